@@ -1,7 +1,7 @@
 /*
- * trace/json/json_names.h - what the exported system profile calls things: shared by its writer
- * (sink_json.c) and its reader (import_sysprof.c), so that what one leaves out because it follows
- * from the rest, the other puts back.
+ * trace/json/json_names.h - names in the exported system profile, shared by its writer
+ * (sink_json.c) and its reader (import_sysprof.c). The reader restores the values that the writer
+ * leaves out because they follow from others.
  */
 #ifndef MRD_TRACE_JSON_NAMES_H
 #define MRD_TRACE_JSON_NAMES_H
@@ -12,12 +12,12 @@
 
 /* Counter tracks that become mem_usage and cpu_util rows; names as in hw/hw.h. */
 #define MRD_NAME_MEM_USED    "mem.used_bytes"
-#define MRD_NAME_MEM_MONITOR "memory_info memory_used_bytes" /* as neuron-monitor tells it */
+#define MRD_NAME_MEM_MONITOR "memory_info memory_used_bytes" /* the name in neuron-monitor */
 #define MRD_NAME_MEM_PERCENT "mem.used_percent"
 #define MRD_NAME_CPU_PREFIX  "cpu."
 #define MRD_NAME_CPU_SUFFIX  ".util_percent"
 
-/* `type` numbers that the guide shows; the others are not published. */
+/* `type` numbers that the guide shows. Other numbers are not published. */
 #define MRD_TYPE_TENSOR_WRITE 11
 #define MRD_TYPE_FRAMEWORK    99999
 
@@ -27,7 +27,7 @@ mrd_source_is_runtime(mrd_source_kind source)
     return source == MRD_SRC_RUNTIME || source == MRD_SRC_DEVICE || source == MRD_SRC_API;
 }
 
-/* The number that goes with an event whose source did not give one. */
+/* Returns the number of an event whose source has none. */
 static inline int64_t
 mrd_json_event_type(mrd_source_kind source, mrd_str name)
 {
@@ -38,7 +38,7 @@ mrd_json_event_type(mrd_source_kind source, mrd_str name)
                : 0;
 }
 
-/* "nrt-nc-003", "framework-4711", "annotation-4711": the row that the guide's viewer shows. */
+/* "nrt-nc-003", "framework-4711", "annotation-4711": the row in the guide's viewer. */
 static inline int
 mrd_json_group(const mrd_track *t, char text[64])
 {
@@ -52,7 +52,7 @@ mrd_json_group(const mrd_track *t, char text[64])
                     (long long) t->thread_id);
 }
 
-/* The X of "cpu.X.util_percent"; false for another counter. */
+/* Gets X of "cpu.X.util_percent". Returns false for another counter. */
 static inline bool
 mrd_json_cpu_id(mrd_str name, mrd_str *ret_id)
 {

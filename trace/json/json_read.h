@@ -37,8 +37,9 @@
 #define MRD_JR_WORD_MAX   64
 
 typedef enum {
-    MRD_JR_ERROR, /* why says so; the reader stays there */
-    MRD_JR_END,   /* of the container entered last; at the top level: end of the document */
+    MRD_JR_ERROR, /* `why` has the reason; the reader stays there */
+    /* end of the container that was entered last; at the top level: end of the document */
+    MRD_JR_END,
     MRD_JR_OBJECT,
     MRD_JR_ARRAY,
     MRD_JR_STRING,
@@ -46,7 +47,7 @@ typedef enum {
     MRD_JR_TRUE,
     MRD_JR_FALSE,
     MRD_JR_NULL,
-    MRD_JR_WORD, /* a word without quotes that is no JSON value */
+    MRD_JR_WORD, /* a word without quotes that is not a JSON value */
 } mrd_jr_type;
 
 typedef struct mrd_json_reader mrd_json_reader;
@@ -55,32 +56,33 @@ typedef struct mrd_json_reader mrd_json_reader;
 mrd_err mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why);
 void mrd_json_reader_close(mrd_json_reader *r);
 /*
- * Several documents may follow one another, with or without blanks between them (JSON lines): at
- * the top level next() gives one after the other, then MRD_JR_END. Call before the first next().
+ * Several documents may follow each other, with or without white space in between (JSON lines). At
+ * the top level next() returns each of them, then MRD_JR_END. Call this before the first next().
  */
 void mrd_json_many(mrd_json_reader *r);
 
 /*
- * The next value of the current container. In an object *ret_key is its unescaped key. For STRING
- * the unescaped text, for NUMBER its digits (valid by the grammar), for WORD the word, is
- * *ret_text. Both borrow until the next call that reads; key and text of one call are valid
- * together. ret_key and ret_text may be NULL.
+ * Returns the next value of the current container. In an object *ret_key is its unescaped key.
+ * *ret_text is the unescaped text of a STRING, the digits of a NUMBER (valid by the grammar), or a
+ * WORD. Both borrow until the next reading call, and are valid together. ret_key and ret_text may
+ * be NULL.
  */
 mrd_jr_type mrd_json_next(mrd_json_reader *r, mrd_str *ret_key, mrd_str *ret_text);
-/* After OBJECT or ARRAY: go inside. */
+/* After OBJECT or ARRAY: enters it. */
 void mrd_json_enter(mrd_json_reader *r);
 /*
- * After OBJECT or ARRAY: pass over it and give its raw text, borrowed until the next call that
- * reads (the key of the container is not valid any more). Repaired where it had to be, so that it is
- * JSON. LIMIT when it is longer than `max` bytes:
- * it was passed over and the reader goes on. Other errors are the reader's and stay.
+ * After OBJECT or ARRAY: skips it and gets its raw text, borrowed until the next reading call (the
+ * container's key becomes invalid). It is repaired if necessary, so that it is JSON. LIMIT if it is
+ * longer than `max` bytes: it was skipped and the reader continues. Other errors are the reader's
+ * and stay.
  */
 mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
 /*
- * For a caller that reads what it knows faster. After OBJECT or ARRAY: the text behind its bracket
- * as far as the window holds it, MRD_IN_PAD zero bytes behind; borrowed until the next call that
- * reads. passed: the caller has read up to p, behind the closing bracket, and vouches for the
- * grammar; the next call goes on there. A caller that does not call it has read nothing.
+ * For a caller with a faster reader for a known format. After OBJECT or ARRAY: returns the text
+ * after its bracket as far as the window has it, with MRD_IN_PAD zero bytes after it; borrowed
+ * until the next reading call. mrd_json_passed: the caller has read up to p, after the closing
+ * bracket, and guarantees the grammar; the next call continues there. Without that call nothing was
+ * read.
  */
 mrd_str mrd_json_ahead(const mrd_json_reader *r);
 void mrd_json_passed(mrd_json_reader *r, const char *p);
@@ -110,9 +112,9 @@ typedef struct {
  * records cannot be separated.
  */
 bool mrd_json_resume(mrd_json_reader *r, unsigned depth, mrd_json_damage *ret_damage);
-/* After ERROR: code and message; also available later. MRD_OK when there was none. */
+/* After ERROR: gets code and message, also later. MRD_OK if there was none. */
 mrd_err mrd_json_reader_err(const mrd_json_reader *r, mrd_why *why);
-/* Byte offset of the value given last (its first byte); after ERROR, of the error. */
+/* Returns the byte offset of the last value (its first byte); after ERROR, of the error. */
 uint64_t mrd_json_reader_offset(const mrd_json_reader *r);
 unsigned mrd_json_depth(const mrd_json_reader *r); /* containers entered */
 uint64_t mrd_json_reader_lenient(const mrd_json_reader *r);

@@ -1,6 +1,6 @@
 /*
- * trace/json/json_read_int.h - private to json_read.c (the grammar) and json_resume.c (going on behind
- * damage): the state of a reader.
+ * trace/json/json_read_int.h - private to json_read.c (the grammar) and json_resume.c (resuming
+ * after damage): the state of a reader
  */
 #ifndef MRD_TRACE_JSON_READ_INT_H
 #define MRD_TRACE_JSON_READ_INT_H
@@ -21,21 +21,21 @@ struct mrd_json_reader {
     uint64_t base_offset, value_at;
     mrd_in *in;
     unsigned depth;
-    char pending;    /* '{' or '[': a container was met and neither entered nor passed over */
-    bool first;      /* nothing was read yet in the current container (or document) */
-    bool many;       /* documents may follow one another */
-    bool loose;      /* commas and closing brackets between documents mean nothing */
+    char pending;    /* '{' or '[': a container was found and neither entered nor skipped */
+    bool first;      /* no value was read yet in the current container (or document) */
+    bool many;       /* documents may follow each other */
+    bool loose;      /* commas and closing brackets between documents are ignored */
     bool key_live;   /* `key` points into the window and must survive a refill */
     bool any;        /* a document was seen */
-    const char *raw; /* start of raw text that is being kept, or NULL */
+    const char *raw; /* start of raw text to keep, or NULL */
     /* '{' of the marked record; NULL if there is none or if it left the window */
     const char *mark;
     uint64_t mark_at;     /* offset of the marked record */
     unsigned mark_depth;  /* depth of the container with the marked record, or UINT_MAX */
     char head[JR_HEAD];   /* the first bytes of the first document */
-    size_t head_len;      /* JR_HEAD, or 0: the input is shorter */
+    size_t head_len;      /* JR_HEAD, or 0 if the input is shorter */
     uint64_t tried;       /* before this offset, no record is searched a second time */
-    mrd_str key, unasked; /* unasked: the text that a caller does not take */
+    mrd_str key, unasked; /* unasked: for the text that a caller does not want */
     mrd_buf text, key_buf, raw_buf;
     size_t raw_max;
     uint64_t lenient, replaced;

@@ -1,9 +1,9 @@
 /*
- * trace/json/json_scan.h - the scans inside JSON text, 16 bytes at a time: shared by the reader
- * (json_read.c) and by what goes before it for the runtime's trace (nrt_layout.c).
+ * trace/json/json_scan.h - scans JSON text 16 bytes at a time: for the reader (json_read.c) and for
+ * the faster reader of the runtime's trace (nrt_layout.c)
  *
- * All of them stop at a zero byte and may read up to MRD_IN_PAD bytes behind it, which every window
- * of trace/json/in.h allows. MRD_JR_PORTABLE: as on machines without these vectors, for tests.
+ * All scans stop at a zero byte and may read up to MRD_IN_PAD bytes after it, which every window of
+ * trace/json/in.h allows. MRD_JR_PORTABLE: the code for machines without these vectors, for tests.
  */
 #ifndef MRD_TRACE_JSON_SCAN_H
 #define MRD_TRACE_JSON_SCAN_H
@@ -17,7 +17,7 @@
 
 #if defined(__SSE2__) && !defined(MRD_JR_PORTABLE)
 
-/* The first byte from p on that is no blank. */
+/* Returns the first byte from p on that is not white space. */
 static inline const char *
 mrd_scan_blanks(const char *p)
 {
@@ -35,7 +35,8 @@ mrd_scan_blanks(const char *p)
     }
 }
 
-/* The first byte from p on that is '"', '\\' or a control; *high: a byte before it was >= 0x80. */
+/* Returns the first byte from p on that is '"', '\\' or a control character. *high: a byte before
+ * it was >= 0x80. */
 static inline const char *
 mrd_scan_text(const char *p, bool *high)
 {
@@ -59,7 +60,7 @@ mrd_scan_text(const char *p, bool *high)
     }
 }
 
-/* The first byte from p on that is no digit. */
+/* Returns the first byte from p on that is not a digit. */
 static inline const char *
 mrd_scan_digits(const char *p)
 {
@@ -75,9 +76,8 @@ mrd_scan_digits(const char *p)
     }
 }
 
-/* The first bytes at p, at most 16, are those of `want`; `mask` has a bit for each, the lowest
- * ones.
- */
+/* Returns true if the first bytes at p, at most 16, equal those of `want`; `mask` has a bit for
+ * each, from the lowest on. */
 static inline bool
 mrd_scan_same(const char *p, const char *want, unsigned mask)
 {
@@ -100,7 +100,8 @@ mrd_scan_blanks(const char *p)
 #define SCAN_ONES  0x0101010101010101u
 #define SCAN_HIGHS 0x8080808080808080u
 
-/* As above, eight bytes at a time (the tests for zero and for less-than of a byte in a word). */
+/* As above, eight bytes at a time (the bit tricks for a zero byte and for a smaller byte in a
+ * word). */
 static inline const char *
 mrd_scan_text(const char *p, bool *high)
 {

@@ -1,31 +1,31 @@
 /*
- * trace/json/spool.h - a part of a JSON document that is written while another part streams: kept in
- * memory while it is small, then in an unlinked temporary file, and copied to its place at the end.
+ * trace/json/spool.h - a part of a JSON document that is written while another part streams: kept
+ * in memory while it is small, then in an unlinked temporary file, and copied into the document at
+ * the end
  *
- * A zeroed spool is empty and costs nothing. Threads: belongs to one thread.
+ * A zeroed spool is empty and needs no memory. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_SPOOL_H
 #define MRD_TRACE_SPOOL_H
 
 #include "trace/json/json_write.h"
 
-#define MRD_SPOOL_MEMORY (2u << 20) /* more than a mrd_out gives at once */
+#define MRD_SPOOL_MEMORY (2u << 20) /* more than a mrd_out returns at once */
 
 typedef struct {
     mrd_jw w;
     mrd_out *out; /* NULL until the first use */
-    mrd_buf head; /* the first bytes; what follows is in the file */
+    mrd_buf head; /* the first bytes; the file has the rest */
     int fd;       /* valid once file_bytes > 0 */
     uint64_t file_bytes;
     uint64_t elements; /* counted by mrd_jw_spool_writer */
     mrd_why why;
 } mrd_jw_spool;
 
-/* The writer for the next element of an array that stands `depth` levels deep. NULL without memory.
- */
+/* Returns the writer for the next element of an array at depth `depth`. NULL if out of memory. */
 mrd_jw *mrd_jw_spool_writer(mrd_jw_spool *s, const mrd_strtab *strings, bool pretty,
                             unsigned depth);
-/* Writes the elements into the array that `to` has just opened, and empties the spool. */
+/* Writes the elements into the open array of `to`, and empties the spool. */
 mrd_err mrd_jw_spool_drain(mrd_jw_spool *s, mrd_jw *to, mrd_why *why);
 void mrd_jw_spool_fini(mrd_jw_spool *s);
 

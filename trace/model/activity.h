@@ -1,14 +1,15 @@
 /*
- * trace/model/activity.h - whether an event of a foreign trace ran on the host or on a device, from what
- * the trace says about it: its category, and the label or name of its process.
+ * trace/model/activity.h - decides whether an event of a foreign trace ran on the host or on a
+ * device, from its category and the label or name of its process
  *
- * HOST     operators, Python frames, ranges of the user, calls of a runtime or driver
+ * HOST     operators, Python frames, the user's ranges, calls of a runtime or driver
  * DEVICE   kernels, copies and fills of a device's memory
- * BESIDE   drawn on a device's line but no work of it: ranges of the user or of the profiler, waits
- * UNKNOWN  the category says nothing
+ * BESIDE   shown on a device's line, but not work of it: ranges of the user or profiler, waits
+ * UNKNOWN  the category does not tell
  *
  * Source   the activity types of Kineto (old and new spelling), HolisticTraceAnalysis' split of
- *          kernels, the process names of XLA ("/device:TPU:0"), MXNet ("gpu/0") and Kineto ("GPU 0").
+ *          kernels, the process names of XLA ("/device:TPU:0"), MXNet ("gpu/0") and Kineto ("GPU
+ *          0").
  */
 #ifndef MRD_TRACE_ACTIVITY_H
 #define MRD_TRACE_ACTIVITY_H
@@ -26,11 +27,12 @@ typedef enum {
 
 mrd_activity mrd_activity_of(mrd_str category);
 /*
- * Whether a process label or name is that of a device, and its number: "GPU 2", "MTIA 9",
+ * Returns true if a process label or name is a device's, and gets its number: "GPU 2", "MTIA 9",
  * "/device:TPU:0", "gpu/1". "CPU", "/host:CPU" and names without a number are not.
  */
 bool mrd_activity_is_device(mrd_str label, int64_t *ret_number);
-/* A line of an XLA device that repeats what others show: "Steps", "XLA Modules", ... */
+/* Returns true for a line of an XLA device that repeats the contents of other lines: "Steps", "XLA
+ * Modules", ... */
 bool mrd_activity_is_overlay(mrd_str line);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/model/open.h - spans that have begun and not ended yet: deep copies of their start, and the
- * joining of what the start and the end said. Threads: belongs to one thread.
+ * trace/model/open.h - open spans: deep copies of their starts, and the merging of the arguments of
+ * start and end. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_OPEN_H
 #define MRD_TRACE_OPEN_H
@@ -10,26 +10,26 @@
 
 typedef struct mrd_open mrd_open;
 struct mrd_open {
-    mrd_open *below; /* for the owner: a stack, or a chain */
-    uint64_t mark;   /* the owner's, as is told */
+    mrd_open *below; /* for the owner: a stack, or a list */
+    uint64_t mark;   /* for the owner: order of arrival */
     uint32_t told;
     size_t bytes; /* of all of it */
     mrd_event ev; /* args, their text and flows belong to the mrd_open */
 };
 
-mrd_open *mrd_open_new(const mrd_event *ev); /* NULL without memory */
+mrd_open *mrd_open_new(const mrd_event *ev); /* NULL if out of memory */
 void mrd_open_free(mrd_open *open);
 
 /*
  * Open spans by key, several under one key in the order of arrival, and all of them by age. For
- * tables with a bound: take the oldest when it is reached. A zeroed table is empty.
+ * tables with a limit: take the oldest when it is reached. A zeroed table is empty.
  */
 #define MRD_OPEN_NONE UINT32_MAX
 
 typedef struct {
     mrd_open *open; /* NULL: the slot is free */
     mrd_map_key key;
-    uint32_t older, newer; /* by age; free slots are chained by `newer` */
+    uint32_t older, newer; /* by age; free slots are linked by `newer` */
     /* Under this key, in the order of arrival; before_same of the first is the last. */
     uint32_t before_same, next_same;
 } mrd_open_slot;
@@ -39,20 +39,21 @@ typedef struct {
     size_t n, cap, used;
     size_t bytes;                  /* of what is open */
     uint32_t oldest, newest, free; /* valid while n > 0 */
-    mrd_map first;                 /* key -> first slot under it */
+    mrd_map first;                 /* key -> its first slot */
 } mrd_open_table;
 
 void mrd_open_table_fini(mrd_open_table *t); /* frees what is still open */
 /* Owns `open` on success. Errors: NOMEM. */
 mrd_err mrd_open_put(mrd_open_table *t, mrd_map_key key, mrd_open *open);
-/* First slot under the key, and the one behind it; MRD_OPEN_NONE at the end. */
+/* Returns the first slot of the key, and the next one; MRD_OPEN_NONE at the end. */
 uint32_t mrd_open_first(const mrd_open_table *t, mrd_map_key key);
 uint32_t mrd_open_next(const mrd_open_table *t, uint32_t slot);
 uint32_t mrd_open_oldest(const mrd_open_table *t);             /* MRD_OPEN_NONE when empty */
 mrd_open *mrd_open_at(const mrd_open_table *t, uint32_t slot); /* borrowed */
-mrd_open *mrd_open_take(mrd_open_table *t, uint32_t slot);     /* out of the table; caller frees */
+/* removes it from the table; the caller frees it */
+mrd_open *mrd_open_take(mrd_open_table *t, uint32_t slot);
 
-/* Joins argument lists; keeps its memory from event to event. A zeroed one with `strings` set is
+/* Merges argument lists, and reuses its memory for each event. A zeroed one with `strings` set is
  * ready. */
 typedef struct {
     mrd_strtab *strings;
@@ -63,9 +64,9 @@ typedef struct {
 
 void mrd_joiner_fini(mrd_joiner *j);
 /*
- * The arguments of the start, then those of the end. An end argument that repeats one of the start
- * with the same value is left out; with another value its key becomes "end.<key>". The result
- * borrows from both and from the joiner. Errors: NOMEM.
+ * Returns the arguments of the start, then those of the end. An end argument that repeats one of
+ * the start with the same value is left out. With another value its key becomes "end.<key>". The
+ * result borrows from both and from the joiner. Errors: NOMEM.
  */
 mrd_err mrd_join(mrd_joiner *j, const mrd_event *start, const mrd_arg *end, size_t n_end,
                  const mrd_arg **ret_args, uint32_t *ret_n);

@@ -1,11 +1,11 @@
 /*
- * trace/model/sink.h - what an output format is: one struct of functions. The formats themselves and
- * their table are trace/sink/.
+ * trace/model/sink.h - the interface of output formats: one struct of functions. trace/sink/ has
+ * the formats and their table.
  *
  * A sink gets the complete catalog at open, then events in mrd_event_order with times in session
- * nanoseconds, then close. Only events of the wanted profile arrive. It writes to a mrd_out and
- * never opens files itself, but for formats that are folders. Equal input must give equal bytes: no time of day, no addresses, no
- * random order. Threads: a sink belongs to one thread.
+ * nanoseconds, then close. It gets only events of the wanted profile. It writes to a mrd_out. Only
+ * formats with a directory open files themselves. Equal input must give equal bytes: no time of
+ * day, no addresses, no random order. Threads: a sink belongs to one thread.
  */
 #ifndef MRD_TRACE_MODEL_SINK_H
 #define MRD_TRACE_MODEL_SINK_H
@@ -13,15 +13,14 @@
 #include "base/out.h"
 #include "trace/model/catalog.h"
 
-/* A group is an ordered list of these; trace/sink/group.h turns text into it and tracks into group keys.
- */
+/* A group is an ordered list of these. trace/sink/group.h parses it and makes group keys of tracks. */
 typedef enum {
     MRD_GROUP_INSTANCE, /* instance_id */
     MRD_GROUP_PROCESS,  /* process_id */
     MRD_GROUP_LNC,      /* lnc_idx */
     MRD_GROUP_THREAD,   /* thread_id */
     MRD_GROUP_WORKER,   /* worker_gid */
-    MRD_GROUP_SIDE,     /* cpu_device: what ran on the host's processors, what on the device */
+    MRD_GROUP_SIDE,     /* cpu_device: work of the host's processors, or of the device */
     MRD_GROUP_FIELDS
 } mrd_group_field;
 
@@ -32,11 +31,12 @@ typedef struct {
 
 typedef enum { MRD_JSON_GUIDE, MRD_JSON_EXPLORER } mrd_json_layout;
 
-/* Arguments that each slice has make a Perfetto file half as large again: profiles of more events go without. */
+/* Identity arguments of each slice make a Perfetto file 50 % larger, so profiles with more events
+ * do not have them. */
 #define MRD_SINK_IDENTITY_MAX 2000000u
 
-/* A Perfetto file has at most so many bytes before compression, by default: its readers stop at 4 GiB of memory,
- * browsers and file systems at 2 GB of file. */
+/* Default maximum bytes of a Perfetto file before compression, because its readers stop at 4 GiB of
+ * memory, and browsers and file systems at files of 2 GB. */
 #define MRD_SINK_SPLIT       "1900M"
 #define MRD_SINK_SPLIT_BYTES (1900ull << 20)
 
@@ -46,50 +46,56 @@ typedef struct {
     bool identity;   /* perfetto: node, process, core and rank as arguments of each slice */
     bool compress;   /* perfetto: zlib packet blocks */
     uint64_t
-        split; /* perfetto: most bytes of a file before compression, trace/sink/pf_parts.h; 0: one file */
+        /* perfetto: maximum bytes of a file before compression, trace/sink/pf_parts.h; 0 means
+         * one file */
+        split;
     bool
-        archive; /* perfetto: an output without a path gets a tar archive of the parts and their index */
+        /* perfetto: an output without a path gets a tar archive of the parts and their index */
+        archive;
     bool pretty; /* json */
     mrd_json_layout json_layout;
     bool same_clock; /* report: trace/analysis/proof.h */
-    bool wall_time;  /* session time is UTC epoch ns: true unless the profile has no epoch */
+    bool wall_time;  /* session time is UTC epoch ns; true unless the profile has no epoch */
     const struct mrd_kernel_rules
-        *classify; /* the user's, trace/analysis/kernel_names.h; or NULL */
+        *classify; /* the user's rules, trace/analysis/kernel_names.h; or NULL */
 } mrd_sink_options;
 
 typedef struct mrd_sink_env {
     const mrd_catalog *catalog;
-    uint32_t profile;      /* 0 system, else device profile */
-    mrd_ev_ns first, last; /* session time range of what will come; first > last: unknown */
+    uint32_t profile;      /* 0 is the system profile, other numbers are device profiles */
+    mrd_ev_ns first, last; /* session time range of the events; first > last means unknown */
     const mrd_sink_options *options;
     mrd_out *out;
     const char
-        *path; /* of `out` where it is a file, so that others can lie beside it; NULL: it is none */
+        /* path of `out`, for formats that write sibling files. NULL if `out` is not a file */
+        *path;
     const char
-        *dir; /* a format that is a folder: where its files go, and `out` gets the one that says
-                        all are there; NULL: `out` gets an archive of them */
+        /* a format with a directory: where its files go; `out` gets the manifest. NULL means
+         * that `out` gets an archive of them */
+        *dir;
 } mrd_sink_env;
 
-/* Of a folder: the file that comes last and lists the others. */
+/* For a directory: the last file, which lists the others. */
 #define MRD_FOLDER_MANIFEST "_manifest.json"
 
 typedef struct mrd_sink_ops {
     const char *name;       /* "perfetto": the value of --output-format */
-    const char *stem;       /* of its file's name: "system_profile" */
+    const char *stem;       /* stem of its file's name: "system_profile" */
     const char *suffix;     /* ".pftrace" */
-    const char *media_type; /* "application/json": what HTTP says of it */
-    const char *title;      /* "Perfetto": a button of the web page; NULL: for programs only */
-    const char *what;       /* for the help */
-    size_t state_size;      /* zeroed memory handed to open */
-    bool device_too;        /* also written for device profiles */
-    bool folder;            /* many files: see mrd_sink_env.dir */
-    bool each_half; /* a layout of the vendor's: both halves of an execution on paired cores,
-                             * which are one span to all others (trace/sink/exec_pairs.h) */
-    bool standard;  /* the aggregator writes it when a session is over */
+    const char *media_type; /* "application/json": its media type over HTTP */
+    /* "Perfetto": the text of a button on the web page. NULL means that there is no button */
+    const char *title;
+    const char *what;  /* for the help */
+    size_t state_size; /* bytes of zeroed memory that open gets */
+    bool device_too;   /* also written for device profiles */
+    bool folder;       /* writes several files: see mrd_sink_env.dir */
+    /* a layout of the vendor: has both halves of an execution on paired cores, which other
+     * formats show as one span (trace/sink/exec_pairs.h) */
+    bool each_half;
+    bool standard; /* the aggregator writes it when a session ends */
     mrd_err (*open)(void *state, const mrd_sink_env *env, mrd_why *why); /* env outlives the sink */
-    mrd_err (*event)(void *state,
-                     const mrd_event *ev);       /* errors of the output are found at commit */
-    mrd_err (*close)(void *state, mrd_why *why); /* writes the end; frees; also after errors */
+    mrd_err (*event)(void *state, const mrd_event *ev); /* errors of the output show at commit */
+    mrd_err (*close)(void *state, mrd_why *why); /* writes the end and frees; also after errors */
 } mrd_sink_ops;
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * trace/model/source.h - something that yields events in mrd_event_order, one after the other: a stream
- * of the store, a batch decoder over a journal, a mapping or filter in front of another source.
+ * trace/model/source.h - a sequence of events in mrd_event_order: a stream of the store, a batch
+ * decoder over a journal, or a mapping or filter in front of another source
  *
- * Sources that hold decoded events anyway hand them over as runs, or those of others as many, which
- * spares their readers a call for each. Who reads a source uses one of the three, no other.
+ * A source that holds decoded events returns them as runs, or events of other sources as `many`,
+ * which saves a call for each event. A reader uses one of the three functions and no other.
  */
 #ifndef MRD_TRACE_SOURCE_H
 #define MRD_TRACE_SOURCE_H
@@ -13,7 +13,7 @@
 typedef enum {
     MRD_MORE, /* *ret_event holds the next event, borrowed until the next call */
     MRD_END,
-    MRD_BAD, /* why says so; the source ends here, others go on */
+    MRD_BAD, /* `why` has the reason; this source ends, others continue */
 } mrd_step;
 
 typedef struct mrd_source mrd_source;
@@ -22,16 +22,16 @@ struct mrd_source {
     void (*close)(mrd_source *self); /* frees the source */
     uint64_t
         key; /* stable tie-break between sources: equal inputs give equal keys in equal order */
-    /* The next *ret_n (at least 1) events, one behind the other. They may be changed, and are
-     * borrowed until the next call. NULL: the source has next only. */
+    /* Gets the next *ret_n (at least 1) events as one array. They may be changed, and are borrowed
+     * until the next call. NULL: the source supports only next. */
     mrd_step (*run)(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why);
-    /* The next *ret_n (1 .. room) events, wherever they lie, borrowed until the next call. NULL:
-     * the source has none. */
+    /* Gets pointers to the next *ret_n (1 .. room) events, borrowed until the next call. NULL: not
+     * supported. */
     mrd_step (*many)(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n,
                      mrd_why *why);
 };
 
-/* What is left of a run; a source with run makes its next of it. */
+/* The rest of a run. A source with `run` implements next with it. */
 typedef struct {
     mrd_event *at;
     size_t n;

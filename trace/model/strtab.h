@@ -1,12 +1,12 @@
 /*
- * trace/model/strtab.h - interned text: names, categories, argument keys, attribute values.
+ * trace/model/strtab.h - interned text: names, categories, argument keys, attribute values
  *
- * An id is 32 bits and stable as long as the table exists; equal text has one id. 0 is the empty
- * text. Memory is bounded: at most `max_bytes` of text, each with 64 bytes for its place; then new
- * text gets MRD_SID_FULL ("(too many distinct names)") and the table counts it. What comes from one
- * input may be bounded more narrowly (mrd_strtab_allow), which leaves room for the others and for
- * what is said about it. Values that hardly repeat must not be interned
- * (MRD_ARG_TEXT). Threads: one writer; concurrent readers are allowed only while nobody adds.
+ * An id has 32 bits and is valid while the table exists. Equal text has one id, and 0 is the empty
+ * text. Memory is bounded: at most `max_bytes` of text, with 64 bytes for each entry. Then new text
+ * gets MRD_SID_FULL ("(too many distinct names)") and is counted. One input can have a lower limit
+ * (mrd_strtab_allow), which leaves room for other inputs and for notes about it. Values that hardly
+ * repeat must not be interned (MRD_ARG_TEXT). Threads: one writer. Concurrent readers are allowed
+ * only while no text is added.
  */
 #ifndef MRD_TRACE_STRTAB_H
 #define MRD_TRACE_STRTAB_H
@@ -20,26 +20,26 @@ typedef uint32_t mrd_sid;
 
 typedef struct mrd_strtab mrd_strtab;
 
-mrd_strtab *mrd_strtab_new(size_t max_bytes); /* 0: 64 MiB. NULL without memory */
+mrd_strtab *mrd_strtab_new(size_t max_bytes); /* 0 means 64 MiB. NULL if out of memory */
 void mrd_strtab_free(mrd_strtab *tab);
-/* The id of text, added when new. Text that is not UTF-8 is repaired with U+FFFD first. */
+/* Returns the id of the text, which is added if new. Invalid UTF-8 is first repaired with U+FFFD. */
 mrd_sid mrd_strtab_add(mrd_strtab *tab, mrd_str text);
 static inline mrd_sid
 mrd_strtab_addz(mrd_strtab *tab, const char *text)
 {
     return mrd_strtab_add(tab, mrd_str_of(text));
 }
-/* As mrd_strtab_add, but what is refused is not counted: the caller keeps the text elsewhere. */
+/* Like mrd_strtab_add, but refused text is not counted, because the caller keeps it elsewhere. */
 mrd_sid mrd_strtab_try(mrd_strtab *tab, mrd_str text);
-/* From now on at most `bytes` more of text, and MRD_STRTAB_RESERVE less than the table may have;
- * MRD_STRTAB_ANY: as much as it may have. Returns how often text was refused so far. */
+/* From now on at most `bytes` more text, and MRD_STRTAB_RESERVE less than the table's limit;
+ * MRD_STRTAB_ANY means the table's limit. Returns how often text was refused so far. */
 #define MRD_STRTAB_ANY     SIZE_MAX
 #define MRD_STRTAB_RESERVE ((size_t) 1 << 20)
 #define MRD_STRTAB_INPUT   ((size_t) 16 << 20) /* for one file, or one node of a session */
 uint64_t mrd_strtab_allow(mrd_strtab *tab, size_t bytes);
-/* The id of text when it is there, 0 otherwise. Never adds. */
+/* Returns the id of the text, 0 if it is not in the table. Never adds. */
 mrd_sid mrd_strtab_find(const mrd_strtab *tab, mrd_str text);
-/* Borrowed and NUL-terminated; stays valid while the table exists. An unknown id gives "". */
+/* Borrowed and NUL-terminated; valid while the table exists. An unknown id gives "". */
 mrd_str mrd_strtab_get(const mrd_strtab *tab, mrd_sid id);
 size_t mrd_strtab_memory(const mrd_strtab *tab); /* bytes, nearly */
 size_t mrd_strtab_count(const mrd_strtab *tab);  /* ids are 0 .. count-1 */

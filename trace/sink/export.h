@@ -1,6 +1,4 @@
-/*
- * trace/sink/export.h - from sources to files: merge, map, filter, and several sinks in one pass.
- */
+/* trace/sink/export.h - from sources to files: merge, map, filter, and several sinks in one pass */
 #ifndef MRD_TRACE_EXPORT_H
 #define MRD_TRACE_EXPORT_H
 
@@ -11,30 +9,30 @@
 typedef struct {
     const mrd_sink_ops *ops;
     mrd_out *out;     /* owned by the export: committed on success, aborted on failure */
-    const char *path; /* of `out` where that is a file; NULL: it is none */
-    const char *dir;  /* of a format that is a folder; NULL: an archive */
+    const char *path; /* path of `out` if it is a file, otherwise NULL */
+    const char *dir;  /* for a format with a directory; NULL means an archive */
 } mrd_export_target;
 
 typedef struct {
-    uint64_t events, held; /* written, as recorded; held back by the filter */
-    uint64_t arrows;       /* written besides: from calls to what they began */
+    uint64_t events, held; /* written events, as recorded; events that the filter excluded */
+    uint64_t arrows;       /* also written: arrows from calls to the work that they began */
     mrd_ev_ns first, last;
 } mrd_export_result;
 
 typedef struct {
     const mrd_catalog *catalog;
-    uint32_t profile; /* number of the device profile; 0: the system's */
+    uint32_t profile; /* number of the device profile; 0 means the system profile */
     const mrd_sink_options *options;
     const mrd_filter *filter; /* NULL: all */
     mrd_ev_ns first, last;    /* session time, if known */
     mrd_export_target *targets;
     size_t n_targets;
-    /* About every 65,536 events, with the number so far; false cancels. NULL: not wanted. */
+    /* Called about every 65,536 events with their number; false cancels. May be NULL. */
     bool (*progress)(void *self, uint64_t events);
     void *self;
 } mrd_export_job;
 
-/* Runs `source` (owned) through every target in one pass. */
+/* Passes `source` (owned) through every target in one pass. */
 mrd_err mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result *ret_result,
                        mrd_why *why);
 

@@ -1,6 +1,4 @@
-/*
- * trace/sink/json_event.h - members of an event's row that the sinks in JSON have in common.
- */
+/* trace/sink/json_event.h - members of an event that the JSON sinks have in common */
 #ifndef MRD_TRACE_JSON_EVENT_H
 #define MRD_TRACE_JSON_EVENT_H
 
@@ -8,9 +6,10 @@
 #include "trace/model/event.h"
 
 /* category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id, flow_dir: members that
- * stand only where they say something. */
+ * are written only if they have a value. */
 void mrd_json_put_marks(mrd_jw *w, const mrd_event *ev);
-void mrd_json_put_bound(mrd_jw *w, uint32_t bound_ns); /* clock_bound_ns; of a local time nothing */
+/* clock_bound_ns; nothing for a local time */
+void mrd_json_put_bound(mrd_jw *w, uint32_t bound_ns);
 void mrd_json_put_sample(mrd_jw *w, const mrd_event *ev); /* the value of a counter */
 
 #endif

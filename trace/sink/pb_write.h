@@ -1,7 +1,7 @@
 /*
- * trace/sink/pb_write.h - writing protobuf by hand: varints at a pointer for the hot path, fields into a
- * mrd_buf for the rest. `tag` is field << 3 | wire type. Numbers of the Perfetto messages are named
- * in trace/sink/pf_file.h.
+ * trace/sink/pb_write.h - writes protobuf without a library: varints at a pointer for the hot path,
+ * fields into a mrd_buf otherwise. `tag` is field << 3 | wire type. trace/sink/pf_file.h has the
+ * numbers of the Perfetto messages.
  */
 #ifndef MRD_TRACE_PB_WRITE_H
 #define MRD_TRACE_PB_WRITE_H
@@ -10,7 +10,7 @@
 
 #define MRD_PB_VARINT_MAX 10
 
-/* Writes v at p and returns the byte behind it. */
+/* Writes v at p and returns the byte after it. */
 static inline uint8_t *
 mrd_pb_varint(uint8_t *p, uint64_t v)
 {
@@ -29,7 +29,7 @@ mrd_pb_varint_len(uint64_t v)
     return (63 - (unsigned) __builtin_clzll(v | 1)) / 7 + 1;
 }
 
-/* The same for one to four bytes, without a branch that depends on v < 2^28; writes four bytes. */
+/* The same for one to four bytes, without a branch, for v < 2^28. Writes four bytes. */
 static inline uint8_t *
 mrd_pb_varint28(uint8_t *p, uint32_t v)
 {
@@ -42,7 +42,7 @@ mrd_pb_varint28(uint8_t *p, uint32_t v)
     return p + len;
 }
 
-/* As mrd_pb_varint, for numbers of which nearly all are below 2^28; writes at least four bytes. */
+/* Like mrd_pb_varint, optimized for numbers below 2^28. Writes at least four bytes. */
 static inline uint8_t *
 mrd_pb_varint_short(uint8_t *p, uint64_t v)
 {
@@ -50,8 +50,8 @@ mrd_pb_varint_short(uint8_t *p, uint64_t v)
                                              : mrd_pb_varint(p, v);
 }
 
-/* A small field as it is written: tag and number in the low bytes, how many they are in the
- * highest. 0: nothing. */
+/* A small encoded field: tag and number in the low bytes, their length in the highest byte. 0 means
+ * nothing. */
 typedef uint64_t mrd_pb_field;
 
 /* tag below 2^14, v below 2^32. */
@@ -79,11 +79,11 @@ mrd_pb_fixed64(uint8_t *p, uint64_t v)
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     v = __builtin_bswap64(v);
 #endif
-    memcpy(p, &v, sizeof(v)); /* a loop over bytes would stay one */
+    memcpy(p, &v, sizeof(v)); /* a loop over bytes would not be optimized */
     return p + sizeof(v);
 }
 
-/* Writes eight bytes, of which only those of the field are kept. */
+/* Writes eight bytes, of which only those of the field count. */
 static inline uint8_t *
 mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
 {
@@ -91,7 +91,7 @@ mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
     return p + mrd_pb_field_len(f);
 }
 
-/* Bytes of a field of `len` bytes whose tag is below 128, and the field itself. */
+/* Returns the bytes of a field with `len` bytes of contents and a tag below 128; writes the field. */
 static inline size_t
 mrd_pb_bytes_len(size_t len)
 {
@@ -142,7 +142,7 @@ mrd_pb_str(mrd_buf *buf, uint32_t tag, mrd_str s)
     mrd_pb_bytes(buf, tag, s.p, s.len);
 }
 
-/* A message inside a message: fields added between open and close are its body. */
+/* A nested message: fields added between open and close are its body. */
 static inline size_t
 mrd_pb_open(mrd_buf *buf, uint32_t tag)
 {
@@ -150,7 +150,7 @@ mrd_pb_open(mrd_buf *buf, uint32_t tag)
     return buf->len;
 }
 
-/* Puts the length in front of what was added since `at`. */
+/* Inserts the length before the bytes that were added since `at`. */
 static inline void
 mrd_pb_close(mrd_buf *buf, size_t at)
 {

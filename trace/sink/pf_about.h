@@ -1,7 +1,7 @@
 /*
- * trace/sink/pf_about.h - what a Perfetto trace says about itself, as trace attributes (rows
+ * trace/sink/pf_about.h - information about a Perfetto trace as trace attributes (rows
  * `trace_attribute.*` of its metadata table, shown on the info page): collector, facts, clocks with
- * their bounds, processes, inputs that were not whole, notes. At most 1,000 of a kind.
+ * their bounds, processes, incomplete inputs, notes. At most 1,000 of each.
  */
 #ifndef MRD_TRACE_PF_ABOUT_H
 #define MRD_TRACE_PF_ABOUT_H
@@ -12,7 +12,7 @@
 /* Adds one attribute to a TraceAttributes message. */
 void mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v);
 
-/* Writes all that the catalog knows; shift_ns is what was added to session times. */
+/* Writes everything in the catalog; shift_ns was added to session times. */
 void mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile,
                         mrd_dur_ns shift_ns);
 

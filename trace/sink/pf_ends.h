@@ -1,9 +1,9 @@
 /*
- * trace/sink/pf_ends.h - ends of open spans, least time first. Of equal times the span that began last
- * comes first, so that inner spans end before outer ones.
+ * trace/sink/pf_ends.h - ends of open spans, sorted by time. Of equal times the span that began
+ * last comes first, so that inner spans end before outer ones.
  *
- * A tournament tree over places that open spans take and leave. Memory: 76 bytes for each of the
- * most spans that were ever open at once.
+ * A tournament tree over slots. Memory: 76 bytes per slot, for the maximum number of open spans so
+ * far.
  */
 #ifndef MRD_TRACE_PF_ENDS_H
 #define MRD_TRACE_PF_ENDS_H
@@ -16,22 +16,22 @@
 #include "trace/model/event.h"
 #include "trace/sink/pb_write.h"
 
-/* Ends are before this; what is behind it marks empty places, which never tie. */
+/* Ends are before this. Larger values mark empty slots, which never tie. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
-/* What began: what it takes to write its BEGIN again. */
+/* A begun span: the data for writing its BEGIN again. */
 typedef struct {
     mrd_pb_field row;
     mrd_ev_ns begin;
-    int64_t lost;           /* a loss: how many; -1: a span */
+    int64_t lost;           /* a loss: the number of events; -1 for a span */
     mrd_sid name, category; /* of a loss: cause */
 } mrd_pf_begun;
 
 /* Zeroed: empty. */
 typedef struct {
-    mrd_tournament tree; /* tag: number of the BEGIN, modulo 2^32; place */
+    mrd_tournament tree; /* tag: number of the BEGIN, modulo 2^32; slot */
     mrd_pf_begun *begun; /* by place */
-    uint32_t *spare;     /* the cap - n places that are empty, the next one last */
+    uint32_t *spare;     /* the cap - n empty slots, the next one last */
     uint32_t n, cap;
 } mrd_pf_ends;
 
@@ -41,7 +41,7 @@ typedef struct {
     uint32_t order;
 } mrd_pf_end;
 
-/* The higher number of a BEGIN first. */
+/* The higher number of a BEGIN comes first. */
 static inline bool
 mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
 {
@@ -56,7 +56,7 @@ mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, mrd_ev_ns at, uint32_t ord
                        mrd_pf_ends_tie, NULL);
 }
 
-/* Twice the places. False without memory, and nothing has changed. */
+/* Doubles the slots. Returns false, without changes, if out of memory. */
 static inline bool
 mrd_pf_ends_grow(mrd_pf_ends *e)
 {
@@ -88,7 +88,7 @@ mrd_pf_ends_fini(mrd_pf_ends *e)
     *e = (mrd_pf_ends){ 0 };
 }
 
-/* False without memory. */
+/* Returns false if out of memory. */
 static inline bool
 mrd_pf_ends_put(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, const mrd_pf_begun *begun)
 {
@@ -102,7 +102,7 @@ mrd_pf_ends_put(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, const mrd_pf_begun
     return true;
 }
 
-/* Whether one is due at this time. */
+/* Returns true if an end is due at this time. */
 static inline bool
 mrd_pf_ends_due(const mrd_pf_ends *e, mrd_ev_ns at)
 {
@@ -118,7 +118,7 @@ mrd_pf_ends_first(const mrd_pf_ends *e)
     return (mrd_pf_end){ { e->tree.key[1] }, e->begun[(uint32_t) tag].row, (uint32_t) (tag >> 32) };
 }
 
-/* Removes the first; there is one. */
+/* Removes the first end, which must exist. */
 static inline mrd_pf_end
 mrd_pf_ends_take(mrd_pf_ends *e)
 {
@@ -132,8 +132,8 @@ mrd_pf_ends_take(mrd_pf_ends *e)
 }
 
 /*
- * Removes the first and puts another end, at the cost of one of both. What began is left open: it is
- * set by mrd_pf_ends_name before the end is taken.
+ * Removes the first and adds another end, at the cost of one operation. The new span's data is set
+ * by mrd_pf_ends_name before its end is taken.
  */
 static inline mrd_pf_end
 mrd_pf_ends_replace(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)
@@ -151,7 +151,7 @@ mrd_pf_ends_name(mrd_pf_ends *e, uint32_t place, const mrd_pf_begun *begun)
     e->begun[place] = *begun;
 }
 
-/* One that is open, in no order: place runs from 0 to cap; false where the place is empty. */
+/* Gets an open span, in no order, for `place` from 0 to cap. Returns false if the slot is empty. */
 static inline bool
 mrd_pf_ends_open(const mrd_pf_ends *e, uint32_t place, mrd_pf_end *ret_end)
 {

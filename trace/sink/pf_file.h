@@ -1,6 +1,6 @@
 /*
- * trace/sink/pf_file.h - the bytes of a Perfetto trace: tags of the messages we write, and packets
- * gathered into blocks, plain or zlib-compressed.
+ * trace/sink/pf_file.h - the bytes of a Perfetto trace: tags of the messages that we write, and
+ * packets collected in blocks, plain or zlib-compressed
  *
  * Source  protos/perfetto/trace of google/perfetto; a trace is `0x0A length packet` repeated.
  */
@@ -115,10 +115,10 @@ typedef struct {
 /* Errors: NOMEM. fini is fine on a zeroed or failed file; it writes nothing. */
 mrd_err mrd_pf_file_init(mrd_pf_file *f, mrd_out *out, bool compress);
 void mrd_pf_file_fini(mrd_pf_file *f);
-/* Hands the block to the output. */
+/* Passes the block to the output. */
 void mrd_pf_file_flush(mrd_pf_file *f);
 
-/* Room for `len` bytes of whole packets; NULL without memory, which f->err remembers. */
+/* Returns room for `len` bytes of complete packets. NULL if out of memory, which sets f->err. */
 static inline uint8_t *
 mrd_pf_room(mrd_pf_file *f, size_t len)
 {
@@ -138,7 +138,8 @@ mrd_pf_did(mrd_pf_file *f, const uint8_t *end)
     f->block.len = (size_t) (end - f->block.p);
 }
 
-/* The head of a packet whose body, of this length, the caller puts behind it; as mrd_pf_room. */
+/* Writes the head of a packet whose body, of this length, the caller writes after it. Errors as
+ * mrd_pf_room. */
 static inline uint8_t *
 mrd_pf_packet_room(mrd_pf_file *f, size_t body)
 {

@@ -1,7 +1,7 @@
 /*
- * trace/sink/pf_names.h - interned text and debug annotations of a Perfetto trace. Each kind of text has
- * its own ids, from 1 in order of first use; an entry must stand in the packet that uses it first,
- * so new ones are gathered in `fresh` until that packet is written.
+ * trace/sink/pf_names.h - interned text and debug annotations of a Perfetto trace. Each kind of
+ * text has its own ids, from 1 in order of first use. An entry must be in the packet that uses it
+ * first, so new entries are collected in `fresh` until that packet is written.
  */
 #ifndef MRD_TRACE_PF_NAMES_H
 #define MRD_TRACE_PF_NAMES_H
@@ -17,8 +17,8 @@ typedef enum {
     MRD_PF_KINDS
 } mrd_pf_kind;
 
-/* A packet must stay below 1 MiB (the reader's limits): longer text is cut, further arguments are
- * left out, both are counted and said in the packet. */
+/* A packet must be smaller than 1 MiB (the reader's limits). Longer text is cut and further
+ * arguments are left out. Both are counted, and the packet says so. */
 #define MRD_PF_TEXT_MAX (128u << 10)
 #define MRD_PF_ARGS_MAX (512u << 10)
 
@@ -27,19 +27,18 @@ typedef struct {
     mrd_pb_field *field[MRD_PF_KINDS]; /* by mrd_sid, 0: not yet */
     size_t n[MRD_PF_KINDS];
     uint32_t next[MRD_PF_KINDS];
-    mrd_buf fresh;          /* InternedData not written yet */
+    mrd_buf fresh;          /* InternedData that is not written yet */
     uint64_t cut, left_out; /* texts, arguments */
     mrd_err err;
 } mrd_pf_names;
 
 void mrd_pf_names_init(mrd_pf_names *names, const mrd_strtab *strings);
 void mrd_pf_names_fini(mrd_pf_names *names);
-/* Forgets which texts were written, and keeps the counts: another file begins. */
+/* Starts another file: forgets which texts were written, and keeps the counts. */
 void mrd_pf_names_again(mrd_pf_names *names);
 mrd_pb_field mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid);
 
-/* The field that says the text by its id, of a TrackEvent or a DebugAnnotation; 0 without memory.
- */
+/* Returns the field for the text's id, of a TrackEvent or a DebugAnnotation; 0 if out of memory. */
 static inline mrd_pb_field
 mrd_pf_name(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
 {
@@ -50,7 +49,7 @@ mrd_pf_name(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
 
 /* Appends the arguments to a TrackEvent. */
 void mrd_pf_args(mrd_pf_names *names, mrd_buf *event, const mrd_arg *args, uint32_t count);
-/* One of our own, not interned. */
+/* Adds one of our own arguments, not interned. */
 void mrd_pf_arg_int(mrd_buf *event, const char *name, int64_t v);
 void mrd_pf_arg_text(mrd_buf *event, const char *name, const char *text);
 

@@ -1,16 +1,18 @@
 /*
- * trace/sink/pf_parts.h - the files of a Perfetto trace that is split by time: X.pftrace, X.2.pftrace, X.3.pftrace,
- * and X.parts.json, which names them with their times, nodes and sizes.
+ * trace/sink/pf_parts.h - the files of a Perfetto trace that is split by time: X.pftrace,
+ * X.2.pftrace, X.3.pftrace, and X.parts.json, an index with their times, nodes and sizes
  *
- * A trace that fits has one file and no index. The first file keeps the name that everybody knows and appears last:
- * when it is there, all are. What an earlier run left of such names goes at commit. Where the output has no path but
- * the options ask for an archive, the same files come as a tar archive, the index last and always there.
+ * A trace that fits has one file and no index. The first file has the usual name and appears last,
+ * so if it exists, all exist. Files of such names from an earlier run are removed at commit. If the
+ * output has no path but the options request an archive, the same files become a tar archive, with
+ * the index as its last entry in any case.
  *
- * An event is in the part in which it begins, whole: a span that goes on behind a cut has its true end there. So that each
- * part opens alone, the next ones repeat what lasts: spans that are open at the cut (from the cut on), the last value of
- * each counter (at the cut), the begin of an arrow that ends there (as an instant). Repeated spans and
- * instants have the arguments meridian_continued = 1 and meridian_begin_ns, their true time; of a counter that an earlier part
- * has, the first sample is the repeated one (readers keep no arguments of samples).
+ * An event is in the part in which it begins, complete: a span that crosses a cut has its true end
+ * there. So that each part can be opened alone, the next ones repeat lasting data: spans that are
+ * open at the cut (from the cut on), the last value of each counter (at the cut), the begin of an
+ * arrow that ends there (as an instant). Repeated spans and instants have the arguments
+ * meridian_continued = 1 and meridian_begin_ns, their true time. For a counter of an earlier part
+ * the first sample is the repeated one (readers keep no arguments of samples).
  */
 #ifndef MRD_TRACE_PF_PARTS_H
 #define MRD_TRACE_PF_PARTS_H
@@ -22,22 +24,21 @@
 #define MRD_PF_CONTINUED "meridian_continued"
 #define MRD_PF_BEGIN_NS  "meridian_begin_ns"
 
-/* What the index says of a part. */
+/* The index entry of a part. */
 typedef struct {
-    mrd_ev_ns first, last; /* begin of its first and of its last event, session time */
-    mrd_ev_ns
-        until; /* the cut: times of the next part are not before it; of the last part its last time */
+    mrd_ev_ns first, last; /* begin of its first and its last event, session time */
+    mrd_ev_ns until;       /* the cut: the next part begins here; for the last part its last time */
     uint64_t events, spans, repeated;
-    const uint8_t *seen; /* by mrd_track_id: it has events of this track */
+    const uint8_t *seen; /* by mrd_track_id: whether it has events of this track */
 } mrd_pf_part;
 
 typedef struct {
     const mrd_sink_env *env;
     mrd_json *list;
-    mrd_out **more; /* parts 2 .. n, sealed or being written; NULL in an archive */
+    mrd_out **more; /* parts 2 .. n, complete or being written; NULL for an archive */
     size_t n, cap;  /* of them */
     mrd_outdir *archive;
-    mrd_outdir_file *file; /* of the archive, being written */
+    mrd_outdir_file *file; /* of the archive; the file that is being written */
     uint64_t events;
 } mrd_pf_parts;
 
@@ -45,21 +46,23 @@ typedef struct {
 void mrd_pf_part_path(const char *path, size_t number, mrd_buf *to);
 void mrd_pf_index_path(const char *path, mrd_buf *to);
 
-/* Removes what another run left beside the trace at path, which has so many parts: further parts, and the index where
+/* Removes files of another run next to the trace at path: parts beyond `parts`, and the index if
  * there is one part. */
 void mrd_pf_parts_stale(const char *path, size_t parts);
 
-/* Where the first part goes. Errors: NOMEM, IO. fini is fine on a zeroed one; it removes what was not committed. */
+/* Gets the output of the first part. Errors: NOMEM, IO. fini is fine on a zeroed one; it removes
+ * uncommitted files. */
 mrd_err mrd_pf_parts_init(mrd_pf_parts *p, const mrd_sink_env *env, mrd_out **ret_out,
                           mrd_why *why);
 void mrd_pf_parts_fini(mrd_pf_parts *p);
-/* Whether there can be another part. */
+/* Returns true if there can be another part. */
 bool mrd_pf_parts_can(const mrd_pf_parts *p);
-/* The part that was written to `out` is whole. */
+/* The part that was written to `out` is complete. */
 mrd_err mrd_pf_parts_end(mrd_pf_parts *p, mrd_out *out, const mrd_pf_part *part, mrd_why *why);
-/* ... and this is where the next one goes. */
+/* ... and the next part goes to *ret_out. */
 mrd_err mrd_pf_parts_next(mrd_pf_parts *p, mrd_out **ret_out, mrd_why *why);
-/* All parts are whole: those behind the first appear, and the index; the caller commits the first. */
+/* All parts are complete: the parts after the first appear, then the index. The caller commits the
+ * first. */
 mrd_err mrd_pf_parts_commit(mrd_pf_parts *p, mrd_why *why);
 
 #endif

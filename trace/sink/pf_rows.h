@@ -1,12 +1,12 @@
 /*
- * trace/sink/pf_rows.h - the tree of rows that a Perfetto trace shows: one root, the primary groups, the
- * secondary groups, the tracks. Order is explicit by rank everywhere.
+ * trace/sink/pf_rows.h - the tree of rows in a Perfetto trace: one root, the primary groups, the
+ * secondary groups, the tracks. The order is set by explicit ranks.
  *
- * A secondary group with one track of spans is that track's row; with several it is a folder of
- * them. Counters hang on the row of their group, on the primary group when they belong to no
- * secondary one. Primary groups are ordered by the rank of their processes, then as the
- * source asks, then as trace/sink/group.h orders them. Rows of one parent that would have one name say
- * what tells them apart: viewers show rows of one name as one.
+ * A secondary group with one track of spans is that track's row. With several tracks it is a folder
+ * of them. Counters belong to the row of their group, or of the primary group if they have no
+ * secondary one. Primary groups are sorted by the rank of their processes, then by the source's
+ * order, then by trace/sink/group.h. Rows of one parent with equal names get a distinguishing text,
+ * because viewers merge rows of one name.
  */
 #ifndef MRD_TRACE_PF_ROWS_H
 #define MRD_TRACE_PF_ROWS_H
@@ -17,13 +17,13 @@ typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK }
 
 typedef struct {
     mrd_pf_row_kind kind;
-    bool labelled;      /* TRACK: is its secondary group, whose label goes in front */
-    uint32_t parent;    /* index; the root's own for the root */
+    bool labelled;      /* TRACK: represents its secondary group, whose label comes first */
+    uint32_t parent;    /* index; the root's parent is itself */
     uint32_t index;     /* among its siblings */
     uint32_t children;  /* how many */
-    uint32_t apart;     /* what tells it from siblings of its name; private */
-    uint32_t twin;      /* which of them it is, where nothing does; from 1, 0: none */
-    mrd_track_id track; /* TRACK: it; groups: one of the group */
+    uint32_t apart;     /* the text that distinguishes it from siblings with its name; private */
+    uint32_t twin;      /* its number among rows that nothing distinguishes, from 1; 0 means none */
+    mrd_track_id track; /* TRACK: its track. Groups: a track of the group */
     uint32_t uuid;      /* 0 until the sink has written it */
 } mrd_row;
 
@@ -33,7 +33,7 @@ typedef struct {
     uint32_t profile;
     mrd_row *v; /* the root first */
     size_t n, cap;
-    uint32_t *of_track; /* by mrd_track_id; UINT32_MAX: of another profile */
+    uint32_t *of_track; /* by mrd_track_id; UINT32_MAX means another profile */
     size_t tracks;
 } mrd_pf_rows;
 
@@ -42,12 +42,12 @@ mrd_err mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t pro
                          const mrd_sink_options *options);
 void mrd_pf_rows_fini(mrd_pf_rows *rows);
 
-/* Ranks of a row are this far apart, so that lanes fit between. */
+/* Ranks of rows are this far apart, so that lanes fit in between. */
 int32_t mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row);
 void mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
-/* Identity of a process in words. */
+/* Appends the identity of a process as text. */
 void mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to);
-/* Identity in words; leaves `to` empty when there is nothing to say. */
+/* Appends the row's identity as text; nothing if it has none. */
 void mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 
 #endif

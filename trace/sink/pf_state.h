@@ -1,6 +1,7 @@
 /*
- * trace/sink/pf_state.h - a Perfetto trace while it is written: its state, and the packets of its events. For
- * sink_perfetto.c, which says what becomes of events, and pf_part.c, which begins and ends files.
+ * trace/sink/pf_state.h - the state of a Perfetto trace that is being written, and the packets of
+ * its events. For sink_perfetto.c, which handles events, and pf_part.c, which begins and ends
+ * files.
  */
 #ifndef MRD_TRACE_PF_STATE_H
 #define MRD_TRACE_PF_STATE_H
@@ -19,7 +20,7 @@
 #define PF_SEQ          1u
 #define PF_FLAG_CLEARED 1u
 
-/* The path of a plain span is one function; what is rare stays out of it. */
+/* The path of a plain span is one function without calls to rarely used code. */
 #define PF_HOT  static inline __attribute__((always_inline))
 #define PF_COLD static __attribute__((noinline))
 
@@ -29,7 +30,7 @@ typedef struct {
     uint64_t bits;   /* of the double, else */
 } mrd_pf_value;
 
-/* A span without an end, while the trace may go on in another file. */
+/* An open span, if the trace may continue in another file. */
 typedef struct {
     uint32_t order;
     mrd_pf_begun begun;
@@ -39,12 +40,12 @@ typedef struct mrd_pf {
     const mrd_sink_env *env;
     mrd_pf_parts parts;
     mrd_out *out;         /* of the current part */
-    uint64_t cut_at;      /* bytes behind which a cut is due; UINT64_MAX: never */
+    uint64_t cut_at;      /* a cut is due after this many bytes; UINT64_MAX means never */
     uint32_t part;        /* its number, from 1 */
     mrd_pf_part said;     /* of the current part */
     mrd_why why;          /* of a cut that failed */
     uint8_t *seen;        /* by mrd_track_id: has events in this part */
-    mrd_pf_value *values; /* by mrd_track_id; NULL: never cut */
+    mrd_pf_value *values; /* by mrd_track_id; NULL means that the trace is never cut */
     mrd_pf_unended *unended;
     size_t n_unended, cap_unended;
     mrd_pf_file file;
@@ -55,8 +56,8 @@ typedef struct mrd_pf {
     mrd_pf_identity identity;
     mrd_lanes *lanes, *loss_lanes;
     bool started;
-    mrd_dur_ns shift_ns; /* added to session times: the times of the trace */
-    mrd_ev_ns now;       /* of the trace: the last one written */
+    mrd_dur_ns shift_ns; /* added to session times to get the times of the trace */
+    mrd_ev_ns now;       /* the last written time of the trace */
     uint64_t events, since_mark, spans, lost, clamped; /* of this part */
     uint64_t flows_without_start;
     uint64_t *lost_of;       /* by mrd_proc_id */
@@ -88,8 +89,9 @@ pf_trace_clock(const mrd_pf *s)
     return s->env->options->wall_time && s->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
 }
 
-/* The head that every event has: sequence, time since the last one. Not the flag NEEDS_INCREMENTAL_STATE: it tells a reader to
- * skip what stands before a sequence's first packet, and here nothing does; two bytes for each packet. */
+/* Writes the head of every event: sequence, and time since the last one. Without the flag
+ * NEEDS_INCREMENTAL_STATE, which makes a reader skip packets before a sequence's first packet. Here
+ * there are none, and the flag would cost two bytes per packet. */
 PF_HOT uint8_t *
 pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
 {
@@ -102,8 +104,8 @@ pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
     return p + sizeof(rest);
 }
 
-/* An event without arguments of its own whose names were written before; category and name 0: none,
- * whose NULL: not said. */
+/* Writes an event without arguments of its own whose names were written before. category and name
+ * are 0 for none; `whose` is NULL for none. */
 PF_HOT void
 pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name, const mrd_pf_identity_row *whose)
@@ -124,14 +126,15 @@ pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fie
     p = mrd_pb_put_field(p, category);
     p = mrd_pb_put_field(p, name);
     if (whose != NULL) {
-        memcpy(p, whose->bytes, sizeof(whose->bytes)); /* of which only its own are kept */
+        /* copies a fixed size, of which only its own bytes count */
+        memcpy(p, whose->bytes, sizeof(whose->bytes));
         p += whose->len;
     }
     start[1] = (uint8_t) (p - start - 2);
     mrd_pf_did(&s->file, p);
 }
 
-/* Starts s->event; finished by pf_write_event. */
+/* Starts s->event, which pf_write_event finishes. */
 static inline void
 pf_begin_event(mrd_pf *s, uint8_t type, mrd_pb_field row)
 {
@@ -140,7 +143,7 @@ pf_begin_event(mrd_pf *s, uint8_t type, mrd_pb_field row)
     mrd_pb_field_add(&s->event, row);
 }
 
-/* Writes s->event with the names it uses first. */
+/* Writes s->event, with the names that it uses for the first time. */
 static inline void
 pf_write_event(mrd_pf *s, mrd_ev_ns at)
 {
@@ -153,7 +156,7 @@ pf_write_event(mrd_pf *s, mrd_ev_ns at)
     if (fresh->err != MRD_OK || s->event.err != MRD_OK)
         s->err = MRD_NOMEM;
     else if ((p = mrd_pf_packet_room(&s->file, body)) != NULL) {
-        memcpy(p, head, sizeof(head)); /* of which only its own are kept */
+        memcpy(p, head, sizeof(head)); /* copies a fixed size, of which only its own bytes count */
         p += n_head;
         if (fresh->len > 0)
             p = mrd_pb_put_bytes(p, PF_INTERNED_DATA, fresh->p, fresh->len);
@@ -179,7 +182,7 @@ pf_add_value(mrd_buf *to, const mrd_pf_value *v)
         pf_add_fixed(to, PF_EVENT_COUNTER_DOUBLE, v->bits);
 }
 
-/* Bytes of this part, before compression. */
+/* Returns the bytes of this part, before compression. */
 PF_HOT uint64_t
 pf_size(const mrd_pf *s)
 {

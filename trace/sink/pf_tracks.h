@@ -1,6 +1,6 @@
 /*
- * trace/sink/pf_tracks.h - the rows of a Perfetto trace as they are written: each gets its uuid and its
- * descriptor when the first event needs it, after those above it.
+ * trace/sink/pf_tracks.h - writes the rows of a Perfetto trace: each gets its uuid and its
+ * descriptor when the first event needs it, after its parents
  */
 #ifndef MRD_TRACE_PF_TRACKS_H
 #define MRD_TRACE_PF_TRACKS_H
@@ -8,12 +8,12 @@
 #include "trace/sink/pf_file.h"
 #include "trace/sink/pf_rows.h"
 
-/* The rows that events of one catalog track are on besides lane 0, each as the field by which a
- * TrackEvent names it; 0: not written yet. */
+/* The rows of one catalog track in addition to lane 0, each as the field by which a TrackEvent
+ * names it; 0 means not written yet. */
 typedef struct {
     mrd_pb_field *lane; /* lanes 1 .. n_lanes */
     uint32_t n_lanes;
-    mrd_pb_field other;      /* samples on a track of spans, or spans on one of samples */
+    mrd_pb_field other;      /* for samples on a track of spans, or spans on a track of samples */
     mrd_pb_field *loss_lane; /* lanes 0 .. n_loss-1 of losses */
     uint32_t n_loss;
 } mrd_pf_track;
@@ -23,11 +23,11 @@ typedef struct {
     const mrd_catalog *catalog;
     mrd_pf_rows rows;
     mrd_pf_track *track; /* by mrd_track_id */
-    mrd_pb_field *spans; /* ... their lane 0: all that most events need */
+    mrd_pb_field *spans; /* ... lane 0 of all tracks, which is all that most events need */
     size_t n;
     uint32_t next_uuid;
     mrd_buf packet;
-    bool keep;   /* the descriptors, for other files */
+    bool keep;   /* whether to keep the descriptors, for other files */
     mrd_buf log; /* of them: length, packet */
     mrd_err err; /* NOMEM */
 } mrd_pf_tracks;
@@ -36,18 +36,18 @@ typedef struct {
 mrd_err mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env);
 void mrd_pf_tracks_fini(mrd_pf_tracks *p);
 
-/* Writes all rows so far again, with the same uuids: to another file, whose parts they are. */
+/* Writes all rows so far again, with the same uuids, to another file of the same trace. */
 void mrd_pf_tracks_repeat(mrd_pf_tracks *p);
 
-/* True when the track is one of this profile; the functions below need that. */
+/* Returns true if the track belongs to this profile, which the functions below require. */
 static inline bool
 mrd_pf_tracks_has(const mrd_pf_tracks *p, mrd_track_id track)
 {
     return track < p->n && (p->spans[track] != 0 || p->rows.of_track[track] != UINT32_MAX);
 }
 
-/* The field of the row for spans and instants (counter false) or samples of a track, whatever it
- * was declared to hold. */
+/* Returns the field of the row for a track's spans and instants (`counter` false) or samples,
+ * whatever the track was declared to hold. */
 mrd_pb_field mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter);
 mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
 /* ... for spans of a lane, ... */
@@ -60,7 +60,7 @@ mrd_pf_lane(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
 }
 /* ... for losses. */
 mrd_pb_field mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
-/* A new row of samples below the root, after all others; of `counter` the unit is used. */
+/* Makes a new row of samples below the root, after all others, with the unit of `counter`. */
 mrd_pb_field mrd_pf_row_at_root(mrd_pf_tracks *p, mrd_str name, const mrd_track *counter);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/sink/report_text.h - sections of report.txt, which several sources write into one text. Inside
- * trace/sink/ only.
+ * trace/sink/report_text.h - sections of report.txt, which several source files write. Internal to
+ * trace/sink/.
  */
 #ifndef MRD_TRACE_REPORT_TEXT_H
 #define MRD_TRACE_REPORT_TEXT_H
@@ -15,31 +15,32 @@
 typedef struct {
     mrd_report_sink common; /* first: trace/sink/sink_report.h */
     mrd_buf text;
-    bool one_node; /* whose name need not be repeated */
+    bool one_node; /* its name is not repeated */
 } mrd_report_text;
 
 /* "rank 3 NC 1 pid 4711". */
 void mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_buf *to);
-/* The same as the first cell of a row. */
+/* The same for the first cell of a row. */
 void mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w);
-/* A first cell; one that is too long has a line of its own. */
+/* Writes a first cell; one that is too long gets a line of its own. */
 void mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width);
-/* Text broken into lines behind a head of 11 columns: at spaces, but not between a number and its unit. */
+/* Writes text in lines after a head of 11 columns. Breaks lines at spaces, but not between a number
+ * and its unit. */
 void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s);
-/* What the columns of the table above mean; broken into lines in the same way. */
+/* Explains the columns of the table above, with the same line breaks. */
 void mrd_report_text_note(mrd_buf *to, const char *text);
 
-/* What the time went to, in words, the bottleneck first; who was late. */
+/* Describes the use of time in words, the bottleneck first; names the late worker. */
 void mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to);
 void mrd_report_text_verdict(const mrd_report_text *s, mrd_buf *to);
-/* What the profile lacks for these answers; nothing where it lacks nothing. */
+/* Describes missing data that these answers need; nothing if the profile has all. */
 void mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to);
 /* Appends a sentence for each kind of impossible record (trace/analysis/credible.h). */
 void mrd_report_text_impossible(const mrd_report_text *s, mrd_buf *to);
 /* The whole text, into `text`. */
 void mrd_report_text_all(mrd_report_text *s);
 
-/* Sections; nothing where there is nothing to say. */
+/* Sections; nothing without contents. */
 void mrd_report_text_open(mrd_report_text *s);
 void mrd_report_text_exposed(mrd_report_text *s);
 void mrd_report_text_bandwidth(mrd_report_text *s);
@@ -49,13 +50,15 @@ void mrd_report_text_queue(mrd_report_text *s);
 void mrd_report_text_memory(mrd_report_text *s);
 /* Appends a sentence that names the kernels whose class is unclear, if they take much of the devices' time. */
 void mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to);
-/* "+1.50 MiB per step", "-2.00 GiB" over the recording where there are no steps, "none"; "": too few. */
+/* "+1.50 MiB per step", "-2.00 GiB" over a recording without steps, "none"; "" if there are too few
+ * values. */
 void mrd_report_text_growth(const mrd_report_sink *s, const mrd_memory_row *row, mrd_buf *to);
 void mrd_report_text_path(mrd_report_text *s);
-/* What shorter things on the critical path make shorter: all of it, or all but communication that may be waiting. */
+/* Says what a shorter critical path would shorten: all of it, or all except communication that may
+ * be waiting. */
 void mrd_report_text_shortens(const mrd_step_totals *t, mrd_buf *to);
 void mrd_report_text_series(mrd_report_text *s);
-/* Whether steps grow or shrink, a sentence without its full stop; nothing without a series. */
+/* Says whether steps grow or shrink, as a sentence without its full stop; nothing without a series. */
 void mrd_report_text_trend(const mrd_report *r, mrd_buf *to);
 
 #endif

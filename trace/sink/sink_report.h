@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_report.h - what the report's output formats share: they collect into a mrd_report and
- * write at the end. Inside trace/ only.
+ * trace/sink/sink_report.h - common part of the report's output formats: they collect into a
+ * mrd_report and write at the end. Internal to trace/.
  */
 #ifndef MRD_TRACE_SINK_REPORT_H
 #define MRD_TRACE_SINK_REPORT_H
@@ -20,7 +20,7 @@ typedef struct {
 /* Members `open` and `event` of mrd_sink_ops. */
 mrd_err mrd_report_sink_open(void *state, const mrd_sink_env *env, mrd_why *why);
 mrd_err mrd_report_sink_event(void *state, const mrd_event *ev);
-/* For `close`: finishes the report, writes it with state as argument, frees the report. */
+/* For `close`: finishes the report, calls `write` with the state, and frees the report. */
 mrd_err mrd_report_sink_close(void *state, mrd_err (*write)(void *state), mrd_why *why);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/sink/sinks.h - the output formats, from their table: a new one is trace/sink/sink_x.c and a
- * row in trace/sink/sinks.def. Options, help, HTTP, web page and conformance tests follow the table.
+ * trace/sink/sinks.h - the table of output formats. A new format is trace/sink/sink_x.c and a row
+ * in trace/sink/sinks.def. Options, help, HTTP, web page and conformance tests use the table.
  */
 #ifndef MRD_TRACE_SINK_SINKS_H
 #define MRD_TRACE_SINK_SINKS_H
@@ -11,11 +11,11 @@
 #include "trace/sink/sinks.def"
 #undef MRD_SINK
 
-/* By name, NULL when unknown. */
+/* Returns the format of this name, NULL if unknown. */
 const mrd_sink_ops *mrd_sink_find(mrd_str name);
-/* All, in the table's order; static. */
+/* Returns all, in the table's order; static. */
 const mrd_sink_ops *const *mrd_sinks(size_t *ret_n);
-/* The media type of a file by its name's end: that of the format which writes such files. */
+/* Returns the media type of the format that writes files with this name's ending. */
 const char *mrd_sink_media_type(mrd_str file);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/sink/text.h - parts of the tables that the text outputs print: at most MRD_TEXT_WIDTH columns,
- * UTF-8, no control characters.
+ * trace/sink/text.h - helpers for tables in text outputs: at most MRD_TEXT_WIDTH columns, UTF-8, no
+ * control characters
  */
 #ifndef MRD_TRACE_TEXT_H
 #define MRD_TRACE_TEXT_H
@@ -12,22 +12,23 @@
 
 /* "1.23 ms"; from a minute on "123.4 s". Returns text. */
 const char *mrd_text_dur(uint64_t ns, char text[MRD_DUR_TEXT]);
-/* For times that are not of one run: from an hour on as mrd_dur_text(). */
+/* For times over several runs: from an hour on as mrd_dur_text(). */
 const char *mrd_text_long(uint64_t ns, char text[MRD_DUR_TEXT]);
-/* "12.3 %", "-" when there is no whole. */
+/* "12.3 %", "-" if the whole is 0. */
 #define MRD_TEXT_SHARE 16
 const char *mrd_text_share(uint64_t part, uint64_t whole, char text[MRD_TEXT_SHARE]);
-/* The text cut to `width` columns with "..." and padded to it when pad. */
+/* Appends the text, truncated to `width` columns with "..." and, with `pad`, padded to it. */
 void mrd_text_cell(mrd_buf *to, mrd_str s, size_t width, bool pad);
 size_t mrd_text_columns(mrd_str s); /* one per character */
-/* A line of at most MRD_TEXT_WIDTH columns. */
+/* Appends a line of at most MRD_TEXT_WIDTH columns. */
 void mrd_text_line(mrd_buf *to, const char *indent, mrd_str s);
 /* "  ... and 3 more cores (all are in summary-json)"; nothing for n = 0. */
 void mrd_text_left_out(mrd_buf *to, size_t n, const char *what, const char *where);
 /* "pid 4711 rank 0 python" */
 void mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 
-/* Frees a text that was made apart and added to another one: where it failed, the other one has. */
+/* Frees a text that was made separately and appended to another one, and passes its error on to
+ * that one. */
 static inline void
 mrd_text_done(mrd_buf *part, mrd_buf *to)
 {

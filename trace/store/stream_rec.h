@@ -1,7 +1,7 @@
 /*
- * trace/store/stream_rec.h - how the store keeps one event: a 40-byte head, then in this order, each only
- * when its bit in `has` is set, the id, the bound, the value, the arguments, the flows, the text of
- * the arguments. In memory and in the temporary file alike, host byte order, 8-byte aligned.
+ * trace/store/stream_rec.h - the record of one event in the store: a 40-byte head, then, each only
+ * if its bit in `has` is set, the id, the bound, the value, the arguments, the flows, the text of
+ * the arguments. Equal in memory and in the temporary file: host byte order, 8-byte aligned.
  * Private to stream.c and its helpers.
  */
 #ifndef MRD_TRACE_STREAM_REC_H
@@ -12,10 +12,10 @@
 
 typedef struct {
     mrd_ev_ns ts;
-    mrd_dur_ns dur_ns; /* COUNTER: the bits of the value; FLOW: its direction */
+    mrd_dur_ns dur_ns; /* COUNTER: the bits of the value. FLOW: its direction */
     uint32_t seq_lo;
     uint32_t track, name, category;
-    uint32_t words; /* the whole record, in 8-byte words */
+    uint32_t words; /* size of the record in 8-byte words */
     uint8_t seq_hi; /* 2^40 events in a stream */
     uint8_t kind, flags, has;
 } mrd_rec;
@@ -26,9 +26,9 @@ enum {
     REC_ID = 1,     /* uint64 */
     REC_BOUND = 2,  /* uint32, uint32 0 */
     REC_VALUE = 4,  /* int64: LOSS */
-    REC_ARGS = 8,   /* uint32 count, uint32 bytes of text; mrd_arg each */
-    REC_TEXT = 16,  /* some argument has text: v.u is its offset in the text */
-    REC_FLOWS = 32, /* uint64 count; mrd_flow each */
+    REC_ARGS = 8,   /* uint32 count, uint32 bytes of text, then the mrd_args */
+    REC_TEXT = 16,  /* an argument has text: v.u is its offset in the text */
+    REC_FLOWS = 32, /* uint64 count, then the mrd_flows */
 };
 
 #define MRD_REC_SEQ_MAX   ((UINT64_C(1) << 40) - 1)
@@ -64,7 +64,7 @@ mrd_rec_rank(uint8_t kind)
     return kind == MRD_FLOW ? 0 : kind == MRD_LOSS ? 1 : 2;
 }
 
-/* mrd_event_order of two records. */
+/* The mrd_event_order of two records. */
 static inline int
 mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
 {
@@ -84,7 +84,7 @@ mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
     return a_seq < b_seq ? -1 : a_seq > b_seq;
 }
 
-/* Points the text of the arguments into the record; the copies live in *scratch. */
+/* Makes the text of the arguments point into the record; the copies are in *scratch. */
 static inline const mrd_arg *
 mrd_rec_args(const uint8_t *args, uint32_t count, const uint8_t *text, mrd_buf *scratch)
 {
@@ -102,7 +102,8 @@ mrd_rec_args(const uint8_t *args, uint32_t count, const uint8_t *text, mrd_buf *
     return copy;
 }
 
-/* Fills *ev from r; args, flows and text point into r (or *scratch). False without memory. */
+/* Fills *ev from r. args, flows and text point into r (or *scratch). Returns false if out of
+ * memory. */
 static inline bool
 mrd_rec_get(const mrd_rec *r, mrd_event *ev, mrd_buf *scratch)
 {

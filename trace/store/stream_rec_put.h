@@ -1,12 +1,13 @@
 /*
- * trace/store/stream_rec_put.h - how an event becomes a record of the store (stream_rec.h). Private to stream.c.
+ * trace/store/stream_rec_put.h - makes a record of the store (stream_rec.h) from an event. Private
+ * to stream.c.
  */
 #ifndef MRD_TRACE_STREAM_REC_PUT_H
 #define MRD_TRACE_STREAM_REC_PUT_H
 
 #include "trace/store/stream_rec.h"
 
-/* Bytes the event takes; *ret_has and *ret_text describe it for mrd_rec_put. */
+/* Returns the bytes of the event's record; *ret_has and *ret_text are arguments for mrd_rec_put. */
 static inline size_t
 mrd_rec_size(const mrd_event *ev, uint8_t *ret_has, size_t *ret_text)
 {
@@ -68,7 +69,7 @@ mrd_rec_put(uint8_t *p, size_t size, uint8_t has, size_t text, const mrd_event *
                   has };
 
     if (ev->kind == MRD_COUNTER)
-        r.dur_ns = ev->ivalue; /* the bits, whichever member it is */
+        r.dur_ns = ev->ivalue; /* the bits, whichever member of the union is used */
     else if (ev->kind == MRD_FLOW)
         r.dur_ns = ev->flow_dir;
     memcpy(p, &r, sizeof(r));

@@ -1,7 +1,7 @@
 /*
- * trace/table/csv.h - the tables of a profile as CSV (RFC 4180): one file a table, the names of the columns
- * first, integers exact, text in quotes where it must be. For spreadsheets and small scripts.
- * Threads: belongs to one thread.
+ * trace/table/csv.h - the tables of a profile as CSV (RFC 4180): one file per table, with a header
+ * line, exact integers, and quotes where necessary. For spreadsheets and small scripts. Threads:
+ * belongs to one thread.
  */
 #ifndef MRD_TRACE_TABLE_CSV_H
 #define MRD_TRACE_TABLE_CSV_H
@@ -11,13 +11,15 @@
 
 typedef struct mrd_csv mrd_csv;
 
-/* <table>.csv for each, into env->dir or as an archive to env->out, as mrd_parts_open. */
+/* Writes <table>.csv for each table, into env->dir or as an archive to env->out, like
+ * mrd_parts_open. */
 mrd_err mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why);
 mrd_err mrd_csv_event(mrd_csv *c, const mrd_event *ev);
 mrd_err mrd_csv_close(mrd_csv *c, bool good, mrd_why *why); /* frees */
 
-/* A text as a field: in quotes when it holds a comma, a quote or a line end. What a spreadsheet would take for
- * a formula (it begins with = + - @, a tab or a return) gets an apostrophe before it. Not for numbers. */
+/* Appends a text as a field: in quotes if it contains a comma, a quote or a line end. A text that a
+ * spreadsheet would take for a formula (it begins with = + - @, a tab or a return) gets an
+ * apostrophe before it. Not for numbers. */
 void mrd_csv_text(mrd_buf *to, mrd_str text);
 
 #endif

@@ -1,4 +1,5 @@
-/* trace/table/hbm_columns.h - categories of device memory that the vendor's table has a column for, the last for all others. */
+/* trace/table/hbm_columns.h - categories of device memory that have a column in the vendor's table;
+ * the last column is for all others */
 #ifndef MRD_TRACE_TABLE_HBM_COLUMNS_H
 #define MRD_TRACE_TABLE_HBM_COLUMNS_H
 

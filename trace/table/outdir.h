@@ -1,11 +1,11 @@
 /*
- * trace/table/outdir.h - where a format of many files writes them: a folder of the file system, or one
- * tar archive through a mrd_out (what HTTP serves). Any number of files may be
- * open; an archive has them in the order in which they were done.
+ * trace/table/outdir.h - the output of a format with several files: a directory, or one tar archive
+ * through a mrd_out (for HTTP). Any number of files may be open. An archive contains them in the
+ * order of their completion.
  *
- * In a folder each file appears whole, by rename. For an archive each file is kept in an unlinked
- * temporary file ($TMPDIR, /var/tmp) until its size is known; equal files give equal bytes of archive: no
- * owner, and the time 0. Threads: belongs to one thread.
+ * In a directory each file appears complete, by a rename. For an archive each file is kept in an
+ * unlinked temporary file ($TMPDIR, /var/tmp) until its size is known. Equal files give equal
+ * archives: without owner, and with time 0. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_TABLE_OUTDIR_H
 #define MRD_TRACE_TABLE_OUTDIR_H
@@ -17,22 +17,22 @@ typedef struct mrd_outdir mrd_outdir;
 
 typedef struct mrd_outdir_file mrd_outdir_file;
 
-/* What comes last and lists the other files. */
+/* The last file, which lists the others. */
 #define MRD_OUTDIR_MANIFEST "_manifest.json"
 
-/* Files below `dir`; what a write before left there is removed first: the manifest, then every file that `stale` (glob
- * patterns below dir, ending with NULL) matches. */
+/* Opens files below `dir`. First removes files of an earlier run: the manifest, then every file
+ * that `stale` (glob patterns below dir, terminated by NULL) matches. */
 mrd_err mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folder,
                        mrd_why *why);
 mrd_err mrd_outdir_tar(mrd_out *to, mrd_outdir **ret_folder, mrd_why *why); /* to: borrowed */
-/* A file by its path in the folder ("a/b.parquet"). */
+/* Opens a file by its path in the directory ("a/b.parquet"). */
 mrd_err mrd_outdir_open(mrd_outdir *f, const char *path, mrd_outdir_file **ret_file, mrd_why *why);
 mrd_out *mrd_outdir_out(const mrd_outdir_file *file); /* borrowed until done */
-/* The file is whole: its SHA-256 and size. Frees it in every case. */
+/* The file is complete. Gets its SHA-256 and size, and frees it in every case. */
 mrd_err mrd_outdir_done(mrd_outdir_file *file, char hex[MRD_SHA256_HEX], uint64_t *ret_size,
                         mrd_why *why);
-void mrd_outdir_drop(mrd_outdir_file *file); /* it will not be there; NULL is fine */
-/* Behind the last file. Not whole: files of this run are removed. Frees; NULL is fine. */
+void mrd_outdir_drop(mrd_outdir_file *file); /* discards the file; NULL is fine */
+/* Call it after the last file. If not `whole`, files of this run are removed. Frees; NULL is fine. */
 void mrd_outdir_close(mrd_outdir *f, bool whole);
 
 #endif
