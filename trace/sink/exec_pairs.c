@@ -15,21 +15,21 @@
 #define PLACES   (MRD_PAIR_EVENTS + 1)
 
 typedef struct {
-    uint32_t group; /* of the two lines of a logical core, + 1 */
+    uint32_t group; /* number of the two lines of a logical core, + 1 */
     uint8_t half;   /* which of the two */
 } pair_track;
 
 typedef struct {
     mrd_track_id low;           /* the line of core 2k */
-    unsigned halves;            /* a bit for each whose line is there */
-    mrd_sid from[2], length[2]; /* names of arguments, by half */
+    unsigned halves;            /* a bit for each half with a line */
+    mrd_sid from[2], length[2]; /* names of the arguments, by half */
     int64_t pcore[2];
 } pair_group;
 
 typedef struct {
     mrd_open *open;
-    bool waits;     /* a half whose other may still come */
-    mrd_event half; /* the other: only its times and line count */
+    bool waits;     /* a half whose other half may still come */
+    mrd_event half; /* the other half, of which only times and line count */
     bool has_half;
 } pair_place;
 
@@ -41,7 +41,7 @@ struct mrd_exec_pairs {
     size_t n_tracks;
     pair_group *groups;
     size_t n_groups;
-    pair_place *v; /* a circle, the oldest first */
+    pair_place *v; /* a ring buffer, the oldest first */
     size_t first, n, n_waiting;
     mrd_arg *args;
     size_t cap_args;
@@ -53,7 +53,7 @@ place_at(const mrd_exec_pairs *p, size_t i)
     return &p->v[(p->first + i) % PLACES];
 }
 
-/* ---- giving ---------------------------------------------------------------------------------- */
+/* ---- Output ---------------------------------------------------------------------------------- */
 
 static mrd_arg
 time_arg(mrd_sid key, int64_t value)
@@ -61,7 +61,7 @@ time_arg(mrd_sid key, int64_t value)
     return (mrd_arg){ .key = key, .type = MRD_ARG_INT, .v.i = value };
 }
 
-/* The event with up to four more arguments. */
+/* Returns the event with up to four more arguments. */
 static mrd_err
 give_more(mrd_exec_pairs *p, const mrd_event *from, const mrd_arg *more, size_t n)
 {
@@ -100,13 +100,13 @@ give_pair(mrd_exec_pairs *p, const mrd_event *first, const mrd_event *second)
 
     ev.track = g->low;
     ev.flags |= MRD_EV_PAIR;
-    if (second->bound_ns > ev.bound_ns) /* MRD_BOUND_UNKNOWN is the greatest */
+    if (second->bound_ns > ev.bound_ns) /* MRD_BOUND_UNKNOWN is the greatest value */
         ev.bound_ns = second->bound_ns;
     ev.dur_ns = (mrd_ev_after(other, end) ? other.ns : end.ns) - ev.ts.ns;
     return give_more(p, &ev, more, MRD_COUNT(more));
 }
 
-/* The oldest, as what it is by now. */
+/* Emits the oldest event in its current form. */
 static mrd_err
 give_oldest(mrd_exec_pairs *p)
 {
@@ -123,7 +123,7 @@ give_oldest(mrd_exec_pairs *p)
     return err;
 }
 
-/* Whether the other half of this one may begin then. */
+/* Returns true if the other half may still begin at this time. */
 static bool
 may_come(const mrd_event *half, mrd_ev_ns at)
 {
@@ -131,7 +131,7 @@ may_come(const mrd_event *half, mrd_ev_ns at)
            mrd_sat_sub(at.ns, half->ts.ns) <= MRD_PAIR_WAIT;
 }
 
-/* Whatever need not wait for a half before it any more. now: of the event that comes. */
+/* Emits the events that need not wait for a half any more. `now` is the time of the next event. */
 static mrd_err
 give_ready(mrd_exec_pairs *p, mrd_ev_ns now)
 {
@@ -147,7 +147,7 @@ give_ready(mrd_exec_pairs *p, mrd_ev_ns now)
     return err;
 }
 
-/* ---- taking ---------------------------------------------------------------------------------- */
+/* ---- Input ----------------------------------------------------------------------------------- */
 
 static bool
 exec_of(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t *ret_id)
@@ -169,7 +169,7 @@ is_half(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t *ret_exec)
            p->tracks[ev->track].group != NO_GROUP && exec_of(p, ev, ret_exec);
 }
 
-/* The half that waits for this one; NULL: none. */
+/* Returns the half that waits for this one; NULL if there is none. */
 static pair_place *
 other_of(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t exec)
 {
@@ -229,7 +229,7 @@ mrd_exec_pairs_finish(mrd_exec_pairs *p)
     return err;
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- Open and close -------------------------------------------------------------------------- */
 
 static void
 name_args(pair_group *g, mrd_strtab *strings, int64_t low)
@@ -245,7 +245,7 @@ name_args(pair_group *g, mrd_strtab *strings, int64_t low)
     }
 }
 
-/* Lines of physical cores, two and two by process, logical core and k. */
+/* Finds lines of physical cores in pairs, by process, logical core and k. */
 static mrd_err
 groups_make(mrd_exec_pairs *p, const mrd_catalog *cat, uint32_t profile)
 {

@@ -6,9 +6,10 @@
 #include "trace/sink/call_arrows.h"
 #include "trace/sink/exec_pairs.h"
 
-#define AT_ONCE    64      /* events: few enough to be in the cache for every sink */
-#define AHEAD      4       /* events: those of many streams lie far apart */
-#define LOOK_EVERY 0x10000 /* events: whether to go on */
+#define AT_ONCE 64 /* events per batch: few enough to stay in the cache for every sink */
+/* prefetch distance in events, because events of many streams are far apart */
+#define AHEAD      4
+#define LOOK_EVERY 0x10000 /* events between checks for cancellation */
 
 /* One sink at work. */
 typedef struct {
@@ -22,11 +23,12 @@ typedef struct {
 typedef struct {
     export_sink *v;
     size_t n;
-    const export_sink *failed; /* the one whose error it was */
-    mrd_exec_pairs *pairs;     /* NULL: there are none, or nobody wants them as one */
+    const export_sink *failed; /* the one that failed */
+    /* NULL means that there are no pairs, or that no sink wants them merged */
+    mrd_exec_pairs *pairs;
 } export_sinks;
 
-/* An event of joined executions, to those that want them joined. */
+/* Passes an event of merged executions to the sinks that want it. */
 static mrd_err
 export_joined(void *self, const mrd_event *ev)
 {
@@ -126,7 +128,7 @@ export_events(mrd_source *source, export_sinks *all, bool (*progress)(void *self
         look += LOOK_EVERY;
         if (progress != NULL && !progress(self, *events))
             return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
-        for (size_t i = 0; i < all->n; i++) { /* a full disk need not wait for the end */
+        for (size_t i = 0; i < all->n; i++) { /* detects a full disk before the end */
             if (mrd_out_err(all->v[i].env.out) != MRD_OK)
                 return mrd_out_err(all->v[i].env.out);
         }
@@ -142,7 +144,7 @@ export_events(mrd_source *source, export_sinks *all, bool (*progress)(void *self
     return MRD_OK;
 }
 
-/* Joins executions in front of the sinks that want them joined. */
+/* Merges executions for the sinks that want it. */
 static mrd_err
 export_pairs(export_sinks *all, const mrd_export_job *job, mrd_why *why)
 {
@@ -187,7 +189,7 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         if (err != MRD_OK)
             wanted = NULL;
     }
-    if (err == MRD_OK) /* before any sink looks at the catalog's texts */
+    if (err == MRD_OK) /* before any sink uses the catalog's texts */
         err = export_pairs(&all, job, why);
     for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
         err = export_open(&sinks[i], &env, &targets[i], why);
@@ -206,8 +208,8 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         free(sinks[i].state);
     }
     mrd_exec_pairs_free(all.pairs);
-    /* A failed output is committed for its reason only; after a failure its siblings are dropped
-     * too. */
+    /* A failed output is committed only to get its reason. After a failure the other outputs are
+     * dropped as well. */
     for (size_t i = 0; i < n_targets; i++) {
         if (err == MRD_OK || mrd_out_err(targets[i].out) != MRD_OK)
             err = mrd_out_commit(targets[i].out, why);

@@ -60,7 +60,7 @@ is_of_device(mrd_source_kind source)
     return source == MRD_SRC_DEVICE || source == MRD_SRC_DEVCTR || source == MRD_SRC_DEVPROF;
 }
 
-/* The number of a numeric field; MRD_NONE when the track has none. */
+/* Returns the value of a numeric field; MRD_NONE if the track has none. */
 static int64_t
 group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t)
 {
@@ -84,7 +84,7 @@ group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t)
     return MRD_NONE;
 }
 
-/* The value for people: false when the track does not have it. */
+/* Writes the value as text. Returns false if the track has none. */
 static bool
 group_value(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t, mrd_buf *to)
 {
@@ -141,7 +141,7 @@ text_order(mrd_str a, mrd_str b)
     return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* A process without a number is known by its name only. */
+/* A process without a number is identified by its name only. */
 static int
 process_order(const mrd_catalog *cat, const mrd_process *a, const mrd_process *b)
 {

@@ -8,7 +8,7 @@
 
 #define ABOUT_LIST_MAX 1000u /* attributes of one kind: processes, inputs, notes */
 
-/* One packet of attributes after the other. */
+/* Writes packets of attributes in sequence. */
 typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
@@ -41,7 +41,7 @@ mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v)
     mrd_pb_close(to, attribute);
 }
 
-/* Keeps packets of attributes small: starts another when this one has grown. */
+/* Keeps packets of attributes small: starts another one when this one has grown. */
 static size_t
 pf_attributes_split(pf_about *s, size_t attributes)
 {
@@ -104,7 +104,7 @@ attr_processes(pf_about *s, mrd_buf *text, size_t attributes)
     return attributes;
 }
 
-/* Inputs that are not whole, and the sums over all of them. */
+/* Writes incomplete inputs, and sums over all of them. */
 static size_t
 attr_inputs(pf_about *s, mrd_buf *text, size_t attributes)
 {

@@ -38,7 +38,7 @@ mrd_pf_file_fini(mrd_pf_file *f)
     f->deflate = NULL;
 }
 
-/* The block as one packet that holds packets. */
+/* Writes the block as one packet that contains packets. */
 static void
 file_flush_packed(mrd_pf_file *f)
 {

@@ -36,7 +36,7 @@ mrd_pf_names_again(mrd_pf_names *names)
     mrd_buf_reset(&names->fresh);
 }
 
-/* At most max bytes, cut between characters. */
+/* Returns at most max bytes, cut between characters. */
 static mrd_str
 text_cut(mrd_pf_names *names, mrd_str s, size_t max)
 {
@@ -93,7 +93,7 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text)
     event->len = (size_t) (p - event->p);
 }
 
-/* A value of at most ten bytes: the annotation is shorter than 128, its length is one byte. */
+/* A value of at most ten bytes: the annotation is shorter than 128, so its length takes one byte. */
 static void
 arg_small(mrd_buf *event, mrd_pb_field key, uint32_t tag, uint64_t v)
 {
@@ -133,7 +133,8 @@ arg_add(mrd_pf_names *names, mrd_buf *event, const mrd_arg *arg)
         arg_interned(event, key, mrd_pf_name(names, MRD_PF_ARG_STRING, arg->v.sid));
         break;
     case MRD_ARG_TEXT:
-    case MRD_ARG_JSON: /* as text: readers up to v55 at least abort on [] in a JSON annotation */
+    /* as text, because readers up to v55 at least abort on [] in a JSON annotation */
+    case MRD_ARG_JSON:
         arg_text(names, event, key, (mrd_str){ arg->v.text, arg->len });
         break;
     default:

@@ -8,8 +8,8 @@
 #include "base/obj.h"
 #include "trace/sink/pf_about.h"
 
-#define PF_NODES_MAX 1000u      /* attributes of what each lost */
-#define PF_CUT_ROOM  (3u << 19) /* an event of the largest size, and the totals */
+#define PF_NODES_MAX 1000u      /* attributes with the losses of a node */
+#define PF_CUT_ROOM  (3u << 19) /* room for the largest event and the totals */
 
 static void
 pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
@@ -23,7 +23,7 @@ pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
     mrd_pb_close(to, clock);
 }
 
-/* The trace clock, and our own one on it that counts differences from here. */
+/* Writes the trace clock, and our own clock, which counts differences from here. */
 static void
 pf_write_clock(mrd_pf *s)
 {
@@ -45,8 +45,8 @@ pf_write_clock(mrd_pf *s)
     pf_packet_end(s);
 }
 
-/* One sample per known bound, at the first and at the last time; also where a part begins, then
- * repeated. */
+/* Writes one sample per known bound, at the first and at the last time; also where a part begins,
+ * then marked as repeated. */
 static void
 pf_clock_bounds(mrd_pf *s, bool repeated)
 {
@@ -76,8 +76,8 @@ pf_clock_bounds(mrd_pf *s, bool repeated)
     }
 }
 
-/* The next cut: so that the ends of what is open, one more event and the totals still fit. A part has at least as
- * many bytes of its own as it repeats. */
+/* Plans the next cut so that the ends of open spans, one more event and the totals still fit. A
+ * part has at least as many bytes of its own as it repeats. */
 static void
 pf_plan_cut(mrd_pf *s)
 {
@@ -88,7 +88,7 @@ pf_plan_cut(mrd_pf *s)
         s->cut_at = limit - room > 2 * pf_size(s) ? limit - room : 2 * pf_size(s);
 }
 
-/* What every part begins with; s->now is its first time. */
+/* Writes the beginning of every part; s->now is its first time. */
 static void
 pf_write_head(mrd_pf *s)
 {
@@ -117,7 +117,7 @@ mrd_pf_begin_loss(mrd_pf *s, const mrd_pf_begun *loss)
     mrd_pb_str(&s->event, PF_EVENT_NAME, mrd_str_of(name));
 }
 
-/* What each node lost, as one attribute per node. */
+/* Writes the losses of each node, as one attribute per node. */
 static void
 attr_lost(mrd_pf *s)
 {
@@ -214,7 +214,7 @@ by_begin(const void *a, const void *b)
     return (int32_t) (x->order - y->order) < 0 ? -1 : 1;
 }
 
-/* The ends of what is open, at their times; they stay open for the next part. */
+/* Writes the ends of open spans at their times. The spans stay open for the next part. */
 static void
 pf_end_here(mrd_pf *s)
 {
@@ -232,7 +232,7 @@ pf_end_here(mrd_pf *s)
     free(v);
 }
 
-/* Writes the BEGIN of a span again, from here on. */
+/* Writes the BEGIN of a span again, in this part. */
 static void
 pf_repeat_span(mrd_pf *s, const mrd_pf_begun *span)
 {
@@ -252,7 +252,7 @@ pf_repeat_span(mrd_pf *s, const mrd_pf_begun *span)
     pf_write_event(s, s->now);
 }
 
-/* All that is open, outer spans first. */
+/* Repeats all open spans, outer ones first. */
 static void
 pf_repeat_open(mrd_pf *s)
 {
@@ -289,7 +289,7 @@ pf_repeat_values(mrd_pf *s)
     }
 }
 
-/* The current part is whole; `more`: another one follows. */
+/* Completes the current part. `more` means that another one follows. */
 static mrd_err
 pf_end_part(mrd_pf *s, mrd_ev_ns until, bool more)
 {

@@ -14,7 +14,7 @@
 #define INDEX_TAIL ".parts.json"
 #define NODES_MAX  1000u /* named for each part */
 
-/* Bytes of path before its suffix. */
+/* Returns the bytes of the path before its suffix. */
 static size_t
 stem_len(const char *path)
 {
@@ -49,7 +49,7 @@ last_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* What the first part is called; in an archive as a finished profile would be. */
+/* Returns the name of the first part; in an archive the name that a finished profile has. */
 static const char *
 first_name(const mrd_pf_parts *p)
 {
@@ -111,7 +111,7 @@ mrd_pf_parts_fini(mrd_pf_parts *p)
     *p = (mrd_pf_parts){ 0 };
 }
 
-/* The nodes of a part, each once, in the order of their processes. */
+/* Lists the nodes of a part, each once, in the order of their processes. */
 static mrd_json *
 nodes_of(const mrd_pf_parts *p, const mrd_pf_part *part)
 {
@@ -211,7 +211,8 @@ index_text(mrd_pf_parts *p, mrd_buf *to, mrd_why *why)
                                             : mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
 }
 
-/* Whether a name is that of a part behind the first, or of the index; the number of the part, 0 of the index. */
+/* Returns true for the name of a part after the first, or of the index, and gets the part's number,
+ * 0 for the index. */
 static bool
 is_part(const char *name, const char *stem, size_t len, size_t *ret_number)
 {

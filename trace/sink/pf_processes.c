@@ -5,12 +5,12 @@
 
 #include "base/map.h"
 
-#define UUID_BASE (1ull << 40) /* apart from those of rows */
+#define UUID_BASE (1ull << 40) /* different from those of rows */
 
 typedef struct {
     mrd_pf_file *file;
     const mrd_catalog *catalog;
-    int32_t *pid; /* by mrd_proc_id, 0: not written */
+    int32_t *pid; /* by mrd_proc_id, 0 means not written */
     mrd_map pids, tids;
     int32_t next_pid;
     int64_t next_tid;
@@ -19,7 +19,7 @@ typedef struct {
     mrd_err err;
 } tables;
 
-/* `wanted` where it is free, else the next free number. */
+/* Returns `wanted` if it is free, otherwise the next free number. */
 static int64_t
 number_of(tables *t, mrd_map *used, int64_t wanted, int64_t max, int64_t *next)
 {

@@ -9,11 +9,11 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* A track while it is sorted. */
+/* A track during the sort. */
 typedef struct {
     mrd_track_id id;
     uint32_t group;      /* number of its primary group */
-    int64_t rank, asked; /* least of the group; INT64_MAX when none has one */
+    int64_t rank, asked; /* minimum of the group; INT64_MAX if no track has one */
 } row_key;
 
 static int
@@ -26,7 +26,8 @@ by_primary(const void *a, const void *b, void *self)
     return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
-/* Rows of one secondary group: spans before counters, then as the source asks, then by name. */
+/* Sorts rows of one secondary group: spans before counters, then in the source's order, then by
+ * name. */
 static int
 track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
 {
@@ -69,7 +70,8 @@ process_rank(const mrd_process *p)
     return mrd_none_last(p->rank != MRD_NONE ? p->rank : p->worker_gid);
 }
 
-/* Numbers the primary groups and gives each key the least rank and place asked for of its group. */
+/* Numbers the primary groups, and gives each key the lowest rank and requested position of its
+ * group. */
 static void
 rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
 {
@@ -102,7 +104,7 @@ rows_drop(mrd_pf_rows *rows)
     rows->cap = rows->n = 0;
 }
 
-/* Adds a row under `parent`; 0 (the root) after a failure, which leaves rows->v NULL. */
+/* Adds a row under `parent`. Returns 0 (the root) after a failure, which leaves rows->v NULL. */
 static uint32_t
 rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id track)
 {
@@ -116,7 +118,7 @@ rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id 
     return (uint32_t) rows->n++;
 }
 
-/* True also after a failure, which leaves rows->v NULL. */
+/* Also returns true after a failure, which leaves rows->v NULL. */
 static bool
 group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
 {
@@ -133,7 +135,7 @@ group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
     return none;
 }
 
-/* The rows of one secondary group, keys[0 .. n). */
+/* Adds the rows of one secondary group, keys[0 .. n). */
 static void
 rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, size_t n)
 {
@@ -188,7 +190,7 @@ mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row)
     return stride > 16384 ? 16384 : stride < 1 ? 1 : (int32_t) stride;
 }
 
-/* The job when all processes agree on one, else what kind of profile it is. */
+/* Writes the job if all processes have the same one, otherwise the kind of the profile. */
 static void
 name_root(const mrd_pf_rows *rows, mrd_buf *to)
 {
@@ -228,7 +230,7 @@ name_root(const mrd_pf_rows *rows, mrd_buf *to)
     }
 }
 
-/* The process of a primary group that is one process, else NULL. */
+/* Returns the process of a primary group with one process, otherwise NULL. */
 static const mrd_process *
 primary_process(const mrd_pf_rows *rows, const mrd_row *row)
 {
@@ -241,7 +243,7 @@ primary_process(const mrd_pf_rows *rows, const mrd_row *row)
     return NULL;
 }
 
-/* The label, with name and rank of the process when the group is one process. */
+/* Writes the label, with name and rank of the process if the group is one process. */
 static void
 name_primary(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
@@ -263,8 +265,8 @@ name_primary(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
         mrd_buf_text(to, " (simulated)");
 }
 
-/* True when the track's own name says its thread already ("thread 59812 (python3)") and the group
- * would say nothing else. */
+/* Returns true if the track's own name contains its thread already ("thread 59812 (python3)") and
+ * the group would add nothing else. */
 static bool
 label_is_in_name(const mrd_pf_rows *rows, const mrd_track *t)
 {
@@ -291,7 +293,7 @@ say_number(mrd_buf *to, const char *what, int64_t v)
     }
 }
 
-/* What may tell rows of one name apart. */
+/* Texts that may distinguish rows with equal names. */
 enum {
     APART_DEVICE = 1,
     APART_NC = 2,
@@ -452,7 +454,7 @@ mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 
 /* ---- Rows of one name ---- */
 
-/* A row by its name: of two names that have one hash more is said than is needed. */
+/* A row by the hash of its name. If two names have one hash, their rows get unnecessary texts. */
 typedef struct {
     uint64_t name;
     uint32_t parent, row;
@@ -470,7 +472,7 @@ by_name(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Rows v[0 .. n) have one name. Groups, and tracks that are alike but for what has no words, are numbered. */
+/* Rows v[0 .. n) have equal names. With `number`, rows that no text distinguishes are numbered. */
 static void
 tell_apart(mrd_pf_rows *rows, const named_row *v, size_t n, bool number)
 {

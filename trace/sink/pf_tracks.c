@@ -78,7 +78,7 @@ pf_field(uint32_t uuid)
     return mrd_pb_field_of(PF_EVENT_TRACK, uuid);
 }
 
-/* The row, written with all above it. */
+/* Writes the row with its parents, and returns its uuid. */
 static uint32_t
 pf_row(mrd_pf_tracks *p, uint32_t index)
 {
@@ -108,7 +108,7 @@ pf_row(mrd_pf_tracks *p, uint32_t index)
     return row->uuid;
 }
 
-/* A row beside the track's own: same parent, next ranks. */
+/* Makes a row next to the track's own: same parent, next ranks. */
 static mrd_pb_field
 pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *suffix, bool counter)
 {
@@ -131,7 +131,7 @@ pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *s
     return field;
 }
 
-/* *list grown to n entries at least, new ones 0; false without memory. */
+/* Grows *list to at least n entries, with new ones 0. Returns false if out of memory. */
 static bool
 pf_grow_list(mrd_pf_tracks *p, mrd_pb_field **list, uint32_t *count, uint32_t n)
 {

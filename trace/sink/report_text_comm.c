@@ -1,11 +1,11 @@
-/* Sections of report.txt about collectives: what exposed communication was, and bandwidth. */
+/* Sections of report.txt about collectives: the parts of exposed communication, and bandwidth. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "trace/sink/report_text.h"
 #include "trace/sink/text.h"
 
-/* A worker cannot hide its waiting for others under computation; transfer it can. */
+/* A worker can hide transfer, but not waiting for others, under computation. */
 void
 mrd_report_text_exposed(mrd_report_text *s)
 {

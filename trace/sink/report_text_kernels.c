@@ -1,4 +1,5 @@
-/* The section of report.txt about what devices ran: the longest by total, and who ran it longer than others. */
+/* The section of report.txt about kernels: the longest by total time, and workers that took longer
+ * than others. */
 #include <inttypes.h>
 
 #include "trace/sink/report_text.h"
@@ -10,7 +11,8 @@ enum {
     UNCLEAR_NAME = 64
 }; /* names in the sentence about unclear kernels; columns of each */
 
-/* How many bytes two names begin with alike, if a cell for each would look the same; 0: they would not. */
+/* Returns the length of the common beginning of two names if their cells would look the same;
+ * otherwise 0. */
 static size_t
 alike(mrd_str a, mrd_str b)
 {
@@ -23,7 +25,7 @@ alike(mrd_str a, mrd_str b)
     return n >= NAME - DOTS ? n : 0;
 }
 
-/* Back by some letters of UTF-8. */
+/* Moves back by some UTF-8 characters. */
 static size_t
 back(mrd_str s, size_t at, size_t letters)
 {
@@ -32,8 +34,8 @@ back(mrd_str s, size_t at, size_t letters)
     return at;
 }
 
-/* The i-th name as a cell. Of names that would look alike (generated kernels differ in their last
- * letters) the begin is shown and the place where they part. */
+/* Writes the i-th name as a cell. For names that would look the same (generated kernels differ in
+ * their last characters), shows the beginning and the part where they differ. */
 static void
 put_name(mrd_report_text *s, const mrd_kernel *k, size_t n, size_t i)
 {

@@ -1,4 +1,4 @@
-/* The section of report.txt about memory: peaks by category, when they were, and whether it grows. */
+/* The section of report.txt about memory: peaks by category, their times, and growth. */
 #include <inttypes.h>
 
 #include "trace/sink/report_text.h"

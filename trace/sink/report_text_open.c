@@ -1,4 +1,4 @@
-/* Section of report.txt about the end of the recording: what each process was in. */
+/* The section of report.txt about the end of the recording: the open operations of each process. */
 #include <inttypes.h>
 
 #include "trace/sink/report_text.h"

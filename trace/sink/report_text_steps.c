@@ -1,4 +1,5 @@
-/* Sections of report.txt about steps: why who came last was late, the critical path, steps over time. */
+/* Sections of report.txt about steps: why the last worker was late, the critical path, steps over
+ * time. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
     return text;
 }
 
-/* Columns of the reasons: which parts of a worker's account each adds up. */
+/* Columns of the reasons, with the parts of a worker's time that each sums. */
 static const struct {
     const char *title;
     unsigned parts; /* 1u << part */
@@ -45,7 +46,7 @@ reason_ns(const mrd_lateness_sum *late, size_t reason)
     return ns;
 }
 
-/* Chooses the columns with the largest sums over all workers; of equal sums, the first column. */
+/* Chooses the columns with the largest sums over all workers; of equal sums the first column. */
 static void
 choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
 {
@@ -237,7 +238,7 @@ mrd_report_text_path(mrd_report_text *s)
     mrd_text_done(&words, &s->text);
 }
 
-/* The same worker again and again, or another each time. */
+/* Says whether it is always the same worker, or another each time. */
 static void
 put_persistence(mrd_report_text *s)
 {

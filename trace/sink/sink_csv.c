@@ -34,7 +34,7 @@ csv_close(void *state, mrd_why *why)
 {
     csv_sink *s = state;
 
-    /* Without a `why` something else failed: no files stay without a manifest. */
+    /* A NULL `why` means that another output failed: no files remain without a manifest. */
     return mrd_csv_close(s->csv, !s->failed && (why != NULL || !s->folder), why);
 }
 

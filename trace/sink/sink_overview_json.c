@@ -1,13 +1,13 @@
 /*
- * trace/sink/sink_overview_json.c - what the web page draws: over time, how busy each core was and how
- * late the last participant came to collectives.
+ * trace/sink/sink_overview_json.c - data for the web page's charts: how busy each core was over
+ * time, and how late the last participant of collectives was
  *
- * Time is cut into at most BUCKETS equal buckets. Their width starts small and doubles whenever an
- * event lies beyond the last, pairs being joined, so that neither the range need be known before
- * nor memory grow with it: 24 bytes x BUCKETS per core at most.
+ * Time is divided into at most BUCKETS equal buckets. Their width starts small and doubles when an
+ * event lies after the last bucket, and pairs of buckets are merged. So the range need not be known
+ * in advance, and memory does not grow with it: at most 24 bytes x BUCKETS per core.
  *
- * Lateness: the parts of a collective are brought together by trace/analysis/gather.h, so nothing has to be
- * counted from the start, and any slice of a session can be drawn.
+ * Lateness: trace/analysis/gather.h matches the parts of a collective, so counting need not begin
+ * with the session, and any slice can be drawn.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,16 +24,16 @@ typedef struct {
 } cell;
 
 typedef struct {
-    cell *cells;        /* BUCKETS; NULL while nothing happened */
-    mrd_ev_ns busy_end; /* what the unions have reached */
+    cell *cells;        /* BUCKETS; NULL while there are no events */
+    mrd_ev_ns busy_end; /* the end of the unions so far */
     mrd_ev_ns collective_end;
-    uint64_t last_count, late_ns; /* was the last to come; by how much, in sum */
+    uint64_t last_count, late_ns; /* how often it was the last; its total lateness */
 } core_line;
 
-/* Of the collectives whose last part began in this bucket of time. */
+/* The collectives whose last part began in this bucket. */
 typedef struct {
     uint64_t count, late_ns; /* the largest */
-    uint32_t core;           /* who */
+    uint32_t core;           /* the late core */
 } late_cell;
 
 typedef struct {
@@ -83,7 +83,7 @@ join_pairs(overview_sink *s)
     s->width_ns *= 2;
 }
 
-/* The bucket of time that holds `at`, which is not before the first event. */
+/* Returns the bucket of `at`, which is not before the first event. */
 static size_t
 bucket_of(overview_sink *s, mrd_ev_ns at)
 {
@@ -94,7 +94,7 @@ bucket_of(overview_sink *s, mrd_ev_ns at)
     return (size_t) (since / s->width_ns);
 }
 
-/* Adds [begin, end) to the buckets that it touches. */
+/* Adds [begin, end) to the buckets that it overlaps. */
 static void
 spread(overview_sink *s, cell *cells, mrd_ev_ns begin, mrd_ev_ns end, size_t offset)
 {
@@ -172,7 +172,7 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return MRD_OK;
 }
 
-/* The part of [begin, end) that the union has not reached. Begins never decrease. */
+/* Adds the part of [begin, end) after the union's end. Begins never decrease. */
 static void
 add_union(overview_sink *s, core_line *line, mrd_ev_ns *reached, mrd_ev_ns begin, mrd_ev_ns end,
           size_t offset)
@@ -219,7 +219,7 @@ overview_event(void *state, const mrd_event *ev)
     return mrd_gather_add(s->gather, kind, &what, ev, core, 0);
 }
 
-/* One number a bucket, in thousandths of its width. */
+/* Writes one number per bucket, in thousandths of its width. */
 static void
 put_line(mrd_jw *w, const overview_sink *s, const cell *cells, size_t n, size_t offset)
 {
@@ -257,7 +257,7 @@ put_core(mrd_jw *w, const overview_sink *s, uint32_t core, size_t buckets)
     mrd_jw_close(w, '}');
 }
 
-/* "core" is an index into "cores"; null where no collective ended its gathering. */
+/* "core" is an index into "cores"; null if no collective ended in this bucket. */
 static void
 put_late(mrd_jw *w, const overview_sink *s, const uint32_t *place, size_t buckets)
 {
@@ -277,7 +277,7 @@ put_late(mrd_jw *w, const overview_sink *s, const uint32_t *place, size_t bucket
     mrd_jw_close(w, ']');
 }
 
-/* Buckets up to the last with anything in it. */
+/* Returns the number of buckets up to the last non-empty one. */
 static size_t
 buckets_used(overview_sink *s)
 {

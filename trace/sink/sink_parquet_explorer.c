@@ -34,7 +34,7 @@ explorer_close(void *state, mrd_why *why)
 {
     explorer_sink *s = state;
 
-    /* Without a `why` something else failed: no parts stay without a manifest. */
+    /* A NULL `why` means that another output failed: no parts remain without a manifest. */
     return mrd_parts_close(s->parts, !s->failed && (why != NULL || !s->folder), why);
 }
 

@@ -1,7 +1,7 @@
 /*
- * trace/sink/sink_report_html.c - report.html: the report as one page that needs nothing else: no
- * script, no network, pictures as inline SVG, colours for light and dark. At its end is the text of
- * report-text, whole.
+ * trace/sink/sink_report_html.c - report.html: the report as one self-contained page: no script, no
+ * network, pictures as inline SVG, colours for light and dark. The whole text of report-text is at
+ * its end.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ typedef struct {
     mrd_buf page;
 } html_sink;
 
-/* Of what a part of a bar is: its class names its colour. */
+/* Titles of the parts of a bar; the class sets the colour. */
 static const char *const bound_titles[MRD_BOUNDS] = {
     [MRD_BOUND_COMPUTE] = "computes",
     [MRD_BOUND_SKEW] = "waits for the last worker",
@@ -51,7 +51,7 @@ static const char head[] =
 
 /* ---- Words ---- */
 
-/* Text of the profile: never markup. */
+/* Appends text of the profile, which is never markup. */
 static void
 put_text(mrd_buf *to, mrd_str s)
 {
@@ -59,7 +59,8 @@ put_text(mrd_buf *to, mrd_str s)
         char c = s.p[i];
         size_t hidden = c == '\n' ? 0 : mrd_plain_hidden(s.p + i, s.len - i);
 
-        if (hidden > 0) { /* controls, and what turns the direction of writing */
+        /* control characters, and characters that change the direction of writing */
+        if (hidden > 0) {
             mrd_buf_byte(to, '?');
             i += hidden - 1;
         } else if (c == '<')
@@ -93,7 +94,7 @@ put_worker(html_sink *h, uint32_t worker)
     put_buf(&h->page, &label);
 }
 
-/* The first cell of a row; whole where the mouse rests on it. */
+/* Writes the first cell of a row, with the full name as a tooltip. */
 static void
 put_name(html_sink *h, mrd_sid name)
 {
@@ -107,7 +108,7 @@ put_name(html_sink *h, mrd_sid name)
 
 /* ---- Bars ---- */
 
-/* A part of a bar whose whole is `whole`, behind `before`, with its words. */
+/* Writes a part of a bar of length `whole`, after `before`, with its text. */
 static void
 put_part(mrd_buf *to, const char *class, const char *title, uint64_t before, uint64_t ns,
          uint64_t whole)
@@ -123,7 +124,7 @@ put_part(mrd_buf *to, const char *class, const char *title, uint64_t before, uin
                 title, mrd_text_dur(ns, dur), mrd_text_share(ns, whole, share));
 }
 
-/* A table of bars; `heads` are the heads of the numbers behind them. */
+/* Begins a table of bars; `heads` are the headings of the numbers after them. */
 static void
 put_bars(mrd_buf *to, const char *heads)
 {
@@ -134,7 +135,7 @@ put_bars(mrd_buf *to, const char *heads)
         heads);
 }
 
-/* Its row, as far as the bar. */
+/* Begins a worker's row, up to the bar. */
 static void
 put_row(html_sink *h, uint32_t worker)
 {
@@ -347,7 +348,8 @@ put_trend(html_sink *h)
     mrd_text_done(&words, &h->page);
 }
 
-/* A column for each block of steps: as high as they took, divided by what the workers did. */
+/* Writes a column for each block of steps: its height is the duration, divided by the workers'
+ * activities. */
 static void
 put_steps(html_sink *h)
 {
@@ -487,7 +489,7 @@ put_collectives(html_sink *h)
     put_left_out(h, n > COLLECTIVES ? n - COLLECTIVES : 0, "collectives");
 }
 
-/* Launches in flight of each worker. */
+/* Writes the launches in flight of each worker. */
 static void
 put_queues(html_sink *h)
 {
@@ -525,7 +527,7 @@ put_queues(html_sink *h)
     put_left_out(h, with - shown, "workers");
 }
 
-/* What the report's text says of memory. */
+/* Writes the memory section of the text report. */
 static void
 put_memory(html_sink *h)
 {

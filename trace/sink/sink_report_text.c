@@ -1,7 +1,7 @@
 /*
- * trace/sink/sink_report_text.c - report.txt: the numbers of trace/analysis/report.h for people, at most 100
- * columns wide; the answer first. Long lists are cut with a line that says how much is left out;
- * report-json has all.
+ * trace/sink/sink_report_text.c - report.txt: the numbers of trace/analysis/report.h as text of at
+ * most 100 columns, with the answer first. Long lists are cut, with a line about the rest;
+ * report-json has everything.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -83,7 +83,7 @@ put_parts(report_sink *s, const uint64_t *part_ns, unsigned unmeasured, uint64_t
     char dur[MRD_DUR_TEXT];
 
     mrd_buf_fmt(&s->text, " %9s", mrd_text_dur(window, dur));
-    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) { /* that one has a table of its own */
+    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) { /* it has a table of its own */
         if (unmeasured & 1u << k)
             mrd_buf_fmt(&s->text, " %7s", "-");
         else
@@ -132,7 +132,7 @@ put_breakdown(report_sink *s)
         "idle while the runtime is in a call; idle: none of these; -: the trace does not show it");
 }
 
-/* Why devices were idle, where the trace says when their work was launched. */
+/* Writes why devices were idle, if the trace has the launch times. */
 static void
 put_idle(report_sink *s)
 {
@@ -165,7 +165,7 @@ put_idle(report_sink *s)
                   "been launched before; unknown: the trace does not show the launch");
 }
 
-/* What is known to be missing is neither idle nor anything else. */
+/* Time that is known to be missing is neither idle nor any other category. */
 static void
 put_unrecorded(report_sink *s)
 {
@@ -383,7 +383,7 @@ put_pauses(report_sink *s)
                   "runtime was in a call; after, before: the device spans around the pause");
 }
 
-/* What the bounds assume, by the methods they come from. */
+/* Writes the assumptions of the bounds, by their methods. */
 static void
 put_assumptions(report_sink *s)
 {
@@ -411,7 +411,8 @@ put_assumptions(report_sink *s)
                     "changes slowly (docs/timesync.md, section 4)"));
 }
 
-/* What proofs assume of groups; of every core of a Neuron device, also within one node; and of devices of other traces. */
+/* Writes the assumptions of proofs: of groups, of every core of a Neuron device, also within one
+ * node, and of devices of other traces. */
 static void
 put_mapping(report_sink *s)
 {

@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_steps_json.c - steps.json: the series of trace/analysis/steps.h, what `meridian diff`
- * compares (docs/json.md).
+ * trace/sink/sink_steps_json.c - steps.json: the series of trace/analysis/steps.h, which `meridian
+ * diff` compares (docs/json.md)
  */
 #include <stdlib.h>
 
@@ -36,7 +36,7 @@ put_u64(mrd_jw *w, const char *key, uint64_t v)
     mrd_jw_u64(w, v);
 }
 
-/* The series up to its last block that counts anything. */
+/* Writes the series up to its last block with a count. */
 static void
 put_series(mrd_jw *w, const uint64_t *ns, const uint32_t *counts)
 {
@@ -78,8 +78,7 @@ put_process(mrd_jw *w, const steps_sink *s, mrd_proc_id id)
     mrd_jw_close(w, '}');
 }
 
-/* Numbers the processes that something is said of, from 0 in the order of the catalog. NULL
- * without memory. */
+/* Numbers the processes with data, from 0 in the order of the catalog. NULL if out of memory. */
 static uint32_t *
 number_processes(const steps_sink *s, size_t *ret_n)
 {

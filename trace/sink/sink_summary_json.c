@@ -1,6 +1,6 @@
 /*
- * trace/sink/sink_summary_json.c - summary.json: the numbers of trace/analysis/summary.h, after a block with the
- * keys of the vendor's summary (docs/json.md).
+ * trace/sink/sink_summary_json.c - summary.json: the numbers of trace/analysis/summary.h, after a
+ * block with the keys of the vendor's summary (docs/json.md)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@ typedef struct {
     mrd_scope_memory *scopes;
     mrd_jw_spool scalars; /* device profiles: the members of the vendor's own summary */
     mrd_sid word_summary;
-    mrd_type *types; /* merged last, of the cores [from, to): often the next row's, too */
+    /* the last merged types, of the cores [from, to), which the next row often has as well */
+    mrd_type *types;
     size_t n_types, from, to;
 } summary_sink;
 
@@ -59,8 +60,8 @@ put_type(mrd_jw *w, const mrd_type *t)
     mrd_jw_close(w, '}');
 }
 
-/* The event types of a row, NULL: of everything. Of the last rows that have the same cores, as a node of one
- * process and its process have, they are merged once. */
+/* Gets the event types of a row; NULL means of everything. Rows with the same cores, such as a node
+ * of one process and its process, are merged once. */
 static mrd_err
 find_types(summary_sink *s, const mrd_summary_row *row)
 {
@@ -265,7 +266,7 @@ duration(const mrd_summary_totals *t)
     return mrd_ev_after(t->first, t->last) ? 0 : (uint64_t) t->last.ns - (uint64_t) t->first.ns;
 }
 
-/* "s_1a2b3c4d": the vendor names its block after a hash; ours is one of the nodes' names. */
+/* "s_1a2b3c4d": the vendor names its block by a hash. Ours is a hash of the nodes' names. */
 static void
 block_name(const mrd_summary *sum, const mrd_catalog *cat, uint32_t profile, char text[16])
 {
@@ -312,7 +313,7 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
     mrd_jw_close(w, '}');
     MRD_JW_KEY(w, "event_type_count");
     mrd_jw_open(w, '{');
-    /* A name may be both spans and instants: one member. */
+    /* A name of both spans and instants gives one member. */
     for (size_t i = 0; i < s->n_types; i++)
         counts[s->types[i].name] += s->types[i].count;
     for (size_t i = 0; i < s->n_types; i++) {
@@ -394,7 +395,7 @@ summary_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return mrd_why_set(why, MRD_NOMEM, 0, "summary");
 }
 
-/* Scalar counters that the profile came with, as they are; the first core's. */
+/* Keeps scalar counters of the input unchanged; of the first core. */
 static mrd_err
 keep_scalars(summary_sink *s, const mrd_event *ev)
 {

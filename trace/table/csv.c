@@ -23,8 +23,8 @@ struct mrd_csv {
     mrd_why why;
 };
 
-/* A spreadsheet would take it for a formula; behind apostrophes too, so that one more can be taken
- * away again. */
+/* Returns true if a spreadsheet would take it for a formula. Also after apostrophes, so that
+ * removing one apostrophe restores the text. */
 static bool
 is_formula(mrd_str text)
 {

@@ -13,13 +13,13 @@
 struct mrd_outdir {
     char *dir;           /* NULL: an archive */
     mrd_out *tar;        /* borrowed */
-    mrd_strlist written; /* files of this run: gone again when it fails */
+    mrd_strlist written; /* files of this run, which are removed on failure */
 };
 
 struct mrd_outdir_file {
     mrd_outdir *of;
     mrd_out *seen,
-        *file; /* what the writer writes to: hashes and passes on to `file`, or to `spool` */
+        *file; /* the writer's output: hashes and passes bytes to `file`, or to `spool` */
     FILE *spool;
     char *path; /* in the folder */
     mrd_sha256 *sha;
@@ -46,7 +46,7 @@ mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folde
         free(f);
         return mrd_why_set(why, MRD_NOMEM, 0, "folder");
     }
-    /* First what says that the others are there. */
+    /* First removes the file that announces the others. */
     mrd_buf_fmt(&pattern, "%s/" MRD_OUTDIR_MANIFEST, dir);
     if (unlink(mrd_buf_cstr(&pattern)) != 0 && errno != ENOENT && errno != ENOTDIR)
         err = mrd_why_set(why, MRD_IO, errno, "cannot replace %s", mrd_buf_cstr(&pattern));
@@ -54,7 +54,8 @@ mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folde
         glob_t found;
 
         mrd_buf_reset(&pattern);
-        for (const char *p = dir; *p != '\0'; p++) { /* only the pattern's own signs are signs */
+        /* escapes pattern characters in the directory's name */
+        for (const char *p = dir; *p != '\0'; p++) {
             if (strchr("*?[\\", *p) != NULL)
                 mrd_buf_byte(&pattern, '\\');
             mrd_buf_byte(&pattern, (uint8_t) *p);
@@ -176,7 +177,7 @@ mrd_outdir_open(mrd_outdir *of, const char *path, mrd_outdir_file **ret_file, mr
     return err;
 }
 
-/* ---- tar: ustar, larger sizes in base 256 as GNU has them ---- */
+/* ---- tar: ustar, with larger sizes in base 256 like GNU tar ---- */
 
 static void
 octal(char *to, size_t width, uint64_t v)
@@ -264,7 +265,7 @@ mrd_outdir_done(mrd_outdir_file *f, char hex[MRD_SHA256_HEX], uint64_t *ret_size
 
     f->seen = NULL;
     if (f->file != NULL && (err == MRD_OK || mrd_out_err(f->file) != MRD_OK)) {
-        err = mrd_out_commit(f->file, why); /* after a failure: for its reason */
+        err = mrd_out_commit(f->file, why); /* after a failure: only to get its reason */
         f->file = NULL;
     } else if (err == MRD_OK) {
         err = tar_add(f, why);

@@ -111,7 +111,7 @@ put_presence(mrd_pq *pq, const mrd_pq_column *column, const uint8_t *present, si
         mrd_pq_put_presence(&pq->pages, present + at, n);
 }
 
-/* How many of n rows have a value. */
+/* Returns how many of n rows have a value. */
 static size_t
 rows_there(const mrd_pq_column *column, const uint8_t *present, size_t at, size_t n)
 {
@@ -154,7 +154,7 @@ text_order(mrd_str a, mrd_str b)
     return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
 }
 
-/* Of the least and the greatest text. */
+/* Sets the statistics of the least and the greatest text. */
 static void
 stats_text(chunk *c, mrd_str least, mrd_str most)
 {
@@ -180,7 +180,7 @@ roomy(mrd_pq *pq, size_t rows)
     return false;
 }
 
-/* A column chunk of nulls only: levels, and no values that an encoding could be of. */
+/* Writes a column chunk of nulls only: levels without encoded values. */
 static void
 put_nulls(mrd_pq *pq, chunk *c, size_t rows)
 {
@@ -194,7 +194,7 @@ put_nulls(mrd_pq *pq, chunk *c, size_t rows)
     }
 }
 
-/* Data pages of dictionary indexes; those of nulls are not in `index`. */
+/* Writes data pages of dictionary indexes, with nulls left out of `index`. */
 static void
 put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v,
             const uint32_t *index, size_t rows)
@@ -213,7 +213,7 @@ put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_valu
     }
 }
 
-/* Data pages of integers that are not in a dictionary; those of nulls are not in `kept`. */
+/* Writes data pages of integers without a dictionary, with nulls left out of `kept`. */
 static void
 put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v,
               const int64_t *kept, mrd_pq_form form, size_t rows)
@@ -233,7 +233,7 @@ put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_va
     }
 }
 
-/* Integers of the rows that have one, n of them, 1 or more. */
+/* Writes the n integers (1 or more) of the rows that have one. */
 static void
 put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, const int64_t *kept,
                 size_t n)
@@ -278,7 +278,7 @@ put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t ro
         mrd_pq_fail(&pq->pages, MRD_NOMEM);
     } else {
         for (size_t r = 0; r < rows; r++) {
-            kept[n] = v->i64[r]; /* stays when there is one: n is at most r */
+            kept[n] = v->i64[r]; /* keeps the value if there is one: n is at most r */
             n += v->present[r];
         }
         put_ints_column(pq, c, i, v, kept, n);
@@ -295,7 +295,7 @@ put_text_plain(mrd_pq *pq, mrd_str text)
     mrd_buf_str(&pq->pages.page, text);
 }
 
-/* The dictionary that is given, and its statistics. */
+/* Writes the given dictionary and its statistics. */
 static void
 put_entries(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v)
 {
@@ -416,7 +416,7 @@ put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
         stats_text(c, least, most);
 }
 
-/* One page for the group: lists are short. */
+/* One page for the group, because lists are short. */
 static void
 put_list_column(mrd_pq *pq, chunk *c, const mrd_pq_values *v, size_t rows)
 {
@@ -475,7 +475,7 @@ put_real(mrd_pq *pq, mrd_pq_type type, double d)
     }
 }
 
-/* Not with a NaN among the values: readers differ on what that means. Zeros get the sign that includes
+/* None if a value is NaN, because readers differ on its meaning. Zeros get the sign that includes
  * the other one. */
 static void
 stats_real(mrd_pq *pq, chunk *c, mrd_pq_type type, double least, double most)
@@ -749,7 +749,7 @@ mrd_pq_close(mrd_pq *pq)
     }
     mrd_thrift_text(&t, 6, MRD_STR("meridian version " MRD_RELEASE " (build release)"));
     mrd_thrift_list(&t, 7, TH_STRUCT, pq->n);
-    for (size_t i = 0; i < pq->n; i++) { /* by type: the order that is meant everywhere */
+    for (size_t i = 0; i < pq->n; i++) { /* by type: the order that is defined everywhere */
         sub = mrd_thrift_open(&t, 0);
         order = mrd_thrift_open(&sub, 1);
         mrd_thrift_end(&order);

@@ -16,10 +16,10 @@
 #define COLUMNS_MAX MRD_SCHEMA_COLUMNS
 #define NO_ENTRY    UINT32_MAX
 
-/* What is held of a column until its row group is full. */
+/* The values of a column until its row group is full. */
 typedef struct {
     union {
-        int64_t *i; /* of a column of arguments: those that are there, n_elements of them */
+        int64_t *i; /* for a column of arguments: only existing values, n_elements of them */
         double *d;
         mrd_sid *sid;
         uint32_t *n; /* ends of texts, or numbers of flows */
@@ -28,7 +28,7 @@ typedef struct {
     mrd_buf text;       /* TEXT, FLOWS */
     uint32_t *elements; /* FLOWS: ends */
     size_t n_elements, cap_elements;
-    uint8_t *present; /* of a column of arguments: by row */
+    uint8_t *present; /* for a column of arguments: by row */
 } held;
 
 typedef struct {
@@ -37,7 +37,7 @@ typedef struct {
     held held[COLUMNS_MAX];
     uint32_t *track; /* by_track */
     bool by_track;
-    /* Columns that are not the track's, each kind apart, for a row is as many stores as columns. */
+    /* Columns of the event itself, by kind, because each row stores a value per column. */
     struct {
         int64_t *to; /* held[column].v */
         uint8_t column, field;
@@ -51,15 +51,16 @@ typedef struct {
     } texts[COLUMNS_MAX];
     size_t n_words, n_sids, n_texts;
     uint8_t args
-        [MRD_ARG_COLUMNS]; /* columns of arguments: few rows have one, and only those are held */
-    uint64_t args_set;     /* bit of those that the table has */
-    size_t n, cap;         /* rows held */
-    mrd_pq *pq;            /* the part that is open */
+        /* columns of arguments: few rows have one, and only existing values are kept */
+        [MRD_ARG_COLUMNS];
+    uint64_t args_set; /* a bit for each argument column of the table */
+    size_t n, cap;     /* rows held */
+    mrd_pq *pq;        /* the part that is open */
     mrd_outdir_file *file;
     char path[400];
     unsigned parts;
     uint64_t rows, part_rows;
-    int64_t part_least, part_most; /* of the column it is sorted by */
+    int64_t part_least, part_most; /* of the column that determines the order */
     mrd_json *list;                /* of the manifest */
 } table;
 
@@ -71,7 +72,7 @@ struct mrd_parts {
     table *tables;
     bool hive;
     /* For one row group: */
-    uint32_t *entry; /* by SID or by track: its dictionary entry, NO_ENTRY none */
+    uint32_t *entry; /* by SID or by track: its dictionary entry, NO_ENTRY for none */
     size_t n_entry;
     mrd_sid *sids;    /* by entry */
     uint32_t *tracks; /* those in the group */
@@ -79,19 +80,20 @@ struct mrd_parts {
     uint32_t *entry_of_track;
     uint32_t *index;  /* GROUP_ROWS */
     uint8_t *present; /* GROUP_ROWS */
-    int64_t *ints;    /* of tracks, in rising order */
+    int64_t *ints;    /* of tracks, ascending */
     int64_t *found;   /* by entry */
     mrd_str *texts;   /* by entry */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;
-    /* Columns of this row group whose data pages are kept: by place among `tracks` the entry, NO_ENTRY for null. Those of
-     * several columns are often the same, as of a process, its number and its rank. */
+    /* Columns of this row group whose data pages are kept: the entry by index among `tracks`,
+     * NO_ENTRY for null. Several columns often have equal entries, such as a process, its number
+     * and its rank. */
     struct {
         uint32_t *entries;
         bool optional;
     } keeps[MRD_PQ_KEEPS];
     unsigned n_keeps;
-    uint32_t *tried; /* what is compared when no more is kept */
+    uint32_t *tried; /* used for the comparison when no more columns are kept */
     mrd_why why;
 };
 
@@ -114,7 +116,7 @@ is_arg(const mrd_column *c)
            c->optional;
 }
 
-/* ---- Rows into columns ---- */
+/* ---- Rows to columns ---- */
 
 static mrd_err
 table_grow(table *t)
@@ -293,9 +295,9 @@ part_close(mrd_parts *p, table *t)
     return err == MRD_OK ? part_list(t, hex, size) : err;
 }
 
-/* ---- Columns into row groups ---- */
+/* ---- Columns to row groups ---- */
 
-/* The entry of a SID in the group's dictionary; added when new. */
+/* Returns the entry of a SID in the group's dictionary, which is added if new. */
 static uint32_t
 entry_of(mrd_parts *p, mrd_sid sid, size_t *n)
 {
@@ -326,7 +328,7 @@ room_for_entries(mrd_parts *p)
     return MRD_OK;
 }
 
-/* Texts of the entries, and forgets which SIDs they were. */
+/* Takes the texts of the entries, and clears the entries of SIDs. */
 static void
 take_texts(mrd_parts *p, size_t n)
 {
@@ -336,7 +338,7 @@ take_texts(mrd_parts *p, size_t n)
     }
 }
 
-/* Where every row has a value nothing needs to ask each row. */
+/* If every row has a value, rows need not be checked one by one. */
 static const uint8_t *
 present_if_any_null(const mrd_parts *p, size_t rows)
 {
@@ -385,7 +387,7 @@ order_ints(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Entries of the integers that the group's tracks have, in the order of the tracks as those of texts are. */
+/* Collects the integers of the group's tracks, in the order of the tracks as for texts. */
 static size_t
 track_ints(mrd_parts *p, mrd_field field, bool optional)
 {
@@ -440,7 +442,7 @@ track_texts(mrd_parts *p, mrd_field field, bool optional)
     return n;
 }
 
-/* The entry of each row, and whether it has one: those of its track. */
+/* Gets the entry of each row from its track, and whether it has one. */
 static void
 rows_of_tracks(mrd_parts *p, const table *t, bool any_null)
 {
@@ -456,7 +458,8 @@ rows_of_tracks(mrd_parts *p, const table *t, bool any_null)
         present[r] = is_null[track[r]] == 0;
 }
 
-/* Whether a column of this row group has these entries already, or keeps them for those behind it. */
+/* Uses the entries of an earlier column of this row group if they are equal, or keeps these for
+ * later columns. */
 static void
 share_entries(mrd_parts *p, bool optional, mrd_pq_values *v)
 {
@@ -501,7 +504,7 @@ values_track(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
         rows_of_tracks(p, t, any_null);
 }
 
-/* Apart from the structures, so that the compiler takes many rows at once. */
+/* Separate from the structures, so that the compiler can vectorize the loop. */
 static void
 present_ints(uint8_t *restrict present, const int64_t *restrict v, size_t rows)
 {
@@ -593,14 +596,16 @@ flush_group(mrd_parts *p, table *t)
     mrd_pq_small(
         t->pq,
         t->rows <
-            GROUP_ROWS); /* where traces of one process end; most rows of a long session are behind */
+            /* traces of one process usually end before this; most rows of a long session come
+             * later */
+            GROUP_ROWS);
     mrd_pq_begin(t->pq, t->n);
     for (size_t i = 0; i < t->t->n; i++) {
         values_of(p, t, i, &v);
         mrd_pq_add(t->pq, &v);
     }
     err = mrd_pq_end(t->pq);
-    mrd_pq_small(t->pq, false); /* its memory, until the next */
+    mrd_pq_small(t->pq, false); /* releases its memory until the next one */
     part_range(t);
     t->rows += rows;
     t->part_rows += rows;
@@ -631,7 +636,7 @@ pq_type(mrd_col_type type)
                                     : MRD_PQ_TEXT;
 }
 
-/* Says where a column of the table's own goes. */
+/* Sets where a column of the table's own values is stored. */
 static void
 own_column(table *t, uint8_t c)
 {
@@ -777,7 +782,7 @@ mrd_parts_event(mrd_parts *p, const mrd_event *ev)
     return mrd_rows_event(p->rows, ev);
 }
 
-/* The manifest: what readers that can take a list read, and whether this is all. */
+/* Writes the manifest: the list of files, and whether it is complete. */
 static mrd_err
 put_manifest(mrd_parts *p, mrd_out *to)
 {
@@ -827,7 +832,7 @@ finish(mrd_parts *p)
 
         err = flush_group(p, t);
         if (err == MRD_OK && p->hive && t->parts == 0)
-            err = part_open(p, t); /* a table without rows is one file of none */
+            err = part_open(p, t); /* a table without rows gets one file without rows */
         if (err == MRD_OK)
             err = part_close(p, t);
     }

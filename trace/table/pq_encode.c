@@ -34,7 +34,7 @@ put_run(mrd_buf *to, uint32_t value, size_t n, unsigned width)
     mrd_buf_add(to, &le, (width + 7) / 8);
 }
 
-/* n is a multiple of 8, or what is missing is filled with zeros. */
+/* n is a multiple of 8, or the rest is filled with zeros. */
 static void
 put_packed(mrd_buf *to, const uint32_t *v, size_t n, unsigned width)
 {
@@ -81,7 +81,7 @@ run_at(const uint32_t *v, size_t n)
 void
 mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *v, size_t n, unsigned width)
 {
-    size_t packed = 0, i = 0; /* [packed, i) waits, a multiple of 8 */
+    size_t packed = 0, i = 0; /* [packed, i) is pending, a multiple of 8 */
 
     if (width == 0) {
         if (n > 0)
@@ -145,7 +145,7 @@ mrd_pq_put_index(mrd_buf *to, const uint32_t *v, size_t n, unsigned width)
 
 /* ---- Deltas ---- */
 
-/* MINI values of `width` bits at p, which has room for 8 bytes more than they take; behind them. */
+/* Packs MINI values of `width` bits at p, which has room for 8 more bytes. Returns the end. */
 static uint8_t *
 pack_bits(uint8_t *p, const uint64_t *v, unsigned width)
 {
@@ -169,7 +169,7 @@ pack_bits(uint8_t *p, const uint64_t *v, unsigned width)
     return p + held / 8;
 }
 
-/* The same, of whole bytes. */
+/* The same for whole bytes. */
 static uint8_t *
 pack_bytes(uint8_t *p, const uint64_t *v, unsigned width)
 {
@@ -181,7 +181,8 @@ pack_bytes(uint8_t *p, const uint64_t *v, unsigned width)
     return p;
 }
 
-/* The deltas of [i, i + n) behind v[i - 1], over their least; the last miniblock is filled with zeros. */
+/* Gets the deltas of [i, i + n) after v[i - 1], relative to their minimum; the last miniblock is
+ * filled with zeros. */
 static int64_t
 block_deltas(uint64_t deltas[BLOCK], const int64_t *v, size_t n)
 {
@@ -218,7 +219,7 @@ put_block(mrd_buf *to, const int64_t *v, size_t n, bool bytes)
             over |= mini[i];
         width = mrd_pq_width(over);
         width = bytes ? (width + 7) / 8 * 8 : width;
-        widths[m] = (uint8_t) width; /* 0 for what is behind the last value */
+        widths[m] = (uint8_t) width; /* 0 after the last value */
         if (width > 0)
             p = width % 8 == 0 ? pack_bytes(p, mini, width) : pack_bits(p, mini, width);
     }

@@ -8,7 +8,7 @@
 #define ENTRIES_MAX 32768u /* of a dictionary */
 #define SLOTS       (4 * ENTRIES_MAX)
 #define SAMPLE      8192u
-#define FEW         256u /* entries whose index is a byte */
+#define FEW         256u /* entries whose index fits into a byte */
 #define GROUPS      7u   /* that a form is kept for */
 
 bool
@@ -53,7 +53,7 @@ slot_of(int64_t v)
 
 _Static_assert(SLOTS == 1u << (64 - 47), "slot_of gives a slot");
 
-/* Finds the different values; false when there are too many. */
+/* Finds the different values. Returns false if there are too many. */
 static bool
 find_entries(mrd_pq_ints *t, const int64_t *v, size_t n, uint32_t *index)
 {
@@ -93,7 +93,7 @@ order_ints(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Close values get close indexes, so that their high bytes repeat. */
+/* Sorts the entries, so that close values get close indexes with equal high bytes. */
 static void
 sort_entries(mrd_pq_ints *t, uint32_t *index, size_t n)
 {
@@ -130,7 +130,7 @@ try_plain(mrd_pq_pages *p, const int64_t *v, size_t n)
     return mrd_pq_try_page(p);
 }
 
-/* What `some` of n values take of a dictionary's entries, beside their indexes. */
+/* Returns the bytes of a dictionary's entries for `some` of n values, without their indexes. */
 static size_t
 try_indexes(mrd_pq_ints *t, mrd_pq_pages *p, const uint32_t *index, size_t some, size_t n)
 {

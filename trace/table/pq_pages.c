@@ -10,7 +10,7 @@ enum {
     LOW = 1,
     HIGH = 15,
     TABLES = 18
-}; /* levels; those of the high one are of 2^18 entries: 1 MiB each */
+}; /* compression levels; the high level uses tables of 2^18 entries: 1 MiB each */
 
 bool
 mrd_pq_pages_init(mrd_pq_pages *p, mrd_out *out)
@@ -56,7 +56,7 @@ mrd_pq_fail(mrd_pq_pages *p, mrd_err err)
         p->err = err;
 }
 
-/* The page into `to`; its length, 0 when it failed. */
+/* Compresses the page into `to`. Returns its length, 0 on failure. */
 static size_t
 compress(mrd_pq_pages *p, struct ZSTD_CCtx_s *zstd, mrd_buf *to)
 {
@@ -72,7 +72,7 @@ compress(mrd_pq_pages *p, struct ZSTD_CCtx_s *zstd, mrd_buf *to)
     return len;
 }
 
-/* The page into p->packed. The high level is not always the shorter one. */
+/* Compresses the page into p->packed. The high level is not always shorter. */
 static size_t
 compress_page(mrd_pq_pages *p)
 {
@@ -151,7 +151,7 @@ mrd_pq_put_copy(mrd_pq_pages *p, mrd_pq_chunk *c, const mrd_pq_copy *copy)
 
 /* ---- Levels ---- */
 
-/* The length of what follows, told by end_levels. */
+/* Reserves the length of the levels, which end_levels sets. */
 static size_t
 begin_levels(mrd_pq_pages *p)
 {
@@ -184,7 +184,7 @@ mrd_pq_count(const uint8_t *present, size_t n)
 {
     size_t count = 0;
 
-    for (size_t at = 0; at < n;) { /* blocks whose sum fits a byte are summed as bytes */
+    for (size_t at = 0; at < n;) { /* blocks whose sum fits into a byte are summed as bytes */
         size_t end = at + 255 < n ? at + 255 : n;
         uint8_t sum = 0;
 

@@ -6,12 +6,12 @@
 #include "base/vec.h"
 
 #define BYTES_MAX (4u << 20) /* of a dictionary */
-#define SAMPLE                                                                                     \
-    32768u /* texts that must show that they repeat: a step of a training often has that many */
+#define SAMPLE    32768u /* texts that must show repetition; a training step often has that many */
 #define STEPS_MAX 64u
 #define NO_ENTRY  UINT32_MAX
 
-/* The entry of a row's text, added when it is new; NO_ENTRY: not found in so many steps. */
+/* Returns the entry of a row's text, which is added if new; NO_ENTRY if not found in this many
+ * steps. */
 static uint32_t
 entry_of(mrd_pq_texts *t, const mrd_pq_text_rows *v, size_t row, size_t slots)
 {

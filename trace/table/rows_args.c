@@ -1,4 +1,4 @@
-/* Arguments of an event as the members of a JSON object. */
+/* Writes the arguments of an event as the members of a JSON object. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -14,9 +14,9 @@ static const char *const categories[MRD_HBM_CATEGORIES] = {
 #undef MRD_HBM_NAME
 };
 
-/* What one process uses of a category, as its last sample said. */
+/* The use of a category by one process, from its last sample. */
 typedef struct {
-    size_t memory; /* + 1; 0: not looked at, or none of them */
+    size_t memory; /* + 1; 0 means not looked up, or none of them */
     unsigned category;
     int64_t bytes;
 } hbm_series;
@@ -63,7 +63,7 @@ mrd_hbm_free(mrd_hbm *h)
     free(h);
 }
 
-/* "hbm.2.tensors", "hbm.2.tensors_bytes" (of the vendor's own JSON). */
+/* Parses "hbm.2.tensors", "hbm.2.tensors_bytes" (of the vendor's own JSON). */
 static bool
 take_apart(mrd_str counter, int64_t *ret_index, mrd_str *ret_category)
 {
@@ -100,7 +100,7 @@ category_of(mrd_str name)
     return UNKNOWN;
 }
 
-/* The memory of a device of the track's node; NULL: no memory for it. */
+/* Returns the memory of a device of the track's node; NULL if out of memory. */
 static hbm_memory *
 memory_of(mrd_hbm *h, const mrd_track *t, int64_t index)
 {

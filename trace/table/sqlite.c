@@ -73,7 +73,7 @@ type_of(const table *t, mrd_col_type type)
     return type == MRD_COL_TEXT || (type == MRD_COL_SID && !t->by_track) ? "TEXT" : "INTEGER";
 }
 
-/* The column of `tracks` that has this field. */
+/* Returns the column of `tracks` with this field. */
 static const char *
 track_column(const mrd_sqlite *s, mrd_field field)
 {
@@ -319,7 +319,7 @@ mrd_sqlite_event(mrd_sqlite *s, const mrd_event *ev)
     return mrd_rows_event(s->rows, ev);
 }
 
-/* Each shipped query as a view of its name. */
+/* Makes a view for each shipped query. */
 static mrd_err
 make_views(mrd_sqlite *s, mrd_why *why)
 {
