@@ -15,21 +15,20 @@ MAX_WORDS = 30
 
 # Per cent of the comments (paragraphs in docs) with a turn of phrase, with a sentence that is too long, with a chain of ; or :.
 LIMITS = {
-    ".": (16, 20, 8),
-    "agent": (33, 6, 13),
-    "aggregator": (36, 4, 13),
+    ".": (2, 7, 3),
+    "agent": (9, 3, 3),
+    "aggregator": (6, 2, 5),
     "base": (3, 2, 4),
-    "bench": (21, 16, 12),
+    "bench": (21, 15, 11),
     "capture": (19, 4, 11),
-    "cli": (27, 3, 11),
-    "deploy": (21, 29, 17),
-    "docs": (12, 18, 16),
+    "cli": (7, 2, 4),
+    "deploy": (5, 3, 3),
+    "docs": (2, 6, 5),
     "examples": (23, 2, 12),
-    "hw": (10, 5, 5),
-    "proto": (11, 4, 5),
-    "tests": (37, 7, 7),
+    "hw": (5, 4, 3),
+    "proto": (3, 3, 3),
     "timesync": (20, 8, 9),
-    "trace": (26, 5, 11),
+    "trace": (20, 5, 9),
     "webhook": (23, 4, 20),
 }
 
