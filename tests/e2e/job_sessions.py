@@ -77,7 +77,8 @@ with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
     id, doc = whole(c, 101, {("i-test0", a.pid): a, ("i-test1", b.pid): b})
     equal((doc["job"]["key"], doc["job"]["uid"], doc["job"]["nodes"], doc["name"]), ("trn//101/0", UID, 2, "job 101"), "whose it is")
     equal([s["jobs"][0]["user"] for s in sessions(c, "--user", "alice")], ["alice"], "found by its user")
-    remarks = [part["tally"].get("unselected", {}).get("message", "") for part in doc["nodes"]]
+    parts = sorted(doc["nodes"], key=lambda part: part["instance_id"])  # in any order: as the nodes answered
+    remarks = [part["tally"].get("unselected", {}).get("message", "") for part in parts]
     check(remarks[0].startswith("1 process ran there that no session selected") and f"pid {other.pid}, job 999" in remarks[0] and not remarks[1],
           f"each node's processes that no session selected: {remarks}")
     out, err = c.run("status", id)

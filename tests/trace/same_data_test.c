@@ -158,7 +158,7 @@ static const struct {
     { "cut copy first",
       { ONE("a.json", 0, 5, 1, 0, N / 2, .cut = true), ONE("b.json", 0, 5, 1, 0, N) },
       2,
-      "so",
+      "io",
       N,
       1,
       0,

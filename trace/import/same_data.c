@@ -359,15 +359,19 @@ path_of(const comparison *c, uint32_t input)
     return mrd_catalog_text(c->cat, inputs[c->once->inputs[input].input].path);
 }
 
-/* Takes a copy out of store and catalog. */
+/* Takes a copy out of store and catalog. A damaged copy stays incomplete: what its unreadable part
+ * held is unknown. */
 static mrd_err
 skip_input(const comparison *c, uint32_t input, uint32_t parts)
 {
     const mrd_read_input *read = &c->once->inputs[input];
     size_t n;
     mrd_input *in = &mrd_catalog_inputs(c->cat, &n)[read->input];
+    const bool is_damaged = in->state == MRD_INPUT_INCOMPLETE;
     mrd_buf why = { 0 };
 
+    if (is_damaged)
+        mrd_buf_fmt(&why, MRD_STR_FMT ". ", MRD_STR_ARG(mrd_catalog_text(c->cat, in->error)));
     mrd_buf_fmt(&why, "'" MRD_STR_FMT "' has no other events than '" MRD_STR_FMT "'",
                 MRD_STR_ARG(mrd_catalog_text(c->cat, in->path)),
                 MRD_STR_ARG(path_of(c, c->copy_of[input])));
@@ -377,7 +381,7 @@ skip_input(const comparison *c, uint32_t input, uint32_t parts)
     *in = (mrd_input){ .path = in->path,
                        .format = in->format,
                        .error = mrd_catalog_intern(c->cat, mrd_buf_cstr(&why)),
-                       .state = MRD_INPUT_SKIPPED,
+                       .state = is_damaged ? MRD_INPUT_INCOMPLETE : MRD_INPUT_SKIPPED,
                        .bytes = in->bytes };
     mrd_stream_clear(read->stream);
     for (mrd_proc_id i = 0; i < mrd_catalog_processes(c->cat); i++) {

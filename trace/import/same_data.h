@@ -11,7 +11,8 @@
  *           start, and do not overlap. They become one process, with a pause between them.
  *
  * Inputs that state different nodes, ranks, processes or epochs are never copies. A copy gets the
- * state MRD_INPUT_SKIPPED and loses its events. Only events of the system profile are compared.
+ * state MRD_INPUT_SKIPPED and loses its events. A damaged copy stays incomplete, because its
+ * unreadable part is unknown. Only events of the system profile are compared.
  *
  * Memory    at most 8 KiB per input.
  * Threads   One thread.
