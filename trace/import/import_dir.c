@@ -171,7 +171,8 @@ is_whole_json(const char *path)
 
         mrd_json_many(reader);
         while ((type = mrd_json_next(reader, &key, &text)) != MRD_JR_ERROR && type != MRD_JR_END)
-            ;
+            if (type == MRD_JR_WORD)
+                break; /* text without a bracket or quote is no document */
         whole = type == MRD_JR_END;
     }
     mrd_json_reader_close(reader);
