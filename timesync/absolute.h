@@ -1,16 +1,17 @@
 /*
- * timesync/absolute.h - two nodes that both know absolute time, each within a stated bound: the
- * difference of a reading here and one there is a pair of inequalities on the offset, like a
- * packet, only that it needs no network and knows no asymmetry.
+ * timesync/absolute.h - makes inequalities from absolute time. If two nodes know absolute time
+ * within stated bounds, the difference of their readings gives a pair of inequalities on the
+ * offset, like a packet, but without network delays and asymmetry.
  *
- * The aggregator's readings are taken every few seconds, a node's at other moments: between two
- * of the aggregator's the offset of its clock to absolute time is interpolated, widened by
- * w*a*b/2 (a, b: the distances to both). Where none lies on either side within MRD_ABS_NEAR, a
- * reading of a node gives nothing.
+ * The aggregator reads its clocks every few seconds, and a node at other times. Between two
+ * readings of the aggregator the offset of its clock to absolute time is interpolated and widened
+ * by w*a*b/2 (a, b: the distances to both). A reading of a node is not used unless there is one on
+ * each side within MRD_ABS_NEAR.
  *
- * Only readings of one kind are compared: two sources of UTC may disagree by a smeared leap second.
+ * Only readings of one kind are compared, because two sources of UTC may differ by a smeared leap
+ * second.
  *
- * Units    int64 ns.   Sign  offset = session - local.
+ * Units    int64 ns. Sign offset = session - local.
  * Threads  stateless.
  * Source   docs/timesync.md section 4.
  */
@@ -29,17 +30,17 @@ typedef struct {
     mrd_dur_ns e;
 } mrd_abs;
 
-/* Sorts readings by absolute time and drops those that say the same twice, or run backward. */
+/* Sorts readings by absolute time, and drops repetitions and readings with decreasing times. */
 size_t mrd_abs_order(mrd_abs *v, size_t n);
 /*
- * Two inequalities, upper first, for a reading of a node; server: ordered readings of the
- * aggregator, `at` in session time; w: how fast its rate against absolute time may change, ppb/s.
- * False when none are near.
+ * Makes two inequalities, the upper one first, from a reading of a node. `server` are the
+ * aggregator's readings, sorted, with `at` in session time. `w` is how fast its rate relative to
+ * absolute time may change, in ppb/s. Returns false if no reading is near.
  */
 bool mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
                    mrd_stamp_source source, mrd_ineq ret[2]);
-/* By how much a pair of inequalities and a table from packets exclude each other, ns; 0 when they
- * do not, or where the table itself says that it is not to be trusted. */
+/* Returns by how many ns a pair of inequalities and a table from packets contradict each other; 0
+ * if they do not, or if the table itself is marked as unreliable. */
 mrd_dur_ns mrd_abs_disagree(const mrd_align *align, const mrd_ineq pair[2]);
 
 #endif

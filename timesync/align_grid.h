@@ -1,11 +1,11 @@
 /*
- * timesync/align_grid.h - an alignment table for millions of events: mrd_align_map where a window
- * of local time begins, a straight line inside it.
+ * timesync/align_grid.h - fast mapping of millions of events by an alignment table: mrd_align_map
+ * at the beginning of a window of local time, and a straight line inside of it
  *
- * Windows lie on a fixed grid of local time, so that every reader of a table gets the same answer
- * for the same instant. Where a window holds a bin, a gap or the edge of one, each instant is asked
- * for exactly. Elsewhere the answer is at most 1 ns from that of mrd_align_map, the radius covers
- * the whole window, and the result is monotone as there.
+ * Windows have a fixed grid of local time, so that every reader of a table gets the same result for
+ * an instant. If a window contains a bin, a gap or an edge of one, each instant is mapped exactly.
+ * Otherwise the result differs by at most 1 ns from mrd_align_map, the radius covers the whole
+ * window, and the result is monotone, too.
  */
 #ifndef MRD_TIMESYNC_ALIGN_GRID_H
 #define MRD_TIMESYNC_ALIGN_GRID_H
@@ -14,21 +14,21 @@
 
 #define MRD_ALIGN_GRID_BITS 26 /* of a window: 67 ms */
 
-/* One reader's place; start with { 0 }. Belongs to one table and one thread. */
+/* State of one reader; start with { 0 }. Belongs to one table and one thread. */
 typedef struct {
     mrd_align_cursor cursor;
     int64_t window; /* local >> MRD_ALIGN_GRID_BITS */
     bool known, straight;
-    mrd_sess_ns from;     /* session time where it begins */
-    mrd_dur_ns gained_ns; /* session time that passes in it beyond local time */
+    mrd_sess_ns from;     /* session time at its beginning */
+    mrd_dur_ns gained_ns; /* session time that passes in it minus its local time */
     uint32_t radius;
 } mrd_align_grid;
 
-/* The slow part: another window, or one that is not straight. */
+/* The slow path: another window, or one that is not straight. */
 bool mrd_align_grid_ask(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at,
                         mrd_sess_ns *ret_at, uint32_t *ret_radius);
 
-/* As mrd_align_map, with mrd_align_radius of its bound. */
+/* Like mrd_align_map, with mrd_align_radius of its bound. */
 static inline bool
 mrd_align_grid_map(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at,
                    mrd_sess_ns *ret_at, uint32_t *ret_radius)

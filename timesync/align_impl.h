@@ -1,5 +1,5 @@
-/* timesync/align_impl.h - the inside of an alignment table, for align.c, align_grid.c,
- * align_file.c and timescale_link.c only. */
+/* timesync/align_impl.h - internals of an alignment table, for align.c, align_grid.c, align_file.c
+ * and timescale_link.c only */
 #ifndef MRD_TIMESYNC_ALIGN_IMPL_H
 #define MRD_TIMESYNC_ALIGN_IMPL_H
 
@@ -16,17 +16,18 @@ struct mrd_align {
     size_t bin_count, bin_cap;
 };
 
-/* Offset of one place, relative to its segment's base. */
+/* The offset at one instant, relative to its segment's base. */
 typedef struct {
     double lo, hi, est;
 } mrd_align_place;
 
-/* What a bin of a segment says about d ns after it (before it: d < 0), nothing else being known. */
+/* Returns the offset d ns after a bin of a segment (d < 0: before it) by this bin alone. */
 mrd_align_place mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *bin,
                                       int64_t d);
-/* Whether one segment answers for all of [from, to], without a gap; near: a segment to begin at. */
+/* Returns true if one segment covers all of [from, to] without a gap. The search begins at segment
+ * `near`. */
 bool mrd_align_one_segment(const mrd_align *align, size_t near, int64_t from, int64_t to);
-/* Forgets all segments and bins; keeps the memory. */
+/* Drops all segments and bins; keeps the memory. */
 void mrd_align_reset(mrd_align *align);
 
 #endif

@@ -1,22 +1,22 @@
 /*
- * timesync/bound.h - the bound: the set of (offset, rate) that no inequality contradicts, pushed
- * forward in time (live) and also backward (offline).
+ * timesync/bound.h - the bound: the set of (offset, rate) that no inequality contradicts, moved
+ * forward in time (live) and also backward (offline)
  *
- * Assumptions, printed with every result: stamps are causal up to e; inside an epoch the rate
- * changes by at most w per second; |rate| <= rate_max. Under them [lo, hi] contains the offset.
- * Nothing is assumed about delays.
+ * Assumptions, which are printed with every result: stamps are causal up to e; inside an epoch the
+ * rate changes by at most w per second; |rate| <= rate_max. Under these assumptions [lo, hi]
+ * contains the offset. There is no assumption about delays.
  *
- * An empty set means that an assumption is false. The filter then holds 3 more bins: if they fit
- * the old set the odd packets were bad (dropped, counted), else an epoch starts at the first odd
- * bin, first with the old rate, then with a free one. "Small" lies that contradict nothing cannot
- * be seen.
+ * An empty set means that an assumption is false. The filter then waits for 3 more bins. If they
+ * fit the old set, the contradicting packets were wrong (dropped, counted). Otherwise an epoch
+ * starts at the first contradicting bin, first with the old rate, then with a free one. Small
+ * errors that contradict nothing cannot be detected.
  *
  * Units    t in local ns; offsets in ns relative to an integer base per epoch; rates in ppb; w in
  *          ppb/s.
  * Sign     offset = session - local.
  * Threads  a mrd_bound belongs to one thread.
  * Memory   constant: at most MRD_BIN_INEQS inequalities per bin are kept, the tightest of each
- *          direction, and none that another of its bin implies whatever the rate.
+ *          direction, and none that another one of its bin implies at any rate.
  * Source   docs/timesync.md section 4; set-membership filtering.
  */
 #ifndef MRD_TIMESYNC_BOUND_H
@@ -28,12 +28,13 @@
 #define MRD_BIN_NS       (MRD_SEC / 2)
 #define MRD_BIN_INEQS    24
 #define MRD_BIN_HELD     4  /* the first contradicting bin and 3 more */
-#define MRD_BIN_HELD_MAX 12 /* ... or more, while both explanations stand */
+#define MRD_BIN_HELD_MAX 12 /* ... or more, while both explanations are possible */
 
-#define MRD_BOUND_W        200.0    /* ppb/s: offline default */
-#define MRD_BOUND_W_LIVE   1000.0   /* ppb/s: live, where a too small w could not be taken back */
+#define MRD_BOUND_W 200.0 /* ppb/s: offline default */
+/* ppb/s: live, where a too small w could not be corrected later */
+#define MRD_BOUND_W_LIVE   1000.0
 #define MRD_BOUND_RATE_MAX 500000.0 /* ppb */
-#define MRD_BOUND_FREE     1e12     /* ns: how far apart both directions of a start may lie */
+#define MRD_BOUND_FREE     1e12     /* ns: largest distance of both directions at a start */
 
 typedef struct {
     double w, rate_max;
@@ -52,46 +53,48 @@ typedef struct {
 } mrd_bound_bin;
 
 typedef struct {
-    uint64_t used;          /* inequalities accepted */
-    uint64_t bad;           /* dropped: they contradicted the set that later packets confirmed */
-    uint64_t near;          /* of these, by less than the width of the set: perhaps a small step */
+    uint64_t used; /* inequalities accepted */
+    uint64_t bad;  /* dropped: they contradicted the set that later packets confirmed */
+    /* of these, by less than the width of the set, so there may have been a small step */
+    uint64_t near;
     uint64_t over_capacity; /* dropped: looser than the MRD_BIN_INEQS / 2 tightest of their bin */
-    uint64_t implied;       /* dropped: another of their bin says more, whatever the rate */
-    uint64_t late;      /* arrived after their bin was closed: only the offline answer has them */
-    uint64_t one_sided; /* of these, before the epoch had both directions: not emitted */
-    uint32_t epochs;    /* started */
+    uint64_t implied;       /* dropped: implied by another one of their bin at any rate */
+    /* arrived after their bin was closed, so that only the offline result contains them */
+    uint64_t late;
+    uint64_t one_sided;      /* of these, before the epoch had both directions: not emitted */
+    uint32_t epochs;         /* started */
     uint32_t contradictions; /* of these, by contradiction */
 } mrd_bound_counts;
 
 typedef struct mrd_bound mrd_bound;
 
-/* emit gets each accepted bin in order of time, a few bins late while a contradiction is held. */
+/* `emit` gets each accepted bin in order of time, a few bins late during a contradiction. */
 mrd_bound *mrd_bound_new(const mrd_bound_options *options,
                          void (*emit)(void *self, const mrd_bound_bin *bin), void *self);
 void mrd_bound_free(mrd_bound *bound);
-/* Adds one inequality; bins close when a later one begins. Order inside a bin is irrelevant. */
+/* Adds one inequality. A bin closes when a later one begins. The order inside a bin is irrelevant. */
 void mrd_bound_add(mrd_bound *bound, const mrd_ineq *ineq);
-/* Closes the open bin and decides what is held. */
+/* Closes the open bin and decides about waiting bins. */
 void mrd_bound_flush(mrd_bound *bound);
 /*
- * Ends the epoch for a cause seen elsewhere. With keep_rate the next one starts with the old range
- * of rates, widened by w for gap_ns.
+ * Ends the epoch for an external cause. With keep_rate the next one starts with the old range of
+ * rates, widened by w for gap_ns.
  */
 void mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur_ns gap_ns);
-/* True from the first packet that contradicts until it is decided what was wrong: answers are then
- * suspect. */
+/* Returns true from the first contradicting packet until its cause is decided. Results are suspect
+ * meanwhile. */
 bool mrd_bound_holding(const mrd_bound *bound);
 /*
- * The open bin as it would be accepted now, without accepting it: for answers that cannot wait for
- * the next packet. ineqs receives up to MRD_BIN_INEQS. False without an open bin, before an epoch,
- * or while holding.
+ * Returns the open bin as it would be accepted now, without accepting it, for results that cannot
+ * wait for the next packet. `ineqs` receives up to MRD_BIN_INEQS. Returns false without an open
+ * bin, before an epoch, or during a contradiction.
  */
 bool mrd_bound_peek(const mrd_bound *bound, mrd_ineq ineqs[MRD_BIN_INEQS], mrd_bound_bin *ret_bin);
-/* Another w from here on. What was assumed so far stays in the set. */
+/* Sets another w from now on. Earlier assumptions stay in the set. */
 void mrd_bound_set_w(mrd_bound *bound, double w);
 mrd_bound_counts mrd_bound_counters(const mrd_bound *bound);
 
-/* ---- both directions, over the bins of one epoch ---- */
+/* ---- Both directions, over the bins of one epoch ---- */
 
 typedef struct {
     int64_t t0;
@@ -100,13 +103,13 @@ typedef struct {
 
 /*
  * Runs forward and backward over n bins (ascending; their inequalities in `ineqs`) and stores one
- * range per bin, relative to base. start: rates known beforehand, or NULL. False when a bin
- * contradicts the others (w is too small, or the inequalities hold a bad one), or without memory;
+ * range per bin, relative to base. `start` are known rates, or NULL. Returns false if a bin
+ * contradicts the others (w is too small, or an inequality is wrong), or if out of memory;
  * ret_range is then undefined.
  */
 bool mrd_bound_both(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t base,
                     const mrd_bound_options *options, mrd_poly_range *ret_range);
-/* Forward only; false as above. */
+/* Forward only; returns false as above. */
 bool mrd_bound_forward(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t base,
                        const mrd_bound_options *options, mrd_poly_range *ret_range);
 /*
@@ -117,8 +120,8 @@ bool mrd_bound_forward(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, i
 size_t mrd_bound_retreat(const mrd_span *earlier, size_t n_earlier, const mrd_span *later,
                          size_t n_later, const mrd_ineq *ineqs, int64_t base,
                          const mrd_bound_options *options);
-/* Least upper and greatest lower inequality of a bin, moved to t0 with `rate`; NAN where none is.
- */
+/* Gets the least upper and greatest lower inequality of a bin, moved to t0 with `rate`; NAN if
+ * there is none. */
 void mrd_span_envelope(const mrd_span *span, const mrd_ineq *ineqs, int64_t base, double rate,
                        double *ret_up, double *ret_down);
 

@@ -1,4 +1,4 @@
-/* timesync/bound_impl.h - what the live filter and the two-way run share. Internal to timesync/. */
+/* timesync/bound_impl.h - shared by the live filter and the two-way run. Internal to timesync/. */
 #ifndef MRD_TIMESYNC_BOUND_IMPL_H
 #define MRD_TIMESYNC_BOUND_IMPL_H
 
@@ -10,14 +10,14 @@ mrd_seconds(int64_t from, int64_t to)
     return (double) (to - from) * 1e-9;
 }
 
-/* Stamps are checked to +-4e18, so only a difference of two offsets can leave int64. */
+/* Stamps are limited to +-4e18, so only a difference of two offsets can overflow int64. */
 static inline double
 mrd_relative(int64_t v, int64_t base)
 {
     return (double) ((__int128) v - base);
 }
 
-/* Cuts the set at t0 with one inequality at q->t: the rate may have changed on the way. */
+/* Cuts the set at t0 with an inequality at q->t. The rate may have changed in between. */
 static inline bool
 mrd_ineq_cut(mrd_poly *poly, const mrd_ineq *q, int64_t base, int64_t t0, double w)
 {

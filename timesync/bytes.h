@@ -1,8 +1,9 @@
 /*
- * timesync/bytes.h - little-endian fields and varints, and a reader that cannot leave its input.
+ * timesync/bytes.h - little-endian fields and varints, with a reader that cannot read beyond its
+ * input
  *
- * A reader remembers that it ran out: read freely, look at `bad` before believing what was read.
- * Internal to timesync/.
+ * A reader notes an overrun in `bad`. Read all fields, then check `bad` before using them. Internal
+ * to timesync/.
  */
 #ifndef MRD_TIMESYNC_BYTES_H
 #define MRD_TIMESYNC_BYTES_H
@@ -12,7 +13,7 @@
 typedef struct {
     const uint8_t *p;
     size_t len, at;
-    bool bad; /* something was cut or a varint was too long; every later read gives 0 */
+    bool bad; /* the input was truncated or a varint was too long; later reads return 0 */
 } mrd_reader;
 
 static inline uint64_t

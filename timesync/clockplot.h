@@ -1,10 +1,10 @@
 /*
- * timesync/clockplot.h - alignment tables for people: a text table, and a picture as SVG.
+ * timesync/clockplot.h - alignment tables for users: a text table, and a picture as SVG
  *
- * The picture stands alone (no script, no font, no link), has three panels over session time with
- * axes, units and a legend (offset with its bound after taking out each epoch's mean rate; width of
- * the bound; how far each packet lies from the estimate) and follows the viewer's light or dark
- * scheme. Both state the assumptions. Threads: stateless.
+ * The picture is self-contained (no script, no font, no link). It has three panels over session
+ * time with axes, units and a legend: the offset with its bound, minus each epoch's mean rate; the
+ * width of the bound; and the distance of each packet from the estimate. It follows the viewer's
+ * light or dark scheme. Both outputs state the assumptions. Threads: stateless.
  */
 #ifndef MRD_TIMESYNC_CLOCKPLOT_H
 #define MRD_TIMESYNC_CLOCKPLOT_H
@@ -13,13 +13,13 @@
 #include "timesync/probe.h"
 
 /* Appends a header, one line per node and epoch, one per node without a bound, and the assumptions
- * of the others once (what differs between epochs is a column). Failures show in to->err. */
+ * once (values that differ between epochs are columns). Failures show in to->err. */
 void mrd_clock_text(const mrd_align *const *tables, size_t n, mrd_buf *to);
-/* The message that goes with every result, without a line end. */
+/* Appends the message with the assumptions, without a line end. */
 void mrd_clock_assumptions(const mrd_align *align, mrd_buf *to);
 /*
- * Appends the SVG of one node; probes may be NULL with n 0. Errors: EMPTY for a table without bins,
- * and of several for one of which none is aligned; NOMEM.
+ * Appends the SVG of one node. `probes` may be NULL with n 0. Errors: EMPTY for a table without
+ * bins, and for several tables of which none is aligned; NOMEM.
  */
 mrd_err mrd_clock_svg(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_buf *to);
 

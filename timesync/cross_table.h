@@ -1,25 +1,26 @@
 /*
- * timesync/cross_table.h - carries stamps of another clock of a node (the wall clock) to its
+ * timesync/cross_table.h - converts stamps of another clock of a node (the wall clock) to its
  * CLOCK_MONOTONIC_RAW by recorded readings of both: between two readings at their rate, outside at
- * the rate of the nearest two.
+ * the rate of the nearest two
  *
- * Where the other clock was set between two readings (they disagree by more than a slew can make:
- * 1/8 of their distance and 1 ms), another era of it begins. Set back, it shows some times twice.
- * A stamp belongs to an era in which it lies behind the last reading of the era before and ahead of
- * the first of the one after; what is known of when the stamp was handed on decides between two.
- * Where both remain, their distance is told as doubt.
+ * If the other clock was set between two readings (they disagree by more than a slew can explain:
+ * 1/8 of their distance plus 1 ms), another era of it begins. If it was set back, it shows some
+ * times twice. A stamp can belong to an era if it is after the last reading of the previous era and
+ * before the first reading of the next one. If two eras are possible, the time at which the stamp
+ * was passed on decides. If both remain, their distance is part of the doubt.
  *
- * A clock that was set by less has no new era. Between two readings nobody knows when it moved: the
- * doubt is by how much the line between them departs from the rates before and behind, and all that
- * the clock moved where that is more than an oscillator can be off by (500 ppm), as in a slew. Outside
- * of the readings of an era it is 500 ppm of the distance to the nearest, and what the doubt of the
- * line that is prolonged becomes there.
+ * If a clock was set by less, there is no new era. Between two readings it is unknown when the
+ * clock moved. So the doubt is the difference between the line between them and the rates before
+ * and after. If the clock moved more than an oscillator can explain (500 ppm), as in a slew, the
+ * whole movement is added. Outside of the readings of an era the doubt is 500 ppm of the distance
+ * to the nearest one, plus the doubt of the extrapolated line.
  *
- * What the readings themselves cannot show is in every doubt: the width of the readings, and
- * MRD_CROSS_UNSEEN for a clock that left the line between two readings and came back to it.
+ * Every doubt also contains what the readings cannot show: their width, and MRD_CROSS_UNSEEN for a
+ * clock that left the line between two readings and returned to it.
  *
- * Limit: two settings within one turn of the agent (10 ms while it records) that cancel out leave no
- * trace, and are not doubted; nor are those in what an older agent recorded, which looked less.
+ * Limit: two settings within one turn of the agent (10 ms while it records) that cancel each other
+ * cannot be detected, and are not part of the doubt. The same holds for recordings of older agents,
+ * which read the clocks less often.
  *
  * Units: ns. Threads: no state beyond the table.
  */
@@ -31,20 +32,20 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* A stamp is believed to be handed on within this; only what is older than that would be taken for
- * younger where the clock was set back. */
+/* A stamp is assumed to be passed on within this time. Only older stamps would be misplaced after
+ * the clock was set back. */
 #define MRD_CROSS_LATE (60 * MRD_SEC)
 
-/* Who records readings looks at both clocks in every turn, and records the looks before and behind a
- * departure from the line through the readings before by more than half of this and half the brackets
- * of look and reading. So far the clock can be off that line unrecorded, and as far the readings: a
- * doubt has this and twice the wider bracket. */
+/* The agent reads both clocks in every turn. It records the readings before and after a departure
+ * from the line through the previous readings by more than half of this plus half the brackets. So
+ * the clock can be this far off the line without a record, and the readings as well. A doubt
+ * contains this and twice the wider bracket. */
 #define MRD_CROSS_UNSEEN (2 * MRD_US)
 
 typedef struct {
     mrd_local_ns raw;
     mrd_ev_ns other;
-    mrd_dur_ns within; /* the other clock was read so far from raw, at most */
+    mrd_dur_ns within; /* largest distance of the reading of the other clock from raw */
     mrd_dur_ns doubt;  /* of the line from here to the next point of its era */
 } mrd_cross_point;
 
@@ -60,7 +61,7 @@ typedef struct {
     mrd_cross_era
         *eras; /* owned; at least one after mrd_cross_table_order of a table with points */
     size_t n_eras;
-    mrd_dur_ns step;  /* the largest that was found, by magnitude; 0: that clock was never set */
+    mrd_dur_ns step;  /* the largest step by magnitude; 0 means that the clock was never set */
     mrd_dur_ns doubt; /* the largest between two readings of an era */
 } mrd_cross_table;
 
@@ -70,17 +71,17 @@ typedef struct {
     size_t era;
 } mrd_cross_place;
 
-/* bracket: between the readings of RAW before and behind that of the other clock; raw is their middle.
- * NOMEM; RANGE: no times. */
+/* Adds a reading. `bracket` is the distance of the two RAW readings around that of the other clock;
+ * raw is their middle. Errors: NOMEM; RANGE for impossible times. */
 mrd_err mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other,
                             mrd_dur_ns bracket);
-/* After the last add, before the first question. */
+/* Call it after the last add, before the first query. */
 mrd_err mrd_cross_table_order(mrd_cross_table *t); /* NOMEM */
-/* The table must not be empty. by_raw: when the stamp was handed on at the latest; INT64_MAX: not
- * known. */
+/* The table must not be empty. `by_raw` is the latest time at which the stamp was passed on;
+ * INT64_MAX if unknown. */
 mrd_cross_place mrd_cross_table_find(const mrd_cross_table *t, int64_t other_ns, int64_t by_raw);
-/* A duration that begins at a stamp of an era and ends at another, in RAW where that clock was set
- * in between; else as it is. Never negative. */
+/* Converts a duration between a stamp of an era and a later stamp to RAW if the clock was set in
+ * between; otherwise returns it unchanged. Never negative. */
 mrd_dur_ns mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other_ns,
                                 mrd_dur_ns dur_ns);
 void mrd_cross_table_fini(mrd_cross_table *t);

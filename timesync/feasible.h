@@ -1,10 +1,9 @@
 /*
- * timesync/feasible.h - convex feasible sets of (offset, rate): the set of clock states that nothing
- * contradicts.
+ * timesync/feasible.h - convex sets of (offset, rate): the clock states that nothing contradicts
  *
- * Vertices run counter-clockwise; no vertices is the empty set, one a point, two a line. Operations
- * keep every point of the true set: rounding and trimming only ever go outward (clips carry a
- * tolerance of MRD_POLY_SLACK).
+ * Vertices run counter-clockwise. No vertices is the empty set, one a point, two a line. Operations
+ * keep every point of the true set: rounding and trimming only enlarge it (clips have a tolerance
+ * of MRD_POLY_SLACK).
  *
  * Units    x: offset in ns relative to a base; y: rate in ns per s (ppb); dt in s; w in ppb per s.
  * Threads  plain values, no state.
@@ -32,22 +31,23 @@ typedef struct {
     double rate_lo, rate_hi; /* of y */
 } mrd_poly_range;
 
-/* The rectangle [x0, x1] x [y0, y1]. */
+/* Makes the rectangle [x0, x1] x [y0, y1]. */
 void mrd_poly_box(mrd_poly *poly, double x0, double x1, double y0, double y1);
-/* Keeps the part with a*x + b*y <= c + slack. False when nothing remains (poly is then empty). */
+/* Keeps the part with a*x + b*y <= c + slack. Returns false if nothing remains (poly is then
+ * empty). */
 bool mrd_poly_clip(mrd_poly *poly, double a, double b, double c);
 /*
- * Moves the set dt seconds ahead (dt may be negative) with a rate that changes by at most w per
+ * Moves the set by dt seconds (dt may be negative) with a rate that changes by at most w per
  * second: shears by dt and adds the hexagon that encloses all effects of such a change.
  */
 void mrd_poly_advance(mrd_poly *poly, double dt, double w);
-/* Keeps the intersection with another set, trimmed. False when nothing remains. */
+/* Keeps the intersection with another set, trimmed. Returns false if nothing remains. */
 bool mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other);
-/* Drops vertices, outward, until at most `vertices` remain. */
+/* Removes vertices, enlarging the set, until at most `vertices` remain. */
 void mrd_poly_trim(mrd_poly *poly, int vertices);
-/* Of a set that is not empty. */
+/* The set must not be empty. */
 mrd_poly_range mrd_poly_extent(const mrd_poly *poly);
-/* True when the point lies inside or within tol of an edge, measured along x. */
+/* Returns true if the point lies inside or within tol of an edge, measured along x. */
 bool mrd_poly_holds(const mrd_poly *poly, double x, double y, double tol);
 
 #endif

@@ -1,5 +1,4 @@
-/* timesync/follow_impl.h - small things that the live and the offline half of a mrd_follow share.
- */
+/* timesync/follow_impl.h - helpers shared by the live and the offline half of a mrd_follow */
 #ifndef MRD_TIMESYNC_FOLLOW_IMPL_H
 #define MRD_TIMESYNC_FOLLOW_IMPL_H
 
@@ -7,8 +6,8 @@
 
 #include <math.h>
 
-/* The stamps that shape a bin: the best of each direction, the worse of both. Absolute times name a
- * bin only where there is no packet: they may be wider. */
+/* Returns the stamp source of a bin: the best of each direction, then the worse of both. Sources of
+ * absolute time count only in a bin without packets, because they may be wider. */
 static inline uint8_t
 mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
 {
@@ -32,14 +31,14 @@ mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
     return best[0] < best[1] ? best[0] : best[1];
 }
 
-/* A peer whose packets contradict each other so often is not believed, whatever the rest says. */
+/* Returns true if a peer's packets contradict each other so often that they are unreliable. */
 static inline bool
 mrd_counts_distrusted(const mrd_bound_counts *c)
 {
     return c->bad > 8 && c->bad > (c->used + c->bad) / 5;
 }
 
-/* The earliest and the latest time of n > 0 inequalities. */
+/* Gets the earliest and the latest time of n > 0 inequalities. */
 static inline void
 mrd_ineqs_extent(const mrd_ineq *ineqs, size_t n, int64_t *ret_from, int64_t *ret_to)
 {
@@ -53,7 +52,7 @@ mrd_ineqs_extent(const mrd_ineq *ineqs, size_t n, int64_t *ret_from, int64_t *re
     *ret_to = to;
 }
 
-/* A double as float, rounded away from the inside of an interval. */
+/* Converts a double to float, rounded away from the inside of an interval. */
 static inline float
 mrd_float_down(double v)
 {
@@ -89,8 +88,8 @@ mrd_bin_of(int64_t t0, const mrd_poly_range *r, const mrd_estimate *e, uint8_t q
 }
 
 /*
- * The jump test of one bin: how far the middle of its two envelopes lies from the prediction, in
- * standard deviations. Bins with queueing say nothing (0): their middle moves with the queue.
+ * The jump test of one bin: the distance of the middle of its two envelopes from the prediction, in
+ * standard deviations. Returns 0 for bins with queueing, because their middle moves with the queue.
  */
 static inline double
 mrd_bin_surprise(double up, double down, double h, double predicted, double noise)

@@ -1,5 +1,6 @@
 /*
- * timesync/label.h - stamp sources, qualities and causes of epochs, made from label.def. Stateless.
+ * timesync/label.h - stamp sources, qualities and causes of epochs, generated from label.def.
+ * Stateless.
  */
 #ifndef MRD_TIMESYNC_LABEL_H
 #define MRD_TIMESYNC_LABEL_H
@@ -27,7 +28,7 @@ typedef enum {
     MRD_EPOCH_CAUSES
 } mrd_epoch_cause;
 
-/* The words of the table, "unknown" outside it. Static. */
+/* Return the text of the table, "unknown" for other values. Static. */
 const char *mrd_stamp_source_text(unsigned source);
 const char *mrd_align_quality_text(unsigned quality);
 const char *mrd_epoch_cause_text(unsigned cause);

@@ -1,20 +1,22 @@
 /*
- * timesync/probe.h - clock probes: what travels, how the two halves of one are joined, and which
- * inequalities they give.
+ * timesync/probe.h - clock probes: their messages, the joining of their two halves, and the
+ * resulting inequalities
  *
- * The agent sends request k at a1 (its clock), the aggregator receives it at r2 and answers at r3
- * (session clock), the agent receives the answer at a4. The answer carries no time: each side keeps
- * its own stamps, the agent ships (k, a1, a4, e) with its next batch, the joiner puts both
- * together.
+ * The agent sends request k at a1 (its clock). The aggregator receives it at r2 and answers at r3
+ * (session clock). The agent receives the answer at a4. The answer contains no time: each side
+ * keeps its own stamps, the agent sends (k, a1, a4, e) with its next batch, and the joiner combines
+ * both.
+ *
  *     forward    offset(a1) <= r2 - a1 + e     received no earlier than sent
  *     backward   offset(a4) >= r3 - a4 - e
- * Nothing else is believed. A request that arrived twice is answered once and its backward
- * inequality is void: r3 and a4 might belong to different copies.
  *
- * Units    int64 ns.  A stamp of 0 means "none".
+ * Nothing else is used. A request that arrived twice is answered once, and its backward inequality
+ * is void, because r3 and a4 might belong to different copies.
+ *
+ * Units    int64 ns. A stamp of 0 means "none".
  * Sign     offset = session - local.
  * Threads  a joiner belongs to one thread; the rest is stateless.
- * Limits   every decoder here checks length and version before it believes a field.
+ * Limits   every decoder here checks length and version before it uses a field.
  * Source   docs/timesync.md sections 2 and 3.
  */
 #ifndef MRD_TIMESYNC_PROBE_H
@@ -33,15 +35,16 @@ typedef struct {
     int64_t raw0, wall, raw1;
 } mrd_xread;
 
-/* ns: a larger change between two reads than this, and than 500 ppm of the time between them, is a step or a slew.
- * Over a long round trip the oscillator's own rate changes it by more. */
+/* ns: a change between two reads of more than this, and more than 500 ppm of the time between them,
+ * is a step or a slew. The second limit is needed because in a long round trip the oscillator's own
+ * rate changes it by more. */
 #define MRD_XREAD_CHANGE_MAX 1000
 
 /*
- * Carries a kernel stamp (wall clock) to RAW by the readings before and after it. ret_e: half the
- * wider bracket plus half the change between both. Errors: CLOCK when the difference changed by
- * more than that (discard the probe), AGAIN for a stamp of 0, INVALID for a bracket that runs
- * backward.
+ * Converts a kernel stamp (wall clock) to RAW by the readings before and after it. ret_e is half
+ * the wider bracket plus half the change between both. Errors: CLOCK if the difference changed by
+ * more than that (discard the probe), AGAIN for a stamp of 0, INVALID for a bracket with decreasing
+ * times.
  */
 mrd_err mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
                          mrd_local_ns *ret_raw, mrd_dur_ns *ret_e);
@@ -50,24 +53,24 @@ mrd_err mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_
 
 typedef struct {
     uint64_t agent;       /* agent id, unique in the session */
-    uint32_t agent_epoch; /* of a start of the agent's probes; k never repeats inside one */
+    uint32_t agent_epoch; /* identifies a start of the agent's probes; k never repeats within one */
     uint32_t k;
 } mrd_probe_id;
 
 /* The agent's half. */
 typedef struct {
     mrd_probe_id id;
-    int64_t a1, a4;           /* RAW; a4 is 0 while (or if) no answer came */
+    int64_t a1, a4;           /* RAW; a4 is 0 until an answer arrives */
     uint32_t e;               /* ns: uncertainty of a1 and a4 */
     uint8_t position;         /* in its pair: 0 or 1 */
     uint8_t source1, source4; /* mrd_stamp_source of a1 and of a4 */
-    bool again;               /* more than one answer came */
+    bool again;               /* more than one answer arrived */
 } mrd_probe_sent;
 
 /* The aggregator's half. */
 typedef struct {
     mrd_probe_id id;
-    int64_t r2, r3; /* session; r3 is 0 while (or if) the transmit stamp is missing */
+    int64_t r2, r3; /* session; r3 is 0 until the transmit stamp is known */
     uint32_t e;     /* ns: uncertainty of r2 and r3 */
     uint8_t source2, source3;
     bool again; /* the request arrived more than once */
@@ -81,7 +84,7 @@ typedef struct {
     uint8_t position;
     uint8_t source_up, source_down; /* the worse stamp of each direction */
     bool up, down;                  /* which inequalities hold */
-    bool held_out;                  /* not for the fit: for checking it */
+    bool held_out;                  /* used for checking instead of the fit */
 } mrd_probe;
 
 /* One inequality on the offset at local time t. */
@@ -92,29 +95,29 @@ typedef struct {
 } mrd_ineq;
 
 /*
- * Joins two halves of the same id. Errors: INVALID when the ids differ; CORRUPT when the probe
- * contradicts itself (answer before request on either side, or a round trip shorter than the stay
- * at the aggregator by more than the stamps' uncertainty and 500 ppm allow): nothing of it may be
- * used.
+ * Joins two halves of the same id. Errors: INVALID if the ids differ; CORRUPT if the probe
+ * contradicts itself, so that none of it may be used: an answer before the request on either side,
+ * or a round trip that is shorter than the time at the aggregator by more than the stamps'
+ * uncertainty and 500 ppm allow.
  */
 mrd_err mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *served,
                        mrd_probe *ret_probe);
-/* Writes 0 to 2 inequalities and returns how many. */
+/* Writes 0 to 2 inequalities and returns their number. */
 size_t mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2]);
 /*
- * The stated rule: of every ten pairs one is held out, n / 10 being pair n's ten, the one at
- * 1 + hash(agent, agent_epoch, n / 10) mod 8: never two in a row, so the fit has no gaps. Pairs
- * begin at even k, n = k / 2.
+ * Returns true if the pair is held out. Of every ten pairs one is: among pairs n with the same n /
+ * 10 it is the one at 1 + hash(agent, agent_epoch, n / 10) mod 8. So never two in a row are held
+ * out, and the fit has no gaps. Pairs begin at even k, n = k / 2.
  */
 bool mrd_probe_held_out(mrd_probe_id id);
-/* True when the pair of id, or the one before it, is held out. The two then go half as far apart as
- * others, so that the pairs of the fit are about equally far apart. */
+/* Returns true if the pair of id, or the previous one, is held out. The two are then sent at half
+ * the distance, so that the pairs of the fit have about equal distances. */
 bool mrd_probe_beside_held_out(mrd_probe_id id);
-/* By how many ns a held-out probe would have arrived before it was sent if the offset were `up` at
- * a1 and `down` at a4; 0 when it would not. */
+/* Returns by how many ns a held-out probe would have arrived before it was sent, if the offset were
+ * `up` at a1 and `down` at a4; 0 if it would not. */
 mrd_dur_ns mrd_probe_reversed(const mrd_probe *probe, mrd_dur_ns up, mrd_dur_ns down);
 
-/* ---- joining at the aggregator: a bounded ring of served requests per agent ---- */
+/* ---- Joining at the aggregator: a bounded ring of served requests per agent ---- */
 
 typedef struct {
     uint64_t joined, unmatched, replayed, contradictory, overwritten;
@@ -122,32 +125,33 @@ typedef struct {
 
 typedef struct mrd_joiner mrd_joiner;
 
-/* capacity: served requests kept per joiner (one agent), rounded up to a power of two. */
+/* `capacity` is the number of served requests kept per joiner (one agent), rounded up to a power of
+ * two. */
 mrd_joiner *mrd_joiner_new(size_t capacity);
 void mrd_joiner_free(mrd_joiner *joiner);
 /*
- * Notes a request at its arrival (r2; r3 still 0). True when it is new and must be answered; false
- * for one seen before (which voids its backward inequality) and for one of the same agent_epoch that is
- * older than the ring. Another agent_epoch is a later start, greater or not: it is a time of the wall
- * clock, and what an earlier start sent has not the key of this one.
+ * Stores a request at its arrival (r2; r3 still 0). Returns true if it is new and must be answered.
+ * Returns false for a repeated one (which voids its backward inequality), and for one of the same
+ * agent_epoch that is older than the ring. Another agent_epoch is a later start, whether greater or
+ * not: it is a time of the wall clock, and requests of an earlier start were made with another key.
  */
 bool mrd_joiner_served(mrd_joiner *joiner, const mrd_probe_served *served);
-/* Notes when the answer left: r3, its source, and e of both stamps. Unknown ids are ignored. */
+/* Stores when the answer was sent: r3, its source, and e of both stamps. Unknown ids are ignored. */
 void mrd_joiner_answered(mrd_joiner *joiner, const mrd_probe_served *served);
-/* Errors: NOTFOUND (the other half is unknown or overwritten), EXISTS (this half came before), and
- * those of mrd_probe_join. All are counted. */
+/* Errors: NOTFOUND (the other half is unknown or overwritten), EXISTS (this half was joined
+ * before), and errors of mrd_probe_join. All are counted. */
 mrd_err mrd_joiner_sent(mrd_joiner *joiner, const mrd_probe_sent *sent, mrd_probe *ret_probe);
 mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 
-/* ---- the UDP packet: docs/timesync.md section 3 ---- */
+/* ---- The UDP packet: docs/timesync.md section 3 ---- */
 
 #define MRD_PROBE_VERSION    1
-#define MRD_PROBE_PACKET_LEN 40 /* request and answer alike: no amplification */
+#define MRD_PROBE_PACKET_LEN 40 /* equal for request and answer, so there is no amplification */
 #define MRD_PROBE_BEGIN_LEN  4
 #define MRD_PROBE_KEY_LEN    32
 
-/* Warm-up packets go ahead of a pair, and of its answers, and wake the path: they are neither answered nor
- * recorded, and nobody looks at their tag. k is that of the pair. */
+/* Warm-up packets precede a pair, and its answers, and wake the path. They are neither answered nor
+ * recorded, and their tag is not checked. k is the pair's. */
 typedef enum { MRD_PROBE_REQUEST = 1, MRD_PROBE_ANSWER = 2, MRD_PROBE_WARMUP = 3 } mrd_probe_kind;
 
 typedef struct {
@@ -157,20 +161,20 @@ typedef struct {
     uint32_t agent_epoch, k;
 } mrd_probe_packet;
 
-/* The first bytes of every packet of that kind: for having the kernel drop warm-up packets. */
+/* Writes the first bytes of every packet of that kind, for the kernel's filter of warm-up packets. */
 void mrd_probe_packet_begin(mrd_probe_kind kind, uint8_t to[MRD_PROBE_BEGIN_LEN]);
 /* Encodes with the tag of `key`. */
 void mrd_probe_packet_encode(const mrd_probe_packet *packet, const uint8_t key[MRD_PROBE_KEY_LEN],
                              uint8_t to[MRD_PROBE_PACKET_LEN]);
 /*
- * Reads the fields without believing them: for finding the key. Errors: TRUNCATED, FORMAT (magic,
- * kind, or bytes behind the end), VERSION.
+ * Reads the fields without verification, for finding the key. Errors: TRUNCATED, FORMAT (magic,
+ * kind, or bytes after the end), VERSION.
  */
 mrd_err mrd_probe_packet_decode(mrd_bytes data, mrd_probe_packet *ret_packet);
-/* True when the tag fits the key (compared in constant time); data as above. */
+/* Returns true if the tag matches the key (compared in constant time); data as above. */
 bool mrd_probe_packet_proven(mrd_bytes data, const uint8_t key[MRD_PROBE_KEY_LEN]);
 
-/* ---- the record stored in the journal and shipped in batches ---- */
+/* ---- The record in the journal and in batches ---- */
 
 /* Appends one agent half (about 25 bytes) or one joined probe (about 35). */
 void mrd_probe_sent_encode(const mrd_probe_sent *sent, mrd_buf *to);
