@@ -27,7 +27,7 @@ mrd_abs_order(mrd_abs *v, size_t n)
     return kept;
 }
 
-/* The last reading at or before utc; SIZE_MAX when there is none. */
+/* Returns the last reading at or before utc; SIZE_MAX if there is none. */
 static size_t
 before(const mrd_abs *v, size_t n, mrd_wall_ns utc)
 {

@@ -46,7 +46,7 @@ mrd_align_reset(mrd_align *align)
     align->bin_count = 0;
 }
 
-/* A double as int64, saturated; NaN cannot reach this. */
+/* Converts a double to int64, saturated; NaN cannot occur here. */
 static int64_t
 sat_int(double v)
 {
@@ -97,8 +97,8 @@ bin_sane(const mrd_align_bin *b)
 
 typedef mrd_align_place place;
 
-/* The furthest that an offset of rate `rate` (ppb) may move up within d ns under |change of rate|
- * <= w and |rate| <= max; mirrored for down by the caller. */
+/* Returns how far an offset of rate `rate` (ppb) may move up within d ns under |change of rate| <=
+ * w and |rate| <= max. The caller mirrors it for down. */
 static double
 reach_up(double rate, double d, double w)
 {
@@ -106,7 +106,7 @@ reach_up(double rate, double d, double w)
 
     if (w <= 0)
         return rate * sec;
-    until = (MRD_ALIGN_RATE_MAX - rate) / w; /* seconds until the largest allowed rate */
+    until = (MRD_ALIGN_RATE_MAX - rate) / w; /* seconds until the maximum rate is reached */
     if (until < 0)
         return rate * sec;
     if (sec <= until)
@@ -135,7 +135,7 @@ interpolate(const mrd_align_segment *seg, const mrd_align_bin *a, const mrd_alig
     double widen = seg->w * (span * 1e-9) * (span * 1e-9) / 8;
     double lo = a->lo + (b->lo - a->lo) * f, hi = a->hi + (b->hi - a->hi) * f;
 
-    /* At the bins themselves the bound is exact; a parabola that vanishes there dominates. */
+    /* At the bins themselves the bound is exact. A parabola that is 0 there is an upper limit. */
     widen *= 4 * f * (1 - f);
     return (place){ lo - widen, hi + widen, a->est + (b->est - a->est) * f };
 }
@@ -146,7 +146,7 @@ session_of(const mrd_align_segment *seg, int64_t at, double offset)
     return mrd_sat_add(at, mrd_sat_add(seg->base, sat_int(offset)));
 }
 
-/* Session time by the estimate extrapolated from one bin. */
+/* Returns the session time of the estimate extrapolated from one bin. */
 static int64_t
 session_near(const mrd_align_segment *seg, const mrd_align_bin *b, mrd_local_ns at)
 {
@@ -155,7 +155,7 @@ session_near(const mrd_align_segment *seg, const mrd_align_bin *b, mrd_local_ns 
     return session_of(seg, at.ns, (double) llround(p.est));
 }
 
-/* Where a segment's last evidence lies in session time; nothing behind may be mapped below it. */
+/* Returns the session time of a segment's last evidence. No later time may be mapped below it. */
 static int64_t
 segment_end(const mrd_align *align, const mrd_align_segment *seg)
 {
@@ -164,8 +164,8 @@ segment_end(const mrd_align *align, const mrd_align_segment *seg)
     return end > seg->floor ? end : seg->floor;
 }
 
-/* Between two bins of a segment the estimate may not fall (nor rise) faster than half a second per
- * second: that is far outside the assumptions and would endanger order. */
+/* Between two bins of a segment the estimate may not change by more than half a second per second.
+ * This is far outside of the assumptions and would endanger the order. */
 static bool
 bin_follows(const mrd_align_bin *a, const mrd_align_bin *b)
 {
@@ -282,7 +282,7 @@ mrd_align_wall(const char *name, uint64_t clock_id, mrd_local_ns local, mrd_wall
     int64_t offset;
     mrd_align *align;
 
-    /* What cannot be a reading of two clocks says nothing: then times are shown as they are. */
+    /* Impossible readings of the two clocks are ignored, so that times are shown unchanged. */
     offset = mrd_time_sane(wall.ns) && mrd_time_sane(local.ns) ? wall.ns - local.ns : 0;
     if (offset > ALIGN_BASE_MAX || offset < -ALIGN_BASE_MAX)
         offset = 0;
@@ -300,7 +300,7 @@ bound_of(const mrd_align_segment *seg, int64_t at, const place *p, mrd_align_bou
     to->hi.ns = session_of(seg, at, ceil(p->hi));
 }
 
-/* The last bin at or before `at`, SIZE_MAX when there is none. */
+/* Returns the last bin at or before `at`, SIZE_MAX if there is none. */
 static size_t
 find_bin(const mrd_align *align, size_t hint, int64_t at)
 {
@@ -347,7 +347,7 @@ abs_diff_far(int64_t a, mrd_local_ns b)
     return a > b.ns ? a - b.ns : b.ns - a;
 }
 
-/* Between the last evidence of one segment and the first of the next. */
+/* Maps a time between the last evidence of one segment and the first of the next. */
 static int64_t
 map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_align_bound *bound)
 {
@@ -372,7 +372,7 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         if (a->quality == MRD_ALIGN_UNALIGNED || b->quality == MRD_ALIGN_UNALIGNED)
             *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
                                         s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
-        bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns); /* nothing better is known */
+        bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns); /* no better value is known */
     }
     return sess;
 }
@@ -394,7 +394,7 @@ label_place(const mrd_align_segment *seg, const mrd_align_bin *near, int64_t at,
     }
 }
 
-/* Keeps order and containment: never below the segment's floor, never outside the bound. */
+/* Keeps order and containment: never below the segment's floor, never outside of the bound. */
 static int64_t
 clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
 {
@@ -411,7 +411,7 @@ clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
     return sess;
 }
 
-/* at is beyond any journal that a node could write: keep differences inside int64. */
+/* Limits `at` to times that a journal can have, so that differences fit into int64. */
 static int64_t
 clamp_local(mrd_local_ns at)
 {
@@ -420,9 +420,10 @@ clamp_local(mrd_local_ns at)
                                      : at.ns;
 }
 
-/* The segment behind whose evidence a gap contains `at`; NULL when `at` is in none. Moves *s, which a bin near `at`
- * gave, on to the segment that `at` belongs to: evidence ends before its last bin or behind it, so that a segment
- * of one bin may lie between two others and both its bin and the instant beside its evidence. */
+/* Returns the segment after whose evidence a gap contains `at`; NULL if `at` is in none. Moves *s,
+ * from a bin near `at`, to the segment of `at`. Evidence ends before a segment's last bin or after
+ * it, so a segment of one bin may lie between two others, and both its bin and `at` outside of its
+ * evidence. */
 static const mrd_align_segment *
 gap_at(const mrd_align *align, size_t *s, int64_t at)
 {

@@ -1,4 +1,4 @@
-/* A clock table as bytes (docs/timesync.md), and its summary. */
+/* Encodes and decodes a clock table (docs/timesync.md), and summarizes it. */
 #include "timesync/align.h"
 
 #include "base/file.h"
@@ -153,7 +153,7 @@ mrd_align_encode(const mrd_align *align, mrd_buf *to)
 
 /* ---- decoding ---- */
 
-#define BIN_LEN_MIN 18 /* bytes of the shortest encoded bin: no count can promise more */
+#define BIN_LEN_MIN 18 /* bytes of the shortest encoded bin, which limits a stated count */
 
 static double
 offset_from(int64_t mid, uint64_t distance, double sign)

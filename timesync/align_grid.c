@@ -4,8 +4,8 @@
 
 #define WINDOW ((int64_t) 1 << MRD_ALIGN_GRID_BITS)
 
-/* Whether estimate and bound of the bin that both ends belong to run straight between them: a gap may lie there,
- * shorter than a window and beside no bin. */
+/* Returns true if estimate and bound of the bin at both ends run straight between them. A gap may
+ * lie there, shorter than a window and without a bin. */
 static bool
 is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_cursor *b,
             int64_t from)
@@ -17,7 +17,8 @@ is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_c
            mrd_align_one_segment(align, a->segment, from, from + WINDOW);
 }
 
-/* The farthest end, and what the bound may bulge between them: w L^2 / 8, and rounding. */
+/* Returns the larger radius of the ends, plus the widening of the bound in between: w L^2 / 8, and
+ * rounding. */
 static uint32_t
 radius_of(const mrd_align *align, const mrd_align_grid *grid, uint32_t a, uint32_t b)
 {

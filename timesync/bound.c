@@ -16,7 +16,7 @@ bin_centre(int64_t t)
     return k * MRD_BIN_NS + MRD_BIN_NS / 2;
 }
 
-/* v of an inequality moved to t0 with `rate`. */
+/* Returns v of an inequality moved to t0 with `rate`. */
 static double
 moved(const mrd_ineq *q, int64_t base, int64_t t0, double rate)
 {
@@ -43,8 +43,9 @@ mrd_span_envelope(const mrd_span *span, const mrd_ineq *ineqs, int64_t base, dou
 }
 
 /*
- * The first set of an epoch: everything between the greatest lower and the least upper inequality,
- * rates in [rate_lo, rate_hi]. Needs both directions; a wide box, cut afterwards.
+ * Makes the first set of an epoch: everything between the greatest lower and the least upper
+ * inequality, with rates in [rate_lo, rate_hi]. Needs both directions. Starts with a wide box,
+ * which is then cut.
  */
 static bool
 start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t base,
@@ -59,14 +60,14 @@ start_poly(mrd_poly *poly, const mrd_span *span, const mrd_ineq *ineqs, int64_t 
         down = up - MRD_BOUND_FREE;
     if (isnan(up))
         up = down + MRD_BOUND_FREE;
-    room = (rate_hi - rate_lo) * 0.5 + 1e4; /* bins are 0.5 s long; the cuts that follow decide */
+    room = (rate_hi - rate_lo) * 0.5 + 1e4; /* bins are 0.5 s long; the following cuts decide */
     if (down - room > up + room)
         return false;
     mrd_poly_box(poly, down - room, up + room, rate_lo, rate_hi);
     return true;
 }
 
-/* ---- the live filter ---- */
+/* ---- The live filter ---- */
 
 typedef struct {
     int64_t t0;
@@ -81,18 +82,18 @@ struct mrd_bound {
     mrd_bound_counts counts;
 
     bool running;          /* poly, t0, base, epoch are valid */
-    bool has_up, has_down; /* directions seen in this epoch: nothing is emitted before both */
+    bool has_up, has_down; /* directions seen in this epoch; nothing is emitted before both */
     mrd_poly poly;
     int64_t t0, base;
-    int64_t closed; /* centre of the last bin closed */
+    int64_t closed; /* centre of the last closed bin */
     uint32_t epoch;
     mrd_epoch_cause cause, next_cause;
     double start_lo, start_hi; /* rates allowed at the next start */
 
     bool open;
     live_bin bin;
-    mrd_poly ahead, cut; /* the set moved to the open bin; the same, cut by what has come so far */
-    bool alarm;          /* what has come so far contradicts the set */
+    mrd_poly ahead, cut; /* the set moved to the open bin; the same, cut by its packets so far */
+    bool alarm;          /* the packets of the open bin so far contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];
     int held_n;
 };
@@ -132,7 +133,7 @@ mrd_bound_counters(const mrd_bound *bound)
     return bound->counts;
 }
 
-/* Uppers before lowers, loose before tight: an order that does not depend on arrival. */
+/* Upper before lower, loose before tight: an order that does not depend on arrival. */
 static bool
 ineq_before(const mrd_ineq *a, const mrd_ineq *b)
 {
@@ -143,7 +144,7 @@ ineq_before(const mrd_ineq *a, const mrd_ineq *b)
     return a->t < b->t;
 }
 
-/* Both halves of a bin as one ordered list. */
+/* Packs both halves of a bin into one sorted list. */
 static size_t
 pack(const live_bin *bin, mrd_ineq to[MRD_BIN_INEQS])
 {
@@ -224,7 +225,7 @@ start_epoch(mrd_bound *b, const live_bin *bin)
     accept(b, &poly, bin->t0, ineqs, n);
 }
 
-/* True when the bin fits the set; *poly is then moved to it and cut. */
+/* Returns true if the bin fits the set; *poly is then moved to it and cut. */
 static bool
 fits(const mrd_bound *b, mrd_poly *poly, int64_t *t0, int64_t base, const live_bin *bin)
 {
@@ -240,7 +241,8 @@ fits(const mrd_bound *b, mrd_poly *poly, int64_t *t0, int64_t base, const live_b
     return true;
 }
 
-/* True when a step of less than the set's width would have made it fit: perhaps there was one. */
+/* Returns true if a step of less than the set's width would have made it fit, so that there may
+ * have been one. */
 static bool
 misses_nearly(const mrd_bound *b, const mrd_poly *poly, const mrd_ineq *q)
 {
@@ -250,8 +252,8 @@ misses_nearly(const mrd_bound *b, const mrd_poly *poly, const mrd_ineq *q)
     return by < r.hi - r.lo;
 }
 
-/* Takes what the set allows of a bin that contradicts it as a whole: the loosest inequalities
- * first, so that the outcome does not depend on their order. */
+/* Takes the part of a contradicting bin that the set allows: the loosest inequalities first, so
+ * that the result does not depend on their order. */
 static void
 salvage(mrd_bound *b, const live_bin *bin)
 {
@@ -291,7 +293,7 @@ keep_epoch(mrd_bound *b)
     b->held_n = 0;
 }
 
-/* Whether an epoch that begins at held bin i explains all behind it. */
+/* Returns true if an epoch that begins at held bin i explains all later ones. */
 static bool
 explains(mrd_bound *b, int i, double rate_lo, double rate_hi, int64_t *ret_base,
          mrd_poly *ret_first)
@@ -329,8 +331,8 @@ try_epoch(mrd_bound *b, int i, double rate_lo, double rate_hi)
     return true;
 }
 
-/* Nobody says what ended the old epoch: a step, a migration, a rate set by hand. So its rate is not
- * taken over; the first seconds of the new one are wider for it. */
+/* The cause of the old epoch's end is unknown: a step, a migration, a rate that was set. So its
+ * rate is not taken over, and the first seconds of the new epoch are wider. */
 static bool
 try_epochs(mrd_bound *b, int from, int to)
 {
@@ -341,8 +343,8 @@ try_epochs(mrd_bound *b, int from, int to)
     return false;
 }
 
-/* True when a step at the first held bin would explain everything too: wide packets refute neither.
- */
+/* Returns true if a step at the first held bin would explain everything as well. Wide packets
+ * refute neither explanation. */
 static bool
 ambiguous(mrd_bound *b)
 {
@@ -352,7 +354,7 @@ ambiguous(mrd_bound *b)
     return explains(b, 0, -b->options.rate_max, b->options.rate_max, &base, &first);
 }
 
-/* more: further bins may come. */
+/* `more` means that further bins may come. */
 static void
 decide(mrd_bound *b, bool more)
 {
@@ -369,7 +371,7 @@ decide(mrd_bound *b, bool more)
         return;
     else if (fit > 0)
         keep_epoch(b);
-    else { /* nothing agrees with anything: begin again with the last bin, at a free rate */
+    else { /* no bins agree: begins again with the last bin, at a free rate */
         live_bin last = b->held[b->held_n - 1];
 
         for (int i = 0; i < behind; i++)
@@ -436,9 +438,9 @@ mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur
     bound->running = false;
 }
 
-/* True when q says nothing that a does not say, whatever the rate between the two: of the packets
- * of a pair mostly one per direction counts. Both are cut with the slack w d^2 / 2 of their
- * distance from the centre, at most half a bin. */
+/* Returns true if `a` implies q at any rate between the two. Of the packets of a pair usually one
+ * per direction is needed. Both are cut with the slack w d^2 / 2 of their distance from the centre,
+ * at most half a bin. */
 static bool
 implied(const mrd_ineq *q, const mrd_ineq *a, const mrd_bound_options *o)
 {
@@ -448,8 +450,8 @@ implied(const mrd_ineq *q, const mrd_ineq *a, const mrd_bound_options *o)
     return looser >= rate * fabs(mrd_seconds(a->t, q->t)) + 1;
 }
 
-/* Keeps the tightest MRD_BIN_INEQS / 2 of each direction, and none that another one implies. False
- * when q is not kept because it is implied. */
+/* Keeps the tightest MRD_BIN_INEQS / 2 of each direction, and none that another one implies.
+ * Returns false if q is not kept because it is implied. */
 static bool
 keep_tight(mrd_bound *b, const mrd_ineq *q)
 {

@@ -1,12 +1,12 @@
-/* The feasible sets of all bins from both directions: what packets before and behind leave. */
+/* The feasible sets of all bins from both directions: constrained by the packets before and after. */
 #include "timesync/bound.h"
 
 #include "timesync/bound_impl.h"
 
 #include <stdlib.h>
 
-/* Everything the assumptions allow before the first packet: the widest box that a double still
- * resolves to better than the clip's tolerance. */
+/* Makes the set of everything that the assumptions allow before the first packet: the widest box
+ * that a double still resolves to better than the clip's tolerance. */
 static void
 anything(mrd_poly *poly, double rate_max)
 {
@@ -50,7 +50,7 @@ mrd_bound_both(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t b
     }
     anything(&poly, options->rate_max);
     for (size_t i = n; ok && i-- > 0;) {
-        /* Time runs backward, so dt is negative; the set itself needs no mirroring. */
+        /* Time runs backward, so dt is negative. The set itself need not be mirrored. */
         ok = step(&poly, &spans[i + 1 < n ? i + 1 : i], &spans[i], ineqs, base, options);
         if (ok && (ok = mrd_poly_intersect(&forward[i], &poly)))
             ret_range[i] = mrd_poly_extent(&forward[i]);

@@ -9,7 +9,7 @@
 
 /* ---- text ---- */
 
-/* Its times are a wall clock's: nothing bounds them. */
+/* Returns true if its times are a wall clock's, which have no bound. */
 static bool
 is_unaligned(const mrd_align *align)
 {
@@ -18,7 +18,7 @@ is_unaligned(const mrd_align *align)
 }
 
 #define UNALIGNED "unaligned: times are this node's wall clock, bound unknown"
-/* The message around how fast the rate may change. */
+/* Text about the maximum change of the rate. */
 #define BOUND_HOLDS(bend)                                                                          \
     "the bound holds if stamps are causal up to their stated uncertainty, the rate changes by "    \
     "at most " bend " inside an epoch and stays within 500 ppm; the estimate's error beyond "      \
@@ -40,8 +40,8 @@ mrd_clock_assumptions(const mrd_align *align, mrd_buf *to)
 static void
 text_row(const mrd_align *align, const mrd_align_summary *s, double w, mrd_buf *to)
 {
-    /* Session time reads as UTC and RAW counts from boot: the offset is large and its end matters.
-     */
+    /* Session time reads as UTC and RAW counts from boot, so the offset is large and its last
+     * digits matter. */
     char sign = s->offset < 0 ? '-' : '+', offset[MRD_DUR_TEXT], width[MRD_DUR_TEXT] = "unknown",
          p99[MRD_DUR_TEXT] = "unknown";
     char noise[MRD_DUR_TEXT], length[MRD_DUR_TEXT], bend[24] = "-";
@@ -96,10 +96,10 @@ mrd_clock_text(const mrd_align *const *tables, size_t n, mrd_buf *to)
 #define TOP     56
 #define PANEL   180
 #define GAP     58
-#define COLUMNS 1200 /* points drawn at most, per line */
+#define COLUMNS 1200 /* maximum number of points per line */
 
 typedef struct {
-    double t, lo, hi, est, width; /* s, us, us, us, us; lo, hi, est without the mean rate */
+    double t, lo, hi, est, width; /* s, us, us, us, us; lo, hi, est minus the mean rate */
     bool first;                   /* of its epoch */
 } plot_point;
 
@@ -122,7 +122,7 @@ py(const panel *p, double y)
     return p->top + PANEL * (1 - fmin(fmax(f, -0.02), 1.02));
 }
 
-/* 1, 2 or 5 times a power of ten, about `n` of them in the range. */
+/* Returns 1, 2 or 5 times a power of ten, for about `n` steps in the range. */
 static double
 nice_step(double range, double n)
 {
@@ -156,7 +156,7 @@ axes(const panel *p, const char *title, const char *unit, mrd_buf *to)
                 (LEFT + WIDTH - RIGHT) / 2, p->top + PANEL + 30);
 }
 
-/* The bins as points, at most about COLUMNS of them: groups keep their extremes. */
+/* Makes at most about COLUMNS points of the bins. Groups of bins keep their extremes. */
 static size_t
 fill_points(const mrd_align *align, plot_point *to)
 {
@@ -201,8 +201,8 @@ order_double(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The value that a share q of the points does not exceed, so that a few wild ones do not flatten
- * the rest. */
+/* Returns the value that a share q of the points does not exceed, so that a few outliers do not
+ * flatten the others. */
 static double
 most_of(double *v, size_t n, double q)
 {
@@ -222,7 +222,7 @@ path_of(const panel *p, const plot_point *v, size_t n, size_t field, const char 
     mrd_buf_text(to, "'/>\n");
 }
 
-/* The bound as one closed area per epoch. */
+/* Draws the bound as one closed area per epoch. */
 static void
 band(const panel *p, const plot_point *v, size_t n, mrd_buf *to)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS 10 /* of lines against medians; measured to converge in 3 to 5 */
+#define ROUNDS 10 /* rounds of lines against medians; measured to converge in 3 to 5 */
 
 static double
 session(const coll_solver *s, uint32_t p, double t)
@@ -84,7 +84,7 @@ solver_fill(coll_solver *s)
 
 /* ---- lines ---- */
 
-/* The end of each collective: the median over the participants that are known. */
+/* Computes the end of each collective: the median over its known participants. */
 static void
 meet(coll_solver *s)
 {
@@ -103,7 +103,7 @@ meet(coll_solver *s)
     }
 }
 
-/* Fits one process to the ends that are known; false when there are none. */
+/* Fits one process to the known ends. Returns false if there are none. */
 static bool
 line_up(coll_solver *s, size_t p)
 {
@@ -123,7 +123,7 @@ line_up(coll_solver *s, size_t p)
     return true;
 }
 
-/* From the reference outward, then all against the common ends. */
+/* Fits from the reference outward, then all against the common ends. */
 static void
 align_all(coll_solver *s)
 {
@@ -145,7 +145,7 @@ align_all(coll_solver *s)
         meet(s);
         for (size_t p = 0; p < np; p++)
             (void) (s->known[p] && line_up(s, p));
-        /* The timeline is the reference's own clock: undo what the round did to it. */
+        /* The timeline is the reference's own clock, so its change by the round is reverted. */
         a = s->a[s->reference];
         b = s->b[s->reference];
         for (size_t p = 0; p < np; p++) {
@@ -158,9 +158,9 @@ align_all(coll_solver *s)
 
 /* ---- samples ---- */
 
-/* What the processes that are solved say of each collective, session times. */
+/* The times of each collective by the solved processes, in session time. */
 typedef struct {
-    double *at, *up, *down; /* NAN, INFINITY, -INFINITY: nothing yet */
+    double *at, *up, *down; /* NAN, INFINITY, -INFINITY if unknown so far */
     double *reach;          /* of `at` */
     double *sum;
     uint32_t *count; /* of this layer */
@@ -230,7 +230,7 @@ take_samples(const coll_solver *s, const meetings *m, size_t p)
     return n;
 }
 
-/* The reference is its own session. */
+/* The reference's clock is session time. */
 static void
 publish_reference(const coll_solver *s, meetings *m)
 {
@@ -319,7 +319,8 @@ refuse_drift(size_t p, double b, mrd_why *why)
         b * 1e6);
 }
 
-/* A single line is the one that all processes agreed on, unless its own is much better. */
+/* Uses the line that all processes agreed on instead of a single own line, unless that is much
+ * better. */
 static void
 prefer_common(const coll_solver *s, size_t p, const coll_sample *v, coll_line *line)
 {
@@ -367,7 +368,7 @@ jump(const coll_sample *v, const coll_line *before, const coll_line *after)
     return after->a + after->b * t - before->a - before->b * t;
 }
 
-/* A clock set back makes session - local larger. */
+/* A clock that was set back makes session - local larger. */
 static coll_seams
 seams_of(const coll_sample *v, const coll_line *lines, size_t n_lines, size_t l)
 {
@@ -477,7 +478,7 @@ solve_reference(const coll_solver *s, mrd_coll_solution *sol, mrd_why *why)
     return MRD_OK;
 }
 
-/* One layer further from the reference; *ret_more is false when nothing new was reached. */
+/* Solves one layer further from the reference. *ret_more is false if no process was added. */
 static mrd_err
 solve_layer(coll_solver *s, meetings *m, mrd_coll_solution *sol, bool *ret_more, mrd_why *why)
 {
@@ -506,7 +507,7 @@ solve_layer(coll_solver *s, meetings *m, mrd_coll_solution *sol, bool *ret_more,
     return MRD_OK;
 }
 
-/* ---- what contradicts the bounds ---- */
+/* ---- Contradictions of the bounds ---- */
 
 static void
 check_one(const mrd_coll_match *m, size_t c, mrd_align *const *tables, mrd_align_cursor *cursors,

@@ -1,5 +1,5 @@
-/* What one segment's inequalities leave: the set-membership bound of bound.h, collectives instead of
- * packets. */
+/* Bounds of one segment from its inequalities: the set-membership bound of bound.h, with
+ * collectives instead of packets. */
 #include "base/obj.h"
 #include "base/vec.h"
 #include "timesync/bound.h"
@@ -8,17 +8,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define BINS_MAX 512  /* of one segment, at most two more */
-#define FAR_NS   1e11 /* a bound as wide as this is none */
+#define BINS_MAX 512  /* of one segment, plus at most two */
+#define FAR_NS   1e11 /* a bound of this width is as good as none */
 #define EDGE     6    /* see reach() */
 
 static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W };
 
 /*
- * How far the clock may have been from the line: its largest residual, and more where samples lie
- * far apart. A step by A somewhere bends a line of least residuals by at most EDGE / 3 * A over its
- * length and leaves a residual of A / 2 or more; just behind a sample the clock may already be as
- * it is at the next one.
+ * Returns how far the clock may have been from the line: its largest residual, or more where
+ * samples are far apart. A step by A somewhere bends a line of least residuals by at most EDGE / 3
+ * * A over its length and leaves a residual of A / 2 or more. Immediately after a sample the clock
+ * may already be as at the next one.
  */
 static double
 reach(const coll_sample *s, size_t n, double residual)
@@ -34,8 +34,8 @@ reach(const coll_sample *s, size_t n, double residual)
 }
 
 /*
- * Inequalities of one sample. What began before the first end of the segment says nothing: the clock,
- * or the reference's, may have been stepped in between.
+ * Makes the inequalities of one sample. A begin before the first end of the segment is not used,
+ * because the clock, or the reference's, may have been stepped in between.
  */
 static size_t
 ineqs_of(const coll_sample *s, const coll_sample *first, double by, mrd_ineq ret[2])
@@ -75,7 +75,7 @@ work_free(work *w)
     free(w->ranges);
 }
 
-/* Bins end at an end of a collective; the first and the last sample have bins at their ends. */
+/* Bins end at an end of a collective. The first and the last sample have bins at their ends. */
 static void
 fill_bins(work *w, const coll_sample *s, size_t n, double by)
 {
@@ -137,8 +137,8 @@ add_bins(const work *w, const coll_line *line, double by, double base, int64_t o
     }
 }
 
-/* A segment of which nothing is known but that it was there: answers in it, and in the gaps beside
- * it, have no bound. */
+/* Adds a segment without knowledge of its clock: times in it, and in the gaps next to it, have no
+ * bound. */
 static void
 add_unknown(const coll_sample *s, const mrd_coll_segment *segment, double base, int64_t origin,
             mrd_coll_process *to)
@@ -157,7 +157,7 @@ add_unknown(const coll_sample *s, const mrd_coll_segment *segment, double base, 
     to->unbounded = true;
 }
 
-/* Fits a model; false when none does, or for a drift that no clock has. */
+/* Fits a model. Returns false if none fits, or for an impossible drift. */
 static bool
 fit(work *w, const coll_line *line, double base, mrd_coll_segment *segment)
 {

@@ -1,11 +1,11 @@
-/* timesync/collective_lines.c - robust straight lines and medians of the ends of collectives. */
+/* timesync/collective_lines.c - robust straight lines and medians of the ends of collectives */
 #include "timesync/collective_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #define REWEIGHTS   12   /* of one robust line */
-#define SPAN_MIN_NS 20e6 /* a shorter stretch says nothing about drift: 500 ppm of it is 10 us */
+#define SPAN_MIN_NS 20e6 /* a shorter range does not determine drift: 500 ppm of it is 10 us */
 
 static double
 fit_weighted(const double *x, const double *y, const double *w, size_t n, double *ret_b)
@@ -29,7 +29,7 @@ fit_weighted(const double *x, const double *y, const double *w, size_t n, double
     return sy - *ret_b * sx;
 }
 
-/* A line of least absolute residuals, by reweighting. */
+/* Fits a line of least absolute residuals, by reweighting. */
 double
 mrd_coll_fit(const double *x, const double *y, double *w, size_t n, double *ret_b)
 {

@@ -1,4 +1,4 @@
-/* Which observations are of one collective: by sequence number, else by order. */
+/* Matches observations of one collective: by sequence number, otherwise by order. */
 #include "timesync/collective.h"
 
 #include "timesync/collective_impl.h"
@@ -15,7 +15,7 @@ typedef struct {
     bool cut;     /* a gap cut it short */
 } run;
 
-/* Room for one group, and what holds for all. */
+/* Memory for one group, and values for all groups. */
 typedef struct {
     run *runs;
     mrd_coll_obs *scratch;
@@ -46,7 +46,8 @@ same_kind(const mrd_coll_obs *a, const mrd_coll_obs *b)
     return a->op == b->op && a->size == b->size;
 }
 
-/* What a message calls a group or an operation; `room` is for the hash where it has no name. */
+/* Returns the name of a group or an operation for messages. `room` is for the hash if it has no
+ * name. */
 static const char *
 called(const mrd_coll_options *o, uint64_t hash, char room[20])
 {
@@ -82,7 +83,7 @@ add_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n)
     return MRD_OK;
 }
 
-/* ---- by sequence number ---- */
+/* ---- Matching by sequence number ---- */
 
 static bool
 all_numbered(const mrd_coll_obs *obs, size_t n)
@@ -151,7 +152,7 @@ fits_at(const run *longest, const run *r, size_t at, mrd_dur_ns trust)
     return true;
 }
 
-/* Where the run fits the longest one; exactly one place is an answer. */
+/* Finds the position of the run in the longest one. There must be exactly one. */
 static mrd_err
 place_run(const run *longest, run *r, const mrd_coll_options *options, mrd_why *why)
 {
@@ -217,7 +218,7 @@ match_ordered(mrd_coll_match *m, run *runs, size_t n, const matching *x, mrd_why
 
 /* ---- groups ---- */
 
-/* Order says nothing behind a gap: keeps what ended before the first one. */
+/* The order is unknown after a gap, so this keeps what ended before the first one. */
 static void
 cut_at_gap(mrd_coll_match *m, run *r, const mrd_coll_gap *gaps, size_t gap_count)
 {
@@ -347,7 +348,7 @@ mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n)
     return match->obs + match->first[i];
 }
 
-/* ---- the check of probe alignments ---- */
+/* ---- The check of alignments by probes ---- */
 
 typedef struct {
     int64_t enter_est, enter_lo, exit_est, exit_hi; /* latest entry, earliest exit */

@@ -1,20 +1,21 @@
 /*
- * Whether the collectives that were brought together belong together. A process that misses one at
- * its begin, and another one at its end, counts as many as the others: pairs by order are then all
- * wrong by one, and where collectives come at regular intervals nothing in the ends shows it.
+ * Checks whether the matched collectives belong together. A process that misses one at its begin
+ * and another one at its end has the same number as the others. Then all matches by order are wrong
+ * by one, and if collectives come at regular intervals, their ends do not show it.
  */
 #include "timesync/collective_impl.h"
 
 #include <math.h>
 
-#define OTHERS  64    /* places tried in either direction */
-#define TAKE    512   /* differences looked at */
-#define AS_WELL 4     /* another place fits as well when its scatter is at most so many times ... */
-#define FINE_NS 20000 /* ... that of the pairs, or so little more */
+#define OTHERS 64  /* positions that are tried in each direction */
+#define TAKE   512 /* differences looked at */
+/* another position fits as well if its scatter is at most this many times ... */
+#define AS_WELL 4
+#define FINE_NS 20000 /* ... that of the matches, or only this much more */
 #define BEHIND  16    /* samples behind a cut */
-#define SEAM_NS 2000  /* lines that meet this closely continue each other */
+#define SEAM_NS 2000  /* lines that meet within this distance continue each other */
 
-/* The parts of one process in one group: parts[first, first + n), collectives in order. */
+/* The parts of one process in one group: parts[first, first + n), with collectives in order. */
 typedef struct {
     const coll_part *parts;
     size_t n;
@@ -41,7 +42,7 @@ numbered(const mrd_coll_match *m, size_t c)
     return m->obs[m->first[c]].seq >= 0;
 }
 
-/* How far the end of the collective `by` places later lies from part i's. */
+/* Returns the distance of the end of the collective `by` positions later from part i's end. */
 static double
 distance(const coll_solver *s, const series *v, size_t i, ptrdiff_t by)
 {
@@ -61,8 +62,8 @@ kinds_fit(const coll_solver *s, const series *v, size_t from, size_t to, ptrdiff
     return true;
 }
 
-/* Median change of the distance from one collective to the next: what drift and offset cannot
- * explain. */
+/* Returns the median change of the distance from one collective to the next, which drift and offset
+ * cannot explain. */
 static double
 scatter(coll_solver *s, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
@@ -73,7 +74,7 @@ scatter(coll_solver *s, const series *v, size_t from, size_t to, ptrdiff_t by)
     return n == 0 ? 0 : mrd_coll_median(s->x, n);
 }
 
-/* True when clocks that agree within `trust` as they are exclude this place. */
+/* Returns true if clocks that agree within `trust` without alignment exclude this position. */
 static bool
 excluded(const coll_solver *s, const series *v, size_t i, ptrdiff_t by, mrd_dur_ns trust)
 {
@@ -94,7 +95,7 @@ ambiguous(const series *v, ptrdiff_t by, mrd_why *why)
                        v->process, by < 0 ? -by : by, by < 0 ? "earlier" : "later");
 }
 
-/* At least half of both must be common: fewer always fit somewhere. */
+/* At least half of both must be common, because fewer always fit somewhere. */
 static mrd_err
 check_series(coll_solver *s, const series *v, mrd_dur_ns trust, mrd_why *why)
 {
@@ -136,7 +137,8 @@ mrd_coll_check_pairs(coll_solver *s, mrd_dur_ns trust, mrd_why *why)
 
 /* ---- behind a cut ---- */
 
-/* Whether the first samples of a segment continue the line before it when counted `by` further. */
+/* Returns true if the first samples of a segment continue the previous line when counted `by`
+ * positions further. */
 static bool
 continues(const coll_solver *s, const double *at, const coll_sample *v, const coll_line *line,
           const coll_line *before, double jump, ptrdiff_t by)

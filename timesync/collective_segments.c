@@ -1,13 +1,13 @@
-/* Where one straight line will not do: a clock that was stepped, slewed, or wanders. */
+/* Splits where one straight line does not fit: a clock that was stepped, slewed, or drifts. */
 #include "timesync/collective_impl.h"
 
 #include <math.h>
 
-#define SEGMENT_MIN 6    /* samples of a segment: a line of fewer follows the scatter */
-#define DEPTH_MAX   6    /* cuts one inside the other: at most 64 segments */
-#define GAIN        0.5  /* segments must leave at most this share of the residuals */
+#define SEGMENT_MIN 6    /* samples of a segment; a line of fewer follows the scatter */
+#define DEPTH_MAX   6    /* nested cuts: at most 64 segments */
+#define GAIN        0.5  /* segments must reduce the residuals to at most this share */
 #define FINE_NS     2000 /* residuals that are not worth a cut */
-#define ODD         6    /* times the median: a residual beside a cut that may be of either side */
+#define ODD         6    /* times the median: a residual next to a cut that may be of either side */
 
 typedef struct {
     const coll_sample *s;
@@ -51,7 +51,7 @@ sums_add(sums *s, double x, double y, double sign)
     s->yy += sign * y * y;
 }
 
-/* Squared residuals of the best line. */
+/* Returns the squared residuals of the best line. */
 static double
 sums_rest(const sums *s)
 {
@@ -61,7 +61,7 @@ sums_rest(const sums *s)
     return fmax(yy - (xx > 0 ? xy * xy / xx : 0), 0);
 }
 
-/* The cut that leaves the least squares; residuals against `l` keep the sums well conditioned. */
+/* Finds the cut with the least squares. Residuals against `l` keep the sums well conditioned. */
 static size_t
 best_cut(const cutter *c, const coll_line *l)
 {
@@ -119,8 +119,8 @@ residual(const cutter *c, const coll_line *l, size_t i)
     return fabs(c->s[i].at - c->s[i].end - l->a - l->b * c->s[i].end);
 }
 
-/* Beside a cut one end may be on the wrong side, because somebody left late just then: the nearest
- * and those that are off by more than others are left to the gap. */
+/* Next to a cut an end may be on the wrong side, because a participant left late at that time. So
+ * the nearest ends, and ends with larger residuals than others, are left to the gap. */
 static void
 trim_edges(const cutter *c, coll_line *l, bool before, bool after)
 {

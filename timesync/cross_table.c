@@ -9,7 +9,7 @@
 
 #define BASELINE  (100 * MRD_MS)
 #define LOOK_BACK 256             /* readings */
-#define PER_PPM   (1000000 / 500) /* what an oscillator may be off by */
+#define PER_PPM   (1000000 / 500) /* maximum rate error of an oscillator */
 
 mrd_err
 mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other, mrd_dur_ns bracket)
@@ -41,7 +41,7 @@ by_raw_time(const void *a, const void *b)
                : mrd_ev_after(x->other, y->other) - mrd_ev_before(x->other, y->other);
 }
 
-/* By how much the other clock was set between two neighbours; 0: it was not. */
+/* Returns how much the other clock was set between two neighbours; 0 if it was not. */
 static mrd_dur_ns
 step_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
@@ -51,14 +51,14 @@ step_between(const mrd_cross_point *a, const mrd_cross_point *b)
     return mrd_sat_abs(step) > raw / 8 + MRD_MS + a->within + b->within ? step : 0;
 }
 
-/* By how much the other clock moved against RAW between two readings of one era. */
+/* Returns how much the other clock moved relative to RAW between two readings of one era. */
 static mrd_dur_ns
 moved_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
     return mrd_ev_diff(b->other, a->other) - mrd_local_diff(b->raw, a->raw);
 }
 
-/* Whether it moved no more than an oscillator does. */
+/* Returns true if it moved no more than an oscillator does. */
 static bool
 steady(const mrd_cross_point *a, const mrd_cross_point *b)
 {
@@ -66,15 +66,16 @@ steady(const mrd_cross_point *a, const mrd_cross_point *b)
            mrd_local_diff(b->raw, a->raw) / PER_PPM + 1 + a->within + b->within;
 }
 
-/* Where the other clock may have been beside a line from one reading to another (MRD_CROSS_UNSEEN). */
+/* Returns how far the other clock may have been from a line between two readings
+ * (MRD_CROSS_UNSEEN). */
 static mrd_dur_ns
 unseen(const mrd_cross_point *a, const mrd_cross_point *b)
 {
     return MRD_CROSS_UNSEEN + 4 * (a->within > b->within ? a->within : b->within);
 }
 
-/* The reading on one side of p that is so far away that the width of a reading does not matter; the
- * furthest looked at when none is, p itself when there is no other. */
+/* Returns a reading on one side of p that is so far away that the width of a reading does not
+ * matter; the furthest one if there is none, p itself if it is the only one. */
 static const mrd_cross_point *
 far_from(const mrd_cross_point *p, const mrd_cross_point *end, int step)
 {
@@ -86,7 +87,7 @@ far_from(const mrd_cross_point *p, const mrd_cross_point *end, int step)
     return q;
 }
 
-/* Of the line between points i and i + 1 of an era of n. */
+/* Returns the doubt of the line between points i and i + 1 of an era of n. */
 static mrd_dur_ns
 line_doubt(const mrd_cross_point *v, size_t n, size_t i)
 {
@@ -101,7 +102,7 @@ line_doubt(const mrd_cross_point *v, size_t n, size_t i)
         mrd_dur_ns by = moved_between(sides[k][0], sides[k][1]), off;
 
         if (there == 0 || !steady(sides[k][0], sides[k][1]))
-            continue; /* that side says nothing of the rate */
+            continue; /* that side does not determine the rate */
         off = mrd_sat_abs(moved - mrd_share(by, past, there));
         doubt = off > doubt ? off : doubt;
     }
@@ -109,8 +110,8 @@ line_doubt(const mrd_cross_point *v, size_t n, size_t i)
     return mrd_sat_add(doubt, unseen(&v[i], &v[i + 1]));
 }
 
-/* A clock that was set back shows some times twice: what is taken for of the lines beside may be of
- * this one. */
+/* A clock that was set back shows some times twice, so a stamp of this line may be placed on the
+ * adjacent lines. */
 static void
 doubt_beside(mrd_cross_point *v, size_t n, size_t i, mrd_dur_ns doubt)
 {
@@ -157,7 +158,7 @@ mrd_cross_table_order(mrd_cross_table *t)
         const mrd_cross_point *last = kept == 0 ? NULL : &t->v[kept - 1];
         mrd_dur_ns step = last == NULL ? 0 : step_between(last, &t->v[i]);
 
-        /* Neighbouring batches carry the same readings; inside an era both clocks go on. */
+        /* Neighbouring batches contain the same readings. Inside an era both clocks increase. */
         if (last != NULL && (t->v[i].raw.ns == last->raw.ns ||
                              (step == 0 && !mrd_ev_after(t->v[i].other, last->other))))
             continue;
@@ -173,7 +174,7 @@ mrd_cross_table_order(mrd_cross_table *t)
     return MRD_OK;
 }
 
-/* At the rate between two readings. */
+/* Converts at the rate between two readings. */
 static int64_t
 between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
 {
@@ -183,8 +184,8 @@ between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
     return raw > MRD_TIME_MAX ? MRD_TIME_MAX : raw < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) raw;
 }
 
-/* From an era's last reading on, or back from its first, at the rate on its other side, at rate one
- * when there is no other reading. *ret_doubt: how far that may be off there. */
+/* Converts a stamp after an era's last reading, or before its first, at the rate on its other side,
+ * or at rate one without another reading. *ret_doubt is the possible error of that. */
 static int64_t
 beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other, mrd_dur_ns *ret_doubt)
 {
@@ -204,8 +205,8 @@ beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other, mrd_dur_
     return between(p, q, other);
 }
 
-/* As the readings of one era have it; *ret_outside: how far from the nearest of them; *ret_doubt: how
- * far off the lines through them may be. */
+/* Converts by the readings of one era. *ret_outside is the distance to the nearest of them,
+ * *ret_doubt the possible error of the lines. */
 static int64_t
 in_era(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns *ret_outside,
        mrd_dur_ns *ret_doubt)
@@ -234,13 +235,14 @@ in_era(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns *ret_outs
     return between(&v[lo - 1], &v[lo], other);
 }
 
-/* What speaks for a stamp's being of one era. */
+/* The evidence that a stamp belongs to an era. */
 typedef struct {
     int64_t raw;
     mrd_dur_ns outside; /* of its readings */
-    mrd_dur_ns missed;  /* by how much it lies where that era cannot be; 0: it can */
-    bool lately;        /* it was handed on within MRD_CROSS_LATE, or nobody knows */
-    mrd_dur_ns doubt;   /* of the lines of its readings */
+    /* how far it lies in a range where that era is impossible; 0 if it is possible */
+    mrd_dur_ns missed;
+    bool lately;      /* it was passed on within MRD_CROSS_LATE, or that is unknown */
+    mrd_dur_ns doubt; /* of the lines of its readings */
 } claim;
 
 static claim
@@ -270,7 +272,7 @@ claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
     return c;
 }
 
-/* Whether a is the better claim; ties go to the later era. */
+/* Returns true if a is the better claim; ties go to the later era. */
 static bool
 better(const claim *a, const claim *b, bool known)
 {

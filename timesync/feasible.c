@@ -25,7 +25,7 @@ same(mrd_vertex a, mrd_vertex b)
     return fabs(a.x - b.x) < 1e-9 && fabs(a.y - b.y) < 1e-9;
 }
 
-/* Drops repeated vertices and those that do not turn left: the hull of the rest holds them. */
+/* Removes repeated vertices and those that do not turn left. The hull of the others contains them. */
 static void
 tidy(mrd_poly *poly)
 {
@@ -84,7 +84,7 @@ mrd_poly_clip(mrd_poly *poly, double a, double b, double c)
     return true;
 }
 
-/* Index of the vertex from which edge directions run through 0..360 degrees in order. */
+/* Returns the index of the vertex from which edge directions run through 0..360 degrees in order. */
 static int
 lowest(const mrd_vertex *c, int n)
 {
@@ -97,7 +97,7 @@ lowest(const mrd_vertex *c, int n)
     return at;
 }
 
-/* Minkowski sum: edges of both merged by direction. */
+/* Minkowski sum: merges the edges of both by direction. */
 static void
 add_hexagon(mrd_poly *poly, const mrd_vertex h[6])
 {
@@ -112,7 +112,7 @@ add_hexagon(mrd_poly *poly, const mrd_vertex h[6])
         bool take_p = i < n && (j == 6 || turn >= 0), take_q = j < 6 && (i == n || turn <= 0);
 
         out.c[out.n++] = (mrd_vertex){ p.x + q.x, p.y + q.y };
-        if (!take_p && !take_q) /* unreachable with finite numbers; never loop */
+        if (!take_p && !take_q) /* impossible with finite numbers; avoids an endless loop */
             take_p = take_q = true;
         if (take_p && i < n) {
             i++;
@@ -130,8 +130,8 @@ void
 mrd_poly_advance(mrd_poly *poly, double dt, double w)
 {
     double span = fabs(dt), y = w * span, x = dt * y / 2, v = w * span * span / 4;
-    /* (s, v) of docs/timesync.md 4: (-1,0) (-1/2,-1) (1/2,-1) (1,0) (1/2,1) (-1/2,1), as
-     * (s*x + v, s*y); the order is clockwise or not with the sign of dt. */
+    /* (s, v) of docs/timesync.md 4: (-1,0) (-1/2,-1) (1/2,-1) (1,0) (1/2,1) (-1/2,1), as (s*x + v,
+     * s*y). The sign of dt decides whether the order is clockwise. */
     mrd_vertex h[6] = { { -x, -y }, { -x / 2 - v, -y / 2 }, { x / 2 - v, y / 2 },
                         { x, y },   { x / 2 + v, y / 2 },   { -x / 2 + v, -y / 2 } };
 
@@ -154,7 +154,7 @@ mrd_poly_advance(mrd_poly *poly, double dt, double w)
     mrd_poly_trim(poly, MRD_POLY_VERTICES);
 }
 
-/* Where the neighbours of edge i meet when it is dropped, and the area that adds. */
+/* Gets the point where the neighbours of edge i meet when it is dropped. Returns the added area. */
 static double
 drop_edge(const mrd_vertex *c, int n, int i, mrd_vertex *ret_meet)
 {
@@ -190,7 +190,8 @@ mrd_poly_trim(mrd_poly *poly, int vertices)
         for (int i = 1; i < n; i++)
             best = area[i] < area[best] ? i : best;
         if (!isfinite(area[best]))
-            return; /* no edge can go: a needle thinner than the arithmetic; keep all vertices */
+            /* no edge can be dropped: a set thinner than the arithmetic, so all vertices stay */
+            return;
         next = best + 1 == n ? 0 : best + 1;
         c[best] = meet[best];
         memmove(&c[next], &c[next + 1], (size_t) (n - next - 1) * sizeof(*c));
@@ -198,7 +199,8 @@ mrd_poly_trim(mrd_poly *poly, int vertices)
         memmove(&meet[next], &meet[next + 1], (size_t) (n - next - 1) * sizeof(*meet));
         poly->n = --n;
         best = next < best ? best - 1 : best;
-        for (int k = -2; k <= 1; k++) { /* the edges whose own or neighbouring vertices moved */
+        /* the edges with moved vertices, of their own or of a neighbour */
+        for (int k = -2; k <= 1; k++) {
             int i = (best + k + n) % n;
 
             area[i] = drop_edge(c, n, i, &meet[i]);

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECENT_MAX  64  /* bins not yet in the lagged table */
+#define RECENT_MAX  64  /* bins that are not in the lagged table yet */
 #define WINDOW_MAX  160 /* bins of the last minute */
-#define PENDING_MAX 64  /* held-out probes waiting for the lagged table */
-#define FIRST_BINS  3   /* before the first live answer */
+#define PENDING_MAX 64  /* held-out probes that wait for the lagged table */
+#define FIRST_BINS  3   /* bins before the first live result */
 
 const mrd_follow_options mrd_follow_defaults = {
     .w_live = MRD_BOUND_W_LIVE,
@@ -34,13 +34,13 @@ struct mrd_follow {
     mrd_smooth smooth;
     mrd_cusum cusum;
     mrd_local_ns suspect_until;
-    uint64_t near; /* of the bound's counts, seen so far */
+    uint64_t near; /* of the bound's counts, handled so far */
     mrd_align *live, *lagged;
     double best_width, width;
     double w, bend; /* in use now, ppb/s; largest bend of the estimate in this epoch */
 
     bool running;
-    bool open_unseen; /* the open bin has more than the live answer shows */
+    bool open_unseen; /* the open bin has more than the live result contains */
     uint32_t epoch;
     mrd_epoch_cause cause;
     int64_t base, lag_run;
@@ -91,7 +91,7 @@ mrd_follow_free(mrd_follow *follow)
     free(follow);
 }
 
-/* ---- the lagged table ---- */
+/* ---- The lagged table ---- */
 
 static void
 check_pending(mrd_follow *t, int64_t until)
@@ -109,7 +109,7 @@ check_pending(mrd_follow *t, int64_t until)
     t->pending_n = kept;
 }
 
-/* Narrows the sets of the recent bins by what came after them. */
+/* Narrows the sets of the recent bins by later packets. */
 static void
 narrow_recent(mrd_follow *t, int64_t until)
 {
@@ -198,8 +198,8 @@ use_w(mrd_follow *t, double w)
 }
 
 /*
- * The rule that chooses w offline, applied to what is known: 4 times the largest bend so far, once
- * the epoch has told enough. Until then w_live.
+ * Applies the rule that chooses w offline to the data so far: 4 times the largest bend, after
+ * enough of the epoch. Before that w_live.
  */
 static void
 adapt_w(mrd_follow *t, const mrd_estimate *est)
@@ -209,7 +209,7 @@ adapt_w(mrd_follow *t, const mrd_estimate *est)
     t->bend = fmax(t->bend, mrd_smooth_bend(t->window, est, older));
     if (mrd_local_diff(t->newest, t->first) < MRD_FOLLOW_ADAPT)
         return;
-    /* A few points a minute show nothing of how the rate bends in between. */
+    /* A few points a minute do not show how the rate bends in between. */
     if (older < MRD_FOLLOW_DENSE)
         use_w(t, fmax(4 * t->bend, t->options.w_live));
     else
@@ -219,9 +219,8 @@ adapt_w(mrd_follow *t, const mrd_estimate *est)
 static void
 begin_epoch(mrd_follow *t, const mrd_bound_bin *bin)
 {
-    /* Where a contradiction ended the old epoch, its last bins may lie behind the break: give them
-     * up, the gap covers them. Where something else ended it, they were taken by mrd_follow_break.
-     */
+    /* If a contradiction ended the old epoch, its last bins may lie after the break. They are
+     * dropped, and the gap covers them. For other causes mrd_follow_break has removed them. */
     t->recent_n = t->window_n = 0;
     t->lagged_open = false;
     t->running = true;
@@ -251,7 +250,7 @@ watch_jump(mrd_follow *t, const mrd_smooth_bin *bin)
 {
     const mrd_kalman *k = &t->smooth.state;
     double dt = mrd_seconds(t->smooth.t0, bin->t0);
-    /* What the assumption allows is no jump: at a pair per 10 s that is most of it. */
+    /* A change within the assumption is not a jump. At a pair per 10 s this is the larger part. */
     double wander = t->options.w * dt * dt / 2;
     double noise = sqrt(k->pxx + 2 * dt * fabs(k->pxv) + dt * dt * k->pvv + wander * wander);
 
@@ -261,13 +260,12 @@ watch_jump(mrd_follow *t, const mrd_smooth_bin *bin)
                       mrd_bin_surprise(bin->up, bin->down, t->smooth.h, k->x + k->v * dt, noise))) {
         t->report.jumps++;
         t->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
-        /* What is not written yet may have been bent by what came after the jump. */
+        /* Unwritten bins may have been changed by data after the jump. */
         memset(t->quality, MRD_ALIGN_SUSPECT, t->window_n);
     }
 }
 
-/* Packets were dropped that a small step would explain: what is not written yet may be behind it.
- */
+/* Packets were dropped that a small step would explain, so unwritten bins may be after it. */
 static void
 watch_dropped(mrd_follow *t, const mrd_bound_bin *bin)
 {
@@ -285,7 +283,7 @@ keep_recent(mrd_follow *t, const mrd_bound_bin *bin, const mrd_smooth_bin *smoot
 {
     recent_bin *r;
 
-    if (t->recent_n == RECENT_MAX) /* a contradiction was held for long, or the lag is huge */
+    if (t->recent_n == RECENT_MAX) /* a contradiction lasted long, or the lag is very large */
         run_lag(t, t->recent[RECENT_MAX / 2].t0);
     if (t->recent_n == RECENT_MAX)
         return;
@@ -329,8 +327,7 @@ smooth_bin(const mrd_bound_bin *bin)
     return s;
 }
 
-/* Puts the open bin into the live answer when somebody asks; it is forgotten again when the bin
- * closes. */
+/* Adds the open bin to the live result for a query. It is removed again when the bin closes. */
 static void
 show_open_bin(mrd_follow *t)
 {
@@ -447,7 +444,7 @@ mrd_follow_counters(const mrd_follow *follow)
     return report;
 }
 
-/* One packet: by how much it arrived before it was sent, by the estimate and by the bound. */
+/* Checks one packet: by how much it arrived before it was sent, by the estimate and by the bound. */
 static void
 check_packet(const mrd_align *align, mrd_align_cursor *cursor, int64_t at, int64_t v, bool lower,
              mrd_follow_report *report)

@@ -1,5 +1,5 @@
-/* A recorded clock solved as a whole: the live filter picks epochs and packets, then each epoch is
- * solved from both directions. */
+/* Solves a recorded clock as a whole: the live filter chooses epochs and packets, then each epoch
+ * is solved from both directions. */
 #include "timesync/follow.h"
 
 #include "base/vec.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- collecting what the live filter accepts ---- */
+/* ---- Collecting what the live filter accepts ---- */
 
 typedef struct {
     uint32_t epoch;
@@ -44,7 +44,7 @@ collect_emit(void *self, const mrd_bound_bin *bin)
     c->ineq_n += bin->n;
 }
 
-/* The live run over everything, with one w: epochs, and packets that are no good. */
+/* Runs the live filter over everything with one w, for epochs and wrong packets. */
 static mrd_err
 collect_run(collect *c, double w, const mrd_ineq *ineqs, size_t n, const mrd_epoch_break *breaks,
             size_t break_count, const mrd_follow_options *options, mrd_bound_counts *ret_counts)
@@ -64,7 +64,7 @@ collect_run(collect *c, double w, const mrd_ineq *ineqs, size_t n, const mrd_epo
         for (; next < break_count && ineqs[i].t >= breaks[next].before.ns; next++)
             mrd_bound_break(bound, breaks[next].cause, breaks[next].keep_rate,
                             breaks[next].before.ns - breaks[next].after.ns + breaks[next].lost);
-        /* What lies inside a break belongs to neither side. */
+        /* Packets inside a break belong to neither side. */
         if (next < break_count && ineqs[i].t > breaks[next].after.ns)
             continue;
         mrd_bound_add(bound, &ineqs[i]);
@@ -85,9 +85,9 @@ collect_fini(collect *c)
 
 /* ---- one epoch ---- */
 
-#define RETREAT_BINS 120 /* how many bins on either side of a break are looked at */
+#define RETREAT_BINS 120 /* number of bins on each side of a break that are checked */
 
-/* Gives up the end of an epoch where a later contradiction may lie before it was noticed. */
+/* Drops the end of an epoch if a later contradiction may lie before its detection. */
 static void
 retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
         const mrd_follow_options *options)
@@ -130,8 +130,8 @@ estimate(const collect *c, const off_epoch *e, const mrd_follow_options *options
 
 #define W_ROUNDS 6
 
-/* A few points a minute show nothing of how the rate bends in between: there the live assumption
- * stands, as it does in adapt_w. */
+/* A few points a minute do not show how the rate bends in between. Then the live assumption is
+ * used, as in adapt_w. */
 static double
 least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 {
@@ -144,8 +144,8 @@ least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 }
 
 /*
- * Bound and estimate with the smallest w that the data allow: at least least_w, at least 4 times
- * the bend of the estimate, and large enough that nothing contradicts.
+ * Computes bound and estimate with the smallest w that the data allow: at least least_w, at least 4
+ * times the bend of the estimate, and large enough that nothing contradicts.
  */
 static mrd_err
 solve_epoch(const collect *c, const off_epoch *e, const mrd_follow_options *options, work *k,
@@ -170,7 +170,7 @@ solve_epoch(const collect *c, const off_epoch *e, const mrd_follow_options *opti
             return MRD_OK;
         o.w = need;
     }
-    /* Still contradicting or bending: the forward sets were not empty when they were collected. */
+    /* Still contradicting or bending. The forward sets were not empty when they were collected. */
     o.w = fmax(options->w_live, *ret_w);
     *ret_w = o.w;
     if (!mrd_bound_both(spans, e->n, c->ineqs, e->base, &o, k->ranges) &&
@@ -179,7 +179,7 @@ solve_epoch(const collect *c, const off_epoch *e, const mrd_follow_options *opti
     return estimate(c, e, options, k);
 }
 
-/* The jump test over a finished epoch; marks MRD_FOLLOW_SUSPECT on both sides of an alarm. */
+/* The jump test over a finished epoch. Marks MRD_FOLLOW_SUSPECT on both sides of an alarm. */
 static void
 mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_report *report)
 {
@@ -199,8 +199,8 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
     }
 }
 
-/* An epoch that a contradiction cut short, or that began so soon after another, is no clock to
- * trust. */
+/* Returns true if an epoch is unreliable: a contradiction cut it short, or it began soon after
+ * another one. */
 static bool
 unsteady(const collect *c, const off_epoch *e, const mrd_bound_counts *counts)
 {
@@ -213,7 +213,7 @@ unsteady(const collect *c, const off_epoch *e, const mrd_bound_counts *counts)
            (length < MRD_FOLLOW_SUSPECT && (ended || e->cause == MRD_EPOCH_CONTRADICTION));
 }
 
-/* First and last packet of an epoch. */
+/* Gets the first and last packet of an epoch. */
 static void
 extent(const collect *c, const off_epoch *e, int64_t *ret_from, int64_t *ret_to)
 {
@@ -321,8 +321,8 @@ try_w(const mrd_follow_input *in, double w, attempt *ret)
 }
 
 /*
- * Contradictions under a small w are steps, if they are few and the clock is calm between them;
- * otherwise w was too small. Both are tried in the second case and the one with fewer breaks wins.
+ * Contradictions under a small w are steps if they are few and the clock is steady in between.
+ * Otherwise w may be too small. Then both are tried, and the one with fewer breaks is used.
  */
 #define FEW_BREAKS 3
 

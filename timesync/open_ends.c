@@ -1,4 +1,4 @@
-/* Breaks with evidence on one side only: what lies beyond has no bound. */
+/* Breaks with evidence on one side only: times beyond them have no bound. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -8,11 +8,12 @@
 #include "timesync/follow_impl.h"
 
 typedef struct {
-    const mrd_epoch_break *at; /* the nearest behind which the line does not hold; NULL: none */
-    mrd_local_ns until;        /* no break of any kind between this and the evidence */
+    /* the nearest break after which the line does not hold; NULL if there is none */
+    const mrd_epoch_break *at;
+    mrd_local_ns until; /* no break of any kind between this and the evidence */
 } open_end;
 
-/* After an aggregator's the node's own clock ran on, and its line holds. */
+/* After a break of the aggregator the node's own clock continued, and its line holds. */
 static bool
 moves_clock(const mrd_epoch_break *b)
 {
@@ -53,7 +54,7 @@ end_behind(const mrd_epoch_break *breaks, size_t n, int64_t evidence)
     return e;
 }
 
-/* What the bin says about another time, as a bin of its own. */
+/* Returns the bin's statement about another time as a bin of its own. */
 static mrd_align_bin
 carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
 {
@@ -73,7 +74,7 @@ carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
     return b;
 }
 
-/* Shown where the neighbour's line would have it, moved by what was lost; the bound is unknown. */
+/* Adds a segment on the neighbour's line, moved by the lost time, with unknown bound. */
 static mrd_err
 add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment *seg,
             const mrd_align_bin *near, int64_t at, mrd_dur_ns moved)
@@ -83,7 +84,7 @@ add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment 
     int64_t base = mrd_sat_add(line, moved);
     mrd_err err;
 
-    if (mrd_sat_abs(base) > ALIGN_BASE_MAX) /* nothing was asleep for that long */
+    if (mrd_sat_abs(base) > ALIGN_BASE_MAX) /* no machine was suspended for that long */
         base = line;
     err = mrd_align_segment_add(to, as->epoch, as->cause, base, 0);
     return err == MRD_OK ? mrd_align_bin_add(to, &b) : err;
@@ -96,7 +97,7 @@ min3(int64_t a, int64_t b, int64_t c)
     return a < c ? a : c;
 }
 
-/* A segment as it was, longer at the ends where it holds until a break that was looked for. */
+/* Copies a segment, extended at ends where it holds until a break. */
 static mrd_err
 add_segment(mrd_align *to, const mrd_align *of, size_t i, uint32_t epoch, const open_end *before,
             const open_end *behind)

@@ -8,13 +8,13 @@
 #include <string.h>
 
 #define OFFSET_MAX                                                                                 \
-    (INT64_MAX / 2 - 1024 * MRD_SEC) /* of session and local time, errors beside it */
+    (INT64_MAX / 2 - 1024 * MRD_SEC) /* limit of session and local time, including their errors */
 
-#define XREAD_RATE_PART 2000 /* 500 ppm: what an oscillator may be off by */
+#define XREAD_RATE_PART 2000 /* 500 ppm: maximum rate error of an oscillator */
 
 /* ---- stamps ---- */
 
-/* Wall minus RAW at the middle of the bracket. */
+/* Returns wall minus RAW at the middle of the bracket. */
 static int64_t
 xread_difference(const mrd_xread *x)
 {
@@ -36,7 +36,7 @@ mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
         MRD_XREAD_CHANGE_MAX + mrd_sat_abs(after->raw1 - before->raw0) / XREAD_RATE_PART)
         return MRD_CLOCK;
     ret_raw->ns = wall - (d0 + change / 2);
-    /* Rounded up, and one more for the integer middles above. */
+    /* Rounded up, plus one for the integer middles above. */
     *ret_e = ((b0 > b1 ? b0 : b1) + 1) / 2 + ((change < 0 ? -change : change) + 1) / 2 + 1;
     return MRD_OK;
 }
@@ -49,8 +49,8 @@ same_id(mrd_probe_id a, mrd_probe_id b)
     return a.agent == b.agent && a.agent_epoch == b.agent_epoch && a.k == b.k;
 }
 
-/* Both stamps of a direction, where there are two: their difference is an offset, and the difference
- * of two offsets has to fit as well. */
+/* Checks both stamps of a direction: their difference is an offset, and the difference of two
+ * offsets must fit as well. */
 static bool
 offset_sane(int64_t node, int64_t session)
 {
@@ -64,7 +64,7 @@ stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
            offset_sane(a1, r2) && offset_sane(a4, r3);
 }
 
-/* A probe whose two sides cannot both be true, whatever the offset. */
+/* Returns true if the two sides of a probe cannot both be true, whatever the offset. */
 static bool
 contradicts_itself(const mrd_probe_sent *s, const mrd_probe_served *r)
 {
@@ -198,7 +198,7 @@ mrd_joiner_free(mrd_joiner *joiner)
     free(joiner);
 }
 
-/* True when a comes after b: of another start of the agent, or a later k in the same one. */
+/* Returns true if a comes after b: of another start of the agent, or a later k of the same one. */
 static bool
 id_after(mrd_probe_id a, mrd_probe_id b)
 {
@@ -362,7 +362,7 @@ read_id(mrd_reader *r)
     return id;
 }
 
-/* A time relative to another of the same record, wrapping like unsigned arithmetic. */
+/* Appends a time relative to another one of the same record, wrapping like unsigned arithmetic. */
 static void
 put_after(int64_t t, int64_t ref, mrd_buf *to)
 {

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- two-state filter: offset in ns, rate in ns per s ---- */
+/* ---- Two-state filter: offset in ns, rate in ns per s ---- */
 
-/* dt seconds ahead; the rate walks by w ppb/s. */
+/* Moves the state dt seconds ahead; the rate changes randomly by w ppb/s. */
 static void
 predict(mrd_kalman *k, double dt, double w)
 {
@@ -32,7 +32,7 @@ update(mrd_kalman *k, double z, double sigma)
     k->pxx -= gx * k->pxx;
 }
 
-/* excess of either measurement against what we believe now */
+/* excess of each measurement relative to the current estimate */
 static void
 measure(mrd_kalman *k, const mrd_smooth_bin *bin, double h, double believed)
 {
@@ -79,7 +79,7 @@ clipped(const mrd_kalman *k, const mrd_poly_range *r)
                            sqrt(fmax(k->pxx, 0)) };
 }
 
-/* ---- both directions ---- */
+/* ---- Both directions ---- */
 
 typedef struct {
     mrd_kalman predicted, filtered;
@@ -106,7 +106,8 @@ run_forward(const mrd_smooth_bin *bins, size_t n, double h, double w, const mrd_
     }
 }
 
-/* One step of the Rauch-Tung-Striebel recursion: filtered here, predicted and smoothed one step on. */
+/* One step of the Rauch-Tung-Striebel recursion: filtered state here, predicted and smoothed state
+ * one step later. */
 static mrd_kalman
 back(const mrd_kalman *f, const mrd_kalman *p, const mrd_kalman *next, double dt)
 {
@@ -230,9 +231,9 @@ mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *range)
     return clipped(&smooth->state, range);
 }
 
-/* ---- how much the rate bends ---- */
+/* ---- Bend of the rate ---- */
 
-/* The estimate at t, linear between bins; *at is a cursor that only moves forward. */
+/* Returns the estimate at t, linear between bins. *at is a cursor that only moves forward. */
 static double
 estimate_at(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t n, int64_t t, size_t *at)
 {

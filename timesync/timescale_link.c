@@ -5,7 +5,7 @@
 
 #include "timesync/align_impl.h"
 
-/* One clock's word: ahead = base + [lo, hi]. */
+/* The interval of one clock: ahead = base + [lo, hi]. */
 typedef struct {
     double lo, hi, est;
 } word;
@@ -25,7 +25,7 @@ sides_of(const mrd_link_clock *c)
     return (sides){ a, b, &bins[a->first + a->count - 1], &bins[b->first] };
 }
 
-/* Old session time of a local time, by the estimate. */
+/* Returns the old session time of a local time, by the estimate. */
 static int64_t
 old_time(const sides *s, int64_t local)
 {
@@ -33,8 +33,7 @@ old_time(const sides *s, int64_t local)
            llround(mrd_align_extrapolate(s->a, s->last, local - s->last->at.ns).est);
 }
 
-/* The middle of the shortest gap that all evidence leaves: there the two extrapolations are
- * shortest. */
+/* Chooses the middle of the shortest gap over all evidence, where both extrapolations are shortest. */
 static void
 choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
 {
@@ -53,7 +52,7 @@ choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
     to->gap_ns = until - from;
 }
 
-/* The local time at which the old timeline shows `at`. The slope is within 500 ppm of one. */
+/* Returns the local time at which the old timeline shows `at`. The slope is within 500 ppm of one. */
 static int64_t
 local_at(const sides *s, mrd_sess_ns at)
 {
@@ -72,7 +71,7 @@ word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
     mrd_align_place a = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
     mrd_align_place b = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
     double apart = (double) (s.b->base - s.a->base - base);
-    /* The instant itself lies somewhere in the old bound, and the two timelines may run apart. */
+    /* The instant itself is known only within the old bound, and the two timelines may drift apart. */
     double slack = (a.hi - a.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
 
     return (word){ apart + b.lo - a.hi - slack, apart + b.hi - a.lo + slack,
@@ -94,7 +93,7 @@ edge_order(const void *a, const void *b)
     return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : y->side - x->side;
 }
 
-/* The interval in which most of them overlap; how many do. */
+/* Finds the interval in which most of them overlap, and returns how many do. */
 static size_t
 overlap(const word *w, size_t n, edge *edges, double *ret_lo, double *ret_hi)
 {
@@ -116,7 +115,7 @@ overlap(const word *w, size_t n, edge *edges, double *ret_lo, double *ret_hi)
     return (size_t) most;
 }
 
-/* The mean of those that agree, narrow ones first, inside what they leave. */
+/* Returns the mean of those that agree, weighted by their narrowness, inside of their intersection. */
 static double
 mean(const word *w, size_t n, double lo, double hi)
 {
