@@ -22,12 +22,13 @@ mrd_domain_id(const mrd_domain *domain)
     return domain == NULL ? 0 : domain->id;
 }
 
-/* The id of a text; when there are too many names, that of a name which says so. */
+/* Returns the id of a text. If there are too many names, returns the id of a name that says so. */
 uint32_t mrd_api_name(const char *text);
-/* The same, kept in *keep unless a later call may find a better one: a signal handler that interrupts the library
- * cannot add a name. */
+/* Does the same and keeps the id in *keep, unless a later call may find a better one. A signal
+ * handler that interrupts the library cannot add a name. */
 uint32_t mrd_api_name_once(const char *text, uint32_t *keep);
-/* Statistics of a finished span, when somebody wants them; and the periodic dump. */
+/* Adds a finished span to the statistics if they are enabled, and writes the periodic dump if it is
+ * due. */
 void mrd_api_finished(const mrd_rec_what *what, uint64_t ticks);
 
 #endif

@@ -1,6 +1,4 @@
-/*
- * capture/identity.h - who this process is, for the header of its rings. Internal.
- */
+/* capture/identity.h - identifies this process in the headers of its rings. Internal. */
 #ifndef MRD_CAPTURE_IDENTITY_H
 #define MRD_CAPTURE_IDENTITY_H
 
@@ -11,7 +9,7 @@ typedef struct {
     char ident[MRD_RING_IDENT_MAX];
 } mrd_own_identity;
 
-/* Fills everything of claim except clock and load_cal. One thread at a time: the caller holds the lock of the process. */
+/* Fills all of `claim` except clock and load_cal. The caller holds the lock of the process. */
 void mrd_identity_read(mrd_own_identity *id);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * capture/lock.h - a lock of one word, for tables that a thread holds for a few stores. Internal.
  *
- * The word is the holder's process id: what another thread held when this process was forked is nobody's
- * in the child. A signal handler that interrupts the holder would wait for ever: callers keep it out.
+ * The word is the holder's process id, so a lock that another thread held at a fork is free in the
+ * child. A signal handler that interrupts the holder would wait forever. Callers must prevent this.
  */
 #ifndef MRD_CAPTURE_LOCK_H
 #define MRD_CAPTURE_LOCK_H
@@ -22,7 +22,7 @@ mrd_lock_word(_Atomic uint32_t *word)
         if (seen == me) {
             sched_yield();
             seen = 0;
-        } /* else seen is 0, or a parent's pid, to be replaced by ours */
+        } /* else `seen` is 0 or the pid of a parent, and is replaced by our pid */
     }
 }
 

@@ -1,10 +1,11 @@
 /*
- * capture/neffs.h - keeps the bytes of models that were loaded from memory, for sessions that ask for them
- * later (MERIDIAN_NEFFS). Internal.
+ * capture/neffs.h - keeps the bytes of models that were loaded from memory, for sessions that
+ * request them later (MERIDIAN_NEFFS). Internal.
  *
- * In <MERIDIAN_DEVICE_PROFILES>/meridian-profiles-<uid>/neffs, each once for all processes of the user:
- * neff_<sha256>.neff. Every process that keeps some holds a shared lock on `.lock` there; the last one to end
- * removes them. What processes that were killed left is removed by the next, or by the agent.
+ * The directory is <MERIDIAN_DEVICE_PROFILES>/meridian-profiles-<uid>/neffs. It has each model once
+ * for all processes of the user, as neff_<sha256>.neff. Every process that keeps models holds a
+ * shared lock on `.lock` there, and the last process to end removes them. Files of killed processes
+ * are removed by the next process, or by the agent.
  */
 #ifndef MRD_CAPTURE_NEFFS_H
 #define MRD_CAPTURE_NEFFS_H
@@ -14,8 +15,9 @@
 
 #define MRD_NEFFS_PATH 480
 
-/* Keeps it. False: not asked for, more than MERIDIAN_NEFFS in all, or it cannot be written. Threads: under
- * the process's lock of models, or any other that its callers share. */
+/* Keeps the model. Returns false if this is not enabled, if the total would exceed MERIDIAN_NEFFS,
+ * or if the file cannot be written. The caller holds the process's lock of models, or any other
+ * that all callers share. */
 bool mrd_neffs_keep(const void *neff, size_t size, const char sha256[65],
                     char ret_path[MRD_NEFFS_PATH]);
 

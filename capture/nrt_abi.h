@@ -1,14 +1,14 @@
 /*
  * capture/nrt_abi.h - the binary interface of the Neuron runtime library, libnrt.so.1: names,
- * numbers, structure layouts. Written from the public facts (docs/nrt.md lists the sources); it
- * holds no text of the vendor's headers, and needs none of them.
+ * numbers, structure layouts. Written from public facts (docs/nrt.md lists the sources). It has no
+ * text of the vendor's headers, and does not need them.
  *
- * Used by  the hooks of libmeridian, which forward to whatever runtime the program has; the
- *          simulated runtime in hw/simnrt, which implements it; the example workloads and tests.
- * Versions nrt_* carry NRT_2.0.0. The asynchronous interface, nrta_*, changed with SDK 2.29 and is in
- *          capture/nrta_abi.h.
- * Status   a function returns NRT_STATUS unless it says otherwise. Before nrt_init most return
- *          NRT_UNINITIALIZED, after nrt_close NRT_CLOSED.
+ * Used by   the hooks of libmeridian, which forward to the program's runtime; the simulated runtime
+ * in hw/simnrt, which implements it; the example workloads and tests.
+ * Versions  nrt_* have NRT_2.0.0. The asynchronous interface, nrta_*, changed with SDK 2.29 and is
+ *           in capture/nrta_abi.h.
+ * Status    a function returns NRT_STATUS unless its comment says otherwise. Before nrt_init most
+ *           return NRT_UNINITIALIZED, after nrt_close NRT_CLOSED.
  */
 #ifndef MRD_CAPTURE_NRT_ABI_H
 #define MRD_CAPTURE_NRT_ABI_H
@@ -24,7 +24,7 @@ extern "C" {
 
 #define NRT_SONAME "libnrt.so.1"
 
-/* X(name, number): every status there is; 8 and 12 are unused. */
+/* X(name, number) for every status. 8 and 12 are unused. */
 #define NRT_STATUS_TABLE(X)                                                                        \
     X(NRT_SUCCESS, 0)                                                                              \
     X(NRT_FAILURE, 1)                                                                              \
@@ -176,7 +176,7 @@ typedef struct nrt_tensor_batch {
 
 typedef struct nrt_tensor_device_allocation_info {
     uint64_t physical_address;
-    size_t size; /* bytes; may be more than the tensor holds */
+    size_t size; /* bytes; may exceed the size of the tensor */
     int hbm_index;
 } nrt_tensor_device_allocation_info_t;
 
@@ -223,7 +223,8 @@ typedef struct nrt_ucode_info {
     nrt_ucode_img iram, dram;
 } nrt_ucode_info;
 
-/* Sequence number of an asynchronous request: unit id in the top 16 bits, number in the low 48. */
+/* Sequence number of an asynchronous request: the unit id in the top 16 bits, the number in the low
+ * 48. */
 typedef uint64_t nrta_seq_t;
 #define NRTA_SEQ_NUM_MAX         ((1ull << 48) - 1)
 #define NRTA_SEQ_GET_SEQ_NUM(id) ((id) &NRTA_SEQ_NUM_MAX)
@@ -288,9 +289,9 @@ NRT_LAYOUT(sizeof(ndebug_stream_payload_debug_tensor_read_t) == 1024);
 #endif
 
 /*
- * NRT_FUNCTIONS(R, V): every function of the interface, once. R(ret, name, params, args), where
- * `ret` is the type returned, or V(name, params, args) when nothing is. Declarations, look-up
- * tables and tests are made from it.
+ * NRT_FUNCTIONS(R, V): every function of the interface, once. R(ret, name, params, args) is for a
+ * function that returns `ret`, V(name, params, args) for one that returns nothing. Declarations,
+ * look-up tables and tests are made from it.
  */
 #define NRT_FUNCTIONS(R, V)                                                                          \
     /* life cycle */                                                                                 \

@@ -1,14 +1,14 @@
 /*
- * capture/nrt_call.h - one call of the runtime through a hook: timed, forwarded, recorded. Internal;
- * for the files that hold hooks.
+ * capture/nrt_call.h - one call of the runtime through a hook: timed, forwarded, recorded.
+ * Internal; for the files that have hooks.
  *
- * A call that the runtime makes to itself (some builds go through the global scope) is forwarded
- * and not recorded: hooks under way are counted per thread. What a function of the program calls that the
- * runtime was given is the program's again (mrd_nrt_program_begin), and what the runtime calls while we
- * use it is not (mrd_nrt_ours_begin). A hook that was left by siglongjmp or an exception is no longer
- * under way when its thread comes from higher up in the stack.
- * When the runtime has no function of a name, a program that binds to it would not have started;
- * one that reached the hook through us gets NRT_FAILURE, and a notice names the function once.
+ * Some builds of the runtime call themselves through the global scope. Such a call is forwarded and
+ * not recorded, so active hooks are counted per thread. When the runtime calls a function of the
+ * program, calls made there are the program's again (mrd_nrt_program_begin). Calls that the runtime
+ * makes while we use it are not (mrd_nrt_ours_begin). A hook that was left by siglongjmp or an
+ * exception is no longer active when its thread calls from higher up in the stack. If the runtime
+ * lacks a function, a program that binds to it would not have started. A program that reached the
+ * hook through us gets NRT_FAILURE, and a notice names the function once.
  */
 #ifndef MRD_CAPTURE_NRT_CALL_H
 #define MRD_CAPTURE_NRT_CALL_H
@@ -19,7 +19,8 @@
 
 #define MRD_NRT_ARGS_MAX 8 /* status included */
 
-/* Of a hook: the same for all calls from one place of the program, and lower for calls within them. */
+/* The frame of a hook: the same for all calls from one frame of the program, and lower for calls
+ * within them. */
 #define HERE __builtin_frame_address(0)
 
 typedef struct {
@@ -30,16 +31,16 @@ typedef struct {
 
 void mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here);
 void mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
-/* Names the function once; the status it gets. */
+/* Reports the missing function once, and returns the status for the caller. */
 NRT_STATUS mrd_nrt_missing(mrd_nrt_fn fn);
-/* Not within another hook of this thread: only such a call tells more than its span. */
+/* Returns true outside any other hook of this thread. Only such a call records more than its span. */
 bool mrd_nrt_outermost(const void *here);
-/* Between enter and leave: of a call that the runtime makes to itself. */
+/* Returns true between enter and leave, for a call that the runtime makes to itself. */
 bool mrd_nrt_nested(void);
-/* Around the use of the runtime by a thread that is in no hook; in pairs, also within each other. */
+/* Bracket the use of the runtime by a thread that is in no hook. Pairs may be nested. */
 void mrd_nrt_ours_begin(void);
 void mrd_nrt_ours_end(void);
-/* Around a function of the program that the runtime calls; end takes what begin returned. */
+/* Bracket a function of the program that the runtime calls. `end` takes what `begin` returned. */
 typedef struct {
     unsigned depth;
     uintptr_t outermost;
@@ -51,12 +52,12 @@ void mrd_nrt_program_end(mrd_nrt_aside before);
 #define I(key, v) mrd_nrt_i64(MRD_NRT_KEY_##key, (int64_t) (v))
 #define T(key, v) mrd_nrt_text(MRD_NRT_KEY_##key, (v))
 
-/* Times `forward`, an expression that calls `real`, and records the arguments that follow. They are
- * evaluated afterwards and only when somebody records. */
+/* Times `forward`, an expression that calls `real`, and records the arguments after it. They are
+ * evaluated afterwards, and only if the call is recorded. */
 #define TIMED(fn, forward, ...)                                                                    \
     TIMED_SOME(fn, forward, sizeof(extra) / sizeof(extra[0]), __VA_ARGS__)
 
-/* As TIMED, with the first `n` of the arguments; `n` is evaluated afterwards, too. */
+/* As TIMED, with the first `n` arguments. `n` is evaluated afterwards, too. */
 #define TIMED_SOME(fn, forward, n, ...)                                                            \
     do {                                                                                           \
         __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \

@@ -1,6 +1,6 @@
 /*
- * capture/nrt_control.h - what a control file says (docs/nrt.md, "Device profiles on request"). No
- * allocation; any bytes are fine.
+ * capture/nrt_control.h - parses a control file (docs/nrt.md, "Device profiles on request"). Does
+ * not allocate; accepts any bytes.
  */
 #ifndef MRD_CAPTURE_NRT_CONTROL_H
 #define MRD_CAPTURE_NRT_CONTROL_H
@@ -27,24 +27,27 @@ typedef enum {
 
 typedef struct {
     uint64_t id, seq;
-    int tag; /* of what the runtime writes */
+    int tag; /* of the files that the runtime writes */
     mrd_control_verb verb;
     mrd_control_mode mode;
     bool any_core, core[MRD_CONTROL_CORES];
     char instance
-        [72]; /* the node's id, for names of folders; "node" from an agent that does not say */
+        /* the node's id, for names of directories; "node" from an agent that does not send it */
+        [72];
     bool any_model;
-    char models[1024]; /* numbers of loads, and behind # beginnings of hashes, between commas */
-    uint64_t execution, warmup; /* which execution of a model, from 1, behind so many others */
-    bool on_fail;               /* inspect: also what fails */
-    char activities[256], types[1024]; /* of inspect, between commas; no types: all */
+    char models[1024]; /* numbers of loads, and prefixes of hashes after #, separated by commas */
+    /* number of the execution of a model, from 1, after `warmup` others */
+    uint64_t execution, warmup;
+    bool on_fail;                      /* inspect: also what fails */
+    char activities[256], types[1024]; /* of inspect, separated by commas; no types means all */
 } mrd_control;
 
-/* text is changed. False when it is no request, or not one that is known here. */
+/* Changes text. Returns false if it is no request, or an unknown one. */
 bool mrd_control_parse(char *text, mrd_control *ret_control);
-/* The list names this model: its number or its hash. */
+/* Returns true if the list contains this model, by number or hash. */
 bool mrd_control_chooses(const mrd_control *control, uint64_t number, const char *hash);
-/* A list of cores, "0,2,4-7"; "" is any. Adds to ret_core. False: it is none. */
+/* Parses a list of cores such as "0,2,4-7"; "" means any. Adds to ret_core. Returns false if the
+ * list is not valid. */
 bool mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_CORES]);
 
 #endif

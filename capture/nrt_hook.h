@@ -1,17 +1,18 @@
 /*
  * capture/nrt_hook.h - libmeridian in front of the Neuron runtime. Internal.
  *
- * The hooks (nrt_hooks.c) have the runtime's own names. Preloaded or linked before libnrt they are
- * found first; each times the call, forwards it with the very arguments it got, and records a span.
- * Beside getters nothing is called that the application did not call, with two exceptions: with the source
- * "systrace" on, one thread of ours uses the documented trace interface (nrt_trace.c); and on
- * request of a session the documented profile interface is used (nrt_request.c).
+ * The hooks (nrt_hooks.c) have the names of the runtime's functions. Preloaded or linked before
+ * libnrt, they are found first. Each hook times the call, forwards it with the same arguments, and
+ * records a span. Except for getters, the library makes no calls that the application did not make,
+ * with two exceptions. With the source "systrace", one thread of ours uses the documented trace
+ * interface (nrt_trace.c). At the request of a session, the documented profile interface is used
+ * (nrt_request.c).
  *
- * No signal handler is installed: the runtime's own (it dumps its profiles at SIGTERM and SIGINT)
- * and the application's stay as they are. What the runtime has not handed out when a signal kills
- * the process is lost with the runtime's memory. Not covered: a static binary (nothing of ours runs
- * in it), and a second copy of the runtime library in one process, which works but is not recorded
- * (a notice says so).
+ * No signal handler is installed: those of the application and of the runtime (which dumps its
+ * profiles at SIGTERM and SIGINT) stay. If a signal kills the process, data that the runtime has
+ * not returned yet is lost with its memory. Not covered: a static binary, which contains none of
+ * our code. A second copy of the runtime library in one process works but is not recorded, and a
+ * notice says so.
  */
 #ifndef MRD_CAPTURE_NRT_HOOK_H
 #define MRD_CAPTURE_NRT_HOOK_H
@@ -105,18 +106,20 @@ typedef enum {
 
 /* ---- nrt_real.c: the runtime behind us ------------------------------------------------------- */
 
-/* The runtime's function; NULL when it has none of that name (and version) or is not loaded. */
+/* Returns the runtime's function. NULL if the runtime has none of that name and version, or is not
+ * loaded. */
 void *mrd_nrt_real(mrd_nrt_fn fn);
 #define MRD_NRT_REAL(name) ((__typeof__(name) *) mrd_nrt_real(MRD_NRT_##name))
 const char *mrd_nrt_name(mrd_nrt_fn fn);
-/* Of the symbol; NULL: whichever a program gets. */
+/* Returns the version of the symbol. NULL means whichever version a program gets. */
 const char *mrd_nrt_version(mrd_nrt_fn fn);
-/* Path of a library whose dlsym stands in front of ours: what the program looks up by name passes the hooks
- * by. NULL: there is none. */
+/* Returns the path of a library whose dlsym comes before ours, so that look-ups by name bypass the
+ * hooks. NULL if there is none. */
 const char *mrd_nrt_other_dlsym(void);
-/* "NRT_TIMEOUT"; of a number outside the table what the runtime calls it, else "unknown status". Static. */
+/* Returns a name such as "NRT_TIMEOUT". For a number outside the table returns the runtime's name
+ * for it, else "unknown status". Static. */
 const char *mrd_nrt_status_name(NRT_STATUS status);
-/* A number of the table above, or one that the runtime has a name for. */
+/* Returns true for a number of the table above, or one that the runtime has a name for. */
 bool mrd_nrt_status_known(NRT_STATUS status);
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -166,25 +169,25 @@ mrd_rec_arg mrd_nrt_i64(mrd_nrt_key key, int64_t v);
 mrd_rec_arg mrd_nrt_text(mrd_nrt_key key, const char *v); /* NULL reads as "" */
 
 /* ---- nrt_model.c: handles to numbers ----------------------------------------------------------
- * The runtime's own model id is not public; ours counts loads of the process from 1. */
+ * The runtime's own model id is not public. Our id counts the loads of the process, from 1. */
 
-/* from_ns: the host's wall clock before the call. */
+/* from_ns: the host's wall clock before the call */
 uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, int32_t vnc,
                               int32_t vnc_count, int64_t from_ns);
 void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
-/* 0 and -1 for a model that was loaded before us or does not exist. */
+/* Returns 0, and -1 as vnc, for a model that was loaded before the library or does not exist. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
-/* The runtime is closed, and with it no model is loaded any more. */
+/* The runtime was closed, so no model is loaded any more. */
 void mrd_nrt_models_closed(void);
-/* A fork's child opens the runtime: what was loaded was its parent's. */
+/* A child of fork opens the runtime. The models loaded before belong to its parent. */
 void mrd_nrt_models_forked(void);
-/* used[i]: a model is loaded on core i, which the program named. */
+/* Sets used[i] if a model is loaded on core i and the program chose that core. */
 void mrd_nrt_model_cores(bool *used, int32_t n);
 
 /* ---- nrt_notice.c: profiles that the runtime writes -------------------------------------------
  */
 
-/* What the runtime writes about an inspect. */
+/* What the runtime writes during an inspect. */
 typedef enum { MRD_NRT_KEEPS_NOTHING, MRD_NRT_KEEPS_FAILURES, MRD_NRT_KEEPS_ALL } mrd_nrt_kept;
 
 /* Returns what an inspect that begins with these options keeps. */
@@ -192,21 +195,21 @@ mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
 /* Returns what an inspect that begins with the environment keeps. */
 mrd_nrt_kept mrd_nrt_env_keeps(void);
 
-/* A message with the status when it is a failure: "cannot arm ...: <why>". */
-void mrd_nrt_notice_env(void); /* what the environment asks of nrt_init */
+/* Records a message, with the status if the call failed: "cannot arm ...: <why>". */
+void mrd_nrt_notice_env(void); /* what the environment requests of nrt_init */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
-/* kept: what the inspect that ended did. */
+/* kept: what the inspect that ended wrote. */
 void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
-/* Options are opaque: what was set on them is remembered here. */
+/* Options are opaque, so the values set on them are remembered here. */
 void mrd_nrt_options_dir(const void *options, const char *dir);
 void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
-/* As they are when the runtime has just made them: ./output, captures nothing. */
+/* The defaults of new options: ./output, captures nothing. */
 void mrd_nrt_options_defaults(const void *options);
 void mrd_nrt_async_seen(void);
-/* Why the runtime refused continuous profiling: what is known of it, else the status's name. */
+/* Returns why the runtime refused continuous profiling; the status's name if the reason is unknown. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 /* ---- nrt_late.c: begin and end, also when recording is turned on in between -------------------
@@ -214,15 +217,16 @@ const char *mrd_nrt_continuous_reason(NRT_STATUS status);
 
 void mrd_nrt_opened(void);  /* after nrt_init succeeded */
 void mrd_nrt_closing(void); /* before nrt_close */
-/* nrt_init found no runtime: loads it, or says on stderr, once, what to do. */
+/* nrt_init found no runtime: loads it, or prints once on stderr what to do. */
 void mrd_nrt_bring(void);
 
-/* ---- nrt_features.c: what this runtime can do ---------------------------------------------------------
- */
+/* ---- nrt_features.c: the abilities of this runtime
+ * ---------------------------------------------------- */
 
-/* A notice: its version, the event types of its trace, functions of it that nobody here knows. */
+/* Records a notice: the runtime's version, the event types of its trace, and its functions that
+ * this library does not know. */
 void mrd_nrt_features_report(void);
-/* Cores that the process sees, as far as the runtime says; at most n. */
+/* Returns the number of cores that the process sees according to the runtime, at most n. */
 uint32_t mrd_nrt_cores(uint32_t n);
 
 /* ---- nrt_trace.c: data source 1 --------------------------------------------------------------------- */

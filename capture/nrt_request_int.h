@@ -1,6 +1,7 @@
 /*
- * capture/nrt_request_int.h - inside of nrt_request.c (the control file, continuous profiles): the kinds of requests, and
- * below them nrt_request_answer.c. Internal. With the lock, unless said otherwise.
+ * capture/nrt_request_int.h - the inside of nrt_request.c (the control file, continuous profiles),
+ * for the kinds of requests and for nrt_request_answer.c below them. Internal. The caller holds the
+ * lock, unless a comment says otherwise.
  */
 #ifndef MRD_CAPTURE_NRT_REQUEST_INT_H
 #define MRD_CAPTURE_NRT_REQUEST_INT_H
@@ -13,26 +14,26 @@
 
 void mrd_request_lock(void);
 void mrd_request_unlock(void);
-extern mrd_control mrd_request_on; /* what is asked for; id 0: nothing */
-/* The folder of all files of this user, of MRD_REQUEST_DIR bytes. */
+extern mrd_control mrd_request_on; /* the current request; id 0 means none */
+/* The top directory of all files of this user, MRD_REQUEST_DIR bytes. */
 char *mrd_request_top(void);
-/* In a child of fork: nobody holds the lock, nothing is asked for. */
+/* Called in a child of fork: the lock is free, and there is no request. */
 void mrd_request_forked(void);
 bool mrd_request_wants(const mrd_control *r, int32_t core);
-/* Makes it where it is not there; false: it is not this user's alone. */
+/* Creates the directory if it is missing. Returns false if other users have access to it. */
 bool mrd_request_own_folder(const char *dir);
 
-/* ---- Answers: notices, without the lock too. core -1: of the request as a whole ---- */
+/* ---- Answers are notices; no lock needed. core -1 means the request as a whole ---- */
 
 void mrd_request_say(const char *message, uint64_t id, int32_t core, const char *why,
                      const char *dir);
 void mrd_request_refuse(uint64_t id, int32_t core, const char *why);
 void mrd_request_refuse_status(uint64_t id, int32_t core, const char *call, NRT_STATUS status);
 
-/* ---- Kinds (nrt_request_model.c, nrt_request_inspect.c). arm: false when it was refused ---- */
+/* ---- Kinds (nrt_request_model.c, nrt_request_inspect.c). arm returns false if it was refused ---- */
 
 bool mrd_request_model_arm(const mrd_control *r);
-void mrd_request_model_chosen(void); /* its list of models is another one now */
+void mrd_request_model_chosen(void); /* its list of models changed */
 void mrd_request_model_end(const mrd_control *r);
 bool mrd_request_inspect_arm(const mrd_control *r);
 void mrd_request_inspect_end(const mrd_control *r);

@@ -1,8 +1,9 @@
 /*
- * capture/nrt_settings.h - what the agent asks of this process while sessions record (docs/nrt.md, "What a
- * session changes"): which cores and event types of the system trace, and whether to record at all. It
- * comes as a file beside the rings, which counts only when root or the user of the process owns it and
- * nobody else may write it. Internal. Threads: that of data source 1, and the one that waits to be switched on (nrt_wait.c).
+ * capture/nrt_settings.h - what the agent requests of this process while sessions record
+ * (docs/nrt.md, "What a session changes"): the cores and event types of the system trace, and
+ * whether to record at all. The request is a file next to the rings. It is used only if root or the
+ * user of the process owns it and no other user may write it. Internal. Threads: that of data
+ * source 1, and the one that waits to be switched on (nrt_wait.c).
  */
 #ifndef MRD_CAPTURE_NRT_SETTINGS_H
 #define MRD_CAPTURE_NRT_SETTINGS_H
@@ -15,17 +16,17 @@
 
 typedef struct {
     bool any_core, core[MRD_CONTROL_CORES];
-    char types[2048]; /* a comma list; "": all */
-    int recording;    /* 1, 0; -1: as it is */
+    char types[2048]; /* a comma list; "" means all */
+    int recording;    /* 1 on, 0 off, -1 leaves it unchanged */
 } mrd_nrt_settings;
 
-/* What one thread has seen of it; zeroed at first. */
+/* What one thread has seen of the file; zeroed at first. */
 typedef struct {
-    struct stat last; /* of the file as it was read; st_ino 0: there was none */
+    struct stat last; /* of the file as it was read; st_ino 0 means no file */
 } mrd_nrt_settings_seen;
 
-/* True: they changed since the last call. A file that is gone asks for everything, and leaves it to the program
- * whether it records. */
+/* Returns true if the settings changed since the last call. A missing file requests everything, and
+ * lets the program decide whether to record. */
 bool mrd_nrt_settings_poll(mrd_nrt_settings_seen *seen, mrd_nrt_settings *settings);
 
 #endif

@@ -1,11 +1,11 @@
 /*
  * capture/nrt_text.h - texts of the system trace on their way into the ring. Internal.
  *
- * Nothing is thrown away for want of room: a text waits here, and the runtime's own rings keep what
- * was not fetched. At the end of the process what does not fit into the ring gets a ring of its own,
- * as large as it needs and MERIDIAN_RING_TOTAL allows; what finds no room even there is counted, in
- * events and with their times.
- * Threads: one fills the ring; the queue is guarded by the caller's lock.
+ * No text is dropped because of a full ring: it waits here, and the runtime's own rings keep the
+ * texts that were not fetched. At the end of the process, texts that do not fit into the ring get a
+ * ring of their own, as large as needed and allowed by MERIDIAN_RING_TOTAL. Texts that do not fit
+ * there either are counted as lost, by events and times. Threads: one fills the ring; the caller's
+ * lock protects the queue.
  */
 #ifndef MRD_CAPTURE_NRT_TEXT_H
 #define MRD_CAPTURE_NRT_TEXT_H
@@ -37,23 +37,25 @@ typedef struct {
 bool mrd_sys_texts_add(mrd_sys_texts *q, const char *p, size_t len);
 void mrd_sys_texts_drop_first(mrd_sys_texts *q);
 
-/* By the thread that fills the ring. True: the text is done with (in the ring, or dropped as
- * asked); false: there is no room for it now. */
+/* Called by the thread that fills the ring. Returns true if the text is finished: it is in the
+ * ring, or was dropped because the reader asked for silence. Returns false if the ring has no room
+ * now. */
 bool mrd_sys_text_put(mrd_sys_text *t);
-/* The same for a text that is not in a queue; false: nothing of it was taken. */
+/* The same for a text that is not in a queue. False means that none of it was written. */
 bool mrd_sys_text_put_whole(const char *p, size_t len);
-/* What comes next stands apart from what was before: texts between were not asked for. */
+/* Marks the next text as separate from the previous ones: the texts between them were not
+ * requested. */
 void mrd_sys_text_apart(void);
 /* Counts the events of all texts in q as lost and empties q. */
 void mrd_sys_texts_lose(mrd_sys_texts *q);
 /* Texts for which there is no room, at the end: rings of their own, then losses. Empties q. */
 void mrd_sys_texts_rest(mrd_sys_texts *q);
 
-/* What is in a text: events, and between which times of the wall clock. */
+/* The content of a text: the number of its events, and their first and last wall-clock time. */
 typedef struct {
     uint64_t events;
-    mrd_wall_ns first, last; /* 0: none of the host's clock */
-    bool numbered;           /* nc_local_id: what is missing shows */
+    mrd_wall_ns first, last; /* 0 if no event has a time of the host's clock */
+    bool numbered;           /* events have nc_local_id, so missing ones are noticed */
 } mrd_sys_sum;
 
 #endif

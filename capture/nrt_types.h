@@ -1,6 +1,7 @@
 /*
- * capture/nrt_types.h - chooses event types at the runtime: of all that it has, those that the words do not
- * choose are left out. Sync points stay where the device's events do: their times are mapped by them. Internal.
+ * capture/nrt_types.h - chooses event types at the runtime: of all types that the runtime has,
+ * those that the list does not choose are left out. Sync points stay if device events stay, because
+ * they are needed to map the times of device events. Internal.
  */
 #ifndef MRD_CAPTURE_NRT_TYPES_H
 #define MRD_CAPTURE_NRT_TYPES_H
@@ -9,9 +10,9 @@
 
 #define MRD_NRT_FILTER_TYPE "NEURON_RT_INSPECT_EVENT_FILTER_TYPE"
 
-/* list: words between commas; NULL and "": all types. strict: a word that nobody knows is an error.
- * leave_out is called for each type that is not wanted; false: the runtime does not. NULL, or why it
- * cannot be. */
+/* `list` has words separated by commas; NULL and "" mean all types. With `strict`, an unknown word
+ * is an error. Calls leave_out for each type that is not wanted; it returns false if the runtime
+ * refuses. Returns NULL, or the reason why it failed. */
 const char *mrd_nrt_types_choose(const char *list, bool strict,
                                  bool (*leave_out)(void *options, const char *type), void *options,
                                  char why[300]);

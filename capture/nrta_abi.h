@@ -1,15 +1,16 @@
 /*
  * capture/nrta_abi.h - the asynchronous interface of the Neuron runtime, nrta_*, in both of its
- * versions; beside capture/nrt_abi.h, which has all the rest.
+ * versions. capture/nrt_abi.h has all other functions.
  *
  * NRT_2.0.0  up to SDK 2.28: `err` is an error tracker, execution units are NRTA_XU_*.
- * NRT_3.0.0  from SDK 2.29 on: `err` is the place of the request's final status, which the runtime
- *            writes before it reports the request complete (it must live until then);
- *            nrta_tensor_read, _write and _copy take the logical core whose queue is meant; units
- *            are NRTA3_XU_*. The headers that AWS publishes still show the older form.
- * One name has two functions, told apart by the version of the symbol alone. In C they are nrta2_*
- * and nrta3_* for who has both (hooks, simulated runtime), and nrta_* for a program, in the version
- * that NRT_ASYNC_ABI says: 2, or 3 (the default). 0 declares nrta2_* and nrta3_*.
+ * NRT_3.0.0  from SDK 2.29 on: `err` is the address of the request's final status, which the
+ * runtime writes before it reports the request complete (it must live until then).
+ * nrta_tensor_read, _write and _copy take the logical core of the queue. Units are NRTA3_XU_*. The
+ * headers that AWS publishes still show the older form.
+ *
+ * Each name has two functions, which differ only in the version of the symbol. Code that needs both
+ * (hooks, simulated runtime) calls them nrta2_* and nrta3_* in C. A program calls them nrta_*, in
+ * the version that NRT_ASYNC_ABI selects: 2, or 3 (the default). 0 declares nrta2_* and nrta3_*.
  */
 #ifndef MRD_CAPTURE_NRTA_ABI_H
 #define MRD_CAPTURE_NRTA_ABI_H

@@ -1,6 +1,6 @@
 /*
- * capture/print.h - short texts without stdio, which takes 2 KiB of stack: names of files and messages that are made on a
- * small signal stack. Internal.
+ * capture/print.h - formats short texts without stdio, which needs 2 KiB of stack. For names of
+ * files and messages that are made on a small signal stack. Internal.
  *
  * A text ends with NUL and is cut at the end of its buffer. Stateless.
  */
@@ -13,11 +13,11 @@
 #include <string.h>
 
 typedef struct {
-    char *at, *end; /* where the NUL is; where the last NUL may be */
+    char *at, *end; /* position of the NUL; last position that it may have */
     bool was_cut;
 } mrd_print;
 
-/* size: of the buffer, at least 1. */
+/* `size` is that of the buffer, at least 1. */
 static inline mrd_print
 mrd_print_to(char *buf, size_t size)
 {

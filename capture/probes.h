@@ -1,17 +1,18 @@
 /*
- * capture/probes.h - USDT probes of libmeridian.so: what is recorded is seen by bpftrace, perf and other eBPF
- * tools, too, with or without an agent. Internal.
+ * capture/probes.h - USDT probes of libmeridian.so, which show recorded events to bpftrace, perf
+ * and other eBPF tools, with or without an agent. Internal.
  *
  *   probe              arguments
  *   meridian:begin     name; a scope begins
  *   meridian:end       name, nanoseconds since its begin
- *   meridian:span      name, its nanoseconds; spans whose both ends are known
+ *   meridian:span      name, its nanoseconds; spans with both ends known
  *   meridian:instant   name
  *   meridian:counter   name, the value's 64 bits
  *
- * A name is a text that ends with NUL. Each probe has a semaphore, which the kernel raises while somebody
- * looks: off, a probe costs one load and a branch. Places are written down in the section
- * .note.stapsdt, in the format of systemtap's sys/sdt.h. Machines other than x86-64 and arm64 have none.
+ * A name is a text that ends with NUL. Each probe has a semaphore, which the kernel increments
+ * while a tool uses the probe. An unused probe costs one load and a branch. The section
+ * .note.stapsdt describes the probes in the format of systemtap's sys/sdt.h. Only x86-64 and arm64
+ * have probes.
  */
 #ifndef MRD_CAPTURE_PROBES_H
 #define MRD_CAPTURE_PROBES_H
@@ -35,7 +36,7 @@ MRD_PROBE_LIST(MRD_PROBE_DECLARE)
 #define MRD_PROBE(name, what, v) ((void) (what), (void) (v))
 #endif
 
-/* Ticks of the ring clock for end and span. */
+/* End and span take ticks of the ring clock. */
 void mrd_probe_begin(const mrd_rec_what *what, uint64_t unused);
 void mrd_probe_end(const mrd_rec_what *what, uint64_t ticks);
 void mrd_probe_span(const mrd_rec_what *what, uint64_t ticks);

@@ -1,10 +1,11 @@
 /*
- * capture/process.h - what libmeridian keeps per process: settings, the gate, the rings of its
+ * capture/process.h - the state of libmeridian per process: settings, the gate, the rings of its
  * threads. Internal.
  *
- * State that must not survive a fork is in pages that read as zero in the child, so it holds for
- * any way to fork. The lock is a word with the owner's tid: it is never held across anything that
- * blocks except making a ring, and a signal handler that would wait for its own thread is refused.
+ * State that must not survive a fork is in pages that read as zero in the child, so this works for
+ * any kind of fork. The lock is a word with the owner's tid. It is never held during a blocking
+ * operation except the creation of a ring. A signal handler that would wait for its own thread does
+ * not get it.
  */
 #ifndef MRD_CAPTURE_PROCESS_H
 #define MRD_CAPTURE_PROCESS_H
@@ -13,9 +14,9 @@
 #include "capture/settings.h"
 #include "capture/sources.h"
 
-/* Sources that record now: what meridian.h reads inline. Exported. */
+/* Sources that record now; meridian.h reads it inline. Exported. */
 extern __attribute__((visibility("default"))) uint32_t mrd_gate;
-#define MRD_PROC_WAS_ON 256u /* bit of the gate: something begun may be left to end */
+#define MRD_PROC_WAS_ON 256u /* bit of the gate: spans begun earlier may still have to be ended */
 
 extern mrd_ring_clock_id mrd_proc_clock; /* of all ticks in this process */
 extern mrd_settings mrd_proc_settings;
@@ -29,11 +30,12 @@ typedef struct {
 } mrd_proc_late_calls;
 extern mrd_proc_late_calls mrd_proc_late;
 
-/* The calling thread's ring; `ready` is 0 when it has none yet. */
+/* The calling thread's ring; `ready` is 0 if it has none yet. */
 extern _Thread_local mrd_ring_writer *mrd_tls_writer
     __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* Gives the calling thread a ring; NULL (the event counted as NORING) when it cannot have one. */
+/* Gives the calling thread a ring. Returns NULL if that is impossible; the event is then counted as
+ * NORING. */
 mrd_ring_writer *mrd_proc_attach(void);
 static inline mrd_ring_writer *
 mrd_proc_writer(void)
@@ -43,60 +45,65 @@ mrd_proc_writer(void)
     return __builtin_expect(w->ready, 1) ? w : mrd_proc_attach();
 }
 
-/* Has the calling thread hand on what it holds when it ends: its ring, and what leaves (if not NULL,
- * before any thread) knows of. */
+/* Makes the calling thread release what it holds when it ends: its ring, and the state that
+ * mrd_proc_thread_leaves (if not NULL, set before any thread) handles. */
 void mrd_proc_at_thread_exit(void);
 extern void (*mrd_proc_thread_leaves)(void);
-/* False: the calling thread holds the lock already (a signal handler). */
+/* Returns false if the calling thread already holds the lock (a signal handler). */
 bool mrd_proc_lock(void);
 void mrd_proc_unlock(void);
-/* The same for what is known of models (capture/models.c). No annotation takes it, so that memory may be allocated
- * under it; under mrd_proc_lock none may: a signal handler that interrupted malloc may wait for that one. */
+/* The same for the state of models (capture/models.c). No annotation takes this lock, so allocating
+ * under it is safe. Under mrd_proc_lock nothing may allocate, because a signal handler that
+ * interrupted malloc may wait for that lock. */
 bool mrd_proc_lock_models(void);
 void mrd_proc_unlock_models(void);
-/* Memory from the system, zeroed; NULL without. wipe: reads as zero in a fork's child (then NULL
- * also where the kernel cannot do that). Keeps errno, which annotations promise. */
+/* Returns zeroed memory from the system, NULL if out of memory. With `wipe` it reads as zero in a
+ * child of fork; NULL also if the kernel does not support that. Keeps errno, as annotations
+ * promise. */
 void *mrd_proc_map(size_t len, bool wipe);
 
-/* A length in ticks as nanoseconds, by the rate between the library's load and `now`. */
+/* Converts a length in ticks to nanoseconds, by the rate between the library's load and `now`. */
 int64_t mrd_proc_ticks_ns(int64_t ticks, const mrd_ring_cal *now);
 
-/* Whether the program runs and is not paused; recomputes the gate. */
+/* Set whether the program runs and whether it is paused, and recompute the gate. */
 void mrd_proc_set_running(bool running);
 void mrd_proc_set_paused(bool paused);
-/* What the agent asks, for sessions: 1 records, unless the program itself said stop; 0 does not; -1 leaves it to
- * the program. Returns whether that is something else than before. */
+/* Sets what the agent requests for sessions: 1 records unless the program itself called stop, 0
+ * does not record, -1 lets the program decide. Returns true if the value changed. */
 bool mrd_proc_set_asked(int asked);
 void mrd_proc_set_sources(unsigned sources); /* MRD_CAP_* */
 bool mrd_proc_paused(void);
 unsigned mrd_proc_get_sources(void);
 bool mrd_proc_gave_up(void);
-/* Whether this process may ever record: the environment does not forbid it. */
+/* Returns true if this process may ever record: the environment does not forbid it. */
 bool mrd_proc_possible(void);
-/* As mrd_status_text of meridian.h; static. */
+/* Returns the text of mrd_status_text (meridian.h). Static. */
 const char *mrd_proc_status(void);
-/* Events lost in this process, all causes. */
+/* Returns the events lost in this process, of all causes. */
 uint64_t mrd_proc_lost(void);
-/* Who this process says it is in its rings. */
+/* Returns the identity of this process in its rings. */
 const mrd_ring_owner_claim *mrd_proc_claim(void);
-/* The process that recorded first here; 0 before. Differs in a fork's child. */
+/* Returns the pid of the process that recorded first with this memory, 0 before. It differs in a
+ * child of fork. */
 uint32_t mrd_proc_pid(void);
-/* A number that no process had which this one was forked from; without a system call. */
+/* Returns a number that no ancestor process had; without a system call. */
 uint32_t mrd_proc_mark(void);
-/* An id that no other span of the process has, nor one of its parents had at the fork. */
+/* Returns a span id that is unique in the process and differs from ids of its ancestors at the
+ * fork. */
 static inline uint64_t
 mrd_rec_next_id(mrd_ring_writer *w)
 {
     return (uint64_t) w->serial << 44 | ++w->id_seq;
 }
-/* Data bytes that a further ring of the process may have; 0: none. */
+/* Returns the data bytes that a further ring of the process may have, 0 for none. */
 size_t mrd_proc_ring_room(void);
-/* Of the calling thread's ring, before it has one: its size; that it is read behind all others. */
+/* Configure the calling thread's ring before it exists: its size, and that it is read after all
+ * others. */
 void mrd_proc_want_ring_size(size_t bytes);
 void mrd_proc_want_ring_rest(void);
-/* Name of the calling thread for the picture. Text is copied. */
+/* Sets the calling thread's display name. Copies the text. */
 void mrd_proc_thread_name(const char *name);
-/* Calls fn for each ring of the process, under the lock. */
+/* Calls fn for each ring of the process, with the lock held. */
 void mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *w), void *ctx);
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * capture/record.h - how the rest of libmeridian (hooks, annotation API) records. Internal.
  *
- * Every call is cheap when its source is off, never blocks,
- * never fails visibly: what cannot be recorded is counted in the ring. Safe in signal handlers
- * (a record that interrupts another of the same thread is counted lost, cause NESTED), after fork
- * and while the process exits. errno is preserved.
+ * Every call is cheap while its source is off, never blocks and never returns an error. Events that
+ * cannot be recorded are counted in the ring. Calls are safe in signal handlers, after fork and
+ * while the process exits. A record that interrupts another of the same thread is counted as lost
+ * (cause NESTED). errno is preserved.
  *
  * Threads  any; each records into its own ring.
  */
@@ -19,25 +19,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bits of the sources that record now (enabled, running, not paused). One relaxed load. */
+/* Returns the sources that record now (enabled, running, not paused), as bits. One relaxed load. */
 unsigned mrd_rec_sources(void);
 static inline bool
 mrd_rec_on(unsigned source)
 {
     return (mrd_rec_sources() & source) != 0;
 }
-/* Whether this process may ever record: now, paused, or when the program asks. */
+/* Returns true if this process may ever record: now, after a pause, or when the program asks for
+ * it. */
 bool mrd_rec_possible(void);
 
-/* The id of a name, the same in all rings of the process. 0 without room: the record then carries
- * its name inline when `text` is given to the recording call. Keep it in a static. */
+/* Returns the id of a name, which is the same in all rings of the process. Returns 0 if there is no
+ * room; the record then contains its name inline if the recording call gets `text`. Keep the id in
+ * a static. */
 uint32_t mrd_rec_name(const char *text);
 
-/* A track besides the thread's own line; ids are process-wide. 0 without room. Text is copied. */
+/* Returns the id of a new track besides the thread's own line; ids are process-wide. 0 if there is
+ * no room. Copies the text. */
 uint32_t mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32_t lnc_idx,
                        int32_t pcore_idx, int32_t device_idx, uint32_t unit);
 
-/* A typed argument. Text needs to live during the call only. */
+/* A typed argument. A text must be valid during the call only. */
 typedef struct {
     uint32_t key; /* mrd_rec_name, or 0 with key_text */
     uint8_t type; /* mrd_item_type: I64, U64, F64, BOOL, TEXT, JSON */
@@ -54,21 +57,22 @@ typedef struct {
 } mrd_rec_arg;
 
 /*
- * A scope: one record with its duration when it ends. While it is open it is visible in the ring's
- * header, so a SIGKILL leaves an unfinished span. Scopes of a thread end in reverse order; one that
- * is ended out of order still gives a correct span. Lives on the caller's stack.
+ * A scope: one record with its duration, written when it ends. While it is open, the ring's header
+ * shows it, so that a SIGKILL leaves an unfinished span. Scopes of a thread end in reverse order. A
+ * scope that ends out of order still gives a correct span. Lives on the caller's stack.
  */
 typedef struct {
-    uint64_t start; /* ticks; 0: not recording, end does nothing */
+    uint64_t start; /* ticks; 0 means not recording, and end does nothing */
     uint64_t id;
     mrd_rec_what what;
     uint32_t slot, pid;
 } mrd_rec_scoped;
-void mrd_rec_scope_open(mrd_rec_scoped *scope); /* begins the one that scope->what says */
+void mrd_rec_scope_open(mrd_rec_scoped *scope); /* begins the scope that scope->what describes */
 static inline void
 mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
 {
-    scope->what.name = what->name; /* one by one: as a whole they would wait for their last store */
+    /* copied one by one, because copying the structure would wait for its last store */
+    scope->what.name = what->name;
     scope->what.name_text = what->name_text;
     scope->what.domain = what->domain;
     scope->what.track = what->track;
@@ -76,46 +80,48 @@ mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
     mrd_rec_scope_open(scope);
 }
 void mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count);
-/* With arguments that are all numbers, as the ring has them: an item and 64 bits each. */
+/* Arguments that are all numbers, in the ring's form: an item and 64 bits each. */
 #define MRD_REC_NUMBERS_MAX 16u
 typedef struct {
     uint64_t item, value;
 } mrd_rec_numeric;
 static inline uint64_t
-mrd_rec_numeric_item(uint32_t key, unsigned type) /* as mrd_ring_item; key: not 0 */
+mrd_rec_numeric_item(uint32_t key, unsigned type) /* as mrd_ring_item; key must not be 0 */
 {
     return type | 8u << 16 | (uint64_t) key << 32;
 }
 void mrd_rec_scope_end_numbers(mrd_rec_scoped *scope, const mrd_rec_numeric *numbers, size_t n);
-/* Name and domain of the innermost scope that the calling thread has open and that is no call of the
- * runtime; of those deeper than the ring's header shows, the deepest that it shows. Both 0: none. */
+/* Gets name and domain of the calling thread's innermost open scope that is no call of the runtime.
+ * If scopes are nested deeper than the ring's header shows, gets the deepest one that it shows.
+ * Both are 0 if there is none. */
 void mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain);
 
-/* A span whose both ends are known; ticks of mrd_rec_now. */
+/* Records a span with both ends known, in ticks of mrd_rec_now. */
 void mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,
                   size_t arg_count);
-/* A span that may end in another thread. Ids are unique in the process; 0: not recorded. */
+/* Begins a span that may end in another thread. Returns its id, unique in the process; 0 if it is
+ * not recorded. */
 uint64_t mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_count);
 void mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count);
 void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args,
                      size_t arg_count);
-/* Flags of `what` carry the number type; value holds its bits. */
+/* Records a sample. Flags of `what` contain the number type, `value` its bits. */
 void mrd_rec_counter(const mrd_rec_what *what, uint64_t value);
-/* Counts a span as lost that the caller cannot even begin. */
+/* Counts a span as lost that the caller cannot begin. */
 void mrd_rec_lose(mrd_ring_lost cause);
-/* Binds to the span that is open on this thread; flags carry the direction. */
+/* Records a flow, which binds to the open span of this thread. Flags contain the direction. */
 void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
-/* A message or an event about the recording itself ("cannot arm: ..."), with details. */
+/* Records a message or an event about the recording itself ("cannot arm: ..."), with details. */
 void mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count);
-/* A model came or went; keys by convention: model_id, hash, path, size, vnc, vnc_count. number: of
- * this load in this process, from 1; the unload of the same model bears it again, which is what
- * joins the two. */
+/* Records that a model was loaded or unloaded. The keys are model_id, hash, path, size, vnc,
+ * vnc_count. `number` counts the loads in this process from 1; the unload of the same model has the
+ * same number. */
 void mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *args,
                    size_t arg_count);
 
 /*
- * Copies a blob (JSON text of the system trace) into the calling thread's ring, in chunks: what
- * fits now. `at` and `seq` are 0 at first and are kept from call to call. apart: see
+ * Copies a part of a blob (JSON text of the system trace) that fits now into the calling thread's
+ * ring, in chunks. `at` and `seq` are 0 at first and are kept from call to call. For `apart` see
  * MRD_RECF_APART.
  */
 typedef struct {
@@ -127,24 +133,24 @@ typedef struct {
 typedef enum {
     MRD_BLOB_DONE,
     MRD_BLOB_ROOM,   /* the ring has no room for the rest yet */
-    MRD_BLOB_SILENT, /* the reader asked for silence: it is to be dropped */
+    MRD_BLOB_SILENT, /* the reader asked for silence, so the blob is to be dropped */
 } mrd_blob_step;
 mrd_blob_step mrd_rec_blob_put(mrd_rec_blob *blob);
-/* Whether all of `len` bytes fits into the calling thread's ring now. False without a ring. */
+/* Returns true if all `len` bytes fit into the calling thread's ring now, false without a ring. */
 bool mrd_rec_blob_fits(size_t len);
-/* How many bytes may be in one blob of the calling thread's ring at all. */
+/* Returns the maximum number of bytes in one blob of the calling thread's ring. */
 size_t mrd_rec_blob_max(void);
-/* Counts events of such texts as lost in the calling thread's ring; times of the wall clock. */
+/* Counts events of such texts as lost in the calling thread's ring. Times are of the wall clock. */
 void mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns);
 
-/* Name of the calling thread for the picture. Text is copied. */
+/* Sets the calling thread's display name. Copies the text. */
 void mrd_rec_thread_name(const char *name);
-/* Data bytes that a further ring of the process may have; 0: none. */
+/* Returns the data bytes that a further ring of the process may have, 0 for none. */
 size_t mrd_rec_ring_room(void);
-/* Data bytes wanted for the calling thread's ring, before its first record; rounded up to a power
+/* Sets the data bytes of the calling thread's ring, before its first record; rounded up to a power
  * of two. For the thread that moves system traces. */
 void mrd_rec_thread_ring_size(size_t bytes);
-/* The calling thread's ring is new and is read behind all others of the process. */
+/* Declares that the calling thread's new ring is read after all others of the process. */
 void mrd_rec_thread_ring_rest(void);
 
 #endif
