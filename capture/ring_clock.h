@@ -1,12 +1,12 @@
 /*
- * capture/ring_clock.h - ticks of a ring to CLOCK_MONOTONIC_RAW nanoseconds, with integers and a
- * stated error; and the cross-reading both ends take.
+ * capture/ring_clock.h - converts ticks of a ring to CLOCK_MONOTONIC_RAW nanoseconds, with integers
+ * and a bound of the error. Also the cross-reading that writer and reader take.
  *
- * The kernel derives RAW from the TSC by one constant factor, so a straight line is the truth and
- * only its two parameters have to be found: the longer the baseline, the better the rate. The map
- * is a chain of segments. A reading that the present segment predicts within its own width changes
- * nothing; one that contradicts it starts a new segment at the newest tick converted so far, which
- * keeps the map continuous and monotone, and equal for every tick asked again later.
+ * The kernel derives RAW from the TSC by a constant factor, so the map is a straight line with two
+ * unknown parameters. The longer the baseline, the better the rate. The map is a chain of segments.
+ * A reading that the current segment predicts within its own width changes nothing. A reading that
+ * contradicts it starts a new segment at the newest tick converted so far. This keeps the map
+ * continuous and monotone, and earlier results stay the same.
  *
  * Threads  a mrd_ring_clock belongs to one thread; mrd_ring_cal_read is async-signal-safe.
  */
@@ -44,11 +44,11 @@ mrd_ring_clock_gettime(clockid_t id)
     return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* CLOCK_MONOTONIC_RAW, out of the way of those who read the TSC. */
+/* Returns CLOCK_MONOTONIC_RAW. A separate function, because most callers read the TSC inline. */
 uint64_t mrd_ring_raw_ticks(void);
 
-/* Cross-reads the clocks: the narrowest of a few tries. With RAW, width is 0 and ticks == raw_ns.
- */
+/* Cross-reads the clocks: the narrowest of a few attempts. With RAW, width is 0 and ticks ==
+ * raw_ns. */
 void mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal);
 
 #define MRD_RING_CLOCK_SEGMENTS 64
@@ -67,19 +67,19 @@ typedef struct {
     uint64_t newest;          /* largest tick converted */
     mrd_ring_cal first, last; /* the baseline of the rate */
     mrd_dur_ns error_ns;      /* at `last` */
-    mrd_ring_segment now;     /* the newest segment: what nearly every tick needs */
+    mrd_ring_segment now;     /* the newest segment, which nearly every tick needs */
     mrd_ring_segment old[MRD_RING_CLOCK_SEGMENTS];
 } mrd_ring_clock;
 
 /*
- * Starts with the readings of a header and, if `own` is not NULL, one just taken by the reader.
- * False when they contradict each other (not increasing, or a rate outside 100 MHz to 20 GHz).
+ * Starts with the readings of a header and, if `own` is not NULL, a fresh reading of the reader.
+ * Returns false if they contradict each other: not increasing, or a rate outside 100 MHz to 20 GHz.
  */
 bool mrd_ring_clock_init(mrd_ring_clock *clock, mrd_ring_clock_id id, const mrd_ring_cal cal[2],
                          const mrd_ring_cal *own);
-/* A later reading. One that is not later than the last, or gives an impossible rate, is ignored. */
+/* Adds a later reading. Ignores one that is not later than the last, or gives an impossible rate. */
 void mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal);
-/* Bound of the error of mrd_ring_clock_ns at `ticks`, in ns. */
+/* Returns the bound of the error of mrd_ring_clock_ns at `ticks`, in ns. */
 int64_t mrd_ring_clock_error(const mrd_ring_clock *clock, uint64_t ticks);
 int64_t mrd_ring_clock_old_ns(const mrd_ring_clock *clock, uint64_t ticks);
 

@@ -1,6 +1,4 @@
-/*
- * capture/ring_item.h - the items of a record's body, as its reader takes them. Any bytes are fine.
- */
+/* capture/ring_item.h - reads the items of a record's body. Accepts any bytes. */
 #ifndef MRD_CAPTURE_RING_ITEM_H
 #define MRD_CAPTURE_RING_ITEM_H
 
@@ -9,15 +7,17 @@
 #include "base/buf.h"
 #include "capture/ring.h"
 
-/* Items of a body. Start with { ev.body, ev.body_len }; false at the end or at nonsense. */
+/* Iterates over the items of a body. Start with { ev.body, ev.body_len }. Returns false at the end
+ * or at invalid bytes. */
 typedef struct {
     const uint8_t *p;
     uint32_t len;
 } mrd_ring_items;
 typedef struct {
-    mrd_item_type type; /* I64, U64, F64, BOOL, TEXT, JSON, ID; an inline key is already in key */
-    uint8_t flags;      /* MRD_ITEMF_* */
-    uint32_t key;       /* dictionary id, 0: key_text */
+    /* I64, U64, F64, BOOL, TEXT, JSON, ID; an inline key was already put into key_text */
+    mrd_item_type type;
+    uint8_t flags; /* MRD_ITEMF_* */
+    uint32_t key;  /* dictionary id; 0 means that key_text has the key */
     mrd_str key_text;
     union {
         int64_t i;

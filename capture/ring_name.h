@@ -1,4 +1,5 @@
-/* capture/ring_name.h - names of ring files, of the files beside them, and of their directory. */
+/* capture/ring_name.h - names of ring files, of the other files next to them, and of their
+ * directory. */
 #ifndef MRD_CAPTURE_RING_NAME_H
 #define MRD_CAPTURE_RING_NAME_H
 
@@ -8,19 +9,20 @@
 #include "base/buf.h"
 #include "capture/ring.h"
 
-/* What a ring file's name says: meridian.<boot>.<pid>.<start>.<tid>[.<n>].ring */
+/* The parts of a ring file's name: meridian.<boot>.<pid>.<start>.<tid>[.<n>].ring */
 typedef struct {
     uint8_t boot_id[16];
     int32_t pid, tid;
     uint64_t start_ticks;
-    uint32_t serial; /* n: 0 unless an exec left a file of the same name behind */
+    uint32_t serial; /* n: 0, unless an exec left a file of the same name */
 } mrd_ring_name;
 
-/* False when `file_name` (no folder) is no ring's name. */
+/* Parses `file_name`, without directory. Returns false if it is no ring's name. */
 bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
-/* Writes the name; text holds MRD_RING_NAME_MAX bytes. */
+/* Writes the name. `text` has MRD_RING_NAME_MAX bytes. */
 void mrd_ring_name_print(const mrd_ring_name *name, char *text);
-/* The control file of the ring's process, in the same folder (docs/nrt.md). Likewise. */
+/* Write the names of the control file and the settings file of the ring's process, in the same
+ * directory (docs/nrt.md). The size of `text` is the same. */
 void mrd_ring_control_print(const mrd_ring_name *name, char *text);
 void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
 
@@ -36,7 +38,7 @@ bool mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name);
 void mrd_ring_note_print(const mrd_ring_note_name *name, char *text); /* as mrd_ring_name_print */
 /* Returns the value of a line "key=value\n" of an identity, or an empty text if there is none. */
 mrd_str mrd_ring_ident_value(mrd_str lines, const char *key);
-/* The directory to look in: MERIDIAN_RING_DIR, else /dev/shm. */
+/* Returns the directory of rings: MERIDIAN_RING_DIR, else /dev/shm. */
 const char *mrd_ring_dir(void);
 
 #endif

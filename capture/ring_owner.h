@@ -1,5 +1,5 @@
 /*
- * capture/ring_owner.h - does the process that made a ring still exist? Answers come from /proc.
+ * capture/ring_owner.h - checks in /proc whether the process that made a ring still exists.
  *
  * Threads  an owner belongs to its reader's thread.
  */
@@ -13,20 +13,22 @@ typedef struct {
     const char *proc_dir; /* borrowed */
     int32_t pid;          /* as the owner sees itself */
     uint64_t start_ticks;
-    mrd_dur_ns start_ahead_ns; /* of its time namespace: what start_ticks is more than we see */
+    /* of its time namespace: how much start_ticks exceeds the value that we see */
+    mrd_dur_ns start_ahead_ns;
     uint64_t pid_ns;
     uint64_t inode;
-    const char *file_name; /* the ring's, without folder; borrowed */
-    int32_t host_pid;      /* found: pid in our namespace; 0 not yet */
+    const char *file_name; /* the ring's file name, without directory; borrowed */
+    int32_t host_pid;      /* the pid in our namespace once found; 0 before */
 } mrd_ring_owner_id;
 
-/* With `maps` also asks whether the process still maps the file, which an exec ends. */
+/* With `maps` also checks that the process still maps the file, because an exec ends the mapping. */
 mrd_owner mrd_ring_owner_check(mrd_ring_owner_id *id, bool maps);
 
-/* How far the clocks of this process are ahead of the machine's, 0 without a time namespace of its own. */
+/* Gets how far the clocks of this process are ahead of the machine's; 0 without its own time
+ * namespace. */
 void mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns);
 
-/* Boot id of this machine; false when it cannot be read. */
+/* Gets the boot id of this machine. Returns false if it cannot be read. */
 bool mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16]);
 
 #endif

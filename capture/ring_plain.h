@@ -1,6 +1,6 @@
 /*
- * capture/ring_plain.h - the quick way to plain records: one after the other from the bytes that a reader (ring_read.h)
- * has at hand.
+ * capture/ring_plain.h - the fast path for plain records: reads them one after the other from the
+ * bytes that a reader (ring_read.h) has buffered.
  */
 #ifndef MRD_CAPTURE_RING_PLAIN_H
 #define MRD_CAPTURE_RING_PLAIN_H
@@ -11,11 +11,13 @@
 #include "base/clock.h"
 #include "capture/ring.h"
 
-/* What a plain record needs; the beginning of every reader. Its fields are mrd_ring_plain's. */
+/* The state needed to read plain records; the first member of every reader. mrd_ring_plain uses its
+ * fields. */
 typedef struct {
-    const uint8_t *at, *end; /* records at hand that are one thread's */
-    const uint8_t *mark;     /* from here on they are not counted yet */
-    uint64_t span_ticks;     /* the last SPAN: tells a scope killed between its two stores */
+    const uint8_t *at, *end; /* buffered records of one thread */
+    const uint8_t *mark;     /* the first record that was not counted yet */
+    /* of the last SPAN; detects a scope that was killed between its two stores */
+    uint64_t span_ticks;
     uint32_t span_name;
     uint64_t seg_ticks, newest;
     uint64_t seg_mult; /* ns per tick * 2^MRD_RING_MULT_SHIFT */
@@ -25,7 +27,7 @@ typedef struct {
 
 #define MRD_RING_NEAR_BITS  56 /* 320 days at 2.6 GHz; times 10 ns fits an int64 */
 #define MRD_RING_TICKS_NEAR (1ull << MRD_RING_NEAR_BITS)
-#define MRD_RING_MULT_SHIFT 56 /* so that the product's upper word is the result */
+#define MRD_RING_MULT_SHIFT 56 /* this shift makes the upper word of the product the result */
 
 static inline int64_t
 mrd_ring_near_ns(uint64_t ticks, uint64_t mult)
@@ -33,7 +35,7 @@ mrd_ring_near_ns(uint64_t ticks, uint64_t mult)
     return (int64_t) ((unsigned __int128) (ticks << (64 - MRD_RING_NEAR_BITS)) * mult >> 64);
 }
 
-/* A record as it is now, in memory that its owner may change at any time: each word is read once. */
+/* Loads a record from memory that its owner may change at any time, so each word is read once. */
 static inline void
 mrd_ring_rec_load(const uint8_t *at, mrd_ring_rec *ret_rec)
 {
@@ -52,15 +54,16 @@ mrd_ring_rec_load(const uint8_t *at, mrd_ring_rec *ret_rec)
 }
 
 /*
- * The next record at hand when it is a plain one: 32 bytes, so without a body, of the kinds SPAN to
- * FLOW, with a time near the others. False: none is at hand; mrd_ring_next then gives what there is.
- * For loops over many records, with a window of their own that the compiler keeps in registers:
+ * Gets the next buffered record if it is a plain one. A plain record has 32 bytes (no body), a kind
+ * from SPAN to FLOW, and a time near the others. If it returns false, use mrd_ring_next, which
+ * handles all cases. For loops over many records, with a local window that the compiler keeps in
+ * registers:
  *
  *     mrd_ring_window w = *mrd_ring_borrow_window(reader);
  *     while (mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) ...
  *     *mrd_ring_borrow_window(reader) = w;
  *
- * Between the two lines nothing else may be done with the reader but asking its dictionary.
+ * Between the first and the last line, only the reader's dictionary may be used.
  */
 static inline bool
 mrd_ring_plain(mrd_ring_window *w, mrd_ring_rec *ret_rec, int64_t *ret_ts_ns, int64_t *ret_dur_ns)

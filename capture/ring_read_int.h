@@ -1,6 +1,6 @@
 /*
- * capture/ring_read_int.h - a reader of one ring, between ring_open.c (from the file to a reader
- * and back) and ring_read.c (from bytes to events).
+ * capture/ring_read_int.h - a reader of one ring, shared by ring_open.c (opens and closes a file)
+ * and ring_read.c (decodes bytes to events).
  */
 #ifndef MRD_CAPTURE_RING_READ_INT_H
 #define MRD_CAPTURE_RING_READ_INT_H
@@ -13,14 +13,14 @@
 #include "capture/ring_read.h"
 
 #define RING_CAL_PERIOD_NS 250000000
-#define RING_MAPS_IDLE_NS  2000000000 /* silence after which an exec is looked for, doubling */
+#define RING_MAPS_IDLE_NS  2000000000 /* idle time after which an exec is checked for; doubles */
 
 struct mrd_ring_reader {
-    mrd_ring_window win; /* first: mrd_ring_next is inline */
+    mrd_ring_window win; /* first, because mrd_ring_next is inline */
     uint32_t magic;
     unsigned flags;
     int fd;       /* -1: mem */
-    uint8_t *mem; /* borrowed; of a file: its mapping, NULL: it is copied out */
+    uint8_t *mem; /* borrowed; for a file its mapping, or NULL if it is copied */
     size_t mem_len;
     const volatile sig_atomic_t *cut; /* of the mapping; never NULL */
     mrd_ring_info info;
@@ -33,14 +33,14 @@ struct mrd_ring_reader {
     mrd_local_ns next_cal;
 
     uint8_t *chunk;
-    const uint8_t *data; /* the chunk at hand: copied to `chunk`, or in place */
+    const uint8_t *data; /* the current chunk: copied to `chunk`, or in place */
     size_t chunk_cap, chunk_len, at;
     uint64_t chunk_pos; /* data position of data[0] */
     uint64_t head, tail, stuck_head;
-    uint64_t left[4]; /* as stored last: done and what follows it */
+    uint64_t left[4]; /* as last stored: done and the fields after it */
     uint32_t state, depth;
-    uint32_t thread;      /* index of the thread entry in force */
-    uint64_t thread_ends; /* position where the next one begins */
+    uint32_t thread;      /* index of the current thread entry */
+    uint64_t thread_ends; /* position where the next thread begins */
 
     uint64_t lost[MRD_RING_LOST_CAUSES], told[MRD_RING_LOST_CAUSES];
     uint64_t first[MRD_RING_LOST_CAUSES], last[MRD_RING_LOST_CAUSES];
@@ -49,7 +49,7 @@ struct mrd_ring_reader {
     uint64_t records, skipped;
     mrd_local_ns newest; /* of records */
 
-    mrd_dur_ns ahead_ns; /* its clock of ours: another time namespace */
+    mrd_dur_ns ahead_ns; /* how far its clock is ahead of ours, in another time namespace */
     char *proc_dir;
     mrd_ring_owner_id owner;
     mrd_local_ns next_owner, idle_since;
@@ -63,7 +63,7 @@ struct mrd_ring_reader {
 
 /* Copies bytes [off, off + len) of the file. Errors: TRUNCATED, IO. */
 mrd_err mrd_ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len);
-/* Errors: IO. Not for a ring in memory. */
+/* Writes bytes; not for a ring in memory. Errors: IO. */
 mrd_err mrd_ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len);
 
 static inline uint64_t
@@ -72,7 +72,7 @@ ring_file_len(const mrd_ring_reader *r)
     return MRD_RING_HEADER_LEN + r->info.dict_len + r->info.data_len;
 }
 
-/* The header of a ring in memory, or mapped. */
+/* Returns the header of a ring that is in memory or mapped. */
 static inline mrd_ring_hdr *
 ring_mem_hdr(const mrd_ring_reader *r)
 {

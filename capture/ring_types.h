@@ -1,5 +1,5 @@
 /*
- * capture/ring_types.h - what the parts of the ring's reader tell each other and its user
+ * capture/ring_types.h - types shared by the parts of the ring's reader and its caller
  * (capture/ring_read.h).
  */
 #ifndef MRD_CAPTURE_RING_TYPES_H
@@ -13,7 +13,7 @@ typedef struct {
     mrd_str name;
 } mrd_ring_track_info;
 
-/* Whether the process that made a ring still exists; UNKNOWN: it could not be looked at. */
+/* Whether the process that made a ring still exists. UNKNOWN means that it could not be checked. */
 typedef enum { MRD_OWNER_ALIVE, MRD_OWNER_DEAD, MRD_OWNER_UNKNOWN } mrd_owner;
 
 #endif

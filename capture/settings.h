@@ -17,12 +17,12 @@ typedef struct {
     char ring_dir[MRD_SETTING_TEXT], clock[MRD_SETTING_TEXT], profile_file[MRD_SETTING_TEXT];
     char sys_dir[MRD_SETTING_TEXT], proc_dir[MRD_SETTING_TEXT], device_profiles[MRD_SETTING_TEXT];
     uint32_t errors; /* values refused */
-    char error[256]; /* a message about the first */
+    char error[256]; /* a message about the first error */
 } mrd_settings;
 
 /* Fills *s from the environment of the process. No allocation. */
 void mrd_settings_read(mrd_settings *s);
-/* The table, for documentation and its test: row i, false behind the last. */
+/* Gets row i of the table, for documentation and its test. Returns false after the last row. */
 bool mrd_settings_row(size_t i, const char **ret_name, const char **ret_default,
                       const char **ret_help);
 

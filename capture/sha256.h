@@ -13,7 +13,7 @@ typedef struct {
     uint32_t h[8];
     uint64_t len;
     uint8_t block[64];
-    bool plain; /* without the processor's own instructions: for tests, after init */
+    bool plain; /* do not use the processor's SHA instructions: for tests, set after init */
 } mrd_sha;
 
 void mrd_sha_init(mrd_sha *s);

@@ -1,6 +1,4 @@
-/*
- * capture/sources.h - what can be recorded, as bits. Internal.
- */
+/* capture/sources.h - the kinds of events that can be recorded, as bits. Internal. */
 #ifndef MRD_CAPTURE_SOURCES_H
 #define MRD_CAPTURE_SOURCES_H
 

@@ -1,8 +1,10 @@
 /*
- * capture/stats.h - aggregate statistics per name (docs/seeds.md, rows C-11, C-16 ... C-19). Internal.
+ * capture/stats.h - aggregate statistics per name (docs/seeds.md, rows C-11, C-16 ... C-19).
+ * Internal.
  *
- * Durations are kept in ticks and turned into nanoseconds when they are printed. A counter's mean
- * is weighted by time: sum of value x how long it held, from its first sample to the printing.
+ * Durations are kept in ticks and converted to nanoseconds when they are printed. A counter's mean
+ * is weighted by time: the sum of each value x the time it was held, from the first sample to the
+ * printing.
  */
 #ifndef MRD_CAPTURE_STATS_H
 #define MRD_CAPTURE_STATS_H
@@ -11,7 +13,7 @@
 #include "capture/record.h"
 #include "capture/stats_print.h"
 
-/* Bits of mrd_extra: what the API does beside recording. */
+/* Work of the API besides recording, as bits of mrd_extra. */
 enum { MRD_EXTRA_STATS = 1, MRD_EXTRA_DUMPS = 2 };
 extern uint32_t mrd_extra;
 static inline uint32_t
@@ -21,10 +23,10 @@ mrd_extra_now(void)
 }
 void mrd_extra_set(uint32_t bit, bool on);
 
-/* One finished span, or (ticks UINT64_MAX) one instant. */
+/* Adds one finished span or, if ticks is UINT64_MAX, one instant. */
 void mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks);
 
-/* What a counter object keeps; under its own lock. */
+/* The values of a counter object, protected by its own lock. */
 typedef struct {
     _Atomic uint32_t lock;
     uint64_t count;
@@ -34,17 +36,17 @@ typedef struct {
 } mrd_stat_counter;
 void mrd_stats_sample(mrd_stat_counter *c, double value);
 
-/* Hands a counter to the printing; remove before its memory goes. */
+/* Registers a counter for printing. Remove it before its memory is freed. */
 typedef struct mrd_stat_series {
     mrd_stat_counter stat;
     uint32_t domain, name;
-    bool bytes; /* unit "bytes": in the memory section */
+    bool bytes; /* the unit is "bytes", so it is printed in the memory section */
     struct mrd_stat_series *next;
 } mrd_stat_series;
 void mrd_stats_enlist(mrd_stat_series *s);
 void mrd_stats_delist(mrd_stat_series *s);
 
-/* A malloc'd text, NULL without memory. */
+/* Returns a malloc'd text, NULL if out of memory. */
 char *mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending);
 void mrd_stats_reset(void);
 

@@ -1,7 +1,8 @@
 /*
- * capture/stats_print.h - statistics as a table or JSON; equal numbers give equal bytes. Internal.
+ * capture/stats_print.h - prints statistics as a table or JSON; equal numbers give equal bytes.
+ * Internal.
  *
- * Times come in as ticks and are scaled once, to nanoseconds; milliseconds are printed with four
+ * Times are ticks that are converted once, to nanoseconds. Milliseconds are printed with four
  * decimals by integer arithmetic (rounded half up).
  */
 #ifndef MRD_CAPTURE_STATS_PRINT_H
@@ -21,7 +22,7 @@ typedef enum {
     MRD_SORT_COUNT
 } mrd_stat_sort;
 
-/* Spans (or instants) of one name. Units: ticks until scaled, then ns. */
+/* Spans (or instants) of one name. Times are ticks until converted, then ns. */
 typedef struct {
     uint32_t domain, name;
     bool instant;
@@ -43,9 +44,9 @@ typedef struct {
     size_t counters, counter_cap;
     mrd_memory_scope *scope; /* memory by scope */
     size_t scopes, scope_cap;
-    uint64_t untracked; /* allocations that no scope has */
-    uint64_t missed;    /* not counted: no memory, or in a signal handler */
-    bool failed;        /* no memory: the report is not whole */
+    uint64_t untracked; /* allocations that are in no scope */
+    uint64_t missed;    /* not counted, because out of memory or in a signal handler */
+    bool failed;        /* out of memory, so that the report is incomplete */
 } mrd_stat_report;
 
 void mrd_stat_report_add(mrd_stat_report *r, const mrd_stat_entry *e); /* merges by key */
@@ -53,7 +54,7 @@ void mrd_stat_report_counter(mrd_stat_report *r, const mrd_stat_line *line);
 void mrd_stat_report_scope(mrd_stat_report *r, const mrd_memory_scope *scope);
 void mrd_stat_report_scale(mrd_stat_report *r); /* ticks to ns */
 void mrd_stat_report_sort(mrd_stat_report *r, mrd_stat_sort sort, bool ascending);
-/* malloc'd; NULL without memory. */
+/* Return a malloc'd text, NULL if out of memory. */
 char *mrd_stat_report_table(const mrd_stat_report *r);
 char *mrd_stat_report_json(const mrd_stat_report *r);
 void mrd_stat_report_fini(mrd_stat_report *r);

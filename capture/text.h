@@ -1,6 +1,4 @@
-/*
- * capture/text.h - a growing text that remembers its first failure. Internal; malloc.
- */
+/* capture/text.h - a growing text that remembers its first error. Internal; uses malloc. */
 #ifndef MRD_CAPTURE_TEXT_H
 #define MRD_CAPTURE_TEXT_H
 
@@ -14,12 +12,12 @@ typedef struct {
 } mrd_text;
 
 void mrd_text_add(mrd_text *t, const char *p, size_t len);
-/* With a point in numbers, whatever the program's locale has. */
+/* Appends formatted text. Numbers have a decimal point in any locale of the program. */
 void mrd_text_fmt(mrd_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
+/* Appends a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. */
 void mrd_text_json_n(mrd_text *t, const char *p, size_t len);
 void mrd_text_json(mrd_text *t, const char *text);
-/* The text with a NUL, owned by the caller; NULL after a failure. */
+/* Returns the text with a NUL, owned by the caller; NULL after an error. */
 char *mrd_text_take(mrd_text *t);
 
 #endif
