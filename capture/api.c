@@ -90,7 +90,7 @@ site_id(mrd_site *site)
     return __builtin_expect(id == 0, 0) ? mrd_api_name_once(site->text, &site->id) : id;
 }
 
-/* Turns arguments over; returns how many. */
+/* Converts arguments; returns their number. */
 static size_t
 api_args(const mrd_kv *args, size_t n, mrd_rec_arg to[MRD_API_ARGS_MAX])
 {
@@ -172,7 +172,7 @@ mrd_scope_begin_text_(mrd_scope *scope, const mrd_domain *domain, const char *na
     open_scope(scope, domain, mrd_api_name(name));
 }
 
-/* Statistics of it, texts among its arguments, keys that are new. */
+/* Handles statistics, texts among the arguments, and new keys. */
 static __attribute__((noinline)) void
 scope_end_more(mrd_rec_scoped *s, const mrd_kv *args, size_t arg_count)
 {
@@ -184,7 +184,7 @@ scope_end_more(mrd_rec_scoped *s, const mrd_kv *args, size_t arg_count)
     mrd_rec_scope_end(s, list, arg_count);
 }
 
-/* Apart, so that a scope without arguments pays for no frame. */
+/* A separate function, so that a scope without arguments needs no stack frame. */
 static __attribute__((noinline)) void
 scope_end_numbers(mrd_rec_scoped *s, const mrd_kv *args, size_t n)
 {

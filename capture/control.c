@@ -12,7 +12,7 @@
 #define ANNOTATIONS_SYMBOLIC   1u
 #define ANNOTATIONS_IMPERATIVE 2u
 
-/* What waits for recording to be on: the runtime's system trace. */
+/* Starts what waits until recording is on: the runtime's system trace. */
 static void
 turned_on(void)
 {

@@ -16,7 +16,7 @@ struct mrd_counters {
     size_t n;
 };
 
-/* The codes are the same; a code without a name of ours becomes IO. */
+/* Converts the error. The codes are equal; a code that meridian.h does not name becomes IO. */
 static int
 fail_why(mrd_err err, const mrd_why *why)
 {

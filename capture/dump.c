@@ -26,17 +26,17 @@ static struct {
     char path[MRD_SETTING_TEXT];
     FILE *out;                     /* open between the first dump and the finished one */
     int pid;                       /* that opened it */
-    bool any;                      /* an event was written: the next needs a comma */
-    uint64_t lost, taken, endless; /* endless: ends that no room was left for */
-    int set_by; /* pid that set the path: a fork's child writes a file of its own */
+    bool any;                      /* an event was written, so the next needs a comma */
+    uint64_t lost, taken, endless; /* endless: ends that were dropped because there was no room */
+    int set_by;                    /* pid that set the path; a child of fork writes its own file */
     struct {
         char path[MRD_SETTING_TEXT + 128];
         dev_t dev;
         ino_t ino;
-        off_t trailer, size; /* the last line begins there */
+        off_t trailer, size; /* offset of the last line */
         /* The state after the finished dump. A later dump continues from here. */
     } closed;
-    /* Paths under way: with the lock, and not on the stack of a program's thread. */
+    /* Temporary paths. The lock protects them; they are not on the stack of a program's thread. */
     char ring[MRD_SETTING_TEXT + MRD_RING_NAME_MAX], expanded[MRD_SETTING_TEXT + 128];
     char file[MRD_SETTING_TEXT + 128];
     _Atomic int64_t period_ns, due_ns;
@@ -44,7 +44,7 @@ static struct {
 
 typedef struct {
     mrd_ring_name *v;
-    size_t n, cap; /* n: how many there are, also beyond cap */
+    size_t n, cap; /* n counts all of them, also beyond cap */
 } ring_list;
 
 static bool
@@ -52,7 +52,7 @@ dump_lock(void)
 {
     uint32_t me = (uint32_t) getpid(), seen = atomic_load(&dump.lock);
 
-    /* a pid: what a thread of the parent held at the fork is nobody's here */
+    /* the pid of a holder: after a fork, a lock that a thread of the parent held is free here */
     return seen != me && atomic_compare_exchange_strong(&dump.lock, &seen, me);
 }
 
@@ -196,8 +196,8 @@ put_counter(mrd_text *t, const mrd_ring_event *ev)
     }
 }
 
-/* ---- spans whose end is another record: the end bears only the id, and readers of the format join
- * by name and category as well ------------------------------------------------------------------ */
+/* ---- spans whose end is another record: the end has only the id, but readers of the format also
+ * join by name and category ------------------------------------------------------------------ */
 
 static void
 put_begin(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
@@ -209,7 +209,7 @@ put_begin(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
     (void) mrd_dump_span_begin(ev->value, name.p, name.len, domain.p, domain.len);
 }
 
-/* rest: what follows name and category. */
+/* rest: the JSON after name and category. */
 static void
 put_end(mrd_text *t, const mrd_dump_span *span, const char *rest)
 {
@@ -239,12 +239,13 @@ end_span(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
         put_end(t, &span, text);
         mrd_dump_span_free(&span);
         free(text);
-    } else if (!mrd_dump_end_keep(ev->value, text)) { /* begun in a ring that is read later */
+        /* its begin is in a ring that is read later */
+    } else if (!mrd_dump_end_keep(ev->value, text)) {
         dump.endless++;
     }
 }
 
-/* All rings were read: ends whose begins came since. */
+/* All rings were read: writes the ends whose begins were found since. */
 static void
 put_kept_ends(mrd_text *t)
 {
@@ -294,7 +295,7 @@ put_thread(mrd_text *t, const mrd_ring_reader *r, int32_t tid)
         put_name(t, "thread_name", tid, name);
 }
 
-/* Blobs, models and notices are for the agent; here models and notices become instants. */
+/* Blobs, models and notices are meant for the agent. Here models and notices become instants. */
 static void
 put_event(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
 {
@@ -346,7 +347,7 @@ flush_text(mrd_text *t)
     return ok ? MERIDIAN_OK : mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);
 }
 
-/* Whether an earlier dump wrote this one: a ring that an agent reads is not emptied by us. */
+/* Returns true if an earlier dump wrote this event. We do not empty a ring that an agent reads. */
 static bool
 written(const mrd_ring_reader *r, uint64_t *looked)
 {
@@ -383,7 +384,7 @@ dump_ring(const mrd_ring_name *name, mrd_text *t)
         looked = mrd_dump_looked((uint64_t) name->serial << 32 | (uint32_t) name->tid);
     }
     if (opened != MRD_OK)
-        return MERIDIAN_OK; /* read to its end and removed by an agent */
+        return MERIDIAN_OK; /* an agent has read it to its end and removed it */
     while (((step = mrd_ring_next(r, &ev, NULL)) == MRD_RING_MORE || step == MRD_RING_LOST) &&
            err == MERIDIAN_OK) {
         if (written(r, looked))
@@ -420,7 +421,8 @@ note_ring(void *ctx, mrd_ring_writer *w)
     }
 }
 
-/* Memory is allocated outside the lock: a signal handler that interrupted malloc may wait for it. */
+/* Allocates outside the lock, because a signal handler that interrupted malloc may wait for the
+ * lock. */
 static void
 list_rings(ring_list *list)
 {
@@ -446,7 +448,7 @@ cannot_write(int sys)
                     : mrd_fail(MERIDIAN_IO, "cannot write %s: error %d", dump.path, sys);
 }
 
-/* With %h and %p replaced; true when it has the process id. */
+/* Replaces %h and %p. Returns true if the result has the process id. */
 static bool
 expand(const char *from, char *to, size_t size)
 {
@@ -472,7 +474,7 @@ expand(const char *from, char *to, size_t size)
     return has_pid;
 }
 
-/* The name of the file of this process: a fork's child does not write over its parent's. */
+/* Returns the file name of this process. A child of fork must not overwrite its parent's file. */
 static const char *
 file_name(void)
 {
@@ -489,7 +491,7 @@ file_name(void)
     return dump.file;
 }
 
-/* The file that a finished dump of this process left, as it left it: at its last line. */
+/* Reopens the file of a finished dump of this process, positioned at its last line. */
 static FILE *
 open_again(const char *path)
 {
@@ -519,7 +521,7 @@ open_file(void)
 
     if (dump.out != NULL && dump.pid == getpid())
         return MERIDIAN_OK;
-    dump.out = NULL; /* a fork's parent's: leave its buffer alone */
+    dump.out = NULL; /* a parent's file: do not touch its buffer */
     if (dump.pid != 0 && dump.pid != getpid())
         mrd_dump_spans_forget();
     path = file_name();
@@ -623,7 +625,7 @@ mrd_dump_if_due(void)
     errno = saved;
 }
 
-/* A program that ends in the ordinary way keeps what it recorded since the last period. */
+/* A program that exits normally keeps the events since the last period. */
 __attribute__((destructor(101))) static void
 dump_at_exit(void)
 {

@@ -42,7 +42,7 @@ namespace_inode(const char *path)
     return stat(path, &st) == 0 ? (uint64_t) st.st_ino : 0;
 }
 
-/* Field 22 of /proc/self/stat; the command may hold blanks and brackets. */
+/* Returns field 22 of /proc/self/stat. The command may contain blanks and brackets. */
 static uint64_t
 own_start(void)
 {
@@ -73,7 +73,7 @@ own_boot(uint8_t boot_id[16])
     }
 }
 
-/* One "key=value" line; newlines in the value become blanks. Whole lines only. */
+/* Adds one "key=value" line if it fits completely. Newlines in the value become blanks. */
 static void
 add_line(mrd_own_identity *id, const char *key, const char *value, size_t len)
 {
@@ -138,7 +138,7 @@ mrd_identity_read(mrd_own_identity *id)
         "POD_NAME",
         "POD_NAMESPACE",
         "POD_UID",
-        /* what sessions are found by (base/jobid.h) */
+        /* sessions select processes by these (base/jobid.h) */
         "MERIDIAN_SESSION",
         "MERIDIAN_JOB_NAME",
         "MERIDIAN_CLUSTER",

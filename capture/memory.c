@@ -13,11 +13,12 @@
 #define LIVE_FIRST 1024u /* slots */
 #define HINTS      64u
 #define NAME_MAX_  160u /* of a scope in a counter's name */
-#define NAME_KEPT  140u /* of a longer one, then what tells it from others that begin like it */
+/* kept of a longer name; then a hash distinguishes names with the same beginning */
+#define NAME_KEPT 140u
 
 /* One allocation. */
 typedef struct {
-    uint64_t what, bytes_1; /* bytes + 1; 0: free */
+    uint64_t what, bytes_1; /* bytes + 1; 0 means free */
     uint32_t account, of;
 } live;
 
@@ -34,9 +35,9 @@ typedef struct {
     _Atomic uint32_t used; /* of slots */
     _Atomic uint64_t untracked;
     uint32_t slots, accounts;
-    uint16_t hint[HINTS]; /* of a scope's hash: its account + 1 */
+    uint16_t hint[HINTS]; /* by hash of the scope: its account + 1 */
     live *slot;
-    account account[MRD_MEMORY_SCOPES + 2]; /* the last two: further scopes, of each place */
+    account account[MRD_MEMORY_SCOPES + 2]; /* the last two are the further scopes of each place */
 } books;
 
 static _Atomic(books *) all;
@@ -68,7 +69,7 @@ get_books(bool make)
     return none;
 }
 
-/* False: this thread is inside already. */
+/* Returns false if this thread is already inside. */
 static bool
 enter(books *b)
 {
@@ -96,7 +97,7 @@ home_of(uint32_t slots, uint64_t what, uint32_t of)
     return (uint32_t) (((what * 2 + of) * 0x9e3779b97f4a7c15ull) >> 32) & (slots - 1);
 }
 
-/* Its slot, or the free one where it would be. */
+/* Returns the slot of `what`, or the free slot where it would be. */
 static uint32_t
 slot_of(const live *v, uint32_t slots, uint64_t what, uint32_t of)
 {
@@ -127,7 +128,7 @@ room_for_one(books *b)
     return true;
 }
 
-/* Empties a slot; those behind it that it kept from their place move up. */
+/* Empties a slot, and moves up the following entries that it displaced. */
 static void
 empty_slot(books *b, uint32_t at)
 {
@@ -215,7 +216,7 @@ scope_name(const mrd_memory_scope *s, char to[NAME_MAX_])
              (unsigned) (hash_of(text) ^ (domain == NULL ? 0 : hash_of(domain) * 31)));
 }
 
-/* The account of the scope that the calling thread has open. */
+/* Returns the account of the calling thread's open scope. */
 static uint32_t
 account_of(books *b, mrd_memory_place place)
 {
@@ -282,7 +283,7 @@ put_in(books *b, live *to, account *a, uint64_t bytes)
     sample(a, ALLOCATIONS, a->s.count);
 }
 
-/* What is booked of it, if anything is. */
+/* Removes its booking, if there is one. */
 static void
 forget(books *b, uint64_t what, mrd_memory_of of)
 {
@@ -354,7 +355,7 @@ mrd_memory_remove_all(mrd_memory_of of)
         atomic_fetch_add_explicit(&b->untracked, 1, memory_order_relaxed);
         return;
     }
-    for (uint32_t at = 0; at < b->slots; at++) /* another may move into the place */
+    for (uint32_t at = 0; at < b->slots; at++) /* another entry may move into this slot */
         while (b->slot[at].bytes_1 != 0 && b->slot[at].of == (uint32_t) of)
             changed[take_out(b, at) - b->account] = true;
     for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++)

@@ -1,4 +1,4 @@
-/* Which models are loaded, and captures of that (meridian.h; docs/seeds.md, rows D-07 ... D-12). */
+/* The loaded models, and captures of them (meridian.h; docs/seeds.md, rows D-07 ... D-12). */
 #include "capture/api.h"
 
 #include <errno.h>
@@ -15,19 +15,19 @@
 
 #define MODELS_MAGIC 0x6d6f646cu
 #define READ_CHUNK   65536u
-#define COPY_MAX     (1ull << 32) /* bytes of one model; larger ones are listed without data */
+#define COPY_MAX     (1ull << 32) /* bytes of one model; larger models are listed without data */
 #define BUCKETS      4096u        /* a power of two */
 
-/* One load. Shared by the registry and the captures that saw it. Under mrd_proc_lock_models. */
+/* One load, shared by the registry and the captures that saw it. Protected by mrd_proc_lock_models. */
 typedef struct model {
     mrd_model_record rec;
-    char sha[65], kept[MRD_NEFFS_PATH]; /* "": its bytes are not kept */
+    char sha[65], kept[MRD_NEFFS_PATH]; /* "" if its bytes are not kept */
     mrd_model_call call;
     char *uri;
     void *copy;
     unsigned refs;
     bool told;                  /* its load was recorded */
-    struct model *next, **link; /* of the registry, and what points here */
+    struct model *next, **link; /* in the registry, and the pointer to this model */
     struct model *next_of_bucket;
 } model;
 
@@ -42,7 +42,7 @@ struct mrd_models {
     mrd_models *next;       /* of all captures */
 };
 
-static model *loaded, *buckets[BUCKETS]; /* the newest first, also of one id */
+static model *loaded, *buckets[BUCKETS]; /* newest first, also among equal ids */
 static _Atomic uint64_t loads;
 static mrd_models *captures;
 
@@ -59,7 +59,7 @@ model_unref(model *m)
 /* ---- what a load is ----------------------------------------------------------------------------
  */
 
-/* Hash of a file, and its bytes when wanted. False when it cannot be read. */
+/* Gets the hash of a file, and its bytes if wanted. Returns false if it cannot be read. */
 static bool
 read_file(const char *path, model *m, bool copy)
 {
@@ -108,7 +108,7 @@ take_bytes(model *m, const void *data, bool copy)
         memcpy(m->copy, data, (size_t) m->rec.size);
 }
 
-/* The most that any running capture wants; -1: none runs. */
+/* Returns the highest mode of the running captures, -1 if none runs. */
 static int
 wanted_mode(void)
 {
@@ -141,7 +141,8 @@ model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, 
     m->rec.vnc = vnc;
     m->rec.vnc_count = vnc_count;
     m->rec.load_ns = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
-    if (mode >= 0 || mrd_rec_on(MRD_CAP_MODEL)) { /* else nobody asked for the cost of a hash */
+    /* else nothing needs the hash, which is expensive */
+    if (mode >= 0 || mrd_rec_on(MRD_CAP_MODEL)) {
         if (data != NULL)
             take_bytes(m, data, mode >= (path != NULL ? MRD_MODELS_ALL : MRD_MODELS_MEMORY));
         else if (path != NULL)
@@ -188,7 +189,7 @@ record_model(const model *m, bool load)
     };
     mrd_rec_arg all[sizeof(args) / sizeof(args[0]) + 4];
     size_t n = sizeof(args) / sizeof(args[0]);
-    char name[sizeof("model ") + 12]; /* for people; the whole hash is an argument */
+    char name[sizeof("model ") + 12]; /* a short name for display; the whole hash is an argument */
 
     if (!mrd_rec_on(MRD_CAP_MODEL))
         return;
@@ -208,7 +209,7 @@ record_model(const model *m, bool load)
     mrd_rec_model(load, m->rec.load_number, m->sha[0] != '\0' ? name : m->uri, all, n);
 }
 
-/* Under the lock. False without memory: the capture misses this one. */
+/* The caller holds the lock. Returns false if out of memory; the capture then lacks this model. */
 static bool
 capture_add(mrd_models *c, model *m)
 {
@@ -228,7 +229,7 @@ capture_add(mrd_models *c, model *m)
 
 /* ---- The registry, under the lock ---- */
 
-/* Where the newest with that id hangs; *NULL: nowhere. */
+/* Returns the link to the newest model with that id; *link is NULL if there is none. */
 static model **
 place_of(uint64_t model_id)
 {
@@ -253,7 +254,7 @@ register_model(model *m)
     *bucket = m;
 }
 
-/* NULL: there is none with that id. */
+/* Returns NULL if there is none with that id. */
 static model *
 take_from_registry(uint64_t model_id)
 {
@@ -268,7 +269,7 @@ take_from_registry(uint64_t model_id)
     return m;
 }
 
-/* The model is the registry's from here on. */
+/* The registry owns the model from here on. */
 static int
 take_load(model *m)
 {
@@ -346,7 +347,7 @@ mrd_models_forked(void)
     mrd_proc_unlock_models();
 }
 
-/* The next that was not told, held; NULL: there is none. */
+/* Returns the next model that was not recorded, with a reference. NULL if there is none. */
 static model *
 next_untold(void)
 {
@@ -436,7 +437,7 @@ mrd_models_start(mrd_models *c)
     for (model *m = loaded; m != NULL; m = m->next) {
         bool have = false;
 
-        for (size_t i = 0; i < c->n; i++) /* a second start keeps what the first saw */
+        for (size_t i = 0; i < c->n; i++) /* a second start keeps what the first one saw */
             have = have || c->v[i] == m;
         all = (have || capture_add(c, m)) && all;
     }

@@ -8,7 +8,7 @@
 #define SLOTS (MRD_RING_NAMES_MAX * 2)
 static_assert(MRD_RING_NAMES_MAX - 1 <= UINT16_MAX, "ids of names in 16 bits");
 
-static _Atomic uint32_t slots[SLOTS]; /* hash to id; pages nobody touched cost nothing */
+static _Atomic uint32_t slots[SLOTS]; /* hash to id; pages that are never touched use no memory */
 mrd_name_entry mrd_name_entries[MRD_RING_NAMES_MAX];
 _Atomic uint16_t mrd_name_places[1u << MRD_NAMES_PLACES_BITS];
 static uint32_t name_count;
@@ -40,7 +40,8 @@ half_at(const char *p)
     return word;
 }
 
-/* Up to eight bytes as a number, without a loop; of one length each has its own. */
+/* Returns up to eight bytes as a number, without a loop. Texts of one length have different
+ * numbers. */
 static inline uint64_t
 short_word(const char *p, size_t len)
 {
@@ -52,7 +53,7 @@ short_word(const char *p, size_t len)
                           (uint64_t) (unsigned char) p[len - 1];
 }
 
-/* Eight bytes at a time, the last eight perhaps twice; names are short and not from an enemy. */
+/* Reads eight bytes at a time; the last eight may overlap. Names are short and not hostile. */
 static uint32_t
 hash_text(const char *p, size_t len)
 {
@@ -66,7 +67,7 @@ hash_text(const char *p, size_t len)
     return (uint32_t) (h ^ h >> 32);
 }
 
-/* Without a call: names are short. */
+/* Without a call, because names are short. */
 static inline bool
 same_text(const mrd_name_entry *e, const char *text, size_t len)
 {
@@ -80,7 +81,8 @@ same_text(const mrd_name_entry *e, const char *text, size_t len)
     return word_at(e->p + len - 8) == word_at(text + len - 8);
 }
 
-/* The id, or 0 with the free slot. acquire: the entry before its slot; pairs with name_insert. */
+/* Returns the id, or 0 with the free slot. acquire: the entry must be visible before its slot;
+ * pairs with name_insert. */
 static uint32_t
 name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
 {
@@ -134,7 +136,8 @@ name_insert(const char *text, size_t len, uint32_t hash, uint32_t slot)
         return 0;
     id = name_count + 1;
     __atomic_store_n(&name_count, id,
-                     __ATOMIC_RELAXED); /* before the slot: a fork in between wastes an id */
+                     /* before the slot is stored: a fork in between only wastes an id */
+                     __ATOMIC_RELAXED);
     mrd_name_entries[id] = (mrd_name_entry){ copy, (uint32_t) len, hash };
     atomic_store_explicit(&slots[slot], id, memory_order_release);
     return id;
@@ -162,7 +165,7 @@ uint32_t
 mrd_names_add(const char *text)
 {
     _Atomic uint16_t *place = mrd_name_place(text);
-    /* acquire: the entry before its place; pairs with the store below */
+    /* acquire: the entry must be visible before its slot; pairs with the store below */
     uint32_t id = atomic_load_explicit(place, memory_order_acquire);
     size_t len = strlen(text);
 
@@ -176,7 +179,7 @@ mrd_names_add(const char *text)
 uint32_t
 mrd_names_reserve_fallback(void)
 {
-    uint32_t id = MRD_RING_NAMES_MAX - 1; /* name_insert never reaches it */
+    uint32_t id = MRD_RING_NAMES_MAX - 1; /* name_insert never reaches this id */
 
     mrd_name_entries[id] = (mrd_name_entry){ "(too many names)", 16, 0 };
     return id;

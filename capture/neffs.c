@@ -17,7 +17,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char dir[DIR_LEN];
 static int held = -1; /* the lock file */
-static pid_t owner;   /* who opened it: a child of fork has it open, too */
+static pid_t owner;   /* the process that opened it; a child of fork has it open, too */
 static uint64_t bytes;
 
 static bool
@@ -29,7 +29,7 @@ own_folder(const char *path)
            S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* The lock file that is there now: the last process may have removed it while we waited. */
+/* Locks the lock file that exists now. The last process may have removed it while this one waited. */
 static bool
 take_lock(void)
 {
@@ -133,7 +133,7 @@ mrd_neffs_keep(const void *neff, size_t size, const char sha256[65], char ret_pa
     return kept;
 }
 
-/* The last process with a lock tidies up. */
+/* The last process with a lock removes the files. */
 __attribute__((destructor(101))) static void
 end(void)
 {
@@ -150,7 +150,7 @@ end(void)
     closedir(d);
     (void) rmdir(dir);
     *strrchr(dir, '/') = '\0';
-    (void) rmdir(dir); /* stays while something else of this user is in it */
+    (void) rmdir(dir); /* fails if the directory has other files of this user */
     close(held);
     held = -1;
 }

@@ -1,7 +1,7 @@
 /*
- * The hooks of the asynchronous interface, in both of its versions (capture/nrta_abi.h). The version
- * of the symbol that the program asked for says how many arguments there are and what `err` is; a
- * version that is not known here has no hook, so that nothing is forwarded by guess.
+ * The hooks of the asynchronous interface, in both of its versions (capture/nrta_abi.h). The
+ * symbol's version that the program asked for determines the number of arguments and the meaning of
+ * `err`. An unknown version has no hook, so that no call is forwarded by guess.
  */
 #include "capture/nrt_async.h"
 
@@ -21,14 +21,14 @@ HOOK(get_sequence)
 __asm__(".symver nrta2_error_tracker_get_list, nrta_error_tracker_get_list@" NRTA2_VERSION);
 __asm__(".symver nrta2_error_tracker_destroy, nrta_error_tracker_destroy@" NRTA2_VERSION);
 
-/* The sequence number exists only when the request was taken. */
+/* Returns the sequence number, which exists only if the request was accepted. */
 static uint64_t
 seq_of(NRT_STATUS status, const nrta_seq_t *seq)
 {
     return status == NRT_SUCCESS && seq != NULL ? *seq : 0;
 }
 
-/* Follows it to its end, when it was taken. The argument is a size or a model. */
+/* Follows an accepted request to its end. The argument is a size or a model. */
 #define TAKEN(version_, work_, lnc, arg_, status_)                                                 \
     do {                                                                                           \
         if (status == NRT_SUCCESS && seq != NULL && mrd_nrt_outermost(HERE) &&                     \
@@ -55,7 +55,7 @@ seq_of(NRT_STATUS status, const nrta_seq_t *seq)
         return status;                                                                             \
     }
 
-/* Questions are not recorded: programs ask in loops. What they learn is. */
+/* Queries are not recorded, because programs make them in loops. Their results are. */
 #define ASKED(fn, args, learned)                                                                   \
     do {                                                                                           \
         __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \

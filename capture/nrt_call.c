@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
-/* Hooks under way, and where the outermost of them stands. */
+/* The number of active hooks, and the frame of the outermost. */
 static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
 static _Thread_local uintptr_t outermost __attribute__((tls_model("initial-exec")));
 
@@ -15,7 +15,7 @@ static const char *const key_texts[MRD_NRT_KEY_COUNT] = {
 #undef KEY_TEXT
 };
 
-/* Interned on first use; two threads get the same id. */
+/* Interned on first use. Two threads get the same id. */
 static uint32_t
 id_of(_Atomic uint32_t *id, const char *text)
 {
@@ -68,8 +68,8 @@ mrd_nrt_text(mrd_nrt_key key, const char *v)
 
 /* ---- one within another ---------------------------------------------------------------------- */
 
-/* The hooks under way were left without a return: who calls from their caller's place, or higher up, is not
- * within them. A signal handler with a stack of its own may be. */
+/* Returns true if the active hooks were left without a return. A call from the frame of their
+ * caller, or from higher up, is not within them. A signal handler with its own stack may be. */
 static bool
 left_behind(const void *here)
 {
@@ -154,7 +154,7 @@ mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size
     if (c->on) {
         for (size_t i = 0; i < n; i++)
             args[i] = extra[i];
-        if (status != NRT_SUCCESS) { /* success is the rule and says nothing */
+        if (status != NRT_SUCCESS) { /* success is the usual case and is not recorded */
             args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
             args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
         }

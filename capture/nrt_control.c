@@ -29,7 +29,7 @@ mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_COR
     return true;
 }
 
-/* One component of a path, and no more. */
+/* Returns true if the value is exactly one component of a path. */
 static bool
 is_plain(const char *value)
 {
@@ -40,7 +40,7 @@ is_plain(const char *value)
     return *value != '\0';
 }
 
-/* A text that does not fit would be another choice. */
+/* Copies the text. Fails if it is too long, because a cut text would be another choice. */
 static bool
 take(char *to, size_t room, const char *value)
 {
@@ -52,7 +52,8 @@ take(char *to, size_t room, const char *value)
     return true;
 }
 
-/* What is chosen of the models and of inspect. *ret_known: such a line it is. */
+/* Parses the lines that choose models and settings of inspect. Sets *ret_known if it is such a
+ * line. */
 static bool
 parse_choice(const char *key, const char *value, mrd_control *r, bool *ret_known)
 {

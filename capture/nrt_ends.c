@@ -1,4 +1,4 @@
-/* Asynchronous requests that are under way, a queue of them per execution unit of the runtime. */
+/* Asynchronous requests in flight, in a queue for each execution unit of the runtime. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -11,9 +11,10 @@
 #include "capture/nrt_call.h"
 #include "capture/process.h"
 
-#define QUEUES_MAX     256u
-#define REQUESTS_FIRST 128u /* places of a queue; by default the runtime takes about half of that */
-#define REQUESTS_MAX   65536u /* a power of two times the first */
+#define QUEUES_MAX 256u
+/* slots of a queue; by default the runtime accepts about half of that */
+#define REQUESTS_FIRST 128u
+#define REQUESTS_MAX   65536u /* a power of two times REQUESTS_FIRST */
 #define TRACKERS_MAX   64u
 #define LOOK_MAX       256u /* questions of one poll */
 
@@ -21,7 +22,7 @@ typedef struct {
     nrta_seq_t seq;
     uint64_t span, since_ticks; /* it had not ended then */
     const NRT_STATUS *status;
-    bool shared; /* the place of its status is a later request's, too */
+    bool shared; /* a later request uses the same address for its status */
 } request;
 
 typedef struct {
@@ -33,9 +34,9 @@ typedef struct {
     request *ring;
 } queue;
 
-static _Atomic uint32_t lock; /* the pid of the holder, so that a fork's child finds it free */
-static uint32_t owner;        /* whose the rest is */
-/* A handler of a signal that came meanwhile finds its own thread here, and records no request. */
+static _Atomic uint32_t lock; /* the pid of the holder, so that it is free in a child of fork */
+static uint32_t owner;        /* the process that owns the rest */
+/* Set while this thread has the lock. A signal handler that interrupts it then records no request. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
 static queue *queues[QUEUES_MAX];
 static size_t n_queues;
@@ -46,7 +47,8 @@ static struct {
 } trackers[TRACKERS_MAX];
 static size_t next_tracker;
 
-/* False: nothing was recorded in this process, or this thread was interrupted with the lock. */
+/* Returns false if nothing was recorded in this process, or if a signal handler interrupted this
+ * thread while it had the lock. */
 static bool
 take_lock(void)
 {
@@ -56,11 +58,11 @@ take_lock(void)
         return false;
     holding = true;
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        if (seen == me) { /* a thread of ours; else it is a parent's, and free */
+        if (seen == me) { /* a thread of this process; else it is a parent's, and free */
             sched_yield();
             seen = 0;
         }
-    if (owner != me) { /* a fork's child: the requests are the parent's */
+    if (owner != me) { /* in a child of fork: the requests are the parent's */
         owner = me;
         n_queues = 0;
         memset(trackers, 0, sizeof(trackers));
@@ -113,7 +115,7 @@ make(const mrd_nrt_request *r)
     return q;
 }
 
-/* A place for one more. Where memory ends the oldest loses its own: its end is not seen. */
+/* Makes room for one more request. If out of memory, drops the oldest, whose end is then not seen. */
 static void
 make_room(queue *q)
 {
@@ -136,7 +138,7 @@ make_room(queue *q)
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* False: the place is gone, or holds what is no status. */
+/* Returns false if the address is not mapped any more, or has a value that is no status. */
 static bool
 read_status(const NRT_STATUS *from, NRT_STATUS *ret_status)
 {
@@ -154,7 +156,7 @@ read_status(const NRT_STATUS *from, NRT_STATUS *ret_status)
     return true;
 }
 
-/* With the lock. status: NULL, read it where the program has it. */
+/* The caller holds the lock. NULL status: reads it at the program's address. */
 static void
 end_first(queue *q, const NRT_STATUS *told)
 {
@@ -184,7 +186,8 @@ end_up_to(queue *q, nrta_seq_t seq)
         end_first(q, NULL);
 }
 
-/* What stands there when they are seen to have ended is another request's. */
+/* Marks earlier requests with this address: the status there may belong to another request when
+ * their end is seen. */
 static void
 share_place(const NRT_STATUS *place_of_status)
 {
@@ -254,7 +257,7 @@ reported_of(const nrta_error_tracker_t *tracker)
     return &trackers[next_tracker++ % TRACKERS_MAX].told;
 }
 
-/* An error of a request whose end was seen before. */
+/* Records an error of a request whose end was seen before. */
 static void
 tell_error(const nrta_error_t *e)
 {
@@ -325,7 +328,7 @@ ask(unsigned version, nrta_seq_t seq, bool *ret_done)
                : MRD_NRT_REAL(nrta3_is_completed)(seq, ret_done);
 }
 
-/* The next request to ask for, from queue `*at` on; false: there is none. */
+/* Finds the next request to poll, from queue `*at` on. Returns false if there is none. */
 static bool
 oldest_from(size_t *at, unsigned *ret_version, nrta_seq_t *ret_seq)
 {

@@ -1,4 +1,4 @@
-/* What the runtime of this process can do: reported once, when it is open and somebody records. */
+/* Reports the abilities of this process's runtime once, when it is open and recording is on. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ add(mrd_buf *list, const char *name, const char *version)
                     version);
 }
 
-/* A function that has no row in the tables, or a version of one that has none. */
+/* Reports a function that the tables do not have, or not in this version. */
 static void
 look(void *self, const char *name, const char *version)
 {

@@ -1,6 +1,6 @@
 /*
- * The hooks of the synchronous interface; nrt_async.c has those of nrta_*. Each has the runtime's
- * name and signature; what it forwards is exactly what it got.
+ * The hooks of the synchronous interface; nrt_async.c has those of nrta_*. Each has the name and
+ * signature of the runtime's function, and forwards its arguments unchanged.
  */
 #include "capture/memory.h"
 #include "capture/nrt_async.h"
@@ -98,8 +98,9 @@ nrt_unload(nrt_model_t *model)
 
 /* ---- execution ------------------------------------------------------------------------------- */
 
-/* One execution between the start and the stop of a device profile that a session asked for; 0:
- * nrt_execute, else nrt_execute_repeat. *ret_written: that there is one, of which *ret_profile tells. */
+/* Makes one execution between the start and the stop of a device profile that a session requested.
+ * times 0 means nrt_execute, else nrt_execute_repeat. Sets *ret_written if a profile was written;
+ * *ret_profile describes it. */
 static NRT_STATUS
 profiled(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int repeat,
          uint64_t id, int32_t vnc, mrd_nrt_profiled *ret_profile, bool *ret_written)
@@ -164,9 +165,10 @@ nrt_async_drain_queued_execs(int32_t vnc)
 /* ---- implicit asynchronous execution ----------------------------------------------------------
  */
 
-/* A function of the program and what it wants to be told. The runtime has the address as parameter: an
- * execution that ends while the program registers another function meets the one it was registered
- * with. They stay, because a thread of the runtime may still be on its way to one. */
+/* A callback of the program with its parameter. The runtime gets the address of this structure as
+ * parameter. If the program registers another function meanwhile, an execution still gets the one
+ * that it was registered with. Listeners are never freed, because a thread of the runtime may be
+ * about to use one. */
 typedef struct listener {
     NRT_ASYNC_EXEC_STATUS_CALLBACK call;
     void *params;
@@ -175,7 +177,7 @@ typedef struct listener {
 
 static listener *_Atomic listeners;
 
-/* NULL: there is no memory. */
+/* Returns NULL if out of memory. */
 static listener *
 listener_of(NRT_ASYNC_EXEC_STATUS_CALLBACK call, void *params)
 {
@@ -192,7 +194,7 @@ listener_of(NRT_ASYNC_EXEC_STATUS_CALLBACK call, void *params)
     return l;
 }
 
-/* What the program's function is told, and then the program's function. */
+/* Records the end of the execution, and then calls the program's function. */
 static void
 execution_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
 {
@@ -318,7 +320,7 @@ PLAIN(nrt_all_gather,
 /* ---- profiles that the runtime writes ---------------------------------------------------------
  */
 
-/* Tells about a profile, once for the outermost call, and leaves errno alone. */
+/* Records an event about a profile, once for the outermost call, and keeps errno. */
 #define TELL(statement)                                                                            \
     do {                                                                                           \
         if (mrd_nrt_outermost(HERE) && mrd_rec_sources() != 0) {                                   \
@@ -328,7 +330,7 @@ PLAIN(nrt_all_gather,
         }                                                                                          \
     } while (0)
 
-/* What the program captures by itself goes before what a session asked for. */
+/* Captures by the program itself have priority over those that a session requested. */
 #define YIELD(fn)                                                                                  \
     do {                                                                                           \
         if (mrd_nrt_outermost(HERE))                                                               \
@@ -417,7 +419,7 @@ nrt_profile_continuous_stop(void)
     return status;
 }
 
-/* Options of a place in memory that was used before are new ones. */
+/* Options at a reused address are new ones. */
 NRT_STATUS
 nrt_inspect_config_allocate(nrt_inspect_config_t **options)
 {
@@ -570,7 +572,7 @@ nrt_debug_client_connect_close(int stream_fd)
     mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
 }
 
-/* A question without an answer is not recorded: programs ask in loops. */
+/* A query without result is not recorded, because programs make them in loops. */
 NRT_STATUS
 nrt_debug_client_read_one_event(int stream_fd, ndebug_stream_event_header_t *header, void **payload)
 {

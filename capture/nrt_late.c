@@ -1,12 +1,11 @@
 /*
- * When recording is turned on after the program began, and what cannot be done then.
+ * Recording that is turned on after the program began, and its limits.
  *
- * The hooks stand in front of the runtime whenever this library is linked or preloaded; only the
- * system trace has to be begun. Loaded later (Python's ctypes, dlopen) the library is in nobody's
- * way: the runtime's calls pass it by, and mrd_status_text says so.
+ * If this library is linked or preloaded, the hooks are always in front of the runtime, and only
+ * the system trace has to be started. If it is loaded later (Python's ctypes, dlopen), calls of the
+ * runtime bypass the hooks, and mrd_status_text says so.
  *
- * Begin and end follow each other: whoever changes one of them does it under a lock that is a pid,
- * so that a fork's child finds it free.
+ * Begin and end are serialized by a lock that is a pid, so that it is free in a child of fork.
  */
 #include "capture/nrt_hook.h"
 
@@ -22,9 +21,10 @@
 
 #define NRT_FOLDER "/opt/aws/neuron/lib/" /* of the package aws-neuronx-runtime-lib */
 
-static _Atomic uint32_t lock, opened; /* pids: of the holder; of who opened the runtime */
-static bool noticed;                  /* since it was opened. With the lock */
-static bool opening;                  /* it is being opened. With the lock */
+/* pids: of the holder; of the process that opened the runtime */
+static _Atomic uint32_t lock, opened;
+static bool noticed; /* since it was opened. Protected by the lock */
+static bool opening; /* it is being opened. Protected by the lock */
 
 static void
 take_lock(void)
@@ -32,7 +32,7 @@ take_lock(void)
     uint32_t me = (uint32_t) getpid(), seen = 0;
 
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
-        if (seen == me) { /* a thread of ours; else it is a parent's, and free */
+        if (seen == me) { /* a thread of this process; else it is a parent's, and free */
             sched_yield();
             seen = 0;
         }
@@ -57,7 +57,7 @@ begin(void)
     if (!noticed)
         mrd_nrt_features_report();
     noticed = true;
-    if (!opening) /* whether the runtime counted its events before is not known */
+    if (!opening) /* unknown whether the runtime counted its events before */
         mrd_sys_text_apart();
     mrd_nrt_trace_begin();
 }
@@ -90,15 +90,15 @@ mrd_nrt_closing(void)
     take_lock();
     atomic_store(&opened, 0);
     mrd_nrt_trace_end();
-    (void) mrd_nrt_async_poll(); /* who has ended; the others did not */
+    (void) mrd_nrt_async_poll(); /* records the requests that have ended; the others have not */
     mrd_nrt_async_closed();
-    (void) mrd_proc_set_asked(-1); /* nobody looks whether it still is */
+    (void) mrd_proc_set_asked(-1); /* nothing checks any longer whether the request still holds */
     drop_lock();
 }
 
 /* ---- in front of the runtime, or not ---------------------------------------------------------- */
 
-/* Does what the program finds first under this name lie in this library? */
+/* Returns true if the first symbol of this name that the program finds is in this library. */
 static bool
 in_front(void)
 {
@@ -139,7 +139,7 @@ lacks(void)
     return NULL;
 }
 
-/* Once: what is lacking, and which library it is. */
+/* Reports once what is missing, and the path of this library. */
 static void
 tell_lacks(void)
 {
@@ -155,7 +155,7 @@ tell_lacks(void)
     mrd_rec_notice(why, &arg, other != NULL);
 }
 
-/* Of a program that passed all hooks by nobody says it sooner. */
+/* Reports at exit that the program bypassed all hooks, because nothing reports it earlier. */
 __attribute__((destructor)) static void
 report_at_end(void)
 {
@@ -185,7 +185,7 @@ mrd_nrt_bring(void)
 {
     static _Atomic bool told;
 
-    /* It stays: pointers into it are kept. */
+    /* It stays loaded, because pointers into it are kept. */
     if (dlopen(NRT_SONAME, RTLD_LAZY) != NULL || dlopen(NRT_FOLDER NRT_SONAME, RTLD_LAZY) != NULL ||
         atomic_exchange(&told, true))
         return;

@@ -1,4 +1,4 @@
-/* Model handles to numbers: a table that calls read without a lock. */
+/* Maps model handles to numbers: a table that calls read without a lock. */
 #include "capture/nrt_hook.h"
 
 #include <sys/syscall.h>
@@ -9,10 +9,11 @@
 #include "capture/ring_clock.h"
 
 #define SLOT_BITS 16
-#define SLOTS     (1u << SLOT_BITS) /* models loaded at one time; pages nobody touched cost nothing */
+/* models loaded at once; pages that are never touched use no memory */
+#define SLOTS (1u << SLOT_BITS)
 
 typedef struct {
-    _Atomic uintptr_t handle; /* 0 never used, 1 free again */
+    _Atomic uintptr_t handle; /* 0: never used; 1: free again */
     _Atomic uint64_t id;
     _Atomic int32_t vnc;
 } slot;
@@ -47,7 +48,7 @@ static void
 insert(uintptr_t handle, uint64_t id, int32_t vnc)
 {
     uint32_t at = start_of(handle);
-    slot *s = find(handle); /* the runtime may hand the same address out again */
+    slot *s = find(handle); /* the runtime may reuse the address */
 
     for (uint32_t i = 0; s == NULL && i < SLOTS; i++) {
         slot *t = &slots[(at + i) & (SLOTS - 1)];
@@ -124,8 +125,7 @@ mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model)
 {
     slot *s = find((uintptr_t) model);
 
-    /* Another thread may have been given the same address since: then the slot is the new model's.
-     */
+    /* Another thread may have got the same address since. Then the slot belongs to the new model. */
     if (s != NULL && atomic_load_explicit(&s->id, memory_order_acquire) == id)
         atomic_store_explicit(&s->handle, 1, memory_order_release);
     if (id != 0)

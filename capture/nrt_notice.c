@@ -1,4 +1,4 @@
-/* Profiles that the runtime itself writes: where they are and why they cannot be had. */
+/* Profiles that the runtime itself writes: their paths, or the reason why there are none. */
 #include "capture/nrt_hook.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 typedef struct {
     const void *of;
     char dir[PATH_MAX];
-    bool inspect, on_fail; /* without either nothing is captured */
+    bool inspect, on_fail; /* if both are false, nothing is captured */
 } options;
 
 static options known[OPTIONS_MAX];
@@ -21,8 +21,8 @@ static size_t next_slot;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool async_seen, inspect_device;
 
-/* With the lock. The oldest entry makes room: options are set just before they are used. NULL has
- * no entry: that is what a free one looks like. */
+/* The caller holds the lock. If the table is full, replaces the oldest entry, because options are
+ * set just before they are used. NULL has no entry, since it marks a free one. */
 static options *
 entry(const void *of, bool make)
 {
@@ -75,7 +75,7 @@ mrd_nrt_options_defaults(const void *of)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether the options have an activity; true where the runtime does not say. */
+/* Returns true if the options have an activity, or if the runtime cannot tell. */
 static bool
 has_activity(const nrt_inspect_config_t *of)
 {
@@ -114,7 +114,8 @@ mrd_nrt_async_seen(void)
     atomic_store_explicit(&async_seen, true, memory_order_relaxed);
 }
 
-/* Absolute, also when the folder is not there yet: the reader has another working directory. */
+/* Makes the path absolute, even if the directory does not exist yet, because the reader has another
+ * working directory. */
 static void
 absolute(const char *dir, char to[PATH_MAX])
 {
@@ -161,7 +162,7 @@ say(const char *message, const char *dir, const char *file, const char *by, NRT_
     size_t n = 0;
 
     if (dir != NULL && *dir == '\0')
-        dir = NULL; /* a folder that was not named is not this one */
+        dir = NULL; /* a directory that was not named is not this one */
     if (file != NULL && *file == '\0')
         file = NULL;
     if (dir != NULL || file != NULL)
@@ -213,7 +214,7 @@ mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS s
 
     if (by_env) {
         snprintf(dir, sizeof(dir), "%s", env("NEURON_RT_INSPECT_OUTPUT_DIR", DIR_DEFAULT));
-    } else if (of != NULL) { /* options that are not there name no folder */
+    } else if (of != NULL) { /* options that do not exist name no directory */
         pthread_mutex_lock(&lock);
         o = entry(of, false);
         snprintf(dir, sizeof(dir), "%s", o != NULL ? o->dir : DIR_DEFAULT);

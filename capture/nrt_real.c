@@ -1,15 +1,15 @@
 /*
- * Finding the runtime behind the hooks.
+ * Finds the runtime behind the hooks.
  *
  * Usual case: the program or one of its libraries links libnrt. The hooks come first in the global
- * scope, the runtime is "next". When Python loads a plug-in with RTLD_LOCAL, the plug-in's
- * references still bind to the hooks, but the runtime is in no scope that "next" looks at; then it
- * is asked for by its soname, which finds the loaded copy and never loads one.
+ * scope, and the runtime is "next". When Python loads a plug-in with RTLD_LOCAL, the plug-in's
+ * references still bind to the hooks, but the runtime is in no scope that "next" searches. Then it
+ * is looked up by its soname, which finds the loaded copy and never loads one.
  *
- * dlsym is interposed as well, because a program that loads libnrt itself and asks for its
- * functions by name (ctypes does) would otherwise bypass the hooks altogether. All other look-ups
- * are jumped on to the real dlsym with the caller's return address in place, as RTLD_NEXT needs it.
- * Nothing of that happens where capture is off for good (MERIDIAN_ENABLE=0, MERIDIAN_CAPTURE=none).
+ * dlsym is interposed as well. A program that loads libnrt itself and looks up its functions by
+ * name (as ctypes does) would otherwise bypass the hooks. All other look-ups jump to the real dlsym
+ * with the caller's return address unchanged, which RTLD_NEXT needs. Nothing of this happens if
+ * capture is off for good (MERIDIAN_ENABLE=0, MERIDIAN_CAPTURE=none).
  */
 #include "capture/nrt_hook.h"
 
@@ -18,7 +18,7 @@
 
 #include "capture/process.h"
 
-/* In the order of mrd_nrt_fn: a function of the asynchronous interface is there once per version. */
+/* In the order of mrd_nrt_fn. A function of the asynchronous interface is listed once per version. */
 static const char *const names[] = {
 #define NAME_R(ret, name, params, args) #name,
 #define NAME_V(name, params, args)      #name,
@@ -38,13 +38,13 @@ static void *const hooks[MRD_NRT_COUNT] = {
 static void *_Atomic real[MRD_NRT_COUNT];
 
 typedef void *dlsym_fn(void *handle, const char *name);
-/* Read by the assembly below; written once with the same value, whoever comes first. */
+/* Read by the assembly below. Every thread that initializes it writes the same value. */
 __attribute__((visibility("hidden"))) dlsym_fn *mrd_nrt_real_dlsym;
 
-/* The sanitizers' libraries call dlsym before their own memory is there. */
+/* The sanitizers' libraries call dlsym before their own memory is initialized. */
 #define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 
-/* The version that a function's name is looked up with; NULL: the one a program would get. */
+/* Returns the version for looking up a function. NULL means the version that a program would get. */
 static const char *
 version_of(mrd_nrt_fn fn)
 {
@@ -77,8 +77,8 @@ look_up(void *handle, mrd_nrt_fn fn)
                            : dlvsym(handle, names[fn], version);
 }
 
-/* A pointer into the library is kept, and a thread of ours may be in it: it stays when the program closes
- * it, and is the same one when the program opens it again. */
+/* Keeps the library loaded, because a pointer into it is kept and a thread of ours may run in it.
+ * If the program closes and opens it again, it gets the same copy. */
 static void
 pin(void *found)
 {
@@ -155,14 +155,14 @@ mrd_nrt_status_known(NRT_STATUS status)
 #undef STATUS
         return true;
     }
-    /* Who has no name for a number says so, each in its own words; all names begin alike. */
+    /* For an unknown number, each runtime has another text, but all names have the same prefix. */
     return strncmp(mrd_nrt_status_name(status), "NRT_", 4) == 0 &&
            strstr(mrd_nrt_status_name(status), "UNKNOWN") == NULL;
 }
 
 /* ---- dlsym ----------------------------------------------------------------------------------- */
 
-/* The next hooked function of that name, behind `after`; -1: none. */
+/* Returns the next hooked function of that name after `after`, -1 if there is none. */
 static int
 index_of(const char *name, int after)
 {
@@ -172,7 +172,7 @@ index_of(const char *name, int after)
     return -1;
 }
 
-/* A second, different runtime keeps its own functions: the hooks can forward to one only. */
+/* A second, different runtime keeps its own functions, because the hooks can forward to one only. */
 static void *
 hook_for(int i, void *found)
 {
@@ -207,8 +207,8 @@ mrd_nrt_other_dlsym(void)
 
 #define ANSWER_NULL ((void *) 1)
 
-/* A name with several versions: which of them the runtime hands out decides. One that is not known
- * here is the program's, as it is. */
+/* Of a name with several versions, selects the version that the runtime returns. For an unknown
+ * version the program gets the runtime's function. */
 EARLY static void *
 pick_version(void *handle, const char *name, int first)
 {
@@ -222,7 +222,7 @@ pick_version(void *handle, const char *name, int first)
                                             : dlvsym(handle, name, version_of((mrd_nrt_fn) i));
 
         if (ours == found && of >= 0)
-            return found; /* a library without versions answers to all of them */
+            return found; /* a library without versions matches all of them */
         if (ours == found)
             of = i;
     }
@@ -231,7 +231,7 @@ pick_version(void *handle, const char *name, int first)
 
 void *mrd_nrt_pick(void *handle, const char *name); /* called by the assembly below */
 
-/* What dlsym(handle, name) answers: a function, ANSWER_NULL, or NULL for "ask the real one". */
+/* Returns the answer of dlsym(handle, name): a function, ANSWER_NULL, or NULL to call the real one. */
 EARLY __attribute__((visibility("hidden"), used)) void *
 mrd_nrt_pick(void *handle, const char *name)
 {
@@ -245,11 +245,10 @@ mrd_nrt_pick(void *handle, const char *name)
         return NULL;
     if (version_of((mrd_nrt_fn) i) != NULL)
         return pick_version(handle, name, i);
-    if (handle ==
-        RTLD_DEFAULT) /* would find the hook even where the runtime has no such function */
+    if (handle == RTLD_DEFAULT) /* would find the hook even if the runtime has no such function */
         return mrd_nrt_real((mrd_nrt_fn) i) != NULL ? hooks[i] : ANSWER_NULL;
     if ((found = mrd_nrt_real_dlsym(handle, name)) == NULL)
-        return ANSWER_NULL; /* dlerror is the real one's */
+        return ANSWER_NULL; /* dlerror belongs to the real dlsym */
     return found == hooks[i] ? found : hook_for(i, found);
 }
 

@@ -1,17 +1,18 @@
 /*
- * Captures of the runtime's own that a session asks for.
+ * Captures by the runtime itself that a session requests.
  *
- * The agent puts a control file beside the rings of this process; the thread of data source 1 looks at it
- * at each turn (no thread of its own), and answers by notices. What can be asked:
- *   model       one execution of each chosen model on the chosen cores, by nrt_profile_start and _stop around that
- *               very call, in the thread that makes it (nrt_request_model.c)
- *   continuous  nrt_profile_continuous_start now, _save for each chosen core when told, and _stop
- *   on-fail, inspect   nrt_inspect_begin_with_options now and nrt_inspect_stop at the end (nrt_request_inspect.c)
- * Nothing else of the runtime is called. A file that vanishes is a request withdrawn.
+ * The agent puts a control file next to the rings of this process. The thread of data source 1 reads it at
+ * each turn, and answers with notices. The kinds of requests:
+ *   model       profiles one execution of each chosen model on the chosen cores: calls nrt_profile_start and
+ *               _stop around that execution, in its thread (nrt_request_model.c)
+ *   continuous  calls nrt_profile_continuous_start now, _save for each chosen core on command, and _stop
+ *   on-fail, inspect   call nrt_inspect_begin_with_options now and nrt_inspect_stop at the end
+ *               (nrt_request_inspect.c)
+ * No other function of the runtime is called. Removing the file withdraws the request.
  *
- * Trust: a control file counts only when root or the user of this process owns it and nobody else
- * may write it. Lock: that of mrd_request_lock guards everything here; it is not held while the application's
- * execution runs.
+ * Trust: a control file is used only if root or the user of this process owns it and no other user may
+ * write it. Lock: mrd_request_lock protects everything here. It is not held during the application's
+ * execution.
  */
 #include "capture/nrt_request_int.h"
 
@@ -28,13 +29,15 @@
 #include "capture/process.h"
 
 static char path[PATH_MAX];
-static struct stat last; /* of the file as it was read; st_ino 0: there was none */
+static struct stat last; /* of the file as it was read; st_ino 0 means no file */
 static nrt_profile_continuous_options_t *options;
-static _Atomic bool occupies; /* continuous, or inspect: the program's own waits for its end */
+/* continuous, or inspect: a capture of the program waits until it ends */
+static _Atomic bool occupies;
 
 /* ---- the control file ------------------------------------------------------------------------ */
 
-/* False: not there, not to be trusted, or nonsense; the two latter are told once per file. */
+/* Returns false if the file is missing, not trusted or invalid. The latter two are reported once
+ * per file. */
 static bool
 read_control(mrd_control *r)
 {
@@ -52,7 +55,7 @@ read_control(mrd_control *r)
 
 /* ---- where files go -------------------------------------------------------------------------- */
 
-/* NULL, or why there is none. */
+/* Returns NULL, or the reason why it could not be made. */
 static const char *
 make_top(void)
 {
@@ -140,7 +143,7 @@ save_continuous(void)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* save: keep what there is. why: not because it was told to. */
+/* save: keep the data captured so far. why: the reason if the end was not requested. */
 static void
 end_request(bool save, const char *why)
 {
@@ -182,8 +185,7 @@ begin_request(const mrd_control *r)
 {
     const char *why;
 
-    if (mrd_request_on.id ==
-        r->id) { /* an agent that was started anew, or other models are chosen */
+    if (mrd_request_on.id == r->id) { /* the agent was restarted, or the choice of models changed */
         bool models = strcmp(mrd_request_on.models, r->models) != 0;
 
         memcpy(mrd_request_on.models, r->models, sizeof(mrd_request_on.models));
@@ -263,7 +265,7 @@ void
 mrd_nrt_request_forked(void)
 {
     mrd_request_forked();
-    mrd_request_model_end(&mrd_request_on); /* of no request: executions need not look */
+    mrd_request_model_end(&mrd_request_on); /* no request is active, so executions need not check */
     atomic_store(&occupies, false);
     path[0] = '\0';
     last = (struct stat){ 0 };

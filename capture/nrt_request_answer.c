@@ -1,4 +1,5 @@
-/* What the kinds of captures that a session asks for share: the request under way with its lock, its folder, and answers. */
+/* Shared by the kinds of captures that a session requests: the current request with its lock, its
+ * directory, and answers. */
 #include "capture/nrt_request_int.h"
 
 #include <errno.h>

@@ -1,9 +1,10 @@
 /*
- * The runtime's inspect on request: of what fails, or of everything from the start of a session to its
- * stop, with the activities, cores and event types that the session chooses, tagged with its number.
+ * The runtime's inspect on request. It captures failures, or everything from the start of a session
+ * to its stop. The session chooses the activities, cores and event types, and the capture is tagged
+ * with the session's number.
  *
- * The runtime has one inspect at a time. Who has it is looked at before it is asked for: the
- * environment (NEURON_RT_INSPECT_ENABLE), the program or its framework's profiler, or we.
+ * The runtime allows one inspect at a time. Before ours begins, the current owner is checked: the
+ * environment (NEURON_RT_INSPECT_ENABLE), the program or its framework's profiler, or this library.
  */
 #include "capture/nrt_request_int.h"
 
@@ -18,7 +19,7 @@
 typedef enum { NOBODY, ENVIRONMENT, PROGRAM } holder;
 
 static _Atomic int held_by;          /* holder */
-static _Atomic int kept;             /* mrd_nrt_kept of the inspect that is on */
+static _Atomic int kept;             /* mrd_nrt_kept of the active inspect */
 static _Atomic bool continuous_held; /* the program's own continuous profiles */
 
 /* ---- the program's own ----------------------------------------------------------------------- */
@@ -62,7 +63,7 @@ leave_out(void *options, const char *type)
                options, type, false) == NRT_SUCCESS;
 }
 
-/* What this runtime has, for a word that it does not have. */
+/* Lists the activities of this runtime, for an unknown word. */
 static void
 no_activity(const char *word, char why[WHY_MAX])
 {
@@ -81,7 +82,7 @@ no_activity(const char *word, char why[WHY_MAX])
         MRD_NRT_REAL(nrt_inspect_config_free_activity_types)(names, n);
 }
 
-/* False with a reason: the runtime does not know one of them. */
+/* Returns false with a reason if the runtime lacks one of them. */
 static bool
 choose_activities(nrt_inspect_config_t *c, const char *list, char why[WHY_MAX])
 {
@@ -98,7 +99,7 @@ choose_activities(nrt_inspect_config_t *c, const char *list, char why[WHY_MAX])
     return true;
 }
 
-/* The word stands in the list. */
+/* Returns true if the list contains the word. */
 static bool
 lists(const char *list, const char *word)
 {
@@ -168,7 +169,7 @@ choose(nrt_inspect_config_t *c, const mrd_control *r, char why[WHY_MAX])
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/* NULL, or why it need not be tried. */
+/* Returns NULL, or the reason not to begin one. */
 static const char *
 taken(void)
 {

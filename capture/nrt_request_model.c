@@ -1,5 +1,5 @@
-/* One execution of each chosen model, profiled on request: executions are counted since the request, and
- * the call that makes the chosen one stands between nrt_profile_start and _stop. */
+/* One execution of each chosen model, profiled on request. Executions are counted since the
+ * request, and the call of the chosen execution runs between nrt_profile_start and _stop. */
 #include "capture/nrt_request_int.h"
 
 #include <inttypes.h>
@@ -10,13 +10,13 @@
 #include "capture/models.h"
 #include "capture/process.h"
 
-#define MODELS_MAX 256 /* of one request, a model on each core */
+#define MODELS_MAX 256 /* of one request; a model counts once for each core */
 
 typedef struct {
     uint64_t model, executions; /* begun since the request */
     int32_t core;
-    bool chosen, had; /* had: its profile was begun */
-    unsigned asked;   /* the list by which `chosen` is */
+    bool chosen, had; /* had: its profile was started */
+    unsigned asked;   /* revision of the list that `chosen` was computed from */
 } counted;
 
 static _Atomic bool armed; /* executions have to look */
@@ -24,10 +24,10 @@ static counted models[MODELS_MAX];
 static size_t n_models;
 static unsigned asked;
 static bool said_full;
-static char folder[96], stamp[32]; /* of this request, below the top */
+static char folder[96], stamp[32]; /* of this request, below the top directory */
 
-/* <top>/<instance>_pid_<pid>/<time>, as the vendor's tools lay it out. The agent removes folders that are
- * empty: they are made again before they are needed. */
+/* Makes <top>/<instance>_pid_<pid>/<time>, the layout of the vendor's tools. The agent removes
+ * empty directories, so they are made again before each use. */
 static bool
 make_folder(void)
 {
@@ -88,7 +88,8 @@ is_chosen(const mrd_control *r, uint64_t model)
     return mrd_control_chooses(r, model, hash);
 }
 
-/* Where this model on this core is counted; NULL: not wanted, or too many. */
+/* Returns the counter of this model on this core. NULL if it is not wanted, or if there are too
+ * many. */
 static counted *
 count_of(const mrd_control *r, uint64_t model, int32_t core)
 {
@@ -114,8 +115,8 @@ count_of(const mrd_control *r, uint64_t model, int32_t core)
     return m;
 }
 
-/* True: this call makes the execution that is to be profiled, or a later one when that was over
- * before its model was chosen. */
+/* Returns true if this call makes the execution to be profiled. If that execution passed before its
+ * model was chosen, a later one is taken. */
 static bool
 claim(uint64_t model, int32_t core, int times, mrd_nrt_profiled *p)
 {
@@ -177,7 +178,7 @@ mrd_nrt_request_after(const mrd_nrt_profiled *profile)
     return status == NRT_SUCCESS;
 }
 
-/* Why there is no profile of the core; -1: of any. */
+/* Explains why there is no profile of the core; -1 means any core. */
 static void
 explain(const mrd_control *r, int32_t core, char why[160])
 {
@@ -201,7 +202,7 @@ explain(const mrd_control *r, int32_t core, char why[160])
                  r->any_model ? "" : "chosen ", core >= 0 ? "there " : "");
 }
 
-/* What was asked for by number and did not come. */
+/* Reports the executions that were requested by number and did not happen. */
 void
 mrd_request_model_end(const mrd_control *r)
 {

@@ -1,6 +1,6 @@
 /*
- * Sends between cores (nrt_async_sendrecv_*). A request is a span from the call that began it to the
- * question that found it done; questions themselves are not recorded, as programs ask in loops.
+ * Sends between cores (nrt_async_sendrecv_*). A request is a span from the call that began it to
+ * the query that found it done. Queries are not recorded, because programs make them in loops.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,14 +25,16 @@ typedef struct {
 } request;
 
 static _Atomic uint32_t lock;
-static uint32_t owner; /* a fork's child has none of them */
-/* A handler of a signal that came meanwhile finds its own thread here: it keeps out, and its request has no span. */
+static uint32_t owner; /* a child of fork has no requests */
+/* Set while this thread has the lock. A signal handler that interrupts it does not wait, and its
+ * request has no span. */
 static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
 static comm comms[COMMS_MAX];
 static request requests[REQUESTS_MAX];
 static size_t next_comm, next_request;
 
-/* False: nothing was recorded in this process, or this thread was interrupted with the lock. */
+/* Returns false if nothing was recorded in this process, or if a signal handler interrupted this
+ * thread while it had the lock. */
 static bool
 take_lock(void)
 {
@@ -76,7 +78,7 @@ comm_made(const nrt_async_sendrecv_comm_t *made, const char *peer_ip, int peer_l
     errno = saved;
 }
 
-/* Communicators of a closed core are gone. */
+/* Communicators of a closed core no longer exist. */
 static void
 core_closed(int lnc)
 {
@@ -106,11 +108,11 @@ began(const char *name, const nrt_async_sendrecv_comm_t *by,
         return;
     for (size_t i = 0; i < COMMS_MAX && c == NULL; i++)
         c = comms[i].comm == by ? &comms[i] : NULL;
-    /* One at this address, of which nobody asked whether it was done, is over. */
+    /* An earlier request at this address, whose end the program never queried, is over. */
     for (size_t i = 0; i < REQUESTS_MAX && (r == NULL || r->request != made); i++)
         if (requests[i].request == made || (requests[i].request == NULL && r == NULL))
             r = &requests[i];
-    if (r == NULL) /* nobody asks: the oldest stays without an end */
+    if (r == NULL) /* the program never queries: the oldest stays without an end */
         r = &requests[next_request++ % REQUESTS_MAX];
     args[n++] = mrd_nrt_u64(MRD_NRT_KEY_size, size);
     if (c != NULL) {

@@ -6,7 +6,7 @@
 #include "capture/nrt_file.h"
 #include "capture/record.h"
 
-/* text is changed. False: it is none; unknown lines are of a newer agent. */
+/* Changes text. Returns false if it is no settings file. Unknown lines come from a newer agent. */
 static bool
 nrt_settings_parse(char *text, mrd_nrt_settings *s)
 {

@@ -58,7 +58,7 @@ blob_name(void)
     return name;
 }
 
-/* Half a text in the ring is of use to nobody, so it goes in as a whole where it can. */
+/* Half a text in the ring is useless, so a text is written as a whole if possible. */
 static bool
 may_begin(size_t len)
 {
@@ -188,7 +188,8 @@ rest_ring(mrd_sys_texts *q)
     return q->first != before;
 }
 
-/* What is in a ring of it is cut there. */
+/* If the ring has a part of the first text, drops the rest and adds its events to *sum. The part in
+ * the ring ends there. */
 static void
 drop_half(mrd_sys_texts *q, int64_t wall, mrd_sys_sum *sum)
 {

@@ -17,7 +17,8 @@ static pthread_cond_t wake; /* made with the thread */
 static pthread_t thread;
 static bool runs, stopping, fork_ready;
 
-/* With the lock, which it drops: what is begun then may end this thread's work. */
+/* Called with the lock, and releases it, because a recording that begins here may end this thread's
+ * work. */
 static void
 look(mrd_nrt_settings_seen *seen, mrd_nrt_settings *s)
 {

@@ -19,9 +19,9 @@ struct mrd_marker {
 };
 struct mrd_frame {
     mrd_rec_what what;
-    _Atomic uint64_t open; /* 0: not running, 1: running unrecorded, else the span's id */
+    _Atomic uint64_t open; /* 0: not running; 1: running unrecorded; else the span's id */
     _Atomic uint64_t start, count;
-    _Atomic uint32_t process; /* that open is of: mrd_proc_mark */
+    _Atomic uint32_t process; /* the process that set `open`: mrd_proc_mark */
     _Atomic int64_t first_ns, last_ns;
 };
 struct mrd_counter {
@@ -148,7 +148,7 @@ mrd_frame_create(const mrd_domain *domain, const char *name)
     return f;
 }
 
-/* What was started before a fork runs in the parent only. */
+/* A frame that was started before a fork runs in the parent only. */
 static void
 forget_parents_start(mrd_frame *frame)
 {

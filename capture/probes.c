@@ -4,16 +4,16 @@
 
 #include "capture/names.h"
 
-/* The semaphores; tools find them by the notes. */
+/* The semaphores. Tools find them through the notes. */
 #define SEMAPHORE(name)                                                                            \
     volatile unsigned short mrd_probe_##name##_semaphore                                           \
         __attribute__((section(".probes"), used, visibility("hidden")));
 MRD_PROBE_LIST(SEMAPHORE)
 
 /*
- * One nop, and a note about it: three addresses (of the nop, of the base section, by which a tool finds out how
- * far the library was moved by prelink, of the semaphore), provider, name, and where the arguments
- * are, as the compiler chose.
+ * One nop, and a note that describes it: three addresses, provider, name, and the locations of the
+ * arguments as the compiler chose them. The addresses are of the nop, of the base section (from
+ * which a tool computes how far prelink moved the library), and of the semaphore.
  */
 #define PLACE(name, operands, ...)                                                                 \
     __asm__ volatile("990: nop\n"                                                                  \

@@ -18,27 +18,27 @@
 #include "capture/print.h"
 #include "capture/ring_note.h"
 
-#define RETRY_TICKS (1ull << 30) /* a thread without ring asks again no earlier */
+#define RETRY_TICKS (1ull << 30) /* a thread without ring does not try again earlier */
 #define NOTE_TICKS  (1ull << 30) /* minimum time between two notes of losses */
 #define BUT         "recording, but "
 
-/* What a fork must not copy. Zero in the child. */
+/* State that a fork must not copy. Reads as zero in the child. */
 typedef struct {
     _Atomic uint32_t lock, models_lock; /* tid of the holder */
-    uint32_t pid;                       /* 0: not begun in this process */
+    uint32_t pid;                       /* 0: not initialized in this process */
     _Atomic uint32_t owner;             /* pid of the process that uses this memory, 0 if unknown */
     uint32_t ids_from;                  /* the first ring's serial */
-    _Atomic uint32_t mark;              /* of the process; 0: not made yet */
+    _Atomic uint32_t mark;              /* of the process; 0 if not made yet */
     mrd_ring_writer *all, *idle;
-    _Atomic(mrd_ring_hdr *) first; /* where threads without a ring count their losses */
-    /* Losses that neither that ring nor a note has: how many, and the tick of the first. */
+    _Atomic(mrd_ring_hdr *) first; /* threads without a ring count their losses in this ring */
+    /* Losses that are in neither that ring nor a note: their number, and the tick of the first. */
     _Atomic uint64_t unringed, unringed_ticks;
     _Atomic uint64_t noted; /* losses in notes */
     uint64_t noted_last;    /* tick of the last note */
     _Atomic bool note_failed;
-    _Atomic int no_ring;        /* why there is no ring at all: an errno value */
+    _Atomic int no_ring;        /* why there is no ring at all, as an errno value */
     uint64_t retired_lost;      /* losses in rings that the process has closed */
-    _Atomic uint64_t said_lost; /* the most that was ever said */
+    _Atomic uint64_t said_lost; /* the highest number of losses that was ever returned */
     uint64_t total;             /* bytes of rings */
     mrd_own_identity id;
 } process;
@@ -59,9 +59,9 @@ mrd_settings mrd_proc_settings;
 mrd_proc_late_calls mrd_proc_late;
 void (*mrd_proc_thread_leaves)(void);
 
-static process before_init; /* used until the constructor ran, and without memory */
+static process before_init; /* used before the constructor ran, and if out of memory */
 static process *proc = &before_init;
-/* Both go on in a fork's child, so that ids of the parent's spans are not its own. */
+/* Both continue in a child of fork, so that its ids differ from those of the parent's spans. */
 static uint32_t ring_count;
 static _Atomic uint32_t marks;
 static mrd_ring_cal load_cal;
@@ -70,7 +70,7 @@ static bool exit_key_made;
 static unsigned sources;
 static bool possible; /* the environment does not forbid it */
 static _Atomic bool running, paused, gave_up;
-static _Atomic bool stopped;   /* by the program's own word */
+static _Atomic bool stopped;   /* the program called stop */
 static _Atomic int asked = -1; /* by the agent */
 static char gave_up_why[256], no_ring_why[300];
 
@@ -206,7 +206,7 @@ mrd_proc_paused(void)
     return paused;
 }
 
-/* Switches capture off for good, with a reason. */
+/* Disables capture for good, with a reason. */
 static void
 proc_give_up(const char *why)
 {
@@ -271,7 +271,8 @@ count_unringed(void)
     }
     (void) atomic_compare_exchange_strong(&proc->unringed_ticks, &never, now);
     (void) atomic_fetch_add(&proc->unringed, 1);
-    /* Another thread has made the first ring meanwhile, and may have looked before this was counted. */
+    /* Another thread has made the first ring meanwhile, and may have moved the losses before this
+     * one was counted. */
     if ((first = atomic_load(&proc->first)) != NULL)
         move_unringed(first);
 }
@@ -301,7 +302,7 @@ round_up_page(int64_t v)
     return (uint32_t) ((v + 4095) & ~4095ll);
 }
 
-/* First ring in this process: find out who we are. Under the lock. */
+/* First ring in this process: reads the process's identity. The caller holds the lock. */
 static void
 begin_process(void)
 {
@@ -315,7 +316,7 @@ begin_process(void)
     proc->ids_from = ring_count + 1;
 }
 
-/* Writes whose records follow; the kernel's name of the thread is the first guess of its name. */
+/* Records the thread of the records that follow. The kernel's name of the thread is its first name. */
 static bool
 name_thread(mrd_ring_writer *w, int32_t tid)
 {
@@ -325,16 +326,16 @@ name_thread(mrd_ring_writer *w, int32_t tid)
     return mrd_ring_define_thread(w, tid, name, strlen(name));
 }
 
-/* Its dictionary is full: it serves no more thread. Under the lock. */
+/* Its dictionary is full, so no thread uses it again. The caller holds the lock. */
 static void
 retire_ring(mrd_ring_writer *w)
 {
     mrd_ring_writer **link = &proc->all;
 
     if (atomic_load_explicit(&proc->first, memory_order_relaxed) == w->hdr)
-        return; /* still counts for threads without a ring */
+        return; /* threads without a ring still count their losses in it */
     if (atomic_load_explicit(&w->hdr->reader_pid, memory_order_relaxed) != 0)
-        proc->total -= w->map_len; /* whoever reads it will remove it */
+        proc->total -= w->map_len; /* its reader removes it */
     while (*link != NULL && *link != w)
         link = &(*link)->next_all;
     if (*link == w)
@@ -344,7 +345,8 @@ retire_ring(mrd_ring_writer *w)
     munmap(w, sizeof(*w));
 }
 
-/* An idle ring; a thread that asked for a large one gets no smaller. Under the lock. */
+/* Returns an idle ring. A thread that asked for a large ring gets no smaller one. The caller holds
+ * the lock. */
 static mrd_ring_writer *
 take_idle(uint64_t data_len, int32_t tid)
 {
@@ -380,7 +382,7 @@ say_no_ring(int err)
         mrd_print_u64(&p, (uint64_t) err);
 }
 
-/* The same may work later; else nothing is recorded any more. */
+/* Returns true if a retry may succeed; else nothing is recorded any more. */
 static bool
 may_pass(int err)
 {
@@ -388,8 +390,8 @@ may_pass(int err)
            err == ENOMEM || err == ENOBUFS;
 }
 
-/* Writes the losses so far to a note beside the rings, because this process has no ring to record
- * them in. Under the lock. */
+/* Writes the losses so far to a note next to the rings, because this process has no ring to record
+ * them in. The caller holds the lock. */
 static void
 note_losses(void)
 {
@@ -455,7 +457,8 @@ make_ring(uint64_t data_len, int32_t tid, mrd_ring_writer **ret_writer)
     return 0;
 }
 
-/* As much was lost since the last note as before it. A program that is killed has noted at least half of its losses. */
+/* Returns true if the losses have doubled since the last note. So a program that is killed has
+ * noted at least half of its losses. */
 static bool
 owes_note(void)
 {
@@ -465,7 +468,8 @@ owes_note(void)
                atomic_load_explicit(&proc->noted, memory_order_relaxed);
 }
 
-/* There is no ring at all: says why, and notes the losses now and then. Under the lock. */
+/* There is no ring at all: reports the reason, and notes the losses from time to time. The caller
+ * holds the lock. */
 static void
 do_without_rings(int err, uint64_t now)
 {
@@ -523,7 +527,8 @@ mrd_proc_attach(void)
     if (!tls_attaching && !gave_up && (may_ask || owes_note()) && !is_in_parents_memory()) {
         tls_attaching = true;
         mrd_ring_fence();
-        if (mrd_proc_lock()) { /* else a signal came while the thread holds it: the next event asks */
+        /* else a signal arrived while the thread had the lock; the next event tries again */
+        if (mrd_proc_lock()) {
             if (may_ask)
                 w = get_ring(now);
             else if (proc->all == NULL)
@@ -557,8 +562,8 @@ note_last_losses(void)
     mrd_proc_unlock();
 }
 
-/* Scopes that a thread left open when it ended become records: the ring's next thread needs the
- * places. */
+/* Scopes that a thread left open when it ended become records, because the ring's next thread needs
+ * the slots. */
 static void
 close_scopes(mrd_ring_writer *w)
 {
@@ -597,7 +602,7 @@ leave_ring(mrd_ring_writer *w)
     }
 }
 
-/* A thread ends: its ring waits for another one. In a fork's child there is nothing to hand on. */
+/* A thread ends: its ring becomes free for another thread. A child of fork has nothing to release. */
 static void
 thread_exit(void *arg)
 {
@@ -626,8 +631,8 @@ mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *w), void *ctx)
     mrd_proc_unlock();
 }
 
-/* Each count but those before the first ring is added where it stays; and what was said is not taken back, neither
- * while those move into that ring nor in a signal handler that may not look. */
+/* Adds the counts. Losses from before the first ring move into that ring, so a sum taken meanwhile
+ * may miss them, as may a signal handler that cannot take the lock. The result never decreases. */
 uint64_t
 mrd_proc_lost(void)
 {
@@ -724,8 +729,8 @@ mrd_proc_ticks_ns(int64_t ticks, const mrd_ring_cal *now)
 
 /* ---- beginning ------------------------------------------------------------------------------- */
 
-/* The TSC counts time only if the CPU says so, the kernel itself relies on it, and this process may
- * read it. */
+/* Returns true if the TSC counts time according to the CPU, the kernel itself relies on it, and
+ * this process may read it. */
 static bool
 tsc_trusted(void)
 {
@@ -751,7 +756,7 @@ tsc_trusted(void)
 #endif
 }
 
-static bool forgets; /* the kernel wipes `proc` in a fork's child */
+static bool forgets; /* the kernel wipes `proc` in a child of fork */
 
 static void
 child_of_fork(void)

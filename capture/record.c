@@ -8,11 +8,13 @@
 #include "capture/probes.h"
 #include "capture/process.h"
 
-#define TEXT_ITEM_MAX 32000u /* longer texts are cut; JSON is not, it would no longer be JSON */
+/* longer texts are cut; JSON is not, because it would become invalid */
+#define TEXT_ITEM_MAX 32000u
 #define BLOB_CHUNK    16384u
-#define SLOT_NONE     UINT32_MAX /* scope: in no place of the header, ends as a record of its own */
+/* the scope has no slot in the header, and its end is a record of its own */
+#define SLOT_NONE UINT32_MAX
 
-/* What happens seldom stays out of the functions that every annotation runs through: they keep few
+/* Rare cases are kept out of the functions that every annotation uses, so that these need few
  * registers and no arrays. */
 #define SELDOM __attribute__((noinline, cold))
 
@@ -79,7 +81,7 @@ define_name(mrd_ring_writer *w, uint32_t id)
     return text != NULL && mrd_ring_define_text(w, id, text, len);
 }
 
-/* The id when the ring knows it or can learn it, else 0. */
+/* Returns the id if the ring has it or can add it, else 0. */
 static inline uint32_t
 known(mrd_ring_writer *w, uint32_t id)
 {
@@ -140,7 +142,7 @@ text_len(const mrd_rec_arg *arg)
     return arg->v.text.len < max ? arg->v.text.len : max;
 }
 
-/* What a name may take inside a record. */
+/* Returns the length of a name inside a record. */
 static size_t
 inline_len(const char *text)
 {
@@ -157,7 +159,8 @@ key_text_of(const mrd_rec_arg *arg)
     return arg->key_text != NULL ? arg->key_text : mrd_names_text(arg->key, &len);
 }
 
-/* Bytes of the body; more than any record holds when an argument cannot be said at all. */
+/* Returns the bytes of the body. If an argument cannot be encoded, returns more than any record can
+ * have. */
 static size_t
 body_size(mrd_ring_writer *w, uint32_t name, const mrd_rec_what *what, const mrd_rec_arg *args,
           size_t n)
@@ -216,12 +219,12 @@ static_assert(2 * sizeof(mrd_rec_numeric) == MRD_RING_UNIT, "two numbers a unit"
 
 /* ---- one record ------------------------------------------------------------------------------ */
 
-/* `at` is the time of the event for the books (when it is lost), ticks what the record says. */
+/* `at` is the time of the event for the loss counters, `ticks` the time in the record. */
 typedef struct {
     uint64_t ticks, at, value;
 } put_times;
 
-/* A record with a body. Inside enter/leave. False: counted lost. */
+/* Writes a record with a body, between enter and leave. Returns false if it was counted as lost. */
 static __attribute__((noinline)) bool
 put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
          const mrd_rec_arg *args, size_t n)
@@ -254,8 +257,8 @@ put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times 
     return true;
 }
 
-/* A record of numbers whose keys the ring knows, which are written as they come. False: it was counted
- * lost; *ret_other: it is of another kind, and nothing was committed. */
+/* Writes a record of numbers whose keys the ring has. Returns false if it was counted as lost. Sets
+ * *ret_other if an argument is of another kind; then nothing was committed. */
 typedef bool take_number(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to);
 
 static inline __attribute__((always_inline)) bool
@@ -301,7 +304,7 @@ take_arg(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *
     return true;
 }
 
-/* Keys of theirs are of names.c: below the limit. */
+/* Their keys come from names.c, so they are below the limit. */
 static inline bool
 take_ready(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to)
 {
@@ -312,7 +315,7 @@ take_ready(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric
     return mrd_ring_bit(w->named, (uint32_t) (ready->item >> 32));
 }
 
-/* As put_long, for a name that the ring knows. */
+/* As put_long, for a name that the ring has. */
 static __attribute__((noinline)) bool
 put_args(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
          const mrd_rec_arg *args, size_t n)
@@ -355,7 +358,8 @@ put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
     return true;
 }
 
-/* The thread's writer, entered; NULL: counted lost (at 0: now) or asked to be silent. */
+/* Enters the thread's writer. Returns NULL if the event was counted as lost (`at` 0 means now), or
+ * the reader asked for silence. */
 static inline mrd_ring_writer *
 enter(uint64_t at)
 {
@@ -388,7 +392,7 @@ record(unsigned kind, const mrd_rec_what *what, put_times at, const mrd_rec_arg 
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* Deeper than the header can show: begin and end become records. */
+/* Deeper than the header's slots: begin and end become records. */
 static SELDOM void
 begin_deep(mrd_ring_writer *w, mrd_rec_scoped *scope, const mrd_rec_what *what)
 {
@@ -424,14 +428,16 @@ mrd_rec_scope_open(mrd_rec_scoped *scope)
         atomic_store_explicit(&s->ending, 0, memory_order_relaxed);
         scope->start = mrd_ring_ticks(w->clock);
         atomic_store_explicit(&s->ts, scope->start, memory_order_relaxed);
-        /* release: the place before its depth; pairs with next_open_scope in ring_read.c */
+        /* release: the slot must be visible before its depth; pairs with next_open_scope in
+         * ring_read.c */
         atomic_store_explicit(&w->hdr->depth, w->depth, memory_order_release);
     }
     mrd_ring_leave(w);
     MRD_PROBE(begin, what, 0);
 }
 
-/* Frees the scope's place; places above that were never ended go with it only if they are free. */
+/* Frees the scope's slot. Slots above it that were never ended are freed with it only if they are
+ * unused. */
 static inline void
 leave_slot(mrd_ring_writer *w, const mrd_rec_scoped *scope)
 {
@@ -442,7 +448,7 @@ leave_slot(mrd_ring_writer *w, const mrd_rec_scoped *scope)
                              atomic_load_explicit(&open[scope->slot].ts, memory_order_relaxed) !=
                                  scope->start,
                          0))
-        return; /* handed on at the thread's end */
+        return; /* released at the thread's end */
     atomic_store_explicit(&open[scope->slot].ts, 0, memory_order_relaxed);
     while (d > 0 && atomic_load_explicit(&open[d - 1].ts, memory_order_relaxed) == 0)
         d--;
@@ -461,7 +467,7 @@ end_deep(mrd_ring_writer *w, const mrd_rec_scoped *scope, uint64_t now, const mr
     (void) put(w, MRD_REC_END, &nameless, (put_times){ now, now, scope->id }, args, arg_count);
 }
 
-/* How many arguments `to` has room for: MRD_REC_NUMBERS_MAX. */
+/* `to` has room for MRD_REC_NUMBERS_MAX arguments. */
 static void
 args_of_numbers(const mrd_rec_numeric *numbers, size_t n, mrd_rec_arg *to)
 {
@@ -481,7 +487,7 @@ end_deep_numbers(mrd_ring_writer *w, const mrd_rec_scoped *scope, uint64_t now,
     end_deep(w, scope, now, args, n);
 }
 
-/* A key that this ring has not seen yet, or a name that it cannot know. */
+/* Handles a key that is new to this ring, or a name that the ring cannot add. */
 static SELDOM void
 put_new_numbers(mrd_ring_writer *w, const mrd_rec_what *what, const put_times *at,
                 const mrd_rec_numeric *numbers, size_t n)
@@ -504,7 +510,7 @@ put_span_numbers(mrd_ring_writer *w, const mrd_rec_what *what, const put_times *
         put_new_numbers(w, what, at, numbers, n);
 }
 
-/* One of args and numbers, NULL the other. */
+/* One of `args` and `numbers` is NULL. */
 static inline __attribute__((always_inline)) void
 end_scope(mrd_rec_scoped *scope, const mrd_rec_arg *args, const mrd_rec_numeric *numbers, size_t n)
 {
@@ -723,8 +729,8 @@ mrd_rec_blob_put(mrd_rec_blob *b)
     return b->at < b->len ? MRD_BLOB_ROOM : MRD_BLOB_DONE;
 }
 
-/* Bytes of the ring that `len` bytes of text take at most: records, the PAD at the end of the area,
- * what the writer says in between. */
+/* Returns the bytes of the ring that `len` bytes of text need at most: records, the PAD at the end
+ * of the area, and records that the writer adds in between. */
 static size_t
 blob_need(const mrd_ring_writer *w, size_t len)
 {
@@ -749,7 +755,7 @@ mrd_rec_blob_max(void)
     return w == NULL ? 0 : (size_t) (w->mask + 1) / 2;
 }
 
-/* The ticks of a time of the wall clock, by the rate between the library's load and now. */
+/* Converts a wall-clock time to ticks, by the rate between the library's load and now. */
 static uint64_t
 ticks_of_wall(const mrd_ring_cal *now, int64_t wall_ns)
 {

@@ -1,4 +1,4 @@
-/* Regions of meridian.h: totals of one's own, shown as spans too. */
+/* Regions of meridian.h: they have their own totals, and are recorded as spans, too. */
 #include "capture/api.h"
 
 #include <inttypes.h>
@@ -189,8 +189,8 @@ mrd_regions_clear(mrd_region *regions, size_t count)
     return MERIDIAN_OK;
 }
 
-/* Calls fn for every region of that name. NOTFOUND only if it is for all of them: the order of the array
- * does not matter. */
+/* Calls fn for every region of that name. Returns NOTFOUND only if all calls do, so that the order
+ * of the array does not matter. */
 static int
 each_named(mrd_region *regions, size_t count, const char *name, int (*fn)(mrd_region *))
 {

@@ -44,7 +44,7 @@ mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal)
     *ret_cal = best;
 }
 
-/* ns per tick * 2^40 between two readings; 0 when they make no sense. */
+/* Returns ns per tick * 2^40 between two readings, 0 if they are invalid. */
 static uint64_t
 clock_rate(const mrd_ring_cal *a, const mrd_ring_cal *b)
 {
@@ -91,14 +91,14 @@ mrd_ring_clock_init(mrd_ring_clock *clock, mrd_ring_clock_id id, const mrd_ring_
 static void
 clock_keep_old(mrd_ring_clock *clock)
 {
-    if (clock->segment_count == MRD_RING_CLOCK_SEGMENTS) { /* the oldest is the least asked for */
+    if (clock->segment_count == MRD_RING_CLOCK_SEGMENTS) { /* the oldest segment is needed least */
         memmove(clock->old, clock->old + 1, sizeof(clock->old) - sizeof(clock->old[0]));
         clock->segment_count--;
     }
     clock->old[clock->segment_count++] = clock->now;
 }
 
-/* A segment from the newest tick converted, aimed to meet the reading's line SLEW_NS after it. */
+/* Adds a segment from the newest converted tick, so that it meets the reading's line SLEW_NS later. */
 static void
 clock_bend(mrd_ring_clock *clock, const mrd_ring_cal *cal, uint64_t rate)
 {

@@ -21,7 +21,7 @@ mrd_ring_dict_fini(mrd_ring_dict_copy *dict)
     memset(dict, 0, sizeof(*dict));
 }
 
-/* Makes p[index] exist, zeroed. False without memory. */
+/* Makes sure that p[index] exists; new elements are zero. Returns false if out of memory. */
 static bool
 grow(void **p, uint32_t *cap, uint32_t index, size_t size)
 {
@@ -48,7 +48,8 @@ take_text(mrd_ring_dict_copy *dict, uint32_t id, mrd_str text)
     if (!grow(&p, &dict->text_cap, id, sizeof(*dict->text)))
         return MRD_NOMEM;
     dict->text = p;
-    if (dict->text[id].p == NULL) /* the first definition stays: ids do not change meaning */
+    /* the first definition stays, because ids never change their meaning */
+    if (dict->text[id].p == NULL)
         dict->text[id] = text;
     return MRD_OK;
 }

@@ -1,6 +1,6 @@
 #include "capture/ring_item.h"
 
-/* Cuts the next item off; false at the end or when it goes past the bytes at hand. */
+/* Takes the next item. Returns false at the end, or if the item exceeds the remaining bytes. */
 static bool
 item_take(mrd_ring_items *items, mrd_ring_item *ret_item, const uint8_t **ret_payload)
 {
@@ -46,7 +46,7 @@ item_value(const mrd_ring_item *item, const uint8_t *payload, mrd_ring_arg *arg)
             arg->v.u = bits;
         return true;
     default:
-        return false; /* a newer writer's: skipped */
+        return false; /* from a newer writer: skipped */
     }
 }
 

@@ -5,7 +5,7 @@
 
 #include "capture/print.h"
 
-/* A decimal number without sign or leading zeros; NULL when there is none. */
+/* Parses a decimal number without sign or leading zeros. Returns NULL if there is none. */
 static const char *
 name_number(const char *p, uint64_t max, uint64_t *ret_v)
 {
@@ -31,7 +31,7 @@ name_hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* "meridian.<boot>.<pid>.<start>."; returns what follows, or NULL. */
+/* Parses "meridian.<boot>.<pid>.<start>.". Returns the rest, or NULL. */
 static const char *
 parse_process(const char *p, mrd_ring_name *ret_name)
 {
@@ -55,7 +55,7 @@ parse_process(const char *p, mrd_ring_name *ret_name)
     return p + 1;
 }
 
-/* An optional ".<n>" with n from 1 on. */
+/* Parses an optional ".<n>" with n >= 1. */
 static const char *
 parse_serial(const char *p, uint32_t *ret_serial)
 {

@@ -11,7 +11,7 @@
 #include "capture/print.h"
 
 #define VERSION  1u
-#define TRIES    3         /* a reader takes a note between two looks at it; then there is none */
+#define TRIES    3         /* a reader may take a note between two checks, so that it is missing */
 #define EXCHANGE (1u << 1) /* RENAME_EXCHANGE, which older headers lack */
 
 /* ---- text ------------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ print_number(mrd_print *p, int64_t v)
     mrd_print_text(p, " ");
 }
 
-/* Prints the keys by which sessions select a process, as far as they fit into `room` bytes. */
+/* Prints the keys by which sessions select a process, if they fit into `room` bytes. */
 static void
 print_most_important(mrd_print *p, mrd_str ident, size_t room)
 {
@@ -45,7 +45,7 @@ print_most_important(mrd_print *p, mrd_str ident, size_t room)
     }
 }
 
-/* `max`: bytes, of which the identity gets what the numbers leave. */
+/* `max` is in bytes. The identity gets what the numbers leave. */
 static void
 print_note(const mrd_ring_note *n, size_t max, char text[MRD_RING_NOTE_MAX + 1])
 {
@@ -71,7 +71,7 @@ print_note(const mrd_ring_note *n, size_t max, char text[MRD_RING_NOTE_MAX + 1])
         print_most_important(&p, n->ident, room);
 }
 
-/* The next of the first line's numbers. */
+/* Takes the next number of the first line. */
 static bool
 take_number(mrd_str *line, int64_t min, int64_t *ret_v)
 {
@@ -166,7 +166,7 @@ errno_of(int status)
     return status == 0 ? 0 : errno;
 }
 
-/* A note with the whole identity, or where the file system has no block for it a short one. */
+/* Makes a note with the whole identity, or a short one if the file system has no block for it. */
 static int
 make_link(const mrd_ring_note *n, const char *at)
 {
@@ -185,7 +185,8 @@ replace_link(const mrd_ring_note *n)
 {
     int err = make_link(n, buf.fresh);
 
-    if (err == EEXIST) { /* of an image of this process that an exec ended right here */
+    /* left by an image of this process that an exec replaced between the two calls */
+    if (err == EEXIST) {
         (void) unlink(buf.fresh);
         err = make_link(n, buf.fresh);
     }
@@ -236,7 +237,7 @@ mrd_ring_note_add(const char *dir, const mrd_ring_name *process, const mrd_ring_
         if (n < 0) {
             err = errno == ENOENT ? make_link(losses, buf.path) : errno;
             if (err == ENOENT)
-                break; /* the directory is not there */
+                break; /* the directory does not exist */
             continue;
         }
         if (mrd_ring_note_read((mrd_str){ buf.old, (size_t) n }, &old))

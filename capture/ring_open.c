@@ -1,5 +1,5 @@
-/* A ring's file opened for reading: its header is checked, its clocks are compared with ours, its
- * lock is taken. */
+/* Opens a ring's file for reading: checks its header, compares its clocks with ours, takes its
+ * lock. */
 #include "capture/ring_read_int.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define READER_MAGIC 0x52494e47u
-#define CHUNK_MIN    (2u * MRD_RING_REC_MAX) /* and default: fits into the L2 cache */
+#define CHUNK_MIN    (2u * MRD_RING_REC_MAX) /* also the default; fits into the L2 cache */
 
 /* ---- bytes of the ring ----------------------------------------------------------------------- */
 
@@ -237,7 +237,7 @@ set_owner(mrd_ring_reader *r)
     r->owner.file_name = r->file_name;
 }
 
-/* Reads the whole header. AGAIN: the writer has not filled it yet. */
+/* Reads the whole header. Returns AGAIN if the writer has not filled it yet. */
 static mrd_err
 read_header(mrd_ring_reader *r, mrd_ring_hdr *ret_header, uint64_t file_len, mrd_why *why)
 {
@@ -258,11 +258,12 @@ read_header(mrd_ring_reader *r, mrd_ring_hdr *ret_header, uint64_t file_len, mrd
     return MRD_OK;
 }
 
-/* Reads what follows after opening: header, lock and dictionary. */
+/* Reads the rest after opening: header, lock and dictionary. */
 static mrd_err
 reader_start(mrd_ring_reader *r, const mrd_ring_name *want, uint64_t file_len, mrd_why *why)
 {
-    mrd_ring_hdr *h = malloc(sizeof(*h)); /* not on the stack: programs read their rings, too */
+    /* not on the stack, because programs read their own rings, too */
+    mrd_ring_hdr *h = malloc(sizeof(*h));
     mrd_err err = h == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "ring reader")
                             : read_header(r, h, file_len, why);
 
@@ -334,7 +335,7 @@ mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
 
     if (!mrd_ring_name_parse(base == NULL ? file_name : base + 1, &want))
         return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not the name of a ring", file_name);
-    /* NONBLOCK: a fifo of that name must not hang the agent */
+    /* NONBLOCK, because a fifo of that name must not block the agent */
     fd = openat(dir_fd, file_name,
                 (peek ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)

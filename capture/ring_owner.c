@@ -13,11 +13,11 @@
 
 #include "base/num.h"
 
-#define STAT_TEXT 640 /* a stat file up to field 22, the command with its 64 bytes included */
+#define STAT_TEXT 640 /* a stat file up to field 22, including the command with its 64 bytes */
 
 typedef enum { SEEN_NO, SEEN_YES, SEEN_DENIED } owner_seen;
 
-/* Up to size - 1 bytes of a small file; -1 with errno when it cannot be read. */
+/* Reads up to size - 1 bytes of a small file. Returns -1 with errno if it cannot be read. */
 static ssize_t
 slurp(const char *path, char *text, size_t size)
 {
@@ -61,7 +61,7 @@ mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16])
     return true;
 }
 
-/* Returns the next word of *text and moves *text behind it. Empty at the end. */
+/* Returns the next word of *text and advances *text past it. Empty at the end. */
 static mrd_str
 next_word(const char **text)
 {
@@ -97,7 +97,7 @@ mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns)
     *ret_boottime_ns = value[1];
 }
 
-/* Rounded to ticks on both sides. */
+/* Both sides are rounded to ticks. */
 static bool
 began_at(const mrd_ring_owner_id *id, uint64_t seen)
 {
@@ -107,8 +107,8 @@ began_at(const mrd_ring_owner_id *id, uint64_t seen)
     return id->start_ahead_ns == 0 ? seen == id->start_ticks : miss >= -1 && miss <= 1;
 }
 
-/* What follows the command in a stat file, from the blank before the state on; NULL: it is none. The command may hold
- * anything, so fields count from the last ')'. */
+/* Returns the part of a stat file after the command, from the blank before the state. NULL if it is
+ * invalid. The command may contain anything, so fields count from the last ')'. */
 static const char *
 behind_command(const char *text)
 {
@@ -149,8 +149,9 @@ live_thread(const char *proc_dir, int32_t pid)
     return found;
 }
 
-/* Start time of a process, and a thread of it that lives: its first, unless that ended by pthread_exit before the
- * others. SEEN_NO when it is gone or a zombie. */
+/* Gets the start time of a process and one of its running threads. That is the first, unless it
+ * ended by pthread_exit before the others. Returns SEEN_NO if the process has exited or is a
+ * zombie. */
 static owner_seen
 proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start, int32_t *ret_tid)
 {
@@ -171,7 +172,8 @@ proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start, int32_t *ret_
     return mrd_num_u64(next_word(&p), ret_start) == MRD_OK ? SEEN_YES : SEEN_NO;
 }
 
-/* Does a line of maps name this inode and this file? "from-to perms offset dev inode path". */
+/* Returns true if a line of maps has this inode and this file: "from-to perms offset dev inode
+ * path". */
 static bool
 maps_line_is(const char *line, uint64_t inode, const char *file_name)
 {
@@ -207,8 +209,8 @@ proc_maps(const mrd_ring_owner_id *id, int32_t pid, int32_t tid)
     return seen;
 }
 
-/* Another pid namespace: whoever maps the file is the owner. Its start time is compared too: a
- * forked child may hold the mapping open for a moment. */
+/* In another pid namespace, the process that maps the file is the owner. Its start time is compared
+ * too, because a forked child may hold the mapping open for a moment. */
 static mrd_owner
 owner_search(mrd_ring_owner_id *id)
 {

@@ -5,16 +5,16 @@
 #include <sys/stat.h>
 
 #define OWNER_PERIOD_NS 1000000000
-#define MAPS_IDLE_MAX   64000000000 /* RING_MAPS_IDLE_NS doubles up to here */
-/* A tick further than this from the ring's own calibration is a lie (centuries). */
+#define MAPS_IDLE_MAX   64000000000 /* RING_MAPS_IDLE_NS doubles up to this limit */
+/* A tick further than this from the ring's own calibration is invalid (centuries). */
 #define TICKS_SANE (1ull << 62)
 
 #define MULT_UP (MRD_RING_MULT_SHIFT - MRD_RING_CLOCK_SHIFT)
-/* A record up to here is copied from the mapping. Longer ones could lie in pages that nobody ever
- * wrote: mapping would make them, and they would count as the reader's memory. */
+/* A record up to this size is copied from the mapping. A longer one could contain pages that were
+ * never written. Mapping would create them, and they would count as the reader's memory. */
 #define COPY_MAX 4096
 
-/* The part of the header that changes, read at once: head to the end of `lost`. */
+/* The changing part of the header, read at once: head to the end of `lost`. */
 #define LIVE_OFF offsetof(mrd_ring_hdr, head)
 #define LIVE_LEN (offsetof(mrd_ring_hdr, reserved3) - LIVE_OFF)
 
@@ -150,7 +150,7 @@ refresh_clock(mrd_ring_reader *r)
     r->info.wall_offset_ns = cal.wall_ns - cal.raw_ns;
 }
 
-/* In force at `pos`: the last thread entry that begins at or before it. */
+/* Finds the thread of position `pos`: the last thread entry that begins at or before it. */
 static void
 find_thread(mrd_ring_reader *r, uint64_t pos)
 {
@@ -170,7 +170,7 @@ thread_now(const mrd_ring_reader *r)
     return r->dict.thread[r->thread].tid;
 }
 
-/* Is the owner still there? Maps, where an exec shows, are looked at more rarely. */
+/* Returns true if the owner has exited. Maps, which show an exec, are checked more rarely. */
 static bool
 owner_gone(mrd_ring_reader *r, int64_t now)
 {
@@ -184,14 +184,14 @@ owner_gone(mrd_ring_reader *r, int64_t now)
     return mrd_ring_owner_check(&r->owner, maps) == MRD_OWNER_DEAD;
 }
 
-/* Silence: once a second the file and its owner are looked at. */
+/* No new records: checks the file and its owner once a second. */
 static mrd_ring_step
 nothing_new(mrd_ring_reader *r)
 {
     struct stat st;
     int64_t now;
 
-    if (r->phase == READ_LAST) { /* the last look came after the owner's death */
+    if (r->phase == READ_LAST) { /* the last read came after the owner's death */
         r->phase = READ_OPEN;
         return MRD_RING_MORE;
     }
@@ -208,7 +208,7 @@ nothing_new(mrd_ring_reader *r)
     return MRD_RING_MORE;
 }
 
-/* A peeking reader does not hold the tail: what was released meanwhile may be overwritten. */
+/* A peeking reader does not hold the tail, so released bytes may have been overwritten. */
 static bool
 peek_overtaken(mrd_ring_reader *r, uint64_t from)
 {
@@ -224,7 +224,7 @@ peek_overtaken(mrd_ring_reader *r, uint64_t from)
     return true;
 }
 
-/* The bytes at hand are those of the mapping; a chunk is what ends at the end of the area. */
+/* Reads the mapping in place. A chunk ends at the end of the area. */
 static bool
 in_place(const mrd_ring_reader *r)
 {
@@ -232,7 +232,7 @@ in_place(const mrd_ring_reader *r)
 }
 
 /*
- * The next chunk. MORE: there is something in the chunk, or the phase changed: go round
+ * Gets the next chunk. MORE means that the chunk has data, or the phase changed: run the loop
  * again.
  */
 static mrd_ring_step
@@ -282,7 +282,7 @@ fill(mrd_ring_reader *r)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* A record that does not fit into the rest of the chunk: cut by the chunk, or a lie. */
+/* A record that does not fit into the rest of the chunk: cut by the chunk, or invalid. */
 static mrd_ring_step
 short_record(mrd_ring_reader *r, size_t len)
 {
@@ -296,7 +296,7 @@ short_record(mrd_ring_reader *r, size_t len)
         return fill(r); /* starts the next chunk with this record */
     if (r->stuck_head == r->head)
         return ring_bad(r, MRD_CORRUPT, "record ends behind the head", pos);
-    r->stuck_head = r->head; /* a torn read of head? a second look decides */
+    r->stuck_head = r->head; /* perhaps a torn read of head: a second read decides */
     return fill(r);
 }
 
@@ -306,7 +306,7 @@ sane_ticks(const mrd_ring_reader *r, uint64_t ticks)
     return ticks - r->base_ticks + TICKS_SANE / 2 < TICKS_SANE;
 }
 
-/* First item NAME: the record's name travels inside. */
+/* If the first item is NAME, it is the record's name. */
 static void
 take_inline_name(mrd_ring_event *ev)
 {
@@ -370,14 +370,14 @@ clock_record(mrd_ring_reader *r, const mrd_ring_rec *rec)
 {
     mrd_ring_cal cal = { rec->ts, (int64_t) rec->value, (int64_t) rec->extra, rec->name };
 
-    if (!r->own_tsc) { /* our own readings are worth more than the workload's word */
+    if (!r->own_tsc) { /* our own readings are more reliable than the workload's */
         mrd_ring_clock_add(&r->clock, &cal);
         r->info.wall_offset_ns = (int64_t) (rec->extra - rec->value);
     }
-    return MRD_RING_AGAIN; /* nothing for the caller: go on */
+    return MRD_RING_AGAIN; /* nothing for the caller: continue */
 }
 
-/* Kinds that are not plain events. AGAIN: not for the caller. */
+/* Handles kinds that are not plain events. Returns AGAIN if there is nothing for the caller. */
 static mrd_ring_step
 special(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
 {
@@ -442,7 +442,8 @@ decode(mrd_ring_reader *r, const mrd_ring_rec *rec, size_t len, mrd_ring_event *
 /* ---- after the owner's end --------------------------------------------------------------------
  */
 
-/* Killed between its two stores: the scope is in a SPAN record, or counted lost, already. */
+/* Returns true if the owner was killed between its two stores: the scope is already in a SPAN
+ * record, or counted as lost. */
 static bool
 scope_accounted(const mrd_ring_reader *r, const mrd_ring_scope *s)
 {
@@ -468,7 +469,7 @@ scope_event(mrd_ring_reader *r, const mrd_ring_scope *s, mrd_ring_event *ev)
     ev->dur_ns = MRD_RING_DUR_NONE;
 }
 
-/* The next scope that was open when the owner died. AGAIN: no more. */
+/* Gets the next scope that was open when the owner died. Returns AGAIN if there is none. */
 static mrd_ring_step
 next_open_scope(mrd_ring_reader *r, mrd_ring_event *ev)
 {
@@ -491,7 +492,7 @@ next_open_scope(mrd_ring_reader *r, mrd_ring_event *ev)
     return MRD_RING_AGAIN;
 }
 
-/* The places of the header twice: what is the same in both was there in between. */
+/* Reads the header's slots twice. A scope that is equal in both was there in between. */
 size_t
 mrd_ring_open_scopes(mrd_ring_reader *r, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX])
 {
@@ -516,15 +517,15 @@ mrd_ring_open_scopes(mrd_ring_reader *r, mrd_ring_event ret_scopes[MRD_RING_OPEN
         if (s->ts == 0 || s->ts != first[i].ts || s->ending != 0 || !sane_ticks(r, s->ts) ||
             scope_accounted(r, s))
             continue;
-        if (s->ts > r->clock.newest) /* it converts the same when it ends */
+        if (s->ts > r->clock.newest) /* it is converted to the same time when it ends */
             r->clock.newest = s->ts;
         scope_event(r, s, &ret_scopes[n++]);
     }
     return n;
 }
 
-/* What was lost behind the last LOSS record. A reader that resumed cannot know what the one before
- * it was told, so it believes the writer's count of that. */
+/* Returns the losses after the last LOSS record. A reader that resumed does not have what the
+ * previous reader was given, so it takes the writer's count. */
 static mrd_ring_step
 next_gap(mrd_ring_reader *r, mrd_ring_event *ev)
 {
@@ -541,7 +542,7 @@ next_gap(mrd_ring_reader *r, mrd_ring_event *ev)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Takes over what the inline part did. */
+/* Takes the state of the inline part over. */
 static void
 leave_window(mrd_ring_reader *r)
 {
@@ -559,7 +560,7 @@ leave_window(mrd_ring_reader *r)
         seen_time(r, mrd_ring_clock_ns(&r->clock, newest));
 }
 
-/* What lies ahead in the chunk and belongs to the present thread. */
+/* Sets the window to the bytes ahead in the chunk that belong to the current thread. */
 static void
 enter_window(mrd_ring_reader *r)
 {
@@ -581,7 +582,8 @@ enter_window(mrd_ring_reader *r)
     }
 }
 
-/* The chunk is used up. True: *ret_step is the answer; false: go round (a new chunk, or bad). */
+/* The chunk is used up. True means that *ret_step is the answer, false that the loop continues (a
+ * new chunk, or a bad ring). */
 static bool
 between_chunks(mrd_ring_reader *r, mrd_ring_event *ev, mrd_ring_step *ret_step)
 {
@@ -603,7 +605,8 @@ between_chunks(mrd_ring_reader *r, mrd_ring_event *ev, mrd_ring_step *ret_step)
     return true;
 }
 
-/* The record at r->at as it stays: from the mapping it is copied. NULL: the ring is bad. */
+/* Returns the record at r->at in a form that cannot change: it is copied from the mapping. NULL if
+ * the ring is bad. */
 static const mrd_ring_rec *
 stable_record(mrd_ring_reader *r, const mrd_ring_rec *first, size_t len)
 {
@@ -624,7 +627,7 @@ stable_record(mrd_ring_reader *r, const mrd_ring_rec *first, size_t len)
     return (const void *) r->chunk;
 }
 
-/* One answer; `r->at` stands behind what it consumed. */
+/* Returns one step; afterwards `r->at` is after the bytes that it consumed. */
 static mrd_ring_step
 next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
 {
@@ -674,7 +677,7 @@ mrd_ring_next_slow(mrd_ring_reader *r, mrd_ring_event *ret_event, mrd_why *why)
     return step;
 }
 
-/* Before tail is stored: whoever finds the new tail finds these. */
+/* Stored before tail, so that a reader that sees the new tail sees these, too. */
 static mrd_err
 put_left(mrd_ring_reader *r, uint64_t done, const mrd_ring_left *left)
 {
@@ -708,8 +711,8 @@ mrd_ring_release_to(mrd_ring_reader *r, const mrd_ring_left *left)
         return MRD_IO;
     if (pair[0] == r->tail)
         return MRD_OK;
-    /* release: our copies come before the workload may overwrite; pairs with the writer's acquire
-     */
+    /* release: our copies are complete before the workload may overwrite; pairs with the writer's
+     * acquire */
     atomic_thread_fence(memory_order_seq_cst);
     if (r->mem != NULL) {
         atomic_store_explicit(&ring_mem_hdr(r)->tail_check, pair[1], memory_order_release);

@@ -13,7 +13,7 @@
 #include "capture/print.h"
 #include "capture/ring_read.h"
 
-#define SERIALS_MAX 64 /* files of one name left behind by execs */
+#define SERIALS_MAX 64 /* files of one name left by execs */
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -61,7 +61,7 @@ mrd_ring_create_mem(mrd_ring_writer *w, void *mem, const mrd_ring_owner_claim *c
     w->pid = (uint32_t) claim->pid;
     w->cal_due = h->cal[1].ticks + MRD_RING_CAL_TICKS;
     w->map_len = MRD_RING_HEADER_LEN + dict_len + data_len;
-    /* release: the header before its magic; pairs with reader_start in ring_read.c */
+    /* release: the header must be visible before its magic; pairs with reader_start in ring_read.c */
     atomic_thread_fence(memory_order_release);
     memcpy(h->magic, MRD_RING_MAGIC, sizeof(h->magic));
     w->ready = 1;
@@ -100,8 +100,8 @@ create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, uin
     return fd;
 }
 
-/* A signal for this thread makes the kernel give up with EINTR and free what it had: with a timer of
- * a profiler that would be the end of the ring. They wait for the moment that it takes. */
+/* Blocks signals while the kernel allocates. A signal for this thread would make the kernel fail
+ * with EINTR and free its blocks; with a profiler's timer, that would happen every time. */
 static int
 allocate(int fd, uint64_t len)
 {
@@ -115,8 +115,9 @@ allocate(int fd, uint64_t len)
     return err;
 }
 
-/* Reserves the blocks now: a page that cannot be had later would be a SIGBUS in the workload. A
- * file above RLIMIT_FSIZE would be a SIGXFSZ. Leaves half of a small file system to others. */
+/* Reserves the blocks now, because a page that cannot be allocated later would cause SIGBUS in the
+ * workload. A file above RLIMIT_FSIZE would cause SIGXFSZ. Leaves half of a small file system to
+ * others. */
 static int
 reserve_blocks(int fd, uint64_t len)
 {
@@ -199,7 +200,8 @@ dict_add(mrd_ring_writer *w, const mrd_ring_dict *entry, const mrd_ring_track *d
         memcpy(to + sizeof(e), def, sizeof(*def));
     memcpy(to + fixed, text, len);
     w->dict_used += (uint32_t) total;
-    /* release: the entry before its head, and both before any record that uses the id */
+    /* release: the entry must be visible before its head, and both before any record that uses the
+     * id */
     atomic_store_explicit(&w->hdr->dict_head, w->dict_used, memory_order_release);
     return true;
 }
@@ -248,12 +250,12 @@ mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t coun
     atomic_store_explicit(&loss->last, ts, memory_order_relaxed);
 }
 
-/* Takes the reader's tail over when it makes sense; a reader that writes nonsense only hurts its
- * own profile. */
+/* Takes the reader's tail if it is valid. A reader that writes an invalid one only hurts its own
+ * profile. */
 static void
 look_at_tail(mrd_ring_writer *w)
 {
-    /* acquire: the reader's copies before our overwriting; pairs with mrd_ring_release */
+    /* acquire: the reader's copies come before our overwriting; pairs with mrd_ring_release */
     uint64_t tail = atomic_load_explicit(&w->hdr->tail, memory_order_acquire);
     uint64_t check = atomic_load_explicit(&w->hdr->tail_check, memory_order_acquire);
 
@@ -284,7 +286,7 @@ put_small(mrd_ring_writer *w, const mrd_ring_rec *rec)
     mrd_ring_commit(w, sizeof(*rec));
 }
 
-/* Tells what was lost since the last LOSS record, where there is room for it. */
+/* Records the losses since the last LOSS record, if there is room. */
 static void
 tell_losses(mrd_ring_writer *w)
 {
@@ -338,7 +340,7 @@ pad_to_end(mrd_ring_writer *w, size_t len)
         return true;
     if (rest + len > w->limit - w->head)
         return false;
-    while (rest > 0) { /* a PAD's length is 16 bits of units */
+    while (rest > 0) { /* the length of a PAD is limited to 16 bits of units */
         size_t part = rest < MRD_RING_REC_MAX ? rest : MRD_RING_REC_MAX;
         mrd_ring_rec *rec = (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
 
@@ -352,8 +354,8 @@ pad_to_end(mrd_ring_writer *w, size_t len)
 }
 
 /*
- * Counts the event lost. When it is the end of an open scope, its place says so first: killed in
- * between, the reader knows from the counters whether the scope is accounted for.
+ * Counts the event as lost. If it is the end of an open scope, its slot is marked first. If the
+ * process is killed in between, the reader sees from the counters whether the scope was counted.
  */
 static void
 lose_event(mrd_ring_writer *w, mrd_ring_lost cause, uint64_t ts)
@@ -379,18 +381,19 @@ mrd_ring_reserve_slow(mrd_ring_writer *w, size_t len, uint64_t ts, bool quiet)
             lose_event(w, MRD_RING_LOST_BIG, ts);
         return NULL;
     }
-    /* Losses first, so that they stand before what follows the gap; never at the record's cost */
+    /* Losses first, so that they come before the records after the gap; but never if the record
+     * then lacks room */
     if (unreported(w) && w->limit - w->head >= len + MRD_RING_LOST_CAUSES * MRD_RING_UNIT)
         tell_losses(w);
     if (ts > w->cal_due && w->limit - w->head >= len + MRD_RING_UNIT)
         put_clock(w, ts);
     if (w->limit - w->head >= len && pad_to_end(w, len)) {
         if (unreported(w))
-            w->limit = 0; /* keeps to this path until there is room to tell */
+            w->limit = 0; /* stays on this path until there is room to record the losses */
         return (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
     }
     if (!quiet)
         lose_event(w, MRD_RING_LOST_FULL, ts);
-    w->limit = 0; /* the next one tells the gap */
+    w->limit = 0; /* the next event records the gap */
     return NULL;
 }

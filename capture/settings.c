@@ -26,7 +26,7 @@ static const struct {
 
 #define ROWS (sizeof(table) / sizeof(table[0]))
 
-/* The MERIDIAN_ part of the environment at load: the program may change its own afterwards. */
+/* The MERIDIAN_ part of the environment at load, because the program may change its own later. */
 static char snapshot[16384];
 static size_t snapshot_len;
 
@@ -44,7 +44,7 @@ take_snapshot(void)
     }
 }
 
-/* Value of a MERIDIAN_ variable as it was when the library was loaded, NULL when unset. */
+/* Returns the value of a MERIDIAN_ variable at the library's load, NULL if unset. */
 static const char *
 settings_env(const char *name)
 {
@@ -56,7 +56,7 @@ settings_env(const char *name)
     return NULL;
 }
 
-/* "64M" to bytes; false when it is no size. */
+/* Converts "64M" to bytes. Returns false if it is no size. */
 static bool
 settings_size(const char *text, int64_t *ret_bytes)
 {
@@ -137,7 +137,8 @@ parse_row(mrd_settings *s, size_t i, const char *text)
     return ok;
 }
 
-/* The switches of vAccel's and MXNet's profilers mean MERIDIAN_ENABLE=1 where neither it nor MERIDIAN_CAPTURE is set. */
+/* The switches of vAccel's and MXNet's profilers mean MERIDIAN_ENABLE=1 if neither MERIDIAN_ENABLE
+ * nor MERIDIAN_CAPTURE is set. */
 static void
 read_switches_of_others(mrd_settings *s)
 {

@@ -14,16 +14,16 @@
 #define SLOTS_MAX   (1u << 17)
 
 typedef struct mrd_stat_table {
-    _Atomic uint32_t lock; /* the thread, or whoever prints */
-    uint32_t busy;         /* the thread is inside: its signal handlers stay out */
+    _Atomic uint32_t lock; /* held by the thread, or by a thread that prints */
+    uint32_t busy;         /* the thread is inside, so its signal handlers must not enter */
     uint32_t slots, used;
-    uint64_t missed; /* no memory, or a signal handler */
+    uint64_t missed; /* out of memory, or in a signal handler */
     mrd_stat_entry *slot;
 } stat_table;
 
 uint32_t mrd_extra;
 static mrd_stat_series *series;
-static _Atomic uint64_t unplaced; /* missed without a table to count them in */
+static _Atomic uint64_t unplaced; /* missed, without a table to count them in */
 static _Atomic uint64_t generation = 1;
 
 void
@@ -169,8 +169,8 @@ mrd_stats_delist(mrd_stat_series *s)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* No memory is allocated under a lock that an annotation takes: it may be one of a signal handler that
- * interrupted malloc. */
+/* No memory is allocated under a lock that an annotation takes, because the annotation may be in a
+ * signal handler that interrupted malloc. */
 
 static void
 table_lock(mrd_thread *thread, stat_table *t)
@@ -251,7 +251,7 @@ line_of(mrd_stat_series *s, int64_t now, mrd_stat_line *ret_line)
     return has;
 }
 
-/* Fills up to `room` lines; returns how many there are. */
+/* Fills up to `room` lines; returns the number of all. */
 static size_t
 copy_series(mrd_stat_line *lines, size_t room)
 {
@@ -307,8 +307,7 @@ copy_scope(void *ctx, const mrd_memory_scope *scope)
 static void
 collect_scopes(mrd_stat_report *report)
 {
-    scope_list *list =
-        calloc(1, sizeof(*list)); /* outside of the lock that copy_scope runs under */
+    scope_list *list = calloc(1, sizeof(*list)); /* outside the lock that copy_scope runs under */
 
     if (list == NULL) {
         report->failed = true;

@@ -132,7 +132,7 @@ sort_key(const mrd_stat_entry *e, mrd_stat_sort sort)
     return e->total;
 }
 
-static _Thread_local mrd_stat_sort order_by; /* qsort hands no context through */
+static _Thread_local mrd_stat_sort order_by; /* because qsort passes no context */
 static _Thread_local bool order_up;
 
 /* Category first, then the key, then the name: a total order. */

@@ -55,7 +55,7 @@ mrd_text_fmt(mrd_text *t, const char *format, ...)
     uselocale(programs);
 }
 
-/* Length of the well-formed UTF-8 character at p, 0 when there is none. */
+/* Returns the length of the well-formed UTF-8 character at p, 0 if there is none. */
 static size_t
 utf8_char(const unsigned char *p, size_t left)
 {

@@ -14,7 +14,7 @@ static thread_lists before_init, *lists = &before_init;
 
 static void thread_leave(void);
 
-/* A fork's child starts with empty lists; the other threads' places are its parent's. */
+/* A child of fork starts with empty lists, because the other threads' slots are its parent's. */
 __attribute__((constructor(102))) static void
 begin(void)
 {
@@ -70,7 +70,7 @@ mrd_thread_seen(void)
     return tls_thread->ready ? tls_thread : NULL;
 }
 
-/* The thread ends: its place goes to another. */
+/* The thread ends: another thread may take its slot. */
 static void
 thread_leave(void)
 {
@@ -89,9 +89,9 @@ thread_leave(void)
 
 /* ---- more than there is room for ---------------------------------------------------------------- */
 
-static const char gone; /* owner of a place whose own has ended while deeper ones were open */
+static const char gone; /* marks a slot as ended while deeper items were open */
 
-/* The count of the deep ones of this owner; NULL: it has none. */
+/* Returns the counter of this owner's deep items, NULL if it has none. */
 static uint64_t *
 deep_of(mrd_thread *t, const void *owner)
 {
@@ -108,7 +108,8 @@ begin_deep(mrd_thread *t, const void *owner)
 
     for (uint32_t i = 0; i < MRD_THREAD_DEEP_MAX && count == NULL; i++)
         if (t->deep[i].count == 0) {
-            t->deep[i].count = 1; /* first: a signal handler's own begin takes another place */
+            /* first, so that a signal handler's own begin takes another slot */
+            t->deep[i].count = 1;
             mrd_ring_fence();
             t->deep[i].owner = owner;
             mrd_rec_lose(MRD_RING_LOST_DEEP);
@@ -118,7 +119,7 @@ begin_deep(mrd_thread *t, const void *owner)
     mrd_rec_lose(MRD_RING_LOST_DEEP);
 }
 
-/* One less beyond the room; the places that are gone go with the last. */
+/* Removes one deep item. Slots marked as gone are freed with the last one. */
 static void
 shallower(mrd_thread *t)
 {
@@ -128,14 +129,15 @@ shallower(mrd_thread *t)
         for (uint32_t i = 0; i < MRD_THREAD_OPEN_MAX; i++)
             if (t->open[i].owner != &gone)
                 t->open[n++] = t->open[i];
-        mrd_ring_fence(); /* until here a signal handler's own ones are deep */
+        mrd_ring_fence(); /* until here, items of a signal handler are deep */
         t->depth = n;
     } else {
         t->depth--;
     }
 }
 
-/* Whether the innermost of this owner was one of the deep ones, which are never recorded: it has ended. */
+/* Returns true if the innermost item of this owner was a deep one, which is never recorded, and
+ * ends it. */
 static __attribute__((noinline, cold)) bool
 end_deep(mrd_thread *t, const void *owner)
 {
@@ -159,7 +161,8 @@ mrd_thread_begin(const void *owner, const mrd_rec_what *what)
         mrd_rec_lose(MRD_RING_LOST_DEEP);
         return false;
     }
-    i = t->depth++; /* before it is filled: a signal handler's own begin takes the next place */
+    /* before it is filled, so that a signal handler's own begin takes the next slot */
+    i = t->depth++;
     mrd_ring_fence();
     if (i >= MRD_THREAD_OPEN_MAX) {
         begin_deep(t, owner);
@@ -168,12 +171,12 @@ mrd_thread_begin(const void *owner, const mrd_rec_what *what)
     o = &t->open[i];
     o->owner = owner;
     mrd_rec_scope_begin(&o->scope, what);
-    o->scope.what = *what; /* also when the ring has no room: statistics want it */
+    o->scope.what = *what; /* also if the ring has no room, because statistics need it */
     o->start = o->scope.start != 0 ? o->scope.start : mrd_rec_now();
     return true;
 }
 
-/* The innermost open one of this owner; UINT32_MAX: none. */
+/* Returns the index of this owner's innermost open item, UINT32_MAX if there is none. */
 static uint32_t
 find_open(const mrd_thread *t, const void *owner)
 {
