@@ -44,7 +44,7 @@ absent(const mrd_json *v)
     return v == NULL || mrd_json_type_of(v) == MRD_JSON_NULL;
 }
 
-/* Absent, or an array of objects: what may be added to. */
+/* Returns true if the member is absent or an array of objects, so that elements can be added. */
 static bool
 list_ok(const mrd_json *from, const char *key)
 {
@@ -68,7 +68,7 @@ list_at(const mrd_json *from, const char *key)
     return mrd_json_is_array(v) ? v : NULL;
 }
 
-/* The element whose member is that text, and its place. */
+/* Finds the element in which that member has this text, and its index. */
 static const mrd_json *
 find(const mrd_json *list, const char *member, const char *text, size_t *ret_at)
 {
@@ -81,7 +81,7 @@ find(const mrd_json *list, const char *member, const char *text, size_t *ret_at)
     return NULL;
 }
 
-/* The variable that counts: of several of one name the last. */
+/* Returns the effective variable: the last one of that name. */
 static const mrd_json *
 variable_of(const mrd_json *env, const char *name, size_t *ret_at)
 {
@@ -96,7 +96,8 @@ variable_of(const mrd_json *env, const char *name, size_t *ret_at)
     return found;
 }
 
-/* Whether one path is the other or above it; both count from the root, also without a slash. */
+/* Returns true if the paths are equal or one is above the other. Both count from the root, even
+ * without a slash. */
 static bool
 contains(const char *above, const char *path)
 {
@@ -109,7 +110,7 @@ contains(const char *above, const char *path)
     return strncmp(above, path, len) == 0 && (len == 0 || path[len] == '\0' || path[len] == '/');
 }
 
-/* Whether something of the container is mounted there, above or below. */
+/* Returns true if the container has a mount at the path, above it or below it. */
 static bool
 mounted(const mrd_json *container, const char *path)
 {
@@ -153,11 +154,12 @@ op(work *w, const char *what, const char *path, mrd_json *value)
         return;
     }
     if (mrd_json_set(o, "value", value) != MRD_OK ||
-        mrd_json_append(w->to->patch, o) != MRD_OK) /* both take it, also when they fail */
+        mrd_json_append(w->to->patch, o) != MRD_OK) /* both take it, also if they fail */
         w->err = MRD_NOMEM;
 }
 
-/* Adds an element to a list that may not be there; *there says whether it is, and is true then. */
+/* Adds an element to a list that may be missing. *there says whether the list exists, and is true
+ * afterwards. */
 static void
 add(work *w, bool *there, const char *list, bool first, mrd_json *value)
 {
@@ -176,7 +178,7 @@ add(work *w, bool *there, const char *list, bool first, mrd_json *value)
     *there = true;
 }
 
-/* A value of constants, written as JSON. */
+/* Parses a constant, written as JSON. */
 static mrd_json *
 made(work *w, const char *text)
 {
@@ -210,7 +212,7 @@ field(work *w, const char *name, const char *path)
 
 /* ---- One container ---- */
 
-/* Why it cannot be recorded; NULL: it can. */
+/* Returns why the container cannot be recorded, NULL if it can. */
 static const char *
 in_the_way(const mrd_json *container)
 {
@@ -279,8 +281,8 @@ container_patch(work *w, const mrd_json *container, size_t i)
     w->to->containers++;
 }
 
-/* Containers of a pod share one /dev/shm: those that do not mount another one get the volume, whether
- * they are recorded or not. Where a list was not there, container_patch has made it. */
+/* Containers of a pod share one /dev/shm. All that do not mount another one get the volume, whether
+ * they are recorded or not. container_patch has already added lists that were missing. */
 static void
 rings_patch(work *w, const mrd_json *spec, const char *which, const bool *recorded)
 {
@@ -318,7 +320,7 @@ has_devices(const mrd_json *container)
     return false;
 }
 
-/* Whether the name is one of the words between commas; spaces around a word do not count. */
+/* Returns true if the name is among the words between commas. Spaces around a word are ignored. */
 static bool
 named(const char *words, const char *name)
 {
@@ -376,7 +378,8 @@ text_at(work *w, const mrd_json *pod, const char *part, const char *key)
     return NULL;
 }
 
-/* Only what a Job, an operator or a person gave as a name: the pod's own changes with each attempt. */
+/* Uses only names given by a Job, an operator or a person, because the pod's own name changes with
+ * each attempt. */
 static const char *
 job_of(work *w, const mrd_json *pod)
 {
@@ -391,7 +394,8 @@ job_of(work *w, const mrd_json *pod)
     return v == NULL ? "" : v;
 }
 
-/* Why the pod stays as it is; NULL: it does not. "" without a word: it did not ask, or has it. */
+/* Returns why the pod stays unchanged, NULL if it does not. "" gives no warning: the pod did not
+ * request recording, or already has it. */
 static const char *
 pod_in_the_way(const mrd_json *pod)
 {
@@ -421,8 +425,8 @@ pod_in_the_way(const mrd_json *pod)
     return NULL;
 }
 
-/* Requests as large as limits, so that a pod of class Guaranteed remains one; not root, where the pod
- * says that all of it are root. */
+/* Its requests equal its limits, so that a pod of class Guaranteed stays one. It is not root,
+ * unless the pod says that all its containers are. */
 static void
 init_container(work *w, const mrd_json *spec)
 {
@@ -468,7 +472,7 @@ pod_patch(work *w, const mrd_json *pod)
                  w->o->rings);
         add(w, &volumes, "/spec/volumes", false, made(w, rings));
         rings_patch(w, spec, "containers", w->recorded);
-        rings_patch(w, spec, "initContainers", NULL); /* before ours takes the first place */
+        rings_patch(w, spec, "initContainers", NULL); /* before our container becomes the first */
     }
     init_container(w, spec);
     if (object_at(object_at(pod, "metadata"), "annotations") != NULL)

@@ -1,19 +1,20 @@
 /*
- * webhook/inject.h - what a pod lacks to be recorded, as a JSON Patch (RFC 6902): the init container that
- * brings libmeridian.so, the volumes, and the variables of its containers.
+ * webhook/inject.h - computes what a pod needs to be recorded, as a JSON Patch (RFC 6902): the init
+ * container that brings libmeridian.so, the volumes, and the variables of its containers.
  *
- * The pod asks by its label meridian.dev/inject=true. Annotations say more:
- *   meridian.dev/containers  which containers, by commas; else those that have Neuron devices
+ * A pod asks for it with the label meridian.dev/inject=true. Annotations add details:
+ *   meridian.dev/containers  the containers, separated by commas; else those with Neuron devices
  *                            (limits or requests aws.amazon.com/neuron*), else all
  *   meridian.dev/capture     MERIDIAN_CAPTURE (all)
  *   meridian.dev/job         MERIDIAN_JOB; else the label of the pod's job, else its name label
- * What the pod says itself stays: its variables, its /dev/shm (a mount there, above or below, or the
- * host's by hostIPC), a library that it preloads (ours comes before it; what its image or an envFrom
- * preloads is not seen from here, and ours takes its place), its class of service. The volume for
- * rings is /dev/shm of all its containers, which share one. A pod is never made worse: where something is in the way it stays as it is, and
- * a warning says why.
  *
- * A pod is anybody's text: every member is looked at before it is used. Bounds: MRD_INJECT_CONTAINERS
+ * The pod's own settings stay: its variables, its class of service, and its /dev/shm (a mount
+ * there, above or below, or the host's by hostIPC). If the pod preloads a library, ours is put
+ * before it. Libraries that the image or an envFrom preloads are not visible here, and ours
+ * replaces them. The volume for rings becomes /dev/shm of all its containers, which share it. A pod
+ * never becomes worse: if there is an obstacle, it stays unchanged, and a warning gives the reason.
+ *
+ * A pod is untrusted data, so every member is checked before use. Limits: MRD_INJECT_CONTAINERS
  * containers, MRD_INJECT_TEXT bytes of an annotation. Threads: none of its own, no state.
  */
 #ifndef MRD_WEBHOOK_INJECT_H
@@ -22,23 +23,23 @@
 #include "base/json.h"
 
 #define MRD_INJECT_CONTAINERS                                                                      \
-    64                      /* more than a pod is ever seen with; each makes about 1 KB of patch */
+    64                      /* more than any pod has in practice; each makes about 1 KB of patch */
 #define MRD_INJECT_TEXT 253 /* of an annotation's value that becomes a variable */
 
 typedef struct {
-    const char *image;   /* of the init container: Meridian's */
-    const char *library; /* where the library is in it */
+    const char *image;   /* of the init container, which is Meridian's */
+    const char *library; /* path of the library in the image */
     const char *rings;   /* sizeLimit of the volume for rings, "1Gi" */
 } mrd_inject_options;
 
 typedef struct {
-    mrd_json *patch; /* an array of operations; empty: the pod stays as it is. Owned */
-    mrd_strlist
-        warnings;        /* sentences for whoever made the pod, at most MRD_INJECT_CONTAINERS + 8 */
+    mrd_json *patch; /* an array of operations, empty if the pod stays unchanged. Owned */
+    /* sentences for the author of the pod, at most MRD_INJECT_CONTAINERS + 8 */
+    mrd_strlist warnings;
     unsigned containers; /* that will be recorded */
 } mrd_injection;
 
-/* *ret (zeroed before) is to be freed in every case. Errors: NOMEM. */
+/* Computes the patch. The caller frees *ret (zeroed before) in every case. Errors: NOMEM. */
 mrd_err mrd_inject(const mrd_inject_options *options, const mrd_json *pod, mrd_injection *ret,
                    mrd_why *why);
 void mrd_injection_fini(mrd_injection *injection);

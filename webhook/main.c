@@ -1,4 +1,5 @@
-/* meridian-webhook: one or more per cluster. The API server asks it about new pods. Options, signals, three routes. */
+/* meridian-webhook: one or more per cluster. The API server sends it new pods. Options, signals,
+ * three routes. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -93,8 +94,8 @@ static const mrd_opt table[] = {
 typedef struct {
     mrd_inject_options inject;
     mrd_cert_file cert;
-    _Atomic(mrd_httpd *) httpd;        /* NULL until it is known: it answers before */
-    atomic_uint_fast64_t pods, warned; /* that asked; in which something was in the way */
+    _Atomic(mrd_httpd *) httpd;        /* NULL at first: it already answers before this is set */
+    atomic_uint_fast64_t pods, warned; /* pods that requested recording; pods with an obstacle */
 } hook;
 
 static mrd_err
@@ -121,7 +122,7 @@ post_inject(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, answer);
 }
 
-/* Open, as all here: how often it was asked, and from when until when its certificate is valid. */
+/* Open, like all routes here: the number of reviews, and the validity period of the certificate. */
 static mrd_err
 get_metrics(void *self, mrd_http_request *req, mrd_why *why)
 {
@@ -153,7 +154,7 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
 
 static const char *const query[] = { "timeout", NULL }; /* the API server adds it */
 
-/* Open: an answer holds nothing but what the question brought. */
+/* Open, because an answer contains only data from its request. */
 static const mrd_http_route routes[] = {
     { "POST", "/inject", MRD_ACTION_OPEN, post_inject, "what a pod lacks to be recorded", query },
     { "GET", "/healthz", MRD_ACTION_OPEN, mrd_http_reply_alive, "the process is alive", NULL },
@@ -193,7 +194,7 @@ settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why 
     return MRD_OK;
 }
 
-/* Until a signal ends the program; reads certificate and key again when their files change. */
+/* Waits for a signal to end the program; reloads certificate and key when their files change. */
 static int
 wait_and_watch(mrd_httpd *httpd, const sigset_t *set)
 {
@@ -213,7 +214,7 @@ wait_and_watch(mrd_httpd *httpd, const sigset_t *set)
         if (mrd_httpd_reload(httpd, &why) == MRD_OK) {
             mrd_log(MRD_LOG_INFO, "HOOK-RELOAD", "Certificate and key were read again");
             told[0] = '\0';
-        } else if (strcmp(told, why.text) != 0) { /* tried again each second, told once */
+        } else if (strcmp(told, why.text) != 0) { /* tried again each second, logged once */
             mrd_log(MRD_LOG_WARN, "HOOK-RELOAD",
                     "Certificate and key cannot be read again, those in use stay: reason=%s",
                     why.text);

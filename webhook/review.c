@@ -7,7 +7,7 @@
 
 #define API "admission.k8s.io/v1"
 
-/* The patch as base64 text, as the API wants it. */
+/* Encodes the patch as base64 text, as the API requires. */
 static mrd_json *
 encoded(const mrd_json *patch)
 {
@@ -25,7 +25,7 @@ encoded(const mrd_json *patch)
     return v;
 }
 
-/* The last part of a pod's identity is anybody's text: for one line of a log. */
+/* Makes text from a pod's identity, which is untrusted, fit for one line of a log. */
 static void
 printable(const char *text, char *to, size_t size)
 {
@@ -47,7 +47,7 @@ uid_ok(const char *uid)
     return n > 0 && n <= MRD_REVIEW_UID;
 }
 
-/* The pod of a request to make one; NULL for every other request. */
+/* Returns the pod of a request to create one, NULL for every other request. */
 static const mrd_json *
 pod_of(const mrd_json *request)
 {
