@@ -1,14 +1,14 @@
 /*
  * bench/bench_agent.c - CPU per ring record in the agent: drain only, drain and batch, and the
- * whole way to the transport, against a memcpy of the same records in the same run.
+ * whole path to the transport. The reference is a memcpy of the same records in the same run.
  *
- * Records are those of a busy node: spans of 50 names on 4 threads, one in eight a counter; those
- * of the runtime's JSON are starts and stops. The transport acknowledges without looking, so what
- * is measured is the agent. CPU time of this thread; median of (5) interleaved rounds. Then a saved
- * runtime trace: CPU of the process (the reading thread included) per record of its JSON, from the
+ * Records are those of a busy node: spans of 50 names on 4 threads, one in eight a counter. Records
+ * of the runtime's JSON are starts and stops. The transport acknowledges without checking, so only
+ * the agent is measured. CPU time of this thread; median of (5) interleaved rounds. Then a saved
+ * runtime trace: CPU of the process (including the reading thread) per record of its JSON, from the
  * file to encoded batches.
  *
- *     bench_agent [rounds] [word: only the rows whose name holds it]
+ *     bench_agent [rounds] [word: only rows whose name contains it]
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@
 #define DATA       (8u << 20)
 #define ROUNDS_MAX 99
 
-/* Where workloads have their rings: in memory. */
+/* The directory of the workload's rings, in memory. */
 static char ring_home[] = "/dev/shm/mrd-bench-XXXXXX";
 
 typedef struct {
@@ -77,7 +77,7 @@ sink_next(mrd_transport *t, int timeout_ms, mrd_link_event *ev)
         return false;
     ev->kind = MRD_LINK_REPLY;
     ev->tag = s->tags[--s->n];
-    /* Hello is the only urgent request that wants another answer. */
+    /* Hello is the only urgent request with a different answer. */
     ev->data = ev->tag == 1ull << 61 ? (mrd_bytes){ s->welcome.p, s->welcome.len }
                                      : (mrd_bytes){ s->ack.p, s->ack.len };
     return true;
@@ -146,7 +146,7 @@ drop(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
 
 static maker *rings[RINGS];
 
-/* Fills what is free of a ring. */
+/* Fills the free part of a ring. */
 static uint64_t
 fill(maker *m, uint64_t *random)
 {
@@ -248,8 +248,7 @@ bench_drain(uint64_t *ret_records)
     return before;
 }
 
-/* The runtime's JSON, as libmeridian passes it on: in chunks. Records here are those of the JSON.
- */
+/* Writes the runtime's JSON in chunks, as libmeridian does. Records here are those of the JSON. */
 static void
 fill_json(maker *m, const char *text, size_t len)
 {
@@ -458,7 +457,7 @@ json_write(const char *path)
     mrd_buf_fini(&text);
 }
 
-/* Nanoseconds per record, the least of the rounds. */
+/* Returns nanoseconds per record, the minimum of the rounds. */
 static double
 bench_trace_file(int rounds, double *ret_bytes)
 {
@@ -524,7 +523,7 @@ main(int argc, char **argv)
         fprintf(stderr, "usage: bench_agent [rounds, 1 to %d] [word]\n", ROUNDS_MAX);
         return 2;
     }
-    (void) test_last; /* of the harness: only its folder is used here */
+    (void) test_last; /* of the test harness: only its directory is used here */
     if (mkdtemp(ring_home) == NULL) {
         perror(ring_home);
         return 1;

@@ -1,10 +1,10 @@
 /*
  * bench/bench_fleet.c - many agents in one process against the program meridian-aggregator, over
- * loopback: what the aggregator uses per event and per agent, and how long an event takes from its
- * end to its acknowledgement, which means "on disk".
+ * loopback. Measures the CPU and memory of the aggregator per event and per agent, and the time
+ * from an event's end to its acknowledgement, which means "on disk".
  *
- * Beside it what nothing can do without: a batch waits for --flush, and one file of 4 KiB is
- * appended to and synced in the same run. BENCH_FLEET_AGENTS (200), BENCH_FLEET_SECONDS (8).
+ * Also measures the unavoidable parts in the same run: a batch waits for --flush, and one file of 4
+ * KiB is appended to and synced. BENCH_FLEET_AGENTS (200), BENCH_FLEET_SECONDS (8).
  */
 #include <fcntl.h>
 #include <math.h>
@@ -38,7 +38,7 @@ by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Append and sync, milliseconds. */
+/* Measures append and sync, in milliseconds. */
 static void
 sync_alone(const char *dir, double *ret_p50, double *ret_p99)
 {
@@ -115,7 +115,7 @@ main(void)
     unsigned agents = setting("BENCH_FLEET_AGENTS", 200);
     double p50, p99;
 
-    (void) test_last; /* of the harness: only its folder is used here */
+    (void) test_last; /* of the test harness: only its directory is used here */
     if (system("curl --version >/dev/null 2>&1") != 0) {
         printf("skipped: it needs curl (Debian package curl)\n");
         return 0;

@@ -1,7 +1,7 @@
 /*
- * Serving over HTTP, beside nginx (Debian package nginx-light) in the same run on loopback: a large
- * finished file, and small replies over 1 to 512 connections, with the longest time in which no
- * reply came at all. The server is a process of its own (this program with `serve`).
+ * Serving over HTTP, compared with nginx (Debian package nginx-light) in the same run on loopback:
+ * a large finished file, and small replies over 1 to 512 connections, with the longest time without
+ * any reply. The server is a separate process (this program with `serve`).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -174,7 +174,7 @@ start_nginx(server *s)
     return s->worker > 0;
 }
 
-/* Peak resident memory in MiB. */
+/* Returns the peak resident memory in MiB. */
 static double
 peak(pid_t pid)
 {
@@ -191,7 +191,7 @@ peak(pid_t pid)
     return (double) kib / 1024;
 }
 
-/* CPU it has used, user and system, in seconds. */
+/* Returns the CPU time used, user and system, in seconds. */
 static double
 cpu_of(pid_t pid)
 {
@@ -247,7 +247,7 @@ seconds(void)
     return (double) mrd_local_now().ns / 1e9;
 }
 
-/* MB/s of one download, 0 when it was not whole. */
+/* Returns MB/s of one download, 0 if it was incomplete. */
 static double
 download(int port)
 {
@@ -317,7 +317,7 @@ say(int fd)
     return write(fd, request, sizeof(request) - 1) == (ssize_t) sizeof(request) - 1;
 }
 
-/* Bytes of one whole reply, head and body; the head's length does not change. */
+/* Returns the bytes of one whole reply, head and body. The head's length is constant. */
 static size_t
 reply_len(int port)
 {
@@ -339,8 +339,8 @@ reply_len(int port)
     return len;
 }
 
-/* Replies per second over so many connections, each with one request under way; *ret_stall is the
- * longest time without any reply. */
+/* Returns replies per second over this number of connections, each with one request in flight.
+ * *ret_stall is the longest time without any reply. */
 static double
 small(int port, int connections, double *ret_stall)
 {

@@ -1,16 +1,17 @@
 /*
- * bench/bench_journal.c - the journal of a session of many nodes, and the same events as CTF; run
- * by bench_journal.py, which merges both.
+ * bench/bench_journal.c - makes the journal of a session of many nodes, and the same events as CTF.
+ * Run by bench_journal.py, which merges both.
  *
  *   bench_journal make DIR NODES EVENTS   EVENTS spans over NODES nodes, 16 threads each, as a
  *                                         session's journal
- *   bench_journal merge DIR NODES OUT EVENTS   merges it into one Perfetto file, as a session of so
- *                                         many events (trace/model/sink.h); prints events, wall_ns,
- *                                         cpu_ns, peak_kib (of this process), bytes
- *   bench_journal ctf DIR STREAMS EVENTS  as many spans as STREAMS traces of one stream (CTF 1.8)
+ *   bench_journal merge DIR NODES OUT EVENTS   merges it into one Perfetto file, as a session of
+ *                                         EVENTS events (trace/model/sink.h); prints events,
+ *                                         wall_ns, cpu_ns, peak_kib (of this process), bytes
+ *   bench_journal ctf DIR STREAMS EVENTS  EVENTS spans as STREAMS traces of one stream (CTF 1.8)
  *
- * Spans: time, duration, one of 50 names, one of 16 tracks per node. Nodes record at the same time,
- * so that streams interleave event by event, which is the worst case of every merge.
+ * Spans have time, duration, one of 50 names, one of 16 tracks per node. Nodes record
+ * simultaneously, so that streams interleave event by event, which is the worst case of every
+ * merge.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -169,7 +170,7 @@ clock_ns(clockid_t clock)
     return (double) t.tv_sec * 1e9 + (double) t.tv_nsec;
 }
 
-/* Of this program alone: ru_maxrss begins with what the process was before it. */
+/* Of this program alone, because ru_maxrss also counts the process before its exec. */
 static long
 peak_kib(void)
 {

@@ -1,4 +1,5 @@
-/* The provider behind bench_lttng.h; apart, because its macros are not ours to warn about. */
+/* The provider for bench_lttng.h. A separate file, because its macros cause warnings that are not
+ * ours. */
 #define LTTNG_UST_TRACEPOINT_CREATE_PROBES
 #define LTTNG_UST_TRACEPOINT_DEFINE
 #include "bench/bench_lttng.h"

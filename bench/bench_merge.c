@@ -1,13 +1,13 @@
 /*
- * bench/bench_merge.c - what the write half costs: the store, the merge, and every output format.
+ * bench/bench_merge.c - the cost of the write half: the store, the merge, and every output format.
  *
  *   bench_merge [-n MILLIONS] [-s STREAMS[,STREAMS...]] [-m STORE_MIB] [-w ROW]
  *
- * Spans that nest up to three deep, 256 names, generated (simulated data). Each row runs in a
- * process of its own; times are CPU times of that process, memory is what it has above an empty
- * one. Times are given per event and as a ratio to copying the same decoded events with memcpy in
- * the same process. A row "sprintf" writes one JSON line per event with sprintf, the reference of
- * the JSON writers: compared are the times per byte without the merge.
+ * Generated spans that nest up to three deep, with 256 names (simulated data). Each row runs in its
+ * own process. Times are CPU times of that process, and memory is its excess over an empty process.
+ * Times are given per event, and as a ratio to a memcpy of the same decoded events in the same
+ * process. A row "sprintf" writes one JSON line per event with sprintf, as the reference of the
+ * JSON writers. Times per byte without the merge are compared.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,19 +31,19 @@ enum { POOL = 1 << 18, NAMES = 256, AHEAD = 32 };
 
 typedef struct {
     mrd_catalog *catalog;
-    mrd_event *pool; /* `per_stream` decoded events of each stream, one after the other */
+    mrd_event *pool; /* `per_stream` decoded events of each stream, consecutively */
     size_t streams, per_stream;
-    uint64_t events; /* to be produced over all streams */
+    uint64_t events; /* number to produce, over all streams */
     mrd_sid names[NAMES];
 } workload;
 
-/* A stream that replays its part of the pool in place, each round later in time. */
+/* A stream that replays its part of the pool in place, with later times in each round. */
 typedef struct {
     mrd_source base;
     mrd_event *v;
     size_t n, i;
     uint64_t left, seq;
-    int64_t later_ns; /* added to what is met again */
+    int64_t later_ns; /* added to the times in each further round */
     int64_t round_ns;
     mrd_run run;
 } replay;
@@ -57,8 +57,8 @@ bench_random(uint64_t *state)
     return *state;
 }
 
-/* Spans in order of their start: a parent, two children, a grandchild in the first, a pause; about
- * 100,000 a second. */
+/* Makes spans in order of their start: a parent, two children, a grandchild in the first, a pause;
+ * about 100,000 per second. */
 static int64_t
 fill_stream(workload *w, size_t stream, mrd_track_id track, uint64_t *random)
 {
@@ -80,7 +80,7 @@ fill_stream(workload *w, size_t stream, mrd_track_id track, uint64_t *random)
     return at + 60000 - EPOCH;
 }
 
-/* As a decoder: some events at a time. */
+/* Returns some events per call, like a decoder. */
 static mrd_step
 replay_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
 {
@@ -209,7 +209,7 @@ peak_kib(void)
     return (size_t) usage.ru_maxrss;
 }
 
-/* ns per event of copying the decoded events of the pool. */
+/* Returns ns per event for copying the decoded events of the pool. */
 static double
 memcpy_reference(const workload *w)
 {
@@ -280,7 +280,8 @@ run_merge(const workload *w, int64_t round)
     return r;
 }
 
-/* Push everything, in order or with neighbours swapped far apart, finish, read merged. */
+/* Pushes everything, in order or with distant neighbours swapped, finishes, and reads the merged
+ * events. */
 static result
 run_store(const workload *w, int64_t round, size_t mib, bool shuffled)
 {
@@ -411,7 +412,7 @@ is_json(const mrd_sink_ops *sink)
     return strcmp(sink->name, "json") == 0 || strcmp(sink->name, "chrome") == 0;
 }
 
-/* What the merge and sprintf cost in this configuration; 0: not measured. */
+/* Costs of merge and sprintf in this configuration; 0 if not measured. */
 typedef struct {
     double merge_ns, sprintf_ns_per_byte;
 } reference;
@@ -432,7 +433,7 @@ print_row(const bench_run *run, const result *r, const reference *ref)
     printf(" %5zu MiB\n", r->peak_kib >> 10);
 }
 
-/* One row of the table, in a process of its own. The rows that measure it set *ref. */
+/* Runs one row of the table in its own process. The rows that measure it set *ref. */
 static int
 run_apart(const bench_run *run, reference *ref)
 {
@@ -500,7 +501,7 @@ run_all(bench_run run, const char *only)
         if (strcmp(sinks[i]->name, "perfetto") != 0)
             continue;
         snprintf(packed, sizeof(packed), "%s, whose", sinks[i]->name);
-        run.identity = true, run.name = packed; /* slices say node, process, core, rank */
+        run.identity = true, run.name = packed; /* slices have node, process, core, rank */
         failed += run_apart(&run, &ref);
         run.identity = false;
         snprintf(packed, sizeof(packed), "%s, compressed", sinks[i]->name);

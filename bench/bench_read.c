@@ -1,11 +1,11 @@
 /*
- * bench_read [EVENTS] - reading bulk JSON: the scanner and the importers against merely reading the
- * bytes (whole, or in chunks, and adding them up as words) and against yajl, on generated
+ * bench_read [EVENTS] - reading bulk JSON. Compares the scanner and the importers with yajl, and
+ * with only reading the bytes (whole, or in chunks that are summed up as words), on generated
  * documents.
  *
- * Each measurement is a process of its own, so that its peak memory is its own; the best of five
- * rounds in turn is shown. CPU time, reading of the file included. All parsers put the same fields
- * into the same struct and must agree on a checksum.
+ * Each measurement has its own process, and thus its own peak memory. Shows the best of five
+ * interleaved rounds. CPU time, including reading the file. All parsers store the same fields into
+ * the same struct and must agree on a checksum.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -69,10 +69,10 @@ write_kineto(FILE *f, uint64_t n)
     fputs("\n  ],\n  \"displayTimeUnit\": \"ms\"\n}\n", f);
 }
 
-/* ---- What every parser does with what it finds ---- */
+/* ---- What every parser does with its results ---- */
 
 typedef struct {
-    uint64_t fields[16]; /* by a hash of the key: the struct that is filled */
+    uint64_t fields[16]; /* by a hash of the key: stands for the struct that a caller would fill */
     uint64_t sum, events;
 } filled;
 
@@ -118,7 +118,7 @@ run_words(const char *path, result *to)
     close(fd);
 }
 
-/* As one would who wants the text in memory: its pages must be found and filled first. */
+/* Like a caller that wants the text in memory: its pages must be allocated and filled first. */
 static void
 run_whole(const char *path, result *to)
 {

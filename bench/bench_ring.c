@@ -1,11 +1,12 @@
 /*
- * bench/bench_ring.c - what recording costs, side by side with the limits of this machine.
+ * bench/bench_ring.c - the cost of recording, next to the limits of this machine.
  *
  * Limit kernels do what no recorder can avoid: read the clock, store 32 bytes. Each kernel is a
- * noinline loop; rounds are interleaved, CPU time of the thread is divided by the iterations, the
- * median is printed with its ratio to the limit of its row. The ring is emptied between batches
- * outside the timing. With LTTng-UST found when configuring, a tracepoint with the same payload is
- * measured in the same rounds; it needs a session that records it, which bench_ring.py starts.
+ * noinline loop, and rounds are interleaved. CPU time of the thread is divided by the iterations;
+ * the median is printed with its ratio to the limit of its row. The ring is emptied between
+ * batches, outside the timing. If LTTng-UST was found when configuring, a tracepoint with the same
+ * payload is measured in the same rounds. It needs a session that records it, which bench_ring.py
+ * starts.
  *
  *     bench_ring [rounds] [million iterations]
  */
@@ -38,7 +39,7 @@
 #pragma GCC diagnostic pop
 #endif
 
-#define BATCH      16384 /* spans that surely fit into the ring */
+#define BATCH      16384 /* number of spans that always fit into the ring */
 #define MAX_ROUNDS 64
 
 static uint64_t iterations = 4000000;
@@ -54,7 +55,7 @@ cpu_ns(void)
     return (double) ts.tv_sec * 1e9 + (double) ts.tv_nsec;
 }
 
-/* Pretends that everything was read: the recorder must find room, the reader is measured apart. */
+/* Pretends that everything was read, because the reader is measured separately. */
 static void
 empty_ring(void)
 {
@@ -105,7 +106,7 @@ k_limit_one(uint64_t n)
     }
 }
 
-/* inlined: no call between the clock and the store */
+/* inlined: no call between clock and store */
 __attribute__((noinline)) static void
 k_limit_two(uint64_t n)
 {
@@ -218,7 +219,7 @@ k_span(uint64_t n)
 }
 
 #if MRD_BENCH_LTTNG
-/* Begin and end of a span, 24 bytes of payload as ours. */
+/* Begin and end of a span, with 24 bytes of payload like ours. */
 __attribute__((noinline)) static void
 k_lttng(uint64_t n)
 {
@@ -252,7 +253,7 @@ typedef struct {
     const char *name;
     void (*run)(uint64_t n);
     bool off;  /* measured with annotations off */
-    int limit; /* index of the row it is compared with */
+    int limit; /* index of its reference row */
     double v[MAX_ROUNDS], median;
 } row;
 
@@ -354,8 +355,8 @@ threads(unsigned n)
 /* ---- draining ---------------------------------------------------------------------------------
  */
 
-/* Time to read the newest `len` bytes of the ring from its file, in chunks that fit into a cache:
- * what draining costs at least when a file is not mapped. */
+/* Returns the time to read the newest `len` bytes of the ring from its file, in chunks that fit
+ * into a cache. It is the minimum cost of draining a file that is not mapped. */
 static double
 read_newest(int fd, const mrd_ring_hdr *h, uint8_t *to, uint64_t len)
 {

@@ -1,8 +1,8 @@
 /*
- * bench_sinks [EVENTS] - what writing costs: every output format on the same generated spans, and
- * for JSON the same members written with sprintf, whose bytes must be equal in number.
+ * bench_sinks [EVENTS] - the cost of writing: every output format with the same generated spans.
+ * For JSON, the same members are also written with sprintf, and the number of bytes must be equal.
  *
- * The bytes go nowhere (a mrd_out that counts). CPU time of the best of three rounds.
+ * The output goes to a mrd_out that only counts. CPU time of the best of three rounds.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ make_catalog(bench *b)
     }
 }
 
-/* The i-th span: three arguments, as a tensor write has. */
+/* Makes the i-th span, with three arguments like a tensor write. */
 static void
 make_event(const bench *b, uint64_t i, mrd_event *ev, mrd_arg args[3])
 {
@@ -124,7 +124,7 @@ run_sink(const bench *b, const mrd_sink_ops *ops, uint64_t n, uint64_t *ret_byte
     return cpu_s() - start;
 }
 
-/* The guide's members of the same spans with sprintf. */
+/* Writes the guide's members of the same spans with sprintf. */
 static double
 run_sprintf(const bench *b, uint64_t n, uint64_t *ret_bytes)
 {

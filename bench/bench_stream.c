@@ -1,17 +1,17 @@
 /*
  * bench/bench_stream.c - from rings to the journal of an aggregator in another process, over
- * loopback TCP; run by bench_stream.py, which puts LTTng beside it.
+ * loopback TCP. Run by bench_stream.py, which compares it with LTTng.
  *
  *   bench_stream ours EVENTS           prints: bytes, frames, wall_ns, agent_ns, receiver_ns
- *   bench_stream copy BYTES BLOCK      a plain TCP stream of as many bytes into a file
+ *   bench_stream copy BYTES BLOCK      copies BYTES bytes through a plain TCP stream into a file
  *   bench_stream latency SECONDS FLUSH_MS
- *                                      1,000 events a second, one by one: p50 and p99 in us from
- *                                      recording to acknowledged
+ *                                      1,000 events per second, one by one: p50 and p99 in us
+ *                                      from recording to acknowledgement
  *   bench_stream lttng EVENTS          records them as LTTng-UST tracepoints
  *
- * One "name value" per line. Agent and aggregator are whole (the libraries their programs consist
- * of); a thread of the agent's process plays the workload and is left out of its CPU time. Records
- * are spans: time, duration, one of 50 names, one of 4 tracks; the tracepoint has the same fields.
+ * One "name value" per line. Agent and aggregator are complete (the libraries of their programs). A
+ * thread of the agent's process is the workload, and its CPU time is excluded. Records are spans:
+ * time, duration, one of 50 names, one of 4 tracks. The tracepoint has the same fields.
  */
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -259,7 +259,8 @@ latency(unsigned seconds, mrd_dur_ns flush)
         mrd_agent_step(p.agent, 1);
         known = delivered(&p);
         now = mrd_local_now().ns;
-        for (; done < known && done < n; done++) /* one ring, one batch at a time: in order */
+        /* in order, because there is one ring and one batch in flight */
+        for (; done < known && done < n; done++)
             at[done] = now - at[done];
     }
     qsort(at, n, sizeof(*at), by_value);
@@ -362,7 +363,7 @@ main(int argc, char **argv)
 {
     uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 
-    (void) test_last; /* of the harness: only its folder is used here */
+    (void) test_last; /* of the test harness: only its directory is used here */
     if (argc == 3 && strcmp(argv[1], "ours") == 0)
         ours(n);
     else if (argc == 4 && strcmp(argv[1], "copy") == 0)

@@ -1,13 +1,14 @@
 /*
- * bench_tables [EVENTS [DIR [parquet|sqlite|csv]]] - writing a profile as tables at scale: generated spans of 64
- * workers on 8 nodes go through the output format into DIR (or, with - for DIR, nowhere; so by default). One part of a
- * collective in 20 spans; rank 5 comes late to three collectives in ten.
+ * bench_tables [EVENTS [DIR [parquet|sqlite|csv]]] - writing a large profile as tables. Generated
+ * spans of 64 workers on 8 nodes go through the output format into DIR, or nowhere if DIR is - (the
+ * default). One span in 20 is part of a collective. Rank 5 is late to three collectives in ten.
  *
- * Prints rows, bytes, CPU time, peak memory, and the CPU time as a multiple of what writing the same events as CSV takes. Then
- * what the Parquet writer itself takes, in both dialects: columns, encoding, compression and hashes of the rows of all tables,
- * without the forming of these rows (with the classification and the report), which a run without a writer shows. Behind the first row
- * groups, which are compressed longer; beside it memcpy of as many bytes as the columns have. Least of some rounds in turn.
- * docs/data.md has what was measured.
+ * Prints rows, bytes, CPU time, peak memory, and the CPU time as a multiple of writing the same
+ * events as CSV. Then measures the Parquet writer alone, in both dialects: columns, encoding,
+ * compression and hashes of the rows of all tables. A run without a writer measures the forming of
+ * these rows (with the classification and the report), which is subtracted. The first row groups,
+ * which are compressed longer, are left out. The reference is a memcpy of the size of the columns.
+ * Minimum of interleaved rounds. docs/data.md has results.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,13 +24,14 @@
 
 #define WORKERS   64
 #define NODES     8
-#define ROUND     20 /* spans of a worker from one collective to the next */
+#define ROUND     20 /* spans of a worker between two collectives */
 #define BASE      INT64_C(1760000000000000000)
 #define SPAN_NS   20000
 #define CC_BYTES  33554432
 #define REFERENCE 500000
 
-/* So many row groups of the table with a row for each event are not counted, since the first are compressed longer. */
+/* This number of row groups of the table with a row per event is left out, because the first ones
+ * are compressed longer. */
 #define GROUP_ROWS  131072
 #define STAGES_FROM (2 * GROUP_ROWS)
 
@@ -41,7 +43,7 @@ typedef struct {
     mrd_track_id host[WORKERS], device[WORKERS];
     mrd_sid names[MRD_COUNT(names)], cc, gid, op_id, size, exec_id;
     uint64_t state;
-    double cpu_from, cpu_end; /* of run: behind STAGES_FROM events, behind all */
+    double cpu_from, cpu_end; /* of run: after STAGES_FROM events, after all */
 } bench;
 
 static uint64_t
@@ -104,8 +106,8 @@ make_catalog(bench *b)
     }
 }
 
-/* The i-th span in order of time: workers take turns, each moves on by SPAN_NS; in the last span of a round all
- * are in one collective. */
+/* Makes the i-th span in order of time. Workers take turns, and each advances by SPAN_NS. In the
+ * last span of a round all are in one collective. */
 static void
 make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
 {
@@ -114,7 +116,7 @@ make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
 
     *ev = (mrd_event){ .kind = MRD_SPAN, .seq = i, .bound_ns = 1800 };
     if (turn % ROUND == ROUND - 1) {
-        /* Late: the last place in the turn, after all others by more than any bound. */
+        /* Late: takes the last turn, after all others by more than any bound. */
         uint64_t late = turn / ROUND % 10 < 3 ? 5 : WORKERS - 1, who = worker == WORKERS - 1 ? late
                                                                        : worker == late
                                                                            ? WORKERS - 1
@@ -205,7 +207,7 @@ run(bench *b, const mrd_sink_ops *ops, uint64_t n, const char *dir, uint64_t *by
     return err;
 }
 
-/* CPU per event of CSV that goes nowhere; 0 when it failed. */
+/* Returns CPU per event of CSV that goes nowhere, 0 if it failed. */
 static double
 reference(void)
 {
@@ -241,7 +243,8 @@ count_row(void *self, size_t table, const mrd_slot slots[F_COUNT])
     return MRD_OK;
 }
 
-/* CPU of the events behind STAGES_FROM as rows that nobody takes; negative when it failed. */
+/* Returns the CPU of forming rows of the events after STAGES_FROM, without a writer. Negative if it
+ * failed. */
 static double
 form_rows(counted *c)
 {
@@ -274,7 +277,7 @@ form_rows(counted *c)
     return err == MRD_OK ? from : -1;
 }
 
-/* The same with a writer, of which the end is not counted either. */
+/* The same with a writer; its end is left out, too. */
 static double
 write_rows(const char *format)
 {
@@ -291,7 +294,7 @@ write_rows(const char *format)
     return cpu;
 }
 
-/* CPU of copying so many bytes, a row group's column at a time. */
+/* Returns the CPU of copying this number of bytes, a row group's column at a time. */
 static double
 copy(uint64_t bytes)
 {

@@ -1,11 +1,11 @@
 /*
- * bench/bench_timesync.c - what clocks cost: solving live and offline, mapping times, answering and
- * asking.
+ * bench/bench_timesync.c - the cost of clocks: solving live and offline, mapping times, answering
+ * and sending probes.
  *
  *   bench_timesync [AGENTS]
  *
- * Solver rows run on simulated probes (70 us round trip, 20 % one-sided congestion); answering and
- * asking run real UDP packets over the loopback interface. CPU times. The reference is one
+ * Solver rows run on simulated probes (70 us round trip, 20 % one-sided congestion). Answering and
+ * sending use real UDP packets over the loopback interface. CPU times. The reference is one
  * clock_gettime of CLOCK_MONOTONIC_RAW in the same run.
  */
 #include "tests/sim/clocksim.h"
@@ -78,7 +78,7 @@ bench_live(size_t agents, const sim *s, double seconds, double reference)
             abort();
     }
     from = cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
-    for (size_t k = 0; k < s->n; k++) { /* agents take turns, as their probes would */
+    for (size_t k = 0; k < s->n; k++) { /* agents take turns, like their probes */
         for (size_t i = 0; i < agents; i++)
             mrd_follow_probe(tracks[i], &s->probes[k]);
     }
@@ -150,7 +150,7 @@ bench_file(const mrd_align *align, double seconds)
     mrd_buf_fini(&buf);
 }
 
-/* One client as fast as it can; the server's thread is all that runs beside it. */
+/* Runs one client at full speed, with only the server's thread in parallel. */
 static void
 bench_packets(double seconds)
 {
@@ -191,8 +191,8 @@ bench_packets(double seconds)
     all = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - all;
     probes = mrd_timeserve_counters(server).answers;
     counts = mrd_timeprobe_counters(client);
-    /* Two warm-up packets and two requests there, a warm-up packet and two answers back; two more warm-up packets whenever a
-     * pair waited. */
+    /* A pair sends two warm-up packets and two requests, and receives a warm-up packet and two
+     * answers. Each postponement adds two warm-up packets. */
     packets = 7 + 2 * (double) counts.postponed / (double) counts.pairs;
     printf(
         "asking (agent): %.1f us a probe, %.4f %% of a core at 1 pair/s (goal 0.02 %%); %d B a "

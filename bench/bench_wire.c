@@ -1,8 +1,8 @@
 /*
- * The reference batch (8192 events: exponential gaps of 2 us, log-normal durations, 50 Zipf names,
- * 64 tracks, ids mostly +1, 0/1/2 arguments) through encoder, codec and decoder; the same rows as
- * protobuf submessages and through memcpy; and frames from one process to an aggregator in another.
- * CPU time, median of ROUNDS.
+ * Measures the reference batch (8192 events: exponential gaps of 2 us, log-normal durations, 50
+ * Zipf names, 64 tracks, ids mostly +1, 0/1/2 arguments) in encoder, codec and decoder. The
+ * references are the same rows as protobuf submessages and through memcpy. Also measures frames
+ * from one process to an aggregator in another. CPU time, median of ROUNDS.
  */
 #include <math.h>
 #include <stdio.h>
@@ -290,7 +290,7 @@ rows(void)
     return t / (EVENTS * BATCHES);
 }
 
-/* ---- What an aggregator does with a frame, without a network ---- */
+/* ---- An aggregator's work for a frame, without a network ---- */
 
 static double
 store(int sync_every)
@@ -360,8 +360,8 @@ say_hello(mrd_link *link)
     mrd_buf_fini(&wire);
 }
 
-/* Handles events until `replies` answers came or a survey was answered; false after 5 s of silence.
- */
+/* Handles events until `replies` answers arrived or a survey was answered. Returns false after 5 s
+ * without any. */
 static bool
 drain(mrd_link *link, unsigned replies, bool *ret_control)
 {
@@ -382,7 +382,7 @@ drain(mrd_link *link, unsigned replies, bool *ret_control)
     return true;
 }
 
-/* Sends the batches with new headers; the number acknowledged as stored is the child's to say. */
+/* Sends the batches with new headers. The child reports how many it acknowledged as stored. */
 static void
 send_all(mrd_link *link, uint64_t session)
 {
@@ -433,7 +433,7 @@ end_to_end(void)
         abort();
     say_hello(link);
     drain(link, 1, &control);
-    usleep(200000); /* the control connection comes beside it */
+    usleep(200000); /* the control connection opens in parallel */
     served_start(&s);
     while (!control && drain(link, 1, &control))
         ;

@@ -1,4 +1,4 @@
-/* bench/runtime_json.h - a document as nrt_sys_trace_fetch_events writes it, generated. */
+/* bench/runtime_json.h - generates a document in the format of nrt_sys_trace_fetch_events. */
 #ifndef MRD_BENCH_RUNTIME_JSON_H
 #define MRD_BENCH_RUNTIME_JSON_H
 
@@ -14,7 +14,7 @@ rnd(uint64_t *seed, uint64_t n)
     return (*seed >> 33) % n;
 }
 
-/* n records, starts and stops in turn; the numbers of each core's events have no gap. */
+/* Writes n records, alternating starts and stops. The numbers of each core's events have no gap. */
 static inline void
 write_runtime(FILE *f, uint64_t n)
 {

@@ -1,7 +1,8 @@
 /*
- * bench/runtime_trace.c - the runtime's system trace without Meridian, for bench_cost.py: loaded in front of a program, it
- * turns the trace on as soon as the runtime is open, and either leaves the events where they are (RUNTIME_TRACE=on) or
- * fetches and throws them away every 12 ms (RUNTIME_TRACE=fetch), about as often as libmeridian does.
+ * bench/runtime_trace.c - the runtime's system trace without Meridian, for bench_cost.py. Preloaded
+ * into a program, it turns the trace on as soon as the runtime is open. It leaves the events in the
+ * runtime (RUNTIME_TRACE=on), or fetches and drops them every 12 ms (RUNTIME_TRACE=fetch), about as
+ * often as libmeridian.
  */
 #include <dlfcn.h>
 #include <pthread.h>

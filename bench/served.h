@@ -1,6 +1,6 @@
 /*
- * bench/served.h - an aggregator in a child process, for benchmarks that need its CPU time apart.
- * Fork it before any use of the transport in the own process.
+ * bench/served.h - an aggregator in a child process, for benchmarks that measure its CPU time
+ * separately. Fork it before this process uses the transport.
  */
 #ifndef MRD_BENCH_SERVED_H
 #define MRD_BENCH_SERVED_H
@@ -20,16 +20,16 @@ typedef struct {
     double events; /* stored */
 } served_counts;
 
-/* Ends the program when the aggregator does not start. */
+/* Starts the aggregator. Exits the program if that fails. */
 void served_begin(served *s);
-/* Begins a session; agents that are connected must be able to answer meanwhile. The id can be read
- * from s->from (8 bytes) when it is there: served_session waits for it. */
+/* Begins a session. Connected agents must be able to answer meanwhile. When the session exists, its
+ * id can be read from s->from (8 bytes); served_session waits for it. */
 void served_start(served *s);
 uint64_t served_session(served *s);
 served_counts served_get(served *s);
 void served_end(served *s);
 
-/* CPU time of this process, of all its threads, in ns. */
+/* Returns the CPU time of this process, of all its threads, in ns. */
 double served_process_cpu(void);
 
 #endif
