@@ -1,14 +1,15 @@
 /*
  * train_loop.c - a data-parallel training loop on the Neuron runtime, without a framework.
  *
- * Each process is one rank with one or more NeuronCores; each core is a worker with a thread of its
- * own. A step is: write the batch, execute the model (whose end is an all-reduce over all workers),
- * read the loss; every few steps rank 0 writes a checkpoint. The program starts its ranks itself,
- * or is one rank of a launched set (RANK and WORLD_SIZE, or SLURM_PROCID and SLURM_NTASKS).
+ * Each process is one rank with one or more NeuronCores, and each core is a worker with its own
+ * thread. A step writes the batch, executes the model (which ends with an all-reduce over all
+ * workers) and reads the loss. Every few steps rank 0 writes a checkpoint. The program starts its
+ * ranks itself, or is one rank of a launched set (RANK and WORLD_SIZE, or SLURM_PROCID and
+ * SLURM_NTASKS).
  *
  * It is compiled against the runtime's binary interface and linked to libnrt only. Annotations are
- * used when libmeridian is in the process (preloaded by `meridian inspect`, say). The model is a
- * simulated NEFF; with --neff a real one is loaded.
+ * used if libmeridian is in the process (for example preloaded by `meridian inspect`). The model is
+ * a simulated NEFF; --neff loads a real one.
  *
  *     LD_LIBRARY_PATH=build/lib/simnrt build/bin/train_loop --ranks 4 --cores 8 --steps 20
  *         --straggler 13:3
@@ -36,7 +37,7 @@ typedef struct {
     long steps, ranks, cores, rank, exec_us, cc, checkpoint_every, first_core, late_ms;
     long straggler; /* worker, -1 none */
     double factor;
-    long late; /* worker that comes late to every step, -1 none */
+    long late; /* worker that is late in every step, -1 for none */
     const char *checkpoint_dir, *neff;
     bool quiet;
 } options;
@@ -54,9 +55,9 @@ static options opt = { .steps = 20,
                        .late = -1,
                        .checkpoint_dir = "." };
 
-/* ---- annotations, when libmeridian is there ---------------------------------------------------
- * A program that is linked to libmeridian just writes MRD_SCOPE(domain, "step"). This one must run
- * without it, so it looks the calls up. */
+/* ---- annotations, if libmeridian is loaded ---------------------------------------------------- A
+ * program that is linked to libmeridian just writes MRD_SCOPE(domain, "step"). This program must
+ * run without it, so it looks the functions up. */
 
 static struct {
     mrd_domain *(*domain_create)(const char *name);
@@ -210,7 +211,7 @@ worker_step(worker *w, long step)
     NRT_STATUS status;
 
     if (opt.late == (long) w->global)
-        nanosleep(&late, NULL); /* slow input, the other kind of straggler */
+        nanosleep(&late, NULL); /* slow input, the other cause of a straggler */
     status = nrt_tensor_write(w->batch, batch, 0, sizeof(batch));
     end(span);
     if (status != NRT_SUCCESS)
@@ -262,7 +263,7 @@ work(void *arg)
             w->done++;
         if (leads && frame != NULL) {
             mrd.frame_stop(frame);
-            /* the simulated device computes nothing; a curve to look at */
+            /* the simulated device computes nothing, so this is a made-up curve */
             mrd.counter_sample(loss_counter, 2.0 / (1.0 + 0.1 * (double) step) + w->value);
         }
         if (leads && opt.rank == 0 && opt.checkpoint_every > 0 &&
@@ -283,7 +284,7 @@ launched(const char *a, const char *b)
     return text == NULL || *text == '\0' ? -1 : strtol(text, NULL, 10);
 }
 
-/* The straggler is a slow core of the simulated runtime, told before the runtime starts. */
+/* The straggler is a slow core of the simulated runtime, configured before the runtime starts. */
 static void
 arm_straggler(void)
 {
@@ -304,7 +305,7 @@ choose_cores(void)
     char list[64];
 
     if (getenv("NEURON_RT_VISIBLE_CORES") != NULL || getenv("NEURON_RT_NUM_CORES") != NULL)
-        return; /* the launcher knows better */
+        return; /* the launcher's setting has priority */
     if (opt.first_core < 0)
         opt.first_core = (local < 0 ? opt.rank : local) * opt.cores;
     snprintf(list, sizeof(list), "%ld-%ld", opt.first_core, opt.first_core + opt.cores - 1);
@@ -320,7 +321,7 @@ run_workers(void)
     for (long i = 0; i < opt.cores; i++)
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0) {
             fprintf(stderr, "train_loop: cannot start a thread\n");
-            exit(1); /* the others would wait for this worker */
+            exit(1); /* else the others would wait for this worker */
         }
     for (long i = 0; i < opt.cores; i++) {
         pthread_join(workers[i].thread, NULL);
@@ -378,11 +379,11 @@ spawn_ranks(void)
             return 1;
         }
         if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGTERM); /* no rank outlives its launcher */
+            prctl(PR_SET_PDEATHSIG, SIGTERM); /* ranks end with their launcher */
             if (getppid() != self)
                 _exit(1);
             opt.rank = r;
-            snprintf(text, sizeof(text), "%ld", r); /* for whoever watches the process */
+            snprintf(text, sizeof(text), "%ld", r); /* for tools that inspect the process */
             setenv("RANK", text, 1);
             snprintf(text, sizeof(text), "%ld", opt.ranks);
             setenv("WORLD_SIZE", text, 1);
@@ -411,7 +412,7 @@ static const char usage[] =
     "  --neff FILE           a model instead of the simulated one\n"
     "  --quiet               no line per rank\n";
 
-/* What is wrong with the options together, NULL: nothing. */
+/* Returns what is wrong with the combination of options, NULL if nothing. */
 static const char *
 impossible(void)
 {
