@@ -34,7 +34,7 @@ SPANK_PLUGIN(meridian, 1)
 #define REQUEST_MAX 256
 #define PATH_SIZE   512
 
-static char request[REQUEST_MAX]; /* of the option; empty: not given */
+static char request[REQUEST_MAX]; /* of the option; empty if it was not given */
 static bool option_given;
 static char default_request[REQUEST_MAX];
 static char jobs_dir[PATH_SIZE] = "/run/meridian/jobs";
@@ -97,7 +97,8 @@ read_arguments(int ac, char **av)
                 snprintf(keys[k].to, keys[k].size, "%s", av[i] + strlen(keys[k].key));
 }
 
-/* What the job's file says on this node: by the prolog (option of sbatch, comment), or by an earlier step. */
+/* Reads the request from the job's file on this node. The prolog (option of sbatch, comment) or an
+ * earlier step wrote it. */
 static bool
 read_request(spank_t sp, char to[REQUEST_MAX])
 {
@@ -121,7 +122,7 @@ read_request(spank_t sp, char to[REQUEST_MAX])
     return found;
 }
 
-/* How the job asks; false: it does not. */
+/* Gets the job's request. Returns false if there is none. */
 static bool
 find_request(spank_t sp, char to[REQUEST_MAX])
 {
@@ -146,7 +147,7 @@ find_request(spank_t sp, char to[REQUEST_MAX])
 
 /* ---- The job's file ---- */
 
-/* One line; what the value has of other control characters or line ends is left out. */
+/* Writes one line. Other control characters and line ends in the value are left out. */
 static void
 put_line(FILE *f, const char *key, const char *value)
 {
@@ -177,7 +178,7 @@ put_number(spank_t sp, FILE *f, const char *key, spank_item_t item)
         fprintf(f, "%s=%u\n", key, v);
 }
 
-/* What the prolog wrote of the owner's token, and whose the job is. */
+/* Copies the lines that the prolog wrote about the owner's token and the job's owner. */
 static void
 copy_lines(FILE *to, const char *path)
 {
@@ -261,7 +262,7 @@ slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
     (void) ac;
     (void) av;
     if (!spank_remote(sp) &&
-        option_given) { /* for the prolog of every node, whatever is exported */
+        option_given) { /* for the prolog of every node, independent of --export */
         char text[REQUEST_MAX + 1];
 
         snprintf(text, sizeof(text), "=%.255s", request);
