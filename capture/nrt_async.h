@@ -38,7 +38,7 @@ typedef struct {
 
 /* The runtime took it. */
 void mrd_nrt_async_taken(const mrd_nrt_request *request);
-/* The program was told that the requests of this queue have ended up to this one. */
+/* The runtime reported to the program that the requests of this queue up to this one ended. */
 void mrd_nrt_async_ended(nrta_seq_t seq);
 /* Takes the list of a tracker: all of its errors so far. */
 void mrd_nrt_async_errors(const nrta_error_tracker_t *tracker, const nrta_error_t *list,

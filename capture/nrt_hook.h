@@ -187,7 +187,7 @@ void mrd_nrt_model_cores(bool *used, int32_t n);
 /* ---- nrt_notice.c: profiles that the runtime writes -------------------------------------------
  */
 
-/* What the runtime writes during an inspect. */
+/* The data that the runtime writes during an inspect. */
 typedef enum { MRD_NRT_KEEPS_NOTHING, MRD_NRT_KEEPS_FAILURES, MRD_NRT_KEEPS_ALL } mrd_nrt_kept;
 
 /* Returns what an inspect that begins with these options keeps. */
@@ -196,7 +196,7 @@ mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
 mrd_nrt_kept mrd_nrt_env_keeps(void);
 
 /* Records a message, with the status if the call failed: "cannot arm ...: <why>". */
-void mrd_nrt_notice_env(void); /* what the environment requests of nrt_init */
+void mrd_nrt_notice_env(void); /* records the captures that the environment requests of nrt_init */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);

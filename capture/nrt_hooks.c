@@ -330,7 +330,7 @@ PLAIN(nrt_all_gather,
         }                                                                                          \
     } while (0)
 
-/* Captures by the program itself have priority over those that a session requested. */
+/* The program's own captures have priority over captures that a session requested. */
 #define YIELD(fn)                                                                                  \
     do {                                                                                           \
         if (mrd_nrt_outermost(HERE))                                                               \

@@ -21,7 +21,7 @@
 
 #define NRT_FOLDER "/opt/aws/neuron/lib/" /* of the package aws-neuronx-runtime-lib */
 
-/* pids: of the holder; of the process that opened the runtime */
+/* pids of the holder, and of the process that opened the runtime */
 static _Atomic uint32_t lock, opened;
 static bool noticed; /* since it was opened. Protected by the lock */
 static bool opening; /* it is being opened. Protected by the lock */
