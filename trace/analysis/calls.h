@@ -1,16 +1,18 @@
 /*
- * trace/analysis/calls.h - one call of the runtime that two sources recorded is one call. The hook in
- * front of libnrt (MRD_SRC_API) and the runtime's own trace (MRD_SRC_RUNTIME) both have spans of
- * nrt_execute, nrt_load and others; a profile shows both rows, counts have each call once.
+ * trace/analysis/calls.h - counts a runtime call once if two sources recorded it. The hook in front
+ * of libnrt (MRD_SRC_API) and the runtime's own trace (MRD_SRC_RUNTIME) both have spans of
+ * nrt_execute, nrt_load and others. A profile shows both spans, and counts contain each call once.
  *
- * Rule     where both have a call, the runtime's span counts: it knows core, model and more. The
- *          hook's counts where the runtime has none: trace off, overrun, refused before it began.
- * Pairing  one to one, in order: same process, name and thread, not further apart than
- *          MRD_CALLS_SLACK (the two clocks are bridged). Threads that only one of the sources knows
- *          are taken together, for a runtime need not number threads as the system does. Of short
- *          calls back to back, of which one source lacks some, a neighbour's duration may count.
- *          In a process that only one of the sources knows nothing is paired: all counts at once.
- * Memory   at most MRD_CALLS_WAITING spans per thread and name, which wait for their other.
+ * Rule     if both sources have a call, the runtime's span counts, because it contains the core,
+ *          the model and more. The hook's span counts if the runtime has none: its trace was off or
+ *          overrun, or the call was refused before it began.
+ * Pairing  one to one, in order. Both spans have the same process, name and thread, and begin at
+ *          most MRD_CALLS_SLACK apart, because the two clocks are bridged. Threads that only one
+ *          source has are treated as one thread, because a runtime may number threads differently
+ *          from the system. If one source lacks some of several short calls in a row, the duration
+ *          of a neighbour may count. In a process that only one source has, nothing is paired and
+ *          all events count immediately.
+ * Memory   at most MRD_CALLS_WAITING spans per thread and name, which wait for their counterpart.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_CALLS_H
@@ -22,17 +24,17 @@
 #define MRD_CALLS_WAITING 256
 
 typedef struct mrd_calls mrd_calls;
-/* Gets every event that counts, once; of one that waited, without arguments and arrows. */
+/* Receives each event that counts, once. An event that waited comes without arguments and arrows. */
 typedef mrd_err mrd_calls_fn(void *self, const mrd_event *ev);
 
-/* Of the tracks that the catalog has now. NULL without memory. */
+/* Creates it for the tracks that the catalog has now. Returns NULL if out of memory. */
 mrd_calls *mrd_calls_new(const mrd_catalog *cat, uint32_t profile, mrd_calls_fn *give, void *self);
 void mrd_calls_free(mrd_calls *c);
-/* Events in order of time. Errors: NOMEM, those of `give`. */
+/* Adds an event. Events come in order of time. Errors: NOMEM, errors of `give`. */
 mrd_err mrd_calls_add(mrd_calls *c, const mrd_event *ev);
-/* After the last: gives what still waits. */
+/* Call after the last event. Passes the events that still wait to `give`. */
 mrd_err mrd_calls_finish(mrd_calls *c);
-/* Calls that both sources have, counted once so far. */
+/* Returns the number of calls so far that both sources have. */
 uint64_t mrd_calls_twice(const mrd_calls *c);
 
 #endif

@@ -1,14 +1,16 @@
 /*
  * trace/analysis/credible.h - finds records of devices that cannot be right, by process.
  *
- *   inside   A kernel contains MRD_CREDIBLE_INSIDE other kernels of its stream. A stream runs one kernel
+ *   inside   A kernel contains MRD_CREDIBLE_INSIDE other kernels of its stream. A stream runs one
+ *     kernel
  *            after the other, so the length of the kernel is wrong.
  *   graphs   Launches of graphs have no kernel in the trace. The tracer did not record what ran.
- *   early    Kernels begin before their launch, by MRD_CREDIBLE_EARLY or more. The device's clock is early.
+ *   early    Kernels begin before their launch, by MRD_CREDIBLE_EARLY or more. The device's clock
+ *     is early.
  *   steps    Steps that the device's lines show have no device work in them.
  *
- * Memory    64 bytes per track, 32 per launch of a graph (at most MRD_CREDIBLE_GRAPHS).
- * Threads   One thread.
+ * Memory   64 bytes per track, 32 per launch of a graph (at most MRD_CREDIBLE_GRAPHS).
+ * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_CREDIBLE_H
 #define MRD_TRACE_CREDIBLE_H
@@ -21,32 +23,35 @@
 
 typedef struct {
     uint64_t
-        inside; /* kernels in the one that contains the most; 0: less than MRD_CREDIBLE_INSIDE */
-    mrd_sid around; /* its name */
+        /* the largest number of kernels inside one kernel; 0 if below MRD_CREDIBLE_INSIDE */
+        inside;
+    mrd_sid around; /* name of the kernel around them */
     mrd_dur_ns around_ns;
     uint64_t graphs,
-        graphs_empty;    /* launches before the last device work; of these without kernels */
+        /* launches before the last device work, and how many of them have no kernels */
+        graphs_empty;
     uint64_t early;      /* kernels that begin before their launch */
-    mrd_dur_ns early_ns; /* the most of them */
+    mrd_dur_ns early_ns; /* the largest distance to the launch */
     uint64_t steps, steps_empty;
 } mrd_credible_row;
 
 typedef struct mrd_credible mrd_credible;
 
-mrd_credible *mrd_credible_new(const mrd_catalog *cat); /* NULL: out of memory */
+mrd_credible *mrd_credible_new(const mrd_catalog *cat); /* NULL if out of memory */
 void mrd_credible_free(mrd_credible *c);                /* NULL is fine */
-/* The number that a framework's tracer gives a launch and all that it launched (the argument
- * "correlation", whose name is `key`). Returns false if the event has none. */
+/* Gets the number that a framework's tracer gives a launch and everything that it launched: the
+ * argument "correlation". `key` is the string id of this name. Returns false if the event has no
+ * number. */
 bool mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret);
-/* Adds a span of a device. is_launched: its launch is known. Errors: NOMEM. */
+/* Adds a span of a device. `is_launched` says that its launch is known. Errors: NOMEM. */
 mrd_err mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
                             bool is_launched);
 /* Adds any other span. Errors: NOMEM. */
 mrd_err mrd_credible_other(mrd_credible *c, const mrd_event *ev);
 void mrd_credible_finish(mrd_credible *c);
-/* After mrd_credible_finish. Borrowed. */
+/* Returns the findings for a process. Call after mrd_credible_finish. Borrowed. */
 const mrd_credible_row *mrd_credible_of(const mrd_credible *c, mrd_proc_id process);
-/* Returns true if the shares of the process's devices are unknown. */
+/* Returns true if these findings make the shares of the process's devices unknown. */
 bool mrd_credible_hides(const mrd_credible_row *row);
 
 #endif

@@ -1,17 +1,21 @@
 /*
- * trace/analysis/device_work.h - classifies the spans on a device's line of a framework's trace: computation, a copy,
- * communication, or no work of the device.
+ * trace/analysis/device_work.h - classifies the spans on a device's line of a framework's trace:
+ * computation, a copy, communication, or no work of the device.
  *
- * The first of these that gives an answer decides:
- *   category   of the host, or of annotations over other spans (trace/model/activity.h): no work of the device
- *   arguments  of communication ("Collective name", "Group size", "In msg nelems", "comms_id"), of a copy
- *              ("memcpy_details"), the type of an Ascend task ("Task Type"), XLA's "hlo_category"
+ * The first of these sources that gives an answer decides:
+ *   category   of the host, or of annotations over other spans (trace/model/activity.h): no work
+ *     of the device
+ *   arguments  of communication ("Collective name", "Group size", "In msg nelems", "comms_id"),
+ *     of a copy
+ *              ("memcpy_details"), the type of an Ascend task ("Task Type"), XLA's
+ *                "hlo_category"
  *   category   of copies or of communication ("gpu_memcpy", "collective_comm")
  *   line       "Stream #8(MemcpyD2D)", "Group 0 Communication", "HCCL"
  *   name       trace/analysis/kernel_names.h
- * If nothing does, the class is UNKNOWN, which counts as computation.
+ * If none gives an answer, the class is UNKNOWN, which counts as computation.
  *
- * Memory   grows with names and tracks. Threads: belongs to one thread.
+ * Memory   grows with names and tracks.
+ * Threads  belongs to one thread.
  * Catalog  complete before mrd_device_work_new.
  * Source   argument names as Kineto (ParamCommsUtils), XLA's profiler and torch_npu write them.
  */
@@ -23,7 +27,7 @@
 
 typedef struct mrd_device_work mrd_device_work;
 
-/* The rules are borrowed and may be NULL. Returns NULL when out of memory. */
+/* Creates it. The rules are borrowed and may be NULL. Returns NULL if out of memory. */
 mrd_device_work *mrd_device_work_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
 void mrd_device_work_free(mrd_device_work *d); /* accepts NULL */
 /* Returns true if this track is a device's line of a framework's trace. */

@@ -1,23 +1,24 @@
 /*
- * trace/analysis/gather.h - brings the parts of one collective together: which cores took part, when each
- * came. For "who was last" in the overview and in reports.
+ * trace/analysis/gather.h - combines the parts of one collective: which cores took part, and when
+ * each part began. Used to find the last core, in the overview and in reports.
  *
- * Parts of one collective are the spans of one group, job, operation and size at different cores
- * that overlap, for in a synchronising collective nobody leaves before all have entered. So nothing
- * has to be counted from the start: a lost event spoils one collective, and any slice of a session
- * can be looked at. A part that begins after another has ended, or comes from a core that is
- * already in, begins the next collective. Whether SendRecv kernels count, the host's names decide
- * (mrd_collectives_all_to_all). Ends that clocks put before the last begin (by less than
- * their bound) still count as overlap. The runtime's cc_exec_barrier does not say its group: it is
- * taken as a barrier of all cores of the job.
+ * The parts of one collective are overlapping spans of one group, job, operation and size at
+ * different cores. They overlap because in a collective that synchronises no part ends before all
+ * have begun. No counting from the start is necessary. So a lost event damages only one collective,
+ * and any slice of a session can be analysed. A part begins the next collective if it begins after
+ * another part has ended, or if its core already has a part. The host's annotations decide whether
+ * SendRecv kernels count (mrd_collectives_all_to_all). If clocks place the end of a part before the
+ * last begin, by less than their bound, the parts still overlap. The runtime's cc_exec_barrier does
+ * not name its group, so it counts as a barrier of all cores of the job.
  *
- * The size of a group: as its events say. Where they say none (cc_running, cc_exec_barrier, kernels of
- * old PyTorch), a group of a job of which the profile lacks ranks is taken to lack members; of other jobs,
- * and where nothing says how many ranks a job has, those who took part are taken to be all.
+ * The size of a group comes from its events. Some events have none: cc_running, cc_exec_barrier,
+ * kernels of old PyTorch. Then the group lacks members if the profile lacks ranks of the job.
+ * Otherwise, or if the number of the job's ranks is unknown, the group consists of the cores that
+ * took part.
  *
  * Memory   one open collective per group, at most MRD_GATHER_GROUPS groups.
  * Threads  belongs to one thread.
- * Source   overlap instead of index: an index breaks after one dropped event.
+ * Source   overlap instead of an index, because an index is wrong after one dropped event.
  */
 #ifndef MRD_TRACE_GATHER_H
 #define MRD_TRACE_GATHER_H
@@ -25,30 +26,29 @@
 #include "trace/analysis/collectives.h"
 
 #define MRD_GATHER_GROUPS 65536u
-#define MRD_REPORT_NOISE  100        /* ns: what two stamps of one instant may differ by */
-#define MRD_GATHER_MORE   UINT32_MAX /* members: more than took part, nobody says how many */
+#define MRD_REPORT_NOISE  100        /* ns by which two timestamps of one instant may differ */
+#define MRD_GATHER_MORE   UINT32_MAX /* members: more than took part; the number is unknown */
 
 typedef struct {
-    uint32_t core;        /* the caller's number */
-    uint32_t bound_ns;    /* of its begin */
-    int64_t mark;         /* the caller's */
+    uint32_t core;        /* number that the caller chose */
+    uint32_t bound_ns;    /* clock bound of its begin */
+    int64_t mark;         /* value of the caller */
     mrd_ev_ns begin, end; /* session ns */
 } mrd_gather_part;
 
-/* A collective that is over; parts in the order of their begins. Borrowed for the call. */
+/* A collective that is complete. Its parts are in order of their begins. Borrowed during the call. */
 typedef struct {
-    mrd_sid name;   /* of the first part's event */
-    uint64_t id;    /* of this collective in its profile */
-    uint32_t group; /* number of its group, for mrd_gather_takers */
+    mrd_sid name;   /* name of the first part's event */
+    uint64_t id;    /* identifies the collective in its profile */
+    uint32_t group; /* number of the group, for mrd_gather_takers */
     int64_t size;
-    uint64_t bytes;   /* the most that a part says, 0 unknown */
-    uint32_t members; /* of the group: as its events say, else those who took part so far */
-    uint32_t
-        absent; /* of these, how many took part in nothing so far; 1 when only that some are is known */
+    uint64_t bytes;   /* the largest value of a part; 0 if unknown */
+    uint32_t members; /* of the group, from its events; else how many took part so far */
+    uint32_t absent;  /* members that never took part so far; 1 if only known to be some */
     mrd_cc_traffic traffic;
-    bool is_tie; /* the last two begin within MRD_REPORT_NOISE: nobody came last */
-    /* Nobody came to it any more: it is the last of its group, or others of the group began another one
-     * while it ran. */
+    bool is_tie; /* the last two parts begin within MRD_REPORT_NOISE, so no part is the last */
+    /* No further part will come. The collective is the last of its group, or other members of the
+     * group began another one while it ran. */
     bool is_left;
     size_t n;
     const mrd_gather_part *parts;
@@ -58,32 +58,35 @@ typedef void (*mrd_gather_done)(void *self, const mrd_gathered *c);
 
 typedef struct mrd_gather mrd_gather;
 
-mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self); /* or NULL */
-void mrd_gather_free(mrd_gather *g); /* NULL is fine; what is open is not told */
-/* Called also when the last of those who took part in anything of the group so far has begun: at its
- * begin, and again when a member not seen before comes later. The parts' ends are known. With `absent`
- * somebody whose parts are not in the profile may come later still. */
+/* NULL if out of memory */
+mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self);
+void mrd_gather_free(mrd_gather *g); /* accepts NULL; does not report open collectives */
+/* Sets a function that is called when all cores that took part in the group so far have begun this
+ * collective. The call comes at the begin of the last part, and again when a new member comes
+ * later. The ends of the parts are known. If `absent` is not 0, a member that is not in the profile
+ * may be later still. */
 void mrd_gather_on_met(mrd_gather *g, mrd_gather_done met);
 /*
- * One part, a finished span that mrd_collectives_see named so (what does not synchronise is
- * ignored); spans come in the order of time. May call done for the one before. Errors: NOMEM.
+ * Adds one part: a finished span for which mrd_collectives_see returned this kind. Kinds that do
+ * not synchronise are ignored. Spans come in order of time. May call `done` for the previous
+ * collective. Errors: NOMEM.
  */
 mrd_err mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_event *ev,
                        uint32_t core, int64_t mark);
-/* Tells what is still open. */
+/* Reports all open collectives. */
 void mrd_gather_finish(mrd_gather *g);
 /*
- * How many cores took part in anything of a group so far. A collective with fewer parts lacks some:
- * who came last is then not known. *ret_members: how many the group says it has, 0 unknown,
- * MRD_GATHER_MORE: the profile lacks ranks of the job; with
- * fewer takers than that, some are not in the profile; with more it is several groups of one name,
- * and parts may be mixed up.
+ * Returns how many cores took part in the group so far. If a collective has fewer parts, some are
+ * missing, and its last core is unknown. Stores the number of the group's members in *ret_members:
+ * 0 if unknown, MRD_GATHER_MORE if the profile lacks ranks of the job. If fewer cores took part,
+ * some members are not in the profile. If more took part, several groups share this name, and parts
+ * may be mixed up.
  */
 uint32_t mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members);
-/* In the call of done for a collective of that group: whether the core took part in earlier ones of the
- * group, and not in this one. */
+/* Returns true if the core took part in earlier collectives of the group and not in the current
+ * one. Only valid inside `done` for that collective. */
 bool mrd_gather_lacks(const mrd_gather *g, uint32_t group, uint32_t core);
-/* Parts of groups beyond MRD_GATHER_GROUPS: not looked at. */
+/* Returns the number of parts that were ignored because of MRD_GATHER_GROUPS. */
 uint64_t mrd_gather_left_out(const mrd_gather *g);
 
 #endif

@@ -1,15 +1,18 @@
 /*
- * trace/analysis/kernel_names.h - classifies work by its name: a table of patterns, and rules from a file of the user.
+ * trace/analysis/kernel_names.h - classifies work by its name, with a table of patterns and rules
+ * from a file of the user.
  *
  * Form     Names and patterns are compared in a common form: words in lower case, joined by `_`.
- *          Template arguments and parameters of C++ functions are dropped, in mangled names too. A word ends
- *          before any other character than letters and digits, and where lower case changes to upper case.
- *          `all reduce`, `all gather`, `reduce scatter`, `all to all`, `a2a` and `send recv` count as one word:
- *          allreduce, allgather, reducescatter, alltoall, sendrecv.
- *          "void vllm::cross_device_reduce_1stage<half, 2>(T*)" becomes `_void_vllm_cross_device_reduce_1stage_`.
- * Pattern  Consecutive words anywhere in the name. `*` matches any text, and `?` matches one letter or digit.
- *          A pattern that begins with `^` matches from the first word only.
- * Order    Rules of the user come first, then the rows of trace/analysis/kernel_names.def. The first match decides.
+ *          Template arguments and parameters of C++ functions are dropped, in mangled names too. A
+ *          word ends before any character that is not a letter or digit, and where lower case
+ *          changes to upper case. `all reduce`, `all gather`, `reduce scatter`, `all to all`, `a2a`
+ *          and `send recv` count as one word: allreduce, allgather, reducescatter, alltoall,
+ *          sendrecv. For example, "void vllm::cross_device_reduce_1stage<half, 2>(T*)" becomes
+ *          `_void_vllm_cross_device_reduce_1stage_`.
+ * Pattern  Consecutive words anywhere in the name. `*` matches any text, and `?` matches one letter
+ *          or digit. A pattern that begins with `^` matches from the first word only.
+ * Order    Rules of the user come first, then the rows of trace/analysis/kernel_names.def. The
+ *          first match decides.
  * Threads  Rules do not change after loading, so any number of threads may read them.
  */
 #ifndef MRD_TRACE_KERNEL_NAMES_H
@@ -23,7 +26,7 @@ typedef enum {
     MRD_CLASS_FUSED, /* computation that contains communication; counts as computation */
     MRD_CLASS_COPY,
     MRD_CLASS_NOTHING, /* no work: waits, and annotations over other spans */
-    /* Communication. All members of the group have to enter before one can leave. */
+    /* Communication in which all members of the group have to enter before one can leave. */
     MRD_CLASS_ALLREDUCE,
     MRD_CLASS_ALLGATHER,
     MRD_CLASS_REDUCESCATTER,
@@ -34,7 +37,8 @@ typedef enum {
     MRD_CLASS_MESSAGE,  /* send, receive, broadcast, dispatch of tokens and the like */
 } mrd_kernel_class;
 
-/* For rules only: the operation follows from the words of the name, and is MESSAGE without such words. */
+/* Only for rules. The operation follows from the words of the name, and is MESSAGE without such
+ * words. */
 #define MRD_CLASS_COMMUNICATION ((mrd_kernel_class) (MRD_CLASS_MESSAGE + 1))
 
 static inline bool
@@ -46,15 +50,17 @@ mrd_class_communicates(mrd_kernel_class class)
 typedef struct mrd_kernel_rules mrd_kernel_rules; /* rules of the user */
 
 /*
- * Reads rules from a file. Each line has a class and a pattern, such as `allreduce my_fast_ar*`. Empty lines and
- * lines that begin with `#` are ignored. Errors: those of mrd_file_read; INVALID for any other line, with its number.
+ * Reads rules from a file. Each line has a class and a pattern, such as `allreduce my_fast_ar*`.
+ * Empty lines and lines that begin with `#` are ignored. Errors: errors of mrd_file_read; INVALID
+ * for any other line, with its number.
  */
 mrd_err mrd_kernel_rules_load(const char *path, mrd_kernel_rules **ret_rules, mrd_why *why);
 void mrd_kernel_rules_free(mrd_kernel_rules *rules); /* accepts NULL */
 
 /* Returns the class of work with this name. The rules may be NULL. */
 mrd_kernel_class mrd_kernel_class_of_name(const mrd_kernel_rules *rules, mrd_str name);
-/* Returns the class of an operation such as "_allgather_base": ALLREDUCE to SENDRECV, else MESSAGE. */
+/* Returns the class of an operation such as "_allgather_base": one of ALLREDUCE to SENDRECV, else
+ * MESSAGE. */
 mrd_kernel_class mrd_kernel_class_of_operation(mrd_str text);
 /* Returns true if the name contains a word of communication, such as gather, dispatch or send. */
 bool mrd_kernel_name_suspicious(mrd_str name);

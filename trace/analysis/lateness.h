@@ -1,19 +1,21 @@
 /*
- * trace/analysis/lateness.h - why the last worker came last to a collective: what it did before, compared
- * with the worker that came in the middle (the lower median of the begins).
+ * trace/analysis/lateness.h - explains why the last worker came last to a collective. It compares
+ * what this worker did before with the worker that came in the middle (the lower median of the
+ * begins).
  *
- * The comparison starts at a collective that both had left: the newest one that the last worker left
- * before this begin, and of the middle worker's the one that it left nearest to that time. In a
- * collective that synchronises all leave almost together, so this is the same collective where both took
- * part in it. A worker that has left no collective starts at the begin of its window. A collective that
- * is still running on another stream is no start; the time in it is one of the parts.
+ * The comparison starts at a collective that both workers had left. For the last worker this is the
+ * newest collective that it left before this begin. For the middle worker it is the collective that
+ * it left nearest to that time. All members leave a synchronising collective almost together, so
+ * both starts are the same collective if both took part in it. A worker that has left no collective
+ * starts at the begin of its window. A collective that still runs on another stream is no start,
+ * and the time in it is one of the parts.
  *
- * The lateness is divided exactly: for each part of a worker's account, what the last worker had more of
- * since its start (less: negative), and `began_ns`, by how much later it started. Sums are over the
- * collectives that the worker came last to.
+ * The lateness is split exactly. For each part of a worker's time, the difference is what the last
+ * worker had more of since its start; it is negative if it had less. `began_ns` is how much later
+ * it started. Sums cover the collectives to which the worker came last.
  *
- * Memory   MRD_LATENESS_KEPT begins of each worker, one collective of each group. If a begin is forgotten
- *          when its collective meets, the reason is unknown, and counted.
+ * Memory   MRD_LATENESS_KEPT begins of each worker, one collective of each group. If a begin is no
+ *          longer stored when its collective meets, the reason is unknown, and counted.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_LATENESS_H
@@ -25,26 +27,27 @@
 #define MRD_LATENESS_KEPT 8
 
 typedef struct {
-    uint64_t count, unknown; /* collectives that it was last in; of these without a reason */
-    uint64_t late_ns;        /* behind the middle one; of `count` without `unknown` */
-    mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns; /* add up to late_ns */
+    /* collectives in which it was last, and how many of them have no known reason */
+    uint64_t count, unknown;
+    uint64_t late_ns; /* delay behind the middle worker, summed where the reason is known */
+    mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns; /* their sum is late_ns */
 } mrd_lateness_sum;
 
 typedef struct mrd_lateness mrd_lateness;
 
-mrd_lateness *mrd_lateness_new(size_t workers); /* NULL without memory */
+mrd_lateness *mrd_lateness_new(size_t workers); /* NULL if out of memory */
 void mrd_lateness_free(mrd_lateness *l);        /* NULL is fine */
-/* Moves the worker's account to the ends of its collectives that lie at or before `to`, and keeps what it
- * says there. To be called before the account is moved to `to`. */
+/* Advances the worker's account to the ends of its collectives that lie at or before `to`, and
+ * stores the account at each end. Call before the account advances to `to`. */
 void mrd_lateness_leave(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_ns to);
-/* The worker's part of a collective lasts from t->now, up to which its account has come, to `end`. */
+/* Adds the worker's part of a collective, from t->now to `end`. */
 void mrd_lateness_begin(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_ns end);
-/* The collective met: c is that of mrd_gather_on_met. Errors: NOMEM. */
+/* The last part of the collective c began (mrd_gather_on_met). Errors: NOMEM. */
 mrd_err mrd_lateness_met(mrd_lateness *l, const mrd_gathered *c);
 /*
- * The collective is over. Returns how much of the lateness the last worker brought along: it left the
- * collective before later than the middle one, or was in another collective for longer. 0 where the
- * reason is unknown.
+ * Counts a collective that is complete. Returns how much of the lateness the last worker had before
+ * it: it left the previous collective later than the middle worker, or spent more time in other
+ * collectives. Returns 0 if the reason is unknown.
  */
 uint64_t mrd_lateness_done(mrd_lateness *l, const mrd_gathered *c);
 const mrd_lateness_sum *mrd_lateness_of(const mrd_lateness *l, uint32_t worker); /* borrowed */

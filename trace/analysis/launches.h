@@ -1,10 +1,11 @@
 /*
- * trace/analysis/launches.h - when launches began, by the arrow that leads from them to a device span.
+ * trace/analysis/launches.h - finds when a launch began, by the arrow from the launch to a device
+ * span.
  *
- * The newest MRD_LAUNCHES are remembered, whatever their numbers; of older ones nothing is known.
+ * The newest MRD_LAUNCHES launches are stored, whatever their numbers. Older launches are dropped.
  *
- * Memory     1 MiB, and 64 bytes for each launch that is remembered.
- * Threads    belongs to one thread.
+ * Memory   1 MiB, and 64 bytes for each stored launch.
+ * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_LAUNCHES_H
 #define MRD_TRACE_LAUNCHES_H
@@ -18,12 +19,12 @@
 
 typedef struct mrd_launches mrd_launches;
 
-mrd_launches *mrd_launches_new(void); /* NULL: no memory */
+mrd_launches *mrd_launches_new(void); /* NULL if out of memory */
 void mrd_launches_free(mrd_launches *l);
-/* An arrow of this number leaves a span that began at ts; it replaces an earlier one. Errors: NOMEM, and
- * the arrow is not remembered. */
+/* Stores that the arrow with this number leaves a span that began at `ts`. Replaces an earlier
+ * arrow of this number. Errors: NOMEM; then the arrow is not stored. */
 mrd_err mrd_launches_note(mrd_launches *l, uint64_t flow, mrd_ev_ns ts);
-/* Borrowed until the next note; NULL: nothing is known of it. */
+/* Returns the begin of the launch; NULL if it is not stored. Borrowed until the next note. */
 const mrd_ev_ns *mrd_launches_find(const mrd_launches *l, uint64_t flow);
 
 #endif

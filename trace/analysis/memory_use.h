@@ -1,18 +1,18 @@
 /*
- * trace/analysis/memory_use.h - memory in use by category, from counters in bytes: its peak, when that was,
- * and whether it grows from step to step.
+ * trace/analysis/memory_use.h - memory in use by category, from counters in bytes: its peak, the
+ * time of the peak, and whether it grows from step to step.
  *
- * Counters   hbm.<n>.<category> of the runtime (device memory by usage type, and its total), the resident
- *            size of a process (rss_bytes), and counters of neuron-monitor and of hosts that say memory
- *            that is used. Not totals since the start, not capacities; what libmeridian counts by scope
- *            is in scope_memory.h.
- * Growth     samples are taken together in at most MRD_MEMORY_BLOCKS blocks of equally many; a block's
- *            value is its largest sample, so that memory that comes and goes within a step is not a growth.
- *            trace/analysis/trend.h says whether they grow (by their order alone), and the line by how much; per step: that,
- *            over the steps of the process. The last block counts when it is full.
- *
- * Memory     MRD_MEMORY_ROWS counters; how many more there are is counted.
- * Threads    belongs to one thread.
+ * Counters  hbm.<n>.<category> of the runtime (device memory by usage type, and its total), the
+ *           resident size of a process (rss_bytes), and counters of used memory of neuron-monitor
+ *           and of hosts. Totals since the start and capacities are left out. Counters of
+ *           libmeridian by scope are in scope_memory.h.
+ * Growth    samples are grouped into at most MRD_MEMORY_BLOCKS blocks with equal numbers of
+ *           samples. A block's value is its largest sample, so that memory that comes and goes
+ *           within a step is no growth. trace/analysis/trend.h tests whether the values grow, by
+ *           their order alone. Its line gives the amount, which is divided by the steps of the
+ *           process. The last block counts only if it is full.
+ * Memory    MRD_MEMORY_ROWS counters. Further counters are counted.
+ * Threads   belongs to one thread.
  */
 #ifndef MRD_TRACE_MEMORY_USE_H
 #define MRD_TRACE_MEMORY_USE_H
@@ -20,7 +20,7 @@
 #include "trace/analysis/trend.h"
 #include "trace/model/sink.h"
 
-#define MRD_MEMORY_BLOCKS 64u /* an even number */
+#define MRD_MEMORY_BLOCKS 64u /* even */
 #define MRD_MEMORY_ROWS   4096u
 
 typedef struct {
@@ -34,13 +34,15 @@ typedef struct {
 
 typedef struct mrd_memory_use mrd_memory_use;
 
-mrd_memory_use *mrd_memory_use_new(const mrd_sink_env *env); /* NULL without memory */
+mrd_memory_use *mrd_memory_use_new(const mrd_sink_env *env); /* NULL if out of memory */
 void mrd_memory_use_free(mrd_memory_use *m);                 /* NULL is fine */
-/* In the order of time. Events of other kinds and of other counters do nothing. Errors: NOMEM. */
+/* Adds an event. Events come in order of time. Other kinds of events and other counters are
+ * ignored. Errors: NOMEM. */
 mrd_err mrd_memory_use_add(mrd_memory_use *m, const mrd_event *ev);
-/* By process (in the order of the catalog), then falling peak, then name. Borrowed until the next add. */
+/* Returns the rows by process (in the order of the catalog), then falling peak, then name. Borrowed
+ * until the next add. */
 const mrd_memory_row *mrd_memory_use_rows(mrd_memory_use *m, size_t *ret_n);
-uint64_t mrd_memory_use_left_out(const mrd_memory_use *m); /* counters */
+uint64_t mrd_memory_use_left_out(const mrd_memory_use *m); /* counters beyond the limit */
 mrd_trend mrd_memory_trend(const mrd_memory_row *row);
 
 #endif

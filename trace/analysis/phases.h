@@ -1,11 +1,13 @@
 /*
- * trace/analysis/phases.h - phases of a training program, in traces that record no devices: "forward-compute",
- * "grads-reduce-scatter", "forward-send". Megatron's timers and MegaScale's timelines write such traces.
+ * trace/analysis/phases.h - phases of a training program, in traces that record no devices:
+ * "forward-compute", "grads-reduce-scatter", "forward-send". Megatron's timers and MegaScale's
+ * timelines write such traces.
  *
- * Worker   a process, or a thread whose name contains ranks. Threads with the same ranks are lines of one worker:
- *          "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm".
- * Class    of a span by its name, then by its category: rules of the user and communication (trace/analysis/kernel_names.h)
- *          come before the table of phases. Any other span is no phase.
+ * Worker   a process, or a thread whose name contains ranks. Threads with the same ranks are lines
+ *          of one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm".
+ * Class    the class of a span follows from its name, then from its category. Rules of the user and
+ *          communication (trace/analysis/kernel_names.h) come before the table of phases. Any other
+ *          span is no phase.
  */
 #ifndef MRD_TRACE_PHASES_H
 #define MRD_TRACE_PHASES_H
@@ -15,14 +17,15 @@
 
 /* Returns the class of a phase with this name or category; UNKNOWN if it is no phase. The rules may be NULL. */
 mrd_kernel_class mrd_phase_class(const mrd_kernel_rules *rules, mrd_str name);
-/* Returns true if the profile names a phase of computation and has no calls of a host, which PyTorch's profiler records.
- * With such calls, only a rule can name a phase. */
+/* Returns true if the profile contains a phase of computation and no calls of a host, which
+ * PyTorch's profiler records. With such calls, only a rule can name a phase. */
 bool mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules);
-/* Returns the beginning of a thread's name that contains its ranks, such as "PP rank 0, TP rank 1"; empty if there is none. */
+/* Returns the beginning of a thread's name that contains its ranks, such as "PP rank 0, TP rank 1";
+ * empty if the name contains no rank. */
 mrd_str mrd_phase_ranks(mrd_str thread);
 /* Compares two such texts, numbers by value. Returns a value below, equal to or above 0. */
 int mrd_phase_ranks_order(mrd_str a, mrd_str b);
-/* Returns the pipeline stage in such a text; MRD_NONE if there is none. */
+/* Returns the pipeline stage in such a text; MRD_NONE if it contains no stage. */
 int64_t mrd_phase_stage(mrd_str ranks);
 
 #endif

@@ -1,21 +1,23 @@
 /*
- * trace/analysis/queue_depth.h - how many launches a core has in its queue, over time.
+ * trace/analysis/queue_depth.h - the number of launches in a core's queue, over time.
  *
- * In flight  a launch, from its begin until the device span begins that it launched (trace/analysis/report.h,
- *            Idle, says how that is known). A span that runs is not in the queue any more.
- * Depth      of a worker: its launches in flight. At an instant at which one begins and another ends, what
- *            is left after both. What was launched before the worker's window counts from its begin on.
- * Empty      time of the window in which nothing is in flight. As far as spans have no known launch, this
- *            is more than it was.
+ * Launch   is in flight from its begin until the device span begins that it launched. A running
+ *          span is no longer in the queue. trace/analysis/report.h (Idle) describes how a span's
+ *          launch is found.
+ * Depth    the number of a worker's launches in flight. If launches begin and end at the same
+ *          instant, the depth after all of them counts. A launch before the worker's window counts
+ *          from the begin of the window.
+ * Empty    time of the window without a launch in flight. It is too large if some spans have no
+ *          known launch.
  *
- * Device spans come in the order of time, so an interval that ends is known, and the next ends no
- * earlier; but it may begin anywhere before. Changes are therefore kept, sorted, and added up when there
- * are MRD_QUEUE_CHANGES. Of a launch older than all that are kept, what lies before them does not count:
- * cut_ns says how much that is. Then `most` may be too low, too, and empty_ns too large.
+ * Device spans come in order of time, so the end of an interval is final when it comes, but its
+ * begin may lie anywhere before. Changes are therefore stored, sorted, and added up when there are
+ * MRD_QUEUE_CHANGES. If a launch is older than all stored changes, its time before them does not
+ * count. cut_ns is the sum of such times. Then `most` may be too low, and empty_ns too large.
  *
- * Memory     per worker 256 changes, more as queues are longer, MRD_QUEUE_CHANGES at most.
- * Threads    belongs to one thread.
- * Source     the definition is ours; HolisticTraceAnalysis has a queue length of each stream.
+ * Memory   256 changes per worker, and more for longer queues, up to MRD_QUEUE_CHANGES.
+ * Threads  belongs to one thread.
+ * Source   our own definition. HolisticTraceAnalysis has a queue length of each stream.
  */
 #ifndef MRD_TRACE_QUEUE_DEPTH_H
 #define MRD_TRACE_QUEUE_DEPTH_H
@@ -30,35 +32,35 @@
 #define MRD_QUEUE_CHANGES 4096u
 
 typedef struct {
-    uint64_t launches; /* spans whose launch is known */
+    uint64_t launches; /* spans with a known launch */
     uint64_t unknown;  /* other device spans */
-    uint64_t most;     /* in flight at one time */
-    uint64_t sum_ns;   /* of all times in flight: the mean depth times the window */
+    uint64_t most;     /* the largest depth */
+    uint64_t sum_ns;   /* sum of all times in flight: the mean depth times the window */
     uint64_t empty_ns;
-    uint64_t cut_ns; /* of sum_ns, not counted */
+    uint64_t cut_ns; /* time missing in sum_ns */
 } mrd_queue_sum;
 
 typedef struct {
     mrd_ev_ns at;
-    int32_t by; /* one more, one less */
+    int32_t by; /* 1 or -1 */
 } mrd_queue_change;
 
 typedef struct {
     mrd_queue_sum sum;
-    mrd_queue_change *v; /* sorted */
+    mrd_queue_change *v; /* by time */
     size_t n, room;
-    size_t deepest;         /* changes that came behind the one that was put in farthest back */
-    mrd_ev_ns begin, until; /* of the window; added up so far */
+    size_t deepest;         /* largest distance from the end at which a change was inserted */
+    mrd_ev_ns begin, until; /* begin of the window; time up to which changes are added up */
     uint64_t depth;         /* at `until` */
     bool any;
 } mrd_queue;
 
 void mrd_queue_init(mrd_queue *q);
 void mrd_queue_fini(mrd_queue *q);
-/* A device span begins; the first is the begin of the window. launch: when it was launched; known false:
- * nothing says, or a time after its begin does. Errors: NOMEM. */
+/* Adds a device span. The window begins with the first span. `launch` is the time of its launch. It
+ * is ignored if `known` is false or it lies after `begin`. Errors: NOMEM. */
 mrd_err mrd_queue_add(mrd_queue *q, mrd_ev_ns launch, bool known, mrd_ev_ns begin);
-/* The window ends, not before the last span began. */
+/* Ends the window, at or after the begin of the last span. */
 void mrd_queue_finish(mrd_queue *q, mrd_ev_ns end);
 
 #endif
