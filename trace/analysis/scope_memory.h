@@ -1,11 +1,10 @@
 /*
  * trace/analysis/scope_memory.h - memory by the scope that allocated it, from the counters of
- * libmeridian (capture/memory.h): what summary and report print.
+ * libmeridian (capture/memory.h). Summary and report print it.
  *
- * The counters are totals since recording began in the process, so the last samples of a slice or of a
- * session say all of it, and samples that were lost on the way cost nothing but a peak between them. What
- * a process did not sample within the slice is not there.
- * Threads: belongs to one thread.
+ * The counters are totals since recording began in the process. So the last samples of a slice or
+ * of a session contain the whole result, and earlier lost samples only hide a peak between them. A
+ * counter without a sample within the slice is missing. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_ANALYSIS_SCOPE_MEMORY_H
 #define MRD_TRACE_ANALYSIS_SCOPE_MEMORY_H
@@ -14,7 +13,7 @@
 
 typedef struct {
     mrd_proc_id process;
-    mrd_str place; /* "host", "device"; borrowed from the catalog, as the next */
+    mrd_str place; /* "host", "device"; borrowed from the catalog, as is the next field */
     mrd_str scope;
     uint64_t current, peak; /* bytes */
     uint64_t allocated, freed, count;
@@ -22,13 +21,13 @@ typedef struct {
 
 typedef struct mrd_scope_memory mrd_scope_memory;
 
-mrd_scope_memory *mrd_scope_memory_new(const mrd_sink_env *env); /* NULL without memory */
+mrd_scope_memory *mrd_scope_memory_new(const mrd_sink_env *env); /* NULL if out of memory */
 void mrd_scope_memory_free(mrd_scope_memory *m);
-/* Events of other kinds and of other counters do nothing. */
+/* Adds an event. Other kinds of events and other counters are ignored. */
 void mrd_scope_memory_add(mrd_scope_memory *m, const mrd_event *ev);
-/* Whether the track is one of those counters. */
+/* Returns true if the track is such a counter. */
 bool mrd_scope_memory_has(const mrd_scope_memory *m, mrd_track_id track);
-/* By process, place, falling peak, scope. Borrowed until the next call. */
+/* Returns the rows by process, place, falling peak and scope. Borrowed until the next call. */
 const mrd_scope_memory_row *mrd_scope_memory_rows(mrd_scope_memory *m, size_t *ret_n);
 
 #endif

@@ -1,27 +1,33 @@
 /*
  * trace/analysis/step_path.h - steps over time, and the critical path through each.
  *
- * Steps     of one process: the one whose first step begins first. A step inside another is left out. At
- *           its begin and end all workers' accounts are read, so each step has a breakdown of all.
- * Path      backwards from the step's end: what the process's worker did (of several the one whose
- *           device works longest; where none has begun yet, of all workers), until it last waited for
- *           somebody in a collective or barrier; there the path goes on with the one that came last, at
- *           its begin; and so on, to the step's begin. So the path holds no waiting in collectives and
- *           barriers that met, each instant of the step is in it once, and its parts
- *           (trace/analysis/worker_time.h) add up to the step exactly. Communication on it outside of
- *           these (single messages, broadcasts, collectives that lack parts or that somebody left, by its
- *           clock, before the last came) may be waiting; how much there is, is unmet_ns. Time before a
- *           worker's first device span is idle; a step that ends before anybody's is idle and nobody's.
- *           Who came last is the estimate of the clocks; whether it is proven, the collectives say.
- * Share     of a worker: how long the path ran through it. The MRD_PATH_SHARES largest are kept per
- *           path, the others are in rest_ns.
- * Late      of a step: the worker for which others waited longest in it. Waiting for several that came at
- *           the same time is nobody's.
- * Without steps there is one path, from the first device span of the worker where it ends backwards to.
+ * Steps    steps of one process count: of the process whose first step begins first. A step inside
+ *          another is left out. At its begin and end all workers' accounts are read, so each step
+ *          has a breakdown of all workers.
+ * Path     is followed backwards from the step's end. It starts at the process's worker. Of several
+ *          this is the one whose device works longest; if none has begun, workers of all processes
+ *          count. The path contains the work of this worker back to its last wait in a collective
+ *          or barrier. There it continues with the worker that came last, at its begin, and so on
+ *          to the step's begin. So the path contains no waiting in collectives and barriers that
+ *          met. It contains each instant of the step once, and its parts
+ *          (trace/analysis/worker_time.h) add up to the step exactly. Other communication on the
+ *          path may be waiting, and unmet_ns is its amount: single messages, broadcasts,
+ *          collectives that lack parts, and collectives that a worker left, by its clock, before
+ *          the last came. Time before a worker's first device span is idle. A step that ends before
+ *          every worker's first device span is idle, and belongs to no worker. The clocks estimate
+ *          which worker came last. The collectives contain whether this is proven.
+ * Share    of a worker: how long the path ran through it. Each path stores the MRD_PATH_SHARES
+ *          largest shares, and the sum of the others in rest_ns.
+ * Late     the late worker of a step is the worker for which others waited longest in it. Waiting
+ *          for several workers that came at the same time counts for none.
  *
- * Memory    grows with workers. Blocks: MRD_PATH_BLOCKS at most; neighbours are added up when there are more.
- * Threads   belongs to one thread.
- * Source    critical path of message-passing programs (Yang and Miller 1988; Scalasca).
+ * Without steps there is one path for the whole recording. It leads backwards to the first device
+ * span of the worker that it reaches.
+ *
+ * Memory   grows with workers. At most MRD_PATH_BLOCKS blocks are stored. If there are more,
+ *          neighbours are added up.
+ * Threads  belongs to one thread.
+ * Source   critical path of message-passing programs (Yang and Miller 1988; Scalasca).
  */
 #ifndef MRD_TRACE_STEP_PATH_H
 #define MRD_TRACE_STEP_PATH_H
@@ -32,12 +38,12 @@
 #define MRD_PATH_SHARES 8u
 #define MRD_PATH_BLOCKS 32u
 
-/* What a worker did until an instant. */
+/* The account of a worker until an instant. */
 typedef struct {
-    bool any; /* a device span was there */
+    bool any; /* it had a device span */
     mrd_ev_ns first, device_end;
     uint64_t part_ns[MRD_REPORT_PARTS];
-    uint64_t unmet_ns; /* trace/analysis/worker_time.h */
+    uint64_t unmet_ns; /* described in trace/analysis/worker_time.h */
 } mrd_step_account;
 
 typedef void (*mrd_step_account_fn)(void *self, uint32_t worker, mrd_ev_ns at,
@@ -50,15 +56,15 @@ typedef struct {
 
 typedef struct {
     mrd_ev_ns begin;
-    uint64_t ns; /* the parts add up to it, and so do the shares with rest_ns */
+    uint64_t ns; /* sum of the parts, and sum of the shares and rest_ns */
     uint64_t part_ns[MRD_REPORT_PARTS];
-    uint64_t unmet_ns; /* of its exposed and waiting parts, what may be waiting */
+    uint64_t unmet_ns;                     /* exposed and waiting time that may be waiting */
     mrd_path_share share[MRD_PATH_SHARES]; /* by falling time */
     uint32_t shares;
-    uint64_t rest_ns, changes; /* times that it goes on with another worker */
+    uint64_t rest_ns, changes; /* changes: how often it continues with another worker */
 } mrd_critical_path;
 
-/* So many steps in a row. */
+/* Several consecutive steps. */
 typedef struct {
     uint64_t steps, ns;
     uint64_t part_ns[MRD_REPORT_PARTS]; /* of all workers, within the steps */
@@ -67,22 +73,22 @@ typedef struct {
 
 typedef struct {
     mrd_proc_id process;
-    uint64_t steps; /* over; 0: the path is of the whole recording */
-    uint64_t width; /* steps in a block, but for the last */
+    uint64_t steps; /* complete steps; 0 if there is one path for the whole recording */
+    uint64_t width; /* steps in each block except the last */
     size_t blocks;
-    uint64_t late_steps;     /* in which somebody waited */
-    uint64_t changed;        /* of these, another one was late than in the one before */
+    uint64_t late_steps;     /* steps in which a worker waited for another */
+    uint64_t changed;        /* of these, steps with another late worker than the one before */
     uint64_t path_of_all_ns; /* sum of the paths */
     uint64_t path_ns[MRD_REPORT_PARTS];
     uint64_t unmet_ns; /* of the paths */
     uint64_t changes;
-    mrd_critical_path slowest; /* step; without steps the path */
+    mrd_critical_path slowest; /* path of the slowest step; without steps the only path */
     uint64_t slowest_number;
 } mrd_step_totals;
 
-/* Of a worker, over all steps. */
+/* Totals of a worker over all steps. */
 typedef struct {
-    uint64_t path_ns; /* the path ran through it, as far as shares were kept */
+    uint64_t path_ns; /* how long the path ran through it, from the stored shares */
     uint64_t late;    /* steps in which others waited longest for it */
     uint64_t caused_ns;
 } mrd_step_worker;
@@ -90,17 +96,19 @@ typedef struct {
 typedef struct mrd_step_path mrd_step_path;
 
 mrd_step_path *mrd_step_path_new(const mrd_workers *who, mrd_step_account_fn account,
-                                 void *self); /* NULL without memory */
+                                 void *self); /* NULL if out of memory */
 void mrd_step_path_free(mrd_step_path *p);    /* NULL is fine */
-/* A step of a process begins. What came before is accounted; call over first. */
+/* Begins a step of a process. All earlier events must have been added. Call mrd_step_path_over for
+ * the previous step first. */
 void mrd_step_path_begin(mrd_step_path *p, mrd_proc_id process, mrd_ev_ns begin, mrd_ev_ns end);
-/* When the step ends that is under way; INT64_MAX none. With the first event at or after it, call over. */
+/* Returns the end of the current step; INT64_MAX if there is none. Call mrd_step_path_over at the
+ * first event at or after it. */
 mrd_ev_ns mrd_step_path_end(const mrd_step_path *p);
 void mrd_step_path_over(mrd_step_path *p);
-/* The last part of a collective begins (mrd_gather_on_met). */
+/* Adds a collective whose last part begins (mrd_gather_on_met). */
 void mrd_step_path_meet(mrd_step_path *p, const mrd_gathered *c);
 void mrd_step_path_finish(mrd_step_path *p);
-/* Gives workers other numbers: place[old] is the new one, which is not larger. */
+/* Renumbers the workers. place[old] is the new number, which is not larger. */
 void mrd_step_path_renumber(mrd_step_path *p, const uint32_t *place);
 
 const mrd_step_totals *mrd_step_path_totals(const mrd_step_path *p);

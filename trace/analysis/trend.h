@@ -1,20 +1,22 @@
 /*
- * trace/analysis/trend.h - whether a short series grows or falls by more than its spread shows.
+ * trace/analysis/trend.h - tests whether a short series grows or falls by more than its spread
+ * explains.
  *
- * Test    Mann and Kendall's: S is the number of pairs whose later value is larger less those whose later
- *         value is smaller; p is two-sided, from the normal distribution with the variance of S (ties
- *         taken off) and a correction of one for continuity. Ranks only: one slow step does not decide.
- * Alike   values that are alike over some time make trends by chance. The variance of S is multiplied by
- *         (1 + r) / (1 - r), r the correlation of neighbours around the line below where it is
- *         positive, at most 0.9; values on the line, up to rounding, have none.
- *         Not where what is asked is the level itself, as of memory: what rose and stays is no noise.
- * Line    Theil and Sen's: the slope is the median of the slopes of all pairs.
- * Says    MRD_TREND_UP or DOWN when p <= MRD_TREND_P and the line changes by at least MRD_TREND_SHARE of the
- *         mean from the first value to the last; else FLAT. With fewer than MRD_TREND_LEAST values NONE.
+ * Test     Mann and Kendall: S is the number of pairs with a larger later value minus the number of
+ *          pairs with a smaller later value. p is two-sided, from the normal distribution. Its
+ *          variance is that of S, corrected for ties, and one is subtracted for continuity. Only
+ *          ranks count, so one slow step does not decide.
+ * Alike    correlated values make trends by chance. So the variance of S is multiplied by (1 + r) /
+ *          (1 - r). r is the correlation of neighbours around the line below, if positive, at most
+ *          0.9. Values on the line, up to rounding, have r = 0. The correction is omitted if the
+ *          level itself matters, as for memory: memory that rose and stays is no noise.
+ * Line     Theil and Sen: the slope is the median of the slopes of all pairs.
+ * Says     MRD_TREND_UP or DOWN if p <= MRD_TREND_P and the line changes by at least
+ *          MRD_TREND_SHARE of the mean from the first value to the last. Otherwise FLAT, and NONE
+ *          with fewer than MRD_TREND_LEAST values.
  *
- * Threads: pure.
- * Source: Mann (1945), Kendall (1975), Sen (1968); the correction for serial correlation, Bayley and
- * Hammersley (1946).
+ * Threads: pure. Source: Mann (1945), Kendall (1975), Sen (1968); the correction for serial
+ * correlation, Bayley and Hammersley (1946).
  */
 #ifndef MRD_TRACE_TREND_H
 #define MRD_TRACE_TREND_H
@@ -34,14 +36,15 @@ typedef struct {
     mrd_trend_says says;
     size_t n;
     int64_t s;
-    double r;      /* as it is used: 0 .. 0.9 */
-    double p;      /* 1 with too few values */
+    double r;      /* value used, 0 .. 0.9 */
+    double p;      /* 1 if there are too few values */
     double slope;  /* from one value to the next */
-    double change; /* of the line, from the first value to the last */
+    double change; /* of the line from the first value to the last */
     double mean;
 } mrd_trend;
 
-/* v: finite, of equal distance in time; of more than MRD_TREND_MOST the first so many. alike: see above. */
+/* Tests a series of finite values at equal distances in time. Only the first MRD_TREND_MOST values
+ * count. `alike` enables the correction for correlated values. */
 mrd_trend mrd_trend_of(const double *v, size_t n, bool alike);
 const char *mrd_trend_text(mrd_trend_says says); /* "up", static */
 

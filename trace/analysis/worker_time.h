@@ -1,7 +1,7 @@
 /*
- * trace/analysis/worker_time.h - the account of one worker's time: every nanosecond from the begin of
- * its first device span to the end of its last is in exactly one of MRD_REPORT_PARTS, so the parts
- * add up to that window. Unions, never sums of spans:
+ * trace/analysis/worker_time.h - the account of one worker's time. Its window lasts from the begin
+ * of its first device span to the end of its last. Every nanosecond of it is in exactly one of
+ * MRD_REPORT_PARTS, so the parts add up to the window. Parts are unions, never sums of spans:
  *
  *   waiting   in a barrier for others (cc_exec_barrier)
  *   both      a collective runs while the device computes (hidden communication)
@@ -9,20 +9,20 @@
  *   compute   the device computes (nc_exec_running, kernels)
  *   copy      only copies run (dmem_buf_*, tensor read and write, memory kernels)
  *   host      the device is idle and the runtime is in a call for this core
- *   not_recorded  events of this core were lost (MRD_LOSS), or the session was paused (of it,
- *             paused_ns), and no barrier and no computation is known of the time: a collective, copy or
- *             call there may have hidden behind a computation that is lost
+ *   not_recorded  events of this core were lost (MRD_LOSS), or the session was paused
+ *             (paused_ns), and no barrier or computation was recorded. A collective, copy
+ *             or call in this time may have been hidden behind a lost computation.
  *   idle      none of these
  *
- * Of exposed time, where the parts of a collective met (mrd_worker_time_meet): `waiting` is what lies
- * in a part before the last came, `transfer` what lies in it after that. While several run, it is transfer
- * as soon as one of them has met. The rest is told by nothing: nobody else's part is in the profile, one
- * is missing, or the operation lets those leave who are done. Where it is known that somebody's parts are
- * not in the profile at all, what lies before the last of the others came is waiting, for all have to
- * come, and nothing is transfer.
+ * Exposed time is split if the parts of a collective met (mrd_worker_time_meet). Time in a part
+ * before the last begin is `waiting`, and time after it is `transfer`. While several collectives
+ * run, time is transfer as soon as one of them has met. The rest is unknown: no other part is in
+ * the profile, a part is missing, or the operation lets a member leave early. If some members are
+ * known to be missing from the profile, the time before the last known begin is waiting, because
+ * all members have to come. Then nothing is transfer.
  *
- * Spans come in the order of their begins. Threads: belongs to one thread.
- * Source: breakdown and overlap as HolisticTraceAnalysis defines them.
+ * Spans come in order of their begins. Threads: belongs to one thread. Source: breakdown and
+ * overlap as HolisticTraceAnalysis defines them.
  */
 #ifndef MRD_TRACE_WORKER_TIME_H
 #define MRD_TRACE_WORKER_TIME_H
@@ -30,7 +30,7 @@
 #include "trace/analysis/gather.h"
 #include "trace/analysis/workers.h"
 
-#define MRD_WORKER_TIME_OPEN 8 /* stretches of exposed time of which nothing is told yet */
+#define MRD_WORKER_TIME_OPEN 8 /* intervals of exposed time that are not split yet */
 
 typedef enum {
     MRD_REPORT_COMPUTE,
@@ -47,56 +47,61 @@ typedef enum {
 const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
 
 typedef struct {
-    mrd_ev_ns now;                      /* accounted up to here */
-    mrd_ev_ns until[MRD_ONS];           /* ends of the unions */
+    mrd_ev_ns now;                      /* time up to which the account is complete */
+    mrd_ev_ns until[MRD_ONS];           /* latest end of each kind */
     mrd_ev_ns first;                    /* begin of the first device span */
-    mrd_ev_ns device_end;               /* of all device spans so far */
+    mrd_ev_ns device_end;               /* latest end of a device span so far */
     mrd_sid device_last;                /* the span that ends there */
     uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
-    uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
-    uint64_t loading_ns;                /* of pending[MRD_REPORT_IDLE], the process loaded data */
-    uint64_t paused_ns, pending_paused; /* of MRD_REPORT_UNRECORDED, the session was paused */
-    uint64_t span_ns;                   /* the longest device span so far */
-    mrd_ev_ns met;                      /* a collective that has met runs until here */
-    uint64_t wait_ns, transfer_ns;      /* of MRD_REPORT_EXPOSED */
-    uint64_t unmet_ns;                  /* exposed or in a barrier, and in none that had met */
-    uint64_t met_id;                    /* the collective that met last */
-    mrd_ev_ns met_others;               /* what had met before it runs until here */
-    uint64_t met_own_ns;                /* of transfer_ns, what it alone tells */
-    /* Exposed time of which nothing was told when it was accounted, added up; of it the stretches
-     * [from, to) that a collective may tell yet that runs without a break since then. */
+    /* since device_end; inside the window if another device span follows */
+    uint64_t pending[MRD_REPORT_PARTS];
+    /* part of pending[MRD_REPORT_IDLE] in which the process loaded data */
+    uint64_t loading_ns;
+    /* part of MRD_REPORT_UNRECORDED in which the session was paused */
+    uint64_t paused_ns, pending_paused;
+    uint64_t span_ns;              /* longest device span so far */
+    mrd_ev_ns met;                 /* latest end of a collective that has met */
+    uint64_t wait_ns, transfer_ns; /* parts of MRD_REPORT_EXPOSED */
+    /* exposed or barrier time outside of collectives that had met */
+    uint64_t unmet_ns;
+    uint64_t met_id;      /* id of the collective that met last */
+    mrd_ev_ns met_others; /* value of `met` before that */
+    uint64_t met_own_ns;  /* part of transfer_ns that follows from met_id alone */
+    /* Total exposed time that was not split when it was accounted. [from, to) are intervals of this
+     * total that may still become waiting, because a collective has run without a break since then. */
     uint64_t untold_ns, untold_from[MRD_WORKER_TIME_OPEN], untold_to[MRD_WORKER_TIME_OPEN];
     unsigned n_untold;
-    bool any; /* a device span was there */
+    bool any; /* it had a device span */
 } mrd_worker_time;
 
 void mrd_worker_time_init(mrd_worker_time *t);
-/* Accounts up to `to`; instants before what is accounted change nothing. */
+/* Accounts up to `to`. Does nothing if `to` is before `now`. */
 void mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to);
 /* A time in which the device did nothing. */
 typedef struct {
     mrd_ev_ns start;
     mrd_dur_ns dur_ns;
     mrd_sid before;                     /* the device span before it */
-    uint64_t part_ns[MRD_REPORT_PARTS]; /* what it was */
-    uint64_t loading_ns;                /* of its idle part, the process loaded data */
+    uint64_t part_ns[MRD_REPORT_PARTS]; /* its breakdown */
+    uint64_t loading_ns;                /* part of the idle time in which the process loaded data */
 } mrd_worker_pause;
 
-/* A span begins. True: it is the device's and ends a pause; *ret_pause is written. */
+/* Adds a span. Returns true if it is a device span that ends a pause; then *ret_pause is written. */
 bool mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_event *ev,
                          mrd_worker_pause *ret_pause);
-/* The worker's process loads data from ev's begin to its end. */
+/* Adds a time in which the worker's process loads data, from ev's begin to its end. */
 void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);
-/* Nothing is recorded from ev's begin to its end (MRD_ON_GAP: events are lost; MRD_ON_PAUSED): from here
- * on nothing is known but what comes nevertheless. */
+/* Adds a time in which nothing is recorded, from ev's begin to its end. MRD_ON_GAP means that
+ * events are lost, MRD_ON_PAUSED that the session is paused. Spans that come nevertheless still
+ * count. */
 void mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev);
-/* For the part of a collective that begins now (mrd_gather_add's mark). */
+/* Returns the mark of mrd_gather_add for a part of a collective that begins now. */
 int64_t mrd_worker_time_mark(const mrd_worker_time *t);
-/* The last part of a collective begins, not before what came so far, of which c->parts[part] is the
- * worker's. Told again of the same, somebody was later still. */
+/* The last part of collective c begins, at or after all events so far. c->parts[part] is the
+ * worker's. A repeated call for the same collective means that a part began later still. */
 void mrd_worker_time_meet(mrd_worker_time *t, const mrd_gathered *c, size_t part);
-/* The account up to `at`, after the last device span too: for parts of a window. `at` is not before what
- * is accounted, or the end of the last device span, which others may have left behind. */
+/* Stores the account up to `at`, also after the last device span, for parts of a window. `at` is at
+ * or after `now`. It may also be the end of the last device span if `now` is already later. */
 void mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 
 #endif
