@@ -11,15 +11,16 @@ enum { BALANCE_PARTS = 8, KEYS = 3 };
 
 typedef struct {
     uint64_t ns,
-        excess_ns; /* in the steps compared; the sum of positive and negative excess, at least 0 */
-    size_t over;   /* steps with an excess */
+        /* over the compared steps; the sum of positive and negative excess, at least 0 */
+        excess_ns;
+    size_t over; /* steps with an excess */
     bool is_over;
 } account;
 
 struct mrd_balance {
     mrd_sid keys[KEYS];
     mrd_ev_ns first, last;
-    mrd_map step_of; /* number of a step, or of a part, -> its row */
+    mrd_map step_of; /* number of a step, or of a part of the recording -> its row */
     uint64_t *cells; /* by row, then worker */
     size_t n_cells, cap_cells, n_workers;
     bool by_step;      /* a span named its step */
@@ -55,7 +56,7 @@ mrd_balance_free(mrd_balance *b)
     free(b);
 }
 
-/* Returns the step that a span belongs to, or the part of the recording. */
+/* Returns the step of a span, or else the part of the recording in which it begins. */
 static mrd_map_key
 step_key(const mrd_balance *b, const mrd_event *ev)
 {

@@ -14,7 +14,7 @@ typedef struct {
     uint64_t process, thread;
 } call_track;
 
-/* Spans of one name and thread that have not met their other, by their begin. */
+/* Spans of one name and thread that wait for their counterpart, by begin. */
 typedef struct {
     mrd_event *v;
     size_t n, cap;
@@ -23,7 +23,7 @@ typedef struct {
 struct mrd_calls {
     mrd_calls_fn *give;
     void *self;
-    uint8_t *sources; /* of each track; OTHER: its events count at once */
+    uint8_t *sources; /* by track; events of OTHER count immediately */
     call_track *tracks;
     size_t n_tracks;
     mrd_map by_call;
@@ -44,7 +44,7 @@ source_of(const mrd_track *t)
 
 enum { BOTH = 1u << HOOK | 1u << RUNTIME };
 
-/* Sources that know a process, or a thread of it, are kept as a set. */
+/* The sources of a process, and of each of its threads, are stored as sets. */
 static mrd_map_key
 process_key(const call_track *t)
 {
@@ -87,7 +87,7 @@ tracks_make(mrd_calls *c, const mrd_catalog *cat, uint32_t profile)
         call_track *t = &c->tracks[i];
 
         if (c->sources[i] != OTHER && mrd_map_get(&seen, process_key(t)) != BOTH)
-            c->sources[i] = OTHER; /* nothing can be recorded twice: every event counts at once */
+            c->sources[i] = OTHER; /* only one source, so each event counts immediately */
         else if (c->sources[i] != OTHER && mrd_map_get(&seen, thread_key(t)) != BOTH)
             t->thread = NO_THREAD;
     }
@@ -176,7 +176,7 @@ take_out(call_line *l, size_t i)
     memmove(&l->v[i], &l->v[i + 1], (l->n - i) * sizeof(l->v[0]));
 }
 
-/* What no other can come for any more: a call that only the hook saw counts now. */
+/* Removes a span that has no counterpart. A call that only the hook recorded counts now. */
 static mrd_err
 alone(mrd_calls *c, call_line *l, size_t i)
 {
@@ -208,7 +208,7 @@ expire(mrd_calls *c, call_line *l, mrd_ev_ns now)
     return err;
 }
 
-/* The oldest record that may be the other of this call: SIZE_MAX for none. */
+/* Returns the oldest span that may be the counterpart of this call; SIZE_MAX if there is none. */
 static size_t
 other_of(const mrd_calls *c, const call_line *l, const mrd_event *ev)
 {
@@ -235,7 +235,7 @@ wait_for_other(mrd_calls *c, call_line *l, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* ---- Entry points ---- */
+/* ---- API ---- */
 
 static mrd_err
 pair(mrd_calls *c, const mrd_event *ev)

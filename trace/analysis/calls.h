@@ -6,12 +6,12 @@
  * Rule     if both sources have a call, the runtime's span counts, because it contains the core,
  *          the model and more. The hook's span counts if the runtime has none: its trace was off or
  *          overrun, or the call was refused before it began.
- * Pairing  one to one, in order. Both spans have the same process, name and thread, and begin at
- *          most MRD_CALLS_SLACK apart, because the two clocks are bridged. Threads that only one
- *          source has are treated as one thread, because a runtime may number threads differently
- *          from the system. If one source lacks some of several short calls in a row, the duration
- *          of a neighbour may count. In a process that only one source has, nothing is paired and
- *          all events count immediately.
+ * Pairing  one to one, in order. Both spans have the same process, name and thread, and are at most
+ *          MRD_CALLS_SLACK apart, because the two clocks are bridged. Threads that only one source
+ *          has are treated as one thread, because a runtime may number threads differently from the
+ *          system. If one source lacks some of several short calls in a row, the duration of a
+ *          neighbour may count. In a process that only one source has, nothing is paired and all
+ *          events count immediately.
  * Memory   at most MRD_CALLS_WAITING spans per thread and name, which wait for their counterpart.
  * Threads  belongs to one thread.
  */
@@ -34,7 +34,7 @@ void mrd_calls_free(mrd_calls *c);
 mrd_err mrd_calls_add(mrd_calls *c, const mrd_event *ev);
 /* Call after the last event. Passes the events that still wait to `give`. */
 mrd_err mrd_calls_finish(mrd_calls *c);
-/* Returns the number of calls so far that both sources have. */
+/* Returns how many calls both sources have, among the events added. */
 uint64_t mrd_calls_twice(const mrd_calls *c);
 
 #endif

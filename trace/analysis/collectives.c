@@ -10,9 +10,9 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-enum { TEXT_SHOWN = 48 }; /* bytes of a name in a message */
+enum { TEXT_SHOWN = 48 }; /* maximum bytes of a name in a message */
 
-/* What a name is, found once per name. */
+/* The kind of a name, determined once per name. */
 typedef enum {
     NAME_UNSEEN,
     NAME_OTHER,
@@ -51,15 +51,15 @@ struct mrd_collectives {
     uint8_t *classes; /* by name */
     size_t n;
     mrd_sid keys[KEYS];
-    mrd_map text_of; /* hash of a group or an operation -> place */
+    mrd_map text_of; /* hash of a group or an operation -> index in texts */
     char **texts;
     size_t n_texts, cap_texts;
 };
 
-/* What communication of each kind is (trace/analysis/kernel_names.h). */
+/* Properties of each class of communication (trace/analysis/kernel_names.h). */
 static const struct {
     mrd_cc_kind kind;
-    bool uneven; /* participants may hand in different amounts */
+    bool uneven; /* participants may contribute different amounts */
     mrd_cc_traffic traffic;
 } operations[] = {
     [MRD_CLASS_ALLREDUCE] = { MRD_CC_SYNC, false, MRD_CC_TRAFFIC_TWICE },
@@ -83,7 +83,8 @@ static const struct {
     { "ComplexFloat", 8 },  { "ComplexDouble", 16 },
 };
 
-/* The larger of what goes in and what comes out; 0 where an element's size or its number is not told. */
+/* Returns the larger of input and output in bytes; 0 if the size or the number of elements is
+ * unknown. */
 static uint64_t
 bytes_of(mrd_str dtype, int64_t in, int64_t out)
 {
@@ -194,7 +195,8 @@ hash_text(mrd_str text, uint64_t seed)
     return mrd_hash64(text.p, text.len, seed);
 }
 
-/* A kernel's name without parameters and without the prefix of NCCL: "_AllReduce_Sum_f32_RING_LL". */
+/* Returns a kernel's name without parameters and without NCCL's prefix, such as
+ * "_AllReduce_Sum_f32_RING_LL". */
 static mrd_str
 kernel_part(mrd_str name)
 {
@@ -208,7 +210,7 @@ kernel_part(mrd_str name)
     return (mrd_str){ name.p + from, end - from };
 }
 
-/* The next number of "[0, 12, ...]"; false at the end. */
+/* Takes the next number of "[0, 12, ...]". Returns false at the end. */
 static bool
 next_number(mrd_str *text, uint64_t *ret)
 {
@@ -234,7 +236,8 @@ has_zero(mrd_str text)
     return false;
 }
 
-/* Whether a kernel's group can be as it says. Long lists are cut short by their writer: "...". */
+/* Returns false if a kernel's group contradicts itself. Writers cut long lists of ranks short with
+ * "...". */
 static bool
 is_possible(const mrd_collectives *c, const mrd_event *ev, int64_t members)
 {
@@ -251,7 +254,7 @@ is_possible(const mrd_collectives *c, const mrd_event *ev, int64_t members)
     return n == 0 || cut || (mine && (members == 0 || members == n));
 }
 
-/* A span of a device that communicates. */
+/* Classifies a span of communication on a device. */
 static mrd_cc_kind
 see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class, mrd_cc *ret)
 {
@@ -271,7 +274,7 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class
     if (arg_int(c, ev, KEY_MEMBERS, &members)) {
         ret->group = mrd_hash64(&members, sizeof(members), ret->group);
         if (members == 1)
-            return MRD_CC_LOOSE; /* nobody to wait for */
+            return MRD_CC_LOOSE; /* no other member to wait for */
     }
     ret->world =
         members == 0 && arg_text(c, ev, KEY_RANKS).len == 0 && arg_text(c, ev, KEY_GROUP).len == 0;
@@ -288,7 +291,7 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class
     if (kind == MRD_CC_SYNC &&
         ((ret->size == 0 && class != MRD_CLASS_BARRIER) ||
          (uneven && (has_zero(arg_text(c, ev, KEY_SENDS)) || has_zero(arg_text(c, ev, KEY_GETS))))))
-        return MRD_CC_LOOSE; /* who has nothing to wait for may leave */
+        return MRD_CC_LOOSE; /* a member that receives nothing may leave early */
     if (uneven)
         ret->size = -1;
     return kind;
@@ -300,7 +303,7 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
     int64_t gid, op;
 
     if (!arg_int(c, ev, KEY_GID, &gid) || !arg_int(c, ev, KEY_OP, &op))
-        return MRD_CC_LOOSE; /* nothing says which operation of whom */
+        return MRD_CC_LOOSE; /* group or operation unknown */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
     ret->members = 0;
     ret->world = false;
@@ -385,9 +388,9 @@ mrd_collectives_all_to_all(const mrd_catalog *cat)
     return all;
 }
 
-/* ---- What people call them ---- */
+/* ---- Names for messages ---- */
 
-/* Text that is too long is cut. */
+/* Appends a text, cut to TEXT_SHOWN bytes. */
 static void
 put_short(mrd_buf *to, mrd_str text)
 {
@@ -395,7 +398,7 @@ put_short(mrd_buf *to, mrd_str text)
     mrd_buf_text(to, text.len <= TEXT_SHOWN ? "" : "...");
 }
 
-/* An argument that is a number: "gid 5". */
+/* Appends an argument that is a number, such as "gid 5". */
 static void
 put_number(const mrd_collectives *c, const mrd_event *ev, unsigned key, mrd_buf *to)
 {

@@ -40,7 +40,7 @@ typedef enum {
     MRD_CC_SYNC,     /* no participant leaves before all have entered */
     MRD_CC_LOOSE,    /* a collective or message that does not synchronise */
     MRD_CC_SENDRECV, /* SendRecv kernel without a collective's name */
-    MRD_CC_BARRIER,  /* neuron cc_exec_barrier: synchronises; all of them look alike */
+    MRD_CC_BARRIER,  /* neuron cc_exec_barrier: synchronises, and all look alike */
     /* a collective that contradicts itself, so nothing may be concluded from it */
     MRD_CC_WRONG,
     MRD_CC_SAYS_ALL,   /* host annotation: an all-to-all was called */

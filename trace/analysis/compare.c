@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A difference is tested by both. */
+/* Both estimates are tested. */
 typedef enum { TRIMMED, MEDIAN, ESTIMATES } estimate;
 
 /* ---- Student's t ---- */
 
-/* Continued fraction of the incomplete beta function. */
+/* Computes the continued fraction of the incomplete beta function. */
 static double
 beta_fraction(double a, double b, double x)
 {
@@ -37,7 +37,7 @@ beta_fraction(double a, double b, double x)
     return f;
 }
 
-/* The regularized incomplete beta function. */
+/* Computes the regularized incomplete beta function. */
 static double
 beta_part(double a, double b, double x)
 {
@@ -81,7 +81,7 @@ mrd_compare_half(const mrd_compared *c, double level)
 /* ---- One run ---- */
 
 typedef struct {
-    double mean[ESTIMATES], error2[ESTIMATES], df[ESTIMATES]; /* error2: of the standard error */
+    double mean[ESTIMATES], error2[ESTIMATES], df[ESTIMATES]; /* error2: squared standard error */
     bool drifts;
 } run_mean;
 
@@ -99,7 +99,8 @@ clamp(double v, double low, double high)
     return v < low ? low : v > high ? high : v;
 }
 
-/* Variance of the means of `size` neighbours each, and how many such means there are. */
+/* Returns the variance of the means of `size` neighbours each, and stores the number of these
+ * means. */
 static double
 batch_variance(const mrd_compare_run *run, double low, double high, size_t size, size_t *ret_n)
 {
@@ -118,7 +119,7 @@ batch_variance(const mrd_compare_run *run, double low, double high, size_t size,
     return n < 2 ? 0 : square / (double) (n - 1);
 }
 
-/* The 99.9th percentile of chi-squared over its degrees of freedom (Wilson and Hilferty). */
+/* Returns the 99.9th percentile of chi-squared over its degrees of freedom (Wilson and Hilferty). */
 static double
 by_chance(double df)
 {
@@ -127,7 +128,7 @@ by_chance(double df)
     return root * root * root;
 }
 
-/* (1 + r) / (1 - r), r the correlation of neighbours where it is positive. */
+/* Returns (1 + r) / (1 - r), where r is the correlation of neighbours, at least 0. */
 static double
 neighbours(const mrd_compare_run *run, double low, double high)
 {
@@ -147,9 +148,9 @@ neighbours(const mrd_compare_run *run, double low, double high)
 }
 
 /*
- * By how much values that are alike over some time make the mean less sure: what neighbours show,
- * or the variance of batch means against that of independent values, where chance does not explain
- * that it is larger. *drifts: such batches are a good part of the run.
+ * Returns the factor by which correlated values increase the variance of the mean. It follows from
+ * neighbours, or from the variance of batch means against independent values if chance does not
+ * explain the difference. Sets *drifts if these batches are a large part of the run.
  */
 static double
 alike(const mrd_compare_run *run, double low, double high, bool *drifts)
@@ -175,7 +176,7 @@ middle(const double *sorted, size_t n)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* The first of the run that lie above most of its later half (sorted). */
+/* Returns how many values at the begin of the run lie above most of its later half (sorted). */
 static size_t
 leading(const mrd_compare_run *run, const double *later, size_t n_later)
 {
@@ -212,8 +213,8 @@ mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
     return MRD_OK;
 }
 
-/* How much the estimates of parts of the run differ, which is the least that those of runs do: the
- * variance over MRD_COMPARE_PARTS of them, of fewer where they would have less than two values. */
+/* Sets the errors to the variance of the estimates over parts of the run. Runs differ at least by
+ * as much. There are MRD_COMPARE_PARTS parts, or fewer if a part would have fewer than two values. */
 static void
 part_variance(const mrd_compare_run *run, double low, double high, double *part, run_mean *to)
 {
@@ -243,8 +244,9 @@ part_variance(const mrd_compare_run *run, double low, double high, double *part,
     }
 }
 
-/* Yuen's, larger by what values that are alike say less; and half of what the values a standard error
- * of ranks below and above the median are apart. */
+/* Raises the errors to those of single values if these are larger. For the trimmed mean this is
+ * Yuen's variance times the factor of alike(). For the median, two values count: one standard error
+ * of ranks below and above it. The error is half of their distance. */
 static void
 value_variance(const mrd_compare_run *run, const double *sorted, size_t cut, run_mean *to)
 {
@@ -323,7 +325,7 @@ sum_up(const summed *of, size_t k, estimate e, run_mean *to)
     }
 }
 
-/* *ret_values: of all runs. */
+/* *ret_values is the number of values of all runs. */
 static mrd_err
 side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values)
 {
@@ -372,7 +374,7 @@ compare_by(const run_mean *a, const run_mean *b, estimate e, bool say)
     if (!say || isinf(both))
         return c;
     c.error = sqrt(both);
-    /* Without any spread the values are what they are. */
+    /* Without any spread, any difference is real. */
     c.df = both > 0 ? both * both / (x * x / a->df[e] + y * y / b->df[e]) : 1e9;
     c.p = both > 0 ? mrd_student_tail(c.change / c.error, c.df) : c.change == 0 ? 1 : 0;
     c.p = fmin(1, ESTIMATES * c.p);

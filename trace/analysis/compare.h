@@ -70,9 +70,9 @@ typedef struct {
     double p; /* probability of such a difference by chance; 1 for too few values or a drift */
 } mrd_compared;
 
-/* Stores the number of warm-up values of the run. Errors: NOMEM; then *ret is unchanged. */
+/* Stores the number of warm-up values of the run. Errors: NOMEM, and *ret is unchanged. */
 mrd_err mrd_compare_warmup(const mrd_compare_run *run, size_t *ret);
-/* Compares two sides. Runs without values are left out. Errors: NOMEM; then *ret is unchanged. */
+/* Compares two sides. Runs without values are left out. Errors: NOMEM, and *ret is unchanged. */
 mrd_err mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *now,
                     size_t n_now, mrd_compared *ret);
 /* Returns half the width of the interval that contains the true change with this probability, 0 <

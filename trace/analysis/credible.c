@@ -9,14 +9,14 @@
 #include "base/vec.h"
 #include "trace/analysis/launches.h"
 
-#define LAUNCH_NUMBER 0x636f72u /* keeps numbers of processes apart from other ids */
-#define KEYS_MOST     8u        /* numbers and arrows of one event that are looked at */
-/* A kernel that begins longer before is of another launch that has the same number. */
+#define LAUNCH_NUMBER 0x636f72u /* separates numbers of processes from other ids */
+#define KEYS_MOST     8u        /* maximum number of numbers and arrows of an event that count */
+/* If a kernel begins earlier than this, it belongs to another launch with the same number. */
 #define EARLY_MOST MRD_SEC
 
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_GRAPH_LAUNCH, NAME_DEVICE_STEP } name_class;
 
-/* A line: the kernel that ends last, and the step that is open. */
+/* State of a line: the kernel that ends last, and the open step. */
 typedef struct {
     mrd_ev_ns cover_end;
     mrd_dur_ns cover_ns;
@@ -24,7 +24,7 @@ typedef struct {
     uint32_t inside;
     bool is_kernel, is_stepping, step_has_work;
     mrd_ev_ns step_end;
-    mrd_track_id next; /* line of the process with an open step */
+    mrd_track_id next; /* next line of the process with an open step */
 } line_state;
 
 typedef struct {
@@ -36,8 +36,8 @@ typedef struct {
 #define NO_LINE UINT32_MAX
 
 typedef struct {
-    mrd_ev_ns begin, end;   /* the latest of its device work */
-    mrd_track_id open_step; /* first line with an open step; NO_LINE: there is none */
+    mrd_ev_ns begin, end;   /* of its latest device work */
+    mrd_track_id open_step; /* first line with an open step; NO_LINE if there is none */
 } device_state;
 
 struct mrd_credible {
@@ -49,7 +49,7 @@ struct mrd_credible {
     uint8_t *names; /* name_class */
     size_t n_names;
     mrd_sid number_key, kernel, copy, set, annotation;
-    mrd_launches *unlaunched; /* device spans without a launch before them */
+    mrd_launches *unlaunched; /* device spans that come before their launch */
     mrd_map by_launch;        /* number or arrow -> graph */
     graph_launch *graphs;
     size_t n_graphs, cap_graphs;
@@ -120,7 +120,8 @@ mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, ui
     return false;
 }
 
-/* Stores what connects a launch with its kernels: the number, and the arrows in this direction. */
+/* Stores the keys that connect a launch with its kernels: its number, and its arrows in this
+ * direction. */
 static unsigned
 keys_of(const mrd_credible *c, const mrd_event *ev, bool leaving, uint64_t ret[KEYS_MOST])
 {
@@ -152,7 +153,7 @@ class_of(mrd_credible *c, mrd_sid name)
     return (name_class) c->names[name];
 }
 
-/* The graph of one of these keys; NULL if there is none. */
+/* Returns the graph with one of these keys; NULL if there is none. */
 static graph_launch *
 find_graph(const mrd_credible *c, const uint64_t *keys, unsigned n)
 {
@@ -184,7 +185,8 @@ add_graph(mrd_credible *c, mrd_proc_id process, const mrd_event *ev, const uint6
 
 /* ---- Lines of devices ---- */
 
-/* Closes the steps of a process that end until `to`, and marks the others if there is device work. */
+/* Closes the steps of a process that end at or before `to`. Marks the others if there is device
+ * work. */
 static void
 visit_steps(mrd_credible *c, mrd_proc_id process, mrd_ev_ns to, bool has_work)
 {
@@ -213,7 +215,7 @@ open_step(mrd_credible *c, mrd_proc_id process, const mrd_event *ev)
     line_state *line = &c->lines[ev->track];
 
     visit_steps(c, process, ev->ts, false);
-    if (line->is_stepping || ev->dur_ns <= 0) /* a step inside another one */
+    if (line->is_stepping || ev->dur_ns <= 0) /* inside another step */
         return;
     line->is_stepping = true;
     line->step_end = mrd_event_end(ev);
@@ -234,7 +236,7 @@ is_device_step(mrd_credible *c, const mrd_event *ev)
     return mrd_str_ends(mrd_catalog_text(c->cat, t->name), " Steps");
 }
 
-/* Counts kernels of one stream in one that began before and ends after them. */
+/* Counts kernels of a stream that lie inside an earlier kernel. */
 static void
 add_to_stream(mrd_credible *c, mrd_proc_id process, const mrd_event *ev)
 {
@@ -271,7 +273,8 @@ mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev, 
     d->begin = mrd_ev_max(d->begin, ev->ts);
     if (ev->dur_ns >= 0)
         d->end = mrd_ev_max(d->end, mrd_event_end(ev));
-    /* A collective waits on the device while other streams of a graph run. */
+    /* A collective waits on the device while other streams of a graph run, so it may contain
+     * kernels. */
     if (is_record && ev->category != MRD_SID_EMPTY && ev->dur_ns >= 0 && work->kind == MRD_CC_NO &&
         ev->track < c->n_tracks)
         add_to_stream(c, work->process, ev);
@@ -308,7 +311,7 @@ mrd_credible_other(mrd_credible *c, const mrd_event *ev)
                : MRD_OK;
 }
 
-/* ---- Answers ---- */
+/* ---- Results ---- */
 
 void
 mrd_credible_finish(mrd_credible *c)
@@ -336,7 +339,7 @@ mrd_credible_of(const mrd_credible *c, mrd_proc_id process)
 bool
 mrd_credible_hides(const mrd_credible_row *row)
 {
-    /* A device may well have nothing to do in a few steps. */
+    /* A device may have no work in a few steps, so a few do not count. */
     return row->inside > 0 || row->graphs_empty * 20 > row->graphs ||
            (row->steps_empty > 1 && row->steps_empty * 2 > row->steps);
 }

@@ -2,11 +2,10 @@
  * trace/analysis/credible.h - finds records of devices that cannot be right, by process.
  *
  *   inside   A kernel contains MRD_CREDIBLE_INSIDE other kernels of its stream. A stream runs one
- *     kernel
- *            after the other, so the length of the kernel is wrong.
+ *            kernel after the other, so the length of the kernel is wrong.
  *   graphs   Launches of graphs have no kernel in the trace. The tracer did not record what ran.
  *   early    Kernels begin before their launch, by MRD_CREDIBLE_EARLY or more. The device's clock
- *     is early.
+ *            is early.
  *   steps    Steps that the device's lines show have no device work in them.
  *
  * Memory   64 bytes per track, 32 per launch of a graph (at most MRD_CREDIBLE_GRAPHS).
@@ -43,7 +42,7 @@ void mrd_credible_free(mrd_credible *c);                /* NULL is fine */
  * argument "correlation". `key` is the string id of this name. Returns false if the event has no
  * number. */
 bool mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret);
-/* Adds a span of a device. `is_launched` says that its launch is known. Errors: NOMEM. */
+/* Adds a span of a device. `is_launched` means that the trace contains its launch. Errors: NOMEM. */
 mrd_err mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
                             bool is_launched);
 /* Adds any other span. Errors: NOMEM. */

@@ -29,8 +29,9 @@ enum {
 };
 
 typedef struct {
-    bool device;            /* a device's line of a framework's trace */
-    mrd_kernel_class class; /* of its spans, by the line's name; UNKNOWN if the name does not say */
+    bool device; /* a device's line of a framework's trace */
+    /* class of its spans, from the line's name; UNKNOWN if the name does not show it */
+    mrd_kernel_class class;
 } line_state;
 
 struct mrd_device_work {
@@ -38,8 +39,9 @@ struct mrd_device_work {
     const mrd_kernel_rules *rules;
     size_t n_names, n_tracks;
     uint8_t *names,
-        *categories; /* by string: a mrd_kernel_class with KEPT and BESIDE; 0 before its first use */
-    uint8_t *role_of;  /* by string: a role; NULL if the profile has none of these arguments */
+        /* by string: a mrd_kernel_class with KEPT and BESIDE, or 0 if not classified yet */
+        *categories;
+    uint8_t *role_of;  /* by string: a role. NULL if the profile has none of these arguments */
     line_state *lines; /* by track */
 };
 
@@ -107,7 +109,8 @@ task_class(mrd_str task)
     return MRD_CLASS_UNKNOWN;
 }
 
-/* XLA's category of an operation is reliable: all but communication and copies compute, whatever the name. */
+/* Returns the class of an operation from its XLA category, which is reliable. Except for
+ * communication and copies, all categories compute, even if the name looks different. */
 static mrd_kernel_class
 hlo_class(mrd_device_work *d, mrd_str category, mrd_sid name)
 {
@@ -143,7 +146,7 @@ args_class(mrd_device_work *d, const mrd_event *ev)
             return mrd_kernel_class_of_operation(text_of(d, a));
         case ROLE_MEMBER:
             class = operation_class(d, ev->name);
-            break; /* a later argument may have the operation */
+            break; /* a later argument may contain the operation */
         case ROLE_COPY:
             return MRD_CLASS_COPY;
         case ROLE_TASK:

@@ -3,12 +3,11 @@
  * computation, a copy, communication, or no work of the device.
  *
  * The first of these sources that gives an answer decides:
- *   category   of the host, or of annotations over other spans (trace/model/activity.h): no work
- *     of the device
- *   arguments  of communication ("Collective name", "Group size", "In msg nelems", "comms_id"),
- *     of a copy
- *              ("memcpy_details"), the type of an Ascend task ("Task Type"), XLA's
- *                "hlo_category"
+ *   category   of the host, or of annotations over other spans (trace/model/activity.h), which is
+ *              no work of the device
+ *   arguments  of communication ("Collective name", "Group size", "In msg nelems", "comms_id"), of
+ *              a copy ("memcpy_details"), the type of an Ascend task ("Task Type"), XLA's
+ *              "hlo_category"
  *   category   of copies or of communication ("gpu_memcpy", "collective_comm")
  *   line       "Stream #8(MemcpyD2D)", "Group 0 Communication", "HCCL"
  *   name       trace/analysis/kernel_names.h

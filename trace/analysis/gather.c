@@ -5,27 +5,27 @@
 #include "base/map.h"
 #include "base/vec.h"
 
-/* The collective that a group is in. */
+/* The current collective of a group. */
 typedef struct {
     uint64_t op;
-    uint64_t number; /* of this collective in its group; 0: none yet */
+    uint64_t number; /* number of this collective in its group; 0 if there was none yet */
     int64_t size;
     mrd_ev_ns first_end;
     uint64_t bytes;
     uint32_t takers, members;
     bool world;
-    bool lacks; /* the profile has fewer ranks of the job than that has */
+    bool lacks; /* the profile lacks ranks of the job */
     mrd_sid name;
     mrd_cc_traffic traffic;
     mrd_gather_part *parts;
     size_t n, cap;
 } group_now;
 
-/* How many ranks of a job the profile has. */
+/* The number of a job's ranks in the profile. */
 typedef struct {
     uint64_t job;
     uint32_t ranks;
-    int64_t world; /* the most that a process says */
+    int64_t world; /* the largest world size of a process */
 } job_ranks;
 
 struct mrd_gather {
@@ -36,7 +36,7 @@ struct mrd_gather {
     void *self;
     bool all_to_all;
     mrd_map group_of; /* group, job -> index */
-    mrd_map part_of;  /* group index, core -> number of the collective, low 31 bits */
+    mrd_map part_of;  /* group index, core -> low 31 bits of the collective's number */
     group_now *groups;
     size_t n, cap;
     uint64_t left_out;
@@ -52,7 +52,7 @@ job_find(const mrd_gather *g, uint64_t job)
     return NULL;
 }
 
-/* Counts the ranks of each job once. Errors: NOMEM. */
+/* Counts the ranks of each job. Errors: NOMEM. */
 static mrd_err
 count_ranks(mrd_gather *g)
 {
@@ -116,7 +116,7 @@ mrd_gather_free(mrd_gather *g)
     free(g);
 }
 
-/* Errors: LIMIT when there are too many groups to follow, NOMEM. */
+/* Finds or adds a group. Errors: LIMIT if there are too many groups, NOMEM. */
 static mrd_err
 group_find(mrd_gather *g, uint64_t group, uint64_t job, uint32_t *ret_index)
 {
@@ -139,7 +139,8 @@ group_find(mrd_gather *g, uint64_t group, uint64_t job, uint32_t *ret_index)
     return MRD_OK;
 }
 
-/* number: of the collective of this group that the event's core was in last. */
+/* Returns true if the event is a part of the current collective. `number` is the last collective of
+ * this group in which the event's core took part. */
 static bool
 belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t number)
 {
@@ -151,8 +152,8 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
     return __builtin_add_overflow(now->first_end.ns, slack, &limit) || ev->ts.ns <= limit;
 }
 
-/* How many the group has; 0 unknown. One that is taken as all ranks of a job can have more: of several
- * devices of a rank. */
+/* Returns the number of members; 0 if unknown. A group that is assumed to be all ranks of a job can
+ * have more members, because a rank may have several devices. */
 static uint32_t
 members_of(const group_now *now)
 {

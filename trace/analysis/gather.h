@@ -27,7 +27,7 @@
 
 #define MRD_GATHER_GROUPS 65536u
 #define MRD_REPORT_NOISE  100        /* ns by which two timestamps of one instant may differ */
-#define MRD_GATHER_MORE   UINT32_MAX /* members: more than took part; the number is unknown */
+#define MRD_GATHER_MORE   UINT32_MAX /* members: more than took part, exact number unknown */
 
 typedef struct {
     uint32_t core;        /* number that the caller chose */
@@ -43,8 +43,8 @@ typedef struct {
     uint32_t group; /* number of the group, for mrd_gather_takers */
     int64_t size;
     uint64_t bytes;   /* the largest value of a part; 0 if unknown */
-    uint32_t members; /* of the group, from its events; else how many took part so far */
-    uint32_t absent;  /* members that never took part so far; 1 if only known to be some */
+    uint32_t members; /* of the group, from its events, or else how many took part */
+    uint32_t absent;  /* members that never took part, or 1 if their number is unknown */
     mrd_cc_traffic traffic;
     bool is_tie; /* the last two parts begin within MRD_REPORT_NOISE, so no part is the last */
     /* No further part will come. The collective is the last of its group, or other members of the
@@ -61,10 +61,10 @@ typedef struct mrd_gather mrd_gather;
 /* NULL if out of memory */
 mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self);
 void mrd_gather_free(mrd_gather *g); /* accepts NULL; does not report open collectives */
-/* Sets a function that is called when all cores that took part in the group so far have begun this
+/* Sets a function that is called when all cores that ever took part in the group have begun this
  * collective. The call comes at the begin of the last part, and again when a new member comes
- * later. The ends of the parts are known. If `absent` is not 0, a member that is not in the profile
- * may be later still. */
+ * later. The ends of the parts are available. If `absent` is not 0, a member that is not in the
+ * profile may be later still. */
 void mrd_gather_on_met(mrd_gather *g, mrd_gather_done met);
 /*
  * Adds one part: a finished span for which mrd_collectives_see returned this kind. Kinds that do
@@ -76,8 +76,8 @@ mrd_err mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, cons
 /* Reports all open collectives. */
 void mrd_gather_finish(mrd_gather *g);
 /*
- * Returns how many cores took part in the group so far. If a collective has fewer parts, some are
- * missing, and its last core is unknown. Stores the number of the group's members in *ret_members:
+ * Returns how many cores ever took part in the group. If a collective has fewer parts, some are
+ * missing, and its last core is unknown. *ret_members is set to the number of the group's members,
  * 0 if unknown, MRD_GATHER_MORE if the profile lacks ranks of the job. If fewer cores took part,
  * some members are not in the profile. If more took part, several groups share this name, and parts
  * may be mixed up.

@@ -7,8 +7,8 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* Octave 0 holds 0 .. STEPS-1; octave o > 0 holds [STEPS << (o-1), STEPS << o) in steps of
- * 1 << (o-1). */
+/* Octave 0 contains 0 .. STEPS-1. Octave o > 0 contains [STEPS << (o-1), STEPS << o) in steps of 1
+ * << (o-1). */
 static unsigned
 octave_of(uint64_t v)
 {
@@ -47,7 +47,7 @@ page_add(mrd_hist *h, unsigned bucket)
     return MRD_OK;
 }
 
-/* From `few` to pages. */
+/* Converts from `few` to pages. */
 static mrd_err
 spread(mrd_hist *h)
 {
@@ -140,7 +140,7 @@ mrd_hist_merge(mrd_hist *h, const mrd_hist *from)
     return MRD_OK;
 }
 
-/* The middle of a bucket. */
+/* Returns the middle of a bucket. */
 static uint64_t
 middle(unsigned octave, size_t step)
 {
@@ -150,7 +150,7 @@ middle(unsigned octave, size_t step)
     return low + (((uint64_t) 1 << shift) - 1) / 2;
 }
 
-/* The bucket at a rank counted from the largest value. */
+/* Returns the bucket at a rank counted from the largest value. */
 static unsigned
 paged_back(const mrd_hist *h, uint64_t rank)
 {
@@ -173,7 +173,7 @@ paged_back(const mrd_hist *h, uint64_t rank)
     return bucket;
 }
 
-/* The bucket at a rank of `few`. */
+/* Returns the bucket at a rank of `few`. */
 static unsigned
 few_at(const mrd_hist *h, uint64_t rank)
 {
@@ -181,7 +181,7 @@ few_at(const mrd_hist *h, uint64_t rank)
 
     for (size_t n = 0; n < h->count && rank == h->count; n++)
         most = h->few[n] > most ? h->few[n] : most;
-    if (rank == h->count) /* as of p99 it always is */
+    if (rank == h->count) /* always so for p99 */
         return most;
     for (size_t n = 0; n < h->count; n++) {
         size_t at = n;

@@ -31,7 +31,7 @@ typedef struct {
 } mrd_hist; /* a zeroed struct is empty */
 
 void mrd_hist_fini(mrd_hist *h);
-/* Adds a value. Errors: NOMEM; then the value is not counted. */
+/* Adds a value. Errors: NOMEM, and the value is not counted. */
 mrd_err mrd_hist_add(mrd_hist *h, uint64_t v);
 /* Prefetches into the caches what mrd_hist_add of this value will change. The struct itself should
  * be there already. */

@@ -8,8 +8,8 @@
 #include "base/vec.h"
 
 enum {
-    FORM_MAX = 512,             /* bytes of a form; longer ones are cut */
-    RULES_MAX_BYTES = 1u << 20, /* of a file of rules */
+    FORM_MAX = 512,             /* maximum bytes of a form; longer ones are cut */
+    RULES_MAX_BYTES = 1u << 20, /* maximum size of a file of rules */
 };
 
 typedef struct {
@@ -222,7 +222,7 @@ pattern_form(mrd_str pattern, char *ret, size_t size)
     return any && (size_t) snprintf(ret, size, "%s%s*", first ? "" : "*", words.p) < size;
 }
 
-/* Returns the operation that is named first in a form, MESSAGE if there is none. */
+/* Returns the first operation that a form names, MESSAGE if it names none. */
 static mrd_kernel_class
 operation_in(mrd_str form)
 {

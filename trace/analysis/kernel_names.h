@@ -51,7 +51,7 @@ typedef struct mrd_kernel_rules mrd_kernel_rules; /* rules of the user */
 
 /*
  * Reads rules from a file. Each line has a class and a pattern, such as `allreduce my_fast_ar*`.
- * Empty lines and lines that begin with `#` are ignored. Errors: errors of mrd_file_read; INVALID
+ * Empty lines and lines that begin with `#` are ignored. Errors: errors of mrd_file_read, INVALID
  * for any other line, with its number.
  */
 mrd_err mrd_kernel_rules_load(const char *path, mrd_kernel_rules **ret_rules, mrd_why *why);

@@ -11,7 +11,7 @@ typedef struct {
 
 struct mrd_kernels {
     const mrd_catalog *cat;
-    uint16_t *row_of; /* by name: row + 1, NO_ROW not seen */
+    uint16_t *row_of; /* by name: row + 1, or NO_ROW if not seen yet */
     size_t n_names, n_workers, most;
     mrd_sid *names;
     bool *collective, *unclear;
@@ -63,7 +63,7 @@ mrd_kernels_free(mrd_kernels *k)
     free(k);
 }
 
-/* The row of a name that has none yet; NULL: it is of the rest. */
+/* Returns the row for a name that has none yet; NULL if its time counts as the rest. */
 static __attribute__((noinline)) cell *
 row_first(mrd_kernels *k, const mrd_work *work, mrd_sid name)
 {

@@ -5,24 +5,24 @@
 
 #include "base/vec.h"
 
-/* A part of a collective: its begin and end, and the worker's account at both. */
+/* A part of a collective: its begin and end, and the worker's account at both times. */
 typedef struct {
     mrd_ev_ns begin, end;
     uint64_t begin_ns[MRD_REPORT_PARTS], end_ns[MRD_REPORT_PARTS];
-    bool is_running; /* the account has not come to its end yet */
+    bool is_running; /* the account has not reached its end yet */
 } taken_part;
 
 typedef struct {
     mrd_lateness_sum sum;
     taken_part parts[MRD_LATENESS_KEPT];
-    unsigned n, next; /* parts that are kept; where the next one goes */
+    unsigned n, next; /* number of stored parts; index for the next part */
     unsigned running; /* parts that are running */
 } worker_state;
 
-/* Why the last worker of a group's current collective was late. */
+/* The reason for the lateness of the last worker of a group's current collective. */
 typedef struct {
     uint64_t id;
-    size_t n; /* parts; 0: no collective of the group met yet */
+    size_t n; /* number of parts; 0 if no collective of the group met yet */
     bool known;
     bool left_before; /* both workers had left a collective before */
     uint64_t late_ns;
@@ -57,7 +57,7 @@ mrd_lateness_free(mrd_lateness *l)
     free(l);
 }
 
-/* The running part that ends first; NULL without any. */
+/* Returns the running part that ends first; NULL if none runs. */
 static taken_part *
 first_to_end(worker_state *w)
 {
@@ -94,7 +94,7 @@ mrd_lateness_begin(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_
     worker_state *w = &l->workers[worker];
     taken_part *p;
 
-    if (w->n == 0) /* the begin of the window is a start, too */
+    if (w->n == 0) /* the begin of the window is a possible start, too */
         w->parts[w->n++] = (taken_part){ .begin = { INT64_MIN }, .end = t->first };
     w->next = w->next == 0 ? 1 : w->next;
     p = &w->parts[w->next];
@@ -106,7 +106,7 @@ mrd_lateness_begin(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_
     w->running++;
 }
 
-/* The worker's part that begins there; NULL when it was forgotten. */
+/* Returns the worker's part that begins at this time; NULL if it is no longer stored. */
 static const taken_part *
 part_at(const worker_state *w, mrd_ev_ns begin)
 {
@@ -116,8 +116,8 @@ part_at(const worker_state *w, mrd_ev_ns begin)
     return NULL;
 }
 
-/* Of the parts that were left by `until`, the one that was left nearest to `at`. Every worker with a part
- * has one: the begin of its window. */
+/* Returns the part that was left nearest to `at`, among the parts left at or before `until`. Each
+ * worker with a part has at least the begin of its window. */
 static const taken_part *
 left_near(const worker_state *w, mrd_ev_ns until, mrd_ev_ns at)
 {
@@ -137,7 +137,8 @@ left_near(const worker_state *w, mrd_ev_ns until, mrd_ev_ns at)
     return best;
 }
 
-/* Divides the lateness of `last` against `middle`, parts of c that begin at mine and other. */
+/* Splits the lateness of `last` against `middle`, which are parts of c. Their stored parts are
+ * `mine` and `other`. */
 static void
 divide(reason *r, const mrd_lateness *l, const mrd_gather_part *last, const mrd_gather_part *middle,
        const taken_part *mine, const taken_part *other)

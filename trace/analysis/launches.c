@@ -1,4 +1,5 @@
-/* trace/analysis/launches.c - when launches began, by arrow: a ring in the order of time, and where each is. */
+/* trace/analysis/launches.c - finds when a launch began, by arrow. A ring contains the launches in
+ * order of time, and a map the index of each. */
 #include "trace/analysis/launches.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ typedef struct {
 } launch;
 
 struct mrd_launches {
-    mrd_map places; /* flow -> place in v */
+    mrd_map places; /* flow -> index in v */
     uint64_t noted;
     launch v[MRD_LAUNCHES];
 };
@@ -19,7 +20,7 @@ struct mrd_launches {
 mrd_launches *
 mrd_launches_new(void)
 {
-    return calloc(1, sizeof(mrd_launches)); /* pages that are not touched take no memory */
+    return calloc(1, sizeof(mrd_launches)); /* untouched pages take no memory */
 }
 
 void
@@ -37,7 +38,7 @@ key_of(uint64_t flow)
     return (mrd_map_key){ .a = flow };
 }
 
-/* The oldest goes, unless its arrow's number was used again since. */
+/* Drops the oldest launch, unless its arrow's number was reused since. */
 static void
 forget(mrd_launches *l, uint32_t place)
 {

@@ -9,7 +9,7 @@ struct mrd_memory_use {
     uint32_t profile;
     mrd_memory_row *rows;
     size_t n_rows, cap_rows;
-    uint32_t *row_of; /* by track: row + 1; 0: not looked at; UINT32_MAX: none of ours */
+    uint32_t *row_of; /* by track: row + 1, 0 if not seen yet, UINT32_MAX for other counters */
     size_t n_tracks;
     uint64_t left_out;
 };
@@ -41,7 +41,7 @@ mrd_memory_use_free(mrd_memory_use *m)
     free(m);
 }
 
-/* Whether a counter of this name is one of them. */
+/* Returns true if a counter of this name measures used memory. */
 static bool
 is_use(mrd_str name)
 {

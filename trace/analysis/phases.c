@@ -6,7 +6,8 @@
 
 enum { FORM = 256 };
 
-/* Forms of names (trace/analysis/kernel_names.h) that begin so. The first row that matches decides. */
+/* Forms of names (trace/analysis/kernel_names.h) by their beginnings. The first row that matches
+ * decides. */
 static const struct {
     const char *begin;
     mrd_kernel_class class;
@@ -18,7 +19,8 @@ static const struct {
     { "_backward_pass", MRD_CLASS_COMPUTE },    { "_fwd_compute", MRD_CLASS_COMPUTE },
     { "_bwd_compute", MRD_CLASS_COMPUTE },      { "_optimizer", MRD_CLASS_COMPUTE },
 };
-/* Phases that other names begin with, too: only numbers may follow, such as those of a microbatch. */
+/* Other names begin like these phases, too. So only numbers may follow, such as the number of a
+ * microbatch. */
 static const char *const alone[] = { "_forward", "_backward", "_fwd",      "_bwd",
                                      "_wgrad",   "_dgrad",    "_recompute" };
 
@@ -86,7 +88,8 @@ mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules)
 {
     const mrd_strtab *strings = mrd_catalog_strings(cat);
     size_t n = mrd_strtab_count(strings);
-    /* PyTorch's profiler records calls of the host. Its "Optimizer.step" is a call, too, and not a worker's only work. */
+    /* PyTorch's profiler records calls of the host. Its "Optimizer.step" is a call, too, and says
+     * nothing about the rest of a worker's time. */
     bool calls = mrd_strtab_find(strings, MRD_STR("cpu_op")) != MRD_SID_EMPTY ||
                  mrd_strtab_find(strings, MRD_STR("python_function")) != MRD_SID_EMPTY;
     char text[FORM];
@@ -103,7 +106,7 @@ mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules)
     return false;
 }
 
-/* Returns the length of "rank 3", "rank: 3", "rank_3" or "PP 0" at `at`; 0 if there is none. */
+/* Returns the length of "rank 3", "rank: 3", "rank_3" or "PP 0" at offset `at`. 0 means none. */
 static size_t
 rank_at(mrd_str name, size_t at, bool stage_only, int64_t *ret_rank)
 {

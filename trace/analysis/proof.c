@@ -7,10 +7,10 @@ struct mrd_proof {
     const mrd_workers *who;
     bool same_clock;
     uint64_t *span_ns; /* by worker */
-    bool *distrusted;  /* by process: its clock proves nothing */
+    bool *distrusted;  /* by process: its clock cannot prove anything */
 };
 
-/* A clock that is suspect, or that a check contradicted: its bound may be false. */
+/* Returns true if a clock is suspect or a check contradicted it. Then its bound may be wrong. */
 static bool
 is_distrusted(const mrd_catalog *cat, const mrd_process *p)
 {
@@ -86,7 +86,8 @@ same_node(const mrd_proof *p, uint32_t a, uint32_t b)
            !mrd_str_is(mrd_catalog_text(p->cat, x->instance_id), "unknown");
 }
 
-/* A bound of 0 of a clock that nothing is known about means that the time never crossed a clock. */
+/* Returns true if the part has a clock bound. A bound of 0 without a registered clock means that
+ * the time was never converted between clocks. */
 static bool
 has_bound(const mrd_proof *p, const mrd_gather_part *part)
 {
@@ -104,8 +105,8 @@ has_bound(const mrd_proof *p, const mrd_gather_part *part)
     return false;
 }
 
-/* What the runtime's mapping of this core's clock may be off by: one sync point per execution, and
- * between them the device's clock drifts. */
+/* Returns the assumed error of the runtime's mapping of this core's clock. There is one sync point
+ * per execution, and the device's clock drifts in between. */
 static uint64_t
 mapping_error(const mrd_proof *p, uint32_t worker)
 {

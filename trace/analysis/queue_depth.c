@@ -19,7 +19,7 @@ mrd_queue_fini(mrd_queue *q)
     free(q->v);
 }
 
-/* Adds up the first n changes, which are all there are of their instants. */
+/* Adds up the first n changes. No later change may have the same time as the last of them. */
 static void
 add_up(mrd_queue *q, size_t n)
 {
@@ -39,7 +39,8 @@ add_up(mrd_queue *q, size_t n)
     memmove(q->v, q->v + n, q->n * sizeof(*q->v));
 }
 
-/* By four times as much as a launch has lain behind the newest change; then the older half is added up. */
+/* Makes room for two changes. The array grows until it is four times as large as the largest
+ * distance of a launch from the newest change. After that, the older half is added up. */
 static mrd_err
 make_room(mrd_queue *q)
 {
@@ -61,11 +62,12 @@ insert(mrd_queue *q, mrd_ev_ns at, int32_t by)
 {
     size_t i = 0, n = q->n;
 
-    if (n > 0 && !mrd_ev_after(q->v[n - 1].at, at)) { /* an end is always the newest */
+    /* the end of an interval is always the newest change */
+    if (n > 0 && !mrd_ev_after(q->v[n - 1].at, at)) {
         i = n;
         n = 0;
     }
-    while (n > 0) { /* the first that is later */
+    while (n > 0) { /* finds the first later change */
         size_t half = n / 2;
 
         if (mrd_ev_after(q->v[i + half].at, at)) {

@@ -16,19 +16,19 @@ typedef struct {
     bool mapped;
 } worker_state;
 
-/* Proofs that hold if so many parts are all that the group has: only the end tells. */
+/* Proofs that hold only if the group has this many members. Its size is final at the end. */
 typedef struct {
-    uint32_t group, worker, collective; /* the last to begin; index of the row */
+    uint32_t group, worker, collective; /* last to begin; index of its row */
     size_t parts;
-    uint64_t count, wait_ns;               /* within one node, by no node's bound */
-    uint64_t across_count, across_wait_ns; /* over nodes */
-    uint64_t matched;                      /* collectives of this shape, proven or not */
+    uint64_t count, wait_ns;               /* within one node, so node bounds do not matter */
+    uint64_t across_count, across_wait_ns; /* across nodes */
+    uint64_t matched;                      /* collectives with this key, proven or not */
 } claim;
 
 struct mrd_report {
     const mrd_catalog *cat;
     mrd_workers *who;
-    worker_state *all; /* by number in who */
+    worker_state *all; /* by worker number */
     size_t n_all;
     mrd_report_worker *workers; /* made by finish */
     size_t n_workers;
@@ -36,7 +36,7 @@ struct mrd_report {
     mrd_sid number_key;
     mrd_gather *gather;
     mrd_map by_name;  /* name, size -> collective */
-    mrd_map by_claim; /* group and parts, worker, row -> claim */
+    mrd_map by_claim; /* group, parts, worker and row -> claim */
     claim *claims;
     size_t n_claims, cap_claims;
     mrd_proof *proof;
@@ -44,10 +44,10 @@ struct mrd_report {
     mrd_steady *steady;
     mrd_kernels *kernels;
     mrd_step_path *path;
-    mrd_ev_ns step_end; /* of the one whose path is followed; INT64_MAX none */
+    mrd_ev_ns step_end; /* end of the followed step; INT64_MAX if none */
     mrd_report_collective *collectives;
     size_t n_collectives, cap_collectives;
-    mrd_report_pace *paces; /* by process; empty ones are dropped by finish */
+    mrd_report_pace *paces; /* by process; finish drops empty ones */
     size_t n_paces;
     mrd_report_pause pauses[MRD_REPORT_PAUSES];
     size_t n_pauses;
@@ -55,13 +55,13 @@ struct mrd_report {
     size_t n_steps;
     mrd_standstill *standstill;
     mrd_credible *credible;
-    mrd_ev_ns end;        /* of the recording, as far as its source says */
+    mrd_ev_ns end;        /* end of the recording, if known */
     mrd_balance *balance; /* of program phases */
     mrd_imbalance imbalance;
     mrd_report_absence absence;
     mrd_report_totals totals;
     bool any;
-    mrd_err err; /* of what a gathered collective could not remember */
+    mrd_err err; /* error of a callback of gather */
 };
 
 uint64_t
@@ -70,7 +70,7 @@ mrd_report_window(const mrd_report_worker *w)
     return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
-/* Takes what the lateness has to know of a worker's account before it moves on to `to`. */
+/* Passes a worker's account to the lateness before the account advances to `to`. */
 static mrd_worker_time *
 time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
 {
@@ -78,7 +78,7 @@ time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
     return &r->all[worker].time;
 }
 
-/* What a worker has done until `at`. */
+/* Stores a worker's account until `at`. */
 static void
 account_of(void *self, uint32_t worker, mrd_ev_ns at, mrd_step_account *ret)
 {
@@ -127,8 +127,8 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 
 /* ---- Time of a worker ---- */
 
-/* Keeps the longest of a list sorted by falling duration. Returns where to put the new one, NULL
- * when it is too short. */
+/* Keeps the longest entries of a list sorted by falling duration. Returns where to put the new
+ * entry, NULL if it is too short. */
 #define KEEP_LONGEST(list, n, most, dur)                                                           \
     keep_longest((list), sizeof((list)[0]), offsetof(__typeof__((list)[0]), dur_ns), &(n), (most), \
                  (dur))
@@ -172,7 +172,7 @@ note_launches(mrd_report *r, const mrd_event *ev)
         r->err = err;
 }
 
-/* When a device span was launched; NULL: nothing says. */
+/* Returns when a device span was launched; NULL if unknown. */
 static const mrd_ev_ns *
 launch_of(const mrd_report *r, const mrd_event *ev)
 {
@@ -258,7 +258,7 @@ collective_row(mrd_report *r, const mrd_gathered *c)
     return &r->collectives[r->n_collectives++];
 }
 
-/* How long collectives like this one take; 0 if there were none. */
+/* Returns how long collectives like this one take; 0 if there were none. */
 static uint64_t
 usual_ns(const mrd_report *r, const mrd_gathered *c)
 {
@@ -269,7 +269,7 @@ usual_ns(const mrd_report *r, const mrd_gathered *c)
                                    mrd_hist_quantile(&r->collectives[i].spread, 0.5);
 }
 
-/* The claim of a collective's shape; NULL without memory. */
+/* Returns the claim with a collective's key; NULL if out of memory. */
 static claim *
 claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
 {
@@ -288,7 +288,7 @@ claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
     return &r->claims[r->n_claims++];
 }
 
-/* At the end it is known how many a group has, and whether the clocks hold. */
+/* Decides the claims. At the end, the group sizes and the doubts about clocks are final. */
 static void
 judge_claims(mrd_report *r)
 {
@@ -317,7 +317,7 @@ judge_claims(mrd_report *r)
     }
 }
 
-/* What a member of n moves over its links for so many bytes of an operation. */
+/* Returns how many bytes a member of n moves over its links for this operation. */
 static uint64_t
 bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n)
 {
@@ -340,7 +340,7 @@ add_bytes(mrd_report_collective *row, const mrd_gathered *c, uint64_t latency)
     row->sized_ns += latency;
 }
 
-/* All who take part have come, as far as their parts are here: from here on it is transfer. */
+/* All known members have begun the collective, so exposed time is transfer from now on. */
 static void
 collective_met(void *self, const mrd_gathered *c)
 {
@@ -353,7 +353,7 @@ collective_met(void *self, const mrd_gathered *c)
         r->err = MRD_NOMEM;
 }
 
-/* The collective's last worker kept the others waiting. */
+/* Adds a collective to the totals of its last worker. */
 static void
 add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
 {
@@ -381,7 +381,7 @@ add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
     mrd_steady_add(r->steady, last->core, own);
 }
 
-/* A collective to which nobody comes any more, though some are missing. */
+/* Notes a collective that lacks a member until its end. */
 static void
 note_absence(mrd_report *r, const mrd_gathered *c, uint64_t usual_ns)
 {
@@ -518,7 +518,7 @@ add_gap(mrd_report *r, const mrd_event *ev)
     }
 }
 
-/* What is no finished span. */
+/* Adds an event that is no finished span. */
 static __attribute__((noinline)) mrd_err
 add_other(mrd_report *r, const mrd_event *ev)
 {
@@ -540,7 +540,7 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     mrd_work work;
     mrd_ev_ns end;
 
-    if (!mrd_ev_before(ev->ts, r->step_end)) /* before losses, too: they move accounts on */
+    if (!mrd_ev_before(ev->ts, r->step_end)) /* before losses, too, because they advance accounts */
         steps_over(r);
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return add_other(r, ev);
@@ -658,7 +658,7 @@ pace_order(const void *a, const void *b, void *self)
     return mrd_workers_process_order(self, x->process, y->process);
 }
 
-/* Drops workers without a window and processes without a step; pauses then name workers anew. */
+/* Drops workers without a window and processes without a step. Renumbers the workers of pauses. */
 static mrd_err
 drop_empty(mrd_report *r)
 {
@@ -692,8 +692,7 @@ drop_empty(mrd_report *r)
     return err;
 }
 
-/* Ranks of workers, which are in the order of ranks; of a profile without workers those of processes with
- * spans. */
+/* Counts ranks of workers, sorted by rank. Without workers, counts ranks of processes with spans. */
 static void
 count_ranks(mrd_report *r)
 {
@@ -716,7 +715,7 @@ count_ranks(mrd_report *r)
     r->totals.world_size = last == NULL ? 0 : (uint64_t) last->world_size;
 }
 
-/* Of the worker that made the others wait longest by its own work. */
+/* Tests the worker that made the others wait longest by its own work. */
 static void
 judge_steady(mrd_report *r)
 {
@@ -779,7 +778,7 @@ mrd_report_finish(mrd_report *r)
     return r->err;
 }
 
-/* ---- Answers ---- */
+/* ---- Results ---- */
 const mrd_imbalance *
 mrd_report_imbalance(const mrd_report *r)
 {

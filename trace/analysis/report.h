@@ -78,7 +78,7 @@ const char *mrd_idle_cause_text(mrd_idle_cause cause); /* "launch", static */
 
 typedef struct {
     mrd_proc_id process;
-    int64_t lnc_idx, device_idx; /* MRD_NONE; the first identifies the worker if it is known */
+    int64_t lnc_idx, device_idx; /* MRD_NONE if unknown; device_idx only without lnc_idx */
     int64_t worker_gid;
     mrd_str ranks;  /* of a worker of program phases, else empty; borrowed */
     bool more_work; /* it computes more than the others (trace/analysis/balance.h) */
@@ -94,16 +94,17 @@ typedef struct {
     uint64_t lost;
     uint64_t took_part;         /* collectives with at least two parts in which it took part */
     uint64_t came_last, proven; /* how often it was last, without ties; how often this was proven */
-    uint64_t alone_ns;          /* its delays behind the last but one, where it was last */
-    uint64_t alone_wait_ns;     /* ... each times the number of waiting workers */
-    uint64_t own_wait_ns;       /* ... without what it brought along from another collective */
-    uint64_t longest_wait_ns;   /* the largest own_wait_ns of one collective */
-    uint64_t caused_ns;         /* all waits for it */
-    uint64_t proven_ns;         /* ... where it was proven */
-    uint64_t wait_ns;           /* its own waits for others */
-    mrd_steadiness steady;      /* of own_wait_ns; only for the worker with the largest value */
-    mrd_lateness_sum late;      /* reasons for its lateness */
-    mrd_queue_sum queue;        /* launches in flight; unknown if it counts no launches */
+    /* its delays behind the last but one, in collectives that it began last */
+    uint64_t alone_ns;
+    uint64_t alone_wait_ns;   /* ... each times the number of waiting workers */
+    uint64_t own_wait_ns;     /* ... without what it brought along from another collective */
+    uint64_t longest_wait_ns; /* the largest own_wait_ns of one collective */
+    uint64_t caused_ns;       /* all waits for it */
+    uint64_t proven_ns;       /* ... where it was proven */
+    uint64_t wait_ns;         /* its own waits for others */
+    mrd_steadiness steady;    /* of own_wait_ns; only for the worker with the largest value */
+    mrd_lateness_sum late;    /* reasons for its lateness */
+    mrd_queue_sum queue;      /* launches in flight; unknown if it counts no launches */
 } mrd_report_worker;
 
 typedef struct {
@@ -176,7 +177,7 @@ typedef struct {
     uint64_t ranks, world_size;
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */
-    /* a worker whose device clock the runtime mapped took part in a collective */
+    /* a collective has a worker with a device clock that the runtime mapped */
     bool any_mapped;
     bool any_traced; /* a proof uses times of a device that a framework's tracer mapped */
 } mrd_report_totals;
@@ -185,13 +186,14 @@ typedef struct mrd_report mrd_report;
 
 mrd_report *mrd_report_new(const mrd_sink_env *env); /* NULL if out of memory */
 void mrd_report_free(mrd_report *r);
-/* Adds an event. Errors: NOMEM; STATE for an unknown track or another profile. */
+/* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
 mrd_err mrd_report_add(mrd_report *r, const mrd_event *ev);
 /* Call once, after the last event and before the functions below. */
 mrd_err mrd_report_finish(mrd_report *r);
 
-/* Results, all borrowed. Workers by rank, instance, process and core; collectives by falling waits,
- * then name; paces like workers; pauses and steps by falling length. */
+/* Results, all borrowed. Workers are sorted by rank, instance, process and core. Collectives are
+ * sorted by falling waits, then name. Paces are sorted like workers, and pauses and steps by
+ * falling length. */
 const mrd_report_totals *mrd_report_totals_of(const mrd_report *r);
 const mrd_report_worker *mrd_report_workers(const mrd_report *r, size_t *ret_n);
 const mrd_report_collective *mrd_report_collectives(const mrd_report *r, size_t *ret_n);
@@ -207,8 +209,7 @@ const mrd_kernels *mrd_report_kernels(const mrd_report *r);
 /* Returns the trend of the mean step of each block of mrd_step_path_blocks. The last block is left
  * out if it has fewer steps. */
 mrd_trend mrd_report_trend(const mrd_report *r);
-/* Returns the collective with the most parts among those that lack a member, and of several the
- * longest. */
+/* Returns an incomplete collective: the one with the most parts, or the longest of several. */
 const mrd_report_absence *mrd_report_absent(const mrd_report *r);
 /* Returns the state at the end of the recording, in which totals.open spans did not end. */
 const mrd_standstill *mrd_report_standstill(const mrd_report *r);

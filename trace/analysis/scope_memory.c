@@ -11,12 +11,12 @@ typedef enum { CURRENT, PEAK, ALLOCATED, ALLOCATIONS, WHATS } what_kind;
 
 typedef struct {
     mrd_scope_memory_row out;
-    uint64_t highest; /* `current` that was seen */
+    uint64_t highest; /* largest `current` in a sample */
     bool any;
 } scope_row;
 
 typedef struct {
-    uint32_t row; /* + 1; 0: another counter */
+    uint32_t row; /* row + 1; 0 for another counter */
     what_kind what;
 } scope_track;
 
@@ -29,7 +29,7 @@ struct mrd_scope_memory {
     mrd_scope_memory_row *list;
 };
 
-/* True when s begins with `head`, which it then is without. */
+/* If s begins with `head`, removes it and returns true. */
 static bool
 behind(mrd_str *s, const char *head)
 {
@@ -41,7 +41,7 @@ behind(mrd_str *s, const char *head)
     return true;
 }
 
-/* "memory.PLACE.WHAT/SCOPE" */
+/* Parses "memory.PLACE.WHAT/SCOPE". */
 static bool
 parse(mrd_str name, mrd_scope_memory_row *row, what_kind *ret_what)
 {
@@ -80,7 +80,7 @@ is_row(const void *self, uint32_t item, const void *key)
            same_str(have->scope, want->scope);
 }
 
-/* Its row, + 1; 0 without memory. */
+/* Returns the index of the scope's row + 1; 0 if out of memory. */
 static uint32_t
 row_of(mrd_scope_memory *m, mrd_index *by_scope, const mrd_scope_memory_row *want)
 {

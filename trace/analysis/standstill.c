@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Ends of one kind. */
+/* The ends of spans of one kind. */
 typedef struct {
     uint64_t n;
     mrd_ev_ns last;
@@ -14,9 +14,9 @@ struct mrd_standstill {
     mrd_at_end *processes; /* by number until finish */
     size_t n;
     ends ends[MRD_ENDED_KINDS];
-    mrd_ev_ns end; /* of the recording, as far as events tell */
+    mrd_ev_ns end; /* end of the recording, as of the latest event */
     bool still;
-    mrd_ended kind; /* what stands still */
+    mrd_ended kind; /* kind of the spans that stopped */
 };
 
 mrd_standstill *
@@ -96,7 +96,7 @@ mrd_standstill_open(mrd_standstill *s, const mrd_event *ev)
     p->start = ev->ts;
 }
 
-/* Some process is in one span for at least `ns`. */
+/* Returns true if a process is in one span for at least `ns`. */
 static bool
 is_held(const mrd_standstill *s, uint64_t ns)
 {

@@ -7,7 +7,7 @@
 struct mrd_steady {
     size_t workers;
     uint64_t *ns;      /* [worker * MRD_STEADY_BLOCKS + block] */
-    uint64_t n, width; /* collectives so far; collectives in a block */
+    uint64_t n, width; /* number of collectives, and of collectives in a block */
 };
 
 mrd_steady *
@@ -58,8 +58,9 @@ mrd_steady_add(mrd_steady *s, uint32_t worker, uint64_t ns)
 }
 
 /*
- * The logarithm of Chernoff's bound for one `rate`: that draws of one amount from each block add up to what
- * the worker has. Amounts are relative to the largest of their block, so that nothing overflows.
+ * Returns the logarithm of Chernoff's bound for one `rate`. It bounds the probability that draws of
+ * one amount from each block add up to the amount of the worker. Amounts are relative to the
+ * largest of their block, so that nothing overflows.
  */
 static double
 log_bound(const mrd_steady *s, uint32_t worker, size_t workers, double rate)
@@ -97,7 +98,7 @@ static double
 chance(const mrd_steady *s, uint32_t worker, size_t workers)
 {
     uint64_t most = 0;
-    double low = -10, high = 15, p; /* of the exponent of two of rate times the largest amount */
+    double low = -10, high = 15, p; /* range of log2(rate * largest amount) */
 
     for (size_t b = 0; b < MRD_STEADY_BLOCKS; b++) {
         uint64_t ns = s->ns[worker * MRD_STEADY_BLOCKS + b];
@@ -106,7 +107,8 @@ chance(const mrd_steady *s, uint32_t worker, size_t workers)
     }
     if (most == 0)
         return 1;
-    for (unsigned round = 0; round < 40; round++) { /* the bound has one minimum */
+    /* the bound has one minimum, so ternary search finds it */
+    for (unsigned round = 0; round < 40; round++) {
         double third = (high - low) / 3, a = low + third, b = high - third;
 
         if (log_bound(s, worker, workers, exp2(a) / (double) most) <
@@ -130,7 +132,7 @@ waits_in(const mrd_steady *s, size_t worker, size_t from, size_t to)
     return ns;
 }
 
-/* Whether the worker has the most in these blocks, and at least `least`. */
+/* Returns true if the worker has the most in these blocks, and at least `least`. */
 static bool
 leads_in(const mrd_steady *s, uint32_t worker, size_t from, size_t to, uint64_t least)
 {
@@ -142,7 +144,7 @@ leads_in(const mrd_steady *s, uint32_t worker, size_t from, size_t to, uint64_t 
     return leads;
 }
 
-/* Whether the worker leads in each of so many equal parts of the blocks behind `from`. */
+/* Returns true if the worker leads in each of `parts` equal parts of the blocks from `from` on. */
 static bool
 leads_from(const mrd_steady *s, uint32_t worker, size_t from, size_t blocks, size_t parts)
 {

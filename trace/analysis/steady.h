@@ -10,12 +10,12 @@
  *          likely. The p value is the probability that some worker gets at least the total of the
  *          worker in question. It is Chernoff's upper bound of this probability, times the number
  *          of workers, so it is never too small. One long wait proves nothing, because there is
- *          always a longest one. The same worker in block after block is a proof.
+ *          always a longest one. The same worker in block after block proves it.
  * Lasts    the test treats blocks as independent, but a disturbance of a worker fills several
  *          blocks in a row. So in each quarter of the recording the worker has to have more waiting
  *          than each other worker, and a tenth of all its waiting. A worker that became slow on the
- *          way has to have that in each eighth of the second half. The second half needs at least
- *          MRD_STEADY_BLOCKS collectives.
+ *          way has to have that in each quarter of the second half. This needs at least
+ *          MRD_STEADY_BLOCKS collectives in the recording.
  *
  * Memory   8 bytes for each worker and block. Threads: belongs to one thread.
  * Source   permutation tests (Fisher 1935); the bound, Chernoff (1952).

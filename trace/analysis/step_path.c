@@ -3,18 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The path that ends at a worker now: `base` until `since`, and from then on what the worker does. */
+/* The path that ends at a worker: `base` until `since`, then what the worker does. */
 typedef struct {
-    mrd_critical_path base;            /* its ns: not used */
-    mrd_ev_ns since;                   /* INT64_MIN: its first device span */
-    uint64_t had_ns[MRD_REPORT_PARTS]; /* the worker's account then */
+    mrd_critical_path base; /* its ns is unused */
+    /* INT64_MIN if the path begins with the worker's first device span */
+    mrd_ev_ns since;
+    uint64_t had_ns[MRD_REPORT_PARTS]; /* the worker's account at `since` */
     uint64_t had_unmet_ns;
 } path;
 
 typedef struct {
     mrd_proc_id process;
     path path;
-    uint64_t at_begin[MRD_REPORT_PARTS]; /* the account when the step began */
+    uint64_t at_begin[MRD_REPORT_PARTS]; /* the account at the begin of the step */
     uint64_t caused_ns;                  /* in this step */
     mrd_step_worker pub;
 } worker_state;
@@ -25,10 +26,10 @@ struct mrd_step_path {
     worker_state *workers;
     size_t n;
     bool chosen;          /* totals.process has steps */
-    bool any;             /* some path is a worker's */
-    mrd_ev_ns begin, end; /* of the step under way; end INT64_MAX: none */
+    bool any;             /* a path ended at a worker */
+    mrd_ev_ns begin, end; /* of the current step; end is INT64_MAX if there is none */
     uint32_t last_late;
-    uint64_t met_id, met_ns; /* the collective that met last: waits for met_late */
+    uint64_t met_id, met_ns; /* the collective that met last, and the waits for met_late in it */
     uint32_t met_late;
     mrd_step_block blocks[MRD_PATH_BLOCKS];
     mrd_step_totals totals;
@@ -69,7 +70,7 @@ mrd_step_path_free(mrd_step_path *p)
 
 /* ---- Paths ---- */
 
-/* The path went through a worker for so long. */
+/* Adds a time in which the path ran through a worker. */
 static void
 share_add(mrd_critical_path *c, uint32_t worker, uint64_t ns)
 {
@@ -81,7 +82,7 @@ share_add(mrd_critical_path *c, uint32_t worker, uint64_t ns)
         c->rest_ns += ns;
         return;
     }
-    if (i < c->shares && c->share[i].worker != worker) { /* the smallest makes room */
+    if (i < c->shares && c->share[i].worker != worker) { /* replaces the smallest share */
         c->rest_ns += c->share[i].ns;
         c->share[i] = (mrd_path_share){ worker, 0 };
     } else if (i == c->shares) {
@@ -96,7 +97,7 @@ share_add(mrd_critical_path *c, uint32_t worker, uint64_t ns)
     }
 }
 
-/* The worker's path goes on from `at` with this base. */
+/* Lets the worker's path continue from `at` with this base. */
 static void
 path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_account *account)
 {
@@ -106,7 +107,7 @@ path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_a
     v->had_unmet_ns = account->unmet_ns;
 }
 
-/* The path that ends at the worker at `at`, whose account says what it did until then. */
+/* Returns the path that ends at the worker at `at`. `account` is the worker's account at that time. */
 static mrd_critical_path
 path_to(mrd_step_path *p, uint32_t worker, mrd_ev_ns at, const mrd_step_account *account)
 {
@@ -130,7 +131,8 @@ path_to(mrd_step_path *p, uint32_t worker, mrd_ev_ns at, const mrd_step_account 
     return c;
 }
 
-/* Waits for the last of a collective. Told again of the same, somebody was later still. */
+/* Adds the waits for the last worker of a collective. A repeated call for the same collective
+ * replaces the waits, because a part began later still. */
 static void
 waits_add(mrd_step_path *p, const mrd_gathered *c)
 {
@@ -167,7 +169,7 @@ mrd_step_path_meet(mrd_step_path *p, const mrd_gathered *c)
         const mrd_gather_part *part = &c->parts[i];
 
         if (!mrd_ev_before(part->begin, last->begin) || mrd_ev_before(part->end, last->begin))
-            continue; /* did not wait; or, by its clock, left before */
+            continue; /* did not wait, or left before by its clock */
         p->account(p->self, part->core, last->begin, &account);
         path_from(&p->workers[part->core].path, &from, last->begin, &account);
     }
@@ -204,7 +206,8 @@ mrd_step_path_begin(mrd_step_path *p, mrd_proc_id process, mrd_ev_ns begin, mrd_
     }
 }
 
-/* The worker at which the path ends: of the steps' process, else of all, whose device works longest. */
+/* Returns the worker at which the path ends. Workers of the steps' process come first, then all
+ * workers. Of several, the longest working device decides. */
 static uint32_t
 ends_at(mrd_step_path *p, mrd_ev_ns at)
 {
@@ -255,7 +258,7 @@ block_of(mrd_step_path *p, uint64_t step)
     return &p->blocks[step / p->totals.width];
 }
 
-/* A path is whole: adds it to the totals. */
+/* Adds a complete path to the totals. */
 static void
 path_over(mrd_step_path *p, mrd_ev_ns at, mrd_step_block *block)
 {
@@ -289,7 +292,7 @@ path_over(mrd_step_path *p, mrd_ev_ns at, mrd_step_block *block)
     }
 }
 
-/* Who was late in the step, and whether it is the same one again. */
+/* Finds the late worker of the step, and counts whether it changed. */
 static void
 late_over(mrd_step_path *p)
 {
@@ -340,7 +343,7 @@ mrd_step_path_finish(mrd_step_path *p)
 
     if (p->chosen) {
         mrd_step_path_over(p);
-        if (!p->any) { /* no device did anything by the end of the last */
+        if (!p->any) { /* no device did anything before the end of the last step */
             p->totals.path_of_all_ns = p->totals.slowest.ns = 0;
             memset(p->totals.path_ns, 0, sizeof(p->totals.path_ns));
             for (size_t i = 0; i < p->totals.blocks; i++)
@@ -369,7 +372,7 @@ mrd_step_path_renumber(mrd_step_path *p, const uint32_t *place)
         slowest->share[i].worker = place[slowest->share[i].worker];
 }
 
-/* ---- Answers ---- */
+/* ---- Results ---- */
 
 const mrd_step_totals *
 mrd_step_path_totals(const mrd_step_path *p)

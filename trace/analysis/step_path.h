@@ -105,7 +105,7 @@ void mrd_step_path_begin(mrd_step_path *p, mrd_proc_id process, mrd_ev_ns begin,
  * first event at or after it. */
 mrd_ev_ns mrd_step_path_end(const mrd_step_path *p);
 void mrd_step_path_over(mrd_step_path *p);
-/* Adds a collective whose last part begins (mrd_gather_on_met). */
+/* Adds a collective at the begin of its last part (mrd_gather_on_met). */
 void mrd_step_path_meet(mrd_step_path *p, const mrd_gathered *c);
 void mrd_step_path_finish(mrd_step_path *p);
 /* Renumbers the workers. place[old] is the new number, which is not larger. */

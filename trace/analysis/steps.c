@@ -10,21 +10,21 @@
 
 enum { NO_STEP = -1 };
 
-/* A process on its way through its steps. */
+/* The state of a process within its steps. */
 typedef struct {
-    mrd_ev_ns begin, end;             /* of the step it is in, or was in last */
-    int64_t step;                     /* its number; NO_STEP: none yet */
-    bool open;                        /* the end was not reached */
+    mrd_ev_ns begin, end;             /* of the current or last step */
+    int64_t step;                     /* number of this step; NO_STEP if there was none */
+    bool open;                        /* its end was not reached yet */
     uint32_t first_worker, n_workers; /* in `workers` */
     mrd_steps_process *pub;           /* NULL until its first step */
 } process_state;
 
 typedef struct {
     mrd_worker_time time;
-    uint64_t at_begin[MRD_REPORT_PARTS]; /* the account when the step began */
+    uint64_t at_begin[MRD_REPORT_PARTS]; /* the account at the begin of the step */
 } worker_state;
 
-/* A step that is to end. */
+/* A step that has not ended. */
 typedef struct {
     mrd_ev_ns end;
     mrd_proc_id process;
@@ -37,9 +37,10 @@ struct mrd_steps {
     bool all_to_all;
     process_state *processes;
     size_t n_processes;
-    worker_state *workers; /* in the order of `who`, where those of a process are neighbours */
+    /* by worker number, so workers of a process are neighbours */
+    worker_state *workers;
     size_t n_workers;
-    step_end *ends; /* a heap, the earliest first */
+    step_end *ends; /* a heap with the earliest end first */
     size_t n_ends;
     mrd_map row_of; /* kind, name, size -> row */
     mrd_steps_row **rows;
@@ -50,7 +51,7 @@ struct mrd_steps {
     mrd_steps_process *paced; /* made by finish */
     size_t n_paced;
     mrd_steps_totals totals;
-    mrd_err err; /* of what a gathered collective could not remember */
+    mrd_err err; /* error of a callback of gather */
 };
 
 const char *
@@ -68,7 +69,7 @@ mrd_op_kind_text(mrd_op_kind kind)
 
 /* ---- Series ---- */
 
-/* Neighbours become one: room for as many again. */
+/* Adds up neighbours, so that half of the blocks become free. */
 static void
 halve(uint64_t *ns, uint32_t *counts)
 {
@@ -124,7 +125,8 @@ row_make(mrd_steps *s, mrd_map_key key, const mrd_steps_row *like)
     return row;
 }
 
-/* The row of an operation, or the one for the rest of its kind. *ret_at is its number. */
+/* Returns the row of an operation, or the row for the rest of its kind. Stores its number in
+ * *ret_at. */
 static mrd_steps_row *
 row_of(mrd_steps *s, mrd_steps_row *like, uint32_t *ret_at)
 {
@@ -182,7 +184,8 @@ put_by_call(mrd_steps_row *row, uint64_t ns)
               ns);
 }
 
-/* The step of this process that it is in at `at`, which is not before what came so far; NO_STEP for none. */
+/* Returns the step of this process at time `at`, NO_STEP if there is none. `at` is at or after all
+ * earlier events. */
 static int64_t
 step_of(const process_state *p, mrd_ev_ns at)
 {
@@ -222,7 +225,7 @@ collective_done(void *self, const mrd_gathered *c)
         mrd_proc_id process = mrd_workers_at(s->who, p->core)->process;
         mrd_ev_ns met = mrd_ev_before(last, p->end)
                             ? last
-                            : p->end; /* clocks may put ends before the last begin */
+                            : p->end; /* clocks may place an end before the last begin */
         mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE, .name = c->name, .size = c->size };
         mrd_err err =
             operation(s, like, process, p->mark, (uint64_t) p->end.ns - (uint64_t) met.ns);
@@ -275,7 +278,7 @@ part_add(mrd_steps *s, mrd_report_part part, uint64_t block, uint64_t ns)
     return MRD_OK;
 }
 
-/* All events before p->end have come. */
+/* Ends a step. All events before p->end have come. */
 static mrd_err
 step_over(mrd_steps *s, process_state *p)
 {
@@ -292,7 +295,7 @@ step_over(mrd_steps *s, process_state *p)
         uint64_t parts[MRD_REPORT_PARTS];
 
         if (!w->time.any || mrd_ev_after(w->time.first, p->begin))
-            continue; /* nothing is known of the begin of the step */
+            continue; /* the account was unknown at the begin of the step */
         mrd_worker_time_read(&w->time, p->end, parts);
         for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++)
             err = part_add(s, (mrd_report_part) k, block, parts[k] - w->at_begin[k]);
@@ -316,7 +319,7 @@ steps_over(mrd_steps *s, mrd_ev_ns now)
     return err;
 }
 
-/* The first step of all: what was counted by call so far began before any step. */
+/* Begins the first step. All counts by call began before it, so their time becomes outside time. */
 static void
 steps_begin(mrd_steps *s)
 {
@@ -536,7 +539,7 @@ paced_order(const void *a, const void *b, void *self)
     return mrd_workers_process_order(self, x->process, y->process);
 }
 
-/* Rows in the order of the header; places follow them. */
+/* Sorts rows as the header describes. Places follow their rows. */
 static mrd_err
 sort_rows(mrd_steps *s)
 {
@@ -581,7 +584,7 @@ mrd_steps_finish(mrd_steps *s)
     return MRD_OK;
 }
 
-/* ---- Answers ---- */
+/* ---- Results ---- */
 
 const mrd_steps_totals *
 mrd_steps_totals_of(const mrd_steps *s)

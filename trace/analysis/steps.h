@@ -84,14 +84,14 @@ typedef struct mrd_steps mrd_steps;
 
 mrd_steps *mrd_steps_new(const mrd_sink_env *env); /* NULL if out of memory */
 void mrd_steps_free(mrd_steps *s);                 /* NULL is fine */
-/* Adds an event. Events come in order of time. Errors: NOMEM; STATE for an unknown track or another
- * profile. */
+/* Adds an event. Events come in order of time. Errors: NOMEM, STATE (unknown track or another
+ * profile). */
 mrd_err mrd_steps_add(mrd_steps *s, const mrd_event *ev);
 /* Call once, after the last event and before the functions below. */
 mrd_err mrd_steps_finish(mrd_steps *s);
 
-/* Results, all borrowed. Rows by kind, name and size; processes with a step by rank, instance and
- * id; places by row and process. */
+/* Results, all borrowed. Rows are sorted by kind, name and size. Processes with a step are sorted
+ * by rank, instance and id, and places by row and process. */
 const mrd_steps_totals *mrd_steps_totals_of(const mrd_steps *s);
 const mrd_steps_row *mrd_steps_row_at(const mrd_steps *s, size_t i); /* i < mrd_steps_rows */
 size_t mrd_steps_rows(const mrd_steps *s);

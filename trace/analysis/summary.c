@@ -12,8 +12,8 @@
 typedef struct {
     uint32_t core, process, node; /* rows */
     uint32_t counter;             /* index + 1 */
-    bool mine;                    /* of the summary's profile */
-    bool process_too, node_too;   /* whose rows are more than this one core */
+    bool mine;                    /* it belongs to the summary's profile */
+    bool process_too, node_too;   /* its process, its node has several cores */
     bool device, cpu, memory;
 } sum_track;
 
@@ -77,7 +77,7 @@ core_new(mrd_summary *s, int64_t lnc_idx)
     core->cores_end = process->cores_end = node->cores_end = (uint32_t) s->n_cores;
 }
 
-/* Gives the track its rows; tracks come in the order of the rows. */
+/* Assigns rows to the track. Tracks come in the order of rows. */
 static void
 rows_add(mrd_summary *s, mrd_track_id id)
 {
@@ -105,7 +105,7 @@ rows_add(mrd_summary *s, mrd_track_id id)
     s->tracks[id].mine = true;
 }
 
-/* A row of one core is what its core is, which rows_finish says. */
+/* Returns true if a row has only one core. rows_finish copies the values of that core. */
 static bool
 has_one_core(const mrd_summary_row *row)
 {
@@ -210,7 +210,7 @@ mrd_summary_free(mrd_summary *s)
 
 /* ---- Adding ---- */
 
-/* Starts never decrease, so one open interval is enough. */
+/* Begins never decrease, so one open interval is enough. */
 static void
 union_add(mrd_union *u, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -254,7 +254,7 @@ add_interval(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, mr
         union_add(&row->collective, ev->ts, end);
 }
 
-/* How many events of the profile it is. */
+/* Returns how many recorded events this event represents. */
 static unsigned
 events_of(const mrd_event *ev)
 {
@@ -342,7 +342,7 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
     const sum_track *track;
 
     if (ev->track >= s->n_tracks || !s->tracks[ev->track].mine)
-        return MRD_STATE; /* no track of this profile when the summary began */
+        return MRD_STATE; /* the track is not of this profile, or was added later */
     track = &s->tracks[ev->track];
     if (ev->dur_ns > 0 && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end.ns))
         end = (mrd_ev_ns){ INT64_MAX };
@@ -380,7 +380,7 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
     return mrd_calls_add(s->calls, ev);
 }
 
-/* ---- Afterwards ---- */
+/* ---- Results ---- */
 
 static void
 rows_finish(const mrd_summary *s, mrd_summary_row *rows, size_t n)

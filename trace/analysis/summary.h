@@ -43,7 +43,7 @@ typedef struct {
     /* Executions (nc_exec_running), and how many of them ran on two physical cores with both halves
      * recorded. A half without its counterpart counts as an execution. */
     uint64_t executions, pairs;
-    uint32_t parent;           /* of a process: its node; of a core: the row of its process */
+    uint32_t parent;           /* node of a process, or process row of a core */
     uint32_t cores, cores_end; /* range of its cores; for a core, itself */
     union {
         mrd_sid instance;    /* node */
@@ -70,7 +70,7 @@ typedef struct mrd_summary mrd_summary;
 
 mrd_summary *mrd_summary_new(const mrd_sink_env *env); /* NULL if out of memory */
 void mrd_summary_free(mrd_summary *s);
-/* Adds an event. Errors: NOMEM; STATE for an unknown track or another profile. */
+/* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
 mrd_err mrd_summary_add(mrd_summary *s, const mrd_event *ev);
 /* Call once, after the last event and before the functions below. */
 mrd_err mrd_summary_finish(mrd_summary *s);

@@ -3,8 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define PAIRS    (MRD_TREND_MOST * (MRD_TREND_MOST - 1) / 2)
-#define ROUNDING 1e-12 /* of a value: what is less beside the line comes from the arithmetic */
+#define PAIRS (MRD_TREND_MOST * (MRD_TREND_MOST - 1) / 2)
+/* relative to a value; smaller distances from the line are rounding errors */
+#define ROUNDING 1e-12
 
 const char *
 mrd_trend_text(mrd_trend_says says)
@@ -40,7 +41,8 @@ median_slope(const double *v, size_t n)
     return m % 2 == 1 ? slope[m / 2] : (slope[m / 2 - 1] + slope[m / 2]) / 2;
 }
 
-/* Variance of S when any order is as likely: fewer orders differ where values are equal. */
+/* Returns the variance of S if all orders are equally likely. Equal values reduce the number of
+ * different orders. */
 static double
 variance(const double *v, size_t n)
 {

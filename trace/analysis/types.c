@@ -15,7 +15,7 @@ typedef struct {
     mrd_type type;
 } type_entry;
 
-/* What is counted of an event. */
+/* The counted fields of an event. */
 typedef struct {
     uint32_t row;
     mrd_sid name;
@@ -31,9 +31,9 @@ struct mrd_types {
     uint64_t seed;
     type_event batch[MRD_TYPES_BATCH];
     size_t n_batch;
-    bool paged;      /* some histogram has pages, which lie elsewhere */
-    uint32_t *order; /* entries by row, made by finish */
-    size_t *starts;  /* of row r: order[starts[r]] up to starts[r + 1] */
+    bool paged;      /* a histogram has pages, which lie elsewhere */
+    uint32_t *order; /* entries by row, created by finish */
+    size_t *starts;  /* row r has order[starts[r]] up to order[starts[r + 1]] */
 };
 
 mrd_types *
@@ -75,7 +75,7 @@ entry_prefetch(const mrd_types *t, uint32_t at)
         __builtin_prefetch((const char *) &t->entries[at] + k, 1);
 }
 
-/* Keys are numbers that this program gave, so a multiplication is hash enough. */
+/* The key consists of numbers that this program assigned, so a multiplication is a sufficient hash. */
 static uint64_t
 key_hash(const mrd_types *t, uint32_t row, mrd_sid name, uint8_t kind)
 {
@@ -94,7 +94,8 @@ is_key(const void *self, uint32_t item, const void *key)
     return e->row == ev->row && e->type.name == ev->name && e->type.kind == ev->kind;
 }
 
-/* Of the same hash, which is most probably the one; its entry is not looked at. */
+/* Accepts the first entry with the same hash, without reading it, because it is almost always the
+ * right entry. */
 static bool
 is_likely(const void *self, uint32_t item, const void *key)
 {
@@ -197,7 +198,7 @@ mrd_types_add(mrd_types *t, uint32_t row, const mrd_event *ev)
     return t->n_batch < MRD_TYPES_BATCH ? MRD_OK : batch_count(t);
 }
 
-/* ---- Afterwards ---- */
+/* ---- Results ---- */
 
 mrd_err
 mrd_types_finish(mrd_types *t)
@@ -208,7 +209,7 @@ mrd_types_finish(mrd_types *t)
         return err;
     if ((t->order = malloc((t->n_entries + 1) * sizeof(*t->order))) == NULL)
         return MRD_NOMEM;
-    /* Counted per row, summed up to each row's end; putting the last first makes ends starts. */
+    /* Counts per row are summed up to each row's end. Inserting backwards turns ends into starts. */
     for (size_t i = 0; i < t->n_entries; i++)
         t->starts[t->entries[i].row]++;
     for (size_t r = 1; r <= t->rows; r++)
@@ -224,7 +225,7 @@ mrd_types_any(const mrd_types *t, size_t from, size_t to)
     return t->starts[to] > t->starts[from];
 }
 
-/* Of the types merged so far, that of an entry. */
+/* The types merged until now, with an index by name and kind. */
 typedef struct {
     mrd_type *types;
     size_t n, cap;
@@ -260,7 +261,7 @@ merged_new(merged *m, const mrd_type *type)
     return type_merge(&m->types[m->n - 1], type);
 }
 
-/* Of one row: a name is there once, so that nothing is merged. */
+/* Lists the types of one row. Each name occurs once, so nothing is merged. */
 static mrd_err
 row_list(const mrd_types *t, size_t row, merged *m)
 {

@@ -35,7 +35,7 @@ typedef struct mrd_types mrd_types;
 
 mrd_types *mrd_types_new(size_t rows); /* NULL if out of memory */
 void mrd_types_free(mrd_types *t);
-/* Adds an event, row < rows. Errors: NOMEM; then all later counts are wrong. */
+/* Adds an event, row < rows. Errors: NOMEM, and all later counts are wrong. */
 mrd_err mrd_types_add(mrd_types *t, uint32_t row, const mrd_event *ev);
 /* Call after the last event, before the functions below. Errors: NOMEM. */
 mrd_err mrd_types_finish(mrd_types *t);

@@ -111,10 +111,10 @@ mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret
     return n > 1 && most.share >= 1.5 * most.middle && most.share >= most.middle + 0.05;
 }
 
-/* ---- Who was late ---- */
+/* ---- The late worker ---- */
 
-/* Of the workers that took part in collectives: how many there are, the one with the most own waits, and
- * the own waits of the next. */
+/* Finds the worker with the most own waits, and the own waits of the next. Returns the number of
+ * workers that took part in collectives. */
 static size_t
 find_most(const mrd_report_worker *w, size_t n, uint32_t *ret_most, uint64_t *ret_next_ns)
 {
@@ -136,7 +136,7 @@ find_most(const mrd_report_worker *w, size_t n, uint32_t *ret_most, uint64_t *re
     return took_part;
 }
 
-/* Who was late, as if all had gone on to the end. */
+/* Finds the late worker, without regard to standstills and absences. */
 static mrd_verdict
 judge_lateness(const mrd_report *r)
 {

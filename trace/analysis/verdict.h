@@ -67,7 +67,7 @@ typedef struct {
 } mrd_report_most;
 
 /*
- * Finds the worker whose window has the largest share of `by`. Returns true if it stands out: its
+ * Finds the worker with the largest share of `by` in its window. Returns true if it stands out: its
  * share is at least 1.5 times the median worker's, and exceeds it by 5 % of the window. For
  * waiting, this worker suffers and is not the cause.
  */

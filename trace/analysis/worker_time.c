@@ -34,7 +34,7 @@ part_of(unsigned on)
     if (on & 1u << MRD_ON_COMPUTE)
         return on & 1u << MRD_ON_COLLECTIVE ? MRD_REPORT_BOTH : MRD_REPORT_COMPUTE;
     if (on & (1u << MRD_ON_PAUSED | 1u << MRD_ON_GAP))
-        return MRD_REPORT_UNRECORDED; /* whatever else there was */
+        return MRD_REPORT_UNRECORDED; /* whatever else runs */
     if (on & 1u << MRD_ON_COLLECTIVE)
         return MRD_REPORT_EXPOSED;
     if (on & 1u << MRD_ON_COPY)
@@ -42,7 +42,7 @@ part_of(unsigned on)
     return on & 1u << MRD_ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
 }
 
-/* Nothing is told of the next ns of exposed time. */
+/* Adds `ns` of exposed time that is not split yet. */
 static void
 untold_add(mrd_worker_time *t, uint64_t ns)
 {
@@ -51,7 +51,7 @@ untold_add(mrd_worker_time *t, uint64_t ns)
     if (ns == 0)
         return;
     if (n == 0 || t->untold_to[n - 1] != t->untold_ns) {
-        if (n == MRD_WORKER_TIME_OPEN) { /* the oldest is never told */
+        if (n == MRD_WORKER_TIME_OPEN) { /* the oldest interval is never split */
             n--;
             memmove(t->untold_from, t->untold_from + 1, n * sizeof(t->untold_from[0]));
             memmove(t->untold_to, t->untold_to + 1, n * sizeof(t->untold_to[0]));
@@ -63,7 +63,7 @@ untold_add(mrd_worker_time *t, uint64_t ns)
     t->untold_to[t->n_untold - 1] = t->untold_ns;
 }
 
-/* What is not told since the mark: from now on it is. */
+/* Removes and returns the time since the mark that is not split yet. */
 static uint64_t
 untold_since(mrd_worker_time *t, uint64_t mark)
 {
@@ -83,7 +83,7 @@ untold_since(mrd_worker_time *t, uint64_t mark)
     return ns;
 }
 
-/* A collective runs from t->now to `to`, and nothing else. */
+/* Splits exposed time: only a collective runs from t->now to `to`. */
 static void
 split_exposed(mrd_worker_time *t, mrd_ev_ns to)
 {
@@ -95,7 +95,7 @@ split_exposed(mrd_worker_time *t, mrd_ev_ns to)
     untold_add(t, (uint64_t) to.ns - (uint64_t) met.ns);
 }
 
-/* No span begins inside [now, to), so only ends change what goes on. */
+/* No span begins inside [now, to), so activities only end. */
 void
 mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to)
 {
@@ -204,7 +204,8 @@ mrd_worker_time_meet(mrd_worker_time *t, const mrd_gathered *c, size_t part)
     mrd_ev_ns at = c->parts[c->n - 1].begin, end = c->parts[part].end;
 
     mrd_worker_time_advance(t, at);
-    if (mrd_ev_before(end, at)) /* a clock says that it left before all had come: nothing is told */
+    /* by its clock it left before all had begun, so the split is unknown */
+    if (mrd_ev_before(end, at))
         return;
     if (t->met_id == c->id) {
         t->wait_ns += t->met_own_ns;
@@ -228,6 +229,6 @@ mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_
 {
     if (t->any)
         mrd_worker_time_advance(t, at);
-    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) /* pending is what lies behind device_end */
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) /* pending is the time after device_end */
         ret_part_ns[k] = t->part_ns[k] + (mrd_ev_after(at, t->device_end) ? t->pending[k] : 0);
 }

@@ -50,7 +50,7 @@ typedef struct {
     mrd_ev_ns now;                      /* time up to which the account is complete */
     mrd_ev_ns until[MRD_ONS];           /* latest end of each kind */
     mrd_ev_ns first;                    /* begin of the first device span */
-    mrd_ev_ns device_end;               /* latest end of a device span so far */
+    mrd_ev_ns device_end;               /* latest end of a device span */
     mrd_sid device_last;                /* the span that ends there */
     uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
     /* since device_end; inside the window if another device span follows */
@@ -59,7 +59,7 @@ typedef struct {
     uint64_t loading_ns;
     /* part of MRD_REPORT_UNRECORDED in which the session was paused */
     uint64_t paused_ns, pending_paused;
-    uint64_t span_ns;              /* longest device span so far */
+    uint64_t span_ns;              /* longest device span */
     mrd_ev_ns met;                 /* latest end of a collective that has met */
     uint64_t wait_ns, transfer_ns; /* parts of MRD_REPORT_EXPOSED */
     /* exposed or barrier time outside of collectives that had met */
@@ -97,7 +97,7 @@ void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);
 void mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev);
 /* Returns the mark of mrd_gather_add for a part of a collective that begins now. */
 int64_t mrd_worker_time_mark(const mrd_worker_time *t);
-/* The last part of collective c begins, at or after all events so far. c->parts[part] is the
+/* The last part of collective c begins, at or after all earlier events. c->parts[part] is the
  * worker's. A repeated call for the same collective means that a part began later still. */
 void mrd_worker_time_meet(mrd_worker_time *t, const mrd_gathered *c, size_t part);
 /* Stores the account up to `at`, also after the last device span, for parts of a window. `at` is at

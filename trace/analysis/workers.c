@@ -6,13 +6,13 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* What a name is, found once per name. */
+/* The kind of a name, determined once per name. */
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING } name_class;
 
 typedef struct {
     uint32_t worker;
     mrd_proc_id process;
-    bool mine;   /* of the profile */
+    bool mine;   /* belongs to the profile */
     bool device; /* its spans are the device's own */
 } track_state;
 
@@ -26,22 +26,22 @@ struct mrd_workers {
     uint8_t *classes; /* by name */
     size_t n_names;
     mrd_collectives *see;
-    mrd_device_work *work; /* of see */
-    bool phases;           /* the workers are those of program phases */
+    mrd_device_work *work; /* borrowed from `see` */
+    bool phases;           /* the workers come from program phases */
     const mrd_kernel_rules *rules;
     uint32_t *labels; /* spans by category or name; NULL if the profile has cores or devices */
-    /* By name or category: a mrd_kernel_class + 1; 0 before its first use. */
+    /* By name or category: a mrd_kernel_class + 1, or 0 if not classified yet. */
     uint8_t *phase_classes;
 };
 
-/* ---- Whose tracks ---- */
+/* ---- Tracks ---- */
 
 typedef struct {
     mrd_track_id track;
     mrd_worker worker;
 } track_of;
 
-/* The order that the job's people think in. */
+/* Users think in ranks, so ranks come first. */
 int
 mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
 {
@@ -73,7 +73,7 @@ track_order(const void *a, const void *b, void *self)
     return order != 0 ? order : mrd_i64_order(x->track, y->track);
 }
 
-/* The worker that a line of spans belongs to; false for none. */
+/* Finds the worker of a line of spans. Returns false if there is none. */
 static bool
 worker_of(const mrd_workers *w, mrd_track_id id, track_of *ret)
 {
@@ -156,9 +156,9 @@ workers_make(mrd_workers *w)
     return true;
 }
 
-/* ---- What a span is ---- */
+/* ---- Spans ---- */
 
-/* "step", "step 12", "step_12", "train_step", "ProfilerStep#12". */
+/* Accepts "step", "step 12", "step_12", "train_step", "ProfilerStep#12". */
 static bool
 is_step(mrd_str name)
 {
@@ -181,7 +181,8 @@ is_step(mrd_str name)
     return false;
 }
 
-/* PyTorch's "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", and what people call it. */
+/* Accepts PyTorch's "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", and common names
+ * of users. */
 static bool
 is_loading(mrd_str name)
 {
@@ -201,7 +202,7 @@ classify(mrd_str name)
     return is_step(name) ? NAME_STEP : is_loading(name) ? NAME_LOADING : NAME_OTHER;
 }
 
-/* The first sight of a name is kept out of the way of all others. */
+/* The first use of a name is rare, so its code is kept out of line. */
 static __attribute__((noinline)) name_class
 class_first(mrd_workers *w, mrd_sid name)
 {
@@ -218,7 +219,7 @@ class_of(mrd_workers *w, mrd_sid name)
                                                                 : class_first(w, name);
 }
 
-/* What a span of a worker's track is of its time. False: it is no time of the worker's. */
+/* Classifies a span on a worker's track. Returns false if it is not part of the worker's time. */
 static bool
 see_worker(mrd_workers *w, const track_state *track, const mrd_event *ev, mrd_work *ret)
 {
@@ -237,7 +238,7 @@ see_worker(mrd_workers *w, const track_state *track, const mrd_event *ev, mrd_wo
                   : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY
                                                  : MRD_ON_COMPUTE;
     }
-    /* Neuron's names, in which no patterns of other libraries are looked for. */
+    /* These are Neuron's names, so patterns of other libraries are not tried. */
     if (!framework && (ret->on == MRD_ON_HOST || ret->on == MRD_ON_COMPUTE) &&
         mrd_device_work_name_class(w->work, ev->name) == MRD_CLASS_COPY)
         ret->on = MRD_ON_COPY;
@@ -255,7 +256,7 @@ phase_class(mrd_workers *w, mrd_sid label)
     return (mrd_kernel_class) (w->phase_classes[label] - 1);
 }
 
-/* What a program phase is of its worker's time. False: it is no work. */
+/* Classifies a program phase. Returns false if it is no work. */
 static bool
 see_phase(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
 {
@@ -267,7 +268,7 @@ see_phase(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
     ret->device = true;
     ret->what = (mrd_cc){ 0 };
     if (mrd_class_communicates(ret->class))
-        ret->kind = MRD_CC_LOOSE; /* nothing says which workers communicate */
+        ret->kind = MRD_CC_LOOSE; /* no event shows which workers communicate */
     ret->on = ret->kind != MRD_CC_NO         ? MRD_ON_COLLECTIVE
               : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY
                                              : MRD_ON_COMPUTE;
@@ -340,7 +341,7 @@ mrd_workers_of(const mrd_workers *w, mrd_track_id track)
     return track < w->n_tracks ? w->tracks[track].worker : MRD_NO_WORKER;
 }
 
-/* Losses that say nothing about a core: of the annotations of a thread. */
+/* Returns true if a loss concerns no core: it is of the annotations of a thread. */
 static bool
 is_elsewhere(const mrd_workers *w, const mrd_event *ev)
 {
@@ -365,7 +366,7 @@ mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker, mrd
     if ((ev->ivalue <= 0 && !paused) || is_elsewhere(w, ev))
         return false;
     *ret_on = paused ? MRD_ON_PAUSED : MRD_ON_GAP;
-    if (t->process != mine->process) /* of the node as a whole */
+    if (t->process != mine->process) /* a loss of the whole node */
         return (lost->flags & MRD_PROC_NODE) != 0 &&
                lost->instance_id == mrd_catalog_borrow_process(w->cat, mine->process)->instance_id;
     return t->lnc_idx == MRD_NONE || t->lnc_idx == mine->lnc_idx;

@@ -37,7 +37,7 @@ typedef enum {
 
 typedef struct {
     mrd_proc_id process;
-    int64_t lnc_idx, device_idx; /* MRD_NONE; the first identifies the worker if it is known */
+    int64_t lnc_idx, device_idx; /* MRD_NONE if unknown; device_idx only without lnc_idx */
     int64_t worker_gid;          /* MRD_NONE */
     mrd_str ranks;               /* of a thread with program phases, else empty; borrowed */
     bool waits_known;            /* its source records barriers */
