@@ -1,30 +1,33 @@
 /*
- * trace/import/import_nrt.h - the JSON of nrt_sys_trace_fetch_events (data_version 2), as a sequence of
- * documents: starts and stops are paired across documents, so the agent feeds each fetch as it
- * comes and the file importer a whole file.
+ * trace/import/import_nrt.h - reads the JSON of nrt_sys_trace_fetch_events (data_version 2), a
+ * sequence of documents. Starts and stops are paired across documents. The agent passes each fetch
+ * as it arrives, the file importer passes a whole file.
  *
- * Times    nanoseconds of the host's wall clock. Hardware events that state device time
- *          (nc_timestamp_ns) are mapped by the sync points of their core (trace/import/nrt_clock.h),
- *          and their bound is the error of that mapping. Without sync points the bound is unknown. Events
- *          whose stamps are the device's clock have the argument NRT_TIME_KEY, which says how they
- *          were mapped.
- * Tracks   hardware types: MRD_SRC_DEVICE by lnc_idx and pcore_idx; others: MRD_SRC_RUNTIME by
- *          lnc_idx and thread_id.
- * Pairing  by (nc_idx, tracking_id), then event type and device_core_idx. What the start said is
- *          carried to the span; id, nc_local_id and tracking_id only serve the pairing.
- * Flows    from kbl_exec_pre to nc_exec_running of the same exec_id on a core; along the events of one
- *          nrta_seq_id, which begins at the call that has it as argument (agent/translate.c).
- * Counters nrt_dma_mem_alloc and _dealloc that state totals give counters as well, "hbm.<index>.<category>"
- *          and "hbm.<index>.total" of the device (mla_idx), in bytes; each is a record of its own. Copies (dmem_buf_copyin,
- *          _copyout) get the arguments direction and bytes_per_second.
- * Losses   the runtime numbers the events of a core (nc_local_id) and overwrites the oldest when its
- *          ring is full: numbers that do not come are an event MRD_LOSS "runtime-ring" on a line of
- *          the core, from its neighbour before to its neighbour behind. What comes after
- *          its number was told as lost is left out: it is counted once. Without numbers nothing can
- *          be told.
- * Memory   at most `max_open` starts, and 16,384 events that wait for a sync point. The oldest
- *          start is then given unfinished, the oldest waiting event by the sync points so far.
- * Threads  a mrd_nrt belongs to one thread.
+ * Times     nanoseconds of the host's wall clock. Hardware events with device time
+ *           (nc_timestamp_ns) are mapped by the sync points of their core
+ *           (trace/import/nrt_clock.h). Their bound is the error of that mapping, unknown without
+ *           sync points. Events with device stamps have the argument NRT_TIME_KEY, which says how
+ *           they were mapped.
+ * Tracks    hardware types: MRD_SRC_DEVICE by lnc_idx and pcore_idx. Others: MRD_SRC_RUNTIME by
+ *           lnc_idx and thread_id.
+ * Pairing   by (nc_idx, tracking_id), then event type and device_core_idx. The span has the
+ *           arguments of both records. id, nc_local_id and tracking_id are only used for pairing.
+ * Flows     from kbl_exec_pre to nc_exec_running of the same exec_id on a core. Also along the
+ *           events of one nrta_seq_id, beginning at the call that has it as an argument
+ *           (agent/translate.c).
+ * Counters  nrt_dma_mem_alloc and _dealloc with totals also give counters in bytes:
+ *           "hbm.<index>.<category>" and "hbm.<index>.total" of the device (mla_idx). Each counts
+ *           as a record. Copies (dmem_buf_copyin, _copyout) get the arguments direction and
+ *           bytes_per_second.
+ * Losses    the runtime numbers the events of a core (nc_local_id) and overwrites the oldest when
+ *           its ring is full. Missing numbers become an event MRD_LOSS "runtime-ring" on a line of
+ *           the core, from the event before the gap to the event after it. An event whose number
+ *           was already reported as lost is ignored, so that it counts once. Without numbers losses
+ *           are not detected.
+ * Memory    at most `max_open` starts and 16,384 events that wait for a sync point. Beyond that the
+ *           oldest start becomes an unfinished span, and the oldest waiting event is mapped by the
+ *           sync points so far.
+ * Threads   a mrd_nrt belongs to one thread.
  */
 #ifndef MRD_TRACE_IMPORT_NRT_H
 #define MRD_TRACE_IMPORT_NRT_H
@@ -32,24 +35,24 @@
 #include "trace/json/in.h"
 #include "trace/model/catalog.h"
 
-#define NRT_TIME_KEY  "meridian.time" /* argument of events that carried device time */
-#define NRT_MAX_OPEN  (1u << 18)      /* when max_open is 0 */
+#define NRT_TIME_KEY  "meridian.time" /* argument of events with device time */
+#define NRT_MAX_OPEN  (1u << 18)      /* default of max_open */
 #define NRT_VERSION   2
-#define NRT_LOST_RING "runtime-ring" /* name of the losses that nc_local_id shows */
+#define NRT_LOST_RING "runtime-ring" /* name of losses found by nc_local_id */
 
 #define NRT_SEQ_KEY                                                                                \
-    "nrta_seq_id" /* of an asynchronous request: of its call, and of the runtime's events */
+    "nrta_seq_id" /* id of an asynchronous request, in its call and in the runtime's events */
 
 typedef struct mrd_nrt mrd_nrt;
 
-/* The arrow along one asynchronous request of a process; scope: as in the options. */
+/* Returns the flow id of an asynchronous request of a process. `scope` as in the options. */
 static inline uint64_t
 mrd_nrt_seq_flow(uint64_t scope, uint64_t seq_id)
 {
     return mrd_flow_id(scope, 0x6e727461, seq_id);
 }
 
-/* 0: the runtime's word for "no request". */
+/* Returns true if the argument is a request's id. The runtime writes 0 if there is no request. */
 static inline bool
 mrd_nrt_is_seq(const mrd_arg *a)
 {
@@ -58,74 +61,78 @@ mrd_nrt_is_seq(const mrd_arg *a)
 
 typedef struct {
     mrd_catalog *catalog;
-    mrd_proc_id process; /* whose events these are */
-    uint64_t
-        flow_scope; /* keeps flow ids of different sources apart: an input's or session's number */
-    uint32_t max_open; /* 0: NRT_MAX_OPEN */
-    bool simulated;    /* marks the events MRD_EV_SIMULATED */
-    bool patient;      /* events wait for all sync points that make their bound narrow */
-    /* The first document is the first of the trace, which began at `since` (host's clock): what
-     * is missing before its first event was lost. */
+    mrd_proc_id process; /* the process of these events */
+    uint64_t flow_scope; /* input or session; separates sources' ids */
+    uint32_t max_open;   /* 0 means NRT_MAX_OPEN */
+    bool simulated;      /* marks the events MRD_EV_SIMULATED */
+    bool patient;        /* wait for all sync points that make an event's bound narrow */
+    /* The first document is the beginning of the trace, which started at `since` (host's clock).
+     * Numbers missing before its first event count as lost. */
     bool whole;
     mrd_wall_ns since;
-    /* Gets each event as it is complete, not in order of time. An error ends the parse. */
+    /* Takes each event when it is complete, not in order of time. An error ends the parse. */
     mrd_err (*emit)(void *self, const mrd_event *ev);
     void *self;
 } mrd_nrt_options;
 
-/* records = events + dropped, once flushed. */
+/* records = events + dropped, after a flush. */
 typedef struct {
     uint64_t documents, records, events, unfinished, no_start, dropped;
-    uint64_t lost; /* records that the numbers show to be missing; not among the others */
+    uint64_t lost; /* records that are missing according to their numbers; not counted above */
     uint64_t
-        late; /* ... that came after that was told: not taken, and not among the others either */
-    /* Events that carried device time, by how it was mapped. moved: no sync point was seen, so the
-     * runtime's own mapping stays, of unknown error. */
+        late; /* ... that arrived after they were reported as lost: ignored, not counted above */
+    /* Events with device time, by the kind of mapping. `moved`: no sync point was found, so the
+     * runtime's own mapping is kept, with unknown error. */
     uint64_t between, beyond, moved, unmapped;
-    uint64_t no_version;  /* documents that did not state their data_version */
-    uint64_t lenient;     /* places that are no JSON and were accepted (trace/json/json_read.h) */
-    uint64_t replaced;    /* damaged places in texts */
-    uint64_t skipped;     /* bytes of damaged text that were passed over */
-    char first_drop[256]; /* why the first record was dropped; with its offset */
+    uint64_t no_version;  /* documents without data_version */
+    uint64_t lenient;     /* accepted deviations from JSON (trace/json/json_read.h) */
+    uint64_t replaced;    /* damaged characters in texts */
+    uint64_t skipped;     /* bytes of damaged text that were skipped */
+    char first_drop[256]; /* reason and offset of the first dropped record */
 } mrd_nrt_counts;
 
 mrd_err mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why);
-void mrd_nrt_free(mrd_nrt *nrt); /* what is still open is gone: flush first */
+void mrd_nrt_free(mrd_nrt *nrt); /* discards open starts; call mrd_nrt_flush first */
 /*
- * Reads all documents of `in`, one after the other. Errors: those of the reader (what was read
- * before is kept), FORMAT when a document holds no events array, VERSION (nothing of a document
- * that states another version before its events is taken; behind them they are taken, and the error
- * says so), and what emit returned.
+ * Reads all documents of `in`. What was read before an error is kept. Errors: FORMAT for a document
+ * without an events array, VERSION, the errors of the reader and of emit. If a document states
+ * another version before its events, they are not used. If it states it after its events, they are
+ * used and VERSION is returned.
  */
 mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
-/* Gives everything that still waits: open starts as unfinished spans, device times by the nearest
- * sync point. The pairer can be used on. */
+/* Emits all pending events: open starts become unfinished spans, device times are mapped by the
+ * nearest sync point. Parsing may continue afterwards. */
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
-/* Gaps in the numbers wait for what may fill them: found_by reports those found at or before that
- * time of the caller's clock, as last set by mrd_nrt_now. A flush reports all. */
+/* Gaps in the numbers stay pending because late events may fill them. mrd_nrt_now sets the caller's
+ * clock. mrd_nrt_report_gaps reports the gaps found at or before `found_by`. A flush reports all. */
 void mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
 mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by);
-/* The next document's numbers say nothing about what is missing before them. */
+/* A gap between the numbers of the previous document and of the next one is not a loss. */
 void mrd_nrt_apart(mrd_nrt *nrt);
-/* Events may be missing that no number shows: what has begun may have ended. */
+/* Events may be missing without a gap in the numbers, so spans that are open may have ended. */
 void mrd_nrt_doubt(mrd_nrt *nrt);
-/* Calls each start whose stop is still to come, of host time where the device's can be mapped, and not
- * those whose stop may be among what is missing. They stay where they are. */
+/* Calls `call` for each open start, with host time if the device time can be mapped. Skips starts
+ * if their stop may be lost. The starts stay pending. */
 void mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd_event *ev),
                        void *self);
 
 /*
- * For a reader that may have to begin again at an earlier document: `mark` of the next one, growing.
- * oldest is that of the oldest document of which something waits (an end, a sync point), UINT64_MAX:
- * nothing; who reads again from there finds the same waiting. Likewise oldest_gap for gaps in
- * numbers, with the document before it. again: the next document is read once more, so ends in it
- * whose start lies before it are done with. gaps_reported: those found in it were told by the reader
- * before. waiting_before counts what such a reader will not find: all ends that wait for their
- * start, and what else waits of documents before `mark`; and says the oldest time. flush_before
- * gives it as it is. tell_before calls the starts among it, once each, as mrd_nrt_in_flight does: who got
- * them needs no reader to find them, so they are not counted any more, until tell_again. What else waits
- * of documents before `mark` waits in vain by now, and is given.
+ * For a caller that may have to read documents again after a restart.
+ *
+ *   mrd_nrt_mark            sets the number of the next document. Numbers increase. `again` means
+ *     that the document was read before, so that stops without a start are ignored.
+ *     `gaps_reported` means that its gaps were reported before.
+ *   mrd_nrt_oldest          returns the oldest document that a pending event needs, UINT64_MAX if
+ *     none. A caller that reads again from there has the same events pending.
+ *   mrd_nrt_oldest_gap      does this for pending gaps, and also returns the document before it.
+ *   mrd_nrt_waiting_before  counts the pending events that a caller does not find again if it
+ *     reads from `mark` on: events of earlier documents, and all stops without a start. Also
+ *     returns the oldest time.
+ *   mrd_nrt_flush_before    emits these pending events.
+ *   mrd_nrt_tell_before     calls `call` once for each open start among them, as
+ *     mrd_nrt_in_flight does. Emits the others that wait. Starts that were passed are not counted
+ *     any more until mrd_nrt_tell_again.
  */
 void mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported);
 uint64_t mrd_nrt_oldest(const mrd_nrt *nrt);
@@ -136,6 +143,6 @@ mrd_err mrd_nrt_tell_before(mrd_nrt *nrt, uint64_t mark,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_nrt_tell_again(mrd_nrt *nrt);
 const mrd_nrt_counts *mrd_nrt_count(const mrd_nrt *nrt);
-size_t mrd_nrt_memory_used(const mrd_nrt *nrt); /* bytes, without the catalog's */
+size_t mrd_nrt_memory_used(const mrd_nrt *nrt); /* bytes, without the catalog */
 
 #endif

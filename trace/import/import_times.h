@@ -1,18 +1,17 @@
 /*
- * trace/import/import_times.h - finds the times of one input that must be wrong.
+ * trace/import/import_times.h - finds times of an input that must be wrong.
  *
  * A record's time is wrong in three cases:
  *
  *   no time    It is less than MRD_TIMES_APART from 0, and most other times count from 1970.
  *   far away   The distance to all other records is at least MRD_TIMES_APART, and at least
- *              MRD_TIMES_EXTENTS times the length of the main part. At most
- *              MRD_TIMES_FEW records or 1 % of all are classified so, and only if the main part
- *              has MRD_TIMES_PART times more.
+ *     MRD_TIMES_EXTENTS times the length of the main part. Applies to at most MRD_TIMES_FEW
+ *     records or 1 % of all, and only if the main part has MRD_TIMES_PART times more.
  *   too long   The end of a span is far away in the same sense.
  *
  * MRD_TIMES_APART is a day, because a hanging collective can last for hours.
  *
- * Memory    6 KiB, whatever the number of records.
+ * Memory    6 KiB, for any number of records.
  * Threads   One thread.
  */
 #ifndef MRD_TRACE_IMPORT_TIMES_H
@@ -26,40 +25,41 @@
 #define MRD_TIMES_PART    3u
 #define MRD_TIMES_SLOTS   128u
 
-/* The records that begin within one stretch of 2^shift ns. */
+/* The records that begin within the same interval of 2^shift ns. */
 typedef struct {
     int64_t number;
     mrd_ev_ns first, last; /* their begins */
     mrd_ev_ns end;         /* their latest end, except for long spans */
     uint64_t count;
-    mrd_sid name; /* of the first of them */
+    mrd_sid name; /* of the first record */
 } mrd_times_slot;
 
-/* Zeroed at first. */
+/* Zeroed before use. */
 typedef struct {
     mrd_times_slot slots[MRD_TIMES_SLOTS]; /* unordered */
-    unsigned n, at;                        /* at: the slot that was met last */
-    unsigned coarser;                      /* a stretch is 2^(MRD_TIMES_SHIFT + coarser) ns */
+    unsigned n, at;                        /* at: the last slot that was used */
+    unsigned coarser;                      /* an interval is 2^(MRD_TIMES_SHIFT + coarser) ns */
     uint64_t count;
     struct {
         mrd_ev_ns end;
         mrd_sid name;
-    } longs[MRD_TIMES_FEW]; /* spans of MRD_TIMES_APART or more; further ones count like others */
+    } longs[MRD_TIMES_FEW]; /* spans of MRD_TIMES_APART or more; further ones count as others */
     unsigned n_longs;
 } mrd_times;
 
-/* What mrd_times_judge found. */
+/* The result of mrd_times_judge. */
 typedef struct {
     uint64_t without;     /* records that have no time */
     uint64_t far;         /* records that lie far away */
     mrd_ev_ns far_at;     /* time of the farthest record: its begin, or the end of a long span */
     mrd_sid far_name;     /* its name */
-    mrd_dur_ns far_by;    /* how far from all others */
+    mrd_dur_ns far_by;    /* its distance to all other records */
     mrd_ev_ns first, end; /* of the other records */
 } mrd_times_verdict;
 
 void mrd_times_add(mrd_times *t, const mrd_event *ev);
-/* Sorts the slots; nothing is added afterwards. Returns true if a time is wrong. */
+/* Judges all records that were added. Sorts the slots, so nothing may be added afterwards. Returns
+ * true if a time is wrong. */
 bool mrd_times_judge(mrd_times *t, mrd_times_verdict *ret);
 
 #endif

@@ -1,9 +1,8 @@
 /*
- * trace/import/json_rows.h - the rows of exported profiles: flat JSON objects, some of whose keys mean
- * something to us and the rest of which are arguments. Shared by import_sysprof.c and
- * import_devprof.c.
+ * trace/import/json_rows.h - the rows of exported profiles: flat JSON objects. Some keys have a
+ * meaning, all others become arguments. Shared by import_sysprof.c and import_devprof.c.
  *
- * A value that does not fit the kind of its field is kept as an argument; nothing is refused here.
+ * A value of the wrong type for its field becomes an argument, so no row is rejected here.
  * Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_JSON_ROWS_H
@@ -13,13 +12,13 @@
 #include "trace/json/args.h"
 
 typedef enum {
-    MRD_ROW_TIMESTAMP, /* kept as text: the unit may come later */
+    MRD_ROW_TIMESTAMP, /* kept as text, because the unit may follow */
     MRD_ROW_DURATION,
-    MRD_ROW_VALUE, /* text of a number, like the next two */
+    MRD_ROW_VALUE, /* a number as text, like the next two */
     MRD_ROW_USED,
     MRD_ROW_PERCENT,
     MRD_ROW_TEXTS,
-    MRD_ROW_PROCESS = MRD_ROW_TEXTS, /* integers, in quotes or not */
+    MRD_ROW_PROCESS = MRD_ROW_TEXTS, /* integers, also in quotes */
     MRD_ROW_THREAD,
     MRD_ROW_LNC,
     MRD_ROW_NC,
@@ -35,7 +34,7 @@ typedef enum {
     MRD_ROW_NAME = MRD_ROW_INTS, /* strings, interned */
     MRD_ROW_TIME_UNIT,
     MRD_ROW_INSTANCE,
-    MRD_ROW_PROCESS_NAME, /* a process_id that is no number */
+    MRD_ROW_PROCESS_NAME, /* a process_id that is not a number */
     MRD_ROW_GROUP,
     MRD_ROW_SOURCE,
     MRD_ROW_CATEGORY,
@@ -52,11 +51,11 @@ typedef enum {
     MRD_ROW_OWN_PROCESS,
     MRD_ROW_BOOLS,
     MRD_ROW_ID = MRD_ROW_BOOLS, /* unsigned */
-    MRD_ROW_BOUND,              /* unsigned; null: unknown */
+    MRD_ROW_BOUND,              /* unsigned; null means unknown */
     MRD_ROW_FLOW_ID,            /* array of unsigned, in quotes or not */
     MRD_ROW_FLOW_DIR,           /* array of "start", "step", "end" */
     MRD_ROW_ARGS,               /* object: arguments */
-    MRD_ROW_NUMBER_ARG,         /* an argument whose number may stand in quotes */
+    MRD_ROW_NUMBER_ARG,         /* an argument whose number may be in quotes */
     MRD_ROW_FIELDS,
 } mrd_row_field;
 
@@ -65,7 +64,7 @@ typedef struct {
     mrd_row_field field;
 } mrd_row_key;
 
-#define MRD_ROW_TEXT_MAX 64 /* longer numbers are arguments */
+#define MRD_ROW_TEXT_MAX 64 /* longer numbers become arguments */
 #define MRD_ROW_FLOWS    255
 
 typedef struct {
@@ -80,7 +79,7 @@ typedef struct {
     uint32_t bound_ns;
     uint64_t flow_id[MRD_ROW_FLOWS];
     uint8_t flow_dir[MRD_ROW_FLOWS];
-    bool flow_taken[MRD_ROW_FLOWS]; /* false: the place has a direction and no id */
+    bool flow_taken[MRD_ROW_FLOWS]; /* false: this index has a direction and no id */
     size_t n_flow_ids, n_flow_dirs, flows_refused;
     mrd_args *args; /* reset for every row */
 } mrd_json_row;
@@ -112,8 +111,8 @@ mrd_row_text(const mrd_json_row *row, mrd_row_field field)
 }
 
 /*
- * Reads the object that the reader has just met. keys ends with a NULL key. Errors: those of the
- * reader, NOMEM.
+ * Reads the object that the reader has just entered. `keys` ends with a NULL key. Errors: those of
+ * the reader, NOMEM.
  */
 mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys,
                      mrd_strtab *strings);
@@ -124,12 +123,14 @@ mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *k
  */
 mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section,
                       mrd_err (*row)(void *self), void *self);
-/* A number of the row as a sample: integer when it is one, else double. False: out of range. */
+/* Sets the event's sample from a number: an integer if possible, else a double. Returns false if it
+ * is out of range. */
 bool mrd_row_sample(mrd_str number, mrd_event *ev);
-/* bound, flags and kind (SPAN or INSTANT) from the row's marks; dur_ns of unfinished spans. */
+/* Sets bound, flags and kind (SPAN or INSTANT) of the event from the row, and dur_ns of unfinished
+ * spans. */
 void mrd_row_marks(const mrd_json_row *row, const mrd_strtab *strings, mrd_event *ev);
-/* The arrows of the row, ids mixed with the input; returns how many. flows: MRD_ROW_FLOWS. What is no id (but null), and
- * ids beyond that many, are counted as dropped. */
+/* Writes at most MRD_ROW_FLOWS arrows of the row, with ids mixed with the input's. Returns their
+ * number. Counts as dropped: invalid ids, except null, and ids beyond this limit. */
 uint8_t mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * trace/import/sysprof_int.h - inside of the importer of system profiles: import_sysprof.c (the rows) and
- * sysprof_own.c (the head of files that we wrote ourselves).
+ * trace/import/sysprof_int.h - private to the importer of system profiles: import_sysprof.c (the
+ * rows) and sysprof_own.c (the head of files that Meridian wrote).
  */
 #ifndef MRD_TRACE_SYSPROF_INT_H
 #define MRD_TRACE_SYSPROF_INT_H
@@ -9,7 +9,7 @@
 
 #define CACHE_TRACKS 512u /* a power of two */
 
-/* What tells tracks apart in the rows. */
+/* The fields by which rows are assigned to tracks. */
 typedef struct {
     int64_t pid, lnc, pcore, device, thread, worker;
     mrd_sid instance, process_name, track;
@@ -32,18 +32,18 @@ typedef struct {
     mrd_flow flows[MRD_ROW_FLOWS];
     cached_track cache[CACHE_TRACKS];
     mrd_sid ns, unknown;
-    bool own; /* written by us */
+    bool own; /* written by Meridian */
     bool any_section;
-    size_t section;   /* under way */
-    uint32_t *clocks; /* of the file to ours */
+    size_t section;   /* index of the current section */
+    uint32_t *clocks; /* maps clocks of the file to those of the catalog */
     size_t n_clocks;
 } sysprof;
 
-/* The source of this name; false, and as it was, when there is none. */
+/* Finds the source of this name. Returns false, with *ret_source unchanged, if there is none. */
 bool mrd_sysprof_source(mrd_str name, uint32_t *ret_source);
 mrd_unit mrd_sysprof_unit(mrd_str name);
-/* Reads the "meridian" object: processes, tracks, clocks, artifacts and notes into the catalog.
- * What is wrong with it becomes a note, and it is passed over. Errors: those of the reader; NOMEM. */
+/* Reads the "meridian" object: processes, tracks, clocks, artifacts and notes go into the catalog.
+ * Invalid parts are skipped and noted. Errors: those of the reader; NOMEM. */
 mrd_err mrd_sysprof_own(sysprof *s);
 
 #endif
