@@ -17,7 +17,7 @@ find(mrd_args *args, mrd_strtab *strings, const char *key)
     return sid == MRD_SID_EMPTY ? NULL : mrd_args_find(args, sid);
 }
 
-/* -1: not stated, or no amount. */
+/* Returns -1 if the amount is missing or invalid. */
 static int64_t
 amount(mrd_args *args, mrd_strtab *strings, const char *key)
 {
@@ -38,7 +38,8 @@ text(mrd_args *args, mrd_strtab *strings, const char *key)
     return MRD_STR("");
 }
 
-/* Members of each group of "[[0,1],[2,3]]" or "[0,1]"; 0: not the same, none, or not such a text. */
+/* Returns the number of members of each group in "[[0,1],[2,3]]" or "[0,1]". 0 if the groups differ
+ * or the text is invalid. */
 static uint64_t
 members(mrd_str groups)
 {
@@ -60,7 +61,7 @@ members(mrd_str groups)
             all = n;
             n = 0;
         } else if (c != '[' && c != ']' && c != ',' && c != ' ') {
-            return 0; /* cut short, or something else */
+            return 0; /* truncated, or another format */
         }
     }
     return n > 0 ? 0 : all;
@@ -68,7 +69,7 @@ members(mrd_str groups)
 
 typedef enum { OTHER, ALL_REDUCE, SHARED, PLAIN } cc_moves;
 
-/* What is moved, by the operation's name without case, blanks, '-' and '_'. */
+/* Returns the factor of an operation by its name, ignoring case, blanks, '-' and '_'. */
 static cc_moves
 moves(mrd_str name)
 {

@@ -4,7 +4,7 @@ static const mrd_import_ops *const importers[] = {
 #define MRD_IMPORT(ident) &mrd_import_##ident,
 #include "trace/import/importers.def"
 #undef MRD_IMPORT
-    NULL /* keeps an empty table legal */
+    NULL /* so that the table may be empty */
 };
 
 const mrd_import_ops *

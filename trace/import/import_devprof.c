@@ -1,15 +1,16 @@
 /*
- * trace/import/import_devprof.c - exported device profiles: `instruction`, `dma`, `cc_stream`, ... and
- * `summary`; vendor's and our own.
+ * trace/import/import_devprof.c - exported device profiles: `instruction`, `dma`, `cc_stream`, ...
+ * and `summary`, from the vendor or from Meridian.
  *
- * Unit of time. Files in nano-, pico- and microseconds exist and none says which. Two passes: the
- * first finds how far the rows reach and what the file says about its length (summary total_time
- * and total_active_time in seconds; first_hw_timestamp and last_hw_timestamp in ns), in any order;
- * the unit is the power of ten that joins them within 2 %. When none does, or two references ask
- * for different units, the file is refused with UNIT. Files of our own are in nanoseconds.
+ * Unit of time. Times may be in nano-, pico- or microseconds, and the file does not state which.
+ * The file is read twice. The first pass finds the length of the rows, and the length that the file
+ * states, in any order. The latter is total_time and total_active_time of summary in seconds,
+ * first_hw_timestamp and last_hw_timestamp in ns. The unit is the power of ten for which both
+ * lengths agree within 2 %. If there is none, or two references need different units, the file is
+ * refused with UNIT. Files that Meridian wrote are in nanoseconds.
  *
- * Every row becomes a span or instant of category <section>; rows without a time (summary,
- * layer tables) become instants at the first time of the profile, so nothing is lost. Lines are
+ * Each row becomes a span or instant of category <section>. Rows without a time (summary, layer
+ * tables) become instants at the first time of the profile, so that nothing is lost. Lines are
  * engines, queues and streams. Arguments keep the numbers and units of the source.
  */
 #include <math.h>
@@ -24,7 +25,7 @@
 
 #define UNIT_TOLERANCE 0.02
 
-/* What the first pass learns. */
+/* The results of the first pass. */
 typedef struct {
     bool own;
     uint64_t timed_rows;
@@ -35,7 +36,7 @@ typedef struct {
     long double all_first, all_last; /* of all rows */
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
-    double total_time_s, total_active_s; /* 0: not said */
+    double total_time_s, total_active_s; /* 0 means unknown */
     long double hw_first, hw_last;
     bool has_hw_first, has_hw_last;
 } devprof_scan;
@@ -49,8 +50,8 @@ typedef struct {
     mrd_json_row row;
     mrd_flow flows[MRD_ROW_FLOWS];
     devprof_scan scan;
-    int exp10;       /* the file's unit to ns */
-    mrd_ev_ns first; /* where rows without a time go */
+    int exp10;       /* from the file's unit to ns */
+    mrd_ev_ns first; /* time of rows without a time */
     uint32_t profile;
     mrd_proc_id process;
     int64_t nc_idx;
@@ -175,14 +176,14 @@ scan_member(devprof_scan *scan, mrd_json_reader *r, mrd_str key, mrd_jr_type typ
             mrd_json_mark(r, mrd_json_reader_offset(r), depth);
             scan_object(scan, r, main_rows);
         }
-        /* Passes over what mrd_rows_read() will count. */
+        /* Damage is only skipped here; mrd_rows_read() counts it. */
         if (mrd_json_reader_err(r, NULL) != MRD_OK && !mrd_json_resume(r, depth, &damage))
             return mrd_json_reader_err(r, NULL);
     }
     return MRD_OK;
 }
 
-/* Calls back for each member of the document. Errors are the reader's, or the callback's. */
+/* Calls `call` for each member of the document. Errors: those of the reader and of `call`. */
 static mrd_err
 each_member(mrd_json_reader *r, const char *name,
             mrd_err (*call)(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type,
@@ -234,7 +235,8 @@ scan_input(devprof *d, mrd_why *why)
     return err;
 }
 
-/* The exponent that makes `span` units `seconds` long within the tolerance; false for none. */
+/* Finds the exponent for which `span` units are `seconds` within the tolerance. Returns false if
+ * there is none. */
 static bool
 unit_that_fits(long double span, double seconds, int *ret_exp10)
 {
@@ -298,9 +300,9 @@ infer_unit(devprof *d, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- Who the profile is of ---- */
+/* ---- The owner of the profile ---- */
 
-/* "a/b/ntff.json.gz" to "ntff". */
+/* Returns "ntff" for "a/b/ntff.json.gz". */
 static mrd_str
 stem(const char *path)
 {
@@ -315,7 +317,7 @@ stem(const char *path)
     return s;
 }
 
-/* Profiles of one model are one result, whatever cores they are of. */
+/* Profiles of one model are one result, for all of its cores. */
 static uint32_t
 profile_of_model(const devprof *d, mrd_sid model)
 {
@@ -329,7 +331,7 @@ profile_of_model(const devprof *d, mrd_sid model)
     return 0;
 }
 
-/* The name with the number of its turn; *ret_taken: another profile has it. */
+/* Returns the name with number `turn`. Sets *ret_taken if another profile has this name. */
 static mrd_sid
 numbered_name(const devprof *d, mrd_str wanted, unsigned turn, bool *ret_taken)
 {
@@ -349,8 +351,8 @@ numbered_name(const devprof *d, mrd_str wanted, unsigned turn, bool *ret_taken)
     return name;
 }
 
-/* The name, made different from the names that other profiles have already: thousands may be of one
- * name, so that numbers are not tried one after the other. */
+/* Returns a name that no other profile has. Searches in steps of doubling size, because thousands
+ * of profiles may have the same name. */
 static mrd_sid
 fresh_name(const devprof *d, mrd_str wanted)
 {
@@ -363,7 +365,7 @@ fresh_name(const devprof *d, mrd_str wanted)
         open *= 2;
         name = numbered_name(d, wanted, open, &taken);
     }
-    while (open - used > 1) { /* `used` is taken, `open` is not */
+    while (open - used > 1) { /* `used` is taken, `open` is free */
         unsigned middle = used + (open - used) / 2;
         mrd_sid between = numbered_name(d, wanted, middle, &taken);
 
@@ -429,8 +431,8 @@ whole_ns(long double v, bool has)
     return has && v > 0 && v < 9.2e18L ? (int64_t) roundl(v) : MRD_NONE;
 }
 
-/* What is known of its time, for who places it on that of the system profile. Files of our own were placed
- * when they were written. */
+/* Notes the known times of the profile, from which it is placed on the time of the system profile.
+ * Meridian's own files were placed when they were written. */
 static void
 register_capture(devprof *d)
 {
@@ -504,7 +506,8 @@ static const mrd_row_key extra_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Which argument names a row and the line it is drawn on, by section. "": the section's name. */
+/* The argument that names a row, and the argument that names its line, by section. "" means the
+ * section's name. */
 static const struct {
     const char *section;
     const char *name[4], *track[4];
@@ -520,7 +523,7 @@ static const struct {
     { "", { "label", "opcode", "operation" }, { "engine", "stream_id" } },
 };
 
-/* The first of the keys that the row has a text or an integer for; 0 when none. */
+/* Returns the first of the keys for which the row has a text or an integer. 0 if there is none. */
 static mrd_sid
 arg_as_name(devprof *d, const char *const keys[4])
 {
@@ -554,7 +557,7 @@ shape_of(const devprof *d)
     return i;
 }
 
-/* Rows of a result that joins several cores say whose they are. */
+/* In a result of several cores each row states its process. */
 static mrd_proc_id
 row_process(devprof *d)
 {
@@ -588,7 +591,8 @@ row_track(devprof *d, mrd_track_kind kind, size_t shape)
     return mrd_catalog_track(d->cat, &t);
 }
 
-/* Times of a row whose kind is known; an instant when it has none. False: dropped and counted. */
+/* Sets the times of a row; a row without a time becomes an instant. Returns false if the row was
+ * dropped and counted. */
 static bool
 row_times(devprof *d, mrd_event *ev)
 {
@@ -644,7 +648,7 @@ put_event(devprof *d)
     return mrd_import_put(d->imp, d->profile, &ev);
 }
 
-/* "counters" and "losses" of our own files. */
+/* Reads "counters" and "losses" of Meridian's own files. */
 static mrd_err
 put_own_extra(devprof *d, bool loss)
 {
@@ -696,7 +700,7 @@ read_row(void *self)
     return counters || losses ? put_own_extra(d, losses) : put_event(d);
 }
 
-/* What we wrote ourselves says whose profile it is. */
+/* Reads the identity that Meridian's own files state. */
 static mrd_err
 read_own(devprof *d)
 {
@@ -733,7 +737,7 @@ read_own(devprof *d)
     return MRD_OK;
 }
 
-/* A scalar at the top: a fact about the file. */
+/* Stores a scalar of the top level as a fact about the file. */
 static void
 put_fact(devprof *d, mrd_str key, mrd_str text)
 {
@@ -823,7 +827,7 @@ devprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* "instruction" rows, or two other sections of a device profile. */
+/* Accepts "instruction" rows, or two other sections of a device profile. */
 static int
 devprof_probe(mrd_str head, const char *name)
 {

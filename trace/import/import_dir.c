@@ -1,11 +1,12 @@
 /*
- * trace/import/import_dir.c - a capture directory, old or new layout, any number of processes and nodes.
+ * trace/import/import_dir.c - reads a capture directory of the old or the new layout, with any
+ * number of processes and nodes.
  *
  *   <dir>/<instance>_pid_<pid>/…                  and   <dir>/<instance>_pid_<pid>/<timestamp>/…
  *
- * The folder gives a file its instance and process, its name the core, session, model and rank.
- * Trace files are recognised by content. NTFF, NEFF and .pb files are hashed and listed; the
- * vendor's viewer converts them when it is there.
+ * Instance and process come from the directory's name; core, session, model and rank from the
+ * file's name. Trace files are recognised by content. NTFF, NEFF and .pb files are hashed and
+ * listed. If the vendor's viewer is installed, it converts them.
  */
 #include "trace/import/import.h"
 
@@ -29,21 +30,21 @@ typedef struct {
     const mrd_read_options *options;
     const char *root;
     mrd_identity nowhere;
-    size_t read, unknown, own;     /* files read, of no known kind, written by meridian itself */
+    size_t read, unknown, own;     /* files read, of unknown kind, written by Meridian */
     size_t earlier;                /* files of earlier runs */
-    size_t twice;                  /* JSON of the XLA profiler whose XSpace is read */
-    size_t temporary;              /* copies whose finished file lies beside them */
-    bool was_there;                /* the entry of the root in which the walk is */
+    size_t twice;                  /* JSON of the XLA profiler that is skipped for its XSpace */
+    size_t temporary;              /* copies next to their finished files */
+    bool was_there;                /* the current entry of the root is in `earlier` */
     size_t ntff, neff, pb;         /* artifacts found */
     uint32_t first_artifact;       /* index in the catalog */
-    bool system_json, device_json; /* exported JSON of either half lies beside the artifacts */
-    mrd_buf unknown_name;          /* the first of them, for the note */
-    mrd_buf temporary_name;        /* the same */
-    mrd_strlist profiles;          /* JSON profiles that Meridian wrote, counted in own, too */
-    bool read_own;                 /* the folder holds no other inputs: these profiles are read */
+    bool system_json, device_json; /* exported JSON of this kind is in the same directory */
+    mrd_buf unknown_name;          /* the first unknown file, for the note */
+    mrd_buf temporary_name;        /* the first temporary file, for the note */
+    mrd_strlist profiles;          /* JSON profiles that Meridian wrote; `own` includes them */
+    bool read_own;                 /* no other inputs, so these profiles are read */
 } dir_walk;
 
-/* What the folder and the file's name say. */
+/* Returns the identity that the names of directory and file state. */
 static mrd_identity
 dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
 {
@@ -95,17 +96,18 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
         walk->ntff++;
     else if (strcmp(kind, "NEFF") == 0)
         walk->neff++;
-    else if (strcmp(kind, "XSpace") !=
-             0) /* read here, or its JSON beside it is, where it is large */
+    else if (strcmp(kind, "XSpace") != 0) /* read here, or if it is large its JSON is read */
         walk->pb++;
 }
 
-/* The XLA profiler writes the events of a host twice, as <host>.xplane.pb and as <host>.trace.json.gz beside it. The
- * XSpace is read, which alone says when the profile began and has all events (the JSON has a million at most); one that
- * may have more than is read of an XSpace is left to its JSON. */
+/* The XLA profiler writes the events of a host twice, as <host>.xplane.pb and as
+ * <host>.trace.json.gz in the same directory. The XSpace is preferred. Only it has the profile's
+ * start time and all events; the JSON has at most a million. For an XSpace above this size, too
+ * large to be read completely, the JSON is read. */
 #define XSPACE_READ (256 << 20)
 
-/* The size of a file beside `path` whose name is the first `stem` bytes of it and `end`; -1: there is none. */
+/* Returns the size of the file in the directory of `path` whose name is its first `stem` bytes and
+ * `end`. -1 if there is none. */
 static int64_t
 size_beside(const char *path, size_t stem, const char *end)
 {
@@ -118,7 +120,7 @@ size_beside(const char *path, size_t stem, const char *end)
                : -1;
 }
 
-/* Whether the other file of the two is read. */
+/* Returns true if the other one of the two files is read. */
 static bool
 is_read_beside(const char *path)
 {
@@ -140,8 +142,8 @@ is_read_beside(const char *path)
     return false;
 }
 
-/* Returns true if a writer left `path` behind when it renamed or wrote the finished file, which
- * lies beside it. A temporary file alone may be the only copy of a trace and is read. */
+/* Returns true if `path` is a temporary file next to its finished file, which the writer left
+ * behind. A temporary file alone may be the only copy of a trace and is read. */
 static bool
 is_temporary_copy(const char *path)
 {
@@ -156,7 +158,7 @@ is_temporary_copy(const char *path)
     return false;
 }
 
-/* Returns true if the file has one JSON document or several, and nothing else. */
+/* Returns true if the file contains only JSON documents. */
 static bool
 is_whole_json(const char *path)
 {
@@ -180,7 +182,7 @@ is_whole_json(const char *path)
     return whole;
 }
 
-/* Returns true for the names of JSON files. A damaged one is reported as an input that failed. */
+/* Returns true for names of JSON files. A damaged JSON file is reported as a failed input. */
 static bool
 name_says_json(mrd_str name)
 {
@@ -194,7 +196,7 @@ name_says_json(mrd_str name)
     return false;
 }
 
-/* Returns true for the names that Meridian gives to profiles in the formats json and chrome. */
+/* Returns true for names of profiles that Meridian writes in the formats json and chrome. */
 static bool
 is_profile_name(mrd_str name)
 {
@@ -208,7 +210,8 @@ is_profile_name(mrd_str name)
 
 typedef enum { HEAD_UNKNOWN, HEAD_TRACE, HEAD_OWN } dir_head;
 
-/* What the start of the file says. Own results are no input unless named. */
+/* Classifies the file by its start. Meridian's own results are not inputs unless they are named
+ * explicitly. */
 static dir_head
 look_at(const char *path)
 {
@@ -267,7 +270,7 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
             return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
     }
-    /* Jobs write configurations and other JSON beside their traces. */
+    /* Jobs write configurations and other JSON next to their traces. */
     if (head == HEAD_UNKNOWN && (!name_says_json(name) || is_whole_json(path))) {
         if (walk->unknown++ == 0)
             mrd_buf_text(&walk->unknown_name, path);
@@ -300,7 +303,7 @@ dir_unreadable(dir_walk *walk, const char *path, int sys)
     dir_failed(walk, path, &why);
 }
 
-/* Traces may lie in it: who names it itself gets them. */
+/* The directory may contain traces. A user can name it explicitly to read them. */
 static void
 dir_too_deep(dir_walk *walk, const char *path)
 {
@@ -319,7 +322,7 @@ is_earlier(const dir_walk *walk, const struct stat *st)
     return walk->was_there && changed < walk->options->earlier_than.ns;
 }
 
-/* The folder's own, when a recorded process named it. */
+/* Sets the identity to the recorded process that uses this directory. */
 static void
 find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
 {
@@ -336,7 +339,7 @@ find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
     }
 }
 
-/* Returns true for a folder of tables that Meridian wrote. */
+/* Returns true for a directory of tables that Meridian wrote. */
 static bool
 holds_own_tables(const char *path)
 {
@@ -366,7 +369,8 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     err = mrd_read_once_check(walk->options->once, path, &here, &again);
     if (err != MRD_OK || again)
         return err;
-    n = scandir(path, &names, NULL, alphasort); /* a fixed order: equal input, equal output */
+    /* a fixed order, so that the output is reproducible */
+    n = scandir(path, &names, NULL, alphasort);
     if (n < 0) {
         dir_unreadable(walk, path, errno);
         return MRD_OK;
@@ -386,7 +390,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
                 walk->options->all_earlier ||
                 (walk->options->earlier != NULL && mrd_strlist_has(walk->options->earlier, name));
         if (err != MRD_OK || name.p[0] == '.') {
-            /* hidden, or on the way out */
+            /* hidden, or cancelled */
         } else if (full.err != MRD_OK) {
             err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         } else if (stat(child, &st) != 0) {
@@ -412,7 +416,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     return err;
 }
 
-/* Lets the vendor's viewer convert the whole directory and reads what it wrote. */
+/* Converts the whole directory with the vendor's viewer and reads its output. */
 static mrd_err
 dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
 {
@@ -457,7 +461,7 @@ out:
     return err;
 }
 
-/* Decodes what lies there without its JSON, or says what that is and how to get it. */
+/* Converts artifacts without exported JSON, or notes what they are and how to convert them. */
 static mrd_err
 dir_artifacts_done(dir_walk *walk, mrd_why *why)
 {
@@ -475,7 +479,7 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
         const mrd_read_options *all = walk->options;
 
         /* cppcheck-suppress autoVariables ; put back two lines below */
-        walk->options = &missing; /* the other half must not come twice */
+        walk->options = &missing; /* the other part must not be read twice */
         err = dir_convert(walk, mrd_buf_cstr(&tool), why);
         walk->options = all;
     } else {
@@ -495,7 +499,7 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
 }
 
 /* Returns true if the Chrome profile `path` has a twin in the vendor's layout in the same
- * directory. The twin has more information. */
+ * directory. The twin contains more. */
 static bool
 has_better_twin(const dir_walk *walk, const char *path)
 {
@@ -565,7 +569,7 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         base.p++;
     }
     if (mrd_capture_split(base, &instance, &pid, &rest) &&
-        rest.len == 0) { /* one process's own folder */
+        rest.len == 0) { /* the directory of one process */
         id->instance_id = mrd_strtab_add(mrd_catalog_strings(options->catalog), instance);
         id->process_id = pid;
     }

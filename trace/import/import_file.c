@@ -1,4 +1,4 @@
-/* mrd_read_file: one file, one importer, one mrd_input that says what became of it. */
+/* mrd_read_file: reads one file with one importer, and reports the result in one mrd_input. */
 #include "trace/import/import.h"
 
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "trace/import/import_times.h"
 #include "trace/import/same_data.h"
 
-/* The streams that one input writes, one for each profile it has events of. */
+/* The streams of one input, one for each profile with events. */
 typedef struct {
     uint32_t profile;
-    mrd_stream *stream; /* NULL: this half is not wanted */
+    mrd_stream *stream; /* NULL means that this part is not wanted */
 } file_stream;
 
 typedef struct {
-    mrd_import imp; /* first: emit gets it back */
+    mrd_import imp; /* must be first, because emit casts it back */
     const mrd_read_options *options;
     const char *path;
     file_stream *streams;
@@ -28,7 +28,7 @@ typedef struct {
     mrd_sample sample;
     mrd_dur_ns base; /* added to the times of the system profile */
     uint64_t emitted;
-    mrd_why own; /* a failure of the store or of memory, not of the input */
+    mrd_why own; /* a failure of the store or out of memory, not a failure of the input */
 } file_reading;
 
 static mrd_err
@@ -118,7 +118,8 @@ file_cancelled(mrd_import *imp)
 
 #define UTF_16 "is text in UTF-16: convert it with 'iconv -f UTF-16 -t UTF-8' and give the result"
 
-/* Returns what to do with an archive, a compressed file or a text of another encoding; NULL if the file is neither. */
+/* Returns advice about an archive, a compressed file or a text of another encoding. NULL for other
+ * files. */
 static const char *
 container_advice(mrd_str head)
 {
@@ -159,7 +160,7 @@ container_advice(mrd_str head)
     return NULL;
 }
 
-/* What a file that no importer claims is, in a message that says what to do. */
+/* Returns a message about a file that no importer accepts, with advice. */
 static const char *
 file_advice(mrd_str head, const char *path)
 {
@@ -214,7 +215,8 @@ recorded_pid(const file_reading *f, int64_t pid)
     return false;
 }
 
-/* The first pid in the text that is a recorded process's; a trace names those of devices, too. */
+/* Returns the first pid in the text that is a recorded process. A trace also contains pids of
+ * devices. */
 static int64_t
 recorded_process(const file_reading *f, mrd_str head)
 {
@@ -236,7 +238,7 @@ recorded_process(const file_reading *f, mrd_str head)
     return MRD_NONE;
 }
 
-/* MRD_NONE when there are several, or none. */
+/* Returns MRD_NONE if there are several recorded processes, or none. */
 static int64_t
 only_recorded(const file_reading *f)
 {
@@ -286,7 +288,8 @@ file_run(file_reading *f, mrd_why *why)
     return ops->run(&f->imp, why);
 }
 
-/* Names beyond what one file may have: its events are there, some without their names. */
+/* Notes that the file has more names than allowed. Its events are kept, some of them without a
+ * name. */
 static void
 file_names(file_reading *f, uint64_t refused)
 {
@@ -345,7 +348,8 @@ file_conclude(file_reading *f, mrd_err err, const mrd_why *why)
     } else if (input->error != MRD_SID_EMPTY) {
         mrd_str text = mrd_catalog_text(f->imp.catalog, input->error);
 
-        /* The importer said why it dropped the first record; the file's name belongs to it. */
+        /* The importer gave the reason for the first dropped record. The message also needs the
+         * file's name. */
         input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
         mrd_why_set(&said, MRD_INCOMPLETE, 0, "'%s': " MRD_STR_FMT, f->path, MRD_STR_ARG(text));
         if (!mrd_str_starts(text, "'"))
@@ -359,7 +363,7 @@ file_conclude(file_reading *f, mrd_err err, const mrd_why *why)
     }
 }
 
-/* Lets the input be compared with others, if all its events are of the system profile. */
+/* Adds the input to the comparison with others, if all its events are of the system profile. */
 static mrd_err
 file_remember(file_reading *f)
 {

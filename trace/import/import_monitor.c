@@ -1,14 +1,14 @@
 /*
- * neuron-monitor reports (one JSON object per period, on a line each or spread out) as counters.
+ * neuron-monitor reports (one JSON object per period, on one line or several) as counters.
  *
- * Every number of a report becomes a sample of a counter that is named by its path inside its group
- * and belongs to the core, device or process that its path names. Both spellings in use are one
- * counter ("numeric" and "numerical", "effective_flops" and "flops"). A group whose "error" is not
- * empty gives an instant with that text, on a line of the same core, device or process.
+ * Every number of a report becomes a sample of a counter. The counter's name is the path inside the
+ * group. It belongs to the core, device or process in that path. Two spellings of a name are one
+ * counter ("numeric" and "numerical", "effective_flops" and "flops"). A group with a non-empty
+ * "error" gives an instant with this text, on a line of the same core, device or process.
  *
- * Time: the public report has none. A numeric "timestamp" (or timestamp_ns, timestamp_ms, time) of
- * the recorder at the top is taken; else reports are placed one period apart from zero, and a note
- * says so. The period is the shortest that the report's groups state.
+ * Time: public reports have none. A numeric top-level "timestamp" of the recorder (or timestamp_ns,
+ * timestamp_ms, time) is used if there is one. Otherwise the reports begin at zero, one period
+ * apart, and a note says so. The period is the shortest one that the report's groups state.
  */
 #include "trace/import/import.h"
 
@@ -22,10 +22,10 @@
 
 #define MON_REPORT_MAX (4u << 20)
 #define MON_NAME_MAX   200
-#define MON_DEPTH      16            /* levels of a group */
-#define MON_PERIOD     (5 * MRD_SEC) /* neuron-monitor's own default */
+#define MON_DEPTH      16            /* maximum nesting in a group */
+#define MON_PERIOD     (5 * MRD_SEC) /* the default of neuron-monitor */
 
-/* What the samples below a key belong to; handed down the tree. */
+/* What the samples below a key belong to; inherited by nested objects. */
 typedef struct {
     mrd_proc_id process;
     mrd_source_kind source;
@@ -39,7 +39,7 @@ typedef struct {
     mrd_input *input;
     mrd_sid instance;
     bool has_instance;
-    uint64_t offset; /* of the report */
+    uint64_t offset; /* of the report in the file */
     uint64_t reports, timed;
     mrd_wall_ns now;
     mrd_dur_ns period_ns;
@@ -105,7 +105,7 @@ mon_put(mon *m, const mon_place *at, const char *key, mrd_str number)
     m->err = mrd_import_put(m->imp, 0, &ev);
 }
 
-/* "error": a text that is not empty. */
+/* Emits a non-empty "error" text. */
 static void
 mon_put_error(mon *m, const mon_place *at, const char *group, const char *text)
 {
@@ -150,7 +150,7 @@ mon_index(const char *text)
     return mrd_num_i64(mrd_str_of(text), &v) == MRD_OK && v >= 0 ? v : MRD_NONE;
 }
 
-/* The number behind the last dot of "nc_v3.7". */
+/* Returns the number after the last dot of "nc_v3.7". */
 static int64_t
 mon_physical(const char *key)
 {
@@ -161,7 +161,8 @@ mon_physical(const char *key)
 
 static void mon_walk(mon *m, mon_place at, const char *group, mrd_json *v, unsigned depth);
 
-/* An element of "neuron_devices" or "loaded_models", or a subgraph: says itself what it is. */
+/* Sets the identity that an element of "neuron_devices" or "loaded_models", or a subgraph, states
+ * itself. */
 static void
 mon_identify(mon_place *at, const char *parent, const mrd_json *v)
 {
@@ -180,7 +181,7 @@ mon_identify(mon_place *at, const char *parent, const mrd_json *v)
     }
 }
 
-/* A member that is an object or an array: where its numbers belong. */
+/* Walks a member that is an object or an array, with the owner of its numbers. */
 static void
 mon_descend(mon *m, const mon_place *at, const char *group, const char *parent, const char *key,
             mrd_json *v, unsigned depth)
@@ -212,7 +213,7 @@ mon_descend(mon *m, const mon_place *at, const char *group, const char *parent, 
     mon_walk(m, below, key, v, depth + 1);
 }
 
-/* What is no object, or lies too deep: numbers in it are dropped, and counted as one. */
+/* Drops a value that is not an object or is nested too deeply. Its numbers count as one. */
 static void
 mon_pass_over(mon *m, const mon_place *at, const mrd_json *v)
 {
@@ -224,7 +225,7 @@ mon_pass_over(mon *m, const mon_place *at, const mrd_json *v)
     mrd_import_drop(m->imp, m->offset, "'%s' has numbers in a list, or too deep", at->name);
 }
 
-/* The members of an object. */
+/* Walks the members of an object. */
 static void
 mon_walk(mon *m, mon_place at, const char *group, mrd_json *v, unsigned depth)
 {
@@ -243,7 +244,7 @@ mon_walk(mon *m, mon_place at, const char *group, mrd_json *v, unsigned depth)
         else if (strcmp(key, "error") == 0)
             mon_put_error(m, &at, group, mrd_json_str(v, "error", ""));
         else if (mrd_str_ends(mrd_str_of(key), "_index") || strcmp(key, "model_id") == 0)
-            continue; /* identity, in mon_identify */
+            continue; /* the identity was used by mon_identify */
         else if (mrd_json_text(member, scratch, &text) == MRD_OK && text.p == scratch)
             mon_put(m, &at, key, text);
     }
@@ -300,7 +301,7 @@ mon_system(mon *m, mrd_json *system)
     }
 }
 
-/* The shortest "period" of any group below. */
+/* Finds the shortest "period" of all nested groups. */
 static void
 mon_shortest(mrd_json *v, unsigned depth, double *shortest)
 {
@@ -319,7 +320,7 @@ mon_shortest(mrd_json *v, unsigned depth, double *shortest)
     }
 }
 
-/* Seconds, milli-, micro- or nanoseconds of the epoch: told apart by their size. */
+/* Parses a time since 1970. The size shows whether it is in seconds, milli-, micro- or nanoseconds. */
 static bool
 mon_epoch(mrd_str number, mrd_wall_ns *ret)
 {

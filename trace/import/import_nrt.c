@@ -9,7 +9,7 @@
 
 /* ---- Events ---- */
 
-/* Inside the event or its data. */
+/* Reads the fields of the event or of its data. */
 static mrd_err
 nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
 {
@@ -29,7 +29,7 @@ nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
     return err != MRD_OK ? err : mrd_json_reader_err(nrt->r, NULL);
 }
 
-/* The object of one event that was just met. */
+/* Reads the event whose object was just entered. */
 static mrd_err
 nrt_read_record(mrd_nrt *nrt)
 {
@@ -54,7 +54,7 @@ nrt_read_record(mrd_nrt *nrt)
     return mrd_nrt_dispatch(nrt, &rec);
 }
 
-/* Goes on behind damage in the array that lies `depth` deep, and counts it. */
+/* Resumes after damage in the array at this depth, and counts it. */
 static bool
 nrt_resume(mrd_nrt *nrt, unsigned depth)
 {
@@ -112,7 +112,7 @@ nrt_read_version(mrd_nrt *nrt, mrd_in *in, mrd_jr_type type, mrd_str text, bool 
                        events ? "; the events before it were read as if it were that" : "");
 }
 
-/* A runtime without hardware says so in front of its events; every output then says it too. */
+/* A runtime without hardware says so before its events. All outputs are then marked as simulated. */
 static void
 nrt_mark_simulated(mrd_nrt *nrt)
 {
@@ -120,7 +120,7 @@ nrt_mark_simulated(mrd_nrt *nrt)
     mrd_catalog_borrow_process(nrt->o.catalog, nrt->o.process)->flags |= MRD_PROC_SIMULATED;
 }
 
-/* Inside the object of one fetch. */
+/* Reads the object of one fetch. */
 static mrd_err
 nrt_read_document(mrd_nrt *nrt, mrd_in *in, mrd_why *why)
 {
@@ -263,7 +263,7 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
-    nrt->flow_hash = 0x6e7274; /* "nrt": apart from flows of other readers in the same scope */
+    nrt->flow_hash = 0x6e7274; /* "nrt": differs from flows of other readers in the same scope */
     nrt_intern(nrt);
     *ret_nrt = nrt;
     return MRD_OK;
@@ -289,9 +289,8 @@ mrd_nrt_free(mrd_nrt *nrt)
 
 typedef struct {
     mrd_import *imp;
-    mrd_err refused; /* why an event was not taken; no other is sent then */
-    uint64_t
-        losses; /* events that say what the numbers show to be missing: of no record of the file */
+    mrd_err refused; /* why an event was refused; later events are not sent */
+    uint64_t losses; /* loss events, which are not records of the file */
 } nrt_file;
 
 static mrd_err
@@ -335,7 +334,7 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n, uint64_t losses)
     input->unfinished = n->unfinished;
     input->no_start = n->no_start;
     input->lost = n->lost;
-    if (n->dropped > 0 && input->dropped == 0) /* else mrd_import_put said why */
+    if (n->dropped > 0 && input->dropped == 0) /* otherwise mrd_import_put gave the reason */
         input->error = mrd_catalog_intern(imp->catalog, n->first_drop);
     input->dropped += n->dropped;
     if (n->no_version > 0)
@@ -373,11 +372,11 @@ nrt_run(mrd_import *imp, mrd_why *why)
     nrt_file_report(imp, mrd_nrt_count(nrt), file.losses);
     mrd_nrt_free(nrt);
     if (file.refused != MRD_OK)
-        return file.refused; /* whatever the text says behind it */
+        return file.refused; /* even if the text has further errors */
     return err != MRD_OK ? err : end;
 }
 
-/* An object with "events" whose records have "event_type". */
+/* Accepts an object with "events" whose records have "event_type". */
 static int
 nrt_probe(mrd_str head, const char *name)
 {

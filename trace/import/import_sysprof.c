@@ -1,12 +1,12 @@
 /*
- * trace/import/import_sysprof.c - exported system profiles: the guide's layout (`trace_events`, numbers in
- * strings), the newer singular one (`trace_event`, ...), and our own files, which come back as the
- * same events.
+ * trace/import/import_sysprof.c - exported system profiles: the layout of the vendor's guide
+ * (`trace_events`, numbers in strings), the newer singular one (`trace_event`, ...), and Meridian's
+ * own files, which give the same events again.
  *
- * Rows are handled one by one as they come, in any order of sections. Host memory and CPU rows
- * become counters with the names of hw/hw.h. An old file does not say where an event comes from:
- * `type` 99999 or a `group` framework-* is the framework, a name of the hardware group the device,
- * all others the runtime.
+ * Rows are converted one by one, with the sections in any order. Host memory and CPU rows become
+ * counters with the names of hw/hw.h. Old files do not state the source of an event. `type` 99999
+ * or a `group` framework-* means the framework, a name of the hardware group means the device,
+ * others mean the runtime.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ identify(const sysprof *s, const mrd_json_row *row, row_identity *id)
 {
     const mrd_identity *place = &s->imp->identity;
 
-    memset(id, 0, sizeof(*id)); /* compared as bytes */
+    memset(id, 0, sizeof(*id)); /* because ids are compared as bytes */
     id->instance = mrd_row_sid(row, MRD_ROW_INSTANCE);
     id->pid = mrd_row_number(row, MRD_ROW_PROCESS);
     id->process_name = mrd_row_sid(row, MRD_ROW_PROCESS_NAME);
@@ -76,7 +76,7 @@ process_of(sysprof *s, const row_identity *id)
             p.flags |= MRD_PROC_NO_PID;
             p.name = id->process_name;
             p.scope = p.scope != 0 ? p.scope : s->imp->input + 1;
-            if (id->process_name != MRD_SID_EMPTY) /* a number that only this name has */
+            if (id->process_name != MRD_SID_EMPTY) /* a generated number that only this name has */
                 p.process_id = (int64_t) id->process_name;
         }
     }
@@ -156,7 +156,7 @@ text_ns(mrd_str text, int exp10, int64_t *ret_ns)
     return text.len > 0 && mrd_num_scaled(text, exp10, ret_ns) == MRD_OK;
 }
 
-/* Sets the times; false when the row has none that can be used, which is counted as dropped. */
+/* Sets the times. Returns false if the row has no usable time; it is then counted as dropped. */
 static bool
 row_times(sysprof *s, mrd_event *ev)
 {
@@ -183,7 +183,7 @@ row_times(sysprof *s, mrd_event *ev)
 
 /* ---- Events ---- */
 
-/* Whose row it is. */
+/* The keys that identify the owner of a row. */
 #define WHOSE_KEYS                                                                                 \
     { "instance_id", MRD_ROW_INSTANCE }, { "lnc_idx", MRD_ROW_LNC }, { "nc_idx", MRD_ROW_NC },     \
         { "process_id", MRD_ROW_PROCESS }, { "scope", MRD_ROW_SCOPE },                             \
@@ -220,7 +220,7 @@ static const mrd_row_key event_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Members that follow from the rest are left out, the others become arguments. */
+/* Drops members that follow from others. All others become arguments. */
 static void
 keep_guide_members(sysprof *s, const row_identity *id)
 {
@@ -256,7 +256,7 @@ keep_guide_members(sysprof *s, const row_identity *id)
                      mrd_row_number(row, MRD_ROW_NC));
 }
 
-/* Two cores run one execution under LNC 2; the newer files name the core by device_core_idx. */
+/* Under LNC 2 two physical cores run one execution. Newer files state the core in device_core_idx. */
 static void
 find_physical_core(sysprof *s, row_identity *id)
 {
@@ -332,7 +332,7 @@ static const mrd_row_key host_keys[] = {
     { NULL, MRD_ROW_FIELDS },
 };
 
-/* Who a host row speaks of: the node, unless the row says it is a process. */
+/* Sets the owner of a host row: the node, unless the row states a process. */
 static void
 identify_host(const sysprof *s, row_identity *id)
 {
@@ -359,7 +359,7 @@ put_sample(sysprof *s, const row_identity *id, const char *name, mrd_unit unit, 
     return mrd_import_put(s->imp, 0, ev);
 }
 
-/* Numbers under keys we do not know are samples too; anything else is counted and told. */
+/* Numbers under unknown keys are samples, too. Other values are counted and noted. */
 static mrd_err
 put_other_samples(sysprof *s, const row_identity *id, const char *prefix, mrd_event *ev)
 {
@@ -393,7 +393,7 @@ put_other_samples(sysprof *s, const row_identity *id, const char *prefix, mrd_ev
     return err;
 }
 
-/* Times and marks of a sample; false when it was dropped. */
+/* Sets times and flags of a sample. Returns false if the sample was dropped. */
 static bool
 sample_times(sysprof *s, mrd_event *ev)
 {
@@ -538,9 +538,10 @@ put_loss(sysprof *s)
     return mrd_import_put(s->imp, 0, &ev);
 }
 
-/* ---- What is said about the whole ---- */
+/* ---- Facts about the whole profile ---- */
 
-/* Scalars of the vendor's metadata become facts. first_ts and last_ts follow from the events. */
+/* Stores scalars of the vendor's metadata as facts. first_ts and last_ts are skipped because they
+ * follow from the events. */
 static mrd_err
 put_fact_rows(sysprof *s, const char *section, bool notes)
 {
@@ -605,7 +606,7 @@ put_warning(sysprof *s)
 
 static const struct {
     const char *key;
-    const mrd_row_key *keys; /* NULL: the function reads the row itself */
+    const mrd_row_key *keys; /* NULL means that the function reads the row itself */
     mrd_err (*put)(sysprof *s);
 } sections[] = {
     { "trace_events", event_keys, put_event },
@@ -721,8 +722,8 @@ sysprof_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* An object with one of the event arrays, or whose head we wrote (it may be longer than a probe).
- */
+/* Accepts an object with one of the event arrays, or with the head that Meridian writes (which may
+ * be longer than a probe). */
 static int
 sysprof_probe(mrd_str head, const char *name)
 {

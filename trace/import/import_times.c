@@ -5,7 +5,7 @@
 #include "base/num.h"
 
 #define MRD_TIMES_SHIFT 40                     /* 18 minutes */
-#define EPOCH_FROM      (1000000000 * MRD_SEC) /* 2001: later times count from 1970 */
+#define EPOCH_FROM      (1000000000 * MRD_SEC) /* 2001; later times count from 1970 */
 
 static void
 slot_add(mrd_times_slot *to, const mrd_times_slot *from)
@@ -16,7 +16,7 @@ slot_add(mrd_times_slot *to, const mrd_times_slot *from)
     to->count += from->count;
 }
 
-/* Doubles the length of a stretch until at most half of the slots are in use. */
+/* Doubles the length of an interval until at most half of the slots are in use. */
 static void
 make_coarser(mrd_times *t)
 {
@@ -40,7 +40,7 @@ make_coarser(mrd_times *t)
     } while (t->n > MRD_TIMES_SLOTS / 2);
 }
 
-/* Returns the slot of the event's begin, where the slot used last is another. */
+/* Returns the slot of the event's begin, if the latest slot does not fit. */
 static __attribute__((noinline)) mrd_times_slot *
 find_slot(mrd_times *t, const mrd_event *ev)
 {
@@ -89,7 +89,7 @@ slot_order(const void *a, const void *b)
     return mrd_i64_order(x->first.ns, y->first.ns);
 }
 
-/* Makes one slot of those between which there is no gap of MRD_TIMES_APART. */
+/* Joins slots that have no gap of MRD_TIMES_APART between them. */
 static void
 join_slots(mrd_times *t)
 {
@@ -105,11 +105,11 @@ join_slots(mrd_times *t)
     t->n = n;
 }
 
-/* The slots from which wrong ones are taken off. */
+/* The state of removing wrong slots from both ends. */
 typedef struct {
     mrd_times_verdict *said;
-    uint64_t most;    /* records that may be far away */
-    mrd_dur_ns apart; /* what far away is */
+    uint64_t most;    /* limit of records that may be far away */
+    mrd_dur_ns apart; /* the distance that counts as far away */
     bool of_epoch;    /* most times count from 1970 */
 } judging;
 
@@ -138,7 +138,7 @@ take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
     return true;
 }
 
-/* How far others must lie from these records to be far away. */
+/* Returns the distance from these records at which others are far away. */
 static mrd_dur_ns
 apart_of(const mrd_times_slot *slot)
 {
@@ -150,7 +150,7 @@ apart_of(const mrd_times_slot *slot)
                                                         : extent * MRD_TIMES_EXTENTS;
 }
 
-/* Returns how many records may be far away. Two windows of similar size are both real. */
+/* Returns how many records may be far away. Two windows of similar size are both correct. */
 static uint64_t
 most_far(uint64_t all, uint64_t main_part)
 {

@@ -1,7 +1,8 @@
 /*
  * Trace Event JSON (the Chrome format), as Kineto, JAX, Chrome, MXNet and the Neuron framework
- * trace write it. Source of the format: the "Trace Event Format" document of the Chromium project;
- * where real files differ from it (Kineto's base time, its devices as pids), the code says so.
+ * trace write it. The format is described in the "Trace Event Format" document of the Chromium
+ * project. Real files differ from it (for example in Kineto's base time, and in its devices as
+ * pids); comments mark such places.
  */
 #include "trace/import/import.h"
 
@@ -30,7 +31,7 @@ typedef enum {
     TE_ARGS,
     TE_SCOPE,
     TE_BP,
-    TE_HOW, /* "s": how a viewer places it, not what happened */
+    TE_HOW, /* "s": only affects how a viewer draws the event */
 } te_key;
 
 __attribute__((always_inline)) static inline te_key
@@ -94,7 +95,8 @@ te_id_of(te *t, mrd_jr_type type, mrd_str text)
     return (te_id){ .is_word = true, .word = mrd_strtab_add(t->strings, text) };
 }
 
-/* Ids of flows and async spans: a number, a number in quotes (also hexadecimal), or any text. */
+/* Parses ids of flows and async spans: a number, a number in quotes (also hexadecimal), or any
+ * text. */
 static uint64_t
 te_id_number(mrd_str text)
 {
@@ -116,7 +118,7 @@ te_is_scalar(mrd_jr_type type)
     return type != MRD_JR_OBJECT && type != MRD_JR_ARRAY;
 }
 
-/* Decimal microseconds, also in quotes, to nanoseconds. */
+/* Converts decimal microseconds, also in quotes, to nanoseconds. */
 static bool
 te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
 {
@@ -124,7 +126,7 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
     size_t n_whole = text.len, n_frac = 0;
     uint64_t whole, frac = 0;
 
-    /* Most stamps: up to 16 digits and at most three behind the point. */
+    /* Fast path for most stamps: up to 16 digits, at most three after the point. */
     while (n_frac < 3 && n_frac + 1 < text.len && text.p[text.len - 1 - n_frac] != '.')
         n_frac++;
     if (n_frac > 0 && text.p[text.len - 1 - n_frac] == '.')
@@ -142,7 +144,7 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
 
 static mrd_err te_read_args(te *t);
 
-/* {"local": ...} or {"global": ...} */
+/* Reads {"local": ...} or {"global": ...}. */
 static mrd_err
 te_read_id2(te *t, te_record *rec)
 {
@@ -161,7 +163,7 @@ te_read_id2(te *t, te_record *rec)
     return mrd_json_reader_err(t->r, NULL);
 }
 
-/* Why a number cannot be a time. */
+/* Returns why a number cannot be a time. */
 static const char *
 te_bad_time(mrd_str text)
 {
@@ -217,7 +219,8 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
         return MRD_OK;
     case TE_DUR:
         rec->has_dur = te_time(type, text, &rec->dur);
-        ok = rec->has_dur || type == MRD_JR_NULL || type == MRD_JR_WORD; /* it is not known */
+        /* the duration is unknown */
+        ok = rec->has_dur || type == MRD_JR_NULL || type == MRD_JR_WORD;
         break;
     case TE_ID:
         rec->has_id = ok;
@@ -276,7 +279,7 @@ te_read_args(te *t)
 
 /* ---- The file ---- */
 
-/* A record behind damage or of another document. */
+/* Handles a record that follows damage or is in another document. */
 static mrd_err
 te_doubtful(te *t, te_record *rec)
 {
@@ -291,7 +294,7 @@ te_doubtful(te *t, te_record *rec)
 
 static mrd_err te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text);
 
-/* The object just met: a record, or at the top level the object of a trace. */
+/* Reads the object that was just entered: a record, or at the top level the object of a trace. */
 __attribute__((always_inline)) static inline mrd_err
 te_read_object(te *t, bool is_top)
 {
@@ -300,7 +303,7 @@ te_read_object(te *t, bool is_top)
     mrd_jr_type type;
     mrd_err err;
 
-    memset(&rec, 0, sizeof(rec)); /* with its padding: ids are compared as bytes */
+    memset(&rec, 0, sizeof(rec)); /* with its padding, because ids are compared as bytes */
     rec.offset = mrd_json_reader_offset(t->r);
     mrd_args_reset(t->args);
     if (!is_top)
@@ -328,7 +331,7 @@ te_read_object(te *t, bool is_top)
 
 static mrd_err te_read_values(te *t);
 
-/* A value that stands where a record or a trace belongs. */
+/* Handles a value where a record or a trace is expected. */
 static mrd_err
 te_read_other(te *t, bool is_top, mrd_jr_type type)
 {
@@ -337,7 +340,7 @@ te_read_other(te *t, bool is_top, mrd_jr_type type)
     mrd_err err;
 
     if (type ==
-        MRD_JR_ARRAY) { /* in a list: another writer went on behind a list without its end */
+        MRD_JR_ARRAY) { /* in a list: another writer continued after a list without its end */
         t->traces += is_top;
         t->is_array_form = t->is_array_form || is_top;
         mrd_json_enter(t->r);
@@ -353,7 +356,7 @@ te_read_other(te *t, bool is_top, mrd_jr_type type)
     return t->traces + t->input->records > 0 ? MRD_OK : MRD_FORMAT;
 }
 
-/* The records of the list that was entered, or the traces and records at the top level. */
+/* Reads the records of the current list, or the traces and records at the top level. */
 static mrd_err
 te_read_values(te *t)
 {
@@ -369,7 +372,8 @@ te_read_values(te *t)
         if (mrd_json_reader_err(t->r, NULL) == MRD_OK || t->cut_array)
             return err;
         err = mrd_json_reader_err(t->r, NULL);
-        /* The format allows the array form to end without its bracket; damaged compression does not. */
+        /* The format allows the array form to end without its bracket. It does not allow damaged
+         * compression. */
         if (err == MRD_TRUNCATED && t->is_array_form && mrd_json_depth(t->r) == depth &&
             mrd_in_fill(t->imp->in, 1, &rest, NULL) == MRD_OK) {
             t->cut_array = true;
@@ -382,7 +386,8 @@ te_read_values(te *t)
     return err;
 }
 
-/* A fact of the file as a whole. A document that states another value than one before is of another trace. */
+/* Stores a fact about the file as a whole. If an earlier document has another value, this document
+ * belongs to another trace. */
 static void
 te_take_number(te *t, mrd_str text, int64_t *fact)
 {
@@ -395,7 +400,7 @@ te_take_number(te *t, mrd_str text, int64_t *fact)
     t->foreign = t->foreign || *fact != value;
 }
 
-/* Nanoseconds since 1970 at which the times of the file begin. */
+/* Stores the base of the file's times, in nanoseconds since 1970. */
 static void
 te_take_base(te *t, mrd_str text)
 {
@@ -428,7 +433,7 @@ te_read_distributed(te *t)
     return mrd_json_reader_err(t->r, NULL);
 }
 
-/* Any other key at the top. */
+/* Reads any other top-level key. */
 static mrd_err
 te_read_fact(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -456,7 +461,7 @@ te_read_fact(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(t->r, NULL);
 }
 
-/* {"baseTimeNanoseconds": ...}, as VizTracer writes it. */
+/* Reads {"baseTimeNanoseconds": ...}, which VizTracer writes. */
 static mrd_err
 te_read_viztracer(te *t)
 {
@@ -473,7 +478,7 @@ te_read_viztracer(te *t)
     return mrd_json_reader_err(t->r, NULL);
 }
 
-/* {"highres-ticks": true} is what the XLA profiler writes. */
+/* {"highres-ticks": true} is a mark of the XLA profiler. */
 static mrd_err
 te_read_metadata(te *t)
 {
@@ -510,7 +515,7 @@ te_read_top_member(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
     return te_read_fact(t, key, type, text);
 }
 
-/* Reads the members of a trace's object after its first member. */
+/* Reads the other members of a trace's object after its first member. */
 static mrd_err
 te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -523,10 +528,10 @@ te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(t->r, NULL);
 }
 
-/* The XLA profiler writes no more records than these, and leaves out the latest ones. */
+/* The XLA profiler writes at most this many records, and leaves out the latest ones. */
 #define TE_XLA_MOST 1000000u
 
-/* Checks the file as a whole if no single record is wrong. */
+/* Checks the file as a whole if no single record has an error. */
 static void
 te_whole(te *t)
 {
@@ -576,11 +581,11 @@ te_finish(te *t, mrd_why *why)
 {
     mrd_err err = mrd_te_pair(t, why), places = mrd_te_lines_finish(&t->lines, &t->facts);
 
-    if (places != MRD_OK) /* what is there of a damaged file would be in wrong places */
+    if (places != MRD_OK) /* the events of a damaged file would have wrong owners */
         err = mrd_why_set(why, places, 0, "the processes and threads of the file");
     te_notes(t);
     te_whole(t);
-    /* At the end, because single records may have a wrong time. */
+    /* Done at the end, because single records may have a wrong time. */
     if (err == MRD_OK && t->has_base && t->absolute <= 0 && t->base.ns != 0 && t->input->events > 0)
         err = t->imp->shift(t->imp, 0, t->base.ns);
     return err;
@@ -636,9 +641,10 @@ te_run(mrd_import *imp, mrd_why *why)
     else if (err == MRD_SYNTAX && t.resumed && t.input->error != MRD_SID_EMPTY)
         /* ignore an error after the last record, because the damage before it is reported */
         err = MRD_OK;
-    end = refused ? MRD_OK : te_finish(&t, &late); /* no more is sent to who takes no more */
+    /* the receiver refused an event, so send no more */
+    end = refused ? MRD_OK : te_finish(&t, &late);
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
-        err = end; /* of a damaged file what is there has to be right */
+        err = end; /* the part of a damaged file that was read must be correct */
         if (why != NULL)
             *why = late;
     }
@@ -651,7 +657,7 @@ out:
     return err;
 }
 
-/* "traceEvents" in an object, an array of objects with phases, or one such object in each line. */
+/* Accepts "traceEvents" in an object, an array of objects with phases, or one such object per line. */
 static int
 te_probe(mrd_str head, const char *name)
 {
@@ -659,8 +665,8 @@ te_probe(mrd_str head, const char *name)
 
     (void) name;
     if (first == '{') {
-        /* The events may begin behind what we see: Kineto's description of devices and groups, or
-         * our own header with its inputs. */
+        /* The events may begin after the probed bytes, after Kineto's description of devices and
+         * groups or after Meridian's own header with its inputs. */
         bool kineto =
             mrd_str_has(head, "\"schemaVersion\"") &&
             (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));

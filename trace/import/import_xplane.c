@@ -1,13 +1,15 @@
 /*
- * trace/import/import_xplane.c - XSpace protobufs of the XLA profiler (`plugins/profile/<time>/<host>.xplane.pb` of
- * jax.profiler and torch_xla). Source of the layout: xplane.proto of tsl (public).
+ * trace/import/import_xplane.c - XSpace protobufs of the XLA profiler
+ * (`plugins/profile/<time>/<host>.xplane.pb` of jax.profiler and torch_xla). The layout is
+ * described in xplane.proto of tsl (public).
  *
- * A plane is a host's threads or a device; its lines are threads or streams, their events have a name
- * and statistics by number, resolved by tables that stand behind the lines, so a plane is read whole.
- * Times are picoseconds after a line's start in nanoseconds; lines count from the profile's start,
- * which the plane "Task Environment" gives as an epoch (it comes last: everything is moved by it then), or
- * from the epoch itself. Events that only state how often they occurred have no time and are dropped.
- * Lines of a device that repeat what others show (steps, modules) are kept as their own category.
+ * A plane is the threads of a host, or a device. Its lines are threads or streams. Events have a
+ * name and statistics, both as numbers of tables that follow the lines, so a plane is read as a
+ * whole. Times are picoseconds after a line's start, which is in nanoseconds. Lines count from 1970
+ * or from the profile's start. The last plane, "Task Environment", gives this start as time since
+ * 1970, and all events are then moved by it. Events that only state how often they occurred have no
+ * time and are dropped. Lines of a device that repeat others (steps, modules) are kept with their
+ * own category.
  *
  * Memory: a plane (XP_PLANE_MAX, or mrd_import.part_max) and its tables.
  */
@@ -24,7 +26,7 @@
 
 #define XP_PLANE_MAX  (256u << 20)
 #define XP_STATS_MAX  64
-#define XP_EPOCH_FROM (1000000000 * MRD_SEC) /* later than 2001: an epoch */
+#define XP_EPOCH_FROM (1000000000 * MRD_SEC) /* 2001; larger starts count from 1970 */
 
 enum { XP_VARINT = 0, XP_FIXED64 = 1, XP_BYTES = 2, XP_FIXED32 = 5 };
 
@@ -40,13 +42,13 @@ typedef struct {
     mrd_input *input;
     mrd_strtab *strings;
     mrd_args *args;
-    mrd_map names, stats; /* of the plane: number to sid */
+    mrd_map names, stats; /* of the plane: map numbers to string ids */
     mrd_proc_id process;
     bool has_device;
     int64_t device;
     mrd_str plane;
     uint64_t at;       /* offset of the plane in the input */
-    mrd_wall_ns start; /* of the profile, by the epoch; 0 not known */
+    mrd_wall_ns start; /* start of the profile; 0 means unknown */
     bool any, absolute;
 } xp;
 
@@ -75,13 +77,13 @@ take_fixed(mrd_bytes *from, size_t n, uint64_t *ret)
     *ret = 0;
     if (from->len < n)
         return false;
-    memcpy(ret, from->p, n); /* little-endian, as all that this runs on */
+    memcpy(ret, from->p, n); /* little-endian, as all supported machines */
     from->p += n;
     from->len -= n;
     return true;
 }
 
-/* False at the end, and at what is no field: then from->len is not 0. */
+/* Takes the next field. Returns false at the end, or for an invalid field; from->len is not 0 then. */
 static bool
 take_field(mrd_bytes *from, xp_field *f)
 {
@@ -120,7 +122,8 @@ number_key(uint64_t id)
     return (mrd_map_key){ .a = id, .b = 0x7870 };
 }
 
-/* An entry of a map: key 1, value 2, a message with the name as its field 2 (and 4, for people). */
+/* Reads an entry of a map: key 1, value 2. The value is a message with the name in field 2 (the
+ * display name in field 4). */
 static mrd_err
 take_entry(xp *x, mrd_map *to, mrd_bytes entry, bool events)
 {
@@ -156,7 +159,7 @@ name_of(const mrd_map *m, uint64_t id)
 
 /* ---- Events ---- */
 
-/* Whether a field of a statistic is its value, of a type that the schema has. */
+/* Returns true if a field of a statistic is its value, of a type of the schema. */
 static bool
 is_value(const xp_field *f)
 {
@@ -198,7 +201,7 @@ take_stat(xp *x, mrd_bytes stat)
     case 7:
         mrd_args_sid(x->args, key, name_of(&x->stats, value.v));
         break;
-    default: /* bytes of others' formats */
+    default: /* bytes of other formats */
         break;
     }
 }
@@ -250,7 +253,7 @@ take_event(xp *x, const xp_line *line, mrd_bytes event)
         ev.name = mrd_strtab_addz(x->strings, text);
     }
     ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
-    /* From rounded start to rounded end, so that neighbours that touch still do. */
+    /* From rounded start to rounded end, so that adjacent events stay adjacent. */
     ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
     ev.args = mrd_args_view(x->args, &n);
     ev.arg_count = (uint32_t) n;
@@ -297,7 +300,7 @@ take_line(xp *x, mrd_bytes bytes)
         if (f.number == 1 && f.wire == XP_VARINT)
             id = f.v;
         else if (f.number == 3 && f.wire == XP_VARINT)
-            line.start = (mrd_ev_ns){ f.v > INT64_MAX / 2 ? 0 : (int64_t) f.v }; /* 2116 */
+            line.start = (mrd_ev_ns){ f.v > INT64_MAX / 2 ? 0 : (int64_t) f.v }; /* the year 2116 */
         else if ((f.number == 2 || f.number == 11) && f.wire == XP_BYTES && f.bytes.len > 0)
             name = text_of(f.bytes);
     }
@@ -309,7 +312,7 @@ take_line(xp *x, mrd_bytes bytes)
     return err;
 }
 
-/* "Task Environment": when the profile began. */
+/* Reads the profile's start from "Task Environment". */
 static void
 take_start(xp *x, mrd_bytes stat)
 {
@@ -365,7 +368,7 @@ take_plane(xp *x, mrd_bytes plane, mrd_why *why)
 
 /* ---- The input ---- */
 
-/* The next top-level field, its bytes copied. END at the end. */
+/* Reads the next top-level field and copies its bytes. Returns END at the end. */
 static mrd_err
 read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
 {
@@ -473,7 +476,7 @@ xp_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* The first plane's name is near the start: planes are named by the profiler, not by users. */
+/* The first plane's name is near the start. The profiler names planes, not the user. */
 static int
 xp_probe(mrd_str head, const char *name)
 {

@@ -53,7 +53,7 @@ take_bound(mrd_json_row *row, mrd_jr_type type, mrd_str text)
     return true;
 }
 
-/* An id, or a place without one: directions are told by place. */
+/* Stores an id. An invalid id uses up an index too, because directions are matched by index. */
 static void
 take_flow(mrd_json_row *row, mrd_jr_type type, mrd_str text)
 {
@@ -108,7 +108,8 @@ take_args(mrd_json_row *row, mrd_json_reader *r, mrd_strtab *strings)
     return err;
 }
 
-/* True when the value is taken, or the reader failed (*ret_err). False: it is an argument. */
+/* Returns true if the value was used, or the reader failed (*ret_err). False means that it is an
+ * argument. */
 static bool
 take(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field, mrd_jr_type type, mrd_str text,
      mrd_strtab *strings, mrd_err *ret_err)
@@ -272,7 +273,7 @@ mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows)
     size_t n = 0;
 
     for (size_t i = 0; i < row->n_flow_ids; i++) {
-        /* The vendor's arrows have no direction: an id that appears again goes on. */
+        /* The vendor's arrows have no direction. A repeated id continues the arrow. */
         mrd_flow_dir dir = i < row->n_flow_dirs ? (mrd_flow_dir) row->flow_dir[i] : MRD_FLOW_STEP;
 
         if (row->flow_taken[i])

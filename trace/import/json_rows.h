@@ -55,7 +55,7 @@ typedef enum {
     MRD_ROW_FLOW_ID,            /* array of unsigned, in quotes or not */
     MRD_ROW_FLOW_DIR,           /* array of "start", "step", "end" */
     MRD_ROW_ARGS,               /* object: arguments */
-    MRD_ROW_NUMBER_ARG,         /* an argument whose number may be in quotes */
+    MRD_ROW_NUMBER_ARG,         /* an argument; its number may be in quotes */
     MRD_ROW_FIELDS,
 } mrd_row_field;
 

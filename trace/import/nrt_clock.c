@@ -7,24 +7,26 @@
 #include "base/vec.h"
 #include "trace/model/event.h"
 
-/* Stamps between these are taken as times since 1970 (2014 to 2096) before any host time was read. */
+/* Before any host time was read, stamps between these are times since 1970 (2014 to 2096). */
 #define NRT_EPOCH_MIN 1400000000000000000LL
 #define NRT_EPOCH_MAX 4000000000000000000LL
 
 #define DEVICES_MAX 512u
-#define HALVES_MAX  4u             /* clocks of one logical core */
-#define APART_NS    1e6            /* two clocks, or one that was stepped */
-#define NEAR_NS     600000000000u  /* an event so near a sync point may be of its clock */
-#define OTHER_NS    3600000000000u /* ... when it is of another one, as far as is known */
-#define CHORDS      9u             /* on each side, whose median is a rate */
-#define CHORDS_FEW  3u
-#define CHORD_NS    1e9 /* beyond the sync points, where there are enough */
-#define WINDOW      16u /* newest sync points, from which scatter and steps are learned */
-#define BENDS_FEW   8u
+#define HALVES_MAX  4u /* clocks of a logical core */
+/* offsets that differ more are of two clocks, or of one with a step */
+#define APART_NS 1e6
+#define NEAR_NS  600000000000u /* an event this near to a sync point may be of its clock */
+/* ... although it is of another clock, with the present knowledge */
+#define OTHER_NS   3600000000000u
+#define CHORDS     9u /* on each side; their median is a rate */
+#define CHORDS_FEW 3u
+#define CHORD_NS   1e9 /* length beyond the sync points, if there are enough */
+#define WINDOW     16u /* newest sync points; they give scatter and steps */
+#define BENDS_FEW  8u
 
 typedef struct {
     int64_t device;
-    int64_t offset; /* host - device */
+    int64_t offset; /* host minus device */
     uint64_t exec_id;
     bool has_exec;
 } point;
@@ -33,7 +35,7 @@ struct nrt_device {
     int64_t nc_idx, pcore_idx;
     point *points; /* ascending in device time */
     size_t n, cap;
-    double noise; /* of a sync point */
+    double noise; /* of a sync point, in ns */
 };
 
 static bool
@@ -74,14 +76,15 @@ mrd_nrt_clock_is_device(const nrt_clock *c, mrd_ev_ns timestamp, mrd_nc_ns nc_ti
         return true;
     if (!c->has_host)
         return !is_epoch(timestamp.ns);
-    /* A wall clock may be set by hours; a device that shows the time of the epoch is far off. */
+    /* A wall clock may be set by hours. A device clock that seems to count from 1970 is further
+     * off. */
     return clock_apart(timestamp.ns, c->host.ns) >
            (uint64_t) (is_epoch(timestamp.ns) && is_epoch(c->host.ns) ? NRT_SET_NS : NRT_FAR_NS);
 }
 
 /* ---- Course of a clock ---- */
 
-/* An offset needs all bits of an integer, a difference of two is small enough for a double. */
+/* An offset needs all 64 bits. A difference of two fits into a double. */
 static double
 offset_between(const nrt_device *d, size_t from, size_t to)
 {
@@ -104,7 +107,7 @@ rate_between(const nrt_device *d, size_t from, size_t to)
     return offset_between(d, from, to) / time_between(d, from, to);
 }
 
-/* The first point at or behind a device time; n when there is none. */
+/* Returns the first point at or after a device time, n if there is none. */
 static size_t
 find_point(const nrt_device *d, int64_t device)
 {
@@ -129,9 +132,9 @@ order_double(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Learns the error of the newest points from the distance of each to the line between its neighbours. The median
- * ignores steps, and three times the median exceeds the largest of uniform errors. The median of few points is
- * unsteady, so the seventh of eight is used then. */
+/* Computes the error of the newest points from the distance of each to the line between its
+ * neighbours. The median ignores steps. Three times the median exceeds the largest of uniform
+ * errors. The median of few points is unsteady, so the seventh of eight is used then. */
 static void
 learn_noise(nrt_device *d)
 {
@@ -151,8 +154,9 @@ learn_noise(nrt_device *d)
 }
 
 /*
- * Computes the rate of the offset around two points, from chords of this length before one and behind the
- * other. The median ignores a step in one chord. Returns false if there are too few chords.
+ * Computes the rate of the offset around two points, from chords of this length before the first
+ * point and after the second one. The median ignores a step in one chord. Returns false if there
+ * are too few chords.
  */
 static bool
 find_rate(const nrt_device *d, size_t before, size_t behind, double length, double *ret_rate)
@@ -184,7 +188,7 @@ find_rate(const nrt_device *d, size_t before, size_t behind, double length, doub
     return true;
 }
 
-/* Returns how far the clock may have left the rate of its neighbourhood between points i - 1 and i. */
+/* Returns how far the clock may have left its nearby rate between points i - 1 and i. */
 static double
 misfit_before(const nrt_device *d, size_t i, double *ret_rate)
 {
@@ -222,7 +226,7 @@ same_exec(const point *p, const nrt_sync *like)
     return p->has_exec && like->has_exec && p->exec_id == like->exec_id;
 }
 
-/* Returns the clock that a sync point was read from, or a new one. NULL if out of memory. */
+/* Returns the clock that a sync point was read from, or adds one. NULL if out of memory. */
 static nrt_device *
 device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
 {
@@ -249,7 +253,7 @@ device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
     return best != NULL ? best : add_device(c, sync);
 }
 
-/* Returns true if a point that is read late belongs to the clock's course. If not, the clock was reset. */
+/* Returns true if a point that arrives late fits to the clock. If not, the clock was reset. */
 static bool
 fits_before(const nrt_device *d, size_t at, int64_t offset)
 {
@@ -262,9 +266,9 @@ add_point(nrt_clock *c, nrt_device *d, const point *p)
     size_t at = find_point(d, p->device);
 
     if (at < d->n && !fits_before(d, at, p->offset))
-        d->n = at = 0; /* the device's clock began anew */
+        d->n = at = 0; /* the device's clock was reset */
     if (at < d->n && d->points[at].device == p->device)
-        return MRD_OK; /* read again */
+        return MRD_OK; /* a duplicate */
     if (d->n >= c->max_points) {
         size_t drop = d->n / 2;
 
@@ -291,7 +295,7 @@ mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync)
 
     nrt_clock_host(c, sync->cpu);
     if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
-        return MRD_OK; /* nonsense: no clock is so far from the host's */
+        return MRD_OK; /* invalid, because no clock is so far from the host's */
     if ((d = device_of_sync(c, sync, p.offset)) == NULL)
         return c->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
     return add_point(c, d, &p);
@@ -305,14 +309,15 @@ typedef struct {
     nrt_mapped how;
 } nrt_time;
 
-/* An offset as distance from that of a point, with its bound. */
+/* An offset relative to a point's offset, with its bound. */
 typedef struct {
     size_t at;
     double change, bound;
     nrt_mapped how;
 } mapping;
 
-/* The largest step among the points nearest to an end, and how often one may come. */
+/* Returns the largest step among the points nearest to an end. Sets *ret_every to the time in which
+ * one step may occur. */
 static double
 find_step(const nrt_device *d, size_t end, double *ret_every)
 {
@@ -344,7 +349,7 @@ map_beyond(const nrt_device *d, size_t end, double time)
     return (mapping){ end, rate * time, 2 * d->noise + step + growth, NRT_MAP_BEYOND };
 }
 
-/* Between the points i - 1 and i. */
+/* Maps a time between the points i - 1 and i. */
 static mapping
 map_between(const nrt_device *d, size_t i, const nrt_sync *like)
 {
@@ -355,7 +360,8 @@ map_between(const nrt_device *d, size_t i, const nrt_sync *like)
 
     if (fabs(change) <= NRT_RATE * span + 2 * d->noise)
         return m;
-    /* No rate is so large: a step is somewhere between, and the execution says on which side the event is. */
+    /* No rate is so large, so there is a step in between. The execution shows on which side of it
+     * the event is. */
     if (same_exec(&d->points[i - 1], like))
         m.change = rate * behind;
     else
@@ -363,7 +369,7 @@ map_between(const nrt_device *d, size_t i, const nrt_sync *like)
     return m;
 }
 
-/* By how much the clock was set back between point i and the one before; 0 if it was not. */
+/* Returns by how much the clock was set back between points i - 1 and i; 0 if it was not. */
 static double
 set_back_before(const nrt_device *d, size_t i)
 {
@@ -402,14 +408,15 @@ map_device(const nrt_device *d, const nrt_sync *like)
 
         m = map_beyond(d, end, (double) like->device.ns - (double) d->points[end].device);
     }
-    /* A sync point comes after its execution. If the event seems to be later, the clock may have been set back
-     * between the two. */
+    /* A sync point follows its execution. If the event seems to be later, the clock may have been
+     * set back in between. */
     if (i > 1 && same_exec(&d->points[i - 1], like))
         m.bound += set_back_before(d, i - 1);
     return m;
 }
 
-/* How far an event is from a clock: in offset where the runtime moved it, else in device time. */
+/* Returns the distance of an event from a clock: by offset if the runtime moved the event, else by
+ * device time. */
 static uint64_t
 distance(const nrt_device *d, const nrt_sync *like)
 {
@@ -426,7 +433,8 @@ distance(const nrt_device *d, const nrt_sync *like)
     return least;
 }
 
-/* The clock of an event, and another one that is near enough to be it. */
+/* Returns the clock of an event. Sets *ret_other to another clock that is close enough to be the
+ * right one. */
 static const nrt_device *
 device_of(const nrt_clock *c, const nrt_sync *like, const nrt_device **ret_other)
 {
@@ -463,7 +471,7 @@ host_of(const nrt_device *d, const mapping *m, const nrt_sync *like, int64_t *re
            !__builtin_add_overflow(*ret_host, llround(m->change), ret_host);
 }
 
-/* Whether the runtime moved the event by a sync point that is not one of those around it. */
+/* Returns true if the runtime moved the event by a sync point that is not next to it. */
 static bool
 was_moved_otherwise(const nrt_device *d, const nrt_sync *like)
 {
@@ -478,7 +486,7 @@ was_moved_otherwise(const nrt_device *d, const nrt_sync *like)
     return true;
 }
 
-/* Maps one device time on a known clock. False: there is no such host time. */
+/* Maps one device time by this clock. Returns false if there is no such host time. */
 static bool
 map_time(const nrt_device *d, const nrt_device *other, const nrt_sync *like, nrt_time *ret)
 {
@@ -490,7 +498,8 @@ map_time(const nrt_device *d, const nrt_device *other, const nrt_sync *like, nrt
     if (was_moved_otherwise(d, like)) {
         m.bound += (double) clock_apart(like->cpu.ns, host) + fabs(m.change);
         if (find_point(d, like->device.ns) == d->n)
-            m.bound = INFINITY; /* that sync point is later, and a step before it is not known */
+            /* that sync point is later, and a step before it would be unknown */
+            m.bound = INFINITY;
     }
     if (other != NULL) {
         mapping o = map_device(other, like);

@@ -1,4 +1,5 @@
-/* Keys and values of an event of the runtime's trace: what a key means, and its value into the record or the arguments. */
+/* Keys and values of an event of the runtime's trace: the meaning of a key, and storing its value
+ * in the record or the arguments. */
 #include "trace/import/import_nrt_int.h"
 
 #include "base/num.h"
@@ -55,7 +56,7 @@ nrt_i64(mrd_jr_type type, mrd_str text, int64_t *ret_v)
     return (type == MRD_JR_NUMBER || type == MRD_JR_STRING) && mrd_num_i64(text, ret_v) == MRD_OK;
 }
 
-/* Attributes of identity: negative numbers and null mean "unknown". */
+/* Parses attributes of identity. Negative numbers and null mean "unknown". */
 static bool
 nrt_attribute(mrd_jr_type type, mrd_str text, int64_t *ret_v)
 {
@@ -96,7 +97,7 @@ mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key)
                                          : NRT_OTHER;
 }
 
-/* False: a value of a wrong type or range. */
+/* Returns false if the value has a wrong type or range. */
 static bool
 nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {
@@ -127,7 +128,7 @@ nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type,
     }
 }
 
-/* Values of `data` that matter here; they stay arguments as well. */
+/* Notes values of `data` that are needed here; they are arguments, too. */
 static void
 nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {

@@ -1,21 +1,22 @@
 /*
- * nc_local_id: the runtime numbers the events of a core. Its ring overwrites the oldest, so what is
- * missing in the numbers was lost there (or with a text that did not arrive).
+ * nc_local_id: the runtime numbers the events of a core. Its ring overwrites the oldest, so missing
+ * numbers are events that were lost there (or with a text that did not arrive).
  *
- * Numbers may come a little out of order: a thread takes its number before it stores the event, and
- * texts of two fetching threads may come in either order. A gap is told when neighbours behind it
- * are NRT_IDS_PATIENCE younger, when the caller says that it waited (mrd_nrt_report_gaps), or at a flush.
- * Where numbers are not consecutive as a rule, they are no such count and nothing is concluded.
+ * Numbers may be slightly out of order. A thread takes its number before it stores the event, and
+ * the texts of two fetching threads may arrive in either order. A gap is therefore reported only
+ * when later events are NRT_IDS_PATIENCE younger, when the caller says that it waited long enough
+ * (mrd_nrt_report_gaps), or at a flush. If the numbers of a core are mostly not consecutive, they
+ * do not count events, and no losses are derived.
  */
 #include <stdlib.h>
 
 #include "base/num.h"
 #include "trace/import/import_nrt_int.h"
 
-#define NRT_IDS_PATIENCE 2000000000LL /* ns of event time */
+#define NRT_IDS_PATIENCE 2000000000LL /* in event time */
 #define NRT_IDS_STEP     10000000000LL
-#define NRT_IDS_FAR      (1ull << 40) /* further ahead is another numbering */
-#define NRT_IDS_DENSE    4u           /* of so many numbers at most one may be a jump */
+#define NRT_IDS_FAR      (1ull << 40) /* a number further ahead belongs to another numbering */
+#define NRT_IDS_DENSE    4u           /* at most one jump per this many numbers */
 
 static mrd_err
 gap_tell(mrd_nrt *nrt, int64_t nc_idx, const nrt_ids *ids, const nrt_gap *gap)
@@ -52,7 +53,7 @@ gap_take_out(mrd_nrt *nrt, nrt_ids *ids, size_t i)
     memmove(&ids->gaps[i], &ids->gaps[i + 1], (ids->n_gaps - i) * sizeof(*ids->gaps));
 }
 
-/* Tells gaps that nothing will fill any more. found_by: those found at or before it. */
+/* Reports gaps that will not be filled any more, and gaps found at or before found_by. */
 static mrd_err
 gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -78,7 +79,7 @@ gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
     return err;
 }
 
-/* For every event: looks at the gaps only when one can be due. */
+/* Called for every event. Examines the gaps only if one may be due. */
 static mrd_err
 gaps_tell(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
@@ -125,7 +126,8 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
     return err;
 }
 
-/* A record that was told as lost, of this numbering: another one begins with younger events. */
+/* Returns true if this number lies in a gap that was already reported as lost. Only gaps of the
+ * current numbering count; a restarted numbering has later events. */
 static bool
 was_reported(const mrd_nrt *nrt, int64_t nc_idx, const nrt_record *rec, bool host_time)
 {
@@ -151,7 +153,7 @@ forget_reported(mrd_nrt *nrt, int64_t nc_idx)
             nrt->told[i].to = nrt->told[i].from;
 }
 
-/* A number below the next one: it fills a gap, or the numbering began anew. */
+/* Handles a number below the expected one. It fills a gap, or the numbering was restarted. */
 static mrd_err
 id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 {
@@ -172,7 +174,8 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             ids->n_gaps++;
             nrt->n_gaps++;
         } else if (gap->from < gap->to && rest.from < rest.to) {
-            nrt_gap told = *gap; /* no room for both: what comes of this one comes late */
+            /* no room for both parts: later numbers of this part are ignored */
+            nrt_gap told = *gap;
 
             *gap = rest;
             return gap_tell(nrt, rec->nc_idx, ids, &told);
@@ -203,7 +206,7 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 
     if (!ids->known) {
         ids->known = true;
-        /* From 0 or from 1: the documents do not say. */
+        /* Numbering begins at 0 or at 1; this is not documented. */
         next = nrt->o.whole && id != 1 && id < NRT_IDS_FAR ? 0 : id;
     }
     if (id < next)
@@ -219,7 +222,7 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
     return MRD_OK;
 }
 
-/* Times of the host's clock say where gaps begin and end. */
+/* Gaps begin and end at times of the host's clock. */
 static void
 time_see(nrt_ids *ids, mrd_ev_ns ts)
 {
@@ -236,7 +239,7 @@ time_see(nrt_ids *ids, mrd_ev_ns ts)
         if (!ids->gaps[i].closed) {
             ids->gaps[i].closed = true;
             ids->gaps[i].last = ts;
-            if (ids->gaps[i].first.ns == 0) /* nobody knows when the trace began */
+            if (ids->gaps[i].first.ns == 0) /* the begin of the trace is unknown */
                 ids->gaps[i].first = ts;
         }
 }

@@ -1,5 +1,5 @@
-/* Events of the runtime's trace in one pass: the text between the values is learned from the first
- * events and compared from then on. */
+/* Reads an event of the runtime's trace in one pass. The texts between the values are learned from
+ * the first events and compared from then on. */
 #include "trace/import/import_nrt_int.h"
 
 #include <stddef.h>
@@ -21,15 +21,15 @@ mrd_nrt_layout_fini(nrt_layout *l)
 
 /* ---- Learning ---- */
 
-/* The text between two values, by the grammar of an event. */
+/* The text between two values, parsed by the grammar of an event. */
 typedef struct {
     const char *p;
     mrd_str key;
-    bool in_data, fresh; /* fresh: no value yet in the object at hand */
+    bool in_data, fresh; /* fresh: the current object has no value yet */
     uint8_t value;
 } passage;
 
-/* Behind the comma, if one is due: the key, its colon, and what its value begins with. */
+/* Passes the comma, if one is due, the key, its colon, and the first byte of its value. */
 static bool
 pass_key(passage *at)
 {
@@ -49,12 +49,14 @@ pass_key(passage *at)
     return true;
 }
 
-/* What a value is that begins with this byte, strings apart: their quote is the text's. */
+/* The kind of a value by its first byte. Strings are missing because their quote belongs to the
+ * step. */
 static const uint8_t begins[256] = {
     ['-'] = STEP_NUMBER, ['0' ... '9'] = STEP_NUMBER, ['t'] = STEP_WORD, ['f'] = STEP_WORD
 };
 
-/* From behind a value, or behind the event's bracket, to the next value or the end of the event. */
+/* Passes from the end of a value, or from the event's bracket, to the next value or the end of the
+ * event. */
 static bool
 pass(passage *at)
 {
@@ -109,7 +111,7 @@ step_find(const nrt_layout *l, const nrt_step *want)
     return i;
 }
 
-/* No room for what is new: begins again with the next event, when that pays. */
+/* All slots are used. Starts again with the next event if this pays off. */
 static void
 forget(nrt_layout *l)
 {
@@ -121,7 +123,7 @@ forget(nrt_layout *l)
     }
 }
 
-/* Where a number of this field goes. False: it may not be a number. */
+/* Sets the target of a number of this field. Returns false if the field is not a number. */
 static bool
 step_number(nrt_step *s)
 {
@@ -154,7 +156,7 @@ step_number(nrt_step *s)
     return s->max > 0;
 }
 
-/* A step of the text [p, way->p). False: it is none. */
+/* Makes a step of the text [p, way->p). Returns false if this is not possible. */
 static bool
 step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *s)
 {
@@ -174,7 +176,8 @@ step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *s)
     return s->key != MRD_SID_FULL && (s->value == STEP_STRING || step_number(s));
 }
 
-/* Adds what stands at p as a step behind step `at`. 0: it is no step, or there is no room. */
+/* Adds the text at p as a step that follows step `at`. Returns 0 if this is not possible or all
+ * slots are used. */
 static uint32_t
 learn(mrd_nrt *nrt, uint32_t at, const char *p)
 {
@@ -208,11 +211,11 @@ step_fits(const nrt_step *s, const char *p)
     for (unsigned i = 1; i * 16 < s->len; i++)
         if (!mrd_scan_same(p + i * 16, s->text + i * 16, s->mask[i]))
             return false;
-    /* A text that ends before a number is also the beginning of one that ends in a quote. */
+    /* A text that ends before a number is also a prefix of the one that ends in a quote. */
     return (begins[(unsigned char) p[s->len]] & s->needs) == s->needs;
 }
 
-/* The step behind `s` that begins at p; 0: none that is known. */
+/* Returns the step after `s` that matches the text at p. 0 if none matches. */
 static uint32_t
 next_other(const nrt_layout *l, nrt_step *s, const char *p)
 {
@@ -221,7 +224,7 @@ next_other(const nrt_layout *l, nrt_step *s, const char *p)
 
         if (!step_fits(&l->steps[next], p))
             continue;
-        if (i > 1) { /* what is met often moves to the front */
+        if (i > 1) { /* move frequent steps to the front */
             s->next[i] = s->next[i - 1];
             s->next[i - 1] = (uint16_t) next;
         }
@@ -233,12 +236,12 @@ next_other(const nrt_layout *l, nrt_step *s, const char *p)
 static inline uint32_t
 next_step(const nrt_layout *l, nrt_step *s, const char *p)
 {
-    uint32_t next = s->next[0]; /* [0], which never fits, when there is none yet */
+    uint32_t next = s->next[0]; /* if there is none yet this is [0], which never fits */
 
     return __builtin_expect(step_fits(&l->steps[next], p), 1) ? next : next_other(l, s, p);
 }
 
-/* 1 to 20 digits of a number of 64 bits; behind them, or NULL. */
+/* Parses 1 to 20 digits of a 64-bit number. Returns the position after them, or NULL. */
 static const char *
 digits_slow(const char *p, const char *end, uint64_t *ret_v)
 {
@@ -251,7 +254,7 @@ digits_slow(const char *p, const char *end, uint64_t *ret_v)
 }
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-/* How many bytes of the word are digits before the first that is none, 8 when all are. */
+/* Returns the number of leading digit bytes of the 8 bytes. */
 static inline unsigned
 digits_in(uint64_t w)
 {
@@ -260,7 +263,7 @@ digits_in(uint64_t w)
     return other == 0 ? 8 : (unsigned) __builtin_ctzll(other) / 8;
 }
 
-/* The number of its first n digits, n = 1 .. 8. */
+/* Returns the number that the first n digits form, n = 1 .. 8. */
 static inline uint64_t
 digits_of(uint64_t w, unsigned n)
 {
@@ -276,7 +279,7 @@ digits_word(const char *p)
     return w;
 }
 
-/* Nine digits and more; the first eight are *ret_v. */
+/* Parses nine digits and more, of which *ret_v holds the first eight. */
 static inline const char *
 digits_more(const char *p, uint64_t *ret_v)
 {
@@ -322,7 +325,7 @@ digits(const char *p, uint64_t *ret_v)
 
 /* ---- Values ---- */
 
-/* As mrd_nrt_take, for a number below 0. False: not for us. */
+/* As mrd_nrt_take, for a number below 0. Returns false if the general reader must read it. */
 static bool
 take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, uint64_t mag)
 {
@@ -406,7 +409,7 @@ begin(nrt_layout *l)
 {
     if (l->n == 0 && steps_room(l)) {
         l->steps[0] = (nrt_step){ .mask = { 0xffff } };
-        memset(l->steps[0].text, 0xff, NRT_STEP_TEXT); /* fits nothing */
+        memset(l->steps[0].text, 0xff, NRT_STEP_TEXT); /* matches nothing */
         l->n = 1;
     }
     return l->n > 0 && !l->off;

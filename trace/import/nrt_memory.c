@@ -1,6 +1,7 @@
 /*
- * trace/import/nrt_memory.c - what events of the runtime say of device memory: bytes by category as counters, at
- * each nrt_dma_mem_alloc and _dealloc that states totals; direction and bandwidth of copies as arguments.
+ * trace/import/nrt_memory.c - derives device memory from events of the runtime: counters in bytes
+ * by category, at each nrt_dma_mem_alloc and _dealloc with totals. Copies get direction and
+ * bandwidth as arguments.
  */
 #include "trace/import/import_nrt_int.h"
 
@@ -22,7 +23,7 @@ is_number(const mrd_arg *a)
     return a != NULL && (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT) && a->v.i >= 0;
 }
 
-/* A sample of a counter of its own; it is a record, too. */
+/* Emits a sample of a separate counter, which counts as a record. */
 static mrd_err
 give_bytes(mrd_nrt *nrt, const mrd_event *from, int64_t device, const char *name, int64_t value)
 {

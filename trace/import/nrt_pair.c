@@ -1,4 +1,4 @@
-/* Starts and stops to spans, the tracks they are on, and the wait for sync points. */
+/* Pairs starts and stops to spans, finds their tracks, and keeps events that wait for sync points. */
 #include "trace/import/import_nrt_int.h"
 
 #include <stdarg.h>
@@ -30,7 +30,7 @@ nrt_is_hardware(mrd_nrt *nrt, const nrt_record *rec)
 
     if (t->type != rec->type)
         *t = (nrt_type){ rec->type, mrd_type_is_hardware(mrd_strtab_get(nrt->strings, rec->type)) };
-    return t->hardware || rec->has_nc_ts; /* a type we do not know, with the device's clock */
+    return t->hardware || rec->has_nc_ts; /* an unknown type with the device's clock */
 }
 
 /* ---- Tracks ---- */
@@ -57,10 +57,11 @@ nrt_track(mrd_nrt *nrt, const nrt_record *rec)
     return l->track;
 }
 
-/* ---- Giving events ---- */
+/* ---- Emitting events ---- */
 
-/* Arrows: from submission to execution, one id for an execution on a core; and through everything that
- * the runtime did for one asynchronous request, from the call that made it. flows has room for both. */
+/* Sets the arrows of an event. One leads from submission to execution, with one id for an execution
+ * on a core. The other follows an asynchronous request, from its call through all that the runtime
+ * did for it. `flows` has room for both. */
 static void
 nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow flows[2])
 {
@@ -142,7 +143,7 @@ nrt_span_of(const mrd_nrt *nrt, const mrd_event *ev)
     return s;
 }
 
-/* Sets time, length and bound of a hardware event by the device's clock, if that can be told. */
+/* Sets time, length and bound of a hardware event by the device's clock, if it can be mapped. */
 static nrt_mapped
 nrt_map(const mrd_nrt *nrt, mrd_event *ev)
 {
@@ -162,7 +163,8 @@ nrt_map(const mrd_nrt *nrt, mrd_event *ev)
     return how;
 }
 
-/* Maps the device time of an event and gives it. An event that only had device time says how. */
+/* Maps the device time of an event and emits it. If it only had device time, an argument says how
+ * it was mapped. */
 static mrd_err
 nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
 {
@@ -225,7 +227,8 @@ nrt_is_ready(const mrd_nrt *nrt, const mrd_event *ev)
                                   nrt->o.patient ? NRT_POINTS_ENOUGH : NRT_POINTS_LEAST);
 }
 
-/* A complete hardware event with device time: at once when the sync points that it needs are there. */
+/* Emits a complete hardware event with device time, or keeps it until it has all sync points that
+ * it needs. */
 static mrd_err
 nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
 {
@@ -248,7 +251,7 @@ nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
     return err;
 }
 
-/* Gives what waited for a sync point of this core. */
+/* Emits the events of this core that waited for a sync point. */
 static mrd_err
 nrt_release_ready(mrd_nrt *nrt, int64_t nc_idx)
 {
@@ -267,7 +270,7 @@ nrt_release_ready(mrd_nrt *nrt, int64_t nc_idx)
 
 /* ---- Records ---- */
 
-/* Whether the stamp of a hardware event is device time. */
+/* Returns true if the stamp of a hardware event is device time. */
 static bool
 nrt_uses_device(const mrd_nrt *nrt, const nrt_record *rec)
 {
@@ -295,7 +298,7 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flo
     nrt_arrows(nrt, rec, ev, flows);
 }
 
-/* Marks an event that has device time, as its stamp or beside the one that the runtime moved. */
+/* Marks an event with device time, as its stamp or in addition to the stamp that the runtime moved. */
 static void
 nrt_mark_device(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
 {
@@ -323,7 +326,7 @@ nrt_sync_point(mrd_nrt *nrt, nrt_record *rec, mrd_event *ev)
     return err == MRD_OK ? nrt_release_ready(nrt, rec->nc_idx) : err;
 }
 
-/* An event that needs no partner (any more). */
+/* Emits an event that does not wait for a start or stop. */
 static mrd_err
 nrt_give_complete(mrd_nrt *nrt, const mrd_event *ev)
 {
@@ -350,7 +353,7 @@ nrt_pair_key(const nrt_record *rec)
     return (mrd_map_key){ (uint64_t) rec->nc_idx, rec->tracking_id, 0 };
 }
 
-/* Gives a start whose stop will not come any more. */
+/* Emits a start whose stop will not arrive. */
 static mrd_err
 nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
 {
@@ -367,8 +370,8 @@ nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
     return err;
 }
 
-/* The other end of this record in the table: the same type, and the same physical core where it
- * says one. */
+/* Returns the other end of this record in the table: the same type, and the same physical core if
+ * one is stated. */
 static uint32_t
 nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record *rec)
 {
@@ -386,7 +389,8 @@ nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record
     return MRD_OPEN_NONE;
 }
 
-/* Length of a span, in the clock that both its ends have. False: they have none in common. */
+/* Sets the length of a span, in a clock that both ends have. Returns false if they have none in
+ * common. */
 static bool
 nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop, int64_t *ret_dur)
 {
@@ -415,7 +419,7 @@ nrt_max_open(const mrd_nrt *nrt)
     return nrt->o.max_open == 0 ? NRT_MAX_OPEN : nrt->o.max_open;
 }
 
-/* Joins a start with its stop's arguments and gives the span. Owns nothing. */
+/* Joins a start with the arguments of its stop and emits the span. Takes no ownership. */
 static mrd_err
 nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t n_end,
                 int64_t dur_ns)
@@ -427,7 +431,7 @@ nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t
     return err == MRD_OK ? nrt_give_complete(nrt, &ev) : err;
 }
 
-/* Gives a stop whose start will not come any more. */
+/* Emits a stop whose start will not arrive. */
 static mrd_err
 nrt_give_early(mrd_nrt *nrt, uint32_t slot)
 {
@@ -443,8 +447,8 @@ nrt_give_early(mrd_nrt *nrt, uint32_t slot)
 }
 
 /*
- * A process fetches from more than one thread, and the texts of two threads may come in either
- * order: a stop without a start waits for it.
+ * A process fetches with several threads, and the texts of two threads may arrive in either order.
+ * So a stop without a start waits for it.
  */
 static mrd_err
 nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
@@ -471,7 +475,7 @@ nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
     return err;
 }
 
-/* The start of a stop that waits: *ret_done when the two became a span. */
+/* Looks for a stop that waits for this start. Sets *ret_done if both became a span. */
 static mrd_err
 nrt_start_late(mrd_nrt *nrt, const nrt_record *rec, const mrd_event *start, bool *ret_done)
 {
@@ -561,7 +565,7 @@ mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec)
     if (rec->bad == NULL && rec->has_ts && rec->type != MRD_SID_EMPTY)
         rec->hardware = nrt_is_hardware(nrt, rec);
     if ((err = mrd_nrt_ids_see(nrt, rec, rec->has_ts && !rec->hardware)) != MRD_OK)
-        return err == MRD_EXISTS ? MRD_OK : err; /* counted already, as lost */
+        return err == MRD_EXISTS ? MRD_OK : err; /* already counted as lost */
     if (rec->bad != NULL)
         return mrd_nrt_drop(nrt, rec, "\"%s\" has the wrong type or range", rec->bad);
     if (rec->type == MRD_SID_EMPTY)
@@ -599,7 +603,7 @@ mrd_nrt_flush(mrd_nrt *nrt)
 
 /* ---- In flight ---- */
 
-/* False: its end may be among what is missing, or its time is not known. */
+/* Returns false if its end may be lost, or its time is unknown. */
 static bool
 nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
 {
@@ -636,7 +640,8 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 
 #define NRT_NOT_TOLD UINT32_MAX
 
-/* Opens in a table with a mark below `mark` that were not told as `told`; the oldest time and lowest mark of them. */
+/* Counts the entries of a table with a mark below `mark` that were not passed to the caller in
+ * round `told`. Also returns their oldest time and lowest mark. */
 static uint64_t
 nrt_waiting(const mrd_open_table *t, uint64_t mark, uint32_t told, uint64_t *lowest,
             mrd_wall_ns *oldest)
@@ -662,7 +667,7 @@ mrd_nrt_oldest(const mrd_nrt *nrt)
     uint64_t lowest = UINT64_MAX, slot;
     mrd_wall_ns oldest = { 0 };
 
-    /* Those with a stop of their own came in order. */
+    /* Stops are not considered, because reading again from a start also gives its stop. */
     if ((slot = mrd_open_oldest(&nrt->open)) != MRD_OPEN_NONE)
         lowest = mrd_open_at(&nrt->open, (uint32_t) slot)->mark;
     (void) nrt_waiting(&nrt->held, UINT64_MAX, NRT_NOT_TOLD, &lowest, &oldest);

@@ -1,11 +1,12 @@
-/* What was read already: a file given twice, or met again through a link, is read once. */
+/* Finds inputs that are repeated: a file that is given twice, or found again through a link, is
+ * read once. */
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/hash.h"
 #include "trace/import/same_data.h"
 
-/* The same file in the folders of two processes is of both. */
+/* The same file in the directories of two processes belongs to both. */
 static uint64_t
 identity_hash(const mrd_identity *id)
 {

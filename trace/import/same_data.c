@@ -10,18 +10,18 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* An input with fewer events is not taken for a copy: they could be equal by chance. */
+/* An input with fewer events is not a copy, because they could be equal by chance. */
 #define EVENTS_FEWEST 8u
-/* Events of an input that were looked for in another one. */
+/* Minimum of events of an input that are compared with another one. */
 #define SAMPLES_FEWEST 4u
-/* Samples of all inputs together: 16 MiB while they are compared. */
+/* Maximum of samples of all inputs; they use 16 MiB while they are compared. */
 #define SAMPLES_MOST ((size_t) 1 << 20)
-/* Inputs that share one event. If there are more, the event says nothing. */
+/* Maximum of inputs that share an event. An event that more inputs share is ignored. */
 #define SHARERS_MOST 256u
 
 /* ---- The sample of one input ---- */
 
-/* The process, where it is known for certain; else 0. */
+/* Returns the hash of the process if it is certain, else 0. */
 static uint64_t
 process_hash(const mrd_catalog *cat, const mrd_event *ev)
 {
@@ -39,7 +39,7 @@ hash_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Returns the largest hash of a sample that keeps one of 2^shift. */
+/* Returns the largest hash of a sample that keeps one of 2^shift events. */
 static uint64_t
 hash_limit(unsigned shift)
 {
@@ -110,10 +110,10 @@ mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input)
 
 /* ---- Comparison ---- */
 
-/* Two inputs that share events; a < b. */
+/* Two inputs that share events, a < b. */
 typedef struct {
     uint32_t a, b;
-    uint64_t common; /* hashes of both samples */
+    uint64_t common; /* hashes that both samples have */
 } input_pair;
 
 typedef struct {
@@ -125,12 +125,12 @@ typedef struct {
     mrd_read_once *once;
     mrd_catalog *cat;
     mrd_whose *whose;
-    sampled *all; /* by hash, then input; each once */
+    sampled *all; /* by hash, then input, without duplicates */
     size_t n;
-    mrd_map index; /* of pairs */
+    mrd_map index; /* index of pairs */
     input_pair *pairs;
     size_t n_pairs, cap_pairs;
-    uint32_t *copy_of; /* by input; MRD_NO_INPUT: it is used */
+    uint32_t *copy_of; /* by input; MRD_NO_INPUT means that it is used */
 } comparison;
 
 static int
@@ -143,7 +143,7 @@ sampled_order(const void *a, const void *b)
     return x->input < y->input ? -1 : x->input > y->input;
 }
 
-/* Collects the samples of all inputs, thinned to SAMPLES_MOST. Errors: NOMEM. */
+/* Collects the samples of all inputs, reduced to SAMPLES_MOST. Errors: NOMEM. */
 static mrd_err
 collect_samples(comparison *c)
 {
@@ -176,7 +176,7 @@ collect_samples(comparison *c)
     return MRD_OK;
 }
 
-/* Returns the end of the samples that have the hash of sample `at`. */
+/* Returns the end of the samples with the same hash as sample `at`. */
 static size_t
 sharers_end(const comparison *c, size_t at)
 {
@@ -221,7 +221,7 @@ find_pairs(comparison *c)
     return err;
 }
 
-/* Returns the number of different hashes of an input that the other input would have sampled too. */
+/* Returns the number of different hashes of an input that the other input would also have sampled. */
 static uint64_t
 comparable(const comparison *c, uint32_t input, uint32_t other)
 {
@@ -234,7 +234,7 @@ comparable(const comparison *c, uint32_t input, uint32_t other)
     return n;
 }
 
-/* Damage and rounding may change a few events. */
+/* Accepts a few differences, because damage and rounding may change events. */
 static bool
 is_nearly_all(uint64_t part, uint64_t all)
 {
@@ -261,8 +261,8 @@ holds_all(const comparison *c, const input_pair *pair, uint32_t part, uint32_t w
            is_nearly_all(pair->common, comparable(c, part, whole));
 }
 
-/* Returns the one of two equal inputs to use: the one that states its rank, else the whole one, else
- * the first one. */
+/* Returns which of two equal inputs to use: the input with a rank, else the complete one, else the
+ * first one. */
 static uint32_t
 better_of(const comparison *c, uint32_t a, uint32_t b)
 {
@@ -291,7 +291,7 @@ find_copies(comparison *c)
     }
 }
 
-/* Finds inputs whose events are all in smaller inputs, though in no single one. Errors: NOMEM. */
+/* Finds inputs whose events are all in several smaller inputs together. Errors: NOMEM. */
 static mrd_err
 find_merged(comparison *c, uint32_t *ret_parts)
 {
@@ -359,8 +359,8 @@ path_of(const comparison *c, uint32_t input)
     return mrd_catalog_text(c->cat, inputs[c->once->inputs[input].input].path);
 }
 
-/* Takes a copy out of store and catalog. A damaged copy stays incomplete: what its unreadable part
- * held is unknown. */
+/* Removes a copy from store and catalog. A damaged copy stays incomplete, because the contents of its
+ * unreadable part are unknown. */
 static mrd_err
 skip_input(const comparison *c, uint32_t input, uint32_t parts)
 {
@@ -394,7 +394,7 @@ skip_input(const comparison *c, uint32_t input, uint32_t parts)
     return why.err;
 }
 
-/* Notes the inputs of one process of which only a part of the events is in both. */
+/* Notes inputs of one process that share only a part of their events. */
 static void
 note_overlaps(const comparison *c)
 {

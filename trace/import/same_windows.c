@@ -1,4 +1,4 @@
-/* Whose an input is, and inputs that are windows of one process. */
+/* Finds the process of each input, and inputs that are windows of one process. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
-/* Times count from 1970 and not from a start: later than September 2001. */
+/* Later times (from September 2001) count from 1970 and not from a start. */
 #define EPOCH_NS (1000000000LL * MRD_SEC)
 
 static bool
@@ -17,7 +17,7 @@ has_node(const mrd_catalog *cat, const mrd_process *p)
     return !mrd_str_is(mrd_catalog_text(cat, p->instance_id), "unknown");
 }
 
-/* ---- Whose an input is ---- */
+/* ---- The process of an input ---- */
 
 static int64_t
 agreed_number(bool is_first, int64_t have, int64_t got)
@@ -113,7 +113,7 @@ typedef struct {
     mrd_ev_ns first, last;
 } window;
 
-/* By identity; equal for windows of one process. */
+/* Orders by identity. Returns 0 for windows of one process. */
 static int
 identity_order(const window *a, const window *b)
 {
@@ -139,7 +139,7 @@ window_order(const void *a, const void *b)
     return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
-/* Returns true if pid and rank, or pid and node, name the process among all others. */
+/* Returns true if pid and rank, or pid and node, identify the process. */
 static bool
 is_identified(const mrd_catalog *cat, const mrd_process *p)
 {
@@ -147,7 +147,7 @@ is_identified(const mrd_catalog *cat, const mrd_process *p)
            (p->rank != MRD_NONE || has_node(cat, p));
 }
 
-/* Collects the windows by identity and time. Errors: NOMEM. */
+/* Collects the windows, ordered by identity and time. Errors: NOMEM. */
 static mrd_err
 collect_windows(const mrd_read_once *once, const mrd_catalog *cat, window **ret_windows,
                 size_t *ret_n)
@@ -163,7 +163,7 @@ collect_windows(const mrd_read_once *once, const mrd_catalog *cat, window **ret_
 
         if (!is_identified(cat, p))
             continue;
-        /* Both lists are in the order of the inputs, nearly always. */
+        /* Both lists are nearly always in the order of the inputs. */
         for (size_t tries = 0; tries < once->n_inputs && w.input == NULL; tries++) {
             if (once->inputs[k].input + 1 == p->scope)
                 w.input = &once->inputs[k];
@@ -188,7 +188,7 @@ window_path(const window *w, mrd_catalog *cat)
     return mrd_catalog_text(cat, mrd_catalog_inputs(cat, &n)[w->input->input].path);
 }
 
-/* Records that the process was not recorded between two windows. */
+/* Adds an event for the pause between two windows, in which the process was not recorded. */
 static mrd_err
 put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *to)
 {
@@ -207,7 +207,7 @@ put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *
     return mrd_stream_push(stream, &ev);
 }
 
-/* Makes the lines of process `to` lines of `into`. */
+/* Moves the lines of process `to` to process `into`. */
 static void
 join_process(mrd_catalog *cat, mrd_proc_id to, mrd_proc_id into)
 {
@@ -225,7 +225,7 @@ mrd_windows_join(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
     window *v = NULL;
     size_t n = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
     mrd_err err = collect_windows(once, cat, &v, &n);
-    size_t last = 0; /* the window that ends last of the process */
+    size_t last = 0; /* the window of the process that ends last */
 
     for (size_t i = 1; i < n && err == MRD_OK; i++) {
         if (identity_order(&v[last], &v[i]) != 0 || v[last].input == v[i].input) {
@@ -283,7 +283,7 @@ look_alike(const mrd_process *p, const mrd_process *q)
     return p->instance_id == q->instance_id && p->rank == q->rank && p->process_id == q->process_id;
 }
 
-/* Returns the length of the folders that the paths have in common. */
+/* Returns the length of the directories that the paths have in common. */
 static size_t
 common_folders(mrd_str a, mrd_str b)
 {
@@ -304,8 +304,8 @@ path_of_process(const mrd_catalog *cat, const mrd_process *p)
                                          : mrd_catalog_text(cat, inputs[p->scope - 1].path);
 }
 
-/* Gives the processes v[0 .. n), which look alike, the names of their files, instead of or behind
- * their own name. Errors: NOMEM. */
+/* Names the processes v[0 .. n), which look alike, after their files, instead of or after their own
+ * name. Errors: NOMEM. */
 static mrd_err
 name_alike(mrd_catalog *cat, const named *v, size_t n)
 {

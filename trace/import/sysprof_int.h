@@ -35,7 +35,7 @@ typedef struct {
     bool own; /* written by Meridian */
     bool any_section;
     size_t section;   /* index of the current section */
-    uint32_t *clocks; /* maps clocks of the file to those of the catalog */
+    uint32_t *clocks; /* maps the file's clocks to the catalog's */
     size_t n_clocks;
 } sysprof;
 

@@ -1,4 +1,4 @@
-/* Files that Meridian itself wrote: the head with identities, tracks, clocks and artifacts. */
+/* Reads the head of files that Meridian wrote: identities, tracks, clocks and artifacts. */
 #include "trace/import/sysprof_int.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/num.h"
 #include "trace/json/catalog_json.h"
 
-/* The source of a track by its exported name; false for a word we do not know. */
+/* Finds the source of a track by its exported name. Returns false for an unknown name. */
 bool
 mrd_sysprof_source(mrd_str name, uint32_t *ret_source)
 {

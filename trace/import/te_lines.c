@@ -5,7 +5,8 @@
 
 #include "base/vec.h"
 
-/* Provisional attributes that no other track of the catalog has: negative and with the input. */
+/* Returns a provisional attribute that no other track of the catalog has: negative, with the
+ * input's number. */
 static int64_t
 te_provisional(const te_lines *t, size_t i)
 {
@@ -18,7 +19,8 @@ mrd_te_lines_init(te_lines *t, mrd_import *imp)
     *t = (te_lines){ .imp = imp, .free_async = TE_NONE, .process = TE_NONE };
 }
 
-/* The provisional process; real at once where the place of the file says whose it is. */
+/* Returns the provisional process. It is final from the start if the file's location states the
+ * process. */
 static mrd_proc_id
 te_process(te_lines *t)
 {
@@ -227,18 +229,20 @@ mrd_te_async_close(te_lines *t, uint32_t async)
 
 /* ---- The end of the file ---- */
 
-/* Whether the pid is labelled or named as a device; *ret_number is its number then. */
+/* Returns true if the pid is labelled or named as a device. Sets *ret_number to the device's
+ * number. */
 static bool
 te_proc_is_device(const te_lines *t, const te_proc *p, int64_t *ret_number)
 {
     const mrd_catalog *cat = t->imp->catalog;
     mrd_str name = mrd_catalog_text(cat, p->name);
 
-    if (mrd_str_is(name, "Overlap Analysis")) /* torch_npu sums up the lines of the device here */
+    /* the summary of the device's lines that torch_npu writes */
+    if (mrd_str_is(name, "Overlap Analysis"))
         return false;
     if (mrd_str_is(name, "Ascend Hardware") ||
         mrd_str_is(mrd_catalog_text(cat, p->labels), "NPU")) {
-        *ret_number = 0; /* a trace of torch_npu has one device, and does not state its number */
+        *ret_number = 0; /* a trace of torch_npu has one device and does not state its number */
         return true;
     }
     if (p->labels != MRD_SID_EMPTY)
@@ -248,10 +252,10 @@ te_proc_is_device(const te_lines *t, const te_proc *p, int64_t *ret_number)
     return p->pid.is_word && mrd_activity_is_device(mrd_catalog_text(cat, p->pid.word), ret_number);
 }
 
-/* What each pid is, from its label and from its lines; NULL without memory. */
+/* The kind of each pid, from its label and its lines. */
 typedef struct {
     bool is_device, has_host, has_device, has_streams;
-    int64_t number; /* of the device, MRD_NONE */
+    int64_t number; /* of the device, or MRD_NONE */
 } te_kind;
 
 static te_kind *
@@ -278,7 +282,7 @@ te_kinds(const te_lines *t)
     return kinds;
 }
 
-/* The device of a line, MRD_NONE when it is none's. */
+/* Returns the device of a line, MRD_NONE if it does not belong to a device. */
 static int64_t
 te_line_device(const te_lines *t, const te_line *l, const te_kind *kind)
 {
@@ -294,12 +298,13 @@ te_line_device(const te_lines *t, const te_line *l, const te_kind *kind)
         return l->device != MRD_NONE ? l->device : number;
     if (l->any_host || !kind->is_device || mrd_activity_is_overlay(name))
         return MRD_NONE;
-    /* XLA draws the streams, and over them what was made of them. */
+    /* XLA writes streams, and above them lines that are derived from them. */
     return kind->has_streams && !mrd_str_starts(name, "Stream") ? MRD_NONE : number;
 }
 
-/* The pid that is the process of the file: labelled "CPU", else with spans of the host, else one
- * that is no device, a number before a word; of equal ones the busiest. */
+/* Returns the pid that is the file's process. Preferred is a pid labelled "CPU", then one with
+ * spans of the host, then one that is not a device, then a number over a word. Of equal ones the
+ * one with the most events wins. */
 static uint32_t
 te_main_proc(const te_lines *t, const te_kind *kinds)
 {
@@ -336,7 +341,7 @@ te_id_text(const te_lines *t, te_id id)
     return mrd_catalog_intern(t->imp->catalog, text);
 }
 
-/* The words joined by blanks; empty ones are left out. */
+/* Joins the words by a blank, without empty ones. */
 static mrd_sid
 te_words(te_lines *t, mrd_sid a, mrd_sid b)
 {
@@ -368,7 +373,7 @@ te_fill_process(const te_lines *t, mrd_process *p, const te_facts *facts)
         p->world_size = facts->world_size;
 }
 
-/* What a line of another pid than the process's own is called: "GPU 0", "Spans", "pid 7". */
+/* Returns the prefix for lines of another pid than the main process: "GPU 0", "Spans", "pid 7". */
 static mrd_sid
 te_proc_prefix(te_lines *t, const te_proc *p)
 {
@@ -398,7 +403,7 @@ te_order_cmp(const void *a, const void *b)
     return x->line < y->line ? -1 : x->line > y->line;
 }
 
-/* Lines of one folded process in the order that pids and tids had in the source. */
+/* Sorts the lines of a combined process in the order of pids and tids in the source. */
 static mrd_err
 te_sort_lines(te_lines *t, uint32_t main)
 {
@@ -483,7 +488,7 @@ te_finish_folded(te_lines *t, const te_facts *facts, const te_kind *kinds)
     return MRD_OK;
 }
 
-/* A number for a process that has none, not used by another pid of the file. */
+/* Returns a number for a process without one that no other pid of the file uses. */
 static int64_t
 te_made_up_pid(const te_lines *t, uint32_t i)
 {
@@ -537,7 +542,7 @@ mrd_te_lines_finish(te_lines *t, const te_facts *facts)
     mrd_err err;
 
     if (t->process == TE_NONE)
-        return MRD_OK; /* no event, no process */
+        return MRD_OK; /* without events there is no process */
     if ((kinds = te_kinds(t)) == NULL)
         return MRD_NOMEM;
     if (facts->kineto || facts->rank != MRD_NONE || place->rank != MRD_NONE ||

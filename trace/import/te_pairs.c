@@ -1,8 +1,8 @@
-/* Begins and ends of a Trace Event file become spans, in the order of their times. */
+/* Pairs begins and ends of a Trace Event file to spans, in order of their times. */
 #include "trace/import/te_int.h"
 
-/* In the store a record is an instant: the track says whose it is, the flags which part, bound_ns
- * whose its async id is. All async records are one track, so that the file's order holds. */
+/* In this store a record is an instant. `track` is its line, `flags` its te_part, `bound_ns` the
+ * owner of its async id. All async records have one track, so that they keep the file's order. */
 #define LATER_ASYNC UINT32_MAX
 
 mrd_err
@@ -25,7 +25,7 @@ mrd_te_later(te *t, const mrd_event *ev, te_part part, uint32_t line, uint32_t o
     return mrd_stream_push(t->later, &kept);
 }
 
-/* The kept record as an event on its line; what begins and ends needs a name, an end says so. */
+/* Returns the kept record as an event on its line. Spans need a name, so a missing one is replaced. */
 static mrd_event
 as_event(te *t, const mrd_event *kept, mrd_event_kind kind, uint32_t line)
 {
@@ -61,7 +61,7 @@ begin(te *t, const mrd_event *kept, mrd_open **top, uint32_t line)
     return MRD_OK;
 }
 
-/* An end without its start: what is known of it, at its time. */
+/* Emits an end without its begin, at its time, with the facts that it states. */
 static mrd_err
 end_alone(te *t, const mrd_event *kept, uint32_t line)
 {
@@ -97,7 +97,7 @@ close_span(te *t, const mrd_event *end, const mrd_open *open)
     return err != MRD_OK ? err : mrd_import_put(t->imp, 0, &ev);
 }
 
-/* Closes the innermost span of the end's name, or without a name the innermost. */
+/* Closes the innermost span with the end's name, or the innermost span if the end has no name. */
 static mrd_err
 end(te *t, const mrd_event *kept, mrd_open **top, uint32_t line)
 {
@@ -140,7 +140,7 @@ pair_thread(te *t, const mrd_event *kept)
                                    : end(t, kept, &l->top, kept->track);
 }
 
-/* Async spans of one id share the line that the outermost of them began on. */
+/* Async spans of one id share the line on which the outermost of them began. */
 static mrd_err
 pair_async(te *t, const mrd_event *kept)
 {
@@ -175,7 +175,7 @@ pair_async(te *t, const mrd_event *kept)
     return err;
 }
 
-/* Spans still open, outermost first; behind an error they are only freed. */
+/* Emits the open spans, outermost first. After an error they are only freed. */
 static mrd_err
 flush(te *t, mrd_open **top, mrd_err err)
 {

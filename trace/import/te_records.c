@@ -1,4 +1,4 @@
-/* What each phase of a Trace Event record becomes. */
+/* Converts each phase of a Trace Event record. */
 #include "trace/import/te_int.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ mrd_te_drop(te *t, const te_record *rec, const char *reason)
     return MRD_OK;
 }
 
-/* Limits of the tables are the file's fault, no memory is ours. */
+/* A full table is an error of the file. Out of memory is an error of ours. */
 static mrd_err
 te_no_line(te *t, const te_record *rec, mrd_err err)
 {
@@ -83,7 +83,8 @@ te_arg_int(te *t, mrd_sid key)
     return a != NULL && a->type == MRD_ARG_INT ? a->v.i : MRD_NONE;
 }
 
-/* Where a span ran: its category says so, else that it names a device and a stream. */
+/* Notes where a span ran: as its category says, else on a device if it states a device and a
+ * stream. */
 static void
 te_look(te *t, const te_record *rec, uint32_t line)
 {
@@ -99,7 +100,7 @@ te_look(te *t, const te_record *rec, uint32_t line)
         mrd_te_saw(&t->lines, line, where, device);
 }
 
-/* The event of a record with its arguments; flow is room for its bind_id arrow. */
+/* Fills an event from a record with its arguments. `flow` is memory for its bind_id arrow. */
 static void
 te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
          mrd_event *ev)
@@ -185,7 +186,7 @@ te_flow_point(te *t, const te_record *rec)
     return mrd_import_put(t->imp, 0, &ev);
 }
 
-/* Begins, ends and marks that are paired when all are known (te_pairs.c). */
+/* Keeps begins, ends and marks, which are paired at the end of the file (te_pairs.c). */
 static mrd_err
 te_begin_end(te *t, const te_record *rec)
 {
@@ -225,7 +226,8 @@ te_async_record(te *t, const te_record *rec)
     return mrd_te_later(t, &ev, part, TE_NONE, owner);
 }
 
-/* "name" for the only or the "value" argument, else "name key"; with its id where there is one. */
+/* Sets the counter's name: "name" for the only or the "value" argument, else "name key". The id is
+ * appended if there is one. */
 static mrd_err
 te_counter_name(te *t, const te_record *rec, mrd_sid key, mrd_sid *ret_name)
 {
@@ -250,7 +252,7 @@ te_counter_name(te *t, const te_record *rec, mrd_sid key, mrd_sid *ret_name)
     return err;
 }
 
-/* Numbers, also in quotes. */
+/* Accepts numbers, also in quotes. */
 static bool
 te_counter_value(te *t, const mrd_arg *a, mrd_event *ev)
 {
