@@ -6,15 +6,15 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-#define ARGS_KEYS 256u /* keys whose repetition is watched; a power of two */
+#define ARGS_KEYS 256u /* keys with counted repetitions; a power of two */
 
-/* Keys met before: compared as text with what the table holds, found without its hash. */
+/* A cache of recent keys. They are compared as text, which needs no hash. */
 typedef struct {
-    mrd_str text; /* in the string table; len 0: empty */
+    mrd_str text; /* in the string table; empty if unused */
     mrd_sid sid;
 } args_name;
 
-/* How often the values of a key were new. */
+/* Counts how often the values of a key were new. */
 typedef struct {
     mrd_sid key;
     uint32_t seen, fresh;
@@ -25,7 +25,7 @@ struct mrd_args {
     mrd_sid cut_key;
     mrd_arg *v;
     size_t n, cap;
-    mrd_buf text; /* of TEXT and JSON; v.u holds the offset until the view is asked for */
+    mrd_buf text; /* of TEXT and JSON; v.u is the offset until the view is requested */
     size_t resolved;
     uint64_t cut;
     mrd_err err;
@@ -70,11 +70,11 @@ mrd_args_reset(mrd_args *args)
     mrd_buf_reset(&args->text);
 }
 
-/* Whether n bytes are the same: nearly all words are short, and a call would cost more. */
+/* Returns true if n bytes are equal. Inline, because nearly all texts are short. */
 static inline bool
 same_bytes(const char *a, const char *b, size_t n)
 {
-    if (n >= 8 && n <= 16) { /* the first eight and the last eight, which may overlap */
+    if (n >= 8 && n <= 16) { /* the first eight and the last eight bytes, which may overlap */
         uint64_t a0, a1, b0, b1;
 
         memcpy(&a0, a, 8), memcpy(&a1, a + n - 8, 8);
@@ -109,7 +109,8 @@ mrd_args_key(mrd_args *args, mrd_str text)
     return n->sid;
 }
 
-/* Room for one more; NULL when there is none, which is counted or remembered. */
+/* Returns an entry for another argument. NULL if there are too many or out of memory, which is
+ * counted or kept as the error. */
 static inline mrd_arg *
 args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
 {
@@ -198,7 +199,7 @@ args_text(mrd_args *args, mrd_sid key, mrd_arg_type type, mrd_str v)
     size_t at = args->text.len;
     mrd_arg *a;
 
-    /* A view was given already: back to offsets, since the text may move. */
+    /* The last view has pointers. Change them back to offsets, because the text may move. */
     while (args->resolved > 0) {
         a = &args->v[--args->resolved];
         if (args_has_text(a))
@@ -246,7 +247,7 @@ mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v)
         mrd_args_sid(args, key, sid);
 }
 
-/* digits of a JSON number */
+/* Adds the digits of a JSON number. */
 static void
 args_number(mrd_args *args, mrd_sid key, mrd_str v)
 {

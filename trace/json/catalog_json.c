@@ -20,7 +20,7 @@ mrd_input_state_text(mrd_input_state state)
     return (size_t) state < MRD_COUNT(text) ? text[state] : "unknown";
 }
 
-/* An input was incomplete or failed. */
+/* Returns true if an input was incomplete or failed. */
 static bool
 catalog_incomplete(const mrd_catalog *cat)
 {
@@ -96,7 +96,8 @@ put_process(mrd_jw *w, const mrd_catalog *cat, const uint32_t *scopes, mrd_proc_
     mrd_jw_close(w, '}');
 }
 
-/* In the order of their ids: read back in this order, events with equal times keep theirs. */
+/* Tracks are written in order of their ids. When the file is read again, events with equal times
+ * keep their order. */
 static void
 put_track(mrd_jw *w, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_id id)
 {

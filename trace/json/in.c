@@ -8,26 +8,26 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#define IN_RAW (64u << 10) /* compressed bytes held */
+#define IN_RAW (64u << 10) /* bytes of the buffer of compressed data */
 
 typedef enum { IN_PLAIN, IN_GZIP, IN_ZSTD } in_codec;
 
 struct mrd_in {
     char *name;
-    int fd;           /* -1: memory */
-    bool given;       /* fd is a duplicate: its position is not ours */
-    mrd_bytes memory; /* what is left of it */
-    mrd_bytes whole;  /* all of it */
+    int fd;           /* -1 if the source is memory */
+    bool given;       /* fd is a duplicate, so its position belongs to the caller */
+    mrd_bytes memory; /* the rest of the source, if it is memory */
+    mrd_bytes whole;  /* the complete source in memory */
     in_codec codec;
     bool source_end; /* the file or memory has no more bytes */
     bool inside;     /* a gzip member or zstd frame is open */
-    bool end;        /* nothing more will enter the window */
-    mrd_why failure; /* why it ended, err MRD_OK for a proper end */
-    uint8_t *raw;    /* compressed bytes not yet decoded: [raw_at, raw_len) */
+    bool end;        /* no more data will enter the window */
+    mrd_why failure; /* why the input ended early; err is MRD_OK for a regular end */
+    uint8_t *raw;    /* compressed bytes not decoded so far: [raw_at, raw_len) */
     size_t raw_at, raw_len;
-    uint8_t *window; /* borrowed: the caller's */
+    uint8_t *window; /* owned by the caller */
     bool borrowed;
-    size_t at, len; /* window bytes not yet consumed: [at, len) */
+    size_t at, len; /* window bytes not consumed so far: [at, len) */
     size_t chunk;
     uint64_t offset;
     uint64_t file_bytes, file_size;
@@ -42,7 +42,7 @@ in_fail(mrd_in *in, mrd_err err, int sys, const char *what)
     return mrd_why_set(&in->failure, err, sys, "'%s': %s", in->name, what);
 }
 
-/* Reads source bytes as they are; 0 at the end or after a failure. */
+/* Reads bytes of the source without decoding. Returns 0 at the end or after a failure. */
 static size_t
 in_source(mrd_in *in, uint8_t *to, size_t room)
 {
@@ -84,7 +84,7 @@ in_gunzip(mrd_in *in, uint8_t *to, size_t room)
     int code;
 
     if (!in->inside) {
-        /* zlib and GNU gzip both ignore zero padding between and behind members. */
+        /* zlib and GNU gzip both ignore zero padding between and after members. */
         while (in->raw_at < in->raw_len && in->raw[in->raw_at] == 0 && in->z.total_in > 0)
             in->raw_at++;
         if (in->raw_at == in->raw_len)
@@ -121,7 +121,7 @@ in_unzstd(mrd_in *in, uint8_t *to, size_t room)
     return out.pos;
 }
 
-/* Decodes some bytes to `to`; 0 only at the end. */
+/* Decodes some bytes to `to`. Returns 0 only at the end. */
 static size_t
 in_decode(mrd_in *in, uint8_t *to, size_t room)
 {
@@ -130,7 +130,7 @@ in_decode(mrd_in *in, uint8_t *to, size_t room)
 
         if (in->raw_at == in->raw_len && !in->source_end)
             in_source_raw(in);
-        /* A decoder may still hold output when its input is used up. */
+        /* A decoder may still hold output when its input is consumed. */
         if (!in->end && (in->raw_at < in->raw_len || in->inside))
             n = in->codec == IN_GZIP ? in_gunzip(in, to, room) : in_unzstd(in, to, room);
         if (n > 0)
@@ -153,7 +153,7 @@ in_read(mrd_in *in, uint8_t *to, size_t room)
         return 0;
     if (in->codec != IN_PLAIN)
         return in_decode(in, to, room);
-    if (in->raw_at < in->raw_len) { /* what was read to see the magic number */
+    if (in->raw_at < in->raw_len) { /* bytes that in_detect has read */
         n = in->raw_len - in->raw_at < room ? in->raw_len - in->raw_at : room;
         memcpy(to, in->raw + in->raw_at, n);
         in->raw_at += n;
@@ -164,7 +164,8 @@ in_read(mrd_in *in, uint8_t *to, size_t room)
     return n;
 }
 
-/* Looks at the first bytes; 4 are enough, and a pipe may give them one by one. */
+/* Detects the compression by the first bytes. 4 bytes are enough, but a pipe may return them one at
+ * a time. */
 static mrd_err
 in_detect(mrd_in *in)
 {
@@ -189,7 +190,7 @@ in_detect(mrd_in *in)
     return MRD_OK;
 }
 
-/* Without buffers. */
+/* Returns an input without buffers. */
 static mrd_in *
 in_bare(const char *name)
 {

@@ -14,7 +14,8 @@ mrd_json_hex(int c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Bytes at p that begin one character without ending it; 1 when the first begins none. */
+/* Returns the number of bytes at p that begin a character without completing it. 1 if the first
+ * byte cannot begin one. */
 static size_t
 bad_run(const unsigned char *p, size_t left)
 {
@@ -57,7 +58,7 @@ mrd_json_clean_utf8(mrd_str text, mrd_buf *to)
     return replaced;
 }
 
-/* The unit of an escape "\\uXXXX" at p, -1 when none stands there. */
+/* Returns the code unit of an escape "\\uXXXX" at p, -1 if there is none. */
 static int
 unit_at(const char *p, const char *end)
 {
@@ -75,7 +76,7 @@ unit_at(const char *p, const char *end)
     return unit;
 }
 
-/* The escape at p; returns what is behind it. */
+/* Cleans the escape at p and returns the position after it. */
 static const char *
 clean_escape(const char *p, const char *end, mrd_buf *to)
 {
@@ -89,7 +90,7 @@ clean_escape(const char *p, const char *end, mrd_buf *to)
         mrd_buf_add(to, p, 6);
         return p + 6;
     }
-    if (p + 1 < end && p[1] == 'u') { /* half a pair, or too few digits */
+    if (p + 1 < end && p[1] == 'u') { /* half of a surrogate pair, or too few digits */
         mrd_buf_text(to, ESCAPED_REPLACEMENT);
         for (p += 2; unit < 0 && p < end && mrd_json_hex((unsigned char) *p) >= 0; p++)
             ;
@@ -99,11 +100,11 @@ clean_escape(const char *p, const char *end, mrd_buf *to)
         mrd_buf_add(to, p, 2);
         return p + 2;
     }
-    mrd_buf_text(to, "\\\\"); /* an unknown one stays as it is */
+    mrd_buf_text(to, "\\\\"); /* an unknown escape is kept as text */
     return p + 1;
 }
 
-/* Behind the opening quote; returns what is behind the closing one. */
+/* Cleans a string from after its opening quote. Returns the position after the closing one. */
 static const char *
 clean_string(const char *p, const char *end, mrd_buf *to)
 {
@@ -126,7 +127,7 @@ clean_string(const char *p, const char *end, mrd_buf *to)
     return p < end ? p + 1 : end;
 }
 
-/* The first byte from p on that is no part of a number or word. */
+/* Returns the first byte from p on that does not belong to a number or word. */
 static const char *
 scalar_end(const char *p, const char *end)
 {
@@ -143,7 +144,7 @@ skip_digits(const char *p, const char *end)
     return p;
 }
 
-/* Whether [p, end) is a number, true, false or null by RFC 8259. */
+/* Returns true if [p, end) is a number, true, false or null by RFC 8259. */
 static bool
 is_scalar(const char *p, const char *end)
 {
@@ -174,8 +175,8 @@ is_scalar(const char *p, const char *end)
     return p == end;
 }
 
-/* Whether the comma at p follows another value and stands before one. before: the byte in front of it
- * that is no blank. */
+/* Returns true if the comma at p is between two values. `before` is the last byte before it that is
+ * not blank. */
 static bool
 is_separator(const char *p, const char *end, char before)
 {

@@ -9,7 +9,7 @@
 #include "trace/json/json_read_int.h"
 #include "trace/json/json_scan.h"
 
-/* One token is one call: the parts of the scanner are all inside mrd_json_next. */
+/* The parts of the scanner are all inlined in mrd_json_next, so that a token costs one call. */
 #define JR_INLINE __attribute__((always_inline)) static inline
 
 static const char jr_nothing[MRD_IN_PAD]; /* an empty window with its padding */
@@ -31,7 +31,7 @@ jr_fail_at(mrd_json_reader *r, mrd_err err, uint64_t offset, const char *format,
     return MRD_JR_ERROR;
 }
 
-/* What was met instead of what was expected. */
+/* Reports an unexpected byte. */
 __attribute__((cold, noinline)) static mrd_jr_type
 jr_unexpected(mrd_json_reader *r, const char *p, const char *expected)
 {
@@ -56,7 +56,7 @@ mrd_jr_more(mrd_json_reader *r, const char *keep)
 
     if (r->why.err != MRD_OK)
         return false;
-    if (r->mark != NULL && r->mark < keep) { /* the marked record may have to be searched again */
+    if (r->mark != NULL && r->mark < keep) { /* the marked record may be searched again */
         if ((size_t) (r->end - r->mark) <= JR_HOLD)
             keep = r->mark;
         else
@@ -87,7 +87,7 @@ mrd_jr_more(mrd_json_reader *r, const char *keep)
 
         r->value_at = offset;
         mrd_why_prefix(&r->why, r->why.err, "byte %llu", (unsigned long long) offset);
-        r->base = r->p = r->end = jr_nothing; /* the window is gone; the reader is at its end */
+        r->base = r->p = r->end = jr_nothing; /* the window is gone, and the reader is at its end */
         r->base_offset = offset;
         r->raw = r->raw == NULL ? NULL : r->base;
         r->mark = NULL;
@@ -101,7 +101,7 @@ mrd_jr_more(mrd_json_reader *r, const char *keep)
     return data.len > left;
 }
 
-/* Blanks that end with the window. */
+/* Skips blanks that reach the end of the window. */
 __attribute__((noinline)) static const char *
 jr_blanks_on(mrd_json_reader *r)
 {
@@ -114,19 +114,19 @@ jr_blanks_on(mrd_json_reader *r)
     return r->p;
 }
 
-/* The next byte from p on that is not blank, or the end of the input. NULL on errors. */
+/* Returns the next byte from p on that is not blank, or the end of the input. NULL on errors. */
 JR_INLINE const char *
 jr_blanks(mrd_json_reader *r, const char *p)
 {
     if ((unsigned char) p[0] > ' ')
         return p;
-    if (p[0] == ' ' && (unsigned char) p[1] > ' ') /* behind most commas and colons */
+    if (p[0] == ' ' && (unsigned char) p[1] > ' ') /* the usual text after a comma or colon */
         return p + 1;
     p = mrd_scan_blanks(p);
     return __builtin_expect(p < r->end, 1) ? p : jr_blanks_on(r);
 }
 
-/* The next byte, reading on where needed; -1 at the end of the input or on errors. */
+/* Returns the next byte, loading more input if needed. -1 at the end of the input or on errors. */
 static int
 jr_peek(mrd_json_reader *r)
 {
@@ -135,7 +135,7 @@ jr_peek(mrd_json_reader *r)
     return (unsigned char) *r->p;
 }
 
-/* Four digits at p, or as many as there are; false when it is fewer. */
+/* Reads four hexadecimal digits at p. Returns false if there are fewer. */
 static bool
 jr_hex4(mrd_json_reader *r, unsigned *ret_unit)
 {
@@ -180,7 +180,7 @@ jr_replace(mrd_json_reader *r, mrd_buf *to)
     r->replaced++;
 }
 
-/* The second half of a pair, when it stands at p: passed over. */
+/* Passes the second half of a surrogate pair if it is at p. */
 static bool
 jr_low_half(mrd_json_reader *r, unsigned *ret_low)
 {
@@ -204,7 +204,7 @@ jr_low_half(mrd_json_reader *r, unsigned *ret_low)
     return true;
 }
 
-/* Behind "\u": its character; what is none is replaced. */
+/* Reads the character after "\u". An invalid one is replaced. */
 static bool
 jr_unicode(mrd_json_reader *r, mrd_buf *to)
 {
@@ -226,7 +226,7 @@ jr_unicode(mrd_json_reader *r, mrd_buf *to)
     return r->why.err == MRD_OK;
 }
 
-/* At a backslash: appends what it stands for. One that JSON does not know stays as it is. */
+/* Appends the meaning of the escape at p. An escape that JSON does not define is kept as text. */
 static bool
 jr_escape(mrd_json_reader *r, mrd_buf *to)
 {
@@ -254,7 +254,7 @@ jr_escape(mrd_json_reader *r, mrd_buf *to)
     return true;
 }
 
-/* What `to` holds from `chunk` on, with U+FFFD for each run of bytes that is no character. */
+/* Replaces in `to`, from `chunk` on, each run of bytes that is not UTF-8 by U+FFFD. */
 static bool
 jr_repair(mrd_json_reader *r, mrd_buf *to, size_t chunk)
 {
@@ -287,9 +287,10 @@ jr_room(mrd_json_reader *r, const mrd_buf *to)
 }
 
 /*
- * The general string: [from, p) was scanned in the window and needs no change; it may hold
- * escapes or go on behind the window. UTF-8 is checked chunk by chunk between escapes. Control
- * characters stay, a zero byte and what is not UTF-8 are replaced. NULL on errors, else behind it.
+ * Reads any string. [from, p) in the window was scanned and needs no change. The rest may have
+ * escapes or extend beyond the window. UTF-8 is checked chunk by chunk between escapes. Control
+ * characters are kept, zero bytes and invalid UTF-8 are replaced. Returns the position after the
+ * string, NULL on errors.
  */
 __attribute__((noinline)) static const char *
 jr_string_slow(mrd_json_reader *r, const char *from, const char *p, bool high, mrd_buf *to,
@@ -334,7 +335,8 @@ jr_string_slow(mrd_json_reader *r, const char *from, const char *p, bool high, m
     return r->p + 1;
 }
 
-/* From behind the opening quote to behind the closing one; NULL on errors. */
+/* Reads a string from after its opening quote. Returns the position after the closing one, NULL on
+ * errors. */
 JR_INLINE const char *
 jr_string(mrd_json_reader *r, const char *from, mrd_buf *to, mrd_str *ret_text, bool *ret_in_window)
 {
@@ -354,7 +356,7 @@ jr_string(mrd_json_reader *r, const char *from, mrd_buf *to, mrd_str *ret_text, 
 static const bool jr_ends_value[256] = { [','] = true,  [']'] = true,  ['}'] = true, [' '] = true,
                                          ['\t'] = true, ['\n'] = true, ['\r'] = true };
 
-/* The end of the number that starts at p; *ok false when the grammar is broken there. */
+/* Returns the end of the number at p. Sets *ok to false if the grammar is violated there. */
 static inline const char *
 jr_number_run(const char *p, bool *ok)
 {
@@ -367,7 +369,7 @@ jr_number_run(const char *p, bool *ok)
     p = mrd_scan_digits(p);
     *ok = p > from;
     if (*from == '0' && *ok)
-        p = from + 1; /* no digits behind a leading zero */
+        p = from + 1; /* no digits may follow a leading zero */
     if (*p == '.' && *ok) {
         from = ++p;
         p = mrd_scan_digits(p);
@@ -386,7 +388,7 @@ jr_number_run(const char *p, bool *ok)
 
 static mrd_jr_type jr_word(mrd_json_reader *r, mrd_str *ret_text);
 
-/* The number at r->p, which may go on behind the window or be none. */
+/* Reads the number at r->p, which may extend beyond the window or be invalid. */
 __attribute__((noinline)) static mrd_jr_type
 jr_number_slow(mrd_json_reader *r, mrd_str *ret_text)
 {
@@ -394,7 +396,7 @@ jr_number_slow(mrd_json_reader *r, mrd_str *ret_text)
         bool ok;
         const char *from = r->p, *to = jr_number_run(from, &ok);
 
-        if (to == r->end) { /* it may go on behind the window */
+        if (to == r->end) { /* it may continue after the window */
             if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
                 return jr_fail_at(r, MRD_LIMIT, mrd_jr_offset(r, from),
                                   "a number of more than %u bytes", MRD_JR_NUMBER_MAX);
@@ -435,7 +437,7 @@ jr_number(mrd_json_reader *r, const char *from, mrd_str *ret_text)
     return jr_number_slow(r, ret_text);
 }
 
-/* The end of the bare word that starts at p: printable ASCII without what JSON gives a meaning. */
+/* Returns the end of the bare word at p: printable ASCII without JSON's own characters. */
 static const char *
 jr_word_end(const char *p)
 {
@@ -446,7 +448,7 @@ jr_word_end(const char *p)
 
 static mrd_jr_type jr_behind_commas(mrd_json_reader *r, mrd_str *ret_text);
 
-/* true, false, null, a bare word or an extra comma at r->p; anything else is an error. */
+/* Reads true, false, null, a bare word or an extra comma at r->p. All else is an error. */
 __attribute__((noinline)) static mrd_jr_type
 jr_word(mrd_json_reader *r, mrd_str *ret_text)
 {
@@ -520,7 +522,7 @@ jr_leave(mrd_json_reader *r, const char *p)
     return MRD_JR_END;
 }
 
-/* At a comma that stands where a value of an array belongs: what follows it and others. */
+/* Handles a comma in place of an element: passes it and further commas. */
 static mrd_jr_type
 jr_behind_commas(mrd_json_reader *r, mrd_str *ret_text)
 {
@@ -534,7 +536,7 @@ jr_behind_commas(mrd_json_reader *r, mrd_str *ret_text)
     return *p == ']' ? jr_leave(r, p) : jr_value(r, p, ret_text);
 }
 
-/* At an object of an array that follows the one before it without a comma. */
+/* Handles an object in an array that follows another one without a comma. */
 __attribute__((noinline)) static mrd_jr_type
 jr_no_comma(mrd_json_reader *r, const char *p)
 {
@@ -589,7 +591,7 @@ jr_next_in_array(mrd_json_reader *r, const char *p, mrd_str *ret_text)
     return jr_value(r, p, ret_text);
 }
 
-/* A byte order mark in front of everything, and the blanks behind it; NULL on errors. */
+/* Skips a byte order mark at the beginning, and the blanks after it. Returns NULL on errors. */
 static const char *
 jr_mark(mrd_json_reader *r)
 {
@@ -601,7 +603,7 @@ jr_mark(mrd_json_reader *r)
     return jr_blanks(r, r->p + 3);
 }
 
-/* Keeps the first bytes of the document at p; returns where the window then has it. */
+/* Keeps the first bytes of the document at p. Returns their new position in the window. */
 static const char *
 jr_keep_head(mrd_json_reader *r, const char *p)
 {
@@ -667,7 +669,7 @@ jr_go_in(mrd_json_reader *r)
     return true;
 }
 
-/* Passes over the container just met, checking it. */
+/* Skips the container that was just entered, and checks its text. */
 static bool
 jr_skip(mrd_json_reader *r)
 {
@@ -713,7 +715,7 @@ mrd_json_enter(mrd_json_reader *r)
         (void) jr_go_in(r);
 }
 
-/* Raw text that was read with repairs is repaired as well, so that it is JSON. */
+/* Raw text is repaired like all other text, so that it is valid JSON. */
 static mrd_err
 jr_clean_raw(mrd_json_reader *r, mrd_str *text)
 {
@@ -731,7 +733,7 @@ mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text)
     if (r->why.err != MRD_OK || r->pending == 0)
         return r->why.err != MRD_OK ? r->why.err : MRD_INVALID;
     mrd_buf_reset(&r->raw_buf);
-    r->raw = r->p - 1; /* nothing was read since the bracket */
+    r->raw = r->p - 1; /* nothing was read after the bracket */
     r->raw_max = max;
     if (!jr_skip(r)) {
         r->raw = NULL;
@@ -784,7 +786,7 @@ mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why)
     if (r == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(in));
     r->in = in;
-    r->p = r->end = r->base = jr_nothing; /* the first scan asks for more */
+    r->p = r->end = r->base = jr_nothing; /* so that the first scan loads data */
     r->base_offset = mrd_in_offset(in);
     r->mark_depth = UINT_MAX;
     r->first = true;

@@ -1,9 +1,9 @@
-/* mrd_json_resume: finds the next record behind damaged text. */
+/* mrd_json_resume: finds the next record after damaged text. */
 #include <string.h>
 
 #include "trace/json/json_read_int.h"
 
-#define JR_LOOK 4096 /* blanks between two brackets that still belong together */
+#define JR_LOOK 4096 /* maximum of blanks between two brackets that belong together */
 
 static bool
 is_blank(int c)
@@ -11,7 +11,8 @@ is_blank(int c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* The byte n behind r->p, which the window keeps; 0 at the end of the input and after errors. */
+/* Returns the byte at r->p + n, which stays in the window. 0 at the end of the input and after
+ * errors. */
 static char
 byte_at(mrd_json_reader *r, size_t n)
 {
@@ -20,7 +21,7 @@ byte_at(mrd_json_reader *r, size_t n)
     return (size_t) (r->end - r->p) <= n ? '\0' : r->p[n];
 }
 
-/* The byte behind r->p + *n that is no blank; *n is then its distance. */
+/* Returns the next byte after r->p + *n that is not blank, and sets *n to its distance. */
 static char
 byte_behind(mrd_json_reader *r, size_t *n)
 {
@@ -31,7 +32,7 @@ byte_behind(mrd_json_reader *r, size_t *n)
     return c;
 }
 
-/* Whether r->p is the '{' of an object that is empty or begins with a key. */
+/* Returns true if r->p is the '{' of an object that is empty or begins with a key. */
 static bool
 is_record(mrd_json_reader *r)
 {
@@ -41,7 +42,7 @@ is_record(mrd_json_reader *r)
     return c == '"' || c == '}';
 }
 
-/* Whether r->p is where a document begins, which starts like the first one. */
+/* Returns true if a document begins at r->p, with the same bytes as the first one. */
 static bool
 is_other(mrd_json_reader *r)
 {
@@ -61,7 +62,8 @@ find_record(mrd_json_reader *r, char before, bool in_array)
 
         if (r->p == r->end)
             return FOUND_NOTHING;
-        if (c == '\n' && before != ':') /* programs that write records begin a line with one */
+        /* programs that write records usually begin each on a new line */
+        if (c == '\n' && before != ':')
             before = ',';
         if (is_blank(c))
             continue;
@@ -75,7 +77,7 @@ find_record(mrd_json_reader *r, char before, bool in_array)
     }
 }
 
-/* Clears the error and begins the search, inside the damaged record if the window still has it. */
+/* Clears the error and begins the search, inside the damaged record if it is still in the window. */
 static found
 search(mrd_json_reader *r, bool in_record, bool in_array)
 {
@@ -86,7 +88,7 @@ search(mrd_json_reader *r, bool in_record, bool in_array)
         r->p = r->mark + 1;
         before = '{';
     }
-    r->tried = at; /* so that no byte is searched more than twice */
+    r->tried = at; /* so that each byte is searched at most twice */
     r->mark = r->raw = NULL;
     r->key_live = false;
     r->pending = 0;
@@ -130,7 +132,8 @@ mrd_json_resume(mrd_json_reader *r, unsigned depth, mrd_json_damage *ret_damage)
     ret_damage->records = in_record ? !is_again : resumes && ret_damage->skipped > 0;
     if (resumes)
         stand_at(r, in_array ? depth : 0);
-    else if (r->why.err == MRD_OK) /* else the search met the end of what can be decompressed */
+    /* otherwise the search reached the end of the decompressible data */
+    else if (r->why.err == MRD_OK)
         r->why = damage;
     return resumes;
 }

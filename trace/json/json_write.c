@@ -9,7 +9,7 @@
 #include "base/vec.h"
 #include "trace/model/catalog.h"
 
-#define JW_CHUNK 4096u /* bytes of text written between two looks at the room */
+#define JW_CHUNK 4096u /* bytes of text that are written between two checks of the room */
 
 void
 mrd_jw_init(mrd_jw *w, mrd_out *out, const mrd_strtab *strings, bool pretty)
@@ -50,7 +50,7 @@ jw_more(mrd_jw *w)
     w->end = w->start + MRD_OUT_ROOM;
 }
 
-/* At least n bytes at w->p. */
+/* Makes room for n bytes at w->p. */
 static inline void
 jw_room(mrd_jw *w, size_t n)
 {
@@ -61,7 +61,7 @@ jw_room(mrd_jw *w, size_t n)
 static inline void
 jw_copy(mrd_jw *w, const void *data, size_t n)
 {
-    if (n > 0) /* else there may be neither room nor data */
+    if (n > 0) /* there may be neither room nor data for 0 bytes */
         memcpy(w->p, data, n);
     w->p += n;
 }
@@ -91,7 +91,7 @@ jw_line(mrd_jw *w)
         *w->p++ = ' ';
 }
 
-/* What stands before a key or an element; leaves room for a small token. */
+/* Writes the separator before a key or an element. Leaves room for a small token. */
 static inline void
 jw_before(mrd_jw *w)
 {
@@ -156,7 +156,7 @@ mrd_jw_key(mrd_jw *w, mrd_str plain)
     w->state = MRD_JW_KEYED;
 }
 
-/* Two digits at a time. */
+/* Writes two digits per step. */
 static inline uint8_t *
 put_u64(uint8_t *p, uint64_t v)
 {
@@ -238,8 +238,8 @@ mrd_jw_us(mrd_jw *w, int64_t ns)
 }
 
 /*
- * v as n / 10^k for the smallest k up to 9 where that division gives v: n and 10^k are exact
- * doubles and division rounds correctly, so the decimal text reads back to v.
+ * Writes v as n / 10^k, for the smallest k up to 9 for which this division gives v. Both n and 10^k
+ * are exact doubles, and division rounds correctly, so the decimal text reads back as v.
  */
 static bool
 put_decimal(mrd_jw *w, double v)
@@ -333,7 +333,7 @@ put_escape(mrd_jw *w, unsigned char c)
     }
 }
 
-/* Valid UTF-8, escaped, without the quotes. */
+/* Writes valid UTF-8 with escapes, without quotes. */
 static void
 put_text(mrd_jw *w, mrd_str text)
 {
@@ -350,7 +350,7 @@ put_text(mrd_jw *w, mrd_str text)
     jw_bulk(w, text.p + run, at - run);
 }
 
-/* With the quotes; repairs what is not UTF-8. */
+/* Writes a text with quotes, and repairs invalid UTF-8. */
 static void
 put_quoted(mrd_jw *w, mrd_str text)
 {
@@ -374,19 +374,20 @@ mrd_jw_str(mrd_jw *w, mrd_str text)
     put_quoted(w, text);
 }
 
-/* Interned text is UTF-8 already; whether it is plain is looked at once per string. */
+/* Returns true if the string needs no escapes. Checked once per interned string, which is valid
+ * UTF-8. */
 static bool
 sid_is_plain(mrd_jw *w, mrd_sid sid, mrd_str text)
 {
     bool plain = true;
 
     if (!MRD_VEC_REACH(w->plain, w->n_plain, sid))
-        return false; /* escaping always works, it is only slower */
+        return false; /* escaping is always correct, but slower */
     if (w->plain[sid] != 0)
         return w->plain[sid] == 1;
     for (size_t i = 0; i < text.len && plain; i++)
         plain = !needs_escape((unsigned char) text.p[i]);
-    plain = plain && text.len <= 900; /* fits the room that jw_before leaves */
+    plain = plain && text.len <= 900; /* fits in the room that jw_before leaves */
     w->plain[sid] = plain ? 1 : 2;
     return plain;
 }
@@ -535,7 +536,7 @@ check_number(json_check *c)
     return true;
 }
 
-/* The 16 bits behind "\u"; -1 when they are none. */
+/* Returns the 16 bits of the digits after "\u", -1 if they are invalid. */
 static int
 check_hex(json_check *c)
 {
@@ -629,7 +630,7 @@ mrd_json_valid(mrd_str text)
     if (text.len == 0 || !mrd_utf8_valid(text, NULL))
         return false;
     for (;;) {
-        /* A value starts here. */
+        /* A value begins here. */
         skip_blanks(&c);
         if (c.p < c.end && (*c.p == '{' || *c.p == '[')) {
             char close = *c.p++ == '{' ? '}' : ']';
@@ -646,7 +647,7 @@ mrd_json_valid(mrd_str text)
         } else if (!check_scalar(&c)) {
             return false;
         }
-        /* Behind a value: close what ends, or go on behind a comma. */
+        /* After a value: close containers that end here, or continue after a comma. */
         skip_blanks(&c);
         while (depth > 0 && c.p < c.end && *c.p == closing[depth - 1]) {
             c.p++;

@@ -98,7 +98,7 @@ mrd_err
 mrd_jw_spool_drain(mrd_jw_spool *s, mrd_jw *to, mrd_why *why)
 {
     mrd_err err = MRD_OK;
-    size_t skip = 1; /* the comma before the first element */
+    size_t skip = 1; /* without the comma before the first element */
 
     if (s->out == NULL)
         return MRD_OK;

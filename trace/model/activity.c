@@ -52,7 +52,7 @@ mrd_activity_of(mrd_str category)
     return MRD_ACTIVITY_UNKNOWN;
 }
 
-/* The decimal digits at p; false when there are none, or too many. */
+/* Parses the decimal digits at p. Returns false if there are none or too many. */
 static bool
 number_at(const char *p, const char *end, int64_t *ret_number)
 {
@@ -67,7 +67,7 @@ number_at(const char *p, const char *end, int64_t *ret_number)
     return true;
 }
 
-/* "/device:TPU:0", also inside a longer path; false for those whose kind ends in CPU. */
+/* Finds "/device:TPU:0", also inside a longer path. Returns false for kinds that end in CPU. */
 static bool
 xla_device(mrd_str label, int64_t *ret_number)
 {

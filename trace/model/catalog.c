@@ -10,7 +10,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* A growing array of one kind of struct. */
+/* A growing array of structs of one type. */
 typedef struct {
     void *v;
     size_t n, cap;
@@ -24,9 +24,9 @@ struct mrd_catalog {
     mrd_strtab *strings;
     cat_list processes, tracks, devprofiles, captures, artifacts, inputs, clocks, facts, notes;
     mrd_index process_index, track_index;
-    size_t processes_max, tracks_max;  /* 0: no limit */
-    uint32_t full_process, full_track; /* what is beyond; UINT32_MAX: nothing was */
-    mrd_process *no_process; /* stand for the first ones where there was no memory even for them */
+    size_t processes_max, tracks_max;  /* 0 means no limit */
+    uint32_t full_process, full_track; /* stand for all beyond the limit; UINT32_MAX if none is */
+    mrd_process *no_process; /* stand for the first ones if even these could not be allocated */
     mrd_track *no_track;
     mrd_err err;
 };
@@ -37,7 +37,7 @@ list_at(const cat_list *list, size_t i, size_t size)
     return (char *) list->v + i * size;
 }
 
-/* Room for one more item, zeroed; NULL without memory. */
+/* Appends a zeroed item. Returns NULL if out of memory. */
 static void *
 list_add(mrd_catalog *cat, cat_list *list, size_t size)
 {
@@ -214,9 +214,9 @@ item_same(const void *self, uint32_t item, const void *key)
     return in->kind->same(list_at(in->list, item, in->kind->size), key);
 }
 
-/* Index of the item with this identity; *ret_new when it was added. MRD_INDEX_NONE: there would be more
- * than max (0: no limit). 0 (an existing one or none)
- * after a failure, which cat->err remembers. */
+/* Returns the index of the item with this identity, and sets *ret_new if it was added. Returns
+ * MRD_INDEX_NONE if there would be more than `max` items (0 means no limit). After a failure, which
+ * cat->err keeps, returns 0. */
 static uint32_t
 index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *kind, size_t max,
           const void *item, bool *ret_new)
@@ -250,7 +250,7 @@ index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *ki
             (have) = (got);                                                                        \
     } while (0)
 
-/* One process and one track stand for all that are beyond the limit. */
+/* Returns the process that stands for all beyond the limit. A track does the same for tracks. */
 static uint32_t
 full_process(mrd_catalog *cat)
 {
@@ -299,7 +299,7 @@ mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id)
     return id == cat->full_track && id != UINT32_MAX;
 }
 
-/* One process may serve several workers: then none of them is the process's. */
+/* One process may have several workers. The process then has no worker of its own. */
 static void
 set_worker(mrd_process *p, int64_t worker_gid)
 {
@@ -411,7 +411,7 @@ mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
                                                  : strcmp(mrd_catalog_text(cat, p->instance_id).p,
                                                           mrd_catalog_text(cat, q->instance_id).p);
 
-    if (order == 0) /* MRD_NONE becomes the largest */
+    if (order == 0) /* MRD_NONE becomes the largest number */
         order = mrd_i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
     if (order == 0)
         order = mrd_i64_order(p->process_id, q->process_id);
@@ -430,7 +430,7 @@ mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id)
     return mrd_catalog_borrow_process(cat, mrd_catalog_borrow_track(cat, id)->process)->profile;
 }
 
-/* Appends a copy; index 0 after a failure. */
+/* Appends a copy and returns its index, 0 after a failure. */
 static uint32_t
 list_put(mrd_catalog *cat, cat_list *list, const void *item, size_t size)
 {

@@ -18,7 +18,7 @@ mrd_filter_fini(mrd_filter *f)
     mrd_strlist_fini(&f->processes);
 }
 
-/* "2026-03-01T12:34:56[.fraction]Z" to epoch ns. */
+/* Converts "2026-03-01T12:34:56[.fraction]Z" to ns since 1970. */
 static mrd_err
 filter_utc(mrd_str text, mrd_ev_ns *ret)
 {
@@ -48,7 +48,7 @@ filter_utc(mrd_str text, mrd_ev_ns *ret)
     }
     if (strcmp(end, "Z") != 0)
         return MRD_SYNTAX;
-    day = tm; /* which timegm() corrects, the 30th of February to a day in March */
+    day = tm; /* timegm() would turn the 30th of February into a day in March */
     day.tm_hour = day.tm_min = day.tm_sec = 0;
     if (timegm(&day) == -1 || day.tm_mday != tm.tm_mday || day.tm_mon != tm.tm_mon)
         return MRD_SYNTAX;
@@ -64,8 +64,8 @@ mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why)
 {
     int64_t v;
 
-    /* Eighteen digits and more are an epoch in nanoseconds: as seconds it would be longer than the
-     * universe. */
+    /* A number of 18 digits or more is in nanoseconds since 1970. In seconds it would exceed the
+     * age of the universe. */
     if (text.len >= 18 && mrd_num_i64(text, &v) == MRD_OK) {
         *ret = (mrd_ev_ns){ v };
         return MRD_OK;
@@ -80,7 +80,7 @@ mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why)
                        MRD_STR_ARG(text));
 }
 
-/* "3" or "0-7". */
+/* Parses "3" or "0-7". */
 static mrd_err
 filter_range(const char *word, int64_t *ret_low, int64_t *ret_high)
 {
@@ -165,7 +165,8 @@ mrd_filter_is_all(const mrd_filter *f)
            f->types.n == 0 && f->cores.n == 0 && f->processes.n == 0;
 }
 
-/* Answers per track and per name, worked out once. By core: the calls that name a chosen one. */
+/* Results per track and per name, computed once. WANTED_BY_CORE: only calls that name a chosen
+ * core. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
 typedef struct {
@@ -215,14 +216,15 @@ filter_wants_track(const filter_source *s, mrd_track_id id)
                                                                 : UNWANTED;
 }
 
-/* Remembers answers by index, growing as the catalog does (live merges add tracks and names). */
+/* Returns the cached result at an index. The cache grows with the catalog, because live merges add
+ * tracks and names. */
 static uint8_t *
 filter_memo(uint8_t **memo, size_t *n, size_t at)
 {
     return MRD_VEC_REACH(*memo, *n, at) ? *memo + at : NULL;
 }
 
-/* Counters and losses have no event type: a type filter leaves them alone. */
+/* Counters and losses have no event type, so a type filter does not apply to them. */
 static bool
 filter_wants(filter_source *s, const mrd_event *ev)
 {
@@ -233,7 +235,7 @@ filter_wants(filter_source *s, const mrd_event *ev)
         (end.ns == s->f->start.ns && mrd_ev_after(end, ev->ts)))
         return false;
     if ((track = filter_memo(&s->tracks, &s->n_tracks, ev->track)) == NULL)
-        return true; /* without memory nothing is held back */
+        return true; /* out of memory: pass all events */
     if (*track == UNKNOWN)
         *track = filter_wants_track(s, ev->track);
     if (*track == UNWANTED ||

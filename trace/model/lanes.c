@@ -4,37 +4,38 @@
 
 #include "base/vec.h"
 
-/* Up to here lanes are tried one by one; above, a tree finds the first that fits. */
+/* Up to this number, lanes are tried one by one. Above, a tree finds the first one that fits. */
 #define LANES_LINEAR 8
 
-/* Ends of the spans open in one lane. */
+/* Ends of the open spans of one lane. */
 typedef struct {
-    int64_t *outer; /* all but the innermost: depth - 1 */
+    int64_t *outer; /* ends of all but the innermost span: depth - 1 */
     uint32_t depth, cap;
-    int64_t top; /* the innermost end, INT64_MIN when none is open */
+    int64_t top; /* end of the innermost span, INT64_MIN if none is open */
 } lane;
 
 /*
- * A leaf of the tree describes the end of a lane's innermost span: low <= start means that
- * something there is over, high >= end that the new span nests in it. Inner nodes hold the least
- * low and the greatest high below them.
+ * A leaf of the tree describes the end of a lane's innermost span. low <= start means that a span
+ * of this lane has ended, high >= end that the new span nests in it. Inner nodes have the lowest
+ * low and the highest high of their children.
  */
 typedef struct {
     int64_t low, high;
 } lane_node;
 
 typedef struct {
-    lane first; /* lane 0, where most spans are */
+    lane first; /* lane 0, which has most spans */
     lane *more; /* lanes 1 .. n-1 */
     size_t n, cap;
-    lane_node *tree; /* 2 * leaves nodes, the root at 1; NULL while there are few lanes */
+    lane_node *tree; /* 2 * leaves nodes with the root at 1; NULL for few lanes */
     size_t leaves;
 } track_lanes;
 
 /*
- * Most spans begin when all is over in lane 0 of their track, and that is known from one number:
- * the end of the outermost span open there. Such a span only leaves its own end in `free_at`, which
- * spares the cache the rest; the lane is told of it when it is needed. INT64_MAX: ask the lanes.
+ * Most spans begin when all spans in lane 0 of their track have ended. One number shows this: the
+ * end of the outermost open span. Such a span only stores its own end in `free_at`, which keeps
+ * other memory out of the cache. Lane 0 is updated when it is needed. INT64_MAX means that the
+ * lanes must be searched.
  */
 struct mrd_lanes {
     track_lanes *v;
@@ -43,7 +44,7 @@ struct mrd_lanes {
     mrd_err err;
 };
 
-/* Both arrays up to this track. */
+/* Extends both arrays to this track. */
 static bool
 lanes_reach(mrd_lanes *lanes, size_t track)
 {
@@ -114,7 +115,7 @@ track_lane(track_lanes *t, size_t i)
     return i == 0 ? &t->first : &t->more[i - 1];
 }
 
-/* Forgets what is over at `start`, then says whether a span until `end` nests in the rest. */
+/* Removes the spans that ended by `start`. Returns true if a span until `end` nests in the rest. */
 static inline bool
 lane_fits(lane *l, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -145,7 +146,7 @@ tree_update(track_lanes *t, size_t i)
     }
 }
 
-/* A tree over room for `leaves` lanes; the absent ones look as if nothing ever fitted. */
+/* Builds a tree for `leaves` lanes. Missing lanes never fit. */
 static bool
 tree_build(track_lanes *t, size_t leaves)
 {
@@ -163,7 +164,7 @@ tree_build(track_lanes *t, size_t leaves)
     return true;
 }
 
-/* The first lane that fits, t->n when none does. */
+/* Returns the first lane that fits, t->n if none does. */
 static size_t
 tree_find(track_lanes *t, mrd_ev_ns start, mrd_ev_ns end)
 {
@@ -178,18 +179,18 @@ tree_find(track_lanes *t, mrd_ev_ns start, mrd_ev_ns end)
                 at++;
         }
         at -= t->leaves;
-        if (at >= t->n) /* end is INT64_MIN: only a lane that never was */
+        if (at >= t->n) /* end is INT64_MIN: only an unused lane */
             return t->n;
         if (lane_fits(track_lane(t, at), start, end))
             return at;
-        tree_update(t, at); /* something was over, but what is left does not fit */
+        tree_update(t, at); /* a span has ended, but the new one does not nest in the rest */
     }
 }
 
 static bool
 lanes_add(track_lanes *t)
 {
-    if (t->n++ == 0) /* the first is there */
+    if (t->n++ == 0) /* the first lane is not in the array */
         return true;
     if (!MRD_VEC_ROOM(t->more, t->n - 2, t->cap, 1)) {
         t->n--;
@@ -226,7 +227,7 @@ lane_open(lane *l, mrd_ev_ns end)
     return true;
 }
 
-/* The end of the outermost span that is open in a lane. */
+/* Returns the end of the outermost open span of a lane. */
 static int64_t
 lane_end(const lane *l)
 {
@@ -246,7 +247,7 @@ lanes_put(mrd_lanes *lanes, mrd_track_id track, mrd_ev_ns start, mrd_ev_ns end)
     }
     free_at = &lanes->free_at[track];
     if (*free_at != INT64_MAX && *free_at != lane_end(&t->first)) {
-        t->first.depth = 1; /* what else was open in it is over */
+        t->first.depth = 1; /* the other spans in it have ended */
         t->first.top = *free_at;
     }
     i = lanes_find(t, start, end);

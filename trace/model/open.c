@@ -92,7 +92,7 @@ join_end_key(mrd_joiner *j, mrd_sid key, mrd_sid *ret_key)
         *ret_key = sid = mrd_strtab_add(j->strings, (mrd_str){ (const char *) name.p, name.len });
     mrd_buf_fini(&name);
     if (err == MRD_OK && sid != MRD_SID_FULL)
-        (void) mrd_map_put(&j->end_keys, at, sid); /* without memory it is only slower */
+        (void) mrd_map_put(&j->end_keys, at, sid); /* if out of memory, it is only slower */
     return err;
 }
 
@@ -142,7 +142,7 @@ mrd_open_table_fini(mrd_open_table *t)
     *t = (mrd_open_table){ 0 };
 }
 
-/* A free slot, MRD_OPEN_NONE without memory. */
+/* Returns a free slot, MRD_OPEN_NONE if out of memory. */
 static uint32_t
 open_slot(mrd_open_table *t)
 {
@@ -189,7 +189,7 @@ mrd_open_put(mrd_open_table *t, mrd_map_key key, mrd_open *open)
 uint32_t
 mrd_open_first(const mrd_open_table *t, mrd_map_key key)
 {
-    return mrd_map_get(&t->first, key); /* both "none" are UINT32_MAX */
+    return mrd_map_get(&t->first, key); /* MRD_OPEN_NONE and MRD_MAP_NONE are both UINT32_MAX */
 }
 
 uint32_t
@@ -222,7 +222,8 @@ open_unchain(mrd_open_table *t, uint32_t slot)
             return;
         }
         t->slots[s->next_same].before_same = s->before_same;
-        (void) mrd_map_put(&t->first, s->key, s->next_same); /* replaces: needs no memory */
+        /* replaces an entry, so it needs no memory */
+        (void) mrd_map_put(&t->first, s->key, s->next_same);
         return;
     }
     t->slots[s->before_same].next_same = s->next_same;

@@ -9,11 +9,11 @@
 #define STRTAB_CHUNK   (64u << 10)
 #define STRTAB_DEFAULT (64u << 20)
 #define STRTAB_FIRST   256
-#define STRTAB_PLACE   64 /* bytes of an entry's place in the index */
+#define STRTAB_PLACE   64 /* bytes of an entry in the index */
 
 static const char strtab_full[] = "(too many distinct names)";
 
-/* Text lives in chunks that never move; the index has their ids. */
+/* Texts are stored in chunks that never move. The index has their ids. */
 typedef struct strtab_chunk {
     struct strtab_chunk *next;
     size_t used, size;
@@ -25,7 +25,7 @@ struct mrd_strtab {
     size_t count, cap;
     mrd_index index;
     strtab_chunk *chunks;
-    size_t bytes, max_bytes, end; /* end: of what may be added now, at most max_bytes */
+    size_t bytes, max_bytes, end; /* end: the present limit, at most max_bytes */
     uint64_t seed, refused;
     mrd_buf repaired;
 };
@@ -38,7 +38,8 @@ mrd_strtab_new(size_t max_bytes)
     if (tab == NULL)
         return NULL;
     tab->max_bytes = tab->end = max_bytes == 0 ? STRTAB_DEFAULT : max_bytes;
-    mrd_random(&tab->seed, sizeof(tab->seed)); /* ids depend on arrival only, never on the seed */
+    /* ids depend only on the order of insertion, not on the seed */
+    mrd_random(&tab->seed, sizeof(tab->seed));
     if (!MRD_VEC_ROOM(tab->strings, 0, tab->cap, STRTAB_FIRST)) {
         mrd_strtab_free(tab);
         return NULL;
@@ -81,7 +82,7 @@ strtab_id(const mrd_strtab *tab, mrd_str text, uint64_t hash)
     return mrd_index_find(&tab->index, hash, strtab_same, tab, &text);
 }
 
-/* A NUL-terminated copy that never moves, NULL without memory. */
+/* Returns a NUL-terminated copy that never moves. NULL if out of memory. */
 static char *
 strtab_copy(mrd_strtab *tab, mrd_str text)
 {
@@ -105,7 +106,7 @@ strtab_copy(mrd_strtab *tab, mrd_str text)
     return copy;
 }
 
-/* text with each byte that breaks UTF-8 replaced by U+FFFD. */
+/* Returns the text with U+FFFD for each byte that is not UTF-8. */
 static mrd_str
 strtab_repair(mrd_strtab *tab, mrd_str text)
 {
@@ -172,7 +173,7 @@ mrd_strtab_find(const mrd_strtab *tab, mrd_str text)
 {
     uint32_t id = strtab_id(tab, text, mrd_hash64(text.p, text.len, tab->seed));
 
-    return id == MRD_INDEX_NONE ? 0 : id; /* "" is none and 0 */
+    return id == MRD_INDEX_NONE ? 0 : id; /* MRD_INDEX_NONE becomes 0, which is "" */
 }
 
 mrd_str

@@ -5,30 +5,31 @@
 #include "base/obj.h"
 #include "base/tournament.h"
 
-#define MERGE_NONE UINT32_MAX /* instead of a source: comes after everything */
-/* Events of fewer streams stay in the cache by themselves. */
+#define MERGE_NONE UINT32_MAX /* in place of a source: sorted after all others */
+/* With fewer streams all events stay in the cache anyway. */
 #define PREFETCH_FROM 32
-/* Places of the tree on the level whose winners are fetched: about so many events before their turn. */
+/* Nodes on the level of the tree at which winners are prefetched, about this many events before
+ * they are due. */
 #define AHEAD_LEVEL 4
 
-/* A source and what is left of its last run; at is its head. */
+/* A source and the rest of its last run; `at` is the next event. */
 typedef struct {
     const mrd_event *at, *end;
-    mrd_source *in; /* NULL once closed */
+    mrd_source *in; /* NULL when it is closed */
     uint32_t leaf;
 } feed;
 
-/* A tournament tree over the heads of all sources: key is the time, tag the index of the feed. */
+/* A tournament tree of the next events of all sources. key is the time, tag the index of the feed. */
 typedef struct {
     mrd_source base;
     feed *feeds;
     mrd_tournament tree;
-    mrd_ev_ns until; /* heads of the winner's source before this win without a contest */
+    mrd_ev_ns until; /* events of the winner's source before this time win without a comparison */
     size_t n, k, live;
     bool started;
     void (*bad)(void *self, uint64_t key, const mrd_why *why);
     void *self;
-    mrd_why why; /* empty between two calls */
+    mrd_why why; /* empty between calls */
 } merge;
 
 static bool
@@ -46,7 +47,7 @@ merge_tie(const void *self, uint64_t a, uint64_t b)
     return a < b;
 }
 
-/* A tree of the sources that are left. */
+/* Builds a tree of the remaining sources. */
 static void
 merge_build(merge *m)
 {
@@ -97,7 +98,7 @@ feed_fill(feed *f, mrd_why *why)
     return step;
 }
 
-/* Goes to the next event of a source; false when the source is gone. */
+/* Moves to the next event of a source. Returns false if the source was removed. */
 static inline bool
 merge_load(merge *m, feed *f, mrd_ev_ns not_before)
 {
@@ -127,9 +128,9 @@ merge_start(merge *m)
     merge_build(m);
 }
 
-/* Of the sources below one place of that level, this one came out first now: its event comes soon, and
- * the one behind it is looked at then. Fetched any earlier, at its last turn, both would have left
- * the caches: every other stream has its turn before. */
+/* This event won at its node on the prefetch level. It is emitted soon, and then its successor is
+ * needed, so both are prefetched now. If they were prefetched at the previous turn of this stream,
+ * the turns of all other streams would have evicted them. */
 static inline void
 merge_prefetch(const merge *m, size_t leaf)
 {
@@ -144,7 +145,7 @@ merge_prefetch(const merge *m, size_t leaf)
     }
 }
 
-/* Replaces the winner by its source's next event. */
+/* Replaces the winner by the next event of its source. */
 static inline __attribute__((always_inline)) void
 merge_advance(merge *m)
 {
@@ -162,7 +163,7 @@ merge_advance(merge *m)
         if (m->k > PREFETCH_FROM)
             merge_prefetch(m, f->leaf);
         m->until = (mrd_ev_ns){ INT64_MIN };
-        if (m->tree.tag[1] == who) /* perhaps a burst */
+        if (m->tree.tag[1] == who) /* the source may have more events before the others */
             m->until = (mrd_ev_ns){ mrd_tournament_others(&m->tree, f->leaf) };
     } else if (m->live < m->k / 4) {
         merge_build(m);
@@ -188,8 +189,8 @@ merge_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     return MRD_MORE;
 }
 
-/* Whether the winner's source gave its next event already, and in order: to ask it for more, or to
- * close it, ends the events that it gave before. */
+/* Returns true if the winner's source has already supplied its next event, in order. Reading more
+ * from a source or closing it invalidates the events before. */
 static inline bool
 merge_has_next(const merge *m)
 {

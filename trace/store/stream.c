@@ -138,7 +138,7 @@ mrd_stream_trust(mrd_stream *s, mrd_ev_ns first, mrd_ev_ns end)
     s->has_mistimed = true;
 }
 
-/* The stream's first failure, with its message. */
+/* Keeps the first failure of the stream with its message. */
 static mrd_err
 stream_fail(mrd_stream *s, const mrd_why *why)
 {
@@ -149,7 +149,7 @@ stream_fail(mrd_stream *s, const mrd_why *why)
     return s->err;
 }
 
-/* Blocks */
+/* ---- Blocks ---- */
 
 static void
 stream_drop_blocks(mrd_stream *s)
@@ -236,7 +236,7 @@ store_block(mrd_store *st, size_t need)
     return b;
 }
 
-/* Writes what the source yields as one sorted run at the end of the file. */
+/* Appends the events of the source to the file as one sorted run. */
 static mrd_err
 store_write_run(mrd_store *st, mrd_source *in, mrd_extent *ret_extent, mrd_rec *ret_first,
                 mrd_rec *ret_last, mrd_why *why)
@@ -296,7 +296,7 @@ stream_add_run(mrd_stream *s, mrd_extent e, const mrd_rec *first, const mrd_rec 
     return MRD_OK;
 }
 
-/* Writes the records in memory, as they are, as one sorted run; they are ordered or sorted. */
+/* Appends the records in memory to the file as one run. They are in order or were sorted. */
 static mrd_err
 stream_write_memory(mrd_stream *s, mrd_rec *ret_first, mrd_rec *ret_last, mrd_why *why)
 {
@@ -337,11 +337,12 @@ stream_spill(mrd_stream *s, mrd_why *why)
     if (err == MRD_OK)
         stream_drop_blocks(s);
     else
-        s->store->file_len = e.at; /* half a run is none */
+        s->store->file_len = e.at; /* discard the incomplete run */
     return err;
 }
 
-/* What is in memory stays there. True: the disk has no room, and the store keeps what it has. */
+/* Returns true if the disk is full, so that the store keeps its present events. The records in
+ * memory stay there. */
 static bool
 store_is_full(mrd_store *st, const mrd_why *why)
 {
@@ -352,7 +353,8 @@ store_is_full(mrd_store *st, const mrd_why *why)
     return true;
 }
 
-/* The stream to spill: the largest that still takes events; `self` counts even when hidden. */
+/* Returns the stream to spill: the largest one that still accepts events. `self` is also considered
+ * if it is hidden. */
 static mrd_stream *
 store_victim(mrd_store *st, mrd_stream *self)
 {
@@ -365,7 +367,7 @@ store_victim(mrd_store *st, mrd_stream *self)
     return best->in_memory > 0 ? best : NULL;
 }
 
-/* A block with room for `need` bytes at the stream's tail. */
+/* Makes room for `need` bytes at the tail of the stream. */
 static mrd_err
 stream_room(mrd_stream *s, size_t need)
 {
@@ -377,12 +379,12 @@ stream_room(mrd_stream *s, size_t need)
     if (st->used + need > st->budget && st->full.err == MRD_OK &&
         (victim = store_victim(st, s)) != NULL && stream_spill(victim, &why) != MRD_OK &&
         !store_is_full(st, &why)) {
-        stream_drop_blocks(victim); /* lost, and its finish says so */
+        stream_drop_blocks(victim); /* its events are lost; its finish reports this */
         stream_fail(victim, &why);
         if (victim == s)
             return s->err;
     }
-    /* Flow points, which make no more of the events, may take as much memory again. */
+    /* Flow points add no events, so they may use the budget a second time. */
     if (st->full.err != MRD_OK && (!s->hidden || st->used + need > 2 * st->budget))
         return MRD_FULL;
     if ((b = store_block(st, need)) == NULL) {
@@ -468,7 +470,7 @@ mrd_stream_failure(const mrd_stream *s)
     return s->err == MRD_OK ? NULL : &s->why;
 }
 
-/* Merges the oldest chains into one until few enough are left to read at once. */
+/* Merges the oldest chains until the number of chains can be read at the same time. */
 static mrd_err
 stream_reduce(mrd_stream *s, mrd_why *why)
 {
@@ -506,7 +508,7 @@ mrd_stream_finish(mrd_stream *s, mrd_why *why)
     if (err == MRD_OK && (err = stream_sort(s, &own)) == MRD_OK) {
         err = stream_reduce(s, &own);
         if (err != MRD_OK && store_is_full(s->store, &own))
-            err = MRD_OK; /* it can be read as it is */
+            err = MRD_OK; /* it can be read without this change */
     }
     if (err == MRD_OK && s->has_flows && (err = mrd_stream_bind(s, &own)) != MRD_OK &&
         store_is_full(s->store, &own)) {

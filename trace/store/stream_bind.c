@@ -1,8 +1,8 @@
 /*
- * Binding of flow points. A point may lie inside a span that began long before it, so the binding
- * is found in a pass of its own: every event has a position in the sorted stream, and a second,
- * hidden stream holds (position of the target, flow), which the store sorts and bounds like any
- * other. A point that stays alone is an MRD_INSTANT at its own position there.
+ * Binds flow points to events. A point may lie inside a span that began long before, so binding
+ * needs a separate pass. Each event has a position in the sorted stream. A second, hidden stream
+ * holds (position of the target, flow); the store sorts and bounds it like any other stream. A
+ * point without a target is an MRD_INSTANT at its own position.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
 #define BIND_LOOK                                                                                  \
-    64 /* outermost spans that are looked through; those above are found by their end */
+    64 /* number of outermost spans that are searched; inner spans are found by their end */
 
 typedef struct {
     mrd_ev_ns start, end;
@@ -26,12 +26,12 @@ typedef struct {
     bool next; /* MRD_EV_NEXT */
 } bind_flow;
 
-/* Spans of one track in order of their start; those that ended stay until room is needed. */
+/* Spans of one track in order of start. Spans that ended stay until room is needed. */
 typedef struct {
     bind_span *v;
     size_t n, cap;
-    mrd_map ends;    /* of spans from BIND_LOOK on: the last one in v that ends at a time */
-    bind_flow *next; /* wait for the next span to begin, at most BIND_FLOWS_MAX */
+    mrd_map ends;    /* of spans from BIND_LOOK on: the last one in v with this end */
+    bind_flow *next; /* points that wait for the next span, at most BIND_FLOWS_MAX */
     size_t n_next;
 } bind_track;
 
@@ -39,15 +39,15 @@ typedef struct {
     mrd_stream *bound;
     bind_track *tracks;
     size_t n_tracks;
-    /* Points at one time of one track, until all that begins there was seen. */
+    /* Points of one time and track, until all events that begin then were seen. */
     mrd_ev_ns at;
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
-    bind_span exact;    /* what begins there, innermost so far */
-    uint64_t exact_seq; /* of what begins there, the first to be pushed */
+    bind_span exact;    /* the innermost event so far that begins then */
+    uint64_t exact_seq; /* of the events that begin then, the first that was pushed */
     bool has_exact, exact_is_span;
-    uint64_t first_pos; /* the outermost span that begins there */
+    uint64_t first_pos; /* the outermost span that begins then */
     bool has_first;
     mrd_err err;
 } binder;
@@ -64,7 +64,8 @@ bind_end_key(const bind_span *s)
     return (mrd_map_key){ (uint64_t) s->end.ns, 0, 0 };
 }
 
-/* The innermost has ended; others that end with it have too, and are not looked for any more. */
+/* Removes the innermost span, which has ended. Others with the same end have ended, too, and need
+ * no entry. */
 static void
 bind_pop(bind_track *t)
 {
@@ -72,7 +73,7 @@ bind_pop(bind_track *t)
         mrd_map_remove(&t->ends, bind_end_key(&t->v[t->n]));
 }
 
-/* v[i] is there. */
+/* Notes the end of v[i]. */
 static mrd_err
 bind_note_end(bind_track *t, size_t i)
 {
@@ -113,7 +114,7 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
         bind_pop(t);
     if (t->n == t->cap) {
         b->err = bind_forget_ended(t, ev->ts);
-        /* Half of it is free then, so that ended ones are looked for seldom. */
+        /* Doubling the array leaves half of it free, so that ended spans are searched for rarely. */
         if (b->err != MRD_OK || !MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
             b->err = MRD_NOMEM;
             return;
@@ -123,7 +124,7 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
     b->err = bind_note_end(t, t->n - 1);
 }
 
-/* The innermost span that ends at the time, having begun before. */
+/* Returns the innermost span that began earlier and ends at this time. */
 static bind_span *
 bind_touching(bind_track *t, mrd_ev_ns at)
 {
@@ -140,7 +141,8 @@ bind_touching(bind_track *t, mrd_ev_ns at)
     return NULL;
 }
 
-/* The innermost span that contains the time; one that ends there only when no other does. Nothing begins there. */
+/* Returns the innermost span that contains this time, if no span begins then. A span that ends at
+ * this time is only used if there is no other. */
 static bind_span *
 bind_enclosing(bind_track *t, mrd_ev_ns at)
 {
@@ -153,7 +155,7 @@ bind_enclosing(bind_track *t, mrd_ev_ns at)
     return bind_touching(t, at);
 }
 
-/* In v positions ascend. */
+/* Finds a span by its position. Positions in v ascend. */
 static bind_span *
 bind_find(bind_track *t, uint64_t pos)
 {
@@ -181,7 +183,8 @@ bind_push(binder *b, uint8_t kind, uint64_t pos, mrd_flow flow)
         b->err = mrd_stream_push(b->bound, &ev);
 }
 
-/* Attaches the point to the event; it stays alone without one, or when that is full. */
+/* Attaches the point to the event. It stays unbound if there is no event, or the event has too
+ * many. */
 static void
 bind_attach(binder *b, bind_span *target, const bind_flow *f)
 {
@@ -205,7 +208,7 @@ bind_wait_next(binder *b, bind_track *t, const bind_flow *f)
         t->next[t->n_next++] = *f;
 }
 
-/* The event of a waiting point, now that all that begins at its time is known. */
+/* Returns the event for a waiting point, after all events that begin at its time were seen. */
 static bind_span *
 bind_target(binder *b, bind_track *t, const bind_flow *f)
 {
@@ -256,7 +259,7 @@ bind_point(binder *b, const mrd_event *ev, uint64_t pos)
     b->flow[b->waiting++] = f;
 }
 
-/* The points that wait for a span to begin on this track have one. */
+/* A span begins on this track: binds the points that wait for it. */
 static void
 bind_next(binder *b, mrd_track_id track)
 {
@@ -268,7 +271,7 @@ bind_next(binder *b, mrd_track_id track)
         t->n_next = 0;
 }
 
-/* An event at the time of the waiting points. */
+/* Notes an event at the time of the waiting points. */
 static void
 bind_exact(binder *b, const mrd_event *ev, uint64_t pos, bool begins)
 {
@@ -301,7 +304,7 @@ bind_event(binder *b, const mrd_event *ev, uint64_t pos)
         bind_exact(b, ev, pos, begins);
 }
 
-/* What still waits at the end stays alone. */
+/* Leaves the points unbound that still wait at the end. */
 static void
 bind_leave(binder *b)
 {
@@ -368,7 +371,7 @@ bound_peek(bound_reader *r, mrd_why *why)
     return step;
 }
 
-/* Attaches the flows of the present position to a copy of the event. */
+/* Attaches the flows of the current position to a copy of the event. */
 static mrd_step
 bound_attach(bound_reader *r, const mrd_event *ev, uint64_t pos, mrd_why *why)
 {
@@ -396,7 +399,7 @@ bound_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         bool named = r->next_bound != NULL && (uint64_t) r->next_bound->ts.ns == pos;
 
         if ((*ret_event)->kind == MRD_FLOW) {
-            if (named) /* stays alone */
+            if (named) /* unbound */
                 return bound_peek(r, why) == MRD_BAD ? MRD_BAD : MRD_MORE;
             continue;
         }

@@ -1,4 +1,4 @@
-/* Cursors of one sorted run: in memory, or in the temporary file. */
+/* Cursors of one sorted run, in memory or in the temporary file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@ typedef struct {
     mrd_buf args;
     const mrd_block *block;
     size_t at;
-    const mrd_rec *const *order; /* NULL: walk the blocks */
+    const mrd_rec *const *order; /* NULL means the order of the blocks */
     size_t i, n;
 } memory_cursor;
 
@@ -84,7 +84,7 @@ typedef struct {
     const char *label;
     const mrd_chain *chain;
     size_t extent;
-    uint64_t done; /* bytes read of that extent */
+    uint64_t done; /* bytes of the current extent that were read */
     uint8_t *buf;
     size_t at, have, cap;
 } file_cursor;
@@ -113,7 +113,7 @@ file_read(file_cursor *c, mrd_why *why)
     return MRD_OK;
 }
 
-/* Makes `need` bytes available from `at` on; fewer only at the end of the chain. */
+/* Makes `need` bytes available at `at`. Fewer are available only at the end of the chain. */
 static mrd_err
 file_fill(file_cursor *c, size_t need, mrd_why *why)
 {
@@ -150,7 +150,7 @@ file_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         return MRD_BAD;
     }
     c->at += (size_t) r->words * 8;
-    __builtin_prefetch(c->buf + c->at); /* the next record, which may be wanted much later */
+    __builtin_prefetch(c->buf + c->at); /* the next record, which may be needed much later */
     *ret_event = &c->ev;
     return MRD_MORE;
 }

@@ -1,9 +1,10 @@
 /*
- * trace/store/stream_fans.c - counts the ends of arrows, as from the launch of a graph to its kernels.
+ * trace/store/stream_fans.c - counts the ends of arrows, for example from the launch of a graph to
+ * its kernels.
  *
- * A sink writes in the order of time, and has to know at the start of an arrow how many ends follow.
- * The ends are therefore counted while events are pushed. Nearly all arrows have one end, for which a
- * bit is kept. Two ids may share a bit, so that `ends` of a start may be too large by one.
+ * A sink writes events in order of time, and needs the number of ends at the start of an arrow. So
+ * the ends are counted when events are pushed. Nearly all arrows have one end, for which only a bit
+ * is kept. Two ids may share a bit, so the `ends` of a start may be too large by one.
  */
 #include <stdlib.h>
 
@@ -54,7 +55,7 @@ typedef struct {
     mrd_source base;
     mrd_source *inner;
     const mrd_map *more;
-    uint64_t left; /* bounds the output if one id starts again and again */
+    uint64_t left; /* bounds the output if an id is started many times */
     mrd_event ev;
     mrd_flow flows[FLOWS_MAX];
 } fan_reader;

@@ -1,4 +1,4 @@
-/* The temporary file of a store, and the chains of extents that hold its runs. */
+/* The temporary file of a store, and the chains of extents with its runs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/vec.h"
 #include "trace/store/stream_int.h"
 
-/* The temporary file */
+/* ---- The temporary file ---- */
 
 mrd_err
 mrd_store_open_file(mrd_store *st, mrd_why *why)
@@ -78,7 +78,7 @@ mrd_store_put(mrd_store *st, const void *rec, size_t len, mrd_why *why)
     return MRD_OK;
 }
 
-/* Chains */
+/* ---- Chains ---- */
 
 void
 mrd_chain_fini(mrd_chain *c)
@@ -100,7 +100,8 @@ mrd_chain_append(mrd_chain *c, mrd_extent e)
     return true;
 }
 
-/* A chain that the record may follow: of the newest few, the one whose end is nearest; else new. */
+/* Returns a chain that the record may follow: the one with the nearest end among the newest few, or
+ * else a new one. */
 mrd_chain *
 mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first)
 {
@@ -121,7 +122,7 @@ mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first)
     return &s->chains[s->n_chains++];
 }
 
-/* Gives the space of a chain that was merged into another back to the disk, where it can. */
+/* Frees the disk space of a chain that was merged into another one, if the file system can do so. */
 void
 mrd_chain_release(mrd_chain *c, int fd)
 {

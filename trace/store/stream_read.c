@@ -1,10 +1,10 @@
-/* A stream as one source: all of its runs merged, moved in time where asked. */
+/* A stream as one source: all of its runs are merged, and its times are moved if requested. */
 #include <stdlib.h>
 
 #include "trace/store/merge.h"
 #include "trace/store/stream_int.h"
 
-/* Read buffers of one open stream together, and of one chain at most. */
+/* Total read buffers of an open stream, and the limits of the buffer of one chain. */
 enum { STREAM_READ_ALL = 1 << 20, STREAM_READ_ONE_MIN = 4 << 10, STREAM_READ_ONE_MAX = 128 << 10 };
 
 typedef struct {
@@ -47,8 +47,8 @@ reader_close(mrd_source *self)
     free(r);
 }
 
-/* One source over all cursors; when one fails the whole does, so that nothing is left out unseen.
- * Owns the cursors. */
+/* Returns one source over all cursors. If one cursor fails the whole source fails, so that no
+ * events are missing silently. Owns the cursors. */
 static mrd_err
 reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *why)
 {
@@ -73,7 +73,7 @@ reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *wh
     return MRD_OK;
 }
 
-/* Opens the first n chains, and the records in memory too when asked. */
+/* Opens the first n chains, and optionally the records in memory. */
 mrd_err
 mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_source, mrd_why *why)
 {
@@ -107,7 +107,7 @@ mrd_stream_open_raw(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
                                 why);
 }
 
-/* Events of a stream that was moved, or has mistimed ones: copies with time and flag changed. */
+/* Events of a stream that was moved or has wrong times, as copies with changed time and flag. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -150,7 +150,7 @@ shifter_close(mrd_source *self)
     free(sh);
 }
 
-/* Owns inner, also on failure. */
+/* Owns `inner`, also on failure. */
 static mrd_err
 shifter_open(mrd_source *inner, const mrd_stream *stream, mrd_source **ret_source, mrd_why *why)
 {

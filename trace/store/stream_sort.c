@@ -1,9 +1,9 @@
-/* Sorts the records in memory: radix by time, then equal times by the rest of the order. */
+/* Sorts the records in memory: radix sort by time, then equal times by the remaining order. */
 #include <stdlib.h>
 
 #include "trace/store/stream_int.h"
 
-/* key is the time above the earliest, so that the radix passes see few digits. */
+/* key is the time since the earliest record, so that few radix passes are needed. */
 typedef struct {
     uint64_t key;
     const mrd_rec *rec;
@@ -17,7 +17,8 @@ entry_less(const sort_entry *a, const sort_entry *b)
     return a->key != b->key ? a->key < b->key : mrd_rec_order(a->rec, b->rec) < 0;
 }
 
-/* Sorts while less than `budget` moves are needed; false when it gave up half way. */
+/* Sorts as long as fewer than `budget` moves are needed. Returns false if it stopped before the
+ * end. */
 static bool
 sort_insertion(sort_entry *v, size_t n, size_t budget)
 {
@@ -43,7 +44,7 @@ entry_compare(const void *a, const void *b)
     return mrd_rec_order(((const sort_entry *) a)->rec, ((const sort_entry *) b)->rec);
 }
 
-/* One stable pass over one digit. */
+/* Runs a stable pass over one digit. */
 static void
 sort_digit(const sort_entry *from, sort_entry *to, size_t n, unsigned shift)
 {
@@ -61,8 +62,8 @@ sort_digit(const sort_entry *from, sort_entry *to, size_t n, unsigned shift)
         to[start[from[i].key >> shift & (RADIX - 1)]++] = from[i];
 }
 
-/* Orders by time with a radix sort, then each group of equal times by the rest of the order.
- * Returns the one of the two arrays that holds the result. */
+/* Radix sort by time, then each group of equal times by the remaining order. Returns the array that
+ * holds the result. */
 static sort_entry *
 sort_radix(sort_entry *v, sort_entry *spare, size_t n)
 {
