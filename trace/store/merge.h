@@ -1,9 +1,10 @@
 /*
- * trace/store/merge.h - merges k sorted sources into one: a tournament tree with cached keys, with
- * constant cost while one source stays ahead. Ties: mrd_event_order, then source key.
+ * trace/store/merge.h - merges k sorted sources into one, by a tournament tree with cached keys.
+ * The cost is constant while one source stays ahead. Equal times are ordered by mrd_event_order,
+ * then by source key.
  *
- * Memory: one event, or one run, per source. A source whose time decreases is BAD from there on: it
- * is closed, counted and named, and the others continue.
+ * Memory: one event, or one run, per source. A source with a decreasing time is BAD: it is closed
+ * and reported, and the others continue.
  */
 #ifndef MRD_TRACE_MERGE_H
 #define MRD_TRACE_MERGE_H

@@ -15,7 +15,7 @@ typedef struct mrd_csv mrd_csv;
  * mrd_parts_open. */
 mrd_err mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why);
 mrd_err mrd_csv_event(mrd_csv *c, const mrd_event *ev);
-mrd_err mrd_csv_close(mrd_csv *c, bool good, mrd_why *why); /* frees */
+mrd_err mrd_csv_close(mrd_csv *c, bool good, mrd_why *why); /* frees c */
 
 /* Appends a text as a field: in quotes if it contains a comma, a quote or a line end. A text that a
  * spreadsheet would take for a formula (it begins with = + - @, a tab or a return) gets an

@@ -4,8 +4,8 @@
  * order of their completion.
  *
  * In a directory each file appears complete, by a rename. For an archive each file is kept in an
- * unlinked temporary file ($TMPDIR, /var/tmp) until its size is known. Equal files give equal
- * archives: without owner, and with time 0. Threads: belongs to one thread.
+ * unlinked temporary file ($TMPDIR, /var/tmp) until it is complete and its size is final. Equal
+ * files give equal archives: without owner, and with time 0. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_TABLE_OUTDIR_H
 #define MRD_TRACE_TABLE_OUTDIR_H

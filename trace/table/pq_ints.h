@@ -1,9 +1,10 @@
 /*
- * trace/table/pq_ints.h - which form the integers of a column take in a Parquet file: deltas, deltas whose widths are whole
- * bytes (zstd finds in bytes what repeats and what is frequent), plain, or indexes into a sorted dictionary. For parquet.c.
+ * trace/table/pq_ints.h - chooses the form of a column's integers in a Parquet file, for parquet.c.
+ * The forms are deltas, deltas with widths of whole bytes (in which zstd finds repeated and
+ * frequent values), plain, and indexes into a sorted dictionary.
  *
- * The form is the one of which a sample compresses best; it is kept for some row groups, since trying costs. Equal input
- * gives the same form. Threads: belongs to one thread.
+ * The form is chosen for which a sample compresses best. It is kept for some row groups, because
+ * trials are expensive. Equal input gives the same form. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_TABLE_PQ_INTS_H
 #define MRD_TRACE_TABLE_PQ_INTS_H
@@ -17,30 +18,31 @@ typedef enum {
     MRD_PQ_AS_INDEXES,
 } mrd_pq_form;
 
-/* Of one column: zeroed it is not known. */
+/* The present form of one column. Zeroed means unknown. */
 typedef struct {
     mrd_pq_form form;
-    unsigned groups; /* for so many more */
+    unsigned groups; /* row groups for which it is kept */
 } mrd_pq_habit;
 
-/* A dictionary, made by mrd_pq_ints_form where the form is MRD_PQ_AS_INDEXES. Zeroed: empty. */
+/* A dictionary, filled by mrd_pq_ints_form for the form MRD_PQ_AS_INDEXES. Zeroed means empty. */
 typedef struct {
-    uint32_t *slots;   /* a table */
-    int64_t *entries;  /* in rising order */
-    int64_t *as_found; /* in that of the rows */
-    uint32_t *place;   /* of as_found among entries */
-    uint32_t base;     /* slots up to it are of columns before */
+    uint32_t *slots;   /* a hash table */
+    int64_t *entries;  /* in ascending order */
+    int64_t *as_found; /* in order of their first rows */
+    uint32_t *place;   /* index of each as_found in entries */
+    uint32_t base;     /* slots up to this value are of earlier columns */
     size_t n;
 } mrd_pq_ints;
 
-/* False without memory. */
+/* Returns false if out of memory. */
 bool mrd_pq_ints_init(mrd_pq_ints *t);
 void mrd_pq_ints_fini(mrd_pq_ints *t);
 
-/* The form of n (1 or more) values; ordered: they rise. index, with room for n, gets the entries where they are the form. */
+/* Returns the form of n (1 or more) values. `ordered` means that they ascend. `index` has room for
+ * n; it is filled if the form is MRD_PQ_AS_INDEXES. */
 mrd_pq_form mrd_pq_ints_form(mrd_pq_ints *t, mrd_pq_pages *p, mrd_pq_habit *habit, const int64_t *v,
                              size_t n, bool ordered, uint32_t *index);
-/* Appends n values to p->page as they are. */
+/* Appends n values to p->page without encoding. */
 void mrd_pq_put_ints(mrd_pq_pages *p, const int64_t *v, size_t n);
 
 #endif

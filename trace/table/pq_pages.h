@@ -1,8 +1,8 @@
 /*
- * trace/table/pq_pages.h - the pages of one column chunk of a Parquet file: what lies in `page` is compressed and
- * written with its header and checksum. For parquet.c and pq_ints.c.
+ * trace/table/pq_pages.h - the pages of one column chunk of a Parquet file. The content of `page`
+ * is compressed and written with its header and checksum. For parquet.c and pq_ints.c.
  *
- * Failures are kept in `err`, the first one. Threads: belongs to one thread.
+ * The first failure is kept in `err`. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_TABLE_PQ_PAGES_H
 #define MRD_TRACE_TABLE_PQ_PAGES_H
@@ -12,11 +12,11 @@
 enum { MRD_PQ_PLAIN = 0, MRD_PQ_RLE = 3, MRD_PQ_DELTA = 5, MRD_PQ_DICT = 8 }; /* encodings */
 enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 
-#define MRD_PQ_PAGE_ROWS                                                                           \
-    131072u                 /* a row group of most tables: what repeats is found within a page */
-#define MRD_PQ_STAT_MAX 64u /* bytes of text in a statistic; longer ones are left out */
+/* a row group of most tables, since zstd finds repetitions within a page */
+#define MRD_PQ_PAGE_ROWS 131072u
+#define MRD_PQ_STAT_MAX  64u /* maximum bytes of text in a statistic; longer ones are left out */
 
-/* Of one column chunk, for the footer. */
+/* Facts about one column chunk for the footer. */
 typedef struct {
     int encoding;
     uint64_t values, nulls, raw, packed; /* bytes with page headers */
@@ -26,7 +26,7 @@ typedef struct {
     size_t least_len, most_len;
 } mrd_pq_chunk;
 
-/* Data pages as they were written, for a column with the same ones. */
+/* A copy of data pages, for a later column with the same pages. */
 typedef struct {
     mrd_buf bytes;
     uint64_t raw;
@@ -34,33 +34,35 @@ typedef struct {
 
 typedef struct {
     mrd_out *out;
-    mrd_buf page; /* the values of the page that is being made */
+    mrd_buf page; /* values of the current page */
     mrd_buf packed, tried, head;
-    struct ZSTD_CCtx_s *low, *high; /* high: NULL where pages are not worth much time */
-    mrd_pq_copy *copy;              /* data pages go here too; NULL: nowhere */
+    struct ZSTD_CCtx_s *low, *high; /* high: NULL unless pages should be small */
+    mrd_pq_copy *copy;              /* data pages are also stored here; may be NULL */
     mrd_err err;
 } mrd_pq_pages;
 
-/* False without memory; then, too, fini may be called. */
+/* Returns false if out of memory; mrd_pq_pages_fini may be called then, too. */
 bool mrd_pq_pages_init(mrd_pq_pages *p, mrd_out *out);
 void mrd_pq_pages_fini(mrd_pq_pages *p);
-/* Whether pages are worth much time from here on; not so at first. Memory while they are: about 5 MiB. */
+/* Sets whether the following pages should be small, at more time. Initially false. Uses about 5 MiB
+ * while it is set. */
 void mrd_pq_pages_small(mrd_pq_pages *p, bool small);
 void mrd_pq_fail(mrd_pq_pages *p, mrd_err err);
 
-/* Writes `page` as a page of `values` entries, and empties it. type: MRD_PQ_PAGE_... */
+/* Writes `page` as a page of `values` entries, and empties it. `type` is MRD_PQ_PAGE_... */
 void mrd_pq_put_page(mrd_pq_pages *p, mrd_pq_chunk *c, int type, size_t values);
-/* Writes data pages that another column had. */
+/* Writes the data pages of another column. */
 void mrd_pq_put_copy(mrd_pq_pages *p, mrd_pq_chunk *c, const mrd_pq_copy *copy);
-/* Compresses `page` with little effort, writes nothing, and empties it; the bytes it takes. */
+/* Compresses `page` quickly, writes nothing, and empties it. Returns the compressed size. */
 size_t mrd_pq_try_page(mrd_pq_pages *p);
 
-/* Appends n levels of `width` bits to `page`, as v1 has them: with their length in front. */
+/* Appends n levels of `width` bits to `page`, in the v1 format, which begins with their length. */
 void mrd_pq_put_levels(mrd_pq_pages *p, const uint32_t *levels, size_t n, unsigned width);
-/* The levels of n rows of an optional column: 1 where there is a value; or the same for all. */
+/* Append the levels of n rows of an optional column: 1 for a value, 0 for null. put_same is for
+ * equal levels. */
 void mrd_pq_put_presence(mrd_pq_pages *p, const uint8_t *present, size_t n);
 void mrd_pq_put_same(mrd_pq_pages *p, bool present, size_t n);
-/* How many of n are 1. */
+/* Returns the number of ones in n levels. */
 size_t mrd_pq_count(const uint8_t *present, size_t n);
 
 #endif

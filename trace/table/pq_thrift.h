@@ -1,6 +1,6 @@
 /*
- * trace/table/pq_thrift.h - as much of Thrift's compact protocol as Parquet's headers and footers need,
- * for writing. Fields are given in rising order. Threads: stateless.
+ * trace/table/pq_thrift.h - the part of Thrift's compact protocol that headers and footers of
+ * Parquet need, for writing. Fields must be written in ascending order. Threads: stateless.
  */
 #ifndef MRD_TRACE_PQ_THRIFT_H
 #define MRD_TRACE_PQ_THRIFT_H
@@ -20,7 +20,7 @@ enum {
 
 typedef struct {
     mrd_buf *to;
-    int last; /* field before, in this struct */
+    int last; /* previous field of this struct */
 } mrd_thrift;
 
 static inline void
@@ -74,7 +74,8 @@ mrd_thrift_list(mrd_thrift *t, int id, int type, size_t n)
     }
 }
 
-/* A struct as field `id` (0: an element of a list, or the outermost); its fields go to the result. */
+/* Begins a struct as field `id`. 0 means an element of a list, or the outermost struct. Fields of
+ * the struct are written through the result. */
 static inline mrd_thrift
 mrd_thrift_open(mrd_thrift *t, int id)
 {

@@ -1,5 +1,6 @@
 /*
- * trace/table/queries_int.h - the texts of sql/, as embed.cmake wrote them. Inside trace/table/ only.
+ * trace/table/queries_int.h - the texts of sql/, which embed.cmake generates. Private to
+ * trace/table/.
  */
 #ifndef MRD_TRACE_TABLE_QUERIES_INT_H
 #define MRD_TRACE_TABLE_QUERIES_INT_H

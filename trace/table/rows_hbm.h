@@ -1,10 +1,10 @@
 /*
- * trace/table/rows_hbm.h - samples of device memory (counters hbm.<index>.<category>) as the vendor's table has
- * them: what all processes of a node use of one memory, by category, whenever a sample changes it. Inside
- * trace/table/ only.
+ * trace/table/rows_hbm.h - converts samples of device memory (counters hbm.<index>.<category>) to
+ * rows of the vendor's table. A row has the use of one memory by all processes of a node, by
+ * category. There is a row whenever a sample changes. Private to trace/table/.
  *
- * Samples of one time make one row of each memory. Categories that the table has no column for are in its last,
- * unknown; a total that nobody states is the sum of the others.
+ * Samples of equal time give one row per memory. Categories without a column are in the last
+ * column, unknown. A total that is not stated is the sum of the others.
  */
 #ifndef MRD_TRACE_TABLE_ROWS_HBM_H
 #define MRD_TRACE_TABLE_ROWS_HBM_H
@@ -14,7 +14,7 @@
 #include "trace/table/schema.h"
 
 typedef struct {
-    mrd_proc_id process; /* one of its node */
+    mrd_proc_id process; /* a process of its node */
     int64_t device, index;
     mrd_ev_ns at;
     int64_t total, bytes[MRD_HBM_CATEGORIES]; /* in the order of MRD_HBM_COLUMNS */
@@ -25,14 +25,14 @@ typedef mrd_err mrd_hbm_fn(void *self, const mrd_hbm_row *row);
 
 typedef struct mrd_hbm mrd_hbm;
 
-/* The catalog outlives it. NULL: no memory. */
+/* `cat` must outlive it. NULL if out of memory. */
 mrd_hbm *mrd_hbm_new(const mrd_catalog *cat, mrd_hbm_fn *give, void *self);
-void mrd_hbm_free(mrd_hbm *h); /* NULL is fine */
-/* Whether the counter is one of them. */
+void mrd_hbm_free(mrd_hbm *h); /* ignores NULL */
+/* Returns true if the counter is of device memory. */
 bool mrd_hbm_is(mrd_str counter);
-/* One sample; gives the rows of an earlier time. Errors: NOMEM and those of give. */
+/* Adds a sample, and emits the rows of an earlier time. Errors: NOMEM and the errors of `give`. */
 mrd_err mrd_hbm_add(mrd_hbm *h, const mrd_event *ev, double bytes);
-/* Gives what is left. */
+/* Emits the remaining rows. */
 mrd_err mrd_hbm_flush(mrd_hbm *h);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * trace/table/rows_int.h - what rows.c (events) and rows_end.c (the end) share. Inside trace/table/ only.
+ * trace/table/rows_int.h - shared by rows.c (events) and rows_end.c (tables at the end). Private to
+ * trace/table/.
  */
 #ifndef MRD_TRACE_TABLE_ROWS_INT_H
 #define MRD_TRACE_TABLE_ROWS_INT_H
@@ -12,7 +13,7 @@
 
 enum { NO_TABLE = -1, TRACK_FIELDS = F_TRACK_LAST - F_TRACK + 1 };
 
-/* Words that are in no catalog. */
+/* Words that are not in the catalog. */
 typedef enum {
     WORD_SPAN,
     WORD_INSTANT,
@@ -42,17 +43,17 @@ typedef enum {
     WORDS
 } mrd_word;
 
-/* Of a worker, so far. */
+/* Facts about a worker so far. */
 typedef struct {
-    mrd_ev_ns first, last; /* of its device spans; first > last: none */
-    uint64_t longest_ns;   /* of them */
+    mrd_ev_ns first, last; /* of its device spans; first > last if there are none */
+    uint64_t longest_ns;   /* the longest of them */
 } worker_seen;
 
 /* Both samples of host memory of one process and time make one row. */
 typedef struct {
     mrd_track_id track;
     mrd_proc_id process;
-    double used, percent; /* negative: not told */
+    double used, percent; /* negative if unknown */
     mrd_ev_ns ts;
 } memory_row;
 
@@ -64,23 +65,24 @@ struct mrd_rows {
     void *self;
     int table_of[MRD_ROWS_KINDS + 1];
     mrd_slot slots[F_COUNT];
-    mrd_slot *tracks; /* TRACK_FIELDS of each */
+    mrd_slot *tracks; /* TRACK_FIELDS per track */
     size_t n_tracks;
-    mrd_strlist own; /* words, then what was made up (sources, units): SIDs behind the catalog's */
+    /* the words, then generated texts (sources, units); their SIDs follow the catalog's */
+    mrd_strlist own;
     size_t n_catalog;
-    uint8_t *arg_column; /* by SID: the column of arguments of this key, MRD_ARG_COLUMNS none */
+    uint8_t *arg_column; /* by SID: the column for arguments of this key, or MRD_ARG_COLUMNS */
     mrd_workers *workers;
     worker_seen *seen;  /* by worker */
-    mrd_report *report; /* NULL where the dialect has no verdicts */
+    mrd_report *report; /* NULL if the dialect has no verdicts */
     mrd_gather *gather;
     bool *suspect;       /* by process */
-    bool *bounded;       /* by process: a bound of 0 is one */
-    mrd_ev_ns *step_end; /* by process: of its last step that counts */
+    bool *bounded;       /* by process: its clock has a bound, so a bound of 0 is exact */
+    mrd_ev_ns *step_end; /* by process: end of its last counted step */
     int64_t *node;       /* by process */
     uint32_t n_groups;
     memory_row *memory;
     size_t n_memory, cap_memory;
-    mrd_hbm *hbm; /* NULL where the dialect has no table of device memory */
+    mrd_hbm *hbm; /* NULL if the dialect has no table of device memory */
     uint64_t events, collectives, other_samples;
     mrd_ev_ns first, last;
     bool any;
@@ -95,17 +97,17 @@ rows_word(const mrd_rows *r, mrd_word word)
     return (mrd_sid) (r->n_catalog + word);
 }
 
-/* The SID of a text, among our own; 0 for ''. Sets r->err without memory. */
+/* Returns the SID of a text that is not in the catalog, 0 for ''. Sets r->err if out of memory. */
 mrd_sid mrd_rows_own(mrd_rows *r, const char *text);
-/* All fields not known. */
+/* Sets all fields to unknown. */
 void mrd_rows_clear(mrd_slot slots[F_COUNT]);
 void mrd_rows_identity(mrd_rows *r, mrd_proc_id process);
 mrd_err mrd_rows_give(mrd_rows *r, mrd_rows_kind kind);
-/* Whether a check has contradicted a clock since mrd_rows_new: as mrd_proof_fell. */
+/* Returns true if a check has contradicted a clock since mrd_rows_new (see mrd_proof_fell). */
 bool mrd_rows_contradicted(const mrd_rows *r);
-/* Appends an argument to r->text: the brace that opens the object, or a comma, comes first. */
+/* Appends an argument to r->text, after the opening brace of the object or a comma. */
 void mrd_rows_arg(mrd_rows *r, const mrd_arg *arg);
-/* Memory samples of the present time as rows. */
+/* Emits the memory samples of the current time as rows. */
 mrd_err mrd_rows_flush_memory(mrd_rows *r);
 
 #endif

@@ -1,13 +1,14 @@
 /*
- * trace/table/schema.h - the tables of a profile: one list of what a row can hold (the fields), and two
- * dialects that name and choose from it.
+ * trace/table/schema.h - the tables of a profile: one list of all fields, and two dialects that
+ * select and name them.
  *
- *   meridian   events, counters, flows, losses, steps, collectives, collective_groups, workers, processes, tracks, models,
- *              clocks, verdicts, inputs, facts. Null is only an argument that an event does not have; else -1 and '' are
- *              "not known". Times are nanoseconds of the session, bound_ns the largest error of a time, -1 unknown
+ *   meridian   events, counters, flows, losses, steps, collectives, collective_groups, workers,
+ *     processes, tracks, models, clocks, verdicts, inputs, facts. Only an argument that an event
+ *     does not have is null. Other unknown values are -1 and ''. Times are nanoseconds of the
+ *     session. bound_ns is the largest error of a time, -1 if unknown
  *   explorer   the vendor's system-profile tables of schema 7.4.0, with its names and types
  *
- * Another table or column is a row here. Threads: static.
+ * To add a table or column, add a row here. Threads: static.
  */
 #ifndef MRD_TRACE_TABLE_SCHEMA_H
 #define MRD_TRACE_TABLE_SCHEMA_H
@@ -15,7 +16,7 @@
 #include "trace/model/event.h"
 #include "trace/table/hbm_columns.h"
 
-/* What a row can hold. Those from F_TRACK to F_TRACK_LAST are the same for all events of a track. */
+/* The fields of rows. F_TRACK to F_TRACK_LAST are the same for all events of a track. */
 typedef enum {
     F_ROW,
     F_TS,
@@ -37,9 +38,9 @@ typedef enum {
     F_VALUE_INT,
     F_IS_INT,
     F_LOST,
-    F_ARG_FIRST, /* arguments with a column of their own, by mrd_arg_keys */
+    F_ARG_FIRST, /* arguments with a separate column, by mrd_arg_keys */
     F_ARG_LAST = F_ARG_FIRST + 12,
-    F_ARG_SET, /* of an event: bit column of those that it has; no column */
+    F_ARG_SET, /* of an event: bit mask of these arguments; not a column */
     F_TRACK,
     F_SOURCE,
     F_TRACK_NAME,
@@ -137,9 +138,9 @@ typedef enum {
     F_SCHEMA_UNIT,
     F_SCHEMA_EXAMPLE,
     F_SCHEMA_VALUES,
-    F_SCHEMA_LEAST, /* doubles, NaN none */
+    F_SCHEMA_LEAST, /* doubles, NaN means none */
     F_SCHEMA_MOST,
-    F_NONE, /* never known: a column that the dialect has and we have nothing for */
+    F_NONE, /* a column of the dialect for which there are no values */
     F_COUNT
 } mrd_field;
 
@@ -148,12 +149,12 @@ typedef enum {
     MRD_COL_DOUBLE,
     MRD_COL_FLOAT,
     MRD_COL_BOOL,
-    MRD_COL_SID,   /* text that repeats */
-    MRD_COL_TEXT,  /* text that hardly does */
-    MRD_COL_FLOWS, /* list of text: the ids of the arrows at an event */
+    MRD_COL_SID,   /* text that often repeats */
+    MRD_COL_TEXT,  /* text that rarely repeats */
+    MRD_COL_FLOWS, /* list of text: the ids of an event's arrows */
 } mrd_col_type;
 
-/* One cell; a SID as mrd_rows_text takes it. */
+/* One cell. `sid` is for mrd_rows_text. */
 typedef union {
     int64_t i;
     double d;
@@ -176,7 +177,7 @@ typedef struct {
     const char *unit, *what;
 } mrd_column;
 
-/* Where rows of a table come from. */
+/* Where the rows of a table come from. */
 typedef enum {
     MRD_ROWS_EVENTS,
     MRD_ROWS_COUNTERS,
@@ -200,7 +201,7 @@ typedef enum {
     MRD_ROWS_DEVICE_PROFILES,
     MRD_ROWS_SCHEMA,
     MRD_ROWS_WARNINGS,
-    MRD_ROWS_NONE, /* a table of the vendor's that a system profile of ours has no rows of */
+    MRD_ROWS_NONE, /* a table of the vendor that is always empty here */
     MRD_ROWS_KINDS = MRD_ROWS_NONE
 } mrd_rows_kind;
 
@@ -209,7 +210,7 @@ typedef struct {
     mrd_rows_kind rows;
     const mrd_column *columns;
     size_t n;
-    int sorted_by; /* column, -1 none */
+    int sorted_by; /* column, or -1 */
     const char *what;
 } mrd_table_def;
 
@@ -217,12 +218,13 @@ typedef struct mrd_dialect {
     const char *name, *version;
     const mrd_table_def *tables;
     size_t n;
-    bool promote; /* arguments of mrd_arg_keys are columns and do not stand in args */
+    bool promote; /* arguments of mrd_arg_keys are columns and not in args */
 } mrd_dialect;
-enum { MRD_SCHEMA_COLUMNS = 250 }; /* a table's most columns */
+enum { MRD_SCHEMA_COLUMNS = 250 }; /* maximum columns of a table */
 extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;
 
-/* Integer arguments of events that have a column, F_ARG_FIRST + column; writers of different age have different keys for one. */
+/* Integer arguments of events that have a column, F_ARG_FIRST + column. Writers of different age
+ * use different keys for the same column. */
 enum { MRD_ARG_COLUMNS = F_ARG_LAST - F_ARG_FIRST + 1, MRD_ARG_KEYS = MRD_ARG_COLUMNS + 2 };
 extern const struct mrd_arg_key {
     const char *key;
