@@ -7,12 +7,11 @@
 #include "base/num.h"
 #include "base/vec.h"
 
-#define ROOM      32u /* events of the source at one time; each may become two */
+#define ROOM      32u /* events of the source read together; each may become two */
 #define FLOWS_MAX 255u
-#define NAME_LONG                                                                                  \
-    256u /* longest name of a device profile; one that is longer is not put on others */
-#define SHOWN_MAX 64u /* executions whose inside a device profile shows, under way at one time */
-#define NAMES     (SHOWN_MAX + ROOM) /* none is overwritten while events with it are handed out */
+#define NAME_LONG 256u /* longest name of a device profile; longer ones are not copied */
+#define SHOWN_MAX 64u  /* executions with a device profile that are open simultaneously */
+#define NAMES     (SHOWN_MAX + ROOM) /* none is overwritten while events with it are in use */
 
 #define KIND_CALL UINT64_C(0x63616c6c)
 #define KIND_EXEC UINT64_C(0x65786563)
@@ -22,8 +21,8 @@ typedef enum { NONE, OPERATION, HOOK, RUNTIME } role;
 
 typedef struct {
     mrd_ev_ns start, end;
-    uint64_t id;   /* 0: none, or its arrow has ended */
-    uint64_t ntff; /* number of the name of the device profile that shows it; 0: none */
+    uint64_t id;   /* 0 if there is none or its arrow has ended */
+    uint64_t ntff; /* number of the name of its device profile, or 0 */
 } call;
 
 typedef struct {
@@ -31,16 +30,17 @@ typedef struct {
     char text[NAME_LONG]; /* of TEXT */
 } profile_name;
 
-/* What an arrow of kbl_exec_pre leads to is shown by a device profile, when it begins until then. */
+/* An arrow of kbl_exec_pre. The execution at its end is in a device profile if it begins until
+ * then. */
 typedef struct {
     uint64_t flow;
     mrd_ev_ns until;
-    uint64_t ntff; /* 0: two say that they show it */
+    uint64_t ntff; /* 0 if two calls claim this */
 } shown;
 
 typedef struct {
     mrd_track_id track;
-    bool own_clock; /* not that of the hooks */
+    bool own_clock; /* another clock than the hooks' */
     mrd_ev_ns end;
 } operation;
 
@@ -65,16 +65,16 @@ typedef struct {
     track *tracks;
     size_t n_tracks;
     thread *threads;
-    /* What is handed out: the source's own events, or ours. */
+    /* Events to return: the source's own or changed ones. */
     const mrd_event *read[ROOM];
     mrd_event made[2 * ROOM];
     mrd_flow flows[ROOM][FLOWS_MAX];
     size_t n_made, n_flows;
-    shown shown[SHOWN_MAX]; /* the newest at n_shown - 1, in a circle, as the next */
+    shown shown[SHOWN_MAX]; /* a ring buffer; the newest is at n_shown - 1 */
     size_t n_shown;
     profile_name names[NAMES];
     uint64_t n_names;
-    mrd_arg *args[ROOM]; /* of executions that are shown */
+    mrd_arg *args[ROOM]; /* of executions with a device profile */
     size_t cap_args[ROOM], n_args;
     const mrd_event *out[2 * ROOM];
     size_t n_out, at_out;
@@ -82,7 +82,7 @@ typedef struct {
 
 /* ---- arrows ---------------------------------------------------------------------------------- */
 
-/* A copy of the event with one more arrow, or the event itself when it has too many. */
+/* Returns a copy of the event with one more arrow, or the event itself if it has too many. */
 static const mrd_event *
 with_flow(arrows *a, const mrd_event *ev, mrd_flow flow)
 {
@@ -91,7 +91,7 @@ with_flow(arrows *a, const mrd_event *ev, mrd_flow flow)
 
     if (ev->flow_count == FLOWS_MAX)
         return ev;
-    if (a->n_made > 0 && ev == &a->made[a->n_made - 1]) { /* ours already */
+    if (a->n_made > 0 && ev == &a->made[a->n_made - 1]) { /* already a copy */
         to = &a->made[a->n_made - 1];
         flows = a->flows[a->n_flows - 1];
     } else {
@@ -139,7 +139,7 @@ keep_name(arrows *a, const mrd_arg *arg)
     return ++a->n_names;
 }
 
-/* NULL: there is none, or not any more. */
+/* Returns NULL if there is no name, or it was overwritten. */
 static const mrd_arg *
 name_of(const arrows *a, uint64_t number)
 {
@@ -159,7 +159,8 @@ shown_by(arrows *a, uint64_t flow, mrd_ev_ns at)
     return NULL;
 }
 
-/* kbl_exec_pre of an execution: what its arrows lead to is what the profile shows. */
+/* Remembers the arrows of an execution's kbl_exec_pre. They lead to the execution that is in the
+ * profile. */
 static void
 remember_shown(arrows *a, const mrd_event *pre, const call *of)
 {
@@ -176,7 +177,8 @@ remember_shown(arrows *a, const mrd_event *pre, const call *of)
     }
 }
 
-/* The execution itself with its device profile as an argument; without, or without memory, as it is. */
+/* Returns the execution with its device profile as an argument. Returns it unchanged if it has no
+ * profile or out of memory. */
 static const mrd_event *
 with_profile(arrows *a, const mrd_event *ev)
 {
@@ -204,7 +206,7 @@ with_profile(arrows *a, const mrd_event *ev)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Whether such a point is there already: a profile that was written with its arrows is read again. */
+/* Returns true if there is such a point already, because the profile was written with its arrows. */
 static bool
 has_flow(const mrd_event *ev, mrd_flow_dir dir)
 {
@@ -220,7 +222,7 @@ is_long(const mrd_event *ev)
     return ev->dur_ns > 2 * MRD_CALL_ARROW_SLACK;
 }
 
-/* Of several clocks, some may have ended below others that have not. */
+/* With several clocks, ended operations may lie below open ones. */
 static void
 forget_ended(thread *t, mrd_ev_ns now)
 {
@@ -246,7 +248,7 @@ see_operation(const arrows *a, const mrd_event *ev)
             (operation){ ev->track, a->tracks[ev->track].own_clock, mrd_event_end(ev) };
 }
 
-/* The point of the innermost operation around the call; 0: there is none. */
+/* Adds a point to the innermost operation around the call, and returns its id. 0 if there is none. */
 static uint64_t
 from_operation(arrows *a, const thread *t, const mrd_event *of)
 {
@@ -421,7 +423,7 @@ role_of(const mrd_track *t)
                                                                                : NONE;
 }
 
-/* Tracks and their threads; *ret_calls: whether there is a call to draw arrows from or to. */
+/* Assigns tracks to threads. Sets *ret_calls if there is a call to draw arrows from or to. */
 static mrd_err
 tracks_make(arrows *a, const mrd_catalog *cat, uint32_t profile, bool *ret_calls)
 {

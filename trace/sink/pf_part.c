@@ -77,7 +77,7 @@ pf_clock_bounds(mrd_pf *s, bool repeated)
 }
 
 /* Plans the next cut so that the ends of open spans, one more event and the totals still fit. A
- * part has at least as many bytes of its own as it repeats. */
+ * part has at least the number of new bytes that it repeats. */
 static void
 pf_plan_cut(mrd_pf *s)
 {
@@ -144,7 +144,7 @@ attr_lost(mrd_pf *s)
     }
 }
 
-/* What only the end knows. */
+/* Writes totals, which are final only at the end. */
 static void
 pf_write_totals(mrd_pf *s, bool more)
 {

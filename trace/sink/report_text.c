@@ -6,8 +6,8 @@
 #include "base/plain.h"
 #include "trace/sink/text.h"
 
-/* Whose numbers follow. One that is too long (an EC2 id with its rank, core and pid) has a line of
- * its own: node and pid are what it is there for. */
+/* Writes the label of a row. A label that is too long (an EC2 id with its rank, core and pid) has a
+ * line of its own, so that node and pid stay readable. */
 void
 mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width)
 {
@@ -54,7 +54,7 @@ mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w)
     mrd_text_done(&label, &s->text);
 }
 
-/* At a space, but not between a number and its unit. */
+/* Returns true at a space, but not between a number and its unit. */
 static bool
 may_break(mrd_str s, size_t at)
 {
@@ -75,7 +75,8 @@ may_break(mrd_str s, size_t at)
     return true;
 }
 
-/* Text, with names of others in it, broken at spaces into lines behind a head of some columns; spaces at its end are left out. */
+/* Writes a text, which may have names in it, in lines broken at spaces, after a head of some
+ * columns. Spaces at its end are dropped. */
 static void
 put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
 {
@@ -96,7 +97,7 @@ put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
                 ;
             take = take == 0 ? room : take;
             while (take > 1 &&
-                   ((unsigned char) s.p[at + take] & 0xc0) == 0x80) /* inside a letter */
+                   ((unsigned char) s.p[at + take] & 0xc0) == 0x80) /* inside a UTF-8 character */
                 take--;
         }
         mrd_buf_fmt(to, "%*s%.*s\n", at == 0 ? 0 : (int) indent, "", (int) take, s.p + at);

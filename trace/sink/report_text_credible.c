@@ -1,10 +1,10 @@
-/* trace/sink/report_text_credible.c - the sentences about records of devices that cannot be right. */
+/* trace/sink/report_text_credible.c - sentences about impossible records of devices. */
 #include <inttypes.h>
 
 #include "trace/sink/report_text.h"
 #include "trace/sink/text.h"
 
-/* Processes of which each kind is told. */
+/* Maximum number of processes named for each kind of record. */
 #define TOLD_MOST 3
 
 static void

@@ -9,7 +9,7 @@ enum { KERNELS = 12, NAME = 36, DOTS = 3, BEGIN = 12 };
 enum {
     UNCLEAR = 3,
     UNCLEAR_NAME = 64
-}; /* names in the sentence about unclear kernels; columns of each */
+}; /* names in the sentence about unclear kernels, and columns of each */
 
 /* Returns the length of the common beginning of two names if their cells would look the same;
  * otherwise 0. */

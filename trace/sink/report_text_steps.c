@@ -10,7 +10,7 @@
 enum { SPANS = 8 };  /* rows of steps over time */
 enum { NAMED = 64 }; /* columns of a name in a sentence */
 
-/* "+1.20 ms", "-3 ns". */
+/* Writes "+1.20 ms" or "-3 ns". */
 static const char *
 signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
 {
@@ -21,7 +21,7 @@ signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
     return text;
 }
 
-/* Columns of the reasons, with the parts of a worker's time that each sums. */
+/* Columns of reasons, each with the parts of a worker's time that it sums. */
 static const struct {
     const char *title;
     unsigned parts; /* 1u << part */
@@ -46,7 +46,8 @@ reason_ns(const mrd_lateness_sum *late, size_t reason)
     return ns;
 }
 
-/* Chooses the columns with the largest sums over all workers; of equal sums the first column. */
+/* Chooses the columns with the largest sums over all workers. Of equal sums the first column is
+ * chosen. */
 static void
 choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
 {
@@ -238,7 +239,7 @@ mrd_report_text_path(mrd_report_text *s)
     mrd_text_done(&words, &s->text);
 }
 
-/* Says whether it is always the same worker, or another each time. */
+/* Writes whether the same worker was always last, or changing ones. */
 static void
 put_persistence(mrd_report_text *s)
 {

@@ -1,4 +1,5 @@
-/* The first sentences of a report: what the time went to, who was late or hangs, what the profile lacks for that. */
+/* The first sentences of a report: what used the time, which workers were late or hang, and which
+ * data is missing for an answer. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +8,10 @@
 #include "trace/sink/report_text.h"
 #include "trace/sink/text.h"
 
-#define INPUTS_LISTED 3  /* of those that are incomplete */
-#define RANKS_LISTED  8  /* of those that are missing, or compute more; labels of spans */
+#define INPUTS_LISTED 3  /* incomplete inputs listed */
+#define RANKS_LISTED  8  /* missing ranks, ranks that compute more, or labels of spans listed */
 #define RANK_LABEL    40 /* columns of a label of spans */
-/* Workers with a longer time between them are hardly of one run. */
+/* Workers with a longer pause between them probably belong to different runs. */
 #define APART_NS (3600 * (uint64_t) MRD_SEC)
 
 static const char *
@@ -19,7 +20,7 @@ grade(double impact)
     return impact < 0.1 ? "minor" : impact < 0.2 ? "worth a look" : "critical";
 }
 
-/* A worker that was late, and why this does not make it the cause. */
+/* Writes that a worker was sometimes late, and why this does not make it the cause. */
 static void
 sometimes_words(const mrd_report_text *s, const mrd_report_worker *w, const mrd_verdict *v,
                 mrd_buf *to)
@@ -46,7 +47,8 @@ sometimes_words(const mrd_report_text *s, const mrd_report_worker *w, const mrd_
         mrd_buf_text(to, "another worker caused more than half as much.");
 }
 
-/* How many processes are in the same span as this one, by its name; without any open span: in none. */
+/* Counts the processes in a span of the same name as this one; for a process without open spans,
+ * the processes without open spans. */
 static size_t
 count_alike(const mrd_at_end *p, size_t n, const mrd_at_end *one)
 {
@@ -57,7 +59,7 @@ count_alike(const mrd_at_end *p, size_t n, const mrd_at_end *one)
     return alike;
 }
 
-/* Where most processes are, and the few that are elsewhere. */
+/* Writes where most processes are, and the few that are elsewhere. */
 static void
 elsewhere_words(const mrd_report_text *s, mrd_buf *to)
 {
@@ -118,7 +120,7 @@ still_words(const mrd_report_text *s, mrd_buf *to)
     elsewhere_words(s, to);
 }
 
-/* A kernel's name without its arguments. */
+/* Returns a kernel's name without its arguments. */
 static mrd_str
 shortened(mrd_str name)
 {
@@ -155,7 +157,7 @@ absent_words(const mrd_report_text *s, mrd_buf *to)
                 a->workers > 1 ? "have" : "has", a->workers > 1 ? "their" : "its");
 }
 
-/* The pipeline stage, if exactly all of its workers compute more than others; MRD_NONE if there is none. */
+/* Returns the pipeline stage if exactly its workers compute more than others, otherwise MRD_NONE. */
 static int64_t
 stage_of_more(const mrd_report_worker *w, size_t n, const mrd_report_worker *one)
 {
@@ -199,7 +201,7 @@ more_work_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
                 mrd_text_dur(more->median_ns / more->steps, dur[1]), more->over, more->steps);
 }
 
-/* No work of any core or device: names what there is instead. */
+/* For a profile without work of cores or devices: names its contents. */
 static void
 no_work_words(const mrd_report_text *s, mrd_buf *to)
 {
@@ -274,7 +276,7 @@ verdict_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
                          "indistinguishable from other workers.");
 }
 
-/* Why a report cannot tell how much of exposed communication is waiting. */
+/* Returns why the report has no share of waiting in exposed communication. */
 static const char *
 why_untold(const mrd_report_text *s)
 {
@@ -288,7 +290,7 @@ why_untold(const mrd_report_text *s)
                            "messages, broadcast)";
 }
 
-/* What the time went to, in words: the bottleneck, then the largest others. */
+/* Writes the bottleneck, then the other large parts of the time. */
 void
 mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to)
 {
@@ -326,7 +328,7 @@ mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to)
 
         for (unsigned k = 1; k < MRD_BOUNDS && round > 0; k++)
             most = told[most] || (!told[k] && ns[k] > ns[most]) ? k : most;
-        if (round > 0 && ns[most] * 100 < window) /* below 1 %: not worth a look */
+        if (round > 0 && ns[most] * 100 < window) /* less than 1 % is not worth mentioning */
             break;
         told[most] = true;
         mrd_buf_text(to, round == 0 ? words[most].name : ",");
@@ -353,7 +355,7 @@ mrd_report_text_verdict(const mrd_report_text *s, mrd_buf *to)
     verdict_words(s, &v, to);
 }
 
-/* What would give bounds to traces that have none. */
+/* Returns how to get clock bounds for traces without them. */
 static const char *
 bounds_from(const mrd_report_text *s)
 {
@@ -376,7 +378,7 @@ bounds_from(const mrd_report_text *s)
                  "--align collectives. ";
 }
 
-/* Why some collectives prove nothing. */
+/* Writes why some collectives prove nothing. */
 static void
 put_doubts(const mrd_report_text *s, const mrd_report_totals *t, mrd_buf *to)
 {
@@ -401,7 +403,8 @@ put_doubts(const mrd_report_text *s, const mrd_report_totals *t, mrd_buf *to)
         mrd_buf_text(to, bounds_from(s));
 }
 
-/* The longest time in which no worker's window is, behind one that has ended; 0 with very many. */
+/* Returns the longest time without any worker's window, after the end of one. 0 if there are very
+ * many workers. */
 static uint64_t
 widest_gap(const mrd_report_worker *w, size_t n)
 {
@@ -423,7 +426,7 @@ widest_gap(const mrd_report_worker *w, size_t n)
     return widest;
 }
 
-/* The ranks of the job that the profile lacks, by name where they are few. */
+/* Writes the job's ranks that are missing in the profile, by name if they are few. */
 static void
 missing_words(const mrd_report_text *s, const mrd_report_totals *t, mrd_buf *to)
 {
@@ -440,7 +443,7 @@ missing_words(const mrd_report_text *s, const mrd_report_totals *t, mrd_buf *to)
                 : t->ranks == 1 ? "has device work"
                                 : "have device work");
     for (int64_t rank = 0; missing <= RANKS_LISTED && told < missing; rank++) {
-        int64_t known = -1; /* the next rank that is there */
+        int64_t known = -1; /* the next rank of the profile */
 
         for (; next < (workers > 0 ? workers : processes) && known < rank; next++)
             known = mrd_catalog_borrow_process(cat, workers > 0 ? w[next].process : p[next].process)

@@ -1,12 +1,12 @@
 /*
- * trace/sink/sink_chrome.c - Trace Event JSON, for the tools that want it.
+ * trace/sink/sink_chrome.c - Trace Event JSON, for tools that require it.
  *
- * Times are microseconds with three decimals after `baseTimeNanoseconds`, so that they are exact
- * and that readers which use doubles lose nothing. pid and tid are small numbers; who they are
- * stands in the metadata events (process_name, thread_name: args carry instance_id, process_id,
- * lnc_idx, ...). Spans: X, unfinished ones B without E; instants i; samples C; arrows s, t, f;
- * losses X of category meridian.loss. Spans that overlap get further tids of the same name.
- * What the format has no place for travels in args under keys that begin with "meridian.".
+ * Times are microseconds with three decimals after `baseTimeNanoseconds`. So they are exact, also
+ * in readers that use doubles. pid and tid are small numbers. The metadata events state their
+ * meaning (process_name, thread_name: args have instance_id, process_id, lnc_idx, ...). Spans are
+ * X, unfinished spans B without E, instants i, samples C, arrows s, t, f, and losses X of category
+ * meridian.loss. Spans that overlap have further tids with the same name. Facts for which the
+ * format has no field are in args, under keys that begin with "meridian.".
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 
 typedef struct {
     uint32_t pid, tid; /* of lane 0 */
-    uint32_t *lanes;   /* tids of the further lanes, 0: not named yet */
+    uint32_t *lanes;   /* tids of the other lanes; 0 until they are named */
     uint32_t n_lanes;
     char *counter; /* counters: the name, unique in the process */
 } chrome_track;
@@ -32,13 +32,13 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     mrd_lanes *lanes;
-    mrd_map fans; /* id of an arrow with several ends -> ends that are still to come */
+    mrd_map fans; /* id of an arrow with several ends -> number of ends that follow */
     chrome_track *tracks;
     size_t n_tracks;
     uint32_t next_tid;
     mrd_ev_ns base;
-    bool started; /* the base is known and the head written */
-    mrd_err err;  /* a name could not be made */
+    bool started; /* the head was written with the base */
+    mrd_err err;  /* out of memory for a name */
 } chrome_sink;
 
 /* ---- Metadata ---- */
@@ -165,7 +165,7 @@ put_thread(chrome_sink *s, mrd_track_id id, uint32_t tid, uint32_t lane)
         mrd_jw_sid(w, t->name);
     }
     end_meta(s);
-    /* The lanes of a track share its place; their names put them in order. */
+    /* All lanes of a track have one position. Their names give them an order. */
     put_sort_index(s, "thread_sort_index", t->process + 1, tid, s->tracks[id].tid);
 }
 
@@ -174,7 +174,7 @@ typedef struct {
     mrd_proc_id id;
 } process_key;
 
-/* By rank where known, then as the source asks, then node and number. */
+/* Orders by rank if known, then by the source's request, then by node and number. */
 static int
 process_order(const void *a, const void *b)
 {
@@ -220,7 +220,7 @@ put_processes(chrome_sink *s)
     free(keys);
 }
 
-/* Chrome's counters are known by process and name only. */
+/* Makes a name for the counter, because Chrome identifies counters only by process and name. */
 static bool
 counter_name(chrome_sink *s, mrd_track_id id)
 {
@@ -242,7 +242,7 @@ start(chrome_sink *s, mrd_ev_ns first)
     s->started = true;
     s->base = mrd_ev_after(s->env->first, s->env->last) ? first : mrd_ev_min(s->env->first, first);
     mrd_jw_open(w, '{');
-    /* The name makes readers find it however long the head is. */
+    /* The profile's name lets readers find the list of events after a head of any length. */
     mrd_catalog_json(w, s->cat, s->env->profile, "traceEvents");
     MRD_JW_KEY(w, "displayTimeUnit");
     mrd_jw_str(w, MRD_STR("ns"));
@@ -255,7 +255,7 @@ start(chrome_sink *s, mrd_ev_ns first)
 
 /* ---- Events ---- */
 
-/* The tid of the lane; names it when it is new. 0 without memory. */
+/* Returns the tid of the lane, and names a new one. 0 if out of memory. */
 static uint32_t
 lane_tid(chrome_sink *s, mrd_track_id track, uint32_t lane)
 {
@@ -355,8 +355,8 @@ put_flow_point(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid,
     mrd_jw_str(w, MRD_STR("flow"));
     MRD_JW_KEY(w, "cat");
     mrd_jw_str(w, MRD_STR("flow"));
-    /* Text in hexadecimal: readers with doubles would merge large numbers, and trace_processor
-     * reads text as hexadecimal. */
+    /* Hexadecimal text, because readers with doubles would confuse large numbers, and
+     * trace_processor reads text as hexadecimal. */
     MRD_JW_KEY(w, "id");
     mrd_jw_str(w, (mrd_str){ id, (size_t) snprintf(id, sizeof(id), "0x%" PRIx64, flow->id) });
     if (flow->dir == MRD_FLOW_END) {
@@ -468,8 +468,9 @@ chrome_event(void *state, const mrd_event *ev)
     uint32_t pid, tid;
 
     if (ev->track >= s->n_tracks)
-        return MRD_STATE;            /* not in the catalog when we were opened */
-    if (ev->flags & MRD_EV_MISTIMED) /* viewers would show the time between it and all others */
+        return MRD_STATE; /* not in the catalog when the sink was opened */
+    /* viewers would show all the time between this event and the others */
+    if (ev->flags & MRD_EV_MISTIMED)
         return MRD_OK;
     if (!s->started)
         start(s, ev->ts);

@@ -1,11 +1,11 @@
 /*
- * trace/sink/sink_json.c - the vendor's JSON: system_profile.json in the guide's layout (`trace_events`,
- * `mem_usage`, `cpu_util`) or the newer singular one (`trace_event`, ...), and
- * device_profile_model_<id>.json (sink_json_device.c).
+ * trace/sink/sink_json.c - the vendor's JSON. Writes system_profile.json in the layout of the
+ * vendor's guide (`trace_events`, `mem_usage`, `cpu_util`) or in the newer singular one
+ * (`trace_event`, ...), and device_profile_model_<id>.json (sink_json_device.c).
  *
- * The guide's keys have the guide's types, numbers in strings included; what else we know stands
- * under keys its readers do not look at. docs/json.md lists them. Rows of the smaller arrays wait
- * in spools while trace_events streams.
+ * Keys of the guide have the guide's types, including numbers in strings. Other data has keys that
+ * its readers ignore; docs/json.md lists them. Rows of the smaller arrays are kept in spools while
+ * trace_events is written.
  */
 #include "trace/sink/sink_json.h"
 
@@ -17,10 +17,10 @@
 #include "trace/json/json_names.h"
 #include "trace/sink/json_event.h"
 
-/* What the samples of a track become. */
+/* The use of a track's samples. */
 typedef enum { ROLE_EVENT, ROLE_COUNTER, ROLE_MEM_USED, ROLE_MEM_PERCENT, ROLE_CPU } json_role;
 
-/* Arguments with a place of their own in an event, by layout. */
+/* Arguments that become members of an event, by layout. */
 static const struct {
     const char *key;
     bool guide, explorer;
@@ -59,19 +59,19 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     bool explorer;
-    json_track *tracks; /* one more than there are: the end of the last fragment */
+    json_track *tracks; /* one more than tracks, for the end of the last fragment */
     size_t n_tracks;
     mrd_buf fragments;
     mrd_sid promoted_key[PROMOTED];
     mrd_jw_spool mem, cpu, counters, losses;
-    mem_row *rows; /* of the present time */
+    mem_row *rows; /* rows of the current time */
     size_t n_rows, cap_rows;
     uint64_t events, lost;
     mrd_ev_ns first, last;
-    mrd_json_device *device; /* of a device profile: everything else is unused */
+    mrd_json_device *device; /* for a device profile; all else is unused then */
 } json_sink;
 
-/* ---- What all events of a track share, rendered once ---- */
+/* ---- Parts that all events of a track share, rendered once ---- */
 
 static void
 put_i64(mrd_jw *w, mrd_str key, int64_t v, bool text)
@@ -119,7 +119,7 @@ put_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
     }
 }
 
-/* A row of mem_usage or cpu_util names the node only, unless the sample is a process's own. */
+/* Writes the node of a mem_usage or cpu_util row, and the process only for a process's own sample. */
 static void
 put_host_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
 {
@@ -213,7 +213,8 @@ put_fragment(const json_sink *s, mrd_jw *w, mrd_track_id track)
 
 /* ---- Events ---- */
 
-/* Which promoted member an argument is, PROMOTED for none. The guide's numbers must be integers. */
+/* Returns the index of the member for an argument, PROMOTED if it has none. The guide's numbers
+ * must be integers. */
 static size_t
 promoted_index(const json_sink *s, const json_track *track, const mrd_arg *arg)
 {
@@ -247,7 +248,7 @@ put_promoted(json_sink *s, mrd_jw *w, const mrd_arg *const at[PROMOTED])
     }
 }
 
-/* Sorts the arguments into members of their own and the rest, whose number it returns. */
+/* Separates arguments with their own member from the others, and returns the number of the others. */
 static uint32_t
 sort_args(const json_sink *s, const mrd_event *ev, const mrd_arg *at[PROMOTED])
 {
@@ -336,7 +337,7 @@ put_event(json_sink *s, mrd_jw *w, const mrd_event *ev)
     mrd_jw_close(w, '}');
 }
 
-/* A point of an arrow that sits on no span. */
+/* Writes a point of an arrow without a span. */
 static void
 put_flow_point(json_sink *s, mrd_jw *w, const mrd_event *ev)
 {
@@ -363,7 +364,7 @@ spool_row(json_sink *s, mrd_jw_spool *spool)
     return w;
 }
 
-/* The members that every host row begins and ends with. */
+/* Writes the first members of a host row. */
 static void
 put_row_start(json_sink *s, mrd_jw *w, mrd_track_id track)
 {
@@ -521,7 +522,7 @@ json_event(void *state, const mrd_event *ev)
     if (s->device != NULL)
         return mrd_json_device_event(s->device, &s->w, ev);
     if (ev->track >= s->n_tracks)
-        return MRD_STATE; /* not in the catalog when we were opened */
+        return MRD_STATE; /* not in the catalog when the sink was opened */
     s->events++;
     see_range(s, ev);
     switch (ev->kind) {
@@ -594,7 +595,7 @@ put_section(json_sink *s, const char *key, mrd_jw_spool *spool, mrd_why *why)
     return err;
 }
 
-/* Rows of the newer layout that follow from the catalog. */
+/* Writes rows of the newer layout that are derived from the catalog. */
 static void
 put_explorer_lists(json_sink *s)
 {
@@ -629,7 +630,7 @@ put_explorer_lists(json_sink *s)
     mrd_jw_close(w, ']');
 }
 
-/* What is known only now. first_ts_ns and last_ts_ns are strings, as in the vendor's schema. */
+/* Writes totals. first_ts_ns and last_ts_ns are strings, as in the vendor's schema. */
 static void
 put_totals(json_sink *s)
 {

@@ -1,7 +1,7 @@
 /*
- * trace/sink/sink_json_device.c - device_profile_model_<id>.json: one array per kind of row
- * (instruction, dma, cc_stream, ...), which is the event's category; a row is flat, with the
- * source's own keys, and its times are nanoseconds.
+ * trace/sink/sink_json_device.c - device_profile_model_<id>.json. It has one array per kind of row
+ * (instruction, dma, cc_stream, ...), by the event's category. Rows are flat, with the source's own
+ * keys and times in nanoseconds.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "trace/sink/json_event.h"
 #include "trace/sink/sink_json.h"
 
-/* Members that rows of ours have: arguments of these names go to "args". */
+/* Members of our rows. Arguments of the same names are written into "args". */
 static const char *const reserved_keys[] = {
     "timestamp", "duration",    "name",           "track",   "kind",     "unfinished",
     "no_start",  "simulated",   "clock_bound_ns", "flow_id", "flow_dir", "args",
@@ -18,10 +18,10 @@ static const char *const reserved_keys[] = {
 
 #define RESERVED MRD_COUNT(reserved_keys)
 
-#define DEVICE_SECTIONS 64u /* kinds of rows with an array of their own; others go to "event" */
+#define DEVICE_SECTIONS 64u /* kinds of rows with their own array; others are in "event" */
 
 typedef struct {
-    mrd_sid name; /* 0: "event" */
+    mrd_sid name; /* 0 means "event" */
     mrd_jw_spool spool;
 } device_section;
 
@@ -32,8 +32,8 @@ struct mrd_json_device {
     size_t n_sections;
     mrd_jw_spool counters, losses;
     mrd_sid reserved[RESERVED];
-    mrd_sid taken[4]; /* sections with a meaning of their own, that no category may have */
-    bool many;        /* rows of several processes or cores: they say whose they are */
+    mrd_sid taken[4]; /* reserved names of sections, which no category may have */
+    bool many;        /* rows are of several processes or cores, so each states its own */
 };
 
 static bool
@@ -122,7 +122,7 @@ has_section(const mrd_json_device *d, mrd_sid category)
     return category != MRD_SID_EMPTY;
 }
 
-/* Opens the row and writes what all rows have. */
+/* Begins a row with the members that all rows have. */
 static void
 put_row_head(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
 {
@@ -130,7 +130,7 @@ put_row_head(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
     mrd_event bare = *ev;
 
     if (has_section(d, ev->category))
-        bare.category = MRD_SID_EMPTY; /* the section says it */
+        bare.category = MRD_SID_EMPTY; /* the section states it */
     mrd_jw_open(w, '{');
     MRD_JW_KEY(w, "timestamp");
     mrd_jw_i64(w, ev->ts.ns);
@@ -170,7 +170,7 @@ section_of(mrd_json_device *d, mrd_sid category)
     }
     if (d->n_sections == DEVICE_SECTIONS)
         return &d->section[0].spool;
-    /* The first one is "event", for what has no kind or one too many. */
+    /* The first section is "event". It has rows without a kind, and rows of too many kinds. */
     if (d->n_sections == 0)
         d->n_sections = 1;
     if (!has_section(d, category))

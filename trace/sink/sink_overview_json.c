@@ -1,10 +1,10 @@
 /*
- * trace/sink/sink_overview_json.c - data for the web page's charts: how busy each core was over
- * time, and how late the last participant of collectives was
+ * trace/sink/sink_overview_json.c - data for the charts of the web page: the use of each core over
+ * time, and the lateness of the last participant of collectives
  *
- * Time is divided into at most BUCKETS equal buckets. Their width starts small and doubles when an
- * event lies after the last bucket, and pairs of buckets are merged. So the range need not be known
- * in advance, and memory does not grow with it: at most 24 bytes x BUCKETS per core.
+ * Time is divided into at most BUCKETS equal buckets. Their width starts small. When an event lies
+ * after the last bucket, the width doubles and pairs of buckets are merged. So the range need not
+ * be known in advance, and memory does not grow with it: at most 24 bytes x BUCKETS per core.
  *
  * Lateness: trace/analysis/gather.h matches the parts of a collective, so counting need not begin
  * with the session, and any slice can be drawn.
@@ -25,12 +25,12 @@ typedef struct {
 
 typedef struct {
     cell *cells;        /* BUCKETS; NULL while there are no events */
-    mrd_ev_ns busy_end; /* the end of the unions so far */
+    mrd_ev_ns busy_end; /* the end of all spans so far */
     mrd_ev_ns collective_end;
     uint64_t last_count, late_ns; /* how often it was the last; its total lateness */
 } core_line;
 
-/* The collectives whose last part began in this bucket. */
+/* Collectives, by the bucket in which their last part began. */
 typedef struct {
     uint64_t count, late_ns; /* the largest */
     uint32_t core;           /* the late core */
@@ -197,7 +197,7 @@ overview_event(void *state, const mrd_event *ev)
     mrd_ev_ns end;
 
     if (core == NO_CORE)
-        return MRD_STATE; /* no track of this profile when the catalog was complete */
+        return MRD_STATE; /* not a track of this profile when the catalog was complete */
     if (ev->kind != MRD_SPAN || ev->dur_ns <= 0 || (ev->flags & MRD_EV_MISTIMED) != 0)
         return MRD_OK;
     t = mrd_catalog_borrow_track(s->env->catalog, ev->track);

@@ -1,18 +1,19 @@
 /*
  * trace/sink/sink_perfetto.c - a Perfetto trace: system_profile.pftrace and one per device profile.
  *
- * One packet sequence, times as differences, names interned, rows as nested custom tracks in
- * explicit order. Packets stand in order of time over the whole file (ends before begins of equal
- * time, outer spans before inner ones), which lets the reader sort and release in parts: every
- * PF_MARK_EVENTS events three packets say "everything up to here was flushed", which halves its
- * memory. A row's descriptor stands before its first event for the same reason.
+ * There is one packet sequence, with times as differences and interned names. Rows are nested
+ * custom tracks in explicit order. All packets are in order of time: ends before begins of equal
+ * time, outer spans before inner ones. So the reader can sort and release in parts. Every
+ * PF_MARK_EVENTS events, three packets say that everything before was flushed, which halves the
+ * reader's memory. For the same reason a row's descriptor precedes its first event.
  *
- * Times are the session's. When it has an epoch they are UTC and the trace clock is REALTIME, else
- * BOOTTIME. The reader refuses negative times: a trace that begins before zero is shifted by whole
- * seconds and the attribute meridian.time_shift_ns says by how much (then the clock is BOOTTIME).
+ * Times are session times. With an epoch they are UTC and the trace clock is REALTIME, otherwise it
+ * is BOOTTIME. The reader refuses negative times. A trace that begins before zero is shifted by
+ * whole seconds, the attribute meridian.time_shift_ns has the shift, and the clock is BOOTTIME.
  *
- * Where the options say so the trace is split by time into files that open alone (trace/sink/pf_parts.h): at a cut the
- * ends of all open spans are written, at their true times; the next file begins with clocks, rows and all that lasts.
+ * If the options require it, the trace is split by time into files that can be opened alone
+ * (trace/sink/pf_parts.h). At a cut the ends of all open spans are written, at their true times.
+ * The next file begins with clocks, rows and all lasting facts.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,9 +26,9 @@
 
 #define PF_MARK_EVENTS 100000u
 
-/* Events */
+/* ---- Events ---- */
 
-/* Session time to trace time. */
+/* Converts session time to trace time. */
 PF_HOT mrd_ev_ns
 pf_time(mrd_pf *s, mrd_ev_ns session)
 {
@@ -39,14 +40,14 @@ pf_time(mrd_pf *s, mrd_ev_ns session)
         s->clamped++;
         return (mrd_ev_ns){ MRD_PF_ENDS_BEFORE };
     }
-    if (__builtin_expect(at.ns < 0, 0)) { /* 292 years before zero: no shift reaches that */
+    if (__builtin_expect(at.ns < 0, 0)) { /* 292 years before zero, so no shift is sufficient */
         s->clamped++;
         return (mrd_ev_ns){ 0 };
     }
     return at;
 }
 
-/* Where the points come from that are added next. */
+/* Sets the row and the time of the points that are added next. */
 PF_COLD void
 pf_here(mrd_pf *s, mrd_pb_field row, mrd_ev_ns at)
 {
@@ -54,7 +55,8 @@ pf_here(mrd_pf *s, mrd_pb_field row, mrd_ev_ns at)
     s->flows.at = at;
 }
 
-/* The last point of an arrow that is in an earlier part: an instant of its row, so that the arrow begins somewhere. */
+/* Repeats the last point of an arrow, which is in an earlier part, as an instant of its row. The
+ * arrow then has a begin in this part. */
 PF_COLD void
 pf_repeat_point(mrd_pf *s, const mrd_pf_flow *before, uint64_t id)
 {
@@ -77,7 +79,7 @@ pf_repeat_point(mrd_pf *s, const mrd_pf_flow *before, uint64_t id)
     pf_packet_end(s);
 }
 
-/* A point of an arrow, on what begins here. */
+/* Adds a point of an arrow to the event that begins here. */
 static void
 pf_add_flow(mrd_pf *s, mrd_flow flow, bool has_end)
 {
@@ -101,7 +103,7 @@ pf_add_flow(mrd_pf *s, mrd_flow flow, bool has_end)
         pf_add_fixed(&s->event, PF_EVENT_FLOW, mrd_flow_end_id(id, n));
 }
 
-/* An END that ends of arrows wait for. */
+/* Writes an END with the ends of arrows that were deferred to it. */
 PF_COLD void
 pf_end_with_flows(mrd_pf *s, mrd_pf_end end, uint64_t id)
 {
@@ -123,7 +125,7 @@ pf_put_end(mrd_pf *s, mrd_pf_end end)
         pf_put_plain(s, end.at, PF_END, end.row, 0, 0, NULL);
 }
 
-/* Ends of spans up to and including this time. */
+/* Writes the ends of spans up to and including this time. */
 PF_HOT void
 pf_end_until(mrd_pf *s, mrd_ev_ns at)
 {
@@ -131,7 +133,7 @@ pf_end_until(mrd_pf *s, mrd_ev_ns at)
         pf_put_end(s, mrd_pf_ends_take(&s->ends));
 }
 
-/* What a span, an instant and a lonely flow point have in common after their names. */
+/* Writes the common parts of a span, an instant and an unbound flow point, after their names. */
 static void
 pf_add_details(mrd_pf *s, const mrd_event *ev, bool has_end)
 {
@@ -174,7 +176,7 @@ pf_put_detailed(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_
     pf_write_event(s, at);
 }
 
-/* A BEGIN or INSTANT with its names and, where there are any, details. */
+/* Writes a BEGIN or INSTANT with its names and, if any, details. */
 PF_HOT void
 pf_put_named(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
              bool has_end)
@@ -192,7 +194,7 @@ pf_put_named(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_
         pf_put_detailed(s, ev, at, type, row, has_end);
 }
 
-/* A span that never ends is open in every part from here on. */
+/* Remembers a span without an end, which is open in all following parts. */
 PF_COLD void
 pf_keep_unended(mrd_pf *s, const mrd_pf_begun *begun)
 {
@@ -204,7 +206,7 @@ pf_keep_unended(mrd_pf *s, const mrd_pf_begun *begun)
         s->unended[s->n_unended++] = (mrd_pf_unended){ s->order, *begun };
 }
 
-/* Remembers the end of the span that was just begun. */
+/* Remembers the end of the span that was begun last. */
 PF_HOT void
 pf_open_span(mrd_pf *s, mrd_ev_ns end, const mrd_pf_begun *begun)
 {
@@ -215,7 +217,7 @@ pf_open_span(mrd_pf *s, mrd_ev_ns end, const mrd_pf_begun *begun)
     s->order++;
 }
 
-/* Its own end often takes the place of one that is due now. */
+/* Writes a span. Its end often replaces an end that is due now. */
 PF_HOT void
 pf_span(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -272,7 +274,7 @@ pf_value_of(const mrd_event *ev)
 
     if ((ev->flags & MRD_EV_INT) && !((ev->flags & MRD_EV_UNSIGNED) && ev->ivalue < 0))
         return v;
-    if (ev->flags & MRD_EV_INT) /* above 2^63: the field is signed */
+    if (ev->flags & MRD_EV_INT) /* values from 2^63 on, because the field is signed */
         value = (double) (uint64_t) ev->ivalue;
     v.whole = false;
     memcpy(&v.bits, &value, sizeof(v.bits));
@@ -292,7 +294,7 @@ pf_counter(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
         s->values[ev->track] = v;
 }
 
-/* A point that no span holds: an instant of its own. */
+/* Writes an unbound point as an instant. */
 static void
 pf_flow_point(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -309,9 +311,9 @@ pf_flow_point(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
     pf_write_event(s, at);
 }
 
-/* The sink */
+/* ---- The sink ---- */
 
-/* All but the parts. */
+/* Frees all except the parts. */
 static void
 pf_free(mrd_pf *s)
 {
@@ -362,7 +364,7 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
     return err;
 }
 
-/* Writes what stands before the first event, whose session time this is. */
+/* Writes the parts before the first event, which has this session time. */
 PF_COLD void
 pf_start(mrd_pf *s, mrd_ev_ns first)
 {
@@ -378,7 +380,8 @@ pf_start(mrd_pf *s, mrd_ev_ns first)
     mrd_pf_part_begin(s, first);
 }
 
-/* Everything before this is complete: twice flushed, once read (see the top of the file). */
+/* Writes that everything before this is complete: twice flushed, once read (see the top of the
+ * file). */
 PF_COLD void
 pf_mark(mrd_pf *s)
 {
@@ -396,11 +399,11 @@ pf_mark(mrd_pf *s)
         pf_packet_end(s);
     }
     s->since_mark = 0;
-    if (mrd_out_err(s->out) != MRD_OK) /* a full disk need not wait for the end */
+    if (mrd_out_err(s->out) != MRD_OK) /* detects a full disk early */
         s->err = mrd_out_err(s->out);
 }
 
-/* All that are no spans, and spans whose begin was not seen. */
+/* Writes all events except spans with a known begin. */
 PF_COLD mrd_err
 pf_other(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
 {
@@ -483,7 +486,8 @@ pf_close(void *state, mrd_why *why)
     if (s->err == MRD_OK)
         pf_finish(s);
     err = s->err;
-    closed = mrd_pf_part_fini(s, err == MRD_OK && why != NULL); /* else another output failed */
+    /* otherwise another output failed */
+    closed = mrd_pf_part_fini(s, err == MRD_OK && why != NULL);
     err = err == MRD_OK ? closed : err;
     if (err != MRD_OK && s->why.err != MRD_OK && why != NULL)
         *why = s->why;

@@ -1,7 +1,7 @@
 /*
- * trace/sink/sink_report_html.c - report.html: the report as one self-contained page: no script, no
- * network, pictures as inline SVG, colours for light and dark. The whole text of report-text is at
- * its end.
+ * trace/sink/sink_report_html.c - report.html: the report as one self-contained page. It needs no
+ * script and no network. Pictures are inline SVG, with colours for light and dark. The whole text
+ * of report-text is at its end.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@ put_u64(mrd_jw *w, const char *key, uint64_t v)
     mrd_jw_u64(w, v);
 }
 
-/* An instant: a string, for it is beyond what a double holds. */
+/* Writes a time as a string, because doubles cannot hold it exactly. */
 static void
 put_time(mrd_jw *w, const char *key, int64_t ns)
 {
@@ -31,7 +31,7 @@ put_process(mrd_jw *w, const mrd_catalog *cat, mrd_proc_id process)
     mrd_jw_put_i64_or_null(w, MRD_STR("rank"), p->rank);
 }
 
-/* What it did more than the one in the middle, where it came last. */
+/* Writes the excess of a late worker over the median worker. */
 static void
 put_late(mrd_jw *w, const mrd_lateness_sum *late)
 {
@@ -52,7 +52,7 @@ put_late(mrd_jw *w, const mrd_lateness_sum *late)
     mrd_jw_close(w, '}');
 }
 
-/* null where no launch is known. */
+/* Writes null if no launch was recorded. */
 static void
 put_queue(mrd_jw *w, const mrd_queue_sum *q)
 {
@@ -170,7 +170,7 @@ put_kernels(mrd_jw *w, const mrd_report *r)
     put_u64(w, "other_kernels_ns", mrd_kernels_rest(mrd_report_kernels(r)));
 }
 
-/* Of the path through all steps, and of the longest; or through the recording. */
+/* Writes the path through all steps and through the longest step, or through the recording. */
 static void
 put_path(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
 {
@@ -212,7 +212,7 @@ put_path(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
     mrd_jw_close(w, '}');
 }
 
-/* Of the mean step of each block. */
+/* Writes the trend of the blocks' mean step. */
 static void
 put_trend(mrd_jw *w, const mrd_report *r)
 {
@@ -383,7 +383,7 @@ put_bounds(mrd_jw *w, const mrd_report *r)
     mrd_jw_close(w, '}');
 }
 
-/* Processes with records that cannot be right. */
+/* Writes the processes with impossible records. */
 static void
 put_impossible(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
 {
@@ -503,7 +503,7 @@ put_open(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
         mrd_jw_null(w);
 }
 
-/* Counters of memory that is used. */
+/* Writes the counters of used memory. */
 static void
 put_memory(mrd_jw *w, const mrd_report_sink *s)
 {

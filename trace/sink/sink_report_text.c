@@ -66,10 +66,10 @@ put_title(report_sink *s)
     if (words.len > 0)
         mrd_report_text_wrapped(&s->text, "Bottleneck",
                                 (mrd_str){ (const char *) words.p, words.len });
-    words.len = 0; /* not what failed */
+    words.len = 0; /* drop the text of the failure */
     mrd_report_text_verdict(s, &words);
     mrd_report_text_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
-    words.len = 0; /* not what failed */
+    words.len = 0; /* drop the text of the failure */
     mrd_report_text_coverage(s, &words);
     if (words.len > 0)
         mrd_report_text_wrapped(&s->text, "Coverage",
@@ -83,7 +83,7 @@ put_parts(report_sink *s, const uint64_t *part_ns, unsigned unmeasured, uint64_t
     char dur[MRD_DUR_TEXT];
 
     mrd_buf_fmt(&s->text, " %9s", mrd_text_dur(window, dur));
-    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) { /* it has a table of its own */
+    for (size_t k = 0; k < MRD_REPORT_UNRECORDED; k++) { /* it has a separate table */
         if (unmeasured & 1u << k)
             mrd_buf_fmt(&s->text, " %7s", "-");
         else
@@ -165,7 +165,7 @@ put_idle(report_sink *s)
                   "been launched before; unknown: the trace does not show the launch");
 }
 
-/* Time that is known to be missing is neither idle nor any other category. */
+/* Missing time is neither idle nor in another category. */
 static void
 put_unrecorded(report_sink *s)
 {
@@ -445,7 +445,7 @@ put_mapping(report_sink *s)
                     "that conversion"));
 }
 
-/* What proofs lean on. */
+/* Writes the clocks on which proofs depend. */
 static void
 put_clocks(report_sink *s)
 {

@@ -105,7 +105,7 @@ put_places(mrd_jw *w, const steps_sink *s, uint32_t row, const uint32_t *number)
     size_t n, lo = 0, hi;
     const mrd_steps_place *places = mrd_steps_places(s->steps, &n);
 
-    for (hi = n; lo < hi;) { /* the first of the row */
+    for (hi = n; lo < hi;) { /* the first entry of the row */
         size_t mid = lo + (hi - lo) / 2;
 
         if (places[mid].row < row)

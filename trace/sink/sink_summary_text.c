@@ -1,7 +1,6 @@
 /*
- * trace/sink/sink_summary_text.c - summary.txt: the numbers of trace/analysis/summary.h for people, at most 100
- * columns wide. Long lists are cut with a line that says how much is left out; summary-json has
- * all.
+ * trace/sink/sink_summary_text.c - summary.txt: the numbers of trace/analysis/summary.h as text of
+ * at most 100 columns. Long lists are cut, with a line about the rest; summary-json has everything.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 #include "trace/sink/scope_memory_out.h"
 #include "trace/sink/text.h"
 
-#define TEXT_TYPES      25 /* event types of everything */
+#define TEXT_TYPES      25 /* event types of the whole profile */
 #define TEXT_CORE_TYPES 6  /* of one process or core */
 #define TEXT_ROWS       64 /* nodes, cores */
 #define TEXT_DETAILS    16 /* cores with their event types */
@@ -33,7 +32,7 @@ typedef struct {
 
 /* ---- Sections ---- */
 
-/* Records of incomplete inputs that could not become events. */
+/* Counts records of incomplete inputs that could not become events. */
 static uint64_t
 dropped_records(const mrd_catalog *cat)
 {
@@ -130,7 +129,7 @@ put_inputs(text_sink *s)
         mrd_buf_fmt(&line, "%s: " MRD_STR_FMT, mrd_input_state_text(in[i].state),
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, in[i].path)));
         mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
-        line.len = 0; /* not what failed */
+        line.len = 0; /* drop the text of the failure */
         if (in[i].dropped > 0)
             mrd_buf_fmt(&line, "%" PRIu64 " record%s dropped; ", in[i].dropped,
                         mrd_plural(in[i].dropped));
@@ -160,7 +159,7 @@ put_type(text_sink *s, const mrd_type *t)
     size_t width = 28;
 
     mrd_buf_text(&s->text, "  ");
-    if (mrd_text_columns(name) > width) { /* a line of its own */
+    if (mrd_text_columns(name) > width) { /* on a separate line */
         mrd_text_cell(&s->text, name, MRD_TEXT_WIDTH - 2, false);
         mrd_buf_text(&s->text, "\n  ");
         name = MRD_STR("");
@@ -215,7 +214,7 @@ put_usage_head(mrd_buf *to, const char *title)
                 "busy", "device", "cc_run", "lost");
 }
 
-/* One line: the label is cut, never the numbers. */
+/* Writes one line. The label may be cut, the numbers are not. */
 static void
 put_usage(text_sink *s, mrd_str label, const mrd_summary_row *row)
 {
@@ -239,7 +238,8 @@ core_label(const mrd_summary_row *core, mrd_buf *to)
         mrd_buf_fmt(to, "NC %" PRId64, core->lnc_idx);
 }
 
-/* The cores of a process; not the one row that would only repeat it. Returns the rows shown. */
+/* Writes the cores of a process, except a single one that would only repeat it. Returns the number
+ * of rows. */
 static size_t
 put_cores(text_sink *s, const mrd_summary_row *cores, size_t n, size_t most)
 {
@@ -247,7 +247,7 @@ put_cores(text_sink *s, const mrd_summary_row *cores, size_t n, size_t most)
     size_t shown = 0;
 
     for (; shown < n && shown < most; shown++) {
-        label.len = 0; /* not what failed */
+        label.len = 0; /* drop the text of the failure */
         mrd_buf_text(&label, "    ");
         core_label(&cores[shown], &label);
         put_usage(s, (mrd_str){ (const char *) label.p, label.len }, &cores[shown]);
@@ -275,7 +275,7 @@ put_tree(text_sink *s)
         for (; p < n_processes && processes[p].parent == i && shown < TEXT_ROWS; p++) {
             size_t of = 0;
 
-            label.len = 0; /* not what failed */
+            label.len = 0; /* drop the text of the failure */
             mrd_buf_text(&label, "  ");
             mrd_text_process(s->env->catalog, processes[p].process, &label);
             put_usage(s, (mrd_str){ (const char *) label.p, label.len }, &processes[p]);
@@ -305,14 +305,14 @@ put_core_types(text_sink *s)
     for (size_t i = 0; i < n; i++)
         with_types += mrd_summary_any_type(s->sum, &cores[i]);
     if (with_types < 2)
-        return MRD_OK; /* the table of everything said it */
+        return MRD_OK; /* the table of the whole profile has it already */
     for (size_t i = 0; i < n && shown < TEXT_DETAILS && err == MRD_OK; i++) {
         const mrd_summary_row *process = &processes[cores[i].parent];
         const mrd_process *p = mrd_catalog_borrow_process(s->env->catalog, process->process);
 
         if (!mrd_summary_any_type(s->sum, &cores[i]))
             continue;
-        label.len = 0; /* not what failed */
+        label.len = 0; /* drop the text of the failure */
         mrd_buf_fmt(&label, MRD_STR_FMT " / ",
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, p->instance_id)));
         mrd_text_process(s->env->catalog, process->process, &label);
@@ -334,7 +334,7 @@ put_clocks(text_sink *s)
     size_t n;
     const mrd_clock_info *c = mrd_catalog_clocks(s->env->catalog, &n);
 
-    if (n < 2) /* the first stands for "unaligned" */
+    if (n < 2) /* the first clock is "unaligned" */
         return;
     mrd_buf_text(&s->text, "\nClocks (session - local)\n");
     for (size_t i = 1; i < n && i <= TEXT_LIST; i++) {
@@ -454,7 +454,7 @@ put_artifacts(text_sink *s)
     mrd_text_left_out(&s->text, open - shown, "artifacts", "summary-json");
 }
 
-/* Notes are sentences, with names of others in them: folded at blanks, never cut. */
+/* Writes notes, which may have names in them. They are broken at blanks, never cut. */
 static void
 put_notes(text_sink *s)
 {
@@ -477,13 +477,13 @@ put_notes(text_sink *s)
                 take = MRD_TEXT_WIDTH - 4;
                 while (take > 0 && left.p[take] != ' ')
                     take--;
-                if (take == 0) /* one long word */
+                if (take == 0) /* a single long word */
                     take = left.len;
             }
             mrd_buf_text(&s->text, indent);
             mrd_buf_str(&s->text, (mrd_str){ left.p, take });
             mrd_buf_byte(&s->text, '\n');
-            take += take < left.len; /* the blank */
+            take += take < left.len; /* skip the blank */
             left = (mrd_str){ left.p + take, left.len - take };
             indent = "    ";
         }
