@@ -9,8 +9,9 @@
 
 #define ROOM      32u /* events of the source read together; each may become two */
 #define FLOWS_MAX 255u
-#define NAME_LONG 256u /* longest name of a device profile; longer ones are not copied */
-#define SHOWN_MAX 64u  /* executions with a device profile that are open simultaneously */
+#define NAME_LONG                                                                                  \
+    256u /* longest name of a device profile; executions with a longer one get no argument */
+#define SHOWN_MAX 64u /* executions with a device profile that are open simultaneously */
 #define NAMES     (SHOWN_MAX + ROOM) /* none is overwritten while events with it are in use */
 
 #define KIND_CALL UINT64_C(0x63616c6c)

@@ -2,10 +2,9 @@
  * trace/sink/call_arrows.h - adds arrows of synchronous executions, which have no sequence id. It
  * is a source over another source. Private to trace/.
  *
- *   framework's operation or annotation -> nrt_execute of the hook -> nrt_execute of the
- *     runtime's trace
- *   -> kbl_exec_pre in it; from there the importer's own arrow leads to nc_exec_running, by
- *     exec_id.
+ *   operation or annotation of a framework -> nrt_execute of the hook
+ *   -> nrt_execute of the runtime's trace -> kbl_exec_pre in it
+ *   -> nc_exec_running (the importer's own arrow, by exec_id)
  *
  * An arrow is drawn only if the events prove it, never to the nearest or the n-th event:
  *

@@ -79,7 +79,7 @@ put_cell(mrd_csv *c, const mrd_column *column, const mrd_slot *slot)
         mrd_csv_text(&c->line, (mrd_str){ slot->text.p, slot->text.len });
         break;
     case MRD_COL_FLOWS:
-        break; /* of the other dialect */
+        break; /* types of the other dialect */
     }
 }
 

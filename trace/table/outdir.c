@@ -11,7 +11,7 @@
 #define TAR_BLOCK 512u
 
 struct mrd_outdir {
-    char *dir;           /* NULL: an archive */
+    char *dir;           /* NULL for an archive */
     mrd_out *tar;        /* borrowed */
     mrd_strlist written; /* files of this run, which are removed on failure */
 };
@@ -21,7 +21,7 @@ struct mrd_outdir_file {
     mrd_out *seen,
         *file; /* the writer's output: hashes and passes bytes to `file`, or to `spool` */
     FILE *spool;
-    char *path; /* in the folder */
+    char *path; /* in the directory */
     mrd_sha256 *sha;
     uint64_t size;
 };
@@ -46,7 +46,7 @@ mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folde
         free(f);
         return mrd_why_set(why, MRD_NOMEM, 0, "folder");
     }
-    /* First removes the file that announces the others. */
+    /* First removes the manifest, which announces the other files. */
     mrd_buf_fmt(&pattern, "%s/" MRD_OUTDIR_MANIFEST, dir);
     if (unlink(mrd_buf_cstr(&pattern)) != 0 && errno != ENOENT && errno != ENOTDIR)
         err = mrd_why_set(why, MRD_IO, errno, "cannot replace %s", mrd_buf_cstr(&pattern));
@@ -102,7 +102,7 @@ pass_on(void *self, const void *data, size_t len)
     return mrd_out_err(f->file) == MRD_OK;
 }
 
-/* A file that has no name. */
+/* Opens a file without a name. */
 static FILE *
 spool_open(mrd_why *why)
 {
@@ -205,7 +205,7 @@ tar_head(mrd_outdir_file *f, mrd_why *why)
     size_t len = strlen(f->path), cut = 0;
     unsigned sum = 0;
 
-    while (len - cut > 100) { /* a prefix up to a slash */
+    while (len - cut > 100) { /* prefix that ends at a slash */
         const char *slash = strchr(f->path + cut, '/');
 
         if (slash == NULL || slash - f->path > 155)

@@ -34,7 +34,7 @@ struct mrd_pq {
     mrd_pq_habit *habits; /* by column */
     struct {
         mrd_pq_copy pages;
-        size_t entries, column; /* of the column that kept them */
+        size_t entries, column; /* column whose pages were kept */
     } keeps[MRD_PQ_KEEPS];
     uint32_t *index;
     size_t cap; /* rows of it */
@@ -749,7 +749,7 @@ mrd_pq_close(mrd_pq *pq)
     }
     mrd_thrift_text(&t, 6, MRD_STR("meridian version " MRD_RELEASE " (build release)"));
     mrd_thrift_list(&t, 7, TH_STRUCT, pq->n);
-    for (size_t i = 0; i < pq->n; i++) { /* by type: the order that is defined everywhere */
+    for (size_t i = 0; i < pq->n; i++) { /* the order by type, which is defined for all types */
         sub = mrd_thrift_open(&t, 0);
         order = mrd_thrift_open(&sub, 1);
         mrd_thrift_end(&order);

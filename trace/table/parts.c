@@ -85,9 +85,9 @@ struct mrd_parts {
     mrd_str *texts;   /* by entry */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;
-    /* Columns of this row group whose data pages are kept: the entry by index among `tracks`,
-     * NO_ENTRY for null. Several columns often have equal entries, such as a process, its number
-     * and its rank. */
+    /* Columns of this row group with kept data pages: the entry by index among `tracks`, NO_ENTRY
+     * for null. Several columns often have equal entries, such as a process, its number and its
+     * rank. */
     struct {
         uint32_t *entries;
         bool optional;

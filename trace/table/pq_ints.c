@@ -5,11 +5,11 @@
 
 #include "trace/table/pq_encode.h"
 
-#define ENTRIES_MAX 32768u /* of a dictionary */
+#define ENTRIES_MAX 32768u /* maximum entries of a dictionary */
 #define SLOTS       (4 * ENTRIES_MAX)
 #define SAMPLE      8192u
-#define FEW         256u /* entries whose index fits into a byte */
-#define GROUPS      7u   /* that a form is kept for */
+#define FEW         256u /* number of entries with indexes of one byte */
+#define GROUPS      7u   /* row groups for which a form is kept */
 
 bool
 mrd_pq_ints_init(mrd_pq_ints *t)

@@ -10,7 +10,7 @@ enum {
     LOW = 1,
     HIGH = 15,
     TABLES = 18
-}; /* compression levels; the high level uses tables of 2^18 entries: 1 MiB each */
+}; /* compression levels. The high level uses tables of 2^18 entries, 1 MiB each */
 
 bool
 mrd_pq_pages_init(mrd_pq_pages *p, mrd_out *out)
@@ -184,7 +184,7 @@ mrd_pq_count(const uint8_t *present, size_t n)
 {
     size_t count = 0;
 
-    for (size_t at = 0; at < n;) { /* blocks whose sum fits into a byte are summed as bytes */
+    for (size_t at = 0; at < n;) { /* blocks small enough to be summed in a byte */
         size_t end = at + 255 < n ? at + 255 : n;
         uint8_t sum = 0;
 

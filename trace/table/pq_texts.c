@@ -5,8 +5,9 @@
 #include "base/hash.h"
 #include "base/vec.h"
 
-#define BYTES_MAX (4u << 20) /* of a dictionary */
-#define SAMPLE    32768u /* texts that must show repetition; a training step often has that many */
+#define BYTES_MAX (4u << 20) /* maximum text of a dictionary */
+/* texts that must show repetition; a training step often has this number */
+#define SAMPLE    32768u
 #define STEPS_MAX 64u
 #define NO_ENTRY  UINT32_MAX
 

@@ -41,9 +41,13 @@ static const char *const words[WORDS] = {
 };
 
 static const mrd_word on_words[MRD_ONS] = {
-    [MRD_ON_COMPUTE] = WORD_COMPUTE, [MRD_ON_COLLECTIVE] = WORD_COLLECTIVE,
-    [MRD_ON_BARRIER] = WORD_BARRIER, [MRD_ON_COPY] = WORD_COPY,
-    [MRD_ON_HOST] = WORD_HOST,       [MRD_ON_GAP] = WORD_HOST, /* of no span, as the next */
+    [MRD_ON_COMPUTE] = WORD_COMPUTE,
+    [MRD_ON_COLLECTIVE] = WORD_COLLECTIVE,
+    [MRD_ON_BARRIER] = WORD_BARRIER,
+    [MRD_ON_COPY] = WORD_COPY,
+    /* for events outside of spans, as the next */
+    [MRD_ON_HOST] = WORD_HOST,
+    [MRD_ON_GAP] = WORD_HOST,
     [MRD_ON_PAUSED] = WORD_HOST,
 };
 
@@ -123,7 +127,7 @@ mrd_rows_clear(mrd_slot slots[F_COUNT])
 
 /* ---- Tracks and processes ---- */
 
-/* The fields of a process, in the slots that tables which are not by track read. */
+/* Sets the fields of a process, for tables that are not by track. */
 void
 mrd_rows_identity(mrd_rows *r, mrd_proc_id process)
 {
@@ -140,7 +144,7 @@ mrd_rows_identity(mrd_rows *r, mrd_proc_id process)
     r->slots[F_SESSION].sid = mrd_rows_own(r, r->session);
 }
 
-/* The worker that a track belongs to, -1 none. */
+/* Returns the worker of a track, -1 if it has none. */
 static int64_t
 worker_of(const mrd_rows *r, mrd_track_id id)
 {
@@ -181,8 +185,8 @@ track_fields(mrd_rows *r, mrd_track_id id)
     memcpy(r->tracks + (size_t) id * TRACK_FIELDS, to + F_TRACK, TRACK_FIELDS * sizeof(*to));
 }
 
-/* Whether a process's clock is suspect or contradicted now. *ret_bounded: its bound is known, so that times of
- * its node that never crossed a clock are exact. */
+/* Returns true if a process's clock is suspect or contradicted now. Sets *ret_bounded if it has a
+ * bound; times of its node that never crossed a clock are then exact. */
 static bool
 is_suspect(const mrd_rows *r, mrd_proc_id id, bool *ret_bounded)
 {
@@ -202,7 +206,8 @@ is_suspect(const mrd_rows *r, mrd_proc_id id, bool *ret_bounded)
     return suspect;
 }
 
-/* Of trace/analysis/proof.h: what is compared without clocks' bounds. */
+/* Finds the processes with which times may be compared without bounds of clocks
+ * (trace/analysis/proof.h). */
 static void
 judge_process(mrd_rows *r, mrd_proc_id id)
 {
@@ -235,7 +240,7 @@ mrd_rows_contradicted(const mrd_rows *r)
 
 /* ---- Arguments ---- */
 
-/* The column of an argument, MRD_ARG_COLUMNS for none. */
+/* Returns the column of an argument, MRD_ARG_COLUMNS if it has none. */
 static size_t
 arg_column(const mrd_rows *r, const mrd_arg *arg)
 {
@@ -250,7 +255,8 @@ put_args(mrd_rows *r, const mrd_event *ev)
     uint64_t set;
 
     mrd_buf_reset(&r->text);
-    for (set = (uint64_t) r->slots[F_ARG_SET].i; set != 0; set &= set - 1) /* of the event before */
+    /* columns of the previous event */
+    for (set = (uint64_t) r->slots[F_ARG_SET].i; set != 0; set &= set - 1)
         r->slots[F_ARG_FIRST + __builtin_ctzll(set)].i = -1;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         size_t column = arg_column(r, &ev->args[i]);
@@ -305,7 +311,7 @@ widen(worker_seen *seen, const mrd_event *ev)
     seen->longest_ns = length > seen->longest_ns ? length : seen->longest_ns;
 }
 
-/* The number at the end of a step's name, -1 none. */
+/* Returns the number at the end of a step's name, -1 if there is none. */
 static int64_t
 step_number(mrd_str name)
 {
@@ -319,7 +325,7 @@ step_number(mrd_str name)
     return (int64_t) number;
 }
 
-/* Steps that count are those of trace/analysis/steps.h. */
+/* Only steps of trace/analysis/steps.h count. */
 static mrd_err
 give_step(mrd_rows *r, const mrd_event *ev)
 {
@@ -361,7 +367,8 @@ add_event(mrd_rows *r, const mrd_event *ev)
     r->slots[F_FLOWS].flows.n = is_point ? 1 : ev->flow_count;
     put_args(r, ev);
     if (!r->dialect->promote && r->slots[F_DUR].i < 0)
-        r->slots[F_DUR].i = 0; /* the vendor has no word for it; extra attributes say it */
+        /* the vendor has no word for it, so it is only in the extra attributes */
+        r->slots[F_DUR].i = 0;
     if ((err = mrd_rows_give(r, MRD_ROWS_EVENTS)) == MRD_OK)
         err = give_flows(r, ev, r->slots[F_FLOWS].flows.v, r->slots[F_FLOWS].flows.n);
     if (err == MRD_OK && kind == MRD_WORK_STEP)
@@ -487,7 +494,7 @@ mrd_rows_event(mrd_rows *r, const mrd_event *ev)
 
 /* ---- Collectives ---- */
 
-/* What the runtime's mapping of this core's clock may be off by, as the report has it. */
+/* Returns the possible error of the runtime's mapping of this core's clock, as in the report. */
 static int64_t
 mapping_of(const mrd_rows *r, uint32_t worker)
 {

@@ -1,4 +1,4 @@
-/* The tables that are given when all events have come. */
+/* Tables that are emitted after the last event. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -107,7 +107,8 @@ end_tracks(mrd_rows *r)
     return err;
 }
 
-/* One row for each capture: a device profile of one model may hold those of several processes. */
+/* One row for each capture, because a device profile of one model may have captures of several
+ * processes. */
 static mrd_err
 give_captures(mrd_rows *r, unsigned profile)
 {
@@ -352,7 +353,7 @@ end_schema(mrd_rows *r)
     return err;
 }
 
-/* The worker's number in `workers`: the report leaves those without a window out. */
+/* Returns the worker's number in `workers`. The report has only workers with a window. */
 static int64_t
 number_of(const mrd_rows *r, const mrd_report_worker *w)
 {

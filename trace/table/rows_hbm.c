@@ -33,7 +33,7 @@ struct mrd_hbm {
     hbm_series *series; /* by track */
     hbm_memory *v;
     size_t n, cap;
-    mrd_ev_ns at; /* of what has changed */
+    mrd_ev_ns at; /* of the changes */
     bool any;
 };
 
@@ -63,7 +63,7 @@ mrd_hbm_free(mrd_hbm *h)
     free(h);
 }
 
-/* Parses "hbm.2.tensors", "hbm.2.tensors_bytes" (of the vendor's own JSON). */
+/* Parses "hbm.2.tensors", or "hbm.2.tensors_bytes" of the vendor's own JSON. */
 static bool
 take_apart(mrd_str counter, int64_t *ret_index, mrd_str *ret_category)
 {

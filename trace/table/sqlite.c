@@ -185,7 +185,7 @@ bind(mrd_sqlite *s, const table *t, const mrd_column *c, int at, const mrd_slot 
                           (int) slot->text.len, SQLITE_STATIC);
         break;
     case MRD_COL_FLOWS:
-        break; /* of the other dialect */
+        break; /* types of the other dialect */
     }
 }
 
