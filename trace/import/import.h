@@ -175,8 +175,8 @@ typedef struct {
 
 /*
  * Reads a file into the store with one importer: adds the mrd_input, detects the format, runs the
- * importer, sets the state of the input. Returns MRD_OK also for a bad input, whose state shows the
- * failure. Errors: NOMEM, and errors of our own disk.
+ * importer, sets the state of the input. Also returns MRD_OK for a bad input; the state of the
+ * input shows the failure. Errors: NOMEM, and errors of our own disk.
  */
 mrd_err mrd_read_file(const mrd_read_options *options, const char *path,
                       const mrd_identity *identity, mrd_why *why);

@@ -183,7 +183,7 @@ scan_member(devprof_scan *scan, mrd_json_reader *r, mrd_str key, mrd_jr_type typ
     return MRD_OK;
 }
 
-/* Calls `call` for each member of the document. Errors: those of the reader and of `call`. */
+/* Calls `call` for each member of the document. Returns errors of the reader and of `call`. */
 static mrd_err
 each_member(mrd_json_reader *r, const char *name,
             mrd_err (*call)(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type,

@@ -106,8 +106,8 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
  * large to be read completely, the JSON is read. */
 #define XSPACE_READ (256 << 20)
 
-/* Returns the size of the file in the directory of `path` whose name is its first `stem` bytes and
- * `end`. -1 if there is none. */
+/* Returns the size of a file in the directory of `path`, -1 if there is none. Its name is the first
+ * `stem` bytes of `path` and `end`. */
 static int64_t
 size_beside(const char *path, size_t stem, const char *end)
 {

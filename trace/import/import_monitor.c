@@ -25,7 +25,7 @@
 #define MON_DEPTH      16            /* maximum nesting in a group */
 #define MON_PERIOD     (5 * MRD_SEC) /* the default of neuron-monitor */
 
-/* What the samples below a key belong to; inherited by nested objects. */
+/* The owner of the samples below a key; inherited by nested objects. */
 typedef struct {
     mrd_proc_id process;
     mrd_source_kind source;

@@ -29,7 +29,7 @@ nrt_read_fields(mrd_nrt *nrt, nrt_record *rec, bool in_data)
     return err != MRD_OK ? err : mrd_json_reader_err(nrt->r, NULL);
 }
 
-/* Reads the event whose object was just entered. */
+/* Reads the event that the reader has just returned. */
 static mrd_err
 nrt_read_record(mrd_nrt *nrt)
 {
@@ -376,7 +376,7 @@ nrt_run(mrd_import *imp, mrd_why *why)
     return err != MRD_OK ? err : end;
 }
 
-/* Accepts an object with "events" whose records have "event_type". */
+/* Accepts an object with "events", if the records have "event_type". */
 static int
 nrt_probe(mrd_str head, const char *name)
 {

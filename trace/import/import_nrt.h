@@ -96,8 +96,8 @@ void mrd_nrt_free(mrd_nrt *nrt); /* discards open starts; call mrd_nrt_flush fir
 /*
  * Reads all documents of `in`. What was read before an error is kept. Errors: FORMAT for a document
  * without an events array, VERSION, the errors of the reader and of emit. If a document states
- * another version before its events, they are not used. If it states it after its events, they are
- * used and VERSION is returned.
+ * another version before its events, the events are not used. If it states it after its events, the
+ * events are used and VERSION is returned.
  */
 mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
 /* Emits all pending events: open starts become unfinished spans, device times are mapped by the

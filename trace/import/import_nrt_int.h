@@ -77,7 +77,7 @@ typedef struct {
     bool known, has_ts, has_anew;
     uint64_t next;    /* the expected number */
     uint64_t anew;    /* the expected number if the numbering was restarted */
-    mrd_ev_ns newest; /* latest time so far */
+    mrd_ev_ns newest; /* latest time of an event */
     uint64_t steps, jumps;
     size_t n_gaps;
     bool any_open; /* a gap is not closed */
@@ -93,7 +93,7 @@ struct mrd_nrt {
     mrd_joiner joiner;
     nrt_clock clock;
     mrd_open_table open;  /* (nc_idx, tracking_id) */
-    mrd_open_table held;  /* key: nc_idx; complete, but with device time */
+    mrd_open_table held;  /* complete events with device time, by nc_idx */
     mrd_open_table early; /* (nc_idx, tracking_id): stops that precede their start */
     mrd_nrt_counts counts;
     uint64_t flow_hash;
@@ -113,7 +113,7 @@ struct mrd_nrt {
     mrd_ev_ns doubt;
     uint64_t mark, mark_before; /* of the current document, and of the one before */
     uint64_t from;              /* mark for events that are held */
-    /* starts whose mrd_open.told is telling + 1 were passed to the caller */
+    /* a start with this number plus 1 in mrd_open.told was passed to the caller */
     uint32_t telling;
     bool again;         /* the document was read before */
     bool gaps_reported; /* the current document's gaps were reported before */
@@ -138,7 +138,7 @@ bool mrd_nrt_number(mrd_jr_type type, mrd_str text, uint64_t *ret_v);
 nrt_field mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key);
 nrt_phase mrd_nrt_phase_of(mrd_str text);
 /* Stores the value of a field that nrt->r has just returned (nrt_layout.c passes strings, true and
- * false itself). Errors: those of the reader. */
+ * false itself). Returns the errors of the reader. */
 mrd_err mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
                      mrd_str text);
 

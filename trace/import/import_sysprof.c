@@ -1,7 +1,7 @@
 /*
- * trace/import/import_sysprof.c - exported system profiles: the layout of the vendor's guide
- * (`trace_events`, numbers in strings), the newer singular one (`trace_event`, ...), and Meridian's
- * own files, which give the same events again.
+ * trace/import/import_sysprof.c - exported system profiles. There are three layouts: of the
+ * vendor's guide (`trace_events`, numbers in strings), the newer singular one (`trace_event`, ...),
+ * and Meridian's own files, which give the same events again.
  *
  * Rows are converted one by one, with the sections in any order. Host memory and CPU rows become
  * counters with the names of hw/hw.h. Old files do not state the source of an event. `type` 99999

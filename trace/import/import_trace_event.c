@@ -144,7 +144,7 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
 
 static mrd_err te_read_args(te *t);
 
-/* Reads {"local": ...} or {"global": ...}. */
+/* Reads an object with "local" or "global". */
 static mrd_err
 te_read_id2(te *t, te_record *rec)
 {

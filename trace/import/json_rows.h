@@ -111,8 +111,8 @@ mrd_row_text(const mrd_json_row *row, mrd_row_field field)
 }
 
 /*
- * Reads the object that the reader has just entered. `keys` ends with a NULL key. Errors: those of
- * the reader, NOMEM.
+ * Reads the object that the reader has just entered. `keys` ends with a NULL key. Errors: NOMEM and
+ * the errors of the reader.
  */
 mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys,
                      mrd_strtab *strings);

@@ -295,7 +295,7 @@ mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync)
 
     nrt_clock_host(c, sync->cpu);
     if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
-        return MRD_OK; /* invalid, because no clock is so far from the host's */
+        return MRD_OK; /* invalid: clocks never differ so much */
     if ((d = device_of_sync(c, sync, p.offset)) == NULL)
         return c->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
     return add_point(c, d, &p);

@@ -37,7 +37,7 @@
 /* two host times further apart: the wall clock was set */
 #define NRT_SET_NS         (24 * NRT_FAR_NS)
 #define NRT_NOISE_NS       500.0
-#define NRT_NOISE_EARLY_NS 10000.0 /* as long as sync points have not shown their scatter */
+#define NRT_NOISE_EARLY_NS 10000.0 /* while the scatter of sync points is unknown */
 #define NRT_RATE           500e-6
 #define NRT_RATE_CHANGE    200e-18 /* per ns, which is 200 ppb per second */
 

@@ -211,7 +211,7 @@ step_fits(const nrt_step *s, const char *p)
     for (unsigned i = 1; i * 16 < s->len; i++)
         if (!mrd_scan_same(p + i * 16, s->text + i * 16, s->mask[i]))
             return false;
-    /* A text that ends before a number is also a prefix of the one that ends in a quote. */
+    /* A text that ends before a number is also a prefix of the same text with a quote. */
     return (begins[(unsigned char) p[s->len]] & s->needs) == s->needs;
 }
 

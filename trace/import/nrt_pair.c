@@ -210,9 +210,10 @@ nrt_release(mrd_nrt *nrt, uint32_t slot)
 }
 
 /*
- * Returns true if an event has all sync points that it needs. In a live trace, an event that the runtime
- * has moved waits only for the sync point it was moved by. Other events wait for that of their execution,
- * and for the second one of their core, because the first may be of another clock of the core.
+ * Returns true if an event has all sync points that it needs. In a live trace, an event that the
+ * runtime has moved waits only for the sync point it was moved by. Other events wait for the sync
+ * point of their execution, and for the second one of their core, because the first may be of
+ * another clock of the core.
  */
 static bool
 nrt_is_ready(const mrd_nrt *nrt, const mrd_event *ev)
@@ -353,7 +354,7 @@ nrt_pair_key(const nrt_record *rec)
     return (mrd_map_key){ (uint64_t) rec->nc_idx, rec->tracking_id, 0 };
 }
 
-/* Emits a start whose stop will not arrive. */
+/* Emits a start without a stop. */
 static mrd_err
 nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
 {
@@ -431,7 +432,7 @@ nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t
     return err == MRD_OK ? nrt_give_complete(nrt, &ev) : err;
 }
 
-/* Emits a stop whose start will not arrive. */
+/* Emits a stop without a start. */
 static mrd_err
 nrt_give_early(mrd_nrt *nrt, uint32_t slot)
 {

@@ -291,7 +291,7 @@ find_copies(comparison *c)
     }
 }
 
-/* Finds inputs whose events are all in several smaller inputs together. Errors: NOMEM. */
+/* Finds inputs that several smaller inputs contain together. Errors: NOMEM. */
 static mrd_err
 find_merged(comparison *c, uint32_t *ret_parts)
 {

@@ -42,8 +42,8 @@ typedef struct {
 /* Finds the source of this name. Returns false, with *ret_source unchanged, if there is none. */
 bool mrd_sysprof_source(mrd_str name, uint32_t *ret_source);
 mrd_unit mrd_sysprof_unit(mrd_str name);
-/* Reads the "meridian" object: processes, tracks, clocks, artifacts and notes go into the catalog.
- * Invalid parts are skipped and noted. Errors: those of the reader; NOMEM. */
+/* Reads the "meridian" object. Its processes, tracks, clocks, artifacts and notes go into the
+ * catalog. Invalid parts are skipped and noted. Errors: NOMEM and the errors of the reader. */
 mrd_err mrd_sysprof_own(sysprof *s);
 
 #endif

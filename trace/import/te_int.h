@@ -67,7 +67,7 @@ typedef struct {
     bool empty_last;    /* the latest record is {} */
 } te;
 
-/* Converts a complete record to events. Errors: those of the store, and NOMEM. A bad record is
+/* Converts a complete record to events. Errors: NOMEM and the errors of the store. A bad record is
  * counted. */
 mrd_err mrd_te_dispatch(te *t, te_record *rec);
 mrd_err mrd_te_drop(te *t, const te_record *rec, const char *reason);

@@ -92,7 +92,7 @@ typedef struct {
     mrd_err err; /* NOMEM: the name of a row may be wrong */
 } te_lines;
 
-/* What the file states about itself as a whole. Unknown values are MRD_NONE or 0. */
+/* Facts about the file as a whole. Unknown values are MRD_NONE or 0. */
 typedef struct {
     int64_t rank, world_size;
     mrd_sid host;
@@ -121,8 +121,8 @@ void mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device);
 uint32_t mrd_te_async_get(const te_lines *t, mrd_map_key key);
 mrd_err mrd_te_async_open(te_lines *t, mrd_map_key key, uint32_t line, uint32_t *ret_i);
 void mrd_te_async_close(te_lines *t, uint32_t async);
-/* Gives processes and tracks of the catalog their final form. Errors: NOMEM; processes and tracks
- * are then incomplete. */
+/* Gives processes and tracks of the catalog their final form. If this fails (NOMEM), they are
+ * incomplete. */
 mrd_err mrd_te_lines_finish(te_lines *t, const te_facts *facts);
 
 #endif

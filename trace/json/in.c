@@ -23,11 +23,11 @@ struct mrd_in {
     bool inside;     /* a gzip member or zstd frame is open */
     bool end;        /* no more data will enter the window */
     mrd_why failure; /* why the input ended early; err is MRD_OK for a regular end */
-    uint8_t *raw;    /* compressed bytes not decoded so far: [raw_at, raw_len) */
+    uint8_t *raw;    /* compressed bytes that are not decoded: [raw_at, raw_len) */
     size_t raw_at, raw_len;
     uint8_t *window; /* owned by the caller */
     bool borrowed;
-    size_t at, len; /* window bytes not consumed so far: [at, len) */
+    size_t at, len; /* window bytes that are not consumed: [at, len) */
     size_t chunk;
     uint64_t offset;
     uint64_t file_bytes, file_size;

@@ -1,10 +1,11 @@
 /*
- * trace/json/in.h - reads the decompressed bytes of an input: plain, gzip or zstd (recognized by
- * their magic numbers; several members or frames may follow each other), from a file or from memory
+ * trace/json/in.h - reads the decompressed bytes of an input, from a file or from memory. The input
+ * may be plain, gzip or zstd, recognized by magic numbers. Several members or frames may follow
+ * each other.
  *
- * The reader's window has MRD_IN_WINDOW bytes, whatever the size of the input. Offsets count
- * decompressed bytes. A compressed stream that ends early or is damaged returns the bytes before
- * the damage, then TRUNCATED or CORRUPT. Threads: a mrd_in belongs to one thread.
+ * The reader's window has MRD_IN_WINDOW bytes for any size of the input. Offsets count decompressed
+ * bytes. A compressed stream that ends early or is damaged returns the bytes before the damage,
+ * then TRUNCATED or CORRUPT. Threads: a mrd_in belongs to one thread.
  */
 #ifndef MRD_TRACE_IN_H
 #define MRD_TRACE_IN_H
@@ -27,7 +28,7 @@ mrd_err mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why
  * Never decompressed. */
 mrd_err mrd_in_borrow(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
 /* Opens a second reader of the same input from its start, for formats that must be read twice.
- * Errors: errors of mrd_in_file; UNSUPPORTED for a pipe. */
+ * Errors: UNSUPPORTED for a pipe, and errors of mrd_in_file. */
 mrd_err mrd_in_again(const mrd_in *in, mrd_in **ret_in, mrd_why *why);
 void mrd_in_close(mrd_in *in);
 
@@ -40,7 +41,7 @@ void mrd_in_close(mrd_in *in);
 mrd_err mrd_in_fill(mrd_in *in, size_t want, mrd_bytes *ret_data, mrd_why *why);
 void mrd_in_consume(mrd_in *in, size_t n); /* n <= size of the last fill */
 uint64_t mrd_in_offset(const mrd_in *in);  /* of the first unconsumed byte */
-/* Returns the compressed bytes read from the file so far, for progress. */
+/* Returns how many compressed bytes of the file were read, for progress. */
 uint64_t mrd_in_file_bytes(const mrd_in *in);
 /* Returns the size of the file for progress, 0 for a pipe. */
 uint64_t mrd_in_file_size(const mrd_in *in);

@@ -27,7 +27,7 @@ mrd_source_is_runtime(mrd_source_kind source)
     return source == MRD_SRC_RUNTIME || source == MRD_SRC_DEVICE || source == MRD_SRC_API;
 }
 
-/* Returns the number of an event whose source has none. */
+/* Returns a number for an event without one. */
 static inline int64_t
 mrd_json_event_type(mrd_source_kind source, mrd_str name)
 {

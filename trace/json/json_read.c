@@ -87,7 +87,8 @@ mrd_jr_more(mrd_json_reader *r, const char *keep)
 
         r->value_at = offset;
         mrd_why_prefix(&r->why, r->why.err, "byte %llu", (unsigned long long) offset);
-        r->base = r->p = r->end = jr_nothing; /* the window is gone, and the reader is at its end */
+        /* the window was freed, and the reader is at its end */
+        r->base = r->p = r->end = jr_nothing;
         r->base_offset = offset;
         r->raw = r->raw == NULL ? NULL : r->base;
         r->mark = NULL;

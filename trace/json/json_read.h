@@ -38,7 +38,7 @@
 
 typedef enum {
     MRD_JR_ERROR, /* `why` has the reason; the reader stays there */
-    /* end of the container that was entered last; at the top level: end of the document */
+    /* end of the container that was entered last, or at the top level of the document */
     MRD_JR_END,
     MRD_JR_OBJECT,
     MRD_JR_ARRAY,
@@ -78,11 +78,11 @@ void mrd_json_enter(mrd_json_reader *r);
  */
 mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
 /*
- * For a caller with a faster reader for a known format. After OBJECT or ARRAY: returns the text
- * after its bracket as far as the window has it, with MRD_IN_PAD zero bytes after it; borrowed
- * until the next reading call. mrd_json_passed: the caller has read up to p, after the closing
- * bracket, and guarantees the grammar; the next call continues there. Without that call nothing was
- * read.
+ * For a caller with a faster reader for a known format. After OBJECT or ARRAY, mrd_json_ahead
+ * returns the part of the text after its bracket that the window has, followed by MRD_IN_PAD zero
+ * bytes. It is borrowed until the next reading call. By mrd_json_passed the caller states that it
+ * has read up to p, after the closing bracket, and guarantees the grammar. The next call continues
+ * there. Without mrd_json_passed nothing counts as read.
  */
 mrd_str mrd_json_ahead(const mrd_json_reader *r);
 void mrd_json_passed(mrd_json_reader *r, const char *p);

@@ -1,9 +1,10 @@
 /*
- * trace/json/json_scan.h - scans JSON text 16 bytes at a time: for the reader (json_read.c) and for
- * the faster reader of the runtime's trace (nrt_layout.c)
+ * trace/json/json_scan.h - scans JSON text 16 bytes at a time. Used by the reader (json_read.c) and
+ * by the faster reader of the runtime's trace (nrt_layout.c).
  *
  * All scans stop at a zero byte and may read up to MRD_IN_PAD bytes after it, which every window of
- * trace/json/in.h allows. MRD_JR_PORTABLE: the code for machines without these vectors, for tests.
+ * trace/json/in.h allows. MRD_JR_PORTABLE selects the code for machines without these vectors, for
+ * tests.
  */
 #ifndef MRD_TRACE_JSON_SCAN_H
 #define MRD_TRACE_JSON_SCAN_H
@@ -76,8 +77,8 @@ mrd_scan_digits(const char *p)
     }
 }
 
-/* Returns true if the first bytes at p, at most 16, equal those of `want`; `mask` has a bit for
- * each, from the lowest on. */
+/* Returns true if the first bytes at p, at most 16, equal the first bytes of `want`. `mask` has a
+ * bit for each byte, from the lowest on. */
 static inline bool
 mrd_scan_same(const char *p, const char *want, unsigned mask)
 {

@@ -83,7 +83,7 @@ mrd_jw_key_fast(mrd_jw *w, const char *token, size_t len)
 }
 #define MRD_JW_KEY(w, literal) mrd_jw_key_fast((w), ",\"" literal "\":", sizeof(literal) - 1 + 4)
 
-/* One complete JSON value by RFC 8259, at most so many levels deep. */
+/* Returns true if the text is one complete JSON value by RFC 8259 of at most this depth. */
 #define MRD_JSON_VALID_DEPTH 240
 bool mrd_json_valid(mrd_str text);
 

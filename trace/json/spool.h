@@ -1,7 +1,7 @@
 /*
- * trace/json/spool.h - a part of a JSON document that is written while another part streams: kept
- * in memory while it is small, then in an unlinked temporary file, and copied into the document at
- * the end
+ * trace/json/spool.h - a part of a JSON document that is written while another part is streamed. It
+ * is kept in memory while it is small, then in an unlinked temporary file. At the end it is copied
+ * into the document.
  *
  * A zeroed spool is empty and needs no memory. Threads: belongs to one thread.
  */

@@ -1,11 +1,11 @@
 /*
- * trace/model/event.h - what an event is. One struct for all kinds; attributes that do not change live on
- * the track and the process (trace/model/catalog.h), not here.
+ * trace/model/event.h - the event. One struct is used for all kinds. Constant attributes are in the
+ * track and the process (trace/model/catalog.h), not here.
  *
- * Units    int64 nanoseconds. ts is in the clock of the stream the event travels in, and in
- *          session time once a source has mapped it (trace/store/merge.h); the header of each function
- *          says which. A duration is never rescaled.
- * Ownership an event borrows its args and flows; they live as long as the call that hands it over.
+ * Units      int64 nanoseconds. ts is in the clock of the event's stream, and in session time after
+ *            a source has mapped it (trace/store/merge.h). The header of each function states
+ *            which. A duration is never rescaled.
+ * Ownership  an event borrows its args and flows. They live during the call that passes it.
  */
 #ifndef MRD_TRACE_EVENT_H
 #define MRD_TRACE_EVENT_H
@@ -22,7 +22,7 @@ typedef enum {
     MRD_SPAN = 1,    /* ts, dur_ns (MRD_DUR_UNFINISHED when its end was never seen) */
     MRD_INSTANT = 2, /* ts */
     MRD_COUNTER = 3, /* ts, value (double) or ivalue (MRD_EV_INT); the track is a counter track */
-    MRD_FLOW = 4, /* one point of an arrow: id, flow_dir; bound to a span by trace/store/stream.h */
+    MRD_FLOW = 4, /* one point of an arrow: id, flow_dir. trace/store/stream.h binds it to a span */
     MRD_LOSS = 5, /* ivalue events lost between ts and ts + dur_ns; name says the cause. Named
                    * MRD_LOSS_PAUSED: nothing was to be recorded, and nothing was lost (0) */
 } mrd_event_kind;
@@ -33,7 +33,7 @@ typedef enum {
 enum {
     MRD_EV_INT = 1,       /* counter: ivalue holds the sample, exact */
     MRD_EV_UNSIGNED = 2,  /* ... and is to be read as uint64 */
-    MRD_EV_NO_START = 4,  /* span: only its end was seen; ts is the end, dur_ns 0 */
+    MRD_EV_NO_START = 4,  /* span: only its end was seen. ts is the end, dur_ns is 0 */
     MRD_EV_SIMULATED = 8, /* comes from simulated hardware */
     MRD_EV_NEXT = 16,     /* flow: belongs to the span that begins next on its track */
     MRD_EV_PAIR = 32, /* span: stands for two, of both halves of a core (trace/sink/exec_pairs.h) */
@@ -53,8 +53,8 @@ typedef enum { MRD_FLOW_START = 1, MRD_FLOW_STEP = 2, MRD_FLOW_END = 3 } mrd_flo
 typedef struct {
     uint64_t id; /* unique over the merged profile: the importer mixes in the input (mrd_flow_id) */
     mrd_flow_dir dir;
-    /* START: the number of ENDs with this id, at most MRD_FLOW_ENDS_MAX; it may be one too many. Each
-     * END is an arrow from the start. 0 means one END, or unknown. */
+    /* START: the number of ENDs with this id, at most MRD_FLOW_ENDS_MAX. It may be too large by
+     * one. Each END is an arrow from the start. 0 means one END, or unknown. */
     uint32_t ends;
 } mrd_flow;
 
@@ -87,7 +87,7 @@ typedef struct mrd_event {
     mrd_ev_ns ts;
     mrd_dur_ns dur_ns; /* SPAN, LOSS; else 0 */
     uint64_t seq;      /* order of arrival inside its stream: the last tie-break, unique there */
-    uint64_t id;       /* SPAN, INSTANT: the source's own id or 0; FLOW: the flow id */
+    uint64_t id;       /* flow id of a FLOW; of others the source's own id or 0 */
     union {
         double value;   /* COUNTER */
         int64_t ivalue; /* COUNTER with MRD_EV_INT, LOSS */
@@ -118,13 +118,13 @@ mrd_event_end(const mrd_event *ev)
     return (mrd_ev_ns){ end };
 }
 
-/* Mixes a source's flow id with its input's number (and the text of cat/name where ids are scoped
- * by them), so that two files that use the same ids never cross-link. Never 0. */
+/* Mixes a source's flow id with its input's number, so that two files with the same ids are never
+ * linked. If ids belong to a category or name, its text is mixed in, too. Never 0. */
 uint64_t mrd_flow_id(uint64_t input, uint64_t scope_hash, uint64_t id);
 
 /*
- * Returns the id that a file format uses for one end of an arrow with several, because readers of such
- * a format draw a chain through all points of one id. n counts down from mrd_flow.ends - 1. The last
+ * Returns the id that a file format uses for one end of an arrow with several. Readers of such a
+ * format draw a chain through all points of one id. n counts down from mrd_flow.ends - 1. The last
  * end, n = 0, has the id of the arrow. Never 0.
  */
 uint64_t mrd_flow_end_id(uint64_t id, uint32_t n);

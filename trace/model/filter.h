@@ -29,8 +29,8 @@ void mrd_filter_fini(mrd_filter *f);
 mrd_err mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why);
 /* Checks core ranges and process ids. Errors: INVALID with a message. */
 mrd_err mrd_filter_check(const mrd_filter *f, mrd_why *why);
-/* Checks event types: generally known, or a name in the catalog (which is complete; NULL means no
- * names). Errors: INVALID, with the closest one. */
+/* Checks that event types are generally known or in the catalog. The catalog must be complete; NULL
+ * means no names. Errors: INVALID, with the closest one. */
 mrd_err mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat, mrd_why *why);
 /* Checks that each named process is in the catalog. Errors: NOTFOUND, with its name. */
 mrd_err mrd_filter_check_processes(const mrd_filter *f, const mrd_catalog *cat, mrd_why *why);

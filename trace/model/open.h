@@ -64,8 +64,8 @@ typedef struct {
 
 void mrd_joiner_fini(mrd_joiner *j);
 /*
- * Returns the arguments of the start, then those of the end. An end argument that repeats one of
- * the start with the same value is left out. With another value its key becomes "end.<key>". The
+ * Returns the arguments of the start, then the arguments of the end. An end argument with the same
+ * key and value as in the start is left out. With another value its key becomes "end.<key>". The
  * result borrows from both and from the joiner. Errors: NOMEM.
  */
 mrd_err mrd_join(mrd_joiner *j, const mrd_event *start, const mrd_arg *end, size_t n_end,

@@ -46,8 +46,8 @@ typedef struct {
     bool identity;   /* perfetto: node, process, core and rank as arguments of each slice */
     bool compress;   /* perfetto: zlib packet blocks */
     uint64_t
-        /* perfetto: maximum bytes of a file before compression, trace/sink/pf_parts.h; 0 means
-         * one file */
+        /* perfetto: maximum bytes of a file before compression (trace/sink/pf_parts.h), 0 means one
+         * file */
         split;
     bool
         /* perfetto: an output without a path gets a tar archive of the parts and their index */
@@ -70,8 +70,8 @@ typedef struct mrd_sink_env {
         /* path of `out`, for formats that write sibling files. NULL if `out` is not a file */
         *path;
     const char
-        /* a format with a directory: where its files go; `out` gets the manifest. NULL means
-         * that `out` gets an archive of them */
+        /* directory for a format with several files; `out` then gets the manifest. NULL means that
+         * `out` gets an archive of the files */
         *dir;
 } mrd_sink_env;
 

@@ -1,9 +1,9 @@
 /*
- * trace/model/source.h - a sequence of events in mrd_event_order: a stream of the store, a batch
- * decoder over a journal, or a mapping or filter in front of another source
+ * trace/model/source.h - a sequence of events in mrd_event_order. It may be a stream of the store,
+ * a batch decoder over a journal, or a mapping or filter over another source.
  *
- * A source that holds decoded events returns them as runs, or events of other sources as `many`,
- * which saves a call for each event. A reader uses one of the three functions and no other.
+ * A source of decoded events returns them as runs, or events of other sources as `many`, which
+ * saves a call for each event. A reader uses one of the three functions and no other.
  */
 #ifndef MRD_TRACE_SOURCE_H
 #define MRD_TRACE_SOURCE_H

@@ -31,8 +31,9 @@ mrd_strtab_addz(mrd_strtab *tab, const char *text)
 }
 /* Like mrd_strtab_add, but refused text is not counted, because the caller keeps it elsewhere. */
 mrd_sid mrd_strtab_try(mrd_strtab *tab, mrd_str text);
-/* From now on at most `bytes` more text, and MRD_STRTAB_RESERVE less than the table's limit;
- * MRD_STRTAB_ANY means the table's limit. Returns how often text was refused so far. */
+/* Limits the text that may be added from now on to `bytes`, and to MRD_STRTAB_RESERVE less than the
+ * table's limit. MRD_STRTAB_ANY means only the table's limit. Returns how often text was refused
+ * before. */
 #define MRD_STRTAB_ANY     SIZE_MAX
 #define MRD_STRTAB_RESERVE ((size_t) 1 << 20)
 #define MRD_STRTAB_INPUT   ((size_t) 16 << 20) /* for one file, or one node of a session */

@@ -83,7 +83,7 @@ mrd_pb_fixed64(uint8_t *p, uint64_t v)
     return p + sizeof(v);
 }
 
-/* Writes eight bytes, of which only those of the field count. */
+/* Writes eight bytes, although the field may be shorter. */
 static inline uint8_t *
 mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
 {

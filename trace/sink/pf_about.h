@@ -1,7 +1,7 @@
 /*
- * trace/sink/pf_about.h - information about a Perfetto trace as trace attributes (rows
- * `trace_attribute.*` of its metadata table, shown on the info page): collector, facts, clocks with
- * their bounds, processes, incomplete inputs, notes. At most 1,000 of each.
+ * trace/sink/pf_about.h - information about a Perfetto trace as trace attributes: collector, facts,
+ * clocks with their bounds, processes, incomplete inputs, notes. They are rows `trace_attribute.*`
+ * of its metadata table, which the info page shows. At most 1,000 of each.
  */
 #ifndef MRD_TRACE_PF_ABOUT_H
 #define MRD_TRACE_PF_ABOUT_H

@@ -2,8 +2,8 @@
  * trace/sink/pf_ends.h - ends of open spans, sorted by time. Of equal times the span that began
  * last comes first, so that inner spans end before outer ones.
  *
- * A tournament tree over slots. Memory: 76 bytes per slot, for the maximum number of open spans so
- * far.
+ * A tournament tree over slots. Memory: 76 bytes per slot, for the maximum number of spans that
+ * were open.
  */
 #ifndef MRD_TRACE_PF_ENDS_H
 #define MRD_TRACE_PF_ENDS_H
@@ -23,13 +23,13 @@
 typedef struct {
     mrd_pb_field row;
     mrd_ev_ns begin;
-    int64_t lost;           /* a loss: the number of events; -1 for a span */
+    int64_t lost;           /* number of events of a loss, or -1 for a span */
     mrd_sid name, category; /* of a loss: cause */
 } mrd_pf_begun;
 
 /* Zeroed: empty. */
 typedef struct {
-    mrd_tournament tree; /* tag: number of the BEGIN, modulo 2^32; slot */
+    mrd_tournament tree; /* tag: number of the BEGIN modulo 2^32, then the slot */
     mrd_pf_begun *begun; /* by place */
     uint32_t *spare;     /* the cap - n empty slots, the next one last */
     uint32_t n, cap;

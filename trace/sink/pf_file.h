@@ -1,8 +1,8 @@
 /*
- * trace/sink/pf_file.h - the bytes of a Perfetto trace: tags of the messages that we write, and
- * packets collected in blocks, plain or zlib-compressed
+ * trace/sink/pf_file.h - the bytes of a Perfetto trace: tags of the messages that are written, and
+ * packets. Packets are collected in blocks, plain or compressed by zlib.
  *
- * Source  protos/perfetto/trace of google/perfetto; a trace is `0x0A length packet` repeated.
+ * Source  protos/perfetto/trace of google/perfetto. A trace is `0x0A length packet` repeated.
  */
 #ifndef MRD_TRACE_PF_FILE_H
 #define MRD_TRACE_PF_FILE_H
@@ -138,8 +138,8 @@ mrd_pf_did(mrd_pf_file *f, const uint8_t *end)
     f->block.len = (size_t) (end - f->block.p);
 }
 
-/* Writes the head of a packet whose body, of this length, the caller writes after it. Errors as
- * mrd_pf_room. */
+/* Writes the head of a packet. The caller then writes its body, which must have this length. Errors
+ * as mrd_pf_room. */
 static inline uint8_t *
 mrd_pf_packet_room(mrd_pf_file *f, size_t body)
 {

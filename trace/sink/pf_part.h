@@ -17,8 +17,8 @@ void mrd_pf_part_begin(mrd_pf *s, mrd_ev_ns session);
 void mrd_pf_part_cut(mrd_pf *s, mrd_ev_ns session, mrd_ev_ns at);
 /* Completes the last file. Errors: NOMEM, IO. */
 mrd_err mrd_pf_part_finish(mrd_pf *s);
-/* whole: the files after the first appear, with their index; otherwise they are removed. Frees the
- * memory of init. Errors: IO, FULL. */
+/* Ends the trace. If `whole`, the files after the first appear, with their index. Otherwise they
+ * are removed. Frees the memory of init. Errors: IO, FULL. */
 mrd_err mrd_pf_part_fini(mrd_pf *s, bool whole);
 /* Begins the event of a loss, with its name. */
 void mrd_pf_begin_loss(mrd_pf *s, const mrd_pf_begun *loss);

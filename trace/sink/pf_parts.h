@@ -1,6 +1,6 @@
 /*
  * trace/sink/pf_parts.h - the files of a Perfetto trace that is split by time: X.pftrace,
- * X.2.pftrace, X.3.pftrace, and X.parts.json, an index with their times, nodes and sizes
+ * X.2.pftrace, X.3.pftrace. X.parts.json is an index with their times, nodes and sizes.
  *
  * A trace that fits has one file and no index. The first file has the usual name and appears last,
  * so if it exists, all exist. Files of such names from an earlier run are removed at commit. If the
@@ -8,11 +8,11 @@
  * the index as its last entry in any case.
  *
  * An event is in the part in which it begins, complete: a span that crosses a cut has its true end
- * there. So that each part can be opened alone, the next ones repeat lasting data: spans that are
- * open at the cut (from the cut on), the last value of each counter (at the cut), the begin of an
- * arrow that ends there (as an instant). Repeated spans and instants have the arguments
- * meridian_continued = 1 and meridian_begin_ns, their true time. For a counter of an earlier part
- * the first sample is the repeated one (readers keep no arguments of samples).
+ * there. The next parts repeat lasting data, so that each part can be opened alone. These are spans
+ * that are open at the cut (from the cut on), the last value of each counter (at the cut), and the
+ * begin of an arrow that ends in the part (as an instant). Repeated spans and instants have the
+ * arguments meridian_continued = 1 and meridian_begin_ns, their true time. For a counter of an
+ * earlier part the first sample is the repeated one (readers keep no arguments of samples).
  */
 #ifndef MRD_TRACE_PF_PARTS_H
 #define MRD_TRACE_PF_PARTS_H
@@ -27,7 +27,8 @@
 /* The index entry of a part. */
 typedef struct {
     mrd_ev_ns first, last; /* begin of its first and its last event, session time */
-    mrd_ev_ns until;       /* the cut: the next part begins here; for the last part its last time */
+    /* the cut, where the next part begins; the last time for the last part */
+    mrd_ev_ns until;
     uint64_t events, spans, repeated;
     const uint8_t *seen; /* by mrd_track_id: whether it has events of this track */
 } mrd_pf_part;

@@ -1,6 +1,6 @@
 /*
- * trace/sink/pf_processes.h - the processes and threads of a Perfetto trace: rows of its process
- * and thread tables, for SQL; and the identity of a track as arguments of its slices
+ * trace/sink/pf_processes.h - the processes and threads of a Perfetto trace as rows of its process
+ * and thread tables, for SQL. The identity of a track is also in the arguments of its slices.
  *
  * The tables identify processes by pid only. If two nodes use one pid, or a process has none, the
  * later one gets a free number from PF_PID_FREE on. Names contain node and pid, and slices have

@@ -17,7 +17,7 @@ typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK }
 
 typedef struct {
     mrd_pf_row_kind kind;
-    bool labelled;      /* TRACK: represents its secondary group, whose label comes first */
+    bool labelled;      /* TRACK: represents its secondary group, with the group's label first */
     uint32_t parent;    /* index; the root's parent is itself */
     uint32_t index;     /* among its siblings */
     uint32_t children;  /* how many */

@@ -104,8 +104,8 @@ pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
     return p + sizeof(rest);
 }
 
-/* Writes an event without arguments of its own whose names were written before. category and name
- * are 0 for none; `whose` is NULL for none. */
+/* Writes an event without arguments of its own. Its names must have been written before. 0 means no
+ * category or name, NULL no process. */
 PF_HOT void
 pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name, const mrd_pf_identity_row *whose)

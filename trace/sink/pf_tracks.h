@@ -36,7 +36,7 @@ typedef struct {
 mrd_err mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env);
 void mrd_pf_tracks_fini(mrd_pf_tracks *p);
 
-/* Writes all rows so far again, with the same uuids, to another file of the same trace. */
+/* Writes all rows again, with the same uuids, to another file of the same trace. */
 void mrd_pf_tracks_repeat(mrd_pf_tracks *p);
 
 /* Returns true if the track belongs to this profile, which the functions below require. */
@@ -46,8 +46,8 @@ mrd_pf_tracks_has(const mrd_pf_tracks *p, mrd_track_id track)
     return track < p->n && (p->spans[track] != 0 || p->rows.of_track[track] != UINT32_MAX);
 }
 
-/* Returns the field of the row for a track's spans and instants (`counter` false) or samples,
- * whatever the track was declared to hold. */
+/* Returns the field of the row for a track's spans and instants (`counter` false) or samples. It
+ * does not depend on the declared kind of the track. */
 mrd_pb_field mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter);
 mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
 /* ... for spans of a lane, ... */

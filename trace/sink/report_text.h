@@ -48,7 +48,7 @@ void mrd_report_text_kernels(mrd_report_text *s);
 void mrd_report_text_why(mrd_report_text *s);
 void mrd_report_text_queue(mrd_report_text *s);
 void mrd_report_text_memory(mrd_report_text *s);
-/* Appends a sentence that names the kernels whose class is unclear, if they take much of the devices' time. */
+/* Appends a sentence with the kernels of unclear class, if they take much of the devices' time. */
 void mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to);
 /* "+1.50 MiB per step", "-2.00 GiB" over a recording without steps, "none"; "" if there are too few
  * values. */

@@ -1,10 +1,10 @@
 /*
  * trace/sink/sink_overview_json.c - data for the charts of the web page: the use of each core over
- * time, and the lateness of the last participant of collectives
+ * time, and the lateness of the last participant of collectives.
  *
  * Time is divided into at most BUCKETS equal buckets. Their width starts small. When an event lies
- * after the last bucket, the width doubles and pairs of buckets are merged. So the range need not
- * be known in advance, and memory does not grow with it: at most 24 bytes x BUCKETS per core.
+ * after the last bucket, the width doubles and pairs of buckets are merged. So memory does not grow
+ * with the range of time: at most 24 bytes x BUCKETS per core.
  *
  * Lateness: trace/analysis/gather.h matches the parts of a collective, so counting need not begin
  * with the session, and any slice can be drawn.
@@ -25,7 +25,7 @@ typedef struct {
 
 typedef struct {
     cell *cells;        /* BUCKETS; NULL while there are no events */
-    mrd_ev_ns busy_end; /* the end of all spans so far */
+    mrd_ev_ns busy_end; /* latest end of a span */
     mrd_ev_ns collective_end;
     uint64_t last_count, late_ns; /* how often it was the last; its total lateness */
 } core_line;

@@ -50,7 +50,7 @@ mrd_stream *mrd_store_at(const mrd_store *store, size_t i);
 mrd_err mrd_stream_push(mrd_stream *stream, const mrd_event *ev);
 /* Returns why push failed, NULL if it did not. Borrowed. */
 const mrd_why *mrd_stream_failure(const mrd_stream *stream);
-/* Moves the events pushed so far by delta_ns (saturating), without changing their order. For
+/* Moves the events that were pushed by delta_ns (saturating), without changing their order. For
  * sources that state their epoch at their end. */
 void mrd_stream_shift(mrd_stream *stream, mrd_dur_ns delta_ns);
 /* Ends the pushing: sorts the rest and binds flow points. Called once, before reading. Errors:

@@ -44,7 +44,7 @@ typedef struct {
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
-    bind_span exact;    /* the innermost event so far that begins then */
+    bind_span exact;    /* the innermost known event that begins then */
     uint64_t exact_seq; /* of the events that begin then, the first that was pushed */
     bool has_exact, exact_is_span;
     uint64_t first_pos; /* the outermost span that begins then */

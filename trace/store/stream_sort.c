@@ -17,8 +17,7 @@ entry_less(const sort_entry *a, const sort_entry *b)
     return a->key != b->key ? a->key < b->key : mrd_rec_order(a->rec, b->rec) < 0;
 }
 
-/* Sorts as long as fewer than `budget` moves are needed. Returns false if it stopped before the
- * end. */
+/* Sorts while fewer than `budget` moves are needed. Returns false if it stopped before the end. */
 static bool
 sort_insertion(sort_entry *v, size_t n, size_t budget)
 {

@@ -49,12 +49,12 @@ typedef struct {
         /* end of each row's bytes in `bytes` (TEXT without index), or of each element's (TEXTS) */
         ends;
     const uint8_t *bytes;
-    /* TEXTS: number of elements of each row; a row without elements is null */
+    /* TEXTS: number of elements of each row. A row without elements is null */
     const uint32_t *counts;
     const uint8_t *present; /* optional: 1, or 0 for null. NULL means that no row is null */
     /* with index: a number from 1 to MRD_PQ_KEEPS for `like` of later columns */
     unsigned keep;
-    unsigned like; /* index and present equal those of the column with this `keep`; 0 if unknown */
+    unsigned like; /* an earlier column's `keep`: index and present are equal; 0 if unknown */
 } mrd_pq_values;
 
 enum { MRD_PQ_KEEPS = 8 };

@@ -40,7 +40,7 @@ typedef enum {
     F_LOST,
     F_ARG_FIRST, /* arguments with a separate column, by mrd_arg_keys */
     F_ARG_LAST = F_ARG_FIRST + 12,
-    F_ARG_SET, /* of an event: bit mask of these arguments; not a column */
+    F_ARG_SET, /* of an event: bit mask of these arguments (not a column) */
     F_TRACK,
     F_SOURCE,
     F_TRACK_NAME,
