@@ -32,8 +32,8 @@ mrd_capture_number(mrd_str name, const char *word)
     return mrd_num_i64((mrd_str){ name.p + start, end - start }, &v) == MRD_OK ? v : MRD_NONE;
 }
 
-/* Returns the length of "i-0abc" in "i-0abc-4711", or 0 for another name. Only an EC2 instance id counts, because a dash and a
- * number end many other names. */
+/* Returns the length of "i-0abc" in "i-0abc-4711", or 0 for another name. Only an EC2 instance id
+ * counts, because a dash and a number end many other names. */
 static size_t
 instance_before_dash(mrd_str name)
 {

@@ -9,8 +9,9 @@
 
 /* Returns the number directly after the first `word` in name, or MRD_NONE if there is none. */
 int64_t mrd_capture_number(mrd_str name, const char *word);
-/* Splits the name of a file or directory that begins with a process, "i-0abc_pid_4711_nc_0.ntff", at the end of the pid. The
- * directory name "i-0abc-4711" is accepted too. Returns false if the name identifies no process. */
+/* Splits the name of a file or directory that begins with a process, "i-0abc_pid_4711_nc_0.ntff",
+ * at the end of the pid. The directory name "i-0abc-4711" is accepted too. Returns false if the
+ * name identifies no process. */
 bool mrd_capture_split(mrd_str name, mrd_str *ret_instance, int64_t *ret_pid, mrd_str *ret_rest);
 /* Returns the kind of a file: "NTFF", "NEFF" and others. NULL if the kind is unknown. Static. */
 const char *mrd_capture_kind(mrd_str name);

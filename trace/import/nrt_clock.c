@@ -330,7 +330,8 @@ find_step(const nrt_device *d, size_t end, double *ret_every)
     return step;
 }
 
-/* Maps a time beyond the sync points: `end` is the nearest, `time` the distance, negative before it. */
+/* Maps a time beyond the sync points: `end` is the nearest, `time` the distance, negative before
+ * it. */
 static mapping
 map_beyond(const nrt_device *d, size_t end, double time)
 {

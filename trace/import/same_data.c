@@ -221,7 +221,8 @@ find_pairs(comparison *c)
     return err;
 }
 
-/* Returns the number of different hashes of an input that the other input would also have sampled. */
+/* Returns the number of different hashes of an input that the other input would also have sampled.
+ * */
 static uint64_t
 comparable(const comparison *c, uint32_t input, uint32_t other)
 {
@@ -359,8 +360,8 @@ path_of(const comparison *c, uint32_t input)
     return mrd_catalog_text(c->cat, inputs[c->once->inputs[input].input].path);
 }
 
-/* Removes a copy from store and catalog. A damaged copy stays incomplete, because the contents of its
- * unreadable part are unknown. */
+/* Removes a copy from store and catalog. A damaged copy stays incomplete, because the contents of
+ * its unreadable part are unknown. */
 static mrd_err
 skip_input(const comparison *c, uint32_t input, uint32_t parts)
 {

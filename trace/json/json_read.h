@@ -72,9 +72,9 @@ mrd_jr_type mrd_json_next(mrd_json_reader *r, mrd_str *ret_key, mrd_str *ret_tex
 void mrd_json_enter(mrd_json_reader *r);
 /*
  * After OBJECT or ARRAY: skips it and gets its raw text, borrowed until the next reading call (the
- * container's key becomes invalid). It is repaired if necessary, so that it is JSON. LIMIT if it is
- * longer than `max` bytes: it was skipped and the reader continues. Other errors are the reader's
- * and stay.
+ * container's key becomes invalid). It is repaired if necessary, so that it is JSON. LIMIT means
+ * that it was longer than `max` bytes; it was skipped, and the reader continues. Other errors are
+ * the reader's and remain.
  */
 mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
 /*
@@ -86,8 +86,8 @@ mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
  */
 mrd_str mrd_json_ahead(const mrd_json_reader *r);
 void mrd_json_passed(mrd_json_reader *r, const char *p);
-/* The object at `offset`, which is being read in a container that lies `depth` deep, is a record: if it is
- * damaged, mrd_json_resume() may search it again. */
+/* Marks the object at `offset` as a record. It is currently being read, in a container at depth
+ * `depth`. If it is damaged, mrd_json_resume() may search it again. */
 void mrd_json_mark(mrd_json_reader *r, uint64_t offset, unsigned depth);
 
 /* The losses caused by damage. */

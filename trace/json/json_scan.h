@@ -36,8 +36,8 @@ mrd_scan_blanks(const char *p)
     }
 }
 
-/* Returns the first byte from p on that is '"', '\\' or a control character. *high: a byte before
- * it was >= 0x80. */
+/* Returns the first byte from p on that is '"', '\\' or a control character. Sets *high if a byte
+ * before it is >= 0x80. */
 static inline const char *
 mrd_scan_text(const char *p, bool *high)
 {
@@ -101,8 +101,8 @@ mrd_scan_blanks(const char *p)
 #define SCAN_ONES  0x0101010101010101u
 #define SCAN_HIGHS 0x8080808080808080u
 
-/* As above, eight bytes at a time (the bit tricks for a zero byte and for a smaller byte in a
- * word). */
+/* As above, but eight bytes at a time, by bit tricks that find a zero byte or a smaller byte in a
+ * 64-bit number. */
 static inline const char *
 mrd_scan_text(const char *p, bool *high)
 {

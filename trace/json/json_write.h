@@ -1,13 +1,12 @@
 /*
- * trace/json/json_write.h - writes bulk JSON straight into the buffer of a mrd_out: no document, no
- * printf, exact integers.
+ * trace/json/json_write.h - writes large JSON directly into the buffer of a mrd_out, without a
+ * document in memory and without printf. Integers are exact.
  *
- * The caller opens and closes containers and writes keys and values in order; commas and line ends
- * are the writer's. Compact text has one line per element of the arrays under the top level, pretty
- * text two-space indents. Output is valid JSON whatever the strings hold: bytes that are not UTF-8
- * become U+FFFD, text given as raw JSON that is none is written as a string.
- * A writer owns the room it took from its mrd_out until mrd_jw_flush. Errors are the mrd_out's.
- * Threads: belongs to one thread.
+ * The caller opens and closes containers and writes keys and values in order. The writer adds
+ * commas and line ends. Compact text has one line per element of the arrays below the top level.
+ * Pretty text is indented by two spaces. The output is always valid JSON. Bytes that are not UTF-8
+ * become U+FFFD, and invalid raw JSON is written as a string. A writer uses the buffer of its
+ * mrd_out until mrd_jw_flush. Errors are kept by the mrd_out. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_JSON_WRITE_H
 #define MRD_TRACE_JSON_WRITE_H
@@ -15,13 +14,13 @@
 #include "base/out.h"
 #include "trace/model/event.h"
 
-#define MRD_JW_DEPTH 64 /* containers opened at once */
+#define MRD_JW_DEPTH 64 /* maximum depth of open containers */
 
 typedef struct {
     mrd_out *out;
     uint8_t *start, *p, *end;
     const mrd_strtab *strings; /* for mrd_jw_sid; may be NULL */
-    uint8_t *plain;            /* per string: 0 not looked at, 1 needs no escape, 2 does */
+    uint8_t *plain;            /* per string: 0 unknown, 1 needs no escape, 2 needs one */
     size_t n_plain;
     unsigned depth;
     bool pretty;
@@ -29,46 +28,47 @@ typedef struct {
 } mrd_jw;
 
 void mrd_jw_init(mrd_jw *w, mrd_out *out, const mrd_strtab *strings, bool pretty);
-/* As if `depth` containers were open and had a value already: for parts written elsewhere. */
+/* Begins as if `depth` containers were open and had a value already. For parts that are inserted
+ * later. */
 void mrd_jw_inside(mrd_jw *w, unsigned depth);
-/* Gives what was written to the mrd_out; before anyone else writes to it. */
+/* Passes the text to the mrd_out. Required before another writer uses it. */
 void mrd_jw_flush(mrd_jw *w);
 void mrd_jw_fini(mrd_jw *w); /* flushes */
 
 void mrd_jw_open(mrd_jw *w, char bracket);  /* '{' or '[' */
 void mrd_jw_close(mrd_jw *w, char bracket); /* '}' or ']' */
-void mrd_jw_end(mrd_jw *w);                 /* behind the document: the last line end */
-void mrd_jw_key(mrd_jw *w, mrd_str plain);  /* needs no escape, at most 1,024 bytes */
+void mrd_jw_end(mrd_jw *w);                 /* after the document: writes the last line end */
+void mrd_jw_key(mrd_jw *w, mrd_str plain);  /* without characters to escape, at most 1,024 bytes */
 void mrd_jw_key_sid(mrd_jw *w, mrd_sid key);
 
 void mrd_jw_i64(mrd_jw *w, int64_t v);
 void mrd_jw_u64(mrd_jw *w, uint64_t v);
-void mrd_jw_i64_text(mrd_jw *w, int64_t v); /* the number in quotes */
+void mrd_jw_i64_text(mrd_jw *w, int64_t v); /* a number in quotes */
 void mrd_jw_u64_text(mrd_jw *w, uint64_t v);
-/* The shortest text found that reads back to the same double; has a point or an exponent, so that
- * it reads back as a double. NaN and infinities are written as strings. */
+/* Writes a short text that reads back to the same double, with a point or an exponent. NaN and
+ * infinities are written as strings. */
 void mrd_jw_double(mrd_jw *w, double v);
 void mrd_jw_bool(mrd_jw *w, bool v);
 void mrd_jw_null(mrd_jw *w);
 void mrd_jw_str(mrd_jw *w, mrd_str text);
 void mrd_jw_sid(mrd_jw *w, mrd_sid sid);
-/* Nanoseconds as microseconds with three decimals: 1234 is 1.234. */
+/* Writes nanoseconds as microseconds with three decimals. 1234 becomes 1.234. */
 void mrd_jw_us(mrd_jw *w, int64_t ns);
-/* JSON text as it is, when it is valid (mrd_json_valid); otherwise as a string. */
+/* Writes JSON text unchanged if it is valid (mrd_json_valid), otherwise as a string. */
 void mrd_jw_json(mrd_jw *w, mrd_str text);
-/* Members that another writer rendered (mrd_jw_inside), behind at least one member. */
+/* Inserts members that another writer has rendered (mrd_jw_inside), after at least one member. */
 void mrd_jw_members(mrd_jw *w, mrd_str text);
 void mrd_jw_arg(mrd_jw *w, const mrd_arg *arg); /* the value */
 
-/* Members that are left out when there is nothing to say: MRD_NONE, "", false. */
+/* Write a member unless its value is MRD_NONE, "" or false. */
 void mrd_jw_put_i64(mrd_jw *w, mrd_str key, int64_t v);
 void mrd_jw_put_sid(mrd_jw *w, mrd_str key, mrd_sid v);
 void mrd_jw_put_flag(mrd_jw *w, mrd_str key, bool v);
-/* MRD_NONE is null. */
+/* Writes null for MRD_NONE. */
 void mrd_jw_put_i64_or_null(mrd_jw *w, mrd_str key, int64_t v);
 
-/* The common case of mrd_jw_key, without a call: a literal behind another member, compact. */
-enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* what was written last */
+/* The common case of mrd_jw_key, without a call: a literal key after another member, compact. */
+enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* the last output */
 static inline void
 mrd_jw_key_fast(mrd_jw *w, const char *token, size_t len)
 {

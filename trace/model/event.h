@@ -19,26 +19,28 @@
 typedef uint32_t mrd_track_id; /* index into the catalog's tracks */
 
 typedef enum {
-    MRD_SPAN = 1,    /* ts, dur_ns (MRD_DUR_UNFINISHED when its end was never seen) */
+    MRD_SPAN = 1,    /* ts, dur_ns (MRD_DUR_UNFINISHED if its end was not seen) */
     MRD_INSTANT = 2, /* ts */
     MRD_COUNTER = 3, /* ts, value (double) or ivalue (MRD_EV_INT); the track is a counter track */
     MRD_FLOW = 4, /* one point of an arrow: id, flow_dir. trace/store/stream.h binds it to a span */
-    MRD_LOSS = 5, /* ivalue events lost between ts and ts + dur_ns; name says the cause. Named
-                   * MRD_LOSS_PAUSED: nothing was to be recorded, and nothing was lost (0) */
+    /* ivalue is the number of events lost between ts and ts + dur_ns, name is the cause. With
+     * the name MRD_LOSS_PAUSED recording was off, and nothing was lost (0) */
+    MRD_LOSS = 5,
 } mrd_event_kind;
 
 #define MRD_DUR_UNFINISHED (-1)
 #define MRD_LOSS_PAUSED    "paused"
 
 enum {
-    MRD_EV_INT = 1,       /* counter: ivalue holds the sample, exact */
-    MRD_EV_UNSIGNED = 2,  /* ... and is to be read as uint64 */
+    MRD_EV_INT = 1,       /* counter: ivalue has the exact sample */
+    MRD_EV_UNSIGNED = 2,  /* ... as a uint64 */
     MRD_EV_NO_START = 4,  /* span: only its end was seen. ts is the end, dur_ns is 0 */
     MRD_EV_SIMULATED = 8, /* comes from simulated hardware */
-    MRD_EV_NEXT = 16,     /* flow: belongs to the span that begins next on its track */
-    MRD_EV_PAIR = 32, /* span: stands for two, of both halves of a core (trace/sink/exec_pairs.h) */
-    /* The time is missing or far from all others (trace/import/import_times.h). The event counts in no
-     * window or share, and is in no output that draws a time axis. */
+    MRD_EV_NEXT = 16,     /* flow: belongs to the next span that begins on its track */
+    /* span: represents two, one of each half of a core (trace/sink/exec_pairs.h) */
+    MRD_EV_PAIR = 32,
+    /* The time is missing or far from all others (trace/import/import_times.h). The event counts in
+     * no window or share, and is in no output that draws a time axis. */
     MRD_EV_MISTIMED = 64,
 };
 
@@ -63,7 +65,7 @@ typedef enum {
     MRD_ARG_UINT = 2,   /* v.u */
     MRD_ARG_DOUBLE = 3, /* v.d, finite */
     MRD_ARG_STR = 4,    /* v.sid, interned */
-    MRD_ARG_TEXT = 5,   /* v.text of len bytes, not interned: values that hardly repeat */
+    MRD_ARG_TEXT = 5,   /* v.text of len bytes, not interned: for values that rarely repeat */
     MRD_ARG_BOOL = 6,   /* v.u 0 or 1 */
     MRD_ARG_JSON = 7,   /* v.text: a container (object or array) kept as its JSON text */
 } mrd_arg_type;
@@ -86,7 +88,7 @@ typedef struct {
 typedef struct mrd_event {
     mrd_ev_ns ts;
     mrd_dur_ns dur_ns; /* SPAN, LOSS; else 0 */
-    uint64_t seq;      /* order of arrival inside its stream: the last tie-break, unique there */
+    uint64_t seq;      /* order of arrival in its stream, unique there; the last tie-break */
     uint64_t id;       /* flow id of a FLOW; of others the source's own id or 0 */
     union {
         double value;   /* COUNTER */
@@ -94,18 +96,18 @@ typedef struct mrd_event {
     };
     mrd_track_id track;
     mrd_sid name;     /* 0 only for COUNTER */
-    mrd_sid category; /* 0 when the source has none */
+    mrd_sid category; /* 0 if the source has none */
     uint32_t bound_ns;
     uint8_t kind; /* mrd_event_kind */
     uint8_t flags;
     uint8_t flow_dir;   /* FLOW */
-    uint8_t flow_count; /* arrows that sit on this span or instant */
+    uint8_t flow_count; /* number of arrows at this span or instant */
     uint32_t arg_count;
     const mrd_arg *args;
     const mrd_flow *flows;
 } mrd_event;
 
-/* End of the event in time; an unfinished span ends at INT64_MAX. */
+/* Returns the end of the event. An unfinished span ends at INT64_MAX. */
 static inline mrd_ev_ns
 mrd_event_end(const mrd_event *ev)
 {
@@ -130,9 +132,9 @@ uint64_t mrd_flow_id(uint64_t input, uint64_t scope_hash, uint64_t id);
 uint64_t mrd_flow_end_id(uint64_t id, uint32_t n);
 
 /*
- * The order of events everywhere: ts, then track, then flow points, losses, all others, then
- * longer first (parents before children, unfinished longest), then seq. <0, 0, >0. A total order
- * inside a stream.
+ * Compares in the order of events that is used everywhere: ts, track, then flow points, losses and
+ * others, then longer ones first (parents before children, unfinished longest), then seq. Returns
+ * <0, 0, >0. It is a total order inside a stream.
  */
 int mrd_event_order(const mrd_event *a, const mrd_event *b);
 

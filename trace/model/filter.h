@@ -10,7 +10,7 @@
 
 typedef struct {
     mrd_ev_ns start, end;  /* session time; a span passes if it overlaps [start, end) */
-    mrd_strlist instances; /* empty: all */
+    mrd_strlist instances; /* empty means all */
     mrd_strlist types;     /* values of base/event_type.h; empty means all */
     /* "3", "0-7": values of lnc_idx. Events without a core pass only if the list is empty (calls
      * of the runtime have their lnc_idx) */

@@ -13,7 +13,7 @@ struct mrd_open {
     mrd_open *below; /* for the owner: a stack, or a list */
     uint64_t mark;   /* for the owner: order of arrival */
     uint32_t told;
-    size_t bytes; /* of all of it */
+    size_t bytes; /* of the whole allocation */
     mrd_event ev; /* args, their text and flows belong to the mrd_open */
 };
 
@@ -21,34 +21,34 @@ mrd_open *mrd_open_new(const mrd_event *ev); /* NULL if out of memory */
 void mrd_open_free(mrd_open *open);
 
 /*
- * Open spans by key, several under one key in the order of arrival, and all of them by age. For
- * tables with a limit: take the oldest when it is reached. A zeroed table is empty.
+ * Open spans by key. Spans of one key are in order of arrival, and all spans are ordered by age. If
+ * a table has a limit, remove the oldest when it is reached. A zeroed table is empty.
  */
 #define MRD_OPEN_NONE UINT32_MAX
 
 typedef struct {
-    mrd_open *open; /* NULL: the slot is free */
+    mrd_open *open; /* NULL if the slot is free */
     mrd_map_key key;
     uint32_t older, newer; /* by age; free slots are linked by `newer` */
-    /* Under this key, in the order of arrival; before_same of the first is the last. */
+    /* Slots of this key, in order of arrival. before_same of the first is the last. */
     uint32_t before_same, next_same;
 } mrd_open_slot;
 
 typedef struct {
     mrd_open_slot *slots;
     size_t n, cap, used;
-    size_t bytes;                  /* of what is open */
+    size_t bytes;                  /* of all open spans */
     uint32_t oldest, newest, free; /* valid while n > 0 */
     mrd_map first;                 /* key -> its first slot */
 } mrd_open_table;
 
-void mrd_open_table_fini(mrd_open_table *t); /* frees what is still open */
+void mrd_open_table_fini(mrd_open_table *t); /* frees the remaining open spans */
 /* Owns `open` on success. Errors: NOMEM. */
 mrd_err mrd_open_put(mrd_open_table *t, mrd_map_key key, mrd_open *open);
 /* Returns the first slot of the key, and the next one; MRD_OPEN_NONE at the end. */
 uint32_t mrd_open_first(const mrd_open_table *t, mrd_map_key key);
 uint32_t mrd_open_next(const mrd_open_table *t, uint32_t slot);
-uint32_t mrd_open_oldest(const mrd_open_table *t);             /* MRD_OPEN_NONE when empty */
+uint32_t mrd_open_oldest(const mrd_open_table *t);             /* MRD_OPEN_NONE if empty */
 mrd_open *mrd_open_at(const mrd_open_table *t, uint32_t slot); /* borrowed */
 /* removes it from the table; the caller frees it */
 mrd_open *mrd_open_take(mrd_open_table *t, uint32_t slot);

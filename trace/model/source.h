@@ -23,10 +23,10 @@ struct mrd_source {
     uint64_t
         key; /* stable tie-break between sources: equal inputs give equal keys in equal order */
     /* Gets the next *ret_n (at least 1) events as one array. They may be changed, and are borrowed
-     * until the next call. NULL: the source supports only next. */
+     * until the next call. NULL if the source supports only next. */
     mrd_step (*run)(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why);
-    /* Gets pointers to the next *ret_n (1 .. room) events, borrowed until the next call. NULL: not
-     * supported. */
+    /* Gets pointers to the next *ret_n (1 .. room) events, borrowed until the next call. NULL if
+     * not supported. */
     mrd_step (*many)(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n,
                      mrd_why *why);
 };

@@ -22,7 +22,8 @@ typedef struct mrd_strtab mrd_strtab;
 
 mrd_strtab *mrd_strtab_new(size_t max_bytes); /* 0 means 64 MiB. NULL if out of memory */
 void mrd_strtab_free(mrd_strtab *tab);
-/* Returns the id of the text, which is added if new. Invalid UTF-8 is first repaired with U+FFFD. */
+/* Returns the id of the text, which is added if new. Invalid UTF-8 is first repaired with U+FFFD.
+ * */
 mrd_sid mrd_strtab_add(mrd_strtab *tab, mrd_str text);
 static inline mrd_sid
 mrd_strtab_addz(mrd_strtab *tab, const char *text)
@@ -42,7 +43,7 @@ uint64_t mrd_strtab_allow(mrd_strtab *tab, size_t bytes);
 mrd_sid mrd_strtab_find(const mrd_strtab *tab, mrd_str text);
 /* Borrowed and NUL-terminated; valid while the table exists. An unknown id gives "". */
 mrd_str mrd_strtab_get(const mrd_strtab *tab, mrd_sid id);
-size_t mrd_strtab_memory(const mrd_strtab *tab); /* bytes, nearly */
+size_t mrd_strtab_memory(const mrd_strtab *tab); /* approximate bytes */
 size_t mrd_strtab_count(const mrd_strtab *tab);  /* ids are 0 .. count-1 */
 uint64_t mrd_strtab_refused(const mrd_strtab *tab);
 

@@ -1,4 +1,5 @@
-/* trace/sink/export.h - from sources to files: merge, map, filter, and several sinks in one pass */
+/* trace/sink/export.h - writes sources to files: merges, maps and filters them, and feeds several
+ * sinks in one pass */
 #ifndef MRD_TRACE_EXPORT_H
 #define MRD_TRACE_EXPORT_H
 
@@ -14,8 +15,8 @@ typedef struct {
 } mrd_export_target;
 
 typedef struct {
-    uint64_t events, held; /* written events, as recorded; events that the filter excluded */
-    uint64_t arrows;       /* also written: arrows from calls to the work that they began */
+    uint64_t events, held; /* number of written events, and of events that the filter excluded */
+    uint64_t arrows;       /* number of additional arrows, from calls to the work that they began */
     mrd_ev_ns first, last;
 } mrd_export_result;
 
@@ -23,11 +24,11 @@ typedef struct {
     const mrd_catalog *catalog;
     uint32_t profile; /* number of the device profile; 0 means the system profile */
     const mrd_sink_options *options;
-    const mrd_filter *filter; /* NULL: all */
+    const mrd_filter *filter; /* NULL means all */
     mrd_ev_ns first, last;    /* session time, if known */
     mrd_export_target *targets;
     size_t n_targets;
-    /* Called about every 65,536 events with their number; false cancels. May be NULL. */
+    /* Called about every 65,536 events with their number. Returns false to cancel. May be NULL. */
     bool (*progress)(void *self, uint64_t events);
     void *self;
 } mrd_export_job;

@@ -5,10 +5,10 @@
 #include "trace/json/json_write.h"
 #include "trace/model/event.h"
 
-/* category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id, flow_dir: members that
- * are written only if they have a value. */
+/* Writes those of these members that have a value: category, kind, unfinished, no_start, simulated,
+ * clock_bound_ns, flow_id, flow_dir. */
 void mrd_json_put_marks(mrd_jw *w, const mrd_event *ev);
-/* clock_bound_ns; nothing for a local time */
+/* Writes clock_bound_ns, or nothing for a local time. */
 void mrd_json_put_bound(mrd_jw *w, uint32_t bound_ns);
 void mrd_json_put_sample(mrd_jw *w, const mrd_event *ev); /* the value of a counter */
 

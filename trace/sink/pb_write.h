@@ -22,7 +22,7 @@ mrd_pb_varint(uint8_t *p, uint64_t v)
     return p;
 }
 
-/* How many bytes that is. */
+/* Returns the number of its bytes. */
 static inline unsigned
 mrd_pb_varint_len(uint64_t v)
 {
@@ -91,7 +91,8 @@ mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
     return p + mrd_pb_field_len(f);
 }
 
-/* Returns the bytes of a field with `len` bytes of contents and a tag below 128; writes the field. */
+/* Returns the bytes of a field with `len` bytes of contents and a tag below 128; writes the field.
+ * */
 static inline size_t
 mrd_pb_bytes_len(size_t len)
 {
@@ -142,7 +143,7 @@ mrd_pb_str(mrd_buf *buf, uint32_t tag, mrd_str s)
     mrd_pb_bytes(buf, tag, s.p, s.len);
 }
 
-/* A nested message: fields added between open and close are its body. */
+/* Begins a nested message. Its body are the fields that are added between open and close. */
 static inline size_t
 mrd_pb_open(mrd_buf *buf, uint32_t tag)
 {

@@ -16,7 +16,7 @@
 #include "trace/model/event.h"
 #include "trace/sink/pb_write.h"
 
-/* Ends are before this. Larger values mark empty slots, which never tie. */
+/* All ends are before this. Larger values mark empty slots, which are never equal. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
 /* A begun span: the data for writing its BEGIN again. */
@@ -27,10 +27,10 @@ typedef struct {
     mrd_sid name, category; /* of a loss: cause */
 } mrd_pf_begun;
 
-/* Zeroed: empty. */
+/* Zeroed means empty. */
 typedef struct {
     mrd_tournament tree; /* tag: number of the BEGIN modulo 2^32, then the slot */
-    mrd_pf_begun *begun; /* by place */
+    mrd_pf_begun *begun; /* by slot */
     uint32_t *spare;     /* the cap - n empty slots, the next one last */
     uint32_t n, cap;
 } mrd_pf_ends;
@@ -41,7 +41,7 @@ typedef struct {
     uint32_t order;
 } mrd_pf_end;
 
-/* The higher number of a BEGIN comes first. */
+/* Of equal times, the higher number of a BEGIN comes first. */
 static inline bool
 mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
 {
@@ -88,7 +88,7 @@ mrd_pf_ends_fini(mrd_pf_ends *e)
     *e = (mrd_pf_ends){ 0 };
 }
 
-/* Returns false if out of memory. */
+/* Adds an end. Returns false if out of memory. */
 static inline bool
 mrd_pf_ends_put(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, const mrd_pf_begun *begun)
 {
@@ -109,7 +109,7 @@ mrd_pf_ends_due(const mrd_pf_ends *e, mrd_ev_ns at)
     return e->n > 0 && e->tree.key[1] <= at.ns;
 }
 
-/* The first; there is one. */
+/* Returns the first end, which must exist. */
 static inline mrd_pf_end
 mrd_pf_ends_first(const mrd_pf_ends *e)
 {

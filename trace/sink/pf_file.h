@@ -106,13 +106,13 @@ enum { PF_ORDER_EXPLICIT = 3, PF_MERGE_NONE = 2 };
 
 typedef struct {
     mrd_out *out;
-    void *deflate; /* z_stream, NULL when plain */
+    void *deflate; /* z_stream, or NULL without compression */
     mrd_buf block, packed;
     uint64_t raw; /* bytes of packets before compression */
     mrd_err err;
 } mrd_pf_file;
 
-/* Errors: NOMEM. fini is fine on a zeroed or failed file; it writes nothing. */
+/* Errors: NOMEM. mrd_pf_file_fini may be called on a zeroed or failed file, and writes nothing. */
 mrd_err mrd_pf_file_init(mrd_pf_file *f, mrd_out *out, bool compress);
 void mrd_pf_file_fini(mrd_pf_file *f);
 /* Passes the block to the output. */
@@ -152,7 +152,7 @@ mrd_pf_packet_room(mrd_pf_file *f, size_t body)
     return p;
 }
 
-/* Adds one packet whose body is given. */
+/* Adds one packet with this body. */
 void mrd_pf_packet(mrd_pf_file *f, const mrd_buf *body);
 
 #endif

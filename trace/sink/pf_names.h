@@ -24,11 +24,11 @@ typedef enum {
 
 typedef struct {
     const mrd_strtab *strings;
-    mrd_pb_field *field[MRD_PF_KINDS]; /* by mrd_sid, 0: not yet */
+    mrd_pb_field *field[MRD_PF_KINDS]; /* by mrd_sid; 0 until it is written */
     size_t n[MRD_PF_KINDS];
     uint32_t next[MRD_PF_KINDS];
-    mrd_buf fresh;          /* InternedData that is not written yet */
-    uint64_t cut, left_out; /* texts, arguments */
+    mrd_buf fresh;          /* InternedData that must still be written */
+    uint64_t cut, left_out; /* number of texts, number of arguments */
     mrd_err err;
 } mrd_pf_names;
 
@@ -49,7 +49,7 @@ mrd_pf_name(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
 
 /* Appends the arguments to a TrackEvent. */
 void mrd_pf_args(mrd_pf_names *names, mrd_buf *event, const mrd_arg *args, uint32_t count);
-/* Adds one of our own arguments, not interned. */
+/* Adds an argument of Meridian's own, without interning. */
 void mrd_pf_arg_int(mrd_buf *event, const char *name, int64_t v);
 void mrd_pf_arg_text(mrd_buf *event, const char *name, const char *text);
 

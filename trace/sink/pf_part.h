@@ -8,12 +8,12 @@
 
 #include "trace/sink/pf_state.h"
 
-/* s->env is set. Sets s->out, the output of the file. Errors: NOMEM, IO. */
+/* Sets s->out, the output of the file. s->env must be set. Errors: NOMEM, IO. */
 mrd_err mrd_pf_part_init(mrd_pf *s);
-/* Begins the first file, at s->now; `session` is that time. */
+/* Begins the first file at s->now, which is `session` in session time. */
 void mrd_pf_part_begin(mrd_pf *s, mrd_ev_ns session);
-/* Continues in another file, with the event of this time, which is after all others; ends up to it
- * were written. Failures are in s->err and s->why. */
+/* Continues in another file. Its first event is at this time, after all earlier ones, and ends up
+ * to it must have been written. Failures are in s->err and s->why. */
 void mrd_pf_part_cut(mrd_pf *s, mrd_ev_ns session, mrd_ev_ns at);
 /* Completes the last file. Errors: NOMEM, IO. */
 mrd_err mrd_pf_part_finish(mrd_pf *s);

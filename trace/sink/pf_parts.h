@@ -30,20 +30,20 @@ typedef struct {
     /* the cut, where the next part begins; the last time for the last part */
     mrd_ev_ns until;
     uint64_t events, spans, repeated;
-    const uint8_t *seen; /* by mrd_track_id: whether it has events of this track */
+    const uint8_t *seen; /* by mrd_track_id: the part has events of this track */
 } mrd_pf_part;
 
 typedef struct {
     const mrd_sink_env *env;
     mrd_json *list;
     mrd_out **more; /* parts 2 .. n, complete or being written; NULL for an archive */
-    size_t n, cap;  /* of them */
+    size_t n, cap;  /* of `more` */
     mrd_outdir *archive;
-    mrd_outdir_file *file; /* of the archive; the file that is being written */
+    mrd_outdir_file *file; /* archive only: the current file */
     uint64_t events;
 } mrd_pf_parts;
 
-/* Name of part `number` (from 1) of the trace at path, and of its index. */
+/* Appends the path of part `number` (from 1) of the trace at `path`, or of its index. */
 void mrd_pf_part_path(const char *path, size_t number, mrd_buf *to);
 void mrd_pf_index_path(const char *path, mrd_buf *to);
 
@@ -51,19 +51,19 @@ void mrd_pf_index_path(const char *path, mrd_buf *to);
  * there is one part. */
 void mrd_pf_parts_stale(const char *path, size_t parts);
 
-/* Gets the output of the first part. Errors: NOMEM, IO. fini is fine on a zeroed one; it removes
- * uncommitted files. */
+/* Gets the output of the first part. Errors: NOMEM, IO. mrd_pf_parts_fini may be called on a zeroed
+ * one, and removes uncommitted files. */
 mrd_err mrd_pf_parts_init(mrd_pf_parts *p, const mrd_sink_env *env, mrd_out **ret_out,
                           mrd_why *why);
 void mrd_pf_parts_fini(mrd_pf_parts *p);
 /* Returns true if there can be another part. */
 bool mrd_pf_parts_can(const mrd_pf_parts *p);
-/* The part that was written to `out` is complete. */
+/* Completes the part that was written to `out`. */
 mrd_err mrd_pf_parts_end(mrd_pf_parts *p, mrd_out *out, const mrd_pf_part *part, mrd_why *why);
-/* ... and the next part goes to *ret_out. */
+/* Begins the next part and gets its output. */
 mrd_err mrd_pf_parts_next(mrd_pf_parts *p, mrd_out **ret_out, mrd_why *why);
-/* All parts are complete: the parts after the first appear, then the index. The caller commits the
- * first. */
+/* After all parts: lets the parts after the first appear, then the index. The caller commits the
+ * first part. */
 mrd_err mrd_pf_parts_commit(mrd_pf_parts *p, mrd_why *why);
 
 #endif

@@ -21,20 +21,21 @@ typedef struct {
     uint8_t bytes[62];
 } mrd_pf_identity_row;
 
-/* Zeroed means that slices have none. */
+/* Zeroed means that slices have no identity. */
 typedef struct {
     const mrd_catalog *catalog;
     mrd_sid instance, process, core, rank; /* keys of the arguments */
     mrd_pf_identity_row *rows;             /* by mrd_track_id */
 } mrd_pf_identity;
 
-/* Writes the descriptors of the profile's processes, and of threads with a number. Errors: NOMEM. */
+/* Writes the descriptors of the profile's processes, and of threads with a number. Errors: NOMEM.
+ * */
 mrd_err mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile);
 
-/* `cat` is complete. Errors: NOMEM. */
+/* `cat` must be complete. Errors: NOMEM. */
 mrd_err mrd_pf_identity_init(mrd_pf_identity *to, const mrd_catalog *cat);
 void mrd_pf_identity_fini(mrd_pf_identity *id);
-/* The ids of the names have changed. */
+/* Must be called when the ids of names have changed. */
 void mrd_pf_identity_again(mrd_pf_identity *id);
 /* Adds the identity of the event's track, without values that the event has itself. */
 void mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event,

@@ -20,7 +20,7 @@ typedef struct {
     bool labelled;      /* TRACK: represents its secondary group, with the group's label first */
     uint32_t parent;    /* index; the root's parent is itself */
     uint32_t index;     /* among its siblings */
-    uint32_t children;  /* how many */
+    uint32_t children;  /* number of children */
     uint32_t apart;     /* the text that distinguishes it from siblings with its name; private */
     uint32_t twin;      /* its number among rows that nothing distinguishes, from 1; 0 means none */
     mrd_track_id track; /* TRACK: its track. Groups: a track of the group */
@@ -37,7 +37,7 @@ typedef struct {
     size_t tracks;
 } mrd_pf_rows;
 
-/* Errors: NOMEM. fini is fine on a zeroed one. */
+/* Errors: NOMEM. mrd_pf_rows_fini may be called on a zeroed one. */
 mrd_err mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
                          const mrd_sink_options *options);
 void mrd_pf_rows_fini(mrd_pf_rows *rows);

@@ -15,8 +15,8 @@
 #include "trace/sink/pf_processes.h"
 #include "trace/sink/pf_tracks.h"
 
-#define PF_FAST_ROOM    192u /* a packet of one plain event */
-#define PF_END_ROOM     24u  /* an END */
+#define PF_FAST_ROOM    192u /* bytes for a packet of one plain event */
+#define PF_END_ROOM     24u  /* bytes for an END */
 #define PF_SEQ          1u
 #define PF_FLAG_CLEARED 1u
 
@@ -26,8 +26,8 @@
 
 /* The last sample of a counter. */
 typedef struct {
-    bool has, whole; /* an integer */
-    uint64_t bits;   /* of the double, else */
+    bool has, whole; /* whole: an integer */
+    uint64_t bits;   /* of the double or the integer */
 } mrd_pf_value;
 
 /* An open span, if the trace may continue in another file. */
@@ -39,11 +39,11 @@ typedef struct {
 typedef struct mrd_pf {
     const mrd_sink_env *env;
     mrd_pf_parts parts;
-    mrd_out *out;         /* of the current part */
+    mrd_out *out;         /* output of the current part */
     uint64_t cut_at;      /* a cut is due after this many bytes; UINT64_MAX means never */
-    uint32_t part;        /* its number, from 1 */
-    mrd_pf_part said;     /* of the current part */
-    mrd_why why;          /* of a cut that failed */
+    uint32_t part;        /* number of the current part, from 1 */
+    mrd_pf_part said;     /* index entry of the current part */
+    mrd_why why;          /* why a cut failed */
     uint8_t *seen;        /* by mrd_track_id: has events in this part */
     mrd_pf_value *values; /* by mrd_track_id; NULL means that the trace is never cut */
     mrd_pf_unended *unended;
@@ -62,13 +62,13 @@ typedef struct mrd_pf {
     uint64_t flows_without_start;
     uint64_t *lost_of;       /* by mrd_proc_id */
     uint32_t order;          /* number of the next span */
-    mrd_buf packet, event;   /* being built */
-    mrd_pb_field *clock_row; /* of clock bounds, 0: none */
+    mrd_buf packet, event;   /* under construction */
+    mrd_pb_field *clock_row; /* rows of clock bounds; 0 if there is none */
     size_t n_clocks;
     mrd_err err;
 } mrd_pf;
 
-/* Packets */
+/* ---- Packets ---- */
 
 static inline void
 pf_packet_begin(mrd_pf *s)
@@ -89,9 +89,9 @@ pf_trace_clock(const mrd_pf *s)
     return s->env->options->wall_time && s->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
 }
 
-/* Writes the head of every event: sequence, and time since the last one. Without the flag
- * NEEDS_INCREMENTAL_STATE, which makes a reader skip packets before a sequence's first packet. Here
- * there are none, and the flag would cost two bytes per packet. */
+/* Writes the head of every event: sequence, and time since the previous one. Does not set the flag
+ * NEEDS_INCREMENTAL_STATE. With this flag readers skip packets before a sequence's first packet.
+ * Here there are none, and the flag would cost two bytes per packet. */
 PF_HOT uint8_t *
 pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
 {
@@ -126,7 +126,7 @@ pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fie
     p = mrd_pb_put_field(p, category);
     p = mrd_pb_put_field(p, name);
     if (whose != NULL) {
-        /* copies a fixed size, of which only its own bytes count */
+        /* a fixed size is faster, and the bytes after `len` are overwritten */
         memcpy(p, whose->bytes, sizeof(whose->bytes));
         p += whose->len;
     }
@@ -134,7 +134,7 @@ pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_fie
     mrd_pf_did(&s->file, p);
 }
 
-/* Starts s->event, which pf_write_event finishes. */
+/* Begins s->event, which pf_write_event completes. */
 static inline void
 pf_begin_event(mrd_pf *s, uint8_t type, mrd_pb_field row)
 {
@@ -156,7 +156,8 @@ pf_write_event(mrd_pf *s, mrd_ev_ns at)
     if (fresh->err != MRD_OK || s->event.err != MRD_OK)
         s->err = MRD_NOMEM;
     else if ((p = mrd_pf_packet_room(&s->file, body)) != NULL) {
-        memcpy(p, head, sizeof(head)); /* copies a fixed size, of which only its own bytes count */
+        /* a fixed size is faster, and the bytes after the head are overwritten */
+        memcpy(p, head, sizeof(head));
         p += n_head;
         if (fresh->len > 0)
             p = mrd_pb_put_bytes(p, PF_INTERNED_DATA, fresh->p, fresh->len);

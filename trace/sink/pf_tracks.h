@@ -27,12 +27,13 @@ typedef struct {
     size_t n;
     uint32_t next_uuid;
     mrd_buf packet;
-    bool keep;   /* whether to keep the descriptors, for other files */
-    mrd_buf log; /* of them: length, packet */
+    bool keep;   /* keeps the descriptors for other files */
+    mrd_buf log; /* the kept descriptors, each as length and packet */
     mrd_err err; /* NOMEM */
 } mrd_pf_tracks;
 
-/* Borrows file and env. Errors: NOMEM. fini is fine on a zeroed or failed one. */
+/* Borrows file and env. Errors: NOMEM. mrd_pf_tracks_fini may be called on a zeroed or failed one.
+ * */
 mrd_err mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env);
 void mrd_pf_tracks_fini(mrd_pf_tracks *p);
 
@@ -50,7 +51,7 @@ mrd_pf_tracks_has(const mrd_pf_tracks *p, mrd_track_id track)
  * does not depend on the declared kind of the track. */
 mrd_pb_field mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter);
 mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
-/* ... for spans of a lane, ... */
+/* Returns the field of the row for spans of a lane. */
 static inline mrd_pb_field
 mrd_pf_lane(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
 {
@@ -58,7 +59,7 @@ mrd_pf_lane(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
 
     return lane == 0 && row != 0 ? row : mrd_pf_lane_new(p, track, lane);
 }
-/* ... for losses. */
+/* Returns the field of the row for losses. */
 mrd_pb_field mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
 /* Makes a new row of samples below the root, after all others, with the unit of `counter`. */
 mrd_pb_field mrd_pf_row_at_root(mrd_pf_tracks *p, mrd_str name, const mrd_track *counter);

@@ -1,5 +1,6 @@
 /*
- * trace/sink/report_style.h - trace/sink/report.css as text of the program. Inside trace/sink/ only.
+ * trace/sink/report_style.h - the text of trace/sink/report.css, compiled into the program. Private
+ * to trace/sink/.
  */
 #ifndef MRD_TRACE_REPORT_STYLE_H
 #define MRD_TRACE_REPORT_STYLE_H

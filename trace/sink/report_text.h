@@ -13,21 +13,21 @@
 #define MRD_REPORT_TEXT_LABEL 32 /* columns */
 
 typedef struct {
-    mrd_report_sink common; /* first: trace/sink/sink_report.h */
+    mrd_report_sink common; /* must be first: trace/sink/sink_report.h */
     mrd_buf text;
-    bool one_node; /* its name is not repeated */
+    bool one_node; /* so its name is not repeated */
 } mrd_report_text;
 
-/* "rank 3 NC 1 pid 4711". */
+/* Appends a label such as "rank 3 NC 1 pid 4711". */
 void mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_buf *to);
-/* The same for the first cell of a row. */
+/* Writes the label as the first cell of a row. */
 void mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w);
-/* Writes a first cell; one that is too long gets a line of its own. */
+/* Writes a first cell. A cell that is too long gets a separate line. */
 void mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width);
 /* Writes text in lines after a head of 11 columns. Breaks lines at spaces, but not between a number
  * and its unit. */
 void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s);
-/* Explains the columns of the table above, with the same line breaks. */
+/* Writes an explanation of the columns of the table above, with the same line breaks. */
 void mrd_report_text_note(mrd_buf *to, const char *text);
 
 /* Describes the use of time in words, the bottleneck first; names the late worker. */
@@ -37,10 +37,10 @@ void mrd_report_text_verdict(const mrd_report_text *s, mrd_buf *to);
 void mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to);
 /* Appends a sentence for each kind of impossible record (trace/analysis/credible.h). */
 void mrd_report_text_impossible(const mrd_report_text *s, mrd_buf *to);
-/* The whole text, into `text`. */
+/* Writes the whole report into `text`. */
 void mrd_report_text_all(mrd_report_text *s);
 
-/* Sections; nothing without contents. */
+/* Sections. A section without contents is left out. */
 void mrd_report_text_open(mrd_report_text *s);
 void mrd_report_text_exposed(mrd_report_text *s);
 void mrd_report_text_bandwidth(mrd_report_text *s);
@@ -50,15 +50,16 @@ void mrd_report_text_queue(mrd_report_text *s);
 void mrd_report_text_memory(mrd_report_text *s);
 /* Appends a sentence with the kernels of unclear class, if they take much of the devices' time. */
 void mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to);
-/* "+1.50 MiB per step", "-2.00 GiB" over a recording without steps, "none"; "" if there are too few
- * values. */
+/* Appends "+1.50 MiB per step", "-2.00 GiB" over a recording without steps, or "none". Appends
+ * nothing if there are too few values. */
 void mrd_report_text_growth(const mrd_report_sink *s, const mrd_memory_row *row, mrd_buf *to);
 void mrd_report_text_path(mrd_report_text *s);
-/* Says what a shorter critical path would shorten: all of it, or all except communication that may
- * be waiting. */
+/* Writes the parts that a shorter critical path would shorten: all, or all except communication
+ * that may be waiting. */
 void mrd_report_text_shortens(const mrd_step_totals *t, mrd_buf *to);
 void mrd_report_text_series(mrd_report_text *s);
-/* Says whether steps grow or shrink, as a sentence without its full stop; nothing without a series. */
+/* Writes whether steps grow or shrink, as a sentence without its full stop. Writes nothing without
+ * a series. */
 void mrd_report_text_trend(const mrd_report *r, mrd_buf *to);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define MRD_MEMORY_TEXT 24
 
-/* "1.50 GiB". */
+/* Formats bytes as "1.50 GiB". */
 const char *mrd_memory_text(uint64_t bytes, char text[MRD_MEMORY_TEXT]);
 /* Writes nothing if no scope allocated. `most` is the number of rows, `where` names the output with
  * all of them. */
