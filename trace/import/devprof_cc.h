@@ -16,7 +16,7 @@
  *
  * Source   definitions of nccl-tests (doc/PERFORMANCE.md) and of the vendor's schema 7.4.0, table
  *          CcOp.
- * Threads  may be called from any thread, each with its own arguments.
+ * Threads  stateless.
  */
 #ifndef MRD_TRACE_DEVPROF_CC_H
 #define MRD_TRACE_DEVPROF_CC_H

@@ -157,9 +157,9 @@ typedef struct {
     const char *vendor_tool;
     int64_t vendor_timeout_ms;           /* limits of a conversion, 0 means none */
     uint64_t vendor_memory, vendor_disk; /* bytes */
-    /* mrd_read_dir: files of these names that were last changed before `earlier_than` belong to an
-     * earlier run and are skipped. NULL means that all files are read. `all_earlier` applies this
-     * to every name. */
+    /* mrd_read_dir: entries of these names belong to an earlier run. Files in them that were last
+     * changed before `earlier_than` are skipped. NULL means that all files are read. `all_earlier`
+     * applies this to every name. */
     const mrd_strlist *earlier;
     bool all_earlier;
     mrd_wall_ns earlier_than;

@@ -21,12 +21,12 @@
  *           bytes_per_second.
  * Losses    the runtime numbers the events of a core (nc_local_id) and overwrites the oldest when
  *           its ring is full. Missing numbers become an event MRD_LOSS "runtime-ring" on a line of
- *           the core, from the event before the gap to the event after it. An event whose number
- *           was already reported as lost is ignored, so that it counts once. Without numbers losses
- *           are not detected.
+ *           the core, from the event before the gap to the event after it. An event is ignored if
+ *           its number was already reported as lost, so that it counts once. Without numbers
+ *           losses are not detected.
  * Memory    at most `max_open` starts and 16,384 events that wait for a sync point. Beyond that the
  *           oldest start becomes an unfinished span, and the oldest waiting event is mapped by the
- *           sync points so far.
+ *           known sync points.
  * Threads   a mrd_nrt belongs to one thread.
  */
 #ifndef MRD_TRACE_IMPORT_NRT_H

@@ -16,7 +16,7 @@
 /* offsets that differ more are of two clocks, or of one with a step */
 #define APART_NS 1e6
 #define NEAR_NS  600000000000u /* an event this near to a sync point may be of its clock */
-/* ... although it is of another clock, with the present knowledge */
+/* ... even if another clock is nearer */
 #define OTHER_NS   3600000000000u
 #define CHORDS     9u /* on each side; their median is a rate */
 #define CHORDS_FEW 3u

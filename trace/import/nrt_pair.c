@@ -670,7 +670,7 @@ mrd_nrt_oldest(const mrd_nrt *nrt)
     uint64_t lowest = UINT64_MAX, slot;
     mrd_wall_ns oldest = { 0 };
 
-    /* Stops are not considered, because reading again from a start also gives its stop. */
+    /* Open starts are in order of arrival, so the oldest one has the lowest mark. */
     if ((slot = mrd_open_oldest(&nrt->open)) != MRD_OPEN_NONE)
         lowest = mrd_open_at(&nrt->open, (uint32_t) slot)->mark;
     (void) nrt_waiting(&nrt->held, UINT64_MAX, NRT_NOT_TOLD, &lowest, &oldest);

@@ -2,7 +2,7 @@
  * trace/import/same_data.h - finds inputs that contain the same events, and the windows of one
  * process.
  *
- * Each input keeps a sample of its events: the events whose hash is below a limit. The hash covers
+ * Each input keeps a sample of its events: the events with a hash below a limit. The hash covers
  * the time as in the file, the length, the name and, if the format states it, the process. So
  * events that two inputs share are in both samples, for all formats and file sizes.
  *

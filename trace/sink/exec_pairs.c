@@ -15,8 +15,8 @@
 #define PLACES   (MRD_PAIR_EVENTS + 1)
 
 typedef struct {
-    uint32_t group; /* number of the two lines of a logical core, + 1 */
-    uint8_t half;   /* which of the two */
+    uint32_t group; /* number of the pair of lines, + 1 */
+    uint8_t half;   /* its half of the pair */
 } pair_track;
 
 typedef struct {
@@ -28,8 +28,8 @@ typedef struct {
 
 typedef struct {
     mrd_open *open;
-    bool waits;     /* a half whose other half may still come */
-    mrd_event half; /* the other half, of which only times and line count */
+    bool waits;     /* a half that waits for the other one */
+    mrd_event half; /* the other half; only its times and line are used */
     bool has_half;
 } pair_place;
 

@@ -11,7 +11,7 @@
 #define AHEAD      4
 #define LOOK_EVERY 0x10000 /* events between checks for cancellation */
 
-/* One sink at work. */
+/* An open sink. */
 typedef struct {
     const mrd_sink_ops *ops;
     void *state;
@@ -19,11 +19,11 @@ typedef struct {
     bool open;
 } export_sink;
 
-/* All of them. */
+/* All open sinks. */
 typedef struct {
     export_sink *v;
     size_t n;
-    const export_sink *failed; /* the one that failed */
+    const export_sink *failed; /* the first that failed */
     /* NULL means that there are no pairs, or that no sink wants them merged */
     mrd_exec_pairs *pairs;
 } export_sinks;
@@ -182,7 +182,7 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     if (err == MRD_OK && filter != NULL && !mrd_filter_is_all(filter)) {
         err = mrd_filter_open(source, filter, job->catalog, &passed, &result.held, &wanted, why);
         if (err != MRD_OK)
-            wanted = NULL; /* the filter owned it */
+            wanted = NULL; /* the filter owns it now */
     }
     if (err == MRD_OK && job->options->show_flows) {
         err = mrd_call_arrows_open(wanted, job->catalog, job->profile, &points, &wanted, why);
@@ -209,7 +209,7 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     }
     mrd_exec_pairs_free(all.pairs);
     /* A failed output is committed only to get its reason. After a failure the other outputs are
-     * dropped as well. */
+     * discarded as well. */
     for (size_t i = 0; i < n_targets; i++) {
         if (err == MRD_OK || mrd_out_err(targets[i].out) != MRD_OK)
             err = mrd_out_commit(targets[i].out, why);

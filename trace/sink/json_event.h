@@ -5,8 +5,8 @@
 #include "trace/json/json_write.h"
 #include "trace/model/event.h"
 
-/* Writes those of these members that have a value: category, kind, unfinished, no_start, simulated,
- * clock_bound_ns, flow_id, flow_dir. */
+/* Writes the members category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id and
+ * flow_dir, each only if it has a value. */
 void mrd_json_put_marks(mrd_jw *w, const mrd_event *ev);
 /* Writes clock_bound_ns, or nothing for a local time. */
 void mrd_json_put_bound(mrd_jw *w, uint32_t bound_ns);

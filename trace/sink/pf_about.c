@@ -24,7 +24,7 @@ pf_attribute(mrd_buf *to, const char *key, mrd_str text)
     if (text.len > MRD_PF_TEXT_MAX) {
         text.len = MRD_PF_TEXT_MAX;
         while (text.len > 0 && ((unsigned char) text.p[text.len] & 0xc0) == 0x80)
-            text.len--; /* between characters */
+            text.len--; /* back to the begin of a character */
     }
     mrd_pb_str(to, PF_ATTRIBUTE_KEY, mrd_str_of(key));
     mrd_pb_str(to, PF_ATTRIBUTE_TEXT, text);
@@ -41,7 +41,7 @@ mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v)
     mrd_pb_close(to, attribute);
 }
 
-/* Keeps packets of attributes small: starts another one when this one has grown. */
+/* Keeps packets of attributes small, by starting another one when this one has grown. */
 static size_t
 pf_attributes_split(pf_about *s, size_t attributes)
 {

@@ -12,7 +12,7 @@ flow_home(const mrd_pf_flows *f, uint64_t id)
     return (size_t) (id * 0x9e3779b97f4a7c15u >> 32) & f->mask;
 }
 
-/* The slot of id, or the free one where it belongs. */
+/* Returns the slot of the id, or the free slot where it belongs. */
 static size_t
 flow_slot(const mrd_pf_flows *f, uint64_t id)
 {
@@ -23,7 +23,8 @@ flow_slot(const mrd_pf_flows *f, uint64_t id)
     return at;
 }
 
-/* Rebuilds the table with `slots` places, leaving out what `drop` has in uses or is too old. */
+/* Rebuilds the table with this number of slots. Removes flows with the bits `drop` in uses, and too
+ * old ones. */
 static bool
 flows_rebuild(mrd_pf_flows *f, size_t slots, uint32_t drop, uint32_t newest, uint32_t max_age)
 {
@@ -48,7 +49,7 @@ flows_rebuild(mrd_pf_flows *f, size_t slots, uint32_t drop, uint32_t newest, uin
     return true;
 }
 
-/* The table is full: forget what has ended, then the older half of what is left. */
+/* For a full table: removes ended flows, then the older half of the rest. */
 static bool
 flows_forget(mrd_pf_flows *f, uint32_t newest)
 {
@@ -66,7 +67,7 @@ flows_forget(mrd_pf_flows *f, uint32_t newest)
         if (!flows_rebuild(f, f->mask + 1, 0, newest, oldest))
             return false;
     }
-    /* More arrows start on one span than the table holds. */
+    /* More arrows start on one span than the table can hold. */
     return f->n < MRD_PF_FLOWS_MAX || flows_rebuild(f, f->mask + 1, 0, newest + 1, 0);
 }
 
@@ -80,7 +81,7 @@ flows_room(mrd_pf_flows *f, uint32_t newest)
     return flows_rebuild(f, f->slots == NULL ? 1024 : (f->mask + 1) * 2, 0, newest, UINT32_MAX);
 }
 
-/* The id of the n-th arrow with this id. */
+/* Returns the id in the file of the n-th arrow with this id. */
 static uint64_t
 flow_file_id(uint64_t id, uint32_t uses)
 {
@@ -121,7 +122,7 @@ mrd_pf_flows_point(mrd_pf_flows *f, uint64_t id, bool end)
         f->before = *flow;
     if (end)
         flow->uses |= FLOW_ENDED;
-    if (end && flow->ends > 1) /* the point before all other ends is the start as well */
+    if (end && flow->ends > 1) /* the point before other ends is also the start */
         return mrd_flow_end_id(flow_file_id(id, flow->uses), --flow->ends);
     flow->row = f->row;
     flow->at = f->at;

@@ -12,7 +12,7 @@
 
 #define SUFFIX     ".pftrace"
 #define INDEX_TAIL ".parts.json"
-#define NODES_MAX  1000u /* named for each part */
+#define NODES_MAX  1000u /* maximum number of nodes listed for each part */
 
 /* Returns the bytes of the path before its suffix. */
 static size_t
@@ -49,7 +49,7 @@ last_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Returns the name of the first part; in an archive the name that a finished profile has. */
+/* Returns the name of the first part. In an archive this is the name of a finished profile. */
 static const char *
 first_name(const mrd_pf_parts *p)
 {
@@ -111,7 +111,7 @@ mrd_pf_parts_fini(mrd_pf_parts *p)
     *p = (mrd_pf_parts){ 0 };
 }
 
-/* Lists the nodes of a part, each once, in the order of their processes. */
+/* Lists the nodes of a part without duplicates, in the order of their processes. */
 static mrd_json *
 nodes_of(const mrd_pf_parts *p, const mrd_pf_part *part)
 {

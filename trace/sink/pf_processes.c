@@ -5,7 +5,7 @@
 
 #include "base/map.h"
 
-#define UUID_BASE (1ull << 40) /* different from those of rows */
+#define UUID_BASE (1ull << 40) /* distinct from the uuids of rows */
 
 typedef struct {
     mrd_pf_file *file;
@@ -53,7 +53,7 @@ write_process(tables *t, mrd_proc_id id)
     t->pid[id] = (int32_t) number_of(
         t, &t->pids, (p->flags & MRD_PROC_NO_PID) != 0 ? 0 : p->process_id, MRD_PF_PID_FREE, &next);
     t->next_pid = (int32_t) next;
-    t->name.len = 0; /* not what failed */
+    t->name.len = 0; /* drop the text of the failure */
     if (p->rank != MRD_NONE)
         mrd_buf_fmt(&t->name, "rank %lld, ", (long long) p->rank);
     mrd_buf_str(&t->name, mrd_catalog_text(t->catalog, p->instance_id));
@@ -80,7 +80,7 @@ write_thread(tables *t, const mrd_track *track)
     size_t row, part;
 
     if (mrd_map_get(&t->tids, key) != MRD_MAP_NONE)
-        return; /* a thread has a track for each source */
+        return; /* a thread may have a track for each source */
     if (mrd_map_put(&t->tids, key, 0) != MRD_OK)
         t->err = MRD_NOMEM;
     row = open_descriptor(t);
@@ -187,7 +187,8 @@ mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, co
 
     if (said == 0 && row->made) {
         if (mrd_buf_room(event, sizeof(row->bytes))) {
-            memcpy(event->p + event->len, row->bytes, sizeof(row->bytes)); /* its own are kept */
+            /* values of the event itself are kept */
+            memcpy(event->p + event->len, row->bytes, sizeof(row->bytes));
             event->len += row->len;
         }
         return;

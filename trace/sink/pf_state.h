@@ -105,7 +105,7 @@ pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
 }
 
 /* Writes an event without arguments of its own. Its names must have been written before. 0 means no
- * category or name, NULL no process. */
+ * category or name, NULL no identity. */
 PF_HOT void
 pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name, const mrd_pf_identity_row *whose)

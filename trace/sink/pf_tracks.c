@@ -6,7 +6,7 @@
 #include "base/vec.h"
 
 typedef struct {
-    uint32_t parent; /* 0: none */
+    uint32_t parent; /* 0 if there is none */
     int32_t rank;
     mrd_str name, description;
     const mrd_track *counter; /* NULL for spans */

@@ -69,7 +69,7 @@ void mrd_stream_trust(mrd_stream *stream, mrd_ev_ns first, mrd_ev_ns end);
 void mrd_stream_clear(mrd_stream *stream);
 /* Gets the first and last time of pushed events. Returns false if there are none. */
 bool mrd_stream_range(const mrd_stream *stream, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last);
-/* Opens a reader of all events, in order. Several may be opened one after the other. */
+/* Opens a reader of all events, in order. May be called repeatedly. */
 mrd_err mrd_stream_open(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 
 #endif

@@ -16,14 +16,14 @@ typedef struct {
     uint32_t seq_lo;
     uint32_t track, name, category;
     uint32_t words; /* size of the record in 8-byte words */
-    uint8_t seq_hi; /* 2^40 events in a stream */
+    uint8_t seq_hi; /* upper bits of seq; 2^40 events per stream */
     uint8_t kind, flags, has;
 } mrd_rec;
 
 _Static_assert(sizeof(mrd_rec) == 40, "the record head has no padding");
 
 enum {
-    REC_ID = 1,     /* uint64 */
+    REC_ID = 1,     /* a uint64 */
     REC_BOUND = 2,  /* uint32, uint32 0 */
     REC_VALUE = 4,  /* int64: LOSS */
     REC_ARGS = 8,   /* uint32 count, uint32 bytes of text, then the mrd_args */
@@ -64,7 +64,7 @@ mrd_rec_rank(uint8_t kind)
     return kind == MRD_FLOW ? 0 : kind == MRD_LOSS ? 1 : 2;
 }
 
-/* The mrd_event_order of two records. */
+/* Compares two records by mrd_event_order. */
 static inline int
 mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
 {
@@ -84,7 +84,8 @@ mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
     return a_seq < b_seq ? -1 : a_seq > b_seq;
 }
 
-/* Makes the text of the arguments point into the record; the copies are in *scratch. */
+/* Sets pointers to the text of the arguments in the record. The copies of the arguments are in
+ * *scratch. */
 static inline const mrd_arg *
 mrd_rec_args(const uint8_t *args, uint32_t count, const uint8_t *text, mrd_buf *scratch)
 {
@@ -102,8 +103,7 @@ mrd_rec_args(const uint8_t *args, uint32_t count, const uint8_t *text, mrd_buf *
     return copy;
 }
 
-/* Fills *ev from r. args, flows and text point into r (or *scratch). Returns false if out of
- * memory. */
+/* Fills *ev from r. args, flows and text point into r or *scratch. Returns false if out of memory. */
 static inline bool
 mrd_rec_get(const mrd_rec *r, mrd_event *ev, mrd_buf *scratch)
 {

@@ -7,7 +7,7 @@
 
 #include "trace/store/stream_rec.h"
 
-/* Returns the bytes of the event's record; *ret_has and *ret_text are arguments for mrd_rec_put. */
+/* Returns the bytes of the event's record. *ret_has and *ret_text must be passed to mrd_rec_put. */
 static inline size_t
 mrd_rec_size(const mrd_event *ev, uint8_t *ret_has, size_t *ret_text)
 {
@@ -52,7 +52,7 @@ mrd_rec_put_args(uint8_t *p, const mrd_event *ev)
     return p;
 }
 
-/* Writes the event at p, which is aligned and has `size` bytes (mrd_rec_size). */
+/* Writes the event at p, which is aligned and has room for `size` bytes (mrd_rec_size). */
 static inline void
 mrd_rec_put(uint8_t *p, size_t size, uint8_t has, size_t text, const mrd_event *ev, uint64_t seq)
 {
@@ -69,7 +69,7 @@ mrd_rec_put(uint8_t *p, size_t size, uint8_t has, size_t text, const mrd_event *
                   has };
 
     if (ev->kind == MRD_COUNTER)
-        r.dur_ns = ev->ivalue; /* the bits, whichever member of the union is used */
+        r.dur_ns = ev->ivalue; /* copies the bits, for either member of the union */
     else if (ev->kind == MRD_FLOW)
         r.dur_ns = ev->flow_dir;
     memcpy(p, &r, sizeof(r));

@@ -54,7 +54,7 @@ typedef struct {
     const uint8_t *present; /* optional: 1, or 0 for null. NULL means that no row is null */
     /* with index: a number from 1 to MRD_PQ_KEEPS for `like` of later columns */
     unsigned keep;
-    unsigned like; /* an earlier column's `keep`: index and present are equal; 0 if unknown */
+    unsigned like; /* an earlier column's `keep` if its index and present are equal, or 0 */
 } mrd_pq_values;
 
 enum { MRD_PQ_KEEPS = 8 };
