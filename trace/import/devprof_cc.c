@@ -69,7 +69,7 @@ members(mrd_str groups)
 
 typedef enum { OTHER, ALL_REDUCE, SHARED, PLAIN } cc_moves;
 
-/* Returns the factor of an operation by its name, ignoring case, blanks, '-' and '_'. */
+/* Returns the kind of an operation by its name, ignoring case, blanks, '-' and '_'. */
 static cc_moves
 moves(mrd_str name)
 {

@@ -180,8 +180,8 @@ typedef struct {
  */
 mrd_err mrd_read_file(const mrd_read_options *options, const char *path,
                       const mrd_identity *identity, mrd_why *why);
-/* Reads a capture directory, or a directory of files of known formats (trace/import/import_dir.c).
- * */
+/* Reads a capture directory, or a directory of files of known formats
+ * (trace/import/import_dir.c). */
 mrd_err mrd_read_dir(const mrd_read_options *options, const char *path, mrd_why *why);
 
 #endif

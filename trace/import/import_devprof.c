@@ -351,8 +351,8 @@ numbered_name(const devprof *d, mrd_str wanted, unsigned turn, bool *ret_taken)
     return name;
 }
 
-/* Returns a name that no other profile has. Searches in steps of doubling size, because thousands
- * of profiles may have the same name. */
+/* Returns a name that no other profile has. Finds its number by doubling and then by
+ * bisection, because thousands of profiles may have the same name. */
 static mrd_sid
 fresh_name(const devprof *d, mrd_str wanted)
 {

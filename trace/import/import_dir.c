@@ -390,7 +390,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
                 walk->options->all_earlier ||
                 (walk->options->earlier != NULL && mrd_strlist_has(walk->options->earlier, name));
         if (err != MRD_OK || name.p[0] == '.') {
-            /* hidden, or cancelled */
+            /* hidden, or after an error */
         } else if (full.err != MRD_OK) {
             err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         } else if (stat(child, &st) != 0) {

@@ -320,8 +320,8 @@ mon_shortest(mrd_json *v, unsigned depth, double *shortest)
     }
 }
 
-/* Parses a time since 1970. The size shows whether it is in seconds, milli-, micro- or nanoseconds.
- * */
+/* Parses a time since 1970. The size shows whether it is in seconds, milli-, micro- or
+ * nanoseconds. */
 static bool
 mon_epoch(mrd_str number, mrd_wall_ns *ret)
 {

@@ -112,8 +112,8 @@ nrt_read_version(mrd_nrt *nrt, mrd_in *in, mrd_jr_type type, mrd_str text, bool 
                        events ? "; the events before it were read as if it were that" : "");
 }
 
-/* A runtime without hardware says so before its events. All outputs are then marked as simulated.
- * */
+/* A runtime without hardware says so before its events. All outputs are then marked as
+ * simulated. */
 static void
 nrt_mark_simulated(mrd_nrt *nrt)
 {

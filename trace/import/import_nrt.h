@@ -103,9 +103,9 @@ mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
 /* Emits all pending events: open starts become unfinished spans, device times are mapped by the
  * nearest sync point. Parsing may continue afterwards. */
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
-/* Gaps in the numbers stay pending because late events may fill them. mrd_nrt_now sets the caller's
- * clock. mrd_nrt_report_gaps reports the gaps found at or before `found_by`. A flush reports all.
- * */
+/* Gaps in the numbers stay pending because late events may fill them. mrd_nrt_now sets the
+ * caller's clock. mrd_nrt_report_gaps reports the gaps found at or before `found_by`. A flush
+ * reports all. */
 void mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
 mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by);

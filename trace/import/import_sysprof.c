@@ -256,8 +256,8 @@ keep_guide_members(sysprof *s, const row_identity *id)
                      mrd_row_number(row, MRD_ROW_NC));
 }
 
-/* Under LNC 2 two physical cores run one execution. Newer files state the core in device_core_idx.
- * */
+/* Under LNC 2 two physical cores run one execution. Newer files state the core in
+ * device_core_idx. */
 static void
 find_physical_core(sysprof *s, row_identity *id)
 {

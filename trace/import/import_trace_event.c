@@ -656,8 +656,8 @@ out:
     return err;
 }
 
-/* Accepts "traceEvents" in an object, an array of objects with phases, or one such object per line.
- * */
+/* Accepts "traceEvents" in an object, an array of objects with phases, or one such object per
+ * line. */
 static int
 te_probe(mrd_str head, const char *name)
 {

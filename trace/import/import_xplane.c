@@ -83,8 +83,8 @@ take_fixed(mrd_bytes *from, size_t n, uint64_t *ret)
     return true;
 }
 
-/* Takes the next field. Returns false at the end, or for an invalid field; from->len is not 0 then.
- * */
+/* Takes the next field. Returns false at the end, or for an invalid field; from->len is not 0
+ * then. */
 static bool
 take_field(mrd_bytes *from, xp_field *f)
 {

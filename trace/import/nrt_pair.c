@@ -1,5 +1,5 @@
-/* Pairs starts and stops to spans, finds their tracks, and keeps events that wait for sync points.
- * */
+/* Pairs starts and stops to spans, finds their tracks, and keeps events that wait for sync
+ * points. */
 #include "trace/import/import_nrt_int.h"
 
 #include <stdarg.h>
@@ -300,8 +300,8 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flo
     nrt_arrows(nrt, rec, ev, flows);
 }
 
-/* Marks an event with device time, as its stamp or in addition to the stamp that the runtime moved.
- * */
+/* Marks an event with device time, as its stamp or in addition to the stamp that the runtime
+ * moved. */
 static void
 nrt_mark_device(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
 {

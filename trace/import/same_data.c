@@ -221,8 +221,8 @@ find_pairs(comparison *c)
     return err;
 }
 
-/* Returns the number of different hashes of an input that the other input would also have sampled.
- * */
+/* Returns the number of different hashes of an input that the other input would also have
+ * sampled. */
 static uint64_t
 comparable(const comparison *c, uint32_t input, uint32_t other)
 {

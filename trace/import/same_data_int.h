@@ -24,8 +24,8 @@ bool mrd_whose_contradict(const mrd_whose *whose, uint32_t a, uint32_t b);
 /* Returns true if two inputs state the same process. */
 bool mrd_whose_agree(const mrd_whose *whose, uint32_t a, uint32_t b);
 
-/* Joins processes that are windows of one process. Errors: NOMEM and the errors of mrd_stream_push.
- * */
+/* Joins processes that are windows of one process. Errors: NOMEM and the errors of
+ * mrd_stream_push. */
 mrd_err mrd_windows_join(mrd_read_once *once, mrd_catalog *cat, mrd_store *store);
 /* Names each process after its file if a process of another file looks the same. Errors: NOMEM. */
 mrd_err mrd_files_name(mrd_catalog *cat);

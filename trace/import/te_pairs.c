@@ -25,8 +25,8 @@ mrd_te_later(te *t, const mrd_event *ev, te_part part, uint32_t line, uint32_t o
     return mrd_stream_push(t->later, &kept);
 }
 
-/* Returns the kept record as an event on its line. Spans need a name, so a missing one is replaced.
- * */
+/* Returns the kept record as an event on its line. Spans need a name, so a missing one is
+ * replaced. */
 static mrd_event
 as_event(te *t, const mrd_event *kept, mrd_event_kind kind, uint32_t line)
 {

@@ -77,8 +77,8 @@ find_record(mrd_json_reader *r, char before, bool in_array)
     }
 }
 
-/* Clears the error and begins the search, inside the damaged record if it is still in the window.
- * */
+/* Clears the error and begins the search, inside the damaged record if it is still in the
+ * window. */
 static found
 search(mrd_json_reader *r, bool in_record, bool in_array)
 {

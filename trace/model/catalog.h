@@ -200,8 +200,8 @@ mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
 /* Returns the core in the argument lnc_idx of a runtime call, MRD_NONE if there is none. */
 int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
-/* For lists: orders by instance, rank (unknown last), process id, then addition. Returns <0, 0, >0.
- * */
+/* For lists: orders by instance, rank (unknown last), process id, then addition. Returns <0, 0,
+ * >0. */
 int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
 size_t mrd_catalog_tracks(const mrd_catalog *cat);
 /* Returns the profile of a track's events (0 is the system profile). */

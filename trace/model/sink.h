@@ -13,8 +13,8 @@
 #include "base/out.h"
 #include "trace/model/catalog.h"
 
-/* A group is an ordered list of these. trace/sink/group.h parses it and makes group keys of tracks.
- * */
+/* A group is an ordered list of these. trace/sink/group.h parses it and makes group keys of
+ * tracks. */
 typedef enum {
     MRD_GROUP_INSTANCE, /* instance_id */
     MRD_GROUP_PROCESS,  /* process_id */

@@ -22,8 +22,8 @@ typedef struct mrd_strtab mrd_strtab;
 
 mrd_strtab *mrd_strtab_new(size_t max_bytes); /* 0 means 64 MiB. NULL if out of memory */
 void mrd_strtab_free(mrd_strtab *tab);
-/* Returns the id of the text, which is added if new. Invalid UTF-8 is first repaired with U+FFFD.
- * */
+/* Returns the id of the text, which is added if new. Invalid UTF-8 is first repaired with
+ * U+FFFD. */
 mrd_sid mrd_strtab_add(mrd_strtab *tab, mrd_str text);
 static inline mrd_sid
 mrd_strtab_addz(mrd_strtab *tab, const char *text)

@@ -207,8 +207,8 @@ with_profile(arrows *a, const mrd_event *ev)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* Returns true if there is such a point already, because the profile was written with its arrows.
- * */
+/* Returns true if there is such a point already, because the profile was written with its
+ * arrows. */
 static bool
 has_flow(const mrd_event *ev, mrd_flow_dir dir)
 {
@@ -250,8 +250,8 @@ see_operation(const arrows *a, const mrd_event *ev)
             (operation){ ev->track, a->tracks[ev->track].own_clock, mrd_event_end(ev) };
 }
 
-/* Adds a point to the innermost operation around the call, and returns its id. 0 if there is none.
- * */
+/* Adds a point to the innermost operation around the call, and returns its id. 0 if there is
+ * none. */
 static uint64_t
 from_operation(arrows *a, const thread *t, const mrd_event *of)
 {

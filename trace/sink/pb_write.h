@@ -91,8 +91,8 @@ mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
     return p + mrd_pb_field_len(f);
 }
 
-/* Returns the bytes of a field with `len` bytes of contents and a tag below 128; writes the field.
- * */
+/* Returns the bytes of a field with `len` bytes of contents and a tag below 128; writes the
+ * field. */
 static inline size_t
 mrd_pb_bytes_len(size_t len)
 {

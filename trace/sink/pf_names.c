@@ -93,8 +93,8 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text)
     event->len = (size_t) (p - event->p);
 }
 
-/* A value of at most ten bytes: the annotation is shorter than 128, so its length takes one byte.
- * */
+/* A value of at most ten bytes: the annotation is shorter than 128, so its length takes one
+ * byte. */
 static void
 arg_small(mrd_buf *event, mrd_pb_field key, uint32_t tag, uint64_t v)
 {

@@ -28,8 +28,8 @@ typedef struct {
     mrd_pf_identity_row *rows;             /* by mrd_track_id */
 } mrd_pf_identity;
 
-/* Writes the descriptors of the profile's processes, and of threads with a number. Errors: NOMEM.
- * */
+/* Writes the descriptors of the profile's processes, and of threads with a number. Errors:
+ * NOMEM. */
 mrd_err mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile);
 
 /* `cat` must be complete. Errors: NOMEM. */

@@ -32,8 +32,8 @@ typedef struct {
     mrd_err err; /* NOMEM */
 } mrd_pf_tracks;
 
-/* Borrows file and env. Errors: NOMEM. mrd_pf_tracks_fini may be called on a zeroed or failed one.
- * */
+/* Borrows file and env. Errors: NOMEM. mrd_pf_tracks_fini may be called on a zeroed or failed
+ * one. */
 mrd_err mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env);
 void mrd_pf_tracks_fini(mrd_pf_tracks *p);
 

@@ -66,8 +66,8 @@ choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
 }
 
 /* Returns the name of work with the largest excess over the median worker, among the names that
- * worker i ran longest. NULL if the excess is less than a quarter of its lateness by computation.
- * */
+ * worker i ran longest. NULL if the excess is less than a quarter of its lateness by
+ * computation. */
 static const mrd_kernel *
 find_longer_kernel(const mrd_report_text *s, size_t i)
 {

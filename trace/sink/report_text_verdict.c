@@ -157,8 +157,8 @@ absent_words(const mrd_report_text *s, mrd_buf *to)
                 a->workers > 1 ? "have" : "has", a->workers > 1 ? "their" : "its");
 }
 
-/* Returns the pipeline stage if exactly its workers compute more than others, otherwise MRD_NONE.
- * */
+/* Returns the pipeline stage if exactly its workers compute more than others, otherwise
+ * MRD_NONE. */
 static int64_t
 stage_of_more(const mrd_report_worker *w, size_t n, const mrd_report_worker *one)
 {

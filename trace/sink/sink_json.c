@@ -119,8 +119,8 @@ put_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
     }
 }
 
-/* Writes the node of a mem_usage or cpu_util row, and the process only for a process's own sample.
- * */
+/* Writes the node of a mem_usage or cpu_util row, and the process only for a process's own
+ * sample. */
 static void
 put_host_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
 {
@@ -249,8 +249,8 @@ put_promoted(json_sink *s, mrd_jw *w, const mrd_arg *const at[PROMOTED])
     }
 }
 
-/* Separates arguments with their own member from the others, and returns the number of the others.
- * */
+/* Separates arguments with their own member from the others, and returns the number of the
+ * others. */
 static uint32_t
 sort_args(const json_sink *s, const mrd_event *ev, const mrd_arg *at[PROMOTED])
 {

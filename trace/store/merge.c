@@ -19,8 +19,8 @@ typedef struct {
     uint32_t leaf;
 } feed;
 
-/* A tournament tree of the next events of all sources. key is the time, tag the index of the feed.
- * */
+/* A tournament tree of the next events of all sources. key is the time, tag the index of the
+ * feed. */
 typedef struct {
     mrd_source base;
     feed *feeds;

@@ -114,8 +114,8 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
         bind_pop(t);
     if (t->n == t->cap) {
         b->err = bind_forget_ended(t, ev->ts);
-        /* Doubling the array leaves half of it free, so that ended spans are searched for rarely.
-         * */
+        /* Doubling the array leaves half of it free, so that ended spans are searched for
+         * rarely. */
         if (b->err != MRD_OK || !MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
             b->err = MRD_NOMEM;
             return;

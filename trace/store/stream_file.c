@@ -122,8 +122,8 @@ mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first)
     return &s->chains[s->n_chains++];
 }
 
-/* Frees the disk space of a chain that was merged into another one, if the file system can do so.
- * */
+/* Frees the disk space of a chain that was merged into another one, if the file system can do
+ * so. */
 void
 mrd_chain_release(mrd_chain *c, int fd)
 {

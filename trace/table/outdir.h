@@ -32,8 +32,8 @@ mrd_out *mrd_outdir_out(const mrd_outdir_file *file); /* borrowed until done */
 mrd_err mrd_outdir_done(mrd_outdir_file *file, char hex[MRD_SHA256_HEX], uint64_t *ret_size,
                         mrd_why *why);
 void mrd_outdir_drop(mrd_outdir_file *file); /* discards the file; NULL is fine */
-/* Call it after the last file. If not `whole`, files of this run are removed. Frees; NULL is fine.
- * */
+/* Call it after the last file. If not `whole`, files of this run are removed. Frees; NULL is
+ * fine. */
 void mrd_outdir_close(mrd_outdir *f, bool whole);
 
 #endif

@@ -44,8 +44,8 @@ mrd_err mrd_rows_finish(mrd_rows *r);
 /* Returns the fields F_TRACK .. F_TRACK_LAST of a track, at [field - F_TRACK]. */
 const mrd_slot *mrd_rows_track(const mrd_rows *r, mrd_track_id track);
 size_t mrd_rows_tracks(const mrd_rows *r);
-/* Returns the text of a row's SID, which is in the catalog or a word of the tables. NUL-terminated.
- * */
+/* Returns the text of a row's SID, which is in the catalog or a word of the tables.
+ * NUL-terminated. */
 mrd_str mrd_rows_text(const mrd_rows *r, mrd_sid sid);
 size_t mrd_rows_sids(const mrd_rows *r); /* greater than all SIDs */
 
