@@ -665,8 +665,8 @@ te_probe(mrd_str head, const char *name)
 
     (void) name;
     if (first == '{') {
-        /* The events may begin after the probed bytes, after Kineto's description of devices and
-         * groups or after Meridian's own header with its inputs. */
+        /* Kineto's description of devices and groups, or Meridian's own header with its inputs, may
+         * fill the probed bytes. */
         bool kineto =
             mrd_str_has(head, "\"schemaVersion\"") &&
             (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));

@@ -253,7 +253,7 @@ device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
     return best != NULL ? best : add_device(c, sync);
 }
 
-/* Returns true if a point that arrives late fits to the clock. If not, the clock was reset. */
+/* Returns true if a point that arrives late fits the clock. If not, the clock was reset. */
 static bool
 fits_before(const nrt_device *d, size_t at, int64_t offset)
 {

@@ -13,7 +13,7 @@
 #include "base/num.h"
 #include "trace/import/import_nrt_int.h"
 
-#define NRT_IDS_PATIENCE 2000000000LL /* in event time */
+#define NRT_IDS_PATIENCE 2000000000LL /* ns of event time */
 #define NRT_IDS_STEP     10000000000LL
 #define NRT_IDS_FAR      (1ull << 40) /* a number further ahead belongs to another numbering */
 #define NRT_IDS_DENSE    4u           /* at most one jump per this many numbers */
