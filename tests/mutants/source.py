@@ -43,7 +43,8 @@ class Change:
         self.kind, self.at, self.end, self.new, self.what, self.line = kind, at, end, new, what, line
 
     def key(self):
-        return (self.path, self.function, self.source, self.what)
+        """Names the change in the lists. The line's comment is no part of it, so that rewording a comment changes no list."""
+        return (self.path, self.function, re.sub(r"\s*/\*.*?(\*/|$)", "", self.source).strip(), self.what)
 
     def __str__(self):
         return f"{self.path}:{self.line}: {self.function}: {self.source}: {self.what}"
