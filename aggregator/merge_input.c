@@ -64,7 +64,7 @@ mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t, cons
         n->local = p->local;
         n->wall = p->wall;
         n->same_clock = t->same_clock && !p->simulated && strcmp(p->boot_id, t->boot_id) == 0;
-        n->dropped = mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
+        n->dropped = mrd_part_lost(p) - mrd_counts_unwanted(&p->counts);
         node_gaps(&p->counts, n);
         node_pauses(s, p, n);
         n->events = p->events;

@@ -98,7 +98,7 @@ fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
 
         to->events += p->events;
         to->bytes += p->bytes;
-        to->lost += mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
+        to->lost += mrd_part_lost(p) - mrd_counts_unwanted(&p->counts);
         to->lost += p->damage.events;
         to->without += mrd_part_is_without(p);
     }

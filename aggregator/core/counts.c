@@ -374,12 +374,18 @@ mrd_counts_load(mrd_counts *c, const mrd_json *o)
     c->clock_lost = (uint64_t) mrd_json_int(o, "clock_frames_lost", 0);
     for (size_t i = 0; losses != NULL && i < mrd_json_size(losses) && i < MRD_LOSSES_MAX; i++) {
         const mrd_json *d = mrd_json_at(losses, i);
-        mrd_loss *to = &c->losses[c->n_losses++];
+        const char *cause = mrd_json_str(d, "cause", "other");
+        uint64_t count = (uint64_t) mrd_json_int(d, "count", 0);
+        mrd_loss *to = &c->losses[c->n_losses];
 
-        mrd_text_set(to->cause, sizeof(to->cause), mrd_json_str(d, "cause", "other"));
-        to->count = (uint64_t) mrd_json_int(d, "count", 0);
+        if (strcmp(cause, MRD_STORE_MISSING) == 0) {
+            c->delivered += count;
+            continue;
+        }
+        mrd_text_set(to->cause, sizeof(to->cause), cause);
+        to->count = count;
         to->first.ns = mrd_json_int(d, "first_local_ns", 0);
         to->last.ns = mrd_json_int(d, "last_local_ns", 0);
-        gaps_load(&c->gaps, d, (uint8_t) i);
+        gaps_load(&c->gaps, d, (uint8_t) c->n_losses++);
     }
 }

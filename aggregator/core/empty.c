@@ -176,7 +176,7 @@ sum(const mrd_session *s)
         all.left_out += p->tally.before.left_out + p->tally.last.left_out;
         all.processes += p->tally.processes;
         all.selected += p->tally.selected;
-        all.dropped += mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
+        all.dropped += mrd_part_lost(p) - mrd_counts_unwanted(&p->counts);
     }
     return all;
 }

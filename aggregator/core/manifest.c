@@ -331,7 +331,7 @@ put_parts(const mrd_session *s, mrd_sess_ns now, mrd_json *o)
         bytes += p->bytes;
         begun += p->counts.begun;
         held += p->counts.held;
-        lost += mrd_counts_lost(&p->counts);
+        lost += mrd_part_lost(p);
         damaged += p->damage.events;
     }
     mrd_json_set(o, "events", mrd_json_new_count(events));
@@ -352,33 +352,35 @@ mrd_core_manifest_context(const mrd_core *c)
                                    .store_message = mrd_core_store_message(c) };
 }
 
-static void
-say_of(const mrd_part *p, const char *but, const char *what, char text[MRD_WHY_MAX])
+static bool
+unread_text(const mrd_part *p, char text[MRD_WHY_MAX])
 {
-    snprintf(text, MRD_WHY_MAX, "%s: %.100s: %.*s", but, p->instance_id, (int) (MRD_WHY_MAX - 140),
-             what);
+    return mrd_unread_text(&p->unread, text);
 }
 
-/* Says why a session that is over may not be whole: a node did not read all that was there, may not have counted all that it read, or
- * had a process that no session selected. */
+/* Describes why a session that is over may not be whole, with the first node of the first reason. A
+ * node did not read all events, the store lost some, a node may not have counted all that it read, or
+ * it had a process that no session selected. */
 static bool
 not_whole(const mrd_session *s, char text[MRD_WHY_MAX])
 {
+    static const struct {
+        const char *but;
+        bool (*text)(const mrd_part *p, char text[MRD_WHY_MAX]);
+    } reasons[] = {
+        { "but not whole", unread_text },
+        { "but not whole", mrd_part_store_missing_text },
+        { "but perhaps not whole", mrd_part_uncounted_text },
+        { "but perhaps not all of the job", mrd_part_unselected_text },
+    };
     char what[MRD_WHY_MAX];
 
-    for (size_t i = 0; i < s->n_parts; i++)
-        if (mrd_unread_text(&s->parts[i]->unread, what)) {
-            say_of(s->parts[i], "but not whole", what, text);
-            return true;
-        }
-    for (size_t i = 0; i < s->n_parts; i++)
-        if (mrd_part_uncounted_text(s->parts[i], what)) {
-            say_of(s->parts[i], "but perhaps not whole", what, text);
-            return true;
-        }
-    for (size_t i = 0; i < s->n_parts; i++)
-        if (mrd_part_unselected_text(s->parts[i], what)) {
-            say_of(s->parts[i], "but perhaps not all of the job", what, text);
+    for (size_t k = 0; k < MRD_COUNT(reasons); k++)
+        for (size_t i = 0; i < s->n_parts; i++) {
+            if (!reasons[k].text(s->parts[i], what))
+                continue;
+            snprintf(text, MRD_WHY_MAX, "%s: %.100s: %.*s", reasons[k].but,
+                     s->parts[i]->instance_id, (int) (MRD_WHY_MAX - 140), what);
             return true;
         }
     return false;

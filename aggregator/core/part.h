@@ -128,7 +128,7 @@ typedef struct {
     unsigned n_runs;
     mrd_uncounted uncounted;
     mrd_local_ns told;   /* the node's clock at the report of last_run; 0 if unknown */
-    mrd_counts counts;   /* before + last_run */
+    mrd_counts counts;   /* before + last_run, as the agents reported them */
     mrd_counts before;   /* counts of succeeded agents; their held events are lost */
     mrd_counts last_run; /* as its heartbeat said */
 } mrd_part;
@@ -180,6 +180,16 @@ mrd_err mrd_part_stored(mrd_part *p, const mrd_frame *f);
  * and return. `epoch` is the epoch of its current spool. `now` is the node's clock, 0 if unknown.
  * In part_count.c. */
 void mrd_part_count(mrd_part *p, uint64_t epoch, mrd_local_ns now, const Mrd__Counters *c);
+/* Returns the number of events that agents delivered and the store does not contain, because it was
+ * restored from an older copy or its disk lost data. The number is a lower bound, because the stored
+ * events include records of losses. It is 0 until the part is over, because agents may send the
+ * events again. For the same reason `counts` has them as delivered. The manifest counts them as lost
+ * with the cause MRD_STORE_MISSING. */
+uint64_t mrd_part_store_missing(const mrd_part *p);
+/* Describes the delivered events that the store does not contain. Returns false if there are none. */
+bool mrd_part_store_missing_text(const mrd_part *p, char text[MRD_WHY_MAX]);
+/* Returns the number of lost events of all causes, including MRD_STORE_MISSING. */
+uint64_t mrd_part_lost(const mrd_part *p);
 /* Describes what no count contains. Returns false if there is nothing. */
 bool mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX]);
 /* The members of a node in the manifest that hold its counts. */

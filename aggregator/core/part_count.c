@@ -207,7 +207,52 @@ mrd_part_count(mrd_part *p, uint64_t epoch, mrd_local_ns now, const Mrd__Counter
     mrd_counts_add(&p->counts, &p->last_run);
 }
 
+/* ---- Delivered events that the store does not contain ---- */
+
+uint64_t
+mrd_part_store_missing(const mrd_part *p)
+{
+    if (!mrd_part_is_over(p) || p->counts.delivered <= p->events)
+        return 0;
+    return p->counts.delivered - p->events;
+}
+
+bool
+mrd_part_store_missing_text(const mrd_part *p, char text[MRD_WHY_MAX])
+{
+    uint64_t missing = mrd_part_store_missing(p);
+
+    text[0] = '\0';
+    if (missing > 0)
+        snprintf(text, MRD_WHY_MAX,
+                 "at least %llu events that its agent delivered are not in the store "
+                 "(" MRD_STORE_MISSING "): the store was restored from an older copy, or its disk "
+                 "lost them",
+                 (unsigned long long) missing);
+    return missing > 0;
+}
+
+uint64_t
+mrd_part_lost(const mrd_part *p)
+{
+    return mrd_counts_lost(&p->counts) + mrd_part_store_missing(p);
+}
+
 /* ---- The manifest ---- */
+
+/* Returns the counts, with the delivered events that the store does not contain as lost. */
+static mrd_json *
+counters_json(const mrd_part *p)
+{
+    mrd_loss missing = { .cause = MRD_STORE_MISSING, .count = mrd_part_store_missing(p) };
+    mrd_counts counts;
+
+    mrd_counts_copy(&counts, &p->counts);
+    counts.delivered -= missing.count;
+    if (missing.count > 0)
+        mrd_counts_add_loss(&counts, &missing);
+    return mrd_counts_json(&counts);
+}
 
 bool
 mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX])
@@ -264,7 +309,7 @@ runs_json(const mrd_part *p)
 void
 mrd_part_counts_put(const mrd_part *p, mrd_json *to)
 {
-    mrd_json_set(to, "counters", mrd_counts_json(&p->counts));
+    mrd_json_set(to, "counters", counters_json(p));
     if (p->before.begun > 0)
         mrd_json_set(to, "counters_of_last_run", mrd_counts_json(&p->last_run));
     if (p->n_runs > 0)

@@ -7,7 +7,7 @@
 typedef struct {
     const char *what, *says; /* NULL: it is not empty */
     mrd_session_state state;
-    uint64_t events, chosen, left_out, dropped;
+    uint64_t events, chosen, left_out, dropped, delivered;
     unsigned processes, selected;
     bool unknown; /* an older agent does not report it */
     const char *jobs[2], *ranks[2], *sources[2], *type, *core, *counter;
@@ -54,6 +54,7 @@ check(const row *r)
         mrd_part *p = core_part(c, s, "i-1", MRD_PART_FLUSHED);
 
         p->events = r->events;
+        p->counts.delivered = r->delivered;
         p->tally.known = !r->unknown;
         p->tally.before.chosen = r->chosen / 2; /* two runs of the agent */
         p->tally.last.chosen = r->chosen - r->chosen / 2;
@@ -142,6 +143,11 @@ TEST(why_it_is_empty)
           .says = "2 processes were selected and recorded no event" },
         { .what = "lost", THERE, .dropped = 2, .says = "all events were lost: 2 events" },
         { .what = "one lost", THERE, .dropped = 1, .says = "all events were lost: 1 event" },
+        { .what = "not in the store",
+          THERE,
+          .dropped = 2,
+          .delivered = 3,
+          .says = "all events were lost: 5 events" },
         { .what = "an older agent", THERE, .unknown = true, .says = "no node sent an event" },
         { .what = "counters by name, not there",
           THERE,

@@ -22,6 +22,8 @@ draw_part(uint64_t *seed, size_t i)
     p->simulated = test_rand(seed) % 3 == 0;
     p->revision = (uint32_t) (test_rand(seed) % 4);
     p->unchangeable = test_rand(seed) % 4 == 0;
+    p->state = MRD_PART_FLUSHED;
+    p->counts.delivered = p->events + i; /* the store lacks i events */
     p->n_epochs = (unsigned) (test_rand(seed) % 3);
     p->epochs = calloc(STORED, sizeof(*p->epochs));
     for (unsigned e = 0; e < STORED; e++) /* more than count */
@@ -60,7 +62,8 @@ check_node(const merge_node *n, const mrd_part *p, const mrd_timescale *t)
     /* A simulated clock is never the aggregator's own, for any boot. */
     CHECK_INT(n->same_clock,
               !t->same_clock || p->simulated ? 0 : strcmp(p->boot_id, t->boot_id) == 0);
-    CHECK_INT(n->dropped, p->counts.losses[0].count + p->counts.losses[2].count);
+    CHECK_INT(n->dropped, p->counts.losses[0].count + p->counts.losses[2].count +
+                              p->counts.delivered - p->events);
     for (unsigned k = 0; k < p->counts.gaps.n; k++) {
         if (p->counts.gaps.v[k].marked) /* the events contain it themselves */
             continue;

@@ -504,6 +504,79 @@ TEST(counts_hold_nothing_of_what_was_told_before)
     mrd_part_free(p);
 }
 
+/* Writes the counters of the manifest and checks them: begun, delivered, and the events that the
+ * store lacks. Returns the part after a restart of the aggregator. */
+static mrd_part *
+check_manifest(const char *what, mrd_part *p, const told *want, uint64_t missing)
+{
+    mrd_json *o = mrd_json_new_object();
+    const mrd_json *c, *drops;
+    int64_t sum = 0, of_store = 0;
+
+    mrd_part_counts_put(p, o);
+    c = mrd_json_get(o, "counters");
+    drops = mrd_json_get(c, "drops");
+    for (size_t i = 0; i < mrd_json_size(drops); i++) {
+        const mrd_json *d = mrd_json_at(drops, i);
+        int64_t count = mrd_json_int(d, "count", 0);
+
+        sum += count;
+        if (strcmp(mrd_json_str(d, "cause", ""), "store-missing") == 0)
+            of_store += count;
+    }
+    CHECK_ROW(what, mrd_json_int(c, "begun", 0) == (int64_t) want->begun);
+    CHECK_ROW(what, mrd_json_int(c, "delivered", 0) == (int64_t) (want->delivered - missing));
+    CHECK_ROW(what, mrd_json_int(c, "held", 0) == (int64_t) want->held);
+    CHECK_ROW(what, mrd_json_int(c, "dropped", 0) == sum && of_store == (int64_t) missing);
+    CHECK_ROW(what, (uint64_t) sum == want->lost + missing && mrd_part_lost(p) == (uint64_t) sum);
+    CHECK_ROW(what, want->begun == want->delivered - missing + (uint64_t) sum + want->held);
+    mrd_json_free(o);
+    return restarted(p, true);
+}
+
+/* A store that was restored from an older copy lacks events that the agent delivered. They are lost
+ * as soon as the part is over, until the agent sends them again. */
+TEST(delivered_events_that_the_store_lacks)
+{
+    static const struct {
+        const char *what;
+        told report;
+        uint64_t epoch;
+        uint32_t stored; /* now */
+        mrd_part_state state;
+        uint64_t missing;
+    } rows[] = {
+        { "all are stored", { 5, 60, 50, 0, 10 }, 5, 50, MRD_PART_RECORDING, 0 },
+        { "still recording", { 5, 260, 200, 0, 60 }, 5, 10, MRD_PART_RECORDING, 0 },
+        { "it may still send", { 5, 260, 260, 0, 0 }, 5, 60, MRD_PART_STOPPING, 0 },
+        { "flushed", { 5, 260, 260, 0, 0 }, 5, 0, MRD_PART_FLUSHED, 140 },
+        { "the node was lost", { 5, 270, 260, 0, 10 }, 5, 0, MRD_PART_LOST, 140 },
+        { "some are sent again", { 5, 270, 260, 0, 10 }, 5, 40, MRD_PART_FLUSHED, 100 },
+        /* the end of the old spool's numbers was never reported */
+        { "another spool", { 5, 280, 280, 0, 0 }, 6, 20, MRD_PART_FLUSHED, 100 },
+        { "losses and their record", { 5, 300, 290, 10, 0 }, 6, 11, MRD_PART_FLUSHED, 99 },
+        { "all are sent again", { 5, 300, 290, 10, 0 }, 5, 100, MRD_PART_FLUSHED, 0 },
+    };
+    mrd_node n = { .instance_id = "i-1" };
+    mrd_part *p = mrd_part_new(&n, 1);
+    char text[MRD_WHY_MAX], number[48];
+
+    REQUIRE(p != NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        tell(p, &rows[i].report, NULL);
+        if (rows[i].stored > 0)
+            store(p, rows[i].epoch, rows[i].stored);
+        p->state = rows[i].state;
+        CHECK_ROW(rows[i].what, mrd_part_store_missing(p) == rows[i].missing);
+        CHECK_ROW(rows[i].what, mrd_part_store_missing_text(p, text) == (rows[i].missing > 0));
+        snprintf(number, sizeof(number), "at least %d events", (int) rows[i].missing);
+        CHECK_ROW(rows[i].what, (strstr(text, number) != NULL) == (rows[i].missing > 0));
+        p = check_manifest(rows[i].what, p, &rows[i].report, rows[i].missing);
+        check(&(row){ .name = rows[i].what }, p, &rows[i].report, 0);
+    }
+    mrd_part_free(p);
+}
+
 static void
 tell_tally(mrd_part *p, uint64_t chosen, uint64_t left_out, uint64_t in_flight)
 {

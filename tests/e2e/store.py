@@ -66,13 +66,24 @@ def stale_copy():
         c.within_session(id)
         doc = c.stop(id, want=3)  # incomplete
         part = doc["nodes"][0]
-        equal((doc["begun"], part["counters"]["delivered"], part["counters"]["held"]), (w.all, w.all, 0), "begun, acknowledged, held")
+        counters = part["counters"]
+        equal((doc["begun"], doc["dropped"], doc["held"]), (w.all, 3000, 0), "begun, dropped, held")
+        equal((counters["begun"], counters["delivered"], counters["dropped"], counters["held"]), (w.all, w.all - 3000, 3000, 0), "the node's equation")
+        equal([(d["cause"], d["count"]) for d in counters["drops"]], [("store-missing", 3000)], "the cause")
         equal(part["events"], w.all - 3000, "stored")
+        check("at least 3000 events" in doc["message"], f"the session says that it is not whole: {doc['message']}")
         check(part["missing_batches"] > 0, "the manifest counts the batches that are missing")
         got = sorted(c.ticks(id)[("i-test0", w.pid)])
         equal(got, [*range(1, 5001), *range(8001, 10001)], "ticks in the copy")
         missing = part["missing_batches"]
-        check(f"{missing} batch{'' if missing == 1 else 'es'} missing" in c.run("status", id, want=3)[0], "status says that batches are missing")
+        equal([s["lost"] for s in c.run_json("sessions")["sessions"]], [3000], "lost in the list of sessions")
+        text = c.run("status", id, want=3)[0]
+        check(f"{missing} batch{'' if missing == 1 else 'es'} missing" in text, "status says that batches are missing")
+        check("3,000" in text and "store-missing" in text, f"status says how many events are missing: {text}")
+        c.daemon.end()
+        c.aggregator(store="copy")
+        until(c.answers, "the aggregator answers")
+        equal(c.session(id)["nodes"][0]["counters"], counters, "counters after a restart")
 
 
 def removed():

@@ -19,6 +19,9 @@ check_counts(world *w, const mrd_session *s, const mrd_part *p)
 {
     const mrd_counts *c = &p->counts;
 
+    if (mrd_part_store_missing(p) > 0)
+        sim_fail(w, "session %s node %s: delivered events are not in the store", s->text,
+                 p->instance_id);
     if (c->begun != c->delivered + losses(c) + c->held)
         sim_fail(w, "session %s node %s: begun %llu, delivered %llu, lost %llu, held %llu", s->text,
                  p->instance_id, (unsigned long long) c->begun, (unsigned long long) c->delivered,
