@@ -55,7 +55,7 @@ mrd_agent_joins(const mrd_agent_options *o)
 /* Decides where and how the agent connects. Fills in the control address if it was not given and,
  * for an agent with its own certificate, the HTTP address and the certificate files. *ret_link
  * borrows from `o`. Errors: INVALID for an address of another form, for TLS files without an
- * address with TLS, and for files without a directory; AUTH for another machine without TLS, unless
+ * address with TLS, and for files without a directory. AUTH for another machine without TLS, unless
  * `insecure`. */
 mrd_err mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why);
 

@@ -21,7 +21,7 @@
 #include "proto/cert_times.h"
 
 #define MRD_TAG_JOB   (1ull << 47) /* agent/jobs.h */
-#define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session, whose answer is ignored */
+#define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session; its answer is ignored */
 
 /* The counters of one session. */
 typedef struct {
@@ -126,8 +126,8 @@ void mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now); /* and old refusa
 /* agent.c */
 uint32_t mrd_agent_boot_key(const mrd_agent *a);
 /* Returns true while the agent does not know the running sessions. Events then stay in the rings,
- * so that those sessions receive them. Not without an aggregator, and not while a session is known,
- * because waiting would lose events of that session. */
+ * so that those sessions receive them. False without an aggregator, and while the agent has a
+ * session, because waiting would lose events of that session. */
 bool mrd_agent_waits(mrd_agent *a, mrd_local_ns now);
 /* collect_counters.c: adds the counts of all sessions to *sum. */
 void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum);

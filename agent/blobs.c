@@ -38,7 +38,7 @@ blob_room(mrd_drain *p, ring *r, blob *b, size_t more)
 }
 
 /* A chunk that does not continue the current text: chunks in between were lost (and the writer
- * counted them). The text so far is a truncated document. */
+ * counted them). The text up to here is a truncated document. */
 void
 mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
@@ -63,7 +63,7 @@ mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         b->at = rec->ts;
     }
     if (!b->open)
-        return; /* the rest of a text whose start was lost */
+        return; /* the rest of a text without its start */
     if (!blob_room(p, r, b, rec->body_len)) {
         blob_end(p, r, true);
         if (!p->again)

@@ -558,7 +558,7 @@ mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view 
             mrd_sat_add(c->beat_bound, mrd_sat_abs(mrd_sat_sub(at.ns, c->beat_at.ns)) / DRIFT_PART);
         snprintf(v.method, sizeof(v.method), "heartbeat");
     }
-    /* it stood still for this long, as far as the system knows */
+    /* it stood still for this long, according to the system */
     if (mrd_local_before(at, c->woke_at))
         v.bound_ns = -1;
     *ret_view = v;

@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
     bool known;
     mrd_dur_ns offset_ns, bound_ns; /* bound -1: unknown */
-    /* of the last probe: "udp-kernel", "udp-user", "nng", "batch"; before the first estimate
+    /* of the last probe: "udp-kernel", "udp-user", "nng", "batch", or before the first estimate
      * "heartbeat" or "none" */
     char method[16];
     char state[24]; /* "aligned", "settling", ... as the aggregator reports */
@@ -49,7 +49,7 @@ typedef struct {
     /* End of the last suspend of the machine, 0 means never. Earlier bounds are unknown. */
     mrd_local_ns woke;
     mrd_dur_ns slept;       /* its length by BOOTTIME; 0 means before this process began */
-    mrd_peer_ns answer_raw; /* of the last heartbeat: our time and the aggregator's; 0 means none */
+    mrd_peer_ns answer_raw; /* our time and the aggregator's of the last heartbeat; 0 means none */
 } mrd_clock_sync_view;
 
 mrd_err mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock,

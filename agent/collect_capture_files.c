@@ -1,6 +1,6 @@
 /* agent/collect_capture_files.c - capture directories that processes name or the operator gives,
- * and the files in them (agent/files.h): finds the sessions of each file, and how long a session
- * waits for its files */
+ * and their files (agent/files.h). Finds the sessions of each file, and how long a session waits
+ * for its files */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -78,9 +78,10 @@ seek_process(void *self, mrd_drain_process *process)
     seek_ident(self, &process->ident);
 }
 
-/* A process of this node may write under another name than the agent's, so a known pid outranks the name. The exception is a
- * node whose EC2 instance id is known: the runtime asks the metadata service too, so another instance id is another node.
- * This matters because processes in containers of two nodes often have equal pids. */
+/* A process of this node may write under another name than the agent's, so a known pid outranks the
+ * name. The exception is a node with an EC2 instance id: the runtime asks the metadata service too,
+ * so another instance id is another node. This matters because processes in containers of two nodes
+ * often have equal pids. */
 static bool
 is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
 {

@@ -37,8 +37,8 @@ let_go(mrd_agent *a, mrd_session_counters *c)
     *c = (mrd_session_counters){ 0 };
 }
 
-/* Refuses a session whose counters this node does not have. The message names the counter and the
- * closest known one. */
+/* Refuses a session with counters that this node does not have. The message names the counter and
+ * the closest known one. */
 static mrd_err
 begin_counters(void *self, uint64_t session, mrd_why *why)
 {

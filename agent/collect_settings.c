@@ -1,6 +1,6 @@
 /*
  * agent/collect_settings.c - passes the sessions' selections to the runtimes: the cores and event
- * types of all sessions together, in a settings file beside the rings of each process
+ * types of all sessions together, in a settings file next to the rings of each process
  * (capture/nrt_settings.h). So the runtime does not even produce events that no session wants. The
  * same file enables processes that wait for it, and disables them while all sessions that select
  * them are paused.

@@ -83,7 +83,8 @@ mrd_err mrd_collectors_start(mrd_agent *a, mrd_why *why);
 void mrd_collectors_step(mrd_agent *a, mrd_local_ns now);
 mrd_local_ns mrd_collectors_next_ns(const mrd_agent *a);
 size_t mrd_collectors_fds(const mrd_agent *a, int *ret_fds, size_t room);
-/* Errors: the first collector's that cannot; those before it have ended the session. */
+/* Errors: the error of the first collector that fails. The collectors before it have ended the
+ * session. */
 mrd_err mrd_collectors_begin(mrd_agent *a, uint64_t session, mrd_why *why);
 void mrd_collectors_save(mrd_agent *a, uint64_t session, mrd_local_ns now);
 void mrd_collectors_process(mrd_agent *a, mrd_drain_process *process);

@@ -14,7 +14,7 @@
 
 typedef enum { CONTROL, SETTINGS } what;
 
-/* Opens the directory of the process's files; -1 if none is known. It is remembered, because a
+/* Opens the directory of the process's files; -1 if it has none. It is remembered, because a
  * process that has ended has no rings. */
 static int
 place(const mrd_drain *p, mrd_drain_process *process, what kind, const char **ret_file)

@@ -48,7 +48,8 @@ void mrd_drain_flush_open(mrd_drain *p, proc *pr);
 /* Emits early ends that are older than `age`, because their start was lost. */
 void mrd_drain_sweep(mrd_drain *p, proc *pr, mrd_local_ns now, int64_t age);
 
-/* Keys for open spans whose records have none: a loaded model, the spans that a dead owner left. */
+/* Keys for open spans with records that have none: a loaded model, the spans that a dead owner
+ * left. */
 uint64_t mrd_drain_model_key(uint64_t number);
 uint64_t mrd_drain_left_key(proc *pr);
 

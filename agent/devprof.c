@@ -444,7 +444,7 @@ told(mrd_devprof *d, uint64_t session, mrd_local_ns now)
 
     while (i < MRD_RECORD_SESSIONS && d->told[i].session != session)
         i++;
-    if (i == MRD_RECORD_SESSIONS) /* there are as many entries as sessions */
+    if (i == MRD_RECORD_SESSIONS) /* one entry per session */
         for (i = 0;
              i + 1 < MRD_RECORD_SESSIONS && mrd_record_find(d->record, d->told[i].session, &st);)
             i++;

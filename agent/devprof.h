@@ -6,14 +6,14 @@
  *
  * A process belongs to one request at a time. Processes that appear while a session records receive
  * the request, too. agent/files.h finds the files, because answers name their directory. Threads:
- * one. Memory: MRD_DEVPROF_RESULTS answers per session; further answers are logged.
+ * one. Memory: MRD_DEVPROF_RESULTS answers per session. Further answers are logged.
  */
 #ifndef MRD_AGENT_DEVPROF_H
 #define MRD_AGENT_DEVPROF_H
 
 #include "agent/models.h"
 
-#define MRD_DEVPROF_RESULTS 256 /* as many as the manifest has per node */
+#define MRD_DEVPROF_RESULTS 256 /* the manifest's limit per node */
 
 typedef struct mrd_devprof mrd_devprof;
 

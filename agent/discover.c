@@ -35,16 +35,16 @@
 
 typedef struct {
     bool used;
-    char *path;    /* NULL means that only the descriptor is known (a container's) */
+    char *path;    /* NULL means that only the descriptor is available (a container's) */
     int fd, watch; /* -1 */
     dev_t dev;
     ino_t ino;
-    uid_t uid;    /* user of the process in whose root it is */
+    uid_t uid;    /* user of the process that has it in its root */
     char pod[64]; /* uid of that process's pod; empty means none */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
     DIR *stream;       /* of a running search, which may take several turns */
-    bool again, dirty; /* found in it: a ring that is being created; changes */
+    bool again, dirty; /* a ring that is being created was found in it; changes were */
     bool slow;         /* it takes more than one turn */
     unsigned rings;    /* open ones */
     uint64_t seen;     /* number of the last search through all roots that found it */
@@ -280,7 +280,7 @@ find_dir(mrd_discover *d, const struct stat *st)
     return NULL;
 }
 
-/* Returns true if the user may have another directory: as many as other users leave free. */
+/* Returns true if the user may have another directory, within what other users leave free. */
 static bool
 has_share(const mrd_discover *d, uid_t uid)
 {
@@ -302,7 +302,7 @@ is_seen(const mrd_discover *d, ring_dir *dir, uid_t process, uid_t owner)
         dir->uid = process;
 }
 
-/* Adds the directory of this process's root, unless it is known. */
+/* Adds the directory of this process's root, unless it is already listed. */
 static void
 add_root(mrd_discover *d, const char *pid)
 {

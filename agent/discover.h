@@ -4,8 +4,8 @@
  *
  * New files are detected by inotify and, because inotify does not work everywhere, by repeated
  * searches. A search is split into turns of a few milliseconds for all directories together,
- * whatever the number of files. The search through the processes' roots is split likewise. A user
- * may have as many directories as other users leave free. One thread.
+ * regardless of the number of files. The search through the processes' roots is split likewise. A
+ * user may use all directory slots that other users leave free. One thread.
  */
 #ifndef MRD_AGENT_DISCOVER_H
 #define MRD_AGENT_DISCOVER_H
@@ -31,14 +31,14 @@ void mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self);
 int mrd_discover_fd(const mrd_discover *d);            /* inotify, -1 without */
 mrd_local_ns mrd_discover_next(const mrd_discover *d); /* when step is due without an event */
 int mrd_discover_dir_fd(const mrd_discover *d, unsigned dir);
-/* Returns the user whose process has the directory as /dev/shm. The directory's owner and root are
- * preferred. */
+/* Returns the user of the process that has the directory as /dev/shm. The directory's owner and
+ * root are preferred. */
 uint32_t mrd_discover_dir_user(const mrd_discover *d, unsigned dir);
-/* Returns the uid of the pod whose processes have it as /dev/shm; empty if no pod has it. */
+/* Returns the uid of the pod with processes that have it as /dev/shm; empty if no pod has it. */
 const char *mrd_discover_dir_pod(const mrd_discover *d, unsigned dir);
 /* Counts the open rings in a directory, which keep it. */
 void mrd_discover_hold(mrd_discover *d, unsigned dir, int change);
-/* Returns the number of processes whose root could not be searched for lack of permission, in the
+/* Returns the number of process roots that could not be searched for lack of permission, in the
  * last search. */
 unsigned mrd_discover_denied(const mrd_discover *d);
 unsigned mrd_discover_dirs(const mrd_discover *d);

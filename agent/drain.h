@@ -33,8 +33,8 @@
 #include "trace/model/catalog.h"
 
 #define MRD_DRAIN_BLOB_MAX (64u << 20)
-/* Maximum number of open rings; also at most half of the allowed open files. A user may have as
- * many as other users leave free. Further rings wait, and are counted. */
+/* Maximum number of open rings; also at most half of the allowed open files. A user may use all
+ * slots that other users leave free. Further rings wait, and are counted. */
 #define MRD_DRAIN_RINGS_MAX 65536u
 #define MRD_DRAIN_TURN      (10 * MRD_MS) /* of a step, shared by users, then by their rings */
 
@@ -69,12 +69,12 @@ typedef struct {
     uint64_t begun;  /* events the agent knows of, including losses */
     uint64_t events; /* passed to event() and accepted, without MRD_LOSS */
     uint64_t dropped[MRD_DROP_CAUSES];
-    uint64_t held;       /* begun without an end so far */
+    uint64_t held;       /* begun without an end yet */
     uint64_t losses;     /* MRD_LOSS events given */
     uint64_t records;    /* ring records read, including blob chunks */
     uint64_t blob_bytes; /* of runtime JSON */
     uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused; /* now; ever ... */
-    uint64_t files_refused; /* so far: named like rings, but no rings, or not to be read */
+    uint64_t files_refused; /* up to now: named like rings, but no rings, or not to be read */
     uint64_t processes, processes_seen;
 } mrd_drain_tally;
 
@@ -84,8 +84,8 @@ typedef struct mrd_drain_process {
     mrd_proc_id id;       /* in that catalog */
     mrd_ident ident;
     bool gone; /* its last ring was drained; reported once, then the struct is freed */
-    /* Until when its unfinished spans are known to have been open, in times of that clock; 0 means
-     * that they may still be open. */
+    /* Time of that clock until which its unfinished spans were certainly open; 0 means that they
+     * may still be open. */
     unsigned open_until_clock;
     mrd_ev_ns open_until;
     void *user; /* the caller's; NULL at first */
@@ -173,15 +173,15 @@ void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
 /* Calls back for the open spans of the process: scopes and calls, spans with a pending end, and
  * starts of the runtime. Each is passed as an unfinished span with its start and the argument
  * in_flight with the value `at`. Each is emitted again when it ends. Not included: loaded models (a
- * state, not work), and spans whose end may be among lost events. */
+ * state, not work), and spans that may have their end among lost events. */
 void mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
-/* With hold, before a commit's contents are requested: passes starts of the runtime's trace whose
- * texts a successor cannot read again, in the form of mrd_drain_in_flight (in_flight: "long"). Each
- * is passed once, and once more after mrd_drain_tell_again. If this reader is killed, they remain
- * as unfinished spans. */
+/* With hold, before a commit's contents are requested, passes starts of the runtime's trace with
+ * texts that a successor cannot read again, in the form of mrd_drain_in_flight (in_flight: "long").
+ * Each is passed once, and once more after mrd_drain_tell_again. If this reader is killed, they
+ * remain as unfinished spans. */
 void mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
@@ -195,7 +195,7 @@ uint64_t mrd_drain_ring_hash(const char *file_name);
 double mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process);
 /* Returns true if another agent of this user reads the directory, so that this one does not. */
 bool mrd_drain_stands_back(const mrd_drain *p);
-/* Ring files that exist and are not read, as far as the last searches found them (at most 16,384). */
+/* Ring files that exist and are not read, according to the last searches (at most 16,384). */
 typedef enum {
     MRD_UNREAD_BEYOND,     /* more than one agent, or one user next to others, may have open */
     MRD_UNREAD_HELD,       /* another agent reads them */
@@ -215,7 +215,7 @@ int mrd_drain_fd(const mrd_drain *p);
 bool mrd_drain_has_runtime(const mrd_drain_process *process);
 /* Stops or resumes reading the process's rings. Records stay in the rings. */
 void mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold);
-/* The same for all processes, including those that are found later. */
+/* The same for all processes, including processes that are found later. */
 void mrd_drain_hold(mrd_drain *p, bool hold);
 /* Calls back for each known process. */
 void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
@@ -228,12 +228,12 @@ void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *messa
 
 /* ---- Clocks of the node ---- */
 
-/* Returns the cross-reads so far, oldest first: at open, every 10 s, and before and after a
+/* Returns the cross-reads up to now, oldest first: at open, every 10 s, and before and after a
  * deviation of the wall clock from its previous line. Borrowed until the next step. At most 1024;
  * the oldest are thinned out. */
 const mrd_cross_read *mrd_drain_crosses(const mrd_drain *p, size_t *ret_n);
-/* Gets the cross-reads that a batch with stamps from `since` on needs, oldest first: the last four,
- * and both sides of each later step or rate change of the wall clock. */
+/* Gets the cross-reads that a batch with stamps from `since` on needs, oldest first. These are the
+ * last four, and both sides of each later step or rate change of the wall clock. */
 void mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
                              void (*take)(void *self, const mrd_cross_read *read), void *self);
 /* Makes a cross-read now (before a batch is closed). */

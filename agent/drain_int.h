@@ -44,7 +44,7 @@ typedef struct {
 typedef struct ring {
     mrd_ring_reader *reader;
     mrd_ring_map map;
-    /* when it last had records (0: long ago); when it is polled next */
+    /* when it last had records (0 means long ago); when it is polled next */
     mrd_local_ns read_at, poll_at;
     unsigned dir;
     char file_name[MRD_RING_NAME_MAX];
@@ -98,13 +98,13 @@ struct proc {
     size_t n_rings, n_notes;
     uint64_t start_ticks;
     mrd_owned_claim first; /* of its first ring */
-    uint32_t uid;          /* of the process, or of its first ring's file if the process is gone */
+    uint32_t uid;          /* of the process, or of its first ring's file if the process exited */
     uint64_t flow_scope;
     mrd_sid seq_key;        /* MRD_SID_EMPTY means not interned yet */
     mrd_local_ns active_at; /* when one of its rings last had records */
     bool seen_alive;        /* by this agent */
     mrd_local_ns newest;    /* RAW: latest time in its completely read rings */
-    uint64_t n_left;        /* number of its open spans so far, which have no other key */
+    uint64_t n_left;        /* number of its open spans up to now, which have no other key */
     uint64_t left_given;
     mrd_dur_ns shift_ns; /* added to its RAW times: its time namespace relative to ours */
     mrd_open_spans open;
@@ -187,7 +187,7 @@ void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 /* Errors: NOMEM. */
 mrd_err mrd_drain_open_begin(mrd_drain *p, mrd_why *why);
 void mrd_drain_open_end(mrd_drain *p);
-/* For a process's first ring: takes over the spans that a predecessor left open. */
+/* For a process's first ring: takes over the spans that are open since a predecessor. */
 void mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info);
 /* Processes that did not come back have ended. `orphan` makes each of them with its open spans, and
  * ends it. */
@@ -218,7 +218,7 @@ uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
 size_t mrd_drain_runtime_memory(const proc *pr);
-/* Calls back for starts of the runtime without an end, unless their end is known to be lost. */
+/* Calls back for starts of the runtime without an end, unless their end is certainly lost. */
 void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
                                  void *self);
 /* Calls back for such starts in texts before a mark, once each until tell_again. Emits the other

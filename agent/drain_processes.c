@@ -150,7 +150,7 @@ mrd_drain_proc_unused(mrd_drain *p, proc *pr)
         end_process(p, pr);
 }
 
-/* Adds a process without rings, for the spans that it left open. */
+/* Adds a process without rings, for its open spans. */
 void
 mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                       const void *records)

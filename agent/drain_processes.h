@@ -1,6 +1,6 @@
 /*
- * agent/drain_processes.h - the processes whose rings the drain reads: identifies them, and reports
- * their first ring and their end. Threads: the drain's.
+ * agent/drain_processes.h - the processes with rings that the drain reads: identifies them, and
+ * reports their first ring and their end. Threads: the drain's.
  */
 #ifndef MRD_AGENT_DRAIN_PROCESSES_H
 #define MRD_AGENT_DRAIN_PROCESSES_H
@@ -9,8 +9,8 @@
 
 /* Returns NULL if neither rings nor notes of it are read. */
 proc *mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start_ticks);
-/* Adds a process to the list, announces it (options.process), and gives it the spans that a
- * previous agent left open. NULL if out of memory. */
+/* Adds a process to the list, announces it (options.process), and gives it the spans that are open
+ * since a previous agent. NULL if out of memory. */
 proc *mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info);
 /* Ends a process without rings and notes: emits its open spans as unfinished, announces the end,
  * and frees it. */

@@ -30,7 +30,7 @@
 #define EARLY_AGE (5 * MRD_SEC)
 /* ---- Draining ---- */
 
-/* Returns the longest time before a ring is polled again: half of the time in which a million
+/* Returns the longest time before a ring is polled again. It is half of the time in which a million
  * events a second fill it, or more if the ring or its process has been silent for long. The first
  * event of a process wakes all its rings. */
 static int64_t
@@ -45,7 +45,7 @@ poll_max(const ring *r, mrd_local_ns now)
     return ns < 2 * POLL_MIN ? 2 * POLL_MIN : ns > POLL_SLOW ? POLL_SLOW : ns;
 }
 
-/* A ring that fills slowly may fill up: it is polled again after a quarter of the longest time, or
+/* A ring that fills slowly may fill up. It is polled again after a quarter of the longest time, or
  * when a million events a second would fill an eighth of it. */
 static int64_t
 poll_next(const ring *r, uint64_t n, mrd_local_ns now)
@@ -85,7 +85,7 @@ plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
                                                : (now.ns / r->poll_ns + 1) * r->poll_ns };
 }
 
-/* Reads the part that a predecessor processed, for the spans that it left open there. */
+/* Reads the part that a predecessor processed, for spans that are still open there. */
 static uint64_t
 read_again(mrd_drain *p, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_why *why)
 {
@@ -184,7 +184,7 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
 }
 
 /* Returns true if the ring's user has time left in this turn. At least one ring of a user is read,
- * whatever it takes. */
+ * however long it takes. */
 static bool
 has_time(mrd_drain *p, const ring *r)
 {
@@ -240,8 +240,8 @@ mrd_drain_hold(mrd_drain *p, bool hold)
     p->held = hold;
 }
 
-/* Reads each ring once. The first one rotates, so that none is always last. A user whose time is
- * over continues in the next turn where it stopped. */
+/* Reads each ring once. The first one rotates, so that none is always last. A user without time
+ * left continues in the next turn where it stopped. */
 static uint64_t
 drain_all(mrd_drain *p, mrd_local_ns now)
 {
@@ -545,7 +545,7 @@ mrd_drain_close(mrd_drain *p)
     free(p);
 }
 
-/* Losses that a live ring has counted without a record so far are included in the sums. */
+/* Losses that a live ring has counted without a record yet are included in the sums. */
 static uint64_t
 unreported(const ring *r, uint64_t dropped[MRD_DROP_CAUSES])
 {

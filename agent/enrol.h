@@ -3,10 +3,10 @@
  * or with the service account of its pod. It renews it with the certificate itself after two thirds
  * of its validity.
  *
- * A new certificate is written beside the old one, tried on a separate connection, and renamed over
- * the old one when the aggregator has accepted it. So an agent that is killed at any time finds a
- * valid certificate, or asks again, with the same key for an invitation. Failed attempts are
- * repeated at intervals between MRD_ENROL_EACH_NS and MRD_ENROL_LAST_NS. A changed token or
+ * A new certificate is written next to the old one, tried on a separate connection, and renamed
+ * over the old one when the aggregator has accepted it. So an agent that is killed at any time
+ * finds a valid certificate, or asks again, with the same key for an invitation. Failed attempts
+ * are repeated at intervals between MRD_ENROL_EACH_NS and MRD_ENROL_LAST_NS. A changed token or
  * certificate file is tried at once.
  *
  * Threads: one, the agent's loop. Requests are made on a separate thread.

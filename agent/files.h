@@ -78,8 +78,9 @@ typedef struct {
      * when a process names a directory, and for each file of an operator's directory. NULL: every
      * session takes all. */
     bool (*wants)(void *self, uint64_t session, const mrd_files_whose *whose);
-    /* Returns true if the process of a file belongs to this node. `instance` and `pid` are what the file's path names, `uid` is the
-     * user of its directory or MRD_OWNED_ANY. Called for each new file whose path names a process. NULL: all files belong to it. */
+    /* Returns true if the process of a file belongs to this node. `instance` and `pid` are what the
+     * file's path names, `uid` is the user of its directory or MRD_OWNED_ANY. Called for each new
+     * file with a process in its path. NULL: all files belong to it. */
     bool (*is_ours)(void *self, mrd_str instance, int64_t pid, int64_t uid);
     /* A file was delivered to all sessions that want it, or failed (`message` has the reason). May
      * be NULL. */
@@ -97,7 +98,7 @@ typedef struct {
     uint64_t beyond;    /* found beyond max_files, and not taken */
     uint64_t refused;   /* found, but of other users, or links: never taken */
     uint64_t ignored;   /* found, but of unknown kinds: never taken */
-    uint64_t elsewhere; /* found, but of processes of other nodes, whose agents take them */
+    uint64_t elsewhere; /* found, but of processes of other nodes; the agents there take them */
     unsigned dirs;
     unsigned hung; /* directories on a file system that does not answer now */
     /* directories that do not belong to the user of the process that named them */

@@ -35,7 +35,8 @@ files_max(const mrd_files *f)
     return f->o.max_files == 0 ? MRD_FILES_MAX : f->o.max_files;
 }
 
-/* A user may have as many as other users leave free. The operator's directories have no limit. */
+/* A user may use all slots that other users leave free. The operator's directories have no
+ * limit. */
 static bool
 has_share(const mrd_files *f, int64_t uid)
 {
@@ -60,7 +61,8 @@ is_gone(const mrd_files *f, const file *one, unsigned leaving)
                                    !f->dirs[one->dir].looking);
 }
 
-/* Makes room. `leaving` is a directory whose files are dropped with it; MRD_FILES_DIRS means none. */
+/* Makes room. `leaving` is a directory that is dropped with its files; MRD_FILES_DIRS means
+ * none. */
 static void
 forget_files(mrd_files *f, unsigned leaving)
 {
@@ -363,8 +365,8 @@ mrd_files_looked(mrd_files *f, mrd_local_ns now)
         end_look(f, w->dir, &w->look, now);
 }
 
-/* Returns when it may be searched: a directory whose searches are long is searched for at most a
- * fifth of the time. */
+/* Returns when it may be searched. A directory with long searches is searched for at most a fifth
+ * of the time. */
 mrd_local_ns
 mrd_files_due(const dir *d)
 {
@@ -486,7 +488,7 @@ free_dir(mrd_files *f, int64_t uid)
 }
 
 /* Adds a process that named the directory. Its capture may have begun under an earlier agent, so a
- * place whose files this agent removes counts as captured into. */
+ * place counts as captured into if this agent removes its files. */
 static mrd_err
 add_namer(dir *d, const mrd_files_place *place)
 {

@@ -54,7 +54,7 @@ typedef struct {
     session_set wanted;
     char **names; /* names that were added since its last search */
     size_t n_names, cap_names;
-    bool refused_for_good; /* its process is not the one that its ring names */
+    bool refused_for_good; /* its process differs from that in its ring */
     bool hung;             /* its file system does not answer, so it is skipped until it does */
     uint32_t first;        /* of its files: index + 1 */
     size_t n_files, waiting;

@@ -36,10 +36,10 @@ typedef struct {
     bool over;   /* the search ended with this slice */
     bool there;  /* the folder is */
     bool blind;  /* inotify does not watch all of it */
-    mrd_err err; /* DENIED: it is refused, for good if `lost`; with the reason */
+    mrd_err err; /* DENIED if it is refused, for good if `lost`; with the reason */
     bool lost;   /* its process cannot be verified, or ended before the directory was opened */
     const char *why;
-    uint64_t refused;  /* in this search so far: files of other users, links, ... */
+    uint64_t refused;  /* in this search: files of other users, links, ... */
     uint64_t ignored;  /* ... files of unknown kinds */
     uint64_t left_out; /* ... 1 if there are more entries than the limit */
     uint64_t deep;     /* ... directories deeper than MRD_FOLDER_DEPTH, which are not searched */

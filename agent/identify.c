@@ -126,9 +126,9 @@ say_owner(mrd_ident *id, const mrd_ring_info *info)
 }
 
 /*
- * If the kubelet's directory of pods is known, only it determines pod and namespace, because any
- * process can write a name into its environment. The directory of its ring determines the pod of an
- * unconfirmed process.
+ * If the kubelet's directory of pods is available, only it determines pod and namespace, because
+ * any process can write a name into its environment. The directory of its ring determines the pod
+ * of an unconfirmed process.
  */
 static void
 correct_pod(const mrd_drain *p, mrd_ident *id, bool confirmed, unsigned dir)

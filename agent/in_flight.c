@@ -1,5 +1,5 @@
-/* agent/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans whose
- * end is another record, starts of the runtime's trace */
+/* agent/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans with
+ * their end in another record, starts of the runtime's trace */
 #include <stdlib.h>
 
 #include "agent/drain_int.h"

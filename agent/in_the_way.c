@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-#define TRIES 64 /* another user who creates the name again in between cannot win this often */
+#define TRIES 64 /* another user can create the name again in between, but not this many times */
 
 bool
 mrd_in_the_way_clear(int dir_fd, const char *name)

@@ -4,7 +4,7 @@
  *
  * A file has lines "key=value" with the keys of base/jobid.h. `job` and `uid` are required. The
  * keys `request`, `owner_key` and `ended` are for the agent. So is `component`, the number of one
- * component of a heterogeneous job, whose `job` is the number of the whole job. The directory and
+ * component of a heterogeneous job; `job` is then the number of the whole job. The directory and
  * each file must belong to root or to the agent's user and must not be writable by others. So a
  * file is more trustworthy than the claims of a process about itself. Threads: one, the agent's
  * loop.

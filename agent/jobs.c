@@ -363,9 +363,9 @@ end_told(const job *before, mrd_local_ns now)
     return before->state == JOB_LEFT ? never : now;
 }
 
-/* Adds a job that a process claims. `before` is an earlier run of the job whose processes all
- * ended, NULL if there was none. The aggregator would put this run into the session that is ending,
- * so it is asked after that. */
+/* Adds a job that a process claims. `before` is an earlier run of the job without living processes,
+ * NULL if there was none. The aggregator would put this run into the session that is ending, so it
+ * is asked after that. */
 static job *
 add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_ns now)
 {

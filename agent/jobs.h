@@ -7,9 +7,10 @@
  * Until the answer arrives, rings of the job's processes are not read, so that its first event is
  * in its session. This lasts at most MRD_JOBS_HOLD, or until a ring is nearly full.
  *
- * During this time a refusal is retried if its reason may pass: the number of sessions (LIMIT), the
- * session of an earlier run that is not over (STATE), or the limit of sessions of this agent. A job
- * that has no session a minute after its end is logged and counted (mrd_jobs_left).
+ * During this time a refusal is retried if its reason may pass. Such reasons are the number of
+ * sessions (LIMIT), the session of an earlier run that is not over (STATE), or the limit of
+ * sessions of this agent. A job that has no session a minute after its end is logged and counted
+ * (mrd_jobs_left).
  *
  * A job ends when its file says ended=1 or is removed. Without a file it ends when it had no
  * process for five seconds. A process that comes later begins another run with its own session.
@@ -22,8 +23,8 @@
 #include "agent/drain.h"
 #include "proto/wire.h"
 
-/* On one node at the same time. One user may have as many as other users leave free. Further jobs
- * are not recorded, which is logged. */
+/* On one node at the same time. One user may use all slots that other users leave free. Further
+ * jobs are not recorded, which is logged. */
 #define MRD_JOBS_MAX 128
 /* An aggregator that restarts is back within seconds. If it stays away, the rings of a busy process
  * fill up first, and further events are lost and counted. A longer wait would lose more events than
@@ -66,7 +67,7 @@ void mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg);
 /* The aggregator answered the hello. It may have lost earlier messages. */
 void mrd_jobs_welcome(mrd_jobs *j);
 size_t mrd_jobs_count(const mrd_jobs *j); /* known now */
-/* jobs so far that requested recording and are not recorded */
+/* number of jobs up to now that requested recording and are not recorded */
 uint64_t mrd_jobs_left(const mrd_jobs *j);
 
 #endif

@@ -53,7 +53,7 @@ address_check(const mrd_agent_options *o, const char *option, const char *addres
                        option, address);
 }
 
-/* A user who sets a certificate expects TLS. */
+/* Setting a certificate implies TLS. */
 static mrd_err
 unused_check(const mrd_agent_options *o, mrd_why *why)
 {

@@ -94,7 +94,7 @@ problem(mrd_buf *to, const char *status, const char *code, const char *detail, c
     mrd_buf_fini(&body);
 }
 
-/* /healthz: the loop runs; problems are listed but do not fail it. /readyz: fails if there are
+/* /healthz: the loop runs. Problems are listed but do not fail it. /readyz: fails if there are
  * problems. */
 static void
 health(const mrd_metrics_options *options, bool wants_ready, bool bare, mrd_buf *to)

@@ -17,7 +17,7 @@ typedef struct {
     const char *address; /* numeric. NULL means 127.0.0.1 */
     uint16_t port;       /* 0: any free one */
     const char *token;   /* bearer token for /metrics. NULL means none */
-    /* Appends the metrics; `open`: as OpenMetrics. */
+    /* Appends the metrics, as OpenMetrics if `open`. */
     void (*write)(void *self, bool open, mrd_buf *to);
     /* For /readyz: the text says what is the matter when false. NULL: always ready. */
     bool (*ready)(void *self, char text[MRD_WHY_MAX]);

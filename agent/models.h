@@ -1,7 +1,8 @@
 /*
- * agent/models.h - which models the processes of this node have loaded: told by libmeridian at each
- * nrt_load and nrt_unload, kept whether or not a session records, so that a session knows those that
- * were there before it began. A successor of a killed agent reads them from a note of its own.
+ * agent/models.h - the models that processes of this node have loaded. libmeridian reports each
+ * nrt_load and nrt_unload. They are kept without a session, too, so that a session has the
+ * models that were loaded before it began. A successor of a killed agent reads them from a
+ * separate note.
  *
  * Names    libmeridian knows size and hash; the name and the runtime's own number of a model come
  *          from the runtime's event of the same load: the one inside the call that loaded it, on
@@ -35,7 +36,7 @@ typedef struct {
     mrd_wall_ns call_from, call_to; /* times of that call. 0 means unknown */
     mrd_local_ns load;
     mrd_local_ns unload; /* 0 means loaded. If the process ended: when that was detected */
-    char sha256[65], name[128], path[192]; /* "" means unknown; path: of a file */
+    char sha256[65], name[128], path[192]; /* "" means unknown; path of a file */
     /* where the process keeps the model's bytes, "" means nowhere */
     char kept[512];
 } mrd_model_load;
@@ -64,9 +65,9 @@ void mrd_model_table_ship(mrd_model_table *t,
 void mrd_model_table_step(mrd_model_table *t, mrd_local_ns now);
 /* Changes whenever the result of mrd_model_table_get changes. */
 uint64_t mrd_model_table_version(const mrd_model_table *t);
-/* Gets the loads that were resident at some time of the session on processes that it selects;
- * session 0: loads that are resident now. Returns their number, at most max, and counts the rest.
- * Pointers are valid until the next call of this module except get. */
+/* Gets the loads that were resident at some time of the session on processes that it selects, or
+ * for session 0 the loads that are resident now. Returns their number, at most max, and counts the
+ * rest. Pointers are valid until the next call of this module except get. */
 size_t mrd_model_table_get(const mrd_model_table *t, uint64_t session, const mrd_model_load **ret,
                            size_t max, uint64_t *ret_left_out);
 

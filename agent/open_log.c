@@ -6,7 +6,7 @@
  * the number of the commit from which on it counts, because it is only valid together with the read
  * positions of the rings. That commit contains the same number as a position. A successor uses the
  * entries that the last commit covers and ignores the rest. A file that has grown is written again
- * without old entries. Its size is limited; spans without room are counted in their ring
+ * without old entries. Its size is limited; spans that do not fit are counted in their ring
  * (docs/ring.md, open_lost).
  */
 #include <errno.h>
@@ -27,7 +27,7 @@
 #define FILE_MAX (16u << 20)
 /* the file is written again if it is this much longer than necessary */
 #define GROWTH (1u << 20)
-/* a process whose rings are not found for this long has ended */
+/* a process without rings for this long has ended */
 #define ORPHAN_AGE   (10 * MRD_SEC)
 #define RETRY        (10 * MRD_SEC)
 #define BATCH_EVENTS 4096u
@@ -56,7 +56,7 @@ typedef struct {
     uint64_t key, early;
 } taken_key;
 
-/* A process whose rings were not found yet. */
+/* A process without rings yet. */
 typedef struct pending {
     struct pending *next;
     record_who who; /* of its newest record */
@@ -142,8 +142,8 @@ put_batch(mrd_drain *p, const proc *pr, unsigned group, mrd_batch *batch)
     return ok;
 }
 
-/* Writes the entries of the group that are in the file (`anew`) or are not, and marks the written
- * ones. If a batch fails, its entries stay unmarked. */
+/* Writes the entries of the group that are in the file (if `anew`) or are not, and marks the
+ * written ones. If a batch fails, its entries stay unmarked. */
 static bool
 put_group(mrd_drain *p, proc *pr, unsigned group, bool anew)
 {

@@ -1,6 +1,6 @@
 /*
- * agent/open_spans.h - spans whose end is another record, possibly of another thread: begins
- * without an end so far, and ends that came before their begin. Threads: the drain's.
+ * agent/open_spans.h - spans with their end in another record, possibly of another thread: begins
+ * without an end yet, and ends that came before their begin. Threads: the drain's.
  */
 #ifndef MRD_AGENT_OPEN_SPANS_H
 #define MRD_AGENT_OPEN_SPANS_H
@@ -16,7 +16,7 @@ typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
     size_t bytes;
-    bool early;         /* only the end was seen so far; `ev` has its time and arguments */
+    bool early;         /* only the end was seen yet; `ev` has its time and arguments */
     bool saved;         /* it is in the file for a successor */
     bool model;         /* the key is of a loaded model */
     bool left;          /* its owner died before this agent saw it alive, so no record can end it */

@@ -279,8 +279,8 @@ open_text(int proc, const char *name)
     return f;
 }
 
-/* On some file systems (overlay, Btrfs) the device in `maps` differs from that of stat. Then the
- * path is compared in the process's own root. */
+/* On some file systems (overlay, Btrfs) the device in `maps` differs from stat's. Then the path is
+ * compared in the process's own root. */
 static bool
 leads_there(int root, const char *path, const mrd_owned_claim *claim)
 {

@@ -43,12 +43,12 @@ typedef struct {
  */
 mrd_err mrd_owned_root(const char *proc_root, const mrd_owned_claim *claim, int *ret_root,
                        mrd_owned_user *ret_user, mrd_why *why);
-/* Returns true if its root and mounts are those of this process, so that a path means the same in
+/* Returns true if it has the root and mounts of this process, so that a path means the same in
  * both. */
 bool mrd_owned_is_our_root(const char *proc_root, int64_t pid);
-/* Opens a directory below `root`. `user` is the one who must have the right to enter, NULL means
- * any. Returns -1 with errno: ELOOP for a link, EACCES without the right, EINVAL for "..". An empty
- * path is the root itself. */
+/* Opens a directory below `root`. `user` must have the right to enter, NULL means any. Returns -1
+ * with errno: ELOOP for a link, EACCES without the right, EINVAL for "..". An empty path is the
+ * root itself. */
 int mrd_owned_descend(int root, const char *path, const mrd_owned_user *user);
 /* The same for reading its names. Errors: NOTFOUND, DENIED (with the reason), IO. */
 mrd_err mrd_owned_dir(int root, const char *path, const mrd_owned_user *user, int *ret_fd,

@@ -30,9 +30,9 @@ typedef enum {
     MRD_AGENT_PLANT_SPINS, /* was: the loop does not wait while all slots are in use */
     /* was: dropped frames count again after a kill before their segment was removed */
     MRD_AGENT_PLANT_FORCED_AGAIN,
-    MRD_AGENT_PLANT_FORCED_THERE, /* was: the same without room to list the frames */
-    /* was: the answer of a dropped frame that found no room: the segments count it as lost, the
-     * counts as delivered */
+    MRD_AGENT_PLANT_FORCED_THERE, /* was: the same if the list of frames is full */
+    /* was: the answer of a dropped frame did not fit, so the segments count it as lost, the counts
+     * as delivered */
     MRD_AGENT_PLANT_NOT_TAKEN_BACK,
     /* was: the sums contain an answer that neither segments nor counts report */
     MRD_AGENT_PLANT_UNREPORTED,

@@ -48,8 +48,8 @@ typedef struct {
     mrd_metrics_text_hist ack; /* time from sending a frame to its acknowledgement */
 } mrd_publish_stats;
 
-/* Returns how long to wait if an aggregator asks for retry_after_ms (0: not set): at most a minute,
- * because another aggregator may be reachable by then. */
+/* Returns how long to wait if an aggregator asks for retry_after_ms (0 means not set), at most a
+ * minute, because another aggregator may be reachable by then. */
 #define MRD_PUBLISH_WAIT_MAX (60 * MRD_SEC)
 static inline mrd_dur_ns
 mrd_publish_wait(uint32_t retry_after_ms, mrd_dur_ns otherwise)

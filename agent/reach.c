@@ -20,8 +20,8 @@ mrd_agent_unreached_ns(const mrd_agent *a)
     return a->unreached_since.ns == 0 ? 0 : mrd_local_diff(mrd_local_now(), a->unreached_since);
 }
 
-/* Describes the reason as far as it is known. The transport makes connections and does not report
- * why one failed. */
+/* Describes the reason if possible. The transport makes connections and does not report why one
+ * failed. */
 static void
 reason(const mrd_agent *a, const mrd_publish_stats *st, char text[MRD_WHY_MAX])
 {

@@ -302,9 +302,9 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
     return MRD_OK;
 }
 
-/* Fast path for an event of the node's own clock if one session is recording and takes all events
- * of the process into an open batch, which is nearly always the case. Returns false, without
- * effect, if it is not. */
+/* Fast path for an event of the node's own clock, which is nearly always taken. It needs exactly
+ * one recording session, which takes all events of the process into an open batch. Returns false,
+ * without effect, if it is not. */
 static inline bool
 take_plain(mrd_record *r, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -392,7 +392,7 @@ tell_in_flight(mrd_record *r, session *s, const char *at, mrd_local_ns until)
 }
 
 /* Passes starts that a successor could not read to all recording sessions, except flight recorders,
- * whose memory is lost with this agent. */
+ * because their memory is lost with this agent. */
 static void
 take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -460,7 +460,7 @@ mrd_record_process_gone(mrd_record *r, mrd_drain_process *process)
 
 /* ---- Turns ---- */
 
-/* Closes windows whose end has passed, with time for late events. */
+/* Closes windows that have ended, with time for late events. */
 static void
 close_windows(mrd_record *r, session *s, mrd_local_ns now)
 {
@@ -585,7 +585,7 @@ follow_folder(mrd_record *r)
     mrd_record_write_notes(r);
 }
 
-/* Commits the frames so far with r->positions and the positions of trace files. */
+/* Commits the frames up to now with r->positions and the positions of trace files. */
 mrd_err
 mrd_record_commit(mrd_record *r, bool all)
 {

@@ -103,8 +103,8 @@ void mrd_record_close(mrd_record *r);
 mrd_err mrd_record_arm(mrd_record *r, const Mrd__Control *control, mrd_why *why);
 /* Records from start_ns on. An unknown session is armed first (late join). For the processes that
  * it selects, events that were read since mrd_record_sessions_known and ended at start_ns or later
- * count as lost to it (MRD_DROP_LATE), whichever events it selects. Errors: as arm; STATE if it was
- * already stopped. */
+ * count as lost to it (MRD_DROP_LATE), whichever events it selects. Errors: as arm, and STATE if it
+ * was already stopped. */
 mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
 /* No event from that instant on was missed (or from its start on, if that is later), although the
@@ -170,7 +170,7 @@ mrd_err mrd_record_event(mrd_record *r, mrd_drain_process *process, unsigned clo
 /* The same for one session only, for events that it alone requested. */
 mrd_err mrd_record_event_of(mrd_record *r, uint64_t session, mrd_drain_process *process,
                             unsigned clock, const mrd_event *ev);
-/* A process of the drain, whose rings are released from now on. */
+/* A process of the drain. Its rings are released from now on. */
 mrd_err mrd_record_process_seen(mrd_record *r, mrd_drain_process *process);
 /* A process of a trace file. Its batches are sealed with every commit, which contains the processed
  * amount of the file. */

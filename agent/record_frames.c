@@ -94,7 +94,7 @@ typedef struct {
     uint64_t late; /* MRD_DROP_LATE; its times are in the gaps */
 } drop_note;
 
-/* Adds the times of events in recorder memory to those of the cause. */
+/* Adds the times of events in recorder memory to the times of the cause. */
 static void
 note_buffered(const session *s, mrd_record_drop *d)
 {
@@ -107,8 +107,8 @@ note_buffered(const session *s, mrd_record_drop *d)
     }
 }
 
-/* Leaves out losses whose times the spool has. Events in recorder memory are lost with this agent,
- * so they are included. */
+/* Leaves out losses with times in the spool. Events in recorder memory are lost with this agent, so
+ * they are included. */
 static void
 note_gaps(const session *s, mrd_gaps *to)
 {

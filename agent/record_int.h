@@ -1,7 +1,8 @@
 /*
- * agent/record_int.h - inside of agent/record.h, from above: record_session.c (sessions from arm to cancel), record.c
- * (events, batches, turns), record_select.c (what a session takes), record_late.c (what one that is told of late misses), record_notes.c (for a
- * successor), record_frames.c (spool and recorder memory).
+ * agent/record_int.h - internals of agent/record.h, from top to bottom: record_session.c (sessions
+ * from arm to cancel), record.c (events, batches, turns), record_select.c (what a session takes),
+ * record_late.c (events that a late session misses), record_notes.c (for a successor),
+ * record_frames.c (spool and recorder memory).
  */
 #ifndef MRD_AGENT_RECORD_INT_H
 #define MRD_AGENT_RECORD_INT_H
@@ -30,8 +31,8 @@ typedef struct {
     mrd_local_ns from, to;
 } window;
 
-/* What the bound of a recorder forced out, though it is younger than the recorder reaches: a window
- * that asks for it misses it. */
+/* Events that the size limit of a recorder forced out although they are within its range. A window
+ * that includes them misses them. */
 #define FORGOTTEN_MAX 4096u /* the two oldest of more are one */
 typedef struct {
     mrd_local_ns first, last;
@@ -42,9 +43,9 @@ typedef struct {
     mrd_record_status st;
     bool drops_changed;        /* since they were written to the spool */
     bool hold;                 /* files of it are under way */
-    bool reported_in_flight;   /* what was in flight when it stopped */
+    bool reported_in_flight;   /* spans in flight when it stopped were reported */
     mrd_buf control;           /* the frame that armed it */
-    mrd_session_params params; /* what the session asks for */
+    mrd_session_params params; /* parameters of the session */
     mrd_select select;
     buffered_batch *buffered; /* oldest first */
     size_t n_buffered, cap_buffered;
@@ -97,7 +98,7 @@ typedef struct rec_process {
     mrd_step_gate gates[MRD_RECORD_SESSIONS]; /* of sessions that record steps */
 } rec_process;
 
-/* Of a process that is gone, as long as that is of any use. */
+/* Data of an exited process, while it is useful. */
 typedef struct {
     mrd_ident ident;
     mrd_passed passed[2];
@@ -160,7 +161,7 @@ mrd_local_ns mrd_record_to_raw(const mrd_record *r, unsigned clock, mrd_ev_ns at
 mrd_ev_ns mrd_record_from_raw(const mrd_record *r, unsigned clock, mrd_local_ns raw);
 void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
 void mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now);
-/* A window begins: what it misses counts as lost in it. */
+/* A window begins: events that it misses count as lost in it. */
 void mrd_record_missed(session *s, mrd_local_ns from, mrd_local_ns to);
 bool mrd_record_in_window(const session *s, mrd_local_ns first, mrd_local_ns last);
 void mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k);
@@ -173,7 +174,7 @@ void mrd_record_open_batch_free(open_batch *l);
 
 /* ---- record_notes.c ---- */
 
-/* What a predecessor noted of a session; borrowed for the call. */
+/* A predecessor's note of a session; borrowed for the call. */
 typedef struct {
     uint64_t session;
     const Mrd__Control *control; /* that armed it */

@@ -5,7 +5,7 @@
 #include "agent/record_int.h"
 #include "base/vec.h"
 
-/* An answer may lack a session whose start is being written to the aggregator's disk. */
+/* An answer may lack a session while its start is being written to the aggregator's disk. */
 #define AGE (2 * MRD_SEC)
 
 /* None of both. */

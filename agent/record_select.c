@@ -68,8 +68,9 @@ tally_selected(session *s, const rec_process *o)
 }
 
 /*
- * Returns true if the session must name the process in case no session selects it: the session records jobs,
- * and the process has the user and the namespace of those jobs. The owner of a session thus learns nothing of other tenants.
+ * Returns true if the session must name the process in case no session selects it. This holds if
+ * the session records jobs, and the process has the user and the namespace of those jobs. The owner
+ * of a session thus learns nothing of other tenants.
  */
 static bool
 would_name(const session *s, const rec_process *o)
@@ -232,7 +233,7 @@ mrd_record_gate(const mrd_record *r, rec_process *o, const session *s)
         if (g->session == 0 || mrd_record_session_of(r, g->session) == NULL)
             free_one = g;
     }
-    if (free_one != NULL) /* there are as many as sessions */
+    if (free_one != NULL) /* there is one per session */
         mrd_step_gate_init(free_one, s->st.id, s->params.from_step);
     return free_one;
 }
@@ -246,7 +247,7 @@ mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_even
     if (ev->kind == MRD_LOSS)
         return true;
     if ((track = memo_at(&l->tracks, ev->track)) == NULL)
-        return true; /* without memory no events are excluded */
+        return true; /* if out of memory, no events are excluded */
     if (*track == UNKNOWN)
         *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track));
     if (*track == UNWANTED || (*track == WANTED_BY_CORE &&

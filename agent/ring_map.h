@@ -6,9 +6,9 @@
  * missing page by a page of zeros and marks the mapping as cut, so that the reader reports the ring
  * as BAD. Any other SIGBUS goes to the previous handler.
  *
- * A ring is not mapped, and its reader copies it from the file, if the file is not in a tmpfs
- * (because of disk errors, user-controlled file systems, huge pages), if the ring is in memory,
- * beyond MRD_RING_MAP_MAX bytes of mappings, or if the kernel has no mappings left.
+ * In four cases a ring is not mapped, and its reader copies it from the file. The file is not
+ * in a tmpfs (because of disk errors, user-controlled file systems, huge pages), the ring is in
+ * memory, the mappings exceed MRD_RING_MAP_MAX bytes, or the kernel has no mappings left.
  *
  * Threads  a ring is mapped, read and unmapped on one thread. The handler checks only the mappings
  *          of its thread.

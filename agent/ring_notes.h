@@ -3,9 +3,9 @@
  * ring writes the number of its lost events to a note.
  *
  * The agent takes a note by renaming it, so that its process starts another one, and then reads it.
- * It emits the losses as those of a ring. After they are committed it removes the file. If an agent
- * finds a note that an earlier agent took, it removes the note if the last commit contains it, and
- * otherwise reads it. The process stays in the list while it lives, with or without rings.
+ * It emits the losses like losses of a ring. After they are committed it removes the file. If an
+ * agent finds a note that an earlier agent took, it removes the note if the last commit contains
+ * it, and otherwise reads it. The process stays in the list while it lives, with or without rings.
  * Threads   The drain's thread only.
  */
 #ifndef MRD_AGENT_RING_NOTES_H

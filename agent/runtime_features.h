@@ -1,7 +1,7 @@
 /*
  * agent/runtime_features.h - the abilities of the Neuron runtimes of the node, which libmeridian
- * reports when a process opens one: version, event types of the trace, functions that libmeridian
- * does not know. Threads: one.
+ * reports when a process opens one. They are version, event types of the trace, functions that
+ * libmeridian does not know. Threads: one.
  */
 #ifndef MRD_AGENT_RUNTIME_FEATURES_H
 #define MRD_AGENT_RUNTIME_FEATURES_H
@@ -13,8 +13,8 @@
 typedef struct {
     char version[64]; /* "": none was opened */
     mrd_strlist types, unknown;
-    uint64_t signature;      /* of all members. 0 means that nothing is known */
-    uint64_t sent, reported; /* signatures: in the last heartbeat; in the last acknowledged one */
+    uint64_t signature;      /* of all members. 0 means unknown */
+    uint64_t sent, reported; /* signatures in the last heartbeat; in the last acknowledged one */
 } mrd_runtime_seen;
 
 /* Returns true if the notice is about a runtime. Sets *ret_new if it has unknown functions for the

@@ -47,8 +47,9 @@ add_to_sums(mrd_spool *s, uint64_t number)
     return any || s->unreported < before;
 }
 
-/* Order: if this process is killed before the removal, or before the sums are written after it, a
- * successor finds either the frames or the sums that include them, never both or neither. */
+/* The order matters if this process is killed before the removal, or before the sums are written
+ * after it. A successor then finds either the frames or the sums that include them, never both or
+ * neither. */
 static void
 remove_oldest(mrd_spool *s)
 {
@@ -131,7 +132,7 @@ is_clock(const entry *e)
 }
 
 /* The counts show which of this epoch's frames were dropped. A frame of an earlier epoch, or of a
- * session without a slot, is completed and counted by one record, so that after a kill before the
+ * session without a slot, is completed and counted by one record. So after a kill before the
  * segment's removal neither is found without the other. Without room for the record, the frame is
  * counted when its segment is removed (remove_oldest). */
 static void

@@ -6,11 +6,11 @@
  * Files    append-only segments "spool-<number>.mrs" in a directory of the agent's own. A record is
  *          {magic, kind, length, CRC-32 of kind, length and payload} and its payload.
  * Kinds    1 a frame, after 8 bytes with its number of events without losses. 2 a session: its next
- *          sequence number and the fate of its events so far. 3 an answer: stored or refused. 4 a
- *          commit: the frames before it count, rings were read up to these positions, and these are
- *          the sessions' notes. 5 uncommitted records before it are void. 6 how many frames of
- *          clock data a session lost. 7 the frames before it are of an earlier boot. 8 the counts
- *          of a session at the beginning of this boot.
+ *          sequence number and the fate of its events up to now. 3 an answer: stored or refused.
+ *          4 a commit: the frames before it count, rings were read up to these positions, and
+ *          these are the sessions' notes. 5 uncommitted records before it are void. 6 how many
+ *          frames of clock data a session lost. 7 the frames before it are of an earlier boot. 8
+ *          the counts of a session at the beginning of this boot.
  * Crash    at any byte, all committed records are found again. Rings are released only after the
  *          commit, and a successor skips what the commit names, so each event is taken once.
  * Sync     none. Recent data is in the page cache, so a frame that is soon acknowledged never
@@ -49,7 +49,7 @@ typedef struct {
 /* The fate of a session's events since the directory was created. */
 #define MRD_SPOOL_NOTE 1152u
 typedef struct {
-    /* stored; refused for good; dropped because of the size limit */
+    /* stored, refused for good, dropped because of the size limit */
     uint64_t delivered, refused, forced;
     uint64_t damaged; /* committed, and lost with a segment that was truncated or removed */
     mrd_ev_ns damaged_first, damaged_last; /* of frames, in their own clock */
@@ -65,7 +65,7 @@ typedef struct {
  * much was added in this boot, and how much was lost.
  */
 typedef struct {
-    uint64_t begun; /* committed, as far as is known; the part that the other counts lack is lost */
+    uint64_t begun; /* committed, at least; the part that the other counts lack is lost */
     uint64_t held;  /* events of frames that were found */
     uint64_t known; /* stored in an earlier boot, as later answers showed: mrd_spool_done_before */
     mrd_spool_tally tally;
@@ -95,7 +95,7 @@ typedef struct {
     void *self;
 } mrd_spool_options;
 
-/* Errors: BUSY (another agent uses the directory), FULL (no room for data that a successor needs;
+/* Errors: BUSY (another agent uses the directory), FULL (no room for data that a successor needs,
  * nothing is lost, open it again), IO, NOMEM, INVALID (max_bytes). */
 mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why);
 void mrd_spool_close(mrd_spool *s);
@@ -131,16 +131,16 @@ typedef struct {
 #define MRD_SPOOL_POSITIONS 65536u /* of one commit */
 
 /*
- * Appends a frame whose header has this epoch and the session's next number, and increments the
+ * Appends a frame with this epoch in its header and the session's next number, and increments the
  * number. The frame counts, and peek returns it, from the next commit on. Errors: FULL (the disk is
- * full, or the oldest frames wait for a commit; nothing was written), LIMIT (more than
+ * full, or the oldest frames wait for a commit, nothing was written), LIMIT (more than
  * MRD_FRAME_MAX), STATE (wrong number), IO, NOMEM and errors of mrd_frame_get.
  */
 mrd_err mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why);
 
-/* Commits the frames added so far, together with the positions of their rings. If the disk has no
- * room for it, drops the oldest frames, in the last resort even frames of this commit. Errors:
- * FULL, IO, LIMIT, NOMEM: nothing changed, commit again. */
+/* Commits the frames added up to now, together with the positions of their rings. If the disk has
+ * no room for it, drops the oldest frames, in the last resort even frames of this commit. Errors:
+ * FULL, IO, LIMIT, NOMEM. Nothing changed then, commit again. */
 mrd_err mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why);
 bool mrd_spool_uncommitted(const mrd_spool *s);
 /* Sets the caller's data of a session from the next commit on; len <= MRD_SPOOL_NOTE. Errors:

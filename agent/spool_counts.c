@@ -23,10 +23,10 @@ typedef struct {
     uint32_t magic, crc; /* of what follows */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     mrd_ev_ns last, answered_to, damaged_first, damaged_last;
-    /* answered: all numbers below; a bit for each answered number of the next 64 */
+    /* all numbers below are answered; a bit for each answered number of the next 64 */
     uint64_t answered, bits;
-    /* overstated: events that the segments count as dropped, and that were withdrawn elsewhere; 0
-     * in files of earlier releases. clock: of the times. */
+    /* overstated: events that the segments count as dropped, and that were withdrawn elsewhere. It
+     * is 0 in files of earlier releases. clock: of the times. */
     uint16_t note_len, overstated_high;
     uint8_t clock, overstated_low[3];
     uint8_t note[MRD_SPOOL_NOTE];
@@ -325,8 +325,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes frames whose answer was lost with the end of the segments. The slot has no answers of
- * frames that were committed later. */
+/* Completes frames with an answer that was lost with the end of the segments. The slot has no
+ * answers of frames that were committed later. */
 static void
 complete_answered(mrd_spool *s, const slot *c)
 {

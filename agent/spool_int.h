@@ -30,7 +30,7 @@ typedef struct {
 
 typedef struct {
     uint64_t epoch, session, seq, events;
-    uint64_t stored, forced; /* enum answer; withdrawn from `forced`; negative if added */
+    uint64_t stored, forced; /* enum answer; withdrawn from `forced`, negative if added */
 } answer_record;
 
 enum answer { ANSWER_REFUSED, ANSWER_STORED, ANSWER_BEFORE };
@@ -74,7 +74,7 @@ typedef struct {
 typedef struct {
     uint64_t session, next, committed; /* `committed` is `next` at the last commit */
     mrd_spool_tally tally;
-    uint64_t events;             /* committed so far, without events that were found missing */
+    uint64_t events;             /* committed up to now, without events that were found missing */
     uint64_t missing;            /* ... of those, at the beginning of this boot */
     mrd_ev_ns last, answered_to; /* latest committed time; latest answered time, or the first */
     uint64_t found;              /* committed, in the segments found at open */
@@ -139,8 +139,8 @@ entry *mrd_spool_entry(const mrd_spool *s, uint64_t id);
 void mrd_spool_complete(mrd_spool *s, entry *e);
 void mrd_spool_set_behind(mrd_spool *s, uint64_t session);
 void mrd_spool_commit_sequences(mrd_spool *s);
-/* For every session that is known or has frames: its current counts become its base, and its frames
- * are of an earlier boot. Errors: LIMIT, NOMEM. */
+/* For every recorded session and every session with frames: its current counts become its base, and
+ * its frames are of an earlier boot. Errors: LIMIT, NOMEM. */
 mrd_err mrd_spool_begin_boot(mrd_spool *s);
 mrd_err mrd_spool_set_base(sequence *q, const mrd_spool_base *base);
 mrd_err mrd_spool_count_answer(mrd_spool *s, const answer_record *a);
@@ -149,7 +149,7 @@ bool mrd_spool_discard_uncommitted(mrd_spool *s);
 /* Returns the first unanswered number of the session, or the next one to commit if the queue has
  * none. *ret_bits has a bit for each answered number among the MRD_SPOOL_TOLD numbers from there. */
 uint64_t mrd_spool_unanswered(const mrd_spool *s, const sequence *q, uint64_t *ret_bits);
-/* Gets the answers that a successor will know. It sees frames again whose answer is not in the
+/* Gets the answers that a successor will know. It sees frames again if their answer is not in the
  * segments and, with `counts`, not in the counts. */
 void mrd_spool_known(const mrd_spool *s, const sequence *q, bool counts, uint64_t *ret_delivered,
                      uint64_t *ret_refused);
@@ -183,7 +183,7 @@ void mrd_spool_counts_write_all(mrd_spool *s);
  * slots have them. Overwrites in place, which works on a full disk. */
 void mrd_spool_counts_going(mrd_spool *s, uint64_t number);
 void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
-/* What the lock file says: "<boot>\n<origin, hex>\n", with zeros behind it. */
+/* Contents of the lock file: "<boot>\n<origin, hex>\n", followed by zeros. */
 #define MRD_SPOOL_BOOT      64u
 #define MRD_SPOOL_BOOT_TEXT (MRD_SPOOL_BOOT + 20)
 void mrd_spool_counts_name_boot(const mrd_spool *s, const char text[MRD_SPOOL_BOOT_TEXT]);
@@ -196,7 +196,7 @@ void mrd_spool_counts_read_boot(const mrd_spool *s, char text[MRD_SPOOL_BOOT_TEX
 mrd_err mrd_spool_lock_dir(mrd_spool *s, mrd_why *why);
 /* The folder and our lock in it were not removed. */
 bool mrd_spool_is_there(const mrd_spool *s);
-/* Creates the directory again and locks it, with lock and counts as before. Errors: BUSY, IO; the
+/* Creates the directory again and locks it, with lock and counts as before. Errors: BUSY, IO. The
  * old lock stays. */
 mrd_err mrd_spool_folder_again(mrd_spool *s, mrd_why *why);
 void mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT]);

@@ -124,7 +124,7 @@ base_of(const mrd_spool *s, const sequence *q)
                           t->delivered, t->refused,     t->forced,     t->damaged };
 }
 
-/* In one write, because the base determines which delivered events were known before. */
+/* In one write, because the base determines which delivered events were counted before. */
 static mrd_err
 write_session(mrd_spool *s, segment *seg, const sequence *q)
 {

@@ -7,7 +7,7 @@
  *         name. A step without a number counts as the next, from 1. Or a step is an execution: a
  *         call of nrt_execute or nrta_execute_schedule, counted from 1 over all cores of the
  *         process since the session began there.
- * Window  a step is known when it ends, and other threads may be read before it. So the window
+ * Window  a step is seen when it ends, and other threads may be read before it. So the window
  *         begins with the end of step from - 2 (of from - 1 if that was not seen) and ends with the
  *         end of step to + 1. No event of steps from .. to is excluded, unless the program skips
  *         numbers or the agent was restarted inside of them. Then the window begins with the first
@@ -31,7 +31,7 @@ void mrd_step_gate_init(mrd_step_gate *g, uint64_t session, int64_t from);
 void mrd_step_gate_see(mrd_step_gate *g, const mrd_drain_process *process, const mrd_event *ev,
                        mrd_local_ns first, mrd_local_ns last, bool executions, int64_t from,
                        int64_t to);
-/* Returns true if these times are in the window, as far as it is known now. */
+/* Returns true if these times are in the window, according to the steps up to now. */
 static inline bool
 mrd_step_gate_passes(const mrd_step_gate *g, mrd_local_ns first, mrd_local_ns last)
 {

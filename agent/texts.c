@@ -1,7 +1,7 @@
 /*
- * agent/texts.c - keeps a part of a ring for a successor: texts of the runtime's trace with pending
- * events (which wait for an end, a sync point, a number), and the newest text, whose numbers the
- * next one continues.
+ * agent/texts.c - keeps a part of a ring for a successor. It keeps texts of the runtime's trace
+ * with pending events (which wait for an end, a sync point, a number), and the newest text, whose
+ * numbers the next one continues.
  *
  * The ring's tail stays before these texts, and `done` says how far all other records were
  * processed. A successor reads the part in between again without emitting events, and has the same

@@ -240,9 +240,9 @@ order_int64(const void *a, const void *b)
 
 /*
  * Sends the warm-up packets of the next pair. Returns false if sending the last one took over 10 %
- * longer than the fastest quarter of recent ones: the processor is slow now (its clock, its caches,
- * another program on the core), and so are the delays in both directions. Returns false at most
- * three times in a row, because the measurement itself varies.
+ * longer than the fastest quarter of recent ones. The processor is slow then (its clock, its
+ * caches, another program on the core), and so are the delays in both directions. Returns false at
+ * most three times in a row, because the measurement itself varies.
  */
 static bool
 wake_path(mrd_timeprobe *p, int64_t *at)
@@ -361,7 +361,7 @@ take_answers(mrd_timeprobe *p)
         if (complete(q))
             finish_pair(p, q);
     }
-    (void) err; /* MRD_NET is an ICMP error of an earlier packet, whose probe counts as lost */
+    (void) err; /* MRD_NET is an ICMP error of an earlier packet; its probe counts as lost */
 }
 
 static void

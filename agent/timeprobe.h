@@ -3,7 +3,7 @@
  * two warm-up packets, and collects this node's half of each probe
  *
  *   use      open when the control channel has provided session, key and address. Poll
- *            mrd_timeprobe_fd (POLLIN; POLLERR is implied) and wake up at mrd_timeprobe_deadline;
+ *            mrd_timeprobe_fd (POLLIN; POLLERR is implied) and wake up at mrd_timeprobe_deadline,
  *            in both cases call mrd_timeprobe_step. Take finished halves with mrd_timeprobe_take
  *            and send them with the next batch. Never blocks
  *   burst    at open, on reconnect, at an epoch's start and at session end (after the last event,

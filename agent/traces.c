@@ -153,7 +153,7 @@ mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runt
 }
 
 /* Finds the process of a directory's pid: in its container, or on the node. In a user's directory
- * only processes of that user are meant. */
+ * only processes of that user count. */
 static const who *
 find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
 {
@@ -175,7 +175,7 @@ find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
 
 /* ---- Files ---- */
 
-/* Returns true if it is a process of another user, whose name this user must not use. */
+/* Returns true if it is a process of another user, because this user must not use that name. */
 static bool
 is_of_another(const mrd_traces *t, const mrd_files_complete *file, int64_t pid)
 {
@@ -494,7 +494,7 @@ give_part(mrd_traces *t)
 
 /* ---- The interface ---- */
 
-/* Returns true if the file of the other format had events. This is known only after the earlier
+/* Returns true if the file of the other format had events. This is certain only after the earlier
  * files were read. */
 static bool
 is_second(mrd_traces *t, const waiting *file)

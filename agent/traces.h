@@ -29,7 +29,7 @@
 #define MRD_TRACES_MEMORY (8u << 20)
 #define MRD_TRACES_PART                                                                            \
     (64u << 20) /* for a format that is read in parts: size of a plane of an XSpace */
-/* Queued files, which are open. A user may have as many as other users leave free. Further files
+/* Queued files, which are open. A user may use all slots that other users leave free. Further files
  * are not read, which is reported. */
 #define MRD_TRACES_QUEUE 1024u
 #define MRD_TRACES_KNOWN 1024u /* files of the running sessions that were read */
@@ -53,8 +53,8 @@ typedef struct {
 
 typedef struct {
     uint64_t files, left_alone,
-        failed;                       /* files: read; skipped as unknown or already known; failed */
-    uint64_t begun, refused, dropped; /* events emitted; refused; records that are not events */
+        failed;                       /* files: read, skipped as unknown or already read, failed */
+    uint64_t begun, refused, dropped; /* events emitted, refused; records that are not events */
 } mrd_traces_stats;
 
 mrd_err mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why);

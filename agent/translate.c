@@ -135,8 +135,9 @@ give_until(mrd_drain *p, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* A scope whose owner died inside of it. If this agent saw the owner alive, it died a moment ago.
- * Otherwise only its rings show until when it lived, so the scope waits for the last of them. */
+/* A scope with an owner that died inside of it. If this agent saw the owner alive, it died a moment
+ * ago. Otherwise only its rings show until when it lived, so the scope waits for the last of
+ * them. */
 static void
 leave(mrd_drain *p, proc *pr, const mrd_event *ev)
 {
@@ -366,7 +367,7 @@ flow(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
     ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
     ev.name = mrd_drain_name(r, rec);
-    /* Not source_of, because the bit of a step is that of an API call in spans. */
+    /* Not source_of, because a step has the same bit as an API call in spans. */
     ev.track = mrd_drain_track(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
     mrd_drain_give_new(p, r->proc, &ev);
 }

@@ -234,7 +234,7 @@ median(const steps *s)
     return sorted[s->n / 2];
 }
 
-/* Returns the history of this step. Without room, replaces the one that was unused for the longest
+/* Returns the history of this step. If full, replaces the entry that was unused for the longest
  * time. */
 static steps *
 steps_of(mrd_trigger_watch *t, const mrd_drain_process *p, mrd_sid name)

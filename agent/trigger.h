@@ -1,6 +1,6 @@
 /*
- * agent/trigger.h - detects events for which a flight recorder should keep its window: error
- * statuses of the runtime, numerical errors, a step that is much slower than earlier ones, a
+ * agent/trigger.h - detects events for which a flight recorder should keep its window. They are
+ * error statuses of the runtime, numerical errors, a step that is much slower than earlier ones, a
  * collective that took too long
  *
  * A collective is judged when its end is read, or when it is emitted as unfinished, because a start
