@@ -43,7 +43,7 @@ typedef struct {
     int64_t max_nodes;              /* [10000] */
     int64_t max_sessions, max_open_sessions; /* [10000], [16] */
     int64_t node_gaps;                       /* [16384] */
-    int64_t disk_reserve;                    /* bytes that stay free; -1: 0 [1 GiB] */
+    int64_t disk_reserve;                    /* bytes that stay free, -1 means 0 [1 GiB] */
     /* a node without a frame for this long is not connected [5 s] */
     mrd_dur_ns node_timeout_ns;
     /* a node that was away for this long is no longer expected [1 h] */

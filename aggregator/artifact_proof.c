@@ -14,9 +14,9 @@
 
 #define CHUNK (1u << 20)
 
-/* Hashes a file whose first bytes arrived before a restart or a failure of the disk. The bytes may
- * be in the page cache only, after a failed sync, and no later sync would write them. So they are
- * written again in place (mrd_journal_recover has the reason). */
+/* Hashes a file of which the first bytes arrived before a restart or a failure of the disk. The
+ * bytes may be in the page cache only, after a failed sync, and no later sync would write them. So
+ * they are written again in place (mrd_journal_recover has the reason). */
 static mrd_err
 hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
            char text[MRD_TEXT_MAX])

@@ -18,7 +18,7 @@ typedef struct {
     /* of the first `have` bytes; NULL if unknown, so that the file is hashed at the end */
     mrd_sha256 *sum;
     mrd_local_ns used;
-    uint64_t owner;     /* agent key of the only node whose chunks are accepted */
+    uint64_t owner;     /* agent key of the only node that may send its chunks */
     mrd_local_ns began; /* when it became the owner. 0 means no owner */
     bool busy;          /* all bytes are received and are being verified */
 } mrd_upload;

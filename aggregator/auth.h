@@ -34,7 +34,7 @@ mrd_err mrd_auth_parse(mrd_str text, const char *name, mrd_auth **ret_auth, mrd_
 void mrd_auth_free(mrd_auth *auth);
 /* Reads the file again and replaces all tokens. On errors the old tokens stay. */
 mrd_err mrd_auth_reload(mrd_auth *auth, mrd_why *why);
-/* Returns true if the file differs from the one that was last read without error. */
+/* Returns true if the file differs from the last version that was read without error. */
 bool mrd_auth_changed(mrd_auth *auth);
 /* Returns the role of a token, NONE if it is unknown. Compares all tokens in any case, so that the
  * time reveals nothing. */

@@ -1,7 +1,8 @@
 /*
- * aggregator/clock_report.h - the clocks of a session: per node, boot and epoch the estimate,
- * bound, noise, stamp source and quality, the packets that contradict it, and the node's report
- * about its own clocks. As a table, JSON, or a picture, for GET …/clocks and `meridian clocks`.
+ * aggregator/clock_report.h - the clocks of a session. Reports per node, boot and epoch the
+ * estimate, bound, noise, stamp source and quality, the packets that contradict it, and the node's
+ * report about its own clocks. As a table, JSON, or a picture, for GET …/clocks and `meridian
+ * clocks`.
  *
  * Threads  stateless; a report belongs to one thread.
  */

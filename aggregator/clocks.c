@@ -14,7 +14,7 @@
 struct mrd_clocks {
     struct mrd_timeserve *serve;    /* NULL: none */
     struct mrd_hostclock *own;      /* this machine's clocks. NULL means cannot be read */
-    mrd_clock_reading reading;      /* the latest reading; raw_ns 0: none yet */
+    mrd_clock_reading reading;      /* the latest reading; raw_ns 0 means none yet */
     Mrd__ClockReading *readings[1]; /* as a message takes it */
     mrd_buf joined;
 };

@@ -28,9 +28,9 @@ struct mrd_export_folder {
     int up, root;     /* the parent of the session's directory, and the session's directory */
     bool private;     /* closed to other users until it is given to its owner */
     bool given;       /* it belongs to the user already: only compare */
-    char *synced_dir; /* the directory of the last file, whose names were synced. NULL means none */
+    char *synced_dir; /* the directory of the last file, with synced names. NULL means none */
     bool is_synced;   /* the directory of the current file equals synced_dir */
-    bool known;       /* whether the two below are known */
+    bool known;       /* whether the two below are set */
     uid_t self;       /* owner of a file that we create there */
 };
 
@@ -123,9 +123,9 @@ is_empty(int fd)
 }
 
 /*
- * A new directory is opened by its name, and a user who may rename in its parent may have replaced
- * it meanwhile. A directory that is empty, ours and closed to others is equivalent to the created
- * one, and gets the target's owner and permissions.
+ * A new directory is opened by its name, and a user with the right to rename in its parent may have
+ * replaced it meanwhile. A directory that is empty, ours and closed to others is equivalent to the
+ * created one, and gets the target's owner and permissions.
  */
 static void
 make_like_target(const mrd_export_folder *f, int fd)
@@ -628,8 +628,8 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
     return err;
 }
 
-/* Checks that the path still leads to the session's directory. The parent may belong to a user who
- * can rename it. */
+/* Checks that the path still leads to the session's directory. The user that owns the parent may
+ * rename it. */
 static mrd_err
 check_name(const mrd_export_folder *f, mrd_why *why)
 {
@@ -656,7 +656,7 @@ give(mrd_export_folder *f, const char **names, size_t n, mrd_why *why)
     h.gid =
         getpwuid_r((uid_t) f->o.owner, &pw, buffer, sizeof(buffer), &found) == 0 && found != NULL
             ? pw.pw_gid
-            : f->like.st_gid; /* a user whom this machine does not know */
+            : f->like.st_gid; /* a user that this machine does not have */
     qsort(names, n, sizeof(*names), by_name);
     err = give_all(&h, f->root, "", 0, why);
     if (err == MRD_OK)

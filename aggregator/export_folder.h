@@ -31,7 +31,7 @@ typedef struct mrd_export_folder mrd_export_folder;
 typedef struct {
     const char *target;           /* an existing directory; may be a link */
     const char *below;            /* the session's directory below it; created with its parents */
-    int64_t owner;                /* the user who receives it. -1 means the owner stays */
+    int64_t owner;                /* the user that receives it. -1 means the owner stays */
     int64_t rate;                 /* bytes/s, 0: no limit */
     bool (*going_on)(void *self); /* called at each step; false cancels the export */
     void *self;

@@ -50,7 +50,7 @@ struct mrd_exporter {
 typedef struct {
     place *at;
     uint64_t session;
-    int64_t uid;    /* of the job's user, who receives the copy. -1 means the owner stays */
+    int64_t uid;    /* of the job's user, which receives the copy. -1 means the owner stays */
     char *dir, *to; /* its directory; its path below the target */
     /* paths below dir: first files, then manifests, then the session's own file */
     mrd_strlist files[3];
@@ -334,8 +334,8 @@ place_of(mrd_exporter *e, const char *name)
     return NULL;
 }
 
-/* Returns the user who receives the copy: the user of all the session's jobs if it is known, and
- * never root. */
+/* Returns the user that receives the copy: the common user of all the session's jobs if there is
+ * one, never root. */
 static int64_t
 owner_of(const mrd_exporter *e, const place *at, const mrd_session *s)
 {

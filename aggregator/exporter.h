@@ -49,9 +49,9 @@ typedef struct {
 /* Text is copied. Errors: INVALID (target, path), NOMEM. */
 mrd_err mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_exporter,
                           mrd_why *why);
-/* Cancels running exports. They are not complete, and continue after the next start. A thread whose
- * target does not return within 5 s is abandoned with its memory, and calls no callbacks any more.
- * NULL is fine. */
+/* Cancels running exports. They are not complete, and continue after the next start. A thread is
+ * abandoned with its memory, and calls no callbacks any more, if its target does not return within
+ * 5 s. NULL is fine. */
 void mrd_exporter_close(mrd_exporter *e);
 /* Returns false with the reason if out of memory, if the queue is full, or if the target does not
  * exist any more. */

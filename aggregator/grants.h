@@ -10,8 +10,8 @@
 #include "aggregator/rights.h"
 #include "base/json.h"
 
-/* Errors: errors of the file, and DENIED: other users than root and this one may write it; TYPE: not an
- * object; INVALID: an unknown member. */
+/* Errors: errors of the file, DENIED (other users than root and this one may write it), TYPE (not
+ * an object), INVALID (an unknown member). */
 mrd_err mrd_grants_load(const char *option, const char *path, const char *const *members, size_t n,
                         mrd_json **ret_doc, mrd_why *why);
 /* Gets a text, which is required (`must`) or may be absent (NULL). */
@@ -20,7 +20,7 @@ mrd_err mrd_grants_text(const mrd_json *doc, const char *name, bool must, const 
 /* Gets an object, which may be absent. */
 mrd_err mrd_grants_object(const mrd_json *doc, const char *name, const char *path,
                           const mrd_json **ret_object, mrd_why *why);
-/* "roles": lists of names for admin, operator and read; may be absent. */
+/* "roles" has lists of names for admin, operator and read; may be absent. */
 mrd_err mrd_grants_roles(const mrd_json *doc, const char *path, const mrd_json **ret_roles,
                          mrd_why *why);
 /* Checks the address of a server that confirms identities (mrd_fetch_url_safe). */

@@ -82,8 +82,8 @@ struct http_api {
 };
 
 /* Identifies the holder of a token: of the token file, of an owner of a session, of the OIDC
- * issuer, or of Kubernetes (http_rights.c). Errors: AUTH; AGAIN: unknown at present; BUSY: a server
- * is being asked. */
+ * issuer, or of Kubernetes (http_rights.c). Errors: AUTH, AGAIN (unknown at present), BUSY (a
+ * server is being asked). */
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
 /* Returns the owner of the session; borrows from it. */

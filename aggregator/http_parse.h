@@ -46,10 +46,10 @@ bool mrd_http_etag_listed(const char *list, const char *etag, bool weak);
 mrd_str mrd_http_bearer(const char *authorization);
 
 /*
- * Decides whether a Host field is acceptable where no token identifies the caller. A web page whose
- * name was pointed at this machine (DNS rebinding) sends its own name. Accepts NULL (HTTP/1.0),
- * numeric addresses, "localhost", names that end with ".localhost", and the comma-separated
- * `names`.
+ * Decides whether a Host field is acceptable where no token identifies the caller. If the name of a
+ * web page was pointed at this machine (DNS rebinding), the page sends that name. Accepts NULL
+ * (HTTP/1.0), numeric addresses, "localhost", names that end with ".localhost", and the
+ * comma-separated `names`.
  */
 bool mrd_http_host_ours(const char *host, const char *names);
 /*

@@ -41,7 +41,7 @@ mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s)
     return mrd_http_may(req, &o);
 }
 
-/* Decides by the id, before the session is looked up. For a caller who may not use every session,
+/* Decides by the id, before the session is looked up. For a caller that may not use every session,
  * the answer takes the same time for another user's session as for an unknown one. */
 static bool
 may_id(http_api *api, const mrd_http_request *req, uint64_t id)

@@ -436,7 +436,7 @@ reply_refusal(mrd_http_request *req, const http_refusal *r)
                                        : r->detail);
 }
 
-/* The whole request has arrived, or as much of it as is needed. */
+/* The whole request has arrived, or the part of it that is needed. */
 static mrd_err
 answer(mrd_http_request *req)
 {

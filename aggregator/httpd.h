@@ -1,11 +1,12 @@
 /*
- * aggregator/httpd.h - the HTTP server below the aggregator's API: routing by a table, roles, JSON
- * and problem replies, files with ranges and ETags, and streams that a worker produces in bounded
- * memory. Only httpd*.c use libmicrohttpd. aggregator/http.h and docs/http.md describe the paths.
+ * aggregator/httpd.h - the HTTP server below the aggregator's API. It has routing by a table,
+ * roles, JSON and problem replies, files with ranges and ETags, and streams that a worker
+ * produces in bounded memory. Only httpd*.c use libmicrohttpd. aggregator/http.h and
+ * docs/http.md describe the paths.
  *
  * Threads  one server thread runs the handlers, which must not block for long. The producer of a
  *          stream runs in a thread of its own and may block. All data of a request belongs to the
- *          server thread. Another thread closes connections whose request does not arrive or whose
+ *          server thread. Another thread closes connections if the request does not arrive or the
  *          reply is read too slowly (idle_seconds).
  *
  * Limits   MRD_HTTP_BODY_MAX for a body, 16 MiB for all bodies, 32 KiB for a request's head, and
@@ -42,8 +43,8 @@ typedef struct {
     /*
      * Identifies the holder of a token ("" if none); called with the handlers' `self`. NULL: all
      * callers have all rights (loopback, --insecure). Must not block. Errors, with a text for the
-     * caller: AUTH; AGAIN: unknown at present (503); BUSY: a server is being asked and
-     * mrd_httpd_wake will be called. A BUSY request is held for at most hold_seconds (then 503),
+     * caller: AUTH, AGAIN (unknown at present, 503), BUSY (a server is being asked and
+     * mrd_httpd_wake will be called). A BUSY request is held for at most hold_seconds (then 503),
      * and identified again after the wake. `peer` is a hash of the client's address, for IPv6 of
      * its network.
      */
@@ -112,7 +113,7 @@ bool mrd_http_has_waited(const mrd_http_request *req);
 mrd_err mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc); /* takes doc */
 mrd_err mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type,
                             mrd_buf *body); /* takes the bytes */
-/* A handler that replies "ok" as long as requests are answered. Does not use self. */
+/* A handler that replies "ok" while requests are answered. Does not use self. */
 mrd_err mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why);
 /* Replies with bytes that outlive the server (embedded pages). */
 mrd_err mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag,

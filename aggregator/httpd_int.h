@@ -75,7 +75,7 @@ struct mrd_http_request {
     /* deadline of waiting for identification. 0 means it never waited for that */
     mrd_local_ns hold_end;
     mrd_local_ns waits_since; /* first wait for an answer. 0 means none */
-    http_stream *stream;      /* the stream whose first bytes it waits for */
+    http_stream *stream;      /* it waits for the first bytes of this stream */
     struct {
         char *name, *value;
     } headers[HTTPD_HEADERS_MAX];
@@ -109,10 +109,10 @@ void mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection);
 /* Returns how often mrd_httpd_wake was called. Read it before you check what a request would wait
  * for. */
 uint64_t mrd_httpd_wakes(mrd_httpd *h);
-/* Suspends a request whose sender is being identified until the next wake or the end of hold_seconds.
- * Returns false when that time is over or the server stops. Server thread only. */
+/* Suspends a request while its sender is being identified, until the next wake or the end of
+ * hold_seconds. Returns false when that time is over or the server stops. Server thread only. */
 bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
-/* Resumes requests whose time is over, or all. Lock held. */
+/* Resumes requests without time left, or all. Lock held. */
 void mrd_httpd_hold_end(mrd_httpd *h, bool all);
 /* Removes a request that ends from the list. */
 void mrd_httpd_hold_forget(mrd_http_request *req);

@@ -103,7 +103,7 @@ send_response(mrd_http_request *req, unsigned status, struct MHD_Response *respo
     return req->queued == MHD_YES ? MRD_OK : MRD_IO;
 }
 
-/* The body of a reply without a body, whose length must not be given as 0. */
+/* The body of a reply without a body; its length must not be given as 0. */
 static ssize_t
 no_body(void *self, uint64_t at, char *to, size_t max)
 {

@@ -1,8 +1,8 @@
 /*
  * aggregator/httpd_watch.c - closes connections of slow clients. The library closes connections
- * without any traffic; this module closes those with very little: a request that arrives byte by
- * byte, a reply that is read too slowly. It also detects clients that disconnected while their
- * reply is being made, which the library does not check.
+ * without any traffic; this module closes connections with very little traffic. That is a request
+ * that arrives byte by byte, a reply that is read too slowly. It also detects clients that
+ * disconnected while their reply is being made, which the library does not check.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -32,7 +32,7 @@ struct http_client {
     int fd;
     void *tls; /* of mrd_https_started */
     client_stage stage;
-    mrd_local_ns since; /* start of the stage; in REPLY: of the current window */
+    mrd_local_ns since; /* start of the stage; in REPLY, of the current window */
     uint64_t acked;     /* bytes that the client had acknowledged then */
     http_client *next, **link;
 };

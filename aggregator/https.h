@@ -12,7 +12,7 @@
 /* TLS 1.2 and 1.3, with the ciphers that the distribution considers secure. */
 #define HTTPS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
-/* `session` is a gnutls_session_t before its handshake, whose database pointer has no other use. */
+/* `session` is a gnutls_session_t before its handshake; its database pointer has no other use. */
 void *mrd_https_started(void *session); /* argument for _closed; NULL if out of memory */
 /* Adds a message if the handshake failed, and frees what _started returned (NULL is fine). The
  * session may be freed already, because libmicrohttpd calls this after the end. `fd`, its socket,

@@ -26,7 +26,7 @@ typedef struct {
     mrd_dur_ns life;         /* of a certificate */
 } mrd_join_options;
 
-/* Borrows the texts. Errors: errors of the files, and CORRUPT: invitations that cannot be read. */
+/* Borrows the texts. Errors: errors of the files, and CORRUPT for unreadable invitations. */
 mrd_err mrd_join_open(const mrd_join_options *options, mrd_join **ret_join, mrd_why *why);
 void mrd_join_close(mrd_join *join); /* NULL is fine */
 /* Reads the authority's files again; on errors the old ones stay in use. _changed returns true if
@@ -38,12 +38,12 @@ bool mrd_join_changed(mrd_join *join);
  * NOMEM, IO. */
 mrd_err mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
                         char ret_token[MRD_JOIN_TOKEN], mrd_wall_ns *ret_end, mrd_why *why);
-/* Appends the certificate. Errors: AUTH (unknown, expired, used, for another instance, revoked);
- * errors of mrd_signer_sign, which leave the invitation unused; IO. */
+/* Appends the certificate. Errors: AUTH (unknown, expired, used, for another instance, revoked),
+ * errors of mrd_signer_sign, which leave the invitation unused, and IO. */
 mrd_err mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str request,
                       mrd_buf *to, mrd_why *why);
-/* Appends the certificate of an instance whose identity was confirmed in another way. Errors:
- * errors of mrd_signer_sign. */
+/* Appends the certificate of an instance with an identity that was confirmed in another way.
+ * Errors: errors of mrd_signer_sign. */
 mrd_err mrd_join_sign_proven(mrd_join *join, const char *instance, mrd_str request, mrd_buf *to,
                              mrd_why *why);
 /* Appends the next certificate of the holder of `cert`. Errors: AUTH, errors of mrd_signer_sign. */

@@ -51,9 +51,9 @@ typedef struct {
  * has the error of the next one, and the file is as after a failed append. */
 size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t n,
                                mrd_why *why);
-/* Makes all appended frames durable (fdatasync), including names and directories. Errors: IO, FULL:
- * nothing after mrd_journal_durable may be acknowledged. It is truncated, so that readers do not
- * take its remains in the page cache for stored data. */
+/* Makes all appended frames durable (fdatasync), including names and directories. Errors: IO, FULL.
+ * Then nothing after mrd_journal_durable may be acknowledged. It is truncated, so that readers do
+ * not take its remains in the page cache for stored data. */
 mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
 /* Frames since it was opened: how many were appended, and how many of them are durable. A full
  * segment is synced before the next one begins. Its frames stay if the next segment's sync fails. */
@@ -61,7 +61,7 @@ uint64_t mrd_journal_appended(const mrd_journal *j);
 uint64_t mrd_journal_durable(const mrd_journal *j);
 bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */
 /* Checks that the open segment still exists under its name. A sync checks this, too; this function
- * is for callers that do not sync. Errors: IO: it was removed or replaced. Then nothing after
+ * is for callers that do not sync. Errors: IO if it was removed or replaced. Then nothing after
  * mrd_journal_durable may be acknowledged, and the next append begins another segment. */
 mrd_err mrd_journal_check(mrd_journal *j, mrd_why *why);
 /* The whole file system was synced. `sys` is 0 or the errno of the failure. Errors: as sync. */
@@ -118,19 +118,19 @@ mrd_err mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why 
 /*
  * The same for an aggregator that starts and counts the frames that it finds as stored. A
  * predecessor may have been killed before a sync, or a sync may have failed. Then the page cache
- * shows frames that the medium does not have. A sync alone does not help: pages whose write failed
- * are clean, and a failure is reported once per descriptor, or never if it was reported before the
- * descriptor was opened.
+ * shows frames that the medium does not have. A sync alone does not help, because pages are clean
+ * after a failed write. A failure is reported once per descriptor, or never if it was reported
+ * before the descriptor was opened.
  *
  * A page that is written again is dirty again. A failure to write it is then reported by the next
- * fdatasync of a descriptor that was open at that time (Linux 4.13), and by the next syncfs of a
- * descriptor of the file system (5.8). So the header and the last MRD_JOURNAL_TAIL bytes of frames
- * of each unclosed segment are checked once more and written again in place.
+ * fdatasync of a descriptor that was open then (Linux 4.13). The next syncfs of a descriptor of the
+ * file system (5.8) reports it, too. So the header and the last MRD_JOURNAL_TAIL bytes of frames of
+ * each unclosed segment are checked once more and written again in place.
  *
  * With `each` they are then synced by fdatasync. If that fails, they are written and synced once
  * more, because it may report an earlier failure. Otherwise the caller must call syncfs on a
  * descriptor that was opened before this call. In both cases the caller syncs the names. Errors:
- * errors of scan, and IO, FULL: nothing may be counted.
+ * errors of scan, and IO, FULL. Then nothing may be counted.
  */
 mrd_err mrd_journal_recover(const char *dir, bool each, mrd_journal_index *ret_index, mrd_why *why);
 void mrd_journal_index_fini(mrd_journal_index *index);
@@ -149,8 +149,8 @@ typedef struct {
 /*
  * Merges the batches of one node, process and clock into one source, sorted by local time. start_ns
  * and end_ns (local time of that clock) skip batches outside; events of other batches are not cut.
- * Memory: at most `open_max` decoded batches (0: 8). If more overlap, the others are parked and
- * decoded again. Shares `index`, which must outlive the source. Damaged frames are skipped and
+ * Memory: at most `open_max` decoded batches (0 means 8). If more overlap, the others are parked
+ * and decoded again. Shares `index`, which must outlive the source. Damaged frames are skipped and
  * added to *bad (may be NULL, outlives the source).
  */
 typedef struct {

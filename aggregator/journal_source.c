@@ -229,7 +229,7 @@ heap_drop_first(jsource *s)
         sift_down(s, 0);
 }
 
-/* Opens every batch whose first time was reached. */
+/* Opens every batch with a first time that was reached. */
 static mrd_err
 open_due(jsource *s)
 {

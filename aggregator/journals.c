@@ -131,7 +131,7 @@ close_session(mrd_journals *w, uint64_t session)
 
 /* ---- A group ---- */
 
-/* Writes a part of the frames that wait for a journal, at most as much as may stay unsynced.
+/* Writes a part of the frames that wait for a journal, at most the amount that may stay unsynced.
  * Returns the number of chunks, 0 if they failed. */
 static size_t
 write_some(mrd_journals *w, journal *j, size_t from, size_t n)

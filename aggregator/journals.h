@@ -41,6 +41,6 @@ typedef struct {
 mrd_err mrd_journals_append(mrd_journals *j, const mrd_journals_frame *frame);
 /* Closes the journals of a session after its queued frames. */
 void mrd_journals_close_session(mrd_journals *j, uint64_t session);
-uint64_t mrd_journals_syncs(const mrd_journals *j); /* sync system calls so far; any thread */
+uint64_t mrd_journals_syncs(const mrd_journals *j); /* sync system calls up to now; any thread */
 
 #endif

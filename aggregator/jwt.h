@@ -8,7 +8,7 @@
  * refused. A header with "crit" is refused, too. Issuer and audience must match, and exp must be
  * present.
  *
- * Threads: a key set is immutable; any.
+ * Threads: any, a key set is immutable.
  */
 #ifndef MRD_AGGREGATOR_JWT_H
 #define MRD_AGGREGATOR_JWT_H
@@ -31,7 +31,7 @@ size_t mrd_jwks_count(const mrd_jwks *keys);
 bool mrd_jwt_looks(mrd_str token);
 
 /* Gets the claims without verification, to choose the issuer, or to refuse the token. Errors:
- * SYNTAX, LIMIT; they never repeat the token. */
+ * SYNTAX, LIMIT. They never repeat the token. */
 mrd_err mrd_jwt_peek(mrd_str token, mrd_json **ret_claims, mrd_why *why);
 /* Two checks of mrd_jwt_verify that need the claims only: whether "aud" contains the audience, and
  * the seconds from now until "exp" (false if it is absent or in the past). */
@@ -45,8 +45,8 @@ typedef struct {
 
 /*
  * Gets the claims of a token that is valid at the given time. Errors never repeat the token:
- * SYNTAX, LIMIT; AUTH: signature, algorithm, issuer, audience or time; NOTFOUND: the key set has no
- * key of this name, so the issuer may have a new one.
+ * SYNTAX, LIMIT, AUTH (signature, algorithm, issuer, audience or time), NOTFOUND. NOTFOUND means
+ * that the key set has no key of this name, so the issuer may have a new one.
  */
 mrd_err mrd_jwt_verify(mrd_str token, const mrd_jwks *keys, const mrd_jwt_rule *rule,
                        mrd_wall_ns now, mrd_json **ret_claims, mrd_why *why);

@@ -94,7 +94,7 @@ void mrd_loop_carry(mrd_loop *l);
 /* Encodes clock data for storage into l->repacked. */
 mrd_err mrd_loop_clock_data(mrd_loop *l, mrd_node *n, mrd_frame *f, mrd_bytes data, mrd_why *why);
 
-/* For an input whose effects are log lines only. */
+/* For an input with log lines as its only effects. */
 void mrd_loop_carry_logs(mrd_core *c);
 
 /* loop_results.c */

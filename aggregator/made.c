@@ -31,7 +31,7 @@ struct mrd_made {
     pthread_mutex_t lock; /* guards the list and the count; a leaf lock */
     pthread_cond_t idle;  /* the count is 0 */
     made_file *files;     /* queued files and files that are being made */
-    size_t orders;        /* orders whose end was not reported yet */
+    size_t orders;        /* orders without a reported end */
 };
 
 /* Drops an order that was reported or never started. */

@@ -551,7 +551,7 @@ http_address(const char *listen, char *host, size_t size, uint16_t *ret_port, mr
                : mrd_why_set(why, MRD_INVALID, 0, "--http-listen %s is not HOST:PORT", listen);
 }
 
-/* A user who sets a certificate expects TLS. */
+/* Setting a certificate implies TLS. */
 static mrd_err
 unused_check(const settings *s, mrd_why *why)
 {

@@ -18,7 +18,7 @@ wall_reading(const merge_node *node, const mrd_boot_clock *c, int64_t *ret_local
     return mrd_time_sane(*ret_local) && mrd_time_sane(*ret_wall);
 }
 
-/* Notes that a clock is known by its node's claims only, and which claims are impossible. */
+/* Notes that a clock has only its node's claims, and which claims are impossible. */
 static void
 note_absurd(const merge_node *node, const mrd_boot_clock *c, mrd_catalog *cat)
 {

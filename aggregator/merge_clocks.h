@@ -1,6 +1,6 @@
 /*
- * aggregator/merge_clocks.h - the clocks of a merge: one table per node and boot, stored beside the
- * journal and described in the catalog by segment. Internal to aggregator/.
+ * aggregator/merge_clocks.h - the clocks of a merge: one table per node and boot, stored next to
+ * the journal and described in the catalog by segment. Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_CLOCKS_H
 #define MRD_AGGREGATOR_MERGE_CLOCKS_H
@@ -12,7 +12,7 @@
 /*
  * Solves a table from the probes in the journal, for every boot that the journal's frames name. The
  * aggregator's own clock needs none. If there are too few probes, the node's wall clock is used
- * instead, marked as unaligned and without a bound. Tables from probes are written beside the
+ * instead, marked as unaligned and without a bound. Tables from probes are written next to the
  * journal. Sets every `align`. Errors: NOMEM.
  */
 mrd_err mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,

@@ -17,8 +17,8 @@ node_gaps(const mrd_counts *c, merge_node *n)
         mrd_text_set(n->causes[i], sizeof(n->causes[i]), c->losses[i].cause);
 }
 
-/* Converts the session's pauses to the node's clock. A pause without an end lasts as long as the
- * session. */
+/* Converts the session's pauses to the node's clock. A pause without an end lasts until the end of
+ * the session. */
 static void
 node_pauses(const mrd_session *s, const mrd_part *p, merge_node *n)
 {

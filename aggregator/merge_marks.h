@@ -14,9 +14,9 @@
 #include "aggregator/merge.h"
 #include "trace/model/source.h"
 
-/* Makes a source of records in time order, in the node's RAW clock of that boot, whose row in the
- * catalog is `clock`. sealed: per entry of the journal, for batches in another clock, when the
- * batch was closed in RAW; INT64_MAX if unknown. *ret_source is NULL if there are no records.
+/* Makes a source of records in time order, in the node's RAW clock of that boot, with the row
+ * `clock` in the catalog. sealed: per entry of the journal, for batches in another clock, when the
+ * batch was closed in RAW. INT64_MAX means unknown. *ret_source is NULL if there are no records.
  * Errors: NOMEM. */
 typedef struct {
     const merge_node *node;

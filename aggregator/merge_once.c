@@ -18,7 +18,7 @@ typedef struct {
     mrd_open *held[HELD_MAX];
     size_t n_held, given; /* returned: the events of `held` that earlier calls returned */
     bool decided;
-    mrd_step end; /* the last result of `inner`; MORE: it continues */
+    mrd_step end; /* the last result of `inner`; MORE if it continues */
 } once;
 
 static bool

@@ -12,7 +12,7 @@
 #include "timesync/cross_table.h"
 #include "trace/store/merge.h"
 
-/* sources of a stream whose clock was set; further settings share the last source */
+/* sources of a stream with a set clock; further settings share the last source */
 #define ERAS_MAX 64
 
 /* Readings that the batches of a node contain of one of its clocks, across all processes. The batch
@@ -34,13 +34,13 @@ typedef struct {
     /* per entry of the journal, for clocks other than RAW: when the batch was closed, INT64_MAX
      * if unknown */
     const int64_t *sealed;
-    mrd_ev_ns latest; /* latest written time so far, where that clock was set */
+    mrd_ev_ns latest; /* latest written time up to now, where that clock was set */
     mrd_align_grid grid;
     const mrd_align *align; /* to session time */
     const mrd_align *shown; /* maps to the written times. NULL means RAW */
     merge_check *check;     /* NULL: a slice */
     uint64_t events;        /* in its batches */
-    uint64_t given, before; /* ... so far, and before its last run of events */
+    uint64_t given, before; /* ... up to now, and before its last run of events */
 } stream;
 
 static inline bool

@@ -23,7 +23,7 @@
 struct mrd_merger {
     mrd_merger_options o;
     mrd_pool *worker;
-    uint64_t cancelled[CANCELLED_MAX]; /* atomic: sessions whose merge must end */
+    uint64_t cancelled[CANCELLED_MAX]; /* atomic: sessions that must end their merge */
     unsigned next;                     /* of them; the starter's */
     bool closing;                      /* atomic */
 };
@@ -161,7 +161,7 @@ open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_
     return MRD_OK;
 }
 
-/* Appends the checksum of a file, whose name begins at `below`. */
+/* Appends the checksum of a file; its name begins at `below`. */
 static mrd_err
 sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
 {

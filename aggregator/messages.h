@@ -1,7 +1,7 @@
 /*
  * aggregator/messages.h - encodes effects of the core as messages of proto/meridian.proto
  *
- * Threads: stateless; an mrd_control_message belongs to one thread.
+ * Threads: stateless. An mrd_control_message belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_MESSAGES_H
 #define MRD_AGGREGATOR_MESSAGES_H

@@ -220,9 +220,9 @@ look_order(const void *a, const void *b)
 
 /*
  * A break may have been lost together with the agent that observed it. Each observation of the
- * total suspended time also shows it, and the first one shows a break before it whose time is
- * unknown. An interrupted observation may show more than the true total, so the minimum of all
- * later ones counts.
+ * total suspended time also shows it, and the first one shows a break before it at an unknown time.
+ * An interrupted observation may show more than the true total, so the minimum of all later ones
+ * counts.
  */
 static mrd_err
 add_slept(mrd_boot_clock *c)
@@ -300,7 +300,7 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
         mrd_msg_free(&msg);
     }
     mrd_buf_fini(&buf);
-    /* The journal has no clock data: one clock, about which nothing is known. */
+    /* The journal has no clock data: one clock without any information. */
     if (err == MRD_OK && clock->n == 0 && mrd_node_clock_of(clock, 0) == NULL)
         err = MRD_NOMEM;
     for (size_t i = 0; i < clock->n; i++) {

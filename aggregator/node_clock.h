@@ -1,14 +1,14 @@
 /*
- * aggregator/node_clock.h - the clocks of one node in a recorded session: reads probes, breaks and
+ * aggregator/node_clock.h - the clocks of one node in a recorded session. Reads probes, breaks and
  * readings from its journal, solves tables from them (offline, in both directions), and checks the
  * tables with held-out probes
  *
  * CLOCK_MONOTONIC_RAW restarts with every boot. So a node that rebooted inside a session has
  * several clocks, each with a table, segments and bounds of its own. A restart of the agent within
  * a boot changes nothing, because the clock continues. A restarted or moved aggregator is another
- * incarnation with a timeline of its own. It begins a segment, whose session times belong to that
- * incarnation until aggregator/timeline.h links the incarnations. Tables are stored as solved, with
- * each segment on the timeline of its incarnation.
+ * incarnation with a timeline of its own. It begins a segment, with session times that belong to
+ * that incarnation until aggregator/timeline.h links the incarnations. Tables are stored as
+ * solved, with each segment on the timeline of its incarnation.
  *
  * A session stores its tables as <session>/clocks/<instance_id>.align (docs/timesync.md section 8),
  * and tables of further boots as <instance_id>@<boot key>.align. The merge writes them. They can
@@ -60,7 +60,7 @@ typedef struct {
 /* The clock of one boot. */
 typedef struct {
     uint32_t boot;    /* mrd_boot_key. 0 means the agent did not report it */
-    mrd_align *align; /* NULL: nothing is known about the clock */
+    mrd_align *align; /* NULL if nothing was recorded about the clock */
     mrd_probe *probes;
     size_t n_probes, cap_probes;
     mrd_epoch_break *breaks; /* ascending */
@@ -77,7 +77,7 @@ typedef struct {
     uint64_t checked;        /* held-out packets that were compared with the table */
     uint64_t reversed;       /* of these: impossible by the estimate */
     mrd_dur_ns reversed_max; /* by how much at most */
-    uint64_t violations;     /* of these: impossible by the bound; must be 0 */
+    uint64_t violations;     /* of these, impossible by the bound; must be 0 */
     mrd_absolute_use absolute[MRD_ABSOLUTES];
     mrd_why why; /* why there is no table from probes */
 } mrd_boot_clock;

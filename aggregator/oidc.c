@@ -249,7 +249,8 @@ prove(mrd_oidc *o, mrd_str token, mrd_json **ret_claims, mrd_why *why)
         err = mrd_jwt_verify(token, o->keys, &o->rule, mrd_wall_now(), ret_claims, why);
     else
         mrd_why_set(why, err, 0, "the issuer's keys are not loaded yet: try again");
-    /* The key may be newer than the last fetch. After one more fetch it is known or does not exist. */
+    /* The key may be newer than the last fetch. After one more fetch it is loaded or does not
+     * exist. */
     if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - o->fetched.ns >= AGAIN)) {
         err = MRD_AGAIN;
         if (!o->wanted) {

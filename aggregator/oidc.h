@@ -16,7 +16,7 @@
  *   roles              {"admin": ["hpc-admins"], "operator": [...], "read": [...]}
  *
  * Keys are fetched at the start, every 15 minutes, and when a token names an unknown key (at most
- * every 10 s). Keys older than a day are not used. Threads: any; no caller waits for the network.
+ * every 10 s). Keys older than a day are not used. Threads: any. No caller waits for the network.
  */
 #ifndef MRD_AGGREGATOR_OIDC_H
 #define MRD_AGGREGATOR_OIDC_H
@@ -26,11 +26,11 @@
 
 typedef struct mrd_oidc mrd_oidc;
 
-/* Errors: errors of the file; INVALID with the name of the wrong member; DENIED if other users may
+/* Errors: errors of the file, INVALID with the name of the wrong member, DENIED if other users may
  * write the file. */
 mrd_err mrd_oidc_open(const char *path, mrd_oidc **ret_oidc, mrd_why *why);
 void mrd_oidc_close(mrd_oidc *oidc); /* NULL is fine */
-/* Errors, which never repeat the token: AUTH; AGAIN if the keys were not fetched yet. */
+/* Errors, which never repeat the token: AUTH, and AGAIN if the keys were not fetched yet. */
 mrd_err mrd_oidc_identify(mrd_oidc *oidc, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
 /* Fetches the keys now, regardless of recent attempts. */
 void mrd_oidc_refresh(mrd_oidc *oidc);

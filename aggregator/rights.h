@@ -29,7 +29,7 @@ typedef enum {
     MRD_ACTIONS
 } mrd_action;
 
-/* The caller, as far as it was identified. */
+/* The caller, with the members that were identified. */
 typedef struct {
     mrd_role role;
     /* The attributes that identify an owner's sessions. All attributes that are set must match.

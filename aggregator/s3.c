@@ -31,7 +31,7 @@
 struct mrd_s3 {
     mrd_s3_options o;
     char *bucket, *base, *region;
-    /* the configured region, whose STS is asked even if the bucket is in another region */
+    /* the configured region; its STS is asked even if the bucket is in another region */
     char *home;
     bool unconditional; /* the service does not support If-None-Match */
     mrd_s3_keys keys;
@@ -56,7 +56,7 @@ typedef struct {
     mrd_local_ns began;
     const char *broken; /* the limit that the service exceeded, or NULL */
     char etag[160], seen_sha256[80], seen_region[40];
-    int64_t seen_size, seen_date; /* date: UTC in seconds, -1: the service did not send it */
+    int64_t seen_size, seen_date; /* date: UTC in seconds, -1 if the service did not send it */
     CURLcode code;
 } request;
 

@@ -59,7 +59,7 @@ void mrd_s3_close(mrd_s3 *s3); /* NULL is fine */
 /*
  * Uploads the file at `path` as the object `key`. *ret_sent receives the number of bytes that had
  * to be sent. Errors: IO (the file), NET, DENIED, NOTFOUND (the bucket), EXISTS (another writer's
- * object), CANCELLED; the message has the server's code.
+ * object), CANCELLED. The message has the server's code.
  */
 mrd_err mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why);
 

@@ -159,7 +159,7 @@ from_json(mrd_buf *text, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* ---- The sources; MRD_NOTFOUND: not configured ---- */
+/* ---- The sources (MRD_NOTFOUND means not configured) ---- */
 
 static mrd_err
 from_environment(const char *region, mrd_s3_keys *ret, mrd_why *why)

@@ -14,7 +14,7 @@ typedef struct {
 } mrd_s3_keys;
 
 void mrd_s3_keys_fini(mrd_s3_keys *keys);
-/* Errors: DENIED if no source has credentials, with the reason of each; NET, IO. */
+/* Errors: DENIED if no source has credentials, with the reason of each, NET, IO. */
 mrd_err mrd_s3_keys_get(const char *region, mrd_s3_keys *ret_keys, mrd_why *why);
 /* Returns the domain of Amazon's services in a region: "amazonaws.com", "amazonaws.com.cn" in
  * China, ... Static. */

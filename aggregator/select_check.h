@@ -8,10 +8,10 @@
 #include "aggregator/core/select.h"
 
 /* Validates the selection `s` of a new session, parsed from `o`. Errors: INVALID for an impossible
- * value; the message suggests the closest known one. */
+ * value. The message suggests the closest known one. */
 mrd_err mrd_select_check(const mrd_select *s, const mrd_json *o, mrd_why *why);
-/* Validates event types: types known here, and types that a node has (`has` NULL: not checked).
- * Errors: INVALID; the message suggests the closest known type. */
+/* Validates event types. A type must be listed here, and a node must have it (not checked if `has`
+ * is NULL). Errors: INVALID. The message suggests the closest known type. */
 mrd_err mrd_select_check_types(const mrd_select *s, bool (*has)(void *self, const char *type),
                                void *self, mrd_why *why);
 

@@ -220,7 +220,7 @@ mrd_session_store_check(const mrd_session_store *s, mrd_why *why)
 }
 
 /* Syncs the names even if the directories exist. An earlier start may have failed both to sync the
- * name of a new directory and to remove it, and without its name the whole store would be lost in a
+ * name of a new directory and to remove it. Without its name the whole store would be lost in a
  * power failure. */
 static mrd_err
 make_folders(const mrd_session_store *s, const char *path, mrd_why *why)
@@ -371,7 +371,7 @@ artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **r
     return err;
 }
 
-/* Measures incomplete files, whose existing bytes count. */
+/* Measures incomplete files, because their existing bytes count. */
 static void
 parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
 {
@@ -387,7 +387,7 @@ parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
     }
 }
 
-/* Finds nodes that joined too late for the manifest, but whose frames were acknowledged. */
+/* Finds nodes that joined too late for the manifest, but have acknowledged frames. */
 static mrd_err
 parts_found(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_why *why)
 {

@@ -23,7 +23,7 @@ typedef struct {
 } mrd_session_store;
 
 /* Creates the directory, syncs its name and its parents' names by the sync policy, and fills
- * *ret_scale. Errors: IO, FULL, NOMEM; BUSY: another aggregator has it open. */
+ * *ret_scale. Errors: IO, FULL, NOMEM, and BUSY if another aggregator has it open. */
 mrd_err mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
                                mrd_timescale *ret_scale, mrd_why *why);
 void mrd_session_store_fini(mrd_session_store *s);
@@ -44,8 +44,9 @@ mrd_err mrd_session_store_save_nodes(const mrd_session_store *s, const mrd_buf *
                                      mrd_why *why);
 /* Loads nodes and sessions of earlier runs into a new core. Unreadable entries are logged and left
  * unchanged. All data of an open session is made durable, by the sync policy, because it counts as
- * stored from now on, whether or not the syncs of earlier processes failed (mrd_journal_recover).
- * Errors: IO, FULL (the directory cannot be listed, written or synced), NOMEM. */
+ * stored from now on. It does not matter whether the syncs of earlier processes failed
+ * (mrd_journal_recover). Errors: IO, FULL (the directory cannot be listed, written or synced),
+ * NOMEM. */
 mrd_err mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why);
 
 #endif

@@ -79,8 +79,8 @@ count_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation)
         all->before[last][i] = true;
 }
 
-/* Returns the next incarnation that no remaining one is known to precede; among several, the one
- * that began first. */
+/* Returns the next incarnation without a recorded predecessor among the remaining; among several,
+ * the earliest to begin. */
 static size_t
 next_incarnation(const census *all, const bool *taken)
 {

@@ -2,7 +2,7 @@
  * aggregator/timeline.h - the common timeline of a session in which the aggregator moved or its
  * machine rebooted. Each incarnation of the aggregator has a clock of its own.
  *
- * The session's timeline is that of the first incarnation. Each later one is shifted by a constant,
+ * The session has the timeline of the first incarnation. Each later one is shifted by a constant,
  * which holds at the middle of the gap (timesync/timescale_link.h):
  *   nodes  nodes whose clock continued across the gap give the shift, with a bound
  *   utc    otherwise the wall clocks of the two incarnations, if both state their error from UTC
@@ -35,14 +35,14 @@ typedef struct {
     mrd_linked_by by;    /* how it is linked to the previous incarnation */
     mrd_dur_ns shift_ns; /* added to its session times */
     mrd_timescale_link
-        /* by nodes or UTC; at_ns is on the session's timeline; for NONE only `gap` and `odd` are
+        /* by nodes or UTC; at_ns is on the session's timeline. For NONE only `gap` and `odd` are
          * set */
         link;
 } mrd_incarnation;
 
 typedef struct {
     mrd_incarnation v[MRD_INCARNATIONS_MAX];
-    size_t n; /* 0: frames do not name it; 1: one incarnation, so no links */
+    size_t n; /* 0 if frames do not name it; 1 means one incarnation, so no links */
 } mrd_timeline;
 
 /* Solves it from the tables of all nodes of the session, before any shift. */

@@ -19,7 +19,7 @@ typedef struct {
     uint8_t key[MRD_PROBE_KEY_LEN];
 } agent_entry;
 
-/* An answer whose transmit stamp is pending, with the data that the stamp needs. */
+/* An answer with a pending transmit stamp, and the data that the stamp needs. */
 typedef struct {
     bool used;
     uint32_t number;
@@ -313,7 +313,7 @@ take_sent(mrd_timeserve *s)
 }
 
 /* Returns true if stamps of packets may belong to another wall clock than `now`, which was read
- * after them: the clock was set in between, and these packets, or later ones in the queue, arrived
+ * after them. The clock was set in between, and these packets, or later ones in the queue, arrived
  * before that. */
 static bool
 are_doubted(mrd_timeserve *s, size_t n)

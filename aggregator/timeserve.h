@@ -5,7 +5,7 @@
  *   use      open once. Call mrd_timeserve_agent at an agent's hello (its key came over the control
  *            channel), and mrd_timeserve_forget when the agent is removed. For each half in a batch
  *            call mrd_timeserve_join, and pass the result to the agent's mrd_follow and the journal
- *   answers  contain no time and are as long as requests. A warm-up packet precedes those of a
+ *   answers  contain no time and have the length of requests. A warm-up packet precedes each
  *            pair. Unknown agents, wrong tags and replays get no answer
  *   stamps   r2 and r3 are kernel stamps converted to RAW, so a late thread does no harm
  *
@@ -57,7 +57,7 @@ mrd_err mrd_timeserve_agent(mrd_timeserve *server, uint64_t agent,
                             const uint8_t key[MRD_PROBE_KEY_LEN]);
 void mrd_timeserve_forget(mrd_timeserve *server, uint64_t agent);
 /*
- * Joins an agent's half with ours. Do not call it within some milliseconds of the answer: the
+ * Joins an agent's half with ours. Do not call it within some milliseconds of the answer. The
  * kernel reports the send time of the answer later than the client may receive it, and an earlier
  * join uses the less precise time before sending. Errors: NOTFOUND (agent or request unknown) and
  * errors of mrd_joiner_sent.

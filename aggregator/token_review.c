@@ -41,7 +41,7 @@ typedef struct {
     char key[MRD_SHA256_HEX]; /* SHA-256 of the token */
     entry_state state;        /* ASKED: no answer yet */
     bool asking;              /* a thread will set it, so the entry stays */
-    /* `until`: the state is valid; `refresh`: it is asked again on the next use */
+    /* `until` ends the validity of the state; from `refresh` on the next use asks again */
     mrd_local_ns until, refresh;
     mrd_caller who;
     char reason[REASON_MAX];

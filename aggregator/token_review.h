@@ -1,7 +1,7 @@
 /*
  * aggregator/token_review.h - identifies service accounts of Kubernetes: the API server confirms a
  * projected token (TokenReview of authentication.k8s.io/v1), so that the token of a deleted pod is
- * refused. An agent's pod shows its node in this way: the API server names the node of a token that
+ * refused. An agent's pod shows its node in this way. The API server names the node of a token that
  * is bound to a pod (1.30 and newer), or it is asked for the pod.
  *
  * The settings are a JSON object in a file that only root and this user may write:
@@ -32,13 +32,13 @@
 
 typedef struct mrd_token_review mrd_token_review;
 
-/* Errors: errors of the file; INVALID with the name of the wrong member; DENIED if other users may
+/* Errors: errors of the file, INVALID with the name of the wrong member, DENIED if other users may
  * write the file. */
 mrd_err mrd_token_review_open(const char *path, mrd_token_review **ret_review, mrd_why *why);
 void mrd_token_review_close(mrd_token_review *review); /* NULL is fine */
 /*
- * Errors, which never repeat the token: AUTH; BUSY: the API server is being asked, and `known` will
- * be called; AGAIN: it cannot be asked, or its answer was invalid.
+ * Errors, which never repeat the token: AUTH, BUSY (the API server is being asked, and `known` will
+ * be called), AGAIN (it cannot be asked, or its answer was invalid).
  */
 mrd_err mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
                                   mrd_caller *ret_caller, mrd_why *why);
@@ -64,12 +64,13 @@ typedef struct {
         *node; /* to which the token is bound. "" means none; belong to doc */
 } mrd_reviewed;
 
-/* Errors: AUTH if it refuses the token for this audience; SYNTAX, TYPE if it is not a TokenReview. */
+/* Errors: AUTH if it refuses the token for this audience, SYNTAX, TYPE if it is not a
+ * TokenReview. */
 mrd_err mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_reviewed,
                               mrd_why *why);
 void mrd_reviewed_fini(mrd_reviewed *reviewed);
 /* Gets the node of that pod from the API server's answer to GET. Errors: AUTH if it is another pod,
- * of another account, or on no node; SYNTAX, TYPE if it is not a pod. */
+ * of another account, or on no node, SYNTAX, TYPE if it is not a pod. */
 mrd_err mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_t size,
                              mrd_why *why);
 

@@ -139,7 +139,7 @@ copy_nodes(const mrd_core *c, mrd_overview *v)
     return true;
 }
 
-/* The message of the store, or of the first session whose directory fails. */
+/* The message of the store, or of the first session with a failing directory. */
 static void
 fill_store_message(const mrd_core *c, mrd_overview *v)
 {

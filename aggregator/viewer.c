@@ -277,7 +277,7 @@ run(void *self, void *arg)
     job_free(j);
 }
 
-/* Takes the process's own files. If there is no NEFF among them, takes those of its node. */
+/* Takes the process's own files. If there is no NEFF among them, takes the NEFFs of its node. */
 static bool
 take_inputs(job *j, const mrd_session *s)
 {

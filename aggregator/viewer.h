@@ -34,7 +34,7 @@ typedef struct {
 } mrd_viewer_options;
 
 /* Stores the maximum number of concurrent conversions in *ret_at_once; 0 if no viewer is installed
- * or configured. Errors: INVALID: a command without {input}. */
+ * or configured. Errors: INVALID for a command without {input}. */
 mrd_err mrd_viewer_check(const mrd_viewer_settings *settings, unsigned *ret_at_once, mrd_why *why);
 /* Removes leftovers of an earlier run. *ret_viewer is NULL if no viewer is configured. */
 mrd_err mrd_viewer_open(const mrd_viewer_options *options, mrd_viewer **ret_viewer, mrd_why *why);

@@ -2,7 +2,7 @@
  * aggregator/viewer_run.h - one run of the vendor's viewer over the device profiles of one process,
  * confined (base/confined.h): for the aggregator's queue (viewer.h) and for `meridian convert`
  *
- * Threads: any; runs share only their arguments.
+ * Threads: any. Runs share only their arguments.
  */
 #ifndef MRD_AGGREGATOR_VIEWER_RUN_H
 #define MRD_AGGREGATOR_VIEWER_RUN_H
@@ -16,11 +16,12 @@
 /* The commands to run. A command is split at blanks, without a shell. {input} is replaced by the
  * directory that contains <instance>_pid_<pid>, {output} by the working directory. */
 typedef struct mrd_viewer_settings {
-    /* makes Perfetto files: a command, or only its program; "auto": neuron-explorer or
-     * neuron-profile, whichever is installed; "none", NULL: no command */
+    /* makes Perfetto files. A command, or only its program. "auto" means neuron-explorer or
+     * neuron-profile, whichever is installed. "none" and NULL mean no command */
     const char *command;
-    const char *tables; /* makes tables: a command; "none"; "auto", NULL: neuron-explorer */
-    mrd_dur_ns time;    /* limits of one command. 0 means no limit */
+    /* makes tables. A command or "none". "auto" and NULL mean neuron-explorer */
+    const char *tables;
+    mrd_dur_ns time; /* limits of one command. 0 means no limit */
     uint64_t memory, disk;
     unsigned at_once; /* runs, of the aggregator */
 } mrd_viewer_settings;
@@ -30,7 +31,7 @@ typedef struct {
 } mrd_viewer_commands;
 
 /* Makes the commands of the settings. Both are empty if none is configured or found. Errors:
- * INVALID: a command without {input}. */
+ * INVALID for a command without {input}. */
 mrd_err mrd_viewer_commands_make(const mrd_viewer_settings *settings, mrd_viewer_commands *to,
                                  mrd_why *why);
 void mrd_viewer_commands_fini(mrd_viewer_commands *c);
@@ -59,13 +60,13 @@ typedef struct {
     size_t n;
     mrd_dur_ns took;
     uint64_t memory;        /* highest memory use */
-    char note[MRD_WHY_MAX]; /* what a successful run lacks */
+    char note[MRD_WHY_MAX]; /* the parts that a successful run lacks */
 } mrd_viewer_made;
 
 /*
  * Runs the commands in sequence. A command that fails leaves no results, and the results of the
  * other command count. Only regular files with known names are results. Errors: the error of the
- * first command if all failed; EMPTY: no results; FULL; CANCELLED; errors of mrd_confined_run.
+ * first command if all failed, EMPTY (no results), FULL, CANCELLED, errors of mrd_confined_run.
  */
 mrd_err mrd_viewer_run(const mrd_viewer_work *work, mrd_viewer_made *ret_made, mrd_why *why);
 void mrd_viewer_made_fini(mrd_viewer_made *m);

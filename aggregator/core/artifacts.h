@@ -12,7 +12,7 @@
 mrd_err mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n,
                                     uint64_t session, const Mrd__ArtifactAnnounce *o, mrd_why *why);
 /* The file is in the store, so it is complete in every session that lists it. Calls `unlogged` for
- * each session whose log does not have the file yet. `is_new` is true if the file was not complete
+ * each session without the file in its log. `is_new` is true if the file was not complete
  * before. */
 void mrd_core_artifact_complete(mrd_core *c, mrd_core_time now, const char *sha256,
                                 void (*unlogged)(void *self, const mrd_session *s,

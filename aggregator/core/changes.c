@@ -1,7 +1,7 @@
 /* Changes of a recording session: pauses, cores and event types. A change is sent when it is on
- * disk: first by a survey, then with heartbeats to nodes that report an older revision, and by
- * further surveys until each node has answered. The surveys are needed because only their answers
- * say that an agent cannot do it. */
+ * disk, first by a survey. Then it is sent with heartbeats to nodes that report an older revision,
+ * and by further surveys until each node has answered. The surveys are needed because only their
+ * answers say that an agent cannot do it. */
 #include "aggregator/core/state.h"
 
 #include "base/obj.h"

@@ -220,7 +220,7 @@ mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
     return true;
 }
 
-/* Returns how fast the bound of a straight line through the estimate has to grow, so that it covers
+/* Returns how fast the bound of a straight line through the estimate has to grow. It must cover
  * everything that the solver considers possible up to half a minute before and after. 0 means
  * unknown. The bound one second later would not do: between two probes it can even be narrower. */
 static uint64_t

@@ -38,7 +38,7 @@ typedef struct {
     uint64_t files, bytes;
     mrd_dur_ns took;
     uint64_t memory;           /* highest memory use of the viewer, in bytes */
-    char message[MRD_WHY_MAX]; /* why it failed; if DONE, what the result does not contain */
+    char message[MRD_WHY_MAX]; /* why it failed; if DONE, the parts that the result lacks */
 } mrd_conversion;
 
 /* The conversions of all processes of one session that have device profiles. */

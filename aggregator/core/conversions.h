@@ -36,8 +36,8 @@ void mrd_core_conversion_began(mrd_core *c, mrd_core_time now, const mrd_convers
 /* The results are about to be stored. Lists them as incomplete. Returns false, and lists nothing,
  * if the session no longer exists or its list has no room. */
 bool mrd_core_conversion_list(mrd_core *c, mrd_core_time now, const mrd_conversion_results *r);
-/* The outcome of a conversion: CANCELLED (the aggregator is shutting down; the conversion becomes
- * pending again), DONE or FAILED. */
+/* The outcome of a conversion: CANCELLED (the aggregator is shutting down and the conversion
+ * becomes pending again), DONE or FAILED. */
 typedef struct {
     mrd_convert_state state; /* WAITING: cancelled */
     uint64_t files, bytes, memory;

@@ -45,7 +45,7 @@ bool mrd_core_sender(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t c
                      const mrd_frame *f, mrd_node **ret_node);
 /* Validates a hello before its identity is checked. Errors: VERSION, INVALID, CORRUPT. */
 mrd_err mrd_core_hello_check(const mrd_msg *msg, mrd_why *why);
-/* Handles a hello whose identity was verified and which may stay connected. */
+/* Handles a hello with a verified identity from a node that may stay connected. */
 void mrd_core_hello(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t conn,
                     const mrd_msg *msg);
 /* Answers a hello that is refused for a reason outside of the core. */
@@ -138,8 +138,8 @@ void mrd_core_trigger(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t 
                       mrd_dur_ns last, const char *reason);
 void mrd_core_merge(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);
 void mrd_core_delete(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);
-/* Removes a node from the expected nodes until it sends a hello. Errors: NOTFOUND; STATE if it is
- * connected. */
+/* Removes a node from the expected nodes until it sends a hello. Errors: NOTFOUND, and STATE if it
+ * is connected. */
 void mrd_core_forget(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_str instance_id);
 /* A reader opened (+1) or closed (-1) files of a session. The files stay while a reader has them
  * open. */

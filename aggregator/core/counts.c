@@ -43,7 +43,7 @@ row_of(const mrd_counts *c, const char *cause)
     return c->n_losses == 0 ? 0 : (uint8_t) (c->n_losses - 1);
 }
 
-/* Ignores gaps whose times are no times of a clock. */
+/* Ignores gaps with times that are no times of a clock. */
 static void
 gaps_take(mrd_counts *to, const Mrd__Drop *d)
 {

@@ -23,7 +23,7 @@ mrd_effects_add(mrd_effects *e, mrd_effect_kind kind)
     return to;
 }
 
-/* A log line without room is dropped. Effects are never dropped. */
+/* A log line that does not fit is dropped. Effects are never dropped. */
 void
 mrd_effects_log(mrd_effects *e, mrd_log_level level, const char *id, const char *format, ...)
 {

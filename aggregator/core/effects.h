@@ -21,24 +21,24 @@ typedef enum {
     MRD_DO_JOB_REPLY, /* err, text, retry_ms, directives: at most one */
     MRD_DO_DROP,      /* no answer, so that the node's transport repeats the request */
     /* Work that ends in an input. */
-    /* ticket, session, part, node, frame: append to the journal, durably; ends in
+    /* ticket, session, part, node, frame: append to the journal, durably. It ends in
      * mrd_core_stored */
     MRD_DO_APPEND,
-    /* survey, type, trigger: ask all nodes about the session; each answer is an
+    /* survey, type, trigger: ask all nodes about the session. Each answer is an
      * mrd_core_answered */
     MRD_DO_ASK,
     MRD_DO_ASK_END,    /* survey: no more answers are expected */
-    MRD_DO_SAVE,       /* session, version: write its manifest; ends in mrd_core_saved */
+    MRD_DO_SAVE,       /* session, version: write its manifest. It ends in mrd_core_saved */
     MRD_DO_SAVE_NODES, /* write the registry of nodes; ends in mrd_core_nodes_saved */
-    MRD_DO_CLOSE,      /* session: close its journals; ends in mrd_core_closed */
-    MRD_DO_MERGE,      /* session: merge it; ends in mrd_core_merged */
+    MRD_DO_CLOSE,      /* session: close its journals. It ends in mrd_core_closed */
+    MRD_DO_MERGE,      /* session: merge it. It ends in mrd_core_merged */
     MRD_DO_CANCEL,     /* session: cancel its merge or its conversions */
-    /* session, value: run conversion number `value`; ends in mrd_core_conversion_ended */
+    /* session, value: run conversion number `value`. It ends in mrd_core_conversion_ended */
     MRD_DO_CONVERT,
-    MRD_DO_MEASURE, /* session: measure its directory; ends in mrd_core_measured */
-    /* session: copy its directory to shared storage; ends in mrd_core_exported */
+    MRD_DO_MEASURE, /* session: measure its directory. It ends in mrd_core_measured */
+    /* session: copy its directory to shared storage. It ends in mrd_core_exported */
     MRD_DO_EXPORT,
-    MRD_DO_REMOVE, /* session: remove its directory; ends in mrd_core_removed */
+    MRD_DO_REMOVE, /* session: remove its directory. It ends in mrd_core_removed */
     /* For good. */
     MRD_DO_ANSWER, /* answer the command of this ticket: err, text, value */
     MRD_DO_FORGET, /* value: key of a removed node */
@@ -52,7 +52,7 @@ typedef struct {
     Mrd__ControlType type;
     uint64_t id;                /* of the session */
     const mrd_session *session; /* NULL: cancel an unknown session */
-    size_t trigger; /* of a TRIGGER: its index in session->triggers plus one; the array may move */
+    size_t trigger; /* index of a TRIGGER in session->triggers plus one; the array may move */
 } mrd_directive;
 
 typedef struct {

@@ -39,7 +39,7 @@ max_of(unsigned a, unsigned b)
     return a > b ? a : b;
 }
 
-/* A count that is less than before is that of another run of the agent. */
+/* A count that is less than before comes from another run of the agent. */
 void
 mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
 {

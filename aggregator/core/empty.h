@@ -8,7 +8,7 @@
 #include "aggregator/core/session.h"
 
 void mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally); /* NULL: not told */
-mrd_json *mrd_part_tally_json(const mrd_part *p);                 /* NULL without memory */
+mrd_json *mrd_part_tally_json(const mrd_part *p);                 /* NULL if out of memory */
 /* Says which processes could have been of the session's job but are in no session. Returns false if there are none. */
 bool mrd_part_unselected_text(const mrd_part *p, char text[MRD_WHY_MAX]);
 void mrd_part_tally_load(mrd_part *p, const mrd_json *o);

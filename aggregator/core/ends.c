@@ -70,7 +70,7 @@ mrd_core_answered(mrd_core *c, mrd_core_time now, uint64_t survey, const Mrd__Co
 
 /* ---- Manifests ---- */
 
-/* Undoes a start whose manifest could not be written. */
+/* Undoes a start after its manifest could not be written. */
 static void
 undo_start(mrd_core *c, mrd_session *s, const mrd_why *failed)
 {

@@ -222,7 +222,7 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
     if (mrd_part_may_store(p, f) == MRD_OK)
         return true;
     /* A frame that can never be stored is refused at once. If the agent repeated it, it would block
-     * the frames behind it. */
+     * the frames after it. */
     limited(c, n, MRD_LIMIT_EPOCHS);
     snprintf(text, sizeof(text),
              "node %s began more than %d epochs in one session, or left more gaps than "

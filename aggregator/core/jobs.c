@@ -167,8 +167,8 @@ waits_for(const mrd_session *s, const mrd_node *n, const reported_job *job)
 
 /*
  * Returns true if the job is confirmed. A process may claim any job number. Its claim counts only
- * if the operator named the tenant of the process: the user, whom the kernel reports, or the
- * namespace, which the kubelet reports.
+ * if the operator named the tenant of the process: the user, as reported by the kernel, or the
+ * namespace, as reported by the kubelet.
  */
 static bool
 is_proven(const mrd_session *s, const reported_job *job)

@@ -17,7 +17,7 @@
 #define MRD_PROFILES_MAX  256   /* device profiles of one node in one session */
 #define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
 #define MRD_EPOCHS_MAX    64    /* restarts of one agent with a lost spool, per session */
-/* agents of one instance id whose counts are kept separately, per session */
+/* agents of one instance id with separate counts, per session */
 #define MRD_RUNS_MAX       16
 #define MRD_PENDING_MAX    256  /* frames that wait for a disk sync */
 #define MRD_SURVEYS_MAX    256  /* concurrent questions to all nodes */

@@ -34,7 +34,7 @@ void mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p);
 /* Adds a part for a node that has a journal but is not in the manifest yet. Returns NULL if out of
  * memory, or if the name is not a valid instance id. */
 mrd_part *mrd_core_found_part(mrd_core *c, mrd_session *s, const char *instance_id);
-/* Removes a loaded session whose journals could not be read. */
+/* Removes a loaded session with unreadable journals. */
 void mrd_core_unload_session(mrd_core *c, mrd_session *s);
 
 /* <store>/nodes.json: the nodes that are remembered across restarts. */

@@ -358,8 +358,8 @@ merge_load(mrd_session *s, const mrd_json *o)
         s->job = (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = s->save.version };
 }
 
-/* An accepted start is carried out after agents had time to reconnect, unless it is so old that it
- * is useless by now. */
+/* An accepted start is carried out after agents had time to reconnect, unless it is too old to be
+ * useful. */
 static void
 resume(mrd_core *c, mrd_session *s)
 {

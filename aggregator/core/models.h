@@ -3,10 +3,10 @@
  * models that were resident at some time of it, a node the models that are resident now. A list is
  * immutable, so that copies of nodes and sessions share it.
  *
- * As JSON, one member for each model: sha256, name, path (each if known), size, and loads:
- * process_id, model_id, runtime_id, lnc_idx (if known), lnc_count, loaded_local_ns,
- * unloaded_local_ns (absent if still loaded), and the same times by the node's wall clock (loaded,
- * loaded_ns, ...).
+ * As JSON, one member for each model. It has sha256, name, path (each if recorded), size, and
+ * loads. A load has process_id, model_id, runtime_id, lnc_idx (if recorded), lnc_count,
+ * loaded_local_ns, unloaded_local_ns (absent if still loaded), and the same times by the node's
+ * wall clock (loaded, loaded_ns, ...).
  *
  * Threads: a list is made on one thread, and read, referenced and released on any.
  */

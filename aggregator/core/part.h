@@ -50,7 +50,7 @@ typedef struct {
     /* events that were stored, but are missing in the journal or cannot be decoded */
     uint64_t events;
     uint64_t frames; /* the same in frames: batches and clock data */
-    /* batches whose processes name another node; they are used as data of this node */
+    /* batches with processes that name another node; they are used as data of this node */
     uint64_t foreign;
 } mrd_damage;
 
@@ -94,7 +94,7 @@ typedef struct {
     mrd_local_ns local;                      /* one reading of both clocks of the node */
     mrd_wall_ns wall;
     uint64_t events, batches, bytes; /* stored */
-    mrd_local_ns first, last;        /* RAW times of the stored batches; first > last: none */
+    mrd_local_ns first, last;        /* RAW times of the stored batches; first > last means none */
     uint64_t since;                  /* Counters.since of last_run */
     mrd_tally tally;
     mrd_held held;     /* of a flight recorder, by the last heartbeat */

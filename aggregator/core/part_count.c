@@ -97,9 +97,9 @@ counted_before_runs(const mrd_part *p)
 }
 
 /* Returns a lower bound of the stored events of the last run. Records of losses are among the
- * frames' events; they are at most as many as the losses that they report. Epochs that no heartbeat
- * named belong to this run, except the epoch of the next run, which has sent frames already, and
- * events that were counted otherwise. */
+ * frames' events; they never outnumber the losses that they report. Epochs that no heartbeat named
+ * belong to this run, except the epoch of the next run, which has sent frames already, and events
+ * that were counted otherwise. */
 static uint64_t
 stored_of_run(mrd_part *p, uint64_t next)
 {

@@ -87,7 +87,7 @@ mrd_require_mark_absent(mrd_core *c, mrd_session *s)
 
 /* ---- The decision ---- */
 
-/* Appends "i-1: why it refuses; i-2 is missing: since when; 5 more are missing". */
+/* Appends nodes as "i-1: <reason>", joined by semicolons, then "5 more are missing". */
 static void
 add_names(const mrd_session *s, mrd_part_state state, const char *what, mrd_buf *to)
 {

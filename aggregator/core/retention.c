@@ -62,8 +62,8 @@ may_be_retired(const mrd_core *c, const mrd_session *s)
             s->copy.state == MRD_EXPORT_DONE || MRD_PLANTED(MRD_PLANT_RETIRED_UNCOPIED));
 }
 
-/* Returns the time from which a session's age counts: its end, so that a long recording is kept for as
- * long as a short one. */
+/* Returns the time from which a session's age counts: its end, so that long and short recordings
+ * are kept for the same time. */
 static mrd_wall_ns
 age_begins(const mrd_session *s)
 {

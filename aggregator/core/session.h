@@ -22,7 +22,7 @@ typedef enum {
     MRD_SESSION_STATES
 } mrd_session_state;
 
-/* What the session waits for. A decision is sent only after its manifest was written. */
+/* Event for which the session waits. A decision is sent only after its manifest was written. */
 typedef enum {
     MRD_STEP_NEW,       /* its first manifest */
     MRD_STEP_EXPECT,    /* a job that has not begun */
@@ -128,11 +128,11 @@ typedef struct {
     Mrd__JobWitness witness; /* the source that confirmed the job */
     unsigned nodes;          /* number of nodes of the job; 0 if unknown */
     mrd_local_ns ended;      /* on the last node that reported the end */
-    mrd_strlist owner_keys;  /* SHA-256 of the tokens whose holders may read the session */
+    mrd_strlist owner_keys;  /* SHA-256 of the tokens that allow to read the session */
 } mrd_session_job;
 
-/* A pause. Events that lie completely inside are not recorded. `to` is 0 while the pause lasts. The
- * revisions are those of its request and of its end; 0 if unknown. */
+/* A pause. Events that lie completely inside are not recorded. `to` is 0 while the pause lasts.
+ * Revisions of its request and of its end; 0 if unknown. */
 #define MRD_PAUSES_MAX 64
 typedef struct {
     mrd_sess_ns from, to;

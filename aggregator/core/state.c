@@ -8,7 +8,7 @@
 #include "base/vec.h"
 
 #define CLOCK_SPARE_MAX (64 << 20)
-/* an agent whose frame was refused has sent it again by then */
+/* an agent has sent a refused frame again by then */
 #define DISK_TRY_LONGEST (5 * MRD_SEC)
 
 mrd_core *
@@ -198,7 +198,7 @@ mrd_core_disk_has_room(mrd_core *c)
                     "The disk has room again, events are stored");
 }
 
-/* The disk has as many free bytes as required. */
+/* The disk has the required number of free bytes. */
 static void
 seems_to_have_room(mrd_core *c)
 {

@@ -73,7 +73,7 @@ struct mrd_core {
         bool changed, writing, failed;
         mrd_local_ns saved;
     } registry;
-    /* `manifest_failed`: the last manifest could not be written; logged once */
+    /* `manifest_failed` means that the last manifest could not be written; logged once */
     bool disk_full, manifest_failed;
     /* A write reported a full disk. A quota and a lack of inodes do so, too, while free bytes
      * remain. The store has room again when a frame was stored, or after no node sent a frame for a
@@ -118,7 +118,7 @@ void mrd_core_save(mrd_core *c, mrd_session *s); /* now, or when the current wri
 void mrd_core_save_round(mrd_core *c);           /* saves changed sessions, about once a second */
 /* Answers the command when the current state of the session was written. Errors: LIMIT. */
 mrd_err mrd_core_await(mrd_core *c, uint64_t ticket, const mrd_session *s, uint64_t value);
-/* A part of a command failed whose answer is pending. The answer reports it. */
+/* A part of a command with a pending answer failed. The answer reports it. */
 void mrd_core_await_failed(mrd_core *c, uint64_t ticket, const mrd_why *why);
 /* Answers a command. `why` may be NULL. */
 void mrd_core_answer(mrd_core *c, uint64_t ticket, const mrd_why *why, uint64_t value);

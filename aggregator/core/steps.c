@@ -238,7 +238,7 @@ give_up(mrd_core *c, mrd_session *s, mrd_part *p)
     const mrd_node *n = mrd_nodes_by_id(&c->nodes, p->instance_id);
 
     p->state = MRD_PART_LOST;
-    if (n != NULL) /* otherwise the node was removed, and that time is known */
+    if (n != NULL) /* otherwise the node was removed, and that time is recorded */
         p->lost = n->seen_wall;
     snprintf(p->message, sizeof(p->message), "%s",
              n != NULL && mrd_core_is_alive(c, n)
