@@ -275,7 +275,7 @@ see_all(mrd_alignment *a, mrd_why *why)
 
 /* ---- Choosing ---- */
 
-/* Keeps those of several kinds of causality checks that can be believed. */
+/* Keeps the credible kinds of causality checks if there are several. */
 static void
 keep_believable(mrd_alignment *a)
 {
@@ -327,8 +327,8 @@ count_takers(const mrd_alignment *a, mrd_map *takers)
     return err;
 }
 
-/* Returns true if more cores take part than the group has members: several communicators share a
- * name, and their operations cannot be told apart. */
+/* Returns true if more cores take part than the group has members. Then several communicators share
+ * a name, and their operations are indistinguishable. */
 static bool
 is_mixed(const mrd_map *takers, const sighting *s)
 {

@@ -10,7 +10,7 @@
  *                one. Sources that are opened here have this clock. The alignment is refused as a
  *                whole, with a message, if sequences differ, the match is ambiguous, ends do not
  *                coincide, or groups and their members contradict each other. The result is then
- *                that of `none`
+ *                the same as with `none`
  *
  * The order inside a unit and durations never change. Device profiles keep their own time. An
  * event's bound is the solver's inside a segment of its unit's clock. It is unknown outside: before

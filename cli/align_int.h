@@ -20,7 +20,7 @@ typedef struct {
     /* range of the observations of its clock, local; first > last means none */
     mrd_local_ns first, last;
     mrd_align *table;           /* NULL: its own clock */
-    mrd_coll_segment *segments; /* segments of the table, in which the clock is known */
+    mrd_coll_segment *segments; /* segments of the table, in which the clock is aligned */
     size_t n_segments;
     bool reference, described;
     mrd_align_cursor cursor;

@@ -1,8 +1,8 @@
 /*
  * cli/cli.h - the `meridian` command: each subcommand is one file and one row in cli/commands.def
  *
- * Exit status: 0 done; 1 failed, or no usable result; 2 wrong usage, or a value that the aggregator
- * refuses; 3 done, but something was incomplete. Results go to stdout, all other output to stderr.
+ * Exit status: 0 done, 1 failed or no usable result, 2 wrong usage or a value that the aggregator
+ * refuses, 3 done but something was incomplete. Results go to stdout, all other output to stderr.
  * Progress appears on terminals only.
  */
 #ifndef MRD_CLI_CLI_H
@@ -55,7 +55,7 @@ int mrd_cli_status(mrd_err err);
  * `command` is NULL for the first argument. A value may follow the option: "--port=3001", "-nfile". */
 const char *mrd_cli_vendor_word(const char *command, const char *word);
 
-/* Prints "<what>: <text>" on stderr as one line, whatever the text contains. */
+/* Prints "<what>: <text>" on stderr as one line, even if the text has several. */
 void mrd_cli_say(const char *what, mrd_str text);
 /* Prints "meridian view: <message>" on stderr, like mrd_cli_say. */
 void mrd_cli_error(const char *command, const mrd_why *why);

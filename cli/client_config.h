@@ -22,8 +22,8 @@ typedef struct {
     char *server, *token_file, *ca_file; /* owned. The last two may be NULL, which means none */
 } mrd_client_place;
 
-/* Takes the three options and fills in those that are NULL. Errors: errors of the file, with its
- * path; DENIED if others may write it; NOMEM. */
+/* Takes the three options and fills in the NULL ones. Errors: errors of the file, with its path,
+ * DENIED if others may write it, NOMEM. */
 mrd_err mrd_client_place_find(const char *server, const char *token_file, const char *ca_file,
                               mrd_client_place *ret_place, mrd_why *why);
 void mrd_client_place_fini(mrd_client_place *place);

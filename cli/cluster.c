@@ -416,7 +416,7 @@ is_ending(const mrd_json *doc)
     return mrd_cluster_in(doc, "merging|complete|failed");
 }
 
-/* Returns "" if all stored events can be read, as far as merges have checked. */
+/* Returns "" if merges found no unreadable stored events. */
 static const char *
 damage_text(const mrd_json *node, char *text, size_t size)
 {

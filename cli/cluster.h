@@ -80,9 +80,9 @@ typedef enum {
 } mrd_cluster_use;
 
 /*
- * Finds the session of `word`: its id, the unique beginning of an id, or "latest" (or NULL), which
- * is the latest session that suits the purpose, or else the latest one. Errors: NOTFOUND, INVALID
- * (several ids begin so), errors of the client.
+ * Finds the session of `word`: its id, the unique beginning of an id, or "latest" (or NULL).
+ * "latest" is the latest session that suits the purpose, or else the latest one. Errors: NOTFOUND,
+ * INVALID (several ids begin so), errors of the client.
  */
 mrd_err mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
                          char ret_id[MRD_CLUSTER_ID], mrd_why *why);
@@ -110,8 +110,7 @@ bool mrd_cluster_in(const mrd_json *doc, const char *states); /* "complete|faile
  * that a flight recorder dropped after its window passed. */
 int64_t mrd_cluster_lost(const mrd_json *counters);
 void mrd_cluster_print_session(const mrd_json *doc, FILE *to);
-/* "3 of 4 nodes": nodes that take part, of all nodes including those that refused, were lost or are
- * missing. */
+/* "3 of 4 nodes": nodes that take part, of all nodes including refused, lost and missing ones. */
 char *mrd_cluster_nodes_text(const mrd_json *doc, char text[64]);
 /* Replaces *doc by the current state of the session, because making a profile finds damage. On
  * errors of the call *doc is unchanged. */
@@ -169,7 +168,7 @@ mrd_err mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_op
 mrd_err mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format,
                                   const mrd_fetch_options *options, FILE *to, mrd_why *why);
 mrd_err mrd_cluster_check_formats(const mrd_strlist *formats, mrd_why *why);
-/* Before a recording: checks that a later fetch can write its files, as far as that is known now.
+/* Before a recording: checks that a later fetch can write its files, if this can be checked now.
  * Leaves no files behind. Errors: INVALID (format), EXISTS, IO. */
 mrd_err mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why);
 /* Errors: STATE for a session that failed or has not begun, so that it has nothing to show. */

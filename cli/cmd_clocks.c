@@ -1,6 +1,6 @@
-/* `meridian clocks`: the clocks of a session: per node and epoch the estimate, bound, noise, stamp
- * source, quality, and the packets that contradict it; as a table, JSON, or a picture. From a
- * session's directory, or from the aggregator. */
+/* `meridian clocks`: the clocks of a session as a table, JSON, or a picture. Shows per node and
+ * epoch the estimate, bound, noise, stamp source, quality, and the packets that contradict it. From
+ * a session's directory, or from the aggregator. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

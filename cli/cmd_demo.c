@@ -16,7 +16,7 @@
 #include "cli/progress.h"
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
-#define ORDER_SECONDS  "60" /* of a recording whose collectives are checked one by one */
+#define ORDER_SECONDS  "60" /* of a recording that has its collectives checked one by one */
 #define SLOW_STEP      "12" /* times the median, because a busy machine makes steps 10 times slower */
 #define SLOW_FACTOR    "300" /* of device time */
 #define SLOW_TRIES                                                                                 \
@@ -628,8 +628,8 @@ get_files(demo *d, mrd_why *why)
 
 /* ---- The flight recorder ---- */
 
-/* Returns a copy of the first trigger whose window ends after that session time and that all nodes
- * answered. NULL if there is none yet. */
+/* Returns a copy of the first trigger with answers of all nodes and a window that ends after that
+ * session time. NULL if there is none yet. */
 static mrd_json *
 find_trigger(demo *d, int64_t after)
 {

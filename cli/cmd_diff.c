@@ -200,11 +200,11 @@ typedef struct {
     FILE *said; /* its messages, which are printed in the order of the runs */
 } reading;
 
-/* All runs, with those of the base first. */
+/* All runs; the base's come first. */
 typedef struct {
     reading v[2 * MRD_DIFF_RUNS];
     size_t n, begun;
-    unsigned at_once; /* available processors, at most as many as there are traces */
+    unsigned at_once; /* available processors, at most the number of traces */
 } readings;
 
 static bool
@@ -247,8 +247,8 @@ read_in_child(settings *set, const reading *r, unsigned at_once, pid_t parent)
     _exit(err == MRD_OK && fflush(r->to) == 0 ? MRD_EXIT_OK : MRD_EXIT_FAILED);
 }
 
-/* Starts reading runs in advance, as many after `from` as there are processors. Runs without a
- * process are read when it is their turn. */
+/* Starts reading runs after `from` in advance, one per processor. Runs without a process are read
+ * when it is their turn. */
 static void
 read_ahead(settings *set, readings *all, size_t from)
 {
@@ -481,7 +481,7 @@ print_rank_sets(const mrd_diff_side *base, const mrd_diff_side *now)
                "belong together.\n");
 }
 
-/* What would have been seen: half the width of the interval, in percent. */
+/* Smallest visible difference: half the width of the interval, in percent. */
 static void
 print_no_difference(const settings *set, const mrd_diff *d)
 {

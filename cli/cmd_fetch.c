@@ -369,8 +369,8 @@ profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *re
     return MRD_OK;
 }
 
-/* Downloads a Perfetto trace that may have parts: of a finished profile the parts, the first one
- * last; otherwise an archive of them. */
+/* Downloads a Perfetto trace that may have parts. For a finished profile it gets the parts, the
+ * first one last, otherwise an archive of them. */
 static mrd_err
 fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to,
                const mrd_fetch_options *o, mrd_json *list, mrd_why *why)

@@ -247,8 +247,8 @@ child_env(const settings *set, const char *library, const char *rings, env_list 
     return env->err;
 }
 
-/* Finds libmeridian.so: from the option, otherwise in the library directory next to that of this
- * program. Packages of a distribution have it there only under its versioned name. */
+/* Finds libmeridian.so: from the option, otherwise in the library directory next to this program's.
+ * Packages of a distribution have it there only under its versioned name. */
 static mrd_err
 find_library(const settings *set, char path[PATH_MAX], mrd_why *why)
 {
@@ -512,7 +512,7 @@ account(recording *r, const char *command)
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
         uint64_t n = counts.dropped[i];
 
-        /* the drain counts refused events as this; their reason is known here */
+        /* the drain counts refused events as this; here the reason is available */
         if (i == MRD_DROP_MEMORY)
             n -= r->refused + r->no_room;
         lost_here(&text, n, mrd_drop_text((mrd_drop_cause) i));
@@ -663,8 +663,8 @@ remove_ring_dir(const char *dir)
 }
 
 /* The lock ends with the process that created the directory, however it ends. `mine`: it was just
- * created, and a file system without locks is used without protection. Errors: AGAIN: it belongs to
- * another process, or was removed. */
+ * created, and a file system without locks is used without protection. Errors: AGAIN if it belongs
+ * to another process, or was removed. */
 static mrd_err
 lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 {
@@ -685,7 +685,7 @@ lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 
 #define RING_DIR "meridian-inspect."
 
-/* Removes directories of recordings that were killed, whose rings have no reader any more. */
+/* Removes directories of killed recordings with rings that have no reader any more. */
 static void
 sweep_ring_dirs(const char *base)
 {

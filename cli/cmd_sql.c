@@ -216,7 +216,7 @@ print_views(int engine, const mrd_strlist *words, mrd_why *why)
 
 typedef struct {
     const settings *set;
-    mrd_strlist held;  /* for text: cells until the widths are known */
+    mrd_strlist held;  /* for text: cells until the widths are fixed */
     size_t held_bytes; /* of these cells */
     size_t n;          /* columns */
     int *width;

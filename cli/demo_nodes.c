@@ -123,7 +123,7 @@ network_close(mrd_demo_nodes *nodes)
 
 #define STEP_AFTER (15 * MRD_SEC)
 
-/* The drift is that of a poor oscillator: the rate changes by 20 to 40 ppb per second. */
+/* The drift is typical of a poor oscillator: the rate changes by 20 to 40 ppb per second. */
 static const struct {
     int64_t offset_ms;
     const char *ppm, *wander;

@@ -253,7 +253,7 @@ typedef struct {
 typedef struct {
     size_t whole, cut, by_wall, merged;
     size_t *last;          /* by core: how often it entered last */
-    mrd_dur_ns *late, gap; /* by core: total time after the previous one; the largest disorder */
+    mrd_dur_ns *late, gap; /* by core, total time after the previous one; the largest disorder */
 } order;
 
 static int

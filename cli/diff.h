@@ -31,7 +31,8 @@ typedef struct {
     uint64_t n_steps, n_processes; /* steps of all processes; processes with a step */
     double *per_block;             /* steps of all processes in each block */
     size_t n_blocks;
-    bool *is_left_out; /* for each process of `steps`: not compared; NULL: all are compared */
+    /* for each process of `steps`, true if not compared; NULL if all are compared */
+    bool *is_left_out;
 } mrd_diff_run;
 
 typedef struct {
@@ -45,8 +46,9 @@ typedef struct {
 mrd_err mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why *why);
 void mrd_diff_side_fini(mrd_diff_side *side);
 
-/* Leaves out the ranks that some run of the two sides lacks, and counts the steps of the runs anew.
- * Leaves out nothing if no rank is in all runs. Call it once, before mrd_diff_make(). Errors: NOMEM. */
+/* Leaves out the ranks that some run of the two sides lacks, and counts the steps of the runs
+ * again. Leaves out nothing if no rank is in all runs. Call it once, before mrd_diff_make().
+ * Errors: NOMEM. */
 mrd_err mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why);
 /* Returns true if process number i of the run is compared. */
 bool mrd_diff_has_process(const mrd_diff_run *run, size_t i);
@@ -54,7 +56,7 @@ bool mrd_diff_has_process(const mrd_diff_run *run, size_t i);
 bool mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank);
 
 typedef struct {
-    const char *kind, *name; /* borrowed from the runs: mrd_op_kind_text; "" is the rest */
+    const char *kind, *name; /* borrowed from the runs (mrd_op_kind_text); "" is the rest */
     int64_t size;            /* MRD_NONE */
     mrd_compared is;
     double half; /* half width of the interval around is.change */

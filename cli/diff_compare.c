@@ -146,7 +146,7 @@ collect(work *w)
 
                 if (w->side[side]->some_left_out && strcmp(kind, "part") == 0)
                     continue; /* has no times of single processes */
-                /* How much of a collective is waiting is known only with its other ranks. */
+                /* The waiting part of a collective can be computed only with its other ranks. */
                 if (w->side[side]->some_left_out && strcmp(kind, "waiting") == 0)
                     kind = "collective";
                 if (!MRD_VEC_ROOM(w->entries, w->n_entries, w->cap_entries, 1))
@@ -429,9 +429,9 @@ can_cause(const mrd_diff_row *row)
     return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
 }
 
-/* Among the operations that explain nearly as much as the largest one, returns the one whose own
- * time changed most, because scopes and calls contain each other. Devices come before hosts,
- * because a host waits for its device. */
+/* Among the operations that explain nearly the same amount as the largest one, returns the one
+ * whose own time changed most, because scopes and calls contain each other. Devices come before
+ * hosts, because a host waits for its device. */
 static const mrd_diff_row *
 cause_of(const mrd_diff *d)
 {

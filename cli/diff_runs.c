@@ -129,7 +129,8 @@ is_in_all_runs(const mrd_diff_side sides[2], int64_t rank)
     return true;
 }
 
-/* Marks the processes of the run whose rank is not in all runs. Sets *ret_kept if any is compared. */
+/* Marks the processes of the run with a rank that is not in all runs. Sets *ret_kept if any is
+ * compared. */
 static mrd_err
 mark_left_out(const mrd_diff_side sides[2], mrd_diff_run *r, bool *ret_kept)
 {

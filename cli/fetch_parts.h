@@ -8,8 +8,8 @@
 #include "base/json.h"
 
 /* Unpacks `archive` into `trace` and further files next to it, which replace the last entry of
- * `list`. A trace that is not an archive is only renamed. Removes the archive. Errors: IO; CORRUPT
- * and TRUNCATED with its name. */
+ * `list`. A trace that is not an archive is only renamed. Removes the archive. Errors: IO, and
+ * CORRUPT and TRUNCATED with its name. */
 mrd_err mrd_fetch_unpack(const char *archive, const char *trace, mrd_json *list, mrd_why *why);
 /* Appends a file and its size. */
 mrd_err mrd_fetch_list(mrd_json *list, const char *file);

@@ -21,8 +21,8 @@ typedef struct {
     }
 
 /* Creates the directory if it is missing. The lock ends with the process, however it ends. A file
- * system without locks is used without protection. Errors: BUSY: another command writes there; IO,
- * NOMEM. */
+ * system without locks is used without protection. Errors: BUSY if another command writes there,
+ * IO, NOMEM. */
 mrd_err mrd_output_lock_take(mrd_output_lock *lock, const char *dir, mrd_why *why);
 /* Removes a directory that `take` created if it is empty. Not held is fine. */
 void mrd_output_lock_release(mrd_output_lock *lock);

@@ -14,7 +14,7 @@ typedef struct {
     const char *name; /* common name: "meridian CA", "aggregator", an instance id */
     const char *file; /* base name of the files: <file>.pem, <file>.key */
     const mrd_strlist
-        *hosts;   /* DNS names and IP addresses. NULL means those of the replaced certificate */
+        *hosts;   /* DNS names and IP addresses. NULL means the hosts of the replaced certificate */
     int64_t days; /* validity from now on */
     bool server;  /* valid for servers; otherwise only for clients */
 } mrd_pki_request;

@@ -46,7 +46,7 @@ struct mrd_places {
     mrd_sid nc_key, nc_end_key, model_key;
 };
 
-/* What goes through one source. */
+/* State of one source. */
 typedef struct {
     mrd_places *p;
     const place *of; /* a device profile. NULL means the system profile */
@@ -158,7 +158,7 @@ take_stream(mrd_places *p, mrd_alignment *alignment, size_t i, mrd_why *why)
     mrd_err err = alignment != NULL ? mrd_alignment_open(alignment, i, &s, why)
                                     : mrd_stream_open(mrd_store_at(p->store, i), &s, why);
 
-    while (err == MRD_OK && s->next(s, &ev, why) == MRD_MORE) /* a bad end is told at the merge */
+    while (err == MRD_OK && s->next(s, &ev, why) == MRD_MORE) /* the merge reports a bad end */
         err = take_event(p, ev, why);
     if (s != NULL)
         s->close(s);
@@ -200,7 +200,8 @@ has_device_times(const mrd_device_capture *c)
     return c->first.ns >= c->hw_first.ns && c->first.ns <= c->hw_last.ns;
 }
 
-/* How far the device's clock may leave that of the host between the start of an execution and any row. */
+/* Returns the maximum drift of the device's clock from the host's between the start of an execution
+ * and any row. */
 static int64_t
 find_drift(const execution *e, const mrd_device_capture *c)
 {
@@ -393,7 +394,7 @@ mrd_places_free(mrd_places *p)
 
 /* ---- In front of the merge ---- */
 
-/* The model of the execution is that of the profile, or one of them does not say. */
+/* Returns true if execution and profile have the same model, or one of them states none. */
 static bool
 model_fits(const mrd_places *p, const place *at, const mrd_event *ev)
 {
@@ -416,8 +417,8 @@ model_fits(const mrd_places *p, const place *at, const mrd_event *ev)
     return true;
 }
 
-/* The placed profile that shows this execution: the only file whose process, core, model and time
- * fit. Where two do, none is named. */
+/* Returns the placed profile that shows this execution: the only file with matching process, core,
+ * model and time. NULL if two match. */
 static const place *
 shown_by(const mrd_places *p, const mrd_event *ev)
 {

@@ -39,7 +39,7 @@ check_order(const mrd_profile_options *options, const mrd_filter *f, mrd_why *wh
                        options->end);
 }
 
-/* Returns true if the time counts from the first event, which is known only after reading. */
+/* Returns true if the time counts from the first event, which is certain only after reading. */
 static bool
 is_relative(const char *time)
 {

@@ -14,7 +14,7 @@ typedef struct {
     bool on;
     mrd_local_ns start, last;
     uint64_t first; /* amount that existed before: rates and remaining times count from here */
-    bool shown;     /* `first` is known */
+    bool shown;     /* `first` is valid */
     const char *verb;
     int width; /* of the line shown now */
 } mrd_progress;

@@ -33,7 +33,7 @@ void mrd_text_table_print(const mrd_text_table *t, FILE *to); /* with its titles
 void mrd_text_table_fini(mrd_text_table *t);
 /* Replaces control characters by '?', in place. */
 void mrd_text_plain(char *text);
-/* Copy a text to `to`. What a terminal would obey becomes \xNN, or \uNNNN in JSON. */
+/* Copy a text to `to`. Control characters of terminals become \xNN, or \uNNNN in JSON. */
 void mrd_text_show(FILE *from, bool json, FILE *to);
 void mrd_text_show_json(mrd_str text, FILE *to);
 /* Columns of a text on a terminal: bytes that do not continue a UTF-8 sequence. */

@@ -5,9 +5,9 @@
 #include "trace/model/catalog.h"
 #include "trace/store/stream.h"
 
-/* Adds notes to the catalog: times before zero; with `as_they_are` (no alignment), inputs that are
- * so far apart that they belong to different runs, or count from different starts. The store's
- * streams are finished. Errors: NOMEM. */
+/* Adds notes to the catalog about times before zero. With `as_they_are` (no alignment), also about
+ * inputs too distant to be of one run, or that count from different starts. The store's streams are
+ * finished. Errors: NOMEM. */
 mrd_err mrd_note_times(mrd_catalog *cat, mrd_store *store, bool as_they_are, mrd_why *why);
 
 #endif

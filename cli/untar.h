@@ -11,7 +11,7 @@
  * Unpacks the files of the archive below `dir`, each complete by a rename. The file named `last`
  * (the manifest) is renamed after all others. Files that an existing manifest lists are removed
  * first. Names that lead outside of the directory, links and other kinds of entries are refused.
- * Errors: IO; CORRUPT and TRUNCATED with the archive and the byte.
+ * Errors: IO, and CORRUPT and TRUNCATED with the archive and the byte.
  */
 mrd_err mrd_untar(const char *archive, const char *dir, const char *last, mrd_why *why);
 
