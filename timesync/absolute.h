@@ -1,7 +1,7 @@
 /*
  * timesync/absolute.h - makes inequalities from absolute time. If two nodes know absolute time
  * within stated bounds, the difference of their readings gives a pair of inequalities on the
- * offset, like a packet, but without network delays and asymmetry.
+ * offset. It is like a packet, but without network delays and asymmetry.
  *
  * The aggregator reads its clocks every few seconds, and a node at other times. Between two
  * readings of the aggregator the offset of its clock to absolute time is interpolated and widened
@@ -39,8 +39,8 @@ size_t mrd_abs_order(mrd_abs *v, size_t n);
  */
 bool mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
                    mrd_stamp_source source, mrd_ineq ret[2]);
-/* Returns by how many ns a pair of inequalities and a table from packets contradict each other; 0
- * if they do not, or if the table itself is marked as unreliable. */
+/* Returns by how many ns a pair of inequalities and a table from packets contradict each other.
+ * Returns 0 if they do not, or if the table itself is marked as unreliable. */
 mrd_dur_ns mrd_abs_disagree(const mrd_align *align, const mrd_ineq pair[2]);
 
 #endif

@@ -372,7 +372,7 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         if (a->quality == MRD_ALIGN_UNALIGNED || b->quality == MRD_ALIGN_UNALIGNED)
             *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
                                         s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
-        bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns); /* no better value is known */
+        bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns); /* there is no better value */
     }
     return sess;
 }
@@ -420,10 +420,10 @@ clamp_local(mrd_local_ns at)
                                      : at.ns;
 }
 
-/* Returns the segment after whose evidence a gap contains `at`; NULL if `at` is in none. Moves *s,
- * from a bin near `at`, to the segment of `at`. Evidence ends before a segment's last bin or after
- * it, so a segment of one bin may lie between two others, and both its bin and `at` outside of its
- * evidence. */
+/* Returns the segment with a gap after its evidence that contains `at`; NULL if `at` is in none.
+ * Moves *s, from a bin near `at`, to the segment of `at`. Evidence ends before a segment's last bin
+ * or after it, so a segment of one bin may lie between two others. Then both its bin and `at` may
+ * be outside of its evidence. */
 static const mrd_align_segment *
 gap_at(const mrd_align *align, size_t *s, int64_t at)
 {

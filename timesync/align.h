@@ -92,9 +92,9 @@ typedef struct {
 mrd_align *mrd_align_new(const char *name, uint64_t clock_id);
 void mrd_align_free(mrd_align *align); /* NULL is fine */
 /*
- * Adds a segment after the present ones; then its bins in ascending order. Errors: NOMEM; LIMIT;
- * INVALID for a bin that is out of order, not finite, has lo > hi, or changes faster than the
- * limits above (est and rate outside of their interval are clipped). A failed call changes nothing.
+ * Adds a segment after the present ones; then its bins in ascending order. Errors: NOMEM, LIMIT,
+ * and INVALID for a bin that is out of order, not finite, has lo > hi, or changes faster than the
+ * limits above. Est and rate outside of their interval are clipped. A failed call changes nothing.
  */
 mrd_err mrd_align_segment_add(mrd_align *align, uint32_t epoch, mrd_epoch_cause cause, int64_t base,
                               double w);
@@ -162,7 +162,7 @@ bool mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summa
 
 /* Appends the encoded table. Bounds are rounded outward to whole ns. */
 mrd_err mrd_align_encode(const mrd_align *align, mrd_buf *to);
-/* Errors: TRUNCATED, CORRUPT, FORMAT, VERSION, LIMIT, NOMEM; *why has offset and reason. */
+/* Errors: TRUNCATED, CORRUPT, FORMAT, VERSION, LIMIT, NOMEM. *why has offset and reason. */
 mrd_err mrd_align_decode(mrd_bytes data, mrd_align **ret_align, mrd_why *why);
 mrd_err mrd_align_save(const mrd_align *align, const char *path, mrd_why *why);
 mrd_err mrd_align_load(const char *path, mrd_align **ret_align, mrd_why *why);

@@ -92,8 +92,9 @@ struct mrd_bound {
 
     bool open;
     live_bin bin;
-    mrd_poly ahead, cut; /* the set moved to the open bin; the same, cut by its packets so far */
-    bool alarm;          /* the packets of the open bin so far contradict the set */
+    /* the set moved to the open bin; the same, cut by the packets of that bin up to now */
+    mrd_poly ahead, cut;
+    bool alarm; /* packets of the open bin contradict the set */
     live_bin held[MRD_BIN_HELD_MAX];
     int held_n;
 };
@@ -438,9 +439,9 @@ mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur
     bound->running = false;
 }
 
-/* Returns true if `a` implies q at any rate between the two. Of the packets of a pair usually one
- * per direction is needed. Both are cut with the slack w d^2 / 2 of their distance from the centre,
- * at most half a bin. */
+/* Returns true if `a` implies q at any rate between the two. Usually one packet of a pair per
+ * direction is needed. Both are cut with the slack w d^2 / 2 of their distance from the centre, at
+ * most half a bin. */
 static bool
 implied(const mrd_ineq *q, const mrd_ineq *a, const mrd_bound_options *o)
 {

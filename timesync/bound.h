@@ -2,8 +2,8 @@
  * timesync/bound.h - the bound: the set of (offset, rate) that no inequality contradicts, moved
  * forward in time (live) and also backward (offline)
  *
- * Assumptions, which are printed with every result: stamps are causal up to e; inside an epoch the
- * rate changes by at most w per second; |rate| <= rate_max. Under these assumptions [lo, hi]
+ * Assumptions, which are printed with every result: stamps are causal up to e, inside an epoch the
+ * rate changes by at most w per second, and |rate| <= rate_max. Under these assumptions [lo, hi]
  * contains the offset. There is no assumption about delays.
  *
  * An empty set means that an assumption is false. The filter then waits for 3 more bins. If they
@@ -103,7 +103,7 @@ typedef struct {
 
 /*
  * Runs forward and backward over n bins (ascending; their inequalities in `ineqs`) and stores one
- * range per bin, relative to base. `start` are known rates, or NULL. Returns false if a bin
+ * range per bin, relative to base. `start` has given rates, or is NULL. Returns false if a bin
  * contradicts the others (w is too small, or an inequality is wrong), or if out of memory;
  * ret_range is then undefined.
  */
@@ -113,9 +113,9 @@ bool mrd_bound_both(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int6
 bool mrd_bound_forward(const mrd_span *spans, size_t n, const mrd_ineq *ineqs, int64_t base,
                        const mrd_bound_options *options, mrd_poly_range *ret_range);
 /*
- * How far back the later epoch reaches: runs backward from `later` and on through `earlier` and
- * returns the number of bins of `earlier` that must be given up because they may lie behind the
- * break (those after the last one that contradicts). 0 when none contradicts.
+ * Runs backward from `later` and on through `earlier`. Returns the number of bins of `earlier` that
+ * must be dropped because they may be after the break. These are the bins after the last
+ * contradicting one. 0 when none contradicts.
  */
 size_t mrd_bound_retreat(const mrd_span *earlier, size_t n_earlier, const mrd_span *later,
                          size_t n_later, const mrd_ineq *ineqs, int64_t base,

@@ -2,9 +2,9 @@
  * timesync/clockplot.h - alignment tables for users: a text table, and a picture as SVG
  *
  * The picture is self-contained (no script, no font, no link). It has three panels over session
- * time with axes, units and a legend: the offset with its bound, minus each epoch's mean rate; the
- * width of the bound; and the distance of each packet from the estimate. It follows the viewer's
- * light or dark scheme. Both outputs state the assumptions. Threads: stateless.
+ * time with axes, units and a legend. They show the offset with its bound, minus each epoch's mean
+ * rate, the width of the bound, and the distance of each packet from the estimate. It follows the
+ * viewer's light or dark scheme. Both outputs state the assumptions. Threads: stateless.
  */
 #ifndef MRD_TIMESYNC_CLOCKPLOT_H
 #define MRD_TIMESYNC_CLOCKPLOT_H
@@ -19,7 +19,7 @@ void mrd_clock_text(const mrd_align *const *tables, size_t n, mrd_buf *to);
 void mrd_clock_assumptions(const mrd_align *align, mrd_buf *to);
 /*
  * Appends the SVG of one node. `probes` may be NULL with n 0. Errors: EMPTY for a table without
- * bins, and for several tables of which none is aligned; NOMEM.
+ * bins, and for several tables of which none is aligned, and NOMEM.
  */
 mrd_err mrd_clock_svg(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_buf *to);
 

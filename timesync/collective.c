@@ -160,7 +160,7 @@ align_all(coll_solver *s)
 
 /* The times of each collective by the solved processes, in session time. */
 typedef struct {
-    double *at, *up, *down; /* NAN, INFINITY, -INFINITY if unknown so far */
+    double *at, *up, *down; /* NAN, INFINITY, -INFINITY while unknown */
     double *reach;          /* of `at` */
     double *sum;
     uint32_t *count; /* of this layer */

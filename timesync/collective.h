@@ -18,7 +18,7 @@
  *                 inequality
  *   the bound     the set-membership bound of bound.h, at least the largest residual
  *
- * Before the end of the first collective and after the end of the last one nothing is known. A
+ * Before the end of the first collective and after the end of the last one there is no bound. A
  * clock that is stepped away and back between two collectives is not detected.
  *
  * Matching is by group, operation, size and order of each process's own sequence (by sequence
@@ -37,7 +37,7 @@
 #include "timesync/align.h"
 
 #define MRD_COLL_PROCESSES_MAX 65536
-#define MRD_COLL_TIME_MAX      (INT64_MAX / 4) /* ns: the year 2043; 0 is the minimum */
+#define MRD_COLL_TIME_MAX      (INT64_MAX / 4) /* ns (the year 2043); 0 is the minimum */
 
 /* One participant's part in one synchronising collective. */
 typedef struct {
@@ -138,7 +138,7 @@ mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *opti
 void mrd_coll_solution_fini(mrd_coll_solution *solution);
 /* Returns true if the local time lies in a segment, where a bound is stated. */
 bool mrd_coll_knows(const mrd_coll_process *p, int64_t local);
-/* Returns the table of one process, valid where its clock is known. NULL if not aligned or out of
+/* Returns the table of one process, valid where its clock is aligned. NULL if not aligned or out of
  * memory. */
 mrd_align *mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name);
 

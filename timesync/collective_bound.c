@@ -17,7 +17,7 @@ static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W 
 /*
  * Returns how far the clock may have been from the line: its largest residual, or more where
  * samples are far apart. A step by A somewhere bends a line of least residuals by at most EDGE / 3
- * * A over its length and leaves a residual of A / 2 or more. Immediately after a sample the clock
+ * * A over its length. It leaves a residual of A / 2 or more. Immediately after a sample the clock
  * may already be as at the next one.
  */
 static double

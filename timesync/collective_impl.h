@@ -35,7 +35,7 @@ typedef struct {
     int64_t *origin;      /* per process: its first matched end */
     double *a, *b;        /* per process: session - local = a + b * t, relative to the origins */
     bool *known;          /* per process: connected to the reference */
-    /* per collective: its end by the lines, in session time; NAN if unknown */
+    /* per collective, its end by the lines, in session time; NAN if unknown */
     double *v;
     double *x, *y, *w; /* scratch, n each */
     size_t reference;
@@ -47,7 +47,7 @@ typedef struct {
     double at;         /* session time at which the others left: end + offset, up to the scatter */
     /* `at` comes from a clock that is within this of its model; 0 for the reference */
     double reach;
-    double up, down; /* in session time: begin <= up, end >= down; infinite if unknown */
+    double up, down; /* in session time, begin <= up, end >= down; infinite if unknown */
     size_t coll;
 } coll_sample;
 

@@ -11,7 +11,7 @@
 #define TAKE   512 /* differences looked at */
 /* another position fits as well if its scatter is at most this many times ... */
 #define AS_WELL 4
-#define FINE_NS 20000 /* ... that of the matches, or only this much more */
+#define FINE_NS 20000 /* ... the value of the matches, or only this much more */
 #define BEHIND  16    /* samples behind a cut */
 #define SEAM_NS 2000  /* lines that meet within this distance continue each other */
 

@@ -74,8 +74,8 @@ unseen(const mrd_cross_point *a, const mrd_cross_point *b)
     return MRD_CROSS_UNSEEN + 4 * (a->within > b->within ? a->within : b->within);
 }
 
-/* Returns a reading on one side of p that is so far away that the width of a reading does not
- * matter; the furthest one if there is none, p itself if it is the only one. */
+/* Returns a reading on one side of p at such a distance that the width of a reading does not
+ * matter. Otherwise returns the furthest one, or p itself if it is the only one. */
 static const mrd_cross_point *
 far_from(const mrd_cross_point *p, const mrd_cross_point *end, int step)
 {

@@ -1,7 +1,7 @@
 /*
  * timesync/cross_table.h - converts stamps of another clock of a node (the wall clock) to its
- * CLOCK_MONOTONIC_RAW by recorded readings of both: between two readings at their rate, outside at
- * the rate of the nearest two
+ * CLOCK_MONOTONIC_RAW by recorded readings of both. Between two readings it uses their rate,
+ * outside the rate of the nearest two
  *
  * If the other clock was set between two readings (they disagree by more than a slew can explain:
  * 1/8 of their distance plus 1 ms), another era of it begins. If it was set back, it shows some
@@ -71,8 +71,8 @@ typedef struct {
     size_t era;
 } mrd_cross_place;
 
-/* Adds a reading. `bracket` is the distance of the two RAW readings around that of the other clock;
- * raw is their middle. Errors: NOMEM; RANGE for impossible times. */
+/* Adds a reading. `bracket` is the distance of the two RAW readings around the reading of the other
+ * clock; raw is their middle. Errors: NOMEM, and RANGE for impossible times. */
 mrd_err mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other,
                             mrd_dur_ns bracket);
 /* Call it after the last add, before the first query. */

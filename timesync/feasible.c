@@ -25,7 +25,8 @@ same(mrd_vertex a, mrd_vertex b)
     return fabs(a.x - b.x) < 1e-9 && fabs(a.y - b.y) < 1e-9;
 }
 
-/* Removes repeated vertices and those that do not turn left. The hull of the others contains them. */
+/* Removes repeated vertices and vertices that do not turn left. The hull of the others contains
+ * them. */
 static void
 tidy(mrd_poly *poly)
 {

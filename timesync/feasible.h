@@ -38,7 +38,7 @@ void mrd_poly_box(mrd_poly *poly, double x0, double x1, double y0, double y1);
 bool mrd_poly_clip(mrd_poly *poly, double a, double b, double c);
 /*
  * Moves the set by dt seconds (dt may be negative) with a rate that changes by at most w per
- * second: shears by dt and adds the hexagon that encloses all effects of such a change.
+ * second. It shears by dt and adds the hexagon that encloses all effects of such a change.
  */
 void mrd_poly_advance(mrd_poly *poly, double dt, double w);
 /* Keeps the intersection with another set, trimmed. Returns false if nothing remains. */

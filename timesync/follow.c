@@ -34,7 +34,7 @@ struct mrd_follow {
     mrd_smooth smooth;
     mrd_cusum cusum;
     mrd_local_ns suspect_until;
-    uint64_t near; /* of the bound's counts, handled so far */
+    uint64_t near; /* of the bound's counts, handled up to now */
     mrd_align *live, *lagged;
     double best_width, width;
     double w, bend; /* in use now, ppb/s; largest bend of the estimate in this epoch */
@@ -198,7 +198,7 @@ use_w(mrd_follow *t, double w)
 }
 
 /*
- * Applies the rule that chooses w offline to the data so far: 4 times the largest bend, after
+ * Applies the rule that chooses w offline to the data up to now: 4 times the largest bend, after
  * enough of the epoch. Before that w_live.
  */
 static void

@@ -2,9 +2,9 @@
  * timesync/follow.h - follows one clock by its probes: combines bound, estimate and epochs
  *
  *   live     mrd_follow_live extrapolates from the last bin with current knowledge. It assumes
- *            w_live for a minute, then 4 times the bend of the estimate so far, at least w
+ *            w_live for a minute, then 4 times the bend of the estimate up to now, at least w
  *   lagged   a growing table: bins older than the lag, from a window of a minute that ends now. For
- *            the merge, whose watermark is later anyway. Written bins never change
+ *            the merge, which has a later watermark anyway. Written bins never change
  *   offline  mrd_follow_offline: both directions over everything. For finished sessions;
  *            recomputable from the stored probes
  *
@@ -15,7 +15,7 @@
  * Units, sign  as align.h.
  * Threads      a mrd_follow belongs to one thread, and so does the table that it lends.
  * Memory       live and lagged: about 100 KiB for the window, plus 64 B per bin of the lagged
- *              table, which keeps between lagged_keep and twice as many.
+ *              table, which keeps between lagged_keep and twice that number.
  * Source       docs/timesync.md sections 4 to 7.
  */
 #ifndef MRD_TIMESYNC_FOLLOW_H
@@ -60,7 +60,7 @@ typedef struct mrd_follow mrd_follow;
 /* NULL if out of memory. `name` and `clock_id` as in mrd_align_new. */
 mrd_follow *mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options);
 void mrd_follow_free(mrd_follow *follow);
-/* Adds one joined probe, in any order. A probe whose bin is closed is only counted (late). */
+/* Adds one joined probe, in any order. A probe of a closed bin is only counted (late). */
 void mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe);
 void mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at);
 /* Closes the open bin: no probe will come for a while, or the session ended. */
@@ -105,8 +105,8 @@ mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
 /*
  * Adds segments after or before a break without evidence: before the first segment of a table, or
  * after its last one. A suspend or a migration moved the clock by an unmeasured amount, so these
- * times get a segment of their own without a bound (quality "unaligned"), placed by the known loss
- * of time. Up to the node's readings before and after the break the adjacent line holds.
+ * times get a separate segment without a bound (quality "unaligned"), placed by the given loss of
+ * time. Up to the node's readings before and after the break the adjacent line holds.
  * mrd_follow_solve calls this; a table that has such segments is unchanged. On errors *align is
  * unchanged: NOMEM, LIMIT.
  */

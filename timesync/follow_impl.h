@@ -31,7 +31,7 @@ mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
     return best[0] < best[1] ? best[0] : best[1];
 }
 
-/* Returns true if a peer's packets contradict each other so often that they are unreliable. */
+/* Returns true if a peer's packets contradict each other too frequently to be reliable. */
 static inline bool
 mrd_counts_distrusted(const mrd_bound_counts *c)
 {

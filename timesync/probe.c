@@ -64,7 +64,7 @@ stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
            offset_sane(a1, r2) && offset_sane(a4, r3);
 }
 
-/* Returns true if the two sides of a probe cannot both be true, whatever the offset. */
+/* Returns true if the two sides of a probe cannot both be true at any offset. */
 static bool
 contradicts_itself(const mrd_probe_sent *s, const mrd_probe_served *r)
 {

@@ -70,7 +70,7 @@ typedef struct {
 /* The aggregator's half. */
 typedef struct {
     mrd_probe_id id;
-    int64_t r2, r3; /* session; r3 is 0 until the transmit stamp is known */
+    int64_t r2, r3; /* session; r3 is 0 until the transmit stamp arrives */
     uint32_t e;     /* ns: uncertainty of r2 and r3 */
     uint8_t source2, source3;
     bool again; /* the request arrived more than once */
@@ -95,26 +95,26 @@ typedef struct {
 } mrd_ineq;
 
 /*
- * Joins two halves of the same id. Errors: INVALID if the ids differ; CORRUPT if the probe
- * contradicts itself, so that none of it may be used: an answer before the request on either side,
- * or a round trip that is shorter than the time at the aggregator by more than the stamps'
- * uncertainty and 500 ppm allow.
+ * Joins two halves of the same id. Errors: INVALID if the ids differ, and CORRUPT if the probe
+ * contradicts itself, so that none of it may be used. That is an answer before the request on
+ * either side, or a round trip that is too short. It may be shorter than the time at the aggregator
+ * only by the stamps' uncertainty and 500 ppm.
  */
 mrd_err mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *served,
                        mrd_probe *ret_probe);
 /* Writes 0 to 2 inequalities and returns their number. */
 size_t mrd_probe_ineqs(const mrd_probe *probe, mrd_ineq ret_ineq[2]);
 /*
- * Returns true if the pair is held out. Of every ten pairs one is: among pairs n with the same n /
- * 10 it is the one at 1 + hash(agent, agent_epoch, n / 10) mod 8. So never two in a row are held
- * out, and the fit has no gaps. Pairs begin at even k, n = k / 2.
+ * Returns true if the pair is held out. One of every ten pairs is held out. Among pairs n with the
+ * same n / 10 it is the pair at 1 + hash(agent, agent_epoch, n / 10) mod 8. So never two in a row
+ * are held out, and the fit has no gaps. Pairs begin at even k, n = k / 2.
  */
 bool mrd_probe_held_out(mrd_probe_id id);
 /* Returns true if the pair of id, or the previous one, is held out. The two are then sent at half
  * the distance, so that the pairs of the fit have about equal distances. */
 bool mrd_probe_beside_held_out(mrd_probe_id id);
 /* Returns by how many ns a held-out probe would have arrived before it was sent, if the offset were
- * `up` at a1 and `down` at a4; 0 if it would not. */
+ * `up` at a1 and `down` at a4. Returns 0 if it would not. */
 mrd_dur_ns mrd_probe_reversed(const mrd_probe *probe, mrd_dur_ns up, mrd_dur_ns down);
 
 /* ---- Joining at the aggregator: a bounded ring of served requests per agent ---- */

@@ -2,7 +2,7 @@
  * timesync/smooth.h - the estimate: a two-state smoother on the lower envelopes of both directions
  *
  * Each bin has two measurements of the offset: the least upper inequality minus h and the greatest
- * lower one plus h, where h is half the narrowest bound (the smallest observed one-way delay). Each
+ * lower one plus h. Here h is half the narrowest bound (the smallest observed one-way delay). Each
  * has its own standard deviation MRD_SMOOTH_S0 + 2 * excess, where excess is how far it lies on the
  * impossible side of the present estimate. So the directions are independent, and a congested one
  * has little weight. The estimate is clipped to the bound. A constant difference of the two one-way
@@ -23,9 +23,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRD_SMOOTH_S0     150.0 /* ns */
-#define MRD_SMOOTH_W      50.0  /* ppb/s: drift of the rate, for the estimate only */
-#define MRD_SMOOTH_W_LIVE 100.0 /* the same if only the past is known, so that it follows sooner */
+#define MRD_SMOOTH_S0 150.0 /* ns */
+#define MRD_SMOOTH_W  50.0  /* ppb/s: drift of the rate, for the estimate only */
+/* the same if only the past is available, so that it follows sooner */
+#define MRD_SMOOTH_W_LIVE 100.0
 #define MRD_SMOOTH_ROUNDS 4
 
 typedef struct {

@@ -71,7 +71,8 @@ word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
     mrd_align_place a = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
     mrd_align_place b = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
     double apart = (double) (s.b->base - s.a->base - base);
-    /* The instant itself is known only within the old bound, and the two timelines may drift apart. */
+    /* The instant itself is certain only within the old bound, and the two timelines may drift
+     * apart. */
     double slack = (a.hi - a.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
 
     return (word){ apart + b.lo - a.hi - slack, apart + b.hi - a.lo + slack,
@@ -115,7 +116,8 @@ overlap(const word *w, size_t n, edge *edges, double *ret_lo, double *ret_hi)
     return (size_t) most;
 }
 
-/* Returns the mean of those that agree, weighted by their narrowness, inside of their intersection. */
+/* Returns the mean of the agreeing ones, weighted by their narrowness, inside of their
+ * intersection. */
 static double
 mean(const word *w, size_t n, double lo, double hi)
 {
