@@ -23,7 +23,7 @@ turned_on(void)
     errno = saved;
 }
 
-/* Takes what the runtime has recorded so far, which the closed gate would drop. */
+/* Takes the events that the runtime has recorded, which the closed gate would drop. */
 static void
 turning_off(void)
 {

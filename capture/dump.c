@@ -196,8 +196,9 @@ put_counter(mrd_text *t, const mrd_ring_event *ev)
     }
 }
 
-/* ---- spans whose end is another record: the end has only the id, but readers of the format also
- * join by name and category ------------------------------------------------------------------ */
+/* ---- spans with their end in another record ---- */
+
+/* The end has only the id, but readers of the format also join by name and category. */
 
 static void
 put_begin(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
@@ -245,7 +246,7 @@ end_span(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
     }
 }
 
-/* All rings were read: writes the ends whose begins were found since. */
+/* All rings were read: writes the ends with a begin that was found since. */
 static void
 put_kept_ends(mrd_text *t)
 {
@@ -295,7 +296,7 @@ put_thread(mrd_text *t, const mrd_ring_reader *r, int32_t tid)
         put_name(t, "thread_name", tid, name);
 }
 
-/* Blobs, models and notices are meant for the agent. Here models and notices become instants. */
+/* Blobs, models and notices are for the agent. Here models and notices become instants. */
 static void
 put_event(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
 {

@@ -1,7 +1,7 @@
 /*
  * capture/dump_spans.h - what a dump remembers between records: the names of threads, and spans
- * whose end is another record. The end may be in another thread's ring or in a later dump.
- * Internal; one caller at a time; uses malloc.
+ * with their end in another record. The end may be in another thread's ring or in a later dump.
+ * Internal, one caller at a time, uses malloc.
  */
 #ifndef MRD_CAPTURE_DUMP_SPANS_H
 #define MRD_CAPTURE_DUMP_SPANS_H
@@ -24,8 +24,8 @@ bool mrd_dump_span_begin(uint64_t id, const char *name, size_t name_len, const c
 bool mrd_dump_span_take(uint64_t id, mrd_dump_span *ret_span);
 void mrd_dump_span_free(mrd_dump_span *span);
 
-/* An end whose begin was not seen yet. `text` is the JSON after name and category, and is owned by
- * this table. */
+/* An end without a begin yet. `text` is the JSON after name and category, and is owned by this
+ * table. */
 typedef struct {
     uint64_t id;
     char *text;

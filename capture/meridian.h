@@ -583,7 +583,7 @@ MRD_API int mrd_counters_start(mrd_counters *counters, int64_t timeout_ns);
 MRD_API int mrd_counters_poll(mrd_counters *counters, int since_start, int64_t timeout_ns,
                               mrd_counter_value *values, size_t count);
 /* Reads all counters a last time, within the timeout of the start. mrd_counters_poll returns these
- * values until the next start. Errors: STATE if not started, and those of mrd_counters_poll, after
+ * values until the next start. Errors: STATE if not started, and errors of mrd_counters_poll, after
  * which the session is stopped without values. */
 MRD_API int mrd_counters_stop(mrd_counters *counters);
 MRD_API void mrd_counters_destroy(mrd_counters *counters);

@@ -81,7 +81,7 @@ same_text(const mrd_name_entry *e, const char *text, size_t len)
     return word_at(e->p + len - 8) == word_at(text + len - 8);
 }
 
-/* Returns the id, or 0 with the free slot. acquire: the entry must be visible before its slot;
+/* Returns the id, or 0 with the free slot. acquire, as the entry must be visible before its slot;
  * pairs with name_insert. */
 static uint32_t
 name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
@@ -165,7 +165,7 @@ uint32_t
 mrd_names_add(const char *text)
 {
     _Atomic uint16_t *place = mrd_name_place(text);
-    /* acquire: the entry must be visible before its slot; pairs with the store below */
+    /* acquire, as the entry must be visible before its slot; pairs with the store below */
     uint32_t id = atomic_load_explicit(place, memory_order_acquire);
     size_t len = strlen(text);
 

@@ -59,7 +59,7 @@ mrd_name_place(const char *text)
 static inline uint32_t
 mrd_names_seen(const char *text)
 {
-    /* acquire: the entry must be visible before its slot; pairs with mrd_names_add */
+    /* acquire, as the entry must be visible before its slot; pairs with mrd_names_add */
     uint32_t id = atomic_load_explicit(mrd_name_place(text), memory_order_acquire);
     const char *name = mrd_name_entries[id].p;
 

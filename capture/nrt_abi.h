@@ -4,7 +4,7 @@
  * text of the vendor's headers, and does not need them.
  *
  * Used by   the hooks of libmeridian, which forward to the program's runtime; the simulated runtime
- * in hw/simnrt, which implements it; the example workloads and tests.
+ * in hw/simnrt, which implements it, the example workloads and tests.
  * Versions  nrt_* have NRT_2.0.0. The asynchronous interface, nrta_*, changed with SDK 2.29 and is
  *           in capture/nrta_abi.h.
  * Status    a function returns NRT_STATUS unless its comment says otherwise. Before nrt_init most

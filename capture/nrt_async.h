@@ -9,8 +9,8 @@
  *
  * Status   NRT_3.0.0: the value that the runtime stored at the program's address. It is read
  *          through the kernel, because a program that saw the end by other means may have freed it.
- *          A number that is no status is ignored. NRT_2.0.0: what the program gets from its error
- *          tracker.
+ *          A number that is no status is ignored. NRT_2.0.0: the errors that the program gets
+ *          from its error tracker.
  * Threads  any; one lock, never held during a call of the runtime that can wait.
  */
 #ifndef MRD_CAPTURE_NRT_ASYNC_H
@@ -40,7 +40,7 @@ typedef struct {
 void mrd_nrt_async_taken(const mrd_nrt_request *request);
 /* The runtime reported to the program that the requests of this queue up to this one ended. */
 void mrd_nrt_async_ended(nrta_seq_t seq);
-/* Takes the list of a tracker: all of its errors so far. */
+/* Takes the list of a tracker: all of its errors up to now. */
 void mrd_nrt_async_errors(const nrta_error_tracker_t *tracker, const nrta_error_t *list,
                           size_t count);
 void mrd_nrt_async_tracker_gone(const nrta_error_tracker_t *tracker);

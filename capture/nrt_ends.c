@@ -115,7 +115,7 @@ make(const mrd_nrt_request *r)
     return q;
 }
 
-/* Makes room for one more request. If out of memory, drops the oldest, whose end is then not seen. */
+/* Makes room for one more request. If out of memory, drops the oldest; its end is then not seen. */
 static void
 make_room(queue *q)
 {
@@ -257,7 +257,7 @@ reported_of(const nrta_error_tracker_t *tracker)
     return &trackers[next_tracker++ % TRACKERS_MAX].told;
 }
 
-/* Records an error of a request whose end was seen before. */
+/* Records an error of a request after its end. */
 static void
 tell_error(const nrta_error_t *e)
 {

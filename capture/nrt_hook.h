@@ -8,10 +8,10 @@
  * interface (nrt_trace.c). At the request of a session, the documented profile interface is used
  * (nrt_request.c).
  *
- * No signal handler is installed: those of the application and of the runtime (which dumps its
- * profiles at SIGTERM and SIGINT) stay. If a signal kills the process, data that the runtime has
- * not returned yet is lost with its memory. Not covered: a static binary, which contains none of
- * our code. A second copy of the runtime library in one process works but is not recorded, and a
+ * No signal handler is installed: the handlers of the application and of the runtime (which dumps
+ * its profiles at SIGTERM and SIGINT) stay. If a signal kills the process, data that the runtime
+ * has not returned yet is lost with its memory. Not covered: a static binary, which contains none
+ * of our code. A second copy of the runtime library in one process works but is not recorded, and a
  * notice says so.
  */
 #ifndef MRD_CAPTURE_NRT_HOOK_H
@@ -113,7 +113,7 @@ void *mrd_nrt_real(mrd_nrt_fn fn);
 const char *mrd_nrt_name(mrd_nrt_fn fn);
 /* Returns the version of the symbol. NULL means whichever version a program gets. */
 const char *mrd_nrt_version(mrd_nrt_fn fn);
-/* Returns the path of a library whose dlsym comes before ours, so that look-ups by name bypass the
+/* Returns the path of a library with a dlsym before ours, so that look-ups by name bypass the
  * hooks. NULL if there is none. */
 const char *mrd_nrt_other_dlsym(void);
 /* Returns a name such as "NRT_TIMEOUT". For a number outside the table returns the runtime's name
@@ -195,12 +195,12 @@ mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
 /* Returns what an inspect that begins with the environment keeps. */
 mrd_nrt_kept mrd_nrt_env_keeps(void);
 
-/* Records a message, with the status if the call failed: "cannot arm ...: <why>". */
+/* Records a message, with the status if the call failed, such as "cannot arm ...: <why>". */
 void mrd_nrt_notice_env(void); /* records the captures that the environment requests of nrt_init */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
-/* kept: what the inspect that ended wrote. */
+/* kept: the output of the inspect that ended. */
 void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
 /* Options are opaque, so the values set on them are remembered here. */
@@ -233,7 +233,7 @@ uint32_t mrd_nrt_cores(uint32_t n);
 
 void mrd_nrt_trace_begin(void); /* unless systrace is off or it has begun; the runtime is open */
 void mrd_nrt_trace_end(void);   /* takes what is left; before nrt_close and at exit */
-/* Waits until the thread has taken the events that the runtime has recorded so far, at most a second. */
+/* Waits until the thread has taken the events that the runtime has recorded, at most a second. */
 void mrd_nrt_trace_flush(void);
 NRT_STATUS mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config);
 NRT_STATUS mrd_nrt_trace_app_stop(void);

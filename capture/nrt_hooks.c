@@ -1,6 +1,6 @@
 /*
- * The hooks of the synchronous interface; nrt_async.c has those of nrta_*. Each has the name and
- * signature of the runtime's function, and forwards its arguments unchanged.
+ * The hooks of the synchronous interface; nrt_async.c has the hooks of nrta_*. Each has the name
+ * and signature of the runtime's function, and forwards its arguments unchanged.
  */
 #include "capture/memory.h"
 #include "capture/nrt_async.h"
@@ -166,9 +166,9 @@ nrt_async_drain_queued_execs(int32_t vnc)
  */
 
 /* A callback of the program with its parameter. The runtime gets the address of this structure as
- * parameter. If the program registers another function meanwhile, an execution still gets the one
- * that it was registered with. Listeners are never freed, because a thread of the runtime may be
- * about to use one. */
+ * parameter. If the program registers another function meanwhile, an execution still gets its
+ * registered function. Listeners are never freed, because a thread of the runtime may be about to
+ * use one. */
 typedef struct listener {
     NRT_ASYNC_EXEC_STATUS_CALLBACK call;
     void *params;

@@ -13,7 +13,7 @@
 #define SLOTS (1u << SLOT_BITS)
 
 typedef struct {
-    _Atomic uintptr_t handle; /* 0: never used; 1: free again */
+    _Atomic uintptr_t handle; /* 0 if never used, 1 if free again */
     _Atomic uint64_t id;
     _Atomic int32_t vnc;
 } slot;

@@ -1,5 +1,5 @@
 /*
- * Finds the runtime behind the hooks.
+ * Finds the runtime under the hooks.
  *
  * Usual case: the program or one of its libraries links libnrt. The hooks come first in the global
  * scope, and the runtime is "next". When Python loads a plug-in with RTLD_LOCAL, the plug-in's
@@ -207,7 +207,7 @@ mrd_nrt_other_dlsym(void)
 
 #define ANSWER_NULL ((void *) 1)
 
-/* Of a name with several versions, selects the version that the runtime returns. For an unknown
+/* For a name with several versions, selects the version that the runtime returns. For an unknown
  * version the program gets the runtime's function. */
 EARLY static void *
 pick_version(void *handle, const char *name, int first)

@@ -143,7 +143,7 @@ save_continuous(void)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-/* save: keep the data captured so far. why: the reason if the end was not requested. */
+/* save: keep the data captured up to now. why: the reason if the end was not requested. */
 static void
 end_request(bool save, const char *why)
 {

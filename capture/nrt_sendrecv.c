@@ -108,7 +108,7 @@ began(const char *name, const nrt_async_sendrecv_comm_t *by,
         return;
     for (size_t i = 0; i < COMMS_MAX && c == NULL; i++)
         c = comms[i].comm == by ? &comms[i] : NULL;
-    /* An earlier request at this address, whose end the program never queried, is over. */
+    /* An earlier request at this address is over, even if the program never queried its end. */
     for (size_t i = 0; i < REQUESTS_MAX && (r == NULL || r->request != made); i++)
         if (requests[i].request == made || (requests[i].request == NULL && r == NULL))
             r = &requests[i];

@@ -1,9 +1,9 @@
 /*
- * capture/nrt_settings.h - what the agent requests of this process while sessions record
- * (docs/nrt.md, "What a session changes"): the cores and event types of the system trace, and
- * whether to record at all. The request is a file next to the rings. It is used only if root or the
- * user of the process owns it and no other user may write it. Internal. Threads: that of data
- * source 1, and the one that waits to be switched on (nrt_wait.c).
+ * capture/nrt_settings.h - the agent's requests to this process while sessions record (docs/nrt.md,
+ * "What a session changes"). They are the cores and event types of the system trace, and whether to
+ * record at all. The request is a file next to the rings. It is used only if root or the user of
+ * the process owns it and no other user may write it. Internal. Threads: the thread of data source
+ * 1, and the thread that waits to be switched on (nrt_wait.c).
  */
 #ifndef MRD_CAPTURE_NRT_SETTINGS_H
 #define MRD_CAPTURE_NRT_SETTINGS_H
@@ -20,7 +20,7 @@ typedef struct {
     int recording;    /* 1 on, 0 off, -1 leaves it unchanged */
 } mrd_nrt_settings;
 
-/* What one thread has seen of the file; zeroed at first. */
+/* One thread's view of the file; zeroed at first. */
 typedef struct {
     struct stat last; /* of the file as it was read; st_ino 0 means no file */
 } mrd_nrt_settings_seen;

@@ -4,7 +4,7 @@
  * No text is dropped because of a full ring: it waits here, and the runtime's own rings keep the
  * texts that were not fetched. At the end of the process, texts that do not fit into the ring get a
  * ring of their own, as large as needed and allowed by MERIDIAN_RING_TOTAL. Texts that do not fit
- * there either are counted as lost, by events and times. Threads: one fills the ring; the caller's
+ * there either are counted as lost, by events and times. Threads: one fills the ring. The caller's
  * lock protects the queue.
  */
 #ifndef MRD_CAPTURE_NRT_TEXT_H

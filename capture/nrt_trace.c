@@ -3,15 +3,15 @@
  *
  * One thread fetches. A fetch takes events out of the runtime, so there can be one consumer only:
  *   OURS   we started the trace; the thread fetches.
- *   APP    the application started one: ours is ended before and begun again behind it. Then only
+ *   APP    the application started one. Ours is ended before and begun again after it. Then only
  *          the application's own fetches take events out; it gets exactly what it would get without
- *          us, and a copy of each text goes to the thread. When it stops, what it left is ours.
- *          Misuse by the application (a stop or a fetch without a start) must give the status it
- *          would give without us: ours is ended for the moment of that call.
+ *          us, and a copy of each text goes to the thread. When it stops, the remaining events
+ *          are ours. Misuse by the application (a stop or a fetch without a start) must give the
+ *          status it would give without us: ours is ended for the moment of that call.
  *
- * The thread fetches often enough that rings of the runtime do not overrun: the pause halves when a
+ * The thread fetches often enough that rings of the runtime do not overrun. The pause halves when a
  * fetch brought much and doubles when it brought little, and there is none after a full portion.
- * While the ring has no room for what a fetch may bring (the agent is away) it does not fetch: the
+ * While the ring has no room for what a fetch may bring (the agent is away) it does not fetch. The
  * runtime's rings hold a million events a core, ours 8 MiB of text.
  * Lock: `lock` guards everything here and is held around calls of the trace interface, never while
  * text waits for room in the ring. Between its turns the thread looks after requests for device
@@ -98,7 +98,7 @@ leave_out(void *config, const char *type)
                config, type, false) == NRT_SUCCESS;
 }
 
-/* list: words between commas; "": all types. */
+/* list: words between commas; "" means all types. */
 static const char *
 choose_types(nrt_sys_trace_config_t *config, const char *list, bool strict, char why[300])
 {
@@ -124,8 +124,8 @@ choose_cores(nrt_sys_trace_config_t *config, const bool core[MRD_CONTROL_CORES])
     return NULL;
 }
 
-/* What the runtime reads itself when it captures by itself, then what sessions ask for: what neither
- * leaves out is recorded. */
+/* First the settings that the runtime reads when it captures by itself, then the sessions'
+ * settings. Events that neither leaves out are recorded. */
 static const char *
 choose(nrt_sys_trace_config_t *config, char why[300])
 {
@@ -186,8 +186,8 @@ arm(void)
     mrd_rec_notice(message, NULL, 0);
 }
 
-/* Copies for the thread. What does not fit is missing in the numbers of the next one, or is told.
- */
+/* Copies for the thread. Events that do not fit are missing in the numbers of the next one, or are
+ * reported. */
 static void
 enqueue(const char *p, size_t len)
 {
@@ -228,8 +228,8 @@ is_full(size_t len)
     return len > (size_t) portion_events * EVENT_BYTES;
 }
 
-/* Takes what the runtime still has, until so many bytes wait. `steadily`: the program goes on, so the end is a portion that is
- * not full. Returns false if the runtime has no more. */
+/* Takes the runtime's remaining events, until this number of bytes waits. `steadily`: the program
+ * continues, so the end is a portion that is not full. Returns false if the runtime has no more. */
 static bool
 take_rest(size_t limit, bool steadily)
 {
@@ -349,8 +349,8 @@ turn(long pause)
     return pause < PAUSE_MIN ? PAUSE_MIN : pause > PAUSE_MAX ? PAUSE_MAX : pause;
 }
 
-/* All that is left, by the thread itself. What does not fit into its ring goes behind it, and so
- * does what follows. */
+/* Records all that is left, in the thread itself. A text that does not fit into its ring goes to
+ * mrd_sys_texts_rest(), like all that follow. */
 static void
 finish(void)
 {
@@ -367,8 +367,9 @@ finish(void)
     owner = OFF;
 }
 
-/* With the lock. Takes what the runtime has recorded so far, while recording is still on. Texts without room wait in the queue,
- * and the ring gets them when recording is off, too; if they are too many, they are counted as lost. */
+/* With the lock. Takes the events that the runtime has recorded, while recording is still on. Texts
+ * that do not fit wait in the queue, and the ring gets them when recording is off, too; if they are
+ * too many, they are counted as lost. */
 static void
 flush(void)
 {
@@ -393,7 +394,7 @@ flush_as_wanted(void)
     pthread_cond_broadcast(&room);
 }
 
-/* With the lock. The trace ends for now: nobody records. */
+/* With the lock. The trace ends for now, because nothing records. */
 static void
 pause_ours(void)
 {
@@ -418,15 +419,16 @@ switch_trace(void)
     switched_off = owner == OFF && off;
 }
 
-/* With the lock. What the runtime had before is taken, then the trace begins as it is wanted now. */
+/* With the lock. Earlier events of the runtime are taken, then the trace begins with the current
+ * settings. */
 static void
 settings_changed(const mrd_nrt_settings *fresh)
 {
     bool same = fresh->any_core == asked.any_core && strcmp(fresh->types, asked.types) == 0 &&
                 memcmp(fresh->core, asked.core, sizeof(asked.core)) == 0;
 
-    /* What a session asks for begins with the trace as the session wants it; what it had until its end is taken
-     * before the gate closes. */
+    /* The trace has the session's settings before the session begins. The session's events until
+     * its end are taken before the gate closes. */
     if (fresh->recording == 0) {
         flush();
         pause_ours();
@@ -437,7 +439,7 @@ settings_changed(const mrd_nrt_settings *fresh)
         return;
     stop_ours();
     (void) record_queued();
-    mrd_sys_text_apart(); /* its numbers begin anew */
+    mrd_sys_text_apart(); /* its numbers begin again */
     arm();
 }
 
@@ -536,7 +538,7 @@ fork_child(void)
     lost_texts = 0;
     flushes_wanted = flushes_done = 0;
     portion = NULL;
-    mrd_sys_text_apart(); /* the runtime goes on counting */
+    mrd_sys_text_apart(); /* the runtime continues to count */
     mrd_nrt_request_forked();
     asked = (mrd_nrt_settings){ .any_core = true, .recording = -1 };
 }
@@ -587,7 +589,7 @@ mrd_nrt_trace_end(void)
 {
     bool join;
 
-    mrd_nrt_wait_end(); /* it could begin anew */
+    mrd_nrt_wait_end(); /* it could begin again */
     mrd_nrt_request_end();
     pthread_mutex_lock(&lock);
     join = runs;

@@ -1,7 +1,7 @@
 /*
- * capture/nrt_types.h - chooses event types at the runtime: of all types that the runtime has,
- * those that the list does not choose are left out. Sync points stay if device events stay, because
- * they are needed to map the times of device events. Internal.
+ * capture/nrt_types.h - chooses event types at the runtime: types of the runtime that the list does
+ * not choose are left out. Sync points stay if device events stay, because they are needed to map
+ * the times of device events. Internal.
  */
 #ifndef MRD_CAPTURE_NRT_TYPES_H
 #define MRD_CAPTURE_NRT_TYPES_H

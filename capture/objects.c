@@ -19,7 +19,7 @@ struct mrd_marker {
 };
 struct mrd_frame {
     mrd_rec_what what;
-    _Atomic uint64_t open; /* 0: not running; 1: running unrecorded; else the span's id */
+    _Atomic uint64_t open; /* 0 if not running, 1 if running unrecorded, else the span's id */
     _Atomic uint64_t start, count;
     _Atomic uint32_t process; /* the process that set `open`: mrd_proc_mark */
     _Atomic int64_t first_ns, last_ns;

@@ -17,7 +17,7 @@ typedef struct {
     bool was_cut;
 } mrd_print;
 
-/* `size` is that of the buffer, at least 1. */
+/* `size` is the buffer's size, at least 1. */
 static inline mrd_print
 mrd_print_to(char *buf, size_t size)
 {

@@ -61,7 +61,7 @@ void (*mrd_proc_thread_leaves)(void);
 
 static process before_init; /* used before the constructor ran, and if out of memory */
 static process *proc = &before_init;
-/* Both continue in a child of fork, so that its ids differ from those of the parent's spans. */
+/* Both continue in a child of fork, so that its ids differ from the ids of the parent's spans. */
 static uint32_t ring_count;
 static _Atomic uint32_t marks;
 static mrd_ring_cal load_cal;
@@ -390,8 +390,8 @@ may_pass(int err)
            err == ENOMEM || err == ENOBUFS;
 }
 
-/* Writes the losses so far to a note next to the rings, because this process has no ring to record
- * them in. The caller holds the lock. */
+/* Writes the losses up to now to a note next to the rings, because this process has no ring to
+ * record them in. The caller holds the lock. */
 static void
 note_losses(void)
 {
@@ -562,8 +562,8 @@ note_last_losses(void)
     mrd_proc_unlock();
 }
 
-/* Scopes that a thread left open when it ended become records, because the ring's next thread needs
- * the slots. */
+/* Scopes that were open when their thread ended become records, because the ring's next thread
+ * needs the slots. */
 static void
 close_scopes(mrd_ring_writer *w)
 {

@@ -21,8 +21,9 @@ extern __attribute__((visibility("default"))) uint32_t mrd_gate;
 extern mrd_ring_clock_id mrd_proc_clock; /* of all ticks in this process */
 extern mrd_settings mrd_proc_settings;
 
-/* What the Neuron hooks do when recording was turned on, or is about to be turned off; NULL where they are not linked. lacks: why
- * the runtime's calls are not recorded, NULL when they are or there is no runtime. */
+/* Callbacks of the Neuron hooks, for when recording was turned on, or is about to be turned off;
+ * NULL where they are not linked. lacks: why the runtime's calls are not recorded, NULL when they
+ * are or there is no runtime. */
 typedef struct {
     void (*turned_on)(void);
     void (*turning_off)(void);

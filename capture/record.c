@@ -257,8 +257,8 @@ put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times 
     return true;
 }
 
-/* Writes a record of numbers whose keys the ring has. Returns false if it was counted as lost. Sets
- * *ret_other if an argument is of another kind; then nothing was committed. */
+/* Writes a record of numbers with keys that the ring has. Returns false if it was counted as lost.
+ * Sets *ret_other if an argument is of another kind; then nothing was committed. */
 typedef bool take_number(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to);
 
 static inline __attribute__((always_inline)) bool
@@ -428,7 +428,7 @@ mrd_rec_scope_open(mrd_rec_scoped *scope)
         atomic_store_explicit(&s->ending, 0, memory_order_relaxed);
         scope->start = mrd_ring_ticks(w->clock);
         atomic_store_explicit(&s->ts, scope->start, memory_order_relaxed);
-        /* release: the slot must be visible before its depth; pairs with next_open_scope in
+        /* release, as the slot must be visible before its depth; pairs with next_open_scope in
          * ring_read.c */
         atomic_store_explicit(&w->hdr->depth, w->depth, memory_order_release);
     }
@@ -729,8 +729,8 @@ mrd_rec_blob_put(mrd_rec_blob *b)
     return b->at < b->len ? MRD_BLOB_ROOM : MRD_BLOB_DONE;
 }
 
-/* Returns the bytes of the ring that `len` bytes of text need at most: records, the PAD at the end
- * of the area, and records that the writer adds in between. */
+/* Returns the bytes of the ring that `len` bytes of text need at most. They are records, the PAD at
+ * the end of the area, and records that the writer adds in between. */
 static size_t
 blob_need(const mrd_ring_writer *w, size_t len)
 {

@@ -130,7 +130,7 @@ typedef struct {
     _Atomic uint32_t pause;
     _Atomic uint32_t reader_pid; /* 0 if there is no reader */
     /* For the next reader: everything before `done` was read. `tail` may be lower, if the reader
-     * still needs spans that it left open there: see docs/ring.md. */
+     * still needs spans that are open there: see docs/ring.md. */
     uint64_t done, gaps_done;
     uint64_t open_lost;   /* begun before tail and still open, so that only the reader has them */
     int64_t open_lost_ns; /* wall clock of the oldest of them */
@@ -159,7 +159,7 @@ static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared counters must be lock-free");
 typedef enum {
     MRD_REC_PAD = 1,     /* fills the end of the data area; skip it */
     MRD_REC_SPAN = 2,    /* complete span: ts start, value duration in ticks */
-    MRD_REC_BEGIN = 3,   /* ts, value span id: begin of a span whose end is another record */
+    MRD_REC_BEGIN = 3,   /* ts, value span id: begin of a span with its end in another record */
     MRD_REC_END = 4,     /* ts, value span id; may be from another thread's ring */
     MRD_REC_INSTANT = 5, /* ts, value id or 0; flags have the scope */
     MRD_REC_COUNTER = 6, /* ts, value sample; flags have the number type */

@@ -5,8 +5,8 @@
  * The kernel derives RAW from the TSC by a constant factor, so the map is a straight line with two
  * unknown parameters. The longer the baseline, the better the rate. The map is a chain of segments.
  * A reading that the current segment predicts within its own width changes nothing. A reading that
- * contradicts it starts a new segment at the newest tick converted so far. This keeps the map
- * continuous and monotone, and earlier results stay the same.
+ * contradicts it starts a new segment at the newest converted tick. This keeps the map continuous
+ * and monotone, and earlier results stay the same.
  *
  * Threads  a mrd_ring_clock belongs to one thread; mrd_ring_cal_read is async-signal-safe.
  */

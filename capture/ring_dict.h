@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
     uint8_t *bytes;
-    uint32_t len, used; /* declared length; length validated so far */
+    uint32_t len, used; /* declared length; length validated up to now */
     mrd_str *text;      /* by id */
     uint32_t text_cap;
     mrd_ring_track_info *track; /* by id; def.kind 0 means none */

@@ -1,6 +1,6 @@
 /*
- * capture/ring_plain.h - the fast path for plain records: reads them one after the other from the
- * bytes that a reader (ring_read.h) has buffered.
+ * capture/ring_plain.h - the fast path for plain records: reads them in order from the bytes that a
+ * reader (ring_read.h) has buffered.
  */
 #ifndef MRD_CAPTURE_RING_PLAIN_H
 #define MRD_CAPTURE_RING_PLAIN_H

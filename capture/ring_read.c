@@ -711,8 +711,8 @@ mrd_ring_release_to(mrd_ring_reader *r, const mrd_ring_left *left)
         return MRD_IO;
     if (pair[0] == r->tail)
         return MRD_OK;
-    /* release: our copies are complete before the workload may overwrite; pairs with the writer's
-     * acquire */
+    /* release, as our copies are complete before the workload may overwrite; pairs with the
+     * writer's acquire */
     atomic_thread_fence(memory_order_seq_cst);
     if (r->mem != NULL) {
         atomic_store_explicit(&ring_mem_hdr(r)->tail_check, pair[1], memory_order_release);

@@ -9,7 +9,7 @@
  *
  * Units    ts_ns is CLOCK_MONOTONIC_RAW of this machine in nanoseconds, as are durations.
  * Order    records come as committed: a complete span comes when it ended, so starts are not
- *          sorted. The order of ends is that of one thread.
+ *          sorted. The order of ends holds within one thread.
  * Memory   one reader needs opts.chunk (at most the ring's data) and the ring's dictionary.
  * Threads  a mrd_ring_reader belongs to one thread. One reader per ring: the file is locked (OFD
  *          lock) unless opened with MRD_RING_PEEK.
@@ -57,7 +57,7 @@ typedef struct {
     uint32_t file_uid; /* owner of the file: the only claim that cannot be forged */
     uint64_t inode, device;
     uint64_t pid_ns, mnt_ns;
-    /* how far its times are ahead of the machine's; 0: not at all, or unknown */
+    /* how far its times are ahead of the machine's; 0 means not at all, or unknown */
     mrd_dur_ns timens_monotonic_ns;
     uint64_t data_len, dict_len;
     mrd_local_ns created; /* RAW */
@@ -170,12 +170,11 @@ mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
 /* Gets the open scopes of a living owner, as SPANs with dur_ns NONE, and returns their number.
  * Their records come when they end. */
 size_t mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX]);
-/* Allows the workload to overwrite everything returned so far. Errors: IO. */
+/* Allows the workload to overwrite everything returned up to now. Errors: IO. */
 mrd_err mrd_ring_release(mrd_ring_reader *reader);
 /*
  * The same, but keeps what follows `keep`. The next reader finds it together with this reader's
- * position (done) and with the other values stored here, so that it can complete what was left
- * open.
+ * position (done) and with the other values stored here, so that it can complete open spans.
  */
 typedef struct {
     uint64_t keep, gaps_done, open_lost;
@@ -221,12 +220,13 @@ mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
 /* ---- the owner ------------------------------------------------------------------------------- */
 
 /*
- * Checks whether the process that made the ring can still add to it: its pid and start time exist,
- * it is no zombie, and (after an exec) it still maps the file. An owner in another pid namespace is
- * found by searching the maps of all processes for the inode. This takes milliseconds, so call it
- * once a second, not per poll. *ret_host_pid (may be NULL) is its pid in the reader's namespace, 0
- * if not found. UNKNOWN: no process maps it, but some could not be checked (permission).
- * mrd_ring_next calls it by itself, at most once a second, when a ring has no new records.
+ * Checks whether the process that made the ring can still add to it. Its pid and start time must
+ * exist, it must be no zombie, and (after an exec) still map the file. An owner in another pid
+ * namespace is found by searching the maps of all processes for the inode. This takes milliseconds,
+ * so call it once a second, not per poll. *ret_host_pid (may be NULL) is its pid in the reader's
+ * namespace, 0 if not found. UNKNOWN: no process maps it, but some could not be checked
+ * (permission). mrd_ring_next calls it by itself, at most once a second, when a ring has no new
+ * records.
  */
 mrd_owner mrd_ring_owner(mrd_ring_reader *reader, int32_t *ret_host_pid);
 /* Assumes that the owner exited, so that END is reached without /proc. For tests and simulations. */

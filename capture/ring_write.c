@@ -61,7 +61,8 @@ mrd_ring_create_mem(mrd_ring_writer *w, void *mem, const mrd_ring_owner_claim *c
     w->pid = (uint32_t) claim->pid;
     w->cal_due = h->cal[1].ticks + MRD_RING_CAL_TICKS;
     w->map_len = MRD_RING_HEADER_LEN + dict_len + data_len;
-    /* release: the header must be visible before its magic; pairs with reader_start in ring_read.c */
+    /* release, as the header must be visible before its magic; pairs with reader_start in
+     * ring_read.c */
     atomic_thread_fence(memory_order_release);
     memcpy(h->magic, MRD_RING_MAGIC, sizeof(h->magic));
     w->ready = 1;
@@ -255,7 +256,7 @@ mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t coun
 static void
 look_at_tail(mrd_ring_writer *w)
 {
-    /* acquire: the reader's copies come before our overwriting; pairs with mrd_ring_release */
+    /* acquire, as the reader's copies come before our overwriting; pairs with mrd_ring_release */
     uint64_t tail = atomic_load_explicit(&w->hdr->tail, memory_order_acquire);
     uint64_t check = atomic_load_explicit(&w->hdr->tail_check, memory_order_acquire);
 

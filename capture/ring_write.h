@@ -33,7 +33,7 @@ typedef struct mrd_ring_writer {
     mrd_ring_hdr *hdr;
     uint64_t tail; /* the last valid value */
     uint32_t depth;
-    uint32_t ending; /* slot of the scope whose end is being recorded, plus 1 */
+    uint32_t ending; /* slot of the scope that is being ended, plus 1 */
     /* of the process that made it; scopes opened before a fork belong to the parent */
     uint32_t pid;
     mrd_ring_clock_id clock;
@@ -149,7 +149,7 @@ mrd_ring_reserve_short(mrd_ring_writer *w, size_t len, uint64_t ts)
     return (mrd_ring_rec *) (void *) (w->data + at);
 }
 
-/* release: the record's bytes must be visible before head; pairs with get_live in ring_read.c */
+/* release, as the record's bytes must be visible before head; pairs with get_live in ring_read.c */
 static inline void
 mrd_ring_commit(mrd_ring_writer *w, size_t len)
 {

@@ -117,7 +117,7 @@ blocks_x86(uint32_t state[8], const uint8_t *p, size_t n)
 static bool
 has_sha(void)
 {
-    static _Atomic int known; /* 0: not checked yet; 1: no; 2: yes */
+    static _Atomic int known; /* 0 if not checked yet, 1 for no, 2 for yes */
     unsigned a = 0, b = 0, c = 0, d = 0;
     int answer = atomic_load_explicit(&known, memory_order_relaxed);
 
