@@ -1,7 +1,8 @@
 /*
- * hw/hostclock.h - what a node knows about its own clocks: RAW, REALTIME, MONOTONIC and BOOTTIME
- * read together, and, where the machine has them, the kernel's opinion (adjtimex), AWS ClockBound's
- * shared memory, a PTP hardware clock and the hypervisor's VMClock page. Absent is not an error.
+ * hw/hostclock.h - a node's data about its own clocks: RAW, REALTIME, MONOTONIC and BOOTTIME
+ * read together. Also, where the machine has them, the kernel's opinion (adjtimex), AWS
+ * ClockBound's shared memory, a PTP hardware clock and the hypervisor's VMClock page. Absent is
+ * not an error.
  *
  * These readings are the quality label of the UTC column and say when a clock was disrupted.
  * Absolute time that states a bound, at both ends, is also an inequality on the clock of a node

@@ -10,8 +10,8 @@
  * there is counted, from any process.
  *
  * Units    bytes, nanoseconds (int64), counts, percent (0..100, double); never rescaled later.
- * Threads  a mrd_hw belongs to one thread. A backend whose reads may hang (a dead device's sysfs)
- *          is read by a helper thread of the session, so that poll keeps its deadline.
+ * Threads  a mrd_hw belongs to one thread. A backend with reads that may hang (a dead device's
+ *          sysfs) is read by a helper thread of the session, so that poll keeps its deadline.
  * Links    hw.c, session.c and the host and neuron backends need base only. mrd_hw_open pulls in
  *          all of backends.def; a guest such as libmeridian names its own list to mrd_hw_open_list.
  */

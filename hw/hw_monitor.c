@@ -3,8 +3,8 @@
  * per line and period.
  *
  * Every number in the report becomes a counter with its path as name. Elements of an array are
- * named by their pid or neuron_device_index. Arrays whose elements have neither (loaded models) are
- * an inventory and are ignored. The time of a value is the arrival of its line.
+ * named by their pid or neuron_device_index. Arrays with elements that have neither (loaded models)
+ * are an inventory and are ignored. The time of a value is the arrival of its line.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -392,7 +392,7 @@ neuron_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_val
               mrd_local_ns deadline, mrd_why *why)
 {
     neuron *d = state;
-    const char *held = NULL; /* path of the file whose text is in d->text */
+    const char *held = NULL; /* path of the file that was read into d->text */
 
     d->table.round++;
     for (size_t i = 0; i < n; i++) {

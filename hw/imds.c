@@ -124,7 +124,7 @@ read_items(request *r, mrd_imds *got, mrd_why *why)
                                      "instance metadata at %s knows no instance-id", r->endpoint)
                        : err;
         else if (err == MRD_TIMEOUT)
-            break; /* the identity is known; the rest is optional */
+            break; /* the identity is complete; the rest is optional */
     }
     if (!plain_id(got->instance_id))
         return mrd_why_set(why, MRD_FORMAT, 0,

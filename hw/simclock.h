@@ -1,8 +1,8 @@
 /*
- * hw/simclock.h - a clock that is wrong on purpose: what a node would read if its oscillator were
- * off by a known amount. The simulated runtime reads the variable (MERIDIAN_SIM_CLOCK) itself;
- * libsimclock.so (simclock_preload.c) puts it under the unchanged agent and the application, so
- * everything a simulated node stamps is wrong in the same way.
+ * hw/simclock.h - a clock that is wrong on purpose: it shows the time of a node with an
+ * oscillator that is off by a given amount. The simulated runtime reads the variable
+ * (MERIDIAN_SIM_CLOCK) itself; libsimclock.so (simclock_preload.c) puts it under the unchanged
+ * agent and the application. So everything a simulated node stamps is wrong in the same way.
  *
  * Grammar  a comma list, each key at most once except step and wallstep:
  *            offset=DUR        local - true at the epoch; DUR as "5ms", "-300us", "1.5s"

@@ -1,7 +1,7 @@
 /*
- * hw/simnrt/sim.h - inside of the simulated Neuron runtime (libnrt.so.1). It stands for somebody
- * else's library: nothing of ours includes this, and nothing of ours is needed to run it. What it
- * simulates, and how every setting changes it, is in README.md beside this file.
+ * hw/simnrt/sim.h - inside of the simulated Neuron runtime (libnrt.so.1). It stands for a
+ * foreign library: no code of this project includes this header or is needed to run it. README.md
+ * next to this file describes the simulation and every setting.
  *
  * Time     `raw` is true time: CLOCK_MONOTONIC_RAW of this machine. Stamps that leave the library
  *          are made of it by the simulated node clock (sim_wall) and the device clocks (sim_dev).
@@ -23,13 +23,13 @@
 typedef struct nrt_model sim_model;
 
 typedef struct {
-    uint32_t idx;    /* process-relative, what the interface calls vnc or nc_idx */
+    uint32_t idx;    /* process-relative; the interface calls it vnc or nc_idx */
     uint32_t global; /* of the instance */
     uint32_t lnc;    /* physical cores: 1 or 2 */
     pthread_mutex_t busy;
     int64_t origin[2], rate_ppt[2]; /* device clock: dev = origin + raw * (1 + rate) + step */
     _Atomic int64_t step;
-    int64_t sync_cpu[2], sync_dev[2]; /* newest sync point, what the runtime corrects with */
+    int64_t sync_cpu[2], sync_dev[2]; /* newest sync point, used by the runtime for corrections */
     uint64_t execs;                   /* executions begun */
     sim_model *last;                  /* model that ran last; only compared and looked up */
     uint32_t models;                  /* loaded here */
@@ -76,7 +76,7 @@ NRT_STATUS sim_check(void);
     } while (0)
 
 int64_t sim_raw(void);         /* true time */
-int64_t sim_wall(int64_t raw); /* what the node's wall clock shows then */
+int64_t sim_wall(int64_t raw); /* the time of the node's wall clock then */
 uint64_t sim_dev(const sim_core *core, unsigned pcore, int64_t raw);
 void sim_sleep_until(int64_t raw);
 uint64_t sim_mix(uint64_t a, uint64_t b); /* a hash */
@@ -85,7 +85,7 @@ int64_t sim_scaled(int64_t ns, uint64_t salt);
 uint64_t sim_thread_id(void);
 uint32_t sim_pcore(const sim_core *core, unsigned pcore); /* physical core inside its device */
 uint32_t sim_device(const sim_core *core);
-uint32_t sim_hbm(const sim_core *core);                       /* among those of the instance */
+uint32_t sim_hbm(const sim_core *core);                       /* among the instance's */
 uint32_t sim_hbms(void);                                      /* of a device */
 void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* in use: more or less */
 
@@ -163,7 +163,7 @@ typedef struct {
     uint64_t tracking; /* same on start and stop */
     uint64_t seq;      /* nrta sequence, 0 none */
     const sim_model *model;
-    unsigned pcore;             /* whose clock, for hardware events */
+    unsigned pcore;             /* the core that gives the clock, for hardware events */
     uint64_t arg[SIM_ARGS_MAX]; /* in the order of the type's keys in sim_events.def */
 } sim_emit_args;
 
@@ -210,7 +210,7 @@ void sim_truth_line(const char *format, ...) __attribute__((format(printf, 1, 2)
 void sim_truth_flush(void);
 void sim_truth_close(void);
 
-/* In the child of a fork: locks are made anew, and what belonged to the parent is forgotten. */
+/* In the child of a fork: locks are made again, and the parent's state is dropped. */
 void sim_trace_forked(void);
 void sim_truth_forked(void);
 void sim_async_forked(void);

@@ -1,6 +1,6 @@
 /*
  * hw/simnrt/sim_async.h - asynchronous requests, as both interfaces of the simulated runtime see
- * them: sim_async.c carries them out, sim_async_2.c (NRT_2.0.0) and sim_async_3.c (NRT_3.0.0) have
+ * them. sim_async.c carries them out, sim_async_2.c (NRT_2.0.0) and sim_async_3.c (NRT_3.0.0) have
  * the names and the arguments of the runtime.
  */
 #ifndef SIM_ASYNC_H

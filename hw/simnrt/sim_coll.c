@@ -135,7 +135,7 @@ find_boot(void)
     if (stat("/proc/self/ns/time", &own) == 0 &&
         stat("/proc/self/ns/time_for_children", &children) == 0 && own.st_ino != children.st_ino)
         boot =
-            /* the kernel's offsets are not those of this namespace */
+            /* the kernel's offsets differ from this namespace's */
             sim_mix(boot, (uint64_t) own.st_ino);
 }
 

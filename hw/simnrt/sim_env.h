@@ -47,7 +47,7 @@ typedef enum {
     SIM_FAULT_EXEC_ERROR,      /* an execution ends with status= (1004) */
     SIM_FAULT_NUMERICAL,       /* ... with a numerical error: an event and status 1003 */
     SIM_FAULT_COLLECTIVE_HANG, /* this participant never arrives */
-    SIM_FAULT_SLOW_CORE,       /* device work takes factor= times as long */
+    SIM_FAULT_SLOW_CORE,       /* device work takes factor= times the usual time */
     SIM_FAULT_CLOCK_STEP,      /* the device clock jumps by ns= at that execution */
     SIM_FAULT_DROP_SYNC,       /* no timestamp_sync_point after that execution */
     SIM_FAULT_LOAD_ERROR,      /* a load fails with status= (4) */
@@ -61,7 +61,7 @@ typedef struct {
     uint64_t exec, every, count; /* first execution (1..), period, how often (0: for ever) */
     int64_t status, ns;
     double factor;
-    char *file; /* only while this file exists; NULL: always */
+    char *file; /* only while this file exists; NULL means always */
     _Atomic uint64_t fired;
 } sim_fault;
 

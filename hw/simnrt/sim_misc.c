@@ -290,8 +290,8 @@ nrt_async_sendrecv_flush(int lnc)
     return lnc_valid(lnc) && lnc_open[lnc] ? NRT_SUCCESS : NRT_FAILURE;
 }
 
-/* ---- debug streams: one client per core; an event every SIMNRT_DEBUG_EVERY executions ---------
- */
+/* ---- debug streams: one client per core, an event every SIMNRT_DEBUG_EVERY executions
+ * --------- */
 
 #define STREAM_MAX 1024
 
