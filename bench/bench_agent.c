@@ -2,13 +2,13 @@
  * bench/bench_agent.c - CPU per ring record in the agent: drain only, drain and batch, and the
  * whole path to the transport. The reference is a memcpy of the same records in the same run.
  *
- * Records are those of a busy node: spans of 50 names on 4 threads, one in eight a counter. Records
- * of the runtime's JSON are starts and stops. The transport acknowledges without checking, so only
- * the agent is measured. CPU time of this thread; median of (5) interleaved rounds. Then a saved
- * runtime trace: CPU of the process (including the reading thread) per record of its JSON, from the
- * file to encoded batches.
+ * Records are typical of a busy node: spans of 50 names on 4 threads, one in eight a counter.
+ * Records of the runtime's JSON are starts and stops. The transport acknowledges without
+ * checking, so only the agent is measured. CPU time of this thread; median of (5) interleaved
+ * rounds. Then a saved runtime trace: CPU of the process (including the reading thread) per
+ * record of its JSON, from the file to encoded batches.
  *
- *     bench_agent [rounds] [word: only rows whose name contains it]
+ *     bench_agent [rounds] [word: only rows with it in their name]
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -248,7 +248,8 @@ bench_drain(uint64_t *ret_records)
     return before;
 }
 
-/* Writes the runtime's JSON in chunks, as libmeridian does. Records here are those of the JSON. */
+/* Writes the runtime's JSON in chunks, as libmeridian does. Records here are records of the
+ * JSON. */
 static void
 fill_json(maker *m, const char *text, size_t len)
 {

@@ -1,7 +1,7 @@
 /*
- * Serving over HTTP, compared with nginx (Debian package nginx-light) in the same run on loopback:
- * a large finished file, and small replies over 1 to 512 connections, with the longest time without
- * any reply. The server is a separate process (this program with `serve`).
+ * Serving over HTTP, compared with nginx (Debian package nginx-light) in the same run on loopback.
+ * It serves a large finished file, and small replies over 1 to 512 connections, with the longest
+ * time without any reply. The server is a separate process (this program with `serve`).
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -57,8 +57,8 @@ bench_random(uint64_t *state)
     return *state;
 }
 
-/* Makes spans in order of their start: a parent, two children, a grandchild in the first, a pause;
- * about 100,000 per second. */
+/* Makes spans in order of their start: a parent, two children, a grandchild in the first, a pause.
+ * About 100,000 per second. */
 static int64_t
 fill_stream(workload *w, size_t stream, mrd_track_id track, uint64_t *random)
 {

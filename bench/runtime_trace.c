@@ -1,8 +1,8 @@
 /*
  * bench/runtime_trace.c - the runtime's system trace without Meridian, for bench_cost.py. Preloaded
  * into a program, it turns the trace on as soon as the runtime is open. It leaves the events in the
- * runtime (RUNTIME_TRACE=on), or fetches and drops them every 12 ms (RUNTIME_TRACE=fetch), about as
- * often as libmeridian.
+ * runtime (RUNTIME_TRACE=on), or fetches and drops them every 12 ms (RUNTIME_TRACE=fetch), at about
+ * the rate of libmeridian.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -429,9 +429,9 @@ can_cause(const mrd_diff_row *row)
     return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
 }
 
-/* Among the operations that explain nearly the same amount as the largest one, returns the one
- * whose own time changed most, because scopes and calls contain each other. Devices come before
- * hosts, because a host waits for its device. */
+/* Among the operations that explain nearly the same amount as the largest one, returns the one with
+ * the largest change of its own time, because scopes and calls contain each other. Devices come
+ * before hosts, because a host waits for its device. */
 static const mrd_diff_row *
 cause_of(const mrd_diff *d)
 {

@@ -51,10 +51,10 @@ void mrd_batch_free(mrd_batch *b);
 /*
  * Copies an event with its arguments and flows. Events may come in any order, because encoding
  * sorts them. ev->seq is ignored: events that compare equal keep the order of their pushes.
- * bound_ns is stored if it is neither 0 nor unknown.
- * Errors: FULL (encode, then push again), INVALID (kind, negative duration, a track of another
- * process, a double that is not finite), LIMIT (the event has too many arguments or too much text
- * and can never be sent), NOMEM. On an error the batch is unchanged.
+ * bound_ns is stored if it is neither 0 nor unknown. Errors: FULL (encode, then push again),
+ * INVALID (kind, negative duration, a track of another process, a double that is not finite),
+ * LIMIT, NOMEM. LIMIT means that the event has too many arguments or too much text and can never be
+ * sent. On an error the batch is unchanged.
  */
 mrd_err mrd_batch_push(mrd_batch *b, const mrd_event *ev);
 /* Adds a reading of both clocks, for batches with a clock other than RAW. The batch keeps the

@@ -43,8 +43,8 @@ bool mrd_csr_name_ok(mrd_str instance);
 /*
  * Appends a certificate (PEM) for the key of the request. It is valid for `life`, but not longer
  * than the authority's own. Errors: LIMIT, SYNTAX (also for more than one request), AUTH (not
- * signed with its key), INVALID (another name, extensions, a key other than P-256 or P-384), STATE
- * (the authority has expired).
+ * signed with its key), INVALID, STATE (the authority has expired). INVALID means another name,
+ * extensions, or a key other than P-256 or P-384.
  */
 mrd_err mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance,
                         mrd_dur_ns life, mrd_buf *to, mrd_why *why);

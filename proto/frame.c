@@ -141,7 +141,7 @@ body_limit(uint8_t type)
     }
 }
 
-/* Checks one part of a batch. A part with two equal lengths is not compressed, whatever the codec. */
+/* Checks one part of a batch. A part with two equal lengths is not compressed, with any codec. */
 static bool
 batch_part_ok(const mrd_frame *f, uint32_t len, uint32_t raw)
 {

@@ -72,7 +72,7 @@ typedef struct {
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
     int64_t process_id; /* batch */
     mrd_ev_ns first;    /* batch: start of the first event, local time of `clock` */
-    /* batch: latest end of an event; an unfinished span counts with its start */
+    /* of a batch, latest end of an event; an unfinished span counts with its start */
     mrd_ev_ns last;
     uint32_t boot; /* mrd_boot_key of the boot in which the times were taken, 0 if unknown */
 } mrd_frame;
@@ -91,8 +91,9 @@ void mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER]);
 
 /*
  * Reads and checks a header. Errors: TRUNCATED (less than 96 bytes), FORMAT (no magic number),
- * VERSION (another major version; the message names both), CORRUPT (header CRC, or lengths that
- * contradict each other), LIMIT, UNSUPPORTED (an unknown type of the same major version).
+ * VERSION (another major version), CORRUPT (header CRC, or lengths that contradict each other),
+ * LIMIT, UNSUPPORTED. The message of VERSION names both versions. UNSUPPORTED means an unknown type
+ * of the same major version.
  */
 mrd_err mrd_frame_get(mrd_bytes data, mrd_frame *ret_frame, mrd_why *why);
 /* Checks that `data` is exactly one frame, with a correct CRC of the body. The body borrows from

@@ -93,7 +93,7 @@ void mrd_link_close(mrd_link *link);
 
 /*
  * Sends a copy of the frame. The reply arrives as an event with this tag. Errors: AGAIN (the window
- * is full; wait for events), LIMIT, NOMEM, CLOSED.
+ * is full, wait for events), LIMIT, NOMEM, CLOSED.
  */
 mrd_err mrd_link_submit(mrd_link *link, uint64_t tag, mrd_bytes frame);
 /* As mrd_link_submit, outside the window, for hello and heartbeats. Only one at a time. */

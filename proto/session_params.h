@@ -122,13 +122,13 @@ enum {
 
 /* ---- Values ---- */
 
-/* Sets all parameters to their defaults. Errors: NOMEM; the struct must be freed even then. */
+/* Sets all parameters to their defaults. Errors: NOMEM. The struct must be freed even then. */
 mrd_err mrd_session_params_init(mrd_session_params *p);
 /* Sets all parameters except texts and lists, which must be empty. An empty text stands for its
  * default. */
 void mrd_session_params_init_numbers(mrd_session_params *p);
 void mrd_session_params_fini(mrd_session_params *p); /* zeroes it */
-/* Copies to `to`, which must be zeroed. Errors: NOMEM; it must be freed even then. */
+/* Copies to `to`, which must be zeroed. Errors: NOMEM. It must be freed even then. */
 mrd_err mrd_session_params_copy(mrd_session_params *to, const mrd_session_params *from);
 /* Checks combinations. Errors: INVALID, with a message that names the members. */
 mrd_err mrd_session_params_check(const mrd_session_params *p, mrd_why *why);

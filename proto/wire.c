@@ -57,7 +57,7 @@ typedef struct arena_block {
 
 typedef struct {
     arena_block *first;
-    /* bytes used in all blocks; in the first block; size of the first block */
+    /* bytes used in all blocks, in the first block; size of the first block */
     size_t used, in_block, block_cap;
     bool starved; /* there was no memory */
 } arena;

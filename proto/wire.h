@@ -2,7 +2,7 @@
  * proto/wire.h - packs the messages of meridian.proto into frames and unpacks them.
  *
  * protobuf-c generates the structs (for example Mrd__Hello, initialised with MRD__HELLO__INIT).
- * Only proto/wire.c calls that library. A decoded message is one block of memory, whose size is
+ * Only proto/wire.c calls that library. A decoded message is one block of memory; its size is
  * limited before it is allocated. mrd_msg_free frees it. Threads: stateless.
  */
 #ifndef MRD_PROTO_WIRE_H

@@ -71,11 +71,11 @@ typedef struct mrd_coll_match mrd_coll_match;
 
 /*
  * Matches observations, which may come in any order and are copied. Groups with a single process
- * here are ignored. Errors: EMPTY if nothing can be matched; CLOCK if sequences differ or are
- * ambiguous, or if a group has more members than it states, which means several communicators of
- * one name (*why has group, processes, position and both operations); INVALID for an index or a
- * time out of range or an end before its begin; LIMIT; NOMEM. Collectives after a gap are left out
- * and counted.
+ * here are ignored. Errors: EMPTY if nothing can be matched, LIMIT, NOMEM. CLOCK if sequences
+ * differ or are ambiguous, or if a group has more members than it states, which means several
+ * communicators of one name. *why then has group, processes, position and both operations. INVALID
+ * for an index or a time out of range or an end before its begin. Collectives after a gap are left
+ * out and counted.
  */
 mrd_err mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
                            const mrd_coll_gap *gaps, size_t gap_count,
@@ -128,9 +128,9 @@ typedef struct {
 /*
  * Aligns all processes to the lowest-numbered one that takes part in a match. Errors: CLOCK if ends
  * do not coincide even in segments (*why has process and residual; more than MRD_COLL_RESIDUAL_MAX
- * of median), if a drift exceeds 500 ppm, if the inequalities contradict each other, or if the same
- * collectives fit as well when counted differently, so that the match is ambiguous
- * (options->trust_ns excludes this); NOMEM. Processes without a connecting chain are not an error.
+ * of median), if a drift exceeds 500 ppm, or if the inequalities contradict each other. CLOCK also
+ * if the match is ambiguous, because the same collectives fit as well when counted differently
+ * (options->trust_ns excludes this). NOMEM. Processes without a connecting chain are not an error.
  */
 #define MRD_COLL_RESIDUAL_MAX (100 * MRD_US)
 mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,

@@ -104,7 +104,7 @@ mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
                          mrd_follow_report *ret_report, mrd_why *why);
 /*
  * Adds segments after or before a break without evidence: before the first segment of a table, or
- * after its last one. A suspend or a migration moved the clock by an unmeasured amount, so these
+ * after its last one. A suspend or a migration moved the clock by an unmeasured amount. So these
  * times get a separate segment without a bound (quality "unaligned"), placed by the given loss of
  * time. Up to the node's readings before and after the break the adjacent line holds.
  * mrd_follow_solve calls this; a table that has such segments is unchanged. On errors *align is

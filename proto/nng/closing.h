@@ -15,8 +15,8 @@
 #include <nng/nng.h>
 
 /*
- * nng_close with an end. False when it did not return in time (10 s, or 1 s when that has happened
- * before): the socket stays, its callbacks may still come, and what they use must stay too
+ * nng_close with an end. False if it did not return in time (10 s, or 1 s if that has happened
+ * before). Then the socket stays, its callbacks may still come, and their data must stay too
  * (mrd_nng_keep).
  */
 bool mrd_nng_close(nng_socket socket);

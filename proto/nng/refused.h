@@ -10,7 +10,7 @@
 #include <nng/nng.h>
 
 /* Before the first socket. It also has the linker take this file's nng_stream_send and
- * nng_stream_recv, which nobody else here calls, in front of NNG's. */
+ * nng_stream_recv, which nothing else here calls, in front of NNG's. */
 void mrd_nng_end_refused(void);
 
 /* The latest receive that this thread began. It is stored where mrd_nng_receiving points. */

@@ -1,12 +1,12 @@
 /*
- * proto/nng/tls.h - TLS of the links: OpenSSL behind NNG's engine interface, in place of the mbed TLS
- * that the distribution compiles in. docs/security.md says why. Only the files for NNG in proto/
- * use it; libssl lives in proto/nng/tls.c only.
+ * proto/nng/tls.h - TLS of the links: OpenSSL behind NNG's engine interface, in place of the mbed
+ * TLS that the distribution compiles in. docs/security.md says why. Only the files for NNG in
+ * proto/ use it; libssl lives in proto/nng/tls.c only.
  *
  * It speaks TLS 1.2 and 1.3, no session tickets, no renegotiation. A client always checks the
  * server's chain and name. A server with a ca_file takes only clients with a certificate of it.
  *
- * Threads: all functions from any thread. What has gone wrong waits as messages (base/error_list.h).
+ * Threads: all functions from any thread. Errors wait as messages (base/error_list.h).
  */
 #ifndef MRD_PROTO_TLS_H
 #define MRD_PROTO_TLS_H
@@ -25,8 +25,8 @@ typedef struct mrd_tls mrd_tls;
  * read), AUTH (not PEM, key of another certificate). */
 mrd_err mrd_tls_open(const mrd_link_tls *files, bool server, mrd_tls **ret_tls, mrd_why *why);
 void mrd_tls_unref(mrd_tls *tls); /* NULL is fine */
-/* Reads the files again: connections from now on use them, those that are up go on. After an error
- * the old ones stay. */
+/* Reads the files again: new connections use them, existing ones continue. After an error the old
+ * ones stay. */
 mrd_err mrd_tls_reload(mrd_tls *tls, mrd_why *why);
 /* True when a file has changed since it was last read with success. */
 bool mrd_tls_changed(mrd_tls *tls);

@@ -40,7 +40,7 @@ struct mrd_unaccepted {
     size_t budget;
     mrd_dur_ns handshake;
     size_t held;    /* cost of all entries */
-    size_t closing; /* ... of those that are being closed */
+    size_t closing; /* ... of connections that are being closed */
     size_t shaking; /* entries in their handshake */
     uint64_t closed;
     bool ending;
@@ -56,7 +56,7 @@ static mrd_map by_ends, by_key; /* -> entries */
 static uint64_t seed;
 static atomic_size_t counted; /* n_entries, to look at without the lock */
 
-/* ---- Who is who ---- */
+/* ---- Peers by address ---- */
 
 static mrd_map_key
 pipe_key(nng_pipe p)

@@ -13,7 +13,8 @@
  *   over 1.5 budgets     it closes the younger ones too, a connection that holds more than MRD_UNACCEPTED_EACH receives
  *             nothing more, and no handshake begins.
  *
- *   after `handshake`    it closes a connection whose handshake is not done, also below the budget.
+ *   after `handshake`    it closes a connection without a finished handshake, also below the
+ *                        budget.
  *
  * A closed agent reconnects by itself and sends again. An accepted connection is not counted any more. Only TCP is counted,
  * because permissions of the file system protect local sockets.
