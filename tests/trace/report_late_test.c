@@ -363,4 +363,144 @@ TEST(lateness_in_turns_is_nobodys_fault)
     test_profile_free(p);
 }
 
+/* The host span of rank 1 lasts 4 ms in each of 4 steps, while its device is idle. Rank 0 has such a span
+ * too, while its device computes. A span around everything has more of the idle time, but less exactly. */
+static void
+add_host_spans(test_profile *p, const char *name, mrd_track_id of_1)
+{
+    mrd_track t = *mrd_catalog_borrow_track(p->cat, p->framework);
+
+    t.process = p->proc[1];
+    t.thread_id = 6001;
+    of_1 = of_1 == 0 ? mrd_catalog_track(p->cat, &t) : of_1;
+    p->n = 0;
+    profile_add(p, MRD_SPAN, p->framework, "whole run", 0, 40 * MRD_MS);
+    profile_add(p, MRD_SPAN, of_1, "whole run", 0, 40 * MRD_MS);
+    for (int64_t k = 0; k < 4; k++) {
+        int64_t at = k * 10 * MRD_MS;
+
+        profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", at, 2 * MRD_MS);
+        profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", at, 2 * MRD_MS);
+        profile_add(p, MRD_SPAN, p->framework, name, at, 2 * MRD_MS);
+        profile_add(p, MRD_SPAN, of_1, name, at + 2 * MRD_MS, 4 * MRD_MS);
+        cc_running(p, 0, k, at + 2 * MRD_MS, 5 * MRD_MS, 400);
+        cc_running(p, 1, k, at + 6 * MRD_MS, MRD_MS, 400);
+    }
+}
+
+static void
+check_host_work(const json_t *r, const char *name, int64_t ns, int64_t median_ns)
+{
+    const json_t *work = json_object_get(json_object_get(worker(r, 1), "late"), "host_work");
+
+    CHECK_ROW(name, strcmp(json_string_value(json_object_get(work, "name")), name) == 0);
+    CHECK_INT(number(work, "ns"), ns);
+    CHECK_INT(number(work, "median_ns"), median_ns);
+    CHECK(json_is_null(json_object_get(json_object_get(worker(r, 0), "late"), "host_work")));
+}
+
+TEST(the_work_of_a_late_workers_host_is_named)
+{
+    static const char *const names[] = { "load batch", "gc.collect", "checkpoint", "compile",
+                                         "load model" };
+
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        test_profile *p = test_profile_new();
+        json_t *r;
+        char *text;
+
+        add_host_spans(p, names[i], 0);
+        r = report(p);
+        check_host_work(r, names[i], 16 * MRD_MS, 0);
+        text = report_text(p);
+        CHECK_ROW(names[i], strstr(text, names[i]) != NULL);
+        CHECK(strstr(text, "for 16.00 ms, 16.00 ms") != NULL);
+        free(text);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
+/* More short spans than are kept, and a call of the runtime for this core instead of the span. */
+TEST(the_work_of_a_host_is_counted_to_the_end)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    add_host_spans(p, "nrt_load", p->thread[1]);
+    r = report(p);
+    check_host_work(r, "nrt_load", 16 * MRD_MS, 0);
+    json_decref(r);
+
+    forget(p);
+    add_host_spans(p, "load batch", 0);
+    for (int64_t k = 0; k < 70; k++)
+        profile_add(p, MRD_SPAN, p->v[1].track, "read file", 12 * MRD_MS + k * 50 * MRD_US,
+                    30 * MRD_US);
+    r = report(p);
+    check_host_work(r, "load batch", 16 * MRD_MS, 0);
+    json_decref(r);
+
+    forget(p);
+    test_profile_free(p);
+}
+
+/* Of nested spans the one is named that explains most, and hardly anything else. */
+TEST(nested_work_of_a_host_is_named_by_what_explains_it)
+{
+    static const struct {
+        const char *name;
+        int64_t inner_ns;
+        bool is_inner;
+    } rows[] = {
+        { "an inner span with most of the time", 3 * MRD_MS, false },
+        { "an inner span with nearly all of the time", 3900 * MRD_US, false },
+        { "a long span around one with most of the excess", 3200 * MRD_US, true },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        json_t *r;
+
+        add_host_spans(p, "load batch", 0);
+        for (size_t k = 2, n = p->n; k < n; k++) {
+            mrd_event *ev = &p->v[k];
+
+            if (ev->track != p->v[1].track)
+                continue;
+            if (rows[i].is_inner)
+                ev->dur_ns = rows[i].inner_ns;
+            else
+                profile_add(p, MRD_SPAN, ev->track, "read file", ev->ts.ns - BASE_NS + 10,
+                            rows[i].inner_ns);
+        }
+        r = report(p);
+        check_host_work(r, "load batch", 4 * (rows[i].is_inner ? rows[i].inner_ns : 4 * MRD_MS), 0);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
+/* A device that begins later, because its model is loaded for longer. */
+TEST(the_work_before_the_first_device_span_counts)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    add_host_spans(p, "load model", 0);
+    forget(p);
+    p->n = 2; /* the whole run */
+    profile_add(p, MRD_SPAN, p->framework, "load model", 0, 3 * MRD_MS);
+    profile_add(p, MRD_SPAN, p->v[1].track, "load model", 0, 9 * MRD_MS);
+    cc_running(p, 0, 0, 3 * MRD_MS, 8 * MRD_MS, 400);
+    cc_running(p, 1, 0, 9 * MRD_MS, 2 * MRD_MS, 400);
+    r = report(p);
+    check_host_work(r, "load model", 9 * MRD_MS, 3 * MRD_MS);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
 TEST_MAIN()

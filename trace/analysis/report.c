@@ -41,6 +41,7 @@ struct mrd_report {
     size_t n_claims, cap_claims;
     mrd_proof *proof;
     mrd_lateness *lateness;
+    mrd_host_work *host;
     mrd_steady *steady;
     mrd_kernels *kernels;
     mrd_step_path *path;
@@ -116,13 +117,14 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
     }
     r->proof = mrd_proof_new(env, r->who);
     r->lateness = mrd_lateness_new(r->n_all);
+    r->host = mrd_host_work_new(r->who, r->n_paces);
     r->steady = mrd_steady_new(r->n_all);
     r->kernels = mrd_kernels_new(r->cat, r->n_all);
     r->path = mrd_step_path_new(r->who, account_of, r);
     r->step_end = (mrd_ev_ns){ INT64_MAX };
     r->balance = mrd_balance_new(r->cat, r->n_all, env->first, env->last);
     return r->all != NULL && r->balance != NULL && r->proof != NULL && r->lateness != NULL &&
-           r->steady != NULL && r->kernels != NULL && r->path != NULL;
+           r->host != NULL && r->steady != NULL && r->kernels != NULL && r->path != NULL;
 }
 
 /* ---- Time of a worker ---- */
@@ -515,6 +517,7 @@ add_gap(mrd_report *r, const mrd_event *ev)
         r->all[i].pub.lost += ev->ivalue > 0 ? (uint64_t) ev->ivalue : 0;
         mrd_worker_time_lose(time_before(r, i, ev->ts), on, ev);
         mrd_standstill_lost(r->standstill, ev);
+        mrd_host_work_lose(r->host, i, ev);
     }
 }
 
@@ -550,7 +553,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
         r->totals.last = end;
     r->any = true;
     note_launches(r, ev);
-    if (kind != MRD_WORK_WORKER && mrd_credible_other(r->credible, ev) != MRD_OK)
+    if ((kind != MRD_WORK_WORKER && mrd_credible_other(r->credible, ev) != MRD_OK) ||
+        mrd_host_work_add(r->host, kind, &work, ev) != MRD_OK)
         r->err = MRD_NOMEM;
     if (kind != MRD_WORK_BESIDE)
         mrd_standstill_ended(r->standstill, work.process,
@@ -625,6 +629,7 @@ mrd_report_free(mrd_report *r)
     free(r->claims);
     mrd_proof_free(r->proof);
     mrd_lateness_free(r->lateness);
+    mrd_host_work_free(r->host);
     mrd_steady_free(r->steady);
     mrd_balance_free(r->balance);
     mrd_standstill_free(r->standstill);
@@ -739,7 +744,8 @@ mrd_report_finish(mrd_report *r)
     mrd_gather_finish(r->gather);
     judge_claims(r);
     judge_steady(r);
-    if ((err = mrd_balance_judge(r->balance, &r->imbalance)) != MRD_OK)
+    if ((err = mrd_balance_judge(r->balance, &r->imbalance)) != MRD_OK ||
+        (err = mrd_host_work_finish(r->host)) != MRD_OK)
         return err;
     mrd_standstill_finish(r->standstill, r->totals.first, r->end);
     mrd_credible_finish(r->credible);
@@ -765,6 +771,7 @@ mrd_report_finish(mrd_report *r)
         if (row->early > 0)
             w->pub.queue = (mrd_queue_sum){ 0 };
         w->pub.late = *mrd_lateness_of(r->lateness, (uint32_t) i);
+        w->pub.host_work = mrd_host_work_of(r->host, (uint32_t) i, &w->pub.late);
         r->totals.window_ns += mrd_report_window(&w->pub);
     }
     if ((err = drop_empty(r)) != MRD_OK)
@@ -814,17 +821,6 @@ mrd_report_trend(const mrd_report *r)
             v[kept++] = (double) b[i].ns / (double) b[i].steps;
     }
     return mrd_trend_of(v, kept, true);
-}
-
-const char *
-mrd_idle_cause_text(mrd_idle_cause cause)
-{
-    static const char *const text[] = {
-        [MRD_IDLE_LOADING] = "loading", [MRD_IDLE_LAUNCH] = "launch",   [MRD_IDLE_SHORT] = "short",
-        [MRD_IDLE_QUEUED] = "queued",   [MRD_IDLE_UNKNOWN] = "unknown",
-    };
-
-    return (unsigned) cause < MRD_IDLE_CAUSES ? text[cause] : "?";
 }
 
 const mrd_step_path *

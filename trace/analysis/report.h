@@ -49,6 +49,7 @@
 #include "trace/analysis/balance.h"
 #include "trace/analysis/credible.h"
 #include "trace/analysis/hist.h"
+#include "trace/analysis/host_work.h"
 #include "trace/analysis/kernels.h"
 #include "trace/analysis/lateness.h"
 #include "trace/analysis/proof.h"
@@ -104,7 +105,9 @@ typedef struct {
     uint64_t wait_ns;         /* its own waits for others */
     mrd_steadiness steady;    /* of own_wait_ns; only for the worker with the largest value */
     mrd_lateness_sum late;    /* reasons for its lateness */
-    mrd_queue_sum queue;      /* launches in flight; unknown if it counts no launches */
+    /* the host's work during the idle part of its lateness */
+    mrd_host_excess host_work;
+    mrd_queue_sum queue; /* launches in flight; unknown if it counts no launches */
 } mrd_report_worker;
 
 typedef struct {

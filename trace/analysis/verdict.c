@@ -189,3 +189,14 @@ mrd_report_verdict(const mrd_report *r)
                                      (double) imbalance->ns };
     return v;
 }
+
+const char *
+mrd_idle_cause_text(mrd_idle_cause cause)
+{
+    static const char *const text[] = {
+        [MRD_IDLE_LOADING] = "loading", [MRD_IDLE_LAUNCH] = "launch",   [MRD_IDLE_SHORT] = "short",
+        [MRD_IDLE_QUEUED] = "queued",   [MRD_IDLE_UNKNOWN] = "unknown",
+    };
+
+    return (unsigned) cause < MRD_IDLE_CAUSES ? text[cause] : "?";
+}

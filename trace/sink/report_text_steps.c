@@ -108,6 +108,27 @@ put_longer_kernel(mrd_report_text *s, size_t i)
     mrd_text_done(&line, &s->text);
 }
 
+/* Names what the host of worker i did while its device was idle, if this made it late. */
+static void
+put_host_work(mrd_report_text *s, size_t i)
+{
+    size_t workers;
+    const mrd_report_worker *w = &mrd_report_workers(s->common.report, &workers)[i];
+    mrd_buf line = { 0 };
+    char dur[2][MRD_DUR_TEXT];
+
+    if (w->host_work.ns == 0)
+        return;
+    mrd_report_text_label(s, w, &line);
+    mrd_buf_text(&line, ": while its device did nothing, its host was in ");
+    mrd_text_cell(&line, mrd_catalog_text(s->common.env->catalog, w->host_work.name), NAMED, false);
+    mrd_buf_fmt(&line, " for %s, %s longer than on the median worker",
+                mrd_text_dur(w->host_work.ns, dur[0]),
+                mrd_text_dur(w->host_work.ns - w->host_work.median_ns, dur[1]));
+    mrd_report_text_note(&s->text, mrd_buf_cstr(&line));
+    mrd_text_done(&line, &s->text);
+}
+
 void
 mrd_report_text_why(mrd_report_text *s)
 {
@@ -150,6 +171,7 @@ mrd_report_text_why(mrd_report_text *s)
         if (w[i].late.late_ns == 0 || w[i].late.late_ns < sum / 100)
             continue;
         put_longer_kernel(s, i);
+        put_host_work(s, i);
         named++;
     }
     mrd_report_text_note(&s->text,

@@ -33,8 +33,10 @@ put_process(mrd_jw *w, const mrd_catalog *cat, mrd_proc_id process)
 
 /* Writes the excess of a late worker over the median worker. */
 static void
-put_late(mrd_jw *w, const mrd_lateness_sum *late)
+put_late(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
 {
+    const mrd_lateness_sum *late = &v->late;
+
     MRD_JW_KEY(w, "late");
     mrd_jw_open(w, '{');
     put_u64(w, "count", late->count);
@@ -49,6 +51,17 @@ put_late(mrd_jw *w, const mrd_lateness_sum *late)
     mrd_jw_close(w, '}');
     MRD_JW_KEY(w, "began_later_ns");
     mrd_jw_i64(w, late->began_ns);
+    MRD_JW_KEY(w, "host_work");
+    if (v->host_work.ns == 0) {
+        mrd_jw_null(w);
+    } else {
+        mrd_jw_open(w, '{');
+        MRD_JW_KEY(w, "name");
+        mrd_jw_str(w, mrd_catalog_text(cat, v->host_work.name));
+        put_u64(w, "ns", v->host_work.ns);
+        put_u64(w, "median_ns", v->host_work.median_ns);
+        mrd_jw_close(w, '}');
+    }
     mrd_jw_close(w, '}');
 }
 
@@ -120,7 +133,7 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v,
     put_u64(w, "proven_ns", v->proven_ns);
     put_u64(w, "wait_ns", v->wait_ns);
     mrd_jw_close(w, '}');
-    put_late(w, &v->late);
+    put_late(w, cat, v);
     put_queue(w, &v->queue);
     MRD_JW_KEY(w, "steps");
     mrd_jw_open(w, '{');
