@@ -503,4 +503,42 @@ TEST(the_work_before_the_first_device_span_counts)
     test_profile_free(p);
 }
 
+/* A collective beside computation on a device of the kind of `source`. */
+static char *
+text_of_overlap(mrd_source_kind source)
+{
+    test_profile *p = test_profile_new();
+    mrd_track t = *mrd_catalog_borrow_track(p->cat, p->device[0]);
+    bool is_neuron = source == MRD_SRC_DEVICE;
+    char *text;
+
+    if (!is_neuron) {
+        t.lnc_idx = t.pcore_idx = MRD_NONE;
+        t.device_idx = 0;
+    }
+    t.source = source;
+    p->device[0] = mrd_catalog_track(p->cat, &t);
+    p->n = 0;
+    profile_add(p, MRD_SPAN, p->device[0], is_neuron ? "nc_exec_running" : "gemm", 0, MRD_MS);
+    profile_add(p, MRD_SPAN, p->device[0],
+                is_neuron ? "cc_running" : "ncclDevKernel_AllReduce_Sum_f32_RING_LL()",
+                500 * MRD_US, MRD_MS);
+    text = report_text(p);
+    test_profile_free(p);
+    return text;
+}
+
+TEST(neuron_does_not_tell_what_computation_hides)
+{
+    char *text = text_of_overlap(MRD_SRC_DEVICE);
+
+    CHECK(strstr(text, "computation hides 50.0 %") == NULL);
+    CHECK(strstr(text, "computation hides cannot be told on Neuron") != NULL);
+    free(text);
+    text = text_of_overlap(MRD_SRC_FRAMEWORK);
+    CHECK(strstr(text, "computation hides 50.0 %") != NULL);
+    CHECK(strstr(text, "cannot be told on Neuron") == NULL);
+    free(text);
+}
+
 TEST_MAIN()

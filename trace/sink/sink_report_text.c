@@ -93,14 +93,44 @@ put_parts(report_sink *s, const uint64_t *part_ns, unsigned unmeasured, uint64_t
     mrd_buf_byte(&s->text, '\n');
 }
 
+/* Says how much of the time in collectives computation hides, of the workers whose trace can tell.
+ * Traces that record barriers are Neuron's. There a collective is always inside an execution. */
+static void
+put_hidden(report_sink *s, const mrd_report_worker *w, size_t n)
+{
+    uint64_t both_ns = 0, collective_ns = 0, nested_ns = 0;
+    char share[MRD_TEXT_SHARE];
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t ns = w[i].part_ns[MRD_REPORT_BOTH] + w[i].part_ns[MRD_REPORT_EXPOSED];
+
+        if ((w[i].unmeasured & 1u << MRD_REPORT_BOTH) != 0)
+            continue;
+        if ((w[i].unmeasured & 1u << MRD_REPORT_WAITING) == 0) {
+            nested_ns += ns;
+            continue;
+        }
+        collective_ns += ns;
+        both_ns += w[i].part_ns[MRD_REPORT_BOTH];
+    }
+    if (collective_ns > 0)
+        mrd_buf_fmt(&s->text, "  computation hides %s of the time in collectives%s\n",
+                    mrd_text_share(both_ns, collective_ns, share),
+                    nested_ns > 0 ? ", without Neuron" : "");
+    if (nested_ns > 0)
+        mrd_report_text_note(&s->text,
+                             "how much of the time in collectives computation hides cannot be "
+                             "told on Neuron: its collectives run inside executions, whether the "
+                             "engines compute meanwhile or wait");
+}
+
 static void
 put_breakdown(report_sink *s)
 {
     size_t n;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
-    uint64_t all[MRD_REPORT_PARTS] = { 0 }, collective;
+    uint64_t all[MRD_REPORT_PARTS] = { 0 };
     unsigned unmeasured = UINT_MAX;
-    char share[MRD_TEXT_SHARE];
 
     if (n == 0)
         return;
@@ -120,10 +150,7 @@ put_breakdown(report_sink *s)
     mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "workers", "report-json");
     mrd_buf_fmt(&s->text, "  %-*s", LABEL, "all");
     put_parts(s, all, unmeasured, mrd_report_totals_of(s->common.report)->window_ns);
-    collective = all[MRD_REPORT_BOTH] + all[MRD_REPORT_EXPOSED];
-    if (collective > 0)
-        mrd_buf_fmt(&s->text, "  computation hides %s of the time in collectives\n",
-                    mrd_text_share(all[MRD_REPORT_BOTH], collective, share));
+    put_hidden(s, w, n);
     mrd_report_text_note(
         &s->text,
         "window: from the first device span to the end of the last; compute: only computation; "
