@@ -1,9 +1,13 @@
 /* agent/collect_trace_files.c - events of the trace files in capture directories (agent/traces.h). */
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "agent/agent_int.h"
 #include "agent/collector.h"
 #include "base/log.h"
+
+#define NAMED 100 /* last bytes of a path in a message */
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -16,20 +20,40 @@ on_process(void *self, mrd_drain_process *process)
         (void) mrd_record_file_seen(a->record, process);
 }
 
+/* Tells the sessions that get the file that it is not whole. */
 static void
-on_finished(void *self, const char *path, uint64_t events, bool undated, const char *message)
+note_cut(mrd_agent *a, const mrd_files_complete *file, const char *message)
 {
-    (void) self;
-    if (*message == '\0')
-        mrd_log(MRD_LOG_INFO, "AGT-TRACE", "A trace file was read: path=%s events=%" PRIu64, path,
-                events);
+    size_t len = strlen(file->path), from = len > NAMED ? len - NAMED : 0;
+    char text[256];
+    bool named;
+
+    /* most importers put the path first */
+    named = message[0] == '\'' && strncmp(message + 1, file->path, len) == 0 &&
+            message[len + 1] == '\'';
+    snprintf(text, sizeof(text), "'%s%s'%s%s", from > 0 ? "..." : "", file->path + from,
+             named ? "" : ": ", named ? message + len + 2 : message);
+    for (size_t i = 0; i < MRD_FILES_SESSIONS; i++)
+        if (file->takers[i] != 0)
+            mrd_record_note_cut(a->record, file->takers[i], text);
+}
+
+static void
+on_finished(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
+            const char *message)
+{
+    if (end == MRD_TRACE_CUT)
+        note_cut(self, file, message);
+    if (end == MRD_TRACE_WHOLE)
+        mrd_log(MRD_LOG_INFO, "AGT-TRACE", "A trace file was read: path=%s events=%" PRIu64,
+                file->path, events);
     else
         mrd_log(MRD_LOG_WARN, "AGT-TRACE",
                 "A trace file was %s: path=%s events=%" PRIu64 " reason=%s",
-                undated      ? "read, and no session can have its events"
-                : events > 0 ? "read in part"
-                             : "not read",
-                path, events, message);
+                end == MRD_TRACE_UNDATED ? "read, and no session can have its events"
+                : events > 0             ? "read in part"
+                                         : "not read",
+                file->path, events, message);
 }
 
 /* Before the recorder, because its first commit contains the processed amount of each file. */

@@ -358,14 +358,18 @@ static void
 tell(mrd_files *f)
 {
     file *one = &f->files[f->at];
+    mrd_files_complete told = { .path = one->path,
+                                .rel = one->rel,
+                                .sha256 = f->hex,
+                                .pid = f->dirs[one->dir].pid,
+                                .uid = f->dirs[one->dir].uid,
+                                .fd = f->fd };
+    session_set takers = mrd_files_takers(f, one);
 
+    for (unsigned k = 0; k < MRD_FILES_SESSIONS; k++)
+        told.takers[k] = (takers & 1u << k) != 0 ? f->sessions[k].id : 0;
     if (f->o.complete != NULL && !one->told)
-        f->o.complete(f->o.self, &(mrd_files_complete){ .path = one->path,
-                                                        .rel = one->rel,
-                                                        .sha256 = f->hex,
-                                                        .pid = f->dirs[one->dir].pid,
-                                                        .uid = f->dirs[one->dir].uid,
-                                                        .fd = f->fd });
+        f->o.complete(f->o.self, &told);
     one->told = true;
 }
 

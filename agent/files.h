@@ -21,8 +21,9 @@
 #include "base/clock.h"
 #include "proto/wire.h"
 
-#define MRD_FILES_DIRS 256 /* capture directories */
-#define MRD_FILES_MAX  65536
+#define MRD_FILES_DIRS     256 /* capture directories */
+#define MRD_FILES_MAX      65536
+#define MRD_FILES_SESSIONS 16
 
 typedef struct mrd_files mrd_files;
 
@@ -32,6 +33,7 @@ typedef struct {
     int64_t pid; /* as given to watch */
     int64_t uid; /* user of the file; -1 means that the operator named the directory */
     int fd;      /* the file that was checked and hashed; borrowed */
+    uint64_t takers[MRD_FILES_SESSIONS]; /* ids of the sessions that get it; 0 means none */
 } mrd_files_complete;
 
 /* A directory to watch, or one file in it. */
@@ -121,7 +123,6 @@ void mrd_files_captured(mrd_files *f, int64_t pid);
 /* Sets the sessions that take files, at most MRD_FILES_SESSIONS. Without sessions files wait. A
  * file that no session takes waits for one that began before it was written, or for the same
  * session with an earlier start. */
-#define MRD_FILES_SESSIONS 16
 void mrd_files_sessions(mrd_files *f, const mrd_files_session *sessions, size_t n);
 /* Returns true if no file for the session is pending, being hashed or sent, and its directories
  * were searched since `since` (RAW). */

@@ -263,7 +263,8 @@ typedef struct {
     counter_set counters, at_boot;
     profile_set profiles;
     model_set models;
-    char report[256], unselected_one[160];
+    Mrd__Unread unread;
+    char report[256], unselected_one[160], cut_file[256];
 } session_part;
 
 /* How long a report is repeated, in case a heartbeat is lost. */
@@ -385,6 +386,19 @@ fill_tally(session_part *p, const mrd_record_status *s)
     p->status.tally = &p->tally;
 }
 
+/* Rings that are not read now concern a session that records. Trace files concern it also later. */
+static void
+fill_unread(session_part *p, const Mrd__Unread *now, const mrd_record_status *s)
+{
+    mrd__unread__init(&p->unread);
+    if (s->phase == MRD__NODE_PHASE__NODE_RECORDING || s->phase == MRD__NODE_PHASE__NODE_STOPPING)
+        p->unread = *now;
+    p->unread.trace_files = s->cut_files;
+    snprintf(p->cut_file, sizeof(p->cut_file), "%s", s->cut_file);
+    p->unread.trace_file = p->cut_file;
+    p->status.unread = &p->unread;
+}
+
 static void
 fill_session(heartbeat *h, const mrd_agent *a, size_t i, size_t n_sessions)
 {
@@ -421,8 +435,7 @@ fill_session(heartbeat *h, const mrd_agent *a, size_t i, size_t n_sessions)
     fill_jobs(&s, JOBS_BYTES / n_sessions, st);
     if (h->with_models)
         st->models = fill_models(&p->models, a->models, s.id);
-    if (s.phase == MRD__NODE_PHASE__NODE_RECORDING || s.phase == MRD__NODE_PHASE__NODE_STOPPING)
-        st->unread = &h->unread;
+    fill_unread(p, &h->unread, &s);
 }
 
 static void

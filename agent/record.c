@@ -1,5 +1,6 @@
 /* agent/record.c - puts events into open batches of every session that wants them, makes frames of
  * batches, commits the frames, and releases the rings */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "agent/planted.h"
@@ -754,6 +755,17 @@ mrd_record_get_totals(const mrd_record *r, mrd_record_totals *ret_totals)
     for (size_t i = 0; i < r->n_sessions; i++)
         for (size_t k = 0; k < r->sessions[i].n_buffered; k++)
             ret_totals->buffered += r->sessions[i].buffered[k].events;
+}
+
+void
+mrd_record_note_cut(mrd_record *r, uint64_t id, const char *text)
+{
+    session *s = mrd_record_session_of(r, id);
+
+    if (s == NULL)
+        return;
+    s->st.cut_files++;
+    snprintf(s->st.cut_file, sizeof(s->st.cut_file), "%s", text);
 }
 
 void

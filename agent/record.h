@@ -62,6 +62,8 @@ typedef struct {
     char
         unselected_one[160]; /* names one of them, such as "python, pid 17, job 43"; may be empty */
     uint64_t clock_lost;     /* frames of clock data that will not reach the aggregator */
+    unsigned cut_files;      /* trace files that were read in part or not at all */
+    char cut_file[256];      /* the last of them, and the reason */
     const mrd_strlist
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;
@@ -196,6 +198,9 @@ void mrd_record_report(mrd_record *r, const mrd_drain_process *process, const ch
 void mrd_record_delivered(mrd_record *r, const mrd_spool_item *item);
 void mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_cause cause);
 
+/* Counts a trace file of the session that was read in part or not at all. `text` names it and the
+ * reason. */
+void mrd_record_note_cut(mrd_record *r, uint64_t session, const char *text);
 /* A session with pending files is not FLUSHED. */
 void mrd_record_hold_flush(mrd_record *r, uint64_t session, bool hold);
 

@@ -32,6 +32,7 @@ typedef struct {
     bool runtime;  /* of the process: its runtime events came through its rings */
     uint64_t both; /* key shared by an XSpace and the JSON next to it; 0 for other files */
     uint64_t kind; /* which of the two */
+    uint64_t takers[MRD_FILES_SESSIONS];
 } waiting;
 
 typedef struct {
@@ -59,6 +60,7 @@ typedef struct {
     mrd_ev_ns first, last;
     bool lost; /* the loss of `bad` was emitted */
     char message[MRD_WHY_MAX];
+    bool cut;     /* the file is incomplete or has invalid records */
     bool undated; /* its times belong to no clock of a session */
     mrd_err err;
 } reading;
@@ -216,6 +218,13 @@ both_key(const mrd_files_complete *file, uint64_t *ret_kind)
     return 0;
 }
 
+static void
+fail(mrd_traces *t, const mrd_files_complete *file, const char *message)
+{
+    t->stats.failed++;
+    t->o.finished(t->o.self, file, MRD_TRACE_CUT, 0, message);
+}
+
 void
 mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
 {
@@ -233,8 +242,7 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     mrd_files_names(file->rel, &folder, &nc);
     w = find_who(t, file->uid, file->pid, folder);
     if (!has_share(t, file->uid)) {
-        t->stats.failed++;
-        t->o.finished(t->o.self, file->path, 0, false, "too many trace files wait to be read");
+        fail(t, file, "too many trace files wait to be read");
         return;
     }
     to = &t->queue[(t->first + t->n) % MRD_TRACES_QUEUE];
@@ -247,8 +255,7 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
                      .rank = w != NULL ? w->rank : MRD_NONE };
     if (to->path == NULL || (to->fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3)) < 0) {
         free(to->path);
-        t->stats.failed++;
-        t->o.finished(t->o.self, file->path, 0, false, "too many files are open");
+        fail(t, file, "too many files are open");
         return;
     }
     snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : t->o.job != NULL ? t->o.job : "");
@@ -258,6 +265,7 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
                   (to->pid != MRD_NONE && known_of(t, runtime_key(to->pid)) != NULL);
     to->both = both;
     to->kind = kind;
+    memcpy(to->takers, file->takers, sizeof(to->takers));
     t->n++;
 }
 
@@ -316,6 +324,7 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
         return err;
     input = mrd_catalog_inputs(r->cat, &n);
     r->bad = input[0].dropped;
+    r->cut = input[0].state == MRD_INPUT_INCOMPLETE || input[0].state == MRD_INPUT_FAILED;
     if (input[0].error != MRD_SID_EMPTY)
         snprintf(r->message, sizeof(r->message), "%s", mrd_catalog_text(r->cat, input[0].error).p);
     if (mrd_store_streams(r->store) == 0)
@@ -329,7 +338,8 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
 
         if (r->file.both != 0) /* the other format has the times */
             return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
-        snprintf(r->message, sizeof(r->message), "%s", says);
+        if (!r->cut)
+            snprintf(r->message, sizeof(r->message), "%s", says);
         r->undated = true;
     }
     if ((err = mrd_stream_finish(stream, why)) == MRD_OK)
@@ -392,14 +402,20 @@ static void
 conclude(mrd_traces *t)
 {
     reading *r = t->now;
+    mrd_files_complete file = { .path = r->file.path, .pid = r->file.pid, .uid = r->file.uid };
+    mrd_trace_end end = MRD_TRACE_CUT;
 
-    if (r->err == MRD_UNSUPPORTED || r->err == MRD_EXISTS)
+    memcpy(file.takers, r->file.takers, sizeof(file.takers));
+    if (r->err == MRD_UNSUPPORTED || r->err == MRD_EXISTS) {
         t->stats.left_alone++;
-    else if (r->err != MRD_OK)
+        end = MRD_TRACE_LEFT;
+    } else if (r->err != MRD_OK) {
         t->stats.failed++;
-    else
+    } else {
         t->stats.files++;
-    t->o.finished(t->o.self, r->file.path, r->given, r->undated, r->message);
+        end = r->cut ? MRD_TRACE_CUT : r->undated ? MRD_TRACE_UNDATED : MRD_TRACE_WHOLE;
+    }
+    t->o.finished(t->o.self, &file, end, r->given, r->message);
     finish(t);
 }
 

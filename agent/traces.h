@@ -36,6 +36,13 @@
 
 typedef struct mrd_traces mrd_traces;
 
+typedef enum {
+    MRD_TRACE_WHOLE,   /* all its events were read */
+    MRD_TRACE_UNDATED, /* all were read, but their times belong to no session */
+    MRD_TRACE_LEFT,    /* it is of another kind, or its events are known already */
+    MRD_TRACE_CUT,     /* events may be missing: it was read in part or not at all */
+} mrd_trace_end;
+
 typedef struct {
     const char *instance_id;
     const char *dir; /* of the temporary file. NULL means TMPDIR or /tmp */
@@ -44,9 +51,8 @@ typedef struct {
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     /* A process of a file: before its first event and, with `gone`, after its last. */
     void (*process)(void *self, mrd_drain_process *process);
-    /* A file was read to its end, skipped or failed, with a message. `undated`: it was read, and
-     * its events cannot belong to any session. */
-    void (*finished)(void *self, const char *path, uint64_t events, bool undated,
+    /* A file is done. Its rel, sha256 and fd may be missing. `message` is empty for a whole file. */
+    void (*finished)(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
                      const char *message);
     void *self;
 } mrd_traces_options;

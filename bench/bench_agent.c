@@ -412,11 +412,12 @@ json_process(void *self, mrd_drain_process *p)
 }
 
 static void
-json_finished(void *self, const char *path, uint64_t events, bool undated, const char *message)
+json_finished(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
+              const char *message)
 {
-    (void) self, (void) undated;
+    (void) self, (void) end;
     if (events < SPANS)
-        fprintf(stderr, "%s: %llu events: %s\n", path, (unsigned long long) events, message);
+        fprintf(stderr, "%s: %llu events: %s\n", file->path, (unsigned long long) events, message);
 }
 
 static double

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "aggregator/core/text.h"
 #include "base/obj.h"
 
 void
@@ -9,7 +10,10 @@ mrd_unread_take(mrd_unread *u, const Mrd__Unread *m)
 {
     *u = (mrd_unread){ 0 };
     if (m != NULL)
-        *u = (mrd_unread){ m->rings_beyond, m->rings_held, m->rings_other_boot, m->directories };
+        *u = (mrd_unread){ .rings_beyond = m->rings_beyond,
+                           .rings_held = m->rings_held,
+                           .rings_other_boot = m->rings_other_boot,
+                           .directories = m->directories };
 }
 
 static void
@@ -26,6 +30,9 @@ mrd_unread_most(mrd_unread *u, const Mrd__Unread *m)
     raise_to(&u->rings_beyond, m->rings_beyond);
     raise_to(&u->rings_held, m->rings_held);
     raise_to(&u->directories, m->directories);
+    if (m->trace_files >= u->trace_files && *m->trace_file != '\0')
+        mrd_text_set(u->trace_file, sizeof(u->trace_file), m->trace_file);
+    raise_to(&u->trace_files, m->trace_files);
 }
 
 static void
@@ -41,6 +48,8 @@ say(char text[MRD_WHY_MAX], uint32_t n, const char *one, const char *more, const
 bool
 mrd_unread_text(const mrd_unread *u, char text[MRD_WHY_MAX])
 {
+    size_t len;
+
     text[0] = '\0';
     say(text, u->rings_beyond, "ring was", "rings were",
         "not read, and the events in it are not counted: allow the agent more open files (ulimit "
@@ -52,6 +61,12 @@ mrd_unread_text(const mrd_unread *u, char text[MRD_WHY_MAX])
     say(text, u->directories, "capture directory was", "capture directories were",
         "not read: of other users, beyond their user's share, or on a file system that does not "
         "answer (the agent's log names them)");
+    say(text, u->trace_files, "trace file was", "trace files were",
+        "read in part or not at all, and the events in the rest are not counted");
+    len = strlen(text);
+    if (u->trace_files > 0 && u->trace_file[0] != '\0')
+        snprintf(text + len, MRD_WHY_MAX - len, "%s%s",
+                 u->trace_files == 1 ? ": " : ", the last: ", u->trace_file);
     return text[0] != '\0';
 }
 
@@ -68,6 +83,10 @@ mrd_unread_put(const mrd_unread *u, mrd_json *to)
     mrd_json_set(o, "rings_held", mrd_json_new_int(u->rings_held));
     mrd_json_set(o, "rings_other_boot", mrd_json_new_int(u->rings_other_boot));
     mrd_json_set(o, "directories", mrd_json_new_int(u->directories));
+    if (u->trace_files > 0) {
+        mrd_json_set(o, "trace_files", mrd_json_new_int(u->trace_files));
+        mrd_json_set(o, "trace_file", mrd_json_new_str(u->trace_file));
+    }
     mrd_json_set(o, "message", mrd_json_new_str(text));
     mrd_json_set(to, "unread", o);
 }
@@ -83,6 +102,10 @@ number(const mrd_json *from, const char *name)
 void
 mrd_unread_load(mrd_unread *u, const mrd_json *from)
 {
-    *u = (mrd_unread){ number(from, "rings_beyond"), number(from, "rings_held"),
-                       number(from, "rings_other_boot"), number(from, "directories") };
+    *u = (mrd_unread){ .rings_beyond = number(from, "rings_beyond"),
+                       .rings_held = number(from, "rings_held"),
+                       .rings_other_boot = number(from, "rings_other_boot"),
+                       .directories = number(from, "directories"),
+                       .trace_files = number(from, "trace_files") };
+    mrd_text_set(u->trace_file, sizeof(u->trace_file), mrd_json_str(from, "trace_file", ""));
 }

@@ -11,6 +11,8 @@
 
 typedef struct {
     uint32_t rings_beyond, rings_held, rings_other_boot, directories;
+    uint32_t trace_files; /* of a session: read in part or not at all */
+    char trace_file[256]; /* the last of them, and the reason; may be empty */
 } mrd_unread;
 
 /* Takes the current report. NULL means none. */

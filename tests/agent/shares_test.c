@@ -385,9 +385,10 @@ no_process(void *self, mrd_drain_process *process)
 }
 
 static void
-count_refused(void *self, const char *path, uint64_t events, bool undated, const char *message)
+count_refused(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
+              const char *message)
 {
-    (void) path, (void) events, (void) undated;
+    (void) file, (void) end, (void) events;
     ((traced *) self)->refused += strstr(message, "too many") != NULL;
 }
 

@@ -235,9 +235,10 @@ any_process(void *self, mrd_drain_process *process)
 }
 
 static void
-no_matter(void *self, const char *path, uint64_t events, bool undated, const char *message)
+no_matter(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
+          const char *message)
 {
-    (void) self, (void) path, (void) events, (void) undated, (void) message;
+    (void) self, (void) file, (void) end, (void) events, (void) message;
 }
 
 /* Reports a complete file of a host in a capture directory below `watched`. */
@@ -343,18 +344,20 @@ TEST(of_two_formats_at_once_the_good_one_is_read)
 }
 
 typedef struct {
-    uint64_t events, undated;
+    uint64_t events;
+    mrd_trace_end end;
     char message[256];
 } conclusion;
 
 static void
-note_conclusion(void *self, const char *path, uint64_t events, bool undated, const char *message)
+note_conclusion(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
+                const char *message)
 {
     conclusion *c = self;
 
-    (void) path;
+    (void) file;
     c->events = events;
-    c->undated += undated;
+    c->end = end;
     snprintf(c->message, sizeof(c->message), "%s", message);
 }
 
@@ -384,17 +387,61 @@ TEST(a_file_without_a_date_is_no_damaged_one)
     complete(t, "undated.json", &json);
     TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
     CHECK_INT(c.events, 1);
-    CHECK_INT(c.undated, 1);
+    CHECK_INT(c.end, MRD_TRACE_UNDATED);
     CHECK_ROW(c.message, strstr(c.message, "does not say when that was") != NULL);
     mrd_buf_reset(&json);
     framework_json(&json, 1, 20);
     complete(t, "dated.json", &json);
     TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
     CHECK_INT(c.events, 20);
-    CHECK_INT(c.undated, 1);
+    CHECK_INT(c.end, MRD_TRACE_WHOLE);
     CHECK_ROW(c.message, c.message[0] == '\0');
     mrd_traces_close(t);
     mrd_buf_fini(&json);
+}
+
+/* How a file ended: only if events may be missing, its session is not whole. */
+TEST(the_end_of_a_file_is_reported)
+{
+    static const struct {
+        const char *name, *file, *text; /* NULL: 20 events; "": 19 and a part of one */
+        mrd_trace_end end;
+        const char *message;
+    } rows[] = {
+        { "whole", "whole.json", NULL, MRD_TRACE_WHOLE, "" },
+        { "cut", "cut.json", "", MRD_TRACE_CUT, ": byte " },
+        { "without events", "none.json", "{\"traceEvents\": [{\"ph\": \"X\", \"na", MRD_TRACE_CUT,
+          "" },
+        { "another kind", "kind.json", "{\"a\": 1}", MRD_TRACE_LEFT, "not a trace" },
+    };
+    conclusion c = { 0 };
+    mrd_traces_options o = { .instance_id = "i-test",
+                             .event = any_event,
+                             .process = any_process,
+                             .finished = note_conclusion,
+                             .self = &c };
+    mrd_traces *t;
+
+    (void) settings(false); /* makes the directory */
+    CHECK_ERR("open", mrd_traces_open(&o, &t, NULL), MRD_OK);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        bool made = rows[i].text == NULL || rows[i].text[0] == '\0';
+        mrd_buf json = { 0 };
+
+        if (made)
+            framework_json(&json, 1, 20);
+        else
+            mrd_buf_text(&json, rows[i].text);
+        json.len -= made && rows[i].text != NULL ? 60 : 0;
+        complete(t, rows[i].file, &json);
+        TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
+        CHECK_ROW(rows[i].name, c.end == rows[i].end);
+        CHECK_ROW(rows[i].name, strstr(c.message, rows[i].message) != NULL);
+        CHECK_ROW(rows[i].name, (c.message[0] == '\0') == (c.end == MRD_TRACE_WHOLE));
+        CHECK_ROW(rows[i].name, rows[i].end != MRD_TRACE_CUT || !made || c.events == 20);
+        mrd_buf_fini(&json);
+    }
+    mrd_traces_close(t);
 }
 
 /* An XSpace is read like JSON, and only one of two formats of the same trace. A file that is
@@ -458,7 +505,7 @@ TEST(xspaces_are_read_live)
 }
 
 /* Events of another time (an old file, or a clock other than the wall clock) do not belong to the
- * session. A truncated file gives the events before the cut. */
+ * session. A truncated file gives the events before the cut, and the session names it. */
 TEST(strange_files_are_counted)
 {
     mrd_agent_options o = settings(false);
@@ -486,6 +533,9 @@ TEST(strange_files_are_counted)
     CHECK_INT(c.traces, 2);
     CHECK_INT(c.dropped[MRD_DROP_UNSENT], 2);
     CHECK(g.events > 990 && g.events < 1000);
+    CHECK_INT(g.cut_files, 1); /* the session has this also after its last file */
+    CHECK_ROW(g.cut_file, strstr(g.cut_file, "i-test_pid_4712/cut.json': ") != NULL &&
+                              strstr(g.cut_file, "the input ends") != NULL);
     mrd_agent_close(a);
     mrd_buf_fini(&text);
     fake_aggregator_fini(&g);
@@ -558,12 +608,10 @@ no_process(void *self, mrd_drain_process *process)
 }
 
 static void
-count_finished(void *self, const char *path, uint64_t events, bool undated, const char *message)
+count_finished(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
+               const char *message)
 {
-    (void) path;
-    (void) events;
-    (void) undated;
-    (void) message;
+    (void) file, (void) end, (void) events, (void) message;
     ((swapped *) self)->finished++;
 }
 

@@ -270,7 +270,10 @@ TEST(a_file_counts_while_a_session_that_stays_lists_it)
 static mrd_unread
 unread(uint32_t beyond, uint32_t held, uint32_t other, uint32_t directories)
 {
-    return (mrd_unread){ beyond, held, other, directories };
+    return (mrd_unread){ .rings_beyond = beyond,
+                         .rings_held = held,
+                         .rings_other_boot = other,
+                         .directories = directories };
 }
 
 TEST(what_is_not_read_is_said_with_what_to_do)
@@ -293,6 +296,15 @@ TEST(what_is_not_read_is_said_with_what_to_do)
                               "log names them)" },
         { unread(0, 1, 1, 0), "1 ring is read by another agent of the node: run one agent per "
                               "node; 1 ring is of another boot and cannot be read: remove it" },
+        { { .trace_files = 1, .trace_file = "'a.json': truncated at byte 7" },
+          "1 trace file was read in part or not at all, and the events in the rest are not "
+          "counted: 'a.json': truncated at byte 7" },
+        { { .trace_files = 2, .trace_file = "'b.json': truncated at byte 8" },
+          "2 trace files were read in part or not at all, and the events in the rest are not "
+          "counted, the last: 'b.json': truncated at byte 8" },
+        { { .trace_files = 2 },
+          "2 trace files were read in part or not at all, and the events in the rest are not "
+          "counted" },
         { unread(0, 0, 0, 0), "" },
     };
 
@@ -324,6 +336,14 @@ TEST(what_is_not_read_now_and_at_most)
     m.rings_beyond = m.rings_held = 7;
     mrd_unread_most(&most, &m);
     CHECK(most.rings_beyond == 7 && most.rings_held == 7);
+    m.trace_files = 2;
+    m.trace_file = (char *) (uintptr_t) "'b.json': cut";
+    mrd_unread_most(&most, &m);
+    m.trace_files = 1; /* as another run of the agent, or an older agent */
+    m.trace_file = (char *) (uintptr_t) "'c.json': cut";
+    mrd_unread_most(&most, &m);
+    CHECK_INT(most.trace_files, 2);
+    CHECK_TEXT(most.trace_file, "'b.json': cut");
     mrd_unread_most(&most, NULL);
     CHECK(most.rings_beyond == 7 && most.rings_held == 7 && most.directories == 4);
     mrd_unread_take(&now, &m);

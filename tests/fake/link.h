@@ -24,6 +24,8 @@ typedef struct {
     int64_t first_ns, last_ns;
     Mrd__NodePhase phase;                     /* of the first session, from the last heartbeat */
     uint64_t begun, delivered, held, dropped; /* ... and its counters */
+    uint32_t cut_files;                       /* ... and trace files that were not read whole */
+    char cut_file[256];
     char state[32];
     /* How it behaves. */
     bool need_hello;         /* until the hello of this connection */
