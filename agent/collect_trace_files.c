@@ -20,9 +20,9 @@ on_process(void *self, mrd_drain_process *process)
         (void) mrd_record_file_seen(a->record, process);
 }
 
-/* Tells the sessions that get the file that it is not whole. */
+/* Tells the sessions that get the file that `n` versions of it were read in part or not at all. */
 static void
-note_cut(mrd_agent *a, const mrd_files_complete *file, const char *message)
+note_cut(mrd_agent *a, const mrd_files_complete *file, unsigned n, const char *message)
 {
     size_t len = strlen(file->path), from = len > NAMED ? len - NAMED : 0;
     char text[256];
@@ -35,7 +35,19 @@ note_cut(mrd_agent *a, const mrd_files_complete *file, const char *message)
              named ? "" : ": ", named ? message + len + 2 : message);
     for (size_t i = 0; i < MRD_FILES_SESSIONS; i++)
         if (file->takers[i] != 0)
-            mrd_record_note_cut(a->record, file->takers[i], text);
+            mrd_record_note_cut(a->record, file->takers[i], n, text);
+}
+
+/* Until a file was read, nothing tells whether it is a trace. */
+static void
+note_replaced(mrd_agent *a, const mrd_files_complete *file)
+{
+    static const char reason[] =
+        "it was replaced before it could be read: give each trace a name of its own";
+
+    mrd_log(MRD_LOG_WARN, "AGT-TRACE", "A trace file was not read: path=%s times=%u reason=%s",
+            file->path, file->replaced, reason);
+    note_cut(a, file, file->replaced, reason);
 }
 
 static void
@@ -43,7 +55,9 @@ on_finished(void *self, const mrd_files_complete *file, mrd_trace_end end, uint6
             const char *message)
 {
     if (end == MRD_TRACE_CUT)
-        note_cut(self, file, message);
+        note_cut(self, file, 1, message);
+    if (end != MRD_TRACE_LEFT && file->replaced > 0)
+        note_replaced(self, file);
     if (end == MRD_TRACE_WHOLE)
         mrd_log(MRD_LOG_INFO, "AGT-TRACE", "A trace file was read: path=%s events=%" PRIu64,
                 file->path, events);

@@ -363,7 +363,8 @@ tell(mrd_files *f)
                                 .sha256 = f->hex,
                                 .pid = f->dirs[one->dir].pid,
                                 .uid = f->dirs[one->dir].uid,
-                                .fd = f->fd };
+                                .fd = f->fd,
+                                .replaced = one->replaced };
     session_set takers = mrd_files_takers(f, one);
 
     for (unsigned k = 0; k < MRD_FILES_SESSIONS; k++)
@@ -371,6 +372,8 @@ tell(mrd_files *f)
     if (f->o.complete != NULL && !one->told)
         f->o.complete(f->o.self, &told);
     one->told = true;
+    one->replaced = 0;
+    one->start = 0;
 }
 
 static void

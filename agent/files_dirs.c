@@ -94,6 +94,16 @@ forget_files(mrd_files *f, unsigned leaving)
         (void) mrd_index_add(&f->by_path, mrd_dir_name_hash(f->files[i].dir, f->files[i].path), i);
 }
 
+/* Returns true if other contents took the place of those that a search found earlier. A file that
+ * only grew begins as before. */
+static bool
+is_replaced(const file *one, const mrd_folder_file *met)
+{
+    return met->size < one->size ||
+           (one->start != 0 && met->start != 0 && one->start != met->start &&
+            mrd_folder_start_len(one->size) == mrd_folder_start_len(met->size));
+}
+
 static void
 meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now)
 {
@@ -105,10 +115,14 @@ meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now
         f->changed = true;
         return;
     }
+    if (one->state == SEEN && !one->told && one->start != 0 && is_replaced(one, met) &&
+        mrd_files_takers(f, one) != 0)
+        one->replaced++;
     if (one->state >= DONE)
         mrd_files_wait(f, one);
     one->size = met->size;
     one->mtime = met->mtime;
+    one->start = met->start;
     one->still_since = now;
     one->state = SEEN;
     one->told = one->had = false;
@@ -179,6 +193,7 @@ meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
                    .next = d->first,
                    .size = met->size,
                    .mtime = met->mtime,
+                   .start = met->start,
                    .still_since = now,
                    .look = d->look };
     d->first = (uint32_t) ++f->n;

@@ -9,6 +9,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/import/capture_names.h"
@@ -16,6 +17,8 @@
 
 #define WATCHED   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR)
 #define FRAMEWORK "framework-trace"
+#define START_MAX 65536u /* bytes; a power of 4 */
+#define LATELY    (60 * MRD_SEC)
 
 typedef struct {
     DIR *stream;
@@ -263,8 +266,40 @@ count_refused(mrd_folder *f, const char *rel)
         snprintf(f->refused, sizeof(f->refused), "%.255s", rel);
 }
 
+size_t
+mrd_folder_start_len(uint64_t size)
+{
+    size_t len = 1;
+
+    while (len < START_MAX && len * 4 <= size)
+        len *= 4;
+    return len;
+}
+
+/* Hashes the start of a file that changed of late and may be replaced before it is read. */
+static uint64_t
+hash_start(int up, const char *name, const struct stat *st)
+{
+    mrd_wall_ns changed = { st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec };
+    size_t len = mrd_folder_start_len((uint64_t) st->st_size);
+    char start[START_MAX];
+    struct stat now;
+    ssize_t n = -1;
+    int fd;
+
+    if (st->st_size == 0 || mrd_wall_diff(mrd_wall_now(), changed) > LATELY)
+        return 0;
+    fd = openat(up, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino)
+        n = pread(fd, start, len, 0);
+    close(fd);
+    return n == (ssize_t) len ? mrd_hash64(start, len, 1) : 0;
+}
+
 static void
-meet_file(mrd_folder *f, const struct stat *st, const struct stat *parent)
+meet_file(mrd_folder *f, int up, const char *name, const struct stat *st, const struct stat *parent)
 {
     mrd_folder_file *to = &f->found[f->n_found];
 
@@ -281,6 +316,7 @@ meet_file(mrd_folder *f, const struct stat *st, const struct stat *parent)
         return;
     to->size = (uint64_t) st->st_size;
     to->mtime = (mrd_wall_ns){ st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec };
+    to->start = hash_start(up, name, st);
     f->n_found++;
 }
 
@@ -320,7 +356,7 @@ meet(mrd_folder *f, int inotify, const char *name)
         return;
     memcpy(f->rel + l->rel_len, name, n + 1);
     if (S_ISREG(st.st_mode)) {
-        meet_file(f, &st, &l->st);
+        meet_file(f, up, name, &st, &l->st);
     } else if (!S_ISDIR(st.st_mode)) {
         count_refused(f, f->rel);
     } else if (!mrd_owned_may_enter(&f->user, &st)) {

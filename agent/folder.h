@@ -30,6 +30,7 @@ typedef struct {
     char *rel; /* below the folder */
     uint64_t size;
     mrd_wall_ns mtime;
+    uint64_t start; /* hash of its first mrd_folder_start_len(size) bytes; 0 means not read */
 } mrd_folder_file;
 
 typedef struct {
@@ -56,6 +57,8 @@ void mrd_folder_whole(mrd_folder *f);
 void mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state);
 /* Returns the files that the last slice found; borrowed until the next slice. */
 const mrd_folder_file *mrd_folder_found(const mrd_folder *f, size_t *ret_n);
+/* Returns the number of bytes that identify the contents of a file that may still grow. */
+size_t mrd_folder_start_len(uint64_t size);
 /* As mrd_owned_file. */
 mrd_err mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st,
                         mrd_why *why);

@@ -758,13 +758,13 @@ mrd_record_get_totals(const mrd_record *r, mrd_record_totals *ret_totals)
 }
 
 void
-mrd_record_note_cut(mrd_record *r, uint64_t id, const char *text)
+mrd_record_note_cut(mrd_record *r, uint64_t id, unsigned n, const char *text)
 {
     session *s = mrd_record_session_of(r, id);
 
     if (s == NULL)
         return;
-    s->st.cut_files++;
+    s->st.cut_files += n;
     snprintf(s->st.cut_file, sizeof(s->st.cut_file), "%s", text);
 }
 

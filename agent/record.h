@@ -198,9 +198,9 @@ void mrd_record_report(mrd_record *r, const mrd_drain_process *process, const ch
 void mrd_record_delivered(mrd_record *r, const mrd_spool_item *item);
 void mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_cause cause);
 
-/* Counts a trace file of the session that was read in part or not at all. `text` names it and the
- * reason. */
-void mrd_record_note_cut(mrd_record *r, uint64_t session, const char *text);
+/* Counts `n` trace files of the session that were read in part or not at all. `text` names the last
+ * one and the reason. */
+void mrd_record_note_cut(mrd_record *r, uint64_t session, unsigned n, const char *text);
 /* A session with pending files is not FLUSHED. */
 void mrd_record_hold_flush(mrd_record *r, uint64_t session, bool hold);
 

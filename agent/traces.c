@@ -32,6 +32,7 @@ typedef struct {
     bool runtime;  /* of the process: its runtime events came through its rings */
     uint64_t both; /* key shared by an XSpace and the JSON next to it; 0 for other files */
     uint64_t kind; /* which of the two */
+    uint32_t replaced;
     uint64_t takers[MRD_FILES_SESSIONS];
 } waiting;
 
@@ -248,6 +249,7 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     to = &t->queue[(t->first + t->n) % MRD_TRACES_QUEUE];
     *to = (waiting){ .path = strdup(file->path),
                      .uid = file->uid,
+                     .replaced = file->replaced,
                      .pid = w != NULL                                               ? w->pid
                             : folder != MRD_NONE && !is_of_another(t, file, folder) ? folder
                                                                                     : file->pid,
@@ -402,7 +404,9 @@ static void
 conclude(mrd_traces *t)
 {
     reading *r = t->now;
-    mrd_files_complete file = { .path = r->file.path, .pid = r->file.pid, .uid = r->file.uid };
+    mrd_files_complete file = {
+        .path = r->file.path, .pid = r->file.pid, .uid = r->file.uid, .replaced = r->file.replaced
+    };
     mrd_trace_end end = MRD_TRACE_CUT;
 
     memcpy(file.takers, r->file.takers, sizeof(file.takers));

@@ -8,6 +8,7 @@
 #include "agent/files.h"
 #include "agent/folder.h"
 #include "base/clock.h"
+#include "base/out.h"
 #include "tests/fake/link.h"
 #include "tests/wait.h"
 #include "trace/model/catalog.h"
@@ -23,7 +24,7 @@ typedef struct {
     char last[160];
     const char *grows;                         /* a file that grows when its end frame is sent */
     unsigned unanswered;                       /* steps */
-    unsigned told;                             /* complete files */
+    unsigned told, replaced;                   /* complete files; versions before them */
     unsigned announced[8], chunks[8], done[8]; /* of sessions */
     int64_t only[8];                           /* process recorded by each session, 0 for all */
     const char *instance; /* name of the node; NULL if all files belong to the node */
@@ -79,8 +80,8 @@ complete(void *self, const mrd_files_complete *file)
 {
     world *w = self;
 
-    (void) file;
     w->told++;
+    w->replaced += file->replaced;
 }
 
 static mrd_err
@@ -117,11 +118,13 @@ take(world *w, uint64_t session, int64_t start)
     mrd_files_sessions(w->f, &(mrd_files_session){ session, { start } }, 1);
 }
 
+static int stable_ms = 40;
+
 static world *
 new_world_of(uint64_t max_bytes, size_t max_files)
 {
     world *w = calloc(1, sizeof(*w));
-    mrd_files_options o = { .stable = 40 * MRD_MS,
+    mrd_files_options o = { .stable = stable_ms * MRD_MS,
                             .max_bytes = max_bytes,
                             .max_files = max_files,
                             .agent = 1,
@@ -274,6 +277,61 @@ TEST(a_file_that_grows_while_it_is_sent_is_sent_again)
     CHECK_INT(w->g.artifacts, 2);
     CHECK_INT(w->g.artifact_bytes, 5 + 9);
     end_world(w);
+}
+
+/* Writes JSON of `n` numbers from `first` with this name, in place or by renaming. */
+static void
+put_version(int first, int n, bool rename_it)
+{
+    char path[600], part[600];
+    mrd_buf text = { 0 };
+
+    mrd_buf_text(&text, "{\"traceEvents\": [");
+    for (int i = 0; i < n; i++)
+        mrd_buf_fmt(&text, "{\"ph\": \"X\", \"ts\": %06d},\n", first + i);
+    snprintf(path, sizeof(path), "%s/cap/step.json", test_tmp());
+    snprintf(part, sizeof(part), "%s/cap/.step", test_tmp());
+    CHECK_ERR("write",
+              mrd_write_file(rename_it ? part : path, (mrd_bytes){ text.p, text.len }, 0644, NULL),
+              MRD_OK);
+    CHECK(!rename_it || rename(part, path) == 0);
+    mrd_buf_fini(&text);
+}
+
+/* Each version is told or counted as replaced. A file that only grows has one version. */
+TEST(versions_that_were_replaced_are_counted)
+{
+    static const struct {
+        const char *name;
+        int first_by, n, n_by; /* from each version to the next */
+        bool rename_it;
+        unsigned versions;
+    } rows[] = {
+        { "renamed, other contents", 1000, 50, 0, true, 4 },
+        { "written in place, the same size", 1000, 50, 0, false, 4 },
+        { "written in place, longer", 1000, 50, 3, false, 4 },
+        { "written in place, shorter", 0, 50, -3, false, 4 },
+        { "renamed, long", 1000, 5000, 1, true, 4 },
+        { "grows in place", 0, 50, 10, false, 1 },
+        { "grows by renaming", 0, 50, 10, true, 1 },
+    };
+
+    stable_ms = 500;
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        world *w;
+
+        tree_file(test_tmp(), "cap/.hidden", "");
+        w = new_world(0);
+        for (int k = 0; k < 4; k++) {
+            put_version(100000 + k * rows[i].first_by, rows[i].n + k * rows[i].n_by,
+                        rows[i].rename_it);
+            run_ms(w, 150); /* long enough for a search */
+        }
+        until(w, w->finished + w->failed + 1);
+        CHECK_ROW(rows[i].name, w->told + w->replaced == rows[i].versions);
+        end_world(w);
+    }
+    stable_ms = 40;
 }
 
 TEST(what_the_cluster_has_is_not_sent)

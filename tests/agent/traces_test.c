@@ -541,6 +541,38 @@ TEST(strange_files_are_counted)
     fake_aggregator_fini(&g);
 }
 
+/* A program writes each trace under the same name, sooner than a file can be complete. */
+TEST(replaced_files_are_counted)
+{
+    enum { VERSIONS = 3 };
+    mrd_agent_options o = settings(false);
+    fake_faults faults = { .seed = 1 };
+    fake_aggregator g;
+    mrd_agent_counts c;
+    mrd_agent *a;
+
+    o.stable = 500 * MRD_MS;
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+    for (int i = 0; i < VERSIONS; i++) {
+        mrd_buf text = { 0 };
+
+        framework_json(&text, 1 + 100 * i, 100);
+        put("i-test_pid_4711/step.json", &text);
+        mrd_buf_fini(&text);
+        for (int64_t end = test_clock_ms() + 150; test_clock_ms() < end;) /* long enough to look */
+            mrd_agent_step(a, 1);
+    }
+    wait_for_artifacts(a, &g, 1);
+    mrd_agent_counters(a, &c);
+    CHECK_INT(c.traces + g.cut_files, VERSIONS); /* a slow machine may read one more */
+    CHECK_ROW(g.cut_file,
+              g.cut_files == 0 || strstr(g.cut_file, "step.json': it was replaced") != NULL);
+    mrd_agent_close(a);
+    fake_aggregator_fini(&g);
+}
+
 /* The hook's events arrived through the rings. The runtime's own file repeats them. */
 TEST(a_runtime_file_beside_the_rings_is_not_read_twice)
 {
