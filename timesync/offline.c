@@ -16,6 +16,7 @@ typedef struct {
     mrd_epoch_cause cause;
     int64_t base;
     size_t first, n; /* bins */
+    bool forced;     /* see solve_epoch */
 } off_epoch;
 
 typedef struct {
@@ -36,7 +37,8 @@ collect_emit(void *self, const mrd_bound_bin *bin)
             c->err = MRD_NOMEM;
             return;
         }
-        c->epochs[c->epoch_n++] = (off_epoch){ bin->epoch, bin->cause, bin->base, c->span_n, 0 };
+        c->epochs[c->epoch_n++] =
+            (off_epoch){ bin->epoch, bin->cause, bin->base, c->span_n, 0, false };
     }
     c->epochs[c->epoch_n - 1].n++;
     c->spans[c->span_n++] = (mrd_span){ bin->t0, c->ineq_n, bin->n };
@@ -129,6 +131,7 @@ estimate(const collect *c, const off_epoch *e, const mrd_follow_options *options
 }
 
 #define W_ROUNDS 6
+#define W_STEADY 1000.0 /* ppb/s: no healthy oscillator needs more for its packets to agree */
 
 /* A few points a minute do not show how the rate bends in between. Then the live assumption is
  * used, as in adapt_w. */
@@ -145,10 +148,13 @@ least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 
 /*
  * Computes bound and estimate with the smallest w that the data allow: at least least_w, at least 4
- * times the bend of the estimate, and large enough that nothing contradicts.
+ * times the bend of the estimate, and large enough that nothing contradicts. Sets e->forced if
+ * the packets contradicted each other until w exceeded W_STEADY. Such packets can be from both sides
+ * of a step, and a large w only bends the bound from one side to the other. The bend of the estimate
+ * raises w to at most MRD_FOLLOW_W_MAX, because noise alone bends the estimate of a congested path.
  */
 static mrd_err
-solve_epoch(const collect *c, const off_epoch *e, const mrd_follow_options *options, work *k,
+solve_epoch(const collect *c, off_epoch *e, const mrd_follow_options *options, work *k,
             double *ret_w)
 {
     const mrd_span *spans = c->spans + e->first;
@@ -160,11 +166,12 @@ solve_epoch(const collect *c, const off_epoch *e, const mrd_follow_options *opti
 
         if (!mrd_bound_both(spans, e->n, c->ineqs, e->base, &o, k->ranges)) {
             o.w *= 2;
+            e->forced = o.w > W_STEADY;
             continue;
         }
         if ((err = estimate(c, e, options, k)) != MRD_OK)
             return err;
-        need = 4 * mrd_smooth_bend(k->bins, k->est, e->n);
+        need = fmin(4 * mrd_smooth_bend(k->bins, k->est, e->n), MRD_FOLLOW_W_MAX);
         *ret_w = o.w;
         if (need <= o.w)
             return MRD_OK;
@@ -199,8 +206,51 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
     }
 }
 
-/* Returns true if an epoch is unreliable: a contradiction cut it short, or it began soon after
- * another one. */
+#define SQUEEZED      0.97  /* of the narrowest bin */
+#define SQUEEZED_LESS 100.0 /* ns: uncertainty of stamps */
+
+/*
+ * Returns the least distance between the two envelopes of a bin, in ns. Returns 0 if no bin has both,
+ * and if absolute times are among the packets, because those may have no delay.
+ */
+static double
+narrowest(const collect *c, const off_epoch *e, const work *k)
+{
+    double least = INFINITY;
+
+    for (size_t i = 0; i < e->n; i++) {
+        const mrd_span *s = &c->spans[e->first + i];
+
+        if (mrd_ineqs_source(c->ineqs + s->first, s->n) > MRD_STAMP_UDP_KERNEL)
+            return 0;
+        if (!isnan(k->bins[i].up) && !isnan(k->bins[i].down))
+            least = fmin(least, k->bins[i].up - k->bins[i].down);
+    }
+    return isfinite(least) ? fmax(least, 0) : 0;
+}
+
+/*
+ * Marks bins whose bound is narrower than the packets of a steady clock can make it. Each packet was
+ * delayed by at least the least delay of its direction. The true course of the clock therefore fits
+ * all packets also if it is moved by that much either way, and the bound is at least as wide as both
+ * least delays together. A bound that is narrower was squeezed between packets from both sides of a
+ * step, and the clock can be outside of it.
+ */
+static void
+mark_squeezed(const collect *c, const off_epoch *e, const work *k, uint8_t *quality)
+{
+    double enough = SQUEEZED * narrowest(c, e, k) - SQUEEZED_LESS;
+
+    for (size_t i = 0; i < e->n; i++) {
+        if (k->ranges[i].hi - k->ranges[i].lo >= enough)
+            continue;
+        for (size_t j = i > 0 ? i - 1 : 0; j <= i + 1 && j < e->n; j++)
+            quality[j] = MRD_ALIGN_SUSPECT;
+    }
+}
+
+/* Returns true if an epoch is unreliable: its packets agree only under a large w, a contradiction cut
+ * it short, or it began soon after another one. */
 static bool
 unsteady(const collect *c, const off_epoch *e, const mrd_bound_counts *counts)
 {
@@ -209,7 +259,7 @@ unsteady(const collect *c, const off_epoch *e, const mrd_bound_counts *counts)
     bool ended = i + 1 < c->epoch_n && all[i + 1].cause == MRD_EPOCH_CONTRADICTION;
     int64_t length = c->spans[e->first + e->n - 1].t0 - c->spans[e->first].t0;
 
-    return mrd_counts_distrusted(counts) ||
+    return mrd_counts_distrusted(counts) || e->forced ||
            (length < MRD_FOLLOW_SUSPECT && (ended || e->cause == MRD_EPOCH_CONTRADICTION));
 }
 
@@ -233,6 +283,7 @@ write_epoch(const collect *c, const off_epoch *e, const work *k, double w, mrd_a
     if (err == MRD_OK) {
         memset(quality, unsteady(c, e, &report->bound) ? MRD_ALIGN_SUSPECT : MRD_ALIGN_GOOD, e->n);
         mark_jumps(k, e->n, mrd_smooth_half(k->bins, e->n), quality, report);
+        mark_squeezed(c, e, k, quality);
         err = mrd_align_segment_add(align, e->epoch, e->cause, e->base, w);
     }
     for (size_t i = 0; err == MRD_OK && i < e->n; i++) {
