@@ -29,7 +29,8 @@ typedef struct {
     gid_t groups[MRD_OWNED_GROUPS];
 } mrd_owned_user;
 
-/* A ring of the process that names a file. Its user is verified and cannot be forged. */
+/* Identifies a process that names a file, by the ring that it maps. The kernel states the owner of
+ * the ring, so a process cannot pretend to be of another user. */
 typedef struct {
     int64_t pid; /* as our /proc counts */
     uint32_t uid;

@@ -21,7 +21,7 @@
 #include "timesync/probe.h"
 
 #define MRD_TIMESERVE_AGENTS_MAX 65536
-#define MRD_TIMESERVE_RING       256 /* served requests stored per agent: 2 minutes at 1 pair/s */
+#define MRD_TIMESERVE_RING       256 /* requests kept per agent; 2 minutes of a pair a second */
 
 typedef struct {
     const char *host; /* NULL: any address */

@@ -86,7 +86,7 @@ say_missing(const mrd_json *t)
     }
 }
 
-/* Waits briefly for the nodes' answers, and prints how to get the window. */
+/* Waits briefly for the nodes' answers, and prints how to get the window of time that they saved. */
 static mrd_err
 follow(const settings *set, mrd_client *client, const char *id, char *number, int *ret_status,
        mrd_why *why)

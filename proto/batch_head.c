@@ -1,5 +1,6 @@
-/* The head of a batch (process, strings, tracks, forms, readings of clocks), and the frame that
- * contains head and columns. */
+/* The head of a batch, and the frame that contains head and columns. The head has the process,
+ * strings, tracks, readings of clocks, and forms. A form is the set of properties that many events
+ * share, for example type and argument keys. */
 #include <stdlib.h>
 
 #include "proto/batch_int.h"

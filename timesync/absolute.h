@@ -34,8 +34,8 @@ typedef struct {
 size_t mrd_abs_order(mrd_abs *v, size_t n);
 /*
  * Makes two inequalities, the upper one first, from a reading of a node. `server` are the
- * aggregator's readings, sorted, with `at` in session time. `w` is how fast its rate relative to
- * absolute time may change, in ppb/s. Returns false if no reading is near.
+ * aggregator's readings, sorted, with `at` in session time. `w` is how fast the rate of
+ * session time relative to absolute time may change, in ppb/s. Returns false if no reading is near.
  */
 bool mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
                    mrd_stamp_source source, mrd_ineq ret[2]);

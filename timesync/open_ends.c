@@ -13,7 +13,8 @@ typedef struct {
     mrd_local_ns until; /* no break of any kind between this and the evidence */
 } open_end;
 
-/* After a break of the aggregator the node's own clock continued, and its line holds. */
+/* Returns true if the break is of the node's clock. After a break of the aggregator's clock, the
+ * node's clock continued at its rate. */
 static bool
 moves_clock(const mrd_epoch_break *b)
 {

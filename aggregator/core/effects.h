@@ -67,8 +67,8 @@ typedef struct {
     mrd_node *node;
     mrd_frame frame;
     uint64_t survey, version, value;
-    mrd_dur_ns timeout; /* of a survey; when arming, the time until an armed node */
-    mrd_dur_ns give_up; /* ... cancels the session on its own */
+    mrd_dur_ns timeout; /* of a survey */
+    mrd_dur_ns give_up; /* after arming: time until an armed node cancels the session on its own */
     mrd_directive directives[MRD_DIRECTIVES_MAX]; /* the first one is the question of a survey */
     unsigned n_directives;
     bool has_estimate;

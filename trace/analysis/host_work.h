@@ -34,15 +34,16 @@ typedef struct {
 
 typedef struct mrd_host_work mrd_host_work;
 
-mrd_host_work *mrd_host_work_new(const mrd_workers *who,
-                                 size_t processes); /* NULL without memory */
-void mrd_host_work_free(mrd_host_work *h);          /* NULL is fine */
-/* A finished span, in the order of begins; kind and work as mrd_workers_see tells. Errors: NOMEM. */
+/* Returns NULL if out of memory. */
+mrd_host_work *mrd_host_work_new(const mrd_workers *who, size_t processes);
+void mrd_host_work_free(mrd_host_work *h); /* NULL is fine */
+/* Adds a finished span, in the order of begins. `kind` and `work` are those of mrd_workers_see.
+ * Errors: NOMEM. */
 mrd_err mrd_host_work_add(mrd_host_work *h, mrd_work_kind kind, const mrd_work *work,
                           const mrd_event *ev);
-/* Events of this worker are lost from ev's begin to its end. */
+/* Leaves out the time of `ev`, in which events of this worker were lost. */
 void mrd_host_work_lose(mrd_host_work *h, uint32_t worker, const mrd_event *ev);
-/* Once, after the last span and before mrd_host_work_of. Errors: NOMEM. */
+/* Must be called once, after the last span and before mrd_host_work_of. Errors: NOMEM. */
 mrd_err mrd_host_work_finish(mrd_host_work *h);
 /* Returns the answer, if its excess is at least a quarter of the time that the worker was late
  * because its device was idle, or because it started later. */

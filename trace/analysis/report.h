@@ -105,7 +105,7 @@ typedef struct {
     uint64_t wait_ns;         /* its own waits for others */
     mrd_steadiness steady;    /* of own_wait_ns; only for the worker with the largest value */
     mrd_lateness_sum late;    /* reasons for its lateness */
-    /* the host's work during the idle part of its lateness */
+    /* work of its host while its device was idle, more than on other workers */
     mrd_host_excess host_work;
     mrd_queue_sum queue; /* launches in flight; unknown if it counts no launches */
 } mrd_report_worker;

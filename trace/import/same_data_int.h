@@ -1,5 +1,5 @@
-/* trace/import/same_data_int.h - finds the process of each input, and windows of one process.
- * Private to same_*.c. */
+/* trace/import/same_data_int.h - finds the process of each input, and inputs that recorded the
+ * same process at separate times (windows). Private to same_*.c. */
 #ifndef MRD_TRACE_SAME_DATA_INT_H
 #define MRD_TRACE_SAME_DATA_INT_H
 

@@ -122,7 +122,7 @@ mrd_pf_flows_point(mrd_pf_flows *f, uint64_t id, bool end)
         f->before = *flow;
     if (end)
         flow->uses |= FLOW_ENDED;
-    if (end && flow->ends > 1) /* the point before other ends is also the start */
+    if (end && flow->ends > 1) /* several ends: the point before them is also the start of each */
         return mrd_flow_end_id(flow_file_id(id, flow->uses), --flow->ends);
     flow->row = f->row;
     flow->at = f->at;
