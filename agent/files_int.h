@@ -27,7 +27,8 @@ typedef struct {
     uint32_t next; /* next file of the same directory: index + 1 */
     uint64_t size;
     mrd_wall_ns mtime;
-    uint64_t start;    /* as in mrd_folder_file; 0 also if this version was told */
+    uint64_t
+        start; /* as in mrd_folder_file; 0 also if this version was passed to options.complete */
     uint32_t replaced; /* versions that a session would have got */
     mrd_local_ns still_since;
     file_state state;

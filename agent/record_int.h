@@ -128,13 +128,14 @@ bool mrd_record_wants_ident(const session *s, const mrd_ident *id);
 /* Counts a new process with rings in all sessions, or all such processes in a new session. */
 void mrd_record_tally_process(mrd_record *r, rec_process *o);
 void mrd_record_tally_session(mrd_record *r, session *s);
-/* Not all events of the processes that it selects. */
+/* Returns true if the session takes only some events of the processes that it selects. */
 bool mrd_record_chooses(const session *s);
-/* Of an open batch that chooses. */
+/* Returns true if the batch takes the event. Only for sessions with mrd_record_chooses. */
 bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);
-/* Of a session that records steps, and a process that may have them. NULL means it takes all. */
+/* Returns the gate that decides which steps of the process the session records. NULL if it takes
+ * all. */
 mrd_step_gate *mrd_record_gate(const mrd_record *r, rec_process *o, const session *s);
-/* All of [first, last] lies in a pause. */
+/* Returns true if all of [first, last] lies in a pause of the session. */
 bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);
 
 /* ---- record_late.c ---- */

@@ -231,9 +231,9 @@ narrowest(const collect *c, const off_epoch *e, const work *k)
 
 /*
  * Marks bins whose bound is narrower than the packets of a steady clock can make it. Each packet was
- * delayed by at least the least delay of its direction. The true course of the clock therefore fits
- * all packets also if it is moved by that much either way, and the bound is at least as wide as both
- * least delays together. A bound that is narrower was squeezed between packets from both sides of a
+ * delayed by at least the least delay of its direction. So the true course of the clock
+ * still fits all packets if it is moved by that delay either way. The bound is therefore at least as
+ * wide as both least delays together. A bound that is narrower was squeezed between packets from both sides of a
  * step, and the clock can be outside of it.
  */
 static void

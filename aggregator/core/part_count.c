@@ -266,9 +266,9 @@ mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX])
     if (u->unknown == 0)
         snprintf(within, sizeof(within), " (%.1f s at most)", (double) u->within / MRD_SEC);
     snprintf(text, MRD_WHY_MAX,
-             "%u run%s of the agent ended, and no other goes on with the counts: what the agent "
-             "read behind its "
-             "last heartbeat%s and had not sent is in no count: give it a folder (--spool-dir)",
+             "%u run%s of the agent ended without a successor that knows the counts. Events that "
+             "the agent read after its last heartbeat%s and had not sent are in no count. Give it "
+             "a directory (--spool-dir)",
              u->runs, u->runs == 1 ? "" : "s", within);
     return true;
 }

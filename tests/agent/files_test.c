@@ -298,7 +298,7 @@ put_version(int first, int n, bool rename_it)
     mrd_buf_fini(&text);
 }
 
-/* Each version is told or counted as replaced. A file that only grows has one version. */
+/* Each version is either delivered or counted as replaced. A file that only grows has one version. */
 TEST(versions_that_were_replaced_are_counted)
 {
     static const struct {

@@ -400,11 +400,11 @@ TEST(a_file_without_a_date_is_no_damaged_one)
     mrd_buf_fini(&json);
 }
 
-/* How a file ended: only if events may be missing, its session is not whole. */
+/* The session is incomplete only if events of a file may be missing. */
 TEST(the_end_of_a_file_is_reported)
 {
     static const struct {
-        const char *name, *file, *text; /* NULL: 20 events; "": 19 and a part of one */
+        const char *name, *file, *text; /* NULL writes 20 events, "" writes 19 and a part of one */
         mrd_trace_end end;
         const char *message;
     } rows[] = {

@@ -322,7 +322,8 @@ TEST(earlier_runs_are_said_where_there_were_any)
     }
 }
 
-/* A session of a job whose node had a process that no session selected says so, also after restarts of aggregator and agent. */
+/* If a node of the job had a process that no session selected, the session names it, also after
+ * restarts of aggregator and agent. */
 TEST(a_session_names_a_process_that_no_session_selected)
 {
     static const struct {

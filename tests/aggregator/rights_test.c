@@ -565,7 +565,7 @@ TEST(every_route_for_two_tenants_of_one_job_name)
     char path[256];
 
     REQUIRE(open_tenants(&t));
-    /* The routes that delete come last, and of these the one that deletes all that a filter selects. */
+    /* Routes that delete come last. The last of them deletes all sessions that a filter selects. */
     for (int deletes = 0; deletes < 2; deletes++)
         for (size_t i = mrd_http_n_routes; i-- > 0;) {
             const mrd_http_route *r = &mrd_http_routes[i];

@@ -724,7 +724,7 @@ TEST(turned_on_by_the_program)
     }
 }
 
-/* What the runtime had recorded when the program turned recording off is delivered. */
+/* When the program turns recording off, the events that the runtime has recorded are delivered. */
 TEST(turned_off_by_the_program)
 {
     static const char *const modes[] = { "off by stop", "off by pause", "off by profile_api" };

@@ -10,10 +10,10 @@
 
 typedef struct {
     const char *id;
-    int cover_us;       /* length of a kernel before all others; 0: there is none */
+    int cover_us;       /* length of a kernel that covers others; 0 if there is none */
     int cover_stream;   /* the others run on stream 7 */
     const char *cover;  /* its name */
-    int launch_us;      /* from launch to kernel; negative: the kernel begins first */
+    int launch_us;      /* from launch to kernel; negative if the kernel begins first */
     int graphs, lost;   /* launches of graphs, of these without kernels */
     int late_graphs;    /* further ones after the last kernel, without kernels */
     int steps, emptied; /* of the device, of these without kernels */
@@ -32,7 +32,7 @@ put(FILE *f, const char *category, const char *name, int tid, int at, int dur, i
             tid < 100 ? ",\"device\":0,\"stream\":7" : "");
 }
 
-/* A kernel of 50 us every 1,000 us, each launched alone; then one of each graph; then the steps. */
+/* Writes single kernels of 50 us every 1,000 us, then one kernel for each graph, then the steps. */
 static void
 write_trace(const fault *t, const char *path)
 {

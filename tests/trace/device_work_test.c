@@ -1,10 +1,10 @@
-/* What a span on a device's line is: arguments, category, line and name, in this order. */
+/* Spans on a device's line are classified by arguments, category, line and name, in this order. */
 #include "tests/check.h"
 #include "trace/analysis/device_work.h"
 
 typedef struct {
     const char *line, *category, *name;
-    const char *key, *text; /* an argument; text NULL: it is the number 8 */
+    const char *key, *text; /* an argument; its value is the number 8 if text is NULL */
     mrd_kernel_class class;
 } row;
 
@@ -33,7 +33,7 @@ static const row rows[] = {
     { "XLA Ops", NULL, "all-gather.4", "hlo_category", "async", CLASS(ALLGATHER) },
     { "XLA Ops", NULL, "copy-done.4", "hlo_category", "copy-done", CLASS(COPY) },
     { "stream 7", "kernel", "gemm", "grid", "[1, 1, 1]", CLASS(UNKNOWN) },
-    /* What is drawn over a device is no work of it, whatever it says. */
+    /* Annotations on a device's line are no work of the device, regardless of their arguments. */
     { "stream 7", "gpu_user_annotation", "nccl:all_reduce", "Collective name", "allreduce",
       CLASS(NOTHING) },
     { "stream 7", "cpu_op", "aten::mm", NULL, NULL, CLASS(NOTHING) },

@@ -337,7 +337,7 @@ TEST(every_file_is_read_or_told)
     mrd_strlist_fini(&earlier);
 }
 
-/* The directory of a job has files beside the traces. JSON of another kind and a temporary copy of a
+/* The directory of a job contains other files, too. JSON of another kind and a temporary copy of a
  * file are in the notes. Damaged JSON, an empty file and a temporary file alone are inputs. */
 TEST(other_files_of_a_job_are_no_failures)
 {

@@ -1,4 +1,4 @@
-/* What names of kernels say: those of real libraries, of real computation, and rules of a user. */
+/* Classifies names of kernels: of communication libraries, of computation, and by a user's rules. */
 #include "tests/check.h"
 #include "tests/seed.h"
 #include "trace/analysis/kernel_names.h"

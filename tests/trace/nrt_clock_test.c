@@ -1,5 +1,6 @@
-/* Sync points of device clocks: limits of their memory and times, clocks that begin anew, two clocks of one core, and
- * what a hardware event's timestamp is. tests/trace/nrt_truth_test.c asks whether bounds hold. */
+/* Sync points of device clocks: limits of their memory and times, clocks that start again, two clocks
+ * of one core, and the timestamps of hardware events. tests/trace/nrt_truth_test.c checks the bounds.
+ */
 #include "trace/import/nrt_clock.h"
 
 #include "base/obj.h"
@@ -71,7 +72,8 @@ TEST(a_clock_that_began_anew_forgets)
     mrd_nrt_clock_fini(&c);
 }
 
-/* Sync points that do not say their physical core: those of one execution that disagree are of two. */
+/* If sync points do not name their physical core, and two of one execution disagree, they come from
+ * two cores. */
 TEST(two_clocks_of_one_core)
 {
     for (int far = 0; far < 2; far++) {

@@ -1,5 +1,5 @@
-/* Device clocks whose true course is known, through the reader of the runtime's trace: the true time of each start and
- * end of a hardware event lies within the bound that is stated with it. */
+/* Simulates device clocks, writes traces with them, and reads these with the reader of the runtime's
+ * trace. The true time of each start and end of a hardware event must lie within its stated bound. */
 #include <math.h>
 
 #include "base/buf.h"
@@ -13,19 +13,19 @@ enum { EXECUTIONS = 40, INNER = 3, SPANS_MAX = EXECUTIONS * 2 * (1 + INNER) };
 
 typedef enum { SYNC_FIRST, SYNC_LAST, SYNC_AT_THE_END } sync_order;
 
-/* What is simulated. Lengths in ns of true time; an optional one is 0 where it does not happen. */
+/* A simulated device clock. Lengths are ns of true time. 0 turns an optional property off. */
 typedef struct {
     const char *name;
-    double exec, idle;   /* of an execution, and of the time behind it */
+    double exec, idle;   /* lengths of an execution, and of the pause after it */
     double ppm;          /* largest rate error of the device */
     double noise;        /* of a sync point, evenly up to this */
     double wave, period; /* a sine of this height in the device clock */
     double step;         /* largest step of the device clock, either way */
     int step_every;      /* executions; 0: once */
-    double slew_ppm; /* of the host's wall clock: from time to time for as long as an execution */
-    int sync_until;  /* no sync point from this execution on */
-    double outlier;  /* one sync point in 20, none beside another, is off by up to this */
-    double narrow;   /* what 75 % of the bounds are below in live order; 0: no matter */
+    double slew_ppm;     /* rate error of the host's wall clock, four times for one execution */
+    int sync_until;      /* no sync point from this execution on */
+    double outlier;      /* one sync point in 20, none beside another, is off by up to this */
+    double narrow;       /* 75 % of the bounds in live order are below this; 0 means not checked */
 } scene;
 
 #define US 1e3
@@ -111,7 +111,8 @@ draw(const scene *s, uint64_t seed)
         w.times[i] = t;
         t += s->exec * rng_between(&w.r, 0.8, 1.2);
         if (hit &&
-            s->step != 0) /* never so far back that a time is shown twice between executions */
+            s->step !=
+                0) /* smaller than the execution, so that no time occurs twice between executions */
             w.step[i] = rng_unit(&w.r) < 0.5 ? -fmin(s->step, s->exec / 2) : s->step;
     }
     for (size_t i = 0; i < MRD_COUNT(w.slew_at) && s->slew_ppm > 0; i++) {
@@ -131,7 +132,8 @@ typedef struct {
     int64_t moved[2]; /* by the newest sync point of the runtime */
 } trace;
 
-/* Reads both clocks at `t`: what the runtime moves events by, and a sync point unless these have ended. */
+/* Reads both clocks at `t`, updates the offset by which the runtime moves events, and writes a sync
+ * point unless these have ended. */
 static void
 put_sync(trace *to, world *w, int exec, int half, double t, sync_order order)
 {

@@ -1,4 +1,4 @@
-/* Phases of programs by their names, the ranks of threads, and who computes more than others. */
+/* Phases of programs by their names, the ranks of threads, and workers with more computation than others. */
 #include "tests/check.h"
 #include "trace/analysis/balance.h"
 #include "trace/analysis/phases.h"

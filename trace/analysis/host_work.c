@@ -34,7 +34,7 @@ typedef struct {
     uint64_t all_ns; /* lengths of all spans */
 } name_row;
 
-/* What spans of one name cover of a worker's pauses. */
+/* The part of a worker's pauses that spans of one name cover. */
 typedef struct {
     uint64_t ns;
     mrd_ev_ns until; /* counted up to here, because spans of one name can overlap */
@@ -157,7 +157,7 @@ make_space(mrd_host_work *h, process_state *p, mrd_ev_ns now)
     p->n--;
 }
 
-/* Returns the row of a name, UINT32_MAX without memory. */
+/* Returns the row of a name. UINT32_MAX if out of memory. */
 static uint32_t
 find_row(mrd_host_work *h, mrd_proc_id process, mrd_sid name)
 {

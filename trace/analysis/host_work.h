@@ -1,21 +1,21 @@
-/*
- * trace/analysis/host_work.h - what the host did while a worker's device did nothing, by the names of spans.
+/* trace/analysis/host_work.h - finds the work of the host that explains why a worker's device was
+ * idle, by the names of host spans.
  *
  * Covered  for a worker and a name: the time in which no span of its device runs and at least one
  *          host span of this name does. Time before the first device span counts, because a worker
  *          that loads a model for long comes late to its first collective. Time after the last
  *          device span does not count, nor does a pause in which events were lost.
- *          Host spans are those of the process outside devices and steps, and the calls of the
- *          runtime for this worker.
- * Excess   what a worker has more than the median worker (the lower median of all workers with
- *          device spans).
+ *          Host spans are the spans of the process outside devices and steps, and the calls of
+ *          the runtime for this worker.
+ * Excess   the covered time of a worker less that of the median worker (the lower median of all
+ *          workers with device spans).
  * Answer   the name with the largest excess^2 / length of all its spans in the process. Spans can be
  *          nested. One around the whole loop has all of the excess, but also much other time. One
  *          inside `load batch` has little other time, but not all of the excess. Of the three,
  *          `load batch` has the largest product of the excess and its share of the length.
  *
- * Memory   grows with workers times names. At most MRD_HOST_WORK_OPEN spans of a process that end in
- *          the future are kept; beyond that the one that ends first is forgotten.
+ * Memory   grows with workers times names. At most MRD_HOST_WORK_OPEN unfinished spans of a
+ *          process are kept. If there are more, the span with the earliest end is dropped.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_HOST_WORK_H
@@ -29,7 +29,8 @@
 /* The work of the host that explains most of a worker's extra idle time. */
 typedef struct {
     mrd_sid name;
-    uint64_t ns, median_ns; /* covered by it: of this worker, of the median worker; both 0: none */
+    uint64_t ns,
+        median_ns; /* time that it covers of this and of the median worker; both 0 if there is none */
 } mrd_host_excess;
 
 typedef struct mrd_host_work mrd_host_work;
@@ -37,7 +38,7 @@ typedef struct mrd_host_work mrd_host_work;
 /* Returns NULL if out of memory. */
 mrd_host_work *mrd_host_work_new(const mrd_workers *who, size_t processes);
 void mrd_host_work_free(mrd_host_work *h); /* NULL is fine */
-/* Adds a finished span, in the order of begins. `kind` and `work` are those of mrd_workers_see.
+/* Adds a finished span, in the order of begins. `kind` and `work` come from mrd_workers_see.
  * Errors: NOMEM. */
 mrd_err mrd_host_work_add(mrd_host_work *h, mrd_work_kind kind, const mrd_work *work,
                           const mrd_event *ev);

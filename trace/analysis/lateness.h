@@ -29,7 +29,8 @@
 typedef struct {
     /* collectives in which it was last, and how many of them have no known reason */
     uint64_t count, unknown;
-    uint64_t late_ns; /* sum of the delays behind the middle worker, without `unknown` */
+    uint64_t
+        late_ns; /* sum of the delays after the median worker, except in `unknown` collectives */
     mrd_dur_ns part_ns[MRD_REPORT_PARTS], began_ns; /* their sum is late_ns */
 } mrd_lateness_sum;
 

@@ -94,7 +94,7 @@ typedef struct {
 mrd_err mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why);
 void mrd_nrt_free(mrd_nrt *nrt); /* discards open starts; call mrd_nrt_flush first */
 /*
- * Reads all documents of `in`. What was read before an error is kept. Errors: FORMAT for a document
+ * Reads all documents of `in`. On an error, earlier events are kept. Errors: FORMAT for a document
  * without an events array, VERSION, the errors of the reader and of emit. If a document states
  * another version before its events, the events are not used. If it states it after its events, the
  * events are used and VERSION is returned.

@@ -5,7 +5,7 @@
 #include "trace/sink/text.h"
 
 /* Maximum number of processes named for each kind of record. */
-#define TOLD_MOST 3
+#define SHOWN_MAX 3
 
 static void
 put_inside(const mrd_catalog *cat, const mrd_credible_row *row, mrd_buf *to)
@@ -20,10 +20,9 @@ put_inside(const mrd_catalog *cat, const mrd_credible_row *row, mrd_buf *to)
 }
 
 static void
-put_graphs(const mrd_credible_row *row, mrd_buf *to)
+put_empty(const mrd_credible_row *row, uint64_t empty, uint64_t all, const char *what, mrd_buf *to)
 {
-    mrd_buf_fmt(to, "%" PRIu64 " of %" PRIu64 " graph launches have no kernel in the trace",
-                row->graphs_empty, row->graphs);
+    mrd_buf_fmt(to, "%" PRIu64 " of %" PRIu64 " %s in the trace", empty, all, what);
     if (mrd_credible_hides(row))
         mrd_buf_text(to, ", so what the device did is unknown and idle time is not proven");
 }
@@ -41,15 +40,6 @@ put_early(const mrd_credible_row *row, mrd_buf *to)
 }
 
 static void
-put_steps(const mrd_credible_row *row, mrd_buf *to)
-{
-    mrd_buf_fmt(to, "%" PRIu64 " of %" PRIu64 " device steps have no device work in the trace",
-                row->steps_empty, row->steps);
-    if (mrd_credible_hides(row))
-        mrd_buf_text(to, ", so what the device did is unknown and idle time is not proven");
-}
-
-static void
 put_process(const mrd_report_text *s, mrd_proc_id process, unsigned kind, mrd_buf *to)
 {
     const mrd_credible_row *row = mrd_report_credible(s->common.report, process);
@@ -59,11 +49,11 @@ put_process(const mrd_report_text *s, mrd_proc_id process, unsigned kind, mrd_bu
     if (kind == 0)
         put_inside(s->common.env->catalog, row, to);
     else if (kind == 1)
-        put_graphs(row, to);
+        put_empty(row, row->graphs_empty, row->graphs, "graph launches have no kernel", to);
     else if (kind == 2)
         put_early(row, to);
     else
-        put_steps(row, to);
+        put_empty(row, row->steps_empty, row->steps, "device steps have no device work", to);
     mrd_buf_text(to, ". ");
 }
 
@@ -73,7 +63,7 @@ mrd_report_text_impossible(const mrd_report_text *s, mrd_buf *to)
     const mrd_catalog *cat = s->common.env->catalog;
 
     for (unsigned kind = 0; kind < 4; kind++) {
-        size_t told = 0, more = 0;
+        size_t shown = 0, more = 0;
 
         for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
             const mrd_credible_row *row = mrd_report_credible(s->common.report, i);
@@ -82,9 +72,9 @@ mrd_report_text_impossible(const mrd_report_text *s, mrd_buf *to)
 
             if (counts[kind] == 0)
                 continue;
-            if (told < TOLD_MOST)
+            if (shown < SHOWN_MAX)
                 put_process(s, i, kind, to);
-            more += told++ >= TOLD_MOST;
+            more += shown++ >= SHOWN_MAX;
         }
         if (more > 0)
             mrd_buf_fmt(to, "The same holds for %zu more process%s. ", more, more == 1 ? "" : "es");

@@ -93,8 +93,9 @@ put_parts(report_sink *s, const uint64_t *part_ns, unsigned unmeasured, uint64_t
     mrd_buf_byte(&s->text, '\n');
 }
 
-/* Says how much of the time in collectives computation hides, of the workers whose trace can tell.
- * Traces that record barriers are Neuron's. There a collective is always inside an execution. */
+/* Prints how much of the time in collectives computation hides. Workers are left out if their trace
+ * cannot show it. Traces with barriers come from Neuron, where a collective is always inside an
+ * execution. */
 static void
 put_hidden(report_sink *s, const mrd_report_worker *w, size_t n)
 {
