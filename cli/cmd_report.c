@@ -100,8 +100,7 @@ report_session(settings *set, const char *word)
     return status;
 }
 
-/* Returns true for a file that view, inspect and fetch write. If a directory has only such files,
- * the report among them is printed. */
+/* Returns true for a name that view, inspect and fetch give to a file. */
 static bool
 is_result(const char *name)
 {
@@ -115,8 +114,25 @@ is_result(const char *name)
     return name[0] == '.';
 }
 
-/* Prints the report in the directory. Returns false if there is none, if other files are there,
- * too, or if a slice is requested. */
+/* Returns true if `name` in the directory `at` is a directory with such files only. */
+static bool
+has_only_results(int at, const char *name)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    bool only = d != NULL;
+
+    for (struct dirent *e; only && (e = readdir(d)) != NULL;)
+        only = is_result(e->d_name);
+    if (d != NULL)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+    return only;
+}
+
+/* Prints the report in the directory. Returns false if there is none, if the directory or a
+ * subdirectory also has files that are no results, or if a slice is requested. */
 static bool
 print_kept(const settings *set, const char *dir)
 {
@@ -133,7 +149,7 @@ print_kept(const settings *set, const char *dir)
     size_t n;
 
     for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        alone = alone && is_result(e->d_name);
+        alone = alone && (is_result(e->d_name) || has_only_results(dirfd(d), e->d_name));
         found = found || strcmp(e->d_name, wanted) == 0;
     }
     if (alone && found) {

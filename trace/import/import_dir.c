@@ -216,6 +216,7 @@ static dir_head
 look_at(const char *path)
 {
     static const char own[] = "\"meridian\"", tables[] = "\"meridian tables\"";
+    static const char release[] = "\"release\""; /* near the begin of a session's manifest */
     mrd_bytes head = { NULL, 0 };
     mrd_in *in = NULL;
     dir_head found = HEAD_UNKNOWN;
@@ -232,6 +233,9 @@ look_at(const char *path)
             found = HEAD_OWN;
         else if (mrd_import_detect(text, path) != NULL)
             found = HEAD_TRACE;
+        else if (mrd_str_ends(mrd_str_of(path), "/session.json") &&
+                 memmem(head.p, first, release, sizeof(release) - 1) != NULL)
+            found = HEAD_OWN;
     }
     mrd_in_close(in);
     return found;

@@ -28,12 +28,24 @@ mrd_report_text_growth(const mrd_report_sink *s, const mrd_memory_row *row, mrd_
                 steps > 0 ? " per step" : "");
 }
 
+/* Returns the time from which the table counts: the first span or, without spans, the first sample. */
+static int64_t
+begin_of(const mrd_report_text *s, const mrd_memory_row *rows, size_t n)
+{
+    int64_t first = mrd_report_totals_of(s->common.report)->first.ns;
+
+    for (size_t i = 0; i < n && mrd_report_totals_of(s->common.report)->last.ns == 0; i++)
+        first = i == 0 || rows[i].first_at.ns < first ? rows[i].first_at.ns : first;
+    return first;
+}
+
 void
 mrd_report_text_memory(mrd_report_text *s)
 {
     const mrd_catalog *cat = s->common.env->catalog;
     size_t n;
     const mrd_memory_row *r = mrd_memory_use_rows(s->common.memory, &n);
+    int64_t first = begin_of(s, r, n);
 
     if (n == 0)
         return;
@@ -41,7 +53,6 @@ mrd_report_text_memory(mrd_report_text *s)
                 "last", "growth");
     for (size_t i = 0; i < n && i < ROWS; i++) {
         const mrd_track *t = mrd_catalog_borrow_track(cat, r[i].track);
-        int64_t first = mrd_report_totals_of(s->common.report)->first.ns;
         char b[2][MRD_MEMORY_TEXT], dur[MRD_DUR_TEXT];
         mrd_buf growth = { 0 }, line = { 0 }, name = { 0 };
 
@@ -72,6 +83,7 @@ mrd_report_text_memory(mrd_report_text *s)
     if (mrd_memory_use_left_out(s->common.memory) > 0)
         mrd_report_text_note(&s->text, "further counters of memory are beyond what a report keeps");
     mrd_report_text_note(&s->text,
-                         "at: from the begin of the first span; growth: of the largest values of "
+                         "at: after the begin of the first span, or after the first sample if "
+                         "there are no spans; growth: of the largest values of "
                          "equal stretches, when it is beyond their spread; -: too few samples");
 }
