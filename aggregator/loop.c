@@ -386,6 +386,7 @@ run(void *arg)
 {
     mrd_loop *l = arg;
 
+    mrd_loop_carry(l); /* messages of the recovery about damaged sessions */
     while (!is_closing(l))
         turn(l);
     drain(l);

@@ -159,6 +159,44 @@ def damaged():
         asked("restarted", w[0].all)
 
 
+def damaged_while_down():
+    """Journals are removed, emptied or cut while the aggregator is down. It starts, its log names the session, and the session of
+    which stored events are missing is incomplete. Also when the session was still recording."""
+    def remove(path):
+        path.unlink()
+
+    def empty(path):
+        os.truncate(path, 0)
+
+    def halve(path):
+        os.truncate(path, path.stat().st_size // 2)
+
+    for damage in (remove, empty, halve):
+        for recording in (False, True):
+            what = f"{damage.__name__}, {'recording' if recording else 'finished'}"
+            with Cluster() as c:
+                id = running(c)
+                w = c.workload(0)
+                w.emit(5000)
+                stored(c, id, w.all)
+                c.within_session(id)
+                if not recording:
+                    c.stop(id)
+                c.daemon.end()
+                for path in (pathlib.Path(c.path("store")) / "sessions" / id / "journal" / "i-test0").iterdir():
+                    damage(path)
+                c.aggregator()
+                until(c.answers, f"{what}: the aggregator answers")
+                check("AGG-JOURNAL-DAMAGE" in c.daemon.text(), f"{what}: the aggregator's log says it")
+                until(lambda: c.connected() == ["i-test0"], f"{what}: the agent is back")
+                if recording:
+                    c.stop(id, want=3)
+                doc = c.session(id)
+                part = doc["nodes"][0]
+                check(part["damaged_events"] > 0, f"{what}: the manifest counts the missing events")
+                c.run("status", id, want=3)
+
+
 def claimed_id():
     """The second agent under one instance id is refused, and both sides say so; it takes over when the first is gone."""
     with Cluster(node_timeout="60s") as c:  # a busy machine does not make the first one look gone
@@ -197,7 +235,7 @@ def claimed_id():
         equal(part["counters"]["begun"], w[0].all + w[1].all, "begun, of what the workloads say they emitted")
 
 
-for test in (fresh_copy, stale_copy, removed, damaged, claimed_id):
+for test in (fresh_copy, stale_copy, removed, damaged, damaged_while_down, claimed_id):
     if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
         test()
 finish()
