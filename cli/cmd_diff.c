@@ -416,12 +416,12 @@ find_missing_ranks(const mrd_diff_side *const sides[2], const mrd_diff_run *run,
 
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < sides[k]->n; i++) {
-            const mrd_json *all = mrd_json_get(sides[k]->run[i].steps, "processes");
+            const mrd_diff_run *other = &sides[k]->run[i];
 
-            for (size_t p = 0; p < mrd_json_size(all); p++) {
-                int64_t rank = mrd_json_int(mrd_json_at(all, p), "rank", MRD_NONE);
+            for (size_t p = 0; p < other->n_listed; p++) {
+                int64_t rank = other->listed[p].rank;
 
-                if (rank != MRD_NONE && mrd_diff_has_rank(&sides[k]->run[i], rank) &&
+                if (rank != MRD_NONE && mrd_diff_has_rank(other, rank) &&
                     !mrd_diff_has_rank(run, rank) && MRD_VEC_ROOM(ranks, n, cap, 1))
                     ranks[n++] = rank;
             }

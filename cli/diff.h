@@ -15,11 +15,19 @@
 #define MRD_CLI_DIFF_H
 
 #include "base/json.h"
+#include "base/map.h"
 #include "cli/view.h"
 #include "trace/analysis/compare.h"
 
 #define MRD_DIFF_RUNS     64u          /* a side */
 #define MRD_DIFF_FILE_MAX (256u << 20) /* of a steps.json */
+
+/* A process of a steps.json. */
+typedef struct {
+    int64_t rank; /* MRD_NONE */
+    int64_t steps;
+    bool is_left_out; /* not compared, because some run lacks its rank */
+} mrd_diff_process;
 
 typedef struct {
     char *label;           /* name that the user gave */
@@ -31,9 +39,18 @@ typedef struct {
     uint64_t n_steps, n_processes; /* steps of all processes; processes with a step */
     double *per_block;             /* steps of all processes in each block */
     size_t n_blocks;
-    /* for each process of `steps`, true if not compared; NULL if all are compared */
-    bool *is_left_out;
+    mrd_diff_process *listed; /* the member `processes` of `steps`, in its order */
+    size_t n_listed;
+    /* Index in `listed` by mrd_diff_rank_key(): the first process of this rank with steps. If
+     * none has steps, the first one with by_call, otherwise no entry. */
+    mrd_map by_rank;
 } mrd_diff_run;
+
+static inline mrd_map_key
+mrd_diff_rank_key(int64_t rank)
+{
+    return (mrd_map_key){ .a = (uint64_t) rank };
+}
 
 typedef struct {
     mrd_diff_run run[MRD_DIFF_RUNS];

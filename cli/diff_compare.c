@@ -24,6 +24,9 @@ typedef struct {
     double level, min_change;
     mrd_diff *d;
     size_t cap_rows;
+    mrd_map rank_at; /* index in d->ranks, by mrd_diff_rank_key() */
+    /* per index in d->ranks and side, for one operation: time per step of the process, all runs */
+    double (*rank_sums)[2];
 } work;
 
 /* ---- Series ---- */
@@ -47,9 +50,10 @@ series_of(const mrd_diff_run *r, const mrd_json *op, size_t *ret_n)
     return v;
 }
 
-/* The time of a step: of all processes that are compared, or of one. */
+/* The time of a step of the processes that are compared, from process number `first` to before
+ * `end`. */
 static double *
-step_series(const mrd_diff_run *r, const mrd_json *only, size_t *ret_n)
+step_series(const mrd_diff_run *r, size_t first, size_t end, size_t *ret_n)
 {
     const mrd_json *processes = mrd_json_get(r->steps, "processes");
     double *v = malloc((r->n_blocks + 1) * sizeof(*v));
@@ -58,10 +62,10 @@ step_series(const mrd_diff_run *r, const mrd_json *only, size_t *ret_n)
     for (size_t b = 0; v != NULL && b < r->n_blocks; b++) {
         double ns = 0, count = 0;
 
-        for (size_t i = 0; i < mrd_json_size(processes); i++) {
+        for (size_t i = first; i < end; i++) {
             const mrd_json *p = mrd_json_at(processes, i);
 
-            if (only != NULL ? only != p : !mrd_diff_has_process(r, i))
+            if (!mrd_diff_has_process(r, i))
                 continue;
             ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_ns"), b));
             count += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_count"), b));
@@ -175,31 +179,28 @@ entry_of(const entry *group, size_t n, bool now, size_t run)
     return NULL;
 }
 
-/* Returns the time of the operation per step of the process with this rank, averaged over the runs
- * of a side; 0 if there is none. */
-static double
-rank_time(const work *w, const entry *group, size_t n, bool now, int64_t rank)
+/* Sums the time of the operation per step of each rank in w->rank_sums. */
+static void
+sum_by_rank(const work *w, const entry *group, size_t n)
 {
-    double sum = 0;
-
+    memset(w->rank_sums, 0, w->d->n_ranks * sizeof(*w->rank_sums));
     for (size_t i = 0; i < n; i++) {
-        const mrd_json *steps = w->side[now]->run[group[i].run].steps, *by;
-        const mrd_json *processes = mrd_json_get(steps, "processes");
+        const mrd_diff_run *r = &w->side[group[i].now]->run[group[i].run];
+        const mrd_json *by = mrd_json_get(group[i].op, "by_process");
 
-        if (group[i].now != now)
-            continue;
-        by = mrd_json_get(group[i].op, "by_process");
         for (size_t k = 0; k < mrd_json_size(by); k++) {
             const mrd_json *place = mrd_json_at(by, k);
-            const mrd_json *p =
-                mrd_json_at(processes, (size_t) mrd_json_int_of(mrd_json_at(place, 0)));
-            int64_t count = mrd_json_int(p, "steps", 0);
+            size_t process = (size_t) mrd_json_int_of(mrd_json_at(place, 0));
+            uint32_t at;
 
-            if (mrd_json_int(p, "rank", MRD_NONE) == rank && count > 0)
-                sum += (double) mrd_json_int_of(mrd_json_at(place, 2)) / (double) count;
+            if (process >= r->n_listed || r->listed[process].steps <= 0)
+                continue;
+            at = mrd_map_get(&w->rank_at, mrd_diff_rank_key(r->listed[process].rank));
+            if (at != MRD_MAP_NONE)
+                w->rank_sums[at][group[i].now] += (double) mrd_json_int_of(mrd_json_at(place, 2)) /
+                                                  (double) r->listed[process].steps;
         }
     }
-    return sum / (double) w->side[now]->n;
 }
 
 /* Finds the one rank that makes more than half of the sum of all ranks' changes. */
@@ -208,14 +209,15 @@ find_rank(const work *w, const entry *group, size_t n, mrd_diff_row *row)
 {
     double all = 0, most = 0;
 
+    sum_by_rank(w, group, n);
     for (size_t i = 0; i < w->d->n_ranks; i++) {
-        int64_t rank = w->d->ranks[i].rank;
-        double change = rank_time(w, group, n, true, rank) - rank_time(w, group, n, false, rank);
+        double change = w->rank_sums[i][1] / (double) w->side[1]->n -
+                        w->rank_sums[i][0] / (double) w->side[0]->n;
 
         all += fabs(change);
         if (fabs(change) > fabs(most)) {
             most = change;
-            row->rank = rank;
+            row->rank = w->d->ranks[i].rank;
         }
     }
     row->rank_change = most;
@@ -236,11 +238,12 @@ mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_
         const mrd_json *by = mrd_json_get(group[k].op, "by_process");
         bool counts = strcmp(mrd_json_str(group[k].op, "kind", ""), "waiting") != 0;
 
+        if (group[k].now != now || group[k].run != run)
+            continue;
         for (size_t i = 0; i < mrd_json_size(by); i++) {
             const mrd_json *place = mrd_json_at(by, i);
 
-            if (group[k].now != now || group[k].run != run ||
-                !mrd_diff_has_process(r, (size_t) mrd_json_int_of(mrd_json_at(place, 0))))
+            if (!mrd_diff_has_process(r, (size_t) mrd_json_int_of(mrd_json_at(place, 0))))
                 continue;
             calls += counts ? (double) mrd_json_int_of(mrd_json_at(place, 1)) : 0;
             ns += (double) mrd_json_int_of(mrd_json_at(place, 2));
@@ -293,19 +296,15 @@ row_add(work *w, const entry *group, size_t n)
 
 /* ---- Ranks ---- */
 
-static const mrd_json *
+/* Returns the number of the first process of this rank that has steps and is compared, or
+ * MRD_MAP_NONE. */
+static uint32_t
 process_of(const mrd_diff_run *r, int64_t rank)
 {
-    const mrd_json *processes = mrd_json_get(r->steps, "processes");
+    uint32_t i = mrd_map_get(&r->by_rank, mrd_diff_rank_key(rank));
 
-    for (size_t i = 0; i < mrd_json_size(processes); i++) {
-        const mrd_json *p = mrd_json_at(processes, i);
-
-        if (mrd_json_int(p, "rank", MRD_NONE) == rank && mrd_json_int(p, "steps", 0) > 0 &&
-            mrd_diff_has_process(r, i))
-            return p;
-    }
-    return NULL;
+    return i != MRD_MAP_NONE && r->listed[i].steps > 0 && mrd_diff_has_process(r, i) ? i
+                                                                                     : MRD_MAP_NONE;
 }
 
 static mrd_err
@@ -320,37 +319,37 @@ rank_add(work *w, int64_t rank)
     for (int side = 0; side < 2; side++) {
         for (size_t run = 0; run < w->side[side]->n; run++) {
             const mrd_diff_run *of = &w->side[side]->run[run];
-            const mrd_json *only = process_of(of, rank);
+            uint32_t only = process_of(of, rank);
             size_t n = 0;
 
-            if (only != NULL)
-                pair_add(p, side == 1, step_series(of, only, &n), n);
+            if (only != MRD_MAP_NONE)
+                pair_add(p, side == 1, step_series(of, only, (size_t) only + 1, &n), n);
         }
     }
     r->rank = rank;
     err = pair_compare(w, p, &r->is, &r->half);
     free(p);
-    w->d->n_ranks += err == MRD_OK;
+    if (err == MRD_OK)
+        err = mrd_map_put(&w->rank_at, mrd_diff_rank_key(rank), (uint32_t) w->d->n_ranks++);
     return err;
 }
 
 static mrd_err
 ranks_make(work *w)
 {
-    const mrd_json *processes = mrd_json_get(w->side[0]->run[0].steps, "processes");
+    const mrd_diff_run *first[2] = { &w->side[0]->run[0], &w->side[1]->run[0] };
     mrd_err err = MRD_OK;
 
-    w->d->ranks = calloc(mrd_json_size(processes) + 1, sizeof(*w->d->ranks));
-    if (w->d->ranks == NULL)
+    w->d->ranks = calloc(first[0]->n_listed + 1, sizeof(*w->d->ranks));
+    w->rank_sums = calloc(first[0]->n_listed + 1, sizeof(*w->rank_sums));
+    if (w->d->ranks == NULL || w->rank_sums == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < mrd_json_size(processes) && err == MRD_OK; i++) {
-        int64_t rank = mrd_json_int(mrd_json_at(processes, i), "rank", MRD_NONE);
-        bool there = rank != MRD_NONE && process_of(&w->side[0]->run[0], rank) != NULL &&
-                     process_of(&w->side[1]->run[0], rank) != NULL;
+    for (size_t i = 0; i < first[0]->n_listed && err == MRD_OK; i++) {
+        int64_t rank = first[0]->listed[i].rank;
 
-        for (size_t k = 0; k < w->d->n_ranks; k++)
-            there = there && w->d->ranks[k].rank != rank;
-        if (there)
+        if (rank != MRD_NONE && process_of(first[0], rank) != MRD_MAP_NONE &&
+            process_of(first[1], rank) != MRD_MAP_NONE &&
+            mrd_map_get(&w->rank_at, mrd_diff_rank_key(rank)) == MRD_MAP_NONE)
             err = rank_add(w, rank);
     }
     return err;
@@ -480,7 +479,7 @@ step_make(work *w)
         for (size_t run = 0; run < w->side[side]->n; run++) {
             const mrd_diff_run *of = &w->side[side]->run[run];
             size_t n = 0, blocks = 0;
-            double *v = step_series(of, NULL, &n);
+            double *v = step_series(of, 0, of->n_listed, &n);
 
             pair_add(p, side == 1, v, n);
             if (v != NULL && mrd_compare_warmup(&(mrd_compare_run){ v, n }, &blocks) != MRD_OK)
@@ -534,6 +533,8 @@ mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
     if (err == MRD_OK)
         err = judge(&w);
     free(w.entries);
+    free(w.rank_sums);
+    mrd_map_fini(&w.rank_at);
     if (err != MRD_OK) {
         mrd_diff_fini(ret);
         return mrd_why_set(why, err, 0, "comparing");

@@ -11,30 +11,44 @@ run_fini(mrd_diff_run *r)
 {
     free(r->label);
     free(r->per_block);
-    free(r->is_left_out);
+    free(r->listed);
+    mrd_map_fini(&r->by_rank);
     mrd_json_free(r->doc);
 }
 
 bool
 mrd_diff_has_process(const mrd_diff_run *run, size_t i)
 {
-    const mrd_json *processes = mrd_json_get(run->steps, "processes");
-
-    return i < mrd_json_size(processes) && (run->is_left_out == NULL || !run->is_left_out[i]) &&
-           (run->by_call || mrd_json_int(mrd_json_at(processes, i), "steps", 0) > 0);
+    return i < run->n_listed && !run->listed[i].is_left_out &&
+           (run->by_call || run->listed[i].steps > 0);
 }
 
 bool
 mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank)
 {
-    const mrd_json *processes = mrd_json_get(run->steps, "processes");
+    return mrd_map_get(&run->by_rank, mrd_diff_rank_key(rank)) != MRD_MAP_NONE;
+}
 
-    for (size_t i = 0; i < mrd_json_size(processes); i++) {
-        if (mrd_json_int(mrd_json_at(processes, i), "rank", MRD_NONE) == rank &&
-            (run->by_call || mrd_json_int(mrd_json_at(processes, i), "steps", 0) > 0))
-            return true;
+static mrd_err
+list_processes(mrd_diff_run *r)
+{
+    const mrd_json *processes = mrd_json_get(r->steps, "processes");
+
+    r->n_listed = mrd_json_size(processes);
+    if ((r->listed = calloc(r->n_listed + 1, sizeof(*r->listed))) == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < r->n_listed; i++) {
+        const mrd_json *p = mrd_json_at(processes, i);
+        int64_t rank = mrd_json_int(p, "rank", MRD_NONE), steps = mrd_json_int(p, "steps", 0);
+        uint32_t first = mrd_map_get(&r->by_rank, mrd_diff_rank_key(rank));
+
+        r->listed[i] = (mrd_diff_process){ .rank = rank, .steps = steps };
+        if ((first == MRD_MAP_NONE ? r->by_call || steps > 0
+                                   : r->listed[first].steps <= 0 && steps > 0) &&
+            mrd_map_put(&r->by_rank, mrd_diff_rank_key(rank), (uint32_t) i) != MRD_OK)
+            return MRD_NOMEM;
     }
-    return false;
+    return MRD_OK;
 }
 
 /* Counts the steps of all processes that are compared, block by block. */
@@ -43,17 +57,21 @@ count_steps(mrd_diff_run *r)
 {
     const mrd_json *processes = mrd_json_get(r->steps, "processes");
 
-    for (size_t i = 0; i < mrd_json_size(processes); i++) {
-        const mrd_json *p = mrd_json_at(processes, i), *counts = mrd_json_get(p, "blocks_count");
+    free(r->per_block);
+    r->per_block = NULL;
+    r->n_blocks = 0;
+    r->n_steps = r->n_processes = 0;
+    for (size_t i = 0; i < r->n_listed; i++) {
+        const mrd_json *counts = mrd_json_get(mrd_json_at(processes, i), "blocks_count");
         size_t n = mrd_json_size(counts);
 
-        if (r->is_left_out != NULL && r->is_left_out[i])
+        if (r->listed[i].is_left_out)
             continue;
         if (n > 0 && !MRD_VEC_REACH(r->per_block, r->n_blocks, n - 1))
             return MRD_NOMEM;
         for (size_t b = 0; b < n; b++)
             r->per_block[b] += (double) mrd_json_int_of(mrd_json_at(counts, b));
-        r->n_steps += (uint64_t) mrd_json_int(p, "steps", 0);
+        r->n_steps += (uint64_t) r->listed[i].steps;
         r->n_processes += n > 0;
     }
     /* The last block may be short, and a value of few steps is not comparable. */
@@ -101,7 +119,7 @@ mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why 
                            "'%s' is not a steps.json (the output format steps-json writes one)",
                            what);
     }
-    if (r->label == NULL || count_steps(r) != MRD_OK) {
+    if (r->label == NULL || list_processes(r) != MRD_OK || count_steps(r) != MRD_OK) {
         run_fini(r);
         return mrd_why_set(why, MRD_NOMEM, 0, "reading '%s'", what);
     }
@@ -129,30 +147,19 @@ is_in_all_runs(const mrd_diff_side sides[2], int64_t rank)
     return true;
 }
 
-/* Marks the processes of the run with a rank that is not in all runs. Sets *ret_kept if any is
- * compared. */
-static mrd_err
-mark_left_out(const mrd_diff_side sides[2], mrd_diff_run *r, bool *ret_kept)
+/* Marks the processes of the run with a rank that is not in all runs. Sets *any_left_out if there
+ * are such processes, and *any_kept if there are others. */
+static void
+mark_left_out(const mrd_diff_side sides[2], mrd_diff_run *r, bool *any_left_out, bool *any_kept)
 {
-    const mrd_json *processes = mrd_json_get(r->steps, "processes");
-    size_t n = mrd_json_size(processes), left_out = 0;
-
-    if ((r->is_left_out = calloc(n + 1, sizeof(*r->is_left_out))) == NULL)
-        return MRD_NOMEM;
-    for (size_t i = 0; i < n; i++) {
-        int64_t rank = mrd_json_int(mrd_json_at(processes, i), "rank", MRD_NONE);
+    for (size_t i = 0; i < r->n_listed; i++) {
+        mrd_diff_process *p = &r->listed[i];
 
         if (!mrd_diff_has_process(r, i))
             continue;
-        r->is_left_out[i] = !is_in_all_runs(sides, rank);
-        left_out += r->is_left_out[i];
-        *ret_kept = *ret_kept || !r->is_left_out[i];
+        p->is_left_out = !is_in_all_runs(sides, p->rank);
+        *(p->is_left_out ? any_left_out : any_kept) = true;
     }
-    if (left_out == 0) {
-        free(r->is_left_out);
-        r->is_left_out = NULL;
-    }
-    return MRD_OK;
 }
 
 mrd_err
@@ -162,28 +169,17 @@ mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why)
     mrd_err err = MRD_OK;
 
     for (int k = 0; k < 2; k++) {
-        for (size_t i = 0; i < sides[k].n && err == MRD_OK; i++) {
-            err = mark_left_out(sides, &sides[k].run[i], &any_kept);
-            any_left_out = any_left_out || sides[k].run[i].is_left_out != NULL;
-        }
+        for (size_t i = 0; i < sides[k].n; i++)
+            mark_left_out(sides, &sides[k].run[i], &any_left_out, &any_kept);
     }
     sides[0].some_left_out = sides[1].some_left_out = any_left_out && any_kept;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2 && any_left_out; k++) {
         for (size_t i = 0; i < sides[k].n && err == MRD_OK; i++) {
             mrd_diff_run *r = &sides[k].run[i];
 
-            if (r->is_left_out == NULL)
-                continue;
-            if (!any_kept) { /* nothing would be left to compare */
-                free(r->is_left_out);
-                r->is_left_out = NULL;
-                continue;
-            }
-            free(r->per_block);
-            r->per_block = NULL;
-            r->n_blocks = 0;
-            r->n_steps = r->n_processes = 0;
-            err = count_steps(r);
+            for (size_t p = 0; p < r->n_listed && !any_kept; p++)
+                r->listed[p].is_left_out = false; /* nothing would be left to compare */
+            err = any_kept ? count_steps(r) : MRD_OK;
         }
     }
     return err == MRD_OK ? err : mrd_why_set(why, err, 0, "matching the ranks of the runs");
