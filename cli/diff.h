@@ -84,7 +84,7 @@ typedef struct {
 } mrd_diff_row;
 
 typedef struct {
-    int64_t rank; /* of the process, or its index in the list if there are no ranks */
+    int64_t rank; /* never MRD_NONE */
     mrd_compared is;
     double half;
     bool differs; /* relative to the change of all, not to the base */
@@ -92,10 +92,11 @@ typedef struct {
 
 typedef struct {
     bool by_call;
-    mrd_diff_row step;  /* kind "step"; without steps, of the operation that takes the most time */
+    mrd_diff_row step;  /* kind "step"; with by_call, its values are 0 */
     mrd_diff_row *rows; /* sorted by change, largest first; significant ones before the others */
     size_t n_rows;
-    mrd_diff_rank *ranks; /* by rank, for ranks of both sides */
+    /* ranks with steps in the first run of each side, in the order of the base's processes */
+    mrd_diff_rank *ranks;
     size_t n_ranks;
     uint64_t warmup[2]
                    /* per side and run: steps at the begin of each process that the time of a
