@@ -352,6 +352,31 @@ get_runs(settings *set, mrd_diff_side sides[2], mrd_why *why)
     return err;
 }
 
+/* ---- Verdict ---- */
+
+typedef enum { NO_DIFFERENCE, OPERATIONS_DIFFER, DRIFTING, TOO_FEW, SLOWER, FASTER } verdict;
+
+static const char *const verdict_words[] = {
+    [NO_DIFFERENCE] = "no difference",
+    [OPERATIONS_DIFFER] = "operations differ",
+    [DRIFTING] = "drifting steps",
+    [TOO_FEW] = "too few steps",
+    [SLOWER] = "slower",
+    [FASTER] = "faster",
+};
+
+static verdict
+verdict_of(const mrd_diff *d)
+{
+    if (d->by_call)
+        return d->cause == NULL ? NO_DIFFERENCE : OPERATIONS_DIFFER;
+    if (d->step.is.drifts)
+        return DRIFTING;
+    if (isinf(d->step.half))
+        return TOO_FEW;
+    return !d->step.differs ? NO_DIFFERENCE : d->step.is.change > 0 ? SLOWER : FASTER;
+}
+
 /* ---- Printing ---- */
 
 static const char *
@@ -512,31 +537,34 @@ print_verdict(const settings *set, const mrd_diff *d)
     const mrd_compared *is = &d->step.is;
     char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT];
 
-    if (d->by_call)
-        return;
-    if (is->drifts) {
+    switch (verdict_of(d)) {
+    case DRIFTING:
         printf("\nThe steps of a run drift (%s and %s in the mean): a difference cannot be "
                "distinguished from that with fewer than %d runs a side (--base, --new).\n",
                time_text(is->base, a), time_text(is->now, b), MRD_COMPARE_RUNS);
-        return;
-    }
-    if (isinf(d->step.half)) {
+        break;
+    case TOO_FEW:
         printf(
             "\nToo few steps to say anything: %d on each side are needed, and with fewer than %d "
             "runs a side %d of each run.\n",
             MRD_COMPARE_LEAST, MRD_COMPARE_RUNS, MRD_COMPARE_RUN);
-        return;
+        break;
+    case NO_DIFFERENCE:
+        if (!d->by_call)
+            print_no_difference(set, d);
+        break;
+    case OPERATIONS_DIFFER:
+        break;
+    case SLOWER:
+    case FASTER:
+        printf("\n%s: a step takes %s instead of %s%s, ", is->change > 0 ? "SLOWER" : "FASTER",
+               time_text(is->now, a), time_text(is->base, b), is->median ? " (median)" : "");
+        print_change(is->change);
+        printf(" (%+.2f %%; between %+.2f and %+.2f %% with %g %% confidence)\n",
+               percent(is->change, is->base), percent(is->change - d->step.half, is->base),
+               percent(is->change + d->step.half, is->base), set->confidence);
+        break;
     }
-    if (!d->step.differs) {
-        print_no_difference(set, d);
-        return;
-    }
-    printf("\n%s: a step takes %s instead of %s%s, ", is->change > 0 ? "SLOWER" : "FASTER",
-           time_text(is->now, a), time_text(is->base, b), is->median ? " (median)" : "");
-    print_change(is->change);
-    printf(" (%+.2f %%; between %+.2f and %+.2f %% with %g %% confidence)\n",
-           percent(is->change, is->base), percent(is->change - d->step.half, is->base),
-           percent(is->change + d->step.half, is->base), set->confidence);
 }
 
 /* Prints the operation in at most this many columns. */
@@ -709,18 +737,6 @@ side_json(const mrd_diff_side *const sides[2], size_t k, const uint64_t *warmup)
     return list;
 }
 
-static const char *
-verdict_text(const mrd_diff *d)
-{
-    if (d->by_call)
-        return d->cause == NULL ? "no difference" : "operations differ";
-    if (d->step.is.drifts)
-        return "drifting steps";
-    if (isinf(d->step.half))
-        return "too few steps";
-    return !d->step.differs ? "no difference" : d->step.is.change > 0 ? "slower" : "faster";
-}
-
 static void
 print_json(const settings *set, const mrd_diff_side *base, const mrd_diff_side *now,
            const mrd_diff *d)
@@ -729,7 +745,7 @@ print_json(const settings *set, const mrd_diff_side *base, const mrd_diff_side *
              *ranks = mrd_json_new_array();
     const mrd_diff_side *const sides[2] = { base, now };
 
-    mrd_json_set(doc, "verdict", mrd_json_new_str(verdict_text(d)));
+    mrd_json_set(doc, "verdict", mrd_json_new_str(verdict_words[verdict_of(d)]));
     mrd_json_set(doc, "unit", mrd_json_new_str(d->by_call ? "call" : "step"));
     mrd_json_set(doc, "confidence_percent", mrd_json_new_num(set->confidence));
     mrd_json_set(doc, "threshold_percent", mrd_json_new_num(set->threshold));
@@ -779,7 +795,7 @@ compare(const settings *set, const mrd_diff_side *base, const mrd_diff_side *now
         print_json(set, base, now, &d);
     else
         print_text(set, base, now, &d);
-    status = d.step.differs && d.step.is.change > 0        ? EXIT_SLOWER
+    status = verdict_of(&d) == SLOWER                      ? EXIT_SLOWER
              : any_incomplete(base) || any_incomplete(now) ? MRD_EXIT_INCOMPLETE
                                                            : MRD_EXIT_OK;
     mrd_diff_fini(&d);
