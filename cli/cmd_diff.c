@@ -192,12 +192,16 @@ trace_steps(settings *set, const char *word, FILE *to, mrd_why *why)
 
 /* ---- Traces of several runs, each read by a separate process ---- */
 
+typedef enum { SESSION, STEPS_FILE, TRACES } run_kind;
+
 /* One run. */
 typedef struct {
     const char *word;
-    pid_t pid;  /* the process that reads its traces. 0 means none */
-    FILE *to;   /* receives its steps.json */
-    FILE *said; /* its messages, which are printed in the order of the runs */
+    run_kind kind;
+    char path[PATH_MAX]; /* of its steps.json, for STEPS_FILE */
+    pid_t pid;           /* the process that reads its traces. 0 means none */
+    FILE *to;            /* receives its steps.json */
+    FILE *said;          /* its messages, which are printed in the order of the runs */
 } reading;
 
 /* All runs; the base's come first. */
@@ -206,14 +210,6 @@ typedef struct {
     size_t n, begun;
     unsigned at_once; /* available processors, at most the number of traces */
 } readings;
-
-static bool
-is_traces(const char *word)
-{
-    char path[PATH_MAX];
-
-    return mrd_cluster_is_path(word) && !find_steps_file(word, path);
-}
 
 static void
 plan(const settings *set, readings *all)
@@ -225,8 +221,13 @@ plan(const settings *set, readings *all)
     all->at_once = sched_getaffinity(0, sizeof(may), &may) == 0 ? (unsigned) CPU_COUNT(&may) : 1;
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < lists[k]->n && i < MRD_DIFF_RUNS; i++) {
-            all->v[all->n++].word = lists[k]->v[i];
-            traces += is_traces(lists[k]->v[i]);
+            reading *r = &all->v[all->n++];
+
+            r->word = lists[k]->v[i];
+            r->kind = !mrd_cluster_is_path(r->word)       ? SESSION
+                      : find_steps_file(r->word, r->path) ? STEPS_FILE
+                                                          : TRACES;
+            traces += r->kind == TRACES;
         }
     }
     if (all->at_once > traces)
@@ -258,7 +259,7 @@ read_ahead(settings *set, readings *all, size_t from)
          all->begun++) {
         reading *r = &all->v[all->begun];
 
-        if (!is_traces(r->word) || (r->to = tmpfile()) == NULL || (r->said = tmpfile()) == NULL)
+        if (r->kind != TRACES || (r->to = tmpfile()) == NULL || (r->said = tmpfile()) == NULL)
             continue;
         fflush(NULL); /* nothing is printed twice */
         r->pid = fork();
@@ -311,24 +312,21 @@ readings_fini(readings *all)
 static mrd_err
 get_run(settings *set, reading *r, mrd_diff_side *side, mrd_why *why)
 {
-    const char *word = r->word;
-    bool here = mrd_cluster_is_path(word);
-    char path[PATH_MAX];
     mrd_json *doc = NULL;
     mrd_err err;
 
-    if (r->pid == 0 && here && find_steps_file(word, path)) {
-        err = mrd_json_load_up_to(path, MRD_DIFF_FILE_MAX, &doc, why);
+    if (r->kind == STEPS_FILE) {
+        err = mrd_json_load_up_to(r->path, MRD_DIFF_FILE_MAX, &doc, why);
     } else if (r->to == NULL && (r->to = tmpfile()) == NULL) {
         err = mrd_why_set(why, MRD_IO, errno, "a temporary file");
     } else {
-        err = r->pid > 0 ? take_read(r, why)
-              : here     ? trace_steps(set, word, r->to, why)
-                         : session_steps(set, word, r->to, why);
+        err = r->pid > 0          ? take_read(r, why)
+              : r->kind == TRACES ? trace_steps(set, r->word, r->to, why)
+                                  : session_steps(set, r->word, r->to, why);
         if (err == MRD_OK)
-            err = parse_stream(r->to, word, &doc, why);
+            err = parse_stream(r->to, r->word, &doc, why);
     }
-    return err == MRD_OK ? mrd_diff_side_add(side, doc, word, why) : err;
+    return err == MRD_OK ? mrd_diff_side_add(side, doc, r->word, why) : err;
 }
 
 static mrd_err
