@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/profile_db.h"
 #include "cli/table.h"
+#include "trace/sink/text.h"
 #include "trace/table/csv.h"
 #include "trace/table/queries.h"
 #include "trace/table/schema.h"
@@ -235,7 +236,7 @@ is_number(sqlite3_stmt *st, int i)
 static void
 print_cell(const char *text, int width, bool right, bool last)
 {
-    int pad = width - mrd_text_width(text);
+    int pad = width - (int) mrd_text_columns(mrd_str_of(text));
     mrd_buf plain = { 0 }; /* removes control characters for a terminal */
 
     mrd_plain_text(&plain, mrd_str_of(text));
@@ -253,7 +254,7 @@ print_held(printer *p)
 {
     for (size_t i = 0; i < p->held.n; i++) {
         const char *cell = p->held.v[i] + 1; /* behind its mark */
-        int w = mrd_text_width(cell);
+        int w = (int) mrd_text_columns(mrd_str_of(cell));
 
         if (w > p->width[i % p->n])
             p->width[i % p->n] = w < WIDE ? w : WIDE;

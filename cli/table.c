@@ -7,16 +7,7 @@
 
 #include "base/plain.h"
 #include "cli/cli.h"
-
-int
-mrd_text_width(const char *text)
-{
-    int n = 0;
-
-    for (; *text != '\0'; text++)
-        n += ((unsigned char) *text & 0xc0) != 0x80;
-    return n;
-}
+#include "trace/sink/text.h"
 
 void
 mrd_text_plain(char *text)
@@ -118,7 +109,7 @@ mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns)
 static void
 put_cell(const mrd_text_table *t, size_t column, const char *text, int width, FILE *to)
 {
-    int pad = width - mrd_text_width(text);
+    int pad = width - (int) mrd_text_columns(mrd_str_of(text));
     bool last = column + 1 == t->n_columns;
 
     if (t->columns[column].right)
@@ -135,9 +126,9 @@ mrd_text_table_print(const mrd_text_table *t, FILE *to)
     size_t rows = t->cells.n / t->n_columns;
 
     for (size_t c = 0; c < t->n_columns; c++) {
-        width[c] = mrd_text_width(t->columns[c].title);
+        width[c] = (int) mrd_text_columns(mrd_str_of(t->columns[c].title));
         for (size_t r = 0; r < rows; r++) {
-            int w = mrd_text_width(t->cells.v[r * t->n_columns + c]);
+            int w = (int) mrd_text_columns(mrd_str_of(t->cells.v[r * t->n_columns + c]));
 
             width[c] = w > width[c] ? w : width[c];
         }

@@ -36,7 +36,5 @@ void mrd_text_plain(char *text);
 /* Copy a text to `to`. Control characters of terminals become \xNN, or \uNNNN in JSON. */
 void mrd_text_show(FILE *from, bool json, FILE *to);
 void mrd_text_show_json(mrd_str text, FILE *to);
-/* Columns of a text on a terminal: bytes that do not continue a UTF-8 sequence. */
-int mrd_text_width(const char *text);
 
 #endif
