@@ -33,7 +33,8 @@ typedef struct {
     int64_t pid; /* as given to watch */
     int64_t uid; /* user of the file; -1 means that the operator named the directory */
     int fd;      /* the file that was checked and hashed; borrowed */
-    /* minimum number of earlier versions that were replaced before they were complete */
+    /* of a trace file: minimum number of earlier versions that were replaced before they were
+     * complete */
     uint32_t replaced;
     uint64_t takers[MRD_FILES_SESSIONS]; /* ids of the sessions that get it; 0 means none */
 } mrd_files_complete;

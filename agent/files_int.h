@@ -29,7 +29,7 @@ typedef struct {
     mrd_wall_ns mtime;
     uint64_t
         start; /* as in mrd_folder_file; 0 also if this version was passed to options.complete */
-    uint32_t replaced; /* versions that a session would have got */
+    uint32_t replaced; /* versions of a trace file that a session would have got */
     mrd_local_ns still_since;
     file_state state;
     bool told;         /* to options.complete */

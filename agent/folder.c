@@ -73,6 +73,17 @@ mrd_folder_kind(const char *name)
 }
 
 bool
+mrd_folder_is_trace(const char *name)
+{
+    static const char *const ends[] = { ".json", ".json.gz", ".xplane.pb" };
+
+    for (size_t i = 0; i < MRD_COUNT(ends); i++)
+        if (mrd_str_ends(mrd_str_of(name), ends[i]))
+            return true;
+    return false;
+}
+
+bool
 mrd_folder_content(int fd, const char *name)
 {
     const char *kind = mrd_folder_kind(name);
@@ -276,7 +287,8 @@ mrd_folder_start_len(uint64_t size)
     return len;
 }
 
-/* Hashes the start of a file that changed of late and may be replaced before it is read. */
+/* Hashes the start of a trace file that changed of late and may be replaced before it is read.
+ * Returns 0 for other files, whose versions are not counted. */
 static uint64_t
 hash_start(int up, const char *name, const struct stat *st)
 {
@@ -287,7 +299,8 @@ hash_start(int up, const char *name, const struct stat *st)
     ssize_t n = -1;
     int fd;
 
-    if (st->st_size == 0 || mrd_wall_diff(mrd_wall_now(), changed) > LATELY)
+    if (!mrd_folder_is_trace(name) || st->st_size == 0 ||
+        mrd_wall_diff(mrd_wall_now(), changed) > LATELY)
         return 0;
     fd = openat(up, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)

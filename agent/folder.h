@@ -30,7 +30,8 @@ typedef struct {
     char *rel; /* below the folder */
     uint64_t size;
     mrd_wall_ns mtime;
-    uint64_t start; /* hash of its first mrd_folder_start_len(size) bytes; 0 means not read */
+    /* of a trace file: hash of its first mrd_folder_start_len(size) bytes; 0 means not read */
+    uint64_t start;
 } mrd_folder_file;
 
 typedef struct {
@@ -72,6 +73,8 @@ void mrd_folder_tidy(mrd_folder *f);
 
 /* Returns "NTFF", "NEFF", "ntrace.pb", ... from a file's name; NULL for unknown kinds. */
 const char *mrd_folder_kind(const char *name);
+/* Returns true for the names of trace files, whose events are read (agent/traces.h). */
+bool mrd_folder_is_trace(const char *name);
 /* Returns true if the file was named explicitly, so that it is taken whatever its kind. */
 bool mrd_folder_is_named(const mrd_folder *f, const char *rel);
 /* Returns true if the content of a JSON file is of a format that an importer reads. For other kinds

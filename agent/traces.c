@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/folder.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -19,7 +20,6 @@
 #define RUNTIME    "nrt-sys-trace"
 #define FRAMEWORK  "trace-event-json"
 #define XSPACE     "xplane"
-#define XSPACE_END ".xplane.pb"
 #define EPOCH_FROM (1000000000 * MRD_SEC) /* 2001: earlier times do not count from the epoch */
 
 typedef struct {
@@ -203,7 +203,7 @@ has_share(const mrd_traces *t, int64_t uid)
 static uint64_t
 both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 {
-    static const char *const ends[] = { XSPACE_END, ".trace.json.gz", ".trace.json" };
+    static const char *const ends[] = { ".xplane.pb", ".trace.json.gz", ".trace.json" };
     mrd_str name =
         /* processes that started in the same second have equal names below their directories */
         mrd_str_of(file->path);
@@ -229,15 +229,12 @@ fail(mrd_traces *t, const mrd_files_complete *file, const char *message)
 void
 mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
 {
-    mrd_str name = mrd_str_of(file->rel);
+    uint64_t kind = 0, both;
     int64_t folder, nc;
     const who *w;
     waiting *to;
 
-    uint64_t kind = 0, both;
-
-    if (!mrd_str_ends(name, ".json") && !mrd_str_ends(name, ".json.gz") &&
-        !mrd_str_ends(name, XSPACE_END))
+    if (!mrd_folder_is_trace(file->rel))
         return;
     both = both_key(file, &kind);
     mrd_files_names(file->rel, &folder, &nc);

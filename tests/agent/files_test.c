@@ -1,6 +1,7 @@
 #include "tests/hw/tree.h"
 
 #include <fcntl.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -331,6 +332,52 @@ TEST(versions_that_were_replaced_are_counted)
         CHECK_ROW(rows[i].name, w->told + w->replaced == rows[i].versions);
         end_world(w);
     }
+    stable_ms = 40;
+}
+
+/* Counts for each name how often its file was opened since the last call. */
+static void
+count_opened(int watch, const char *const *names, unsigned *ret_counts, size_t n)
+{
+    _Alignas(struct inotify_event) char events[4096];
+    ssize_t len;
+
+    memset(ret_counts, 0, n * sizeof(*ret_counts));
+    while ((len = read(watch, events, sizeof(events))) > 0)
+        for (ssize_t at = 0; at < len;) {
+            const struct inotify_event *e = (const struct inotify_event *) (events + at);
+
+            for (size_t i = 0; i < n; i++)
+                ret_counts[i] += e->len > 0 && strcmp(e->name, names[i]) == 0;
+            at += (ssize_t) (sizeof(*e) + e->len);
+        }
+}
+
+/* A search opens a new trace file, to find out later whether it was replaced, and no other file. */
+TEST(a_search_opens_only_trace_files)
+{
+    static const char *const names[] = { "a.json", "b.xplane.pb", "c.ntff", "d.neff" };
+    unsigned opened[MRD_COUNT(names)];
+    char path[600];
+    world *w;
+    int watch;
+
+    tree_file(test_tmp(), "cap/.hidden", "");
+    stable_ms = 60000;
+    w = new_world(0);
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        snprintf(path, sizeof(path), "cap/%s", names[i]);
+        tree_file(test_tmp(), path, "text");
+    }
+    snprintf(path, sizeof(path), "%s/cap", test_tmp());
+    CHECK((watch = inotify_init1(IN_NONBLOCK)) >= 0);
+    CHECK(inotify_add_watch(watch, path, IN_OPEN) >= 0);
+    run_ms(w, 150); /* long enough for a search */
+    count_opened(watch, names, opened, MRD_COUNT(names));
+    CHECK(opened[0] > 0 && opened[1] > 0);
+    CHECK_INT(opened[2] + opened[3], 0);
+    close(watch);
+    end_world(w);
     stable_ms = 40;
 }
 
