@@ -49,6 +49,7 @@ typedef struct {
 /* The file that is being read or emitted. */
 typedef struct {
     waiting file;
+    const char *instance_id; /* of the options, which outlive the thread */
     pthread_t thread;
     atomic_bool cancel, done; /* done (release): everything below belongs to the loop */
     bool started;
@@ -359,9 +360,8 @@ run(void *arg)
 
     r->err = detect(r, &why);
     if (r->err == MRD_OK) {
-        id.instance_id = mrd_catalog_intern(r->cat, r->message); /* left there by start() */
+        id.instance_id = mrd_catalog_intern(r->cat, r->instance_id);
         id.job = r->file.job[0] == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(r->cat, r->file.job);
-        r->message[0] = '\0';
         r->err = read_all(r, &id, &why);
     }
     if (r->err != MRD_OK)
@@ -532,7 +532,7 @@ start(mrd_traces *t)
     r->file = t->queue[t->first];
     k = known_of(t, r->file.key);
     r->skip = k == NULL ? 0 : k->given;
-    snprintf(r->message, sizeof(r->message), "%s", t->o.instance_id);
+    r->instance_id = t->o.instance_id;
     r->cat = mrd_catalog_new();
     r->store = mrd_store_new(MRD_TRACES_MEMORY, t->o.dir);
     t->now = r;
