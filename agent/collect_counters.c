@@ -23,15 +23,21 @@ find(mrd_agent *a, uint64_t session)
 }
 
 static void
+add_stats(mrd_sample_stats *to, const mrd_sample_stats *st)
+{
+    to->begun += st->begun;
+    to->refused += st->refused;
+    to->samples += st->samples;
+    to->failed += st->failed;
+}
+
+static void
 let_go(mrd_agent *a, mrd_session_counters *c)
 {
     mrd_sample_stats st;
 
     mrd_sample_get_stats(c->sample, &st);
-    a->counters_before.begun += st.begun;
-    a->counters_before.refused += st.refused;
-    a->counters_before.samples += st.samples;
-    a->counters_before.failed += st.failed;
+    add_stats(&a->counters_before, &st);
     mrd_record_process_gone(a->record, mrd_sample_node(c->sample));
     mrd_sample_close(c->sample);
     *c = (mrd_session_counters){ 0 };
@@ -77,12 +83,11 @@ is_recording(const mrd_record_status *st)
             mrd_local_before(mrd_local_now(), st->stop));
 }
 
+/* Overwrites *st with the session's state. */
 static bool
-samples(const mrd_agent *a, const mrd_session_counters *c)
+samples(const mrd_agent *a, const mrd_session_counters *c, mrd_record_status *st)
 {
-    mrd_record_status st;
-
-    return c->session != 0 && mrd_record_find(a->record, c->session, &st) && is_recording(&st);
+    return c->session != 0 && mrd_record_find(a->record, c->session, st) && is_recording(st);
 }
 
 static void
@@ -92,8 +97,7 @@ step_sessions(mrd_agent *a, mrd_local_ns now)
         mrd_session_counters *c = &a->counters[i];
         mrd_record_status st;
 
-        if (samples(a, c) && mrd_record_find(a->record, c->session, &st) &&
-            !mrd_local_before(now, st.start)) {
+        if (samples(a, c, &st) && !mrd_local_before(now, st.start)) {
             mrd_sample_repeat(c->sample, st.recorder);
             mrd_sample_step(c->sample, NULL, now);
         }
@@ -153,20 +157,14 @@ sample_begun_ns(const mrd_agent *a)
 void
 mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum)
 {
-    sum->begun += a->counters_before.begun;
-    sum->refused += a->counters_before.refused;
-    sum->samples += a->counters_before.samples;
-    sum->failed += a->counters_before.failed;
+    add_stats(sum, &a->counters_before);
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
         mrd_sample_stats st;
 
         if (a->counters[i].session == 0)
             continue;
         mrd_sample_get_stats(a->counters[i].sample, &st);
-        sum->begun += st.begun;
-        sum->refused += st.refused;
-        sum->samples += st.samples;
-        sum->failed += st.failed;
+        add_stats(sum, &st);
     }
 }
 
@@ -208,13 +206,12 @@ static mrd_local_ns
 next_of_counters(const void *self)
 {
     const mrd_agent *a = self;
-    mrd_local_ns next = mrd_sample_next_ns(a->sample), begun = sample_begun_ns(a);
+    mrd_local_ns next = mrd_local_min(sample_begun_ns(a), mrd_sample_next_ns(a->sample));
+    mrd_record_status st;
 
-    next = mrd_local_min(begun, next);
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
-        if (samples(a, &a->counters[i]) &&
-            mrd_local_before(mrd_sample_next_ns(a->counters[i].sample), next))
-            next = mrd_sample_next_ns(a->counters[i].sample);
+        if (samples(a, &a->counters[i], &st))
+            next = mrd_local_min(next, mrd_sample_next_ns(a->counters[i].sample));
     return next;
 }
 
@@ -259,12 +256,6 @@ close_counters(void *self)
     mrd_hw_close(a->hw);
     a->sample = NULL;
     a->hw = NULL;
-}
-
-mrd_drain_process *
-mrd_agent_node_process(const mrd_agent *a)
-{
-    return mrd_sample_node(a->sample);
 }
 
 const mrd_collector mrd_collector_counters = {

@@ -73,8 +73,6 @@ typedef struct {
 /* Takes an event for every session that wants it, and looks whether it is one to trigger at. */
 mrd_err mrd_agent_event(void *agent, mrd_drain_process *process, unsigned clock,
                         const mrd_event *ev);
-/* The process that stands for the node itself, for events of no other; after start. */
-mrd_drain_process *mrd_agent_node_process(const mrd_agent *a);
 
 /* ---- All of them, in order (collectors.c) ---- */
 

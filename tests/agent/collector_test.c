@@ -2,7 +2,7 @@
  * the agent calls `tiny` and `last` in order, takes their events and counts their losses. */
 #include "agent/collector.h"
 
-#include "agent/agent.h"
+#include "agent/agent_int.h"
 #include "tests/agent/open_agent.h"
 #include "tests/check.h"
 #include "tests/fake/link.h"
@@ -47,7 +47,7 @@ static mrd_err
 start_tiny(void *self, mrd_why *why)
 {
     tiny_state *t = self;
-    mrd_drain_process *node = mrd_agent_node_process(t->agent);
+    mrd_drain_process *node = mrd_sample_node(t->agent->sample);
     mrd_track track;
 
     called("start");
@@ -74,7 +74,7 @@ step_tiny(void *self, mrd_local_ns now)
     if (t->given >= GIVEN)
         return;
     for (int i = 0; i < 2; i++) {
-        if (mrd_agent_event(t->agent, mrd_agent_node_process(t->agent), MRD_DRAIN_RAW, &ev) ==
+        if (mrd_agent_event(t->agent, mrd_sample_node(t->agent->sample), MRD_DRAIN_RAW, &ev) ==
             MRD_OK)
             t->taken++;
         else
