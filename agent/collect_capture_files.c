@@ -312,8 +312,7 @@ files_sessions(mrd_agent *a)
 
     for (size_t i = 0; i < mrd_record_sessions(a->record) && n < MRD_COUNT(taking); i++) {
         mrd_record_get(a->record, i, &st[n]);
-        if (st[n].phase != MRD__NODE_PHASE__NODE_RECORDING &&
-            st[n].phase != MRD__NODE_PHASE__NODE_STOPPING)
+        if (!mrd_record_is_under_way(st[n].phase))
             continue;
         taking[n].id = st[n].id;
         taking[n].start = mrd_drain_raw_to_wall(a->drain, st[n].start);

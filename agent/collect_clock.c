@@ -44,8 +44,7 @@ ship_clock(mrd_agent *a, const Mrd__ClockData *data)
 
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         mrd_record_get(a->record, i, &st);
-        if (st.phase == MRD__NODE_PHASE__NODE_RECORDING ||
-            st.phase == MRD__NODE_PHASE__NODE_STOPPING) {
+        if (mrd_record_is_under_way(st.phase)) {
             if (mrd_record_message(a->record, st.id, MRD_FRAME_CLOCK_DATA, data, NULL) == MRD_OK)
                 stored = true;
             else

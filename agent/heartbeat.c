@@ -391,7 +391,7 @@ static void
 fill_unread(session_part *p, const Mrd__Unread *now, const mrd_record_status *s)
 {
     mrd__unread__init(&p->unread);
-    if (s->phase == MRD__NODE_PHASE__NODE_RECORDING || s->phase == MRD__NODE_PHASE__NODE_STOPPING)
+    if (mrd_record_is_under_way(s->phase))
         p->unread = *now;
     p->unread.trace_files = s->cut_files;
     snprintf(p->cut_file, sizeof(p->cut_file), "%s", s->cut_file);

@@ -436,9 +436,8 @@ is_to_ship(const mrd_model_table *t, entry *e)
 
     for (size_t i = 0; i < mrd_record_sessions(t->record); i++) {
         mrd_record_get(t->record, i, &st);
-        if ((st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
-             st.phase != MRD__NODE_PHASE__NODE_STOPPING) ||
-            was_shipped(e, st.id) || !mrd_record_wants_neffs(t->record, st.id) || !is_of(t, e, &st))
+        if (!mrd_record_is_under_way(st.phase) || was_shipped(e, st.id) ||
+            !mrd_record_wants_neffs(t->record, st.id) || !is_of(t, e, &st))
             continue;
         e->shipped[e->n_shipped++ % MRD_COUNT(e->shipped)] = st.id;
         fresh = true;

@@ -177,9 +177,8 @@ cause_of(const mrd_drain_process *p, const mrd_event *ev)
 static inline bool
 recording(const session *s, int64_t first_ns, int64_t last_ns)
 {
-    return (s->st.phase == MRD__NODE_PHASE__NODE_RECORDING ||
-            s->st.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
-           last_ns >= s->st.start.ns && first_ns <= s->st.stop.ns &&
+    return mrd_record_is_under_way(s->st.phase) && last_ns >= s->st.start.ns &&
+           first_ns <= s->st.stop.ns &&
            (s->n_pauses == 0 || !mrd_record_in_pause(s, first_ns, last_ns));
 }
 

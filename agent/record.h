@@ -75,6 +75,15 @@ typedef struct {
     size_t n_triggers;
 } mrd_record_status;
 
+/* Returns true from the directive that starts a session, whose start may lie ahead, until all its
+ * data is delivered. It is STOPPING when its stop is known: it records until then, earlier events
+ * may still arrive, and its data is still being sent. */
+static inline bool
+mrd_record_is_under_way(Mrd__NodePhase phase)
+{
+    return phase == MRD__NODE_PHASE__NODE_RECORDING || phase == MRD__NODE_PHASE__NODE_STOPPING;
+}
+
 typedef struct {
     uint64_t agent; /* mrd_agent_key */
     mrd_codec_id codec;

@@ -422,9 +422,7 @@ resume(mrd_record *r, const mrd_record_note *n)
 {
     session *s;
 
-    if (mrd_record_arm(r, n->control, NULL) != MRD_OK ||
-        (n->phase != MRD__NODE_PHASE__NODE_RECORDING &&
-         n->phase != MRD__NODE_PHASE__NODE_STOPPING) ||
+    if (mrd_record_arm(r, n->control, NULL) != MRD_OK || !mrd_record_is_under_way(n->phase) ||
         (s = mrd_record_session_of(r, n->session)) == NULL)
         return;
     s->st.start = n->start;
