@@ -222,9 +222,7 @@ mrd_files_drop(mrd_files *f, unsigned at)
     dir *d = &f->dirs[at];
 
     forget_files(f, at);
-    while (d->n_names > 0)
-        free(d->names[--d->n_names]);
-    free(d->names);
+    mrd_strlist_fini(&d->names);
     if (!d->hung) /* else the thread has it */
         mrd_folder_free(d->folder, f->inotify);
     free(d->label);
@@ -459,12 +457,10 @@ mrd_files_tell(mrd_files *f, dir *d)
 {
     if (d->whole)
         mrd_folder_whole(d->folder);
-    for (size_t i = 0; i < d->n_names; i++) {
-        if (!d->whole && mrd_folder_name(d->folder, d->names[i]) != MRD_OK)
-            leave_name(f, d, d->names[i]);
-        free(d->names[i]);
-    }
-    d->n_names = 0;
+    for (size_t i = 0; i < d->names.n && !d->whole; i++)
+        if (mrd_folder_name(d->folder, d->names.v[i]) != MRD_OK)
+            leave_name(f, d, d->names.v[i]);
+    mrd_strlist_fini(&d->names);
 }
 
 void
@@ -521,17 +517,11 @@ add_namer(dir *d, const mrd_files_place *place)
 static mrd_err
 add_name(mrd_files *f, dir *d, const char *name)
 {
-    for (size_t i = 0; i < d->n_names; i++)
-        if (strcmp(d->names[i], name) == 0)
-            return MRD_OK;
-    if (d->n_names == MRD_FOLDER_NAMES) {
-        leave_name(f, d, name);
+    if (mrd_strlist_has(&d->names, mrd_str_of(name)))
         return MRD_OK;
-    }
-    if (!MRD_VEC_ROOM_MAX(d->names, d->n_names, d->cap_names, 1, MRD_FOLDER_NAMES) ||
-        (d->names[d->n_names] = strdup(name)) == NULL)
-        return MRD_NOMEM;
-    d->n_names++;
+    if (d->names.n < MRD_FOLDER_NAMES)
+        return mrd_strlist_add(&d->names, mrd_str_of(name));
+    leave_name(f, d, name);
     return MRD_OK;
 }
 

@@ -55,8 +55,7 @@ typedef struct {
     bool any_age, remove; /* as in mrd_files_place */
     /* sessions that want its files, since a process that they select named it */
     session_set wanted;
-    char **names; /* names that were added since its last search */
-    size_t n_names, cap_names;
+    mrd_strlist names;     /* added since its last search */
     bool refused_for_good; /* its process differs from that in its ring */
     bool hung;             /* its file system does not answer, so it is skipped until it does */
     uint32_t first;        /* of its files: index + 1 */

@@ -11,7 +11,6 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
-#include "base/vec.h"
 #include "trace/import/capture_names.h"
 #include "trace/import/import.h"
 
@@ -34,12 +33,10 @@ struct mrd_folder {
     int root, fd;
     dev_t dev;
     ino_t ino;
-    char **names;
-    size_t n_names, cap_names;
-    char **emptied; /* subdirectories from which files were removed */
-    size_t n_emptied, cap_emptied;
+    mrd_strlist names;
+    mrd_strlist emptied; /* subdirectories from which files were removed */
     /* A look under way. */
-    size_t next_name; /* n_names means that all were found, or that there are none */
+    size_t next_name; /* names.n means that all were found, or that there are none */
     bool looking;
     level levels[MRD_FOLDER_DEPTH + 1];
     size_t depth; /* open levels */
@@ -146,11 +143,8 @@ mrd_folder_free(mrd_folder *f, int inotify)
     for (size_t i = 0; i < f->n_watches && inotify >= 0; i++)
         (void) inotify_rm_watch(inotify, f->watches[i]);
     drop_found(f);
-    mrd_folder_whole(f);
-    free(f->names);
-    while (f->n_emptied > 0)
-        free(f->emptied[--f->n_emptied]);
-    free(f->emptied);
+    mrd_strlist_fini(&f->names);
+    mrd_strlist_fini(&f->emptied);
     if (f->fd >= 0)
         close(f->fd);
     if (f->root >= 0)
@@ -163,23 +157,16 @@ mrd_folder_free(mrd_folder *f, int inotify)
 mrd_err
 mrd_folder_name(mrd_folder *f, const char *name)
 {
-    for (size_t i = 0; i < f->n_names; i++)
-        if (strcmp(f->names[i], name) == 0)
-            return MRD_OK;
-    if (f->n_names == MRD_FOLDER_NAMES)
-        return MRD_LIMIT;
-    if (!MRD_VEC_ROOM_MAX(f->names, f->n_names, f->cap_names, 1, MRD_FOLDER_NAMES) ||
-        (f->names[f->n_names] = strdup(name)) == NULL)
-        return MRD_NOMEM;
-    f->n_names++;
-    return MRD_OK;
+    if (mrd_folder_is_named(f, name))
+        return MRD_OK;
+    return f->names.n == MRD_FOLDER_NAMES ? MRD_LIMIT
+                                          : mrd_strlist_add(&f->names, mrd_str_of(name));
 }
 
 void
 mrd_folder_whole(mrd_folder *f)
 {
-    while (f->n_names > 0)
-        free(f->names[--f->n_names]);
+    mrd_strlist_fini(&f->names);
 }
 
 /* ---- Opening it ---- */
@@ -196,10 +183,7 @@ refuse(mrd_folder *f, const mrd_why *why, bool lost)
 bool
 mrd_folder_is_named(const mrd_folder *f, const char *rel)
 {
-    for (size_t i = 0; i < f->n_names; i++)
-        if (strcmp(f->names[i], rel) == 0)
-            return true;
-    return false;
+    return mrd_strlist_has(&f->names, mrd_str_of(rel));
 }
 
 /* Opens the directory that the path refers to now, which may have been created or replaced. */
@@ -386,11 +370,11 @@ meet(mrd_folder *f, int inotify, const char *name)
 static void
 meet_name(mrd_folder *f, int inotify)
 {
-    const char *name = f->names[f->next_name++];
+    const char *name = f->names.v[f->next_name++];
 
     if (strchr(name, '/') == NULL && *name != '\0')
         meet(f, inotify, name);
-    while (f->depth > (f->next_name < f->n_names ? 1u : 0u))
+    while (f->depth > (f->next_name < f->names.n ? 1u : 0u))
         closedir(f->levels[--f->depth].stream);
 }
 
@@ -422,7 +406,7 @@ mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state)
                mrd_local_before(mrd_local_now(), end)) {
             const struct dirent *e;
 
-            if (f->next_name < f->n_names) {
+            if (f->next_name < f->names.n) {
                 meet_name(f, inotify);
                 continue;
             }
@@ -487,12 +471,8 @@ remove_name(const mrd_folder *f, int root, const char *path, const struct stat *
 static void
 remember_emptied(mrd_folder *f, const char *path)
 {
-    for (size_t i = 0; i < f->n_emptied; i++)
-        if (strcmp(f->emptied[i], path) == 0)
-            return;
-    if (MRD_VEC_ROOM(f->emptied, f->n_emptied, f->cap_emptied, 1) &&
-        (f->emptied[f->n_emptied] = strdup(path)) != NULL)
-        f->n_emptied++;
+    if (!mrd_strlist_has(&f->emptied, mrd_str_of(path)))
+        (void) mrd_strlist_add(&f->emptied, mrd_str_of(path));
 }
 
 void
@@ -515,8 +495,8 @@ mrd_folder_remove(mrd_folder *f, const char *rel, int fd)
 void
 mrd_folder_tidy(mrd_folder *f)
 {
-    while (f->n_emptied > 0) {
-        char *path = f->emptied[--f->n_emptied], *slash;
+    for (size_t i = f->emptied.n; i-- > 0;) {
+        char *path = f->emptied.v[i], *slash;
 
         while (*path != '\0' && remove_name(f, f->fd, path, NULL)) {
             slash = strrchr(path, '/');
@@ -524,8 +504,8 @@ mrd_folder_tidy(mrd_folder *f)
         }
         if (*path == '\0' && f->root >= 0)
             (void) remove_name(f, f->root, f->path, NULL);
-        free(path);
     }
+    mrd_strlist_fini(&f->emptied);
 }
 
 mrd_err
