@@ -48,12 +48,13 @@ collect_emit(void *self, const mrd_bound_bin *bin)
 
 /* Runs the live filter over everything with one w, for epochs and wrong packets. */
 static mrd_err
-collect_run(collect *c, double w, const mrd_ineq *ineqs, size_t n, const mrd_epoch_break *breaks,
-            size_t break_count, const mrd_follow_options *options, mrd_bound_counts *ret_counts)
+collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *ret_counts)
 {
-    mrd_bound_options o = { w, options->rate_max };
+    mrd_bound_options o = { w, in->options->rate_max };
     mrd_bound *bound = mrd_bound_new(&o, collect_emit, c);
-    size_t next = 0;
+    const mrd_ineq *ineqs = in->ineqs;
+    const mrd_epoch_break *breaks = in->breaks;
+    size_t n = in->n_ineqs, next = 0;
 
     /* n inequalities give at most n bins and n accepted inequalities. */
     c->spans = malloc((n + 1) * sizeof(*c->spans));
@@ -63,11 +64,11 @@ collect_run(collect *c, double w, const mrd_ineq *ineqs, size_t n, const mrd_epo
         return MRD_NOMEM;
     }
     for (size_t i = 0; i < n; i++) {
-        for (; next < break_count && ineqs[i].t >= breaks[next].before.ns; next++)
+        for (; next < in->n_breaks && ineqs[i].t >= breaks[next].before.ns; next++)
             mrd_bound_break(bound, breaks[next].cause, breaks[next].keep_rate,
                             breaks[next].before.ns - breaks[next].after.ns + breaks[next].lost);
         /* Packets inside a break belong to neither side. */
-        if (next < break_count && ineqs[i].t > breaks[next].after.ns)
+        if (next < in->n_breaks && ineqs[i].t > breaks[next].after.ns)
             continue;
         mrd_bound_add(bound, &ineqs[i]);
     }
@@ -356,8 +357,7 @@ try_w(const mrd_follow_input *in, double w, attempt *ret)
     mrd_err err = MRD_NOMEM;
 
     if (t.align != NULL)
-        err = collect_run(&c, w, in->ineqs, in->n_ineqs, in->breaks, in->n_breaks, in->options,
-                          &t.report.bound);
+        err = collect_run(&c, in, w, &t.report.bound);
     if (err == MRD_OK && c.span_n == 0)
         err = MRD_EMPTY;
     if (err == MRD_OK)
