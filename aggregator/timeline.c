@@ -405,7 +405,7 @@ mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)
         mrd_buf_fmt(to,
                     "times after it are linked to those before within +-%s by %zu clock%s that ran "
                     "on over the %s between",
-                    bound, incarnation->link.clocks, incarnation->link.clocks == 1 ? "" : "s", gap);
+                    bound, incarnation->link.clocks, mrd_plural(incarnation->link.clocks), gap);
     else if (incarnation->by == MRD_LINKED_UTC)
         mrd_buf_fmt(
             to,
@@ -418,8 +418,7 @@ mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)
                      "the wall clocks of both aggregators state no bound");
     if (incarnation->link.contradicting > 0)
         mrd_buf_fmt(to, "; %zu clock%s contradict%s that: DO NOT TRUST IT",
-                    incarnation->link.contradicting,
-                    incarnation->link.contradicting == 1 ? "" : "s",
+                    incarnation->link.contradicting, mrd_plural(incarnation->link.contradicting),
                     incarnation->link.contradicting == 1 ? "s" : "");
 }
 

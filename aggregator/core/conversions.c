@@ -395,7 +395,7 @@ mrd_conversions_load(mrd_core *c, mrd_session *s, const mrd_json *list)
         *v = (mrd_conversion){
             .process_id = mrd_json_int(o, "process_id", -1),
             .state = mrd_convert_state_of(mrd_json_str(o, "state", "")),
-            .runs = (unsigned) mrd_json_int(o, "runs", 0),
+            .runs = mrd_json_get_u32(o, "runs"),
             .files = (uint64_t) mrd_json_int(o, "files", 0),
             .bytes = (uint64_t) mrd_json_int(o, "bytes", 0),
             .memory = (uint64_t) mrd_json_int(o, "memory_bytes", 0),

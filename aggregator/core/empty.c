@@ -131,9 +131,9 @@ mrd_part_tally_load(mrd_part *p, const mrd_json *o)
     *t = (mrd_tally){ .known = true,
                       .before = events_load(mrd_json_get(o, "earlier_runs")),
                       .last = events_load(o),
-                      .processes = (unsigned) mrd_json_int(o, "processes", 0),
-                      .selected = (unsigned) mrd_json_int(o, "selected", 0),
-                      .unselected_before = (unsigned) mrd_json_int(unselected, "processes", 0) };
+                      .processes = mrd_json_get_u32(o, "processes"),
+                      .selected = mrd_json_get_u32(o, "selected"),
+                      .unselected_before = mrd_json_get_u32(unselected, "processes") };
     mrd_text_set(t->unselected_one, sizeof(t->unselected_one), mrd_json_str(unselected, "one", ""));
     t->last.chosen = rest(t->last.chosen, t->before.chosen);
     t->last.left_out = rest(t->last.left_out, t->before.left_out);

@@ -24,6 +24,14 @@ mrd_json_new_count(uint64_t n)
     return mrd_json_new_int(n > INT64_MAX ? INT64_MAX : (int64_t) n);
 }
 
+uint32_t
+mrd_json_get_u32(const mrd_json *o, const char *key)
+{
+    int64_t v = mrd_json_int(o, key, 0);
+
+    return v < 0 || v > UINT32_MAX ? 0 : (uint32_t) v;
+}
+
 void
 mrd_json_put_hex(mrd_json *o, const char *key, uint64_t v)
 {

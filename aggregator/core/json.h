@@ -11,6 +11,8 @@ void mrd_json_put_instant(mrd_json *o, const char *key, int64_t ns);
 /* Returns a count with at most 63 bits, which is what JSON holds here. A node may send any 64-bit
  * number. */
 mrd_json *mrd_json_new_count(uint64_t n);
+/* Returns a number of at most 32 bits, and 0 for any other, which a changed manifest may contain. */
+uint32_t mrd_json_get_u32(const mrd_json *o, const char *key);
 /* Puts 64 bits as 16 hexadecimal digits, which is how ids are written. */
 void mrd_json_put_hex(mrd_json *o, const char *key, uint64_t v);
 uint64_t mrd_json_get_hex(const mrd_json *o, const char *key);

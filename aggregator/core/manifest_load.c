@@ -45,15 +45,6 @@ epochs_load(mrd_part *p, const mrd_json *list)
     }
 }
 
-/* Reads a number that counts the changes of a session. */
-static unsigned
-revision_load(const mrd_json *o, const char *name)
-{
-    int64_t revision = mrd_json_int(o, name, 0);
-
-    return revision <= 0 || revision > UINT32_MAX ? 0 : (unsigned) revision;
-}
-
 static void
 part_fill(mrd_part *p, const mrd_json *o)
 {
@@ -61,7 +52,7 @@ part_fill(mrd_part *p, const mrd_json *o)
     p->state = mrd_part_state_of(mrd_json_str(o, "state", "lost"));
     mrd_text_set(p->message, sizeof(p->message), mrd_json_str(o, "message", ""));
     p->err = mrd_err_of((uint64_t) mrd_json_int(o, "err", MRD_OK));
-    p->revision = revision_load(o, "revision");
+    p->revision = mrd_json_get_u32(o, "revision");
     p->started.ns = mrd_time_checked(mrd_json_int(o, "started_local_ns", 0));
     p->stopped.ns = mrd_time_checked(mrd_json_int(o, "stopped_local_ns", 0));
     p->complete.ns = mrd_time_checked(mrd_json_int(o, "complete_local_ns", 0));
@@ -197,7 +188,7 @@ static void
 changes_load(mrd_session *s, const mrd_json *o)
 {
     const mrd_json *list = mrd_json_get(o, "pauses");
-    unsigned revision = revision_load(o, "revision");
+    unsigned revision = mrd_json_get_u32(o, "revision");
 
     if (revision == 0)
         return;
@@ -208,8 +199,8 @@ changes_load(mrd_session *s, const mrd_json *o)
         s->changes.pauses[s->changes.n_pauses++] =
             (mrd_pause){ { mrd_time_checked(mrd_json_int(p, "from_ns", 0)) },
                          { mrd_time_checked(mrd_json_int(p, "to_ns", 0)) },
-                         revision_load(p, "from_revision"),
-                         revision_load(p, "to_revision") };
+                         mrd_json_get_u32(p, "from_revision"),
+                         mrd_json_get_u32(p, "to_revision") };
     }
 }
 
@@ -225,7 +216,7 @@ triggers_load(mrd_session *s, const mrd_json *list)
         mrd_trigger t = { .id = mrd_json_get_hex(o, "id"),
                           .from = { mrd_time_checked(mrd_json_int(o, "from_ns", 0)) },
                           .to = { mrd_time_checked(mrd_json_int(o, "to_ns", 0)) },
-                          .acknowledged = (unsigned) mrd_json_int(o, "answered", 0) };
+                          .acknowledged = mrd_json_get_u32(o, "answered") };
 
         t.sent = t.acknowledged > 0;
         mrd_text_set(t.reason, sizeof(t.reason), mrd_json_str(o, "reason", ""));
@@ -307,7 +298,7 @@ jobs_load(mrd_session *s, const mrd_json *o)
         }
         mrd_session_add_job(s, id.text);
     }
-    s->jobs_left_out = (unsigned) mrd_json_int(o, "jobs_left_out", 0);
+    s->jobs_left_out = mrd_json_get_u32(o, "jobs_left_out");
 }
 
 static void
@@ -319,7 +310,7 @@ job_load(mrd_session *s, const mrd_json *o)
         return;
     mrd_text_set(s->of_job.key.text, sizeof(s->of_job.key.text), mrd_json_str(o, "key", ""));
     s->of_job.key.uid = mrd_json_int(o, "uid", -1);
-    s->of_job.nodes = (unsigned) mrd_json_int(o, "nodes", 0);
+    s->of_job.nodes = mrd_json_get_u32(o, "nodes");
     s->of_job.witness = mrd_job_witness_of(mrd_json_str(o, "witness", ""));
     for (size_t i = 0; keys != NULL && i < mrd_json_size(keys); i++) {
         char scratch[64];

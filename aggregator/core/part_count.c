@@ -269,7 +269,7 @@ mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX])
              "%u run%s of the agent ended without a successor that knows the counts. Events that "
              "the agent read after its last heartbeat%s and had not sent are in no count. Give it "
              "a directory (--spool-dir)",
-             u->runs, u->runs == 1 ? "" : "s", within);
+             u->runs, mrd_plural(u->runs), within);
     return true;
 }
 
@@ -335,14 +335,6 @@ runs_load(mrd_part *p, const mrd_json *list)
     }
 }
 
-static unsigned
-number(const mrd_json *o, const char *name)
-{
-    int64_t v = mrd_json_int(o, name, 0);
-
-    return v < 0 || v > INT32_MAX ? 0 : (unsigned) v;
-}
-
 void
 mrd_part_counts_load(mrd_part *p, const mrd_json *o)
 {
@@ -351,7 +343,8 @@ mrd_part_counts_load(mrd_part *p, const mrd_json *o)
 
     p->since = mrd_json_get_hex(o, "counters_since");
     p->told.ns = mrd_time_checked(mrd_json_int(o, "counters_local_ns", 0));
-    p->uncounted = (mrd_uncounted){ number(uncounted, "runs"), number(uncounted, "unknown"),
+    p->uncounted = (mrd_uncounted){ mrd_json_get_u32(uncounted, "runs"),
+                                    mrd_json_get_u32(uncounted, "unknown"),
                                     mrd_time_checked(mrd_json_int(uncounted, "within_ns", 0)) };
     mrd_counts_load(&p->counts, mrd_json_get(o, "counters"));
     mrd_counts_load(&p->last_run, last != NULL ? last : mrd_json_get(o, "counters"));

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "aggregator/core/json.h"
 #include "aggregator/core/text.h"
 #include "base/obj.h"
 
@@ -91,21 +92,13 @@ mrd_unread_put(const mrd_unread *u, mrd_json *to)
     mrd_json_set(to, "unread", o);
 }
 
-static uint32_t
-number(const mrd_json *from, const char *name)
-{
-    int64_t v = mrd_json_int(from, name, 0);
-
-    return v < 0 || v > UINT32_MAX ? 0 : (uint32_t) v;
-}
-
 void
 mrd_unread_load(mrd_unread *u, const mrd_json *from)
 {
-    *u = (mrd_unread){ .rings_beyond = number(from, "rings_beyond"),
-                       .rings_held = number(from, "rings_held"),
-                       .rings_other_boot = number(from, "rings_other_boot"),
-                       .directories = number(from, "directories"),
-                       .trace_files = number(from, "trace_files") };
+    *u = (mrd_unread){ .rings_beyond = mrd_json_get_u32(from, "rings_beyond"),
+                       .rings_held = mrd_json_get_u32(from, "rings_held"),
+                       .rings_other_boot = mrd_json_get_u32(from, "rings_other_boot"),
+                       .directories = mrd_json_get_u32(from, "directories"),
+                       .trace_files = mrd_json_get_u32(from, "trace_files") };
     mrd_text_set(u->trace_file, sizeof(u->trace_file), mrd_json_str(from, "trace_file", ""));
 }

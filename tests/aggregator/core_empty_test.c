@@ -310,6 +310,21 @@ TEST(a_tally_of_a_manifest)
     }
 }
 
+/* 2^32 + 5 is not 5. */
+TEST(a_tally_of_numbers_that_are_too_large)
+{
+    static const char text[] = "{\"processes\":4294967301,\"selected\":4294967301,"
+                               "\"unselected\":{\"processes\":4294967301}}";
+    mrd_part p = { .tally = { .processes = 77 } };
+    mrd_json *o = NULL;
+
+    CHECK_ERR("json", mrd_json_parse(mrd_str_of(text), "t", &o, NULL), MRD_OK);
+    mrd_part_tally_load(&p, o);
+    CHECK(p.tally.known && p.tally.processes == 0 && p.tally.selected == 0);
+    CHECK_INT(p.tally.unselected_before, 0);
+    mrd_json_free(o);
+}
+
 /* Earlier runs are mentioned if one of them had something to record. */
 TEST(earlier_runs_are_said_where_there_were_any)
 {
