@@ -24,11 +24,13 @@ struct mrd_kernel_rules {
 
 static const struct {
     mrd_kernel_class class;
-    const char *pattern;
+    const char *pattern; /* in the common form, with wildcards */
 } table[] = {
-#define MRD_KERNEL(class, pattern) { MRD_CLASS_##class, pattern },
+#define MRD_KERNEL(class, pattern)       { MRD_CLASS_##class, "*_" pattern "_*" },
+#define MRD_KERNEL_FIRST(class, pattern) { MRD_CLASS_##class, "_" pattern "_*" },
 #include "trace/analysis/kernel_names.def"
 #undef MRD_KERNEL
+#undef MRD_KERNEL_FIRST
 };
 
 /* Classes by their names in a file of rules. */
@@ -251,23 +253,35 @@ operation_in(mrd_str form)
 
 /* ---- Classes ---- */
 
+/* Returns the class of the first rule that matches a form, UNKNOWN if none does. */
+static mrd_kernel_class
+rule_class(const mrd_kernel_rules *rules, mrd_str form)
+{
+    for (size_t i = 0; rules != NULL && i < rules->n; i++) {
+        if (matches(rules->v[i].pattern, form))
+            return rules->v[i].class;
+    }
+    return MRD_CLASS_UNKNOWN;
+}
+
+bool
+mrd_kernel_rules_compute(const mrd_kernel_rules *rules, mrd_str name)
+{
+    char text[FORM_MAX + 1];
+
+    return rules != NULL &&
+           rule_class(rules, mrd_kernel_name_form(name, text, sizeof(text))) == MRD_CLASS_COMPUTE;
+}
+
 mrd_kernel_class
 mrd_kernel_class_of_name(const mrd_kernel_rules *rules, mrd_str name)
 {
-    char text[FORM_MAX + 1], pattern[FORM_MAX + 4];
+    char text[FORM_MAX + 1];
     mrd_str form = mrd_kernel_name_form(name, text, sizeof(text));
-    mrd_kernel_class class = MRD_CLASS_UNKNOWN;
+    mrd_kernel_class class = rule_class(rules, form);
 
-    for (size_t i = 0; rules != NULL && i < rules->n && class == MRD_CLASS_UNKNOWN; i++) {
-        if (matches(rules->v[i].pattern, form))
-            class = rules->v[i].class;
-    }
     for (size_t i = 0; i < MRD_COUNT(table) && class == MRD_CLASS_UNKNOWN; i++) {
-        const char *row = table[i].pattern;
-        bool first = row[0] == '^';
-
-        snprintf(pattern, sizeof(pattern), "%s_%s_*", first ? "" : "*", row + first);
-        if (matches(pattern, form))
+        if (matches(table[i].pattern, form))
             class = table[i].class;
     }
     return class == MRD_CLASS_COMMUNICATION ? operation_in(form) : class;

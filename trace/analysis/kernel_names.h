@@ -59,6 +59,9 @@ void mrd_kernel_rules_free(mrd_kernel_rules *rules); /* accepts NULL */
 
 /* Returns the class of work with this name. The rules may be NULL. */
 mrd_kernel_class mrd_kernel_class_of_name(const mrd_kernel_rules *rules, mrd_str name);
+/* Returns true if a rule of the user says that work with this name is computation. The rules may be
+ * NULL. */
+bool mrd_kernel_rules_compute(const mrd_kernel_rules *rules, mrd_str name);
 /* Returns the class of an operation such as "_allgather_base": one of ALLREDUCE to SENDRECV, else
  * MESSAGE. */
 mrd_kernel_class mrd_kernel_class_of_operation(mrd_str text);

@@ -99,7 +99,7 @@ mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules)
 
         (void) mrd_kernel_name_form(name, text, sizeof(text));
         if ((!calls && phase_of(text) == MRD_CLASS_COMPUTE) ||
-            (rules != NULL && mrd_kernel_class_of_name(rules, name) == MRD_CLASS_COMPUTE &&
+            (mrd_kernel_rules_compute(rules, name) &&
              mrd_kernel_class_of_name(NULL, name) == MRD_CLASS_UNKNOWN))
             return true;
     }
