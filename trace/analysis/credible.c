@@ -23,6 +23,7 @@ typedef struct {
     mrd_sid cover_name;
     uint32_t inside;
     bool is_kernel, is_stepping, step_has_work;
+    bool shows_steps; /* its name says so */
     mrd_ev_ns step_end;
     mrd_track_id next; /* next line of the process with an open step */
 } line_state;
@@ -48,7 +49,7 @@ struct mrd_credible {
     size_t n_tracks;
     uint8_t *names; /* name_class */
     size_t n_names;
-    mrd_sid number_key, kernel, copy, set, annotation;
+    mrd_sid kernel, copy, set, annotation;
     mrd_launches *unlaunched; /* device spans that come before their launch */
     mrd_map by_launch;        /* number or arrow -> graph */
     graph_launch *graphs;
@@ -72,7 +73,6 @@ mrd_credible_new(const mrd_catalog *cat)
     c->lines = calloc(c->n_tracks + 1, sizeof(*c->lines));
     c->names = calloc(c->n_names + 1, sizeof(*c->names));
     c->unlaunched = mrd_launches_new();
-    c->number_key = mrd_strtab_find(strings, MRD_STR("correlation"));
     c->kernel = mrd_strtab_find(strings, MRD_STR("kernel"));
     c->copy = mrd_strtab_find(strings, MRD_STR("gpu_memcpy"));
     c->set = mrd_strtab_find(strings, MRD_STR("gpu_memset"));
@@ -84,6 +84,9 @@ mrd_credible_new(const mrd_catalog *cat)
     }
     for (size_t i = 0; i < processes; i++)
         c->devices[i] = (device_state){ { INT64_MIN }, { INT64_MIN }, NO_LINE };
+    for (mrd_track_id i = 0; i < c->n_tracks; i++)
+        c->lines[i].shows_steps =
+            mrd_str_ends(mrd_catalog_text(cat, mrd_catalog_borrow_track(cat, i)->name), " Steps");
     return c;
 }
 
@@ -123,10 +126,12 @@ mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, ui
 /* Stores the keys that connect a launch with its kernels: its number, and its arrows in this
  * direction. */
 static unsigned
-keys_of(const mrd_credible *c, const mrd_event *ev, bool leaving, uint64_t ret[KEYS_MOST])
+keys_of(const mrd_event *ev, const uint64_t *number, bool leaving, uint64_t ret[KEYS_MOST])
 {
-    unsigned n = mrd_credible_number(c->cat, c->number_key, ev, &ret[0]);
+    unsigned n = 0;
 
+    if (number != NULL)
+        ret[n++] = *number;
     for (unsigned i = 0; i < ev->flow_count && n < KEYS_MOST; i++)
         if ((ev->flows[i].dir == MRD_FLOW_START) == leaving)
             ret[n++] = ev->flows[i].id;
@@ -233,7 +238,7 @@ is_device_step(mrd_credible *c, const mrd_event *ev)
         return false;
     if (ev->category == c->annotation && c->annotation != MRD_SID_EMPTY)
         return class_of(c, ev->name) == NAME_DEVICE_STEP;
-    return mrd_str_ends(mrd_catalog_text(c->cat, t->name), " Steps");
+    return c->lines[ev->track].shows_steps;
 }
 
 /* Counts kernels of a stream that lie inside an earlier kernel. */
@@ -260,12 +265,13 @@ add_to_stream(mrd_credible *c, mrd_proc_id process, const mrd_event *ev)
 }
 
 mrd_err
-mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev, bool is_launched)
+mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
+                    const uint64_t *number, bool is_launched)
 {
     device_state *d = &c->devices[work->process];
     bool is_record = ev->category == c->kernel || ev->category == c->copy || ev->category == c->set;
     uint64_t keys[KEYS_MOST];
-    unsigned n = is_launched && c->n_graphs == 0 ? 0 : keys_of(c, ev, false, keys);
+    unsigned n = is_launched && c->n_graphs == 0 ? 0 : keys_of(ev, number, false, keys);
     graph_launch *graph = find_graph(c, keys, n);
     mrd_err err = MRD_OK;
 
@@ -286,12 +292,12 @@ mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev, 
 }
 
 mrd_err
-mrd_credible_other(mrd_credible *c, const mrd_event *ev)
+mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number)
 {
     mrd_proc_id process = mrd_catalog_borrow_track(c->cat, ev->track)->process;
     mrd_credible_row *row = &c->rows[process];
     uint64_t keys[KEYS_MOST];
-    unsigned n = keys_of(c, ev, true, keys);
+    unsigned n = keys_of(ev, number, true, keys);
     const mrd_ev_ns *kernel = NULL;
 
     if (ev->track < c->n_tracks && is_device_step(c, ev))

@@ -42,11 +42,12 @@ void mrd_credible_free(mrd_credible *c);                /* NULL is fine */
  * argument "correlation". `key` is the string id of this name. Returns false if the event has no
  * number. */
 bool mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret);
-/* Adds a span of a device. `is_launched` means that the trace contains its launch. Errors: NOMEM. */
+/* Adds a span of a device. `number` is its number, NULL if it has none. `is_launched` means that the
+ * trace contains its launch. Errors: NOMEM. */
 mrd_err mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
-                            bool is_launched);
+                            const uint64_t *number, bool is_launched);
 /* Adds any other span. Errors: NOMEM. */
-mrd_err mrd_credible_other(mrd_credible *c, const mrd_event *ev);
+mrd_err mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number);
 void mrd_credible_finish(mrd_credible *c);
 /* Returns the findings for a process. Call after mrd_credible_finish. Borrowed. */
 const mrd_credible_row *mrd_credible_of(const mrd_credible *c, mrd_proc_id process);

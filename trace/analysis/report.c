@@ -158,28 +158,24 @@ keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int
 }
 
 static void
-note_launches(mrd_report *r, const mrd_event *ev)
+note_launches(mrd_report *r, const mrd_event *ev, const uint64_t *number)
 {
-    uint64_t number;
     mrd_err err = MRD_OK;
 
     for (unsigned i = 0; i < ev->flow_count && err == MRD_OK; i++) {
         if (ev->flows[i].dir == MRD_FLOW_START)
             err = mrd_launches_note(r->launches, ev->flows[i].id, ev->ts);
     }
-    if (err == MRD_OK && mrd_workers_of(r->who, ev->track) == MRD_NO_WORKER &&
-        mrd_credible_number(r->cat, r->number_key, ev, &number))
-        err = mrd_launches_note(r->numbered, number, ev->ts);
+    if (err == MRD_OK && number != NULL && mrd_workers_of(r->who, ev->track) == MRD_NO_WORKER)
+        err = mrd_launches_note(r->numbered, *number, ev->ts);
     if (err != MRD_OK)
         r->err = err;
 }
 
 /* Returns when a device span was launched; NULL if unknown. */
 static const mrd_ev_ns *
-launch_of(const mrd_report *r, const mrd_event *ev)
+launch_of(const mrd_report *r, const mrd_event *ev, const uint64_t *number)
 {
-    uint64_t number;
-
     for (unsigned i = 0; i < ev->flow_count; i++) {
         const mrd_ev_ns *launched = ev->flows[i].dir == MRD_FLOW_START
                                         ? NULL
@@ -188,9 +184,7 @@ launch_of(const mrd_report *r, const mrd_event *ev)
         if (launched != NULL)
             return launched;
     }
-    return mrd_credible_number(r->cat, r->number_key, ev, &number)
-               ? mrd_launches_find(r->numbered, number)
-               : NULL;
+    return number == NULL ? NULL : mrd_launches_find(r->numbered, *number);
 }
 
 static mrd_idle_cause
@@ -203,17 +197,18 @@ cause_of(const mrd_ev_ns *launched, const mrd_worker_pause *pause)
 }
 
 static void
-add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
+add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev, const uint64_t *number)
 {
     worker_state *w = &r->all[work->worker];
-    const mrd_ev_ns *launched = work->device ? launch_of(r, ev) : NULL;
+    const mrd_ev_ns *launched = work->device ? launch_of(r, ev, number) : NULL;
     mrd_worker_pause gone;
     mrd_report_pause *pause;
 
     if (work->device && mrd_queue_add(&w->queue, launched == NULL ? ev->ts : *launched,
                                       launched != NULL, ev->ts) != MRD_OK)
         r->err = MRD_NOMEM;
-    if (work->device && mrd_credible_device(r->credible, work, ev, launched != NULL) != MRD_OK)
+    if (work->device &&
+        mrd_credible_device(r->credible, work, ev, number, launched != NULL) != MRD_OK)
         r->err = MRD_NOMEM;
     if (!mrd_worker_time_add(time_before(r, work->worker, ev->ts), work->on, work->device, ev,
                              &gone))
@@ -489,9 +484,9 @@ add_step(mrd_report *r, const mrd_event *ev)
 /* ---- Adding ---- */
 
 static mrd_err
-add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
+add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev, const uint64_t *number)
 {
-    add_span(r, work, ev);
+    add_span(r, work, ev, number);
     if (work->device)
         mrd_kernels_add(r->kernels, work, ev->name, (uint64_t) ev->dur_ns);
     if (work->on == MRD_ON_COMPUTE && mrd_workers_are_phases(r->who))
@@ -542,6 +537,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     mrd_work_kind kind;
     mrd_work work;
     mrd_ev_ns end;
+    uint64_t id;
+    const uint64_t *number;
 
     if (!mrd_ev_before(ev->ts, r->step_end)) /* before losses, too, because they advance accounts */
         steps_over(r);
@@ -552,8 +549,9 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     if (mrd_ev_after((end = mrd_event_end(ev)), r->totals.last) || !r->any)
         r->totals.last = end;
     r->any = true;
-    note_launches(r, ev);
-    if ((kind != MRD_WORK_WORKER && mrd_credible_other(r->credible, ev) != MRD_OK) ||
+    number = mrd_credible_number(r->cat, r->number_key, ev, &id) ? &id : NULL;
+    note_launches(r, ev, number);
+    if ((kind != MRD_WORK_WORKER && mrd_credible_other(r->credible, ev, number) != MRD_OK) ||
         mrd_host_work_add(r->host, kind, &work, ev) != MRD_OK)
         r->err = MRD_NOMEM;
     if (kind != MRD_WORK_BESIDE)
@@ -563,7 +561,7 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
                                                                       : MRD_ENDED_ANY,
                              ev);
     if (kind == MRD_WORK_WORKER)
-        return add_to_worker(r, &work, ev);
+        return add_to_worker(r, &work, ev, number);
     if (kind == MRD_WORK_LOADING)
         add_loading(r, work.process, ev);
     return kind == MRD_WORK_STEP ? add_step(r, ev) : MRD_OK;
