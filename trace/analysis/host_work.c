@@ -14,7 +14,7 @@ typedef struct {
 typedef struct {
     host_span kept[MRD_HOST_WORK_OPEN]; /* in the order of begins */
     unsigned n;
-    uint32_t first, workers; /* its workers have successive numbers */
+    uint32_t first, workers; /* from mrd_workers_of_process */
 } process_state;
 
 typedef struct {
@@ -63,22 +63,24 @@ mrd_host_work_new(const mrd_workers *who, size_t processes)
     h->workers = calloc(h->n_workers + 1, sizeof(*h->workers));
     h->processes = calloc(processes + 1, sizeof(process_state *));
     h->n_processes = h->processes == NULL ? 0 : processes;
-    for (uint32_t i = 0; h->workers != NULL && h->processes != NULL && i < h->n_workers; i++) {
-        process_state **p = &h->processes[mrd_workers_at(who, i)->process];
-
-        if (*p == NULL) {
-            if ((*p = calloc(1, sizeof(**p))) == NULL)
-                break;
-            (*p)->first = i;
-        }
-        (*p)->workers = i + 1 - (*p)->first;
+    if (h->workers == NULL || h->processes == NULL)
+        goto fail;
+    for (size_t i = 0; i < h->n_workers; i++) {
         h->workers[i].device_end = (mrd_ev_ns){ INT64_MIN };
         h->workers[i].lost_end = h->workers[i].counted = h->workers[i].device_end;
-        if (i + 1 == h->n_workers)
-            return h;
     }
-    if (h->workers != NULL && h->processes != NULL && h->n_workers == 0)
-        return h;
+    for (mrd_proc_id i = 0; i < processes; i++) {
+        uint32_t first, n = mrd_workers_of_process(who, i, &first);
+
+        if (n == 0)
+            continue;
+        if ((h->processes[i] = calloc(1, sizeof(process_state))) == NULL)
+            goto fail;
+        h->processes[i]->first = first;
+        h->processes[i]->workers = n;
+    }
+    return h;
+fail:
     mrd_host_work_free(h);
     return NULL;
 }

@@ -231,10 +231,10 @@ add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev, const uint64_
 static void
 add_loading(mrd_report *r, mrd_proc_id process, const mrd_event *ev)
 {
-    for (uint32_t i = 0; i < r->n_all; i++) {
-        if (r->all[i].pub.process == process)
-            mrd_worker_time_load(time_before(r, i, ev->ts), ev);
-    }
+    uint32_t first, n = mrd_workers_of_process(r->who, process, &first);
+
+    for (uint32_t i = first; i < first + n; i++)
+        mrd_worker_time_load(time_before(r, i, ev->ts), ev);
 }
 
 /* ---- Collectives ---- */

@@ -16,6 +16,11 @@ typedef struct {
     bool device; /* its spans are the device's own */
 } track_state;
 
+/* The workers of a process have successive numbers. */
+typedef struct {
+    uint32_t first, n;
+} process_state;
+
 struct mrd_workers {
     const mrd_catalog *cat;
     uint32_t profile;
@@ -23,6 +28,8 @@ struct mrd_workers {
     size_t n_tracks;
     mrd_worker *all;
     size_t n_all;
+    process_state *processes;
+    size_t n_processes;
     uint8_t *classes; /* by name */
     size_t n_names;
     mrd_collectives *see;
@@ -115,7 +122,9 @@ workers_make(mrd_workers *w)
     w->n_tracks = n;
     w->tracks = calloc(n + 1, sizeof(*w->tracks));
     w->all = calloc(n + 1, sizeof(*w->all));
-    if (order == NULL || w->tracks == NULL || w->all == NULL) {
+    w->n_processes = mrd_catalog_processes(w->cat);
+    w->processes = calloc(w->n_processes + 1, sizeof(*w->processes));
+    if (order == NULL || w->tracks == NULL || w->all == NULL || w->processes == NULL) {
         free(order);
         return false;
     }
@@ -140,6 +149,8 @@ workers_make(mrd_workers *w)
         if (last == NULL || worker_order(w->cat, last, &order[i].worker) != 0) {
             last = &w->all[w->n_all++];
             *last = order[i].worker;
+            if (w->processes[t->process].n++ == 0)
+                w->processes[t->process].first = (uint32_t) w->n_all - 1;
         }
         last->mapped = last->mapped || t->source == MRD_SRC_DEVICE;
         if (t->source == MRD_SRC_DEVICE)
@@ -341,6 +352,15 @@ mrd_workers_of(const mrd_workers *w, mrd_track_id track)
     return track < w->n_tracks ? w->tracks[track].worker : MRD_NO_WORKER;
 }
 
+uint32_t
+mrd_workers_of_process(const mrd_workers *w, mrd_proc_id process, uint32_t *ret_first)
+{
+    process_state p = process < w->n_processes ? w->processes[process] : (process_state){ 0 };
+
+    *ret_first = p.first;
+    return p.n;
+}
+
 /* Returns true if a loss concerns no core: it is of the annotations of a thread. */
 static bool
 is_elsewhere(const mrd_workers *w, const mrd_event *ev)
@@ -402,6 +422,7 @@ mrd_workers_free(mrd_workers *w)
         return;
     free(w->tracks);
     free(w->all);
+    free(w->processes);
     free(w->classes);
     free(w->labels);
     free(w->phase_classes);

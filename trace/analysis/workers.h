@@ -80,6 +80,8 @@ bool mrd_workers_are_phases(const mrd_workers *w);
 size_t mrd_workers_labels(const mrd_workers *w, mrd_sid *ret_labels, size_t most);
 /* Returns the worker of a track, MRD_NO_WORKER if it has none. */
 uint32_t mrd_workers_of(const mrd_workers *w, mrd_track_id track);
+/* Returns the number of workers of a process. They have successive numbers from *ret_first. */
+uint32_t mrd_workers_of_process(const mrd_workers *w, mrd_proc_id process, uint32_t *ret_first);
 /* Returns the kind of an event. Writes *ret for MRD_WORK_WORKER and all later kinds. */
 mrd_work_kind mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret);
 /* Returns true if an MRD_LOSS event concerns this worker: it is of the worker's core, process or
