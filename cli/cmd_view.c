@@ -266,6 +266,9 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
         goto out;
     if ((err = mrd_note_times(cat, store, set->align == 0, &why)) != MRD_OK)
         goto out;
+    if (!set->profile.print && mrd_store_lacks_ends(store))
+        mrd_catalog_note(cat, "too many arrows have several ends: some of them may be drawn as a "
+                              "chain through their ends");
     whole = mrd_view_report_inputs(cat);
     if ((err = mrd_filter_check_types(&set->profile.types, cat, &why)) != MRD_OK) {
         status = MRD_EXIT_USAGE;

@@ -457,6 +457,60 @@ TEST(starts_know_how_many_ends_follow)
     mrd_store_free(store);
 }
 
+/* Two million arrows with one end leave room for those with several. */
+TEST(many_arrows_with_one_end_leave_room_for_those_with_several)
+{
+    enum { SINGLE = 2000000, SEVERAL = 1000 };
+    mrd_store *store = mrd_store_new(0, test_tmp());
+    mrd_stream *host = mrd_store_stream(store, 0, "host");
+    mrd_stream *device = mrd_store_stream(store, 1, "device");
+    mrd_event flow = { .kind = MRD_FLOW, .ts = { 90 }, .flow_dir = MRD_FLOW_END };
+    mrd_flow start = { .dir = MRD_FLOW_START };
+    mrd_event span = { .kind = MRD_SPAN, .dur_ns = 10, .name = 2, .flow_count = 1 };
+    const mrd_event *ev;
+    mrd_source *in = NULL;
+    size_t counted = 0, wrong = 0;
+
+    for (uint64_t i = 0; i < SINGLE + 2 * SEVERAL; i++) {
+        flow.id = mrd_flow_id(1, 2, i < SINGLE + SEVERAL ? i : i - SEVERAL);
+        mrd_stream_push(device, &flow);
+    }
+    for (uint64_t i = 0; i < SINGLE + SEVERAL; i += i < SINGLE ? 20 : 1) {
+        start.id = mrd_flow_id(1, 2, i);
+        span.ts.ns = (int64_t) i;
+        span.flows = &start;
+        mrd_stream_push(host, &span);
+    }
+    CHECK_ERR("finish", mrd_stream_finish(host, NULL), MRD_OK);
+    REQUIRE(mrd_stream_open(host, &in, NULL) == MRD_OK);
+    while (in->next(in, &ev, NULL) == MRD_MORE) {
+        counted += ev->ts.ns >= SINGLE && ev->flows[0].ends >= 2;
+        wrong += ev->ts.ns < SINGLE && ev->flows[0].ends != 0;
+    }
+    CHECK_INT(counted, SEVERAL);
+    CHECK(wrong < SINGLE / 20 / 40);
+    in->close(in);
+    mrd_store_free(store);
+}
+
+TEST(a_store_says_that_it_lacks_ends)
+{
+    enum { COUNTED = 1 << 17 };
+    mrd_store *store = mrd_store_new(0, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "ends");
+    mrd_event flow = { .kind = MRD_FLOW, .flow_dir = MRD_FLOW_END };
+
+    for (uint64_t i = 0; i < COUNTED + 1; i++) {
+        CHECK(!mrd_store_lacks_ends(store));
+        for (int k = 0; k < 2; k++) {
+            flow.id = mrd_flow_id(1, 2, i);
+            mrd_stream_push(s, &flow);
+        }
+    }
+    CHECK(mrd_store_lacks_ends(store));
+    mrd_store_free(store);
+}
+
 TEST(more_flows_than_an_event_can_hold_come_back_alone)
 {
     mrd_store *store = mrd_store_new(0, test_tmp());

@@ -37,6 +37,9 @@ mrd_store *mrd_store_new(size_t memory, const char *dir); /* NULL if out of memo
 void mrd_store_keep(mrd_store *store);
 /* Returns why the store accepts no more events, NULL if it does. Borrowed. */
 const mrd_why *mrd_store_full(const mrd_store *store);
+/* Returns true if more arrows seem to have several ends than a store counts, so that mrd_flow.ends
+ * of some may be 0. */
+bool mrd_store_lacks_ends(const mrd_store *store);
 void mrd_store_free(mrd_store *store); /* and its streams */
 /* Adds a stream. `profile` is 0 for the system profile, else the device profile's number. `label`
  * is used in errors and is copied. Returns NULL if out of memory. */

@@ -3,35 +3,55 @@
  * its kernels.
  *
  * A sink writes events in order of time, and needs the number of ends at the start of an arrow. So
- * the ends are counted when events are pushed. Nearly all arrows have one end, for which only a bit
- * is kept. Two ids may share a bit, so the `ends` of a start may be too large by one.
+ * the ends are counted when events are pushed. Nearly all arrows have one end, for which only two
+ * bits are kept. Other ids may have set both bits before. Then the arrow counts as one with several
+ * ends, and the `ends` of its start are too large by one.
  */
 #include <stdlib.h>
 
 #include "trace/store/stream_int.h"
 
-#define BITS      (UINT64_C(1) << 23)
+#define BITS_LOG2 24
+#define BITS      (UINT64_C(1) << BITS_LOG2)
 #define FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
+
+/* Sets the two bits of an id. Returns true if both were set before. */
+static bool
+is_seen(uint64_t *bits, uint64_t id)
+{
+    uint64_t hash = id * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t a = hash >> (64 - BITS_LOG2), b = hash << BITS_LOG2 >> (64 - BITS_LOG2);
+    bool seen = (bits[a / 64] >> (a % 64) & bits[b / 64] >> (b % 64) & 1) != 0;
+
+    bits[a / 64] |= UINT64_C(1) << (a % 64);
+    bits[b / 64] |= UINT64_C(1) << (b % 64);
+    return seen;
+}
 
 static void
 note_end(mrd_fans *f, uint64_t id)
 {
     mrd_map_key key = { id, 0, 0 };
-    uint64_t bit = (id * UINT64_C(0x9e3779b97f4a7c15)) >> 41;
     uint32_t n;
 
     f->ends++;
     if (f->one == NULL && (f->one = calloc(BITS / 64, sizeof(*f->one))) == NULL)
         return;
-    if ((f->one[bit / 64] >> (bit % 64) & 1) == 0) {
-        f->one[bit / 64] |= UINT64_C(1) << (bit % 64);
+    if (!is_seen(f->one, id))
         return;
-    }
     n = mrd_map_get(&f->more, key);
     if (n == MRD_MAP_NONE && f->more.used < MRD_STORE_FANS)
         (void) mrd_map_put(&f->more, key, 2);
+    else if (n == MRD_MAP_NONE)
+        f->is_full = true;
     else if (n < MRD_FLOW_ENDS_MAX)
         (void) mrd_map_put(&f->more, key, n + 1);
+}
+
+bool
+mrd_store_lacks_ends(const mrd_store *store)
+{
+    return store->fans.is_full;
 }
 
 static void

@@ -33,14 +33,17 @@ typedef struct {
 #define MRD_STORE_FAN_IN 64
 /* Bytes per write to the temporary file. */
 #define MRD_STORE_WRITE ((size_t) 256 << 10)
-/* Maximum number of arrows with several ends that a store counts. */
+/* Maximum number of arrows whose ends a store counts. Some arrows with one end are among them
+ * (stream_fans.c): about 4,000 of a million, and 100,000 of three million. So from 3.3 million
+ * arrows on, new ones with several ends may not be counted. */
 #define MRD_STORE_FANS (1u << 17)
 
 /* The number of ends of each arrow. */
 typedef struct {
     uint64_t ends;
-    uint64_t *one; /* a bit per id with an end, some ids share it; NULL before the first end */
+    uint64_t *one; /* two bits per id with an end, shared; NULL before the first end */
     mrd_map more;  /* id -> ends, of ids with several */
+    bool is_full;  /* ends were not counted, because `more` had MRD_STORE_FANS ids */
 } mrd_fans;
 
 struct mrd_store {
