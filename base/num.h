@@ -60,6 +60,23 @@ mrd_i64_order(int64_t a, int64_t b)
     return a < b ? -1 : a > b;
 }
 
+/* Compare elements of an array, for qsort. A NaN compares equal to all numbers. */
+static inline int
+mrd_u64_order(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+static inline int
+mrd_double_order(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
 /* ---- Times from outside ----
  *
  * A frame, ring or file may contain any 64-bit number as a time. The code that reads it checks

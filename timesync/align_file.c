@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "timesync/align_impl.h"
@@ -18,14 +19,6 @@ static const uint8_t magic[8] = { 'M', 'R', 'D', 'A', 'L', 'I', 'G', 'N' };
 #define HEADER_LEN 24 /* magic, version u32, crc u32 of the payload, payload length u64 */
 
 /* ---- summary ---- */
-
-static int
-order_double(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-
-    return x < y ? -1 : x > y;
-}
 
 static mrd_dur_ns
 quantile(double *v, size_t n, double q)
@@ -74,11 +67,11 @@ mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summary *r
     summarise_counts(bins, seg->count, &s);
     for (size_t i = 0; i < seg->count; i++)
         v[i] = (double) bins[i].noise;
-    qsort(v, seg->count, sizeof(*v), order_double);
+    qsort(v, seg->count, sizeof(*v), mrd_double_order);
     s.noise_median = quantile(v, seg->count, 0.5);
     for (size_t i = 0; i < seg->count; i++)
         v[i] = bins[i].hi - bins[i].lo;
-    qsort(v, seg->count, sizeof(*v), order_double);
+    qsort(v, seg->count, sizeof(*v), mrd_double_order);
     s.width_median = quantile(v, seg->count, 0.5);
     s.width_p99 = quantile(v, seg->count, 0.99);
     if (s.quality == MRD_ALIGN_UNALIGNED)

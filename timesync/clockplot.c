@@ -1,5 +1,6 @@
 #include "timesync/clockplot.h"
 
+#include "base/num.h"
 #include "base/obj.h"
 
 #include <inttypes.h>
@@ -193,20 +194,12 @@ fill_points(const mrd_align *align, plot_point *to)
     return n;
 }
 
-static int
-order_double(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* Returns the value that a share q of the points does not exceed, so that a few outliers do not
  * flatten the others. */
 static double
 most_of(double *v, size_t n, double q)
 {
-    qsort(v, n, sizeof(*v), order_double);
+    qsort(v, n, sizeof(*v), mrd_double_order);
     return n == 0 ? 1 : fmax(v[(size_t) (q * (double) (n - 1))], 1e-3);
 }
 

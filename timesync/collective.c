@@ -1,5 +1,6 @@
 #include "timesync/collective.h"
 
+#include "base/num.h"
 #include "base/vec.h"
 #include "timesync/collective_impl.h"
 
@@ -210,7 +211,7 @@ order_sample(const void *a, const void *b)
 {
     const coll_sample *x = a, *y = b;
 
-    return mrd_coll_order(&x->end, &y->end);
+    return mrd_double_order(&x->end, &y->end);
 }
 
 static size_t
@@ -353,7 +354,7 @@ take_residuals(coll_solver *s, const coll_sample *v, const coll_line *lines, siz
         }
     }
     n = k;
-    qsort(s->x, n, sizeof(*s->x), mrd_coll_order);
+    qsort(s->x, n, sizeof(*s->x), mrd_double_order);
     to->residual_median = llround(fmin(s->x[n / 2], MRD_COLL_FAR));
     to->residual_p99 = llround(fmin(s->x[(size_t) (0.99 * (double) (n - 1))], MRD_COLL_FAR));
     to->residual_max = llround(fmin(s->x[n - 1], MRD_COLL_FAR));

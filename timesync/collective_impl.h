@@ -61,8 +61,6 @@ typedef struct {
 /* Fits a line of least absolute residuals, by reweighting; w is scratch memory. Returns a. */
 double mrd_coll_fit(const double *x, const double *y, double *w, size_t n, double *ret_b);
 double mrd_coll_median(double *v, size_t n); /* sorts v */
-/* For qsort. */
-int mrd_coll_order(const void *a, const void *b);
 
 /* Splits samples (by rising end) where one line does not fit. x, y, w: scratch memory of 2n.
  * Returns the number of lines, at most MRD_COLL_SEGMENTS. */

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/num.h"
+
 #define REWEIGHTS   12   /* of one robust line */
 #define SPAN_MIN_NS 20e6 /* a shorter range does not determine drift: 500 ppm of it is 10 us */
 
@@ -45,17 +47,9 @@ mrd_coll_fit(const double *x, const double *y, double *w, size_t n, double *ret_
     return a;
 }
 
-int
-mrd_coll_order(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-
-    return x < y ? -1 : x > y;
-}
-
 double
 mrd_coll_median(double *v, size_t n)
 {
-    qsort(v, n, sizeof(*v), mrd_coll_order);
+    qsort(v, n, sizeof(*v), mrd_double_order);
     return n % 2 == 1 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }

@@ -1,5 +1,6 @@
 #include "timesync/smooth.h"
 
+#include "base/num.h"
 #include "timesync/smooth.h"
 
 #include <math.h>
@@ -164,14 +165,6 @@ mrd_smooth_both(const mrd_smooth_bin *bins, size_t n, double h, double w, mrd_es
     return MRD_OK;
 }
 
-static int
-order_double(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-
-    return x < y ? -1 : x > y;
-}
-
 double
 mrd_smooth_half(const mrd_smooth_bin *bins, size_t n)
 {
@@ -181,7 +174,7 @@ mrd_smooth_half(const mrd_smooth_bin *bins, size_t n)
         return -1;
     for (size_t i = 0; i < n; i++)
         width[i] = bins[i].range.hi - bins[i].range.lo;
-    qsort(width, n, sizeof(*width), order_double);
+    qsort(width, n, sizeof(*width), mrd_double_order);
     half = width[n / 20] / 2;
     free(width);
     return half;

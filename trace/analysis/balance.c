@@ -100,14 +100,6 @@ mrd_balance_add(mrd_balance *b, uint32_t worker, const mrd_event *ev)
     return MRD_OK;
 }
 
-static int
-cell_order(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
 /* Adds one step to the accounts. Returns the computation of the median worker; 0 if fewer than two workers computed. */
 static uint64_t
 add_step(mrd_balance *b, const uint64_t *cells, uint64_t *sorted)
@@ -121,7 +113,7 @@ add_step(mrd_balance *b, const uint64_t *cells, uint64_t *sorted)
     }
     if (n < 2)
         return 0;
-    qsort(sorted, n, sizeof(*sorted), cell_order);
+    qsort(sorted, n, sizeof(*sorted), mrd_u64_order);
     median = sorted[(n - 1) / 2];
     for (size_t w = 0; w < b->n_workers; w++) {
         b->accounts[w].ns += cells[w];

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
+
 /* Both estimates are tested. */
 typedef enum { TRIMMED, MEDIAN, ESTIMATES } estimate;
 
@@ -84,14 +86,6 @@ typedef struct {
     double mean[ESTIMATES], error2[ESTIMATES], df[ESTIMATES]; /* error2: squared standard error */
     bool drifts;
 } run_mean;
-
-static int
-double_order(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-
-    return x < y ? -1 : x > y;
-}
 
 static double
 clamp(double v, double low, double high)
@@ -201,12 +195,12 @@ mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
     if ((later = malloc(run->n * sizeof(*later))) == NULL)
         return MRD_NOMEM;
     memcpy(later, run->v + run->n / 2, n_later * sizeof(*later));
-    qsort(later, n_later, sizeof(*later), double_order);
+    qsort(later, n_later, sizeof(*later), mrd_double_order);
     n = leading(run, later, n_later);
     third = (n + 2) / 3;
     first = later + n_later;
     memcpy(first, run->v, third * sizeof(*first));
-    qsort(first, third, sizeof(*first), double_order);
+    qsort(first, third, sizeof(*first), mrd_double_order);
     evident = MRD_COMPARE_EVIDENT * (later[n_later - 1 - tenth] - later[tenth]);
     *ret = n >= 3 && middle(first, third) - middle(later, n_later) > evident ? n : 0;
     free(later);
@@ -228,7 +222,7 @@ part_variance(const mrd_compare_run *run, double low, double high, double *part,
             part[i] = run->v[from + i];
             of[TRIMMED][p] += clamp(part[i], low, high) / (double) n;
         }
-        qsort(part, n, sizeof(*part), double_order);
+        qsort(part, n, sizeof(*part), mrd_double_order);
         of[MEDIAN][p] = middle(part, n);
         for (estimate e = 0; e < ESTIMATES; e++)
             mean[e] += of[e][p] / (double) parts;
@@ -280,7 +274,7 @@ steady_mean(const mrd_compare_run *run, run_mean *ret)
         return MRD_NOMEM;
     for (size_t i = 0; i < run->n; i++)
         sorted[i] = run->v[i];
-    qsort(sorted, run->n, sizeof(*sorted), double_order);
+    qsort(sorted, run->n, sizeof(*sorted), mrd_double_order);
     for (size_t i = cut; i < run->n - cut; i++)
         sum += sorted[i];
     ret->mean[TRIMMED] = sum / (double) (run->n - 2 * cut);

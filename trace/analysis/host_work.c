@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "base/num.h"
 #include "base/vec.h"
 
 /* A host span that may cover a pause that has not ended. */
@@ -235,14 +236,6 @@ row_order(const void *a, const void *b)
                               : (x->first < y->first ? -1 : x->first > y->first);
 }
 
-static int
-u64_order(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
 /* Returns the lower median of what the rows of one name cover, over `workers` workers. Those without a
  * cell have 0. `values` has space for them. */
 static uint64_t
@@ -259,7 +252,7 @@ median_of(const mrd_host_work *h, const name_row *row, size_t rows, size_t worke
     }
     if (middle < workers - n)
         return 0;
-    qsort(values, n, sizeof(*values), u64_order);
+    qsort(values, n, sizeof(*values), mrd_u64_order);
     return values[middle - (workers - n)];
 }
 

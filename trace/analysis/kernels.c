@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
+
 enum { NO_ROW = 0 };
 
 typedef struct {
@@ -97,14 +99,6 @@ mrd_kernels_add(mrd_kernels *k, const mrd_work *work, mrd_sid name, uint64_t ns)
 }
 
 static int
-u64_order(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
-static int
 kernel_order(const void *a, const void *b, void *self)
 {
     const mrd_kernel *x = a, *y = b;
@@ -150,7 +144,7 @@ mrd_kernels_finish(mrd_kernels *k, const uint32_t *place)
             v->most_ns = c->ns;
             v->most_calls = c->calls;
         }
-        qsort(times, v->workers, sizeof(*times), u64_order);
+        qsort(times, v->workers, sizeof(*times), mrd_u64_order);
         v->median_ns = v->workers == 0 ? 0 : times[(v->workers - 1) / 2];
     }
     free(times);

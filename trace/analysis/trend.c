@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/num.h"
+
 #define PAIRS (MRD_TREND_MOST * (MRD_TREND_MOST - 1) / 2)
 /* relative to a value; smaller distances from the line are rounding errors */
 #define ROUNDING 1e-12
@@ -18,14 +20,6 @@ mrd_trend_text(mrd_trend_says says)
     return text[says];
 }
 
-static int
-double_order(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-
-    return x < y ? -1 : x > y;
-}
-
 static double
 median_slope(const double *v, size_t n)
 {
@@ -37,7 +31,7 @@ median_slope(const double *v, size_t n)
             slope[m++] = (v[k] - v[i]) / (double) (k - i);
     }
     /* cppcheck-suppress uninitvar ; m of them are written */
-    qsort(slope, m, sizeof(slope[0]), double_order);
+    qsort(slope, m, sizeof(slope[0]), mrd_double_order);
     return m % 2 == 1 ? slope[m / 2] : (slope[m / 2 - 1] + slope[m / 2]) / 2;
 }
 
@@ -51,7 +45,7 @@ variance(const double *v, size_t n)
     for (size_t i = 0; i < n; i++)
         sorted[i] = v[i];
     /* cppcheck-suppress uninitvar ; n of them are written */
-    qsort(sorted, n, sizeof(sorted[0]), double_order);
+    qsort(sorted, n, sizeof(sorted[0]), mrd_double_order);
     for (size_t i = 0, equal; i < n; i += equal) {
         for (equal = 1; i + equal < n && sorted[i + equal] <= sorted[i]; equal++)
             ;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
+
 const char *
 mrd_bound_by_text(mrd_bound_by by)
 {
@@ -76,14 +78,6 @@ mrd_report_bottleneck(const mrd_report *r)
                : MRD_BOUND_COMPUTE;
 }
 
-static int
-share_order(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
 bool
 mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret)
 {
@@ -103,7 +97,7 @@ mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret
             most = (mrd_report_most){ .worker = (uint32_t) i, .share = share[i] };
     }
     if (n > 0) {
-        qsort(share, n, sizeof(*share), share_order);
+        qsort(share, n, sizeof(*share), mrd_double_order);
         most.middle = share[(n - 1) / 2];
         *ret = most;
     }

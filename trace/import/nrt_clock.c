@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "base/vec.h"
 #include "trace/model/event.h"
 
@@ -124,14 +125,6 @@ find_point(const nrt_device *d, int64_t device)
     return from;
 }
 
-static int
-order_double(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
 /* Computes the error of the newest points from the distance of each to the line between its
  * neighbours. The median ignores steps. Three times the median exceeds the largest of uniform
  * errors. The median of few points is unsteady, so the seventh of eight is used then. */
@@ -149,7 +142,7 @@ learn_noise(nrt_device *d)
     d->noise = NRT_NOISE_EARLY_NS;
     if (n < BENDS_FEW)
         return;
-    qsort(bends, n, sizeof(*bends), order_double);
+    qsort(bends, n, sizeof(*bends), mrd_double_order);
     d->noise = fmax(NRT_NOISE_NS, n < WINDOW ? 2 * bends[n * 7 / 8] : 3 * bends[n / 2]);
 }
 
@@ -183,7 +176,7 @@ find_rate(const nrt_device *d, size_t before, size_t behind, double length, doub
     *ret_rate = 0;
     if (n < CHORDS_FEW)
         return false;
-    qsort(rates, n, sizeof(*rates), order_double);
+    qsort(rates, n, sizeof(*rates), mrd_double_order);
     *ret_rate = fmax(-NRT_RATE, fmin(NRT_RATE, rates[n / 2]));
     return true;
 }

@@ -31,14 +31,6 @@ process_hash(const mrd_catalog *cat, const mrd_event *ev)
     return p->scope == 0 ? (uint64_t) process + 1 : 0;
 }
 
-static int
-hash_order(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
-
-    return x < y ? -1 : x > y;
-}
-
 /* Returns the largest hash of a sample that keeps one of 2^shift events. */
 static uint64_t
 hash_limit(unsigned shift)
@@ -104,7 +96,7 @@ mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input)
     }
     added = &once->inputs[once->n_inputs++];
     *added = *input;
-    qsort(added->sample.v, added->sample.n, sizeof(*added->sample.v), hash_order);
+    qsort(added->sample.v, added->sample.n, sizeof(*added->sample.v), mrd_u64_order);
     return MRD_OK;
 }
 
