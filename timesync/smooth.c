@@ -1,7 +1,6 @@
 #include "timesync/smooth.h"
 
 #include "base/num.h"
-#include "timesync/smooth.h"
 
 #include <math.h>
 #include <stdlib.h>
