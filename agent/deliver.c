@@ -2,34 +2,6 @@
 
 #include <stdlib.h>
 
-#include "trace/import/import_nrt.h"
-
-static const char *const causes[MRD_DROP_CAUSES] = {
-    [MRD_DROP_RING_FULL] = "ring-full",
-    [MRD_DROP_RING_BIG] = "ring-record-too-big",
-    [MRD_DROP_RING_OTHER] = "ring-other",
-    [MRD_DROP_BLOB] = "runtime-json-cut",
-    [MRD_DROP_JSON] = "runtime-json-bad",
-    [MRD_DROP_BAD_RING] = "ring-damaged",
-    [MRD_DROP_LIMIT] = "limit",
-    [MRD_DROP_MEMORY] = "memory",
-    [MRD_DROP_SPOOL] = "spool-full",
-    [MRD_DROP_REFUSED] = "refused",
-    [MRD_DROP_UNSENT] = "not-recorded",
-    [MRD_DROP_WINDOW] = "recorder-window",
-    [MRD_DROP_RESTART] = "agent-restarted",
-    [MRD_DROP_RUNTIME] = NRT_LOST_RING,
-    [MRD_DROP_DAMAGED] = "spool-damaged",
-    [MRD_DROP_RECORDER] = "recorder-memory",
-    [MRD_DROP_LATE] = "started-late",
-};
-
-const char *
-mrd_drop_text(mrd_drop_cause cause)
-{
-    return (unsigned) cause < MRD_DROP_CAUSES ? causes[cause] : "unknown";
-}
-
 mrd_drop_cause
 mrd_drain_cause(unsigned ring_cause)
 {

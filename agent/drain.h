@@ -28,6 +28,7 @@
 #define MRD_AGENT_DRAIN_H
 
 #include "agent/owned.h"
+#include "base/loss_cause.h"
 #include "hw/identity.h"
 #include "proto/batch.h" /* mrd_cross_read */
 #include "trace/model/catalog.h"
@@ -40,30 +41,6 @@
 
 /* Same values as Mrd__ClockKind of proto/meridian.proto. */
 enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
-
-/* Why events were lost, for the counts and as the name of the MRD_LOSS event. */
-typedef enum {
-    MRD_DROP_RING_FULL,  /* the workload's ring was full */
-    MRD_DROP_RING_BIG,   /* larger than a record may be */
-    MRD_DROP_RING_OTHER, /* signal handler, no ring, dictionary full, disabled, too many spans */
-    MRD_DROP_BLOB,       /* truncated runtime JSON, in chunks, because their contents are unknown */
-    MRD_DROP_JSON,       /* runtime JSON that is not an event */
-    MRD_DROP_BAD_RING,   /* counted as lost by an inconsistent ring; its other bytes are unknown */
-    MRD_DROP_LIMIT,      /* too many open spans or arguments, or too much text */
-    MRD_DROP_MEMORY,     /* out of memory, or another error of the receiver */
-    MRD_DROP_SPOOL,      /* dropped from memory and spool, oldest first */
-    MRD_DROP_REFUSED,    /* the aggregator will never store it */
-    MRD_DROP_UNSENT,     /* no session wanted it */
-    MRD_DROP_WINDOW,   /* a flight recorder kept it until newer ones needed the room or the time */
-    MRD_DROP_RESTART,  /* in the memory of a flight recorder when the agent was killed */
-    MRD_DROP_RUNTIME,  /* overwritten in the runtime's own ring, as a gap in its numbers shows */
-    MRD_DROP_RECORDER, /* of a window: dropped by a recorder before the window was requested */
-    MRD_DROP_DAMAGED,  /* in a removed part of the spool, and in no session's notes */
-    MRD_DROP_LATE,     /* read before the node received the session, which had already begun */
-    MRD_DROP_CAUSES
-} mrd_drop_cause;
-
-const char *mrd_drop_text(mrd_drop_cause cause); /* "ring-full", ... static */
 
 typedef struct {
     uint64_t begun;  /* events the agent knows of, including losses */

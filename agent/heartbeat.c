@@ -47,7 +47,7 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
 static const char *
 cause_text(int cause, bool late_at_most)
 {
-    return cause == MRD_DROP_LATE && late_at_most ? "started-late-at-most"
+    return cause == MRD_DROP_LATE && late_at_most ? mrd_drop_text(MRD_DROP_LATE_AT_MOST)
                                                   : mrd_drop_text((mrd_drop_cause) cause);
 }
 

@@ -166,12 +166,9 @@ push(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev)
 static mrd_drop_cause
 cause_of(const mrd_drain_process *p, const mrd_event *ev)
 {
-    mrd_str name = mrd_catalog_text(p->catalog, ev->name);
+    mrd_drop_cause cause = mrd_drop_of(mrd_catalog_text(p->catalog, ev->name));
 
-    for (int i = 0; i < MRD_DROP_CAUSES; i++)
-        if (mrd_str_is(name, mrd_drop_text((mrd_drop_cause) i)))
-            return (mrd_drop_cause) i;
-    return MRD_DROP_RING_OTHER;
+    return cause < MRD_DROP_CAUSES ? cause : MRD_DROP_RING_OTHER;
 }
 
 static inline bool

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
 
@@ -164,12 +165,12 @@ mrd_merge_marks_open(const mrd_merge_marks_of *of, mrd_catalog *cat, mrd_source 
     for (size_t i = 0; i < node->n_gaps; i++) {
         mrd_gap gap = node->gaps[i];
 
-        if (strcmp(node->causes[gap.cause], "recorder-window") != 0 ||
+        if (strcmp(node->causes[gap.cause], mrd_drop_text(MRD_DROP_WINDOW)) != 0 ||
             cut_to_between(&gap, batches, n))
             mark(m, of, &gap, node->causes[gap.cause], cat);
     }
     for (size_t i = 0; i < node->n_pauses; i++)
-        mark(m, of, &node->pauses[i], MRD_LOSS_PAUSED, cat);
+        mark(m, of, &node->pauses[i], mrd_drop_text(MRD_DROP_PAUSED), cat);
     free(batches);
     if (m->n > 1)
         qsort(m->v, m->n, sizeof(m->v[0]), event_order);

@@ -3,7 +3,7 @@
  * records because the batches were already sealed (spool-full, refused, recorder-window,
  * spool-damaged, a recorder's memory). Their times are the agent's. Internal to aggregator/.
  *
- * Pauses of the session are such records, too, with no events and the name MRD_LOSS_PAUSED.
+ * Pauses of the session are such records, too, with no events and the name "paused".
  *
  * Events that a flight recorder dropped are marked only between stored batches of the node, and
  * only where no batch covers the time. Outside of the windows no session wanted events.

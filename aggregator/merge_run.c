@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -360,7 +361,8 @@ part_spool(plan *p, const merge_part *part)
     char text[MRD_TEXT_MAX];
 
     for (size_t i = 0; i < part->node->n_gaps; i++)
-        if (strcmp(part->node->causes[part->node->gaps[i].cause], "spool-damaged") == 0)
+        if (mrd_drop_of(mrd_str_of(part->node->causes[part->node->gaps[i].cause])) ==
+            MRD_DROP_DAMAGED)
             lost += part->node->gaps[i].count;
     if (lost == 0)
         return;

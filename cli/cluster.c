@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "cli/cli.h"
@@ -539,11 +540,13 @@ print_drops(const node_list *nodes, FILE *to)
 
         for (size_t k = 0; k < mrd_json_size(drops); k++) {
             const mrd_json *d = mrd_json_at(drops, k);
+            const char *meaning = mrd_drop_meaning(mrd_str_of(mrd_json_str(d, "cause", "")));
+            int64_t count = mrd_json_int(d, "count", 0);
 
-            fprintf(to, "dropped on %s: %" PRId64 " event%s, cause ",
-                    mrd_cluster_shown(node, "instance_id", "?"), mrd_json_int(d, "count", 0),
-                    mrd_plural((uint64_t) mrd_json_int(d, "count", 0)));
-            mrd_cluster_say(to, mrd_json_str(d, "cause", "?"));
+            fprintf(to, "dropped on %s: %" PRId64 " event%s, cause %s%s%s\n",
+                    mrd_cluster_shown(node, "instance_id", "?"), count,
+                    mrd_plural((uint64_t) count), mrd_cluster_shown(d, "cause", "?"),
+                    meaning == NULL ? "" : ": ", meaning == NULL ? "" : meaning);
         }
     }
 }

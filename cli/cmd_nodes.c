@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/loss_cause.h"
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
@@ -220,7 +221,7 @@ say_damaged(const mrd_json *node)
     for (size_t i = 0; i < mrd_json_size(drops); i++) {
         const mrd_json *d = mrd_json_at(drops, i);
 
-        if (strcmp(mrd_json_str(d, "cause", ""), "spool-damaged") == 0)
+        if (mrd_drop_of(mrd_str_of(mrd_json_str(d, "cause", ""))) == MRD_DROP_DAMAGED)
             printf("%s lost %" PRId64 " events with its spool, which was cut or removed while no "
                    "agent ran (spool-damaged)\n",
                    mrd_cluster_shown(node, "instance_id", "?"), mrd_json_int(d, "count", 0));

@@ -2,6 +2,7 @@
 
 #include "aggregator/core/json.h"
 #include "aggregator/core/text.h"
+#include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
 
@@ -239,8 +240,7 @@ mrd_counts_unwanted(const mrd_counts *c)
     uint64_t sum = 0;
 
     for (unsigned i = 0; i < c->n_losses; i++) {
-        if (strcmp(c->losses[i].cause, "not-recorded") == 0 ||
-            strcmp(c->losses[i].cause, "recorder-window") == 0)
+        if (mrd_drop_effect(mrd_str_of(c->losses[i].cause)) == MRD_LOSS_UNWANTED)
             sum += c->losses[i].count;
     }
     return sum;
@@ -248,18 +248,11 @@ mrd_counts_unwanted(const mrd_counts *c)
 
 /* ---- Holes ---- */
 
-/* Returns true if events were lost that a session selected and that are not a thread's own
- * annotations. While such losses last, a node's record has holes. */
 static bool
 makes_holes(const mrd_loss *l)
 {
-    static const char *const others[] = { "not-recorded", "recorder-window", "ring-full",
-                                          "ring-record-too-big", "ring-other" };
-
-    for (size_t i = 0; i < MRD_COUNT(others); i++)
-        if (strcmp(l->cause, others[i]) == 0)
-            return false;
-    return l->count > 0 && l->last.ns > l->first.ns;
+    return l->count > 0 && l->last.ns > l->first.ns &&
+           mrd_drop_effect(mrd_str_of(l->cause)) == MRD_LOSS_HOLE;
 }
 
 mrd_dur_ns
@@ -378,7 +371,7 @@ mrd_counts_load(mrd_counts *c, const mrd_json *o)
         uint64_t count = (uint64_t) mrd_json_int(d, "count", 0);
         mrd_loss *to = &c->losses[c->n_losses];
 
-        if (strcmp(cause, MRD_STORE_MISSING) == 0) {
+        if (mrd_drop_of(mrd_str_of(cause)) == MRD_DROP_STORE_MISSING) {
             c->delivered += count;
             continue;
         }

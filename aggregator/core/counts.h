@@ -11,9 +11,6 @@
 #include "proto/gaps.h"
 #include "proto/wire.h"
 
-/* The cause of loss for events that an agent delivered and that the store no longer contains. */
-#define MRD_STORE_MISSING "store-missing"
-
 typedef struct {
     char cause[48];
     uint64_t count;
@@ -53,7 +50,7 @@ uint64_t mrd_counts_unwanted(const mrd_counts *c);
 mrd_dur_ns mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n, mrd_local_ns from,
                             mrd_local_ns to);
 mrd_json *mrd_counts_json(const mrd_counts *c); /* Returns NULL if out of memory. */
-/* Loads the counts as the agent reported them. Events with the cause MRD_STORE_MISSING load as
+/* Loads the counts as the agent reported them. Events with the cause "store-missing" load as
  * delivered. */
 void mrd_counts_load(mrd_counts *to, const mrd_json *o);
 

@@ -184,11 +184,11 @@ void mrd_part_count(mrd_part *p, uint64_t epoch, mrd_local_ns now, const Mrd__Co
  * restored from an older copy or its disk lost data. The number is a lower bound, because the stored
  * events include records of losses. It is 0 until the part is over, because agents may send the
  * events again. For the same reason `counts` has them as delivered. The manifest counts them as lost
- * with the cause MRD_STORE_MISSING. */
+ * with the cause "store-missing". */
 uint64_t mrd_part_store_missing(const mrd_part *p);
 /* Describes the delivered events that the store does not contain. Returns false if there are none. */
 bool mrd_part_store_missing_text(const mrd_part *p, char text[MRD_WHY_MAX]);
-/* Returns the number of lost events of all causes, including MRD_STORE_MISSING. */
+/* Returns the number of lost events of all causes, including "store-missing". */
 uint64_t mrd_part_lost(const mrd_part *p);
 /* Describes what no count contains. Returns false if there is nothing. */
 bool mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX]);

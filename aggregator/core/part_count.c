@@ -7,6 +7,7 @@
 #include "aggregator/core/json.h"
 #include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
+#include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -17,8 +18,9 @@
 static void
 add_gone(const mrd_part *p, mrd_counts *to, uint64_t events)
 {
-    mrd_loss gone = { .cause = "agent-restarted", .count = events };
+    mrd_loss gone = { .count = events };
 
+    mrd_text_set(gone.cause, sizeof(gone.cause), mrd_drop_text(MRD_DROP_RESTART));
     if (p->last.ns >= p->first.ns)
         gone.first = gone.last = p->last;
     if (events > 0)
@@ -226,7 +228,7 @@ mrd_part_store_missing_text(const mrd_part *p, char text[MRD_WHY_MAX])
     if (missing > 0)
         snprintf(text, MRD_WHY_MAX,
                  "at least %llu events that its agent delivered are not in the store "
-                 "(" MRD_STORE_MISSING "): the store was restored from an older copy, or its disk "
+                 "(store-missing): the store was restored from an older copy, or its disk "
                  "lost them",
                  (unsigned long long) missing);
     return missing > 0;
@@ -244,9 +246,10 @@ mrd_part_lost(const mrd_part *p)
 static mrd_json *
 counters_json(const mrd_part *p)
 {
-    mrd_loss missing = { .cause = MRD_STORE_MISSING, .count = mrd_part_store_missing(p) };
+    mrd_loss missing = { .count = mrd_part_store_missing(p) };
     mrd_counts counts;
 
+    mrd_text_set(missing.cause, sizeof(missing.cause), mrd_drop_text(MRD_DROP_STORE_MISSING));
     mrd_counts_copy(&counts, &p->counts);
     counts.delivered -= missing.count;
     if (missing.count > 0)

@@ -44,7 +44,7 @@ lost_emit(void *self, const mrd_event *ev)
         return MRD_OK;
     }
     CHECK_INT(t->source, MRD_SRC_MERIDIAN);
-    CHECK_TEXT(mrd_catalog_text(s->cat, ev->name).p, NRT_LOST_RING);
+    CHECK_TEXT(mrd_catalog_text(s->cat, ev->name).p, "runtime-ring");
     s->lost[t->lnc_idx] += (uint64_t) ev->ivalue;
     for (int64_t ns = ev->ts.ns + 1; ns < ev->ts.ns + ev->dur_ns; ns++)
         if (was_delivered(s, t->lnc_idx, ns - NRT_T0))

@@ -56,7 +56,7 @@ TEST(what_was_paused_is_not_recorded_and_no_loss)
 
     p->n = 0;
     profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 0, 1000); /* reaches into the pause */
-    ev = profile_add(p, MRD_LOSS, p->loss, MRD_LOSS_PAUSED, 700, 2000);
+    ev = profile_add(p, MRD_LOSS, p->loss, "paused", 700, 2000);
     ev->ivalue = 0;
     ev = profile_add(p, MRD_LOSS, p->loss, "runtime-ring", 2500, 700); /* both until 2,700 */
     ev->ivalue = 3;
@@ -492,7 +492,7 @@ TEST(a_loss_behind_a_step_is_not_in_it)
     p->n = 0;
     profile_add(p, MRD_SPAN, p->framework, "step", 0, 1000);
     profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 0, 500);
-    ev = profile_add(p, MRD_LOSS, p->thread[0], MRD_LOSS_PAUSED, 1500, 100);
+    ev = profile_add(p, MRD_LOSS, p->thread[0], "paused", 1500, 100);
     ev->ivalue = 0;
     profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 2000, 500);
     r = report(p);
@@ -531,8 +531,7 @@ TEST(drawn_steps_have_paths_as_long_as_they_are)
                 break;
             case 1:
                 ev = profile_add(p, MRD_LOSS, p->thread[who],
-                                 test_rand(&seed) % 2 == 0 ? MRD_LOSS_PAUSED : "runtime-ring", at,
-                                 dur);
+                                 test_rand(&seed) % 2 == 0 ? "paused" : "runtime-ring", at, dur);
                 ev->ivalue = 2;
                 break;
             case 2:

@@ -240,7 +240,7 @@ TEST(losses_are_of_some_workers)
         { "ring-other", 3, HOST, { false, false, false } },
         { "runtime-ring", 3, DEVICE, { false, true, false } },
         { "spool-full", 1, GPU, { true, true, false } },
-        { MRD_LOSS_PAUSED, 0, HOST, { false, false, true } }, /* of no event */
+        { "paused", 0, HOST, { false, false, true } }, /* of no event */
     };
     world w = world_new();
     mrd_track t;
@@ -261,9 +261,8 @@ TEST(losses_are_of_some_workers)
             on = MRD_ONS;
             CHECK_ROW(rows[i].cause, mrd_workers_lost(w.who, &ev, k, &on) == rows[i].of[k]);
             CHECK_ROW(rows[i].cause,
-                      !rows[i].of[k] ||
-                          on == (strcmp(rows[i].cause, MRD_LOSS_PAUSED) == 0 ? MRD_ON_PAUSED
-                                                                             : MRD_ON_GAP));
+                      !rows[i].of[k] || on == (strcmp(rows[i].cause, "paused") == 0 ? MRD_ON_PAUSED
+                                                                                    : MRD_ON_GAP));
         }
     /* of the first node as a whole: process 1 is on another node */
     for (uint32_t k = 0; k < 3; k++) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
 
@@ -361,19 +362,6 @@ mrd_workers_of_process(const mrd_workers *w, mrd_proc_id process, uint32_t *ret_
     return p.n;
 }
 
-/* Returns true if a loss concerns no core: it is of the annotations of a thread. */
-static bool
-is_elsewhere(const mrd_workers *w, const mrd_event *ev)
-{
-    static const char *const causes[] = { "ring-full", "ring-record-too-big", "ring-other" };
-    mrd_str cause = mrd_catalog_text(w->cat, ev->name);
-
-    for (size_t i = 0; i < MRD_COUNT(causes); i++)
-        if (mrd_str_is(cause, causes[i]))
-            return true;
-    return false;
-}
-
 bool
 mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker, mrd_work_on *ret_on)
 {
@@ -381,9 +369,10 @@ mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker, mrd
     const mrd_worker *mine = &w->all[worker];
     const mrd_process *lost = mrd_catalog_borrow_process(w->cat, t->process);
 
-    bool paused = mrd_str_is(mrd_catalog_text(w->cat, ev->name), MRD_LOSS_PAUSED);
+    mrd_loss_effect effect = mrd_drop_effect(mrd_catalog_text(w->cat, ev->name));
+    bool paused = effect == MRD_LOSS_NONE;
 
-    if ((ev->ivalue <= 0 && !paused) || is_elsewhere(w, ev))
+    if ((ev->ivalue <= 0 && !paused) || effect == MRD_LOSS_THREAD)
         return false;
     *ret_on = paused ? MRD_ON_PAUSED : MRD_ON_GAP;
     if (t->process != mine->process) /* a loss of the whole node */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/loss_cause.h"
 #include "base/obj.h"
 #include "trace/import/import.h"
 #include "trace/import/import_nrt_int.h"
@@ -235,7 +236,7 @@ nrt_intern(mrd_nrt *nrt)
         { &nrt->time_between, "device clock, between two sync points" },
         { &nrt->time_beyond, "device clock, beyond the sync points" },
         { &nrt->time_none, "device clock, no sync point" },
-        { &nrt->cause_ring, NRT_LOST_RING },
+        { &nrt->cause_ring, mrd_drop_text(MRD_DROP_RUNTIME) },
     };
 
     for (size_t i = 0; i < MRD_COUNT(words); i++)

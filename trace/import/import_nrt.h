@@ -35,10 +35,9 @@
 #include "trace/json/in.h"
 #include "trace/model/catalog.h"
 
-#define NRT_TIME_KEY  "meridian.time" /* argument of events with device time */
-#define NRT_MAX_OPEN  (1u << 18)      /* default of max_open */
-#define NRT_VERSION   2
-#define NRT_LOST_RING "runtime-ring" /* name of losses found by nc_local_id */
+#define NRT_TIME_KEY "meridian.time" /* argument of events with device time */
+#define NRT_MAX_OPEN (1u << 18)      /* default of max_open */
+#define NRT_VERSION  2
 
 #define NRT_SEQ_KEY                                                                                \
     "nrta_seq_id" /* id of an asynchronous request, in its call and in the runtime's events */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -196,7 +197,7 @@ put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *
     mrd_event ev = { .kind = MRD_LOSS,
                      .ts = from->last,
                      .dur_ns = to->first.ns - from->last.ns,
-                     .name = mrd_catalog_intern(cat, MRD_LOSS_PAUSED) };
+                     .name = mrd_catalog_intern(cat, mrd_drop_text(MRD_DROP_PAUSED)) };
     mrd_track track;
 
     if (stream == NULL)

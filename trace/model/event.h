@@ -24,12 +24,11 @@ typedef enum {
     MRD_COUNTER = 3, /* ts, value (double) or ivalue (MRD_EV_INT); the track is a counter track */
     MRD_FLOW = 4, /* one point of an arrow: id, flow_dir. trace/store/stream.h binds it to a span */
     /* ivalue is the number of events lost between ts and ts + dur_ns, name is the cause. With
-     * the name MRD_LOSS_PAUSED recording was off, and nothing was lost (0) */
+     * the name "paused" recording was off, and nothing was lost (0) */
     MRD_LOSS = 5,
 } mrd_event_kind;
 
 #define MRD_DUR_UNFINISHED (-1)
-#define MRD_LOSS_PAUSED    "paused"
 
 enum {
     MRD_EV_INT = 1,       /* counter: ivalue has the exact sample */

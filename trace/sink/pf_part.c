@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/loss_cause.h"
 #include "base/obj.h"
 #include "trace/sink/pf_about.h"
 
@@ -107,7 +108,7 @@ mrd_pf_begin_loss(mrd_pf *s, const mrd_pf_begun *loss)
     mrd_str cause = mrd_catalog_text(s->env->catalog, loss->name);
     char name[256];
 
-    if (mrd_str_is(cause, MRD_LOSS_PAUSED))
+    if (mrd_drop_of(cause) == MRD_DROP_PAUSED)
         snprintf(name, sizeof(name), "not recorded (paused)");
     else
         snprintf(name, sizeof(name), "lost %" PRId64 " event%s (" MRD_STR_FMT ")", loss->lost,

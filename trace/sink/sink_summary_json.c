@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/loss_cause.h"
 #include "trace/analysis/summary.h"
 #include "trace/json/catalog_json.h"
 #include "trace/json/spool.h"
@@ -253,7 +254,7 @@ put_losses(mrd_jw *w, const mrd_catalog *cat, const mrd_summary *sum)
         put_u64(w, MRD_STR("gaps"), l[i].records);
         put_i64(w, MRD_STR("first_ns"), l[i].first.ns);
         put_i64(w, MRD_STR("last_ns"), l[i].last.ns);
-        if (mrd_str_is(mrd_catalog_text(cat, l[i].cause), MRD_LOSS_PAUSED))
+        if (mrd_drop_of(mrd_catalog_text(cat, l[i].cause)) == MRD_DROP_PAUSED)
             put_u64(w, MRD_STR("paused_ns"), l[i].gaps_ns);
         mrd_jw_close(w, '}');
     }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/plain.h"
 #include "trace/analysis/summary.h"
@@ -408,7 +409,7 @@ put_losses(text_sink *s)
         const mrd_process *p = mrd_catalog_borrow_process(cat, t->process);
         mrd_buf line = { 0 };
 
-        if (mrd_str_is(mrd_catalog_text(cat, l[i].cause), MRD_LOSS_PAUSED))
+        if (mrd_drop_of(mrd_catalog_text(cat, l[i].cause)) == MRD_DROP_PAUSED)
             mrd_buf_fmt(&line, "not recorded (paused): %s in %" PRIu64 " pause%s (" MRD_STR_FMT ")",
                         mrd_text_dur(l[i].gaps_ns, dur), l[i].records, mrd_plural(l[i].records),
                         MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));

@@ -1,0 +1,36 @@
+/*
+ * base/loss_cause.h - the causes of lost events, their names, and what they make unknown. The table
+ * is base/loss_cause.def. Stateless.
+ */
+#ifndef MRD_BASE_LOSS_CAUSE_H
+#define MRD_BASE_LOSS_CAUSE_H
+
+#include "base/buf.h"
+
+typedef enum {
+#define LOSS_CAUSE(name, text, effect, where, sentence) MRD_DROP_##name,
+#include "base/loss_cause.def"
+#undef LOSS_CAUSE
+    MRD_DROP_ALL,
+    MRD_DROP_CAUSES = MRD_DROP_LATE_AT_MOST /* number of causes that an agent counts */
+} mrd_drop_cause;
+
+/* What a loss makes unknown. */
+typedef enum {
+    MRD_LOSS_HOLE,     /* events that a session selected: its node was not completely recorded */
+    MRD_LOSS_THREAD,   /* annotations and calls of one thread, but nothing of a core */
+    MRD_LOSS_UNWANTED, /* nothing: no user requested the events */
+    MRD_LOSS_NONE      /* nothing: no event was lost */
+} mrd_loss_effect;
+
+/* Returns the name, for example "ring-full", or "unknown" if the table has no such cause. Static. */
+const char *mrd_drop_text(mrd_drop_cause cause);
+/* Returns the cause with this name, or MRD_DROP_ALL if the table has none. */
+mrd_drop_cause mrd_drop_of(mrd_str name);
+/* Returns the effect of the cause with this name. A name that the table does not have, which a newer
+ * agent or another program may use, makes a hole. */
+mrd_loss_effect mrd_drop_effect(mrd_str name);
+/* Returns the sentence of the table, without a period, or NULL if the table has no such name. */
+const char *mrd_drop_meaning(mrd_str name);
+
+#endif
