@@ -422,7 +422,8 @@ TEST(the_work_of_a_late_workers_host_is_named)
     }
 }
 
-/* More short spans than are kept, and a call of the runtime for this core instead of the span. */
+/* More short spans than are kept, and a call of the runtime for this core instead of the span. Spans
+ * after the last device span do not count, nor do those of a pause in which events were lost. */
 TEST(the_work_of_a_host_is_counted_to_the_end)
 {
     test_profile *p = test_profile_new();
@@ -440,6 +441,25 @@ TEST(the_work_of_a_host_is_counted_to_the_end)
                     30 * MRD_US);
     r = report(p);
     check_host_work(r, "load batch", 16 * MRD_MS, 0);
+    json_decref(r);
+
+    forget(p);
+    add_host_spans(p, "load batch", 0);
+    for (int64_t k = 0; k < 80; k++)
+        profile_add(p, MRD_SPAN, p->v[1].track, "save", (40 + k) * MRD_MS, MRD_MS);
+    r = report(p);
+    check_host_work(r, "load batch", 16 * MRD_MS, 0);
+    json_decref(r);
+
+    forget(p);
+    add_host_spans(p, "load batch", 0);
+    for (int64_t k = 0; k < 70; k++)
+        profile_add(p, MRD_SPAN, p->v[1].track, "read file", 12 * MRD_MS + k * 50 * MRD_US,
+                    30 * MRD_US);
+    profile_add(p, MRD_LOSS, p->loss, "runtime-ring", 15700 * MRD_US, 100 * MRD_US)->ivalue = 1;
+    profile_add(p, MRD_SPAN, p->v[1].track, "read file", 15900 * MRD_US, 30 * MRD_US);
+    r = report(p);
+    check_host_work(r, "load batch", 12 * MRD_MS, 0);
     json_decref(r);
 
     forget(p);

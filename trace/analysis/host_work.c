@@ -37,8 +37,8 @@ typedef struct {
 
 /* The part of a worker's pauses that spans of one name cover. */
 typedef struct {
-    uint64_t ns;
-    mrd_ev_ns until; /* counted up to here, because spans of one name can overlap */
+    uint64_t ns, last_ns; /* of `ns`, the part in the last of these pauses */
+    mrd_ev_ns until;      /* counted up to here, because spans of one name can overlap */
 } name_cell;
 
 struct mrd_host_work {
@@ -124,8 +124,33 @@ count_pause(mrd_host_work *h, const process_state *p, uint32_t worker, mrd_ev_ns
         begin = mrd_ev_max(mrd_ev_max(s->begin, from), cell->until);
         if (!mrd_ev_before(begin, end))
             continue;
+        if (!mrd_ev_after(cell->until, w->device_end)) /* the first time in this pause */
+            cell->last_ns = 0;
         cell->ns += (uint64_t) end.ns - (uint64_t) begin.ns;
+        cell->last_ns += (uint64_t) end.ns - (uint64_t) begin.ns;
         cell->until = end;
+    }
+}
+
+/* Takes back what was counted for a worker since its last device span. */
+static void
+drop_pause(mrd_host_work *h, uint32_t worker)
+{
+    const worker_state *w = &h->workers[worker];
+
+    if (!mrd_ev_after(w->counted, w->device_end))
+        return;
+    for (size_t i = 0; i < h->n_rows; i++) {
+        const name_row *row = &h->rows[i];
+        name_cell *cell;
+
+        if (worker < row->first || worker - row->first >= row->n)
+            continue;
+        cell = &h->cells[row->cells + worker - row->first];
+        if (!mrd_ev_after(cell->until, w->device_end))
+            continue;
+        cell->ns -= cell->last_ns;
+        cell->last_ns = 0;
     }
 }
 
@@ -224,7 +249,12 @@ mrd_host_work_add(mrd_host_work *h, mrd_work_kind kind, const mrd_work *work, co
 void
 mrd_host_work_lose(mrd_host_work *h, uint32_t worker, const mrd_event *ev)
 {
-    h->workers[worker].lost_end = mrd_ev_max(h->workers[worker].lost_end, mrd_event_end(ev));
+    worker_state *w = &h->workers[worker];
+    mrd_ev_ns end = mrd_ev_max(w->lost_end, mrd_event_end(ev));
+
+    if (mrd_ev_after(end, w->device_end) && !mrd_ev_after(w->lost_end, w->device_end))
+        drop_pause(h, worker);
+    w->lost_end = end;
 }
 
 static int
@@ -281,8 +311,10 @@ mrd_host_work_finish(mrd_host_work *h)
 
     if (values == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < h->n_workers; i++)
+    for (uint32_t i = 0; i < h->n_workers; i++) {
         workers += h->workers[i].any;
+        drop_pause(h, i);
+    }
     if (h->n_rows > 0)
         qsort(h->rows, h->n_rows, sizeof(*h->rows), row_order);
     for (size_t i = 0; i < h->n_rows && workers > 1; i = next) {
