@@ -156,21 +156,12 @@ watch_inspect(mrd_agent *a, const mrd_drain_process *process)
     watch_named(a, process, (mrd_files_place){ .path = path });
 }
 
-static mrd_str
-arg_text(const mrd_drain_process *process, const mrd_arg *arg)
-{
-    if (arg->type == MRD_ARG_TEXT)
-        return (mrd_str){ arg->v.text, arg->len };
-    if (arg->type == MRD_ARG_STR)
-        return mrd_catalog_text(process->catalog, arg->v.sid);
-    return (mrd_str){ NULL, 0 };
-}
-
 /* Handles a notice that names where the runtime writes: a directory, or a single file. */
 static void
 watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg, mrd_str notice)
 {
-    mrd_str key = mrd_catalog_text(process->catalog, arg->key), text = arg_text(process, arg);
+    mrd_str key = mrd_catalog_text(process->catalog, arg->key),
+            text = mrd_arg_text(mrd_catalog_strings(process->catalog), arg);
     bool one_file = mrd_str_is(key, "file");
     char path[1024], *slash;
 

@@ -490,14 +490,12 @@ mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *
         const mrd_arg *a = &ev->args[i];
         mrd_str key = mrd_catalog_text(process->catalog, a->key);
 
-        if (mrd_str_is(key, "request") && (a->type == MRD_ARG_UINT || a->type == MRD_ARG_INT))
+        if (mrd_str_is(key, "request") && mrd_arg_is_int(a))
             session = (uint64_t) a->v.i;
-        else if (mrd_str_is(key, "lnc_idx") && (a->type == MRD_ARG_UINT || a->type == MRD_ARG_INT))
+        else if (mrd_str_is(key, "lnc_idx") && mrd_arg_is_int(a))
             core = a->v.i;
-        else if (mrd_str_is(key, "why") && a->type == MRD_ARG_TEXT)
-            why = (mrd_str){ a->v.text, a->len };
-        else if (mrd_str_is(key, "why") && a->type == MRD_ARG_STR)
-            why = mrd_catalog_text(process->catalog, a->v.sid);
+        else if (mrd_str_is(key, "why"))
+            why = mrd_arg_text(mrd_catalog_strings(process->catalog), a);
     }
     for (entry *e = d->entries; e != NULL; e = e->next)
         if (e->session == session && e->process == process && e->phase != OVER)

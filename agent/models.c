@@ -50,16 +50,6 @@ struct mrd_model_table {
 
 /* ---- Contents of a record ---- */
 
-static mrd_str
-text_of(const mrd_drain_process *p, const mrd_arg *a)
-{
-    if (a->type == MRD_ARG_TEXT)
-        return (mrd_str){ a->v.text, a->len };
-    if (a->type == MRD_ARG_STR)
-        return mrd_catalog_text(p->catalog, a->v.sid);
-    return (mrd_str){ "", 0 };
-}
-
 /* Tabs and line ends separate the fields of the note, so they are removed from text. */
 static void
 set_text(char *to, size_t cap, mrd_str text)
@@ -78,7 +68,8 @@ take_args(mrd_model_load *m, const mrd_drain_process *p, const mrd_event *ev)
 {
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
-        mrd_str key = mrd_catalog_text(p->catalog, a->key), text = text_of(p, a);
+        mrd_str key = mrd_catalog_text(p->catalog, a->key),
+                text = mrd_arg_text(mrd_catalog_strings(p->catalog), a);
 
         if (mrd_str_is(key, "model_id"))
             m->model_id = (uint64_t) a->v.i;
@@ -338,7 +329,8 @@ take_load(mrd_model_table *t, const mrd_drain_process *process, const mrd_event 
         if (mrd_str_is(key, "model_id"))
             r.id = ev->args[i].v.i;
         else if (mrd_str_is(key, "model_name"))
-            set_text(r.name, sizeof(r.name), text_of(process, &ev->args[i]));
+            set_text(r.name, sizeof(r.name),
+                     mrd_arg_text(mrd_catalog_strings(process->catalog), &ev->args[i]));
     }
     r.thread_id = track->thread_id;
     r.from = (mrd_wall_ns){ ev->ts.ns };

@@ -56,12 +56,6 @@ grow(mrd_open_spans *o)
     return true;
 }
 
-static bool
-has_text(const mrd_arg *a)
-{
-    return a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON;
-}
-
 mrd_err
 mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns since,
                    const mrd_event *ev)
@@ -75,7 +69,7 @@ mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns sin
     if (o->n >= o->n_slots && !grow(o))
         return MRD_NOMEM;
     for (uint32_t i = 0; i < ev->arg_count; i++)
-        text += has_text(&ev->args[i]) ? ev->args[i].len : 0;
+        text += mrd_arg_has_text(&ev->args[i]) ? ev->args[i].len : 0;
     if (o->bytes + sizeof(*s) + args + text > MRD_OPEN_SPANS_BYTES)
         return MRD_LIMIT;
     if ((s = malloc(sizeof(*s) + args + text)) == NULL)
@@ -87,7 +81,7 @@ mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns sin
         memcpy(s->args, ev->args, args);
     to = (char *) s->args + args;
     for (uint32_t i = 0; i < ev->arg_count; i++)
-        if (has_text(&s->args[i])) {
+        if (mrd_arg_has_text(&s->args[i])) {
             memcpy(to, s->args[i].v.text, s->args[i].len);
             s->args[i].v.text = to;
             to += s->args[i].len;

@@ -6,14 +6,6 @@
 #include "base/hash.h"
 #include "base/obj.h"
 
-static mrd_str
-text_of(const mrd_drain_process *process, const mrd_arg *a)
-{
-    if (a->type == MRD_ARG_STR)
-        return mrd_catalog_text(process->catalog, a->v.sid);
-    return a->type == MRD_ARG_TEXT ? (mrd_str){ a->v.text, a->len } : MRD_STR("");
-}
-
 /* Adds the values of a comma-separated list. Returns true if one was new. */
 static bool
 add_words(mrd_strlist *to, mrd_str list)
@@ -54,7 +46,7 @@ mrd_runtime_notice(mrd_runtime_seen *o, const mrd_drain_process *process, const 
         return false;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         mrd_str key = mrd_catalog_text(process->catalog, ev->args[i].key);
-        mrd_str text = text_of(process, &ev->args[i]);
+        mrd_str text = mrd_arg_text(mrd_catalog_strings(process->catalog), &ev->args[i]);
 
         if (mrd_str_is(key, "version"))
             snprintf(o->version, sizeof(o->version), MRD_STR_FMT, MRD_STR_ARG(text));

@@ -175,17 +175,16 @@ static void
 call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
 {
     proc *pr = r->proc;
+    const mrd_arg *seq;
 
     if (pr->seq_key == MRD_SID_EMPTY)
         pr->seq_key = mrd_strtab_addz(mrd_catalog_strings(pr->pub.catalog), NRT_SEQ_KEY);
-    for (uint32_t i = 0; i < ev->arg_count; i++)
-        if (ev->args[i].key == pr->seq_key && mrd_nrt_is_seq(&ev->args[i])) {
-            *arrow = (mrd_flow){ .id = mrd_nrt_seq_flow(pr->flow_scope, ev->args[i].v.u),
-                                 .dir = MRD_FLOW_START };
-            ev->flows = arrow;
-            ev->flow_count = 1;
-            return;
-        }
+    seq = mrd_event_arg(ev, pr->seq_key);
+    if (!mrd_nrt_is_seq(seq))
+        return;
+    *arrow = (mrd_flow){ .id = mrd_nrt_seq_flow(pr->flow_scope, seq->v.u), .dir = MRD_FLOW_START };
+    ev->flows = arrow;
+    ev->flow_count = 1;
 }
 
 static inline void

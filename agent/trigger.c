@@ -201,7 +201,7 @@ bad_status(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev
         const char *name = mrd_catalog_text(p->catalog, ev->name).p;
         mrd_str said;
 
-        if (a->type != MRD_ARG_INT && a->type != MRD_ARG_UINT)
+        if (!mrd_arg_is_int(a))
             continue;
         if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status") ||
             !trigger_status_is_fault(name, a->v.i) || !tell(t, p, CAUSE_STATUS))

@@ -102,7 +102,7 @@ is_wanted(const mrd_places *p, mrd_proc_id process, int64_t core)
 static int64_t
 number_arg(const mrd_arg *a)
 {
-    return a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT ? a->v.i : MRD_NONE;
+    return mrd_arg_is_int(a) ? a->v.i : MRD_NONE;
 }
 
 static mrd_sid

@@ -539,7 +539,7 @@ args_check(mrd_batch *b, const mrd_event *ev, size_t *cost)
             return MRD_INVALID;
         if (a->type == MRD_ARG_STR && string_put(b, a->v.sid) == UINT32_MAX)
             return MRD_NOMEM;
-        if (a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON)
+        if (mrd_arg_has_text(a))
             text += a->len;
     }
     *cost += text;
@@ -569,7 +569,7 @@ values_put(mrd_batch *b, const mrd_event *ev)
 
         if (a->type == MRD_ARG_STR) {
             word = string_put(b, a->v.sid);
-        } else if (a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON) {
+        } else if (mrd_arg_has_text(a)) {
             to->v[to->n++] = b->text.len;
             word = a->len;
             mrd_buf_add(&b->text, a->v.text, a->len);

@@ -63,14 +63,11 @@ step_key(const mrd_balance *b, const mrd_event *ev)
     double length = (double) b->last.ns - (double) b->first.ns,
            at = (double) ev->ts.ns - (double) b->first.ns;
 
-    for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
+    for (size_t k = 0; k < KEYS; k++) {
+        const mrd_arg *a = mrd_event_arg(ev, b->keys[k]);
 
-        for (size_t k = 0; k < KEYS; k++) {
-            if (a->key == b->keys[k] && a->key != MRD_SID_EMPTY &&
-                (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT))
-                return (mrd_map_key){ 1, a->v.u, 0 };
-        }
+        if (mrd_arg_is_int(a))
+            return (mrd_map_key){ 1, a->v.u, 0 };
     }
     return (mrd_map_key){ 0, at > 0 && length > 0 ? (uint64_t) (BALANCE_PARTS * (at / length)) : 0,
                           0 };

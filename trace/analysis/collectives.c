@@ -156,34 +156,18 @@ mrd_collectives_free(mrd_collectives *c)
     free(c);
 }
 
-static const mrd_arg *
-find_arg(const mrd_collectives *c, const mrd_event *ev, unsigned key)
-{
-    for (uint32_t i = 0; i < ev->arg_count && c->keys[key] != 0; i++) {
-        if (ev->args[i].key == c->keys[key])
-            return &ev->args[i];
-    }
-    return NULL;
-}
-
 static mrd_str
 arg_text(const mrd_collectives *c, const mrd_event *ev, unsigned key)
 {
-    const mrd_arg *a = find_arg(c, ev, key);
-
-    if (a != NULL && a->type == MRD_ARG_STR)
-        return mrd_strtab_get(c->strings, a->v.sid);
-    if (a != NULL && (a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON))
-        return (mrd_str){ a->v.text, a->len };
-    return MRD_STR("");
+    return mrd_arg_text(c->strings, mrd_event_arg(ev, c->keys[key]));
 }
 
 static bool
 arg_int(const mrd_collectives *c, const mrd_event *ev, unsigned key, int64_t *ret_v)
 {
-    const mrd_arg *a = find_arg(c, ev, key);
+    const mrd_arg *a = mrd_event_arg(ev, c->keys[key]);
 
-    if (a == NULL || (a->type != MRD_ARG_INT && a->type != MRD_ARG_UINT) || a->v.i < 0)
+    if (!mrd_arg_is_int(a) || a->v.i < 0)
         return false;
     *ret_v = a->v.i;
     return true;

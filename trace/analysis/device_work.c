@@ -81,14 +81,6 @@ line_class(mrd_str line)
 
 /* ---- Arguments ---- */
 
-static mrd_str
-text_of(const mrd_device_work *d, const mrd_arg *a)
-{
-    if (a->type == MRD_ARG_STR)
-        return mrd_catalog_text(d->cat, a->v.sid);
-    return a->type == MRD_ARG_TEXT ? (mrd_str){ a->v.text, a->len } : MRD_STR("");
-}
-
 /* Returns the class of a type of Ascend tasks; UNKNOWN if the task's name has to decide. */
 static mrd_kernel_class
 task_class(mrd_str task)
@@ -143,18 +135,18 @@ args_class(mrd_device_work *d, const mrd_event *ev)
 
         switch (a->key < d->n_names ? (role) d->role_of[a->key] : ROLE_NONE) {
         case ROLE_OPERATION:
-            return mrd_kernel_class_of_operation(text_of(d, a));
+            return mrd_kernel_class_of_operation(mrd_arg_text(mrd_catalog_strings(d->cat), a));
         case ROLE_MEMBER:
             class = operation_class(d, ev->name);
             break; /* a later argument may contain the operation */
         case ROLE_COPY:
             return MRD_CLASS_COPY;
         case ROLE_TASK:
-            class = task_class(text_of(d, a));
+            class = task_class(mrd_arg_text(mrd_catalog_strings(d->cat), a));
             class = class == MRD_CLASS_MESSAGE ? operation_class(d, ev->name) : class;
             break;
         case ROLE_HLO:
-            class = hlo_class(d, text_of(d, a), ev->name);
+            class = hlo_class(d, mrd_arg_text(mrd_catalog_strings(d->cat), a), ev->name);
             break;
         case ROLE_NONE:
             break;

@@ -29,13 +29,7 @@ amount(mrd_args *args, mrd_strtab *strings, const char *key)
 static mrd_str
 text(mrd_args *args, mrd_strtab *strings, const char *key)
 {
-    const mrd_arg *a = find(args, strings, key);
-
-    if (a != NULL && a->type == MRD_ARG_STR)
-        return mrd_strtab_get(strings, a->v.sid);
-    if (a != NULL && (a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON))
-        return (mrd_str){ a->v.text, a->len };
-    return MRD_STR("");
+    return mrd_arg_text(strings, find(args, strings, key));
 }
 
 /* Returns the number of members of each group in "[[0,1],[2,3]]" or "[0,1]". 0 if the groups differ

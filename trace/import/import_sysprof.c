@@ -378,7 +378,7 @@ put_other_samples(sysprof *s, const row_identity *id, const char *prefix, mrd_ev
         ev->flags &= (uint8_t) ~(MRD_EV_INT | MRD_EV_UNSIGNED);
         if (args[i].type == MRD_ARG_DOUBLE) {
             ev->value = args[i].v.d;
-        } else if (args[i].type == MRD_ARG_INT || args[i].type == MRD_ARG_UINT) {
+        } else if (mrd_arg_is_int(&args[i])) {
             ev->ivalue = args[i].v.i;
             ev->flags |= MRD_EV_INT | (args[i].type == MRD_ARG_UINT ? MRD_EV_UNSIGNED : 0);
         } else {

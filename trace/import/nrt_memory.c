@@ -8,19 +8,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const mrd_arg *
-find(const mrd_event *ev, mrd_sid key)
-{
-    for (uint32_t i = 0; i < ev->arg_count; i++)
-        if (ev->args[i].key == key)
-            return &ev->args[i];
-    return NULL;
-}
-
 static bool
 is_number(const mrd_arg *a)
 {
-    return a != NULL && (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT) && a->v.i >= 0;
+    return mrd_arg_is_int(a) && a->v.i >= 0;
 }
 
 /* Emits a sample of a separate counter, which counts as a record. */
@@ -57,11 +48,11 @@ mrd_nrt_memory(mrd_nrt *nrt, const mrd_event *ev)
 
     if ((ev->name != nrt->type_alloc && ev->name != nrt->type_dealloc) || ev->dur_ns < 0)
         return MRD_OK;
-    hbm = find(ev, nrt->key_hbm);
-    type = find(ev, nrt->key_usage);
-    total = find(ev, nrt->key_usage_total);
-    all = find(ev, nrt->key_total);
-    of = find(ev, nrt->key_device);
+    hbm = mrd_event_arg(ev, nrt->key_hbm);
+    type = mrd_event_arg(ev, nrt->key_usage);
+    total = mrd_event_arg(ev, nrt->key_usage_total);
+    all = mrd_event_arg(ev, nrt->key_total);
+    of = mrd_event_arg(ev, nrt->key_device);
     device = is_number(of) ? of->v.i : MRD_NONE;
     if (!is_number(hbm))
         return MRD_OK;
@@ -87,7 +78,7 @@ mrd_nrt_transfer(mrd_nrt *nrt, mrd_event *ev, mrd_arg *args)
 
     if ((!in && ev->name != nrt->type_copyout) || n + 2 > NRT_TRANSFER_ARGS)
         return false;
-    size = find(ev, nrt->key_size);
+    size = mrd_event_arg(ev, nrt->key_size);
     if (n > 0)
         memcpy(args, ev->args, n * sizeof(*args));
     args[n++] = (mrd_arg){ .key = nrt->key_direction,

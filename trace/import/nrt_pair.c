@@ -66,6 +66,7 @@ nrt_track(mrd_nrt *nrt, const nrt_record *rec)
 static void
 nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow flows[2])
 {
+    const mrd_arg *seq = mrd_event_arg(ev, nrt->key_seq);
     mrd_flow *to = flows;
 
     if (rec->has_exec && (ev->name == nrt->type_pre || ev->name == nrt->type_running))
@@ -73,12 +74,9 @@ nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow fl
             (mrd_flow){ .id = mrd_flow_id(nrt->o.flow_scope,
                                           nrt->flow_hash ^ (uint64_t) rec->nc_idx, rec->exec_id),
                         .dir = ev->name == nrt->type_pre ? MRD_FLOW_START : MRD_FLOW_END };
-    for (uint32_t i = 0; i < ev->arg_count; i++)
-        if (ev->args[i].key == nrt->key_seq && mrd_nrt_is_seq(&ev->args[i])) {
-            *to++ = (mrd_flow){ .id = mrd_nrt_seq_flow(nrt->o.flow_scope, ev->args[i].v.u),
-                                .dir = MRD_FLOW_STEP };
-            break;
-        }
+    if (mrd_nrt_is_seq(seq))
+        *to++ =
+            (mrd_flow){ .id = mrd_nrt_seq_flow(nrt->o.flow_scope, seq->v.u), .dir = MRD_FLOW_STEP };
     ev->flow_count = (uint8_t) (to - flows);
     ev->flows = to > flows ? flows : NULL;
 }
@@ -103,9 +101,9 @@ nrt_give(mrd_nrt *nrt, const mrd_event *ev)
 static bool
 nrt_number(const mrd_arg *a, int64_t *ret_v)
 {
-    if (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT)
+    if (mrd_arg_is_int(a))
         *ret_v = a->v.i;
-    return a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT;
+    return mrd_arg_is_int(a);
 }
 
 /* Core, execution and device times of a hardware event, from its track and arguments. */
@@ -404,10 +402,8 @@ nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop,
             return false;
         to = stop->nc_ts.ns;
     } else if (nrt_uses_device(nrt, stop)) {
-        const mrd_arg *nc = NULL;
+        const mrd_arg *nc = mrd_event_arg(start, nrt->key_nc_ts);
 
-        for (uint32_t i = 0; i < start->arg_count && nc == NULL; i++)
-            nc = start->args[i].key == nrt->key_nc_ts ? &start->args[i] : NULL;
         if (nc == NULL || nc->type != MRD_ARG_INT)
             return false;
         from = nc->v.i;

@@ -187,12 +187,6 @@ mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid v)
         a->v.sid = v;
 }
 
-static bool
-args_has_text(const mrd_arg *a)
-{
-    return a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON;
-}
-
 static void
 args_text(mrd_args *args, mrd_sid key, mrd_arg_type type, mrd_str v)
 {
@@ -202,7 +196,7 @@ args_text(mrd_args *args, mrd_sid key, mrd_arg_type type, mrd_str v)
     /* The last view has pointers. Change them back to offsets, because the text may move. */
     while (args->resolved > 0) {
         a = &args->v[--args->resolved];
-        if (args_has_text(a))
+        if (mrd_arg_has_text(a))
             a->v.u = (uint64_t) (a->v.text - (const char *) args->text.p);
     }
 
@@ -326,7 +320,7 @@ mrd_args_view(mrd_args *args, size_t *ret_n)
     for (; args->resolved < args->n; args->resolved++) {
         mrd_arg *a = &args->v[args->resolved];
 
-        if (args_has_text(a))
+        if (mrd_arg_has_text(a))
             a->v.text = (const char *) args->text.p + a->v.u;
     }
     *ret_n = args->n;

@@ -389,8 +389,7 @@ mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev)
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
 
-        if ((a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT) &&
-            mrd_str_is(mrd_catalog_text(cat, a->key), "lnc_idx"))
+        if (mrd_arg_is_int(a) && mrd_str_is(mrd_catalog_text(cat, a->key), "lnc_idx"))
             return a->v.i < 0 ? MRD_NONE : a->v.i;
     }
     return MRD_NONE;

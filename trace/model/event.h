@@ -10,6 +10,7 @@
 #ifndef MRD_TRACE_EVENT_H
 #define MRD_TRACE_EVENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -117,6 +118,39 @@ mrd_event_end(const mrd_event *ev)
     if (ev->dur_ns < 0 || __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end))
         return (mrd_ev_ns){ INT64_MAX };
     return (mrd_ev_ns){ end };
+}
+
+/* Returns true if the argument is an integer. NULL is fine. v.i or v.u is its value. */
+static inline bool
+mrd_arg_is_int(const mrd_arg *arg)
+{
+    return arg != NULL && (arg->type == MRD_ARG_INT || arg->type == MRD_ARG_UINT);
+}
+
+/* Returns true if the argument itself contains text: `len` bytes at v.text. */
+static inline bool
+mrd_arg_has_text(const mrd_arg *arg)
+{
+    return arg->type == MRD_ARG_TEXT || arg->type == MRD_ARG_JSON;
+}
+
+/* Returns the text of an argument, "" if it is none. NULL is fine. */
+static inline mrd_str
+mrd_arg_text(const mrd_strtab *strings, const mrd_arg *arg)
+{
+    if (arg != NULL && arg->type == MRD_ARG_STR)
+        return mrd_strtab_get(strings, arg->v.sid);
+    return arg != NULL && mrd_arg_has_text(arg) ? (mrd_str){ arg->v.text, arg->len } : MRD_STR("");
+}
+
+/* Returns the first argument with this key, NULL if there is none or the key is empty. */
+static inline const mrd_arg *
+mrd_event_arg(const mrd_event *ev, mrd_sid key)
+{
+    for (uint32_t i = 0; i < ev->arg_count && key != MRD_SID_EMPTY; i++)
+        if (ev->args[i].key == key)
+            return &ev->args[i];
+    return NULL;
 }
 
 /* Mixes a source's flow id with its input's number, so that two files with the same ids are never

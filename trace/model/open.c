@@ -4,12 +4,6 @@
 
 #include "base/vec.h"
 
-static bool
-arg_has_text(const mrd_arg *a)
-{
-    return a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON;
-}
-
 mrd_open *
 mrd_open_new(const mrd_event *ev)
 {
@@ -22,7 +16,7 @@ mrd_open_new(const mrd_event *ev)
 
     size += args_size + flows_size;
     for (uint32_t i = 0; i < ev->arg_count; i++)
-        size += arg_has_text(&ev->args[i]) ? ev->args[i].len : 0;
+        size += mrd_arg_has_text(&ev->args[i]) ? ev->args[i].len : 0;
     if ((open = malloc(size)) == NULL)
         return NULL;
     args = (mrd_arg *) (void *) (open + 1);
@@ -40,7 +34,7 @@ mrd_open_new(const mrd_event *ev)
     if (args_size > 0)
         memcpy(args, ev->args, args_size);
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        if (arg_has_text(&args[i])) {
+        if (mrd_arg_has_text(&args[i])) {
             memcpy(text, args[i].v.text, args[i].len);
             args[i].v.text = text;
             text += args[i].len;
@@ -68,7 +62,7 @@ arg_same(const mrd_arg *a, const mrd_arg *b)
 {
     if (a->type != b->type)
         return false;
-    if (arg_has_text(a))
+    if (mrd_arg_has_text(a))
         return a->len == b->len && memcmp(a->v.text, b->v.text, a->len) == 0;
     return a->type == MRD_ARG_STR ? a->v.sid == b->v.sid : a->v.u == b->v.u;
 }

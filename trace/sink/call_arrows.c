@@ -115,15 +115,6 @@ give(arrows *a, const mrd_event *ev)
 
 /* ---- device profiles ------------------------------------------------------------------------- */
 
-static const mrd_arg *
-ntff_of(const arrows *a, const mrd_event *ev)
-{
-    for (uint32_t i = 0; i < ev->arg_count && a->ntff != MRD_SID_EMPTY; i++)
-        if (ev->args[i].key == a->ntff)
-            return &ev->args[i];
-    return NULL;
-}
-
 static uint64_t
 keep_name(arrows *a, const mrd_arg *arg)
 {
@@ -192,7 +183,7 @@ with_profile(arrows *a, const mrd_event *ev)
         if (ev->flows[i].dir == MRD_FLOW_END)
             by = shown_by(a, ev->flows[i].id, ev->ts);
     name = by == NULL ? NULL : name_of(a, by->ntff);
-    if (name == NULL || ntff_of(a, ev) != NULL ||
+    if (name == NULL || mrd_event_arg(ev, a->ntff) != NULL ||
         !MRD_VEC_ROOM(a->args[at], 0u, a->cap_args[at], (size_t) ev->arg_count + 1))
         return ev;
     to = &a->made[a->n_made++];
@@ -295,7 +286,7 @@ see_call(arrows *a, const mrd_event *ev)
     t->hook = (call){ .start = ev->ts,
                       .end = mrd_event_end(ev),
                       .id = mrd_flow_id((uint64_t) ev->track + 1, KIND_CALL, (uint64_t) ev->ts.ns),
-                      .ntff = keep_name(a, ntff_of(a, ev)) };
+                      .ntff = keep_name(a, mrd_event_arg(ev, a->ntff)) };
     ev = with_flow(a, ev, (mrd_flow){ .id = t->hook.id, .dir = MRD_FLOW_START });
     if (from != 0)
         ev = with_flow(a, ev, (mrd_flow){ .id = from, .dir = MRD_FLOW_END });

@@ -152,13 +152,11 @@ give_ready(mrd_exec_pairs *p, mrd_ev_ns now)
 static bool
 exec_of(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t *ret_id)
 {
-    for (uint32_t i = 0; i < ev->arg_count; i++)
-        if (ev->args[i].key == p->exec_id &&
-            (ev->args[i].type == MRD_ARG_INT || ev->args[i].type == MRD_ARG_UINT)) {
-            *ret_id = ev->args[i].v.u;
-            return true;
-        }
-    return false;
+    const mrd_arg *id = mrd_event_arg(ev, p->exec_id);
+
+    if (mrd_arg_is_int(id))
+        *ret_id = id->v.u;
+    return mrd_arg_is_int(id);
 }
 
 static bool

@@ -220,7 +220,7 @@ static size_t
 promoted_index(const json_sink *s, const json_track *track, const mrd_arg *arg)
 {
     size_t i = 0;
-    bool number = arg->type == MRD_ARG_INT || arg->type == MRD_ARG_UINT;
+    bool number = mrd_arg_is_int(arg);
 
     while (i < PROMOTED && (s->promoted_key[i] != arg->key || s->promoted_key[i] == 0))
         i++;

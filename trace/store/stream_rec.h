@@ -40,12 +40,6 @@ mrd_rec_seq(const mrd_rec *r)
     return (uint64_t) r->seq_hi << 32 | r->seq_lo;
 }
 
-static inline bool
-mrd_arg_has_text(const mrd_arg *arg)
-{
-    return arg->type == MRD_ARG_TEXT || arg->type == MRD_ARG_JSON;
-}
-
 static inline mrd_ev_ns
 mrd_rec_end(const mrd_rec *r)
 {
