@@ -11,7 +11,7 @@ enum { EXECUTIONS = 40, INNER = 3, SPANS_MAX = EXECUTIONS * 2 * (1 + INNER) };
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 
-typedef enum { SYNC_FIRST, SYNC_LAST, SYNC_AT_THE_END } sync_order;
+typedef enum { SYNC_FIRST, SYNC_LAST, SYNC_AT_THE_END, SYNC_BACKWARD } sync_order;
 
 /* A simulated device clock. Lengths are ns of true time. 0 turns an optional property off. */
 typedef struct {
@@ -22,6 +22,7 @@ typedef struct {
     double wave, period; /* a sine of this height in the device clock */
     double step;         /* largest step of the device clock, either way */
     int step_every;      /* executions; 0: once */
+    bool resets;         /* each step is backwards, by `step` */
     double slew_ppm;     /* rate error of the host's wall clock, four times for one execution */
     int sync_until;      /* no sync point from this execution on */
     double outlier;      /* one sync point in 20, none beside another, is off by up to this */
@@ -46,6 +47,9 @@ static const scene scenes[] = {
     { "one step of 5 us", S, MS, 20, 500, .step = 5 * US, .narrow = 0 },
     { "steps, each 10th", 100 * MS, MS, 20, 500, .step = 300 * US, .step_every = 10, .narrow = 0 },
     { "steps of 1 s", 10 * MS, MS, 20, 500, .step = S, .narrow = 0 },
+    { "steps of 5 ms in executions of 10", 10 * MS, MS, 20, 500, .step = 5 * MS, .step_every = 5 },
+    { "one reset", 100 * MS, MS, 20, 500, .step = 90 * S, .resets = true },
+    { "resets", 100 * MS, MS, 20, 500, .step = 20 * S, .step_every = 15, .resets = true },
     { "slewed wall clock", 50 * MS, 5 * MS, 20, 500, .slew_ppm = 80000, .narrow = 0 },
     { "NTP slews", S, 5 * MS, 20, 500, .slew_ppm = 500, .narrow = 0 },
     { "no sync points from the 5th", 100 * MS, MS, 20, 500, .sync_until = 5, .narrow = 0 },
@@ -113,7 +117,9 @@ draw(const scene *s, uint64_t seed)
         if (hit &&
             s->step !=
                 0) /* smaller than the execution, so that no time occurs twice between executions */
-            w.step[i] = rng_unit(&w.r) < 0.5 ? -fmin(s->step, s->exec / 2) : s->step;
+            w.step[i] = s->resets              ? -s->step
+                        : rng_unit(&w.r) < 0.5 ? -fmin(s->step, s->exec / 2)
+                                               : s->step;
     }
     for (size_t i = 0; i < MRD_COUNT(w.slew_at) && s->slew_ppm > 0; i++) {
         w.slew_at[i] = (rng_between(&w.r, 0.2, 0.8) + (double) i) * t / 4;
@@ -126,6 +132,7 @@ draw(const scene *s, uint64_t seed)
 
 typedef struct {
     mrd_buf text, later;
+    size_t syncs[EXECUTIONS * 2], n_syncs; /* where sync points begin in `later` */
     truth truths[SPANS_MAX];
     size_t n;
     bool raw;
@@ -146,6 +153,7 @@ put_sync(trace *to, world *w, int exec, int half, double t, sync_order order)
         off = rng_between(&w->r, -w->s->outlier, w->s->outlier);
     cpu = NRT_T0 + llround(host_at(w, t) + off);
     to->moved[half] = cpu - device;
+    to->syncs[to->n_syncs++] = to->later.len;
     mrd_buf_fmt(order == SYNC_FIRST ? &to->text : &to->later,
                 ",{\"event_type\":\"timestamp_sync_point\",\"phase\":\"instant\",\"nc_idx\":0,"
                 "\"timestamp_ns\":%lld,\"data\":{\"exec_id\":%d,\"nc_timestamp_ns\":%lld,"
@@ -197,6 +205,8 @@ put_trace(trace *to, world *w, int halves, sync_order order)
             to->later.len = 0;
         }
     }
+    for (size_t n = to->n_syncs; order == SYNC_BACKWARD && n-- > 0; to->later.len = to->syncs[n])
+        mrd_buf_add(&to->text, to->later.p + to->syncs[n], to->later.len - to->syncs[n]);
     mrd_buf_add(&to->text, to->later.p, to->later.len);
     mrd_buf_text(&to->text, TAIL);
 }
@@ -272,11 +282,11 @@ TEST(true_times_are_within_the_bound)
         double worst = 0;
         uint32_t wide = 0;
 
-        for (uint64_t k = 0; k < 24; k++) {
+        for (uint64_t k = 0; k < 32; k++) {
             int halves = 1 + (int) (k % 2);
-            sync_order order = (sync_order) (k / 2 % 3);
-            bool raw = k / 6 % 2 == 1, patient = k / 12 % 2 == 1;
-            checked c = run(s, seed * 24 + k, halves, order, raw, patient);
+            sync_order order = (sync_order) (k / 2 % 4);
+            bool raw = k / 8 % 2 == 1, patient = k / 16 % 2 == 1;
+            checked c = run(s, seed * 32 + k, halves, order, raw, patient);
 
             out += c.out;
             worst = fmax(worst, c.worst);

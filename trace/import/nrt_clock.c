@@ -36,7 +36,10 @@ struct nrt_device {
     int64_t nc_idx, pcore_idx;
     point *points; /* ascending in device time */
     size_t n, cap;
-    double noise; /* of a sync point, in ns */
+    double noise;       /* of a sync point, in ns */
+    uint64_t last_exec; /* of its latest sync point with an execution */
+    bool was_reset;     /* an event may be from before that */
+    bool is_backward;   /* its latest sync point is earlier than all others */
 };
 
 static bool
@@ -219,7 +222,8 @@ same_exec(const point *p, const nrt_sync *like)
     return p->has_exec && like->has_exec && p->exec_id == like->exec_id;
 }
 
-/* Returns the clock that a sync point was read from, or adds one. NULL if out of memory. */
+/* Returns the clock that a sync point was read from, or adds one. NULL if out of memory or if there
+ * are DEVICES_MAX clocks. */
 static nrt_device *
 device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
 {
@@ -246,11 +250,15 @@ device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
     return best != NULL ? best : add_device(c, sync);
 }
 
-/* Returns true if a point that arrives late fits the clock. If not, the clock was reset. */
+/* Returns true if a point that arrives late fits the clock, or is of earlier host time, too. If
+ * not, the clock was reset. */
 static bool
-fits_before(const nrt_device *d, size_t at, int64_t offset)
+fits_before(const nrt_device *d, size_t at, const point *p)
 {
-    return fabs((double) offset - (double) d->points[at].offset) < 1e9;
+    const point *next = &d->points[at];
+
+    return fabs((double) p->offset - (double) next->offset) < 1e9 ||
+           p->device + p->offset < next->device + next->offset;
 }
 
 static mrd_err
@@ -258,8 +266,10 @@ add_point(nrt_clock *c, nrt_device *d, const point *p)
 {
     size_t at = find_point(d, p->device);
 
-    if (at < d->n && !fits_before(d, at, p->offset))
-        d->n = at = 0; /* the device's clock was reset */
+    if (at < d->n && !fits_before(d, at, p)) {
+        d->n = at = 0;
+        d->was_reset = true;
+    }
     if (at < d->n && d->points[at].device == p->device)
         return MRD_OK; /* a duplicate */
     if (d->n >= c->max_points) {
@@ -276,6 +286,8 @@ add_point(nrt_clock *c, nrt_device *d, const point *p)
     memmove(d->points + at + 1, d->points + at, (d->n - at) * sizeof(*d->points));
     d->points[at] = *p;
     d->n++;
+    d->is_backward = at == 0 && d->n > 1;
+    d->last_exec = p->has_exec ? p->exec_id : d->last_exec;
     learn_noise(d);
     return MRD_OK;
 }
@@ -369,7 +381,7 @@ set_back_before(const nrt_device *d, size_t i)
 {
     double change = offset_between(d, i - 1, i);
 
-    return change > NRT_RATE * time_between(d, i - 1, i) + 2 * d->noise ? change : 0;
+    return change > NRT_RATE * time_between(d, i - 1, i) ? change : 0;
 }
 
 /*
@@ -384,9 +396,8 @@ was_set_back(const nrt_device *d, size_t i, const nrt_sync *like)
 }
 
 static mapping
-map_device(const nrt_device *d, const nrt_sync *like)
+map_device(const nrt_device *d, size_t i, const nrt_sync *like)
 {
-    size_t i = find_point(d, like->device.ns);
     mapping m;
 
     if (i < d->n && was_set_back(d, i, like)) {
@@ -467,10 +478,8 @@ host_of(const nrt_device *d, const mapping *m, const nrt_sync *like, int64_t *re
 
 /* Returns true if the runtime moved the event by a sync point that is not next to it. */
 static bool
-was_moved_otherwise(const nrt_device *d, const nrt_sync *like)
+was_moved_otherwise(const nrt_device *d, size_t i, const nrt_sync *like)
 {
-    size_t i = find_point(d, like->device.ns);
-
     if (like->cpu.ns == 0)
         return false;
     for (size_t k = i > 0 ? i - 1 : 0; k < d->n && k <= i + 1; k++) {
@@ -480,23 +489,37 @@ was_moved_otherwise(const nrt_device *d, const nrt_sync *like)
     return true;
 }
 
+/* Returns true if a sync point next to the event is of its execution. */
+static bool
+has_own_point(const nrt_device *d, size_t i, const nrt_sync *like)
+{
+    for (size_t k = i > 0 ? i - 1 : 0; k < d->n && k <= i + 1; k++) {
+        if (same_exec(&d->points[k], like))
+            return true;
+    }
+    return false;
+}
+
 /* Maps one device time by this clock. Returns false if there is no such host time. */
 static bool
 map_time(const nrt_device *d, const nrt_device *other, const nrt_sync *like, nrt_time *ret)
 {
-    mapping m = map_device(d, like);
+    size_t i = find_point(d, like->device.ns);
+    mapping m = map_device(d, i, like);
     int64_t host, second;
 
     if (!host_of(d, &m, like, &host))
         return false;
-    if (was_moved_otherwise(d, like)) {
+    if (was_moved_otherwise(d, i, like)) {
         m.bound += (double) clock_apart(like->cpu.ns, host) + fabs(m.change);
-        if (find_point(d, like->device.ns) == d->n)
+        if (i == d->n)
             /* that sync point is later, and a step before it would be unknown */
             m.bound = INFINITY;
     }
+    if (d->was_reset && like->has_exec && !has_own_point(d, i, like))
+        m.bound = INFINITY;
     if (other != NULL) {
-        mapping o = map_device(other, like);
+        mapping o = map_device(other, find_point(other, like->device.ns), like);
 
         if (host_of(other, &o, like, &second))
             m.bound = fmax(m.bound, o.bound) + (double) clock_apart(host, second);
@@ -534,7 +557,8 @@ mrd_nrt_clock_is_ahead(const nrt_clock *c, const nrt_sync *like)
 {
     const nrt_device *other, *d = device_of(c, like, &other);
 
-    return d != NULL && find_point(d, like->device.ns) == d->n && was_moved_otherwise(d, like);
+    return d != NULL && find_point(d, like->device.ns) == d->n &&
+           was_moved_otherwise(d, d->n, like);
 }
 
 bool
@@ -544,6 +568,11 @@ mrd_nrt_clock_is_ready(const nrt_clock *c, const nrt_sync *like, size_t points)
     size_t i = d == NULL ? 0 : find_point(d, like->device.ns);
 
     if (d == NULL || i == d->n || d->n < points || distance(d, like) >= NEAR_NS)
+        return false;
+    if (i == 0 && d->is_backward) /* earlier sync points follow */
+        return false;
+    /* The sync point of its execution may show that the clock was reset. */
+    if (like->has_exec && like->exec_id > d->last_exec && !has_own_point(d, i, like))
         return false;
     return i + 1 < d->n || same_exec(&d->points[i], like) || (!like->has_exec && d->n > 1);
 }

@@ -9,7 +9,8 @@
  * beyond them it uses the rate of the nearest ones.
  *
  * Bound     holds under four assumptions. The two readings of a sync point are taken within
- *           NRT_NOISE_NS, or within the scatter of nearby sync points. The rates of both clocks
+ *           NRT_NOISE_NS, or within the scatter of nearby sync points. While a clock has fewer than
+ *           10 sync points, they are taken within NRT_NOISE_EARLY_NS. The rates of both clocks
  *           differ by at most NRT_RATE. Between two sync points the device clock deviates from the
  *           nearby rate in one direction only, so that the second one shows how far. Fewer than
  *           half of the nearby sync points are next to a step.
@@ -17,6 +18,13 @@
  *           NRT_RATE_CHANGE, and steps that were seen may repeat. The first step of a clock is not
  *           covered there, because only the next sync point shows it. For a core with few sync
  *           points the rate is unknown, so that only NRT_RATE bounds it.
+ * Order     sync points may arrive in any order, also backwards. A point shows that the clock was
+ *           reset if its device time is earlier, its host time is later, and its offset differs by a
+ *           second or more. The points before it are forgotten. From then on, the bound of an event
+ *           is unknown unless a sync point next to the event is of its execution.
+ * Limits    a device time has 64 bits. If a clock returns to a time that it showed before within an
+ *           execution, as one of 32 bits does every 4.3 s, the bound may be false. The same holds
+ *           for a first reset or step after the last sync point.
  * Cores     two physical cores of a logical core have two clocks with unrelated origins, and a sync
  *           point may not state its core. Two sync points of one execution that disagree are of two
  *           clocks. An event without a core is mapped by the nearest clock. If another clock is
@@ -97,7 +105,8 @@ nrt_mapped mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, mrd_nc_ns
 /* Returns true if the runtime moved the event by a sync point that is later than all known ones. */
 bool mrd_nrt_clock_is_ahead(const nrt_clock *c, const nrt_sync *like);
 /* Returns true if the clock of `like` has `points` sync points, including one of its execution or
- * later. Further sync points then hardly improve the event's time. */
+ * later, and earlier ones unless none follow. Further sync points then hardly improve the event's
+ * time. */
 bool mrd_nrt_clock_is_ready(const nrt_clock *c, const nrt_sync *like, size_t points);
 size_t mrd_nrt_clock_memory(const nrt_clock *c); /* bytes */
 
