@@ -70,8 +70,9 @@ write_trace(const fault *t, const char *path)
     fclose(f);
 }
 
+/* Reads the trace at `path`. */
 static mrd_credible_row
-judge(const fault *t, bool *ret_hidden)
+judge(const char *path, bool *ret_hidden)
 {
     mrd_read_options options = { .catalog = mrd_catalog_new(),
                                  .store = mrd_store_new(1 << 20, test_tmp()),
@@ -83,10 +84,7 @@ judge(const fault *t, bool *ret_hidden)
     mrd_source *source;
     const mrd_event *ev;
     mrd_report *r;
-    char path[512];
 
-    snprintf(path, sizeof(path), "%s/a.json", test_tmp());
-    write_trace(t, path);
     CHECK_ERR("read", mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
     CHECK_ERR("finish", mrd_stream_finish(mrd_store_at(options.store, 0), NULL), MRD_OK);
     CHECK_ERR("open", mrd_stream_open(mrd_store_at(options.store, 0), &source, NULL), MRD_OK);
@@ -126,8 +124,8 @@ static const fault rows[] = {
     { "not early enough", .launch_us = -1 },
     { "empty steps", .launch_us = 10, .steps = 8, .emptied = 8,
       .want = { .steps = 8, .steps_empty = 8 }, .hides = true },
-    { "one empty step of many", .launch_us = 10, .steps = 40, .emptied = 1,
-      .want = { .steps = 40, .steps_empty = 1 } },
+    { "most steps are idle", .launch_us = 10, .steps = 40, .emptied = 39, .want = { .steps = 40 } },
+    { "a single idle step", .launch_us = 10, .steps = 1, .emptied = 1, .want = { .steps = 1 } },
 };
 
 TEST(faults_are_counted_and_others_are_not)
@@ -135,7 +133,12 @@ TEST(faults_are_counted_and_others_are_not)
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         const mrd_credible_row *want = &rows[i].want;
         bool is_hidden;
-        mrd_credible_row got = judge(&rows[i], &is_hidden);
+        mrd_credible_row got;
+        char path[512];
+
+        snprintf(path, sizeof(path), "%s/a.json", test_tmp());
+        write_trace(&rows[i], path);
+        got = judge(path, &is_hidden);
 
         CHECK_ROW(rows[i].id, got.inside == want->inside);
         CHECK_ROW(rows[i].id, got.inside == 0 || got.around_ns == rows[i].cover_us * MRD_US);
@@ -143,6 +146,79 @@ TEST(faults_are_counted_and_others_are_not)
         CHECK_ROW(rows[i].id, got.early == want->early && got.early_ns == want->early_ns);
         CHECK_ROW(rows[i].id, got.steps == want->steps && got.steps_empty == want->steps_empty);
         CHECK_ROW(rows[i].id, is_hidden == rows[i].hides);
+    }
+}
+
+/* Spans at a begin, of a length, and with arguments. */
+#define KERNEL(begin, dur, args)                                                                   \
+    ",{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":" begin           \
+    ",\"dur\":" dur ",\"args\":{" args "}}"
+#define CALL(category, name, begin, dur, number)                                                   \
+    ",{\"ph\":\"X\",\"cat\":\"" category "\",\"name\":\"" name                                     \
+    "\",\"pid\":5,\"tid\":500,\"ts\":" begin ",\"dur\":" dur ",\"args\":{\"correlation\":" number  \
+    "}}"
+#define ON(device, stream) "\"device\":" device ",\"stream\":" stream
+#define NUMBER(number)     ",\"correlation\":" number
+#define AT(begin)          "17500000#" begin /* '#' becomes the repetition, of two digits */
+
+/* Traces without faults that look as if they had some. `first` occurs once, `each` 50 times. */
+static const struct {
+    const char *id, *first, *each;
+    uint64_t graphs;
+} sound[] = {
+    { "branches of a graph",
+      CALL("cuda_runtime", "cudaGraphLaunch", "1749999999000000", "10", "9")
+          KERNEL("1750000000000000", "60000000", ON("0", "7") NUMBER("9")),
+      KERNEL(AT("200000"), "9", ON("0", "7") NUMBER("9")), 1 },
+    { "a kernel that launches others",
+      KERNEL("1750000000000000", "60000000", ON("0", "7") NUMBER("9")),
+      KERNEL(AT("200000"), "9", ON("0", "7") NUMBER("9")), 0 },
+    { "an unknown stream", KERNEL("1750000000000000", "60000000", ON("0", "-1")),
+      KERNEL(AT("200000"), "9", ON("0", "-1")), 0 },
+    { "two streams on a line", KERNEL("1750000000000000", "60000000", ON("0", "7")),
+      KERNEL(AT("200000"), "9", ON("0", "8")), 0 },
+    { "two devices on a line", KERNEL("1750000000000000", "60000000", ON("0", "7")),
+      KERNEL(AT("200000"), "9", ON("1", "7")), 0 },
+    { "a call of the driver in one of the runtime", "",
+      CALL("cuda_runtime", "cudaGraphLaunch", AT("100000"), "9", "1#")
+          CALL("cuda_driver", "cuGraphLaunch", AT("100001"), "5", "2#")
+              KERNEL(AT("200000"), "9", ON("0", "7") NUMBER("2#")),
+      50 },
+    { "an operator with this name", "",
+      CALL("cpu_op", "python GraphLaunch", AT("100000"), "9", "1#")
+          KERNEL(AT("200000"), "9", ON("0", "7")),
+      0 },
+    { "numbers that are used again", "",
+      KERNEL(AT("200000"), "9", ON("0", "7") NUMBER("1#"))
+          CALL("cuda_runtime", "cudaLaunchKernel", AT("300000"), "5", "1#")
+              KERNEL(AT("300010"), "9", ON("0", "7") NUMBER("1#")),
+      0 },
+};
+
+TEST(sound_traces_have_no_faults)
+{
+    for (size_t i = 0; i < MRD_COUNT(sound); i++) {
+        mrd_credible_row got;
+        bool is_hidden;
+        char path[512];
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/a.json", test_tmp());
+        CHECK((f = fopen(path, "w")) != NULL);
+        fputs(
+            "{\"schemaVersion\":1,\"distributedInfo\":{\"rank\":0},\"traceEvents\":["
+            "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"args\":{\"labels\":\"GPU 0\"}}",
+            f);
+        fputs(sound[i].first, f);
+        for (int k = 0; k < 50; k++)
+            for (const char *c = sound[i].each; *c != '\0'; c++)
+                fprintf(f, *c == '#' ? "%02d" : "%c", *c == '#' ? k : *c);
+        fputs("]}", f);
+        fclose(f);
+        got = judge(path, &is_hidden);
+        CHECK_ROW(sound[i].id, got.inside == 0 && got.early == 0);
+        CHECK_ROW(sound[i].id, got.graphs == sound[i].graphs && got.graphs_empty == 0);
+        CHECK_ROW(sound[i].id, !is_hidden);
     }
 }
 

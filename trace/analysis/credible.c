@@ -16,23 +16,34 @@
 
 typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_GRAPH_LAUNCH, NAME_DEVICE_STEP } name_class;
 
-/* State of a line: the kernel that ends last, and the open step. */
+/* The queue of a kernel. A line may have kernels of several. */
+typedef struct {
+    int64_t device, stream; /* MRD_NONE: not stated */
+    uint64_t launch;        /* key of its launch; 0 if it has none */
+} queue_place;
+
+/* State of a line: the kernel that ends last, the open step, and the open launch of a graph. */
 typedef struct {
     mrd_ev_ns cover_end;
     mrd_dur_ns cover_ns;
+    queue_place cover_at;
     mrd_sid cover_name;
     uint32_t inside;
     bool is_kernel, is_stepping, step_has_work;
     bool shows_steps; /* its name says so */
     mrd_ev_ns step_end;
     mrd_track_id next; /* next line of the process with an open step */
+    uint32_t graph;    /* the launch that ends at graph_end */
+    mrd_ev_ns graph_end;
 } line_state;
 
+/* A launch of a graph, or one with a kernel that begins before it. */
 typedef struct {
     mrd_proc_id process;
+    bool is_graph, has_kernel; /* has_kernel: if no graph, a kernel that begins after it */
     mrd_ev_ns ts;
-    bool has_kernel;
-} graph_launch;
+    mrd_dur_ns early_ns; /* from a kernel to this launch; 0 if none is early */
+} launch;
 
 #define NO_LINE UINT32_MAX
 
@@ -49,11 +60,11 @@ struct mrd_credible {
     size_t n_tracks;
     uint8_t *names; /* name_class */
     size_t n_names;
-    mrd_sid kernel, copy, set, annotation;
+    mrd_sid kernel, copy, set, annotation, device_key, stream_key;
     mrd_launches *unlaunched; /* device spans that come before their launch */
-    mrd_map by_launch;        /* number or arrow -> graph */
-    graph_launch *graphs;
-    size_t n_graphs, cap_graphs;
+    mrd_map by_key;           /* number or arrow -> launch */
+    launch *launches;
+    size_t n_launches, cap_launches;
 };
 
 mrd_credible *
@@ -76,6 +87,8 @@ mrd_credible_new(const mrd_catalog *cat)
     c->kernel = mrd_strtab_find(strings, MRD_STR("kernel"));
     c->copy = mrd_strtab_find(strings, MRD_STR("gpu_memcpy"));
     c->set = mrd_strtab_find(strings, MRD_STR("gpu_memset"));
+    c->device_key = mrd_strtab_find(strings, MRD_STR("device"));
+    c->stream_key = mrd_strtab_find(strings, MRD_STR("stream"));
     c->annotation = mrd_strtab_find(strings, MRD_STR("gpu_user_annotation"));
     if (c->rows == NULL || c->devices == NULL || c->lines == NULL || c->names == NULL ||
         c->unlaunched == NULL) {
@@ -84,9 +97,11 @@ mrd_credible_new(const mrd_catalog *cat)
     }
     for (size_t i = 0; i < processes; i++)
         c->devices[i] = (device_state){ { INT64_MIN }, { INT64_MIN }, NO_LINE };
-    for (mrd_track_id i = 0; i < c->n_tracks; i++)
+    for (mrd_track_id i = 0; i < c->n_tracks; i++) {
+        c->lines[i].graph_end = (mrd_ev_ns){ INT64_MIN };
         c->lines[i].shows_steps =
             mrd_str_ends(mrd_catalog_text(cat, mrd_catalog_borrow_track(cat, i)->name), " Steps");
+    }
     return c;
 }
 
@@ -96,8 +111,8 @@ mrd_credible_free(mrd_credible *c)
     if (c == NULL)
         return;
     mrd_launches_free(c->unlaunched);
-    mrd_map_fini(&c->by_launch);
-    free(c->graphs);
+    mrd_map_fini(&c->by_key);
+    free(c->launches);
     free(c->names);
     free(c->lines);
     free(c->devices);
@@ -111,16 +126,12 @@ bool
 mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret)
 {
     mrd_proc_id process = mrd_catalog_borrow_track(cat, ev->track)->process;
+    const mrd_arg *a = mrd_event_arg(ev, key);
 
-    for (uint32_t i = 0; i < ev->arg_count && key != MRD_SID_EMPTY; i++) {
-        const mrd_arg *a = &ev->args[i];
-
-        if (a->key == key && (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT)) {
-            *ret = mrd_flow_id(process, LAUNCH_NUMBER, a->v.u);
-            return true;
-        }
-    }
-    return false;
+    if (!mrd_arg_is_int(a))
+        return false;
+    *ret = mrd_flow_id(process, LAUNCH_NUMBER, a->v.u);
+    return true;
 }
 
 /* Stores the keys that connect a launch with its kernels: its number, and its arrows in this
@@ -141,10 +152,12 @@ keys_of(const mrd_event *ev, const uint64_t *number, bool leaving, uint64_t ret[
 static name_class
 classify_name(const mrd_credible *c, mrd_sid name)
 {
+    static const char *const launches[] = { "cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch" };
     mrd_str text = mrd_catalog_text(c->cat, name);
 
-    if (memmem(text.p, text.len, "GraphLaunch", 11) != NULL)
-        return NAME_GRAPH_LAUNCH;
+    for (size_t i = 0; i < MRD_COUNT(launches); i++) /* a version may follow: _v10000 */
+        if (mrd_str_starts(text, launches[i]))
+            return NAME_GRAPH_LAUNCH;
     return mrd_str_starts(text, "ProfilerStep#") ? NAME_DEVICE_STEP : NAME_OTHER;
 }
 
@@ -158,33 +171,49 @@ class_of(mrd_credible *c, mrd_sid name)
     return (name_class) c->names[name];
 }
 
-/* Returns the graph with one of these keys; NULL if there is none. */
-static graph_launch *
-find_graph(const mrd_credible *c, const uint64_t *keys, unsigned n)
+/* Returns the launch with one of these keys; NULL if there is none. */
+static launch *
+find_launch(const mrd_credible *c, const uint64_t *keys, unsigned n)
 {
-    for (unsigned i = 0; i < n && c->n_graphs > 0; i++) {
-        uint32_t graph = mrd_map_get(&c->by_launch, (mrd_map_key){ keys[i], 0, 0 });
+    for (unsigned i = 0; i < n && c->n_launches > 0; i++) {
+        uint32_t at = mrd_map_get(&c->by_key, (mrd_map_key){ keys[i], 0, 0 });
 
-        if (graph != MRD_MAP_NONE)
-            return &c->graphs[graph];
+        if (at != MRD_MAP_NONE)
+            return &c->launches[at];
     }
     return NULL;
 }
 
+/* Adds a launch with these keys, unless there is one. A launch of a graph that is inside another one
+ * on its line is added to that one. */
 static mrd_err
-add_graph(mrd_credible *c, mrd_proc_id process, const mrd_event *ev, const uint64_t *keys,
-          unsigned n, bool has_kernel)
+add_launch(mrd_credible *c, const mrd_event *ev, const launch *new, const uint64_t *keys,
+           unsigned n)
 {
+    line_state *line = ev->track < c->n_tracks && new->is_graph ? &c->lines[ev->track] : NULL;
+    uint32_t at = (uint32_t) c->n_launches;
     mrd_err err = MRD_OK;
 
-    if (n == 0 || find_graph(c, keys, n) != NULL || c->n_graphs >= MRD_CREDIBLE_GRAPHS)
+    if (n == 0 || find_launch(c, keys, n) != NULL)
         return MRD_OK;
-    if (!MRD_VEC_ROOM(c->graphs, c->n_graphs, c->cap_graphs, 1))
-        return MRD_NOMEM;
-    c->graphs[c->n_graphs] = (graph_launch){ process, ev->ts, has_kernel };
+    if (line != NULL && mrd_ev_before(ev->ts, line->graph_end)) {
+        at = line->graph;
+        c->launches[at].has_kernel = c->launches[at].has_kernel || new->has_kernel;
+        if (c->launches[at].early_ns < new->early_ns)
+            c->launches[at].early_ns = new->early_ns;
+    } else {
+        if (c->n_launches >= MRD_CREDIBLE_LAUNCHES)
+            return MRD_OK;
+        if (!MRD_VEC_ROOM(c->launches, c->n_launches, c->cap_launches, 1))
+            return MRD_NOMEM;
+        c->launches[c->n_launches++] = *new;
+        if (line != NULL && ev->dur_ns > 0) {
+            line->graph = at;
+            line->graph_end = mrd_event_end(ev);
+        }
+    }
     for (unsigned i = 0; i < n && err == MRD_OK; i++)
-        err = mrd_map_put(&c->by_launch, (mrd_map_key){ keys[i], 0, 0 }, (uint32_t) c->n_graphs);
-    c->n_graphs++;
+        err = mrd_map_put(&c->by_key, (mrd_map_key){ keys[i], 0, 0 }, at);
     return err;
 }
 
@@ -241,23 +270,45 @@ is_device_step(mrd_credible *c, const mrd_event *ev)
     return c->lines[ev->track].shows_steps;
 }
 
+static int64_t
+int_arg(const mrd_event *ev, mrd_sid key)
+{
+    const mrd_arg *a = mrd_event_arg(ev, key);
+
+    return mrd_arg_is_int(a) ? a->v.i : MRD_NONE;
+}
+
+/* Returns true if two kernels run one after the other: in one stream, by two launches. */
+static bool
+is_serial(const queue_place *a, const queue_place *b)
+{
+    return a->device == b->device && a->stream == b->stream &&
+           (a->launch == 0 || a->launch != b->launch);
+}
+
 /* Counts kernels of a stream that lie inside an earlier kernel. */
 static void
-add_to_stream(mrd_credible *c, mrd_proc_id process, const mrd_event *ev)
+add_to_stream(mrd_credible *c, mrd_proc_id process, const mrd_event *ev, uint64_t launch_key)
 {
     line_state *line = &c->lines[ev->track];
     mrd_credible_row *row = &c->rows[process];
     mrd_ev_ns end = mrd_event_end(ev);
+    const mrd_arg *stream = mrd_event_arg(ev, c->stream_key);
+    queue_place at = { int_arg(ev, c->device_key), int_arg(ev, c->stream_key), launch_key };
 
+    if (mrd_arg_is_int(stream) && (stream->v.i < 0 || stream->v.u == UINT32_MAX))
+        return; /* unknown */
     if (!line->is_kernel || mrd_ev_after(end, line->cover_end)) {
         line->is_kernel = true;
         line->cover_end = end;
         line->cover_ns = ev->dur_ns;
+        line->cover_at = at;
         line->cover_name = ev->name;
         line->inside = 0;
         return;
     }
-    if (++line->inside >= MRD_CREDIBLE_INSIDE && line->inside > row->inside) {
+    if (is_serial(&line->cover_at, &at) && ++line->inside >= MRD_CREDIBLE_INSIDE &&
+        line->inside > row->inside) {
         row->inside = line->inside;
         row->around = line->cover_name;
         row->around_ns = line->cover_ns;
@@ -271,8 +322,8 @@ mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
     device_state *d = &c->devices[work->process];
     bool is_record = ev->category == c->kernel || ev->category == c->copy || ev->category == c->set;
     uint64_t keys[KEYS_MOST];
-    unsigned n = is_launched && c->n_graphs == 0 ? 0 : keys_of(ev, number, false, keys);
-    graph_launch *graph = find_graph(c, keys, n);
+    unsigned n = keys_of(ev, number, false, keys);
+    launch *by = find_launch(c, keys, n);
     mrd_err err = MRD_OK;
 
     visit_steps(c, work->process, ev->ts, true);
@@ -283,9 +334,9 @@ mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
      * kernels. */
     if (is_record && ev->category != MRD_SID_EMPTY && ev->dur_ns >= 0 && work->kind == MRD_CC_NO &&
         ev->track < c->n_tracks)
-        add_to_stream(c, work->process, ev);
-    if (graph != NULL)
-        graph->has_kernel = true;
+        add_to_stream(c, work->process, ev, n == 0 ? 0 : keys[0]);
+    if (by != NULL && (by->is_graph || number != NULL)) /* an arrow may lead to several kernels */
+        by->has_kernel = true;
     for (unsigned i = 0; i < n && !is_launched && err == MRD_OK; i++)
         err = mrd_launches_note(c->unlaunched, keys[i], ev->ts);
     return err;
@@ -295,7 +346,7 @@ mrd_err
 mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number)
 {
     mrd_proc_id process = mrd_catalog_borrow_track(c->cat, ev->track)->process;
-    mrd_credible_row *row = &c->rows[process];
+    launch new = { .process = process, .ts = ev->ts };
     uint64_t keys[KEYS_MOST];
     unsigned n = keys_of(ev, number, true, keys);
     const mrd_ev_ns *kernel = NULL;
@@ -306,15 +357,11 @@ mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number)
         kernel = mrd_launches_find(c->unlaunched, keys[i]);
     if (kernel != NULL && mrd_ev_diff(ev->ts, *kernel) > EARLY_MOST)
         kernel = NULL;
-    if (kernel != NULL && mrd_ev_diff(ev->ts, *kernel) >= MRD_CREDIBLE_EARLY) {
-        mrd_dur_ns by = mrd_ev_diff(ev->ts, *kernel);
-
-        row->early++;
-        row->early_ns = by > row->early_ns ? by : row->early_ns;
-    }
-    return class_of(c, ev->name) == NAME_GRAPH_LAUNCH
-               ? add_graph(c, process, ev, keys, n, kernel != NULL)
-               : MRD_OK;
+    if (kernel != NULL && mrd_ev_diff(ev->ts, *kernel) >= MRD_CREDIBLE_EARLY)
+        new.early_ns = mrd_ev_diff(ev->ts, *kernel);
+    new.is_graph = class_of(c, ev->name) == NAME_GRAPH_LAUNCH;
+    new.has_kernel = new.is_graph &&kernel != NULL;
+    return new.is_graph || new.early_ns > 0 ? add_launch(c, ev, &new, keys, n) : MRD_OK;
 }
 
 /* ---- Results ---- */
@@ -322,12 +369,23 @@ mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number)
 void
 mrd_credible_finish(mrd_credible *c)
 {
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(c->cat); i++)
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(c->cat); i++) {
+        mrd_credible_row *row = &c->rows[i];
+
         visit_steps(c, i, (mrd_ev_ns){ INT64_MAX }, false);
-    for (size_t i = 0; i < c->n_graphs; i++) {
-        const graph_launch *g = &c->graphs[i];
+        if (row->steps < 2 || row->steps_empty < row->steps)
+            row->steps_empty = 0;
+    }
+    for (size_t i = 0; i < c->n_launches; i++) {
+        const launch *g = &c->launches[i];
         mrd_credible_row *row = &c->rows[g->process];
 
+        if (g->early_ns > 0 && (g->is_graph || !g->has_kernel)) {
+            row->early++;
+            row->early_ns = g->early_ns > row->early_ns ? g->early_ns : row->early_ns;
+        }
+        if (!g->is_graph)
+            continue;
         /* The trace ended before the kernels of later launches ran. */
         if (!g->has_kernel && mrd_ev_after(g->ts, c->devices[g->process].begin))
             continue;
@@ -345,7 +403,5 @@ mrd_credible_of(const mrd_credible *c, mrd_proc_id process)
 bool
 mrd_credible_hides(const mrd_credible_row *row)
 {
-    /* A device may have no work in a few steps, so a few do not count. */
-    return row->inside > 0 || row->graphs_empty * 20 > row->graphs ||
-           (row->steps_empty > 1 && row->steps_empty * 2 > row->steps);
+    return row->inside > 0 || row->graphs_empty * 20 > row->graphs || row->steps_empty > 0;
 }

@@ -2,13 +2,19 @@
  * trace/analysis/credible.h - finds records of devices that cannot be right, by process.
  *
  *   inside   A kernel contains MRD_CREDIBLE_INSIDE other kernels of its stream. A stream runs one
- *            kernel after the other, so the length of the kernel is wrong.
+ *            kernel after the other, so the length of the kernel is wrong. Kernels of one launch do
+ *            not count, because branches of a graph run at once. An unknown stream (-1) is none.
  *   graphs   Launches of graphs have no kernel in the trace. The tracer did not record what ran.
+ *            A launch inside another one of its thread is the same launch: the runtime calls the
+ *            driver. A graph of host functions only has no kernels either; no trace shows that.
  *   early    Kernels begin before their launch, by MRD_CREDIBLE_EARLY or more. The device's clock
- *            is early.
- *   steps    Steps that the device's lines show have no device work in them.
+ *            is early. If another kernel of the number follows, the first one is of an earlier
+ *            launch, whose number was used again.
+ *   steps    All steps that the device's lines show have no device work in them. If some have work,
+ *            the others may be idle, so these do not count.
  *
- * Memory   64 bytes per track, 32 per launch of a graph (at most MRD_CREDIBLE_GRAPHS).
+ * Memory   112 bytes per track, 32 per launch of a graph or with an early kernel (at most
+ *          MRD_CREDIBLE_LAUNCHES; further ones do not count).
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_CREDIBLE_H
@@ -16,9 +22,9 @@
 
 #include "trace/analysis/workers.h"
 
-#define MRD_CREDIBLE_INSIDE 32u
-#define MRD_CREDIBLE_EARLY  (2 * MRD_US)
-#define MRD_CREDIBLE_GRAPHS (1u << 20)
+#define MRD_CREDIBLE_INSIDE   32u
+#define MRD_CREDIBLE_EARLY    (2 * MRD_US)
+#define MRD_CREDIBLE_LAUNCHES (1u << 20)
 
 typedef struct {
     uint64_t
@@ -29,9 +35,9 @@ typedef struct {
     uint64_t graphs,
         /* launches before the last device work, and how many of them have no kernels */
         graphs_empty;
-    uint64_t early;      /* kernels that begin before their launch */
-    mrd_dur_ns early_ns; /* the largest distance to the launch */
-    uint64_t steps, steps_empty;
+    uint64_t early;              /* kernels that begin before their launch */
+    mrd_dur_ns early_ns;         /* the largest distance to the launch */
+    uint64_t steps, steps_empty; /* steps_empty: 0 unless all are empty and there are several */
 } mrd_credible_row;
 
 typedef struct mrd_credible mrd_credible;
