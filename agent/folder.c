@@ -92,10 +92,7 @@ mrd_folder_content(int fd, const char *name)
         return kind != NULL;
     if (mrd_in_fd(fd, name, &in, NULL) == MRD_OK &&
         mrd_in_fill(in, MRD_PROBE_BYTES, &data, NULL) == MRD_OK)
-        known =
-            mrd_import_detect((mrd_str){ (const char *) data.p,
-                                         data.len < MRD_PROBE_BYTES ? data.len : MRD_PROBE_BYTES },
-                              name) != NULL;
+        known = mrd_import_detect((mrd_str){ (const char *) data.p, data.len }, name) != NULL;
     mrd_in_close(in);
     return known;
 }

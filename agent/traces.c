@@ -287,10 +287,7 @@ detect(const reading *r, mrd_why *why)
     mrd_err err = mrd_in_fd(r->file.fd, r->file.path, &in, why);
 
     if (err == MRD_OK && (err = mrd_in_fill(in, MRD_PROBE_BYTES, &data, why)) == MRD_OK)
-        ops =
-            mrd_import_detect((mrd_str){ (const char *) data.p,
-                                         data.len < MRD_PROBE_BYTES ? data.len : MRD_PROBE_BYTES },
-                              r->file.path);
+        ops = mrd_import_detect((mrd_str){ (const char *) data.p, data.len }, r->file.path);
     mrd_in_close(in);
     if (err != MRD_OK)
         return err;

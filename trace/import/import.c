@@ -15,6 +15,7 @@ mrd_import_detect(mrd_str head, const char *name)
 
     if (mrd_str_starts(head, "\xef\xbb\xbf")) /* a byte order mark */
         head = (mrd_str){ head.p + 3, head.len - 3 };
+    head.len = head.len < MRD_PROBE_BYTES ? head.len : MRD_PROBE_BYTES;
     for (size_t i = 0; importers[i] != NULL; i++) {
         int s = importers[i]->probe(head, name);
 

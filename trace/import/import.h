@@ -109,7 +109,7 @@ bool mrd_import_resume(mrd_import *imp, mrd_json_reader *r, unsigned depth);
 void mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r);
 void mrd_import_note_repairs(const mrd_import *imp, uint64_t lenient, uint64_t replaced);
 
-/* Returns the importer for this content. NULL if none accepts it. */
+/* Returns the importer for this content, by its first MRD_PROBE_BYTES. NULL if none accepts it. */
 const mrd_import_ops *mrd_import_detect(mrd_str head, const char *name);
 
 /* ---- Reading whole inputs into a store ---- */

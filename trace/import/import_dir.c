@@ -223,15 +223,12 @@ look_at(const char *path)
 
     if (mrd_in_file(path, &in, NULL) == MRD_OK &&
         mrd_in_fill(in, MRD_PROBE_BYTES, &head, NULL) == MRD_OK && head.len > 0) {
-        mrd_str text = { (const char *) head.p,
-                         head.len < MRD_PROBE_BYTES ? head.len : MRD_PROBE_BYTES };
-
         size_t first = head.len < 256 ? head.len : 256;
 
         if (memmem(head.p, first, own, sizeof(own) - 1) != NULL ||
             memmem(head.p, first, tables, sizeof(tables) - 1) != NULL)
             found = HEAD_OWN;
-        else if (mrd_import_detect(text, path) != NULL)
+        else if (mrd_import_detect((mrd_str){ (const char *) head.p, head.len }, path) != NULL)
             found = HEAD_TRACE;
         else if (mrd_str_ends(mrd_str_of(path), "/session.json") &&
                  memmem(head.p, first, release, sizeof(release) - 1) != NULL)
