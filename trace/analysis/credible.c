@@ -40,7 +40,7 @@ typedef struct {
 /* A launch of a graph, or one with a kernel that begins before it. */
 typedef struct {
     mrd_proc_id process;
-    bool is_graph, has_kernel; /* has_kernel: if no graph, a kernel that begins after it */
+    bool is_graph, has_kernel; /* without a graph, only a later kernel sets has_kernel */
     mrd_ev_ns ts;
     mrd_dur_ns early_ns; /* from a kernel to this launch; 0 if none is early */
 } launch;

@@ -13,8 +13,9 @@
  *   steps    All steps that the device's lines show have no device work in them. If some have work,
  *            the others may be idle, so these do not count.
  *
- * Memory   112 bytes per track, 32 per launch of a graph or with an early kernel (at most
- *          MRD_CREDIBLE_LAUNCHES; further ones do not count).
+ * Memory   80 bytes per track. 24 bytes and its keys in a map for each launch of a graph, and for
+ *          each launch with an early kernel. At most MRD_CREDIBLE_LAUNCHES; further ones do not
+ *          count.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_CREDIBLE_H
