@@ -4,6 +4,8 @@ import collections
 import glob
 import json
 import os
+import re
+import shutil
 import subprocess
 
 from lib import BUILD, DATA, MERIDIAN, check, equal, finish, load_json, run, tmp
@@ -125,7 +127,35 @@ _, err = run("inspect", "-o", default, "--", loop, "--ranks", "1", "--cores", "2
               env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "simnrt")})
 check("\nVerdict    rank 0 NC 1 " in err, f"inspect says who was late: {err[-1500:]}")
 with open(os.path.join(default, "report.txt")) as f:
-    equal(run("report", default)[0], f.read(), "the report that inspect left")
+    kept = f.read()
+equal(run("report", default)[0], kept, "the report that inspect left")
+below = os.path.join(default, "again")
+os.mkdir(below)
+shutil.copy(os.path.join(default, "report.txt"), below)
+with open(os.path.join(below, "session.json"), "w") as f:
+    f.write('{"id":"20261121-x","release":"0.1.0"}')
+equal(run("report", default)[0], kept, "results in a folder below are no input")
+os.symlink(default, os.path.join(work, "linked"))
+equal(run("report", os.path.join(work, "linked"))[0], kept, "a folder by its link")
+with open(os.path.join(below, "rank0.json"), "w") as f:
+    json.dump([dict(ph="X", name="only_below", pid=1, tid=1, ts=1000, dur=2000)], f)
+text, _ = run("report", default, want=None)
+check(text != kept and "only_below" in text, f"a trace among the results in a folder below is read: {text[:600]}")
+shutil.rmtree(below)
+os.makedirs(os.path.join(below, "deeper"))
+with open(os.path.join(below, "deeper", "rank0.json"), "w") as f:
+    json.dump([dict(ph="X", name="only_below", pid=1, tid=1, ts=1000, dur=2000)], f)
+check("only_below" in run("report", default, want=None)[0], "a trace two folders below is read")
+
+# ---- memory without spans: its times count from the first sample ----
+with open(os.path.join(work, "monitor.json"), "w") as f:
+    for at, system, runtime in ((0, 9000, None), (2, 5, 10), (5, 5, 700)):
+        of = [dict(pid=7, report=dict(memory_used=dict(neuron_runtime_used_bytes=dict(host=runtime))))] if runtime else []
+        json.dump(dict(timestamp=1700000000 + at, neuron_runtime_data=of, system_data=dict(memory_info=dict(memory_used_bytes=system))), f)
+        f.write("\n")
+text, _ = run("report", os.path.join(work, "monitor.json"))
+check(re.search(r"memory_info memory_used_bytes +8.79 KiB +0 ns +5 B", text) and re.search(r"neuron_runtime_used_byt.* 700 B +5.000 s +700 B", text),
+      f"peaks at the first sample and 5 s later: {text}")
 
 # ---- sentences, by inputs of which a stronger one would be false ----
 def rank_file(name, rank, world, *events):

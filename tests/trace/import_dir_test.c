@@ -299,6 +299,9 @@ TEST(every_file_is_read_or_told)
     put(&r, "our.json", "{\"meridian\":{},\"traceEvents\":[]}");
     put(&r, "summary.txt", "any");
     put(&r, "report.txt", "any");
+    put(&r, "session.json", "{\"id\":\"20261121-x\",\"release\":\"0.1.0\"}");
+    put(&r, "sub/session.json", "{\"of\":\"another program\"}");
+    put(&r, "sub/my_session.json", "{\"release\":\"0.1.0\"}");
     put(&r, "old/trace.json", CHROME);
     put(&r, "old/new.json", CHROME);
     snprintf(path, sizeof(path), "%s/link.json", r.dir);
@@ -308,10 +311,10 @@ TEST(every_file_is_read_or_told)
     for (size_t i = 0; i < r.inputs; i++)
         failed += r.input[i].state == MRD_INPUT_FAILED;
     CHECK_INT(failed, 2);
-    CHECK_ROW(r.notes, strstr(r.notes, "not read: 2 files of unknown kind in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read: 4 files of unknown kind in ") != NULL);
     CHECK_ROW(r.notes,
               strstr(r.notes, "(first: ") != NULL && strstr(r.notes, "readme.md)") != NULL);
-    CHECK_ROW(r.notes, strstr(r.notes, "not read: 4 results of Meridian in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read: 5 results of Meridian in ") != NULL);
     CHECK_ROW(r.notes, strstr(r.notes, "earlier runs") == NULL);
     reading_free(&r);
 
