@@ -36,6 +36,7 @@ typedef struct {
     bool incomplete;       /* its input was incomplete, or events were lost */
     bool by_call;
     bool simulated;
+    bool on_one_timeline;          /* times of different processes can be compared */
     uint64_t n_steps, n_processes; /* steps of all processes; processes with a step */
     double *per_block;             /* steps of all processes in each block */
     size_t n_blocks;
@@ -83,11 +84,36 @@ typedef struct {
     double rank_change; /* its own, per step of it */
 } mrd_diff_row;
 
+/* Parts of a rank's step that can make the others wait. */
+typedef enum {
+    MRD_DIFF_COMPUTATION,
+    MRD_DIFF_COPIES,
+    MRD_DIFF_HOST_WORK,
+    MRD_DIFF_IDLE,
+    MRD_DIFF_OWN,      /* all of the above: the own time of trace/analysis/steps.h */
+    MRD_DIFF_TRANSFER, /* in collectives after their last begin */
+    MRD_DIFF_PARTS
+} mrd_diff_part;
+
+const char *mrd_diff_part_text(mrd_diff_part part); /* "computation", static */
+
 typedef struct {
     int64_t rank; /* never MRD_NONE */
     mrd_compared is;
     double half;
-    bool differs; /* relative to the change of all, not to the base */
+    bool differs;     /* relative to the change of all, not to the base */
+    mrd_compared own; /* its own time in a step */
+    /* Change of each part in the direction of the step's change, beyond that of the middle rank,
+     * per step. */
+    double part_change[MRD_DIFF_PARTS];
+    /* The other ranks only wait for this one, or no longer do: `beyond`, the change of `part` or of
+     * its own time, is at least half of the change of a step and more than chance. */
+    bool is_cause;
+    double beyond;
+    mrd_diff_part part; /* with is_cause, the part that changed most */
+    /* With is_cause, the span of the host that explains it best. NULL: none explains half. */
+    const char *host;
+    double host_change, host_base;
 } mrd_diff_rank;
 
 typedef struct {
@@ -110,5 +136,28 @@ typedef struct {
 mrd_err mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
                       double min_change, mrd_diff *ret, mrd_why *why);
 void mrd_diff_fini(mrd_diff *d);
+
+typedef enum {
+    MRD_DIFF_NO_DIFFERENCE,
+    MRD_DIFF_OPERATIONS_DIFFER,
+    MRD_DIFF_DRIFTING,
+    MRD_DIFF_TOO_FEW,
+    MRD_DIFF_SLOWER,
+    MRD_DIFF_FASTER
+} mrd_diff_verdict;
+
+mrd_diff_verdict mrd_diff_verdict_of(const mrd_diff *d);
+
+/* What is printed. The first two are the arguments of mrd_diff_make() in percent. */
+typedef struct {
+    double confidence, threshold;
+    bool all; /* also operations without a difference */
+} mrd_diff_shown;
+
+/* Print to stdout. */
+void mrd_diff_print_text(const mrd_diff_shown *set, const mrd_diff_side *base,
+                         const mrd_diff_side *now, const mrd_diff *d);
+void mrd_diff_print_json(const mrd_diff_shown *set, const mrd_diff_side *base,
+                         const mrd_diff_side *now, const mrd_diff *d);
 
 #endif

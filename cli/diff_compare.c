@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "cli/diff.h"
@@ -27,6 +28,8 @@ typedef struct {
     mrd_map rank_at; /* index in d->ranks, by mrd_diff_rank_key() */
     /* per index in d->ranks and side, for one operation: time per step of the process, all runs */
     double (*rank_sums)[2];
+    double *sorted;       /* room for a value of each rank */
+    bool on_one_timeline; /* all runs are */
 } work;
 
 /* ---- Series ---- */
@@ -70,6 +73,37 @@ step_series(const mrd_diff_run *r, size_t first, size_t end, size_t *ret_n)
             ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_ns"), b));
             count += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_count"), b));
         }
+        if (count > 0)
+            v[kept++] = ns / count;
+    }
+    *ret_n = kept;
+    return v;
+}
+
+/* Own time of one process in a step: of this part, or of all with MRD_DIFF_OWN. A file of an
+ * earlier version has no values. */
+static double *
+own_series(const mrd_diff_run *r, size_t process, mrd_diff_part part, size_t *ret_n)
+{
+    static const struct {
+        const char *key;
+        mrd_diff_part part;
+    } own[] = { { "compute", MRD_DIFF_COMPUTATION },
+                { "both", MRD_DIFF_COMPUTATION },
+                { "copy", MRD_DIFF_COPIES },
+                { "host", MRD_DIFF_HOST_WORK },
+                { "idle", MRD_DIFF_IDLE } };
+    const mrd_json *p = mrd_json_at(mrd_json_get(r->steps, "processes"), process),
+                   *counts = mrd_json_get(p, "own_count"), *times = mrd_json_get(p, "own_ns");
+    double *v = malloc((r->n_blocks + 1) * sizeof(*v));
+    size_t kept = 0;
+
+    for (size_t b = 0; v != NULL && b < r->n_blocks; b++) {
+        double count = (double) mrd_json_int_of(mrd_json_at(counts, b)), ns = 0;
+
+        for (size_t i = 0; i < MRD_COUNT(own); i++)
+            if (part == MRD_DIFF_OWN || own[i].part == part)
+                ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(times, own[i].key), b));
         if (count > 0)
             v[kept++] = ns / count;
     }
@@ -149,7 +183,7 @@ collect(work *w)
                 const char *kind = mrd_json_str(op, "kind", "");
 
                 if (w->side[side]->some_left_out && strcmp(kind, "part") == 0)
-                    continue; /* has no times of single processes */
+                    continue; /* older files have no times of single processes */
                 /* The waiting part of a collective can be computed only with its other ranks. */
                 if (w->side[side]->some_left_out && strcmp(kind, "waiting") == 0)
                     kind = "collective";
@@ -203,16 +237,23 @@ sum_by_rank(const work *w, const entry *group, size_t n)
     }
 }
 
-/* Finds the one rank that makes more than half of the sum of all ranks' changes. */
+/* Returns the change of rank number i, after sum_by_rank(). */
+static double
+rank_change(const work *w, size_t i)
+{
+    return w->rank_sums[i][1] / (double) w->side[1]->n -
+           w->rank_sums[i][0] / (double) w->side[0]->n;
+}
+
+/* Finds the one rank that makes more than half of the sum of all ranks' changes. Needs
+ * sum_by_rank(). */
 static void
-find_rank(const work *w, const entry *group, size_t n, mrd_diff_row *row)
+find_rank(const work *w, mrd_diff_row *row)
 {
     double all = 0, most = 0;
 
-    sum_by_rank(w, group, n);
     for (size_t i = 0; i < w->d->n_ranks; i++) {
-        double change = w->rank_sums[i][1] / (double) w->side[1]->n -
-                        w->rank_sums[i][0] / (double) w->side[0]->n;
+        double change = rank_change(w, i);
 
         all += fabs(change);
         if (fabs(change) > fabs(most)) {
@@ -257,6 +298,81 @@ mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_
     return v;
 }
 
+/* ---- The rank that the others wait for ---- */
+
+const char *
+mrd_diff_part_text(mrd_diff_part part)
+{
+    static const char *const text[] = {
+        [MRD_DIFF_COMPUTATION] = "computation",
+        [MRD_DIFF_COPIES] = "copies",
+        [MRD_DIFF_HOST_WORK] = "host work",
+        [MRD_DIFF_IDLE] = "idle time",
+        [MRD_DIFF_OWN] = "own time",
+        [MRD_DIFF_TRANSFER] = "exposed communication",
+    };
+
+    return text[part];
+}
+
+static bool
+is_on_one_timeline(const mrd_diff_side *side)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < side->n; i++)
+        all = all && side->run[i].on_one_timeline;
+    return all;
+}
+
+/* Returns 1 if a step became longer, -1 if it became shorter. */
+static double
+direction(const work *w)
+{
+    return w->d->step.is.change < 0 ? -1 : 1;
+}
+
+/* Subtracts the middle rank's change of this part from each rank's. Of two ranks the middle one is
+ * the one that changed less. */
+static void
+subtract_middle(const work *w, mrd_diff_part part)
+{
+    mrd_diff_rank *ranks = w->d->ranks;
+    size_t n = w->d->n_ranks;
+
+    for (size_t i = 0; i < n; i++)
+        w->sorted[i] = ranks[i].part_change[part];
+    qsort(w->sorted, n, sizeof(*w->sorted), mrd_double_order);
+    for (size_t i = 0; i < n; i++)
+        ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
+}
+
+/* Notes a span of the host that grew by at least half as much as a rank's own time, after
+ * sum_by_rank(). Of nested spans the innermost one changed by the largest share. */
+static void
+note_host(const work *w, const char *name)
+{
+    for (size_t i = 0; i < w->d->n_ranks; i++) {
+        mrd_diff_rank *r = &w->d->ranks[i];
+        double change = direction(w) * rank_change(w, i), base = w->rank_sums[i][0];
+
+        if (r->is_cause && change * 2 >= r->beyond &&
+            (r->host == NULL || change * (r->host_base + 1) > r->host_change * (base + 1))) {
+            r->host = name;
+            r->host_change = change;
+            r->host_base = base;
+        }
+    }
+}
+
+/* Adds a collective's change on each rank, after sum_by_rank(). */
+static void
+note_transfer(const work *w)
+{
+    for (size_t i = 0; i < w->d->n_ranks; i++)
+        w->d->ranks[i].part_change[MRD_DIFF_TRANSFER] += direction(w) * rank_change(w, i);
+}
+
 static mrd_err
 row_add(work *w, const entry *group, size_t n)
 {
@@ -287,7 +403,12 @@ row_add(work *w, const entry *group, size_t n)
     free(p);
     if (err != MRD_OK)
         return err;
-    find_rank(w, group, n, &row);
+    sum_by_rank(w, group, n);
+    find_rank(w, &row);
+    if (strcmp(row.kind, "host") == 0)
+        note_host(w, row.name);
+    if (strcmp(row.kind, "collective") == 0)
+        note_transfer(w);
     if (!MRD_VEC_ROOM(w->d->rows, w->d->n_rows, w->cap_rows, 1))
         return MRD_NOMEM;
     w->d->rows[w->d->n_rows++] = row;
@@ -307,10 +428,11 @@ process_of(const mrd_diff_run *r, int64_t rank)
                                                                                      : MRD_MAP_NONE;
 }
 
+/* Compares the step of one rank, or its own time in it (own_series()). */
 static mrd_err
-rank_add(work *w, int64_t rank)
+rank_compare(const work *w, int64_t rank, bool step, mrd_diff_part part, mrd_compared *ret,
+             double *ret_half)
 {
-    mrd_diff_rank *r = &w->d->ranks[w->d->n_ranks];
     pair *p = calloc(1, sizeof(*p));
     mrd_err err;
 
@@ -322,16 +444,83 @@ rank_add(work *w, int64_t rank)
             uint32_t only = process_of(of, rank);
             size_t n = 0;
 
-            if (only != MRD_MAP_NONE)
-                pair_add(p, side == 1, step_series(of, only, (size_t) only + 1, &n), n);
+            double *v;
+
+            if (only == MRD_MAP_NONE)
+                continue;
+            v = step ? step_series(of, only, (size_t) only + 1, &n)
+                     : own_series(of, only, part, &n);
+            pair_add(p, side == 1, v, n);
         }
     }
-    r->rank = rank;
-    err = pair_compare(w, p, &r->is, &r->half);
+    err = pair_compare(w, p, ret, ret_half);
     free(p);
+    return err;
+}
+
+static mrd_err
+rank_add(work *w, int64_t rank)
+{
+    mrd_diff_rank *r = &w->d->ranks[w->d->n_ranks];
+    mrd_err err = rank_compare(w, rank, true, MRD_DIFF_OWN, &r->is, &r->half);
+    double half;
+
+    r->rank = rank;
+    for (unsigned k = 0; k <= MRD_DIFF_OWN && err == MRD_OK; k++) { /* own time comes last */
+        err = rank_compare(w, rank, false, (mrd_diff_part) k, &r->own, &half);
+        r->part_change[k] = direction(w) * r->own.change;
+    }
     if (err == MRD_OK)
         err = mrd_map_put(&w->rank_at, mrd_diff_rank_key(rank), (uint32_t) w->d->n_ranks++);
     return err;
+}
+
+/* Finds the ranks whose own time explains the change of a step, and the part of it that changed
+ * most. All tests together are at w->level. */
+static void
+find_causes(work *w)
+{
+    mrd_diff *d = w->d;
+    double level = 1 - (1 - w->level) / (double) (d->n_ranks + 1), most = fabs(d->step.is.change);
+
+    if (d->n_ranks < 2 || !d->step.differs)
+        return;
+    for (unsigned k = 0; k <= MRD_DIFF_OWN; k++)
+        subtract_middle(w, (mrd_diff_part) k);
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        d->ranks[i].beyond = d->ranks[i].part_change[MRD_DIFF_OWN];
+        most = fmax(most, d->ranks[i].beyond);
+    }
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        mrd_diff_rank *r = &d->ranks[i];
+
+        r->is_cause = r->beyond * 2 >= most && r->beyond > mrd_compare_half(&r->own, level);
+        for (unsigned k = 0; k < MRD_DIFF_OWN; k++)
+            if (r->part_change[k] > r->part_change[r->part])
+                r->part = (mrd_diff_part) k;
+    }
+}
+
+/* If no rank's own time explains the change, finds the rank whose collectives last longer after
+ * their last begin. Unaligned clocks do not tell when that was. */
+static void
+find_slow_transfer(const work *w)
+{
+    const mrd_diff *d = w->d;
+    mrd_diff_rank *most = d->ranks;
+
+    if (d->n_ranks < 2 || !d->step.differs || !w->on_one_timeline)
+        return;
+    subtract_middle(w, MRD_DIFF_TRANSFER);
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        if (d->ranks[i].is_cause)
+            return;
+        if (d->ranks[i].part_change[MRD_DIFF_TRANSFER] > most->part_change[MRD_DIFF_TRANSFER])
+            most = &d->ranks[i];
+    }
+    most->part = MRD_DIFF_TRANSFER;
+    most->beyond = most->part_change[MRD_DIFF_TRANSFER];
+    most->is_cause = most->beyond * 2 >= fabs(d->step.is.change);
 }
 
 static mrd_err
@@ -342,7 +531,8 @@ ranks_make(work *w)
 
     w->d->ranks = calloc(first[0]->n_listed + 1, sizeof(*w->d->ranks));
     w->rank_sums = calloc(first[0]->n_listed + 1, sizeof(*w->rank_sums));
-    if (w->d->ranks == NULL || w->rank_sums == NULL)
+    w->sorted = calloc(first[0]->n_listed + 1, sizeof(*w->sorted));
+    if (w->d->ranks == NULL || w->rank_sums == NULL || w->sorted == NULL)
         return MRD_NOMEM;
     for (size_t i = 0; i < first[0]->n_listed && err == MRD_OK; i++) {
         int64_t rank = first[0]->listed[i].rank;
@@ -352,6 +542,8 @@ ranks_make(work *w)
             mrd_map_get(&w->rank_at, mrd_diff_rank_key(rank)) == MRD_MAP_NONE)
             err = rank_add(w, rank);
     }
+    if (err == MRD_OK)
+        find_causes(w);
     return err;
 }
 
@@ -396,7 +588,6 @@ judge(work *w)
     for (size_t i = 0; i < n && on; i++)
         on = order[i]->differs = order[i]->is.p <= (1 - w->level) / (double) (n - i);
     free(order);
-    d->step.differs = !d->by_call && is_large(w, &d->step) && d->step.is.p <= 1 - w->level;
     for (size_t i = 0; i < d->n_ranks; i++) {
         mrd_diff_rank *r = &d->ranks[i];
         double beyond = fabs(r->is.change - d->step.is.change);
@@ -489,6 +680,7 @@ step_make(work *w)
     }
     err = pair_compare(w, p, &d->step.is, &d->step.half);
     free(p);
+    d->step.differs = err == MRD_OK && is_large(w, &d->step) && d->step.is.p <= 1 - w->level;
     return err;
 }
 
@@ -521,6 +713,7 @@ mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
     mrd_err err;
 
     *ret = (mrd_diff){ .by_call = base->run[0].by_call };
+    w.on_one_timeline = is_on_one_timeline(base) && is_on_one_timeline(now);
     if ((err = check_sides(&w, why)) != MRD_OK)
         return err;
     if ((err = step_make(&w)) == MRD_OK && (err = ranks_make(&w)) == MRD_OK)
@@ -532,8 +725,11 @@ mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
     }
     if (err == MRD_OK)
         err = judge(&w);
+    if (err == MRD_OK)
+        find_slow_transfer(&w);
     free(w.entries);
     free(w.rank_sums);
+    free(w.sorted);
     mrd_map_fini(&w.rank_at);
     if (err != MRD_OK) {
         mrd_diff_fini(ret);
@@ -543,6 +739,20 @@ mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
         qsort(ret->rows, ret->n_rows, sizeof(*ret->rows), row_order);
     ret->cause = cause_of(ret);
     return MRD_OK;
+}
+
+mrd_diff_verdict
+mrd_diff_verdict_of(const mrd_diff *d)
+{
+    if (d->by_call)
+        return d->cause == NULL ? MRD_DIFF_NO_DIFFERENCE : MRD_DIFF_OPERATIONS_DIFFER;
+    if (d->step.is.drifts)
+        return MRD_DIFF_DRIFTING;
+    if (isinf(d->step.half))
+        return MRD_DIFF_TOO_FEW;
+    return !d->step.differs        ? MRD_DIFF_NO_DIFFERENCE
+           : d->step.is.change > 0 ? MRD_DIFF_SLOWER
+                                   : MRD_DIFF_FASTER;
 }
 
 void

@@ -110,6 +110,9 @@ mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why 
                          .incomplete =
                              mrd_json_bool(about, "incomplete", false) || lost_events(about),
                          .simulated = mrd_json_bool(about, "simulated", false) };
+    r->on_one_timeline =
+        mrd_json_bool(r->steps, "same_clock", false) ||
+        strcmp(mrd_json_str(mrd_json_get(about, "facts"), "clock.times", ""), "aligned") == 0;
     unit = mrd_json_str(r->steps, "unit", "");
     r->by_call = strcmp(unit, "call") == 0;
     if (!mrd_json_is_array(mrd_json_get(r->steps, "operations")) ||

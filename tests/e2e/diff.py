@@ -78,6 +78,14 @@ equal({n: o["blocks_ns"] for n, o in compute.items()}, dict(ops), "each kernel, 
 parts = [o for o in doc["operations"] if o["kind"] == "part"]
 equal([sum(p["blocks_ns"][i] for p in parts) for i in range(1, len(steps))], [b - a for a, b in steps][1:], "the parts add up to the step")
 
+def own(process):
+    """Own time of a process, block by block: all its parts."""
+    return [sum(v) for v in zip(*process["own_ns"].values())]
+
+
+equal(own(doc["processes"][0])[1:], [b - a for a, b in steps][1:], "without collectives all time is the process's own")
+equal(doc["processes"][0]["own_count"], [0] + [1] * (len(steps) - 1), "steps whose begin has an account")
+
 # ---- more steps than blocks: neighbours are added up, nothing is lost ----
 long = trace("long.json", 12, steps=700)
 doc = load_json(series("long", long))["steps"]
@@ -85,6 +93,7 @@ steps, ops = oracle(long)
 equal(doc["width"], 4, "four steps in a block")
 equal(doc["processes"][0]["blocks_ns"], [sum(b - a for a, b in steps[i:i + 4]) for i in range(0, 700, 4)], "blocks of steps")
 equal({o["name"]: sum(o["blocks_ns"]) for o in doc["operations"] if o["kind"] == "compute"}, {n: sum(v) for n, v in ops.items()}, "time of kernels")
+equal(own(doc["processes"][0])[1:], doc["processes"][0]["blocks_ns"][1:], "own time in blocks")
 
 # ---- false alarms, and what is found ----
 SHARE = (("gemm_bwd", 1500), ("gemm_fwd", 900), ("adam", 400), ("softmax", 200))  # microseconds of a step of 3145
@@ -136,6 +145,18 @@ out, _ = run("diff", same[0], slower[0][1], want=4)
 check(f"compute {slower[0][0]}" in out and "One run on each side" in out, out)
 out, _ = run("diff", same[0], path("a1.json"))
 check("No difference that the data can show" in out, out)
+
+# ---- without steps: the text does not call largest what other rows exceed ----
+def without_steps(name, of):
+    events = load_json(path(of))
+    events["traceEvents"] = [e for e in events["traceEvents"] if e["cat"] != "user_annotation"]
+    with open(path(name), "w") as f:
+        json.dump(events, f)
+    return path(name)
+
+
+out, _ = run("diff", without_steps("c0.json", "a0.json"), without_steps("c1.json", "b5-0.json"))
+check(f"Look first at: compute {slower[0][0]}" in out and "largest" not in out, out)
 
 # ---- a warm-up is left out, and said ----
 warm = [series(f"w{i}", trace(f"w{i}.json", 2000 + i, *longer_by, warmup=2)) for i, longer_by in enumerate(((), ("gemm_bwd", 1 + 0.1 * 3145 / 1500)))]
@@ -203,6 +224,9 @@ loop = os.path.join(BUILD, "bin", "train_loop")
 for name, more in (("fast", []), ("late", ["--straggler", "1:20"])):
     run("inspect", "-o", path(name), "--output-format", "steps-json", "--", loop, "--ranks", "1", "--cores", "2", "--steps", "20", "--quiet", *more,
         env={"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "simnrt")})
+parts = [o for o in load_json(os.path.join(path("late"), "steps.json"))["steps"]["operations"] if o["kind"] == "part" and o["name"] in ("compute", "both")]
+busiest = load_json(os.path.join(path("late"), "steps.json"))["steps"]["processes"][0]["own_ns"]
+check(sum(busiest["compute"]) + sum(busiest.get("both", [])) > 0.8 * sum(o["total_ns"] for o in parts), "own time is that of the busiest core, which is 20 times as slow")
 d = diff(path("fast"), path("late"))
 equal(d["base"][0]["steps"], 20, "steps of the simulated runtime")
 check(d["base"][0]["simulated"], "said to be simulated")

@@ -71,13 +71,19 @@ mrd_op_kind_text(mrd_op_kind kind)
 
 /* Adds up neighbours, so that half of the blocks become free. */
 static void
-halve(uint64_t *ns, uint32_t *counts)
+halve_ns(uint64_t *ns)
+{
+    for (size_t i = 0; i < MRD_STEPS_BLOCKS; i++)
+        ns[i] = i < MRD_STEPS_BLOCKS / 2 ? ns[2 * i] + ns[2 * i + 1] : 0;
+}
+
+static void
+halve_counts(uint32_t *counts)
 {
     for (size_t i = 0; i < MRD_STEPS_BLOCKS; i++) {
         bool kept = i < MRD_STEPS_BLOCKS / 2;
         uint64_t both = kept ? (uint64_t) counts[2 * i] + counts[2 * i + 1] : 0;
 
-        ns[i] = kept ? ns[2 * i] + ns[2 * i + 1] : 0;
         counts[i] = both > UINT32_MAX ? UINT32_MAX : (uint32_t) both;
     }
 }
@@ -86,11 +92,20 @@ static void
 widen(mrd_steps *s)
 {
     s->totals.width *= 2;
-    for (size_t i = 0; i < s->n_rows; i++)
-        halve(s->rows[i]->block_ns, s->rows[i]->block_calls);
+    for (size_t i = 0; i < s->n_rows; i++) {
+        halve_ns(s->rows[i]->block_ns);
+        halve_counts(s->rows[i]->block_calls);
+    }
     for (size_t i = 0; i < s->n_processes; i++) {
-        if (s->processes[i].pub != NULL)
-            halve(s->processes[i].pub->block_ns, s->processes[i].pub->block_steps);
+        mrd_steps_process *pub = s->processes[i].pub;
+
+        if (pub == NULL)
+            continue;
+        halve_ns(pub->block_ns);
+        halve_counts(pub->block_steps);
+        for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+            halve_ns(pub->own_ns[k]);
+        halve_counts(pub->own_steps);
     }
 }
 
@@ -177,7 +192,8 @@ static void
 put_by_call(mrd_steps_row *row, uint64_t ns)
 {
     if (row->calls / row->width == MRD_STEPS_BLOCKS) {
-        halve(row->block_ns, row->block_calls);
+        halve_ns(row->block_ns);
+        halve_counts(row->block_calls);
         row->width *= 2;
     }
     put_block(&row->block_ns[row->calls / row->width], &row->block_calls[row->calls / row->width],
@@ -278,12 +294,30 @@ part_add(mrd_steps *s, mrd_report_part part, uint64_t block, uint64_t ns)
     return MRD_OK;
 }
 
+bool
+mrd_steps_is_own(mrd_report_part part)
+{
+    return part == MRD_REPORT_COMPUTE || part == MRD_REPORT_BOTH || part == MRD_REPORT_COPY ||
+           part == MRD_REPORT_HOST || part == MRD_REPORT_IDLE;
+}
+
+/* Adds the step of the busiest worker of the process. */
+static void
+own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t block)
+{
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+        pub->own_ns[k][block] += mrd_steps_is_own((mrd_report_part) k) ? parts[k] : 0;
+    pub->own_steps[block] += pub->own_steps[block] < UINT32_MAX;
+}
+
 /* Ends a step. All events before p->end have come. */
 static mrd_err
 step_over(mrd_steps *s, process_state *p)
 {
     uint64_t block = (uint64_t) p->step / s->totals.width,
-             dur = (uint64_t) p->end.ns - (uint64_t) p->begin.ns;
+             dur = (uint64_t) p->end.ns - (uint64_t) p->begin.ns, most = 0;
+    uint64_t busiest[MRD_REPORT_PARTS] = { 0 };
+    bool any = false;
     mrd_err err = MRD_OK;
 
     p->open = false;
@@ -292,14 +326,24 @@ step_over(mrd_steps *s, process_state *p)
     put_block(&p->pub->block_ns[block], &p->pub->block_steps[block], dur);
     for (uint32_t i = 0; i < p->n_workers && err == MRD_OK; i++) {
         worker_state *w = &s->workers[p->first_worker + i];
-        uint64_t parts[MRD_REPORT_PARTS];
+        uint64_t now[MRD_REPORT_PARTS], parts[MRD_REPORT_PARTS], own = 0;
 
         if (!w->time.any || mrd_ev_after(w->time.first, p->begin))
             continue; /* the account was unknown at the begin of the step */
-        mrd_worker_time_read(&w->time, p->end, parts);
-        for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++)
-            err = part_add(s, (mrd_report_part) k, block, parts[k] - w->at_begin[k]);
+        mrd_worker_time_read(&w->time, p->end, now);
+        for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++) {
+            parts[k] = now[k] - w->at_begin[k];
+            own += mrd_steps_is_own((mrd_report_part) k) ? parts[k] : 0;
+            err = part_add(s, (mrd_report_part) k, block, parts[k]);
+        }
+        if (err == MRD_OK && own >= most) {
+            most = own;
+            memcpy(busiest, parts, sizeof(busiest));
+            any = true;
+        }
     }
+    if (any)
+        own_add(p->pub, busiest, block);
     return err;
 }
 

@@ -11,6 +11,8 @@
  *            and the rest is the collective's own.
  * Part       for each worker and step, the account of trace/analysis/worker_time.h. Its parts add
  *            up to the step.
+ * Own        time of a step in which the busiest worker of the process computes, copies, calls the
+ *            runtime or idles. A rank that only waits for a slower one has no more of it.
  * Block      the series has at most MRD_STEPS_BLOCKS values, each the sum over `width` steps. If a
  *            recording has more steps, neighbours are added up and width doubles, so memory does
  *            not grow with the recording.
@@ -45,6 +47,8 @@ typedef enum {
 } mrd_op_kind;
 
 const char *mrd_op_kind_text(mrd_op_kind kind); /* "compute", static */
+/* Returns true if a worker that only waits for others has no more of this part. */
+bool mrd_steps_is_own(mrd_report_part part);
 
 typedef struct {
     mrd_op_kind kind;
@@ -69,6 +73,9 @@ typedef struct {
     uint64_t steps, ns; /* complete steps, their time */
     uint64_t block_ns[MRD_STEPS_BLOCKS];
     uint32_t block_steps[MRD_STEPS_BLOCKS];
+    /* own time by part; only parts for which mrd_steps_is_own() returns true */
+    uint64_t own_ns[MRD_REPORT_PARTS][MRD_STEPS_BLOCKS];
+    uint32_t own_steps[MRD_STEPS_BLOCKS]; /* steps in which the account of a worker is known */
 } mrd_steps_process;
 
 typedef struct {

@@ -36,24 +36,64 @@ put_u64(mrd_jw *w, const char *key, uint64_t v)
     mrd_jw_u64(w, v);
 }
 
-/* Writes the series up to its last block with a count. */
-static void
-put_series(mrd_jw *w, const uint64_t *ns, const uint32_t *counts)
+/* Returns the number of blocks up to the last one with a count. */
+static size_t
+blocks_of(const uint32_t *counts)
 {
     size_t n = MRD_STEPS_BLOCKS;
 
     while (n > 0 && counts[n - 1] == 0)
         n--;
-    MRD_JW_KEY(w, "blocks_ns");
+    return n;
+}
+
+static void
+put_times(mrd_jw *w, const char *key, const uint64_t *ns, size_t n)
+{
+    mrd_jw_key(w, mrd_str_of(key));
     mrd_jw_open(w, '[');
     for (size_t i = 0; i < n; i++)
         mrd_jw_u64(w, ns[i]);
     mrd_jw_close(w, ']');
-    MRD_JW_KEY(w, "blocks_count");
+}
+
+static void
+put_counts(mrd_jw *w, const char *key, const uint32_t *counts, size_t n)
+{
+    mrd_jw_key(w, mrd_str_of(key));
     mrd_jw_open(w, '[');
     for (size_t i = 0; i < n; i++)
         mrd_jw_u64(w, counts[i]);
     mrd_jw_close(w, ']');
+}
+
+static void
+put_series(mrd_jw *w, const uint64_t *ns, const uint32_t *counts)
+{
+    size_t n = blocks_of(counts);
+
+    put_times(w, "blocks_ns", ns, n);
+    put_counts(w, "blocks_count", counts, n);
+}
+
+/* Writes the own time of a process by part, without the parts that are always 0. */
+static void
+put_own(mrd_jw *w, const mrd_steps_process *p)
+{
+    size_t n = blocks_of(p->own_steps);
+
+    put_counts(w, "own_count", p->own_steps, n);
+    MRD_JW_KEY(w, "own_ns");
+    mrd_jw_open(w, '{');
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
+        bool any = false;
+
+        for (size_t i = 0; i < n; i++)
+            any = any || p->own_ns[k][i] > 0;
+        if (any)
+            put_times(w, mrd_report_part_text((mrd_report_part) k), p->own_ns[k], n);
+    }
+    mrd_jw_close(w, '}');
 }
 
 static void
@@ -74,6 +114,7 @@ put_process(mrd_jw *w, const steps_sink *s, mrd_proc_id id)
         put_u64(w, "steps", paced[i].steps);
         put_u64(w, "total_ns", paced[i].ns);
         put_series(w, paced[i].block_ns, paced[i].block_steps);
+        put_own(w, &paced[i]);
     }
     mrd_jw_close(w, '}');
 }
@@ -161,6 +202,8 @@ put_all(mrd_jw *w, const steps_sink *s, const uint32_t *number, size_t n_process
     mrd_jw_open(w, '{');
     MRD_JW_KEY(w, "unit");
     mrd_jw_str(w, t->by_call ? MRD_STR("call") : MRD_STR("step"));
+    MRD_JW_KEY(w, "same_clock");
+    mrd_jw_bool(w, s->env->options->same_clock);
     put_u64(w, "width", t->width);
     put_u64(w, "nested_steps", t->nested);
     put_u64(w, "outside_ns", t->outside_ns);
