@@ -376,6 +376,8 @@ TEST(the_newer_layout)
     ev = &c.v[3]->ev;
     CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "hbm.1.total_bytes");
     CHECK_INT(collect_track(&c, ev)->device_idx, 3);
+    ev = &c.v[c.n - 1]->ev;
+    CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "cpu.all.util_percent");
     CHECK_INT(mrd_catalog_notes(c.cat), 1);
     CHECK_TEXT(mrd_catalog_get(c.cat, "input.0.system_profile_metadata.hbm_capacity_bytes"),
                "103079215104");

@@ -441,6 +441,8 @@ put_cpu(sysprof *s)
 
     if (!sample_times(s, &ev))
         return MRD_OK;
+    if (mrd_str_is(cpu, MRD_NAME_CPU_AVERAGE))
+        cpu = MRD_STR(MRD_NAME_CPU_ALL);
     identify_host(s, &id);
     snprintf(name, sizeof(name), MRD_NAME_CPU_PREFIX "%.*s" MRD_NAME_CPU_SUFFIX,
              cpu.len > 128 ? 128 : (int) cpu.len, cpu.len == 0 ? "" : cpu.p);

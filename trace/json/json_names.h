@@ -52,7 +52,11 @@ mrd_json_group(const mrd_track *t, char text[64])
                     (long long) t->thread_id);
 }
 
-/* Gets X of "cpu.X.util_percent". Returns false for another counter. */
+/* Of all CPUs: in names of counters, and as a cpu_id. */
+#define MRD_NAME_CPU_ALL     "all"
+#define MRD_NAME_CPU_AVERAGE "average"
+
+/* Gets the cpu_id of the counter "cpu.X.util_percent". Returns false for another counter. */
 static inline bool
 mrd_json_cpu_id(mrd_str name, mrd_str *ret_id)
 {
@@ -62,6 +66,8 @@ mrd_json_cpu_id(mrd_str name, mrd_str *ret_id)
         !mrd_str_ends(name, MRD_NAME_CPU_SUFFIX))
         return false;
     *ret_id = (mrd_str){ name.p + pre, name.len - pre - post };
+    if (mrd_str_is(*ret_id, MRD_NAME_CPU_ALL))
+        *ret_id = MRD_STR(MRD_NAME_CPU_AVERAGE);
     return true;
 }
 
