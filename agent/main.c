@@ -130,8 +130,8 @@ check(mrd_agent_options *o, const mrd_node_identity *node)
     for (int i = 0; i < 3; i++)
         mrd_agent_step(a, 100);
     mrd_drain_counts(mrd_agent_borrow_drain(a), &counts);
-    printf("rings %llu of %llu processes\n", (unsigned long long) counts.rings,
-           (unsigned long long) counts.processes);
+    printf("rings %llu of %llu process%s\n", (unsigned long long) counts.rings,
+           (unsigned long long) counts.processes, counts.processes == 1 ? "" : "es");
     mrd_drain_say(mrd_agent_borrow_drain(a), say_limit, NULL);
     mrd_agent_close(a);
     return 0;

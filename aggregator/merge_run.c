@@ -133,10 +133,10 @@ cross_missing(plan *p, const merge_part *part)
             events += part->streams[i]->events;
     if (events > 0)
         mrd_catalog_note(p->cat,
-                         "%s: %" PRIu64 " events were stamped by its wall clock, and no reading of "
-                         "both clocks came with their batches: they stand where that clock put "
-                         "them, and the bound of their times is not known",
-                         part->node->instance_id, events);
+                         "%s: %" PRIu64 " event%s stamped by the wall clock came without a reading "
+                         "of both clocks: the time is what that clock said, and its bound is not "
+                         "known",
+                         part->node->instance_id, events, mrd_plural(events));
 }
 
 /* If a wall clock was set, its events are sorted only within an era. So each era gets a source, and

@@ -342,7 +342,8 @@ mrd_stat_report_table(const mrd_stat_report *r)
     table_counters(&t, r, true);
     table_scopes(&t, r);
     if (r->missed > 0)
-        mrd_text_fmt(&t, "%" PRIu64 " events are not in these statistics\n", r->missed);
+        mrd_text_fmt(&t, "%" PRIu64 " event%s not in these statistics\n", r->missed,
+                     r->missed == 1 ? " is" : "s are");
     return r->failed ? (free(t.p), NULL) : mrd_text_take(&t);
 }
 

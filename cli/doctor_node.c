@@ -334,22 +334,24 @@ mrd_doctor_containers(mrd_doctor *d)
     mrd_discover_close(look);
     if (denied == 0) {
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
-                       "the root of every process can be looked into: %u ring directories, %u "
-                       "rings",
-                       dirs, rings.all);
+                       "the root of every process can be looked into: %u ring director%s, %u "
+                       "ring%s",
+                       dirs, dirs == 1 ? "y" : "ies", rings.all, mrd_plural(rings.all));
         return;
     }
     if (status_number(d, "self", "CapEff", 16, &caps))
         missing_rights(caps, missing, sizeof(missing));
-    mrd_doctor_say(d, MRD_DOCTOR_WARNING,
-                   missing[0] == '\0'
-                       ? "a security module (AppArmor, SELinux) forbids it: its policy must allow "
-                         "ptrace read of other processes"
-                       : "run the doctor as the agent runs; the agent needs CAP_SYS_PTRACE and "
-                         "CAP_DAC_OVERRIDE (deploy/systemd, deploy/k8s)",
-                   "the root folders of %u processes cannot be read%s%s: rings in their containers "
-                   "are not recorded",
-                   denied, missing[0] == '\0' ? "" : ", this user has not ", missing);
+    mrd_doctor_say(
+        d, MRD_DOCTOR_WARNING,
+        missing[0] == '\0'
+            ? "a security module (AppArmor, SELinux) forbids it: its policy must allow "
+              "ptrace read of other processes"
+            : "run the doctor as the agent runs; the agent needs CAP_SYS_PTRACE and "
+              "CAP_DAC_OVERRIDE (deploy/systemd, deploy/k8s)",
+        "the root folder%s of %u process%s cannot be read%s%s: rings in containers there "
+        "are not recorded",
+        mrd_plural(denied), denied, denied == 1 ? "" : "es",
+        missing[0] == '\0' ? "" : ", this user has not ", missing);
 }
 
 /* ---- Limits ---- */

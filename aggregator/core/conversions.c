@@ -266,8 +266,8 @@ mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once)
         mrd_session_touch(s); /* the next tick passes them to the viewer */
     }
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-VIEWER",
-                    "A viewer was installed: device profiles of %zu processes are converted",
-                    waiting);
+                    "A viewer was installed: device profiles of %zu process%s are converted",
+                    waiting, waiting == 1 ? "" : "es");
 }
 
 void
