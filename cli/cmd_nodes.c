@@ -222,9 +222,10 @@ say_damaged(const mrd_json *node)
         const mrd_json *d = mrd_json_at(drops, i);
 
         if (mrd_drop_of(mrd_str_of(mrd_json_str(d, "cause", ""))) == MRD_DROP_DAMAGED)
-            printf("%s lost %" PRId64 " events with its spool, which was cut or removed while no "
+            printf("%s lost %" PRId64 " event%s with its spool, which was cut or removed while no "
                    "agent ran (spool-damaged)\n",
-                   mrd_cluster_shown(node, "instance_id", "?"), mrd_json_int(d, "count", 0));
+                   mrd_cluster_shown(node, "instance_id", "?"), mrd_json_int(d, "count", 0),
+                   mrd_plural((uint64_t) mrd_json_int(d, "count", 0)));
     }
 }
 
@@ -268,7 +269,11 @@ static const char more[] =
     "A node is missing when it is not connected, and gone when that lasted longer than "
     "the\naggregator's --node-forget. events/s is what its processes do, recorded or not; `stored` "
     "those kept\nsince the aggregator started; `dropped` leaves out events that no session had "
-    "asked for;\n`certificate` is the day on which that of the agent ends.\n";
+    "asked for;\n`certificate` is the day on which that of the agent ends.\n"
+    "\n`clock` says what is known of the node's clock. good: it lies within `clock error`.\n"
+    "extrapolated: the last probe is more than 5 s old, as is usual without a session; the bound\n"
+    "grows until the next. settling: too few probes yet. suspect: the probes contradict each "
+    "other.\ngap: the clock jumped. unaligned: no probe was answered.\n";
 
 int
 mrd_cmd_nodes(int argc, char **argv)

@@ -94,7 +94,7 @@ export const percent = (part, whole) => whole > 0 ? `${Math.floor((1000 * part) 
 
 const tones = {
   good: ["recording", "complete", "flushed", "armed", "done", "good", "written", "ended"],
-  warn: ["asked", "arriving", "arming", "stopping", "merging", "waiting", "running", "unaligned", "settling", "extrapolated", "gap", "wall clock"],
+  warn: ["asked", "arriving", "arming", "stopping", "merging", "waiting", "running", "unaligned", "settling", "gap", "wall clock"],
 };
 /** The class of a state's word; what is not known to be well looks bad only when it says so. */
 export function tone(state) {

@@ -35,6 +35,14 @@ function rate(row, node) {
   return row.rate;
 }
 
+const clockWords = {
+  settling: "too few probes yet; ",
+  extrapolated: "the last probe is more than 5 s old, as is usual without a session; the bound grows until the next one; ",
+  suspect: "the probes contradict each other; ",
+  gap: "the clock jumped; ",
+  unaligned: "no probe was answered; ",
+};
+
 function showNode(node) {
   const row = rows.get(node.instance_id) ?? makeRow(node.instance_id);
   const c = row.cells;
@@ -51,7 +59,7 @@ function showNode(node) {
   put(c[6], count(node.counters.held));
   c[6].title = `spool ${bytes(node.spool_bytes)}, memory ${bytes(node.memory_bytes)}`;
   put(c[7], node.connected ? node.clock.state : "–", node.connected ? tone(node.clock.state) : "");
-  c[7].title = `${node.clock.method}, ${count(node.clock.probes)} probes`;
+  c[7].title = `${clockWords[node.clock.state] ?? ""}${node.clock.method}, ${count(node.clock.probes)} probes`;
   put(c[8], !node.connected || node.clock.bound_ns < 0 ? "–" : `± ${dur(node.clock.bound_ns)}`);
   put(c[9], count(node.processes));
   return row;
