@@ -748,6 +748,7 @@ serve(const settings *s)
     mrd_aggregator_options o;
     mrd_aggregator *a = NULL;
     mrd_why why = { 0 };
+    bool new_store;
     char host[256];
     mrd_user user;
     sigset_t set;
@@ -764,6 +765,7 @@ serve(const settings *s)
     mrd_daemon_signals(&set);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of the write */
     mrd_link_raise_files();
+    new_store = access(s->store, F_OK) != 0;
     if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {
         mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         return 1;
@@ -774,7 +776,8 @@ serve(const settings *s)
         return 1;
     }
     mrd_log(MRD_LOG_INFO, "AGG-UP",
-            "The aggregator started: store=%s data=%s control=%s http_port=%u", s->store,
+            "The aggregator started%s: store=%s data=%s control=%s http_port=%u",
+            new_store ? " and created the folder of its store (--store)" : "", s->store,
             mrd_aggregator_data_url(a), mrd_aggregator_control_url(a), mrd_aggregator_http_port(a));
     if ((sig = wait_and_watch(a, &set)) == 0)
         mrd_log(MRD_LOG_ERROR, "AGG-TRANSPORT",

@@ -323,7 +323,9 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
     }
     mrd_near_text(word, names, count, dashes, guess);
     is = conf_called(table, n, word);
-    if (is != NULL && (strcmp(is, "json") != 0 || *guess == '\0'))
+    if (is != NULL && strcmp(is, "json") == 0 && conf_find(table, n, MRD_STR("html")) != NULL)
+        snprintf(guess, sizeof(guess), ": did you mean %sjson or %shtml?", dashes, dashes);
+    else if (is != NULL && (strcmp(is, "json") != 0 || *guess == '\0'))
         snprintf(guess, sizeof(guess), ": did you mean %s%s?", dashes, is);
     else if (*dashes != '\0' && (is = conf_chosen(table, n, word)) != NULL)
         snprintf(guess, sizeof(guess), ": did you mean --%s %s?", is, word);

@@ -847,7 +847,7 @@ finish(demo *d, bool keep)
     mrd_json_free(d->files);
     mrd_json_free(d->window);
     if (keep)
-        printf("store, certificates and logs: %s\n", d->work);
+        printf("store, certificates and logs: %s (yours to remove)\n", d->work);
     else
         mrd_remove_tree(d->work);
 }

@@ -275,6 +275,11 @@ serve(void *self, const mrd_strlist *words)
                         "page of your own\n");
     tell_parts(mrd_buf_cstr(&path));
     fprintf(stderr, "Open the link in a browser on this machine. Ctrl-C stops.\n");
+    if (getenv("SSH_CONNECTION") != NULL)
+        fprintf(stderr,
+                "From your own machine: ssh -L %" PRId64 ":127.0.0.1:%" PRId64
+                " HOST, then open the link there.\n",
+                set->port, set->port);
     fflush(stdout);
     wait_for_page(set, wake[0], signals);
     status = MRD_EXIT_OK;

@@ -81,7 +81,7 @@ for words, said in ((["view", good, "--format", "json"], "--output-format"), (["
                     (["record", "--time", "10s"], "--duration"), (["record", "--wait-for", "3s"], "--wait"), (["record", "--neuron-core", "0"], "--core"),
                     (["fetch", "1", "--start-time", "2"], "--start"), (["fetch", "1", "--from", "2"], "--start"), (["fetch", "1", "--to", "2"], "--end"),
                     (["fetch", "1", "--pid", "2"], "--process-id"), (["view", good, "--pid", "2"], "--filter-process"), (["fetch", "1", "--outdir", "x"], "--output-dir"),
-                    (["report", good, "--output-format", "json"], "--json"), (["sessions", "--format", "json"], "--json"), (["models", "--output", "json"], "--json"),
+                    (["report", good, "--output-format", "json"], "--json or --html"), (["report", good, "--format", "html"], "--json or --html"), (["sessions", "--format", "json"], "--json"), (["models", "--output", "json"], "--json"),
                     (["sql", "q", good, "--output-format", "csv"], "--format"), (["sql", "q", good, "--fmt", "csv"], "--format"),
                     (["sql", "q", good, "--csv"], "--format csv"), (["sql", "q", good, "-markdown"], "--format markdown"),
                     (["sessions", "--last", "3"], "--limit"), (["sessions", "--lmt", "3"], "--limit"), (["stop", "--al"], "--all"), (["stop", "--every"], "--all"), (["inspect", "--num-events", "3", "--", "true"], "--num-trace-events"),
@@ -273,6 +273,15 @@ for words in (["-d", again], [path, os.path.join(again, "back1", "one.json"), pa
         equal([t["count"] for t in json.load(f)["summary"]["event_types"]], [10], f"events of {words}")
     check("read once: " in err, f"what is said of {words}: {err}")
 
+# ---- the usage of all CPUs has the vendor's cpu_id, and is the same counter again ----
+usage = write("usage.json", json.dumps({"trace_event": [], "cpu_util": [{"timestamp": 30 + i, "cpu_id": "average", "util_percent": 2 + i, "instance_id": "i-0"} for i in range(2)]}))
+for layout in ("guide", "explorer"):
+    run("view", usage, "-o", os.path.join(work, layout), "--output-format", "json", "--json-layout", layout)
+    with open(os.path.join(work, layout, "system_profile.json")) as f:
+        text = f.read()
+    equal([r["cpu_id"] for r in json.loads(text)["cpu_util"]], ["average"] * 2, f"cpu_id in the layout {layout}")
+    check('"cpu.all.util_percent"' in text, f"the counter in the layout {layout}")
+
 # ---- open: served once, to this machine, with the headers the page needs ----
 port = free_port()
 trace = os.path.join(work, "p", "system_profile.pftrace")
@@ -291,10 +300,12 @@ reply = urllib.request.urlopen(f"http://127.0.0.1:{port}/system_profile.pftrace"
 equal(reply.headers["Access-Control-Allow-Origin"], "https://ui.perfetto.dev", "origin")
 equal(reply.read(), open(trace, "rb").read(), "bytes served")
 equal(p.wait(60), 0, "open ends after the download")
-p = subprocess.Popen([MERIDIAN, "open", "--port", str(port), "--keep", os.path.dirname(trace)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-equal(p.stdout.readline().strip(), link, "a folder stands for its system profile")
-p.send_signal(signal.SIGINT)
-equal(p.wait(60), 0, "Ctrl-C ends open")
+for variable, hint in ((None, False), ("SSH_CONNECTION", True)):
+    p = subprocess.Popen([MERIDIAN, "open", "--port", str(port), "--keep", os.path.dirname(trace)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         env={k: v for k, v in os.environ.items() if k != "SSH_CONNECTION"} | ({variable: "10.0.0.1 1 10.0.0.2 22"} if variable else {}))
+    equal(p.stdout.readline().strip(), link, "a folder stands for its system profile")
+    p.send_signal(signal.SIGINT)
+    equal((p.wait(60), f"ssh -L {port}:127.0.0.1:{port} HOST" in p.stderr.read()), (0, hint), f"Ctrl-C ends open; the hint with {variable}")
 _, err = run("open", again, want=1)
 check(f"'{again}' has no system_profile.pftrace: name a .pftrace file" in err, f"a folder without one: {err}")
 finish()

@@ -43,6 +43,9 @@ def versions():
     equal((node["release"], node.get("commit")), (text[1], commit), "release and commit of a node")
     check(f"{text[1]} {commit[:7] if commit else ''}".strip() in run("nodes", "--interval", "0")[0], "the table says it too")
     failed = json.loads(run("sessions", "--json")[0])["sessions"][-1]["id"]
+    for words, meant in ((["report", "latst"], "latest"), (["status", failed + "x"], failed)):
+        _, err = run(*words, want=1)
+        check(f"there is no session '{words[1]}': did you mean {meant}?" in err, f"mistyped session: {err}")
     manifest = json.loads(run("status", failed, "--json", want=None)[0])
     for what in [manifest] + manifest["nodes"]:
         equal((what["release"], what.get("commit")), (text[1], commit), "release and commit in the manifest")
@@ -56,6 +59,8 @@ def errors():
     check("http://HOST:PORT" in err, f"no URL: {err}")
     _, err = run("status", "2001", want=1)
     check("no session" in err, f"unknown session: {err}")
+    with open(cluster.path("aggregator.log")) as f:
+        check("The aggregator started and created the folder of its store (--store): store=" in f.read(), "a new store is told")
     _, err = run("record", "--duraton", "3s", want=2)
     check("did you mean --duration?" in err, f"mistyped option: {err}")
     _, err = run("record", "--format", "perfeto", want=2)
