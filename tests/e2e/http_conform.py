@@ -247,7 +247,7 @@ with Service() as service:
 
     table = routes()["routes"]
     at = f"/api/v1/sessions/{id}"
-    for path in (f"{at}/profile", f"{at}/profile/system_profile.pftrace", f"{at}/artifacts/{values['sha256']}", f"{at}/journal/i-test0/000001.mrj"):
+    for path in (f"{at}/profile", f"{at}/profile?format=json", f"{at}/profile/system_profile.pftrace", f"{at}/artifacts/{values['sha256']}", f"{at}/journal/i-test0/000001.mrj"):
         r = service.read(path)
         equal((r.status, r["Accept-Ranges"], r["Content-Length"]), (200, "bytes", str(len(r.body))), path)
         ranges(path, r.body)
@@ -265,6 +265,9 @@ with Service() as service:
         equal((r.status, r["Content-Encoding"], head["Content-Encoding"]), (200, accept[:4], accept[:4]), f"a slice with {accept}")
         equal(unpack(r.body) == slice.body, True, f"a slice with {accept} is the same slice")
         check(len(r.body) < len(slice.body) / 3, f"and smaller: {len(r.body)} of {len(slice.body)} bytes")
+    for query, said in (("process_id=99999999", b"no process 99999999 is in this profile"), ("instance_id=i-none", b"no node 'i-none' takes part")):
+        r = service.read(f"{at}/profile?format=json&{query}")
+        check(r.status == 404 and said in r.body and problem(r), f"{query}: {r.status} {r.body[:200]}")
     busy = [service.ask("HEAD", f"{at}/profile?start=0s") for _ in range(20)]
     equal({(r.status, r.body, r["Content-Type"]) for r in busy}, {(200, b"", "application/octet-stream")}, "HEAD of a slice makes nothing, however often")
     for accept in ("application/json", "text/html", "*/*", "image/png;q=0", ";;,"):
