@@ -111,7 +111,8 @@ typedef struct {
     bool is_cause;
     double beyond;
     mrd_diff_part part; /* with is_cause, the part that changed most */
-    /* With is_cause, the span of the host that explains it best. NULL: none explains half. */
+    /* With is_cause and idle time or host work, the span of the host that explains it best. NULL:
+     * none explains half. */
     const char *host;
     double host_change, host_base;
 } mrd_diff_rank;

@@ -348,7 +348,7 @@ subtract_middle(const work *w, mrd_diff_part part)
 }
 
 /* Notes a span of the host that grew by at least half as much as a rank's own time, after
- * sum_by_rank(). Of nested spans the innermost one changed by the largest share. */
+ * sum_by_rank(). While the device computes, such a span only waits for it. Of nested spans the innermost one changed by the largest share. */
 static void
 note_host(const work *w, const char *name)
 {
@@ -356,7 +356,8 @@ note_host(const work *w, const char *name)
         mrd_diff_rank *r = &w->d->ranks[i];
         double change = direction(w) * rank_change(w, i), base = w->rank_sums[i][0];
 
-        if (r->is_cause && change * 2 >= r->beyond &&
+        if (r->is_cause && (r->part == MRD_DIFF_IDLE || r->part == MRD_DIFF_HOST_WORK) &&
+            change * 2 >= r->beyond &&
             (r->host == NULL || change * (r->host_base + 1) > r->host_change * (base + 1))) {
             r->host = name;
             r->host_change = change;

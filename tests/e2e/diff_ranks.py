@@ -34,6 +34,7 @@ def write_run(name, seed, slow=None, cause=None, us=0, skew=False):
                 k = (k * placement[rank] + (hit(rank, "compute") if kernel == "gemm_bwd" else 0)) * (1 + 0.02 * r.gauss(0, 1)) * odd
                 out.append(dict(ph="X", cat="kernel", name=kernel, pid=0, tid=7, ts=d, dur=k, args=dict(device=0, stream=7)))
                 d += k + 5
+            out.append(dict(ph="X", cat="cpu_op", name="forward_backward", pid=100, tid=100, ts=t + 10 + load, dur=d - t - 10 - load))
             begins.append(d)
         transfer, met = 800 * (1 + 0.03 * r.gauss(0, 1)), max(begins)
         ends = [met + transfer + hit(rank, "collective") * (1 + 0.02 * r.gauss(0, 1)) for rank in range(RANKS)]
@@ -84,8 +85,8 @@ def slow_ranks(pairs):
         missed += got == []
         could += cause != "collective" or not skew
         check(got in ([], [(slow, PART[cause])]), f"rank {slow}, {cause}, {us:.0f} us, skew {skew}: {d['verdict']}, named {d['changed_ranks']}")
-        if got and cause == "loader":
-            equal(d["changed_ranks"][0]["host"], "load_batch", "the span that covers the idle time")
+        if got:  # the host's span around the kernels grows with them, and explains nothing
+            equal(d["changed_ranks"][0]["host"], "load_batch" if cause == "loader" else None, f"the span that covers the idle time, {cause}")
     print(f"{pairs} pairs with a slow rank, {could} of which show it: {right} named with their part, {missed} not named")
     check(right >= 0.9 * could, f"{right} of {could} named")
 
