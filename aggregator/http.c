@@ -595,6 +595,9 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
 
 #define SESSION "/api/v1/sessions/{id}"
 
+/* Lists without a filter, so that a filter is refused and not ignored. */
+static const char *const no_query[] = { NULL };
+
 const mrd_http_route mrd_http_routes[] = {
     { "GET", "/", MRD_ACTION_OPEN, mrd_http_web_page, "Get the web page", NULL },
     { "GET", "/web/{file*}", MRD_ACTION_OPEN, mrd_http_web_part, "Get a file of the web page",
@@ -611,12 +614,12 @@ const mrd_http_route mrd_http_routes[] = {
     { "GET", "/api/v1/self", MRD_ACTION_SELF, mrd_http_self, "Get the caller's identity and rights",
       NULL },
     { "GET", "/api/v1/nodes", MRD_ACTION_CLUSTER, get_nodes,
-      "List all nodes whose agents are known", NULL },
+      "List all nodes whose agents are known", no_query },
     { "GET", "/api/v1/nodes/{id}", MRD_ACTION_CLUSTER, get_node, "Get one node", NULL },
     { "DELETE", "/api/v1/nodes/{id}", MRD_ACTION_FORGET, delete_node,
       "Forget a node that will not come back", NULL },
     { "GET", "/api/v1/models", MRD_ACTION_CLUSTER, mrd_http_models,
-      "List the models that are loaded now", NULL },
+      "List the models that are loaded now", no_query },
     { "GET", "/api/v1/sessions", MRD_ACTION_LIST, mrd_http_sessions,
       "List the sessions of the store", mrd_http_sessions_query },
     { "DELETE", "/api/v1/sessions", MRD_ACTION_DELETE, mrd_http_sessions_delete,
@@ -652,9 +655,9 @@ const mrd_http_route mrd_http_routes[] = {
     { "GET", SESSION "/clocks/{node}", MRD_ACTION_READ, mrd_http_clock_picture,
       "Get a picture of one node's clock", mrd_http_clock_picture_query },
     { "GET", SESSION "/models", MRD_ACTION_READ, mrd_http_session_models,
-      "List the models that were loaded during a session", NULL },
+      "List the models that were loaded during a session", no_query },
     { "GET", SESSION "/artifacts", MRD_ACTION_READ, get_artifacts,
-      "List the artifacts of a session", NULL },
+      "List the artifacts of a session", no_query },
     { "GET", SESSION "/artifacts/{sha256}", MRD_ACTION_READ, get_artifact, "Get an artifact",
       NULL },
     { "GET", SESSION "/journal", MRD_ACTION_READ, get_journal,

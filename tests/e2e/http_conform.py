@@ -268,6 +268,9 @@ with Service() as service:
     for query, said in (("process_id=99999999", b"no process 99999999 is in this profile"), ("instance_id=i-none", b"no node 'i-none' takes part")):
         r = service.read(f"{at}/profile?format=json&{query}")
         check(r.status == 404 and said in r.body and problem(r), f"{query}: {r.status} {r.body[:200]}")
+    for path in ("/api/v1/nodes", "/api/v1/models", f"{at}/models", f"{at}/artifacts", f"{at}/journal"):
+        r = service.read(path + "?process_id=1")
+        check(r.status == 400 and b"unknown query parameter 'process_id'" in r.body and problem(r), f"{path}: a filter that it does not have: {r.status} {r.body[:200]}")
     busy = [service.ask("HEAD", f"{at}/profile?start=0s") for _ in range(20)]
     equal({(r.status, r.body, r["Content-Type"]) for r in busy}, {(200, b"", "application/octet-stream")}, "HEAD of a slice makes nothing, however often")
     for accept in ("application/json", "text/html", "*/*", "image/png;q=0", ";;,"):

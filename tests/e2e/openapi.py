@@ -163,6 +163,8 @@ with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as ap
     call("GET", SESSION + "/profile", {"id": "latest"}, query="?format=summary-text", want=200)
     call("POST", SESSION + "/stop", {"id": "latest"}, want=404)  # only what reads takes it
     call("DELETE", SESSION, {"id": "latest"}, want=404)
+    for path, values in (("/api/v1/nodes", {}), ("/api/v1/models", {}), (SESSION + "/models", {"id": "latest"}), (SESSION + "/artifacts", {"id": "latest"}), (SESSION + "/journal", {"id": "latest"})):
+        call("GET", path, values, query="?process_id=1", want=400)
     for query in ("?order=size", "?limit=0", "?limit=x", "?after=latest", "?state=nothing"):
         call("GET", "/api/v1/sessions", query=query, want=400)
     call("GET", SESSION, absent, want=404)
