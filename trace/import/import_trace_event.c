@@ -590,26 +590,6 @@ te_finish(te *t, mrd_why *why)
     return err;
 }
 
-static void
-te_init(te *t, mrd_import *imp, mrd_json_reader *r)
-{
-    *t = (te){ .imp = imp,
-               .r = r,
-               .strings = mrd_catalog_strings(imp->catalog),
-               .input = mrd_import_input(imp),
-               .facts = { .rank = MRD_NONE, .world_size = MRD_NONE } };
-    t->joiner.strings = t->strings;
-    t->args = mrd_args_new(t->strings);
-    t->key_name = mrd_strtab_addz(t->strings, "name");
-    t->key_labels = mrd_strtab_addz(t->strings, "labels");
-    t->key_sort = mrd_strtab_addz(t->strings, "sort_index");
-    t->key_value = mrd_strtab_addz(t->strings, "value");
-    t->key_device = mrd_strtab_addz(t->strings, "device");
-    t->key_stream = mrd_strtab_addz(t->strings, "stream");
-    t->word_end = mrd_strtab_addz(t->strings, "(end without start)");
-    mrd_te_lines_init(&t->lines, imp);
-}
-
 static mrd_err
 te_run(mrd_import *imp, mrd_why *why)
 {
@@ -622,7 +602,8 @@ te_run(mrd_import *imp, mrd_why *why)
 
     if (err != MRD_OK)
         return err;
-    te_init(&t, imp, r);
+    mrd_te_init(&t, imp);
+    t.r = r;
     if (t.args == NULL) {
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
         goto out;
@@ -648,10 +629,7 @@ te_run(mrd_import *imp, mrd_why *why)
             *why = late;
     }
 out:
-    mrd_te_lines_fini(&t.lines);
-    mrd_store_free(t.later_store);
-    mrd_joiner_fini(&t.joiner);
-    mrd_args_free(t.args);
+    mrd_te_fini(&t);
     mrd_json_reader_close(r);
     return err;
 }

@@ -21,21 +21,13 @@
 
 #include "base/map.h"
 #include "base/obj.h"
+#include "trace/import/pb_read.h"
 #include "trace/json/args.h"
 #include "trace/model/activity.h"
 
 #define XP_PLANE_MAX  (256u << 20)
 #define XP_STATS_MAX  64
 #define XP_EPOCH_FROM (1000000000 * MRD_SEC) /* 2001; larger starts count from 1970 */
-
-enum { XP_VARINT = 0, XP_FIXED64 = 1, XP_BYTES = 2, XP_FIXED32 = 5 };
-
-/* One field of a message. */
-typedef struct {
-    uint32_t number, wire;
-    uint64_t v;      /* varint, fixed */
-    mrd_bytes bytes; /* XP_BYTES */
-} xp_field;
 
 typedef struct {
     mrd_import *imp;
@@ -52,69 +44,6 @@ typedef struct {
     bool any, absolute;
 } xp;
 
-/* ---- Wire format ---- */
-
-static bool
-take_varint(mrd_bytes *from, uint64_t *ret)
-{
-    uint64_t v = 0;
-
-    for (unsigned i = 0; i < 10 && i < from->len; i++) {
-        v |= (uint64_t) (from->p[i] & 127) << (7 * i);
-        if (from->p[i] < 128) {
-            from->p += i + 1;
-            from->len -= i + 1;
-            *ret = v;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool
-take_fixed(mrd_bytes *from, size_t n, uint64_t *ret)
-{
-    *ret = 0;
-    if (from->len < n)
-        return false;
-    memcpy(ret, from->p, n); /* little-endian, as all supported machines */
-    from->p += n;
-    from->len -= n;
-    return true;
-}
-
-/* Takes the next field. Returns false at the end, or for an invalid field; from->len is not 0
- * then. */
-static bool
-take_field(mrd_bytes *from, xp_field *f)
-{
-    mrd_bytes rest = *from;
-    uint64_t tag, n;
-
-    if (rest.len == 0 || !take_varint(&rest, &tag) || tag >> 3 == 0 || tag >> 32 != 0)
-        return false;
-    *f = (xp_field){ .number = (uint32_t) (tag >> 3), .wire = (uint32_t) (tag & 7) };
-    if (f->wire == XP_BYTES) {
-        if (!take_varint(&rest, &n) || n > rest.len)
-            return false;
-        f->bytes = (mrd_bytes){ rest.p, (size_t) n };
-        rest.p += n;
-        rest.len -= (size_t) n;
-    } else if (f->wire == XP_VARINT    ? !take_varint(&rest, &f->v)
-               : f->wire == XP_FIXED64 ? !take_fixed(&rest, 8, &f->v)
-                                       : f->wire != XP_FIXED32 || !take_fixed(&rest, 4, &f->v)) {
-        return false;
-    }
-    *from = rest;
-    return true;
-}
-
-static mrd_str
-text_of(mrd_bytes b)
-{
-    return (mrd_str){ (const char *) b.p, b.len };
-}
-
 /* ---- Tables of a plane ---- */
 
 static mrd_map_key
@@ -130,24 +59,24 @@ take_entry(xp *x, mrd_map *to, mrd_bytes entry, bool events)
 {
     mrd_bytes value = { NULL, 0 }, name = { NULL, 0 }, shown = { NULL, 0 };
     uint64_t id = 0;
-    xp_field f;
+    mrd_pb_item f;
 
-    while (take_field(&entry, &f)) {
-        if (f.number == 1 && f.wire == XP_VARINT)
+    while (mrd_pb_take(&entry, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT)
             id = f.v;
-        else if (f.number == 2 && f.wire == XP_BYTES)
+        else if (f.number == 2 && f.wire == MRD_PB_BYTES)
             value = f.bytes;
     }
-    while (take_field(&value, &f)) {
-        if (f.number == 1 && f.wire == XP_VARINT && id == 0)
+    while (mrd_pb_take(&value, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT && id == 0)
             id = f.v;
-        else if (f.wire == XP_BYTES && f.number == 2)
+        else if (f.wire == MRD_PB_BYTES && f.number == 2)
             name = f.bytes;
-        else if (f.wire == XP_BYTES && f.number == 4 && events)
+        else if (f.wire == MRD_PB_BYTES && f.number == 4 && events)
             shown = f.bytes;
     }
     return mrd_map_put(to, number_key(id),
-                       mrd_strtab_add(x->strings, text_of(shown.len > 0 ? shown : name)));
+                       mrd_strtab_add(x->strings, mrd_pb_text(shown.len > 0 ? shown : name)));
 }
 
 static mrd_sid
@@ -162,23 +91,23 @@ name_of(const mrd_map *m, uint64_t id)
 
 /* Returns true if a field of a statistic is its value, of a type of the schema. */
 static bool
-is_value(const xp_field *f)
+is_value(const mrd_pb_item *f)
 {
-    return f->number == 2 ? f->wire == XP_FIXED64
+    return f->number == 2 ? f->wire == MRD_PB_FIXED64
            : f->number == 5 || f->number == 6
-               ? f->wire == XP_BYTES
-               : f->wire == XP_VARINT && (f->number == 3 || f->number == 4 || f->number == 7);
+               ? f->wire == MRD_PB_BYTES
+               : f->wire == MRD_PB_VARINT && (f->number == 3 || f->number == 4 || f->number == 7);
 }
 
 static void
 take_stat(xp *x, mrd_bytes stat)
 {
     mrd_sid key = MRD_SID_EMPTY;
-    xp_field f, value = { 0 };
+    mrd_pb_item f, value = { 0 };
     double d;
 
-    while (take_field(&stat, &f)) {
-        if (f.number == 1 && f.wire == XP_VARINT)
+    while (mrd_pb_take(&stat, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT)
             key = name_of(&x->stats, f.v);
         else if (is_value(&f))
             value = f;
@@ -197,7 +126,7 @@ take_stat(xp *x, mrd_bytes stat)
         mrd_args_int(x->args, key, (int64_t) value.v);
         break;
     case 5:
-        mrd_args_str(x->args, key, text_of(value.bytes));
+        mrd_args_str(x->args, key, mrd_pb_text(value.bytes));
         break;
     case 7:
         mrd_args_sid(x->args, key, name_of(&x->stats, value.v));
@@ -224,14 +153,14 @@ take_event(xp *x, const xp_line *line, mrd_bytes event)
     unsigned stats = 0;
     bool counted = false;
     char text[48];
-    xp_field f;
+    mrd_pb_item f;
     size_t n;
 
     mrd_args_reset(x->args);
-    while (take_field(&event, &f)) {
-        if (f.number == 4 && f.wire == XP_BYTES && stats++ < XP_STATS_MAX)
+    while (mrd_pb_take(&event, &f)) {
+        if (f.number == 4 && f.wire == MRD_PB_BYTES && stats++ < XP_STATS_MAX)
             take_stat(x, f.bytes);
-        else if (f.wire != XP_VARINT)
+        else if (f.wire != MRD_PB_VARINT)
             continue;
         else if (f.number == 1)
             id = f.v;
@@ -295,20 +224,20 @@ take_line(xp *x, mrd_bytes bytes)
     xp_line line = { 0 };
     uint64_t id = 0;
     mrd_err err = MRD_OK;
-    xp_field f;
+    mrd_pb_item f;
 
-    while (take_field(&rest, &f)) {
-        if (f.number == 1 && f.wire == XP_VARINT)
+    while (mrd_pb_take(&rest, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT)
             id = f.v;
-        else if (f.number == 3 && f.wire == XP_VARINT)
+        else if (f.number == 3 && f.wire == MRD_PB_VARINT)
             line.start = (mrd_ev_ns){ f.v > INT64_MAX / 2 ? 0 : (int64_t) f.v }; /* the year 2116 */
-        else if ((f.number == 2 || f.number == 11) && f.wire == XP_BYTES && f.bytes.len > 0)
-            name = text_of(f.bytes);
+        else if ((f.number == 2 || f.number == 11) && f.wire == MRD_PB_BYTES && f.bytes.len > 0)
+            name = mrd_pb_text(f.bytes);
     }
     x->absolute = x->absolute || line.start.ns > XP_EPOCH_FROM;
     begin_line(x, &line, name, id);
-    while (err == MRD_OK && take_field(&bytes, &f))
-        if (f.number == 4 && f.wire == XP_BYTES)
+    while (err == MRD_OK && mrd_pb_take(&bytes, &f))
+        if (f.number == 4 && f.wire == MRD_PB_BYTES)
             err = take_event(x, &line, f.bytes);
     return err;
 }
@@ -319,12 +248,12 @@ take_start(xp *x, mrd_bytes stat)
 {
     uint64_t v = 0;
     mrd_sid key = MRD_SID_EMPTY;
-    xp_field f;
+    mrd_pb_item f;
 
-    while (take_field(&stat, &f)) {
-        if (f.number == 1 && f.wire == XP_VARINT)
+    while (mrd_pb_take(&stat, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT)
             key = name_of(&x->stats, f.v);
-        else if ((f.number == 3 || f.number == 4) && f.wire == XP_VARINT)
+        else if ((f.number == 3 || f.number == 4) && f.wire == MRD_PB_VARINT)
             v = f.v;
     }
     if (mrd_str_is(mrd_strtab_get(x->strings, key), "profile_start_time") && v <= INT64_MAX)
@@ -337,17 +266,17 @@ take_plane(xp *x, mrd_bytes plane, mrd_why *why)
     mrd_bytes rest = plane;
     mrd_err err = MRD_OK;
     bool environment;
-    xp_field f;
+    mrd_pb_item f;
 
     mrd_map_fini(&x->names);
     mrd_map_fini(&x->stats);
     x->names = x->stats = (mrd_map){ 0 };
     x->plane = MRD_STR("");
-    while (err == MRD_OK && take_field(&rest, &f)) {
-        if (f.wire != XP_BYTES)
+    while (err == MRD_OK && mrd_pb_take(&rest, &f)) {
+        if (f.wire != MRD_PB_BYTES)
             continue;
         if (f.number == 2)
-            x->plane = text_of(f.bytes);
+            x->plane = mrd_pb_text(f.bytes);
         else if (f.number == 4)
             err = take_entry(x, &x->names, f.bytes, true);
         else if (f.number == 5)
@@ -358,10 +287,10 @@ take_plane(xp *x, mrd_bytes plane, mrd_why *why)
                            mrd_in_name(x->imp->in), x->at);
     environment = mrd_str_is(x->plane, "Task Environment");
     x->has_device = mrd_activity_is_device(x->plane, &x->device);
-    while (err == MRD_OK && take_field(&plane, &f)) {
-        if (f.number == 3 && f.wire == XP_BYTES)
+    while (err == MRD_OK && mrd_pb_take(&plane, &f)) {
+        if (f.number == 3 && f.wire == MRD_PB_BYTES)
             err = take_line(x, f.bytes);
-        else if (f.number == 6 && f.wire == XP_BYTES && environment)
+        else if (f.number == 6 && f.wire == MRD_PB_BYTES && environment)
             take_start(x, f.bytes);
     }
     return err;
@@ -386,8 +315,8 @@ read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
         return err;
     head = data;
     x->at = mrd_in_offset(in);
-    if (!take_varint(&head, &tag) || (tag & 7) != XP_BYTES || tag >> 3 == 0 ||
-        !take_varint(&head, &n))
+    if (!mrd_pb_take_varint(&head, &tag) || (tag & 7) != MRD_PB_BYTES || tag >> 3 == 0 ||
+        !mrd_pb_take_varint(&head, &n))
         return mrd_why_set(why, MRD_CORRUPT, 0, "'%s': no field of an XSpace at offset %" PRIu64,
                            mrd_in_name(in), x->at);
     if (n > most)

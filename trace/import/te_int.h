@@ -8,6 +8,7 @@
 #include "trace/import/te_lines.h"
 #include "trace/json/args.h"
 
+#define TE_FLOWS_MAX  255    /* arrows of one event: mrd_event.flow_count has 8 bits */
 #define TE_DEPTH_MAX  65536u /* open spans of one thread */
 #define TE_FACTS_MAX  64     /* top-level keys kept as facts of the input */
 #define TE_FACT_BYTES 1024
@@ -29,9 +30,10 @@ typedef struct {
         *bad;
 } te_record;
 
-typedef struct {
+typedef struct te te;
+struct te {
     mrd_import *imp;
-    mrd_json_reader *r;
+    mrd_json_reader *r; /* NULL if the input is not JSON */
     mrd_strtab *strings;
     mrd_input *input;
     te_lines lines;
@@ -65,7 +67,27 @@ typedef struct {
     bool foreign;       /* the document states another rank, node or time base than the first one */
     bool is_xla;        /* has the marks of the XLA profiler */
     bool empty_last;    /* the latest record is {} */
-} te;
+    /* Changes an event before it is emitted to `profile`. Returns false if it is only a repetition,
+     * which is not counted. NULL means that events stay as they are. */
+    bool (*refine)(te *t, mrd_event *ev);
+    void *refine_self;
+    uint32_t profile;
+    /* Formats whose arrows have no directions: maps the id of an arrow to twice the number of its
+     * points that follow, plus 1 if it has begun. A STEP then becomes the START, a STEP or the END
+     * of its arrow by the order of times, and an END ends the arrow at its point. */
+    bool arrows_by_time;
+    mrd_map arrows;
+    mrd_flow flows[TE_FLOWS_MAX];
+};
+
+/* t->args is NULL if out of memory. */
+void mrd_te_init(te *t, mrd_import *imp);
+void mrd_te_fini(te *t);
+/* Emits an event that was counted as a record. Errors: as mrd_import_put. */
+mrd_err mrd_te_put(te *t, mrd_event *ev);
+/* Notes where a span of this category ran: as its category says, else on a device if t->args state
+ * a device and a stream. */
+void mrd_te_look(te *t, mrd_sid category, uint32_t line);
 
 /* Converts a complete record to events. Errors: NOMEM and the errors of the store. A bad record is
  * counted. */
@@ -77,7 +99,7 @@ mrd_err mrd_te_drop(te *t, const te_record *rec, const char *reason);
  * time keep the order of the file. An end closes the innermost open span of its name, or the
  * innermost span if it has no name.
  */
-typedef enum { TE_BEGIN = 1, TE_END, TE_MARK } te_part;
+typedef enum { TE_BEGIN = 1, TE_END, TE_MARK, TE_WHOLE } te_part; /* TE_WHOLE: a complete span */
 #define TE_LATER_MEMORY ((size_t) 8 << 20)
 #define TE_LOOK_DOWN    4096u /* open spans that an end is compared with */
 

@@ -112,6 +112,18 @@ te_line_of(te_lines *t, mrd_map_key key, const te_line *like, uint32_t *ret_i)
 }
 
 mrd_err
+mrd_te_line_new(te_lines *t, te_line_kind kind, uint32_t *ret_i)
+{
+    if (t->n_lines >= TE_LINES_MAX)
+        return MRD_LIMIT;
+    if (!MRD_VEC_ROOM(t->lines, t->n_lines, t->cap_lines, 1))
+        return MRD_NOMEM;
+    t->lines[t->n_lines] = (te_line){ .kind = kind, .sort_index = MRD_NONE, .device = MRD_NONE };
+    *ret_i = (uint32_t) t->n_lines++;
+    return MRD_OK;
+}
+
+mrd_err
 mrd_te_thread_of(te_lines *t, uint32_t proc, te_id tid, uint32_t *ret_i)
 {
     te_line like = { .kind = TE_THREAD, .proc = proc, .tid = tid };
@@ -166,7 +178,7 @@ mrd_te_track(te_lines *t, uint32_t line)
     te_line *l = &t->lines[line];
     mrd_track track;
 
-    t->procs[l->proc].events++;
+    l->events++;
     if (l->has_track)
         return l->track;
     mrd_track_init(&track, te_process(t), MRD_SRC_FRAMEWORK);
@@ -439,7 +451,7 @@ te_finish_line(te_lines *t, const te_line *l, mrd_proc_id process, bool foreign,
     mrd_track *track;
     mrd_sid name = l->name;
 
-    if (!l->has_track)
+    if (!l->has_track || l->is_placed)
         return;
     track = mrd_catalog_borrow_track(t->imp->catalog, l->track);
     track->process = process;
@@ -543,6 +555,9 @@ mrd_te_lines_finish(te_lines *t, const te_facts *facts)
 
     if (t->process == TE_NONE)
         return MRD_OK; /* without events there is no process */
+    for (size_t i = 0; i < t->n_lines; i++)
+        if (!t->lines[i].is_placed)
+            t->procs[t->lines[i].proc].events += t->lines[i].events;
     if ((kinds = te_kinds(t)) == NULL)
         return MRD_NOMEM;
     if (facts->kineto || facts->rank != MRD_NONE || place->rank != MRD_NONE ||

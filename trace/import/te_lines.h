@@ -41,7 +41,7 @@ typedef struct {
     te_id pid;
     mrd_sid name, labels; /* from metadata, 0 means unknown */
     int64_t sort_index;   /* MRD_NONE means unknown */
-    uint64_t events;
+    uint64_t events;      /* set by mrd_te_lines_finish */
 } te_proc;
 
 typedef enum { TE_THREAD, TE_ASYNC, TE_COUNTER } te_line_kind;
@@ -53,12 +53,15 @@ typedef struct {
     mrd_sid name;       /* thread name from metadata, or name of the counter or async events */
     int64_t sort_index; /* MRD_NONE means unknown */
     bool has_track;     /* has events */
+    bool is_placed;     /* the track was final from the start */
     mrd_track_id track;
+    uint64_t events;
     mrd_open *top; /* TE_THREAD: open spans, innermost first */
     uint32_t depth;
     /* Where its spans ran, as they state (trace/model/activity.h). */
     bool any_host, any_device;
-    int64_t device; /* argument "device" of device spans, or MRD_NONE */
+    int64_t device;    /* argument "device" of device spans, or MRD_NONE */
+    uint32_t bound_ns; /* of the times of its spans and marks */
 } te_line;
 
 /* Open async spans of one id. */
@@ -105,6 +108,9 @@ void mrd_te_lines_fini(te_lines *t);
  * unchanged. */
 mrd_err mrd_te_proc_of(te_lines *t, te_id pid, uint32_t *ret_i);
 mrd_err mrd_te_thread_of(te_lines *t, uint32_t proc, te_id tid, uint32_t *ret_i);
+/* Adds a line whose process is not known yet. The caller sets `proc` and, for TE_THREAD, `tid`
+ * before mrd_te_lines_finish. */
+mrd_err mrd_te_line_new(te_lines *t, te_line_kind kind, uint32_t *ret_i);
 /* Kind is TE_ASYNC or TE_COUNTER. Within a process, lines of the same kind differ by name and
  * category. */
 mrd_err mrd_te_named_line(te_lines *t, te_line_kind kind, uint32_t proc, mrd_sid name,
@@ -113,7 +119,7 @@ mrd_err mrd_te_named_line(te_lines *t, te_line_kind kind, uint32_t proc, mrd_sid
  * process too, for the line on which it begins. Compare owners by mrd_te_owner_key. */
 mrd_err mrd_te_owner_of(te_lines *t, uint32_t proc, mrd_sid scope, bool global, uint32_t *ret_i);
 uint64_t mrd_te_owner_key(const te_lines *t, uint32_t owner);
-/* Returns the track of a line, creating it at the first call. Counts an event of its process. */
+/* Returns the track of a line, creating it at the first call. Counts an event of the line. */
 mrd_track_id mrd_te_track(te_lines *t, uint32_t line);
 /* Notes where a span of this line ran. `device` is its argument, or MRD_NONE. */
 void mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device);

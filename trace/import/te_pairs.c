@@ -18,11 +18,42 @@ mrd_te_later(te *t, const mrd_event *ev, te_part part, uint32_t line, uint32_t o
         if (t->later == NULL)
             return MRD_NOMEM;
     }
-    kept.kind = MRD_INSTANT;
+    kept.kind = part == TE_WHOLE ? MRD_SPAN : MRD_INSTANT;
     kept.flags = (uint8_t) part;
     kept.track = line == TE_NONE ? LATER_ASYNC : line;
     kept.bound_ns = owner == TE_NONE ? 0 : owner;
     return mrd_stream_push(t->later, &kept);
+}
+
+/* Returns the direction of the next point of an arrow, in order of time. */
+static mrd_flow_dir
+direction(te *t, mrd_flow point)
+{
+    mrd_map_key key = { point.id, 0, 0 };
+    uint32_t left = mrd_map_get(&t->arrows, key);
+    bool begun = left != MRD_MAP_NONE && (left & 1) != 0, last;
+
+    if (!t->arrows_by_time || point.dir == MRD_FLOW_START)
+        return point.dir;
+    if (left == MRD_MAP_NONE) /* beyond the number of arrows that are counted */
+        return MRD_FLOW_END;
+    left = left < 2 ? 0 : left - 2;
+    last = point.dir == MRD_FLOW_END || left < 2;
+    /* This replaces an entry, which needs no memory. */
+    (void) mrd_map_put(&t->arrows, key, begun && last ? left & ~1u : left | 1u);
+    return !begun ? MRD_FLOW_START : last ? MRD_FLOW_END : MRD_FLOW_STEP;
+}
+
+/* Adds the arrows of a record to the n in t->flows. Returns their number. */
+static uint8_t
+add_flows(te *t, uint8_t n, const mrd_event *kept)
+{
+    for (uint8_t i = 0; i < kept->flow_count && n < TE_FLOWS_MAX; i++) {
+        t->flows[n] = kept->flows[i];
+        t->flows[n].dir = direction(t, kept->flows[i]);
+        n++;
+    }
+    return n;
 }
 
 /* Returns the kept record as an event on its line. Spans need a name, so a missing one is
@@ -34,7 +65,9 @@ as_event(te *t, const mrd_event *kept, mrd_event_kind kind, uint32_t line)
 
     ev.kind = (uint8_t) kind;
     ev.flags = 0;
-    ev.bound_ns = MRD_BOUND_LOCAL;
+    ev.bound_ns = t->lines.lines[line].bound_ns;
+    ev.flow_count = add_flows(t, 0, kept);
+    ev.flows = t->flows;
     ev.track = mrd_te_track(&t->lines, line);
     if (ev.name == MRD_SID_EMPTY)
         ev.name = mrd_strtab_addz(t->strings, "(no name)");
@@ -49,7 +82,7 @@ begin(te *t, const mrd_event *kept, mrd_open **top, uint32_t line)
 
     if (t->lines.lines[line].depth == TE_DEPTH_MAX) {
         t->input->records++;
-        mrd_import_drop(t->imp, mrd_json_reader_offset(t->r), "more than %u open spans of one line",
+        mrd_import_drop(t->imp, mrd_in_offset(t->imp->in), "more than %u open spans of one line",
                         TE_DEPTH_MAX);
         return MRD_OK;
     }
@@ -73,7 +106,7 @@ end_alone(te *t, const mrd_event *kept, uint32_t line)
         ev.name = t->word_end;
     t->input->records++;
     t->input->no_start++;
-    return mrd_import_put(t->imp, 0, &ev);
+    return mrd_te_put(t, &ev);
 }
 
 static mrd_err
@@ -83,7 +116,7 @@ unfinished(te *t, const mrd_open *open)
 
     ev.dur_ns = MRD_DUR_UNFINISHED;
     t->input->unfinished++;
-    return mrd_import_put(t->imp, 0, &ev);
+    return mrd_te_put(t, &ev);
 }
 
 static mrd_err
@@ -94,8 +127,13 @@ close_span(te *t, const mrd_event *end, const mrd_open *open)
 
     if (__builtin_sub_overflow(end->ts.ns, ev.ts.ns, &ev.dur_ns))
         return unfinished(t, open);
+    if (end->flow_count > 0) {
+        memcpy(t->flows, open->ev.flows, open->ev.flow_count * sizeof(*t->flows));
+        ev.flow_count = add_flows(t, open->ev.flow_count, end);
+        ev.flows = t->flows;
+    }
     err = mrd_join(&t->joiner, &open->ev, end->args, end->arg_count, &ev.args, &ev.arg_count);
-    return err != MRD_OK ? err : mrd_import_put(t->imp, 0, &ev);
+    return err != MRD_OK ? err : mrd_te_put(t, &ev);
 }
 
 /* Closes the innermost span with the end's name, or the innermost span if the end has no name. */
@@ -126,10 +164,11 @@ end(te *t, const mrd_event *kept, mrd_open **top, uint32_t line)
 static mrd_err
 mark(te *t, const mrd_event *kept, uint32_t line)
 {
-    mrd_event ev = as_event(t, kept, MRD_INSTANT, line);
+    mrd_event_kind kind = kept->flags == TE_WHOLE ? MRD_SPAN : MRD_INSTANT;
+    mrd_event ev = as_event(t, kept, kind, line);
 
     t->input->records++;
-    return mrd_import_put(t->imp, 0, &ev);
+    return mrd_te_put(t, &ev);
 }
 
 static mrd_err
@@ -137,8 +176,16 @@ pair_thread(te *t, const mrd_event *kept)
 {
     te_line *l = &t->lines.lines[kept->track];
 
-    return kept->flags == TE_BEGIN ? begin(t, kept, &l->top, kept->track)
-                                   : end(t, kept, &l->top, kept->track);
+    switch ((te_part) kept->flags) {
+    case TE_BEGIN:
+        return begin(t, kept, &l->top, kept->track);
+    case TE_END:
+        return end(t, kept, &l->top, kept->track);
+    case TE_MARK:
+    case TE_WHOLE:
+        break;
+    }
+    return mark(t, kept, kept->track);
 }
 
 /* Async spans of one id share the line on which the outermost of them began. */
@@ -158,7 +205,7 @@ pair_async(te *t, const mrd_event *kept)
         err = mrd_te_async_open(&t->lines, key, line, &async);
     if (err == MRD_LIMIT) {
         t->input->records++;
-        mrd_import_drop(t->imp, mrd_json_reader_offset(t->r),
+        mrd_import_drop(t->imp, mrd_in_offset(t->imp->in),
                         "more different async ids and names than are kept");
         return MRD_OK;
     }

@@ -7,6 +7,46 @@
 #include "base/num.h"
 #include "base/obj.h"
 
+void
+mrd_te_init(te *t, mrd_import *imp)
+{
+    *t = (te){ .imp = imp,
+               .strings = mrd_catalog_strings(imp->catalog),
+               .input = mrd_import_input(imp),
+               .facts = { .rank = MRD_NONE, .world_size = MRD_NONE } };
+    t->joiner.strings = t->strings;
+    t->args = mrd_args_new(t->strings);
+    t->key_name = mrd_strtab_addz(t->strings, "name");
+    t->key_labels = mrd_strtab_addz(t->strings, "labels");
+    t->key_sort = mrd_strtab_addz(t->strings, "sort_index");
+    t->key_value = mrd_strtab_addz(t->strings, "value");
+    t->key_device = mrd_strtab_addz(t->strings, "device");
+    t->key_stream = mrd_strtab_addz(t->strings, "stream");
+    t->word_end = mrd_strtab_addz(t->strings, "(end without start)");
+    mrd_te_lines_init(&t->lines, imp);
+}
+
+void
+mrd_te_fini(te *t)
+{
+    mrd_te_lines_fini(&t->lines);
+    mrd_store_free(t->later_store);
+    mrd_joiner_fini(&t->joiner);
+    mrd_map_fini(&t->arrows);
+    mrd_args_free(t->args);
+}
+
+mrd_err
+mrd_te_put(te *t, mrd_event *ev)
+{
+    if (t->refine != NULL && !t->refine(t, ev)) {
+        t->input->records--;
+        t->input->unfinished -= ev->kind == MRD_SPAN && ev->dur_ns < 0;
+        return MRD_OK;
+    }
+    return mrd_import_put(t->imp, t->profile, ev);
+}
+
 mrd_err
 mrd_te_drop(te *t, const te_record *rec, const char *reason)
 {
@@ -83,12 +123,10 @@ te_arg_int(te *t, mrd_sid key)
     return a != NULL && a->type == MRD_ARG_INT ? a->v.i : MRD_NONE;
 }
 
-/* Notes where a span ran: as its category says, else on a device if it states a device and a
- * stream. */
-static void
-te_look(te *t, const te_record *rec, uint32_t line)
+void
+mrd_te_look(te *t, mrd_sid category, uint32_t line)
 {
-    mrd_activity where = te_activity(t, rec->cat);
+    mrd_activity where = te_activity(t, category);
     int64_t device = MRD_NONE;
 
     if (where == MRD_ACTIVITY_DEVICE || where == MRD_ACTIVITY_UNKNOWN)
@@ -119,7 +157,7 @@ te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_fl
     if (ev->name == MRD_SID_EMPTY)
         ev->name = mrd_strtab_addz(t->strings, "(no name)");
     if (kind == MRD_SPAN && line != TE_NONE)
-        te_look(t, rec, line);
+        mrd_te_look(t, rec->cat, line);
     if (rec->has_bind && (rec->flow_in || rec->flow_out)) {
         *flow = (mrd_flow){ .id = mrd_flow_id(te_input_number(t), 0xb1d, rec->bind_id),
                             .dir = rec->flow_in && rec->flow_out ? MRD_FLOW_STEP
@@ -146,7 +184,7 @@ te_complete(te *t, const te_record *rec)
     ev.dur_ns = rec->has_dur ? rec->dur : MRD_DUR_UNFINISHED;
     t->input->records++;
     t->input->unfinished += !rec->has_dur;
-    return mrd_import_put(t->imp, 0, &ev);
+    return mrd_te_put(t, &ev);
 }
 
 static mrd_err
@@ -161,7 +199,7 @@ te_instant(te *t, const te_record *rec)
         return te_no_line(t, rec, err);
     te_event(t, rec, MRD_INSTANT, line, &flow, &ev);
     t->input->records++;
-    return mrd_import_put(t->imp, 0, &ev);
+    return mrd_te_put(t, &ev);
 }
 
 static mrd_err
@@ -183,7 +221,7 @@ te_flow_point(te *t, const te_record *rec)
     if (rec->ph == 'f' && !rec->enclosing)
         ev.flags |= MRD_EV_NEXT;
     t->input->records++;
-    return mrd_import_put(t->imp, 0, &ev);
+    return mrd_te_put(t, &ev);
 }
 
 /* Keeps begins, ends and marks, which are paired at the end of the file (te_pairs.c). */
@@ -200,7 +238,7 @@ te_begin_end(te *t, const te_record *rec)
     te_event(t, rec, MRD_INSTANT, TE_NONE, &flow, &ev);
     ev.name = rec->name;
     if (rec->ph == 'B')
-        te_look(t, rec, line);
+        mrd_te_look(t, rec->cat, line);
     return mrd_te_later(t, &ev, rec->ph == 'B' ? TE_BEGIN : TE_END, line, TE_NONE);
 }
 
@@ -317,7 +355,7 @@ te_counter(te *t, const te_record *rec)
         ev.track = mrd_te_track(&t->lines, line);
         ev.name = t->lines.lines[line].name;
         t->input->records++;
-        if ((err = mrd_import_put(t->imp, 0, &ev)) != MRD_OK)
+        if ((err = mrd_te_put(t, &ev)) != MRD_OK)
             return err;
     }
     return MRD_OK;
