@@ -720,7 +720,7 @@ sysprof_run(mrd_import *imp, mrd_why *why)
         mrd_import_note_text(s->imp, s->r);
     mrd_json_reader_close(s->r);
     mrd_args_free(s->row.args);
-    free(s->clocks);
+    mrd_sysprof_own_fini(s);
     free(s);
     return err;
 }

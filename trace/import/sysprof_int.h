@@ -37,11 +37,16 @@ typedef struct {
     size_t section;   /* index of the current section */
     uint32_t *clocks; /* maps the file's clocks to the catalog's */
     size_t n_clocks;
+    mrd_track_id *tracks; /* of the head, in its order */
+    size_t n_tracks;
+    uint32_t profile; /* of the processes of the head: 0, or the device profile that it describes */
 } sysprof;
 
 /* Finds the source of this name. Returns false, with *ret_source unchanged, if there is none. */
 bool mrd_sysprof_source(mrd_str name, uint32_t *ret_source);
 mrd_unit mrd_sysprof_unit(mrd_str name);
+/* Frees what mrd_sysprof_own allocated. */
+void mrd_sysprof_own_fini(sysprof *s);
 /* Reads the "meridian" object. Its processes, tracks, clocks, artifacts and notes go into the
  * catalog. Invalid parts are skipped and noted. Errors: NOMEM and the errors of the reader. */
 mrd_err mrd_sysprof_own(sysprof *s);

@@ -55,6 +55,7 @@ own_identity(sysprof *s, const mrd_json *v, mrd_process *p)
     mrd_process_init(p);
     p->instance_id = doc_sid(s, v, "instance_id");
     p->process_id = doc_pid(v);
+    p->profile = s->profile;
     if (scope > 0 && scope <= 0xffff)
         p->scope = (s->imp->input + 1) << 16 | (uint32_t) scope;
 }
@@ -82,7 +83,7 @@ own_process(sysprof *s, const mrd_json *v)
     mrd_catalog_process(s->cat, &p);
 }
 
-static void
+static mrd_track_id
 own_track(sysprof *s, const mrd_json *v)
 {
     uint32_t source = MRD_SRC_RUNTIME;
@@ -102,7 +103,7 @@ own_track(sysprof *s, const mrd_json *v)
     t.name = doc_sid(s, v, "track");
     t.unit = mrd_sysprof_unit(mrd_str_of(mrd_json_str(v, "unit", "")));
     t.unit_name = doc_sid(s, v, "unit_name");
-    mrd_catalog_track(s->cat, &t);
+    return mrd_catalog_track(s->cat, &t);
 }
 
 static void
@@ -138,23 +139,57 @@ own_artifact(sysprof *s, const mrd_json *v)
     mrd_catalog_add_artifact(s->cat, &a);
 }
 
+/* Adds the device profile of which the file has the events. */
+static void
+own_device_profile(sysprof *s, const mrd_json *v)
+{
+    mrd_devprofile d = { .name = doc_sid(s, v, "name"),
+                         .model = doc_sid(s, v, "model_id"),
+                         .instance_id = doc_sid(s, v, "instance_id"),
+                         .process_id = mrd_json_int(v, "process_id", MRD_NONE),
+                         .nc_idx = mrd_json_int(v, "nc_id", MRD_NONE),
+                         .session = mrd_json_int(v, "session_id", MRD_NONE) };
+
+    s->profile = mrd_catalog_add_devprofile(s->cat, &d);
+}
+
+void
+mrd_sysprof_own_fini(sysprof *s)
+{
+    free(s->clocks);
+    free(s->tracks);
+    s->clocks = NULL;
+    s->tracks = NULL;
+    s->n_clocks = s->n_tracks = 0;
+}
+
 static void
 own_lists(sysprof *s, mrd_json *doc)
 {
     mrd_json *clocks = mrd_json_get(doc, "clocks"), *list = mrd_json_get(doc, "processes");
 
+    mrd_sysprof_own_fini(s);
     s->n_clocks = mrd_json_size(clocks);
-    free(s->clocks);
     s->clocks = calloc(s->n_clocks + 1, sizeof(*s->clocks));
     if (s->clocks == NULL)
         s->n_clocks = 0;
     for (size_t i = 0; i < s->n_clocks; i++)
         own_clock(s, mrd_json_at(clocks, i), i);
+    if (strcmp(mrd_json_str(doc, "format", ""), "device_profile") == 0)
+        own_device_profile(s, mrd_json_at(mrd_json_get(doc, "device_profiles"), 0));
     for (size_t i = 0; i < mrd_json_size(list); i++)
         own_process(s, mrd_json_at(list, i));
     list = mrd_json_get(doc, "tracks");
-    for (size_t i = 0; i < mrd_json_size(list); i++)
-        own_track(s, mrd_json_at(list, i));
+    s->n_tracks = mrd_json_size(list);
+    s->tracks = calloc(s->n_tracks + 1, sizeof(*s->tracks));
+    if (s->tracks == NULL)
+        s->n_tracks = 0;
+    for (size_t i = 0; i < mrd_json_size(list); i++) {
+        mrd_track_id track = own_track(s, mrd_json_at(list, i));
+
+        if (i < s->n_tracks)
+            s->tracks[i] = track;
+    }
     list = mrd_json_get(doc, "artifacts");
     for (size_t i = 0; i < mrd_json_size(list); i++)
         own_artifact(s, mrd_json_at(list, i));

@@ -241,6 +241,15 @@ mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v)
         mrd_args_sid(args, key, sid);
 }
 
+void
+mrd_args_json(mrd_args *args, mrd_sid key, mrd_str v)
+{
+    if (v.len > MRD_ARGS_JSON)
+        args->cut++;
+    else
+        args_text(args, key, MRD_ARG_JSON, v);
+}
+
 /* Adds the digits of a JSON number. */
 static void
 args_number(mrd_args *args, mrd_sid key, mrd_str v)

@@ -37,6 +37,8 @@ void mrd_args_double(mrd_args *args, mrd_sid key, double v); /* not finite: a st
 void mrd_args_bool(mrd_args *args, mrd_sid key, bool v);
 void mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid v);
 void mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v); /* STR or TEXT as above */
+/* Adds the text of a JSON container as it is. It must be valid UTF-8. */
+void mrd_args_json(mrd_args *args, mrd_sid key, mrd_str v);
 /*
  * Adds the value that mrd_json_next has just returned (its type and text). Containers are skipped,
  * and their text is kept. Errors: errors of the reader.

@@ -300,6 +300,25 @@ mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why)
 }
 
 mrd_err
+mrd_in_zlib(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why)
+{
+    mrd_in *in;
+    mrd_err err = in_new(name, &in);
+
+    if (err == MRD_OK && inflateInit2(&in->z, 15) != Z_OK) {
+        mrd_in_close(in);
+        err = MRD_NOMEM;
+    }
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "'%s'", name);
+    in->codec = IN_GZIP;
+    in->memory = in->whole = data;
+    in->file_size = data.len;
+    *ret_in = in;
+    return MRD_OK;
+}
+
+mrd_err
 mrd_in_borrow(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why)
 {
     static const uint8_t nothing[MRD_IN_PAD];

@@ -24,7 +24,9 @@ mrd_err mrd_in_file(const char *path, mrd_in **ret_in, mrd_why *why);
 mrd_err mrd_in_fd(int fd, const char *name, mrd_in **ret_in, mrd_why *why);
 /* Borrows the bytes. `name` is for errors and copied. */
 mrd_err mrd_in_memory(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
-/* The same without a copy: the bytes are the window, and MRD_IN_PAD zero bytes must follow them.
+/* The same for one stream of zlib, which has no magic number. */
+mrd_err mrd_in_zlib(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
+/* As mrd_in_memory, without a copy: the bytes are the window, and MRD_IN_PAD zero bytes must follow them.
  * Never decompressed. */
 mrd_err mrd_in_borrow(mrd_bytes data, const char *name, mrd_in **ret_in, mrd_why *why);
 /* Opens a second reader of the same input from its start, for formats that must be read twice.

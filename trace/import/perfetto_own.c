@@ -1,0 +1,219 @@
+/*
+ * Perfetto traces that Meridian wrote. Their first packets have the catalog as JSON, and each row
+ * states its track in it. What the writer added to events is taken back here, so that they are read
+ * as they were.
+ */
+#include "trace/import/perfetto_int.h"
+#include "trace/import/sysprof_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "base/vec.h"
+
+/* The arguments that the writer adds have their names in place, and all others by number. So these
+ * get keys that no argument of an event has. */
+mrd_sid
+mrd_pt_own_key(pt *p, mrd_str name)
+{
+    const struct {
+        const char *name;
+        mrd_sid key;
+    } keys[] = { { "id", p->own_id },
+                 { "meridian.note", p->own_note },
+                 { "lost", p->own_lost },
+                 { "meridian_continued", p->own_continued },
+                 { "meridian_begin_ns", p->own_begin } };
+
+    for (size_t i = 0; i < MRD_COUNT(keys); i++) {
+        if (mrd_str_is(name, keys[i].name))
+            return keys[i].key;
+    }
+    return mrd_args_key(p->te.args, name);
+}
+
+static void
+own_keys(pt *p)
+{
+    mrd_strtab *strings = p->te.strings;
+
+    p->own_instance = mrd_strtab_addz(strings, "instance_id");
+    p->own_process = mrd_strtab_addz(strings, "process_id");
+    p->own_core = mrd_strtab_addz(strings, "lnc_idx");
+    p->own_rank = mrd_strtab_addz(strings, "rank");
+    p->own_id = mrd_strtab_addz(strings, "\001id");
+    p->own_note = mrd_strtab_addz(strings, "\001note");
+    p->own_lost = mrd_strtab_addz(strings, "\001lost");
+    p->own_continued = mrd_strtab_addz(strings, "\001continued");
+    p->own_begin = mrd_strtab_addz(strings, "\001begin_ns");
+    p->word_no_start = mrd_strtab_addz(strings, "only its end was seen");
+}
+
+/* Reads {"meridian": {...}}. */
+static mrd_err
+read_catalog(pt *p, mrd_json_reader *r)
+{
+    sysprof head = { .imp = p->imp,
+                     .cat = p->imp->catalog,
+                     .strings = p->te.strings,
+                     .input = p->te.input,
+                     .r = r };
+    mrd_err err = MRD_OK;
+    mrd_str key, text;
+
+    if (mrd_json_next(r, &key, &text) == MRD_JR_OBJECT) {
+        mrd_json_enter(r);
+        if (mrd_json_next(r, &key, &text) == MRD_JR_OBJECT)
+            err = mrd_sysprof_own(&head);
+    }
+    free(p->own_tracks);
+    p->own_tracks = head.tracks; /* ownership moves */
+    p->n_own_tracks = head.n_tracks;
+    head.tracks = NULL;
+    p->te.profile = head.profile;
+    mrd_sysprof_own_fini(&head);
+    return err == MRD_NOMEM ? err : MRD_OK; /* without it the rows are read as of any other trace */
+}
+
+mrd_err
+mrd_pt_own(pt *p)
+{
+    static const uint8_t pad[MRD_IN_PAD];
+    size_t len = p->own_json.len;
+    mrd_json_reader *r = NULL;
+    mrd_in *in = NULL;
+    mrd_err err;
+
+    p->own_read = true;
+    own_keys(p);
+    mrd_buf_add(&p->own_json, pad, sizeof(pad));
+    if (p->own_json.err != MRD_OK)
+        return MRD_NOMEM;
+    err = mrd_in_borrow((mrd_bytes){ p->own_json.p, len }, mrd_in_name(p->imp->in), &in, NULL);
+    if (err == MRD_OK)
+        err = mrd_json_reader_open(in, &r, NULL);
+    if (err == MRD_OK)
+        err = read_catalog(p, r);
+    mrd_json_reader_close(r);
+    mrd_in_close(in);
+    p->is_own = p->n_own_tracks > 0;
+    p->te.refine = p->is_own ? mrd_pt_own_event : NULL;
+    p->te.refine_self = p;
+    return err;
+}
+
+/* ---- Events ---- */
+
+static bool
+is_text(const mrd_arg *a, mrd_sid key, mrd_sid text)
+{
+    return a->key == key && a->type == MRD_ARG_STR && a->v.sid == text;
+}
+
+static bool
+is_number(const mrd_arg *a, mrd_sid key, int64_t v)
+{
+    return a->key == key && a->type == MRD_ARG_INT && a->v.i == v;
+}
+
+/* Returns the number of arguments before the identity of the track, which the writer appends. */
+static uint32_t
+without_identity(const pt *p, const mrd_track *t, const mrd_process *of, const mrd_arg *v,
+                 uint32_t n)
+{
+    uint32_t i = n;
+
+    if (i > 0 && of->rank != MRD_NONE && is_number(&v[i - 1], p->own_rank, of->rank))
+        i--;
+    if (i > 0 && t->lnc_idx != MRD_NONE && is_number(&v[i - 1], p->own_core, t->lnc_idx))
+        i--;
+    if (i > 0 && is_number(&v[i - 1], p->own_process, of->process_id))
+        i--;
+    return i > 0 && is_text(&v[i - 1], p->own_instance, of->instance_id) ? i - 1 : n;
+}
+
+/* Takes the cause from "lost 3 events (cause)". */
+static mrd_sid
+loss_cause(pt *p, mrd_sid name)
+{
+    mrd_str text = mrd_strtab_get(p->te.strings, name);
+    const char *from = text.len == 0 ? NULL : memchr(text.p, '(', text.len);
+
+    if (from == NULL || text.p[text.len - 1] != ')')
+        return name;
+    from++;
+    return mrd_strtab_add(p->te.strings,
+                          (mrd_str){ from, text.len - 1 - (size_t) (from - text.p) });
+}
+
+static void
+take_note(pt *p, mrd_event *ev, const mrd_arg *a)
+{
+    if (is_text(a, p->own_note, p->word_no_start)) {
+        ev->kind = MRD_SPAN;
+        ev->flags |= MRD_EV_NO_START;
+        p->te.input->no_start++;
+    } else {
+        ev->flags |= MRD_EV_SIMULATED;
+    }
+}
+
+/* Returns false if the argument belongs to the event. */
+static bool
+take_own(pt *p, mrd_event *ev, const mrd_arg *a)
+{
+    if (a->key == p->own_id)
+        ev->id = a->v.u;
+    else if (a->key == p->own_note)
+        take_note(p, ev, a);
+    else if (a->key == p->own_lost) {
+        ev->kind = MRD_LOSS;
+        ev->name = loss_cause(p, ev->name);
+        ev->ivalue = a->type == MRD_ARG_INT && a->v.i > 0 ? a->v.i : 0;
+    } else {
+        return a->key == p->own_begin;
+    }
+    return true;
+}
+
+static uint32_t
+bound_of(const mrd_catalog *cat, const mrd_process *of)
+{
+    size_t n;
+    const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
+    int64_t bound_ns = of->clock < n ? clocks[of->clock].bound_ns : -1;
+
+    if (of->clock == 0)
+        return MRD_BOUND_LOCAL;
+    return bound_ns < 0                    ? MRD_BOUND_UNKNOWN
+           : bound_ns >= MRD_BOUND_UNKNOWN ? MRD_BOUND_UNKNOWN - 1
+                                           : (uint32_t) bound_ns;
+}
+
+bool
+mrd_pt_own_event(te *t, mrd_event *ev)
+{
+    pt *p = t->refine_self;
+    const mrd_catalog *cat = p->imp->catalog;
+    const mrd_track *track = mrd_catalog_borrow_track(cat, ev->track);
+    const mrd_process *of = mrd_catalog_borrow_process(cat, track->process);
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        if (ev->args[i].key == p->own_continued)
+            return false;
+    if (ev->bound_ns != MRD_BOUND_UNKNOWN)
+        ev->bound_ns = bound_of(cat, of);
+    if (of->flags & MRD_PROC_SIMULATED)
+        ev->flags |= MRD_EV_SIMULATED;
+    if (ev->arg_count == 0 ||
+        !MRD_VEC_ROOM(p->own_args, 0, p->cap_own_args, (size_t) ev->arg_count))
+        return true; /* if out of memory, with the writer's arguments */
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        if (!take_own(p, ev, &ev->args[i]))
+            p->own_args[n++] = ev->args[i];
+    ev->args = p->own_args;
+    ev->arg_count = without_identity(p, track, of, p->own_args, n);
+    return true;
+}
