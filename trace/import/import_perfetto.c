@@ -556,6 +556,8 @@ pt_fini(pt *p)
     free(p->tracks);
     free(p->own_tracks);
     free(p->own_args);
+    free(p->own_bases);
+    mrd_map_fini(&p->own_fans);
     mrd_map_fini(&p->seq_map);
     mrd_map_fini(&p->clock_map);
     mrd_map_fini(&p->track_map);

@@ -13,7 +13,6 @@
 #define JSON_DEPTH 32 /* of nested arguments */
 #define EXTRA_MAX  8  /* further counter values of one event, as in Perfetto */
 #define TYPE_STATE 5  /* a type that Meridian does not write */
-#define TORCH      "cpu_op"
 
 /* A TrackEvent as it was read; its arguments are in te.args. */
 typedef struct {
@@ -23,9 +22,11 @@ typedef struct {
     uint64_t value;                                                /* bits */
     uint64_t extra_track[2][EXTRA_MAX], extra_value[2][EXTRA_MAX]; /* integers, doubles */
     unsigned n_extra_track[2], n_extra_value[2];
-    mrd_flow flows[TE_FLOWS_MAX];
-    uint8_t n_flows;
     mrd_bytes legacy;
+    uint64_t base; /* Meridian's own traces: the last arrow, and its number of further ends */
+    uint32_t n_fan;
+    uint8_t n_flows;
+    mrd_flow flows[TE_FLOWS_MAX];
 } pt_event;
 
 /* ---- Names by number ---- */
@@ -300,22 +301,57 @@ add_category(pt *p, pt_event *e, mrd_sid category)
     e->category = category;
 }
 
-static mrd_err
-add_arrow(pt *p, pt_event *e, uint64_t id, bool is_end)
+static mrd_flow
+point_of(const pt *p, uint64_t id, mrd_flow_dir dir)
 {
-    mrd_flow flow = { .id = mrd_flow_id((uint64_t) p->imp->input + 1, 0x9f, id),
-                      .dir = is_end ? MRD_FLOW_END : MRD_FLOW_STEP };
-    mrd_map_key key = { flow.id, 0, 0 };
+    return (mrd_flow){ .id = mrd_flow_id((uint64_t) p->imp->input + 1, 0x9f, id), .dir = dir };
+}
+
+/* Counts a point of an arrow, for its direction. */
+static mrd_err
+count_point(pt *p, mrd_flow point)
+{
+    mrd_map_key key = { point.id, 0, 0 };
     uint32_t n = mrd_map_get(&p->te.arrows, key);
 
-    if (e->n_flows < TE_FLOWS_MAX)
-        e->flows[e->n_flows++] = flow;
     if (n == MRD_MAP_NONE && p->te.arrows.used >= PT_ARROWS_MAX) {
         p->beyond_arrows++;
         return MRD_OK;
     }
     n = n == MRD_MAP_NONE ? 0 : n;
     return n >= UINT32_MAX / 2 ? MRD_OK : mrd_map_put(&p->te.arrows, key, n + 2);
+}
+
+/* Meridian writes several ends of an arrow as arrows of one begin, whose ids follow from the
+ * first. */
+static mrd_err
+add_own_arrow(pt *p, pt_event *e, uint64_t id)
+{
+    uint64_t base = mrd_pt_own_base(p, id);
+    mrd_flow point = point_of(p, base, base == id ? MRD_FLOW_STEP : MRD_FLOW_END);
+
+    if (e->n_flows > 0 && id == mrd_flow_end_id(e->base, e->n_fan + 1)) {
+        e->n_fan++;
+        return mrd_pt_own_fan(p, e->base, id);
+    }
+    e->base = id;
+    e->n_fan = 0;
+    point.ends = base != id;
+    if (e->n_flows < TE_FLOWS_MAX)
+        e->flows[e->n_flows++] = point;
+    return base == id ? count_point(p, point) : MRD_OK;
+}
+
+static mrd_err
+add_arrow(pt *p, pt_event *e, uint64_t id, bool is_end)
+{
+    mrd_flow point = point_of(p, id, is_end ? MRD_FLOW_END : MRD_FLOW_STEP);
+
+    if (p->is_own)
+        return add_own_arrow(p, e, id);
+    if (e->n_flows < TE_FLOWS_MAX)
+        e->flows[e->n_flows++] = point;
+    return count_point(p, point);
 }
 
 static void
@@ -538,8 +574,6 @@ mrd_pt_event(pt *p, pt_seq *seq, const pt_packet *packet)
     mrd_err err = MRD_OK;
 
     memset(&e, 0, offsetof(pt_event, flows)); /* the flows are many, and counted */
-    e.n_flows = 0;
-    e.legacy = (mrd_bytes){ NULL, 0 };
     e.track = seq->track;
     if (!packet->has_time || !mrd_pt_time(p, packet, seq, &ts, &bound_ns)) {
         mrd_pt_drop(p, packet->has_time ? "an event of a clock that no snapshot before it relates "

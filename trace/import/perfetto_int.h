@@ -103,6 +103,9 @@ typedef struct {
     mrd_track_id *own_tracks;
     size_t n_own_tracks;
     mrd_dur_ns own_shift;
+    mrd_map own_fans; /* id of one end of an arrow with several -> index of the arrow's id */
+    uint64_t *own_bases;
+    size_t n_own_bases, cap_own_bases;
     mrd_arg *own_args;
     size_t cap_own_args;
     mrd_sid own_instance, own_process, own_core, own_rank, own_id, own_note, own_lost,
@@ -148,6 +151,10 @@ mrd_err mrd_pt_event(pt *p, pt_seq *seq, const pt_packet *packet);
 
 /* Reads the catalog of a trace of Meridian from the pieces in p->own_json. Errors: NOMEM. */
 mrd_err mrd_pt_own(pt *p);
+/* Notes that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
+mrd_err mrd_pt_own_fan(pt *p, uint64_t base, uint64_t fan);
+/* Returns the id of the arrow of which this is another end, the id itself for others. */
+uint64_t mrd_pt_own_base(const pt *p, uint64_t id);
 /* Reverses what the writer did to an event (te.refine). */
 bool mrd_pt_own_event(te *t, mrd_event *ev);
 /* Interns the key of an argument that the writer added, which no key of an event equals. */

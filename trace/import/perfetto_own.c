@@ -100,7 +100,33 @@ mrd_pt_own(pt *p)
     p->is_own = p->n_own_tracks > 0;
     p->te.refine = p->is_own ? mrd_pt_own_event : NULL;
     p->te.refine_self = p;
+    p->te.arrows_are_chains = p->is_own;
     return err;
+}
+
+/* ---- Arrows ---- */
+
+mrd_err
+mrd_pt_own_fan(pt *p, uint64_t base, uint64_t fan)
+{
+    size_t n = p->n_own_bases;
+
+    if (n == PT_ARROWS_MAX)
+        return MRD_OK; /* its ends are read as arrows of their own */
+    if (n == 0 || p->own_bases[n - 1] != base) {
+        if (!MRD_VEC_ROOM(p->own_bases, n, p->cap_own_bases, 1))
+            return MRD_NOMEM;
+        p->own_bases[p->n_own_bases++] = base;
+    }
+    return mrd_map_put(&p->own_fans, (mrd_map_key){ fan, 0, 0 }, (uint32_t) p->n_own_bases - 1);
+}
+
+uint64_t
+mrd_pt_own_base(const pt *p, uint64_t id)
+{
+    uint32_t i = mrd_map_get(&p->own_fans, (mrd_map_key){ id, 0, 0 });
+
+    return i == MRD_MAP_NONE ? id : p->own_bases[i];
 }
 
 /* ---- Events ---- */
@@ -177,18 +203,22 @@ take_own(pt *p, mrd_event *ev, const mrd_arg *a)
     return true;
 }
 
+/* Returns the largest bound of the process's clock. The clock of a file that was read alone was
+ * never related to another one. */
 static uint32_t
 bound_of(const mrd_catalog *cat, const mrd_process *of)
 {
     size_t n;
-    const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
-    int64_t bound_ns = of->clock < n ? clocks[of->clock].bound_ns : -1;
+    const mrd_clock_info *clock = mrd_catalog_clocks(cat, &n);
 
-    if (of->clock == 0)
+    if (of->clock == 0 || of->clock >= n)
         return MRD_BOUND_LOCAL;
-    return bound_ns < 0                    ? MRD_BOUND_UNKNOWN
-           : bound_ns >= MRD_BOUND_UNKNOWN ? MRD_BOUND_UNKNOWN - 1
-                                           : (uint32_t) bound_ns;
+    clock += of->clock;
+    if (clock->bound_ns < 0)
+        return mrd_str_is(mrd_catalog_text(cat, clock->method), "none") ? MRD_BOUND_LOCAL
+                                                                        : MRD_BOUND_UNKNOWN;
+    return clock->bound_ns >= MRD_BOUND_UNKNOWN ? MRD_BOUND_UNKNOWN - 1
+                                                : (uint32_t) clock->bound_ns;
 }
 
 bool

@@ -73,9 +73,10 @@ struct te {
     void *refine_self;
     uint32_t profile;
     /* Formats whose arrows have no directions: maps the id of an arrow to twice the number of its
-     * points that follow, plus 1 if it has begun. A STEP then becomes the START, a STEP or the END
-     * of its arrow by the order of times, and an END ends the arrow at its point. */
-    bool arrows_by_time;
+     * points that follow, plus 1 if it has begun. By the order of times, the first STEP of an arrow
+     * becomes its START and all others an END; or, for chains, only the last one. An END ends the
+     * arrow at its point. An END with `ends` 1 is one of several. */
+    bool arrows_by_time, arrows_are_chains;
     mrd_map arrows;
     mrd_flow flows[TE_FLOWS_MAX];
 };

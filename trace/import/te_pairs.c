@@ -33,7 +33,7 @@ direction(te *t, mrd_flow point)
     uint32_t left = mrd_map_get(&t->arrows, key);
     bool begun = left != MRD_MAP_NONE && (left & 1) != 0, last;
 
-    if (!t->arrows_by_time || point.dir == MRD_FLOW_START)
+    if (!t->arrows_by_time || point.dir == MRD_FLOW_START || point.ends != 0)
         return point.dir;
     if (left == MRD_MAP_NONE) /* beyond the number of arrows that are counted */
         return MRD_FLOW_END;
@@ -41,7 +41,7 @@ direction(te *t, mrd_flow point)
     last = point.dir == MRD_FLOW_END || left < 2;
     /* This replaces an entry, which needs no memory. */
     (void) mrd_map_put(&t->arrows, key, begun && last ? left & ~1u : left | 1u);
-    return !begun ? MRD_FLOW_START : last ? MRD_FLOW_END : MRD_FLOW_STEP;
+    return !begun ? MRD_FLOW_START : last || !t->arrows_are_chains ? MRD_FLOW_END : MRD_FLOW_STEP;
 }
 
 /* Adds the arrows of a record to the n in t->flows. Returns their number. */
@@ -51,6 +51,7 @@ add_flows(te *t, uint8_t n, const mrd_event *kept)
     for (uint8_t i = 0; i < kept->flow_count && n < TE_FLOWS_MAX; i++) {
         t->flows[n] = kept->flows[i];
         t->flows[n].dir = direction(t, kept->flows[i]);
+        t->flows[n].ends = 0;
         n++;
     }
     return n;

@@ -54,7 +54,7 @@ mrd_pb_varint_short(uint8_t *p, uint64_t v)
  * nothing. */
 typedef uint64_t mrd_pb_field;
 
-/* tag below 2^14, v below 2^32. */
+/* tag below 2^14 and v below 2^32, or tag below 2^21 and v below 2^28. */
 static inline mrd_pb_field
 mrd_pb_field_of(uint32_t tag, uint32_t v)
 {

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "trace/json/catalog_json.h"
 #include "trace/sink/pf_names.h"
 #include "trace/sink/pf_rows.h"
 
@@ -177,5 +178,45 @@ mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, 
     mrd_pf_packet(s->file, &s->packet);
     mrd_buf_fini(&s->packet);
     file->err = text.err != MRD_OK ? text.err : file->err;
+    mrd_buf_fini(&text);
+}
+
+/* ---- The catalog ---- */
+
+#define CATALOG_PIECE MRD_PF_ARGS_MAX
+
+static bool
+push_text(void *self, const void *data, size_t len)
+{
+    mrd_buf_add(self, data, len);
+    return true;
+}
+
+void
+mrd_pf_write_catalog(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile)
+{
+    mrd_buf text = { 0 }, packet = { 0 };
+    mrd_out *out = NULL;
+    mrd_jw w;
+
+    if (mrd_out_func(push_text, &text, "catalog", &out, NULL) != MRD_OK) {
+        file->err = MRD_NOMEM;
+        return;
+    }
+    mrd_jw_init(&w, out, mrd_catalog_strings(cat), false);
+    mrd_jw_open(&w, '{');
+    mrd_catalog_json(&w, cat, profile, profile == 0 ? "system_profile" : "device_profile");
+    mrd_jw_close(&w, '}');
+    mrd_jw_fini(&w);
+    if (mrd_out_commit(out, NULL) != MRD_OK || text.err != MRD_OK)
+        file->err = MRD_NOMEM;
+    for (size_t at = 0; file->err == MRD_OK && at < text.len; at += CATALOG_PIECE) {
+        size_t len = text.len - at < CATALOG_PIECE ? text.len - at : CATALOG_PIECE;
+
+        mrd_buf_reset(&packet);
+        mrd_pb_bytes(&packet, PF_MERIDIAN_CATALOG, text.p + at, len);
+        mrd_pf_packet(file, &packet);
+    }
+    mrd_buf_fini(&packet);
     mrd_buf_fini(&text);
 }

@@ -16,4 +16,8 @@ void mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v);
 void mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile,
                         mrd_dur_ns shift_ns);
 
+/* Writes the catalog for Meridian itself, which reads the trace again with all identities. Other
+ * readers skip the packets. */
+void mrd_pf_write_catalog(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile);
+
 #endif

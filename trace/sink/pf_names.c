@@ -76,20 +76,23 @@ mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
 }
 
 static void
-arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text)
+arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mrd_pb_field mark)
 {
     size_t body;
     uint8_t *p;
 
+    if (text.len > MRD_PF_TEXT_MAX)
+        mark = 0; /* a part of JSON is text */
     text = text_cut(names, text, MRD_PF_TEXT_MAX);
-    body = mrd_pb_field_len(key) + mrd_pb_bytes_len(text.len);
-    if (!mrd_buf_room(event, body + 2 * MRD_PB_VARINT_MAX))
+    body = mrd_pb_field_len(key) + mrd_pb_bytes_len(text.len) + mrd_pb_field_len(mark);
+    if (!mrd_buf_room(event, body + 2 * MRD_PB_VARINT_MAX + sizeof(mark)))
         return;
     p = event->p + event->len;
     *p++ = PF_EVENT_ANNOTATION;
     p = mrd_pb_varint(p, body);
     p = mrd_pb_put_field(p, key);
     p = mrd_pb_put_bytes(p, PF_ARG_STRING, text.p, text.len);
+    p = mrd_pb_put_field(p, mark);
     event->len = (size_t) (p - event->p);
 }
 
@@ -127,7 +130,7 @@ arg_add(mrd_pf_names *names, mrd_buf *event, const mrd_arg *arg)
                                      [MRD_ARG_UINT] = PF_ARG_UINT,
                                      [MRD_ARG_DOUBLE] = PF_ARG_DOUBLE,
                                      [MRD_ARG_BOOL] = PF_ARG_BOOL };
-    mrd_pb_field key = mrd_pf_name(names, MRD_PF_ARG_NAME, arg->key);
+    mrd_pb_field key = mrd_pf_name(names, MRD_PF_ARG_NAME, arg->key), json;
 
     switch (arg->type) {
     case MRD_ARG_STR:
@@ -136,7 +139,8 @@ arg_add(mrd_pf_names *names, mrd_buf *event, const mrd_arg *arg)
     case MRD_ARG_TEXT:
     /* as text, because readers up to v55 at least abort on [] in a JSON annotation */
     case MRD_ARG_JSON:
-        arg_text(names, event, key, (mrd_str){ arg->v.text, arg->len });
+        json = arg->type == MRD_ARG_JSON ? mrd_pb_field_of(PF_MERIDIAN_JSON, 1) : 0;
+        arg_text(names, event, key, (mrd_str){ arg->v.text, arg->len }, json);
         break;
     default:
         arg_small(event, key, tags[arg->type], arg->v.u);

@@ -94,6 +94,7 @@ static void
 pf_write_head(mrd_pf *s)
 {
     pf_write_clock(s);
+    mrd_pf_write_catalog(&s->file, s->env->catalog, s->env->profile);
     mrd_pf_write_about(&s->file, s->env->catalog, s->env->profile, s->shift_ns);
     if (mrd_pf_write_processes(&s->file, s->env->catalog, s->env->profile) != MRD_OK)
         s->err = MRD_NOMEM;

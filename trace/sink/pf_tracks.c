@@ -10,6 +10,7 @@ typedef struct {
     int32_t rank;
     mrd_str name, description;
     const mrd_track *counter; /* NULL for spans */
+    uint64_t of_track;        /* PF_MERIDIAN_TRACK plus 1; 0 if it is the row of no track */
 } pf_descriptor;
 
 /* Writes the descriptor of a new row and returns its uuid. */
@@ -47,6 +48,8 @@ pf_write_row(mrd_pf_tracks *p, const pf_descriptor *d)
         mrd_pb_close(&p->packet, part);
     }
     mrd_pb_close(&p->packet, row);
+    if (d->of_track != 0)
+        mrd_pb_u64(&p->packet, PF_MERIDIAN_TRACK, d->of_track - 1);
     mrd_pf_packet(p->file, &p->packet);
     if (p->keep) {
         uint32_t len = (uint32_t) p->packet.len;
@@ -94,6 +97,7 @@ pf_row(mrd_pf_tracks *p, uint32_t index)
         const mrd_track *t = mrd_catalog_borrow_track(p->catalog, row->track);
 
         d.counter = t->kind == MRD_TRACK_COUNTER ? t : NULL;
+        d.of_track = p->number[row->track] * 2ull + 1;
     }
     mrd_pf_rows_name(&p->rows, row, &name);
     mrd_pf_rows_describe(&p->rows, row, &description);
@@ -110,7 +114,8 @@ pf_row(mrd_pf_tracks *p, uint32_t index)
 
 /* Makes a row next to the track's own: same parent, next ranks. */
 static mrd_pb_field
-pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *suffix, bool counter)
+pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *suffix, bool counter,
+              bool loss)
 {
     const mrd_row *row = &p->rows.v[p->rows.of_track[track]];
     int32_t stride = mrd_pf_rows_stride(&p->rows, row);
@@ -125,6 +130,7 @@ pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *s
     d.rank =
         (int32_t) row->index * stride + (step < (uint32_t) stride ? (int32_t) step : stride - 1);
     d.counter = counter ? mrd_catalog_borrow_track(p->catalog, track) : NULL;
+    d.of_track = p->number[track] * 2ull + loss + 1;
     field = pf_field(pf_write_row(p, &d));
     p->err = name.err != MRD_OK ? name.err : p->err;
     mrd_buf_fini(&name);
@@ -156,7 +162,7 @@ mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
         char suffix[32];
 
         snprintf(suffix, sizeof(suffix), " (%u)", lane + 1);
-        t->lane[lane - 1] = pf_row_beside(p, track, lane, suffix, false);
+        t->lane[lane - 1] = pf_row_beside(p, track, lane, suffix, false, false);
     }
     return t->lane[lane - 1];
 }
@@ -169,7 +175,7 @@ mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
     if (!pf_grow_list(p, &t->loss_lane, &t->n_loss, lane + 1))
         return 0;
     if (t->loss_lane[lane] == 0)
-        t->loss_lane[lane] = pf_row_beside(p, track, UINT32_MAX, ": lost", false);
+        t->loss_lane[lane] = pf_row_beside(p, track, UINT32_MAX, ": lost", false, true);
     return t->loss_lane[lane];
 }
 
@@ -182,7 +188,8 @@ mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter)
     if ((kind == MRD_TRACK_COUNTER) == counter)
         return pf_field(pf_row(p, p->rows.of_track[track]));
     if (t->other == 0)
-        t->other = pf_row_beside(p, track, UINT32_MAX, counter ? ": samples" : ": events", counter);
+        t->other =
+            pf_row_beside(p, track, UINT32_MAX, counter ? ": samples" : ": events", counter, false);
     return t->other;
 }
 
@@ -208,8 +215,11 @@ mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env)
     };
     p->track = calloc(p->n + 1, sizeof(*p->track));
     p->spans = calloc(p->n + 1, sizeof(*p->spans));
-    if (p->track == NULL || p->spans == NULL)
+    p->number = calloc(p->n + 1, sizeof(*p->number));
+    if (p->track == NULL || p->spans == NULL || p->number == NULL)
         return MRD_NOMEM;
+    for (mrd_track_id i = 0, n = 0; i < p->n; i++)
+        p->number[i] = mrd_catalog_profile_of(p->catalog, i) == env->profile ? n++ : 0;
     return mrd_pf_rows_init(&p->rows, env->catalog, env->profile, env->options);
 }
 
@@ -222,6 +232,7 @@ mrd_pf_tracks_fini(mrd_pf_tracks *p)
     }
     free(p->track);
     free(p->spans);
+    free(p->number);
     mrd_pf_rows_fini(&p->rows);
     mrd_buf_fini(&p->packet);
     mrd_buf_fini(&p->log);

@@ -23,6 +23,7 @@ typedef struct {
     const mrd_catalog *catalog;
     mrd_pf_rows rows;
     mrd_pf_track *track; /* by mrd_track_id */
+    uint32_t *number;    /* ... position among the tracks of the profile */
     mrd_pb_field *spans; /* ... lane 0 of all tracks, which is all that most events need */
     size_t n;
     uint32_t next_uuid;
