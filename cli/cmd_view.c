@@ -92,9 +92,10 @@ static const char more[] =
     "nodes\n  meridian view rank*.json.gz -o merged          framework traces of several ranks\n  "
     "meridian view -d ./output --output-format json,summary-text \\\n      "
     "--system-trace-filter-event-type ^nrt_tensor_free --start 2s --end 4s\n\nKinds of input are "
-    "recognised by content: Trace Event JSON (Kineto, JAX, Chrome), XSpace\n(.xplane.pb), runtime "
-    "system trace JSON, exported system and device profile JSON, neuron-monitor\nreports; plain, "
-    "gzip or zstd.\n";
+    "recognised by content: Trace Event JSON (Kineto, JAX, Chrome), XSpace\n(.xplane.pb), "
+    "Perfetto traces (track events), runtime system trace JSON, exported system and\ndevice "
+    "profile "
+    "JSON, neuron-monitor reports; plain, gzip or zstd.\n";
 
 /* Returns the bytes of all files below `path`, for the progress line; 0 if unknown. */
 static uint64_t

@@ -279,6 +279,9 @@ walk_annotation(pf_walk *w, mrd_str body, walk_slice *s)
         case 17:
             s->arg_sum += (int64_t) strlen(walk_iid(w, 3, r.v));
             break;
+        case 9900: /* the string is JSON */
+            CHECK_INT(r.v, 1);
+            break;
         default:
             CHECK(false);
         }
@@ -483,6 +486,12 @@ walk_packet(pf_walk *w, mrd_str body)
             break;
         case 126:
             walk_attributes(w, r.bytes);
+            break;
+        case 9900: /* the catalog: before all rows */
+            CHECK_INT(w->n_rows, 0);
+            break;
+        case 9901: /* the track of a row */
+            CHECK(descriptor.p != NULL);
             break;
         default:
             CHECK(false);

@@ -112,6 +112,9 @@ void mrd_import_note_repairs(const mrd_import *imp, uint64_t lenient, uint64_t r
 /* Returns the importer for this content, by its first MRD_PROBE_BYTES. NULL if none accepts it. */
 const mrd_import_ops *mrd_import_detect(mrd_str head, const char *name);
 
+/* Returns true if this is the start of a Perfetto trace that Meridian wrote. */
+bool mrd_import_is_own_perfetto(mrd_str head);
+
 /* ---- Reading whole inputs into a store ---- */
 
 typedef struct mrd_reading mrd_reading;

@@ -40,7 +40,7 @@ typedef struct {
     bool system_json, device_json; /* exported JSON of this kind is in the same directory */
     mrd_buf unknown_name;          /* the first unknown file, for the note */
     mrd_buf temporary_name;        /* the first temporary file, for the note */
-    mrd_strlist profiles;          /* JSON profiles that Meridian wrote; `own` includes them */
+    mrd_strlist profiles;          /* that Meridian wrote and can read; `own` includes them */
     bool read_own;                 /* no other inputs, so these profiles are read */
 } dir_walk;
 
@@ -196,7 +196,8 @@ name_says_json(mrd_str name)
     return false;
 }
 
-/* Returns true for names of profiles that Meridian writes in the formats json and chrome. */
+/* Returns true for names of profiles that Meridian writes in formats that it reads: json, chrome
+ * and perfetto. The vendor's viewer uses the same names. */
 static bool
 is_profile_name(mrd_str name)
 {
@@ -205,7 +206,8 @@ is_profile_name(mrd_str name)
 
     if (!mrd_str_starts(name, "system_profile.") && !mrd_str_starts(name, "device_profile_model_"))
         return false;
-    return name_says_json(name) && !mrd_str_starts(rest, ".overview.");
+    return mrd_str_ends(name, ".pftrace") ||
+           (name_says_json(name) && !mrd_str_starts(rest, ".overview."));
 }
 
 typedef enum { HEAD_UNKNOWN, HEAD_TRACE, HEAD_OWN } dir_head;
@@ -228,8 +230,8 @@ look_at(const char *path)
         if (memmem(head.p, first, own, sizeof(own) - 1) != NULL ||
             memmem(head.p, first, tables, sizeof(tables) - 1) != NULL)
             found = HEAD_OWN;
-        else if (mrd_import_detect((mrd_str){ (const char *) head.p, head.len }, path) != NULL)
-            found = HEAD_TRACE;
+        else if (mrd_import_detect(text, path) != NULL)
+            found = mrd_import_is_own_perfetto(text) ? HEAD_OWN : HEAD_TRACE;
         else if (mrd_str_ends(mrd_str_of(path), "/session.json") &&
                  memmem(head.p, first, release, sizeof(release) - 1) != NULL)
             found = HEAD_OWN;
@@ -244,6 +246,7 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
     mrd_identity id = dir_identity(walk, folder, name);
     const char *kind = artifact_kind(name);
     dir_head head;
+    bool is_trace;
 
     if (kind != NULL) {
         add_artifact(walk, path, kind, &id);
@@ -261,13 +264,17 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
             mrd_buf_text(&walk->temporary_name, path);
         return MRD_OK;
     }
-    head = mrd_str_ends(name, ".pftrace") || mrd_str_is(name, "summary.txt") ||
-                   mrd_str_is(name, "report.txt") || mrd_str_is(name, "profile.sqlite")
+    head = mrd_str_is(name, "summary.txt") || mrd_str_is(name, "report.txt") ||
+                   mrd_str_is(name, "profile.sqlite")
                ? HEAD_OWN
                : look_at(path);
+    is_trace = head != HEAD_UNKNOWN;
+    if (mrd_str_ends(name, ".pftrace") && is_profile_name(name))
+        head = HEAD_OWN;
     if (head == HEAD_OWN) {
         walk->own++;
-        if (is_profile_name(name) && mrd_strlist_add(&walk->profiles, mrd_str_of(path)) != MRD_OK)
+        if (is_trace && is_profile_name(name) &&
+            mrd_strlist_add(&walk->profiles, mrd_str_of(path)) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
     }
@@ -499,24 +506,26 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     return err;
 }
 
-/* Returns true if the Chrome profile `path` has a twin in the vendor's layout in the same
- * directory. The twin contains more. */
+/* Returns how much a profile contains, by the end of its name: 2 for the vendor's layout as JSON, 1
+ * for Perfetto, 0 for Trace Event JSON. */
+static int
+profile_grade(mrd_str end)
+{
+    return mrd_str_starts(end, ".json") ? 2 : mrd_str_ends(end, ".pftrace") ? 1 : 0;
+}
+
+/* Returns true if the directory has the same profile in a format that contains more. */
 static bool
 has_better_twin(const dir_walk *walk, const char *path)
 {
-    static const char chrome[] = ".trace.json";
-    const char *at = strstr(path, chrome);
-    size_t stem;
+    const char *dot = strchr(strrchr(path, '/'), '.');
+    size_t stem = (size_t) (dot - path);
 
-    while (at != NULL && strchr(at, '/') != NULL)
-        at = strstr(at + 1, chrome);
-    if (at == NULL)
-        return false;
-    stem = (size_t) (at - path);
     for (size_t i = 0; i < walk->profiles.n; i++) {
         const char *other = walk->profiles.v[i];
 
-        if (strncmp(other, path, stem) == 0 && strncmp(other + stem, ".json", 5) == 0)
+        if (strncmp(other, path, stem + 1) == 0 &&
+            profile_grade(mrd_str_of(other + stem)) > profile_grade(mrd_str_of(dot)))
             return true;
     }
     return false;
@@ -602,7 +611,8 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
                          mrd_plural(walk.own), path,
                          walk.profiles.n > 0
                              ? " (name one as a file to read it)"
-                             : "; the format json is the one to read again (--output-format json)");
+                             : "; profiles in the formats perfetto and json can be read again "
+                               "(--output-format json)");
     mrd_buf_fini(&walk.unknown_name);
     mrd_buf_fini(&walk.temporary_name);
     mrd_strlist_fini(&walk.profiles);

@@ -173,8 +173,8 @@ file_advice(mrd_str head, const char *path)
     if (container != NULL)
         return container;
     if (mrd_str_ends(name, ".pftrace") || mrd_str_ends(name, ".perfetto-trace"))
-        return "is a Perfetto trace, which is an output: look at it with 'meridian open', or give "
-               "the traces that it was made of";
+        return "has the name of a Perfetto trace but is not one: write it again with the program "
+               "that made it";
     if (mrd_str_ends(name, ".neff"))
         return "is a compiled model, which has no events: give the capture directory that it "
                "belongs to (-d)";
@@ -195,9 +195,8 @@ file_advice(mrd_str head, const char *path)
                      "exported system or device profile, neuron-monitor report)";
     if (head.len >= 3 && memcmp(head.p, "\xef\xbb\xbf", 3) == 0)
         return "begins with a byte order mark: save it as UTF-8 without one";
-    return "has an unknown format: expected JSON (plain, gzip or zstd) or an XSpace; 'meridian "
-           "view "
-           "--help' lists the kinds";
+    return "has an unknown format: expected JSON (plain, gzip or zstd), an XSpace or a Perfetto "
+           "trace; 'meridian view --help' lists the kinds";
 }
 
 static bool

@@ -598,36 +598,77 @@ pt_run(mrd_import *imp, mrd_why *why)
     return err;
 }
 
-/* Accepts packets with a field that only Perfetto's have. A field has at least the number 8, which
+/* ---- Detection ---- */
+
+/* Takes the next packet of the start of a trace, of which the last one may be cut. Returns false if
+ * it is no packet. */
+static bool
+take_head(mrd_bytes *from, pt_packet *to)
+{
+    mrd_bytes body;
+    uint64_t tag, len;
+    mrd_pb_item f;
+
+    *to = (pt_packet){ .own_track = UINT64_MAX };
+    if (!mrd_pb_take_varint(from, &tag) || tag != PF_TRACE_PACKET ||
+        !mrd_pb_take_varint(from, &len) || len > PT_PACKET_MAX)
+        return false;
+    body = (mrd_bytes){ from->p, len < from->len ? (size_t) len : from->len };
+    from->p += body.len;
+    from->len -= body.len;
+    while (mrd_pb_take(&body, &f))
+        take_field(to, &f);
+    /* a compressed packet that is longer than the probed bytes */
+    if (body.len > 0 && from->len == 0 && mrd_pb_take_varint(&body, &tag) &&
+        (tag == PF_COMPRESSED || tag == PF_COMPRESSED_ZSTD) && mrd_pb_take_varint(&body, &len)) {
+        to->compressed = body;
+        to->is_zstd = tag == PF_COMPRESSED_ZSTD;
+        body.len = 0;
+    }
+    return body.len == 0 || from->len == 0;
+}
+
+static bool
+has_catalog(mrd_bytes head, bool top)
+{
+    pt_packet packet;
+    mrd_in *in = NULL;
+    mrd_bytes data;
+    bool found = false;
+
+    while (!found && head.len > 0 && take_head(&head, &packet)) {
+        found = packet.catalog.p != NULL;
+        if (found || packet.compressed.p == NULL || !top)
+            continue;
+        if (!packet.is_zstd && mrd_in_zlib(packet.compressed, "", &in, NULL) == MRD_OK &&
+            mrd_in_fill(in, 4096, &data, NULL) == MRD_OK)
+            found = has_catalog(data, false);
+        mrd_in_close(in);
+        break; /* the catalog is near the start */
+    }
+    return found;
+}
+
+bool
+mrd_import_is_own_perfetto(mrd_str head)
+{
+    return has_catalog((mrd_bytes){ (const uint8_t *) head.p, head.len }, true);
+}
+
+/* Accepts packets with a field that only Perfetto's have. It has at least the number 8, which
  * distinguishes them from an XSpace. */
 static int
 pt_probe(mrd_str head, const char *name)
 {
     mrd_bytes data = { (const uint8_t *) head.p, head.len };
-    uint64_t tag, len;
+    pt_packet packet;
 
     (void) name;
     for (unsigned packets = 0; packets < 16 && data.len > 0; packets++) {
-        mrd_bytes body;
-        pt_packet packet = { 0 };
-        mrd_pb_item f;
-
-        if (!mrd_pb_take_varint(&data, &tag) || tag != PF_TRACE_PACKET ||
-            !mrd_pb_take_varint(&data, &len) || len > PT_PACKET_MAX)
-            return 0;
-        body = (mrd_bytes){ data.p, len < data.len ? (size_t) len : data.len };
-        data.p += body.len;
-        data.len -= body.len;
-        while (mrd_pb_take(&body, &f))
-            take_field(&packet, &f);
-        if (body.len > 0 && data.len > 0)
+        if (!take_head(&data, &packet))
             return 0;
         if (packet.seq != 0 || packet.has_event || packet.descriptor.p != NULL || packet.has_time ||
             packet.attributes.p != NULL || packet.compressed.p != NULL)
-            return 95;
-        /* a compressed packet, or one of another kind, that is longer than the probed bytes */
-        if (body.len > 2 && mrd_pb_take_varint(&body, &tag) &&
-            (tag == PF_COMPRESSED || tag == PF_COMPRESSED_ZSTD))
             return 95;
     }
     return 0;
@@ -635,7 +676,7 @@ pt_probe(mrd_str head, const char *name)
 
 const mrd_import_ops mrd_import_perfetto = {
     .name = "perfetto",
-    .what = "Perfetto trace (track events)",
+    .what = "Perfetto trace: track events of any writer, and Meridian's own",
     .probe = pt_probe,
     .run = pt_run,
 };

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/json.h"
 #include "base/num.h"
 
 #define JSON_DEPTH 32 /* of nested arguments */
@@ -18,7 +19,7 @@
 typedef struct {
     uint64_t type, track;
     mrd_sid name, category;
-    bool has_value, is_double;
+    bool has_value, is_double, is_damaged;
     uint64_t value;                                                /* bits */
     uint64_t extra_track[2][EXTRA_MAX], extra_value[2][EXTRA_MAX]; /* integers, doubles */
     unsigned n_extra_track[2], n_extra_value[2];
@@ -94,23 +95,6 @@ as_double(uint64_t bits)
     return d;
 }
 
-static void
-json_string(mrd_buf *to, mrd_str s)
-{
-    mrd_buf_byte(to, '"');
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = (unsigned char) s.p[i];
-
-        if (c == '"' || c == '\\')
-            mrd_buf_byte(to, '\\');
-        if (c < ' ')
-            mrd_buf_fmt(to, "\\u%04x", c);
-        else
-            mrd_buf_byte(to, c);
-    }
-    mrd_buf_byte(to, '"');
-}
-
 static mrd_str
 valid_text(pt *p, mrd_bytes bytes)
 {
@@ -140,9 +124,10 @@ json_items(pt *p, const pt_seq *seq, mrd_bytes value, unsigned depth, mrd_buf *t
         any = true;
         while (f.tag == PF_ARG_ENTRY && mrd_pb_take(&rest, &of)) {
             if (of.tag == PF_ARG_NAME)
-                json_string(to, valid_text(p, of.bytes));
+                mrd_json_quote(to, mrd_pb_text(of.bytes));
             else if (of.tag == PF_ARG_NAME_IID)
-                json_string(to, mrd_strtab_get(p->te.strings, name_of(p, seq, PT_ARG_NAME, of.v)));
+                mrd_json_quote(to,
+                               mrd_strtab_get(p->te.strings, name_of(p, seq, PT_ARG_NAME, of.v)));
             else
                 continue;
             mrd_buf_byte(to, ':');
@@ -175,10 +160,10 @@ json_value(pt *p, const pt_seq *seq, mrd_bytes value, unsigned depth, mrd_buf *t
             mrd_buf_fmt(to, "%.17g", as_double(f.v));
             break;
         case PF_ARG_STRING:
-            json_string(to, valid_text(p, f.bytes));
+            mrd_json_quote(to, mrd_pb_text(f.bytes));
             break;
         case PF_ARG_STRING_IID:
-            json_string(to, mrd_strtab_get(p->te.strings, name_of(p, seq, PT_ARG_STRING, f.v)));
+            mrd_json_quote(to, mrd_strtab_get(p->te.strings, name_of(p, seq, PT_ARG_STRING, f.v)));
             break;
         case PF_ARG_ENTRY:
         case PF_ARG_ELEMENT:
@@ -260,7 +245,8 @@ is_argument_value(uint32_t tag)
     }
 }
 
-static void
+/* Returns false if the annotation is damaged. */
+static bool
 take_annotation(pt *p, const pt_seq *seq, mrd_bytes annotation)
 {
     mrd_bytes rest = annotation;
@@ -281,6 +267,7 @@ take_annotation(pt *p, const pt_seq *seq, mrd_bytes annotation)
     }
     if (key != MRD_SID_EMPTY && value.tag != 0)
         add_argument(p, seq, key, &value, annotation, is_json);
+    return rest.len == 0;
 }
 
 /* ---- The fields of an event ---- */
@@ -390,7 +377,7 @@ take_field(pt *p, const pt_seq *seq, const mrd_pb_item *f, pt_event *e)
         add_category(p, e, mrd_args_key(p->te.args, mrd_pb_text(f->bytes)));
         break;
     case PF_EVENT_ANNOTATION:
-        take_annotation(p, seq, f->bytes);
+        e->is_damaged = !take_annotation(p, seq, f->bytes) || e->is_damaged;
         break;
     case PF_EVENT_LEGACY:
         e->legacy = f->bytes;
@@ -588,6 +575,10 @@ mrd_pt_event(pt *p, pt_seq *seq, const pt_packet *packet)
         err = p->words.err != MRD_OK ? p->words.err : mrd_args_err(p->te.args);
     if (err != MRD_OK)
         return err;
+    if (rest.len > 0 || e.is_damaged) {
+        mrd_pt_drop(p, "a damaged event");
+        return MRD_OK;
+    }
     if (e.legacy.p != NULL && e.type == 0)
         whole = take_legacy(p, seq, &e);
     err = put_values(p, &e, ts, bound_ns);
