@@ -9,7 +9,9 @@
 #include "tests/watcher.h"
 #include "trace/import/import.h"
 
-#define CHROME "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}]"
+/* One instant. */
+#define PERFETTO "\x0a\x0f\x40\x07\x50\x01\x5a\x09\x48\x03\x58\x01\xba\x01\x02s1"
+#define CHROME   "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}]"
 #define NRT                                                                                        \
     "{\"data_version\":2,\"events\":[{\"event_type\":\"x\",\"phase\":\"instant\","                 \
     "\"timestamp_ns\":5}]}"
@@ -295,7 +297,9 @@ TEST(every_file_is_read_or_told)
     put(&r, "sub/deeper/notes", "hello again");
     put(&r, ".hidden.json", CHROME);
     put(&r, ".git/trace.json", CHROME);
-    put(&r, "out.pftrace", "any");
+    put(&r, "system_profile.pftrace", "any");
+    put(&r, "of-a-program.pftrace", PERFETTO);
+    put(&r, "of-pytorch.pftrace", CHROME); /* its content decides */
     put(&r, "our.json", "{\"meridian\":{},\"traceEvents\":[]}");
     put(&r, "summary.txt", "any");
     put(&r, "report.txt", "any");
@@ -307,7 +311,7 @@ TEST(every_file_is_read_or_told)
     snprintf(path, sizeof(path), "%s/link.json", r.dir);
     CHECK(symlink("/nonexistent/file", path) == 0);
     read_all(&r);
-    CHECK_INT(r.inputs, 6); /* four valid traces, a broken one, and a missing one */
+    CHECK_INT(r.inputs, 8); /* six valid traces, a broken one, and a missing one */
     for (size_t i = 0; i < r.inputs; i++)
         failed += r.input[i].state == MRD_INPUT_FAILED;
     CHECK_INT(failed, 2);
@@ -326,7 +330,7 @@ TEST(every_file_is_read_or_told)
     r.o.earlier = &earlier;
     r.o.earlier_than.ns = (int64_t) st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
     read_all(&r);
-    CHECK_INT(r.inputs, 6); /* files of the same time belong to this run */
+    CHECK_INT(r.inputs, 8); /* files of the same time belong to this run */
     reading_free(&r);
     r = reading_new("files");
     snprintf(path, sizeof(path), "%s/old/new.json", r.dir);
@@ -334,7 +338,7 @@ TEST(every_file_is_read_or_told)
     r.o.earlier = &earlier;
     r.o.earlier_than.ns = (int64_t) st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec + 1;
     read_all(&r);
-    CHECK_INT(r.inputs, 4);
+    CHECK_INT(r.inputs, 6);
     CHECK_ROW(r.notes, strstr(r.notes, "not read: 2 files of earlier runs in ") != NULL);
     reading_free(&r);
     mrd_strlist_fini(&earlier);
@@ -499,6 +503,9 @@ TEST(own_profiles_are_read_where_nothing_else_is)
     static const char chrome[] =
         "{\"meridian\":{},\"traceEvents\":[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,"
         "\"tid\":1,\"ts\":1,\"dur\":2}]}";
+    static const char *const want[] = { "one/system_profile.json", "three/system_profile.2.pftrace",
+                                        "three/system_profile.pftrace",
+                                        "two/system_profile.trace.json" };
     reading r = reading_new("own");
 
     put(&r, "one/system_profile.pftrace", "any");
@@ -515,15 +522,20 @@ TEST(own_profiles_are_read_where_nothing_else_is)
 
     r = reading_new("own");
     put(&r, "one/system_profile.json", own);
+    put(&r, "one/system_profile.pftrace", PERFETTO);
     put(&r, "one/system_profile.trace.json", chrome);
     put(&r, "two/system_profile.trace.json", chrome);
+    put(&r, "three/system_profile.trace.json", chrome);
+    put(&r, "three/system_profile.pftrace", PERFETTO);
+    put(&r, "three/system_profile.2.pftrace", PERFETTO);
     read_all(&r);
-    REQUIRE(r.inputs == 2);
-    CHECK(strstr(mrd_catalog_text(r.o.catalog, r.input[0].path).p, "one/system_profile.json") !=
-          NULL);
-    CHECK(strstr(mrd_catalog_text(r.o.catalog, r.input[1].path).p,
-                 "two/system_profile.trace.json") != NULL);
-    CHECK_INT(r.input[0].events + r.input[1].events, 2);
+    REQUIRE(r.inputs == MRD_COUNT(want));
+    for (size_t i = 0; i < MRD_COUNT(want); i++) {
+        mrd_str path = mrd_catalog_text(r.o.catalog, r.input[i].path);
+
+        CHECK_ROW(path.p, mrd_str_ends(path, want[i]));
+        CHECK_INT(r.input[i].events, 1);
+    }
     CHECK_ROW(r.notes, strstr(r.notes, "not read") == NULL);
     reading_free(&r);
 

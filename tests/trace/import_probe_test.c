@@ -127,19 +127,28 @@ of_space(const head *h)
                                                                                                : 0;
 }
 
+/* A packet with a time. The drawn heads begin with no other one. */
+static int
+of_perfetto(const head *h)
+{
+    return says(h, "\n\x04\x40\x01\x50\x01", 6) ? 95 : 0;
+}
+
 /* In the order of trace/import/importers.def. */
 static const struct {
     const mrd_import_ops *ops;
     int (*rule)(const head *h);
 } rules[] = { { &mrd_import_trace_event, of_trace }, { &mrd_import_nrt, of_runtime },
               { &mrd_import_sysprof, of_system },    { &mrd_import_devprof, of_device },
-              { &mrd_import_monitor, of_monitor },   { &mrd_import_xplane, of_space } };
+              { &mrd_import_monitor, of_monitor },   { &mrd_import_xplane, of_space },
+              { &mrd_import_perfetto, of_perfetto } };
 
 static void
 draw(mrd_buf *to)
 {
-    static const char *const begins[] = { "{", "{",  "{",      " \n{", "\t[",   "[",
-                                          "x", "\n", "\n\x12", "",     "\r\n {" };
+    static const char *const begins[] = { "{",      "{", "{",      " \n{",
+                                          "\t[",    "[", "x",      "\n",
+                                          "\n\x12", "",  "\r\n {", "\n\x04\x40\x01\x50\x01" };
     static const char *const words[] = { "\"ph\"",
                                          "\"traceEvents\"",
                                          "\"meridian\":{\"format\":\"chrome\"",

@@ -475,6 +475,7 @@ load(void)
     folder_load(source, "tests/fuzz/corpus/import_sysprof", &mrd_import_sysprof);
     folder_load(source, "tests/fuzz/corpus/import_devprof", &mrd_import_devprof);
     folder_load(source, "tests/fuzz/corpus/import_xplane", &mrd_import_xplane);
+    folder_load(source, "tests/fuzz/corpus/import_perfetto", &mrd_import_perfetto);
     for (uint64_t seed = 1; seed <= 6; seed++)
         draw_xspace(seed);
     for (uint64_t seed = 1; seed <= DRAWN; seed++) {
