@@ -579,6 +579,7 @@ pt_run(mrd_import *imp, mrd_why *why)
     if (p == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     p->imp = imp;
+    p->first_part = imp->input;
     mrd_te_init(&p->te, imp);
     p->te.arrows_by_time = true;
     p->key_torch = mrd_strtab_addz(p->te.strings, "cpu_op");

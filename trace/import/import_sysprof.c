@@ -702,6 +702,7 @@ sysprof_run(mrd_import *imp, mrd_why *why)
     if (s == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     s->imp = imp;
+    s->scope_input = imp->input;
     s->cat = imp->catalog;
     s->strings = mrd_catalog_strings(imp->catalog);
     s->input = mrd_import_input(imp);

@@ -291,7 +291,7 @@ add_category(pt *p, pt_event *e, mrd_sid category)
 static mrd_flow
 point_of(const pt *p, uint64_t id, mrd_flow_dir dir)
 {
-    return (mrd_flow){ .id = mrd_flow_id((uint64_t) p->imp->input + 1, 0x9f, id), .dir = dir };
+    return (mrd_flow){ .id = mrd_flow_id((uint64_t) p->first_part + 1, 0x9f, id), .dir = dir };
 }
 
 /* Counts a point of an arrow, for its direction. */

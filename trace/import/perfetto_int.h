@@ -101,9 +101,10 @@ typedef struct {
     bool is_own, own_read;
     mrd_buf own_json;
     mrd_track_id *own_tracks;
-    size_t n_own_tracks;
+    size_t n_own_tracks, n_own_clocks;
     mrd_dur_ns own_shift;
-    mrd_map own_fans; /* id of one end of an arrow with several -> index of the arrow's id */
+    uint32_t first_part; /* the first input of the same trace; the input itself for others */
+    mrd_map own_fans;    /* id of one end of an arrow with several -> index of the arrow's id */
     uint64_t *own_bases;
     size_t n_own_bases, cap_own_bases;
     mrd_arg *own_args;

@@ -50,6 +50,39 @@ own_keys(pt *p)
     p->word_no_start = mrd_strtab_addz(strings, "only its end was seen");
 }
 
+/* Returns the path of a trace without the number of its part. */
+static mrd_str
+stem_of(mrd_str path)
+{
+    static const char suffix[] = ".pftrace";
+    size_t len;
+
+    if (!mrd_str_ends(path, suffix))
+        return path;
+    path.len -= sizeof(suffix) - 1;
+    for (len = path.len; len > 0 && path.p[len - 1] >= '0' && path.p[len - 1] <= '9'; len--)
+        continue;
+    return (mrd_str){ path.p,
+                      len > 0 && len < path.len && path.p[len - 1] == '.' ? len - 1 : path.len };
+}
+
+/* Returns the first input that is a part of the same trace, so that all have the same processes. */
+static uint32_t
+first_part(const pt *p)
+{
+    size_t n;
+    const mrd_input *inputs = mrd_catalog_inputs(p->imp->catalog, &n);
+    mrd_str own = mrd_catalog_text(p->imp->catalog, inputs[p->imp->input].path);
+
+    for (uint32_t i = 0; i < p->imp->input; i++) {
+        mrd_str path = mrd_catalog_text(p->imp->catalog, inputs[i].path);
+
+        if (mrd_str_eq(stem_of(path), stem_of(own)) && !mrd_str_eq(path, own))
+            return i;
+    }
+    return p->imp->input;
+}
+
 /* Reads {"meridian": {...}}. */
 static mrd_err
 read_catalog(pt *p, mrd_json_reader *r)
@@ -58,6 +91,7 @@ read_catalog(pt *p, mrd_json_reader *r)
                      .cat = p->imp->catalog,
                      .strings = p->te.strings,
                      .input = p->te.input,
+                     .scope_input = p->first_part = first_part(p),
                      .r = r };
     mrd_err err = MRD_OK;
     mrd_str key, text;
@@ -70,6 +104,7 @@ read_catalog(pt *p, mrd_json_reader *r)
     free(p->own_tracks);
     p->own_tracks = head.tracks; /* ownership moves */
     p->n_own_tracks = head.n_tracks;
+    p->n_own_clocks = head.n_clocks;
     head.tracks = NULL;
     p->te.profile = head.profile;
     mrd_sysprof_own_fini(&head);
@@ -203,20 +238,22 @@ take_own(pt *p, mrd_event *ev, const mrd_arg *a)
     return true;
 }
 
-/* Returns the largest bound of the process's clock. The clock of a file that was read alone was
- * never related to another one. */
+/* Returns the largest bound of the process's clock. Times of the only clock of a trace crossed no
+ * other one. */
 static uint32_t
-bound_of(const mrd_catalog *cat, const mrd_process *of)
+bound_of(const pt *p, const mrd_process *of)
 {
+    const mrd_catalog *cat = p->imp->catalog;
     size_t n;
     const mrd_clock_info *clock = mrd_catalog_clocks(cat, &n);
 
     if (of->clock == 0 || of->clock >= n)
-        return MRD_BOUND_LOCAL;
+        return p->n_own_clocks > 1 ? MRD_BOUND_UNKNOWN : MRD_BOUND_LOCAL;
     clock += of->clock;
     if (clock->bound_ns < 0)
-        return mrd_str_is(mrd_catalog_text(cat, clock->method), "none") ? MRD_BOUND_LOCAL
-                                                                        : MRD_BOUND_UNKNOWN;
+        return p->n_own_clocks == 2 && mrd_str_is(mrd_catalog_text(cat, clock->method), "none")
+                   ? MRD_BOUND_LOCAL
+                   : MRD_BOUND_UNKNOWN;
     return clock->bound_ns >= MRD_BOUND_UNKNOWN ? MRD_BOUND_UNKNOWN - 1
                                                 : (uint32_t) clock->bound_ns;
 }
@@ -234,7 +271,7 @@ mrd_pt_own_event(te *t, mrd_event *ev)
         if (ev->args[i].key == p->own_continued)
             return false;
     if (ev->bound_ns != MRD_BOUND_UNKNOWN)
-        ev->bound_ns = bound_of(cat, of);
+        ev->bound_ns = bound_of(p, of);
     if (of->flags & MRD_PROC_SIMULATED)
         ev->flags |= MRD_EV_SIMULATED;
     if (ev->arg_count == 0 ||

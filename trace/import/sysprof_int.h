@@ -39,6 +39,8 @@ typedef struct {
     size_t n_clocks;
     mrd_track_id *tracks; /* of the head, in its order */
     size_t n_tracks;
+    /* the input of which the head's scopes are: another one for a later part of a trace */
+    uint32_t scope_input;
     uint32_t profile; /* of the processes of the head: 0, or the device profile that it describes */
 } sysprof;
 

@@ -57,7 +57,7 @@ own_identity(sysprof *s, const mrd_json *v, mrd_process *p)
     p->process_id = doc_pid(v);
     p->profile = s->profile;
     if (scope > 0 && scope <= 0xffff)
-        p->scope = (s->imp->input + 1) << 16 | (uint32_t) scope;
+        p->scope = (s->scope_input + 1) << 16 | (uint32_t) scope;
 }
 
 static void
@@ -106,6 +106,19 @@ own_track(sysprof *s, const mrd_json *v)
     return mrd_catalog_track(s->cat, &t);
 }
 
+/* Returns the clock of this name and node that an earlier part added, 0 if there is none. */
+static uint32_t
+known_clock(const sysprof *s, const mrd_clock_info *c)
+{
+    size_t n;
+    const mrd_clock_info *v = mrd_catalog_clocks(s->cat, &n);
+
+    for (uint32_t i = 1; i < n; i++)
+        if (v[i].name == c->name && v[i].node == c->node)
+            return i;
+    return 0;
+}
+
 static void
 own_clock(sysprof *s, const mrd_json *v, size_t i)
 {
@@ -120,7 +133,9 @@ own_clock(sysprof *s, const mrd_json *v, size_t i)
 
     c.epochs = epochs < 0 || epochs > UINT32_MAX ? 0 : (uint32_t) epochs;
     c.violations = violations < 0 ? 0 : (uint64_t) violations;
-    s->clocks[i] = i == 0 ? 0 : mrd_catalog_add_clock(s->cat, &c);
+    s->clocks[i] = i == 0 ? 0 : s->scope_input != s->imp->input ? known_clock(s, &c) : 0;
+    if (i > 0 && s->clocks[i] == 0)
+        s->clocks[i] = mrd_catalog_add_clock(s->cat, &c);
 }
 
 static void
