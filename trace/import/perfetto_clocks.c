@@ -84,7 +84,7 @@ typedef struct {
     uint32_t id;
     bool incremental;
     uint64_t ticks, unit;
-    int64_t ns;
+    mrd_ev_ns at; /* of this clock */
 } reading;
 
 #define READINGS_MAX 64
@@ -112,7 +112,7 @@ take_readings(mrd_bytes snapshot, reading *to, uint32_t *ret_primary)
             else if (c.tag == PF_CLOCK_MULTIPLIER && c.v > 0)
                 r.unit = c.v;
         }
-        if (r.id != 0 && to_ns(r.ticks, r.unit, &r.ns))
+        if (r.id != 0 && to_ns(r.ticks, r.unit, &r.at.ns))
             to[n++] = r;
     }
     return n;
@@ -125,7 +125,7 @@ time_of(pt *p, const pt_packet *packet, const reading *v, size_t n, int64_t *ret
 {
     for (size_t i = 0; i < n; i++) {
         if (v[i].id == p->main_clock) {
-            *ret_ns = v[i].ns;
+            *ret_ns = v[i].at.ns;
             return true;
         }
     }
@@ -133,7 +133,7 @@ time_of(pt *p, const pt_packet *packet, const reading *v, size_t n, int64_t *ret
         const pt_clock *c = clock_of(p, v[i].id, packet->seq, packet->machine);
 
         if (c != NULL && c->n > 0) {
-            *ret_ns = trace_time(c, v[i].ns);
+            *ret_ns = trace_time(c, v[i].at.ns);
             return true;
         }
     }
@@ -163,10 +163,10 @@ mrd_pt_snapshot(pt *p, const pt_packet *packet)
         c->now = v[i].ticks;
         c->is_doubtful = false;
         if (v[i].id != p->main_clock)
-            err = add_point(p, c, v[i].ns, now);
+            err = add_point(p, c, v[i].at.ns, now);
         if (v[i].id == PF_REALTIME && !p->has_wall && packet->machine == 0) {
             p->has_wall = true;
-            p->wall = mrd_sat_add(v[i].ns, now == INT64_MIN ? INT64_MAX : -now);
+            p->wall = mrd_sat_add(v[i].at.ns, now == INT64_MIN ? INT64_MAX : -now);
         }
     }
     return err;

@@ -150,7 +150,7 @@ void mrd_pt_units(pt *p);
 mrd_err mrd_pt_interned(pt *p, pt_seq *seq, mrd_bytes interned);
 mrd_err mrd_pt_event(pt *p, pt_seq *seq, const pt_packet *packet);
 
-/* Reads the catalog of a trace of Meridian from the pieces in p->own_json. Errors: NOMEM. */
+/* Reads the catalog of a trace of Meridian from the chunks in p->own_json. Errors: NOMEM. */
 mrd_err mrd_pt_own(pt *p);
 /* Notes that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
 mrd_err mrd_pt_own_fan(pt *p, uint64_t base, uint64_t fan);

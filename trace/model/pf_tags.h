@@ -132,7 +132,7 @@ enum {
     PF_WRITER_SEQUENCE = PF_TAG(1, PF_VARINT),
     PF_WRITER_BUFFER = PF_TAG(4, PF_VARINT),
     /* Fields of our own, which other readers skip. TracePacket: bytes of the catalog as JSON
-     * (trace/json/catalog_json.h), in pieces; of a row, twice the number of its track in that
+     * (trace/json/catalog_json.h), in chunks; of a row, twice the number of its track in that
      * catalog, plus 1 for a row of losses. DebugAnnotation: the string is JSON. */
     PF_MERIDIAN_CATALOG = PF_TAG(9900, PF_BYTES),
     PF_MERIDIAN_TRACK = PF_TAG(9901, PF_VARINT),

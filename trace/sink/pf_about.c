@@ -183,7 +183,7 @@ mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, 
 
 /* ---- The catalog ---- */
 
-#define CATALOG_PIECE MRD_PF_ARGS_MAX
+#define CATALOG_CHUNK MRD_PF_ARGS_MAX
 
 static bool
 push_text(void *self, const void *data, size_t len)
@@ -210,8 +210,8 @@ mrd_pf_write_catalog(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile
     mrd_jw_fini(&w);
     if (mrd_out_commit(out, NULL) != MRD_OK || text.err != MRD_OK)
         file->err = MRD_NOMEM;
-    for (size_t at = 0; file->err == MRD_OK && at < text.len; at += CATALOG_PIECE) {
-        size_t len = text.len - at < CATALOG_PIECE ? text.len - at : CATALOG_PIECE;
+    for (size_t at = 0; file->err == MRD_OK && at < text.len; at += CATALOG_CHUNK) {
+        size_t len = text.len - at < CATALOG_CHUNK ? text.len - at : CATALOG_CHUNK;
 
         mrd_buf_reset(&packet);
         mrd_pb_bytes(&packet, PF_MERIDIAN_CATALOG, text.p + at, len);
