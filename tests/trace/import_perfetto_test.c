@@ -310,7 +310,7 @@ TEST(names_belong_to_a_sequence)
     CHECK(collect_named(&c, "(name 1 is missing)", 0) != NULL);
     CHECK_INT(c.input.dropped, 3);
     CHECK(has_note(&c, "its writer lost packets in 1 place;"));
-    CHECK(has_note(&c, "1 names are missing"));
+    CHECK(has_note(&c, "1 name is missing"));
     collect_free(&c);
     mrd_buf_fini(&trace);
 }

@@ -212,6 +212,7 @@ take_attributes(pt *p, mrd_bytes attributes)
 static mrd_err
 take_compressed(pt *p, const pt_packet *packet, mrd_why *why)
 {
+    uint64_t skipped = p->te.input->skipped;
     mrd_in *in = NULL;
     mrd_why damage = { 0 };
     mrd_err err = packet->is_zstd
@@ -222,12 +223,15 @@ take_compressed(pt *p, const pt_packet *packet, mrd_why *why)
         err = mrd_pt_packets(p, in, false, &damage);
     mrd_in_close(in);
     if (err == MRD_CORRUPT || err == MRD_TRUNCATED) {
-        p->te.input->skipped += packet->compressed.len;
+        if (p->te.input->skipped == skipped)
+            p->te.input->skipped += packet->compressed.len;
         mrd_pt_drop(p, "damaged compressed packets");
         mrd_pt_clocks_lost(p);
         return MRD_OK;
     }
-    return err == MRD_OK || damage.err == MRD_OK ? err : (*why = damage, err);
+    if (damage.err != MRD_OK && why != NULL)
+        *why = damage;
+    return err;
 }
 
 static mrd_err
@@ -418,6 +422,7 @@ read_packet(pt *p, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
 mrd_err
 mrd_pt_packets(pt *p, mrd_in *in, bool top, mrd_why *why)
 {
+    size_t part = p->imp->part_max, most = part > 0 && part < PT_PACKET_MAX ? part : PT_PACKET_MAX;
     mrd_bytes data, rest;
     uint64_t tag, len;
     mrd_err err;
@@ -427,7 +432,7 @@ mrd_pt_packets(pt *p, mrd_in *in, bool top, mrd_why *why)
             p->at = mrd_in_offset(in);
         rest = data;
         if (mrd_pb_take_varint(&rest, &tag) && tag == PF_TRACE_PACKET &&
-            mrd_pb_take_varint(&rest, &len) && len <= PT_PACKET_MAX)
+            mrd_pb_take_varint(&rest, &len) && len <= most)
             err = read_packet(p, in, data.len - rest.len, (size_t) len, top, why);
         else
             err = skip_damage(p, in, why);
@@ -499,6 +504,7 @@ notes(pt *p)
     const char *name = mrd_in_name(p->imp->in);
 
     note_unread(p);
+    mrd_import_note_reasons(p->imp);
     if (p->writer_losses > 0)
         mrd_catalog_note(cat,
                          "'%s': its writer lost packets in %" PRIu64
@@ -507,13 +513,13 @@ notes(pt *p)
     if (p->doubtful > 0)
         mrd_catalog_note(cat,
                          "'%s': the times of %" PRIu64
-                         " events after damage are too early by what the damaged packets held",
-                         name, p->doubtful);
+                         " event%s after damage are too early by what the damaged packets held",
+                         name, p->doubtful, mrd_plural(p->doubtful));
     if (p->nameless > 0)
         mrd_catalog_note(cat,
-                         "'%s': %" PRIu64 " names are missing, since their packets are lost: their "
-                         "numbers stand instead",
-                         name, p->nameless);
+                         "'%s': %" PRIu64 " name%s missing, because of lost packets: numbers "
+                         "stand instead",
+                         name, p->nameless, p->nameless == 1 ? " is" : "s are");
     if (p->beyond_arrows > 0)
         mrd_catalog_note(cat,
                          "'%s': %" PRIu64 " points of arrows beyond the first %u have no start",

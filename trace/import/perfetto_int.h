@@ -15,7 +15,7 @@
 
 #define PT_PACKET_MAX (64u << 20) /* bytes; Perfetto's own packets are below 1 MiB */
 #define PT_SEQS_MAX   65536u
-#define PT_NAMES_MAX  (1u << 22) /* interned texts that are valid at one time */
+#define PT_NAMES_MAX  (1u << 20) /* interned texts that are valid at one time */
 #define PT_CLOCKS_MAX 65536u
 #define PT_POINTS_MAX (1u << 20) /* readings of clocks */
 #define PT_ARROWS_MAX (1u << 20) /* ids of arrows */

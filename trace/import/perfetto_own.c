@@ -263,10 +263,14 @@ mrd_pt_own_event(te *t, mrd_event *ev)
 {
     pt *p = t->refine_self;
     const mrd_catalog *cat = p->imp->catalog;
-    const mrd_track *track = mrd_catalog_borrow_track(cat, ev->track);
-    const mrd_process *of = mrd_catalog_borrow_process(cat, track->process);
+    const mrd_track *track;
+    const mrd_process *of;
     uint32_t n = 0;
 
+    if (mrd_catalog_is_full(cat, ev->track)) /* is dropped */
+        return true;
+    track = mrd_catalog_borrow_track(cat, ev->track);
+    of = mrd_catalog_borrow_process(cat, track->process);
     for (uint32_t i = 0; i < ev->arg_count; i++)
         if (ev->args[i].key == p->own_continued)
             return false;

@@ -9,7 +9,8 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define ANCESTORS_MAX 100 /* as in Perfetto */
+#define ANCESTORS_MAX 100   /* as in Perfetto */
+#define ROW_NAME_MAX  4096u /* bytes before the last part of a name */
 
 pt_track *
 mrd_pt_track(pt *p, uint64_t uuid)
@@ -181,7 +182,7 @@ mrd_pt_tree(pt *p, mrd_bytes tree)
             else if (of.tag == PF_TREE_COMMAND && !is_thread && name == MRD_SID_EMPTY)
                 name = program(p, of.bytes);
         }
-        if (name != MRD_SID_EMPTY)
+        if (name != MRD_SID_EMPTY && p->tree.used < PT_NAMES_MAX)
             err = mrd_map_put(&p->tree, (mrd_map_key){ id, is_thread, 0 }, name);
     }
     return err;
@@ -256,7 +257,7 @@ row_name(pt *p, const pt_track *t, const pt_track *top, unsigned depth)
 
     if (parent != NULL && depth < ANCESTORS_MAX && (parent != top || parent->is_thread))
         row_name(p, parent, top, depth + 1);
-    if (t->name == MRD_SID_EMPTY)
+    if (t->name == MRD_SID_EMPTY || p->words.len > ROW_NAME_MAX)
         return;
     mrd_buf_text(&p->words, p->words.len > 0 ? " / " : "");
     mrd_buf_str(&p->words, mrd_strtab_get(p->te.strings, t->name));
