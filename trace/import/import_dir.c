@@ -225,6 +225,7 @@ look_at(const char *path)
 
     if (mrd_in_file(path, &in, NULL) == MRD_OK &&
         mrd_in_fill(in, MRD_PROBE_BYTES, &head, NULL) == MRD_OK && head.len > 0) {
+        mrd_str text = { (const char *) head.p, head.len };
         size_t first = head.len < 256 ? head.len : 256;
 
         if (memmem(head.p, first, own, sizeof(own) - 1) != NULL ||
