@@ -133,6 +133,8 @@ bool mrd_agent_waits(mrd_agent *a, mrd_local_ns now);
 void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum);
 /* collect_trace_files.c: notes how trace files of this process are named. */
 void mrd_agent_note_process(void *agent, mrd_drain_process *process);
+/* collect_trace_files.c: as mrd_files_options.missed. */
+void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);
 
 /* reach.c */
 void mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now);

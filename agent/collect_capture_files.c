@@ -266,6 +266,7 @@ start_files(void *self, mrd_why *why)
                             .is_ours = is_our_file,
                             .finished = on_file,
                             .complete = on_complete,
+                            .missed = mrd_agent_trace_missed,
                             .self = a };
     mrd_err err = mrd_files_open(&o, &a->files, why);
 

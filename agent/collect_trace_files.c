@@ -51,6 +51,25 @@ note_replaced(mrd_agent *a, const mrd_files_complete *file)
 }
 
 static void
+on_withdrawn(void *self, const uint64_t takers[MRD_FILES_SESSIONS])
+{
+    const mrd_agent *a = self;
+
+    for (size_t i = 0; i < MRD_FILES_SESSIONS; i++)
+        if (takers[i] != 0)
+            mrd_record_withdraw_cut(a->record, takers[i]);
+}
+
+/* Handles a trace file that cannot be read any more, with the versions before it. */
+void
+mrd_agent_trace_missed(void *self, const mrd_files_complete *file, const char *reason)
+{
+    mrd_log(MRD_LOG_WARN, "AGT-TRACE", "A trace file was not read: path=%s times=%u reason=%s",
+            file->path, file->replaced + 1, reason);
+    note_cut(self, file, file->replaced + 1, reason);
+}
+
+static void
 on_finished(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
             const char *message)
 {
@@ -81,6 +100,7 @@ open_traces(mrd_agent *a, void **ret_self, mrd_why *why)
                              .event = mrd_agent_event,
                              .process = on_process,
                              .finished = on_finished,
+                             .withdraw = on_withdrawn,
                              .self = a };
     const mrd_spool_position *positions;
     size_t n;

@@ -218,6 +218,8 @@ finish_current(mrd_files *f, file_state state, const char *message)
         one->told = one->had = false;
         one->given = 0;
     } else {
+        if (state == GIVEN_UP)
+            mrd_files_miss(f, one, message);
         mrd_files_finish(f, one, state);
     }
     f->stats.delivered += state == DONE;
@@ -258,7 +260,13 @@ static void
 was_removed(mrd_files *f)
 {
     file *one = &f->files[f->at];
+    dir *d = &f->dirs[one->dir];
 
+    if (mrd_files_is_unread(one)) { /* a search may find it under another name */
+        finish(f, SEEN, "");
+        d->look_at = (mrd_local_ns){ 0 };
+        return;
+    }
     close_file(f);
     if (mrd_files_lost(f, one) && f->o.finished != NULL)
         f->o.finished(f->o.self, one->path, f->hex, "it was removed before it could be read");
@@ -358,22 +366,15 @@ static void
 tell(mrd_files *f)
 {
     file *one = &f->files[f->at];
-    mrd_files_complete told = { .path = one->path,
-                                .rel = one->rel,
-                                .sha256 = f->hex,
-                                .pid = f->dirs[one->dir].pid,
-                                .uid = f->dirs[one->dir].uid,
-                                .fd = f->fd,
-                                .replaced = one->replaced };
-    session_set takers = mrd_files_takers(f, one);
+    mrd_files_complete told = mrd_files_describe(f, one);
 
-    for (unsigned k = 0; k < MRD_FILES_SESSIONS; k++)
-        told.takers[k] = (takers & 1u << k) != 0 ? f->sessions[k].id : 0;
+    told.sha256 = f->hex;
+    told.fd = f->fd;
     if (f->o.complete != NULL && !one->told)
         f->o.complete(f->o.self, &told);
-    one->told = true;
+    one->told = one->passed = true;
+    one->grown = false;
     one->replaced = 0;
-    one->start = 0;
 }
 
 static void
@@ -876,5 +877,6 @@ mrd_files_close(mrd_files *f)
     free(f->chunk);
     free(f->work);
     mrd_buf_fini(&f->frame);
+    mrd_buf_fini(&f->path);
     free(f);
 }

@@ -36,6 +36,7 @@ typedef struct {
     /* of a trace file: minimum number of earlier versions that were replaced before they were
      * complete */
     uint32_t replaced;
+    bool grown;                          /* it begins with a version that was complete before */
     uint64_t takers[MRD_FILES_SESSIONS]; /* ids of the sessions that get it; 0 means none */
 } mrd_files_complete;
 
@@ -92,6 +93,9 @@ typedef struct {
     void (*finished)(void *self, const char *path, const char *sha256, const char *message);
     /* A file is complete and hashed, before it is announced; once for each version. May be NULL. */
     void (*complete)(void *self, const mrd_files_complete *file);
+    /* The events of a trace file that sessions would have got cannot be read. Its sha256 is NULL,
+     * its fd is -1. May be NULL. */
+    void (*missed)(void *self, const mrd_files_complete *file, const char *reason);
     void *self;
 } mrd_files_options;
 

@@ -99,33 +99,49 @@ forget_files(mrd_files *f, unsigned leaving)
 static bool
 is_replaced(const file *one, const mrd_folder_file *met)
 {
-    return met->size < one->size ||
-           (one->start != 0 && met->start != 0 && one->start != met->start &&
-            mrd_folder_start_len(one->size) == mrd_folder_start_len(met->size));
+    return met->size < one->size || (one->marks.size != 0 && met->marks.size != 0 &&
+                                     !mrd_file_marks_grew(&one->marks, &met->marks));
+}
+
+/* The time of change differs also for a replacement that has the size and the date of the file. */
+static bool
+is_unchanged(const file *one, const mrd_folder_file *met)
+{
+    return one->size == met->size && one->mtime.ns == met->mtime.ns &&
+           one->ctime.ns == met->ctime.ns;
+}
+
+static void
+take_version(file *one, const mrd_folder_file *met, mrd_local_ns now)
+{
+    one->size = met->size;
+    one->mtime = met->mtime;
+    one->ctime = met->ctime;
+    one->marks = met->marks;
+    one->is_trace = met->is_trace;
+    one->still_since = now;
 }
 
 static void
 meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now)
 {
     one->look = f->dirs[one->dir].look;
-    if (one->size == met->size && one->mtime.ns == met->mtime.ns)
+    if (is_unchanged(one, met))
         return;
     if (f->stage != IDLE && one == &f->files[f->at] &&
         !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILE_GROWS)) { /* its size belongs to its hash */
         f->changed = true;
         return;
     }
-    if (one->state == SEEN && !one->told && one->start != 0 && is_replaced(one, met) &&
+    if (one->state == SEEN && one->is_trace && !one->passed && is_replaced(one, met) &&
         mrd_files_takers(f, one) != 0)
         one->replaced++;
+    one->grown = (one->passed || one->grown) && mrd_file_marks_grew(&one->marks, &met->marks);
     if (one->state >= DONE)
         mrd_files_wait(f, one);
-    one->size = met->size;
-    one->mtime = met->mtime;
-    one->start = met->start;
-    one->still_since = now;
+    take_version(one, met, now);
     one->state = SEEN;
-    one->told = one->had = false;
+    one->told = one->had = one->passed = false;
     one->given = 0;
     f->pick_at = (mrd_local_ns){ 0 };
 }
@@ -153,53 +169,63 @@ leave_to_its_node(dir *d, const char *rel)
     d->said_elsewhere = true;
 }
 
-/* Handles a file that a search found: new, changed, or unchanged. */
 static void
-meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
+meet_first(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now, uint64_t hash)
 {
     dir *d = &f->dirs[at];
-    size_t label = strlen(d->label), n = label + strlen(met->rel) + 2;
-    char *path = malloc(n);
-    uint64_t hash;
-    uint32_t known;
+    char *path = NULL;
     file *one;
 
-    if (path == NULL) {
-        d->beyond++;
-        return;
-    }
-    snprintf(path, n, "%s/%s", d->label, met->rel);
-    hash = mrd_dir_name_hash(at, path);
-    known = mrd_index_find(&f->by_path, hash, same_file, f, &(mrd_dir_name){ at, path });
-    if (known != MRD_INDEX_NONE) {
-        meet_again(f, &f->files[known], met, now);
-        free(path);
-        return;
-    }
     if (!is_ours(f, d, met->rel)) {
         leave_to_its_node(d, met->rel);
-        free(path);
         return;
     }
-    if (!room(f, d->uid) || mrd_index_add(&f->by_path, hash, (uint32_t) f->n) != MRD_OK) {
+    if (!room(f, d->uid) || (path = strdup(mrd_buf_cstr(&f->path))) == NULL ||
+        mrd_index_add(&f->by_path, hash, (uint32_t) f->n) != MRD_OK) {
         d->beyond++;
         free(path);
         return;
     }
     one = &f->files[f->n];
     *one = (file){ .path = path,
-                   .rel = path + label + 1,
+                   .rel = path + strlen(d->label) + 1,
                    .dir = at,
                    .next = d->first,
-                   .size = met->size,
-                   .mtime = met->mtime,
-                   .start = met->start,
-                   .still_since = now,
                    .look = d->look };
+    take_version(one, met, now);
     d->first = (uint32_t) ++f->n;
     d->n_files++;
     f->stats.found++;
     mrd_files_wait(f, one);
+}
+
+/* Returns the file below the directory; MRD_INDEX_NONE if it is not known. Its path is then in
+ * f->path. */
+static uint32_t
+find_file(mrd_files *f, unsigned at, const char *rel, const char *ending, uint64_t *ret_hash)
+{
+    const char *path;
+
+    mrd_buf_reset(&f->path);
+    mrd_buf_fmt(&f->path, "%s/%s%s", f->dirs[at].label, rel, ending);
+    path = mrd_buf_cstr(&f->path);
+    *ret_hash = mrd_dir_name_hash(at, path);
+    return mrd_index_find(&f->by_path, *ret_hash, same_file, f, &(mrd_dir_name){ at, path });
+}
+
+/* Handles a file that a search found: new, changed, or unchanged. */
+static void
+meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
+{
+    uint64_t hash;
+    uint32_t known = find_file(f, at, met->rel, "", &hash);
+
+    if (f->path.err != MRD_OK)
+        f->dirs[at].beyond++;
+    else if (known != MRD_INDEX_NONE)
+        meet_again(f, &f->files[known], met, now);
+    else
+        meet_first(f, at, met, now, hash);
 }
 
 /* ---- Directories ---- */
@@ -297,11 +323,83 @@ mrd_files_sum(mrd_files *f)
                 (unsigned long long) f->stats.beyond);
 }
 
-/* Handles files that were not found: removed before they could be taken, or finished and not needed
- * any more. */
-static size_t
-look_for_gone(mrd_files *f, const dir *d)
+/* ---- Files that are gone ---- */
+
+/* The files that the last search of a directory found, by their contents. */
+typedef struct {
+    mrd_index index;
+    bool made;
+} contents;
+
+static uint64_t
+contents_hash(const file *one)
 {
+    const uint64_t parts[] = { one->size, (uint64_t) one->mtime.ns, one->marks.end };
+
+    return mrd_hash64(parts, sizeof(parts), mrd_hash_seed());
+}
+
+static bool
+same_contents(const void *self, uint32_t at, const void *key)
+{
+    const file *one = &((const mrd_files *) self)->files[at], *gone = key;
+
+    return one->size == gone->size && one->mtime.ns == gone->mtime.ns &&
+           mrd_file_marks_grew(&gone->marks, &one->marks);
+}
+
+/* Adds the files that the last search of the directory found. Without memory some are missing, and
+ * a renamed file counts as removed. */
+static void
+index_contents(const mrd_files *f, const dir *d, contents *to)
+{
+    to->made = true;
+    for (uint32_t i = d->first; i != 0; i = f->files[i - 1].next) {
+        const file *one = &f->files[i - 1];
+        uint64_t hash = contents_hash(one);
+
+        if (one->look == d->look && one->marks.size != 0 &&
+            mrd_index_find(&to->index, hash, same_contents, f, one) == MRD_INDEX_NONE)
+            (void) mrd_index_add(&to->index, hash, i - 1);
+    }
+}
+
+/* Returns true if a file that is gone was renamed within the directory, or compressed. */
+static bool
+is_there(mrd_files *f, const file *gone, contents *found)
+{
+    uint64_t hash;
+    uint32_t packed = find_file(f, gone->dir, gone->rel, ".gz", &hash);
+
+    if (packed != MRD_INDEX_NONE && f->files[packed].look == f->dirs[gone->dir].look)
+        return true;
+    if (!found->made)
+        index_contents(f, &f->dirs[gone->dir], found);
+    return mrd_index_find(&found->index, contents_hash(gone), same_contents, f, gone) !=
+           MRD_INDEX_NONE;
+}
+
+static void
+lose(mrd_files *f, file *one, contents *found)
+{
+    static const char reason[] =
+        "it was removed, or replaced by a link or a folder, before it could be read";
+    bool wanted = mrd_files_takers(f, one) != 0;
+
+    if (wanted && mrd_files_is_unread(one) && is_there(f, one, found))
+        wanted = false;
+    if (wanted)
+        mrd_files_miss(f, one, reason);
+    if (mrd_files_lost(f, one) && wanted && f->o.finished != NULL)
+        f->o.finished(f->o.self, one->path, "", reason);
+}
+
+/* Handles files that were not found: removed before they could be taken, or finished and not needed
+ * any more. A trace file may have been renamed during the search, so the next search decides. */
+static size_t
+look_for_gone(mrd_files *f, const dir *d, bool *ret_again)
+{
+    contents found = { 0 };
     size_t gone = 0;
 
     for (uint32_t i = d->first; i != 0; i = f->files[i - 1].next) {
@@ -309,10 +407,15 @@ look_for_gone(mrd_files *f, const dir *d)
 
         if (one->look == d->look || (f->stage != IDLE && f->at == i - 1))
             continue;
+        if (one->state < DONE && mrd_files_is_unread(one) && one->look + 1 == d->look) {
+            *ret_again = true;
+            continue;
+        }
         if (one->state < DONE)
-            (void) mrd_files_lost(f, one);
+            lose(f, one, &found);
         gone++;
     }
+    mrd_index_fini(&found.index);
     return gone;
 }
 
@@ -324,6 +427,7 @@ mrd_files_give_up(mrd_files *f, unsigned at, const char *message)
 
         if (one->state >= DONE)
             continue;
+        mrd_files_miss(f, one, message);
         mrd_files_finish(f, one, GIVEN_UP);
         f->stats.failed++;
         if (f->o.finished != NULL)
@@ -337,7 +441,7 @@ end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, mrd_local_ns now
     dir *d = &f->dirs[at];
     uint64_t beyond = d->beyond;
     size_t gone;
-    bool again;
+    bool again = false;
 
     d->looking = false;
     d->looked_at = d->began_at;
@@ -346,9 +450,10 @@ end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, mrd_local_ns now
     d->ignored = st->ignored;
     d->deep = st->deep;
     d->beyond += st->left_out;
-    gone = look_for_gone(f, d);
-    again = gone > 0 && beyond > 0; /* there is room for the others now */
-    if (again || gone > f->n / 2)
+    gone = look_for_gone(f, d, &again);
+    if (gone > 0 && beyond > 0) /* there is room for the others now */
+        again = true;
+    if ((gone > 0 && beyond > 0) || gone > f->n / 2)
         forget_files(f, MRD_FILES_DIRS);
     if (mrd_local_before(d->looked_at, d->ended_at))
         again = true; /* this search may have missed the last files */

@@ -26,9 +26,11 @@ typedef struct {
     unsigned dir;
     uint32_t next; /* next file of the same directory: index + 1 */
     uint64_t size;
-    mrd_wall_ns mtime;
-    uint64_t
-        start; /* as in mrd_folder_file; 0 also if this version was passed to options.complete */
+    mrd_wall_ns mtime, ctime;
+    mrd_file_marks marks; /* of this version, as in mrd_folder_file */
+    bool is_trace;
+    bool passed;       /* this version was passed to options.complete */
+    bool grown;        /* it begins with a version that was passed */
     uint32_t replaced; /* versions of a trace file that a session would have got */
     mrd_local_ns still_since;
     file_state state;
@@ -141,6 +143,7 @@ struct mrd_files {
     mrd_local_ns again_at;
     unsigned tries;
     mrd_buf frame;
+    mrd_buf path; /* of the file that a search found */
     uint8_t *chunk;
     mrd_files_stats stats;
 };
@@ -152,6 +155,12 @@ void mrd_files_wait(mrd_files *f, file *one);
 void mrd_files_finish(mrd_files *f, file *one, file_state state);
 /* A pending file was removed. Returns true if no session had it, so that it counts as lost. */
 bool mrd_files_lost(mrd_files *f, file *one);
+/* Describes a file to options.complete or options.missed. */
+mrd_files_complete mrd_files_describe(const mrd_files *f, const file *one);
+/* Returns true for a trace file that was not passed to options.complete as it is. */
+bool mrd_files_is_unread(const file *one);
+/* The events of a file cannot be read any more: reports it if they were wanted and not read. */
+void mrd_files_miss(mrd_files *f, file *one, const char *reason);
 /* Decides again about files in DONE, REFUSED or EARLIER, because there is another session, or one
  * with another start. */
 void mrd_files_judge_again(mrd_files *f);

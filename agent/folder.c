@@ -9,15 +9,14 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "base/obj.h"
 #include "trace/import/capture_names.h"
 #include "trace/import/import.h"
 
 #define WATCHED   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR)
 #define FRAMEWORK "framework-trace"
-#define START_MAX 65536u /* bytes; a power of 4 */
 #define LATELY    (60 * MRD_SEC)
+#define PATHS     (32u << 10) /* bytes of the paths of one slice */
 
 typedef struct {
     DIR *stream;
@@ -48,6 +47,8 @@ struct mrd_folder {
     char why[MRD_WHY_MAX], ignored[256], refused[256];
     mrd_folder_file found[MRD_FOLDER_SLICE];
     size_t n_found;
+    char rels[PATHS]; /* their paths */
+    size_t rels_len;
 };
 
 /* ---- Kinds ---- */
@@ -122,14 +123,6 @@ mrd_folder_new(const mrd_folder_options *options)
     return f;
 }
 
-static void
-drop_found(mrd_folder *f)
-{
-    for (size_t i = 0; i < f->n_found; i++)
-        free(f->found[i].rel);
-    f->n_found = 0;
-}
-
 void
 mrd_folder_free(mrd_folder *f, int inotify)
 {
@@ -139,7 +132,6 @@ mrd_folder_free(mrd_folder *f, int inotify)
         closedir(f->levels[--f->depth].stream);
     for (size_t i = 0; i < f->n_watches && inotify >= 0; i++)
         (void) inotify_rm_watch(inotify, f->watches[i]);
-    drop_found(f);
     mrd_strlist_fini(&f->names);
     mrd_strlist_fini(&f->emptied);
     if (f->fd >= 0)
@@ -258,44 +250,32 @@ count_refused(mrd_folder *f, const char *rel)
         snprintf(f->refused, sizeof(f->refused), "%.255s", rel);
 }
 
-size_t
-mrd_folder_start_len(uint64_t size)
+/* Reads a trace file that changed of late: it may be replaced or removed before it is complete. */
+static void
+look_into(int up, const char *name, const struct stat *st, mrd_folder_file *to)
 {
-    size_t len = 1;
-
-    while (len < START_MAX && len * 4 <= size)
-        len *= 4;
-    return len;
-}
-
-/* Hashes the start of a trace file that changed of late and may be replaced before it is read.
- * Returns 0 for other files, whose versions are not counted. */
-static uint64_t
-hash_start(int up, const char *name, const struct stat *st)
-{
-    mrd_wall_ns changed = { st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec };
-    size_t len = mrd_folder_start_len((uint64_t) st->st_size);
-    char start[START_MAX];
     struct stat now;
-    ssize_t n = -1;
     int fd;
 
-    if (!mrd_folder_is_trace(name) || st->st_size == 0 ||
-        mrd_wall_diff(mrd_wall_now(), changed) > LATELY)
-        return 0;
+    to->is_trace = mrd_folder_is_trace(name) && st->st_size > 0;
+    to->marks.size = 0;
+    if (!to->is_trace || mrd_wall_diff(mrd_wall_now(), to->mtime) > LATELY)
+        return;
     fd = openat(up, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return 0;
-    if (fstat(fd, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino)
-        n = pread(fd, start, len, 0);
+        return;
+    if (fstat(fd, &now) == 0 && now.st_dev == st->st_dev && now.st_ino == st->st_ino) {
+        mrd_file_marks_read(fd, to->size, &to->marks);
+        to->is_trace = mrd_folder_content(fd, name);
+    }
     close(fd);
-    return n == (ssize_t) len ? mrd_hash64(start, len, 1) : 0;
 }
 
 static void
 meet_file(mrd_folder *f, int up, const char *name, const struct stat *st, const struct stat *parent)
 {
     mrd_folder_file *to = &f->found[f->n_found];
+    size_t len;
 
     if (mrd_folder_kind(f->rel) == NULL && !mrd_folder_is_named(f, f->rel)) {
         if (f->state.ignored++ == 0)
@@ -306,11 +286,13 @@ meet_file(mrd_folder *f, int up, const char *name, const struct stat *st, const 
         count_refused(f, f->rel);
         return;
     }
-    if ((to->rel = strdup(f->rel)) == NULL)
-        return;
+    len = strlen(f->rel) + 1;
+    to->rel = memcpy(f->rels + f->rels_len, f->rel, len);
+    f->rels_len += len;
     to->size = (uint64_t) st->st_size;
     to->mtime = (mrd_wall_ns){ st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec };
-    to->start = hash_start(up, name, st);
+    to->ctime = (mrd_wall_ns){ st->st_ctim.tv_sec * MRD_SEC + st->st_ctim.tv_nsec };
+    look_into(up, name, st, to);
     f->n_found++;
 }
 
@@ -392,15 +374,21 @@ begin(mrd_folder *f, int inotify)
     return true;
 }
 
+/* Returns true if the slice can take one more file, with a path of any length. */
+static bool
+has_room(const mrd_folder *f)
+{
+    return f->n_found < MRD_FOLDER_SLICE && f->rels_len + sizeof(f->rel) <= sizeof(f->rels);
+}
+
 void
 mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state)
 {
     mrd_local_ns end = mrd_local_add(mrd_local_now(), MRD_FOLDER_TIME);
 
-    drop_found(f);
+    f->n_found = f->rels_len = 0;
     if (f->looking || begin(f, inotify)) {
-        while (f->depth > 0 && f->n_found < MRD_FOLDER_SLICE &&
-               mrd_local_before(mrd_local_now(), end)) {
+        while (f->depth > 0 && has_room(f) && mrd_local_before(mrd_local_now(), end)) {
             const struct dirent *e;
 
             if (f->next_name < f->names.n) {

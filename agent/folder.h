@@ -8,6 +8,7 @@
 #ifndef MRD_AGENT_FOLDER_H
 #define MRD_AGENT_FOLDER_H
 
+#include "agent/file_marks.h"
 #include "agent/owned.h"
 #include "base/clock.h"
 
@@ -27,11 +28,12 @@ typedef struct {
 } mrd_folder_options;
 
 typedef struct {
-    char *rel; /* below the folder */
+    const char *rel; /* below the folder */
     uint64_t size;
-    mrd_wall_ns mtime;
-    /* of a trace file: hash of its first mrd_folder_start_len(size) bytes; 0 means not read */
-    uint64_t start;
+    mrd_wall_ns mtime, ctime;
+    /* has the name of a trace file and, if it was read, the contents */
+    bool is_trace;
+    mrd_file_marks marks; /* of a trace file that changed of late; others are not read */
 } mrd_folder_file;
 
 typedef struct {
@@ -58,8 +60,6 @@ void mrd_folder_whole(mrd_folder *f);
 void mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state);
 /* Returns the files that the last slice found; borrowed until the next slice. */
 const mrd_folder_file *mrd_folder_found(const mrd_folder *f, size_t *ret_n);
-/* Returns the number of bytes that identify the contents of a file that may still grow. */
-size_t mrd_folder_start_len(uint64_t size);
 /* As mrd_owned_file. */
 mrd_err mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st,
                         mrd_why *why);

@@ -394,6 +394,7 @@ fill_unread(session_part *p, const Mrd__Unread *now, const mrd_record_status *s)
     if (mrd_record_is_under_way(s->phase))
         p->unread = *now;
     p->unread.trace_files = s->cut_files;
+    p->unread.trace_files_later = s->cut_files_later;
     snprintf(p->cut_file, sizeof(p->cut_file), "%s", s->cut_file);
     p->unread.trace_file = p->cut_file;
     p->status.unread = &p->unread;

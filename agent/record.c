@@ -765,6 +765,17 @@ mrd_record_note_cut(mrd_record *r, uint64_t id, unsigned n, const char *text)
 }
 
 void
+mrd_record_withdraw_cut(mrd_record *r, uint64_t id)
+{
+    session *s = mrd_record_session_of(r, id);
+
+    if (s == NULL || s->st.cut_files == s->st.cut_files_later)
+        return;
+    s->st.cut_files_later++;
+    snprintf(s->st.cut_file, sizeof(s->st.cut_file), "the agent's log names it");
+}
+
+void
 mrd_record_hold_flush(mrd_record *r, uint64_t id, bool hold)
 {
     session *s = mrd_record_session_of(r, id);

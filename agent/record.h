@@ -63,7 +63,8 @@ typedef struct {
         unselected_one[160]; /* names one of them, such as "python, pid 17, job 43"; may be empty */
     uint64_t clock_lost;     /* frames of clock data that will not reach the aggregator */
     unsigned cut_files;      /* trace files that were read in part or not at all */
-    char cut_file[256];      /* the last of them, and the reason */
+    unsigned cut_files_later; /* how many of them were read to their end later */
+    char cut_file[256];       /* the last of them, and the reason */
     const mrd_strlist
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;
@@ -210,6 +211,8 @@ void mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_caus
 /* Counts `n` trace files of the session that were read in part or not at all. `text` names the last
  * one and the reason. */
 void mrd_record_note_cut(mrd_record *r, uint64_t session, unsigned n, const char *text);
+/* Counts one of them less, because the rest of the file was read since. */
+void mrd_record_withdraw_cut(mrd_record *r, uint64_t session);
 /* A session with pending files is not FLUSHED. */
 void mrd_record_hold_flush(mrd_record *r, uint64_t session, bool hold);
 

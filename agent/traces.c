@@ -20,6 +20,8 @@
 #define RUNTIME    "nrt-sys-trace"
 #define FRAMEWORK  "trace-event-json"
 #define XSPACE     "xplane"
+#define NOTHING    1                      /* of a known name: no event was read */
+#define CUT_MAX    64u                    /* known files that were read in part */
 #define EPOCH_FROM (1000000000 * MRD_SEC) /* 2001: earlier times do not count from the epoch */
 
 typedef struct {
@@ -32,12 +34,20 @@ typedef struct {
     bool runtime;  /* of the process: its runtime events came through its rings */
     uint64_t both; /* key shared by an XSpace and the JSON next to it; 0 for other files */
     uint64_t kind; /* which of the two */
+    uint64_t name; /* key of what was read under this name: mrd_read_end.events, or NOTHING */
+    bool grown;    /* an earlier version of this name was passed */
     uint32_t replaced;
     uint64_t takers[MRD_FILES_SESSIONS];
 } waiting;
 
+/* A file whose last version was reported as read in part. */
 typedef struct {
-    uint64_t key, given; /* events, losses included */
+    uint64_t name;
+    uint64_t takers[MRD_FILES_SESSIONS];
+} cut_file;
+
+typedef struct {
+    uint64_t key, given; /* events, losses included; see also waiting.name */
 } known;
 
 typedef struct {
@@ -59,6 +69,8 @@ typedef struct {
     mrd_drain_process **processes; /* by id in the catalog. NULL means not found yet */
     size_t n_processes;
     uint64_t events, bad, given, skip;
+    uint64_t had; /* known.given of its name */
+    mrd_read_end end;
     mrd_ev_ns first, last;
     bool lost; /* the loss of `bad` was emitted */
     char message[MRD_WHY_MAX];
@@ -75,6 +87,8 @@ struct mrd_traces {
     size_t n_known, next_known;
     who procs[KNOWN_MAX];
     size_t n_procs, next_proc;
+    cut_file cuts[CUT_MAX]; /* the newest, in a circle; name 0 means free */
+    size_t next_cut;
     reading *now;
     mrd_traces_stats stats;
 };
@@ -123,8 +137,10 @@ mrd_traces_positions(const mrd_traces *t, void (*call)(void *to, uint64_t key, u
 void
 mrd_traces_forget(mrd_traces *t)
 {
-    if (t->now == NULL && t->n == 0)
-        t->n_known = t->next_known = 0;
+    if (t->now != NULL || t->n > 0)
+        return;
+    t->n_known = t->next_known = 0;
+    memset(t->cuts, 0, sizeof(t->cuts));
 }
 
 static uint64_t
@@ -261,6 +277,8 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : t->o.job != NULL ? t->o.job : "");
     to->key = mrd_hash64(file->sha256, strlen(file->sha256), 0x66696c65) ^
               mrd_hash64(file->rel, strlen(file->rel), 0x6e616d65);
+    to->name = mrd_hash64(file->path, strlen(file->path), 0x67726f77 ^ (uint64_t) file->uid);
+    to->grown = file->grown;
     to->runtime = (w != NULL && w->runtime) ||
                   (to->pid != MRD_NONE && known_of(t, runtime_key(to->pid)) != NULL);
     to->both = both;
@@ -310,6 +328,8 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
                            .system = true,
                            .part_max = MRD_TRACES_PART,
                            .vendor_tool = "",
+                           .had = r->had == NOTHING ? 0 : r->had,
+                           .ret_end = &r->end,
                            .cancelled = is_cancelled,
                            .self = r };
     const mrd_input *input;
@@ -320,7 +340,11 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
     if (err != MRD_OK)
         return err;
     input = mrd_catalog_inputs(r->cat, &n);
-    r->bad = input[0].dropped;
+    if (r->file.grown && r->had != NOTHING && !r->end.continued)
+        return mrd_why_set(why, MRD_STATE, 0,
+                           "it grew after it was read, and its new events are not known: write "
+                           "it at once, or keep it open until it is complete");
+    r->bad = input[0].dropped - r->end.dropped;
     r->cut = input[0].state == MRD_INPUT_INCOMPLETE || input[0].state == MRD_INPUT_FAILED;
     if (input[0].error != MRD_SID_EMPTY)
         snprintf(r->message, sizeof(r->message), "%s", mrd_catalog_text(r->cat, input[0].error).p);
@@ -394,6 +418,38 @@ finish(mrd_traces *t)
     t->now = NULL;
 }
 
+static cut_file *
+cut_of(mrd_traces *t, uint64_t name)
+{
+    for (size_t i = 0; i < CUT_MAX; i++)
+        if (t->cuts[i].name == name)
+            return &t->cuts[i];
+    return NULL;
+}
+
+/* Remembers how a version of the file ended. If it has the events of the version before, the report
+ * about that version is withdrawn. */
+static void
+note_version(mrd_traces *t, const reading *r, bool is_cut)
+{
+    cut_file *cut = cut_of(t, r->file.name);
+
+    if (r->err == MRD_OK && r->end.events != 0)
+        remember(t, r->file.name, r->end.events);
+    else if (r->had == 0)
+        remember(t, r->file.name, NOTHING);
+    if (cut != NULL && (r->end.continued || r->file.grown) && t->o.withdraw != NULL)
+        t->o.withdraw(t->o.self, cut->takers);
+    if (cut != NULL)
+        cut->name = 0;
+    if (!is_cut)
+        return;
+    cut = &t->cuts[t->next_cut];
+    t->next_cut = (t->next_cut + 1) % CUT_MAX;
+    cut->name = r->file.name;
+    memcpy(cut->takers, r->file.takers, sizeof(cut->takers));
+}
+
 static void
 conclude(mrd_traces *t)
 {
@@ -413,6 +469,7 @@ conclude(mrd_traces *t)
         t->stats.files++;
         end = r->cut ? MRD_TRACE_CUT : r->undated ? MRD_TRACE_UNDATED : MRD_TRACE_WHOLE;
     }
+    note_version(t, r, end == MRD_TRACE_CUT);
     t->o.finished(t->o.self, &file, end, r->given, r->message);
     finish(t);
 }
@@ -499,7 +556,8 @@ give_part(mrd_traces *t)
     }
     if (step != MRD_MORE && !r->lost)
         give_bad(t, r);
-    remember(t, r->file.key, r->given);
+    if (r->given >= r->skip)
+        remember(t, r->file.key, r->given);
     if (r->given > 0 && r->file.both != 0)
         remember(t, r->file.both, r->file.kind);
     if (step != MRD_MORE)
@@ -529,6 +587,8 @@ start(mrd_traces *t)
     r->file = t->queue[t->first];
     k = known_of(t, r->file.key);
     r->skip = k == NULL ? 0 : k->given;
+    k = known_of(t, r->file.name);
+    r->had = k == NULL ? 0 : k->given;
     r->instance_id = t->o.instance_id;
     r->cat = mrd_catalog_new();
     r->store = mrd_store_new(MRD_TRACES_MEMORY, t->o.dir);

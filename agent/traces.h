@@ -10,6 +10,9 @@
  *          contents and name.
  * Process  is named by the directory. It must be on this node and of the same user. agent/files.h
  *          ignores files of other nodes.
+ * Growth   a file that grows after it was read is read again. If the events of the earlier version
+ *          come first, only those after them are emitted. Otherwise the new ones are not known:
+ *          nothing is emitted, and the file is reported as read in part.
  * Clock    the wall clock. Events outside of the session, such as times of another clock, are
  *          dropped as not recorded.
  * Twice    a runtime file is skipped if this process's runtime events came through its rings,
@@ -32,7 +35,8 @@
 /* Queued files, which are open. A user may use all slots that other users leave free. Further files
  * are not read, which is reported. */
 #define MRD_TRACES_QUEUE 1024u
-#define MRD_TRACES_KNOWN 1024u /* files of the running sessions that were read */
+#define MRD_TRACES_KNOWN                                                                           \
+    2048u /* names and versions of the files that were read in the running sessions */
 
 typedef struct mrd_traces mrd_traces;
 
@@ -54,6 +58,9 @@ typedef struct {
     /* A file is done. Its rel, sha256 and fd may be missing. `message` is empty for a whole file. */
     void (*finished)(void *self, const mrd_files_complete *file, mrd_trace_end end, uint64_t events,
                      const char *message);
+    /* A file that was reported as MRD_TRACE_CUT to these sessions has grown, and its next version
+     * is reported instead. May be NULL. */
+    void (*withdraw)(void *self, const uint64_t takers[MRD_FILES_SESSIONS]);
     void *self;
 } mrd_traces_options;
 

@@ -34,6 +34,13 @@ mrd_unread_most(mrd_unread *u, const Mrd__Unread *m)
     if (m->trace_files >= u->trace_files && *m->trace_file != '\0')
         mrd_text_set(u->trace_file, sizeof(u->trace_file), m->trace_file);
     raise_to(&u->trace_files, m->trace_files);
+    raise_to(&u->trace_files_later, m->trace_files_later);
+}
+
+static uint32_t
+trace_files(const mrd_unread *u)
+{
+    return u->trace_files > u->trace_files_later ? u->trace_files - u->trace_files_later : 0;
 }
 
 static void
@@ -62,12 +69,12 @@ mrd_unread_text(const mrd_unread *u, char text[MRD_WHY_MAX])
     say(text, u->directories, "capture directory was", "capture directories were",
         "not read: of other users, beyond their user's share, or on a file system that does not "
         "answer (the agent's log names them)");
-    say(text, u->trace_files, "trace file was", "trace files were",
+    say(text, trace_files(u), "trace file was", "trace files were",
         "read in part or not at all, and the events in the rest are not counted");
     len = strlen(text);
-    if (u->trace_files > 0 && u->trace_file[0] != '\0')
+    if (trace_files(u) > 0 && u->trace_file[0] != '\0')
         snprintf(text + len, MRD_WHY_MAX - len, "%s%s",
-                 u->trace_files == 1 ? ": " : ", the last: ", u->trace_file);
+                 trace_files(u) == 1 ? ": " : ", the last: ", u->trace_file);
     return text[0] != '\0';
 }
 
@@ -84,8 +91,8 @@ mrd_unread_put(const mrd_unread *u, mrd_json *to)
     mrd_json_set(o, "rings_held", mrd_json_new_int(u->rings_held));
     mrd_json_set(o, "rings_other_boot", mrd_json_new_int(u->rings_other_boot));
     mrd_json_set(o, "directories", mrd_json_new_int(u->directories));
-    if (u->trace_files > 0) {
-        mrd_json_set(o, "trace_files", mrd_json_new_int(u->trace_files));
+    if (trace_files(u) > 0) {
+        mrd_json_set(o, "trace_files", mrd_json_new_int(trace_files(u)));
         mrd_json_set(o, "trace_file", mrd_json_new_str(u->trace_file));
     }
     mrd_json_set(o, "message", mrd_json_new_str(text));

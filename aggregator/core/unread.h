@@ -11,8 +11,9 @@
 
 typedef struct {
     uint32_t rings_beyond, rings_held, rings_other_boot, directories;
-    uint32_t trace_files; /* of a session: read in part or not at all */
-    char trace_file[256]; /* the last of them, and the reason; may be empty */
+    uint32_t trace_files;       /* of a session: read in part or not at all */
+    uint32_t trace_files_later; /* how many of them were read to their end later */
+    char trace_file[256];       /* the last of them, and the reason; may be empty */
 } mrd_unread;
 
 /* Takes the current report. NULL means none. */

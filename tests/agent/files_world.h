@@ -25,6 +25,8 @@ typedef struct {
     const char *grows;                         /* a file that grows when its end frame is sent */
     unsigned unanswered;                       /* steps */
     unsigned told, replaced;                   /* complete files; versions before them */
+    unsigned grown, missed;                    /* complete files that grew; missed versions */
+    char reason[160];                          /* why the last one was missed */
     unsigned announced[8], chunks[8], done[8]; /* of sessions */
     int64_t only[8];                           /* process recorded by each session, 0 for all */
     const char *instance; /* name of the node; NULL if all files belong to the node */
@@ -82,6 +84,16 @@ complete(void *self, const mrd_files_complete *file)
 
     w->told++;
     w->replaced += file->replaced;
+    w->grown += file->grown;
+}
+
+static inline void
+missed(void *self, const mrd_files_complete *file, const char *reason)
+{
+    world *w = self;
+
+    w->missed += file->replaced + 1;
+    snprintf(w->reason, sizeof(w->reason), "%s", reason);
 }
 
 static inline mrd_err
@@ -131,6 +143,7 @@ new_world_of(uint64_t max_bytes, size_t max_files)
                             .send = send_frame,
                             .finished = finished,
                             .complete = complete,
+                            .missed = missed,
                             .wants = wants,
                             .is_ours = is_ours,
                             .self = w };

@@ -573,6 +573,63 @@ TEST(replaced_files_are_counted)
     fake_aggregator_fini(&g);
 }
 
+/* A program removes a trace before it is complete. */
+TEST(removed_files_are_counted)
+{
+    mrd_agent_options o = settings(false);
+    fake_faults faults = { .seed = 1 };
+    mrd_buf text = { 0 };
+    fake_aggregator g;
+    char path[1024];
+    mrd_agent *a;
+
+    o.stable = 500 * MRD_MS;
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+    framework_json(&text, 1, 100);
+    put("i-test_pid_4711/gone.json", &text);
+    for (int64_t end = test_clock_ms() + 150; test_clock_ms() < end;) /* long enough to look */
+        mrd_agent_step(a, 1);
+    snprintf(path, sizeof(path), "%s/i-test_pid_4711/gone.json", watched);
+    CHECK(unlink(path) == 0);
+    wait_for_artifacts(a, &g, 0);
+    CHECK_INT(g.cut_files, 1);
+    CHECK_ROW(g.cut_file, strstr(g.cut_file, "gone.json': it was removed") != NULL);
+    mrd_agent_close(a);
+    mrd_buf_fini(&text);
+    fake_aggregator_fini(&g);
+}
+
+/* A program writes a trace in two parts. The session has each event once, and is complete. */
+TEST(a_file_that_grows_is_whole_in_the_end)
+{
+    mrd_agent_options o = settings(false);
+    fake_faults faults = { .seed = 1 };
+    mrd_buf text = { 0 };
+    fake_aggregator g;
+    mrd_agent *a;
+    size_t whole;
+
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+    framework_json(&text, 1, 300);
+    whole = text.len;
+    text.len = whole / 2;
+    put("i-test_pid_4711/parts.json", &text);
+    TEST_UNTIL((mrd_agent_step(a, 1), g.cut_files == 1));
+    text.len = whole;
+    put("i-test_pid_4711/parts.json", &text);
+    wait_for_artifacts(a, &g, 2);
+    CHECK_INT(g.events, 300);
+    CHECK_INT(stored_once(&g, 1, 300), 300);
+    CHECK_INT(g.cut_files, 0);
+    mrd_agent_close(a);
+    mrd_buf_fini(&text);
+    fake_aggregator_fini(&g);
+}
+
 /* The hook's events arrived through the rings. The runtime's own file repeats them. */
 TEST(a_runtime_file_beside_the_rings_is_not_read_twice)
 {

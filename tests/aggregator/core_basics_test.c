@@ -302,6 +302,10 @@ TEST(what_is_not_read_is_said_with_what_to_do)
         { { .trace_files = 2, .trace_file = "'b.json': truncated at byte 8" },
           "2 trace files were read in part or not at all, and the events in the rest are not "
           "counted, the last: 'b.json': truncated at byte 8" },
+        { { .trace_files = 3, .trace_files_later = 2, .trace_file = "'c.json': cut" },
+          "1 trace file was read in part or not at all, and the events in the rest are not "
+          "counted: 'c.json': cut" },
+        { { .trace_files = 2, .trace_files_later = 2, .trace_file = "'c.json': cut" }, "" },
         { { .trace_files = 2 },
           "2 trace files were read in part or not at all, and the events in the rest are not "
           "counted" },
@@ -339,10 +343,15 @@ TEST(what_is_not_read_now_and_at_most)
     m.trace_files = 2;
     m.trace_file = (char *) (uintptr_t) "'b.json': cut";
     mrd_unread_most(&most, &m);
+    m.trace_files_later = 1;
+    mrd_unread_most(&most, &m);
+    CHECK_INT(most.trace_files_later, 1);
+    m.trace_files_later = 0;
     m.trace_files = 1; /* as another run of the agent, or an older agent */
     m.trace_file = (char *) (uintptr_t) "'c.json': cut";
     mrd_unread_most(&most, &m);
     CHECK_INT(most.trace_files, 2);
+    CHECK_INT(most.trace_files_later, 1);
     CHECK_TEXT(most.trace_file, "'b.json': cut");
     mrd_unread_most(&most, NULL);
     CHECK(most.rings_beyond == 7 && most.rings_held == 7 && most.directories == 4);

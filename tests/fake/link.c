@@ -156,7 +156,8 @@ heartbeat(fake_aggregator *g, const Mrd__Heartbeat *hb)
         g->delivered = c->delivered;
         g->held = c->held;
         g->dropped = 0;
-        g->cut_files = hb->sessions[0]->unread->trace_files;
+        g->cut_files =
+            hb->sessions[0]->unread->trace_files - hb->sessions[0]->unread->trace_files_later;
         snprintf(g->cut_file, sizeof(g->cut_file), "%s", hb->sessions[0]->unread->trace_file);
         for (size_t i = 0; i < c->n_drops; i++)
             g->dropped += c->drops[i]->count;

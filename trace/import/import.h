@@ -145,6 +145,13 @@ typedef struct {
     int64_t process; /* MRD_NONE if several processes use it */
 } mrd_read_named;
 
+/* How far a file was read, for reading it again after it grew. */
+typedef struct {
+    uint64_t events;  /* hash of all events, in their order in the file; at most 63 bits */
+    bool continued;   /* the events of the earlier reading came first, and are not in the store */
+    uint64_t dropped; /* ... and so many records were dropped among them */
+} mrd_read_end;
+
 typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
@@ -169,7 +176,9 @@ typedef struct {
     const mrd_read_named
         *named; /* files in these directories that state no process belong to this one */
     size_t n_named;
-    mrd_read_once *once; /* NULL means that repeated files are found only within one directory */
+    uint64_t had;          /* mrd_read_end.events of an earlier reading; 0 means none */
+    mrd_read_end *ret_end; /* may be NULL; without it `had` has no effect */
+    mrd_read_once *once;   /* NULL means that repeated files are found only within one directory */
     void (*progress)(void *self, const char *path, uint64_t done,
                      uint64_t total); /* bytes; may be NULL */
     bool (*cancelled)(void *self);    /* may be NULL */

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -28,6 +29,7 @@ typedef struct {
     mrd_sample sample;
     mrd_dur_ns base; /* added to the times of the system profile */
     uint64_t emitted;
+    mrd_read_end end;
     mrd_why own; /* a failure of the store or out of memory, not a failure of the input */
 } file_reading;
 
@@ -54,6 +56,65 @@ file_stream_of(file_reading *f, uint32_t profile, mrd_stream **ret_stream)
     f->last = f->n;
     *ret_stream = f->streams[f->n++].stream;
     return MRD_OK;
+}
+
+static uint64_t
+text_hash(const mrd_catalog *cat, mrd_sid sid)
+{
+    mrd_str text = mrd_catalog_text(cat, sid);
+
+    return mrd_hash64(text.p, text.len, 1);
+}
+
+static uint64_t
+arg_hash(const mrd_catalog *cat, const mrd_arg *arg)
+{
+    const uint64_t parts[] = {
+        text_hash(cat, arg->key),
+        arg->type == MRD_ARG_STR ? text_hash(cat, arg->v.sid)
+        : arg->type == MRD_ARG_TEXT || arg->type == MRD_ARG_JSON
+            ? mrd_hash64(arg->v.text, arg->len, 1)
+            : arg->v.u,
+    };
+
+    return mrd_hash64(parts, sizeof(parts), arg->type);
+}
+
+/* Returns the hash of the events up to this one. */
+static uint64_t
+event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
+{
+    bool has_value = ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS;
+    const uint64_t parts[] = {
+        before,
+        (uint64_t) ev->ts.ns,
+        (uint64_t) ev->dur_ns,
+        ev->id,
+        has_value ? (uint64_t) ev->ivalue : 0,
+        ev->track,
+        text_hash(cat, ev->name),
+        text_hash(cat, ev->category),
+        (uint64_t) ev->kind | (uint64_t) ev->flags << 8 | (uint64_t) ev->flow_dir << 16,
+    };
+    uint64_t hash = mrd_hash64(parts, sizeof(parts), ev->arg_count);
+
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        hash = hash * 31 + arg_hash(cat, &ev->args[i]);
+    return hash >> 1;
+}
+
+/* Discards the events of the earlier reading when all of them have come. */
+static void
+note_end(file_reading *f, const mrd_event *ev)
+{
+    f->end.events = event_hash(f->imp.catalog, ev, f->end.events);
+    if (f->options->had == 0 || f->end.continued || f->end.events != f->options->had)
+        return;
+    for (size_t i = 0; i < f->n; i++)
+        if (f->streams[i].stream != NULL)
+            mrd_stream_clear(f->streams[i].stream);
+    f->end.continued = true;
+    f->end.dropped = mrd_import_input(&f->imp)->dropped;
 }
 
 static void
@@ -89,6 +150,8 @@ file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
         else
             mrd_why_set(&f->own, err, 0, "its events");
     }
+    if (f->options->ret_end != NULL)
+        note_end(f, ev);
     if ((++f->emitted & 65535) == 0)
         file_progress(f);
     return err;
@@ -424,6 +487,8 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
     if (file_remember(&f) != MRD_OK && f.own.err == MRD_OK)
         mrd_why_set(&f.own, MRD_NOMEM, 0, "its events");
     free(f.streams);
+    if (options->ret_end != NULL)
+        *options->ret_end = f.end;
     if (f.own.err != MRD_OK)
         return mrd_why_set(why, f.own.err, 0, "'%s': %s", path, f.own.text);
     if ((err = mrd_catalog_err(options->catalog)) != MRD_OK)
