@@ -169,7 +169,8 @@ put_choice(const mrd_devprof *d, const entry *e, const mrd_session_params *p, mr
     if (p->inspect.n > 0) {
         put_list(text, "activities", &p->inspect);
         put_list(text, "types", types);
-        mrd_buf_fmt(text, "on_fail=%d\n", p->device_profiles == MRD_PROFILES_ON_FAIL);
+        mrd_buf_fmt(text, "on_fail=%d\nevents=%" PRId64 "\n",
+                    p->device_profiles == MRD_PROFILES_ON_FAIL, p->inspect_events);
     }
     if (p->profile_models.n > 0)
         put_models(d, e, &p->profile_models, text);

@@ -72,6 +72,8 @@ parse_choice(const char *key, const char *value, mrd_control *r, bool *ret_known
         return (r->execution = strtoull(value, NULL, 10)) != 0;
     if (strcmp(key, "warmup") == 0)
         r->warmup = strtoull(value, NULL, 10);
+    else if (strcmp(key, "events") == 0)
+        r->events = strtoull(value, NULL, 10);
     else if (strcmp(key, "on_fail") == 0)
         r->on_fail = strcmp(value, "1") == 0;
     else

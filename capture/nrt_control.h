@@ -39,6 +39,7 @@ typedef struct {
     /* number of the execution of a model, from 1, after `warmup` others */
     uint64_t execution, warmup;
     bool on_fail;                      /* inspect: also what fails */
+    uint64_t events;                   /* inspect: of one core; 0 means the runtime's number */
     char activities[256], types[1024]; /* of inspect, separated by commas; no types means all */
 } mrd_control;
 

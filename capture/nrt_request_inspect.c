@@ -8,6 +8,7 @@
  */
 #include "capture/nrt_request_int.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,23 @@ choose_warmup(nrt_inspect_config_t *c, const mrd_control *r, char why[WHY_MAX])
 }
 
 static bool
+choose_events(nrt_inspect_config_t *c, const mrd_control *r, char why[WHY_MAX])
+{
+    __typeof__(nrt_inspect_config_set_sys_trace_max_events_per_nc) *set =
+        MRD_NRT_REAL(nrt_inspect_config_set_sys_trace_max_events_per_nc);
+
+    if (r->events == 0)
+        return true;
+    if (set == NULL || set(c, r->events) != NRT_SUCCESS) {
+        snprintf(why, WHY_MAX,
+                 "this runtime library cannot keep %" PRIu64 " events of a core in an inspect",
+                 r->events);
+        return false;
+    }
+    return true;
+}
+
+static bool
 choose_cores(nrt_inspect_config_t *c, const mrd_control *r)
 {
     uint32_t n = r->any_core ? 0 : mrd_nrt_cores(MRD_CONTROL_CORES);
@@ -152,7 +170,7 @@ choose(nrt_inspect_config_t *c, const mrd_control *r, char why[WHY_MAX])
         return false;
     if (tag != NULL && tag(c, r->tag) != NRT_SUCCESS)
         return false;
-    if (!choose_warmup(c, r, why))
+    if (!choose_warmup(c, r, why) || !choose_events(c, r, why))
         return false;
     if (inspect && r->types[0] != '\0' &&
         MRD_NRT_REAL(nrt_inspect_config_set_capture_enabled_for_event_type_string) == NULL) {

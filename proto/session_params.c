@@ -396,6 +396,9 @@ mrd_session_params_check(const mrd_session_params *p, mrd_why *why)
     if (!model && p->inspect.n == 0 && p->profile_warmup != 0)
         return say_without(NAME(profile_warmup), "device profiles of mode model, or an inspect",
                            why);
+    if (p->inspect_events != 0 && !mrd_strlist_has(&p->inspect, MRD_STR("system_profile")) &&
+        !mrd_strlist_has(&p->inspect, MRD_STR("all")))
+        return say_without(NAME(inspect_events), "an inspect of system_profile", why);
     if (p->inspect.n > 0 && (model || p->device_profiles == MRD_PROFILES_CONTINUOUS))
         return mrd_why_set(
             why, MRD_INVALID, 0,

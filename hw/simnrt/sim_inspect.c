@@ -136,9 +136,10 @@ write_pb(const char *name, const sim_trace_totals *t)
     snprintf(path, sizeof(path), "%s/%s", ins.dir, name);
     write_file(path, NULL, 0,
                "kind=%s\nsession=%d\nevents_total=%llu\nevents_stored=%llu\n"
-               "events_dropped=%llu\ncores_off=%u\ntypes_off=%u\n",
+               "events_dropped=%llu\nevents_max=%llu\ncores_off=%u\ntypes_off=%u\n",
                name, ins.c.session, (unsigned long long) t->emitted, (unsigned long long) t->stored,
-               (unsigned long long) t->overwritten, count_off(ins.c.trace.core_off, sim.core_count),
+               (unsigned long long) t->overwritten, (unsigned long long) ins.c.trace.max_events,
+               count_off(ins.c.trace.core_off, sim.core_count),
                count_off(ins.c.trace.type_off, SIM_EV_COUNT));
 }
 

@@ -62,7 +62,8 @@ with Cluster() as c:
     until(lambda: sum(n["processes"] for n in c.nodes().values()) == 2, "agents see both")
 
     # ---- An inspect of normal executions, begun and ended by the session ----
-    id = c.start("--name", "inspect", "--inspect", "system_profile,device_profile", "--core", "0", "--event-type", "nrt_execute,hardware", "--profile-warmup", "2")
+    id = c.start("--name", "inspect", "--inspect", "system_profile,device_profile", "--core", "0", "--event-type", "nrt_execute,hardware", "--profile-warmup", "2",
+                 "--inspect-events", "3")
     armed(c, id, a, b)
     for d in (a, b):
         d.tell("exec alpha 4")
@@ -76,6 +77,7 @@ with Cluster() as c:
         pb = [t for n, t in mine.items() if n == "ntrace.pb"]
         equal(len(pb), 1, f"a system profile by the runtime: {sorted(mine)}")
         equal([field(t, "session") for t in pb], [tag], "tagged with the session")
+        equal(field(pb[0], "events_max"), "3", "how many events of a core it keeps")
         check(int(field(pb[0], "cores_off")) > 0 and int(field(pb[0], "types_off")) > 10, f"cores and types are left out by the runtime: {pb[0]}")
         ntff = [t for n, t in mine.items() if n.endswith(".ntff")]
         equal([(field(t, "model"), field(t, "execution"), field(t, "session")) for t in ntff], [("alpha", "3", tag)], "behind the warm-up, and only what was executed so often")
@@ -119,6 +121,7 @@ with Cluster() as c:
     # ---- What does not go together is refused, by name ----
     for options, word in ((("--inspect", "all", "--device-profiles", "continuous"), "do not go together"), (("--profile-model", "alpha"), "profile_models goes with"),
                           (("--profile-execution", "2", "--device-profiles", "on-fail"), "profile_execution goes with"), (("--profile-warmup", "2"), "profile_warmup goes with"),
+                          (("--inspect-events", "2", "--inspect", "cpu_util"), "inspect_events goes with"),
                           (("--profile-execution", "0"), "profile-execution")):
         _, err = c.run("start", *options, want=None)
         check(word in err, f"{options}: {err}")

@@ -105,6 +105,7 @@ TEST(the_wire_is_what_it_was)
                                              { "profile_execution", "3145728" },
                                              { "profile_warmup", "3145728" },
                                              { "inspect", "a.b*" },
+                                             { "inspect_events", "3145728" },
                                              { "neffs", "1" },
                                              { "counter", "a.b*" },
                                              { "counter", "c" },
@@ -142,6 +143,9 @@ TEST(what_does_not_go_together)
     } rows[] = {
         { "inspect", "all", "device_profiles", "on-fail", NULL },
         { "inspect", "all", "profile_warmup", "3", NULL },
+        { "inspect", "all", "inspect_events", "3", NULL },
+        { "inspect", "system_profile", "inspect_events", "3", NULL },
+        { "inspect", "cpu_util", "inspect_events", "3", "inspect_events goes with" },
         { "device_profiles", "model", "profile_models", "a*", NULL },
         { "device_profiles", "model", "profile_execution", "2", NULL },
         { "device_profiles", "model", "profile_warmup", "2", NULL },
