@@ -314,11 +314,12 @@ typedef struct {
     size_t n;
 } profile_targets;
 
-/* Opens one output per format. On failure all opened ones are aborted. */
+/* Opens one output per format. Without events only formats that list files. On failure all opened ones are aborted. */
 static mrd_err
-open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number, FILE *to,
-             profile_targets *t, mrd_strlist *paths, mrd_why *why)
+open_targets(const mrd_profile_options *options, const mrd_catalog *cat, const profile_part *part,
+             FILE *to, profile_targets *t, mrd_strlist *paths, mrd_why *why)
 {
+    uint32_t number = part->number;
     mrd_export_target *targets = t->v;
     char **dirs = t->dirs;
     mrd_buf path = { 0 };
@@ -329,7 +330,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_
         const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(options->formats.v[i]));
         const char *name;
 
-        if (number != 0 && !ops->device_too)
+        if ((number != 0 && !ops->device_too) || (part->events == 0 && !ops->lists_files))
             continue;
         output_path(options, cat, number, ops, &path);
         name = mrd_buf_cstr(&path);
@@ -371,7 +372,7 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
 
     sink_options(options, part, &sink);
     if ((err = part_filter(options, part, &filter, why)) != MRD_OK ||
-        (err = open_targets(options, cat, part->number, to, &targets, paths, why)) != MRD_OK ||
+        (err = open_targets(options, cat, part, to, &targets, paths, why)) != MRD_OK ||
         targets.n == 0)
         goto out;
     err = mrd_merge_open(part->sources, part->n, stream_went_bad, &bad, &merged, why);
@@ -507,6 +508,35 @@ report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
                 trace);
 }
 
+/* Returns true if the inputs are files that were not decoded, which can be listed. */
+static bool
+holds_only_files(const mrd_catalog *cat, const mrd_store *store)
+{
+    size_t files;
+
+    mrd_catalog_artifacts(cat, &files);
+    for (size_t i = 0; i < mrd_store_streams(store); i++)
+        if (mrd_stream_count(mrd_store_at(store, i)) > 0)
+            return false;
+    return files > 0;
+}
+
+static void
+say_without_events(const mrd_catalog *cat, const mrd_store *store, const mrd_profile_result *result)
+{
+    size_t files;
+
+    mrd_catalog_artifacts(cat, &files);
+    if (result->files > 0)
+        fprintf(stderr, "the inputs hold no events: the output lists %zu file%s\n", files,
+                mrd_plural(files));
+    else if (holds_only_files(cat, store))
+        fprintf(stderr, "the inputs hold no events: no output was written; --output-format "
+                        "summary-text, json or sqlite lists the files\n");
+    else
+        fprintf(stderr, "the inputs hold no events: no output was written\n");
+}
+
 mrd_err
 mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_store *store, FILE *to,
                   mrd_profile_result *ret_result, mrd_why *why)
@@ -528,7 +558,7 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
         profile_part part;
 
         if ((err = part_open(store, options->alignment, places, p, &part, why)) == MRD_OK &&
-            part.events > 0) {
+            (part.events > 0 || (p == 0 && holds_only_files(cat, store)))) {
             events += part.events;
             err = write_part(options, cat, &part, to, &paths, &result, why);
         }
@@ -539,8 +569,8 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
     if (err == MRD_CANCELLED && interrupted != 0)
         mrd_why_set(why, err, 0, "interrupted; no incomplete output was left");
     if (err == MRD_OK && events == 0)
-        fprintf(stderr, "the inputs hold no events: no output was written\n");
-    else if (err == MRD_OK && !options->print)
+        say_without_events(cat, store, &result);
+    if (err == MRD_OK && result.files > 0 && !options->print)
         report(&paths, &result, to);
     if (err == MRD_OK && events > 0 && result.events == 0) {
         result.incomplete = true;

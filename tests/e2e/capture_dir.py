@@ -10,6 +10,9 @@ import sys
 
 from lib import SOURCE, Importer, check, equal, finish, load_json, run, tmp
 
+sys.path.insert(0, os.path.join(SOURCE, "tests", "standin"))
+from parquet_read import File  # noqa: E402
+
 work = tmp()
 capture = os.path.join(work, "capture")
 subprocess.run([sys.executable, os.path.join(SOURCE, "tests/e2e/gen_capture.py"), capture, "20"], check=True)
@@ -77,6 +80,29 @@ _, err = run("view", "-d", capture, "-o", inside, "--output-format", "json", "--
 check("2 results of Meridian" in err, f"own results are no input: {err}")
 equal(len(load_json(os.path.join(inside, "system_profile.json"))["trace_events"]), len(events), "nothing counted twice")
 
+# ---- nothing but closed formats, and no viewer ----
+carried = os.path.join(work, "carried")
+folder = os.path.join(carried, "i-0ccccccccccccccc3_pid_77", "1700000000")
+os.makedirs(folder)
+names = ["neff_abc.neff", "ntrace.pb", "profile_nc_3_session_9.ntff"]
+for name in names:
+    with open(os.path.join(folder, name), "wb") as f:
+        f.write(name.encode())
+for formats, ends in (("json", 0), ("perfetto,summary-text", 0), ("parquet-explorer,sqlite", 0), ("perfetto", 1)):
+    out = os.path.join(work, "listed-" + formats.replace(",", "-"))
+    _, err = run("view", "-d", carried, "-o", out, "--output-format", formats, "--json-layout", "explorer", want=ends)
+    check("1 NTFF with 1 NEFF and 1 .pb files" in err, f"{formats}: what was not decoded is named: {err}")
+    check("the output lists 3 files" in err if ends == 0 else "no output was written" in err, f"{formats}: what was written: {err}")
+    equal(os.path.exists(os.path.join(out, "system_profile.pftrace")), False, "a trace without events")
+doc = load_json(os.path.join(work, "listed-json", "system_profile.json"))
+equal(sorted((os.path.basename(a["path"]), a["sha256"]) for a in doc["meridian"]["artifacts"]), [(n, hashlib.sha256(n.encode()).hexdigest()) for n in names], "the list of files")
+profile = {"device_profile_name": "profile_nc_3_session_9", "instance_id": "i-0ccccccccccccccc3", "process_id": 77, "nc_id": 3, "session_id": 9}
+equal(doc["device_profile_list"], [profile], "the list of device profiles")
+table = File(os.path.join(work, "listed-parquet-explorer-sqlite", "system_profile", "DeviceProfileList.parquet")).read()
+equal({k: table[k][0] for k in profile}, profile, "the table of device profiles")
+with open(os.path.join(work, "listed-perfetto-summary-text", "summary.txt")) as f:
+    check("Carried, not decoded (3)" in f.read(), "the summary lists them")
+
 # ---- the vendor's viewer ----
 closed = os.path.join(work, "closed")
 folder = os.path.join(closed, "i-0ccccccccccccccc3_pid_77")
@@ -104,9 +130,9 @@ equal([e["name"] for e in made["trace_events"]], ["nrt_execute"], "the viewer's 
 digest = hashlib.sha256(b"\x0a\x00closed").hexdigest()
 check(digest in json.dumps(made), "artifacts are hashed")
 script("echo 'cannot open NTFF version 115' >&2; exit 4\n")
-_, err = run("view", "-d", closed, "-o", os.path.join(work, "v2"), "--vendor-tool", tool, "--output-format", "json", want=1)
+_, err = run("view", "-d", closed, "-o", os.path.join(work, "v2"), "--vendor-tool", tool, "--output-format", "json", want=3)
 check("cannot open NTFF version 115" in err and "exit status 4" in err, f"the viewer's own error is shown: {err}")
 script("sleep 600\n")
-_, err = run("view", "-d", closed, "-o", os.path.join(work, "v3"), "--vendor-tool", tool, "--vendor-timeout", "300ms", "--output-format", "json", want=1, timeout=300)
+_, err = run("view", "-d", closed, "-o", os.path.join(work, "v3"), "--vendor-tool", tool, "--vendor-timeout", "300ms", "--output-format", "json", want=3, timeout=300)
 check("did not finish" in err, f"time limit: {err}")
 finish()

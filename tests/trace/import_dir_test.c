@@ -439,8 +439,8 @@ TEST(a_tool_decodes_artifacts)
         { "good", "printf '%s' '" CHROME "' > system_profile.json", NULL, 1 },
         { "deep", "mkdir -p " DEEP "; printf '%s' '" CHROME "' > " DEEP "/system_profile.json",
           NULL, 1 },
-        { "nothing", "true", "ended without error but wrote no JSON", 0 },
-        { "failed", "echo broken; exit 2", "ended with exit status 2: broken", 0 },
+        { "nothing", "true", "ended without error but wrote no JSON", 1 },
+        { "failed", "echo broken; exit 2", "ended with exit status 2: broken", 1 },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -460,9 +460,13 @@ TEST(a_tool_decodes_artifacts)
         CHECK_INT(r.inputs, rows[i].inputs);
         CHECK_INT(r.artifacts, 1);
         CHECK_TEXT(mrd_catalog_text(r.o.catalog, r.artifact[0].decoded_by).p,
-                   rows[i].inputs > 0 ? tool : "");
-        CHECK_ROW(rows[i].name, rows[i].says == NULL ? strstr(r.notes, "not decoded") == NULL
-                                                     : strstr(r.notes, rows[i].says) != NULL);
+                   rows[i].says == NULL ? tool : "");
+        CHECK_ROW(rows[i].name,
+                  r.input[0].state == (rows[i].says == NULL ? MRD_INPUT_OK : MRD_INPUT_FAILED));
+        CHECK_ROW(rows[i].name,
+                  rows[i].says == NULL ||
+                      strstr(mrd_catalog_text(r.o.catalog, r.input[0].error).p, rows[i].says));
+        CHECK_ROW(rows[i].name, strstr(r.notes, "not decoded") == NULL);
         reading_free(&r);
     }
 }

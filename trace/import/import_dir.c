@@ -425,6 +425,17 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     return err;
 }
 
+/* Artifacts that a tool should have decoded are missing in the profile. */
+static void
+dir_tool_failed(dir_walk *walk, const char *reason)
+{
+    mrd_why why = { 0 };
+
+    mrd_why_set(&why, MRD_INCOMPLETE, 0, "not decoded: the closed files in %s: %s", walk->root,
+                reason);
+    dir_failed(walk, walk->root, &why);
+}
+
 /* Converts the whole directory with the vendor's viewer and reads its output. */
 static mrd_err
 dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
@@ -448,7 +459,7 @@ dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
                                                  .memory = walk->options->vendor_memory,
                                                  .disk = walk->options->vendor_disk },
                            &failed) != MRD_OK) {
-        mrd_catalog_note(cat, "not decoded: %s", failed.text);
+        dir_tool_failed(walk, failed.text);
     } else {
         dir_walk results = { .options = walk->options,
                              .root = (char *) into.p,
@@ -459,7 +470,7 @@ dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
         mrd_buf_fini(&results.temporary_name);
         mrd_strlist_fini(&results.profiles);
         if (results.read == 0)
-            mrd_catalog_note(cat, "not decoded: %s ended without error but wrote no JSON", tool);
+            dir_tool_failed(walk, "it ended without error but wrote no JSON");
         list = mrd_catalog_artifacts(cat, &artifacts);
         for (size_t i = walk->first_artifact; i < artifacts && results.read > 0; i++)
             list[i].decoded_by = mrd_catalog_intern(cat, tool);

@@ -453,10 +453,48 @@ mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *c)
     return list_put(cat, &cat->captures, c, sizeof(*c));
 }
 
+/* Finds the number of the session in "profile_nc_3_session_1". */
+static int64_t
+session_in(mrd_str name)
+{
+    static const char word[] = "_session_";
+    const char *at = memmem(name.p, name.len, word, sizeof(word) - 1);
+    const char *from = at == NULL ? NULL : at + sizeof(word) - 1, *end = from;
+    int64_t number;
+
+    while (end != NULL && end < name.p + name.len && *end >= '0' && *end <= '9')
+        end++;
+    return end != from && mrd_num_i64((mrd_str){ from, (size_t) (end - from) }, &number) == MRD_OK
+               ? number
+               : MRD_NONE;
+}
+
 uint32_t
 mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a)
 {
-    return list_put(cat, &cat->artifacts, a, sizeof(*a));
+    static const char ending[] = ".ntff";
+    mrd_str path = mrd_catalog_text(cat, a->path);
+    const char *slash = memrchr(path.p, '/', path.len);
+    mrd_artifact added = *a;
+
+    added.profile = MRD_SID_EMPTY;
+    added.session = MRD_NONE;
+    if (mrd_str_is(mrd_catalog_text(cat, a->kind), "NTFF")) {
+        mrd_str name =
+            slash == NULL ? path : (mrd_str){ slash + 1, path.len - (size_t) (slash + 1 - path.p) };
+
+        if (mrd_str_ends(name, ending))
+            name.len -= sizeof(ending) - 1;
+        added.session = session_in(name);
+        added.profile = mrd_strtab_add(mrd_catalog_strings(cat), name);
+    }
+    return list_put(cat, &cat->artifacts, &added, sizeof(added));
+}
+
+bool
+mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *a)
+{
+    return a->profile != MRD_SID_EMPTY && a->decoded_by == MRD_SID_EMPTY && cat->devprofiles.n <= 1;
 }
 
 uint32_t

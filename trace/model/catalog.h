@@ -122,6 +122,10 @@ typedef struct {
     mrd_sid instance_id;
     int64_t process_id, nc_idx; /* MRD_NONE */
     mrd_sid decoded_by;         /* tool that converted it; empty if it was not decoded */
+    /* of an NTFF, from its path; set by mrd_catalog_add_artifact: the name of the device profile, and
+     * the number of its session or MRD_NONE */
+    mrd_sid profile;
+    int64_t session;
 } mrd_artifact;
 
 typedef enum {
@@ -212,6 +216,9 @@ uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
 uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *d);
 uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *c);
 uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a);
+/* Returns true if the artifact is a device profile that the list of device profiles should have: an
+ * NTFF, if none was decoded. */
+bool mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *a);
 uint32_t mrd_catalog_add_input(mrd_catalog *cat, const mrd_input *in);
 uint32_t mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *c);
 mrd_devprofile *mrd_catalog_devprofiles(const mrd_catalog *cat, size_t *ret_n);

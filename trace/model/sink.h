@@ -93,7 +93,8 @@ typedef struct mrd_sink_ops {
     /* a layout of the vendor: has both halves of an execution on paired cores, which other
      * formats show as one span (trace/sink/exec_pairs.h) */
     bool each_half;
-    bool standard; /* the aggregator writes it when a session ends */
+    bool lists_files; /* lists the artifacts of the catalog */
+    bool standard;    /* the aggregator writes it when a session ends */
     mrd_err (*open)(void *state, const mrd_sink_env *env, mrd_why *why); /* env outlives the sink */
     mrd_err (*event)(void *state, const mrd_event *ev); /* errors of the output show at commit */
     mrd_err (*close)(void *state, mrd_why *why); /* writes the end and frees; also after errors */

@@ -46,6 +46,7 @@ const mrd_sink_ops mrd_sink_csv = {
     .what = "tables as a folder of CSV files; over HTTP a tar archive",
     .state_size = sizeof(csv_sink),
     .folder = true,
+    .lists_files = true,
     .open = csv_open,
     .event = csv_event,
     .close = csv_close,

@@ -597,6 +597,22 @@ put_section(json_sink *s, const char *key, mrd_jw_spool *spool, mrd_why *why)
     return err;
 }
 
+static void
+put_listed_profile(json_sink *s, const mrd_devprofile *d)
+{
+    mrd_jw *w = &s->w;
+
+    mrd_jw_open(w, '{');
+    MRD_JW_KEY(w, "device_profile_name");
+    mrd_jw_sid(w, d->name);
+    mrd_jw_put_sid(w, MRD_STR("instance_id"), d->instance_id);
+    mrd_jw_put_i64(w, MRD_STR("process_id"), d->process_id);
+    mrd_jw_put_i64(w, MRD_STR("nc_id"), d->nc_idx);
+    mrd_jw_put_i64(w, MRD_STR("session_id"), d->session);
+    mrd_jw_put_sid(w, MRD_STR("model_id"), d->model);
+    mrd_jw_close(w, '}');
+}
+
 /* Writes rows of the newer layout that are derived from the catalog. */
 static void
 put_explorer_lists(json_sink *s)
@@ -604,20 +620,20 @@ put_explorer_lists(json_sink *s)
     mrd_jw *w = &s->w;
     size_t n;
     const mrd_devprofile *d = mrd_catalog_devprofiles(s->cat, &n);
+    const mrd_artifact *a;
 
     MRD_JW_KEY(w, "device_profile_list");
     mrd_jw_open(w, '[');
-    for (size_t i = 1; i < n; i++) {
-        mrd_jw_open(w, '{');
-        MRD_JW_KEY(w, "device_profile_name");
-        mrd_jw_sid(w, d[i].name);
-        mrd_jw_put_sid(w, MRD_STR("instance_id"), d[i].instance_id);
-        mrd_jw_put_i64(w, MRD_STR("process_id"), d[i].process_id);
-        mrd_jw_put_i64(w, MRD_STR("nc_id"), d[i].nc_idx);
-        mrd_jw_put_i64(w, MRD_STR("session_id"), d[i].session);
-        mrd_jw_put_sid(w, MRD_STR("model_id"), d[i].model);
-        mrd_jw_close(w, '}');
-    }
+    for (size_t i = 1; i < n; i++)
+        put_listed_profile(s, &d[i]);
+    a = mrd_catalog_artifacts(s->cat, &n);
+    for (size_t i = 0; i < n; i++)
+        if (mrd_catalog_is_only_carried(s->cat, &a[i]))
+            put_listed_profile(s, &(mrd_devprofile){ .name = a[i].profile,
+                                                     .instance_id = a[i].instance_id,
+                                                     .process_id = a[i].process_id,
+                                                     .nc_idx = a[i].nc_idx,
+                                                     .session = a[i].session });
     mrd_jw_close(w, ']');
     MRD_JW_KEY(w, "warnings");
     mrd_jw_open(w, '[');
@@ -704,6 +720,7 @@ const mrd_sink_ops mrd_sink_json = {
     .state_size = sizeof(json_sink),
     .device_too = true,
     .each_half = true,
+    .lists_files = true,
     .open = json_open,
     .event = json_event,
     .close = json_close,

@@ -47,6 +47,7 @@ const mrd_sink_ops mrd_sink_parquet = {
             "archive",
     .state_size = sizeof(parquet_sink),
     .folder = true,
+    .lists_files = true,
     .open = parquet_open,
     .event = parquet_event,
     .close = parquet_close,

@@ -48,6 +48,7 @@ const mrd_sink_ops mrd_sink_parquet_explorer = {
     .state_size = sizeof(explorer_sink),
     .folder = true,
     .each_half = true,
+    .lists_files = true,
     .open = explorer_open,
     .event = explorer_event,
     .close = explorer_close,

@@ -41,6 +41,7 @@ const mrd_sink_ops mrd_sink_sqlite = {
     .title = "SQLite",
     .what = "tables as one SQLite database, with the shipped queries as views",
     .state_size = sizeof(sqlite_sink),
+    .lists_files = true,
     .open = sqlite_open,
     .event = sqlite_event,
     .close = sqlite_close,

@@ -451,6 +451,7 @@ const mrd_sink_ops mrd_sink_summary_json = {
     .what = "counts, times, busy and idle, clocks and losses, for scripts",
     .state_size = sizeof(summary_sink),
     .device_too = true,
+    .lists_files = true,
     .open = summary_open,
     .event = summary_event,
     .close = summary_close,

@@ -569,6 +569,7 @@ const mrd_sink_ops mrd_sink_summary_text = {
     .what = "the same for people",
     .state_size = sizeof(text_sink),
     .device_too = true,
+    .lists_files = true,
     .open = text_open,
     .event = text_event,
     .close = text_close,

@@ -175,6 +175,12 @@ end_files(mrd_rows *r)
         r->slots[F_BYTES].i = (int64_t) a[i].size;
         set_text(r, F_SHA256, mrd_str_of(a[i].sha256));
         err = mrd_rows_give(r, MRD_ROWS_MODELS);
+        if (err != MRD_OK || !mrd_catalog_is_only_carried(r->cat, &a[i]))
+            continue;
+        r->slots[F_NAME].sid = a[i].profile;
+        r->slots[F_MODEL_SESSION].i = a[i].session;
+        r->slots[F_ID].i = -1;
+        err = mrd_rows_give(r, MRD_ROWS_DEVICE_PROFILES);
     }
     return err;
 }
