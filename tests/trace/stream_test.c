@@ -58,16 +58,14 @@ push_all(mrd_stream *s, const mrd_event *v, size_t n)
 
 /* Reads the stream and compares it with v, which is sorted here. */
 static void
-check_reads_back(const char *row, mrd_stream *s, mrd_event *v, size_t n)
+check_source(const char *row, mrd_source *in, mrd_event *v, size_t n)
 {
-    mrd_source *in = NULL;
     const mrd_event *ev;
     mrd_why why = { 0 };
     size_t i = 0;
 
-    qsort(v, n, sizeof(*v), test_compare);
-    CHECK_ERR(row, mrd_stream_open(s, &in, &why), MRD_OK);
     REQUIRE(in != NULL);
+    qsort(v, n, sizeof(*v), test_compare);
     for (; in->next(in, &ev, &why) == MRD_MORE; i++) {
         bool same = i < n && ev->seq == v[i].seq && ev->ts.ns == v[i].ts.ns &&
                     ev->dur_ns == v[i].dur_ns && ev->id == v[i].id && ev->kind == v[i].kind &&
@@ -79,6 +77,15 @@ check_reads_back(const char *row, mrd_stream *s, mrd_event *v, size_t n)
     }
     CHECK_INT(i, n);
     in->close(in);
+}
+
+static void
+check_reads_back(const char *row, mrd_stream *s, mrd_event *v, size_t n)
+{
+    mrd_source *in = NULL;
+
+    CHECK_ERR(row, mrd_stream_open(s, &in, NULL), MRD_OK);
+    check_source(row, in, v, n);
 }
 
 static const struct {
@@ -114,6 +121,28 @@ TEST(comes_back_in_order_whatever_the_arrival)
         CHECK_INT(mrd_stream_profile(s), 3);
         check_reads_back(rows[i].name, s, v, rows[i].n);
         check_reads_back(rows[i].name, s, v, rows[i].n); /* again */
+        free(v);
+        mrd_store_free(store);
+    }
+}
+
+TEST(is_read_before_it_is_finished)
+{
+    for (size_t i = 0; i < MRD_COUNT(rows) - 1; i++) {
+        mrd_store *store = mrd_store_new(1 << 20, test_tmp());
+        mrd_stream *s = mrd_store_stream(store, 0, rows[i].name);
+        mrd_event *v = calloc(rows[i].n + 1, sizeof(*v)), one = { .kind = MRD_INSTANT };
+        mrd_source *in = NULL;
+
+        make_events(v, rows[i].n, rows[i].order, 88172645463325252u + i);
+        CHECK_ERR(rows[i].name, push_all(s, v, rows[i].n), MRD_OK);
+        mrd_stream_shift(s, 1000); /* the times are those that were pushed */
+        CHECK_ERR(rows[i].name, mrd_stream_open_pushed(s, &in, NULL), MRD_OK);
+        check_source(rows[i].name, in, v, rows[i].n);
+        mrd_stream_shift(s, -1000);
+        CHECK_ERR(rows[i].name, mrd_stream_finish(s, NULL), MRD_OK);
+        check_reads_back(rows[i].name, s, v, rows[i].n);
+        CHECK_ERR(rows[i].name, mrd_stream_push(s, &one), MRD_STATE);
         free(v);
         mrd_store_free(store);
     }

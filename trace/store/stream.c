@@ -523,3 +523,16 @@ mrd_stream_finish(mrd_stream *s, mrd_why *why)
         *why = s->why;
     return s->err;
 }
+
+mrd_err
+mrd_stream_open_pushed(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
+{
+    mrd_err err = s->err;
+
+    s->finished = true; /* else its memory might be spilled under the reader */
+    if (err == MRD_OK)
+        err = stream_sort(s, why);
+    else if (why != NULL)
+        *why = s->why;
+    return err == MRD_OK ? mrd_stream_open_raw(s, ret_source, why) : err;
+}

@@ -72,6 +72,12 @@ void mrd_stream_trust(mrd_stream *stream, mrd_ev_ns first, mrd_ev_ns end);
 void mrd_stream_clear(mrd_stream *stream);
 /* Gets the first and last time of pushed events. Returns false if there are none. */
 bool mrd_stream_range(const mrd_stream *stream, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last);
+/*
+ * Opens a reader of the events that were pushed, before mrd_stream_finish: in order, with the times
+ * as they were pushed and without bound flow points. The stream then accepts no more events. No
+ * event may be pushed to any stream of the store while the reader is open.
+ */
+mrd_err mrd_stream_open_pushed(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 /* Opens a reader of all events, in order. May be called repeatedly. */
 mrd_err mrd_stream_open(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 
