@@ -18,24 +18,50 @@ typedef struct {
     int window;       /* minutes after the base */
     const char *host;
     bool cut;
+    int own;                   /* events that only this file has */
+    int tid;                   /* added to the number of the thread */
+    int twin;                  /* pid of a second process with the same events, 0: none */
+    int world;                 /* number of ranks, 0: 4 */
+    long long base;            /* of the times, in ns; 0: none */
+    const char *backend, *arg; /* of each event */
+    bool begin_end; /* events are a begin and an end, of which a cut file lacks the last one */
 } one_file;
+
+static void
+put_event(FILE *f, const one_file *o, int i, int pid, bool first)
+{
+    unsigned jitter = (unsigned) (i * 7919 + o->seed * 104729) % 4001;
+    long long at = BASE + o->window * 60000000LL + i * 10000LL + jitter;
+    char process[32], where[256];
+
+    if (o->base != 0)
+        at -= BASE;
+    snprintf(process, sizeof(process), pid < 0 ? "\"rank %d\"" : "%d", pid < 0 ? o->rank : pid);
+    snprintf(where, sizeof(where),
+             "\"cat\":\"kernel\",\"name\":\"gemm\",\"pid\":%s,\"tid\":%d,\"args\":{\"device\":0,"
+             "\"stream\":7,\"arg\":\"%s\"}",
+             process, 7 + o->tid, o->arg == NULL ? "" : o->arg);
+    fputs(first ? "" : ",", f);
+    if (!o->begin_end)
+        fprintf(f, "{\"ph\":\"X\",%s,\"ts\":%lld,\"dur\":%u}", where, at, 2000 + jitter % 100);
+    else
+        fprintf(f, "{\"ph\":\"B\",%s,\"ts\":%lld}", where, at);
+    if (o->begin_end && !(o->cut && i == o->to - 1))
+        fprintf(f, ",{\"ph\":\"E\",%s,\"ts\":%lld}", where, at + 2000);
+}
 
 static void
 put_events(FILE *f, const one_file *o)
 {
-    for (int i = o->from; i < o->to; i++) {
-        unsigned jitter = (unsigned) (i * 7919 + o->seed * 104729) % 4001;
-        long long at = BASE + o->window * 60000000LL + i * 10000LL + jitter;
-        char pid[32];
+    one_file own = *o;
 
-        snprintf(pid, sizeof(pid), o->pid < 0 ? "\"rank %d\"" : "%d",
-                 o->pid < 0 ? o->rank : o->pid);
-        fprintf(
-            f,
-            "%s{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"gemm\",\"pid\":%s,\"tid\":7,\"ts\":%lld,"
-            "\"dur\":%u,\"args\":{\"device\":0,\"stream\":7}}",
-            i == o->from ? "" : ",", pid, at, 2000 + jitter % 100);
-    }
+    for (int i = o->from; i < o->to; i++)
+        put_event(f, o, i, o->pid, i == o->from);
+    for (int i = o->from; i < o->to && o->twin > 0; i++)
+        put_event(f, o, i, o->twin, false);
+    own.seed = o->name[0];
+    for (int i = 0; i < o->own; i++)
+        put_event(f, &own, o->from + i, o->pid, false);
 }
 
 static void
@@ -44,9 +70,12 @@ write_file(const one_file *o, const char *path)
     FILE *f = fopen(path, "w");
 
     CHECK(f != NULL);
-    fputs("{\"schemaVersion\":1,", f);
+    fputs(o->twin > 0 ? "{" : "{\"schemaVersion\":1,", f);
+    if (o->base != 0)
+        fprintf(f, "\"baseTimeNanoseconds\":%lld,", o->base);
     if (o->rank >= 0 && o->pid >= 0)
-        fprintf(f, "\"distributedInfo\":{\"rank\":%d,\"world_size\":4},", o->rank);
+        fprintf(f, "\"distributedInfo\":{\"rank\":%d,\"world_size\":%d,\"backend\":\"%s\"},",
+                o->rank, o->world == 0 ? 4 : o->world, o->backend == NULL ? "nccl" : o->backend);
     if (o->host != NULL)
         fprintf(f, "\"host_name\":\"%s\",", o->host);
     fputs("\"traceEvents\":[", f);
@@ -57,8 +86,10 @@ write_file(const one_file *o, const char *path)
 
 /* The result of reading some files: what became of each, and of all. */
 typedef struct {
-    char states[8];   /* 'o' used, 's' skipped, 'i' incomplete */
-    size_t processes; /* that are in the profile */
+    char states[8]; /* 'o' used, 's' skipped, 'i' incomplete */
+    size_t skipped;
+    uint64_t compared; /* streams that were read to compare events */
+    size_t processes;  /* that are in the profile */
     uint64_t events, pauses;
     char said[2048];
     char names[512]; /* of the processes */
@@ -105,10 +136,14 @@ read_files(const one_file *files, size_t n, size_t memory)
         CHECK_ERR(path, mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
     }
     CHECK_ERR("end", mrd_read_once_end(&once, options.catalog, options.store), MRD_OK);
+    ret.compared = once.compared;
     count_streams(options.store, options.catalog, &ret);
     inputs = mrd_catalog_inputs(options.catalog, &n_inputs);
-    for (size_t i = 0; i < n_inputs && i < sizeof(ret.states) - 1; i++)
-        ret.states[i] = "oifs"[inputs[i].state];
+    for (size_t i = 0; i < n_inputs; i++) {
+        ret.skipped += inputs[i].state == MRD_INPUT_SKIPPED;
+        if (i < sizeof(ret.states) - 1)
+            ret.states[i] = "oifs"[inputs[i].state];
+    }
     for (mrd_proc_id i = 0; i < mrd_catalog_processes(options.catalog); i++) {
         const mrd_process *p = mrd_catalog_borrow_process(options.catalog, i);
 
@@ -288,6 +323,176 @@ static const struct {
       2,
       0,
       "" },
+    /* No event is dropped that the other file does not have. */
+    { "a copy with one event of its own",
+      { ONE("a.json", 0, 5, 1, 0, 300), ONE("b.json", 0, 5, 1, 0, 299, .own = 1) },
+      2,
+      "oo",
+      600,
+      2,
+      0,
+      "Both have events of their own" },
+    { "more events, but not all of the other one",
+      { ONE("a.json", 0, 5, 1, 0, 600), ONE("b.json", 0, 5, 1, 0, 300, .own = 4) },
+      2,
+      "oo",
+      904,
+      2,
+      0,
+      "Both have events of their own" },
+    { "a part of a file with events of its own",
+      { ONE("a.json", 0, 5, 1, 0, 300, .own = 4), ONE("b.json", 0, 5, 1, 0, 300) },
+      2,
+      "os",
+      304,
+      1,
+      0,
+      "b.json' has no other events than" },
+    { "merged, with events of its own",
+      { ONE("0.json", 0, 5, 1, 0, 300), ONE("1.json", 0, 5, 1, 300, 600),
+        ONE("m.json", 0, 5, 1, 0, 600, .own = 6) },
+      3,
+      "sso",
+      606,
+      1,
+      0,
+      "0.json' has no other events than" },
+    { "merged, of parts that overlap",
+      { ONE("0.json", 0, 5, 1, 0, N), ONE("1.json", 0, 5, 1, N - 8, 2 * N),
+        ONE("m.json", 0, 5, 1, 0, 2 * N) },
+      3,
+      "sso",
+      2 * N,
+      1,
+      0,
+      "and further inputs are copies" },
+    { "other threads",
+      { ONE("a.json", 0, 5, 1, 0, N), ONE("b.json", 0, 5, 1, 0, N, .tid = 1) },
+      2,
+      "oo",
+      2 * N,
+      2,
+      0,
+      "Both have events of their own" },
+    { "other arguments",
+      { ONE("a.json", 0, 5, 1, 0, N, .arg = "x"), ONE("b.json", 0, 5, 1, 0, N, .arg = "y") },
+      2,
+      "oo",
+      2 * N,
+      2,
+      0,
+      "Both have events of their own" },
+    { "cut within a span",
+      { ONE("a.json", 0, 5, 1, 0, N / 2, .begin_end = true, .cut = true),
+        ONE("b.json", 0, 5, 1, 0, N, .begin_end = true) },
+      2,
+      "io",
+      N,
+      1,
+      0,
+      "a.json' has no other events than" },
+    { "cut before the last end",
+      { ONE("a.json", 0, 5, 1, 0, N, .begin_end = true, .cut = true),
+        ONE("b.json", 0, 5, 1, 0, N, .begin_end = true) },
+      2,
+      "io",
+      N,
+      1,
+      0,
+      "a.json' has no other events than" },
+    { "a small part of a large file",
+      { ONE("a.json", 0, 5, 1, 0, 40000), ONE("b.json", 0, 5, 1, 20000, 20008) },
+      2,
+      "os",
+      40000,
+      1,
+      0,
+      "b.json' has no other events than" },
+    /* The process of each event counts. */
+    { "another process than the two of a file",
+      { ONE("a.json", -1, 5, 1, 0, N, .twin = 6), ONE("b.json", -1, 7, 1, 0, N) },
+      2,
+      "oo",
+      3 * N,
+      3,
+      0,
+      "Both have events of their own" },
+    { "one of the two processes of a file",
+      { ONE("a.json", -1, 5, 1, 0, N, .twin = 6), ONE("b.json", -1, 6, 1, 0, N) },
+      2,
+      "os",
+      2 * N,
+      2,
+      0,
+      "b.json' has no other events than" },
+    { "a copy that states less",
+      { ONE("a.json", -1, 5, 1, 0, N), ONE("b.json", 0, 5, 1, 0, N) },
+      2,
+      "so",
+      N,
+      1,
+      0,
+      "a.json' has no other events than" },
+    /* The names of files count if the files do not state a rank. */
+    { "ranks in the names",
+      { ONE("rank0.json", -1, 5, 1, 0, N), ONE("rank1.json", -1, 5, 1, 0, N) },
+      2,
+      "oo",
+      2 * N,
+      2,
+      0,
+      "The names of the two state different processes" },
+    { "ranks in the names of copies",
+      { ONE("rank2.json", 0, 5, 1, 0, N), ONE("rank3.json", 0, 5, 1, 0, N) },
+      2,
+      "os",
+      N,
+      1,
+      0,
+      "rank3.json' has no other events than" },
+    { "copies with a number",
+      { ONE("w1.json", -1, 5, 1, 0, N), ONE("w2.json", -1, 5, 1, 0, N) },
+      2,
+      "os",
+      N,
+      1,
+      0,
+      "w2.json' has no other events than" },
+    /* Windows of other jobs. */
+    { "windows of two jobs, by their size",
+      { ONE("a.json", 0, 1, 1, 0, N), ONE("b.json", 0, 1, 1, 0, N, .window = 1, .world = 8) },
+      2,
+      "oo",
+      2 * N,
+      2,
+      0,
+      "" },
+    { "windows of two jobs, by their backend",
+      { ONE("a.json", 0, 1, 1, 0, N),
+        ONE("b.json", 0, 1, 1, 0, N, .window = 1, .backend = "gloo") },
+      2,
+      "oo",
+      2 * N,
+      2,
+      0,
+      "" },
+    { "windows of two jobs, by their names",
+      { ONE("job1-a.json", 0, 1, 1, 0, N), ONE("job2-a.json", 0, 1, 1, 0, N, .window = 1) },
+      2,
+      "oo",
+      2 * N,
+      2,
+      0,
+      "" },
+    { "windows of two starts",
+      { ONE("a.json", 0, 1, 1, 0, N, .base = 1700000000000000000),
+        ONE("b.json", 0, 1, 1, 0, N, .base = 1700086400000000000) },
+      2,
+      "oo",
+      2 * N,
+      2,
+      0,
+      "" },
 };
 
 TEST(events_count_once_and_processes_are_what_the_files_state)
@@ -317,6 +522,33 @@ TEST(a_large_merged_file_is_found_beside_its_parts)
     CHECK(strcmp(got.states, "osoo") == 0);
     CHECK_INT(got.events, 3 * PART);
     CHECK(strstr(got.said, "and 2 other inputs") != NULL);
+}
+
+/* The number of streams that are read shows that the time does not grow with the square of the
+ * files. */
+TEST(a_thousand_files_are_compared_in_one_pass)
+{
+    enum { FILES = 1000, COPIES = 400, RANKS = 300 };
+    one_file *files = calloc(FILES, sizeof(*files));
+    char(*names)[16] = calloc(FILES, sizeof(*names));
+    reading got;
+
+    CHECK(files != NULL && names != NULL);
+    for (int i = 0; i < FILES; i++) {
+        bool copy = i < COPIES, rank = !copy && i < COPIES + RANKS;
+
+        snprintf(names[i], sizeof(names[i]), "f%d.json", i);
+        files[i] =
+            (one_file) ONE(names[i], rank ? i : 0, 5, 1, 0, 10, .window = copy || rank ? 0 : i);
+    }
+    got = read_files(files, FILES, 1 << 20);
+    CHECK_INT(got.skipped, COPIES - 1);
+    CHECK_INT(got.processes, 1 + RANKS);
+    CHECK_INT(got.pauses, FILES - COPIES - RANKS);
+    CHECK_INT(got.events, (FILES - COPIES + 1) * 10);
+    CHECK(got.compared >= COPIES && got.compared <= COPIES + 10);
+    free(files);
+    free(names);
 }
 
 TEST(processes_of_equal_numbers_are_named_after_their_files)

@@ -48,6 +48,7 @@ struct mrd_import {
     mrd_identity identity;
     /* index of the mrd_input that the reader reports into; also the scope of generated ids */
     uint32_t input;
+    mrd_sid backend; /* of the job's collectives, as the input states it; empty means unknown */
     /* Takes an event. `profile` is as in mrd_store_stream; a reader of device profiles registers
      * its profile first. */
     mrd_err (*emit)(mrd_import *self, uint32_t profile, const mrd_event *ev);
@@ -126,6 +127,8 @@ typedef struct {
     size_t again;
     struct mrd_read_input *inputs; /* trace/import/same_data.h */
     size_t n_inputs, cap_inputs;
+    size_t samples;    /* hashes of all inputs */
+    uint64_t compared; /* streams that were read to compare their events */
 } mrd_read_once;
 
 /* Sets *ret_again if the path was checked before with the same identity. `once` may be NULL. */

@@ -139,7 +139,7 @@ file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
     if (profile == 0)
         mrd_times_add(&f->times, ev);
     if (profile == 0 && f->options->once != NULL)
-        mrd_sample_add(&f->sample, imp->catalog, ev);
+        mrd_sample_add(&f->sample, ev);
     if (err == MRD_OK && stream != NULL)
         err = mrd_stream_push(stream, ev);
     if (err != MRD_OK) {
@@ -437,6 +437,7 @@ file_remember(file_reading *f)
     }
     return mrd_same_data_add(f->options->once, &(mrd_read_input){ .input = f->imp.input,
                                                                   .place = f->imp.identity,
+                                                                  .backend = f->imp.backend,
                                                                   .base = f->base,
                                                                   .stream = f->streams[0].stream,
                                                                   .sample = f->sample });

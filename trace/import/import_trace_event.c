@@ -428,6 +428,8 @@ te_read_distributed(te *t)
             te_take_number(t, text, &t->facts.world_size);
         else if (te_is_scalar(type))
             mrd_te_keep_fact(t, key, text);
+        if (mrd_str_is(key, "backend") && type == MRD_JR_STRING)
+            t->imp->backend = mrd_strtab_add(t->strings, text);
     }
     return mrd_json_reader_err(t->r, NULL);
 }

@@ -12,24 +12,20 @@
 
 /* An input with fewer events is not a copy, because they could be equal by chance. */
 #define EVENTS_FEWEST 8u
-/* Minimum of events of an input that are compared with another one. */
-#define SAMPLES_FEWEST 4u
-/* Maximum of samples of all inputs; they use 16 MiB while they are compared. */
+/* Maximum of samples of all inputs: 8 MiB, and 16 MiB more while they are compared. */
 #define SAMPLES_MOST ((size_t) 1 << 20)
-/* Maximum of inputs that share an event. An event that more inputs share is ignored. */
-#define SHARERS_MOST 256u
+/* Maximum of inputs that are read at the same time. */
+#define READ_MOST 256u
+/* Maximum of other inputs that one input is compared with, before its events are read. */
+#define TRIES_MOST 4096u
+/* Maximum of other inputs that are tried for one event. */
+#define TRIES_EVENT 64u
+/* Maximum of parts of one merged input. */
+#define PARTS_MOST 1024u
+/* Maximum of pairs of inputs whose common events are counted for a note. */
+#define PAIRS_MOST ((size_t) 1 << 16)
 
 /* ---- The sample of one input ---- */
-
-/* Returns the hash of the process if it is certain, else 0. */
-static uint64_t
-process_hash(const mrd_catalog *cat, const mrd_event *ev)
-{
-    mrd_proc_id process = mrd_catalog_borrow_track(cat, ev->track)->process;
-    const mrd_process *p = mrd_catalog_borrow_process(cat, process);
-
-    return p->scope == 0 ? (uint64_t) process + 1 : 0;
-}
 
 /* Returns the largest hash of a sample that keeps one of 2^shift events. */
 static uint64_t
@@ -50,19 +46,23 @@ thin_sample(mrd_sample *sample)
     sample->n = kept;
 }
 
+/* An unfinished span is not sampled, because an undamaged copy has its end. */
 void
-mrd_sample_add(mrd_sample *sample, const mrd_catalog *cat, const mrd_event *ev)
+mrd_sample_add(mrd_sample *sample, const mrd_event *ev)
 {
     uint64_t hash;
 
-    if (ev->kind == MRD_FLOW || ev->kind == MRD_LOSS || sample->failed)
+    if (sample->count == 0 || mrd_ev_before(ev->ts, sample->first))
+        sample->first = ev->ts;
+    if (sample->count++ == 0 || mrd_ev_after(ev->ts, sample->last))
+        sample->last = ev->ts;
+    if (ev->kind == MRD_FLOW || ev->kind == MRD_LOSS || sample->failed ||
+        (ev->kind == MRD_SPAN && ev->dur_ns < 0))
         return;
-    sample->count++;
-    hash =
-        mrd_hash64((const uint64_t[]){ (uint64_t) ev->ts.ns, (uint64_t) ev->dur_ns,
-                                       (uint64_t) ev->name << 8 | ev->kind, process_hash(cat, ev),
-                                       ev->kind == MRD_COUNTER ? (uint64_t) ev->ivalue : 0 },
-                   5 * sizeof(uint64_t), 0);
+    hash = mrd_hash64((const uint64_t[]){ (uint64_t) ev->ts.ns, (uint64_t) ev->dur_ns,
+                                          (uint64_t) ev->name << 8 | ev->kind,
+                                          ev->kind == MRD_COUNTER ? (uint64_t) ev->ivalue : 0 },
+                      4 * sizeof(uint64_t), 0);
     if (hash > hash_limit(sample->shift))
         return;
     while (sample->n == MRD_SAMPLE_MOST && sample->shift < 63)
@@ -83,6 +83,43 @@ mrd_sample_fini(mrd_sample *sample)
     *sample = (mrd_sample){ 0 };
 }
 
+/* Sorts the hashes and removes duplicates. */
+static void
+sort_sample(mrd_sample *s)
+{
+    size_t kept = 0;
+
+    if (s->failed)
+        s->n = 0;
+    if (s->n > 1)
+        qsort(s->v, s->n, sizeof(*s->v), mrd_u64_order);
+    for (size_t i = 0; i < s->n; i++)
+        if (kept == 0 || s->v[kept - 1] != s->v[i])
+            s->v[kept++] = s->v[i];
+    s->n = kept;
+}
+
+/* Halves the samples of all inputs, and their memory. */
+static void
+thin_samples(mrd_read_once *once)
+{
+    once->samples = 0;
+    for (size_t i = 0; i < once->n_inputs; i++) {
+        mrd_sample *s = &once->inputs[i].sample;
+        uint64_t *smaller = NULL;
+        size_t cap = 0;
+
+        thin_sample(s);
+        once->samples += s->n;
+        if (!MRD_VEC_ROOM(smaller, 0, cap, s->n) || smaller == NULL)
+            continue;
+        memcpy(smaller, s->v, s->n * sizeof(*s->v));
+        free(s->v);
+        s->v = smaller;
+        s->cap = cap;
+    }
+}
+
 mrd_err
 mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input)
 {
@@ -96,34 +133,75 @@ mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input)
     }
     added = &once->inputs[once->n_inputs++];
     *added = *input;
-    qsort(added->sample.v, added->sample.n, sizeof(*added->sample.v), mrd_u64_order);
+    sort_sample(&added->sample);
+    once->samples += added->sample.n;
+    while (once->samples > SAMPLES_MOST)
+        thin_samples(once);
     return MRD_OK;
 }
 
 /* ---- Comparison ---- */
 
-/* Two inputs that share events, a < b. */
+/* An input that is compared. */
 typedef struct {
-    uint32_t a, b;
-    uint64_t common; /* hashes that both samples have */
-} input_pair;
+    mrd_read_input *read;
+    mrd_whose *whose;
+    uint32_t used_for; /* the file that is used instead, MRD_NO_INPUT means that this one is used */
+    uint32_t parts;    /* number of files that are used instead */
+    bool is_pinned;    /* others were dropped for it that state other things */
+    bool is_damaged;
+    uint64_t seen; /* the last whole that asked for this file as a part */
+} file;
 
 typedef struct {
     uint64_t hash;
-    uint32_t input; /* index in `once` */
+    uint32_t file;
 } sampled;
+
+/* Two files that share events, a < b. */
+typedef struct {
+    uint32_t a, b;
+    uint64_t common; /* hashes that both samples have */
+} file_pair;
 
 typedef struct {
     mrd_read_once *once;
     mrd_catalog *cat;
-    mrd_whose *whose;
-    sampled *all; /* by hash, then input, without duplicates */
+    file *files; /* the one with the most events first, of equal ones the undamaged ones */
+    uint32_t n_files;
+    sampled *all; /* by hash, then file */
     size_t n;
-    mrd_map index; /* index of pairs */
-    input_pair *pairs;
-    size_t n_pairs, cap_pairs;
-    uint32_t *copy_of; /* by input; MRD_NO_INPUT means that it is used */
+    sampled *firsts; /* the first sample of each file, in the same order */
+    size_t n_firsts;
+    mrd_events_part *parts; /* for one whole, and their files */
+    uint32_t *part_files;
+    size_t n_parts;
+    size_t limited; /* files that were not compared with all others */
 } comparison;
+
+static uint64_t
+count_of(const comparison *c, uint32_t i)
+{
+    return c->files[i].read->sample.count;
+}
+
+static bool
+is_used(const comparison *c, uint32_t i)
+{
+    return c->files[i].used_for == MRD_NO_INPUT;
+}
+
+static int
+file_order(const void *a, const void *b)
+{
+    const file *x = a, *y = b;
+
+    if (x->read->sample.count != y->read->sample.count)
+        return x->read->sample.count > y->read->sample.count ? -1 : 1;
+    if (x->is_damaged != y->is_damaged)
+        return x->is_damaged - y->is_damaged;
+    return x->read->input < y->read->input ? -1 : x->read->input > y->read->input;
+}
 
 static int
 sampled_order(const void *a, const void *b)
@@ -132,350 +210,528 @@ sampled_order(const void *a, const void *b)
 
     if (x->hash != y->hash)
         return x->hash < y->hash ? -1 : 1;
-    return x->input < y->input ? -1 : x->input > y->input;
+    return x->file < y->file ? -1 : x->file > y->file;
 }
 
-/* Collects the samples of all inputs, reduced to SAMPLES_MOST. Errors: NOMEM. */
-static mrd_err
-collect_samples(comparison *c)
+/* Returns the index of the first of n samples that is not before this one. */
+static size_t
+find_sampled(const sampled *v, size_t n, uint64_t hash, uint32_t from_file)
 {
-    size_t total = 0, kept = 0;
+    const sampled key = { hash, from_file };
+    size_t from = 0;
 
-    for (size_t i = 0; i < c->once->n_inputs; i++) {
-        while (total + c->once->inputs[i].sample.n > SAMPLES_MOST) {
-            total = 0;
-            for (size_t k = 0; k < c->once->n_inputs; k++) {
-                if (c->once->inputs[k].sample.n > 1)
-                    thin_sample(&c->once->inputs[k].sample);
-                total += k < i ? c->once->inputs[k].sample.n : 0;
-            }
-        }
-        total += c->once->inputs[i].sample.n;
+    while (from < n) {
+        size_t middle = from + (n - from) / 2;
+
+        if (sampled_order(&v[middle], &key) < 0)
+            from = middle + 1;
+        else
+            n = middle;
     }
-    if ((c->all = malloc((total + 1) * sizeof(*c->all))) == NULL)
-        return MRD_NOMEM;
-    for (uint32_t i = 0; i < c->once->n_inputs; i++) {
-        const mrd_sample *s = &c->once->inputs[i].sample;
+    return from;
+}
 
-        for (size_t k = 0; k < s->n && !s->failed; k++)
+/* Returns the smallest hash of a sample, UINT64_MAX if it is empty. */
+static uint64_t
+first_hash(const mrd_sample *s)
+{
+    return s->n > 0 ? s->v[0] : UINT64_MAX;
+}
+
+/* Errors: NOMEM. */
+static mrd_err
+collect_files(comparison *c, mrd_whose *whose)
+{
+    const mrd_read_once *once = c->once;
+    size_t n_inputs;
+    const mrd_input *inputs = mrd_catalog_inputs(c->cat, &n_inputs);
+
+    c->files = calloc(once->n_inputs + 1, sizeof(*c->files));
+    c->all = malloc((once->samples + 1) * sizeof(*c->all));
+    c->firsts = malloc((once->n_inputs + 1) * sizeof(*c->firsts));
+    c->parts = malloc(PARTS_MOST * sizeof(*c->parts));
+    c->part_files = malloc(PARTS_MOST * sizeof(*c->part_files));
+    if (c->files == NULL || c->all == NULL || c->firsts == NULL || c->parts == NULL ||
+        c->part_files == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < once->n_inputs; i++)
+        c->files[c->n_files++] =
+            (file){ .read = &once->inputs[i],
+                    .whose = &whose[i],
+                    .is_damaged = inputs[once->inputs[i].input].error != MRD_SID_EMPTY,
+                    .used_for = MRD_NO_INPUT,
+                    .seen = MRD_NO_INPUT };
+    qsort(c->files, c->n_files, sizeof(*c->files), file_order);
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        const mrd_sample *s = &c->files[i].read->sample;
+
+        for (size_t k = 0; k < s->n; k++)
             c->all[c->n++] = (sampled){ s->v[k], i };
+        if (s->count >= EVENTS_FEWEST)
+            c->firsts[c->n_firsts++] = (sampled){ first_hash(s), i };
     }
     qsort(c->all, c->n, sizeof(*c->all), sampled_order);
-    for (size_t i = 0; i < c->n; i++)
-        if (kept == 0 || sampled_order(&c->all[kept - 1], &c->all[i]) != 0)
-            c->all[kept++] = c->all[i];
-    c->n = kept;
+    qsort(c->firsts, c->n_firsts, sizeof(*c->firsts), sampled_order);
     return MRD_OK;
 }
 
-/* Returns the end of the samples with the same hash as sample `at`. */
-static size_t
-sharers_end(const comparison *c, size_t at)
+/* Returns true if the sample of `whole` has all hashes of `part` that it can have. */
+static bool
+has_samples(const comparison *c, uint32_t whole, uint32_t part)
 {
-    size_t end = at + 1;
+    const mrd_sample *w = &c->files[whole].read->sample, *p = &c->files[part].read->sample;
+    size_t k = 0;
 
-    while (end < c->n && c->all[end].hash == c->all[at].hash)
-        end++;
-    return end;
+    for (size_t i = 0; i < p->n && p->v[i] <= hash_limit(w->shift); i++) {
+        while (k < w->n && w->v[k] < p->v[i])
+            k++;
+        if (k == w->n || w->v[k] != p->v[i])
+            return false;
+    }
+    return true;
 }
 
-static mrd_err
-count_pair(comparison *c, uint32_t a, uint32_t b)
+static bool
+can_be_part(comparison *c, uint32_t whole, uint32_t part)
 {
-    mrd_map_key key = { a, b, 0 };
-    uint32_t pair = mrd_map_get(&c->index, key);
-
-    if (pair == MRD_MAP_NONE) {
-        if (mrd_whose_contradict(c->whose, a, b))
-            return MRD_OK;
-        if (!MRD_VEC_ROOM(c->pairs, c->n_pairs, c->cap_pairs, 1))
-            return MRD_NOMEM;
-        pair = (uint32_t) c->n_pairs++;
-        c->pairs[pair] = (input_pair){ .a = a, .b = b };
-        if (mrd_map_put(&c->index, key, pair) != MRD_OK)
-            return MRD_NOMEM;
-    }
-    c->pairs[pair].common++;
-    return MRD_OK;
+    return is_used(c, part) && !c->files[part].is_pinned &&
+           !mrd_whose_contradict(c->files[whole].whose, c->files[part].whose);
 }
 
-static mrd_err
-find_pairs(comparison *c)
+static void
+add_part(comparison *c, uint32_t part)
 {
-    mrd_err err = MRD_OK;
+    c->parts[c->n_parts] = (mrd_events_part){ .read = c->files[part].read };
+    c->part_files[c->n_parts++] = part;
+}
 
-    for (size_t at = 0, end; at < c->n && err == MRD_OK; at = end) {
-        end = sharers_end(c, at);
-        for (size_t i = at; i < end && end - at <= SHARERS_MOST; i++)
-            for (size_t k = i + 1; k < end && err == MRD_OK; k++)
-                err = count_pair(c, c->all[i].input, c->all[k].input);
+/* Drops one of two files with equal events: the one that states less, else the damaged or later
+ * one, which is `b`. */
+static void
+drop_equal(comparison *c, uint32_t a, uint32_t b, const mrd_events_part *compared)
+{
+    bool drop_a =
+        (compared->states_more || mrd_whose_states_more(c->files[b].whose, c->files[a].whose)) &&
+        !compared->lacks_ends;
+    uint32_t kept = drop_a ? b : a, dropped = drop_a ? a : b;
+
+    c->files[kept].is_pinned = compared->states_more && compared->states_less;
+    c->files[dropped].used_for = kept;
+    c->files[dropped].parts = 1;
+    mrd_whose_take(c->files[kept].whose, c->files[dropped].whose);
+}
+
+/* Compares a file with the parts that were collected for it, and drops those that it contains. */
+static mrd_err
+read_parts(comparison *c, uint32_t whole, uint32_t *ret_tries)
+{
+    mrd_err err = mrd_events_find_parts(c->cat, c->files[whole].read, c->parts, c->n_parts);
+
+    c->once->compared += c->n_parts + 1;
+    for (size_t i = 0; i < c->n_parts && err == MRD_OK && is_used(c, whole); i++) {
+        uint32_t part = c->part_files[i];
+
+        if (c->parts[i].differs || !can_be_part(c, whole, part)) {
+            *ret_tries += TRIES_MOST / READ_MOST;
+        } else if (count_of(c, part) == count_of(c, whole)) {
+            drop_equal(c, whole, part, &c->parts[i]);
+        } else {
+            c->files[part].used_for = whole;
+            c->files[part].parts = 1;
+        }
     }
+    c->n_parts = 0;
     return err;
 }
 
-/* Returns the number of different hashes of an input that the other input would also have
- * sampled. */
-static uint64_t
-comparable(const comparison *c, uint32_t input, uint32_t other)
+/* Tries a file as a part. Counts the failures. */
+static mrd_err
+try_part(comparison *c, uint32_t whole, uint32_t part, uint32_t *tries)
 {
-    const mrd_sample *s = &c->once->inputs[input].sample;
-    unsigned shift = c->once->inputs[other].sample.shift;
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < s->n && s->v[i] <= hash_limit(shift); i++)
-        n += i == 0 || s->v[i] != s->v[i - 1];
-    return n;
+    if (!can_be_part(c, whole, part) || !has_samples(c, whole, part)) {
+        ++*tries;
+        return MRD_OK;
+    }
+    add_part(c, part);
+    return c->n_parts == READ_MOST ? read_parts(c, whole, tries) : MRD_OK;
 }
 
-/* Accepts a few differences, because damage and rounding may change events. */
+/* Returns true if the part is so small that the two samples have no events in common by chance, but
+ * lies in the time of the whole. */
 static bool
-is_nearly_all(uint64_t part, uint64_t all)
+is_small_inside(const comparison *c, uint32_t whole, uint32_t part)
 {
-    return all >= SAMPLES_FEWEST && part * 50 >= all * 49;
+    const mrd_sample *w = &c->files[whole].read->sample, *p = &c->files[part].read->sample;
+
+    return part > whole && !mrd_ev_before(p->first, w->first) && !mrd_ev_after(p->last, w->last);
 }
+
+/* Returns the index in `firsts` of the first file without a hash that the sample of `whole` can
+ * have. */
+static size_t
+first_small(const comparison *c, uint32_t whole)
+{
+    uint64_t limit = hash_limit(c->files[whole].read->sample.shift);
+
+    return limit == UINT64_MAX ? c->n_firsts : find_sampled(c->firsts, c->n_firsts, limit + 1, 0);
+}
+
+/* Ends the search for parts of a file: reads the last ones. */
+static mrd_err
+end_search(comparison *c, uint32_t whole, uint32_t tries, mrd_err err)
+{
+    if (err == MRD_OK && c->n_parts > 0)
+        err = read_parts(c, whole, &tries);
+    c->limited += tries >= TRIES_MOST;
+    return err;
+}
+
+/* Drops the files with the same events as this one. They have the same first sample. */
+static mrd_err
+find_equal(comparison *c, uint32_t i)
+{
+    const mrd_sample *s = &c->files[i].read->sample;
+    uint64_t hash = first_hash(s);
+    uint32_t tries = 0;
+    mrd_err err = MRD_OK;
+
+    for (size_t k = find_sampled(c->firsts, c->n_firsts, hash, i + 1);
+         k < c->n_firsts && c->firsts[k].hash == hash &&
+         count_of(c, c->firsts[k].file) == s->count && err == MRD_OK && is_used(c, i) &&
+         tries < TRIES_MOST;
+         k++)
+        err = try_part(c, i, c->firsts[k].file, &tries);
+    return end_search(c, i, tries, err);
+}
+
+/* Drops the files whose events are all in this one. It has their first samples. */
+static mrd_err
+find_parts(comparison *c, uint32_t whole)
+{
+    const mrd_sample *w = &c->files[whole].read->sample;
+    uint32_t tries = 0;
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < w->n; i++)
+        for (size_t k = find_sampled(c->firsts, c->n_firsts, w->v[i], whole + 1);
+             k < c->n_firsts && c->firsts[k].hash == w->v[i] && err == MRD_OK && tries < TRIES_MOST;
+             k++)
+            err = try_part(c, whole, c->firsts[k].file, &tries);
+    for (size_t k = first_small(c, whole); k < c->n_firsts && err == MRD_OK && tries < TRIES_MOST;
+         k++)
+        if (is_small_inside(c, whole, c->firsts[k].file))
+            err = try_part(c, whole, c->firsts[k].file, &tries);
+        else
+            tries++;
+    return end_search(c, whole, tries, err);
+}
+
+/* ---- Merged files ---- */
 
 static bool
-is_used(const comparison *c, uint32_t input)
+can_be_merged(const comparison *c, uint32_t whole, uint32_t part)
 {
-    return c->copy_of[input] == MRD_NO_INPUT;
+    return is_used(c, part) && count_of(c, part) < count_of(c, whole) &&
+           !mrd_whose_contradict(c->files[whole].whose, c->files[part].whose);
 }
 
-static uint64_t
-count_of(const comparison *c, uint32_t input)
-{
-    return c->once->inputs[input].sample.count;
-}
-
-/* Returns true if nearly all events of `part` are in `whole`. */
+/* Returns true if each sampled event of a file is in a smaller one. Smaller files have more samples,
+ * but by chance the share can be half as large. */
 static bool
-holds_all(const comparison *c, const input_pair *pair, uint32_t part, uint32_t whole)
+is_covered(const comparison *c, uint32_t whole)
 {
-    return count_of(c, part) >= EVENTS_FEWEST && count_of(c, part) <= count_of(c, whole) &&
-           is_nearly_all(pair->common, comparable(c, part, whole));
-}
+    const mrd_sample *w = &c->files[whole].read->sample;
+    bool covered = w->n > 0;
 
-/* Returns which of two equal inputs to use: the input with a rank, else the complete one, else the
- * first one. */
-static uint32_t
-better_of(const comparison *c, uint32_t a, uint32_t b)
-{
-    size_t n;
-    const mrd_input *inputs = mrd_catalog_inputs(c->cat, &n);
-    bool a_whole = inputs[c->once->inputs[a].input].error == MRD_SID_EMPTY;
-    bool b_whole = inputs[c->once->inputs[b].input].error == MRD_SID_EMPTY;
+    for (size_t k = 0; k < w->n && covered && w->v[k] <= hash_limit(w->shift + 1); k++) {
+        size_t at = find_sampled(c->all, c->n, w->v[k], whole) + 1, most = at + TRIES_EVENT;
 
-    if ((c->whose[a].rank < 0) != (c->whose[b].rank < 0))
-        return c->whose[a].rank < 0 ? b : a;
-    return a_whole || !b_whole ? a : b;
+        for (covered = false; at < c->n && at < most && c->all[at].hash == w->v[k] && !covered;
+             at++)
+            covered = can_be_merged(c, whole, c->all[at].file);
+    }
+    return covered;
 }
 
 static void
+add_merged(comparison *c, uint32_t whole, uint32_t part)
+{
+    if (!can_be_merged(c, whole, part) || c->files[part].seen == whole)
+        return;
+    c->files[part].seen = whole;
+    if (c->n_parts < PARTS_MOST)
+        add_part(c, part);
+    else
+        c->limited++;
+}
+
+/* Drops a file if each of its events is in exactly one of several smaller files. */
+static mrd_err
+find_merged(comparison *c, uint32_t whole)
+{
+    const mrd_sample *w = &c->files[whole].read->sample;
+    bool is_merged = false;
+    mrd_err err = MRD_OK;
+
+    if (w->count < EVENTS_FEWEST || c->files[whole].is_pinned || !is_covered(c, whole))
+        return MRD_OK;
+    for (size_t k = 0; k < w->n; k++)
+        for (size_t i = find_sampled(c->all, c->n, w->v[k], whole) + 1;
+             i < c->n && c->all[i].hash == w->v[k]; i++)
+            add_merged(c, whole, c->all[i].file);
+    for (size_t i = first_small(c, whole); i < c->n_firsts; i++)
+        if (is_small_inside(c, whole, c->firsts[i].file))
+            add_merged(c, whole, c->firsts[i].file);
+    if (c->n_parts > 1) {
+        c->once->compared += c->n_parts + 1;
+        err = mrd_events_are_merged(c->cat, c->files[whole].read, c->parts, c->n_parts, &is_merged);
+    }
+    for (size_t i = 0; i < c->n_parts && is_merged; i++) {
+        file *f = &c->files[whole];
+        uint32_t part = c->part_files[i];
+
+        if (i == 0 || c->files[part].read->input < c->files[f->used_for].read->input)
+            f->used_for = part;
+        f->parts = (uint32_t) c->n_parts;
+        mrd_whose_take(c->files[part].whose, f->whose);
+    }
+    c->n_parts = 0;
+    return err;
+}
+
+/* Merged files are found from the smallest one on, because a part can be merged too. */
+static mrd_err
 find_copies(comparison *c)
 {
-    for (size_t i = 0; i < c->n_pairs; i++) {
-        const input_pair *p = &c->pairs[i];
-        uint32_t use;
+    mrd_err err = MRD_OK;
 
-        if (!is_used(c, p->a) || !is_used(c, p->b) || !holds_all(c, p, p->a, p->b) ||
-            !holds_all(c, p, p->b, p->a))
-            continue;
-        use = better_of(c, p->a, p->b);
-        c->copy_of[use == p->a ? p->b : p->a] = use;
-    }
-}
-
-/* Finds inputs that several smaller inputs contain together. Errors: NOMEM. */
-static mrd_err
-find_merged(comparison *c, uint32_t *ret_parts)
-{
-    uint64_t *covered = calloc(c->once->n_inputs + 1, sizeof(*covered));
-
-    if (covered == NULL)
-        return MRD_NOMEM;
-    for (size_t at = 0, end; at < c->n; at = end) {
-        end = sharers_end(c, at);
-        for (size_t i = at; i < end && end - at <= SHARERS_MOST; i++) {
-            bool is_covered = false;
-
-            for (size_t k = at; k < end && !is_covered; k++)
-                is_covered = is_used(c, c->all[k].input) &&
-                             count_of(c, c->all[k].input) < count_of(c, c->all[i].input) &&
-                             !mrd_whose_contradict(c->whose, c->all[i].input, c->all[k].input);
-            covered[c->all[i].input] += is_covered;
-        }
-    }
-    for (uint32_t i = 0; i < c->once->n_inputs; i++) {
-        uint32_t first = MRD_NO_INPUT;
-
-        for (size_t k = 0;
-             k < c->n_pairs && is_used(c, i) && is_nearly_all(covered[i], comparable(c, i, i));
-             k++) {
-            const input_pair *p = &c->pairs[k];
-            uint32_t other = p->a == i ? p->b : p->a;
-
-            if ((p->a != i && p->b != i) || !is_used(c, other) ||
-                count_of(c, other) >= count_of(c, i))
-                continue;
-            ret_parts[i]++;
-            first = other < first ? other : first;
-        }
-        if (ret_parts[i] > 1)
-            c->copy_of[i] = first;
-    }
-    free(covered);
-    return MRD_OK;
-}
-
-static void
-find_parts(comparison *c)
-{
-    for (size_t i = 0; i < c->n_pairs; i++) {
-        const input_pair *p = &c->pairs[i];
-
-        if (!is_used(c, p->a) || !is_used(c, p->b))
-            continue;
-        if (holds_all(c, p, p->a, p->b))
-            c->copy_of[p->a] = p->b;
-        else if (holds_all(c, p, p->b, p->a))
-            c->copy_of[p->b] = p->a;
-    }
+    for (uint32_t i = 0; i < c->n_files && err == MRD_OK; i++)
+        if (is_used(c, i))
+            err = find_equal(c, i);
+    for (uint32_t i = c->n_files; i-- > 0 && err == MRD_OK;)
+        if (is_used(c, i))
+            err = find_merged(c, i);
+    for (uint32_t i = 0; i < c->n_files && err == MRD_OK; i++)
+        if (is_used(c, i))
+            err = find_parts(c, i);
+    return err;
 }
 
 /* ---- The result ---- */
 
 static mrd_str
-path_of(const comparison *c, uint32_t input)
+path_of(const comparison *c, uint32_t i)
 {
-    size_t n;
-    const mrd_input *inputs = mrd_catalog_inputs(c->cat, &n);
-
-    return mrd_catalog_text(c->cat, inputs[c->once->inputs[input].input].path);
+    return mrd_input_path(c->cat, c->files[i].read->input);
 }
 
-/* Removes a copy from store and catalog. A damaged copy stays incomplete, because the contents of
- * its unreadable part are unknown. */
+/* Removes a copy from the store. A damaged copy stays incomplete, because the contents of its
+ * unreadable part are unknown. */
 static mrd_err
-skip_input(const comparison *c, uint32_t input, uint32_t parts)
+skip_file(const comparison *c, uint32_t i)
 {
-    const mrd_read_input *read = &c->once->inputs[input];
+    const file *f = &c->files[i];
     size_t n;
-    mrd_input *in = &mrd_catalog_inputs(c->cat, &n)[read->input];
-    const bool is_damaged = in->state == MRD_INPUT_INCOMPLETE;
+    mrd_input *in = &mrd_catalog_inputs(c->cat, &n)[f->read->input];
+    const bool damaged = in->state == MRD_INPUT_INCOMPLETE;
+    uint32_t used = f->used_for;
     mrd_buf why = { 0 };
 
-    if (is_damaged)
+    while (!is_used(c, used) && c->files[used].parts == 1)
+        used = c->files[used].used_for;
+    if (damaged)
         mrd_buf_fmt(&why, MRD_STR_FMT ". ", MRD_STR_ARG(mrd_catalog_text(c->cat, in->error)));
     mrd_buf_fmt(&why, "'" MRD_STR_FMT "' has no other events than '" MRD_STR_FMT "'",
-                MRD_STR_ARG(mrd_catalog_text(c->cat, in->path)),
-                MRD_STR_ARG(path_of(c, c->copy_of[input])));
-    if (parts > 1)
-        mrd_buf_fmt(&why, " and %" PRIu32 " other input%s", parts - 1, mrd_plural(parts - 1));
+                MRD_STR_ARG(path_of(c, i)), MRD_STR_ARG(path_of(c, used)));
+    if (f->parts > 1)
+        mrd_buf_fmt(&why, " and %" PRIu32 " other input%s", f->parts - 1, mrd_plural(f->parts - 1));
     mrd_buf_text(&why, ": used once");
     *in = (mrd_input){ .path = in->path,
                        .format = in->format,
                        .error = mrd_catalog_intern(c->cat, mrd_buf_cstr(&why)),
-                       .state = is_damaged ? MRD_INPUT_INCOMPLETE : MRD_INPUT_SKIPPED,
+                       .state = damaged ? MRD_INPUT_INCOMPLETE : MRD_INPUT_SKIPPED,
                        .bytes = in->bytes };
-    mrd_stream_clear(read->stream);
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(c->cat); i++) {
-        mrd_process *p = mrd_catalog_borrow_process(c->cat, i);
-
-        if (p->scope == read->input + 1)
-            p->profile = MRD_PROFILE_NONE;
-    }
+    mrd_stream_clear(f->read->stream);
+    f->read->is_dropped = true;
     mrd_buf_fini(&why);
     return why.err;
 }
 
-/* Notes inputs of one process that share only a part of their events. */
-static void
-note_overlaps(const comparison *c)
-{
-    for (size_t i = 0; i < c->n_pairs; i++) {
-        const input_pair *p = &c->pairs[i];
-        uint64_t n, part = comparable(c, p->a, p->b), other = comparable(c, p->b, p->a);
-
-        n = part < other ? part : other;
-        if (!is_used(c, p->a) || !is_used(c, p->b) || p->common < EVENTS_FEWEST ||
-            p->common * 20 < n || !mrd_whose_agree(c->whose, p->a, p->b))
-            continue;
-        mrd_catalog_note(c->cat,
-                         "about %" PRIu64 " %% of the events of '" MRD_STR_FMT
-                         "' are in '" MRD_STR_FMT "' too, and count twice",
-                         p->common * 100 / n, MRD_STR_ARG(path_of(c, part <= other ? p->a : p->b)),
-                         MRD_STR_ARG(path_of(c, part <= other ? p->b : p->a)));
-    }
-}
-
 static mrd_err
-skip_copies(const comparison *c, const uint32_t *parts)
+skip_copies(const comparison *c)
 {
-    size_t skipped = 0, first = 0, n;
+    size_t skipped = 0, n;
+    uint32_t first = MRD_NO_INPUT; /* in the order of the catalog */
     mrd_err err = MRD_OK;
 
-    for (uint32_t i = 0; i < c->once->n_inputs && err == MRD_OK; i++) {
+    for (uint32_t i = 0; i < c->n_files && err == MRD_OK; i++) {
         if (is_used(c, i))
             continue;
-        first = skipped++ == 0 ? i : first;
-        err = skip_input(c, i, parts[i]);
+        skipped++;
+        first = c->files[i].read->input < first ? c->files[i].read->input : first;
+        err = skip_file(c, i);
     }
-    if (skipped > 0 && err == MRD_OK) {
-        const mrd_input *inputs = mrd_catalog_inputs(c->cat, &n);
+    if (skipped == 0 || err != MRD_OK)
+        return err;
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(c->cat); i++) {
+        mrd_process *p = mrd_catalog_borrow_process(c->cat, i);
+        uint32_t of = p->scope == 0 ? MRD_NO_INPUT : mrd_read_index(c->once, p->scope - 1);
 
-        mrd_catalog_note(
-            c->cat, MRD_STR_FMT "%s",
-            MRD_STR_ARG(mrd_catalog_text(c->cat, inputs[c->once->inputs[first].input].error)),
-            skipped > 1 ? ", and further inputs are copies like it" : "");
+        if (of != MRD_NO_INPUT && c->once->inputs[of].is_dropped)
+            p->profile = MRD_PROFILE_NONE;
     }
+    mrd_catalog_note(
+        c->cat, MRD_STR_FMT "%s",
+        MRD_STR_ARG(mrd_catalog_text(c->cat, mrd_catalog_inputs(c->cat, &n)[first].error)),
+        skipped > 1 ? ", and further inputs are copies like it" : "");
+    return MRD_OK;
+}
+
+/* ---- What the used files have in common ---- */
+
+/* Returns true if two files may have the same events, or if only their names say otherwise. */
+static bool
+is_remarkable(const comparison *c, uint32_t a, uint32_t b)
+{
+    const mrd_whose *x = c->files[a].whose, *y = c->files[b].whose;
+
+    return !mrd_whose_contradict(x, y) || mrd_whose_named_apart(x, y);
+}
+
+/* Counts the common samples of each file and the nearest other ones. Errors: NOMEM. */
+static mrd_err
+count_pairs(const comparison *c, file_pair **pairs, size_t *ret_n)
+{
+    enum { NEAREST = 4 };
+    uint32_t before[NEAREST]; /* files with the same hash, the last one first */
+    size_t cap = 0, n_before = 0;
+    mrd_map index = { 0 };
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < c->n && err == MRD_OK; i++) {
+        n_before = i > 0 && c->all[i - 1].hash == c->all[i].hash ? n_before : 0;
+        if (!is_used(c, c->all[i].file))
+            continue;
+        for (size_t k = 0; k < n_before && err == MRD_OK; k++) {
+            mrd_map_key key = { before[k], c->all[i].file, 0 };
+            uint32_t pair = mrd_map_get(&index, key);
+
+            if (pair == MRD_MAP_NONE &&
+                (*ret_n == PAIRS_MOST || !is_remarkable(c, before[k], c->all[i].file)))
+                continue;
+            if (pair == MRD_MAP_NONE) {
+                pair = (uint32_t) *ret_n;
+                if (!MRD_VEC_ROOM(*pairs, *ret_n, cap, 1) ||
+                    mrd_map_put(&index, key, pair) != MRD_OK)
+                    err = MRD_NOMEM;
+                else
+                    (*pairs)[(*ret_n)++] = (file_pair){ .a = before[k], .b = c->all[i].file };
+            }
+            if (err == MRD_OK)
+                (*pairs)[pair].common++;
+        }
+        memmove(before + 1, before, (NEAREST - 1) * sizeof(*before));
+        before[0] = c->all[i].file;
+        n_before += n_before < NEAREST;
+    }
+    mrd_map_fini(&index);
+    return err;
+}
+
+/* Returns the number of hashes of a file that the sample of the other one can have. */
+static uint64_t
+comparable(const comparison *c, uint32_t i, uint32_t other)
+{
+    const mrd_sample *s = &c->files[i].read->sample;
+    uint64_t limit = hash_limit(c->files[other].read->sample.shift), n = 0;
+
+    while (n < s->n && s->v[n] <= limit)
+        n++;
+    return n;
+}
+
+/* Notes pairs of files that are used both, although they share events. */
+static mrd_err
+note_overlaps(const comparison *c)
+{
+    enum { SHARED, NAMED_APART, KINDS };
+    static const char *const results[KINDS] = {
+        [SHARED] = "Both have events of their own, so both are used, and equal events count twice",
+        [NAMED_APART] = "The names of the two state different processes, so both are used",
+    };
+    const file_pair *first[KINDS] = { NULL };
+    size_t found[KINDS] = { 0 }, n = 0;
+    file_pair *pairs = NULL;
+    mrd_err err = count_pairs(c, &pairs, &n);
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        const file_pair *p = &pairs[i];
+        const mrd_whose *a = c->files[p->a].whose, *b = c->files[p->b].whose;
+        int kind = mrd_whose_named_apart(a, b) ? NAMED_APART : SHARED;
+
+        if (p->common < EVENTS_FEWEST || p->common * 20 < comparable(c, p->b, p->a))
+            continue;
+        first[kind] = found[kind]++ == 0 ? p : first[kind];
+    }
+    for (int kind = 0; kind < KINDS; kind++) {
+        const file_pair *p = first[kind];
+        uint64_t share;
+
+        if (p == NULL)
+            continue;
+        share = p->common * 100 / comparable(c, p->b, p->a);
+        mrd_catalog_note(c->cat,
+                         "about %" PRIu64 " %% of the events of '" MRD_STR_FMT
+                         "' have the time, length and name of events in '" MRD_STR_FMT
+                         "'. %s (%zu pair%s of inputs like this)",
+                         share > 100 ? 100 : share, MRD_STR_ARG(path_of(c, p->b)),
+                         MRD_STR_ARG(path_of(c, p->a)), results[kind], found[kind],
+                         mrd_plural(found[kind]));
+    }
+    free(pairs);
     return err;
 }
 
 static mrd_err
-compare_inputs(comparison *c)
+compare_inputs(mrd_read_once *once, mrd_whose *whose, mrd_catalog *cat)
 {
-    size_t n = c->once->n_inputs;
-    uint32_t *parts = calloc(n + 1, sizeof(*parts));
-    mrd_err err = MRD_NOMEM;
+    comparison c = { .once = once, .cat = cat };
+    mrd_err err = collect_files(&c, whose);
 
-    c->copy_of = malloc((n + 1) * sizeof(*c->copy_of));
-    if (parts != NULL && c->copy_of != NULL) {
-        memset(c->copy_of, 0xff, (n + 1) * sizeof(*c->copy_of));
-        err = collect_samples(c);
-    }
     if (err == MRD_OK)
-        err = find_pairs(c);
-    if (err == MRD_OK) {
-        find_copies(c);
-        err = find_merged(c, parts);
-    }
-    if (err == MRD_OK) {
-        find_parts(c);
-        note_overlaps(c);
-        err = skip_copies(c, parts);
-    }
-    free(parts);
-    free(c->copy_of);
-    free(c->all);
-    free(c->pairs);
-    mrd_map_fini(&c->index);
+        err = find_copies(&c);
+    if (err == MRD_OK)
+        err = note_overlaps(&c);
+    if (err == MRD_OK)
+        err = skip_copies(&c);
+    if (c.limited > 0)
+        mrd_catalog_note(cat,
+                         "%zu input%s not compared with all other inputs, because too many have "
+                         "events in common: a copy among them would count twice",
+                         c.limited, c.limited == 1 ? " was" : "s were");
+    free(c.files);
+    free(c.all);
+    free(c.firsts);
+    free(c.parts);
+    free(c.part_files);
     return err;
 }
 
 mrd_err
 mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
 {
-    comparison c = { .once = once, .cat = cat };
+    mrd_whose *whose;
     mrd_err err;
 
     if (once->n_inputs < 2)
         return MRD_OK;
-    if ((c.whose = mrd_whose_new(once, cat)) == NULL)
+    if ((whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;
-    err = compare_inputs(&c);
+    err = compare_inputs(once, whose, cat);
     if (err == MRD_OK)
-        err = mrd_windows_join(once, cat, store);
+        err = mrd_windows_join(once, whose, cat, store);
     if (err == MRD_OK)
         err = mrd_files_name(cat);
-    free(c.whose);
+    free(whose);
     return err;
 }

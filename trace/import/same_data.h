@@ -2,20 +2,27 @@
  * trace/import/same_data.h - finds inputs that contain the same events, and the windows of one
  * process.
  *
- * Each input keeps a sample of its events: the events with a hash below a limit. The hash covers
- * the time as in the file, the length, the name and, if the format states it, the process. So
- * events that two inputs share are in both samples, for all formats and file sizes.
- *
  *   copy    All events of an input are in another input. The other input is used.
- *   merged  All events of an input are in several smaller inputs. The smaller inputs are used.
- *   window  Two inputs state the same process (node, job, rank, pid), their times count from the
- *     same start, and do not overlap. They become one process, with a pause between them.
+ *   merged  Each event of an input is in exactly one of several smaller inputs. The smaller inputs
+ *           are used.
+ *   window  Two inputs state the same process, and do not overlap. They become one process, with a
+ *           pause between them.
  *
- * Inputs that state different nodes, ranks, processes or epochs are never copies. A copy gets the
- * state MRD_INPUT_SKIPPED and loses its events. A damaged copy stays incomplete, because its
- * unreadable part is unknown. Only events of the system profile are compared.
+ * No event is dropped unless another input has it. Candidates are found by samples: each input
+ * keeps the events with a hash below a limit, so events that two inputs share are in both samples.
+ * Then all events of the candidates are read and compared in everything that their files state:
+ * time, length, name, arguments, line and process. Only the ids of arrows are not compared. An input
+ * that differs in one event is used completely, and a note says that the rest counts twice.
  *
- * Memory    at most 8 KiB per input.
+ * Inputs that state different things are never copies or windows of each other: node, job, rank,
+ * pid, world size, backend, start of the times, or a number after "rank", "node", "worker", "host",
+ * "job" or "run" in their paths. A copy gets the state MRD_INPUT_SKIPPED and loses its events. A
+ * damaged copy stays incomplete, because its unreadable part is unknown. Only events of the system
+ * profile are compared.
+ *
+ * Time      n log n in the samples. Each input is read once for each file that has its sample.
+ * Memory    at most 8 MiB for the samples of all inputs, and 24 MiB to compare them. The readers of
+ *           the streams need no more than those of the output.
  * Threads   One thread.
  */
 #ifndef MRD_TRACE_SAME_DATA_H
@@ -31,24 +38,27 @@ typedef struct {
     uint64_t *v;
     size_t n, cap;
     unsigned shift;
-    uint64_t count; /* of all events */
-    bool failed;    /* out of memory: the input is not compared */
+    uint64_t count;        /* of all events */
+    mrd_ev_ns first, last; /* the earliest and the latest begin of an event */
+    bool failed;           /* out of memory: the input is not compared */
 } mrd_sample;
 
 /* Adds an event of the system profile. */
-void mrd_sample_add(mrd_sample *sample, const mrd_catalog *cat, const mrd_event *ev);
+void mrd_sample_add(mrd_sample *sample, const mrd_event *ev);
 void mrd_sample_fini(mrd_sample *sample);
 
 /* An input that was read. */
 typedef struct mrd_read_input {
     uint32_t input;
     mrd_identity place;
+    mrd_sid backend;    /* see mrd_import */
     mrd_dur_ns base;    /* added to the times of the file */
     mrd_stream *stream; /* of the system profile */
     mrd_sample sample;  /* owned */
+    bool is_dropped;    /* another input is used instead */
 } mrd_read_input;
 
-/* Adds an input. Takes its sample also on failure. Errors: NOMEM. */
+/* Adds an input, in the order of the catalog. Takes its sample also on failure. Errors: NOMEM. */
 mrd_err mrd_same_data_add(mrd_read_once *once, const mrd_read_input *input);
 /*
  * Compares all inputs that were added. Removes copies from store and catalog, joins windows, and

@@ -1,5 +1,5 @@
-/* trace/import/same_data_int.h - finds the process of each input, and inputs that recorded the
- * same process at separate times (windows). Private to same_*.c. */
+/* trace/import/same_data_int.h - the parts of trace/import/same_data.h: what inputs state about
+ * their process, the comparison of events, and windows. Private to same_*.c. */
 #ifndef MRD_TRACE_SAME_DATA_INT_H
 #define MRD_TRACE_SAME_DATA_INT_H
 
@@ -7,26 +7,78 @@
 
 #define MRD_NO_INPUT UINT32_MAX
 
-/* The process that an input states. MRD_NONE or MRD_SID_EMPTY if it is unknown or the input has
- * several processes. */
+/* ---- Identity (same_identity.c) ---- */
+
+/* The words of a path that a number follows: "rank0.json", "node-1/a.json". */
+enum {
+    MRD_NAMED_RANK,
+    MRD_NAMED_NODE,
+    MRD_NAMED_WORKER,
+    MRD_NAMED_HOST,
+    MRD_NAMED_JOB,
+    MRD_NAMED_RUN,
+    MRD_NAMED
+};
+
+/* What an input or a process states. MRD_NONE, MRD_SID_EMPTY and a base of 0 mean unknown, or that
+ * the processes of the input differ. */
 typedef struct {
-    int64_t rank, pid;
-    mrd_sid node, job;
-    mrd_dur_ns base; /* 0 means unknown */
+    int64_t rank, pid, world_size;
+    mrd_sid node, job, backend;
+    mrd_dur_ns base;
+    int64_t named[MRD_NAMED];
     unsigned processes;
 } mrd_whose;
 
+/* Returns what a process states. */
+mrd_whose mrd_whose_process(const mrd_catalog *cat, const mrd_process *p);
 /* Returns an allocated array with one entry for each input of `once`. NULL if out of memory. */
 mrd_whose *mrd_whose_new(const mrd_read_once *once, const mrd_catalog *cat);
-/* Returns true if two inputs state different things. */
-bool mrd_whose_contradict(const mrd_whose *whose, uint32_t a, uint32_t b);
+/* Returns true if both state different things. */
+bool mrd_whose_contradict(const mrd_whose *a, const mrd_whose *b);
+/* Returns true if only the names of the files state different things. */
+bool mrd_whose_named_apart(const mrd_whose *a, const mrd_whose *b);
+/* Returns true if a states something that b does not state. */
+bool mrd_whose_states_more(const mrd_whose *a, const mrd_whose *b);
+/* Adds to `to` what only `from` states. Returns false if there is nothing. */
+bool mrd_whose_take(mrd_whose *to, const mrd_whose *from);
 
-/* Returns true if two inputs state the same process. */
-bool mrd_whose_agree(const mrd_whose *whose, uint32_t a, uint32_t b);
+/* Returns the index in `once` of an input of the catalog, MRD_NO_INPUT if it is not there. */
+uint32_t mrd_read_index(const mrd_read_once *once, uint32_t input);
+/* Returns the path of an input of the catalog. */
+mrd_str mrd_input_path(const mrd_catalog *cat, uint32_t input);
+/* Compares two lists of n numbers, the first one first. Returns <0, 0, >0. */
+int mrd_numbers_order(const int64_t *a, const int64_t *b, size_t n);
+
+/* ---- Events (same_events.c) ---- */
+
+/* A part that is compared with a whole. */
+typedef struct {
+    const mrd_read_input *read;
+    bool differs;     /* result: an event of the part is not in the whole */
+    bool states_more; /* result: its processes state something that the whole's do not */
+    bool states_less; /* result: and the other way round */
+    bool lacks_ends;  /* result: an unfinished span of the part has an end in the whole */
+} mrd_events_part;
+
+/*
+ * Finds the parts whose events are all in the whole. Reads each stream at most once. An event is
+ * equal to another one if everything that their files state about it is equal; an unfinished span
+ * is also equal to the same span with an end. Errors: NOMEM, and errors of the store.
+ */
+mrd_err mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole,
+                              mrd_events_part *parts, size_t n);
+/* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, which state at
+ * least as much. Changes the results in `parts`. Errors: as above. */
+mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole,
+                              mrd_events_part *parts, size_t n, bool *ret_is_merged);
+
+/* ---- Windows (same_windows.c) ---- */
 
 /* Joins processes that are windows of one process. Errors: NOMEM and the errors of
  * mrd_stream_push. */
-mrd_err mrd_windows_join(mrd_read_once *once, mrd_catalog *cat, mrd_store *store);
+mrd_err mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat,
+                         mrd_store *store);
 /* Names each process after its file if a process of another file looks the same. Errors: NOMEM. */
 mrd_err mrd_files_name(mrd_catalog *cat);
 

@@ -1,4 +1,4 @@
-/* Finds the process of each input, and inputs that are windows of one process. */
+/* Finds inputs that are windows of one process, and names processes that look alike. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,121 +12,22 @@
 /* Later times (from September 2001) count from 1970 and not from a start. */
 #define EPOCH_NS (1000000000LL * MRD_SEC)
 
-static bool
-has_node(const mrd_catalog *cat, const mrd_process *p)
-{
-    return !mrd_str_is(mrd_catalog_text(cat, p->instance_id), "unknown");
-}
-
-/* ---- The process of an input ---- */
-
-static int64_t
-agreed_number(bool is_first, int64_t have, int64_t got)
-{
-    return is_first || have == got ? got : MRD_NONE;
-}
-
-static mrd_sid
-agreed_text(bool is_first, mrd_sid have, mrd_sid got)
-{
-    return is_first || have == got ? got : MRD_SID_EMPTY;
-}
-
-static void
-add_process(mrd_whose *w, const mrd_catalog *cat, const mrd_process *p)
-{
-    bool is_first = w->processes++ == 0;
-
-    w->rank = agreed_number(is_first, w->rank, p->rank);
-    w->pid = agreed_number(is_first, w->pid, p->flags & MRD_PROC_NO_PID ? MRD_NONE : p->process_id);
-    w->node = agreed_text(is_first, w->node, has_node(cat, p) ? p->instance_id : MRD_SID_EMPTY);
-    w->job = agreed_text(is_first, w->job, p->job);
-}
-
-mrd_whose *
-mrd_whose_new(const mrd_read_once *once, const mrd_catalog *cat)
-{
-    size_t n_inputs;
-    (void) mrd_catalog_inputs(cat, &n_inputs);
-    mrd_whose *whose = malloc((once->n_inputs + 1) * sizeof(*whose));
-    uint32_t *index = malloc((n_inputs + 1) * sizeof(*index)); /* by input of the catalog */
-
-    if (whose == NULL || index == NULL) {
-        free(whose);
-        free(index);
-        return NULL;
-    }
-    memset(index, 0xff, (n_inputs + 1) * sizeof(*index));
-    for (uint32_t i = 0; i < once->n_inputs; i++) {
-        const mrd_read_input *in = &once->inputs[i];
-
-        index[in->input] = i;
-        whose[i] = (mrd_whose){ .rank = in->place.rank,
-                                .pid = in->place.process_id,
-                                .node = in->place.instance_id,
-                                .job = in->place.job,
-                                .base = in->base };
-    }
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
-        uint32_t input = p->scope == 0 || p->scope > n_inputs ? MRD_NO_INPUT : index[p->scope - 1];
-
-        if (input != MRD_NO_INPUT)
-            add_process(&whose[input], cat, p);
-    }
-    free(index);
-    return whose;
-}
-
-static bool
-texts_differ(mrd_sid a, mrd_sid b)
-{
-    return a != MRD_SID_EMPTY && b != MRD_SID_EMPTY && a != b;
-}
-
-bool
-mrd_whose_contradict(const mrd_whose *whose, uint32_t a, uint32_t b)
-{
-    const mrd_whose *x = &whose[a], *y = &whose[b];
-
-    return (x->rank != MRD_NONE && y->rank != MRD_NONE && x->rank != y->rank) ||
-           (x->pid != MRD_NONE && y->pid != MRD_NONE && x->pid != y->pid) ||
-           (x->base != 0 && y->base != 0 && x->base != y->base) || texts_differ(x->node, y->node) ||
-           texts_differ(x->job, y->job);
-}
-
-bool
-mrd_whose_agree(const mrd_whose *whose, uint32_t a, uint32_t b)
-{
-    const mrd_whose *x = &whose[a], *y = &whose[b];
-
-    return !mrd_whose_contradict(whose, a, b) && x->pid != MRD_NONE && x->pid == y->pid &&
-           ((x->rank != MRD_NONE && x->rank == y->rank) ||
-            (x->node != MRD_SID_EMPTY && x->node == y->node));
-}
-
 /* ---- Windows of one process ---- */
 
+enum { WINDOW_FACTS = 8 }; /* that a window states, except in its name */
+
 typedef struct {
-    const mrd_catalog *cat;
-    mrd_proc_id id;
+    mrd_proc_id id, into; /* the process, and the process of its first window */
     const mrd_read_input *input;
+    int64_t identity[WINDOW_FACTS + MRD_NAMED]; /* equal for windows of one process */
     mrd_ev_ns first, last;
 } window;
 
-/* Orders by identity. Returns 0 for windows of one process. */
+/* Returns 0 for windows of one process. */
 static int
 identity_order(const window *a, const window *b)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(a->cat, a->id);
-    const mrd_process *q = mrd_catalog_borrow_process(b->cat, b->id);
-    const int64_t x[] = { p->instance_id, p->job, p->rank, p->process_id, a->first.ns >= EPOCH_NS };
-    const int64_t y[] = { q->instance_id, q->job, q->rank, q->process_id, b->first.ns >= EPOCH_NS };
-
-    for (size_t i = 0; i < MRD_COUNT(x); i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
-    return 0;
+    return mrd_numbers_order(a->identity, b->identity, MRD_COUNT(a->identity));
 }
 
 static int
@@ -140,53 +41,48 @@ window_order(const void *a, const void *b)
     return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
-/* Returns true if pid and rank, or pid and node, identify the process. */
+/* Initialises the window of a process in its input. Returns false if neither pid and rank, nor pid
+ * and node, identify the process. */
 static bool
-is_identified(const mrd_catalog *cat, const mrd_process *p)
+window_init(window *w, const mrd_read_once *once, const mrd_whose *whose, const mrd_catalog *cat,
+            mrd_proc_id id)
 {
-    return p->scope != 0 && p->profile == 0 && (p->flags & MRD_PROC_NO_PID) == 0 &&
-           (p->rank != MRD_NONE || has_node(cat, p));
+    const mrd_process *p = mrd_catalog_borrow_process(cat, id);
+    uint32_t input = p->scope == 0 ? MRD_NO_INPUT : mrd_read_index(once, p->scope - 1);
+    const mrd_whose own = mrd_whose_process(cat, p);
+
+    if (input == MRD_NO_INPUT || p->profile != 0 || (p->flags & MRD_PROC_NO_PID) != 0 ||
+        (own.rank == MRD_NONE && own.node == MRD_SID_EMPTY))
+        return false;
+    *w = (window){ .id = id, .into = id, .input = &once->inputs[input] };
+    if (w->input->stream == NULL || !mrd_stream_range(w->input->stream, &w->first, &w->last))
+        return false;
+    memcpy(w->identity,
+           (const int64_t[]){ own.node, own.job, own.rank, own.pid, own.world_size,
+                              w->input->backend, w->input->base, w->first.ns >= EPOCH_NS },
+           WINDOW_FACTS * sizeof(int64_t));
+    memcpy(w->identity + WINDOW_FACTS, whose[input].named, sizeof(whose[input].named));
+    if (own.rank != MRD_NONE)
+        w->identity[WINDOW_FACTS + MRD_NAMED_RANK] = MRD_NONE; /* the file's own rank counts */
+    return true;
 }
 
 /* Collects the windows, ordered by identity and time. Errors: NOMEM. */
 static mrd_err
-collect_windows(const mrd_read_once *once, const mrd_catalog *cat, window **ret_windows,
-                size_t *ret_n)
+collect_windows(const mrd_read_once *once, const mrd_whose *whose, const mrd_catalog *cat,
+                window **ret_windows, size_t *ret_n)
 {
     size_t n = 0, processes = mrd_catalog_processes(cat);
     window *v = calloc(processes + 1, sizeof(*v));
 
     if (v == NULL)
         return MRD_NOMEM;
-    for (size_t k = 0, i = 0; i < processes; i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, (mrd_proc_id) i);
-        window w = { .cat = cat, .id = (mrd_proc_id) i };
-
-        if (!is_identified(cat, p))
-            continue;
-        /* Both lists are nearly always in the order of the inputs. */
-        for (size_t tries = 0; tries < once->n_inputs && w.input == NULL; tries++) {
-            if (once->inputs[k].input + 1 == p->scope)
-                w.input = &once->inputs[k];
-            else
-                k = (k + 1) % once->n_inputs;
-        }
-        if (w.input != NULL && w.input->stream != NULL &&
-            mrd_stream_range(w.input->stream, &w.first, &w.last))
-            v[n++] = w;
-    }
+    for (size_t i = 0; i < processes; i++)
+        n += window_init(&v[n], once, whose, cat, (mrd_proc_id) i);
     qsort(v, n, sizeof(*v), window_order);
     *ret_windows = v;
     *ret_n = n;
     return MRD_OK;
-}
-
-static mrd_str
-window_path(const window *w, mrd_catalog *cat)
-{
-    size_t n;
-
-    return mrd_catalog_text(cat, mrd_catalog_inputs(cat, &n)[w->input->input].path);
 }
 
 /* Adds an event for the pause between two windows, in which the process was not recorded. */
@@ -202,30 +98,45 @@ put_pause(mrd_catalog *cat, mrd_store *store, const window *from, const window *
 
     if (stream == NULL)
         return MRD_NOMEM;
-    mrd_track_init(&track, from->id, MRD_SRC_MERIDIAN);
+    mrd_track_init(&track, from->into, MRD_SRC_MERIDIAN);
     track.name = ev.name;
     ev.track = mrd_catalog_track(cat, &track);
     return mrd_stream_push(stream, &ev);
 }
 
-/* Moves the lines of process `to` to process `into`. */
-static void
-join_process(mrd_catalog *cat, mrd_proc_id to, mrd_proc_id into)
+/* Moves the lines of each process to the process that it is a window of. */
+static mrd_err
+join_processes(mrd_catalog *cat, const window *v, size_t n)
 {
+    size_t processes = mrd_catalog_processes(cat);
+    mrd_proc_id *into = malloc((processes + 1) * sizeof(*into));
+
+    if (into == NULL)
+        return MRD_NOMEM;
+    for (mrd_proc_id i = 0; i < processes; i++)
+        into[i] = i;
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].into == v[i].id)
+            continue;
+        into[v[i].id] = v[i].into;
+        mrd_catalog_borrow_process(cat, v[i].id)->profile = MRD_PROFILE_NONE;
+    }
     for (mrd_track_id i = 0; i < mrd_catalog_tracks(cat); i++) {
         mrd_track *t = mrd_catalog_borrow_track(cat, i);
 
-        t->process = t->process == to ? into : t->process;
+        t->process = into[t->process];
     }
-    mrd_catalog_borrow_process(cat, to)->profile = MRD_PROFILE_NONE;
+    free(into);
+    return MRD_OK;
 }
 
 mrd_err
-mrd_windows_join(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
+mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat,
+                 mrd_store *store)
 {
     window *v = NULL;
     size_t n = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
-    mrd_err err = collect_windows(once, cat, &v, &n);
+    mrd_err err = collect_windows(once, whose, cat, &v, &n);
     size_t last = 0; /* the window of the process that ends last */
 
     for (size_t i = 1; i < n && err == MRD_OK; i++) {
@@ -234,26 +145,27 @@ mrd_windows_join(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
         } else if (mrd_ev_after(v[i].first, v[last].last)) {
             first_joined = joined++ == 0 ? i : first_joined;
             err = put_pause(cat, store, &v[last], &v[i]);
-            join_process(cat, v[i].id, v[last].id);
-            v[i].id = v[last].id;
+            v[i].into = v[last].into;
             last = i;
         } else {
             first_apart = apart++ == 0 ? i : first_apart;
             last = mrd_ev_after(v[i].last, v[last].last) ? i : last;
         }
     }
+    if (joined > 0 && err == MRD_OK)
+        err = join_processes(cat, v, n);
     if (joined > 0)
         mrd_catalog_note(cat,
                          "%zu input%s a further window of a process that an earlier input has "
                          "(first: '" MRD_STR_FMT "'): the process was not recorded in between",
                          joined, joined == 1 ? " is" : "s are",
-                         MRD_STR_ARG(window_path(&v[first_joined], cat)));
+                         MRD_STR_ARG(mrd_input_path(cat, v[first_joined].input->input)));
     if (apart > 0)
         mrd_catalog_note(cat,
                          "%zu input%s the rank and pid of another input whose times overlap "
                          "(first: '" MRD_STR_FMT "'): they are shown as different processes",
                          apart, apart == 1 ? " states" : "s state",
-                         MRD_STR_ARG(window_path(&v[first_apart], cat)));
+                         MRD_STR_ARG(mrd_input_path(cat, v[first_apart].input->input)));
     free(v);
     return err;
 }
@@ -269,13 +181,10 @@ static int
 look_order(const void *a, const void *b)
 {
     const mrd_process *p = ((const named *) a)->p, *q = ((const named *) b)->p;
-    const int64_t x[] = { p->instance_id, p->rank, p->process_id, p->scope };
-    const int64_t y[] = { q->instance_id, q->rank, q->process_id, q->scope };
 
-    for (size_t i = 0; i < MRD_COUNT(x); i++)
-        if (x[i] != y[i])
-            return x[i] < y[i] ? -1 : 1;
-    return 0;
+    return mrd_numbers_order((const int64_t[]){ p->instance_id, p->rank, p->process_id, p->scope },
+                             (const int64_t[]){ q->instance_id, q->rank, q->process_id, q->scope },
+                             4);
 }
 
 static bool
@@ -298,11 +207,7 @@ common_folders(mrd_str a, mrd_str b)
 static mrd_str
 path_of_process(const mrd_catalog *cat, const mrd_process *p)
 {
-    size_t n;
-    const mrd_input *inputs = mrd_catalog_inputs(cat, &n);
-
-    return p->scope == 0 || p->scope > n ? MRD_STR("")
-                                         : mrd_catalog_text(cat, inputs[p->scope - 1].path);
+    return p->scope == 0 ? MRD_STR("") : mrd_input_path(cat, p->scope - 1);
 }
 
 /* Names the processes v[0 .. n), which look alike, after their files, instead of or after their own

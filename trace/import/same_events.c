@@ -1,0 +1,397 @@
+/* Compares the events of inputs one by one. All streams are read once and at the same pace, so only
+ * the events of one instant are in memory. */
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/vec.h"
+#include "trace/import/same_data_int.h"
+
+/* Maximum number of events at one instant. An input with more is not compared. */
+#define INSTANT_MOST ((size_t) 1 << 16)
+/* Maximum number of comparisons at one instant. */
+#define STEPS_MOST ((size_t) 1 << 22)
+
+/* One event. Equal events have the same key and the same detail, on the same line. */
+typedef struct {
+    uint64_t key;    /* what a file states about the begin of the event */
+    uint64_t detail; /* the rest: duration and arguments */
+    mrd_track_id track;
+    bool unfinished;
+    bool is_unsure;   /* a name was refused by a limit, so the event equals no other one */
+    uint32_t used_by; /* part + 1, 0 means none */
+} item;
+
+typedef struct {
+    item *v;
+    size_t n, cap;
+    bool overflow; /* more than INSTANT_MOST */
+} items;
+
+typedef struct {
+    mrd_source *source;
+    const mrd_event *ev; /* NULL at the end */
+} reader;
+
+typedef struct {
+    const mrd_catalog *cat;
+    mrd_events_part *parts;
+    reader *readers; /* of the parts */
+    size_t *heap;    /* parts with events, the one with the earliest event first */
+    size_t n_heap;
+    reader whole;
+    items ours, theirs; /* of the whole, and of one part */
+    size_t steps;
+    bool together; /* looks for the whole in the parts, instead of each part in the whole */
+    bool missing;  /* together: an event of the whole is in no part */
+    bool twice;    /* together: an event of the whole is in several parts */
+} comparison;
+
+/* ---- Keys ---- */
+
+static uint64_t
+text_hash(const mrd_catalog *cat, const mrd_arg *arg)
+{
+    mrd_str text = { arg->v.text, arg->len };
+
+    if (arg->type == MRD_ARG_STR)
+        text = mrd_catalog_text(cat, arg->v.sid);
+    return mrd_hash64(text.p, text.len, 0);
+}
+
+/* Returns a hash in which the order of the arguments does not matter. */
+static uint64_t
+args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
+{
+    uint64_t sum = ev->arg_count;
+
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *arg = &ev->args[i];
+        bool is_text =
+            arg->type == MRD_ARG_STR || arg->type == MRD_ARG_TEXT || arg->type == MRD_ARG_JSON;
+        uint64_t pair[] = { (uint64_t) arg->key << 1 | is_text,
+                            is_text ? text_hash(cat, arg) : arg->v.u };
+
+        *ret_is_unsure = *ret_is_unsure || arg->key == MRD_SID_FULL ||
+                         (arg->type == MRD_ARG_STR && arg->v.sid == MRD_SID_FULL);
+        sum += mrd_hash64(pair, sizeof(pair), 0);
+    }
+    return sum;
+}
+
+/* Ids of arrows are not compared, because they include the number of the input. */
+static item
+item_of(const mrd_catalog *cat, const mrd_event *ev)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(cat, ev->track);
+    bool is_unsure = ev->name == MRD_SID_FULL || ev->category == MRD_SID_FULL ||
+                     t->name == MRD_SID_FULL || mrd_catalog_is_full(cat, ev->track);
+    const uint64_t key[] = { ev->kind,
+                             ev->flags,
+                             ev->flow_dir,
+                             ev->name,
+                             ev->category,
+                             ev->kind == MRD_FLOW ? 0 : ev->id,
+                             ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue
+                                                                             : 0,
+                             t->kind,
+                             (uint64_t) t->thread_id,
+                             (uint64_t) t->lnc_idx,
+                             (uint64_t) t->pcore_idx };
+    const uint64_t detail[] = { (uint64_t) ev->dur_ns, args_hash(cat, ev, &is_unsure),
+                                ev->flow_count };
+
+    return (item){ .key = mrd_hash64(key, sizeof(key), 0),
+                   .detail = mrd_hash64(detail, sizeof(detail), 0),
+                   .track = ev->track,
+                   .unfinished = ev->kind == MRD_SPAN && ev->dur_ns < 0,
+                   .is_unsure = is_unsure };
+}
+
+/* Finished spans come first, so that they find their equals before unfinished ones do. */
+static int
+item_order(const void *a, const void *b)
+{
+    const item *x = a, *y = b;
+
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    if (x->unfinished != y->unfinished)
+        return x->unfinished - y->unfinished;
+    if (x->detail != y->detail)
+        return x->detail < y->detail ? -1 : 1;
+    return x->track < y->track ? -1 : x->track > y->track;
+}
+
+/* ---- Readers ---- */
+
+static mrd_err
+reader_next(reader *r)
+{
+    mrd_why why = { 0 };
+    mrd_step step = r->source->next(r->source, &r->ev, &why);
+
+    if (step == MRD_MORE)
+        return MRD_OK;
+    r->ev = NULL;
+    return step == MRD_END ? MRD_OK : mrd_why_err(&why);
+}
+
+static mrd_err
+reader_open(reader *r, mrd_stream *stream)
+{
+    mrd_err err = mrd_stream_open_pushed(stream, &r->source, NULL);
+
+    return err == MRD_OK ? reader_next(r) : err;
+}
+
+static void
+reader_close(reader *r)
+{
+    if (r->source != NULL)
+        r->source->close(r->source);
+    *r = (reader){ 0 };
+}
+
+/* Reads all events at the time `at`. Errors: NOMEM, and errors of the store. */
+static mrd_err
+read_instant(const mrd_catalog *cat, reader *r, mrd_ev_ns at, items *ret_items)
+{
+    mrd_err err = MRD_OK;
+
+    ret_items->n = 0;
+    ret_items->overflow = false;
+    while (err == MRD_OK && r->ev != NULL && r->ev->ts.ns == at.ns) {
+        if (ret_items->n == INSTANT_MOST)
+            ret_items->overflow = true;
+        else if (!MRD_VEC_ROOM(ret_items->v, ret_items->n, ret_items->cap, 1))
+            return MRD_NOMEM;
+        else
+            ret_items->v[ret_items->n++] = item_of(cat, r->ev);
+        err = reader_next(r);
+    }
+    if (ret_items->n > 1)
+        qsort(ret_items->v, ret_items->n, sizeof(*ret_items->v), item_order);
+    return err;
+}
+
+/* ---- Parts in the order of their next event ---- */
+
+static bool
+is_earlier(const comparison *c, size_t a, size_t b)
+{
+    return mrd_ev_before(c->readers[c->heap[a]].ev->ts, c->readers[c->heap[b]].ev->ts);
+}
+
+static void
+heap_swap(comparison *c, size_t a, size_t b)
+{
+    size_t part = c->heap[a];
+
+    c->heap[a] = c->heap[b];
+    c->heap[b] = part;
+}
+
+static void
+heap_add(comparison *c, size_t part)
+{
+    size_t at = c->n_heap++;
+
+    c->heap[at] = part;
+    for (; at > 0 && is_earlier(c, at, (at - 1) / 2); at = (at - 1) / 2)
+        heap_swap(c, at, (at - 1) / 2);
+}
+
+/* Moves the first part to its place after it was read, or removes it. */
+static void
+heap_settle(comparison *c, bool remove)
+{
+    if (remove)
+        c->heap[0] = c->heap[--c->n_heap];
+    for (size_t at = 0, child; (child = 2 * at + 1) < c->n_heap; at = child) {
+        child += child + 1 < c->n_heap && is_earlier(c, child + 1, child);
+        if (!is_earlier(c, child, at))
+            return;
+        heap_swap(c, child, at);
+    }
+}
+
+/* ---- Comparison ---- */
+
+/* Returns true if the names of two lines can mean one line: a line that another process of the file
+ * owns has the name of this process before its own ("GPU 0 stream 7"). */
+static bool
+names_agree(mrd_str a, mrd_str b)
+{
+    mrd_str more = a.len > b.len ? a : b, less = a.len > b.len ? b : a;
+    size_t before = more.len - less.len;
+
+    return memcmp(more.p + before, less.p, less.len) == 0 &&
+           (before == 0 || (less.len > 0 && more.p[before - 1] == ' '));
+}
+
+/* Compares the lines of two events. Notes in `part` which one states more. */
+static bool
+lines_agree(const comparison *c, mrd_events_part *part, mrd_track_id theirs, mrd_track_id ours)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(c->cat, theirs);
+    const mrd_track *o = mrd_catalog_borrow_track(c->cat, ours);
+    mrd_whose their, our;
+
+    if (t == o)
+        return true;
+    if (t->name != o->name &&
+        !names_agree(mrd_catalog_text(c->cat, t->name), mrd_catalog_text(c->cat, o->name)))
+        return false;
+    their = mrd_whose_process(c->cat, mrd_catalog_borrow_process(c->cat, t->process));
+    our = mrd_whose_process(c->cat, mrd_catalog_borrow_process(c->cat, o->process));
+    if (mrd_whose_contradict(&their, &our))
+        return false;
+    part->states_more = part->states_more || mrd_whose_states_more(&their, &our);
+    part->states_less = part->states_less || mrd_whose_states_more(&our, &their);
+    return true;
+}
+
+/* Finds an event of the whole that is equal to this one of a part, and that the part has not used.
+ * *from is the first event to try. It is moved behind the one that is found. */
+static bool
+use_equal(comparison *c, size_t part, const item *their, size_t *from)
+{
+    const uint32_t user = c->together ? 1 : (uint32_t) part + 1;
+    bool is_used = false;
+
+    for (size_t i = *from; i < c->ours.n && c->ours.v[i].key == their->key; i++) {
+        item *our = &c->ours.v[i];
+        bool is_open = c->together ? our->unfinished : their->unfinished;
+
+        if (++c->steps > STEPS_MOST)
+            break;
+        if ((our->detail != their->detail && !is_open) || our->is_unsure || their->is_unsure ||
+            !lines_agree(c, &c->parts[part], their->track, our->track))
+            continue;
+        if (our->used_by != user) {
+            our->used_by = user;
+            c->parts[part].lacks_ends |= our->detail != their->detail;
+            *from = i + 1;
+            return true;
+        }
+        is_used = true;
+    }
+    c->twice = c->twice || is_used;
+    return false;
+}
+
+/* Compares the events of a part and of the whole at one instant. Returns false if one of the part is
+ * not in the whole. */
+static bool
+compare_instant(comparison *c, size_t part)
+{
+    bool all = !c->theirs.overflow && !c->ours.overflow;
+    size_t first = 0, from = 0; /* the first event of a key, and the first one to try */
+
+    c->steps = 0;
+    for (size_t i = 0; i < c->theirs.n && (all || c->together); i++) {
+        const item *their = &c->theirs.v[i], *before = i > 0 ? their - 1 : NULL;
+        bool same = before != NULL && before->key == their->key &&
+                    before->detail == their->detail && before->track == their->track;
+
+        while (first < c->ours.n && c->ours.v[first].key < their->key)
+            first++;
+        from = same && !c->together ? from : first;
+        all = use_equal(c, part, their, &from) && all;
+    }
+    return all;
+}
+
+/* Reads the whole up to this time, and the events of this time. */
+static mrd_err
+read_whole(comparison *c, mrd_ev_ns at)
+{
+    mrd_err err = MRD_OK;
+
+    while (err == MRD_OK && c->whole.ev != NULL && mrd_ev_before(c->whole.ev->ts, at))
+        err = reader_next(&c->whole);
+    return err == MRD_OK ? read_instant(c->cat, &c->whole, at, &c->ours) : err;
+}
+
+/* Compares all parts with the whole at the next instant. */
+static mrd_err
+next_instant(comparison *c)
+{
+    mrd_ev_ns at = c->together ? c->whole.ev->ts : c->readers[c->heap[0]].ev->ts;
+    mrd_err err = read_whole(c, at);
+
+    while (err == MRD_OK && c->n_heap > 0 && !mrd_ev_after(c->readers[c->heap[0]].ev->ts, at)) {
+        size_t part = c->heap[0];
+        reader *r = &c->readers[part];
+
+        if (mrd_ev_before(r->ev->ts, at)) {
+            err = reader_next(r);
+        } else if ((err = read_instant(c->cat, r, at, &c->theirs)) == MRD_OK) {
+            bool all = compare_instant(c, part);
+
+            if (!all && !c->together) {
+                c->parts[part].differs = true;
+                reader_close(r);
+            }
+        }
+        heap_settle(c, err != MRD_OK || r->ev == NULL);
+    }
+    c->missing = c->missing || c->ours.overflow;
+    for (size_t i = 0; i < c->ours.n; i++)
+        c->missing = c->missing || c->ours.v[i].used_by == 0;
+    return err;
+}
+
+static mrd_err
+compare(comparison *c, const mrd_read_input *whole, size_t n)
+{
+    mrd_err err = MRD_NOMEM;
+
+    c->readers = calloc(n + 1, sizeof(*c->readers));
+    c->heap = malloc((n + 1) * sizeof(*c->heap));
+    if (c->readers != NULL && c->heap != NULL)
+        err = reader_open(&c->whole, whole->stream);
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        c->parts[i] = (mrd_events_part){ .read = c->parts[i].read };
+        err = reader_open(&c->readers[i], c->parts[i].read->stream);
+        if (err == MRD_OK && c->readers[i].ev != NULL)
+            heap_add(c, i);
+    }
+    if (c->together)
+        while (err == MRD_OK && c->whole.ev != NULL && !c->missing && !c->twice)
+            err = next_instant(c);
+    else
+        while (err == MRD_OK && c->n_heap > 0)
+            err = next_instant(c);
+    for (size_t i = 0; i < n && c->readers != NULL; i++)
+        reader_close(&c->readers[i]);
+    reader_close(&c->whole);
+    free(c->readers);
+    free(c->heap);
+    free(c->ours.v);
+    free(c->theirs.v);
+    return err;
+}
+
+mrd_err
+mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole, mrd_events_part *parts,
+                      size_t n)
+{
+    comparison c = { .cat = cat, .parts = parts };
+
+    return compare(&c, whole, n);
+}
+
+mrd_err
+mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole, mrd_events_part *parts,
+                      size_t n, bool *ret_is_merged)
+{
+    comparison c = { .cat = cat, .parts = parts, .together = true };
+    mrd_err err = compare(&c, whole, n);
+    bool keeps = true;
+
+    for (size_t i = 0; i < n; i++)
+        keeps = keeps && !parts[i].states_less;
+    *ret_is_merged = err == MRD_OK && keeps && !c.missing && !c.twice;
+    return err;
+}
