@@ -305,14 +305,16 @@ add_part(comparison *c, uint32_t part)
     c->part_files[c->n_parts++] = part;
 }
 
-/* Drops one of two files with equal events: the one that states less, else the damaged or later
- * one, which is `b`. */
+/* Drops one of two files with equal events: the one whose processes state less, else the one whose
+ * file and name state less, else the damaged or later one, which is `b`. */
 static void
 drop_equal(comparison *c, uint32_t a, uint32_t b, const mrd_events_part *compared)
 {
-    bool drop_a =
-        (compared->states_more || mrd_whose_states_more(c->files[b].whose, c->files[a].whose)) &&
-        !compared->lacks_ends;
+    const mrd_whose *x = c->files[a].whose, *y = c->files[b].whose;
+    bool more = compared->states_more != compared->states_less
+                    ? compared->states_more
+                    : mrd_whose_states_more(y, x) && !mrd_whose_states_more(x, y);
+    bool drop_a = more && !compared->lacks_ends;
     uint32_t kept = drop_a ? b : a, dropped = drop_a ? a : b;
 
     c->files[kept].is_pinned = compared->states_more && compared->states_less;
@@ -490,9 +492,10 @@ find_merged(comparison *c, uint32_t whole)
         file *f = &c->files[whole];
         uint32_t part = c->part_files[i];
 
-        if (i == 0 || c->files[part].read->input < c->files[f->used_for].read->input)
+        if (!c->parts[i].is_used)
+            continue;
+        if (f->parts++ == 0 || c->files[part].read->input < c->files[f->used_for].read->input)
             f->used_for = part;
-        f->parts = (uint32_t) c->n_parts;
         mrd_whose_take(c->files[part].whose, f->whose);
     }
     c->n_parts = 0;

@@ -36,7 +36,7 @@ mrd_whose mrd_whose_process(const mrd_catalog *cat, const mrd_process *p);
 mrd_whose *mrd_whose_new(const mrd_read_once *once, const mrd_catalog *cat);
 /* Returns true if both state different things. */
 bool mrd_whose_contradict(const mrd_whose *a, const mrd_whose *b);
-/* Returns true if only the names of the files state different things. */
+/* Returns true if the two differ only by what the name of one of them states. */
 bool mrd_whose_named_apart(const mrd_whose *a, const mrd_whose *b);
 /* Returns true if a states something that b does not state. */
 bool mrd_whose_states_more(const mrd_whose *a, const mrd_whose *b);
@@ -55,6 +55,7 @@ int mrd_numbers_order(const int64_t *a, const int64_t *b, size_t n);
 /* A part that is compared with a whole. */
 typedef struct {
     const mrd_read_input *read;
+    bool is_used;     /* result: an event of the part is in the whole */
     bool differs;     /* result: an event of the part is not in the whole */
     bool states_more; /* result: its processes state something that the whole's do not */
     bool states_less; /* result: and the other way round */

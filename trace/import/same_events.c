@@ -270,6 +270,7 @@ use_equal(comparison *c, size_t part, const item *their, size_t *from)
             continue;
         if (our->used_by != user) {
             our->used_by = user;
+            c->parts[part].is_used = true;
             c->parts[part].lacks_ends |= our->detail != their->detail;
             *from = i + 1;
             return true;

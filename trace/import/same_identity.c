@@ -168,13 +168,16 @@ contents_differ(const mrd_whose *a, const mrd_whose *b)
            (a->base != 0 && b->base != 0 && a->base != b->base);
 }
 
-/* A rank in both files counts more than the one in their names. */
+/* A rank that a file states counts more than the one in its name. */
 static bool
 names_differ(const mrd_whose *a, const mrd_whose *b)
 {
+    mrd_whose x = *a, y = *b;
+
+    x.named[MRD_NAMED_RANK] = a->rank != MRD_NONE ? a->rank : a->named[MRD_NAMED_RANK];
+    y.named[MRD_NAMED_RANK] = b->rank != MRD_NONE ? b->rank : b->named[MRD_NAMED_RANK];
     for (size_t i = 0; i < MRD_NAMED; i++)
-        if (numbers_differ(a->named[i], b->named[i]) &&
-            !(i == MRD_NAMED_RANK && a->rank != MRD_NONE && a->rank == b->rank))
+        if (numbers_differ(x.named[i], y.named[i]))
             return true;
     return false;
 }
