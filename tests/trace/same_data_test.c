@@ -20,6 +20,7 @@ typedef struct {
     bool cut;
     int own;                   /* events that only this file has */
     int tid;                   /* added to the number of the thread */
+    bool named;                /* its thread has a name */
     int twin;                  /* pid of a second process with the same events, 0: none */
     int world;                 /* number of ranks, 0: 4 */
     long long base;            /* of the times, in ns; 0: none */
@@ -55,6 +56,11 @@ put_events(FILE *f, const one_file *o)
 {
     one_file own = *o;
 
+    if (o->named)
+        fprintf(f,
+                "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":7,\"args\":{\"name\":"
+                "\"main\"}},",
+                o->pid);
     for (int i = o->from; i < o->to; i++)
         put_event(f, o, i, o->pid, i == o->from);
     for (int i = o->from; i < o->to && o->twin > 0; i++)
@@ -374,6 +380,14 @@ static const struct {
       2,
       0,
       "Both have events of their own" },
+    { "a thread without a name, as its description stands at the end of the whole",
+      { ONE("a.json", 0, 5, 1, 0, N, .named = true), ONE("b.json", 0, 5, 1, 0, N / 2) },
+      2,
+      "os",
+      N,
+      1,
+      0,
+      "b.json' has no other events than" },
     { "other arguments",
       { ONE("a.json", 0, 5, 1, 0, N, .arg = "x"), ONE("b.json", 0, 5, 1, 0, N, .arg = "y") },
       2,

@@ -149,6 +149,7 @@ typedef struct {
     uint32_t used_for; /* the file that is used instead, MRD_NO_INPUT means that this one is used */
     uint32_t parts;    /* number of files that are used instead */
     bool is_pinned;    /* others were dropped for it that state other things */
+    mrd_sid format;
     bool is_damaged;
     uint64_t seen; /* the last whole that asked for this file as a part */
 } file;
@@ -176,6 +177,7 @@ typedef struct {
     mrd_events_part *parts; /* for one whole, and their files */
     uint32_t *part_files;
     size_t n_parts;
+    bool by_name;   /* the parts have another format than the whole */
     size_t limited; /* files that were not compared with all others */
 } comparison;
 
@@ -258,6 +260,7 @@ collect_files(comparison *c, mrd_whose *whose)
         c->files[c->n_files++] =
             (file){ .read = &once->inputs[i],
                     .whose = &whose[i],
+                    .format = inputs[once->inputs[i].input].format,
                     .is_damaged = inputs[once->inputs[i].input].error != MRD_SID_EMPTY,
                     .used_for = MRD_NO_INPUT,
                     .seen = MRD_NO_INPUT };
@@ -327,7 +330,8 @@ drop_equal(comparison *c, uint32_t a, uint32_t b, const mrd_events_part *compare
 static mrd_err
 read_parts(comparison *c, uint32_t whole, uint32_t *ret_tries)
 {
-    mrd_err err = mrd_events_find_parts(c->cat, c->files[whole].read, c->parts, c->n_parts);
+    mrd_err err =
+        mrd_events_find_parts(c->cat, c->files[whole].read, c->parts, c->n_parts, c->by_name);
 
     c->once->compared += c->n_parts + 1;
     for (size_t i = 0; i < c->n_parts && err == MRD_OK && is_used(c, whole); i++) {
@@ -350,12 +354,18 @@ read_parts(comparison *c, uint32_t whole, uint32_t *ret_tries)
 static mrd_err
 try_part(comparison *c, uint32_t whole, uint32_t part, uint32_t *tries)
 {
+    bool by_name = c->files[whole].format != c->files[part].format;
+    mrd_err err = MRD_OK;
+
     if (!can_be_part(c, whole, part) || !has_samples(c, whole, part)) {
         ++*tries;
         return MRD_OK;
     }
+    if (c->n_parts == READ_MOST || (c->n_parts > 0 && c->by_name != by_name))
+        err = read_parts(c, whole, tries);
+    c->by_name = by_name;
     add_part(c, part);
-    return c->n_parts == READ_MOST ? read_parts(c, whole, tries) : MRD_OK;
+    return err;
 }
 
 /* Returns true if the part is so small that the two samples have no events in common by chance, but
@@ -434,6 +444,7 @@ static bool
 can_be_merged(const comparison *c, uint32_t whole, uint32_t part)
 {
     return is_used(c, part) && count_of(c, part) < count_of(c, whole) &&
+           c->files[part].format == c->files[whole].format &&
            !mrd_whose_contradict(c->files[whole].whose, c->files[part].whose);
 }
 
@@ -730,9 +741,13 @@ mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
         return MRD_OK;
     if ((whose = mrd_whose_new(once, cat)) == NULL)
         return MRD_NOMEM;
-    err = compare_inputs(once, whose, cat);
-    if (err == MRD_OK)
-        err = mrd_windows_join(once, whose, cat, store);
+    err = compare_inputs(once, whose, cat); /* adds to `whose` what copies state */
+    free(whose);
+    if (err == MRD_OK && (whose = mrd_whose_new(once, cat)) == NULL)
+        return MRD_NOMEM;
+    if (err != MRD_OK)
+        return err;
+    err = mrd_windows_join(once, whose, cat, store);
     if (err == MRD_OK)
         err = mrd_files_name(cat);
     free(whose);

@@ -11,8 +11,9 @@
  * No event is dropped unless another input has it. Candidates are found by samples: each input
  * keeps the events with a hash below a limit, so events that two inputs share are in both samples.
  * Then all events of the candidates are read and compared in everything that their files state:
- * time, length, name, arguments, line and process. Only the ids of arrows are not compared. An input
- * that differs in one event is used completely, and a note says that the rest counts twice.
+ * time, length, name, arguments, thread and process. Ids of arrows and names of threads are not
+ * compared. Inputs of different formats are compared by time, length, name and process only. An
+ * input that differs in one event is used completely, and a note says that the rest counts twice.
  *
  * Inputs that state different things are never copies or windows of each other: node, job, rank,
  * pid, world size, backend, start of the times, or a number after "rank", "node", "worker", "host",

@@ -63,12 +63,13 @@ typedef struct {
 } mrd_events_part;
 
 /*
- * Finds the parts whose events are all in the whole. Reads each stream at most once. An event is
+ * Finds the parts whose events are all in the whole. `by_name` compares only time, length and name,
+ * which all formats state. Reads each stream at most once. An event is
  * equal to another one if everything that their files state about it is equal; an unfinished span
  * is also equal to the same span with an end. Errors: NOMEM, and errors of the store.
  */
 mrd_err mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole,
-                              mrd_events_part *parts, size_t n);
+                              mrd_events_part *parts, size_t n, bool by_name);
 /* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, which state at
  * least as much. Changes the results in `parts`. Errors: as above. */
 mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole,

@@ -41,6 +41,7 @@ typedef struct {
     reader whole;
     items ours, theirs; /* of the whole, and of one part */
     size_t steps;
+    bool by_name;  /* compares only time, length and name */
     bool together; /* looks for the whole in the parts, instead of each part in the whole */
     bool missing;  /* together: an event of the whole is in no part */
     bool twice;    /* together: an event of the whole is in several parts */
@@ -80,27 +81,26 @@ args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
 
 /* Ids of arrows are not compared, because they include the number of the input. */
 static item
-item_of(const mrd_catalog *cat, const mrd_event *ev)
+item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
 {
     const mrd_track *t = mrd_catalog_borrow_track(cat, ev->track);
     bool is_unsure = ev->name == MRD_SID_FULL || ev->category == MRD_SID_FULL ||
                      t->name == MRD_SID_FULL || mrd_catalog_is_full(cat, ev->track);
-    const uint64_t key[] = { ev->kind,
-                             ev->flags,
-                             ev->flow_dir,
-                             ev->name,
-                             ev->category,
-                             ev->kind == MRD_FLOW ? 0 : ev->id,
+    const uint64_t key[] = { (uint64_t) ev->name << 8 | ev->kind,
                              ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue
                                                                              : 0,
+                             ev->flags,
+                             ev->flow_dir,
+                             ev->category,
+                             ev->kind == MRD_FLOW ? 0 : ev->id,
                              t->kind,
                              (uint64_t) t->thread_id,
                              (uint64_t) t->lnc_idx,
                              (uint64_t) t->pcore_idx };
-    const uint64_t detail[] = { (uint64_t) ev->dur_ns, args_hash(cat, ev, &is_unsure),
-                                ev->flow_count };
+    const uint64_t detail[] = { (uint64_t) ev->dur_ns, by_name ? 0 : args_hash(cat, ev, &is_unsure),
+                                by_name ? 0 : ev->flow_count };
 
-    return (item){ .key = mrd_hash64(key, sizeof(key), 0),
+    return (item){ .key = mrd_hash64(key, by_name ? 2 * sizeof(*key) : sizeof(key), 0),
                    .detail = mrd_hash64(detail, sizeof(detail), 0),
                    .track = ev->track,
                    .unfinished = ev->kind == MRD_SPAN && ev->dur_ns < 0,
@@ -154,7 +154,7 @@ reader_close(reader *r)
 
 /* Reads all events at the time `at`. Errors: NOMEM, and errors of the store. */
 static mrd_err
-read_instant(const mrd_catalog *cat, reader *r, mrd_ev_ns at, items *ret_items)
+read_instant(const comparison *c, reader *r, mrd_ev_ns at, items *ret_items)
 {
     mrd_err err = MRD_OK;
 
@@ -166,7 +166,7 @@ read_instant(const mrd_catalog *cat, reader *r, mrd_ev_ns at, items *ret_items)
         else if (!MRD_VEC_ROOM(ret_items->v, ret_items->n, ret_items->cap, 1))
             return MRD_NOMEM;
         else
-            ret_items->v[ret_items->n++] = item_of(cat, r->ev);
+            ret_items->v[ret_items->n++] = item_of(c->cat, r->ev, c->by_name);
         err = reader_next(r);
     }
     if (ret_items->n > 1)
@@ -203,7 +203,7 @@ heap_add(comparison *c, size_t part)
 
 /* Moves the first part to its place after it was read, or removes it. */
 static void
-heap_settle(comparison *c, bool remove)
+heap_sift(comparison *c, bool remove)
 {
     if (remove)
         c->heap[0] = c->heap[--c->n_heap];
@@ -229,7 +229,21 @@ names_agree(mrd_str a, mrd_str b)
            (before == 0 || (less.len > 0 && more.p[before - 1] == ' '));
 }
 
-/* Compares the lines of two events. Notes in `part` which one states more. */
+/* Returns what the process of a line states, with the pid of the line in its file. */
+static mrd_whose
+whose_line(const mrd_catalog *cat, const mrd_track *t)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process);
+    mrd_whose w = mrd_whose_process(cat, p);
+
+    if (p->container_pid != MRD_NONE)
+        w.pid = p->container_pid;
+    if (t->source_pid != MRD_NONE)
+        w.pid = t->source_pid;
+    return w;
+}
+
+/* Compares the lines of two events. A thread may have a name in only one of the files. Notes in `part` which one states more. */
 static bool
 lines_agree(const comparison *c, mrd_events_part *part, mrd_track_id theirs, mrd_track_id ours)
 {
@@ -239,11 +253,11 @@ lines_agree(const comparison *c, mrd_events_part *part, mrd_track_id theirs, mrd
 
     if (t == o)
         return true;
-    if (t->name != o->name &&
+    if (!c->by_name && t->thread_id == MRD_NONE && t->name != o->name &&
         !names_agree(mrd_catalog_text(c->cat, t->name), mrd_catalog_text(c->cat, o->name)))
         return false;
-    their = mrd_whose_process(c->cat, mrd_catalog_borrow_process(c->cat, t->process));
-    our = mrd_whose_process(c->cat, mrd_catalog_borrow_process(c->cat, o->process));
+    their = whose_line(c->cat, t);
+    our = whose_line(c->cat, o);
     if (mrd_whose_contradict(&their, &our))
         return false;
     part->states_more = part->states_more || mrd_whose_states_more(&their, &our);
@@ -311,7 +325,7 @@ read_whole(comparison *c, mrd_ev_ns at)
 
     while (err == MRD_OK && c->whole.ev != NULL && mrd_ev_before(c->whole.ev->ts, at))
         err = reader_next(&c->whole);
-    return err == MRD_OK ? read_instant(c->cat, &c->whole, at, &c->ours) : err;
+    return err == MRD_OK ? read_instant(c, &c->whole, at, &c->ours) : err;
 }
 
 /* Compares all parts with the whole at the next instant. */
@@ -327,7 +341,7 @@ next_instant(comparison *c)
 
         if (mrd_ev_before(r->ev->ts, at)) {
             err = reader_next(r);
-        } else if ((err = read_instant(c->cat, r, at, &c->theirs)) == MRD_OK) {
+        } else if ((err = read_instant(c, r, at, &c->theirs)) == MRD_OK) {
             bool all = compare_instant(c, part);
 
             if (!all && !c->together) {
@@ -335,7 +349,7 @@ next_instant(comparison *c)
                 reader_close(r);
             }
         }
-        heap_settle(c, err != MRD_OK || r->ev == NULL);
+        heap_sift(c, err != MRD_OK || r->ev == NULL);
     }
     c->missing = c->missing || c->ours.overflow;
     for (size_t i = 0; i < c->ours.n; i++)
@@ -376,9 +390,9 @@ compare(comparison *c, const mrd_read_input *whole, size_t n)
 
 mrd_err
 mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole, mrd_events_part *parts,
-                      size_t n)
+                      size_t n, bool by_name)
 {
-    comparison c = { .cat = cat, .parts = parts };
+    comparison c = { .cat = cat, .parts = parts, .by_name = by_name };
 
     return compare(&c, whole, n);
 }

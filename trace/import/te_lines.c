@@ -462,8 +462,12 @@ te_finish_line(te_lines *t, const te_line *l, mrd_proc_id process, bool foreign,
         if (name == MRD_SID_EMPTY && (l->tid.is_word || foreign))
             name = te_id_text(t, l->tid);
     }
-    if (foreign)
+    if (foreign) {
+        const te_id *pid = &t->procs[l->proc].pid;
+
+        track->source_pid = pid->is_word ? MRD_NONE - 1 - (int64_t) pid->word : pid->number;
         name = te_words(t, te_proc_prefix(t, &t->procs[l->proc]), name);
+    }
     track->device_idx = te_line_device(t, l, &kinds[l->proc]);
     track->name = name;
 }

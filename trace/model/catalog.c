@@ -151,7 +151,8 @@ mrd_track_init(mrd_track *t, mrd_proc_id process, mrd_source_kind source)
                       .device_idx = MRD_NONE,
                       .thread_id = MRD_NONE,
                       .sort_index = MRD_NONE,
-                      .worker_gid = MRD_NONE };
+                      .worker_gid = MRD_NONE,
+                      .source_pid = MRD_NONE };
 }
 
 static uint64_t

@@ -91,6 +91,9 @@ typedef struct {
     mrd_unit unit;
     int64_t sort_index; /* MRD_NONE */
     int64_t worker_gid; /* of this core, as its source states, or MRD_NONE */
+    /* the pid of the line in its file, if it is not the one of the process, or MRD_NONE. Words have
+     * numbers below MRD_NONE. */
+    int64_t source_pid;
 } mrd_track;
 
 /* A device profile: its events go to device_profile_model_<model>.* . Number 0 is the system
