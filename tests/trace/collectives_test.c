@@ -295,6 +295,40 @@ TEST(groups_and_operations)
     }
 }
 
+/* "Seq" is the number of a collective, or else "comms_id", a number or a text. A group is known if
+ * all its ranks are listed. */
+TEST(numbers_and_lists)
+{
+    static const struct {
+        const char *name;
+        given args[6];
+        int64_t seq; /* -2: any number */
+        bool listed;
+    } cases[] = {
+        { "neither", { NAMED("allreduce"), { "Group size", NULL, 2 } }, -1, false },
+        { "a number", { NAMED("allreduce"), { "Seq", NULL, 41 } }, 41, false },
+        { "an id", { NAMED("allreduce"), { "comms_id", NULL, 7 } }, 7, false },
+        { "both", { NAMED("allreduce"), { "comms_id", NULL, 7 }, { "Seq", NULL, 3 } }, 3, false },
+        { "a text", { NAMED("allreduce"), { "comms_id", "9f-2", 0 } }, -2, false },
+        { "a list", { NAMED("allreduce"), { "Process Group Ranks", "[0, 1]", 0 } }, -1, true },
+        { "cut", { NAMED("allreduce"), { "Process Group Ranks", "[0, ...]", 0 } }, -1, false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(cases); i++) {
+        mrd_arg args[6];
+        mrd_cc cc = { 0 };
+        fixture f;
+        mrd_event ev;
+
+        start(&f);
+        ev = event_of(&f, KERNEL, false, cases[i].args, args);
+        CHECK_ROW(cases[i].name, see(&f, &ev, &cc) == MRD_CC_SYNC);
+        CHECK_ROW(cases[i].name, cases[i].seq == -2 ? cc.seq >= 0 : cc.seq == cases[i].seq);
+        CHECK_ROW(cases[i].name, cc.listed == cases[i].listed);
+        mrd_catalog_free(f.cat);
+    }
+}
+
 /* Messages use the names of groups and operations from the events. */
 TEST(what_people_call_them)
 {

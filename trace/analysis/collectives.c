@@ -35,14 +35,25 @@ enum {
     KEY_BYTES,
     KEY_SENDS,
     KEY_GETS,
+    KEY_SEQ,
+    KEY_COMMS,
     KEYS
 };
 
-static const char *const key_names[KEYS] = {
-    "Collective name",    "dtype",         "In msg nelems", "Out msg nelems", "Process Group Ranks",
-    "Process Group Name", "Group size",    "gid",           "op_id",          "size",
-    "In split size",      "Out split size"
-};
+static const char *const key_names[KEYS] = { "Collective name",
+                                             "dtype",
+                                             "In msg nelems",
+                                             "Out msg nelems",
+                                             "Process Group Ranks",
+                                             "Process Group Name",
+                                             "Group size",
+                                             "gid",
+                                             "op_id",
+                                             "size",
+                                             "In split size",
+                                             "Out split size",
+                                             "Seq",
+                                             "comms_id" };
 
 struct mrd_collectives {
     const mrd_catalog *cat;
@@ -220,15 +231,33 @@ has_zero(mrd_str text)
     return false;
 }
 
-/* Returns false if a kernel's group contradicts itself. Writers cut long lists of ranks short with
- * "...". */
+/* Writers cut long lists of ranks short with "...". */
+static bool
+is_cut(mrd_str ranks)
+{
+    return memmem(ranks.p, ranks.len, "...", 3) != NULL;
+}
+
+/* Returns the number of a collective that all its participants write. */
+static int64_t
+number_of(const mrd_collectives *c, const mrd_event *ev)
+{
+    mrd_str id = arg_text(c, ev, KEY_COMMS);
+    int64_t v;
+
+    if (arg_int(c, ev, KEY_SEQ, &v) || arg_int(c, ev, KEY_COMMS, &v))
+        return v;
+    return id.len > 0 ? (int64_t) (hash_text(id, 0) & INT64_MAX) : -1;
+}
+
+/* Returns false if a kernel's group contradicts itself. */
 static bool
 is_possible(const mrd_collectives *c, const mrd_event *ev, int64_t members)
 {
     const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
     int64_t rank = mrd_catalog_borrow_process(c->cat, t->process)->rank, n = 0;
     mrd_str ranks = arg_text(c, ev, KEY_RANKS);
-    bool mine = rank == MRD_NONE, cut = memmem(ranks.p, ranks.len, "...", 3) != NULL;
+    bool mine = rank == MRD_NONE, cut = is_cut(ranks);
     uint64_t v;
 
     while (next_number(&ranks, &v)) {
@@ -262,6 +291,8 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class
     }
     ret->world =
         members == 0 && arg_text(c, ev, KEY_RANKS).len == 0 && arg_text(c, ev, KEY_GROUP).len == 0;
+    ret->listed = arg_text(c, ev, KEY_RANKS).len > 0 && !is_cut(arg_text(c, ev, KEY_RANKS));
+    ret->seq = number_of(c, ev);
     if (ret->world)
         members = mrd_catalog_borrow_process(c->cat, t->process)->world_size;
     ret->members = members > 0 && members < UINT32_MAX ? (uint32_t) members : 0;
@@ -290,7 +321,8 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
         return MRD_CC_LOOSE; /* group or operation unknown */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
     ret->members = 0;
-    ret->world = false;
+    ret->world = ret->listed = false;
+    ret->seq = -1;
     ret->bytes = 0;
     ret->traffic = MRD_CC_TRAFFIC_UNKNOWN;
     ret->op = mrd_hash64(&op, sizeof(op), 0);
@@ -340,7 +372,8 @@ mrd_collectives_see_class(mrd_collectives *c, const mrd_event *ev, mrd_kernel_cl
     case NAME_RUNNING:
         return see_running(c, ev, ret_cc);
     case NAME_BARRIER:
-        *ret_cc = (mrd_cc){ .group = hash_text(MRD_STR("cc_exec_barrier"), 0), .size = -1 };
+        *ret_cc =
+            (mrd_cc){ .group = hash_text(MRD_STR("cc_exec_barrier"), 0), .size = -1, .seq = -1 };
         return MRD_CC_BARRIER;
     case NAME_SAYS_ALL:
         return MRD_CC_SAYS_ALL;

@@ -6,9 +6,10 @@
  *   kernels  spans of communication on a device's line of a framework's trace
  *            (trace/analysis/device_work.h). Group, operation and size come from the
  *            arguments "Process Group Ranks", "Process Group Name", "Group size",
- *            "Collective name", "dtype" and "In msg nelems". Without these arguments,
- *            the operation is the kernel's name, and all kernels belong to one group.
- *            It has as many members as the job has ranks, if the trace contains that.
+ *            "Collective name", "dtype" and "In msg nelems", the number of a collective from
+ *            "Seq" or else "comms_id". Without these arguments, the operation is the
+ *            kernel's name, and all kernels belong to one group. It has as many members
+ *            as the job has ranks, if the trace contains that.
  *   neuron   cc_running spans: the group is `gid`, the operation `op_id`, the size `size`.
  *            cc_exec_barrier spans: one group, one operation.
  *
@@ -62,6 +63,10 @@ typedef struct {
     uint64_t bytes;   /* the larger of input and output; 0 if unknown */
     uint32_t members; /* members of the group, as the event says; 0 if unknown */
     bool world;       /* no event names the group's members, so they are all ranks of the job */
+    bool listed;      /* the event names the ranks of all members */
+    /* number of this collective, equal at all members and different from the group's others; -1 if
+     * unknown */
+    int64_t seq;
     mrd_cc_traffic traffic;
 } mrd_cc;
 
