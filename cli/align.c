@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "base/map.h"
@@ -12,6 +13,7 @@
 
 #define MATCHES_MIN 3 /* fewer matches cannot show that they fit */
 #define OBS_MIN     65536
+#define LEFT_NAMED  3 /* clocks that the message names; the notes name all */
 
 /* ---- Units ---- */
 
@@ -143,6 +145,14 @@ note_time(presence *at, const mrd_event *ev)
     }
 }
 
+/* Returns true if a group that states its size has as many members as the job has ranks. */
+static bool
+is_whole_job(const mrd_catalog *cat, const mrd_track *t, const mrd_cc *cc)
+{
+    return !cc->world && cc->members > 0 &&
+           cc->members == mrd_catalog_borrow_process(cat, t->process)->world_size;
+}
+
 static mrd_err
 note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind kind,
                 const mrd_cc *cc)
@@ -162,14 +172,15 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
     if (!MRD_VEC_ROOM(a->seen, a->n_seen, a->cap_seen, 1))
         return MRD_NOMEM;
     a->seen[a->n_seen++] = (sighting){ .obs = { .process = u,
+                                                .part = mrd_hash64(part, sizeof(part), 0),
                                                 .group = cc->group,
                                                 .op = cc->op,
                                                 .size = cc->size,
-                                                .seq = -1,
+                                                .seq = cc->seq,
                                                 .begin = { ev->ts.ns },
                                                 .end = { mrd_event_end(ev).ns } },
-                                       .part = mrd_hash64(part, sizeof(part), 0),
                                        .members = cc->world ? 0 : cc->members,
+                                       .named = cc->listed || is_whole_job(a->cat, t, cc),
                                        .kind = kind };
     return MRD_OK;
 }
@@ -306,8 +317,8 @@ order_seen(const void *x, const void *y)
         return a->obs.process < b->obs.process ? -1 : 1;
     if (a->obs.group != b->obs.group)
         return a->obs.group < b->obs.group ? -1 : 1;
-    if (a->part != b->part)
-        return a->part < b->part ? -1 : 1;
+    if (a->obs.part != b->obs.part)
+        return a->obs.part < b->obs.part ? -1 : 1;
     return 0;
 }
 
@@ -327,20 +338,13 @@ count_takers(const mrd_alignment *a, mrd_map *takers)
     return err;
 }
 
-/* Returns true if more cores take part than the group has members. Then several communicators share
- * a name, and their operations are indistinguishable. */
-static bool
-is_mixed(const mrd_map *takers, const sighting *s)
-{
-    return s->members > 0 && mrd_map_get(takers, (mrd_map_key){ s->obs.group, 0, 0 }) > s->members;
-}
-
 /*
- * The cores of one unit share its clock and run the same sequence. So one core represents the unit
- * in each group: the one with the most observations. *ret_n is the number of observations in obs.
+ * Copies the sightings to obs. If more cores take part than the group has members, several
+ * communicators share a name, and none of them is used. If nothing says who the members are, the
+ * group is doubtful. *ret_n is the number of observations.
  */
 static mrd_err
-choose_speakers(mrd_alignment *a, mrd_coll_obs *obs, size_t *ret_n)
+choose_obs(mrd_alignment *a, mrd_coll_obs *obs, size_t *ret_n)
 {
     mrd_map takers = { 0 };
     size_t n = 0;
@@ -349,26 +353,16 @@ choose_speakers(mrd_alignment *a, mrd_coll_obs *obs, size_t *ret_n)
     if (a->n_seen > 0)
         qsort(a->seen, a->n_seen, sizeof(*a->seen), order_seen);
     err = count_takers(a, &takers);
-    for (size_t i = 0, end; i < a->n_seen && err == MRD_OK; i = end) {
-        size_t best = i, most = 0;
+    for (size_t i = 0; i < a->n_seen && err == MRD_OK; i++) {
+        const sighting *s = &a->seen[i];
+        uint32_t here = mrd_map_get(&takers, (mrd_map_key){ s->obs.group, 0, 0 });
 
-        for (end = i; end < a->n_seen && a->seen[end].obs.process == a->seen[i].obs.process &&
-                      a->seen[end].obs.group == a->seen[i].obs.group;) {
-            size_t from = end;
-
-            while (end < a->n_seen && order_seen(&a->seen[from], &a->seen[end]) == 0)
-                end++;
-            if (end - from > most) {
-                most = end - from;
-                best = from;
-            }
-        }
-        if (is_mixed(&takers, &a->seen[i])) {
-            a->mixed += end - i;
+        if (s->members > 0 && here > s->members) {
+            a->mixed++;
             continue;
         }
-        for (size_t k = best; k < best + most; k++)
-            obs[n++] = a->seen[k].obs;
+        obs[n] = s->obs;
+        obs[n++].doubtful = !s->named;
     }
     mrd_map_fini(&takers);
     *ret_n = n;
@@ -385,16 +379,35 @@ refuse(mrd_alignment *a, const char *message)
     mrd_buf_cstr(&a->refused);
 }
 
-/* The solver numbers processes; users know files and nodes. */
+/* Copies a message of the solver. It numbers processes, but users know files and nodes. */
 static void
-refuse_numbered(mrd_alignment *a, const char *message)
+name_processes(const mrd_alignment *a, const char *message, mrd_buf *to)
+{
+    static const char mark[] = "process ";
+    const char *at;
+    char *end;
+
+    while ((at = strstr(message, mark)) != NULL) {
+        unsigned long u = strtoul(at + sizeof(mark) - 1, &end, 10);
+
+        if (end == at + sizeof(mark) - 1 || u >= a->n_units) {
+            mrd_buf_add(to, message, (size_t) (at - message) + sizeof(mark) - 1);
+            message = at + sizeof(mark) - 1;
+            continue;
+        }
+        mrd_buf_add(to, message, (size_t) (at - message));
+        mrd_buf_fmt(to, "the " MRD_STR_FMT,
+                    MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
+        message = end;
+    }
+    mrd_buf_text(to, message);
+}
+
+static void
+refuse_named(mrd_alignment *a, const char *message)
 {
     mrd_buf_reset(&a->refused);
-    mrd_buf_text(&a->refused, message);
-    for (size_t u = 0; u < a->n_units && u < 8; u++)
-        mrd_buf_fmt(&a->refused, "%s%zu is the " MRD_STR_FMT, u == 0 ? " (process " : ", ", u,
-                    MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
-    mrd_buf_text(&a->refused, a->n_units > 8 ? ", ...)" : ")");
+    name_processes(a, message, &a->refused);
     mrd_buf_cstr(&a->refused);
 }
 
@@ -468,6 +481,36 @@ aligned_clock(const mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
     return c;
 }
 
+/* Names the units that are left out, with reasons. Their events are kept, unaligned. */
+static void
+describe_left(mrd_alignment *a, const mrd_coll_solution *sol, size_t left)
+{
+    size_t named = 0;
+
+    mrd_buf_reset(&a->refused);
+    mrd_buf_fmt(&a->refused, "%zu of %zu clock%s %s left out", left, a->n_units,
+                mrd_plural(a->n_units), left == 1 ? "is" : "are");
+    for (uint32_t u = 0; u < a->n_units; u++) {
+        const char *reason = sol->process[u].left_out;
+        mrd_buf text = { 0 };
+
+        if (a->units[u].table != NULL)
+            continue;
+        mrd_buf_fmt(&text, MRD_STR_FMT " (",
+                    MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
+        name_processes(a, reason != NULL ? reason : "fewer than 3 matched collectives", &text);
+        mrd_buf_text(&text, ")");
+        if (named < LEFT_NAMED)
+            mrd_buf_fmt(&a->refused, "%s%s", named == 0 ? ": " : "; ", mrd_buf_cstr(&text));
+        named++;
+        mrd_catalog_note(a->cat, "left out of the alignment, with all its events: %s",
+                         mrd_buf_cstr(&text));
+        mrd_buf_fini(&text);
+    }
+    mrd_buf_text(&a->refused, named > LEFT_NAMED ? "; ..." : "");
+    mrd_buf_cstr(&a->refused);
+}
+
 static mrd_err
 take_solution(mrd_alignment *a, mrd_coll_solution *sol, mrd_clock_info *clocks)
 {
@@ -507,14 +550,8 @@ take_solution(mrd_alignment *a, mrd_coll_solution *sol, mrd_clock_info *clocks)
     a->n_breaks = sol->break_count;
     sol->breaks = NULL;
     sol->break_count = 0;
-    if (left > 0) {
-        char text[160];
-
-        snprintf(text, sizeof(text),
-                 "%zu of %zu clock%s %s fewer than 3 matched collectives: not aligned", left,
-                 a->n_units, mrd_plural(a->n_units), left == 1 ? "has" : "have");
-        refuse(a, text);
-    }
+    if (left > 0)
+        describe_left(a, sol, left);
     return MRD_OK;
 }
 
@@ -532,9 +569,9 @@ drop_tables(mrd_alignment *a)
 static mrd_err
 solve(mrd_alignment *a, const mrd_coll_obs *obs, size_t n, mrd_clock_info *clocks)
 {
-    mrd_coll_options options = { .trust_ns = a->options.trust,
-                                 .text = mrd_collectives_text,
-                                 .self = a->cc };
+    mrd_coll_options options = {
+        .trust_ns = a->options.trust, .leave_out = true, .text = mrd_collectives_text, .self = a->cc
+    };
     mrd_coll_match *match = NULL;
     mrd_coll_solution sol = { 0 };
     mrd_why why = { 0 };
@@ -551,7 +588,7 @@ solve(mrd_alignment *a, const mrd_coll_obs *obs, size_t n, mrd_clock_info *clock
                              "left out of the alignment: %zu",
                              mrd_coll_match_left_out(match));
     } else if (err != MRD_NOMEM) {
-        refuse_numbered(a, why.text);
+        refuse_named(a, why.text);
         err = MRD_OK;
     }
     mrd_coll_solution_fini(&sol);
@@ -601,7 +638,7 @@ by_collectives(mrd_alignment *a, mrd_clock_info *clocks, mrd_why *why)
     keep_believable(a);
     if ((obs = malloc((a->n_seen + 1) * sizeof(*obs))) == NULL)
         return mrd_align_no_memory(why);
-    if ((err = choose_speakers(a, obs, &n)) == MRD_OK) {
+    if ((err = choose_obs(a, obs, &n)) == MRD_OK) {
         note_contradictions(a);
         err = n == 0 && a->mixed > 0 ? MRD_OK : solve(a, obs, n, clocks);
     }

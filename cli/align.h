@@ -7,10 +7,10 @@
  *   none         every unit keeps its own clock, which is labelled "unaligned" with unknown bound
  *   collectives  a pass over the streams collects collectives (trace/analysis/collectives.h), and
  *                the solver of timesync/collective.h aligns the units to the clock of the first
- *                one. Sources that are opened here have this clock. The alignment is refused as a
- *                whole, with a message, if sequences differ, the match is ambiguous, ends do not
- *                coincide, or groups and their members contradict each other. The result is then
- *                the same as with `none`
+ *                one. Sources that are opened here have this clock. Units whose sequences differ, whose
+ *                match is ambiguous or whose ends do not coincide are left out and named, with
+ *                reasons. Their events keep their own clock. If no majority fits, the alignment is
+ *                refused, and the result is the same as with `none`
  *
  * The order inside a unit and durations never change. Device profiles keep their own time. An
  * event's bound is the solver's inside a segment of its unit's clock. It is unknown outside: before

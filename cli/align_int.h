@@ -39,9 +39,9 @@ typedef struct {
 } presence;
 
 typedef struct {
-    mrd_coll_obs obs;
-    uint64_t part; /* participant inside the unit: process and core */
+    mrd_coll_obs obs; /* its part is the process and the core */
     uint32_t members;
+    bool named; /* the event names all members, or they are all ranks of the job */
     mrd_cc_kind kind;
 } sighting;
 

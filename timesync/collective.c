@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ENOUGH 6  /* collectives; with fewer, a process waits for the next layer */
 #define ROUNDS 10 /* rounds of lines against medians; measured to converge in 3 to 5 */
 
 static double
@@ -167,6 +168,9 @@ typedef struct {
     uint32_t *count; /* of this layer */
     coll_sample *samples;
     bool *done; /* per process */
+    char **odd; /* why each process is at fault, or NULL */
+    mrd_why *first_odd;
+    const mrd_coll_options *options; /* or NULL */
 } meetings;
 
 static void
@@ -479,22 +483,37 @@ solve_reference(const coll_solver *s, mrd_coll_solution *sol, mrd_why *why)
     return MRD_OK;
 }
 
-/* Solves one layer further from the reference. *ret_more is false if no process was added. */
+/* Handles the error of one process. With leave_out, only that process is at fault. */
 static mrd_err
-solve_layer(coll_solver *s, meetings *m, mrd_coll_solution *sol, bool *ret_more, mrd_why *why)
+blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
 {
-    size_t np = s->match->process_count, waiting = 0;
+    if (err != MRD_CLOCK || m->options == NULL || !m->options->leave_out)
+        return err;
+    if (m->first_odd->err == MRD_OK)
+        *m->first_odd = *why;
+    m->done[p] = true;
+    return mrd_coll_note(m->odd, p, why->text);
+}
+
+/* Solves one layer further from the reference: the processes with at least this many collectives in
+ * common with the solved ones. *ret_more is false if no process was added. */
+static mrd_err
+solve_layer(coll_solver *s, meetings *m, mrd_coll_solution *sol, size_t least, bool *ret_more,
+            mrd_why *why)
+{
+    size_t np = s->match->process_count;
     mrd_err err;
 
     *ret_more = false;
     for (size_t p = 0; p < np; p++) {
         size_t n = m->done[p] ? 0 : take_samples(s, m, p);
 
-        if (n > 0 && (err = solve_process(s, m, p, n, sol, why)) != MRD_OK)
+        n = n < least ? 0 : n;
+        if (n > 0 && (err = solve_process(s, m, p, n, sol, why)) != MRD_OK &&
+            (err = blame(m, p, err, why)) != MRD_OK)
             return err;
-        waiting += n == 0 && !m->done[p] && s->first[p + 1] > s->first[p];
     }
-    for (size_t p = 0; p < np && waiting > 0; p++) {
+    for (size_t p = 0; p < np; p++) {
         if (m->done[p] || !sol->process[p].aligned)
             continue;
         m->done[p] = *ret_more = true;
@@ -562,36 +581,54 @@ check_bounds(const coll_solver *s, mrd_coll_solution *sol)
 
 /* ---- the whole ---- */
 
+static mrd_err
+solve_layers(coll_solver *s, meetings *m, mrd_coll_solution *sol, mrd_why *why)
+{
+    mrd_dur_ns trust = m->options == NULL ? 0 : m->options->trust_ns;
+    mrd_err err = solve_reference(s, sol, why);
+    size_t least = ENOUGH;
+    bool more = true;
+
+    publish_reference(s, m);
+    while (err == MRD_OK && more) {
+        err = solve_layer(s, m, sol, least, &more, why);
+        if (!more && least > 1) {
+            least = 1;
+            more = true;
+        }
+    }
+    for (size_t p = 0; p < sol->process_count && err == MRD_OK; p++) {
+        if (p != s->reference && s->known[p] && m->odd[p] == NULL &&
+            (err = mrd_coll_check_pairs(s, p, trust, why)) != MRD_OK)
+            err = blame(m, p, err, why);
+    }
+    if (err == MRD_OK && (err = check_bounds(s, sol)) != MRD_OK)
+        err = mrd_why_set(why, err, 0, "%zu matched collectives", s->match->count);
+    return err;
+}
+
 mrd_err
-mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,
-               mrd_coll_solution *ret_solution, mrd_why *why)
+mrd_coll_solve_once(const mrd_coll_match *match, const mrd_coll_options *options, char **odd,
+                    mrd_why *first_odd, mrd_coll_solution *ret_solution, mrd_why *why)
 {
     mrd_coll_solution sol = { .process_count = match->process_count };
     meetings m = { 0 };
-    mrd_err err = MRD_OK;
-    bool more = true;
     coll_solver s;
+    mrd_err err;
 
     sol.process = calloc(match->process_count + 1, sizeof(*sol.process));
     if (!solver_alloc(&s, match) || sol.process == NULL || !meetings_alloc(&m, &s)) {
         err = mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", match->count);
         goto out;
     }
+    m.odd = odd;
+    m.first_odd = first_odd;
+    m.options = options;
     solver_fill(&s);
     sol.reference = s.reference;
     align_all(&s);
-    if ((err = solve_reference(&s, &sol, why)) != MRD_OK)
+    if ((err = solve_layers(&s, &m, &sol, why)) != MRD_OK)
         goto out;
-    publish_reference(&s, &m);
-    while (err == MRD_OK && more)
-        err = solve_layer(&s, &m, &sol, &more, why);
-    if (err != MRD_OK ||
-        (err = mrd_coll_check_pairs(&s, options == NULL ? 0 : options->trust_ns, why)) != MRD_OK)
-        goto out;
-    if ((err = check_bounds(&s, &sol)) != MRD_OK) {
-        err = mrd_why_set(why, err, 0, "%zu matched collectives", match->count);
-        goto out;
-    }
     *ret_solution = sol;
     sol = (mrd_coll_solution){ 0 };
 out:
@@ -605,6 +642,7 @@ void
 mrd_coll_solution_fini(mrd_coll_solution *solution)
 {
     for (size_t p = 0; solution->process != NULL && p < solution->process_count; p++) {
+        free(solution->process[p].left_out);
         free(solution->process[p].segments);
         free(solution->process[p].bins);
     }

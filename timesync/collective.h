@@ -22,8 +22,13 @@
  * clock that is stepped away and back between two collectives is not detected.
  *
  * Matching is by group, operation, size and order of each process's own sequence (by sequence
- * number if all observations of a group have one). It is refused, with a message, if sequences
- * differ, if one fits another at several positions, and after a gap.
+ * number if all observations of a group have one). Sequences may overlap only partly. The position
+ * is the one at which the intervals between ends agree, if no other position agrees as well.
+ * Nothing is matched after a gap.
+ *
+ * A process whose sequence differs from the majority's, or whose ends do not fit, is left out with
+ * a reason (options->leave_out), or everything is refused. If the data do not name the members of a
+ * group, a test must show that all of them meet (collective_meet.c).
  *
  * Units    int64 ns; drift in ppb. Sign offset = session - local.
  * Session  the reference process's own clock.
@@ -42,10 +47,15 @@
 /* One participant's part in one synchronising collective. */
 typedef struct {
     uint32_t process; /* index below process_count */
+    /* participant inside the process, with a sequence of its own on the process's clock */
+    uint64_t part;
     uint64_t group;   /* hash of the communicator: its members, tag, or name */
     uint64_t op;      /* hash of the operation, including its data type if known */
     int64_t size;     /* bytes or elements, in the same unit everywhere; -1 means unknown */
     uint32_t members; /* number of members that the group states; 0 means unknown */
+    /* The data do not name the members of the group, so several groups may share its hash. Only
+     * used with leave_out. */
+    bool doubtful;
     /* number inside the group, equal at all participants; -1 means unknown */
     int64_t seq;
     mrd_local_ns begin, end; /* on the process's own clock */
@@ -61,6 +71,9 @@ typedef struct {
     /* Sequences of different length may fit at several positions. Then only positions count at
      * which the unaligned clocks agree within trust_ns; 0 means that no position counts. */
     mrd_dur_ns trust_ns;
+    /* Leaves out processes that do not fit, if the majority does, and doubtful groups, instead of
+     * refusing everything. */
+    bool leave_out;
     /* Returns the name of a group or an operation for messages. NULL, also as a result, means its
      * hash. */
     const char *(*text)(const void *self, uint64_t hash);
@@ -73,9 +86,9 @@ typedef struct mrd_coll_match mrd_coll_match;
  * Matches observations, which may come in any order and are copied. Groups with a single process
  * here are ignored. Errors: EMPTY if nothing can be matched, LIMIT, NOMEM. CLOCK if sequences
  * differ or are ambiguous, or if a group has more members than it states, which means several
- * communicators of one name. *why then has group, processes, position and both operations. INVALID
- * for an index or a time out of range or an end before its begin. Collectives after a gap are left
- * out and counted.
+ * communicators of one name. *why then has group, processes, position and both operations. With
+ * leave_out, CLOCK is returned only if nothing else is left. INVALID for an index or a time out of
+ * range or an end before its begin. Collectives after a gap are left out and counted.
  */
 mrd_err mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
                            const mrd_coll_gap *gaps, size_t gap_count,
@@ -98,6 +111,7 @@ typedef struct {
 
 /* The result for one process. */
 typedef struct {
+    char *left_out;      /* why it was left out, owned; NULL if it was not */
     bool aligned;        /* false: no chain of collectives connects it to the reference */
     bool unbounded;      /* a time range has no bound: one side is open, or no clock fits */
     int64_t origin;      /* local ns at which `offset` holds */
@@ -131,6 +145,8 @@ typedef struct {
  * of median), if a drift exceeds 500 ppm, or if the inequalities contradict each other. CLOCK also
  * if the match is ambiguous, because the same collectives fit as well when counted differently
  * (options->trust_ns excludes this). NOMEM. Processes without a connecting chain are not an error.
+ * With options->leave_out, the processes at fault are left out instead, and the others are aligned
+ * without them. If most processes do not fit the reference, it is the one at fault.
  */
 #define MRD_COLL_RESIDUAL_MAX (100 * MRD_US)
 mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,

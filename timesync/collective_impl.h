@@ -16,7 +16,54 @@ struct mrd_coll_match {
     size_t obs_n;
     mrd_coll_obs *obs; /* sorted by collective */
     size_t *first;     /* count + 1 */
+    char **reasons;    /* the first reason of each process for leaving something out, or NULL */
 };
+
+/* The sequence of one participant in one group, in its own order. */
+typedef struct {
+    uint32_t process;
+    mrd_coll_obs *obs;
+    size_t n;
+    ptrdiff_t at; /* position of its first in the common sequence */
+    bool cut;     /* a gap cut it short */
+    bool placed;  /* false: it belongs nowhere in the common sequence */
+} coll_run;
+
+/* Another position, or another count, fits as well if its scatter is at most this many times the
+ * scatter of the best, or only FINE more. */
+#define MRD_COLL_AS_WELL 4
+#define MRD_COLL_FINE_NS 20000
+
+/* Returns true if both can be the same collective. */
+static inline bool
+mrd_coll_same_kind(const mrd_coll_obs *a, const mrd_coll_obs *b)
+{
+    return a->op == b->op && a->size == b->size;
+}
+
+/* Returns the name of a group or an operation for messages. `room` is for the hash if it has no
+ * name. */
+const char *mrd_coll_called(const mrd_coll_options *o, uint64_t hash, char room[20]);
+
+/*
+ * Finds one common sequence of the runs, and the position of each run in it. Sets `at` and `placed`.
+ * Notes in `reasons`, by process, why a run is not placed. Errors: NOMEM. CLOCK if no more than half
+ * of the runs fit together, or without options->leave_out if any run does not fit.
+ */
+mrd_err mrd_coll_place(coll_run *runs, size_t n, const mrd_coll_options *options, char **reasons,
+                       mrd_why *why);
+/* Tests whether participants meet in the collectives from number `from` on, which are of one group.
+ * Stores the answer for each of their observations. Errors: NOMEM. */
+typedef enum { MRD_COLL_UNSHOWN, MRD_COLL_SCATTERS, MRD_COLL_MEETS } mrd_coll_meeting;
+mrd_err mrd_coll_meet(const mrd_coll_match *match, size_t from, mrd_coll_meeting *ret_meets);
+/* Returns the median change of the difference of two sequences of ends from one to the next, which
+ * offset and drift cannot explain. More than `most` may be returned as INFINITY. */
+double mrd_coll_scatter(const mrd_coll_obs *a, const int64_t *b, size_t n, double most);
+/* Copies a match without some processes. Errors: NOMEM, EMPTY. */
+mrd_err mrd_coll_match_without(const mrd_coll_match *match, const bool *without,
+                               mrd_coll_match **ret_match);
+/* Notes the first reason for leaving out something of a process. Errors: NOMEM. */
+mrd_err mrd_coll_note(char **reasons, size_t process, const char *reason);
 
 #define MRD_COLL_FAR 1e17 /* ns: limit of residuals */
 
@@ -81,11 +128,17 @@ typedef struct {
  */
 mrd_err mrd_coll_bound(const coll_sample *s, const coll_line *line, int64_t origin, int64_t shift,
                        coll_seams seams, mrd_coll_process *to, bool *ret_fits);
-/* Refuses pairs that fit as well when a process's collectives are counted differently. */
-mrd_err mrd_coll_check_pairs(coll_solver *s, mrd_dur_ns trust, mrd_why *why);
+/* Refuses the pairs of one process that fit as well when its collectives are counted differently. */
+mrd_err mrd_coll_check_pairs(coll_solver *s, size_t process, mrd_dur_ns trust, mrd_why *why);
 /* The same after a break: lines[k] continues lines[k - 1] when counted differently. */
 mrd_err mrd_coll_check_cut(const coll_solver *s, size_t process, const double *at,
                            const coll_sample *v, const coll_line *lines, size_t n_lines,
                            mrd_why *why);
+
+/* Solves once. With leave_out, `odd` receives the processes at fault, with reasons, and *first_odd
+ * the first reason. Then the solution is not valid, apart from its reference. */
+mrd_err mrd_coll_solve_once(const mrd_coll_match *match, const mrd_coll_options *options,
+                            char **odd, mrd_why *first_odd, mrd_coll_solution *ret_solution,
+                            mrd_why *why);
 
 #endif

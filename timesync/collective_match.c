@@ -7,21 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One process's observations of one group, in its own order. */
-typedef struct {
-    uint32_t process;
-    const mrd_coll_obs *obs;
-    size_t n, at; /* at: position of its first in the longest sequence */
-    bool cut;     /* a gap cut it short */
-} run;
-
 /* Memory for one group, and values for all groups. */
 typedef struct {
-    run *runs;
+    coll_run *runs;
     mrd_coll_obs *scratch;
+    mrd_coll_meeting *meets;
     const mrd_coll_gap *gaps;
     size_t gap_count;
     const mrd_coll_options *options; /* or NULL */
+    mrd_why *first;                  /* why a group was left out */
 } matching;
 
 static int
@@ -33,6 +27,8 @@ order_obs(const void *a, const void *b)
         return x->group < y->group ? -1 : 1;
     if (x->process != y->process)
         return x->process < y->process ? -1 : 1;
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
     if (x->seq != y->seq && x->seq >= 0 && y->seq >= 0)
         return x->seq < y->seq ? -1 : 1;
     if (x->begin.ns != y->begin.ns)
@@ -40,16 +36,8 @@ order_obs(const void *a, const void *b)
     return mrd_local_before(x->end, y->end) ? -1 : mrd_local_after(x->end, y->end);
 }
 
-static bool
-same_kind(const mrd_coll_obs *a, const mrd_coll_obs *b)
-{
-    return a->op == b->op && a->size == b->size;
-}
-
-/* Returns the name of a group or an operation for messages. `room` is for the hash if it has no
- * name. */
-static const char *
-called(const mrd_coll_options *o, uint64_t hash, char room[20])
+const char *
+mrd_coll_called(const mrd_coll_options *o, uint64_t hash, char room[20])
 {
     const char *text = o == NULL || o->text == NULL ? NULL : o->text(o->self, hash);
 
@@ -57,30 +45,28 @@ called(const mrd_coll_options *o, uint64_t hash, char room[20])
     return text != NULL ? text : room;
 }
 
-static mrd_err
-differ(const run *a, size_t i, const run *b, size_t j, const mrd_coll_options *o, mrd_why *why)
+mrd_err
+mrd_coll_note(char **reasons, size_t process, const char *reason)
 {
-    char room[3][20];
-
-    return mrd_why_set(why, MRD_CLOCK, 0,
-                       "collectives do not match: group %s, process %u number %zu is operation %s "
-                       "of size %lld, process %u number %zu is operation %s of size %lld",
-                       called(o, a->obs->group, room[0]), a->process, i,
-                       called(o, a->obs[i].op, room[1]), (long long) a->obs[i].size, b->process, j,
-                       called(o, b->obs[j].op, room[2]), (long long) b->obs[j].size);
+    if (reasons[process] == NULL)
+        reasons[process] = strdup(reason);
+    return reasons[process] == NULL ? MRD_NOMEM : MRD_OK;
 }
 
-static mrd_err
-add_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n)
+static bool
+leaves_out(const matching *x)
 {
-    if (n < 2) {
-        m->left_out += n;
-        return MRD_OK;
-    }
+    return x->options != NULL && x->options->leave_out;
+}
+
+static void
+add_collective(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n)
+{
+    if (n < 2)
+        return;
     memcpy(m->obs + m->obs_n, obs, n * sizeof(*obs));
     m->obs_n += n;
     m->first[++m->count] = m->obs_n;
-    return MRD_OK;
 }
 
 /* ---- Matching by sequence number ---- */
@@ -96,123 +82,113 @@ all_numbered(const mrd_coll_obs *obs, size_t n)
 }
 
 static mrd_err
-match_numbered(mrd_coll_match *m, run *runs, size_t n, const matching *x, mrd_why *why)
+refuse_twice(const coll_run *r, const mrd_coll_obs *o, const matching *x, mrd_why *why)
 {
-    mrd_coll_obs *scratch = x->scratch;
     char room[20];
 
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "collectives do not match: process %u has number %lld of group %s twice",
+                       r->process, (long long) o->seq, mrd_coll_called(x->options, o->group, room));
+}
+
+/* Leaves out the runs that have a number twice, if they are the exception. */
+static mrd_err
+check_numbers(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
+{
+    size_t odd = 0;
+
     for (size_t r = 0; r < n; r++) {
-        for (size_t i = 1; i < runs[r].n; i++) {
-            if (runs[r].obs[i].seq == runs[r].obs[i - 1].seq)
-                return mrd_why_set(why, MRD_CLOCK, 0,
-                                   "collectives do not match: process %u has number %lld of group "
-                                   "%s twice",
-                                   runs[r].process, (long long) runs[r].obs[i].seq,
-                                   called(x->options, runs[r].obs[i].group, room));
+        runs[r].placed = true;
+        for (size_t i = 1; i < runs[r].n && runs[r].placed; i++) {
+            if (runs[r].obs[i].seq != runs[r].obs[i - 1].seq)
+                continue;
+            refuse_twice(&runs[r], &runs[r].obs[i], x, why);
+            runs[r].placed = false;
+            odd++;
         }
-        runs[r].at = 0;
     }
-    for (;;) {
+    if (odd > 0 && (!leaves_out(x) || 2 * odd >= n))
+        return MRD_CLOCK;
+    for (size_t r = 0; r < n; r++) {
+        if (!runs[r].placed && mrd_coll_note(m->reasons, runs[r].process, why->text) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "%zu sequences of collectives", n);
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+differ(const mrd_coll_obs *a, const mrd_coll_obs *b, const matching *x, mrd_why *why)
+{
+    char room[3][20];
+
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "collectives do not match: number %lld of group %s is operation %s of size "
+                       "%lld for process %u, and operation %s of size %lld for process %u",
+                       (long long) a->seq, mrd_coll_called(x->options, a->group, room[0]),
+                       mrd_coll_called(x->options, a->op, room[1]), (long long) a->size, a->process,
+                       mrd_coll_called(x->options, b->op, room[2]), (long long) b->size,
+                       b->process);
+}
+
+static mrd_err
+match_numbered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
+{
+    mrd_coll_obs *scratch = x->scratch;
+    mrd_err err = check_numbers(m, runs, n, x, why);
+
+    for (size_t r = 0; r < n; r++)
+        runs[r].at = 0;
+    while (err == MRD_OK) {
         int64_t least = INT64_MAX;
-        const run *lead = NULL;
         size_t k = 0;
 
         for (size_t r = 0; r < n; r++) {
-            if (runs[r].at < runs[r].n && runs[r].obs[runs[r].at].seq < least) {
+            if (runs[r].placed && (size_t) runs[r].at < runs[r].n &&
+                runs[r].obs[runs[r].at].seq < least)
                 least = runs[r].obs[runs[r].at].seq;
-                lead = &runs[r];
-            }
         }
-        if (lead == NULL)
-            return MRD_OK;
+        if (least == INT64_MAX)
+            break;
         for (size_t r = 0; r < n; r++) {
-            if (runs[r].at == runs[r].n || runs[r].obs[runs[r].at].seq != least)
+            const mrd_coll_obs *o = runs[r].obs + runs[r].at;
+
+            if (!runs[r].placed || (size_t) runs[r].at == runs[r].n || o->seq != least)
                 continue;
-            if (k > 0 && !same_kind(&scratch[0], &runs[r].obs[runs[r].at]))
-                return differ(lead, lead->at - 1, &runs[r], runs[r].at, x->options, why);
-            scratch[k++] = runs[r].obs[runs[r].at++];
+            if (k > 0 && !mrd_coll_same_kind(&scratch[0], o))
+                return differ(&scratch[0], o, x, why);
+            scratch[k++] = *o;
+            runs[r].at++;
         }
-        (void) add_group(m, scratch, k);
+        add_collective(m, scratch, k);
     }
+    return err;
 }
 
 /* ---- by order ---- */
 
-static bool
-fits_at(const run *longest, const run *r, size_t at, mrd_dur_ns trust)
-{
-    for (size_t i = 0; i < r->n; i++) {
-        int64_t d = mrd_local_diff(r->obs[i].end, longest->obs[at + i].end);
-
-        if (!same_kind(&r->obs[i], &longest->obs[at + i]))
-            return false;
-        if (trust > 0 && (d > trust || d < -trust))
-            return false;
-    }
-    return true;
-}
-
-/* Finds the position of the run in the longest one. There must be exactly one. */
 static mrd_err
-place_run(const run *longest, run *r, const mrd_coll_options *options, mrd_why *why)
+match_ordered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
 {
-    mrd_dur_ns trust = options == NULL ? 0 : options->trust_ns;
-    char room[20];
-    size_t places = 0, last = longest->n - r->n;
+    ptrdiff_t first = PTRDIFF_MAX, last = PTRDIFF_MIN;
+    mrd_err err = mrd_coll_place(runs, n, x->options, m->reasons, why);
 
-    for (size_t at = 0; at <= last && places < 2; at++) {
-        if (fits_at(longest, r, at, trust)) {
-            r->at = at;
-            places++;
-        }
-    }
-    if (places == 1)
-        return MRD_OK;
-    if (places == 0 && trust > 0 && fits_at(longest, r, last == 0 ? 0 : r->at, 0))
-        return mrd_why_set(why, MRD_CLOCK, 0,
-                           "collectives do not match: the clocks of processes %u and %u nowhere "
-                           "agree within %lld ns",
-                           longest->process, r->process, (long long) trust);
-    if (places == 0) {
-        for (size_t i = 0; i < r->n; i++) {
-            if (!same_kind(&r->obs[i], &longest->obs[i]))
-                return differ(longest, i, r, i, options, why);
-        }
-    }
-    return mrd_why_set(
-        why, MRD_CLOCK, 0,
-        "collectives do not match: the %zu of process %u%s fit the %zu of process %u in "
-        "group %s at several places",
-        r->n, r->process, r->cut ? " before its gap" : "", longest->n, longest->process,
-        called(options, r->obs->group, room));
-}
-
-static mrd_err
-match_ordered(mrd_coll_match *m, run *runs, size_t n, const matching *x, mrd_why *why)
-{
-    mrd_coll_obs *scratch = x->scratch;
-    const run *longest = &runs[0];
-    size_t before = m->obs_n, total = 0;
-    mrd_err err = MRD_OK;
-
-    for (size_t r = 1; r < n; r++)
-        longest = runs[r].n > longest->n ? &runs[r] : longest;
     for (size_t r = 0; r < n && err == MRD_OK; r++) {
-        total += runs[r].n;
-        if (&runs[r] != longest && runs[r].n > 0)
-            err = place_run(longest, &runs[r], x->options, why);
+        ptrdiff_t end = runs[r].at + (ptrdiff_t) runs[r].n;
+
+        if (!runs[r].placed || runs[r].n == 0)
+            continue;
+        first = runs[r].at < first ? runs[r].at : first;
+        last = end > last ? end : last;
     }
-    for (size_t i = 0; i < longest->n && err == MRD_OK; i++) {
+    for (ptrdiff_t i = first; i < last && err == MRD_OK; i++) {
         size_t k = 0;
 
         for (size_t r = 0; r < n; r++) {
-            if (i >= runs[r].at && i - runs[r].at < runs[r].n)
-                scratch[k++] = runs[r].obs[i - runs[r].at];
+            if (runs[r].placed && i >= runs[r].at && i - runs[r].at < (ptrdiff_t) runs[r].n)
+                x->scratch[k++] = runs[r].obs[i - runs[r].at];
         }
-        if (k >= 2)
-            (void) add_group(m, scratch, k);
+        add_collective(m, x->scratch, k);
     }
-    m->left_out += err == MRD_OK ? total - (m->obs_n - before) : 0;
     return err;
 }
 
@@ -220,7 +196,7 @@ match_ordered(mrd_coll_match *m, run *runs, size_t n, const matching *x, mrd_why
 
 /* The order is unknown after a gap, so this keeps what ended before the first one. */
 static void
-cut_at_gap(mrd_coll_match *m, run *r, const mrd_coll_gap *gaps, size_t gap_count)
+cut_at_gap(coll_run *r, const mrd_coll_gap *gaps, size_t gap_count)
 {
     size_t n = r->n;
 
@@ -230,36 +206,166 @@ cut_at_gap(mrd_coll_match *m, run *r, const mrd_coll_gap *gaps, size_t gap_count
             r->n--;
     }
     r->cut = r->n < n;
-    m->left_out += n - r->n;
+}
+
+static size_t
+find_runs(coll_run *runs, mrd_coll_obs *obs, size_t n, bool *ret_several)
+{
+    size_t k = 0;
+
+    *ret_several = n > 0 && obs[0].process != obs[n - 1].process;
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || obs[i].process != obs[i - 1].process || obs[i].part != obs[i - 1].part)
+            runs[k++] = (coll_run){ .process = obs[i].process, .obs = &obs[i] };
+        runs[k - 1].n++;
+    }
+    return k;
 }
 
 static mrd_err
-match_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
+match_runs(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, size_t k, const matching *x,
+           mrd_why *why)
 {
-    run *runs = x->runs;
-    bool numbered = all_numbered(obs, n);
-    char room[20];
-    size_t k = 0;
+    size_t count = m->count, obs_n = m->obs_n;
+    bool several;
+    mrd_err err;
 
-    for (size_t i = 0; i < n; i++) {
-        if (i == 0 || obs[i].process != obs[i - 1].process)
-            runs[k++] = (run){ .process = obs[i].process, .obs = &obs[i] };
-        runs[k - 1].n++;
+    if (all_numbered(obs, n)) {
+        err = match_numbered(m, x->runs, k, x, why);
+        if (err != MRD_CLOCK || !leaves_out(x))
+            return err;
+        m->count = count; /* the numbers are not what they seem to be: count instead */
+        m->obs_n = obs_n;
+        for (size_t i = 0; i < n; i++)
+            obs[i].seq = -1;
+        qsort(obs, n, sizeof(*obs), order_obs);
+        k = find_runs(x->runs, obs, n, &several);
     }
-    if (k < 2) {
+    for (size_t r = 0; r < k; r++)
+        cut_at_gap(&x->runs[r], x->gaps, x->gap_count);
+    return match_ordered(m, x->runs, k, x, why);
+}
+
+/* Adds a participant to those of a collective. Participants of one process share a clock, so their
+ * latest begin and earliest end count. */
+static size_t
+fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *o)
+{
+    if (n == 0 || to[n - 1].process != o->process) {
+        to[n] = *o;
+        return n + 1;
+    }
+    to[n - 1].begin = mrd_local_max(to[n - 1].begin, o->begin);
+    to[n - 1].end = mrd_local_min(to[n - 1].end, o->end);
+    return n;
+}
+
+/* Keeps one observation per process of the collectives from number `from` on. Drops participants
+ * that do not meet the others or contradict themselves. If `meets` is NULL, all of them meet. */
+static void
+fold_parts(mrd_coll_match *m, size_t from, const mrd_coll_meeting *meets)
+{
+    size_t zero = m->first[from], start = zero, out = zero, count = from;
+
+    for (size_t c = from; c < m->count; c++) {
+        size_t next = m->first[c + 1], k = 0, kept = 0;
+        mrd_coll_obs *to = m->obs + out;
+
+        for (size_t i = start; i < next; i++) {
+            mrd_coll_obs o = m->obs[i]; /* `to` may overwrite it */
+
+            k = meets == NULL || meets[i - zero] == MRD_COLL_MEETS ? fold_into(to, k, &o) : k;
+        }
+        for (size_t i = 0; i < k; i++) {
+            if (!mrd_local_after(to[i].begin, to[i].end))
+                to[kept++] = to[i];
+        }
+        out += kept < 2 ? 0 : kept;
+        if (kept >= 2)
+            m->first[++count] = out;
+        start = next;
+    }
+    m->count = count;
+    m->obs_n = out;
+}
+
+static mrd_err
+note_all(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, const char *reason)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        if (i == 0 || obs[i].process != obs[i - 1].process)
+            err = mrd_coll_note(m->reasons, obs[i].process, reason);
+    }
+    return err;
+}
+
+/* Drops participants of a doubtful group of which nothing shows that they meet the others. */
+static mrd_err
+test_doubt(mrd_coll_match *m, size_t from, const matching *x, mrd_why *why)
+{
+    static const char scatters[] =
+        "the ends of matched collectives do not coincide: they scatter by more than 100 us";
+    size_t zero = m->first[from], n = m->obs_n - zero;
+    mrd_err err = MRD_OK;
+    char room[20];
+
+    if (n == 0)
+        return MRD_OK;
+    if ((err = mrd_coll_meet(m, from, x->meets)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "%zu collectives", n);
+    mrd_why_set(why, MRD_CLOCK, 0,
+                "nothing shows that the participants of group %s wait for each other: the trace "
+                "does not name its members, and in too few of its collectives one participant "
+                "clearly enters last; they may be several groups of one name",
+                mrd_coll_called(x->options, m->obs[zero].group, room));
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        if (x->meets[i] != MRD_COLL_MEETS)
+            err = mrd_coll_note(m->reasons, m->obs[zero + i].process,
+                                x->meets[i] == MRD_COLL_UNSHOWN ? why->text : scatters);
+    }
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "%zu collectives", n);
+    fold_parts(m, from, x->meets);
+    return m->count > from ? MRD_OK : MRD_CLOCK;
+}
+
+static mrd_err
+match_group(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
+{
+    size_t from = m->count, before = m->obs_n, k;
+    bool several, doubtful = false;
+    char room[20];
+    mrd_err err;
+
+    k = find_runs(x->runs, obs, n, &several);
+    if (!several) {
         m->left_out += n;
         return MRD_OK;
     }
+    for (size_t i = 0; i < n; i++)
+        doubtful = doubtful || obs[i].doubtful;
     if (obs[0].members > 0 && k > obs[0].members)
-        return mrd_why_set(why, MRD_CLOCK, 0,
-                           "collectives do not match: group %s says that it has %u members, "
-                           "but %zu take part: several communicators have its name",
-                           called(x->options, obs[0].group, room), obs[0].members, k);
-    if (numbered)
-        return match_numbered(m, runs, k, x, why);
-    for (size_t r = 0; r < k; r++)
-        cut_at_gap(m, &runs[r], x->gaps, x->gap_count);
-    return match_ordered(m, runs, k, x, why);
+        err = mrd_why_set(why, MRD_CLOCK, 0,
+                          "collectives do not match: group %s says that it has %u members, "
+                          "but %zu take part: several communicators have its name",
+                          mrd_coll_called(x->options, obs[0].group, room), obs[0].members, k);
+    else
+        err = match_runs(m, obs, n, k, x, why);
+    if (err == MRD_OK && doubtful && leaves_out(x))
+        err = test_doubt(m, from, x, why);
+    else if (err == MRD_OK)
+        fold_parts(m, from, NULL);
+    if (err == MRD_CLOCK && leaves_out(x)) {
+        m->count = from;
+        m->obs_n = before;
+        if (x->first->err == MRD_OK)
+            *x->first = *why;
+        err = note_all(m, obs, n, why->text) == MRD_OK ? MRD_OK : MRD_NOMEM;
+    }
+    m->left_out += n - (m->obs_n - before);
+    return err;
 }
 
 static mrd_err
@@ -279,6 +385,38 @@ check_obs(const mrd_coll_obs *obs, size_t n, size_t process_count, mrd_why *why)
     return MRD_OK;
 }
 
+static bool
+match_alloc(mrd_coll_match *m, size_t n, size_t process_count)
+{
+    m->process_count = process_count;
+    m->obs = malloc((n + 1) * sizeof(*m->obs));
+    m->first = calloc(n + 2, sizeof(*m->first));
+    m->reasons = calloc(process_count + 1, sizeof(char *));
+    return m->obs != NULL && m->first != NULL && m->reasons != NULL;
+}
+
+static mrd_err
+match_groups(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    if (n > 0)
+        qsort(obs, n, sizeof(*obs), order_obs);
+    for (size_t i = 0, end; i < n && err == MRD_OK; i = end) {
+        for (end = i; end < n && obs[end].group == obs[i].group;)
+            end++;
+        err = match_group(m, obs + i, end - i, x, why);
+    }
+    if (err != MRD_OK || m->count > 0)
+        return err;
+    if (x->first->err != MRD_OK) {
+        *why = *x->first;
+        return why->err;
+    }
+    return mrd_why_set(why, MRD_EMPTY, 0,
+                       "no collective was seen by two processes (%zu observations)", n);
+}
+
 mrd_err
 mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
                    const mrd_coll_gap *gaps, size_t gap_count, const mrd_coll_options *options,
@@ -286,36 +424,68 @@ mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
 {
     mrd_coll_match *m = calloc(1, sizeof(*m));
     mrd_coll_obs *sorted = malloc((n + 1) * sizeof(*sorted));
-    mrd_coll_obs *scratch = malloc((process_count + 1) * sizeof(*scratch));
-    run *runs = malloc((process_count + 1) * sizeof(*runs));
-    mrd_err err = check_obs(obs, n, process_count, why);
+    mrd_why first = { 0 }, unread;
+    matching x = { .runs = malloc((n + 1) * sizeof(*x.runs)),
+                   .scratch = malloc((n + 1) * sizeof(*x.scratch)),
+                   .meets = malloc((n + 1) * sizeof(*x.meets)),
+                   .gaps = gaps,
+                   .gap_count = gap_count,
+                   .options = options,
+                   .first = &first };
+    mrd_err err;
 
-    if (err == MRD_OK && (m == NULL || sorted == NULL || scratch == NULL || runs == NULL ||
-                          (m->obs = malloc((n + 1) * sizeof(*m->obs))) == NULL ||
-                          (m->first = calloc(n + 2, sizeof(*m->first))) == NULL))
+    why = why == NULL ? &unread : why;
+    err = check_obs(obs, n, process_count, why);
+    if (err == MRD_OK && (m == NULL || sorted == NULL || x.runs == NULL || x.scratch == NULL ||
+                          x.meets == NULL || !match_alloc(m, n, process_count)))
         err = mrd_why_set(why, MRD_NOMEM, 0, "%zu collectives", n);
-    if (err == MRD_OK && n > 0) {
+    if (err == MRD_OK && n > 0)
         memcpy(sorted, obs, n * sizeof(*sorted));
-        qsort(sorted, n, sizeof(*sorted), order_obs);
-    }
-    for (size_t i = 0, end; i < n && err == MRD_OK; i = end) {
-        for (end = i; end < n && sorted[end].group == sorted[i].group;)
-            end++;
-        err = match_group(m, sorted + i, end - i,
-                          &(matching){ runs, scratch, gaps, gap_count, options }, why);
-    }
-    if (err == MRD_OK && m->count == 0)
-        err = mrd_why_set(why, MRD_EMPTY, 0,
-                          "no collective was seen by two processes (%zu observations)", n);
+    if (err == MRD_OK)
+        err = match_groups(m, sorted, n, &x, why);
     if (err == MRD_OK) {
-        m->process_count = process_count;
         *ret_match = m;
         m = NULL;
     }
     mrd_coll_match_free(m);
     free(sorted);
-    free(scratch);
-    free(runs);
+    free(x.scratch);
+    free(x.meets);
+    free(x.runs);
+    return err;
+}
+
+mrd_err
+mrd_coll_match_without(const mrd_coll_match *match, const bool *without, mrd_coll_match **ret_match)
+{
+    mrd_coll_match *m = calloc(1, sizeof(*m));
+    mrd_err err = MRD_OK;
+
+    if (m == NULL || !match_alloc(m, match->obs_n, match->process_count)) {
+        mrd_coll_match_free(m);
+        return MRD_NOMEM;
+    }
+    for (size_t c = 0; c < match->count; c++) {
+        size_t n = 0;
+
+        for (size_t i = match->first[c]; i < match->first[c + 1]; i++) {
+            if (!without[match->obs[i].process])
+                m->obs[m->obs_n + n++] = match->obs[i];
+        }
+        if (n >= 2)
+            m->first[++m->count] = m->obs_n += n;
+    }
+    for (size_t p = 0; p < match->process_count && err == MRD_OK; p++) {
+        if (match->reasons[p] != NULL)
+            err = mrd_coll_note(m->reasons, p, match->reasons[p]);
+    }
+    if (err == MRD_OK && m->count == 0)
+        err = MRD_EMPTY;
+    if (err == MRD_OK) {
+        *ret_match = m;
+        m = NULL;
+    }
+    mrd_coll_match_free(m);
     return err;
 }
 
@@ -324,6 +494,9 @@ mrd_coll_match_free(mrd_coll_match *match)
 {
     if (match == NULL)
         return;
+    for (size_t p = 0; match->reasons != NULL && p < match->process_count; p++)
+        free(match->reasons[p]);
+    free(match->reasons);
     free(match->obs);
     free(match->first);
     free(match);

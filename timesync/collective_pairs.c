@@ -7,13 +7,10 @@
 
 #include <math.h>
 
-#define OTHERS 64  /* positions that are tried in each direction */
-#define TAKE   512 /* differences looked at */
-/* another position fits as well if its scatter is at most this many times ... */
-#define AS_WELL 4
-#define FINE_NS 20000 /* ... the value of the matches, or only this much more */
-#define BEHIND  16    /* samples behind a cut */
-#define SEAM_NS 2000  /* lines that meet within this distance continue each other */
+#define OTHERS  64   /* positions that are tried in each direction */
+#define TAKE    512  /* differences looked at */
+#define BEHIND  16   /* samples behind a cut */
+#define SEAM_NS 2000 /* lines that meet within this distance continue each other */
 
 /* The parts of one process in one group: parts[first, first + n), with collectives in order. */
 typedef struct {
@@ -31,9 +28,7 @@ same_group(const mrd_coll_match *m, size_t c, size_t d)
 static bool
 same_kind(const mrd_coll_match *m, size_t c, size_t d)
 {
-    const mrd_coll_obs *a = &m->obs[m->first[c]], *b = &m->obs[m->first[d]];
-
-    return a->op == b->op && a->size == b->size;
+    return mrd_coll_same_kind(&m->obs[m->first[c]], &m->obs[m->first[d]]);
 }
 
 static bool
@@ -95,42 +90,53 @@ ambiguous(const series *v, ptrdiff_t by, mrd_why *why)
                        v->process, by < 0 ? -by : by, by < 0 ? "earlier" : "later");
 }
 
-/* At least half of both must be common, because fewer always fit somewhere. */
+static mrd_err
+contradict(const series *v, ptrdiff_t by, mrd_why *why)
+{
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "collectives do not match: by their sequence numbers those of process %u "
+                       "scatter, and %td places %s they do not",
+                       v->process, by < 0 ? -by : by, by < 0 ? "earlier" : "later");
+}
+
+/* At least half of both must be common, because fewer always fit somewhere. Sequence numbers are
+ * believed unless another position fits much better. */
 static mrd_err
 check_series(coll_solver *s, const series *v, mrd_dur_ns trust, mrd_why *why)
 {
     ptrdiff_t n = (ptrdiff_t) v->n, most = n / 2 < OTHERS ? n / 2 : OTHERS;
     double own = scatter(s, v, 0, v->n, 0);
+    bool by_number = numbered(s->match, v->parts[0].coll);
 
     for (ptrdiff_t by = -most; by <= most; by++) {
         size_t from = by < 0 ? (size_t) -by : 0, to = (size_t) (by > 0 ? n - by : n);
+        double other;
 
         if (by == 0 || to < from + 2 || !kinds_fit(s, v, from, to, by) ||
             excluded(s, v, from, by, trust))
             continue;
-        if (scatter(s, v, from, to, by) <= AS_WELL * own + FINE_NS)
+        other = scatter(s, v, from, to, by);
+        if (by_number && MRD_COLL_AS_WELL * other + MRD_COLL_FINE_NS < own)
+            return contradict(v, by, why);
+        if (!by_number && other <= MRD_COLL_AS_WELL * own + MRD_COLL_FINE_NS)
             return ambiguous(v, by, why);
     }
     return MRD_OK;
 }
 
 mrd_err
-mrd_coll_check_pairs(coll_solver *s, mrd_dur_ns trust, mrd_why *why)
+mrd_coll_check_pairs(coll_solver *s, size_t process, mrd_dur_ns trust, mrd_why *why)
 {
-    const mrd_coll_match *m = s->match;
+    size_t last = s->first[process + 1];
     mrd_err err = MRD_OK;
 
-    for (size_t p = 0; p < m->process_count && err == MRD_OK; p++) {
-        for (size_t i = s->first[p], end; i < s->first[p + 1] && err == MRD_OK; i = end) {
-            series v = { &s->parts[i], 0, (uint32_t) p };
+    for (size_t i = s->first[process], end; i < last && err == MRD_OK; i = end) {
+        series v = { &s->parts[i], 0, (uint32_t) process };
 
-            for (end = i;
-                 end < s->first[p + 1] && same_group(m, s->parts[i].coll, s->parts[end].coll);)
-                end++;
-            v.n = end - i;
-            if (p != s->reference && s->known[p] && !numbered(m, s->parts[i].coll))
-                err = check_series(s, &v, trust, why);
-        }
+        for (end = i; end < last && same_group(s->match, s->parts[i].coll, s->parts[end].coll);)
+            end++;
+        v.n = end - i;
+        err = check_series(s, &v, trust, why);
     }
     return err;
 }
@@ -158,7 +164,7 @@ continues(const coll_solver *s, const double *at, const coll_sample *v, const co
         if (!isnan(at[other]))
             off[n++] = fabs(at[other] - q->end - before->a - before->b * q->end);
     }
-    return n > 0 && mrd_coll_median(off, n) <= AS_WELL * before->residual + fabs(jump) / 4;
+    return n > 0 && mrd_coll_median(off, n) <= MRD_COLL_AS_WELL * before->residual + fabs(jump) / 4;
 }
 
 mrd_err

@@ -299,7 +299,7 @@ TEST(a_lack_of_memory_is_told)
         CHECK_INT(check.collectives, 0);
     }
     CHECK_INT(none, to_begin);
-    CHECK_INT(told, 16);
+    CHECK_INT(told, 23);
     world_fini(&w);
 }
 

@@ -296,8 +296,8 @@ TEST(an_undeclared_gap_is_refused)
     a = align(&w, MRD_TIMES_ALIGNED);
     REQUIRE(mrd_alignment_refused(a) != NULL);
     CHECK(strstr(mrd_alignment_refused(a), "do not match") != NULL);
-    CHECK(strstr(mrd_alignment_refused(a), "1 is the i-b clock") != NULL);
-    CHECK(strstr(mrd_alignment_refused(a), "do not match: group gid 0, process") != NULL);
+    CHECK(strstr(mrd_alignment_refused(a), "the i-b clock number 20 is") != NULL);
+    CHECK(strstr(mrd_alignment_refused(a), "do not match: group gid 0, the i-a clock") != NULL);
     CHECK(strstr(mrd_alignment_refused(a), " is operation op_id ") != NULL);
     CHECK(read_stream(&w, a, 1, far).worst < 10000);
     CHECK_TEXT(quality(&w, "i-b"), "unaligned");
@@ -317,7 +317,8 @@ TEST(too_few_are_refused)
     finish(&w);
     a = align(&w, MRD_TIMES_ALIGNED);
     REQUIRE(mrd_alignment_refused(a) != NULL);
-    CHECK(strstr(mrd_alignment_refused(a), "at least 3") != NULL);
+    CHECK(strstr(mrd_alignment_refused(a),
+                 "nothing shows that the participants of group gid 0 wait") != NULL);
     CHECK(read_stream(&w, a, 1, far).worst < 10000);
     mrd_alignment_free(a);
     world_free(&w);

@@ -387,13 +387,14 @@ static bool
 run_job(uint64_t seed, bool honest, tally *sum, mrd_why *why)
 {
     job *j = make_job(seed, honest);
+    mrd_coll_options options = { .leave_out = seed % 2 == 0 };
     mrd_coll_match *m = NULL;
     mrd_coll_solution s = { 0 };
     size_t missed = sum->missed, wrong = sum->false_proofs;
 
     *why = (mrd_why){ 0 };
-    if (mrd_coll_match_new(j->obs, j->n, (size_t) j->ranks, NULL, 0, NULL, &m, why) != MRD_OK ||
-        mrd_coll_solve(m, NULL, &s, why) != MRD_OK) {
+    if (mrd_coll_match_new(j->obs, j->n, (size_t) j->ranks, NULL, 0, &options, &m, why) != MRD_OK ||
+        mrd_coll_solve(m, &options, &s, why) != MRD_OK) {
         sum->refused++;
         CHECK(why->text[0] != '\0');
     } else {

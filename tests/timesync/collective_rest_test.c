@@ -1,0 +1,240 @@
+/*
+ * Jobs that cannot be aligned as a whole: windows that overlap only partly, ranks of which
+ * collectives are lost or doubled or whose ends are nonsense, and groups whose members the data do
+ * not name. What can be aligned must be, and every bound must hold. Two groups of one name are
+ * never aligned to each other.
+ */
+#include "tests/check.h"
+#include "tests/timesync/rng.h"
+
+#include "timesync/collective.h"
+
+#include <math.h>
+
+enum { RANKS = 8, STEPS = 80, SEEDS = 60 };
+
+typedef enum { WINDOWS, LOST, DOUBLED, NONSENSE, DRIFTS, FIRST_LOST, FAMILIES } family;
+
+static const char *const family_names[] = { "windows",  "lost",   "doubled",
+                                            "nonsense", "drifts", "first lost" };
+
+typedef struct {
+    double offset[RANKS], ppm[RANKS];
+    bool bad[RANKS];
+    mrd_coll_obs obs[2 * RANKS * STEPS];
+    size_t n;
+} job;
+
+static int64_t
+shown(const job *j, int rank, double t)
+{
+    return 1700000000 * MRD_SEC + llround(t * (1 + j->ppm[rank] * 1e-6) + j->offset[rank]);
+}
+
+static void
+draw_clocks(rng *r, job *j)
+{
+    *j = (job){ .n = 0 };
+    for (int p = 0; p < RANKS; p++) {
+        j->offset[p] = rng_between(r, -1e9, 1e9);
+        j->ppm[p] = rng_between(r, -100, 100);
+    }
+}
+
+static void
+observe(job *j, int rank, int op, double begin, double end, bool doubtful)
+{
+    j->obs[j->n++] = (mrd_coll_obs){ .process = (uint32_t) rank,
+                                     .group = 5,
+                                     .op = (uint64_t) op,
+                                     .size = 64,
+                                     .seq = -1,
+                                     .doubtful = doubtful,
+                                     .begin = { shown(j, rank, begin) },
+                                     .end = { shown(j, rank, end) } };
+}
+
+/* Draws the begins of ranks [from, to) and returns the last. */
+static double
+draw_begins(rng *r, double at, double early, int from, int to, double *begins)
+{
+    double last = -INFINITY;
+
+    for (int p = from; p < to; p++) {
+        begins[p] = at - rng_unit(r) * early;
+        last = fmax(last, begins[p]);
+    }
+    return last;
+}
+
+static void
+draw_spoiled(rng *r, job *j, family f)
+{
+    int one = f == FIRST_LOST ? 0 : 1 + (int) rng_between(r, 0, RANKS - 1), from[RANKS], to[RANKS];
+    double period = rng_between(r, 5e6, 5e8), at = period, begins[RANKS];
+
+    draw_clocks(r, j);
+    j->bad[one] = f != WINDOWS;
+    j->ppm[one] += f == DRIFTS ? 20000 : 0;
+    for (int p = 0; p < RANKS; p++) {
+        from[p] = f == WINDOWS ? (int) rng_between(r, 0, 0.4 * STEPS) : 0;
+        to[p] = f == WINDOWS ? (int) rng_between(r, 0.6 * STEPS, STEPS) : STEPS;
+    }
+    for (int i = 0; i < STEPS; i++, at += period * rng_between(r, 0.8, 1.2)) {
+        double leave = draw_begins(r, at, 1e6, 0, RANKS, begins) + 40e3;
+
+        for (int p = 0; p < RANKS; p++) {
+            double end = leave + rng_between(r, 0, 6e3);
+            bool lost = (f == LOST || f == FIRST_LOST) && p == one && i % 20 == 10;
+
+            end += f == NONSENSE && p == one ? rng_between(r, 0, 3e6) : 0;
+            for (int k = 0; k < (f == DOUBLED && p == one ? 2 : 1) && !lost; k++)
+                if (i >= from[p] && i < to[p])
+                    observe(j, p, i % 3, begins[p], end, false);
+        }
+    }
+}
+
+/* Draws ranks that all meet, or two halves of which the second is always later by the same time.
+ * `in_step` copies the first half. */
+static void
+draw_doubtful(rng *r, job *j, bool halves, bool in_step)
+{
+    double period = rng_between(r, 5e6, 5e8), at = period, begins[RANKS];
+    double early = 100e3 * exp(rng_unit(r) * 3), lag = halves ? rng_between(r, 5e3, 150e3) : 0;
+    int half = halves ? RANKS / 2 : RANKS;
+
+    draw_clocks(r, j);
+    for (int i = 0; i < STEPS; i++, at += period * rng_between(r, 0.8, 1.2)) {
+        double leave[2];
+
+        leave[0] = draw_begins(r, at, early, 0, half, begins) + 40e3;
+        leave[1] = draw_begins(r, at + lag, early, half, RANKS, begins) + 40e3;
+        for (int p = half; p < RANKS && in_step; p++)
+            begins[p] = begins[p - half] + lag;
+        leave[1] = in_step ? leave[0] + lag : leave[1];
+        for (int p = 0; p < RANKS; p++)
+            observe(j, p, i % 3, begins[p], leave[p >= half] + rng_between(r, 0, 4e3), true);
+    }
+}
+
+/* Counts the aligned processes, and those of which a bound excludes the truth. */
+static void
+judge(const job *j, const mrd_coll_solution *s, size_t *ret_aligned, size_t *ret_false)
+{
+    for (int p = 0; p < RANKS; p++) {
+        mrd_align *a = mrd_coll_align(s, (size_t) p, "r");
+        mrd_align_cursor c = { 0, 0 };
+        bool ok = true;
+
+        CHECK((a == NULL) == (s->process[p].left_out != NULL));
+        for (size_t i = 0; i < j->n && a != NULL; i++) {
+            int64_t local = j->obs[i].end.ns, truth;
+            mrd_align_bound b;
+            mrd_sess_ns at;
+            double t;
+
+            if (j->obs[i].process != (uint32_t) p || !mrd_coll_knows(&s->process[p], local))
+                continue;
+            t = (double) (local - 1700000000 * MRD_SEC) - j->offset[p];
+            truth = shown(j, (int) s->reference, t / (1 + j->ppm[p] * 1e-6));
+            if (mrd_align_map(a, &c, (mrd_local_ns){ local }, &at, &b))
+                ok = ok && b.lo.ns <= truth + 2 && truth - 2 <= b.hi.ns;
+        }
+        *ret_aligned += a != NULL;
+        *ret_false += !ok;
+        CHECK(a == NULL || !j->bad[p]);
+        mrd_align_free(a);
+    }
+}
+
+static mrd_err
+solve(const job *j, size_t *ret_aligned, size_t *ret_false, mrd_why *why)
+{
+    mrd_coll_options options = { .leave_out = true };
+    mrd_coll_match *m = NULL;
+    mrd_coll_solution s = { 0 };
+    mrd_err err = mrd_coll_match_new(j->obs, j->n, RANKS, NULL, 0, &options, &m, why);
+
+    *ret_aligned = *ret_false = 0;
+    if (err == MRD_OK && (err = mrd_coll_solve(m, &options, &s, why)) == MRD_OK)
+        judge(j, &s, ret_aligned, ret_false);
+    mrd_coll_solution_fini(&s);
+    mrd_coll_match_free(m);
+    return err;
+}
+
+TEST(a_spoiled_rank_is_left_out_and_not_the_trace)
+{
+    const uint64_t first = rng_seed();
+    static job j;
+
+    for (int f = 0; f < FAMILIES; f++) {
+        for (uint64_t seed = first; seed < first + SEEDS; seed++) {
+            rng r = rng_new(seed);
+            size_t aligned, wrong;
+            mrd_why why = { 0 };
+            char row[60];
+
+            draw_spoiled(&r, &j, (family) f);
+            snprintf(row, sizeof(row), "%s seed %d", family_names[f], (int) seed);
+            CHECK_ERR(row, solve(&j, &aligned, &wrong, &why), MRD_OK);
+            CHECK_ROW(row, wrong == 0);
+            CHECK_ROW(row, aligned == (f == WINDOWS ? RANKS : RANKS - 1));
+        }
+    }
+}
+
+TEST(groups_that_may_be_two_are_tested)
+{
+    const uint64_t first = rng_seed();
+    size_t aligned, wrong, told = 0;
+    mrd_why why;
+    static job j;
+
+    for (uint64_t seed = first; seed < first + SEEDS; seed++) {
+        for (int in_step = 0; in_step < 2; in_step++) {
+            rng r = rng_new(seed);
+
+            draw_doubtful(&r, &j, true, in_step == 1);
+            CHECK_ERR("two groups", solve(&j, &aligned, &wrong, &why), MRD_CLOCK);
+            told += strstr(why.text, "wait for each other") != NULL;
+        }
+        rng r = rng_new(seed);
+
+        draw_doubtful(&r, &j, false, false);
+        CHECK_ERR("one group", solve(&j, &aligned, &wrong, &why), MRD_OK);
+        CHECK(aligned == RANKS && wrong == 0);
+    }
+    CHECK(told > SEEDS);
+}
+
+/* Numbers decide where intervals are equal. Numbers that occur twice are not believed. */
+TEST(numbers_decide_if_they_are_unique)
+{
+    size_t aligned, wrong;
+    mrd_why why;
+    static job j;
+
+    for (int what = 0; what < 3; what++) {
+        rng r = rng_new(7);
+
+        draw_clocks(&r, &j);
+        for (int i = 0; i < STEPS; i++) {
+            for (int p = 0; p < RANKS; p++) {
+                double at = 1e8 * (i + 1);
+
+                if (i < p || i > STEPS - RANKS + p)
+                    continue;
+                observe(&j, p, 1, at - 50e3 - rng_unit(&r) * 1e6, at + rng_unit(&r) * 5e3, false);
+                /* unique, one for all, a process that has one twice */
+                j.obs[j.n - 1].seq = what == 1 ? 9 : what == 2 && p == 3 && i == 9 ? 8 : i;
+            }
+        }
+        CHECK_INT(solve(&j, &aligned, &wrong, &why), what == 1 ? MRD_CLOCK : MRD_OK);
+        CHECK_INT(wrong, 0);
+        CHECK_INT(aligned, what == 0 ? RANKS : what == 1 ? 0 : RANKS - 1);
+    }
+}
+
+TEST_MAIN()
