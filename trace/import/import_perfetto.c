@@ -183,7 +183,7 @@ take_attributes(pt *p, mrd_bytes attributes)
     while (mrd_pb_take(&attributes, &f)) {
         mrd_str key = MRD_STR(""), text = MRD_STR("");
         int64_t number = MRD_NONE;
-        char digits[32];
+        char digits[32] = "";
 
         while (f.tag == PF_ATTRIBUTE && mrd_pb_take(&f.bytes, &of)) {
             if (of.tag == PF_ATTRIBUTE_KEY)
