@@ -7,17 +7,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
-#include "agent/sample.h"
-#include "base/conf.h"
-#include "base/log.h"
-#include "base/manual.h"
+#include "agent/daemon/agent.h"
+#include "agent/daemon/sample.h"
+#include "base/conf/conf.h"
+#include "base/conf/log.h"
+#include "base/conf/manual.h"
 #include "base/obj.h"
 #include "base/plain.h"
-#include "base/secret.h"
-#include "base/user.h"
+#include "base/sys/secret.h"
+#include "base/sys/user.h"
 #include "base/version.h"
-#include "capture/ring_read.h"
+#include "capture/ring/ring_read.h"
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
 
 static const mrd_opt options[] = {
@@ -25,7 +25,7 @@ static const mrd_opt options[] = {
 #define OPTION(name, letter, type, member, def, min, max, arg, env, help, implied, flags)          \
     { name, letter,  MRD_OPT_##type, offsetof(mrd_agent_options, member), def, min, max, arg, env, \
       help, implied, flags },
-#include "agent/options.def"
+#include "agent/daemon/options.def"
 #undef HEAD
 #undef OPTION
 };

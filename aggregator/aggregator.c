@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-#include "aggregator/clocks.h"
-#include "aggregator/core/text.h"
-#include "aggregator/http.h"
-#include "aggregator/loop.h"
+#include "aggregator/api/http.h"
+#include "aggregator/clock/clocks.h"
+#include "aggregator/core/common/text.h"
+#include "aggregator/loop/loop.h"
 #include "base/hash.h"
 
 struct mrd_aggregator {
@@ -72,7 +72,7 @@ loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                               .export_rate = o->export_rate,
                               .viewer = &o->viewer };
     unsigned at_once;
-    mrd_err err = mrd_viewer_check(&o->viewer, &at_once, why);
+    mrd_err err = mrd_converter_check(&o->viewer, &at_once, why);
 
     if (err != MRD_OK)
         return err;

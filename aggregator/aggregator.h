@@ -2,14 +2,14 @@
  * aggregator/aggregator.h - opens and closes a whole aggregator: for the program
  * meridian-aggregator, for `meridian inspect` (inproc, no ports) and for tests
  *
- * Threads  open starts the loop (aggregator/loop.h) and its worker threads. All functions may be
+ * Threads  open starts the loop (aggregator/loop/loop.h) and its worker threads. All functions may be
  *          called from any thread. Because of NNG, a process must not fork after open.
  */
 #ifndef MRD_AGGREGATOR_AGGREGATOR_H
 #define MRD_AGGREGATOR_AGGREGATOR_H
 
-#include "aggregator/journal.h"
-#include "aggregator/viewer.h"
+#include "aggregator/journal/journal.h"
+#include "aggregator/viewer/converter.h"
 #include "base/clock.h"
 #include "proto/link.h"
 
@@ -28,11 +28,11 @@ typedef struct {
     size_t http_segments_max;         /* http_api_options.segments_max */
     const char *http_names;           /* mrd_httpd_options.names. NULL means no further names */
     const char *http_cert, *http_key; /* both or none */
-    /* token file of aggregator/auth.h. NULL means callers without a token have all rights */
+    /* token file of aggregator/access/auth.h. NULL means callers without a token have all rights */
     const char *tokens;
-    /* settings of aggregator/oidc.h, together with tokens. NULL means not used */
+    /* settings of aggregator/access/oidc.h, together with tokens. NULL means not used */
     const char *oidc;
-    const char *token_review; /* ... of aggregator/token_review.h */
+    const char *token_review; /* ... of aggregator/access/token_review.h */
     /* authority that signs certificates of nodes; both files or neither */
     const char *agent_ca, *agent_key;
     mrd_dur_ns agent_validity_ns;   /* of such a certificate [30 days] */
@@ -64,12 +64,12 @@ typedef struct {
         *merge_formats;
     const char *export_to; /* shared storage: a directory or s3://bucket/prefix. NULL means none */
     const char
-        /* further targets that a session may name, aggregator/core/targets.h. NULL means none */
+        /* further targets that a session may name, aggregator/core/common/targets.h. NULL means none */
         *export_targets;
     bool export_owner;                 /* exported files belong to the user of the session's job */
     const char *export_path, *cluster; /* [{date}/{session}], [""] */
     int64_t export_rate;               /* bytes/s [no limit] */
-    mrd_viewer_settings viewer;        /* viewer of device profiles. zeroed means no viewer runs */
+    mrd_converter_settings viewer;     /* viewer of device profiles. zeroed means no viewer runs */
 } mrd_aggregator_options;
 
 /* Errors: errors of the store, the addresses and the certificates, each with a message. */

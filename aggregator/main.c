@@ -7,16 +7,16 @@
 #include <unistd.h>
 
 #include "aggregator/aggregator.h"
-#include "base/conf.h"
-#include "base/confined.h"
-#include "base/log.h"
-#include "base/manual.h"
+#include "base/conf/conf.h"
+#include "base/conf/log.h"
+#include "base/conf/manual.h"
 #include "base/obj.h"
 #include "base/plain.h"
-#include "base/secret.h"
-#include "base/threads.h"
+#include "base/sys/confined.h"
+#include "base/sys/secret.h"
+#include "base/sys/threads.h"
+#include "base/sys/user.h"
 #include "base/url.h"
-#include "base/user.h"
 #include "base/version.h"
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
 #include "trace/model/sink.h"

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
-#include "agent/traces.h"
-#include "base/out.h"
+#include "agent/daemon/agent.h"
+#include "agent/daemon/traces.h"
+#include "base/sys/out.h"
 #include "bench/runtime_json.h"
 #include "tests/agent/ring_make.h"
 

@@ -17,9 +17,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "aggregator/httpd.h"
 #include "base/hash.h"
 #include "base/obj.h"
+#include "httpd/httpd.h"
 
 enum { FILE_MIB = 256, ROUNDS = 31, CHUNK = 1 << 20, CONNECTIONS_MAX = 512 };
 

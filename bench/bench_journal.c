@@ -21,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "aggregator/merge.h"
+#include "aggregator/merge/merge.h"
 #include "base/obj.h"
-#include "proto/batch.h"
+#include "proto/batch/batch.h"
 #include "trace/sink/sinks.h"
 
 enum { NAMES = 50, TRACKS = 16, BATCH = 8192 };

@@ -21,10 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/api/record.h"
 #include "capture/meridian.h"
 #include "capture/process.h"
-#include "capture/record.h"
-#include "capture/ring_read.h"
+#include "capture/ring/ring_read.h"
 #ifndef MRD_BENCH_LTTNG
 #define MRD_BENCH_LTTNG 0
 #endif

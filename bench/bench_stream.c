@@ -21,7 +21,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "agent/agent.h"
+#include "agent/daemon/agent.h"
 #include "bench/served.h"
 #include "tests/agent/ring_make.h"
 #ifdef MRD_BENCH_LTTNG

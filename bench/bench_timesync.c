@@ -10,8 +10,8 @@
  */
 #include "tests/sim/clocksim.h"
 
-#include "agent/timeprobe.h"
-#include "aggregator/timeserve.h"
+#include "agent/clock/timeprobe.h"
+#include "aggregator/clock/timeserve.h"
 #include "timesync/follow.h"
 
 #include <poll.h>

@@ -14,7 +14,7 @@
 #include "base/obj.h"
 #include "bench/row.pb-c.h"
 #include "bench/served.h"
-#include "proto/batch.h"
+#include "proto/batch/batch.h"
 #include "proto/link.h"
 #include "proto/wire.h"
 

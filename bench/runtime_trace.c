@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "capture/nrt_abi.h"
+#include "capture/nrt/nrt_abi.h"
 
 #define FIND(name) __typeof__(name) *name##_of = (__typeof__(name) *) dlsym(RTLD_DEFAULT, #name)
 

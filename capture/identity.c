@@ -13,7 +13,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "capture/ring_owner.h"
+#include "capture/ring/ring_owner.h"
 
 static union {
     char text[2048];

@@ -2,7 +2,7 @@
 #ifndef MRD_CAPTURE_IDENTITY_H
 #define MRD_CAPTURE_IDENTITY_H
 
-#include "capture/ring_write.h"
+#include "capture/ring/ring_write.h"
 
 typedef struct {
     mrd_ring_owner_claim claim; /* ident points to `ident` below */

@@ -15,8 +15,8 @@
 #endif
 
 #include "capture/identity.h"
-#include "capture/print.h"
-#include "capture/ring_note.h"
+#include "capture/ring/print.h"
+#include "capture/ring/ring_note.h"
 
 #define RETRY_TICKS (1ull << 30) /* a thread without ring does not try again earlier */
 #define NOTE_TICKS  (1ull << 30) /* minimum time between two notes of losses */

@@ -10,7 +10,7 @@
 #ifndef MRD_CAPTURE_PROCESS_H
 #define MRD_CAPTURE_PROCESS_H
 
-#include "capture/ring_write.h"
+#include "capture/ring/ring_write.h"
 #include "capture/settings.h"
 #include "capture/sources.h"
 
@@ -53,7 +53,7 @@ extern void (*mrd_proc_thread_leaves)(void);
 /* Returns false if the calling thread already holds the lock (a signal handler). */
 bool mrd_proc_lock(void);
 void mrd_proc_unlock(void);
-/* The same for the state of models (capture/models.c). No annotation takes this lock, so allocating
+/* The same for the state of models (capture/nrt/models.c). No annotation takes this lock, so allocating
  * under it is safe. Under mrd_proc_lock nothing may allocate, because a signal handler that
  * interrupted malloc may wait for that lock. */
 bool mrd_proc_lock_models(void);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/manual.h"
+#include "base/conf/manual.h"
 #include "base/obj.h"
 #include "base/plain.h"
 #include "base/version.h"

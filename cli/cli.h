@@ -8,7 +8,7 @@
 #ifndef MRD_CLI_CLI_H
 #define MRD_CLI_CLI_H
 
-#include "base/conf.h"
+#include "base/conf/conf.h"
 
 enum { MRD_EXIT_OK = 0, MRD_EXIT_FAILED = 1, MRD_EXIT_USAGE = 2, MRD_EXIT_INCOMPLETE = 3 };
 

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/confined.h"
-#include "base/manual.h"
+#include "base/conf/manual.h"
 #include "base/near.h"
 #include "base/obj.h"
+#include "base/sys/confined.h"
 #include "base/version.h"
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
 

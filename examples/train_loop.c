@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 #include "capture/meridian.h"
-#include "capture/nrt_abi.h"
+#include "capture/nrt/nrt_abi.h"
 
 #define CORES_MAX 128
 

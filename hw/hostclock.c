@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/num.h"
-#include "base/udpstamp.h"
+#include "base/sys/file.h"
+#include "base/sys/udpstamp.h"
 
 #define TRIES       100 /* retries, in case a writer is in the middle of an update */
 #define PHC_SAMPLES 3

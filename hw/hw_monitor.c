@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/conf/json.h"
 #include "base/num.h"
 #include "hw/child.h"
 #include "hw/hw_monitor.h"

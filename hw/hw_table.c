@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/num.h"
+#include "base/sys/file.h"
 #include "base/vec.h"
 
 void

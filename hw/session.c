@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/obj.h"
-#include "base/threads.h"
+#include "base/sys/threads.h"
 #include "base/vec.h"
 
 typedef struct {

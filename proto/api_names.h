@@ -7,7 +7,7 @@
 #ifndef MRD_PROTO_API_NAMES_H
 #define MRD_PROTO_API_NAMES_H
 
-#include "base/json.h"
+#include "base/conf/json.h"
 
 /* Errors: NOMEM. */
 mrd_err mrd_api_present_names(mrd_json *doc, mrd_why *why);

@@ -4,7 +4,7 @@
 
 #include <curl/curl.h>
 
-#include "base/secret.h"
+#include "base/sys/secret.h"
 #include "base/url.h"
 
 typedef struct {

@@ -18,7 +18,7 @@
 #define MRD_PROTO_SESSION_PARAMS_H
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/conf/json.h"
 #include "proto/meridian.pb-c.h"
 
 #define MRD_PARAM_WORDS_MAX 64  /* of a list */

@@ -10,4 +10,4 @@ jobs=${JOBS:-$(nproc)}
 [ "$jobs" -ge 2 ] || jobs=2
 timeout 900 cppcheck --enable=warning,performance,portability --inline-suppr --std=c11 --platform=unix64 --quiet -j "$jobs" \
     --template=gcc --error-exitcode=1 -I . -D_GNU_SOURCE=1 -D__x86_64__=1 '-DMRD_RELEASE="0"' '-DLTTNG_UST_TRACEPOINT_EVENT(...)=' \
-    base proto timesync trace capture hw agent aggregator cli examples bench tests
+    base proto timesync trace capture hw sim pki httpd agent aggregator cli examples bench tests

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli")
+FOLDERS = ("base", "trace", "capture", "hw", "sim", "timesync", "pki", "proto", "httpd", "agent", "aggregator", "cli")
 
 
 def notes_of(build):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Usage: scripts/manual.sh BIN OUT. Writes the manual pages of the programs in BIN to OUT/*.1: each program prints its own, from its
-# option table (base/manual.h).
+# option table (base/conf/manual.h).
 set -eu
 bin=$1 out=$2
 mkdir -p "$out"

@@ -1,12 +1,12 @@
 /* tests/watcher.h - makes a test program act as the watcher process of the programs that it runs
- * confined (base/confined.h). */
+ * confined (base/sys/confined.h). */
 #ifndef MRD_TESTS_WATCHER_H
 #define MRD_TESTS_WATCHER_H
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/confined.h"
+#include "base/sys/confined.h"
 
 /* The C library passes the arguments of main to constructors. */
 __attribute__((constructor(101))) static void

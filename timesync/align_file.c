@@ -1,11 +1,11 @@
 /* Encodes and decodes a clock table (docs/timesync.md), and summarizes it. */
 #include "timesync/align.h"
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/obj.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "timesync/align_impl.h"
 #include "timesync/bytes.h"
 

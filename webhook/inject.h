@@ -20,7 +20,7 @@
 #ifndef MRD_WEBHOOK_INJECT_H
 #define MRD_WEBHOOK_INJECT_H
 
-#include "base/json.h"
+#include "base/conf/json.h"
 
 #define MRD_INJECT_CONTAINERS                                                                      \
     64                      /* more than any pod has in practice; each makes about 1 KB of patch */

@@ -7,18 +7,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "aggregator/httpd.h"
-#include "base/conf.h"
-#include "base/log.h"
-#include "base/manual.h"
+#include "base/conf/conf.h"
+#include "base/conf/log.h"
+#include "base/conf/manual.h"
 #include "base/obj.h"
 #include "base/plain.h"
-#include "base/secret.h"
-#include "base/threads.h"
+#include "base/sys/secret.h"
+#include "base/sys/threads.h"
 #include "base/url.h"
 #include "base/version.h"
+#include "httpd/httpd.h"
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
-#include "proto/cert_times.h"
+#include "pki/cert_times.h"
 #include "webhook/review.h"
 
 typedef struct {

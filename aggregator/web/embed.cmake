@@ -1,5 +1,5 @@
 # cmake -D DIR=aggregator/web -D "FILES=index.html;app.js" -D OUT=web_files.c -P embed.cmake
-# Writes the files as the table of aggregator/http_web.h: name, type, ETag (of the content), bytes.
+# Writes the files as the table of aggregator/api/http_web.h: name, type, ETag (of the content), bytes.
 set(types_html "text/html; charset=utf-8")
 set(types_css "text/css; charset=utf-8")
 set(types_js "text/javascript; charset=utf-8")
@@ -20,5 +20,5 @@ foreach(name IN LISTS FILES)
     string(APPEND rows "    { \"${name}\", \"${types_${ending}}\", \"\\\"${hash}\\\"\", { file_${i}, sizeof(file_${i}) } },\n")
     math(EXPR i "${i} + 1")
 endforeach()
-file(WRITE ${OUT} "/* Made by aggregator/web/embed.cmake. */\n#include \"aggregator/http_web.h\"\n\n${arrays}\n"
+file(WRITE ${OUT} "/* Made by aggregator/web/embed.cmake. */\n#include \"aggregator/api/http_web.h\"\n\n${arrays}\n"
     "const http_web_file mrd_http_web_files[] = {\n${rows}};\nconst size_t mrd_http_web_n_files = ${i};\n")

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/threads.h"
+#include "base/sys/threads.h"
 #include "proto/link.h"
 #include "proto/nng/nng_common.h"
 

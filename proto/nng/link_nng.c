@@ -15,7 +15,7 @@
 #include <nng/transport/tls/tls.h>
 
 #include "base/obj.h"
-#include "base/threads.h"
+#include "base/sys/threads.h"
 #include "base/url.h"
 #include "proto/nng/closing.h"
 #include "proto/nng/nng_common.h"

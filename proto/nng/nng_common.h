@@ -23,7 +23,7 @@ mrd_err mrd_nng_tls_for(const char *data_url, const char *control_url, const mrd
                         bool server, mrd_tls **ret_tls, mrd_why *why);
 /* A message with a copy of the frame; NULL if out of memory. */
 nng_msg *mrd_nng_msg(mrd_bytes frame);
-/* Waits on cond (base/threads.h) until end. timeout_ms is 0 for no wait, -1 for no limit. False
+/* Waits on cond (base/sys/threads.h) until end. timeout_ms is 0 for no wait, -1 for no limit. False
  * when it is over. */
 bool mrd_nng_wait(pthread_cond_t *cond, pthread_mutex_t *lock, int timeout_ms,
                   const struct timespec *end);

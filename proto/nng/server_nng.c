@@ -13,8 +13,8 @@
 
 #include "base/map.h"
 #include "base/obj.h"
-#include "base/threads.h"
-#include "proto/cert.h"
+#include "base/sys/threads.h"
+#include "pki/cert.h"
 #include "proto/nng/closing.h"
 #include "proto/nng/nng_common.h"
 #include "proto/nng/refused.h"

@@ -14,8 +14,8 @@
 
 #include "base/error_list.h"
 #include "base/obj.h"
-#include "base/secret.h"
-#include "proto/cert.h"
+#include "base/sys/secret.h"
+#include "pki/cert.h"
 #include "proto/nng/refused.h"
 
 #define TLS_MAGIC 0x4d4c544cu

@@ -42,7 +42,7 @@ uint64_t mrd_tls_failures(mrd_tls *tls);
 int mrd_tls_nng_config(mrd_tls *tls, const char *name, nng_tls_config **ret_config);
 /*
  * The names of the certificate that the other end of a pipe has proven, with newlines between them
- * (proto/cert.h). False without TLS, without a certificate, or when it has no names.
+ * (pki/cert.h). False without TLS, without a certificate, or when it has no names.
  */
 bool mrd_tls_peer(nng_pipe pipe, char *ret_names, size_t size);
 

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/obj.h"
-#include "base/threads.h"
+#include "base/sys/threads.h"
 #include "base/vec.h"
 
 #define FRAMED       12 /* bytes around a request's body: its length and one request id */

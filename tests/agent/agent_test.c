@@ -2,9 +2,9 @@
 
 #include <sys/socket.h>
 
-#include "agent/agent.h"
-#include "agent/publish.h"
-#include "base/out.h"
+#include "agent/daemon/agent.h"
+#include "agent/link/publish.h"
+#include "base/sys/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
 #include "tests/seed.h"

@@ -4,10 +4,10 @@
 #include "tests/check.h"
 #include "tests/wait.h"
 
-#include "agent/clock.h"
-#include "aggregator/timeserve.h"
+#include "agent/clock/clock.h"
+#include "aggregator/clock/timeserve.h"
 #include "base/num.h"
-#include "base/udpstamp.h"
+#include "base/sys/udpstamp.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* A collector is one row and one source file. With tests/agent/collector_added.def after the table,
  * the agent calls `tiny` and `last` in order, takes their events and counts their losses. */
-#include "agent/collector.h"
+#include "agent/daemon/collector.h"
 
-#include "agent/agent_int.h"
+#include "agent/daemon/agent_int.h"
 #include "tests/agent/open_agent.h"
 #include "tests/check.h"
 #include "tests/fake/link.h"

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "agent/drain.h"
+#include "agent/rings/drain.h"
 #include "tests/wait.h"
 
 typedef struct {

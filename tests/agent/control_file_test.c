@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "agent/control_file.h"
-#include "agent/drain.h"
-#include "agent/in_the_way.h"
-#include "capture/nrt_control.h"
+#include "agent/guard/safe_create.h"
+#include "agent/rings/control_file.h"
+#include "agent/rings/drain.h"
+#include "capture/nrt/nrt_control.h"
 #include "tests/wait.h"
 
 static mrd_drain_process *found;
@@ -107,8 +107,8 @@ TEST(what_cannot_go_is_an_error)
 {
     int dir = open(test_tmp(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    CHECK(mrd_in_the_way_clear(dir, "nothing"));
-    CHECK(!mrd_in_the_way_replace(dir, "nothing", "name"));
+    CHECK(mrd_safe_create_clear(dir, "nothing"));
+    CHECK(!mrd_safe_create_replace(dir, "nothing", "name"));
     CHECK_INT(errno, ENOENT);
     close(dir);
 }

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/drain.h"
+#include "agent/rings/drain.h"
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 #include "timesync/cross_table.h"

@@ -1,6 +1,6 @@
-/* Captures that sessions request from the runtimes (agent/devprof.h): the status of each session,
+/* Captures that sessions request from the runtimes (agent/neuron/devprof.h): the status of each session,
  * for any number of sessions, and requests that the process could not read. */
-#include "agent/devprof.h"
+#include "agent/neuron/devprof.h"
 
 #include <stdio.h>
 

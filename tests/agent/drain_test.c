@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "agent/drain.h"
+#include "agent/rings/drain.h"
 #include "tests/wait.h"
 
 /* Records of the calls of event(), by kind and name. */

@@ -1,6 +1,6 @@
 /* When and how often the agent requests a certificate: clock jumps, expired certificates, days
  * without an aggregator. */
-#include "agent/enrol.h"
+#include "agent/link/enrol.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "tests/check.h"
 
 #define DAY (86400 * MRD_SEC)

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "agent/folder.h"
+#include "agent/files/folder.h"
 #include "tests/agent/files_world.h"
 #include "trace/model/catalog.h"
 
@@ -278,7 +278,7 @@ TEST(only_the_file_that_was_named_is_taken)
 static void
 name_directory(world *w, const char *path, bool captures)
 {
-    mrd_owned_claim claim = { .pid = getpid(), .uid = geteuid() };
+    mrd_safe_open_claim claim = { .pid = getpid(), .uid = geteuid() };
     mrd_files_place place = {
         .path = path, .pid = getpid(), .claim = &claim, .remove = true, .captures = captures
     };

@@ -1,6 +1,6 @@
 #include <sys/inotify.h>
 
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "tests/agent/files_world.h"
 
 /* Writes JSON of `n` numbers from `first`, after `padding` equal bytes, in place or by renaming. */

@@ -1,13 +1,13 @@
 /*
  * tests/agent/files_world.h - capture files of the agent with a fake aggregator, for the tests of
- * agent/files.h.
+ * agent/files/files.h.
  */
 #ifndef MRD_TESTS_AGENT_FILES_WORLD_H
 #define MRD_TESTS_AGENT_FILES_WORLD_H
 
 #include <fcntl.h>
 
-#include "agent/files.h"
+#include "agent/files/files.h"
 #include "base/clock.h"
 #include "tests/fake/link.h"
 #include "tests/hw/tree.h"

@@ -2,7 +2,7 @@
  * heartbeats the node counts as lost. */
 #include "tests/agent/ring_make.h"
 
-#include "agent/agent_int.h"
+#include "agent/daemon/agent_int.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
 

@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
-#include "agent/drain.h"
+#include "agent/rings/drain.h"
 #include "tests/hw/tree.h"
 
 #define VICTIM   54321u

@@ -1,6 +1,6 @@
 /* Compares the files of the scheduler's hook with the claims of processes about their jobs. Files
  * of root take precedence. */
-#include "agent/job_files.h"
+#include "agent/record/job_files.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Jobs of a node that request a recording: files of the scheduler's hook, when and which requests
  * the aggregator receives, and the effects of its answers. */
-#include "agent/jobs.h"
+#include "agent/record/jobs.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/drain_int.h"
+#include "agent/rings/drain_int.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "tests/check.h"

@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include "agent/agent.h"
-#include "base/log.h"
+#include "agent/daemon/agent.h"
+#include "base/conf/log.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
 

@@ -1,5 +1,5 @@
 /* Which addresses an agent connects to. A certificate without TLS is refused. */
-#include "agent/agent.h"
+#include "agent/daemon/agent.h"
 #include "tests/check.h"
 
 static char *

@@ -1,6 +1,6 @@
-/* Joins the runtime's event of a model load with its model (agent/models.h), by the thread and the
+/* Joins the runtime's event of a model load with its model (agent/neuron/models.h), by the thread and the
  * times of the call. The order of reading does not matter, and closeness alone is not sufficient. */
-#include "agent/models.h"
+#include "agent/neuron/models.h"
 
 #include <stdio.h>
 #include <stdlib.h>

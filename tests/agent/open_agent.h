@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "agent/agent.h"
+#include "agent/daemon/agent.h"
 
 /* Opens the agent. On failure prints the reason to stderr and returns NULL. */
 static inline mrd_agent *

@@ -4,8 +4,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include "agent/agent.h"
-#include "base/out.h"
+#include "agent/daemon/agent.h"
+#include "base/sys/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
 #include "tests/seed.h"

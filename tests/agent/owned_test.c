@@ -13,14 +13,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/owned.h"
+#include "agent/guard/safe_open.h"
 
 #define OWNER  1001
 #define VICTIM 1002
 #define FRIEND 1003 /* a group */
 
-static const mrd_owned_user owner = { .uid = OWNER, .n_groups = 2, .groups = { OWNER, FRIEND } };
-static const mrd_owned_user any = { .uid = MRD_OWNED_ANY };
+static const mrd_safe_open_user owner = { .uid = OWNER,
+                                          .n_groups = 2,
+                                          .groups = { OWNER, FRIEND } };
+static const mrd_safe_open_user any = { .uid = MRD_OWNED_ANY };
 
 static char *
 at(const char *rel)
@@ -67,7 +69,7 @@ open_root(void)
 /* Opens "folder" and "name" in it as the user. Returns the text of the file, or NULL if it was
  * refused. */
 static const char *
-taken(int root, const mrd_owned_user *who, const char *dir, const char *name, mrd_why *why)
+taken(int root, const mrd_safe_open_user *who, const char *dir, const char *name, mrd_why *why)
 {
     static char text[64];
     struct stat st;
@@ -75,8 +77,8 @@ taken(int root, const mrd_owned_user *who, const char *dir, const char *name, mr
     int d = -1, fd = -1;
 
     *why = (mrd_why){ 0 };
-    if (mrd_owned_dir(root, dir, who, &d, why) == MRD_OK &&
-        mrd_owned_file(d, name, who, &fd, &st, why) == MRD_OK)
+    if (mrd_safe_open_dir(root, dir, who, &d, why) == MRD_OK &&
+        mrd_safe_open_file(d, name, who, &fd, &st, why) == MRD_OK)
         n = read(fd, text, sizeof(text) - 1);
     if (d >= 0)
         close(d);
@@ -170,7 +172,7 @@ TEST(only_what_belongs_to_the_user_is_opened)
 TEST(without_openat2_the_same)
 {
     lay_out();
-    mrd_owned_old_kernel(true);
+    mrd_safe_open_old_kernel(true);
     check_rows();
 }
 
@@ -263,21 +265,21 @@ end(process *p)
     waitpid(p->pid, NULL, 0);
 }
 
-static mrd_owned_claim
+static mrd_safe_open_claim
 claim_of(const process *p, int pid, int uid)
 {
     struct stat st;
 
     CHECK(stat(p->ring, &st) == 0);
-    return (mrd_owned_claim){ pid, (uint32_t) uid, st.st_dev, st.st_ino };
+    return (mrd_safe_open_claim){ pid, (uint32_t) uid, st.st_dev, st.st_ino };
 }
 
 static mrd_err
-root_of(const mrd_owned_claim *claim, int *ret_root)
+root_of(const mrd_safe_open_claim *claim, int *ret_root)
 {
-    mrd_owned_user user;
+    mrd_safe_open_user user;
     mrd_why why = { 0 };
-    mrd_err err = mrd_owned_root("/proc", claim, ret_root, &user, &why);
+    mrd_err err = mrd_safe_open_root("/proc", claim, ret_root, &user, &why);
 
     CHECK(err == MRD_OK ? user.uid == claim->uid : why.text[0] != '\0');
     return err;
@@ -286,7 +288,7 @@ root_of(const mrd_owned_claim *claim, int *ret_root)
 TEST(a_root_is_that_of_the_process_that_uses_the_ring)
 {
     process mine, theirs;
-    mrd_owned_claim claim;
+    mrd_safe_open_claim claim;
     int root = -1;
 
     need_root();
@@ -295,7 +297,7 @@ TEST(a_root_is_that_of_the_process_that_uses_the_ring)
     theirs = start("ring.theirs", VICTIM, false);
     claim = claim_of(&mine, mine.pid, OWNER);
     CHECK_ERR("his own", root_of(&claim, &root), MRD_OK);
-    CHECK(mrd_owned_is_our_root("/proc", mine.pid));
+    CHECK(mrd_safe_open_is_our_root("/proc", mine.pid));
     close(root);
     claim = claim_of(&mine, theirs.pid, OWNER);
     CHECK_ERR("another's process, his user", root_of(&claim, &root), MRD_DENIED);
@@ -315,7 +317,7 @@ TEST(a_root_is_that_of_the_process_that_uses_the_ring)
  * process exited. */
 TEST(a_container_is_looked_into_through_its_own_root)
 {
-    mrd_owned_claim claim;
+    mrd_safe_open_claim claim;
     mrd_why why;
     int root = -1, dir = -1, fd = -1;
     struct stat st;
@@ -325,15 +327,15 @@ TEST(a_container_is_looked_into_through_its_own_root)
     p = start("ring.mine", OWNER, true);
     claim = claim_of(&p, p.pid, OWNER);
     REQUIRE(root_of(&claim, &root) == MRD_OK);
-    CHECK(!mrd_owned_is_our_root("/proc", p.pid));
+    CHECK(!mrd_safe_open_is_our_root("/proc", p.pid));
     CHECK(taken(root, &owner, "/mnt/cap", "inside.ntff", &why) != NULL);
     CHECK(taken(root, &owner, "/mnt/bound", "key.ntff", &why) == NULL); /* a bind mount */
     CHECK(taken(root, &owner, "/mnt/bound/open", "mine.ntff", &why) == NULL);
     CHECK(taken(root, &owner, "/mnt/absolute", "key.ntff", &why) == NULL);
-    CHECK_ERR("held", mrd_owned_dir(root, "/mnt/cap", &owner, &dir, &why), MRD_OK);
+    CHECK_ERR("held", mrd_safe_open_dir(root, "/mnt/cap", &owner, &dir, &why), MRD_OK);
     end(&p);
-    CHECK_ERR("its folder outlives it", mrd_owned_file(dir, "inside.ntff", &owner, &fd, &st, &why),
-              MRD_OK);
+    CHECK_ERR("its folder outlives it",
+              mrd_safe_open_file(dir, "inside.ntff", &owner, &fd, &st, &why), MRD_OK);
     close(fd);
     close(dir);
     close(root);

@@ -1,7 +1,7 @@
 /* When probes are sent, in simulated time. */
 #include "tests/check.h"
 
-#include "agent/probe_pace.h"
+#include "agent/clock/probe_pace.h"
 
 #define PAIRS 10000
 

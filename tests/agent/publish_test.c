@@ -1,5 +1,5 @@
 /* The publisher alone, over a simulated connection: when its next turn is due. */
-#include "agent/publish.h"
+#include "agent/link/publish.h"
 
 #include "tests/check.h"
 

@@ -1,6 +1,6 @@
 /* Which events from before the start and after the stop of a session belong to it, for each kind
  * and clock, and the status after a commit. */
-#include "agent/record.h"
+#include "agent/record/record.h"
 
 #include <signal.h>
 #include <stdio.h>

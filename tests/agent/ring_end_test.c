@@ -2,7 +2,7 @@
  * holds if the agent is killed between the commit and the removal of the file. */
 #include "tests/agent/ring_make.h"
 
-#include "agent/drain.h"
+#include "agent/rings/drain.h"
 #include "tests/wait.h"
 
 typedef struct {

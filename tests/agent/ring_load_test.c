@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "agent/drain.h"
+#include "agent/rings/drain.h"
 
 #define HOSTILE 1001
 

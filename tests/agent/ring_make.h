@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "capture/ring_read.h"
+#include "capture/ring/ring_read.h"
 #include "tests/check.h"
 
 typedef struct {

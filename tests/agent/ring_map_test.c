@@ -1,6 +1,6 @@
 /* Rings that are read in place, without a copy. They give the same events as a copy, whatever their
  * owner does to the file. */
-#include "agent/ring_map.h"
+#include "agent/rings/ring_map.h"
 #include "tests/agent/ring_make.h"
 #include "tests/wait.h"
 

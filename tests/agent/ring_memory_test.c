@@ -2,7 +2,7 @@
  * and must not exhaust the agent's memory for other users. */
 #include "tests/agent/ring_make.h"
 
-#include "agent/drain.h"
+#include "agent/rings/drain.h"
 
 #define HOSTILE 1001
 #define MEMORY  ((size_t) 64 << 20)

@@ -1,5 +1,5 @@
 /*
- * Notes of losses (capture/ring_note.h), from the process that writes them to the losses that the
+ * Notes of losses (capture/ring/ring_note.h), from the process that writes them to the losses that the
  * agent emits. Each lost event must be counted once, whichever process is killed in between. Notes
  * of other users must not count.
  */
@@ -7,8 +7,8 @@
 
 #include <dirent.h>
 
-#include "agent/drain.h"
-#include "capture/ring_note.h"
+#include "agent/rings/drain.h"
+#include "capture/ring/ring_note.h"
 #include "tests/seed.h"
 #include "tests/wait.h"
 

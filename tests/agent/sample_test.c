@@ -3,8 +3,8 @@
 
 #include <time.h>
 
-#include "agent/sample.h"
-#include "agent/trigger.h"
+#include "agent/daemon/sample.h"
+#include "agent/record/trigger.h"
 
 /* ---- Counters ---- */
 

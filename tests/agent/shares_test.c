@@ -6,10 +6,10 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#include "agent/files.h"
-#include "agent/folder.h"
-#include "agent/traces.h"
-#include "base/out.h"
+#include "agent/daemon/traces.h"
+#include "agent/files/files.h"
+#include "agent/files/folder.h"
+#include "base/sys/out.h"
 #include "tests/wait.h"
 #include "trace/model/catalog.h"
 
@@ -170,7 +170,7 @@ TEST(a_hanging_directory_holds_up_no_session)
 
 typedef struct {
     int pid;
-    mrd_owned_claim claim;
+    mrd_safe_open_claim claim;
 } user;
 
 /* Starts a process of this user that maps a file of its own, which stands for its ring. */
@@ -200,7 +200,7 @@ start_user(uid_t uid)
     close(ready[0]);
     close(ready[1]);
     close(fd);
-    u.claim = (mrd_owned_claim){ u.pid, uid, st.st_dev, st.st_ino };
+    u.claim = (mrd_safe_open_claim){ u.pid, uid, st.st_dev, st.st_ino };
     return u;
 }
 
@@ -314,7 +314,7 @@ TEST(no_user_takes_the_directories_of_the_others)
 
     for (unsigned u = 0; u < 3; u++)
         for (unsigned i = 0; i < 2 * MRD_FILES_DIRS; i++) {
-            mrd_owned_claim claim = { 1000 + u, 2000 + u, 1, 1 };
+            mrd_safe_open_claim claim = { 1000 + u, 2000 + u, 1, 1 };
             char path[64];
             mrd_err err;
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "agent/spool.h"
+#include "agent/spool/spool.h"
 
 static mrd_spool *
 open_spool(const char *dir, const char *boot)

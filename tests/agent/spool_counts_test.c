@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/trace/events.h"
 
 /* The losses in a note were released with their rings, so a successor cannot read them there again.

@@ -10,8 +10,8 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#include "base/file.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/trace/events.h"
 
 static bool segments_refuse;

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#include "agent/spool.h"
+#include "agent/spool/spool.h"
 #include "base/hash.h"
 
 /* ---- Calls that fail ---- */

@@ -4,7 +4,7 @@
 
 #include <dirent.h>
 
-#include "agent/spool.h"
+#include "agent/spool/spool.h"
 #include "tests/check.h"
 static uint64_t lost_events, lost_frames; /* that were forced out */
 

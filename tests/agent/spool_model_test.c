@@ -5,7 +5,7 @@
 
 #include <dirent.h>
 
-#include "agent/spool.h"
+#include "agent/spool/spool.h"
 #include "tests/trace/events.h"
 
 enum { SESSIONS = 4, FRAMES = 4096, WINDOW = 16, RINGS = 5, FIRST_SESSION = 100 };

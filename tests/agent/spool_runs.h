@@ -5,7 +5,7 @@
 #ifndef MRD_TESTS_AGENT_SPOOL_RUNS_H
 #define MRD_TESTS_AGENT_SPOOL_RUNS_H
 
-#include "agent/spool.h"
+#include "agent/spool/spool.h"
 #include "tests/check.h"
 #include "tests/sim/disk.h"
 #include "tests/trace/events.h"

@@ -1,5 +1,5 @@
-/* Limits a session to a range of steps of a program (agent/step_gate.h). */
-#include "agent/step_gate.h"
+/* Limits a session to a range of steps of a program (agent/record/step_gate.h). */
+#include "agent/record/step_gate.h"
 
 #include "tests/check.h"
 

@@ -2,9 +2,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "agent/traces.h"
+#include "agent/daemon/traces.h"
 #include "base/hash.h"
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "tests/check.h"
 #include "tests/wait.h"
 

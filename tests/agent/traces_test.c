@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "agent/agent.h"
-#include "agent/traces.h"
-#include "base/out.h"
+#include "agent/daemon/agent.h"
+#include "agent/daemon/traces.h"
+#include "base/sys/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
 #include "tests/protobuf.h"

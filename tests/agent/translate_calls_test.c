@@ -2,8 +2,8 @@
  * of a reader that released the first half of a document. */
 #include <sys/syscall.h>
 
-#include "agent/drain.h"
-#include "base/out.h"
+#include "agent/rings/drain.h"
+#include "base/sys/out.h"
 #include "tests/agent/ring_make.h"
 #include "tests/wait.h"
 

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "agent/drain.h"
-#include "agent/open_spans.h"
+#include "agent/rings/drain.h"
+#include "agent/rings/open_spans.h"
 
 #define LINES 8192
 

@@ -1,4 +1,4 @@
-#include "agent/trigger.h"
+#include "agent/record/trigger.h"
 
 #include "tests/check.h"
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "aggregator/aggregator.h"
-#include "base/json.h"
+#include "base/conf/json.h"
 #include "tests/wait.h"
 
 static int port;

@@ -1,8 +1,8 @@
 /* The core's queue of conversions: which ones wait, how many run, which results are listed, and the
  * effect of a restart in each state. */
-#include "aggregator/core/conversions.h"
-#include "aggregator/core/manifest.h"
-#include "aggregator/core/text.h"
+#include "aggregator/core/common/text.h"
+#include "aggregator/core/manifest/conversions.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "base/vec.h"
 #include "tests/aggregator/core_make.h"
 

@@ -1,6 +1,6 @@
 /* Messages of agents: which agents may connect, the effects of hellos and heartbeats, and the
  * resulting list of nodes. */
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
 #include "timesync/follow.h"

@@ -1,7 +1,7 @@
 /* The helpers of the core: checked texts and numbers, token buckets, the table of stored files,
  * unread rings, and the list of effects. */
-#include "aggregator/core/json.h"
-#include "aggregator/core/text.h"
+#include "aggregator/core/common/json.h"
+#include "aggregator/core/common/text.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
 

@@ -1,6 +1,6 @@
 /* The aggregator's use of a node's probes: which ones are followed, which are kept for the journal,
  * the estimate of the node's clock, and which frames contradict it. */
-#include "aggregator/core/clock.h"
+#include "aggregator/core/node/clock.h"
 #include "base/obj.h"
 #include "tests/check.h"
 #include "timesync/follow.h"

@@ -1,6 +1,6 @@
 /* A node's readings of its own clocks: which are accepted, the bound that follows from them, and
  * their text for users. */
-#include "aggregator/core/host_reading.h"
+#include "aggregator/core/node/host_reading.h"
 #include "base/buf.h"
 #include "base/num.h"
 #include "base/obj.h"

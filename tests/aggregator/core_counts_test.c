@@ -1,7 +1,7 @@
 /* An agent's counts of events and the times of losses: sums, differences, holes, and the JSON of
  * them. */
-#include "aggregator/core/counts.h"
-#include "aggregator/core/text.h"
+#include "aggregator/core/common/text.h"
+#include "aggregator/core/node/counts.h"
 #include "base/buf.h"
 #include "base/num.h"
 #include "base/obj.h"

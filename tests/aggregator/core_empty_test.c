@@ -1,6 +1,6 @@
 /* Explains why a complete session contains nothing but counters, and when there is no explanation. */
-#include "aggregator/core/empty.h"
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/manifest/empty.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
 
 /* A complete session of one node that is empty. The rows give the differences. */

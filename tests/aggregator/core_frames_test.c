@@ -1,5 +1,5 @@
 /* Frames of nodes: which are accepted, the replies to the others, and the counts of durable frames. */
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)

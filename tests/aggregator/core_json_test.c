@@ -1,6 +1,6 @@
 /* The JSON of nodes and sessions in the API and in session.json, other than the members that a
  * restart reads back. */
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
 

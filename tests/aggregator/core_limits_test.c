@@ -1,6 +1,6 @@
 /* The limits of one session: the last item that fits is accepted. The next one is refused and
  * changes nothing. */
-#include "aggregator/core/artifacts.h"
+#include "aggregator/core/decide/artifacts.h"
 #include "base/vec.h"
 #include "tests/aggregator/core_make.h"
 

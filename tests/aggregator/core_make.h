@@ -2,7 +2,7 @@
 #ifndef MRD_TESTS_AGGREGATOR_CORE_MAKE_H
 #define MRD_TESTS_AGGREGATOR_CORE_MAKE_H
 
-#include "aggregator/core/state.h"
+#include "aggregator/core/model/state.h"
 #include "tests/check.h"
 
 static inline mrd_core_time

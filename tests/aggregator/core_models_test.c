@@ -1,9 +1,9 @@
 /* The models that were loaded on a node, and the features of its runtimes: received from its agent,
  * read back, and merged over nodes. */
-#include "aggregator/core/limits.h"
-#include "aggregator/core/models.h"
-#include "aggregator/core/runtime_features.h"
-#include "aggregator/core/text.h"
+#include "aggregator/core/common/limits.h"
+#include "aggregator/core/common/text.h"
+#include "aggregator/core/node/models.h"
+#include "aggregator/core/node/runtime_features.h"
 #include "base/buf.h"
 #include "base/obj.h"
 #include "tests/check.h"

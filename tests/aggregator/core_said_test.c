@@ -1,7 +1,7 @@
 /* The core's answers, messages, metrics and list of nodes, and the values that it accepts from
  * agents. */
-#include "aggregator/core/artifacts.h"
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/decide/artifacts.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)

@@ -1,6 +1,6 @@
 /* A session's selection of events and nodes: the JSON of requests and manifests, refused values,
  * and the selected nodes. */
-#include "aggregator/core/select.h"
+#include "aggregator/core/common/select.h"
 #include "base/buf.h"
 #include "base/obj.h"
 #include "tests/check.h"

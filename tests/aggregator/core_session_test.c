@@ -1,6 +1,6 @@
 /* Functions that describe a session and a node's part in it, without changing them. */
-#include "aggregator/core/manifest.h"
-#include "aggregator/core/text.h"
+#include "aggregator/core/common/text.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "base/num.h"
 #include "tests/aggregator/core_make.h"
 

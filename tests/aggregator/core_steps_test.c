@@ -1,6 +1,6 @@
 /* The steps of a session and their times: arming, start, stop, flush and merge. */
-#include "aggregator/core/manifest.h"
-#include "aggregator/core/require.h"
+#include "aggregator/core/decide/require.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)

@@ -1,6 +1,6 @@
 /* The stored data of sessions: their files, exports, removals, and loaded manifests. */
-#include "aggregator/core/artifacts.h"
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/decide/artifacts.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)

@@ -1,6 +1,6 @@
 /* The export targets of the operator's option: valid lists, the parsed targets, and the messages
  * about unknown names. */
-#include "aggregator/core/targets.h"
+#include "aggregator/core/common/targets.h"
 #include "base/obj.h"
 #include "tests/check.h"
 

@@ -1,6 +1,6 @@
 /* The core alone: its answers and its messages to nodes, and that it sends them only when they are
  * allowed. */
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "base/num.h"
 #include "tests/aggregator/core_make.h"
 

@@ -18,9 +18,9 @@ bad = []
 # ---- Includes
 
 PROJECT = re.compile(r"^(aggregator/core|base|proto|timesync)/")
-BASE_BAD = {"base/out.h", "base/secret.h", "base/user.h", "base/conf.h", "base/udpstamp.h"}
+BASE_BAD = {"base/sys/out.h", "base/sys/secret.h", "base/sys/user.h", "base/conf/conf.h", "base/sys/udpstamp.h"}
 TRACE_GOOD = {"trace/model/catalog.h"}  # names of sources
-PROTO_GOOD = {"proto/wire.h", "proto/frame.h", "proto/gaps.h", "proto/selection.h", "proto/session_params.h", "proto/meridian.pb-c.h"}
+PROTO_GOOD = {"proto/wire.h", "proto/frame.h", "proto/batch/gaps.h", "proto/selection.h", "proto/session_params.h", "proto/meridian.pb-c.h"}
 SYSTEM_GOOD = {"stdio.h", "stdlib.h", "string.h", "stdint.h", "stdbool.h", "stddef.h", "stdarg.h", "inttypes.h", "math.h", "limits.h",
                "sys/timex.h"}  # constants of adjtimex
 

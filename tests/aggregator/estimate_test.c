@@ -6,14 +6,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "aggregator/core/clock.h"
+#include "aggregator/core/node/clock.h"
 #include "base/obj.h"
 #include "tests/check.h"
 #include "tests/seed.h"
 #include "timesync/follow.h"
 
 #define START (1000 * MRD_SEC)
-#define BEND  5000 /* ppb/s, as in agent/clock.c */
+#define BEND  5000 /* ppb/s, as in agent/clock/clock.c */
 
 static unsigned seed;
 

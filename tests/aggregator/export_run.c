@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/exporter.h"
+#include "aggregator/export/exporter.h"
 #include "tests/wait.h"
 
 static char answer[MRD_WHY_MAX + 64];

@@ -16,8 +16,8 @@
 #include <linux/fs.h>
 #include <linux/ptrace.h>
 
-#include "aggregator/core/text.h"
-#include "aggregator/exporter.h"
+#include "aggregator/core/common/text.h"
+#include "aggregator/export/exporter.h"
 #include "base/buf.h"
 #include "tests/wait.h"
 

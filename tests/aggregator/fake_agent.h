@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "proto/batch.h"
+#include "proto/batch/batch.h"
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "tests/check.h"

@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <time.h>
 
-#include "aggregator/artifacts_int.h"
-#include "aggregator/cleaner.h"
+#include "aggregator/store/artifacts_int.h"
+#include "aggregator/store/cleaner.h"
 
 #define SHA_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define SHA_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

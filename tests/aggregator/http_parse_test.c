@@ -1,4 +1,4 @@
-#include "aggregator/http_parse.h"
+#include "httpd/http_parse.h"
 
 #include "tests/check.h"
 

@@ -1,6 +1,6 @@
 /* Requests that wait for the identification of their caller by another service. They do not block
  * other requests, and are answered when the caller is identified. */
-#include "aggregator/httpd.h"
+#include "httpd/httpd.h"
 
 #include <arpa/inet.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-#include "aggregator/httpd.h"
+#include "httpd/httpd.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

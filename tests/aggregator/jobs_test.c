@@ -1,7 +1,7 @@
 /* Sessions of jobs in the core: which jobs get one, which nodes join it, and when it ends. */
-#include "aggregator/core/jobs.h"
+#include "aggregator/core/decide/jobs.h"
 
-#include "aggregator/core/core.h"
+#include "aggregator/core/model/core.h"
 #include "base/obj.h"
 #include "tests/aggregator/core_make.h"
 

@@ -9,8 +9,8 @@
 
 #include "tests/check.h"
 
-#include "aggregator/journal.h"
-#include "aggregator/segment.h"
+#include "aggregator/journal/journal.h"
+#include "aggregator/journal/segment.h"
 
 #define INSTANCE "i-1"
 

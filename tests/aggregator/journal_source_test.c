@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "aggregator/journal.h"
+#include "aggregator/journal/journal.h"
 #include "tests/check.h"
 #include "tests/trace/events.h"
 

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "aggregator/journal.h"
+#include "aggregator/journal/journal.h"
 
 /* One process with one track. Batches have n events from `first`, `step` apart. */
 typedef struct {

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#include "aggregator/journals.h"
+#include "aggregator/store/journals.h"
 
 #define FRAMES 200u
 #define BODY   (200u << 10)

@@ -1,5 +1,5 @@
 /* JSON Web Tokens: the example of the RFC, tokens that this test signs, and all kinds of forgery. */
-#include "aggregator/jwt.h"
+#include "aggregator/access/jwt.h"
 
 #include <stdarg.h>
 #include <stdio.h>

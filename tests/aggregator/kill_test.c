@@ -9,9 +9,9 @@
 #include <spawn.h>
 #include <sys/stat.h>
 
-#include "aggregator/journal.h"
+#include "aggregator/journal/journal.h"
+#include "base/conf/json.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "tests/wait.h"
 
 extern char **environ;

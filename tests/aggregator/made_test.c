@@ -1,4 +1,4 @@
-#include "aggregator/made.h"
+#include "aggregator/api/made.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

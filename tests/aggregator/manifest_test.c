@@ -1,10 +1,10 @@
 /* The contents of a manifest are restored after a restart of the aggregator. */
 #include "tests/check.h"
 
-#include "aggregator/core/text.h"
-#include "aggregator/journal.h"
-#include "aggregator/store.h"
-#include "base/out.h"
+#include "aggregator/core/common/text.h"
+#include "aggregator/journal/journal.h"
+#include "aggregator/store/store.h"
+#include "base/sys/out.h"
 #include "tests/aggregator/core_make.h"
 
 static mrd_session_store *in_use;

@@ -1,6 +1,6 @@
 /* Every member of a manifest is read, and written again with the same value. Missing members have
  * their documented meaning. */
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
 

@@ -1,12 +1,12 @@
 /* Checks clocks by collectives, in generated sessions with known true times. Errors of the
  * runtime's mapping of core clocks are no violation. A node's clock that exceeds its own bound is
  * one. */
-#include "aggregator/merge_check.h"
+#include "aggregator/merge/merge_check.h"
 #include "base/obj.h"
 #include "tests/check.h"
 #include "tests/memory.h"
 #include "tests/timesync/rng.h"
-#include "trace/analysis/report.h"
+#include "trace/analysis/judge/report.h"
 
 #define NODES  3
 #define OPS    24

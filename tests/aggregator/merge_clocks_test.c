@@ -1,6 +1,6 @@
 /* The catalog's description of a node's clocks, for random tables: a row for each segment of each
  * boot, and the notes. The expected rows and notes are computed from the random input. */
-#include "aggregator/merge_clocks.h"
+#include "aggregator/merge/merge_clocks.h"
 
 #include "base/obj.h"
 #include "tests/check.h"

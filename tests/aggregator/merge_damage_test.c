@@ -3,8 +3,8 @@
 #include "tests/aggregator/recording.h"
 #include "tests/timesync/rng.h"
 
-#include "base/file.h"
 #include "base/num.h"
+#include "base/sys/file.h"
 #include "trace/sink/sinks.h"
 
 #include <fcntl.h>

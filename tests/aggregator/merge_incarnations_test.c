@@ -2,9 +2,9 @@
  * clocks that kept running, or by UTC. If nothing links them, a note says so. */
 #include "tests/aggregator/recording.h"
 
-#include "aggregator/clock_report.h"
-#include "aggregator/node_clock.h"
-#include "base/file.h"
+#include "aggregator/clock/clock_report.h"
+#include "aggregator/clock/node_clock.h"
+#include "base/sys/file.h"
 #include "trace/sink/sinks.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* The input of a merge: each field of each node, copied from a random session. */
-#include "aggregator/merge.h"
+#include "aggregator/merge/merge.h"
 #include "base/obj.h"
 #include "tests/check.h"
 #include "tests/memory.h"

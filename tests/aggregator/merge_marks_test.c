@@ -1,8 +1,8 @@
 /* Losses that only the manifest contains are placed between the stored batches. Random nodes are
  * compared with an account of every moment. */
-#include "aggregator/merge_marks.h"
+#include "aggregator/merge/merge_marks.h"
 #include "base/obj.h"
-#include "proto/batch.h"
+#include "proto/batch/batch.h"
 #include "tests/check.h"
 #include "tests/trace/events.h"
 

@@ -1,5 +1,5 @@
 /* A span that was recorded while in flight and again when it ended appears once. */
-#include "aggregator/merge_once.h"
+#include "aggregator/merge/merge_once.h"
 #include "tests/check.h"
 #include "tests/trace/events.h"
 

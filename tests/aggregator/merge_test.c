@@ -1,7 +1,7 @@
 /* Merges constructed journals with known true times. Collectives detect a wrong clock and accept a
  * right one. Every boot of a node has its own clock. Times other than aligned ones can be written. */
-#include "aggregator/clock_report.h"
-#include "aggregator/node_clock.h"
+#include "aggregator/clock/clock_report.h"
+#include "aggregator/clock/node_clock.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "tests/aggregator/recording.h"

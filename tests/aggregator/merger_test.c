@@ -1,10 +1,10 @@
 /* The merger's thread, and the files of an interrupted merge that it finds. */
-#include "aggregator/merger.h"
+#include "aggregator/merge/merger.h"
 
 #include <semaphore.h>
 #include <time.h>
 
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "tests/check.h"
 
 static sem_t ended;

@@ -3,9 +3,9 @@
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
-#include "aggregator/node_clock.h"
-#include "base/json.h"
-#include "base/out.h"
+#include "aggregator/clock/node_clock.h"
+#include "base/conf/json.h"
+#include "base/sys/out.h"
 
 #define NODE  "i-0abc"
 #define PAIRS 240

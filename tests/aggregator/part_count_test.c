@@ -2,9 +2,9 @@
  * reports in any order. */
 #include "tests/check.h"
 
-#include "aggregator/core/empty.h"
-#include "aggregator/core/json.h"
-#include "aggregator/core/part.h"
+#include "aggregator/core/common/json.h"
+#include "aggregator/core/manifest/empty.h"
+#include "aggregator/core/node/part.h"
 #include "base/buf.h"
 
 static int64_t now_s; /* the node's clock, one second per report */

@@ -7,8 +7,8 @@
 
 #include "tests/check.h"
 
-#include "aggregator/merge.h"
-#include "proto/batch.h"
+#include "aggregator/merge/merge.h"
+#include "proto/batch/batch.h"
 
 #define ZERO        (1700000000LL * MRD_SEC) /* session time of the start */
 #define PAIRS       120                      /* a second apart */

@@ -1,7 +1,7 @@
 /* Access rights: every route with every role, for sessions of the caller, of another owner, without
  * an owner, and for one that does not exist. The grid below is written by hand, and a route that it
  * lacks fails the test. */
-#include "aggregator/rights.h"
+#include "aggregator/access/rights.h"
 
 #include <netinet/in.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "aggregator/aggregator.h"
-#include "aggregator/http.h"
-#include "base/json.h"
+#include "aggregator/api/http.h"
+#include "base/conf/json.h"
 #include "base/obj.h"
 #include "tests/aggregator/jwt_make.h"
 #include "tests/check.h"

@@ -2,8 +2,8 @@
  * docs/openapi.json. */
 #include <stdio.h>
 
-#include "aggregator/http.h"
-#include "aggregator/http_body.h"
+#include "aggregator/api/http.h"
+#include "aggregator/api/http_body.h"
 
 static mrd_json *
 words(const char *const *list)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "aggregator/s3.h"
+#include "aggregator/export/s3.h"
 
 int
 main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* Compares the set of sequence numbers with a plain array of flags. */
 #include "tests/check.h"
 
-#include "aggregator/core/seqset.h"
+#include "aggregator/core/common/seqset.h"
 
 #define SPAN   96u
 #define RANGES 65536u /* the maximum number of gaps, from journal.h */

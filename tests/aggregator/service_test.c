@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "aggregator/aggregator.h"
-#include "base/json.h"
-#include "base/out.h"
+#include "base/conf/json.h"
+#include "base/sys/out.h"
 #include "tests/wait.h"
 #include "timesync/align.h"
 

@@ -1,10 +1,10 @@
 /* Two jobs differ in one part of their identity only. Each has its own session with its own events,
  * which its owner can read. This holds in every mode and in any order of arrival. */
-#include "aggregator/core/jobs.h"
+#include "aggregator/core/decide/jobs.h"
 
-#include "aggregator/core/core.h"
-#include "aggregator/http.h"
-#include "aggregator/messages.h"
+#include "aggregator/api/http.h"
+#include "aggregator/core/model/core.h"
+#include "aggregator/loop/messages.h"
 #include "base/obj.h"
 #include "tests/aggregator/core_make.h"
 

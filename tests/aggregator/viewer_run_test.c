@@ -1,8 +1,8 @@
 /* The commands of the viewer, and which of its files are results. Shell commands play the viewer. */
-#include "aggregator/viewer_run.h"
+#include "aggregator/viewer/converter_run.h"
 
-#include "aggregator/core/conversion.h"
-#include "base/out.h"
+#include "aggregator/core/common/conversion.h"
+#include "base/sys/out.h"
 #include "tests/check.h"
 #include "tests/watcher.h"
 
@@ -39,29 +39,30 @@ TEST(commands_of_settings)
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        mrd_viewer_settings s = { .command = rows[i].command, .tables = rows[i].tables };
+        mrd_converter_settings s = { .command = rows[i].command, .tables = rows[i].tables };
         const char *want[2] = { rows[i].first, rows[i].second };
-        mrd_viewer_commands c = { 0 };
+        mrd_converter_commands c = { 0 };
         mrd_why why = { 0 };
 
-        CHECK_ERR(rows[i].name, mrd_viewer_commands_make(&s, &c, &why), rows[i].err);
+        CHECK_ERR(rows[i].name, mrd_converter_commands_make(&s, &c, &why), rows[i].err);
         CHECK_ROW(rows[i].name, rows[i].err == MRD_OK || strstr(why.text, "{input}") != NULL);
         for (size_t k = 0; k < 2 && rows[i].err == MRD_OK; k++)
             CHECK_ROW(rows[i].name, want[k] == NULL ? c.v[k].len > 0
                                                     : strcmp(mrd_buf_cstr(&c.v[k]), want[k]) == 0);
-        mrd_viewer_commands_fini(&c);
+        mrd_converter_commands_fini(&c);
     }
 }
 
 static mrd_err
-run_within(const char *body, const char *tables, uint64_t disk, mrd_viewer_made *ret, mrd_why *why)
+run_within(const char *body, const char *tables, uint64_t disk, mrd_converter_made *ret,
+           mrd_why *why)
 {
     char in[300], work[300];
-    mrd_viewer_settings s = {
+    mrd_converter_settings s = {
         .command = script(body), .tables = tables, .time = 60 * MRD_SEC, .disk = disk
     };
-    mrd_viewer_commands c = { 0 };
-    mrd_viewer_work w = { .commands = &c, .settings = &s, .in = in, .work = work };
+    mrd_converter_commands c = { 0 };
+    mrd_converter_work w = { .commands = &c, .settings = &s, .in = in, .work = work };
     mrd_err err;
 
     /* spaces in paths do not separate arguments */
@@ -71,20 +72,20 @@ run_within(const char *body, const char *tables, uint64_t disk, mrd_viewer_made 
     CHECK_ERR("in", mrd_make_dirs(in, NULL), MRD_OK);
     CHECK_ERR("work", mrd_make_dirs(work, NULL), MRD_OK);
     *why = (mrd_why){ 0 };
-    CHECK_ERR("commands", mrd_viewer_commands_make(&s, &c, why), MRD_OK);
-    err = mrd_viewer_run(&w, ret, why);
-    mrd_viewer_commands_fini(&c);
+    CHECK_ERR("commands", mrd_converter_commands_make(&s, &c, why), MRD_OK);
+    err = mrd_converter_run(&w, ret, why);
+    mrd_converter_commands_fini(&c);
     return err;
 }
 
 static mrd_err
-run(const char *body, const char *tables, mrd_viewer_made *ret, mrd_why *why)
+run(const char *body, const char *tables, mrd_converter_made *ret, mrd_why *why)
 {
     return run_within(body, tables, 0, ret, why);
 }
 
-static const mrd_viewer_result *
-result(const mrd_viewer_made *m, const char *name)
+static const mrd_converter_result *
+result(const mrd_converter_made *m, const char *name)
 {
     for (size_t i = 0; i < m->n; i++) {
         if (strcmp(m->v[i].name, name) == 0)
@@ -95,9 +96,9 @@ result(const mrd_viewer_made *m, const char *name)
 
 TEST(which_files_are_results)
 {
-    mrd_viewer_made m = { 0 };
+    mrd_converter_made m = { 0 };
     mrd_why why;
-    const mrd_viewer_result *r;
+    const mrd_converter_result *r;
 
     CHECK_ERR(
         "run",
@@ -124,7 +125,7 @@ TEST(which_files_are_results)
     REQUIRE(r != NULL);
     CHECK_TEXT(r->kind, MRD_KIND_DEVICE_TABLE);
     CHECK(result(&m, "viewer/tables/p one/sub/T_1.parquet") != NULL);
-    mrd_viewer_made_fini(&m);
+    mrd_converter_made_fini(&m);
 }
 
 TEST(one_of_two_fails)
@@ -151,21 +152,21 @@ TEST(one_of_two_fails)
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        mrd_viewer_made m = { 0 };
+        mrd_converter_made m = { 0 };
         mrd_why why;
 
         CHECK_ERR(rows[i].name, run(rows[i].body, NULL, &m, &why), rows[i].err);
         CHECK_ROW(rows[i].name, m.n == rows[i].n);
         CHECK_ROW(rows[i].name,
                   strstr(rows[i].err == MRD_OK ? m.note : why.text, rows[i].says) != NULL);
-        mrd_viewer_made_fini(&m);
+        mrd_converter_made_fini(&m);
     }
 }
 
 /* Holes need no disk space, but downloads, hashes and exports process all their bytes. */
 TEST(holes_count)
 {
-    mrd_viewer_made m = { 0 };
+    mrd_converter_made m = { 0 };
     mrd_why why;
 
     CHECK_ERR("two",
@@ -173,14 +174,14 @@ TEST(holes_count)
                          64 << 20, &m, &why),
               MRD_OK);
     CHECK_INT(m.n, 2);
-    mrd_viewer_made_fini(&m);
+    mrd_converter_made_fini(&m);
     CHECK_ERR("three",
               run_within("truncate -s 30M device_profile_1.json device_profile_2.json "
                          "device_profile_3.json",
                          "none", 64 << 20, &m, &why),
               MRD_LIMIT);
     CHECK(m.n == 0 && strstr(why.text, "longer than the 64 MiB") != NULL);
-    mrd_viewer_made_fini(&m);
+    mrd_converter_made_fini(&m);
 }
 
 TEST_MAIN()

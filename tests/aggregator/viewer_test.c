@@ -1,7 +1,7 @@
 /* Cancelled conversions: none of them runs until its time limit, for any number of conversions. */
-#include "aggregator/viewer.h"
+#include "aggregator/viewer/converter.h"
 
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "base/vec.h"
 #include "tests/aggregator/core_make.h"
 #include "tests/wait.h"
@@ -38,24 +38,24 @@ on_ended(void *self, const mrd_conversion_of *of, const mrd_conversion_end *end)
 TEST(deleted_sessions_are_not_converted)
 {
     mrd_core *c = core_make((mrd_core_limits){ .conversions = 1, .retain = 0 });
-    mrd_viewer_settings settings = { .command = "/usr/bin/tail -f /dev/null {input}",
-                                     .tables = "none",
-                                     .time = 600 * MRD_SEC,
-                                     .at_once = 1 };
+    mrd_converter_settings settings = { .command = "/usr/bin/tail -f /dev/null {input}",
+                                        .tables = "none",
+                                        .time = 600 * MRD_SEC,
+                                        .at_once = 1 };
     mrd_session_store store;
     mrd_timescale scale;
-    mrd_viewer_options o = { .store = &store,
-                             .settings = &settings,
-                             .began = on_began,
-                             .list = on_list,
-                             .ended = on_ended,
-                             .there = true };
-    mrd_viewer *v = NULL;
+    mrd_converter_options o = { .store = &store,
+                                .settings = &settings,
+                                .began = on_began,
+                                .list = on_list,
+                                .ended = on_ended,
+                                .there = true };
+    mrd_converter *v = NULL;
     mrd_why why = { 0 };
 
     CHECK_ERR("store", mrd_session_store_open(&store, test_tmp(), MRD_SYNC_NONE, &scale, NULL),
               MRD_OK);
-    CHECK_ERR(why.text, mrd_viewer_open(&o, &v, &why), MRD_OK);
+    CHECK_ERR(why.text, mrd_converter_open(&o, &v, &why), MRD_OK);
     REQUIRE(v != NULL);
     for (unsigned i = 1; i <= SESSIONS; i++) {
         mrd_session *s = core_session(c, i, 0, MRD_SESSION_COMPLETE);
@@ -63,15 +63,15 @@ TEST(deleted_sessions_are_not_converted)
         REQUIRE(MRD_VEC_NEXT(s->conversions.v, s->conversions.n));
         s->conversions.v[s->conversions.n++] =
             (mrd_conversion){ .instance_id = "i-1", .process_id = 7 };
-        CHECK(mrd_viewer_start(v, s, 0));
+        CHECK(mrd_converter_start(v, s, 0));
     }
     TEST_UNTIL(__atomic_load_n(&began, __ATOMIC_RELAXED) == 1);
     for (unsigned i = 1; i <= SESSIONS; i++)
-        mrd_viewer_cancel(v, i);
+        mrd_converter_cancel(v, i);
     TEST_UNTIL(__atomic_load_n(&waiting, __ATOMIC_RELAXED) == SESSIONS);
     CHECK_INT(began, 1); /* the others did not run at all */
     CHECK_INT(others, 0);
-    mrd_viewer_close(v);
+    mrd_converter_close(v);
     mrd_session_store_fini(&store);
     mrd_core_free(c);
 }
@@ -88,34 +88,34 @@ on_found(void *self, unsigned at_once)
 /* "auto" searches PATH again when it is requested. */
 TEST(a_viewer_that_is_installed_later_is_found)
 {
-    mrd_viewer_settings settings = { .command = "auto", .at_once = 3 };
+    mrd_converter_settings settings = { .command = "auto", .at_once = 3 };
     mrd_session_store store;
     mrd_timescale scale;
-    mrd_viewer_options o = { .store = &store, .settings = &settings, .found = on_found };
-    mrd_viewer *v = NULL;
+    mrd_converter_options o = { .store = &store, .settings = &settings, .found = on_found };
+    mrd_converter *v = NULL;
     mrd_why why = { 0 };
     unsigned at_once = 9;
     char path[300];
 
     CHECK(setenv("PATH", test_tmp(), 1) == 0);
-    CHECK_ERR("check", mrd_viewer_check(&settings, &at_once, &why), MRD_OK);
+    CHECK_ERR("check", mrd_converter_check(&settings, &at_once, &why), MRD_OK);
     if (at_once != 0)
         SKIP("a viewer is installed on this machine");
     CHECK_ERR("store", mrd_session_store_open(&store, test_tmp(), MRD_SYNC_NONE, &scale, NULL),
               MRD_OK);
-    CHECK_ERR(why.text, mrd_viewer_open(&o, &v, &why), MRD_OK);
+    CHECK_ERR(why.text, mrd_converter_open(&o, &v, &why), MRD_OK);
     REQUIRE(v != NULL);
     snprintf(path, sizeof(path), "%s/neuron-explorer", test_tmp());
     for (unsigned i = 0; i < 3; i++)
-        mrd_viewer_look(v);
+        mrd_converter_look(v);
     CHECK_INT(__atomic_load_n(&found, __ATOMIC_RELAXED), 0);
     CHECK_ERR(path,
               mrd_write_file(path, (mrd_bytes){ (const uint8_t *) "#!/bin/sh\n", 10 }, 0700, NULL),
               MRD_OK);
-    TEST_UNTIL((mrd_viewer_look(v), __atomic_load_n(&found, __ATOMIC_RELAXED) > 0));
+    TEST_UNTIL((mrd_converter_look(v), __atomic_load_n(&found, __ATOMIC_RELAXED) > 0));
     for (unsigned i = 0; i < 3; i++)
-        mrd_viewer_look(v);
-    mrd_viewer_close(v);
+        mrd_converter_look(v);
+    mrd_converter_close(v);
     CHECK_INT(found, 103); /* once */
     mrd_session_store_fini(&store);
 }

@@ -1,7 +1,7 @@
 #include "base/buf.h"
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/conf/json.h"
 #include "tests/check.h"
 
 TEST(integers_print_like_printf)

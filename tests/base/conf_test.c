@@ -1,4 +1,4 @@
-#include "base/conf.h"
+#include "base/conf/conf.h"
 
 #include "base/clock.h"
 #include "tests/check.h"

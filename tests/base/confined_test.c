@@ -8,8 +8,8 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
-#include "base/file.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/wait.h"
 #include "tests/watcher.h"
 

@@ -1,6 +1,6 @@
 /* Reads the functions of a shared library from its file: a real library, one without versions, and
  * damaged ones. */
-#include "base/exports.h"
+#include "base/sys/exports.h"
 
 #include <sys/stat.h>
 

@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 
-#include "base/file.h"
+#include "base/sys/file.h"
 
 static const char *
 file_of(size_t size)

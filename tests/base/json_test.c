@@ -1,6 +1,6 @@
 #include "tests/check.h"
 
-#include "base/json.h"
+#include "base/conf/json.h"
 
 /* A NUL character in a received document is refused with an understandable message. */
 TEST(a_nul_is_refused_in_plain_words)

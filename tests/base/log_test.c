@@ -1,6 +1,6 @@
 #include "tests/check.h"
 
-#include "base/log.h"
+#include "base/conf/log.h"
 
 #include <unistd.h>
 

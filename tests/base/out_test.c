@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "base/out.h"
+#include "base/sys/out.h"
 
 TEST(a_tree_goes_and_what_its_links_point_to_stays)
 {

@@ -1,5 +1,5 @@
 /* Files with secrets, memory that other processes must not read, and dropped privileges. */
-#include "base/secret.h"
+#include "base/sys/secret.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/out.h"
-#include "base/user.h"
+#include "base/sys/out.h"
+#include "base/sys/user.h"
 #include "tests/check.h"
 #include "tests/wait.h"
 

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "capture/ring_read.h"
+#include "capture/ring/ring_read.h"
 #include "tests/capture/api_start.h"
 
 int api_from_cpp(mrd_domain *domain, mrd_region *region);

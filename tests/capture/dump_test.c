@@ -9,7 +9,7 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
-#include "capture/ring_read.h"
+#include "capture/ring/ring_read.h"
 #include "tests/capture/api_start.h"
 
 /* C-15, C-30 */

@@ -8,13 +8,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "capture/dump.h"
-#include "capture/memory.h"
+#include "capture/api/dump.h"
+#include "capture/api/memory.h"
+#include "capture/api/names.h"
+#include "capture/api/stats.h"
+#include "capture/api/thread.h"
 #include "capture/meridian.h"
-#include "capture/names.h"
 #include "capture/process.h"
-#include "capture/stats.h"
-#include "capture/thread.h"
 #include "tests/check.h"
 
 void *__real_malloc(size_t size);

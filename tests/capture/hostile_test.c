@@ -11,7 +11,7 @@
 #include "capture/identity.h"
 #include "capture/meridian.h"
 #include "capture/process.h"
-#include "capture/ring_read.h"
+#include "capture/ring/ring_read.h"
 #include "tests/check.h"
 #include "tests/seed.h"
 

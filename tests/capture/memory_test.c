@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "capture/nrt_abi.h"
-#include "capture/ring_read.h"
+#include "capture/nrt/nrt_abi.h"
+#include "capture/ring/ring_read.h"
 #include "tests/capture/api_start.h"
 
 #define THREADS  4

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "capture/nrta_abi.h"
+#include "capture/nrt/nrta_abi.h"
 #include "tests/wait.h"
 
 #ifdef NRT_PROG_LATE

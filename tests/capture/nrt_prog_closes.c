@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "capture/nrt_abi.h"
+#include "capture/nrt/nrt_abi.h"
 #include "tests/wait.h"
 
 #define NEFF                                                                                       \

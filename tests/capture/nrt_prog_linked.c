@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "capture/meridian.h"
-#include "capture/nrt_abi.h"
+#include "capture/nrt/nrt_abi.h"
 
 #define NEFF "SIMNEFF 1\nname=linked\nexec_us=1000\ninput=x:float32:8x8\noutput=y:float32:8x8\n"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "capture/nrta_abi.h"
+#include "capture/nrt/nrta_abi.h"
 
 int
 main(void)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "capture/nrt_abi.h"
+#include "capture/nrt/nrt_abi.h"
 
 int
 main(void)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "capture/nrt_abi.h"
+#include "capture/nrt/nrt_abi.h"
 
 static sigjmp_buf out;
 static bool leaves;

@@ -8,7 +8,7 @@
 
 #include "base/event_type.h"
 #include "base/num.h"
-#include "capture/ring_read.h"
+#include "capture/ring/ring_read.h"
 #include "tests/check.h"
 
 /* ---- Running a program ---- */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "capture/nrt_abi.h"
+#include "capture/nrt/nrt_abi.h"
 
 static NRT_ASYNC_EXEC_STATUS_CALLBACK done;
 static void *with;

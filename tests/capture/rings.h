@@ -9,8 +9,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "capture/ring_note.h"
-#include "capture/ring_read.h"
+#include "capture/ring/ring_note.h"
+#include "capture/ring/ring_read.h"
 #include "tests/capture/counts.h"
 #include "tests/check.h"
 #include "tests/wait.h"

@@ -7,8 +7,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "capture/api/probes.h"
 #include "capture/meridian.h"
-#include "capture/probes.h"
 #include "tests/check.h"
 #include "tests/wait.h"
 

@@ -4,8 +4,8 @@
 #include <pthread.h>
 
 #include "capture/process.h"
-#include "capture/ring_clock.h"
-#include "capture/ring_read.h"
+#include "capture/ring/ring_clock.h"
+#include "capture/ring/ring_read.h"
 #include "tests/check.h"
 
 static mrd_ring_writer writer;

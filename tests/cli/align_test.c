@@ -5,7 +5,7 @@
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
-#include "cli/align_int.h"
+#include "cli/view/align_int.h"
 
 #define STEPS 60
 #define ZERO  1760000000000000000LL /* true start time, epoch ns */

@@ -15,9 +15,9 @@
  */
 #include "tests/sim/judge.h"
 
-#include "agent/linkprobe.h"
-#include "agent/timeprobe.h"
-#include "aggregator/timeserve.h"
+#include "agent/clock/linkprobe.h"
+#include "agent/clock/timeprobe.h"
+#include "aggregator/clock/timeserve.h"
 #include "proto/wire.h"
 
 #include <arpa/inet.h>
@@ -220,7 +220,7 @@ drain(mrd_timeprobe *client, mrd_timeserve *server, take *t)
     }
 }
 
-/* Applies the pace of the aggregator's heartbeat reply, as aggregator/clocks.c computes it. */
+/* Applies the pace of the aggregator's heartbeat reply, as aggregator/clock/clocks.c computes it. */
 static void
 hear_pace(mrd_timeprobe *client, take *t)
 {

@@ -68,7 +68,7 @@ if p.returncode == 0:  # an older ninja, another generator
     check(100 < len(objects) < 0.65 * whole, f"make demo builds {len(objects)} of {whole} objects")
     equal([i for i in inputs if i.startswith(("tests/", "bench/"))], [], "tests among them")
     for name in ("cli/CMakeFiles/meridian_program.dir", "agent/CMakeFiles/meridian-agent_program.dir", "examples/CMakeFiles/train_loop.dir",
-                 "aggregator/CMakeFiles/meridian-aggregator_program.dir", "hw/simnrt/CMakeFiles/simnrt_objects.dir", "hw/CMakeFiles/simclock_preload.dir", "capture/"):
+                 "aggregator/CMakeFiles/meridian-aggregator_program.dir", "sim/nrt/CMakeFiles/simnrt_objects.dir", "sim/CMakeFiles/simclock_preload.dir", "capture/"):
         check(any(o.startswith(name) for o in objects), f"{name} is among what make demo builds")
 
 # ---- Its one node: the report names the core that the title says is slow, on a busy machine too ----

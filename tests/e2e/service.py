@@ -14,7 +14,7 @@ PERFETTO = "https://ui.perfetto.dev"
 
 
 def routes():
-    """The table in aggregator/http.c: {"routes": [{method, path, action, roles, summary, query}], "session": [...], "trigger": [...]}."""
+    """The table in aggregator/api/http.c: {"routes": [{method, path, action, roles, summary, query}], "session": [...], "trigger": [...]}."""
     return json.loads(subprocess.run([os.path.join(BUILD, "bin", "http_routes")], capture_output=True, check=True).stdout)
 
 

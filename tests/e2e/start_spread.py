@@ -20,7 +20,7 @@ EDGE = 20 * MS  # what is so near to an end of the window may be in or out
 
 
 class Clock:
-    """One node's wrong clock, as hw/simclock.c computes it."""
+    """One node's wrong clock, as sim/simclock.c computes it."""
 
     def __init__(self, i, epoch):
         self.epoch, self.offset = epoch, i * 37 * SEC + i * i * 1234567

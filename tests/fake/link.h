@@ -6,8 +6,8 @@
 #ifndef MRD_TESTS_FAKE_LINK_H
 #define MRD_TESTS_FAKE_LINK_H
 
-#include "agent/transport.h"
-#include "proto/batch.h"
+#include "agent/link/transport.h"
+#include "proto/batch/batch.h"
 #include "proto/wire.h"
 
 #define FAKE_IDS 4194304u

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/conf/log.h"
 
 bool
 bed_welcomed(void *self)

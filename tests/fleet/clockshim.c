@@ -1,6 +1,6 @@
 /*
  * tests/fleet/clockshim.c - a preloaded library that replaces a program's CLOCK_MONOTONIC_RAW by
- * the clock of another node. MERIDIAN_TEST_CLOCK gives its error (grammar in hw/simclock.h; epoch=
+ * the clock of another node. MERIDIAN_TEST_CLOCK gives its error (grammar in sim/simclock.h; epoch=
  * is RAW). All other clocks and the kernel's stamps are unchanged. The test therefore has the
  * node's exact clock at any time.
  */
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hw/simclock.h"
+#include "sim/simclock.h"
 
 static mrd_simclock bend;
 static bool bent;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/json.h"
+#include "base/conf/json.h"
 
 typedef struct {
     pid_t pid;

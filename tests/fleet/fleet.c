@@ -6,8 +6,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "agent/agent.h"
-#include "aggregator/journal.h"
+#include "agent/daemon/agent.h"
+#include "aggregator/journal/journal.h"
 #include "base/obj.h"
 #include "tests/fleet/workload.h"
 

@@ -3,7 +3,7 @@
  * number stays within the limit. */
 #include <stdlib.h>
 
-#include "agent/record.h"
+#include "agent/record/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/artifacts_int.h"
-#include "aggregator/core/artifacts.h"
-#include "base/out.h"
+#include "aggregator/core/decide/artifacts.h"
+#include "aggregator/store/artifacts_int.h"
+#include "base/sys/out.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

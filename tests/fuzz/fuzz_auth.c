@@ -1,6 +1,6 @@
 /* A token file and, after a NUL, the token and the instance of a request. Only a token of the file
  * has a role, and only an agent's token may publish. */
-#include "aggregator/auth.h"
+#include "aggregator/access/auth.h"
 
 #include <stdlib.h>
 

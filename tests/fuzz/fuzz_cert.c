@@ -1,5 +1,5 @@
 /* A certificate in DER. Its names are plain text that can be split again. */
-#include "proto/cert.h"
+#include "pki/cert.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Options as a configuration file (JSON) and as a command line (arguments ended by NUL). For any
  * input every number stays within its limits and every text is terminated. */
-#include "base/conf.h"
+#include "base/conf/conf.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/nrt_control.h"
+#include "capture/nrt/nrt_control.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

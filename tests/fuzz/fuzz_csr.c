@@ -1,7 +1,7 @@
 /* A signing request of an unauthenticated node, and a certificate to renew. A signed certificate
  * has only the name of this instance, is no authority, and has the request's key. A certificate
  * from another authority is never accepted. */
-#include "proto/csr.h"
+#include "pki/csr.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
-#include "proto/cert_make.h"
+#include "pki/cert_make.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

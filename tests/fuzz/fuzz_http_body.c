@@ -1,5 +1,5 @@
 /* The JSON body that starts a session. */
-#include "aggregator/http_body.h"
+#include "aggregator/api/http_body.h"
 #include "base/obj.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

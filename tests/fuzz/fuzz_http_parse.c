@@ -1,11 +1,11 @@
 /* Paths and header fields of HTTP clients. */
 #include <stdlib.h>
 
-#include "aggregator/encode.h"
-#include "aggregator/http.h"
-#include "aggregator/http_parse.h"
+#include "aggregator/api/http.h"
 #include "base/metrics.h"
 #include "base/obj.h"
+#include "httpd/encode.h"
+#include "httpd/http_parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

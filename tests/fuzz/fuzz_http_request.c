@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "aggregator/aggregator.h"
-#include "base/log.h"
+#include "base/conf/log.h"
 #include "base/obj.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

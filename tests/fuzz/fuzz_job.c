@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/core/core.h"
-#include "aggregator/core/jobs.h"
+#include "aggregator/core/decide/jobs.h"
+#include "aggregator/core/model/core.h"
 
 enum { NODES = 3, SESSIONS = 5, OF_USER = 2 };
 

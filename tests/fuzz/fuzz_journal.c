@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "aggregator/journal.h"
+#include "aggregator/journal/journal.h"
 #include "base/obj.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

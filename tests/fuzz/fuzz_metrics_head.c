@@ -1,5 +1,5 @@
 /* The head of a request to the agent's metrics port. */
-#include "agent/metrics.h"
+#include "agent/daemon/metrics.h"
 #include "base/obj.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/record.h"
-#include "base/out.h"
+#include "agent/record/record.h"
+#include "base/sys/out.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/ring_read.h"
-#include "capture/ring_write.h"
+#include "capture/ring/ring_read.h"
+#include "capture/ring/ring_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/store.h"
-#include "base/log.h"
-#include "base/out.h"
+#include "aggregator/store/store.h"
+#include "base/conf/log.h"
+#include "base/sys/out.h"
 
 #define NAME "20260101-000000-0001"
 

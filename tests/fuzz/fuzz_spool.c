@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/spool.h"
-#include "base/out.h"
+#include "agent/spool/spool.h"
+#include "base/sys/out.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

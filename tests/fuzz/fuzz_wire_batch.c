@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
-#include "proto/batch.h"
+#include "proto/batch/batch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

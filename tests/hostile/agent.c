@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "proto/batch.h"
+#include "proto/batch/batch.h"
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "tests/hostile/draw.h"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/udpstamp.h"
+#include "base/sys/udpstamp.h"
 #include "proto/link.h"
 #include "proto/wire.h"
 #include "tests/hostile/draw.h"

@@ -12,11 +12,11 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(HERE))
 BUILD = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
-FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "webhook", "cli")
-GUESTS = ("hw/simnrt/", "hw/simclock_preload")  # another vendor's library, and what stands in front of the C library
+FOLDERS = ("base", "trace", "capture", "hw", "sim", "timesync", "pki", "proto", "httpd", "agent", "aggregator", "webhook", "cli")
+GUESTS = ("sim/nrt/", "sim/simclock_preload")  # another vendor's library, and what stands in front of the C library
 
 CIRCLES = [  # (units that may call each other, why)
-    ({"aggregator/loop", "aggregator/loop_effects", "aggregator/loop_requests", "aggregator/loop_results"},
+    ({"aggregator/loop/loop", "aggregator/loop/loop_effects", "aggregator/loop/loop_requests", "aggregator/loop/loop_results"},
      "one loop: an effect may have its result at once, and a result has effects"),
     ({"trace/store/stream", "trace/store/stream_bind", "trace/store/stream_read"}, "a stream with arrows is bound by a second stream of points"),
 ]

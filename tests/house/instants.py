@@ -22,7 +22,7 @@ ALLOWED = {
                      "    long double first, last; /* in the file's unit */"],
     "trace/analysis/g.h": ["    uint64_t wait_ns;"],
     "tests/timesync/d.c": ["    int64_t at_ns;"],
-    "hw/simnrt/e.h": ["    int64_t last_ns;"],
+    "sim/nrt/e.h": ["    int64_t last_ns;"],
 }
 
 with tempfile.TemporaryDirectory() as top:

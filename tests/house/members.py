@@ -7,7 +7,7 @@ import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = ("aggregator/core/*.c", "aggregator/http*.c", "aggregator/clock_report.c")
+SOURCES = ("aggregator/core/*/*.c", "aggregator/api/http*.c", "aggregator/clock/clock_report.c")
 OF_FILE = {"owner_keys"}  # in the file session.json, never in an answer
 # Of objects whose schema allows any member: timex, phc, vmclock.
 OPEN = {"freq_ppb", "maxerror_ns", "esterror_ns", "tai_s", "phc_ns", "error_ns"}

@@ -11,7 +11,7 @@ import sys
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
-FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "webhook", "cli")
+FOLDERS = ("base", "trace", "capture", "hw", "sim", "timesync", "pki", "proto", "httpd", "agent", "aggregator", "webhook", "cli")
 breaches = []
 
 
@@ -96,7 +96,7 @@ def rule_layers():
         folder_of[os.path.dirname(f)].add(name)
     for path in sources(".c", ".h"):
         mine = owner.get(stem(path))
-        if mine is None and path.startswith(("capture/", "hw/simnrt/")):
+        if mine is None and path.startswith(("capture/", "sim/nrt/")):
             continue  # guests in other programs, built by hand: what they are made of stands in their CMakeLists.txt
         near = {mine} if mine else folder_of.get(os.path.dirname(path), set())
         if not near:
@@ -112,7 +112,7 @@ def rule_layers():
 
 
 # Types that cross without code: the layout of the ring, and of what a clock reading holds.
-EDGES = {("agent/drain.h", "capture/ring_read.h")}
+EDGES = {("agent/rings/drain.h", "capture/ring/ring_read.h")}
 
 
 # ---- Circles ----
@@ -232,9 +232,9 @@ def rule_dependencies():
 # ---- Names ----
 
 FOREIGN = {  # objects whose names others have chosen: why
-    "hw/simnrt/": "the runtime's library",
-    "hw/simclock_preload.c": "stands in front of the C library",
-    "capture/nrt_real.c": "dlsym, which it stands in front of",
+    "sim/nrt/": "the runtime's library",
+    "sim/simclock_preload.c": "stands in front of the C library",
+    "capture/nrt/nrt_real.c": "dlsym, which it stands in front of",
     "proto/nng/refused.c": "two functions of NNG, which it stands in front of",
 }
 
@@ -298,7 +298,7 @@ MESSAGES = [  # (words in a message of a program, what to say instead)
     (r"told(?! apart)|noted|heard", "sent to, reported, recorded, acknowledged"),
     (r"speaks? no|hangs up|takes? no|wants? (a|an|the|to)|one word too many|stay unseen", "say what is expected and what was found"),
 ]
-SPOKEN = ("trace/sink/sink_report_text.c", "cli/align.c", "cli/demo_report.c")  # of people, or of ranks, as definitions have them
+SPOKEN = ("trace/sink/report/sink_report_text.c", "cli/view/align.c", "cli/demo/demo_report.c")  # of people, or of ranks, as definitions have them
 
 
 def rule_messages():
@@ -315,7 +315,7 @@ def rule_messages():
 
 # ---- One name, one meaning ----
 
-GUESTS = ("hw/simnrt/",)  # a library of another vendor, with that vendor's names
+GUESTS = ("sim/nrt/",)  # a library of another vendor, with that vendor's names
 
 
 def defined_types(path):
@@ -362,12 +362,12 @@ def forwards_only(name, paths):
 # ---- One way each ----
 
 ONE_WAY = [  # (pattern, who may, what to use instead)
-    (r"\b(realloc|reallocarray)\s*\(", ("base/vec.c", "base/buf.c", "capture/", "hw/simnrt/"), "base/vec.h grows arrays, mrd_buf bytes"),
-    (r'\b(strstr|strncmp|mrd_str_starts)\([^;]*"((tls\+)?tcp|https?|inproc|ipc)?://', ("base/url.c", "aggregator/http_parse.c", "agent/link_options.c", "cli/client.c"),
+    (r"\b(realloc|reallocarray)\s*\(", ("base/vec.c", "base/buf.c", "capture/", "sim/nrt/"), "base/vec.h grows arrays, mrd_buf bytes"),
+    (r'\b(strstr|strncmp|mrd_str_starts)\([^;]*"((tls\+)?tcp|https?|inproc|ipc)?://', ("base/url.c", "httpd/http_parse.c", "agent/daemon/link_options.c", "cli/client/client.c"),
      "base/url.h takes addresses apart"),
-    (r"\b(pthread_cond_init|pthread_condattr_init|PTHREAD_COND_INITIALIZER)\b", ("base/threads.h",), "base/threads.h makes conditions, whose deadlines nobody sets"),
+    (r"\b(pthread_cond_init|pthread_condattr_init|PTHREAD_COND_INITIALIZER)\b", ("base/sys/threads.h",), "base/sys/threads.h makes conditions, whose deadlines nobody sets"),
 ]
-# capture/ and hw/simnrt/ are guests with the C library only; http_parse.c reads the Origin of a browser; link_options.c and client.c look
+# capture/ and sim/nrt/ are guests with the C library only; http_parse.c reads the Origin of a browser; link_options.c and client.c look
 # whether a scheme is there at all, for their message.
 
 
@@ -474,11 +474,11 @@ def rule_named():
 # ---- What an addition touches (docs/howto.md) ----
 
 KINDS = [  # (kind, table, pattern of a row's identifier, what names it in other sources, its own files)
-    ("importer", "trace/import/importers.def", r"^MRD_IMPORT\((\w+)\)", r"\bmrd_import_{0}\b|\bimport_{0}\.c\b|^MRD_IMPORT\({0}\)", r"trace/import/import_{0}\.[ch]"),
-    ("output format", "trace/sink/sinks.def", r"^MRD_SINK\((\w+)\)", r"\bmrd_sink_{0}\b|\bsink_{0}\.c\b|^MRD_SINK\({0}\)", r"trace/sink/sink_{0}\.[ch]"),
+    ("importer", "trace/import/importers.def", r"^MRD_IMPORT\((\w+)\)", r"\bmrd_import_{0}\b|\bimport_{0}\.c\b|^MRD_IMPORT\({0}\)", r"trace/import/(\w+/)?import_{0}\.[ch]"),
+    ("output format", "trace/sink/sinks.def", r"^MRD_SINK\((\w+)\)", r"\bmrd_sink_{0}\b|\bsink_{0}\.c\b|^MRD_SINK\({0}\)", r"trace/sink/(\w+/)?sink_{0}\.[ch]"),
     ("counter family", "hw/backends.def", r"^MRD_HW_BACKEND\((\w+)\)", r"\bmrd_hw_backend_{0}\b|\bhw_{0}\.c\b|^MRD_HW_BACKEND\({0}\)", r"hw/hw_{0}\.[ch]"),
-    ("collector", "agent/collectors.def", r"^MRD_COLLECTOR\((\w+)\)", r"\bmrd_collector_{0}\b|\bcollect_{0}\.c\b|^MRD_COLLECTOR\({0}\)", r"agent/collect_{0}\.c"),
-    ("command", "cli/commands.def", r"^MRD_COMMAND\((\w+),", r"\bmrd_cmd_{0}\b|\bcmd_{0}\.c\b|^MRD_COMMAND\({0},", r"cli/cmd_{0}\.[ch]"),
+    ("collector", "agent/daemon/collectors.def", r"^MRD_COLLECTOR\((\w+)\)", r"\bmrd_collector_{0}\b|\bcollect_{0}\.c\b|^MRD_COLLECTOR\({0}\)", r"agent/daemon/collect_{0}\.c"),
+    ("command", "cli/commands.def", r"^MRD_COMMAND\((\w+),", r"\bmrd_cmd_{0}\b|\bcmd_{0}\.c\b|^MRD_COMMAND\({0},", r"cli/\w+/cmd_{0}\.[ch]"),
 ]
 
 
@@ -495,8 +495,8 @@ def rule_additions():
 
 
 # What carries a session's parameters from place to place: it names none of them.
-CARRIERS = ("proto/session_params.c", "proto/session_params.h", "cli/session_options.c", "cli/cluster.c", "aggregator/http_body.c", "aggregator/messages.c",
-            "aggregator/core/commands.c", "aggregator/core/manifest.c", "aggregator/core/manifest_load.c")
+CARRIERS = ("proto/session_params.c", "proto/session_params.h", "cli/client/session_options.c", "cli/client/cluster.c", "aggregator/api/http_body.c", "aggregator/loop/messages.c",
+            "aggregator/core/decide/commands.c", "aggregator/core/manifest/manifest.c", "aggregator/core/manifest/manifest_load.c")
 
 
 def rule_parameters():
@@ -516,11 +516,11 @@ def rule_parameters():
 
 BARE_TIMES = {  # (file or folder, member or None): why a bare number
     ("capture/meridian.h", None): "is installed alone, for programs of others",
-    ("capture/ring.h", None): "is memory shared with programs of other versions: integers and atomics as docs/ring.md has them",
-    ("capture/dump.c", None): "atomics, which one instruction exchanges",
-    ("capture/objects.c", None): "atomics, as above; start is in ticks",
-    ("hw/simnrt/", None): "stands in for the runtime's library, which is not ours",
-    ("aggregator/core/part.h", "since"): "the number of a count, Counters.since of proto/meridian.proto",
+    ("capture/ring/ring.h", None): "is memory shared with programs of other versions: integers and atomics as docs/ring.md has them",
+    ("capture/api/dump.c", None): "atomics, which one instruction exchanges",
+    ("capture/api/objects.c", None): "atomics, as above; start is in ticks",
+    ("sim/nrt/", None): "stands in for the runtime's library, which is not ours",
+    ("aggregator/core/node/part.h", "since"): "the number of a count, Counters.since of proto/meridian.proto",
 }
 INTEGER = r"(?:const\s+|volatile\s+|_Atomic\s+)*(?:u?int64_t|long(?!\s+double)(?:\s+long)?(?:\s+int)?|_Atomic\(u?int64_t\))"
 TIME_NAMES = re.compile(r"(?!(?:pid|mnt|net|time)_ns$)(?:.*_)?(?:ns|ts|since|until|deadline)$")  # whatever the integer; pid_ns is a namespace
@@ -589,8 +589,8 @@ LINES_MAX = {".c": 900, ".h": 250}
 FUNCTION_LINES_MAX = 80
 LONG = {  # path: why it stays in one
     "capture/meridian.h": "the public interface: who writes a program wants one page",
-    "capture/nrt_abi.h": "another vendor's interface, function by function",
-    "capture/ring.h": "the layout of one file; docs/ring.md is its text",
+    "capture/nrt/nrt_abi.h": "another vendor's interface, function by function",
+    "capture/ring/ring.h": "the layout of one file; docs/ring.md is its text",
 }
 
 

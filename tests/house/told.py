@@ -24,7 +24,7 @@ NO_COMMAND = re.compile(r"""import\ meridian|-n\ meridian|-u\ meridian\ meridian
 # a, b and x stand for any.
 FOREIGN = set("a b x no-x build test-dir output-on-failure preset cflags libs libs-only-L no-as-needed as-needed filter system-trace-filter ingest-only data-path watch-confined wrap".split())
 # Sources that hand options to other programs, or are other programs.
-OTHERS = ("examples/", "bench/", "cli/vendor_words.def", "cli/demo_nodes.c", "timesync/clockplot.c", "deploy/slurm/spank_meridian.c")
+OTHERS = ("examples/", "bench/", "cli/vendor_words.def", "cli/demo/demo_nodes.c", "timesync/clockplot.c", "deploy/slurm/spank_meridian.c")
 
 failures, found, alone = [], 0, 0
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "webhook", "cli")
+FOLDERS = ("base", "trace", "capture", "hw", "sim", "timesync", "pki", "proto", "httpd", "agent", "aggregator", "webhook", "cli")
 DEPTH = 5  # calls from one row to the next
 NEAR = 3   # calls from a row to what it hands over
 

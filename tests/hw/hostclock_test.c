@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/out.h"
+#include "base/sys/out.h"
 
 static void
 put(uint8_t *p, size_t at, uint64_t v, size_t len)

@@ -1,4 +1,4 @@
-#include "hw/simclock.h"
+#include "sim/simclock.h"
 
 #include "tests/check.h"
 

@@ -2,7 +2,7 @@
 #ifndef MRD_TESTS_HW_TREE_H
 #define MRD_TESTS_HW_TREE_H
 
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "tests/check.h"
 
 /* Writes text to <root>/<rel>, and creates missing directories. */

@@ -35,44 +35,44 @@ import source  # noqa: E402
 GOAL = 0.9
 # Module: what is changed, the tests that must notice it.
 MODULES = {
-    "journal": (["aggregator/journal.c", "aggregator/journal_*.c", "aggregator/segment.h"],
+    "journal": (["aggregator/journal/*.c", "aggregator/merge/journal_source.c", "aggregator/journal/segment.h"],
                 ["aggregator/journal", "aggregator/journal_files", "aggregator/journal_recover", "aggregator/journal_sync", "aggregator/journal_source",
                  "aggregator/merge_damage", "fuzz/journal",
                  "aggregator/merge_once", "aggregator/merge", "aggregator/merge_faults", "sim/store"]),
-    "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
-    "core": (["aggregator/core/*.c"],
+    "seqset": (["aggregator/core/common/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
+    "core": (["aggregator/core/*/*.c"],
              ["aggregator/core", "aggregator/core_limits", "aggregator/core_said", "aggregator/core_agents", "aggregator/core_basics", "aggregator/core_clock", "aggregator/core_clocks_said",
               "aggregator/core_commands", "aggregator/core_counts", "aggregator/core_empty", "aggregator/core_frames", "aggregator/core_json", "aggregator/core_models",
               "aggregator/core_select", "aggregator/core_session", "aggregator/core_steps", "aggregator/core_stored", "aggregator/core_targets", "aggregator/core_told",
               "aggregator/part_count", "aggregator/jobs", "aggregator/retention", "aggregator/conversions",
               "aggregator/estimate", "aggregator/seqset", "aggregator/manifest_whole", "aggregator/manifest", "aggregator/service", "sim/cluster"]),
-    "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_counts", "agent/spool_model", "agent/spool_faults", "agent/spool_boot", "agent/spool_unreported",
+    "spool": (["agent/spool/*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_counts", "agent/spool_model", "agent/spool_faults", "agent/spool_boot", "agent/spool_unreported",
                "agent/spool_runs", "agent/record", "fuzz/spool"]),
-    "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/codec.c",
+    "wire": (["proto/batch/batch.c", "proto/batch/batch_columns.c", "proto/batch/batch_head.c", "proto/batch/codec.c",
               "proto/frame.c", "proto/wire.c"],
              ["proto/batch", "proto/batch_model", "proto/batch_forms", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
-    "batch_read": (["proto/batch_read.c", "proto/batch_read_head.c"], ["proto/batch", "proto/batch_model", "fuzz/wire_batch"]),
-    "clocks": (["timesync/*.c"],
+    "batch_read": (["proto/batch/batch_read.c", "proto/batch/batch_read_head.c"], ["proto/batch", "proto/batch_model", "fuzz/wire_batch"]),
+    "clocks": (["timesync/*.c", "timesync/collective/*.c"],
                ["timesync/*", "sim/clocks", "sim/absolute", "sim/timescale_link", "fuzz/align", "fuzz/probe"]),
-    "merge": (["trace/store/merge.c", "aggregator/merge_*.c"],
+    "merge": (["trace/store/merge.c", "aggregator/merge/merge_*.c"],
               ["trace/merge", "trace/stream", "aggregator/merge", "aggregator/merge_damage", "aggregator/merge_incarnations",
                "aggregator/merge_check", "aggregator/merge_clocks", "aggregator/merge_faults", "aggregator/merge_once", "aggregator/merge_marks",
                "aggregator/merge_input"]),
-    "importers": (["trace/import/*.c"],
+    "importers": (["trace/import/*.c", "trace/import/*/*.c"],
                   ["trace/import_*", "trace/vendor", "trace/in", "trace/open", "trace/nrt_clock", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
-    "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c", "trace/sink/report_text*.c"],
+    "report": (["trace/analysis/*.c", "trace/analysis/judge/*.c", "trace/sink/report/sink_report*.c", "trace/sink/report/report_text*.c"],
                ["trace/report", "trace/report_late", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
                 "trace/compare", "trace/compare_model", "trace/hist", "trace/calls", "trace/summary", "trace/sink_golden", "trace/scope_memory",
                 "trace/report_grades", "trace/kernels", "trace/lateness", "trace/memory_use", "trace/proof", "trace/queue_depth", "trace/launches", "trace/trend", "trace/report_wrap",
                 "trace/analysis_free", "trace/sink_faults", "trace/report_oracle"]),
-    "translator": (["agent/translate.c", "agent/deliver.c", "agent/ring_tracks.c", "agent/blobs.c"],
+    "translator": (["agent/rings/translate.c", "agent/rings/loss_count.c", "agent/rings/ring_tracks.c", "agent/rings/blobs.c"],
                    ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned", "agent/open"]),
 }
 # Tests that are scripts: the target that they run, and its program. Without sanitizers only.
 PROGRAMS = {"trace/report_oracle": ("meridian_program", "meridian"), "trace/import_oracle": ("import_words", "import_words"),
             "trace/import_lines": ("import_words", "import_words"), "trace/import_heads": ("import_words", "import_words")}
 # Copied for the mutants to be made in.
-FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli", "bench", "examples", "cmake",
+FOLDERS = ("base", "trace", "capture", "hw", "sim", "timesync", "pki", "proto", "httpd", "agent", "aggregator", "cli", "bench", "examples", "cmake",
            "docs", "tests", "python", "deploy", "scripts")
 
 

@@ -1,7 +1,7 @@
 /* Events of one batch with forms that differ in one element only, and events far apart in any
  * order. Each is decoded unchanged. */
 #include "base/obj.h"
-#include "proto/batch.h"
+#include "proto/batch/batch.h"
 #include "tests/check.h"
 #include "tests/trace/events.h"
 

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "proto/batch.h"
-#include "proto/columns.h"
+#include "proto/batch/batch.h"
+#include "proto/batch/columns.h"
 #include "proto/wire.h"
 
 /* ---- A batch with everything ---- */

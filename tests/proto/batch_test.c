@@ -3,8 +3,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "proto/batch.h"
-#include "proto/columns.h"
+#include "proto/batch/batch.h"
+#include "proto/batch/columns.h"
 #include "proto/wire.h"
 
 /* ---- Random events ---- */

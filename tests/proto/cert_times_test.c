@@ -1,6 +1,6 @@
 /* Reads the validity times of certificate files: bundles, renewals, names that are invalid as a
  * label, and files without a certificate. */
-#include "proto/cert_times.h"
+#include "pki/cert_times.h"
 
 #include <unistd.h>
 
@@ -8,8 +8,8 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
-#include "base/out.h"
-#include "proto/cert_make.h"
+#include "base/sys/out.h"
+#include "pki/cert_make.h"
 #include "tests/check.h"
 
 #define DAY 86400

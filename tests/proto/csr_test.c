@@ -1,14 +1,14 @@
 /* Which requests an authority signs and which it refuses. Hostile requests and certificates of
  * every kind are made by OpenSSL's own functions. */
-#include "proto/csr.h"
+#include "pki/csr.h"
 
 #include <openssl/ec.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
 #include <openssl/x509v3.h>
 
-#include "base/out.h"
-#include "proto/cert_make.h"
+#include "base/sys/out.h"
+#include "pki/cert_make.h"
 #include "tests/check.h"
 
 #define DAY (86400 * MRD_SEC)

@@ -1,4 +1,4 @@
-#include "proto/gaps.h"
+#include "proto/batch/gaps.h"
 
 #include <stdio.h>
 #include <string.h>

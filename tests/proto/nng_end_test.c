@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "cli/pki.h"
+#include "pki/pki.h"
 #include "proto/nng/closing.h"
 #include "tests/check.h"
 #include "tests/wait.h"

@@ -1,6 +1,6 @@
 /* A session parameter is one row. With tests/proto/session_param_added.def after the table, it is
  * an option, a member of the request and of the manifest, and a field of the message to agents. */
-#include "cli/session_options.h"
+#include "cli/client/session_options.h"
 #include "tests/check.h"
 
 typedef struct {

@@ -13,8 +13,8 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-#include "base/out.h"
-#include "cli/pki.h"
+#include "base/sys/out.h"
+#include "pki/pki.h"
 #include "tests/check.h"
 #include "tests/wait.h"
 

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/file.h"
+#include "base/sys/file.h"
 #include "tests/check.h"
 #include "tests/socket.h"
 #include "tests/wait.h"

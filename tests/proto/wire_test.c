@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "base/obj.h"
-#include "proto/codec_int.h"
+#include "proto/batch/codec_int.h"
 #include "proto/wire.h"
 
 static const mrd_codec_id all_codecs[] = { MRD_CODEC_NONE, MRD_CODEC_ZSTD };

@@ -287,7 +287,7 @@ walk(sim *s)
     }
 }
 
-/* As in agent/probe_pace.c. */
+/* As in agent/clock/probe_pace.c. */
 static double
 interval(sim *s, uint32_t next_k)
 {

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "aggregator/core/files.h"
-#include "base/file.h"
+#include "aggregator/core/model/files.h"
 #include "base/hash.h"
 #include "base/obj.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
@@ -149,7 +149,7 @@ files_new(sim_node *n)
     snprintf(n->capture, sizeof(n->capture), "/sim/%s/capture", name);
     snprintf(path, sizeof(path), "%s/%s_pid_%d", n->capture, n->a->id, PID);
     MRD_ASSERT(mrd_make_dirs(path, NULL) == MRD_OK);
-    mrd_owned_old_kernel(
+    mrd_safe_open_old_kernel(
         /* openat2 is not a function of the C library, so it would bypass the simulated disks */
         true);
     n->watch[0] = n->capture;

@@ -4,9 +4,9 @@
 #ifndef MRD_TESTS_SIM_CLUSTER_INT_H
 #define MRD_TESTS_SIM_CLUSTER_INT_H
 
-#include "aggregator/core/manifest.h"
+#include "aggregator/core/manifest/manifest.h"
 #include "base/map.h"
-#include "proto/batch.h"
+#include "proto/batch/batch.h"
 #include "tests/sim/cluster.h"
 
 #define WINDOW       8

@@ -374,7 +374,7 @@ link_cut_all(sim_node *n)
     }
 }
 
-/* ---- The interface of agent/transport.h ---- */
+/* ---- The interface of agent/link/transport.h ---- */
 
 static sim_link *
 of(mrd_transport *t)

@@ -1,5 +1,5 @@
 /*
- * The real aggregator of a simulated cluster: its loop with all threads (aggregator/loop.h). Below
+ * The real aggregator of a simulated cluster: its loop with all threads (aggregator/loop/loop.h). Below
  * it, the server's end of the simulated network replaces NNG's (proto/link.h).
  *
  * The core's inputs are checked on their way (ld's --wrap), but not changed.
@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "aggregator/loop_int.h"
+#include "aggregator/loop/loop_int.h"
 #include "base/obj.h"
-#include "base/threads.h"
+#include "base/sys/threads.h"
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "aggregator/merge.h"
-#include "base/file.h"
+#include "aggregator/merge/merge.h"
 #include "base/hash.h"
 #include "base/obj.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/sim/cluster_node.h"
 
 #define PROFILE "/sim/server/store/sessions/%s/profile"

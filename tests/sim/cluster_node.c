@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/spool_int.h"
+#include "agent/spool/spool_int.h"
 #include "base/obj.h"
 
 #define TURN_MAX     MRD_SEC /* the longest wait of a turn */
@@ -49,7 +49,7 @@ put_number(frame_numbers *to, const frame_number *number)
 }
 
 /* A frame that was forced out while in flight may be stored, but a successor counts it as lost
- * (agent/spool.h). If the process dies in a call, its state at that call counts. Later answers are
+ * (agent/spool/spool.h). If the process dies in a call, its state at that call counts. Later answers are
  * on no disk, and maybe neither is the record that it was writing. */
 static void
 keep_unacknowledged(sim_node *n, const mrd_spool *s)

@@ -1,6 +1,6 @@
 /*
  * tests/sim/cluster_node.h - a node of the simulated cluster that runs the real agent: its loop
- * (agent/agent.h), recorder, spool with recovery, publisher, control, and clock synchronisation
+ * (agent/daemon/agent.h), recorder, spool with recovery, publisher, control, and clock synchronisation
  * with probes. Disk (tests/sim/disk.h), network and clocks are simulated.
  *
  * Events come from a generator (cluster_source.c) instead of a workload's rings. It continues while
@@ -19,8 +19,8 @@
 #ifndef MRD_TESTS_SIM_CLUSTER_NODE_H
 #define MRD_TESTS_SIM_CLUSTER_NODE_H
 
-#include "agent/agent_int.h"
-#include "aggregator/loop.h"
+#include "agent/daemon/agent_int.h"
+#include "aggregator/loop/loop.h"
 #include "tests/sim/cluster_int.h"
 #include "tests/sim/disk.h"
 

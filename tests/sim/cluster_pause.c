@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "agent/record_int.h"
-#include "aggregator/core/state.h"
+#include "agent/record/record_int.h"
+#include "aggregator/core/model/state.h"
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "aggregator/core/planted.h"
+#include "aggregator/core/planted/planted.h"
 #include "base/obj.h"
 #include "tests/sim/cluster_node.h"
 

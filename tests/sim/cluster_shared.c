@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "aggregator/core/manifest.h"
-#include "base/file.h"
-#include "base/out.h"
+#include "aggregator/core/manifest/manifest.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/sim/cluster_node.h"
 
 #define SHARED   "/sim/server/shared"

@@ -1,6 +1,6 @@
 /*
  * The aggregator's directory on a simulated disk, with the real code: store, journals with their
- * thread, manifests with theirs, the cleaner, and recovery (aggregator/store.h, journals.h, pool.h,
+ * thread, manifests with theirs, the cleaner, and recovery (aggregator/store/store.h, journals.h, pool.h,
  * cleaner.h). Each disk call takes time, and may fail or be the last one.
  */
 #include <errno.h>
@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "aggregator/cleaner.h"
-#include "aggregator/journals.h"
-#include "aggregator/pool.h"
-#include "base/file.h"
+#include "aggregator/store/cleaner.h"
+#include "aggregator/store/journals.h"
+#include "base/conf/log.h"
 #include "base/hash.h"
-#include "base/log.h"
 #include "base/obj.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
+#include "base/sys/pool.h"
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 #include "tests/sim/disk.h"

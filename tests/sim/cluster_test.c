@@ -3,14 +3,14 @@
 #include "tests/check.h"
 #include "tests/sim/cluster.h"
 
-#include "agent/planted.h"
-#include "agent/spool.h"
-#include "aggregator/core/planted.h"
+#include "agent/planted/planted.h"
+#include "agent/spool/spool.h"
+#include "aggregator/core/planted/planted.h"
 
 #include <fcntl.h>
 #include <time.h>
 
-#include "base/log.h"
+#include "base/conf/log.h"
 
 #define SLICES 11 /* 4 planted bugs each: some 15 s */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/record_int.h"
+#include "agent/record/record_int.h"
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
@@ -96,7 +96,7 @@ count_of(const source_event *ev)
     return ev->lost > 0 ? ev->lost : 1;
 }
 
-/* Following agent/record.h, an event belongs to a session that records and overlaps its time. */
+/* Following agent/record/record.h, an event belongs to a session that records and overlaps its time. */
 void
 truth_give(sim_node *n, size_t event)
 {
@@ -307,7 +307,7 @@ missed(const sim_node *n, const session_truth *t, int64_t from)
 }
 
 /* A session that arrives after its start must count all events read since. The count may exceed
- * that by the length of one bucket (agent/passed.h). */
+ * that by the length of one bucket (agent/record/late_histogram.h). */
 static void
 check_late(sim_node *n, const mrd_record_status *st, session_truth *t)
 {

@@ -1,5 +1,5 @@
 /*
- * Probes over the simulated network: the sockets of base/udpstamp.h and base/udpwait.h for the real
+ * Probes over the simulated network: the sockets of base/sys/udpstamp.h and base/sys/udpwait.h for the real
  * time server and probe clients. Delays differ by direction. Packets are lost, duplicated and
  * reordered, and stamps arrive late or never. Kernel stamps follow the header: a packet leaves
  * after its send stamp, and arrives before its receive stamp.
@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/timeprobe.h"
-#include "base/udpstamp.h"
-#include "base/udpwait.h"
+#include "agent/clock/timeprobe.h"
+#include "base/sys/udpstamp.h"
+#include "base/sys/udpwait.h"
 #include "tests/sim/cluster_node.h"
 #include "tests/sim/threads.h"
 
@@ -228,7 +228,7 @@ send_packet(udp_socket *s, const void *data, size_t len, const mrd_udp_peer *pee
     return MRD_OK;
 }
 
-/* ---- base/udpstamp.h ---- */
+/* ---- base/sys/udpstamp.h ---- */
 
 #define WRAP(type, name, ...)                                                                      \
     extern type __wrap_##name(__VA_ARGS__);                                                        \
@@ -397,7 +397,7 @@ WRAP(size_t, mrd_udp_sent_many, int fd, mrd_udp_stamp to[MRD_UDP_BATCH])
     return n;
 }
 
-/* ---- base/udpwait.h: the server's thread ---- */
+/* ---- base/sys/udpwait.h: the server's thread ---- */
 
 void
 udp_step_wall(world *w, unsigned octaves)

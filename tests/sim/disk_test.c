@@ -11,8 +11,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
-#include "base/file.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/check.h"
 
 #define MAX 100000u
@@ -357,7 +357,7 @@ TEST(writes_are_short_and_syncs_lie_when_asked)
     sim_disk_free(d);
 }
 
-/* The two ways of base/out.h, killed at each of their calls. The file has the old or the new
+/* The two ways of base/sys/out.h, killed at each of their calls. The file has the old or the new
  * contents, never a part. */
 TEST(files_that_are_written_whole_are_whole)
 {

@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "aggregator/export_folder.h"
-#include "aggregator/exporter.h"
-#include "base/file.h"
-#include "base/out.h"
+#include "aggregator/export/export_folder.h"
+#include "aggregator/export/exporter.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/sim/disk.h"
 #include "tests/wait.h"
 

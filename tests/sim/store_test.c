@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/journals.h"
-#include "base/out.h"
+#include "aggregator/store/journals.h"
+#include "base/sys/out.h"
 #include "tests/sim/disk.h"
 #include "tests/wait.h"
 

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "aggregator/pool.h"
+#include "base/sys/pool.h"
 #include "tests/check.h"
 
 #define SECOND 1000000000

@@ -379,13 +379,13 @@ TEST(every_setting_is_documented)
 #define SIM_RATIO(name, field, def, min, max, help) name,
 #define SIM_TEXT(name, field, def, help)            name,
 #define SIM_CHOICE(name, field, choices, def, help) name,
-#include "hw/simnrt/sim_env.def"
+#include "sim/nrt/sim_env.def"
     };
     char path[512], text[32768], want[80];
     FILE *f;
     size_t n;
 
-    snprintf(path, sizeof(path), "%s/hw/simnrt/README.md", getenv("MERIDIAN_SOURCE"));
+    snprintf(path, sizeof(path), "%s/sim/nrt/README.md", getenv("MERIDIAN_SOURCE"));
     REQUIRE((f = fopen(path, "r")) != NULL);
     n = fread(text, 1, sizeof(text) - 1, f);
     text[n] = '\0';

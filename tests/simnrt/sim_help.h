@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/nrta_abi.h"
+#include "capture/nrt/nrta_abi.h"
 #include "tests/check.h"
 
 #define SIM_NEFF                                                                                   \

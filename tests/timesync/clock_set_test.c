@@ -2,9 +2,9 @@
  * whatever time they are read. The socket and the waiting are replaced here. */
 #include <pthread.h>
 
-#include "aggregator/timeserve.h"
-#include "base/udpstamp.h"
-#include "base/udpwait.h"
+#include "aggregator/clock/timeserve.h"
+#include "base/sys/udpstamp.h"
+#include "base/sys/udpwait.h"
 #include "tests/check.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -5,7 +5,7 @@
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
-#include "timesync/collective_impl.h"
+#include "timesync/collective/collective_impl.h"
 
 #include <math.h>
 

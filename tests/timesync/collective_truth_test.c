@@ -8,7 +8,7 @@
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
-#include "timesync/collective.h"
+#include "timesync/collective/collective.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* The output of timesync for random recordings (scenes.h) must be equal to tests/golden/timesync/.
  * The numbers and bounds are checked elsewhere. This test detects unintended changes.
  * MRD_GOLDEN_UPDATE=1 writes the files again. */
-#include "base/file.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/check.h"
 #include "tests/timesync/scenes.h"
 

@@ -5,9 +5,9 @@
 #include "tests/check.h"
 #include "tests/wait.h"
 
-#include "agent/timeprobe.h"
-#include "aggregator/timeserve.h"
-#include "base/udpstamp.h"
+#include "agent/clock/timeprobe.h"
+#include "aggregator/clock/timeserve.h"
+#include "base/sys/udpstamp.h"
 #include "timesync/follow.h"
 
 #include <poll.h>

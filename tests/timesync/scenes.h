@@ -10,7 +10,7 @@
 #include "tests/timesync/rng.h"
 #include "timesync/align_grid.h"
 #include "timesync/clockplot.h"
-#include "timesync/collective.h"
+#include "timesync/collective/collective.h"
 #include "timesync/cross_table.h"
 #include "timesync/follow.h"
 #include "timesync/timescale_link.h"

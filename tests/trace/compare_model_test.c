@@ -10,7 +10,7 @@
 #include "base/obj.h"
 #include "tests/check.h"
 #include "tests/seed.h"
-#include "trace/analysis/compare.h"
+#include "trace/analysis/judge/compare.h"
 
 #define VALUES 200
 #define RUNS   4

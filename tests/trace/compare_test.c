@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/check.h"
-#include "trace/analysis/compare.h"
+#include "trace/analysis/judge/compare.h"
 
 /* Two-sided tails from tables of Student's t. */
 TEST(the_tail_is_students)

@@ -3,7 +3,7 @@
 
 #include "tests/check.h"
 
-#include "trace/analysis/verdict.h"
+#include "trace/analysis/judge/verdict.h"
 #include "trace/import/import.h"
 
 #define KERNELS 100

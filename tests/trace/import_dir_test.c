@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "tests/protobuf.h"
 #include "tests/watcher.h"
 #include "trace/import/import.h"

@@ -7,9 +7,9 @@
  */
 #include <dirent.h>
 
-#include "base/file.h"
 #include "base/hash.h"
-#include "base/out.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
 #include "tests/check.h"
 #include "tests/memory.h"
 #include "tests/protobuf.h"

@@ -1,6 +1,6 @@
 /* The reasons for lateness, for two workers with known times. Random jobs are in
  * tests/trace/report_oracle.py. */
-#include "trace/analysis/lateness.h"
+#include "trace/analysis/judge/lateness.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Sync points of device clocks: limits of their memory and times, clocks that start again, two clocks
  * of one core, and the timestamps of hardware events. tests/trace/nrt_truth_test.c checks the bounds.
  */
-#include "trace/import/nrt_clock.h"
+#include "trace/import/nrt/nrt_clock.h"
 
 #include "base/obj.h"
 #include "tests/check.h"

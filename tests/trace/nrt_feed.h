@@ -1,5 +1,5 @@
 /*
- * tests/trace/nrt_feed.h - feeds the reader of the runtime's trace (trace/import/import_nrt.h)
+ * tests/trace/nrt_feed.h - feeds the reader of the runtime's trace (trace/import/nrt/import_nrt.h)
  * fetch by fetch, like the agent.
  */
 #ifndef MRD_TESTS_TRACE_NRT_FEED_H
@@ -8,7 +8,7 @@
 #include "tests/check.h"
 #include "tests/trace/collect.h"
 #include "tests/trace/events.h"
-#include "trace/import/import_nrt.h"
+#include "trace/import/nrt/import_nrt.h"
 
 #define HEAD "{\"data_version\":2,\"events\":["
 #define TAIL "]}"

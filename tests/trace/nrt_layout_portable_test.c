@@ -1,6 +1,6 @@
 /* The same tests without vector instructions, as built on machines other than x86-64. */
 #define MRD_JR_PORTABLE 1
 
-#include "trace/import/nrt_layout.c"
+#include "trace/import/nrt/nrt_layout.c"
 
 #include "tests/trace/nrt_layout_test.c"

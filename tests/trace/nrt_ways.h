@@ -1,10 +1,10 @@
 /* tests/trace/nrt_ways.h - reads a text of the runtime's trace in two ways, by the JSON reader
- * alone and with trace/import/nrt_layout.c in front of it, to compare the results. */
+ * alone and with trace/import/nrt/nrt_layout.c in front of it, to compare the results. */
 #ifndef MRD_TESTS_TRACE_NRT_WAYS_H
 #define MRD_TESTS_TRACE_NRT_WAYS_H
 
 #include "base/obj.h"
-#include "trace/import/import_nrt_int.h"
+#include "trace/import/nrt/import_nrt_int.h"
 
 typedef struct {
     mrd_catalog *cat;

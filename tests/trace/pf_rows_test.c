@@ -1,6 +1,6 @@
 /* The rows of a Perfetto trace and their names. */
 #include "tests/check.h"
-#include "trace/sink/pf_rows.h"
+#include "trace/sink/perfetto/pf_rows.h"
 
 /* A viewer shows rows of the same name and parent as one row, so each name must be unique. */
 TEST(no_two_rows_have_one_name)

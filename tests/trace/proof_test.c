@@ -2,7 +2,7 @@
  * Whether the last rank is proven to be the last: random nodes, clocks, cores and begins. The rule
  * is applied to each pair of the last and another rank.
  */
-#include "trace/analysis/proof.h"
+#include "trace/analysis/judge/proof.h"
 
 #include "tests/seed.h"
 #include "tests/trace/profile.h"

@@ -1,7 +1,7 @@
 /* Reports of an invented training of two nodes must be equal to the files in tests/golden/. They
  * contain everything that a report can state. The numbers are checked in report_test.c and
  * steps_test.c. MRD_GOLDEN_UPDATE=1 writes the files again. */
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "tests/trace/profile.h"
 
 #define US 1000LL

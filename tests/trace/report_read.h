@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 #include "tests/trace/profile.h"
-#include "trace/analysis/report.h"
+#include "trace/analysis/judge/report.h"
 
 static inline json_t *
 report(const test_profile *p)

@@ -1,6 +1,6 @@
 /* Paragraphs of a report, with random words, numbers and units. Nothing is lost and no line is too
  * long. Each break is at an allowed position, and no later position fits into the line. */
-#include "trace/sink/report_text.h"
+#include "trace/sink/report/report_text.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Tables, compared with the report: a query of the tables gives the report's results about clocks. */
 #include "tests/trace/profile.h"
-#include "trace/analysis/report.h"
+#include "trace/analysis/judge/report.h"
 #include "trace/table/rows.h"
 
 typedef struct {

@@ -2,7 +2,7 @@
  * everything, because close is only for opened outputs (trace/model/sink.h, trace/sink/export.c).
  * Later either an error is reported or the output is complete. */
 #include "tests/trace/profile.h"
-#include "trace/analysis/compare.h"
+#include "trace/analysis/judge/compare.h"
 
 #define SLOTS 65536u
 

@@ -4,10 +4,10 @@
 #include "tests/trace/events.h"
 #include "tests/trace/pf_walk.h"
 #include "trace/sink/group.h"
-#include "trace/sink/pb_write.h"
-#include "trace/sink/pf_ends.h"
-#include "trace/sink/pf_flows.h"
-#include "trace/sink/pf_parts.h"
+#include "trace/sink/perfetto/pb_write.h"
+#include "trace/sink/perfetto/pf_ends.h"
+#include "trace/sink/perfetto/pf_flows.h"
+#include "trace/sink/perfetto/pf_parts.h"
 
 #define EPOCH INT64_C(1712195495406752801)
 

@@ -1,5 +1,5 @@
 /* Whether a job stood still at the end of its recording, and the operation of each process. */
-#include "trace/analysis/standstill.h"
+#include "trace/analysis/judge/standstill.h"
 
 #include "base/obj.h"
 #include "tests/check.h"

@@ -1,7 +1,7 @@
 /* Operations per step, compared with a separate account: every span and step is stored, and every
  * number is counted again from all of them. */
 #include "tests/trace/profile.h"
-#include "trace/analysis/steps.h"
+#include "trace/analysis/judge/steps.h"
 
 enum { PROCESSES = 20, SPANS = 20000, TIME = 280000, NAMES = 3, OPS = 5 };
 

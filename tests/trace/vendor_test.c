@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "tests/watcher.h"
 #include "trace/import/vendor.h"
 

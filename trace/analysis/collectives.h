@@ -1,6 +1,6 @@
 /*
  * trace/analysis/collectives.h - decides which events are collectives. Such an event is the part of
- * one participant in an operation of a group. Used to align clocks (cli/align.h), and for reports
+ * one participant in an operation of a group. Used to align clocks (cli/view/align.h), and for reports
  * on late workers. Two kinds of traces have collectives:
  *
  *   kernels  spans of communication on a device's line of a framework's trace
@@ -97,7 +97,7 @@ mrd_device_work *mrd_collectives_work(const mrd_collectives *c);
 void mrd_collectives_remember(mrd_collectives *c, const mrd_event *ev, const mrd_cc *cc);
 /* Returns the name for a hash, such as "allreduce Float", "default_pg of ranks [0, 1]" or "gid 5".
  * Returns NULL if the name was not stored. `collectives` is a mrd_collectives, in the form that a
- * callback has it (timesync/collective.h). Borrowed. */
+ * callback has it (timesync/collective/collective.h). Borrowed. */
 const char *mrd_collectives_text(const void *collectives, uint64_t hash);
 
 /* Returns false if an event of this name is a collective only on a device's line of a framework's

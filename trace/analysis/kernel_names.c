@@ -3,8 +3,8 @@
 #include <ctype.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/obj.h"
+#include "base/sys/file.h"
 #include "base/vec.h"
 
 enum {

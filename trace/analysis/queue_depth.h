@@ -2,7 +2,7 @@
  * trace/analysis/queue_depth.h - the number of launches in a core's queue, over time.
  *
  * Launch   is in flight from its begin until the device span begins that it launched. A running
- *          span is no longer in the queue. trace/analysis/report.h (Idle) describes how a span's
+ *          span is no longer in the queue. trace/analysis/judge/report.h (Idle) describes how a span's
  *          launch is found.
  * Depth    the number of a worker's launches in flight. If launches begin and end at the same
  *          instant, the depth after all of them counts. A launch before the worker's window counts

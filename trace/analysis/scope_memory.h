@@ -1,6 +1,6 @@
 /*
  * trace/analysis/scope_memory.h - memory by the scope that allocated it, from the counters of
- * libmeridian (capture/memory.h). Summary and report print it.
+ * libmeridian (capture/api/memory.h). Summary and report print it.
  *
  * The counters are totals since recording began in the process. So the last samples of a slice or
  * of a session contain the whole result, and earlier lost samples only hide a peak between them. A

@@ -20,7 +20,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/obj.h"
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "trace/import/capture_names.h"
 #include "trace/import/vendor.h"
 

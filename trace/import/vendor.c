@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/confined.h"
 #include "base/obj.h"
+#include "base/sys/confined.h"
 
 static const char *const vendor_names[] = { "neuron-explorer", "neuron-profile" };
 

@@ -23,7 +23,7 @@ typedef struct {
 
 /*
  * Runs `TOOL view -d DIR --output-format json` in the existing directory `into`, where it writes
- * JSON files. The tool is confined as described in base/confined.h, and `into` is removed if this
+ * JSON files. The tool is confined as described in base/sys/confined.h, and `into` is removed if this
  * process is killed. Errors: NOTFOUND, TIMEOUT, LIMIT, and IO with the last lines that the tool
  * printed.
  */

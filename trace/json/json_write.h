@@ -11,7 +11,7 @@
 #ifndef MRD_TRACE_JSON_WRITE_H
 #define MRD_TRACE_JSON_WRITE_H
 
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "trace/model/event.h"
 
 #define MRD_JW_DEPTH 64 /* maximum depth of open containers */

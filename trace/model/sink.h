@@ -10,7 +10,7 @@
 #ifndef MRD_TRACE_MODEL_SINK_H
 #define MRD_TRACE_MODEL_SINK_H
 
-#include "base/out.h"
+#include "base/sys/out.h"
 #include "trace/model/catalog.h"
 
 /* A group is an ordered list of these. trace/sink/group.h parses it and makes group keys of
@@ -47,7 +47,7 @@ typedef struct {
     bool identity;   /* perfetto: node, process, core and rank as arguments of each slice */
     bool compress;   /* perfetto: zlib packet blocks */
     uint64_t
-        /* perfetto: maximum bytes of a file before compression (trace/sink/pf_parts.h), 0 means one
+        /* perfetto: maximum bytes of a file before compression (trace/sink/perfetto/pf_parts.h), 0 means one
          * file */
         split;
     bool
@@ -55,7 +55,7 @@ typedef struct {
         archive;
     bool pretty; /* json */
     mrd_json_layout json_layout;
-    bool same_clock; /* report: trace/analysis/proof.h */
+    bool same_clock; /* report: trace/analysis/judge/proof.h */
     bool wall_time;  /* session time is UTC epoch ns; true unless the profile has no epoch */
     const struct mrd_kernel_rules
         *classify; /* the user's rules, trace/analysis/kernel_names.h; or NULL */

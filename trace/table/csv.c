@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "base/conf/json.h"
 #include "base/obj.h"
 #include "trace/table/outdir.h"
 

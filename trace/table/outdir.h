@@ -11,7 +11,7 @@
 #define MRD_TRACE_TABLE_OUTDIR_H
 
 #include "base/hash.h"
-#include "base/out.h"
+#include "base/sys/out.h"
 
 typedef struct mrd_outdir mrd_outdir;
 

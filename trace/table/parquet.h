@@ -18,7 +18,7 @@
 #ifndef MRD_TRACE_PARQUET_H
 #define MRD_TRACE_PARQUET_H
 
-#include "base/out.h"
+#include "base/sys/out.h"
 
 typedef enum {
     MRD_PQ_I64,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "base/conf/json.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/table/parquet.h"

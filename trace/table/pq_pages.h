@@ -7,7 +7,7 @@
 #ifndef MRD_TRACE_TABLE_PQ_PAGES_H
 #define MRD_TRACE_TABLE_PQ_PAGES_H
 
-#include "base/out.h"
+#include "base/sys/out.h"
 
 enum { MRD_PQ_PLAIN = 0, MRD_PQ_RLE = 3, MRD_PQ_DELTA = 5, MRD_PQ_DICT = 8 }; /* encodings */
 enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };

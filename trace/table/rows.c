@@ -207,7 +207,7 @@ is_suspect(const mrd_rows *r, mrd_proc_id id, bool *ret_bounded)
 }
 
 /* Finds the processes with which times may be compared without bounds of clocks
- * (trace/analysis/proof.h). */
+ * (trace/analysis/judge/proof.h). */
 static void
 judge_process(mrd_rows *r, mrd_proc_id id)
 {
@@ -325,7 +325,7 @@ step_number(mrd_str name)
     return (int64_t) number;
 }
 
-/* Only steps of trace/analysis/steps.h count. */
+/* Only steps of trace/analysis/judge/steps.h count. */
 static mrd_err
 give_step(mrd_rows *r, const mrd_event *ev)
 {

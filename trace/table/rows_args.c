@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/json.h"
+#include "base/conf/json.h"
 #include "trace/table/rows_int.h"
 
 static void

@@ -6,7 +6,7 @@
 #define MRD_TRACE_TABLE_ROWS_INT_H
 
 #include "trace/analysis/gather.h"
-#include "trace/analysis/verdict.h"
+#include "trace/analysis/judge/verdict.h"
 #include "trace/analysis/workers.h"
 #include "trace/table/rows.h"
 #include "trace/table/rows_hbm.h"

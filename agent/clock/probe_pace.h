@@ -1,0 +1,44 @@
+/*
+ * agent/clock/probe_pace.h - decides when the next pair of probes is sent: bursts, and random intervals,
+ * so that agents never synchronize with each other or with training steps. For the probe clients.
+ *
+ *   burst     16 pairs, 2 to 10 ms apart
+ *   pace      IDLE is a tenth of RUN. FAST is four times RUN for at most 60 s, then RUN until
+ *             another pace is set. RUN is pairs_per_s on average
+ *   interval  0.56 to 1.67 of the inverse of the pace, and half of that on both sides of a held-out
+ *             pair. One pair in ten is held out, so nine equal intervals are ten on average
+ *   again     a pair that waits for a better moment is sent 0.02 to 0.06 of the inverse later
+ *
+ * Units    RAW nanoseconds. Threads plain state, one thread.
+ */
+#ifndef MRD_AGENT_CLOCK_PROBE_PACE_H
+#define MRD_AGENT_CLOCK_PROBE_PACE_H
+
+#include "timesync/probe.h"
+
+#define MRD_TIMEPROBE_BURST 16
+
+typedef enum { MRD_PACE_STOP, MRD_PACE_IDLE, MRD_PACE_RUN, MRD_PACE_FAST } mrd_pace;
+
+typedef struct {
+    mrd_pace pace;
+    double pairs_per_s; /* of RUN */
+    int burst;          /* pairs of it still to go */
+    bool half;          /* the next or the previous pair is held out */
+    bool spent;         /* FAST was used up */
+    mrd_local_ns next, fast_until;
+    uint64_t random;
+} mrd_probe_pace;
+
+/* Starts at RUN. The first pair is due at once. */
+void mrd_probe_pace_init(mrd_probe_pace *p, double pairs_per_s);
+void mrd_probe_pace_burst(mrd_probe_pace *p, mrd_local_ns now);
+void mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, mrd_local_ns now);
+/* Returns true if a pair should be sent now. Ends FAST in time. */
+bool mrd_probe_pace_due(mrd_probe_pace *p, mrd_local_ns now);
+/* Delays the pair a little. */
+void mrd_probe_pace_again(mrd_probe_pace *p, mrd_local_ns now);
+/* A pair was sent or dropped. Plans the next one, which will be `id`. */
+void mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, mrd_local_ns now);
+
+#endif

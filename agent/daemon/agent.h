@@ -1,0 +1,112 @@
+/*
+ * agent/daemon/agent.h - the node's daemon as a library: one loop over rings, spool, connection and
+ * control
+ *
+ * Threads: one. The transport and counter sessions have their own threads. Nothing here forks.
+ */
+#ifndef MRD_AGENT_DAEMON_AGENT_H
+#define MRD_AGENT_DAEMON_AGENT_H
+
+#include "agent/link/transport.h"
+#include "agent/record/record.h"
+#include "hw/hw.h"
+#include "hw/identity.h"
+
+typedef struct {
+    char *data_url, *control_url, *token_file;
+    char *tls_ca, *tls_cert, *tls_key, *tls_name;
+    /* NULL means that the agent does not manage its certificate */
+    char *join_server, *join_token_file;
+    char *instance_id, *job;
+    char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
+    char *spool_dir, *job_dir, *pod_dir;
+    int64_t spool_bytes, recorder_bytes, ring_bytes;
+    int clock_probes; /* mrd_probes_transport */
+    int64_t window;
+    mrd_dur_ns flush;
+    bool containers, imds;
+    mrd_strlist counters; /* patterns of hw counters to sample */
+    mrd_dur_ns sample_period, process_period;
+    mrd_strlist watch;  /* capture directories */
+    bool watch_inspect; /* also watch the NEURON_RT_INSPECT_OUTPUT_DIR of processes */
+    mrd_dur_ns
+        /* a file that is unchanged for this long, and that no process has open, is complete */
+        stable;
+    int64_t artifact_max, files_max;
+    double cpu_limit; /* percent of one core, 0 means no limit */
+    mrd_strlist trigger_types;
+    double slow_step; /* x median */
+    char *slow_step_name;
+    mrd_dur_ns pending_collective;
+    int64_t metrics_port;
+    char *metrics_address, *metrics_token_file;
+    bool simulated;
+    int log_level;
+    bool log_json, insecure, check;
+    char *config, *user;
+} mrd_agent_options;
+
+/* Returns true if the agent gets and renews its own certificate (agent/link/enrol.h). */
+static inline bool
+mrd_agent_joins(const mrd_agent_options *o)
+{
+    return o->join_server != NULL || o->join_token_file != NULL;
+}
+/* Decides where and how the agent connects. Fills in the control address if it was not given and,
+ * for an agent with its own certificate, the HTTP address and the certificate files. *ret_link
+ * borrows from `o`. Errors: INVALID for an address of another form, for TLS files without an
+ * address with TLS, and for files without a directory. AUTH for another machine without TLS, unless
+ * `insecure`. */
+mrd_err mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why);
+
+typedef struct mrd_agent mrd_agent;
+
+/* Takes ownership of the transport, also on failure. NULL runs without an aggregator: the spool
+ * fills up, then its oldest frames are dropped and counted. Errors: errors of its parts. */
+mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
+                       mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
+/* Runs one turn. Waits at most timeout_ms if there is nothing to do. */
+void mrd_agent_step(mrd_agent *a, int timeout_ms);
+/* For a loop that runs many agents: when the next step is due (RAW), and the descriptors that
+ * request an earlier step. Both may change with every step. */
+#define MRD_AGENT_FDS 16
+mrd_local_ns mrd_agent_next_ns(const mrd_agent *a);
+size_t mrd_agent_fds(const mrd_agent *a, int ret_fds[MRD_AGENT_FDS]);
+/* Reads the rest of the rings, closes batches, and sends for at most `patience`. Returns true if
+ * everything was acknowledged. */
+bool mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience);
+void mrd_agent_close(mrd_agent *a);
+/* Reads certificate, key, authorities and token again from their files. Connections stay. The agent
+ * also does so by itself when a file changes. A file that cannot be read keeps its old state, which
+ * is logged. */
+void mrd_agent_reload(mrd_agent *a);
+
+typedef struct {
+    mrd_drain_tally drain;
+    mrd_spool_stats spool;
+    uint64_t begun, delivered, held;
+    uint64_t dropped[MRD_DROP_CAUSES];
+    uint64_t frames_sent, frames_acked, frames_refused, frames_retried, hellos, reconnects;
+    uint64_t bytes_sent;
+    uint64_t triggers_seen;
+    uint64_t artifacts, artifacts_sent, artifact_bytes, artifacts_failed, files_beyond;
+    uint64_t files_refused, files_ignored, files_elsewhere; /* in the current capture directories */
+    uint64_t traces, trace_events, traces_failed;
+    uint64_t samples, sample_errors;
+    bool connected;            /* the aggregator answered the hello */
+    mrd_dur_ns clock_bound_ns; /* of the start times, -1 if unknown */
+} mrd_agent_counts;
+
+/* begun = delivered + dropped + held, exact between two steps. Events that were in the spool when
+ * the agent started count as begun. */
+void mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *ret_counts);
+/* Writes Prometheus text 0.0.4, or OpenMetrics. */
+void mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to);
+/* Handles a control message without an aggregator (tests, `meridian inspect`), in the same way as a
+ * survey. */
+void mrd_agent_control(mrd_agent *a, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
+                       char message[MRD_WHY_MAX]);
+mrd_record *mrd_agent_borrow_record(const mrd_agent *a);
+mrd_drain *mrd_agent_borrow_drain(const mrd_agent *a);
+
+#endif

@@ -1,0 +1,164 @@
+/* agent/daemon/agent_int.h - internals of the agent: agent.c (loop), control.c (requests of the
+ * aggregator), heartbeat.c and status.c (counts, hello, metrics), events.c (events of collectors),
+ * collect_*.c (collectors) */
+#ifndef MRD_AGENT_DAEMON_AGENT_INT_H
+#define MRD_AGENT_DAEMON_AGENT_INT_H
+
+#include "agent/clock/clock.h"
+#include "agent/daemon/agent.h"
+#include "agent/daemon/collector.h"
+#include "agent/daemon/metrics.h"
+#include "agent/daemon/sample.h"
+#include "agent/daemon/traces.h"
+#include "agent/files/files.h"
+#include "agent/link/enrol.h"
+#include "agent/link/publish.h"
+#include "agent/neuron/devprof.h"
+#include "agent/neuron/models.h"
+#include "agent/record/jobs.h"
+#include "agent/record/trigger.h"
+#include "agent/rings/runtime_features.h"
+#include "pki/cert_times.h"
+
+#define MRD_TAG_JOB   (1ull << 47) /* agent/record/jobs.h */
+#define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session; its answer is ignored */
+
+/* The counters of one session. */
+typedef struct {
+    uint64_t session; /* 0: free */
+    mrd_sample *sample;
+    mrd_agent *agent;
+} mrd_session_counters;
+
+/* A session that this node could not begin. Reported with heartbeats, because the caller may not
+ * wait for an answer any more. */
+typedef struct {
+    uint64_t session;
+    mrd_err err;
+    char message[MRD_WHY_MAX];
+    mrd_local_ns at;
+} mrd_refusal;
+
+/* State of one row of collectors.def. */
+typedef struct {
+    void *self;
+    bool open, started;
+    uint64_t turns_over;
+} mrd_collector_slot;
+
+struct mrd_agent {
+    mrd_agent_options o; /* texts are borrowed from the caller */
+    mrd_node_identity node;
+    const char *proc_root;
+    uint64_t key, run;
+    char *fake_script, state_path[1024], open_path[1024], models_path[1024];
+    char *token; /* wiped when it goes */
+    uint64_t token_stamp;
+    mrd_local_ns secrets_at; /* last check of the files with secrets */
+    char secret_said[MRD_WHY_MAX];
+    mrd_enrol *enrol;         /* NULL means that the agent does not manage its certificate */
+    mrd_transport *transport; /* NULL: no aggregator */
+    mrd_spool *spool;
+    mrd_drain *drain;
+    mrd_record *record;
+    mrd_collector_slot collectors[MRD_COLLECTORS_MAX];
+    /* deadline for the first message about sessions; 0 means over */
+    mrd_local_ns wait_until;
+    uint64_t collected[MRD_RECORD_SESSIONS]; /* sessions that collectors began */
+    size_t n_collected;
+    mrd_hw *hw;
+    mrd_sample *sample;
+    mrd_session_counters counters[MRD_RECORD_SESSIONS];
+    mrd_sample_stats counters_before; /* of sessions that ended */
+    mrd_local_ns all_given;           /* when all counters of the node were last reported */
+    mrd_files *files;
+    mrd_ident *gone[64]; /* the last processes that ended; NULL means an unused entry */
+    size_t n_gone;
+    mrd_devprof *devprof;
+    mrd_model_table *models;
+    mrd_runtime_seen features;
+    uint64_t models_sent,
+        models_reported; /* signature of the lists in the last acknowledged heartbeat */
+    mrd_traces *traces;
+    mrd_jobs *jobs;
+    mrd_trigger_watch *trigger; /* NULL: none wanted */
+    mrd_publish *publish;
+    /* since when the aggregator is unreachable (0 means reachable), and when that was last
+     * logged */
+    mrd_local_ns unreached_since, unreached_said;
+    mrd_metrics *metrics; /* NULL: no port */
+    char *metrics_token;
+    mrd_local_ns said_at;
+    uint64_t spool_failures;   /* seen */
+    mrd_local_ns spool_failed; /* the last failed write; 0 means none failed */
+    mrd_dur_ns capped_ns;
+    mrd_dur_ns pause_ns; /* with a CPU limit: pause before rings are read again */
+    bool said_left_out, said_refused;
+    uint64_t notices; /* of this minute */
+    mrd_local_ns notices_at;
+    mrd_clock_sync *clock;
+    mrd_local_ns woke; /* since the last detected suspend of the machine, 0 means none */
+    bool ended;        /* the session's last burst of probes was sent */
+    /* Events, not losses. */
+    uint64_t recovered, delivered, dropped_spool, dropped_refused;
+    uint64_t clock_lost; /* frames of clock data */
+    uint64_t cert_stamp; /* of --tls-cert when it was last checked */
+    mrd_cert_times cert; /* the current certificate; end 0 means none */
+    uint64_t triggers;
+    char trigger_reason[256];
+    mrd_local_ns trigger_at;
+    mrd_refusal refusals[MRD_RECORD_SESSIONS]; /* the last ones */
+    size_t n_refusals;
+};
+
+/* control.c */
+void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
+void mrd_agent_directive(void *self, const Mrd__Control *control);
+void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
+void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
+/* Runs a job's session on this node from t->start on, whether the aggregator began it here before
+ * or after it answered the job. Errors: errors of arming and starting. */
+mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *t,
+                         mrd_why *why);
+void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
+void mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now); /* and old refusals */
+
+/* agent.c */
+uint32_t mrd_agent_boot_key(const mrd_agent *a);
+/* Returns true while the agent does not know the running sessions. Events then stay in the rings,
+ * so that those sessions receive them. False without an aggregator, and while the agent has a
+ * session, because waiting would lose events of that session. */
+bool mrd_agent_waits(mrd_agent *a, mrd_local_ns now);
+/* collect_counters.c: adds the counts of all sessions to *sum. */
+void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum);
+/* collect_trace_files.c: notes how trace files of this process are named. */
+void mrd_agent_note_process(void *agent, mrd_drain_process *process);
+/* collect_trace_files.c: as mrd_files_options.missed. */
+void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);
+
+/* reach.c */
+void mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now);
+mrd_local_ns mrd_agent_reach_next_ns(const mrd_agent *a);
+/* 0 means reachable, or no aggregator was given */
+mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *a);
+/* For /readyz: returns true if the aggregator is reachable. Otherwise *text has the reason. */
+bool mrd_agent_ready(void *self, char text[MRD_WHY_MAX]);
+
+/* heartbeat.c */
+mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
+
+/* status.c */
+mrd_err mrd_agent_hello(void *self, mrd_buf *to);
+void mrd_agent_label(Mrd__Label *to, char *key, char *value);
+/* *view contains the texts of *to. */
+void mrd_agent_clock_quality(const mrd_agent *a, mrd_clock_sync_view *view, Mrd__ClockQuality *to);
+/* Reports data on this node that is not read. */
+void mrd_agent_unread(const mrd_agent *a, Mrd__Unread *to);
+mrd_err mrd_agent_open_metrics(mrd_agent *a, mrd_why *why);
+
+/* secrets.c */
+mrd_err mrd_agent_token_load(mrd_agent *a, mrd_why *why);
+void mrd_agent_secrets_step(mrd_agent *a, mrd_local_ns now);
+mrd_err mrd_agent_open_enrol(mrd_agent *a, mrd_why *why);
+
+#endif

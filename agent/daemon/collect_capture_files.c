@@ -1,0 +1,369 @@
+/* agent/daemon/collect_capture_files.c - capture directories that processes name or the operator gives,
+ * and their files (agent/files/files.h). Finds the sessions of each file, and how long a session waits
+ * for its files */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/daemon/agent_int.h"
+#include "agent/daemon/collector.h"
+#include "base/conf/log.h"
+#include "base/obj.h"
+
+/* ---- Who wants them ---- */
+
+typedef struct {
+    const mrd_agent *a;
+    const mrd_files_whose *whose;
+    uint64_t session;
+    unsigned known, selected;
+} asked;
+
+static bool
+may_be_of(const mrd_ident *id, const mrd_files_whose *whose)
+{
+    return id->pid == whose->pid || (whose->by_name && id->container_pid == whose->pid);
+}
+
+static void
+ask_ident(asked *q, const mrd_ident *id)
+{
+    if (!may_be_of(id, q->whose))
+        return;
+    q->known++;
+    q->selected += mrd_record_selects_ident(q->a->record, q->session, id);
+}
+
+static void
+ask_process(void *self, mrd_drain_process *process)
+{
+    ask_ident(self, &process->ident);
+}
+
+/* Returns true if the session selects the process, or any of the processes that it may be. A file
+ * of an unknown process goes to a session that does not select by process. */
+static bool
+wants_files(void *self, uint64_t session, const mrd_files_whose *whose)
+{
+    const mrd_agent *a = self;
+    asked q = { .a = a, .whose = whose, .session = session };
+    mrd_ident unknown = { .pid = whose->pid, .rank = MRD_NONE, .uid = MRD_NONE };
+
+    if (whose->kept && !mrd_record_wants_neffs(a->record, session))
+        return false;
+    if (whose->pid != MRD_NONE)
+        mrd_drain_each(a->drain, ask_process, &q);
+    for (size_t i = 0; i < MRD_COUNT(a->gone) && q.known == 0 && whose->pid != MRD_NONE; i++)
+        if (a->gone[i] != NULL)
+            ask_ident(&q, a->gone[i]);
+    return q.known > 0 ? q.selected == q.known
+                       : mrd_record_selects_ident(a->record, session, &unknown);
+}
+
+typedef struct {
+    int64_t pid, uid;
+    bool found;
+} sought;
+
+static void
+seek_ident(sought *q, const mrd_ident *id)
+{
+    bool may_be_user = q->uid == MRD_OWNED_ANY || id->uid == MRD_NONE || id->uid == q->uid;
+
+    q->found |= may_be_user && (id->pid == q->pid || id->container_pid == q->pid);
+}
+
+static void
+seek_process(void *self, mrd_drain_process *process)
+{
+    seek_ident(self, &process->ident);
+}
+
+/* A process of this node may write under another name than the agent's, so a known pid outranks the
+ * name. The exception is a node with an EC2 instance id: the runtime asks the metadata service too,
+ * so another instance id is another node. This matters because processes in containers of two nodes
+ * often have equal pids. */
+static bool
+is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
+{
+    const mrd_agent *a = self;
+    sought q = { .pid = pid, .uid = uid };
+
+    if (mrd_str_is(instance, a->node.instance_id) || mrd_str_is(instance, a->node.host_name) ||
+        mrd_str_is(instance, a->node.imds.instance_id))
+        return true;
+    if (a->node.imds.instance_id[0] != '\0' && mrd_str_starts(instance, "i-"))
+        return false;
+    mrd_drain_each(a->drain, seek_process, &q);
+    for (size_t i = 0; i < MRD_COUNT(a->gone); i++)
+        if (a->gone[i] != NULL)
+            seek_ident(&q, a->gone[i]);
+    return q.found;
+}
+
+/* Its files may become complete only after it has ended. */
+static void
+note_ended(mrd_agent *a, const mrd_ident *id)
+{
+    mrd_ident **at = &a->gone[a->n_gone++ % MRD_COUNT(a->gone)];
+
+    if (*at == NULL)
+        *at = malloc(sizeof(**at));
+    if (*at != NULL)
+        **at = *id;
+}
+
+/* ---- Directories ---- */
+
+/* Watches `place`, a directory or one file in it that a process named. Takes only files of the user
+ * of the process's rings. */
+static void
+watch_named(mrd_agent *a, const mrd_drain_process *process, mrd_files_place place)
+{
+    mrd_safe_open_claim claim = mrd_drain_claim(process);
+    const char *path = place.path;
+    char label[2048];
+    mrd_err err;
+
+    place.label = label;
+    place.pid = process->ident.pid;
+    place.claim = &claim;
+
+    if (!a->o.watch_inspect)
+        return;
+    if (mrd_safe_open_is_our_root(a->proc_root, process->ident.pid))
+        snprintf(label, sizeof(label), "%s", path);
+    else
+        snprintf(label, sizeof(label), "%s/%lld/root%s", a->proc_root,
+                 (long long) process->ident.pid, path);
+    err = mrd_files_watch(a->files, &place);
+    if (err != MRD_OK)
+        mrd_log(MRD_LOG_WARN, "AGT-WATCH", "A capture directory is not watched: path=%s reason=%s",
+                label,
+                err == MRD_LIMIT ? "its user has as many directories already as one user may have"
+                                 : mrd_err_text(err));
+}
+
+static void
+watch_inspect(mrd_agent *a, const mrd_drain_process *process)
+{
+    const mrd_ident *id = &process->ident;
+    char path[sizeof(id->cwd) + sizeof(id->inspect_dir) + 2];
+
+    if (id->inspect_dir[0] == '\0' || (id->inspect_dir[0] != '/' && id->cwd[0] != '/'))
+        return;
+    snprintf(path, sizeof(path), "%s%s%s", id->inspect_dir[0] == '/' ? "" : id->cwd,
+             id->inspect_dir[0] == '/' ? "" : "/", id->inspect_dir);
+    watch_named(a, process, (mrd_files_place){ .path = path });
+}
+
+/* Handles a notice that names where the runtime writes: a directory, or a single file. */
+static void
+watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg, mrd_str notice)
+{
+    mrd_str key = mrd_catalog_text(process->catalog, arg->key),
+            text = mrd_arg_text(mrd_catalog_strings(process->catalog), arg);
+    bool one_file = mrd_str_is(key, "file");
+    char path[1024], *slash;
+
+    if ((!one_file && !mrd_str_is(key, "output_dir")) || text.len == 0 || text.p[0] != '/' ||
+        text.len >= sizeof(path) || memchr(text.p, '\0', text.len) != NULL)
+        return;
+    snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(text));
+    if (!one_file) {
+        watch_named(a, process,
+                    (mrd_files_place){ .path = path,
+                                       .remove = mrd_str_starts(notice, "device profile"),
+                                       .captures = mrd_str_is(notice, "device profiles armed") });
+        return;
+    }
+    slash = strrchr(path, '/');
+    *slash = '\0';
+    watch_named(a, process,
+                (mrd_files_place){ .path = slash == path ? "/" : path, .name = slash + 1 });
+}
+
+static void
+notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
+{
+    mrd_str notice = mrd_catalog_text(process->catalog, ev->name);
+    const mrd_agent *a = self;
+
+    for (uint32_t i = 0; i < ev->arg_count; i++)
+        watch_noticed(self, process, &ev->args[i], notice);
+    if (mrd_str_is(notice, "device profiles ended") ||
+        mrd_str_is(notice, "device profiles given up"))
+        mrd_files_captured(a->files, process->ident.pid);
+}
+
+/* Sends a model that a process keeps, for a session that wants it. */
+static void
+ship_model(void *self, const mrd_drain_process *process, const char *kept)
+{
+    mrd_agent *a = self;
+    char path[sizeof(((mrd_model_load *) 0)->kept)], *slash;
+
+    snprintf(path, sizeof(path), "%s", kept);
+    if ((slash = strrchr(path, '/')) == NULL || slash == path)
+        return;
+    *slash = '\0';
+    watch_named(a, process, (mrd_files_place){ .path = path, .name = slash + 1, .any_age = true });
+}
+
+static void
+process_of_files(void *self, mrd_drain_process *process)
+{
+    mrd_agent *a = self;
+
+    if (process->gone) {
+        note_ended(a, &process->ident);
+        mrd_files_gone(a->files, process->ident.pid);
+    } else {
+        watch_inspect(a, process);
+    }
+}
+
+/* ---- Files ---- */
+
+static void
+on_file(void *self, const char *path, const char *sha256, const char *message)
+{
+    (void) self;
+    if (*message == '\0')
+        mrd_log(MRD_LOG_INFO, "AGT-FILE", "A file was delivered: path=%s sha256=%s", path, sha256);
+    else
+        mrd_log(MRD_LOG_WARN, "AGT-FILE-FAILED", "A file was not delivered: path=%s reason=%s",
+                path, message);
+}
+
+static void
+on_complete(void *self, const mrd_files_complete *file)
+{
+    mrd_agent *a = self;
+
+    mrd_drain_each(a->drain, mrd_agent_note_process, a);
+    mrd_traces_file(a->traces, file);
+}
+
+static mrd_err
+send_file(void *self, uint64_t tag, mrd_bytes frame)
+{
+    mrd_agent *a = self;
+
+    return a->publish == NULL ? MRD_AGAIN : mrd_publish_foreign(a->publish, tag, frame);
+}
+
+static mrd_err
+start_files(void *self, mrd_why *why)
+{
+    mrd_agent *a = self;
+    mrd_files_options o = { .proc_root = a->proc_root,
+                            .stable = a->o.stable,
+                            .max_bytes = (uint64_t) a->o.artifact_max,
+                            .max_files = (size_t) a->o.files_max,
+                            .agent = a->key,
+                            .send = send_file,
+                            .wants = wants_files,
+                            .is_ours = is_our_file,
+                            .finished = on_file,
+                            .complete = on_complete,
+                            .missed = mrd_agent_trace_missed,
+                            .self = a };
+    mrd_err err = mrd_files_open(&o, &a->files, why);
+
+    for (size_t i = 0; i < a->o.watch.n && err == MRD_OK; i++)
+        err = mrd_files_watch(a->files,
+                              &(mrd_files_place){ .path = a->o.watch.v[i], .pid = MRD_NONE });
+    return err;
+}
+
+/* ---- Sessions ---- */
+
+/* A session ends only after it has the files that its node writes at the end. */
+static void
+hold_for_files(mrd_agent *a, const mrd_record_status *st)
+{
+    int64_t since, told;
+    bool busy = mrd_devprof_pending(a->devprof, st->id, &told);
+
+    since = st->stop.ns == INT64_MAX ? 0 : st->stop.ns > told ? st->stop.ns : told;
+    busy = busy || !mrd_files_idle(a->files, st->id, (mrd_local_ns){ since }) ||
+           !mrd_traces_idle(a->traces);
+    mrd_record_hold_flush(a->record, st->id, busy);
+    if (busy && mrd_local_after(mrd_local_now(), st->stop))
+        mrd_files_look(a->files);
+}
+
+/* The files learn of a session before they are asked whether it has all its files. A session that a
+ * predecessor began may end in the first turn. */
+static void
+files_sessions(mrd_agent *a)
+{
+    mrd_files_session taking[MRD_FILES_SESSIONS];
+    mrd_record_status st[MRD_FILES_SESSIONS];
+    size_t n = 0;
+
+    for (size_t i = 0; i < mrd_record_sessions(a->record) && n < MRD_COUNT(taking); i++) {
+        mrd_record_get(a->record, i, &st[n]);
+        if (!mrd_record_is_under_way(st[n].phase))
+            continue;
+        taking[n].id = st[n].id;
+        taking[n].start = mrd_drain_raw_to_wall(a->drain, st[n].start);
+        n++;
+    }
+    mrd_files_sessions(a->files, taking, n);
+    for (size_t i = 0; i < n; i++)
+        hold_for_files(a, &st[i]);
+    mrd_model_table_ship(a->models, ship_model, a);
+    if (n == 0 && mrd_record_sessions(a->record) == 0)
+        mrd_traces_forget(a->traces);
+}
+
+static void
+step_files(void *self, mrd_local_ns now)
+{
+    mrd_agent *a = self;
+
+    files_sessions(a);
+    mrd_files_step(a->files, now);
+}
+
+static mrd_local_ns
+next_of_files(const void *self)
+{
+    const mrd_agent *a = self;
+
+    return mrd_files_next_ns(a->files);
+}
+
+static void
+fds_of_files(const void *self, int ret_fds[MRD_COLLECTOR_FDS])
+{
+    const mrd_agent *a = self;
+
+    ret_fds[0] = mrd_files_fd(a->files);
+}
+
+static void
+stop_files(void *self)
+{
+    mrd_agent *a = self;
+
+    mrd_files_close(a->files);
+    a->files = NULL;
+    for (size_t i = 0; i < MRD_COUNT(a->gone); i++) {
+        free(a->gone[i]);
+        a->gone[i] = NULL;
+    }
+}
+
+const mrd_collector mrd_collector_capture_files = {
+    .name = "capture-files",
+    .start = start_files,
+    .step = step_files,
+    .next_ns = next_of_files,
+    .fds = fds_of_files,
+    .process = process_of_files,
+    .notice = notice_of_files,
+    .stop = stop_files,
+    .close = stop_files,
+};

@@ -1,0 +1,68 @@
+/* agent/daemon/collect_device_profiles.c - device profiles that sessions request (agent/neuron/devprof.h) */
+#include "agent/daemon/agent_int.h"
+#include "agent/daemon/collector.h"
+
+static mrd_err
+start_profiles(void *self, mrd_why *why)
+{
+    mrd_agent *a = self;
+
+    return mrd_devprof_open(a->record, a->drain, a->models, a->node.instance_id, &a->devprof, why);
+}
+
+static void
+step_profiles(void *self, mrd_local_ns now)
+{
+    mrd_agent *a = self;
+
+    mrd_devprof_step(a->devprof, now);
+}
+
+static void
+save_profiles(void *self, uint64_t session, mrd_local_ns now)
+{
+    mrd_agent *a = self;
+
+    mrd_devprof_save(a->devprof, session, now);
+}
+
+static void
+process_of_profiles(void *self, mrd_drain_process *process)
+{
+    mrd_agent *a = self;
+
+    if (process->gone)
+        mrd_devprof_gone(a->devprof, process);
+    else
+        mrd_devprof_seen(a->devprof);
+}
+
+/* Searches at once for files that were written. */
+static void
+notice_profile(void *self, mrd_drain_process *process, const mrd_event *ev)
+{
+    mrd_agent *a = self;
+
+    if (mrd_devprof_notice(a->devprof, process, ev, mrd_local_now()))
+        mrd_files_look(a->files);
+}
+
+static void
+stop_profiles(void *self)
+{
+    mrd_agent *a = self;
+
+    mrd_devprof_close(a->devprof);
+    a->devprof = NULL;
+}
+
+const mrd_collector mrd_collector_device_profiles = {
+    .name = "device-profiles",
+    .start = start_profiles,
+    .step = step_profiles,
+    .save = save_profiles,
+    .process = process_of_profiles,
+    .notice = notice_profile,
+    .stop = stop_profiles,
+    .close = stop_profiles, /* where start failed */
+};

@@ -1,0 +1,226 @@
+/*
+ * agent/daemon/collect_settings.c - passes the sessions' selections to the runtimes: the cores and event
+ * types of all sessions together, in a settings file next to the rings of each process
+ * (capture/nrt/nrt_settings.h). So the runtime does not even produce events that no session wants. The
+ * same file enables processes that wait for it, and disables them while all sessions that select
+ * them are paused.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/daemon/agent_int.h"
+#include "agent/daemon/collector.h"
+#include "agent/rings/control_file.h"
+#include "base/conf/log.h"
+#include "base/hash.h"
+
+#define LOOK_PERIOD (100 * MRD_MS)
+#define AHEAD       (500 * MRD_MS) /* processes are enabled this long before a pause ends */
+
+typedef struct entry {
+    struct entry *next;
+    mrd_drain_process *process;
+    uint64_t written; /* hash of the text. 0 means that there is no file */
+    bool failed;
+} entry;
+
+typedef struct {
+    mrd_agent *agent;
+    entry *entries;
+    mrd_local_ns looked_at;
+} settings;
+
+static mrd_err
+open_settings(mrd_agent *a, void **ret_self, mrd_why *why)
+{
+    settings *s = calloc(1, sizeof(*s));
+
+    if (s == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "settings of processes");
+    s->agent = a;
+    *ret_self = s;
+    return MRD_OK;
+}
+
+static void
+close_settings(void *self)
+{
+    settings *s = self;
+
+    while (s->entries != NULL) {
+        entry *e = s->entries;
+
+        s->entries = e->next;
+        free(e);
+    }
+    free(s);
+}
+
+/* ---- The union of all sessions ----------------------------------------------------------------- */
+
+typedef struct {
+    mrd_strlist cores, types;
+    bool all_cores, all_types, any;
+} want;
+
+static bool
+has_exclusion(const mrd_strlist *words)
+{
+    for (size_t i = 0; i < words->n; i++)
+        if (words->v[i][0] == '^')
+            return true;
+    return false;
+}
+
+static bool
+same_list(const mrd_strlist *a, const mrd_strlist *b)
+{
+    for (size_t i = 0; i < a->n && a->n == b->n; i++)
+        if (strcmp(a->v[i], b->v[i]) != 0)
+            return false;
+    return a->n == b->n;
+}
+
+static void
+add_all(mrd_strlist *to, const mrd_strlist *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        if (!mrd_strlist_has(to, mrd_str_of(from->v[i])))
+            (void) mrd_strlist_add(to, mrd_str_of(from->v[i]));
+}
+
+/* Adds a session. Lists with exclusions are merged only with equal lists. */
+static void
+join(want *w, const mrd_strlist *cores, const mrd_strlist *types)
+{
+    w->all_cores = w->all_cores || cores->n == 0;
+    w->all_types = w->all_types || types->n == 0 ||
+                   (w->any && !same_list(&w->types, types) &&
+                    (has_exclusion(types) || has_exclusion(&w->types)));
+    add_all(&w->cores, cores);
+    add_all(&w->types, types);
+    w->any = true;
+}
+
+static void
+put_list(mrd_buf *text, const char *key, const mrd_strlist *list, bool all)
+{
+    mrd_buf_fmt(text, "%s=", key);
+    for (size_t i = 0; i < list->n && !all; i++)
+        mrd_buf_fmt(text, "%s%s", i == 0 ? "" : ",", list->v[i]);
+    mrd_buf_text(text, "\n");
+}
+
+/* Gets the text for a process; empty means that no session records it. A program that waits to be
+ * enabled records from `recording=on` until the file is removed, which happens after its sessions
+ * have taken its events. */
+static void
+wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mrd_buf *text)
+{
+    mrd_record *record = s->agent->record;
+    want w = { 0 };
+    bool on = false, paused = true; /* all of them are */
+
+    for (size_t i = 0; i < mrd_record_sessions(record); i++) {
+        const mrd_strlist *cores, *types;
+        mrd_record_status st;
+
+        mrd_record_get(record, i, &st);
+        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
+            !mrd_record_selects(record, st.id, process))
+            continue;
+        on = true;
+        paused = paused && mrd_record_is_paused(record, st.id, now) &&
+                 mrd_record_is_paused(record, st.id, mrd_local_add(now, AHEAD));
+        if (mrd_local_after(now, st.stop))
+            continue;
+        mrd_record_choice(record, st.id, &cores, &types);
+        join(&w, cores, types);
+    }
+    if (on)
+        mrd_buf_text(text, paused ? "recording=off\n" : "recording=on\n");
+    if (w.any && (!w.all_cores || !w.all_types)) {
+        put_list(text, "trace_cores", &w.cores, w.all_cores);
+        put_list(text, "trace_types", &w.types, w.all_types);
+    }
+    mrd_strlist_fini(&w.cores);
+    mrd_strlist_fini(&w.types);
+}
+
+/* ---- Turns ------------------------------------------------------------------------------------ */
+
+static bool
+may_write(const mrd_drain_process *process)
+{
+    return geteuid() == 0 || process->ident.uid == MRD_NONE ||
+           process->ident.uid == (int64_t) geteuid();
+}
+
+static void
+tell(settings *s, entry *e, mrd_buf *text)
+{
+    uint64_t hash = text->len == 0 ? 0 : mrd_hash64(text->p, text->len, 1);
+    mrd_why why = { 0 };
+
+    if (hash == e->written || !may_write(e->process))
+        return;
+    e->written = hash;
+    if (hash == 0) {
+        mrd_settings_file_drop(s->agent->drain, e->process);
+    } else if (mrd_settings_file_put(s->agent->drain, e->process, mrd_buf_cstr(text), &why) !=
+                   MRD_OK &&
+               !e->failed) {
+        e->failed = true; /* the runtime records too much, and the session excludes it here */
+        mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
+                "A process does not receive its capture filters: pid=%lld reason=%s",
+                (long long) e->process->ident.pid, why.text);
+    }
+}
+
+static void
+step_settings(void *self, mrd_local_ns now)
+{
+    settings *s = self;
+
+    if (mrd_local_before(now, mrd_local_add(s->looked_at, LOOK_PERIOD)))
+        return;
+    s->looked_at = now;
+    for (entry *e = s->entries; e != NULL; e = e->next) {
+        mrd_buf text = { 0 };
+
+        wanted(s, e->process, now, &text);
+        if (text.err == MRD_OK)
+            tell(s, e, &text);
+        mrd_buf_fini(&text);
+    }
+}
+
+static void
+process_of_settings(void *self, mrd_drain_process *process)
+{
+    settings *s = self;
+    entry **at = &s->entries, *e;
+
+    while (*at != NULL && (*at)->process != process)
+        at = &(*at)->next;
+    if (process->gone) {
+        if ((e = *at) == NULL)
+            return;
+        *at = e->next;
+        mrd_settings_file_drop(s->agent->drain, process);
+        free(e);
+    } else if (*at == NULL && (e = calloc(1, sizeof(*e))) != NULL) {
+        /* 1 forces a new file in place of a predecessor's */
+        *e = (entry){ .next = s->entries, .process = process, .written = 1 };
+        s->entries = e;
+        s->looked_at = (mrd_local_ns){ 0 };
+    }
+}
+
+const mrd_collector mrd_collector_settings = {
+    .name = "settings",
+    .open = open_settings,
+    .step = step_settings,
+    .process = process_of_settings,
+    .close = close_settings,
+};

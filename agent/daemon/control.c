@@ -1,0 +1,433 @@
+/* agent/daemon/control.c - requests of the aggregator: arms, starts, stops and triggers sessions */
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/daemon/agent_int.h"
+#include "agent/planted/planted.h"
+#include "base/conf/log.h"
+#include "base/num.h"
+#include "proto/wire.h"
+
+/* ---- The session's time on this node ---- */
+
+void
+mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received)
+{
+    mrd_agent *a = self;
+
+    mrd_clock_sync_ack(a->clock, sent, ack, received);
+    if (a->models_sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
+        a->models_reported = a->models_sent;
+    if (a->features.sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
+        a->features.reported = a->features.sent;
+}
+
+/* This clock stood still during the suspend. Moves times before it earlier by its length, and times
+ * inside it to the wake-up. */
+static mrd_local_ns
+before_sleep(mrd_local_ns at, const mrd_clock_sync_view *view)
+{
+    mrd_local_ns earlier = { mrd_sat_add(at.ns, view->slept) };
+
+    if (view->woke.ns == 0 || !mrd_local_before(at, view->woke))
+        return at;
+    return mrd_local_before(earlier, view->woke) ? earlier : view->woke;
+}
+
+/* Converts a session or wall time to this node's RAW. 0 means now. An aggregator may send any
+ * number, so the result is limited to a time that can be subtracted safely. */
+static mrd_local_ns
+local_time(const mrd_agent *a, mrd_sess_ns session_ns, mrd_wall_ns wall, int64_t *ret_bound)
+{
+    mrd_clock_sync_view view;
+
+    session_ns = (mrd_sess_ns){ mrd_time_clamp(session_ns.ns) };
+    wall = (mrd_wall_ns){ mrd_time_clamp(wall.ns) };
+    mrd_clock_sync_get(a->clock, &view);
+    *ret_bound = view.bound_ns;
+    if (session_ns.ns == 0 && wall.ns == 0)
+        return mrd_local_now();
+    if (session_ns.ns != 0 && view.known) {
+        /* Uses the offset of that time, because a clock may drift by 100 us until the session
+         * starts. */
+        mrd_clock_sync_at(a->clock, (mrd_local_ns){ session_ns.ns - view.offset_ns }, &view);
+        *ret_bound = view.bound_ns;
+        return before_sleep((mrd_local_ns){ mrd_time_clamp(session_ns.ns - view.offset_ns) },
+                            &view);
+    }
+    *ret_bound = -1;
+    return (mrd_local_ns){ mrd_time_clamp(
+        mrd_drain_to_raw(a->drain, (mrd_wall_ns){ wall.ns != 0 ? wall.ns : session_ns.ns }).ns) };
+}
+
+void
+mrd_agent_welcome(void *self, const Mrd__Welcome *w)
+{
+    mrd_agent *a = self;
+
+    mrd_clock_sync_welcome(a->clock, w);
+    if (a->jobs != NULL)
+        mrd_jobs_welcome(a->jobs);
+    a->models_reported = a->features.reported = 0; /* it may be another aggregator */
+    mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator accepted this agent: id=%s release=%s",
+            w->aggregator_id, w->release);
+}
+
+/* ---- Selection of the node ---- */
+
+typedef struct {
+    const mrd_select *select;
+    bool found;
+} search;
+
+static void
+match(void *self, mrd_drain_process *p)
+{
+    search *s = self;
+
+    s->found = s->found || mrd_record_takes(s->select, &p->ident);
+}
+
+/* Returns true if the node is selected without a process: the selection has only jobs, and
+ * processes of this node belong to one of them by default. */
+static bool
+takes_any_process(const mrd_agent *a, const mrd_select *select)
+{
+    mrd_select others = *select;
+
+    if (a->o.job != NULL && mrd_strlist_has(&select->jobs, mrd_str_of(a->o.job)))
+        others.jobs = (mrd_strlist){ 0 };
+    return !mrd_select_is_partial(&others);
+}
+
+static bool
+selects_node(const mrd_agent *a, const Mrd__Selection *from)
+{
+    mrd_select select = { 0 };
+    search s = { .select = &select };
+
+    /* A selection that cannot be copied is refused, with the reason, when the session begins. */
+    s.found = mrd_select_from_wire(&select, from) != MRD_OK || select.instances.n == 0 ||
+              mrd_strlist_has(&select.instances, mrd_str_of(a->node.instance_id));
+    if (s.found && !takes_any_process(a, &select)) {
+        s.found = false;
+        mrd_drain_each(a->drain, match, &s);
+    }
+    mrd_select_fini(&select);
+    return s.found;
+}
+
+/* ---- Control ---- */
+
+/* Refuses a session as a whole if something in it cannot be collected here. */
+static mrd_err
+begin(mrd_agent *a, uint64_t session, mrd_why *why)
+{
+    mrd_err err = mrd_collectors_begin(a, session, why);
+
+    if (err != MRD_OK)
+        mrd_record_cancel(a->record, session);
+    return err;
+}
+
+/* An aggregator repeats a change to all nodes until each has answered. After a new welcome the
+ * session's time may be unknown yet, and the earlier conversion is better than one by the wall
+ * clock. */
+static bool
+keeps_change(const mrd_agent *a, const Mrd__Control *c)
+{
+    mrd_clock_sync_view view;
+    mrd_record_status st;
+
+    mrd_clock_sync_get(a->clock, &view);
+    return !view.known && c->revision > 0 && mrd_record_find(a->record, c->session, &st) &&
+           st.phase == MRD__NODE_PHASE__NODE_RECORDING && st.revision == c->revision;
+}
+
+/* Its pauses, cores and event types, as they are now. */
+static mrd_err
+change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
+{
+    mrd_record_pause pauses[MRD_RECORD_PAUSES] = { { { 0 }, { 0 } } };
+    size_t n = c->n_pauses < MRD_RECORD_PAUSES ? c->n_pauses : MRD_RECORD_PAUSES;
+    int64_t bound;
+    char id[MRD_SESSION_TEXT];
+    mrd_err err;
+
+    if (keeps_change(a, c))
+        return MRD_OK;
+    for (size_t i = 0; i < n; i++) {
+        int64_t from = c->pauses[i]->from_session_ns, to = c->pauses[i]->to_session_ns;
+
+        pauses[i].from = local_time(a, (mrd_sess_ns){ from }, (mrd_wall_ns){ from }, &bound);
+        pauses[i].to = to == 0 ? ((mrd_local_ns){ INT64_MAX })
+                               : local_time(a, (mrd_sess_ns){ to }, (mrd_wall_ns){ to }, &bound);
+    }
+    err = mrd_record_change(a->record, c->session, c->revision, pauses, n, c->select);
+    if (err == MRD_OK)
+        mrd_log(MRD_LOG_INFO, "AGT-CHANGE", "A session is changed: id=%s revision=%u paused=%s",
+                mrd_session_id_text(c->session, id), c->revision,
+                n > 0 && pauses[n - 1].to.ns == INT64_MAX ? "yes" : "no");
+    else
+        mrd_why_set(why, err, 0, "the session cannot be changed: %s",
+                    err == MRD_STATE ? "it does not record on this node" : mrd_err_text(err));
+    return err;
+}
+
+static mrd_err
+go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
+{
+    int64_t bound, start = local_time(a, (mrd_sess_ns){ c->at_session_ns },
+                                      (mrd_wall_ns){ c->at_wall_ns }, &bound)
+                               .ns;
+    char id[MRD_SESSION_TEXT];
+    mrd_record_status st;
+    bool again =
+        mrd_record_find(a->record, c->session, &st) && st.phase == MRD__NODE_PHASE__NODE_RECORDING;
+    mrd_err err = mrd_record_go(a->record, c, (mrd_local_ns){ start }, bound, why);
+
+    if (err == MRD_OK && !again)
+        err = begin(a, c->session, why);
+    if (err == MRD_OK && !again && a->trigger != NULL)
+        mrd_trigger_session(a->trigger, (mrd_local_ns){ start });
+    if (err == MRD_OK && !again && c->revision > 0)
+        err = change(a, c, why);
+
+    if (err == MRD_OK && !again)
+        mrd_log(MRD_LOG_INFO, "AGT-GO", "A session starts: id=%s name=%s in_ms=%lld bound_us=%lld",
+                mrd_session_id_text(c->session, id), c->name,
+                (long long) ((start - mrd_local_now().ns) / MRD_MS), (long long) (bound / MRD_US));
+    return err;
+}
+
+mrd_err
+mrd_agent_job_go(void *self, const Mrd__Control *c, const mrd_job_times *t, mrd_why *why)
+{
+    mrd_agent *a = self;
+    mrd_clock_sync_view view;
+    mrd_record_status st;
+    bool found = mrd_record_find(a->record, c->session, &st);
+    bool again = found && st.phase == MRD__NODE_PHASE__NODE_RECORDING;
+    char id[MRD_SESSION_TEXT];
+    mrd_err err;
+
+    mrd_clock_sync_get(a->clock, &view);
+    err = mrd_record_go(a->record, c, t->start, view.bound_ns, why);
+    if (err != MRD_OK)
+        return found && err == MRD_STATE ? MRD_OK : err;
+    if (!again && (err = begin(a, c->session, why)) != MRD_OK)
+        return err;
+    /* One that this agent was told to begin while the job's rings waited; of one from before this agent began, its note says it. */
+    if (!again || !mrd_local_before(st.reported, t->known))
+        mrd_record_whole(a->record, c->session, t->whole);
+    if (again)
+        return MRD_OK;
+    if (a->trigger != NULL)
+        mrd_trigger_session(a->trigger, t->start);
+    mrd_log(MRD_LOG_INFO, "AGT-GO", "The session of a job starts: id=%s name=%s",
+            mrd_session_id_text(c->session, id), c->name);
+    if (a->publish != NULL)
+        mrd_publish_heartbeat_now(a->publish);
+    return MRD_OK;
+}
+
+void
+mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop)
+{
+    mrd_agent *a = self;
+
+    (void) mrd_record_stop(a->record, session, stop);
+    if (a->publish != NULL)
+        mrd_publish_heartbeat_now(a->publish);
+}
+
+static mrd_err
+trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
+{
+    char id[MRD_SESSION_TEXT];
+    const Mrd__Trigger *t = c->trigger;
+    int64_t bound, from, to;
+    mrd_err err;
+
+    if (t == NULL)
+        return mrd_why_set(why, MRD_INVALID, 0, "the trigger has no window");
+    from = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_WRONG_WINDOW)
+               ? t->from_session_ns
+               : local_time(a, (mrd_sess_ns){ t->from_session_ns },
+                            (mrd_wall_ns){ t->from_wall_ns }, &bound)
+                     .ns;
+    to =
+        local_time(a, (mrd_sess_ns){ t->to_session_ns }, (mrd_wall_ns){ t->to_wall_ns }, &bound).ns;
+    err = mrd_record_trigger(a->record, c->session, t->id, (mrd_local_ns){ from },
+                             (mrd_local_ns){ to });
+    if (err == MRD_EXISTS)
+        return MRD_OK;
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "trigger: %s",
+                           err == MRD_NOTFOUND ? "the session is not known on this node"
+                           : err == MRD_STATE
+                               ? "the session is not a flight recorder (its mode is stream)"
+                               : "too many windows of flight recorders are not over yet: trigger "
+                                 "again when they are");
+    mrd_collectors_save(a, c->session, mrd_local_now());
+    mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "A flight recorder's window is being sent: id=%s reason=%s",
+            mrd_session_id_text(c->session, id), t->reason);
+    return MRD_OK;
+}
+
+static mrd_err
+apply(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
+{
+    int64_t bound;
+    mrd_err err;
+
+    switch (c->type) {
+    case MRD__CONTROL_TYPE__CONTROL_ARM:
+        err = mrd_record_arm(a->record, c, why);
+        return err == MRD_EXISTS ? MRD_OK : err != MRD_OK ? err : begin(a, c->session, why);
+    case MRD__CONTROL_TYPE__CONTROL_GO:
+        return go(a, c, why);
+    case MRD__CONTROL_TYPE__CONTROL_STOP:
+        err = mrd_record_stop(a->record, c->session,
+                              local_time(a, (mrd_sess_ns){ c->at_session_ns },
+                                         (mrd_wall_ns){ c->at_wall_ns }, &bound));
+        return err == MRD_NOTFOUND ? MRD_OK : err;
+    case MRD__CONTROL_TYPE__CONTROL_FLUSH:
+        mrd_record_flush(a->record);
+        return MRD_OK;
+    case MRD__CONTROL_TYPE__CONTROL_TRIGGER:
+        return trigger(a, c, why);
+    case MRD__CONTROL_TYPE__CONTROL_CANCEL:
+        mrd_record_cancel(a->record, c->session);
+        return MRD_OK;
+    case MRD__CONTROL_TYPE__CONTROL_CHANGE:
+        return change(a, c, why);
+    case MRD__CONTROL_TYPE__CONTROL_STATUS:
+        return MRD_OK;
+    default:
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0,
+                           "this agent (release %s) does not know the request", MRD_RELEASE);
+    }
+}
+
+/* ---- Refusals ---- */
+
+static void
+refusal_drop(mrd_agent *a, uint64_t session)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < a->n_refusals; i++) {
+        if (a->refusals[i].session != session)
+            a->refusals[n++] = a->refusals[i];
+    }
+    a->n_refusals = n;
+}
+
+static void
+refusal_note(mrd_agent *a, uint64_t session, mrd_err err, const char *message)
+{
+    mrd_refusal *to;
+
+    refusal_drop(a, session);
+    if (a->n_refusals == MRD_RECORD_SESSIONS)
+        refusal_drop(a, a->refusals[0].session);
+    to = &a->refusals[a->n_refusals++];
+    *to = (mrd_refusal){ .session = session, .err = err, .at = mrd_local_now() };
+    snprintf(to->message, sizeof(to->message), "%s", message);
+}
+
+/* "ARM": as the messages name it. */
+static const char *
+type_text(Mrd__ControlType type)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value(&mrd__control_type__descriptor, (int) type);
+
+    return v == NULL ? "unknown" : v->name + strlen("CONTROL_");
+}
+
+void
+mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_reply,
+                  char message[MRD_WHY_MAX])
+{
+    char id[MRD_SESSION_TEXT];
+    mrd_record_status st;
+    mrd_why why = { 0 };
+    mrd_err err = MRD_OK;
+    bool begins =
+        c->type == MRD__CONTROL_TYPE__CONTROL_ARM || c->type == MRD__CONTROL_TYPE__CONTROL_GO;
+
+    message[0] = '\0';
+    ret_reply->type = c->type;
+    ret_reply->session = c->session;
+    ret_reply->instance_id = a->node.instance_id;
+    ret_reply->run = a->run;
+    ret_reply->selected = mrd_record_find(a->record, c->session, &st) || selects_node(a, c->select);
+    if (ret_reply->selected || c->type == MRD__CONTROL_TYPE__CONTROL_STATUS)
+        err = apply(a, c, &why);
+    if (err != MRD_OK) {
+        snprintf(message, MRD_WHY_MAX, "%s", why.text);
+        mrd_log(MRD_LOG_WARN, "AGT-CONTROL",
+                "A request of the aggregator failed: type=%s session=%s reason=%s",
+                type_text(c->type), mrd_session_id_text(c->session, id), why.text);
+    }
+    if (err != MRD_OK && begins && !mrd_record_find(a->record, c->session, &st))
+        refusal_note(a, c->session, err, why.text);
+    else if (begins || c->type == MRD__CONTROL_TYPE__CONTROL_CANCEL)
+        refusal_drop(a, c->session);
+    ret_reply->err = (uint32_t) err;
+    ret_reply->message = message;
+    ret_reply->phase = mrd_record_find(a->record, c->session, &st) ? st.phase
+                       : err != MRD_OK                             ? MRD__NODE_PHASE__NODE_REFUSED
+                                                                   : MRD__NODE_PHASE__NODE_IDLE;
+    if (err != MRD_OK && c->type == MRD__CONTROL_TYPE__CONTROL_ARM)
+        ret_reply->phase = MRD__NODE_PHASE__NODE_REFUSED;
+    if (a->publish != NULL)
+        mrd_publish_heartbeat_now(a->publish); /* the manifest should know at once */
+}
+
+void
+mrd_agent_directive(void *self, const Mrd__Control *control)
+{
+    mrd_agent *a = self;
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    char message[MRD_WHY_MAX];
+
+    mrd_agent_control(a, control, &reply, message);
+}
+
+void
+mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
+{
+    mrd_agent *a = self;
+    mrd_frame f = { .type = MRD_FRAME_CONTROL_REPLY, .agent = a->key, .session = control->session };
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
+    mrd_clock_sync_view view;
+    char message[MRD_WHY_MAX];
+
+    mrd_agent_control(a, control, &reply, message);
+    mrd_agent_clock_quality(a, &view, &clock);
+    reply.clock = &clock;
+    if (mrd_msg_pack(&f, &reply, to, NULL) != MRD_OK)
+        mrd_buf_reset(to);
+}
+
+/* Removes a flushed session after the aggregator had time to receive its state, and a refused one.
+ * An aggregator that returns later asks again. */
+void
+mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now)
+{
+    for (size_t i = mrd_record_sessions(a->record); i-- > 0;) {
+        mrd_record_status st;
+
+        mrd_record_get(a->record, i, &st);
+        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED &&
+            mrd_local_after(now, mrd_local_add(st.flushed, 60 * MRD_SEC)))
+            mrd_record_cancel(a->record, st.id);
+    }
+    while (a->n_refusals > 0 &&
+           mrd_local_after(now, mrd_local_add(a->refusals[0].at, 60 * MRD_SEC)))
+        refusal_drop(a, a->refusals[0].session);
+}

@@ -1,0 +1,503 @@
+/* agent/daemon/heartbeat.c - the message that an agent sends every second: its state, its clock, and its
+ * part in each session */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/daemon/agent_int.h"
+#include "base/conf/log.h"
+#include "base/metrics.h"
+
+/* ---- Parts of the message ---- */
+
+typedef struct {
+    Mrd__Drop drops[MRD_DROP_CAUSES], *list[MRD_DROP_CAUSES];
+    char texts[MRD_DROP_CAUSES][32];
+    Mrd__Gap gaps[MRD_GAPS_MAX], *gap_list[MRD_GAPS_MAX];
+    size_t n_gaps;
+    Mrd__Counters counters;
+} counter_set;
+
+/* The gaps of one cause. The list has room for all gaps. */
+static void
+gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
+{
+    size_t first = set->n_gaps;
+
+    for (size_t i = 0; i < gaps->n; i++) {
+        const mrd_gap *gap = &gaps->v[i];
+        Mrd__Gap *m = &set->gaps[set->n_gaps];
+
+        if (gap->cause != cause)
+            continue;
+        mrd__gap__init(m);
+        m->first_ns = gap->first.ns;
+        m->last_ns = gap->last.ns;
+        m->count = gap->count;
+        m->marked = gap->marked;
+        set->gap_list[set->n_gaps++] = m;
+    }
+    to->gaps = set->gap_list + first;
+    to->n_gaps = set->n_gaps - first;
+    to->gaps_merged = gaps->merged;
+}
+
+/* Events that were read before the node received a session are counted by process and time, without
+ * the session's selection of events in a process. */
+static const char *
+cause_text(int cause, bool late_at_most)
+{
+    return cause == MRD_DROP_LATE && late_at_most ? mrd_drop_text(MRD_DROP_LATE_AT_MOST)
+                                                  : mrd_drop_text((mrd_drop_cause) cause);
+}
+
+/* Fills the drops of one counter list. gaps: NULL if there are none. */
+static size_t
+drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
+{
+    Mrd__Drop *messages = set->drops, **list = set->list;
+    char(*texts)[32] = set->texts;
+    size_t n = 0;
+
+    for (int i = 0; i < MRD_DROP_CAUSES; i++) {
+        if (drops[i].count == 0)
+            continue;
+        mrd__drop__init(&messages[n]);
+        snprintf(texts[n], 32, "%s", cause_text(i, late_at_most));
+        messages[n].cause = texts[n];
+        messages[n].count = drops[i].count;
+        messages[n].first_ns = drops[i].first.ns;
+        messages[n].last_ns = drops[i].last.ns;
+        if (gaps != NULL)
+            gap_list(set, gaps, i, &messages[n]);
+        list[n] = &messages[n];
+        n++;
+    }
+    return n;
+}
+
+static void
+fill_counters(counter_set *set, uint64_t begun, uint64_t delivered, uint64_t held,
+              const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
+{
+    set->n_gaps = 0;
+    mrd__counters__init(&set->counters);
+    set->counters.begun = begun;
+    set->counters.delivered = delivered;
+    set->counters.held = held;
+    set->counters.n_drops = drop_list(set, drops, gaps, late_at_most);
+    set->counters.drops = set->list;
+}
+
+static const char *
+state_word(const mrd_agent *a, const mrd_publish_stats *p, const mrd_spool_stats *spool)
+{
+    if (!p->welcome)
+        return "connecting";
+    if (mrd_drain_stands_back(a->drain))
+        return "standing-back";
+    if (mrd_drain_leaves_out(a->drain))
+        return "rings-left-out";
+    if (a->spool_failed.ns != 0)
+        return "spool-failing";
+    if (p->slow)
+        return "throttled";
+    if (spool->bytes > 16u << 20)
+        return "spooling";
+    return a->capped_ns > 0 ? "cpu-capped" : "ok";
+}
+
+/* Device profiles of one session. */
+typedef struct {
+    Mrd__DeviceProfile v[MRD_DEVPROF_RESULTS], *list[MRD_DEVPROF_RESULTS];
+    char states[MRD_DEVPROF_RESULTS][16], messages[MRD_DEVPROF_RESULTS][160];
+    size_t n;
+} profile_set;
+
+static void
+fill_profiles(profile_set *set, const mrd_devprof *d, uint64_t session, Mrd__SessionStatus *st)
+{
+    mrd_devprof_result r;
+
+    for (size_t i = 0; set->n < MRD_DEVPROF_RESULTS && mrd_devprof_get(d, session, i, &r); i++) {
+        Mrd__DeviceProfile *m = &set->v[set->n];
+
+        mrd__device_profile__init(m);
+        snprintf(set->states[set->n], sizeof(set->states[0]), "%s", r.state);
+        snprintf(set->messages[set->n], sizeof(set->messages[0]), "%s", r.message);
+        m->process_id = r.pid;
+        m->nc_idx = r.core < 0 ? -1 : r.core;
+        m->state = set->states[set->n];
+        m->count = r.count;
+        m->message = set->messages[set->n];
+        set->list[set->n++] = m;
+    }
+    st->device_profiles = set->list;
+    st->n_device_profiles = set->n;
+}
+
+/* Models of one session, or of the node. */
+typedef struct {
+    const mrd_model_load *from[MRD_MODELS_SENT];
+    Mrd__ModelLoad v[MRD_MODELS_SENT], *list[MRD_MODELS_SENT];
+    Mrd__ModelList message;
+} model_set;
+
+/* The texts belong to the table, which does not change while the message is made. */
+static Mrd__ModelList *
+fill_models(model_set *set, const mrd_model_table *t, uint64_t session)
+{
+    Mrd__ModelList *m = &set->message;
+
+    mrd__model_list__init(m);
+    m->n_loads = mrd_model_table_get(t, session, set->from, MRD_MODELS_SENT, &m->left_out);
+    m->loads = set->list;
+    for (size_t i = 0; i < m->n_loads; i++) {
+        const mrd_model_load *from = set->from[i];
+        Mrd__ModelLoad *to = set->list[i] = &set->v[i];
+
+        mrd__model_load__init(to);
+        to->process_id = from->pid;
+        to->model_id = from->model_id;
+        to->runtime_id = from->runtime_id == MRD_NONE ? -1 : from->runtime_id;
+        to->name = (char *) (uintptr_t) from->name;
+        to->sha256 = (char *) (uintptr_t) from->sha256;
+        to->path = (char *) (uintptr_t) from->path;
+        to->size = from->size;
+        to->kept = from->kept[0] != '\0';
+        to->lnc_idx = from->core;
+        to->lnc_count = from->cores;
+        to->loaded_local_ns = from->load.ns;
+        to->unloaded_local_ns = from->unload.ns;
+    }
+    return m;
+}
+
+/* Returns a signature of the inputs of the lists of models. The lists are sent again when it
+ * changes, until the aggregator has acknowledged them. */
+static uint64_t
+models_signature(const mrd_agent *a)
+{
+    uint64_t h = mrd_model_table_version(a->models) * 0x9e3779b97f4a7c15u;
+    mrd_record_status s;
+
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_get(a->record, i, &s);
+        h = (h ^ s.id ^ (uint64_t) s.start.ns ^ (uint64_t) s.stop.ns << 1) * 0x9e3779b97f4a7c15u;
+    }
+    return h | 1; /* 0 means that nothing was sent */
+}
+
+#define JOBS_BYTES (48u << 10) /* limit in a heartbeat, which has room for more */
+
+static void
+fill_jobs(const mrd_record_status *s, size_t room, Mrd__SessionStatus *to)
+{
+    size_t n = 0;
+
+    for (size_t used = 0; n < s->jobs->n; n++) {
+        used += strlen(s->jobs->v[n]) + 4;
+        if (used > room)
+            break;
+    }
+    to->jobs = s->jobs->v;
+    to->n_jobs = n;
+    to->jobs_left_out = (uint32_t) (s->jobs->n - n) + s->jobs_left_out;
+}
+
+/* ---- Its size ---- */
+
+static size_t
+shorten_models(Mrd__ModelList *list)
+{
+    size_t n = list == NULL ? 0 : list->n_loads - list->n_loads / 2;
+
+    if (n == 0)
+        return 0;
+    list->n_loads -= n;
+    list->left_out += n;
+    return n;
+}
+
+/* Drops the second half of each list of models or, if there are none, of each list of device
+ * profiles. Returns false if there is nothing left to drop. */
+static bool
+shorten(Mrd__Heartbeat *m)
+{
+    size_t models = shorten_models(m->models), profiles = 0;
+
+    for (size_t i = 0; i < m->n_sessions; i++)
+        models += shorten_models(m->sessions[i]->models);
+    for (size_t i = 0; i < m->n_sessions && models == 0; i++) {
+        profiles += m->sessions[i]->n_device_profiles;
+        m->sessions[i]->n_device_profiles /= 2;
+    }
+    if (profiles > 0)
+        mrd_log(MRD_LOG_WARN, "AGT-DEVPROF-MAX",
+                "Not all processes and cores that answer about device profiles fit into a "
+                "heartbeat: listed=%zu",
+                profiles / 2);
+    return models + profiles > 0;
+}
+
+/* A heartbeat that is too large would be refused as a whole, and without heartbeats the node counts
+ * as lost. */
+static mrd_err
+pack_heartbeat(mrd_frame *f, Mrd__Heartbeat *m, mrd_buf *to)
+{
+    mrd_err err;
+
+    do
+        err = mrd_msg_pack(f, m, to, NULL);
+    while (err == MRD_LIMIT && shorten(m));
+    return err;
+}
+
+/* ---- The message ---- */
+
+/* All memory that a message refers to. */
+typedef struct {
+    Mrd__SessionStatus status;
+    Mrd__SessionTally tally;
+    Mrd__CountersAtBoot base;
+    counter_set counters, at_boot;
+    profile_set profiles;
+    model_set models;
+    Mrd__Unread unread;
+    char report[256], unselected_one[160], cut_file[256];
+} session_part;
+
+/* How long a report is repeated, in case a heartbeat is lost. */
+#define REPORTED (10 * MRD_SEC)
+
+typedef struct {
+    Mrd__Heartbeat m;
+    counter_set counters;
+    Mrd__Unread unread;
+    Mrd__ClockQuality clock;
+    mrd_clock_sync_view view;
+    Mrd__RuntimeFeatures features;
+    Mrd__Label labels[2], *notes[2];
+    Mrd__SessionStatus refused[MRD_RECORD_SESSIONS], *sessions[2 * MRD_RECORD_SESSIONS];
+    char state[32], trigger_at[24];
+    model_set models;
+    bool with_models;     /* they changed */
+    session_part parts[]; /* of mrd_record_sessions */
+} heartbeat;
+
+static void
+fill_node(heartbeat *h, const mrd_agent *a)
+{
+    Mrd__Heartbeat *m = &h->m;
+    mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
+    mrd_agent_counts c;
+    mrd_publish_stats p;
+
+    mrd_agent_counters(a, &c);
+    mrd_publish_get_stats(a->publish, &p);
+    snprintf(h->state, sizeof(h->state), "%s", state_word(a, &p, &c.spool));
+    m->state = h->state;
+    m->local_ns = mrd_local_now().ns;
+    m->asleep_ns = mrd_asleep_now();
+    m->wall_ns = mrd_wall_now().ns;
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        drops[i].count = c.dropped[i];
+    fill_counters(&h->counters, c.begun, c.delivered, c.held, drops, NULL, false);
+    h->counters.counters.since = a->run;
+    h->counters.counters.clock_frames_lost = a->clock_lost;
+    h->counters.counters.batches = c.frames_acked;
+    h->counters.counters.bytes = c.bytes_sent;
+    m->counters = &h->counters.counters;
+    m->spool_bytes = c.spool.bytes;
+    m->memory_bytes = mrd_resident_bytes();
+    m->certificate_begin_ns = a->cert.begin.ns;
+    m->certificate_end_ns = a->cert.end.ns;
+    m->rings = (uint32_t) c.drain.rings;
+    m->processes = (uint32_t) c.drain.processes;
+    mrd_agent_unread(a, &h->unread);
+    m->unread = &h->unread;
+}
+
+static void
+fill_clock(heartbeat *h, const mrd_agent *a)
+{
+    mrd__clock_quality__init(&h->clock);
+    mrd_agent_clock_quality(a, &h->view, &h->clock);
+    h->m.clock = &h->clock;
+    h->m.answered_ns = h->view.answered.ns;
+    h->m.answer_raw_ns = h->view.answer_raw.ns;
+}
+
+/* The abilities of runtimes are sent again when they change, until the aggregator has acknowledged
+ * them. */
+static void
+fill_features(heartbeat *h, mrd_agent *a)
+{
+    mrd_runtime_seen *seen = &a->features;
+
+    seen->sent = seen->signature == seen->reported ? 0 : seen->signature;
+    if (seen->sent == 0)
+        return;
+    mrd__runtime_features__init(&h->features);
+    h->features.version = seen->version;
+    h->features.event_types = seen->types.v;
+    h->features.n_event_types = seen->types.n;
+    h->features.unknown_functions = seen->unknown.v;
+    h->features.n_unknown_functions = seen->unknown.n;
+    h->m.runtime = &h->features;
+}
+
+/* The counts of this boot, and the counts before it. */
+static void
+fill_session_counters(session_part *p, const mrd_agent *a, const mrd_record_status *s)
+{
+    mrd_record_status base;
+
+    fill_counters(&p->counters, s->begun, s->delivered, s->held, s->drops, &s->gaps,
+                  s->late_at_most);
+    /* continues across restarts */
+    p->counters.counters.since = a->o.spool_dir != NULL ? mrd_spool_since(a->spool) : a->run;
+    p->counters.counters.clock_frames_lost = s->clock_lost;
+    p->status.counters = &p->counters.counters;
+    if (a->o.spool_dir == NULL || !mrd_record_base(a->record, s->id, &base))
+        return;
+    mrd__counters_at_boot__init(&p->base);
+    p->base.begun = base.begun;
+    p->base.delivered = base.delivered;
+    p->base.held = base.held;
+    p->base.n_drops = drop_list(&p->at_boot, base.drops, NULL, s->late_at_most);
+    p->base.drops = p->at_boot.list;
+    p->counters.counters.at_boot = &p->base;
+}
+
+static void
+fill_tally(session_part *p, const mrd_record_status *s)
+{
+    mrd__session_tally__init(&p->tally);
+    p->tally.chosen = s->chosen;
+    p->tally.left_out = s->left_out;
+    p->tally.processes = s->processes;
+    p->tally.selected = s->selected;
+    p->tally.in_flight = s->in_flight;
+    p->tally.running = s->running;
+    p->tally.unselected = s->unselected;
+    snprintf(p->unselected_one, sizeof(p->unselected_one), "%s", s->unselected_one);
+    p->tally.unselected_one = p->unselected_one;
+    p->status.tally = &p->tally;
+}
+
+/* Rings that are not read now concern a session that records. Trace files concern it also later. */
+static void
+fill_unread(session_part *p, const Mrd__Unread *now, const mrd_record_status *s)
+{
+    mrd__unread__init(&p->unread);
+    if (mrd_record_is_under_way(s->phase))
+        p->unread = *now;
+    p->unread.trace_files = s->cut_files;
+    p->unread.trace_files_later = s->cut_files_later;
+    snprintf(p->cut_file, sizeof(p->cut_file), "%s", s->cut_file);
+    p->unread.trace_file = p->cut_file;
+    p->status.unread = &p->unread;
+}
+
+static void
+fill_session(heartbeat *h, const mrd_agent *a, size_t i, size_t n_sessions)
+{
+    session_part *p = &h->parts[i];
+    Mrd__SessionStatus *st = h->sessions[i] = &p->status;
+    mrd_record_status s;
+
+    mrd_record_get(a->record, i, &s);
+    mrd__session_status__init(st);
+    st->session = s.id;
+    st->phase = s.phase;
+    /* A node that joins late reports when its part became complete. */
+    st->started_local_ns = s.start.ns == INT64_MAX                ? 0
+                           : mrd_local_after(s.reported, s.start) ? s.reported.ns
+                                                                  : s.start.ns;
+    st->stopped_local_ns = s.stop.ns == INT64_MAX ? 0 : s.stop.ns;
+    if (s.phase == MRD__NODE_PHASE__NODE_FLUSHED)
+        st->complete_local_ns = s.stop.ns;
+    st->start_bound_ns = s.start_bound_ns;
+    st->last_seq = s.last_seq;
+    st->recorder_bytes = s.recorder_bytes;
+    st->recorder_first_ns = s.recorder_first.ns;
+    st->revision = s.revision;
+    st->triggers = (uint64_t *) (uintptr_t) s.triggers;
+    st->n_triggers = s.n_triggers;
+    if (s.report[0] != '\0' && h->m.local_ns - s.report_at.ns < REPORTED) {
+        snprintf(p->report, sizeof(p->report), "%s", s.report);
+        st->report = p->report;
+        st->report_local_ns = s.report_at.ns;
+    }
+    fill_session_counters(p, a, &s);
+    fill_tally(p, &s);
+    fill_profiles(&p->profiles, a->devprof, s.id, st);
+    fill_jobs(&s, JOBS_BYTES / n_sessions, st);
+    if (h->with_models)
+        st->models = fill_models(&p->models, a->models, s.id);
+    fill_unread(p, &h->unread, &s);
+}
+
+static void
+fill_refusal(heartbeat *h, mrd_agent *a, size_t i)
+{
+    Mrd__SessionStatus *st = &h->refused[i];
+
+    mrd__session_status__init(st);
+    st->session = a->refusals[i].session;
+    st->phase = MRD__NODE_PHASE__NODE_REFUSED;
+    st->err = (uint32_t) a->refusals[i].err;
+    st->message = a->refusals[i].message;
+}
+
+/* Repeats the last report for aggregators of wire 1.1, which apply it to all sessions of the node. */
+static void
+fill_trigger(heartbeat *h, mrd_agent *a)
+{
+    static char key[] = "trigger", at_key[] = "trigger-at";
+
+    if (a->trigger_reason[0] == '\0' || h->m.local_ns - a->trigger_at.ns >= REPORTED)
+        return;
+    snprintf(h->trigger_at, sizeof(h->trigger_at), "%" PRId64, a->trigger_at.ns);
+    mrd_agent_label(&h->labels[0], key, a->trigger_reason);
+    mrd_agent_label(&h->labels[1], at_key, h->trigger_at);
+    h->notes[0] = &h->labels[0];
+    h->notes[1] = &h->labels[1];
+    h->m.notes = h->notes;
+    h->m.n_notes = 2;
+}
+
+mrd_err
+mrd_agent_heartbeat(void *self, mrd_buf *to)
+{
+    mrd_agent *a = self;
+    mrd_frame f = { .type = MRD_FRAME_HEARTBEAT, .agent = a->key };
+    size_t n = mrd_record_sessions(a->record);
+    uint64_t models = models_signature(a);
+    heartbeat *h = calloc(1, sizeof(*h) + n * sizeof(h->parts[0]));
+    mrd_err err;
+
+    if (h == NULL)
+        return MRD_NOMEM;
+    mrd__heartbeat__init(&h->m);
+    h->with_models = models != a->models_reported;
+    a->models_sent = h->with_models ? models : 0;
+    if (h->with_models)
+        h->m.models = fill_models(&h->models, a->models, 0);
+    fill_node(h, a);
+    fill_clock(h, a);
+    fill_features(h, a);
+    fill_trigger(h, a);
+    for (size_t i = 0; i < n; i++)
+        fill_session(h, a, i, n);
+    for (size_t i = 0; i < a->n_refusals; i++) {
+        fill_refusal(h, a, i);
+        h->sessions[n + i] = &h->refused[i];
+    }
+    h->m.sessions = h->sessions;
+    h->m.n_sessions = n + a->n_refusals;
+    err = pack_heartbeat(&f, &h->m, to);
+    free(h);
+    return err;
+}

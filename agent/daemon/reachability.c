@@ -1,0 +1,103 @@
+/* agent/daemon/reachability.c - reports that the aggregator is unreachable: in the log, the metrics, and /readyz */
+#include <stdio.h>
+
+#include "agent/daemon/agent_int.h"
+#include "base/conf/log.h"
+
+#define SAY_FIRST (3 * MRD_SEC)
+#define SAY_AGAIN (60 * MRD_SEC)
+
+static bool
+is_reached(const mrd_agent *a, mrd_publish_stats *ret_stats)
+{
+    mrd_publish_get_stats(a->publish, ret_stats);
+    return ret_stats->welcome;
+}
+
+mrd_dur_ns
+mrd_agent_unreached_ns(const mrd_agent *a)
+{
+    return a->unreached_since.ns == 0 ? 0 : mrd_local_diff(mrd_local_now(), a->unreached_since);
+}
+
+/* Describes the reason if possible. The transport makes connections and does not report why one
+ * failed. */
+static void
+reason(const mrd_agent *a, const mrd_publish_stats *st, char text[MRD_WHY_MAX])
+{
+    if (a->enrol != NULL && mrd_enrol_lacks(a->enrol)[0] != '\0')
+        snprintf(text, MRD_WHY_MAX, "%.500s", mrd_enrol_lacks(a->enrol));
+    else if (!st->up)
+        snprintf(text, MRD_WHY_MAX,
+                 "no connection: check that meridian-aggregator runs there and that the port is "
+                 "open (`meridian doctor` checks both)");
+    else if (st->message[0] != '\0')
+        snprintf(text, MRD_WHY_MAX, "the aggregator refuses this agent: %.500s", st->message);
+    else
+        snprintf(text, MRD_WHY_MAX,
+                 "connected, but no answer: check that this is the data port of an aggregator");
+}
+
+void
+mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now)
+{
+    mrd_publish_stats st;
+    mrd_spool_stats spool;
+    char why[MRD_WHY_MAX];
+
+    if (a->publish == NULL)
+        return;
+    if (is_reached(a, &st)) {
+        a->unreached_since = a->unreached_said = (mrd_local_ns){ 0 };
+        return;
+    }
+    if (a->unreached_since.ns == 0)
+        a->unreached_since = now;
+    if (mrd_local_diff(now, a->unreached_since) < SAY_FIRST ||
+        (a->unreached_said.ns != 0 && mrd_local_diff(now, a->unreached_said) < SAY_AGAIN))
+        return;
+    a->unreached_said = now;
+    reason(a, &st, why);
+    mrd_spool_get_stats(a->spool, &spool);
+    mrd_log(MRD_LOG_WARN, "AGT-UNREACHED",
+            "The agent cannot reach the aggregator; it keeps what sessions record %s until the "
+            "spool is full, then drops and counts the oldest: url=%s for_s=%lld sessions=%zu "
+            "spool_bytes=%llu spool_size=%lld reason=%s",
+            a->o.spool_dir == NULL ? "in memory (without --spool-dir a restart loses it)"
+                                   : "on disk",
+            a->o.data_url == NULL ? "" : a->o.data_url,
+            (long long) (mrd_local_diff(now, a->unreached_since) / MRD_SEC),
+            mrd_record_sessions(a->record), (unsigned long long) spool.file_bytes,
+            (long long) a->o.spool_bytes, why);
+}
+
+mrd_local_ns
+mrd_agent_reach_next_ns(const mrd_agent *a)
+{
+    if (a->unreached_since.ns == 0)
+        return (mrd_local_ns){ INT64_MAX };
+    return a->unreached_said.ns == 0 ? mrd_local_add(a->unreached_since, SAY_FIRST)
+                                     : mrd_local_add(a->unreached_said, SAY_AGAIN);
+}
+
+bool
+mrd_agent_ready(void *self, char text[MRD_WHY_MAX])
+{
+    const mrd_agent *a = self;
+    mrd_dur_ns away = mrd_agent_unreached_ns(a);
+    mrd_publish_stats st;
+    char why[MRD_WHY_MAX];
+
+    if (a->publish == NULL) {
+        snprintf(text, MRD_WHY_MAX, "no aggregator is given");
+        return false;
+    }
+    if (is_reached(a, &st)) {
+        snprintf(text, MRD_WHY_MAX, "ok");
+        return true;
+    }
+    reason(a, &st, why);
+    snprintf(text, MRD_WHY_MAX, "the aggregator has not been reached for %lld s: %.560s",
+             (long long) (away / MRD_SEC), why);
+    return false;
+}

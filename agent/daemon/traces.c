@@ -1,0 +1,675 @@
+#include "agent/daemon/traces.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/files/folder.h"
+#include "base/hash.h"
+#include "base/obj.h"
+#include "base/vec.h"
+#include "trace/import/import.h"
+
+#define PART       16384u /* events of one step */
+#define POLL       (5 * MRD_MS)
+#define KNOWN_MAX  256u         /* processes */
+#define IS_FILE    (1ull << 63) /* in the value of a position: no ring position has this bit */
+#define RUNTIME    "nrt-sys-trace"
+#define FRAMEWORK  "trace-event-json"
+#define XSPACE     "xplane"
+#define NOTHING    1                      /* of a known name: no event was read */
+#define CUT_MAX    64u                    /* known files that were read in part */
+#define EPOCH_FROM (1000000000 * MRD_SEC) /* 2001: earlier times do not count from the epoch */
+
+typedef struct {
+    char *path;
+    int fd; /* its own, at the start */
+    int64_t uid;
+    uint64_t key;
+    int64_t pid, container_pid, rank;
+    char job[128];
+    bool runtime;  /* of the process: its runtime events came through its rings */
+    uint64_t both; /* key shared by an XSpace and the JSON next to it; 0 for other files */
+    uint64_t kind; /* which of the two */
+    uint64_t name; /* key of what was read under this name: mrd_read_end.events, or NOTHING */
+    bool grown;    /* an earlier version of this name was passed */
+    uint32_t replaced;
+    uint64_t takers[MRD_FILES_SESSIONS];
+} waiting;
+
+/* A file whose last version was reported as read in part. */
+typedef struct {
+    uint64_t name;
+    uint64_t takers[MRD_FILES_SESSIONS];
+} cut_file;
+
+typedef struct {
+    uint64_t key, given; /* events, losses included; see also waiting.name */
+} known;
+
+typedef struct {
+    int64_t pid, container_pid, rank, uid;
+    char job[128];
+    bool runtime;
+} who;
+
+/* The file that is being read or emitted. */
+typedef struct {
+    waiting file;
+    const char *instance_id; /* of the options, which outlive the thread */
+    pthread_t thread;
+    atomic_bool cancel, done; /* done (release): everything below belongs to the loop */
+    bool started;
+    mrd_catalog *cat;
+    mrd_store *store;
+    mrd_source *source;
+    mrd_drain_process **processes; /* by id in the catalog. NULL means not found yet */
+    size_t n_processes;
+    uint64_t events, bad, given, skip;
+    uint64_t had; /* known.given of its name */
+    mrd_read_end end;
+    mrd_ev_ns first, last;
+    bool lost; /* the loss of `bad` was emitted */
+    char message[MRD_WHY_MAX];
+    bool cut;     /* the file is incomplete or has invalid records */
+    bool undated; /* its times belong to no clock of a session */
+    mrd_err err;
+} reading;
+
+struct mrd_traces {
+    mrd_traces_options o;
+    waiting queue[MRD_TRACES_QUEUE];
+    size_t first, n;
+    known known[MRD_TRACES_KNOWN]; /* the newest, in a circle */
+    size_t n_known, next_known;
+    who procs[KNOWN_MAX];
+    size_t n_procs, next_proc;
+    cut_file cuts[CUT_MAX]; /* the newest, in a circle; name 0 means free */
+    size_t next_cut;
+    reading *now;
+    mrd_traces_stats stats;
+};
+
+/* ---- Known files ---- */
+
+static known *
+known_of(mrd_traces *t, uint64_t key)
+{
+    for (size_t i = 0; i < t->n_known; i++)
+        if (t->known[i].key == key)
+            return &t->known[i];
+    return NULL;
+}
+
+static void
+remember(mrd_traces *t, uint64_t key, uint64_t given)
+{
+    known *k = known_of(t, key);
+
+    if (k == NULL) {
+        k = &t->known[t->next_known];
+        t->next_known = (t->next_known + 1) % MRD_TRACES_KNOWN;
+        t->n_known += t->n_known < MRD_TRACES_KNOWN;
+    }
+    *k = (known){ key, given };
+}
+
+void
+mrd_traces_resume(mrd_traces *t, const mrd_spool_position *positions, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((positions[i].read & IS_FILE) != 0)
+            remember(t, positions[i].ring, positions[i].read & ~IS_FILE);
+}
+
+void
+mrd_traces_positions(const mrd_traces *t, void (*call)(void *to, uint64_t key, uint64_t value),
+                     void *to)
+{
+    for (size_t i = 0; i < t->n_known; i++)
+        if (t->known[i].key != 0)
+            call(to, t->known[i].key, t->known[i].given | IS_FILE);
+}
+
+void
+mrd_traces_forget(mrd_traces *t)
+{
+    if (t->now != NULL || t->n > 0)
+        return;
+    t->n_known = t->next_known = 0;
+    memset(t->cuts, 0, sizeof(t->cuts));
+}
+
+static uint64_t
+runtime_key(int64_t pid)
+{
+    return mrd_hash64(&pid, sizeof(pid), 0x72756e74);
+}
+
+void
+mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runtime)
+{
+    who *w = NULL;
+
+    for (size_t i = 0; i < t->n_procs && w == NULL; i++)
+        if (t->procs[i].pid == ident->pid)
+            w = &t->procs[i];
+    if (w == NULL) {
+        w = &t->procs[t->next_proc];
+        t->next_proc = (t->next_proc + 1) % KNOWN_MAX;
+        t->n_procs += t->n_procs < KNOWN_MAX;
+    }
+    *w = (who){ .pid = ident->pid,
+                .container_pid = ident->container_pid,
+                .rank = ident->rank,
+                .uid = uid,
+                .runtime = runtime };
+    snprintf(w->job, sizeof(w->job), "%s", ident->job);
+    if (runtime && known_of(t, runtime_key(ident->pid)) == NULL)
+        remember(t, runtime_key(ident->pid), 1); /* a successor needs this as well */
+}
+
+/* Finds the process of a directory's pid: in its container, or on the node. In a user's directory
+ * only processes of that user count. */
+static const who *
+find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
+{
+    const who *best = NULL;
+
+    for (size_t i = 0; i < t->n_procs; i++) {
+        const who *w = &t->procs[i];
+
+        if (uid != MRD_OWNED_ANY && w->uid != uid)
+            continue;
+        if (watched != MRD_NONE && w->pid == watched &&
+            (folder == MRD_NONE || folder == w->pid || folder == w->container_pid))
+            return w;
+        if (folder != MRD_NONE && (w->pid == folder || w->container_pid == folder))
+            best = w;
+    }
+    return best;
+}
+
+/* ---- Files ---- */
+
+/* Returns true if it is a process of another user, because this user must not use that name. */
+static bool
+is_of_another(const mrd_traces *t, const mrd_files_complete *file, int64_t pid)
+{
+    for (size_t i = 0; i < t->n_procs && file->uid != MRD_OWNED_ANY; i++)
+        if (t->procs[i].pid == pid && t->procs[i].uid != file->uid)
+            return true;
+    return false;
+}
+
+static bool
+has_share(const mrd_traces *t, int64_t uid)
+{
+    size_t own = 0;
+
+    for (size_t i = 0; i < t->n && uid != MRD_OWNED_ANY; i++)
+        own += t->queue[(t->first + i) % MRD_TRACES_QUEUE].uid == uid;
+    return t->n < MRD_TRACES_QUEUE && (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - t->n);
+}
+
+/* The XLA profiler writes <host>.xplane.pb and, with the same events, <host>.trace.json.gz into one
+ * directory. Returns the key that both share, and which of them this is (1, 2); 0 for other files. */
+static uint64_t
+both_key(const mrd_files_complete *file, uint64_t *ret_kind)
+{
+    static const char *const ends[] = { ".xplane.pb", ".trace.json.gz", ".trace.json" };
+    mrd_str name =
+        /* processes that started in the same second have equal names below their directories */
+        mrd_str_of(file->path);
+
+    for (size_t i = 0; i < MRD_COUNT(ends); i++) {
+        size_t n = strlen(ends[i]);
+
+        if (!mrd_str_ends(name, ends[i]) || name.len == n || name.p[name.len - n - 1] == '/')
+            continue;
+        *ret_kind = i == 0 ? 1 : 2;
+        return mrd_hash64(name.p, name.len - n, 0x58537061 ^ (uint64_t) file->uid);
+    }
+    return 0;
+}
+
+static void
+fail(mrd_traces *t, const mrd_files_complete *file, const char *message)
+{
+    t->stats.failed++;
+    t->o.finished(t->o.self, file, MRD_TRACE_CUT, 0, message);
+}
+
+void
+mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
+{
+    uint64_t kind = 0, both;
+    int64_t folder, nc;
+    const who *w;
+    waiting *to;
+
+    if (!mrd_folder_is_trace(file->rel))
+        return;
+    both = both_key(file, &kind);
+    mrd_files_names(file->rel, &folder, &nc);
+    w = find_who(t, file->uid, file->pid, folder);
+    if (!has_share(t, file->uid)) {
+        fail(t, file, "too many trace files wait to be read");
+        return;
+    }
+    to = &t->queue[(t->first + t->n) % MRD_TRACES_QUEUE];
+    *to = (waiting){ .path = strdup(file->path),
+                     .uid = file->uid,
+                     .replaced = file->replaced,
+                     .pid = w != NULL                                               ? w->pid
+                            : folder != MRD_NONE && !is_of_another(t, file, folder) ? folder
+                                                                                    : file->pid,
+                     .container_pid = w != NULL ? w->container_pid : MRD_NONE,
+                     .rank = w != NULL ? w->rank : MRD_NONE };
+    if (to->path == NULL || (to->fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3)) < 0) {
+        free(to->path);
+        fail(t, file, "too many files are open");
+        return;
+    }
+    snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : t->o.job != NULL ? t->o.job : "");
+    to->key = mrd_hash64(file->sha256, strlen(file->sha256), 0x66696c65) ^
+              mrd_hash64(file->rel, strlen(file->rel), 0x6e616d65);
+    to->name = mrd_hash64(file->path, strlen(file->path), 0x67726f77 ^ (uint64_t) file->uid);
+    to->grown = file->grown;
+    to->runtime = (w != NULL && w->runtime) ||
+                  (to->pid != MRD_NONE && known_of(t, runtime_key(to->pid)) != NULL);
+    to->both = both;
+    to->kind = kind;
+    memcpy(to->takers, file->takers, sizeof(to->takers));
+    t->n++;
+}
+
+/* ---- The thread ---- */
+
+static bool
+is_cancelled(void *self)
+{
+    return atomic_load(&((reading *) self)->cancel);
+}
+
+/* Gets the format, or an error with the reason for skipping the file. */
+static mrd_err
+detect(const reading *r, mrd_why *why)
+{
+    const mrd_import_ops *ops = NULL;
+    mrd_in *in = NULL;
+    mrd_bytes data;
+    mrd_err err = mrd_in_fd(r->file.fd, r->file.path, &in, why);
+
+    if (err == MRD_OK && (err = mrd_in_fill(in, MRD_PROBE_BYTES, &data, why)) == MRD_OK)
+        ops = mrd_import_detect((mrd_str){ (const char *) data.p, data.len }, r->file.path);
+    mrd_in_close(in);
+    if (err != MRD_OK)
+        return err;
+    if (ops == NULL || (strcmp(ops->name, RUNTIME) != 0 && strcmp(ops->name, FRAMEWORK) != 0 &&
+                        strcmp(ops->name, XSPACE) != 0))
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0,
+                           "it is not a trace of the runtime or of a framework");
+    if (strcmp(ops->name, RUNTIME) == 0 && r->file.runtime)
+        return mrd_why_set(why, MRD_EXISTS, 0,
+                           "the runtime's events of this process came through its rings already");
+    return MRD_OK;
+}
+
+static mrd_err
+read_all(reading *r, const mrd_identity *who_, mrd_why *why)
+{
+    mrd_read_options o = { .fd = &r->file.fd,
+                           .catalog = r->cat,
+                           .store = r->store,
+                           .system = true,
+                           .part_max = MRD_TRACES_PART,
+                           .vendor_tool = "",
+                           .had = r->had == NOTHING ? 0 : r->had,
+                           .ret_end = &r->end,
+                           .cancelled = is_cancelled,
+                           .self = r };
+    const mrd_input *input;
+    mrd_stream *stream;
+    size_t n;
+    mrd_err err = mrd_read_file(&o, r->file.path, who_, why);
+
+    if (err != MRD_OK)
+        return err;
+    input = mrd_catalog_inputs(r->cat, &n);
+    if (r->file.grown && r->had != NOTHING && !r->end.continued)
+        return mrd_why_set(why, MRD_STATE, 0,
+                           "it grew after it was read, and its new events are not known: write "
+                           "it at once, or keep it open until it is complete");
+    r->bad = input[0].dropped - r->end.dropped;
+    r->cut = input[0].state == MRD_INPUT_INCOMPLETE || input[0].state == MRD_INPUT_FAILED;
+    if (input[0].error != MRD_SID_EMPTY)
+        snprintf(r->message, sizeof(r->message), "%s", mrd_catalog_text(r->cat, input[0].error).p);
+    if (mrd_store_streams(r->store) == 0)
+        return mrd_why_set(why, MRD_EMPTY, 0, "%s",
+                           r->message[0] != '\0' ? r->message : "it holds no events");
+    stream = mrd_store_at(r->store, 0);
+    r->events = mrd_stream_count(stream);
+    if (mrd_stream_range(stream, &r->first, &r->last) && r->last.ns < EPOCH_FROM) {
+        static const char says[] = "its times are since its profile began, and it does not say "
+                                   "when that was";
+
+        if (r->file.both != 0) /* the other format has the times */
+            return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
+        if (!r->cut)
+            snprintf(r->message, sizeof(r->message), "%s", says);
+        r->undated = true;
+    }
+    if ((err = mrd_stream_finish(stream, why)) == MRD_OK)
+        err = mrd_stream_open(stream, &r->source, why);
+    return err;
+}
+
+static void *
+run(void *arg)
+{
+    reading *r = arg;
+    mrd_why why = { 0 };
+    mrd_identity id = { .process_id = r->file.pid,
+                        .nc_idx = MRD_NONE,
+                        .model = MRD_NONE,
+                        .session = MRD_NONE,
+                        .rank = r->file.rank };
+
+    r->err = detect(r, &why);
+    if (r->err == MRD_OK) {
+        id.instance_id = mrd_catalog_intern(r->cat, r->instance_id);
+        id.job = r->file.job[0] == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(r->cat, r->file.job);
+        r->err = read_all(r, &id, &why);
+    }
+    if (r->err != MRD_OK)
+        snprintf(r->message, sizeof(r->message), "%s", why.text);
+    atomic_store_explicit(&r->done, true, memory_order_release);
+    return NULL;
+}
+
+/* ---- Giving out ---- */
+
+static void
+finish(mrd_traces *t)
+{
+    reading *r = t->now;
+
+    if (r->started)
+        pthread_join(r->thread, NULL);
+    for (size_t i = 0; i < r->n_processes; i++) {
+        if (r->processes[i] == NULL)
+            continue;
+        r->processes[i]->gone = true;
+        t->o.process(t->o.self, r->processes[i]);
+        free(r->processes[i]);
+    }
+    if (r->source != NULL)
+        r->source->close(r->source);
+    free(r->processes);
+    mrd_store_free(r->store);
+    mrd_catalog_free(r->cat);
+    close(r->file.fd);
+    free(r->file.path);
+    free(r);
+    t->now = NULL;
+}
+
+static cut_file *
+cut_of(mrd_traces *t, uint64_t name)
+{
+    for (size_t i = 0; i < CUT_MAX; i++)
+        if (t->cuts[i].name == name)
+            return &t->cuts[i];
+    return NULL;
+}
+
+/* Remembers how a version of the file ended. If it has the events of the version before, the report
+ * about that version is withdrawn. */
+static void
+note_version(mrd_traces *t, const reading *r, bool is_cut)
+{
+    cut_file *cut = cut_of(t, r->file.name);
+
+    if (r->err == MRD_OK && r->end.events != 0)
+        remember(t, r->file.name, r->end.events);
+    else if (r->had == 0)
+        remember(t, r->file.name, NOTHING);
+    if (cut != NULL && (r->end.continued || r->file.grown) && t->o.withdraw != NULL)
+        t->o.withdraw(t->o.self, cut->takers);
+    if (cut != NULL)
+        cut->name = 0;
+    if (!is_cut)
+        return;
+    cut = &t->cuts[t->next_cut];
+    t->next_cut = (t->next_cut + 1) % CUT_MAX;
+    cut->name = r->file.name;
+    memcpy(cut->takers, r->file.takers, sizeof(cut->takers));
+}
+
+static void
+conclude(mrd_traces *t)
+{
+    reading *r = t->now;
+    mrd_files_complete file = {
+        .path = r->file.path, .pid = r->file.pid, .uid = r->file.uid, .replaced = r->file.replaced
+    };
+    mrd_trace_end end = MRD_TRACE_CUT;
+
+    memcpy(file.takers, r->file.takers, sizeof(file.takers));
+    if (r->err == MRD_UNSUPPORTED || r->err == MRD_EXISTS) {
+        t->stats.left_alone++;
+        end = MRD_TRACE_LEFT;
+    } else if (r->err != MRD_OK) {
+        t->stats.failed++;
+    } else {
+        t->stats.files++;
+        end = r->cut ? MRD_TRACE_CUT : r->undated ? MRD_TRACE_UNDATED : MRD_TRACE_WHOLE;
+    }
+    note_version(t, r, end == MRD_TRACE_CUT);
+    t->o.finished(t->o.self, &file, end, r->given, r->message);
+    finish(t);
+}
+
+static mrd_drain_process *
+process_of(mrd_traces *t, reading *r, mrd_track_id track)
+{
+    mrd_proc_id id = mrd_catalog_borrow_track(r->cat, track)->process;
+    const mrd_process *p = mrd_catalog_borrow_process(r->cat, id);
+    mrd_drain_process *pp;
+
+    if (!MRD_VEC_REACH(r->processes, r->n_processes, id))
+        return NULL;
+    if (r->processes[id] != NULL || (pp = calloc(1, sizeof(*pp))) == NULL)
+        return r->processes[id];
+    pp->catalog = r->cat;
+    pp->id = id;
+    pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file tells no more */
+    pp->open_until = r->last;
+    mrd_ident_init(&pp->ident);
+    pp->ident.pid = p->process_id;
+    pp->ident.container_pid = r->file.container_pid;
+    pp->ident.rank = p->rank != MRD_NONE ? p->rank : r->file.rank;
+    snprintf(pp->ident.job, sizeof(pp->ident.job), "%s", r->file.job);
+    r->processes[id] = pp;
+    t->o.process(t->o.self, pp);
+    return pp;
+}
+
+/* Its number increases also for a skipped event. */
+static void
+give(mrd_traces *t, reading *r, const mrd_event *ev)
+{
+    mrd_drain_process *p;
+    mrd_event copy = *ev;
+
+    if (r->given++ < r->skip)
+        return;
+    t->stats.begun += ev->kind == MRD_LOSS ? 0 : 1;
+    if (t->o.simulated)
+        copy.flags |= MRD_EV_SIMULATED;
+    p = process_of(t, r, ev->track);
+    if (p == NULL || t->o.event(t->o.self, p, MRD_DRAIN_REALTIME, &copy) != MRD_OK)
+        t->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
+}
+
+/* Emits records that are not events as one loss. */
+static void
+give_bad(mrd_traces *t, reading *r)
+{
+    mrd_event ev = { .kind = MRD_LOSS,
+                     .ts = r->first,
+                     .dur_ns = mrd_ev_diff(r->last, r->first),
+                     .ivalue = (int64_t) r->bad,
+                     .flags = MRD_EV_INT };
+    mrd_track track;
+
+    r->lost = true;
+    if (r->bad == 0 || mrd_catalog_tracks(r->cat) == 0)
+        return;
+    track = *mrd_catalog_borrow_track(r->cat, 0);
+    mrd_track_init(&track, track.process, MRD_SRC_MERIDIAN);
+    ev.track = mrd_catalog_track(r->cat, &track);
+    ev.name = mrd_catalog_intern(r->cat, mrd_drop_text(MRD_DROP_JSON));
+    if (r->given >= r->skip)
+        t->stats.dropped += r->bad;
+    give(t, r, &ev);
+}
+
+static void
+give_part(mrd_traces *t)
+{
+    reading *r = t->now;
+    const mrd_event *ev;
+    mrd_why why = { 0 };
+    mrd_step step = MRD_MORE;
+
+    for (unsigned i = 0; i < PART && step == MRD_MORE; i++)
+        if ((step = r->source->next(r->source, &ev, &why)) == MRD_MORE)
+            give(t, r, ev);
+    if (step == MRD_BAD) {
+        r->err = why.err;
+        snprintf(r->message, sizeof(r->message), "%s", why.text);
+    }
+    if (step != MRD_MORE && !r->lost)
+        give_bad(t, r);
+    if (r->given >= r->skip)
+        remember(t, r->file.key, r->given);
+    if (r->given > 0 && r->file.both != 0)
+        remember(t, r->file.both, r->file.kind);
+    if (step != MRD_MORE)
+        conclude(t);
+}
+
+/* ---- The interface ---- */
+
+/* Returns true if the file of the other format had events. This is certain only after the earlier
+ * files were read. */
+static bool
+is_second(mrd_traces *t, const waiting *file)
+{
+    const known *k = file->both == 0 ? NULL : known_of(t, file->both);
+
+    return k != NULL && k->given != file->kind;
+}
+
+static void
+start(mrd_traces *t)
+{
+    reading *r = calloc(1, sizeof(*r));
+    const known *k;
+
+    if (r == NULL)
+        return; /* again with the next step */
+    r->file = t->queue[t->first];
+    k = known_of(t, r->file.key);
+    r->skip = k == NULL ? 0 : k->given;
+    k = known_of(t, r->file.name);
+    r->had = k == NULL ? 0 : k->given;
+    r->instance_id = t->o.instance_id;
+    r->cat = mrd_catalog_new();
+    r->store = mrd_store_new(MRD_TRACES_MEMORY, t->o.dir);
+    t->now = r;
+    t->first = (t->first + 1) % MRD_TRACES_QUEUE;
+    t->n--;
+    if (is_second(t, &r->file)) {
+        r->err = MRD_EXISTS;
+        snprintf(r->message, sizeof(r->message),
+                 "the file of the other format beside it has the same events and was read");
+        conclude(t);
+        return;
+    }
+    if (r->cat != NULL && r->store != NULL && pthread_create(&r->thread, NULL, run, r) == 0) {
+        r->started = true;
+        return;
+    }
+    r->err = MRD_NOMEM;
+    snprintf(r->message, sizeof(r->message), "out of memory");
+    conclude(t);
+}
+
+void
+mrd_traces_step(mrd_traces *t, bool room)
+{
+    if (t->now == NULL && t->n > 0)
+        start(t);
+    if (t->now == NULL || !atomic_load_explicit(&t->now->done, memory_order_acquire))
+        return;
+    if (t->now->err != MRD_OK)
+        conclude(t);
+    else if (room)
+        give_part(t);
+}
+
+bool
+mrd_traces_idle(const mrd_traces *t)
+{
+    return t->now == NULL && t->n == 0;
+}
+
+mrd_local_ns
+mrd_traces_next_ns(const mrd_traces *t)
+{
+    return mrd_traces_idle(t) ? ((mrd_local_ns){ INT64_MAX })
+                              : mrd_local_add(mrd_local_now(), POLL);
+}
+
+void
+mrd_traces_get_stats(const mrd_traces *t, mrd_traces_stats *ret_stats)
+{
+    *ret_stats = (mrd_traces_stats){ 0 };
+    if (t != NULL)
+        *ret_stats = t->stats;
+}
+
+mrd_err
+mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why)
+{
+    mrd_traces *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "trace files");
+    t->o = *options;
+    *ret_traces = t;
+    return MRD_OK;
+}
+
+void
+mrd_traces_close(mrd_traces *t)
+{
+    if (t == NULL)
+        return;
+    if (t->now != NULL) {
+        atomic_store(&t->now->cancel, true);
+        finish(t);
+    }
+    for (; t->n > 0; t->n--) {
+        free(t->queue[t->first].path);
+        close(t->queue[t->first].fd);
+        t->first = (t->first + 1) % MRD_TRACES_QUEUE;
+    }
+    free(t);
+}

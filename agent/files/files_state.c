@@ -1,0 +1,116 @@
+/* agent/files/files_state.c - pending work: files from found to finished, and searches of directories */
+#include <string.h>
+
+#include "agent/files/files_int.h"
+#include "trace/import/capture_names.h"
+#include "trace/model/catalog.h" /* MRD_NONE */
+
+bool
+mrd_files_owner(const char *rel, mrd_str *ret_instance, int64_t *ret_pid)
+{
+    mrd_str path = mrd_str_of(rel), rest;
+
+    for (;;) {
+        const char *slash = memrchr(path.p, '/', path.len);
+        size_t start = slash == NULL ? 0 : (size_t) (slash - path.p) + 1;
+
+        if (mrd_capture_split((mrd_str){ path.p + start, path.len - start }, ret_instance, ret_pid,
+                              &rest))
+            return true;
+        if (start == 0)
+            return false;
+        path.len = start - 1;
+    }
+}
+
+void
+mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc)
+{
+    const char *base = strrchr(rel, '/');
+    mrd_str instance;
+
+    base = base == NULL ? rel : base + 1;
+    *ret_pid = MRD_NONE;
+    (void) mrd_files_owner(rel, &instance, ret_pid);
+    *ret_nc = mrd_capture_number(mrd_str_of(base), "_vnc_");
+    if (*ret_nc == MRD_NONE)
+        *ret_nc = mrd_capture_number(mrd_str_of(base), "_nc_");
+}
+
+void
+mrd_files_wait(mrd_files *f, file *one)
+{
+    f->stats.waiting++;
+    f->dirs[one->dir].waiting++;
+    f->pick_at = (mrd_local_ns){ 0 };
+}
+
+void
+mrd_files_finish(mrd_files *f, file *one, file_state state)
+{
+    one->state = state;
+    f->stats.waiting--;
+    f->dirs[one->dir].waiting--;
+}
+
+bool
+mrd_files_lost(mrd_files *f, file *one)
+{
+    mrd_files_finish(f, one, one->had ? IGNORED : GIVEN_UP);
+    f->stats.failed += !one->had;
+    return !one->had;
+}
+
+mrd_files_complete
+mrd_files_describe(const mrd_files *f, const file *one)
+{
+    session_set takers = mrd_files_takers(f, one);
+    mrd_files_complete all = { .path = one->path,
+                               .rel = one->rel,
+                               .pid = f->dirs[one->dir].pid,
+                               .uid = f->dirs[one->dir].uid,
+                               .fd = -1,
+                               .replaced = one->replaced,
+                               .grown = one->grown };
+
+    for (unsigned k = 0; k < MRD_FILES_SESSIONS; k++)
+        all.takers[k] = (takers & 1u << k) != 0 ? f->sessions[k].id : 0;
+    return all;
+}
+
+void
+mrd_files_miss(mrd_files *f, file *one, const char *reason)
+{
+    mrd_files_complete missed;
+
+    if (!mrd_files_is_unread(one) || f->o.missed == NULL || mrd_files_takers(f, one) == 0)
+        return;
+    missed = mrd_files_describe(f, one);
+    one->replaced = 0;
+    f->o.missed(f->o.self, &missed, reason);
+}
+
+bool
+mrd_files_is_unread(const file *one)
+{
+    return one->is_trace && !one->told;
+}
+
+void
+mrd_files_judge_again(mrd_files *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        if (f->files[i].state != EARLIER && f->files[i].state != DONE &&
+            f->files[i].state != REFUSED)
+            continue;
+        f->files[i].state = SEEN;
+        mrd_files_wait(f, &f->files[i]);
+    }
+}
+
+void
+mrd_files_look(mrd_files *f)
+{
+    for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
+        f->dirs[i].look_at = (mrd_local_ns){ 0 };
+}

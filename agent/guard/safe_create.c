@@ -1,0 +1,44 @@
+#include "agent/guard/safe_create.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+
+#define TRIES 64 /* another user can create the name again in between, but not this many times */
+
+bool
+mrd_safe_create_clear(int dir_fd, const char *name)
+{
+    char aside[64];
+    uint64_t number;
+
+    if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+        return true;
+    if (errno != EISDIR && errno != EPERM)
+        return false;
+    if (unlinkat(dir_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return true;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return false;
+    mrd_random(&number, sizeof(number)); /* a name that other users cannot create in advance */
+    snprintf(aside, sizeof(aside), "meridian.moved.%016" PRIx64, number);
+    return renameat(dir_fd, name, dir_fd, aside) == 0 || errno == ENOENT;
+}
+
+bool
+mrd_safe_create_replace(int dir_fd, const char *fresh, const char *name)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (renameat(dir_fd, fresh, dir_fd, name) == 0)
+            return true;
+        if (errno != EISDIR && errno != ENOTEMPTY && errno != EEXIST)
+            return false;
+        if (!mrd_safe_create_clear(dir_fd, name))
+            return false;
+    }
+    return false;
+}

@@ -1,0 +1,523 @@
+#include "agent/link/enrol.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/guard/job_thread.h"
+#include "base/conf/json.h"
+#include "base/conf/log.h"
+#include "base/hash.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
+#include "base/sys/secret.h"
+#include "hw/identity.h"
+#include "pki/csr.h"
+#include "proto/fetch.h"
+#include "proto/wire.h"
+
+#define ANSWER_MAX (64u << 10)
+#define FETCH_S    20
+#define TRY_NS     (15 * MRD_SEC)
+#define LOOK_NS    (MRD_SEC)
+#define HOUR       (3600 * MRD_SEC)
+
+/* The input and result of the thread; the thread's while a task is posted. */
+typedef struct {
+    mrd_enrol_act act;
+    bool have, counts; /* there is a certificate; it is valid, and connections with it work */
+    mrd_wall_ns to;    /* its end */
+    uint64_t stamp;    /* of the files, when the request began */
+    mrd_err err;
+    mrd_why why;
+    mrd_wall_ns got; /* the end of the new one */
+    const char *by;
+} task;
+
+struct mrd_enrol {
+    mrd_enrol_options o;
+    char *next_path; /* the new certificate until it is accepted */
+    mrd_job_thread *thread;
+    atomic_bool stopping;
+    bool posted;
+    task t;
+    mrd_enrol_facts facts;
+    uint64_t stamp;
+    mrd_local_ns looked, next; /* at the files; not before */
+    unsigned failures;
+    char lacks[MRD_WHY_MAX];
+    mrd_local_ns said; /* that it has ended */
+};
+
+/* ---- The next action ---- */
+
+mrd_enrol_act
+mrd_enrol_decide(const mrd_enrol_facts *f, mrd_wall_ns now)
+{
+    if (!f->have || now.ns >= f->to.ns) /* an expired certificate cannot be renewed */
+        return f->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
+    if (f->refused || now.ns - f->from.ns >= (f->to.ns - f->from.ns) / 3 * 2)
+        return MRD_ENROL_RENEW;
+    return MRD_ENROL_NOTHING; /* also while the clock is before its start */
+}
+
+mrd_dur_ns
+mrd_enrol_pause(unsigned failures)
+{
+    unsigned doubled = failures > 20 ? 20 : failures;
+    mrd_dur_ns pause = MRD_ENROL_EACH_NS;
+
+    while (doubled-- > 1 && pause < MRD_ENROL_LAST_NS)
+        pause *= 2;
+    return pause < MRD_ENROL_LAST_NS ? pause : MRD_ENROL_LAST_NS;
+}
+
+static uint64_t
+stamp_of(const mrd_enrol *e)
+{
+    const char *files[] = { e->o.link.tls.cert_file, e->o.link.tls.key_file, e->o.token_file };
+
+    return mrd_files_stamp(files, sizeof(files) / sizeof(files[0]));
+}
+
+/* ---- In the thread: one exchange ---- */
+
+static mrd_err
+answer_error(const char *url, unsigned status, const mrd_buf *answer, mrd_why *why)
+{
+    mrd_err err = status == 401 || status == 403 ? MRD_AUTH
+                  : status == 501                ? MRD_UNSUPPORTED
+                  : status >= 500                ? MRD_AGAIN
+                                                 : MRD_INVALID;
+    mrd_json *doc = NULL;
+    const char *detail = "";
+
+    if (mrd_json_parse((mrd_str){ (const char *) answer->p, answer->len }, url, &doc, NULL) ==
+            MRD_OK &&
+        mrd_json_is_object(doc))
+        detail = mrd_json_str(doc, "detail", "");
+    mrd_why_set(why, err, 0, "%s answers with status %u%s%.400s", url, status,
+                detail[0] == '\0' ? "" : ": ", detail);
+    mrd_json_free(doc);
+    return err;
+}
+
+/* Appends the certificate of the answer. */
+static mrd_err
+take_answer(const char *url, unsigned status, const mrd_buf *answer, mrd_buf *to, mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    const char *cert;
+    mrd_err err;
+
+    if (status != 201)
+        return answer_error(url, status, answer, why);
+    err = mrd_json_parse((mrd_str){ (const char *) answer->p, answer->len }, url, &doc, why);
+    if (err != MRD_OK)
+        return err;
+    cert = mrd_json_is_object(doc) ? mrd_json_str(doc, "certificate", "") : "";
+    if (cert[0] == '\0')
+        err = mrd_why_set(why, MRD_SYNTAX, 0, "%s answers without a certificate", url);
+    else
+        mrd_buf_text(to, cert);
+    mrd_json_free(doc);
+    return err != MRD_OK ? err : to->err;
+}
+
+static mrd_err
+post(mrd_enrol *e, const char *path, const mrd_json *body, const char *bearer, mrd_buf *to,
+     mrd_why *why)
+{
+    mrd_buf url = { 0 }, text = { 0 }, answer = { 0 };
+    unsigned status = 0;
+    mrd_err err = MRD_OK;
+
+    mrd_buf_fmt(&url, "%s%s", e->o.server, path);
+    mrd_buf_cstr(&url);
+    mrd_buf_room(&text, 4 * MRD_CSR_MAX); /* avoids copies of the invitation in freed memory */
+    mrd_json_write(body, false, &text);
+    mrd_buf_cstr(&text);
+    if (url.err != MRD_OK || text.err != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "request for a certificate");
+    else
+        err = mrd_fetch(&(mrd_fetch_request){ .url = (const char *) url.p,
+                                              .ca_file = e->o.link.tls.ca_file,
+                                              .bearer_file = bearer,
+                                              .json = (const char *) text.p,
+                                              .max = ANSWER_MAX,
+                                              .seconds = FETCH_S,
+                                              .stopped = &e->stopping },
+                        &answer, &status, why);
+    if (err == MRD_OK)
+        err = take_answer((const char *) url.p, status, &answer, to, why);
+    if (text.p != NULL)
+        explicit_bzero(text.p, text.cap);
+    mrd_buf_fini(&url);
+    mrd_buf_fini(&text);
+    mrd_buf_fini(&answer);
+    return err;
+}
+
+/* Tokens of service accounts are JWTs, which are three parts with dots in between. Invitations have
+ * no dots. */
+static mrd_err
+join_with_token(mrd_enrol *e, mrd_json *body, mrd_buf *to, const char **ret_by, mrd_why *why)
+{
+    char *token = NULL;
+    bool account;
+    mrd_err err = mrd_secret_read("join token file", e->o.token_file, &token, why);
+
+    if (err != MRD_OK)
+        return err;
+    account = strchr(token, '.') != NULL;
+    *ret_by = account ? "account" : "invitation";
+    mrd_json_set(body, "instance", mrd_json_new_str(e->o.instance));
+    if (!account)
+        mrd_json_set(body, "invitation", mrd_json_new_str(token));
+    mrd_secret_free(token);
+    return account ? post(e, "/api/v1/certificates/account", body, e->o.token_file, to, why)
+                   : post(e, "/api/v1/certificates", body, NULL, to, why);
+}
+
+static mrd_err
+ask(mrd_enrol *e, mrd_enrol_act act, const char *request, mrd_buf *to, const char **ret_by,
+    mrd_why *why)
+{
+    mrd_json *body = mrd_json_new_object();
+    mrd_buf cert = { 0 };
+    mrd_err err = mrd_json_set(body, "request", mrd_json_new_str(request));
+
+    if (err == MRD_OK && act == MRD_ENROL_RENEW)
+        err = mrd_file_read(e->o.link.tls.cert_file, MRD_CSR_MAX, &cert, why);
+    if (err == MRD_OK && act == MRD_ENROL_RENEW) {
+        *ret_by = "certificate";
+        mrd_json_set(body, "certificate", mrd_json_new_str(mrd_buf_cstr(&cert)));
+        err = post(e, "/api/v1/certificates", body, NULL, to, why);
+    } else if (err == MRD_OK) {
+        err = join_with_token(e, body, to, ret_by, why);
+    }
+    mrd_json_free(body);
+    mrd_buf_fini(&cert);
+    return err;
+}
+
+/* ---- In the thread: test and installation ---- */
+
+static mrd_err
+send_probe(mrd_enrol *e, mrd_link *link, uint64_t tag)
+{
+    mrd_frame f = { .type = MRD_FRAME_PROBE, .agent = mrd_agent_key(mrd_str_of(e->o.instance)) };
+    Mrd__Probe m = MRD__PROBE__INIT;
+    mrd_buf frame = { 0 };
+    mrd_err err;
+
+    m.k = (uint32_t) tag;
+    m.a1 = mrd_local_now().ns;
+    err = mrd_msg_pack(&f, &m, &frame, NULL);
+    if (err == MRD_OK)
+        err = mrd_link_submit_urgent(link, tag, (mrd_bytes){ frame.p, frame.len });
+    mrd_buf_fini(&frame);
+    return err;
+}
+
+/* The agent's end of TLS is established before the aggregator has verified the certificate. Only an
+ * answer shows that it was accepted. A probe of the clock is answered on any accepted connection. */
+static mrd_err
+try_it(mrd_enrol *e, mrd_why *why)
+{
+    mrd_link_options o = e->o.link;
+    mrd_local_ns end = mrd_local_add(mrd_local_now(), TRY_NS);
+    mrd_link *link = NULL;
+    bool answered = false;
+    mrd_why refused = { 0 };
+    mrd_err err;
+
+    o.control_url = NULL;
+    o.tls.cert_file = e->next_path;
+    o.window = 1;
+    o.reply_ns = TRY_NS;
+    if ((err = mrd_link_open(&o, &link, why)) != MRD_OK)
+        return err;
+    while (!answered && refused.err == MRD_OK && !e->stopping &&
+           mrd_local_before(mrd_local_now(), end)) {
+        mrd_link_event ev;
+
+        if (mrd_link_next(link, 100, &ev)) {
+            if (ev.kind == MRD_LINK_UP)
+                (void) send_probe(e, link, 1);
+            answered = ev.kind == MRD_LINK_REPLY;
+            mrd_link_event_done(&ev);
+        }
+        (void) mrd_link_next_error(link, &refused);
+    }
+    mrd_link_close(link);
+    if (answered)
+        return MRD_OK;
+    if (refused.err != MRD_OK)
+        return mrd_why_set(
+            why, MRD_AUTH, 0,
+            "the aggregator does not accept the new certificate, the old one stays in "
+            "use: %.400s",
+            refused.text);
+    return mrd_why_set(why, MRD_TIMEOUT, 0,
+                       "%s gives no answer to a connection with the new certificate, the old one "
+                       "stays in use",
+                       o.data_url);
+}
+
+/* The new certificate is durable before it is used. The old one stays until the new one was
+ * accepted. */
+static mrd_err
+install(mrd_enrol *e, mrd_str cert, bool counts, mrd_why *why)
+{
+    const char *path = e->o.link.tls.cert_file, *slash = strrchr(path, '/');
+    char dir[1024];
+    mrd_err err = mrd_write_file_durable(
+        e->next_path, (mrd_bytes){ (const uint8_t *) cert.p, cert.len }, 0644, why);
+
+    if (err == MRD_OK && counts)
+        err = try_it(e, why);
+    if (err == MRD_OK && rename(e->next_path, path) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "%s", path);
+    if (err != MRD_OK) {
+        (void) unlink(e->next_path);
+        return err;
+    }
+    snprintf(dir, sizeof(dir), "%.*s", slash == NULL ? 1 : (int) (slash - path + 1),
+             slash == NULL ? "." : path);
+    return mrd_sync_dir(dir, why);
+}
+
+static void
+work(void *self)
+{
+    mrd_enrol *e = self;
+    task *t = &e->t;
+    mrd_buf cert = { 0 }, request = { 0 };
+    mrd_wall_ns from;
+
+    (void) unlink(e->next_path); /* of one that was killed */
+    t->err = mrd_csr_make(e->o.link.tls.key_file, e->o.instance, &request, &t->why);
+    if (t->err == MRD_OK) {
+        t->stamp = stamp_of(e); /* the key may be new */
+        t->err = ask(e, t->act, mrd_buf_cstr(&request), &cert, &t->by, &t->why);
+    }
+    /* Another authority, or it was revoked. If there is a token, a new enrolment may help. */
+    if (t->act == MRD_ENROL_RENEW && t->err == MRD_AUTH && e->o.token_file != NULL) {
+        mrd_why renewal = t->why, token = { 0 };
+
+        t->err = ask(e, MRD_ENROL_JOIN, mrd_buf_cstr(&request), &cert, &t->by, &token);
+        if (t->err != MRD_OK)
+            (void) mrd_why_set(&t->why, t->err, 0, "%.300s; and with the token: %.300s",
+                               renewal.text, token.text);
+    }
+    if (t->err == MRD_OK &&
+        ((t->err = mrd_csr_fits((mrd_str){ (const char *) cert.p, cert.len },
+                                e->o.link.tls.key_file, e->o.instance, &t->why)) != MRD_OK ||
+         (t->err = mrd_csr_period((mrd_str){ (const char *) cert.p, cert.len }, &from, &t->got,
+                                  &t->why)) != MRD_OK))
+        (void) mrd_why_prefix(&t->why, t->err, "the aggregator's answer");
+    if (t->err == MRD_OK && t->have && t->counts && t->got.ns <= t->to.ns)
+        t->err = mrd_why_set(&t->why, MRD_STATE, 0,
+                             "the new certificate does not last longer than the one there is: the "
+                             "aggregator's authority (--agent-ca) ends with it");
+    if (t->err == MRD_OK)
+        t->err = install(e, (mrd_str){ (const char *) cert.p, cert.len }, t->counts, &t->why);
+    mrd_buf_fini(&request);
+    mrd_buf_fini(&cert);
+}
+
+/* ---- In the loop ---- */
+
+/* Reads the files. The start of validity is the time of the file, if plausible, because the
+ * certificate's own start is an hour earlier, for clocks that are behind. */
+static void
+look(mrd_enrol *e)
+{
+    const char *path = e->o.link.tls.cert_file;
+    mrd_enrol_facts *f = &e->facts;
+    mrd_buf text = { 0 };
+    mrd_str cert;
+    struct stat st;
+    mrd_why why = { 0 };
+    mrd_err err = mrd_file_read(path, MRD_CSR_MAX, &text, &why);
+
+    cert = (mrd_str){ (const char *) text.p, text.len };
+    f->have = err == MRD_OK &&
+              (err = mrd_csr_fits(cert, e->o.link.tls.key_file, e->o.instance, &why)) == MRD_OK &&
+              (err = mrd_csr_period(cert, &f->from, &f->to, &why)) == MRD_OK;
+    if (f->have && stat(path, &st) == 0) {
+        int64_t came = (int64_t) st.st_mtim.tv_sec * MRD_SEC + st.st_mtim.tv_nsec;
+
+        if (came > f->from.ns && came < f->to.ns)
+            f->from.ns = came;
+    }
+    if (!f->have)
+        snprintf(e->lacks, sizeof(e->lacks), "there is no certificate yet (%.300s)", why.text);
+    mrd_buf_fini(&text);
+}
+
+static mrd_dur_ns
+about(mrd_dur_ns pause)
+{
+    uint32_t drawn;
+
+    mrd_random(&drawn, sizeof(drawn));
+    return pause - pause / 4 + (mrd_dur_ns) (drawn % 1024) * (pause / 2048);
+}
+
+static bool
+finished(mrd_enrol *e, mrd_local_ns now)
+{
+    const task *t = &e->t;
+    mrd_wall_ns wall = mrd_wall_now();
+
+    e->posted = false;
+    e->stamp = t->stamp; /* a later change is found by the next check */
+    if (t->err == MRD_OK) {
+        e->stamp = stamp_of(e);
+        e->facts.refused = false;
+        look(e);
+        mrd_log(MRD_LOG_INFO, "AGT-CERT",
+                "The node has a new certificate: node=%s by=%s valid_hours=%" PRId64, e->o.instance,
+                t->by, (int64_t) ((t->got.ns - wall.ns) / HOUR));
+        /* A certificate that has expired by this node's clock does not count, so the next attempt
+         * waits. */
+        e->failures = e->facts.have && wall.ns < e->facts.to.ns ? 0 : e->failures + 1;
+    } else {
+        e->failures++;
+        if (!e->facts.have)
+            snprintf(e->lacks, sizeof(e->lacks), "there is no certificate yet: %.400s",
+                     t->why.text);
+    }
+    e->next = mrd_local_add(now, about(mrd_enrol_pause(e->failures)));
+    if (t->err != MRD_OK)
+        mrd_log(MRD_LOG_WARN, "AGT-CERT",
+                "The node got no new certificate, the agent asks again: node=%s failures=%u "
+                "again_s=%" PRId64 " reason=%s",
+                e->o.instance, e->failures, (int64_t) (mrd_local_diff(e->next, now) / MRD_SEC),
+                t->why.text);
+    return t->err == MRD_OK;
+}
+
+/* Logs an expired certificate at once and then each hour. */
+static void
+say_ended(mrd_enrol *e, mrd_local_ns now, mrd_wall_ns wall)
+{
+    char at[MRD_TIME_TEXT];
+
+    if (!e->facts.have) {
+        if (e->o.token_file == NULL && e->said.ns == 0) {
+            e->said = now;
+            mrd_log(MRD_LOG_ERROR, "AGT-CERT",
+                    "This node has no certificate, and no token to get one: node=%s reason=%s",
+                    e->o.instance, e->lacks);
+        }
+        return;
+    }
+    if (wall.ns < e->facts.to.ns) {
+        e->lacks[0] = '\0';
+        e->said = (mrd_local_ns){ 0 };
+        return;
+    }
+    snprintf(e->lacks, sizeof(e->lacks),
+             "this node's certificate ended at %s by this node's clock and cannot be renewed with "
+             "itself: `meridian invite %s` on the aggregator, and its output into %s",
+             mrd_wall_text(e->facts.to, at), e->o.instance,
+             e->o.token_file == NULL ? "a file for --join-token-file" : e->o.token_file);
+    if (e->said.ns != 0 && mrd_local_diff(now, e->said) < HOUR)
+        return;
+    e->said = now;
+    mrd_log(MRD_LOG_ERROR, "AGT-CERT",
+            "The agent cannot connect and keeps what is recorded in its spool: node=%s reason=%s",
+            e->o.instance, e->lacks);
+}
+
+bool
+mrd_enrol_step(mrd_enrol *e, mrd_local_ns now)
+{
+    mrd_wall_ns wall;
+    uint64_t stamp;
+
+    if (e->posted)
+        return mrd_job_thread_take(e->thread) && finished(e, now);
+    if (mrd_local_diff(now, e->looked) < LOOK_NS)
+        return false;
+    e->looked = now;
+    wall = mrd_wall_now();
+    if ((stamp = stamp_of(e)) != e->stamp) { /* the token or certificate file was replaced */
+        e->stamp = stamp;
+        e->failures = 0;
+        e->next = now;
+        e->said = (mrd_local_ns){ 0 };
+        look(e);
+    }
+    say_ended(e, now, wall);
+    if (mrd_local_before(now, e->next))
+        return false;
+    e->t = (task){ .act = mrd_enrol_decide(&e->facts, wall),
+                   .have = e->facts.have,
+                   .counts = e->facts.have && wall.ns < e->facts.to.ns && !e->facts.refused,
+                   .to = e->facts.to,
+                   .stamp = e->stamp,
+                   .by = "" };
+    if (e->t.act == MRD_ENROL_NOTHING)
+        return false;
+    e->posted = mrd_job_thread_post(e->thread, work, e);
+    if (!e->posted)
+        e->next = mrd_local_add(now, MRD_ENROL_EACH_NS);
+    return false;
+}
+
+void
+mrd_enrol_works(mrd_enrol *e, bool welcome, bool failed)
+{
+    if (!e->posted)
+        e->facts.refused = !welcome && (e->facts.refused || failed);
+}
+
+const char *
+mrd_enrol_lacks(const mrd_enrol *e)
+{
+    return e->lacks;
+}
+
+mrd_err
+mrd_enrol_open(const mrd_enrol_options *options, mrd_enrol **ret_enrol, mrd_why *why)
+{
+    mrd_enrol *e = calloc(1, sizeof(*e));
+    mrd_buf path = { 0 };
+
+    if (e == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "--join-server");
+    e->o = *options;
+    mrd_buf_fmt(&path, "%s.next", options->link.tls.cert_file);
+    e->next_path = mrd_buf_cstr(&path) == NULL || path.err != MRD_OK ? NULL : (char *) path.p;
+    e->thread = mrd_job_thread_new();
+    e->facts.token = options->token_file != NULL;
+    if (e->next_path == NULL || e->thread == NULL) {
+        mrd_enrol_close(e);
+        return mrd_why_set(why, MRD_NOMEM, 0, "--join-server");
+    }
+    e->stamp = stamp_of(e);
+    look(e);
+    *ret_enrol = e;
+    return MRD_OK;
+}
+
+void
+mrd_enrol_close(mrd_enrol *e)
+{
+    if (e == NULL)
+        return;
+    e->stopping = true;
+    if (!mrd_job_thread_free(e->thread)) /* it hangs in a request that uses the data below */
+        return;
+    free(e->next_path);
+    free(e);
+}

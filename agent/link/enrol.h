@@ -1,0 +1,67 @@
+/*
+ * agent/link/enrol.h - the node's certificate: the agent gets it with an invitation (`meridian invite`)
+ * or with the service account of its pod. It renews it with the certificate itself after two thirds
+ * of its validity.
+ *
+ * A new certificate is written next to the old one, tried on a separate connection, and renamed
+ * over the old one when the aggregator has accepted it. So an agent that is killed at any time
+ * finds a valid certificate, or asks again, with the same key for an invitation. Failed attempts
+ * are repeated at intervals between MRD_ENROL_EACH_NS and MRD_ENROL_LAST_NS. A changed token or
+ * certificate file is tried at once.
+ *
+ * Threads: one, the agent's loop. Requests are made on a separate thread.
+ */
+#ifndef MRD_AGENT_LINK_ENROL_H
+#define MRD_AGENT_LINK_ENROL_H
+
+#include "base/clock.h"
+#include "proto/link.h"
+
+#define MRD_ENROL_EACH_NS (5 * MRD_SEC)
+#define MRD_ENROL_LAST_NS (1800 * MRD_SEC)
+
+typedef struct mrd_enrol mrd_enrol;
+
+/* All borrowed until close. */
+typedef struct {
+    const char *server; /* https://HOST:PORT of the aggregator */
+    const char
+        /* an invitation, or the token of a service account; NULL means renewals only */
+        *token_file;
+    const char *instance;
+    mrd_link_options
+        link; /* of the data connection: its certificate and key are the files to write */
+} mrd_enrol_options;
+
+mrd_err mrd_enrol_open(const mrd_enrol_options *options, mrd_enrol **ret_enrol, mrd_why *why);
+void mrd_enrol_close(mrd_enrol *enrol); /* waits for a running request; NULL is fine */
+/* Runs one turn. Returns true if a certificate was installed, so that the connection must read its
+ * files again. */
+bool mrd_enrol_step(mrd_enrol *enrol, mrd_local_ns now);
+/* Reports whether the aggregator welcomed this agent, and whether a TLS connection failed since the
+ * last turn. If the current certificate is the reason, a new one is requested. */
+void mrd_enrol_works(mrd_enrol *enrol, bool welcome, bool failed);
+/* Returns why there is no valid certificate; "" if there is one. */
+const char *mrd_enrol_lacks(const mrd_enrol *enrol);
+
+/* ---- The next action, without I/O ---- */
+
+typedef struct {
+    bool have;            /* a certificate for this key and this instance exists */
+    mrd_wall_ns from, to; /* when it came; its end */
+    bool token;           /* a token file is given */
+    bool refused;         /* connections with it fail */
+} mrd_enrol_facts;
+
+typedef enum {
+    MRD_ENROL_NOTHING,
+    MRD_ENROL_JOIN,  /* with the token */
+    MRD_ENROL_RENEW, /* with the existing certificate */
+} mrd_enrol_act;
+
+mrd_enrol_act mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now);
+/* Returns the pause after this many failures in a row, to which the caller adds a random quarter
+ * more or less. */
+mrd_dur_ns mrd_enrol_pause(unsigned failures);
+
+#endif

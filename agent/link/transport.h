@@ -1,0 +1,36 @@
+/*
+ * agent/link/transport.h - the interface through which the agent sends to the aggregator. It is
+ * implemented over proto/link.h (transport.c) and over tests/fake/link.c in tests. Its functions
+ * have the contracts of the functions of the same name in proto/link.h.
+ */
+#ifndef MRD_AGENT_LINK_TRANSPORT_H
+#define MRD_AGENT_LINK_TRANSPORT_H
+
+#include "proto/link.h"
+
+typedef struct mrd_transport mrd_transport;
+struct mrd_transport {
+    mrd_err (*submit)(mrd_transport *t, uint64_t tag, mrd_bytes frame);
+    mrd_err (*submit_urgent)(mrd_transport *t, uint64_t tag, mrd_bytes frame);
+    mrd_err (*answer)(mrd_transport *t, uint64_t tag, mrd_bytes frame);
+    unsigned (*free_slots)(mrd_transport *t);
+    bool (*next)(mrd_transport *t, int timeout_ms, mrd_link_event *ret_event);
+    void (*done)(mrd_transport *t, mrd_link_event *event);
+    int (*fd)(mrd_transport *t);
+    void (*close)(mrd_transport *t); /* frees it */
+    /* NULL without TLS. */
+    mrd_err (*reload)(mrd_transport *t, mrd_why *why);
+    bool (*changed)(mrd_transport *t);
+    bool (*next_error)(mrd_transport *t, mrd_why *ret_why);
+};
+
+/* Over proto/link.h. The process must not fork afterwards. */
+mrd_err mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transport,
+                           mrd_why *why);
+
+/* The same for a node that may not have a certificate yet. Sends nothing until its files exist,
+ * which `changed` and `reload` detect. Borrows the texts. */
+mrd_err mrd_transport_link_later(const mrd_link_options *options, mrd_transport **ret_transport,
+                                 mrd_why *why);
+
+#endif

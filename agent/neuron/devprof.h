@@ -1,0 +1,50 @@
+/*
+ * agent/neuron/devprof.h - device profiles and inspect captures of the runtime that sessions request.
+ * Sends requests to workloads by control files beside their rings (docs/nrt.md), receives answers
+ * as notices, and keeps the state of each request for the manifest. Converts names of models to
+ * numbers, because only the agent knows the names.
+ *
+ * A process belongs to one request at a time. Processes that appear while a session records receive
+ * the request, too. agent/files/files.h finds the files, because answers name their directory. Threads:
+ * one. Memory: MRD_DEVPROF_RESULTS answers per session. Further answers are logged.
+ */
+#ifndef MRD_AGENT_NEURON_DEVPROF_H
+#define MRD_AGENT_NEURON_DEVPROF_H
+
+#include "agent/neuron/models.h"
+
+#define MRD_DEVPROF_RESULTS 256 /* the manifest's limit per node */
+
+typedef struct mrd_devprof mrd_devprof;
+
+typedef struct {
+    int64_t pid, core;   /* core MRD_NONE means the whole process */
+    const char *state;   /* "asked", "armed", "written", "refused", "ended": static */
+    uint32_t count;      /* profiles written */
+    const char *message; /* why not; "" */
+} mrd_devprof_result;
+
+/* All are borrowed. */
+mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, const mrd_model_table *models,
+                         const char *instance_id, mrd_devprof **ret_devprof, mrd_why *why);
+/* control files stay, so that a successor continues. NULL is fine */
+void mrd_devprof_close(mrd_devprof *d);
+/* Sends requests, ends them, and drops overdue ones. */
+void mrd_devprof_step(mrd_devprof *d, mrd_local_ns now);
+/* Saves the session's continuous profiles now. */
+void mrd_devprof_save(mrd_devprof *d, uint64_t session, mrd_local_ns now);
+/* Handles a notice of a process. Returns false if the notice is not about captures. */
+bool mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *ev,
+                        mrd_local_ns now);
+void mrd_devprof_gone(mrd_devprof *d, const mrd_drain_process *process);
+/* New processes appeared. Withdraws requests of a predecessor to them that no session has any more. */
+void mrd_devprof_seen(mrd_devprof *d);
+/* Returns true if the session must not end yet, because an answer is missing. *ret_since (RAW) is
+ * when the newest file was reported, 0 if none was. */
+bool mrd_devprof_pending(const mrd_devprof *d, uint64_t session, int64_t *ret_since);
+/* Returns false after the last entry, or if d is NULL. Texts are valid until the next call of this
+ * module. */
+bool mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t i,
+                     mrd_devprof_result *ret_result);
+
+#endif

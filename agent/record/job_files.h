@@ -1,0 +1,60 @@
+/*
+ * agent/record/job_files.h - reads the directory in which the scheduler's hooks list the jobs of this
+ * node.
+ *
+ * A file has lines "key=value" with the keys of base/jobid.h. `job` and `uid` are required. The
+ * keys `request`, `owner_key` and `ended` are for the agent. So is `component`, the number of one
+ * component of a heterogeneous job; `job` is then the number of the whole job. The directory and
+ * each file must belong to root or to the agent's user and must not be writable by others. So a
+ * file is more trustworthy than the claims of a process about itself. Threads: one, the agent's
+ * loop.
+ */
+#ifndef MRD_AGENT_RECORD_JOB_FILES_H
+#define MRD_AGENT_RECORD_JOB_FILES_H
+
+#include "base/clock.h"
+#include "base/jobid.h"
+#include "hw/identity.h"
+
+/* Maximum number of files that are followed. */
+#define MRD_JOB_FILES_MAX 256
+
+typedef struct mrd_job_files mrd_job_files;
+
+/* The contents of a file. */
+typedef struct {
+    mrd_jobid id; /* without the keys for the agent */
+    mrd_job_key key;
+    char request[256], owner_key[65], component[32];
+    bool asks, ended; /* it has a request, which may be empty; it has `ended` */
+    mrd_wall_ns written;
+} mrd_job_told;
+
+typedef struct {
+    const char *dir; /* NULL: there is none */
+    /* A file with a job appeared, or a file with another run of it. Returns the caller's handle of
+     * the job. NULL means that the job is not followed, and is reported again at the next search. */
+    void *(*begin)(void *self, const mrd_job_told *told, mrd_local_ns now);
+    /* The file was written again, and the job continues. */
+    void (*change)(void *self, void *job, const mrd_job_told *told, mrd_local_ns now);
+    /* The file says that the job ended, or the file was removed. Called once for each `begin`. */
+    void (*end)(void *self, void *job, mrd_local_ns now);
+    void *self;
+} mrd_job_files_options;
+
+/* Errors: NOMEM. */
+mrd_err mrd_job_files_open(const mrd_job_files_options *options, mrd_job_files **ret_files,
+                           mrd_why *why);
+void mrd_job_files_close(mrd_job_files *files); /* NULL is fine */
+/* Searches the directory if that is due, or at once. */
+void mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once);
+mrd_local_ns mrd_job_files_next_ns(const mrd_job_files *files);
+/* Returns true if a file of the job is still in the directory. */
+bool mrd_job_files_has(const mrd_job_files *files, const void *job);
+/*
+ * Corrects the job of a process: the values in the file of that job and user replace the process's
+ * own. A process that names a job of another user has no job.
+ */
+void mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident);
+
+#endif

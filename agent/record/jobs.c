@@ -1,0 +1,659 @@
+#include "agent/record/jobs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/record/job_files.h"
+#include "base/conf/log.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+#define ASK_AGAIN   (250 * MRD_MS)
+#define LIMIT_AGAIN MRD_SEC
+#define IDLE_MAX    (5 * MRD_SEC) /* a job without a process for this long has ended */
+/* a finished job is kept this long, because its end may have to be reported again */
+#define KEEP          (60 * MRD_SEC)
+#define MARGIN        (5 * MRD_SEC) /* its processes may be older than our record of it */
+#define UNASKED_HOLD  MRD_SEC /* rings of a job without a request wait for at most this long */
+#define UNASKED_AGAIN (5 * MRD_SEC)  /* a user may have begun to wait for it */
+#define END_WAIT      MRD_SEC        /* time to find rings of processes that have just ended */
+#define END_WAIT_MAX  (10 * MRD_SEC) /* ... and read */
+#define REJOIN                                                                                     \
+    (12 * MRD_SEC) /* after the end was reported; the aggregator has ended its session by then */
+#define TAG_END (1ull << 40)
+
+_Static_assert(MRD_JOBS_MAX <= 256 && (MRD_JOBS_MAX & (MRD_JOBS_MAX - 1)) == 0,
+               "of a tag's first byte");
+
+typedef enum { JOB_FREE, JOB_ASKING, JOB_RECORDED, JOB_LEFT } job_state;
+
+typedef struct {
+    job_state state;
+    mrd_jobid id;
+    mrd_job_key key;
+    Mrd__JobWitness witness;
+    unsigned n_files; /* files of the job that do not say that it has ended */
+    char request[256], owner_key[65];
+    uint64_t session;
+    mrd_local_ns begin, ended;       /* RAW; ended 0 means not yet */
+    mrd_local_ns known;              /* when the agent found it, which may be after `begin` */
+    mrd_local_ns ask_at, idle_since; /* 0: it has processes */
+    mrd_local_ns told;               /* when its end was reported. 0 means not yet */
+    unsigned processes, serial;
+    bool in_flight, end_reported, holds;
+    mrd_local_ns whole; /* mrd_job_times */
+    bool said_wait;
+    bool again;    /* it requests more than was sent */
+    bool owes_end; /* the aggregator has a session for it that this node could not begin */
+} job;
+
+struct mrd_jobs {
+    mrd_jobs_options o;
+    job jobs[MRD_JOBS_MAX];
+    mrd_job_files *files;
+    unsigned serial;
+    bool said_full;
+    const mrd_drain_process *arriving; /* not attached to its job yet */
+    uint64_t left;                     /* jobs that requested recording and are not recorded */
+};
+
+size_t
+mrd_jobs_count(const mrd_jobs *j)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
+        n += j->jobs[i].state != JOB_FREE;
+    return n;
+}
+
+uint64_t
+mrd_jobs_left(const mrd_jobs *j)
+{
+    return j->left;
+}
+
+/* ---- Which job ---- */
+
+static mrd_str
+job_of(const job *b)
+{
+    return mrd_jobid_get(&b->id, "job");
+}
+
+static int64_t
+uid_of(const mrd_drain_process *p)
+{
+    int64_t uid;
+
+    return mrd_num_i64(mrd_jobid_get(&p->ident.jobid, "uid"), &uid) == MRD_OK ? uid : -1;
+}
+
+static bool
+is_of(const job *b, const mrd_drain_process *p)
+{
+    mrd_job_key key;
+
+    mrd_job_key_of(&p->ident.jobid, uid_of(p), &key);
+    return b->state != JOB_FREE && mrd_job_key_equal(&b->key, &key);
+}
+
+static job *
+find_of(mrd_jobs *j, const mrd_drain_process *p)
+{
+    job *last = NULL;
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* it may end before its rings are found */
+        job *b = &j->jobs[i];
+
+        if (is_of(b, p) && (last == NULL || mrd_local_after(b->begin, last->begin)))
+            last = b;
+    }
+    return last;
+}
+
+static bool
+has_share(const mrd_jobs *j, int64_t uid)
+{
+    size_t used = 0, own = 0;
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+        used += j->jobs[i].state != JOB_FREE;
+        own += j->jobs[i].state != JOB_FREE && j->jobs[i].key.uid == uid;
+    }
+    return own < MRD_JOBS_MAX - used;
+}
+
+static job *
+add(mrd_jobs *j, const mrd_jobid *id, const mrd_job_key *key, const char *request,
+    Mrd__JobWitness witness, mrd_local_ns begin, mrd_local_ns now)
+{
+    for (size_t i = 0; i < MRD_JOBS_MAX && has_share(j, key->uid); i++) {
+        job *b = &j->jobs[i];
+        char text[300];
+
+        if (b->state != JOB_FREE)
+            continue;
+        *b = (job){ .state = JOB_ASKING,
+                    .id = *id,
+                    .key = *key,
+                    .witness = witness,
+                    .begin = begin,
+                    .known = now,
+                    .serial = ++j->serial & 0xffff };
+        snprintf(b->request, sizeof(b->request), "%.255s", request);
+        mrd_jobid_say(id, text, sizeof(text));
+        mrd_log(strcmp(request, MRD_JOB_UNASKED) == 0 ? MRD_LOG_DEBUG : MRD_LOG_INFO, "AGT-JOB",
+                "A job asks to be recorded: %s, request=%s", text, b->request);
+        j->said_full = false;
+        return b;
+    }
+    if (!j->said_full)
+        mrd_log(
+            MRD_LOG_WARN, "AGT-JOBS-MAX",
+            "There are more jobs than the agent can follow, or one user may have beside others; "
+            "one is not recorded: limit=%d user=%lld",
+            MRD_JOBS_MAX, (long long) key->uid);
+    j->said_full = true;
+    return NULL;
+}
+
+static bool
+is_unasked(const job *b)
+{
+    return strcmp(b->request, MRD_JOB_UNASKED) == 0;
+}
+
+static bool
+may_hold(const job *b, mrd_local_ns now)
+{
+    mrd_local_ns until = is_unasked(b) ? mrd_local_add(b->known, UNASKED_HOLD)
+                                       : mrd_local_add(b->begin, MRD_JOBS_HOLD);
+
+    return b->state == JOB_ASKING && mrd_local_before(now, until);
+}
+
+/* ---- Rings that wait for the answer ---- */
+
+typedef struct {
+    const job *of;
+    mrd_drain *drain;
+    bool hold;
+} holding;
+
+static void
+hold_one(void *self, mrd_drain_process *p)
+{
+    const holding *h = self;
+
+    if (is_of(h->of, p))
+        mrd_drain_hold_process(h->drain, p, h->hold);
+}
+
+static void
+hold(mrd_jobs *j, job *b, bool on, mrd_local_ns now)
+{
+    holding h = { b, j->o.drain, on };
+
+    if (b->holds != on)
+        mrd_drain_each(j->o.drain, hold_one, &h);
+    b->holds = on;
+    if (!on && b->processes > 0)
+        b->whole = (mrd_local_ns){ INT64_MAX };
+    else if (on && b->whole.ns == INT64_MAX)
+        b->whole = now;
+}
+
+/* ---- Processes ---- */
+
+static bool
+asks(const mrd_drain_process *p)
+{
+    const char *session = p->ident.session;
+
+    return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
+}
+
+/* A known job without a request makes one now. */
+static void
+asks_after_all(mrd_jobs *j, job *b, mrd_str request, mrd_local_ns now)
+{
+    snprintf(b->request, sizeof(b->request), MRD_STR_FMT, MRD_STR_ARG(request));
+    if (b->state == JOB_LEFT)
+        b->state = JOB_ASKING;
+    b->again = b->in_flight;
+    b->begin = now;
+    b->ask_at = (mrd_local_ns){ 0 };
+    hold(j, b, true, now);
+}
+
+static void
+attach(mrd_jobs *j, job *b, mrd_drain_process *p, mrd_local_ns now)
+{
+    if (is_unasked(b) && asks(p)) /* the prolog's file does not contain a step's environment */
+        asks_after_all(j, b, mrd_str_of(p->ident.session), now);
+    b->processes++;
+    b->idle_since = (mrd_local_ns){ 0 };
+    if (may_hold(b, now)) {
+        b->holds = true;
+        mrd_drain_hold_process(j->o.drain, p, true);
+    } else {
+        b->whole = (mrd_local_ns){ INT64_MAX };
+    }
+}
+
+static void
+detach(job *b, mrd_local_ns now)
+{
+    if (b->processes > 0 && --b->processes == 0)
+        b->idle_since = now;
+}
+
+void
+mrd_jobs_correct(mrd_jobs *j, mrd_ident *ident)
+{
+    mrd_job_files_correct(j->files, ident);
+}
+
+/* Corrects a process that was found before the file of its job. */
+static void
+correct_process(void *self, mrd_drain_process *p)
+{
+    mrd_jobs *j = self;
+    job *before = find_of(j, p), *after;
+
+    mrd_jobs_correct(j, &p->ident);
+    after = find_of(j, p);
+    if (p == j->arriving || before == after)
+        return;
+    if (before != NULL)
+        detach(before, mrd_local_now());
+    if (after != NULL)
+        attach(j, after, p, mrd_local_now());
+}
+
+/* ---- Files ---- */
+
+static void
+over(job *b, mrd_local_ns now)
+{
+    if (b->ended.ns == 0)
+        b->ended = now;
+}
+
+/* The hook reports a job that a process had claimed. */
+static void
+adopt(job *b, const mrd_jobid *id)
+{
+    b->witness = MRD__JOB_WITNESS__WITNESS_HOOK;
+    b->id = *id;
+    b->state = JOB_ASKING; /* reports the new source to the aggregator, even if it knows the job */
+    b->again = b->in_flight;
+    b->ask_at = (mrd_local_ns){ 0 };
+}
+
+/* Finds or adds the job of a file. A further component belongs to the same job. Returns NULL if
+ * there is no room. */
+static job *
+job_of_file(mrd_jobs *j, const mrd_job_told *told, mrd_local_ns now)
+{
+    mrd_local_ns written = mrd_drain_to_raw(j->o.drain, told->written);
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+        job *b = &j->jobs[i];
+
+        if (b->state == JOB_FREE || b->ended.ns != 0 || !mrd_job_key_equal(&b->key, &told->key))
+            continue;
+        if (b->witness != MRD__JOB_WITNESS__WITNESS_HOOK)
+            adopt(b, &told->id);
+        return b;
+    }
+    if (told->ended && mrd_local_diff(now, written) > KEEP)
+        return NULL;
+    return add(j, &told->id, &told->key, told->asks ? told->request : MRD_JOB_UNASKED,
+               MRD__JOB_WITNESS__WITNESS_HOOK, mrd_local_min(written, now), now);
+}
+
+static void *
+begin_file(void *self, const mrd_job_told *told, mrd_local_ns now)
+{
+    mrd_jobs *j = self;
+    job *b = job_of_file(j, told, now);
+
+    if (b == NULL)
+        return NULL;
+    b->n_files++;
+    if (b->owner_key[0] == '\0')
+        snprintf(b->owner_key, sizeof(b->owner_key), "%s", told->owner_key);
+    mrd_drain_each(j->o.drain, correct_process, j);
+    return b;
+}
+
+static void
+change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
+{
+    if (is_unasked(of) && told->asks) /* a step of it does */
+        asks_after_all(self, of, mrd_str_of(told->request), now);
+}
+
+/* The job has ended on this node when none of its files says that it continues. */
+static void
+end_file(void *self, void *of, mrd_local_ns now)
+{
+    job *b = of;
+
+    (void) self;
+    if (--b->n_files == 0)
+        over(b, now);
+}
+
+/* ---- Runs ---- */
+
+/* Returns when the end of an earlier run was reported; `now` if it is about to be. 0 means that
+ * there was no such run, or no session waits for its end. */
+static mrd_local_ns
+end_told(const job *before, mrd_local_ns now)
+{
+    mrd_local_ns never = { 0 };
+
+    if (before == NULL)
+        return never;
+    if (before->told.ns != 0)
+        return before->told;
+    return before->state == JOB_LEFT ? never : now;
+}
+
+/* Adds a job that a process claims. `before` is an earlier run of the job without living processes,
+ * NULL if there was none. The aggregator would put this run into the session that is ending, so it
+ * is asked after that. */
+static job *
+add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_ns now)
+{
+    mrd_local_ns told = end_told(before, now);
+    mrd_job_key key;
+    job *b;
+
+    mrd_job_key_of(&p->ident.jobid, uid_of(p), &key);
+    b = add(
+        j, &p->ident.jobid, &key, p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session,
+        p->ident.pod_confirmed ? MRD__JOB_WITNESS__WITNESS_POD : MRD__JOB_WITNESS__WITNESS_PROCESS,
+        now, now);
+    if (b != NULL && told.ns != 0)
+        b->ask_at = mrd_local_add(told, REJOIN);
+    return b;
+}
+
+void
+mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
+{
+    mrd_local_ns now = mrd_local_now();
+    job *b = find_of(j, p);
+
+    if (p->gone) {
+        if (b != NULL)
+            detach(b, now);
+        return;
+    }
+    j->arriving = p;
+    if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&p->ident.jobid, "job").len > 0) {
+        /* its file, or the file of its next run, may be new */
+        mrd_job_files_step(j->files, now, true);
+        b = find_of(j, p);
+    }
+    j->arriving = NULL;
+    if ((b == NULL || (b->ended.ns != 0 && !mrd_job_files_has(j->files, b) && b->processes == 0)) &&
+        mrd_jobid_get(&p->ident.jobid, "job").len > 0)
+        b = add_by_process(j, p, b, now);
+    if (b != NULL)
+        attach(j, b, p, now);
+}
+
+/* ---- Asking ---- */
+
+static void
+ask(mrd_jobs *j, size_t at, bool ends, mrd_local_ns now)
+{
+    job *b = &j->jobs[at];
+    mrd_frame f = { .type = MRD_FRAME_JOB, .agent = j->o.agent };
+    Mrd__Job m = MRD__JOB__INIT;
+    mrd_buf frame = { 0 };
+    uint64_t nodes = 0;
+
+    (void) mrd_num_u64(mrd_jobid_get(&b->id, "nodes"), &nodes);
+    m.phase = ends ? MRD__JOB_PHASE__JOB_END : MRD__JOB_PHASE__JOB_BEGIN;
+    m.identity = b->id.text;
+    m.uid = b->key.uid;
+    m.request = b->request;
+    m.owner_key = b->owner_key;
+    m.witness = b->witness;
+    m.age_ns = (uint64_t) (mrd_local_after(now, b->begin) ? mrd_local_diff(now, b->begin) : 0);
+    m.nodes = nodes > UINT32_MAX ? 0 : (uint32_t) nodes;
+    b->ask_at = mrd_local_add(now, ASK_AGAIN);
+    if (mrd_msg_pack(&f, &m, &frame, NULL) == MRD_OK &&
+        j->o.send(j->o.self, (uint64_t) b->serial << 8 | at | (ends ? TAG_END : 0),
+                  (mrd_bytes){ frame.p, frame.len }) == MRD_OK)
+        b->in_flight = true;
+    mrd_buf_fini(&frame);
+}
+
+static void
+leave(mrd_jobs *j, job *b, mrd_local_ns now, mrd_err err, const char *message)
+{
+    mrd_log(is_unasked(b)          ? MRD_LOG_DEBUG
+            : err == MRD_CANCELLED ? MRD_LOG_INFO
+                                   : MRD_LOG_WARN,
+            "AGT-JOB-LEFT", "A job is not recorded: job=" MRD_STR_FMT " reason=%s",
+            MRD_STR_ARG(job_of(b)), message);
+    b->state = JOB_LEFT;
+    j->left += !is_unasked(b) && err != MRD_CANCELLED;
+    hold(j, b, false, now);
+}
+
+/* Logs once why it has no session yet. */
+static void
+wait_more(job *b, mrd_local_ns now, const char *reason)
+{
+    b->ask_at = mrd_local_add(now, LIMIT_AGAIN);
+    if (!b->said_wait)
+        mrd_log(MRD_LOG_WARN, "AGT-JOB-WAITS",
+                "A job has no session yet, its rings wait: job=" MRD_STR_FMT " reason=%s",
+                MRD_STR_ARG(job_of(b)), reason);
+    b->said_wait = true;
+}
+
+static void
+record(mrd_jobs *j, job *b, const Mrd__Control *control, mrd_local_ns now)
+{
+    mrd_why why = { 0 };
+    mrd_job_times t = { mrd_local_sub(b->begin, MARGIN), b->known, b->whole };
+    mrd_err err = j->o.go(j->o.self, control, &t, &why);
+
+    b->owes_end = err != MRD_OK;
+    b->end_reported = b->end_reported && !b->owes_end;
+    /* limit of this node: other sessions may be about to end */
+    if (err == MRD_LIMIT && may_hold(b, now)) {
+        wait_more(b, now, why.text);
+        return;
+    }
+    if (err != MRD_OK) {
+        leave(j, b, now, err, why.text);
+        return;
+    }
+    b->session = control->session;
+    b->state = JOB_RECORDED;
+    hold(j, b, false, now);
+}
+
+/* Returns true if a retry may help: other sessions, or the session of an earlier run, may be about
+ * to end. */
+static bool
+is_for_now(const Mrd__JobReply *reply)
+{
+    return reply->err == MRD_LIMIT || reply->err == MRD_STATE;
+}
+
+static void
+on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
+{
+    mrd_local_ns now = mrd_local_now();
+
+    if (end) {
+        b->end_reported = true;
+        b->told = now;
+    } else if (b->again && b->state == JOB_ASKING && reply->control == NULL) {
+        b->again = false;
+    } else if (b->state != JOB_ASKING) {
+        ; /* reported again after a welcome */
+    } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
+        wait_more(b, now, reply->message);
+    } else if (reply->err != MRD_OK) {
+        leave(j, b, now, (mrd_err) reply->err, reply->message);
+    } else if (reply->control != NULL && reply->control->session != 0) {
+        record(j, b, reply->control, now);
+    } else {
+        b->ask_at = mrd_local_add(
+            now, (reply->retry_after_ms > 1000 ? 1000 : reply->retry_after_ms) * MRD_MS);
+    }
+}
+
+void
+mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg)
+{
+    job *b = &j->jobs[tag & (MRD_JOBS_MAX - 1)];
+
+    if (b->state == JOB_FREE || b->serial != (tag >> 8 & 0xffff))
+        return;
+    b->in_flight = false;
+    if (msg == NULL)
+        return; /* asked again when it is due */
+    if (msg->frame.type == MRD_FRAME_JOB_REPLY)
+        on_reply(j, b, msg->u.job_reply, (tag & TAG_END) != 0);
+    else if (msg->frame.type == MRD_FRAME_ACK &&
+             msg->u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && b->state == JOB_ASKING)
+        leave(j, b, mrd_local_now(), (mrd_err) msg->u.ack->err,
+              "this release of the aggregator has no sessions of jobs: update it");
+}
+
+void
+mrd_jobs_welcome(mrd_jobs *j)
+{
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
+        j->jobs[i].end_reported = false;
+}
+
+/* ---- The whole ---- */
+
+mrd_err
+mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why)
+{
+    mrd_jobs *j = calloc(1, sizeof(*j));
+    mrd_job_files_options files = {
+        .dir = options->dir, .begin = begin_file, .change = change_file, .end = end_file, .self = j
+    };
+    mrd_err err;
+
+    if (j == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "jobs");
+    j->o = *options;
+    if ((err = mrd_job_files_open(&files, &j->files, why)) != MRD_OK) {
+        free(j);
+        return err;
+    }
+    *ret_jobs = j;
+    return MRD_OK;
+}
+
+void
+mrd_jobs_close(mrd_jobs *j)
+{
+    if (j != NULL)
+        mrd_job_files_close(j->files);
+    free(j);
+}
+
+/* ---- Turns ---- */
+
+/* Returns true if the aggregator must receive the end of the session on this node. */
+static bool
+tells_end(const job *b)
+{
+    return !b->end_reported && ((b->state == JOB_RECORDED && b->ended.ns != 0 && b->session == 0) ||
+                                (b->state == JOB_LEFT && b->owes_end));
+}
+
+/* Removes a job that ended long ago, and logs one that had no session. */
+static void
+forget(mrd_jobs *j, job *b, mrd_local_ns now)
+{
+    if (b->state == JOB_ASKING)
+        leave(j, b, now, MRD_TIMEOUT,
+              "it ended, and for a minute the aggregator was not reached or had no session for it");
+    if (!b->end_reported && (b->state == JOB_RECORDED || b->owes_end))
+        return;
+    hold(j, b, false, now);
+    b->state = JOB_FREE;
+}
+
+static void
+job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
+{
+    job *b = &j->jobs[at];
+    bool ended;
+
+    if (b->witness != MRD__JOB_WITNESS__WITNESS_HOOK && b->processes == 0 &&
+        b->idle_since.ns != 0 && mrd_local_after(now, mrd_local_add(b->idle_since, IDLE_MAX)))
+        over(b, b->idle_since);
+    ended = b->ended.ns != 0;
+    if (b->holds && !may_hold(b, now))
+        hold(j, b, false, now);
+    if (b->state == JOB_LEFT && is_unasked(b) && !ended &&
+        mrd_local_after(now, mrd_local_add(b->ask_at, UNASKED_AGAIN))) {
+        b->state = JOB_ASKING;
+        b->ask_at = (mrd_local_ns){ 0 };
+    }
+    if (b->state == JOB_ASKING && !b->in_flight && !mrd_local_before(now, b->ask_at))
+        ask(j, at, false, now);
+    if (b->state == JOB_RECORDED && ended && b->session != 0 &&
+        mrd_local_after(now,
+                        mrd_local_add(b->ended, (b->processes == 0 ? END_WAIT : END_WAIT_MAX)))) {
+        j->o.stop(j->o.self, b->session, now); /* the rest of its rings is from before the end */
+        b->session = 0;
+        b->ask_at = now;
+    }
+    if (tells_end(b) && !b->in_flight && !mrd_local_before(now, b->ask_at))
+        ask(j, at, true, now);
+    if (ended && !b->in_flight && mrd_local_after(now, mrd_local_add(b->ended, KEEP)) &&
+        !mrd_job_files_has(j->files, b))
+        forget(j, b, now);
+}
+
+void
+mrd_jobs_step(mrd_jobs *j, mrd_local_ns now)
+{
+    mrd_job_files_step(j->files, now, false);
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
+        if (j->jobs[i].state != JOB_FREE)
+            job_step(j, i, now);
+}
+
+mrd_local_ns
+mrd_jobs_next_ns(const mrd_jobs *j)
+{
+    mrd_local_ns next = mrd_job_files_next_ns(j->files);
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+        const job *b = &j->jobs[i];
+        bool asks = b->state == JOB_ASKING || tells_end(b);
+
+        if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&
+            mrd_local_before(mrd_local_add(b->ended, END_WAIT), next))
+            next = mrd_local_add(b->ended, END_WAIT); /* with processes: their end wakes the loop */
+
+        if (asks && !b->in_flight && mrd_local_before(b->ask_at, next))
+            next = b->ask_at;
+        else if (b->state == JOB_LEFT && is_unasked(b) && b->ended.ns == 0 &&
+                 mrd_local_before(mrd_local_add(b->ask_at, UNASKED_AGAIN), next))
+            next = mrd_local_add(b->ask_at, UNASKED_AGAIN);
+    }
+    return next;
+}

@@ -1,0 +1,73 @@
+/*
+ * agent/record/jobs.h - jobs of this node that request recording, and their sessions
+ *
+ * A job is registered in one of two ways: the scheduler's hook writes a file into the directory of
+ * jobs, or a process names its job. A job requests a session with `request=` or MERIDIAN_SESSION. A
+ * user can also wait for a job that made no request. The agent asks the aggregator (message Job).
+ * Until the answer arrives, rings of the job's processes are not read, so that its first event is
+ * in its session. This lasts at most MRD_JOBS_HOLD, or until a ring is nearly full.
+ *
+ * During this time a refusal is retried if its reason may pass. Such reasons are the number of
+ * sessions (LIMIT), the session of an earlier run that is not over (STATE), or the limit of
+ * sessions of this agent. A job that has no session a minute after its end is logged and counted
+ * (mrd_jobs_left).
+ *
+ * A job ends when its file says ended=1 or is removed. Without a file it ends when it had no
+ * process for five seconds. A process that comes later begins another run with its own session.
+ *
+ * The format of a file: agent/record/job_files.h. Threads: one, the agent's loop.
+ */
+#ifndef MRD_AGENT_RECORD_JOBS_H
+#define MRD_AGENT_RECORD_JOBS_H
+
+#include "agent/rings/drain.h"
+#include "proto/wire.h"
+
+/* On one node at the same time. One user may use all slots that other users leave free. Further
+ * jobs are not recorded, which is logged. */
+#define MRD_JOBS_MAX 128
+/* An aggregator that restarts is back within seconds. If it stays away, the rings of a busy process
+ * fill up first, and further events are lost and counted. A longer wait would lose more events than
+ * reading the rings without a session. */
+#define MRD_JOBS_HOLD (30 * MRD_SEC)
+
+typedef struct mrd_jobs mrd_jobs;
+
+typedef struct {
+    mrd_local_ns start; /* the session's start on this node */
+    mrd_local_ns known; /* when this agent first saw the job */
+    mrd_local_ns
+        /* since when its rings were not read without a session. 0 means always, INT64_MAX means
+         * that they do not wait */
+        whole;
+} mrd_job_times;
+
+typedef struct {
+    const char *dir;  /* directory of job files. NULL means none */
+    mrd_drain *drain; /* borrowed */
+    /* Sends a frame. Its answer comes to mrd_jobs_answer with the same tag. AGAIN: try later. */
+    mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
+    /* Records the session of a job from t->start (RAW) on, or until stop_ns. */
+    mrd_err (*go)(void *self, const Mrd__Control *control, const mrd_job_times *t, mrd_why *why);
+    void (*stop)(void *self, uint64_t session, mrd_local_ns stop);
+    void *self;
+    uint64_t agent; /* mrd_agent_key, of the frames */
+} mrd_jobs_options;
+
+mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
+void mrd_jobs_close(mrd_jobs *j); /* NULL is fine */
+/* Corrects the job of a process by the files: mrd_job_files_correct. */
+void mrd_jobs_correct(mrd_jobs *j, mrd_ident *ident);
+/* A process with rings appeared, or ended (process->gone). */
+void mrd_jobs_process(mrd_jobs *j, mrd_drain_process *process);
+void mrd_jobs_step(mrd_jobs *j, mrd_local_ns now);
+mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *j);
+/* `msg` is NULL if there was no answer. */
+void mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg);
+/* The aggregator answered the hello. It may have lost earlier messages. */
+void mrd_jobs_welcome(mrd_jobs *j);
+size_t mrd_jobs_count(const mrd_jobs *j); /* known now */
+/* number of jobs up to now that requested recording and are not recorded */
+uint64_t mrd_jobs_left(const mrd_jobs *j);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * agent/record/late_histogram.h - a histogram of the events of a process by time, for a session that this node
+ * receives after its start
+ *
+ * Buckets have equal length, which doubles when the events need a longer range. Times are the ends
+ * of events, RAW of the node. Buckets count as a whole, because the order within the bucket of
+ * `from` is unknown. Threads: none of its own. Memory: only the struct.
+ */
+#ifndef MRD_AGENT_RECORD_LATE_HISTOGRAM_H
+#define MRD_AGENT_RECORD_LATE_HISTOGRAM_H
+
+#include "base/clock.h"
+
+#define MRD_PASSED_PLACES 32
+#define MRD_PASSED_SHIFT  24 /* the shortest bucket: 2^24 ns, 17 ms */
+
+/* Zeroed: none. */
+typedef struct {
+    unsigned shift; /* a bucket is 2^shift ns long. 0 means no events */
+    int64_t base;   /* the first bucket begins at base * 2^shift */
+    uint64_t n[MRD_PASSED_PLACES];
+} mrd_late_histogram;
+
+/* mrd_late_histogram_add for a time outside of the buckets. */
+void mrd_late_histogram_add_slow(mrd_late_histogram *p, mrd_local_ns end, uint64_t n);
+
+static inline void
+mrd_late_histogram_add(mrd_late_histogram *p, mrd_local_ns end, uint64_t n)
+{
+    uint64_t at = (uint64_t) ((end.ns >> p->shift) - p->base);
+
+    if (p->shift != 0 && at < MRD_PASSED_PLACES)
+        p->n[at] += n;
+    else
+        mrd_late_histogram_add_slow(p, end, n);
+}
+
+/* Returns how many events ended at `from` or later, and their time range. If 0, the outputs are not
+ * set. */
+uint64_t mrd_late_histogram_since(const mrd_late_histogram *p, mrd_local_ns from,
+                                  mrd_local_ns *ret_first, mrd_local_ns *ret_last);
+/* *to has what both had. */
+void mrd_late_histogram_join(mrd_late_histogram *to, const mrd_late_histogram *from);
+
+#endif

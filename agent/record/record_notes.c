@@ -1,0 +1,133 @@
+/* agent/record/record_notes.c - notes of this node's sessions, from which a successor resumes them at once */
+#include <stdio.h>
+
+#include "agent/record/record_int.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
+
+#define NOTE_MAX (1u << 20)
+#define NOTE_CHANGED                                                                               \
+    (1u << 16) /* flag in `phase`: a note_changes and its pauses follow the control message */
+
+typedef struct {
+    char boot_id[64];
+    uint64_t session;
+    mrd_local_ns start, reported, stop;
+    mrd_dur_ns bound_ns;
+    uint32_t phase, control_len;
+} note;
+
+typedef struct {
+    uint32_t revision, n_pauses;
+} note_changes;
+
+static void
+put_changes(const session *s, mrd_buf *text)
+{
+    note_changes c = { s->st.revision, (uint32_t) s->n_pauses };
+
+    mrd_buf_add(text, &c, sizeof(c));
+    mrd_buf_add(text, s->pauses, s->n_pauses * sizeof(*s->pauses));
+}
+
+/* Without it a successor waits for the aggregator to list its sessions, which is slower but
+ * correct. */
+void
+mrd_record_write_notes(const mrd_record *r)
+{
+    mrd_buf text = { 0 };
+
+    if (r->o.state_path == NULL)
+        return;
+    for (size_t i = 0; i < r->n_sessions; i++) {
+        const session *s = &r->sessions[i];
+        note n = { .session = s->st.id,
+                   .start = s->st.start,
+                   .reported = s->st.reported,
+                   .stop = s->st.stop,
+                   .bound_ns = s->st.start_bound_ns,
+                   .phase = (uint32_t) s->st.phase,
+                   .control_len = (uint32_t) s->control.len };
+
+        snprintf(n.boot_id, sizeof(n.boot_id), "%.63s", r->o.boot_id);
+        if (s->control.len == 0 || s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED)
+            continue;
+        if (s->st.revision > 0)
+            n.phase |= NOTE_CHANGED;
+        mrd_buf_add(&text, &n, sizeof(n));
+        mrd_buf_add(&text, s->control.p, s->control.len);
+        if (s->st.revision > 0)
+            put_changes(s, &text);
+    }
+    if (text.err == MRD_OK)
+        (void) mrd_write_file(r->o.state_path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
+    mrd_buf_fini(&text);
+}
+
+/* Takes bytes from the front. Returns false if there are too few. */
+static bool
+take_bytes(mrd_bytes *rest, void *to, size_t n)
+{
+    if (n > rest->len)
+        return false;
+    if (n > 0)
+        memcpy(to, rest->p, n);
+    rest->p += n;
+    rest->len -= n;
+    return true;
+}
+
+/* Takes one note from the front and passes it to `resume` if it is of this boot. Returns false at
+ * the end, or at invalid data. */
+static bool
+take_note(mrd_record *r, mrd_bytes *rest, mrd_record_resume resume)
+{
+    mrd_record_pause pauses[MRD_RECORD_PAUSES];
+    note_changes changes = { 0 };
+    note n;
+    mrd_msg msg = { 0 };
+
+    if (!take_bytes(rest, &n, sizeof(n)) || n.control_len > rest->len ||
+        mrd_msg_unpack((mrd_bytes){ rest->p, n.control_len }, &msg, NULL) != MRD_OK)
+        return false;
+    n.boot_id[sizeof(n.boot_id) - 1] = '\0';
+    rest->p += n.control_len;
+    rest->len -= n.control_len;
+    if ((n.phase & NOTE_CHANGED) != 0 &&
+        (!take_bytes(rest, &changes, sizeof(changes)) || changes.n_pauses > MRD_RECORD_PAUSES ||
+         !take_bytes(rest, pauses, changes.n_pauses * sizeof(*pauses)))) {
+        mrd_msg_free(&msg);
+        return false;
+    }
+    if (strcmp(n.boot_id, r->o.boot_id) == 0 && msg.frame.type == MRD_FRAME_CONTROL)
+        resume(r, &(mrd_record_note){ .session = n.session,
+                                      .control = msg.u.control,
+                                      .start = n.start,
+                                      .reported = n.reported,
+                                      .stop = n.stop,
+                                      .bound_ns = n.bound_ns,
+                                      .phase = (Mrd__NodePhase) (n.phase & ~NOTE_CHANGED),
+                                      .revision = changes.revision,
+                                      .pauses = pauses,
+                                      .n_pauses = changes.n_pauses });
+    mrd_msg_free(&msg);
+    return true;
+}
+
+void
+mrd_record_read_notes(mrd_record *r, mrd_record_resume resume)
+{
+    const char *path = r->o.state_path;
+    mrd_buf text = { 0 };
+    mrd_bytes rest;
+
+    if (path != NULL)
+        /* an unreadable file counts as missing */
+        (void) mrd_file_read(path, NOTE_MAX, &text, NULL);
+    rest = (mrd_bytes){ text.p, text.len };
+    r->o.state_path = NULL; /* a part of it must not be written back */
+    while (take_note(r, &rest, resume))
+        ;
+    r->o.state_path = path;
+    mrd_buf_fini(&text);
+}

@@ -1,0 +1,42 @@
+/*
+ * agent/record/step_gate.h - decides which times of a process a session records that is limited to a range
+ * of steps
+ *
+ * A step  is a span "step", "step 12", "train_step", "ProfilerStep#12" and similar of the program
+ *         (the names that reports use), numbered by its argument `step` or by the number in its
+ *         name. A step without a number counts as the next, from 1. Or a step is an execution: a
+ *         call of nrt_execute or nrta_execute_schedule, counted from 1 over all cores of the
+ *         process since the session began there.
+ * Window  a step is seen when it ends, and other threads may be read before it. So the window
+ *         begins with the end of step from - 2 (of from - 1 if that was not seen) and ends with the
+ *         end of step to + 1. No event of steps from .. to is excluded, unless the program skips
+ *         numbers or the agent was restarted inside of them. Then the window begins with the first
+ *         step that ends. `from` 0 or 1 means from the beginning, `to` 0 means to the end.
+ *
+ * Threads: none of its own. Times: RAW of the node.
+ */
+#ifndef MRD_AGENT_RECORD_STEP_GATE_H
+#define MRD_AGENT_RECORD_STEP_GATE_H
+
+#include "agent/rings/drain.h"
+
+typedef struct {
+    uint64_t session;      /* 0 means free */
+    mrd_local_ns from, to; /* the window; `from` INT64_MAX means that it has not begun */
+    int64_t counted;       /* steps without a number, or executions */
+} mrd_step_gate;
+
+void mrd_step_gate_init(mrd_step_gate *g, uint64_t session, int64_t from);
+/* Checks an event of the program with its times `first` and `last`. */
+void mrd_step_gate_see(mrd_step_gate *g, const mrd_drain_process *process, const mrd_event *ev,
+                       mrd_local_ns first, mrd_local_ns last, bool executions, int64_t from,
+                       int64_t to);
+/* Returns true if these times are in the window, according to the steps up to now. */
+static inline bool
+mrd_step_gate_passes(const mrd_step_gate *g, mrd_local_ns first, mrd_local_ns last)
+{
+    return g->from.ns != INT64_MAX && !mrd_local_before(last, g->from) &&
+           !mrd_local_after(first, g->to);
+}
+
+#endif

@@ -1,0 +1,321 @@
+#include "agent/record/trigger.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/obj.h"
+
+typedef struct {
+    const void *
+        /* compared only, never dereferenced; another process may have the same address later, so
+         * also: */
+        process;
+    int64_t pid, start_ticks;
+    mrd_sid name;
+    mrd_dur_ns history[MRD_TRIGGER_HISTORY];
+    unsigned n, at;
+    uint64_t used; /* turn of its last use */
+} steps;
+
+#define STARTS          16 /* of sessions, the newest */
+#define TENANTS         64 /* Beyond this number of tenants, the oldest one is replaced. */
+#define QUEUE_FULL      7
+#define PENDING         1100
+#define EXECUTIONS_FROM 1000
+#define EXECUTIONS_TO   10000
+
+enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
+
+/* The last report of each cause for a tenant. Kept per tenant, so that one tenant cannot suppress
+ * the reports of another. */
+typedef struct {
+    uint64_t tenant;
+    mrd_local_ns at[CAUSES];
+} told_causes;
+
+struct mrd_trigger_watch {
+    mrd_trigger_options o;
+    steps steps[MRD_TRIGGER_STEPS];
+    uint64_t turn;
+    told_causes told[TENANTS];
+    unsigned n_told;             /* total; beyond TENANTS the first are replaced */
+    mrd_local_ns starts[STARTS]; /* of sessions. 0 means none */
+    unsigned n_starts;
+};
+
+static const struct {
+    int64_t value;
+    const char *text;
+} statuses[] = {
+    { 1, "failure" },
+    { 4, "out of resources" },
+    { 5, "time-out" },
+    { 6, "hardware error" },
+    { QUEUE_FULL, "queue full" },
+    { 9, "not enough cores to load the model" },
+    { 10, "unsupported NEFF version" },
+    { 11, "out of host memory" },
+    { 101, "execution unit unrecoverable" },
+    { 1002, "bad input" },
+    { 1003, "completed with numerical errors" },
+    { 1004, "completed with errors" },
+    { 1005, "core busy" },
+    { 1006, "out of bounds" },
+    { 1200, "collective stuck" },
+    { 1201, "uncorrectable HBM error" },
+    { 1202, "uncorrectable core error" },
+    { 1203, "DMA abort" },
+    { 1204, "notification queue overflow" },
+    { 1205, "repairable HBM error" },
+    { 1206, "network proxy failure" },
+};
+
+static const char unknown[] = "unknown status";
+
+/* Returns the name of a status that is a fault. NULL for others: a wrong call (2, 3, 13, 14), an
+ * answer to a question (15, 1100), or an unused number. From 1000 on a status says how an execution
+ * ended. An unknown one is of a newer runtime, which names it. */
+static const char *
+trigger_status_text(int64_t status)
+{
+    for (size_t i = 0; i < MRD_COUNT(statuses); i++)
+        if (statuses[i].value == status)
+            return statuses[i].text;
+    return status >= EXECUTIONS_FROM && status < EXECUTIONS_TO && status != PENDING ? unknown
+                                                                                    : NULL;
+}
+
+/* NRT_QUEUE_FULL is back-pressure if a schedule call (nrta_...) returns it, and a fault otherwise. */
+static bool
+trigger_status_is_fault(const char *function, int64_t status)
+{
+    if (status == QUEUE_FULL && strncmp(function, "nrta_", 5) == 0)
+        return false;
+    return trigger_status_text(status) != NULL;
+}
+
+/* Returns its name: ours, or else the runtime's. */
+static mrd_str
+status_name(const mrd_drain_process *p, const mrd_event *ev, int64_t status)
+{
+    const char *known = trigger_status_text(status);
+
+    for (uint32_t i = 0; i < ev->arg_count && known == unknown; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status_text"))
+            continue;
+        if (a->type == MRD_ARG_STR)
+            return mrd_catalog_text(p->catalog, a->v.sid);
+        if (a->type == MRD_ARG_TEXT)
+            return (mrd_str){ a->v.text, a->len };
+    }
+    return (mrd_str){ known, strlen(known) };
+}
+
+/* An argument that a program adds to its own span is not a status of the runtime. */
+static bool
+of_program(const mrd_drain_process *p, const mrd_event *ev)
+{
+    return strncmp(mrd_catalog_text(p->catalog, ev->name).p, "nrt", 3) != 0 &&
+           mrd_catalog_borrow_track(p->catalog, ev->track)->source == MRD_SRC_ANNOTATION;
+}
+
+mrd_err
+mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_trigger, mrd_why *why)
+{
+    mrd_trigger_watch *t = calloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "triggers");
+    t->o = *options;
+    if (t->o.quiet_ns == 0)
+        t->o.quiet_ns = 10 * MRD_SEC;
+    if (t->o.step_name == NULL)
+        t->o.step_name = "*step*";
+    *ret_trigger = t;
+    return MRD_OK;
+}
+
+void
+mrd_trigger_close(mrd_trigger_watch *t)
+{
+    free(t);
+}
+
+void
+mrd_trigger_session(mrd_trigger_watch *t, mrd_local_ns start)
+{
+    t->starts[t->n_starts++ % STARTS] = start;
+}
+
+/* Returns true if a session began after that report, and so did not receive it. */
+static bool
+started_since(const mrd_trigger_watch *t, mrd_local_ns told, mrd_local_ns now)
+{
+    for (size_t i = 0; i < STARTS; i++)
+        if (t->starts[i].ns != 0 && !mrd_local_before(t->starts[i], told) &&
+            !mrd_local_after(t->starts[i], now))
+            return true;
+    return false;
+}
+
+/* Returns the causes of the tenant that the process belongs to: its job, or outside of jobs its user. */
+static told_causes *
+told_of(mrd_trigger_watch *t, const mrd_drain_process *p)
+{
+    mrd_str uid = mrd_jobid_get(&p->ident.jobid, "uid");
+    mrd_job_key key;
+    uint64_t tenant;
+
+    mrd_job_key_of(&p->ident.jobid, 0, &key);
+    tenant = mrd_hash64(key.text, strlen(key.text), mrd_hash64(uid.p, uid.len, 0));
+    for (size_t i = 0; i < TENANTS && i < t->n_told; i++)
+        if (t->told[i].tenant == tenant)
+            return &t->told[i];
+    t->told[t->n_told % TENANTS] = (told_causes){ .tenant = tenant };
+    return &t->told[t->n_told++ % TENANTS];
+}
+
+static bool
+tell(mrd_trigger_watch *t, const mrd_drain_process *p, unsigned cause)
+{
+    mrd_local_ns now = mrd_local_now(), *told = &told_of(t, p)->at[cause];
+
+    if (told->ns != 0 && mrd_local_diff(now, *told) < t->o.quiet_ns &&
+        !started_since(t, *told, now))
+        return false;
+    *told = now;
+    return true;
+}
+
+/* ---- Statuses ---- */
+
+static bool
+bad_status(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
+{
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+        const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+        mrd_str said;
+
+        if (!mrd_arg_is_int(a))
+            continue;
+        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status") ||
+            !trigger_status_is_fault(name, a->v.i) || !tell(t, p, CAUSE_STATUS))
+            continue;
+        said = status_name(p, ev, a->v.i);
+        snprintf(reason, 256, "%.100s returned %lld (%.*s)", name, (long long) a->v.i,
+                 (int) (said.len < 100 ? said.len : 100), said.p);
+        return true;
+    }
+    return false;
+}
+
+/* ---- Steps ---- */
+
+static int
+by_length(const void *a, const void *b)
+{
+    mrd_dur_ns x = *(const mrd_dur_ns *) a, y = *(const mrd_dur_ns *) b;
+
+    return (x > y) - (x < y);
+}
+
+static mrd_dur_ns
+median(const steps *s)
+{
+    mrd_dur_ns sorted[MRD_TRIGGER_HISTORY];
+
+    memcpy(sorted, s->history, s->n * sizeof(*sorted));
+    qsort(sorted, s->n, sizeof(*sorted), by_length);
+    return sorted[s->n / 2];
+}
+
+/* Returns the history of this step. If full, replaces the entry that was unused for the longest
+ * time. */
+static steps *
+steps_of(mrd_trigger_watch *t, const mrd_drain_process *p, mrd_sid name)
+{
+    steps *oldest = &t->steps[0];
+
+    for (size_t i = 0; i < MRD_TRIGGER_STEPS; i++) {
+        if (t->steps[i].process == p && t->steps[i].name == name &&
+            t->steps[i].pid == p->ident.pid && t->steps[i].start_ticks == p->ident.start_ticks)
+            return &t->steps[i];
+        if (t->steps[i].used < oldest->used)
+            oldest = &t->steps[i];
+    }
+    *oldest = (steps){
+        .process = p, .pid = p->ident.pid, .start_ticks = p->ident.start_ticks, .name = name
+    };
+    return oldest;
+}
+
+static bool
+slow_step(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
+{
+    const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+    char took[MRD_DUR_TEXT], usual[MRD_DUR_TEXT];
+    mrd_dur_ns middle;
+    bool slow = false;
+    steps *s;
+
+    if (ev->dur_ns <= 0 || fnmatch(t->o.step_name, name, 0) != 0)
+        return false;
+    s = steps_of(t, p, ev->name);
+    s->used = ++t->turn;
+    if (s->n >= MRD_TRIGGER_LEARN) {
+        middle = median(s);
+        slow = (double) ev->dur_ns > t->o.slow_step * (double) middle && tell(t, p, CAUSE_STEP);
+        if (slow)
+            snprintf(reason, 256, "%.80s took %s, its median is %s", name,
+                     mrd_dur_text(ev->dur_ns, took), mrd_dur_text(middle, usual));
+    }
+    s->history[s->at++ % MRD_TRIGGER_HISTORY] = ev->dur_ns;
+    if (s->n < MRD_TRIGGER_HISTORY)
+        s->n++;
+    return slow;
+}
+
+/* ---- Collectives ---- */
+
+static bool
+stuck_collective(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev,
+                 char reason[256])
+{
+    const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+    char took[MRD_DUR_TEXT];
+
+    if (strncmp(name, "cc_", 3) != 0 && strncmp(name, "nrt_all_gather", 14) != 0 &&
+        strcmp(name, "nrt_barrier") != 0 && strcmp(name, "enc_barrier") != 0)
+        return false;
+    if ((ev->dur_ns >= 0 && ev->dur_ns < t->o.collective_ns) || !tell(t, p, CAUSE_COLLECTIVE))
+        return false;
+    if (ev->dur_ns < 0)
+        snprintf(reason, 256, "%.80s did not end", name);
+    else
+        snprintf(reason, 256, "%.80s took %s", name, mrd_dur_text(ev->dur_ns, took));
+    return true;
+}
+
+bool
+mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
+                  char reason[256])
+{
+    if (t->o.errors && ev->arg_count > 0 && ev->kind == MRD_SPAN && !of_program(process, ev) &&
+        bad_status(t, process, ev, reason))
+        return true;
+    if (t->o.errors && ev->kind == MRD_INSTANT &&
+        mrd_str_is(mrd_catalog_text(process->catalog, ev->name), "numerical_err") &&
+        tell(t, process, CAUSE_NUMERICAL)) {
+        snprintf(reason, 256, "the runtime reported a numerical error");
+        return true;
+    }
+    if (ev->kind != MRD_SPAN)
+        return false;
+    return (t->o.slow_step > 0 && slow_step(t, process, ev, reason)) ||
+           (t->o.collective_ns > 0 && stuck_collective(t, process, ev, reason));
+}

@@ -1,0 +1,112 @@
+#include "agent/rings/blobs.h"
+
+#include <stdlib.h>
+
+#include "agent/rings/loss_count.h"
+#include "agent/rings/ring_memory.h"
+#include "agent/rings/ring_tracks.h"
+#include "base/num.h"
+#include "base/vec.h"
+#include "trace/json/in.h"
+
+static void
+blob_end(mrd_drain *p, ring *r, bool cut)
+{
+    r->blob.open = false;
+    if (r->blob.p != NULL)
+        memset(r->blob.p + r->blob.len, 0, MRD_IN_PAD);
+    (void) mrd_drain_text_seen(p, r, r->blob.pos);
+    mrd_drain_runtime(p, r, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
+    r->blob.len = 0;
+    if (mrd_drain_memory_is_short(p)) {
+        free(r->blob.p);
+        r->blob.p = NULL;
+        r->blob.cap = 0;
+    }
+}
+
+static bool
+blob_room(mrd_drain *p, ring *r, blob *b, size_t more)
+{
+    if (b->cap - b->len < more + MRD_IN_PAD) { /* it would double */
+        (void) mrd_drain_memory_note(p, r);
+        if (!mrd_drain_memory_fits(p, r, b->cap + more))
+            return false;
+    }
+    return MRD_VEC_ROOM_MAX(b->p, b->len, b->cap, more + MRD_IN_PAD,
+                            MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
+}
+
+/* A chunk that does not continue the current text: chunks in between were lost (and the writer
+ * counted them). The text up to here is a truncated document. */
+void
+mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    blob *b = &r->blob;
+
+    if (!p->again)
+        p->counts.blob_bytes += rec->body_len;
+    if (b->open &&
+        ((rec->flags & MRD_RECF_FIRST) != 0 || rec->domain != b->number || rec->value != b->len))
+        blob_end(p, r, true);
+    if ((rec->flags & MRD_RECF_FIRST) != 0) {
+        mrd_ring_stats st;
+
+        mrd_ring_get_stats(r->reader, &st);
+        b->open = true;
+        b->pos = st.read - ((sizeof(mrd_ring_rec) + rec->body_len + MRD_RING_UNIT - 1) &
+                            ~(uint64_t) (MRD_RING_UNIT - 1));
+        b->apart = (rec->flags & MRD_RECF_APART) != 0;
+        b->number = rec->domain;
+        b->len = 0;
+        b->tid = rec->tid;
+        b->at = rec->ts;
+    }
+    if (!b->open)
+        return; /* the rest of a text without its start */
+    if (!blob_room(p, r, b, rec->body_len)) {
+        blob_end(p, r, true);
+        if (!p->again)
+            mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts, rec->ts);
+        return;
+    }
+    memcpy(b->p + b->len, rec->body, rec->body_len);
+    b->len += rec->body_len;
+    if ((rec->flags & (MRD_RECF_LAST | MRD_RECF_CUT)) != 0)
+        blob_end(p, r, (rec->flags & MRD_RECF_CUT) != 0);
+}
+
+/* The fetching thread ends normally when the program closes the runtime or returns from main. */
+static void
+say_not_fetched(mrd_drain *p, ring *r)
+{
+    mrd_event ev = { .ts = { mrd_sat_add(r->blob.at.ns, r->proc->shift_ns) },
+                     .kind = MRD_INSTANT,
+                     .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
+
+    ev.name = mrd_drain_intern(
+        r->proc, MRD_STR("the process ended without closing the Neuron runtime: what the runtime "
+                         "recorded after this was lost with it, uncounted"));
+    ev.track = mrd_drain_track(r, r->blob.tid, 0, MRD_SRC_MERIDIAN | MRD_LINE_OWN, 0);
+    mrd_drain_notice(p, r->proc, &ev);
+}
+
+void
+mrd_drain_blob_end(mrd_drain *p, ring *r)
+{
+    if (r->blob.open)
+        blob_end(p, r, true);
+    if (r->blob.tid != 0 && mrd_ring_was_left(r->reader, r->blob.tid))
+        say_not_fetched(p, r);
+    r->blob.tid = 0; /* once */
+}
+
+/* Records that a predecessor processed are used only for texts, to find their open spans. */
+void
+mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    p->again = true;
+    if (rec->kind == MRD_REC_BLOB)
+        mrd_drain_blob_chunk(p, r, rec);
+    p->again = false;
+}

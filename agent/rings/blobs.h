@@ -1,0 +1,16 @@
+/*
+ * agent/rings/blobs.h - assembles runtime JSON that rings carry in chunks, with padding for its scanner,
+ * and passes it to agent/rings/runtime.c when it is complete or cut. Threads: the drain's.
+ */
+#ifndef MRD_AGENT_RINGS_BLOBS_H
+#define MRD_AGENT_RINGS_BLOBS_H
+
+#include "agent/rings/drain_int.h"
+
+void mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec);
+/* The ring ended, possibly in the middle of a text or together with its process. */
+void mrd_drain_blob_end(mrd_drain *p, ring *r);
+/* Handles a record that a predecessor already processed: only its texts are read again. */
+void mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *ev);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * agent/rings/discover.h - finds the directories of rings: the node's ring directory and, in the host's
+ * pid namespace, the /dev/shm of every container through /proc/<pid>/root
+ *
+ * New files are detected by inotify and, because inotify does not work everywhere, by repeated
+ * searches. A search is split into turns of a few milliseconds for all directories together,
+ * regardless of the number of files. The search through the processes' roots is split likewise. A
+ * user may use all directory slots that other users leave free. One thread.
+ */
+#ifndef MRD_AGENT_RINGS_DISCOVER_H
+#define MRD_AGENT_RINGS_DISCOVER_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+
+typedef struct mrd_discover mrd_discover;
+
+/* Handles a ring file or a note of losses. Called for every such file in every search. MRD_OK means
+ * that the file is open already or not wanted. MRD_AGAIN means that the file should be found again
+ * by the next search, which comes soon. */
+typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
+
+/* Errors: NOMEM. */
+mrd_err mrd_discover_open(const char *ring_dir, const char *proc_root, bool containers,
+                          mrd_discover **ret_discover, mrd_why *why);
+void mrd_discover_close(mrd_discover *d);
+/* Searches if a search is due. */
+void mrd_discover_step(mrd_discover *d, mrd_local_ns now, mrd_discover_found found, void *self);
+/* Searches everywhere now, for at most 2 s. */
+void mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self);
+int mrd_discover_fd(const mrd_discover *d);            /* inotify, -1 without */
+mrd_local_ns mrd_discover_next(const mrd_discover *d); /* when step is due without an event */
+int mrd_discover_dir_fd(const mrd_discover *d, unsigned dir);
+/* Returns the user of the process that has the directory as /dev/shm. The directory's owner and
+ * root are preferred. */
+uint32_t mrd_discover_dir_user(const mrd_discover *d, unsigned dir);
+/* Returns the uid of the pod with processes that have it as /dev/shm; empty if no pod has it. */
+const char *mrd_discover_dir_pod(const mrd_discover *d, unsigned dir);
+/* Counts the open rings in a directory, which keep it. */
+void mrd_discover_hold(mrd_discover *d, unsigned dir, int change);
+/* Returns the number of process roots that could not be searched for lack of permission, in the
+ * last search. */
+unsigned mrd_discover_denied(const mrd_discover *d);
+unsigned mrd_discover_dirs(const mrd_discover *d);
+
+#endif

@@ -1,0 +1,173 @@
+/* agent/rings/drain_processes.c - processes with rings, from the first ring of each to the last. */
+#include "agent/rings/drain_processes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "agent/rings/drain_int.h"
+#include "agent/rings/loss_count.h"
+#include "base/hash.h"
+
+void
+mrd_drain_proc_free(mrd_drain *p, proc *pr)
+{
+    mrd_open_spans_fini(&pr->open);
+    mrd_drain_runtime_free(pr);
+    if (pr->pub.catalog != p->o.catalog) {
+        if (p->args_catalog == pr->pub.catalog) {
+            mrd_args_free(p->args);
+            p->args = NULL;
+            p->args_catalog = NULL;
+        }
+        mrd_catalog_free(pr->pub.catalog);
+    }
+    free(pr);
+}
+
+static mrd_sid
+intern(mrd_catalog *cat, const char *text)
+{
+    return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
+}
+
+/* Appends ",key=value" for a key without a member of its own. */
+static void
+add_jobid(const mrd_ident *id, char *labels, size_t size)
+{
+    const char *at = id->jobid.text;
+    mrd_str key, value;
+    size_t n = strlen(labels);
+
+    while (n < size && mrd_jobid_next(&at, &key, &value)) {
+        if (mrd_str_is(key, "job") || mrd_str_is(key, "pod"))
+            continue;
+        n += (size_t) snprintf(labels + n, size - n, "%s" MRD_STR_FMT "=" MRD_STR_FMT,
+                               n == 0 ? "" : ",", MRD_STR_ARG(key), MRD_STR_ARG(value));
+    }
+}
+
+static void
+register_process(mrd_drain *p, proc *pr)
+{
+    mrd_catalog *cat = pr->pub.catalog;
+    const mrd_ident *id = &pr->pub.ident;
+    mrd_process mp;
+    char labels[MRD_JOBID_MAX + 256];
+
+    mrd_process_init(&mp);
+    mp.instance_id = mrd_catalog_intern(cat, p->instance_id);
+    mp.process_id = id->pid;
+    mp.container_pid = id->container_pid;
+    mp.name = intern(cat, id->process_tag[0] != '\0' ? id->process_tag
+                          : id->comm[0] != '\0'      ? id->comm
+                                                     : id->command);
+    mp.job = intern(cat, id->job);
+    mp.pod = intern(cat, id->pod_name[0] != '\0' ? id->pod_name : id->pod_uid);
+    snprintf(labels, sizeof(labels), "%s%s%s%s%s", id->container_id[0] != '\0' ? "container=" : "",
+             id->container_id,
+             id->container_id[0] != '\0' && id->visible_cores[0] != '\0' ? "," : "",
+             id->visible_cores[0] != '\0' ? "cores=" : "", id->visible_cores);
+    add_jobid(id, labels, sizeof(labels));
+    mp.labels = intern(cat, labels);
+    mp.rank = id->rank;
+    mp.world_size = id->world_size;
+    if (p->o.simulated)
+        mp.flags |= MRD_PROC_SIMULATED;
+    pr->pub.id = mrd_catalog_process(cat, &mp);
+}
+
+proc *
+mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start)
+{
+    proc *pr = p->procs;
+
+    while (pr != NULL && (pr->pub.ident.pid != pid || pr->start_ticks != start))
+        pr = pr->next;
+    return pr;
+}
+
+proc *
+mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
+{
+    uint64_t start = info->name.start_ticks;
+    proc *pr = calloc(1, sizeof(*pr));
+    uint64_t scope[3] = { (uint64_t) id->pid, start, 0 };
+
+    if (pr == NULL)
+        return NULL;
+    pr->pub.catalog = p->o.catalog != NULL ? p->o.catalog : mrd_catalog_new();
+    if (pr->pub.catalog == NULL) {
+        free(pr);
+        return NULL;
+    }
+    pr->pub.ident = *id;
+    pr->start_ticks = start;
+    pr->first = (mrd_safe_open_claim){ id->pid, info->file_uid, info->device, info->inode };
+    pr->uid = id->uid == MRD_NONE ? info->file_uid : (uint32_t) id->uid;
+    scope[2] = mrd_hash64(p->instance_id, strlen(p->instance_id), 0);
+    pr->flow_scope = mrd_hash64(scope, sizeof(scope), 1);
+    pr->shift_ns = p->timens_ns - (info->timens_monotonic_ns != 0 ? info->timens_monotonic_ns
+                                                                  : id->timens_monotonic_ns);
+    register_process(p, pr);
+    pr->next = p->procs;
+    p->procs = pr;
+    p->counts.processes++;
+    p->counts.processes_seen++;
+    mrd_drain_open_adopt(p, pr, info);
+    if (p->o.process != NULL)
+        p->o.process(p->o.self, &pr->pub);
+    return pr;
+}
+
+static void
+end_process(mrd_drain *p, proc *pr)
+{
+    proc **at = &p->procs;
+    bool saved;
+
+    pr->pub.open_until = (mrd_ev_ns){ pr->seen_alive      ? mrd_local_now().ns
+                                      : pr->newest.ns > 0 ? pr->newest.ns
+                                                          : 1 };
+    mrd_drain_runtime_flush(p, pr);
+    saved = pr->open.n_saved + pr->open.n_taken > 0;
+    mrd_drain_flush_open(p, pr);
+    if (saved)
+        mrd_drain_open_gone(p, pr);
+    while (*at != pr)
+        at = &(*at)->next;
+    *at = pr->next;
+    p->counts.processes--;
+    pr->pub.gone = true;
+    if (p->o.process != NULL)
+        p->o.process(p->o.self, &pr->pub);
+    mrd_drain_proc_free(p, pr);
+}
+
+void
+mrd_drain_proc_unused(mrd_drain *p, proc *pr)
+{
+    if (pr->n_rings == 0 && pr->n_notes == 0)
+        end_process(p, pr);
+}
+
+/* Adds a process without rings, for its open spans. */
+void
+mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
+                      const void *records)
+{
+    mrd_ident id;
+    proc *pr;
+    const mrd_process *mp;
+
+    mrd_ident_init(&id);
+    id.pid = pid;
+    id.start_ticks = (int64_t) info->name.start_ticks;
+    if ((pr = mrd_drain_proc_new(p, &id, info)) == NULL)
+        return;
+    mrd_drain_open_replay(p, pr, key, records);
+    mp = mrd_catalog_borrow_process(pr->pub.catalog, pr->pub.id);
+    pr->pub.ident.rank = mp->rank;
+    snprintf(pr->pub.ident.job, sizeof(pr->pub.ident.job), "%.127s",
+             mrd_catalog_text(pr->pub.catalog, mp->job).p);
+    end_process(p, pr);
+}

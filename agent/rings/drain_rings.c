@@ -1,0 +1,349 @@
+/* agent/rings/drain_rings.c - rings from opening the file to its removal */
+#include "agent/rings/drain_rings.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "agent/guard/dir_name.h"
+#include "agent/rings/drain_int.h"
+#include "agent/rings/drain_processes.h"
+#include "agent/rings/identify.h"
+#include "agent/rings/loss_count.h"
+#include "agent/rings/ring_memory.h"
+#include "agent/rings/ring_tracks.h"
+#include "base/vec.h"
+
+#define POLL_FIRST MRD_MS
+#define STALE_AGE  (10 * MRD_SEC)
+
+static bool
+same_ring(const void *self, uint32_t at, const void *key)
+{
+    const mrd_drain *p = self;
+
+    return mrd_dir_name_is(key, p->rings[at]->dir, p->rings[at]->file_name);
+}
+
+static bool
+has_ring(const mrd_drain *p, unsigned dir, const char *file_name)
+{
+    const mrd_dir_name key = { dir, file_name };
+
+    return mrd_index_find(&p->by_name, mrd_dir_name_hash(dir, file_name), same_ring, p, &key) !=
+           MRD_INDEX_NONE;
+}
+
+/* Adds the ring to the list and the index. */
+static bool
+list_ring(mrd_drain *p, ring *r)
+{
+    r->at = p->n_rings;
+    if (!MRD_VEC_ROOM_MAX(p->rings, p->n_rings, p->cap_rings, 1, p->rings_max) ||
+        mrd_index_add(&p->by_name, mrd_dir_name_hash(r->dir, r->file_name), (uint32_t) r->at) !=
+            MRD_OK)
+        return false;
+    p->rings[p->n_rings++] = r;
+    return true;
+}
+
+static void
+unlist_ring(mrd_drain *p, const ring *r)
+{
+    ring *last = p->rings[--p->n_rings];
+
+    mrd_index_remove(&p->by_name, mrd_dir_name_hash(r->dir, r->file_name), (uint32_t) r->at);
+    if (last == r)
+        return;
+    mrd_index_move(&p->by_name, mrd_dir_name_hash(last->dir, last->file_name), (uint32_t) last->at,
+                   (uint32_t) r->at);
+    last->at = r->at;
+    p->rings[last->at] = last;
+}
+
+/* Returns the user's slot, which is added if needed. -1 if out of memory, or if the user has its
+ * share of rings. */
+static int
+user_of(mrd_drain *p, uint32_t uid)
+{
+    unsigned at = p->n_users;
+
+    for (unsigned i = 0; i < p->n_users; i++)
+        if (p->users[i].rings > 0 && p->users[i].uid == uid)
+            return p->users[i].rings < p->rings_max - p->n_rings ? (int) i : -1;
+    for (unsigned i = 0; i < p->n_users; i++)
+        if (p->users[i].rings == 0)
+            at = i;
+    if (at == p->n_users) {
+        if (!MRD_VEC_NEXT(p->users, at))
+            return -1;
+        p->n_users++;
+    }
+    p->users[at] = (ring_user){ .uid = uid };
+    return (int) at;
+}
+
+static int32_t
+host_pid_of(mrd_drain *p, mrd_ring_reader *reader)
+{
+    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
+    int32_t host_pid = 0;
+
+    if (info->pid_ns == 0 || info->pid_ns == p->pid_ns)
+        return info->name.pid;
+    (void) mrd_ring_owner(reader, &host_pid);
+    return host_pid;
+}
+
+/* Refuses a ring with a false claim and removes its file. Otherwise it would be found again, and
+ * accepted, after the claimed process has ended. */
+static void
+refuse(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
+{
+    p->foreign_uid++;
+    p->counts.rings_refused++;
+    if (!p->o.keep_rings)
+        (void) mrd_ring_remove(reader, mrd_discover_dir_fd(p->discover, dir), file_name, NULL);
+}
+
+static void
+leave_out(mrd_drain *p, unsigned dir, const char *file_name)
+{
+    mrd_drain_unread(p, dir, file_name, MRD_UNREAD_BEYOND);
+    p->counts.rings_refused++;
+    p->rings_beyond++;
+    p->beyond_at = mrd_local_now();
+}
+
+static mrd_err
+adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
+{
+    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
+    int32_t host_pid = host_pid_of(p, reader);
+    ring *r;
+    int user = user_of(p, info->file_uid);
+    mrd_ident id;
+    mrd_err err;
+    proc *pr;
+
+    if (user < 0) {
+        leave_out(p, dir, file_name);
+        return MRD_LIMIT;
+    }
+    if ((err = mrd_drain_identify(p, dir, info, reader, host_pid, &id)) != MRD_OK) {
+        refuse(p, dir, file_name, reader);
+        return err;
+    }
+    pr = mrd_drain_proc_find(p, id.pid, info->name.start_ticks);
+    if (pr == NULL)
+        pr = mrd_drain_proc_new(p, &id, info);
+    r = pr == NULL ? NULL : calloc(1, sizeof(*r));
+    if (r == NULL)
+        return MRD_NOMEM;
+    r->dir = dir;
+    snprintf(r->file_name, sizeof(r->file_name), "%s", file_name);
+    if (!list_ring(p, r)) {
+        free(r);
+        return MRD_NOMEM;
+    }
+    r->reader = reader;
+    mrd_ring_map_open(&r->map, reader);
+    r->device = info->device;
+    r->inode = info->inode;
+    r->proc = pr;
+    r->next_of_proc = pr->rings;
+    pr->rings = r;
+    pr->n_rings++;
+    r->poll_ns = POLL_FIRST;
+    pr->active_at = r->read_at = mrd_local_now();
+    for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
+        other->caught_up = false; /* they may have new records */
+    if (p->o.resume != NULL && p->o.hold)
+        r->gaps_safe = p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_GAPS);
+    mrd_drain_text_resume(p, r,
+                          p->o.resume == NULL || !p->o.hold
+                              ? 0
+                              : p->o.resume(p->o.self, mrd_drain_ring_hash(file_name)));
+    mrd_discover_hold(p->discover, dir, 1);
+    r->user = (unsigned) user;
+    p->users_now += p->users[user].rings++ == 0;
+    p->counts.rings++;
+    p->counts.rings_seen++;
+    return MRD_OK;
+}
+
+/* Removes a file that never became a ring, or a ring of another boot. */
+static void
+remove_stale(mrd_drain *p, int dir_fd, const char *file_name)
+{
+    struct stat st;
+    struct timespec now;
+
+    if (p->o.keep_rings || fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+        clock_gettime(CLOCK_REALTIME, &now) != 0 ||
+        (now.tv_sec - st.st_mtim.tv_sec) * MRD_SEC < STALE_AGE)
+        return;
+    (void) mrd_ring_remove_stale(dir_fd, file_name, p->proc_root, NULL);
+}
+
+uint64_t
+mrd_drain_ring_hash(const char *file_name)
+{
+    return mrd_hash64(file_name, strlen(file_name), 0x52494e47);
+}
+
+/* Returns true if a previous agent emitted the end of this ring completely, with its open spans and
+ * losses, and was killed before it removed the file. Then the end must not be emitted again. */
+bool
+mrd_drain_was_ended(const mrd_drain *p, const char *file_name)
+{
+    return p->o.hold && !p->o.keep_rings && p->o.resume != NULL &&
+           p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
+}
+
+/* Returns true if the directory of a container belongs to the process's user. With mounts of its
+ * own a user can put another user's directory in the place of /dev/shm, and rings in it are read on
+ * behalf of the directory's owner. The operator named our own directory, so it is not checked. */
+static bool
+may_read_folder(const mrd_drain *p, unsigned dir, int dir_fd, const char *file_name, mrd_why *why)
+{
+    struct stat folder, st;
+    uint32_t user;
+
+    if (dir == 0 || fstat(dir_fd, &folder) != 0 || folder.st_uid == 0 ||
+        (folder.st_mode & S_IWOTH) != 0)
+        return true;
+    user = mrd_discover_dir_user(p->discover, dir);
+    if (user != 0 && user != folder.st_uid) {
+        mrd_why_set(why, MRD_DENIED, 0,
+                    "a process of user %u has the folder of user %u in the place of its /dev/shm",
+                    (unsigned) user, (unsigned) folder.st_uid);
+        return false;
+    }
+    if (fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != folder.st_uid) {
+        mrd_why_set(why, MRD_DENIED, 0, "it belongs to user %u and its folder to user %u",
+                    (unsigned) st.st_uid, (unsigned) folder.st_uid);
+        return false;
+    }
+    return true;
+}
+
+/* Returns true if the error means that the file is not a ring, or not one for us. After other
+ * errors it may be valid later, or was removed. */
+static bool
+is_refusal(mrd_err err)
+{
+    return err != MRD_OK && err != MRD_AGAIN && err != MRD_NOTFOUND && err != MRD_NOMEM &&
+           err != MRD_BUSY && err != MRD_STATE;
+}
+
+mrd_err
+mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name)
+{
+    mrd_drain *p = self;
+    mrd_ring_opts opts = { 0, p->o.only_uid, 0, p->proc_root };
+    mrd_ring_reader *reader = NULL;
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    if (has_ring(p, dir, file_name))
+        return MRD_OK;
+    if (p->stands_back) {
+        mrd_drain_unread(p, dir, file_name, MRD_UNREAD_HELD);
+        return MRD_AGAIN;
+    }
+    if (!may_read_folder(p, dir, dir_fd, file_name, &why)) {
+        mrd_drain_refused(p, dir, file_name, why.text);
+        return MRD_OK;
+    }
+    if (!mrd_str_ends(mrd_str_of(file_name), ".ring"))
+        return MRD_UNSUPPORTED;
+    if (p->n_rings >= p->rings_max) {
+        leave_out(p, dir, file_name);
+        return MRD_OK;
+    }
+    err = mrd_ring_open(dir_fd, file_name, &opts, &reader, &why);
+    if (err == MRD_OK && mrd_drain_was_ended(p, file_name)) {
+        (void) mrd_ring_remove(reader, dir_fd, file_name, NULL);
+        mrd_ring_close(reader);
+        p->counts.rings_removed++;
+        return MRD_OK;
+    }
+    if (err == MRD_OK) {
+        err = adopt(p, dir, file_name, reader);
+        if (err == MRD_OK)
+            mrd_drain_is_read(p, dir, file_name);
+        if (err != MRD_OK)
+            mrd_ring_close(reader);
+        return err == MRD_NOMEM ? MRD_AGAIN : MRD_OK;
+    }
+    if (err == MRD_BUSY || err == MRD_STATE)
+        mrd_drain_unread(p, dir, file_name,
+                         err == MRD_BUSY ? MRD_UNREAD_HELD : MRD_UNREAD_OTHER_BOOT);
+    if (is_refusal(err) && p->o.only_uid < 0)
+        mrd_drain_refused(p, dir, file_name, why.text);
+    if (err == MRD_AGAIN || err == MRD_STATE)
+        remove_stale(p, dir_fd, file_name);
+    return err;
+}
+
+/* Removes a ring from the list, and with the last ring its process. */
+static void
+drop_ring(mrd_drain *p, ring *r)
+{
+    proc *pr = r->proc;
+    ring **at = &pr->rings;
+
+    unlist_ring(p, r);
+    mrd_drain_memory_forget(p, r);
+    p->users_now -= --p->users[r->user].rings == 0;
+    while (*at != r)
+        at = &(*at)->next_of_proc;
+    *at = r->next_of_proc;
+    mrd_discover_hold(p->discover, r->dir, -1);
+    mrd_ring_close(r->reader);
+    mrd_ring_map_close(&r->map);
+    mrd_drain_ring_forget(r);
+    free(r);
+    p->counts.rings--;
+    pr->n_rings--;
+    mrd_drain_proc_unused(p, pr);
+}
+
+/* All records of the ring were read and are durable. */
+void
+mrd_drain_ring_remove(mrd_drain *p, ring *r)
+{
+    (void) mrd_ring_release(r->reader);
+    if (!p->o.keep_rings)
+        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
+                               NULL);
+    p->counts.rings_removed++;
+    drop_ring(p, r);
+}
+
+/* Retires an inconsistent ring. Its own count of losses is reported. Its file is removed, because
+ * every restart would find it again. */
+void
+mrd_drain_ring_retire(mrd_drain *p, ring *r, const mrd_why *why)
+{
+    mrd_ring_stats st;
+    mrd_local_ns now = mrd_local_now();
+
+    mrd_ring_get_stats(r->reader, &st);
+    p->counts.rings_bad++;
+    if (p->first_bad[0] == '\0')
+        snprintf(p->first_bad, sizeof(p->first_bad), "%.255s", why->text);
+    if (r->blob.open)
+        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now, now);
+    mrd_drain_lost(p, r->proc, MRD_DROP_BAD_RING,
+                   st.lost_total > st.reported && st.lost_total - st.reported < 1u << 31
+                       ? st.lost_total - st.reported
+                       : 1,
+                   now, now);
+    if (!p->o.keep_rings)
+        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
+                               NULL);
+    drop_ring(p, r);
+}

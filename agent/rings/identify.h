@@ -1,0 +1,23 @@
+/*
+ * agent/rings/identify.h - finds the process of a ring or of a note of losses, and verifies the claims in
+ * it with the kernel.
+ *
+ * Threads   The drain's thread only.
+ */
+#ifndef MRD_AGENT_RINGS_IDENTIFY_H
+#define MRD_AGENT_RINGS_IDENTIFY_H
+
+#include "agent/rings/drain_int.h"
+
+/* Errors: NOMEM. fini is fine after a failed init. */
+mrd_err mrd_drain_owners_init(mrd_drain *p);
+void mrd_drain_owners_fini(mrd_drain *p);
+/*
+ * Finds the process of a ring in directory `dir`, or of a note of losses if `reader` is NULL.
+ * host_pid is its pid on this node, 0 if it was not found. Errors: DENIED if the file names a
+ * process of another user.
+ */
+mrd_err mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info,
+                           mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id);
+
+#endif

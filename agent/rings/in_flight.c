@@ -1,0 +1,148 @@
+/* agent/rings/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans with
+ * their end in another record, starts of the runtime's trace */
+#include <stdlib.h>
+
+#include "agent/rings/drain_int.h"
+#include "base/vec.h"
+
+typedef struct {
+    mrd_drain *p;
+    proc *pr;
+    mrd_arg at; /* in_flight=... */
+    mrd_arg *args;
+    size_t cap;
+    void (*call)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
+    void *self;
+} look;
+
+static mrd_err
+tell(look *l, unsigned clock, const mrd_event *ev)
+{
+    size_t n = ev->arg_count;
+    mrd_event open = *ev;
+
+    if (!MRD_VEC_ROOM(l->args, n, l->cap, 1))
+        return MRD_NOMEM;
+    if (n > 0)
+        memcpy(l->args, ev->args, n * sizeof(*l->args));
+    l->args[n] = l->at;
+    open.dur_ns = MRD_DUR_UNFINISHED;
+    open.args = l->args;
+    open.arg_count = (uint32_t) n + 1;
+    open.flows = NULL;
+    open.flow_count = 0;
+    l->call(l->self, &l->pr->pub, clock, &open);
+    return MRD_OK;
+}
+
+static void
+look_at_scopes(look *l, ring *r)
+{
+    mrd_ring_event scopes[MRD_RING_OPEN_MAX];
+    size_t n = mrd_ring_open_scopes(r->reader, scopes);
+
+    for (size_t i = 0; i < n; i++) {
+        mrd_event ev;
+
+        mrd_drain_scope(l->p, r, &scopes[i], &ev);
+        (void) tell(l, MRD_DRAIN_RAW, &ev);
+    }
+}
+
+/* The rings report losses with the next event. Until then the ends of spans may be among the lost
+ * events. */
+static bool
+loses_unreported(const proc *pr)
+{
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
+        mrd_ring_stats st;
+
+        mrd_ring_get_stats(r->reader, &st);
+        if (st.lost_total > st.reported)
+            return true;
+    }
+    return false;
+}
+
+static void
+look_at_begun(look *l, const proc *pr)
+{
+    for (size_t i = 0; i < pr->open.n_slots && !loses_unreported(pr); i++)
+        for (const mrd_open_span *s = pr->open.slots[i]; s != NULL; s = s->next)
+            if (!s->early && !s->left && !s->model && s->lost == pr->lost)
+                (void) tell(l, MRD_DRAIN_RAW, &s->ev);
+}
+
+static mrd_err
+look_at_start(void *self, const mrd_event *ev)
+{
+    return tell(self, MRD_DRAIN_REALTIME, ev);
+}
+
+static look
+look_of(mrd_drain *p, proc *pr, const char *at)
+{
+    mrd_catalog *cat = pr->pub.catalog;
+
+    return (look){ .p = p,
+                   .pr = pr,
+                   .at = { .key = mrd_catalog_intern(cat, "in_flight"),
+                           .type = MRD_ARG_STR,
+                           .v.sid = mrd_catalog_intern(cat, at) } };
+}
+
+void
+mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
+                    void (*call)(void *self, mrd_drain_process *process, unsigned clock,
+                                 const mrd_event *ev),
+                    void *self)
+{
+    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    uint64_t first = UINT64_MAX, of_ring;
+    bool any = false;
+    look l;
+
+    if (!p->o.hold || pr->nrt == NULL)
+        return;
+    /* Any text that its rings keep may contain the start, so only later starts are certainly out of
+     * reach. */
+    for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        if (r->texts != NULL && !r->ended && !mrd_ring_borrow_info(r->reader)->rest) {
+            of_ring = mrd_drain_text_first(r);
+            first = of_ring < first ? of_ring : first;
+            any = true;
+        }
+    if (!any)
+        return;
+    l = look_of(p, pr, "long");
+    l.call = call;
+    l.self = self;
+    mrd_drain_runtime_tell(p, pr, first, look_at_start, &l);
+    free(l.args);
+}
+
+void
+mrd_drain_tell_again(mrd_drain *p)
+{
+    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
+        mrd_drain_runtime_tell_again(pr);
+}
+
+void
+mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
+                    void (*call)(void *self, mrd_drain_process *process, unsigned clock,
+                                 const mrd_event *ev),
+                    void *self)
+{
+    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    look l = look_of(p, pr, at);
+
+    l.call = call;
+    l.self = self;
+    for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        if (!r->ended)
+            look_at_scopes(&l, r);
+    look_at_begun(&l, pr);
+    mrd_drain_runtime_in_flight(pr, look_at_start, &l);
+    free(l.args);
+}

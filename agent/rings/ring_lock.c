@@ -1,0 +1,119 @@
+/*
+ * agent/rings/ring_lock.c - ensures that one agent of a user reads the rings of a directory. Two agents
+ * would divide the threads of a process between them without noticing.
+ *
+ * The lock is on a file of the agent's own user that other users cannot open. Any user could block
+ * a lock on the directory or on a public file. The kernel releases it when its holder ends. A
+ * waiting agent tries again once a second.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/guard/safe_create.h"
+#include "agent/rings/drain_int.h"
+#include "base/conf/log.h"
+
+#define RETRY MRD_SEC
+
+/* Opens the file if only our user can open it, and removes a file of another user. -1 means that no
+ * lock is possible. */
+static int
+open_own(int dir_fd, const char *name)
+{
+    struct stat st = { 0 };
+
+    for (int i = 0; i < 3; i++) {
+        int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+
+        if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+            st.st_uid == geteuid() && (st.st_mode & 077) == 0)
+            return fd;
+        if (fd >= 0)
+            close(fd);
+        if (fd >= 0 && st.st_nlink == 0)
+            continue; /* its holder has just ended */
+        if (!mrd_safe_create_clear(dir_fd, name))
+            return -1;
+    }
+    return -1;
+}
+
+/* Returns true if the file still has this name. Its last holder removed it at its end. */
+static bool
+is_there(int dir_fd, const char *name, int fd)
+{
+    struct stat a, b;
+
+    return fstat(fd, &a) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+           a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+static void
+say(mrd_drain *p, int fd)
+{
+    char pid[16] = "?";
+    ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+
+    if (n > 0)
+        pid[n] = '\0';
+    if (!p->stands_back)
+        mrd_log(MRD_LOG_WARN, "AGT-SECOND",
+                "Another agent of this user reads the rings of this folder; this one waits until "
+                "that one ends. One agent per node is enough: end one of them, or give each a ring "
+                "directory of its own (--ring-dir): dir=%s pid=%s",
+                p->ring_dir, pid);
+    p->stands_back = true;
+}
+
+/* Returns true if this agent may read the rings. */
+bool
+mrd_drain_lock(mrd_drain *p, mrd_local_ns now)
+{
+    char name[48], pid[16];
+    int dir_fd, fd;
+
+    if (!p->o.exclusive || p->lock_fd >= 0)
+        return true;
+    if (mrd_local_before(now, p->lock_at))
+        return !p->stands_back;
+    p->lock_at = mrd_local_add(now, RETRY);
+    if ((dir_fd = open(p->ring_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return true; /* there are no rings to read */
+    snprintf(name, sizeof(name), "meridian.agent.%u.lock", (unsigned) geteuid());
+    if ((fd = open_own(dir_fd, name)) >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        say(p, fd);
+        close(fd);
+    } else if (fd >= 0 && !is_there(dir_fd, name, fd)) {
+        close(fd);
+        p->lock_at = (mrd_local_ns){ 0 };
+        p->stands_back = true;
+    } else {
+        if (p->stands_back)
+            mrd_log(MRD_LOG_INFO, "AGT-FIRST",
+                    "The other agent ended; this one reads the rings now: dir=%s", p->ring_dir);
+        p->stands_back = false;
+        p->lock_fd = fd;
+        if (fd >= 0 && ftruncate(fd, 0) == 0)
+            (void) !pwrite(fd, pid, (size_t) snprintf(pid, sizeof(pid), "%d", (int) getpid()), 0);
+    }
+    close(dir_fd);
+    return !p->stands_back;
+}
+
+void
+mrd_drain_unlock(mrd_drain *p)
+{
+    char path[4096];
+
+    if (p->lock_fd < 0)
+        return;
+    snprintf(path, sizeof(path), "%s/meridian.agent.%u.lock", p->ring_dir, (unsigned) geteuid());
+    /* while the lock is held, because a successor checks whether the file still has its name */
+    (void) unlink(path);
+    close(p->lock_fd);
+    p->lock_fd = -1;
+}

@@ -1,0 +1,25 @@
+/*
+ * agent/rings/ring_memory.h - limits the memory that the drain uses for rings, by user: copies of
+ * dictionaries, incomplete texts of the runtime, names, tracks, open spans. A ring can need more
+ * memory here than its owner uses, because a sparse file costs its owner nothing.
+ *
+ * A user may use the part of mrd_drain_options.memory that other users leave free. A text that does
+ * not fit is cut and counted like a text that is too long. A ring that exceeds the user's part is
+ * retired and counted like an inconsistent ring. Threads: the drain's.
+ */
+#ifndef MRD_AGENT_RINGS_RING_MEMORY_H
+#define MRD_AGENT_RINGS_RING_MEMORY_H
+
+#include "agent/rings/drain_int.h"
+
+/* Returns true if the ring may use this much more. */
+bool mrd_drain_memory_fits(const mrd_drain *p, const ring *r, size_t more);
+/* Counts the memory of the ring and, with the first ring of its process, of the process. Returns
+ * false if it has grown and its user exceeds its part. */
+bool mrd_drain_memory_note(mrd_drain *p, ring *r);
+/* The ring goes. */
+void mrd_drain_memory_forget(mrd_drain *p, ring *r);
+/* Returns true if so little is left that unused memory should be freed. */
+bool mrd_drain_memory_is_short(const mrd_drain *p);
+
+#endif

@@ -1,0 +1,535 @@
+/*
+ * agent/rings/translate.c - converts ring records to events. A record without arguments, and with a known
+ * name and track (ring_tracks.h), costs two array reads and one call.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "agent/rings/blobs.h"
+#include "agent/rings/drain_int.h"
+#include "agent/rings/loss_count.h"
+#include "agent/rings/ring_tracks.h"
+#include "base/num.h"
+#include "trace/import/nrt/import_nrt.h"
+
+static inline uint32_t
+source_of(const mrd_ring_event *ev)
+{
+    return (ev->flags & MRD_RECF_API) != 0 ? MRD_SRC_API : MRD_SRC_ANNOTATION;
+}
+
+/* ---- Arguments ---- */
+
+static bool
+args_ready(mrd_drain *p, proc *pr)
+{
+    if (p->args_catalog != pr->pub.catalog) {
+        mrd_args_free(p->args);
+        p->args = mrd_args_new(mrd_catalog_strings(pr->pub.catalog));
+        p->args_catalog = p->args == NULL ? NULL : pr->pub.catalog;
+    }
+    if (p->args != NULL)
+        mrd_args_reset(p->args);
+    return p->args != NULL;
+}
+
+static void
+add_arg(mrd_drain *p, ring *r, const mrd_ring_arg *a)
+{
+    mrd_sid key = a->key != 0 ? mrd_drain_sid(r, a->key) : mrd_drain_intern(r->proc, a->key_text);
+
+    switch (a->type) {
+    case MRD_ITEM_I64:
+        mrd_args_int(p->args, key, a->v.i);
+        break;
+    case MRD_ITEM_U64:
+        mrd_args_uint(p->args, key, a->v.u);
+        break;
+    case MRD_ITEM_F64:
+        mrd_args_double(p->args, key, a->v.d);
+        break;
+    case MRD_ITEM_BOOL:
+        mrd_args_bool(p->args, key, a->v.u != 0);
+        break;
+    case MRD_ITEM_ID:
+        mrd_args_sid(p->args, key, mrd_drain_sid(r, a->v.id));
+        break;
+    default:
+        mrd_args_str(p->args, key, a->v.text);
+    }
+}
+
+static void
+collect(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    mrd_ring_items items = { rec->body, rec->body_len };
+    mrd_ring_arg arg;
+
+    while (mrd_ring_item_next(&items, &arg))
+        add_arg(p, r, &arg);
+}
+
+static void
+collect_again(mrd_drain *p, const mrd_arg *args, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        switch (args[i].type) {
+        case MRD_ARG_INT:
+            mrd_args_int(p->args, args[i].key, args[i].v.i);
+            break;
+        case MRD_ARG_UINT:
+            mrd_args_uint(p->args, args[i].key, args[i].v.u);
+            break;
+        case MRD_ARG_DOUBLE:
+            mrd_args_double(p->args, args[i].key, args[i].v.d);
+            break;
+        case MRD_ARG_BOOL:
+            mrd_args_bool(p->args, args[i].key, args[i].v.u != 0);
+            break;
+        case MRD_ARG_STR:
+            mrd_args_sid(p->args, args[i].key, args[i].v.sid);
+            break;
+        default:
+            mrd_args_str(p->args, args[i].key, (mrd_str){ args[i].v.text, args[i].len });
+        }
+}
+
+static void
+use_args(mrd_drain *p, mrd_event *ev)
+{
+    size_t n = 0;
+
+    ev->args = mrd_args_view(p->args, &n);
+    ev->arg_count = (uint32_t) n;
+}
+
+static inline void
+take_args(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ev)
+{
+    if (rec->body_len == 0 || !args_ready(p, r->proc))
+        return;
+    collect(p, r, rec);
+    use_args(p, ev);
+}
+
+/* ---- Kinds ---- */
+
+static inline mrd_event
+event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
+{
+    return (mrd_event){
+        .ts = { mrd_sat_add(rec->ts.ns, r->proc->shift_ns) },
+        .kind = (uint8_t) kind,
+        .flags = p->o.simulated ? MRD_EV_SIMULATED : 0,
+        .category = rec->domain == 0 ? 0 : mrd_drain_sid(r, rec->domain),
+    };
+}
+
+static void
+give_until(mrd_drain *p, proc *pr, const mrd_event *ev, mrd_local_ns until)
+{
+    mrd_ev_ns before = pr->pub.open_until;
+
+    pr->pub.open_until = (mrd_ev_ns){ until.ns };
+    mrd_drain_give(p, pr, MRD_DRAIN_RAW, ev);
+    pr->pub.open_until = before;
+}
+
+/* A scope with an owner that died inside of it. If this agent saw the owner alive, it died a moment
+ * ago. Otherwise only its rings show until when it lived, so the scope waits for the last of
+ * them. */
+static void
+leave(mrd_drain *p, proc *pr, const mrd_event *ev)
+{
+    uint64_t key = mrd_drain_left_key(pr);
+    mrd_local_ns now = mrd_local_now();
+
+    p->counts.begun++;
+    if (!pr->seen_alive && mrd_open_spans_add(&pr->open, key, false, now, ev) == MRD_OK) {
+        mrd_open_spans_find(&pr->open, key, false)->left = true;
+        p->counts.held++;
+    } else {
+        give_until(p, pr, ev, now);
+    }
+}
+
+static inline mrd_event
+span_of(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    mrd_event ev = event_of(p, r, rec, MRD_SPAN);
+
+    ev.dur_ns = rec->dur_ns < 0 ? MRD_DUR_UNFINISHED : rec->dur_ns;
+    ev.name = mrd_drain_name(r, rec);
+    ev.track = mrd_drain_track(r, rec->tid, rec->track, source_of(rec), 0);
+    return ev;
+}
+
+void
+mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret_event)
+{
+    *ret_event = span_of(p, r, rec);
+}
+
+/* Makes an arrow from a call that queued an asynchronous request to the runtime's work for it. */
+static void
+call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
+{
+    proc *pr = r->proc;
+    const mrd_arg *seq;
+
+    if (pr->seq_key == MRD_SID_EMPTY)
+        pr->seq_key = mrd_strtab_addz(mrd_catalog_strings(pr->pub.catalog), NRT_SEQ_KEY);
+    seq = mrd_event_arg(ev, pr->seq_key);
+    if (!mrd_nrt_is_seq(seq))
+        return;
+    *arrow = (mrd_flow){ .id = mrd_nrt_seq_flow(pr->flow_scope, seq->v.u), .dir = MRD_FLOW_START };
+    ev->flows = arrow;
+    ev->flow_count = 1;
+}
+
+static inline void
+span(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    mrd_event ev = span_of(p, r, rec);
+    mrd_flow arrow;
+
+    take_args(p, r, rec, &ev);
+    if (source_of(rec) == MRD_SRC_API && ev.arg_count > 0)
+        call_arrow(r, &ev, &arrow);
+    if (rec->dur_ns < 0)
+        leave(p, r->proc, &ev);
+    else
+        mrd_drain_give_new(p, r->proc, &ev);
+}
+
+static void
+remember(mrd_drain *p, proc *pr, uint64_t key, bool early, const mrd_event *ev)
+{
+    p->counts.begun++;
+    if (mrd_open_spans_add(&pr->open, key, early, mrd_local_now(), ev) != MRD_OK) {
+        p->counts.dropped[MRD_DROP_LIMIT]++;
+    } else {
+        p->counts.held++;
+        mrd_open_spans_find(&pr->open, key, early)->lost = pr->lost;
+    }
+}
+
+/* Start and end were found: emits one span with the arguments of both. */
+static void
+complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
+{
+    mrd_event ev = *start;
+
+    ev.dur_ns = mrd_ev_after(end->ts, start->ts) ? mrd_ev_diff(end->ts, start->ts) : 0;
+    if (end->arg_count > 0 && args_ready(p, pr)) {
+        collect_again(p, start->args, start->arg_count);
+        collect_again(p, end->args, end->arg_count);
+        use_args(p, &ev);
+    }
+    p->counts.held--;
+    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &ev);
+}
+
+static void
+remember_begin(mrd_drain *p, proc *pr, uint64_t key, uint32_t source, const mrd_event *ev)
+{
+    mrd_open_span *s = mrd_open_spans_find(&pr->open, key, false);
+
+    if (s != NULL && s->saved && s->ev.ts.ns == ev->ts.ns)
+        return; /* a predecessor told of it */
+    remember(p, pr, key, false, ev);
+    if (MRD_LINE(source) == MRD_LINE_MODELS &&
+        (s = mrd_open_spans_find(&pr->open, key, false)) != NULL)
+        s->model = true;
+}
+
+static void
+begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source, mrd_sid name)
+{
+    mrd_open_span *early = mrd_open_spans_find(&r->proc->open, key, true);
+    mrd_event ev = event_of(p, r, rec, MRD_SPAN);
+    mrd_open_span *copy;
+
+    ev.dur_ns = MRD_DUR_UNFINISHED;
+    ev.name = name;
+    ev.id = rec->value;
+    ev.track = mrd_drain_track(r, rec->tid, rec->track, source, 0);
+    take_args(p, r, rec, &ev);
+    if (early == NULL) {
+        remember_begin(p, r->proc, key, source, &ev);
+        return;
+    }
+    mrd_open_spans_take(&r->proc->open, early);
+    /* The start's arguments are in the scratch memory that complete() will use, so they are copied. */
+    if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
+        copy = mrd_open_spans_find(&r->proc->open, key, false);
+        mrd_open_spans_take(&r->proc->open, copy);
+        complete(p, r->proc, &copy->ev, &early->ev);
+        free(copy);
+    } else {
+        p->counts.held--;
+        p->counts.dropped[MRD_DROP_LIMIT]++;
+    }
+    free(early);
+}
+
+static void
+end(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source)
+{
+    mrd_open_span *start = mrd_open_spans_find(&r->proc->open, key, false);
+    mrd_event ev = event_of(p, r, rec, MRD_SPAN);
+    mrd_open_span *copy;
+
+    ev.name = mrd_drain_name(r, rec);
+    ev.id = rec->value;
+    ev.flags |= MRD_EV_NO_START;
+    ev.track = mrd_drain_track(r, rec->tid, rec->track, source, 0);
+    take_args(p, r, rec, &ev);
+    if (start == NULL) {
+        remember(p, r->proc, key, true, &ev);
+        if (MRD_LINE(source) == MRD_LINE_MODELS &&
+            (start = mrd_open_spans_find(&r->proc->open, key, true)) != NULL)
+            start->model = true;
+        return;
+    }
+    mrd_open_spans_take(&r->proc->open, start);
+    if (ev.arg_count == 0) {
+        complete(p, r->proc, &start->ev, &ev);
+    } else if (mrd_open_spans_add(&r->proc->open, key, true, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
+        copy = mrd_open_spans_find(&r->proc->open, key, true);
+        mrd_open_spans_take(&r->proc->open, copy);
+        complete(p, r->proc, &start->ev, &copy->ev);
+        free(copy);
+    } else {
+        p->counts.held--;
+        p->counts.dropped[MRD_DROP_LIMIT]++;
+    }
+    free(start);
+}
+
+static void
+instant(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    static const uint32_t line[] = { MRD_LINE_THREAD, MRD_LINE_PROCESS, MRD_LINE_GLOBAL,
+                                     MRD_LINE_THREAD };
+    mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
+    uint32_t scope = (uint32_t) rec->flags >> MRD_RECF_SHIFT & 3;
+    bool own = line[scope] == MRD_LINE_THREAD;
+
+    ev.id = rec->value;
+    ev.name = mrd_drain_name(r, rec);
+    ev.track =
+        mrd_drain_track(r, own ? rec->tid : 0, rec->track, MRD_SRC_ANNOTATION | line[scope], 0);
+    take_args(p, r, rec, &ev);
+    mrd_drain_give_new(p, r->proc, &ev);
+}
+
+static void
+counter(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    mrd_event ev = event_of(p, r, rec, MRD_COUNTER);
+    unsigned type = (unsigned) rec->flags >> MRD_RECF_SHIFT;
+
+    if (type == MRD_REC_F64) {
+        memcpy(&ev.value, &rec->value, sizeof(ev.value));
+        if (!isfinite(ev.value)) {
+            p->counts.begun++;
+            p->counts.dropped[MRD_DROP_LIMIT]++;
+            return;
+        }
+    } else {
+        ev.ivalue = (int64_t) rec->value;
+        ev.flags |= MRD_EV_INT | (type == MRD_REC_U64 ? MRD_EV_UNSIGNED : 0);
+    }
+    /* A counter's line is its track, or a line named like the counter. */
+    if (rec->track == 0 && rec->name == 0) {
+        mrd_track t;
+
+        mrd_track_init(&t, r->proc->pub.id, MRD_SRC_ANNOTATION);
+        t.kind = MRD_TRACK_COUNTER;
+        t.name = mrd_drain_name(r, rec);
+        ev.track = mrd_catalog_track(r->proc->pub.catalog, &t);
+    } else {
+        ev.track = mrd_drain_track(r, 0, rec->track, MRD_SRC_ANNOTATION | MRD_LINE_COUNTER,
+                                   rec->track == 0 ? rec->name : 0);
+    }
+    mrd_drain_give_new(p, r->proc, &ev);
+}
+
+static void
+flow(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    static const mrd_flow_dir dirs[] = { MRD_FLOW_START, MRD_FLOW_STEP, MRD_FLOW_END,
+                                         MRD_FLOW_STEP };
+    mrd_event ev = event_of(p, r, rec, MRD_FLOW);
+
+    ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
+    ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
+    ev.name = mrd_drain_name(r, rec);
+    /* Not source_of, because a step has the same bit as an API call in spans. */
+    ev.track = mrd_drain_track(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
+    mrd_drain_give_new(p, r->proc, &ev);
+}
+
+/* Emits how long a model was loaded: a span per model on one line of the process. */
+static void
+model(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    uint64_t key = mrd_drain_model_key(rec->value);
+    uint32_t source = MRD_SRC_API | MRD_LINE_MODELS;
+    mrd_ring_event line = *rec;
+
+    line.tid = 0;
+    line.track = 0;
+    if (p->o.model != NULL) {
+        mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
+
+        ev.name = mrd_drain_name(r, rec);
+        take_args(p, r, rec, &ev);
+        p->o.model(p->o.self, &r->proc->pub, rec->value, (rec->flags & MRD_RECF_UNLOAD) == 0, &ev);
+    }
+    if ((rec->flags & MRD_RECF_UNLOAD) != 0)
+        end(p, r, &line, key, source);
+    else
+        begin(p, r, &line, key, source, mrd_drain_name(r, rec));
+}
+
+static void
+notice(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
+
+    ev.name = mrd_drain_name(r, rec);
+    ev.track = mrd_drain_track(r, rec->tid, 0, MRD_SRC_MERIDIAN | MRD_LINE_OWN, 0);
+    take_args(p, r, rec, &ev);
+    mrd_drain_notice(p, r->proc, &ev);
+}
+
+/* ---- Entry points ---- */
+
+void
+mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    p->counts.records++;
+    switch (rec->kind) {
+    case MRD_REC_SPAN:
+        span(p, r, rec);
+        break;
+    case MRD_REC_BEGIN:
+        begin(p, r, rec, rec->value, source_of(rec), mrd_drain_name(r, rec));
+        break;
+    case MRD_REC_END:
+        end(p, r, rec, rec->value, source_of(rec));
+        break;
+    case MRD_REC_INSTANT:
+        instant(p, r, rec);
+        break;
+    case MRD_REC_COUNTER:
+        counter(p, r, rec);
+        break;
+    case MRD_REC_FLOW:
+        flow(p, r, rec);
+        break;
+    case MRD_REC_BLOB:
+        mrd_drain_blob_chunk(p, r, rec);
+        break;
+    case MRD_REC_MODEL:
+        model(p, r, rec);
+        break;
+    case MRD_REC_NOTICE:
+        notice(p, r, rec);
+        break;
+    default: /* the reader returns no other kind */
+        break;
+    }
+}
+
+/* Like span() and counter() for records that need only the ring's own tables. Returns false for
+ * others. */
+static inline bool
+plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
+{
+    bool is_counter = rec->kind == MRD_REC_COUNTER;
+    unsigned type = (unsigned) rec->flags >> MRD_RECF_SHIFT;
+    uint32_t source = (rec->flags & MRD_RECF_API) != 0 ? MRD_SRC_API : MRD_SRC_ANNOTATION;
+    ring_track want = { .tid = tid, .track = rec->track, .source = source };
+    const ring_track *have;
+
+    if (rec->name >= r->n_names || r->names[rec->name] == 0 || rec->domain >= r->n_names ||
+        (rec->domain != 0 && r->names[rec->domain] == 0))
+        return false;
+    if (is_counter) {
+        if (type == MRD_REC_F64)
+            return false;
+        want = (ring_track){ .track = rec->track,
+                             .source = MRD_SRC_ANNOTATION | MRD_LINE_COUNTER,
+                             .name = rec->track == 0 ? rec->name : 0 };
+    } else if (rec->kind != MRD_REC_SPAN) {
+        return false;
+    }
+    have = &r->last_track[is_counter];
+    if (!have->used || !mrd_drain_same_line(have, &want)) {
+        if ((have = mrd_drain_track_find(r, &want)) == NULL)
+            return false;
+    }
+    ev->track = have->id;
+    ev->name = is_counter ? 0 : r->names[rec->name]; /* a counter's name is its track's */
+    ev->category = rec->domain == 0 ? 0 : r->names[rec->domain];
+    ev->kind = is_counter ? MRD_COUNTER : MRD_SPAN;
+    ev->ivalue = is_counter ? (int64_t) rec->value : 0;
+    ev->flags &= (uint8_t) ~(MRD_EV_INT | MRD_EV_UNSIGNED);
+    if (is_counter)
+        ev->flags |= MRD_EV_INT | (type == MRD_REC_U64 ? MRD_EV_UNSIGNED : 0);
+    return true;
+}
+
+static void
+plain_other(mrd_drain *p, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, int64_t dur_ns,
+            int32_t tid)
+{
+    mrd_ring_event ev = { .kind = rec->kind,
+                          .flags = rec->flags,
+                          .units = rec->units,
+                          .name = rec->name,
+                          .domain = rec->domain,
+                          .track = rec->track,
+                          .value = rec->value,
+                          .ts = { ts_ns },
+                          .dur_ns = dur_ns,
+                          .tid = tid };
+
+    mrd_drain_record(p, r, &ev);
+}
+
+uint64_t
+mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
+{
+    mrd_ring_window *place = mrd_ring_borrow_window(r->reader), w = *place;
+    mrd_event ev = { .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
+    mrd_ring_rec rec;
+    int64_t ts_ns, dur_ns;
+    uint64_t n = 0;
+
+    while (n < most && mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) {
+        n++;
+        if (!plain_event(r, &rec, w.tid, &ev)) {
+            plain_other(p, r, &rec, ts_ns, dur_ns, w.tid);
+            continue;
+        }
+        p->counts.records++;
+        ev.ts = (mrd_ev_ns){ mrd_sat_add(ts_ns, r->proc->shift_ns) };
+        ev.dur_ns = dur_ns;
+        mrd_drain_give_new(p, r->proc, &ev);
+    }
+    *place = w;
+    return n;
+}
+
+void
+mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+{
+    mrd_local_ns first = { mrd_sat_add(rec->ts.ns, r->proc->shift_ns) };
+
+    mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, first,
+                   (mrd_local_ns){ mrd_sat_add(first.ns, rec->dur_ns) });
+}

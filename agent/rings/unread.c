@@ -1,0 +1,103 @@
+/*
+ * agent/rings/unread.c - counts ring files that exist and are not read, by reason. Every search finds
+ * each file again. A file that was not found for some seconds was removed, or is read now.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "agent/rings/drain_int.h"
+#include "base/hash.h"
+#include "base/plain.h"
+
+#define SHOWN (15 * MRD_SEC) /* searches are at most some seconds apart */
+#define NEAR  32u            /* places of one file */
+
+static uint64_t
+key_of(unsigned dir, const char *file_name)
+{
+    uint64_t key = mrd_hash64(file_name, strlen(file_name), mrd_hash_seed() + dir);
+
+    return key == 0 ? 1 : key;
+}
+
+/* Returns its slot, or the slot that was found least recently. */
+bool
+mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why)
+{
+    uint64_t key = key_of(dir, file_name);
+    unread_ring *at = NULL;
+    bool is_new = true;
+
+    for (size_t i = 0; i < NEAR; i++) {
+        unread_ring *u = &p->unread[(key + i) % MRD_DRAIN_UNREAD];
+
+        if (u->key == key) {
+            at = u;
+            is_new = u->why != why;
+            break;
+        }
+        if (at == NULL || mrd_local_before(u->met_at, at->met_at))
+            at = u;
+    }
+    *at = (unread_ring){ key, mrd_local_now(), why };
+    return is_new;
+}
+
+/* The names are chosen by other users, and are printed in logs and terminals. */
+void
+mrd_drain_refused(mrd_drain *p, unsigned dir, const char *file_name, const char *reason)
+{
+    char link[64], path[PATH_MAX];
+    size_t len = strlen(file_name);
+    mrd_buf text = { 0 };
+    ssize_t n;
+
+    if (!mrd_drain_unread(p, dir, file_name, MRD_UNREAD_REFUSED))
+        return;
+    p->counts.files_refused++;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", mrd_discover_dir_fd(p->discover, dir));
+    n = readlink(link, path, sizeof(path));
+    mrd_plain_text(&text, (mrd_str){ path, n < 0 ? 0 : (size_t) n });
+    mrd_buf_text(&text, "/");
+    mrd_plain_text(&text, mrd_str_of(file_name));
+    mrd_buf_text(&text, ": ");
+    if (strncmp(reason, file_name, len) == 0 && strncmp(reason + len, ": ", 2) == 0)
+        reason += len + 2;
+    mrd_plain_text(&text, mrd_str_of(reason));
+    snprintf(p->last_refused, sizeof(p->last_refused), "%.767s", mrd_buf_cstr(&text));
+    mrd_buf_fini(&text);
+}
+
+void
+mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name)
+{
+    uint64_t key = key_of(dir, file_name);
+
+    for (size_t i = 0; i < NEAR; i++)
+        if (p->unread[(key + i) % MRD_DRAIN_UNREAD].key == key)
+            p->unread[(key + i) % MRD_DRAIN_UNREAD] = (unread_ring){ 0 };
+}
+
+void
+mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS])
+{
+    mrd_local_ns since = mrd_local_sub(mrd_local_now(), SHOWN);
+
+    memset(ret_n, 0, MRD_UNREAD_WHYS * sizeof(*ret_n));
+    for (size_t i = 0; i < MRD_DRAIN_UNREAD; i++)
+        if (p->unread[i].key != 0 && !mrd_local_before(p->unread[i].met_at, since))
+            ret_n[p->unread[i].why]++;
+}
+
+bool
+mrd_drain_leaves_out(const mrd_drain *p)
+{
+    return p->rings_beyond > 0 && mrd_local_diff(mrd_local_now(), p->beyond_at) < SHOWN;
+}
+
+bool
+mrd_drain_has_refused(const mrd_drain *p)
+{
+    return p->counts.files_refused > 0;
+}

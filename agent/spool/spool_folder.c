@@ -1,0 +1,144 @@
+/* agent/spool/spool_folder.c - the directory of a spool: its permissions, its lock, and its boot */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/spool/spool_int.h"
+#include "base/sys/file.h"
+#include "base/sys/out.h"
+
+/* A directory that was created for us, by a kubelet for example, may be open to other users. Only
+ * an empty one is closed, because another one may have further uses. */
+static void
+close_to_others(const char *path)
+{
+    DIR *dir = opendir(path);
+    bool empty = true;
+    struct stat st;
+    int sys = 0;
+
+    if (dir == NULL)
+        return;
+    for (const struct dirent *e; empty && (e = mrd_dir_next(dir, &sys)) != NULL;)
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    if (empty && sys == 0 && fstat(dirfd(dir), &st) == 0 && st.st_uid == geteuid() &&
+        (st.st_mode & S_ISVTX) == 0)
+        (void) fchmod(dirfd(dir), st.st_mode & 0700);
+    closedir(dir);
+}
+
+mrd_err
+mrd_spool_lock_dir(mrd_spool *s, mrd_why *why)
+{
+    char path[1024];
+    mrd_err err = mrd_make_dirs(s->dir, why);
+
+    if (err != MRD_OK)
+        return err;
+    close_to_others(s->dir);
+    snprintf(path, sizeof(path), "%s/lock", s->dir);
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (s->lock_fd < 0)
+        return mrd_why_set(why, MRD_IO, errno, "spool '%s'", path);
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return mrd_why_set(why, MRD_BUSY, 0, "spool folder '%s' is in use by another agent",
+                           s->dir);
+    return MRD_OK;
+}
+
+/* Copies one of our small files. */
+static bool
+copy_file(int from, int to)
+{
+    uint8_t block[16384];
+    ssize_t n;
+
+    for (off_t at = 0; (n = pread(from, block, sizeof(block), at)) > 0; at += n)
+        if (pwrite(to, block, (size_t) n, at) != n)
+            return false;
+    return n == 0;
+}
+
+bool
+mrd_spool_is_there(const mrd_spool *s)
+{
+    struct stat st;
+
+    return fstat(s->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(s->dir, &st) == 0;
+}
+
+/* Frames in removed files can still be read and sent. If this process ends before, the counts show
+ * that they existed. */
+mrd_err
+mrd_spool_folder_again(mrd_spool *s, mrd_why *why)
+{
+    char path[1024];
+    int locked = s->lock_fd, counts;
+    mrd_err err = mrd_spool_lock_dir(s, why);
+
+    if (err == MRD_OK && !copy_file(locked, s->lock_fd))
+        err = mrd_why_set(why, MRD_IO, errno, "spool '%s/lock'", s->dir);
+    if (err != MRD_OK) {
+        if (s->lock_fd >= 0 && s->lock_fd != locked)
+            close(s->lock_fd);
+        s->lock_fd = locked;
+        return err;
+    }
+    close(locked);
+    s->stats.remade++;
+    snprintf(path, sizeof(path), "%s/counts", s->dir);
+    counts = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (counts >= 0 && s->counts_fd >= 0 && copy_file(s->counts_fd, counts)) {
+        close(s->counts_fd);
+        s->counts_fd = counts;
+    } else if (counts >= 0) {
+        close(counts);
+    }
+    return MRD_OK;
+}
+
+/* The lock file contains the boot and the directory's number in it. If it was removed while no
+ * agent ran, the counts have a copy. */
+void
+mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT])
+{
+    char text[MRD_SPOOL_BOOT_TEXT] = "", *id;
+
+    boot[0] = '\0';
+    if (boot_id != NULL && *boot_id != '\0')
+        snprintf(boot, MRD_SPOOL_BOOT, "%.62s", boot_id);
+    (void) !pread(s->lock_fd, text, sizeof(text) - 1, 0);
+    if (text[0] == '\0')
+        mrd_spool_counts_read_boot(s, text);
+    if ((id = strchr(text, '\n')) != NULL)
+        *id++ = '\0';
+    s->rebooted = boot[0] != '\0' && strcmp(boot, text) != 0;
+    if (id == NULL || s->rebooted || sscanf(id, "%16" SCNx64, &s->origin) != 1)
+        s->origin = 1;
+}
+
+/* Written last, so that after an earlier kill the next agent sees the same boot as this one.
+ * Errors, if the lock file did not have it: FULL, IO. */
+mrd_err
+mrd_spool_name_boot(const mrd_spool *s, const char *boot, mrd_why *why)
+{
+    char text[MRD_SPOOL_BOOT_TEXT] = "";
+    int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->origin);
+    struct stat st = { 0 };
+    ssize_t wrote = n;
+
+    if (s->rebooted || (fstat(s->lock_fd, &st) == 0 && st.st_size == 0))
+        wrote = pwrite(s->lock_fd, text, (size_t) n, 0);
+    if (wrote != n)
+        return mrd_why_set(why,
+                           wrote >= 0 || errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO,
+                           errno, "spool '%s/lock'", s->dir);
+    mrd_spool_counts_name_boot(s, text);
+    return MRD_OK;
+}

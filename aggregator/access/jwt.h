@@ -1,0 +1,54 @@
+/*
+ * aggregator/access/jwt.h - verifies JSON Web Tokens (RFC 7519) of an OpenID Connect issuer with its
+ * public keys (JWKS, RFC 7517). libcrypto verifies the signatures. This module does no I/O and
+ * reads no clock.
+ *
+ * Accepts RS256 with keys of 2048 to 8192 bits and ES256 (P-256). The key determines the algorithm,
+ * not the token. So "none", HMAC with a public key as the secret, and RS256 with an EC key are
+ * refused. A header with "crit" is refused, too. Issuer and audience must match, and exp must be
+ * present.
+ *
+ * Threads: any, a key set is immutable.
+ */
+#ifndef MRD_AGGREGATOR_ACCESS_JWT_H
+#define MRD_AGGREGATOR_ACCESS_JWT_H
+
+#include "base/clock.h"
+#include "base/conf/json.h"
+
+#define MRD_JWT_MAX  16384        /* characters of a token */
+#define MRD_JWKS_MAX (256u << 10) /* bytes of a key set */
+
+typedef struct mrd_jwks mrd_jwks;
+
+/* Skips keys of other kinds, and keys for encryption. Errors: SYNTAX, TYPE, LIMIT (bytes, 64 keys),
+ * EMPTY (no usable key), NOMEM. */
+mrd_err mrd_jwks_parse(mrd_str text, mrd_jwks **ret_keys, mrd_why *why);
+void mrd_jwks_free(mrd_jwks *keys); /* NULL is fine */
+size_t mrd_jwks_count(const mrd_jwks *keys);
+
+/* Returns true if the text has the form of a JWT: three base64url parts separated by dots. */
+bool mrd_jwt_looks(mrd_str token);
+
+/* Gets the claims without verification, to choose the issuer, or to refuse the token. Errors:
+ * SYNTAX, LIMIT. They never repeat the token. */
+mrd_err mrd_jwt_peek(mrd_str token, mrd_json **ret_claims, mrd_why *why);
+/* Two checks of mrd_jwt_verify that need the claims only: whether "aud" contains the audience, and
+ * the seconds from now until "exp" (false if it is absent or in the past). */
+bool mrd_jwt_is_for(const mrd_json *claims, const char *audience);
+bool mrd_jwt_left(const mrd_json *claims, mrd_wall_ns now, int64_t *ret_seconds);
+
+typedef struct {
+    const char *issuer, *audience;
+    mrd_dur_ns leeway; /* allowed clock difference */
+} mrd_jwt_rule;
+
+/*
+ * Gets the claims of a token that is valid at the given time. Errors never repeat the token:
+ * SYNTAX, LIMIT, AUTH (signature, algorithm, issuer, audience or time), NOTFOUND. NOTFOUND means
+ * that the key set has no key of this name, so the issuer may have a new one.
+ */
+mrd_err mrd_jwt_verify(mrd_str token, const mrd_jwks *keys, const mrd_jwt_rule *rule,
+                       mrd_wall_ns now, mrd_json **ret_claims, mrd_why *why);
+
+#endif

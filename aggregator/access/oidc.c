@@ -1,0 +1,282 @@
+#include "aggregator/access/oidc.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "aggregator/access/grants.h"
+#include "aggregator/access/jwt.h"
+#include "base/error_list.h"
+#include "base/obj.h"
+#include "base/sys/threads.h"
+#include "proto/fetch.h"
+
+#define REFRESH (15 * 60 * MRD_SEC)
+#define AGAIN   (10 * MRD_SEC) /* between two fetches that tokens cause */
+#define OLD     (24 * 3600 * MRD_SEC)
+#define LEEWAY  (30 * MRD_SEC)
+
+struct mrd_oidc {
+    mrd_json *settings; /* immutable; owns the texts below */
+    const char *jwks, *ca_file, *bearer_file, *user_claim, *uid_claim, *roles_claim;
+    const mrd_json *users, *roles;
+    bool service_accounts;
+    mrd_jwt_rule rule;
+    mrd_error_list errors;
+    pthread_t thread;
+    bool runs;
+    pthread_mutex_t lock; /* guards all members below; a leaf lock */
+    pthread_cond_t wake;
+    bool stopping, wanted, now; /* `now`: fetch regardless of recent attempts */
+    atomic_bool stopped;        /* equals `stopping`, for a running exchange */
+    mrd_jwks *keys;
+    mrd_local_ns fetched, tried; /* 0: never */
+};
+
+/* ---- Settings ---- */
+
+static const char *const members[] = { "issuer",           "audience",    "jwks",  "ca-file",
+                                       "bearer-file",      "user-claim",  "users", "uid-claim",
+                                       "service-accounts", "roles-claim", "roles" };
+
+static mrd_err
+settings_read(mrd_oidc *o, const char *path, mrd_why *why)
+{
+    mrd_json *d = o->settings;
+    mrd_err err;
+
+    if ((err = mrd_grants_text(d, "issuer", true, path, &o->rule.issuer, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "audience", true, path, &o->rule.audience, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "jwks", true, path, &o->jwks, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "ca-file", false, path, &o->ca_file, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "bearer-file", false, path, &o->bearer_file, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "user-claim", false, path, &o->user_claim, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "uid-claim", false, path, &o->uid_claim, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "roles-claim", false, path, &o->roles_claim, why)) != MRD_OK ||
+        (err = mrd_grants_url(o->jwks, "jwks", path, why)) != MRD_OK ||
+        (err = mrd_grants_object(d, "users", path, &o->users, why)) != MRD_OK ||
+        (err = mrd_grants_roles(d, path, &o->roles, why)) != MRD_OK)
+        return err;
+    o->rule.leeway = LEEWAY;
+    o->service_accounts = mrd_json_bool(d, "service-accounts", false);
+    if (o->user_claim == NULL && o->uid_claim == NULL && o->roles_claim == NULL &&
+        !o->service_accounts)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "%s: name the claim that identifies a user or a role: user-claim, "
+                           "uid-claim, roles-claim or service-accounts",
+                           path);
+    return MRD_OK;
+}
+
+/* ---- Keys ---- */
+
+static mrd_err
+fetch(const mrd_oidc *o, mrd_jwks **ret_keys, mrd_why *why)
+{
+    mrd_fetch_request request = { .url = o->jwks,
+                                  .ca_file = o->ca_file,
+                                  .bearer_file = o->bearer_file,
+                                  .max = MRD_JWKS_MAX,
+                                  .seconds = 10,
+                                  .stopped = &o->stopped };
+    mrd_buf body = { 0 };
+    unsigned status;
+    mrd_err err = mrd_fetch(&request, &body, &status, why);
+
+    if (err == MRD_OK && status != 200)
+        err = mrd_why_set(why, MRD_NET, 0, "%s answers with status %u", o->jwks, status);
+    else if (err == MRD_OK && (err = mrd_jwks_parse((mrd_str){ (const char *) body.p, body.len },
+                                                    ret_keys, why)) != MRD_OK)
+        mrd_why_prefix(why, err, "%s", o->jwks);
+    mrd_buf_fini(&body);
+    return err;
+}
+
+/* Returns the time of the next fetch. Lock held. */
+static int64_t
+next_fetch(const mrd_oidc *o)
+{
+    int64_t due = o->fetched.ns == 0 ? 0 : o->fetched.ns + REFRESH;
+
+    if (o->now)
+        return 0;
+    if (o->wanted)
+        due = 0;
+    return o->tried.ns == 0 ? 0 : due > o->tried.ns + AGAIN ? due : o->tried.ns + AGAIN;
+}
+
+static void *
+fetch_loop(void *self)
+{
+    mrd_oidc *o = self;
+
+    pthread_mutex_lock(&o->lock);
+    while (!o->stopping) {
+        int64_t now = mrd_local_now().ns, left = next_fetch(o) - now;
+        mrd_jwks *keys = NULL, *old = NULL;
+        struct timespec until;
+        mrd_why why = { 0 };
+        mrd_err err;
+
+        if (left > 0) {
+            until = mrd_cond_deadline(left);
+            pthread_cond_timedwait(&o->wake, &o->lock, &until);
+            continue;
+        }
+        o->now = false;
+        pthread_mutex_unlock(&o->lock);
+        err = fetch(o, &keys, &why);
+        if (err != MRD_OK)
+            mrd_error_list_add(&o->errors, err, why.text);
+        pthread_mutex_lock(&o->lock);
+        o->tried = mrd_local_now();
+        if (err == MRD_OK) {
+            old = o->keys;
+            o->keys = keys;
+            o->fetched = o->tried;
+            o->wanted = false;
+        }
+        mrd_jwks_free(old);
+    }
+    pthread_mutex_unlock(&o->lock);
+    return NULL;
+}
+
+mrd_err
+mrd_oidc_open(const char *path, mrd_oidc **ret_oidc, mrd_why *why)
+{
+    mrd_oidc *o = calloc(1, sizeof(*o));
+    mrd_err err;
+
+    if (o == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "--oidc");
+    pthread_mutex_init(&o->lock, NULL);
+    mrd_cond_init(&o->wake);
+    mrd_error_list_init(&o->errors);
+    err = mrd_grants_load("--oidc", path, members, MRD_COUNT(members), &o->settings, why);
+    if (err == MRD_OK)
+        err = settings_read(o, path, why);
+    if (err == MRD_OK) {
+        o->runs = mrd_masked_thread(&o->thread, NULL, fetch_loop, o) == 0;
+        if (!o->runs)
+            err = mrd_why_set(why, MRD_NOMEM, 0, "--oidc: no thread");
+    }
+    if (err != MRD_OK)
+        mrd_oidc_close(o);
+    else
+        *ret_oidc = o;
+    return err;
+}
+
+void
+mrd_oidc_close(mrd_oidc *oidc)
+{
+    if (oidc == NULL)
+        return;
+    pthread_mutex_lock(&oidc->lock);
+    oidc->stopping = true;
+    oidc->stopped = true;
+    pthread_cond_signal(&oidc->wake);
+    pthread_mutex_unlock(&oidc->lock);
+    if (oidc->runs)
+        pthread_join(oidc->thread, NULL);
+    mrd_jwks_free(oidc->keys);
+    mrd_json_free(oidc->settings);
+    mrd_error_list_fini(&oidc->errors);
+    pthread_cond_destroy(&oidc->wake);
+    pthread_mutex_destroy(&oidc->lock);
+    free(oidc);
+}
+
+void
+mrd_oidc_refresh(mrd_oidc *oidc)
+{
+    pthread_mutex_lock(&oidc->lock);
+    oidc->now = true;
+    pthread_cond_signal(&oidc->wake);
+    pthread_mutex_unlock(&oidc->lock);
+}
+
+const char *
+mrd_oidc_issuer(const mrd_oidc *oidc)
+{
+    return oidc->rule.issuer;
+}
+
+bool
+mrd_oidc_next_error(mrd_oidc *oidc, mrd_why *ret_why)
+{
+    return mrd_error_list_take(&oidc->errors, ret_why);
+}
+
+/* ---- Who ---- */
+
+/* Sets the owner from the claims. All claims that the settings name must be present. */
+static mrd_err
+owner_of(const mrd_oidc *o, const mrd_json *claims, mrd_caller *to, mrd_why *why)
+{
+    const char *user = o->user_claim == NULL ? NULL : mrd_json_str(claims, o->user_claim, NULL);
+
+    if (user != NULL && o->users != NULL)
+        user = mrd_json_str(o->users, user, NULL);
+    if (o->user_claim != NULL && !mrd_grants_name(user, to->user, sizeof(to->user)))
+        return mrd_why_set(why, MRD_AUTH, 0, "the token names no user who is known here");
+    if (o->uid_claim != NULL) {
+        to->uid = mrd_json_type_of(mrd_json_get(claims, o->uid_claim)) == MRD_JSON_INT
+                      ? mrd_json_int(claims, o->uid_claim, -1)
+                      : -1;
+        if (to->uid < 0 || to->uid > UINT32_MAX)
+            return mrd_why_set(why, MRD_AUTH, 0, "the token contains no user id (uid-claim)");
+    }
+    if (o->service_accounts &&
+        !mrd_grants_namespace(mrd_json_str(claims, "sub", ""), to->space, sizeof(to->space)))
+        return mrd_why_set(why, MRD_AUTH, 0, "the token does not belong to a service account");
+    if (to->user[0] == '\0' && to->space[0] == '\0' && to->uid < 0)
+        return mrd_why_set(why, MRD_AUTH, 0, "the token grants no role");
+    to->role = MRD_ROLE_OWNER;
+    return MRD_OK;
+}
+
+/* Gets the claims of a verified token. Requests a fetch if there are no keys, or the token names an
+ * unknown key. */
+static mrd_err
+prove(mrd_oidc *o, mrd_str token, mrd_json **ret_claims, mrd_why *why)
+{
+    int64_t now = mrd_local_now().ns;
+    mrd_err err = MRD_AGAIN;
+
+    pthread_mutex_lock(&o->lock);
+    if (o->keys != NULL && now - o->fetched.ns < OLD)
+        err = mrd_jwt_verify(token, o->keys, &o->rule, mrd_wall_now(), ret_claims, why);
+    else
+        mrd_why_set(why, err, 0, "the issuer's keys are not loaded yet: try again");
+    /* The key may be newer than the last fetch. After one more fetch it is loaded or does not
+     * exist. */
+    if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - o->fetched.ns >= AGAIN)) {
+        err = MRD_AGAIN;
+        if (!o->wanted) {
+            o->wanted = true;
+            pthread_cond_signal(&o->wake);
+        }
+    }
+    pthread_mutex_unlock(&o->lock);
+    return err == MRD_OK || err == MRD_AGAIN ? err : MRD_AUTH;
+}
+
+mrd_err
+mrd_oidc_identify(mrd_oidc *oidc, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+{
+    mrd_caller who = MRD_CALLER(MRD_ROLE_NONE);
+    mrd_json *claims = NULL;
+    mrd_err err = prove(oidc, token, &claims, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (oidc->roles_claim != NULL)
+        who.role = mrd_grants_role(oidc->roles, mrd_json_get(claims, oidc->roles_claim));
+    if (who.role == MRD_ROLE_NONE)
+        err = owner_of(oidc, claims, &who, why);
+    mrd_json_free(claims);
+    if (err == MRD_OK)
+        *ret_caller = who;
+    return err;
+}

@@ -1,0 +1,764 @@
+#include "aggregator/access/token_review.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "aggregator/access/grants.h"
+#include "aggregator/access/jwt.h"
+#include "base/clock.h"
+#include "base/error_list.h"
+#include "base/obj.h"
+#include "base/sys/pool.h"
+#include "pki/csr.h"
+#include "proto/fetch.h"
+
+#define IN_POD     "/var/run/secrets/kubernetes.io/serviceaccount/"
+#define PATH       "/apis/authentication.k8s.io/v1/tokenreviews"
+#define EXTRA      "authentication.kubernetes.io/"
+#define REFUSED_NS (10 * MRD_SEC)
+#define FAILED_NS  (2 * MRD_SEC)
+#define ANSWER_MAX (256u << 10)
+#define REASON_MAX 200
+#define EACH_NS    (MRD_SEC / 20) /* a review, over time */
+#define BURST      50
+#define PEER_NS    MRD_SEC /* average interval of reviews of one address that end in a refusal */
+#define PEER_BURST 15
+
+enum {
+    ENTRIES = 1024,
+    PEERS = 256,
+    WAITING = 64,
+    THREADS = 2,
+    SECONDS = 5,
+    CACHE = 30,
+    CACHE_MAX = 300
+};
+
+typedef enum { EMPTY, ASKED, ACCEPTED, REFUSED, FAILED } entry_state;
+
+typedef struct {
+    char key[MRD_SHA256_HEX]; /* SHA-256 of the token */
+    entry_state state;        /* ASKED: no answer yet */
+    bool asking;              /* a thread will set it, so the entry stays */
+    /* `until` ends the validity of the state; from `refresh` on the next use asks again */
+    mrd_local_ns until, refresh;
+    mrd_caller who;
+    char reason[REASON_MAX];
+} entry;
+
+/* The refused reviews of an address: when its next review would be the first of a burst. */
+typedef struct {
+    uint64_t peer;
+    int64_t next;
+} peer_rate;
+
+struct mrd_token_review {
+    mrd_json *settings; /* immutable; owns the texts below */
+    const char *audience, *ca_file, *bearer_file;
+    const mrd_json *roles, *agents;
+    bool owners;
+    mrd_dur_ns cache;
+    mrd_buf url;
+    mrd_pool *pool;
+    mrd_error_list errors;
+    atomic_bool stopping;
+    pthread_mutex_t lock; /* guards all members below; a leaf lock */
+    entry *entries;
+    peer_rate peers[PEERS];
+    int64_t next; /* of the rate limit: when a review would be the first of a burst */
+    mrd_token_review_counts counts;
+    /* guards the two members below; locks of the listener are taken inside */
+    pthread_mutex_t listening;
+    void (*known)(void *self);
+    void *self;
+};
+
+/* A token that is being reviewed. */
+typedef struct {
+    char key[MRD_SHA256_HEX];
+    uint64_t peer;   /* that brought it */
+    mrd_dur_ns left; /* time until it expires, at the start of the review */
+    char *token;
+} job;
+
+/* ---- Settings ---- */
+
+static const char *const members[] = { "audience",      "server", "ca-file", "bearer-file",
+                                       "cache-seconds", "owners", "roles",   "agents" };
+
+static mrd_err
+url_set(mrd_token_review *r, const char *server, const char *path, mrd_why *why)
+{
+    const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
+    bool six = host != NULL && strchr(host, ':') != NULL;
+    size_t n = server == NULL ? 0 : strlen(server);
+
+    if (server == NULL && (host == NULL || host[0] == '\0'))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "%s: 'server' is not given, and KUBERNETES_SERVICE_HOST is not set: "
+                           "outside of a pod name the API server",
+                           path);
+    if (server == NULL) {
+        mrd_buf_fmt(&r->url, "https://%s%s%s:%s" PATH, six ? "[" : "", host, six ? "]" : "",
+                    port == NULL ? "443" : port);
+    } else {
+        while (n > 0 && server[n - 1] == '/')
+            n--;
+        mrd_buf_fmt(&r->url, "%.*s" PATH, (int) n, server);
+    }
+    return mrd_grants_url(mrd_buf_cstr(&r->url), "server", path, why);
+}
+
+/* Checks a list of names of accounts. */
+static bool
+names_ok(const mrd_json *list)
+{
+    char scratch[64], space[64];
+    mrd_str name;
+
+    for (size_t i = 0; mrd_json_is_array(list) && i < mrd_json_size(list); i++) {
+        char text[512];
+
+        if (mrd_json_type_of(mrd_json_at(list, i)) != MRD_JSON_TEXT ||
+            mrd_json_text(mrd_json_at(list, i), scratch, &name) != MRD_OK ||
+            name.len >= sizeof(text))
+            return false;
+        memcpy(text, name.p, name.len);
+        text[name.len] = '\0';
+        if (!mrd_grants_namespace(text, space, sizeof(space)))
+            return false;
+    }
+    return mrd_json_is_array(list);
+}
+
+static mrd_err
+settings_read(mrd_token_review *r, const char *path, mrd_why *why)
+{
+    const char *server;
+    mrd_json *d = r->settings;
+    int64_t seconds = mrd_json_int(d, "cache-seconds", CACHE);
+    mrd_err err;
+
+    if ((err = mrd_grants_text(d, "audience", true, path, &r->audience, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "server", false, path, &server, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "ca-file", false, path, &r->ca_file, why)) != MRD_OK ||
+        (err = mrd_grants_text(d, "bearer-file", server != NULL, path, &r->bearer_file, why)) !=
+            MRD_OK ||
+        (err = mrd_grants_roles(d, path, &r->roles, why)) != MRD_OK ||
+        (err = url_set(r, server, path, why)) != MRD_OK)
+        return err;
+    if (seconds < 1 || seconds > CACHE_MAX ||
+        (mrd_json_get(d, "cache-seconds") != NULL &&
+         mrd_json_type_of(mrd_json_get(d, "cache-seconds")) != MRD_JSON_INT))
+        return mrd_why_set(why, MRD_INVALID, 0, "%s: 'cache-seconds' must be 1 to %d", path,
+                           CACHE_MAX);
+    if (server == NULL) {
+        r->ca_file = r->ca_file == NULL ? IN_POD "ca.crt" : r->ca_file;
+        r->bearer_file = r->bearer_file == NULL ? IN_POD "token" : r->bearer_file;
+    }
+    r->cache = seconds * MRD_SEC;
+    r->owners = mrd_json_bool(d, "owners", true);
+    r->agents = mrd_json_get(d, "agents");
+    if (r->agents != NULL && !names_ok(r->agents))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "%s: 'agents' must be a list of accounts, "
+                           "system:serviceaccount:NAMESPACE:NAME",
+                           path);
+    if (!r->owners && r->roles == NULL && r->agents == NULL)
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "%s: without 'roles', and with 'owners' false, no client could do anything", path);
+    return MRD_OK;
+}
+
+/* ---- An answer ---- */
+
+/* Returns true if a list contains this text. */
+static bool
+list_has(const mrd_json *list, const char *text)
+{
+    mrd_json *one = mrd_json_new_array();
+    bool found = mrd_json_append(one, mrd_json_new_str(text)) == MRD_OK &&
+                 mrd_json_is_array(list) && mrd_grants_has(list, one);
+
+    mrd_json_free(one);
+    return found;
+}
+
+/* Returns the account's name and its groups as one list, for roles. */
+static mrd_json *
+names_of(const char *user, const mrd_json *groups)
+{
+    mrd_json *names = mrd_json_new_array();
+
+    mrd_json_append(names, mrd_json_new_str(user));
+    for (size_t i = 0; mrd_json_is_array(groups) && i < mrd_json_size(groups); i++)
+        mrd_json_append(names, mrd_json_copy(mrd_json_at(groups, i)));
+    return names;
+}
+
+/* Returns a value of the authenticator's "extra": a list with one text. */
+static const char *
+extra_of(const mrd_json *user, const char *name)
+{
+    const mrd_json *extra = mrd_json_get(user, "extra"), *list;
+    char scratch[64];
+    mrd_str text = { 0 };
+
+    list = mrd_json_is_object(extra) ? mrd_json_get(extra, name) : NULL;
+    if (!mrd_json_is_array(list) || mrd_json_size(list) != 1 ||
+        mrd_json_type_of(mrd_json_at(list, 0)) != MRD_JSON_TEXT)
+        return "";
+    /* a text belongs to the document and is terminated */
+    return mrd_json_text(mrd_json_at(list, 0), scratch, &text) == MRD_OK ? text.p : "";
+}
+
+mrd_err
+mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_reviewed, mrd_why *why)
+{
+    mrd_json *doc = NULL, *status, *user;
+    const char *name = "";
+    mrd_err err = mrd_json_parse_up_to(text, ANSWER_MAX, "the API server's answer", &doc, why);
+
+    if (err != MRD_OK)
+        return err;
+    status = mrd_json_is_object(doc) ? mrd_json_get(doc, "status") : NULL;
+    user = mrd_json_is_object(status) ? mrd_json_get(status, "user") : NULL;
+    if (mrd_json_is_object(user))
+        name = mrd_json_str(user, "username", "");
+    if (!mrd_json_is_object(status) || strcmp(mrd_json_str(doc, "kind", ""), "TokenReview") != 0)
+        err = mrd_why_set(why, MRD_TYPE, 0, "the API server's answer is no TokenReview");
+    else if (!mrd_json_bool(status, "authenticated", false))
+        err = mrd_why_set(why, MRD_AUTH, 0,
+                          "the API server does not accept this token: it has expired, its pod or "
+                          "account was deleted, or it is for another audience");
+    else if (!list_has(mrd_json_get(status, "audiences"), audience))
+        /* An API server without audiences leaves them out. Then the token of any service would be
+         * accepted. */
+        err = mrd_why_set(why, MRD_AUTH, 0,
+                          "the API server does not say that the token is for '%s'", audience);
+    else if (name[0] == '\0')
+        err = mrd_why_set(why, MRD_TYPE, 0, "the API server's answer names no user");
+    if (err != MRD_OK) {
+        mrd_json_free(doc);
+        return err;
+    }
+    *ret_reviewed = (mrd_reviewed){ .doc = doc,
+                                    .user = name,
+                                    .names = names_of(name, mrd_json_get(user, "groups")),
+                                    .pod = extra_of(user, EXTRA "pod-name"),
+                                    .pod_uid = extra_of(user, EXTRA "pod-uid"),
+                                    .node = extra_of(user, EXTRA "node-name") };
+    return MRD_OK;
+}
+
+void
+mrd_reviewed_fini(mrd_reviewed *v)
+{
+    mrd_json_free(v->names);
+    mrd_json_free(v->doc);
+    *v = (mrd_reviewed){ 0 };
+}
+
+mrd_err
+mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_t size,
+                     mrd_why *why)
+{
+    const mrd_json *meta = NULL, *spec = NULL;
+    const char *account = strrchr(reviewed->user, ':'), *node = "";
+    mrd_json *doc = NULL;
+    mrd_err err = mrd_json_parse_up_to(text, ANSWER_MAX, "the API server's answer", &doc, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (mrd_json_is_object(doc)) {
+        meta = mrd_json_get(doc, "metadata");
+        spec = mrd_json_get(doc, "spec");
+    }
+    if (!mrd_json_is_object(meta) || !mrd_json_is_object(spec) ||
+        strcmp(mrd_json_str(doc, "kind", ""), "Pod") != 0)
+        err = mrd_why_set(why, MRD_TYPE, 0, "the API server's answer is no Pod");
+    else if (reviewed->pod_uid[0] == '\0' ||
+             strcmp(mrd_json_str(meta, "uid", ""), reviewed->pod_uid) != 0 ||
+             strcmp(mrd_json_str(meta, "name", ""), reviewed->pod) != 0)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token is of another pod, which is gone");
+    else if (account == NULL ||
+             strcmp(mrd_json_str(spec, "serviceAccountName", ""), account + 1) != 0)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token's pod has another service account");
+    else if ((node = mrd_json_str(spec, "nodeName", ""))[0] == '\0' || strlen(node) >= size)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token's pod is on no node");
+    else
+        memcpy(to, node, strlen(node) + 1);
+    mrd_json_free(doc);
+    return err;
+}
+
+/* Makes the caller, except for agents. */
+static mrd_err
+caller_of(const mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_why *why)
+{
+    *to = MRD_CALLER(mrd_grants_role(r->roles, v->names));
+    if (to->role != MRD_ROLE_NONE)
+        return MRD_OK;
+    if (!r->owners)
+        return mrd_why_set(why, MRD_AUTH, 0, "the token's account has no role here");
+    if (!mrd_grants_namespace(v->user, to->space, sizeof(to->space)))
+        return mrd_why_set(why, MRD_AUTH, 0,
+                           "the token is of no service account, and its groups have no role here");
+    to->role = MRD_ROLE_OWNER;
+    return MRD_OK;
+}
+
+/* ---- Requests, on a thread of the pool ---- */
+
+/* Explains a status that is not an answer, because it shows a fault of this installation. */
+static mrd_err
+status_error(const mrd_token_review *r, unsigned status, mrd_why *why)
+{
+    const char *hint = "";
+
+    if (status == 401)
+        hint = ": it does not accept the aggregator's own token (bearer-file)";
+    else if (status == 403)
+        hint = ": the aggregator's account may not create tokenreviews, which the ClusterRole "
+               "system:auth-delegator allows";
+    else if (status >= 300 && status < 400)
+        hint = ": a redirection, which is not followed";
+    return mrd_why_set(why, MRD_NET, 0, "%.*s answers with status %u%s", (int) r->url.len, r->url.p,
+                       status, hint);
+}
+
+/* Checks that a name may be a component of the API's paths. */
+static bool
+path_part_ok(const char *name)
+{
+    return name[0] != '\0' && name[0] != '.' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") == strlen(name);
+}
+
+/* Gets the node of the token's pod, if the API server does not name it in the review. */
+static mrd_err
+ask_node(mrd_token_review *r, const mrd_reviewed *v, char *to, size_t size, mrd_why *why)
+{
+    char space[64];
+    mrd_buf url = { 0 }, answer = { 0 };
+    unsigned status = 0;
+    mrd_err err = MRD_OK;
+
+    if (!mrd_grants_namespace(v->user, space, sizeof(space)) || !path_part_ok(space) ||
+        !path_part_ok(v->pod))
+        return mrd_why_set(why, MRD_AUTH, 0, "the token's pod has no name of Kubernetes");
+    mrd_buf_fmt(&url, "%.*s/api/v1/namespaces/%s/pods/%s", (int) (r->url.len - strlen(PATH)),
+                r->url.p, space, v->pod);
+    mrd_buf_cstr(&url);
+    err = url.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "token review")
+                            : mrd_fetch(&(mrd_fetch_request){ .url = (const char *) url.p,
+                                                              .ca_file = r->ca_file,
+                                                              .bearer_file = r->bearer_file,
+                                                              .max = ANSWER_MAX,
+                                                              .seconds = SECONDS,
+                                                              .stopped = &r->stopping },
+                                        &answer, &status, why);
+    if (err == MRD_OK && status == 404)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token's pod is gone");
+    else if (err == MRD_OK && status == 403)
+        err = mrd_why_set(why, MRD_NET, 0,
+                          "%s answers with status 403: the API server does not say on which node a "
+                          "token's pod runs (before 1.30), and the aggregator's account may not "
+                          "get pods in namespace %s",
+                          (const char *) url.p, space);
+    else if (err == MRD_OK && status != 200)
+        err =
+            mrd_why_set(why, MRD_NET, 0, "%s answers with status %u", (const char *) url.p, status);
+    if (err == MRD_OK)
+        err = mrd_token_review_pod((mrd_str){ (const char *) answer.p, answer.len }, v, to, size,
+                                   why);
+    mrd_buf_fini(&url);
+    mrd_buf_fini(&answer);
+    return err;
+}
+
+/* An agent's pod is the agent of its node. */
+static mrd_err
+agent_of(mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    *to = MRD_CALLER(MRD_ROLE_AGENT);
+    if (v->pod[0] == '\0')
+        return mrd_why_set(
+            why, MRD_AUTH, 0,
+            "the token is bound to no pod, so that the API server cannot say on which "
+            "node its holder runs: an agent needs the projected token of its pod");
+    if (v->node[0] == '\0')
+        err = ask_node(r, v, to->node, sizeof(to->node), why);
+    else if (strlen(v->node) < sizeof(to->node))
+        memcpy(to->node, v->node, strlen(v->node) + 1);
+    if (err == MRD_OK && !mrd_csr_name_ok(mrd_str_of(to->node)))
+        err =
+            mrd_why_set(why, MRD_AUTH, 0,
+                        "the node's name '%.80s' cannot be an instance id in a certificate, which "
+                        "has at most 64 characters: agents of such nodes need the shared token",
+                        v->node[0] == '\0' ? to->node : v->node);
+    return err;
+}
+
+static mrd_err
+ask(mrd_token_review *r, const char *token, mrd_caller *ret_caller, mrd_why *why)
+{
+    mrd_buf body = { 0 }, answer = { 0 };
+    mrd_reviewed v = { 0 };
+    unsigned status;
+    mrd_err err;
+
+    /* The buffer has its full size from the start, because a growing buffer leaves copies of the
+     * token in memory. */
+    mrd_buf_room(&body, strlen(token) * 6 + strlen(r->audience) * 6 + 256);
+    mrd_buf_text(&body, "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenReview\","
+                        "\"spec\":{\"audiences\":[");
+    mrd_json_quote(&body, mrd_str_of(r->audience));
+    mrd_buf_text(&body, "],\"token\":");
+    mrd_json_quote(&body, mrd_str_of(token));
+    mrd_buf_text(&body, "}}");
+    err = body.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "token review")
+                             : mrd_fetch(&(mrd_fetch_request){ .url = (const char *) r->url.p,
+                                                               .ca_file = r->ca_file,
+                                                               .bearer_file = r->bearer_file,
+                                                               .json = mrd_buf_cstr(&body),
+                                                               .max = ANSWER_MAX,
+                                                               .seconds = SECONDS,
+                                                               .stopped = &r->stopping },
+                                         &answer, &status, why);
+    if (err == MRD_OK && status != 201 && status != 200)
+        err = status_error(r, status, why);
+    else if (err == MRD_OK)
+        err = mrd_token_review_read((mrd_str){ (const char *) answer.p, answer.len }, r->audience,
+                                    &v, why);
+    if (err == MRD_OK)
+        err = list_has(r->agents, v.user) ? agent_of(r, &v, ret_caller, why)
+                                          : caller_of(r, &v, ret_caller, why);
+    mrd_reviewed_fini(&v);
+    if (body.p != NULL)
+        explicit_bzero(body.p, body.cap);
+    if (answer.p != NULL) /* it repeats the token */
+        explicit_bzero(answer.p, answer.cap);
+    mrd_buf_fini(&body);
+    mrd_buf_fini(&answer);
+    return err;
+}
+
+static entry *
+find(mrd_token_review *r, const char *key)
+{
+    for (size_t i = 0; i < ENTRIES; i++)
+        if (r->entries[i].state != EMPTY && strcmp(r->entries[i].key, key) == 0)
+            return &r->entries[i];
+    return NULL;
+}
+
+/* Lock held. */
+/* Returns the slot of an address. A new address gets the slot of the address with the fewest recent
+ * requests. Lock held. */
+static peer_rate *
+peer_of(mrd_token_review *r, uint64_t peer, int64_t now)
+{
+    peer_rate *least = r->peers;
+
+    for (size_t i = 0; i < PEERS; i++) {
+        if (r->peers[i].peer == peer)
+            return &r->peers[i];
+        if (r->peers[i].next < least->next)
+            least = &r->peers[i];
+    }
+    *least = (peer_rate){ .peer = peer, .next = now - PEER_BURST * PEER_NS };
+    return least;
+}
+
+static void
+answered(mrd_token_review *r, const job *j, mrd_err err, const mrd_caller *who, const mrd_why *why)
+{
+    entry *e = find(r, j->key);
+    int64_t now = mrd_local_now().ns;
+    mrd_dur_ns life = r->cache < j->left ? r->cache : j->left;
+
+    r->counts.refused += err == MRD_AUTH;
+    r->counts.failed += err != MRD_OK && err != MRD_AUTH;
+    if (err != MRD_AUTH) /* it was no nonsense */
+        peer_of(r, j->peer, now)->next -= PEER_NS;
+    if (e == NULL)
+        return;
+    e->asking = false;
+    if (err == MRD_OK) {
+        e->state = ACCEPTED;
+        e->who = *who;
+        e->until.ns = now + life;
+        e->refresh.ns = now + life / 2;
+    } else if (err == MRD_AUTH) {
+        e->state = REFUSED;
+        e->until.ns = e->refresh.ns = now + REFUSED_NS;
+    } else if (e->state != ACCEPTED || now >= e->until.ns) {
+        e->state = FAILED; /* unknown tokens are refused */
+        e->until.ns = e->refresh.ns = now + FAILED_NS;
+    } else {
+        e->refresh.ns = now + FAILED_NS;
+    }
+    if (err != MRD_OK) /* a fault of this installation is logged */
+        snprintf(e->reason, sizeof(e->reason), "%.*s", REASON_MAX - 1,
+                 err == MRD_AUTH ? why->text
+                                 : "the API server could not be asked whose token this is (the "
+                                   "aggregator's log says why)");
+}
+
+static void
+job_free(job *j)
+{
+    if (j == NULL)
+        return;
+    if (j->token != NULL)
+        explicit_bzero(j->token, strlen(j->token));
+    free(j->token);
+    free(j);
+}
+
+static void
+work(void *self, void *arg)
+{
+    mrd_token_review *r = self;
+    job *j = arg;
+    mrd_caller who = MRD_CALLER(MRD_ROLE_NONE);
+    mrd_why why = { 0 };
+    mrd_err err = r->stopping ? MRD_CANCELLED : ask(r, j->token, &who, &why);
+
+    if (err != MRD_OK && err != MRD_AUTH && err != MRD_CANCELLED)
+        mrd_error_list_add(&r->errors, err, why.text);
+    pthread_mutex_lock(&r->lock);
+    answered(r, j, err, &who, &why);
+    pthread_mutex_unlock(&r->lock);
+    job_free(j);
+    pthread_mutex_lock(&r->listening);
+    if (r->known != NULL)
+        r->known(r->self);
+    pthread_mutex_unlock(&r->listening);
+}
+
+/* ---- Who ---- */
+
+/* Returns a slot for an answer: a free one, or the least valuable one. Lock held. */
+static entry *
+place(mrd_token_review *r, int64_t now)
+{
+    entry *best = NULL;
+    int64_t least = INT64_MAX;
+
+    for (size_t i = 0; i < ENTRIES; i++) {
+        entry *e = &r->entries[i];
+        int64_t worth = e->state == EMPTY      ? INT64_MIN
+                        : e->until.ns <= now   ? 0
+                        : e->state == ACCEPTED ? e->until.ns
+                                               : 1;
+
+        if (!e->asking && worth < least) {
+            best = e;
+            least = worth;
+        }
+    }
+    return best;
+}
+
+/* At most BURST reviews at once, and one each EACH_NS over time, so that invalid tokens cannot
+ * flood the API server. Lock held. */
+static bool
+rate_allows(mrd_token_review *r, int64_t now)
+{
+    if (r->next < now - BURST * EACH_NS)
+        r->next = now - BURST * EACH_NS;
+    if (r->next > now)
+        return false;
+    r->next += EACH_NS;
+    return true;
+}
+
+/* Refused reviews count against the address that they came from, so that one client cannot use up
+ * the rate of all others. Lock held. */
+static bool
+peer_allows(mrd_token_review *r, uint64_t peer, int64_t now)
+{
+    peer_rate *p = peer_of(r, peer, now);
+
+    if (p->next < now - PEER_BURST * PEER_NS)
+        p->next = now - PEER_BURST * PEER_NS;
+    return p->next <= now;
+}
+
+/* Queues a review. Sets or replaces the entry. Lock held. */
+static mrd_err
+submit(mrd_token_review *r, entry *e, const char *key, uint64_t peer, mrd_str token,
+       mrd_dur_ns left, mrd_why *why)
+{
+    int64_t now = mrd_local_now().ns;
+    bool fresh = e == NULL;
+    job *j;
+
+    if (!peer_allows(r, peer, now))
+        return mrd_why_set(why, MRD_AGAIN, 0,
+                           "too many tokens from this address were refused, try again");
+    if (!rate_allows(r, now) || (fresh && (e = place(r, now)) == NULL))
+        return mrd_why_set(why, MRD_AGAIN, 0, "too many tokens are being asked about, try again");
+    if ((j = calloc(1, sizeof(*j))) == NULL || (j->token = mrd_str_dup(token)) == NULL) {
+        job_free(j);
+        return mrd_why_set(why, MRD_AGAIN, 0, "out of memory");
+    }
+    memcpy(j->key, key, sizeof(j->key));
+    j->left = left;
+    j->peer = peer;
+    if (!mrd_pool_put(r->pool, work, r, j)) {
+        job_free(j);
+        return mrd_why_set(why, MRD_AGAIN, 0, "too many tokens are being asked about, try again");
+    }
+    if (fresh) {
+        *e = (entry){ .state = ASKED };
+        memcpy(e->key, key, sizeof(e->key));
+    }
+    e->asking = true;
+    peer_of(r, peer, now)->next += PEER_NS;
+    r->counts.asked++;
+    return MRD_OK;
+}
+
+/* Checks the token's own claims, and refuses tokens that the API server would refuse, without
+ * asking it. */
+static mrd_err
+look(const mrd_token_review *r, mrd_str token, mrd_dur_ns *ret_left, mrd_why *why)
+{
+    mrd_json *claims = NULL;
+    int64_t seconds = 0;
+    mrd_err err = mrd_jwt_peek(token, &claims, why);
+
+    if (err != MRD_OK)
+        return MRD_AUTH;
+    if (!mrd_jwt_is_for(claims, r->audience))
+        err = mrd_why_set(why, MRD_AUTH, 0,
+                          "the token is for another audience than '%s' (serviceAccountToken with "
+                          "audience, or kubectl create token --audience)",
+                          r->audience);
+    else if (!mrd_jwt_left(claims, mrd_wall_now(), &seconds))
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token has expired, or does not say when it does");
+    *ret_left = seconds * MRD_SEC;
+    mrd_json_free(claims);
+    return err;
+}
+
+mrd_err
+mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
+                          mrd_caller *ret_caller, mrd_why *why)
+{
+    char key[MRD_SHA256_HEX];
+    mrd_dur_ns left;
+    entry *e;
+    int64_t now;
+    mrd_err err = look(review, token, &left, why);
+    mrd_sha256 *sha = err == MRD_OK ? mrd_sha256_new() : NULL;
+
+    if (err != MRD_OK)
+        return err;
+    if (sha == NULL)
+        return mrd_why_set(why, MRD_AGAIN, 0, "out of memory");
+    mrd_sha256_add(sha, token.p, token.len);
+    mrd_sha256_hex(sha, key);
+    mrd_sha256_free(sha);
+    pthread_mutex_lock(&review->lock);
+    e = find(review, key);
+    now = mrd_local_now().ns;
+    if (e != NULL && e->state != ASKED && now < e->until.ns) {
+        if (e->state == ACCEPTED) {
+            *ret_caller = e->who;
+            /* refreshes in the background while it is used, so that no request waits */
+            if (now >= e->refresh.ns && !e->asking)
+                submit(review, e, key, peer, token, left, NULL);
+        } else {
+            err = mrd_why_set(why, e->state == REFUSED ? MRD_AUTH : MRD_AGAIN, 0, "%s", e->reason);
+        }
+    } else {
+        err = e != NULL && e->asking ? MRD_OK : submit(review, e, key, peer, token, left, why);
+        if (err == MRD_OK)
+            err = mrd_why_set(why, MRD_BUSY, 0, "the API server has not answered yet");
+    }
+    pthread_mutex_unlock(&review->lock);
+    return err;
+}
+
+void
+mrd_token_review_listen(mrd_token_review *review, void (*known)(void *self), void *self)
+{
+    pthread_mutex_lock(&review->listening);
+    review->known = known;
+    review->self = self;
+    pthread_mutex_unlock(&review->listening);
+}
+
+void
+mrd_token_review_forget(mrd_token_review *review)
+{
+    pthread_mutex_lock(&review->lock);
+    for (size_t i = 0; i < ENTRIES; i++)
+        review->entries[i].until.ns = 0;
+    pthread_mutex_unlock(&review->lock);
+}
+
+bool
+mrd_token_review_next_error(mrd_token_review *review, mrd_why *ret_why)
+{
+    return mrd_error_list_take(&review->errors, ret_why);
+}
+
+void
+mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *ret_counts)
+{
+    pthread_mutex_lock(&review->lock);
+    *ret_counts = review->counts;
+    pthread_mutex_unlock(&review->lock);
+}
+
+/* ---- Open and close ---- */
+
+mrd_err
+mrd_token_review_open(const char *path, mrd_token_review **ret_review, mrd_why *why)
+{
+    mrd_token_review *r = calloc(1, sizeof(*r));
+    mrd_err err;
+
+    if (r == NULL || (r->entries = calloc(ENTRIES, sizeof(*r->entries))) == NULL) {
+        free(r);
+        return mrd_why_set(why, MRD_NOMEM, 0, "--token-review");
+    }
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_mutex_init(&r->listening, NULL);
+    mrd_error_list_init(&r->errors);
+    err = mrd_grants_load("--token-review", path, members, MRD_COUNT(members), &r->settings, why);
+    if (err == MRD_OK)
+        err = settings_read(r, path, why);
+    if (err == MRD_OK)
+        err = mrd_pool_open("--token-review", THREADS, WAITING, &r->pool, why);
+    if (err != MRD_OK)
+        mrd_token_review_close(r);
+    else
+        *ret_review = r;
+    return err;
+}
+
+void
+mrd_token_review_close(mrd_token_review *review)
+{
+    if (review == NULL)
+        return;
+    review->stopping = true;
+    mrd_pool_close(review->pool);
+    mrd_json_free(review->settings);
+    mrd_buf_fini(&review->url);
+    mrd_error_list_fini(&review->errors);
+    pthread_mutex_destroy(&review->lock);
+    pthread_mutex_destroy(&review->listening);
+    free(review->entries);
+    free(review);
+}

@@ -1,0 +1,77 @@
+/*
+ * aggregator/access/token_review.h - identifies service accounts of Kubernetes: the API server confirms a
+ * projected token (TokenReview of authentication.k8s.io/v1), so that the token of a deleted pod is
+ * refused. An agent's pod shows its node in this way. The API server names the node of a token that
+ * is bound to a pod (1.30 and newer), or it is asked for the pod.
+ *
+ * The settings are a JSON object in a file that only root and this user may write:
+ *   audience           the tokens' audience, which must not be that of the API server (required)
+ *   server             https://HOST:PORT; default: from each pod's environment
+ *   ca-file            authority of that server; default: that of each pod
+ *   bearer-file        token of the aggregator's own account, read again for each review; default:
+ *                      that of each pod. Required with "server"
+ *   cache-seconds      how long an answer is valid, 1 to 300; default 30. A refusal: 10
+ *   owners             false: accounts without a role have no rights; default: they own the job
+ *                      sessions of their namespace
+ *   roles              {"admin": ["system:serviceaccount:ops:oncall", "a-group"], ...}: names of
+ *                      accounts and groups
+ *   agents             ["system:serviceaccount:meridian:meridian-agent"]: accounts of agents. They
+ *                      are agents of their pod's node and have no other role, even if 'roles' lists
+ *                      them
+ *
+ * Threads: any. Only two threads of its own wait for the network. At most 64 reviews run at the
+ * same time, and 20 a second on average. 1024 answers are cached by the SHA-256 of their tokens.
+ * For one address (`peer`, a hash of it) 15 refused tokens are reviewed, and then one a second.
+ * Accepted tokens do not count.
+ */
+#ifndef MRD_AGGREGATOR_ACCESS_TOKEN_REVIEW_H
+#define MRD_AGGREGATOR_ACCESS_TOKEN_REVIEW_H
+
+#include "aggregator/access/rights.h"
+#include "base/conf/json.h"
+
+typedef struct mrd_token_review mrd_token_review;
+
+/* Errors: errors of the file, INVALID with the name of the wrong member, DENIED if other users may
+ * write the file. */
+mrd_err mrd_token_review_open(const char *path, mrd_token_review **ret_review, mrd_why *why);
+void mrd_token_review_close(mrd_token_review *review); /* NULL is fine */
+/*
+ * Errors, which never repeat the token: AUTH, BUSY (the API server is being asked, and `known` will
+ * be called), AGAIN (it cannot be asked, or its answer was invalid).
+ */
+mrd_err mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
+                                  mrd_caller *ret_caller, mrd_why *why);
+/* Sets the callback for new answers. NULL means none after the return. */
+void mrd_token_review_listen(mrd_token_review *review, void (*known)(void *self), void *self);
+/* Discards all cached answers. */
+void mrd_token_review_forget(mrd_token_review *review);
+/* Gets the next message about a failed review. Returns false if there is none. */
+bool mrd_token_review_next_error(mrd_token_review *review, mrd_why *ret_why);
+
+typedef struct {
+    uint64_t asked, accepted, refused, failed; /* failed: the API server gave no valid answer */
+} mrd_token_review_counts;
+void mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *ret_counts);
+
+/* ---- One answer of the API server, without I/O ---- */
+
+typedef struct {
+    mrd_json *doc;
+    const char *user; /* "system:serviceaccount:NAMESPACE:NAME"; belongs to doc */
+    mrd_json *names;  /* that and the groups */
+    const char *pod, *pod_uid,
+        *node; /* to which the token is bound. "" means none; belong to doc */
+} mrd_reviewed;
+
+/* Errors: AUTH if it refuses the token for this audience, SYNTAX, TYPE if it is not a
+ * TokenReview. */
+mrd_err mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_reviewed,
+                              mrd_why *why);
+void mrd_reviewed_fini(mrd_reviewed *reviewed);
+/* Gets the node of that pod from the API server's answer to GET. Errors: AUTH if it is another pod,
+ * of another account, or on no node, SYNTAX, TYPE if it is not a pod. */
+mrd_err mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_t size,
+                             mrd_why *why);
+
+#endif

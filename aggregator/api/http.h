@@ -1,0 +1,106 @@
+/*
+ * aggregator/api/http.h - the HTTP API of the aggregator, on top of httpd/httpd.h. docs/http.md is
+ * its manual, and the table in http.c is the list of its routes. Internal to aggregator/.
+ */
+#ifndef MRD_AGGREGATOR_API_HTTP_H
+#define MRD_AGGREGATOR_API_HTTP_H
+
+#include "aggregator/access/join.h"
+#include "aggregator/access/oidc.h"
+#include "aggregator/access/token_review.h"
+#include "aggregator/api/made.h"
+#include "aggregator/loop/loop.h"
+#include "httpd/httpd.h"
+#include "pki/cert_times.h"
+
+typedef struct http_api http_api;
+
+enum { MRD_HTTP_CERT_FILES = 4 };
+
+typedef struct {
+    const char *address;
+    uint16_t port;          /* 0: any free one */
+    const char *cert, *key; /* both or none */
+    const char *names;      /* host names that requests may use. NULL means only its own */
+    mrd_auth *auth;         /* NULL: everybody may all */
+    /* with auth: tokens of an OIDC issuer are accepted as well. NULL means not used */
+    mrd_oidc *oidc;
+    mrd_token_review *review; /* ... and tokens that Kubernetes confirms. NULL means not used */
+    mrd_join *join;           /* signs certificates of nodes. NULL means not used */
+    /* Certificates that /metrics reports. A path is NULL if its option was not given. The names of
+     * the options are constants. */
+    mrd_cert_file files[MRD_HTTP_CERT_FILES];
+    size_t segments_max;  /* maximum in one list of a journal. 0 means 100,000 */
+    int64_t disk_reserve; /* bytes of the store's disk that conversions leave free */
+} http_api_options;
+
+mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
+                          mrd_why *why);
+void mrd_http_api_close(http_api *api); /* NULL is fine */
+uint16_t mrd_http_api_port(const http_api *api);
+/* of the server's certificate and key */
+bool mrd_http_api_changed(http_api *api);
+mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
+bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
+
+/* Writes the answer of /metrics, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
+void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
+                      const mrd_cert_file *files, size_t n_files, bool open,
+                      mrd_buf *to); /* review may be NULL */
+/* The API, one row per path and method; docs/openapi.json describes each. */
+extern const mrd_http_route mrd_http_routes[];
+extern const size_t mrd_http_n_routes;
+/* GET and DELETE /api/v1/sessions (http_sessions.c). */
+extern const char *const mrd_http_sessions_query[], *const mrd_http_sessions_filter[];
+mrd_err mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why);
+/* GET …/profile (http_profile.c). */
+extern const char *const mrd_http_profile_query[];
+mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
+
+/* GET /api/v1/models, …/models (http_models.c). */
+mrd_err mrd_http_models(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_session_models(void *self, mrd_http_request *req, mrd_why *why);
+
+/* GET …/clocks, …/clocks/{node} (http_clocks.c). */
+extern const char *const mrd_http_clocks_query[], *const mrd_http_clock_picture_query[];
+mrd_err mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_clock_picture(void *self, mrd_http_request *req, mrd_why *why);
+
+struct http_api {
+    mrd_loop *loop;
+    mrd_httpd *httpd;
+    mrd_auth *auth;
+    mrd_oidc *oidc;
+    mrd_token_review *review;
+    mrd_join *join;
+    mrd_made *made; /* profiles in formats that a merge does not write */
+    mrd_cert_file files[MRD_HTTP_CERT_FILES];
+    size_t segments_max;
+};
+
+/* Identifies the holder of a token: of the token file, of an owner of a session, of the OIDC
+ * issuer, or of Kubernetes (http_rights.c). Errors: AUTH, AGAIN (unknown at present), BUSY (a
+ * server is being asked). */
+mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
+                          mrd_why *why);
+/* Returns the owner of the session; borrows from it. */
+mrd_ownership mrd_http_ownership(const mrd_session *s);
+/* Returns true if the route's action is allowed for the caller on the session of this list entry. */
+bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
+/* POST /api/v1/invitations, /api/v1/certificates, .../account (http_join.c). */
+mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why *why);
+/* GET /api/v1/self. */
+mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
+
+/* Gets a copy of the session of {id}, which the caller releases. A route that reads accepts
+ * "latest" for the newest session that the caller may read. Errors: NOTFOUND, with the same text
+ * for an unknown session and for a session that the caller may not read. */
+mrd_err mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
+                         mrd_why *why);
+
+#endif

@@ -1,0 +1,169 @@
+/* Finds out the identity of callers and the owners of sessions, for the decisions of
+ * aggregator/access/rights.h. */
+#include "aggregator/access/jwt.h"
+#include "aggregator/api/http.h"
+
+/* ---- Owners of sessions ---- */
+
+mrd_ownership
+mrd_http_ownership(const mrd_session *s)
+{
+    return (mrd_ownership){ .of_job = mrd_session_has_owner(s),
+                            .uid = s->of_job.key.uid,
+                            .keys = &s->of_job.owner_keys,
+                            .jobs = &s->jobs,
+                            .jobs_left_out = mrd_session_is_of_one_job(s) ? 0 : s->jobs_left_out };
+}
+
+static mrd_ownership
+of_line(const mrd_session_line *s)
+{
+    return (mrd_ownership){ .of_job = s->of_job,
+                            .uid = s->uid,
+                            .keys = &s->owner_keys,
+                            .jobs = &s->jobs,
+                            .jobs_left_out = s->jobs_left_out };
+}
+
+static bool
+may_session(const mrd_http_request *req, const mrd_session *s)
+{
+    mrd_ownership o = mrd_http_ownership(s);
+
+    return mrd_http_may(req, &o);
+}
+
+bool
+mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s)
+{
+    mrd_ownership o = of_line(s);
+
+    return mrd_http_may(req, &o);
+}
+
+/* Decides by the id, before the session is looked up. For a caller that may not use every session,
+ * the answer takes the same time for another user's session as for an unknown one. */
+static bool
+may_id(http_api *api, const mrd_http_request *req, uint64_t id)
+{
+    static const mrd_ownership nobodys = { .uid = -1 };
+    mrd_overview *v;
+    bool found = false;
+
+    if (mrd_http_may(req, &nobodys))
+        return true;
+    v = mrd_loop_overview(api->loop);
+    for (size_t i = 0; v != NULL && i < v->n_sessions; i++)
+        found |= mrd_http_may_line(req, &v->sessions[i]) && v->sessions[i].id == id;
+    mrd_overview_unref(v);
+    return found;
+}
+
+/* ---- Who asks ---- */
+
+/* Returns true if there is a session with the caller's key. Other digests are unknown tokens. */
+static bool
+is_owner(http_api *api, const mrd_caller *who)
+{
+    mrd_overview *v = mrd_loop_overview(api->loop);
+    bool found = false;
+
+    for (size_t i = 0; v != NULL && i < v->n_sessions; i++) {
+        mrd_ownership o = of_line(&v->sessions[i]);
+
+        found |= mrd_caller_owns(who, &o);
+    }
+    mrd_overview_unref(v);
+    return found;
+}
+
+/* Verifies tokens of the OIDC issuer with its keys, and passes all others to Kubernetes. */
+static mrd_err
+identify_signed(http_api *api, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+{
+    mrd_json *claims = NULL;
+    bool issuers = false;
+
+    if (api->oidc != NULL && mrd_jwt_peek(token, &claims, NULL) == MRD_OK)
+        issuers = strcmp(mrd_json_str(claims, "iss", ""), mrd_oidc_issuer(api->oidc)) == 0;
+    mrd_json_free(claims);
+    return api->review == NULL || issuers
+               ? mrd_oidc_identify(api->oidc, token, ret_caller, why)
+               : mrd_token_review_identify(api->review, peer, token, ret_caller, why);
+}
+
+mrd_err
+mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+{
+    http_api *api = self;
+    mrd_caller who = MRD_CALLER(mrd_auth_role(api->auth, token));
+
+    if (who.role == MRD_ROLE_NONE && mrd_auth_digest(token, who.key) && is_owner(api, &who))
+        who.role = MRD_ROLE_OWNER;
+    if (who.role == MRD_ROLE_NONE && (api->oidc != NULL || api->review != NULL) &&
+        mrd_jwt_looks(token))
+        return identify_signed(api, peer, token, ret_caller, why);
+    if (who.role == MRD_ROLE_NONE)
+        return mrd_why_set(why, MRD_AUTH, 0, "send a known token: Authorization: Bearer ...");
+    *ret_caller = who;
+    return MRD_OK;
+}
+
+mrd_err
+mrd_http_self(void *self, mrd_http_request *req, mrd_why *why)
+{
+    const mrd_caller *who = mrd_http_caller(req);
+    mrd_json *o = mrd_json_new_object(), *may = mrd_json_new_array();
+
+    (void) self;
+    (void) why;
+    mrd_json_set(o, "role", mrd_json_new_str(mrd_role_text(who->role)));
+    if (who->user[0] != '\0')
+        mrd_json_set(o, "user", mrd_json_new_str(who->user));
+    if (who->space[0] != '\0')
+        mrd_json_set(o, "namespace", mrd_json_new_str(who->space));
+    if (who->uid >= 0)
+        mrd_json_set(o, "uid", mrd_json_new_int(who->uid));
+    for (mrd_action a = MRD_ACTION_LIST; a < MRD_ACTIONS; a++)
+        if (mrd_may(who, NULL, a))
+            mrd_json_append(may, mrd_json_new_str(mrd_action_text(a)));
+    mrd_json_set(o, "may", may);
+    return mrd_http_reply_json(req, 200, o);
+}
+
+/* Finds the newest session that the caller may read. Returns false if there is none. */
+static bool
+find_latest(http_api *api, const mrd_http_request *req, uint64_t *ret_id)
+{
+    mrd_overview *v = mrd_loop_overview(api->loop);
+    size_t i = v == NULL ? 0 : v->n_sessions;
+
+    while (i > 0 && !mrd_http_may_line(req, &v->sessions[i - 1]))
+        i--;
+    if (i > 0)
+        *ret_id = v->sessions[i - 1].id;
+    mrd_overview_unref(v);
+    return i > 0;
+}
+
+mrd_err
+mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view, mrd_why *why)
+{
+    mrd_str text = mrd_http_param(req, "id");
+    mrd_session_view *v;
+    uint64_t id;
+
+    if (mrd_str_is(text, "latest") && mrd_http_action(req) == MRD_ACTION_READ) {
+        if (!find_latest(api, req, &id))
+            return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no session yet");
+    } else if (mrd_session_id_parse(text, &id) != MRD_OK)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is not a session id",
+                           MRD_STR_ARG(text));
+    v = may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;
+    if (v != NULL && may_session(req, v->s)) {
+        *ret_view = v;
+        return MRD_OK;
+    }
+    mrd_session_view_unref(v);
+    return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no session " MRD_STR_FMT, MRD_STR_ARG(text));
+}

@@ -1,0 +1,28 @@
+/*
+ * aggregator/api/http_web.h - the web page: the files of aggregator/web/, which
+ * aggregator/web/embed.cmake puts into the program at build time as the table below. Internal to
+ * aggregator/.
+ */
+#ifndef MRD_AGGREGATOR_API_HTTP_WEB_H
+#define MRD_AGGREGATOR_API_HTTP_WEB_H
+
+#include "httpd/httpd.h"
+
+typedef struct {
+    const char *name; /* below aggregator/web/: "index.html", "chart.js" */
+    const char *type; /* Content-Type */
+    const char *etag; /* of the content, with its quotes */
+    mrd_bytes body;
+} http_web_file;
+
+extern const http_web_file mrd_http_web_files[];
+extern const size_t mrd_http_web_n_files;
+
+/* GET / and GET /web/{file*}. Readable without a token: the page holds no data and requests it from
+ * the API. */
+mrd_err mrd_http_web_page(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why);
+/* GET /api/v1/openapi.json: docs/openapi.json as it was at build time. */
+mrd_err mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * aggregator/api/made.h - caches files that are made at their first request
+ *
+ * Threads  stop may be called from any thread. The other functions are called on the thread of the
+ *          HTTP server, or after it stopped. Files are made on threads of this module.
+ */
+#ifndef MRD_AGGREGATOR_API_MADE_H
+#define MRD_AGGREGATOR_API_MADE_H
+
+#include "base/sys/out.h"
+
+typedef struct mrd_made mrd_made;
+
+typedef struct {
+    /* Writes the file. Must return soon after mrd_made_wanted returned false. */
+    mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why);
+    void (*done)(void *self); /* frees self in every case; may be NULL */
+    void *self;
+} mrd_made_order;
+
+/* `ended` is called, on a thread of this module, when a file is complete or failed. disk_reserve:
+ * bytes of the file system that stay free. */
+mrd_err mrd_made_open(void (*ended)(void *self), void *self, int64_t disk_reserve,
+                      mrd_made **ret_made, mrd_why *why);
+/* Cancels the current files and waits for their end. `ended` is not called afterwards. NULL is
+ * fine. */
+void mrd_made_stop(mrd_made *m);
+/* Frees a stopped cache. NULL is fine. */
+void mrd_made_free(mrd_made *m);
+/* Returns true if this file is queued or being made. Look for the file after this call. */
+bool mrd_made_is_coming(mrd_made *m, const char *path);
+/* Makes the file in a directory of its own, and removes other contents of the parent directory.
+ * Returns false if the queue is full or after the stop; `done` was called then. */
+bool mrd_made_start(mrd_made *m, const char *path, const mrd_made_order *order);
+/* For `produce`: returns false if it must stop writing, because of the stop or a full disk. */
+bool mrd_made_wanted(const mrd_made *m, const char *dir);
+
+#endif

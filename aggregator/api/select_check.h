@@ -1,0 +1,18 @@
+/*
+ * aggregator/api/select_check.h - validates the values of a selection before nodes are asked, and
+ * refuses values that no node can match
+ */
+#ifndef MRD_AGGREGATOR_API_SELECT_CHECK_H
+#define MRD_AGGREGATOR_API_SELECT_CHECK_H
+
+#include "aggregator/core/common/select.h"
+
+/* Validates the selection `s` of a new session, parsed from `o`. Errors: INVALID for an impossible
+ * value. The message suggests the closest known one. */
+mrd_err mrd_select_check(const mrd_select *s, const mrd_json *o, mrd_why *why);
+/* Validates event types. A type must be listed here, and a node must have it (not checked if `has`
+ * is NULL). Errors: INVALID. The message suggests the closest known type. */
+mrd_err mrd_select_check_types(const mrd_select *s, bool (*has)(void *self, const char *type),
+                               void *self, mrd_why *why);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * aggregator/clock/clock_report.h - the clocks of a session. Reports per node, boot and epoch the
+ * estimate, bound, noise, stamp source and quality, the packets that contradict it, and the node's
+ * report about its own clocks. As a table, JSON, or a picture, for GET …/clocks and `meridian
+ * clocks`.
+ *
+ * Threads  stateless; a report belongs to one thread.
+ */
+#ifndef MRD_AGGREGATOR_CLOCK_CLOCK_REPORT_H
+#define MRD_AGGREGATOR_CLOCK_CLOCK_REPORT_H
+
+#include "aggregator/clock/timeline.h"
+#include "base/conf/json.h"
+
+typedef struct {
+    char *id;
+    mrd_node_clock clock;
+} mrd_clock_node;
+
+typedef struct {
+    mrd_clock_node *v; /* sorted by id; times are on the session's timeline */
+    size_t n, cap;
+    mrd_timeline timeline;
+} mrd_clock_report;
+
+/* Reads the nodes of a session's directory that `only` names; all if it is empty. Until the whole
+ * session was merged, the links between incarnations of the aggregator are computed from these
+ * nodes only. Errors: NOTFOUND if there is no node, and errors of mrd_node_clock_load. */
+mrd_err mrd_clock_report_read(const char *session_dir, const mrd_strlist *only,
+                              mrd_clock_report *ret_report, mrd_why *why);
+void mrd_clock_report_fini(mrd_clock_report *report);
+/* Appends the table, then the assumptions and checks of each clock. Failures show in to->err. */
+void mrd_clock_report_text(const mrd_clock_report *report, mrd_buf *to);
+/* Returns {"nodes": [...], "timeline": [...], "violations": n}, with one entry per node and boot,
+ * and one per incarnation of the aggregator. NULL if out of memory. */
+mrd_json *mrd_clock_report_json(const mrd_clock_report *report);
+uint64_t mrd_clock_report_violations(const mrd_clock_report *report);
+
+#endif

@@ -1,0 +1,519 @@
+#include "aggregator/clock/timeline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/sys/out.h"
+#include "proto/api_names.h"
+#include "timesync/follow.h"
+
+#define UTC_READINGS 64 /* on each side of a gap: the nearest ones */
+
+static const char *const by_text[] = { "first", "nodes", "utc", "none" };
+
+/* ---- The order of incarnations ---- */
+
+/* Returns its index, t->n if it is not in the timeline. */
+static size_t
+find_incarnation(const mrd_timeline *t, const char *id)
+{
+    size_t i = 0;
+
+    while (i < t->n && strcmp(t->v[i].id, id) != 0)
+        i++;
+    return i;
+}
+
+typedef struct {
+    const mrd_node_clock *const *clocks;
+    size_t n;
+} nodes;
+
+typedef void each_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation);
+
+static void
+for_incarnations(const nodes *all, each_incarnation *see, void *self)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        for (size_t k = 0; k < all->clocks[i]->n; k++) {
+            const mrd_boot_clock *c = &all->clocks[i]->v[k];
+
+            for (size_t l = 0; l < c->n_incarnations; l++)
+                see(self, c, l);
+        }
+    }
+}
+
+typedef struct {
+    mrd_timeline incarnations; /* in the order in which they were found */
+    mrd_sess_ns began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
+    bool before[MRD_INCARNATIONS_MAX]
+               /* some clock observed the one immediately before the other */
+               [MRD_INCARNATIONS_MAX];
+} census;
+
+static void
+count_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation)
+{
+    const mrd_clock_incarnation *l = &c->incarnations[incarnation];
+    census *all = self;
+    size_t i = find_incarnation(&all->incarnations, l->id), last;
+
+    if (i == MRD_INCARNATIONS_MAX)
+        return;
+    if (i == all->incarnations.n) {
+        all->incarnations.n++;
+        all->incarnations.v[i] = (mrd_incarnation){ .by = MRD_LINKED_NONE };
+        memcpy(all->incarnations.v[i].id, l->id, sizeof(l->id));
+        all->began[i] = l->began;
+        all->ended[i] = l->ended;
+    } else {
+        all->began[i] = mrd_sess_min(l->began, all->began[i]);
+        all->ended[i] = mrd_sess_max(l->ended, all->ended[i]);
+    }
+    if (incarnation > 0 &&
+        (last = find_incarnation(&all->incarnations, c->incarnations[incarnation - 1].id)) <
+            all->incarnations.n)
+        all->before[last][i] = true;
+}
+
+/* Returns the next incarnation without a recorded predecessor among the remaining; among several,
+ * the earliest to begin. */
+static size_t
+next_incarnation(const census *all, const bool *taken)
+{
+    size_t best = SIZE_MAX, any = SIZE_MAX;
+
+    for (size_t i = 0; i < all->incarnations.n; i++) {
+        bool free = !taken[i];
+
+        for (size_t k = 0; k < all->incarnations.n && free; k++)
+            free = taken[k] || k == i || !all->before[k][i];
+        if (!taken[i] && (any == SIZE_MAX || mrd_sess_before(all->began[i], all->began[any])))
+            any = i;
+        if (free && (best == SIZE_MAX || mrd_sess_before(all->began[i], all->began[best])))
+            best = i;
+    }
+    return best != SIZE_MAX ? best
+                            : any; /* a circle: some clock returned to an earlier incarnation */
+}
+
+/* ---- Links by nodes ---- */
+
+/* Returns the incarnation of a segment. The time before the first probe belongs to the first one.
+ * Returns n_incarnations if the table is not from probes. */
+static size_t
+segment_incarnation(const mrd_boot_clock *c, const mrd_align_segment *seg)
+{
+    size_t incarnation = 0;
+
+    for (size_t i = 0;
+         i < c->n_incarnations && !mrd_local_after(c->incarnations[i].from, seg->from); i++)
+        incarnation = i;
+    return incarnation;
+}
+
+/* Returns true if a break of the clock lies in the gap. */
+static bool
+disturbed(const mrd_boot_clock *c, const mrd_align_segment *a, const mrd_align_segment *b)
+{
+    for (size_t i = 0; i < c->n_breaks; i++) {
+        if (c->breaks[i].cause != MRD_EPOCH_AGGREGATOR &&
+            !mrd_local_before(c->breaks[i].before, a->to) &&
+            !mrd_local_after(c->breaks[i].after, b->from))
+            return true;
+    }
+    return b->cause != MRD_EPOCH_AGGREGATOR;
+}
+
+static bool
+spans(const mrd_boot_clock *c, const char *old, const char *new, mrd_link_clock *ret)
+{
+    size_t n = c->align == NULL || c->violations > 0 ? 0 : mrd_align_segment_count(c->align);
+    const mrd_align_bin *bins = n == 0 ? NULL : mrd_align_borrow_bins(c->align);
+
+    for (size_t i = 1; i < n; i++) {
+        const mrd_align_segment *a = mrd_align_borrow_segment(c->align, i - 1), *b = a + 1;
+        size_t la = segment_incarnation(c, a), lb = segment_incarnation(c, b);
+
+        if (la == lb || la == c->n_incarnations || strcmp(c->incarnations[la].id, old) != 0 ||
+            strcmp(c->incarnations[lb].id, new) != 0)
+            continue;
+        *ret = (mrd_link_clock){ c->align, i - 1, i };
+        return !disturbed(c, a, b) && bins[a->first + a->count - 1].quality > MRD_ALIGN_SUSPECT &&
+               bins[b->first].quality > MRD_ALIGN_SUSPECT;
+    }
+    return false;
+}
+
+static mrd_err
+link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
+{
+    mrd_link_clock *v;
+    size_t boots = 0, n = 0;
+    mrd_err err;
+
+    for (size_t i = 0; i < all->n; i++)
+        boots += all->clocks[i]->n;
+    if ((v = malloc((boots + 1) * sizeof(*v))) == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < all->n; i++) {
+        for (size_t k = 0; k < all->clocks[i]->n; k++)
+            n += spans(&all->clocks[i]->v[k], old, incarnation->id, &v[n]);
+    }
+    err = mrd_timescale_link_solve(v, n, &incarnation->link);
+    if (err == MRD_OK)
+        incarnation->by = MRD_LINKED_NODES;
+    else
+        incarnation->link.contradicting = n; /* at most half of the nodes agree */
+    free(v);
+    return err == MRD_NOMEM ? err : MRD_OK;
+}
+
+/* ---- Links by UTC ---- */
+
+static int
+reading_order(const void *a, const void *b)
+{
+    const mrd_server_reading *x = *(const mrd_server_reading *const *) a,
+                             *y = *(const mrd_server_reading *const *) b;
+
+    return mrd_local_before(x->r.raw, y->r.raw) ? -1 : mrd_local_after(x->r.raw, y->r.raw);
+}
+
+/* Gets the readings of one incarnation that state a bound, sorted by time; at most UTC_READINGS at
+ * its end or start. Returns a negative number if out of memory. */
+static int
+utc_readings(const nodes *all, const char *id, bool end,
+             const mrd_server_reading *ret[UTC_READINGS])
+{
+    const mrd_server_reading **v;
+    size_t cap = 0, n = 0, from, count;
+
+    for (size_t i = 0; i < all->n; i++)
+        cap += all->clocks[i]->n_server;
+    if ((v = malloc((cap + 1) * sizeof(*v))) == NULL)
+        return -1;
+    for (size_t i = 0; i < all->n; i++) {
+        for (size_t k = 0; k < all->clocks[i]->n_server; k++) {
+            const mrd_server_reading *r = &all->clocks[i]->server[k];
+
+            if (strcmp(r->id, id) == 0 && mrd_host_reading_utc_bound(&r->r) >= 0)
+                v[n++] = r;
+        }
+    }
+    qsort(v, n, sizeof(*v), reading_order);
+    for (size_t i = cap = 0; i < n; i++) { /* all journals of the nodes contain the same readings */
+        if (cap == 0 || v[cap - 1]->r.raw.ns != v[i]->r.raw.ns)
+            v[cap++] = v[i];
+    }
+    count = cap < UTC_READINGS ? cap : UTC_READINGS;
+    from = end ? cap - count : 0;
+    memcpy(ret, v + from, count * sizeof(*v));
+    free(v);
+    return (int) count;
+}
+
+/* Treats UTC as the clock that session times are compared with: offset = session - UTC. */
+static void
+utc_ineqs(const mrd_server_reading *r, mrd_ineq ret[2])
+{
+    int64_t utc = r->r.realtime.ns, e = mrd_host_reading_utc_bound(&r->r) + r->r.bracket_ns / 2 + 1;
+    int64_t offset = mrd_sat_sub(mrd_sat_add(r->r.raw.ns, r->session_offset_ns), utc);
+
+    e += e / 1000 + 1; /* the offset changes by up to this over e, at twice 500 ppm */
+    ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
+    ret[1] = (mrd_ineq){ .t = utc, .v = offset - e, .lower = true };
+}
+
+static mrd_err
+link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
+{
+    const mrd_server_reading *a[UTC_READINGS], *b[UTC_READINGS];
+    int na = utc_readings(all, old, true, a), nb = utc_readings(all, incarnation->id, false, b);
+    mrd_ineq ineqs[4 * UTC_READINGS];
+    mrd_epoch_break gap = { .cause = MRD_EPOCH_AGGREGATOR };
+    mrd_align *utc = NULL;
+    size_t n = 0, odd = incarnation->link.contradicting;
+    mrd_err err;
+
+    if (na < 0 || nb < 0)
+        return MRD_NOMEM;
+    if (na == 0 || nb == 0 || !mrd_wall_after(b[0]->r.realtime, a[na - 1]->r.realtime))
+        return MRD_OK;
+    for (int i = 0; i < na; i++, n += 2)
+        utc_ineqs(a[i], ineqs + n);
+    for (int i = 0; i < nb; i++, n += 2)
+        utc_ineqs(b[i], ineqs + n);
+    /* UTC is the clock to solve for, so it takes the position of a local clock. */
+    gap.after.ns = a[na - 1]->r.realtime.ns;
+    gap.before.ns = b[0]->r.realtime.ns;
+    err = mrd_follow_solve(
+        &(mrd_follow_input){
+            .name = "UTC", .ineqs = ineqs, .n_ineqs = n, .breaks = &gap, .n_breaks = 1 },
+        &utc, NULL, NULL);
+    if (err != MRD_OK) /* too little is no error */
+        return err == MRD_NOMEM ? err : MRD_OK;
+    for (size_t i = 1; i < mrd_align_segment_count(utc) && err != MRD_NOMEM; i++) {
+        const mrd_align_segment *s = mrd_align_borrow_segment(utc, i);
+
+        if (mrd_local_after(s[-1].to, gap.after) || mrd_local_before(s->from, gap.before))
+            continue;
+        err = mrd_timescale_link_solve(&(mrd_link_clock){ utc, i - 1, i }, 1, &incarnation->link);
+        if (err == MRD_OK)
+            incarnation->by = MRD_LINKED_UTC;
+    }
+    incarnation->link.contradicting = odd;
+    mrd_align_free(utc);
+    return err == MRD_NOMEM ? err : MRD_OK;
+}
+
+/* ---- The timeline ---- */
+
+static mrd_err
+link_incarnation(const nodes *all, mrd_timeline *t, size_t i, mrd_sess_ns ended, mrd_sess_ns began)
+{
+    mrd_incarnation *incarnation = &t->v[i];
+    const mrd_incarnation *last = &t->v[i - 1];
+    mrd_err err = link_by_nodes(all, last->id, incarnation);
+
+    if (err == MRD_OK && incarnation->by == MRD_LINKED_NONE)
+        err = link_by_utc(all, last->id, incarnation);
+    if (incarnation->by == MRD_LINKED_NONE) {
+        /* Two wall clocks, which are used unless the new one is behind, because later times must
+         * stay later. */
+        int64_t end = mrd_sat_add(ended.ns, last->shift_ns);
+
+        incarnation->link.gap_ns = began.ns > end ? mrd_sat_add(began.ns, -end) : 0;
+        incarnation->shift_ns = began.ns > end ? 0 : mrd_sat_add(mrd_sat_add(end, -began.ns), 1);
+        incarnation->link.at = (mrd_sess_ns){ end };
+        return err;
+    }
+    incarnation->shift_ns = mrd_sat_add(last->shift_ns, -incarnation->link.ahead_ns);
+    incarnation->link.at = (mrd_sess_ns){ mrd_sat_add(incarnation->link.at.ns, last->shift_ns) };
+    return err;
+}
+
+mrd_err
+mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n, mrd_timeline *ret_timeline)
+{
+    nodes all = { clocks, n };
+    mrd_timeline t = { .n = 0 };
+    bool taken[MRD_INCARNATIONS_MAX] = { false };
+    census *c = calloc(1, sizeof(*c));
+    mrd_err err = c == NULL ? MRD_NOMEM : MRD_OK;
+    size_t at, last = 0;
+
+    if (err == MRD_OK)
+        for_incarnations(&all, count_incarnation, c);
+    for (; err == MRD_OK && t.n < c->incarnations.n; last = at) {
+        at = next_incarnation(c, taken);
+        taken[at] = true;
+        t.v[t.n++] = c->incarnations.v[at];
+        if (t.n == 1)
+            t.v[0].by = MRD_LINKED_FIRST;
+        else
+            err = link_incarnation(&all, &t, t.n - 1, c->ended[last], c->began[at]);
+    }
+    free(c);
+    if (err == MRD_OK)
+        *ret_timeline = t;
+    return err;
+}
+
+bool
+mrd_timeline_knows(const mrd_timeline *timeline, const mrd_node_clock *clock)
+{
+    for (size_t i = 0; i < clock->n; i++) {
+        for (size_t l = 0; l < clock->v[i].n_incarnations; l++) {
+            if (find_incarnation(timeline, clock->v[i].incarnations[l].id) == timeline->n)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void
+shift_probes(mrd_boot_clock *c, size_t first, size_t end, int64_t by)
+{
+    for (size_t i = first; i < end; i++) {
+        c->probes[i].r2 = mrd_sat_add(c->probes[i].r2, c->probes[i].r2 == 0 ? 0 : by);
+        c->probes[i].r3 = mrd_sat_add(c->probes[i].r3, c->probes[i].r3 == 0 ? 0 : by);
+    }
+}
+
+static void
+apply_boot(const mrd_timeline *t, mrd_boot_clock *c)
+{
+    bool solved = c->align != NULL && mrd_align_bin_count(c->align) > 0 &&
+                  mrd_align_borrow_bins(c->align)[0].quality != MRD_ALIGN_UNALIGNED;
+
+    for (size_t l = 0; l < c->n_incarnations; l++) {
+        size_t incarnation = find_incarnation(t, c->incarnations[l].id);
+        int64_t by = incarnation == t->n ? 0 : t->v[incarnation].shift_ns;
+
+        shift_probes(c, c->incarnations[l].first,
+                     l + 1 < c->n_incarnations ? c->incarnations[l + 1].first : c->n_probes, by);
+        for (size_t i = 0; solved && by != 0 && i < mrd_align_segment_count(c->align); i++) {
+            if (segment_incarnation(c, mrd_align_borrow_segment(c->align, i)) == l)
+                mrd_align_shift(c->align, i, i + 1, by);
+        }
+    }
+}
+
+void
+mrd_timeline_apply(const mrd_timeline *timeline, mrd_node_clock *clock)
+{
+    for (size_t i = 0; i < clock->n; i++)
+        apply_boot(timeline, &clock->v[i]);
+}
+
+mrd_dur_ns
+mrd_incarnation_bound(const mrd_incarnation *incarnation)
+{
+    if (incarnation->by != MRD_LINKED_NODES && incarnation->by != MRD_LINKED_UTC)
+        return incarnation->by == MRD_LINKED_FIRST ? 0 : -1;
+    return -incarnation->link.lo > incarnation->link.hi ? -incarnation->link.lo
+                                                        : incarnation->link.hi;
+}
+
+size_t
+mrd_timeline_violations(const mrd_timeline *timeline)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < timeline->n; i++)
+        n += timeline->v[i].link.contradicting;
+    return n;
+}
+
+/* ---- Saying it ---- */
+
+void
+mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)
+{
+    const mrd_incarnation *incarnation = &timeline->v[i];
+    char gap[MRD_DUR_TEXT], bound[MRD_DUR_TEXT];
+
+    mrd_dur_text(incarnation->link.gap_ns, gap);
+    mrd_dur_text(mrd_incarnation_bound(incarnation), bound);
+    mrd_buf_fmt(to, "the aggregator's clock changed (incarnation %zu of %zu): ", i + 1,
+                timeline->n);
+    if (incarnation->by == MRD_LINKED_NODES)
+        mrd_buf_fmt(to,
+                    "times after it are linked to those before within +-%s by %zu clock%s that ran "
+                    "on over the %s between",
+                    bound, incarnation->link.clocks, mrd_plural(incarnation->link.clocks), gap);
+    else if (incarnation->by == MRD_LINKED_UTC)
+        mrd_buf_fmt(
+            to,
+            "no node's clock ran on over the %s between; times after it are linked to those "
+            "before within +-%s by UTC, as far as both aggregators' wall clocks know it",
+            gap, bound);
+    else
+        mrd_buf_text(to,
+                     "times after it are NOT linked to those before: no node's clock ran on, and "
+                     "the wall clocks of both aggregators state no bound");
+    if (incarnation->link.contradicting > 0)
+        mrd_buf_fmt(to, "; %zu clock%s contradict%s that: DO NOT TRUST IT",
+                    incarnation->link.contradicting, mrd_plural(incarnation->link.contradicting),
+                    incarnation->link.contradicting == 1 ? "s" : "");
+}
+
+mrd_json *
+mrd_timeline_json(const mrd_timeline *timeline)
+{
+    mrd_json *a = mrd_json_new_array();
+
+    for (size_t i = 0; i < timeline->n; i++) {
+        const mrd_incarnation *l = &timeline->v[i];
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_set(o, "timeline", mrd_json_new_str(l->id));
+        mrd_json_set(o, "linked_by", mrd_json_new_str(by_text[l->by]));
+        mrd_json_set(o, "shift_ns", mrd_json_new_int(l->shift_ns));
+        mrd_json_set(o, "at_ns", mrd_json_new_int(l->link.at.ns));
+        mrd_json_set(o, "bound_ns", mrd_json_new_int(mrd_incarnation_bound(l)));
+        mrd_json_set(o, "bound_lo_ns", mrd_json_new_int(l->link.lo));
+        mrd_json_set(o, "bound_hi_ns", mrd_json_new_int(l->link.hi));
+        mrd_json_set(o, "gap_ns", mrd_json_new_int(l->link.gap_ns));
+        mrd_json_set(o, "clocks", mrd_json_new_int((int64_t) l->link.clocks));
+        mrd_json_set(o, "contradicting", mrd_json_new_int((int64_t) l->link.contradicting));
+        mrd_json_append(a, o);
+    }
+    return a;
+}
+
+void
+mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
+{
+    size_t n = array == NULL ? 0 : mrd_json_size(array);
+
+    *to = (mrd_timeline){ .n = n < MRD_INCARNATIONS_MAX ? n : MRD_INCARNATIONS_MAX };
+    for (size_t i = 0; i < to->n; i++) {
+        const mrd_json *o = mrd_json_at(array, i);
+        const char *by = mrd_json_str(o, "linked_by", "none");
+        mrd_incarnation *l = &to->v[i];
+
+        snprintf(l->id, sizeof(l->id), "%s", mrd_json_str(o, "timeline", ""));
+        l->by = MRD_LINKED_NONE;
+        for (unsigned k = 0; k < MRD_COUNT(by_text); k++) {
+            if (strcmp(by, by_text[k]) == 0)
+                l->by = (mrd_linked_by) k;
+        }
+        l->shift_ns = mrd_json_int(o, "shift_ns", 0);
+        l->link.at = (mrd_sess_ns){ mrd_json_int(o, "at_ns", 0) };
+        l->link.lo = mrd_json_int(o, "bound_lo_ns", 0);
+        l->link.lo = l->link.lo < -INT64_MAX ? -INT64_MAX : l->link.lo;
+        l->link.hi = mrd_json_int(o, "bound_hi_ns", 0);
+        l->link.gap_ns = mrd_json_int(o, "gap_ns", 0);
+        l->link.clocks = (size_t) mrd_json_int(o, "clocks", 0);
+        l->link.contradicting = (size_t) mrd_json_int(o, "contradicting", 0);
+    }
+}
+
+/* ---- The file next to the tables ---- */
+
+static char *
+timeline_path(const char *session_dir)
+{
+    char *path;
+
+    return asprintf(&path, "%s/" MRD_CLOCKS_DIR "/timeline.json", session_dir) < 0 ? NULL : path;
+}
+
+mrd_err
+mrd_timeline_save(const mrd_timeline *timeline, const char *session_dir, mrd_why *why)
+{
+    char *path = timeline_path(session_dir);
+    mrd_json *doc = mrd_json_new_object();
+    mrd_buf text = { 0 };
+    mrd_err err = MRD_NOMEM;
+
+    if (path != NULL && mrd_json_set(doc, "incarnations", mrd_timeline_json(timeline)) == MRD_OK) {
+        mrd_json_write(doc, true, &text);
+        err = text.err;
+    }
+    err = err == MRD_OK ? mrd_write_file(path, (mrd_bytes){ text.p, text.len }, 0644, why)
+                        : mrd_why_set(why, err, 0, "timeline of %s", session_dir);
+    mrd_buf_fini(&text);
+    mrd_json_free(doc);
+    free(path);
+    return err;
+}
+
+void
+mrd_timeline_load(mrd_timeline *to, const char *session_dir)
+{
+    char *path = timeline_path(session_dir);
+    mrd_json *doc = NULL;
+
+    *to = (mrd_timeline){ .n = 0 };
+    if (path != NULL && mrd_json_load(path, &doc, NULL) == MRD_OK &&
+        mrd_api_present_names(doc, NULL) == MRD_OK)
+        mrd_timeline_of_json(to, mrd_json_get(doc, "incarnations"));
+    mrd_json_free(doc);
+    free(path);
+}

@@ -1,0 +1,61 @@
+/*
+ * aggregator/core/common/conversion.h - the device profiles of one process, which the vendor's viewer
+ * converts into readable files
+ *
+ * conversions.h decides when a conversion runs.
+ */
+#ifndef MRD_AGGREGATOR_CORE_COMMON_CONVERSION_H
+#define MRD_AGGREGATOR_CORE_COMMON_CONVERSION_H
+
+#include <stddef.h>
+
+#include "aggregator/core/common/limits.h"
+#include "base/err.h"
+
+#define MRD_CONVERSIONS_MAX 4096 /* processes with device profiles in one session */
+/* attempts that an aggregator may start without surviving their end */
+#define MRD_CONVERSION_RUNS 3
+
+/* Kinds of artifacts that a viewer made. */
+#define MRD_KIND_DEVICE_PROFILE "device-profile"
+#define MRD_KIND_DEVICE_TABLE   "device-table"
+
+typedef enum {
+    MRD_CONVERT_WAITING,
+    MRD_CONVERT_RUNNING,
+    MRD_CONVERT_DONE,
+    MRD_CONVERT_FAILED,
+    MRD_CONVERT_NOT_INSTALLED, /* this aggregator has no viewer; another program may run it */
+    MRD_CONVERT_STATES
+} mrd_convert_state;
+
+typedef struct {
+    char instance_id[MRD_NODE_ID_MAX];
+    int64_t process_id;
+    mrd_convert_state state;
+    bool sent;     /* the request was passed to the viewer, or is about to be */
+    unsigned runs; /* begun and not ended */
+    uint64_t files, bytes;
+    mrd_dur_ns took;
+    uint64_t memory;           /* highest memory use of the viewer, in bytes */
+    char message[MRD_WHY_MAX]; /* why it failed; if DONE, the parts that the result lacks */
+} mrd_conversion;
+
+/* The conversions of all processes of one session that have device profiles. */
+typedef struct {
+    bool planned; /* the list is there */
+    mrd_conversion *v;
+    size_t n;
+    size_t left_out; /* processes beyond MRD_CONVERSIONS_MAX */
+} mrd_session_conversions;
+
+/* One is waiting or runs. */
+bool mrd_conversions_are_open(const mrd_session_conversions *x);
+mrd_conversion *mrd_conversions_find(const mrd_session_conversions *x, const char *instance_id,
+                                     int64_t process_id);    /* NULL: none */
+const char *mrd_convert_state_text(mrd_convert_state state); /* "not-installed", static */
+mrd_convert_state mrd_convert_state_of(const char *text);    /* WAITING for another word */
+/* Returns true if a viewer made artifacts of this kind. */
+bool mrd_kind_is_converted(const char *kind);
+
+#endif

@@ -1,0 +1,80 @@
+/*
+ * aggregator/core/common/limits.h - limits of the aggregator's core: fixed sizes, and limits set by
+ * options
+ */
+#ifndef MRD_AGGREGATOR_CORE_COMMON_LIMITS_H
+#define MRD_AGGREGATOR_CORE_COMMON_LIMITS_H
+
+#include <stdbool.h>
+
+#include "base/clock.h"
+
+#define MRD_NODE_ID_MAX   129   /* instance id with its NUL */
+#define MRD_TEXT_MAX      256   /* a name or a short message with its NUL */
+#define MRD_LOSSES_MAX    20    /* causes of one node in one session */
+#define MRD_TRIGGERS_MAX  1024  /* of a session */
+#define MRD_ARTIFACTS_MAX 65536 /* of a session */
+#define MRD_PROFILES_MAX  256   /* device profiles of one node in one session */
+#define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
+#define MRD_EPOCHS_MAX    64    /* restarts of one agent with a lost spool, per session */
+/* agents of one instance id with separate counts, per session */
+#define MRD_RUNS_MAX       16
+#define MRD_PENDING_MAX    256  /* frames that wait for a disk sync */
+#define MRD_SURVEYS_MAX    256  /* concurrent questions to all nodes */
+#define MRD_COMMANDS_MAX   256  /* commands that wait for a manifest */
+#define MRD_EFFECTS_MAX    1024 /* of one input */
+#define MRD_DIRECTIVES_MAX 16   /* in one answer to a node */
+
+/* Limits set by options. 0 means no limit where the comment says so. */
+typedef struct {
+    int64_t agent_rate, total_rate; /* bytes/s, 0: no limit */
+    int64_t max_nodes, max_sessions, max_open_sessions;
+    int64_t node_gaps;    /* 0: no limit */
+    int64_t disk_reserve; /* bytes that must stay free */
+    mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
+    mrd_dur_ns retain;     /* 0: for ever */
+    int64_t retain_bytes;  /* 0: no limit */
+    int64_t session_bytes; /* 0: no limit */
+    /* Limits of sessions that jobs request. Texts are borrowed. */
+    const char *job_default;                 /* if the job does not choose: "stream", "off" */
+    const char *job_allow;                   /* modes that jobs may choose, separated by commas */
+    int64_t job_sessions, job_sessions_user; /* open sessions: in total, of one user */
+    /* concurrent conversions of device profiles. 0 means no viewer is installed */
+    int64_t conversions;
+    /* finished sessions are exported before retention may remove them */
+    bool exports;
+    /* ... for sessions that name a target of aggregator/core/common/targets.h; borrowed */
+    const char *export_targets;
+} mrd_core_limits;
+
+/* Limits that delayed a node, for /metrics and the states of nodes. */
+typedef enum {
+    MRD_LIMIT_NONE,
+    MRD_LIMIT_AGENT_RATE,
+    MRD_LIMIT_TOTAL_RATE,
+    MRD_LIMIT_CONNECTIONS,
+    MRD_LIMIT_NODES,
+    MRD_LIMIT_SESSIONS,
+    MRD_LIMIT_OPEN_SESSIONS,
+    MRD_LIMIT_SESSION_SIZE,
+    MRD_LIMIT_DISK,
+    MRD_LIMIT_UPLOADS,
+    MRD_LIMIT_EPOCHS, /* of one agent in one session */
+    MRD_LIMIT_GAPS,   /* gaps in the frame numbers of one agent */
+    MRD_LIMIT_KINDS
+} mrd_limit_kind;
+
+/* Returns the name of its option, such as "agent-rate". */
+const char *mrd_limit_text(mrd_limit_kind kind);
+
+/* Token bucket of one second. May become negative, so that one frame larger than the bucket can
+ * pass. */
+typedef struct {
+    int64_t bytes;
+    mrd_local_ns at;
+} mrd_bucket;
+
+/* Takes `want` bytes and returns 0, or takes nothing and returns the milliseconds to wait. */
+uint32_t mrd_bucket_take(mrd_bucket *bucket, int64_t rate, mrd_local_ns now, uint64_t want);
+
+#endif

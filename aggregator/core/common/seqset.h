@@ -1,0 +1,27 @@
+/*
+ * aggregator/core/common/seqset.h - the set of stored sequence numbers of one epoch of one node and
+ * session, as ranges, so that its memory grows with the gaps only. Threads: belongs to its owner.
+ */
+#ifndef MRD_AGGREGATOR_CORE_COMMON_SEQSET_H
+#define MRD_AGGREGATOR_CORE_COMMON_SEQSET_H
+
+#include "base/buf.h"
+
+typedef struct mrd_seqset mrd_seqset;
+
+mrd_seqset *mrd_seqset_new(void);
+void mrd_seqset_free(mrd_seqset *set);
+bool mrd_seqset_has(const mrd_seqset *set, uint64_t seq);
+/* Errors: NOMEM, LIMIT (more than 65536 gaps). */
+mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
+/* Returns how many of 0 .. end-1 are missing. */
+uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
+/* Returns true if the set has the maximum number of gaps and this number would add another one. */
+bool mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq);
+/* Returns the number of gaps, which determines the memory. */
+size_t mrd_seqset_gaps(const mrd_seqset *set);
+/* Returns true if this number would add a gap. */
+bool mrd_seqset_adds_gap(const mrd_seqset *set, uint64_t seq);
+uint64_t mrd_seqset_end(const mrd_seqset *set); /* highest + 1, 0 when empty */
+
+#endif

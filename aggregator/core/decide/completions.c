@@ -1,0 +1,310 @@
+/* Ends of the work that the core started: answers to a survey, a written manifest, an export, a
+ * merge. After each of them the session takes all steps that are possible. */
+#include "aggregator/core/model/state.h"
+
+#include <stdio.h>
+
+#include "aggregator/core/common/text.h"
+#include "aggregator/core/planted/planted.h"
+
+#define EXPORT_AGAIN     (5 * MRD_SEC) /* after the first failure; doubles with each failure */
+#define EXPORT_AGAIN_MAX (300 * MRD_SEC)
+#define SAVE_EVERY       MRD_SEC
+#define SAVE_SHARE       10 /* writing one manifest takes at most a tenth of the time */
+
+/* ---- Answers to questions ---- */
+
+static void
+take_answer(mrd_core *c, mrd_session *s, const mrd_survey *v, const mrd_node *n,
+            const Mrd__ControlReply *r)
+{
+    mrd_part *p = mrd_session_part(s, n->instance_id);
+
+    if (p == NULL && r->selected)
+        p = mrd_core_add_part(c, s, n);
+    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_ARM && s->state == MRD_SESSION_ARMING) {
+        bool refused = r->phase == MRD__NODE_PHASE__NODE_REFUSED || r->err != 0;
+
+        p->state = refused ? MRD_PART_REFUSED : MRD_PART_ARMED;
+        p->err = (mrd_err) r->err;
+        mrd_text_set(p->message, sizeof(p->message), r->message);
+        mrd_clock_quality_take(&p->clock, r->clock);
+    }
+    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && r->err == 0)
+        mrd_session_acknowledge_ids(s, p, &v->trigger, 1);
+    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err == 0 &&
+        v->revision > p->revision)
+        p->revision = v->revision;
+    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err != 0) {
+        p->unchangeable = r->err == MRD_UNSUPPORTED ? n->run : 0;
+        mrd_text_set(p->message, sizeof(p->message), r->message);
+    }
+    mrd_session_touch(s);
+}
+
+void
+mrd_core_answered(mrd_core *c, mrd_core_time now, uint64_t survey, const Mrd__ControlReply *r)
+{
+    mrd_survey *v;
+    mrd_session *s;
+    const mrd_node *n;
+
+    mrd_core_enter(c, now);
+    v = mrd_core_survey(c, survey);
+    n = mrd_nodes_by_id(&c->nodes, r->instance_id);
+    if (v == NULL || n == NULL || n->run != r->run || r->type != v->type ||
+        mrd_map_get(&v->answered_by, mrd_id_key(n->instance_id)) != MRD_MAP_NONE ||
+        (s = mrd_core_session(c, v->session)) == NULL)
+        return;
+    (void) mrd_map_put(&v->answered_by, mrd_id_key(n->instance_id), 1);
+    v->last = now.local;
+    v->answered++;
+    take_answer(c, s, v, n, r);
+    if (v->answered < v->asked)
+        return;
+    if (s->survey == v->id)
+        mrd_session_run(c, s);
+    else
+        mrd_core_survey_end(c, v);
+}
+
+/* ---- Manifests ---- */
+
+/* Undoes a start after its manifest could not be written. */
+static void
+undo_start(mrd_core *c, mrd_session *s, const mrd_why *failed)
+{
+    s->state = MRD_SESSION_FAILED;
+    s->step = MRD_STEP_OVER;
+    s->closed = true;
+    mrd_text_set(s->message, sizeof(s->message), failed->text);
+    mrd_core_retire(c, s); /* including the existing part of its directory */
+}
+
+void
+mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t version,
+               const mrd_why *failed)
+{
+    mrd_session *s;
+    mrd_dur_ns took;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) == NULL || s->save.writing != version)
+        return;
+    took = now.local.ns - s->save.began.ns;
+    s->save.writing = 0;
+    s->save.tried = version;
+    s->save.durable = failed == NULL ? version : s->save.durable;
+    s->save.next.ns = now.local.ns + (SAVE_SHARE * took > SAVE_EVERY ? SAVE_SHARE * took : 0);
+    c->save_dur = took;
+    if (failed != NULL && !c->manifest_failed) /* logged once; retried every second */
+        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-MANIFEST",
+                        "A session's manifest was not written: session=%s reason=%s", s->text,
+                        failed->text);
+    c->manifest_failed = failed != NULL;
+    mrd_core_answer_waiting(c, session, version, failed);
+    if (s->deleted)
+        return;
+    if (failed != NULL && s->step == MRD_STEP_NEW) {
+        undo_start(c, s, failed);
+        return;
+    }
+    if (s->save.urgent && s->save.tried < s->save.version)
+        mrd_core_save(c, s);
+    if (MRD_PLANTED(MRD_PLANT_FORGOTTEN_WAKEUP) && failed != NULL)
+        s->save.awaited = UINT64_MAX;
+    mrd_session_send_triggers(c, s);
+    mrd_session_send_change(c, s);
+    mrd_session_run(c, s);
+}
+
+/* ---- Copies on shared storage ---- */
+
+void
+mrd_core_export_began(mrd_core *c, mrd_core_time now, uint64_t session)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) != NULL && s->copy.state == MRD_EXPORT_PENDING)
+        s->copy.state = MRD_EXPORT_RUNNING;
+}
+
+void
+mrd_core_export_stalled(mrd_core *c, mrd_core_time now, uint64_t session, const char *target,
+                        mrd_dur_ns quiet)
+{
+    mrd_session *s;
+    char text[MRD_WHY_MAX] = "";
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) == NULL)
+        return;
+    if (target != NULL)
+        snprintf(text, sizeof(text),
+                 "the target %.400s has not answered for %lld s: the export goes on when it does",
+                 target, (long long) (quiet / MRD_SEC));
+    mrd_text_set(s->copy.message, sizeof(s->copy.message), text);
+    mrd_session_touch(s);
+    if (target != NULL)
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-EXPORT-STALLED",
+                        "An export waits for its target, see whether its file system hangs: id=%s "
+                        "target=%s quiet_s=%lld",
+                        s->text, target, (long long) (quiet / MRD_SEC));
+    else
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-EXPORT-ANSWERS",
+                        "The target of an export answers again: id=%s", s->text);
+}
+
+void
+mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t files, uint64_t bytes,
+                  const mrd_why *failed)
+{
+    mrd_session *s;
+    mrd_dur_ns wait = EXPORT_AGAIN;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) == NULL)
+        return;
+    s->copy.state = failed != NULL ? MRD_EXPORT_FAILED
+                    : s->copy.old  ? MRD_EXPORT_NONE
+                                   : MRD_EXPORT_DONE;
+    s->copy.old = false;
+    s->copy.files = files;
+    s->copy.bytes = bytes;
+    s->copy.attempts = failed == NULL ? 0 : s->copy.attempts + 1;
+    for (unsigned i = 1; i < s->copy.attempts && wait < EXPORT_AGAIN_MAX; i++)
+        wait *= 2;
+    s->copy.again.ns = now.local.ns + (wait < EXPORT_AGAIN_MAX ? wait : EXPORT_AGAIN_MAX);
+    mrd_text_set(s->copy.message, sizeof(s->copy.message), failed == NULL ? "" : failed->text);
+    mrd_session_touch(s);
+    if (failed != NULL)
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-EXPORT",
+                        "A session was not exported, the next attempt is in %lld s: id=%s "
+                        "attempts=%u reason=%s",
+                        (long long) ((s->copy.again.ns - now.local.ns) / MRD_SEC), s->text,
+                        s->copy.attempts, failed->text);
+    else
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-EXPORTED",
+                        "A session was exported: id=%s files=%llu bytes=%llu", s->text,
+                        (unsigned long long) files, (unsigned long long) bytes);
+}
+
+/* ---- Journals and merges ---- */
+
+void
+mrd_core_closed(mrd_core *c, mrd_core_time now, uint64_t session)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) == NULL)
+        return;
+    s->closing = false;
+    s->closed = true;
+    if (!s->deleted)
+        mrd_session_run(c, s);
+}
+
+void
+mrd_core_merge_progress(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t events)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) == NULL || !mrd_session_is_merging(s))
+        return;
+    s->job.state = MRD_MERGE_RUNNING;
+    s->job.events = events;
+}
+
+/* Publishes the result of the clock checks. A contradiction marks the session. */
+static void
+take_verdict(mrd_core *c, mrd_session *s, mrd_clock_verdict *v)
+{
+    c->stats.clock_held_out += v->held_out;
+    c->stats.clock_held_out_violations += v->held_out_violations;
+    c->stats.clock_absolute += v->absolute;
+    c->stats.clock_absolute_violations += v->absolute_violations;
+    c->stats.clock_collectives += v->collectives.collectives;
+    c->stats.clock_collective_violations += v->collectives.violations;
+    if (mrd_clock_verdict_violations(v) > 0)
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-CLOCK-VIOLATION",
+                        "A session's clocks contradict their bounds: id=%s held_out=%llu "
+                        "absolute=%llu collectives=%zu links=%llu",
+                        s->text, (unsigned long long) v->held_out_violations,
+                        (unsigned long long) v->absolute_violations, v->collectives.violations,
+                        (unsigned long long) v->link_violations);
+    mrd_clock_verdict_fini(&s->verdict);
+    s->verdict = *v;
+    *v = (mrd_clock_verdict){ 0 };
+}
+
+void
+mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_damage *found, bool whole)
+{
+    if (!mrd_part_damaged(p, found, whole))
+        return;
+    mrd_session_touch(s);
+    if (p->damage.events > 0 || p->damage.frames > 0)
+        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-JOURNAL-DAMAGE",
+                        "Stored events cannot be read back: session=%s node=%s events=%llu "
+                        "frames=%llu",
+                        s->text, p->instance_id, (unsigned long long) p->damage.events,
+                        (unsigned long long) p->damage.frames);
+    if (p->damage.foreign > 0)
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-FOREIGN",
+                        "Batches name another node and are shown as of the node that sent them: "
+                        "session=%s node=%s batches=%llu",
+                        s->text, p->instance_id, (unsigned long long) p->damage.foreign);
+}
+
+void
+mrd_core_damaged(mrd_core *c, mrd_core_time now, uint64_t session, const char *instance_id,
+                 const mrd_damage *found, bool whole)
+{
+    mrd_session *s;
+    mrd_part *p;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_session(c, session)) != NULL &&
+        (p = mrd_session_part(s, instance_id)) != NULL)
+        mrd_core_part_damaged(c, s, p, found, whole);
+}
+
+void
+mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge_state state,
+                uint64_t events, mrd_clock_verdict *verdict, const mrd_why *why)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) == NULL)
+        return;
+    s->job.state = state;
+    s->job.events = events;
+    mrd_session_copy_again(s);
+    if (state == MRD_MERGE_DONE && verdict != NULL)
+        take_verdict(c, s, verdict);
+    if (state == MRD_MERGE_FAILED) {
+        mrd_text_set(s->job.message, sizeof(s->job.message), why->text);
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-MERGE",
+                        "A session was not merged: id=%s reason=%s", s->text, why->text);
+    }
+    s->measured = false;
+    mrd_session_touch(s);
+    if (!s->deleted)
+        mrd_session_run(c, s);
+}
+
+void
+mrd_core_measured(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t bytes)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) == NULL)
+        return;
+    s->measuring = false;
+    s->folder_bytes = bytes;
+}

@@ -1,0 +1,20 @@
+/*
+ * aggregator/core/decide/jobs.h - sessions that belong to jobs: creates them and decides when each is over
+ *
+ * A node asks with the message Job, and the policy in mrd_core_limits decides. The first node of a
+ * job creates the session, and the end of the job on its last node ends it. A node that has been
+ * away for 12 x --node-timeout is not awaited if the job ended on the others.
+ */
+#ifndef MRD_AGGREGATOR_CORE_DECIDE_JOBS_H
+#define MRD_AGGREGATOR_CORE_DECIDE_JOBS_H
+
+#include "aggregator/core/model/state.h"
+
+/* Validates the job that a request waits for. Errors: INVALID. */
+mrd_err mrd_job_request_check(const mrd_session_request *r, mrd_why *why);
+/* Returns true if the job ended on all nodes that record it. */
+bool mrd_job_is_over(const mrd_core *c, const mrd_session *s);
+/* Returns true if the part's node has been away for longer than the end of a job waits for it. */
+bool mrd_job_part_is_gone(const mrd_core *c, const mrd_session *s, const mrd_part *p);
+
+#endif

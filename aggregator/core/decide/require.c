@@ -1,0 +1,167 @@
+#include "aggregator/core/decide/require.h"
+
+#include <stdio.h>
+
+#include "aggregator/core/common/text.h"
+#include "base/num.h"
+
+#define NAMED_MAX 3 /* nodes in a message */
+
+uint64_t
+mrd_require_number(const char *require)
+{
+    uint64_t n = 1;
+
+    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is none */
+    return strcmp(require, "all") == 0 ? UINT64_MAX : n;
+}
+
+/* ---- Who is absent ---- */
+
+static void
+mark_missing(mrd_core *c, mrd_session *s, const mrd_node *n)
+{
+    int64_t ago = n->seen_wall.ns == 0 ? 0 : c->now.wall.ns - n->seen_wall.ns;
+    mrd_part *p = mrd_core_add_part(c, s, n);
+    char text[MRD_DUR_TEXT];
+
+    if (p == NULL)
+        return;
+    p->state = MRD_PART_MISSING;
+    p->err = MRD_NOTFOUND;
+    if (n->seen_wall.ns == 0)
+        mrd_text_set(p->message, sizeof(p->message),
+                     "no agent of this name has connected (meridian nodes)");
+    else
+        snprintf(p->message, sizeof(p->message),
+                 "not connected when the session began, last seen %s before",
+                 mrd_dur_text(ago < 0 ? 0 : ago / MRD_MS * MRD_MS, text));
+}
+
+static void
+mark_silent(mrd_core *c, mrd_session *s, const mrd_node *n)
+{
+    mrd_part *p = mrd_core_add_part(c, s, n);
+
+    if (p == NULL)
+        return;
+    p->state = MRD_PART_REFUSED;
+    p->err = MRD_TIMEOUT;
+    snprintf(p->message, sizeof(p->message), "did not answer within %lld ms",
+             (long long) (c->limits.arm_timeout / MRD_MS));
+}
+
+/* Marks nodes that the selection names and that were never seen. */
+static void
+mark_unknown(mrd_core *c, mrd_session *s)
+{
+    for (size_t i = 0; i < s->select.instances.n; i++) {
+        const char *name = s->select.instances.v[i];
+        mrd_node stand_in = { .key = 0 };
+
+        if (!mrd_instance_id_valid(mrd_str_of(name)) || mrd_nodes_by_id(&c->nodes, name) != NULL ||
+            mrd_session_part(s, name) != NULL)
+            continue;
+        mrd_text_set(stand_in.instance_id, sizeof(stand_in.instance_id), name);
+        mark_missing(c, s, &stand_in);
+    }
+}
+
+void
+mrd_require_mark_absent(mrd_core *c, mrd_session *s)
+{
+    /* Only the node can tell whether the selected jobs, ranks or processes run on it. */
+    for (size_t i = 0; i < c->nodes.n && !mrd_select_is_partial(&s->select); i++) {
+        const mrd_node *n = c->nodes.v[i];
+
+        if (!mrd_select_matches(&s->select, n->instance_id) ||
+            mrd_session_part(s, n->instance_id) != NULL)
+            continue;
+        if (mrd_core_is_alive(c, n))
+            mark_silent(c, s, n);
+        else if (mrd_core_is_expected(c, n) || s->select.instances.n > 0)
+            mark_missing(c, s, n);
+    }
+    mark_unknown(c, s);
+}
+
+/* ---- The decision ---- */
+
+/* Appends nodes as "i-1: <reason>", joined by semicolons, then "5 more are missing". */
+static void
+add_names(const mrd_session *s, mrd_part_state state, const char *what, mrd_buf *to)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const mrd_part *p = s->parts[i];
+        const char *since = strstr(p->message, "last seen");
+
+        if (p->state == state && n++ < NAMED_MAX)
+            mrd_buf_fmt(to, "%s%s%s: %.120s", to->len == 0 ? "" : "; ", p->instance_id, what,
+                        since == NULL ? p->message : since);
+    }
+    if (n > NAMED_MAX)
+        mrd_buf_fmt(to, "; %u more %s", n - NAMED_MAX,
+                    state == MRD_PART_MISSING ? "are missing" : "are not ready");
+}
+
+/* Suggests what to do if some nodes are ready and others are not. */
+static void
+add_remedy(const mrd_session *s, unsigned armed, unsigned missing, mrd_buf *to)
+{
+    const char *away = NULL;
+
+    if (armed == 0)
+        return;
+    for (size_t i = 0; i < s->n_parts && away == NULL; i++)
+        away = s->parts[i]->state == MRD_PART_MISSING ? s->parts[i]->instance_id : NULL;
+    mrd_buf_fmt(to, ". To start without the others: --require %u or any", armed);
+    if (away != NULL)
+        mrd_buf_fmt(to, "; to forget a node that will not come back: meridian nodes --forget %s%s",
+                    away, missing > 1 ? ",..." : "");
+}
+
+static void
+explain(mrd_session *s, unsigned armed, unsigned refused, unsigned missing, uint64_t want)
+{
+    mrd_buf names = { 0 }, remedy = { 0 };
+    char number[32];
+
+    snprintf(number, sizeof(number), "%llu are", (unsigned long long) want);
+    add_names(s, MRD_PART_REFUSED, "", &names);
+    add_names(s, MRD_PART_MISSING, " is missing", &names);
+    add_remedy(s, armed, missing, &remedy);
+    if (armed + refused == 0)
+        snprintf(s->message, sizeof(s->message),
+                 "no node took part: check that meridian-agent runs, is connected (meridian nodes) "
+                 "and matches the selection; --require 0 waits for what does not run yet%s%.400s",
+                 names.len == 0 ? "" : "; ", mrd_buf_cstr(&names));
+    else
+        snprintf(s->message, sizeof(s->message),
+                 "%u of %u nodes are ready and %s required: %.380s%s", armed,
+                 armed + refused + missing,
+                 strcmp(s->params.require, "all") == 0 ? "all are"
+                 : want == 1                           ? "one is"
+                                                       : number,
+                 names.len == 0 ? "connect more agents" : mrd_buf_cstr(&names),
+                 names.len == 0 ? "" : mrd_buf_cstr(&remedy));
+    mrd_buf_fini(&names);
+    mrd_buf_fini(&remedy);
+}
+
+bool
+mrd_require_is_met(mrd_session *s)
+{
+    unsigned armed = mrd_session_count(s, MRD_PART_ARMED);
+    unsigned refused = mrd_session_count(s, MRD_PART_REFUSED);
+    unsigned missing = mrd_session_count(s, MRD_PART_MISSING);
+    uint64_t want = mrd_require_number(s->params.require);
+
+    if (want == UINT64_MAX)
+        want = (uint64_t) armed + refused + missing;
+    if (want == 0 || (armed > 0 && armed >= want))
+        return true;
+    explain(s, armed, refused, missing, want);
+    return false;
+}

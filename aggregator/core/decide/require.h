@@ -1,0 +1,18 @@
+/*
+ * aggregator/core/decide/require.h - decides whether enough nodes are ready for a session to start ("all",
+ * "any" or a number), which of them are absent, and with which message a session waits
+ */
+#ifndef MRD_AGGREGATOR_CORE_DECIDE_REQUIRE_H
+#define MRD_AGGREGATOR_CORE_DECIDE_REQUIRE_H
+
+#include "aggregator/core/model/state.h"
+
+/* 1 for "any", UINT64_MAX for "all". */
+uint64_t mrd_require_number(const char *require);
+/* Lists the selected nodes that did not answer or are not connected. */
+void mrd_require_mark_absent(mrd_core *c, mrd_session *s);
+/* Returns false and sets s->message if too few nodes are ready. A missing node counts as one of all
+ * nodes. */
+bool mrd_require_is_met(mrd_session *s);
+
+#endif

@@ -1,0 +1,187 @@
+/* Decides which sessions are removed: deleted ones, too old ones, and the oldest if the store is
+ * too large. */
+#include "aggregator/core/model/state.h"
+
+#include "aggregator/core/common/text.h"
+#include "aggregator/core/manifest/conversions.h"
+#include "aggregator/core/planted/planted.h"
+
+void
+mrd_core_retire(mrd_core *c, mrd_session *s)
+{
+    if (s->deleted)
+        return;
+    s->deleted = true;
+    if (s->job.after != 0) /* it has not begun */
+        s->job = (mrd_merge_job){ .state = MRD_MERGE_CANCELLED };
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        mrd_stored_files_retire(&c->files, s->artifacts[i].sha256);
+    mrd_core_answer_gone(c, s->id);
+}
+
+/* the session lists no files any more */
+static void
+core_unlist(mrd_core *c, mrd_session *s)
+{
+    mrd_core_retire(c, s);
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        mrd_stored_files_unlist(&c->files, s->artifacts[i].sha256);
+    s->n_artifacts = 0;
+}
+
+static uint64_t
+folders_bytes(const mrd_core *c)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < c->n_sessions; i++)
+        sum += c->sessions[i]->deleted ? 0 : mrd_session_bytes(c->sessions[i]);
+    return sum;
+}
+
+uint64_t
+mrd_core_store_bytes(const mrd_core *c)
+{
+    return folders_bytes(c) + c->files.bytes;
+}
+
+/* A session that runs, is being merged or is being sent stays. */
+static bool
+may_go(const mrd_session *s)
+{
+    return !s->deleted && mrd_session_is_over(s) && s->served == 0 && !mrd_session_is_merging(s) &&
+           !mrd_session_is_converting(s);
+}
+
+/* A session that is to be exported stays until the export is complete. */
+static bool
+may_be_retired(const mrd_core *c, const mrd_session *s)
+{
+    return may_go(s) &&
+           (!mrd_session_is_exported(s, c->limits.exports) || s->state != MRD_SESSION_COMPLETE ||
+            s->copy.state == MRD_EXPORT_DONE || MRD_PLANTED(MRD_PLANT_RETIRED_UNCOPIED));
+}
+
+/* Returns the time from which a session's age counts: its end, so that long and short recordings
+ * are kept for the same time. */
+static mrd_wall_ns
+age_begins(const mrd_session *s)
+{
+    return s->ended.ns > s->created.ns ? s->ended : s->created;
+}
+
+static void
+retire(mrd_core *c, mrd_session *s, const char *reason)
+{
+    mrd_core_retire(c, s);
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-RETAIN",
+                    "A session was removed: id=%s hours=%lld bytes=%llu reason=%s", s->text,
+                    (long long) ((c->now.wall.ns - age_begins(s).ns) / (3600 * MRD_SEC)),
+                    (unsigned long long) mrd_session_bytes(s), reason);
+}
+
+static mrd_session *
+oldest_that_may_go(const mrd_core *c)
+{
+    mrd_session *oldest = NULL;
+
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (may_be_retired(c, s) && (oldest == NULL || age_begins(s).ns < age_begins(oldest).ns))
+            oldest = s;
+    }
+    return oldest;
+}
+
+void
+mrd_core_retain(mrd_core *c)
+{
+    uint64_t most = (uint64_t) c->limits.retain_bytes, folders;
+
+    if (c->store_gone) /* the directory in its path belongs to someone else */
+        return;
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (c->limits.retain > 0 && may_be_retired(c, s) &&
+            c->now.wall.ns - age_begins(s).ns > c->limits.retain)
+            retire(c, s, "older than --retain");
+    }
+    folders = folders_bytes(c);
+    while (most > 0 && folders + c->files.bytes > most) {
+        mrd_session *oldest = oldest_that_may_go(c);
+
+        if (oldest == NULL)
+            return;
+        folders -= mrd_session_bytes(oldest);
+        retire(c, oldest, "the oldest beyond --retain-size");
+    }
+}
+
+/* ---- Removing ---- */
+
+static bool
+is_used(const mrd_core *c, const mrd_session *s)
+{
+    for (unsigned i = 0; i < c->n_pending; i++) {
+        if (c->pending[i].session == s)
+            return true;
+    }
+    /* A manifest that is being written would create the directory again. */
+    return s->served > 0 || (mrd_session_is_merging(s) && !MRD_PLANTED(MRD_PLANT_REMOVED_IN_USE)) ||
+           s->save.writing != 0 || s->measuring || mrd_session_is_converting(s) ||
+           ((s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING) &&
+            !MRD_PLANTED(MRD_PLANT_REMOVED_IN_COPY));
+}
+
+void
+mrd_core_remove_deleted(mrd_core *c)
+{
+    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM); i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (!s->deleted || s->removing || is_used(c, s))
+            continue;
+        if (!s->closed) {
+            if (!s->closing)
+                mrd_effects_add(&c->out, MRD_DO_CLOSE)->session = s;
+            s->closing = true;
+            continue;
+        }
+        s->removing = true;
+        mrd_effects_add(&c->out, MRD_DO_REMOVE)->session = s;
+    }
+}
+
+static void
+give_gaps_back(const mrd_core *c, const mrd_session *s)
+{
+    for (size_t i = 0; i < s->n_parts; i++) {
+        mrd_node *n = mrd_nodes_by_id(&c->nodes, s->parts[i]->instance_id);
+        uint64_t gaps = mrd_part_gaps(s->parts[i]);
+
+        if (n != NULL)
+            n->gaps -= gaps < n->gaps ? gaps : n->gaps;
+    }
+}
+
+void
+mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session)
+{
+    mrd_core_enter(c, now);
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+
+        if (s->id != session || !s->removing)
+            continue;
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DELETED",
+                        "A session was deleted: id=%s", s->text);
+        core_unlist(c, s);
+        give_gaps_back(c, s);
+        mrd_effects_add(&c->out, MRD_DO_SWEEP);
+        mrd_session_free(s);
+        c->sessions[i] = c->sessions[--c->n_sessions];
+        return;
+    }
+}

@@ -1,0 +1,60 @@
+/*
+ * aggregator/core/manifest/conversions.h - passes the device profiles of finished sessions to the vendor's
+ * viewer, process by process, and lists the results with the session's artifacts
+ *
+ * Promise  the results of a process become complete all at once, when all of them are in the store.
+ *          After a restart the results of an unfinished conversion are removed from the list, and
+ *          the conversion runs again.
+ */
+#ifndef MRD_AGGREGATOR_CORE_MANIFEST_CONVERSIONS_H
+#define MRD_AGGREGATOR_CORE_MANIFEST_CONVERSIONS_H
+
+#include "aggregator/core/model/state.h"
+
+/* Starts the pending conversions of a finished session, up to the limit of concurrent conversions. */
+void mrd_session_convert(mrd_core *c, mrd_session *s);
+/* Returns true if the viewer works on a conversion of the session. */
+bool mrd_session_is_converting(const mrd_session *s);
+
+/* Identifies the device profiles of one process in a session. */
+typedef struct {
+    uint64_t session;
+    char instance_id[MRD_NODE_ID_MAX];
+    int64_t process_id;
+} mrd_conversion_of;
+
+/* The files that the viewer made, with sizes and hashes. Names are relative to the directory of the
+ * process. */
+typedef struct {
+    const mrd_conversion_of *of;
+    mrd_listed_artifact *files;
+    size_t n;
+} mrd_conversion_results;
+
+/* The viewer runs. */
+void mrd_core_conversion_began(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of);
+/* The results are about to be stored. Lists them as incomplete. Returns false, and lists nothing,
+ * if the session no longer exists or its list has no room. */
+bool mrd_core_conversion_list(mrd_core *c, mrd_core_time now, const mrd_conversion_results *r);
+/* The outcome of a conversion: CANCELLED (the aggregator is shutting down and the conversion
+ * becomes pending again), DONE or FAILED. */
+typedef struct {
+    mrd_convert_state state; /* WAITING: cancelled */
+    uint64_t files, bytes, memory;
+    mrd_dur_ns took;
+    const char *message;
+} mrd_conversion_end;
+void mrd_core_conversion_ended(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of,
+                               const mrd_conversion_end *end);
+/* A viewer was installed after there was none. `at_once` is the maximum number of concurrent
+ * conversions. Conversions in state not-installed become pending again. */
+void mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once);
+/* Makes the conversions of a session pending again that failed or had no viewer. Answers the
+ * ticket. Errors: NOTFOUND, STATE. */
+void mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);
+
+/* For the manifest. */
+mrd_json *mrd_conversions_json(const mrd_session *s);
+void mrd_conversions_load(mrd_core *c, mrd_session *s, const mrd_json *list);
+
+#endif

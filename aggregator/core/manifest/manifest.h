@@ -1,0 +1,46 @@
+/*
+ * aggregator/core/manifest/manifest.h - a session as JSON: <session>/session.json, from which a restart
+ * resumes, and the answer of the API. docs/http.md describes the members.
+ */
+#ifndef MRD_AGGREGATOR_CORE_MANIFEST_MANIFEST_H
+#define MRD_AGGREGATOR_CORE_MANIFEST_MANIFEST_H
+
+#include "aggregator/core/model/state.h"
+
+/* Values that a session's JSON contains in addition to the session. */
+typedef struct {
+    mrd_sess_ns now;
+    const char *store_message; /* why nothing can be stored now, NULL if it can */
+    bool of_file;              /* for session.json: includes members that the API does not show */
+} mrd_manifest_context;
+
+mrd_manifest_context mrd_core_manifest_context(const mrd_core *c);
+mrd_json *mrd_session_json(const mrd_session *s, const mrd_manifest_context *x); /* NULL: NOMEM */
+mrd_json *mrd_listed_artifact_json(const mrd_listed_artifact *a);
+
+/*
+ * Adds a session from its manifest to the core, before any other input. The caller then reads its
+ * journals and calls mrd_part_stored for each frame of each part. `artifact_log` is an array of the
+ * log entries of artifacts that are newer than the manifest, or NULL. On VERSION, CORRUPT, NOMEM
+ * and TYPE nothing is added, and the caller counts the session as unreadable.
+ */
+mrd_err mrd_core_load_session(mrd_core *c, uint64_t id, const mrd_json *manifest,
+                              const mrd_json *artifact_log, mrd_session **ret_session,
+                              mrd_why *why);
+
+/* The journal of the part was read completely. Frames that the manifest counted but the journal
+ * lacks are counted as damage. */
+void mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p);
+/* Adds a part for a node that has a journal but is not in the manifest yet. Returns NULL if out of
+ * memory, or if the name is not a valid instance id. */
+mrd_part *mrd_core_found_part(mrd_core *c, mrd_session *s, const char *instance_id);
+/* Removes a loaded session with unreadable journals. */
+void mrd_core_unload_session(mrd_core *c, mrd_session *s);
+
+/* <store>/nodes.json: the nodes that are remembered across restarts. */
+void mrd_core_registry_text(const mrd_core *c, mrd_buf *to);
+/* Adds the nodes that were seen within node_forget, at most max_nodes: nodes that sent data first, then those seen last.
+ * Errors: NOMEM, VERSION. */
+mrd_err mrd_core_load_registry(mrd_core *c, const mrd_json *registry, mrd_why *why);
+
+#endif

@@ -1,0 +1,41 @@
+#include "aggregator/core/model/effects.h"
+
+#include "base/obj.h"
+
+bool
+mrd_effects_room(const mrd_effects *e, unsigned n)
+{
+    return e->n + n <= MRD_EFFECTS_MAX;
+}
+
+/* Clearing all of an effect for each acknowledgement would cost more than deciding it. */
+mrd_effect *
+mrd_effects_add(mrd_effects *e, mrd_effect_kind kind)
+{
+    mrd_effect *to = &e->v[e->n];
+
+    MRD_ASSERT(e->n < MRD_EFFECTS_MAX);
+    e->n++;
+    memset(to, 0, offsetof(mrd_effect, directives));
+    memset(&to->n_directives, 0, offsetof(mrd_effect, text) - offsetof(mrd_effect, n_directives));
+    to->text[0] = '\0';
+    to->kind = kind;
+    return to;
+}
+
+/* A log line that does not fit is dropped. Effects are never dropped. */
+void
+mrd_effects_log(mrd_effects *e, mrd_log_level level, const char *id, const char *format, ...)
+{
+    mrd_effect *to;
+    va_list args;
+
+    if (!mrd_effects_room(e, MRD_EFFECTS_MAX / 8))
+        return;
+    to = mrd_effects_add(e, MRD_DO_LOG);
+    to->level = level;
+    to->id = id;
+    va_start(args, format);
+    vsnprintf(to->text, sizeof(to->text), format, args);
+    va_end(args);
+}

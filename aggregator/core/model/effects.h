@@ -1,0 +1,98 @@
+/*
+ * aggregator/core/model/effects.h - the work that the core requests. Each input may leave some effects.
+ * The owner takes them in order and carries them out before the next input, because they borrow
+ * from the core.
+ *
+ * The work of an effect ends in an input: an append ends in mrd_core_stored, a manifest in
+ * mrd_core_saved, and so on. Until then the core does not answer requests that depend on it.
+ */
+#ifndef MRD_AGGREGATOR_CORE_MODEL_EFFECTS_H
+#define MRD_AGGREGATOR_CORE_MODEL_EFFECTS_H
+
+#include "aggregator/core/model/session.h"
+#include "base/conf/log.h"
+
+typedef enum {
+    /* Answers to a request of a node, by its ticket. */
+    MRD_DO_ACK,       /* status, err, text, retry_ms */
+    MRD_DO_HEARTBEAT, /* an ack with directives and estimate; node */
+    MRD_DO_WELCOME,   /* node, directives: the node gets a new probe key */
+    MRD_DO_REFUSE,    /* err, text, final */
+    MRD_DO_JOB_REPLY, /* err, text, retry_ms, directives: at most one */
+    MRD_DO_DROP,      /* no answer, so that the node's transport repeats the request */
+    /* Work that ends in an input. */
+    /* ticket, session, part, node, frame: append to the journal, durably. It ends in
+     * mrd_core_stored */
+    MRD_DO_APPEND,
+    /* survey, type, trigger: ask all nodes about the session. Each answer is an
+     * mrd_core_answered */
+    MRD_DO_ASK,
+    MRD_DO_ASK_END,    /* survey: no more answers are expected */
+    MRD_DO_SAVE,       /* session, version: write its manifest. It ends in mrd_core_saved */
+    MRD_DO_SAVE_NODES, /* write the registry of nodes; ends in mrd_core_nodes_saved */
+    MRD_DO_CLOSE,      /* session: close its journals. It ends in mrd_core_closed */
+    MRD_DO_MERGE,      /* session: merge it. It ends in mrd_core_merged */
+    MRD_DO_CANCEL,     /* session: cancel its merge or its conversions */
+    /* session, value: run conversion number `value`. It ends in mrd_core_conversion_ended */
+    MRD_DO_CONVERT,
+    MRD_DO_MEASURE, /* session: measure its directory. It ends in mrd_core_measured */
+    /* session: copy its directory to shared storage. It ends in mrd_core_exported */
+    MRD_DO_EXPORT,
+    MRD_DO_REMOVE, /* session: remove its directory. It ends in mrd_core_removed */
+    /* For good. */
+    MRD_DO_ANSWER, /* answer the command of this ticket: err, text, value */
+    MRD_DO_FORGET, /* value: key of a removed node */
+    MRD_DO_SWEEP,  /* remove artifacts that no session lists */
+    MRD_DO_LOG,    /* level, id, text */
+    MRD_DO_KINDS
+} mrd_effect_kind;
+
+/* A command for a node about one of its sessions. */
+typedef struct {
+    Mrd__ControlType type;
+    uint64_t id;                /* of the session */
+    const mrd_session *session; /* NULL: cancel an unknown session */
+    size_t trigger; /* index of a TRIGGER in session->triggers plus one; the array may move */
+} mrd_directive;
+
+typedef struct {
+    mrd_effect_kind kind;
+    uint64_t ticket;
+    Mrd__AckStatus status;
+    mrd_err err;
+    uint32_t retry_ms;
+    bool final;
+    mrd_session *session;
+    mrd_part *part;
+    mrd_node *node;
+    mrd_frame frame;
+    uint64_t survey, version, value;
+    mrd_dur_ns timeout; /* of a survey */
+    mrd_dur_ns give_up; /* after arming: time until an armed node cancels the session on its own */
+    mrd_directive directives[MRD_DIRECTIVES_MAX]; /* the first one is the question of a survey */
+    unsigned n_directives;
+    bool has_estimate;
+    Mrd__ClockEstimate estimate;
+    char estimate_state[24];
+    mrd_local_ns received; /* of a heartbeat */
+    mrd_log_level level;
+    const char *id; /* of a log line; static */
+    char text[MRD_WHY_MAX];
+} mrd_effect;
+
+/* A queue, which is empty between inputs. */
+typedef struct {
+    mrd_effect *v; /* MRD_EFFECTS_MAX */
+    unsigned first, n;
+} mrd_effects;
+
+/* Adds an effect, zeroed except for its kind. The caller has checked that there is room. */
+mrd_effect *mrd_effects_add(mrd_effects *e, mrd_effect_kind kind);
+/* The most effects that one step may add. A loop checks for this much room before each step. */
+#define MRD_EFFECTS_ROOM 32
+/* Returns true if there is room for n more. */
+bool mrd_effects_room(const mrd_effects *e, unsigned n);
+void mrd_effects_log(mrd_effects *e, mrd_log_level level, const char *id, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,141 @@
+#include "aggregator/core/model/files.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "aggregator/core/common/limits.h"
+#include "aggregator/core/common/text.h"
+#include "base/obj.h"
+#include "base/vec.h"
+
+#define NAME_PARTS    16 /* more levels than agents search */
+#define NAME_PART_MAX 200
+
+void
+mrd_stored_files_fini(mrd_stored_files *t)
+{
+    free(t->v);
+    mrd_map_fini(&t->at);
+}
+
+bool
+mrd_hash_is_valid(const char *hex)
+{
+    return strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64;
+}
+
+const char *
+mrd_artifact_name_fault(const char *name)
+{
+    size_t parts = 0;
+
+    if (*name == '\0')
+        return "is empty";
+    if (strlen(name) >= MRD_TEXT_MAX)
+        return "has 256 bytes or more";
+    for (const char *c = name; *c != '\0'; c++) {
+        if ((unsigned char) *c < 0x20 || *c == 0x7f)
+            return "has a control character";
+    }
+    while (*name != '\0') {
+        size_t n = strcspn(name, "/");
+
+        if (n == 0)
+            return "has an empty part";
+        if (n > NAME_PART_MAX)
+            return "has a part of more than 200 bytes";
+        if (name[0] == '.')
+            return "has a part that begins with a dot";
+        if (++parts > NAME_PARTS)
+            return "has more than 16 parts";
+        name += n;
+        if (*name == '/' && *++name == '\0')
+            return "ends with a slash";
+    }
+    return NULL;
+}
+
+static mrd_map_key
+file_key(const char *sha256)
+{
+    mrd_map_key key = { 0 };
+    uint64_t *to[] = { &key.a, &key.b, &key.c };
+
+    for (size_t i = 0; i < 3; i++) {
+        char word[17];
+
+        snprintf(word, sizeof(word), "%.16s", sha256 + 16 * i);
+        *to[i] = strtoull(word, NULL, 16);
+    }
+    return key;
+}
+
+static mrd_stored_file *
+file_of(const mrd_stored_files *t, const char *sha256)
+{
+    uint32_t at = mrd_hash_is_valid(sha256) ? mrd_map_get(&t->at, file_key(sha256)) : MRD_MAP_NONE;
+
+    return at == MRD_MAP_NONE ? NULL : &t->v[at];
+}
+
+bool
+mrd_stored_files_has(const mrd_stored_files *t, const char *sha256)
+{
+    return file_of(t, sha256) != NULL;
+}
+
+mrd_err
+mrd_stored_files_list(mrd_stored_files *t, const char *sha256)
+{
+    mrd_stored_file *f = file_of(t, sha256);
+
+    MRD_ASSERT(mrd_hash_is_valid(sha256));
+    if (f == NULL) {
+        if (!MRD_VEC_NEXT(t->v, t->n) ||
+            mrd_map_put(&t->at, file_key(sha256), (uint32_t) t->n) != MRD_OK)
+            return MRD_NOMEM;
+        f = &t->v[t->n++];
+        *f = (mrd_stored_file){ .key = file_key(sha256) };
+    }
+    f->listed++;
+    if (f->live++ == 0)
+        t->bytes += f->bytes;
+    return MRD_OK;
+}
+
+void
+mrd_stored_files_grown(mrd_stored_files *t, const char *sha256, uint64_t bytes)
+{
+    mrd_stored_file *f = file_of(t, sha256);
+
+    if (f == NULL)
+        return;
+    if (f->live > 0)
+        t->bytes += bytes - f->bytes;
+    f->bytes = bytes;
+}
+
+void
+mrd_stored_files_retire(mrd_stored_files *t, const char *sha256)
+{
+    mrd_stored_file *f = file_of(t, sha256);
+
+    if (f != NULL && f->live > 0 && --f->live == 0)
+        t->bytes -= f->bytes;
+}
+
+void
+mrd_stored_files_unlist(mrd_stored_files *t, const char *sha256)
+{
+    mrd_stored_file *f = file_of(t, sha256);
+    size_t at;
+
+    if (f == NULL || --f->listed > 0)
+        return;
+    at = (size_t) (f - t->v);
+    mrd_map_remove(&t->at, f->key);
+    if (at != --t->n) {
+        *f = t->v[t->n];
+        (void) mrd_map_put(&t->at, f->key, (uint32_t) at); /* replaces: cannot fail */
+    }
+}

@@ -1,0 +1,394 @@
+#include "aggregator/core/model/session.h"
+
+#include "aggregator/core/common/targets.h"
+#include "aggregator/core/common/text.h"
+#include "aggregator/core/planted/planted.h"
+#include "base/jobid.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "proto/selection.h"
+
+static const char *const states[MRD_SESSION_STATES] = { "arming",  "recording", "stopping",
+                                                        "merging", "complete",  "failed" };
+
+const char *
+mrd_export_state_text(mrd_export_state state)
+{
+    static const char *const text[] = { "none", "pending", "running", "done", "failed" };
+
+    return (unsigned) state < MRD_COUNT(text) ? text[state] : "?";
+}
+
+const char *
+mrd_merge_state_text(mrd_merge_state state)
+{
+    static const char *const text[] = {
+        "none", "waiting", "running", "done", "failed", "cancelled"
+    };
+
+    return (unsigned) state < MRD_COUNT(text) ? text[state] : "?";
+}
+
+const char *
+mrd_session_state_text(mrd_session_state s)
+{
+    return s < MRD_SESSION_STATES ? states[s] : "unknown";
+}
+
+mrd_session_state
+mrd_session_state_of(const char *text)
+{
+    return (mrd_session_state) mrd_text_index(states, MRD_SESSION_STATES, text, MRD_SESSION_FAILED);
+}
+
+void
+mrd_clock_verdict_fini(mrd_clock_verdict *v)
+{
+    mrd_json_free(v->timeline);
+    v->timeline = NULL;
+}
+
+uint64_t
+mrd_clock_verdict_violations(const mrd_clock_verdict *v)
+{
+    return v->held_out_violations + v->collectives.violations + v->absolute_violations +
+           v->link_violations;
+}
+
+void
+mrd_session_free(mrd_session *s)
+{
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->n_parts; i++)
+        mrd_part_free(s->parts[i]);
+    free(s->parts);
+    mrd_map_fini(&s->part_by_id);
+    free(s->triggers);
+    free(s->artifacts);
+    free(s->conversions.v);
+    mrd_select_fini(&s->select);
+    mrd_session_params_fini(&s->params);
+    mrd_strlist_fini(&s->jobs);
+    mrd_strlist_fini(&s->of_job.owner_keys);
+    mrd_clock_verdict_fini(&s->verdict);
+    free(s);
+}
+
+static void *
+list_copy(const void *list, size_t n, size_t member_size)
+{
+    void *c = malloc(n * member_size + 1);
+
+    if (c != NULL && n > 0)
+        memcpy(c, list, n * member_size);
+    return c;
+}
+
+static bool
+parts_copy(mrd_session *to, const mrd_session *from)
+{
+    if ((to->parts = calloc(from->n_parts + 1, sizeof(*to->parts))) == NULL)
+        return false;
+    for (size_t i = 0; i < from->n_parts; i++) {
+        mrd_part *p = mrd_part_copy(from->parts[i]);
+
+        if (p == NULL)
+            return false;
+        to->parts[to->n_parts++] = p;
+        if (mrd_id_put(&to->part_by_id, p->instance_id, i) != MRD_OK)
+            return false;
+    }
+    return true;
+}
+
+mrd_session *
+mrd_session_copy(const mrd_session *s)
+{
+    mrd_session *c = malloc(sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    *c = *s;
+    c->select = (mrd_select){ 0 };
+    c->params = (mrd_session_params){ 0 };
+    c->jobs = (mrd_strlist){ 0 };
+    c->of_job.owner_keys = (mrd_strlist){ 0 };
+    c->parts = NULL;
+    c->n_parts = 0;
+    c->part_by_id = (mrd_map){ 0 };
+    c->verdict.timeline = NULL;
+    c->triggers = list_copy(s->triggers, s->n_triggers, sizeof(*s->triggers));
+    c->artifacts = list_copy(s->artifacts, s->n_artifacts, sizeof(*s->artifacts));
+    c->conversions.v = list_copy(s->conversions.v, s->conversions.n, sizeof(*s->conversions.v));
+    if (c->triggers == NULL || c->artifacts == NULL || c->conversions.v == NULL ||
+        mrd_select_copy(&c->select, &s->select) != MRD_OK ||
+        mrd_session_params_copy(&c->params, &s->params) != MRD_OK ||
+        mrd_strings_copy(&c->jobs, &s->jobs) != MRD_OK ||
+        mrd_strings_copy(&c->of_job.owner_keys, &s->of_job.owner_keys) != MRD_OK ||
+        !parts_copy(c, s) ||
+        (s->verdict.timeline != NULL &&
+         (c->verdict.timeline = mrd_json_copy(s->verdict.timeline)) == NULL)) {
+        mrd_session_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+bool
+mrd_session_waits_for_job(const mrd_session *s)
+{
+    return s->params.wait;
+}
+
+size_t
+mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX])
+{
+    mrd_dur_ns shift = mrd_part_shift(p);
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->changes.n_pauses && p->unchangeable == 0; i++) {
+        const mrd_pause *k = &s->changes.pauses[i];
+        bool ended = k->to.ns != 0 && k->to_revision <= p->revision;
+
+        if (k->from_revision <= p->revision)
+            ret[n++] = (mrd_gap){
+                .first = { mrd_sat_sub(k->from.ns, shift) },
+                .last = { ended ? mrd_sat_sub(k->to.ns, shift) : INT64_MAX },
+            };
+    }
+    return n;
+}
+
+bool
+mrd_session_is_paused(const mrd_session *s)
+{
+    return s->changes.n_pauses > 0 && s->changes.pauses[s->changes.n_pauses - 1].to.ns == 0;
+}
+
+bool
+mrd_session_is_recorder(const mrd_session *s)
+{
+    return s->params.mode == MRD_MODE_RECORDER;
+}
+
+static const char *const witnesses[] = { [MRD__JOB_WITNESS__WITNESS_PROCESS] = "process",
+                                         [MRD__JOB_WITNESS__WITNESS_POD] = "pod",
+                                         [MRD__JOB_WITNESS__WITNESS_HOOK] = "hook" };
+
+const char *
+mrd_job_witness_text(Mrd__JobWitness witness)
+{
+    return (size_t) witness < MRD_COUNT(witnesses) ? witnesses[witness] : witnesses[0];
+}
+
+Mrd__JobWitness
+mrd_job_witness_of(const char *text)
+{
+    Mrd__JobWitness witness = MRD__JOB_WITNESS__WITNESS_HOOK;
+
+    while (witness > MRD__JOB_WITNESS__WITNESS_PROCESS && strcmp(witnesses[witness], text) != 0)
+        witness--;
+    return witness;
+}
+
+bool
+mrd_session_is_of_one_job(const mrd_session *s)
+{
+    const mrd_select *by = &s->select;
+
+    return by->jobs.n == 1 && by->uids.n == 1 && by->namespaces.n == 1 && by->clusters.n == 1 &&
+           by->restarts.n == 1;
+}
+
+/* Returns true if a node recorded another job into the session of one job. An agent of wire 1.1 does so, because it selects by
+ * job and user alone. */
+static bool
+has_foreign_job(const mrd_session *s)
+{
+    for (size_t i = 0; i < s->jobs.n && mrd_session_is_of_one_job(s); i++) {
+        mrd_jobid id = { "" };
+
+        mrd_jobid_parse(&id, mrd_str_of(s->jobs.v[i]));
+        if (mrd_jobid_get(&id, "job").len > 0 && !mrd_select_takes_job(&s->select, &id, NULL))
+            return true;
+    }
+    return false;
+}
+
+bool
+mrd_session_has_owner(const mrd_session *s)
+{
+    return s->of_job.key.text[0] != '\0' &&
+           !(s->params.wait && s->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS) &&
+           !has_foreign_job(s);
+}
+
+void
+mrd_session_add_job(mrd_session *s, const char *jobid)
+{
+    mrd_jobid id = { "" };
+    mrd_str text;
+
+    mrd_jobid_parse(&id, mrd_str_of(jobid));
+    text = mrd_str_of(id.text);
+    if (text.len == 0 || mrd_strlist_has(&s->jobs, text))
+        return;
+    if (s->jobs.n == MRD_SESSION_JOBS || mrd_strlist_add(&s->jobs, text) != MRD_OK)
+        s->jobs_left_out++;
+    else
+        mrd_session_touch(s);
+}
+
+void
+mrd_session_touch(mrd_session *s)
+{
+    s->save.version++;
+}
+
+void
+mrd_session_copy_again(mrd_session *s)
+{
+    if (MRD_PLANTED(MRD_PLANT_COPY_ONCE))
+        return;
+    if (s->copy.state == MRD_EXPORT_DONE)
+        s->copy.state = MRD_EXPORT_NONE;
+    s->copy.old = s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING;
+}
+
+bool
+mrd_session_is_open(const mrd_session *s)
+{
+    return !s->deleted && !s->closed && !s->closing &&
+           (s->state == MRD_SESSION_ARMING || s->state == MRD_SESSION_RECORDING ||
+            s->state == MRD_SESSION_STOPPING);
+}
+
+mrd_err
+mrd_session_target_check(const mrd_session_params *params, const char *targets, mrd_why *why)
+{
+    return params->export_to == NULL || params->export_to[0] == '\0'
+               ? MRD_OK
+               : mrd_targets_has(targets, params->export_to, why);
+}
+
+bool
+mrd_session_is_exported(const mrd_session *s, bool all)
+{
+    return all || (s->params.export_to != NULL && s->params.export_to[0] != '\0');
+}
+
+bool
+mrd_session_is_over(const mrd_session *s)
+{
+    return s->state == MRD_SESSION_COMPLETE || s->state == MRD_SESSION_FAILED;
+}
+
+bool
+mrd_session_is_merging(const mrd_session *s)
+{
+    return s->job.state == MRD_MERGE_WAITING || s->job.state == MRD_MERGE_RUNNING;
+}
+
+mrd_part *
+mrd_session_part(const mrd_session *s, const char *instance_id)
+{
+    uint32_t at = mrd_map_get(&s->part_by_id, mrd_id_key(instance_id));
+
+    if (at == MRD_MAP_NONE || strcmp(s->parts[at]->instance_id, instance_id) == 0)
+        return at == MRD_MAP_NONE ? NULL : s->parts[at];
+    /* two names with one hash, which only an attacker makes */
+    for (size_t i = 0; i < s->n_parts; i++) {
+        if (strcmp(s->parts[i]->instance_id, instance_id) == 0)
+            return s->parts[i];
+    }
+    return NULL;
+}
+
+/* A result for nodes that did not take part would be empty, and would look as if nothing had
+ * happened on them. */
+mrd_err
+mrd_session_has_nodes(const mrd_session *s, const mrd_strlist *nodes, mrd_why *why)
+{
+    for (size_t i = 0; i < nodes->n; i++)
+        if (mrd_session_part(s, nodes->v[i]) == NULL)
+            return mrd_why_set(why, MRD_NOTFOUND, 0, "no node '%s' takes part in session %s",
+                               nodes->v[i], s->text);
+    return MRD_OK;
+}
+
+uint64_t
+mrd_session_violations(const mrd_session *s)
+{
+    uint64_t violations = mrd_clock_verdict_violations(&s->verdict);
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        violations += s->parts[i]->causality.violations;
+    return violations;
+}
+
+unsigned
+mrd_session_count(const mrd_session *s, mrd_part_state state)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        n += s->parts[i]->state == state;
+    return n;
+}
+
+uint64_t
+mrd_session_bytes(const mrd_session *s)
+{
+    uint64_t sum = 0;
+
+    if (s->closed && s->folder_bytes > 0)
+        return s->folder_bytes;
+    for (size_t i = 0; i < s->n_parts; i++)
+        sum += s->parts[i]->bytes;
+    return sum;
+}
+
+void
+mrd_session_acknowledge(mrd_session *s, mrd_part *p, size_t trigger)
+{
+    if (mrd_part_knows(p, trigger))
+        return;
+    p->acknowledged[trigger / 64] |= 1ull << (trigger % 64);
+    s->triggers[trigger].acknowledged++;
+    mrd_session_touch(s);
+}
+
+static size_t
+trigger_below(const mrd_session *s, uint64_t id, size_t at)
+{
+    while (at > 0 && s->triggers[at - 1].id != id)
+        at--;
+    return at;
+}
+
+/* Both lists end with the latest triggers, so the search usually ends at once. A node that missed a
+ * trigger and received it later lists it in another order. */
+void
+mrd_session_acknowledge_ids(mrd_session *s, mrd_part *p, const uint64_t *ids, size_t n)
+{
+    size_t at = s->n_triggers;
+
+    for (size_t i = n; i-- > 0;) {
+        size_t k = trigger_below(s, ids[i], at);
+
+        if (k == 0 && (k = trigger_below(s, ids[i], s->n_triggers)) == 0)
+            continue; /* not ours */
+        mrd_session_acknowledge(s, p, k - 1);
+        at = k - 1;
+    }
+}
+
+bool
+mrd_session_missed(const mrd_session *s, const mrd_part *p, size_t trigger)
+{
+    mrd_sess_ns began = mrd_part_began(p);
+
+    return s->triggers[trigger].sent && !mrd_part_knows(p, trigger) && began.ns != 0 &&
+           began.ns < s->triggers[trigger].to.ns;
+}

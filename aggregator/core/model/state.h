@@ -1,0 +1,165 @@
+/*
+ * aggregator/core/model/state.h - the state of the core, for the files of the core, for snapshots on the
+ * same thread, and for recovery at the start
+ */
+#ifndef MRD_AGGREGATOR_CORE_MODEL_STATE_H
+#define MRD_AGGREGATOR_CORE_MODEL_STATE_H
+
+#include "aggregator/core/model/core.h"
+#include "aggregator/core/model/files.h"
+
+/* Numbers for /metrics. */
+typedef struct {
+    uint64_t frames, bytes, events, duplicates, refused, slowed, not_stored, hellos, hello_refused,
+        heartbeats, bad_frames;
+    uint64_t artifacts, artifact_bytes, artifacts_removed;
+    uint64_t limited[MRD_LIMIT_KINDS];
+    /* checks of clocks; how many contradicted a bound */
+    uint64_t clock_frames, clock_frame_violations, clock_held_out, clock_held_out_violations,
+        clock_absolute, clock_absolute_violations, clock_collectives, clock_collective_violations;
+} mrd_core_stats;
+
+/* A frame that is being made durable, or a repetition of such a frame. */
+typedef struct {
+    uint64_t ticket,
+        first; /* first: the ticket of the frame that this frame repeats, or its own ticket */
+    mrd_session *session;
+    mrd_part *part;
+    mrd_node *node;
+    mrd_frame frame;
+} mrd_pending;
+
+/* A question to all nodes. */
+typedef struct {
+    uint64_t id; /* 0: free */
+    uint64_t session, trigger;
+    Mrd__ControlType type;
+    unsigned revision;        /* of a change */
+    unsigned asked, answered; /* nodes */
+    mrd_local_ns began, last, deadline;
+    mrd_map answered_by; /* nodes that answered, so that none counts twice */
+} mrd_survey;
+
+/* A command that is answered when a session's manifest has this version. */
+typedef struct {
+    uint64_t ticket; /* 0: free */
+    uint64_t session, version, value;
+    mrd_err err; /* error of another session of the same command */
+    char text[MRD_TEXT_MAX];
+} mrd_waiting_command;
+
+struct mrd_core {
+    mrd_core_limits limits;
+    mrd_timescale timescale;
+    mrd_core_time now, opened;
+    uint64_t random;
+    /* epoch of tokens and authorities; hellos of earlier epochs no longer count */
+    unsigned proof_epoch;
+    mrd_nodes nodes;
+    mrd_session **sessions;
+    size_t n_sessions;
+    mrd_stored_files files;
+    unsigned unreadable; /* sessions with unreadable lists of files */
+    mrd_core_stats stats;
+    mrd_pending pending[MRD_PENDING_MAX];
+    unsigned n_pending;
+    mrd_survey surveys[MRD_SURVEYS_MAX];
+    uint64_t last_survey;
+    mrd_waiting_command commands[MRD_COMMANDS_MAX];
+    mrd_effects out;
+    mrd_bucket bucket;
+    uint64_t last_part;
+    struct {
+        bool changed, writing, failed;
+        mrd_local_ns saved;
+    } registry;
+    /* `manifest_failed` means that the last manifest could not be written; logged once */
+    bool disk_full, manifest_failed;
+    /* A write reported a full disk. A quota and a lack of inodes do so, too, while free bytes
+     * remain. The store has room again when a frame was stored, or after no node sent a frame for a
+     * while. */
+    bool disk_refused, disk_try; /* `disk_try`: one frame may try */
+    mrd_local_ns disk_try_since;
+    uint64_t disk_trial; /* its ticket */
+    char disk_message[MRD_TEXT_MAX];
+    bool store_gone; /* its directory was removed or replaced */
+    char gone_message[MRD_WHY_MAX];
+    int64_t clock_spare; /* bytes of clock data that may still be stored while the store is full */
+    mrd_dur_ns save_dur; /* how long the last manifest took to be durable */
+    mrd_local_ns next_save, next_retain;
+};
+
+/* ---- For the files of the core ---- */
+
+void mrd_core_enter(mrd_core *c, mrd_core_time now); /* first in every input */
+mrd_sess_ns mrd_core_session_now(const mrd_core *c);
+uint64_t mrd_core_random(mrd_core *c);
+/* not a deleted session. NULL means none */
+mrd_session *mrd_core_session(const mrd_core *c, uint64_t id);
+mrd_session *mrd_core_any_session(const mrd_core *c, uint64_t id); /* a deleted one, too */
+mrd_err mrd_core_add_session(mrd_core *c, mrd_session *s);         /* takes it on MRD_OK */
+/* Adds a part for the node. Returns NULL if out of memory. */
+mrd_part *mrd_core_add_part(mrd_core *c, mrd_session *s, const mrd_node *n);
+bool mrd_core_is_alive(const mrd_core *c, const mrd_node *n);
+bool mrd_core_is_expected(const mrd_core *c, const mrd_node *n);
+void mrd_core_drop_node(mrd_core *c, mrd_node *n);
+/* Returns why nothing can be stored now, NULL if it can. */
+const char *mrd_core_store_message(const mrd_core *c);
+/* ... as an error: FULL, or IO if its directory is missing. */
+mrd_err mrd_core_store_check(const mrd_core *c, mrd_why *why);
+/* The store became full, or has room again. Open sessions note the time. */
+void mrd_core_disk_is(mrd_core *c, bool full);
+void mrd_core_disk_has_room(mrd_core *c); /* ... and says so */
+
+void mrd_core_name_session(mrd_core *c, mrd_session *s); /* sets a new id, the time, the timeline */
+
+/* save.c: manifests and the requests that wait for them */
+void mrd_core_save(mrd_core *c, mrd_session *s); /* now, or when the current write ends */
+void mrd_core_save_round(mrd_core *c);           /* saves changed sessions, about once a second */
+/* Answers the command when the current state of the session was written. Errors: LIMIT. */
+mrd_err mrd_core_await(mrd_core *c, uint64_t ticket, const mrd_session *s, uint64_t value);
+/* A part of a command with a pending answer failed. The answer reports it. */
+void mrd_core_await_failed(mrd_core *c, uint64_t ticket, const mrd_why *why);
+/* Answers a command. `why` may be NULL. */
+void mrd_core_answer(mrd_core *c, uint64_t ticket, const mrd_why *why, uint64_t value);
+/* Answers the commands that wait for this or an earlier version of the session. */
+void mrd_core_answer_waiting(mrd_core *c, uint64_t session, uint64_t version,
+                             const mrd_why *failed);
+void mrd_core_answer_gone(mrd_core *c, uint64_t session); /* it was deleted meanwhile */
+
+/* survey.c. Returns the id of the survey, 0 if all slots are in use. */
+uint64_t mrd_core_ask(mrd_core *c, const mrd_session *s, Mrd__ControlType type,
+                      const mrd_trigger *t, mrd_dur_ns timeout, mrd_dur_ns give_up);
+mrd_survey *mrd_core_survey(mrd_core *c, uint64_t id); /* NULL: it is over */
+void mrd_core_survey_end(mrd_core *c, mrd_survey *v);
+void mrd_core_surveys_tick(mrd_core *c);
+
+/* directives.c: collects the commands that the node does not have yet. `hb` is NULL at a hello. */
+void mrd_core_directives(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb, mrd_effect *to);
+
+/* Takes the damage that was found, and logs it. */
+void mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_damage *found,
+                           bool whole);
+
+/* steps.c: carries out all steps of the session that are possible now. */
+void mrd_session_run(mrd_core *c, mrd_session *s);
+void mrd_session_join(mrd_core *c, mrd_session *s);     /* the job that it waits for has begun */
+void mrd_core_merge_again(mrd_core *c, mrd_session *s); /* of one that was complete */
+
+/* triggers.c */
+mrd_err mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why);
+/* Makes the session's flight recorder keep a window soon, if it is a recorder that records this
+ * node. */
+void mrd_session_report(mrd_core *c, mrd_session *s, const mrd_node *n, const char *reason);
+void mrd_session_gather_reports(mrd_core *c, mrd_session *s);
+void mrd_session_send_triggers(mrd_core *c, mrd_session *s); /* triggers that are on disk */
+void mrd_session_send_change(mrd_core *c, mrd_session *s);   /* the last change, if it is on disk */
+
+/* retention.c */
+/* deletes it; its directory is removed when no reader has it open */
+void mrd_core_retire(mrd_core *c, mrd_session *s);
+void mrd_core_retain(mrd_core *c); /* by age and size */
+void mrd_core_remove_deleted(mrd_core *c);
+uint64_t mrd_core_store_bytes(const mrd_core *c); /* of all sessions, each artifact once */
+
+#endif

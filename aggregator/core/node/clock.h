@@ -1,0 +1,45 @@
+/*
+ * aggregator/core/node/clock.h - the live estimate of each node's clock: follows its probes, holds the
+ * estimate that the agent reported, and checks frames against the bound
+ *
+ * The time service joins the two halves of a probe. The caller passes the result to these
+ * functions.
+ */
+#ifndef MRD_AGGREGATOR_CORE_NODE_CLOCK_H
+#define MRD_AGGREGATOR_CORE_NODE_CLOCK_H
+
+#include "aggregator/core/node/node.h"
+#include "timesync/probe.h"
+
+/* The reference clock of this aggregator: session time = its CLOCK_MONOTONIC_RAW + offset. */
+typedef struct {
+    char boot_id[64];
+    /* the timeline that the offset belongs to: boot_id, then "#n" after the n-th move */
+    char timeline[64];
+    mrd_dur_ns offset;
+    bool same_clock; /* agents of this boot share this machine's clock and need no probes */
+} mrd_timescale;
+
+/* Gets the other half of a probe that arrived by UDP. Errors: NOTFOUND, ... */
+typedef mrd_err mrd_probe_join_fn(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe);
+
+/* Joins the agent's halves in *data and updates the estimate of the node's clock with them. Leaves
+ * the joined probes in data->joined, which borrows from *joined. `join` may be NULL. */
+void mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
+                         mrd_probe_join_fn *join, void *self, mrd_buf *joined);
+/* The node reported that its machine had been suspended for `asleep` in total when its clock showed
+ * `at`. If this is more than before, its clock stood still in between, and everything measured
+ * earlier is discarded. */
+void mrd_node_asleep(mrd_node *n, mrd_dur_ns asleep, mrd_local_ns at);
+/* Checks the order of a frame's times. Without `answer` the frame left the node after `local` and
+ * arrived here at `received`. With `answer` it left here at `received` and arrived at the node
+ * before `local`. Returns false if the frame could not be checked. */
+bool mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
+                              mrd_local_ns local, mrd_local_ns received, bool answer,
+                              bool *ret_violated);
+/* Gets the current estimate of the node's clock. Returns false if there is none. `text` receives
+ * the state. */
+bool mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local,
+                       Mrd__ClockEstimate *ret, char text[24]);
+
+#endif

@@ -1,0 +1,384 @@
+#include "aggregator/core/node/counts.h"
+
+#include "aggregator/core/common/json.h"
+#include "aggregator/core/common/text.h"
+#include "base/loss_cause.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+static mrd_loss *
+loss_of(mrd_counts *c, const char *cause)
+{
+    for (unsigned i = 0; i < c->n_losses; i++) {
+        if (strcmp(c->losses[i].cause, cause) == 0)
+            return &c->losses[i];
+    }
+    return NULL;
+}
+
+void
+mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
+{
+    mrd_loss *slot = loss_of(to, loss->cause);
+
+    if (slot == NULL && to->n_losses < MRD_LOSSES_MAX) {
+        to->losses[to->n_losses++] = *loss;
+        return;
+    }
+    if (slot == NULL) { /* gather the rest */
+        slot = &to->losses[MRD_LOSSES_MAX - 1];
+        mrd_text_set(slot->cause, sizeof(slot->cause), "other");
+    }
+    slot->first.ns = loss->first.ns < slot->first.ns ? loss->first.ns : slot->first.ns;
+    slot->last.ns = loss->last.ns > slot->last.ns ? loss->last.ns : slot->last.ns;
+    slot->count = mrd_count_checked(slot->count + loss->count);
+}
+
+/* Returns the row of a cause. When the table is full, the last row sums all further causes. */
+static uint8_t
+row_of(const mrd_counts *c, const char *cause)
+{
+    for (unsigned i = 0; i < c->n_losses; i++)
+        if (strcmp(c->losses[i].cause, cause) == 0)
+            return (uint8_t) i;
+    return c->n_losses == 0 ? 0 : (uint8_t) (c->n_losses - 1);
+}
+
+/* Ignores gaps with times that are no times of a clock. */
+static void
+gaps_take(mrd_counts *to, const Mrd__Drop *d)
+{
+    for (size_t i = 0; i < d->n_gaps && i < MRD_GAPS_MAX; i++) {
+        const Mrd__Gap *g = d->gaps[i];
+        mrd_gap gap = { .first = { g->first_ns },
+                        .last = { g->last_ns },
+                        .count = mrd_count_checked(g->count),
+                        .cause = row_of(to, d->cause),
+                        .marked = g->marked };
+
+        if (mrd_time_sane(gap.first.ns) && mrd_time_sane(gap.last.ns))
+            mrd_gaps_add(&to->gaps, &gap);
+    }
+    to->gaps.merged = to->gaps.merged || d->gaps_merged;
+}
+
+/* Sets the numbers and empties the lists. */
+static void
+counts_begin(mrd_counts *to, uint64_t begun, uint64_t delivered, uint64_t held, uint64_t clock_lost)
+{
+    to->begun = begun;
+    to->delivered = delivered;
+    to->held = held;
+    to->clock_lost = clock_lost;
+    to->n_losses = 0;
+    to->gaps.n = 0;
+    to->gaps.merged = false;
+}
+
+void
+mrd_counts_clear(mrd_counts *c)
+{
+    counts_begin(c, 0, 0, 0, 0);
+}
+
+void
+mrd_counts_copy(mrd_counts *to, const mrd_counts *from)
+{
+    counts_begin(to, from->begun, from->delivered, from->held, from->clock_lost);
+    memcpy(to->losses, from->losses, from->n_losses * sizeof(to->losses[0]));
+    to->n_losses = from->n_losses;
+    memcpy(to->gaps.v, from->gaps.v, from->gaps.n * sizeof(to->gaps.v[0]));
+    to->gaps.n = from->gaps.n;
+    to->gaps.merged = from->gaps.merged;
+}
+
+void
+mrd_counts_add(mrd_counts *to, const mrd_counts *from)
+{
+    to->begun += from->begun;
+    to->delivered += from->delivered;
+    to->clock_lost += from->clock_lost;
+    to->held += from->held;
+    for (unsigned i = 0; i < from->n_losses; i++)
+        mrd_counts_add_loss(to, &from->losses[i]);
+    for (unsigned i = 0; i < from->gaps.n; i++) {
+        mrd_gap gap = from->gaps.v[i];
+
+        gap.cause = row_of(to, from->losses[gap.cause].cause);
+        mrd_gaps_add(&to->gaps, &gap);
+    }
+    to->gaps.merged = to->gaps.merged || from->gaps.merged;
+}
+
+static bool
+has_gap(const mrd_counts *c, const char *cause, const mrd_gap *gap)
+{
+    for (unsigned i = 0; i < c->gaps.n; i++) {
+        const mrd_gap *other = &c->gaps.v[i];
+
+        if (other->first.ns == gap->first.ns && other->last.ns == gap->last.ns &&
+            strcmp(c->losses[other->cause].cause, cause) == 0)
+            return true;
+    }
+    return false;
+}
+
+void
+mrd_counts_subtract(mrd_counts *from, const mrd_counts *last)
+{
+    uint32_t left = 0;
+
+    from->begun -= last->begun;
+    from->delivered -= last->delivered;
+    from->held -= last->held;
+    from->clock_lost -= last->clock_lost;
+    for (unsigned i = 0; i < last->n_losses; i++) {
+        mrd_loss *slot = loss_of(from, last->losses[i].cause);
+
+        if (slot != NULL)
+            slot->count -= last->losses[i].count;
+    }
+    for (unsigned i = 0; i < from->gaps.n; i++)
+        if (!has_gap(last, from->losses[from->gaps.v[i].cause].cause, &from->gaps.v[i]))
+            from->gaps.v[left++] = from->gaps.v[i];
+    from->gaps.n = left;
+}
+
+static bool
+has_gaps(const mrd_counts *c, unsigned row)
+{
+    for (unsigned i = 0; i < c->gaps.n; i++)
+        if (c->gaps.v[i].cause == row)
+            return true;
+    return false;
+}
+
+void
+mrd_counts_tidy(mrd_counts *c)
+{
+    unsigned left = 0;
+
+    for (unsigned row = 0; row < c->n_losses; row++) {
+        if (c->losses[row].count == 0 && !has_gaps(c, row))
+            continue;
+        for (unsigned i = 0; i < c->gaps.n; i++)
+            if (c->gaps.v[i].cause == row)
+                c->gaps.v[i].cause = (uint8_t) left;
+        c->losses[left++] = c->losses[row];
+    }
+    c->n_losses = left;
+}
+
+void
+mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base)
+{
+    mrd_counts losses = { 0 };
+
+    memcpy(losses.losses, come->losses, sizeof(losses.losses));
+    losses.n_losses = come->n_losses;
+    losses.gaps = come->gaps;
+    mrd_counts_add(to, &losses);
+    for (unsigned i = 0; i < base->n_losses; i++) {
+        mrd_loss row = base->losses[i];
+        mrd_loss *slot = loss_of(to, row.cause);
+
+        row.count = -row.count;
+        if (slot != NULL)
+            slot->count += row.count;
+        else if (to->n_losses < MRD_LOSSES_MAX)
+            to->losses[to->n_losses++] = row;
+    }
+}
+
+static void
+drops_take(mrd_counts *to, Mrd__Drop *const *drops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const Mrd__Drop *d = drops[i];
+        mrd_loss loss = { .count = mrd_count_checked(d->count),
+                          .first = { d->first_ns },
+                          .last = { d->last_ns } };
+
+        mrd_text_set(loss.cause, sizeof(loss.cause), d->cause);
+        mrd_counts_add_loss(to, &loss);
+    }
+}
+
+void
+mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from)
+{
+    counts_begin(to, mrd_count_checked(from->begun), mrd_count_checked(from->delivered),
+                 mrd_count_checked(from->held), 0);
+    drops_take(to, from->drops, from->n_drops);
+}
+
+void
+mrd_counts_take(mrd_counts *to, const Mrd__Counters *from)
+{
+    if (from == NULL)
+        return;
+    counts_begin(to, mrd_count_checked(from->begun), mrd_count_checked(from->delivered),
+                 mrd_count_checked(from->held), mrd_count_checked(from->clock_frames_lost));
+    drops_take(to, from->drops, from->n_drops);
+    for (size_t i = 0; i < from->n_drops; i++)
+        gaps_take(to, from->drops[i]);
+}
+
+uint64_t
+mrd_counts_lost(const mrd_counts *c)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < c->n_losses; i++)
+        sum += c->losses[i].count;
+    return sum;
+}
+
+uint64_t
+mrd_counts_unwanted(const mrd_counts *c)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < c->n_losses; i++) {
+        if (mrd_drop_effect(mrd_str_of(c->losses[i].cause)) == MRD_LOSS_UNWANTED)
+            sum += c->losses[i].count;
+    }
+    return sum;
+}
+
+/* ---- Holes ---- */
+
+static bool
+makes_holes(const mrd_loss *l)
+{
+    return l->count > 0 && l->last.ns > l->first.ns &&
+           mrd_drop_effect(mrd_str_of(l->cause)) == MRD_LOSS_HOLE;
+}
+
+mrd_dur_ns
+mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n_apart, mrd_local_ns from,
+                 mrd_local_ns to)
+{
+    mrd_gap v[MRD_GAPS_MAX + MRD_LOSSES_MAX + MRD_APART_MAX];
+    bool told[MRD_LOSSES_MAX] = { false };
+    size_t n = 0;
+    mrd_dur_ns others;
+
+    for (size_t i = 0; i < n_apart && i < MRD_APART_MAX; i++)
+        v[n++] = apart[i];
+    others = mrd_gaps_union(v, n, from.ns, to.ns);
+    for (unsigned i = 0; i < c->gaps.n; i++) {
+        told[c->gaps.v[i].cause] = true;
+        if (makes_holes(&c->losses[c->gaps.v[i].cause]))
+            v[n++] = c->gaps.v[i];
+    }
+    /* causes without gaps: from the first to the last loss */
+    for (unsigned i = 0; i < c->n_losses; i++)
+        if (!told[i] && makes_holes(&c->losses[i]))
+            v[n++] = (mrd_gap){ .first = c->losses[i].first, .last = c->losses[i].last };
+    return mrd_gaps_union(v, n, from.ns, to.ns) - others;
+}
+
+/* ---- In the manifest ---- */
+
+static mrd_json *
+gap_json(const mrd_gap *gap)
+{
+    mrd_json *g = mrd_json_new_object();
+
+    mrd_json_set(g, "count", mrd_json_new_count(gap->count));
+    mrd_json_set(g, "first_local_ns", mrd_json_new_int(gap->first.ns));
+    mrd_json_set(g, "last_local_ns", mrd_json_new_int(gap->last.ns));
+    mrd_json_set(g, "marked", mrd_json_new_bool(gap->marked));
+    return g;
+}
+
+static void
+put_gaps(const mrd_gaps *gaps, unsigned cause, mrd_json *to)
+{
+    mrd_json *list = mrd_json_new_array();
+    size_t n = 0;
+
+    for (unsigned i = 0; i < gaps->n; i++)
+        if (gaps->v[i].cause == cause) {
+            mrd_json_append(list, gap_json(&gaps->v[i]));
+            n++;
+        }
+    if (n == 0) {
+        mrd_json_free(list);
+        return;
+    }
+    mrd_json_set(to, "gaps", list);
+    if (gaps->merged)
+        mrd_json_set(to, "gaps_merged", mrd_json_new_bool(true));
+}
+
+mrd_json *
+mrd_counts_json(const mrd_counts *c)
+{
+    mrd_json *o = mrd_json_new_object(), *losses = mrd_json_new_array();
+
+    mrd_json_set(o, "begun", mrd_json_new_count(c->begun));
+    mrd_json_set(o, "delivered", mrd_json_new_count(c->delivered));
+    mrd_json_set(o, "held", mrd_json_new_count(c->held));
+    mrd_json_set(o, "dropped", mrd_json_new_count(mrd_counts_lost(c)));
+    mrd_json_set(o, "unwanted", mrd_json_new_count(mrd_counts_unwanted(c)));
+    for (unsigned i = 0; i < c->n_losses; i++) {
+        mrd_json *d = mrd_json_new_object();
+
+        mrd_json_set(d, "cause", mrd_json_new_str(c->losses[i].cause));
+        mrd_json_set(d, "count", mrd_json_new_count(c->losses[i].count));
+        mrd_json_set(d, "first_local_ns", mrd_json_new_int(c->losses[i].first.ns));
+        mrd_json_set(d, "last_local_ns", mrd_json_new_int(c->losses[i].last.ns));
+        put_gaps(&c->gaps, i, d);
+        mrd_json_append(losses, d);
+    }
+    mrd_json_set(o, "drops", losses);
+    mrd_json_set(o, "clock_frames_lost", mrd_json_new_count(c->clock_lost));
+    return o;
+}
+
+static void
+gaps_load(mrd_gaps *to, const mrd_json *drop, uint8_t cause)
+{
+    const mrd_json *gaps = mrd_json_get(drop, "gaps");
+
+    for (size_t i = 0; gaps != NULL && i < mrd_json_size(gaps) && i < MRD_GAPS_MAX; i++) {
+        const mrd_json *g = mrd_json_at(gaps, i);
+        mrd_gap gap = { .first = { mrd_json_int(g, "first_local_ns", 0) },
+                        .last = { mrd_json_int(g, "last_local_ns", 0) },
+                        .count = (uint64_t) mrd_json_int(g, "count", 0),
+                        .cause = cause,
+                        .marked = mrd_json_bool(g, "marked", false) };
+
+        mrd_gaps_add(to, &gap);
+    }
+    to->merged = to->merged || mrd_json_bool(drop, "gaps_merged", false);
+}
+
+void
+mrd_counts_load(mrd_counts *c, const mrd_json *o)
+{
+    const mrd_json *losses = mrd_json_get(o, "drops");
+
+    c->begun = (uint64_t) mrd_json_int(o, "begun", 0);
+    c->delivered = (uint64_t) mrd_json_int(o, "delivered", 0);
+    c->held = (uint64_t) mrd_json_int(o, "held", 0);
+    c->clock_lost = (uint64_t) mrd_json_int(o, "clock_frames_lost", 0);
+    for (size_t i = 0; losses != NULL && i < mrd_json_size(losses) && i < MRD_LOSSES_MAX; i++) {
+        const mrd_json *d = mrd_json_at(losses, i);
+        const char *cause = mrd_json_str(d, "cause", "other");
+        uint64_t count = (uint64_t) mrd_json_int(d, "count", 0);
+        mrd_loss *to = &c->losses[c->n_losses];
+
+        if (mrd_drop_of(mrd_str_of(cause)) == MRD_DROP_STORE_MISSING) {
+            c->delivered += count;
+            continue;
+        }
+        mrd_text_set(to->cause, sizeof(to->cause), cause);
+        to->count = count;
+        to->first.ns = mrd_json_int(d, "first_local_ns", 0);
+        to->last.ns = mrd_json_int(d, "last_local_ns", 0);
+        gaps_load(&c->gaps, d, (uint8_t) c->n_losses++);
+    }
+}

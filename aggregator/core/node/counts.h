@@ -1,0 +1,57 @@
+/*
+ * aggregator/core/node/counts.h - the event counts of an agent:
+ *     begun = delivered + lost (by cause) + held
+ * Plain values. Times are local ns of the node.
+ */
+#ifndef MRD_AGGREGATOR_CORE_NODE_COUNTS_H
+#define MRD_AGGREGATOR_CORE_NODE_COUNTS_H
+
+#include "aggregator/core/common/limits.h"
+#include "base/conf/json.h"
+#include "proto/batch/gaps.h"
+#include "proto/wire.h"
+
+typedef struct {
+    char cause[48];
+    uint64_t count;
+    mrd_local_ns first, last;
+} mrd_loss;
+
+typedef struct {
+    uint64_t begun, delivered, held;
+    uint64_t clock_lost;             /* frames of clock data, which hold no events */
+    mrd_loss losses[MRD_LOSSES_MAX]; /* the last entry sums the causes that do not fit */
+    unsigned n_losses;
+    mrd_gaps gaps; /* times of the losses of one session; their causes are rows of `losses` */
+} mrd_counts;
+
+/* Copies only the used entries, because the lists are long and mostly empty and each heartbeat
+ * copies them. */
+void mrd_counts_copy(mrd_counts *to, const mrd_counts *from);
+void mrd_counts_clear(mrd_counts *c);
+void mrd_counts_add(mrd_counts *to, const mrd_counts *from);
+void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
+/* Subtracts `last` from `from`, cause by cause. */
+void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
+/* Removes causes without events and gaps. */
+void mrd_counts_tidy(mrd_counts *c);
+/* Adds the losses of `come` minus the losses of `base`. A row may become negative (it wraps) until
+ * the counts that continue from `base` are added. */
+void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base);
+void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* NULL: stays */
+void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
+uint64_t mrd_counts_lost(const mrd_counts *c);
+/* Returns the losses that no user requested: no session selected the events, or a flight recorder
+ * made room. */
+uint64_t mrd_counts_unwanted(const mrd_counts *c);
+/* Returns how much of these local times lies in gaps of the record. This is the length of the union
+ * of the gaps, without the n times `apart` (at most MRD_APART_MAX), which are reported separately. */
+#define MRD_APART_MAX 64
+mrd_dur_ns mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n, mrd_local_ns from,
+                            mrd_local_ns to);
+mrd_json *mrd_counts_json(const mrd_counts *c); /* Returns NULL if out of memory. */
+/* Loads the counts as the agent reported them. Events with the cause "store-missing" load as
+ * delivered. */
+void mrd_counts_load(mrd_counts *to, const mrd_json *o);
+
+#endif

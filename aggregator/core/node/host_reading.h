@@ -1,0 +1,62 @@
+/*
+ * aggregator/core/node/host_reading.h - a node's report about its own clocks (hw/hostclock.h), as the
+ * aggregator keeps and shows it
+ *
+ * A source that states a bound may become an inequality (node_absolute.c) or a link between
+ * timescales (timeline.h). Readings are never averaged into a clock.
+ *
+ * Units nanoseconds. Threads: plain values.
+ */
+#ifndef MRD_AGGREGATOR_CORE_NODE_HOST_READING_H
+#define MRD_AGGREGATOR_CORE_NODE_HOST_READING_H
+
+#include "base/conf/json.h"
+#include "proto/wire.h"
+#include "timesync/absolute.h"
+#include "timesync/epoch.h"
+
+/* Sources of absolute time that state a bound. They are never compared with each other. */
+typedef enum { MRD_ABSOLUTE_PHC, MRD_ABSOLUTE_CLOCKBOUND, MRD_ABSOLUTES } mrd_absolute;
+
+typedef struct {
+    mrd_local_ns raw;
+    mrd_wall_ns realtime;
+    mrd_dur_ns bracket_ns;
+    mrd_mono_ns monotonic;
+    mrd_boot_ns boottime;
+    bool has_timex, has_clockbound, has_phc, has_vmclock;
+    int32_t timex_state, tai_s;
+    uint32_t timex_status, clockbound_status, vm_status;
+    int64_t freq_ppb;
+    mrd_dur_ns maxerror_ns, esterror_ns;
+    mrd_dur_ns clockbound_ns; /* -1: void */
+    uint64_t clockbound_marker, vm_marker;
+    char phc_name[32];
+    mrd_phc_ns phc;
+    mrd_local_ns phc_raw;
+    mrd_dur_ns phc_bracket_ns, phc_error_ns; /* error -1: not stated */
+    mrd_dur_ns vm_maxerror_ns;               /* -1: not stated */
+} mrd_host_reading;
+
+/* Returns false, and leaves *to unchanged, if a number in `from` is not a possible time or error. */
+bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
+/* Returns how far the wall clock may be from UTC by the node's best source: ClockBound, otherwise
+ * the maxerror of adjtimex. -1 means unknown. */
+int64_t mrd_host_reading_utc_bound(const mrd_host_reading *r);
+/* Gets absolute time by one source at a RAW time of the node. Returns false if the node has no such
+ * source or the source states no bound. */
+bool mrd_host_reading_absolute(const mrd_host_reading *r, mrd_absolute kind, mrd_abs *ret);
+const char *mrd_absolute_text(mrd_absolute kind);           /* for people; static */
+mrd_json *mrd_host_reading_json(const mrd_host_reading *r); /* Returns NULL if out of memory. */
+/* Reads the reading from JSON. Returns false if it is not valid. */
+bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *o);
+/* Appends one line of text without a line end. */
+void mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to);
+
+/* Its times can be times. */
+bool mrd_clock_break_sane(const Mrd__ClockBreak *b);
+/* Decodes a break of a node's clock. A cause that a newer agent sends becomes "unknown": the clock
+ * has no continuous line across a break of any cause. */
+mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *b);
+
+#endif

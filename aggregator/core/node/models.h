@@ -1,0 +1,40 @@
+/*
+ * aggregator/core/node/models.h - the models loaded on a node, as its agent reported. A session has the
+ * models that were resident at some time of it, a node the models that are resident now. A list is
+ * immutable, so that copies of nodes and sessions share it.
+ *
+ * As JSON, one member for each model. It has sha256, name, path (each if recorded), size, and
+ * loads. A load has process_id, model_id, runtime_id, lnc_idx (if recorded), lnc_count,
+ * loaded_local_ns, unloaded_local_ns (absent if still loaded), and the same times by the node's
+ * wall clock (loaded, loaded_ns, ...).
+ *
+ * Threads: a list is made on one thread, and read, referenced and released on any.
+ */
+#ifndef MRD_AGGREGATOR_CORE_NODE_MODELS_H
+#define MRD_AGGREGATOR_CORE_NODE_MODELS_H
+
+#include "aggregator/core/common/json.h"
+#include "base/clock.h"
+#include "proto/wire.h"
+
+typedef struct {
+    unsigned refs;    /* atomic */
+    mrd_json *models; /* an array */
+    uint64_t left_out;
+} mrd_node_models;
+
+/* `local` and `wall` are one reading of both clocks of the node. Returns NULL if out of memory or
+ * `from` is NULL. */
+mrd_node_models *mrd_node_models_new(const Mrd__ModelList *from, mrd_local_ns local,
+                                     mrd_wall_ns wall);
+/* Reads what mrd_node_models_put wrote. Returns NULL if there is no list. */
+mrd_node_models *mrd_node_models_load(const mrd_json *o);
+mrd_node_models *mrd_node_models_ref(mrd_node_models *l); /* NULL is fine */
+void mrd_node_models_unref(mrd_node_models *l);           /* NULL is fine */
+/* Puts "models" and "models_left_out" into *o. Puts nothing for NULL. */
+void mrd_node_models_put(const mrd_node_models *l, mrd_json *o);
+/* Adds the models of a node to a list over all nodes. There each model is one member, and its loads
+ * have an instance_id. */
+void mrd_node_models_gather(const mrd_node_models *l, const char *instance_id, mrd_json *models);
+
+#endif

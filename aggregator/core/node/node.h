@@ -1,0 +1,123 @@
+/*
+ * aggregator/core/node/node.h - one agent as the aggregator sees it, and the table of all agents
+ *
+ * A connected node is never replaced. When the table is full, a new node takes the slot of a
+ * disconnected one.
+ */
+#ifndef MRD_AGGREGATOR_CORE_NODE_NODE_H
+#define MRD_AGGREGATOR_CORE_NODE_NODE_H
+
+#include "aggregator/core/node/counts.h"
+#include "aggregator/core/node/host_reading.h"
+#include "aggregator/core/node/models.h"
+#include "aggregator/core/node/runtime_features.h"
+#include "aggregator/core/node/unread.h"
+#include "base/map.h"
+
+/* The estimate of a node's clock, in text form. */
+typedef struct {
+    char state[24], method[24];
+    mrd_dur_ns bound, offset; /* bound -1: unknown */
+    uint64_t probes;
+} mrd_clock_quality;
+
+/* Order of frames by the live bound: a frame was sent before it arrived, and an answer was received
+ * after it was sent. Violations must be 0. */
+typedef struct {
+    uint64_t checked, violations;
+    mrd_dur_ns worst;
+} mrd_causality;
+
+typedef struct {
+    char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64], release[32];
+    char commit[64]; /* commit that the agent was built from; empty if unknown */
+    /* validity of the agent's certificate, as it reported. 0 means no certificate, or not reported */
+    mrd_wall_ns cert_begin, cert_end;
+    uint64_t key, run, epoch;
+    uint32_t at;          /* its index in the table */
+    uint32_t conn;        /* 0: not connected */
+    unsigned proof_epoch; /* of the core at its hello */
+    bool simulated;
+    unsigned wire_minor; /* of the agent, from its last hello */
+    /* has sent a hello since the aggregator started; otherwise it was loaded from the registry */
+    bool reported;
+    bool has_sent; /* the store has received a frame of it, possibly in an earlier run */
+    /* An administrator removed the node. It is deleted when none of its frames is pending. */
+    bool forget;
+    /* aggregator's clock at the last frame of any kind; negative if that was before the boot */
+    mrd_local_ns seen;
+    mrd_wall_ns seen_wall;
+    mrd_local_ns hello_local; /* the node's own clocks at its last hello */
+    mrd_wall_ns hello_wall;
+    mrd_local_ns beat; /* ... at the latest heartbeat since then. 0 means none */
+    char state[32];
+    mrd_counts counts;
+    mrd_local_ns counted; /* its own time of them */
+    mrd_clock_quality clock;
+    mrd_causality causality; /* of heartbeats and their answers */
+    uint32_t rings, processes;
+    mrd_unread unread;
+    uint64_t spool_bytes, memory_bytes;
+    uint64_t frames, bytes, events; /* received and stored */
+    uint64_t gaps;                  /* gaps in the numbers of its frames, over all sessions */
+    mrd_bucket bucket;
+    uint64_t slowed; /* frames that a limit delayed */
+    mrd_limit_kind limited_by;
+    mrd_local_ns limited_at;   /* aggregator's clock */
+    mrd_strlist labels;        /* "key=value" */
+    char reason[MRD_TEXT_MAX]; /* the trigger that its last heartbeat reported. "" means none */
+    /* time of that trigger, which distinguishes it from an earlier one of the same text */
+    char reason_at[24];
+    struct mrd_follow *follow;       /* state of the live estimate; NULL before the first probe */
+    struct mrd_probe_memory *probes; /* recent probes, for frames of further sessions */
+    bool has_asleep;
+    /* total time that its machine was suspended since the boot, as last reported, and */
+    mrd_dur_ns asleep;
+    mrd_local_ns told; /* ... by its clock then */
+    /* the local time after the last suspend. The estimate uses only later probes. 0: never
+     * suspended */
+    mrd_local_ns awake;
+    bool has_reading;
+    mrd_host_reading reading;       /* the latest reading of its own clocks */
+    mrd_node_models *models;        /* models loaded now; NULL if not reported */
+    mrd_runtime_features *features; /* NULL: not reported */
+} mrd_node;
+
+typedef struct {
+    mrd_node **v;
+    size_t n;
+    mrd_map by_id, by_conn; /* index into v */
+} mrd_nodes;
+
+void mrd_nodes_fini(mrd_nodes *t);
+mrd_node *mrd_nodes_by_conn(const mrd_nodes *t, uint32_t conn);
+mrd_node *mrd_nodes_by_id(const mrd_nodes *t, const char *instance_id);
+mrd_node *mrd_nodes_add(mrd_nodes *t, const char *instance_id, mrd_local_ns now); /* NULL: NOMEM */
+void mrd_nodes_remove(mrd_nodes *t, mrd_node *n);                                 /* and frees it */
+/* Binds the node to this connection and removes the binding of any other node to it. Connection 0
+ * means none. */
+void mrd_nodes_connect(mrd_nodes *t, mrd_node *n, uint32_t conn);
+/*
+ * Returns the node that makes room for a new one in a full table, NULL if all must stay. The order
+ * is: nodes that were disconnected for node_forget, then nodes that are not alive and never sent a
+ * frame of a session. Among the latter, nodes without a heartbeat go first. So hellos alone cannot
+ * keep new nodes out. Among equals the node with the oldest last frame goes first.
+ */
+mrd_node *mrd_nodes_replaceable(const mrd_nodes *t, mrd_local_ns now, const mrd_core_limits *l);
+
+bool mrd_node_is_alive(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
+/* Returns true if the node was seen within node_forget, by this or an earlier run. Sessions list an
+ * expected node as missing if it is not connected. */
+bool mrd_node_is_expected(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
+mrd_json *mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
+mrd_json *mrd_clock_quality_json(const mrd_clock_quality *c);
+void mrd_clock_quality_take(mrd_clock_quality *to, const Mrd__ClockQuality *from);
+/* Copies the contents of a hello into the node. */
+void mrd_node_hello(mrd_node *n, const mrd_msg *msg);
+/* Returns a copy without probes, which the caller frees. NULL if out of memory. */
+mrd_node *mrd_node_copy(const mrd_node *n);
+void mrd_node_free(mrd_node *n);
+/* Discards the estimate of the node's clock. */
+void mrd_node_forget_clock(mrd_node *n);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * aggregator/core/node/runtime_features.h - the abilities of the Neuron runtimes of a node, as its agent
+ * reported. Immutable, so that copies of nodes and sessions share it. As JSON: version,
+ * event_types, unknown_functions.
+ *
+ * Threads: made on one thread, and read, referenced and released on any.
+ */
+#ifndef MRD_AGGREGATOR_CORE_NODE_RUNTIME_FEATURES_H
+#define MRD_AGGREGATOR_CORE_NODE_RUNTIME_FEATURES_H
+
+#include "aggregator/core/common/json.h"
+#include "proto/wire.h"
+
+typedef struct {
+    unsigned refs;  /* atomic */
+    mrd_json *json; /* an object */
+} mrd_runtime_features;
+
+/* Returns NULL if out of memory or `from` is NULL. */
+mrd_runtime_features *mrd_runtime_features_new(const Mrd__RuntimeFeatures *from);
+/* Reads the object that was written under "runtime". Returns NULL if there is none. */
+mrd_runtime_features *mrd_runtime_features_load(const mrd_json *o);
+mrd_runtime_features *mrd_runtime_features_ref(mrd_runtime_features *r); /* NULL is fine */
+void mrd_runtime_features_unref(mrd_runtime_features *r);                /* NULL is fine */
+void mrd_runtime_features_put(const mrd_runtime_features *r, mrd_json *o);
+/* Returns true if this event type can be in its trace. */
+bool mrd_runtime_features_has(const mrd_runtime_features *r, const char *type);
+
+#endif

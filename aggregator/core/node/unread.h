@@ -1,0 +1,29 @@
+/*
+ * aggregator/core/node/unread.h - data on a node that its agent does not read. No count of events
+ * contains it, so it is reported separately.
+ */
+#ifndef MRD_AGGREGATOR_CORE_NODE_UNREAD_H
+#define MRD_AGGREGATOR_CORE_NODE_UNREAD_H
+
+#include "aggregator/core/common/json.h"
+#include "base/err.h"
+#include "proto/wire.h"
+
+typedef struct {
+    uint32_t rings_beyond, rings_held, rings_other_boot, directories;
+    uint32_t trace_files;       /* of a session: read in part or not at all */
+    uint32_t trace_files_later; /* how many of them were read to their end later */
+    char trace_file[256];       /* the last of them, and the reason; may be empty */
+} mrd_unread;
+
+/* Takes the current report. NULL means none. */
+void mrd_unread_take(mrd_unread *u, const Mrd__Unread *m);
+/* Keeps the highest values, for a session. Rings of another boot do not belong to a session. */
+void mrd_unread_most(mrd_unread *u, const Mrd__Unread *m);
+/* Describes it, and what to do. Returns false if there is nothing. */
+bool mrd_unread_text(const mrd_unread *u, char text[MRD_WHY_MAX]);
+/* Puts the member "unread" into *to if there is something. */
+void mrd_unread_put(const mrd_unread *u, mrd_json *to);
+void mrd_unread_load(mrd_unread *u, const mrd_json *from); /* NULL: nothing */
+
+#endif

@@ -1,0 +1,538 @@
+#include "aggregator/export/exporter.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "aggregator/core/common/targets.h"
+#include "aggregator/export/export_folder.h"
+#include "aggregator/export/s3.h"
+#include "base/conf/log.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/sys/file.h"
+#include "base/sys/pool.h"
+#include "base/vec.h"
+
+#define WAITING_MAX 100000
+#define DEPTH_MAX   24
+#define FILES_MAX   200000
+#define QUIET_MAX   MRD_EXPORTER_QUIET
+#define CLOSE_MAX   (5 * MRD_SEC)
+
+/* A target of exports. Each has a thread, so that a target that hangs does not delay the others. */
+typedef struct {
+    mrd_exporter *of;
+    char *name, *target;
+    char *prefix; /* for S3. NULL means a directory */
+    mrd_s3 *s3;
+    mrd_pool *worker;
+    int64_t moved;    /* atomic: when its thread last was between two steps */
+    bool busy;        /* guarded by the lock, as are the following members */
+    uint64_t running; /* the session under way */
+    bool told;        /* that it does not move */
+} place;
+
+struct mrd_exporter {
+    mrd_exporter_options o;
+    char *path, *cluster;
+    place **places; /* the default target has the name ""; constant once threads run */
+    size_t n, cap;
+    pthread_mutex_t lock; /* held around calls of began, done and stalled */
+    bool closing;         /* atomic; written with the lock */
+    bool left;            /* callbacks are not called any more */
+};
+
+typedef struct {
+    place *at;
+    uint64_t session;
+    int64_t uid;    /* of the job's user, which receives the copy. -1 means the owner stays */
+    char *dir, *to; /* its directory; its path below the target */
+    /* paths below dir: first files, then manifests, then the session's own file */
+    mrd_strlist files[3];
+    /* directories below dir that may contain incomplete results of a viewer */
+    mrd_strlist unmade;
+    uint64_t n, bytes;
+} job;
+
+static bool
+going_on(void *self)
+{
+    place *p = self;
+
+    __atomic_store_n(&p->moved, mrd_local_now().ns, __ATOMIC_RELAXED);
+    return !__atomic_load_n(&p->of->closing, __ATOMIC_RELAXED);
+}
+
+/* ---- Where it goes ---- */
+
+static void
+component(mrd_buf *to, const char *text)
+{
+    size_t from = to->len;
+
+    for (size_t i = 0; i < 120 && text[i] != '\0'; i++) {
+        char c = text[i];
+        bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    strchr("-_", c) != NULL || (c == '.' && to->len > from);
+
+        mrd_buf_byte(to, fine ? (uint8_t) c : '_');
+    }
+    if (to->len == from)
+        mrd_buf_text(to, "unknown");
+}
+
+/* Finds the value of `key` among the "key=value" parts of a job's text. */
+static void
+job_value(const char *text, const char *key, char *to, size_t size)
+{
+    size_t n = strlen(key);
+
+    to[0] = '\0';
+    for (const char *p = text; *p != '\0';) {
+        size_t len = strcspn(p, " ,;\n");
+
+        if (len > n + 1 && strncmp(p, key, n) == 0 && p[n] == '=')
+            snprintf(to, size, "%.*s", (int) (len - n - 1), p + n + 1);
+        p += len + (p[len] != '\0');
+    }
+}
+
+/* Fills in {cluster}, {user}, {job}, {name}, {date} and {session}, each as one component. Errors:
+ * INVALID for another placeholder. */
+static mrd_err
+export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf *ret, mrd_why *why)
+{
+    for (const char *p = path; *p != '\0';) {
+        size_t n = strcspn(p, "{");
+        char word[32], value[128] = "";
+        const char *end;
+
+        mrd_buf_add(ret, p, n);
+        p += n;
+        if (*p == '\0')
+            break;
+        if ((end = strchr(p, '}')) == NULL || (size_t) (end - p) >= sizeof(word))
+            return mrd_why_set(why, MRD_INVALID, 0, "--export-path %s: a { without its }", path);
+        snprintf(word, sizeof(word), "%.*s", (int) (end - p - 1), p + 1);
+        p = end + 1;
+        if (strcmp(word, "session") == 0 && s != NULL) {
+            snprintf(value, sizeof(value), "%s", s->text);
+        } else if (strcmp(word, "date") == 0 && s != NULL) {
+            time_t at = (time_t) (s->created.ns / MRD_SEC);
+            struct tm t;
+
+            if (gmtime_r(&at, &t) != NULL)
+                (void) strftime(value, sizeof(value), "%Y-%m-%d", &t);
+        } else if (strcmp(word, "name") == 0 && s != NULL) {
+            snprintf(value, sizeof(value), "%s", s->params.name);
+        } else if (strcmp(word, "cluster") == 0) {
+            snprintf(value, sizeof(value), "%s", cluster == NULL ? "" : cluster);
+        } else if (strcmp(word, "job") == 0 || strcmp(word, "user") == 0) {
+            if (s != NULL && s->jobs.n > 0)
+                job_value(s->jobs.v[0], word, value, sizeof(value));
+        } else if (s != NULL || (strcmp(word, "session") != 0 && strcmp(word, "date") != 0 &&
+                                 strcmp(word, "name") != 0)) {
+            return mrd_why_set(why, MRD_INVALID, 0,
+                               "--export-path %s: {%s} is none of {cluster}, {user}, {job}, "
+                               "{name}, {date}, {session}",
+                               path, word);
+        }
+        component(ret, value);
+    }
+    return ret->err == MRD_OK ? MRD_OK : mrd_why_set(why, ret->err, 0, "export");
+}
+
+/* ---- What goes ---- */
+
+/* Leaves out temporary files of base/sys/out.h among our own files. Artifacts may have any name, so
+ * none of them is left out. */
+static bool
+is_left_out(const job *j, const char *below, const char *name)
+{
+    bool top = *below == '\0',
+         ours = top || strcmp(below, "profile") == 0 || strncmp(below, "profile/", 8) == 0;
+
+    for (size_t i = 0; i < j->unmade.n && strcmp(name, "viewer") == 0; i++)
+        if (strcmp(j->unmade.v[i], below) == 0)
+            return true;
+    return name[0] == '.' || (ours && mrd_str_ends(mrd_str_of(name), ".part")) ||
+           (top && (strcmp(name, "journal") == 0 || strcmp(name, "clocks") == 0 ||
+                    strcmp(name, "artifacts.log") == 0));
+}
+
+static mrd_err
+list(job *j, const char *below, unsigned depth, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    const struct dirent *entry;
+    mrd_err err = MRD_OK;
+    int sys = 0;
+    DIR *d;
+
+    mrd_buf_fmt(&path, "%s%s%s", j->dir, *below == '\0' ? "" : "/", below);
+    if ((d = opendir(mrd_buf_cstr(&path))) == NULL)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", mrd_buf_cstr(&path));
+    while (err == MRD_OK && d != NULL && (entry = mrd_dir_next(d, &sys)) != NULL) {
+        struct stat st;
+        size_t when = strcmp(entry->d_name, "_manifest.json") == 0 ||
+                      strcmp(entry->d_name, "SHA256SUMS") == 0;
+
+        if (is_left_out(j, below, entry->d_name))
+            continue;
+        mrd_buf_reset(&path);
+        mrd_buf_fmt(&path, "%s%s%s", below, *below == '\0' ? "" : "/", entry->d_name);
+        if (fstatat(dirfd(d), entry->d_name, &st, 0) != 0) {
+            if (errno != ENOENT) /* else it has just gone */
+                err = mrd_why_set(why, MRD_IO, errno, "cannot look at %s/%s", j->dir,
+                                  mrd_buf_cstr(&path));
+        } else if (S_ISDIR(st.st_mode) && depth >= DEPTH_MAX)
+            err = mrd_why_set(why, MRD_LIMIT, 0, "folders below %s are more than %d deep", j->dir,
+                              DEPTH_MAX);
+        else if (S_ISDIR(st.st_mode))
+            err = list(j, mrd_buf_cstr(&path), depth + 1, why);
+        else if (S_ISREG(st.st_mode))
+            err = mrd_strlist_add(
+                &j->files[depth == 0 && strcmp(entry->d_name, "session.json") == 0 ? 2 : when],
+                mrd_str_of(mrd_buf_cstr(&path)));
+        if (err == MRD_OK && j->files[0].n + j->files[1].n > FILES_MAX)
+            err = mrd_why_set(why, MRD_LIMIT, 0, "more than %u files", FILES_MAX);
+    }
+    if (sys != 0)
+        err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s/%s", j->dir, below);
+    if (d != NULL)
+        closedir(d);
+    mrd_buf_fini(&path);
+    return err;
+}
+
+/* ---- One session ---- */
+
+static mrd_err
+put(job *j, mrd_export_folder *folder, const char *file, mrd_why *why)
+{
+    place *at = j->at;
+    mrd_buf from = { 0 }, to = { 0 };
+    uint64_t sent = 0;
+    mrd_err err;
+
+    mrd_buf_fmt(&from, "%s/%s", j->dir, file);
+    mrd_buf_fmt(&to, "%s%s/%s", at->prefix == NULL ? "" : at->prefix, j->to, file);
+    if (!going_on(at))
+        err = MRD_CANCELLED;
+    else if (from.err != MRD_OK || to.err != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "export");
+    else if (folder == NULL)
+        err = mrd_s3_put(at->s3, mrd_buf_cstr(&to), mrd_buf_cstr(&from), &sent, why);
+    else
+        err = mrd_export_folder_put(folder, file, mrd_buf_cstr(&from), &sent, why);
+    j->n += err == MRD_OK;
+    j->bytes += sent;
+    mrd_buf_fini(&from);
+    mrd_buf_fini(&to);
+    return err;
+}
+
+/* All of it to its place. */
+static mrd_err
+carry(job *j, mrd_why *why)
+{
+    mrd_export_folder_options o = { .target = j->at->target,
+                                    .below = j->to,
+                                    .owner = j->uid,
+                                    .rate = j->at->of->o.rate,
+                                    .going_on = going_on,
+                                    .self = j->at };
+    mrd_export_folder *folder = NULL;
+    mrd_err err = list(j, "", 0, why);
+
+    if (err == MRD_OK && j->files[2].n == 0)
+        err = mrd_why_set(why, MRD_NOTFOUND, 0, "%s has no session.json", j->dir);
+    if (err == MRD_OK && j->at->prefix == NULL)
+        err = mrd_export_folder_open(&o, &folder, why);
+    for (size_t i = 0; i < MRD_COUNT(j->files); i++) {
+        for (size_t k = 0; k < j->files[i].n && err == MRD_OK; k++)
+            err = put(j, folder, j->files[i].v[k], why);
+    }
+    if (err == MRD_OK && folder != NULL)
+        err = mrd_export_folder_finish(folder, j->files, MRD_COUNT(j->files), why);
+    mrd_export_folder_close(folder);
+    return err;
+}
+
+static void
+job_free(job *j)
+{
+    for (size_t i = 0; i < MRD_COUNT(j->files); i++)
+        mrd_strlist_fini(&j->files[i]);
+    mrd_strlist_fini(&j->unmade);
+    free(j->dir);
+    free(j->to);
+    free(j);
+}
+
+static void
+run(void *self, void *arg)
+{
+    mrd_exporter *e = self;
+    job *j = arg;
+    place *at = j->at;
+    mrd_why why = { 0 };
+    mrd_err err = MRD_CANCELLED;
+
+    pthread_mutex_lock(&e->lock);
+    if (!e->closing) {
+        at->busy = true;
+        at->running = j->session;
+        at->told = false;
+        going_on(at);
+        e->o.began(e->o.self, j->session);
+        err = MRD_OK;
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (err == MRD_OK)
+        err = carry(j, &why);
+    if (err != MRD_OK && why.err == MRD_OK)
+        mrd_why_set(&why, err, 0, "%s", mrd_err_text(err));
+    pthread_mutex_lock(&e->lock);
+    at->busy = false;
+    if (!e->left)
+        e->o.done(e->o.self, j->session, j->n, j->bytes, err == MRD_OK ? NULL : &why);
+    pthread_mutex_unlock(&e->lock);
+    job_free(j);
+}
+
+void
+mrd_exporter_watch(mrd_exporter *e)
+{
+    int64_t now = mrd_local_now().ns;
+
+    pthread_mutex_lock(&e->lock);
+    for (size_t i = 0; i < e->n; i++) {
+        place *p = e->places[i];
+        int64_t quiet = now - __atomic_load_n(&p->moved, __ATOMIC_RELAXED);
+
+        if (!p->busy || p->told == (quiet >= QUIET_MAX))
+            continue;
+        p->told = !p->told;
+        e->o.stalled(e->o.self, p->running, p->told ? p->target : NULL, quiet);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+static place *
+place_of(mrd_exporter *e, const char *name)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        if (strcmp(e->places[i]->name, name == NULL ? "" : name) == 0)
+            return e->places[i];
+    }
+    return NULL;
+}
+
+/* Returns the user that receives the copy: the common user of all the session's jobs if there is
+ * one, never root. */
+static int64_t
+owner_of(const mrd_exporter *e, const place *at, const mrd_session *s)
+{
+    uint64_t all = 0;
+
+    for (size_t i = 0; i < s->jobs.n; i++) {
+        char text[24];
+        uint64_t uid;
+
+        job_value(s->jobs.v[i], "uid", text, sizeof(text));
+        if (mrd_num_u64(mrd_str_of(text), &uid) != MRD_OK || uid == 0 || uid >= UINT32_MAX ||
+            (i > 0 && uid != all))
+            return -1; /* a session of several users belongs to none of them */
+        all = uid;
+    }
+    return e->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
+}
+
+/* Lists directories where an unfinished conversion may have left files, which are not part of the
+ * session. A directory stays if nodes sent files of such names. */
+static bool
+find_unmade(job *j, const mrd_session *s)
+{
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        if (strncmp(s->artifacts[i].name, "viewer/", 7) == 0 &&
+            !mrd_kind_is_converted(s->artifacts[i].kind))
+            return true;
+    for (size_t i = 0; i < s->conversions.n; i++) {
+        const mrd_conversion *v = &s->conversions.v[i];
+        char process[MRD_NODE_ID_MAX + 32];
+
+        if (v->state == MRD_CONVERT_DONE)
+            continue;
+        snprintf(process, sizeof(process), "%s_pid_%lld", v->instance_id,
+                 (long long) v->process_id);
+        if (mrd_strlist_add(&j->unmade, mrd_str_of(process)) != MRD_OK)
+            return false;
+    }
+    return true;
+}
+
+bool
+mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
+{
+    job *j = calloc(1, sizeof(*j));
+    mrd_buf to = { 0 };
+
+    mrd_why_set(why, MRD_BUSY, 0, "too many sessions wait for their export");
+    if (j == NULL)
+        return false;
+    if ((j->at = place_of(e, s->params.export_to)) == NULL) {
+        mrd_why_set(why, MRD_NOTFOUND, 0,
+                    "the session is to be exported to '%.63s', which --export-targets does not "
+                    "have any more",
+                    s->params.export_to == NULL ? "" : s->params.export_to);
+        free(j);
+        return false;
+    }
+    j->uid = owner_of(e, j->at, s);
+    j->session = s->id;
+    j->dir = mrd_session_store_path(e->o.store, s->text, "%s", "");
+    if (j->dir != NULL && strlen(j->dir) > 1 && j->dir[strlen(j->dir) - 1] == '/')
+        j->dir[strlen(j->dir) - 1] = '\0';
+    if (export_path(e->path, e->cluster, s, &to, NULL) == MRD_OK)
+        j->to = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&to)));
+    mrd_buf_fini(&to);
+    if (j->dir != NULL && j->to != NULL && find_unmade(j, s) &&
+        mrd_pool_put(j->at->worker, run, e, j))
+        return true;
+    job_free(j);
+    return false;
+}
+
+/* ---- Lifecycle ---- */
+
+static mrd_err
+target_s3(mrd_exporter *e, place *p, mrd_why *why)
+{
+    const char *bucket = p->target + 5, *slash = strchr(bucket, '/');
+    mrd_s3_options o = { .rate = e->o.rate, .going_on = going_on, .self = p };
+    char name[256];
+    mrd_err err;
+
+    snprintf(name, sizeof(name), "%.*s", (int) strcspn(bucket, "/"), bucket);
+    if (name[0] == '\0')
+        return mrd_why_set(why, MRD_INVALID, 0, "--export %s names no bucket", p->target);
+    o.bucket = name;
+    p->prefix = slash == NULL || slash[1] == '\0' ? mrd_str_dup(MRD_STR("")) : NULL;
+    if (p->prefix == NULL &&
+        asprintf(&p->prefix, "%s%s", slash + 1, slash[strlen(slash) - 1] == '/' ? "" : "/") < 0)
+        p->prefix = NULL;
+    err = p->prefix == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "export") : MRD_OK;
+    return err == MRD_OK ? mrd_s3_open(&o, &p->s3, why) : err;
+}
+
+static mrd_err
+add_place(mrd_exporter *e, mrd_str name, mrd_str target, mrd_why *why)
+{
+    mrd_err err;
+    place *p;
+
+    if (!MRD_VEC_ROOM(e->places, e->n, e->cap, 1) || (p = malloc(sizeof(*p))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "export");
+    e->places[e->n++] = p;
+    *p = (place){ .of = e, .name = mrd_str_dup(name), .target = mrd_str_dup(target) };
+    if (p->name == NULL || p->target == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "export");
+    if (strncmp(p->target, "s3://", 5) == 0 && (err = target_s3(e, p, why)) != MRD_OK)
+        return err;
+    return mrd_pool_open("exports", 1, WAITING_MAX, &p->worker, why);
+}
+
+static mrd_err
+add_places(mrd_exporter *e, const mrd_exporter_options *o, mrd_why *why)
+{
+    const char *at = NULL;
+    mrd_str name, target;
+    mrd_err err = mrd_targets_check(o->targets, why);
+
+    if (err == MRD_OK && o->target != NULL)
+        err = add_place(e, MRD_STR(""), mrd_str_of(o->target), why);
+    while (err == MRD_OK && mrd_targets_next(o->targets, &at, &name, &target))
+        err = add_place(e, name, target, why);
+    return err;
+}
+
+mrd_err
+mrd_exporter_open(const mrd_exporter_options *o, mrd_exporter **ret_exporter, mrd_why *why)
+{
+    mrd_exporter *e = calloc(1, sizeof(*e));
+    mrd_buf tried = { 0 };
+    mrd_err err = MRD_OK;
+
+    if (e == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "export");
+    e->o = *o;
+    pthread_mutex_init(&e->lock, NULL);
+    e->path = mrd_str_dup(mrd_str_of(o->path == NULL ? "{date}/{session}" : o->path));
+    e->cluster = mrd_str_dup(mrd_str_of(o->cluster == NULL ? "" : o->cluster));
+    if (e->path == NULL || e->cluster == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "export");
+    if (err == MRD_OK)
+        err = export_path(e->path, e->cluster, NULL, &tried, why);
+    if (err == MRD_OK && (strstr(e->path, "{session}") == NULL || strstr(e->path, "..") != NULL))
+        err = mrd_why_set(why, MRD_INVALID, 0, "--export-path %s needs {session}, and no ..",
+                          e->path);
+    mrd_buf_fini(&tried);
+    if (err == MRD_OK)
+        err = add_places(e, o, why);
+    if (err == MRD_OK)
+        *ret_exporter = e;
+    else
+        mrd_exporter_close(e);
+    return err;
+}
+
+/* Returns false if its thread still waits for the target. */
+static bool
+end_place(place *p, int64_t until)
+{
+    mrd_dur_ns left = until - mrd_local_now().ns;
+
+    if (p->worker != NULL && !mrd_pool_close_within(p->worker, left < MRD_SEC ? MRD_SEC : left)) {
+        mrd_log(MRD_LOG_WARN, "AGG-EXPORT-LEFT",
+                "A target of exports does not answer, its export is not waited for: target=%s",
+                p->target);
+        return false;
+    }
+    mrd_s3_close(p->s3);
+    free(p->prefix);
+    free(p->target);
+    free(p->name);
+    free(p);
+    return true;
+}
+
+void
+mrd_exporter_close(mrd_exporter *e)
+{
+    int64_t until = mrd_local_now().ns + CLOSE_MAX;
+    bool left = false;
+
+    if (e == NULL)
+        return;
+    pthread_mutex_lock(&e->lock);
+    __atomic_store_n(&e->closing, true, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&e->lock);
+    for (size_t i = 0; i < e->n; i++)
+        left = !end_place(e->places[i], until) || left;
+    pthread_mutex_lock(&e->lock);
+    e->left = true;
+    pthread_mutex_unlock(&e->lock);
+    if (left)
+        return; /* leaks them for the threads that still run */
+    pthread_mutex_destroy(&e->lock);
+    free(e->places);
+    free(e->path);
+    free(e->cluster);
+    free(e);
+}

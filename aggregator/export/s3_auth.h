@@ -1,0 +1,27 @@
+/*
+ * aggregator/export/s3_auth.h - gets the credentials for S3, from the same sources and in the same order
+ * as Amazon's own tools. Each source except the environment is a small HTTP exchange. Internal to
+ * aggregator/. Threads: belongs to one thread.
+ */
+#ifndef MRD_AGGREGATOR_EXPORT_S3_AUTH_H
+#define MRD_AGGREGATOR_EXPORT_S3_AUTH_H
+
+#include "base/buf.h"
+
+typedef struct {
+    char *key, *secret, *token; /* token NULL: long-lived */
+    int64_t expires_s;          /* seconds since the epoch. 0 means they do not expire */
+} mrd_s3_keys;
+
+void mrd_s3_keys_fini(mrd_s3_keys *keys);
+/* Errors: DENIED if no source has credentials, with the reason of each, NET, IO. */
+mrd_err mrd_s3_keys_get(const char *region, mrd_s3_keys *ret_keys, mrd_why *why);
+/* Returns the domain of Amazon's services in a region: "amazonaws.com", "amazonaws.com.cn" in
+ * China, ... Static. */
+const char *mrd_s3_domain(const char *region);
+/* Returns true if they expire within five minutes. */
+bool mrd_s3_keys_old(const mrd_s3_keys *keys);
+/* Returns the text between <tag> and </tag>, "" if there is none. Borrowed. */
+mrd_str mrd_s3_xml(mrd_str text, const char *tag);
+
+#endif

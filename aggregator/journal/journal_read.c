@@ -1,0 +1,341 @@
+/* Reads a journal: lists segments by their indexes, and scans segments that were not closed. */
+#include "aggregator/journal/journal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/core/planted/planted.h"
+#include "aggregator/journal/segment.h"
+#include "base/hash.h"
+#include "base/obj.h"
+#include "base/sys/file.h"
+#include "base/vec.h"
+
+#define SCAN_WINDOW (256u << 10)
+
+/* One file being listed. */
+typedef struct {
+    mrd_journal_index *index;
+    uint32_t number;
+    int fd;
+    uint64_t size;
+    mrd_buf buf;
+} scan;
+
+/* Reads up to len bytes at `at`. Returns the number of bytes, 0 at the end and after an error. */
+static size_t
+read_at(int fd, uint64_t at, void *to, size_t len)
+{
+    size_t done = 0;
+
+    while (done < len) {
+        ssize_t n = pread(fd, (char *) to + done, len - done, (off_t) (at + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        done += (size_t) n;
+    }
+    return done;
+}
+
+static mrd_err
+entry_add(scan *s, const mrd_frame *frame, uint64_t offset)
+{
+    mrd_journal_index *x = s->index;
+
+    if (!MRD_VEC_ROOM(x->entries, x->n, x->cap, 1))
+        return MRD_NOMEM;
+    x->entries[x->n++] = (mrd_journal_entry){ *frame, s->number, offset };
+    x->bytes += MRD_FRAME_HEADER + frame->body_len;
+    return MRD_OK;
+}
+
+static bool
+header_ok(scan *s)
+{
+    uint8_t h[MRD_SEGMENT_HEADER];
+
+    return read_at(s->fd, 0, h, sizeof(h)) == sizeof(h) && memcmp(h, SEGMENT_MAGIC, 8) == 0 &&
+           seg_get(h + 8, 4) == SEGMENT_VERSION && seg_get(h + 12, 4) == MRD_SEGMENT_HEADER &&
+           seg_get(h + 252, 4) == mrd_crc32c(0, h, 252);
+}
+
+/* Finds the index of a closed segment: offset and number of entries. Returns false if the segment
+ * was not closed. */
+static bool
+trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
+{
+    uint8_t t[SEGMENT_TRAILER];
+    uint64_t at, n;
+
+    if (s->size < MRD_SEGMENT_HEADER + SEGMENT_TRAILER ||
+        read_at(s->fd, s->size - SEGMENT_TRAILER, t, sizeof(t)) != sizeof(t) ||
+        memcmp(t, SEGMENT_END, 8) != 0 || seg_get(t + 28, 4) != mrd_crc32c(0, t, 28))
+        return false;
+    at = seg_get(t + 8, 8);
+    n = seg_get(t + 16, 4);
+    if (at < MRD_SEGMENT_HEADER || at > s->size ||
+        s->size - SEGMENT_TRAILER - at != n * SEGMENT_ENTRY)
+        return false;
+    mrd_buf_reset(&s->buf);
+    if (!mrd_buf_room(&s->buf, n * SEGMENT_ENTRY + 1) ||
+        read_at(s->fd, at, s->buf.p, n * SEGMENT_ENTRY) != n * SEGMENT_ENTRY ||
+        mrd_crc32c(0, s->buf.p, n * SEGMENT_ENTRY) != seg_get(t + 20, 4))
+        return false;
+    *ret_at = at;
+    *ret_n = (uint32_t) n;
+    return true;
+}
+
+/* Takes the entries of a closed segment. Returns false if one of them is wrong; the segment is then
+ * scanned. */
+static bool
+take_index(scan *s, mrd_err *ret_err)
+{
+    size_t before = s->index->n;
+    uint64_t bytes = s->index->bytes, end;
+    uint32_t n;
+
+    if (!trailer_find(s, &end, &n))
+        return false;
+    for (uint32_t i = 0; i < n && *ret_err == MRD_OK; i++) {
+        const uint8_t *p = s->buf.p + (size_t) i * SEGMENT_ENTRY;
+        uint64_t offset = seg_get(p, 8);
+        mrd_frame f;
+
+        if (mrd_frame_get((mrd_bytes){ p + 8, MRD_FRAME_HEADER }, &f, NULL) != MRD_OK ||
+            offset < MRD_SEGMENT_HEADER || offset > end ||
+            end - offset < MRD_FRAME_HEADER + (uint64_t) f.body_len) {
+            s->index->n = before;
+            s->index->bytes = bytes;
+            return false;
+        }
+        *ret_err = entry_add(s, &f, offset);
+    }
+    return true;
+}
+
+/* Reads the frame at an offset and checks its checksums. Returns false if there is no valid frame. */
+static bool
+frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
+{
+    uint8_t h[MRD_FRAME_HEADER];
+
+    if (read_at(s->fd, offset, h, sizeof(h)) != sizeof(h) ||
+        mrd_frame_get((mrd_bytes){ h, sizeof(h) }, ret_frame, NULL) != MRD_OK ||
+        s->size - offset < MRD_FRAME_HEADER + (uint64_t) ret_frame->body_len)
+        return MRD_PLANTED(MRD_PLANT_TORN_TAIL) && s->size - offset > sizeof(h);
+    mrd_buf_reset(&s->buf);
+    return mrd_buf_room(&s->buf, ret_frame->body_len + 1u) &&
+           read_at(s->fd, offset + MRD_FRAME_HEADER, s->buf.p, ret_frame->body_len) ==
+               ret_frame->body_len &&
+           mrd_crc32c(0, s->buf.p, ret_frame->body_len) == ret_frame->body_crc;
+}
+
+/* Returns the next offset from `from` on where a frame may begin, the file's size if there is none. */
+static uint64_t
+magic_find(scan *s, uint64_t from)
+{
+    mrd_buf_reset(&s->buf);
+    if (!mrd_buf_room(&s->buf, SCAN_WINDOW))
+        return s->size;
+    while (from < s->size) {
+        size_t n = read_at(s->fd, from, s->buf.p, SCAN_WINDOW);
+        const uint8_t *hit;
+
+        if (n < 4)
+            return s->size;
+        hit = memmem(s->buf.p, n, "MRDF", 4);
+        if (hit != NULL)
+            return from + (uint64_t) (hit - s->buf.p);
+        from += n - 3;
+    }
+    return s->size;
+}
+
+static mrd_err
+scan_frames(scan *s)
+{
+    uint64_t at = MRD_SEGMENT_HEADER;
+    mrd_err err = MRD_OK;
+
+    while (at < s->size && err == MRD_OK) {
+        mrd_frame f;
+        uint64_t next;
+
+        if (frame_at(s, at, &f)) {
+            err = entry_add(s, &f, at);
+            at += MRD_FRAME_HEADER + (uint64_t) f.body_len;
+            continue;
+        }
+        next = magic_find(s, at + 1);
+        s->index->bad_bytes += next - at;
+        at = next;
+    }
+    return err;
+}
+
+static mrd_err
+scan_file(mrd_journal_index *index, uint32_t number, mrd_why *why)
+{
+    const char *path = index->files.v[number];
+    scan s = { .index = index, .number = number };
+    struct stat st;
+    mrd_err err = MRD_OK;
+
+    if ((s.fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+        return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+    if (fstat(s.fd, &st) != 0) {
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+    } else {
+        s.size = (uint64_t) st.st_size;
+        if (!header_ok(&s)) {
+            index->bad_files++;
+            index->bad_bytes += s.size;
+        } else if (!(index->closed[number] = take_index(&s, &err))) {
+            err = scan_frames(&s);
+        }
+    }
+    close(s.fd);
+    mrd_buf_fini(&s.buf);
+    return err;
+}
+
+/* ---- Duplicates ---- */
+
+static int
+entry_order(const void *a, const void *b)
+{
+    const mrd_journal_entry *x = a, *y = b;
+
+    if (x->frame.epoch != y->frame.epoch)
+        return x->frame.epoch < y->frame.epoch ? -1 : 1;
+    if (x->frame.seq != y->frame.seq)
+        return x->frame.seq < y->frame.seq ? -1 : 1;
+    if (x->segment != y->segment)
+        return x->segment < y->segment ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Sorts by (epoch, seq) and keeps the first of equal entries. */
+static void
+drop_duplicates(mrd_journal_index *x)
+{
+    size_t to = 0;
+
+    if (x->n == 0)
+        return;
+    qsort(x->entries, x->n, sizeof(*x->entries), entry_order);
+    for (size_t i = 1; i < x->n; i++) {
+        const mrd_frame *a = &x->entries[to].frame, *b = &x->entries[i].frame;
+
+        if (a->epoch == b->epoch && a->seq == b->seq) {
+            x->duplicates++;
+            x->bytes -= MRD_FRAME_HEADER + b->body_len;
+        } else {
+            x->entries[++to] = x->entries[i];
+        }
+    }
+    x->n = to + 1;
+}
+
+static int
+name_order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+static mrd_err
+list_files(const char *dir, mrd_strlist *files, mrd_why *why)
+{
+    DIR *d = opendir(dir);
+    const struct dirent *entry;
+    mrd_err err = MRD_OK;
+    int sys = 0;
+
+    if (d == NULL)
+        return errno == ENOENT ? MRD_OK : mrd_why_set(why, MRD_IO, errno, "cannot list %s", dir);
+    while (err == MRD_OK && (entry = mrd_dir_next(d, &sys)) != NULL) {
+        mrd_buf path = { 0 };
+
+        if (!mrd_str_ends(mrd_str_of(entry->d_name), SEGMENT_SUFFIX))
+            continue;
+        mrd_buf_fmt(&path, "%s/%s", dir, entry->d_name);
+        err = path.err != MRD_OK ? path.err
+                                 : mrd_strlist_add(files, (mrd_str){ (char *) path.p, path.len });
+        mrd_buf_fini(&path);
+    }
+    closedir(d);
+    if (sys != 0)
+        err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", dir);
+    if (files->n > 0)
+        qsort(files->v, files->n, sizeof(*files->v), name_order);
+    return err;
+}
+
+mrd_err
+mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why *why)
+{
+    mrd_journal_index x = { 0 };
+    mrd_err err = list_files(dir, &x.files, why);
+
+    if (err == MRD_OK && (x.closed = calloc(x.files.n + 1, sizeof(*x.closed))) == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "journal %s", dir);
+    for (size_t i = 0; i < x.files.n && err == MRD_OK; i++)
+        err = scan_file(&x, (uint32_t) i, why);
+    if (err != MRD_OK) {
+        mrd_journal_index_fini(&x);
+        return err;
+    }
+    drop_duplicates(&x);
+    *ret_index = x;
+    return MRD_OK;
+}
+
+void
+mrd_journal_index_fini(mrd_journal_index *index)
+{
+    mrd_strlist_fini(&index->files);
+    free(index->closed);
+    free(index->entries);
+    *index = (mrd_journal_index){ 0 };
+}
+
+mrd_err
+mrd_journal_read(const mrd_journal_index *index, const mrd_journal_entry *entry, bool head_only,
+                 mrd_buf *buf, mrd_frame *ret_frame, mrd_bytes *ret_body, mrd_why *why)
+{
+    const char *path = index->files.v[entry->segment];
+    size_t want = MRD_FRAME_HEADER + (size_t) (head_only && entry->frame.type == MRD_FRAME_BATCH
+                                                   ? entry->frame.head_len
+                                                   : entry->frame.body_len);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    mrd_err err = MRD_OK;
+
+    if (fd < 0)
+        return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+    mrd_buf_reset(buf);
+    if (!mrd_buf_room(buf, want))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+    else if (read_at(fd, entry->offset, buf->p, want) != want)
+        err = mrd_why_set(why, MRD_TRUNCATED, 0, "%s ends inside the frame at offset %llu", path,
+                          (unsigned long long) entry->offset);
+    close(fd);
+    if (err != MRD_OK)
+        return err;
+    buf->len = want;
+    if (want == MRD_FRAME_HEADER + (size_t) entry->frame.body_len)
+        err = mrd_frame_check((mrd_bytes){ buf->p, want }, ret_frame, ret_body, why);
+    else if ((err = mrd_frame_get((mrd_bytes){ buf->p, want }, ret_frame, why)) == MRD_OK)
+        *ret_body = (mrd_bytes){ buf->p + MRD_FRAME_HEADER, want - MRD_FRAME_HEADER };
+    return err == MRD_OK ? err
+                         : mrd_why_prefix(why, err, "%s, offset %llu", path,
+                                          (unsigned long long) entry->offset);
+}

@@ -1,0 +1,123 @@
+/* Makes many journals durable at once: by one syncfs or by a sync of each, whichever was faster
+ * recently. */
+#include "aggregator/journal/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/obj.h"
+
+#define FORGET_NS (60 * MRD_SEC) /* a way that was not used for this long is tried again */
+#define FEW       4u             /* number of files for measuring the cost of one file */
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
+
+/* The cost of a way. 0 means unknown. */
+typedef struct {
+    mrd_dur_ns cost_ns, used_ns;
+} way;
+
+struct mrd_journal_syncer {
+    int fd;        /* of the store; always open, because its errors are counted from the open */
+    bool together; /* syncfs reports every error */
+    way one, all;
+};
+
+/* syncfs reports failed writes since Linux 5.8. It is a single transaction only on file systems
+ * with a log. */
+bool
+mrd_journal_syncfs_tells(int fd)
+{
+    static const long logged[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC };
+    unsigned major = 0, minor = 0;
+    struct utsname name;
+    struct statfs fs;
+
+    if (uname(&name) != 0 || sscanf(name.release, "%u.%u", &major, &minor) != 2 ||
+        (major == 5 ? minor < 8 : major < 5) || fstatfs(fd, &fs) != 0)
+        return false;
+    for (size_t i = 0; i < MRD_COUNT(logged); i++) {
+        if ((long) fs.f_type == logged[i])
+            return true;
+    }
+    return false;
+}
+
+mrd_err
+mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_why *why)
+{
+    mrd_journal_syncer *s = calloc(1, sizeof(*s));
+
+    if (s == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", store);
+    if ((s->fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        free(s);
+        return mrd_why_set(why, MRD_IO, errno, "cannot open %s", store);
+    }
+    s->together = mrd_journal_syncfs_tells(s->fd);
+    *ret_syncer = s;
+    return MRD_OK;
+}
+
+void
+mrd_journal_syncer_close(mrd_journal_syncer *s)
+{
+    if (s == NULL)
+        return;
+    close(s->fd);
+    free(s);
+}
+
+static void
+learn(way *w, int64_t cost_ns, int64_t now_ns)
+{
+    w->cost_ns = w->cost_ns == 0 ? cost_ns : (3 * w->cost_ns + cost_ns) / 4;
+    w->cost_ns = w->cost_ns == 0 ? 1 : w->cost_ns;
+    w->used_ns = now_ns;
+}
+
+static bool
+better_together(mrd_journal_syncer *s, size_t n, int64_t now_ns)
+{
+    if (!s->together || n < 2)
+        return false;
+    if (now_ns - s->one.used_ns > FORGET_NS)
+        s->one.cost_ns = 0;
+    if (now_ns - s->all.used_ns > FORGET_NS)
+        s->all.cost_ns = 0;
+    if (s->one.cost_ns == 0)
+        return n > FEW;
+    return s->all.cost_ns < (int64_t) n * s->one.cost_ns;
+}
+
+size_t
+mrd_journal_sync_many(mrd_journal_syncer *s, mrd_journal *const *journals, size_t n,
+                      mrd_why *ret_whys)
+{
+    int64_t start = mrd_local_now().ns, end;
+    size_t calls = n;
+
+    if (better_together(s, n, start)) {
+        int sys = syncfs(s->fd) == 0 ? 0 : errno;
+
+        for (size_t i = 0; i < n; i++)
+            (void) mrd_journal_synced(journals[i], sys, &ret_whys[i]);
+        calls = 1;
+    } else {
+        for (size_t i = 0; i < n; i++)
+            (void) mrd_journal_sync(journals[i], &ret_whys[i]);
+    }
+    end = mrd_local_now().ns;
+    if (n > 0)
+        learn(calls < n ? &s->all : &s->one, (end - start) / (int64_t) calls, end);
+    return calls;
+}

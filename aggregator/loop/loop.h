@@ -1,0 +1,71 @@
+/*
+ * aggregator/loop/loop.h - the thread that owns the core: it passes frames of agents, results of other
+ * threads and commands to the core, and carries out the core's effects
+ *
+ * Journals, manifests, merges, artifacts, directories and surveys have threads of their own. They
+ * receive work with all data that it needs, and put results into the loop's inbox. They never use
+ * the core, and the loop never waits for them. HTTP reads copies (view.h) and puts commands into
+ * the inbox.
+ *
+ * Threads  every function may be called from any thread unless it says otherwise.
+ */
+#ifndef MRD_AGGREGATOR_LOOP_LOOP_H
+#define MRD_AGGREGATOR_LOOP_LOOP_H
+
+#include "aggregator/access/auth.h"
+#include "aggregator/store/snapshot.h"
+#include "aggregator/store/store.h"
+#include "proto/link.h"
+
+typedef struct mrd_loop mrd_loop;
+
+typedef struct {
+    mrd_server *server; /* borrowed, as all here */
+    mrd_session_store *store;
+    mrd_auth *auth;     /* tokens that agents must send. NULL means none */
+    bool cert_identity; /* an agent's certificate must name its instance */
+    bool cert_alone;    /* ... and then needs no token */
+    struct mrd_clocks *clocks;
+    mrd_core_options core;
+    uint64_t merge_split;      /* mrd_merger_options.split */
+    const char *merge_formats; /* mrd_merger_options.formats; the text is borrowed until close */
+    const char *export_targets;
+    bool export_owner;
+    const char *export_to, *export_path,
+        *cluster; /* mrd_exporter_options. both NULL means no exports */
+    int64_t export_rate;
+    const struct mrd_converter_settings *viewer; /* of device profiles */
+} mrd_loop_options;
+
+/* Reads the store and starts. The server may have at most MRD_PENDING_MAX contexts. */
+mrd_err mrd_loop_open(const mrd_loop_options *options, mrd_loop **ret_loop, mrd_why *why);
+/* Makes received frames durable, answers them, closes journals and writes manifests. No other call
+ * may run or follow. NULL is fine. */
+void mrd_loop_close(mrd_loop *l);
+
+/* ---- Commands ---- */
+
+/* Runs fn on the loop's thread and returns after it. `ticket` is for a command of the core, which
+ * ends in an ANSWER. */
+typedef void mrd_loop_fn(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg);
+void mrd_loop_run(mrd_loop *l, mrd_loop_fn *fn, void *arg);
+/* Runs fn on the loop's thread and returns the core's answer. Errors: errors of the command,
+ * CLOSED. */
+mrd_err mrd_loop_command(mrd_loop *l, mrd_loop_fn *fn, void *arg, uint64_t *ret_value,
+                         mrd_why *why);
+
+/* A merge or a time slice found damaged data. */
+struct merge_input;
+void mrd_loop_damaged(mrd_loop *l, uint64_t session, const struct merge_input *in, bool whole);
+
+/* ---- Views, which the caller releases ---- */
+
+mrd_session_view *mrd_loop_session(mrd_loop *l,
+                                   uint64_t id); /* NULL: unknown id, or out of memory */
+mrd_overview *mrd_loop_overview(mrd_loop *l);    /* NULL: no memory */
+
+const mrd_session_store *mrd_loop_store(const mrd_loop *l);
+mrd_server *mrd_loop_server(const mrd_loop *l);
+uint64_t mrd_loop_syncs(const mrd_loop *l); /* of journals */
+
+#endif

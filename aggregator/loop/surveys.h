@@ -1,0 +1,33 @@
+/*
+ * aggregator/loop/surveys.h - sends questions to all agents. Each survey waits for its answers on a
+ * thread of its own, so that surveys do not delay each other.
+ *
+ * Threads  ask is called from one thread. `answered` is called on the survey's thread, and must not
+ *          wait for it.
+ */
+#ifndef MRD_AGGREGATOR_LOOP_SURVEYS_H
+#define MRD_AGGREGATOR_LOOP_SURVEYS_H
+
+#include "proto/link.h"
+#include "proto/wire.h"
+
+typedef struct mrd_surveys mrd_surveys;
+
+typedef struct {
+    mrd_server *server;
+    /* The callee frees the message. Returns false if no more answers are wanted. */
+    bool (*answered)(void *self, uint64_t survey, mrd_msg *reply);
+    void *self;
+} mrd_surveys_options;
+
+mrd_err mrd_surveys_open(const mrd_surveys_options *options, mrd_surveys **ret_surveys,
+                         mrd_why *why);
+/* Closes the control channel and cancels the surveys. Call it before the server is closed. NULL is
+ * fine. */
+void mrd_surveys_close(mrd_surveys *s);
+/* Starts a survey and takes ownership of the frame. It ends after `expect` answers or at the
+ * timeout. */
+void mrd_surveys_ask(mrd_surveys *s, uint64_t survey, mrd_buf *frame, unsigned expect,
+                     mrd_dur_ns timeout);
+
+#endif

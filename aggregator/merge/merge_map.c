@@ -1,0 +1,180 @@
+/* Converts the times of a session's streams through their clocks, before the merge. */
+#include "aggregator/merge/merge_run_int.h"
+
+#include <stdlib.h>
+
+#include "aggregator/core/planted/planted.h"
+#include "base/num.h"
+#include "base/obj.h"
+
+/* ---- Clocks ---- */
+
+/* Times with a larger doubt are not used to check the clocks of other nodes. */
+#define CHECK_DOUBT MRD_MS
+
+static uint32_t
+wider(uint32_t bound, mrd_dur_ns by)
+{
+    return bound == MRD_BOUND_UNKNOWN || by >= (mrd_dur_ns) (MRD_BOUND_UNKNOWN - bound)
+               ? MRD_BOUND_UNKNOWN
+               : bound + (uint32_t) by;
+}
+
+/* Gets the node's RAW time of an event, and how far a step of its clock makes it doubtful. Returns
+ * false for a wall clock without a relation to RAW. */
+static bool
+raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
+{
+    if (s->clock == MRD__CLOCK_KIND__CLOCK_RAW)
+        *ret = (mrd_cross_place){ .raw = { ev->ts.ns } };
+    else if (s->cross != NULL &&
+             s->cross->n > 0) /* the source numbers events by journal entry and row */
+        *ret = mrd_cross_table_find(s->cross, ev->ts.ns, s->sealed[ev->seq >> 16]);
+    else
+        return false;
+    return true;
+}
+
+/* Any clock, set or not. */
+static void
+map_doubtful(stream *s, mrd_event *ev)
+{
+    mrd_cross_place raw;
+    mrd_sess_ns at;
+    uint32_t radius;
+
+    ev->bound_ns = MRD_BOUND_UNKNOWN;
+    if (!raw_time(s, ev, &raw))
+        return;
+    if (s->check != NULL && raw.doubt <= CHECK_DOUBT && merge_check_wants(s->check, ev))
+        mrd_merge_check_see(s->check, ev, raw.raw.ns, raw.doubt, s->align);
+    if (s->cross != NULL && (s->cross->step != 0 || s->cross->doubt > MRD_MS) &&
+        ev->kind == MRD_SPAN && ev->dur_ns > 0)
+        ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts.ns, ev->dur_ns);
+    ev->ts = (mrd_ev_ns){ raw.raw.ns };
+    if (s->shown != NULL && mrd_align_grid_map(s->shown, &s->grid, raw.raw, &at, &radius)) {
+        ev->ts = (mrd_ev_ns){ at.ns };
+        ev->bound_ns = wider(radius, raw.doubt);
+    }
+    if (merge_clock_was_set(s) && mrd_ev_before(ev->ts, s->latest)) { /* sources are in order */
+        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest.ns, ev->ts.ns));
+        ev->ts = s->latest;
+    }
+    s->latest = ev->ts;
+}
+
+/* Passes collectives to the check, then sets the written times. */
+void
+mrd_merge_map_times(void *self, mrd_event *events, size_t n)
+{
+    stream *s = self;
+    mrd_sess_ns at;
+
+    s->before = s->given;
+    s->given += n;
+    for (mrd_event *ev = events; ev < events + n; ev++) {
+        if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW || s->shown == NULL) {
+            map_doubtful(s, ev);
+            continue;
+        }
+        if (s->check != NULL && merge_check_wants(s->check, ev))
+            mrd_merge_check_see(s->check, ev, ev->ts.ns, 0, s->align);
+        ev->bound_ns = MRD_BOUND_UNKNOWN;
+        if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts.ns }, &at, &ev->bound_ns))
+            ev->ts = (mrd_ev_ns){ at.ns };
+        if (MRD_PLANTED(MRD_PLANT_MERGE_NARROW) && ev->bound_ns != MRD_BOUND_UNKNOWN)
+            ev->bound_ns /= 1000;
+    }
+}
+
+/* ---- The filter before the map ---- */
+
+/* Drops events outside of the requested session times when the output uses another clock, and
+ * events of another era of the stream's clock. */
+typedef struct {
+    mrd_source base;
+    mrd_source *inner;
+    const stream *s;
+    mrd_align_cursor seen;
+    const mrd_filter *window; /* NULL: all */
+} tap;
+
+static bool
+passes(tap *t, const mrd_event *ev)
+{
+    mrd_cross_place raw;
+    mrd_sess_ns at;
+    int64_t end;
+
+    if (!raw_time(t->s, ev, &raw))
+        return true;
+    if (merge_clock_was_set(t->s) && (raw.era < ERAS_MAX ? raw.era : ERAS_MAX - 1) != t->s->era)
+        return false;
+    if (t->window == NULL || !mrd_align_map(t->s->align, &t->seen, raw.raw, &at, NULL))
+        return true;
+    end = ev->dur_ns < 0 || __builtin_add_overflow(at.ns, ev->dur_ns, &end) ? INT64_MAX
+                                                                            : at.ns + ev->dur_ns;
+    return at.ns < t->window->end.ns && end >= t->window->start.ns;
+}
+
+static mrd_step
+tap_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    tap *t = (tap *) self;
+    mrd_step step;
+
+    do
+        step = t->inner->next(t->inner, ret_event, why);
+    while (step == MRD_MORE && !passes(t, *ret_event));
+    return step;
+}
+
+static void
+tap_close(mrd_source *self)
+{
+    tap *t = (tap *) self;
+
+    t->inner->close(t->inner);
+    free(t);
+}
+
+mrd_err
+mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **ret_source,
+              mrd_why *why)
+{
+    bool cut = p->times != MERGE_ALIGNED &&
+               (p->window.start.ns != INT64_MIN || p->window.end.ns != INT64_MAX);
+    tap *t;
+
+    *ret_source = inner;
+    if (!cut && !merge_clock_was_set(s))
+        return MRD_OK;
+    if ((t = calloc(1, sizeof(*t))) == NULL) {
+        inner->close(inner);
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    }
+    *t = (tap){ .base = { .next = tap_next, .close = tap_close, .key = inner->key },
+                .inner = inner,
+                .s = s,
+                .window = cut ? &p->window : NULL };
+    *ret_source = &t->base;
+    return MRD_OK;
+}
+
+/* Makes one table and one row in the catalog per boot, and the replacement clock if one was
+ * requested. */
+mrd_err
+mrd_merge_part_clocks(plan *p, merge_part *part, mrd_why *why)
+{
+    part->infos = calloc(part->clock.n, sizeof(*part->infos));
+    part->walls = calloc(part->clock.n, sizeof(*part->walls));
+    if (part->infos == NULL || part->walls == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    for (size_t i = 0; i < part->clock.n; i++) {
+        part->infos[i] = mrd_merge_clocks_describe(part->node, &part->clock, i, p->times, p->cat);
+        if (p->times == MERGE_UTC &&
+            (part->walls[i] = mrd_merge_clocks_wall(part->node, &part->clock.v[i])) == NULL)
+            return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    }
+    return MRD_OK;
+}

@@ -1,0 +1,31 @@
+/*
+ * aggregator/merge/merge_marks.h - loss records of a node as a whole, for losses that no stored event
+ * records because the batches were already sealed (spool-full, refused, recorder-window,
+ * spool-damaged, a recorder's memory). Their times are the agent's. Internal to aggregator/.
+ *
+ * Pauses of the session are such records, too, with no events and the name "paused".
+ *
+ * Events that a flight recorder dropped are marked only between stored batches of the node, and
+ * only where no batch covers the time. Outside of the windows no session wanted events.
+ */
+#ifndef MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
+#define MRD_AGGREGATOR_MERGE_MERGE_MARKS_H
+
+#include "aggregator/merge/merge.h"
+#include "trace/model/source.h"
+
+/* Makes a source of records in time order, in the node's RAW clock of that boot, with the row
+ * `clock` in the catalog. sealed: per entry of the journal, for batches in another clock, when the
+ * batch was closed in RAW. INT64_MAX means unknown. *ret_source is NULL if there are no records.
+ * Errors: NOMEM. */
+typedef struct {
+    const merge_node *node;
+    const mrd_journal_index *index;
+    const int64_t *sealed;
+    uint32_t boot, clock;
+} mrd_merge_marks_of;
+
+mrd_err mrd_merge_marks_open(const mrd_merge_marks_of *of, mrd_catalog *cat,
+                             mrd_source **ret_source, size_t *ret_n, mrd_why *why);
+
+#endif

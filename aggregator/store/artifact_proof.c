@@ -1,0 +1,274 @@
+/* The slow end of an artifact: verifies its hash, gives it its final name, and writes into
+ * <session>/artifacts.log that the sessions have it. Only then is the agent answered. */
+#include "aggregator/store/artifacts_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "aggregator/core/planted/planted.h"
+#include "base/conf/log.h"
+#include "base/sys/out.h"
+
+#define CHUNK (1u << 20)
+
+/* Hashes a file of which the first bytes arrived before a restart or a failure of the disk. The
+ * bytes may be in the page cache only, after a failed sync, and no later sync would write them. So
+ * they are written again in place (mrd_journal_recover has the reason). */
+static mrd_err
+hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
+           char text[MRD_TEXT_MAX])
+{
+    mrd_sha256 *sum = mrd_sha256_new();
+    uint8_t *chunk = malloc(CHUNK);
+    bool again = a->o.store->sync == MRD_SYNC_GROUP;
+    int fd = open(path, (again ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    mrd_err err = MRD_OK;
+    off_t at = 0;
+    ssize_t n = 0;
+
+    if (sum == NULL || chunk == NULL)
+        err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    else if (fd < 0)
+        err = mrd_artifact_fail_io(text, path);
+    while (err == MRD_OK && (n = read(fd, chunk, CHUNK)) > 0) {
+        mrd_sha256_add(sum, chunk, (size_t) n);
+        errno = EIO;
+        if (again && pwrite(fd, chunk, (size_t) n, at) != n)
+            err = mrd_artifact_fail_io(text, path);
+        at += n;
+        if (__atomic_load_n(&a->closing, __ATOMIC_RELAXED))
+            err = mrd_artifact_fail(MRD_CLOSED, text, "the aggregator stops");
+    }
+    if (n < 0)
+        err = mrd_artifact_fail_io(text, path);
+    if (err == MRD_OK)
+        mrd_sha256_hex(sum, hex);
+    if (fd >= 0)
+        close(fd);
+    free(chunk);
+    mrd_sha256_free(sum);
+    return err;
+}
+
+/* Syncs the file's name in its directory, and the directory's name in the store, which a
+ * predecessor may have created without a sync. */
+static mrd_err
+sync_names(mrd_artifacts *a, char text[MRD_TEXT_MAX])
+{
+    const mrd_session_store *store = a->o.store;
+    char *dir = mrd_session_store_path(store, NULL, "artifacts");
+    mrd_err err = MRD_OK;
+
+    if (dir == NULL)
+        return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    a->names_unsure = store->sync == MRD_SYNC_GROUP;
+    if (a->names_unsure &&
+        (mrd_sync_dir(dir, NULL) != MRD_OK ||
+         (!MRD_PLANTED(MRD_PLANT_FILES_FOLDER) && mrd_sync_dir(store->dir, NULL) != MRD_OK)))
+        err = mrd_artifact_fail_io(text, dir);
+    else
+        a->names_unsure = false;
+    free(dir);
+    return err;
+}
+
+/* A failed sync has lost the unwritten bytes, although they can still be read. They have to be sent
+ * again. */
+static mrd_err
+sync_bytes(const mrd_artifacts *a, int fd, const char *part, char text[MRD_TEXT_MAX])
+{
+    if (a->o.store->sync != MRD_SYNC_GROUP || MRD_PLANTED(MRD_PLANT_FILE_UNSYNCED) ||
+        fsync(fd) == 0 || MRD_PLANTED(MRD_PLANT_FILE_SYNC_FAILED))
+        return MRD_OK;
+    mrd_artifact_fail_io(text, part);
+    unlink(part);
+    return mrd_artifact_fail(MRD_CORRUPT, text,
+                             "the disk failed to take the received bytes: announce the file again");
+}
+
+/* Gives the final name to a complete file with the right hash. */
+static mrd_err
+give_name(mrd_artifacts *a, const char *part, const char *path, uint64_t size,
+          char text[MRD_TEXT_MAX])
+{
+    int fd = open(part, O_WRONLY | O_CLOEXEC | (size == 0 ? O_CREAT : 0), 0600);
+    mrd_err err = fd < 0 ? mrd_artifact_fail_io(text, path) : sync_bytes(a, fd, part, text);
+
+    a->names_unsure = true;
+    if (err == MRD_OK && rename(part, path) != 0)
+        err = mrd_artifact_fail_io(text, path);
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+static mrd_err
+prove_bytes(mrd_artifacts *a, mrd_proof *p, const char *part, const char *path)
+{
+    char hex[MRD_SHA256_HEX];
+    mrd_err err = MRD_OK;
+
+    if (p->sum != NULL)
+        mrd_sha256_hex(p->sum, hex);
+    else
+        err = hash_again(a, part, hex, p->text);
+    mrd_sha256_free(p->sum);
+    p->sum = NULL;
+    if (err == MRD_OK && strcmp(hex, p->sha256) != 0 && !MRD_PLANTED(MRD_PLANT_FILE_UNPROVEN)) {
+        unlink(part);
+        err = mrd_artifact_fail(
+            MRD_CORRUPT, p->text,
+            "the received bytes do not have the announced hash: announce the file again");
+    }
+    return err == MRD_OK ? give_name(a, part, path, p->size, p->text) : err;
+}
+
+/* ---- Recording the sessions that have it ---- */
+
+/* Links the file as <session>/<instance>_pid_<pid>/<name>, which is the layout of the vendor's
+ * viewer. */
+static void
+make_link(const mrd_session_store *store, const char *from, const char *session, const char *name)
+{
+    char *to = mrd_session_store_path(store, session, "%s", name), *slash;
+
+    if (to == NULL)
+        return;
+    slash = strrchr(to, '/');
+    *slash = '\0';
+    if (mrd_make_dirs(to, NULL) == MRD_OK) {
+        *slash = '/';
+        if (link(from, to) != 0 && errno != EEXIST && symlink(from, to) != 0 && errno != EEXIST)
+            mrd_log(MRD_LOG_WARN, "AGG-ARTIFACT-LINK",
+                    "An artifact was not linked into its session: path=%s reason=%s", to,
+                    strerror(errno));
+    }
+    free(to);
+}
+
+static mrd_err
+write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char text[MRD_TEXT_MAX])
+{
+    char *path = mrd_session_store_path(store, n->text, "artifacts.log");
+    bool sync = store->sync == MRD_SYNC_GROUP;
+    mrd_err err = MRD_OK;
+    int fd;
+
+    if (path == NULL || n->lines.err != MRD_OK) {
+        free(path);
+        return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    }
+    if ((fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0) {
+        err = errno == ENOENT ? MRD_OK : mrd_artifact_fail_io(text, path); /* deleted meanwhile */
+        free(path);
+        return err;
+    }
+    errno = EIO;
+    if (write(fd, n->lines.p, n->lines.len) != (ssize_t) n->lines.len ||
+        (sync && !MRD_PLANTED(MRD_PLANT_FILE_UNLOGGED) && fdatasync(fd) != 0))
+        err = mrd_artifact_fail_io(text, path); /* readers skip an incomplete line */
+    close(fd);
+    if (err == MRD_OK && sync) { /* the program that created it may not have synced it */
+        *strrchr(path, '/') = '\0';
+        if (mrd_sync_dir(path, NULL) != MRD_OK)
+            err = mrd_artifact_fail_io(text, path);
+    }
+    free(path);
+    return err;
+}
+
+static void
+artifact_note_fini(mrd_artifact_note *n)
+{
+    for (size_t i = 0; i < n->n_links; i++)
+        free(n->links[i]);
+    free(n->links);
+    mrd_buf_fini(&n->lines);
+}
+
+static mrd_err
+write_notes(const mrd_artifacts *a, mrd_proof *p, const char *path)
+{
+    mrd_artifact_note *notes = NULL;
+    size_t n = a->o.complete(a->o.self, p->sha256, p->proven, &notes);
+    mrd_err first = MRD_OK;
+
+    for (size_t i = 0; i < n; i++) {
+        mrd_err err = write_lines(a->o.store, &notes[i], p->text);
+
+        for (size_t k = 0; k < notes[i].n_links; k++)
+            make_link(a->o.store, path, notes[i].text, notes[i].links[k]);
+        first = first == MRD_OK ? err : first;
+        if (err == MRD_OK)
+            a->o.logged(a->o.self, notes[i].session, p->sha256);
+        artifact_note_fini(&notes[i]);
+    }
+    free(notes);
+    return first;
+}
+
+static void
+answer(const mrd_artifacts *a, mrd_proof *p)
+{
+    Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
+    Mrd__Ack ack = MRD__ACK__INIT;
+
+    if (p->err == MRD_CLOSED) {
+        mrd_server_drop(a->o.server, &p->request);
+    } else if (p->announced) {
+        request.have = p->err == MRD_OK;
+        request.err = (uint32_t) p->err;
+        request.message = p->text;
+        request.retry_after_ms = p->err == MRD_OK ? 0 : 1000;
+        mrd_artifact_reply(a, &p->request, MRD_FRAME_REQUEST, &request);
+    } else {
+        mrd_artifact_ack(&ack, p->err, p->text);
+        mrd_artifact_reply(a, &p->request, MRD_FRAME_ACK, &ack);
+    }
+}
+
+/* Reports the result to the receiving thread. The upload is over, or continues from the bytes on
+ * disk. */
+static void
+artifact_proven(void *self, void *arg)
+{
+    mrd_artifacts *a = self;
+    mrd_proof *p = arg;
+    mrd_upload *u = a == NULL ? NULL : mrd_artifact_upload(a, p->sha256);
+
+    if (u != NULL && u->busy) {
+        u->busy = false; /* after a failed disk the file is hashed again */
+        if (p->err == MRD_OK || p->err == MRD_CORRUPT)
+            mrd_upload_forget(u);
+    }
+    free(p);
+}
+
+void
+mrd_artifact_prove(void *self, void *arg)
+{
+    mrd_artifacts *a = self;
+    mrd_proof *p = arg;
+    char *path = mrd_artifact_path(a, p->sha256, ""),
+         *part = mrd_artifact_path(a, p->sha256, ".part");
+
+    p->err = MRD_OK;
+    if (path == NULL || part == NULL)
+        p->err = mrd_artifact_fail(MRD_NOMEM, p->text, "out of memory");
+    else if (access(path, F_OK) != 0)
+        p->proven = (p->err = prove_bytes(a, p, part, path)) == MRD_OK;
+    if (p->err == MRD_OK && a->names_unsure)
+        p->err = sync_names(a, p->text);
+    if (p->err == MRD_OK)
+        p->err = write_notes(a, p, path);
+    free(path);
+    free(part);
+    mrd_sha256_free(p->sum);
+    p->sum = NULL;
+    answer(a, p);
+    if (!mrd_pool_put(a->receiver, artifact_proven, a, p))
+        artifact_proven(NULL, p); /* its upload stays busy until it is announced after a restart */
+}

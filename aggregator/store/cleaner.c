@@ -1,0 +1,216 @@
+#include "aggregator/store/cleaner.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "aggregator/core/common/text.h"
+#include "base/sys/out.h"
+#include "base/sys/pool.h"
+
+#define WAITING_MAX 65536
+#define FD_MAX      16
+
+struct mrd_cleaner {
+    mrd_cleaner_options o;
+    mrd_pool *worker;
+    bool closing, looking, emptying; /* atomic */
+};
+
+typedef struct {
+    uint64_t session;
+    char text[MRD_SESSION_TEXT];
+} order;
+
+/* ---- Measuring ---- */
+
+static _Thread_local uint64_t walk_sum;
+
+/* A file with several links is an artifact, which is counted elsewhere, once for all sessions. */
+static int
+walk_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void) path;
+    (void) ftw;
+    if ((type == FTW_F && st->st_nlink == 1) || type == FTW_D)
+        walk_sum += (uint64_t) st->st_blocks * 512;
+    return 0;
+}
+
+static void
+measure(void *self, void *arg)
+{
+    mrd_cleaner *c = self;
+    order *o = arg;
+    char *dir = mrd_session_store_path(c->o.store, o->text, ".");
+
+    walk_sum = 0;
+    if (dir != NULL)
+        (void) nftw(dir, walk_one, FD_MAX, FTW_PHYS);
+    free(dir);
+    c->o.measured(c->o.self, o->session, walk_sum);
+    free(o);
+}
+
+static void
+look(void *self, void *arg)
+{
+    mrd_cleaner *c = self;
+    struct statvfs fs;
+    mrd_why why = { 0 };
+
+    (void) arg;
+    __atomic_store_n(&c->looking, false, __ATOMIC_RELAXED);
+    if (mrd_session_store_check(c->o.store, &why) != MRD_OK)
+        c->o.gone(c->o.self, &why);
+    else if (statvfs(c->o.store->dir, &fs) == 0)
+        c->o.disk(c->o.self, (int64_t) fs.f_bavail * (int64_t) fs.f_frsize);
+}
+
+/* ---- Removing ---- */
+
+static _Thread_local const mrd_cleaner *emptied_by;
+
+static int
+empty_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void) st;
+    (void) type;
+    if (__atomic_load_n(&emptied_by->closing, __ATOMIC_RELAXED))
+        return 1; /* the next start continues */
+    return ftw->level == 0 || remove(path) == 0 || errno == ENOENT ? 0 : 1;
+}
+
+static void
+empty(void *self, void *arg)
+{
+    mrd_cleaner *c = self;
+    char *path = mrd_session_store_path(c->o.store, NULL, "removed");
+
+    (void) arg;
+    __atomic_store_n(&c->emptying, false, __ATOMIC_RELAXED);
+    emptied_by = c;
+    if (path != NULL)
+        (void) nftw(path, empty_one, FD_MAX, FTW_DEPTH | FTW_PHYS);
+    free(path);
+}
+
+/* For a file system without rename. The manifest is removed first, because a directory without one
+ * is no session. */
+static void
+remove_in_place(const mrd_cleaner *c, const order *o, const char *dir)
+{
+    char *manifest = mrd_session_store_path(c->o.store, o->text, "session.json");
+
+    if (manifest != NULL)
+        (void) unlink(manifest);
+    free(manifest);
+    mrd_remove_tree(dir);
+}
+
+/* Makes the removal durable before the session's artifacts are removed, in case the power fails in
+ * between. */
+static void
+sync_sessions(const mrd_cleaner *c)
+{
+    char *path = mrd_session_store_path(c->o.store, NULL, "sessions");
+
+    if (path != NULL && c->o.store->sync == MRD_SYNC_GROUP)
+        /* after a crash the session returns as deleted and is removed again */
+        (void) mrd_sync_dir(path, NULL);
+    free(path);
+}
+
+static void
+remove_session(void *self, void *arg)
+{
+    mrd_cleaner *c = self;
+    order *o = arg;
+    char *dir = mrd_session_store_path(c->o.store, NULL, "sessions/%s", o->text);
+    char *to = mrd_session_store_path(c->o.store, NULL, "removed/%s", o->text);
+
+    if (dir != NULL && to != NULL && rename(dir, to) != 0)
+        remove_in_place(c, o, dir);
+    free(dir);
+    free(to);
+    sync_sessions(c);
+    c->o.removed(c->o.self, o->session);
+    free(o);
+    empty(c, NULL);
+}
+
+/* ---- Orders ---- */
+
+static void
+put(mrd_cleaner *c, mrd_pool_work *work, uint64_t session, const char *text)
+{
+    order *o = calloc(1, sizeof(*o));
+
+    if (o == NULL)
+        return;
+    o->session = session;
+    mrd_text_set(o->text, sizeof(o->text), text);
+    if (!mrd_pool_put(c->worker, work, c, o))
+        free(o);
+}
+
+void
+mrd_cleaner_measure(mrd_cleaner *c, uint64_t session, const char *text)
+{
+    put(c, measure, session, text);
+}
+
+void
+mrd_cleaner_remove(mrd_cleaner *c, uint64_t session, const char *text)
+{
+    put(c, remove_session, session, text);
+}
+
+void
+mrd_cleaner_empty(mrd_cleaner *c)
+{
+    if (!__atomic_exchange_n(&c->emptying, true, __ATOMIC_RELAXED) &&
+        !mrd_pool_put(c->worker, empty, c, NULL))
+        __atomic_store_n(&c->emptying, false, __ATOMIC_RELAXED);
+}
+
+void
+mrd_cleaner_look(mrd_cleaner *c)
+{
+    if (!__atomic_exchange_n(&c->looking, true, __ATOMIC_RELAXED) &&
+        !mrd_pool_put(c->worker, look, c, NULL))
+        __atomic_store_n(&c->looking, false, __ATOMIC_RELAXED);
+}
+
+mrd_err
+mrd_cleaner_open(const mrd_cleaner_options *o, mrd_cleaner **ret_cleaner, mrd_why *why)
+{
+    mrd_cleaner *c = calloc(1, sizeof(*c));
+    mrd_err err;
+
+    if (c == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "store");
+    c->o = *o;
+    if ((err = mrd_pool_open("the store's folders", 1, WAITING_MAX, &c->worker, why)) != MRD_OK) {
+        free(c);
+        return err;
+    }
+    mrd_cleaner_empty(c); /* leftovers of the last run */
+    *ret_cleaner = c;
+    return MRD_OK;
+}
+
+void
+mrd_cleaner_close(mrd_cleaner *c)
+{
+    if (c == NULL)
+        return;
+    __atomic_store_n(&c->closing, true, __ATOMIC_RELAXED);
+    mrd_pool_close(c->worker);
+    free(c);
+}

@@ -1,0 +1,425 @@
+#include "aggregator/viewer/converter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/core/common/text.h"
+#include "base/obj.h"
+#include "base/sys/out.h"
+#include "base/sys/pool.h"
+#include "base/vec.h"
+
+#define WAITING_MAX 100000
+
+typedef struct job job;
+
+struct mrd_converter {
+    mrd_converter_options o;
+    mrd_converter_settings limits;
+    mrd_converter_commands commands;
+    mrd_pool *worker;
+    pthread_mutex_t lock; /* guards `jobs`, the queued and running jobs */
+    job *jobs;
+    uint64_t runs; /* atomic: for names of directories */
+    bool closing;  /* atomic */
+    unsigned at_once;
+    bool there, looking; /* a viewer is installed; a search is running. Atomic */
+};
+
+typedef struct {
+    char sha256[65], name[MRD_TEXT_MAX];
+} input_file;
+
+struct job {
+    mrd_converter *of;
+    job *next, **at; /* list links; `at` is the pointer that points here */
+    bool cancelled;  /* atomic: its session was deleted */
+    mrd_conversion_of which;
+    char session[MRD_SESSION_TEXT];
+    char process[MRD_NODE_ID_MAX + 32]; /* <instance>_pid_<pid> */
+    input_file *inputs;
+    size_t n_inputs;
+    char *dir, *in; /* of this run */
+};
+
+mrd_err
+mrd_converter_check(const mrd_converter_settings *s, unsigned *ret_at_once, mrd_why *why)
+{
+    mrd_converter_commands commands = { 0 };
+    mrd_err err = mrd_converter_commands_make(s, &commands, why);
+
+    *ret_at_once = err != MRD_OK || commands.v[0].len == 0 ? 0 : s->at_once > 0 ? s->at_once : 1;
+    mrd_converter_commands_fini(&commands);
+    return err;
+}
+
+static bool
+going_on(void *self)
+{
+    const job *j = self;
+
+    return !__atomic_load_n(&j->of->closing, __ATOMIC_RELAXED) &&
+           !__atomic_load_n(&j->cancelled, __ATOMIC_RELAXED);
+}
+
+static void
+enlist(mrd_converter *v, job *j)
+{
+    pthread_mutex_lock(&v->lock);
+    j->next = v->jobs;
+    j->at = &v->jobs;
+    if (j->next != NULL)
+        j->next->at = &j->next;
+    v->jobs = j;
+    pthread_mutex_unlock(&v->lock);
+}
+
+static void
+leave(mrd_converter *v, job *j)
+{
+    pthread_mutex_lock(&v->lock);
+    *j->at = j->next;
+    if (j->next != NULL)
+        j->next->at = j->at;
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* ---- Its folder ---- */
+
+static mrd_err
+link_inputs(const job *j, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < j->n_inputs && err == MRD_OK; i++) {
+        char *from =
+            mrd_session_store_path(j->of->o.store, NULL, "artifacts/%s", j->inputs[i].sha256);
+        char *to = NULL, *slash;
+
+        if (asprintf(&to, "%s/%s/%s", j->in, j->process, j->inputs[i].name) < 0)
+            to = NULL;
+        if (from == NULL || to == NULL) {
+            err = mrd_why_set(why, MRD_NOMEM, 0, "viewer");
+        } else {
+            slash = strrchr(to, '/');
+            *slash = '\0';
+            err = mrd_make_dirs(to, why);
+            *slash = '/';
+        }
+        if (err == MRD_OK && link(from, to) != 0 && errno != EEXIST && symlink(from, to) != 0)
+            err = mrd_why_set(why, MRD_IO, errno, "cannot link %s", to);
+        free(from);
+        free(to);
+    }
+    return err;
+}
+
+static mrd_err
+make_folder(job *j, mrd_why *why)
+{
+    unsigned long long run = __atomic_add_fetch(&j->of->runs, 1, __ATOMIC_RELAXED);
+
+    j->dir = mrd_session_store_path(j->of->o.store, NULL, "converting/%s.%d.%llu", j->session,
+                                    (int) getpid(), run);
+    if (j->dir == NULL || asprintf(&j->in, "%s/in", j->dir) < 0)
+        j->in = NULL;
+    if (j->in == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "viewer");
+    return link_inputs(j, why);
+}
+
+/* ---- Results ---- */
+
+/* Stores a result under its hash, and links it below the session. */
+static mrd_err
+keep(const job *j, const mrd_converter_result *r, mrd_why *why)
+{
+    const mrd_session_store *st = j->of->o.store;
+    char *to = mrd_session_store_path(st, NULL, "artifacts/%s", r->sha256);
+    char *at = mrd_session_store_path(st, j->session, "%s/%s", j->process, r->name), *slash;
+    int fd = open(r->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    mrd_err err = MRD_OK;
+
+    if (to == NULL || at == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "viewer");
+    else if (fd < 0 || fchmod(fd, 0600) != 0 || (st->sync == MRD_SYNC_GROUP && fsync(fd) != 0) ||
+             rename(r->file, to) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot keep the result %s", r->name);
+    if (fd >= 0)
+        close(fd);
+    if (err == MRD_OK) {
+        slash = strrchr(at, '/');
+        *slash = '\0';
+        err = mrd_make_dirs(at, why);
+        *slash = '/';
+    }
+    if (err == MRD_OK && link(to, at) != 0 && symlink(to, at) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot link the result %s", at);
+    free(to);
+    free(at);
+    return err;
+}
+
+/* Removes the links of an earlier attempt. */
+static void
+remove_results(const job *j)
+{
+    char *at = mrd_session_store_path(j->of->o.store, j->session, "%s/viewer", j->process);
+
+    if (at != NULL)
+        mrd_remove_tree(at);
+    free(at);
+}
+
+/* Moves the results into the store. They are listed first, so that no sweep removes them as
+ * unlisted files. */
+static mrd_err
+take_results(const job *j, const mrd_converter_made *made, mrd_why *why)
+{
+    mrd_conversion_results results = { .of = &j->which, .n = made->n };
+    mrd_err err = MRD_OK;
+
+    if ((results.files = calloc(made->n + 1, sizeof(*results.files))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "viewer");
+    for (size_t i = 0; i < made->n; i++) {
+        mrd_listed_artifact *a = &results.files[i];
+
+        *a = (mrd_listed_artifact){ .size = made->v[i].size,
+                                    .process_id = j->which.process_id,
+                                    .nc_idx = -1 };
+        mrd_text_set(a->sha256, sizeof(a->sha256), made->v[i].sha256);
+        mrd_text_set(a->name, sizeof(a->name), made->v[i].name);
+        mrd_text_set(a->kind, sizeof(a->kind), made->v[i].kind);
+        mrd_text_set(a->instance_id, sizeof(a->instance_id), j->which.instance_id);
+    }
+    if (!j->of->o.list(j->of->o.self, &results))
+        err = mrd_why_set(why, MRD_LIMIT, 0, "the session cannot list %zu more artifacts", made->n);
+    for (size_t i = 0; i < made->n && err == MRD_OK; i++)
+        err = keep(j, &made->v[i], why);
+    if (err == MRD_OK && j->of->o.store->sync == MRD_SYNC_GROUP) {
+        char *dir = mrd_session_store_path(j->of->o.store, NULL, "artifacts");
+
+        err = dir == NULL ? MRD_NOMEM : mrd_sync_dir(dir, why);
+        free(dir);
+    }
+    free(results.files);
+    return err;
+}
+
+/* ---- One process ---- */
+
+static mrd_err
+convert(job *j, mrd_converter_made *ret_made, mrd_why *why)
+{
+    mrd_converter_work work = { .commands = &j->of->commands,
+                                .settings = &j->of->limits,
+                                .keep_free = (uint64_t) j->of->o.disk_reserve,
+                                .going_on = going_on,
+                                .self = j };
+    mrd_err err = make_folder(j, why);
+
+    work.in = j->in;
+    work.work = j->dir;
+    if (err == MRD_OK)
+        err = mrd_converter_run(&work, ret_made, why);
+    return err == MRD_OK ? take_results(j, ret_made, why) : err;
+}
+
+static void
+job_free(job *j)
+{
+    free(j->inputs);
+    free(j->dir);
+    free(j->in);
+    free(j);
+}
+
+static void
+run(void *self, void *arg)
+{
+    mrd_converter *v = self;
+    job *j = arg;
+    mrd_converter_made made = { 0 };
+    mrd_conversion_end end = { .state = MRD_CONVERT_FAILED };
+    mrd_why why = { 0 };
+    mrd_err err = MRD_CANCELLED;
+
+    if (going_on(j)) {
+        v->o.began(v->o.self, &j->which);
+        remove_results(j);
+        err = convert(j, &made, &why);
+    }
+    if (err != MRD_OK)
+        remove_results(j);
+    end.took = made.took;
+    end.memory = made.memory;
+    end.message = why.text[0] != '\0' ? why.text : mrd_err_text(err);
+    if (err == MRD_OK) {
+        end.state = MRD_CONVERT_DONE;
+        end.message = made.note;
+        end.files = made.n;
+        for (size_t i = 0; i < made.n; i++)
+            end.bytes += made.v[i].size;
+    } else if (!going_on(j)) {
+        end.state = MRD_CONVERT_WAITING;
+        end.message = "";
+    }
+    if (j->dir != NULL)
+        mrd_remove_tree(j->dir); /* removed before the end is reported */
+    v->o.ended(v->o.self, &j->which, &end);
+    mrd_converter_made_fini(&made);
+    leave(v, j);
+    job_free(j);
+}
+
+/* Takes the process's own files. If there is no NEFF among them, takes the NEFFs of its node. */
+static bool
+take_inputs(job *j, const mrd_session *s)
+{
+    bool has_model = false;
+
+    for (unsigned look = 0; look < 2 && !has_model; look++) {
+        for (size_t i = 0; i < s->n_artifacts; i++) {
+            const mrd_listed_artifact *a = &s->artifacts[i];
+            bool model = strcmp(a->kind, "NEFF") == 0;
+            bool own = a->process_id == j->which.process_id;
+
+            if (!a->complete || strcmp(a->instance_id, j->which.instance_id) != 0 ||
+                mrd_kind_is_converted(a->kind) || (look == 0 ? !own : own || !model))
+                continue;
+            if (!MRD_VEC_NEXT(j->inputs, j->n_inputs))
+                return false;
+            memcpy(j->inputs[j->n_inputs].sha256, a->sha256, sizeof(a->sha256));
+            memcpy(j->inputs[j->n_inputs].name, a->name, sizeof(a->name));
+            j->n_inputs++;
+            has_model = has_model || (own && model);
+        }
+    }
+    return true;
+}
+
+bool
+mrd_converter_start(mrd_converter *v, const mrd_session *s, size_t conversion)
+{
+    const mrd_conversion *c = &s->conversions.v[conversion];
+    job *j = calloc(1, sizeof(*j));
+
+    if (j == NULL)
+        return false;
+    j->of = v;
+    j->which = (mrd_conversion_of){ .session = s->id, .process_id = c->process_id };
+    mrd_text_set(j->which.instance_id, sizeof(j->which.instance_id), c->instance_id);
+    mrd_text_set(j->session, sizeof(j->session), s->text);
+    snprintf(j->process, sizeof(j->process), "%s_pid_%lld", c->instance_id,
+             (long long) c->process_id);
+    if (take_inputs(j, s)) {
+        enlist(v, j);
+        if (mrd_pool_put(v->worker, run, v, j))
+            return true;
+        leave(v, j);
+    }
+    job_free(j);
+    return false;
+}
+
+void
+mrd_converter_cancel(mrd_converter *v, uint64_t session)
+{
+    if (v == NULL)
+        return;
+    pthread_mutex_lock(&v->lock);
+    for (job *j = v->jobs; j != NULL; j = j->next) {
+        if (j->which.session == session)
+            __atomic_store_n(&j->cancelled, true, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&v->lock);
+}
+
+/* ---- Installation after the start ---- */
+
+static void
+look(void *self, void *arg)
+{
+    mrd_converter *v = self;
+    mrd_converter_commands commands = { 0 };
+    mrd_why why;
+
+    (void) arg;
+    if (mrd_converter_commands_make(&v->limits, &commands, &why) == MRD_OK &&
+        commands.v[0].len > 0) {
+        v->commands = commands; /* safe: no job that reads them runs before `found` was called */
+        __atomic_store_n(&v->there, true, __ATOMIC_RELEASE);
+        v->o.found(v->o.self, v->at_once);
+    } else {
+        mrd_converter_commands_fini(&commands);
+    }
+    __atomic_store_n(&v->looking, false, __ATOMIC_RELEASE);
+}
+
+void
+mrd_converter_look(mrd_converter *v)
+{
+    if (v == NULL || __atomic_load_n(&v->there, __ATOMIC_ACQUIRE) ||
+        __atomic_exchange_n(&v->looking, true, __ATOMIC_ACQ_REL))
+        return;
+    if (!mrd_pool_put(v->worker, look, v, NULL))
+        __atomic_store_n(&v->looking, false, __ATOMIC_RELEASE);
+}
+
+/* ---- Lifecycle ---- */
+
+static bool
+is_wanted(const mrd_converter_settings *s)
+{
+    return s->command != NULL && *s->command != '\0' && strcmp(s->command, "none") != 0;
+}
+
+mrd_err
+mrd_converter_open(const mrd_converter_options *o, mrd_converter **ret_viewer, mrd_why *why)
+{
+    char *left = mrd_session_store_path(o->store, NULL, "converting");
+    mrd_converter *v = calloc(1, sizeof(*v));
+    mrd_err err = MRD_OK;
+
+    if (left == NULL || v == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "viewer");
+    else
+        mrd_remove_tree(left);
+    if (v != NULL)
+        pthread_mutex_init(&v->lock, NULL);
+    free(left);
+    if (err == MRD_OK && is_wanted(o->settings)) {
+        v->o = *o;
+        v->limits = *o->settings;
+        v->o.settings = NULL;
+        v->there = o->there;
+        v->at_once = o->settings->at_once > 0 ? o->settings->at_once : 1;
+        if (o->there)
+            err = mrd_converter_commands_make(o->settings, &v->commands, why);
+        if (err == MRD_OK)
+            err = mrd_pool_open("viewers", v->at_once, WAITING_MAX, &v->worker, why);
+        if (err == MRD_OK) {
+            *ret_viewer = v;
+            return MRD_OK;
+        }
+    }
+    mrd_converter_close(v);
+    return err;
+}
+
+void
+mrd_converter_close(mrd_converter *v)
+{
+    if (v == NULL)
+        return;
+    __atomic_store_n(&v->closing, true, __ATOMIC_RELAXED);
+    mrd_pool_close(v->worker);
+    mrd_converter_commands_fini(&v->commands);
+    pthread_mutex_destroy(&v->lock);
+    free(v);
+}

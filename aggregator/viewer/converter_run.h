@@ -1,0 +1,75 @@
+/*
+ * aggregator/viewer/converter_run.h - one run of the vendor's viewer over the device profiles of one process,
+ * confined (base/sys/confined.h): for the aggregator's queue (viewer.h) and for `meridian convert`
+ *
+ * Threads: any. Runs share only their arguments.
+ */
+#ifndef MRD_AGGREGATOR_VIEWER_CONVERTER_RUN_H
+#define MRD_AGGREGATOR_VIEWER_CONVERTER_RUN_H
+
+#include "aggregator/core/common/limits.h"
+#include "base/buf.h"
+#include "base/hash.h"
+
+#define MRD_VIEWER_RESULTS_MAX 4000 /* files of one process */
+
+/* The commands to run. A command is split at blanks, without a shell. {input} is replaced by the
+ * directory that contains <instance>_pid_<pid>, {output} by the working directory. */
+typedef struct mrd_converter_settings {
+    /* makes Perfetto files. A command, or only its program. "auto" means neuron-explorer or
+     * neuron-profile, whichever is installed. "none" and NULL mean no command */
+    const char *command;
+    /* makes tables. A command or "none". "auto" and NULL mean neuron-explorer */
+    const char *tables;
+    mrd_dur_ns time; /* limits of one command. 0 means no limit */
+    uint64_t memory, disk;
+    unsigned at_once; /* runs, of the aggregator */
+} mrd_converter_settings;
+
+typedef struct {
+    mrd_buf v[2]; /* Perfetto files, tables. empty means not made */
+} mrd_converter_commands;
+
+/* Makes the commands of the settings. Both are empty if none is configured or found. Errors:
+ * INVALID for a command without {input}. */
+mrd_err mrd_converter_commands_make(const mrd_converter_settings *settings,
+                                    mrd_converter_commands *to, mrd_why *why);
+void mrd_converter_commands_fini(mrd_converter_commands *c);
+
+typedef struct {
+    const mrd_converter_commands *commands;
+    const mrd_converter_settings *settings; /* its limits */
+    /* contains <instance>_pid_<pid>/...; absolute, as is the next path */
+    const char *in;
+    const char *work;   /* each command gets a directory below it, and leaves its files there */
+    uint64_t keep_free; /* bytes that stay free on that file system */
+    bool (*going_on)(void *self); /* as in mrd_confined_options */
+    void *self;
+} mrd_converter_work;
+
+typedef struct {
+    char *file;              /* where it is */
+    char name[MRD_TEXT_MAX]; /* "viewer/device_profile_model_7.pftrace", "viewer/tables/..." */
+    const char *kind;        /* MRD_KIND_DEVICE_PROFILE, MRD_KIND_DEVICE_TABLE */
+    char sha256[MRD_SHA256_HEX];
+    uint64_t size;
+} mrd_converter_result;
+
+typedef struct {
+    mrd_converter_result *v;
+    size_t n;
+    mrd_dur_ns took;
+    uint64_t memory;        /* highest memory use */
+    char note[MRD_WHY_MAX]; /* the parts that a successful run lacks */
+} mrd_converter_made;
+
+/*
+ * Runs the commands in sequence. A command that fails leaves no results, and the results of the
+ * other command count. Only regular files with known names are results. Errors: the error of the
+ * first command if all failed, EMPTY (no results), FULL, CANCELLED, errors of mrd_confined_run.
+ */
+mrd_err mrd_converter_run(const mrd_converter_work *work, mrd_converter_made *ret_made,
+                          mrd_why *why);
+void mrd_converter_made_fini(mrd_converter_made *m);
+
+#endif

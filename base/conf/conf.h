@@ -1,0 +1,77 @@
+/*
+ * base/conf/conf.h - program options from one table. A row of the table holds the command-line flag,
+ * environment variable, configuration key, default, range and help text of one option.
+ *
+ * A program describes its settings as a struct, and its options as a table of mrd_opt with offsets
+ * into the struct. Later sources override earlier ones: default, configuration file, environment,
+ * command line. If a list is given on the command line, it replaces the list of the environment or
+ * file; repeated flags then add to it. Threads: parse before starting any.
+ */
+#ifndef MRD_BASE_CONF_CONF_H
+#define MRD_BASE_CONF_CONF_H
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef enum {
+    MRD_OPT_BOOL,   /* bool: --x, --x=0|1|yes|no|true|false, --no-x */
+    MRD_OPT_INT,    /* int64_t */
+    MRD_OPT_SIZE,   /* int64_t bytes: 64M, 1.5GiB */
+    MRD_OPT_DUR,    /* mrd_dur_ns: 250ms, 10s */
+    MRD_OPT_DOUBLE, /* double */
+    MRD_OPT_STR,    /* char *, owned, NULL when unset */
+    MRD_OPT_LIST,   /* mrd_strlist: repeatable, each value a comma list */
+    MRD_OPT_PATHS,  /* mrd_strlist: repeatable, commas are part of the value */
+    MRD_OPT_CHOICE, /* int: an index into the comma-separated choices in `arg` */
+    MRD_OPT_HEAD,   /* Not an option: `help` is a heading of the help text. */
+} mrd_opt_type;
+
+enum {
+    MRD_OPT_HIDDEN = 1, /* Accepted, but not listed in the help. */
+    /* The value is optional. A bare --x means --x=1, or the value in `implied` for a STR. */
+    MRD_OPT_OPTIONAL = 2,
+};
+
+typedef struct {
+    const char *name; /* long flag without dashes; also the configuration key */
+    char letter;      /* short flag, 0 for none */
+    mrd_opt_type type;
+    size_t offset;    /* offset of the member in the settings struct */
+    const char *def;  /* default as text; NULL means zero or empty */
+    int64_t min, max; /* Range of INT, SIZE and DUR, checked if min < max. */
+    /* The value's placeholder in the help, such as "DIR". For CHOICE the list "a,b,c". */
+    const char *arg;
+    const char *env;     /* environment variable, NULL for none */
+    const char *help;    /* one sentence, no period */
+    const char *implied; /* value of a bare flag with MRD_OPT_OPTIONAL */
+    unsigned flags;
+} mrd_opt;
+
+/* Sets every member to its default. `into` must be zeroed. */
+mrd_err mrd_conf_defaults(const mrd_opt *table, size_t n, void *into, mrd_why *why);
+mrd_err mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why);
+/* Reads a JSON object with option names as keys. An unknown key is an error, and the message
+ * suggests the nearest option. */
+mrd_err mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *path, mrd_why *why);
+/*
+ * Parses argv[1..]. Words that are not options are appended to *ret_rest, which the caller owns.
+ * After "--" everything is a word. With stop_at_word, everything after the first word is a word,
+ * too. Empty values of lists, and of strings whose placeholder is FILE or DIR, are errors, because
+ * they come from an unset shell variable.
+ * Errors: MRD_INVALID, MRD_RANGE. The message suggests the nearest option.
+ */
+mrd_err mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
+                      bool stop_at_word, mrd_strlist *ret_rest, mrd_why *why);
+/*
+ * Does everything for a program that takes options only. It applies the defaults, the file named by
+ * the option "config" if the table has one, the environment, and the command line. Errors: as the
+ * functions above, and INVALID for a word that is not an option.
+ */
+mrd_err mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
+                         mrd_why *why);
+/* Frees the STR and LIST members. */
+void mrd_conf_fini(const mrd_opt *table, size_t n, void *into);
+
+#endif

@@ -1,0 +1,129 @@
+#include "base/conf/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/conf/json.h"
+#include "base/obj.h"
+#include "base/plain.h"
+
+/* Messages of one id per second before further ones are suppressed. */
+#define LOG_BURST 5
+
+typedef struct {
+    const char *id;
+    mrd_local_ns window; /* start of the present second */
+    unsigned passed, held;
+} log_seen;
+
+static struct {
+    pthread_mutex_t lock; /* guards everything below; no other lock is taken while it is held */
+    const char *program;
+    int fd;
+    mrd_log_level level;
+    bool json;
+    log_seen seen[64]; /* one entry per id, replaced round-robin */
+    size_t next;
+} log_state = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .program = "meridian", .fd = 2, .level = MRD_LOG_WARN
+};
+
+static const char *const log_names[] = { "ERROR", "WARN", "INFO", "DEBUG" };
+
+void
+mrd_log_init(const char *program, int fd, mrd_log_level level, bool json)
+{
+    pthread_mutex_lock(&log_state.lock);
+    log_state.program = program;
+    log_state.fd = fd;
+    log_state.level = level;
+    log_state.json = json;
+    pthread_mutex_unlock(&log_state.lock);
+}
+
+static bool
+log_on(mrd_log_level level)
+{
+    return level <= log_state.level;
+}
+
+/* Returns whether the message may be written. *ret_held is the number of suppressed messages of
+ * this id. */
+static bool
+log_admit(const char *id, unsigned *ret_held)
+{
+    mrd_local_ns now = mrd_local_now();
+    log_seen *s = NULL;
+
+    for (size_t i = 0; i < MRD_COUNT(log_state.seen) && s == NULL; i++) {
+        if (log_state.seen[i].id != NULL && strcmp(log_state.seen[i].id, id) == 0)
+            s = &log_state.seen[i];
+    }
+    if (s == NULL) {
+        s = &log_state.seen[log_state.next++ % MRD_COUNT(log_state.seen)];
+        *s = (log_seen){ .id = id, .window = now };
+    }
+    if (mrd_local_diff(now, s->window) >= MRD_SEC) {
+        s->window = now;
+        s->passed = 0;
+    }
+    if (s->passed >= LOG_BURST) {
+        s->held++;
+        return false;
+    }
+    s->passed++;
+    *ret_held = s->held;
+    s->held = 0;
+    return true;
+}
+
+void
+mrd_log(mrd_log_level level, const char *id, const char *format, ...)
+{
+    char text[1024], time[MRD_TIME_TEXT];
+    mrd_buf line = { 0 };
+    unsigned held = 0;
+    va_list args;
+
+    if (!log_on(level))
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    mrd_wall_text(mrd_wall_now(), time);
+    pthread_mutex_lock(&log_state.lock);
+    if (log_admit(id, &held)) {
+        size_t done = 0;
+
+        if (log_state.json) {
+            mrd_buf_fmt(&line,
+                        "{\"time\":\"%s\",\"level\":\"%s\",\"program\":\"%s\",\"id\":\"%s\",", time,
+                        log_names[level], log_state.program, id);
+            mrd_buf_text(&line, "\"text\":");
+            mrd_json_quote(&line, mrd_str_of(text));
+            if (held > 0)
+                mrd_buf_fmt(&line, ",\"not_shown\":%u", held);
+            mrd_buf_text(&line, "}\n");
+        } else {
+            mrd_buf_fmt(&line, "%.23sZ %s %s %s ", time, log_names[level], log_state.program, id);
+            mrd_plain_text(&line, mrd_str_of(text)); /* a line is one message */
+            if (held > 0)
+                mrd_buf_fmt(&line, " (not_shown=%u)", held);
+            mrd_buf_byte(&line, '\n');
+        }
+        while (line.err == MRD_OK && done < line.len) {
+            ssize_t n = write(log_state.fd, line.p + done, line.len - done);
+
+            if (n <= 0)
+                break; /* nowhere to say so */
+            done += (size_t) n;
+        }
+    }
+    pthread_mutex_unlock(&log_state.lock);
+    mrd_buf_fini(&line);
+}

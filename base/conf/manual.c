@@ -1,0 +1,248 @@
+#include "base/conf/manual.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/obj.h"
+
+enum { COLUMN = 34, WIDTH = 100 };
+
+typedef enum { ASKED_NOTHING, ASKED_HELP, ASKED_MAN, ASKED_OPTIONS } asked;
+
+/* Writes an option's value as the help shows it: " DIR", "[=WHEN]", or nothing. */
+static void
+value_text(const mrd_opt *o, char *text, size_t size)
+{
+    const char *arg = o->arg == NULL ? "VALUE" : o->arg;
+
+    if (o->type == MRD_OPT_BOOL)
+        *text = '\0';
+    else if ((o->flags & MRD_OPT_OPTIONAL) != 0)
+        snprintf(text, size, "[=%s]", arg);
+    else
+        snprintf(text, size, " %s", arg);
+}
+
+/* Writes for example " (default 10s; MERIDIAN_X)", or nothing. */
+static void
+default_text(const mrd_opt *o, char *text, size_t size)
+{
+    bool def = o->def != NULL && o->type != MRD_OPT_BOOL && *o->def != '\0';
+
+    *text = '\0';
+    if (def || o->env != NULL)
+        snprintf(text, size, " (%s%s%s%s)", def ? "default " : "", def ? o->def : "",
+                 def && o->env != NULL ? "; " : "", o->env == NULL ? "" : o->env);
+}
+
+/* Prints words from column `used` on. Lines break at spaces and, in long lists, after commas. */
+static int
+put_words(const char *p, int used, FILE *to)
+{
+    while (*p != '\0') {
+        size_t blank = strspn(p, " "), word = strcspn(p + blank, " ");
+
+        if (word > WIDTH - COLUMN)
+            word = strcspn(p + blank, ", ") + 1;
+        if (used + (int) (blank + word) > WIDTH && used > COLUMN) {
+            fprintf(to, "\n%*s", COLUMN, "");
+            used = COLUMN;
+            p += blank;
+            blank = 0;
+        }
+        used += fprintf(to, "%.*s", (int) (blank + word), p);
+        p += blank + word;
+    }
+    return used;
+}
+
+static void
+put_option(const mrd_opt *o, FILE *to)
+{
+    char value[96], tail[512];
+    int used;
+
+    value_text(o, value, sizeof(value));
+    default_text(o, tail, sizeof(tail));
+    used = fprintf(to, "  %c%c%s --%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
+                   o->letter ? "," : " ", o->name, value);
+    if (used >= COLUMN) {
+        fputc('\n', to);
+        used = 0;
+    }
+    fprintf(to, "%*s", COLUMN - used, "");
+    (void) put_words(tail, put_words(o->help, COLUMN, to), to);
+    fputc('\n', to);
+}
+
+/* Prints the option table as aligned text. */
+static void
+put_options(const mrd_opt *table, size_t n, FILE *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        if ((table[i].flags & MRD_OPT_HIDDEN) != 0)
+            continue;
+        if (table[i].type == MRD_OPT_HEAD)
+            fprintf(to, "\n%s\n", table[i].help);
+        else
+            put_option(&table[i], to);
+    }
+}
+
+void
+mrd_manual_roff(const char *text, FILE *to)
+{
+    bool start = true;
+
+    for (const char *p = text; *p != '\0'; p++) {
+        if (start && (*p == '.' || *p == '\''))
+            fputs("\\&", to);
+        if (*p == '-')
+            fputs("\\-", to);
+        else if (*p == '\\')
+            fputs("\\e", to);
+        else if (*p == ',')
+            fputs(",\\:", to); /* long lists break there */
+        else
+            fputc(*p, to);
+        start = *p == '\n';
+    }
+}
+
+void
+mrd_manual_roff_head(const mrd_manual *m, FILE *to)
+{
+    char title[64];
+    size_t n = 0;
+
+    snprintf(title, sizeof(title), "%s%s%s", m->program, m->command == NULL ? "" : "-",
+             m->command == NULL ? "" : m->command);
+    fprintf(to, ".TH ");
+    for (; title[n] != '\0'; n++)
+        fputc(toupper((unsigned char) title[n]), to);
+    fprintf(to, " 1 \"\" \"Meridian %s\" \"Meridian\"\n.ad l\n.nh\n.SH NAME\n", MRD_RELEASE);
+    mrd_manual_roff(title, to);
+    fprintf(to, " \\- ");
+    mrd_manual_roff(m->what, to);
+    fprintf(to, "\n.SH SYNOPSIS\n.B %s%s%s\n", m->program, m->command == NULL ? "" : " ",
+            m->command == NULL ? "" : m->command);
+    mrd_manual_roff(m->usage, to);
+    fputc('\n', to);
+}
+
+static void
+roff_option(const mrd_opt *o, FILE *to)
+{
+    char value[96], tail[512];
+
+    value_text(o, value, sizeof(value));
+    default_text(o, tail, sizeof(tail));
+    fprintf(to, ".TP\n");
+    if (o->letter != 0)
+        fprintf(to, "\\fB\\-%c\\fR, ", o->letter);
+    fprintf(to, "\\fB\\-\\-");
+    mrd_manual_roff(o->name, to);
+    fprintf(to, "\\fR");
+    mrd_manual_roff(value, to);
+    fputc('\n', to);
+    mrd_manual_roff(o->help, to);
+    mrd_manual_roff(tail, to);
+    fputc('\n', to);
+}
+
+static void
+put_page(const mrd_manual *m, FILE *to)
+{
+    mrd_manual_roff_head(m, to);
+    fprintf(to, ".SH OPTIONS\n");
+    for (size_t i = 0; i < m->rows; i++) {
+        const mrd_opt *o = &m->table[i];
+
+        if ((o->flags & MRD_OPT_HIDDEN) != 0)
+            continue;
+        if (o->type == MRD_OPT_HEAD) {
+            fprintf(to, ".SS ");
+            mrd_manual_roff(o->help, to);
+            fputc('\n', to);
+        } else {
+            roff_option(o, to);
+        }
+    }
+    if (m->more != NULL) {
+        fprintf(to, ".SH NOTES\n.nf\n");
+        mrd_manual_roff(m->more, to);
+        fprintf(to, ".fi\n");
+    }
+    fprintf(to, ".SH EXIT STATUS\n0 done; 1 failed, or nothing usable; 2 wrong usage; 3 done, but "
+                "something was incomplete.\n");
+}
+
+static void
+put_flags(const mrd_manual *m, FILE *to)
+{
+    for (size_t i = 0; i < m->rows; i++) {
+        const mrd_opt *o = &m->table[i];
+
+        if (o->type != MRD_OPT_HEAD && (o->flags & MRD_OPT_HIDDEN) == 0)
+            fprintf(to, "--%s%s\n", o->name, o->type == MRD_OPT_BOOL ? "" : "=");
+    }
+}
+
+static asked
+asked_by(int argc, char *const *argv, bool stop_at_word)
+{
+    static const struct {
+        const char *word;
+        asked what;
+    } words[] = { { "--help", ASKED_HELP },
+                  { "-h", ASKED_HELP },
+                  { "--help=man", ASKED_MAN },
+                  { "--help=options", ASKED_OPTIONS } };
+
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (stop_at_word && argv[i][0] != '-')
+            break;
+        for (size_t w = 0; w < MRD_COUNT(words); w++) {
+            if (strcmp(argv[i], words[w].word) == 0)
+                return words[w].what;
+        }
+    }
+    return ASKED_NOTHING;
+}
+
+bool
+mrd_manual_asked(const mrd_manual *m, int argc, char *const *argv, bool stop_at_word, FILE *to)
+{
+    switch (asked_by(argc, argv, stop_at_word)) {
+    case ASKED_NOTHING:
+        return false;
+    case ASKED_MAN:
+        put_page(m, to);
+        return true;
+    case ASKED_OPTIONS:
+        put_flags(m, to);
+        return true;
+    case ASKED_HELP:
+        break;
+    }
+    fprintf(to, "usage: %s%s%s %s\n", m->program, m->command == NULL ? "" : " ",
+            m->command == NULL ? "" : m->command, m->usage);
+    if (m->command == NULL)
+        fprintf(to, "\n%s.\n", m->what);
+    put_options(m->table, m->rows, to);
+    if (m->more != NULL)
+        fprintf(to, "\n%s", m->more);
+    return true;
+}
+
+int
+mrd_manual_end(const char *program, int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "%s: the output could not be written: %s\n", program,
+            errno == 0 ? "some of it is missing" : strerror(errno));
+    return code == 0 ? 1 : code;
+}

@@ -1,0 +1,156 @@
+/*
+ * capture/api/record.h - how the rest of libmeridian (hooks, annotation API) records. Internal.
+ *
+ * Every call is cheap while its source is off, never blocks and never returns an error. Events that
+ * cannot be recorded are counted in the ring. Calls are safe in signal handlers, after fork and
+ * while the process exits. A record that interrupts another of the same thread is counted as lost
+ * (cause NESTED). errno is preserved.
+ *
+ * Threads  any; each records into its own ring.
+ */
+#ifndef MRD_CAPTURE_API_RECORD_H
+#define MRD_CAPTURE_API_RECORD_H
+
+#include "capture/api/record_what.h"
+#include "capture/ring/ring.h"
+#include "capture/sources.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Returns the sources that record now (enabled, running, not paused), as bits. One relaxed load. */
+unsigned mrd_rec_sources(void);
+static inline bool
+mrd_rec_on(unsigned source)
+{
+    return (mrd_rec_sources() & source) != 0;
+}
+/* Returns true if this process may ever record: now, after a pause, or when the program asks for
+ * it. */
+bool mrd_rec_possible(void);
+
+/* Returns the id of a name, which is the same in all rings of the process. Returns 0 if there is no
+ * room; the record then contains its name inline if the recording call gets `text`. Keep the id in
+ * a static. */
+uint32_t mrd_rec_name(const char *text);
+
+/* Returns the id of a new track besides the thread's own line; ids are process-wide. 0 if there is
+ * no room. Copies the text. */
+uint32_t mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32_t lnc_idx,
+                       int32_t pcore_idx, int32_t device_idx, uint32_t unit);
+
+/* A typed argument. A text must be valid during the call only. */
+typedef struct {
+    uint32_t key; /* mrd_rec_name, or 0 with key_text */
+    uint8_t type; /* mrd_item_type: I64, U64, F64, BOOL, TEXT, JSON */
+    const char *key_text;
+    union {
+        int64_t i;
+        uint64_t u;
+        double d;
+        struct {
+            const char *p;
+            size_t len;
+        } text;
+    } v;
+} mrd_rec_arg;
+
+/*
+ * A scope: one record with its duration, written when it ends. While it is open, the ring's header
+ * shows it, so that a SIGKILL leaves an unfinished span. Scopes of a thread end in reverse order. A
+ * scope that ends out of order still gives a correct span. Lives on the caller's stack.
+ */
+typedef struct {
+    uint64_t start; /* ticks; 0 means not recording, and end does nothing */
+    uint64_t id;
+    mrd_rec_what what;
+    uint32_t slot, pid;
+} mrd_rec_scoped;
+void mrd_rec_scope_open(mrd_rec_scoped *scope); /* begins the scope that scope->what describes */
+static inline void
+mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
+{
+    /* copied one by one, because copying the structure would wait for its last store */
+    scope->what.name = what->name;
+    scope->what.name_text = what->name_text;
+    scope->what.domain = what->domain;
+    scope->what.track = what->track;
+    scope->what.flags = what->flags;
+    mrd_rec_scope_open(scope);
+}
+void mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count);
+/* Arguments that are all numbers, in the ring's form: an item and 64 bits each. */
+#define MRD_REC_NUMBERS_MAX 16u
+typedef struct {
+    uint64_t item, value;
+} mrd_rec_numeric;
+static inline uint64_t
+mrd_rec_numeric_item(uint32_t key, unsigned type) /* as mrd_ring_item; key must not be 0 */
+{
+    return type | 8u << 16 | (uint64_t) key << 32;
+}
+void mrd_rec_scope_end_numbers(mrd_rec_scoped *scope, const mrd_rec_numeric *numbers, size_t n);
+/* Gets name and domain of the calling thread's innermost open scope that is no call of the runtime.
+ * If scopes are nested deeper than the ring's header shows, gets the deepest one that it shows.
+ * Both are 0 if there is none. */
+void mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain);
+
+/* Records a span with both ends known, in ticks of mrd_rec_now. */
+void mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,
+                  size_t arg_count);
+/* Begins a span that may end in another thread. Returns its id, unique in the process; 0 if it is
+ * not recorded. */
+uint64_t mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_count);
+void mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count);
+void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *args,
+                     size_t arg_count);
+/* Records a sample. Flags of `what` contain the number type, `value` its bits. */
+void mrd_rec_counter(const mrd_rec_what *what, uint64_t value);
+/* Counts a span as lost that the caller cannot begin. */
+void mrd_rec_lose(mrd_ring_lost cause);
+/* Records a flow, which binds to the open span of this thread. Flags contain the direction. */
+void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
+/* Records a message or an event about the recording itself ("cannot arm: ..."), with details. */
+void mrd_rec_notice(const char *text, const mrd_rec_arg *args, size_t arg_count);
+/* Records that a model was loaded or unloaded. The keys are model_id, hash, path, size, vnc,
+ * vnc_count. `number` counts the loads in this process from 1; the unload of the same model has the
+ * same number. */
+void mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *args,
+                   size_t arg_count);
+
+/*
+ * Copies a part of a blob (JSON text of the system trace) that fits now into the calling thread's
+ * ring, in chunks. `at` and `seq` are 0 at first and are kept from call to call. For `apart` see
+ * MRD_RECF_APART.
+ */
+typedef struct {
+    uint32_t name, seq;
+    bool apart;
+    const void *data;
+    size_t len, at;
+} mrd_rec_blob;
+typedef enum {
+    MRD_BLOB_DONE,
+    MRD_BLOB_ROOM,   /* the ring has no room for the rest yet */
+    MRD_BLOB_SILENT, /* the reader asked for silence, so the blob is to be dropped */
+} mrd_blob_step;
+mrd_blob_step mrd_rec_blob_put(mrd_rec_blob *blob);
+/* Returns true if all `len` bytes fit into the calling thread's ring now, false without a ring. */
+bool mrd_rec_blob_fits(size_t len);
+/* Returns the maximum number of bytes in one blob of the calling thread's ring. */
+size_t mrd_rec_blob_max(void);
+/* Counts events of such texts as lost in the calling thread's ring. Times are of the wall clock. */
+void mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns);
+
+/* Sets the calling thread's display name. Copies the text. */
+void mrd_rec_thread_name(const char *name);
+/* Returns the data bytes that a further ring of the process may have, 0 for none. */
+size_t mrd_rec_ring_room(void);
+/* Sets the data bytes of the calling thread's ring, before its first record; rounded up to a power
+ * of two. For the thread that moves system traces. */
+void mrd_rec_thread_ring_size(size_t bytes);
+/* Declares that the calling thread's new ring is read after all others of the process. */
+void mrd_rec_thread_ring_rest(void);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * capture/api/record_what.h - the common arguments of all recording calls, and their clock. Internal.
+ *
+ * Threads  any.
+ */
+#ifndef MRD_CAPTURE_API_RECORD_WHAT_H
+#define MRD_CAPTURE_API_RECORD_WHAT_H
+
+#include <stdint.h>
+
+/* Name and track of what is recorded. */
+typedef struct {
+    uint32_t name;         /* mrd_rec_name; 0 means that name_text has the name */
+    const char *name_text; /* used when name is 0 */
+    uint32_t domain;       /* mrd_rec_name of the domain, 0 for none */
+    uint32_t track;        /* mrd_rec_track, 0 for this thread */
+    uint8_t flags;         /* MRD_RECF_API, MRD_RECF_FRAME, or <kind's number> << MRD_RECF_SHIFT */
+} mrd_rec_what;
+
+/* mrd_rec_now returns ticks of the ring clock. mrd_rec_raw_ns converts them to raw nanoseconds. */
+uint64_t mrd_rec_now(void);
+int64_t mrd_rec_raw_ns(uint64_t ticks);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * capture/api/stats_print.h - prints statistics as a table or JSON; equal numbers give equal bytes.
+ * Internal.
+ *
+ * Times are ticks that are converted once, to nanoseconds. Milliseconds are printed with four
+ * decimals by integer arithmetic (rounded half up).
+ */
+#ifndef MRD_CAPTURE_API_STATS_PRINT_H
+#define MRD_CAPTURE_API_STATS_PRINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "capture/api/memory.h"
+
+typedef enum {
+    MRD_SORT_TOTAL,
+    MRD_SORT_AVG,
+    MRD_SORT_MIN,
+    MRD_SORT_MAX,
+    MRD_SORT_COUNT
+} mrd_stat_sort;
+
+/* Spans (or instants) of one name. Times are ticks until converted, then ns. */
+typedef struct {
+    uint32_t domain, name;
+    bool instant;
+    uint64_t count; /* 0: empty slot */
+    uint64_t total, min, max;
+} mrd_stat_entry;
+
+typedef struct {
+    uint32_t domain, name;
+    bool bytes;
+    uint64_t count;
+    double last, min, max, mean;
+} mrd_stat_line;
+
+typedef struct {
+    mrd_stat_entry *v;
+    size_t n, cap;
+    mrd_stat_line *counter;
+    size_t counters, counter_cap;
+    mrd_memory_scope *scope; /* memory by scope */
+    size_t scopes, scope_cap;
+    uint64_t untracked; /* allocations that are in no scope */
+    uint64_t missed;    /* not counted, because out of memory or in a signal handler */
+    bool failed;        /* out of memory, so that the report is incomplete */
+} mrd_stat_report;
+
+void mrd_stat_report_add(mrd_stat_report *r, const mrd_stat_entry *e); /* merges by key */
+void mrd_stat_report_counter(mrd_stat_report *r, const mrd_stat_line *line);
+void mrd_stat_report_scope(mrd_stat_report *r, const mrd_memory_scope *scope);
+void mrd_stat_report_scale(mrd_stat_report *r); /* ticks to ns */
+void mrd_stat_report_sort(mrd_stat_report *r, mrd_stat_sort sort, bool ascending);
+/* Return a malloc'd text, NULL if out of memory. */
+char *mrd_stat_report_table(const mrd_stat_report *r);
+char *mrd_stat_report_json(const mrd_stat_report *r);
+void mrd_stat_report_fini(mrd_stat_report *r);
+
+#endif

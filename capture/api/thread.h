@@ -1,0 +1,62 @@
+/*
+ * capture/api/thread.h - the open items of a thread (pushes, tasks, events, regions) and its
+ * statistics. Internal.
+ *
+ * Separate from the ring, so that regions and statistics work for a thread that could not get a
+ * ring. The memory is wiped in a child of fork. A thread that ends passes its slot on, with the
+ * statistics, because these are sums over all threads.
+ */
+#ifndef MRD_CAPTURE_API_THREAD_H
+#define MRD_CAPTURE_API_THREAD_H
+
+#include "capture/api/record.h"
+#include "capture/process.h"
+
+#define MRD_THREAD_OPEN_MAX 256u
+#define MRD_THREAD_DEEP_MAX 32u
+
+/* One open item. `owner` is the object, NULL for a push. */
+typedef struct {
+    const void *owner;
+    uint64_t start; /* ticks */
+    mrd_rec_scoped scope;
+} mrd_thread_open;
+
+/* The number of an owner's open items beyond these. */
+typedef struct {
+    const void *owner;
+    uint64_t count; /* 0: the place is free */
+} mrd_thread_deep;
+
+struct mrd_stat_table;
+
+typedef struct mrd_thread {
+    uint32_t ready;
+    /* may exceed MRD_THREAD_OPEN_MAX; items beyond are balanced and counted as lost */
+    uint32_t depth;
+    uint64_t deep_others; /* of owners that have no slot in `deep`, all together */
+    mrd_thread_deep deep[MRD_THREAD_DEEP_MAX];
+    struct mrd_thread *next_all, *next_free;
+    struct mrd_stat_table *stats; /* NULL until used */
+    char error[512];
+    mrd_thread_open open[MRD_THREAD_OPEN_MAX];
+} mrd_thread;
+
+/* Returns the calling thread's state, NULL if out of memory. */
+mrd_thread *mrd_thread_get(void);
+/* Returns the same, or NULL if the thread never had one, so that nothing is open. */
+mrd_thread *mrd_thread_seen(void);
+
+/* Open and close an item; `what` describes its span. The end finds the innermost item of this
+ * owner, and returns false if there is none. *ret_ticks (may be NULL) is how long it was open. */
+bool mrd_thread_begin(const void *owner, const mrd_rec_what *what);
+bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64_t *ret_ticks,
+                    mrd_rec_what *ret_what);
+
+/* Calls fn for each thread that ever had a slot. */
+void mrd_thread_each(void (*fn)(void *ctx, mrd_thread *t), void *ctx);
+
+/* Stores a message for mrd_last_error and returns `code`. */
+int mrd_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * capture/nrt/neffs.h - keeps the bytes of models that were loaded from memory, for sessions that
+ * request them later (MERIDIAN_NEFFS). Internal.
+ *
+ * The directory is <MERIDIAN_DEVICE_PROFILES>/meridian-profiles-<uid>/neffs. It has each model once
+ * for all processes of the user, as neff_<sha256>.neff. Every process that keeps models holds a
+ * shared lock on `.lock` there, and the last process to end removes them. Files of killed processes
+ * are removed by the next process, or by the agent.
+ */
+#ifndef MRD_CAPTURE_NRT_NEFFS_H
+#define MRD_CAPTURE_NRT_NEFFS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define MRD_NEFFS_PATH 480
+
+/* Keeps the model. Returns false if this is not enabled, if the total would exceed MERIDIAN_NEFFS,
+ * or if the file cannot be written. The caller holds the process's lock of models, or any other
+ * that all callers share. */
+bool mrd_neffs_keep(const void *neff, size_t size, const char sha256[65],
+                    char ret_path[MRD_NEFFS_PATH]);
+
+#endif

@@ -1,0 +1,175 @@
+#include "capture/nrt/nrt_call.h"
+
+#include <signal.h>
+#include <string.h>
+
+/* The number of active hooks, and the frame of the outermost. */
+static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
+static _Thread_local uintptr_t outermost __attribute__((tls_model("initial-exec")));
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static const char *const key_texts[MRD_NRT_KEY_COUNT] = {
+#define KEY_TEXT(name) #name,
+    MRD_NRT_KEYS(KEY_TEXT)
+#undef KEY_TEXT
+};
+
+/* Interned on first use. Two threads get the same id. */
+static uint32_t
+id_of(_Atomic uint32_t *id, const char *text)
+{
+    uint32_t v = atomic_load_explicit(id, memory_order_relaxed);
+
+    if (__builtin_expect(v == 0, 0)) {
+        v = mrd_rec_name(text);
+        atomic_store_explicit(id, v, memory_order_relaxed);
+    }
+    return v;
+}
+
+static mrd_rec_arg
+arg_of(mrd_nrt_key key, mrd_item_type type)
+{
+    static _Atomic uint32_t ids[MRD_NRT_KEY_COUNT];
+
+    return (mrd_rec_arg){ .key = id_of(&ids[key], key_texts[key]),
+                          .type = (uint8_t) type,
+                          .key_text = key_texts[key] };
+}
+
+mrd_rec_arg
+mrd_nrt_u64(mrd_nrt_key key, uint64_t v)
+{
+    mrd_rec_arg a = arg_of(key, MRD_ITEM_U64);
+
+    a.v.u = v;
+    return a;
+}
+
+mrd_rec_arg
+mrd_nrt_i64(mrd_nrt_key key, int64_t v)
+{
+    mrd_rec_arg a = arg_of(key, MRD_ITEM_I64);
+
+    a.v.i = v;
+    return a;
+}
+
+mrd_rec_arg
+mrd_nrt_text(mrd_nrt_key key, const char *v)
+{
+    mrd_rec_arg a = arg_of(key, MRD_ITEM_TEXT);
+
+    a.v.text.p = v == NULL ? "" : v;
+    a.v.text.len = strlen(a.v.text.p);
+    return a;
+}
+
+/* ---- one within another ---------------------------------------------------------------------- */
+
+/* Returns true if the active hooks were left without a return. A call from the frame of their
+ * caller, or from higher up, is not within them. A signal handler with its own stack may be. */
+static bool
+left_behind(const void *here)
+{
+    stack_t s;
+
+    return (uintptr_t) here >= outermost &&
+           (sigaltstack(NULL, &s) != 0 || (s.ss_flags & SS_ONSTACK) == 0);
+}
+
+bool
+mrd_nrt_outermost(const void *here)
+{
+    return depth == 0 || left_behind(here);
+}
+
+bool
+mrd_nrt_nested(void)
+{
+    return depth > 1;
+}
+
+void
+mrd_nrt_ours_begin(void)
+{
+    if (depth++ == 0)
+        outermost = UINTPTR_MAX;
+}
+
+void
+mrd_nrt_ours_end(void)
+{
+    depth--;
+}
+
+mrd_nrt_aside
+mrd_nrt_program_begin(void)
+{
+    mrd_nrt_aside before = { depth, outermost };
+
+    depth = 0;
+    return before;
+}
+
+void
+mrd_nrt_program_end(mrd_nrt_aside before)
+{
+    depth = before.depth;
+    outermost = before.outermost;
+}
+
+/* ---- one call -------------------------------------------------------------------------------- */
+
+void
+mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here)
+{
+    static _Atomic uint32_t names[MRD_NRT_COUNT], domain;
+    int saved = errno;
+
+    c->before = mrd_nrt_outermost(here) ? 0 : depth;
+    depth = c->before + 1;
+    if (c->before == 0)
+        outermost = (uintptr_t) here;
+    c->on = c->before == 0 && mrd_rec_on(MRD_CAP_API);
+    if (c->on) {
+        mrd_rec_what what = { .name = id_of(&names[fn], mrd_nrt_name(fn)),
+                              .name_text = mrd_nrt_name(fn),
+                              .domain = id_of(&domain, "nrt"),
+                              .flags = MRD_RECF_API };
+
+        mrd_rec_scope_begin(&c->scope, &what);
+    }
+    errno = saved;
+}
+
+void
+mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n)
+{
+    mrd_rec_arg args[MRD_NRT_ARGS_MAX];
+    int saved = errno;
+
+    depth = c->before;
+    if (c->on) {
+        for (size_t i = 0; i < n; i++)
+            args[i] = extra[i];
+        if (status != NRT_SUCCESS) { /* success is the usual case and is not recorded */
+            args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
+            args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
+        }
+        mrd_rec_scope_end(&c->scope, args, n);
+    }
+    errno = saved;
+}
+
+NRT_STATUS
+mrd_nrt_missing(mrd_nrt_fn fn)
+{
+    static _Atomic bool told[MRD_NRT_COUNT];
+    mrd_rec_arg arg = mrd_nrt_text(MRD_NRT_KEY_function, mrd_nrt_name(fn));
+
+    if (!atomic_exchange(&told[fn], true))
+        mrd_rec_notice("the Neuron runtime has no such function", &arg, 1);
+    return NRT_FAILURE;
+}

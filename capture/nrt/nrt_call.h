@@ -1,0 +1,85 @@
+/*
+ * capture/nrt/nrt_call.h - one call of the runtime through a hook: timed, forwarded, recorded.
+ * Internal; for the files that have hooks.
+ *
+ * Some builds of the runtime call themselves through the global scope. Such a call is forwarded and
+ * not recorded, so active hooks are counted per thread. When the runtime calls a function of the
+ * program, calls made there are the program's again (mrd_nrt_program_begin). Calls that the runtime
+ * makes while we use it are not (mrd_nrt_ours_begin). A hook that was left by siglongjmp or an
+ * exception is no longer active when its thread calls from higher up in the stack. If the runtime
+ * lacks a function, a program that binds to it would not have started. A program that reached the
+ * hook through us gets NRT_FAILURE, and a notice names the function once.
+ */
+#ifndef MRD_CAPTURE_NRT_NRT_CALL_H
+#define MRD_CAPTURE_NRT_NRT_CALL_H
+
+#include <errno.h>
+
+#include "capture/nrt/nrt_hook.h"
+
+#define MRD_NRT_ARGS_MAX 8 /* status included */
+
+/* The frame of a hook: the same for all calls from one frame of the program, and lower for calls
+ * within them. */
+#define HERE __builtin_frame_address(0)
+
+typedef struct {
+    mrd_rec_scoped scope;
+    unsigned before; /* hooks under way */
+    bool on;
+} mrd_nrt_call;
+
+void mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here);
+void mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
+/* Reports the missing function once, and returns the status for the caller. */
+NRT_STATUS mrd_nrt_missing(mrd_nrt_fn fn);
+/* Returns true outside any other hook of this thread. Only such a call records more than its span. */
+bool mrd_nrt_outermost(const void *here);
+/* Returns true between enter and leave, for a call that the runtime makes to itself. */
+bool mrd_nrt_nested(void);
+/* Bracket the use of the runtime by a thread that is in no hook. Pairs may be nested. */
+void mrd_nrt_ours_begin(void);
+void mrd_nrt_ours_end(void);
+/* Bracket a function of the program that the runtime calls. `end` takes what `begin` returned. */
+typedef struct {
+    unsigned depth;
+    uintptr_t outermost;
+} mrd_nrt_aside;
+mrd_nrt_aside mrd_nrt_program_begin(void);
+void mrd_nrt_program_end(mrd_nrt_aside before);
+
+#define U(key, v) mrd_nrt_u64(MRD_NRT_KEY_##key, (uint64_t) (v))
+#define I(key, v) mrd_nrt_i64(MRD_NRT_KEY_##key, (int64_t) (v))
+#define T(key, v) mrd_nrt_text(MRD_NRT_KEY_##key, (v))
+
+/* Times `forward`, an expression that calls `real`, and records the arguments after it. They are
+ * evaluated afterwards, and only if the call is recorded. */
+#define TIMED(fn, forward, ...)                                                                    \
+    TIMED_SOME(fn, forward, sizeof(extra) / sizeof(extra[0]), __VA_ARGS__)
+
+/* As TIMED, with the first `n` arguments. `n` is evaluated afterwards, too. */
+#define TIMED_SOME(fn, forward, n, ...)                                                            \
+    do {                                                                                           \
+        __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \
+        mrd_nrt_call c;                                                                            \
+        if (real == NULL)                                                                          \
+            return mrd_nrt_missing(MRD_NRT_##fn);                                                  \
+        mrd_nrt_enter(&c, MRD_NRT_##fn, HERE);                                                     \
+        status = (forward);                                                                        \
+        if (c.on) {                                                                                \
+            const mrd_rec_arg extra[] = { __VA_ARGS__ };                                           \
+            mrd_nrt_leave(&c, status, extra, n);                                                   \
+        } else                                                                                     \
+            mrd_nrt_leave(&c, status, NULL, 0);                                                    \
+    } while (0)
+
+/* A hook that does nothing else. */
+#define PLAIN(fn, params, args, ...)                                                               \
+    NRT_STATUS fn params                                                                           \
+    {                                                                                              \
+        NRT_STATUS status;                                                                         \
+        TIMED(fn, real args, __VA_ARGS__);                                                         \
+        return status;                                                                             \
+    }
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * capture/nrt/nrt_control.h - parses a control file (docs/nrt.md, "Device profiles on request"). Does
+ * not allocate; accepts any bytes.
+ */
+#ifndef MRD_CAPTURE_NRT_NRT_CONTROL_H
+#define MRD_CAPTURE_NRT_NRT_CONTROL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MRD_CONTROL_MAX   4096 /* bytes of a file */
+#define MRD_CONTROL_CORES 128
+
+typedef enum {
+    MRD_CONTROL_NOTHING,
+    MRD_CONTROL_MODEL,
+    MRD_CONTROL_CONTINUOUS,
+    MRD_CONTROL_ON_FAIL,
+    MRD_CONTROL_INSPECT
+} mrd_control_mode;
+typedef enum {
+    MRD_CONTROL_NO_VERB,
+    MRD_CONTROL_ARM,
+    MRD_CONTROL_SAVE,
+    MRD_CONTROL_STOP
+} mrd_control_verb;
+
+typedef struct {
+    uint64_t id, seq;
+    int tag; /* of the files that the runtime writes */
+    mrd_control_verb verb;
+    mrd_control_mode mode;
+    bool any_core, core[MRD_CONTROL_CORES];
+    char instance
+        /* the node's id, for names of directories; "node" from an agent that does not send it */
+        [72];
+    bool any_model;
+    char models[1024]; /* numbers of loads, and prefixes of hashes after #, separated by commas */
+    /* number of the execution of a model, from 1, after `warmup` others */
+    uint64_t execution, warmup;
+    bool on_fail;                      /* inspect: also what fails */
+    uint64_t events;                   /* inspect: of one core; 0 means the runtime's number */
+    char activities[256], types[1024]; /* of inspect, separated by commas; no types means all */
+} mrd_control;
+
+/* Changes text. Returns false if it is no request, or an unknown one. */
+bool mrd_control_parse(char *text, mrd_control *ret_control);
+/* Returns true if the list contains this model, by number or hash. */
+bool mrd_control_chooses(const mrd_control *control, uint64_t number, const char *hash);
+/* Parses a list of cores such as "0,2,4-7"; "" means any. Adds to ret_core. Returns false if the
+ * list is not valid. */
+bool mrd_control_cores(const char *list, bool *ret_any, bool ret_core[MRD_CONTROL_CORES]);
+
+#endif

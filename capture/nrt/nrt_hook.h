@@ -1,0 +1,243 @@
+/*
+ * capture/nrt/nrt_hook.h - libmeridian in front of the Neuron runtime. Internal.
+ *
+ * The hooks (nrt_hooks.c) have the names of the runtime's functions. Preloaded or linked before
+ * libnrt, they are found first. Each hook times the call, forwards it with the same arguments, and
+ * records a span. Except for getters, the library makes no calls that the application did not make,
+ * with two exceptions. With the source "systrace", one thread of ours uses the documented trace
+ * interface (nrt_trace.c). At the request of a session, the documented profile interface is used
+ * (nrt_request.c).
+ *
+ * No signal handler is installed: the handlers of the application and of the runtime (which dumps
+ * its profiles at SIGTERM and SIGINT) stay. If a signal kills the process, data that the runtime
+ * has not returned yet is lost with its memory. Not covered: a static binary, which contains none
+ * of our code. A second copy of the runtime library in one process works but is not recorded, and a
+ * notice says so.
+ */
+#ifndef MRD_CAPTURE_NRT_NRT_HOOK_H
+#define MRD_CAPTURE_NRT_NRT_HOOK_H
+
+#define NRT_ASYNC_ABI 0 /* both versions have hooks: nrta2_*, nrta3_* */
+#include "capture/api/record.h"
+#include "capture/nrt/nrta_abi.h"
+
+typedef enum {
+#define MRD_NRT_INDEX_R(ret, name, params, args) MRD_NRT_##name,
+#define MRD_NRT_INDEX_V(name, params, args)      MRD_NRT_##name,
+    NRT_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V)
+        NRTA2_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V, nrta2_)
+            NRTA3_FUNCTIONS(MRD_NRT_INDEX_R, MRD_NRT_INDEX_V, nrta3_) MRD_NRT_COUNT
+} mrd_nrt_fn;
+
+/* The functions that have a hook. */
+#define MRD_NRT_HOOKED(X)                                                                          \
+    X(nrt_init)                                                                                    \
+    X(nrt_close)                                                                                   \
+    X(nrt_load)                                                                                    \
+    X(nrt_load_collectives)                                                                        \
+    X(nrt_unload)                                                                                  \
+    X(nrt_execute)                                                                                 \
+    X(nrt_execute_repeat)                                                                          \
+    X(nrt_tensor_allocate)                                                                         \
+    X(nrt_tensor_allocate_slice)                                                                   \
+    X(nrt_tensor_free)                                                                             \
+    X(nrt_tensor_read)                                                                             \
+    X(nrt_tensor_write)                                                                            \
+    X(nrt_tensor_read_batch)                                                                       \
+    X(nrt_tensor_write_batch)                                                                      \
+    X(nrt_tensor_copy)                                                                             \
+    X(nrt_tensor_memset)                                                                           \
+    X(nrt_build_global_comm)                                                                       \
+    X(nrt_cc_global_comm_init)                                                                     \
+    X(nrt_barrier)                                                                                 \
+    X(nrt_all_gather)                                                                              \
+    X(nrt_async_drain_queued_execs)                                                                \
+    X(nrt_async_sendrecv_init)                                                                     \
+    X(nrt_async_sendrecv_close)                                                                    \
+    X(nrt_async_sendrecv_connect)                                                                  \
+    X(nrt_async_sendrecv_accept)                                                                   \
+    X(nrt_async_sendrecv_send_tensor)                                                              \
+    X(nrt_async_sendrecv_recv_tensor)                                                              \
+    X(nrt_async_sendrecv_test_request)                                                             \
+    X(nrt_async_sendrecv_flush)                                                                    \
+    X(nrt_register_async_exec_callback)                                                            \
+    X(nrt_trace_start)                                                                             \
+    X(nrt_trace_stop)                                                                              \
+    X(nrt_memcpy_to_device)                                                                        \
+    X(nrt_inspect_export)                                                                          \
+    X(nrt_debug_client_connect)                                                                    \
+    X(nrt_debug_client_connect_close)                                                              \
+    X(nrt_debug_client_read_one_event)                                                             \
+    X(nrta2_execute_schedule)                                                                      \
+    X(nrta2_tensor_read)                                                                           \
+    X(nrta2_tensor_write)                                                                          \
+    X(nrta2_tensor_copy)                                                                           \
+    X(nrta2_cc_prepare)                                                                            \
+    X(nrta2_cc_schedule)                                                                           \
+    X(nrta2_is_completed)                                                                          \
+    X(nrta2_get_sequence)                                                                          \
+    X(nrta2_error_tracker_get_list)                                                                \
+    X(nrta2_error_tracker_destroy)                                                                 \
+    X(nrta3_execute_schedule)                                                                      \
+    X(nrta3_tensor_read)                                                                           \
+    X(nrta3_tensor_write)                                                                          \
+    X(nrta3_tensor_copy)                                                                           \
+    X(nrta3_cc_prepare)                                                                            \
+    X(nrta3_cc_schedule)                                                                           \
+    X(nrta3_is_completed)                                                                          \
+    X(nrta3_get_sequence)                                                                          \
+    X(nrt_profile_start)                                                                           \
+    X(nrt_profile_stop)                                                                            \
+    X(nrt_profile_continuous_options_set_output_dir)                                               \
+    X(nrt_profile_continuous_start)                                                                \
+    X(nrt_profile_continuous_save)                                                                 \
+    X(nrt_profile_continuous_stop)                                                                 \
+    X(nrt_inspect_config_allocate)                                                                 \
+    X(nrt_inspect_config_set_defaults)                                                             \
+    X(nrt_inspect_config_set_output_dir)                                                           \
+    X(nrt_inspect_config_set_enable_inspect)                                                       \
+    X(nrt_inspect_config_set_enable_inspect_on_fail)                                               \
+    X(nrt_inspect_begin)                                                                           \
+    X(nrt_inspect_begin_with_options)                                                              \
+    X(nrt_inspect_stop)                                                                            \
+    X(nrt_sys_trace_start)                                                                         \
+    X(nrt_sys_trace_stop)                                                                          \
+    X(nrt_sys_trace_fetch_events)
+
+/* ---- nrt_real.c: the runtime behind us ------------------------------------------------------- */
+
+/* Returns the runtime's function. NULL if the runtime has none of that name and version, or is not
+ * loaded. */
+void *mrd_nrt_real(mrd_nrt_fn fn);
+#define MRD_NRT_REAL(name) ((__typeof__(name) *) mrd_nrt_real(MRD_NRT_##name))
+const char *mrd_nrt_name(mrd_nrt_fn fn);
+/* Returns the version of the symbol. NULL means whichever version a program gets. */
+const char *mrd_nrt_version(mrd_nrt_fn fn);
+/* Returns the path of a library with a dlsym before ours, so that look-ups by name bypass the
+ * hooks. NULL if there is none. */
+const char *mrd_nrt_other_dlsym(void);
+/* Returns a name such as "NRT_TIMEOUT". For a number outside the table returns the runtime's name
+ * for it, else "unknown status". Static. */
+const char *mrd_nrt_status_name(NRT_STATUS status);
+/* Returns true for a number of the table above, or one that the runtime has a name for. */
+bool mrd_nrt_status_known(NRT_STATUS status);
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+typedef enum {
+#define MRD_NRT_KEYS(X)                                                                            \
+    X(status)                                                                                      \
+    X(status_text)                                                                                 \
+    X(model_id)                                                                                    \
+    X(lnc_idx)                                                                                     \
+    X(size)                                                                                        \
+    X(count)                                                                                       \
+    X(repeat)                                                                                      \
+    X(rank)                                                                                        \
+    X(peer)                                                                                        \
+    X(peer_lnc)                                                                                    \
+    X(prefix)                                                                                      \
+    X(types)                                                                                       \
+    X(world_size)                                                                                  \
+    X(nrta_seq_id)                                                                                 \
+    X(end_within_ns)                                                                               \
+    X(job_id)                                                                                      \
+    X(queue)                                                                                       \
+    X(cc_op)                                                                                       \
+    X(output_dir)                                                                                  \
+    X(file)                                                                                        \
+    X(by)                                                                                          \
+    X(device_profile)                                                                              \
+    X(function)                                                                                    \
+    X(version)                                                                                     \
+    X(library)                                                                                     \
+    X(event_types)                                                                                 \
+    X(unknown_functions)                                                                           \
+    X(bytes)                                                                                       \
+    X(request)                                                                                     \
+    X(execution)                                                                                   \
+    X(why)                                                                                         \
+    X(ntff)
+#define MRD_NRT_KEY(name) MRD_NRT_KEY_##name,
+    MRD_NRT_KEYS(MRD_NRT_KEY)
+#undef MRD_NRT_KEY
+        MRD_NRT_KEY_COUNT
+} mrd_nrt_key;
+
+mrd_rec_arg mrd_nrt_u64(mrd_nrt_key key, uint64_t v);
+mrd_rec_arg mrd_nrt_i64(mrd_nrt_key key, int64_t v);
+mrd_rec_arg mrd_nrt_text(mrd_nrt_key key, const char *v); /* NULL reads as "" */
+
+/* ---- nrt_model.c: handles to numbers ----------------------------------------------------------
+ * The runtime's own model id is not public. Our id counts the loads of the process, from 1. */
+
+/* from_ns: the host's wall clock before the call */
+uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, int32_t vnc,
+                              int32_t vnc_count, int64_t from_ns);
+void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
+/* Returns 0, and -1 as vnc, for a model that was loaded before the library or does not exist. */
+uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
+/* The runtime was closed, so no model is loaded any more. */
+void mrd_nrt_models_closed(void);
+/* A child of fork opens the runtime. The models loaded before belong to its parent. */
+void mrd_nrt_models_forked(void);
+/* Sets used[i] if a model is loaded on core i and the program chose that core. */
+void mrd_nrt_model_cores(bool *used, int32_t n);
+
+/* ---- nrt_notice.c: profiles that the runtime writes -------------------------------------------
+ */
+
+/* The data that the runtime writes during an inspect. */
+typedef enum { MRD_NRT_KEEPS_NOTHING, MRD_NRT_KEEPS_FAILURES, MRD_NRT_KEEPS_ALL } mrd_nrt_kept;
+
+/* Returns what an inspect that begins with these options keeps. */
+mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
+/* Returns what an inspect that begins with the environment keeps. */
+mrd_nrt_kept mrd_nrt_env_keeps(void);
+
+/* Records a message, with the status if the call failed, such as "cannot arm ...: <why>". */
+void mrd_nrt_notice_env(void); /* records the captures that the environment requests of nrt_init */
+void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
+void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
+void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
+/* kept: the output of the inspect that ended. */
+void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
+void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
+/* Options are opaque, so the values set on them are remembered here. */
+void mrd_nrt_options_dir(const void *options, const char *dir);
+void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
+/* The defaults of new options: ./output, captures nothing. */
+void mrd_nrt_options_defaults(const void *options);
+void mrd_nrt_async_seen(void);
+/* Returns why the runtime refused continuous profiling; the status's name if the reason is unknown. */
+const char *mrd_nrt_continuous_reason(NRT_STATUS status);
+
+/* ---- nrt_late.c: begin and end, also when recording is turned on in between -------------------
+ */
+
+void mrd_nrt_opened(void);  /* after nrt_init succeeded */
+void mrd_nrt_closing(void); /* before nrt_close */
+/* nrt_init found no runtime: loads it, or prints once on stderr what to do. */
+void mrd_nrt_bring(void);
+
+/* ---- nrt_features.c: the abilities of this runtime
+ * ---------------------------------------------------- */
+
+/* Records a notice: the runtime's version, the event types of its trace, and its functions that
+ * this library does not know. */
+void mrd_nrt_features_report(void);
+/* Returns the number of cores that the process sees according to the runtime, at most n. */
+uint32_t mrd_nrt_cores(uint32_t n);
+
+/* ---- nrt_trace.c: data source 1 --------------------------------------------------------------------- */
+
+void mrd_nrt_trace_begin(void); /* unless systrace is off or it has begun; the runtime is open */
+void mrd_nrt_trace_end(void);   /* takes what is left; before nrt_close and at exit */
+/* Waits until the thread has taken the events that the runtime has recorded, at most a second. */
+void mrd_nrt_trace_flush(void);
+NRT_STATUS mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config);
+NRT_STATUS mrd_nrt_trace_app_stop(void);
+NRT_STATUS mrd_nrt_trace_app_fetch(char **buffer, size_t *written,
+                                   const nrt_sys_trace_fetch_options_t *options);
+
+#endif

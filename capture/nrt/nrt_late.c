@@ -1,0 +1,199 @@
+/*
+ * Recording that is turned on after the program began, and its limits.
+ *
+ * If this library is linked or preloaded, the hooks are always in front of the runtime, and only
+ * the system trace has to be started. If it is loaded later (Python's ctypes, dlopen), calls of the
+ * runtime bypass the hooks, and mrd_status_text says so.
+ *
+ * Begin and end are serialized by a lock that is a pid, so that it is free in a child of fork.
+ */
+#include "capture/nrt/nrt_hook.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "capture/nrt/nrt_async.h"
+#include "capture/nrt/nrt_text.h"
+#include "capture/nrt/nrt_wait.h"
+#include "capture/process.h"
+
+#define NRT_FOLDER "/opt/aws/neuron/lib/" /* of the package aws-neuronx-runtime-lib */
+
+/* pids of the holder, and of the process that opened the runtime */
+static _Atomic uint32_t lock, opened;
+static bool noticed; /* since it was opened. Protected by the lock */
+static bool opening; /* it is being opened. Protected by the lock */
+
+static void
+take_lock(void)
+{
+    uint32_t me = (uint32_t) getpid(), seen = 0;
+
+    while (!atomic_compare_exchange_strong(&lock, &seen, me))
+        if (seen == me) { /* a thread of this process; else it is a parent's, and free */
+            sched_yield();
+            seen = 0;
+        }
+}
+
+static void
+drop_lock(void)
+{
+    atomic_store(&lock, 0);
+}
+
+static void tell_lacks(void);
+
+/* With the lock. */
+static void
+begin(void)
+{
+    if (mrd_rec_sources() == 0 || atomic_load(&opened) != (uint32_t) getpid())
+        return;
+    if (!noticed)
+        mrd_nrt_notice_env();
+    if (!noticed)
+        mrd_nrt_features_report();
+    noticed = true;
+    if (!opening) /* unknown whether the runtime counted its events before */
+        mrd_sys_text_apart();
+    mrd_nrt_trace_begin();
+}
+
+void
+mrd_nrt_opened(void)
+{
+    static uint32_t opener; /* with the lock */
+    uint32_t me = (uint32_t) getpid();
+
+    take_lock();
+    if (opener != 0 && opener != me)
+        mrd_nrt_models_forked();
+    opener = me;
+    atomic_store(&opened, me);
+    noticed = false;
+    opening = true;
+    begin();
+    opening = false;
+    drop_lock();
+    if (mrd_rec_sources() != 0)
+        tell_lacks();
+    mrd_nrt_wait_begin();
+}
+
+void
+mrd_nrt_closing(void)
+{
+    mrd_nrt_wait_end(); /* it takes the lock, too */
+    take_lock();
+    atomic_store(&opened, 0);
+    mrd_nrt_trace_end();
+    (void) mrd_nrt_async_poll(); /* records the requests that have ended; the others have not */
+    mrd_nrt_async_closed();
+    (void) mrd_proc_set_asked(-1); /* nothing checks any longer whether the request still holds */
+    drop_lock();
+}
+
+/* ---- in front of the runtime, or not ---------------------------------------------------------- */
+
+/* Returns true if the first symbol of this name that the program finds is in this library. */
+static bool
+in_front(void)
+{
+    void *program = dlopen(NULL, RTLD_LAZY), *found;
+    Dl_info theirs, ours;
+
+    if (program == NULL)
+        return true;
+    found = dlsym(program, "nrt_init");
+    dlclose(program);
+    return found != NULL && dladdr(found, &theirs) != 0 &&
+           dladdr((void *) (uintptr_t) in_front, &ours) != 0 && theirs.dli_fbase == ours.dli_fbase;
+}
+
+static bool
+runtime_loaded(void)
+{
+    void *lib = dlopen(NRT_SONAME, RTLD_LAZY | RTLD_NOLOAD);
+
+    if (lib != NULL)
+        dlclose(lib);
+    return lib != NULL;
+}
+
+static const char *
+lacks(void)
+{
+    if (!runtime_loaded())
+        return NULL;
+    if (!in_front())
+        return "recording, but the Neuron runtime's calls are not recorded: libmeridian was loaded "
+               "after it or behind it; start the program with LD_PRELOAD=libmeridian.so, or link "
+               "-lmeridian before -lnrt";
+    if (mrd_nrt_other_dlsym() != NULL)
+        return "recording, but the Neuron runtime's functions that the program looks up by name "
+               "(dlsym, as ctypes does) are not recorded: another library answers in front of "
+               "libmeridian; name libmeridian.so first in LD_PRELOAD";
+    return NULL;
+}
+
+/* Reports once what is missing, and the path of this library. */
+static void
+tell_lacks(void)
+{
+    static _Atomic bool told;
+    const char *why = lacks(), *other;
+    mrd_rec_arg arg;
+
+    if (why == NULL || atomic_exchange(&told, true))
+        return;
+    other = mrd_nrt_other_dlsym();
+    if (other != NULL)
+        arg = mrd_nrt_text(MRD_NRT_KEY_library, other);
+    mrd_rec_notice(why, &arg, other != NULL);
+}
+
+/* Reports at exit that the program bypassed all hooks, because nothing reports it earlier. */
+__attribute__((destructor)) static void
+report_at_end(void)
+{
+    if (atomic_load(&opened) == 0 && mrd_rec_sources() != 0)
+        tell_lacks();
+}
+
+static void
+turned_on(void)
+{
+    tell_lacks();
+    take_lock();
+    begin();
+    drop_lock();
+}
+
+__attribute__((constructor(104))) static void
+register_late(void)
+{
+    mrd_proc_late = (mrd_proc_late_calls){ turned_on, mrd_nrt_trace_flush, lacks };
+}
+
+/* ---- a runtime that the linker dropped -------------------------------------------------------- */
+
+void
+mrd_nrt_bring(void)
+{
+    static _Atomic bool told;
+
+    /* It stays loaded, because pointers into it are kept. */
+    if (dlopen(NRT_SONAME, RTLD_LAZY) != NULL || dlopen(NRT_FOLDER NRT_SONAME, RTLD_LAZY) != NULL ||
+        atomic_exchange(&told, true))
+        return;
+    fprintf(stderr,
+            "libmeridian: nrt_init: no Neuron runtime is in this process, and " NRT_SONAME
+            " is not found. Where -lnrt was given, the linker dropped it (--as-needed), because "
+            "libmeridian has the same names: link with `pkg-config --libs meridian-nrt` (or "
+            "-Wl,--no-as-needed -lnrt), or leave -lmeridian out and start the program with "
+            "LD_PRELOAD=libmeridian.so; and let LD_LIBRARY_PATH or an rpath lead to " NRT_SONAME
+            ".\n");
+}

@@ -1,0 +1,230 @@
+/* One execution of each chosen model, profiled on request. Executions are counted since the
+ * request, and the call of the chosen execution runs between nrt_profile_start and _stop. */
+#include "capture/nrt/nrt_request_int.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "capture/nrt/models.h"
+#include "capture/process.h"
+
+#define MODELS_MAX 256 /* of one request; a model counts once for each core */
+
+typedef struct {
+    uint64_t model, executions; /* begun since the request */
+    int32_t core;
+    bool chosen, had; /* had: its profile was started */
+    unsigned asked;   /* revision of the list that `chosen` was computed from */
+} counted;
+
+static _Atomic bool armed; /* executions have to look */
+static counted models[MODELS_MAX];
+static size_t n_models;
+static unsigned asked;
+static bool said_full;
+static char folder[96], stamp[32]; /* of this request, below the top directory */
+
+/* Makes <top>/<instance>_pid_<pid>/<time>, the layout of the vendor's tools. The agent removes
+ * empty directories, so they are made again before each use. */
+static bool
+make_folder(void)
+{
+    const char *top = mrd_request_top();
+    char dir[MRD_REQUEST_FILE + 100];
+
+    if (!mrd_request_own_folder(top))
+        return false;
+    snprintf(dir, sizeof(dir), "%s/%s", top, folder);
+    if (!mrd_request_own_folder(dir))
+        return false;
+    snprintf(dir, sizeof(dir), "%s/%s/%s", top, folder, stamp);
+    return mrd_request_own_folder(dir);
+}
+
+bool
+mrd_request_model_arm(const mrd_control *r)
+{
+    struct timespec now;
+
+    if (MRD_NRT_REAL(nrt_profile_start) == NULL || MRD_NRT_REAL(nrt_profile_stop) == NULL) {
+        mrd_request_refuse(r->id, -1, "this runtime library has no nrt_profile_start");
+        return false;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(folder, sizeof(folder), "%s_pid_%" PRIu32, r->instance, mrd_proc_pid());
+    snprintf(stamp, sizeof(stamp), "%lld%09ld", (long long) now.tv_sec, now.tv_nsec);
+    if (!make_folder()) {
+        mrd_request_refuse(r->id, -1, "the folder for its files cannot be made");
+        return false;
+    }
+    n_models = 0;
+    said_full = false;
+    asked++;
+    atomic_store_explicit(&armed, true, memory_order_release);
+    mrd_request_say("device profiles armed", r->id, -1, NULL, mrd_request_top());
+    return true;
+}
+
+void
+mrd_request_model_chosen(void)
+{
+    asked++;
+}
+
+bool
+mrd_nrt_request_on(void)
+{
+    return atomic_load_explicit(&armed, memory_order_relaxed);
+}
+
+static bool
+is_chosen(const mrd_control *r, uint64_t model)
+{
+    char hash[MRD_MODEL_HASH] = "";
+
+    mrd_model_hash(model, hash);
+    return mrd_control_chooses(r, model, hash);
+}
+
+/* Returns the counter of this model on this core. NULL if it is not wanted, or if there are too
+ * many. */
+static counted *
+count_of(const mrd_control *r, uint64_t model, int32_t core)
+{
+    counted *m = NULL;
+
+    if (r->id == 0 || r->mode != MRD_CONTROL_MODEL || !mrd_request_wants(r, core))
+        return NULL;
+    for (size_t i = 0; i < n_models && m == NULL; i++)
+        if (models[i].model == model && models[i].core == core)
+            m = &models[i];
+    if (m == NULL && n_models < MODELS_MAX) {
+        m = &models[n_models++];
+        *m = (counted){ .model = model, .core = core };
+    } else if (m == NULL && !said_full) {
+        said_full = true;
+        mrd_request_refuse(r->id, core,
+                           "more models are executed than are counted for one request: 256");
+    }
+    if (m != NULL && m->asked != asked) {
+        m->asked = asked;
+        m->chosen = is_chosen(r, model);
+    }
+    return m;
+}
+
+/* Returns true if this call makes the execution to be profiled. If that execution passed before its
+ * model was chosen, a later one is taken. */
+static bool
+claim(uint64_t model, int32_t core, int times, mrd_nrt_profiled *p)
+{
+    const mrd_control *r = &mrd_request_on;
+    counted *m = count_of(r, model, core);
+    uint64_t before;
+
+    if (m == NULL)
+        return false;
+    before = m->executions;
+    m->executions += (uint64_t) times;
+    if (m->had || !m->chosen || m->executions < r->warmup + r->execution)
+        return false;
+    m->had = true;
+    p->request = r->id;
+    p->core = core;
+    p->execution = before + 1 > r->warmup + r->execution ? before + 1 : r->warmup + r->execution;
+    snprintf(p->file, sizeof(p->file), "%s/%s/%s/profile_nc_%d_session_%zu.ntff", mrd_request_top(),
+             folder, stamp, core < 0 ? 0 : core, (size_t) (m - models));
+    p->name = p->file + strlen(mrd_request_top()) + 1 + strlen(folder) + 1;
+    return true;
+}
+
+bool
+mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core, int times,
+                       mrd_nrt_profiled *ret_profile)
+{
+    NRT_STATUS status;
+    bool mine;
+
+    mrd_request_lock();
+    mine = claim(id, core, times, ret_profile);
+    mrd_request_unlock();
+    if (!mine)
+        return false;
+    status = MRD_NRT_REAL(nrt_profile_start)(model, ret_profile->file);
+    if (status != NRT_SUCCESS)
+        mrd_request_refuse_status(ret_profile->request, core, "nrt_profile_start", status);
+    return status == NRT_SUCCESS;
+}
+
+bool
+mrd_nrt_request_after(const mrd_nrt_profiled *profile)
+{
+    mrd_rec_arg args[] = { mrd_nrt_u64(MRD_NRT_KEY_request, profile->request),
+                           mrd_nrt_i64(MRD_NRT_KEY_lnc_idx, profile->core < 0 ? 0 : profile->core),
+                           mrd_nrt_u64(MRD_NRT_KEY_execution, profile->execution),
+                           mrd_nrt_text(MRD_NRT_KEY_output_dir, mrd_request_top()) };
+    NRT_STATUS status;
+
+    mrd_request_lock();
+    (void) make_folder();
+    mrd_request_unlock();
+    status = MRD_NRT_REAL(nrt_profile_stop)(profile->file);
+    if (status == NRT_SUCCESS)
+        mrd_rec_notice("device profile written", args, sizeof(args) / sizeof(args[0]));
+    else
+        mrd_request_refuse_status(profile->request, profile->core, "nrt_profile_stop", status);
+    return status == NRT_SUCCESS;
+}
+
+/* Explains why there is no profile of the core; -1 means any core. */
+static void
+explain(const mrd_control *r, int32_t core, char why[160])
+{
+    uint64_t most = 0;
+    bool chosen = false;
+
+    for (size_t i = 0; i < n_models; i++) {
+        if (core >= 0 && models[i].core != core)
+            continue;
+        chosen = chosen || models[i].chosen;
+        if (models[i].chosen && models[i].executions > most)
+            most = models[i].executions;
+    }
+    if (chosen && most < r->warmup + r->execution)
+        snprintf(why, 160,
+                 "nrt_execute executed it %" PRIu64 " times%s, and the profile was to be of "
+                 "execution %" PRIu64 " behind a warm-up of %" PRIu64,
+                 most, core >= 0 ? " there" : "", r->execution, r->warmup);
+    else
+        snprintf(why, 160, "no %smodel was executed %sby nrt_execute",
+                 r->any_model ? "" : "chosen ", core >= 0 ? "there " : "");
+}
+
+/* Reports the executions that were requested by number and did not happen. */
+void
+mrd_request_model_end(const mrd_control *r)
+{
+    bool any = false;
+    char why[160];
+
+    atomic_store(&armed, false);
+    for (int32_t core = 0; core < MRD_CONTROL_CORES && r->id != 0; core++) {
+        bool had = false;
+
+        for (size_t i = 0; i < n_models; i++)
+            had = had || (models[i].core == core && models[i].had);
+        if (r->core[core] && !had) {
+            explain(r, core, why);
+            mrd_request_refuse(r->id, core, why);
+        }
+    }
+    for (size_t i = 0; i < n_models; i++)
+        any = any || models[i].had;
+    if (r->id != 0 && r->any_core && !any) {
+        explain(r, -1, why);
+        mrd_request_refuse(r->id, -1, why);
+    }
+    n_models = 0;
+}

@@ -1,0 +1,686 @@
+/*
+ * Data source 1: the runtime's system trace, through the ring as JSON text.
+ *
+ * One thread fetches. A fetch takes events out of the runtime, so there can be one consumer only:
+ *   OURS   we started the trace; the thread fetches.
+ *   APP    the application started one. Ours is ended before and begun again after it. Then only
+ *          the application's own fetches take events out; it gets exactly what it would get without
+ *          us, and a copy of each text goes to the thread. When it stops, the remaining events
+ *          are ours. Misuse by the application (a stop or a fetch without a start) must give the
+ *          status it would give without us: ours is ended for the moment of that call.
+ *
+ * The thread fetches often enough that rings of the runtime do not overrun. The pause halves when a
+ * fetch brought much and doubles when it brought little, and there is none after a full portion.
+ * While the ring has no room for what a fetch may bring (the agent is away) it does not fetch. The
+ * runtime's rings hold a million events a core, ours 8 MiB of text.
+ * Lock: `lock` guards everything here and is held around calls of the trace interface, never while
+ * text waits for room in the ring. Between its turns the thread looks after requests for device
+ * profiles (nrt_request.c), without it.
+ */
+#include "capture/nrt/nrt_hook.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/sys/threads.h"
+#include "capture/nrt/models.h"
+#include "capture/nrt/nrt_async.h"
+#include "capture/nrt/nrt_call.h"
+#include "capture/nrt/nrt_request.h"
+#include "capture/nrt/nrt_settings.h"
+#include "capture/nrt/nrt_text.h"
+#include "capture/nrt/nrt_types.h"
+#include "capture/nrt/nrt_wait.h"
+#include "capture/process.h"
+
+#define PORTION       4000u /* events per core of one fetch, at most */
+#define PORTION_MIN   64u
+#define PORTION_FIRST 500u
+#define EVENT_BYTES   150u /* of text, about the least */
+#define PAUSE_MIN     (2 * MRD_MS)
+#define PAUSE_MAX     (100 * MRD_MS) /* also the most that a kill loses */
+#define ASYNC_PAUSE   (5 * MRD_MS)   /* while requests are under way: their ends are seen so late */
+#define MUCH          (256u << 10)   /* bytes of one fetch */
+#define QUEUE_MAX     (64u << 20)    /* bytes of copies that wait for the thread */
+#define RETRIES       8u             /* of a fetch before its trace ends */
+#define REST_BYTES    (30u << 20)    /* at the end: of texts in one ring of their own */
+#define RING_BYTES    (8u << 20)
+#define FLUSH_WAIT    MRD_SEC        /* of a program that turns recording off */
+#define ROOM_PAUSE    (5 * MRD_MS)   /* until the ring is asked again for room */
+#define LOOK_PAUSE    (100 * MRD_MS) /* between looks at the settings file */
+#define RING_PAUSE    999999999L     /* until a ring is asked for again */
+
+typedef enum { OFF, OURS, APP } trace_owner;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake, room; /* made with the thread */
+static pthread_t thread;
+static bool runs, stopping, fork_ready;
+static bool switched_off; /* the trace ended because recording did */
+static trace_owner owner;
+static mrd_sys_texts texts; /* that wait for room */
+static unsigned flushes_wanted, flushes_done;
+static size_t lost_texts;
+static nrt_sys_trace_fetch_options_t *portion;
+static unsigned portion_events;
+static size_t much; /* bytes of a fetch after which the pause halves */
+
+/* ---- the runtime's side; all with the lock ----------------------------------------------------
+ */
+
+static void
+env_filters(nrt_sys_trace_config_t *config)
+{
+    const char *max = getenv("NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC");
+    __typeof__(nrt_sys_trace_config_set_max_events_per_nc) *set =
+        MRD_NRT_REAL(nrt_sys_trace_config_set_max_events_per_nc);
+
+    much = MUCH;
+    if (max == NULL || set == NULL || strtoull(max, NULL, 10) == 0)
+        return;
+    set(config, strtoull(max, NULL, 10));
+    if (strtoull(max, NULL, 10) < MUCH / EVENT_BYTES) /* half of a small ring is much */
+        much = (size_t) strtoull(max, NULL, 10) * EVENT_BYTES / 2;
+}
+
+#define FILTER_NC "NEURON_RT_INSPECT_EVENT_FILTER_NC"
+
+static mrd_nrt_settings asked = { .any_core = true, .recording = -1 }; /* by sessions */
+
+static bool
+leave_out(void *config, const char *type)
+{
+    return MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_event_type)(
+               config, type, false) == NRT_SUCCESS;
+}
+
+/* list: words between commas; "" means all types. */
+static const char *
+choose_types(nrt_sys_trace_config_t *config, const char *list, bool strict, char why[300])
+{
+    if (list != NULL && *list != '\0' &&
+        MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_event_type) == NULL)
+        return MRD_NRT_FILTER_TYPE ": this runtime library cannot choose event types";
+    return mrd_nrt_types_choose(list, strict, leave_out, config, why);
+}
+
+/* Cores that are not chosen get no ring of the runtime. */
+static const char *
+choose_cores(nrt_sys_trace_config_t *config, const bool core[MRD_CONTROL_CORES])
+{
+    __typeof__(nrt_sys_trace_config_set_capture_enabled_for_nc) *enable =
+        MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_nc);
+    uint32_t n = mrd_nrt_cores(MRD_CONTROL_CORES);
+
+    if (enable == NULL)
+        return FILTER_NC ": this runtime library cannot choose cores";
+    for (uint32_t i = 0; i < n; i++)
+        if (!core[i])
+            enable(config, i, false);
+    return NULL;
+}
+
+/* First the settings that the runtime reads when it captures by itself, then the sessions'
+ * settings. Events that neither leaves out are recorded. */
+static const char *
+choose(nrt_sys_trace_config_t *config, char why[300])
+{
+    const char *list = getenv(FILTER_NC), *unfit = NULL;
+    bool core[MRD_CONTROL_CORES] = { false }, any = true;
+
+    if (list != NULL && *list != '\0' && !mrd_control_cores(list, &any, core)) {
+        snprintf(why, 300, FILTER_NC ": '%.100s' is not a list of cores: write 0,2,4-7", list);
+        return why;
+    }
+    if (!any)
+        unfit = choose_cores(config, core);
+    if (unfit == NULL)
+        unfit = choose_types(config, getenv(MRD_NRT_FILTER_TYPE), true, why);
+    if (unfit == NULL && !asked.any_core)
+        unfit = choose_cores(config, asked.core);
+    return unfit != NULL ? unfit : choose_types(config, asked.types, false, why);
+}
+
+/* Begins our trace. NULL, or why it cannot be. */
+static const char *
+start_ours(char why[300])
+{
+    __typeof__(nrt_sys_trace_config_allocate) *make = MRD_NRT_REAL(nrt_sys_trace_config_allocate);
+    __typeof__(nrt_sys_trace_config_free) *drop = MRD_NRT_REAL(nrt_sys_trace_config_free);
+    __typeof__(nrt_sys_trace_start) *start = MRD_NRT_REAL(nrt_sys_trace_start);
+    nrt_sys_trace_config_t *config = NULL;
+    const char *unfit;
+    NRT_STATUS status;
+
+    if (make == NULL || drop == NULL || start == NULL ||
+        MRD_NRT_REAL(nrt_sys_trace_fetch_events) == NULL ||
+        MRD_NRT_REAL(nrt_sys_trace_buffer_free) == NULL || MRD_NRT_REAL(nrt_sys_trace_stop) == NULL)
+        return "this runtime library is older than the fetch interface";
+    if ((status = make(&config)) != NRT_SUCCESS)
+        return mrd_nrt_status_name(status);
+    env_filters(config);
+    unfit = choose(config, why);
+    status = unfit == NULL ? start(config) : NRT_INVALID;
+    drop(config);
+    if (unfit != NULL)
+        return unfit;
+    if (status != NRT_SUCCESS)
+        return mrd_nrt_status_name(status);
+    owner = OURS;
+    return NULL;
+}
+
+static void
+arm(void)
+{
+    char reason[300] = "", message[360];
+    const char *why = start_ours(reason);
+
+    if (why == NULL)
+        return;
+    snprintf(message, sizeof(message), "cannot arm the system trace: %s", why);
+    mrd_rec_notice(message, NULL, 0);
+}
+
+/* Copies for the thread. Events that do not fit are missing in the numbers of the next one, or are
+ * reported. */
+static void
+enqueue(const char *p, size_t len)
+{
+    struct timespec until = mrd_cond_deadline(MRD_SEC);
+
+    while (runs && !stopping && texts.bytes > 0 && texts.bytes + len > QUEUE_MAX)
+        if (pthread_cond_timedwait(&room, &lock, &until) == ETIMEDOUT)
+            break;
+    if (!runs || (texts.bytes > 0 && texts.bytes + len > QUEUE_MAX) ||
+        !mrd_sys_texts_add(&texts, p, len))
+        lost_texts++;
+    else
+        pthread_cond_signal(&wake);
+}
+
+/* One portion; NULL when the runtime refuses. Freed by the runtime's own function. */
+static char *
+fetch(size_t *ret_len, NRT_STATUS *ret_status)
+{
+    char *p = NULL;
+
+    *ret_len = 0;
+    *ret_status = MRD_NRT_REAL(nrt_sys_trace_fetch_events)(&p, ret_len, portion);
+    return *ret_status == NRT_SUCCESS ? p : NULL;
+}
+
+/* A text without events is not worth a record. */
+static bool
+has_events(const char *p, size_t len)
+{
+    return len > 256 || (p != NULL && memmem(p, len, "\"event_type\"", 12) != NULL);
+}
+
+/* Returns true if the runtime may have more events than it gave. */
+static bool
+is_full(size_t len)
+{
+    return len > (size_t) portion_events * EVENT_BYTES;
+}
+
+/* Takes the runtime's remaining events, until this number of bytes waits. `steadily`: the program
+ * continues, so the end is a portion that is not full. Returns false if the runtime has no more. */
+static bool
+take_rest(size_t limit, bool steadily)
+{
+    NRT_STATUS status = NRT_SUCCESS;
+    unsigned failures = 0;
+    bool more = true;
+    size_t len;
+    char *p;
+
+    while (more && failures < RETRIES && texts.bytes < limit) {
+        if ((p = fetch(&len, &status)) == NULL) {
+            failures++;
+            continue;
+        }
+        if ((more = has_events(p, len)))
+            enqueue(p, len);
+        more = more && !(steadily && !is_full(len));
+        MRD_NRT_REAL(nrt_sys_trace_buffer_free)(p);
+    }
+    if (failures == RETRIES) {
+        mrd_rec_arg arg = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
+
+        mrd_rec_notice("system trace lost: the runtime did not hand out its last events", &arg, 1);
+    }
+    return more && failures < RETRIES;
+}
+
+static void
+stop_ours(void)
+{
+    (void) take_rest(SIZE_MAX, false);
+    (void) MRD_NRT_REAL(nrt_sys_trace_stop)();
+    owner = OFF;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* With the lock, which it drops while it records. False: some wait for room. */
+static bool
+record_queued(void)
+{
+    bool done = true;
+
+    while (texts.first != NULL && done) {
+        mrd_sys_text *t = texts.first;
+
+        pthread_mutex_unlock(&lock);
+        done = mrd_sys_text_put(t);
+        pthread_mutex_lock(&lock);
+        if (done)
+            mrd_sys_texts_drop_first(&texts);
+        pthread_cond_signal(&room);
+    }
+    if (lost_texts > 0) {
+        mrd_rec_arg arg = mrd_nrt_u64(MRD_NRT_KEY_count, lost_texts);
+
+        lost_texts = 0;
+        mrd_rec_notice("system trace lost: texts that the application fetched faster than they "
+                       "could be passed on",
+                       &arg, 1);
+    }
+    return done;
+}
+
+/* A fetch brings a part of what the ring can hold at all. */
+static void
+set_portion(unsigned events)
+{
+    __typeof__(nrt_sys_trace_fetch_options_set_max_events_per_nc) *set =
+        MRD_NRT_REAL(nrt_sys_trace_fetch_options_set_max_events_per_nc);
+
+    if (portion == NULL || set == NULL || events == portion_events)
+        return;
+    portion_events = events;
+    set(portion, events);
+}
+
+/* How many cores there are is not known before a text shows how large it is. */
+static void
+learn_portion(size_t len)
+{
+    size_t max = mrd_rec_blob_max();
+
+    if (len > max / 2 && portion_events > PORTION_MIN)
+        set_portion(portion_events / 2);
+    else if (len < max / 8 && portion_events < PORTION)
+        set_portion(portion_events * 2 < PORTION ? portion_events * 2 : PORTION);
+}
+
+/* Returns how long to wait before the next; with the lock. */
+static long
+turn(long pause)
+{
+    NRT_STATUS status;
+    size_t len = 0;
+    bool full;
+    char *p;
+
+    if (!record_queued())
+        return ROOM_PAUSE;
+    if (owner != OURS)
+        return PAUSE_MAX;
+    if (mrd_rec_blob_max() == 0)
+        return RING_PAUSE;
+    if (!mrd_rec_blob_fits(mrd_rec_blob_max() / 2))
+        return ROOM_PAUSE; /* the runtime keeps its events meanwhile */
+    if ((p = fetch(&len, &status)) == NULL)
+        return PAUSE_MAX; /* a refused fetch is tried again: its events are still there */
+    if (has_events(p, len) && !mrd_sys_text_put_whole(p, len))
+        enqueue(p, len);
+    MRD_NRT_REAL(nrt_sys_trace_buffer_free)(p);
+    full = is_full(len);
+    learn_portion(len);
+    if (full)
+        return 0; /* a full portion: the runtime has more */
+    pause = len > much ? pause / 2 : pause * 2;
+    return pause < PAUSE_MIN ? PAUSE_MIN : pause > PAUSE_MAX ? PAUSE_MAX : pause;
+}
+
+/* Records all that is left, in the thread itself. A text that does not fit into its ring goes to
+ * mrd_sys_texts_rest(), like all that follow. */
+static void
+finish(void)
+{
+    bool more = owner != OFF, fits = true;
+
+    do {
+        more = more && take_rest(REST_BYTES, false);
+        fits = fits && record_queued();
+        if (!fits)
+            mrd_sys_texts_rest(&texts);
+    } while (more);
+    if (owner == OURS)
+        (void) MRD_NRT_REAL(nrt_sys_trace_stop)();
+    owner = OFF;
+}
+
+/* With the lock. Takes the events that the runtime has recorded, while recording is still on. Texts
+ * that do not fit wait in the queue, and the ring gets them when recording is off, too; if they are
+ * too many, they are counted as lost. */
+static void
+flush(void)
+{
+    bool more;
+
+    do {
+        more = owner == OURS && take_rest(REST_BYTES, true);
+        if (!record_queued() && more)
+            mrd_sys_texts_lose(&texts);
+    } while (more);
+}
+
+static void
+flush_as_wanted(void)
+{
+    unsigned wanted = flushes_wanted;
+
+    if (wanted == flushes_done)
+        return;
+    flush();
+    flushes_done = wanted;
+    pthread_cond_broadcast(&room);
+}
+
+/* With the lock. The trace ends for now, because nothing records. */
+static void
+pause_ours(void)
+{
+    if (owner != OURS)
+        return;
+    stop_ours();
+    (void) record_queued();
+}
+
+/* With the lock. Recording was turned on or off, by whomever: there is a trace of ours while it is on. */
+static void
+switch_trace(void)
+{
+    bool off = !mrd_rec_on(MRD_CAP_SYS) && !mrd_proc_paused(); /* a pause may be short */
+
+    if (owner == OURS && off) {
+        pause_ours();
+    } else if (owner == OFF && mrd_rec_on(MRD_CAP_SYS) && switched_off) {
+        mrd_sys_text_apart();
+        arm();
+    }
+    switched_off = owner == OFF && off;
+}
+
+/* With the lock. Earlier events of the runtime are taken, then the trace begins with the current
+ * settings. */
+static void
+settings_changed(const mrd_nrt_settings *fresh)
+{
+    bool same = fresh->any_core == asked.any_core && strcmp(fresh->types, asked.types) == 0 &&
+                memcmp(fresh->core, asked.core, sizeof(asked.core)) == 0;
+
+    /* The trace has the session's settings before the session begins. The session's events until
+     * its end are taken before the gate closes. */
+    if (fresh->recording == 0) {
+        flush();
+        pause_ours();
+    }
+    (void) mrd_proc_set_asked(fresh->recording);
+    asked = *fresh;
+    if (owner != OURS || same)
+        return;
+    stop_ours();
+    (void) record_queued();
+    mrd_sys_text_apart(); /* its numbers begin again */
+    arm();
+}
+
+/* Files are looked at a few times in a second, however often the runtime is. */
+static bool
+now_and_then(struct timespec *looked)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if ((now.tv_sec - looked->tv_sec) * 1000000000L + now.tv_nsec - looked->tv_nsec < LOOK_PAUSE)
+        return false;
+    *looked = now;
+    return true;
+}
+
+static void *
+work(void *arg)
+{
+    long pause = PAUSE_MIN;
+    mrd_nrt_settings fresh = { .any_core = true, .recording = -1 };
+    mrd_nrt_settings_seen seen = { 0 };
+    struct timespec looked = { 0 };
+    bool under_way, changed;
+
+    (void) arg;
+    mrd_nrt_ours_begin();
+    mrd_rec_thread_ring_size(RING_BYTES);
+    mrd_rec_thread_name(MRD_NRT_TEXT_THREAD);
+    pthread_mutex_lock(&lock);
+    while (!stopping) {
+        struct timespec until;
+
+        flush_as_wanted();
+        pause = turn(pause);
+        pthread_mutex_unlock(&lock);
+        mrd_nrt_request_poll();
+        under_way = mrd_nrt_async_poll();
+        changed = now_and_then(&looked) && mrd_nrt_settings_poll(&seen, &fresh);
+        pthread_mutex_lock(&lock);
+        if (changed)
+            settings_changed(&fresh);
+        switch_trace();
+        if (changed) {
+            pthread_mutex_unlock(&lock);
+            mrd_models_tell();
+            pthread_mutex_lock(&lock);
+        }
+        if (under_way && pause > ASYNC_PAUSE)
+            pause = ASYNC_PAUSE;
+        if (pause == 0) {
+            pause = PAUSE_MIN;
+            continue;
+        }
+        until = mrd_cond_deadline(pause);
+        if (!stopping && flushes_wanted == flushes_done &&
+            (texts.first == NULL || pause == ROOM_PAUSE))
+            pthread_cond_timedwait(&wake, &lock, &until);
+    }
+    finish();
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void
+start_thread(void)
+{
+    mrd_cond_init(&wake);
+    mrd_cond_init(&room);
+    stopping = false;
+    runs = mrd_masked_thread(&thread, NULL, work, NULL) == 0;
+}
+
+/* ---- fork: the child has no thread and no device ----------------------------------------------
+ */
+
+static void
+fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void
+fork_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    runs = stopping = switched_off = false;
+    owner = OFF;
+    texts = (mrd_sys_texts){ 0 }; /* the parent's to record */
+    lost_texts = 0;
+    flushes_wanted = flushes_done = 0;
+    portion = NULL;
+    mrd_sys_text_apart(); /* the runtime continues to count */
+    mrd_nrt_request_forked();
+    asked = (mrd_nrt_settings){ .any_core = true, .recording = -1 };
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static void
+make_portion(void)
+{
+    __typeof__(nrt_sys_trace_fetch_options_allocate) *make =
+        MRD_NRT_REAL(nrt_sys_trace_fetch_options_allocate);
+    __typeof__(nrt_sys_trace_fetch_options_set_max_events_per_nc) *set =
+        MRD_NRT_REAL(nrt_sys_trace_fetch_options_set_max_events_per_nc);
+
+    if (portion == NULL && make != NULL && set != NULL && make(&portion) == NRT_SUCCESS)
+        set_portion(PORTION_FIRST);
+}
+
+void
+mrd_nrt_trace_begin(void)
+{
+    if (!mrd_rec_on(MRD_CAP_SYS))
+        return;
+    pthread_mutex_lock(&lock);
+    mrd_nrt_ours_begin();
+    if (!fork_ready) {
+        fork_ready = true;
+        pthread_atfork(fork_prepare, fork_parent, fork_child);
+        atexit(mrd_nrt_trace_end);
+        (void) at_quick_exit(mrd_nrt_trace_end); /* no place left: as if it were killed */
+    }
+    if (!runs && owner == OFF) {
+        make_portion();
+        start_thread();
+        if (runs)
+            arm();
+        else
+            mrd_rec_notice("cannot arm the system trace: no thread could be made", NULL, 0);
+    }
+    if (runs)
+        switch_trace();
+    mrd_nrt_ours_end();
+    pthread_mutex_unlock(&lock);
+}
+
+void
+mrd_nrt_trace_end(void)
+{
+    bool join;
+
+    mrd_nrt_wait_end(); /* it could begin again */
+    mrd_nrt_request_end();
+    pthread_mutex_lock(&lock);
+    join = runs;
+    stopping = true;
+    if (join)
+        pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+    if (join)
+        pthread_join(thread, NULL);
+    pthread_mutex_lock(&lock);
+    mrd_nrt_ours_begin();
+    runs = false;
+    if (portion != NULL && MRD_NRT_REAL(nrt_sys_trace_fetch_options_free) != NULL)
+        MRD_NRT_REAL(nrt_sys_trace_fetch_options_free)(portion);
+    portion = NULL;
+    mrd_nrt_ours_end();
+    pthread_mutex_unlock(&lock);
+}
+
+void
+mrd_nrt_trace_flush(void)
+{
+    struct timespec until = mrd_cond_deadline(FLUSH_WAIT);
+    unsigned mine;
+
+    if (!mrd_rec_on(MRD_CAP_SYS))
+        return;
+    pthread_mutex_lock(&lock);
+    if (runs && !stopping) {
+        mine = ++flushes_wanted;
+        pthread_cond_signal(&wake);
+        while (runs && !stopping && (int) (flushes_done - mine) < 0 &&
+               pthread_cond_timedwait(&room, &lock, &until) != ETIMEDOUT)
+            ;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- the application's own use ----------------------------------------------------------------
+ */
+
+NRT_STATUS
+mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config)
+{
+    NRT_STATUS status;
+
+    pthread_mutex_lock(&lock);
+    if (owner == OURS)
+        stop_ours();
+    status = MRD_NRT_REAL(nrt_sys_trace_start)(config);
+    if (runs && status == NRT_SUCCESS)
+        owner = APP;
+    else if (runs && owner == OFF)
+        arm();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+NRT_STATUS
+mrd_nrt_trace_app_stop(void)
+{
+    NRT_STATUS status;
+
+    pthread_mutex_lock(&lock);
+    if (owner == OURS)
+        stop_ours();
+    else if (owner == APP)
+        (void) take_rest(SIZE_MAX, false);
+    status = MRD_NRT_REAL(nrt_sys_trace_stop)();
+    if (owner == APP && status == NRT_SUCCESS)
+        owner = OFF;
+    if (runs && owner == OFF)
+        arm();
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+NRT_STATUS
+mrd_nrt_trace_app_fetch(char **buffer, size_t *written,
+                        const nrt_sys_trace_fetch_options_t *options)
+{
+    NRT_STATUS status;
+
+    pthread_mutex_lock(&lock);
+    if (owner == OURS)
+        stop_ours();
+    status = MRD_NRT_REAL(nrt_sys_trace_fetch_events)(buffer, written, options);
+    if (runs && status == NRT_SUCCESS && has_events(*buffer, *written))
+        enqueue(*buffer, *written);
+    if (runs && owner == OFF)
+        arm();
+    pthread_mutex_unlock(&lock);
+    return status;
+}

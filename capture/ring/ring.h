@@ -1,0 +1,286 @@
+/*
+ * capture/ring/ring.h - layout of a ring: the file through which one workload thread passes events to
+ * one reader. docs/ring.md is the specification, and this header is its form in C.
+ *
+ * File     header (4096 bytes) | dictionary (dict_len, append-only) | data (data_len, a power of
+ *          two). All numbers are little-endian, all offsets count from the start of their area.
+ * Units    timestamps are ticks of the clock that the header specifies; *_ns fields are
+ *          nanoseconds.
+ * Storers  one per field: the workload stores everything except the `tail` line, which only the
+ *          reader stores. Counters only grow.
+ * Trust    neither side trusts the other's fields. The reader loads each once and validates it; the
+ *          writer ignores a tail that is not between its old tail and its head.
+ */
+#ifndef MRD_CAPTURE_RING_RING_H
+#define MRD_CAPTURE_RING_RING_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MRD_RING_MAGIC      "MRDRING" /* 8 bytes with the NUL */
+#define MRD_RING_ABI        1u        /* incremented by any change of the layout */
+#define MRD_RING_HEADER_LEN 4096u
+/* the size of every record is a multiple of this, and aligned to it */
+#define MRD_RING_UNIT 32u
+
+#define MRD_RING_DATA_MIN   4096u        /* bytes */
+#define MRD_RING_DATA_MAX   (1ull << 30) /* bytes */
+#define MRD_RING_DICT_MIN   4096u        /* bytes; a multiple of 4096 */
+#define MRD_RING_DICT_MAX   (1u << 22)
+#define MRD_RING_REC_MAX    65536u     /* bytes of one record, also at most data_len / 4 */
+#define MRD_RING_NAMES_MAX  (1u << 16) /* dictionary ids are below this; 0 is "none" */
+#define MRD_RING_TEXT_MAX   4096u      /* bytes of one dictionary text */
+#define MRD_RING_OPEN_MAX   30u        /* open scopes the header can show */
+#define MRD_RING_IDENT_MAX  2048u
+#define MRD_RING_TIMENS_MAX (INT64_MAX / 4) /* ns; limit of the offset of a time namespace */
+#define MRD_RING_NAME_MAX   160u            /* bytes of a file name, including the NUL */
+
+/* The clock of all ticks in the ring. */
+typedef enum {
+    MRD_RING_CLOCK_RAW = 1, /* CLOCK_MONOTONIC_RAW in nanoseconds: 1 tick is 1 ns */
+    MRD_RING_CLOCK_TSC = 2, /* x86 time stamp counter; mrd_ring_cal converts it */
+} mrd_ring_clock_id;
+
+/* One cross-reading of the clocks. The true reading is within +-width/2 ticks of `ticks`. */
+typedef struct {
+    uint64_t ticks;
+    int64_t raw_ns;  /* CLOCK_MONOTONIC_RAW */
+    int64_t wall_ns; /* CLOCK_REALTIME, read immediately after it */
+    uint64_t width;  /* ticks between the two readings that bracket raw_ns */
+} mrd_ring_cal;
+
+/* Why events were lost. */
+typedef enum {
+    MRD_RING_LOST_FULL = 0,     /* no room */
+    MRD_RING_LOST_BIG = 1,      /* larger than the limit of a record */
+    MRD_RING_LOST_NESTED = 2,   /* a signal handler recorded while its thread was in a record */
+    MRD_RING_LOST_NORING = 3,   /* of a thread of this process that could not get a ring */
+    MRD_RING_LOST_DICT = 4,     /* a track could not be defined: the dictionary is full */
+    MRD_RING_LOST_BLOB = 5,     /* of the runtime's trace: no room for its text */
+    MRD_RING_LOST_SWITCHED = 6, /* capture was disabled after an error */
+    /* its thread had too many open scopes at its begin, or no memory to remember it */
+    MRD_RING_LOST_DEEP = 7,
+    MRD_RING_LOST_CAUSES = 8,
+} mrd_ring_lost;
+
+/* Losses of one cause: the number since the beginning, and the first and last time of the newest
+ * gap. */
+typedef struct {
+    _Atomic uint64_t count;
+    _Atomic uint64_t first, last; /* ticks; 0 means never */
+    _Atomic uint64_t told;        /* the part of `count` that committed LOSS records cover */
+} mrd_ring_loss;
+
+/* A scope that has begun and not ended. Valid at indexes below mrd_ring_hdr.depth. */
+typedef struct {
+    _Atomic uint64_t ts;          /* ticks */
+    _Atomic uint64_t name_domain; /* name id << 32 | domain id */
+    _Atomic uint64_t track_flags; /* track id << 32 | flags of the span-to-be */
+    /* 0, or: the end was lost if lost[full] + lost[big] has this value */
+    _Atomic uint64_t ending;
+} mrd_ring_scope;
+
+typedef enum {
+    MRD_RING_LIVE = 1,   /* its thread records */
+    MRD_RING_IDLE = 2,   /* its thread ended; another thread may take the ring */
+    MRD_RING_CLOSED = 3, /* no more records will be added */
+} mrd_ring_state;
+
+typedef struct {
+    /* Constant after the magic was stored (last, release). */
+    uint8_t magic[8];
+    uint32_t abi;
+    uint32_t header_len;
+    uint32_t dict_len;
+    uint32_t clock; /* mrd_ring_clock_id */
+    uint64_t data_len;
+    /* The owner, as the owner sees itself: pid in its own namespace. */
+    /* field 22 of /proc/self/stat, which with the boot id identifies a process */
+    uint64_t start_ticks;
+    int32_t pid;
+    int32_t tid; /* of the thread that created the ring; later threads are in the dictionary */
+    uint32_t uid;
+    uint32_t ident_len;
+    uint64_t pid_ns; /* inode of /proc/self/ns/pid, 0 if unknown */
+    uint64_t mnt_ns;
+    uint8_t boot_id[16];
+    int64_t created_ns;  /* CLOCK_MONOTONIC_RAW */
+    mrd_ring_cal cal[2]; /* when the library was loaded, and when the ring was made */
+    /* 1 if it continues the other rings of the process, and is read after them */
+    uint32_t rest;
+    uint32_t reserved;
+    /* How far the clocks of its time namespace are ahead of the machine's. 0: not at all, or
+     * unknown. */
+    int64_t timens_monotonic_ns, timens_boottime_ns;
+    uint8_t reserved0[72];
+
+    /* Stored by the workload only. */
+    _Alignas(64) _Atomic uint64_t head; /* bytes of data ever committed (release) */
+    _Atomic uint64_t dict_head;         /* bytes of dictionary committed (release) */
+    _Atomic uint32_t state;             /* mrd_ring_state */
+    _Atomic uint32_t depth; /* open scopes; scopes beyond MRD_RING_OPEN_MAX use records */
+    uint8_t reserved1[40];
+
+    /* Stored by the reader only. */
+    _Alignas(64) _Atomic uint64_t tail; /* bytes of data ever consumed */
+    _Atomic uint64_t tail_check;        /* ~tail; a pair that does not match is ignored */
+    /* 1 if the reader asks for silence; then events are not counted as lost */
+    _Atomic uint32_t pause;
+    _Atomic uint32_t reader_pid; /* 0 if there is no reader */
+    /* For the next reader: everything before `done` was read. `tail` may be lower, if the reader
+     * still needs spans that are open there: see docs/ring.md. */
+    uint64_t done, gaps_done;
+    uint64_t open_lost;   /* begun before tail and still open, so that only the reader has them */
+    int64_t open_lost_ns; /* wall clock of the oldest of them */
+    uint8_t reserved2[8];
+
+    /* Stored by the workload only. */
+    _Alignas(64) mrd_ring_loss lost[MRD_RING_LOST_CAUSES];
+    uint8_t reserved3[384];
+
+    mrd_ring_scope open[32];           /* the last two stay unused */
+    uint8_t ident[MRD_RING_IDENT_MAX]; /* "key=value\n" lines, ident_len bytes, see docs/ring.md */
+} mrd_ring_hdr;
+
+static_assert(sizeof(mrd_ring_hdr) == MRD_RING_HEADER_LEN, "ring ABI changed: bump MRD_RING_ABI");
+static_assert(offsetof(mrd_ring_hdr, cal) == 96, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, head) == 256, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, tail) == 320, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, done) == 344, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, lost) == 384, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, open) == 1024, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, ident) == 2048, "ring ABI changed");
+static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared counters must be lock-free");
+
+/* ---- data records ---------------------------------------------------------------------------- */
+
+typedef enum {
+    MRD_REC_PAD = 1,     /* fills the end of the data area; skip it */
+    MRD_REC_SPAN = 2,    /* complete span: ts start, value duration in ticks */
+    MRD_REC_BEGIN = 3,   /* ts, value span id: begin of a span with its end in another record */
+    MRD_REC_END = 4,     /* ts, value span id; may be from another thread's ring */
+    MRD_REC_INSTANT = 5, /* ts, value id or 0; flags have the scope */
+    MRD_REC_COUNTER = 6, /* ts, value sample; flags have the number type */
+    /* ts, value flow id; flags have the direction. Binds to the span around ts */
+    MRD_REC_FLOW = 7,
+    /* ts first and value last time of the gap; name is the cause, extra the count */
+    MRD_REC_LOSS = 8,
+    MRD_REC_CLOCK = 9, /* ts ticks, value raw_ns, extra wall_ns, name width: a mrd_ring_cal */
+    /* chunk of a blob: value is its offset, domain the blob's number, track the bytes */
+    MRD_REC_BLOB = 10,
+    /* a model was loaded or unloaded. value is the number of the load in its process, equal for
+     * load and unload; the arguments have the rest */
+    MRD_REC_MODEL = 11,
+    MRD_REC_NOTICE = 12, /* a message for the user: name is the message or its id */
+} mrd_rec_kind;
+
+enum {
+    MRD_RECF_BODY = 1,  /* arguments follow the first 32 bytes (BLOB: raw bytes) */
+    MRD_RECF_FIRST = 2, /* BLOB: first chunk */
+    MRD_RECF_LAST = 4,  /* BLOB: last chunk */
+    MRD_RECF_CUT = 8,   /* BLOB: the blob ends here, incomplete. INSTANT..: arguments were cut */
+    /* BLOB, first chunk: texts before it were left out because they were not requested, so gaps
+     * in their numbers are no losses */
+    MRD_RECF_APART = 16,
+    MRD_RECF_LOAD = 2,   /* MODEL */
+    MRD_RECF_UNLOAD = 4, /* MODEL */
+    MRD_RECF_FRAME = 2,  /* SPAN, BEGIN: a frame (process-wide, counted) */
+    MRD_RECF_API = 16,   /* SPAN, BEGIN: a runtime call timed by the library */
+    /* Type of a counter's value, scope of an instant, or direction of a flow: flags >> 4. */
+    MRD_RECF_SHIFT = 4,
+};
+typedef enum { MRD_REC_U64 = 0, MRD_REC_I64 = 1, MRD_REC_F64 = 2 } mrd_rec_number;
+typedef enum {
+    MRD_REC_SCOPE_THREAD = 0,
+    MRD_REC_SCOPE_PROCESS = 1,
+    MRD_REC_SCOPE_GLOBAL = 2,
+    MRD_REC_SCOPE_TASK = 3,
+} mrd_rec_scope;
+typedef enum {
+    MRD_REC_FLOW_START = 0,
+    MRD_REC_FLOW_STEP = 1,
+    MRD_REC_FLOW_END = 2
+} mrd_rec_flow_dir;
+
+typedef struct {
+    uint8_t kind;   /* mrd_rec_kind; a record of an unknown kind is counted and skipped */
+    uint8_t flags;  /* MRD_RECF_* */
+    uint16_t units; /* length in units of 32 bytes, including these 32 bytes; never 0 */
+    uint32_t name;  /* dictionary id; 0 with a body means that the first item is the name */
+    uint64_t ts;
+    uint64_t value;
+    union {
+        struct {
+            uint32_t domain; /* dictionary id of the domain's name, 0 for none */
+            uint32_t track;  /* dictionary id of a track, 0 for the thread's own line */
+        };
+        uint64_t extra;
+    };
+} mrd_ring_rec;
+
+static_assert(sizeof(mrd_ring_rec) == MRD_RING_UNIT, "ring ABI changed");
+
+/* ---- items: the body of a record, 8-byte aligned, up to the record's end or an item of type 0 -- */
+
+typedef enum {
+    MRD_ITEM_END = 0,
+    MRD_ITEM_I64 = 1,
+    MRD_ITEM_U64 = 2,
+    MRD_ITEM_F64 = 3,
+    MRD_ITEM_BOOL = 4, /* u64 0 or 1 */
+    MRD_ITEM_TEXT = 5, /* UTF-8 by convention, not checked by the writer */
+    MRD_ITEM_JSON = 6, /* text that is one JSON value */
+    MRD_ITEM_ID = 7,   /* u64: dictionary id of a text */
+    MRD_ITEM_NAME = 8, /* text: name of the record; only as first item, if rec.name is 0 */
+    MRD_ITEM_KEY = 9,  /* text: key of the next item, which has key 0 */
+} mrd_item_type;
+
+enum { MRD_ITEMF_CUT = 1 }; /* the text was too long and was cut */
+
+typedef struct {
+    uint8_t type;  /* items of unknown types are skipped */
+    uint8_t flags; /* MRD_ITEMF_* */
+    uint16_t len;  /* bytes of payload, which is padded to a multiple of 8 */
+    uint32_t key;  /* dictionary id */
+} mrd_ring_item;   /* the payload follows */
+
+static_assert(sizeof(mrd_ring_item) == 8, "ring ABI changed");
+
+/* ---- dictionary entries: 8-byte aligned, append-only, valid below dict_head -------------------
+ */
+
+typedef enum {
+    MRD_DICT_TEXT = 1, /* id; the text follows */
+    MRD_DICT_THREAD =
+        2, /* id is the tid; pos is the data position of this thread's first record; name */
+    MRD_DICT_TRACK = 3, /* id; then a mrd_ring_track, then the name */
+} mrd_dict_type;
+
+typedef struct {
+    uint8_t type; /* entries of unknown types are skipped */
+    uint8_t reserved;
+    uint16_t text_len; /* bytes of text after the fixed part, at most MRD_RING_TEXT_MAX */
+    uint32_t len;      /* of the whole entry, a multiple of 8 */
+    uint32_t id;
+    uint32_t reserved1;
+    uint64_t pos;
+} mrd_ring_dict;
+
+typedef enum {
+    MRD_RING_TRACK_SPANS = 1,   /* a line of its own inside the process */
+    MRD_RING_TRACK_COUNTER = 2, /* values of one counter */
+    MRD_RING_TRACK_FRAMES = 3,  /* frames: process-wide */
+} mrd_ring_track_kind;
+
+typedef struct {
+    uint32_t kind;
+    int32_t lnc_idx, pcore_idx, device_idx; /* -1 not known */
+    uint32_t domain;                        /* dictionary id */
+    uint32_t unit;                          /* dictionary id of a unit's name, 0 for none */
+} mrd_ring_track;
+
+static_assert(sizeof(mrd_ring_dict) == 24 && sizeof(mrd_ring_track) == 24, "ring ABI changed");
+
+#endif

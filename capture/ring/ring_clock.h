@@ -1,0 +1,106 @@
+/*
+ * capture/ring/ring_clock.h - converts ticks of a ring to CLOCK_MONOTONIC_RAW nanoseconds, with integers
+ * and a bound of the error. Also the cross-reading that writer and reader take.
+ *
+ * The kernel derives RAW from the TSC by a constant factor, so the map is a straight line with two
+ * unknown parameters. The longer the baseline, the better the rate. The map is a chain of segments.
+ * A reading that the current segment predicts within its own width changes nothing. A reading that
+ * contradicts it starts a new segment at the newest converted tick. This keeps the map continuous
+ * and monotone, and earlier results stay the same.
+ *
+ * Threads  a mrd_ring_clock belongs to one thread; mrd_ring_cal_read is async-signal-safe.
+ */
+#ifndef MRD_CAPTURE_RING_RING_CLOCK_H
+#define MRD_CAPTURE_RING_RING_CLOCK_H
+
+#include "base/clock.h"
+#include "capture/ring/ring.h"
+
+#include <stdbool.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+#define MRD_HAVE_TSC 1
+static inline uint64_t
+mrd_tsc(void)
+{
+    return __builtin_ia32_rdtsc();
+}
+#else
+#define MRD_HAVE_TSC 0
+static inline uint64_t
+mrd_tsc(void)
+{
+    return 0;
+}
+#endif
+
+static inline int64_t
+mrd_ring_clock_gettime(clockid_t id)
+{
+    struct timespec ts;
+
+    clock_gettime(id, &ts);
+    return (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+/* Returns CLOCK_MONOTONIC_RAW. A separate function, because most callers read the TSC inline. */
+uint64_t mrd_ring_raw_ticks(void);
+
+/* Cross-reads the clocks: the narrowest of a few attempts. With RAW, width is 0 and ticks ==
+ * raw_ns. */
+void mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal);
+
+#define MRD_RING_CLOCK_SEGMENTS 64
+
+typedef struct {
+    uint64_t ticks; /* where the segment begins */
+    mrd_local_ns raw;
+    uint64_t mult; /* ns per tick * 2^MRD_RING_CLOCK_SHIFT */
+} mrd_ring_segment;
+
+#define MRD_RING_CLOCK_SHIFT 40
+
+typedef struct {
+    mrd_ring_clock_id id;
+    uint32_t segment_count, steps;
+    uint64_t newest;          /* largest tick converted */
+    mrd_ring_cal first, last; /* the baseline of the rate */
+    mrd_dur_ns error_ns;      /* at `last` */
+    mrd_ring_segment now;     /* the newest segment, which nearly every tick needs */
+    mrd_ring_segment old[MRD_RING_CLOCK_SEGMENTS];
+} mrd_ring_clock;
+
+/*
+ * Starts with the readings of a header and, if `own` is not NULL, a fresh reading of the reader.
+ * Returns false if they contradict each other: not increasing, or a rate outside 100 MHz to 20 GHz.
+ */
+bool mrd_ring_clock_init(mrd_ring_clock *clock, mrd_ring_clock_id id, const mrd_ring_cal cal[2],
+                         const mrd_ring_cal *own);
+/* Adds a later reading. Ignores one that is not later than the last, or gives an impossible rate. */
+void mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal);
+/* Returns the bound of the error of mrd_ring_clock_ns at `ticks`, in ns. */
+int64_t mrd_ring_clock_error(const mrd_ring_clock *clock, uint64_t ticks);
+int64_t mrd_ring_clock_old_ns(const mrd_ring_clock *clock, uint64_t ticks);
+
+static inline int64_t
+mrd_ring_segment_ns(const mrd_ring_segment *seg, uint64_t ticks)
+{
+    __int128 d = (__int128) (int64_t) (ticks - seg->ticks) * (__int128) seg->mult;
+
+    return (int64_t) ((uint64_t) seg->raw.ns + (uint64_t) (d >> MRD_RING_CLOCK_SHIFT));
+}
+
+static inline int64_t
+mrd_ring_clock_ns(mrd_ring_clock *clock, uint64_t ticks)
+{
+    if (clock->id == MRD_RING_CLOCK_RAW)
+        return (int64_t) ticks;
+    if (ticks > clock->newest)
+        clock->newest = ticks;
+    if (ticks >= clock->now.ticks)
+        return mrd_ring_segment_ns(&clock->now, ticks);
+    return mrd_ring_clock_old_ns(clock, ticks);
+}
+
+#endif

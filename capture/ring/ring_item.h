@@ -1,0 +1,32 @@
+/* capture/ring/ring_item.h - reads the items of a record's body. Accepts any bytes. */
+#ifndef MRD_CAPTURE_RING_RING_ITEM_H
+#define MRD_CAPTURE_RING_RING_ITEM_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "capture/ring/ring.h"
+
+/* Iterates over the items of a body. Start with { ev.body, ev.body_len }. Returns false at the end
+ * or at invalid bytes. */
+typedef struct {
+    const uint8_t *p;
+    uint32_t len;
+} mrd_ring_items;
+typedef struct {
+    /* I64, U64, F64, BOOL, TEXT, JSON, ID; an inline key was already put into key_text */
+    mrd_item_type type;
+    uint8_t flags; /* MRD_ITEMF_* */
+    uint32_t key;  /* dictionary id; 0 means that key_text has the key */
+    mrd_str key_text;
+    union {
+        int64_t i;
+        uint64_t u;
+        double d;
+        uint32_t id;
+        mrd_str text;
+    } v;
+} mrd_ring_arg;
+bool mrd_ring_item_next(mrd_ring_items *items, mrd_ring_arg *ret_arg);
+
+#endif

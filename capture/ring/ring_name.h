@@ -1,0 +1,44 @@
+/* capture/ring/ring_name.h - names of ring files, of the other files next to them, and of their
+ * directory. */
+#ifndef MRD_CAPTURE_RING_RING_NAME_H
+#define MRD_CAPTURE_RING_RING_NAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "capture/ring/ring.h"
+
+/* The parts of a ring file's name: meridian.<boot>.<pid>.<start>.<tid>[.<n>].ring */
+typedef struct {
+    uint8_t boot_id[16];
+    int32_t pid, tid;
+    uint64_t start_ticks;
+    uint32_t serial; /* n: 0, unless an exec left a file of the same name */
+} mrd_ring_name;
+
+/* Parses `file_name`, without directory. Returns false if it is no ring's name. */
+bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
+/* Writes the name. `text` has MRD_RING_NAME_MAX bytes. */
+void mrd_ring_name_print(const mrd_ring_name *name, char *text);
+/* Write the names of the control file and the settings file of the ring's process, in the same
+ * directory (docs/nrt.md). The size of `text` is the same. */
+void mrd_ring_control_print(const mrd_ring_name *name, char *text);
+void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
+
+/* The parts of the name of a note of losses (capture/ring/ring_note.h). */
+typedef struct {
+    mrd_ring_name process; /* tid and serial are 0 */
+    /* 0 if the process may still change it; k if a reader took it as its k-th note */
+    uint32_t taken;
+} mrd_ring_note_name;
+
+/* meridian.<boot>.<pid>.<start>.lost, or ….lost.<k> once a reader has taken it. */
+bool mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name);
+void mrd_ring_note_print(const mrd_ring_note_name *name, char *text); /* as mrd_ring_name_print */
+/* Returns the value of a line "key=value\n" of an identity, or an empty text if there is none. */
+mrd_str mrd_ring_ident_value(mrd_str lines, const char *key);
+/* Returns the directory of rings: MERIDIAN_RING_DIR, else /dev/shm. */
+const char *mrd_ring_dir(void);
+
+#endif

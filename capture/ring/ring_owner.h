@@ -1,0 +1,34 @@
+/*
+ * capture/ring/ring_owner.h - checks in /proc whether the process that made a ring still exists.
+ *
+ * Threads  an owner belongs to its reader's thread.
+ */
+#ifndef MRD_CAPTURE_RING_RING_OWNER_H
+#define MRD_CAPTURE_RING_RING_OWNER_H
+
+#include "base/clock.h"
+#include "capture/ring/ring_types.h"
+
+typedef struct {
+    const char *proc_dir; /* borrowed */
+    int32_t pid;          /* as the owner sees itself */
+    uint64_t start_ticks;
+    /* of its time namespace: how much start_ticks exceeds the value that we see */
+    mrd_dur_ns start_ahead_ns;
+    uint64_t pid_ns;
+    uint64_t inode;
+    const char *file_name; /* the ring's file name, without directory; borrowed */
+    int32_t host_pid;      /* the pid in our namespace once found; 0 before */
+} mrd_ring_owner_id;
+
+/* With `maps` also checks that the process still maps the file, because an exec ends the mapping. */
+mrd_owner mrd_ring_owner_check(mrd_ring_owner_id *id, bool maps);
+
+/* Gets how far the clocks of this process are ahead of the machine's; 0 without its own time
+ * namespace. */
+void mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns);
+
+/* Gets the boot id of this machine. Returns false if it cannot be read. */
+bool mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16]);
+
+#endif

@@ -1,0 +1,245 @@
+/*
+ * capture/ring/ring_read.h - the reader's end of a ring: open, validate, read, release, remove.
+ *
+ * A ring is untrusted data that may change while it is read. Normally it is read with pread, and
+ * each chunk is validated in the copy. In place (mrd_ring_in_place), each word of a record is
+ * loaded once and validated in registers; a record with a body is copied first. No code here
+ * asserts, allocates by a size that the ring claims beyond the limits of ring.h, or loops longer
+ * than the buffered bytes.
+ *
+ * Units    ts_ns is CLOCK_MONOTONIC_RAW of this machine in nanoseconds, as are durations.
+ * Order    records come as committed: a complete span comes when it ended, so starts are not
+ *          sorted. The order of ends holds within one thread.
+ * Memory   one reader needs opts.chunk (at most the ring's data) and the ring's dictionary.
+ * Threads  a mrd_ring_reader belongs to one thread. One reader per ring: the file is locked (OFD
+ *          lock) unless opened with MRD_RING_PEEK.
+ *
+ * The usual loop, every 1 to 5 ms over all rings:
+ *
+ *     while ((step = mrd_ring_next(r, &ev, &why)) == MRD_RING_MORE || step == MRD_RING_LOST)
+ *         take(&ev);               // LOST: ev is a loss with its gap, cause and count
+ *     mrd_ring_release(r);         // when the events are safe: the workload may overwrite
+ *     // AGAIN: caught up. END: owner gone and everything read: mrd_ring_remove, close.
+ *     // BAD: close it, report why.text; events read before stay valid.
+ */
+#ifndef MRD_CAPTURE_RING_RING_READ_H
+#define MRD_CAPTURE_RING_RING_READ_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "capture/ring/ring_item.h"
+#include "capture/ring/ring_name.h"
+#include "capture/ring/ring_plain.h"
+#include "capture/ring/ring_types.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct mrd_ring_reader mrd_ring_reader;
+
+enum {
+    MRD_RING_PEEK = 1, /* only look: no lock, no release; does not disturb the real reader */
+};
+
+typedef struct {
+    unsigned flags;       /* MRD_RING_PEEK */
+    int64_t expect_uid;   /* -1 for any; else the file of another user is refused with MRD_DENIED */
+    size_t chunk;         /* bytes copied at once; values below 128 KiB count as 128 KiB */
+    const char *proc_dir; /* to check whether the owner exists; NULL means "/proc" */
+} mrd_ring_opts;
+
+#define MRD_RING_OPTS_DEFAULT ((mrd_ring_opts){ 0, -1, 0, NULL })
+
+/* The claims of the header, validated against the file's name, size and the limits. */
+typedef struct {
+    mrd_ring_name name;
+    uint32_t file_uid; /* owner of the file: the only claim that cannot be forged */
+    uint64_t inode, device;
+    uint64_t pid_ns, mnt_ns;
+    /* how far its times are ahead of the machine's; 0 means not at all, or unknown */
+    mrd_dur_ns timens_monotonic_ns;
+    uint64_t data_len, dict_len;
+    mrd_local_ns created; /* RAW */
+    bool rest;            /* it is read after all other rings of the process */
+    /* Left by the previous reader (mrd_ring_release_to). `done` is 0 if its value was invalid. */
+    uint64_t head; /* when it was opened */
+    uint64_t done, gaps_done, open_lost;
+    mrd_wall_ns oldest_open;
+    mrd_dur_ns wall_offset_ns; /* wall - RAW at the newest cross-reading of the ring */
+    mrd_ring_clock_id clock;
+    mrd_str ident; /* "key=value\n" lines; borrowed from the reader */
+} mrd_ring_info;
+
+/*
+ * Opens `file_name` in dir_fd (AT_FDCWD for a path). Does not follow a link at the last component.
+ * Errors:
+ *   AGAIN      being created, has no header yet (try again; mrd_ring_remove_stale if it stays so)
+ *   DENIED     no permission, not a regular file, or expect_uid differs
+ *   BUSY       another reader has it
+ *   STATE      of another boot, whose clock has no meaning now
+ *   others     NOTFOUND, VERSION (other abi), TRUNCATED, CORRUPT (with the reason), NOMEM, IO
+ */
+mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
+                      mrd_ring_reader **ret_reader, mrd_why *why);
+/* Opens a ring in this process's memory (tests, fuzzing, in-process dumps). `mem` must outlive it. */
+mrd_err mrd_ring_open_mem(void *mem, size_t len, const mrd_ring_opts *opts,
+                          mrd_ring_reader **ret_reader, mrd_why *why);
+/* Returns the reader's descriptor, borrowed (-1 for a ring in memory), and the length of the file. */
+int mrd_ring_file(const mrd_ring_reader *reader, uint64_t *ret_len);
+/*
+ * Makes the reader read records in place from now on. `mapping` is the whole file, shared and
+ * writable, and stays until the reader is closed. The owner can truncate the file, which causes
+ * SIGBUS here. The caller's handler must map a page of zeros instead of the missing page and store
+ * `cut`; the ring is then BAD (TRUNCATED). See agent/rings/ring_map.h.
+ */
+void mrd_ring_in_place(mrd_ring_reader *reader, void *mapping, const volatile sig_atomic_t *cut);
+/* Closes the reader; NULL is allowed. The file stays. Its tail is where the next reader may start. */
+void mrd_ring_close(mrd_ring_reader *reader);
+
+const mrd_ring_info *mrd_ring_borrow_info(const mrd_ring_reader *reader);
+/* Returns the value of a key in the identity, empty if absent: "exe", "cmd", "RANK", ... */
+mrd_str mrd_ring_ident(const mrd_ring_reader *reader, const char *key);
+
+typedef enum {
+    MRD_RING_MORE,  /* *ret_event is the next record */
+    MRD_RING_AGAIN, /* caught up; more may come */
+    MRD_RING_END,   /* the owner exited (or closed the ring) and everything was read */
+    MRD_RING_LOST,  /* *ret_event is a loss: kind MRD_REC_LOSS, flags cause, value count, ts, dur */
+    /* the ring contradicts itself; `why` has the position. Every later call returns the same */
+    MRD_RING_BAD,
+} mrd_ring_step;
+
+#define MRD_RING_DUR_NONE (-1) /* dur_ns of an unfinished span */
+
+/* One record, decoded. Pointers are valid until the next call on this reader. */
+typedef struct {
+    /* as in mrd_ring_rec, to be copied together */
+    /* mrd_rec_kind: SPAN, BEGIN, END, INSTANT, COUNTER, FLOW, LOSS, BLOB, MODEL, NOTICE. PAD,
+     * CLOCK and unknown kinds are never returned */
+    uint8_t kind;
+    uint8_t flags; /* MRD_RECF_*; for LOSS the cause */
+    uint16_t units;
+    uint32_t name;          /* dictionary id for mrd_ring_text, 0 for none */
+    uint32_t domain, track; /* the same; the track is for mrd_ring_track_of */
+    uint64_t value;         /* by kind, as in ring.h; for END and BEGIN the span id */
+    mrd_local_ns ts;
+    mrd_dur_ns dur_ns; /* SPAN: MRD_RING_DUR_NONE if the owner died inside it. LOSS: the gap */
+    int32_t tid;       /* the thread that recorded it, in the owner's namespace */
+    uint32_t body_len;
+    const uint8_t *body; /* items for mrd_ring_item_next; for BLOB the bytes */
+    mrd_str name_text;   /* the inline name if name is 0, else empty */
+} mrd_ring_event;
+
+mrd_ring_step mrd_ring_next_slow(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why);
+
+static inline mrd_ring_window *
+mrd_ring_borrow_window(mrd_ring_reader *reader)
+{
+    return (mrd_ring_window *) (void *) reader;
+}
+
+/*
+ * Gets the next record. Copies large chunks, and reads the file once per chunk. When the owner has
+ * exited, returns the spans still open (dur_ns NONE), then a pending gap, then END. `why` (may be
+ * NULL) is filled on BAD only.
+ *
+ * Inline for plain records, which are nearly all. Other records take the slow path, which validates
+ * them.
+ */
+static inline mrd_ring_step
+mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
+{
+    mrd_ring_window *w = mrd_ring_borrow_window(reader);
+    int64_t ts_ns, dur_ns;
+    mrd_ring_rec rec;
+
+    if (__builtin_expect(!mrd_ring_plain(w, &rec, &ts_ns, &dur_ns), 0))
+        return mrd_ring_next_slow(reader, ret_event, why);
+    memcpy(ret_event, &rec, 8); /* kind, flags, units, name */
+    memcpy(&ret_event->domain, &rec.domain, 8);
+    ret_event->value = rec.value;
+    ret_event->ts = (mrd_local_ns){ ts_ns };
+    ret_event->dur_ns = dur_ns;
+    ret_event->tid = w->tid;
+    ret_event->body_len = 0;
+    ret_event->body = NULL;
+    ret_event->name_text = (mrd_str){ NULL, 0 };
+    return MRD_RING_MORE;
+}
+/* Gets the open scopes of a living owner, as SPANs with dur_ns NONE, and returns their number.
+ * Their records come when they end. */
+size_t mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX]);
+/* Allows the workload to overwrite everything returned up to now. Errors: IO. */
+mrd_err mrd_ring_release(mrd_ring_reader *reader);
+/*
+ * The same, but keeps what follows `keep`. The next reader finds it together with this reader's
+ * position (done) and with the other values stored here, so that it can complete open spans.
+ */
+typedef struct {
+    uint64_t keep, gaps_done, open_lost;
+    mrd_wall_ns oldest_open;
+} mrd_ring_left;
+mrd_err mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left);
+
+typedef struct {
+    uint64_t head, tail;                 /* bytes; head as last seen */
+    uint64_t read;                       /* bytes; position after the last record returned */
+    uint64_t records;                    /* records returned, without losses */
+    uint64_t lost[MRD_RING_LOST_CAUSES]; /* the workload's counters since the beginning */
+    uint64_t lost_total;
+    uint64_t reported;         /* the part of lost_total that was already returned as LOST */
+    uint64_t skipped;          /* records of an unknown kind */
+    mrd_dur_ns clock_error_ns; /* bound of the tick to RAW conversion at the newest record */
+    uint32_t clock_steps;      /* times the two clocks jumped against each other */
+    mrd_local_ns newest; /* the latest time in a record returned, as of mrd_ring_next; 0 if none */
+} mrd_ring_stats;
+
+/* Returns true if all records were read and the owner's open spans and last losses are being
+ * returned. END follows soon. */
+bool mrd_ring_is_ending(const mrd_ring_reader *reader);
+/* Returns true, after END, if thread `tid` recorded last and ended only with its process. */
+bool mrd_ring_was_left(const mrd_ring_reader *reader, int32_t tid);
+/* Gets the counters as of the last call of mrd_ring_next. */
+void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats);
+/* Returns the events of a cause lost since the last LOSS record, as of the last call of
+ * mrd_ring_next, and their gap. The next event reports them, if there is one. 0 if there are none,
+ * or if the gap's times are invalid. */
+uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
+                             int64_t *ret_last_ns);
+
+/* Look up the dictionary. An unknown id gives an empty text or NULL. Borrowed until close. */
+mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
+const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
+/* Returns the memory of the reader in bytes, including the copy of the dictionary, excluding a
+ * mapping. */
+size_t mrd_ring_memory(const mrd_ring_reader *reader);
+/* Returns the name of a thread of this ring, empty if it has none. */
+mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
+
+/* ---- the owner ------------------------------------------------------------------------------- */
+
+/*
+ * Checks whether the process that made the ring can still add to it. Its pid and start time must
+ * exist, it must be no zombie, and (after an exec) still map the file. An owner in another pid
+ * namespace is found by searching the maps of all processes for the inode. This takes milliseconds,
+ * so call it once a second, not per poll. *ret_host_pid (may be NULL) is its pid in the reader's
+ * namespace, 0 if not found. UNKNOWN: no process maps it, but some could not be checked
+ * (permission). mrd_ring_next calls it by itself, at most once a second, when a ring has no new
+ * records.
+ */
+mrd_owner mrd_ring_owner(mrd_ring_reader *reader, int32_t *ret_host_pid);
+/* Assumes that the owner exited, so that END is reached without /proc. For tests and simulations. */
+void mrd_ring_assume_dead(mrd_ring_reader *reader);
+
+/* Asks the workload to pause (true) or continue; it obeys at its next event. Errors: IO. */
+mrd_err mrd_ring_set_pause(mrd_ring_reader *reader, bool pause);
+
+/* Unlinks the file if it is still the opened one (same inode). NOTFOUND counts as success. */
+mrd_err mrd_ring_remove(mrd_ring_reader *reader, int dir_fd, const char *file_name, mrd_why *why);
+/* Unlinks a ring that never got its header, if the process in its name exited or it is of another
+ * boot. Errors: BUSY if the process may exist. */
+mrd_err mrd_ring_remove_stale(int dir_fd, const char *file_name, const char *proc_dir,
+                              mrd_why *why);
+
+#endif

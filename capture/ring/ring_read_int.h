@@ -1,0 +1,82 @@
+/*
+ * capture/ring/ring_read_int.h - a reader of one ring, shared by ring_open.c (opens and closes a file)
+ * and ring_read.c (decodes bytes to events).
+ */
+#ifndef MRD_CAPTURE_RING_RING_READ_INT_H
+#define MRD_CAPTURE_RING_RING_READ_INT_H
+
+#include <signal.h>
+
+#include "capture/ring/ring_clock.h"
+#include "capture/ring/ring_dict.h"
+#include "capture/ring/ring_owner.h"
+#include "capture/ring/ring_read.h"
+
+#define RING_CAL_PERIOD_NS 250000000
+#define RING_MAPS_IDLE_NS  2000000000 /* idle time after which an exec is checked for; doubles */
+
+struct mrd_ring_reader {
+    mrd_ring_window win; /* first, because mrd_ring_next is inline */
+    uint32_t magic;
+    unsigned flags;
+    int fd;       /* -1: mem */
+    uint8_t *mem; /* borrowed; for a file its mapping, or NULL if it is copied */
+    size_t mem_len;
+    const volatile sig_atomic_t *cut; /* of the mapping; never NULL */
+    mrd_ring_info info;
+    char file_name[MRD_RING_NAME_MAX];
+    uint8_t ident[MRD_RING_IDENT_MAX];
+    mrd_ring_dict_copy dict;
+    mrd_ring_clock clock;
+    bool own_tsc; /* the reader cross-reads the clocks itself */
+    uint64_t base_ticks;
+    mrd_local_ns next_cal;
+
+    uint8_t *chunk;
+    const uint8_t *data; /* the current chunk: copied to `chunk`, or in place */
+    size_t chunk_cap, chunk_len, at;
+    uint64_t chunk_pos; /* data position of data[0] */
+    uint64_t head, tail, stuck_head;
+    uint64_t left[4]; /* as last stored: done and the fields after it */
+    uint32_t state, depth;
+    uint32_t thread;      /* index of the current thread entry */
+    uint64_t thread_ends; /* position where the next thread begins */
+
+    uint64_t lost[MRD_RING_LOST_CAUSES], told[MRD_RING_LOST_CAUSES];
+    uint64_t first[MRD_RING_LOST_CAUSES], last[MRD_RING_LOST_CAUSES];
+    uint64_t reported[MRD_RING_LOST_CAUSES]; /* by LOSS records or at the end */
+    bool resumed;                            /* opened at tail > 0 */
+    uint64_t records, skipped;
+    mrd_local_ns newest; /* of records */
+
+    mrd_dur_ns ahead_ns; /* how far its clock is ahead of ours, in another time namespace */
+    char *proc_dir;
+    mrd_ring_owner_id owner;
+    mrd_local_ns next_owner, idle_since;
+    mrd_dur_ns maps_idle_ns;
+    enum { READ_LIVE, READ_LAST, READ_OPEN, READ_GAPS, READ_END } phase;
+    uint32_t open_at, gap_at;
+    mrd_ring_scope open[MRD_RING_OPEN_MAX];
+    bool bad;
+    mrd_why why;
+};
+
+/* Copies bytes [off, off + len) of the file. Errors: TRUNCATED, IO. */
+mrd_err mrd_ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len);
+/* Writes bytes; not for a ring in memory. Errors: IO. */
+mrd_err mrd_ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len);
+
+static inline uint64_t
+ring_file_len(const mrd_ring_reader *r)
+{
+    return MRD_RING_HEADER_LEN + r->info.dict_len + r->info.data_len;
+}
+
+/* Returns the header of a ring that is in memory or mapped. */
+static inline mrd_ring_hdr *
+ring_mem_hdr(const mrd_ring_reader *r)
+{
+    return (mrd_ring_hdr *) (void *) r->mem;
+}
+
+#endif

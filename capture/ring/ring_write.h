@@ -1,0 +1,180 @@
+/*
+ * capture/ring/ring_write.h - the workload's end of a ring. Internal to libmeridian.
+ *
+ * A writer belongs to one thread. Its private state is in pages that read as zero in a forked child
+ * (MADV_WIPEONFORK), and the ring's mapping is absent there. So a child can never write into its
+ * parent's ring; `ready` == 0 makes it attach its own ring.
+ *
+ * Signals  mrd_ring_enter refuses while the same thread is inside, and counts the refused event
+ *          (NESTED). Between enter and leave there is no system call except in the slow path.
+ * Cost     reserve and commit of a 32-byte record: two compares, four stores, one release store.
+ */
+#ifndef MRD_CAPTURE_RING_RING_WRITE_H
+#define MRD_CAPTURE_RING_RING_WRITE_H
+
+#include "base/clock.h"
+#include "capture/ring/ring.h"
+#include "capture/ring/ring_clock.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define MRD_RING_TRACKS_MAX 4096u        /* process-wide; ids are below this */
+#define MRD_RING_CAL_TICKS  (1ull << 30) /* between cross-readings: about 0.4 s at 2.6 GHz */
+
+typedef struct mrd_ring_writer {
+    uint32_t ready; /* 0 if there is no ring (or in a child of fork) */
+    volatile uint32_t busy;
+    uint64_t head;    /* what hdr->head says */
+    uint64_t limit;   /* head may grow to here without checking tail; 0 forces the slow path */
+    uint64_t cal_due; /* tick of the next cross-reading */
+    uint8_t *data;
+    uint64_t mask; /* data_len - 1 */
+    mrd_ring_hdr *hdr;
+    uint64_t tail; /* the last valid value */
+    uint32_t depth;
+    uint32_t ending; /* slot of the scope that is being ended, plus 1 */
+    /* of the process that made it; scopes opened before a fork belong to the parent */
+    uint32_t pid;
+    mrd_ring_clock_id clock;
+    uint32_t dict_used, dict_len;
+    uint32_t blob_seq;
+    /* number of the ring in its process and its ancestors at the fork, from 1 */
+    uint32_t serial;
+    uint32_t name_serial; /* of the file's name */
+    uint64_t id_seq;      /* span ids given out */
+    uint64_t ids_from;    /* lower ids belong to spans begun before a fork */
+    size_t map_len;
+    struct mrd_ring_writer *next_all, *next_free;
+    uint64_t named[MRD_RING_NAMES_MAX / 64];    /* dictionary ids already defined here */
+    uint64_t tracked[MRD_RING_TRACKS_MAX / 64]; /* likewise tracks */
+} mrd_ring_writer;
+
+/* The content of a header. */
+typedef struct {
+    uint8_t boot_id[16];
+    uint64_t start_ticks, pid_ns, mnt_ns;
+    mrd_dur_ns timens_monotonic_ns, timens_boottime_ns;
+    int32_t pid;
+    uint32_t uid;
+    mrd_ring_clock_id clock;
+    mrd_ring_cal load_cal;
+    const char *ident;
+    uint32_t ident_len;
+    bool rest; /* see mrd_ring_hdr.rest */
+} mrd_ring_owner_claim;
+
+/*
+ * Makes the file in `dir` and maps it into *w, which must be zeroed. While the file system or the
+ * limit of file sizes has no room, halves data_len, down to MRD_RING_DATA_MIN. Returns 0, or an
+ * errno value. One thread at a time.
+ */
+int mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim *claim,
+                    int32_t tid, uint64_t data_len, uint32_t dict_len);
+/* Makes a ring in the caller's memory (tests). `mem` has header + dict_len + data_len bytes,
+ * zeroed. */
+void mrd_ring_create_mem(mrd_ring_writer *w, void *mem, const mrd_ring_owner_claim *claim,
+                         int32_t tid, uint64_t data_len, uint32_t dict_len);
+/* Marks the ring as complete and unmaps it. */
+void mrd_ring_finish(mrd_ring_writer *w);
+
+/* Add to the dictionary, between enter and leave. Return false if there is no room. */
+bool mrd_ring_define_text(mrd_ring_writer *w, uint32_t id, const char *text, size_t len);
+bool mrd_ring_define_thread(mrd_ring_writer *w, int32_t tid, const char *name, size_t len);
+bool mrd_ring_define_track(mrd_ring_writer *w, uint32_t id, const mrd_ring_track *def,
+                           const char *name, size_t len);
+
+/* Counts a lost event. May be called at any time, also while the writer is busy. */
+void mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t count);
+/* Returns the free bytes, after a fresh load of tail. */
+uint64_t mrd_ring_room(mrd_ring_writer *w);
+/* Returns room for len bytes (a multiple of 32) for an event at ts. NULL if there is none; the
+ * event is then counted as lost, unless quiet. */
+mrd_ring_rec *mrd_ring_reserve_slow(mrd_ring_writer *w, size_t len, uint64_t ts, bool quiet);
+/* Returns the length of the longest record that this ring accepts. */
+size_t mrd_ring_rec_max(const mrd_ring_writer *w);
+
+static inline void
+mrd_ring_fence(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Returns false if a signal handler interrupted a record of this thread. */
+static inline bool
+mrd_ring_enter(mrd_ring_writer *w)
+{
+    if (__builtin_expect(w->busy, 0))
+        return false;
+    w->busy = 1;
+    mrd_ring_fence();
+    return true;
+}
+
+static inline void
+mrd_ring_leave(mrd_ring_writer *w)
+{
+    mrd_ring_fence();
+    w->busy = 0;
+}
+
+static inline mrd_ring_rec *
+mrd_ring_reserve(mrd_ring_writer *w, uint64_t ts)
+{
+    if (__builtin_expect(w->head + MRD_RING_UNIT > w->limit || ts > w->cal_due, 0))
+        return mrd_ring_reserve_slow(w, MRD_RING_UNIT, ts, false);
+    return (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
+}
+
+/* Reserves any length, a multiple of 32. */
+static inline mrd_ring_rec *
+mrd_ring_reserve_len(mrd_ring_writer *w, size_t len, uint64_t ts)
+{
+    uint64_t at = w->head & w->mask;
+
+    if (w->head + len > w->limit || ts > w->cal_due || at + len > w->mask + 1 ||
+        len > (w->mask + 1) / 4 || len > MRD_RING_REC_MAX)
+        return mrd_ring_reserve_slow(w, len, ts, false);
+    return (mrd_ring_rec *) (void *) (w->data + at);
+}
+
+/* Reserves a length that any ring accepts: at most 512 bytes. */
+static inline mrd_ring_rec *
+mrd_ring_reserve_short(mrd_ring_writer *w, size_t len, uint64_t ts)
+{
+    uint64_t at = w->head & w->mask;
+
+    if (__builtin_expect(w->head + len > w->limit || ts > w->cal_due || at + len > w->mask + 1, 0))
+        return mrd_ring_reserve_slow(w, len, ts, false);
+    return (mrd_ring_rec *) (void *) (w->data + at);
+}
+
+/* release, as the record's bytes must be visible before head; pairs with get_live in ring_read.c */
+static inline void
+mrd_ring_commit(mrd_ring_writer *w, size_t len)
+{
+    w->head += len;
+    atomic_store_explicit(&w->hdr->head, w->head, memory_order_release);
+}
+
+static inline uint64_t
+mrd_ring_ticks(mrd_ring_clock_id clock)
+{
+    if (MRD_HAVE_TSC && __builtin_expect(clock == MRD_RING_CLOCK_TSC, 1))
+        return mrd_tsc();
+    return mrd_ring_raw_ticks();
+}
+
+static inline bool
+mrd_ring_bit(const uint64_t *set, uint32_t id)
+{
+    return (set[id / 64] >> (id % 64) & 1) != 0;
+}
+
+static inline void
+mrd_ring_bit_set(uint64_t *set, uint32_t id)
+{
+    set[id / 64] |= 1ull << (id % 64);
+}
+
+#endif

@@ -1,0 +1,132 @@
+#include "cli/client/session_options.h"
+
+#include <string.h>
+
+#include "base/obj.h"
+
+static mrd_opt_type
+type_of(mrd_param_kind kind)
+{
+    switch (kind) {
+    case MRD_PARAM_TEXT:
+        return MRD_OPT_STR;
+    case MRD_PARAM_CHOICE:
+        return MRD_OPT_CHOICE;
+    case MRD_PARAM_BOOL:
+        return MRD_OPT_BOOL;
+    case MRD_PARAM_DUR:
+        return MRD_OPT_DUR;
+    case MRD_PARAM_SIZE:
+        return MRD_OPT_SIZE;
+    case MRD_PARAM_LIST:
+        break;
+    }
+    return MRD_OPT_LIST;
+}
+
+static bool
+has_option(const mrd_opt *table, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (table[i].type != MRD_OPT_HEAD && strcmp(table[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static mrd_opt
+param_option(const mrd_session_param *row, size_t base)
+{
+    bool number = row->kind == MRD_PARAM_DUR || row->kind == MRD_PARAM_SIZE;
+
+    return (mrd_opt){ .name = row->option,
+                      .letter = row->letter,
+                      .type = type_of(row->kind),
+                      .offset = base + offsetof(mrd_session_request, params) + row->offset,
+                      .def = row->def,
+                      .min = number ? mrd_session_param_min(row) : 0,
+                      .max = number ? row->max : 0,
+                      .arg = row->arg,
+                      .help = row->help };
+}
+
+static mrd_opt
+select_option(const mrd_select_row *row, size_t base)
+{
+    return (mrd_opt){ .name = row->option,
+                      .type = MRD_OPT_LIST,
+                      .offset = base + offsetof(mrd_session_request, select) + row->offset,
+                      .arg = row->arg,
+                      .help = row->help };
+}
+
+size_t
+mrd_session_options(const mrd_opt *table, size_t n, mrd_opt *ret_table, size_t room)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const mrd_opt *own = &table[i];
+        mrd_opt select = { .type = MRD_OPT_HEAD, .help = "Selection (everything when not given)" };
+        size_t more = own->type == MRD_OPT_HEAD && own->name != NULL
+                          ? MRD_SESSION_PARAMS + mrd_select_rows + 1
+                          : 0;
+
+        MRD_ASSERT(at + 1 + more <= room); /* one of our own tables has grown */
+        ret_table[at++] = *own;
+        if (more == 0)
+            continue;
+        for (size_t k = 0; k < MRD_SESSION_PARAMS; k++) {
+            const mrd_session_param *row = &mrd_session_param_table[k];
+
+            if ((row->commands & own->flags) != 0 && !has_option(table, n, row->option))
+                ret_table[at++] = param_option(row, own->offset);
+        }
+        ret_table[at++] = select;
+        for (size_t k = 0; k < mrd_select_rows; k++)
+            ret_table[at++] = select_option(&mrd_select_table[k], own->offset);
+    }
+    return at;
+}
+
+void
+mrd_session_options_init(const mrd_opt *table, size_t n, void *settings)
+{
+    for (size_t i = 0; i < n; i++) {
+        mrd_session_request *r = (mrd_session_request *) ((uintptr_t) settings + table[i].offset);
+
+        if (table[i].type == MRD_OPT_HEAD && table[i].name != NULL)
+            mrd_session_params_init_numbers(&r->params);
+    }
+}
+
+static mrd_json *
+select_json(const mrd_select *s)
+{
+    mrd_json *o = mrd_json_new_object();
+
+    for (size_t i = 0; i < mrd_select_rows; i++) {
+        const mrd_strlist *list =
+            (const mrd_strlist *) ((uintptr_t) s + mrd_select_table[i].offset);
+        mrd_json *a = list->n > 0 ? mrd_json_new_array() : NULL;
+
+        for (size_t k = 0; k < list->n; k++)
+            mrd_json_append(a, mrd_json_new_str(list->v[k]));
+        if (a != NULL)
+            mrd_json_set(o, mrd_select_table[i].key, a);
+    }
+    return o;
+}
+
+mrd_json *
+mrd_session_request_json(const mrd_session_request *request)
+{
+    mrd_json *o = mrd_json_new_object(), *select = select_json(&request->select);
+
+    mrd_session_params_put_json(&request->params, o);
+    if (mrd_json_size(select) > 0)
+        mrd_json_set(o, "select", select);
+    else
+        mrd_json_free(select);
+    return o;
+}

@@ -1,0 +1,435 @@
+/* Compares the true values that `meridian demo` knows with the results. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/clock/node_clock.h"
+#include "base/obj.h"
+#include "base/vec.h"
+#include "cli/cli.h"
+#include "cli/client/cluster.h"
+#include "cli/demo/demo.h"
+#include "timesync/align.h"
+#include "trace/json/json_read.h"
+
+#define CLOCK_POINTS 1001 /* points of a session at which truth and estimate are compared */
+
+/* ---- The files ---- */
+
+void
+mrd_demo_print_head(const char *path)
+{
+    char line[512];
+    FILE *f = fopen(path, "r");
+
+    if (f == NULL)
+        return;
+    printf("\n");
+    while (fgets(line, sizeof(line), f) != NULL && line[0] != '\n')
+        fputs(line, stdout);
+    printf("... all of it: %s\n", path);
+    fclose(f);
+}
+
+/* ---- Accounting ---- */
+
+/* Returns the node in the session's list, which has another order. NULL means not found. */
+static const mrd_json *
+part_of(const mrd_json *parts, const char *id)
+{
+    for (size_t i = 0; i < mrd_json_size(parts); i++) {
+        if (strcmp(mrd_json_str(mrd_json_at(parts, i), "instance_id", ""), id) == 0)
+            return mrd_json_at(parts, i);
+    }
+    return NULL;
+}
+
+bool
+mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
+{
+    static const mrd_text_table_column columns[] = {
+        { "node", false },   { "begun", true }, { "delivered", true },
+        { "dropped", true }, { "held", true },  { "begun = delivered + dropped + held", false },
+    };
+    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
+    const mrd_json *parts = mrd_json_get(session, "nodes");
+    bool holds = mrd_json_size(parts) == nodes->n;
+
+    for (size_t i = 0; i < nodes->n; i++) {
+        const mrd_json *p = part_of(parts, nodes->v[i].id), *c = mrd_json_get(p, "counters");
+        int64_t begun = mrd_json_int(c, "begun", -1), stored = mrd_json_int(p, "events", -1);
+        int64_t dropped = mrd_json_int(c, "dropped", -1), held = mrd_json_int(c, "held", -1);
+        bool good = begun > 0 && begun == stored + dropped + held;
+
+        holds = holds && good;
+        mrd_text_table_cell(&t, "%s", nodes->v[i].id);
+        mrd_text_table_count(&t, begun);
+        mrd_text_table_count(&t, stored);
+        mrd_text_table_count(&t, dropped);
+        mrd_text_table_count(&t, held);
+        mrd_text_table_cell(&t, "%s", good ? "holds" : "DOES NOT HOLD");
+    }
+    printf("\nNothing lost uncounted: what the agents say they began, beside what lies in the "
+           "journal\n");
+    mrd_text_table_print(&t, stdout);
+    mrd_text_table_fini(&t);
+    return holds;
+}
+
+/* ---- Clocks ---- */
+
+typedef struct {
+    mrd_dur_ns truth, found; /* how far the clock is ahead, in the middle of the session */
+    mrd_dur_ns worst, bound; /* over the session, of found - truth; bound -1 means unknown */
+    size_t inside, asked;
+    uint8_t quality, source;
+} clock_facts;
+
+static mrd_dur_ns
+magnitude(mrd_dur_ns d)
+{
+    return d < 0 ? -d : d;
+}
+
+/* Compares the table with the simulated clock between two true raw times. */
+static void
+compare(const mrd_demo_node *node, const mrd_align *align, int64_t from, int64_t to,
+        int64_t constant, clock_facts *ret_facts)
+{
+    clock_facts f = { .asked = CLOCK_POINTS };
+    unsigned quality, source;
+    mrd_align_cursor at = { 0 };
+
+    mrd_align_worst(align, &quality, &source);
+    f.quality = (uint8_t) quality;
+    f.source = (uint8_t) source;
+    for (size_t i = 0; i < CLOCK_POINTS; i++) {
+        int64_t raw = from + (int64_t) i * ((to - from) / (CLOCK_POINTS - 1));
+        mrd_local_ns local = mrd_simclock_local(&node->clock, raw);
+        int64_t truth = raw + constant;
+        mrd_align_bound bound;
+        mrd_sess_ns got;
+
+        if (!mrd_align_map(align, &at, local, &got, &bound))
+            continue;
+        if (i == CLOCK_POINTS / 2) {
+            f.truth = local.ns - raw;
+            f.found = local.ns - (got.ns - constant);
+        }
+        f.inside += bound.lo.ns <= truth && truth <= bound.hi.ns;
+        f.worst = magnitude(truth - got.ns) > magnitude(f.worst) ? truth - got.ns : f.worst;
+        if (f.bound >= 0 && bound.lo.ns != INT64_MIN) {
+            mrd_dur_ns radius = mrd_align_radius(got, &bound);
+
+            f.bound = radius > f.bound ? radius : f.bound;
+        } else {
+            f.bound = -1;
+        }
+    }
+    *ret_facts = f;
+}
+
+static void
+clock_row(mrd_text_table *t, const mrd_demo_node *node, const clock_facts *f)
+{
+    char text[MRD_DUR_TEXT];
+
+    mrd_text_table_cell(t, "%s", node->id);
+    mrd_text_table_count(t, f->truth);
+    mrd_text_table_count(t, f->found);
+    mrd_text_table_cell(t, "%s", mrd_dur_text(f->found - f->truth, text));
+    mrd_text_table_cell(t, "%s", mrd_dur_text(f->worst, text));
+    mrd_text_table_cell(t, "%s", f->bound < 0 ? "unknown" : mrd_dur_text(f->bound, text));
+    mrd_text_table_cell(t, "%s", f->inside == f->asked ? "yes" : "NO");
+    mrd_text_table_cell(t, "%s, %s", mrd_align_quality_text(f->quality),
+                        mrd_stamp_source_text(f->source));
+}
+
+/* Prints why a node has no row. */
+static mrd_err
+load_table(const char *store, const char *session, const mrd_demo_node *node, mrd_align **ret_align)
+{
+    mrd_buf path = { 0 };
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    mrd_buf_fmt(&path, "%s/sessions/%s/" MRD_CLOCKS_DIR "/%s.align", store, session, node->id);
+    if ((err = mrd_align_load(mrd_buf_cstr(&path), ret_align, &why)) != MRD_OK)
+        fprintf(stderr, "the clock of %s cannot be compared: %s\n", node->id, why.text);
+    mrd_buf_fini(&path);
+    return err;
+}
+
+/* Returns the difference between the aggregator's clock, which is true, and session time. */
+static int64_t
+session_constant(const char *store)
+{
+    mrd_json *doc = NULL;
+    mrd_buf path = { 0 };
+    int64_t constant = 0;
+
+    mrd_buf_fmt(&path, "%s/clock.json", store);
+    if (mrd_json_load(mrd_buf_cstr(&path), &doc, NULL) == MRD_OK)
+        constant = mrd_json_int(doc, "session_offset_ns", 0);
+    mrd_json_free(doc);
+    mrd_buf_fini(&path);
+    return constant;
+}
+
+static void
+print_errors(const mrd_demo_nodes *nodes)
+{
+    static const mrd_text_table_column columns[] = {
+        { "node", false },  { "ahead at first", true },      { "rate", true },
+        { "wander", true }, { "wall clock besides", false },
+    };
+    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
+
+    for (size_t i = 0; i < nodes->n; i++) {
+        const mrd_simclock *c = &nodes->v[i].clock;
+        char text[MRD_DUR_TEXT], period[MRD_DUR_TEXT];
+
+        mrd_text_table_cell(&t, "%s", nodes->v[i].id);
+        mrd_text_table_cell(&t, "%s", mrd_dur_text(c->offset_ns, text));
+        mrd_text_table_cell(&t, "%+" PRId64 " ppm", c->rate_ppt / 1000000);
+        mrd_text_table_cell(&t, "%s in %s", mrd_dur_text(c->wander_ns, text),
+                            mrd_dur_text(c->wander_period_ns, period));
+        if (c->wall_step_count == 0)
+            mrd_text_table_cell(&t, "-");
+        else
+            mrd_text_table_cell(&t, "jumps by %s", mrd_dur_text(c->wall_steps[0].by, text));
+    }
+    mrd_text_table_print(&t, stdout);
+    mrd_text_table_fini(&t);
+}
+
+bool
+mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_json *session)
+{
+    static const mrd_text_table_column columns[] = {
+        { "node", false },   { "ahead by (ns)", true }, { "as found", true },
+        { "error", true },   { "worst error", true },   { "bound", true },
+        { "inside", false }, { "quality", false },
+    };
+    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
+    int64_t constant = session_constant(store);
+    int64_t from = mrd_json_int(session, "go_ns", 0) - constant;
+    int64_t to = mrd_json_int(session, "stop_ns", 0) - constant;
+    bool holds = true;
+
+    for (size_t i = 0; i < nodes->n; i++) {
+        mrd_align *align = NULL;
+        clock_facts facts;
+
+        if (load_table(store, mrd_json_str(session, "id", ""), &nodes->v[i], &align) != MRD_OK) {
+            holds = false;
+            continue;
+        }
+        compare(&nodes->v[i], align, from, to, constant, &facts);
+        clock_row(&t, &nodes->v[i], &facts);
+        holds = holds && facts.inside == facts.asked;
+        mrd_align_free(align);
+    }
+    printf("\nClocks: wrong on purpose, so the truth is known\n");
+    print_errors(nodes);
+    printf("\nHow far it was ahead in the middle of the recording; worst error and bound over all "
+           "of it\n");
+    mrd_text_table_print(&t, stdout);
+    printf("(all nodes are on one machine: real networks give wider bounds)\n");
+    mrd_text_table_fini(&t);
+    return holds;
+}
+
+/* ---- The order of collectives ---- */
+
+/* One participant's part, in session time and by the node's wall clock. */
+typedef struct {
+    size_t core; /* numbered over all nodes */
+    mrd_sess_ns begin, end;
+    mrd_wall_ns wall_begin, wall_end;
+} part;
+
+typedef struct {
+    size_t whole, cut, by_wall, merged;
+    size_t *last;          /* by core: how often it entered last */
+    mrd_dur_ns *late, gap; /* by core, total time after the previous one; the largest disorder */
+} order;
+
+static int
+by_end(const void *a, const void *b)
+{
+    const part *x = a, *y = b;
+
+    return mrd_sess_after(x->end, y->end) - mrd_sess_before(x->end, y->end);
+}
+
+static const mrd_demo_node *
+node_called(const mrd_demo_nodes *nodes, const char *id)
+{
+    for (size_t i = 0; i < nodes->n; i++)
+        if (strcmp(nodes->v[i].id, id) == 0)
+            return &nodes->v[i];
+    return NULL;
+}
+
+typedef struct {
+    const mrd_demo_nodes *nodes;
+    size_t cores;     /* of a node */
+    int64_t constant; /* session time - true raw time */
+    part *v;
+    size_t n, cap;
+} part_list;
+
+/* Adds one event of the profile; ignores events that are not a core's barrier. */
+static mrd_err
+add_part(part_list *list, mrd_str text, mrd_why *why)
+{
+    const mrd_demo_node *node;
+    mrd_json *e = NULL;
+    mrd_err err = mrd_json_parse(text, "an event of the profile", &e, why);
+    size_t core;
+    part p;
+
+    if (err != MRD_OK)
+        return err;
+    node = node_called(list->nodes, mrd_json_str(e, "instance_id", ""));
+    core = strtoul(mrd_json_str(e, "lnc_idx", "0"), NULL, 10);
+    if (node == NULL || core >= list->cores ||
+        strcmp(mrd_json_str(e, "name", ""), "cc_exec_barrier") != 0)
+        goto out;
+    p.core = (size_t) (node - list->nodes->v) * list->cores + core;
+    p.begin = (mrd_sess_ns){ mrd_json_int(e, "timestamp", 0) };
+    p.end = mrd_sess_add(p.begin, mrd_json_int(e, "duration", 0));
+    p.wall_begin = (mrd_wall_ns){ p.begin.ns + mrd_simclock_wall_delta(
+                                                   &node->clock, p.begin.ns - list->constant) };
+    p.wall_end = (mrd_wall_ns){ p.end.ns +
+                                mrd_simclock_wall_delta(&node->clock, p.end.ns - list->constant) };
+    if (MRD_VEC_ROOM(list->v, list->n, list->cap, 1))
+        list->v[list->n++] = p;
+    else
+        err = mrd_why_set(why, MRD_NOMEM, 0, "collectives");
+out:
+    mrd_json_free(e);
+    return err;
+}
+
+/* Reads event by event, because their number depends on the machine. */
+static mrd_err
+read_parts(const char *profile, part_list *list, mrd_why *why)
+{
+    mrd_json_reader *r = NULL;
+    mrd_in *in = NULL;
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err;
+
+    if ((err = mrd_in_file(profile, &in, why)) != MRD_OK ||
+        (err = mrd_json_reader_open(in, &r, why)) != MRD_OK)
+        goto out;
+    if (mrd_json_next(r, NULL, NULL) == MRD_JR_OBJECT)
+        mrd_json_enter(r);
+    while (err == MRD_OK && (type = mrd_json_next(r, &key, NULL)) > MRD_JR_END) {
+        if (type != MRD_JR_ARRAY || !mrd_str_is(key, "trace_events"))
+            continue;
+        mrd_json_enter(r);
+        while (err == MRD_OK && mrd_json_next(r, NULL, NULL) == MRD_JR_OBJECT &&
+               mrd_json_raw(r, MRD_JSON_MAX, &text) == MRD_OK)
+            err = add_part(list, text, why);
+    }
+    if (err == MRD_OK)
+        err = mrd_json_reader_err(r, why);
+    if (list->n > 0)
+        qsort(list->v, list->n, sizeof(*list->v), by_end);
+out:
+    mrd_json_reader_close(r);
+    mrd_in_close(in);
+    return err;
+}
+
+/* Returns how long before the last entry a participant left; negative if none did. */
+static mrd_dur_ns
+disorder(const part *p, size_t n, bool wall)
+{
+    int64_t last_begin = INT64_MIN, first_end = INT64_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        int64_t begin = wall ? p[i].wall_begin.ns : p[i].begin.ns,
+                end = wall ? p[i].wall_end.ns : p[i].end.ns;
+
+        last_begin = begin > last_begin ? begin : last_begin;
+        first_end = end < first_end ? end : first_end;
+    }
+    return last_begin - first_end;
+}
+
+static void
+count_one(order *o, const part *p, size_t n)
+{
+    mrd_dur_ns merged = disorder(p, n, false);
+    size_t last = 0;
+    mrd_sess_ns before = { INT64_MIN };
+
+    o->whole++;
+    o->by_wall += disorder(p, n, true) > 0;
+    o->merged += merged > 0;
+    o->gap = merged > o->gap ? merged : o->gap;
+    for (size_t i = 1; i < n; i++)
+        last = mrd_sess_after(p[i].begin, p[last].begin) ? i : last;
+    for (size_t i = 0; i < n; i++)
+        before = i != last && mrd_sess_after(p[i].begin, before) ? p[i].begin : before;
+    o->last[p[last].core]++;
+    o->late[p[last].core] += mrd_sess_diff(p[last].begin, before);
+}
+
+static void
+print_order(const mrd_demo_nodes *nodes, size_t cores, const order *o)
+{
+    size_t worst = 0;
+    char text[MRD_DUR_TEXT];
+
+    printf("\nOrder: %zu collectives of all %zu cores (cut off at the edges: %zu more). In how "
+           "many did a core leave\nbefore the last had entered?\n"
+           "  by the nodes' wall clocks  %zu\n"
+           "  as merged                  %zu%s%s\n",
+           o->whole, nodes->n * cores, o->cut, o->by_wall, o->merged,
+           o->merged == 0 ? "" : ", by at most ", o->merged == 0 ? "" : mrd_dur_text(o->gap, text));
+    for (size_t i = 1; i < nodes->n * cores; i++)
+        worst = o->last[i] > o->last[worst] ? i : worst;
+    if (o->last[worst] > 0)
+        printf("Straggler: core %zu of %s came last to %zu of them, on average %s after the one "
+               "before it\n",
+               worst % cores, nodes->v[worst / cores].id, o->last[worst],
+               mrd_dur_text(o->late[worst] / (mrd_dur_ns) o->last[worst], text));
+}
+
+bool
+mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
+                     const char *profile)
+{
+    const mrd_dur_ns together = MRD_MS; /* time between the ends of one barrier; a step is longer */
+    size_t all = nodes->n * cores;
+    order o = { .last = calloc(all, sizeof(*o.last)), .late = calloc(all, sizeof(*o.late)) };
+    part_list list = { .nodes = nodes, .cores = cores, .constant = session_constant(store) };
+    mrd_why why = { 0 };
+    mrd_err err = o.last == NULL || o.late == NULL ? mrd_why_set(&why, MRD_NOMEM, 0, "collectives")
+                                                   : read_parts(profile, &list, &why);
+
+    for (size_t from = 0, to; err == MRD_OK && from < list.n; from = to) {
+        for (to = from + 1;
+             to < list.n && mrd_sess_diff(list.v[to].end, list.v[to - 1].end) < together;)
+            to++;
+        if (to - from == all)
+            count_one(&o, list.v + from, all);
+        else
+            o.cut++;
+    }
+    if (err == MRD_OK)
+        print_order(nodes, cores, &o);
+    else
+        printf("\nThe order of collectives was not counted: %s\n", why.text);
+    free(list.v);
+    free(o.last);
+    free(o.late);
+    return err == MRD_OK;
+}

@@ -1,0 +1,170 @@
+/* cli/doctor/doctor_clock.c - checks the clocks that stamp events, and how well they can be compared */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/timex.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/obj.h"
+#include "base/sys/file.h"
+#include "base/sys/udpstamp.h"
+#include "cli/doctor/doctor.h"
+
+/* ---- The clock that stamps events ---- */
+
+/* Returns the fastest of many readings, which is the cost of the clock itself. */
+static int64_t
+reading_cost(void)
+{
+    int64_t best = INT64_MAX;
+
+    for (int i = 0; i < 200; i++) {
+        mrd_local_ns from = mrd_local_now();
+
+        for (int k = 0; k < 100; k++)
+            (void) mrd_local_now();
+        if (mrd_local_diff(mrd_local_now(), from) < best)
+            best = mrd_local_diff(mrd_local_now(), from);
+    }
+    return best / 100;
+}
+
+static bool
+cpu_has(const mrd_doctor *d, const char *flag)
+{
+    char path[1024], *line = NULL;
+    size_t cap = 0, n = strlen(flag);
+    FILE *f = fopen(mrd_doctor_proc(d, "/cpuinfo", path), "re");
+    bool has = false;
+
+    while (f != NULL && !has && getline(&line, &cap, f) > 0) {
+        if (strncmp(line, "flags", 5) != 0)
+            continue;
+        for (const char *p = line; !has && (p = strstr(p, flag)) != NULL; p += n)
+            has = (p[-1] == ' ' || p[-1] == '\t') && (p[n] == ' ' || p[n] == '\n');
+        break; /* all processors have the same value */
+    }
+    if (f != NULL)
+        fclose(f);
+    free(line);
+    return has;
+}
+
+void
+mrd_doctor_clock(mrd_doctor *d)
+{
+    char path[1024], now[64] = "", all[256] = "";
+    int64_t cost = reading_cost();
+    bool tsc;
+
+    (void) mrd_file_line(
+        mrd_doctor_sys(d, "/devices/system/clocksource/clocksource0/current_clocksource", path),
+        now, sizeof(now));
+    (void) mrd_file_line(
+        mrd_doctor_sys(d, "/devices/system/clocksource/clocksource0/available_clocksource", path),
+        all, sizeof(all));
+    tsc = strstr(all, "tsc") != NULL;
+    if (now[0] == '\0')
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "mount /sys, or give --sys-root",
+                       "the kernel's clock source cannot be read from %s", path);
+    else if (strcmp(now, "tsc") == 0 || strcmp(now, "arch_sys_counter") == 0)
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s, a reading costs %" PRId64 " ns", now, cost);
+    else if (strcmp(now, "kvm-clock") == 0 || strcmp(now, "hyperv_clocksource_tsc_page") == 0)
+        mrd_doctor_say(d, MRD_DOCTOR_OK, tsc ? "a little cheaper: boot with clocksource=tsc" : NULL,
+                       "%s, a reading costs %" PRId64 " ns", now, cost);
+    else
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       tsc ? "boot with clocksource=tsc tsc=reliable"
+                           : "the kernel distrusts this machine's TSC: see dmesg",
+                       "the kernel reads time from %s: every event pays %" PRId64 " ns for it", now,
+                       cost);
+    if (cpu_has(d, "tsc") && !(cpu_has(d, "constant_tsc") && cpu_has(d, "nonstop_tsc")))
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "use another instance type for exact work",
+                       "the TSC of this processor changes its rate or stops in idle states");
+}
+
+/* ---- The wall clock ---- */
+
+void
+mrd_doctor_wall(mrd_doctor *d)
+{
+    struct timex t = { 0 };
+    int state = adjtimex(&t); /* reads only */
+
+    if (state < 0)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, NULL, "adjtimex: %s", strerror(errno));
+    else if (state == TIME_ERROR || (t.status & STA_UNSYNC) != 0)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       "run chrony (on EC2 with `server 169.254.169.123`): certificates and "
+                       "sessions before the first probe depend on it",
+                       "no service sets the wall clock; profiles are aligned nevertheless");
+    else
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+                       "the wall clock is kept; the kernel's bound of its error is %ld us",
+                       t.maxerror);
+}
+
+/* ---- Kernel stamps of packets ---- */
+
+/* Sends one packet to ourselves. Returns true if the kernel stamped it in both directions. */
+static bool
+stamped(int from, int to, bool *ret_sent, bool *ret_received, uint32_t number)
+{
+    struct pollfd p[2] = { { to, POLLIN, 0 }, { from, 0, 0 } }; /* errors always count */
+    int64_t end = mrd_local_now().ns + MRD_SEC, wall;
+    uint8_t data[16] = { 0 };
+    bool arrived = false, left = false;
+    uint32_t which;
+    size_t n;
+
+    if (mrd_udp_send(from, data, sizeof(data), NULL) != MRD_OK)
+        return false;
+    while (!(arrived && left) && mrd_local_now().ns < end) {
+        (void) poll(p, 2, 10);
+        if (mrd_udp_recv(to, data, sizeof(data), &n, &wall, NULL) == MRD_OK) {
+            arrived = true;
+            *ret_received = *ret_received || wall != 0;
+        }
+        if (mrd_udp_sent(from, &which, &wall) == MRD_OK && which == number) {
+            left = true;
+            *ret_sent = *ret_sent || wall != 0;
+        }
+    }
+    return *ret_sent && *ret_received;
+}
+
+void
+mrd_doctor_stamps(mrd_doctor *d)
+{
+    bool sent = false, received = false;
+    mrd_why why = { 0 };
+    int to = -1, from = -1;
+
+    if (mrd_udp_open("127.0.0.1", 0, true, &to, &why) != MRD_OK ||
+        mrd_udp_open("127.0.0.1", mrd_udp_port(to), false, &from, &why) != MRD_OK)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, NULL, "%s", why.text);
+    else
+        for (uint32_t i = 0; i < 3; i++) { /* the kernel enables it with a delay */
+            if (stamped(from, to, &sent, &received, i))
+                break;
+        }
+    if (from >= 0 && sent && received)
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "the kernel stamps packets that leave and arrive");
+    else if (from >= 0)
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       "allow SO_TIMESTAMPING (seccomp, gVisor and some network plug-ins do not)",
+                       "the kernel does not stamp packets that %s: clock bounds get wider by what "
+                       "the programs wait",
+                       sent       ? "arrive"
+                       : received ? "leave"
+                                  : "leave or arrive");
+    if (from >= 0)
+        close(from);
+    if (to >= 0)
+        close(to);
+}

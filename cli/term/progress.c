@@ -1,0 +1,108 @@
+#include "cli/term/progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/plain.h"
+#include "cli/cli.h"
+
+void
+mrd_progress_start(mrd_progress *p, const char *verb)
+{
+    *p = (mrd_progress){ .on = isatty(2), .start = mrd_local_now(), .verb = verb };
+}
+
+/* Writes an amount with its unit: bytes as "1.2 GB", others as "3.4 M events". */
+static void
+progress_amount(uint64_t n, const char *unit, char *text, size_t size)
+{
+    char amount[MRD_SIZE_TEXT];
+
+    if (strcmp(unit, "B") == 0)
+        snprintf(text, size, "%s", mrd_cli_size(n, amount));
+    else if (n >= 1000000)
+        snprintf(text, size, "%.1f M %s", (double) n / 1e6, unit);
+    else
+        snprintf(text, size, "%" PRIu64 " %s", n, unit);
+}
+
+/* Returns the columns of the terminal. A longer line would leave a copy for each update. */
+static int
+columns(void)
+{
+    struct winsize size;
+
+    return ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+}
+
+/* Appends the file's name with printable characters only, because its creator chose the name. */
+static void
+add_name(mrd_buf *line, const char *what)
+{
+    const char *base = strrchr(what, '/');
+    mrd_str name = mrd_str_of(base == NULL ? what : base + 1);
+
+    mrd_buf_text(line, "  ");
+    mrd_plain_text(line, name);
+}
+
+/* Returns the length up to this many bytes in whole characters. */
+static int
+cut(const mrd_buf *line, int most)
+{
+    size_t n = line->len < (size_t) most ? line->len : (size_t) most;
+
+    while (n > 0 && n < line->len && (line->p[n] & 0xc0) == 0x80)
+        n--;
+    return (int) n;
+}
+
+void
+mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *unit,
+                  const char *what)
+{
+    mrd_local_ns now;
+    uint64_t gone;
+    double seconds;
+    char amount[64], rate[64], left[64] = "";
+    mrd_buf line = { 0 };
+    int n;
+
+    if (!p->on || mrd_local_diff((now = mrd_local_now()), p->last) < 100 * MRD_MS)
+        return;
+    p->last = now;
+    if (!p->shown || done < p->first) { /* less than before: counts something else from now on */
+        p->first = done;
+        p->start = p->shown ? now : p->start;
+        p->shown = true;
+    }
+    gone = done - p->first;
+    seconds = (double) mrd_local_diff(now, p->start) / 1e9;
+    progress_amount(done, unit, amount, sizeof(amount));
+    progress_amount(seconds > 0 ? (uint64_t) ((double) gone / seconds) : 0, unit, rate,
+                    sizeof(rate));
+    if (total > done && gone > 0 && seconds > 0.3)
+        snprintf(left, sizeof(left), ", %2.0f %%, %.0f s left",
+                 100.0 * (double) done / (double) total,
+                 seconds * (double) (total - done) / (double) gone);
+    mrd_buf_fmt(&line, "%s %s, %s/s%s", p->verb, amount, rate, left);
+    if (what != NULL)
+        add_name(&line, what);
+    n = line.err == MRD_OK ? cut(&line, columns()) : 0;
+    fprintf(stderr, "\r%.*s%*s", n, (const char *) line.p, p->width > n ? p->width - n : 0, "");
+    p->width = n;
+    mrd_buf_fini(&line);
+    fflush(stderr);
+}
+
+void
+mrd_progress_end(mrd_progress *p)
+{
+    if (p->on && p->width > 0)
+        fprintf(stderr, "\r%*s\r", p->width, "");
+    p->width = 0;
+}

@@ -1,0 +1,40 @@
+/*
+ * cli/term/table.h - tables on a terminal: cells row by row, aligned when printed.
+ */
+#ifndef MRD_CLI_TERM_TABLE_H
+#define MRD_CLI_TERM_TABLE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/conf/conf.h"
+
+#define MRD_TABLE_COLUMNS 16
+
+typedef struct {
+    const char *title;
+    bool right; /* numbers */
+} mrd_text_table_column;
+
+/* Cells in row order, aligned when printed. A zeroed table with columns is empty. */
+typedef struct {
+    const mrd_text_table_column *columns;
+    size_t n_columns;
+    mrd_strlist cells;
+} mrd_text_table;
+
+void mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void mrd_text_table_count(mrd_text_table *t, int64_t n); /* "1,234,567" */
+/* "-" for a negative value, which means unknown */
+void mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns);
+void mrd_text_table_print(const mrd_text_table *t, FILE *to); /* with its titles */
+void mrd_text_table_fini(mrd_text_table *t);
+/* Replaces control characters by '?', in place. */
+void mrd_text_plain(char *text);
+/* Copy a text to `to`. Control characters of terminals become \xNN, or \uNNNN in JSON. */
+void mrd_text_show(FILE *from, bool json, FILE *to);
+void mrd_text_show_json(mrd_str text, FILE *to);
+
+#endif

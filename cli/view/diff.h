@@ -1,0 +1,164 @@
+/*
+ * cli/view/diff.h - compares runs: `meridian diff` gets the series of each run (trace/analysis/judge/steps.h,
+ * as steps.json) and finds the differences
+ *
+ * Side     one run or several of the same program: the base, and the side that is compared with it.
+ * Value    of a block of steps: time per step of one process, and parts per step of one worker. In
+ *          traces without steps, time per call.
+ * Differs  the probability of such a difference by chance is below (1 - level), for all tests of
+ *          the comparison together (Holm), and the change is at least min_change of a step (of a
+ *          call, without steps).
+ *
+ * Threads: one.
+ */
+#ifndef MRD_CLI_VIEW_DIFF_H
+#define MRD_CLI_VIEW_DIFF_H
+
+#include "base/conf/json.h"
+#include "base/map.h"
+#include "cli/view/view.h"
+#include "trace/analysis/judge/compare.h"
+
+#define MRD_DIFF_RUNS     64u          /* a side */
+#define MRD_DIFF_FILE_MAX (256u << 20) /* of a steps.json */
+
+/* A process of a steps.json. */
+typedef struct {
+    int64_t rank; /* MRD_NONE */
+    int64_t steps;
+    bool is_left_out; /* not compared, because some run lacks its rank */
+} mrd_diff_process;
+
+typedef struct {
+    char *label;           /* name that the user gave */
+    mrd_json *doc;         /* steps.json */
+    const mrd_json *steps; /* its member of that name */
+    bool incomplete;       /* its input was incomplete, or events were lost */
+    bool by_call;
+    bool simulated;
+    bool on_one_timeline;          /* times of different processes can be compared */
+    uint64_t n_steps, n_processes; /* steps of all processes; processes with a step */
+    double *per_block;             /* steps of all processes in each block */
+    size_t n_blocks;
+    mrd_diff_process *listed; /* the member `processes` of `steps`, in its order */
+    size_t n_listed;
+    /* Index in `listed` by mrd_diff_rank_key(): the first process of this rank with steps. If
+     * none has steps, the first one with by_call, otherwise no entry. */
+    mrd_map by_rank;
+} mrd_diff_run;
+
+static inline mrd_map_key
+mrd_diff_rank_key(int64_t rank)
+{
+    return (mrd_map_key){ .a = (uint64_t) rank };
+}
+
+typedef struct {
+    mrd_diff_run run[MRD_DIFF_RUNS];
+    size_t n;
+    bool some_left_out; /* processes of either side; operations are then compared by their means */
+} mrd_diff_side;
+
+/* Takes ownership of a steps.json document, also on errors. `what` is its name in errors. Errors:
+ * TYPE (another document), NOMEM, LIMIT (too many runs). */
+mrd_err mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why *why);
+void mrd_diff_side_fini(mrd_diff_side *side);
+
+/* Leaves out the ranks that some run of the two sides lacks, and counts the steps of the runs
+ * again. Leaves out nothing if no rank is in all runs. Call it once, before mrd_diff_make().
+ * Errors: NOMEM. */
+mrd_err mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why);
+/* Returns true if process number i of the run is compared. */
+bool mrd_diff_has_process(const mrd_diff_run *run, size_t i);
+/* Returns true if a process of this rank (MRD_NONE: without a rank) is in the run. */
+bool mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank);
+
+typedef struct {
+    const char *kind, *name; /* borrowed from the runs (mrd_op_kind_text); "" is the rest */
+    int64_t size;            /* MRD_NONE */
+    mrd_compared is;
+    double half; /* half width of the interval around is.change */
+    bool in_base, in_now;
+    bool differs;
+    int64_t rank;       /* of the one process that makes most of the change, otherwise MRD_NONE */
+    double rank_change; /* its own, per step of it */
+} mrd_diff_row;
+
+/* Parts of a rank's step that can make the others wait. */
+typedef enum {
+    MRD_DIFF_COMPUTATION,
+    MRD_DIFF_COPIES,
+    MRD_DIFF_HOST_WORK,
+    MRD_DIFF_IDLE,
+    MRD_DIFF_OWN,      /* all of the above: the own time of trace/analysis/judge/steps.h */
+    MRD_DIFF_TRANSFER, /* in collectives after their last begin */
+    MRD_DIFF_PARTS
+} mrd_diff_part;
+
+const char *mrd_diff_part_text(mrd_diff_part part); /* "computation", static */
+
+typedef struct {
+    int64_t rank; /* never MRD_NONE */
+    mrd_compared is;
+    double half;
+    bool differs;     /* relative to the change of all, not to the base */
+    mrd_compared own; /* its own time in a step */
+    /* Change of each part in the direction of the step's change, beyond that of the middle rank,
+     * per step. */
+    double part_change[MRD_DIFF_PARTS];
+    /* The other ranks only wait for this one, or no longer do: `beyond`, the change of `part` or of
+     * its own time, is at least half of the change of a step and more than chance. */
+    bool is_cause;
+    double beyond;
+    mrd_diff_part part; /* with is_cause, the part that changed most */
+    /* With is_cause and idle time or host work, the span of the host that explains it best. NULL:
+     * none explains half. */
+    const char *host;
+    double host_change, host_base;
+} mrd_diff_rank;
+
+typedef struct {
+    bool by_call;
+    mrd_diff_row step;  /* kind "step"; with by_call, its values are 0 */
+    mrd_diff_row *rows; /* sorted by change, largest first; significant ones before the others */
+    size_t n_rows;
+    /* ranks with steps in the first run of each side, in the order of the base's processes */
+    mrd_diff_rank *ranks;
+    size_t n_ranks;
+    uint64_t warmup[2]
+                   /* per side and run: steps at the begin of each process that the time of a
+                    * step excludes (mrd_compare_warmup) */
+                   [MRD_DIFF_RUNS];
+    /* the operation that explains most of it. NULL means that none differs */
+    const mrd_diff_row *cause;
+} mrd_diff;
+
+/* Errors: STATE (only one side has steps, or there are no events), NOMEM. */
+mrd_err mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
+                      double min_change, mrd_diff *ret, mrd_why *why);
+void mrd_diff_fini(mrd_diff *d);
+
+typedef enum {
+    MRD_DIFF_NO_DIFFERENCE,
+    MRD_DIFF_OPERATIONS_DIFFER,
+    MRD_DIFF_DRIFTING,
+    MRD_DIFF_TOO_FEW,
+    MRD_DIFF_SLOWER,
+    MRD_DIFF_FASTER
+} mrd_diff_verdict;
+
+mrd_diff_verdict mrd_diff_verdict_of(const mrd_diff *d);
+
+/* What is printed. The first two are the arguments of mrd_diff_make() in percent. */
+typedef struct {
+    double confidence, threshold;
+    bool all; /* also operations without a difference */
+} mrd_diff_shown;
+
+/* Print to stdout. */
+void mrd_diff_print_text(const mrd_diff_shown *set, const mrd_diff_side *base,
+                         const mrd_diff_side *now, const mrd_diff *d);
+void mrd_diff_print_json(const mrd_diff_shown *set, const mrd_diff_side *base,
+                         const mrd_diff_side *now, const mrd_diff *d);
+
+#endif

@@ -1,0 +1,765 @@
+/* Finds the differences between two sides of runs. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/vec.h"
+#include "cli/view/diff.h"
+#include "trace/analysis/judge/steps.h"
+
+/* An operation of one run. */
+typedef struct {
+    const char *kind, *name;
+    int64_t size;
+    bool now; /* side */
+    size_t run;
+    const mrd_json *op;
+} entry;
+
+typedef struct {
+    const mrd_diff_side *side[2];
+    entry *entries;
+    size_t n_entries, cap_entries;
+    double level, min_change;
+    mrd_diff *d;
+    size_t cap_rows;
+    mrd_map rank_at; /* index in d->ranks, by mrd_diff_rank_key() */
+    /* per index in d->ranks and side, for one operation: time per step of the process, all runs */
+    double (*rank_sums)[2];
+    double *sorted;       /* room for a value of each rank */
+    bool on_one_timeline; /* all runs are */
+} work;
+
+/* ---- Series ---- */
+
+/* Gets the values of one run, which the caller owns. NULL if out of memory. */
+static double *
+series_of(const mrd_diff_run *r, const mrd_json *op, size_t *ret_n)
+{
+    const mrd_json *ns = mrd_json_get(op, "blocks_ns"), *counts = mrd_json_get(op, "blocks_count");
+    bool own = r->by_call || strcmp(mrd_json_str(op, "kind", ""), "part") == 0;
+    size_t n = own ? mrd_json_size(counts) : r->n_blocks, kept = 0;
+    double *v = malloc((n + 1) * sizeof(*v));
+
+    for (size_t b = 0; v != NULL && b < n; b++) {
+        double per = own ? (double) mrd_json_int_of(mrd_json_at(counts, b)) : r->per_block[b];
+
+        if (per > 0)
+            v[kept++] = (double) mrd_json_int_of(mrd_json_at(ns, b)) / per;
+    }
+    *ret_n = kept;
+    return v;
+}
+
+/* The time of a step of the processes that are compared, from process number `first` to before
+ * `end`. */
+static double *
+step_series(const mrd_diff_run *r, size_t first, size_t end, size_t *ret_n)
+{
+    const mrd_json *processes = mrd_json_get(r->steps, "processes");
+    double *v = malloc((r->n_blocks + 1) * sizeof(*v));
+    size_t kept = 0;
+
+    for (size_t b = 0; v != NULL && b < r->n_blocks; b++) {
+        double ns = 0, count = 0;
+
+        for (size_t i = first; i < end; i++) {
+            const mrd_json *p = mrd_json_at(processes, i);
+
+            if (!mrd_diff_has_process(r, i))
+                continue;
+            ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_ns"), b));
+            count += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_count"), b));
+        }
+        if (count > 0)
+            v[kept++] = ns / count;
+    }
+    *ret_n = kept;
+    return v;
+}
+
+/* Own time of one process in a step: of this part, or of all with MRD_DIFF_OWN. A file of an
+ * earlier version has no values. */
+static double *
+own_series(const mrd_diff_run *r, size_t process, mrd_diff_part part, size_t *ret_n)
+{
+    static const struct {
+        const char *key;
+        mrd_diff_part part;
+    } own[] = { { "compute", MRD_DIFF_COMPUTATION },
+                { "both", MRD_DIFF_COMPUTATION },
+                { "copy", MRD_DIFF_COPIES },
+                { "host", MRD_DIFF_HOST_WORK },
+                { "idle", MRD_DIFF_IDLE } };
+    const mrd_json *p = mrd_json_at(mrd_json_get(r->steps, "processes"), process),
+                   *counts = mrd_json_get(p, "own_count"), *times = mrd_json_get(p, "own_ns");
+    double *v = malloc((r->n_blocks + 1) * sizeof(*v));
+    size_t kept = 0;
+
+    for (size_t b = 0; v != NULL && b < r->n_blocks; b++) {
+        double count = (double) mrd_json_int_of(mrd_json_at(counts, b)), ns = 0;
+
+        for (size_t i = 0; i < MRD_COUNT(own); i++)
+            if (part == MRD_DIFF_OWN || own[i].part == part)
+                ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(times, own[i].key), b));
+        if (count > 0)
+            v[kept++] = ns / count;
+    }
+    *ret_n = kept;
+    return v;
+}
+
+/* Two sides of series, which are freed. series[side][run]. */
+typedef struct {
+    mrd_compare_run run[2][MRD_DIFF_RUNS];
+    double *held[2][MRD_DIFF_RUNS];
+    size_t n[2];
+    bool failed;
+} pair;
+
+static void
+pair_add(pair *p, bool now, double *v, size_t n)
+{
+    size_t i = p->n[now];
+
+    if (v == NULL) {
+        p->failed = true;
+        return;
+    }
+    p->held[now][i] = v;
+    p->run[now][i] = (mrd_compare_run){ v, n };
+    p->n[now]++;
+}
+
+static mrd_err
+pair_compare(const work *w, pair *p, mrd_compared *ret, double *ret_half)
+{
+    mrd_err err = p->failed ? MRD_NOMEM : mrd_compare(p->run[0], p->n[0], p->run[1], p->n[1], ret);
+
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < p->n[side]; i++)
+            free(p->held[side][i]);
+    }
+    if (err == MRD_OK)
+        *ret_half = mrd_compare_half(ret, w->level);
+    return err;
+}
+
+/* ---- Operations ---- */
+
+static int
+entry_order(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    int order = strcmp(x->kind, y->kind);
+
+    if (order == 0)
+        order = strcmp(x->name, y->name);
+    if (order == 0)
+        order = x->size < y->size ? -1 : x->size > y->size;
+    if (order == 0)
+        order = (int) x->now - (int) y->now;
+    return order != 0 ? order : x->run < y->run ? -1 : x->run > y->run;
+}
+
+static bool
+same_operation(const entry *x, const entry *y)
+{
+    return strcmp(x->kind, y->kind) == 0 && strcmp(x->name, y->name) == 0 && x->size == y->size;
+}
+
+static mrd_err
+collect(work *w)
+{
+    for (int side = 0; side < 2; side++) {
+        for (size_t run = 0; run < w->side[side]->n; run++) {
+            const mrd_json *ops = mrd_json_get(w->side[side]->run[run].steps, "operations");
+
+            for (size_t i = 0; i < mrd_json_size(ops); i++) {
+                const mrd_json *op = mrd_json_at(ops, i);
+
+                const char *kind = mrd_json_str(op, "kind", "");
+
+                if (w->side[side]->some_left_out && strcmp(kind, "part") == 0)
+                    continue; /* older files have no times of single processes */
+                /* The waiting part of a collective can be computed only with its other ranks. */
+                if (w->side[side]->some_left_out && strcmp(kind, "waiting") == 0)
+                    kind = "collective";
+                if (!MRD_VEC_ROOM(w->entries, w->n_entries, w->cap_entries, 1))
+                    return MRD_NOMEM;
+                w->entries[w->n_entries++] = (entry){ .kind = kind,
+                                                      .name = mrd_json_str(op, "name", ""),
+                                                      .size = mrd_json_int(op, "size", MRD_NONE),
+                                                      .now = side == 1,
+                                                      .run = run,
+                                                      .op = op };
+            }
+        }
+    }
+    if (w->n_entries > 0)
+        qsort(w->entries, w->n_entries, sizeof(*w->entries), entry_order);
+    return MRD_OK;
+}
+
+static const entry *
+entry_of(const entry *group, size_t n, bool now, size_t run)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (group[i].now == now && group[i].run == run)
+            return &group[i];
+    }
+    return NULL;
+}
+
+/* Sums the time of the operation per step of each rank in w->rank_sums. */
+static void
+sum_by_rank(const work *w, const entry *group, size_t n)
+{
+    memset(w->rank_sums, 0, w->d->n_ranks * sizeof(*w->rank_sums));
+    for (size_t i = 0; i < n; i++) {
+        const mrd_diff_run *r = &w->side[group[i].now]->run[group[i].run];
+        const mrd_json *by = mrd_json_get(group[i].op, "by_process");
+
+        for (size_t k = 0; k < mrd_json_size(by); k++) {
+            const mrd_json *place = mrd_json_at(by, k);
+            size_t process = (size_t) mrd_json_int_of(mrd_json_at(place, 0));
+            uint32_t at;
+
+            if (process >= r->n_listed || r->listed[process].steps <= 0)
+                continue;
+            at = mrd_map_get(&w->rank_at, mrd_diff_rank_key(r->listed[process].rank));
+            if (at != MRD_MAP_NONE)
+                w->rank_sums[at][group[i].now] += (double) mrd_json_int_of(mrd_json_at(place, 2)) /
+                                                  (double) r->listed[process].steps;
+        }
+    }
+}
+
+/* Returns the change of rank number i, after sum_by_rank(). */
+static double
+rank_change(const work *w, size_t i)
+{
+    return w->rank_sums[i][1] / (double) w->side[1]->n -
+           w->rank_sums[i][0] / (double) w->side[0]->n;
+}
+
+/* Finds the one rank that makes more than half of the sum of all ranks' changes. Needs
+ * sum_by_rank(). */
+static void
+find_rank(const work *w, mrd_diff_row *row)
+{
+    double all = 0, most = 0;
+
+    for (size_t i = 0; i < w->d->n_ranks; i++) {
+        double change = rank_change(w, i);
+
+        all += fabs(change);
+        if (fabs(change) > fabs(most)) {
+            most = change;
+            row->rank = w->d->ranks[i].rank;
+        }
+    }
+    row->rank_change = most;
+    if (w->d->n_ranks < 2 || fabs(most) * 2 <= all)
+        row->rank = MRD_NONE;
+}
+
+/* Returns one value for a run of which only some processes are compared: the time per step (per
+ * call, without steps) of the operation on these. A block has no time of a single process. The
+ * caller frees it. NULL: out of memory. */
+static double *
+mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_t *ret_n)
+{
+    const mrd_diff_run *r = &w->side[now]->run[run];
+    double *v = malloc(sizeof(*v)), ns = 0, calls = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        const mrd_json *by = mrd_json_get(group[k].op, "by_process");
+        bool counts = strcmp(mrd_json_str(group[k].op, "kind", ""), "waiting") != 0;
+
+        if (group[k].now != now || group[k].run != run)
+            continue;
+        for (size_t i = 0; i < mrd_json_size(by); i++) {
+            const mrd_json *place = mrd_json_at(by, i);
+
+            if (!mrd_diff_has_process(r, (size_t) mrd_json_int_of(mrd_json_at(place, 0))))
+                continue;
+            calls += counts ? (double) mrd_json_int_of(mrd_json_at(place, 1)) : 0;
+            ns += (double) mrd_json_int_of(mrd_json_at(place, 2));
+        }
+    }
+    if (!r->by_call)
+        calls = (double) r->n_steps;
+    *ret_n = calls > 0;
+    if (v != NULL)
+        *v = calls > 0 ? ns / calls : 0;
+    return v;
+}
+
+/* ---- The rank that the others wait for ---- */
+
+const char *
+mrd_diff_part_text(mrd_diff_part part)
+{
+    static const char *const text[] = {
+        [MRD_DIFF_COMPUTATION] = "computation",
+        [MRD_DIFF_COPIES] = "copies",
+        [MRD_DIFF_HOST_WORK] = "host work",
+        [MRD_DIFF_IDLE] = "idle time",
+        [MRD_DIFF_OWN] = "own time",
+        [MRD_DIFF_TRANSFER] = "exposed communication",
+    };
+
+    return text[part];
+}
+
+static bool
+is_on_one_timeline(const mrd_diff_side *side)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < side->n; i++)
+        all = all && side->run[i].on_one_timeline;
+    return all;
+}
+
+/* Returns 1 if a step became longer, -1 if it became shorter. */
+static double
+direction(const work *w)
+{
+    return w->d->step.is.change < 0 ? -1 : 1;
+}
+
+/* Subtracts the middle rank's change of this part from each rank's. Of two ranks the middle one is
+ * the one that changed less. */
+static void
+subtract_middle(const work *w, mrd_diff_part part)
+{
+    mrd_diff_rank *ranks = w->d->ranks;
+    size_t n = w->d->n_ranks;
+
+    for (size_t i = 0; i < n; i++)
+        w->sorted[i] = ranks[i].part_change[part];
+    qsort(w->sorted, n, sizeof(*w->sorted), mrd_double_order);
+    for (size_t i = 0; i < n; i++)
+        ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
+}
+
+/* Notes a span of the host that grew by at least half as much as a rank's own time, after
+ * sum_by_rank(). While the device computes, such a span only waits for it. Of nested spans the innermost one changed by the largest share. */
+static void
+note_host(const work *w, const char *name)
+{
+    for (size_t i = 0; i < w->d->n_ranks; i++) {
+        mrd_diff_rank *r = &w->d->ranks[i];
+        double change = direction(w) * rank_change(w, i), base = w->rank_sums[i][0];
+
+        if (r->is_cause && (r->part == MRD_DIFF_IDLE || r->part == MRD_DIFF_HOST_WORK) &&
+            change * 2 >= r->beyond &&
+            (r->host == NULL || change * (r->host_base + 1) > r->host_change * (base + 1))) {
+            r->host = name;
+            r->host_change = change;
+            r->host_base = base;
+        }
+    }
+}
+
+/* Adds a collective's change on each rank, after sum_by_rank(). */
+static void
+note_transfer(const work *w)
+{
+    for (size_t i = 0; i < w->d->n_ranks; i++)
+        w->d->ranks[i].part_change[MRD_DIFF_TRANSFER] += direction(w) * rank_change(w, i);
+}
+
+static mrd_err
+row_add(work *w, const entry *group, size_t n)
+{
+    mrd_diff_row row = {
+        .kind = group->kind, .name = group->name, .size = group->size, .rank = MRD_NONE
+    };
+    pair *p = calloc(1, sizeof(*p));
+    mrd_err err;
+
+    if (p == NULL)
+        return MRD_NOMEM;
+    for (int side = 0; side < 2; side++) {
+        for (size_t run = 0; run < w->side[side]->n; run++) {
+            const entry *e = entry_of(group, n, side == 1, run);
+            size_t values = 0;
+            double *v;
+
+            *(side == 0 ? &row.in_base : &row.in_now) |= e != NULL;
+            if (e == NULL && w->d->by_call)
+                continue; /* no call, no value */
+            v = w->side[side]->some_left_out
+                    ? mean_of(w, group, n, side == 1, run, &values)
+                    : series_of(&w->side[side]->run[run], e == NULL ? NULL : e->op, &values);
+            pair_add(p, side == 1, v, values);
+        }
+    }
+    err = pair_compare(w, p, &row.is, &row.half);
+    free(p);
+    if (err != MRD_OK)
+        return err;
+    sum_by_rank(w, group, n);
+    find_rank(w, &row);
+    if (strcmp(row.kind, "host") == 0)
+        note_host(w, row.name);
+    if (strcmp(row.kind, "collective") == 0)
+        note_transfer(w);
+    if (!MRD_VEC_ROOM(w->d->rows, w->d->n_rows, w->cap_rows, 1))
+        return MRD_NOMEM;
+    w->d->rows[w->d->n_rows++] = row;
+    return MRD_OK;
+}
+
+/* ---- Ranks ---- */
+
+/* Returns the number of the first process of this rank that has steps and is compared, or
+ * MRD_MAP_NONE. */
+static uint32_t
+process_of(const mrd_diff_run *r, int64_t rank)
+{
+    uint32_t i = mrd_map_get(&r->by_rank, mrd_diff_rank_key(rank));
+
+    return i != MRD_MAP_NONE && r->listed[i].steps > 0 && mrd_diff_has_process(r, i) ? i
+                                                                                     : MRD_MAP_NONE;
+}
+
+/* Compares the step of one rank, or its own time in it (own_series()). */
+static mrd_err
+rank_compare(const work *w, int64_t rank, bool step, mrd_diff_part part, mrd_compared *ret,
+             double *ret_half)
+{
+    pair *p = calloc(1, sizeof(*p));
+    mrd_err err;
+
+    if (p == NULL)
+        return MRD_NOMEM;
+    for (int side = 0; side < 2; side++) {
+        for (size_t run = 0; run < w->side[side]->n; run++) {
+            const mrd_diff_run *of = &w->side[side]->run[run];
+            uint32_t only = process_of(of, rank);
+            size_t n = 0;
+
+            double *v;
+
+            if (only == MRD_MAP_NONE)
+                continue;
+            v = step ? step_series(of, only, (size_t) only + 1, &n)
+                     : own_series(of, only, part, &n);
+            pair_add(p, side == 1, v, n);
+        }
+    }
+    err = pair_compare(w, p, ret, ret_half);
+    free(p);
+    return err;
+}
+
+static mrd_err
+rank_add(work *w, int64_t rank)
+{
+    mrd_diff_rank *r = &w->d->ranks[w->d->n_ranks];
+    mrd_err err = rank_compare(w, rank, true, MRD_DIFF_OWN, &r->is, &r->half);
+    double half;
+
+    r->rank = rank;
+    for (unsigned k = 0; k <= MRD_DIFF_OWN && err == MRD_OK; k++) { /* own time comes last */
+        err = rank_compare(w, rank, false, (mrd_diff_part) k, &r->own, &half);
+        r->part_change[k] = direction(w) * r->own.change;
+    }
+    if (err == MRD_OK)
+        err = mrd_map_put(&w->rank_at, mrd_diff_rank_key(rank), (uint32_t) w->d->n_ranks++);
+    return err;
+}
+
+/* Finds the ranks whose own time explains the change of a step, and the part of it that changed
+ * most. All tests together are at w->level. */
+static void
+find_causes(work *w)
+{
+    mrd_diff *d = w->d;
+    double level = 1 - (1 - w->level) / (double) (d->n_ranks + 1), most = fabs(d->step.is.change);
+
+    if (d->n_ranks < 2 || !d->step.differs)
+        return;
+    for (unsigned k = 0; k <= MRD_DIFF_OWN; k++)
+        subtract_middle(w, (mrd_diff_part) k);
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        d->ranks[i].beyond = d->ranks[i].part_change[MRD_DIFF_OWN];
+        most = fmax(most, d->ranks[i].beyond);
+    }
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        mrd_diff_rank *r = &d->ranks[i];
+
+        r->is_cause = r->beyond * 2 >= most && r->beyond > mrd_compare_half(&r->own, level);
+        for (unsigned k = 0; k < MRD_DIFF_OWN; k++)
+            if (r->part_change[k] > r->part_change[r->part])
+                r->part = (mrd_diff_part) k;
+    }
+}
+
+/* If no rank's own time explains the change, finds the rank whose collectives last longer after
+ * their last begin. Unaligned clocks do not tell when that was. */
+static void
+find_slow_transfer(const work *w)
+{
+    const mrd_diff *d = w->d;
+    mrd_diff_rank *most = d->ranks;
+
+    if (d->n_ranks < 2 || !d->step.differs || !w->on_one_timeline)
+        return;
+    subtract_middle(w, MRD_DIFF_TRANSFER);
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        if (d->ranks[i].is_cause)
+            return;
+        if (d->ranks[i].part_change[MRD_DIFF_TRANSFER] > most->part_change[MRD_DIFF_TRANSFER])
+            most = &d->ranks[i];
+    }
+    most->part = MRD_DIFF_TRANSFER;
+    most->beyond = most->part_change[MRD_DIFF_TRANSFER];
+    most->is_cause = most->beyond * 2 >= fabs(d->step.is.change);
+}
+
+static mrd_err
+ranks_make(work *w)
+{
+    const mrd_diff_run *first[2] = { &w->side[0]->run[0], &w->side[1]->run[0] };
+    mrd_err err = MRD_OK;
+
+    w->d->ranks = calloc(first[0]->n_listed + 1, sizeof(*w->d->ranks));
+    w->rank_sums = calloc(first[0]->n_listed + 1, sizeof(*w->rank_sums));
+    w->sorted = calloc(first[0]->n_listed + 1, sizeof(*w->sorted));
+    if (w->d->ranks == NULL || w->rank_sums == NULL || w->sorted == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < first[0]->n_listed && err == MRD_OK; i++) {
+        int64_t rank = first[0]->listed[i].rank;
+
+        if (rank != MRD_NONE && process_of(first[0], rank) != MRD_MAP_NONE &&
+            process_of(first[1], rank) != MRD_MAP_NONE &&
+            mrd_map_get(&w->rank_at, mrd_diff_rank_key(rank)) == MRD_MAP_NONE)
+            err = rank_add(w, rank);
+    }
+    if (err == MRD_OK)
+        find_causes(w);
+    return err;
+}
+
+/* ---- What differs ---- */
+
+static int
+p_order(const void *a, const void *b)
+{
+    double x = (*(mrd_diff_row *const *) a)->is.p, y = (*(mrd_diff_row *const *) b)->is.p;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Returns true if the change matters, relative to a step, or without steps to the operation's own
+ * calls. */
+static bool
+is_large(const work *w, const mrd_diff_row *row)
+{
+    const mrd_compared *of = w->d->by_call ? &row->is : &w->d->step.is;
+    double whole = of->base > 0 ? of->base : of->now;
+
+    return fabs(row->is.change) >= w->min_change * whole && row->is.change != 0;
+}
+
+/* Holm: the k-th smallest p is compared with (1 - level) / (number of tests - k). The step is
+ * tested separately at the full level, because it is the one question that is always asked. */
+static mrd_err
+judge(work *w)
+{
+    mrd_diff *d = w->d;
+    mrd_diff_row **order = calloc(d->n_rows + 1, sizeof(*order));
+    size_t n = 0;
+    bool on = true;
+
+    if (order == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < d->n_rows; i++) {
+        if (is_large(w, &d->rows[i]))
+            order[n++] = &d->rows[i];
+    }
+    qsort(order, n, sizeof(*order), p_order);
+    for (size_t i = 0; i < n && on; i++)
+        on = order[i]->differs = order[i]->is.p <= (1 - w->level) / (double) (n - i);
+    free(order);
+    for (size_t i = 0; i < d->n_ranks; i++) {
+        mrd_diff_rank *r = &d->ranks[i];
+        double beyond = fabs(r->is.change - d->step.is.change);
+
+        r->differs = beyond >= w->min_change * d->step.is.base &&
+                     beyond > mrd_compare_half(&r->is, 1 - (1 - w->level) / (double) d->n_ranks);
+    }
+    return MRD_OK;
+}
+
+static int
+row_order(const void *a, const void *b)
+{
+    const mrd_diff_row *x = a, *y = b;
+    double u = fabs(x->is.change), v = fabs(y->is.change);
+    int order;
+
+    if (x->differs != y->differs)
+        return x->differs ? -1 : 1;
+    if (u != v)
+        return u > v ? -1 : 1;
+    order = strcmp(x->kind, y->kind);
+    return order != 0 ? order : strcmp(x->name, y->name);
+}
+
+static bool
+can_cause(const mrd_diff_row *row)
+{
+    return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
+}
+
+/* Among the operations that explain nearly the same amount as the largest one, returns the one with
+ * the largest change of its own time, because scopes and calls contain each other. Devices come
+ * before hosts, because a host waits for its device. */
+static const mrd_diff_row *
+cause_of(const mrd_diff *d)
+{
+    const mrd_diff_row *found = NULL;
+
+    for (int device = 1; device >= 0 && found == NULL; device--) {
+        double most = 0, part = 0;
+
+        for (size_t i = 0; i < d->n_rows; i++) {
+            const mrd_diff_row *r = &d->rows[i];
+            bool host = strcmp(r->kind, "host") == 0 || strcmp(r->kind, "runtime") == 0;
+
+            if (!can_cause(r) || host == (device == 1) ||
+                (device == 1 && d->step.differs &&
+                 (r->is.change * d->step.is.change <= 0 ||
+                  fabs(r->is.change) * 4 < fabs(d->step.is.change))))
+                continue;
+            most = most > 0 ? most : fabs(r->is.change); /* rows are sorted by falling change */
+            if (fabs(r->is.change) >= 0.8 * most && fabs(r->is.change) / (r->is.base + 1) > part) {
+                part = fabs(r->is.change) / (r->is.base + 1);
+                found = r;
+            }
+        }
+    }
+    return found;
+}
+
+static mrd_err
+step_make(work *w)
+{
+    mrd_diff *d = w->d;
+    pair *p;
+    mrd_err err;
+
+    d->step = (mrd_diff_row){ .kind = "step",
+                              .name = "",
+                              .size = MRD_NONE,
+                              .rank = MRD_NONE,
+                              .in_base = true,
+                              .in_now = true };
+    if (d->by_call)
+        return MRD_OK;
+    if ((p = calloc(1, sizeof(*p))) == NULL)
+        return MRD_NOMEM;
+    for (int side = 0; side < 2; side++) {
+        for (size_t run = 0; run < w->side[side]->n; run++) {
+            const mrd_diff_run *of = &w->side[side]->run[run];
+            size_t n = 0, blocks = 0;
+            double *v = step_series(of, 0, of->n_listed, &n);
+
+            pair_add(p, side == 1, v, n);
+            if (v != NULL && mrd_compare_warmup(&(mrd_compare_run){ v, n }, &blocks) != MRD_OK)
+                p->failed = true;
+            d->warmup[side][run] = blocks * (uint64_t) mrd_json_int(of->steps, "width", 1);
+        }
+    }
+    err = pair_compare(w, p, &d->step.is, &d->step.half);
+    free(p);
+    d->step.differs = err == MRD_OK && is_large(w, &d->step) && d->step.is.p <= 1 - w->level;
+    return err;
+}
+
+static mrd_err
+check_sides(const work *w, mrd_why *why)
+{
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < w->side[side]->n; i++) {
+            const mrd_diff_run *r = &w->side[side]->run[i], *first = &w->side[0]->run[0];
+
+            if (mrd_json_size(mrd_json_get(r->steps, "operations")) == 0 && r->n_steps == 0)
+                return mrd_why_set(why, MRD_STATE, 0,
+                                   "'%s' has no finished span: nothing to compare", r->label);
+            if (r->by_call != first->by_call)
+                return mrd_why_set(why, MRD_STATE, 0,
+                                   "'%s' has training steps and '%s' has none: they cannot be "
+                                   "compared per step",
+                                   r->by_call ? first->label : r->label,
+                                   r->by_call ? r->label : first->label);
+        }
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level, double min_change,
+              mrd_diff *ret, mrd_why *why)
+{
+    work w = { .side = { base, now }, .level = level, .min_change = min_change, .d = ret };
+    mrd_err err;
+
+    *ret = (mrd_diff){ .by_call = base->run[0].by_call };
+    w.on_one_timeline = is_on_one_timeline(base) && is_on_one_timeline(now);
+    if ((err = check_sides(&w, why)) != MRD_OK)
+        return err;
+    if ((err = step_make(&w)) == MRD_OK && (err = ranks_make(&w)) == MRD_OK)
+        err = collect(&w);
+    for (size_t i = 0, n; i < w.n_entries && err == MRD_OK; i += n) {
+        for (n = 1; i + n < w.n_entries && same_operation(&w.entries[i], &w.entries[i + n]); n++)
+            ;
+        err = row_add(&w, &w.entries[i], n);
+    }
+    if (err == MRD_OK)
+        err = judge(&w);
+    if (err == MRD_OK)
+        find_slow_transfer(&w);
+    free(w.entries);
+    free(w.rank_sums);
+    free(w.sorted);
+    mrd_map_fini(&w.rank_at);
+    if (err != MRD_OK) {
+        mrd_diff_fini(ret);
+        return mrd_why_set(why, err, 0, "comparing");
+    }
+    if (ret->n_rows > 0)
+        qsort(ret->rows, ret->n_rows, sizeof(*ret->rows), row_order);
+    ret->cause = cause_of(ret);
+    return MRD_OK;
+}
+
+mrd_diff_verdict
+mrd_diff_verdict_of(const mrd_diff *d)
+{
+    if (d->by_call)
+        return d->cause == NULL ? MRD_DIFF_NO_DIFFERENCE : MRD_DIFF_OPERATIONS_DIFFER;
+    if (d->step.is.drifts)
+        return MRD_DIFF_DRIFTING;
+    if (isinf(d->step.half))
+        return MRD_DIFF_TOO_FEW;
+    return !d->step.differs        ? MRD_DIFF_NO_DIFFERENCE
+           : d->step.is.change > 0 ? MRD_DIFF_SLOWER
+                                   : MRD_DIFF_FASTER;
+}
+
+void
+mrd_diff_fini(mrd_diff *d)
+{
+    free(d->rows);
+    free(d->ranks);
+    *d = (mrd_diff){ 0 };
+}

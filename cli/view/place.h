@@ -1,0 +1,42 @@
+/*
+ * cli/view/place.h - places device profiles on the time of the system profile, and finds the executions
+ * that they show.
+ *
+ * A device profile counts from its own start. It is of one or more executions that the system trace has as
+ * nc_exec_running, on the same process and core:
+ *   device clock  its first_hw_timestamp lies in the device times (nc_timestamp_ns) of such
+ *                 executions: the runtime's sync points, which brought these to host time, bring it
+ *                 there too
+ *   duration      it states its length, and one execution alone is as long, within 10 us or 0.2 %
+ * Otherwise it stays on its own time, and a note says why. It has the bound of the execution's time
+ * (none if unstated), plus, by duration, the difference of the lengths.
+ *
+ * Memory: the executions on cores that have a device profile, at most MRD_PLACE_MAX.
+ * Threads: one. Catalog and store outlive it.
+ */
+#ifndef MRD_CLI_VIEW_PLACE_H
+#define MRD_CLI_VIEW_PLACE_H
+
+#include "cli/view/align.h"
+
+#define MRD_PLACE_MAX (1u << 20)
+
+typedef struct mrd_places mrd_places;
+
+/* One pass over the system profile when there are device profiles, none otherwise. Adds notes.
+ * alignment may be NULL. Errors: NOMEM, errors of streams. */
+mrd_err mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignment,
+                       mrd_places **ret_places, mrd_why *why);
+void mrd_places_free(mrd_places *p); /* NULL is fine */
+/* Opens stream i of a placed device profile or of the system profile in session time. In the
+ * latter, nrt_execute, nrta_execute_schedule and nc_exec_running get the file of the placed profile
+ * that shows them as argument device_profile. Takes `inner`, and gives it back as it is where there
+ * is nothing to do. */
+mrd_err mrd_places_open(mrd_places *p, size_t i, mrd_source *inner, mrd_source **ret_source,
+                        mrd_why *why);
+/* Moves the range of stream i likewise. */
+void mrd_places_range(const mrd_places *p, size_t i, mrd_ev_ns *first, mrd_ev_ns *last);
+/* The file of a device profile without its suffix: "device_profile_model_10001". */
+void mrd_place_file(const mrd_catalog *cat, uint32_t profile, mrd_buf *ret_name);
+
+#endif

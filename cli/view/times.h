@@ -1,0 +1,13 @@
+/* cli/view/times.h - warnings about the times of inputs, before outputs are made */
+#ifndef MRD_CLI_VIEW_TIMES_H
+#define MRD_CLI_VIEW_TIMES_H
+
+#include "trace/model/catalog.h"
+#include "trace/store/stream.h"
+
+/* Adds notes to the catalog about times before zero. With `as_they_are` (no alignment), also about
+ * inputs too distant to be of one run, or that count from different starts. The store's streams are
+ * finished. Errors: NOMEM. */
+mrd_err mrd_note_times(mrd_catalog *cat, mrd_store *store, bool as_they_are, mrd_why *why);
+
+#endif

@@ -1,0 +1,164 @@
+#include "httpd/encode.h"
+
+#include <stdlib.h>
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/num.h"
+
+enum { CHUNK = 128 << 10 };
+
+/* Returns the quality of `name` in the header, -1 if it is not listed. */
+static double
+encode_quality(const char *accept, const char *name)
+{
+    const char *p = accept;
+
+    while (*p != '\0') {
+        size_t n, word;
+        const char *q;
+        double quality = 1;
+
+        p += strspn(p, " \t,");
+        n = strcspn(p, ",");
+        word = strcspn(p, " \t;,");
+        q = memmem(p, n, "q=", 2);
+        if (q != NULL) {
+            mrd_str number = { q + 2, strspn(q + 2, "0123456789.") };
+
+            if (mrd_num_double(number, &quality) != MRD_OK)
+                quality = 0;
+        }
+        if (word == strlen(name) && strncasecmp(p, name, word) == 0)
+            return quality;
+        p += n;
+    }
+    return -1;
+}
+
+mrd_encoding
+mrd_encode_choose(const char *accept)
+{
+    double zstd, gzip;
+
+    if (accept == NULL)
+        return MRD_ENCODE_NONE;
+    zstd = encode_quality(accept, "zstd");
+    gzip = encode_quality(accept, "gzip");
+    if (zstd > 0 && zstd >= gzip)
+        return MRD_ENCODE_ZSTD;
+    return gzip > 0 ? MRD_ENCODE_GZIP : MRD_ENCODE_NONE;
+}
+
+const char *
+mrd_encode_name(mrd_encoding encoding)
+{
+    return encoding == MRD_ENCODE_GZIP ? "gzip" : encoding == MRD_ENCODE_ZSTD ? "zstd" : "identity";
+}
+
+struct mrd_encoder {
+    mrd_encoding encoding;
+    mrd_out *to;
+    z_stream gzip;
+    ZSTD_CCtx *zstd;
+    bool gzip_open;
+};
+
+mrd_err
+mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_encoder, mrd_why *why)
+{
+    mrd_encoder *e = calloc(1, sizeof(*e));
+
+    if (e != NULL) {
+        e->encoding = encoding;
+        e->to = to;
+        if (encoding == MRD_ENCODE_GZIP)
+            e->gzip_open =
+                deflateInit2(&e->gzip, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
+        else if (encoding == MRD_ENCODE_ZSTD && (e->zstd = ZSTD_createCCtx()) != NULL)
+            ZSTD_CCtx_setParameter(e->zstd, ZSTD_c_compressionLevel, 1);
+    }
+    if (e == NULL || (encoding == MRD_ENCODE_GZIP && !e->gzip_open) ||
+        (encoding == MRD_ENCODE_ZSTD && e->zstd == NULL)) {
+        mrd_encoder_free(e);
+        return mrd_why_set(why, MRD_NOMEM, 0, "compression of the reply");
+    }
+    *ret_encoder = e;
+    return MRD_OK;
+}
+
+void
+mrd_encoder_free(mrd_encoder *encoder)
+{
+    if (encoder == NULL)
+        return;
+    if (encoder->gzip_open)
+        deflateEnd(&encoder->gzip);
+    ZSTD_freeCCtx(encoder->zstd);
+    free(encoder);
+}
+
+/* zlib takes non-const input and 32-bit lengths. */
+static bool
+push_gzip(mrd_encoder *e, const uint8_t *p, size_t len, bool end)
+{
+    do {
+        size_t n = len < CHUNK ? len : CHUNK;
+
+        e->gzip.next_in = (Bytef *) (uintptr_t) p;
+        e->gzip.avail_in = (uInt) n;
+        do {
+            e->gzip.next_out = mrd_out_room(e->to, CHUNK);
+            e->gzip.avail_out = CHUNK;
+            if (deflate(&e->gzip, end ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
+                return false;
+            mrd_out_did(e->to, CHUNK - e->gzip.avail_out);
+        } while (e->gzip.avail_out == 0);
+        p += n;
+        len -= n;
+    } while (len > 0);
+    return mrd_out_err(e->to) == MRD_OK;
+}
+
+static bool
+push_zstd(mrd_encoder *e, const uint8_t *p, size_t len, bool end)
+{
+    ZSTD_inBuffer in = { p, len, 0 };
+    size_t left;
+
+    do {
+        ZSTD_outBuffer to = { mrd_out_room(e->to, CHUNK), CHUNK, 0 };
+
+        left = ZSTD_compressStream2(e->zstd, &to, &in, end ? ZSTD_e_end : ZSTD_e_continue);
+        if (ZSTD_isError(left))
+            return false;
+        mrd_out_did(e->to, to.pos);
+    } while (end ? left > 0 : in.pos < in.size);
+    return mrd_out_err(e->to) == MRD_OK;
+}
+
+static bool
+push(mrd_encoder *e, const void *data, size_t len, bool end)
+{
+    if (e->encoding == MRD_ENCODE_GZIP)
+        return push_gzip(e, data, len, end);
+    if (e->encoding == MRD_ENCODE_ZSTD)
+        return push_zstd(e, data, len, end);
+    mrd_out_add(e->to, data, len);
+    return mrd_out_err(e->to) == MRD_OK;
+}
+
+bool
+mrd_encoder_push(void *encoder, const void *data, size_t len)
+{
+    return len == 0 || push(encoder, data, len, false);
+}
+
+mrd_err
+mrd_encoder_end(mrd_encoder *encoder)
+{
+    if (push(encoder, "", 0, true))
+        return MRD_OK;
+    return mrd_out_err(encoder->to) == MRD_OK ? MRD_IO : mrd_out_err(encoder->to);
+}

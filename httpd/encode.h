@@ -1,0 +1,24 @@
+/* httpd/encode.h - compresses HTTP replies while they are sent */
+#ifndef MRD_HTTPD_ENCODE_H
+#define MRD_HTTPD_ENCODE_H
+
+#include "base/sys/out.h"
+
+typedef enum { MRD_ENCODE_NONE, MRD_ENCODE_GZIP, MRD_ENCODE_ZSTD } mrd_encoding;
+
+/* Returns the best encoding that an Accept-Encoding header allows. NULL means no header. "q=0"
+ * forbids an encoding. */
+mrd_encoding mrd_encode_choose(const char *accept);
+const char *mrd_encode_name(mrd_encoding encoding); /* "gzip" */
+/*
+ * Compresses its input at level 1 and writes it to `to`, which it borrows. `push` has the type
+ * mrd_out_func. end() writes the remaining bytes. Errors: NOMEM, IO and errors of `to`.
+ */
+typedef struct mrd_encoder mrd_encoder;
+mrd_err mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_encoder,
+                         mrd_why *why);
+bool mrd_encoder_push(void *encoder, const void *data, size_t len);
+mrd_err mrd_encoder_end(mrd_encoder *encoder);
+void mrd_encoder_free(mrd_encoder *encoder); /* NULL is fine */
+
+#endif

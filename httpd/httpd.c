@@ -1,0 +1,900 @@
+#include "httpd/httpd.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/conf/conf.h"
+#include "base/hash.h"
+#include "base/near.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/sys/file.h"
+#include "base/sys/secret.h"
+#include "base/sys/threads.h"
+#include "httpd/httpd_int.h"
+#include "httpd/https.h"
+
+#define HTTPD_MAGIC 0x48545450u
+#define DISCARD_MAX (16u << 20) /* of a body that is not stored */
+#define BODIES_MAX  (16u << 20) /* of all bodies that are */
+#define PEM_MAX     (1u << 20)
+/* parameters of a query; the library stores each in the memory of the connection */
+#define PARAMS_MAX 128
+
+/* ---- Request parts ---- */
+
+mrd_str
+mrd_http_param(const mrd_http_request *req, const char *name)
+{
+    return mrd_http_params_value(&req->params, name);
+}
+
+const char *
+mrd_http_query(mrd_http_request *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+mrd_err
+mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why)
+{
+    const char *p = mrd_http_query(req, name);
+
+    while (p != NULL && *p != '\0') {
+        size_t n = strcspn(p, ",");
+
+        if (n > 0 && mrd_strlist_add(list, (mrd_str){ p, n }) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "filter");
+        p += n;
+        p += *p == ',';
+    }
+    return MRD_OK;
+}
+
+const mrd_caller *
+mrd_http_caller(const mrd_http_request *req)
+{
+    return &req->caller;
+}
+
+bool
+mrd_http_may(const mrd_http_request *req, const mrd_ownership *session)
+{
+    return mrd_may(&req->caller, session, req->route->action);
+}
+
+mrd_err
+mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_str body = { (const char *) req->body.p, req->body.len };
+    mrd_json *doc = NULL;
+    mrd_err err;
+
+    if (body.len == 0) {
+        *ret_doc = mrd_json_new_object();
+        return MRD_OK;
+    }
+    if ((err = mrd_json_parse(body, "request body", &doc, why)) != MRD_OK)
+        return err;
+    if (!mrd_json_is_object(doc)) {
+        mrd_json_free(doc);
+        return mrd_why_set(why, MRD_TYPE, 0, "the request body must be a JSON object");
+    }
+    *ret_doc = doc;
+    return MRD_OK;
+}
+
+typedef struct {
+    const char *const *known;
+    const char *unknown, *twice, *bare;
+    uint64_t seen; /* of known, by index */
+} query_check;
+
+static enum MHD_Result
+check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    query_check *check = cls;
+
+    (void) kind;
+    for (unsigned k = 0; check->known[k] != NULL; k++) {
+        if (strcmp(check->known[k], key) != 0)
+            continue;
+        if ((check->seen >> (k % 64) & 1) != 0)
+            check->twice = key;
+        else if (value == NULL) /* without this check a handler would see the parameter as absent */
+            check->bare = key;
+        check->seen |= 1ull << (k % 64);
+        return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
+    }
+    check->unknown = key;
+    return MHD_NO;
+}
+
+/* Returns INVALID with the name of an unknown query parameter and the closest known one. */
+static mrd_err
+known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
+{
+    query_check check = { .known = known };
+    const char *near;
+    size_t n = 0;
+
+    if (known == NULL)
+        return MRD_OK;
+    MHD_get_connection_values(req->connection, MHD_GET_ARGUMENT_KIND, check_query, &check);
+    if (check.twice != NULL)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "query parameter '%.64s' is given twice: several values of one are "
+                           "separated by commas",
+                           check.twice);
+    if (check.bare != NULL)
+        return mrd_why_set(why, MRD_INVALID, 0, "query parameter '%.64s' has no value: %.64s=...",
+                           check.bare, check.bare);
+    if (check.unknown == NULL)
+        return MRD_OK;
+    while (known[n] != NULL)
+        n++;
+    near = mrd_nearest(check.unknown, known, n);
+    return mrd_why_set(why, MRD_INVALID, 0, "unknown query parameter '%.64s'%s%s%s", check.unknown,
+                       near == NULL ? "" : ": did you mean ", near == NULL ? "" : near,
+                       near == NULL ? "" : "?");
+}
+
+/* ---- Routing ---- */
+
+static const http_refusal
+    bad_path = { 400, "INVALID", "invalid path",
+                 "a component of the path is empty, '..' or unprintable", false },
+    no_path = { 404, "NOTFOUND", "no such path",
+                "docs/http.md and /api/v1/openapi.json list the paths", false },
+    wrong_method = { 405, "INVALID", "method not allowed",
+                     "this path exists, with other methods (Allow)", false },
+    no_token = { 401, "AUTH", "identity not proven",
+                 "send a known token: Authorization: Bearer ...", false },
+    not_known_yet = { 503, "AGAIN", "not now",
+                      "it could not be found out yet whose token this is, try again in a moment",
+                      false },
+    being_asked = { 503, "AGAIN", "not now",
+                    "it could not be found out yet whose token this is, try again in a moment",
+                    false },
+    not_permitted = { 403, "DENIED", "not permitted", "this token's role may not do that", false },
+    too_big = { 413, "LIMIT", "body too large", "a request body may have 1 MiB", false },
+    too_many = { 414, "LIMIT", "too many query parameters",
+                 "a query may have 128 parameters: several values of one are separated by commas",
+                 false },
+    two_lengths = { 400, "INVALID", "two lengths",
+                    "a request has one Content-Length, or Transfer-Encoding: "
+                    "not both, and neither twice",
+                    true },
+    bad_field = { 400, "INVALID", "no field name",
+                  "the name of a field has letters, digits and -, and ends at its colon", true },
+    bad_coding = { 501, "UNSUPPORTED", "unknown transfer coding",
+                   "a body is sent with Content-Length or with Transfer-Encoding: chunked, in "
+                   "HTTP/1.1, and with no other coding",
+                   true },
+    no_host = { 400, "INVALID", "no host",
+                "a request of HTTP/1.1 has one field Host with the name or address it is sent to",
+                false },
+    two_fields = { 400, "INVALID", "a field given twice",
+                   "Host, Origin, Sec-Fetch-Site, Authorization and Content-Type have one value "
+                   "each and are given once",
+                   false },
+    foreign_host = { 421, "DENIED", "not for this server",
+                     "without tokens the aggregator answers only requests whose Host is an IP "
+                     "address or localhost, as a foreign page may have pointed its host name here: "
+                     "allow the name with --http-names, or use tokens",
+                     false },
+    foreign_origin = { 403, "DENIED", "from another page",
+                       "POST and DELETE are not accepted from another site's page (Origin, "
+                       "Sec-Fetch-Site)",
+                       false },
+    not_json = { 415, "TYPE", "not JSON", "send the body as Content-Type: application/json",
+                 false },
+    is_encoded = { 415, "TYPE", "encoded body", "send the body as it is: without Content-Encoding",
+                   false },
+    over_capacity = { 503, "AGAIN", "not now",
+                      "too many large requests at one time, try again in a "
+                      "moment",
+                      false };
+
+/* Sets req->route, or collects in req->allow the methods of the path. */
+static void
+find_route(mrd_http_request *req)
+{
+    const char *method = strcmp(req->method, "HEAD") == 0 ? "GET" : req->method;
+
+    for (size_t i = 0; i < req->httpd->n_routes && req->route == NULL; i++) {
+        const mrd_http_route *route = &req->httpd->routes[i];
+
+        if (!mrd_http_route_match(route->path, req->path, &req->params))
+            continue;
+        if (strcmp(route->method, method) == 0)
+            req->route = route;
+        else
+            mrd_buf_fmt(&req->allow, "%s%s, ", route->method,
+                        strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
+    }
+    if (req->allow.len > 0)
+        mrd_buf_text(&req->allow, "OPTIONS");
+}
+
+/* Fields about the caller, the object and the format. If such a field occurs twice, a proxy may
+ * have used the other value. */
+static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
+                                             "Content-Type" };
+
+typedef struct {
+    unsigned lengths, fields[MRD_COUNT(single_fields)];
+    const char *coding, *host;
+    bool bad_name;
+} field_counts;
+
+/* A token of RFC 9110, 5.6.2. Some readers take the blank in "Transfer-Encoding :" as a part of the
+ * name, others do not, so they would see different ends of the request. */
+static bool
+is_field_name(const char *name)
+{
+    size_t n = strspn(name, "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                            "abcdefghijklmnopqrstuvwxyz");
+
+    return n > 0 && name[n] == '\0';
+}
+
+static enum MHD_Result
+count_fields(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    field_counts *n = cls;
+    bool coding = strcasecmp(key, "Transfer-Encoding") == 0;
+
+    (void) kind;
+    n->bad_name = n->bad_name || !is_field_name(key);
+    n->lengths += coding || strcasecmp(key, "Content-Length") == 0;
+    n->coding = coding ? value : n->coding;
+    for (size_t i = 0; i < MRD_COUNT(single_fields); i++) {
+        if (strcasecmp(key, single_fields[i]) != 0)
+            continue;
+        n->fields[i]++;
+        n->host = i == 0 ? value : n->host;
+    }
+    return MHD_YES;
+}
+
+/* Refuses requests that RFC 9112 requires a server to refuse. */
+static const http_refusal *
+check_fields(const mrd_http_request *req, const char *version)
+{
+    bool is_1_0 = strcmp(version, "HTTP/1.0") == 0;
+    field_counts n = { 0 };
+
+    MHD_get_connection_values(req->connection, MHD_HEADER_KIND, count_fields, &n);
+    if (n.bad_name)
+        return &bad_field;
+    if (n.lengths > 1)
+        return &two_lengths;
+    if (n.coding != NULL && (is_1_0 || strcasecmp(n.coding, "chunked") != 0))
+        return &bad_coding;
+    if ((n.fields[0] == 0 && !is_1_0) || (n.host != NULL && !mrd_http_host_valid(n.host)) ||
+        (req->authority != NULL && !mrd_http_host_valid(req->authority)))
+        return &no_host;
+    for (size_t i = 0; i < MRD_COUNT(single_fields); i++) {
+        if (n.fields[i] > 1)
+            return &two_fields;
+    }
+    return NULL;
+}
+
+/* Returns the host that the request is sent to. */
+static const char *
+host_of(mrd_http_request *req)
+{
+    return req->authority != NULL ? req->authority : mrd_http_header(req, "Host");
+}
+
+static bool
+has_body(mrd_http_request *req)
+{
+    const char *length = mrd_http_header(req, "Content-Length");
+
+    return (length != NULL && length[strspn(length, "0")] != '\0') ||
+           mrd_http_header(req, "Transfer-Encoding") != NULL;
+}
+
+/* Refuses a request that changes something and comes from another web page. */
+static const http_refusal *
+admit_change(mrd_http_request *req)
+{
+    if (!mrd_http_origin_same(mrd_http_header(req, "Origin"),
+                              mrd_http_header(req, "Sec-Fetch-Site"), host_of(req)))
+        return &foreign_origin;
+    if (has_body(req) && mrd_http_header(req, "Content-Encoding") != NULL)
+        return &is_encoded;
+    return has_body(req) && strcmp(req->method, "POST") == 0 &&
+                   !mrd_http_type_json(mrd_http_header(req, "Content-Type"))
+               ? &not_json
+               : NULL;
+}
+
+/* Returns a hash of the client's address, for IPv6 of its network, which may be one client. */
+static uint64_t
+peer_of(const mrd_http_request *req)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(req->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = info == NULL ? NULL : info->client_addr;
+    const uint8_t *six;
+
+    if (a == NULL)
+        return 0;
+    if (a->sa_family == AF_INET)
+        return mrd_hash64(&((const struct sockaddr_in *) a)->sin_addr, 4, 4);
+    if (a->sa_family != AF_INET6)
+        return 0;
+    six = ((const struct sockaddr_in6 *) a)->sin6_addr.s6_addr;
+    return IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *) a)->sin6_addr)
+               ? mrd_hash64(six + 12, 4, 4)
+               : mrd_hash64(six, 8, 6);
+}
+
+/* Identifies the caller and checks the route's action against the role. The handler checks the
+ * rights on sessions. */
+static const http_refusal *
+admit_caller(mrd_http_request *req)
+{
+    const mrd_httpd_options *o = &req->httpd->options;
+    bool open = req->route->action == MRD_ACTION_OPEN;
+    mrd_why why = { 0 };
+    mrd_err err = MRD_OK;
+
+    req->caller = MRD_CALLER(o->identify == NULL ? MRD_ROLE_ADMIN : MRD_ROLE_NONE);
+    if (open)
+        return NULL;
+    if (o->identify == NULL && !mrd_http_host_ours(host_of(req), o->names))
+        return &foreign_host;
+    if (o->identify != NULL)
+        err =
+            o->identify(req->httpd->self, peer_of(req),
+                        mrd_http_bearer(mrd_http_header(req, "Authorization")), &req->caller, &why);
+    if (err != MRD_OK) {
+        snprintf(req->reason, sizeof(req->reason), "%s", why.text);
+        return err == MRD_BUSY ? &being_asked : err == MRD_AGAIN ? &not_known_yet : &no_token;
+    }
+    return mrd_may(&req->caller, NULL, req->route->action) ? NULL : &not_permitted;
+}
+
+/* The last part of the checks, which is repeated for a request that was held. */
+static const http_refusal *
+admit_known(mrd_http_request *req)
+{
+    uint64_t known = mrd_httpd_wakes(req->httpd);
+    const http_refusal *r = admit_caller(req);
+
+    if (r == &being_asked)
+        return mrd_httpd_hold(req, known) ? r : &not_known_yet;
+    if (r != NULL)
+        return r;
+    return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
+}
+
+/* Checks a request's head: the route, and the caller's rights. */
+static const http_refusal *
+admit(mrd_http_request *req, const char *version)
+{
+    bool options = strcmp(req->method, "OPTIONS") == 0;
+    const http_refusal *r = check_fields(req, version);
+
+    if (r != NULL)
+        return r;
+    if (options && strcmp(req->path, "*") == 0) {
+        mrd_buf_text(&req->allow, "GET, HEAD, POST, DELETE, OPTIONS");
+        return NULL;
+    }
+    if (!mrd_http_path_plain(req->path))
+        return &bad_path;
+    find_route(req);
+    if (req->route == NULL)
+        return req->allow.len == 0 ? &no_path : options ? NULL : &wrong_method;
+    return admit_known(req);
+}
+
+/* OPTIONS: returns the methods of the path and, for the Perfetto page, the CORS headers. */
+static mrd_err
+reply_options(mrd_http_request *req)
+{
+    const char *origin = mrd_http_header(req, "Origin");
+
+    mrd_http_set_header(req, "Allow", mrd_buf_cstr(&req->allow));
+    if (origin != NULL && strcmp(origin, HTTPD_PAGE_ORIGIN) == 0) {
+        mrd_http_set_header(req, "Access-Control-Allow-Methods", "GET, HEAD, OPTIONS");
+        mrd_http_set_header(req, "Access-Control-Allow-Headers", "Authorization, Range");
+        mrd_http_set_header(req, "Access-Control-Allow-Private-Network", "true");
+        mrd_http_set_header(req, "Access-Control-Max-Age", "600");
+    }
+    return mrd_httpd_reply_empty(req, MHD_HTTP_NO_CONTENT);
+}
+
+static mrd_err
+reply_refusal(mrd_http_request *req, const http_refusal *r)
+{
+    if (r->ends)
+        mrd_http_set_header(req, "Connection", "close");
+    if (r == &wrong_method)
+        mrd_http_set_header(req, "Allow", mrd_buf_cstr(&req->allow));
+    if (r == &no_token || r == &not_permitted)
+        mrd_http_set_header(req, "WWW-Authenticate", "Bearer realm=\"meridian\"");
+    if (r == &over_capacity || r == &not_known_yet)
+        mrd_http_set_header(req, "Retry-After", "2");
+    return mrd_httpd_reply_problem(req, r->status, r->code, r->title,
+                                   (r == &no_token || r == &not_known_yet) && req->reason[0] != '\0'
+                                       ? req->reason
+                                       : r->detail);
+}
+
+/* The whole request has arrived, or the part of it that is needed. */
+static mrd_err
+answer(mrd_http_request *req)
+{
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    if (req->refusal != NULL)
+        return reply_refusal(req, req->refusal);
+    if (req->route == NULL)
+        return reply_options(req);
+    if (req->stream != NULL)
+        return mrd_httpd_stream_begin(req);
+    err = known_query(req, req->route->query, &why);
+    if (err == MRD_OK)
+        err = req->route->handle(req->httpd->self, req, &why);
+    if (err != MRD_OK && !req->replied)
+        err = mrd_httpd_reply_error(req, err, &why);
+    return err;
+}
+
+static mrd_http_request *
+request_new(mrd_httpd *h, struct MHD_Connection *connection, const char *url, const char *method)
+{
+    mrd_http_request *req = calloc(1, sizeof(*req));
+    mrd_str authority;
+    const char *path = mrd_http_target(url, &authority);
+
+    if (req == NULL || (req->path = mrd_str_dup(mrd_str_of(path))) == NULL ||
+        (path != url && (req->authority = mrd_str_dup(authority)) == NULL)) {
+        free(req == NULL ? NULL : req->path);
+        free(req);
+        return NULL;
+    }
+    req->httpd = h;
+    req->connection = connection;
+    req->method = method;
+    pthread_mutex_lock(&h->lock);
+    h->counts.requests++;
+    pthread_mutex_unlock(&h->lock);
+    return req;
+}
+
+/* Reserves memory for a body's next bytes within the limit of all bodies. */
+static bool
+body_room(mrd_httpd *h, size_t n)
+{
+    bool ok;
+
+    pthread_mutex_lock(&h->lock);
+    ok = h->bodies + n <= BODIES_MAX;
+    h->bodies += ok ? n : 0;
+    pthread_mutex_unlock(&h->lock);
+    return ok;
+}
+
+static void
+body_drop(mrd_http_request *req)
+{
+    pthread_mutex_lock(&req->httpd->lock);
+    req->httpd->bodies -= req->body.len;
+    pthread_mutex_unlock(&req->httpd->lock);
+    mrd_buf_fini(&req->body);
+}
+
+/* Stores only bodies of accepted requests that can use one. Other bodies are read, so that the
+ * client receives the answer. If such a body has no known end, the connection is closed. */
+static bool
+take_body(mrd_http_request *req, const char *data, size_t n)
+{
+    if (req->refusal == NULL && strcmp(req->method, "POST") == 0) {
+        if (req->body.len + n > MRD_HTTP_BODY_MAX)
+            req->refusal = &too_big;
+        else if (!body_room(req->httpd, n))
+            req->refusal = &over_capacity;
+        else
+            mrd_buf_add(&req->body, data, n);
+        if (req->refusal == NULL)
+            return req->body.err == MRD_OK;
+        body_drop(req);
+    }
+    req->discarded += n;
+    return req->discarded <= DISCARD_MAX;
+}
+
+/* The head was checked, and the body may follow. */
+static enum MHD_Result
+begin(mrd_http_request *req)
+{
+    const char *length = mrd_http_header(req, "Content-Length");
+    uint64_t announced = 0;
+
+    if (req->was_held) /* it begins after the caller is identified */
+        return MHD_YES;
+    if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
+        announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
+        req->refusal = &too_big;
+    if (req->refusal != NULL &&
+        (announced > DISCARD_MAX || req->refusal->ends || mrd_http_header(req, "Expect") != NULL)) {
+        mrd_httpd_watch_stage(req->httpd, req->connection,
+                              CLIENT_REPLY); /* before the body comes */
+        return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
+    }
+    return MHD_YES;
+}
+
+static char is_cut; /* its address marks a request with a truncated query */
+
+/* Called before the library splits the query. With many parameters it has no memory left for an
+ * answer. */
+static void *
+on_target(void *cls, const char *target, struct MHD_Connection *connection)
+{
+    char *query = target == NULL ? NULL : strchr(target, '?');
+    size_t n = 1;
+
+    (void) cls;
+    (void) connection;
+    for (const char *p = query; p != NULL && (p = strchr(p, '&')) != NULL; p++)
+        n++;
+    if (query == NULL || n <= PARAMS_MAX)
+        return NULL;
+    query[1] = '\0';
+    return &is_cut;
+}
+
+static enum MHD_Result
+on_request(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
+           const char *version, const char *upload, size_t *upload_size, void **state)
+{
+    mrd_httpd *h = cls;
+    bool cut = *state == &is_cut;
+    mrd_http_request *req = cut ? NULL : *state;
+
+    MRD_CHECK_MAGIC(h, HTTPD_MAGIC);
+    if (req == NULL) {
+        *state = NULL;
+        if ((req = request_new(h, connection, url, method)) == NULL)
+            return MHD_NO;
+        *state = req;
+        mrd_httpd_watch_stage(h, connection, CLIENT_BODY);
+        req->refusal = cut ? &too_many : admit(req, version);
+        return begin(req);
+    }
+    if (req->was_held) {
+        req->was_held = false;
+        req->refusal = admit_known(req);
+        if (req->was_held)
+            return MHD_YES;
+        /* The library repeats its first call after a suspension. A body comes with the next calls. */
+        if (begin(req) != MHD_YES)
+            return MHD_NO;
+        if (*upload_size == 0 && has_body(req))
+            return req->replied ? req->queued : MHD_YES;
+    }
+    if (*upload_size > 0) {
+        size_t n = *upload_size;
+
+        *upload_size = 0;
+        return take_body(req, upload, n) ? MHD_YES : MHD_NO;
+    }
+    if (req->replied)
+        return MHD_YES;
+    mrd_httpd_watch_stage(h, connection, CLIENT_REPLY);
+    if (answer(req) != MRD_OK && !req->replied)
+        return MHD_NO;
+    return req->was_held ? MHD_YES : req->queued;
+}
+
+static void
+on_completed(void *cls, struct MHD_Connection *connection, void **state,
+             enum MHD_RequestTerminationCode how)
+{
+    mrd_http_request *req = *state;
+
+    (void) how;
+    mrd_httpd_watch_stage(cls, connection, CLIENT_HEAD);
+    if (req == NULL || *state == &is_cut)
+        return;
+    mrd_httpd_drop_headers(req);
+    mrd_httpd_hold_forget(req);
+    mrd_httpd_stream_forget(req);
+    body_drop(req);
+    mrd_buf_fini(&req->allow);
+    free(req->path);
+    free(req->authority);
+    free(req);
+    *state = NULL;
+}
+
+bool
+mrd_httpd_next_error(mrd_httpd *httpd, mrd_why *ret_why)
+{
+    return mrd_error_list_take(&httpd->errors, ret_why);
+}
+
+/* ---- Start and stop ---- */
+
+static mrd_err
+listen_on(const char *address, uint16_t port, int *ret_fd, uint16_t *ret_port, mrd_why *why)
+{
+    struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+                              .ai_socktype = SOCK_STREAM };
+    struct addrinfo *found = NULL;
+    struct sockaddr_storage bound;
+    socklen_t len = sizeof(bound);
+    char service[8];
+    int fd, on = 1;
+    mrd_err err = MRD_OK;
+
+    snprintf(service, sizeof(service), "%u", port);
+    if (getaddrinfo(address, service, &hints, &found) != 0)
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "'%s' is not an address to listen on: give a numeric one, such as 127.0.0.1", address);
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        err = mrd_why_set(why, MRD_IO, errno, "HTTP socket");
+    else {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1024) != 0)
+            err =
+                mrd_why_set(why, MRD_BUSY, errno, "cannot listen for HTTP on %s:%u", address, port);
+        else if (getsockname(fd, (struct sockaddr *) &bound, &len) == 0)
+            *ret_port =
+                ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &bound)->sin6_port
+                                                  : ((struct sockaddr_in *) &bound)->sin_port);
+    }
+    freeaddrinfo(found);
+    if (err != MRD_OK && fd >= 0)
+        close(fd);
+    else
+        *ret_fd = fd;
+    return err;
+}
+
+static mrd_err
+load_pem(const char *path, mrd_buf *to, mrd_why *why)
+{
+    if (mrd_file_read(path, PEM_MAX, to, why) != MRD_OK)
+        return mrd_why_prefix(why, MRD_INVALID, "TLS file");
+    mrd_buf_cstr(to);
+    return to->err == MRD_OK && to->len > 0
+               ? MRD_OK
+               : mrd_why_set(why, MRD_INVALID, 0, "TLS file %s is empty", path);
+}
+
+static uint64_t
+stamp_of(const mrd_httpd *h)
+{
+    const char *files[] = { h->cert_path, h->key_path };
+
+    return mrd_files_stamp(files, MRD_COUNT(files));
+}
+
+bool
+mrd_httpd_changed(mrd_httpd *httpd)
+{
+    return stamp_of(httpd) != httpd->stamp;
+}
+
+static size_t
+unescape(void *cls, struct MHD_Connection *connection, char *text)
+{
+    (void) cls;
+    (void) connection;
+    return mrd_http_unescape(text);
+}
+
+/* Starts a server thread on a duplicate of the listening socket. */
+static mrd_err
+start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
+{
+    mrd_buf cert = { 0 }, key = { 0 };
+    static char priorities[] = HTTPS_PRIORITIES;
+    struct MHD_OptionItem tls[4] = { { MHD_OPTION_END, 0, NULL } };
+    unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
+    struct MHD_Daemon *daemon = NULL;
+    int fd = -1;
+    uint64_t stamp = stamp_of(h);
+    mrd_err err = MRD_OK;
+
+    if (h->cert_path != NULL) {
+        if ((err = mrd_secret_check("key file", h->key_path, why)) != MRD_OK ||
+            (err = load_pem(h->cert_path, &cert, why)) != MRD_OK ||
+            (err = load_pem(h->key_path, &key, why)) != MRD_OK)
+            goto out;
+        flags |= MHD_USE_TLS;
+        tls[0] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, cert.p };
+        tls[1] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, key.p };
+        tls[2] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_PRIORITIES, 0, priorities };
+        tls[3] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
+    }
+    if ((fd = fcntl(h->listen_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
+        daemon = MHD_start_daemon(
+            flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_ARRAY,
+            tls, MHD_OPTION_URI_LOG_CALLBACK, on_target, NULL, MHD_OPTION_UNESCAPE_CALLBACK,
+            unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+            MHD_OPTION_NOTIFY_CONNECTION, mrd_httpd_watch_connection, h,
+            MHD_OPTION_CONNECTION_LIMIT, h->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+            h->options.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) (32 << 10),
+            MHD_OPTION_END);
+    if (daemon == NULL) {
+        if (fd >= 0)
+            close(fd);
+        err = mrd_why_set(why, MRD_INVALID, 0, "the HTTP server does not start%s",
+                          h->cert_path == NULL
+                              ? ""
+                              : ": are certificate and key PEM files that belong together?");
+    } else {
+        *ret_daemon = daemon;
+        h->stamp = stamp;
+    }
+out:
+    if (key.p != NULL)
+        explicit_bzero(key.p, key.len);
+    mrd_buf_fini(&cert);
+    mrd_buf_fini(&key);
+    return err;
+}
+
+mrd_err
+mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, size_t n,
+                void *self, mrd_httpd **ret_httpd, mrd_why *why)
+{
+    mrd_httpd *h = calloc(1, sizeof(*h));
+    mrd_err err;
+
+    if (h == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "HTTP server");
+    h->magic = HTTPD_MAGIC;
+    h->options = *options;
+    h->options.max_connections = options->max_connections == 0 ? 512 : options->max_connections;
+    h->options.max_streams = options->max_streams == 0 ? 8 : options->max_streams;
+    h->options.hold_seconds = options->hold_seconds == 0 ? 10 : options->hold_seconds;
+    h->options.idle_seconds = options->idle_seconds == 0 ? 30 : options->idle_seconds;
+    h->routes = routes;
+    h->n_routes = n;
+    h->self = self;
+    h->listen_fd = -1;
+    pthread_mutex_init(&h->lock, NULL);
+    mrd_cond_init(&h->watch);
+    mrd_error_list_init(&h->errors);
+    if (options->cert != NULL && options->key != NULL) {
+        h->cert_path = mrd_str_dup(mrd_str_of(options->cert));
+        h->key_path = mrd_str_dup(mrd_str_of(options->key));
+    }
+    if ((err = listen_on(options->address, options->port, &h->listen_fd, &h->port, why)) !=
+            MRD_OK ||
+        (err = mrd_httpd_watch_start(h, why)) != MRD_OK ||
+        (err = start_daemon(h, &h->daemon, why)) != MRD_OK) {
+        mrd_httpd_stop(h);
+        return err;
+    }
+    *ret_httpd = h;
+    return MRD_OK;
+}
+
+uint16_t
+mrd_httpd_port(const mrd_httpd *httpd)
+{
+    return httpd->port;
+}
+
+/* Stops servers from before a reload that have no clients; all of them if forced. */
+static void
+retire(mrd_httpd *h, bool force)
+{
+    for (size_t i = 0; i < HTTPD_OLD_MAX; i++) {
+        const union MHD_DaemonInfo *info;
+
+        if (h->old[i] == NULL)
+            continue;
+        info = MHD_get_daemon_info(h->old[i], MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+        if (force || (info != NULL && info->num_connections == 0)) {
+            MHD_stop_daemon(h->old[i]);
+            h->old[i] = NULL;
+        }
+    }
+}
+
+mrd_err
+mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why)
+{
+    struct MHD_Daemon *daemon = NULL;
+    size_t slot = 0;
+    mrd_err err;
+    int fd;
+
+    retire(httpd, false);
+    while (slot < HTTPD_OLD_MAX && httpd->old[slot] != NULL)
+        slot++;
+    if (slot == HTTPD_OLD_MAX)
+        return mrd_why_set(why, MRD_BUSY, 0,
+                           "transfers of %d earlier reloads still run, try again later",
+                           HTTPD_OLD_MAX);
+    if ((err = start_daemon(httpd, &daemon, why)) != MRD_OK)
+        return err;
+    fd = MHD_quiesce_daemon(httpd->daemon);
+    if (fd >= 0)
+        close(fd);
+    httpd->old[slot] = httpd->daemon;
+    httpd->daemon = daemon;
+    return MRD_OK;
+}
+
+void
+mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts)
+{
+    pthread_mutex_lock(&httpd->lock);
+    *ret_counts = httpd->counts;
+    pthread_mutex_unlock(&httpd->lock);
+}
+
+/* Requests the end of every producer, resumes every suspended connection, and waits until all have
+ * ended. */
+static void
+stop_streams(mrd_httpd *h)
+{
+    struct timespec nap = { .tv_nsec = 2 * MRD_MS };
+    bool left = true;
+
+    while (left) {
+        pthread_mutex_lock(&h->lock);
+        h->stopping = true;
+        mrd_httpd_hold_end(h, true);
+        left = mrd_httpd_streams_end(h);
+        pthread_mutex_unlock(&h->lock);
+        if (left)
+            nanosleep(&nap, NULL);
+    }
+}
+
+void
+mrd_httpd_stop(mrd_httpd *httpd)
+{
+    struct timespec nap = { .tv_nsec = 2 * MRD_MS };
+    bool left = true;
+
+    if (httpd == NULL)
+        return;
+    mrd_httpd_watch_stop(httpd);
+    stop_streams(httpd);
+    if (httpd->daemon != NULL)
+        MHD_stop_daemon(httpd->daemon);
+    retire(httpd, true);
+    while (left) { /* a producer that has finished may still be releasing its stream */
+        pthread_mutex_lock(&httpd->lock);
+        left = httpd->streams != NULL;
+        pthread_mutex_unlock(&httpd->lock);
+        if (left)
+            nanosleep(&nap, NULL);
+    }
+    if (httpd->listen_fd >= 0)
+        close(httpd->listen_fd);
+    pthread_cond_destroy(&httpd->watch);
+    pthread_mutex_destroy(&httpd->lock);
+    mrd_error_list_fini(&httpd->errors);
+    free(httpd->cert_path);
+    free(httpd->key_path);
+    free(httpd);
+}

@@ -1,0 +1,758 @@
+/* httpd/httpd_reply.c - replies: texts, problems, streams made by a thread, files */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/conf/log.h"
+#include "base/obj.h"
+#include "base/sys/threads.h"
+#include "httpd/encode.h"
+#include "httpd/httpd_int.h"
+
+#define STREAM_QUEUE (1u << 20) /* bytes between a producer and its client */
+
+enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_CHUNK = 128 << 10 };
+
+/* A reply that a thread of its own produces. Owned by the producer and the response; the last of
+ * them frees it. */
+struct http_stream {
+    mrd_httpd *httpd;
+    struct MHD_Connection *connection;
+    pthread_t thread;
+    pthread_cond_t room;
+    mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why);
+    void (*done)(void *self);
+    void *self;
+    mrd_encoding encoding;
+    uint8_t *queue;
+    size_t head, len;
+    bool begun;     /* the reply's head was sent, so an error status is no longer possible */
+    bool waiting;   /* the connection is suspended until there are bytes */
+    bool finished;  /* the producer has returned */
+    bool cancelled; /* the client disconnected or the server stops */
+    mrd_err err;
+    mrd_why why; /* of err */
+    int owners;
+    http_stream *next, **link;
+};
+
+/* ---- Replies ---- */
+
+void
+mrd_http_set_header(mrd_http_request *req, const char *name, const char *value)
+{
+    if (req->n_headers == HTTPD_HEADERS_MAX)
+        return;
+    req->headers[req->n_headers].name = mrd_str_dup(mrd_str_of(name));
+    req->headers[req->n_headers].value = mrd_str_dup(mrd_str_of(value));
+    req->n_headers++;
+}
+
+void
+mrd_httpd_drop_headers(mrd_http_request *req)
+{
+    while (req->n_headers > 0) {
+        req->n_headers--;
+        free(req->headers[req->n_headers].name);
+        free(req->headers[req->n_headers].value);
+    }
+}
+
+static bool
+has_header(const mrd_http_request *req, const char *name)
+{
+    for (size_t i = 0; i < req->n_headers; i++) {
+        if (req->headers[i].name != NULL && strcmp(req->headers[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Queues the response, which it owns, with the headers of every reply. */
+static mrd_err
+send_response(mrd_http_request *req, unsigned status, struct MHD_Response *response)
+{
+    const char *origin = mrd_http_header(req, "Origin");
+
+    if (response == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < req->n_headers; i++) {
+        if (req->headers[i].name != NULL && req->headers[i].value != NULL)
+            MHD_add_response_header(response, req->headers[i].name, req->headers[i].value);
+    }
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, "Vary", "Origin, Accept-Encoding");
+    if (origin != NULL && strcmp(origin, HTTPD_PAGE_ORIGIN) == 0) {
+        MHD_add_response_header(response, "Access-Control-Allow-Origin", HTTPD_PAGE_ORIGIN);
+        MHD_add_response_header(response, "Access-Control-Expose-Headers",
+                                "Content-Disposition, Content-Range, ETag");
+    }
+    req->replied = true;
+    req->queued = MHD_queue_response(req->connection, status, response);
+    MHD_destroy_response(response);
+    if (status >= 400) {
+        pthread_mutex_lock(&req->httpd->lock);
+        req->httpd->counts.errors++;
+        req->httpd->counts.unauthorised += status == 401 || status == 403;
+        pthread_mutex_unlock(&req->httpd->lock);
+    }
+    return req->queued == MHD_YES ? MRD_OK : MRD_IO;
+}
+
+/* The body of a reply without a body; its length must not be given as 0. */
+static ssize_t
+no_body(void *self, uint64_t at, char *to, size_t max)
+{
+    (void) self;
+    (void) at;
+    (void) to;
+    (void) max;
+    return MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static struct MHD_Response *
+bodyless(void)
+{
+    return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, no_body, NULL, NULL);
+}
+
+mrd_err
+mrd_httpd_reply_empty(mrd_http_request *req, unsigned status)
+{
+    return send_response(req, status, bodyless());
+}
+
+mrd_err
+mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type, mrd_buf *body)
+{
+    struct MHD_Response *response;
+    mrd_err err = body->err;
+
+    if (err == MRD_OK) {
+        mrd_http_set_header(req, "Content-Type", type);
+        if (!has_header(req, "Cache-Control"))
+            mrd_http_set_header(req, "Cache-Control", "no-store");
+        response = MHD_create_response_from_buffer(
+            body->len, body->p == NULL ? (void *) (uintptr_t) "" : body->p,
+            body->p == NULL ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
+        if (response != NULL)
+            *body = (mrd_buf){ 0 };
+        err = send_response(req, status, response);
+    }
+    mrd_buf_fini(body);
+    return err;
+}
+
+mrd_err
+mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc)
+{
+    mrd_buf body = { 0 };
+
+    if (doc == NULL)
+        return MRD_NOMEM;
+    mrd_json_write(doc, false, &body);
+    mrd_buf_byte(&body, '\n');
+    mrd_json_free(doc);
+    return mrd_http_reply_text(req, status, "application/json", &body);
+}
+
+mrd_err
+mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why)
+{
+    mrd_buf body = { 0 };
+
+    (void) self;
+    (void) why;
+    mrd_buf_text(&body, "ok\n");
+    return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &body);
+}
+
+/* Answers the request if its conditions exclude an object with this tag. Returns false if the
+ * object must be sent. */
+static bool
+has_answered(mrd_http_request *req, const char *etag, mrd_err *ret_err)
+{
+    const char *match = mrd_http_header(req, "If-Match");
+
+    if (match != NULL && !mrd_http_etag_listed(match, etag, false)) {
+        *ret_err = mrd_httpd_reply_problem(req, MHD_HTTP_PRECONDITION_FAILED, "STATE",
+                                           "precondition failed", "it has changed (If-Match)");
+        return true;
+    }
+    if (!mrd_http_etag_listed(mrd_http_header(req, "If-None-Match"), etag, true))
+        return false;
+    *ret_err = mrd_httpd_reply_empty(req, MHD_HTTP_NOT_MODIFIED);
+    return true;
+}
+
+mrd_err
+mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag, mrd_bytes body)
+{
+    struct MHD_Response *response;
+    mrd_err err;
+
+    mrd_http_set_header(req, "ETag", etag);
+    mrd_http_set_header(req, "Cache-Control", "no-cache");
+    if (has_answered(req, etag, &err))
+        return err;
+    mrd_http_set_header(req, "Content-Type", type);
+    response = MHD_create_response_from_buffer(body.len, (void *) (uintptr_t) body.p,
+                                               MHD_RESPMEM_PERSISTENT);
+    return send_response(req, MHD_HTTP_OK, response);
+}
+
+/* RFC 9457. */
+mrd_err
+mrd_httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code, const char *title,
+                        const char *detail)
+{
+    mrd_buf body = { 0 };
+
+    mrd_buf_fmt(&body, "{\"type\":\"about:blank\",\"status\":%u,\"code\":\"%s\",\"title\":", status,
+                code);
+    mrd_json_quote(&body, mrd_str_of(title));
+    mrd_buf_text(&body, ",\"detail\":");
+    mrd_json_quote(&body, mrd_str_of(detail));
+    mrd_buf_text(&body, "}\n");
+    return mrd_http_reply_text(req, status, "application/problem+json", &body);
+}
+
+mrd_err
+mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why)
+{
+    if (err == MRD_IO && (why->sys == EMFILE || why->sys == ENFILE))
+        err = MRD_AGAIN; /* descriptors become free when connections end */
+    if (err == MRD_BUSY || err == MRD_AGAIN || err == MRD_FULL)
+        mrd_http_set_header(req, "Retry-After", "2");
+    return mrd_httpd_reply_problem(req, (unsigned) mrd_err_http(err), mrd_err_name(err),
+                                   mrd_err_text(err),
+                                   why->text[0] != '\0' ? why->text : mrd_err_text(err));
+}
+
+/* ---- Streams ---- */
+
+static void
+stream_release(http_stream *s)
+{
+    mrd_httpd *h = s->httpd;
+    bool last;
+
+    pthread_mutex_lock(&h->lock);
+    last = --s->owners == 0;
+    if (last) {
+        *s->link = s->next;
+        if (s->next != NULL)
+            s->next->link = s->link;
+        h->counts.streams_now--;
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (!last)
+        return;
+    if (s->done != NULL)
+        s->done(s->self);
+    pthread_cond_destroy(&s->room);
+    free(s->queue);
+    free(s);
+}
+
+/* Lock held: resumes the connection. */
+static void
+stream_wake(http_stream *s)
+{
+    if (!s->begun) {
+        s->httpd->wakes++;
+        mrd_httpd_hold_end(s->httpd, true);
+    }
+    if (!s->waiting)
+        return;
+    s->waiting = false;
+    MHD_resume_connection(s->connection);
+}
+
+/* The producer's side of the queue. Returns false if the reader has ended. */
+static bool
+stream_push(void *self, const void *data, size_t len)
+{
+    http_stream *s = self;
+    const uint8_t *p = data;
+
+    pthread_mutex_lock(&s->httpd->lock);
+    while (len > 0) {
+        size_t tail, n;
+
+        while (s->len == STREAM_QUEUE && !s->cancelled)
+            pthread_cond_wait(&s->room, &s->httpd->lock);
+        if (s->cancelled)
+            break;
+        tail = (s->head + s->len) & (STREAM_QUEUE - 1);
+        n = STREAM_QUEUE - s->len;
+        n = n < STREAM_QUEUE - tail ? n : STREAM_QUEUE - tail;
+        n = n < len ? n : len;
+        memcpy(s->queue + tail, p, n);
+        s->len += n;
+        p += n;
+        len -= n;
+        stream_wake(s);
+    }
+    pthread_mutex_unlock(&s->httpd->lock);
+    return len == 0;
+}
+
+static _Thread_local http_stream *current; /* the stream that this thread produces */
+
+bool
+mrd_http_stream_wanted(void)
+{
+    bool wanted;
+
+    MRD_ASSERT(current != NULL);
+    pthread_mutex_lock(&current->httpd->lock);
+    wanted = !current->cancelled;
+    pthread_mutex_unlock(&current->httpd->lock);
+    return wanted;
+}
+
+/* Sends the producer's output through a compressor into the queue. */
+static mrd_err
+produce_encoded(http_stream *s, mrd_out *raw, mrd_why *why)
+{
+    mrd_encoder *encoder = NULL;
+    mrd_out *out = NULL;
+    mrd_err err = mrd_encoder_open(s->encoding, raw, &encoder, why);
+
+    if (err == MRD_OK)
+        err = mrd_out_func(mrd_encoder_push, encoder, "HTTP reply", &out, why);
+    if (err == MRD_OK)
+        err = s->produce(s->self, out, why);
+    if (err == MRD_OK) {
+        err = mrd_out_commit(out, why);
+        out = NULL;
+    }
+    if (err == MRD_OK)
+        err = mrd_encoder_end(encoder);
+    mrd_out_abort(out);
+    mrd_encoder_free(encoder);
+    return err;
+}
+
+/* Logs an error after the head was sent, because the client sees only a broken connection. Does not
+ * log if the client disconnected. */
+static void
+stream_said(http_stream *s, mrd_err err, const mrd_why *why)
+{
+    bool is_seen;
+
+    pthread_mutex_lock(&s->httpd->lock);
+    is_seen = s->begun && !s->cancelled;
+    pthread_mutex_unlock(&s->httpd->lock);
+    if (err != MRD_OK && err != MRD_CANCELLED && is_seen)
+        mrd_log(MRD_LOG_WARN, "AGG-HTTP-STREAM", "An HTTP reply was not finished: reason=%s",
+                why->text[0] != '\0' ? why->text : mrd_err_text(err));
+}
+
+static void *
+stream_main(void *self)
+{
+    http_stream *s = self;
+    mrd_why why = { 0 };
+    mrd_out *out = NULL;
+    mrd_err err = mrd_out_func(stream_push, s, "HTTP reply", &out, &why);
+
+    current = s;
+    if (err == MRD_OK) {
+        err = s->encoding == MRD_ENCODE_NONE ? s->produce(s->self, out, &why)
+                                             : produce_encoded(s, out, &why);
+        if (err == MRD_OK)
+            err = mrd_out_commit(out, &why);
+        else
+            mrd_out_abort(out);
+    }
+    stream_said(s, err, &why);
+    pthread_mutex_lock(&s->httpd->lock);
+    s->finished = true;
+    s->err = err;
+    s->why = why;
+    s->httpd->counts.cancelled += err == MRD_CANCELLED;
+    stream_wake(s);
+    pthread_mutex_unlock(&s->httpd->lock);
+    stream_release(s);
+    return NULL;
+}
+
+/* The server's side: returns the available bytes, or suspends the connection. */
+static ssize_t
+stream_pull(void *self, uint64_t at, char *to, size_t max)
+{
+    http_stream *s = self;
+    ssize_t n = 0;
+
+    (void) at;
+    pthread_mutex_lock(&s->httpd->lock);
+    if (s->len > 0) {
+        size_t run = STREAM_QUEUE - s->head;
+
+        n = (ssize_t) (s->len < run ? s->len : run);
+        n = (size_t) n < max ? n : (ssize_t) max;
+        memcpy(to, s->queue + s->head, (size_t) n);
+        s->head = (s->head + (size_t) n) & (STREAM_QUEUE - 1);
+        s->len -= (size_t) n;
+        s->httpd->counts.bytes += (uint64_t) n;
+        pthread_cond_signal(&s->room);
+    } else if (s->finished || s->cancelled) {
+        /* An error after the head was sent can only be shown by breaking the transfer. */
+        n = s->finished && s->err == MRD_OK ? MHD_CONTENT_READER_END_OF_STREAM
+                                            : MHD_CONTENT_READER_END_WITH_ERROR;
+    } else {
+        s->waiting = true;
+        MHD_suspend_connection(s->connection);
+    }
+    pthread_mutex_unlock(&s->httpd->lock);
+    return n;
+}
+
+static void
+stream_gone(void *self)
+{
+    http_stream *s = self;
+
+    pthread_mutex_lock(&s->httpd->lock);
+    s->cancelled = true;
+    s->waiting = false;
+    pthread_cond_signal(&s->room);
+    pthread_mutex_unlock(&s->httpd->lock);
+    stream_release(s);
+}
+
+/* Makes a stream that is registered with the server. Its thread is not started yet. */
+static http_stream *
+stream_new(mrd_http_request *req)
+{
+    mrd_httpd *h = req->httpd;
+    http_stream *s = calloc(1, sizeof(*s));
+
+    if (s == NULL || (s->queue = malloc(STREAM_QUEUE)) == NULL) {
+        free(s);
+        return NULL;
+    }
+    s->httpd = h;
+    s->connection = req->connection;
+    s->owners = 2;
+    mrd_cond_init(&s->room);
+    pthread_mutex_lock(&h->lock);
+    s->cancelled = h->stopping; /* a stream that begins after stop_streams ends at once */
+    s->next = h->streams;
+    s->link = &h->streams;
+    if (s->next != NULL)
+        s->next->link = &s->next;
+    h->streams = s;
+    h->counts.streams++;
+    h->counts.streams_now++;
+    pthread_mutex_unlock(&h->lock);
+    return s;
+}
+
+static void
+stream_headers(mrd_http_request *req, const char *type, const char *download)
+{
+    mrd_buf disposition = { 0 };
+
+    mrd_http_set_header(req, "Content-Type", type);
+    if (!has_header(req, "Cache-Control"))
+        mrd_http_set_header(req, "Cache-Control", "no-store");
+    if (download != NULL) {
+        mrd_buf_fmt(&disposition, "attachment; filename=\"%s\"", download);
+        mrd_http_set_header(req, "Content-Disposition", mrd_buf_cstr(&disposition));
+        mrd_buf_fini(&disposition);
+    }
+}
+
+/* Sends the head when there is something to send, or the error. */
+mrd_err
+mrd_httpd_stream_begin(mrd_http_request *req)
+{
+    http_stream *s = req->stream;
+    uint64_t wakes = mrd_httpd_wakes(req->httpd);
+    struct MHD_Response *response;
+    mrd_why why = { 0 };
+    mrd_err err = MRD_OK;
+    bool ready;
+
+    pthread_mutex_lock(&s->httpd->lock);
+    ready = s->len > 0 || s->finished;
+    if (ready && s->len == 0 && s->err != MRD_OK) {
+        err = s->err == MRD_CANCELLED ? MRD_AGAIN : s->err;
+        why = s->why;
+    }
+    s->begun = ready && err == MRD_OK;
+    pthread_mutex_unlock(&s->httpd->lock);
+    if (!ready && mrd_http_wait(req, wakes, 0))
+        return MRD_OK;
+    req->stream = NULL;
+    response = ready && err == MRD_OK ? MHD_create_response_from_callback(
+                                            MHD_SIZE_UNKNOWN, 64 << 10, stream_pull, s, stream_gone)
+                                      : NULL;
+    if (response != NULL)
+        return send_response(req, MHD_HTTP_OK, response);
+    stream_gone(s);
+    mrd_httpd_drop_headers(req); /* they were the file's */
+    return mrd_httpd_reply_error(req, !ready ? MRD_AGAIN : err == MRD_OK ? MRD_NOMEM : err, &why);
+}
+
+void
+mrd_httpd_stream_forget(mrd_http_request *req)
+{
+    if (req->stream != NULL)
+        stream_gone(req->stream);
+    req->stream = NULL;
+}
+
+static mrd_err
+reply_stream(mrd_http_request *req, mrd_encoding encoding, const char *type, const char *download,
+             mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why), void (*done)(void *self),
+             void *self, mrd_why *why)
+{
+    mrd_httpd *h = req->httpd;
+    http_stream *s = NULL;
+    bool full;
+
+    if (encoding != MRD_ENCODE_NONE)
+        mrd_http_set_header(req, "Content-Encoding", mrd_encode_name(encoding));
+    if (strcmp(req->method, "HEAD") == 0) {
+        if (done != NULL)
+            done(self);
+        stream_headers(req, type, download);
+        return send_response(req, MHD_HTTP_OK, bodyless());
+    }
+    pthread_mutex_lock(&h->lock);
+    full = h->stopping || h->counts.streams_now >= h->options.max_streams;
+    pthread_mutex_unlock(&h->lock);
+    if (!full)
+        s = stream_new(req);
+    if (s == NULL) {
+        if (done != NULL)
+            done(self);
+        return mrd_why_set(why, MRD_AGAIN, 0,
+                           full ? "%u transfers run already; try again in a moment"
+                                : "out of memory (%u)",
+                           h->options.max_streams);
+    }
+    s->produce = produce;
+    s->done = done;
+    s->self = self;
+    s->encoding = encoding;
+    if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
+        s->owners = 1;
+        stream_release(s);
+        return mrd_why_set(why, MRD_AGAIN, 0,
+                           "no thread for another transfer; try again in a moment");
+    }
+    pthread_detach(s->thread);
+    stream_headers(req, type, download);
+    req->stream = s;
+    return mrd_httpd_stream_begin(req);
+}
+
+mrd_err
+mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *download,
+                      mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why),
+                      void (*done)(void *self), void *self, mrd_why *why)
+{
+    return reply_stream(req, mrd_encode_choose(mrd_http_header(req, "Accept-Encoding")), type,
+                        download, produce, done, self, why);
+}
+
+bool
+mrd_httpd_streams_end(mrd_httpd *h)
+{
+    bool left = false;
+
+    for (http_stream *s = h->streams; s != NULL; s = s->next) {
+        s->cancelled = true;
+        pthread_cond_signal(&s->room);
+        stream_wake(s);
+        left = left || !s->finished; /* the connections end with their server */
+    }
+    return left;
+}
+
+void
+mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection)
+{
+    for (http_stream *s = h->streams; s != NULL; s = s->next) {
+        if (s->connection != connection || (s->begun && !s->waiting))
+            continue;
+        s->cancelled = true;
+        pthread_cond_signal(&s->room);
+        stream_wake(s);
+    }
+}
+
+/* ---- Files ---- */
+
+/* Sends a file as a stream, to be compressed. */
+static mrd_err
+file_produce(void *self, mrd_out *out, mrd_why *why)
+{
+    const int *fd = self;
+    ssize_t n = 1;
+
+    while (n != 0 && mrd_out_err(out) == MRD_OK) {
+        n = read(*fd, mrd_out_room(out, FILE_CHUNK), FILE_CHUNK);
+        if (n < 0 && errno != EINTR)
+            return mrd_why_set(why, MRD_IO, errno, "reading the file to send");
+        mrd_out_did(out, n > 0 ? (size_t) n : 0);
+    }
+    return mrd_out_err(out);
+}
+
+static void
+file_done(void *self)
+{
+    close(*(int *) self);
+    free(self);
+}
+
+static mrd_err
+reply_encoded(mrd_http_request *req, int fd, mrd_encoding encoding, const char *type,
+              const char *download, mrd_why *why)
+{
+    int *self = malloc(sizeof(*self));
+
+    if (self == NULL) {
+        close(fd);
+        return MRD_NOMEM;
+    }
+    *self = fd;
+    return reply_stream(req, encoding, type, download, file_produce, file_done, self, why);
+}
+
+/* Compresses on the fly if the client accepts it and a stream slot is free. The plain file needs no
+ * slot. */
+static mrd_encoding
+file_encoding(mrd_http_request *req, off_t size)
+{
+    mrd_httpd *h = req->httpd;
+    bool full;
+
+    if (mrd_http_header(req, "Range") != NULL || size < ENCODE_MIN)
+        return MRD_ENCODE_NONE;
+    pthread_mutex_lock(&h->lock);
+    full = h->stopping || h->counts.streams_now >= h->options.max_streams;
+    pthread_mutex_unlock(&h->lock);
+    return full ? MRD_ENCODE_NONE : mrd_encode_choose(mrd_http_header(req, "Accept-Encoding"));
+}
+
+/* The tag of the bytes that are sent, so each encoding has its own tag. */
+static void
+file_etag(const struct stat *st, mrd_encoding encoding, char etag[ETAG_MAX])
+{
+    snprintf(etag, ETAG_MAX, "\"%jx-%jx-%jx.%lx%s%s\"", (uintmax_t) st->st_ino,
+             (uintmax_t) st->st_size, (uintmax_t) st->st_mtim.tv_sec,
+             (unsigned long) st->st_mtim.tv_nsec, encoding == MRD_ENCODE_NONE ? "" : "-",
+             encoding == MRD_ENCODE_NONE ? "" : mrd_encode_name(encoding));
+}
+
+static mrd_err
+reply_beyond(mrd_http_request *req, off_t size)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "bytes */%jd", (intmax_t) size);
+    mrd_http_set_header(req, "Content-Range", text);
+    return mrd_httpd_reply_problem(req, MHD_HTTP_RANGE_NOT_SATISFIABLE, "RANGE",
+                                   "range not satisfiable",
+                                   "the file is shorter than the first byte asked for");
+}
+
+static mrd_err
+reply_plain(mrd_http_request *req, int fd, const struct stat *st, bool part, uint64_t from,
+            uint64_t len, const char *type, const char *download)
+{
+    struct MHD_Response *response;
+    char text[320];
+
+    if (part) {
+        snprintf(text, sizeof(text), "bytes %" PRIu64 "-%" PRIu64 "/%jd", from, from + len - 1,
+                 (intmax_t) st->st_size);
+        mrd_http_set_header(req, "Content-Range", text);
+    }
+    mrd_http_set_header(req, "Content-Type", type);
+    if (download != NULL) {
+        snprintf(text, sizeof(text), "attachment; filename=\"%.255s\"", download);
+        mrd_http_set_header(req, "Content-Disposition", text);
+    }
+    response = MHD_create_response_from_fd_at_offset64(len, fd, from);
+    if (response == NULL)
+        close(fd);
+    pthread_mutex_lock(&req->httpd->lock);
+    req->httpd->counts.bytes += strcmp(req->method, "HEAD") == 0 ? 0 : len;
+    pthread_mutex_unlock(&req->httpd->lock);
+    return send_response(req, part ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
+}
+
+/* Returns why a file cannot be sent. Only a missing file, a special file or a link is NOTFOUND,
+ * because a client does not retry NOTFOUND. */
+static mrd_err
+no_file(int sys, mrd_why *why)
+{
+    if (sys == 0 || sys == ENOENT || sys == ENOTDIR || sys == ELOOP || sys == ENXIO ||
+        sys == ENAMETOOLONG)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "no such file");
+    return mrd_why_set(why, MRD_IO, sys, "the file cannot be read");
+}
+
+mrd_err
+mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, const char *download,
+                    mrd_why *why)
+{
+    const char *if_range = mrd_http_header(req, "If-Range");
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), kind;
+    mrd_encoding encoding;
+    uint64_t from = 0, len;
+    char etag[ETAG_MAX];
+    struct stat st;
+    mrd_err err;
+
+    if (fd < 0)
+        return no_file(errno, why);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return no_file(0, why);
+    }
+    len = (uint64_t) st.st_size;
+    encoding = file_encoding(req, st.st_size);
+    file_etag(&st, encoding, etag);
+    mrd_http_set_header(req, "ETag", etag);
+    mrd_http_set_header(req, "Accept-Ranges", "bytes");
+    mrd_http_set_header(req, "Cache-Control", "no-cache");
+    if (has_answered(req, etag, &err)) {
+        close(fd);
+        return err;
+    }
+    kind = if_range == NULL || strcmp(if_range, etag) == 0
+               ? mrd_http_range(mrd_http_header(req, "Range"), len, &from, &len)
+               : 0;
+    if (kind < 0) {
+        close(fd);
+        return reply_beyond(req, st.st_size);
+    }
+    if (encoding != MRD_ENCODE_NONE)
+        return reply_encoded(req, fd, encoding, type, download, why);
+    return reply_plain(req, fd, &st, kind > 0, from, len, type, download);
+}
+
+const char *
+mrd_http_header(mrd_http_request *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->connection, MHD_HEADER_KIND, name);
+}
+
+mrd_action
+mrd_http_action(const mrd_http_request *req)
+{
+    return req->route->action;
+}

@@ -1,0 +1,200 @@
+/*
+ * httpd/httpd_watch.c - closes connections of slow clients. The library closes connections
+ * without any traffic; this module closes connections with very little traffic. That is a request
+ * that arrives byte by byte, a reply that is read too slowly. It also detects clients that
+ * disconnected while their reply is being made, which the library does not check.
+ */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/obj.h"
+#include "base/sys/threads.h"
+#include "httpd/httpd_int.h"
+#include "httpd/https.h"
+
+#define PERIOD_NS (200 * MRD_MS)
+
+enum {
+    RATE_MIN = 1024, /* bytes per second that a reader must take */
+    /* Time limits in seconds when three quarters of the connections are in use: */
+    PRESSED_HEAD = 1, /* with a head, or with a connection that waits for one */
+    PRESSED_REST = 5, /* with a body or a reader */
+    /* of tcpi_state; the C library's header has the names, but an older tcp_info */
+    STATE_CLOSE = 7,
+    STATE_CLOSE_WAIT = 8
+};
+
+struct http_client {
+    struct MHD_Connection *connection;
+    int fd;
+    void *tls; /* of mrd_https_started */
+    client_stage stage;
+    mrd_local_ns since; /* start of the stage; in REPLY, of the current window */
+    uint64_t acked;     /* bytes that the client had acknowledged then */
+    http_client *next, **link;
+};
+
+/* Returns the time limit in seconds. It is short when few connections are left, so that silent
+ * clients make room for new ones. */
+static int64_t
+patience(const mrd_httpd *h, client_stage stage)
+{
+    int64_t pressed = stage == CLIENT_HEAD ? PRESSED_HEAD : PRESSED_REST;
+    bool is_pressed = h->counts.connections > h->options.max_connections / 4 * 3;
+
+    return is_pressed && pressed < h->options.idle_seconds ? pressed : h->options.idle_seconds;
+}
+
+/* Returns true if the connection must be closed. In REPLY only bytes that the client's system
+ * acknowledged count, because bytes in our buffers prove nothing. */
+static bool
+dawdles(mrd_httpd *h, http_client *c, mrd_local_ns now)
+{
+    int64_t seconds = patience(h, c->stage), gone = mrd_local_diff(now, c->since);
+    struct tcp_info info = { 0 };
+    socklen_t len = sizeof(info);
+
+    if (c->stage == CLIENT_HEAD)
+        return gone > seconds * MRD_SEC;
+    if (c->stage == CLIENT_BODY)
+        return gone > 2 * seconds * MRD_SEC;
+    if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+        return false;
+    if (info.tcpi_state == STATE_CLOSE || info.tcpi_state == STATE_CLOSE_WAIT) {
+        mrd_httpd_stream_abandon(h, c->connection);
+        return false;
+    }
+    if (info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0) { /* it waits for us */
+        c->since = now;
+        c->acked = info.tcpi_bytes_acked;
+        return false;
+    }
+    if (gone <= seconds * MRD_SEC)
+        return false;
+    if (info.tcpi_bytes_acked - c->acked < (uint64_t) seconds * RATE_MIN)
+        return true;
+    c->since = now;
+    c->acked = info.tcpi_bytes_acked;
+    return false;
+}
+
+static void *
+watch_main(void *self)
+{
+    mrd_httpd *h = self;
+
+    pthread_mutex_lock(&h->lock);
+    while (!h->stopping) {
+        struct timespec until;
+        mrd_local_ns now = mrd_local_now();
+
+        for (http_client *c = h->clients; c != NULL; c = c->next) {
+            if (!dawdles(h, c, now))
+                continue;
+            h->counts.slow_clients++;
+            c->since = now;             /* the server thread needs a moment for it */
+            shutdown(c->fd, SHUT_RDWR); /* the socket stays open while the lock is held */
+        }
+        mrd_httpd_hold_end(h, false);
+        until = mrd_cond_deadline(PERIOD_NS);
+        pthread_cond_timedwait(&h->watch, &h->lock, &until);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+/* Only TLS connections have a session. */
+static void *
+tls_started(mrd_httpd *h, struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *session;
+
+    if (h->cert_path == NULL)
+        return NULL;
+    session = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    return session == NULL || session->tls_session == NULL
+               ? NULL
+               : mrd_https_started(session->tls_session);
+}
+
+void
+mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
+                           enum MHD_ConnectionNotificationCode code)
+{
+    mrd_httpd *h = httpd;
+    const union MHD_ConnectionInfo *info;
+    http_client *c = *socket;
+
+    pthread_mutex_lock(&h->lock);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        h->counts.connections++;
+        info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        if (info != NULL && (c = calloc(1, sizeof(*c))) != NULL) {
+            c->connection = connection;
+            c->fd = info->connect_fd;
+            c->tls = tls_started(h, connection);
+            c->since = mrd_local_now();
+            c->next = h->clients;
+            c->link = &h->clients;
+            if (c->next != NULL)
+                c->next->link = &c->next;
+            h->clients = c;
+            *socket = c;
+        }
+    } else {
+        h->counts.connections--;
+        if (c != NULL) {
+            *c->link = c->next;
+            if (c->next != NULL)
+                c->next->link = c->link;
+            mrd_https_closed(c->tls, c->fd, &h->errors);
+            free(c);
+            *socket = NULL;
+        }
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+void
+mrd_httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    http_client *c = info == NULL ? NULL : info->socket_context;
+    struct tcp_info tcp = { 0 };
+    socklen_t len = sizeof(tcp);
+
+    if (c == NULL)
+        return;
+    pthread_mutex_lock(&h->lock);
+    if (stage == CLIENT_REPLY && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &tcp, &len) == 0)
+        c->acked = tcp.tcpi_bytes_acked;
+    c->stage = stage;
+    c->since = mrd_local_now();
+    pthread_mutex_unlock(&h->lock);
+}
+
+mrd_err
+mrd_httpd_watch_start(mrd_httpd *h, mrd_why *why)
+{
+    if (pthread_create(&h->watcher, NULL, watch_main, h) != 0)
+        return mrd_why_set(why, MRD_NOMEM, errno, "HTTP server's second thread");
+    h->watching = true;
+    return MRD_OK;
+}
+
+void
+mrd_httpd_watch_stop(mrd_httpd *h)
+{
+    if (!h->watching)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->stopping = true;
+    pthread_cond_signal(&h->watch);
+    pthread_mutex_unlock(&h->lock);
+    pthread_join(h->watcher, NULL);
+    h->watching = false;
+}

@@ -1,0 +1,72 @@
+#include "httpd/https.h"
+
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include <linux/tcp.h> /* the C library's own struct tcp_info is an old one */
+
+#include <gnutls/gnutls.h>
+
+/* The progress of a handshake. Stored in the session's database pointer, which is unused because
+ * there is no session cache. (libmicrohttpd uses the ordinary pointer.) */
+typedef struct {
+    bool greeted; /* the client's hello was received */
+    bool done;    /* so was its last message */
+} progress;
+
+static int
+on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
+           const gnutls_datum_t *message)
+{
+    progress *p = gnutls_db_get_ptr(session);
+
+    (void) when;
+    (void) message;
+    if (p != NULL && incoming) {
+        p->greeted = p->greeted || type == GNUTLS_HANDSHAKE_CLIENT_HELLO;
+        p->done = p->done || type == GNUTLS_HANDSHAKE_FINISHED;
+    }
+    return 0;
+}
+
+void *
+mrd_https_started(void *session)
+{
+    progress *p = calloc(1, sizeof(*p));
+
+    if (p == NULL)
+        return NULL;
+    gnutls_db_set_ptr(session, p);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_ANY, GNUTLS_HOOK_POST, on_message);
+    return p;
+}
+
+/* Returns true if the client sent anything. A client that only checks the port does not. */
+static bool
+has_spoken(int fd)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof(info);
+
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 || info.tcpi_bytes_received > 0;
+}
+
+void
+mrd_https_closed(void *started, int fd, mrd_error_list *errors)
+{
+    progress *p = started;
+
+    if (p == NULL)
+        return;
+    if (!p->done && p->greeted)
+        mrd_error_list_add(errors, MRD_AUTH,
+                           "an HTTPS client broke off the handshake: it rejected this server's "
+                           "certificate (does not trust the authority, or it has expired), or did "
+                           "not wait for the end");
+    else if (!p->done && has_spoken(fd))
+        mrd_error_list_add(errors, MRD_AUTH,
+                           "an HTTPS client connected without TLS (http:// instead of https://?), "
+                           "or supports only TLS older than 1.2");
+    free(p);
+}

@@ -1,0 +1,26 @@
+/*
+ * pki/cert_make.h - creates unsigned certificates. Used by the command line, which makes a
+ * cluster's set, and by the aggregator, which signs nodes' requests.
+ *
+ * Threads: stateless.
+ */
+#ifndef MRD_PKI_CERT_MAKE_H
+#define MRD_PKI_CERT_MAKE_H
+
+#include <stdbool.h>
+
+struct x509_st;     /* OpenSSL's X509 */
+struct evp_pkey_st; /* OpenSSL's EVP_PKEY */
+
+/* Creates a certificate for `key` with O=meridian, CN=name and a random serial number. It is valid
+ * from an hour ago, because the clocks of nodes may disagree. The caller sets the end, extensions
+ * and signature. `issuer` NULL makes it self-signed. On failure it returns NULL and OpenSSL's error
+ * queue has the reason. */
+struct x509_st *mrd_cert_make(const char *name, struct evp_pkey_st *key, struct x509_st *issuer);
+/* Adds an extension in the syntax of OpenSSL's configuration files. */
+bool mrd_cert_extend(struct x509_st *cert, struct x509_st *issuer, int nid, const char *value);
+/* Adds the extensions of a certificate that signs no others. `usage` is "clientAuth" or
+ * "serverAuth,clientAuth". */
+bool mrd_cert_extend_leaf(struct x509_st *cert, struct x509_st *issuer, const char *usage);
+
+#endif

@@ -1,0 +1,768 @@
+#include "proto/batch/batch_int.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "base/vec.h"
+
+#define BATCH_CROSS_MAX 1024
+/* Estimated encoded bytes of an event's fixed columns and of one argument. The estimate decides
+ * when a batch is closed. */
+#define EVENT_COST 16
+#define ARG_COST   6
+#define FLOW_COST  9
+#define ROWS_FIRST 64
+
+/* ---- Rows and maps ---- */
+
+static bool
+grow_rows(mrd_batch *b)
+{
+    rows *r = &b->rows;
+    uint32_t cap[8], more = b->rows_cap == 0 ? ROWS_FIRST : 1;
+
+    for (size_t i = 0; i < MRD_COUNT(cap); i++)
+        cap[i] = b->rows_cap;
+    if (!MRD_VEC_ROOM(r->ts_ns, b->n, cap[0], more) ||
+        !MRD_VEC_ROOM(r->dur_ns, b->n, cap[1], more) || !MRD_VEC_ROOM(r->id, b->n, cap[2], more) ||
+        !MRD_VEC_ROOM(r->value, b->n, cap[3], more) ||
+        !MRD_VEC_ROOM(r->track, b->n, cap[4], more) || !MRD_VEC_ROOM(r->name, b->n, cap[5], more) ||
+        !MRD_VEC_ROOM(r->form, b->n, cap[6], more) || !MRD_VEC_ROOM(r->bound, b->n, cap[7], more))
+        return false;
+    b->rows_cap = cap[0];
+    return true;
+}
+
+static inline uint32_t
+idmap_slot(const idmap *m, uint32_t id)
+{
+    /* multiplication by the golden ratio spreads consecutive ids */
+    uint32_t at = id * 0x9e3779b1u >> m->shift;
+
+    while (m->slots[at] >> 32 != id && m->slots[at] != 0)
+        at = (at + 1) & m->mask;
+    return at;
+}
+
+/* Returns the batch's number of this id + 1, or 0 if the id has no number. */
+static inline uint32_t
+idmap_find(const idmap *m, uint32_t id)
+{
+    return (uint32_t) m->slots[idmap_slot(m, id)];
+}
+
+static bool
+idmap_init(idmap *m)
+{
+    m->shift = 32 - 7;
+    m->mask = 127;
+    return (m->slots = calloc((size_t) m->mask + 1, sizeof(*m->slots))) != NULL;
+}
+
+static bool
+idmap_rehash(idmap *m)
+{
+    idmap bigger = *m;
+
+    bigger.shift = m->shift - 1;
+    bigger.mask = m->mask * 2 + 1;
+    if ((bigger.slots = calloc((size_t) bigger.mask + 1, sizeof(*m->slots))) == NULL)
+        return false;
+    for (uint32_t i = 0; i < m->used; i++)
+        bigger.slots[idmap_slot(&bigger, m->order[i])] = (uint64_t) m->order[i] << 32 | (i + 1);
+    free(m->slots);
+    *m = bigger;
+    return true;
+}
+
+/* Assigns a number to an id without one. UINT32_MAX if out of memory. */
+static uint32_t
+idmap_add(idmap *m, uint32_t id)
+{
+    if ((m->used + 1) * 3 > m->mask && !idmap_rehash(m))
+        return UINT32_MAX;
+    if (!MRD_VEC_ROOM(m->order, m->used, m->order_cap, 1))
+        return UINT32_MAX;
+    m->order[m->used] = id;
+    m->slots[idmap_slot(m, id)] = (uint64_t) id << 32 | (m->used + 1);
+    return m->used++;
+}
+
+static void
+idmap_clear(idmap *m)
+{
+    if (m->used > 0)
+        memset(m->slots, 0, ((size_t) m->mask + 1) * sizeof(*m->slots));
+    m->used = 0;
+}
+
+static void
+idmap_fini(idmap *m)
+{
+    free(m->slots);
+    free(m->order);
+    *m = (idmap){ 0 };
+}
+
+static uint32_t
+string_add(mrd_batch *b, mrd_sid sid)
+{
+    uint32_t local = idmap_add(&b->strings, sid);
+
+    if (local == UINT32_MAX)
+        return local;
+    b->cost += mrd_catalog_text(b->cat, sid).len + 3;
+    return local + 1;
+}
+
+static inline uint32_t
+string_put(mrd_batch *b, mrd_sid sid)
+{
+    uint32_t known = idmap_find(&b->strings, sid);
+
+    return known != 0 || sid == MRD_SID_EMPTY ? known : string_add(b, sid);
+}
+
+uint32_t
+mrd_batch_string(mrd_batch *b, mrd_sid sid)
+{
+    return string_put(b, sid);
+}
+
+/* Ensures space for `words` more in every list of values, and for the excess that push_known
+ * writes. */
+static bool
+values_room(mrd_batch *b, uint32_t words)
+{
+    uint32_t room = UINT32_MAX;
+
+    for (int k = 0; k < VALS; k++) {
+        values *v = &b->vals[k];
+
+        if (!MRD_VEC_ROOM(v->v, v->n, v->cap, words + FORM_FEW))
+            return false;
+        room = v->cap - v->n < room ? v->cap - v->n : room;
+    }
+    b->vals_room = room - FORM_FEW;
+    return true;
+}
+
+/* ---- Lifecycle ---- */
+
+mrd_batch *
+mrd_batch_new(const mrd_catalog *cat, mrd_proc_id process, unsigned clock, uint32_t max_events)
+{
+    mrd_batch *b = calloc(1, sizeof(*b));
+
+    if (b == NULL)
+        return NULL;
+    b->cat = cat;
+    b->process = process;
+    b->clock = clock;
+    b->max_events = max_events == 0                 ? MRD_BATCH_USUAL
+                    : max_events > MRD_BATCH_EVENTS ? MRD_BATCH_EVENTS
+                                                    : max_events;
+    b->form_shift = 64 - 8;
+    b->form_mask = 255;
+    b->form_slots = calloc((size_t) b->form_mask + 1, sizeof(*b->form_slots));
+    if (b->form_slots == NULL || !idmap_init(&b->strings) || !idmap_init(&b->tracks) ||
+        !values_room(b, 1)) {
+        mrd_batch_free(b);
+        return NULL;
+    }
+    mrd_batch_reset(b);
+    return b;
+}
+
+void
+mrd_batch_free(mrd_batch *b)
+{
+    if (b == NULL)
+        return;
+    free(b->rows.ts_ns);
+    free(b->rows.dur_ns);
+    free(b->rows.id);
+    free(b->rows.value);
+    free(b->rows.track);
+    free(b->rows.name);
+    free(b->rows.form);
+    free(b->rows.bound);
+    for (int k = 0; k < VALS; k++)
+        free(b->vals[k].v);
+    free(b->keys);
+    free(b->forms);
+    free(b->form_slots);
+    free(b->cross);
+    idmap_fini(&b->strings);
+    idmap_fini(&b->tracks);
+    mrd_buf_fini(&b->text);
+    free(b);
+}
+
+void
+mrd_batch_reset(mrd_batch *b)
+{
+    b->n = b->n_keys = b->n_forms = 0;
+    for (int k = 0; k < VALS; k++)
+        b->vals[k].n = 0;
+    memset(b->form_slots, 0, ((size_t) b->form_mask + 1) * sizeof(*b->form_slots));
+    idmap_clear(&b->strings);
+    idmap_clear(&b->tracks);
+    if (b->text.cap > MRD_BATCH_BYTES)
+        mrd_buf_fini(&b->text);
+    mrd_buf_reset(&b->text);
+    b->vals_room = b->rows_ready = 0;
+    b->cost = 0;
+    b->sorted = true;
+    b->n_cross = 0;
+}
+
+uint32_t
+mrd_batch_events(const mrd_batch *b)
+{
+    return b->n;
+}
+
+void
+mrd_batch_reach(mrd_batch *b, int64_t last_ns)
+{
+    if (b->n > 0 && last_ns > b->last.ns)
+        b->last = (mrd_ev_ns){ last_ns };
+}
+
+bool
+mrd_batch_range(const mrd_batch *b, int64_t *ret_first_ns, int64_t *ret_last_ns)
+{
+    if (b->n == 0)
+        return false;
+    *ret_first_ns = b->first.ns;
+    *ret_last_ns = b->last.ns;
+    return true;
+}
+
+mrd_err
+mrd_batch_cross(mrd_batch *b, const mrd_cross_read *read)
+{
+    if (read->bracket_ns < 0)
+        return MRD_INVALID;
+    if (b->cross == NULL && (b->cross = calloc(BATCH_CROSS_MAX, sizeof(*b->cross))) == NULL)
+        return MRD_NOMEM;
+    if (b->n_cross == BATCH_CROSS_MAX)
+        memmove(b->cross, b->cross + 1, --b->n_cross * sizeof(*b->cross));
+    b->cross[b->n_cross++] = *read;
+    return MRD_OK;
+}
+
+/* ---- Forms ---- */
+
+static inline bool
+has_bound(const mrd_event *ev)
+{
+    return ev->bound_ns + 1 > 1; /* true for every value except 0 and MRD_BOUND_UNKNOWN */
+}
+
+static inline bool
+kind_ok(const mrd_event *ev)
+{
+    switch (ev->kind) {
+    case MRD_SPAN:
+        return ev->dur_ns >= 0 || ev->dur_ns == MRD_DUR_UNFINISHED;
+    case MRD_LOSS:
+        return ev->dur_ns >= 0;
+    case MRD_COUNTER:
+        return (ev->flags & MRD_EV_INT) != 0 || isfinite(ev->value);
+    case MRD_FLOW:
+        return ev->flow_dir >= MRD_FLOW_START && ev->flow_dir <= MRD_FLOW_END;
+    default:
+        return ev->kind == MRD_INSTANT;
+    }
+}
+
+static uint32_t
+event_bits(const mrd_event *ev)
+{
+    uint32_t bits = ev->kind | (uint32_t) ev->flags << FORM_FLAGS_SHIFT;
+
+    if (ev->id != 0 && ev->kind != MRD_FLOW)
+        bits |= FORM_HAS_ID;
+    if (has_bound(ev))
+        bits |= FORM_HAS_BOUND;
+    if (ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED)
+        bits |= FORM_UNFINISHED;
+    if (ev->kind == MRD_FLOW)
+        bits |= (uint32_t) ev->flow_dir << FORM_DIR_SHIFT;
+    return bits;
+}
+
+static uint32_t
+form_columns(uint32_t bits, uint32_t flows)
+{
+    uint32_t kind = bits & FORM_KIND, columns = 0;
+    bool integer = kind == MRD_LOSS || (bits >> FORM_FLAGS_SHIFT & MRD_EV_INT) != 0;
+
+    if (kind == MRD_LOSS || (kind == MRD_SPAN && (bits & FORM_UNFINISHED) == 0))
+        columns |= 1u << COL_DUR;
+    if (kind == MRD_COUNTER || kind == MRD_LOSS)
+        columns |= integer ? 1u << COL_COUNTER_INT : 1u << COL_COUNTER_DOUBLE;
+    if ((bits & FORM_HAS_ID) != 0)
+        columns |= 1u << COL_ID;
+    if ((bits & FORM_HAS_BOUND) != 0)
+        columns |= 1u << COL_BOUND;
+    if (kind == MRD_FLOW || flows > 0)
+        columns |= 1u << COL_FLOW_ID;
+    if (flows > 0)
+        columns |= 1u << COL_FLOW_DIR;
+    return columns;
+}
+
+static inline uint64_t
+arg_key(const mrd_arg *a)
+{
+    return (uint64_t) a->type << 32 | a->key;
+}
+
+/* Returns argument i, or an empty one if the event has fewer. The compiler must not make a branch
+ * of this: the number of arguments is unpredictable, and a misprediction costs more than reading
+ * one argument too many. */
+static inline const mrd_arg *
+arg_or_none(const mrd_event *ev, uint32_t i)
+{
+    static const mrd_arg none;
+    uintptr_t at = (uintptr_t) ev->args + i * sizeof(none);
+    uintptr_t there = 0 - (uintptr_t) (ev->arg_count > i);
+
+    return (const mrd_arg *) ((at & there) | ((uintptr_t) &none & ~there));
+}
+
+static inline form_id
+form_id_of(const mrd_event *ev, const mrd_arg *first, const mrd_arg *second)
+{
+    form_id id = { { arg_key(first), arg_key(second), 0, 0 } };
+    uint32_t has = (ev->id != 0) | (uint32_t) has_bound(ev) << 1 |
+                   (uint32_t) (ev->dur_ns == MRD_DUR_UNFINISHED) << 2;
+
+    /* Read the members one by one, as they were written. A wide load cannot be served from several
+     * narrow stores in the store queue. */
+    id.word[2] = (uint64_t) ev->arg_count << 32 | (uint32_t) ev->flow_count << 24 |
+                 (uint32_t) ev->flow_dir << 16 | (uint32_t) ev->flags << 8 | ev->kind;
+    id.word[3] = (uint64_t) ev->category << 32 | has;
+    return id;
+}
+
+/* Hashes the part of a form that the first arguments determine. form_hash adds the others. `args`
+ * says whether the event has arguments. */
+static inline uint64_t
+form_hash_few(const form_id *id, bool args)
+{
+    uint64_t h = id->word[2] * 0x9e3779b97f4a7c15u ^ id->word[3] * 0xd6e8feb86659fd93u;
+
+    return args ? h ^ id->word[0] * 0x94d049bb133111ebu ^ id->word[1] * 0xbf58476d1ce4e5b9u : h;
+}
+
+static uint64_t
+form_hash(const form_id *id, const mrd_event *ev)
+{
+    uint64_t h = form_hash_few(id, true);
+
+    for (uint32_t i = FORM_FEW; i < ev->arg_count; i++)
+        h = (h ^ h >> 31 ^ arg_key(&ev->args[i])) * 0x94d049bb133111ebu;
+    return h;
+}
+
+static inline bool
+form_same_few(const form_id *a, const form_id *b, bool args)
+{
+    uint64_t other = (a->word[2] ^ b->word[2]) | (a->word[3] ^ b->word[3]);
+
+    if (args)
+        other |= (a->word[0] ^ b->word[0]) | (a->word[1] ^ b->word[1]);
+    return other == 0;
+}
+
+static bool
+form_same(const mrd_batch *b, const form *f, const form_id *id, const mrd_event *ev)
+{
+    if (!form_same_few(&f->id, id, true))
+        return false;
+    for (uint32_t i = FORM_FEW; i < ev->arg_count; i++) {
+        if (b->keys[f->keys_at + i] != arg_key(&ev->args[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Returns the slot of a form, or the free slot in which to put it. */
+static uint32_t
+form_slot(const mrd_batch *b, const form_id *id, const mrd_event *ev, uint64_t hash)
+{
+    uint32_t at = (uint32_t) (hash >> b->form_shift), found;
+
+    while ((found = b->form_slots[at]) != 0 && !form_same(b, &b->forms[found - 1], id, ev))
+        at = (at + 1) & b->form_mask;
+    return at;
+}
+
+/* Finds the form of an event with at most FORM_FEW arguments. Returns its number + 1, or 0 if there
+ * is none. */
+static inline uint32_t
+form_find_few(const mrd_batch *b, const form_id *id, bool args)
+{
+    uint32_t at = (uint32_t) (form_hash_few(id, args) >> b->form_shift), found;
+
+    while ((found = b->form_slots[at]) != 0 && !form_same_few(&b->forms[found - 1].id, id, args))
+        at = (at + 1) & b->form_mask;
+    return found;
+}
+
+static bool
+form_rehash(mrd_batch *b)
+{
+    unsigned shift = b->form_shift - 1;
+    uint32_t mask = b->form_mask * 2 + 1;
+    uint32_t *slots = calloc((size_t) mask + 1, sizeof(*slots));
+
+    if (slots == NULL)
+        return false;
+    for (uint32_t i = 0; i < b->n_forms; i++) {
+        uint32_t at = (uint32_t) (b->forms[i].hash >> shift);
+
+        while (slots[at] != 0)
+            at = (at + 1) & mask;
+        slots[at] = i + 1;
+    }
+    free(b->form_slots);
+    b->form_slots = slots;
+    b->form_shift = shift;
+    b->form_mask = mask;
+    return true;
+}
+
+/* Kind and words of each type of argument. 0 words: the type does not exist. */
+static const struct {
+    uint8_t kind, words;
+} arg_vals[16] = { [MRD_ARG_INT] = { VAL_INT, 1 },   [MRD_ARG_UINT] = { VAL_UINT, 1 },
+                   [MRD_ARG_BOOL] = { VAL_UINT, 1 }, [MRD_ARG_DOUBLE] = { VAL_DOUBLE, 1 },
+                   [MRD_ARG_STR] = { VAL_STR, 1 },   [MRD_ARG_TEXT] = { VAL_TEXT, 2 },
+                   [MRD_ARG_JSON] = { VAL_TEXT, 2 } };
+
+/* Returns whether push_known can take events of this form. */
+static bool
+form_is_plain(const form *f)
+{
+    uint32_t kind = f->bits & FORM_KIND;
+
+    if (f->args > FORM_FEW || f->flows > 0 || f->checked ||
+        (f->bits & (FORM_HAS_BOUND | FORM_UNFINISHED)) != 0)
+        return false;
+    return kind == MRD_SPAN || kind == MRD_INSTANT ||
+           (kind == MRD_COUNTER && (f->columns & 1u << COL_COUNTER_INT) != 0);
+}
+
+/* Adds a new form with its strings. Errors: INVALID, NOMEM. */
+static mrd_err
+form_add(mrd_batch *b, const mrd_event *ev, const form_id *id, uint64_t hash)
+{
+    uint32_t bits = event_bits(ev);
+    form f = { .id = *id,
+               .hash = hash,
+               .bits = bits,
+               .category = ev->category,
+               .args = ev->arg_count,
+               .flows = ev->flow_count,
+               .keys_at = b->n_keys,
+               .columns = form_columns(bits, ev->flow_count),
+               .cost = EVENT_COST + ARG_COST * ev->arg_count + FLOW_COST * ev->flow_count };
+
+    if ((b->n_forms + 1) * 4 > b->form_mask && !form_rehash(b))
+        return MRD_NOMEM;
+    if (!MRD_VEC_ROOM(b->forms, b->n_forms, b->forms_cap, 1) ||
+        !MRD_VEC_ROOM(b->keys, b->n_keys, b->keys_cap, ev->arg_count) ||
+        string_put(b, ev->category) == UINT32_MAX)
+        return MRD_NOMEM;
+    f.uses[VAL_FLOW] = (uint16_t) (2 * ev->flow_count);
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        if (arg_vals[a->type].words == 0)
+            return MRD_INVALID;
+        if (string_put(b, a->key) == UINT32_MAX)
+            return MRD_NOMEM;
+        b->keys[b->n_keys + i] = arg_key(a);
+        f.uses[arg_vals[a->type].kind] += arg_vals[a->type].words;
+        if (i < FORM_FEW)
+            f.list[i] = arg_vals[a->type].kind;
+    }
+    for (int k = 0; k < VALS; k++)
+        f.words = f.uses[k] > f.words ? f.uses[k] : f.words;
+    f.checked = f.uses[VAL_DOUBLE] + f.uses[VAL_STR] + f.uses[VAL_TEXT] > 0;
+    f.plain_words = form_is_plain(&f) ? f.words : UINT32_MAX;
+    b->n_keys += ev->arg_count;
+    b->cost += 6 + 3 * (size_t) ev->arg_count;
+    b->forms[b->n_forms++] = f;
+    return MRD_OK;
+}
+
+/* Returns the batch's number of the event's form, and adds the form if necessary. Errors: as
+ * form_add. */
+static mrd_err
+form_put(mrd_batch *b, const mrd_event *ev, uint32_t *ret_form)
+{
+    form_id id = form_id_of(ev, arg_or_none(ev, 0), arg_or_none(ev, 1));
+    uint64_t hash = form_hash(&id, ev);
+    uint32_t at = form_slot(b, &id, ev, hash);
+    mrd_err err;
+
+    if (b->form_slots[at] == 0) {
+        if ((err = form_add(b, ev, &id, hash)) != MRD_OK)
+            return err;
+        at = form_slot(b, &id, ev, hash); /* form_add may have enlarged the table */
+        b->form_slots[at] = b->n_forms;
+    }
+    *ret_form = b->form_slots[at] - 1;
+    return MRD_OK;
+}
+
+/* ---- Pushing ---- */
+
+/* Checks arguments that can be refused, and ensures space for their text. *cost grows by it.
+ * Errors: INVALID, LIMIT, NOMEM. */
+static mrd_err
+args_check(mrd_batch *b, const mrd_event *ev, size_t *cost)
+{
+    size_t text = 0;
+
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        if (a->type == MRD_ARG_DOUBLE && !isfinite(a->v.d))
+            return MRD_INVALID;
+        if (a->type == MRD_ARG_STR && string_put(b, a->v.sid) == UINT32_MAX)
+            return MRD_NOMEM;
+        if (mrd_arg_has_text(a))
+            text += a->len;
+    }
+    *cost += text;
+    if (*cost > MRD_BATCH_EVENT_MAX)
+        return MRD_LIMIT;
+    if (!mrd_buf_room(&b->text, text)) {
+        b->text.err = MRD_OK;
+        return MRD_NOMEM;
+    }
+    return MRD_OK;
+}
+
+/* Appends arrows and arguments to their lists, which have enough space. */
+static inline void
+values_put(mrd_batch *b, const mrd_event *ev)
+{
+    values *flows = &b->vals[VAL_FLOW];
+
+    for (uint32_t i = 0; i < ev->flow_count; i++) {
+        flows->v[flows->n++] = ev->flows[i].id;
+        flows->v[flows->n++] = ev->flows[i].dir;
+    }
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+        values *to = &b->vals[arg_vals[a->type].kind];
+        uint64_t word = a->v.u;
+
+        if (a->type == MRD_ARG_STR) {
+            word = string_put(b, a->v.sid);
+        } else if (mrd_arg_has_text(a)) {
+            to->v[to->n++] = b->text.len;
+            word = a->len;
+            mrd_buf_add(&b->text, a->v.text, a->len);
+        }
+        to->v[to->n++] = word;
+    }
+}
+
+static inline void
+range_add(mrd_batch *b, int64_t ts_ns, int64_t end)
+{
+    if (b->n == 0) {
+        b->first = b->newest = (mrd_ev_ns){ ts_ns };
+        b->last = (mrd_ev_ns){ end };
+        return;
+    }
+    if (end > b->last.ns)
+        b->last = (mrd_ev_ns){ end };
+    if (ts_ns > b->newest.ns) {
+        b->newest = (mrd_ev_ns){ ts_ns };
+        return;
+    }
+    b->sorted = false; /* equal times also need sorting */
+    if (ts_ns < b->first.ns)
+        b->first = (mrd_ev_ns){ ts_ns };
+}
+
+/* Returns true if a difference inside the batch would not fit 63 bits. */
+static inline bool
+range_too_wide(const mrd_batch *b, int64_t ts_ns)
+{
+    int64_t d;
+
+    return __builtin_sub_overflow(ts_ns, b->first.ns, &d) ||
+           (d < 0 && __builtin_sub_overflow(b->newest.ns, ts_ns, &d));
+}
+
+/* Assigns the batch's number to a track without one. The names of the track are added to the
+ * dictionary. Errors: INVALID, FULL, NOMEM. */
+static mrd_err
+track_add(mrd_batch *b, mrd_track_id id, uint32_t *ret_local)
+{
+    const mrd_track *t;
+    uint32_t local;
+
+    if (id >= mrd_catalog_tracks(b->cat))
+        return MRD_INVALID;
+    t = mrd_catalog_borrow_track(b->cat, id);
+    if (t->process != b->process)
+        return MRD_INVALID;
+    if (b->tracks.used >= MRD_BATCH_TRACKS)
+        return MRD_FULL;
+    if (string_put(b, t->name) == UINT32_MAX || string_put(b, t->unit_name) == UINT32_MAX ||
+        (local = idmap_add(&b->tracks, id)) == UINT32_MAX)
+        return MRD_NOMEM;
+    b->cost += 24;
+    *ret_local = local;
+    return MRD_OK;
+}
+
+static inline mrd_err
+track_put(mrd_batch *b, mrd_track_id id, uint32_t *ret_local)
+{
+    uint32_t known = idmap_find(&b->tracks, id);
+
+    if (__builtin_expect(known == 0, 0))
+        return track_add(b, id, ret_local);
+    *ret_local = known - 1;
+    return MRD_OK;
+}
+
+static inline bool
+has_room(const mrd_batch *b, const mrd_event *ev)
+{
+    return b->n < b->max_events &&
+           (b->n == 0 || (b->strings.used + 4 + 2 * ev->arg_count <= MRD_BATCH_STRINGS &&
+                          b->n_forms < MRD_BATCH_FORMS && !range_too_wide(b, ev->ts.ns)));
+}
+
+/* Stores the event as the next row. The caller has ensured the space. */
+static inline void
+row_put(mrd_batch *b, const mrd_event *ev, uint32_t fi, uint32_t track, uint32_t name)
+{
+    const form *f = &b->forms[fi];
+    uint32_t at = b->n++;
+
+    b->rows.ts_ns[at] = ev->ts.ns;
+    b->rows.dur_ns[at] = ev->dur_ns;
+    b->rows.track[at] = track;
+    b->rows.name[at] = name;
+    b->rows.form[at] = fi;
+    b->rows.id[at] = ev->id;
+    if ((f->columns & (1u << COL_COUNTER_INT | 1u << COL_COUNTER_DOUBLE)) != 0)
+        b->rows.value[at] = (uint64_t) ev->ivalue;
+    if ((f->columns & 1u << COL_BOUND) != 0)
+        b->rows.bound[at] = ev->bound_ns;
+}
+
+static __attribute__((noinline)) mrd_err
+push_any(mrd_batch *b, const mrd_event *ev)
+{
+    uint32_t track = 0, name, fi = 0;
+    const form *f;
+    size_t cost;
+    mrd_err err;
+
+    if (!kind_ok(ev))
+        return MRD_INVALID;
+    if (ev->arg_count > MRD_BATCH_ARGS)
+        return MRD_LIMIT;
+    if (!has_room(b, ev))
+        return MRD_FULL;
+    if ((err = track_put(b, ev->track, &track)) != MRD_OK || (err = form_put(b, ev, &fi)) != MRD_OK)
+        return err;
+    f = &b->forms[fi];
+    cost = f->cost;
+    if (f->checked && (err = args_check(b, ev, &cost)) != MRD_OK)
+        return err;
+    if (b->n > 0 && b->cost + cost > MRD_BATCH_BYTES)
+        return MRD_FULL;
+    if ((name = string_put(b, ev->name)) == UINT32_MAX || (b->n == b->rows_cap && !grow_rows(b)))
+        return MRD_NOMEM;
+    if (f->words > b->vals_room && !values_room(b, f->words))
+        return MRD_NOMEM;
+    b->vals_room -= f->words;
+    values_put(b, ev);
+    range_add(b, ev->ts.ns,
+              ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED ? ev->ts.ns
+                                                                       : mrd_event_end(ev).ns);
+    row_put(b, ev, fi, track, name);
+    b->rows_ready = b->rows_cap < b->max_events ? b->rows_cap : b->max_events;
+    b->cost += cost;
+    return MRD_OK;
+}
+
+/* Stores the arguments of an event of a plain form. They are always written, but counted only if
+ * the event has any. */
+static inline void
+few_put(mrd_batch *b, const form *f, const mrd_event *ev, const mrd_arg *first,
+        const mrd_arg *second)
+{
+    values *to = &b->vals[f->list[0]];
+
+    to->v[to->n] = first->v.u;
+    to->n += ev->arg_count > 0;
+    to = &b->vals[f->list[1]];
+    to->v[to->n] = second->v.u;
+    to->n += ev->arg_count > 1;
+    b->vals_room -= f->plain_words;
+}
+
+/* Appends an event with a plain form, and with a form, track and name that the batch already has.
+ * Most events are of this kind. `args` says whether the event has arguments; each case is a
+ * function of its own. Returns false, without any change, for other events. */
+static inline __attribute__((always_inline)) bool
+push_known(mrd_batch *b, const mrd_event *ev, bool args)
+{
+    uint32_t track = idmap_find(&b->tracks, ev->track), name = idmap_find(&b->strings, ev->name);
+    static const mrd_arg none;
+    const mrd_arg *first = &none, *second = &none;
+    int64_t end = ev->ts.ns;
+    uint32_t fi;
+    form_id id;
+    const form *f;
+
+    if (track == 0 || (name == 0 && ev->name != MRD_SID_EMPTY) ||
+        (args && ev->arg_count > FORM_FEW))
+        return false;
+    if (args) {
+        first = ev->args;
+        second = arg_or_none(ev, 1);
+    }
+    id = form_id_of(ev, first, second);
+    if ((fi = form_find_few(b, &id, args)) == 0)
+        return false;
+    f = &b->forms[fi - 1];
+    if (f->plain_words > b->vals_room || b->n >= b->rows_ready ||
+        b->cost + f->cost > MRD_BATCH_BYTES || ev->dur_ns < 0 || range_too_wide(b, ev->ts.ns))
+        return false;
+    if (ev->kind == MRD_SPAN && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end))
+        return false;
+    if (args)
+        few_put(b, f, ev, first, second);
+    range_add(b, ev->ts.ns, end);
+    row_put(b, ev, fi - 1, track - 1, name);
+    b->cost += f->cost;
+    return true;
+}
+
+mrd_err
+mrd_batch_push(mrd_batch *b, const mrd_event *ev)
+{
+    bool done = ev->arg_count == 0 ? push_known(b, ev, false) : push_known(b, ev, true);
+
+    return done ? MRD_OK : push_any(b, ev);
+}

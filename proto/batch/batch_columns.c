@@ -1,0 +1,589 @@
+/* The rows of a batch in order, and as columns. Columns make a frame small. */
+#include "proto/batch/batch_int.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+#include "base/obj.h"
+
+/* ---- Sorting: radix by time, then ties, then all rows are moved into that order ---- */
+
+#define RADIX_BITS 11
+
+static void
+radix_pass(const mrd_codec_slot *from, mrd_codec_slot *to, size_t n, unsigned shift)
+{
+    uint32_t count[1u << RADIX_BITS] = { 0 };
+    uint32_t sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        count[from[i].key >> shift & ((1u << RADIX_BITS) - 1)]++;
+    for (size_t d = 0; d < MRD_COUNT(count); d++) {
+        uint32_t c = count[d];
+
+        count[d] = sum;
+        sum += c;
+    }
+    for (size_t i = 0; i < n; i++)
+        to[count[from[i].key >> shift & ((1u << RADIX_BITS) - 1)]++] = from[i];
+}
+
+static mrd_event
+order_key(const mrd_batch *b, uint32_t row)
+{
+    return (mrd_event){ .ts = { b->rows.ts_ns[row] },
+                        .track = b->tracks.order[b->rows.track[row]],
+                        .dur_ns = b->rows.dur_ns[row],
+                        .kind = b->forms[b->rows.form[row]].bits & FORM_KIND,
+                        .seq = row };
+}
+
+static int
+slot_order(const void *x, const void *y, void *self)
+{
+    mrd_event p = order_key(self, ((const mrd_codec_slot *) x)->row);
+    mrd_event q = order_key(self, ((const mrd_codec_slot *) y)->row);
+
+    return mrd_event_order(&p, &q);
+}
+
+static void
+sort_ties(mrd_batch *b, mrd_codec_slot *s, size_t n)
+{
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && s[end].key == s[i].key; end++)
+            ;
+        if (end - i > 1)
+            qsort_r(s + i, end - i, sizeof(*s), slot_order, b);
+    }
+}
+
+/* Returns the order of the rows, in one of the codec's two arrays. *ret_spare is the other array. */
+static const mrd_codec_slot *
+sorted_slots(mrd_batch *b, mrd_codec *codec, void **ret_spare)
+{
+    mrd_codec_slot *s = codec->slots[0], *other = codec->slots[1];
+    uint64_t range = 0;
+
+    for (uint32_t i = 0; i < b->n; i++) {
+        s[i] = (mrd_codec_slot){ (uint64_t) b->rows.ts_ns[i] - (uint64_t) b->first.ns, i };
+        range |= s[i].key;
+    }
+    for (unsigned shift = 0; shift < 64 && range >> shift != 0; shift += RADIX_BITS) {
+        mrd_codec_slot *swap = s;
+
+        radix_pass(s, other, b->n, shift);
+        s = other;
+        other = swap;
+    }
+    sort_ties(b, s, b->n);
+    *ret_spare = other;
+    return s;
+}
+
+static void
+arrange64(uint64_t *v, const mrd_codec_slot *order, uint32_t n, uint64_t *spare)
+{
+    for (uint32_t i = 0; i < n; i++)
+        spare[i] = v[order[i].row];
+    memcpy(v, spare, n * sizeof(*v));
+}
+
+static void
+arrange32(uint32_t *v, const mrd_codec_slot *order, uint32_t n, uint32_t *spare)
+{
+    for (uint32_t i = 0; i < n; i++)
+        spare[i] = v[order[i].row];
+    memcpy(v, spare, n * sizeof(*v));
+}
+
+/* Moves the values into the order of their rows. Needs the forms in the old order, and space for
+ * the values in codec->packed. */
+static void
+arrange_values(mrd_batch *b, int kind, const mrd_codec_slot *order, mrd_codec *codec)
+{
+    const values *from = &b->vals[kind];
+    uint32_t *at = codec->offsets, sum = 0;
+    uint64_t *to;
+
+    to = (uint64_t *) (void *) codec->packed.p;
+    for (uint32_t i = 0; i < b->n; i++) {
+        at[i] = sum;
+        sum += b->forms[b->rows.form[i]].uses[kind];
+    }
+    for (uint32_t i = 0; i < b->n; i++) {
+        uint32_t row = order[i].row, n = b->forms[b->rows.form[row]].uses[kind];
+
+        for (uint32_t k = 0; k < n; k++)
+            *to++ = from->v[at[row] + k];
+    }
+    memcpy(from->v, codec->packed.p, from->n * sizeof(*from->v));
+}
+
+/* Sorts rows and values by mrd_event_order. Returns false if out of memory. The batch is then
+ * unchanged, because all memory is allocated before the first row moves. */
+static bool
+batch_sort(mrd_batch *b, uint32_t used, mrd_codec *codec)
+{
+    const mrd_codec_slot *order;
+    void *spare;
+    rows *r = &b->rows;
+    uint32_t most = 0;
+
+    if (b->sorted)
+        return true;
+    for (int kind = 0; kind < VALS; kind++)
+        most = b->vals[kind].n > most ? b->vals[kind].n : most;
+    mrd_buf_reset(&codec->packed);
+    if (!mrd_codec_slots(codec, b->n) || !mrd_buf_room(&codec->packed, most * sizeof(uint64_t)))
+        return false;
+    order = sorted_slots(b, codec, &spare);
+    for (int kind = 0; kind < VALS; kind++) {
+        if (b->vals[kind].n > 0)
+            arrange_values(b, kind, order, codec);
+    }
+    for (uint32_t i = 0; i < b->n; i++)
+        r->ts_ns[i] = (int64_t) ((uint64_t) b->first.ns + order[i].key);
+    arrange64((uint64_t *) r->dur_ns, order, b->n, spare);
+    arrange32(r->track, order, b->n, spare);
+    arrange32(r->name, order, b->n, spare);
+    arrange32(r->form, order, b->n, spare);
+    arrange64(r->id, order, b->n, spare);
+    if ((used & (1u << COL_COUNTER_INT | 1u << COL_COUNTER_DOUBLE)) != 0)
+        arrange64(r->value, order, b->n, spare);
+    if ((used & 1u << COL_BOUND) != 0)
+        arrange32(r->bound, order, b->n, spare);
+    b->sorted = true;
+    return true;
+}
+
+/* ---- Columns ---- */
+
+static inline uint8_t *
+put_fixed64(uint8_t *p, uint64_t v)
+{
+    store64(p, v);
+    return p + 8;
+}
+
+/*
+ * Writes one column: field number, length, entries. The length is padded to four bytes, which is
+ * legal, and is written last. An empty column writes nothing.
+ */
+typedef struct {
+    mrd_buf *to;
+    uint8_t *start, *p;
+    unsigned field;
+} column;
+
+static bool
+column_begin(column *c, mrd_buf *to, unsigned field, size_t most)
+{
+    if (!mrd_buf_room(to, most + 8 + VARINT_ROOM))
+        return false;
+    *c = (column){ to, to->p + to->len, NULL, field };
+    c->p = varint_put(c->start, field << 3 | 2) + 4;
+    return true;
+}
+
+static void
+column_end(column *c)
+{
+    uint8_t *body = c->start + (c->field < 16 ? 1 : 2) + 4;
+    size_t len = (size_t) (c->p - body);
+
+    if (len == 0)
+        return;
+    for (int i = 0; i < 4; i++)
+        body[i - 4] = (uint8_t) ((len >> 7 * i & 0x7f) | (i < 3 ? 0x80 : 0));
+    c->to->len = (size_t) (c->p - c->to->p);
+}
+
+typedef struct {
+    const mrd_batch *b;
+    mrd_buf *to;
+    mrd_varints_put *varints;
+    /* bits of the columns in which some form, and in which every form, has an entry */
+    uint32_t used, all;
+} writer;
+
+/* Returns whether row i has an entry in an optional column. `all`: every row has one. */
+static inline bool
+has(const writer *w, bool all, uint32_t i, unsigned field)
+{
+    return all || (w->b->forms[w->b->rows.form[i]].columns >> field & 1) != 0;
+}
+
+static inline bool
+all_have(const writer *w, unsigned field)
+{
+    return (w->all >> field & 1) != 0;
+}
+
+/* ---- Writing many numbers at once ---- */
+
+#define BLOCK 64u
+
+static uint8_t *
+varints_plain(uint8_t *p, const uint64_t *v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        p = varint_put(p, v[i]);
+    return p;
+}
+
+#if defined(__x86_64__)
+/* As the function above, with processor instructions that spread bits. It needs a third of the
+ * instructions. */
+__attribute__((target("bmi2,lzcnt"))) static uint8_t *
+varints_spread(uint8_t *p, const uint64_t *v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t x = _pdep_u64(v[i], 0x7f7f7f7f7f7f7f7fu);
+        /* number of bits in the unused high bytes */
+        unsigned unused = (unsigned) _lzcnt_u64(x | 1) & 56;
+
+        if (__builtin_expect(v[i] >> 56 != 0, 0)) {
+            p = varint_put(p, v[i]);
+            continue;
+        }
+        store64(p, x | 0x0080808080808080u >> unused);
+        p += 8 - unused / 8;
+    }
+    return p;
+}
+
+/* Uses CPUID directly, because __builtin_cpu_supports of clang 14 does not accept "lzcnt". The
+ * answer is cached, because each CPUID leaves a virtual machine. */
+static bool
+has_lzcnt(void)
+{
+    enum { UNKNOWN, NO, YES };
+    static atomic_int known; /* concurrent threads get the same answer */
+    int has = atomic_load_explicit(&known, memory_order_relaxed);
+    unsigned a, b, c, d;
+
+    if (has == UNKNOWN) {
+        has = __get_cpuid(0x80000001u, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0 ? YES : NO;
+        atomic_store_explicit(&known, has, memory_order_relaxed);
+    }
+    return has == YES;
+}
+#endif
+
+mrd_varints_put *
+mrd_batch_varints(bool plain)
+{
+#if defined(__x86_64__)
+    /* Exclude Zen 1 and 2, on which the instruction takes 20 to 300 cycles. */
+    if (!plain && __builtin_cpu_supports("bmi2") && has_lzcnt() && !__builtin_cpu_is("amdfam17h"))
+        return varints_spread;
+#else
+    (void) plain;
+#endif
+    return varints_plain;
+}
+
+/* Collects numbers that are computed or selected one by one, and writes them to a column. */
+typedef struct {
+    mrd_varints_put *put;
+    uint32_t n;
+    uint64_t v[BLOCK];
+} pending;
+
+/* Adds v if `wanted`, without a branch. */
+static inline uint8_t *
+pending_add(pending *q, uint8_t *p, bool wanted, uint64_t v)
+{
+    q->v[q->n] = v;
+    q->n += wanted;
+    if (q->n < BLOCK)
+        return p;
+    q->n = 0;
+    return q->put(p, q->v, BLOCK);
+}
+
+static uint8_t *
+pending_end(pending *q, uint8_t *p)
+{
+    return q->put(p, q->v, q->n);
+}
+
+static inline void
+narrow_block(const uint32_t *restrict v, uint8_t *restrict to)
+{
+    for (unsigned i = 0; i < BLOCK; i++)
+        to[i] = (uint8_t) v[i];
+}
+
+/* ---- The columns ---- */
+
+static bool
+write_times(const writer *w)
+{
+    const int64_t *ts = w->b->rows.ts_ns;
+    uint64_t last = (uint64_t) w->b->first.ns;
+    pending q = { .put = w->varints };
+    column c;
+
+    if (!column_begin(&c, w->to, COL_TS, (size_t) w->b->n * 10))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        c.p = pending_add(&q, c.p, true, (uint64_t) ts[i] - last);
+        last = (uint64_t) ts[i];
+    }
+    c.p = pending_end(&q, c.p);
+    column_end(&c);
+    return true;
+}
+
+/* Writes numbers of a dictionary that has `entries` entries. */
+static bool
+write_numbers(const writer *w, unsigned field, const uint32_t *v, uint32_t entries)
+{
+    uint32_t n = w->b->n, i = 0;
+    column c;
+
+    if (!column_begin(&c, w->to, field, (size_t) n * 5))
+        return false;
+    for (; entries <= 0x80 && i + BLOCK <= n; i += BLOCK, c.p += BLOCK)
+        narrow_block(v + i, c.p);
+    for (; i < n; i++)
+        c.p = varint_put_small(c.p, v[i]);
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_durations(const writer *w)
+{
+    const uint64_t *dur = (const uint64_t *) w->b->rows.dur_ns;
+    pending q = { .put = w->varints };
+    column c;
+
+    if (!column_begin(&c, w->to, COL_DUR, (size_t) w->b->n * 10))
+        return false;
+    if (all_have(w, COL_DUR)) {
+        c.p = w->varints(c.p, dur, w->b->n);
+    } else {
+        for (uint32_t i = 0; i < w->b->n; i++)
+            c.p = pending_add(&q, c.p, has(w, false, i, COL_DUR), dur[i]);
+        c.p = pending_end(&q, c.p);
+    }
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_ids(const writer *w)
+{
+    const uint64_t *id = w->b->rows.id;
+    bool all = all_have(w, COL_ID);
+    column c;
+    uint8_t *p;
+    uint64_t last = 0;
+
+    if (!column_begin(&c, w->to, COL_ID, (size_t) w->b->n * 10))
+        return false;
+    p = c.p;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        if (!has(w, all, i, COL_ID))
+            continue;
+        p = varint_put_small(p, zigzag((int64_t) (id[i] - last)));
+        last = id[i];
+    }
+    c.p = p;
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_bounds(const writer *w)
+{
+    column c;
+
+    if (!column_begin(&c, w->to, COL_BOUND, (size_t) w->b->n * 5))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        if (has(w, false, i, COL_BOUND))
+            c.p = varint_put(c.p, w->b->rows.bound[i]);
+    }
+    column_end(&c);
+    return true;
+}
+
+/* Writes the integer samples and losses, or the double samples. */
+static bool
+write_samples(const writer *w, unsigned field)
+{
+    column c;
+
+    if (!column_begin(&c, w->to, field, (size_t) w->b->n * 10))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        uint64_t v = w->b->rows.value[i];
+
+        if (has(w, false, i, field))
+            c.p = field == COL_COUNTER_DOUBLE ? put_fixed64(c.p, v)
+                                              : varint_put(c.p, zigzag((int64_t) v));
+    }
+    column_end(&c);
+    return true;
+}
+
+/* Writes the flow ids (of flow points and of arrows on other events), or the directions of these
+ * arrows. */
+static bool
+write_flows(const writer *w, unsigned field)
+{
+    const uint64_t *v = w->b->vals[VAL_FLOW].v;
+    column c;
+
+    if (!column_begin(&c, w->to, field, ((size_t) w->b->vals[VAL_FLOW].n + w->b->n) * 8))
+        return false;
+    for (uint32_t i = 0; i < w->b->n; i++) {
+        const form *f = &w->b->forms[w->b->rows.form[i]];
+
+        if (field == COL_FLOW_ID && (f->bits & FORM_KIND) == MRD_FLOW)
+            c.p = put_fixed64(c.p, w->b->rows.id[i]);
+        for (uint32_t k = 0; k < f->flows; k++, v += 2)
+            c.p = field == COL_FLOW_ID ? put_fixed64(c.p, v[0]) : varint_put(c.p, v[1]);
+    }
+    column_end(&c);
+    return true;
+}
+
+static uint8_t *
+put_values(const writer *w, uint8_t *p, int kind, const uint64_t *v, uint32_t n)
+{
+    pending q = { .put = w->varints };
+
+    switch (kind) {
+    case VAL_INT:
+        for (uint32_t i = 0; i < n; i++)
+            p = pending_add(&q, p, true, zigzag((int64_t) v[i]));
+        return pending_end(&q, p);
+    case VAL_DOUBLE:
+        for (uint32_t i = 0; i < n; i++)
+            p = put_fixed64(p, v[i]);
+        return p;
+    case VAL_TEXT: /* offset and length */
+        for (uint32_t i = 0; i < n; i += 2)
+            p = varint_put(p, v[i + 1]);
+        return p;
+    default:
+        return w->varints(p, v, n);
+    }
+}
+
+/* Arguments of one kind. */
+static bool
+write_args(const writer *w, int kind, unsigned field)
+{
+    const values *from = &w->b->vals[kind];
+    column c;
+
+    if (!column_begin(&c, w->to, field, (size_t) from->n * 10))
+        return false;
+    c.p = put_values(w, c.p, kind, from->v, from->n);
+    column_end(&c);
+    return true;
+}
+
+static bool
+write_text(const writer *w)
+{
+    const values *from = &w->b->vals[VAL_TEXT];
+    column c;
+
+    if (!column_begin(&c, w->to, COL_TEXT, w->b->text.len))
+        return false;
+    for (uint32_t i = 0; i < from->n; i += 2) {
+        if (from->v[i + 1] > 0)
+            memcpy(c.p, w->b->text.p + from->v[i], from->v[i + 1]);
+        c.p += from->v[i + 1];
+    }
+    column_end(&c);
+    return true;
+}
+
+/* Returns the list of values of a column, or VALS if it has none. */
+static int
+values_of(unsigned field)
+{
+    switch (field) {
+    case COL_ARG_INT:
+        return VAL_INT;
+    case COL_ARG_UINT:
+        return VAL_UINT;
+    case COL_ARG_DOUBLE:
+        return VAL_DOUBLE;
+    case COL_ARG_STR:
+        return VAL_STR;
+    case COL_TEXT_LEN:
+    case COL_TEXT:
+        return VAL_TEXT;
+    default:
+        return VALS;
+    }
+}
+
+static bool
+write_column(const writer *w, unsigned field)
+{
+    const mrd_batch *b = w->b;
+    int kind = values_of(field);
+
+    if (kind < VALS ? b->vals[kind].n == 0 : field >= COL_DUR && (w->used & 1u << field) == 0)
+        return true;
+    switch (field) {
+    case COL_TS:
+        return write_times(w);
+    case COL_FORM:
+        return write_numbers(w, field, b->rows.form, b->n_forms);
+    case COL_TRACK:
+        return write_numbers(w, field, b->rows.track, b->tracks.used);
+    case COL_NAME:
+        return write_numbers(w, field, b->rows.name, b->strings.used + 1);
+    case COL_DUR:
+        return write_durations(w);
+    case COL_ID:
+        return write_ids(w);
+    case COL_COUNTER_INT:
+    case COL_COUNTER_DOUBLE:
+        return write_samples(w, field);
+    case COL_BOUND:
+        return write_bounds(w);
+    case COL_FLOW_ID:
+    case COL_FLOW_DIR:
+        return write_flows(w, field);
+    case COL_TEXT:
+        return write_text(w);
+    default:
+        return write_args(w, kind, field);
+    }
+}
+
+bool
+mrd_batch_columns(mrd_batch *b, mrd_codec *codec, mrd_buf *to)
+{
+    writer w = { .b = b, .to = to, .varints = mrd_batch_varints(false), .all = UINT32_MAX };
+
+    for (uint32_t i = 0; i < b->n_forms; i++) {
+        w.used |= b->forms[i].columns;
+        w.all &= b->forms[i].columns;
+    }
+    if (!batch_sort(b, w.used, codec))
+        return false;
+    for (unsigned field = COL_TS; field < COLS; field++) {
+        if (!write_column(&w, field))
+            return false;
+        codec->ends[field] = to->len;
+    }
+    return true;
+}

@@ -1,0 +1,70 @@
+/*
+ * proto/batch/batch_read_int.h - internals of the reader of proto/batch/batch.h: batch_read_head.c reads the
+ * head (process, dictionaries, forms), and batch_read.c the columns and events.
+ */
+#ifndef MRD_PROTO_BATCH_BATCH_READ_INT_H
+#define MRD_PROTO_BATCH_BATCH_READ_INT_H
+
+#include "proto/batch/batch.h"
+#include "proto/batch/codec_int.h"
+#include "proto/batch/columns.h"
+
+#define FEW 2 /* this number of arguments is decoded without a loop */
+
+/* A form prepared for decoding. Its keys are catalog ids. */
+typedef struct {
+    uint32_t bits, args, flows, keys_at;
+    bool plain;     /* a finished span with an id and signed integers as arguments, or less */
+    mrd_event like; /* the values that all events of the form share */
+} form;
+
+typedef struct {
+    mrd_sid key;
+    uint32_t type, column;
+} form_key;
+
+/* The rest of a column. Lengths were checked when the batch was opened, so reading does not check
+ * for the end. */
+typedef struct {
+    const uint8_t *p, *end;
+} column;
+
+struct mrd_batch_reader {
+    mrd_codec *codec;
+    mrd_catalog *cat;
+    const char *node; /* the node set by mrd_batch_reader_of, or NULL */
+    bool foreign;     /* the head that was read last names another node */
+    mrd_frame frame;
+    /* the dictionaries, with ids of `cat` */
+    mrd_sid *strings; /* [0] is the empty text */
+    uint32_t n_strings, strings_cap;
+    mrd_track_id *tracks;
+    uint32_t n_tracks, tracks_cap;
+    form *forms;
+    uint32_t n_forms, forms_cap;
+    form_key *keys;
+    uint32_t n_keys, keys_cap;
+    mrd_cross_read *cross;
+    uint32_t n_cross, cross_cap;
+    /* the events */
+    mrd_buf head_raw, cols; /* decompressed or copied */
+    column col[COLS];
+    uint32_t decoded, given;
+    mrd_ev_ns ts;
+    uint64_t last_id;
+    /* decoded events in order, not yet returned */
+    mrd_event *chunk;
+    uint32_t chunk_n, chunk_at, chunk_cap;
+    bool ties;         /* some have the same time */
+    bool loose;        /* some events do not yet point to their arguments and flows */
+    const char *wrong; /* an error in the event after the decoded ones, or NULL */
+    mrd_arg *args;
+    uint32_t n_args, args_cap;
+    mrd_flow *flows;
+    uint32_t n_flows, flows_cap;
+};
+
+/* Reports CORRUPT with the number of the batch. */
+mrd_err mrd_batch_corrupt(const mrd_batch_reader *r, mrd_why *why, const char *what);
+
+#endif

@@ -1,0 +1,50 @@
+/* proto/batch/codec_int.h - internals of proto/batch/codec.h, for the encoder and decoder. */
+#ifndef MRD_PROTO_BATCH_CODEC_INT_H
+#define MRD_PROTO_BATCH_CODEC_INT_H
+
+#include "proto/batch/codec.h"
+#include "proto/batch/columns.h"
+
+#define CODEC_SLACK 16
+
+/* The sort key of the encoder: time relative to the first event, and the row. */
+typedef struct {
+    uint64_t key;
+    uint32_t row;
+} mrd_codec_slot;
+
+/* How to compress a chunk of the columns: with a full search for repetitions, with a short search,
+ * with entropy coding only (for numbers without repetitions), or not at all. */
+typedef enum { MRD_PACK_SEARCH, MRD_PACK_SKIM, MRD_PACK_CODES, MRD_PACK_STORE } mrd_pack_way;
+
+/* The method that was best for a column of earlier batches. It is used for `left` more batches
+ * without trying others. */
+typedef struct {
+    uint8_t way, left, lasts;
+} mrd_habit;
+
+struct mrd_codec {
+    void *zstd_c[MRD_PACK_STORE], *zstd_d; /* made when first needed */
+    mrd_buf head, cols, packed;            /* scratch memory of one encode or decode */
+    size_t ends[COLS];                     /* of the columns in cols */
+    mrd_codec_slot *slots[2];
+    uint32_t *offsets; /* same number of entries as `slots` */
+    size_t slots_cap;
+};
+
+/* Appends src compressed, or unchanged if that is not longer. Errors: NOMEM. */
+mrd_err mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to);
+/* Appends columns, where column i is src[ends[i - 1]..ends[i]). A column that is long enough
+ * becomes a Zstandard frame of its own, compressed according to habits[i]. Neighbouring short
+ * columns share a frame. */
+mrd_err mrd_codec_pack_columns(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, const size_t *ends,
+                               mrd_habit *habits, size_t n, mrd_buf *to);
+/* Decompresses src. *ret_data is src itself if it was not compressed. Otherwise it is in `to`,
+ * which then holds raw_len bytes followed by CODEC_SLACK readable bytes. The caller must have
+ * checked raw_len against MRD_FRAME_RAW_MAX. Errors: CORRUPT, NOMEM. */
+mrd_err mrd_codec_unpack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, size_t raw_len,
+                         mrd_buf *to, mrd_bytes *ret_data, mrd_why *why);
+/* Ensures space for n entries in both arrays of slots and in `offsets`. False if out of memory. */
+bool mrd_codec_slots(mrd_codec *codec, size_t n);
+
+#endif

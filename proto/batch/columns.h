@@ -1,0 +1,195 @@
+/*
+ * proto/batch/columns.h - the columns of a batch, and which of them each form uses. Shared by the encoder
+ * and the decoder. docs/wire.md section 5 is the specification.
+ */
+#ifndef MRD_PROTO_BATCH_COLUMNS_H
+#define MRD_PROTO_BATCH_COLUMNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Field numbers of BatchColumns. */
+enum {
+    COL_TS = 1,
+    COL_FORM,
+    COL_TRACK,
+    COL_NAME,
+    COL_DUR,
+    COL_ID,
+    COL_COUNTER_INT,
+    COL_COUNTER_DOUBLE,
+    COL_BOUND,
+    COL_FLOW_ID,
+    COL_FLOW_DIR,
+    COL_ARG_INT,
+    COL_ARG_UINT,
+    COL_ARG_DOUBLE,
+    COL_ARG_STR,
+    COL_TEXT_LEN,
+    COL_TEXT,
+    COLS
+};
+
+/* form_bits: the kind in the low three bits, then these flags. */
+enum {
+    FORM_KIND = 7,
+    FORM_HAS_ID = 1 << 3,
+    FORM_HAS_BOUND = 1 << 4,
+    FORM_UNFINISHED = 1 << 5,
+    FORM_DIR_SHIFT = 6, /* two bits: flow_dir of a FLOW event */
+    FORM_FLAGS_SHIFT = 8,
+    FORM_BITS_END = 1 << 16
+};
+
+static inline uint64_t
+zigzag(int64_t v)
+{
+    return (uint64_t) v << 1 ^ (v < 0 ? UINT64_MAX : 0);
+}
+
+static inline int64_t
+unzigzag(uint64_t v)
+{
+    return (int64_t) (v >> 1 ^ (0 - (v & 1)));
+}
+
+/*
+ * Varints without a branch per byte. The lengths of times and durations are nearly random, and a
+ * mispredicted branch costs more than the arithmetic. Writing needs VARINT_ROOM bytes at p, and
+ * reading needs VARINT_ROOM readable bytes from p on.
+ */
+#define VARINT_ROOM 10
+
+/* Eight little-endian bytes as one access. */
+static inline uint64_t
+load64(const uint8_t *p)
+{
+    uint64_t v;
+
+    memcpy(&v, p, sizeof(v));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    return v;
+}
+
+static inline void
+store64(uint8_t *p, uint64_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    memcpy(p, &v, sizeof(v));
+}
+
+static inline void
+store32(uint8_t *p, uint32_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    memcpy(p, &v, sizeof(v));
+}
+
+/* Returns the length of the varint of v, which has at most 56 bits. */
+static inline unsigned
+varint_len(uint64_t v)
+{
+    return ((63 - (unsigned) __builtin_clzll(v | 1)) * 9 + 73) / 64;
+}
+
+static inline uint8_t *
+varint_put(uint8_t *p, uint64_t v)
+{
+    if (__builtin_expect(v >> 28 == 0, 1)) {
+        unsigned len = varint_len(v);
+        uint32_t x = (uint32_t) (v & 0x0fffc000u) << 2 | (uint32_t) (v & 0x3fffu);
+
+        x = (x & 0x3f803f80u) << 1 | (x & 0x007f007fu) | 0x00808080u >> (32 - 8 * len);
+        store32(p, x);
+        return p + len;
+    }
+    if (__builtin_expect(v >> 56 == 0, 1)) {
+        unsigned len = varint_len(v);
+        uint64_t x = (v & 0x00fffffff0000000u) << 4 | (v & 0x000000000fffffffu);
+
+        x = (x & 0x0fffc0000fffc000u) << 2 | (x & 0x00003fff00003fffu);
+        x = (x & 0x3f803f803f803f80u) << 1 | (x & 0x007f007f007f007fu);
+        store64(p, x | 0x0080808080808080u >> (64 - 8 * len));
+        return p + len;
+    }
+    while (v >= 0x80) {
+        *p++ = (uint8_t) (v | 0x80);
+        v >>= 7;
+    }
+    *p++ = (uint8_t) v;
+    return p;
+}
+
+/* For small numbers, which nearly always take one byte, so that the branch is predicted. */
+static inline uint8_t *
+varint_put_small(uint8_t *p, uint64_t v)
+{
+    if (__builtin_expect(v >= 0x80, 0))
+        return varint_put(p, v);
+    *p = (uint8_t) v;
+    return p + 1;
+}
+
+static inline uint32_t
+load32(const uint8_t *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, sizeof(v));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    return v;
+}
+
+/* More than four bytes. */
+static inline uint64_t
+varint_get_long(const uint8_t **at)
+{
+    const uint8_t *p = *at;
+    uint64_t x = load64(p), stop = ~x & 0x8080808080808080u, v = 0;
+    unsigned shift = 0;
+
+    if (__builtin_expect(stop != 0, 1)) {
+        x &= stop ^ (stop - 1); /* keep the bits up to and including the last byte */
+        x = (x & 0x7f007f007f007f00u) >> 1 | (x & 0x007f007f007f007fu);
+        x = (x & 0x3fff00003fff0000u) >> 2 | (x & 0x00003fff00003fffu);
+        x = (x & 0x0fffffff00000000u) >> 4 | (x & 0x000000000fffffffu);
+        *at = p + ((unsigned) __builtin_ctzll(stop) + 1) / 8;
+        return x;
+    }
+    for (; *p >= 0x80; p++, shift += 7)
+        v |= (uint64_t) (*p & 0x7f) << (shift & 63);
+    v |= (uint64_t) *p << (shift & 63);
+    *at = p + 1;
+    return v;
+}
+
+/* A varint longer than ten bytes gives an undefined number. *at then moves to its end. */
+static inline uint64_t
+varint_get(const uint8_t **at)
+{
+    uint32_t x = load32(*at), stop = ~x & 0x80808080u;
+
+    if (__builtin_expect(stop == 0, 0))
+        return varint_get_long(at);
+    x &= stop ^ (stop - 1);
+    x = (x & 0x7f007f00u) >> 1 | (x & 0x007f007fu);
+    *at += ((unsigned) __builtin_ctz(stop) + 1) / 8;
+    return (x & 0x3fff0000u) >> 2 | (x & 0x00003fffu);
+}
+
+/* Writes n varints to p and returns their end. The VARINT_ROOM bytes after the end are overwritten. */
+typedef uint8_t *mrd_varints_put(uint8_t *p, const uint64_t *v, uint32_t n);
+
+/* Returns the fastest version for this processor, or the portable one if `plain`. */
+mrd_varints_put *mrd_batch_varints(bool plain);
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * sim/nrt/sim.h - inside of the simulated Neuron runtime (libnrt.so.1). It stands for a
+ * foreign library: no code of this project includes this header or is needed to run it. README.md
+ * next to this file describes the simulation and every setting.
+ *
+ * Time     `raw` is true time: CLOCK_MONOTONIC_RAW of this machine. Stamps that leave the library
+ *          are made of it by the simulated node clock (sim_wall) and the device clocks (sim_dev).
+ * Threads  sim.lock guards the lists of models and the state of profiling; each ring and each core
+ *          has its own. Order: sim.lock, core.busy, ring.lock.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define NRT_ASYNC_ABI 0 /* sim_async_2.c and sim_async_3.c have the functions */
+#include "capture/nrt/nrta_abi.h"
+#include "sim_env.h"
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+typedef struct nrt_model sim_model;
+
+typedef struct {
+    uint32_t idx;    /* process-relative; the interface calls it vnc or nc_idx */
+    uint32_t global; /* of the instance */
+    uint32_t lnc;    /* physical cores: 1 or 2 */
+    pthread_mutex_t busy;
+    int64_t origin[2], rate_ppt[2]; /* device clock: dev = origin + raw * (1 + rate) + step */
+    _Atomic int64_t step;
+    int64_t sync_cpu[2], sync_dev[2]; /* newest sync point, used by the runtime for corrections */
+    uint64_t execs;                   /* executions begun */
+    sim_model *last;                  /* model that ran last; only compared and looked up */
+    uint32_t models;                  /* loaded here */
+    uint32_t g_id, g_count;           /* global communicator, SIM_ANY when there is none */
+    _Atomic uint64_t bytes;           /* device memory in use */
+} sim_core;
+
+typedef enum { SIM_NEVER, SIM_OPEN, SIM_CLOSED } sim_phase;
+
+typedef struct {
+    pthread_mutex_t lock;
+    _Atomic int phase; /* sim_phase */
+    sim_settings set;
+    const struct sim_instance *instance;
+    uint32_t lnc, core_total, core_count, core_first;
+    sim_core core[SIM_CORES_MAX];
+    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX]; /* in use, by sim_hbm */
+    int64_t exec_timeout_ns;
+    char instance_id[32], node[64], job[64];
+    sim_model *models;
+    uint32_t model_next;
+    _Atomic uint64_t exec_next, tensor_next;
+    _Atomic bool async_used; /* an asynchronous execution was scheduled since nrt_init */
+    NRT_ASYNC_EXEC_STATUS_CALLBACK callback;
+    void *callback_params;
+} sim_state;
+
+extern sim_state sim;
+
+typedef struct sim_instance {
+    const char *name;
+    uint32_t family, size, devices, cores_per_device, default_lnc;
+    const char *arch, *revision;
+    uint64_t hbm_bytes; /* per logical core at the default size */
+} sim_instance;
+
+/* NRT_SUCCESS while the runtime is open, else NRT_UNINITIALIZED or NRT_CLOSED. */
+NRT_STATUS sim_check(void);
+#define SIM_NEEDS_OPEN()                                                                           \
+    do {                                                                                           \
+        NRT_STATUS open_ = sim_check();                                                            \
+        if (open_ != NRT_SUCCESS)                                                                  \
+            return open_;                                                                          \
+    } while (0)
+
+int64_t sim_raw(void);         /* true time */
+int64_t sim_wall(int64_t raw); /* the time of the node's wall clock then */
+uint64_t sim_dev(const sim_core *core, unsigned pcore, int64_t raw);
+void sim_sleep_until(int64_t raw);
+uint64_t sim_mix(uint64_t a, uint64_t b); /* a hash */
+/* ns scaled by SIMNRT_TIME_SCALE, with SIMNRT_JITTER decided by `salt`. */
+int64_t sim_scaled(int64_t ns, uint64_t salt);
+uint64_t sim_thread_id(void);
+uint32_t sim_pcore(const sim_core *core, unsigned pcore); /* physical core inside its device */
+uint32_t sim_device(const sim_core *core);
+uint32_t sim_hbm(const sim_core *core);                       /* among the instance's */
+uint32_t sim_hbms(void);                                      /* of a device */
+void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* in use: more or less */
+
+/* ---- models and tensors ---------------------------------------------------------------------- */
+
+#define SIM_MODEL_MAGIC  0x6c65646fu
+#define SIM_TENSOR_MAGIC 0x736e6574u
+#define SIM_SET_MAGIC    0x74657374u
+
+struct nrt_model {
+    uint32_t magic, id;
+    sim_core *core;
+    uint32_t ctx_id, ctx_count; /* count 1: no collectives */
+    uint32_t group;             /* which of several groups of ctx_count this is */
+    uint64_t hash;
+    char name[64];
+    uint32_t name_index; /* sim_name_of */
+    int64_t exec_ns;
+    int64_t cc, tensor_frees, copyins;
+    char *neff;
+    size_t neff_size;
+    nrt_tensor_info_array_t *info; /* template */
+    bool profiled;                 /* by model profiling of inspect */
+    unsigned inspected;            /* the capture that this and the next are of */
+    uint64_t inspect_execs;
+    uint64_t execs;
+    uint64_t cc_seq;
+    struct nrt_model *next;
+};
+
+typedef struct sim_storage {
+    _Atomic uint32_t refs;
+    uint8_t *bytes;
+    size_t size;
+    bool owned;
+    sim_core *core; /* NULL: host */
+} sim_storage;
+
+struct nrt_tensor {
+    uint32_t magic;
+    uint64_t id;
+    sim_storage *storage; /* NULL: empty */
+    size_t offset, size;
+    _Atomic uint64_t completions;
+    char name[NRT_TENSOR_NAME_MAX];
+};
+
+/* Membership is checked, so an unloaded model gives NRT_INVALID_HANDLE and not a crash. */
+NRT_STATUS sim_model_check(const nrt_model_t *model);
+NRT_STATUS sim_tensor_check(const nrt_tensor_t *tensor);
+NRT_STATUS sim_set_check(const nrt_tensor_set_t *set);
+void sim_set_complete(nrt_tensor_set_t *set); /* outputs were written once more */
+void sim_models_drop(void);
+/* The bodies of reads, writes and copies, without the trace events of the synchronous calls. */
+NRT_STATUS sim_tensor_move(const nrt_tensor_t *tensor, void *to, const void *from, uint64_t offset,
+                           uint64_t size);
+
+/* ---- system trace ---------------------------------------------------------------------------- */
+
+typedef enum {
+#define SIM_EVENT(name, group, start, stop) SIM_EV_##name,
+#include "sim_events.def"
+#undef SIM_EVENT
+    SIM_EV_COUNT,
+} sim_type;
+
+enum { SIM_START, SIM_STOP, SIM_INSTANT };
+#define SIM_ARGS_MAX 8
+
+typedef struct {
+    sim_core *core;
+    sim_type type;
+    int phase;
+    int64_t raw;       /* true time of the event */
+    uint64_t tracking; /* same on start and stop */
+    uint64_t seq;      /* nrta sequence, 0 none */
+    const sim_model *model;
+    unsigned pcore;             /* the core that gives the clock, for hardware events */
+    uint64_t arg[SIM_ARGS_MAX]; /* in the order of the type's keys in sim_events.def */
+} sim_emit_args;
+
+void sim_emit(const sim_emit_args *e);
+/* A number for a model's name; names outlive their models. */
+uint32_t sim_name_of(const char *name);
+uint64_t sim_tracking(void);
+/* Start now; returns the tracking id for the stop. */
+uint64_t sim_begin(sim_core *core, sim_type type, const sim_model *model, uint64_t seq,
+                   const uint64_t *arg, size_t arg_count);
+void sim_end(sim_core *core, sim_type type, uint64_t tracking, uint64_t seq, const uint64_t *arg,
+             size_t arg_count);
+/* Both ends at known true times. */
+void sim_span(sim_core *core, sim_type type, const sim_model *model, int64_t from, int64_t to,
+              const uint64_t *arg, size_t arg_count);
+sim_type sim_type_of(const char *name); /* SIM_EV_COUNT when unknown */
+bool sim_type_is_hardware(sim_type type);
+NRT_STATUS sim_names_copy(const char *const *from, size_t n, const char ***ret_names,
+                          size_t *ret_count);
+
+typedef struct {
+    uint64_t max_events;
+    bool core_off[SIM_CORES_MAX], type_off[SIM_EV_COUNT];
+} sim_trace_config;
+struct nrt_sys_trace_config {
+    sim_trace_config c;
+};
+void sim_trace_defaults(sim_trace_config *c);
+/* Two users may hold the trace: the application and inspect. The first one's configuration rules.
+ * Errors: NRT_INVALID when this user holds it already. */
+enum { SIM_TRACE_API = 1, SIM_TRACE_INSPECT = 2 };
+NRT_STATUS sim_trace_hold(int user, const sim_trace_config *config);
+NRT_STATUS sim_trace_release(int user);
+/* Counts held by the rings, for the summary that inspect writes. */
+typedef struct {
+    uint64_t emitted, stored, overwritten, fetched;
+} sim_trace_totals;
+void sim_trace_sum(sim_trace_totals *ret_totals);
+
+/* Truth file. */
+void sim_truth_open(const char *path);
+void sim_truth_event(const sim_emit_args *e, int64_t stamp, uint64_t dev, bool kept);
+void sim_truth_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void sim_truth_flush(void);
+void sim_truth_close(void);
+
+/* In the child of a fork: locks are made again, and the parent's state is dropped. */
+void sim_trace_forked(void);
+void sim_truth_forked(void);
+void sim_async_forked(void);
+void sim_coll_forked(void);
+void sim_inspect_forked(void);
+void sim_misc_forked(void);
+
+/* ---- execution, collectives, profiles -------------------------------------------------------- */
+
+/* Runs the device part and emits everything that one execution emits below nrt_execute. */
+NRT_STATUS sim_run(sim_model *model, nrt_tensor_set_t *output, uint64_t seq);
+
+typedef struct {
+    uint32_t rank, count;
+    uint64_t key; /* which collective: same on all participants, different for different ones */
+    uint64_t seq;
+    int64_t arrive; /* true time at which this participant arrives: the device's, not the host's */
+    const void *in;
+    void *out; /* count * len bytes */
+    uint32_t len;
+} sim_coll_op;
+/* Waits until all `count` participants are there. *ret_last is the latest of their `arrive`. Errors: NRT_TIMEOUT after the execution timeout, NRT_EXEC_HW_ERR_COLLECTIVES when
+ * another one gave up or died, NRT_NETWORK_PROXY_FAILURE when the root cannot be reached,
+ * NRT_INVALID when the rank is taken. */
+NRT_STATUS sim_coll_wait(const sim_coll_op *op, int64_t *ret_last);
+NRT_STATUS sim_coll_prepare(uint32_t rank); /* rank 0 begins to serve */
+void sim_coll_close(void);
+
+void sim_inspect_from_env(void); /* called by nrt_init */
+void sim_inspect_executed(sim_model *model, NRT_STATUS status);
+bool sim_inspect_device_on(void);
+void sim_profile_close(void); /* stops and dumps; called by nrt_close */
+void sim_async_close(void);
+void sim_debug_executed(sim_core *core, uint64_t exec_id);
+void sim_misc_close(void);
+
+#endif

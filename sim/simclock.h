@@ -1,0 +1,58 @@
+/*
+ * sim/simclock.h - a clock that is wrong on purpose: it shows the time of a node with an
+ * oscillator that is off by a given amount. The simulated runtime reads the variable
+ * (MERIDIAN_SIM_CLOCK) itself; libsimclock.so (simclock_preload.c) puts it under the unchanged
+ * agent and the application. So everything a simulated node stamps is wrong in the same way.
+ *
+ * Grammar  a comma list, each key at most once except step and wallstep:
+ *            offset=DUR        local - true at the epoch; DUR as "5ms", "-300us", "1.5s"
+ *            ppm=NUMBER        rate error; 20 runs fast by 20 us per second
+ *            wander=DUR/DUR    a sine of that amplitude and that period
+ *            step=DUR@DUR      adds DUR from that time after the epoch on (up to 16)
+ *            wallstep=DUR@DUR  the same for the wall clock only (up to 16)
+ *            epoch=NS          true CLOCK_MONOTONIC_RAW at which the above start; 0, the boot,
+ *                              when absent. All processes of a node must be given the same
+ *          Example: offset=5ms,ppm=20,wander=100us/60s,step=2ms@10s,epoch=1234567890
+ * Units    nanoseconds; true time is this machine's CLOCK_MONOTONIC_RAW.
+ * Sign     delta = local - true: positive, the simulated clock is ahead.
+ * Threads  a mrd_simclock is constant after parsing; evaluation is async-signal-safe.
+ * Errors of arithmetic: one evaluation is exact to 1 ns for 290 years around the epoch.
+ */
+#ifndef MRD_SIM_SIMCLOCK_H
+#define MRD_SIM_SIMCLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#define MRD_SIMCLOCK_ENV   "MERIDIAN_SIM_CLOCK"
+#define MRD_SIMCLOCK_STEPS 16
+
+typedef struct {
+    mrd_dur_ns by, after; /* of the epoch */
+} mrd_simclock_step;
+
+typedef struct {
+    mrd_local_ns epoch;
+    mrd_dur_ns offset_ns;
+    int64_t rate_ppt; /* parts per 10^12 */
+    mrd_dur_ns wander_ns, wander_period_ns;
+    mrd_simclock_step steps[MRD_SIMCLOCK_STEPS], wall_steps[MRD_SIMCLOCK_STEPS];
+    size_t step_count, wall_step_count;
+} mrd_simclock;
+
+/* NULL or "" means a clock without error. On a failure *ret_clock is unchanged. Errors: SYNTAX,
+ * RANGE, LIMIT, EXISTS (a key twice), UNSUPPORTED (an unknown key). */
+mrd_err mrd_simclock_parse(const char *text, mrd_simclock *ret_clock, mrd_why *why);
+
+/* Return local - true of the monotonic raw clock and of the wall clock at the true raw time raw_ns. */
+mrd_dur_ns mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns);
+mrd_dur_ns mrd_simclock_wall_delta(const mrd_simclock *clock, int64_t raw_ns);
+
+/* Return the readings that a program on the simulated node gets. */
+mrd_local_ns mrd_simclock_local(const mrd_simclock *clock, int64_t raw_ns);
+mrd_wall_ns mrd_simclock_wall(const mrd_simclock *clock, int64_t raw_ns, int64_t wall_ns);
+
+#endif

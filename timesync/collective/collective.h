@@ -1,0 +1,176 @@
+/*
+ * timesync/collective/collective.h - aligns clocks by matched collectives: for offline files without probes,
+ * and as a check of alignments by probes
+ *
+ * In a synchronizing collective (all-reduce, all-gather, reduce-scatter, all-to-all, barrier) no
+ * participant leaves before the last one has entered. This is the only physical fact, and the bound
+ * uses nothing else: for every pair, enter_p + x_p <= exit_q + x_q. Participants also leave at
+ * almost the same time, which is usual but not guaranteed. It gives
+ *
+ *   the estimate  robust straight lines of the ENDs, in segments if one line does not fit (a clock
+ *                 that was stepped, slewed, or drifts)
+ *   the model     the movement of a clock between collectives cannot be observed. Inside a segment
+ *                 it is assumed to stay within `reach` of a clock whose rate changes by at most w
+ *                 (200 ppb/s) and is at most 500 ppm off. reach is the largest residual of the
+ *                 segment's ends, more if collectives are rare. Every inequality is relaxed by it
+ *                 and every bound widened
+ *   a break       between two segments no bound is stated, and a collective across it gives no
+ *                 inequality
+ *   the bound     the set-membership bound of bound.h, at least the largest residual
+ *
+ * Before the end of the first collective and after the end of the last one there is no bound. A
+ * clock that is stepped away and back between two collectives is not detected.
+ *
+ * Matching is by group, operation, size and order of each process's own sequence (by sequence
+ * number if all observations of a group have one). Sequences may overlap only partly. The position
+ * is the one at which the intervals between ends agree, if no other position agrees as well.
+ * Nothing is matched after a gap.
+ *
+ * A process whose sequence differs from the majority's, or whose ends do not fit, is left out with
+ * a reason (options->leave_out), or everything is refused. If the data do not name the members of a
+ * group, a test must show that all of them meet (collective_meet.c).
+ *
+ * Units    int64 ns; drift in ppb. Sign offset = session - local.
+ * Session  the reference process's own clock.
+ * Threads  no state; a match may be shared for reading.
+ * Source   docs/timesync.md section 10.
+ */
+#ifndef MRD_TIMESYNC_COLLECTIVE_COLLECTIVE_H
+#define MRD_TIMESYNC_COLLECTIVE_COLLECTIVE_H
+
+#include "base/clock.h"
+#include "timesync/align.h"
+
+#define MRD_COLL_PROCESSES_MAX 65536
+#define MRD_COLL_TIME_MAX      (INT64_MAX / 4) /* ns (the year 2043); 0 is the minimum */
+
+/* One participant's part in one synchronising collective. */
+typedef struct {
+    uint32_t process; /* index below process_count */
+    /* participant inside the process, with a sequence of its own on the process's clock */
+    uint64_t part;
+    uint64_t group;   /* hash of the communicator: its members, tag, or name */
+    uint64_t op;      /* hash of the operation, including its data type if known */
+    int64_t size;     /* bytes or elements, in the same unit everywhere; -1 means unknown */
+    uint32_t members; /* number of members that the group states; 0 means unknown */
+    /* The data do not name the members of the group, so several groups may share its hash. Only
+     * used with leave_out. */
+    bool doubtful;
+    /* number inside the group, equal at all participants; -1 means unknown */
+    int64_t seq;
+    mrd_local_ns begin, end; /* on the process's own clock */
+} mrd_coll_obs;
+
+/* Events of a process were lost between two of its times. */
+typedef struct {
+    uint32_t process;
+    mrd_local_ns begin, end;
+} mrd_coll_gap;
+
+typedef struct {
+    /* Sequences of different length may fit at several positions. Then only positions count at
+     * which the unaligned clocks agree within trust_ns; 0 means that no position counts. */
+    mrd_dur_ns trust_ns;
+    /* Leaves out processes that do not fit, if the majority does, and doubtful groups, instead of
+     * refusing everything. */
+    bool leave_out;
+    /* Returns the name of a group or an operation for messages. NULL, also as a result, means its
+     * hash. */
+    const char *(*text)(const void *self, uint64_t hash);
+    const void *self;
+} mrd_coll_options;
+
+typedef struct mrd_coll_match mrd_coll_match;
+
+/*
+ * Matches observations, which may come in any order and are copied. Groups with a single process
+ * here are ignored. Errors: EMPTY if nothing can be matched, LIMIT, NOMEM. CLOCK if sequences
+ * differ or are ambiguous, or if a group has more members than it states, which means several
+ * communicators of one name. *why then has group, processes, position and both operations. With
+ * leave_out, CLOCK is returned only if nothing else is left. INVALID for an index or a time out of
+ * range or an end before its begin. Collectives after a gap are left out and counted.
+ */
+mrd_err mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
+                           const mrd_coll_gap *gaps, size_t gap_count,
+                           const mrd_coll_options *options, mrd_coll_match **ret_match,
+                           mrd_why *why);
+void mrd_coll_match_free(mrd_coll_match *match);
+size_t mrd_coll_match_count(const mrd_coll_match *match);    /* matched collectives */
+size_t mrd_coll_match_left_out(const mrd_coll_match *match); /* observations without a partner */
+/* Returns the participants of collective i, borrowed; *ret_n >= 2. */
+const mrd_coll_obs *mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n);
+
+/* A time range of one process in which its clock did nothing unusual. */
+typedef struct {
+    int64_t from, to;    /* local ns: its evidence */
+    int64_t base;        /* added to the offsets of its bins */
+    double w;            /* the model: the rate changes by at most this, ppb per s */
+    mrd_dur_ns reach;    /* ... and the clock stays within this of such a clock */
+    size_t first, count; /* bins */
+} mrd_coll_segment;
+
+/* The result for one process. */
+typedef struct {
+    char *left_out;      /* why it was left out, owned; NULL if it was not */
+    bool aligned;        /* false: no chain of collectives connects it to the reference */
+    bool unbounded;      /* a time range has no bound: one side is open, or no clock fits */
+    int64_t origin;      /* local ns at which `offset` holds */
+    int64_t offset;      /* ns; of the longest segment */
+    double drift;        /* ppb; of the longest segment */
+    mrd_dur_ns bound_ns; /* the largest bound at its collectives */
+    mrd_dur_ns residual_median, residual_p99, residual_max; /* of ends, absolute */
+    size_t used;                                            /* collectives */
+    size_t violations; /* collectives of its own that contradict the bounds of their participants */
+    mrd_coll_segment *segments;
+    mrd_align_bin *bins;
+    size_t segment_count, bin_count;
+} mrd_coll_process;
+
+/* Session time around a break of some clock, where the reference's times may be in doubt. */
+typedef struct {
+    int64_t from, to;
+} mrd_coll_break;
+
+typedef struct {
+    size_t process_count, reference;
+    mrd_coll_process *process; /* owned, with their segments and bins */
+    mrd_coll_break *breaks;    /* owned */
+    size_t break_count;
+    size_t violations; /* collectives that contradict the bounds; must be 0 */
+} mrd_coll_solution;
+
+/*
+ * Aligns all processes to the lowest-numbered one that takes part in a match. Errors: CLOCK if ends
+ * do not coincide even in segments (*why has process and residual; more than MRD_COLL_RESIDUAL_MAX
+ * of median), if a drift exceeds 500 ppm, or if the inequalities contradict each other. CLOCK also
+ * if the match is ambiguous, because the same collectives fit as well when counted differently
+ * (options->trust_ns excludes this). NOMEM. Processes without a connecting chain are not an error.
+ * With options->leave_out, the processes at fault are left out instead, and the others are aligned
+ * without them. If most processes do not fit the reference, it is the one at fault.
+ */
+#define MRD_COLL_RESIDUAL_MAX (100 * MRD_US)
+mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,
+                       mrd_coll_solution *ret_solution, mrd_why *why);
+void mrd_coll_solution_fini(mrd_coll_solution *solution);
+/* Returns true if the local time lies in a segment, where a bound is stated. */
+bool mrd_coll_knows(const mrd_coll_process *p, int64_t local);
+/* Returns the table of one process, valid where its clock is aligned. NULL if not aligned or out of
+ * memory. */
+mrd_align *mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name);
+
+/* The check during normal operation. Collectives are not an input of the alignment by probes. */
+typedef struct {
+    size_t collectives;
+    size_t out_of_order; /* by the estimate: a participant left before another one entered */
+    size_t violations;   /* by the bound: even the whole intervals show it. Must be 0 */
+    mrd_dur_ns worst;    /* largest violation of the bound, ns */
+} mrd_coll_check;
+
+/*
+ * Maps every participant by its process's table (NULL: collectives with that process are skipped).
+ * Unaligned tables have an unknown bound. Their participants can be out of order but never violate.
+ */
+void mrd_coll_check_run(const mrd_coll_match *match, const mrd_align *const *tables,
+                        mrd_coll_check *ret_check);
+
+#endif

@@ -1,0 +1,124 @@
+/* Solves without the processes that do not fit, if most processes do. */
+#include "timesync/collective/collective_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAVE_ROUNDS 8 /* more are not a few bad processes among good ones */
+
+/*
+ * Moves the processes at fault to `out`. If these are most of those that were compared with the
+ * reference, the reference is at fault instead.
+ */
+static void
+leave_out(const mrd_coll_match *match, size_t reference, char **odd, const mrd_why *first_odd,
+          char **out, bool *without)
+{
+    size_t np = match->process_count, here = 0, moved = 0;
+    bool *seen = calloc(np + 1, sizeof(*seen));
+
+    for (size_t i = 0; i < match->obs_n && seen != NULL; i++) {
+        here += !seen[match->obs[i].process];
+        seen[match->obs[i].process] = true;
+    }
+    free(seen);
+    for (size_t p = 0; p < np; p++)
+        moved += odd[p] != NULL;
+    if (moved > 0 && 2 * moved > here - 1) {
+        for (size_t p = 0; p < np; p++) {
+            free(odd[p]);
+            odd[p] = NULL;
+        }
+        moved = 1;
+        (void) mrd_coll_note(odd, reference, first_odd->text);
+    }
+    for (size_t p = 0; p < np; p++) {
+        if (odd[p] == NULL)
+            continue;
+        free(out[p]);
+        out[p] = odd[p];
+        odd[p] = NULL;
+        without[p] = true;
+    }
+}
+
+static void
+free_texts(char **texts, size_t n)
+{
+    for (size_t i = 0; texts != NULL && i < n; i++)
+        free(texts[i]);
+    free(texts);
+}
+
+/* What is left of a match after processes were left out of it. */
+typedef struct {
+    char **odd, **out;
+    bool *without;
+    mrd_coll_match *match; /* NULL: all of it */
+} leaving;
+
+static mrd_err
+solve_rest(const mrd_coll_match *match, leaving *rest, const mrd_coll_options *options,
+           mrd_coll_solution *sol, mrd_why *why)
+{
+    mrd_why first = { 0 };
+    mrd_err err = MRD_OK;
+
+    for (int round = 0; round <= LEAVE_ROUNDS; round++) {
+        const mrd_coll_match *now = rest->match == NULL ? match : rest->match;
+        mrd_coll_match *less = NULL;
+        mrd_why odd = { 0 };
+
+        if ((err = mrd_coll_solve_once(now, options, rest->odd, &odd, sol, why)) != MRD_OK)
+            return err;
+        if (odd.err == MRD_OK)
+            return MRD_OK;
+        if (first.err == MRD_OK)
+            first = odd;
+        leave_out(now, sol->reference, rest->odd, &odd, rest->out, rest->without);
+        mrd_coll_solution_fini(sol);
+        if ((err = mrd_coll_match_without(now, rest->without, &less)) == MRD_NOMEM)
+            return mrd_why_set(why, err, 0, "%zu matched collectives", match->count);
+        if (err == MRD_EMPTY)
+            break;
+        mrd_coll_match_free(rest->match);
+        rest->match = less;
+    }
+    *why = first; /* nothing is left, or it does not end */
+    return MRD_CLOCK;
+}
+
+mrd_err
+mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,
+               mrd_coll_solution *ret_solution, mrd_why *why)
+{
+    size_t np = match->process_count;
+    mrd_coll_solution sol = { 0 };
+    leaving rest = { .odd = calloc(np + 1, sizeof(char *)),
+                     .out = calloc(np + 1, sizeof(char *)),
+                     .without = calloc(np + 1, sizeof(bool)) };
+    mrd_err err = MRD_NOMEM;
+    mrd_why unread;
+
+    why = why == NULL ? &unread : why;
+    if (rest.odd == NULL || rest.out == NULL || rest.without == NULL)
+        mrd_why_set(why, MRD_NOMEM, 0, "%zu processes", np);
+    else
+        err = solve_rest(match, &rest, options, &sol, why);
+    for (size_t p = 0; p < np && err == MRD_OK; p++) {
+        const char *reason = rest.out[p] != NULL ? rest.out[p] : match->reasons[p];
+
+        if (!sol.process[p].aligned && reason != NULL &&
+            (sol.process[p].left_out = strdup(reason)) == NULL)
+            err = mrd_why_set(why, MRD_NOMEM, 0, "%zu processes", np);
+    }
+    if (err == MRD_OK)
+        *ret_solution = sol;
+    else
+        mrd_coll_solution_fini(&sol);
+    free_texts(rest.odd, np);
+    free_texts(rest.out, np);
+    free(rest.without);
+    mrd_coll_match_free(rest.match);
+    return err;
+}

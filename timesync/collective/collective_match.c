@@ -1,0 +1,578 @@
+/* Matches observations of one collective: by sequence number, otherwise by order. */
+#include "timesync/collective/collective.h"
+
+#include "timesync/collective/collective_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory for one group, and values for all groups. */
+typedef struct {
+    coll_run *runs;
+    mrd_coll_obs *scratch;
+    mrd_coll_meeting *meets;
+    const mrd_coll_gap *gaps;
+    size_t gap_count;
+    const mrd_coll_options *options; /* or NULL */
+    mrd_why *first;                  /* why a group was left out */
+} matching;
+
+static int
+order_obs(const void *a, const void *b)
+{
+    const mrd_coll_obs *x = a, *y = b;
+
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    if (x->seq != y->seq && x->seq >= 0 && y->seq >= 0)
+        return x->seq < y->seq ? -1 : 1;
+    if (x->begin.ns != y->begin.ns)
+        return mrd_local_before(x->begin, y->begin) ? -1 : 1;
+    return mrd_local_before(x->end, y->end) ? -1 : mrd_local_after(x->end, y->end);
+}
+
+const char *
+mrd_coll_called(const mrd_coll_options *o, uint64_t hash, char room[20])
+{
+    const char *text = o == NULL || o->text == NULL ? NULL : o->text(o->self, hash);
+
+    snprintf(room, 20, "%016llx", (unsigned long long) hash);
+    return text != NULL ? text : room;
+}
+
+mrd_err
+mrd_coll_note(char **reasons, size_t process, const char *reason)
+{
+    if (reasons[process] == NULL)
+        reasons[process] = strdup(reason);
+    return reasons[process] == NULL ? MRD_NOMEM : MRD_OK;
+}
+
+static bool
+leaves_out(const matching *x)
+{
+    return x->options != NULL && x->options->leave_out;
+}
+
+static void
+add_collective(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n)
+{
+    if (n < 2)
+        return;
+    memcpy(m->obs + m->obs_n, obs, n * sizeof(*obs));
+    m->obs_n += n;
+    m->first[++m->count] = m->obs_n;
+}
+
+/* ---- Matching by sequence number ---- */
+
+static bool
+all_numbered(const mrd_coll_obs *obs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (obs[i].seq < 0)
+            return false;
+    }
+    return true;
+}
+
+static mrd_err
+refuse_twice(const coll_run *r, const mrd_coll_obs *o, const matching *x, mrd_why *why)
+{
+    char room[20];
+
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "collectives do not match: process %u has number %lld of group %s twice",
+                       r->process, (long long) o->seq, mrd_coll_called(x->options, o->group, room));
+}
+
+/* Leaves out the runs that have a number twice, if they are the exception. */
+static mrd_err
+check_numbers(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
+{
+    size_t odd = 0;
+
+    for (size_t r = 0; r < n; r++) {
+        runs[r].placed = true;
+        for (size_t i = 1; i < runs[r].n && runs[r].placed; i++) {
+            if (runs[r].obs[i].seq != runs[r].obs[i - 1].seq)
+                continue;
+            refuse_twice(&runs[r], &runs[r].obs[i], x, why);
+            runs[r].placed = false;
+            odd++;
+        }
+    }
+    if (odd > 0 && (!leaves_out(x) || 2 * odd >= n))
+        return MRD_CLOCK;
+    for (size_t r = 0; r < n; r++) {
+        if (!runs[r].placed && mrd_coll_note(m->reasons, runs[r].process, why->text) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "%zu sequences of collectives", n);
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+differ(const mrd_coll_obs *a, const mrd_coll_obs *b, const matching *x, mrd_why *why)
+{
+    char room[3][20];
+
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "collectives do not match: number %lld of group %s is operation %s of size "
+                       "%lld for process %u, and operation %s of size %lld for process %u",
+                       (long long) a->seq, mrd_coll_called(x->options, a->group, room[0]),
+                       mrd_coll_called(x->options, a->op, room[1]), (long long) a->size, a->process,
+                       mrd_coll_called(x->options, b->op, room[2]), (long long) b->size,
+                       b->process);
+}
+
+static mrd_err
+match_numbered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
+{
+    mrd_coll_obs *scratch = x->scratch;
+    mrd_err err = check_numbers(m, runs, n, x, why);
+
+    for (size_t r = 0; r < n; r++)
+        runs[r].at = 0;
+    while (err == MRD_OK) {
+        int64_t least = INT64_MAX;
+        size_t k = 0;
+
+        for (size_t r = 0; r < n; r++) {
+            if (runs[r].placed && (size_t) runs[r].at < runs[r].n &&
+                runs[r].obs[runs[r].at].seq < least)
+                least = runs[r].obs[runs[r].at].seq;
+        }
+        if (least == INT64_MAX)
+            break;
+        for (size_t r = 0; r < n; r++) {
+            const mrd_coll_obs *o = runs[r].obs + runs[r].at;
+
+            if (!runs[r].placed || (size_t) runs[r].at == runs[r].n || o->seq != least)
+                continue;
+            if (k > 0 && !mrd_coll_same_kind(&scratch[0], o))
+                return differ(&scratch[0], o, x, why);
+            scratch[k++] = *o;
+            runs[r].at++;
+        }
+        add_collective(m, scratch, k);
+    }
+    return err;
+}
+
+/* ---- by order ---- */
+
+static mrd_err
+match_ordered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
+{
+    ptrdiff_t first = PTRDIFF_MAX, last = PTRDIFF_MIN;
+    mrd_err err = mrd_coll_place(runs, n, x->options, m->reasons, why);
+
+    for (size_t r = 0; r < n && err == MRD_OK; r++) {
+        ptrdiff_t end = runs[r].at + (ptrdiff_t) runs[r].n;
+
+        if (!runs[r].placed || runs[r].n == 0)
+            continue;
+        first = runs[r].at < first ? runs[r].at : first;
+        last = end > last ? end : last;
+    }
+    for (ptrdiff_t i = first; i < last && err == MRD_OK; i++) {
+        size_t k = 0;
+
+        for (size_t r = 0; r < n; r++) {
+            if (runs[r].placed && i >= runs[r].at && i - runs[r].at < (ptrdiff_t) runs[r].n)
+                x->scratch[k++] = runs[r].obs[i - runs[r].at];
+        }
+        add_collective(m, x->scratch, k);
+    }
+    return err;
+}
+
+/* ---- groups ---- */
+
+/* The order is unknown after a gap, so this keeps what ended before the first one. */
+static void
+cut_at_gap(coll_run *r, const mrd_coll_gap *gaps, size_t gap_count)
+{
+    size_t n = r->n;
+
+    for (size_t g = 0; g < gap_count; g++) {
+        while (gaps[g].process == r->process && r->n > 0 &&
+               mrd_local_after(r->obs[r->n - 1].end, gaps[g].begin))
+            r->n--;
+    }
+    r->cut = r->n < n;
+}
+
+static size_t
+find_runs(coll_run *runs, mrd_coll_obs *obs, size_t n, bool *ret_several)
+{
+    size_t k = 0;
+
+    *ret_several = n > 0 && obs[0].process != obs[n - 1].process;
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || obs[i].process != obs[i - 1].process || obs[i].part != obs[i - 1].part)
+            runs[k++] = (coll_run){ .process = obs[i].process, .obs = &obs[i] };
+        runs[k - 1].n++;
+    }
+    return k;
+}
+
+static mrd_err
+match_runs(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, size_t k, const matching *x,
+           mrd_why *why)
+{
+    size_t count = m->count, obs_n = m->obs_n;
+    bool several;
+    mrd_err err;
+
+    if (all_numbered(obs, n)) {
+        err = match_numbered(m, x->runs, k, x, why);
+        if (err != MRD_CLOCK || !leaves_out(x))
+            return err;
+        m->count = count; /* the numbers are not what they seem to be: count instead */
+        m->obs_n = obs_n;
+        for (size_t i = 0; i < n; i++)
+            obs[i].seq = -1;
+        qsort(obs, n, sizeof(*obs), order_obs);
+        k = find_runs(x->runs, obs, n, &several);
+    }
+    for (size_t r = 0; r < k; r++)
+        cut_at_gap(&x->runs[r], x->gaps, x->gap_count);
+    return match_ordered(m, x->runs, k, x, why);
+}
+
+/* Adds a participant to those of a collective. Participants of one process share a clock, so their
+ * latest begin and earliest end count. */
+static size_t
+fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *o)
+{
+    if (n == 0 || to[n - 1].process != o->process) {
+        to[n] = *o;
+        return n + 1;
+    }
+    to[n - 1].begin = mrd_local_max(to[n - 1].begin, o->begin);
+    to[n - 1].end = mrd_local_min(to[n - 1].end, o->end);
+    return n;
+}
+
+/* Keeps one observation per process of the collectives from number `from` on. Drops participants
+ * that do not meet the others or contradict themselves. If `meets` is NULL, all of them meet. */
+static void
+fold_parts(mrd_coll_match *m, size_t from, const mrd_coll_meeting *meets)
+{
+    size_t zero = m->first[from], start = zero, out = zero, count = from;
+
+    for (size_t c = from; c < m->count; c++) {
+        size_t next = m->first[c + 1], k = 0, kept = 0;
+        mrd_coll_obs *to = m->obs + out;
+
+        for (size_t i = start; i < next; i++) {
+            mrd_coll_obs o = m->obs[i]; /* `to` may overwrite it */
+
+            k = meets == NULL || meets[i - zero] == MRD_COLL_MEETS ? fold_into(to, k, &o) : k;
+        }
+        for (size_t i = 0; i < k; i++) {
+            if (!mrd_local_after(to[i].begin, to[i].end))
+                to[kept++] = to[i];
+        }
+        out += kept < 2 ? 0 : kept;
+        if (kept >= 2)
+            m->first[++count] = out;
+        start = next;
+    }
+    m->count = count;
+    m->obs_n = out;
+}
+
+static mrd_err
+note_all(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, const char *reason)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        if (i == 0 || obs[i].process != obs[i - 1].process)
+            err = mrd_coll_note(m->reasons, obs[i].process, reason);
+    }
+    return err;
+}
+
+/* Drops participants of a doubtful group of which nothing shows that they meet the others. */
+static mrd_err
+test_doubt(mrd_coll_match *m, size_t from, const matching *x, mrd_why *why)
+{
+    static const char scatters[] =
+        "the ends of matched collectives do not coincide: they scatter by more than 100 us";
+    size_t zero = m->first[from], n = m->obs_n - zero;
+    mrd_err err = MRD_OK;
+    char room[20];
+
+    if (n == 0)
+        return MRD_OK;
+    if ((err = mrd_coll_meet(m, from, x->meets)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "%zu collectives", n);
+    mrd_why_set(why, MRD_CLOCK, 0,
+                "nothing shows that the participants of group %s wait for each other: the trace "
+                "does not name its members, and in too few of its collectives one participant "
+                "clearly enters last; they may be several groups of one name",
+                mrd_coll_called(x->options, m->obs[zero].group, room));
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        if (x->meets[i] != MRD_COLL_MEETS)
+            err = mrd_coll_note(m->reasons, m->obs[zero + i].process,
+                                x->meets[i] == MRD_COLL_UNSHOWN ? why->text : scatters);
+    }
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "%zu collectives", n);
+    fold_parts(m, from, x->meets);
+    return m->count > from ? MRD_OK : MRD_CLOCK;
+}
+
+static mrd_err
+match_group(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
+{
+    size_t from = m->count, before = m->obs_n, k;
+    bool several, doubtful = false;
+    char room[20];
+    mrd_err err;
+
+    k = find_runs(x->runs, obs, n, &several);
+    if (!several) {
+        m->left_out += n;
+        return MRD_OK;
+    }
+    for (size_t i = 0; i < n; i++)
+        doubtful = doubtful || obs[i].doubtful;
+    if (obs[0].members > 0 && k > obs[0].members)
+        err = mrd_why_set(why, MRD_CLOCK, 0,
+                          "collectives do not match: group %s says that it has %u members, "
+                          "but %zu take part: several communicators have its name",
+                          mrd_coll_called(x->options, obs[0].group, room), obs[0].members, k);
+    else
+        err = match_runs(m, obs, n, k, x, why);
+    if (err == MRD_OK && doubtful && leaves_out(x))
+        err = test_doubt(m, from, x, why);
+    else if (err == MRD_OK)
+        fold_parts(m, from, NULL);
+    if (err == MRD_CLOCK && leaves_out(x)) {
+        m->count = from;
+        m->obs_n = before;
+        if (x->first->err == MRD_OK)
+            *x->first = *why;
+        err = note_all(m, obs, n, why->text) == MRD_OK ? MRD_OK : MRD_NOMEM;
+    }
+    m->left_out += n - (m->obs_n - before);
+    return err;
+}
+
+static mrd_err
+check_obs(const mrd_coll_obs *obs, size_t n, size_t process_count, mrd_why *why)
+{
+    if (process_count > MRD_COLL_PROCESSES_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "%zu processes, at most %d", process_count,
+                           MRD_COLL_PROCESSES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        if (obs[i].process >= process_count || mrd_local_before(obs[i].end, obs[i].begin) ||
+            obs[i].begin.ns < 0 || obs[i].end.ns > MRD_COLL_TIME_MAX)
+            return mrd_why_set(why, MRD_INVALID, 0,
+                               "collective %zu: process %u of %zu, from %lld to %lld", i,
+                               obs[i].process, process_count, (long long) obs[i].begin.ns,
+                               (long long) obs[i].end.ns);
+    }
+    return MRD_OK;
+}
+
+static bool
+match_alloc(mrd_coll_match *m, size_t n, size_t process_count)
+{
+    m->process_count = process_count;
+    m->obs = malloc((n + 1) * sizeof(*m->obs));
+    m->first = calloc(n + 2, sizeof(*m->first));
+    m->reasons = calloc(process_count + 1, sizeof(char *));
+    return m->obs != NULL && m->first != NULL && m->reasons != NULL;
+}
+
+static mrd_err
+match_groups(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    if (n > 0)
+        qsort(obs, n, sizeof(*obs), order_obs);
+    for (size_t i = 0, end; i < n && err == MRD_OK; i = end) {
+        for (end = i; end < n && obs[end].group == obs[i].group;)
+            end++;
+        err = match_group(m, obs + i, end - i, x, why);
+    }
+    if (err != MRD_OK || m->count > 0)
+        return err;
+    if (x->first->err != MRD_OK) {
+        *why = *x->first;
+        return why->err;
+    }
+    return mrd_why_set(why, MRD_EMPTY, 0,
+                       "no collective was seen by two processes (%zu observations)", n);
+}
+
+mrd_err
+mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
+                   const mrd_coll_gap *gaps, size_t gap_count, const mrd_coll_options *options,
+                   mrd_coll_match **ret_match, mrd_why *why)
+{
+    mrd_coll_match *m = calloc(1, sizeof(*m));
+    mrd_coll_obs *sorted = malloc((n + 1) * sizeof(*sorted));
+    mrd_why first = { 0 }, unread;
+    matching x = { .runs = malloc((n + 1) * sizeof(*x.runs)),
+                   .scratch = malloc((n + 1) * sizeof(*x.scratch)),
+                   .meets = malloc((n + 1) * sizeof(*x.meets)),
+                   .gaps = gaps,
+                   .gap_count = gap_count,
+                   .options = options,
+                   .first = &first };
+    mrd_err err;
+
+    why = why == NULL ? &unread : why;
+    err = check_obs(obs, n, process_count, why);
+    if (err == MRD_OK && (m == NULL || sorted == NULL || x.runs == NULL || x.scratch == NULL ||
+                          x.meets == NULL || !match_alloc(m, n, process_count)))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%zu collectives", n);
+    if (err == MRD_OK && n > 0)
+        memcpy(sorted, obs, n * sizeof(*sorted));
+    if (err == MRD_OK)
+        err = match_groups(m, sorted, n, &x, why);
+    if (err == MRD_OK) {
+        *ret_match = m;
+        m = NULL;
+    }
+    mrd_coll_match_free(m);
+    free(sorted);
+    free(x.scratch);
+    free(x.meets);
+    free(x.runs);
+    return err;
+}
+
+mrd_err
+mrd_coll_match_without(const mrd_coll_match *match, const bool *without, mrd_coll_match **ret_match)
+{
+    mrd_coll_match *m = calloc(1, sizeof(*m));
+    mrd_err err = MRD_OK;
+
+    if (m == NULL || !match_alloc(m, match->obs_n, match->process_count)) {
+        mrd_coll_match_free(m);
+        return MRD_NOMEM;
+    }
+    for (size_t c = 0; c < match->count; c++) {
+        size_t n = 0;
+
+        for (size_t i = match->first[c]; i < match->first[c + 1]; i++) {
+            if (!without[match->obs[i].process])
+                m->obs[m->obs_n + n++] = match->obs[i];
+        }
+        if (n >= 2)
+            m->first[++m->count] = m->obs_n += n;
+    }
+    for (size_t p = 0; p < match->process_count && err == MRD_OK; p++) {
+        if (match->reasons[p] != NULL)
+            err = mrd_coll_note(m->reasons, p, match->reasons[p]);
+    }
+    if (err == MRD_OK && m->count == 0)
+        err = MRD_EMPTY;
+    if (err == MRD_OK) {
+        *ret_match = m;
+        m = NULL;
+    }
+    mrd_coll_match_free(m);
+    return err;
+}
+
+void
+mrd_coll_match_free(mrd_coll_match *match)
+{
+    if (match == NULL)
+        return;
+    for (size_t p = 0; match->reasons != NULL && p < match->process_count; p++)
+        free(match->reasons[p]);
+    free(match->reasons);
+    free(match->obs);
+    free(match->first);
+    free(match);
+}
+
+size_t
+mrd_coll_match_count(const mrd_coll_match *match)
+{
+    return match->count;
+}
+
+size_t
+mrd_coll_match_left_out(const mrd_coll_match *match)
+{
+    return match->left_out;
+}
+
+const mrd_coll_obs *
+mrd_coll_match_borrow(const mrd_coll_match *match, size_t i, size_t *ret_n)
+{
+    *ret_n = match->first[i + 1] - match->first[i];
+    return match->obs + match->first[i];
+}
+
+/* ---- The check of alignments by probes ---- */
+
+typedef struct {
+    int64_t enter_est, enter_lo, exit_est, exit_hi; /* latest entry, earliest exit */
+} meeting;
+
+static bool
+map_meeting(const mrd_coll_obs *obs, size_t n, const mrd_align *const *tables,
+            mrd_align_cursor *cursors, meeting *ret)
+{
+    meeting t = { INT64_MIN, INT64_MIN, INT64_MAX, INT64_MAX };
+
+    for (size_t i = 0; i < n; i++) {
+        const mrd_align *table = tables[obs[i].process];
+        mrd_align_bound in, out;
+        mrd_sess_ns a, b;
+        mrd_align_cursor *c = &cursors[obs[i].process];
+
+        if (table == NULL || !mrd_align_map(table, c, obs[i].begin, &a, &in) ||
+            !mrd_align_map(table, c, obs[i].end, &b, &out))
+            return false;
+        t.enter_est = a.ns > t.enter_est ? a.ns : t.enter_est;
+        t.enter_lo = in.lo.ns > t.enter_lo ? in.lo.ns : t.enter_lo;
+        t.exit_est = b.ns < t.exit_est ? b.ns : t.exit_est;
+        t.exit_hi = out.hi.ns < t.exit_hi ? out.hi.ns : t.exit_hi;
+    }
+    *ret = t;
+    return true;
+}
+
+void
+mrd_coll_check_run(const mrd_coll_match *match, const mrd_align *const *tables,
+                   mrd_coll_check *ret_check)
+{
+    mrd_align_cursor *cursors = calloc(match->process_count + 1, sizeof(*cursors));
+    mrd_coll_check check = { 0 };
+
+    for (size_t i = 0; cursors != NULL && i < match->count; i++) {
+        size_t n;
+        const mrd_coll_obs *obs = mrd_coll_match_borrow(match, i, &n);
+        meeting t;
+
+        if (!map_meeting(obs, n, tables, cursors, &t))
+            continue;
+        check.collectives++;
+        check.out_of_order += t.enter_est > t.exit_est;
+        if (t.enter_lo > t.exit_hi) {
+            check.violations++;
+            check.worst =
+                t.enter_lo - t.exit_hi > check.worst ? t.enter_lo - t.exit_hi : check.worst;
+        }
+    }
+    free(cursors);
+    *ret_check = check;
+}

@@ -1,0 +1,283 @@
+/*
+ * Tests whether the participants of a group meet if the data do not say who its members are. Two
+ * groups of one name run the same operations, so they match. If one of them is always later by the
+ * same time, the ends agree too, and look like an offset of the clocks.
+ *
+ * In every group, the last participant to enter waits for nobody, so its span is as short as it can
+ * be. If two groups are mixed, every collective has two of these short spans. A collective with
+ * exactly one therefore shows that all its participants waited for that one, if their ends are as
+ * far apart as usual. Lengths of spans do not depend on the alignment of clocks.
+ */
+#include "timesync/collective/collective_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/map.h"
+
+#define SCATTERS 6    /* a span is short if it exceeds the shortest by at most this many scatters */
+#define EXACT_NS 2000 /* ... and this */
+#define SHARE    50   /* one of so many collectives must have one short span */
+#define MANY     8    /* spans of one kind, of which the shortest waited for nobody */
+#define SLOWER   2    /* how many times the latency of one group may be the other's, if unknown */
+
+/* A participant: its observations are mine[first, first + n). */
+typedef struct {
+    size_t first, n, shown;
+    double scatter; /* of its ends relative to those of the base */
+} taker;
+
+typedef struct {
+    const mrd_coll_match *match;
+    size_t from; /* the first collective of the group */
+    size_t n;    /* observations */
+    taker *takers;
+    size_t n_takers, base;
+    uint32_t *who;             /* by observation: its taker */
+    const mrd_coll_obs **mine; /* sorted by taker, then time */
+    int64_t *lengths;          /* by observation: the shortest span of its kind; 0 if unknown */
+    bool *usual;               /* by observation: its end is as far from the base's as usual */
+    mrd_coll_obs *series;
+    int64_t *others;
+    double tolerance;
+} meeting;
+
+static const mrd_coll_obs *
+group_obs(const meeting *m)
+{
+    return m->match->obs + m->match->first[m->from];
+}
+
+static int
+order_taken(const void *a, const void *b)
+{
+    const mrd_coll_obs *x = *(const mrd_coll_obs *const *) a;
+    const mrd_coll_obs *y = *(const mrd_coll_obs *const *) b;
+
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    if (x->part != y->part)
+        return x->part < y->part ? -1 : 1;
+    if (x->end.ns != y->end.ns)
+        return mrd_local_before(x->end, y->end) ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static void
+find_takers(meeting *m)
+{
+    const mrd_coll_obs *obs = group_obs(m);
+
+    for (size_t i = 0; i < m->n; i++)
+        m->mine[i] = &obs[i];
+    qsort(m->mine, m->n, sizeof(mrd_coll_obs *), order_taken);
+    for (size_t i = 0; i < m->n; i++) {
+        const mrd_coll_obs *o = m->mine[i], *before = i == 0 ? o : m->mine[i - 1];
+
+        if (i == 0 || before->process != o->process || before->part != o->part)
+            m->takers[m->n_takers++] = (taker){ .first = i };
+        m->takers[m->n_takers - 1].n++;
+        m->who[o - obs] = (uint32_t) m->n_takers - 1;
+    }
+    for (size_t t = 0; t < m->n_takers; t++)
+        m->base = m->takers[t].n > m->takers[m->base].n ? t : m->base;
+}
+
+/* The shortest spans of keys. */
+typedef struct {
+    mrd_map index;
+    struct {
+        mrd_dur_ns length;
+        size_t n; /* spans */
+    } * least;
+    size_t n;
+} shortest;
+
+static mrd_err
+shortest_add(shortest *s, mrd_map_key key, mrd_dur_ns length)
+{
+    uint32_t at = mrd_map_get(&s->index, key);
+    mrd_err err;
+
+    if (at == MRD_MAP_NONE) {
+        at = (uint32_t) s->n;
+        if ((err = mrd_map_put(&s->index, key, at)) != MRD_OK)
+            return err;
+        s->least[s->n].length = length;
+        s->least[s->n++].n = 0;
+    }
+    s->least[at].length = length < s->least[at].length ? length : s->least[at].length;
+    s->least[at].n++;
+    return MRD_OK;
+}
+
+static mrd_map_key
+key_of(const mrd_coll_obs *o, uint64_t who)
+{
+    return (mrd_map_key){ who, o->op, (uint64_t) o->size };
+}
+
+static mrd_dur_ns
+length_of(const mrd_coll_obs *o)
+{
+    return mrd_local_diff(o->end, o->begin);
+}
+
+/* Finds the shortest span of each participant for each kind, if there are many. */
+static mrd_err
+find_shortest(meeting *m)
+{
+    const mrd_coll_obs *obs = group_obs(m);
+    shortest s = { .least = malloc((m->n + 1) * sizeof(*s.least)) };
+    mrd_err err = s.least == NULL ? MRD_NOMEM : MRD_OK;
+
+    for (size_t i = 0; i < m->n && err == MRD_OK; i++)
+        err = shortest_add(&s, key_of(&obs[i], m->who[i]), length_of(&obs[i]));
+    for (size_t i = 0; i < m->n && err == MRD_OK; i++) {
+        uint32_t at = mrd_map_get(&s.index, key_of(&obs[i], m->who[i]));
+
+        m->lengths[i] = s.least[at].n >= MANY ? s.least[at].length : 0;
+    }
+    mrd_map_fini(&s.index);
+    free(s.least);
+    return err;
+}
+
+/* Writes the end of the base in the collective of each observation; 0 if it is not there. */
+static void
+fill_base_ends(const meeting *m, int64_t *ends)
+{
+    const mrd_coll_match *match = m->match;
+    size_t zero = match->first[m->from];
+
+    for (size_t c = m->from; c < match->count; c++) {
+        int64_t end = 0;
+
+        for (size_t i = match->first[c]; i < match->first[c + 1]; i++)
+            end = m->who[i - zero] == m->base ? match->obs[i].end.ns : end;
+        for (size_t i = match->first[c]; i < match->first[c + 1]; i++)
+            ends[i - zero] = end;
+    }
+}
+
+/* Returns how far the difference from the base's end is from the line through two others. */
+static double
+unusual(const meeting *m, size_t i, size_t n)
+{
+    size_t a = i > 0 ? i - 1 : 1, b = i > 0 && i + 1 < n ? i + 1 : i > 0 ? i - 2 : 2;
+    double x = (double) (m->others[i] - m->others[a]), length;
+    double y = (double) (m->series[i].end.ns - m->series[a].end.ns) - x;
+
+    if (n < 3)
+        return INFINITY;
+    length = (double) (m->others[b] - m->others[a]);
+    return fabs(y - x * ((double) (m->series[b].end.ns - m->series[a].end.ns) / length - 1));
+}
+
+/* Sets the tolerance by the largest scatter, without participants that scatter too much for any
+ * alignment. Marks the ends that are as far from the base's as usual. */
+static void
+measure_ends(meeting *m, const int64_t *base_ends)
+{
+    double most = 0;
+
+    for (int round = 0; round < 2; round++) {
+        for (size_t t = 0; t < m->n_takers; t++) {
+            taker *at = &m->takers[t];
+            size_t n = 0, k = 0;
+
+            for (size_t i = at->first; i < at->first + at->n; i++) {
+                m->series[n] = *m->mine[i];
+                m->others[n] = base_ends[m->mine[i] - group_obs(m)];
+                n += m->others[n] != 0;
+            }
+            at->scatter = mrd_coll_scatter(m->series, m->others, n, INFINITY);
+            if (at->scatter <= MRD_COLL_RESIDUAL_MAX)
+                most = fmax(most, at->scatter);
+            for (size_t i = at->first; i < at->first + at->n && round == 1; i++) {
+                size_t o = (size_t) (m->mine[i] - group_obs(m));
+
+                m->usual[o] = base_ends[o] != 0 && unusual(m, k, n) <= m->tolerance;
+                k += base_ends[o] != 0;
+            }
+        }
+        m->tolerance = SCATTERS * most + EXACT_NS;
+    }
+}
+
+/* Returns whether a span of a collective is as short as it can be. `least` is the shortest of this
+ * collective, which decides if the participant has too few of this kind. */
+static bool
+is_brief(const meeting *m, const mrd_coll_obs *o, mrd_dur_ns least)
+{
+    mrd_dur_ns own = m->lengths[o - group_obs(m)];
+
+    return (double) length_of(o) <=
+           m->tolerance + (own > 0 ? (double) own : SLOWER * (double) least);
+}
+
+/* Counts the collectives of exactly one short span for their participants. */
+static void
+count_shown(meeting *m)
+{
+    const mrd_coll_match *match = m->match;
+    size_t zero = match->first[m->from];
+
+    for (size_t c = m->from; c < match->count; c++) {
+        size_t brief = 0, usual = 0, from = match->first[c], to = match->first[c + 1];
+        mrd_dur_ns least = INT64_MAX;
+
+        for (size_t i = from; i < to; i++)
+            least = length_of(&match->obs[i]) < least ? length_of(&match->obs[i]) : least;
+        for (size_t i = from; i < to; i++) {
+            brief += is_brief(m, &match->obs[i], least);
+            usual += m->usual[i - zero];
+        }
+        for (size_t i = from; i < to && brief == 1 && usual >= 2; i++)
+            m->takers[m->who[i - zero]].shown += m->usual[i - zero];
+    }
+}
+
+mrd_err
+mrd_coll_meet(const mrd_coll_match *match, size_t from, mrd_coll_meeting *ret_meets)
+{
+    meeting m = { .match = match,
+                  .from = from,
+                  .n = match->first[match->count] - match->first[from] };
+    int64_t *base_ends = malloc((m.n + 1) * sizeof(*base_ends));
+    mrd_err err = MRD_NOMEM;
+
+    m.takers = malloc((m.n + 1) * sizeof(*m.takers));
+    m.who = malloc((m.n + 1) * sizeof(*m.who));
+    m.mine = malloc((m.n + 1) * sizeof(mrd_coll_obs *));
+    m.lengths = malloc((m.n + 1) * sizeof(*m.lengths));
+    m.usual = calloc(m.n + 1, sizeof(*m.usual));
+    m.series = malloc((m.n + 1) * sizeof(*m.series));
+    m.others = malloc((m.n + 1) * sizeof(*m.others));
+    if (base_ends == NULL || m.takers == NULL || m.who == NULL || m.mine == NULL ||
+        m.lengths == NULL || m.usual == NULL || m.series == NULL || m.others == NULL)
+        goto out;
+    find_takers(&m);
+    if ((err = find_shortest(&m)) != MRD_OK)
+        goto out;
+    fill_base_ends(&m, base_ends);
+    measure_ends(&m, base_ends);
+    count_shown(&m);
+    for (size_t i = 0; i < m.n; i++) {
+        const taker *t = &m.takers[m.who[i]];
+
+        ret_meets[i] = t->scatter > MRD_COLL_RESIDUAL_MAX         ? MRD_COLL_SCATTERS
+                       : t->shown > 0 && t->shown * SHARE >= t->n ? MRD_COLL_MEETS
+                                                                  : MRD_COLL_UNSHOWN;
+    }
+out:
+    free(base_ends);
+    free(m.takers);
+    free(m.who);
+    free(m.mine);
+    free(m.lengths);
+    free(m.usual);
+    free(m.series);
+    free(m.others);
+    return err;
+}

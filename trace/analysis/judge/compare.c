@@ -1,0 +1,398 @@
+#include "trace/analysis/judge/compare.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/num.h"
+
+/* Both estimates are tested. */
+typedef enum { TRIMMED, MEDIAN, ESTIMATES } estimate;
+
+/* ---- Student's t ---- */
+
+/* Computes the continued fraction of the incomplete beta function. */
+static double
+beta_fraction(double a, double b, double x)
+{
+    const double tiny = 1e-300;
+    double c = 1, d = 1 - (a + b) * x / (a + 1), f;
+
+    d = 1 / (fabs(d) < tiny ? tiny : d);
+    f = d;
+    for (int m = 1; m <= 500; m++) {
+        double up[2] = { m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+                         -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)) };
+        double step = 1;
+
+        for (int k = 0; k < 2; k++) {
+            d = 1 + up[k] * d;
+            c = 1 + up[k] / c;
+            d = 1 / (fabs(d) < tiny ? tiny : d);
+            c = fabs(c) < tiny ? tiny : c;
+            step = c * d;
+            f *= step;
+        }
+        if (fabs(step - 1) < 1e-14)
+            break;
+    }
+    return f;
+}
+
+/* Computes the regularized incomplete beta function. */
+static double
+beta_part(double a, double b, double x)
+{
+    double front;
+
+    if (x <= 0 || x >= 1)
+        return x <= 0 ? 0 : 1;
+    front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
+    return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a
+                                     : 1 - front * beta_fraction(b, a, 1 - x) / b;
+}
+
+double
+mrd_student_tail(double t, double df)
+{
+    return isinf(t) ? 0 : beta_part(df / 2, 0.5, df / (df + t * t));
+}
+
+double
+mrd_compare_half(const mrd_compared *c, double level)
+{
+    double lo = 0, hi = 1;
+
+    double beyond = (1 - level) / ESTIMATES;
+
+    if (!(c->df > 0))
+        return INFINITY;
+    while (mrd_student_tail(hi, c->df) > beyond && hi < 1e12)
+        hi *= 2;
+    for (int i = 0; i < 100; i++) {
+        double mid = (lo + hi) / 2;
+
+        if (mrd_student_tail(mid, c->df) > beyond)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return hi * c->error;
+}
+
+/* ---- One run ---- */
+
+typedef struct {
+    double mean[ESTIMATES], error2[ESTIMATES], df[ESTIMATES]; /* error2: squared standard error */
+    bool drifts;
+} run_mean;
+
+static double
+clamp(double v, double low, double high)
+{
+    return v < low ? low : v > high ? high : v;
+}
+
+/* Returns the variance of the means of `size` neighbours each, and stores the number of these
+ * means. */
+static double
+batch_variance(const mrd_compare_run *run, double low, double high, size_t size, size_t *ret_n)
+{
+    size_t n = run->n / size;
+    double mean = 0, square = 0;
+
+    for (size_t b = 0; b < n; b++) {
+        double sum = 0, before = mean;
+
+        for (size_t i = 0; i < size; i++)
+            sum += clamp(run->v[b * size + i], low, high);
+        mean += (sum / (double) size - mean) / (double) (b + 1);
+        square += (sum / (double) size - mean) * (sum / (double) size - before);
+    }
+    *ret_n = n;
+    return n < 2 ? 0 : square / (double) (n - 1);
+}
+
+/* Returns the 99.9th percentile of chi-squared over its degrees of freedom (Wilson and Hilferty). */
+static double
+by_chance(double df)
+{
+    double v = 2 / (9 * df), root = 1 - v + 3.09 * sqrt(v);
+
+    return root * root * root;
+}
+
+/* Returns (1 + r) / (1 - r), where r is the correlation of neighbours, at least 0. */
+static double
+neighbours(const mrd_compare_run *run, double low, double high)
+{
+    double mean = 0, square = 0, product = 0, before = 0, r;
+
+    for (size_t i = 0; i < run->n; i++)
+        mean += clamp(run->v[i], low, high) / (double) run->n;
+    for (size_t i = 0; i < run->n; i++) {
+        double v = clamp(run->v[i], low, high) - mean;
+
+        square += v * v;
+        product += i > 0 ? v * before : 0;
+        before = v;
+    }
+    r = square > 0 ? clamp(product / square, 0, 0.98) : 0;
+    return (1 + r) / (1 - r);
+}
+
+/*
+ * Returns the factor by which correlated values increase the variance of the mean. It follows from
+ * neighbours, or from the variance of batch means against independent values if chance does not
+ * explain the difference. Sets *drifts if these batches are a large part of the run.
+ */
+static double
+alike(const mrd_compare_run *run, double low, double high, bool *drifts)
+{
+    size_t n;
+    double one = batch_variance(run, low, high, 1, &n), most = neighbours(run, low, high);
+
+    *drifts = false;
+    for (size_t size = 2; one > 0 && run->n / size >= MRD_COMPARE_BATCHES; size *= 2) {
+        double ratio = batch_variance(run, low, high, size, &n) * (double) size / one;
+
+        if (ratio > most * by_chance((double) (n - 1))) {
+            most = ratio;
+            *drifts = n < 4 * MRD_COMPARE_BATCHES;
+        }
+    }
+    return most;
+}
+
+static double
+middle(const double *sorted, size_t n)
+{
+    return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* Returns how many values at the begin of the run lie above most of its later half (sorted). */
+static size_t
+leading(const mrd_compare_run *run, const double *later, size_t n_later)
+{
+    double above = later[(size_t) (MRD_COMPARE_ABOVE * (double) (n_later - 1))];
+    size_t n = 0;
+
+    while (n < run->n / 2 && run->v[n] > above)
+        n++;
+    return n;
+}
+
+mrd_err
+mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
+{
+    size_t n_later = run->n - run->n / 2, n, third, tenth = n_later / 10;
+    double *later, *first, evident;
+
+    if (run->n < MRD_COMPARE_TRIM) {
+        *ret = 0;
+        return MRD_OK;
+    }
+    if ((later = malloc(run->n * sizeof(*later))) == NULL)
+        return MRD_NOMEM;
+    memcpy(later, run->v + run->n / 2, n_later * sizeof(*later));
+    qsort(later, n_later, sizeof(*later), mrd_double_order);
+    n = leading(run, later, n_later);
+    third = (n + 2) / 3;
+    first = later + n_later;
+    memcpy(first, run->v, third * sizeof(*first));
+    qsort(first, third, sizeof(*first), mrd_double_order);
+    evident = MRD_COMPARE_EVIDENT * (later[n_later - 1 - tenth] - later[tenth]);
+    *ret = n >= 3 && middle(first, third) - middle(later, n_later) > evident ? n : 0;
+    free(later);
+    return MRD_OK;
+}
+
+/* Sets the errors to the variance of the estimates over parts of the run. Runs differ at least as much as parts of one run. There are MRD_COMPARE_PARTS parts, or fewer if a part would have fewer than two values. */
+static void
+part_variance(const mrd_compare_run *run, double low, double high, double *part, run_mean *to)
+{
+    size_t parts = run->n / 2 < MRD_COMPARE_PARTS ? run->n / 2 : MRD_COMPARE_PARTS;
+    double of[ESTIMATES][MRD_COMPARE_PARTS], mean[ESTIMATES] = { 0 };
+
+    for (size_t p = 0; p < parts; p++) {
+        size_t from = p * run->n / parts, n = (p + 1) * run->n / parts - from;
+
+        of[TRIMMED][p] = 0;
+        for (size_t i = 0; i < n; i++) {
+            part[i] = run->v[from + i];
+            of[TRIMMED][p] += clamp(part[i], low, high) / (double) n;
+        }
+        qsort(part, n, sizeof(*part), mrd_double_order);
+        of[MEDIAN][p] = middle(part, n);
+        for (estimate e = 0; e < ESTIMATES; e++)
+            mean[e] += of[e][p] / (double) parts;
+    }
+    for (estimate e = 0; e < ESTIMATES; e++) {
+        double square = 0;
+
+        for (size_t p = 0; p < parts; p++)
+            square += (of[e][p] - mean[e]) * (of[e][p] - mean[e]);
+        to->error2[e] = parts < 2 ? INFINITY : square / (double) (parts - 1);
+        to->df[e] = parts < 2 ? 1 : (double) (parts - 1);
+    }
+}
+
+/* Raises the errors to those of single values if these are larger. For the trimmed mean this is
+ * Yuen's variance times the factor of alike(). For the median, two values count: one standard error
+ * of ranks below and above it. The error is half of their distance. */
+static void
+value_variance(const mrd_compare_run *run, const double *sorted, size_t cut, run_mean *to)
+{
+    double low = sorted[cut], high = sorted[run->n - 1 - cut], wins = 0, square = 0, half;
+    double less = alike(run, low, high, &to->drifts), error2[ESTIMATES];
+    size_t kept = run->n - 2 * cut, around = (size_t) ceil(sqrt((double) run->n) / 2);
+
+    for (size_t i = 0; i < run->n; i++)
+        wins += clamp(sorted[i], low, high) / (double) run->n;
+    for (size_t i = 0; i < run->n; i++)
+        square += (clamp(sorted[i], low, high) - wins) * (clamp(sorted[i], low, high) - wins);
+    error2[TRIMMED] = kept < 2 ? INFINITY : square * less / ((double) kept * (double) (kept - 1));
+    around = around < run->n / 2 ? around : run->n / 2;
+    half = sorted[run->n / 2 + around < run->n ? run->n / 2 + around : run->n - 1];
+    half = (half - sorted[run->n / 2 - around]) / 2;
+    error2[MEDIAN] = half * half * less;
+    for (estimate e = 0; e < ESTIMATES; e++) {
+        if (error2[e] > to->error2[e]) {
+            to->error2[e] = error2[e];
+            to->df[e] = clamp((double) kept / less - 1, 1, INFINITY);
+        }
+    }
+}
+
+static mrd_err
+steady_mean(const mrd_compare_run *run, run_mean *ret)
+{
+    double *sorted = malloc(2 * run->n * sizeof(*sorted)), sum = 0;
+    size_t cut = run->n < MRD_COMPARE_TRIM ? 0 : run->n / 10;
+
+    if (sorted == NULL)
+        return MRD_NOMEM;
+    for (size_t i = 0; i < run->n; i++)
+        sorted[i] = run->v[i];
+    qsort(sorted, run->n, sizeof(*sorted), mrd_double_order);
+    for (size_t i = cut; i < run->n - cut; i++)
+        sum += sorted[i];
+    ret->mean[TRIMMED] = sum / (double) (run->n - 2 * cut);
+    ret->mean[MEDIAN] = middle(sorted, run->n);
+    part_variance(run, sorted[cut], sorted[run->n - 1 - cut], sorted + run->n, ret);
+    value_variance(run, sorted, cut, ret);
+    free(sorted);
+    return MRD_OK;
+}
+
+static mrd_err
+mean_of(const mrd_compare_run *whole, run_mean *ret)
+{
+    size_t warmup;
+    mrd_err err = mrd_compare_warmup(whole, &warmup);
+    mrd_compare_run run;
+
+    if (err != MRD_OK)
+        return err;
+    run = (mrd_compare_run){ whole->v + warmup, whole->n - warmup };
+    return steady_mean(&run, ret);
+}
+
+/* ---- A side ---- */
+
+typedef struct {
+    double sum, square, within, df;
+} summed;
+
+static void
+sum_up(const summed *of, size_t k, estimate e, run_mean *to)
+{
+    double between = k < 2 ? 0 : of->square / (double) (k - 1) / (double) k;
+
+    to->mean[e] = of->sum / (double) k;
+    to->error2[e] = of->within / ((double) k * (double) k);
+    to->df[e] = of->df;
+    if (between > to->error2[e] || (isinf(to->error2[e]) && k >= MRD_COMPARE_RUNS)) {
+        to->error2[e] = between;
+        to->df[e] = (double) (k - 1);
+    }
+}
+
+/* *ret_values is the number of values of all runs. */
+static mrd_err
+side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values)
+{
+    summed of[ESTIMATES] = { { 0 } };
+    bool drifts = false;
+    size_t k = 0;
+
+    *ret_values = 0;
+    *ret = (run_mean){ .drifts = false };
+    for (size_t i = 0; i < n; i++) {
+        run_mean m;
+        mrd_err err;
+
+        if (runs[i].n == 0)
+            continue;
+        if ((err = mean_of(&runs[i], &m)) != MRD_OK)
+            return err;
+        k++;
+        *ret_values += runs[i].n;
+        drifts = drifts || m.drifts;
+        for (estimate e = 0; e < ESTIMATES; e++) {
+            double away = m.mean[e] - of[e].sum / (double) (k > 1 ? k - 1 : 1);
+
+            of[e].square += away * away * (double) (k - 1) / (double) k;
+            of[e].sum += m.mean[e];
+            of[e].within += m.error2[e];
+            of[e].df += m.df[e];
+        }
+    }
+    for (estimate e = 0; e < ESTIMATES && k > 0; e++)
+        sum_up(&of[e], k, e, ret);
+    ret->drifts = drifts && k < MRD_COMPARE_RUNS;
+    return MRD_OK;
+}
+
+static mrd_compared
+compare_by(const run_mean *a, const run_mean *b, estimate e, bool say)
+{
+    mrd_compared c = { .base = a->mean[e],
+                       .now = b->mean[e],
+                       .change = b->mean[e] - a->mean[e],
+                       .p = 1,
+                       .median = e == MEDIAN };
+    double x = a->error2[e], y = b->error2[e], both = x + y;
+
+    if (!say || isinf(both))
+        return c;
+    c.error = sqrt(both);
+    /* Without any spread, any difference is real. */
+    c.df = both > 0 ? both * both / (x * x / a->df[e] + y * y / b->df[e]) : 1e9;
+    c.p = both > 0 ? mrd_student_tail(c.change / c.error, c.df) : c.change == 0 ? 1 : 0;
+    c.p = fmin(1, ESTIMATES * c.p);
+    return c;
+}
+
+mrd_err
+mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *now, size_t n_now,
+            mrd_compared *ret)
+{
+    mrd_compared by_mean, by_median;
+    run_mean a, b;
+    size_t n, m;
+    mrd_err err = side_of(base, n_base, &a, &n);
+    bool drifts, say;
+
+    if (err == MRD_OK)
+        err = side_of(now, n_now, &b, &m);
+    if (err != MRD_OK)
+        return err;
+    drifts = a.drifts || b.drifts;
+    say = !drifts && n >= MRD_COMPARE_LEAST && m >= MRD_COMPARE_LEAST;
+    by_mean = compare_by(&a, &b, TRIMMED, say);
+    by_median = compare_by(&a, &b, MEDIAN, say);
+    *ret = by_median.p < by_mean.p ? by_median : by_mean;
+    ret->drifts = drifts;
+    return MRD_OK;
+}

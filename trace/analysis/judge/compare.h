@@ -1,0 +1,84 @@
+/*
+ * trace/analysis/judge/compare.h - tests whether two sets of measurements differ, and by how much, for
+ * the comparison of runs.
+ *
+ * Warmup   the first values of a run are left out: at most half of the values, up to the first that
+ *          is not above MRD_COMPARE_ABOVE of the values of the later half. They are left out only
+ *          if they stand out. The median of the first third of them has to lie above the later
+ *          half's median. The distance has to be more than MRD_COMPARE_EVIDENT times the range of
+ *          the middle eight tenths of the later half. A slow drift or correlated values do not
+ *          reach that. If the run has fewer than MRD_COMPARE_TRIM values, or fewer than three would
+ *          be left out, all values count. Everything below uses the remaining values.
+ * Mean     two means are compared, each tested at half the level. The result is the one with the
+ *          smaller p. The trimmed mean ignores a tenth of the values on each side, so that a few
+ *          slow steps (a checkpoint, a compilation) do not decide. With fewer than MRD_COMPARE_TRIM
+ *          values none is trimmed. The median allows half of the steps to be slow (a machine with
+ *          other work).
+ * Error    the error of a run's mean is the standard deviation of the means of its
+ *          MRD_COMPARE_PARTS parts, not divided by the root of their number. For independent noise
+ *          that is three times too wide. For 1/f noise, which machines have, it is the difference
+ *          between two runs, because means over longer times do not differ less. The error is never
+ *          below Yuen's error of the trimmed mean from the winsorized variance. If values are
+ *          correlated, Yuen's error is multiplied by (1 + r) / (1 - r), where r is a positive
+ *          correlation of neighbours. If the means of 2, 4, 8 ... neighbours vary more than that
+ *          explains, their variance is used.
+ * Drift    a run drifts if means over a large part of it vary more than chance explains (a machine
+ *          that warms up). Then there is no result from fewer than MRD_COMPARE_RUNS runs a side,
+ *          because within a run a drift looks like a difference. A drift that stays below the noise
+ *          may be missed.
+ * Runs     with several runs on a side, the spread between their means is the error if it is
+ *          larger. It is also the error if there are MRD_COMPARE_RUNS runs and one has fewer than
+ *          MRD_COMPARE_RUN values, too few for a spread of its own. With one run, the error cannot
+ *          contain what is constant in a run and differs between runs (another machine, another
+ *          placement).
+ * Test     Welch's t with Satterthwaite's degrees of freedom, two-sided.
+ *
+ * Threads: pure. Sources: Law, "Simulation Modeling and Analysis", 9.5 (initial transient); Allan,
+ * "Statistics of atomic frequency standards" (1966, flicker floor); Law and Carson (1979, batch
+ * means); Yuen, "The two-sample trimmed t for unequal population variances" (1974). The incomplete
+ * beta function is computed with Lentz' continued fraction.
+ */
+#ifndef MRD_TRACE_COMPARE_H
+#define MRD_TRACE_COMPARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+#define MRD_COMPARE_LEAST   5  /* minimum number of values a side; with fewer there is no result */
+#define MRD_COMPARE_RUN     4  /* values of a run: two parts with two values each */
+#define MRD_COMPARE_RUNS    3  /* runs a side from which on their spread covers drifts */
+#define MRD_COMPARE_PARTS   8  /* parts of a run */
+#define MRD_COMPARE_BATCHES 4  /* minimum number of means for an estimate of their spread */
+#define MRD_COMPARE_TRIM    20 /* minimum number of values of a run for which a tenth is trimmed */
+#define MRD_COMPARE_ABOVE   0.9
+#define MRD_COMPARE_EVIDENT 3
+
+typedef struct {
+    const double *v; /* finite, in order of time */
+    size_t n;
+} mrd_compare_run;
+
+typedef struct {
+    double base, now; /* means */
+    double change;    /* now - base */
+    double error;     /* standard error of change */
+    double df;        /* degrees of freedom */
+    bool drifts;      /* there is no result because of a drift; see Drift */
+    bool median;      /* true for medians, false for trimmed means */
+    double p; /* probability of such a difference by chance; 1 for too few values or a drift */
+} mrd_compared;
+
+/* Stores the number of warm-up values of the run. Errors: NOMEM, and *ret is unchanged. */
+mrd_err mrd_compare_warmup(const mrd_compare_run *run, size_t *ret);
+/* Compares two sides. Runs without values are left out. Errors: NOMEM, and *ret is unchanged. */
+mrd_err mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *now,
+                    size_t n_now, mrd_compared *ret);
+/* Returns half the width of the interval that contains the true change with this probability, 0 <
+ * level < 1. Infinite if there is no result. */
+double mrd_compare_half(const mrd_compared *c, double level);
+/* Returns P(|T| > |t|) for Student's t. */
+double mrd_student_tail(double t, double df);
+
+#endif

@@ -1,0 +1,407 @@
+#include "trace/analysis/judge/credible.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/vec.h"
+#include "trace/analysis/launches.h"
+
+#define LAUNCH_NUMBER 0x636f72u /* separates numbers of processes from other ids */
+#define KEYS_MOST     8u        /* maximum number of numbers and arrows of an event that count */
+/* If a kernel begins earlier than this, it belongs to another launch with the same number. */
+#define EARLY_MOST MRD_SEC
+
+typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_GRAPH_LAUNCH, NAME_DEVICE_STEP } name_class;
+
+/* The queue of a kernel. A line may have kernels of several. */
+typedef struct {
+    int64_t device, stream; /* MRD_NONE: not stated */
+    uint64_t launch;        /* key of its launch; 0 if it has none */
+} queue_place;
+
+/* State of a line: the kernel that ends last, the open step, and the open launch of a graph. */
+typedef struct {
+    mrd_ev_ns cover_end;
+    mrd_dur_ns cover_ns;
+    queue_place cover_at;
+    mrd_sid cover_name;
+    uint32_t inside;
+    bool is_kernel, is_stepping, step_has_work;
+    bool shows_steps; /* its name says so */
+    mrd_ev_ns step_end;
+    mrd_track_id next; /* next line of the process with an open step */
+    uint32_t graph;    /* the launch that ends at graph_end */
+    mrd_ev_ns graph_end;
+} line_state;
+
+/* A launch of a graph, or one with a kernel that begins before it. */
+typedef struct {
+    mrd_proc_id process;
+    bool is_graph, has_kernel; /* without a graph, only a later kernel sets has_kernel */
+    mrd_ev_ns ts;
+    mrd_dur_ns early_ns; /* from a kernel to this launch; 0 if none is early */
+} launch;
+
+#define NO_LINE UINT32_MAX
+
+typedef struct {
+    mrd_ev_ns begin, end;   /* of its latest device work */
+    mrd_track_id open_step; /* first line with an open step; NO_LINE if there is none */
+} device_state;
+
+struct mrd_credible {
+    const mrd_catalog *cat;
+    mrd_credible_row *rows; /* by process */
+    device_state *devices;
+    line_state *lines; /* by track */
+    size_t n_tracks;
+    uint8_t *names; /* name_class */
+    size_t n_names;
+    mrd_sid kernel, copy, set, annotation, device_key, stream_key;
+    mrd_launches *unlaunched; /* device spans that come before their launch */
+    mrd_map by_key;           /* number or arrow -> launch */
+    launch *launches;
+    size_t n_launches, cap_launches;
+};
+
+mrd_credible *
+mrd_credible_new(const mrd_catalog *cat)
+{
+    mrd_credible *c = calloc(1, sizeof(*c));
+    const mrd_strtab *strings = mrd_catalog_strings(cat);
+    size_t processes = mrd_catalog_processes(cat);
+
+    if (c == NULL)
+        return NULL;
+    c->cat = cat;
+    c->n_tracks = mrd_catalog_tracks(cat);
+    c->n_names = mrd_strtab_count(strings);
+    c->rows = calloc(processes + 1, sizeof(*c->rows));
+    c->devices = calloc(processes + 1, sizeof(*c->devices));
+    c->lines = calloc(c->n_tracks + 1, sizeof(*c->lines));
+    c->names = calloc(c->n_names + 1, sizeof(*c->names));
+    c->unlaunched = mrd_launches_new();
+    c->kernel = mrd_strtab_find(strings, MRD_STR("kernel"));
+    c->copy = mrd_strtab_find(strings, MRD_STR("gpu_memcpy"));
+    c->set = mrd_strtab_find(strings, MRD_STR("gpu_memset"));
+    c->device_key = mrd_strtab_find(strings, MRD_STR("device"));
+    c->stream_key = mrd_strtab_find(strings, MRD_STR("stream"));
+    c->annotation = mrd_strtab_find(strings, MRD_STR("gpu_user_annotation"));
+    if (c->rows == NULL || c->devices == NULL || c->lines == NULL || c->names == NULL ||
+        c->unlaunched == NULL) {
+        mrd_credible_free(c);
+        return NULL;
+    }
+    for (size_t i = 0; i < processes; i++)
+        c->devices[i] = (device_state){ { INT64_MIN }, { INT64_MIN }, NO_LINE };
+    for (mrd_track_id i = 0; i < c->n_tracks; i++) {
+        c->lines[i].graph_end = (mrd_ev_ns){ INT64_MIN };
+        c->lines[i].shows_steps =
+            mrd_str_ends(mrd_catalog_text(cat, mrd_catalog_borrow_track(cat, i)->name), " Steps");
+    }
+    return c;
+}
+
+void
+mrd_credible_free(mrd_credible *c)
+{
+    if (c == NULL)
+        return;
+    mrd_launches_free(c->unlaunched);
+    mrd_map_fini(&c->by_key);
+    free(c->launches);
+    free(c->names);
+    free(c->lines);
+    free(c->devices);
+    free(c->rows);
+    free(c);
+}
+
+/* ---- Launches ---- */
+
+bool
+mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret)
+{
+    mrd_proc_id process = mrd_catalog_borrow_track(cat, ev->track)->process;
+    const mrd_arg *a = mrd_event_arg(ev, key);
+
+    if (!mrd_arg_is_int(a))
+        return false;
+    *ret = mrd_flow_id(process, LAUNCH_NUMBER, a->v.u);
+    return true;
+}
+
+/* Stores the keys that connect a launch with its kernels: its number, and its arrows in this
+ * direction. */
+static unsigned
+keys_of(const mrd_event *ev, const uint64_t *number, bool leaving, uint64_t ret[KEYS_MOST])
+{
+    unsigned n = 0;
+
+    if (number != NULL)
+        ret[n++] = *number;
+    for (unsigned i = 0; i < ev->flow_count && n < KEYS_MOST; i++)
+        if ((ev->flows[i].dir == MRD_FLOW_START) == leaving)
+            ret[n++] = ev->flows[i].id;
+    return n;
+}
+
+static name_class
+classify_name(const mrd_credible *c, mrd_sid name)
+{
+    static const char *const launches[] = { "cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch" };
+    mrd_str text = mrd_catalog_text(c->cat, name);
+
+    for (size_t i = 0; i < MRD_COUNT(launches); i++) /* a version may follow: _v10000 */
+        if (mrd_str_starts(text, launches[i]))
+            return NAME_GRAPH_LAUNCH;
+    return mrd_str_starts(text, "ProfilerStep#") ? NAME_DEVICE_STEP : NAME_OTHER;
+}
+
+static name_class
+class_of(mrd_credible *c, mrd_sid name)
+{
+    if (name >= c->n_names)
+        return classify_name(c, name);
+    if (c->names[name] == NAME_UNSEEN)
+        c->names[name] = (uint8_t) classify_name(c, name);
+    return (name_class) c->names[name];
+}
+
+/* Returns the launch with one of these keys; NULL if there is none. */
+static launch *
+find_launch(const mrd_credible *c, const uint64_t *keys, unsigned n)
+{
+    for (unsigned i = 0; i < n && c->n_launches > 0; i++) {
+        uint32_t at = mrd_map_get(&c->by_key, (mrd_map_key){ keys[i], 0, 0 });
+
+        if (at != MRD_MAP_NONE)
+            return &c->launches[at];
+    }
+    return NULL;
+}
+
+/* Adds a launch with these keys, unless there is one. A launch of a graph that is inside another one
+ * on its line is added to that one. */
+static mrd_err
+add_launch(mrd_credible *c, const mrd_event *ev, const launch *new, const uint64_t *keys,
+           unsigned n)
+{
+    line_state *line = ev->track < c->n_tracks && new->is_graph ? &c->lines[ev->track] : NULL;
+    uint32_t at = (uint32_t) c->n_launches;
+    mrd_err err = MRD_OK;
+
+    if (n == 0 || find_launch(c, keys, n) != NULL)
+        return MRD_OK;
+    if (line != NULL && mrd_ev_before(ev->ts, line->graph_end)) {
+        at = line->graph;
+        c->launches[at].has_kernel = c->launches[at].has_kernel || new->has_kernel;
+        if (c->launches[at].early_ns < new->early_ns)
+            c->launches[at].early_ns = new->early_ns;
+    } else {
+        if (c->n_launches >= MRD_CREDIBLE_LAUNCHES)
+            return MRD_OK;
+        if (!MRD_VEC_ROOM(c->launches, c->n_launches, c->cap_launches, 1))
+            return MRD_NOMEM;
+        c->launches[c->n_launches++] = *new;
+        if (line != NULL && ev->dur_ns > 0) {
+            line->graph = at;
+            line->graph_end = mrd_event_end(ev);
+        }
+    }
+    for (unsigned i = 0; i < n && err == MRD_OK; i++)
+        err = mrd_map_put(&c->by_key, (mrd_map_key){ keys[i], 0, 0 }, at);
+    return err;
+}
+
+/* ---- Lines of devices ---- */
+
+/* Closes the steps of a process that end at or before `to`. Marks the others if there is device
+ * work. */
+static void
+visit_steps(mrd_credible *c, mrd_proc_id process, mrd_ev_ns to, bool has_work)
+{
+    mrd_track_id *link = &c->devices[process].open_step;
+
+    while (*link != NO_LINE) {
+        line_state *line = &c->lines[*link];
+
+        line->step_has_work =
+            line->step_has_work || (has_work && mrd_ev_before(to, line->step_end));
+        if (mrd_ev_before(to, line->step_end)) {
+            link = &line->next;
+            continue;
+        }
+        c->rows[process].steps++;
+        c->rows[process].steps_empty += !line->step_has_work;
+        line->is_stepping = false;
+        *link = line->next;
+    }
+}
+
+static void
+open_step(mrd_credible *c, mrd_proc_id process, const mrd_event *ev)
+{
+    device_state *d = &c->devices[process];
+    line_state *line = &c->lines[ev->track];
+
+    visit_steps(c, process, ev->ts, false);
+    if (line->is_stepping || ev->dur_ns <= 0) /* inside another step */
+        return;
+    line->is_stepping = true;
+    line->step_end = mrd_event_end(ev);
+    line->step_has_work = mrd_ev_after(d->end, ev->ts);
+    line->next = d->open_step;
+    d->open_step = ev->track;
+}
+
+static bool
+is_device_step(mrd_credible *c, const mrd_event *ev)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
+
+    if (ev->kind != MRD_SPAN || t->source != MRD_SRC_FRAMEWORK)
+        return false;
+    if (ev->category == c->annotation && c->annotation != MRD_SID_EMPTY)
+        return class_of(c, ev->name) == NAME_DEVICE_STEP;
+    return c->lines[ev->track].shows_steps;
+}
+
+static int64_t
+int_arg(const mrd_event *ev, mrd_sid key)
+{
+    const mrd_arg *a = mrd_event_arg(ev, key);
+
+    return mrd_arg_is_int(a) ? a->v.i : MRD_NONE;
+}
+
+/* Returns true if two kernels run one after the other: in one stream, by two launches. */
+static bool
+is_serial(const queue_place *a, const queue_place *b)
+{
+    return a->device == b->device && a->stream == b->stream &&
+           (a->launch == 0 || a->launch != b->launch);
+}
+
+/* Counts kernels of a stream that lie inside an earlier kernel. */
+static void
+add_to_stream(mrd_credible *c, mrd_proc_id process, const mrd_event *ev, uint64_t launch_key)
+{
+    line_state *line = &c->lines[ev->track];
+    mrd_credible_row *row = &c->rows[process];
+    mrd_ev_ns end = mrd_event_end(ev);
+    const mrd_arg *stream = mrd_event_arg(ev, c->stream_key);
+    queue_place at = { int_arg(ev, c->device_key), int_arg(ev, c->stream_key), launch_key };
+
+    if (mrd_arg_is_int(stream) && (stream->v.i < 0 || stream->v.u == UINT32_MAX))
+        return; /* unknown */
+    if (!line->is_kernel || mrd_ev_after(end, line->cover_end)) {
+        line->is_kernel = true;
+        line->cover_end = end;
+        line->cover_ns = ev->dur_ns;
+        line->cover_at = at;
+        line->cover_name = ev->name;
+        line->inside = 0;
+        return;
+    }
+    if (is_serial(&line->cover_at, &at) && ++line->inside >= MRD_CREDIBLE_INSIDE &&
+        line->inside > row->inside) {
+        row->inside = line->inside;
+        row->around = line->cover_name;
+        row->around_ns = line->cover_ns;
+    }
+}
+
+mrd_err
+mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
+                    const uint64_t *number, bool is_launched)
+{
+    device_state *d = &c->devices[work->process];
+    bool is_record = ev->category == c->kernel || ev->category == c->copy || ev->category == c->set;
+    uint64_t keys[KEYS_MOST];
+    unsigned n = keys_of(ev, number, false, keys);
+    launch *by = find_launch(c, keys, n);
+    mrd_err err = MRD_OK;
+
+    visit_steps(c, work->process, ev->ts, true);
+    d->begin = mrd_ev_max(d->begin, ev->ts);
+    if (ev->dur_ns >= 0)
+        d->end = mrd_ev_max(d->end, mrd_event_end(ev));
+    /* A collective waits on the device while other streams of a graph run, so it may contain
+     * kernels. */
+    if (is_record && ev->category != MRD_SID_EMPTY && ev->dur_ns >= 0 && work->kind == MRD_CC_NO &&
+        ev->track < c->n_tracks)
+        add_to_stream(c, work->process, ev, n == 0 ? 0 : keys[0]);
+    if (by != NULL && (by->is_graph || number != NULL)) /* an arrow may lead to several kernels */
+        by->has_kernel = true;
+    for (unsigned i = 0; i < n && !is_launched && err == MRD_OK; i++)
+        err = mrd_launches_note(c->unlaunched, keys[i], ev->ts);
+    return err;
+}
+
+mrd_err
+mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number)
+{
+    mrd_proc_id process = mrd_catalog_borrow_track(c->cat, ev->track)->process;
+    launch new = { .process = process, .ts = ev->ts };
+    uint64_t keys[KEYS_MOST];
+    unsigned n = keys_of(ev, number, true, keys);
+    const mrd_ev_ns *kernel = NULL;
+
+    if (ev->track < c->n_tracks && is_device_step(c, ev))
+        open_step(c, process, ev);
+    for (unsigned i = 0; i < n && kernel == NULL; i++)
+        kernel = mrd_launches_find(c->unlaunched, keys[i]);
+    if (kernel != NULL && mrd_ev_diff(ev->ts, *kernel) > EARLY_MOST)
+        kernel = NULL;
+    if (kernel != NULL && mrd_ev_diff(ev->ts, *kernel) >= MRD_CREDIBLE_EARLY)
+        new.early_ns = mrd_ev_diff(ev->ts, *kernel);
+    new.is_graph = class_of(c, ev->name) == NAME_GRAPH_LAUNCH;
+    new.has_kernel = new.is_graph &&kernel != NULL;
+    return new.is_graph || new.early_ns > 0 ? add_launch(c, ev, &new, keys, n) : MRD_OK;
+}
+
+/* ---- Results ---- */
+
+void
+mrd_credible_finish(mrd_credible *c)
+{
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(c->cat); i++) {
+        mrd_credible_row *row = &c->rows[i];
+
+        visit_steps(c, i, (mrd_ev_ns){ INT64_MAX }, false);
+        if (row->steps < 2 || row->steps_empty < row->steps)
+            row->steps_empty = 0;
+    }
+    for (size_t i = 0; i < c->n_launches; i++) {
+        const launch *g = &c->launches[i];
+        mrd_credible_row *row = &c->rows[g->process];
+
+        if (g->early_ns > 0 && (g->is_graph || !g->has_kernel)) {
+            row->early++;
+            row->early_ns = g->early_ns > row->early_ns ? g->early_ns : row->early_ns;
+        }
+        if (!g->is_graph)
+            continue;
+        /* The trace ended before the kernels of later launches ran. */
+        if (!g->has_kernel && mrd_ev_after(g->ts, c->devices[g->process].begin))
+            continue;
+        row->graphs++;
+        row->graphs_empty += !g->has_kernel;
+    }
+}
+
+const mrd_credible_row *
+mrd_credible_of(const mrd_credible *c, mrd_proc_id process)
+{
+    return &c->rows[process];
+}
+
+bool
+mrd_credible_hides(const mrd_credible_row *row)
+{
+    return row->inside > 0 || row->graphs_empty * 20 > row->graphs || row->steps_empty > 0;
+}

@@ -1,0 +1,64 @@
+/*
+ * trace/analysis/judge/credible.h - finds records of devices that cannot be right, by process.
+ *
+ *   inside   A kernel contains MRD_CREDIBLE_INSIDE other kernels of its stream. A stream runs one
+ *            kernel after the other, so the length of the kernel is wrong. Kernels of one launch do
+ *            not count, because branches of a graph run at once. An unknown stream (-1) is none.
+ *   graphs   Launches of graphs have no kernel in the trace. The tracer did not record what ran.
+ *            A launch inside another one of its thread is the same launch: the runtime calls the
+ *            driver. A graph of host functions only has no kernels either; no trace shows that.
+ *   early    Kernels begin before their launch, by MRD_CREDIBLE_EARLY or more. The device's clock
+ *            is early. If another kernel of the number follows, the first one is of an earlier
+ *            launch, whose number was used again.
+ *   steps    All steps that the device's lines show have no device work in them. If some have work,
+ *            the others may be idle, so these do not count.
+ *
+ * Memory   80 bytes per track. 24 bytes and its keys in a map for each launch of a graph, and for
+ *          each launch with an early kernel. At most MRD_CREDIBLE_LAUNCHES; further ones do not
+ *          count.
+ * Threads  belongs to one thread.
+ */
+#ifndef MRD_TRACE_CREDIBLE_H
+#define MRD_TRACE_CREDIBLE_H
+
+#include "trace/analysis/workers.h"
+
+#define MRD_CREDIBLE_INSIDE   32u
+#define MRD_CREDIBLE_EARLY    (2 * MRD_US)
+#define MRD_CREDIBLE_LAUNCHES (1u << 20)
+
+typedef struct {
+    uint64_t
+        /* the largest number of kernels inside one kernel; 0 if below MRD_CREDIBLE_INSIDE */
+        inside;
+    mrd_sid around; /* name of the kernel around them */
+    mrd_dur_ns around_ns;
+    uint64_t graphs,
+        /* launches before the last device work, and how many of them have no kernels */
+        graphs_empty;
+    uint64_t early;              /* kernels that begin before their launch */
+    mrd_dur_ns early_ns;         /* the largest distance to the launch */
+    uint64_t steps, steps_empty; /* steps_empty: 0 unless all are empty and there are several */
+} mrd_credible_row;
+
+typedef struct mrd_credible mrd_credible;
+
+mrd_credible *mrd_credible_new(const mrd_catalog *cat); /* NULL if out of memory */
+void mrd_credible_free(mrd_credible *c);                /* NULL is fine */
+/* Gets the number that a framework's tracer gives a launch and everything that it launched: the
+ * argument "correlation". `key` is the string id of this name. Returns false if the event has no
+ * number. */
+bool mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret);
+/* Adds a span of a device. `number` is its number, NULL if it has none. `is_launched` means that the
+ * trace contains its launch. Errors: NOMEM. */
+mrd_err mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
+                            const uint64_t *number, bool is_launched);
+/* Adds any other span. Errors: NOMEM. */
+mrd_err mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number);
+void mrd_credible_finish(mrd_credible *c);
+/* Returns the findings for a process. Call after mrd_credible_finish. Borrowed. */
+const mrd_credible_row *mrd_credible_of(const mrd_credible *c, mrd_proc_id process);
+/* Returns true if these findings make the shares of the process's devices unknown. */
+bool mrd_credible_hides(const mrd_credible_row *row);
+
+#endif

@@ -1,0 +1,54 @@
+/* trace/analysis/judge/host_work.h - finds the work of the host that explains why a worker's device was
+ * idle, by the names of host spans.
+ *
+ * Covered  for a worker and a name: the time in which no span of its device runs and at least one
+ *          host span of this name does. Time before the first device span counts, because a worker
+ *          that loads a model for long comes late to its first collective. Time after the last
+ *          device span does not count, nor does a pause in which events were lost.
+ *          Host spans are the spans of the process outside devices and steps, and the calls of
+ *          the runtime for this worker.
+ * Excess   the covered time of a worker less that of the median worker (the lower median of all
+ *          workers with device spans).
+ * Answer   the name with the largest excess^2 / length of all its spans in the process. Spans can be
+ *          nested. One around the whole loop has all of the excess, but also much other time. One
+ *          inside `load batch` has little other time, but not all of the excess. Of the three,
+ *          `load batch` has the largest product of the excess and its share of the length.
+ *
+ * Memory   grows with workers times names. At most MRD_HOST_WORK_OPEN unfinished spans of a
+ *          process are kept. If there are more, the span with the earliest end is dropped.
+ * Threads  belongs to one thread.
+ */
+#ifndef MRD_TRACE_HOST_WORK_H
+#define MRD_TRACE_HOST_WORK_H
+
+#include "trace/analysis/judge/lateness.h"
+#include "trace/analysis/workers.h"
+
+#define MRD_HOST_WORK_OPEN 64
+
+/* The work of the host that explains most of a worker's extra idle time. */
+typedef struct {
+    mrd_sid name;
+    uint64_t ns,
+        median_ns; /* time that it covers of this and of the median worker; both 0 if there is none */
+} mrd_host_excess;
+
+typedef struct mrd_host_work mrd_host_work;
+
+/* Returns NULL if out of memory. */
+mrd_host_work *mrd_host_work_new(const mrd_workers *who, size_t processes);
+void mrd_host_work_free(mrd_host_work *h); /* NULL is fine */
+/* Adds a finished span, in the order of begins. `kind` and `work` come from mrd_workers_see.
+ * Errors: NOMEM. */
+mrd_err mrd_host_work_add(mrd_host_work *h, mrd_work_kind kind, const mrd_work *work,
+                          const mrd_event *ev);
+/* Leaves out the time of `ev`, in which events of this worker were lost. */
+void mrd_host_work_lose(mrd_host_work *h, uint32_t worker, const mrd_event *ev);
+/* Must be called once, after the last span and before mrd_host_work_of. Errors: NOMEM. */
+mrd_err mrd_host_work_finish(mrd_host_work *h);
+/* Returns the answer, if its excess is at least a quarter of the time that the worker was late
+ * because its device was idle, or because it started later. */
+mrd_host_excess mrd_host_work_of(const mrd_host_work *h, uint32_t worker,
+                                 const mrd_lateness_sum *late);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * trace/analysis/judge/proof.h - tests whether the last part of a collective began after all others
+ * beyond doubt. The rule is in trace/analysis/judge/report.h (Late). It uses the clock bounds of
+ * different nodes, the mapping of device clocks, and the noise of two timestamps.
+ *
+ * With mrd_sink_options.same_clock, one clock recorded all processes of a node, and all processes
+ * of unknown nodes, even in different files.
+ *
+ * Threads  belongs to one thread. The catalog is complete before the first call. Results of clock
+ *          checks in it may change until the last call.
+ */
+#ifndef MRD_TRACE_PROOF_H
+#define MRD_TRACE_PROOF_H
+
+#include "trace/analysis/gather.h"
+#include "trace/analysis/workers.h"
+
+/* Assumed error, in ns, of a core's time against its node's clock after the runtime's mapping. It
+ * holds while the core's longest device span is at most one second. For longer spans it is
+ * multiplied by the number of seconds, rounded up. The report prints this assumption.
+ * docs/timesync.md section 9 justifies it. */
+#define MRD_REPORT_MAPPING 65000
+
+/* Why the last part of a collective is not proven to have begun last. */
+typedef struct {
+    bool no_bound, suspect;
+    bool mapped; /* only the mapping of device clocks prevents a proof */
+    bool across; /* it has parts of other nodes */
+    /* the proof uses a device clock that a framework's tracer mapped to the host */
+    bool traced;
+} mrd_doubts;
+
+typedef struct mrd_proof mrd_proof;
+
+/* NULL if out of memory */
+mrd_proof *mrd_proof_new(const mrd_sink_env *env, const mrd_workers *who);
+void mrd_proof_free(mrd_proof *p); /* NULL is fine */
+/* Sets the longest span of a worker's device. This is the longest time between two points at which
+ * the device's clock was compared with the host's clock. */
+void mrd_proof_span(mrd_proof *p, uint32_t worker, uint64_t span_ns);
+bool mrd_proof_of(const mrd_proof *p, const mrd_gathered *c, mrd_doubts *ret);
+/* Returns true if a check has contradicted a clock since mrd_proof_new. */
+bool mrd_proof_fell(const mrd_proof *p);
+
+#endif

@@ -1,0 +1,893 @@
+#include "trace/analysis/judge/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/obj.h"
+#include "base/vec.h"
+#include "trace/analysis/gather.h"
+#include "trace/analysis/launches.h"
+
+typedef struct {
+    mrd_report_worker pub;
+    mrd_worker_time time;
+    mrd_queue queue;
+    bool mapped;
+} worker_state;
+
+/* Proofs that hold only if the group has this many members. Its size is final at the end. */
+typedef struct {
+    uint32_t group, worker, collective; /* last to begin; index of its row */
+    size_t parts;
+    uint64_t count, wait_ns;               /* within one node, so node bounds do not matter */
+    uint64_t across_count, across_wait_ns; /* across nodes */
+    uint64_t matched;                      /* collectives with this key, proven or not */
+} claim;
+
+struct mrd_report {
+    const mrd_catalog *cat;
+    mrd_workers *who;
+    worker_state *all; /* by worker number */
+    size_t n_all;
+    mrd_report_worker *workers; /* made by finish */
+    size_t n_workers;
+    mrd_launches *launches, *numbered; /* by arrow; by process and number */
+    mrd_sid number_key;
+    mrd_gather *gather;
+    mrd_map by_name;  /* name, size -> collective */
+    mrd_map by_claim; /* group, parts, worker and row -> claim */
+    claim *claims;
+    size_t n_claims, cap_claims;
+    mrd_proof *proof;
+    mrd_lateness *lateness;
+    mrd_host_work *host;
+    mrd_steady *steady;
+    mrd_kernels *kernels;
+    mrd_step_path *path;
+    mrd_ev_ns step_end; /* end of the followed step; INT64_MAX if none */
+    mrd_report_collective *collectives;
+    size_t n_collectives, cap_collectives;
+    mrd_report_pace *paces; /* by process; finish drops empty ones */
+    size_t n_paces;
+    mrd_report_pause pauses[MRD_REPORT_PAUSES];
+    size_t n_pauses;
+    mrd_report_step steps[MRD_REPORT_STEPS];
+    size_t n_steps;
+    mrd_standstill *standstill;
+    mrd_credible *credible;
+    mrd_ev_ns end;        /* end of the recording, if known */
+    mrd_balance *balance; /* of program phases */
+    mrd_imbalance imbalance;
+    mrd_report_absence absence;
+    mrd_report_totals totals;
+    bool any;
+    mrd_err err; /* error of a callback of gather */
+};
+
+uint64_t
+mrd_report_window(const mrd_report_worker *w)
+{
+    return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
+}
+
+/* Passes a worker's account to the lateness before the account advances to `to`. */
+static mrd_worker_time *
+time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
+{
+    mrd_lateness_leave(r->lateness, worker, &r->all[worker].time, to);
+    return &r->all[worker].time;
+}
+
+/* Stores a worker's account until `at`. */
+static void
+account_of(void *self, uint32_t worker, mrd_ev_ns at, mrd_step_account *ret)
+{
+    mrd_report *r = self;
+    mrd_worker_time *t = time_before(r, worker, at);
+
+    ret->any = t->any;
+    ret->first = t->first;
+    ret->device_end = t->device_end;
+    mrd_worker_time_read(t, at, ret->part_ns);
+    ret->unmet_ns = t->unmet_ns;
+}
+
+static bool
+workers_make(mrd_report *r, const mrd_sink_env *env)
+{
+    r->n_all = mrd_workers_count(r->who);
+    r->all = calloc(r->n_all + 1, sizeof(*r->all));
+    for (uint32_t i = 0; r->all != NULL && i < r->n_all; i++) {
+        const mrd_worker *w = mrd_workers_at(r->who, i);
+
+        mrd_worker_time_init(&r->all[i].time);
+        mrd_queue_init(&r->all[i].queue);
+        r->all[i].mapped = w->mapped;
+        r->all[i].pub =
+            (mrd_report_worker){ .process = w->process,
+                                 .lnc_idx = w->lnc_idx,
+                                 .device_idx = w->device_idx,
+                                 .worker_gid = w->worker_gid,
+                                 .ranks = w->ranks,
+                                 .first = { INT64_MAX },
+                                 .last = { INT64_MIN },
+                                 .unmeasured = (w->waits_known ? 0 : 1u << MRD_REPORT_WAITING) |
+                                               (w->host_known ? 0 : 1u << MRD_REPORT_HOST) };
+    }
+    r->proof = mrd_proof_new(env, r->who);
+    r->lateness = mrd_lateness_new(r->n_all);
+    r->host = mrd_host_work_new(r->who, r->n_paces);
+    r->steady = mrd_steady_new(r->n_all);
+    r->kernels = mrd_kernels_new(r->cat, r->n_all);
+    r->path = mrd_step_path_new(r->who, account_of, r);
+    r->step_end = (mrd_ev_ns){ INT64_MAX };
+    r->balance = mrd_balance_new(r->cat, r->n_all, env->first, env->last);
+    return r->all != NULL && r->balance != NULL && r->proof != NULL && r->lateness != NULL &&
+           r->host != NULL && r->steady != NULL && r->kernels != NULL && r->path != NULL;
+}
+
+/* ---- Time of a worker ---- */
+
+/* Keeps the longest entries of a list sorted by falling duration. Returns where to put the new
+ * entry, NULL if it is too short. */
+#define KEEP_LONGEST(list, n, most, dur)                                                           \
+    keep_longest((list), sizeof((list)[0]), offsetof(__typeof__((list)[0]), dur_ns), &(n), (most), \
+                 (dur))
+
+static void *
+keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int64_t dur)
+{
+    char *v = list;
+    size_t at = *n;
+
+    while (at > 0) {
+        int64_t other;
+
+        memcpy(&other, v + (at - 1) * size + at_dur, sizeof(other));
+        if (other >= dur)
+            break;
+        at--;
+    }
+    if (at == most)
+        return NULL;
+    if (*n < most)
+        (*n)++;
+    memmove(v + (at + 1) * size, v + at * size, (*n - 1 - at) * size);
+    return v + at * size;
+}
+
+static void
+note_launches(mrd_report *r, const mrd_event *ev, const uint64_t *number)
+{
+    mrd_err err = MRD_OK;
+
+    for (unsigned i = 0; i < ev->flow_count && err == MRD_OK; i++) {
+        if (ev->flows[i].dir == MRD_FLOW_START)
+            err = mrd_launches_note(r->launches, ev->flows[i].id, ev->ts);
+    }
+    if (err == MRD_OK && number != NULL && mrd_workers_of(r->who, ev->track) == MRD_NO_WORKER)
+        err = mrd_launches_note(r->numbered, *number, ev->ts);
+    if (err != MRD_OK)
+        r->err = err;
+}
+
+/* Returns when a device span was launched; NULL if unknown. */
+static const mrd_ev_ns *
+launch_of(const mrd_report *r, const mrd_event *ev, const uint64_t *number)
+{
+    for (unsigned i = 0; i < ev->flow_count; i++) {
+        const mrd_ev_ns *launched = ev->flows[i].dir == MRD_FLOW_START
+                                        ? NULL
+                                        : mrd_launches_find(r->launches, ev->flows[i].id);
+
+        if (launched != NULL)
+            return launched;
+    }
+    return number == NULL ? NULL : mrd_launches_find(r->numbered, *number);
+}
+
+static mrd_idle_cause
+cause_of(const mrd_ev_ns *launched, const mrd_worker_pause *pause)
+{
+    return launched == NULL                        ? MRD_IDLE_UNKNOWN
+           : mrd_ev_after(*launched, pause->start) ? MRD_IDLE_LAUNCH
+           : pause->dur_ns <= MRD_REPORT_SHORT     ? MRD_IDLE_SHORT
+                                                   : MRD_IDLE_QUEUED;
+}
+
+static void
+add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev, const uint64_t *number)
+{
+    worker_state *w = &r->all[work->worker];
+    const mrd_ev_ns *launched = work->device ? launch_of(r, ev, number) : NULL;
+    mrd_worker_pause gone;
+    mrd_report_pause *pause;
+
+    if (work->device && mrd_queue_add(&w->queue, launched == NULL ? ev->ts : *launched,
+                                      launched != NULL, ev->ts) != MRD_OK)
+        r->err = MRD_NOMEM;
+    if (work->device &&
+        mrd_credible_device(r->credible, work, ev, number, launched != NULL) != MRD_OK)
+        r->err = MRD_NOMEM;
+    if (!mrd_worker_time_add(time_before(r, work->worker, ev->ts), work->on, work->device, ev,
+                             &gone))
+        return;
+    w->pub.idle_ns[MRD_IDLE_LOADING] += gone.loading_ns;
+    w->pub.idle_ns[cause_of(launched, &gone)] += gone.part_ns[MRD_REPORT_IDLE] - gone.loading_ns;
+    if (gone.part_ns[MRD_REPORT_UNRECORDED] > 0)
+        return;
+    pause = KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, gone.dur_ns);
+    if (pause != NULL)
+        *pause = (mrd_report_pause){ .worker = work->worker,
+                                     .start = gone.start,
+                                     .dur_ns = gone.dur_ns,
+                                     .host_ns = gone.part_ns[MRD_REPORT_HOST] +
+                                                gone.part_ns[MRD_REPORT_COPY],
+                                     .before = gone.before,
+                                     .after = ev->name };
+}
+
+static void
+add_loading(mrd_report *r, mrd_proc_id process, const mrd_event *ev)
+{
+    uint32_t first, n = mrd_workers_of_process(r->who, process, &first);
+
+    for (uint32_t i = first; i < first + n; i++)
+        mrd_worker_time_load(time_before(r, i, ev->ts), ev);
+}
+
+/* ---- Collectives ---- */
+
+static mrd_report_collective *
+collective_row(mrd_report *r, const mrd_gathered *c)
+{
+    mrd_map_key key = { c->name, (uint64_t) c->size, 0 };
+    uint32_t i = mrd_map_get(&r->by_name, key);
+
+    if (i != MRD_MAP_NONE)
+        return &r->collectives[i];
+    if (!MRD_VEC_ROOM(r->collectives, r->n_collectives, r->cap_collectives, 1))
+        return NULL;
+    if (mrd_map_put(&r->by_name, key, (uint32_t) r->n_collectives) != MRD_OK)
+        return NULL;
+    r->collectives[r->n_collectives] = (mrd_report_collective){ .name = c->name, .size = c->size };
+    return &r->collectives[r->n_collectives++];
+}
+
+/* Returns how long collectives like this one take; 0 if there were none. */
+static uint64_t
+usual_ns(const mrd_report *r, const mrd_gathered *c)
+{
+    uint32_t i = mrd_map_get(&r->by_name, (mrd_map_key){ c->name, (uint64_t) c->size, 0 });
+
+    return i == MRD_MAP_NONE ? 0
+                             : mrd_hist_quantile(&r->collectives[i].latency, 0.5) +
+                                   mrd_hist_quantile(&r->collectives[i].spread, 0.5);
+}
+
+/* Returns the claim with a collective's key; NULL if out of memory. */
+static claim *
+claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
+{
+    uint32_t worker = c->parts[c->n - 1].core;
+    mrd_map_key key = { (uint64_t) c->group << 32 | c->n, worker, collective };
+    uint32_t i = mrd_map_get(&r->by_claim, key);
+
+    if (i != MRD_MAP_NONE)
+        return &r->claims[i];
+    if (!MRD_VEC_ROOM(r->claims, r->n_claims, r->cap_claims, 1))
+        return NULL;
+    if (mrd_map_put(&r->by_claim, key, (uint32_t) r->n_claims) != MRD_OK)
+        return NULL;
+    r->claims[r->n_claims] =
+        (claim){ .group = c->group, .worker = worker, .collective = collective, .parts = c->n };
+    return &r->claims[r->n_claims++];
+}
+
+/* Decides the claims. At the end, the group sizes and the doubts about clocks are final. */
+static void
+judge_claims(mrd_report *r)
+{
+    bool fell = mrd_proof_fell(r->proof);
+
+    for (size_t i = 0; i < r->n_claims; i++) {
+        claim *c = &r->claims[i];
+        mrd_report_worker *late = &r->all[c->worker].pub;
+        uint32_t members, takers = mrd_gather_takers(r->gather, c->group, &members);
+
+        if (fell)
+            r->totals.suspect += c->across_count;
+        c->count += fell ? 0 : c->across_count;
+        c->wait_ns += fell ? 0 : c->across_wait_ns;
+        if (members > 0 && takers > members) {
+            r->totals.mixed += c->matched;
+        } else if (c->parts < takers || takers < members) {
+            r->totals.partial += c->matched;
+        } else {
+            late->proven += c->count;
+            late->proven_ns += c->wait_ns;
+            r->collectives[c->collective].proven += c->count;
+            r->totals.proven += c->count;
+            r->totals.proven_unsized += members == 0 ? c->count : 0;
+        }
+    }
+}
+
+/* Returns how many bytes a member of n moves over its links for this operation. */
+static uint64_t
+bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n)
+{
+    uint64_t part = bytes / n * (n - 1) + bytes % n * (n - 1) / n;
+
+    return traffic == MRD_CC_TRAFFIC_ONE     ? bytes
+           : traffic == MRD_CC_TRAFFIC_PARTS ? part
+           : traffic == MRD_CC_TRAFFIC_TWICE ? 2 * part
+                                             : 0;
+}
+
+static void
+add_bytes(mrd_report_collective *row, const mrd_gathered *c, uint64_t latency)
+{
+    if (c->bytes == 0 || latency == 0)
+        return;
+    row->sized++;
+    row->bytes += c->bytes;
+    row->bus_bytes += bus_bytes(c->traffic, c->bytes, c->members);
+    row->sized_ns += latency;
+}
+
+/* All known members have begun the collective, so exposed time is transfer from now on. */
+static void
+collective_met(void *self, const mrd_gathered *c)
+{
+    mrd_report *r = self;
+
+    for (size_t i = 0; i < c->n; i++)
+        mrd_worker_time_meet(time_before(r, c->parts[i].core, c->parts[c->n - 1].begin), c, i);
+    mrd_step_path_meet(r->path, c);
+    if (mrd_lateness_met(r->lateness, c) != MRD_OK)
+        r->err = MRD_NOMEM;
+}
+
+/* Adds a collective to the totals of its last worker. */
+static void
+add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
+{
+    const mrd_gather_part *last = &c->parts[c->n - 1];
+    mrd_report_worker *late = &r->all[last->core].pub;
+    uint64_t brought = mrd_lateness_done(r->lateness, c), own,
+             alone = (uint64_t) last->begin.ns - (uint64_t) c->parts[c->n - 2].begin.ns;
+    mrd_doubts why;
+
+    if (mrd_proof_of(r->proof, c, &why)) {
+        r->totals.any_traced = r->totals.any_traced || why.traced;
+        *(why.across ? &held->across_count : &held->count) += 1;
+        *(why.across ? &held->across_wait_ns : &held->wait_ns) += waits;
+    }
+    r->totals.no_bound += why.no_bound;
+    r->totals.suspect += why.suspect;
+    r->totals.mapped += why.mapped;
+    own = (alone - (brought < alone ? brought : alone)) * (c->n - 1);
+    late->came_last++;
+    late->alone_ns += alone;
+    late->alone_wait_ns += alone * (c->n - 1);
+    late->own_wait_ns += own;
+    late->longest_wait_ns = own > late->longest_wait_ns ? own : late->longest_wait_ns;
+    late->caused_ns += waits;
+    mrd_steady_add(r->steady, last->core, own);
+}
+
+/* Notes a collective that lacks a member until its end. */
+static void
+note_absence(mrd_report *r, const mrd_gathered *c, uint64_t usual_ns)
+{
+    mrd_report_absence a = { .name = c->name, .parts = c->n, .begin = c->parts[0].begin };
+    uint32_t members, takers = mrd_gather_takers(r->gather, c->group, &members);
+
+    for (size_t i = 0; i < c->n; i++)
+        a.spent_ns += (uint64_t) mrd_ev_diff(c->parts[i].end, c->parts[i].begin);
+    for (uint32_t i = 0; i < r->n_all && c->n < takers; i++) {
+        if (!mrd_gather_lacks(r->gather, c->group, i))
+            continue;
+        a.worker = a.workers++ == 0 ? i : a.worker;
+    }
+    if (a.workers > 0 && usual_ns > 0 && a.spent_ns / c->n / MRD_REPORT_ABSENT >= usual_ns &&
+        (a.parts > r->absence.parts ||
+         (a.parts == r->absence.parts && a.spent_ns > r->absence.spent_ns)))
+        r->absence = a;
+}
+
+static void
+collective_done(void *self, const mrd_gathered *c)
+{
+    mrd_report *r = self;
+    const mrd_gather_part *last = &c->parts[c->n - 1];
+    uint64_t waits = 0, spread = (uint64_t) last->begin.ns - (uint64_t) c->parts[0].begin.ns;
+    uint64_t shortest = UINT64_MAX;
+    mrd_report_collective *row;
+    claim *held;
+
+    if (c->is_left)
+        note_absence(r, c, usual_ns(r, c));
+    if (c->n < 2) {
+        r->totals.alone++;
+        return;
+    }
+    if ((row = collective_row(r, c)) == NULL ||
+        (held = claim_of(r, c, (uint32_t) (row - r->collectives))) == NULL) {
+        r->err = MRD_NOMEM;
+        return;
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        const mrd_gather_part *p = &c->parts[i];
+        uint64_t wait = (uint64_t) last->begin.ns - (uint64_t) p->begin.ns,
+                 dur = (uint64_t) p->end.ns - (uint64_t) p->begin.ns;
+
+        r->all[p->core].pub.took_part++;
+        r->totals.any_mapped = r->totals.any_mapped || r->all[p->core].mapped;
+        r->all[p->core].pub.wait_ns += wait;
+        mrd_proof_span(r->proof, p->core, r->all[p->core].time.span_ns);
+        waits += wait;
+        shortest = dur < shortest ? dur : shortest;
+    }
+    add_bytes(row, c, shortest);
+    held->matched++;
+    if (c->is_tie) {
+        r->totals.ties++;
+        mrd_steady_add(r->steady, last->core, 0);
+    } else {
+        add_late(r, c, held, waits);
+    }
+    row->count++;
+    row->parts += c->n;
+    row->wait_ns += waits;
+    row->spread_max_ns = spread > row->spread_max_ns ? spread : row->spread_max_ns;
+    if (mrd_hist_add(&row->latency, shortest) != MRD_OK ||
+        mrd_hist_add(&row->spread, spread) != MRD_OK)
+        r->err = MRD_NOMEM;
+    r->totals.matched++;
+    r->totals.wait_ns += waits;
+}
+
+/* ---- Steps ---- */
+
+static __attribute__((noinline)) void
+steps_over(mrd_report *r)
+{
+    mrd_step_path_over(r->path);
+    r->step_end = mrd_step_path_end(r->path);
+}
+
+static mrd_err
+add_step(mrd_report *r, const mrd_event *ev)
+{
+    mrd_proc_id process = mrd_catalog_borrow_track(r->cat, ev->track)->process;
+    mrd_report_pace *pace = &r->paces[process];
+    mrd_report_step *slow;
+
+    mrd_step_path_begin(r->path, process, ev->ts, mrd_event_end(ev));
+    r->step_end = mrd_step_path_end(r->path);
+    if (pace->count == 0)
+        *pace = (mrd_report_pace){ .process = process, .min_ns = INT64_MAX };
+    pace->count++;
+    pace->total_ns += (uint64_t) ev->dur_ns;
+    pace->min_ns = ev->dur_ns < pace->min_ns ? ev->dur_ns : pace->min_ns;
+    pace->max_ns = ev->dur_ns > pace->max_ns ? ev->dur_ns : pace->max_ns;
+    if ((slow = KEEP_LONGEST(r->steps, r->n_steps, MRD_REPORT_STEPS, ev->dur_ns)) != NULL)
+        *slow = (mrd_report_step){
+            .process = process, .name = ev->name, .start = ev->ts, .dur_ns = ev->dur_ns
+        };
+    return mrd_hist_add(&pace->hist, (uint64_t) ev->dur_ns);
+}
+
+/* ---- Adding ---- */
+
+static mrd_err
+add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev, const uint64_t *number)
+{
+    add_span(r, work, ev, number);
+    if (work->device)
+        mrd_kernels_add(r->kernels, work, ev->name, (uint64_t) ev->dur_ns);
+    if (work->on == MRD_ON_COMPUTE && mrd_workers_are_phases(r->who))
+        r->err = mrd_balance_add(r->balance, work->worker, ev) != MRD_OK ? MRD_NOMEM : r->err;
+    r->totals.loose += work->kind == MRD_CC_LOOSE;
+    if (work->kind != MRD_CC_NO)
+        mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time,
+                           mrd_event_end(ev));
+    return work->kind == MRD_CC_NO
+               ? MRD_OK
+               : mrd_gather_add(r->gather, work->kind, &work->what, ev, work->worker,
+                                mrd_worker_time_mark(&r->all[work->worker].time));
+}
+
+static void
+add_gap(mrd_report *r, const mrd_event *ev)
+{
+    mrd_work_on on;
+
+    for (uint32_t i = 0; i < r->n_all; i++) {
+        if (!mrd_workers_lost(r->who, ev, i, &on))
+            continue;
+        r->all[i].pub.lost += ev->ivalue > 0 ? (uint64_t) ev->ivalue : 0;
+        mrd_worker_time_lose(time_before(r, i, ev->ts), on, ev);
+        mrd_standstill_lost(r->standstill, ev);
+        mrd_host_work_lose(r->host, i, ev);
+    }
+}
+
+/* Adds an event that is no finished span. */
+static __attribute__((noinline)) mrd_err
+add_other(mrd_report *r, const mrd_event *ev)
+{
+    if (!mrd_workers_knows(r->who, ev->track))
+        return MRD_STATE;
+    if (ev->kind == MRD_LOSS)
+        add_gap(r, ev);
+    if (ev->kind == MRD_SPAN && ev->dur_ns < 0 && (ev->flags & MRD_EV_MISTIMED) == 0) {
+        r->totals.open++;
+        mrd_standstill_open(r->standstill, ev);
+    }
+    return MRD_OK;
+}
+
+mrd_err
+mrd_report_add(mrd_report *r, const mrd_event *ev)
+{
+    mrd_work_kind kind;
+    mrd_work work;
+    mrd_ev_ns end;
+    uint64_t id;
+    const uint64_t *number;
+
+    if (!mrd_ev_before(ev->ts, r->step_end)) /* before losses, too, because they advance accounts */
+        steps_over(r);
+    if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
+        return add_other(r, ev);
+    if (!r->any || mrd_ev_before(ev->ts, r->totals.first))
+        r->totals.first = ev->ts;
+    if (mrd_ev_after((end = mrd_event_end(ev)), r->totals.last) || !r->any)
+        r->totals.last = end;
+    r->any = true;
+    number = mrd_credible_number(r->cat, r->number_key, ev, &id) ? &id : NULL;
+    note_launches(r, ev, number);
+    if ((kind != MRD_WORK_WORKER && mrd_credible_other(r->credible, ev, number) != MRD_OK) ||
+        mrd_host_work_add(r->host, kind, &work, ev) != MRD_OK)
+        r->err = MRD_NOMEM;
+    if (kind != MRD_WORK_BESIDE)
+        mrd_standstill_ended(r->standstill, work.process,
+                             work.kind != MRD_CC_NO                   ? MRD_ENDED_COLLECTIVE
+                             : kind == MRD_WORK_WORKER && work.device ? MRD_ENDED_DEVICE
+                                                                      : MRD_ENDED_ANY,
+                             ev);
+    if (kind == MRD_WORK_WORKER)
+        return add_to_worker(r, &work, ev, number);
+    if (kind == MRD_WORK_LOADING)
+        add_loading(r, work.process, ev);
+    return kind == MRD_WORK_STEP ? add_step(r, ev) : MRD_OK;
+}
+
+/* ---- Lifecycle ---- */
+
+/* Returns the time of the last event of the recording; INT64_MIN if it is unknown. */
+static mrd_ev_ns
+end_of(const mrd_sink_env *env)
+{
+    if (mrd_ev_after(env->first, env->last) || env->last.ns == INT64_MAX)
+        return (mrd_ev_ns){ INT64_MIN };
+    return env->last;
+}
+
+mrd_report *
+mrd_report_new(const mrd_sink_env *env)
+{
+    mrd_report *r = calloc(1, sizeof(*r));
+
+    if (r == NULL)
+        return NULL;
+    r->cat = env->catalog;
+    r->who = mrd_workers_new(env);
+    r->n_paces = mrd_catalog_processes(r->cat);
+    r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
+    r->gather = mrd_gather_new(r->cat, collective_done, r);
+    r->standstill = mrd_standstill_new(r->cat);
+    r->credible = mrd_credible_new(r->cat);
+    r->end = end_of(env);
+    r->launches = mrd_launches_new();
+    r->numbered = mrd_launches_new();
+    r->number_key = mrd_strtab_find(mrd_catalog_strings(r->cat), MRD_STR("correlation"));
+    if (r->who == NULL || r->standstill == NULL || r->credible == NULL || r->launches == NULL ||
+        r->numbered == NULL || r->paces == NULL || r->gather == NULL || !workers_make(r, env)) {
+        mrd_report_free(r);
+        return NULL;
+    }
+    mrd_gather_on_met(r->gather, collective_met);
+    return r;
+}
+
+void
+mrd_report_free(mrd_report *r)
+{
+    if (r == NULL)
+        return;
+    for (size_t i = 0; i < r->n_collectives; i++) {
+        mrd_hist_fini(&r->collectives[i].latency);
+        mrd_hist_fini(&r->collectives[i].spread);
+    }
+    for (size_t i = 0; i < r->n_paces && r->paces != NULL; i++)
+        mrd_hist_fini(&r->paces[i].hist);
+    for (size_t i = 0; i < r->n_all && r->all != NULL; i++)
+        mrd_queue_fini(&r->all[i].queue);
+    free(r->collectives);
+    free(r->paces);
+    free(r->all);
+    free(r->workers);
+    mrd_map_fini(&r->by_name);
+    mrd_map_fini(&r->by_claim);
+    free(r->claims);
+    mrd_proof_free(r->proof);
+    mrd_lateness_free(r->lateness);
+    mrd_host_work_free(r->host);
+    mrd_steady_free(r->steady);
+    mrd_balance_free(r->balance);
+    mrd_standstill_free(r->standstill);
+    mrd_credible_free(r->credible);
+    mrd_kernels_free(r->kernels);
+    mrd_step_path_free(r->path);
+    mrd_launches_free(r->launches);
+    mrd_launches_free(r->numbered);
+    mrd_workers_free(r->who);
+    mrd_gather_free(r->gather);
+    free(r);
+}
+
+static int
+collective_order(const void *a, const void *b, void *self)
+{
+    const mrd_report_collective *x = a, *y = b;
+    const mrd_catalog *cat = self;
+    int order = x->wait_ns > y->wait_ns ? -1 : x->wait_ns < y->wait_ns;
+
+    if (order == 0)
+        order = strcmp(mrd_catalog_text(cat, x->name).p, mrd_catalog_text(cat, y->name).p);
+    return order != 0 ? order : x->size < y->size ? -1 : x->size > y->size;
+}
+
+static int
+pace_order(const void *a, const void *b, void *self)
+{
+    const mrd_report_pace *x = a, *y = b;
+
+    return mrd_workers_process_order(self, x->process, y->process);
+}
+
+/* Drops workers without a window and processes without a step. Renumbers the workers of pauses. */
+static mrd_err
+drop_empty(mrd_report *r)
+{
+    uint32_t *place = calloc(r->n_all + 1, sizeof(*place));
+    size_t kept = 0;
+    mrd_err err;
+
+    r->workers = calloc(r->n_all + 1, sizeof(*r->workers));
+    if (place == NULL || r->workers == NULL) {
+        free(place);
+        return MRD_NOMEM;
+    }
+    for (size_t i = 0; i < r->n_all; i++) {
+        place[i] = (uint32_t) r->n_workers;
+        r->all[i].pub.more_work = mrd_balance_is_over(r->balance, (uint32_t) i);
+        if (r->all[i].time.any)
+            r->workers[r->n_workers++] = r->all[i].pub;
+    }
+    for (size_t i = 0; i < r->n_pauses; i++)
+        r->pauses[i].worker = place[r->pauses[i].worker];
+    r->absence.worker = place[r->absence.worker];
+    r->imbalance.worker = place[r->imbalance.worker];
+    mrd_step_path_renumber(r->path, place);
+    err = mrd_kernels_finish(r->kernels, place);
+    free(place);
+    for (size_t i = 0; i < r->n_paces; i++) {
+        if (r->paces[i].count > 0)
+            r->paces[kept++] = r->paces[i];
+    }
+    r->n_paces = kept;
+    return err;
+}
+
+/* Counts ranks of workers, sorted by rank. Without workers, counts ranks of processes with spans. */
+static void
+count_ranks(mrd_report *r)
+{
+    const mrd_process *last = NULL;
+    size_t processes;
+    const mrd_at_end *of = mrd_standstill_processes(r->standstill, &processes);
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < (r->n_workers > 0 ? r->n_workers : processes); i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(
+            r->cat, r->n_workers > 0 ? r->workers[i].process : of[i].process);
+
+        if (p->rank == MRD_NONE || p->world_size <= 0 ||
+            (last != NULL && (p->world_size != last->world_size || p->job != last->job)))
+            return;
+        n += last == NULL || p->rank != last->rank;
+        last = p;
+    }
+    r->totals.ranks = n;
+    r->totals.world_size = last == NULL ? 0 : (uint64_t) last->world_size;
+}
+
+/* Tests the worker that made the others wait longest by its own work. */
+static void
+judge_steady(mrd_report *r)
+{
+    size_t took_part = 0, most = 0;
+
+    for (size_t i = 0; i < r->n_all; i++) {
+        took_part += r->all[i].pub.took_part > 0;
+        r->all[i].pub.steady.p = 1;
+        if (r->all[i].pub.own_wait_ns > r->all[most].pub.own_wait_ns)
+            most = i;
+    }
+    if (took_part > 0)
+        r->all[most].pub.steady = mrd_steady_of(r->steady, (uint32_t) most, took_part);
+}
+
+mrd_err
+mrd_report_finish(mrd_report *r)
+{
+    mrd_err err;
+
+    mrd_gather_finish(r->gather);
+    judge_claims(r);
+    judge_steady(r);
+    if ((err = mrd_balance_judge(r->balance, &r->imbalance)) != MRD_OK ||
+        (err = mrd_host_work_finish(r->host)) != MRD_OK)
+        return err;
+    mrd_standstill_finish(r->standstill, r->totals.first, r->end);
+    mrd_credible_finish(r->credible);
+    mrd_step_path_finish(r->path);
+    r->totals.left_out = mrd_gather_left_out(r->gather);
+    for (size_t i = 0; i < r->n_all; i++) {
+        worker_state *w = &r->all[i];
+        const mrd_credible_row *row = mrd_credible_of(r->credible, w->pub.process);
+
+        if (!w->time.any)
+            continue;
+        mrd_worker_time_advance(&w->time, w->time.device_end);
+        w->pub.first = w->time.first;
+        w->pub.last = w->time.device_end;
+        memcpy(w->pub.part_ns, w->time.part_ns, sizeof(w->pub.part_ns));
+        w->pub.paused_ns = w->time.paused_ns;
+        w->pub.exposed_wait_ns = w->time.wait_ns;
+        w->pub.exposed_transfer_ns = w->time.transfer_ns;
+        mrd_queue_finish(&w->queue, w->time.device_end);
+        w->pub.queue = w->queue.sum;
+        if (mrd_credible_hides(row))
+            w->pub.unmeasured |= (1u << MRD_REPORT_PARTS) - 1;
+        if (row->early > 0)
+            w->pub.queue = (mrd_queue_sum){ 0 };
+        w->pub.late = *mrd_lateness_of(r->lateness, (uint32_t) i);
+        w->pub.host_work = mrd_host_work_of(r->host, (uint32_t) i, &w->pub.late);
+        r->totals.window_ns += mrd_report_window(&w->pub);
+    }
+    if ((err = drop_empty(r)) != MRD_OK)
+        return err;
+    count_ranks(r);
+    if (r->n_collectives > 0)
+        qsort_r(r->collectives, r->n_collectives, sizeof(*r->collectives), collective_order,
+                (void *) (uintptr_t) r->cat);
+    if (r->n_paces > 0)
+        qsort_r(r->paces, r->n_paces, sizeof(*r->paces), pace_order, (void *) (uintptr_t) r->cat);
+    return r->err;
+}
+
+/* ---- Results ---- */
+const mrd_imbalance *
+mrd_report_imbalance(const mrd_report *r)
+{
+    return &r->imbalance;
+}
+
+size_t
+mrd_report_labels(const mrd_report *r, mrd_sid *ret_labels, size_t most)
+{
+    return mrd_workers_labels(r->who, ret_labels, most);
+}
+
+uint64_t
+mrd_report_steps_of(const mrd_report *r, mrd_proc_id process)
+{
+    for (size_t i = 0; i < r->n_paces; i++) {
+        if (r->paces[i].process == process)
+            return r->paces[i].count;
+    }
+    return 0;
+}
+
+mrd_trend
+mrd_report_trend(const mrd_report *r)
+{
+    uint64_t width = mrd_step_path_totals(r->path)->width;
+    double v[MRD_PATH_BLOCKS];
+    size_t n, kept = 0;
+    const mrd_step_block *b = mrd_step_path_blocks(r->path, &n);
+
+    for (size_t i = 0; i < n && i < MRD_PATH_BLOCKS; i++) {
+        if (b[i].steps >= width)
+            v[kept++] = (double) b[i].ns / (double) b[i].steps;
+    }
+    return mrd_trend_of(v, kept, true);
+}
+
+const mrd_step_path *
+mrd_report_path(const mrd_report *r)
+{
+    return r->path;
+}
+
+const mrd_kernels *
+mrd_report_kernels(const mrd_report *r)
+{
+    return r->kernels;
+}
+
+const mrd_report_totals *
+mrd_report_totals_of(const mrd_report *r)
+{
+    return &r->totals;
+}
+
+const mrd_report_worker *
+mrd_report_workers(const mrd_report *r, size_t *ret_n)
+{
+    *ret_n = r->n_workers;
+    return r->workers;
+}
+
+const mrd_report_collective *
+mrd_report_collectives(const mrd_report *r, size_t *ret_n)
+{
+    *ret_n = r->n_collectives;
+    return r->collectives;
+}
+
+const mrd_report_pace *
+mrd_report_paces(const mrd_report *r, size_t *ret_n)
+{
+    *ret_n = r->n_paces;
+    return r->paces;
+}
+
+const mrd_report_pause *
+mrd_report_pauses(const mrd_report *r, size_t *ret_n)
+{
+    *ret_n = r->n_pauses;
+    return r->pauses;
+}
+
+const mrd_report_absence *
+mrd_report_absent(const mrd_report *r)
+{
+    return &r->absence;
+}
+
+const mrd_standstill *
+mrd_report_standstill(const mrd_report *r)
+{
+    return r->standstill;
+}
+
+const mrd_report_step *
+mrd_report_slow_steps(const mrd_report *r, size_t *ret_n)
+{
+    *ret_n = r->n_steps;
+    return r->steps;
+}
+
+const mrd_credible_row *
+mrd_report_credible(const mrd_report *r, mrd_proc_id process)
+{
+    return mrd_credible_of(r->credible, process);
+}

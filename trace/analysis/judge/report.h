@@ -1,0 +1,227 @@
+/*
+ * trace/analysis/judge/report.h - where the time goes, and which workers were late. Collected in one pass
+ * over a merged profile, and printed by the outputs report-text and report-json.
+ *
+ * Worker   a core of a process, or one of its devices (trace/analysis/workers.h).
+ * Window   of a worker: from the begin of its first device span to the end of its last. Every
+ *          nanosecond of it is in exactly one part (trace/analysis/worker_time.h).
+ *
+ * A part that a trace cannot show is `unmeasured`, and stays 0: waiting if no source records
+ * barriers, host if no source records the runtime's calls for the core. Devices of other traces
+ * (trace/model/activity.h) have neither, and the work of their host is in none of the parts. On
+ * Neuron an execution contains its collectives, so `both` means that they ran inside it. Only a
+ * device profile shows whether engines computed meanwhile.
+ *
+ * Late     parts of a collective come from trace/analysis/gather.h. The last part is *proven* late
+ *          if its begin lies after every other begin by more than the sum of all errors:
+ *          MRD_REPORT_NOISE, both clock bounds for parts of other nodes, and MRD_REPORT_MAPPING for
+ *          each of the two that is a core of a Neuron device. Each such core has its own clock,
+ *          which the runtime maps to its node's clock with one sync point per execution. Otherwise
+ *          the last part is *indistinguishable*. Nothing is proven by a clock that is suspect or
+ *          was contradicted, nor by a collective that lacks a part of a member of its group. The
+ *          same holds for groups whose number of members in the profile differs from their size. It
+ *          also holds for groups of unknown size if the profile lacks ranks of the job. `alone` is
+ *          the time between the last and the last but one, for which only this worker made the
+ *          others wait. `own` is `alone` without what the worker brought along from another
+ *          collective (trace/analysis/judge/lateness.h). `caused` is the sum of all waits for it. If the
+ *          last two begin within MRD_REPORT_NOISE of each other, no worker is last and none caused
+ *          the waits.
+ * Idle     causes of idle time, after HolisticTraceAnalysis. The first that applies counts, so
+ *          together they add up to the idle part:
+ *            loading  the process loaded data
+ *            launch   the next device span was launched after the pause had begun
+ *            short    it was launched before, and the pause is at most MRD_REPORT_SHORT
+ *            queued   it was launched before, and the device waited for something else
+ *            unknown  its launch is unknown
+ *          An arrow connects a launch with its span, or both have the same number `correlation`.
+ *          All kernels of a graph have the number of its launch.
+ * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
+ *          per process.
+ * Pauses   the longest times in which a worker's device did nothing and no events were lost.
+ *
+ * Memory   grows with workers and names of collectives, not with events. Threads: one.
+ * Source   breakdown and overlap as HolisticTraceAnalysis defines them, collectives by TraceLens'
+ *          latency and skew, scores by nvidia-resiliency-ext. The rule with bounds is our own.
+ */
+#ifndef MRD_TRACE_REPORT_H
+#define MRD_TRACE_REPORT_H
+
+#include "trace/analysis/balance.h"
+#include "trace/analysis/hist.h"
+#include "trace/analysis/judge/credible.h"
+#include "trace/analysis/judge/host_work.h"
+#include "trace/analysis/judge/lateness.h"
+#include "trace/analysis/judge/proof.h"
+#include "trace/analysis/judge/standstill.h"
+#include "trace/analysis/judge/step_path.h"
+#include "trace/analysis/kernels.h"
+#include "trace/analysis/queue_depth.h"
+#include "trace/analysis/steady.h"
+#include "trace/analysis/trend.h"
+
+#define MRD_REPORT_SHORT 30 /* ns; gaps between device spans are always about this long */
+#define MRD_REPORT_LOSS  5  /* a loss of 1/MRD_REPORT_LOSS of all windows precedes computation */
+#define MRD_REPORT_ABSENT                                                                          \
+    5 /* times the usual length, after which a collective is reported that lacks a member */
+#define MRD_REPORT_PAUSES 16 /* longest pauses kept */
+#define MRD_REPORT_STEPS  16 /* slowest steps kept */
+
+typedef enum {
+    MRD_IDLE_LOADING,
+    MRD_IDLE_LAUNCH,
+    MRD_IDLE_SHORT,
+    MRD_IDLE_QUEUED,
+    MRD_IDLE_UNKNOWN,
+    MRD_IDLE_CAUSES
+} mrd_idle_cause;
+
+const char *mrd_idle_cause_text(mrd_idle_cause cause); /* "launch", static */
+
+typedef struct {
+    mrd_proc_id process;
+    int64_t lnc_idx, device_idx; /* MRD_NONE if unknown; device_idx only without lnc_idx */
+    int64_t worker_gid;
+    mrd_str ranks;  /* of a worker of program phases, else empty; borrowed */
+    bool more_work; /* it computes more than the others (trace/analysis/balance.h) */
+    /* its window; first > last if it has no device span and is not in the report */
+    mrd_ev_ns first, last;
+    uint64_t part_ns[MRD_REPORT_PARTS];
+    /* part of MRD_REPORT_UNRECORDED in which the session was paused */
+    uint64_t paused_ns;
+    uint64_t idle_ns[MRD_IDLE_CAUSES];             /* of the idle part */
+    uint64_t exposed_wait_ns, exposed_transfer_ns; /* of the exposed part; the rest is unknown */
+    unsigned unmeasured; /* a bit (1u << part) for each part that its trace cannot show */
+    /* its lost events; if no core is named, lost events of its process */
+    uint64_t lost;
+    uint64_t took_part;         /* collectives with at least two parts in which it took part */
+    uint64_t came_last, proven; /* how often it was last, without ties; how often this was proven */
+    /* its delays behind the last but one, in collectives that it began last */
+    uint64_t alone_ns;
+    uint64_t alone_wait_ns;   /* ... each times the number of waiting workers */
+    uint64_t own_wait_ns;     /* ... without what it brought along from another collective */
+    uint64_t longest_wait_ns; /* the largest own_wait_ns of one collective */
+    uint64_t caused_ns;       /* all waits for it */
+    uint64_t proven_ns;       /* ... where it was proven */
+    uint64_t wait_ns;         /* its own waits for others */
+    mrd_steadiness steady;    /* of own_wait_ns; only for the worker with the largest value */
+    mrd_lateness_sum late;    /* reasons for its lateness */
+    /* work of its host while its device was idle, more than on other workers */
+    mrd_host_excess host_work;
+    mrd_queue_sum queue; /* launches in flight; unknown if it counts no launches */
+} mrd_report_worker;
+
+typedef struct {
+    mrd_sid name;
+    int64_t size;          /* MRD_NONE */
+    uint64_t count, parts; /* complete collectives; all their parts */
+    uint64_t proven;
+    mrd_hist latency, spread; /* shortest part of each collective; last begin - first begin */
+    uint64_t wait_ns;         /* sum of the waits of all parts for the last */
+    uint64_t spread_max_ns;
+    /* Sums over collectives with known bytes, for bandwidth: bytes of the operation over its
+     * latency. bus_bytes is how many bytes one member moves over its links (mrd_cc_traffic); 0 if
+     * unknown. */
+    uint64_t sized, bytes, bus_bytes, sized_ns;
+} mrd_report_collective;
+
+typedef struct {
+    mrd_proc_id process;
+    uint64_t count, total_ns;
+    mrd_dur_ns min_ns, max_ns;
+    mrd_hist hist;
+} mrd_report_pace;
+
+typedef struct {
+    uint32_t worker;
+    mrd_ev_ns start;
+    mrd_dur_ns dur_ns;
+    uint64_t host_ns;      /* the part of it in which the runtime was in a call */
+    mrd_sid before, after; /* device spans around it */
+} mrd_report_pause;
+
+typedef struct {
+    mrd_proc_id process;
+    mrd_sid name;
+    mrd_ev_ns start;
+    mrd_dur_ns dur_ns;
+} mrd_report_step;
+
+/*
+ * A collective that lacks a member until its end. It is the last of its group, or other members
+ * began another one meanwhile. Only collectives count in which participants spent MRD_REPORT_ABSENT
+ * times the usual time.
+ */
+typedef struct {
+    mrd_sid name;
+    uint32_t worker;   /* took part in the group before, and not now; the first of several */
+    uint32_t workers;  /* number of such workers; 0 if there is no such collective */
+    size_t parts;      /* number of participants */
+    mrd_ev_ns begin;   /* of the first part */
+    uint64_t spent_ns; /* lengths of all parts */
+} mrd_report_absence;
+
+typedef struct {
+    uint64_t matched, alone; /* complete collectives; parts without a partner */
+    uint64_t ties;           /* collectives without a last participant */
+    uint64_t proven;
+    uint64_t proven_unsized; /* of these, in groups of unknown size, if all members took part */
+    uint64_t left_out;       /* parts of groups beyond the limit */
+    uint64_t loose; /* spans of collectives that do not synchronise: single messages, broadcast */
+    uint64_t no_bound; /* collectives between nodes with a clock of unknown bound */
+    uint64_t suspect;  /* ... with a clock that is suspect or was contradicted */
+    uint64_t mapped;   /* ... without a proof only because of the mapping of device clocks */
+    uint64_t partial;  /* collectives that lack the part of a member */
+    uint64_t mixed;    /* collectives of groups with more members than they state */
+    uint64_t open;     /* spans that did not end */
+    mrd_ev_ns first;   /* of all spans; 0 if there are none */
+    mrd_ev_ns last;    /* of all spans */
+    /* Number of ranks with a worker here (with spans if there are no workers), and number of ranks
+     * of their job. Both are 0 if the ranks state different numbers. */
+    uint64_t ranks, world_size;
+    uint64_t window_ns; /* of all workers */
+    uint64_t wait_ns;   /* of all parts */
+    /* a collective has a worker with a device clock that the runtime mapped */
+    bool any_mapped;
+    bool any_traced; /* a proof uses times of a device that a framework's tracer mapped */
+} mrd_report_totals;
+
+typedef struct mrd_report mrd_report;
+
+mrd_report *mrd_report_new(const mrd_sink_env *env); /* NULL if out of memory */
+void mrd_report_free(mrd_report *r);
+/* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
+mrd_err mrd_report_add(mrd_report *r, const mrd_event *ev);
+/* Call once, after the last event and before the functions below. */
+mrd_err mrd_report_finish(mrd_report *r);
+
+/* Results, all borrowed. Workers are sorted by rank, instance, process and core. Collectives are
+ * sorted by falling waits, then name. Paces are sorted like workers, and pauses and steps by
+ * falling length. */
+const mrd_report_totals *mrd_report_totals_of(const mrd_report *r);
+const mrd_report_worker *mrd_report_workers(const mrd_report *r, size_t *ret_n);
+const mrd_report_collective *mrd_report_collectives(const mrd_report *r, size_t *ret_n);
+const mrd_report_pace *mrd_report_paces(const mrd_report *r, size_t *ret_n);
+/* Returns the number of steps of a process. Call after finish. */
+uint64_t mrd_report_steps_of(const mrd_report *r, mrd_proc_id process);
+const mrd_report_pause *mrd_report_pauses(const mrd_report *r, size_t *ret_n);
+const mrd_report_step *mrd_report_slow_steps(const mrd_report *r, size_t *ret_n);
+/* Returns steps over time, and the critical path through them. Workers are numbered as in
+ * mrd_report_workers. */
+const mrd_step_path *mrd_report_path(const mrd_report *r);
+const mrd_kernels *mrd_report_kernels(const mrd_report *r);
+/* Returns the trend of the mean step of each block of mrd_step_path_blocks. The last block is left
+ * out if it has fewer steps. */
+mrd_trend mrd_report_trend(const mrd_report *r);
+/* Returns an incomplete collective: the one with the most parts, or the longest of several. */
+const mrd_report_absence *mrd_report_absent(const mrd_report *r);
+/* Returns the state at the end of the recording, in which totals.open spans did not end. */
+const mrd_standstill *mrd_report_standstill(const mrd_report *r);
+/* Returns the comparison of program phases. Its `workers` is 0 in other traces. */
+const mrd_imbalance *mrd_report_imbalance(const mrd_report *r);
+/* Stores labels as mrd_workers_labels does. */
+size_t mrd_report_labels(const mrd_report *r, mrd_sid *ret_labels, size_t most);
+/* Returns the impossible records of a process. Call after finish. */
+const mrd_credible_row *mrd_report_credible(const mrd_report *r, mrd_proc_id process);
+uint64_t mrd_report_window(const mrd_report_worker *w);
+
+#endif

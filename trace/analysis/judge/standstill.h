@@ -1,0 +1,59 @@
+/*
+ * trace/analysis/judge/standstill.h - the state of all processes when the recording ended, and whether
+ * the job stood still by then. Reports use it to find the process that hangs.
+ *
+ * Last     of each process the open span that began last, which is the innermost. For a process
+ *          without open spans, the span that ended last.
+ * Still    the job stands still if no collective has ended in the last third of the recording. This
+ *          time has to be at least MRD_STANDSTILL_LEAST, and more than twice the longest time
+ *          between two ends before. A process also has to be in one span for at least half of it.
+ *          Without collectives in the trace, spans of devices count instead, and without device
+ *          spans, all spans.
+ *
+ * Memory   grows with processes.
+ * Threads  belongs to one thread.
+ */
+#ifndef MRD_TRACE_STANDSTILL_H
+#define MRD_TRACE_STANDSTILL_H
+
+#include "trace/analysis/workers.h"
+
+#define MRD_STANDSTILL_LEAST MRD_SEC
+
+/* Kinds of spans that end, the strongest sign of progress first. */
+typedef enum { MRD_ENDED_COLLECTIVE, MRD_ENDED_DEVICE, MRD_ENDED_ANY, MRD_ENDED_KINDS } mrd_ended;
+
+typedef struct {
+    mrd_proc_id process;
+    uint64_t open;     /* spans that did not end */
+    int64_t lnc_idx;   /* of the open span that began last; MRD_NONE if it has no core */
+    mrd_sid name;      /* ... its name */
+    mrd_ev_ns start;   /* ... its begin */
+    mrd_sid last_name; /* of the span that ended last; MRD_SID_EMPTY if none ended */
+    mrd_ev_ns last;    /* ... its end */
+} mrd_at_end;
+
+typedef struct mrd_standstill mrd_standstill;
+
+mrd_standstill *mrd_standstill_new(const mrd_catalog *cat); /* NULL if out of memory */
+void mrd_standstill_free(mrd_standstill *s);                /* NULL is fine */
+/* Adds a finished span. `kind` is MRD_ENDED_ANY for a span of a host. */
+void mrd_standstill_ended(mrd_standstill *s, mrd_proc_id process, mrd_ended kind,
+                          const mrd_event *ev);
+/* Adds a time in which events were lost. Progress is assumed until the event's end. */
+void mrd_standstill_lost(mrd_standstill *s, const mrd_event *ev);
+/* Adds a span without an end. */
+void mrd_standstill_open(mrd_standstill *s, const mrd_event *ev);
+/* Call after the last event, with the begin and the end of the recording. */
+void mrd_standstill_finish(mrd_standstill *s, mrd_ev_ns first, mrd_ev_ns end);
+
+/* Returns the end of the recording: the end from finish, or the latest span if that is later. Call
+ * after finish. */
+mrd_ev_ns mrd_standstill_end(const mrd_standstill *s);
+/* Returns true if the job stood still. Then stores the kind of span that decided, and when the last
+ * span of this kind ended. */
+bool mrd_standstill_since(const mrd_standstill *s, mrd_ev_ns *ret_since, mrd_ended *ret_kind);
+/* Returns all processes with spans, by rank, instance and pid. Borrowed. */
+const mrd_at_end *mrd_standstill_processes(const mrd_standstill *s, size_t *ret_n);
+
+#endif

@@ -1,0 +1,108 @@
+/*
+ * trace/analysis/judge/steps.h - the cost of each operation per training step, as a short series over the
+ * recording. `meridian diff` compares these series between runs.
+ *
+ * Step       a span "step", "step 12", "ProfilerStep#12" and the like of a process. A step inside
+ *            another one of its process does not count. Steps are numbered per process from 0. An
+ *            operation belongs to the step in which it begins. An operation that begins between
+ *            steps counts as outside.
+ * Operation  kind, name and size. Its time in a step is the sum of its spans. If the parts of a
+ *            collective met (trace/analysis/gather.h), the time until the last begin is `waiting`,
+ *            and the rest is the collective's own.
+ * Part       for each worker and step, the account of trace/analysis/worker_time.h. Its parts add
+ *            up to the step.
+ * Own        time of a step in which the busiest worker of the process computes, copies, calls the
+ *            runtime or idles. A rank that only waits for a slower one has no more of it.
+ * Block      the series has at most MRD_STEPS_BLOCKS values, each the sum over `width` steps. If a
+ *            recording has more steps, neighbours are added up and width doubles, so memory does
+ *            not grow with the recording.
+ *
+ * Without any step, the series of an operation counts its own calls instead (`by_call`), with its
+ * own width. Then parts and outside are empty.
+ *
+ * Memory     at most MRD_STEPS_ROWS operations, half of them of the host. The time of the rest is
+ *            in one row of its kind without a name. MRD_STEPS_PLACES pairs of operation and
+ *            process.
+ * Threads    belongs to one thread.
+ * Source     sums over fixed numbers of neighbours are "batch means" (Law and Carson).
+ */
+#ifndef MRD_TRACE_STEPS_H
+#define MRD_TRACE_STEPS_H
+
+#include "trace/analysis/worker_time.h"
+
+#define MRD_STEPS_BLOCKS 256u
+#define MRD_STEPS_ROWS   4096u
+#define MRD_STEPS_PLACES 65536u
+
+typedef enum {
+    MRD_OP_COMPUTE,    /* device spans of no other kind */
+    MRD_OP_COLLECTIVE, /* time in a collective after its last begin */
+    MRD_OP_WAITING,    /* time in a collective before its last begin; barriers */
+    MRD_OP_COPY,
+    MRD_OP_RUNTIME, /* runtime calls for a core */
+    MRD_OP_HOST,    /* other spans of the host, which nest, so their times do not add up */
+    MRD_OP_PART,    /* part of a worker's time */
+    MRD_OP_KINDS
+} mrd_op_kind;
+
+const char *mrd_op_kind_text(mrd_op_kind kind); /* "compute", static */
+/* Returns true if a worker that only waits for others has no more of this part. */
+bool mrd_steps_is_own(mrd_report_part part);
+
+typedef struct {
+    mrd_op_kind kind;
+    mrd_sid name; /* MRD_SID_EMPTY for the rest; unused for PART */
+    mrd_report_part part;
+    int64_t size;       /* size of a collective; MRD_NONE */
+    uint64_t calls, ns; /* within steps; everything if there are no steps */
+    uint64_t width;     /* calls in a block, if by_call */
+    uint64_t block_ns[MRD_STEPS_BLOCKS];
+    uint32_t block_calls[MRD_STEPS_BLOCKS]; /* PART: number of steps of workers */
+} mrd_steps_row;
+
+/* The share of one process in an operation. */
+typedef struct {
+    uint32_t row;
+    mrd_proc_id process;
+    uint64_t calls, ns;
+} mrd_steps_place;
+
+typedef struct {
+    mrd_proc_id process;
+    uint64_t steps, ns; /* complete steps, their time */
+    uint64_t block_ns[MRD_STEPS_BLOCKS];
+    uint32_t block_steps[MRD_STEPS_BLOCKS];
+    /* own time by part; only parts for which mrd_steps_is_own() returns true */
+    uint64_t own_ns[MRD_REPORT_PARTS][MRD_STEPS_BLOCKS];
+    uint32_t own_steps[MRD_STEPS_BLOCKS]; /* steps in which the account of a worker is known */
+} mrd_steps_process;
+
+typedef struct {
+    bool by_call;        /* there was no step */
+    uint64_t width;      /* steps in a block */
+    uint64_t nested;     /* steps inside steps, which do not count */
+    uint64_t outside_ns; /* time of operations that began between steps, except the host's */
+    uint64_t rest;       /* calls of operations beyond MRD_STEPS_ROWS */
+    uint64_t unplaced;   /* calls beyond MRD_STEPS_PLACES */
+} mrd_steps_totals;
+
+typedef struct mrd_steps mrd_steps;
+
+mrd_steps *mrd_steps_new(const mrd_sink_env *env); /* NULL if out of memory */
+void mrd_steps_free(mrd_steps *s);                 /* NULL is fine */
+/* Adds an event. Events come in order of time. Errors: NOMEM, STATE (unknown track or another
+ * profile). */
+mrd_err mrd_steps_add(mrd_steps *s, const mrd_event *ev);
+/* Call once, after the last event and before the functions below. */
+mrd_err mrd_steps_finish(mrd_steps *s);
+
+/* Results, all borrowed. Rows are sorted by kind, name and size. Processes with a step are sorted
+ * by rank, instance and id, and places by row and process. */
+const mrd_steps_totals *mrd_steps_totals_of(const mrd_steps *s);
+const mrd_steps_row *mrd_steps_row_at(const mrd_steps *s, size_t i); /* i < mrd_steps_rows */
+size_t mrd_steps_rows(const mrd_steps *s);
+const mrd_steps_process *mrd_steps_processes(const mrd_steps *s, size_t *ret_n);
+const mrd_steps_place *mrd_steps_places(const mrd_steps *s, size_t *ret_n);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * trace/analysis/judge/verdict.h - conclusions from the numbers of a report, by fixed rules: the
+ * bottleneck, and the worker for which the others wait.
+ *
+ * Bound    what kept the devices from computing, over all workers:
+ *   skew           waiting for the last worker in a collective, and in barriers if nothing else ran
+ *   transfer       exposed communication after that, and copies
+ *   communication  other exposed time: parts of other workers are not in the profile, or the
+ *                  operation lets a member leave early
+ *   host           its part, and idle time because of late launches
+ *   The others are loading of data, other idle time, and time that was not recorded. Together with
+ *   compute they add up to all windows.
+ *
+ * Bottleneck  the largest loss if it is at least 1 / MRD_REPORT_LOSS of all windows or larger than
+ *             computation, else computation. The threshold is lower than one half for a reason. Of
+ *             two workers, one can wait for the other for at most half of all time, while both
+ *             compute in the other half.
+ * Verdict     considers the worker that made the others wait longest by its own work (own_wait_ns).
+ *             The worker has to pass four tests, in this order:
+ *   stands out   more than twice its even share of all waits (of two workers more than three
+ *                quarters), and own waits of at least MRD_VERDICT_IMPACT of all windows
+ *   effect       MRD_VERDICT_RATIO times the own waits of any other worker, because the waits
+ *                that healthy workers cause are the noise
+ *   steady       the probability that chance causes this is at most MRD_VERDICT_P, and the
+ *                lateness lasts (trace/analysis/steady.h)
+ *   proven       at least half of the waits for it are proven
+ * There is no verdict on lateness if the job stands still at the end of the recording. The same
+ * holds if a collective that lacks a member cost the others more time than lateness. A worker that
+ * stands out but fails effect or steady is late sometimes. It had its share, but it is not shown to
+ * be the cause.
+ */
+#ifndef MRD_TRACE_VERDICT_H
+#define MRD_TRACE_VERDICT_H
+
+#include "trace/analysis/judge/report.h"
+
+#define MRD_VERDICT_IMPACT 0.01
+#define MRD_VERDICT_RATIO  2
+#define MRD_VERDICT_P      0.002
+
+typedef enum {
+    MRD_BOUND_COMPUTE,
+    MRD_BOUND_SKEW,
+    MRD_BOUND_TRANSFER,
+    MRD_BOUND_COMMUNICATION,
+    MRD_BOUND_HOST,
+    MRD_BOUND_LOADING,
+    MRD_BOUND_IDLE,
+    MRD_BOUND_UNRECORDED,
+    MRD_BOUNDS
+} mrd_bound_by;
+
+const char *mrd_bound_by_text(mrd_bound_by by); /* "skew", static */
+/* Stores the time of all workers by MRD_BOUND_*. The values add up to the windows. */
+void mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS]);
+/* Does the same for one worker. */
+void mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS]);
+/* Returns true if impossible records hide how half of all device time was spent. */
+bool mrd_report_is_hidden(const mrd_report *r);
+/* Returns the bottleneck; MRD_BOUNDS if there is no window. */
+mrd_bound_by mrd_report_bottleneck(const mrd_report *r);
+
+typedef struct {
+    uint32_t worker;
+    double share;  /* of its window */
+    double middle; /* share of the median worker (the lower median) */
+} mrd_report_most;
+
+/*
+ * Finds the worker with the largest share of `by` in its window. Returns true if it stands out: its
+ * share is at least 1.5 times the median worker's, and exceeds it by 5 % of the window. For
+ * waiting, this worker suffers and is not the cause.
+ */
+bool mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret);
+
+typedef enum {
+    MRD_VERDICT_NOTHING, /* no collective has two parts */
+    MRD_VERDICT_NONE,    /* no worker stands out */
+    MRD_VERDICT_STILL,   /* the job stood still at the end (trace/analysis/judge/standstill.h) */
+    MRD_VERDICT_ABSENT,  /* `worker` did not begin the last collective (mrd_report_absence) */
+    /* in program phases, `worker` computes more (trace/analysis/balance.h) */
+    MRD_VERDICT_MORE_WORK,
+    MRD_VERDICT_SOMETIMES, /* a worker stands out, but not steadily, or hardly more than another */
+    MRD_VERDICT_UNPROVEN,  /* a worker stands out steadily, but the clocks cannot prove it */
+    MRD_VERDICT_LATE,      /* the others wait for `worker` */
+} mrd_verdict_kind;
+
+typedef struct {
+    mrd_verdict_kind kind;
+    uint32_t worker;
+    double share; /* share of all waits that it caused, 0..1 */
+    /* Its own_wait_ns over all workers' windows. For ABSENT, the time that the others spent. For
+     * MORE_WORK, its computation beyond the median worker's, over its own computation. */
+    double impact;
+} mrd_verdict;
+
+mrd_verdict mrd_report_verdict(const mrd_report *r);
+
+#endif

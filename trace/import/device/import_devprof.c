@@ -1,0 +1,859 @@
+/*
+ * trace/import/device/import_devprof.c - exported device profiles: `instruction`, `dma`, `cc_stream`, ...
+ * and `summary`, from the vendor or from Meridian.
+ *
+ * Unit of time. Times may be in nano-, pico- or microseconds, and the file does not state which.
+ * The file is read twice. The first pass finds the length of the rows, and the length that the file
+ * states, in any order. The latter is total_time and total_active_time of summary in seconds,
+ * first_hw_timestamp and last_hw_timestamp in ns. The unit is the power of ten for which both
+ * lengths agree within 2 %. If there is none, or two references need different units, the file is
+ * refused with UNIT. Files that Meridian wrote are in nanoseconds.
+ *
+ * Each row becomes a span or instant of category <section>. Rows without a time (summary, layer
+ * tables) become instants at the first time of the profile, so that nothing is lost. Lines are
+ * engines, queues and streams. Arguments keep the numbers and units of the source.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/conf/json.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "trace/import/device/devprof_cc.h"
+#include "trace/import/json_rows.h"
+
+#define UNIT_TOLERANCE 0.02
+
+/* The results of the first pass. */
+typedef struct {
+    bool own;
+    uint64_t timed_rows;
+    bool any_section;
+    long double first, last; /* of instruction and dma rows, in the file's unit */
+    mrd_str first_text;      /* the digits of `first` */
+    char first_digits[MRD_ROW_TEXT_MAX];
+    long double all_first, all_last; /* of all rows */
+    mrd_str all_first_text;
+    char all_first_digits[MRD_ROW_TEXT_MAX];
+    double total_time_s, total_active_s; /* 0 means unknown */
+    long double hw_first, hw_last;
+    bool has_hw_first, has_hw_last;
+} devprof_scan;
+
+typedef struct {
+    mrd_import *imp;
+    mrd_catalog *cat;
+    mrd_strtab *strings;
+    mrd_input *input;
+    mrd_json_reader *r;
+    mrd_json_row row;
+    mrd_flow flows[MRD_ROW_FLOWS];
+    devprof_scan scan;
+    int exp10;       /* from the file's unit to ns */
+    mrd_ev_ns first; /* time of rows without a time */
+    uint32_t profile;
+    mrd_proc_id process;
+    int64_t nc_idx;
+    mrd_sid section;
+} devprof;
+
+/* ---- First pass ---- */
+
+static bool
+to_number(mrd_str text, long double *ret_v)
+{
+    char copy[MRD_ROW_TEXT_MAX + 1];
+    double check;
+
+    if (text.len == 0 || text.len > MRD_ROW_TEXT_MAX || mrd_num_double(text, &check) != MRD_OK)
+        return false;
+    memcpy(copy, text.p, text.len);
+    copy[text.len] = '\0';
+    *ret_v = strtold(copy, NULL);
+    return true;
+}
+
+static void
+see_first(long double at, mrd_str text, long double *first, char *digits, mrd_str *ret_text)
+{
+    if (ret_text->p != NULL && at >= *first)
+        return;
+    *first = at;
+    memcpy(digits, text.p, text.len);
+    *ret_text = (mrd_str){ digits, text.len };
+}
+
+typedef struct {
+    long double at, dur;
+    char digits[MRD_ROW_TEXT_MAX];
+    size_t n_digits;
+    bool has_at;
+} scan_row;
+
+static void
+scan_number(devprof_scan *scan, scan_row *row, mrd_str key, mrd_str text)
+{
+    long double v;
+
+    if (!to_number(text, &v))
+        return;
+    if (mrd_str_is(key, "timestamp") || mrd_str_is(key, "start_ts")) {
+        row->at = v;
+        row->has_at = true;
+        memcpy(row->digits, text.p, text.len);
+        row->n_digits = text.len;
+    } else if (mrd_str_is(key, "duration")) {
+        row->dur = v;
+    } else if (mrd_str_is(key, "total_time")) {
+        scan->total_time_s = (double) v;
+    } else if (mrd_str_is(key, "total_active_time")) {
+        scan->total_active_s = (double) v;
+    } else if (mrd_str_is(key, "first_hw_timestamp")) {
+        scan->hw_first = v;
+        scan->has_hw_first = true;
+    } else if (mrd_str_is(key, "last_hw_timestamp")) {
+        scan->hw_last = v;
+        scan->has_hw_last = true;
+    }
+}
+
+static mrd_err
+scan_object(devprof_scan *scan, mrd_json_reader *r, bool main_rows)
+{
+    scan_row row = { 0 };
+    mrd_jr_type type;
+    mrd_str key, text, digits;
+    long double end;
+
+    mrd_json_enter(r);
+    while ((type = mrd_json_next(r, &key, &text)) != MRD_JR_END) {
+        if (type == MRD_JR_ERROR)
+            return mrd_json_reader_err(r, NULL);
+        if (type == MRD_JR_NUMBER || type == MRD_JR_STRING)
+            scan_number(scan, &row, key, text);
+    }
+    if (!row.has_at)
+        return MRD_OK;
+    end = row.at + (row.dur > 0 ? row.dur : 0);
+    digits = (mrd_str){ row.digits, row.n_digits };
+    see_first(row.at, digits, &scan->all_first, scan->all_first_digits, &scan->all_first_text);
+    if (scan->timed_rows == 0 || end > scan->all_last)
+        scan->all_last = end;
+    scan->timed_rows++;
+    if (main_rows) {
+        bool first = scan->first_text.p == NULL;
+
+        see_first(row.at, digits, &scan->first, scan->first_digits, &scan->first_text);
+        if (first || end > scan->last)
+            scan->last = end;
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+scan_member(devprof_scan *scan, mrd_json_reader *r, mrd_str key, mrd_jr_type type)
+{
+    bool main_rows = mrd_str_is(key, "instruction") || mrd_str_is(key, "dma");
+    unsigned depth;
+
+    if (mrd_str_is(key, "meridian")) {
+        scan->own = true;
+        return MRD_OK;
+    }
+    if (type == MRD_JR_OBJECT || type == MRD_JR_ARRAY)
+        scan->any_section = true;
+    if (type == MRD_JR_OBJECT)
+        return scan_object(scan, r, main_rows);
+    if (type != MRD_JR_ARRAY)
+        return MRD_OK;
+    mrd_json_enter(r);
+    depth = mrd_json_depth(r);
+    while ((type = mrd_json_next(r, NULL, NULL)) != MRD_JR_END) {
+        mrd_json_damage damage;
+
+        if (type == MRD_JR_OBJECT) {
+            mrd_json_mark(r, mrd_json_reader_offset(r), depth);
+            scan_object(scan, r, main_rows);
+        }
+        /* Damage is only skipped here; mrd_rows_read() counts it. */
+        if (mrd_json_reader_err(r, NULL) != MRD_OK && !mrd_json_resume(r, depth, &damage))
+            return mrd_json_reader_err(r, NULL);
+    }
+    return MRD_OK;
+}
+
+/* Calls `call` for each member of the document. Returns errors of the reader and of `call`. */
+static mrd_err
+each_member(mrd_json_reader *r, const char *name,
+            mrd_err (*call)(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type,
+                            mrd_str text),
+            void *self, mrd_why *why)
+{
+    mrd_jr_type type = mrd_json_next(r, NULL, NULL);
+    mrd_str key, text;
+    mrd_err err = MRD_OK;
+
+    if (type == MRD_JR_ERROR)
+        return mrd_json_reader_err(r, why);
+    if (type != MRD_JR_OBJECT)
+        return mrd_why_set(why, MRD_FORMAT, 0, "'%s': a device profile is an object, not %s", name,
+                           mrd_jr_type_text(type));
+    mrd_json_enter(r);
+    while (err == MRD_OK && (type = mrd_json_next(r, &key, &text)) != MRD_JR_END) {
+        if (type == MRD_JR_ERROR)
+            break;
+        err = call(self, r, key, type, text);
+    }
+    if (err == MRD_OK && type == MRD_JR_END && mrd_json_next(r, NULL, NULL) == MRD_JR_END)
+        return MRD_OK;
+    if (mrd_json_reader_err(r, why) != MRD_OK)
+        return mrd_json_reader_err(r, why);
+    return mrd_why_set(why, err, 0, "'%s': %s", name, mrd_err_text(err));
+}
+
+static mrd_err
+scan_call(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    (void) text;
+    return scan_member(self, r, key, type);
+}
+
+static mrd_err
+scan_input(devprof *d, mrd_why *why)
+{
+    mrd_json_reader *r = NULL;
+    mrd_in *in = NULL;
+    mrd_err err = mrd_in_again(d->imp->in, &in, why);
+
+    if (err == MRD_OK)
+        err = mrd_json_reader_open(in, &r, why);
+    if (err == MRD_OK)
+        err = each_member(r, mrd_in_name(in), scan_call, &d->scan, why);
+    mrd_json_reader_close(r);
+    mrd_in_close(in);
+    return err;
+}
+
+/* Finds the exponent for which `span` units are `seconds` within the tolerance. Returns false if
+ * there is none. */
+static bool
+unit_that_fits(long double span, double seconds, int *ret_exp10)
+{
+    static const int exponents[] = { 0, -3, 3, 6, 9 };
+
+    if (!(span > 0) || !(seconds > 0))
+        return false;
+    for (size_t i = 0; i < MRD_COUNT(exponents); i++) {
+        long double got = span * powl(10, exponents[i] - 9);
+
+        if (fabsl(got - (long double) seconds) <= UNIT_TOLERANCE * (long double) seconds) {
+            *ret_exp10 = exponents[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static mrd_err
+refuse_unit(const devprof *d, long double span, const char *reason, mrd_why *why)
+{
+    return mrd_why_set(why, MRD_UNIT, 0,
+                       "'%s': the unit of time cannot be inferred: rows span %.0Lf units, "
+                       "total_time is %g s, total_active_time %g s (0: not said), the hardware "
+                       "stamps span %g ns; %s",
+                       mrd_in_name(d->imp->in), span, d->scan.total_time_s, d->scan.total_active_s,
+                       d->scan.has_hw_first && d->scan.has_hw_last
+                           ? (double) (d->scan.hw_last - d->scan.hw_first)
+                           : 0.0,
+                       reason);
+}
+
+static mrd_err
+infer_unit(devprof *d, mrd_why *why)
+{
+    const devprof_scan *scan = &d->scan;
+    bool main_rows = scan->first_text.p != NULL;
+    long double span = main_rows ? scan->last - scan->first : scan->all_last - scan->all_first;
+    double references[3] = { scan->total_time_s, scan->total_active_s,
+                             scan->has_hw_first && scan->has_hw_last
+                                 ? (double) (scan->hw_last - scan->hw_first) / 1e9
+                                 : 0 };
+    bool found = false;
+    int exp10 = 0;
+
+    if (scan->own || scan->timed_rows == 0)
+        return MRD_OK;
+    for (size_t i = 0; i < MRD_COUNT(references); i++) {
+        int fits;
+
+        if (!unit_that_fits(span, references[i], &fits))
+            continue;
+        if (found && fits != exp10)
+            return refuse_unit(d, span, "two of these ask for different units", why);
+        exp10 = fits;
+        found = true;
+    }
+    if (!found)
+        return refuse_unit(d, span, "no power of ten joins them within 2 %", why);
+    d->exp10 = exp10;
+    return MRD_OK;
+}
+
+/* ---- The owner of the profile ---- */
+
+/* Returns "ntff" for "a/b/ntff.json.gz". */
+static mrd_str
+stem(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    mrd_str s = mrd_str_of(slash == NULL ? path : slash + 1);
+    static const char *const suffixes[] = { ".gz", ".zst", ".json" };
+
+    for (size_t i = 0; i < MRD_COUNT(suffixes); i++) {
+        if (mrd_str_ends(s, suffixes[i]) && s.len > strlen(suffixes[i]))
+            s.len -= strlen(suffixes[i]);
+    }
+    return s;
+}
+
+/* Profiles of one model are one result, for all of its cores. */
+static uint32_t
+profile_of_model(const devprof *d, mrd_sid model)
+{
+    size_t n;
+    const mrd_devprofile *list = mrd_catalog_devprofiles(d->cat, &n);
+
+    for (uint32_t i = 1; i < n && model != MRD_SID_EMPTY; i++) {
+        if (list[i].model == model)
+            return i;
+    }
+    return 0;
+}
+
+/* Returns the name with number `turn`. Sets *ret_taken if another profile has this name. */
+static mrd_sid
+numbered_name(const devprof *d, mrd_str wanted, unsigned turn, bool *ret_taken)
+{
+    size_t n;
+    const mrd_devprofile *list = mrd_catalog_devprofiles(d->cat, &n);
+    mrd_buf text = { 0 };
+    mrd_sid name;
+
+    mrd_buf_str(&text, wanted);
+    if (turn > 1)
+        mrd_buf_fmt(&text, "_%u", turn);
+    name = mrd_strtab_add(d->strings, (mrd_str){ (const char *) text.p, text.len });
+    mrd_buf_fini(&text);
+    *ret_taken = false;
+    for (uint32_t i = 1; i < n && !*ret_taken; i++)
+        *ret_taken = list[i].name == name;
+    return name;
+}
+
+/* Returns a name that no other profile has. Finds its number by doubling and then by
+ * bisection, because thousands of profiles may have the same name. */
+static mrd_sid
+fresh_name(const devprof *d, mrd_str wanted)
+{
+    unsigned used = 0, open = 1;
+    bool taken;
+    mrd_sid name = numbered_name(d, wanted, open, &taken);
+
+    while (taken && open < 1u << 30) {
+        used = open;
+        open *= 2;
+        name = numbered_name(d, wanted, open, &taken);
+    }
+    while (open - used > 1) { /* `used` is taken, `open` is free */
+        unsigned middle = used + (open - used) / 2;
+        mrd_sid between = numbered_name(d, wanted, middle, &taken);
+
+        if (taken) {
+            used = middle;
+        } else {
+            open = middle;
+            name = between;
+        }
+    }
+    return name;
+}
+
+static void
+register_profile(devprof *d, const mrd_devprofile *told)
+{
+    const mrd_identity *place = &d->imp->identity;
+    mrd_devprofile p = *told;
+    mrd_process proc;
+    char text[32];
+
+    if (p.instance_id == MRD_SID_EMPTY)
+        p.instance_id = place->instance_id;
+    if (p.process_id == MRD_NONE)
+        p.process_id = place->process_id;
+    if (p.nc_idx == MRD_NONE)
+        p.nc_idx = place->nc_idx;
+    if (p.session == MRD_NONE)
+        p.session = place->session;
+    if (p.model == MRD_SID_EMPTY && place->model != MRD_NONE) {
+        snprintf(text, sizeof(text), "%lld", (long long) place->model);
+        p.model = mrd_strtab_addz(d->strings, text);
+    }
+    p.total_time_s = d->scan.total_time_s;
+    d->profile = profile_of_model(d, p.model);
+    if (d->profile == 0) {
+        mrd_str wanted = p.name != MRD_SID_EMPTY ? mrd_strtab_get(d->strings, p.name)
+                                                 : stem(mrd_in_name(d->imp->in));
+
+        p.name = fresh_name(d, wanted);
+        d->profile = mrd_catalog_add_devprofile(d->cat, &p);
+    } else {
+        mrd_catalog_note(
+            d->cat, "device profile of model " MRD_STR_FMT ": several captures stand in one file",
+            MRD_STR_ARG(mrd_strtab_get(d->strings, p.model)));
+    }
+    mrd_process_init(&proc);
+    proc.instance_id = p.instance_id;
+    proc.process_id = p.process_id == MRD_NONE ? 0 : p.process_id;
+    proc.flags = p.process_id == MRD_NONE ? MRD_PROC_NO_PID : 0;
+    proc.rank = place->rank;
+    proc.job = place->job;
+    proc.profile = d->profile;
+    if (p.instance_id == MRD_SID_EMPTY || p.process_id == MRD_NONE)
+        proc.scope = d->imp->input + 1;
+    d->process = mrd_catalog_process(d->cat, &proc);
+    d->nc_idx = p.nc_idx;
+}
+
+static int64_t
+whole_ns(long double v, bool has)
+{
+    return has && v > 0 && v < 9.2e18L ? (int64_t) roundl(v) : MRD_NONE;
+}
+
+/* Notes the known times of the profile, from which it is placed on the time of the system profile.
+ * Meridian's own files were placed when they were written. */
+static void
+register_capture(devprof *d)
+{
+    const devprof_scan *scan = &d->scan;
+    long double scale = powl(10, d->exp10), total = scan->total_time_s * 1e9L;
+    mrd_device_capture c = { .label = mrd_strtab_addz(d->strings, mrd_in_name(d->imp->in)),
+                             .profile = d->profile,
+                             .process = d->process,
+                             .nc_idx = d->nc_idx,
+                             .first = d->first,
+                             .hw_first = { whole_ns(scan->hw_first, scan->has_hw_first) },
+                             .hw_last = { whole_ns(scan->hw_last, scan->has_hw_last) },
+                             .total_ns =
+                                 total > 0 && total < 9.2e18L ? (int64_t) roundl(total) : 0 };
+
+    if (scan->own || scan->timed_rows == 0 || d->profile == 0)
+        return;
+    c.last = (mrd_ev_ns){ whole_ns(scan->all_last * scale, true) };
+    if (c.last.ns == MRD_NONE || mrd_ev_before(c.last, c.first))
+        c.last = c.first;
+    mrd_catalog_add_capture(d->cat, &c);
+}
+
+/* ---- Second pass: rows ---- */
+
+static const mrd_row_key vendor_keys[] = {
+    { "timestamp", MRD_ROW_TIMESTAMP },
+    { "start_ts", MRD_ROW_TIMESTAMP },
+    { "duration", MRD_ROW_DURATION },
+    { "name", MRD_ROW_NAME },
+    { "id", MRD_ROW_ID },
+    { "instance_id", MRD_ROW_INSTANCE },
+    { "process_id", MRD_ROW_PROCESS },
+    { "nc_idx", MRD_ROW_NC },
+    { NULL, MRD_ROW_FIELDS },
+};
+
+static const mrd_row_key own_keys[] = {
+    { "timestamp", MRD_ROW_TIMESTAMP },
+    { "duration", MRD_ROW_DURATION },
+    { "name", MRD_ROW_NAME },
+    { "track", MRD_ROW_TRACK },
+    { "id", MRD_ROW_ID },
+    { "instance_id", MRD_ROW_INSTANCE },
+    { "process_id", MRD_ROW_PROCESS },
+    { "nc_idx", MRD_ROW_NC },
+    { "kind", MRD_ROW_KIND },
+    { "unfinished", MRD_ROW_UNFINISHED },
+    { "no_start", MRD_ROW_NO_START },
+    { "simulated", MRD_ROW_SIMULATED },
+    { "clock_bound_ns", MRD_ROW_BOUND },
+    { "flow_id", MRD_ROW_FLOW_ID },
+    { "flow_dir", MRD_ROW_FLOW_DIR },
+    { "category", MRD_ROW_CATEGORY },
+    { "args", MRD_ROW_ARGS },
+    { NULL, MRD_ROW_FIELDS },
+};
+
+static const mrd_row_key extra_keys[] = {
+    { "timestamp", MRD_ROW_TIMESTAMP },
+    { "duration", MRD_ROW_DURATION },
+    { "name", MRD_ROW_NAME },
+    { "track", MRD_ROW_TRACK },
+    { "instance_id", MRD_ROW_INSTANCE },
+    { "process_id", MRD_ROW_PROCESS },
+    { "nc_idx", MRD_ROW_NC },
+    { "simulated", MRD_ROW_SIMULATED },
+    { "clock_bound_ns", MRD_ROW_BOUND },
+    { "value", MRD_ROW_VALUE },
+    { "lost", MRD_ROW_LOST },
+    { NULL, MRD_ROW_FIELDS },
+};
+
+/* The argument that names a row, and the argument that names its line, by section. "" means the
+ * section's name. */
+static const struct {
+    const char *section;
+    const char *name[4], *track[4];
+} shapes[] = {
+    { "instruction",
+      { "opcode", "label", "hlo_name" },
+      { "engine", "subgroup", "timeline_track" } },
+    { "dma",
+      { "variable", "queue_type", "dma_queue" },
+      { "dma_queue", "queue_name", "queue_type" } },
+    { "cc_stream", { "operation", "algorithm", "label" }, { "stream_id", "stream_index" } },
+    { "cc_op", { "operation", "algorithm", "label" }, { "stream_id", "stream_index" } },
+    { "", { "label", "opcode", "operation" }, { "engine", "stream_id" } },
+};
+
+/* Returns the first of the keys for which the row has a text or an integer. 0 if there is none. */
+static mrd_sid
+arg_as_name(devprof *d, const char *const keys[4])
+{
+    for (size_t i = 0; i < 4 && keys[i] != NULL; i++) {
+        mrd_sid key = mrd_strtab_find(d->strings, mrd_str_of(keys[i]));
+        const mrd_arg *arg = key == MRD_SID_EMPTY ? NULL : mrd_args_find(d->row.args, key);
+        char text[96];
+
+        if (arg == NULL)
+            continue;
+        if (arg->type == MRD_ARG_STR && arg->v.sid != MRD_SID_EMPTY)
+            return arg->v.sid;
+        if (arg->type == MRD_ARG_TEXT && arg->len > 0)
+            return mrd_strtab_add(d->strings, (mrd_str){ arg->v.text, arg->len });
+        if (arg->type != MRD_ARG_INT)
+            continue;
+        snprintf(text, sizeof(text), "%s %lld", keys[i], (long long) arg->v.i);
+        return mrd_strtab_addz(d->strings, text);
+    }
+    return MRD_SID_EMPTY;
+}
+
+static size_t
+shape_of(const devprof *d)
+{
+    mrd_str section = mrd_strtab_get(d->strings, d->section);
+    size_t i = 0;
+
+    while (shapes[i].section[0] != '\0' && !mrd_str_is(section, shapes[i].section))
+        i++;
+    return i;
+}
+
+/* In a result of several cores each row states its process. */
+static mrd_proc_id
+row_process(devprof *d)
+{
+    const mrd_process *own = mrd_catalog_borrow_process(d->cat, d->process);
+    mrd_process p = *own;
+
+    if (!mrd_row_has(&d->row, MRD_ROW_INSTANCE) && !mrd_row_has(&d->row, MRD_ROW_PROCESS))
+        return d->process;
+    if (mrd_row_has(&d->row, MRD_ROW_INSTANCE))
+        p.instance_id = mrd_row_sid(&d->row, MRD_ROW_INSTANCE);
+    if (mrd_row_has(&d->row, MRD_ROW_PROCESS)) {
+        p.process_id = mrd_row_number(&d->row, MRD_ROW_PROCESS);
+        p.flags &= ~(uint32_t) MRD_PROC_NO_PID;
+    }
+    return mrd_catalog_process(d->cat, &p);
+}
+
+static mrd_track_id
+row_track(devprof *d, mrd_track_kind kind, size_t shape)
+{
+    mrd_track t;
+
+    mrd_track_init(&t, row_process(d), MRD_SRC_DEVPROF);
+    t.kind = kind;
+    t.lnc_idx = mrd_row_has(&d->row, MRD_ROW_NC) ? mrd_row_number(&d->row, MRD_ROW_NC) : d->nc_idx;
+    t.name = mrd_row_sid(&d->row, MRD_ROW_TRACK);
+    if (t.name == MRD_SID_EMPTY)
+        t.name = arg_as_name(d, shapes[shape].track);
+    if (t.name == MRD_SID_EMPTY)
+        t.name = d->section;
+    return mrd_catalog_track(d->cat, &t);
+}
+
+/* Sets the times of a row; a row without a time becomes an instant. Returns false if the row was
+ * dropped and counted. */
+static bool
+row_times(devprof *d, mrd_event *ev)
+{
+    const mrd_json_row *row = &d->row;
+    bool open = ev->dur_ns < 0;
+
+    if (!mrd_row_has(row, MRD_ROW_TIMESTAMP)) {
+        ev->ts = d->first;
+        ev->kind = MRD_INSTANT;
+        ev->dur_ns = 0;
+        return true;
+    }
+    if (mrd_num_scaled(mrd_row_text(row, MRD_ROW_TIMESTAMP), d->exp10, &ev->ts.ns) != MRD_OK) {
+        mrd_import_drop(d->imp, row->offset, "a timestamp out of range");
+        return false;
+    }
+    if (ev->kind == MRD_INSTANT || open || !mrd_row_has(row, MRD_ROW_DURATION))
+        return true;
+    if (mrd_num_scaled(mrd_row_text(row, MRD_ROW_DURATION), d->exp10, &ev->dur_ns) != MRD_OK ||
+        ev->dur_ns < 0) {
+        mrd_import_drop(d->imp, row->offset, "a row whose duration is negative or out of range");
+        return false;
+    }
+    return true;
+}
+
+static mrd_err
+put_event(devprof *d)
+{
+    mrd_event ev = { 0 };
+    size_t shape = shape_of(d), n_args;
+
+    d->input->records++;
+    mrd_row_marks(&d->row, d->strings, &ev);
+    if (!row_times(d, &ev))
+        return MRD_OK;
+    if (!d->scan.own || !mrd_str_is(mrd_strtab_get(d->strings, d->section), "event"))
+        ev.category = d->section;
+    ev.name = mrd_row_sid(&d->row, MRD_ROW_NAME);
+    if (ev.name == MRD_SID_EMPTY)
+        ev.name = arg_as_name(d, shapes[shape].name);
+    if (ev.name == MRD_SID_EMPTY)
+        ev.name = d->section;
+    ev.track = row_track(d, MRD_TRACK_SPANS, shape);
+    if (!d->scan.own && mrd_str_is(mrd_strtab_get(d->strings, d->section), "cc_op"))
+        mrd_devprof_cc(d->row.args, d->strings, &ev, d->exp10);
+    ev.args = mrd_args_view(d->row.args, &n_args);
+    ev.arg_count = (uint32_t) n_args;
+    ev.flow_count = mrd_row_flows(d->imp, &d->row, d->flows);
+    ev.flows = d->flows;
+    d->input->unfinished += ev.kind == MRD_SPAN && ev.dur_ns < 0;
+    d->input->no_start += (ev.flags & MRD_EV_NO_START) != 0;
+    return mrd_import_put(d->imp, d->profile, &ev);
+}
+
+/* Reads "counters" and "losses" of Meridian's own files. */
+static mrd_err
+put_own_extra(devprof *d, bool loss)
+{
+    mrd_event ev = { 0 };
+
+    d->input->records++;
+    mrd_row_marks(&d->row, d->strings, &ev);
+    if (!row_times(d, &ev))
+        return MRD_OK;
+    ev.name = mrd_row_sid(&d->row, MRD_ROW_NAME);
+    ev.id = 0;
+    if (loss) {
+        ev.kind = MRD_LOSS;
+        ev.ivalue = mrd_row_number(&d->row, MRD_ROW_LOST);
+        if (ev.ivalue < 0 || ev.name == MRD_SID_EMPTY) {
+            mrd_import_drop(d->imp, d->row.offset, "a loss without a number or a cause");
+            return MRD_OK;
+        }
+        d->input->lost += (uint64_t) ev.ivalue;
+        ev.track = row_track(d, MRD_TRACK_SPANS, 0);
+        return mrd_import_put(d->imp, d->profile, &ev);
+    }
+    ev.kind = MRD_COUNTER;
+    ev.dur_ns = 0;
+    if (!mrd_row_has(&d->row, MRD_ROW_VALUE) ||
+        !mrd_row_sample(mrd_row_text(&d->row, MRD_ROW_VALUE), &ev)) {
+        mrd_import_drop(d->imp, d->row.offset, "a counter without a value");
+        return MRD_OK;
+    }
+    ev.track = row_track(d, MRD_TRACK_COUNTER, 0);
+    return mrd_import_put(d->imp, d->profile, &ev);
+}
+
+static mrd_err
+read_row(void *self)
+{
+    devprof *d = self;
+    mrd_str section = mrd_strtab_get(d->strings, d->section);
+    bool counters = d->scan.own && mrd_str_is(section, "counters");
+    bool losses = d->scan.own && mrd_str_is(section, "losses");
+    mrd_err err = mrd_row_read(&d->row, d->r,
+                               counters || losses ? extra_keys
+                               : d->scan.own      ? own_keys
+                                                  : vendor_keys,
+                               d->strings);
+
+    if (err != MRD_OK)
+        return err;
+    return counters || losses ? put_own_extra(d, losses) : put_event(d);
+}
+
+/* Reads the identity that Meridian's own files state. */
+static mrd_err
+read_own(devprof *d)
+{
+    mrd_devprofile told = { .process_id = MRD_NONE, .nc_idx = MRD_NONE, .session = MRD_NONE };
+    mrd_json *doc = NULL, *first;
+    mrd_str raw;
+    mrd_err err = mrd_json_raw(d->r, MRD_JSON_MAX, &raw);
+    const char *text;
+
+    if (err != MRD_OK && mrd_json_reader_err(d->r, NULL) != MRD_OK)
+        return err;
+    if (err == MRD_OK)
+        err = mrd_json_parse(raw, "meridian", &doc, NULL);
+    if (err == MRD_NOMEM)
+        return err;
+    first = err == MRD_OK ? mrd_json_at(mrd_json_get(doc, "device_profiles"), 0) : NULL;
+    if (first != NULL) {
+        if ((text = mrd_json_str(first, "name", ""))[0] != '\0')
+            told.name = mrd_strtab_addz(d->strings, text);
+        if ((text = mrd_json_str(first, "model_id", ""))[0] != '\0')
+            told.model = mrd_strtab_addz(d->strings, text);
+        if ((text = mrd_json_str(first, "instance_id", ""))[0] != '\0')
+            told.instance_id = mrd_strtab_addz(d->strings, text);
+        told.process_id = mrd_json_int(first, "process_id", MRD_NONE);
+        told.nc_idx = mrd_json_int(first, "nc_id", MRD_NONE);
+        told.session = mrd_json_int(first, "session_id", MRD_NONE);
+    }
+    if (doc != NULL && mrd_json_bool(doc, "simulated", false) &&
+        mrd_catalog_get(d->cat, "simulated") == NULL)
+        mrd_catalog_set(d->cat, "simulated", mrd_in_name(d->imp->in));
+    mrd_json_free(doc);
+    if (d->profile == 0)
+        register_profile(d, &told);
+    return MRD_OK;
+}
+
+/* Stores a scalar of the top level as a fact about the file. */
+static void
+put_fact(devprof *d, mrd_str key, mrd_str text)
+{
+    char name[128], value[256];
+
+    if (mrd_str_is(key, "simulated")) {
+        if (mrd_catalog_get(d->cat, "simulated") == NULL)
+            mrd_catalog_set(d->cat, "simulated", mrd_in_name(d->imp->in));
+        return;
+    }
+    snprintf(name, sizeof(name), "input.%u.%.*s", d->imp->input, key.len > 80 ? 80 : (int) key.len,
+             key.p);
+    snprintf(value, sizeof(value), "%.*s", text.len > 200 ? 200 : (int) text.len,
+             text.p == NULL ? "" : text.p);
+    mrd_catalog_set(d->cat, name, value);
+}
+
+static mrd_err
+read_member(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    static const mrd_devprofile unknown = { .process_id = MRD_NONE,
+                                            .nc_idx = MRD_NONE,
+                                            .session = MRD_NONE };
+    devprof *d = self;
+    mrd_sid section;
+
+    (void) r;
+    if (type != MRD_JR_OBJECT && type != MRD_JR_ARRAY) {
+        put_fact(d, key,
+                 type == MRD_JR_STRING || type == MRD_JR_NUMBER || type == MRD_JR_WORD
+                     ? text
+                     : mrd_str_of(mrd_jr_type_text(type)));
+        return MRD_OK;
+    }
+    if (mrd_str_is(key, "meridian") && type == MRD_JR_OBJECT)
+        return read_own(d);
+    section = mrd_strtab_add(d->strings, key);
+    if (d->profile == 0)
+        register_profile(d, &unknown);
+    d->section = section;
+    return type == MRD_JR_OBJECT
+               ? read_row(d)
+               : mrd_rows_read(d->imp, d->r, mrd_strtab_get(d->strings, d->section), read_row, d);
+}
+
+static mrd_err
+read_input(devprof *d, mrd_why *why)
+{
+    mrd_str first = d->scan.first_text.p != NULL ? d->scan.first_text : d->scan.all_first_text;
+    mrd_err err = mrd_json_reader_open(d->imp->in, &d->r, why);
+
+    if (first.p == NULL || mrd_num_scaled(first, d->exp10, &d->first.ns) != MRD_OK)
+        d->first = (mrd_ev_ns){ 0 };
+    if (err == MRD_OK)
+        err = each_member(d->r, mrd_in_name(d->imp->in), read_member, d, why);
+    register_capture(d);
+    return err;
+}
+
+static mrd_err
+devprof_run(mrd_import *imp, mrd_why *why)
+{
+    devprof *d = calloc(1, sizeof(*d));
+    mrd_err err;
+
+    if (d == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+    d->imp = imp;
+    d->cat = imp->catalog;
+    d->strings = mrd_catalog_strings(imp->catalog);
+    d->input = mrd_import_input(imp);
+    err = scan_input(d, why);
+    if (err == MRD_OK && !d->scan.any_section)
+        err = mrd_why_set(why, MRD_EMPTY, 0, "'%s' has no section of a device profile",
+                          mrd_in_name(imp->in));
+    if (err == MRD_OK)
+        err = infer_unit(d, why);
+    if (err == MRD_OK && (d->row.args = mrd_args_new(d->strings)) == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+    if (err == MRD_OK)
+        err = read_input(d, why);
+    if (d->r != NULL)
+        mrd_import_note_text(d->imp, d->r);
+    mrd_json_reader_close(d->r);
+    mrd_args_free(d->row.args);
+    free(d);
+    return err;
+}
+
+/* Accepts "instruction" rows, or two other sections of a device profile. */
+static int
+devprof_probe(mrd_str head, const char *name)
+{
+    static const char *const words[] = { "\"dma\"",           "\"layer_summary\"",
+                                         "\"neff_node\"",     "\"cc_stream\"",
+                                         "\"active_time\"",   "\"summary_groups\"",
+                                         "\"profile_info\"",  "\"total_time\"",
+                                         "\"evt_wait_time\"", "\"opcode\"" };
+    mrd_str start = { head.p, head.len < 256 ? head.len : 256 };
+    size_t found = 0;
+
+    (void) name;
+    if (mrd_str_first(head) != '{')
+        return 0;
+    if (mrd_str_has(start, "\"meridian\""))
+        return mrd_str_has(start, "\"device_profile\"") ? 95 : 0;
+    for (size_t i = 0; i < MRD_COUNT(words); i++)
+        found += mrd_str_has(head, words[i]);
+    if (mrd_str_has(head, "\"instruction\""))
+        found += 2;
+    return found >= 2 ? 80 : 0;
+}
+
+const mrd_import_ops mrd_import_devprof = {
+    .name = "device-profile-json",
+    .what = "exported device profile (instruction, dma, ...), vendor's or meridian's",
+    .probe = devprof_probe,
+    .run = devprof_run,
+};

@@ -1,0 +1,429 @@
+/*
+ * trace/import/device/import_xplane.c - XSpace protobufs of the XLA profiler
+ * (`plugins/profile/<time>/<host>.xplane.pb` of jax.profiler and torch_xla). The layout is
+ * described in xplane.proto of tsl (public).
+ *
+ * A plane is the threads of a host, or a device. Its lines are threads or streams. Events have a
+ * name and statistics, both as numbers of tables that follow the lines, so a plane is read as a
+ * whole. Times are picoseconds after a line's start, which is in nanoseconds. Lines count from 1970
+ * or from the profile's start. The last plane, "Task Environment", gives this start as time since
+ * 1970, and all events are then moved by it. Events that only state how often they occurred have no
+ * time and are dropped. Lines of a device that repeat others (steps, modules) are kept with their
+ * own category.
+ *
+ * Memory: a plane (XP_PLANE_MAX, or mrd_import.part_max) and its tables.
+ */
+#include "trace/import/import.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "base/obj.h"
+#include "trace/import/pb_read.h"
+#include "trace/json/args.h"
+#include "trace/model/activity.h"
+
+#define XP_PLANE_MAX  (256u << 20)
+#define XP_STATS_MAX  64
+#define XP_EPOCH_FROM (1000000000 * MRD_SEC) /* 2001; larger starts count from 1970 */
+
+typedef struct {
+    mrd_import *imp;
+    mrd_input *input;
+    mrd_strtab *strings;
+    mrd_args *args;
+    mrd_map names, stats; /* of the plane: map numbers to string ids */
+    mrd_proc_id process;
+    bool has_device;
+    int64_t device;
+    mrd_str plane;
+    uint64_t at;       /* offset of the plane in the input */
+    mrd_wall_ns start; /* start of the profile; 0 means unknown */
+    bool any, absolute;
+} xp;
+
+/* ---- Tables of a plane ---- */
+
+static mrd_map_key
+number_key(uint64_t id)
+{
+    return (mrd_map_key){ .a = id, .b = 0x7870 };
+}
+
+/* Reads an entry of a map: key 1, value 2. The value is a message with the name in field 2 (the
+ * display name in field 4). */
+static mrd_err
+take_entry(xp *x, mrd_map *to, mrd_bytes entry, bool events)
+{
+    mrd_bytes value = { NULL, 0 }, name = { NULL, 0 }, shown = { NULL, 0 };
+    uint64_t id = 0;
+    mrd_pb_item f;
+
+    while (mrd_pb_take(&entry, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT)
+            id = f.v;
+        else if (f.number == 2 && f.wire == MRD_PB_BYTES)
+            value = f.bytes;
+    }
+    while (mrd_pb_take(&value, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT && id == 0)
+            id = f.v;
+        else if (f.wire == MRD_PB_BYTES && f.number == 2)
+            name = f.bytes;
+        else if (f.wire == MRD_PB_BYTES && f.number == 4 && events)
+            shown = f.bytes;
+    }
+    return mrd_map_put(to, number_key(id),
+                       mrd_strtab_add(x->strings, mrd_pb_text(shown.len > 0 ? shown : name)));
+}
+
+static mrd_sid
+name_of(const mrd_map *m, uint64_t id)
+{
+    uint32_t sid = mrd_map_get(m, number_key(id));
+
+    return sid == MRD_MAP_NONE ? MRD_SID_EMPTY : sid;
+}
+
+/* ---- Events ---- */
+
+/* Returns true if a field of a statistic is its value, of a type of the schema. */
+static bool
+is_value(const mrd_pb_item *f)
+{
+    return f->number == 2 ? f->wire == MRD_PB_FIXED64
+           : f->number == 5 || f->number == 6
+               ? f->wire == MRD_PB_BYTES
+               : f->wire == MRD_PB_VARINT && (f->number == 3 || f->number == 4 || f->number == 7);
+}
+
+static void
+take_stat(xp *x, mrd_bytes stat)
+{
+    mrd_sid key = MRD_SID_EMPTY;
+    mrd_pb_item f, value = { 0 };
+    double d;
+
+    while (mrd_pb_take(&stat, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT)
+            key = name_of(&x->stats, f.v);
+        else if (is_value(&f))
+            value = f;
+    }
+    if (key == MRD_SID_EMPTY)
+        return;
+    switch (value.number) {
+    case 2:
+        memcpy(&d, &value.v, sizeof(d));
+        mrd_args_double(x->args, key, d);
+        break;
+    case 3:
+        mrd_args_uint(x->args, key, value.v);
+        break;
+    case 4:
+        mrd_args_int(x->args, key, (int64_t) value.v);
+        break;
+    case 5:
+        mrd_args_str(x->args, key, mrd_pb_text(value.bytes));
+        break;
+    case 7:
+        mrd_args_sid(x->args, key, name_of(&x->stats, value.v));
+        break;
+    default: /* bytes of other formats */
+        break;
+    }
+}
+
+typedef struct {
+    mrd_track_id track;
+    mrd_sid category;
+    mrd_ev_ns start;
+} xp_line;
+
+static mrd_err
+take_event(xp *x, const xp_line *line, mrd_bytes event)
+{
+    mrd_event ev = { .kind = MRD_SPAN,
+                     .track = line->track,
+                     .category = line->category,
+                     .bound_ns = MRD_BOUND_LOCAL };
+    uint64_t id = 0, offset_ps = 0, dur_ps = 0;
+    unsigned stats = 0;
+    bool counted = false;
+    char text[48];
+    mrd_pb_item f;
+    size_t n;
+
+    mrd_args_reset(x->args);
+    while (mrd_pb_take(&event, &f)) {
+        if (f.number == 4 && f.wire == MRD_PB_BYTES && stats++ < XP_STATS_MAX)
+            take_stat(x, f.bytes);
+        else if (f.wire != MRD_PB_VARINT)
+            continue;
+        else if (f.number == 1)
+            id = f.v;
+        else if (f.number == 2)
+            offset_ps = f.v;
+        else if (f.number == 3)
+            dur_ps = f.v;
+        else if (f.number == 5)
+            counted = true;
+    }
+    x->input->records++;
+    if (event.len > 0 || counted || offset_ps > INT64_MAX || dur_ps > INT64_MAX) {
+        mrd_import_drop(x->imp, x->at,
+                        counted ? "an event that states a count, no time" : "a damaged event");
+        return MRD_OK;
+    }
+    ev.name = name_of(&x->names, id);
+    if (ev.name == MRD_SID_EMPTY) {
+        snprintf(text, sizeof(text), "event %" PRIu64, id);
+        ev.name = mrd_strtab_addz(x->strings, text);
+    }
+    ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
+    /* From rounded start to rounded end, so that adjacent events stay adjacent. */
+    ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
+    ev.args = mrd_args_view(x->args, &n);
+    ev.arg_count = (uint32_t) n;
+    x->any = true;
+    return mrd_import_put(x->imp, 0, &ev);
+}
+
+static void
+begin_line(xp *x, xp_line *line, mrd_str name, uint64_t id)
+{
+    bool overlay = x->has_device && mrd_activity_is_overlay(name);
+    mrd_track t;
+    char label[256];
+
+    mrd_track_init(&t, x->process, MRD_SRC_FRAMEWORK);
+    if (x->has_device) {
+        t.device_idx = x->device;
+        snprintf(label, sizeof(label), MRD_STR_FMT " " MRD_STR_FMT,
+                 (int) (x->plane.len < 100 ? x->plane.len : 100), x->plane.p,
+                 (int) (name.len < 100 ? name.len : 100), name.p);
+    } else {
+        t.thread_id = id > INT64_MAX ? MRD_NONE : (int64_t) id;
+        snprintf(label, sizeof(label), MRD_STR_FMT, (int) (name.len < 200 ? name.len : 200),
+                 name.p);
+    }
+    t.name = mrd_strtab_addz(x->strings, label);
+    line->track = mrd_catalog_track(x->imp->catalog, &t);
+    line->category = mrd_strtab_addz(x->strings, overlay         ? "xla overlay"
+                                                 : x->has_device ? "kernel"
+                                                                 : "host");
+}
+
+static mrd_err
+take_line(xp *x, mrd_bytes bytes)
+{
+    mrd_bytes rest = bytes;
+    mrd_str name = MRD_STR("");
+    xp_line line = { 0 };
+    uint64_t id = 0;
+    mrd_err err = MRD_OK;
+    mrd_pb_item f;
+
+    while (mrd_pb_take(&rest, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT)
+            id = f.v;
+        else if (f.number == 3 && f.wire == MRD_PB_VARINT)
+            line.start = (mrd_ev_ns){ f.v > INT64_MAX / 2 ? 0 : (int64_t) f.v }; /* the year 2116 */
+        else if ((f.number == 2 || f.number == 11) && f.wire == MRD_PB_BYTES && f.bytes.len > 0)
+            name = mrd_pb_text(f.bytes);
+    }
+    x->absolute = x->absolute || line.start.ns > XP_EPOCH_FROM;
+    begin_line(x, &line, name, id);
+    while (err == MRD_OK && mrd_pb_take(&bytes, &f))
+        if (f.number == 4 && f.wire == MRD_PB_BYTES)
+            err = take_event(x, &line, f.bytes);
+    return err;
+}
+
+/* Reads the profile's start from "Task Environment". */
+static void
+take_start(xp *x, mrd_bytes stat)
+{
+    uint64_t v = 0;
+    mrd_sid key = MRD_SID_EMPTY;
+    mrd_pb_item f;
+
+    while (mrd_pb_take(&stat, &f)) {
+        if (f.number == 1 && f.wire == MRD_PB_VARINT)
+            key = name_of(&x->stats, f.v);
+        else if ((f.number == 3 || f.number == 4) && f.wire == MRD_PB_VARINT)
+            v = f.v;
+    }
+    if (mrd_str_is(mrd_strtab_get(x->strings, key), "profile_start_time") && v <= INT64_MAX)
+        x->start = (mrd_wall_ns){ (int64_t) v };
+}
+
+static mrd_err
+take_plane(xp *x, mrd_bytes plane, mrd_why *why)
+{
+    mrd_bytes rest = plane;
+    mrd_err err = MRD_OK;
+    bool environment;
+    mrd_pb_item f;
+
+    mrd_map_fini(&x->names);
+    mrd_map_fini(&x->stats);
+    x->names = x->stats = (mrd_map){ 0 };
+    x->plane = MRD_STR("");
+    while (err == MRD_OK && mrd_pb_take(&rest, &f)) {
+        if (f.wire != MRD_PB_BYTES)
+            continue;
+        if (f.number == 2)
+            x->plane = mrd_pb_text(f.bytes);
+        else if (f.number == 4)
+            err = take_entry(x, &x->names, f.bytes, true);
+        else if (f.number == 5)
+            err = take_entry(x, &x->stats, f.bytes, false);
+    }
+    if (err == MRD_OK && rest.len > 0)
+        return mrd_why_set(why, MRD_CORRUPT, 0, "'%s': the plane at offset %" PRIu64 " is damaged",
+                           mrd_in_name(x->imp->in), x->at);
+    environment = mrd_str_is(x->plane, "Task Environment");
+    x->has_device = mrd_activity_is_device(x->plane, &x->device);
+    while (err == MRD_OK && mrd_pb_take(&plane, &f)) {
+        if (f.number == 3 && f.wire == MRD_PB_BYTES)
+            err = take_line(x, f.bytes);
+        else if (f.number == 6 && f.wire == MRD_PB_BYTES && environment)
+            take_start(x, f.bytes);
+    }
+    return err;
+}
+
+/* ---- The input ---- */
+
+/* Reads the next top-level field and copies its bytes. Returns END at the end. */
+static mrd_err
+read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
+{
+    mrd_in *in = x->imp->in;
+    mrd_bytes data, head;
+    uint64_t tag, n = 0;
+    size_t most =
+        x->imp->part_max != 0 && x->imp->part_max < XP_PLANE_MAX ? x->imp->part_max : XP_PLANE_MAX;
+    mrd_err err = mrd_in_fill(in, 20, &data, why);
+
+    *ret_number = 0;
+    mrd_buf_reset(to);
+    if (err != MRD_OK || data.len == 0)
+        return err;
+    head = data;
+    x->at = mrd_in_offset(in);
+    if (!mrd_pb_take_varint(&head, &tag) || (tag & 7) != MRD_PB_BYTES || tag >> 3 == 0 ||
+        !mrd_pb_take_varint(&head, &n))
+        return mrd_why_set(why, MRD_CORRUPT, 0, "'%s': no field of an XSpace at offset %" PRIu64,
+                           mrd_in_name(in), x->at);
+    if (n > most)
+        return mrd_why_set(why, MRD_LIMIT, 0,
+                           "'%s': the plane at offset %" PRIu64 " has %" PRIu64
+                           " bytes; at most %zu are read",
+                           mrd_in_name(in), x->at, n, most);
+    mrd_in_consume(in, data.len - head.len);
+    while (to->len < n) {
+        size_t chunk;
+
+        if ((err = mrd_in_fill(in, 1, &data, why)) != MRD_OK)
+            return err;
+        if (data.len == 0)
+            return mrd_why_set(why, MRD_TRUNCATED, 0,
+                               "'%s' ends inside the plane at offset %" PRIu64, mrd_in_name(in),
+                               x->at);
+        chunk = data.len < n - to->len ? data.len : (size_t) (n - to->len);
+        mrd_buf_add(to, data.p, chunk);
+        mrd_in_consume(in, chunk);
+        if (to->err != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(in));
+    }
+    *ret_number = (uint32_t) (tag >> 3);
+    return MRD_OK;
+}
+
+static void
+begin_process(xp *x)
+{
+    const mrd_identity *place = &x->imp->identity;
+    mrd_process p;
+
+    mrd_process_init(&p);
+    p.instance_id = place->instance_id;
+    p.process_id = place->process_id == MRD_NONE ? 0 : place->process_id;
+    p.flags = place->process_id == MRD_NONE ? MRD_PROC_NO_PID : 0;
+    p.rank = place->rank;
+    p.job = place->job;
+    if (place->instance_id == MRD_SID_EMPTY || place->process_id == MRD_NONE)
+        p.scope = x->imp->input + 1;
+    x->process = mrd_catalog_process(x->imp->catalog, &p);
+}
+
+static mrd_err
+read_space(xp *x, mrd_why *why)
+{
+    mrd_buf plane = { 0 };
+    uint32_t number = 1;
+    mrd_err err = MRD_OK;
+
+    while (err == MRD_OK && number != 0) {
+        err = read_field(x, &plane, &number, why);
+        if (err == MRD_OK && number == 1)
+            err = take_plane(x, (mrd_bytes){ plane.p, plane.len }, why);
+        else if (err == MRD_OK &&
+                 (number == 2 || number == 3)) /* errors and warnings of the profiler */
+            mrd_catalog_note(x->imp->catalog, "'%s': the profiler says: %.*s",
+                             mrd_in_name(x->imp->in), plane.len > 300 ? 300 : (int) plane.len,
+                             (const char *) plane.p);
+    }
+    mrd_buf_fini(&plane);
+    return err;
+}
+
+static mrd_err
+xp_run(mrd_import *imp, mrd_why *why)
+{
+    xp x = { .imp = imp,
+             .input = mrd_import_input(imp),
+             .strings = mrd_catalog_strings(imp->catalog) };
+    mrd_err err;
+
+    if ((x.args = mrd_args_new(x.strings)) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+    begin_process(&x);
+    err = read_space(&x, why);
+    if (x.any && !x.absolute && x.start.ns > 0)
+        err = imp->shift(imp, 0, x.start.ns) == MRD_OK || err != MRD_OK ? err : MRD_NOMEM;
+    else if (x.any && !x.absolute)
+        mrd_catalog_note(imp->catalog,
+                         "'%s' does not say when the profile began: it stays on its own time",
+                         mrd_in_name(imp->in));
+    mrd_map_fini(&x.names);
+    mrd_map_fini(&x.stats);
+    mrd_args_free(x.args);
+    return err;
+}
+
+/* The first plane's name is near the start. The profiler names planes, not the user. */
+static int
+xp_probe(mrd_str head, const char *name)
+{
+    mrd_str start = { head.p, head.len < 64 ? head.len : 64 };
+
+    (void) name;
+    if (start.len < 8 || start.p[0] != 0x0a)
+        return 0;
+    return mrd_str_has(start, "\x12\x09/host:CPU") || mrd_str_has(start, "/host:") ||
+                   mrd_str_has(start, "/device:") || mrd_str_has(start, "Task Environment")
+               ? 92
+               : 0;
+}
+
+const mrd_import_ops mrd_import_xplane = {
+    .name = "xplane",
+    .what = "XSpace protobuf of the XLA profiler (JAX, torch_xla)",
+    .probe = xp_probe,
+    .run = xp_run,
+};

@@ -1,0 +1,149 @@
+/*
+ * trace/import/nrt/import_nrt.h - reads the JSON of nrt_sys_trace_fetch_events (data_version 2), a
+ * sequence of documents. Starts and stops are paired across documents. The agent passes each fetch
+ * as it arrives, the file importer passes a whole file.
+ *
+ * Times     nanoseconds of the host's wall clock. Hardware events with device time
+ *           (nc_timestamp_ns) are mapped by the sync points of their core
+ *           (trace/import/nrt/nrt_clock.h). Their bound is the error of that mapping, unknown without
+ *           sync points. Events with device stamps have the argument NRT_TIME_KEY, which says how
+ *           they were mapped.
+ * Tracks    hardware types: MRD_SRC_DEVICE by lnc_idx and pcore_idx. Others: MRD_SRC_RUNTIME by
+ *           lnc_idx and thread_id.
+ * Pairing   by (nc_idx, tracking_id), then event type and device_core_idx. The span has the
+ *           arguments of both records. id, nc_local_id and tracking_id are only used for pairing.
+ * Flows     from kbl_exec_pre to nc_exec_running of the same exec_id on a core. Also along the
+ *           events of one nrta_seq_id, beginning at the call that has it as an argument
+ *           (agent/rings/translate.c).
+ * Counters  nrt_dma_mem_alloc and _dealloc with totals also give counters in bytes:
+ *           "hbm.<index>.<category>" and "hbm.<index>.total" of the device (mla_idx). Each counts
+ *           as a record. Copies (dmem_buf_copyin, _copyout) get the arguments direction and
+ *           bytes_per_second.
+ * Losses    the runtime numbers the events of a core (nc_local_id) and overwrites the oldest when
+ *           its ring is full. Missing numbers become an event MRD_LOSS "runtime-ring" on a line of
+ *           the core, from the event before the gap to the event after it. An event is ignored if
+ *           its number was already reported as lost, so that it counts once. Without numbers
+ *           losses are not detected.
+ * Memory    at most `max_open` starts and 16,384 events that wait for a sync point. Beyond that the
+ *           oldest start becomes an unfinished span, and the oldest waiting event is mapped by the
+ *           known sync points.
+ * Threads   a mrd_nrt belongs to one thread.
+ */
+#ifndef MRD_TRACE_IMPORT_NRT_H
+#define MRD_TRACE_IMPORT_NRT_H
+
+#include "trace/json/in.h"
+#include "trace/model/catalog.h"
+
+#define NRT_TIME_KEY "meridian.time" /* argument of events with device time */
+#define NRT_MAX_OPEN (1u << 18)      /* default of max_open */
+#define NRT_VERSION  2
+
+#define NRT_SEQ_KEY                                                                                \
+    "nrta_seq_id" /* id of an asynchronous request, in its call and in the runtime's events */
+
+typedef struct mrd_nrt mrd_nrt;
+
+/* Returns the flow id of an asynchronous request of a process. `scope` as in the options. */
+static inline uint64_t
+mrd_nrt_seq_flow(uint64_t scope, uint64_t seq_id)
+{
+    return mrd_flow_id(scope, 0x6e727461, seq_id);
+}
+
+/* Returns true if the argument is a request's id. The runtime writes 0 if there is no request. NULL
+ * is fine. */
+static inline bool
+mrd_nrt_is_seq(const mrd_arg *a)
+{
+    return mrd_arg_is_int(a) && a->v.u != 0;
+}
+
+typedef struct {
+    mrd_catalog *catalog;
+    mrd_proc_id process; /* the process of these events */
+    uint64_t flow_scope; /* input or session; separates sources' ids */
+    uint32_t max_open;   /* 0 means NRT_MAX_OPEN */
+    bool simulated;      /* marks the events MRD_EV_SIMULATED */
+    bool patient;        /* wait for all sync points that make an event's bound narrow */
+    /* The first document is the beginning of the trace, which started at `since` (host's clock).
+     * Numbers missing before its first event count as lost. */
+    bool whole;
+    mrd_wall_ns since;
+    /* Takes each event when it is complete, not in order of time. An error ends the parse. */
+    mrd_err (*emit)(void *self, const mrd_event *ev);
+    void *self;
+} mrd_nrt_options;
+
+/* records = events + dropped, after a flush. */
+typedef struct {
+    uint64_t documents, records, events, unfinished, no_start, dropped;
+    uint64_t lost; /* records that are missing according to their numbers; not counted above */
+    uint64_t
+        late; /* ... that arrived after they were reported as lost: ignored, not counted above */
+    /* Events with device time, by the kind of mapping. `moved`: no sync point was found, so the
+     * runtime's own mapping is kept, with unknown error. */
+    uint64_t between, beyond, moved, unmapped;
+    uint64_t no_version;  /* documents without data_version */
+    uint64_t lenient;     /* accepted deviations from JSON (trace/json/json_read.h) */
+    uint64_t replaced;    /* damaged characters in texts */
+    uint64_t skipped;     /* bytes of damaged text that were skipped */
+    char first_drop[256]; /* reason and offset of the first dropped record */
+} mrd_nrt_counts;
+
+mrd_err mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why);
+void mrd_nrt_free(mrd_nrt *nrt); /* discards open starts; call mrd_nrt_flush first */
+/*
+ * Reads all documents of `in`. On an error, earlier events are kept. Errors: FORMAT for a document
+ * without an events array, VERSION, the errors of the reader and of emit. If a document states
+ * another version before its events, the events are not used. If it states it after its events, the
+ * events are used and VERSION is returned.
+ */
+mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
+/* Emits all pending events: open starts become unfinished spans, device times are mapped by the
+ * nearest sync point. Parsing may continue afterwards. */
+mrd_err mrd_nrt_flush(mrd_nrt *nrt);
+/* Gaps in the numbers stay pending because late events may fill them. mrd_nrt_now sets the
+ * caller's clock. mrd_nrt_report_gaps reports the gaps found at or before `found_by`. A flush
+ * reports all. */
+void mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now);
+bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
+mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by);
+/* A gap between the numbers of the previous document and of the next one is not a loss. */
+void mrd_nrt_apart(mrd_nrt *nrt);
+/* Events may be missing without a gap in the numbers, so spans that are open may have ended. */
+void mrd_nrt_doubt(mrd_nrt *nrt);
+/* Calls `call` for each open start, with host time if the device time can be mapped. Skips starts
+ * if their stop may be lost. The starts stay pending. */
+void mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd_event *ev),
+                       void *self);
+
+/*
+ * For a caller that may have to read documents again after a restart.
+ *
+ *   mrd_nrt_mark            sets the number of the next document. Numbers increase. `again` means
+ *     that the document was read before, so that stops without a start are ignored.
+ *     `gaps_reported` means that its gaps were reported before.
+ *   mrd_nrt_oldest          returns the oldest document that a pending event needs, UINT64_MAX if
+ *     none. A caller that reads again from there has the same events pending.
+ *   mrd_nrt_oldest_gap      does this for pending gaps, and also returns the document before it.
+ *   mrd_nrt_waiting_before  counts the pending events that a caller does not find again if it
+ *     reads from `mark` on: events of earlier documents, and all stops without a start. Also
+ *     returns the oldest time.
+ *   mrd_nrt_flush_before    emits these pending events.
+ *   mrd_nrt_tell_before     calls `call` once for each open start among them, as
+ *     mrd_nrt_in_flight does. Emits the others that wait. Starts that were passed are not counted
+ *     any more until mrd_nrt_tell_again.
+ */
+void mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported);
+uint64_t mrd_nrt_oldest(const mrd_nrt *nrt);
+uint64_t mrd_nrt_oldest_gap(const mrd_nrt *nrt, uint64_t *ret_before);
+uint64_t mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, mrd_wall_ns *ret_oldest);
+mrd_err mrd_nrt_flush_before(mrd_nrt *nrt, uint64_t mark);
+mrd_err mrd_nrt_tell_before(mrd_nrt *nrt, uint64_t mark,
+                            mrd_err (*call)(void *self, const mrd_event *ev), void *self);
+void mrd_nrt_tell_again(mrd_nrt *nrt);
+const mrd_nrt_counts *mrd_nrt_count(const mrd_nrt *nrt);
+size_t mrd_nrt_memory_used(const mrd_nrt *nrt); /* bytes, without the catalog */
+
+#endif

@@ -1,0 +1,448 @@
+/* Reads an event of the runtime's trace in one pass. The texts between the values are learned from
+ * the first events and compared from then on. */
+#include "trace/import/nrt/import_nrt_int.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/num.h"
+#include "base/vec.h"
+#include "trace/json/json_scan.h"
+
+enum { STEP_END = 1, STEP_STRING = 2, STEP_NUMBER = 4, STEP_WORD = 8 }; /* bits */
+enum { FROM_START, FROM_EVENT, FROM_DATA };
+
+void
+mrd_nrt_layout_fini(nrt_layout *l)
+{
+    free(l->steps);
+    *l = (nrt_layout){ .off = l->off, .read = l->read };
+}
+
+/* ---- Learning ---- */
+
+/* The text between two values, parsed by the grammar of an event. */
+typedef struct {
+    const char *p;
+    mrd_str key;
+    bool in_data, fresh; /* fresh: the current object has no value yet */
+    uint8_t value;
+} passage;
+
+/* Passes the comma, if one is due, the key, its colon, and the first byte of its value. */
+static bool
+pass_key(passage *at)
+{
+    bool high = false;
+
+    if (*at->p != '"')
+        return false;
+    at->key.p = ++at->p;
+    at->p = mrd_scan_text(at->p, &high);
+    if (*at->p != '"' || high)
+        return false;
+    at->key.len = (size_t) (at->p - at->key.p);
+    at->p = mrd_scan_blanks(at->p + 1);
+    if (*at->p != ':')
+        return false;
+    at->p = mrd_scan_blanks(at->p + 1);
+    return true;
+}
+
+/* The kind of a value by its first byte. Strings are missing because their quote belongs to the
+ * step. */
+static const uint8_t begins[256] = {
+    ['-'] = STEP_NUMBER, ['0' ... '9'] = STEP_NUMBER, ['t'] = STEP_WORD, ['f'] = STEP_WORD
+};
+
+/* Passes from the end of a value, or from the event's bracket, to the next value or the end of the
+ * event. */
+static bool
+pass(passage *at)
+{
+    for (;;) {
+        at->p = mrd_scan_blanks(at->p);
+        if (*at->p == '}') {
+            at->p++;
+            if (!at->in_data) {
+                at->value = STEP_END;
+                return true;
+            }
+            at->in_data = at->fresh = false;
+            continue;
+        }
+        if (!at->fresh) {
+            if (*at->p != ',')
+                return false;
+            at->p = mrd_scan_blanks(at->p + 1);
+        }
+        if (!pass_key(at))
+            return false;
+        at->fresh = false;
+        if (*at->p == '{' && !at->in_data && mrd_str_is(at->key, "data")) {
+            at->p++;
+            at->in_data = at->fresh = true;
+            continue;
+        }
+        at->value = begins[(unsigned char) *at->p];
+        if (*at->p == '"') {
+            at->value = STEP_STRING;
+            at->p++;
+        }
+        return at->value != 0;
+    }
+}
+
+static bool
+steps_room(nrt_layout *l)
+{
+    return MRD_VEC_ROOM_MAX(l->steps, l->n, l->cap, 1, NRT_STEPS);
+}
+
+static uint32_t
+step_find(const nrt_layout *l, const nrt_step *want)
+{
+    uint32_t i = 1;
+
+    while (i < l->n &&
+           (l->steps[i].from != want->from || l->steps[i].value != want->value ||
+            l->steps[i].len != want->len || memcmp(l->steps[i].text, want->text, want->len) != 0))
+        i++;
+    return i;
+}
+
+/* All slots are used. Starts again with the next event if this pays off. */
+static void
+forget(nrt_layout *l)
+{
+    if (l->events >= NRT_FORGET) {
+        l->n = 1;
+        l->steps[0].n_next = 0;
+        l->steps[0].next[0] = 0;
+        l->events = 0;
+    }
+}
+
+/* Sets the target of a number of this field. Returns false if the field is not a number. */
+static bool
+step_number(nrt_step *s)
+{
+    static const struct {
+        size_t number, has;
+        uint64_t max;
+    } places[] = {
+#define PLACE(field, has, max) { offsetof(nrt_record, field), offsetof(nrt_record, has), max }
+        [NRT_OTHER] = PLACE(ignored, has_ignored, UINT64_MAX),
+        [NRT_ID] = PLACE(id, has_ignored, UINT64_MAX),
+        [NRT_NC_IDX] = PLACE(nc_idx, has_ignored, INT64_MAX),
+        [NRT_NC_LOCAL_ID] = PLACE(local_id, has_local, UINT64_MAX),
+        [NRT_TRACKING_ID] = PLACE(tracking_id, has_tracking, UINT64_MAX),
+        [NRT_THREAD_ID] = PLACE(thread_id, has_ignored, INT64_MAX),
+        [NRT_WORKER_GID] = PLACE(worker_gid, has_ignored, INT64_MAX),
+        [NRT_DATA] = PLACE(ignored, has_ignored, UINT64_MAX),
+        [NRT_TIMESTAMP] = PLACE(ts, has_ts, INT64_MAX),
+        [NRT_DATA_NC_TS] = PLACE(nc_ts, has_nc_ts, INT64_MAX),
+        [NRT_DATA_EXEC] = PLACE(exec_id, has_exec, UINT64_MAX),
+        [NRT_DATA_PCORE] = PLACE(pcore_idx, has_ignored, INT64_MAX),
+        [NRT_DATA_CPU_TS] = PLACE(cpu_ts, has_cpu_ts, INT64_MAX),
+#undef PLACE
+    };
+
+    _Static_assert(sizeof(nrt_step) == 128, "an index is a shift");
+    _Static_assert(sizeof(nrt_record) < UINT8_MAX, "places fit a byte");
+    s->number_at = (uint8_t) places[s->field].number;
+    s->has_at = (uint8_t) places[s->field].has;
+    s->max = places[s->field].max;
+    return s->max > 0;
+}
+
+/* Makes a step of the text [p, way->p). Returns false if this is not possible. */
+static bool
+step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *s)
+{
+    if ((size_t) (way->p - p) > NRT_STEP_TEXT)
+        return false;
+    s->len = (uint8_t) (way->p - p);
+    s->value = way->value;
+    s->needs = way->value & (STEP_NUMBER | STEP_WORD);
+    s->in_data = way->in_data;
+    memcpy(s->text, p, s->len);
+    for (unsigned i = 0; i < s->len; i++)
+        s->mask[i / 16] |= (uint16_t) (1u << i % 16);
+    if (s->value == STEP_END)
+        return true;
+    s->field = (uint8_t) mrd_nrt_field_of(nrt, way->key, way->in_data, &s->key);
+    s->argument = way->in_data || s->field == NRT_OTHER || s->field == NRT_DATA;
+    return s->key != MRD_SID_FULL && (s->value == STEP_STRING || step_number(s));
+}
+
+/* Adds the text at p as a step that follows step `at`. Returns 0 if this is not possible or all
+ * slots are used. */
+static uint32_t
+learn(mrd_nrt *nrt, uint32_t at, const char *p)
+{
+    nrt_layout *l = &nrt->layout;
+    nrt_step step = { .from = at == 0                ? FROM_START
+                              : l->steps[at].in_data ? FROM_DATA
+                                                     : FROM_EVENT };
+    passage way = { .p = p, .in_data = l->steps[at].in_data, .fresh = at == 0 };
+    uint32_t i;
+
+    if (!pass(&way) || !step_make(nrt, p, &way, &step))
+        return 0;
+    i = step_find(l, &step);
+    if (l->steps[at].n_next == NRT_STEP_NEXT || (i == l->n && !steps_room(l))) {
+        forget(l);
+        return 0;
+    }
+    if (i == l->n)
+        l->steps[l->n++] = step;
+    l->steps[at].next[l->steps[at].n_next++] = (uint16_t) i;
+    return i;
+}
+
+/* ---- Following ---- */
+
+static inline bool
+step_fits(const nrt_step *s, const char *p)
+{
+    if (!mrd_scan_same(p, s->text, s->mask[0]))
+        return false;
+    for (unsigned i = 1; i * 16 < s->len; i++)
+        if (!mrd_scan_same(p + i * 16, s->text + i * 16, s->mask[i]))
+            return false;
+    /* A text that ends before a number is also a prefix of the same text with a quote. */
+    return (begins[(unsigned char) p[s->len]] & s->needs) == s->needs;
+}
+
+/* Returns the step after `s` that matches the text at p. 0 if none matches. */
+static uint32_t
+next_other(const nrt_layout *l, nrt_step *s, const char *p)
+{
+    for (uint32_t i = 1; i < s->n_next; i++) {
+        uint32_t next = s->next[i];
+
+        if (!step_fits(&l->steps[next], p))
+            continue;
+        if (i > 1) { /* move frequent steps to the front */
+            s->next[i] = s->next[i - 1];
+            s->next[i - 1] = (uint16_t) next;
+        }
+        return next;
+    }
+    return 0;
+}
+
+static inline uint32_t
+next_step(const nrt_layout *l, nrt_step *s, const char *p)
+{
+    uint32_t next = s->next[0]; /* if there is none yet this is [0], which never fits */
+
+    return __builtin_expect(step_fits(&l->steps[next], p), 1) ? next : next_other(l, s, p);
+}
+
+/* Parses 1 to 20 digits of a 64-bit number. Returns the position after them, or NULL. */
+static const char *
+digits_slow(const char *p, const char *end, uint64_t *ret_v)
+{
+    size_t n = (size_t) (end - p);
+
+    return n > 0 && n <= 20 && (n == 1 || *p != '0') &&
+                   mrd_num_u64((mrd_str){ p, n }, ret_v) == MRD_OK
+               ? end
+               : NULL;
+}
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+/* Returns the number of leading digit bytes of the 8 bytes. */
+static inline unsigned
+digits_in(uint64_t w)
+{
+    uint64_t other = ((w + 0x4646464646464646u) | (w - 0x3030303030303030u)) & 0x8080808080808080u;
+
+    return other == 0 ? 8 : (unsigned) __builtin_ctzll(other) / 8;
+}
+
+/* Returns the number that the first n digits form, n = 1 .. 8. */
+static inline uint64_t
+digits_of(uint64_t w, unsigned n)
+{
+    return mrd_num_eight(w << (64 - 8 * n));
+}
+
+static inline uint64_t
+digits_word(const char *p)
+{
+    uint64_t w;
+
+    memcpy(&w, p, 8);
+    return w;
+}
+
+/* Parses nine digits and more, of which *ret_v holds the first eight. */
+static inline const char *
+digits_more(const char *p, uint64_t *ret_v)
+{
+    static const uint64_t tens[] = {
+        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000
+    };
+    const char *at = p + 8;
+
+    for (int i = 0; i < 2; i++) {
+        uint64_t w = digits_word(at);
+        unsigned n = digits_in(w);
+
+        if (n == 0)
+            return at;
+        if (i == 1 && n > 3) /* more than 19 digits */
+            break;
+        *ret_v = *ret_v * tens[n] + digits_of(w, n);
+        at += n;
+        if (n < 8)
+            return at;
+    }
+    return digits_slow(p, mrd_scan_digits(p), ret_v);
+}
+
+static inline const char *
+digits(const char *p, uint64_t *ret_v)
+{
+    uint64_t w = digits_word(p);
+    unsigned n = digits_in(w);
+
+    if (__builtin_expect(n == 0 || (n > 1 && *p == '0'), 0))
+        return NULL;
+    *ret_v = digits_of(w, n);
+    return n < 8 ? p + n : digits_more(p, ret_v);
+}
+#else
+static inline const char *
+digits(const char *p, uint64_t *ret_v)
+{
+    return digits_slow(p, mrd_scan_digits(p), ret_v);
+}
+#endif
+
+/* ---- Values ---- */
+
+/* As mrd_nrt_take, for a number below 0. Returns false if the general reader must read it. */
+static bool
+take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, uint64_t mag)
+{
+    int64_t v = (int64_t) (0 - mag);
+
+    if (mag == 0 || mag > (uint64_t) INT64_MAX + 1) /* "-0" is a double */
+        return false;
+    switch ((nrt_field) s->field) {
+    case NRT_NC_IDX:
+        rec->nc_idx = MRD_NONE;
+        break;
+    case NRT_THREAD_ID:
+        rec->thread_id = MRD_NONE;
+        break;
+    case NRT_WORKER_GID:
+        rec->worker_gid = MRD_NONE;
+        break;
+    case NRT_OTHER:
+    case NRT_DATA:
+        mrd_args_int(nrt->args, s->key, v);
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static inline const char *
+read_number(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, const char *p)
+{
+    bool neg = *p == '-';
+    uint64_t v;
+
+    p = digits(p + neg, &v);
+    if (p == NULL)
+        return NULL;
+    if (__builtin_expect(neg, 0))
+        return take_negative(nrt, rec, s, v) ? p : NULL;
+    if (__builtin_expect(v > s->max, 0))
+        return NULL;
+    memcpy((char *) rec + s->number_at, &v, sizeof(v));
+    *((bool *) rec + s->has_at) = true;
+    if (s->argument)
+        mrd_args_uint(nrt->args, s->key, v);
+    return p;
+}
+
+static inline const char *
+read_string(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, const char *p)
+{
+    bool high = false;
+    const char *end = mrd_scan_text(p, &high);
+    mrd_str text = { p, (size_t) (end - p) };
+
+    if (*end != '"' || high)
+        return NULL;
+    if (s->field == NRT_PHASE)
+        rec->phase = mrd_nrt_phase_of(text);
+    else if (s->field == NRT_EVENT_TYPE && text.len > 0)
+        rec->type = mrd_args_key(nrt->args, text);
+    else if (mrd_nrt_take(nrt, rec, (nrt_field) s->field, s->key, MRD_JR_STRING, text) != MRD_OK)
+        return NULL;
+    return end + 1;
+}
+
+static const char *
+read_word(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, const char *p)
+{
+    bool yes = *p == 't';
+    mrd_str text = yes ? MRD_STR("true") : MRD_STR("false");
+
+    if (memcmp(p, text.p, text.len) != 0 ||
+        mrd_nrt_take(nrt, rec, (nrt_field) s->field, s->key, yes ? MRD_JR_TRUE : MRD_JR_FALSE,
+                     text) != MRD_OK)
+        return NULL;
+    return p + text.len;
+}
+
+static bool
+begin(nrt_layout *l)
+{
+    if (l->n == 0 && steps_room(l)) {
+        l->steps[0] = (nrt_step){ .mask = { 0xffff } };
+        memset(l->steps[0].text, 0xff, NRT_STEP_TEXT); /* matches nothing */
+        l->n = 1;
+    }
+    return l->n > 0 && !l->off;
+}
+
+const char *
+mrd_nrt_layout_event(mrd_nrt *nrt, nrt_record *rec, mrd_str text)
+{
+    nrt_layout *l = &nrt->layout;
+    const char *p = text.p;
+    uint32_t at = 0;
+
+    if (!begin(l))
+        return NULL;
+    l->events++;
+    while (p != NULL) {
+        const nrt_step *s;
+        uint32_t next;
+
+        if ((next = next_step(l, &l->steps[at], p)) == 0 && (next = learn(nrt, at, p)) == 0)
+            return NULL;
+        at = next;
+        s = &l->steps[at];
+        p += s->len;
+        if (s->value == STEP_NUMBER)
+            p = read_number(nrt, rec, s, p);
+        else if (s->value == STEP_STRING)
+            p = read_string(nrt, rec, s, p);
+        else if (s->value == STEP_WORD)
+            p = read_word(nrt, rec, s, p);
+        else if (s->value == STEP_END)
+            break;
+    }
+    l->read += p != NULL;
+    return p;
+}

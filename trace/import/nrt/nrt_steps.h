@@ -1,0 +1,75 @@
+/*
+ * trace/import/nrt/nrt_steps.h - the fast path for events of the runtime's trace: nrt_layout.c reads an
+ * event in one pass by the layout of earlier ones. Private to import_nrt.c.
+ *
+ * The runtime writes the keys of an event always in the same order and with the same white space. A
+ * layout is a graph of steps. A step is the text between two values (brackets, comma, white space,
+ * key, colon), which is compared as a whole, and the meaning of the value after it. Text that
+ * matches no step is checked against the grammar once and becomes a step.
+ *
+ * The reader of trace/json/json_read.h reads an event from its beginning if the event has any of
+ * these: an escape or a non-ASCII byte in a string, a number that is not a 64-bit integer, null,
+ * arrays, objects other than "data", values of the wrong type, an end beyond the window, an error.
+ * So both paths give the same events, and only the reader reports errors.
+ * Memory: at most NRT_STEPS steps. When they are used up by texts that do not repeat, they are
+ * discarded.
+ */
+#ifndef MRD_TRACE_NRT_STEPS_H
+#define MRD_TRACE_NRT_STEPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trace/model/strtab.h"
+
+#define NRT_STEPS     512u
+#define NRT_STEP_TEXT 48u     /* longer texts are no steps; a multiple of 16 */
+#define NRT_STEP_NEXT 26u     /* successors of a step */
+#define NRT_FORGET    100000u /* events before steps may be discarded for new ones */
+
+/* Keys of the event and of its data that have a meaning; all others are arguments. */
+typedef enum {
+    NRT_OTHER,
+    NRT_EVENT_TYPE,
+    NRT_PHASE,
+    NRT_ID,
+    NRT_NC_IDX,
+    NRT_NC_LOCAL_ID,
+    NRT_TRACKING_ID,
+    NRT_THREAD_ID,
+    NRT_WORKER_GID,
+    NRT_DATA,
+    NRT_TIMESTAMP,
+    NRT_DATA_NC_TS, /* inside "data"; these are arguments, too */
+    NRT_DATA_EXEC,
+    NRT_DATA_PCORE,
+    NRT_DATA_CPU_TS,
+} nrt_field;
+
+typedef struct {
+    char text[NRT_STEP_TEXT];          /* padded with zeros */
+    uint16_t mask[NRT_STEP_TEXT / 16]; /* bit mask of the bytes that are text, per 16 bytes */
+    uint8_t len;
+    uint8_t value; /* kind of the value: STEP_* of nrt_layout.c */
+    uint8_t needs; /* STEP_* bits that the value's first byte must have */
+    bool in_data;  /* where the value is */
+    uint8_t from;  /* position of the text: before the first key, in the event, in "data" */
+    bool argument; /* the value is an argument, also if it has a meaning */
+    uint8_t field; /* nrt_field */
+    uint8_t n_next;
+    /* For a non-negative number: its offsets in nrt_record, and its largest value. */
+    uint8_t number_at, has_at;
+    uint64_t max;
+    mrd_sid key; /* of the argument */
+    uint16_t next[NRT_STEP_NEXT];
+} nrt_step;
+
+typedef struct {
+    nrt_step *steps; /* [0] has no text; it precedes the event */
+    uint32_t n, cap;
+    uint64_t events; /* since the steps were discarded */
+    uint64_t read;   /* events read this way, in total; for tests */
+    bool off;        /* for tests: use only the general reader */
+} nrt_layout;
+
+#endif

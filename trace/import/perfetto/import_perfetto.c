@@ -1,0 +1,689 @@
+/*
+ * Perfetto traces (.pftrace, .perfetto-trace): the track events of any writer, with tracks, names
+ * by number, arguments, counters, arrows and clocks. The layout is described in protos/perfetto of
+ * google/perfetto (public). Other contents, for example of the kernel, are counted and named.
+ *
+ * Packets of several writers stand in any order, so begins and ends are kept and paired at the end
+ * of the file, in bounded memory. A packet that is damaged is counted, and reading goes on at the
+ * next packet. Memory: a packet, the interned texts, tracks and clocks, each with a limit.
+ */
+#include "trace/import/perfetto/perfetto_int.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/conf/json.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/vec.h"
+
+#define CLEARED       1u /* flags of a packet */
+#define NEEDS_STATE   2u
+#define PT_VIEW_MAX   (MRD_IN_WINDOW / 2 - 16) /* longer packets are copied */
+#define PT_SEARCH_MAX (64u << 10)              /* a packet after damage is at most this long */
+
+/* ---- Packets ---- */
+
+void
+mrd_pt_drop(pt *p, const char *reason)
+{
+    p->te.input->records++;
+    mrd_import_drop(p->imp, p->at, "%s", reason);
+}
+
+pt_seq *
+mrd_pt_seq(pt *p, uint32_t id)
+{
+    mrd_map_key key = { id, 0, 0 };
+    uint32_t i = mrd_map_get(&p->seq_map, key);
+
+    if (i != MRD_MAP_NONE)
+        return &p->seqs[i];
+    if (p->n_seqs == PT_SEQS_MAX || !MRD_VEC_ROOM(p->seqs, p->n_seqs, p->cap_seqs, 1) ||
+        mrd_map_put(&p->seq_map, key, (uint32_t) p->n_seqs) != MRD_OK)
+        return NULL;
+    p->seqs[p->n_seqs] = (pt_seq){ .id = id };
+    return &p->seqs[p->n_seqs++];
+}
+
+/* Returns true if a content of this number has no events. */
+static bool
+is_about_trace(uint32_t number)
+{
+    static const uint8_t about[] = { 33, 34, 35, 36, 43, 45,  46,  47,  48,  51, 67,
+                                     69, 72, 78, 89, 90, 109, 113, 124, 128, 138 };
+
+    return memchr(about, (int) number, sizeof(about)) != NULL && number < 256;
+}
+
+static void
+take_field(pt_packet *to, const mrd_pb_item *f)
+{
+    switch (f->tag) {
+    case PF_TIMESTAMP:
+        to->timestamp = f->v;
+        to->has_time = true;
+        return;
+    case PF_TIMESTAMP_CLOCK:
+        to->clock = (uint32_t) f->v;
+        return;
+    case PF_SEQUENCE_ID:
+        to->seq = (uint32_t) f->v;
+        return;
+    case PF_SEQUENCE_FLAGS:
+        to->flags |= (uint32_t) f->v;
+        return;
+    case PF_STATE_CLEARED:
+        to->flags |= f->v != 0 ? CLEARED : 0;
+        return;
+    case PF_DROPPED_BEFORE:
+        to->dropped = f->v != 0;
+        return;
+    case PF_MACHINE:
+        to->machine = (uint32_t) f->v;
+        return;
+    case PF_INTERNED_DATA:
+        to->interned = f->bytes;
+        return;
+    case PF_DEFAULTS:
+        to->defaults = f->bytes;
+        return;
+    case PF_MERIDIAN_TRACK:
+        to->own_track = f->v;
+        return;
+    case PF_MERIDIAN_CATALOG:
+        to->catalog = f->bytes;
+        return;
+    case PF_TRACK_EVENT:
+        to->event = f->bytes;
+        to->has_event = true;
+        break;
+    case PF_TRACK_DESCRIPTOR:
+        to->descriptor = f->bytes;
+        break;
+    case PF_CLOCK_SNAPSHOT:
+        to->snapshot = f->bytes;
+        break;
+    case PF_PROCESS_TREE:
+        to->tree = f->bytes;
+        break;
+    case PF_TRACE_ATTRIBUTES:
+        to->attributes = f->bytes;
+        break;
+    case PF_COMPRESSED:
+    case PF_COMPRESSED_ZSTD:
+        to->compressed = f->bytes;
+        to->is_zstd = f->tag == PF_COMPRESSED_ZSTD;
+        break;
+    default:
+        if (f->number == 3 || f->number == 79 || f->number == 87) /* about the writer */
+            return;
+        to->other = f->number;
+    }
+    to->data++;
+}
+
+/* Returns false for a damaged packet: fields that are not whole, or several contents, as if a wrong
+ * length joined several packets. */
+static bool
+parse(mrd_bytes body, pt_packet *to)
+{
+    mrd_pb_item f;
+
+    *to = (pt_packet){ .own_track = UINT64_MAX };
+    while (mrd_pb_take(&body, &f))
+        take_field(to, &f);
+    return body.len == 0 && to->data <= 1;
+}
+
+static void
+forget_names(pt *p, pt_seq *seq)
+{
+    p->n_names -= seq->n_names;
+    seq->n_names = 0;
+    mrd_map_fini(&seq->names);
+    seq->names = (mrd_map){ 0 };
+}
+
+/* Applies what the packet says about its sequence. */
+static mrd_err
+take_state(pt *p, pt_seq *seq, const pt_packet *packet)
+{
+    mrd_bytes rest = packet->defaults;
+    mrd_pb_item f, of;
+
+    if (packet->dropped != 0 && seq->seen) {
+        p->writer_losses++;
+        seq->valid = false;
+    }
+    seq->seen = true;
+    if (packet->flags & CLEARED) {
+        forget_names(p, seq);
+        seq->valid = true;
+        seq->clock = 0;
+        seq->track = 0;
+    }
+    while (mrd_pb_take(&rest, &f)) {
+        if (f.tag == PF_TIMESTAMP_CLOCK)
+            seq->clock = (uint32_t) f.v;
+        while (f.tag == PF_DEFAULTS_EVENT && mrd_pb_take(&f.bytes, &of))
+            seq->track = of.tag == PF_EVENT_TRACK ? of.v : seq->track;
+    }
+    return mrd_pt_interned(p, seq, packet->interned);
+}
+
+/* Keeps what the writer says about the trace. Some names are of Kineto's files. */
+static void
+take_attributes(pt *p, mrd_bytes attributes)
+{
+    te_facts *facts = &p->te.facts;
+    mrd_pb_item f, of;
+
+    while (mrd_pb_take(&attributes, &f)) {
+        mrd_str key = MRD_STR(""), text = MRD_STR("");
+        int64_t number = MRD_NONE;
+        char digits[32] = "";
+
+        while (f.tag == PF_ATTRIBUTE && mrd_pb_take(&f.bytes, &of)) {
+            if (of.tag == PF_ATTRIBUTE_KEY)
+                key = mrd_pb_text(of.bytes);
+            else if (of.tag == PF_ATTRIBUTE_TEXT)
+                text = mrd_pb_text(of.bytes);
+            else if (of.tag == PF_ATTRIBUTE_INT) {
+                number = (int64_t) of.v;
+                text = (mrd_str){ digits,
+                                  (size_t) snprintf(digits, sizeof(digits), "%" PRId64, number) };
+            }
+        }
+        if (mrd_str_is(key, "meridian.time_shift_ns"))
+            p->own_shift = number;
+        else if (mrd_str_is(key, "rank") && number >= 0)
+            facts->rank = number;
+        else if (mrd_str_is(key, "world_size") && number >= 0)
+            facts->world_size = number;
+        else if (mrd_str_is(key, "host_name"))
+            facts->host = mrd_strtab_add(p->te.strings, text);
+        if (!p->is_own && mrd_utf8_valid(key, NULL) && mrd_utf8_valid(text, NULL))
+            mrd_te_keep_fact(&p->te, key, text);
+    }
+}
+
+static mrd_err
+take_compressed(pt *p, const pt_packet *packet, mrd_why *why)
+{
+    uint64_t skipped = p->te.input->skipped;
+    mrd_in *in = NULL;
+    mrd_why damage = { 0 };
+    mrd_err err = packet->is_zstd
+                      ? mrd_in_memory(packet->compressed, mrd_in_name(p->imp->in), &in, why)
+                      : mrd_in_zlib(packet->compressed, mrd_in_name(p->imp->in), &in, why);
+
+    if (err == MRD_OK)
+        err = mrd_pt_packets(p, in, false, &damage);
+    mrd_in_close(in);
+    if (err == MRD_CORRUPT || err == MRD_TRUNCATED) {
+        if (p->te.input->skipped == skipped)
+            p->te.input->skipped += packet->compressed.len;
+        mrd_pt_drop(p, "damaged compressed packets");
+        mrd_pt_clocks_lost(p);
+        return MRD_OK;
+    }
+    if (damage.err != MRD_OK && why != NULL)
+        *why = damage;
+    return err;
+}
+
+static mrd_err
+take_event(pt *p, pt_seq *seq, const pt_packet *packet)
+{
+    if ((packet->flags & NEEDS_STATE) && !seq->valid) {
+        mrd_pt_drop(p, "an event whose names and clock were in packets that the writer lost");
+        return MRD_OK;
+    }
+    return mrd_pt_event(p, seq, packet);
+}
+
+/* Handles a packet that is not compressed. */
+static mrd_err
+take_packet(pt *p, const pt_packet *packet)
+{
+    pt_seq *seq = mrd_pt_seq(p, packet->seq);
+    mrd_err err;
+
+    if (packet->catalog.p != NULL) {
+        if (p->own_json.len + packet->catalog.len <= MRD_JSON_MAX && !p->own_read)
+            mrd_buf_add(&p->own_json, packet->catalog.p, packet->catalog.len);
+        return p->own_json.err;
+    }
+    if (p->own_json.len > 0 && !p->own_read && (err = mrd_pt_own(p)) != MRD_OK)
+        return err;
+    if (seq == NULL) {
+        mrd_pt_drop(p, "more different sequences of packets than are kept");
+        return p->n_seqs == PT_SEQS_MAX ? MRD_OK : MRD_NOMEM;
+    }
+    p->others += packet->machine != 0;
+    if ((err = take_state(p, seq, packet)) != MRD_OK)
+        return err;
+    if (packet->snapshot.p != NULL)
+        return mrd_pt_snapshot(p, packet);
+    if (packet->descriptor.p != NULL)
+        return mrd_pt_descriptor(p, packet);
+    if (packet->has_event)
+        return take_event(p, seq, packet);
+    if (packet->tree.p != NULL)
+        return mrd_pt_tree(p, packet->tree);
+    if (packet->attributes.p != NULL)
+        take_attributes(p, packet->attributes);
+    if (p->is_own && packet->has_time && packet->clock != 0 && packet->clock == p->main_clock)
+        mrd_pt_clocks_found(p, packet->timestamp);
+    if (packet->other != 0 && !is_about_trace(packet->other))
+        p->unread[packet->other < PT_FIELDS ? packet->other : 0]++;
+    return MRD_OK;
+}
+
+/* ---- The bytes ---- */
+
+/* Returns true if the bytes begin with a packet that is whole and has a field of track events. */
+static bool
+is_packet(mrd_bytes data, bool is_end)
+{
+    pt_packet packet;
+    mrd_bytes body = data;
+    uint64_t len;
+
+    if (data.len < 4 || data.p[0] != PF_TRACE_PACKET)
+        return false;
+    body.p++, body.len--;
+    if (!mrd_pb_take_varint(&body, &len) || len < 2 || len > PT_SEARCH_MAX || len > body.len)
+        return false;
+    if (len == body.len ? !is_end : body.p[len] != PF_TRACE_PACKET)
+        return false;
+    return parse((mrd_bytes){ body.p, (size_t) len }, &packet) &&
+           (packet.has_time || packet.seq != 0 || packet.descriptor.p != NULL ||
+            packet.compressed.p != NULL) &&
+           packet.other != 1;
+}
+
+/* Skips bytes until the next packet, and counts them. Stores false in *ret_found at the end. */
+static mrd_err
+search(pt *p, mrd_in *in, bool *ret_found, mrd_why *why)
+{
+    mrd_bytes data;
+    mrd_err err;
+    size_t i = 1;
+
+    *ret_found = false;
+    while ((err = mrd_in_fill(in, MRD_IN_WINDOW / 2, &data, why)) == MRD_OK && data.len > 0) {
+        bool is_end = data.len < MRD_IN_WINDOW / 2;
+        size_t until = is_end ? data.len : data.len - PT_SEARCH_MAX - 16;
+
+        for (; i < until && !*ret_found; i += !*ret_found)
+            *ret_found = is_packet((mrd_bytes){ data.p + i, data.len - i }, is_end);
+        p->te.input->skipped += i < data.len ? i : data.len;
+        mrd_in_consume(in, i < data.len ? i : data.len);
+        if (*ret_found)
+            break;
+        i = 0;
+    }
+    return err;
+}
+
+/* Copies a packet that is longer than the window. Errors: TRUNCATED, and errors of the input. */
+static mrd_err
+copy_packet(mrd_buf *to, mrd_in *in, size_t len, mrd_why *why)
+{
+    mrd_bytes data;
+    mrd_err err;
+
+    mrd_buf_reset(to);
+    while (to->len < len) {
+        size_t chunk;
+
+        if ((err = mrd_in_fill(in, 1, &data, why)) != MRD_OK)
+            return err;
+        if (data.len == 0)
+            return MRD_TRUNCATED;
+        chunk = data.len < len - to->len ? data.len : len - to->len;
+        mrd_buf_add(to, data.p, chunk);
+        mrd_in_consume(in, chunk);
+        if (to->err != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(in));
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+dispatch(pt *p, const pt_packet *packet, bool top, mrd_why *why)
+{
+    mrd_err err;
+
+    if (packet->compressed.p != NULL)
+        return top ? take_compressed(p, packet, why) : MRD_OK; /* they do not nest */
+    if ((err = take_packet(p, packet)) == MRD_OK)
+        return MRD_OK;
+    return mrd_why_set(why, err, 0, "'%s': its events could not be kept", mrd_in_name(p->imp->in));
+}
+
+/* Skips damage at the current position. Without a packet after it, the input ends inside one. */
+static mrd_err
+skip_damage(pt *p, mrd_in *in, mrd_why *why)
+{
+    bool found;
+    mrd_err err = search(p, in, &found, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (!found)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "'%s' ends inside the packet at byte %" PRIu64,
+                           mrd_in_name(in), p->at);
+    mrd_pt_drop(p, "a damaged packet");
+    mrd_pt_clocks_lost(p);
+    return MRD_OK;
+}
+
+/* Reads the packet of this length, after `head` bytes of tag and length. */
+static mrd_err
+read_packet(pt *p, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
+{
+    mrd_buf *copy = &p->big[top];
+    pt_packet packet;
+    mrd_bytes data;
+    mrd_err err;
+
+    if (len <= PT_VIEW_MAX) {
+        if ((err = mrd_in_fill(in, head + len, &data, why)) != MRD_OK)
+            return err;
+        if (data.len < head + len || !parse((mrd_bytes){ data.p + head, len }, &packet))
+            return skip_damage(p, in, why);
+        err = dispatch(p, &packet, top, why);
+        mrd_in_consume(in, head + len);
+        return err;
+    }
+    mrd_in_consume(in, head);
+    if ((err = copy_packet(copy, in, len, why)) == MRD_TRUNCATED) {
+        p->te.input->skipped += copy->len;
+        return why != NULL && why->err != MRD_OK
+                   ? err
+                   : mrd_why_set(why, err, 0, "'%s' ends inside the packet at byte %" PRIu64,
+                                 mrd_in_name(in), p->at);
+    }
+    if (err != MRD_OK)
+        return err;
+    if (!parse((mrd_bytes){ copy->p, len }, &packet)) {
+        p->te.input->skipped += len;
+        mrd_pt_drop(p, "a damaged packet");
+        mrd_pt_clocks_lost(p);
+        return MRD_OK;
+    }
+    return dispatch(p, &packet, top, why);
+}
+
+mrd_err
+mrd_pt_packets(pt *p, mrd_in *in, bool top, mrd_why *why)
+{
+    size_t part = p->imp->part_max, most = part > 0 && part < PT_PACKET_MAX ? part : PT_PACKET_MAX;
+    mrd_bytes data, rest;
+    uint64_t tag, len;
+    mrd_err err;
+
+    while ((err = mrd_in_fill(in, 20, &data, why)) == MRD_OK && data.len > 0) {
+        if (top)
+            p->at = mrd_in_offset(in);
+        rest = data;
+        if (mrd_pb_take_varint(&rest, &tag) && tag == PF_TRACE_PACKET &&
+            mrd_pb_take_varint(&rest, &len) && len <= most)
+            err = read_packet(p, in, data.len - rest.len, (size_t) len, top, why);
+        else
+            err = skip_damage(p, in, why);
+        if (err != MRD_OK)
+            break;
+    }
+    return err;
+}
+
+/* ---- The file ---- */
+
+static const struct {
+    uint32_t number;
+    const char *what;
+} unread_names[] = {
+    { 1, "kernel events (ftrace)" },
+    { 4, "files" },
+    { 5, "events of older Chrome" },
+    { 7, "system statistics" },
+    { 9, "process statistics" },
+    { 37, "heap profiles" },
+    { 39, "Android log" },
+    { 40, "power rails" },
+    { 44, "older thread descriptors" },
+    { 52, "GPU counters" },
+    { 53, "GPU stages" },
+    { 54, "CPU samples" },
+    { 56, "heap graphs" },
+    { 66, "CPU samples (perf)" },
+    { 68, "memory maps" },
+    { 71, "GPU memory" },
+};
+
+/* Names the contents that are not read, in one sentence. */
+static void
+note_unread(pt *p)
+{
+    uint64_t total = 0;
+    unsigned named = 0;
+
+    p->words.len = 0;
+    for (uint32_t i = 0; i < PT_FIELDS; i++) {
+        size_t k = 0;
+
+        total += p->unread[i];
+        if (p->unread[i] == 0 || ++named > 8)
+            continue;
+        while (k < MRD_COUNT(unread_names) && unread_names[k].number != i)
+            k++;
+        mrd_buf_fmt(&p->words, "%s%" PRIu64 " x ", named > 1 ? ", " : "", p->unread[i]);
+        if (k < MRD_COUNT(unread_names))
+            mrd_buf_text(&p->words, unread_names[k].what);
+        else
+            mrd_buf_fmt(&p->words, "field %" PRIu32, i);
+    }
+    if (total > 0)
+        mrd_catalog_note(p->imp->catalog,
+                         "'%s': %" PRIu64
+                         " packet%s of kinds that are not read were left out (%s%s): only track "
+                         "events are read",
+                         mrd_in_name(p->imp->in), total, mrd_plural(total), mrd_buf_cstr(&p->words),
+                         named > 8 ? ", ..." : "");
+}
+
+static void
+notes(pt *p)
+{
+    mrd_catalog *cat = p->imp->catalog;
+    const char *name = mrd_in_name(p->imp->in);
+
+    note_unread(p);
+    mrd_import_note_reasons(p->imp);
+    if (p->writer_losses > 0)
+        mrd_catalog_note(cat,
+                         "'%s': its writer lost packets in %" PRIu64
+                         " place%s; how many events they had is unknown",
+                         name, p->writer_losses, mrd_plural(p->writer_losses));
+    if (p->doubtful > 0)
+        mrd_catalog_note(cat,
+                         "'%s': the times of %" PRIu64
+                         " event%s after damage are too early by what the damaged packets held",
+                         name, p->doubtful, mrd_plural(p->doubtful));
+    if (p->nameless > 0)
+        mrd_catalog_note(cat,
+                         "'%s': %" PRIu64 " name%s missing, because of lost packets: numbers "
+                         "stand instead",
+                         name, p->nameless, p->nameless == 1 ? " is" : "s are");
+    if (p->beyond_arrows > 0)
+        mrd_catalog_note(cat,
+                         "'%s': %" PRIu64 " points of arrows beyond the first %u have no start",
+                         name, p->beyond_arrows, PT_ARROWS_MAX);
+    if (p->others > 0)
+        mrd_catalog_note(cat,
+                         "'%s': %" PRIu64 " packets are of other machines than the first, whose "
+                         "clocks are taken as equal to its clocks",
+                         name, p->others);
+    if (!p->is_own && !p->has_wall && p->main_clock != PF_REALTIME && p->te.input->events > 0)
+        mrd_catalog_note(cat, "'%s' relates its clock to no wall clock: it stays on its own time",
+                         name);
+}
+
+static mrd_err
+finish(pt *p, mrd_why *why)
+{
+    mrd_dur_ns delta = p->is_own ? -p->own_shift : p->wall;
+    mrd_err err = mrd_te_pair(&p->te, why), placed = mrd_pt_place(p);
+
+    if (placed == MRD_OK)
+        placed = mrd_te_lines_finish(&p->te.lines, &p->te.facts);
+    if (placed != MRD_OK)
+        err = mrd_why_set(why, placed, 0, "the processes and threads of the file");
+    mrd_pt_units(p);
+    notes(p);
+    if (err == MRD_OK && delta != 0 && p->te.input->events > 0)
+        err = p->imp->shift(p->imp, p->te.profile, delta);
+    return err;
+}
+
+static void
+pt_fini(pt *p)
+{
+    for (size_t i = 0; i < p->n_seqs; i++)
+        mrd_map_fini(&p->seqs[i].names);
+    mrd_pt_clocks_fini(p);
+    mrd_te_fini(&p->te);
+    free(p->seqs);
+    free(p->tracks);
+    free(p->own_tracks);
+    free(p->own_args);
+    free(p->own_bases);
+    mrd_map_fini(&p->own_fans);
+    mrd_map_fini(&p->seq_map);
+    mrd_map_fini(&p->clock_map);
+    mrd_map_fini(&p->track_map);
+    mrd_map_fini(&p->tree);
+    mrd_buf_fini(&p->big[0]);
+    mrd_buf_fini(&p->big[1]);
+    mrd_buf_fini(&p->words);
+    mrd_buf_fini(&p->own_json);
+    free(p);
+}
+
+static mrd_err
+pt_run(mrd_import *imp, mrd_why *why)
+{
+    pt *p = calloc(1, sizeof(*p));
+    mrd_why late = { 0 };
+    mrd_err err = MRD_OK, end;
+
+    if (p == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+    p->imp = imp;
+    p->first_part = imp->input;
+    mrd_te_init(&p->te, imp);
+    p->te.arrows_by_time = true;
+    p->key_torch = mrd_strtab_addz(p->te.strings, "cpu_op");
+    if (p->te.args == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+    else
+        err = mrd_pt_packets(p, imp->in, true, why);
+    if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) { /* keep what was read */
+        end = finish(p, &late);
+        if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
+            err = end;
+            if (why != NULL)
+                *why = late;
+        }
+    }
+    pt_fini(p);
+    return err;
+}
+
+/* ---- Detection ---- */
+
+/* Takes the next packet of the start of a trace, of which the last one may be cut. Returns false if
+ * it is no packet. */
+static bool
+take_head(mrd_bytes *from, pt_packet *to)
+{
+    mrd_bytes body;
+    uint64_t tag, len;
+    mrd_pb_item f;
+
+    *to = (pt_packet){ .own_track = UINT64_MAX };
+    if (!mrd_pb_take_varint(from, &tag) || tag != PF_TRACE_PACKET ||
+        !mrd_pb_take_varint(from, &len) || len > PT_PACKET_MAX)
+        return false;
+    body = (mrd_bytes){ from->p, len < from->len ? (size_t) len : from->len };
+    from->p += body.len;
+    from->len -= body.len;
+    while (mrd_pb_take(&body, &f))
+        take_field(to, &f);
+    /* a compressed packet that is longer than the probed bytes */
+    if (body.len > 0 && from->len == 0 && mrd_pb_take_varint(&body, &tag) &&
+        (tag == PF_COMPRESSED || tag == PF_COMPRESSED_ZSTD) && mrd_pb_take_varint(&body, &len)) {
+        to->compressed = body;
+        to->is_zstd = tag == PF_COMPRESSED_ZSTD;
+        body.len = 0;
+    }
+    return body.len == 0 || from->len == 0;
+}
+
+static bool
+has_catalog(mrd_bytes head, bool top)
+{
+    pt_packet packet;
+    mrd_in *in = NULL;
+    mrd_bytes data;
+    bool found = false;
+
+    while (!found && head.len > 0 && take_head(&head, &packet)) {
+        found = packet.catalog.p != NULL;
+        if (found || packet.compressed.p == NULL || !top)
+            continue;
+        if (!packet.is_zstd && mrd_in_zlib(packet.compressed, "", &in, NULL) == MRD_OK &&
+            mrd_in_fill(in, 4096, &data, NULL) == MRD_OK)
+            found = has_catalog(data, false);
+        mrd_in_close(in);
+        break; /* the catalog is near the start */
+    }
+    return found;
+}
+
+bool
+mrd_import_is_own_perfetto(mrd_str head)
+{
+    return has_catalog((mrd_bytes){ (const uint8_t *) head.p, head.len }, true);
+}
+
+/* Accepts packets with a field that only Perfetto's have. It has at least the number 8, which
+ * distinguishes them from an XSpace. */
+static int
+pt_probe(mrd_str head, const char *name)
+{
+    mrd_bytes data = { (const uint8_t *) head.p, head.len };
+    pt_packet packet;
+
+    (void) name;
+    for (unsigned packets = 0; packets < 16 && data.len > 0; packets++) {
+        if (!take_head(&data, &packet))
+            return 0;
+        if (packet.seq != 0 || packet.has_event || packet.descriptor.p != NULL || packet.has_time ||
+            packet.attributes.p != NULL || packet.compressed.p != NULL)
+            return 95;
+    }
+    return 0;
+}
+
+const mrd_import_ops mrd_import_perfetto = {
+    .name = "perfetto",
+    .what = "Perfetto trace: track events of any writer, and Meridian's own",
+    .probe = pt_probe,
+    .run = pt_run,
+};

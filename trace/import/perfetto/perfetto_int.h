@@ -1,0 +1,164 @@
+/*
+ * trace/import/perfetto/perfetto_int.h - private to the reader of Perfetto traces: import_perfetto.c (bytes
+ * and packets), perfetto_clocks.c (times), perfetto_tracks.c (rows), perfetto_events.c (events),
+ * perfetto_own.c (traces that Meridian wrote).
+ *
+ * Events become records of trace/import/trace_event/te_int.h, which pairs begins with ends in order of time and
+ * assigns lines to processes, as for Trace Event JSON.
+ */
+#ifndef MRD_TRACE_PERFETTO_INT_H
+#define MRD_TRACE_PERFETTO_INT_H
+
+#include "trace/import/pb_read.h"
+#include "trace/import/trace_event/te_int.h"
+#include "trace/model/pf_tags.h"
+
+#define PT_PACKET_MAX (64u << 20) /* bytes; Perfetto's own packets are below 1 MiB */
+#define PT_SEQS_MAX   65536u
+#define PT_NAMES_MAX  (1u << 20) /* interned texts that are valid at one time */
+#define PT_CLOCKS_MAX 65536u
+#define PT_POINTS_MAX (1u << 20) /* readings of clocks */
+#define PT_ARROWS_MAX (1u << 20) /* ids of arrows */
+#define PT_FIELDS     140u       /* numbers of TracePacket fields that are counted apart */
+
+typedef enum { PT_CATEGORY, PT_NAME, PT_ARG_NAME, PT_ARG_STRING } pt_kind;
+
+/* A sequence of packets of one writer. */
+typedef struct {
+    uint32_t id;
+    bool valid; /* its names, defaults and clocks are known */
+    bool seen;
+    uint32_t clock; /* default clock; 0 means the trace clock */
+    uint64_t track; /* default track */
+    mrd_map names;  /* pt_kind and id of the text -> mrd_sid */
+    size_t n_names;
+} pt_seq;
+
+/* A reading of a clock and of the trace clock at one moment, in ns. */
+typedef struct {
+    int64_t local, trace;
+} pt_point;
+
+typedef struct {
+    bool incremental; /* a time is a difference to the one before it in its sequence */
+    bool known;       /* has a point, or is the trace clock */
+    bool own;         /* of one sequence, which encodes another clock with it */
+    bool is_doubtful; /* incremental: packets are missing since its last reading */
+    uint64_t unit;    /* ns per tick */
+    uint64_t now;     /* incremental: the latest time in ticks */
+    pt_point *points; /* in order of time */
+    size_t n, cap;
+} pt_clock;
+
+typedef struct {
+    uint64_t uuid, parent;
+    bool declared, is_process, is_thread, is_counter, incremental;
+    bool is_torch;      /* has the operator spans of PyTorch */
+    bool is_open_state; /* a state has begun */
+    int64_t pid, tid, rank;
+    uint32_t machine;
+    int64_t multiplier; /* of counter values */
+    mrd_unit unit;
+    mrd_sid unit_name, name, process_name, labels;
+    mrd_event sum;    /* an incremental counter's latest value */
+    uint32_t line;    /* te_lines; TE_NONE before the first event */
+    mrd_track_id own; /* in Meridian's own traces, else UINT32_MAX */
+    bool is_loss;     /* ... a row of losses */
+} pt_track;
+
+/* The fields of a packet that are read. */
+typedef struct {
+    uint64_t offset, timestamp;
+    uint32_t clock, seq, flags, machine, dropped;
+    uint64_t own_track; /* PF_MERIDIAN_TRACK; UINT64_MAX if it is missing */
+    bool has_time, has_event;
+    unsigned data;  /* number of contents, of which a packet has one */
+    uint32_t other; /* the number of its content if that is not read */
+    mrd_bytes event, interned, defaults, descriptor, snapshot, attributes, tree, compressed,
+        catalog;
+    bool is_zstd;
+} pt_packet;
+
+typedef struct {
+    mrd_import *imp;
+    te te;
+    pt_seq *seqs;
+    size_t n_seqs, cap_seqs;
+    pt_clock *clocks;
+    size_t n_clocks, cap_clocks, n_points, n_names;
+    pt_track *tracks;
+    size_t n_tracks, cap_tracks;
+    mrd_map seq_map, clock_map, track_map;
+    mrd_map tree;        /* process id, or thread id -> name, of process tree packets */
+    uint32_t main_clock; /* the trace clock; 0 before it is known */
+    bool has_wall;
+    mrd_dur_ns wall;       /* UTC minus trace clock */
+    mrd_buf big[2], words; /* a packet of the file and one inside it; text under construction */
+    uint64_t at;           /* offset of the current packet */
+    /* counts for notes, the first by the number of the field */
+    uint64_t unread[PT_FIELDS], writer_losses, doubtful, nameless, beyond_arrows, others;
+    /* Meridian's own traces */
+    bool is_own, own_read;
+    mrd_buf own_json;
+    mrd_track_id *own_tracks;
+    size_t n_own_tracks, n_own_clocks;
+    mrd_dur_ns own_shift;
+    uint32_t first_part; /* the first input of the same trace; the input itself for others */
+    mrd_map own_fans;    /* id of one end of an arrow with several -> index of the arrow's id */
+    uint64_t *own_bases;
+    size_t n_own_bases, cap_own_bases;
+    mrd_arg *own_args;
+    size_t cap_own_args;
+    mrd_sid own_instance, own_process, own_core, own_rank, own_id, own_note, own_lost,
+        own_continued, own_begin, word_no_start, key_torch;
+} pt;
+
+/* import_perfetto.c: reads the packets until the end of `in`. `top` means that it is the file.
+ * Errors: CORRUPT, TRUNCATED, and errors of ours. */
+mrd_err mrd_pt_packets(pt *p, mrd_in *in, bool top, mrd_why *why);
+/* Returns the sequence, NULL if there are too many or out of memory. */
+pt_seq *mrd_pt_seq(pt *p, uint32_t id);
+/* Counts a record that is dropped at the current packet. */
+void mrd_pt_drop(pt *p, const char *reason);
+
+/* Reads a ClockSnapshot. Errors: NOMEM. */
+mrd_err mrd_pt_snapshot(pt *p, const pt_packet *packet);
+/* Converts the packet's time to the trace clock. Stores UNKNOWN in *ret_bound_ns if it crossed
+ * clocks by a reading of them. Returns false if the clock is not related to the trace clock. */
+bool mrd_pt_time(pt *p, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *ret_ts,
+                 uint32_t *ret_bound_ns);
+/* Notes that packets are missing here, so that differences of times are wrong until the next
+ * reading. */
+void mrd_pt_clocks_lost(pt *p);
+/* Sets the clocks after such a loss. `now` is a time of the trace clock, which Meridian's own
+ * traces state from time to time. */
+void mrd_pt_clocks_found(pt *p, uint64_t now);
+void mrd_pt_clocks_fini(pt *p);
+
+/* Each returns MRD_OK also for contents that are not usable. Errors: NOMEM. */
+mrd_err mrd_pt_descriptor(pt *p, const pt_packet *packet);
+mrd_err mrd_pt_tree(pt *p, mrd_bytes tree);
+/* Returns the track, and adds it if it is new. NULL if there are too many or out of memory. */
+pt_track *mrd_pt_track(pt *p, uint64_t uuid);
+/* Stores the line of the track. Errors: LIMIT, NOMEM. */
+mrd_err mrd_pt_line(pt *p, pt_track *track, bool counter, uint32_t *ret_line);
+/* At the end: gives all lines their processes and names. Errors: NOMEM. */
+mrd_err mrd_pt_place(pt *p);
+/* After mrd_te_lines_finish: sets what only the tracks of the catalog have. */
+void mrd_pt_units(pt *p);
+
+mrd_err mrd_pt_interned(pt *p, pt_seq *seq, mrd_bytes interned);
+mrd_err mrd_pt_event(pt *p, pt_seq *seq, const pt_packet *packet);
+
+/* Reads the catalog of a trace of Meridian from the chunks in p->own_json. Errors: NOMEM. */
+mrd_err mrd_pt_own(pt *p);
+/* Notes that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
+mrd_err mrd_pt_own_fan(pt *p, uint64_t base, uint64_t fan);
+/* Returns the id of the arrow of which this is another end, the id itself for others. */
+uint64_t mrd_pt_own_base(const pt *p, uint64_t id);
+/* Reverses what the writer did to an event (te.refine). */
+bool mrd_pt_own_event(te *t, mrd_event *ev);
+/* Interns the key of an argument that the writer added, which no key of an event equals. */
+mrd_sid mrd_pt_own_key(pt *p, mrd_str name);
+
+#endif

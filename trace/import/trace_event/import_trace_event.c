@@ -1,0 +1,668 @@
+/*
+ * Trace Event JSON (the Chrome format), as Kineto, JAX, Chrome, MXNet and the Neuron framework
+ * trace write it. The format is described in the "Trace Event Format" document of the Chromium
+ * project. Real files differ from it (for example in Kineto's base time, and in its devices as
+ * pids); comments mark such places.
+ */
+#include "trace/import/import.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "trace/import/trace_event/te_int.h"
+
+typedef enum {
+    TE_KEY_NONE,
+    TE_PH,
+    TE_NAME,
+    TE_CAT,
+    TE_PID,
+    TE_TID,
+    TE_TS,
+    TE_DUR,
+    TE_ID,
+    TE_ID2,
+    TE_BIND_ID,
+    TE_FLOW_IN,
+    TE_FLOW_OUT,
+    TE_ARGS,
+    TE_SCOPE,
+    TE_BP,
+    TE_HOW, /* "s": only affects how a viewer draws the event */
+} te_key;
+
+__attribute__((always_inline)) static inline te_key
+te_key_of(mrd_str key)
+{
+#define TE_IS(text, value) (memcmp(key.p, text, sizeof(text) - 1) == 0 ? (value) : TE_KEY_NONE)
+    switch (key.len) {
+    case 1:
+        return key.p[0] == 's' ? TE_HOW : TE_KEY_NONE;
+    case 2:
+        switch (key.p[0]) {
+        case 'p':
+            return TE_IS("ph", TE_PH);
+        case 't':
+            return TE_IS("ts", TE_TS);
+        case 'i':
+            return TE_IS("id", TE_ID);
+        default:
+            return TE_IS("bp", TE_BP);
+        }
+    case 3:
+        switch (key.p[0]) {
+        case 'p':
+            return TE_IS("pid", TE_PID);
+        case 't':
+            return TE_IS("tid", TE_TID);
+        case 'd':
+            return TE_IS("dur", TE_DUR);
+        case 'c':
+            return TE_IS("cat", TE_CAT);
+        default:
+            return TE_IS("id2", TE_ID2);
+        }
+    case 4:
+        return key.p[0] == 'n' ? TE_IS("name", TE_NAME) : TE_IS("args", TE_ARGS);
+    case 5:
+        return TE_IS("scope", TE_SCOPE);
+    case 7:
+        return key.p[0] == 'b' ? TE_IS("bind_id", TE_BIND_ID) : TE_IS("flow_in", TE_FLOW_IN);
+    case 8:
+        return TE_IS("flow_out", TE_FLOW_OUT);
+    default:
+        return TE_KEY_NONE;
+    }
+#undef TE_IS
+}
+
+/* ---- Fields ---- */
+
+static te_id
+te_id_of(te *t, mrd_jr_type type, mrd_str text)
+{
+    te_id id = { 0 };
+
+    uint64_t digits;
+
+    if (mrd_num_digits(text, &digits) && digits <= INT64_MAX)
+        return (te_id){ .number = (int64_t) digits };
+    if (type == MRD_JR_NULL || mrd_num_i64(text, &id.number) == MRD_OK)
+        return id;
+    return (te_id){ .is_word = true, .word = mrd_strtab_add(t->strings, text) };
+}
+
+/* Parses ids of flows and async spans: a number, a number in quotes (also hexadecimal), or any
+ * text. */
+static uint64_t
+te_id_number(mrd_str text)
+{
+    uint64_t id;
+    int64_t negative;
+
+    if (mrd_num_digits(text, &id))
+        return id;
+    if (mrd_num_u64(text, &id) == MRD_OK)
+        return id;
+    if (mrd_num_i64(text, &negative) == MRD_OK)
+        return (uint64_t) negative;
+    return mrd_hash64(text.p, text.len, 0x1d);
+}
+
+static bool
+te_is_scalar(mrd_jr_type type)
+{
+    return type != MRD_JR_OBJECT && type != MRD_JR_ARRAY;
+}
+
+/* Converts decimal microseconds, also in quotes, to nanoseconds. */
+static bool
+te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
+{
+    static const uint64_t scale[] = { 1000, 100, 10, 1 };
+    size_t n_whole = text.len, n_frac = 0;
+    uint64_t whole, frac = 0;
+
+    /* Fast path for most stamps: up to 16 digits, at most three after the point. */
+    while (n_frac < 3 && n_frac + 1 < text.len && text.p[text.len - 1 - n_frac] != '.')
+        n_frac++;
+    if (n_frac > 0 && text.p[text.len - 1 - n_frac] == '.')
+        n_whole -= n_frac + 1;
+    else
+        n_frac = 0;
+    if (n_whole <= 16 && mrd_num_digits((mrd_str){ text.p, n_whole }, &whole) &&
+        (n_frac == 0 || mrd_num_digits((mrd_str){ text.p + n_whole + 1, n_frac }, &frac))) {
+        *ret_ns = (int64_t) (whole * 1000 + frac * scale[n_frac]);
+        return true;
+    }
+    return (type == MRD_JR_NUMBER || type == MRD_JR_STRING) &&
+           mrd_num_scaled(text, 3, ret_ns) == MRD_OK;
+}
+
+static mrd_err te_read_args(te *t);
+
+/* Reads an object with "local" or "global". */
+static mrd_err
+te_read_id2(te *t, te_record *rec)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        if (!te_is_scalar(type))
+            continue;
+        rec->id = te_id_number(text);
+        rec->has_id = true;
+        rec->local_id = mrd_str_is(key, "local");
+        rec->global_id = !rec->local_id;
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* Returns why a number cannot be a time. */
+static const char *
+te_bad_time(mrd_str text)
+{
+    double value;
+
+    if (mrd_num_double(text, &value) != MRD_OK)
+        return "\"ts\" is no number";
+    return value > 1e18 && value < 4e18
+               ? "\"ts\" looks like nanoseconds, where the format has microseconds: divide all "
+                 "times and durations by 1000"
+               : "\"ts\" lies before 1896 or after 2116";
+}
+
+static mrd_err
+te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+#define TE_WRONG(name) "\"" name "\" has the wrong type or range"
+    static const char *const wrong[] = {
+        [TE_PH] = TE_WRONG("ph"),       [TE_NAME] = TE_WRONG("name"),
+        [TE_CAT] = TE_WRONG("cat"),     [TE_PID] = TE_WRONG("pid"),
+        [TE_TID] = TE_WRONG("tid"),     [TE_DUR] = TE_WRONG("dur"),
+        [TE_ID] = TE_WRONG("id"),       [TE_BIND_ID] = TE_WRONG("bind_id"),
+        [TE_SCOPE] = TE_WRONG("scope"),
+    };
+#undef TE_WRONG
+    bool ok = te_is_scalar(type);
+
+    switch (field) {
+    case TE_PH:
+        ok = type == MRD_JR_STRING && text.len == 1;
+        rec->ph = ok ? text.p[0] : rec->ph;
+        break;
+    case TE_NAME:
+        if (ok)
+            rec->name = mrd_args_key(t->args, text);
+        break;
+    case TE_CAT:
+        if (ok)
+            rec->cat = mrd_args_key(t->args, text);
+        break;
+    case TE_PID:
+        if (ok)
+            rec->pid = te_id_of(t, type, text);
+        break;
+    case TE_TID:
+        if (ok)
+            rec->tid = te_id_of(t, type, text);
+        break;
+    case TE_TS:
+        rec->has_ts = te_time(type, text, &rec->ts.ns);
+        if (!rec->has_ts && type != MRD_JR_NULL && rec->bad == NULL)
+            rec->bad = te_bad_time(text);
+        return MRD_OK;
+    case TE_DUR:
+        rec->has_dur = te_time(type, text, &rec->dur);
+        ok = rec->has_dur || type == MRD_JR_NULL || type == MRD_JR_WORD; /* unknown */
+        break;
+    case TE_ID:
+        rec->has_id = ok;
+        rec->id = ok ? te_id_number(text) : 0;
+        break;
+    case TE_BIND_ID:
+        rec->has_bind = ok;
+        rec->bind_id = ok ? te_id_number(text) : 0;
+        break;
+    case TE_FLOW_IN:
+        rec->flow_in = type == MRD_JR_TRUE;
+        break;
+    case TE_FLOW_OUT:
+        rec->flow_out = type == MRD_JR_TRUE;
+        break;
+    case TE_SCOPE:
+        if (ok)
+            rec->scope = mrd_strtab_add(t->strings, text);
+        break;
+    case TE_BP:
+        rec->enclosing = mrd_str_is(text, "e");
+        ok = true;
+        break;
+    case TE_HOW:
+        ok = true;
+        break;
+    case TE_ID2:
+        return type == MRD_JR_OBJECT ? te_read_id2(t, rec) : MRD_OK;
+    case TE_ARGS:
+        if (type == MRD_JR_OBJECT)
+            return te_read_args(t);
+        __attribute__((fallthrough));
+    case TE_KEY_NONE:
+        return mrd_args_value(t->args, mrd_args_key(t->args, key), t->r, type, text);
+    }
+    if (!ok && rec->bad == NULL)
+        rec->bad = wrong[field];
+    return MRD_OK;
+}
+
+static mrd_err
+te_read_args(te *t)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err;
+
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        err = mrd_args_value(t->args, mrd_args_key(t->args, key), t->r, type, text);
+        if (err != MRD_OK)
+            return err;
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* ---- The file ---- */
+
+/* Handles a record that follows damage or is in another document. */
+static mrd_err
+te_doubtful(te *t, te_record *rec)
+{
+    if (rec->ph == 0 && t->is_searching) /* an object inside the damaged record */
+        return MRD_OK;
+    t->is_searching = false;
+    return t->foreign ? mrd_te_drop(t, rec,
+                                    "the document that begins here or before is of another rank, "
+                                    "node or time base than the first: split the file")
+                      : mrd_te_dispatch(t, rec);
+}
+
+static mrd_err te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text);
+
+/* Reads the object that was just entered: a record, or at the top level the object of a trace. */
+__attribute__((always_inline)) static inline mrd_err
+te_read_object(te *t, bool is_top)
+{
+    te_record rec;
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err;
+
+    memset(&rec, 0, sizeof(rec)); /* with its padding, because ids are compared as bytes */
+    rec.offset = mrd_json_reader_offset(t->r);
+    mrd_args_reset(t->args);
+    if (!is_top)
+        mrd_json_mark(t->r, rec.offset, mrd_json_depth(t->r));
+    mrd_json_enter(t->r);
+    type = mrd_json_next(t->r, &key, &text);
+    if (is_top) {
+        if (type <= MRD_JR_END || te_key_of(key) == TE_KEY_NONE)
+            return te_read_trace(t, key, type, text);
+        mrd_json_mark(t->r, rec.offset, 0);
+    }
+    t->empty_last = type == MRD_JR_END; /* the XLA profiler ends its list with {} */
+    if (t->empty_last)
+        return MRD_OK;
+    for (; type > MRD_JR_END; type = mrd_json_next(t->r, &key, &text)) {
+        if ((err = te_read_field(t, &rec, te_key_of(key), key, type, text)) != MRD_OK)
+            return err;
+    }
+    if ((err = mrd_json_reader_err(t->r, NULL)) != MRD_OK)
+        return err;
+    if ((err = mrd_args_err(t->args)) != MRD_OK)
+        return err;
+    return t->is_searching || t->foreign ? te_doubtful(t, &rec) : mrd_te_dispatch(t, &rec);
+}
+
+static mrd_err te_read_values(te *t);
+
+/* Handles a value where a record or a trace is expected. */
+static mrd_err
+te_read_other(te *t, bool is_top, mrd_jr_type type)
+{
+    te_record rec = { .offset = mrd_json_reader_offset(t->r) };
+    uint64_t before = t->input->records;
+    mrd_err err;
+
+    if (type ==
+        MRD_JR_ARRAY) { /* in a list: another writer continued after a list without its end */
+        t->traces += is_top;
+        t->is_array_form = t->is_array_form || is_top;
+        mrd_json_enter(t->r);
+        err = te_read_values(t);
+        t->is_array_form = t->is_array_form && !is_top;
+        if (is_top || err != MRD_OK || t->input->records > before)
+            return err;
+    }
+    if (!is_top)
+        return mrd_te_drop(t, &rec, "a record that is not an object");
+    if (t->stray_at == 0)
+        t->stray_at = rec.offset;
+    return t->traces + t->input->records > 0 ? MRD_OK : MRD_FORMAT;
+}
+
+/* Reads the records of the current list, or the traces and records at the top level. */
+static mrd_err
+te_read_values(te *t)
+{
+    unsigned depth = mrd_json_depth(t->r);
+    mrd_jr_type type;
+    mrd_bytes rest;
+    mrd_err err = MRD_OK;
+
+    do {
+        while (err == MRD_OK && (type = mrd_json_next(t->r, NULL, NULL)) > MRD_JR_END)
+            err = type == MRD_JR_OBJECT ? te_read_object(t, depth == 0)
+                                        : te_read_other(t, depth == 0, type);
+        if (mrd_json_reader_err(t->r, NULL) == MRD_OK || t->cut_array)
+            return err;
+        err = mrd_json_reader_err(t->r, NULL);
+        /* The format allows the array form to end without its bracket. It does not allow damaged
+         * compression. */
+        if (err == MRD_TRUNCATED && t->is_array_form && mrd_json_depth(t->r) == depth &&
+            mrd_in_fill(t->imp->in, 1, &rest, NULL) == MRD_OK) {
+            t->cut_array = true;
+            return MRD_OK;
+        }
+        t->is_searching = mrd_import_resume(t->imp, t->r, depth);
+        t->resumed = t->resumed || (depth == 0 && t->is_searching);
+        err = t->is_searching ? MRD_OK : err;
+    } while (err == MRD_OK);
+    return err;
+}
+
+/* Stores a fact about the file as a whole. If an earlier document has another value, this document
+ * belongs to another trace. */
+static void
+te_take_number(te *t, mrd_str text, int64_t *fact)
+{
+    int64_t value;
+
+    if (mrd_num_i64(text, &value) != MRD_OK)
+        return;
+    if (*fact == MRD_NONE)
+        *fact = value;
+    t->foreign = t->foreign || *fact != value;
+}
+
+/* Stores the base of the file's times, in nanoseconds since 1970. */
+static void
+te_take_base(te *t, mrd_str text)
+{
+    int64_t base;
+
+    if (mrd_num_i64(text, &base) != MRD_OK || !mrd_time_sane(base))
+        return;
+    if (!t->has_base)
+        t->base.ns = base;
+    t->foreign = t->foreign || t->base.ns != base;
+    t->has_base = true;
+}
+
+static mrd_err
+te_read_distributed(te *t)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+
+    t->facts.kineto = true;
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        if (mrd_str_is(key, "rank") && te_is_scalar(type))
+            te_take_number(t, text, &t->facts.rank);
+        else if (mrd_str_is(key, "world_size") && te_is_scalar(type))
+            te_take_number(t, text, &t->facts.world_size);
+        else if (te_is_scalar(type))
+            mrd_te_keep_fact(t, key, text);
+        if (mrd_str_is(key, "backend") && type == MRD_JR_STRING)
+            t->imp->backend = mrd_strtab_add(t->strings, text);
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* Reads any other top-level key. */
+static mrd_err
+te_read_fact(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    char name[128];
+    mrd_err err;
+
+    if (te_is_scalar(type)) {
+        if (mrd_str_is(key, "host_name") && type == MRD_JR_STRING) {
+            mrd_sid host = mrd_strtab_add(t->strings, text);
+
+            t->foreign = t->foreign || (t->facts.host != MRD_SID_EMPTY && t->facts.host != host);
+            t->facts.host = t->facts.host != MRD_SID_EMPTY ? t->facts.host : host;
+        }
+        if (mrd_str_is(key, "schemaVersion"))
+            t->facts.kineto = true;
+        mrd_te_keep_fact(t, key, text);
+        return MRD_OK;
+    }
+    if (mrd_str_is(key, "deviceProperties") || mrd_str_is(key, "computeProperties"))
+        t->facts.kineto = true;
+    snprintf(name, sizeof(name), MRD_STR_FMT, (int) (key.len < 100 ? key.len : 100), key.p);
+    err = mrd_json_raw(t->r, TE_FACT_BYTES - 1, &text);
+    if (err == MRD_OK)
+        mrd_te_keep_fact(t, mrd_str_of(name), text);
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* Reads {"baseTimeNanoseconds": ...}, which VizTracer writes. */
+static mrd_err
+te_read_viztracer(te *t)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type))
+            te_take_base(t, text);
+        else if (te_is_scalar(type))
+            mrd_te_keep_fact(t, key, text);
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* {"highres-ticks": true} is a mark of the XLA profiler. */
+static mrd_err
+te_read_metadata(te *t)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        t->is_xla = t->is_xla || mrd_str_is(key, "highres-ticks");
+        if (te_is_scalar(type))
+            mrd_te_keep_fact(t, key, text);
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+static mrd_err
+te_read_top_member(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    if (mrd_str_is(key, "traceEvents") && type == MRD_JR_ARRAY) {
+        t->traces++;
+        mrd_json_enter(t->r);
+        return te_read_values(t);
+    }
+    if (mrd_str_is(key, "distributedInfo") && type == MRD_JR_OBJECT)
+        return te_read_distributed(t);
+    if (mrd_str_is(key, "viztracer_metadata") && type == MRD_JR_OBJECT)
+        return te_read_viztracer(t);
+    if (mrd_str_is(key, "metadata") && type == MRD_JR_OBJECT)
+        return te_read_metadata(t);
+    if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type)) {
+        te_take_base(t, text);
+        return MRD_OK;
+    }
+    return te_read_fact(t, key, type, text);
+}
+
+/* Reads the other members of a trace's object after its first member. */
+static mrd_err
+te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    for (; type > MRD_JR_END; type = mrd_json_next(t->r, &key, &text)) {
+        mrd_err err = te_read_top_member(t, key, type, text);
+
+        if (err != MRD_OK)
+            return err;
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* The XLA profiler writes at most this many records, and leaves out the latest ones. */
+#define TE_XLA_MOST 1000000u
+
+/* Checks the file as a whole if no single record has an error. */
+static void
+te_whole(te *t)
+{
+    char text[256] = "";
+
+    if (t->traces > 1)
+        snprintf(text, sizeof(text),
+                 "%" PRIu64 " traces stand one behind another in the file, and were read as one%s",
+                 t->traces,
+                 t->foreign ? ", although they state different ranks, nodes or time bases" : "");
+    else if ((t->is_xla || t->empty_last) && t->input->records == TE_XLA_MOST)
+        snprintf(
+            text, sizeof(text),
+            "it has exactly %u events, which is the most that the JAX profiler writes as JSON: "
+            "later ones are missing, and the .xplane.pb beside it has them",
+            TE_XLA_MOST);
+    else if (t->stray_at > 0)
+        snprintf(text, sizeof(text), "byte %" PRIu64 ": text behind the end of the trace",
+                 t->stray_at);
+    if (text[0] != '\0' && t->input->error == MRD_SID_EMPTY)
+        t->input->error = mrd_catalog_intern(t->imp->catalog, text);
+}
+
+static void
+te_notes(te *t)
+{
+    const char *name = mrd_in_name(t->imp->in);
+
+    if (t->cut_array)
+        mrd_catalog_note(t->imp->catalog,
+                         "'%s' ends without the closing bracket, which its format allows", name);
+    if (t->unsupported > 0)
+        mrd_catalog_note(t->imp->catalog,
+                         "'%s': %llu records of phases that are not events on a timeline (%s) were "
+                         "left out",
+                         name, (unsigned long long) t->unsupported, t->unsupported_phases);
+    mrd_import_note_text(t->imp, t->r);
+    if (t->has_base && t->absolute > 0)
+        mrd_catalog_note(t->imp->catalog,
+                         "'%s': baseTimeNanoseconds was ignored, since the times are of the epoch "
+                         "already",
+                         name);
+}
+
+static mrd_err
+te_finish(te *t, mrd_why *why)
+{
+    mrd_err err = mrd_te_pair(t, why), places = mrd_te_lines_finish(&t->lines, &t->facts);
+
+    if (places != MRD_OK) /* the events of a damaged file would have wrong owners */
+        err = mrd_why_set(why, places, 0, "the processes and threads of the file");
+    te_notes(t);
+    te_whole(t);
+    /* Done at the end, because single records may have a wrong time. */
+    if (err == MRD_OK && t->has_base && t->absolute <= 0 && t->base.ns != 0 && t->input->events > 0)
+        err = t->imp->shift(t->imp, 0, t->base.ns);
+    return err;
+}
+
+static mrd_err
+te_run(mrd_import *imp, mrd_why *why)
+{
+    mrd_json_reader *r = NULL;
+    mrd_err err = mrd_json_reader_open(imp->in, &r, why), end;
+    mrd_why late = { 0 };
+    const mrd_why *kept = NULL;
+    bool refused;
+    te t;
+
+    if (err != MRD_OK)
+        return err;
+    mrd_te_init(&t, imp);
+    t.r = r;
+    if (t.args == NULL) {
+        err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+        goto out;
+    }
+    mrd_json_many(r);
+    err = te_read_values(&t);
+    refused = err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK;
+    if (refused && t.later != NULL)
+        kept = mrd_stream_failure(t.later);
+    if (refused)
+        mrd_why_set(why, err, 0, "'%s': %s", mrd_in_name(imp->in),
+                    err == MRD_FORMAT ? "neither an object nor an array"
+                    : kept != NULL    ? kept->text
+                                      : "events could not be kept");
+    else if (err == MRD_SYNTAX && t.resumed && t.input->error != MRD_SID_EMPTY)
+        /* ignore an error after the last record, because the damage before it is reported */
+        err = MRD_OK;
+    /* the receiver refused an event, so send no more */
+    end = refused ? MRD_OK : te_finish(&t, &late);
+    if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
+        err = end; /* the part of a damaged file that was read must be correct */
+        if (why != NULL)
+            *why = late;
+    }
+out:
+    mrd_te_fini(&t);
+    mrd_json_reader_close(r);
+    return err;
+}
+
+/* Accepts "traceEvents" in an object, an array of objects with phases, or one such object per
+ * line. */
+static int
+te_probe(mrd_str head, const char *name)
+{
+    char first = mrd_str_first(head);
+
+    (void) name;
+    if (first == '{') {
+        /* Kineto's description of devices and groups, or Meridian's own header with its inputs, may
+         * fill the probed bytes. */
+        bool kineto =
+            mrd_str_has(head, "\"schemaVersion\"") &&
+            (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));
+        bool own = mrd_str_has(head, "\"meridian\":{\"format\":\"chrome\"");
+        bool records = mrd_str_has(head, "\"ph\"") && mrd_str_has(head, "\"ts\"");
+
+        return mrd_str_has(head, "\"traceEvents\"") ? 90 : kineto || own ? 60 : records ? 50 : 0;
+    }
+    if (first == '[')
+        return mrd_str_has(head, "\"ph\"") ? 80 : 0;
+    return 0;
+}
+
+const mrd_import_ops mrd_import_trace_event = {
+    .name = "trace-event-json",
+    .what = "Trace Event JSON of Kineto, JAX, Chrome, MXNet and the Neuron framework trace",
+    .probe = te_probe,
+    .run = te_run,
+};

@@ -1,0 +1,168 @@
+/*
+ * trace/sink/perfetto/pb_write.h - writes protobuf without a library: varints at a pointer for the hot path,
+ * fields into a mrd_buf otherwise. `tag` is field << 3 | wire type. trace/sink/perfetto/pf_file.h has the
+ * numbers of the Perfetto messages.
+ */
+#ifndef MRD_TRACE_PB_WRITE_H
+#define MRD_TRACE_PB_WRITE_H
+
+#include "base/buf.h"
+
+#define MRD_PB_VARINT_MAX 10
+
+/* Writes v at p and returns the byte after it. */
+static inline uint8_t *
+mrd_pb_varint(uint8_t *p, uint64_t v)
+{
+    while (v >= 0x80) {
+        *p++ = (uint8_t) (v | 0x80);
+        v >>= 7;
+    }
+    *p++ = (uint8_t) v;
+    return p;
+}
+
+/* Returns the number of its bytes. */
+static inline unsigned
+mrd_pb_varint_len(uint64_t v)
+{
+    return (63 - (unsigned) __builtin_clzll(v | 1)) / 7 + 1;
+}
+
+/* The same for one to four bytes, without a branch, for v < 2^28. Writes four bytes. */
+static inline uint8_t *
+mrd_pb_varint28(uint8_t *p, uint32_t v)
+{
+    unsigned len = ((31 - (unsigned) __builtin_clz(v | 1)) * 9 + 73) / 64; /* highest bit / 7 + 1 */
+    uint32_t x = (v & 0x0fffc000u) << 2 | (v & 0x3fffu);
+
+    x = (x & 0x3f803f80u) << 1 | (x & 0x007f007fu) | 0x00808080u >> (32 - 8 * len);
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t) (x >> 8 * i);
+    return p + len;
+}
+
+/* Like mrd_pb_varint, optimized for numbers below 2^28. Writes at least four bytes. */
+static inline uint8_t *
+mrd_pb_varint_short(uint8_t *p, uint64_t v)
+{
+    return __builtin_expect(v < 1u << 28, 1) ? mrd_pb_varint28(p, (uint32_t) v)
+                                             : mrd_pb_varint(p, v);
+}
+
+/* A small encoded field: tag and number in the low bytes, their length in the highest byte. 0 means
+ * nothing. */
+typedef uint64_t mrd_pb_field;
+
+/* tag below 2^14 and v below 2^32, or tag below 2^21 and v below 2^28. */
+static inline mrd_pb_field
+mrd_pb_field_of(uint32_t tag, uint32_t v)
+{
+    uint8_t bytes[MRD_PB_VARINT_MAX];
+    unsigned n = (unsigned) (mrd_pb_varint(mrd_pb_varint(bytes, tag), v) - bytes);
+    mrd_pb_field f = (mrd_pb_field) n << 56;
+
+    for (unsigned i = 0; i < n; i++)
+        f |= (mrd_pb_field) bytes[i] << 8 * i;
+    return f;
+}
+
+static inline unsigned
+mrd_pb_field_len(mrd_pb_field f)
+{
+    return (unsigned) (f >> 56);
+}
+
+static inline uint8_t *
+mrd_pb_fixed64(uint8_t *p, uint64_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    memcpy(p, &v, sizeof(v)); /* a loop over bytes would not be optimized */
+    return p + sizeof(v);
+}
+
+/* Writes eight bytes, although the field may be shorter. */
+static inline uint8_t *
+mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
+{
+    (void) mrd_pb_fixed64(p, f);
+    return p + mrd_pb_field_len(f);
+}
+
+/* Returns the bytes of a field with `len` bytes of contents and a tag below 128; writes the
+ * field. */
+static inline size_t
+mrd_pb_bytes_len(size_t len)
+{
+    return 1 + mrd_pb_varint_len(len) + len;
+}
+
+static inline uint8_t *
+mrd_pb_put_bytes(uint8_t *p, uint32_t tag, const void *bytes, size_t len)
+{
+    *p++ = (uint8_t) tag;
+    p = mrd_pb_varint(p, len);
+    memcpy(p, bytes, len);
+    return p + len;
+}
+
+static inline void
+mrd_pb_raw(mrd_buf *buf, uint64_t v)
+{
+    if (mrd_buf_room(buf, MRD_PB_VARINT_MAX))
+        buf->len = (size_t) (mrd_pb_varint(buf->p + buf->len, v) - buf->p);
+}
+
+static inline void
+mrd_pb_u64(mrd_buf *buf, uint32_t tag, uint64_t v)
+{
+    mrd_pb_raw(buf, tag);
+    mrd_pb_raw(buf, v);
+}
+
+static inline void
+mrd_pb_field_add(mrd_buf *buf, mrd_pb_field f)
+{
+    if (mrd_buf_room(buf, sizeof(f)))
+        buf->len = (size_t) (mrd_pb_put_field(buf->p + buf->len, f) - buf->p);
+}
+
+static inline void
+mrd_pb_bytes(mrd_buf *buf, uint32_t tag, const void *p, size_t len)
+{
+    mrd_pb_raw(buf, tag);
+    mrd_pb_raw(buf, len);
+    mrd_buf_add(buf, p, len);
+}
+
+static inline void
+mrd_pb_str(mrd_buf *buf, uint32_t tag, mrd_str s)
+{
+    mrd_pb_bytes(buf, tag, s.p, s.len);
+}
+
+/* Begins a nested message. Its body are the fields that are added between open and close. */
+static inline size_t
+mrd_pb_open(mrd_buf *buf, uint32_t tag)
+{
+    mrd_pb_raw(buf, tag);
+    return buf->len;
+}
+
+/* Inserts the length before the bytes that were added since `at`. */
+static inline void
+mrd_pb_close(mrd_buf *buf, size_t at)
+{
+    uint8_t length[MRD_PB_VARINT_MAX];
+    size_t body = buf->len - at, n = (size_t) (mrd_pb_varint(length, body) - length);
+
+    if (!mrd_buf_room(buf, n))
+        return;
+    memmove(buf->p + at + n, buf->p + at, body);
+    memcpy(buf->p + at, length, n);
+    buf->len += n;
+}
+
+#endif

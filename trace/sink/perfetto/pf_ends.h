@@ -1,0 +1,168 @@
+/*
+ * trace/sink/perfetto/pf_ends.h - ends of open spans, sorted by time. Of equal times the span that began
+ * last comes first, so that inner spans end before outer ones.
+ *
+ * A tournament tree over slots. Memory: 76 bytes per slot, for the maximum number of spans that
+ * were open.
+ */
+#ifndef MRD_TRACE_PF_ENDS_H
+#define MRD_TRACE_PF_ENDS_H
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/tournament.h"
+#include "base/vec.h"
+#include "trace/model/event.h"
+#include "trace/sink/perfetto/pb_write.h"
+
+/* All ends are before this. Larger values mark empty slots, which are never equal. */
+#define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
+
+/* A begun span: the data for writing its BEGIN again. */
+typedef struct {
+    mrd_pb_field row;
+    mrd_ev_ns begin;
+    int64_t lost;           /* number of events of a loss, or -1 for a span */
+    mrd_sid name, category; /* of a loss: cause */
+} mrd_pf_begun;
+
+/* Zeroed means empty. */
+typedef struct {
+    mrd_tournament tree; /* tag: number of the BEGIN modulo 2^32, then the slot */
+    mrd_pf_begun *begun; /* by slot */
+    uint32_t *spare;     /* the cap - n empty slots, the next one last */
+    uint32_t n, cap;
+} mrd_pf_ends;
+
+typedef struct {
+    mrd_ev_ns at;
+    mrd_pb_field row;
+    uint32_t order;
+} mrd_pf_end;
+
+/* Of equal times, the higher number of a BEGIN comes first. */
+static inline bool
+mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
+{
+    (void) self;
+    return (int64_t) (a - b) > 0;
+}
+
+static inline void
+mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, mrd_ev_ns at, uint32_t order)
+{
+    mrd_tournament_set(&e->tree, (size_t) e->cap + place, at.ns, (uint64_t) order << 32 | place,
+                       mrd_pf_ends_tie, NULL);
+}
+
+/* Doubles the slots. Returns false, without changes, if out of memory. */
+static inline bool
+mrd_pf_ends_grow(mrd_pf_ends *e)
+{
+    uint32_t cap = e->cap == 0 ? 8 : e->cap * 2, rows = e->cap, spares = rows;
+    mrd_tournament tree = { 0 };
+
+    if (cap == 0 || !MRD_VEC_ROOM(e->begun, e->cap, rows, cap - e->cap) ||
+        !MRD_VEC_ROOM(e->spare, e->cap, spares, cap - e->cap) || !mrd_tournament_init(&tree, cap))
+        return false;
+    for (uint32_t i = 0; i < cap; i++) {
+        tree.key[cap + i] = i < e->cap ? e->tree.key[e->cap + i] : INT64_MAX - i;
+        tree.tag[cap + i] = i < e->cap ? e->tree.tag[e->cap + i] : i;
+    }
+    mrd_tournament_build(&tree, mrd_pf_ends_tie, NULL);
+    for (uint32_t i = 0; i < cap - e->cap; i++)
+        e->spare[i] = cap - 1 - i;
+    mrd_tournament_fini(&e->tree);
+    e->tree = tree;
+    e->cap = cap;
+    return true;
+}
+
+static inline void
+mrd_pf_ends_fini(mrd_pf_ends *e)
+{
+    mrd_tournament_fini(&e->tree);
+    free(e->begun);
+    free(e->spare);
+    *e = (mrd_pf_ends){ 0 };
+}
+
+/* Adds an end. Returns false if out of memory. */
+static inline bool
+mrd_pf_ends_put(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, const mrd_pf_begun *begun)
+{
+    uint32_t place;
+
+    if (__builtin_expect(e->n == e->cap, 0) && !mrd_pf_ends_grow(e))
+        return false;
+    place = e->spare[e->cap - 1 - e->n++];
+    e->begun[place] = *begun;
+    mrd_pf_ends_set(e, place, at, order);
+    return true;
+}
+
+/* Returns true if an end is due at this time. */
+static inline bool
+mrd_pf_ends_due(const mrd_pf_ends *e, mrd_ev_ns at)
+{
+    return e->n > 0 && e->tree.key[1] <= at.ns;
+}
+
+/* Returns the first end, which must exist. */
+static inline mrd_pf_end
+mrd_pf_ends_first(const mrd_pf_ends *e)
+{
+    uint64_t tag = e->tree.tag[1];
+
+    return (mrd_pf_end){ { e->tree.key[1] }, e->begun[(uint32_t) tag].row, (uint32_t) (tag >> 32) };
+}
+
+/* Removes the first end, which must exist. */
+static inline mrd_pf_end
+mrd_pf_ends_take(mrd_pf_ends *e)
+{
+    mrd_pf_end first = mrd_pf_ends_first(e);
+    uint32_t place = (uint32_t) e->tree.tag[1];
+
+    e->spare[e->cap - e->n--] = place;
+    mrd_tournament_set(&e->tree, (size_t) e->cap + place, INT64_MAX - place, place, mrd_pf_ends_tie,
+                       NULL);
+    return first;
+}
+
+/*
+ * Removes the first and adds another end, at the cost of one operation. The new span's data is set
+ * by mrd_pf_ends_name before its end is taken.
+ */
+static inline mrd_pf_end
+mrd_pf_ends_replace(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)
+{
+    mrd_pf_end first = mrd_pf_ends_first(e);
+
+    *ret_place = (uint32_t) e->tree.tag[1];
+    mrd_pf_ends_set(e, *ret_place, at, order);
+    return first;
+}
+
+static inline void
+mrd_pf_ends_name(mrd_pf_ends *e, uint32_t place, const mrd_pf_begun *begun)
+{
+    e->begun[place] = *begun;
+}
+
+/* Gets an open span, in no order, for `place` from 0 to cap. Returns false if the slot is empty. */
+static inline bool
+mrd_pf_ends_open(const mrd_pf_ends *e, uint32_t place, mrd_pf_end *ret_end)
+{
+    size_t leaf = (size_t) e->cap + place;
+
+    if (e->tree.key[leaf] > MRD_PF_ENDS_BEFORE)
+        return false;
+    *ret_end = (mrd_pf_end){ { e->tree.key[leaf] },
+                             e->begun[place].row,
+                             (uint32_t) (e->tree.tag[leaf] >> 32) };
+    return true;
+}
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * trace/sink/perfetto/pf_file.h - the packets of a Perfetto trace. They are collected in blocks, plain or
+ * compressed by zlib. trace/model/pf_tags.h has the tags of the messages.
+ */
+#ifndef MRD_TRACE_PF_FILE_H
+#define MRD_TRACE_PF_FILE_H
+
+#include "base/sys/out.h"
+#include "trace/model/pf_tags.h"
+#include "trace/sink/perfetto/pb_write.h"
+
+#define PF_BLOCK (128u << 10) /* bytes of packets per write or compressed packet */
+
+typedef struct {
+    mrd_out *out;
+    void *deflate; /* z_stream, or NULL without compression */
+    mrd_buf block, packed;
+    uint64_t raw; /* bytes of packets before compression */
+    mrd_err err;
+} mrd_pf_file;
+
+/* Errors: NOMEM. mrd_pf_file_fini may be called on a zeroed or failed file, and writes nothing. */
+mrd_err mrd_pf_file_init(mrd_pf_file *f, mrd_out *out, bool compress);
+void mrd_pf_file_fini(mrd_pf_file *f);
+/* Passes the block to the output. */
+void mrd_pf_file_flush(mrd_pf_file *f);
+
+/* Returns room for `len` bytes of complete packets. NULL if out of memory, which sets f->err. */
+static inline uint8_t *
+mrd_pf_room(mrd_pf_file *f, size_t len)
+{
+    if (__builtin_expect(f->block.len + len > PF_BLOCK, 0)) {
+        mrd_pf_file_flush(f);
+        if (!mrd_buf_room(&f->block, len > PF_BLOCK ? len : PF_BLOCK)) {
+            f->err = MRD_NOMEM;
+            return NULL;
+        }
+    }
+    return f->block.p + f->block.len;
+}
+
+static inline void
+mrd_pf_did(mrd_pf_file *f, const uint8_t *end)
+{
+    f->block.len = (size_t) (end - f->block.p);
+}
+
+/* Writes the head of a packet. The caller then writes its body, which must have this length. Errors
+ * as mrd_pf_room. */
+static inline uint8_t *
+mrd_pf_packet_room(mrd_pf_file *f, size_t body)
+{
+    uint8_t *p = mrd_pf_room(f, body + 2 * MRD_PB_VARINT_MAX);
+
+    if (p != NULL) {
+        *p++ = PF_TRACE_PACKET;
+        p = mrd_pb_varint(p, body);
+    }
+    return p;
+}
+
+/* Adds one packet with this body. */
+void mrd_pf_packet(mrd_pf_file *f, const mrd_buf *body);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * trace/sink/perfetto/pf_parts.h - the files of a Perfetto trace that is split by time: X.pftrace,
+ * X.2.pftrace, X.3.pftrace. X.parts.json is an index with their times, nodes and sizes.
+ *
+ * A trace that fits has one file and no index. The first file has the usual name and appears last,
+ * so if it exists, all exist. Files of such names from an earlier run are removed at commit. If the
+ * output has no path but the options request an archive, the same files become a tar archive, with
+ * the index as its last entry in any case.
+ *
+ * An event is in the part in which it begins, complete: a span that crosses a cut has its true end
+ * there. The next parts repeat lasting data, so that each part can be opened alone. These are spans
+ * that are open at the cut (from the cut on), the last value of each counter (at the cut), and the
+ * begin of an arrow that ends in the part (as an instant). Repeated spans and instants have the
+ * arguments meridian_continued = 1 and meridian_begin_ns, their true time. For a counter of an
+ * earlier part the first sample is the repeated one (readers keep no arguments of samples).
+ */
+#ifndef MRD_TRACE_PF_PARTS_H
+#define MRD_TRACE_PF_PARTS_H
+
+#include "base/conf/json.h"
+#include "trace/model/sink.h"
+#include "trace/table/outdir.h"
+
+#define MRD_PF_CONTINUED "meridian_continued"
+#define MRD_PF_BEGIN_NS  "meridian_begin_ns"
+
+/* The index entry of a part. */
+typedef struct {
+    mrd_ev_ns first, last; /* begin of its first and its last event, session time */
+    /* the cut, where the next part begins; the last time for the last part */
+    mrd_ev_ns until;
+    uint64_t events, spans, repeated;
+    const uint8_t *seen; /* by mrd_track_id: the part has events of this track */
+} mrd_pf_part;
+
+typedef struct {
+    const mrd_sink_env *env;
+    mrd_json *list;
+    mrd_out **more; /* parts 2 .. n, complete or being written; NULL for an archive */
+    size_t n, cap;  /* of `more` */
+    mrd_outdir *archive;
+    mrd_outdir_file *file; /* archive only: the current file */
+    uint64_t events;
+} mrd_pf_parts;
+
+/* Appends the path of part `number` (from 1) of the trace at `path`, or of its index. */
+void mrd_pf_part_path(const char *path, size_t number, mrd_buf *to);
+void mrd_pf_index_path(const char *path, mrd_buf *to);
+
+/* Removes files of another run next to the trace at path: parts beyond `parts`, and the index if
+ * there is one part. */
+void mrd_pf_parts_stale(const char *path, size_t parts);
+
+/* Gets the output of the first part. Errors: NOMEM, IO. mrd_pf_parts_fini may be called on a zeroed
+ * one, and removes uncommitted files. */
+mrd_err mrd_pf_parts_init(mrd_pf_parts *p, const mrd_sink_env *env, mrd_out **ret_out,
+                          mrd_why *why);
+void mrd_pf_parts_fini(mrd_pf_parts *p);
+/* Returns true if there can be another part. */
+bool mrd_pf_parts_can(const mrd_pf_parts *p);
+/* Completes the part that was written to `out`. */
+mrd_err mrd_pf_parts_end(mrd_pf_parts *p, mrd_out *out, const mrd_pf_part *part, mrd_why *why);
+/* Begins the next part and gets its output. */
+mrd_err mrd_pf_parts_next(mrd_pf_parts *p, mrd_out **ret_out, mrd_why *why);
+/* After all parts: lets the parts after the first appear, then the index. The caller commits the
+ * first part. */
+mrd_err mrd_pf_parts_commit(mrd_pf_parts *p, mrd_why *why);
+
+#endif

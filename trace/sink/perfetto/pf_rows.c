@@ -1,0 +1,568 @@
+#include "trace/sink/perfetto/pf_rows.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/vec.h"
+
+/* A track during the sort. */
+typedef struct {
+    mrd_track_id id;
+    uint32_t group;      /* number of its primary group */
+    int64_t rank, asked; /* minimum of the group; INT64_MAX if no track has one */
+} row_key;
+
+static int
+by_primary(const void *a, const void *b, void *self)
+{
+    const mrd_pf_rows *rows = self;
+    const row_key *x = a, *y = b;
+    int order = mrd_group_order(rows->catalog, rows->primary, x->id, y->id);
+
+    return order != 0 ? order : mrd_i64_order(x->id, y->id);
+}
+
+/* Sorts rows of one secondary group: spans before counters, then in the source's order, then by
+ * name. */
+static int
+track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(cat, a), *u = mrd_catalog_borrow_track(cat, b);
+    int order;
+
+    if (t->kind != u->kind)
+        return t->kind < u->kind ? -1 : 1;
+    if (t->source != u->source)
+        return t->source < u->source ? -1 : 1;
+    if ((order = mrd_i64_order(mrd_none_last(t->sort_index), mrd_none_last(u->sort_index))) != 0 ||
+        (order = mrd_i64_order(t->device_idx, u->device_idx)) != 0 ||
+        (order = mrd_i64_order(t->pcore_idx, u->pcore_idx)) != 0)
+        return order;
+    if ((order = strcmp(mrd_catalog_text(cat, t->name).p, mrd_catalog_text(cat, u->name).p)) != 0)
+        return order;
+    return mrd_i64_order(a, b);
+}
+
+static int
+by_row(const void *a, const void *b, void *self)
+{
+    const mrd_pf_rows *rows = self;
+    const row_key *x = a, *y = b;
+    int order;
+
+    if (x->group != y->group) {
+        if ((order = mrd_i64_order(x->rank, y->rank)) != 0 ||
+            (order = mrd_i64_order(x->asked, y->asked)) != 0)
+            return order;
+        return x->group < y->group ? -1 : 1;
+    }
+    order = mrd_group_order(rows->catalog, rows->secondary, x->id, y->id);
+    return order != 0 ? order : track_order(rows->catalog, x->id, y->id);
+}
+
+static int64_t
+process_rank(const mrd_process *p)
+{
+    return mrd_none_last(p->rank != MRD_NONE ? p->rank : p->worker_gid);
+}
+
+/* Numbers the primary groups, and gives each key the lowest rank and requested position of its
+ * group. */
+static void
+rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
+{
+    qsort_r(keys, n, sizeof(*keys), by_primary, rows);
+    for (size_t i = 0, end; i < n; i = end) {
+        int64_t rank = INT64_MAX, asked = INT64_MAX;
+
+        for (end = i; end < n &&
+                      mrd_group_order(rows->catalog, rows->primary, keys[i].id, keys[end].id) == 0;
+             end++) {
+            const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, keys[end].id);
+            const mrd_process *p = mrd_catalog_borrow_process(rows->catalog, t->process);
+
+            rank = process_rank(p) < rank ? process_rank(p) : rank;
+            asked = mrd_none_last(p->sort_index) < asked ? p->sort_index : asked;
+        }
+        for (size_t k = i; k < end; k++) {
+            keys[k].group = (uint32_t) i;
+            keys[k].rank = rank;
+            keys[k].asked = asked;
+        }
+    }
+}
+
+static void
+rows_drop(mrd_pf_rows *rows)
+{
+    free(rows->v);
+    rows->v = NULL;
+    rows->cap = rows->n = 0;
+}
+
+/* Adds a row under `parent`. Returns 0 (the root) after a failure, which leaves rows->v NULL. */
+static uint32_t
+rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id track)
+{
+    if (!MRD_VEC_ROOM(rows->v, rows->n, rows->cap, 1)) {
+        rows_drop(rows);
+        return 0;
+    }
+    rows->v[rows->n] = (mrd_row){ .kind = kind, .parent = parent, .track = track };
+    if (kind != MRD_ROW_ROOT)
+        rows->v[rows->n].index = rows->v[parent].children++;
+    return (uint32_t) rows->n++;
+}
+
+/* Also returns true after a failure, which leaves rows->v NULL. */
+static bool
+group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
+{
+    mrd_buf label = { 0 };
+    bool none;
+
+    mrd_group_label(rows->catalog, group, track, &label);
+    none = mrd_str_is((mrd_str){ (const char *) label.p, label.len }, "-");
+    if (label.err != MRD_OK) {
+        rows_drop(rows);
+        none = true;
+    }
+    mrd_buf_fini(&label);
+    return none;
+}
+
+/* Adds the rows of one secondary group, keys[0 .. n). */
+static void
+rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, size_t n)
+{
+    uint32_t folder = primary, row = 0;
+    size_t spans = 0;
+
+    while (spans < n &&
+           mrd_catalog_borrow_track(rows->catalog, keys[spans].id)->kind == MRD_TRACK_SPANS)
+        spans++;
+    if (!group_is_none(rows, rows->secondary, keys[0].id)) {
+        folder =
+            rows_add(rows, spans == 1 ? MRD_ROW_TRACK : MRD_ROW_SECONDARY, primary, keys[0].id);
+        if (rows->v != NULL && spans == 1) {
+            rows->v[folder].labelled = true;
+            rows->of_track[keys[0].id] = folder;
+        }
+    } else {
+        spans = 0;
+    }
+    for (size_t i = spans == 1 ? 1 : 0; i < n && rows->v != NULL; i++) {
+        row = rows_add(rows, MRD_ROW_TRACK, folder, keys[i].id);
+        rows->of_track[keys[i].id] = row;
+    }
+}
+
+static void
+rows_build(mrd_pf_rows *rows, const row_key *keys, size_t n)
+{
+    uint32_t primary = 0;
+
+    rows_add(rows, MRD_ROW_ROOT, 0, 0);
+    for (size_t i = 0, end; i < n && rows->v != NULL; i = end) {
+        if (i == 0 || keys[i].group != keys[i - 1].group)
+            primary = group_is_none(rows, rows->primary, keys[i].id)
+                          ? 0
+                          : rows_add(rows, MRD_ROW_PRIMARY, 0, keys[i].id);
+        for (end = i + 1;
+             end < n && keys[end].group == keys[i].group &&
+             mrd_group_order(rows->catalog, rows->secondary, keys[i].id, keys[end].id) == 0;)
+            end++;
+        if (rows->v != NULL)
+            rows_add_secondary(rows, primary, keys + i, end - i);
+    }
+}
+
+int32_t
+mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row)
+{
+    uint32_t siblings = rows->v[row->parent].children + 2;
+    uint32_t stride = INT32_MAX / siblings;
+
+    return stride > 16384 ? 16384 : stride < 1 ? 1 : (int32_t) stride;
+}
+
+/* Writes the job if all processes have the same one, otherwise the kind of the profile. */
+static void
+name_root(const mrd_pf_rows *rows, mrd_buf *to)
+{
+    const mrd_catalog *cat = rows->catalog;
+    mrd_sid job = MRD_SID_EMPTY;
+    size_t n_profiles;
+    const mrd_devprofile *profiles = mrd_catalog_devprofiles(cat, &n_profiles);
+
+    if (rows->profile != 0) {
+        mrd_str name = rows->profile < n_profiles
+                           ? mrd_catalog_text(cat, profiles[rows->profile].name)
+                           : MRD_STR("");
+
+        mrd_buf_text(to, "device profile ");
+        if (name.len > 0)
+            mrd_buf_str(to, name);
+        else
+            mrd_buf_u64(to, rows->profile);
+        return;
+    }
+    for (size_t i = 0; i < mrd_catalog_processes(cat); i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(cat, (mrd_proc_id) i);
+
+        if (p->profile != 0 || p->job == MRD_SID_EMPTY || p->job == job)
+            continue;
+        if (job != MRD_SID_EMPTY) {
+            job = MRD_SID_EMPTY;
+            break;
+        }
+        job = p->job;
+    }
+    if (job != MRD_SID_EMPTY) {
+        mrd_buf_text(to, "job ");
+        mrd_buf_str(to, mrd_catalog_text(cat, job));
+    } else {
+        mrd_buf_text(to, "system profile");
+    }
+}
+
+/* Returns the process of a primary group with one process, otherwise NULL. */
+static const mrd_process *
+primary_process(const mrd_pf_rows *rows, const mrd_row *row)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
+
+    for (size_t i = 0; i < rows->primary->n; i++) {
+        if (rows->primary->field[i] == MRD_GROUP_PROCESS)
+            return mrd_catalog_borrow_process(rows->catalog, t->process);
+    }
+    return NULL;
+}
+
+/* Writes the label, with name and rank of the process if the group is one process. */
+static void
+name_primary(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    const mrd_process *p = primary_process(rows, row);
+
+    mrd_group_label(rows->catalog, rows->primary, row->track, to);
+    if (p == NULL || (p->flags & MRD_PROC_NODE))
+        return;
+    if (p->name != MRD_SID_EMPTY && !(p->flags & MRD_PROC_NO_PID)) {
+        mrd_buf_byte(to, ' ');
+        mrd_buf_str(to, mrd_catalog_text(rows->catalog, p->name));
+    }
+    if (p->rank != MRD_NONE) {
+        mrd_buf_text(to, " (rank ");
+        mrd_buf_i64(to, p->rank);
+        mrd_buf_byte(to, ')');
+    }
+    if (p->flags & MRD_PROC_SIMULATED)
+        mrd_buf_text(to, " (simulated)");
+}
+
+/* Returns true if the track's own name contains its thread already ("thread 59812 (python3)") and
+ * the group would add nothing else. */
+static bool
+label_is_in_name(const mrd_pf_rows *rows, const mrd_track *t)
+{
+    char number[24];
+
+    for (size_t i = 0; i < rows->secondary->n; i++) {
+        mrd_group_field field = rows->secondary->field[i];
+
+        if ((field == MRD_GROUP_LNC && t->lnc_idx != MRD_NONE) || field == MRD_GROUP_WORKER ||
+            field == MRD_GROUP_INSTANCE || field == MRD_GROUP_PROCESS || field == MRD_GROUP_SIDE)
+            return false;
+    }
+    snprintf(number, sizeof(number), "%" PRId64, t->thread_id);
+    return t->thread_id != MRD_NONE &&
+           strstr(mrd_catalog_text(rows->catalog, t->name).p, number) != NULL;
+}
+
+static void
+say_number(mrd_buf *to, const char *what, int64_t v)
+{
+    if (v != MRD_NONE) {
+        mrd_buf_text(to, what);
+        mrd_buf_i64(to, v);
+    }
+}
+
+/* Texts that may distinguish rows with equal names. */
+enum {
+    APART_DEVICE = 1,
+    APART_NC = 2,
+    APART_CORE = 4,
+    APART_THREAD = 8,
+    APART_WORKER = 16,
+    APART_SOURCE = 32,
+    APART_INSTANCE = 64,
+    APART_PROCESS = 128,
+};
+
+static uint32_t
+apart_by(const mrd_catalog *cat, const mrd_track *t, const mrd_track *u)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process),
+                      *q = mrd_catalog_borrow_process(cat, u->process);
+
+    return (t->device_idx != u->device_idx ? APART_DEVICE : 0u) |
+           (t->lnc_idx != u->lnc_idx ? APART_NC : 0u) |
+           (t->pcore_idx != u->pcore_idx ? APART_CORE : 0u) |
+           (t->thread_id != u->thread_id ? APART_THREAD : 0u) |
+           (t->worker_gid != u->worker_gid ? APART_WORKER : 0u) |
+           (t->source != u->source ? APART_SOURCE : 0u) |
+           (p->instance_id != q->instance_id ? APART_INSTANCE : 0u) |
+           (p->process_id != q->process_id ? APART_PROCESS : 0u);
+}
+
+static void
+say_apart(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
+    const mrd_process *p = mrd_catalog_borrow_process(rows->catalog, t->process);
+    const struct {
+        uint32_t bit;
+        const char *what;
+        int64_t v;
+    } numbers[] = {
+        { APART_DEVICE, " device ", t->device_idx }, { APART_NC, " NC ", t->lnc_idx },
+        { APART_CORE, " core ", t->pcore_idx },      { APART_THREAD, " tid ", t->thread_id },
+        { APART_WORKER, " worker ", t->worker_gid }, { APART_PROCESS, " pid ", p->process_id },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(numbers); i++)
+        if ((row->apart & numbers[i].bit) != 0)
+            say_number(to, numbers[i].what, numbers[i].v);
+    if ((row->apart & APART_SOURCE) != 0)
+        mrd_buf_fmt(to, " %s", mrd_source_text(t->source));
+    if ((row->apart & APART_INSTANCE) != 0)
+        mrd_buf_fmt(to, " " MRD_STR_FMT,
+                    MRD_STR_ARG(mrd_catalog_text(rows->catalog, p->instance_id)));
+    if (row->twin != 0)
+        mrd_buf_fmt(to, " #%" PRIu32, row->twin);
+}
+
+static void
+name_track(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
+    mrd_str name = mrd_catalog_text(rows->catalog, t->name);
+
+    while (name.len > 0 && name.p[name.len - 1] == ' ')
+        name.len--;
+    if (row->labelled && !label_is_in_name(rows, t)) {
+        mrd_group_label(rows->catalog, rows->secondary, row->track, to);
+        mrd_buf_byte(to, ' ');
+    }
+    if (name.len > 0)
+        mrd_buf_str(to, name);
+    else
+        mrd_buf_text(to, mrd_source_text(t->source));
+    if (t->name == MRD_SID_EMPTY && t->pcore_idx != MRD_NONE) {
+        mrd_buf_text(to, t->pcore_idx < 10 ? " core 0" : " core ");
+        mrd_buf_i64(to, t->pcore_idx);
+    }
+}
+
+void
+mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    switch (row->kind) {
+    case MRD_ROW_ROOT:
+        name_root(rows, to);
+        break;
+    case MRD_ROW_PRIMARY:
+        name_primary(rows, row, to);
+        break;
+    case MRD_ROW_SECONDARY:
+        mrd_group_label(rows->catalog, rows->secondary, row->track, to);
+        break;
+    case MRD_ROW_TRACK:
+        name_track(rows, row, to);
+        break;
+    }
+    if ((row->apart | row->twin) != 0)
+        say_apart(rows, row, to);
+}
+
+static void
+say_text(const mrd_catalog *cat, mrd_buf *to, const char *what, mrd_sid sid)
+{
+    if (sid != MRD_SID_EMPTY) {
+        mrd_buf_text(to, what);
+        mrd_buf_str(to, mrd_catalog_text(cat, sid));
+    }
+}
+
+void
+mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to)
+{
+    say_text(cat, to, "instance_id ", p->instance_id);
+    if (!(p->flags & (MRD_PROC_NODE | MRD_PROC_NO_PID)))
+        say_number(to, ", process_id ", p->process_id);
+    say_number(to, ", container pid ", p->container_pid);
+    say_text(cat, to, ", name ", p->name);
+    say_number(to, ", rank ", p->rank);
+    say_number(to, " of ", p->world_size);
+    say_number(to, ", worker_gid ", p->worker_gid);
+    say_text(cat, to, ", job ", p->job);
+    say_text(cat, to, ", pod ", p->pod);
+    say_text(cat, to, ", labels ", p->labels);
+    if (p->clock != 0) {
+        size_t n;
+        const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
+
+        if (p->clock < n) {
+            say_text(cat, to, ", clock ", clocks[p->clock].quality);
+            if (clocks[p->clock].bound_ns >= 0)
+                say_number(to, " within +/- ns ", clocks[p->clock].bound_ns);
+        }
+    }
+    if (p->flags & MRD_PROC_SIMULATED)
+        mrd_buf_text(to, ", SIMULATED hardware");
+}
+
+static void
+describe_track(const mrd_pf_rows *rows, const mrd_track *t, mrd_buf *to)
+{
+    mrd_buf_text(to, "source ");
+    mrd_buf_text(to, mrd_source_text(t->source));
+    say_number(to, ", lnc_idx ", t->lnc_idx);
+    say_number(to, ", pcore_idx ", t->pcore_idx);
+    say_number(to, ", device_idx ", t->device_idx);
+    say_number(to, ", thread_id ", t->thread_id);
+    say_number(to, ", worker_gid ", t->worker_gid);
+    say_text(rows->catalog, to, ", name ", t->name);
+}
+
+void
+mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    const mrd_process *p = row->kind == MRD_ROW_PRIMARY ? primary_process(rows, row) : NULL;
+
+    if (row->kind == MRD_ROW_TRACK)
+        describe_track(rows, mrd_catalog_borrow_track(rows->catalog, row->track), to);
+    else if (p != NULL)
+        mrd_pf_rows_describe_process(rows->catalog, p, to);
+}
+
+/* ---- Rows of one name ---- */
+
+/* A row by the hash of its name. If two names have one hash, their rows get unnecessary texts. */
+typedef struct {
+    uint64_t name;
+    uint32_t parent, row;
+} named_row;
+
+static int
+by_name(const void *a, const void *b)
+{
+    const named_row *x = a, *y = b;
+
+    if (x->parent != y->parent)
+        return x->parent < y->parent ? -1 : 1;
+    if (x->name != y->name)
+        return x->name < y->name ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* Rows v[0 .. n) have equal names. With `number`, rows that no text distinguishes are numbered. */
+static void
+tell_apart(mrd_pf_rows *rows, const named_row *v, size_t n, bool number)
+{
+    uint32_t apart = 0;
+
+    for (size_t i = 1; i < n; i++)
+        apart |= apart_by(rows->catalog,
+                          mrd_catalog_borrow_track(rows->catalog, rows->v[v[0].row].track),
+                          mrd_catalog_borrow_track(rows->catalog, rows->v[v[i].row].track));
+    for (size_t i = 0; i < n; i++) {
+        mrd_row *row = &rows->v[v[i].row];
+
+        if (number)
+            row->twin = (uint32_t) i + 1;
+        else if (row->kind == MRD_ROW_TRACK)
+            row->apart = apart;
+    }
+}
+
+static mrd_err
+look_for_names(mrd_pf_rows *rows, named_row *v, bool number)
+{
+    mrd_buf name = { 0 };
+    mrd_err err = MRD_OK;
+    size_t n = rows->n;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        name.len = 0;
+        mrd_pf_rows_name(rows, &rows->v[i], &name);
+        err = name.err;
+        v[i] = (named_row){ mrd_hash64(name.p, name.len, 0), rows->v[i].parent, (uint32_t) i };
+    }
+    mrd_buf_fini(&name);
+    if (err != MRD_OK)
+        return err;
+    qsort(v + 1, n - 1, sizeof(*v), by_name); /* the root has no siblings */
+    for (size_t i = 1, end; i < n; i = end) {
+        for (end = i + 1; end < n && v[end].parent == v[i].parent && v[end].name == v[i].name;)
+            end++;
+        if (end > i + 1)
+            tell_apart(rows, v + i, end - i, number);
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+tell_names_apart(mrd_pf_rows *rows)
+{
+    named_row *v = malloc(rows->n * sizeof(*v));
+    mrd_err err = v == NULL ? MRD_NOMEM : look_for_names(rows, v, false);
+
+    if (err == MRD_OK)
+        err = look_for_names(rows, v, true);
+    free(v);
+    return err;
+}
+
+mrd_err
+mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
+                 const mrd_sink_options *options)
+{
+    size_t n = 0, tracks = mrd_catalog_tracks(cat);
+    row_key *keys = malloc((tracks + 1) * sizeof(*keys));
+
+    *rows = (mrd_pf_rows){ .catalog = cat,
+                           .primary = &options->primary,
+                           .secondary = &options->secondary,
+                           .profile = profile,
+                           .tracks = tracks };
+    rows->of_track = malloc((tracks + 1) * sizeof(*rows->of_track));
+    if (keys == NULL || rows->of_track == NULL) {
+        free(keys);
+        return MRD_NOMEM;
+    }
+    memset(rows->of_track, 0xff, (tracks + 1) * sizeof(*rows->of_track));
+    for (mrd_track_id id = 0; id < tracks; id++) {
+        if (mrd_catalog_profile_of(cat, id) == profile)
+            keys[n++] = (row_key){ .id = id };
+    }
+    rows_number_groups(rows, keys, n);
+    qsort_r(keys, n, sizeof(*keys), by_row, rows);
+    rows_build(rows, keys, n);
+    free(keys);
+    return rows->v == NULL ? MRD_NOMEM : tell_names_apart(rows);
+}
+
+void
+mrd_pf_rows_fini(mrd_pf_rows *rows)
+{
+    free(rows->v);
+    free(rows->of_track);
+    *rows = (mrd_pf_rows){ 0 };
+}

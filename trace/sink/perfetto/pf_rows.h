@@ -1,0 +1,53 @@
+/*
+ * trace/sink/perfetto/pf_rows.h - the tree of rows in a Perfetto trace: one root, the primary groups, the
+ * secondary groups, the tracks. The order is set by explicit ranks.
+ *
+ * A secondary group with one track of spans is that track's row. With several tracks it is a folder
+ * of them. Counters belong to the row of their group, or of the primary group if they have no
+ * secondary one. Primary groups are sorted by the rank of their processes, then by the source's
+ * order, then by trace/sink/group.h. Rows of one parent with equal names get a distinguishing text,
+ * because viewers merge rows of one name.
+ */
+#ifndef MRD_TRACE_PF_ROWS_H
+#define MRD_TRACE_PF_ROWS_H
+
+#include "trace/sink/group.h"
+
+typedef enum { MRD_ROW_ROOT, MRD_ROW_PRIMARY, MRD_ROW_SECONDARY, MRD_ROW_TRACK } mrd_pf_row_kind;
+
+typedef struct {
+    mrd_pf_row_kind kind;
+    bool labelled;      /* TRACK: represents its secondary group, with the group's label first */
+    uint32_t parent;    /* index; the root's parent is itself */
+    uint32_t index;     /* among its siblings */
+    uint32_t children;  /* number of children */
+    uint32_t apart;     /* the text that distinguishes it from siblings with its name; private */
+    uint32_t twin;      /* its number among rows that nothing distinguishes, from 1; 0 means none */
+    mrd_track_id track; /* TRACK: its track. Groups: a track of the group */
+    uint32_t uuid;      /* 0 until the sink has written it */
+} mrd_row;
+
+typedef struct {
+    const mrd_catalog *catalog;
+    const mrd_group *primary, *secondary;
+    uint32_t profile;
+    mrd_row *v; /* the root first */
+    size_t n, cap;
+    uint32_t *of_track; /* by mrd_track_id; UINT32_MAX means another profile */
+    size_t tracks;
+} mrd_pf_rows;
+
+/* Errors: NOMEM. mrd_pf_rows_fini may be called on a zeroed one. */
+mrd_err mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
+                         const mrd_sink_options *options);
+void mrd_pf_rows_fini(mrd_pf_rows *rows);
+
+/* Ranks of rows are this far apart, so that lanes fit in between. */
+int32_t mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row);
+void mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
+/* Appends the identity of a process as text. */
+void mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to);
+/* Appends the row's identity as text; nothing if it has none. */
+void mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
+
+#endif

@@ -1,0 +1,193 @@
+/*
+ * trace/sink/perfetto/pf_state.h - the state of a Perfetto trace that is being written, and the packets of
+ * its events. For sink_perfetto.c, which handles events, and pf_part.c, which begins and ends
+ * files.
+ */
+#ifndef MRD_TRACE_PF_STATE_H
+#define MRD_TRACE_PF_STATE_H
+
+#include "trace/model/lanes.h"
+#include "trace/sink/perfetto/pf_ends.h"
+#include "trace/sink/perfetto/pf_file.h"
+#include "trace/sink/perfetto/pf_flows.h"
+#include "trace/sink/perfetto/pf_names.h"
+#include "trace/sink/perfetto/pf_parts.h"
+#include "trace/sink/perfetto/pf_processes.h"
+#include "trace/sink/perfetto/pf_tracks.h"
+
+#define PF_FAST_ROOM    192u /* bytes for a packet of one plain event */
+#define PF_END_ROOM     24u  /* bytes for an END */
+#define PF_SEQ          1u
+#define PF_FLAG_CLEARED 1u
+
+/* The path of a plain span is one function without calls to rarely used code. */
+#define PF_HOT  static inline __attribute__((always_inline))
+#define PF_COLD static __attribute__((noinline))
+
+/* The last sample of a counter. */
+typedef struct {
+    bool has, whole; /* whole: an integer */
+    uint64_t bits;   /* of the double or the integer */
+} mrd_pf_value;
+
+/* An open span, if the trace may continue in another file. */
+typedef struct {
+    uint32_t order;
+    mrd_pf_begun begun;
+} mrd_pf_unended;
+
+typedef struct mrd_pf {
+    const mrd_sink_env *env;
+    mrd_pf_parts parts;
+    mrd_out *out;         /* output of the current part */
+    uint64_t cut_at;      /* a cut is due after this many bytes; UINT64_MAX means never */
+    uint32_t part;        /* number of the current part, from 1 */
+    mrd_pf_part said;     /* index entry of the current part */
+    mrd_why why;          /* why a cut failed */
+    uint8_t *seen;        /* by mrd_track_id: has events in this part */
+    mrd_pf_value *values; /* by mrd_track_id; NULL means that the trace is never cut */
+    mrd_pf_unended *unended;
+    size_t n_unended, cap_unended;
+    mrd_pf_file file;
+    mrd_pf_tracks rows;
+    mrd_pf_names names;
+    mrd_pf_ends ends;
+    mrd_pf_flows flows;
+    mrd_pf_identity identity;
+    mrd_lanes *lanes, *loss_lanes;
+    bool started;
+    mrd_dur_ns shift_ns; /* added to session times to get the times of the trace */
+    mrd_ev_ns now;       /* the last written time of the trace */
+    uint64_t events, since_mark, spans, lost, clamped; /* of this part */
+    uint64_t flows_without_start;
+    uint64_t *lost_of;       /* by mrd_proc_id */
+    uint32_t order;          /* number of the next span */
+    mrd_buf packet, event;   /* under construction */
+    mrd_pb_field *clock_row; /* rows of clock bounds; 0 if there is none */
+    size_t n_clocks;
+    mrd_err err;
+} mrd_pf;
+
+/* ---- Packets ---- */
+
+static inline void
+pf_packet_begin(mrd_pf *s)
+{
+    mrd_buf_reset(&s->packet);
+    mrd_pb_u64(&s->packet, PF_SEQUENCE_ID, PF_SEQ);
+}
+
+static inline void
+pf_packet_end(mrd_pf *s)
+{
+    mrd_pf_packet(&s->file, &s->packet);
+}
+
+static inline uint64_t
+pf_trace_clock(const mrd_pf *s)
+{
+    return s->env->options->wall_time && s->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
+}
+
+/* Writes the head of every event: sequence, and time since the previous one. Does not set the flag
+ * NEEDS_INCREMENTAL_STATE. With this flag readers skip packets before a sequence's first packet.
+ * Here there are none, and the flag would cost two bytes per packet. */
+PF_HOT uint8_t *
+pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
+{
+    static const uint8_t rest[] = { PF_SEQUENCE_ID, PF_SEQ };
+
+    *p++ = PF_TIMESTAMP;
+    p = mrd_pb_varint_short(p, (uint64_t) at.ns - (uint64_t) s->now.ns);
+    s->now = at;
+    memcpy(p, rest, sizeof(rest));
+    return p + sizeof(rest);
+}
+
+/* Writes an event without arguments of its own. Its names must have been written before. 0 means no
+ * category or name, NULL no identity. */
+PF_HOT void
+pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
+             mrd_pb_field name, const mrd_pf_identity_row *whose)
+{
+    uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p;
+    unsigned len = 2 + mrd_pb_field_len(row) + mrd_pb_field_len(category) + mrd_pb_field_len(name) +
+                   (whose == NULL ? 0 : whose->len);
+
+    if (start == NULL)
+        return;
+    start[0] = PF_TRACE_PACKET;
+    p = pf_put_head(s, start + 2, at);
+    p[0] = PF_TRACK_EVENT;
+    p[1] = (uint8_t) len;
+    p[2] = PF_EVENT_TYPE;
+    p[3] = type;
+    p = mrd_pb_put_field(p + 4, row);
+    p = mrd_pb_put_field(p, category);
+    p = mrd_pb_put_field(p, name);
+    if (whose != NULL) {
+        /* a fixed size is faster, and the bytes after `len` are overwritten */
+        memcpy(p, whose->bytes, sizeof(whose->bytes));
+        p += whose->len;
+    }
+    start[1] = (uint8_t) (p - start - 2);
+    mrd_pf_did(&s->file, p);
+}
+
+/* Begins s->event, which pf_write_event completes. */
+static inline void
+pf_begin_event(mrd_pf *s, uint8_t type, mrd_pb_field row)
+{
+    mrd_buf_reset(&s->event);
+    mrd_pb_u64(&s->event, PF_EVENT_TYPE, type);
+    mrd_pb_field_add(&s->event, row);
+}
+
+/* Writes s->event, with the names that it uses for the first time. */
+static inline void
+pf_write_event(mrd_pf *s, mrd_ev_ns at)
+{
+    mrd_buf *fresh = &s->names.fresh;
+    uint8_t head[16] = { 0 }, *p;
+    size_t n_head = (size_t) (pf_put_head(s, head, at) - head);
+    size_t n_fresh = fresh->len > 0 ? mrd_pb_bytes_len(fresh->len) : 0;
+    size_t body = n_head + n_fresh + mrd_pb_bytes_len(s->event.len);
+
+    if (fresh->err != MRD_OK || s->event.err != MRD_OK)
+        s->err = MRD_NOMEM;
+    else if ((p = mrd_pf_packet_room(&s->file, body)) != NULL) {
+        /* a fixed size is faster, and the bytes after the head are overwritten */
+        memcpy(p, head, sizeof(head));
+        p += n_head;
+        if (fresh->len > 0)
+            p = mrd_pb_put_bytes(p, PF_INTERNED_DATA, fresh->p, fresh->len);
+        mrd_pf_did(&s->file, mrd_pb_put_bytes(p, PF_TRACK_EVENT, s->event.p, s->event.len));
+    }
+    mrd_buf_reset(fresh);
+}
+
+static inline void
+pf_add_fixed(mrd_buf *to, uint32_t tag, uint64_t v)
+{
+    mrd_pb_raw(to, tag);
+    if (mrd_buf_room(to, 8))
+        to->len = (size_t) (mrd_pb_fixed64(to->p + to->len, v) - to->p);
+}
+
+static inline void
+pf_add_value(mrd_buf *to, const mrd_pf_value *v)
+{
+    if (v->whole)
+        mrd_pb_u64(to, PF_EVENT_COUNTER, v->bits);
+    else
+        pf_add_fixed(to, PF_EVENT_COUNTER_DOUBLE, v->bits);
+}
+
+/* Returns the bytes of this part, before compression. */
+PF_HOT uint64_t
+pf_size(const mrd_pf *s)
+{
+    return s->file.raw + s->file.block.len;
+}
+
+#endif

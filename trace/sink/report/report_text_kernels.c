@@ -1,0 +1,122 @@
+/* The section of report.txt about kernels: the longest by total time, and workers that took longer
+ * than others. */
+#include <inttypes.h>
+
+#include "trace/sink/report/report_text.h"
+#include "trace/sink/text.h"
+
+enum { KERNELS = 12, NAME = 36, DOTS = 3, BEGIN = 12 };
+enum {
+    UNCLEAR = 3,
+    UNCLEAR_NAME = 64
+}; /* names in the sentence about unclear kernels, and columns of each */
+
+/* Returns the length of the common beginning of two names if their cells would look the same;
+ * otherwise 0. */
+static size_t
+alike(mrd_str a, mrd_str b)
+{
+    size_t n = 0;
+
+    if (mrd_text_columns(a) <= NAME || mrd_text_columns(b) <= NAME)
+        return 0;
+    while (n < a.len && n < b.len && a.p[n] == b.p[n])
+        n++;
+    return n >= NAME - DOTS ? n : 0;
+}
+
+/* Moves back by some UTF-8 characters. */
+static size_t
+back(mrd_str s, size_t at, size_t letters)
+{
+    while (at > 0 && letters > 0)
+        letters -= ((unsigned char) s.p[--at] & 0xc0) != 0x80;
+    return at;
+}
+
+/* Writes the i-th name as a cell. For names that would look the same (generated kernels differ in
+ * their last characters), shows the beginning and the part where they differ. */
+static void
+put_name(mrd_report_text *s, const mrd_kernel *k, size_t n, size_t i)
+{
+    enum { REST = NAME - DOTS - BEGIN };
+    const mrd_catalog *cat = s->common.env->catalog;
+    mrd_str name = mrd_catalog_text(cat, k[i].name);
+    size_t parts = 0, from, last;
+
+    for (size_t j = 0; j < n && j < KERNELS; j++) {
+        size_t same = j == i ? 0 : alike(name, mrd_catalog_text(cat, k[j].name));
+
+        parts = same > parts ? same : parts;
+    }
+    if (parts == 0) {
+        mrd_text_cell(&s->text, name, NAME, true);
+        return;
+    }
+    from = back(name, parts, 4);
+    last = back(name, name.len, REST);
+    from = from > last ? last : from;
+    mrd_text_cell(&s->text, name, BEGIN + DOTS, false);
+    mrd_text_cell(&s->text, (mrd_str){ name.p + from, name.len - from }, REST, true);
+}
+
+void
+mrd_report_text_kernels(mrd_report_text *s)
+{
+    size_t n, workers;
+    const mrd_kernel *k = mrd_kernels_list(mrd_report_kernels(s->common.report), &n);
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
+    uint64_t window = mrd_report_totals_of(s->common.report)->window_ns;
+    char d[2][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+
+    if (n == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-38s %9s %9s %9s  %s\n", "What devices ran, % of all windows",
+                "count", "total", "share", workers > 1 ? "slowest worker, x the median" : "");
+    for (size_t i = 0; i < n && i < KERNELS; i++) {
+        mrd_buf label = { 0 };
+
+        mrd_buf_text(&s->text, "  ");
+        put_name(s, k, n, i);
+        mrd_buf_fmt(&s->text, " %9" PRIu64 " %9s %9s", k[i].calls, mrd_text_dur(k[i].ns, d[0]),
+                    mrd_text_share(k[i].ns, window, share));
+        if (k[i].collective) {
+            mrd_buf_text(&s->text, "  includes waiting for others");
+        } else if (k[i].workers > 1 && k[i].median_ns > 0) {
+            mrd_report_text_label(s, &w[k[i].most_worker], &label);
+            mrd_buf_text(&s->text, "  ");
+            mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, 22, true);
+            mrd_buf_fmt(&s->text, " %.2f x", (double) k[i].most_ns / (double) k[i].median_ns);
+        }
+        mrd_buf_byte(&s->text, '\n');
+        mrd_text_done(&label, &s->text);
+    }
+    mrd_text_left_out(&s->text, n > KERNELS ? n - KERNELS : 0, "names", "report-json");
+    mrd_report_text_note(&s->text, "sums of spans: spans that run at the same time count each, so "
+                                   "that a share can exceed 100 %; an execution on two physical "
+                                   "cores is one, from the earlier begin to the later end");
+}
+
+void
+mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to)
+{
+    size_t n, listed = 0;
+    const mrd_kernels *kernels = mrd_report_kernels(s->common.report);
+    const mrd_kernel *k = mrd_kernels_list(kernels, &n);
+    uint64_t unclear_ns, all_ns;
+    char share[MRD_TEXT_SHARE];
+
+    if (!mrd_kernels_are_unclear(kernels, &unclear_ns, &all_ns))
+        return;
+    mrd_buf_fmt(to,
+                "%s of the devices' time counts as computation, although the names contain words "
+                "of communication: ",
+                mrd_text_share(unclear_ns, all_ns, share));
+    for (size_t i = 0; i < n && listed < UNCLEAR; i++) {
+        if (!k[i].unclear)
+            continue;
+        mrd_buf_text(to, listed++ == 0 ? "" : ", ");
+        mrd_text_cell(to, mrd_catalog_text(s->common.env->catalog, k[i].name), UNCLEAR_NAME, false);
+    }
+    mrd_buf_text(to, ". If they communicate, a file for --classify can say so. ");
+}

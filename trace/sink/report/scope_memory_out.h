@@ -1,0 +1,22 @@
+/*
+ * trace/sink/report/scope_memory_out.h - memory by scope as a table and as JSON, for summary and report.
+ * Internal to trace/.
+ */
+#ifndef MRD_TRACE_SINK_REPORT_SCOPE_MEMORY_OUT_H
+#define MRD_TRACE_SINK_REPORT_SCOPE_MEMORY_OUT_H
+
+#include "trace/analysis/scope_memory.h"
+#include "trace/json/json_write.h"
+
+#define MRD_MEMORY_TEXT 24
+
+/* Formats bytes as "1.50 GiB". */
+const char *mrd_memory_text(uint64_t bytes, char text[MRD_MEMORY_TEXT]);
+/* Writes nothing if no scope allocated. `most` is the number of rows, `where` names the output with
+ * all of them. */
+void mrd_scope_memory_text(mrd_scope_memory *m, const mrd_catalog *cat, size_t most,
+                           const char *where, mrd_buf *to);
+/* Writes a member "memory_by_scope", under the same condition. */
+void mrd_scope_memory_json(mrd_scope_memory *m, const mrd_catalog *cat, mrd_jw *w);
+
+#endif
