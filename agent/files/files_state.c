@@ -61,35 +61,6 @@ mrd_files_lost(mrd_files *f, file *one)
     return !one->had;
 }
 
-mrd_files_complete
-mrd_files_describe(const mrd_files *f, const file *one)
-{
-    session_set takers = mrd_files_takers(f, one);
-    mrd_files_complete all = { .path = one->path,
-                               .rel = one->rel,
-                               .pid = f->dirs[one->dir].pid,
-                               .uid = f->dirs[one->dir].uid,
-                               .fd = -1,
-                               .replaced = one->replaced,
-                               .grown = one->grown };
-
-    for (unsigned k = 0; k < MRD_FILES_SESSIONS; k++)
-        all.takers[k] = (takers & 1u << k) != 0 ? f->sessions[k].id : 0;
-    return all;
-}
-
-void
-mrd_files_miss(mrd_files *f, file *one, const char *reason)
-{
-    mrd_files_complete missed;
-
-    if (!mrd_files_is_unread(one) || f->o.missed == NULL || mrd_files_takers(f, one) == 0)
-        return;
-    missed = mrd_files_describe(f, one);
-    one->replaced = 0;
-    f->o.missed(f->o.self, &missed, reason);
-}
-
 bool
 mrd_files_is_unread(const file *one)
 {

@@ -7,8 +7,8 @@
 #define LEAVE_ROUNDS 8 /* more are not a few bad processes among good ones */
 
 /*
- * Moves the processes at fault to `out`. If these are most of those that were compared with the
- * reference, the reference is at fault instead.
+ * Moves the processes at fault to `out`. If most compared processes do not fit the reference, the
+ * reference is at fault instead.
  */
 static void
 leave_out(const mrd_coll_match *match, size_t reference, char **odd, const mrd_why *first_odd,
@@ -50,7 +50,7 @@ free_texts(char **texts, size_t n)
     free(texts);
 }
 
-/* What is left of a match after processes were left out of it. */
+/* A match without the processes that were left out of it. */
 typedef struct {
     char **odd, **out;
     bool *without;
@@ -98,7 +98,7 @@ mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *options,
                      .out = calloc(np + 1, sizeof(char *)),
                      .without = calloc(np + 1, sizeof(bool)) };
     mrd_err err = MRD_NOMEM;
-    mrd_why unread;
+    mrd_why unread = { 0 };
 
     why = why == NULL ? &unread : why;
     if (rest.odd == NULL || rest.out == NULL || rest.without == NULL)

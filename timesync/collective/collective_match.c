@@ -36,23 +36,6 @@ order_obs(const void *a, const void *b)
     return mrd_local_before(x->end, y->end) ? -1 : mrd_local_after(x->end, y->end);
 }
 
-const char *
-mrd_coll_called(const mrd_coll_options *o, uint64_t hash, char room[20])
-{
-    const char *text = o == NULL || o->text == NULL ? NULL : o->text(o->self, hash);
-
-    snprintf(room, 20, "%016llx", (unsigned long long) hash);
-    return text != NULL ? text : room;
-}
-
-mrd_err
-mrd_coll_note(char **reasons, size_t process, const char *reason)
-{
-    if (reasons[process] == NULL)
-        reasons[process] = strdup(reason);
-    return reasons[process] == NULL ? MRD_NOMEM : MRD_OK;
-}
-
 static bool
 leaves_out(const matching *x)
 {
@@ -246,8 +229,8 @@ match_runs(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, size_t k, const match
     return match_ordered(m, x->runs, k, x, why);
 }
 
-/* Adds a participant to those of a collective. Participants of one process share a clock, so their
- * latest begin and earliest end count. */
+/* Adds a participant to a collective. Participants of one process share a clock, so their latest
+ * begin and earliest end count. */
 static size_t
 fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *o)
 {
@@ -424,7 +407,7 @@ mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
 {
     mrd_coll_match *m = calloc(1, sizeof(*m));
     mrd_coll_obs *sorted = malloc((n + 1) * sizeof(*sorted));
-    mrd_why first = { 0 }, unread;
+    mrd_why first = { 0 }, unread = { 0 };
     matching x = { .runs = malloc((n + 1) * sizeof(*x.runs)),
                    .scratch = malloc((n + 1) * sizeof(*x.scratch)),
                    .meets = malloc((n + 1) * sizeof(*x.meets)),

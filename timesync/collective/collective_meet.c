@@ -3,7 +3,7 @@
  * groups of one name run the same operations, so they match. If one of them is always later by the
  * same time, the ends agree too, and look like an offset of the clocks.
  *
- * In every group, the last participant to enter waits for nobody, so its span is as short as it can
+ * In every group, the last participant to enter does not wait, so its span is as short as it can
  * be. If two groups are mixed, every collective has two of these short spans. A collective with
  * exactly one therefore shows that all its participants waited for that one, if their ends are as
  * far apart as usual. Lengths of spans do not depend on the alignment of clocks.
@@ -17,8 +17,8 @@
 
 #define SCATTERS 6    /* a span is short if it exceeds the shortest by at most this many scatters */
 #define EXACT_NS 2000 /* ... and this */
-#define SHARE    50   /* one of so many collectives must have one short span */
-#define MANY     8    /* spans of one kind, of which the shortest waited for nobody */
+#define SHARE    50   /* of this many collectives, one must have one short span */
+#define MANY     8    /* spans of one kind, of which the shortest did not wait */
 #define SLOWER   2    /* how many times the latency of one group may be the other's, if unknown */
 
 /* A participant: its observations are mine[first, first + n). */
@@ -36,7 +36,7 @@ typedef struct {
     uint32_t *who;             /* by observation: its taker */
     const mrd_coll_obs **mine; /* sorted by taker, then time */
     int64_t *lengths;          /* by observation: the shortest span of its kind; 0 if unknown */
-    bool *usual;               /* by observation: its end is as far from the base's as usual */
+    bool *usual;               /* by observation: its end has the usual distance from the base's */
     mrd_coll_obs *series;
     int64_t *others;
     double tolerance;
@@ -175,7 +175,7 @@ unusual(const meeting *m, size_t i, size_t n)
 }
 
 /* Sets the tolerance by the largest scatter, without participants that scatter too much for any
- * alignment. Marks the ends that are as far from the base's as usual. */
+ * alignment. Marks the ends that have the usual distance from the base's. */
 static void
 measure_ends(meeting *m, const int64_t *base_ends)
 {

@@ -279,7 +279,7 @@ place_around(placing *p, coll_run *runs, size_t n, size_t base, mrd_why *why)
     }
     hash_common(&p->common);
     do {
-        mrd_why *first = why, later;
+        mrd_why *first = why, later = { 0 };
 
         before = p->common.n;
         placed = 0;

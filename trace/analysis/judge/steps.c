@@ -294,8 +294,9 @@ part_add(mrd_steps *s, mrd_report_part part, uint64_t block, uint64_t ns)
     return MRD_OK;
 }
 
-bool
-mrd_steps_is_own(mrd_report_part part)
+/* Returns true if a worker that only waits for others has no more of this part. */
+static bool
+is_own(mrd_report_part part)
 {
     return part == MRD_REPORT_COMPUTE || part == MRD_REPORT_BOTH || part == MRD_REPORT_COPY ||
            part == MRD_REPORT_HOST || part == MRD_REPORT_IDLE;
@@ -306,7 +307,7 @@ static void
 own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t block)
 {
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
-        pub->own_ns[k][block] += mrd_steps_is_own((mrd_report_part) k) ? parts[k] : 0;
+        pub->own_ns[k][block] += is_own((mrd_report_part) k) ? parts[k] : 0;
     pub->own_steps[block] += pub->own_steps[block] < UINT32_MAX;
 }
 
@@ -333,7 +334,7 @@ step_over(mrd_steps *s, process_state *p)
         mrd_worker_time_read(&w->time, p->end, now);
         for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++) {
             parts[k] = now[k] - w->at_begin[k];
-            own += mrd_steps_is_own((mrd_report_part) k) ? parts[k] : 0;
+            own += is_own((mrd_report_part) k) ? parts[k] : 0;
             err = part_add(s, (mrd_report_part) k, block, parts[k]);
         }
         if (err == MRD_OK && own >= most) {

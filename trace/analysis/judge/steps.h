@@ -47,8 +47,6 @@ typedef enum {
 } mrd_op_kind;
 
 const char *mrd_op_kind_text(mrd_op_kind kind); /* "compute", static */
-/* Returns true if a worker that only waits for others has no more of this part. */
-bool mrd_steps_is_own(mrd_report_part part);
 
 typedef struct {
     mrd_op_kind kind;
@@ -73,7 +71,7 @@ typedef struct {
     uint64_t steps, ns; /* complete steps, their time */
     uint64_t block_ns[MRD_STEPS_BLOCKS];
     uint32_t block_steps[MRD_STEPS_BLOCKS];
-    /* own time by part; only parts for which mrd_steps_is_own() returns true */
+    /* own time by part; only parts of which a worker that waits for others has no more */
     uint64_t own_ns[MRD_REPORT_PARTS][MRD_STEPS_BLOCKS];
     uint32_t own_steps[MRD_STEPS_BLOCKS]; /* steps in which the account of a worker is known */
 } mrd_steps_process;

@@ -25,15 +25,13 @@
 
 /* ---- Packets ---- */
 
-void
-mrd_pt_drop(pt *p, const char *reason)
-{
-    p->te.input->records++;
-    mrd_import_drop(p->imp, p->at, "%s", reason);
-}
+/* Reads the packets until the end of `in`. `top` means that it is the file. Errors: CORRUPT,
+ * TRUNCATED, and errors of ours. */
+static mrd_err read_packets(pt *p, mrd_in *in, bool top, mrd_why *why);
 
-pt_seq *
-mrd_pt_seq(pt *p, uint32_t id)
+/* Returns the sequence, NULL if there are too many or out of memory. */
+static pt_seq *
+find_seq(pt *p, uint32_t id)
 {
     mrd_map_key key = { id, 0, 0 };
     uint32_t i = mrd_map_get(&p->seq_map, key);
@@ -220,7 +218,7 @@ take_compressed(pt *p, const pt_packet *packet, mrd_why *why)
                       : mrd_in_zlib(packet->compressed, mrd_in_name(p->imp->in), &in, why);
 
     if (err == MRD_OK)
-        err = mrd_pt_packets(p, in, false, &damage);
+        err = read_packets(p, in, false, &damage);
     mrd_in_close(in);
     if (err == MRD_CORRUPT || err == MRD_TRUNCATED) {
         if (p->te.input->skipped == skipped)
@@ -248,7 +246,7 @@ take_event(pt *p, pt_seq *seq, const pt_packet *packet)
 static mrd_err
 take_packet(pt *p, const pt_packet *packet)
 {
-    pt_seq *seq = mrd_pt_seq(p, packet->seq);
+    pt_seq *seq = find_seq(p, packet->seq);
     mrd_err err;
 
     if (packet->catalog.p != NULL) {
@@ -419,8 +417,8 @@ read_packet(pt *p, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
     return dispatch(p, &packet, top, why);
 }
 
-mrd_err
-mrd_pt_packets(pt *p, mrd_in *in, bool top, mrd_why *why)
+static mrd_err
+read_packets(pt *p, mrd_in *in, bool top, mrd_why *why)
 {
     size_t part = p->imp->part_max, most = part > 0 && part < PT_PACKET_MAX ? part : PT_PACKET_MAX;
     mrd_bytes data, rest;
@@ -592,7 +590,7 @@ pt_run(mrd_import *imp, mrd_why *why)
     if (p->te.args == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     else
-        err = mrd_pt_packets(p, imp->in, true, why);
+        err = read_packets(p, imp->in, true, why);
     if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) { /* keep what was read */
         end = finish(p, &late);
         if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {

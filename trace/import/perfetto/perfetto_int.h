@@ -113,13 +113,13 @@ typedef struct {
         own_continued, own_begin, word_no_start, key_torch;
 } pt;
 
-/* import_perfetto.c: reads the packets until the end of `in`. `top` means that it is the file.
- * Errors: CORRUPT, TRUNCATED, and errors of ours. */
-mrd_err mrd_pt_packets(pt *p, mrd_in *in, bool top, mrd_why *why);
-/* Returns the sequence, NULL if there are too many or out of memory. */
-pt_seq *mrd_pt_seq(pt *p, uint32_t id);
 /* Counts a record that is dropped at the current packet. */
-void mrd_pt_drop(pt *p, const char *reason);
+static inline void
+mrd_pt_drop(pt *p, const char *reason)
+{
+    p->te.input->records++;
+    mrd_import_drop(p->imp, p->at, "%s", reason);
+}
 
 /* Reads a ClockSnapshot. Errors: NOMEM. */
 mrd_err mrd_pt_snapshot(pt *p, const pt_packet *packet);
@@ -156,8 +156,6 @@ mrd_err mrd_pt_own(pt *p);
 mrd_err mrd_pt_own_fan(pt *p, uint64_t base, uint64_t fan);
 /* Returns the id of the arrow of which this is another end, the id itself for others. */
 uint64_t mrd_pt_own_base(const pt *p, uint64_t id);
-/* Reverses what the writer did to an event (te.refine). */
-bool mrd_pt_own_event(te *t, mrd_event *ev);
 /* Interns the key of an argument that the writer added, which no key of an event equals. */
 mrd_sid mrd_pt_own_key(pt *p, mrd_str name);
 

@@ -111,6 +111,9 @@ read_catalog(pt *p, mrd_json_reader *r)
     return err == MRD_NOMEM ? err : MRD_OK; /* without it the rows are read as of any other trace */
 }
 
+/* Reverses what the writer did to an event (te.refine). */
+static bool refine_own(te *t, mrd_event *ev);
+
 mrd_err
 mrd_pt_own(pt *p)
 {
@@ -133,7 +136,7 @@ mrd_pt_own(pt *p)
     mrd_json_reader_close(r);
     mrd_in_close(in);
     p->is_own = p->n_own_tracks > 0;
-    p->te.refine = p->is_own ? mrd_pt_own_event : NULL;
+    p->te.refine = p->is_own ? refine_own : NULL;
     p->te.refine_self = p;
     p->te.arrows_are_chains = p->is_own;
     return err;
@@ -258,8 +261,8 @@ bound_of(const pt *p, const mrd_process *of)
                                                 : (uint32_t) clock->bound_ns;
 }
 
-bool
-mrd_pt_own_event(te *t, mrd_event *ev)
+static bool
+refine_own(te *t, mrd_event *ev)
 {
     pt *p = t->refine_self;
     const mrd_catalog *cat = p->imp->catalog;

@@ -6,6 +6,17 @@
 #define LATER_ASYNC UINT32_MAX
 
 mrd_err
+mrd_te_put(te *t, mrd_event *ev)
+{
+    if (t->refine != NULL && !t->refine(t, ev)) {
+        t->input->records--;
+        t->input->unfinished -= ev->kind == MRD_SPAN && ev->dur_ns < 0;
+        return MRD_OK;
+    }
+    return mrd_import_put(t->imp, t->profile, ev);
+}
+
+mrd_err
 mrd_te_later(te *t, const mrd_event *ev, te_part part, uint32_t line, uint32_t owner)
 {
     mrd_event kept = *ev;

@@ -37,17 +37,6 @@ mrd_te_fini(te *t)
 }
 
 mrd_err
-mrd_te_put(te *t, mrd_event *ev)
-{
-    if (t->refine != NULL && !t->refine(t, ev)) {
-        t->input->records--;
-        t->input->unfinished -= ev->kind == MRD_SPAN && ev->dur_ns < 0;
-        return MRD_OK;
-    }
-    return mrd_import_put(t->imp, t->profile, ev);
-}
-
-mrd_err
 mrd_te_drop(te *t, const te_record *rec, const char *reason)
 {
     t->input->records++;

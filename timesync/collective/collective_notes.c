@@ -1,0 +1,22 @@
+/* Texts about collectives: their names, and why a process is left out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "timesync/collective/collective_impl.h"
+
+const char *
+mrd_coll_called(const mrd_coll_options *o, uint64_t hash, char room[20])
+{
+    const char *text = o == NULL || o->text == NULL ? NULL : o->text(o->self, hash);
+
+    snprintf(room, 20, "%016llx", (unsigned long long) hash);
+    return text != NULL ? text : room;
+}
+
+mrd_err
+mrd_coll_note(char **reasons, size_t process, const char *reason)
+{
+    if (reasons[process] == NULL)
+        reasons[process] = strdup(reason);
+    return reasons[process] == NULL ? MRD_NOMEM : MRD_OK;
+}
