@@ -170,8 +170,11 @@ def rule_circles():
         breach(sorted(part)[0], f"stands in a circle of includes with {', '.join(sorted(part)[1:])}: take out what both need")
 
 
+FOLDER_MAX = 40
+
+
 def rule_rooms():
-    """Folders stand on floors: no folder includes one that includes it, by whatever way."""
+    """Folders stand on floors: no folder includes one that includes it, by whatever way. None has too many files."""
     graph = collections.defaultdict(set)
     for path in sources(".c", ".h"):
         for _, header in includes(path):
@@ -181,6 +184,10 @@ def rule_rooms():
                 graph[b]
     for part in components(graph):
         breach(sorted(part)[0], f"is in a circle of folders with {', '.join(sorted(part)[1:])}")
+    files = collections.Counter(os.path.dirname(path) for path in sources(".c", ".h", ".def"))
+    for folder, count in sorted(files.items()):
+        if count > FOLDER_MAX:
+            breach(folder, f"has {count} files, more than {FOLDER_MAX}: make a room of those that belong together")
 
 
 # ---- Headers ----

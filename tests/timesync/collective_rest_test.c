@@ -21,6 +21,7 @@ static const char *const family_names[] = { "windows",  "lost",   "doubled",
 typedef struct {
     double offset[RANKS], ppm[RANKS];
     bool bad[RANKS];
+    int ranks; /* with observations */
     mrd_coll_obs obs[2 * RANKS * STEPS];
     size_t n;
 } job;
@@ -34,7 +35,7 @@ shown(const job *j, int rank, double t)
 static void
 draw_clocks(rng *r, job *j)
 {
-    *j = (job){ .n = 0 };
+    *j = (job){ .ranks = RANKS };
     for (int p = 0; p < RANKS; p++) {
         j->offset[p] = rng_between(r, -1e9, 1e9);
         j->ppm[p] = rng_between(r, -100, 100);
@@ -122,7 +123,7 @@ draw_doubtful(rng *r, job *j, bool halves, bool in_step)
 static void
 judge(const job *j, const mrd_coll_solution *s, size_t *ret_aligned, size_t *ret_false)
 {
-    for (int p = 0; p < RANKS; p++) {
+    for (int p = 0; p < j->ranks; p++) {
         mrd_align *a = mrd_coll_align(s, (size_t) p, "r");
         mrd_align_cursor c = { 0, 0 };
         bool ok = true;
@@ -154,7 +155,7 @@ solve(const job *j, size_t *ret_aligned, size_t *ret_false, mrd_why *why)
     mrd_coll_options options = { .leave_out = true };
     mrd_coll_match *m = NULL;
     mrd_coll_solution s = { 0 };
-    mrd_err err = mrd_coll_match_new(j->obs, j->n, RANKS, NULL, 0, &options, &m, why);
+    mrd_err err = mrd_coll_match_new(j->obs, j->n, (size_t) j->ranks, NULL, 0, &options, &m, why);
 
     *ret_aligned = *ret_false = 0;
     if (err == MRD_OK && (err = mrd_coll_solve(m, &options, &s, why)) == MRD_OK)
@@ -207,6 +208,37 @@ TEST(groups_that_may_be_two_are_tested)
         CHECK(aligned == RANKS && wrong == 0);
     }
     CHECK(told > SEEDS);
+}
+
+/* Two groups of two ranks, of which one rank fits nowhere. The other rank of its group fits the first
+ * group, later by a constant time. */
+TEST(a_rank_that_remains_of_a_second_group_is_left_out)
+{
+    const uint64_t first = rng_seed();
+    static job j;
+
+    for (uint64_t seed = first; seed < first + SEEDS; seed++) {
+        rng r = rng_new(seed);
+        double at = 0, lag = rng_between(&r, 20e3, 90e3), begins[RANKS];
+        size_t aligned, wrong;
+        mrd_why why = { 0 };
+
+        draw_clocks(&r, &j);
+        j.ranks = 4;
+        for (int i = 0; i < STEPS; i++) {
+            double leave;
+
+            at += rng_between(&r, 40e6, 60e6);
+            leave = draw_begins(&r, at, 1e6, 0, 2, begins) + 40e3;
+            draw_begins(&r, leave - 40e3 + lag, 1e6, 2, 4, begins);
+            begins[2 + i % 2] = leave - 40e3 + lag; /* enters last */
+            for (int p = 0; p < j.ranks; p++)
+                observe(&j, p, i % 3, begins[p],
+                        leave + (p >= 2 ? lag : 0) + rng_between(&r, 0, p == 2 ? 3e6 : 4e3), true);
+        }
+        CHECK_ERR("two groups", solve(&j, &aligned, &wrong, &why), MRD_OK);
+        CHECK(aligned == 2 && wrong == 0);
+    }
 }
 
 /* Numbers decide where intervals are equal. Numbers that occur twice are not believed. */

@@ -53,9 +53,11 @@ const char *mrd_coll_called(const mrd_coll_options *o, uint64_t hash, char room[
 mrd_err mrd_coll_place(coll_run *runs, size_t n, const mrd_coll_options *options, char **reasons,
                        mrd_why *why);
 /* Tests whether participants meet in the collectives from number `from` on, which are of one group.
+ * `missing` is the number of processes of the group that are not in them, because they did not fit.
  * Stores the answer for each of their observations. Errors: NOMEM. */
 typedef enum { MRD_COLL_UNSHOWN, MRD_COLL_SCATTERS, MRD_COLL_MEETS } mrd_coll_meeting;
-mrd_err mrd_coll_meet(const mrd_coll_match *match, size_t from, mrd_coll_meeting *ret_meets);
+mrd_err mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing,
+                      mrd_coll_meeting *ret_meets);
 /* Returns the median change of the difference of two sequences of ends from one to the next, which
  * offset and drift cannot explain. More than `most` may be returned as INFINITY. */
 double mrd_coll_scatter(const mrd_coll_obs *a, const int64_t *b, size_t n, double most);

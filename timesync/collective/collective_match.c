@@ -284,9 +284,19 @@ note_all(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, const char *reaso
     return err;
 }
 
+static size_t
+count_unplaced(const coll_run *runs, size_t n)
+{
+    size_t unplaced = 0;
+
+    for (size_t r = 0; r < n; r++)
+        unplaced += !runs[r].placed && runs[r].n > 0;
+    return unplaced;
+}
+
 /* Drops participants of a doubtful group of which nothing shows that they meet the others. */
 static mrd_err
-test_doubt(mrd_coll_match *m, size_t from, const matching *x, mrd_why *why)
+test_doubt(mrd_coll_match *m, size_t from, size_t unplaced, const matching *x, mrd_why *why)
 {
     static const char scatters[] =
         "the ends of matched collectives do not coincide: they scatter by more than 100 us";
@@ -296,7 +306,7 @@ test_doubt(mrd_coll_match *m, size_t from, const matching *x, mrd_why *why)
 
     if (n == 0)
         return MRD_OK;
-    if ((err = mrd_coll_meet(m, from, x->meets)) != MRD_OK)
+    if ((err = mrd_coll_meet(m, from, unplaced, x->meets)) != MRD_OK)
         return mrd_why_set(why, err, 0, "%zu collectives", n);
     mrd_why_set(why, MRD_CLOCK, 0,
                 "nothing shows that the participants of group %s wait for each other: the trace "
@@ -337,7 +347,7 @@ match_group(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, const matching *x, m
     else
         err = match_runs(m, obs, n, k, x, why);
     if (err == MRD_OK && doubtful && leaves_out(x))
-        err = test_doubt(m, from, x, why);
+        err = test_doubt(m, from, count_unplaced(x->runs, k), x, why);
     else if (err == MRD_OK)
         fold_parts(m, from, NULL);
     if (err == MRD_CLOCK && leaves_out(x)) {

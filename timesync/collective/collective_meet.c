@@ -19,12 +19,14 @@
 #define EXACT_NS 2000 /* ... and this */
 #define SHARE    50   /* of this many collectives, one must have one short span */
 #define MANY     8    /* spans of one kind, of which the shortest did not wait */
+#define ALONE    2    /* collectives in which a participant must have the only short span */
 #define SLOWER   2    /* how many times the latency of one group may be the other's, if unknown */
 
 /* A participant: its observations are mine[first, first + n). */
 typedef struct {
     size_t first, n, shown;
-    double scatter; /* of its ends relative to those of the base */
+    size_t brief, alone; /* its short spans, and those that were the only one of their collective */
+    double scatter;      /* of its ends relative to those of the base */
 } taker;
 
 typedef struct {
@@ -224,22 +226,36 @@ count_shown(meeting *m)
     size_t zero = match->first[m->from];
 
     for (size_t c = m->from; c < match->count; c++) {
-        size_t brief = 0, usual = 0, from = match->first[c], to = match->first[c + 1];
+        size_t brief = 0, usual = 0, last = 0, from = match->first[c], to = match->first[c + 1];
         mrd_dur_ns least = INT64_MAX;
 
         for (size_t i = from; i < to; i++)
             least = length_of(&match->obs[i]) < least ? length_of(&match->obs[i]) : least;
         for (size_t i = from; i < to; i++) {
-            brief += is_brief(m, &match->obs[i], least);
+            bool is = is_brief(m, &match->obs[i], least);
+
+            last = is ? m->who[i - zero] : last;
+            m->takers[m->who[i - zero]].brief += is;
+            brief += is;
             usual += m->usual[i - zero];
         }
+        m->takers[last].alone += brief == 1;
         for (size_t i = from; i < to && brief == 1 && usual >= 2; i++)
             m->takers[m->who[i - zero]].shown += m->usual[i - zero];
     }
 }
 
+/* Returns true if a participant meets the others although a process of the group is missing here.
+ * If that process is of a second group, the first group is complete. It has a short span in every
+ * collective, so a participant of the second group is never alone in having one. */
+static bool
+stands_alone(const taker *t)
+{
+    return t->alone >= ALONE && 4 * t->alone >= t->brief;
+}
+
 mrd_err
-mrd_coll_meet(const mrd_coll_match *match, size_t from, mrd_coll_meeting *ret_meets)
+mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing, mrd_coll_meeting *ret_meets)
 {
     meeting m = { .match = match,
                   .from = from,
@@ -263,12 +279,17 @@ mrd_coll_meet(const mrd_coll_match *match, size_t from, mrd_coll_meeting *ret_me
     fill_base_ends(&m, base_ends);
     measure_ends(&m, base_ends);
     count_shown(&m);
+    /* The lengths of a participant's spans may be as wrong as its ends. */
+    for (size_t t = 0; t < m.n_takers; t++)
+        missing += m.takers[t].scatter > MRD_COLL_RESIDUAL_MAX;
     for (size_t i = 0; i < m.n; i++) {
         const taker *t = &m.takers[m.who[i]];
+        bool is_shown = t->shown > 0 && t->shown * SHARE >= t->n &&
+                        (missing == 0 || (missing == 1 && stands_alone(t)));
 
-        ret_meets[i] = t->scatter > MRD_COLL_RESIDUAL_MAX         ? MRD_COLL_SCATTERS
-                       : t->shown > 0 && t->shown * SHARE >= t->n ? MRD_COLL_MEETS
-                                                                  : MRD_COLL_UNSHOWN;
+        ret_meets[i] = t->scatter > MRD_COLL_RESIDUAL_MAX ? MRD_COLL_SCATTERS
+                       : is_shown                         ? MRD_COLL_MEETS
+                                                          : MRD_COLL_UNSHOWN;
     }
 out:
     free(base_ends);
