@@ -126,10 +126,10 @@ TEST(pictures)
 
 TEST(collectives)
 {
-    check("collectives", &(row){ meetings_of, 0, 114, 42 });
-    check("collectives", &(row){ meetings_of, 2, 128, 48 });
-    check("collectives", &(row){ meetings_of, 4, 109, 33 });
-    check("collectives", &(row){ meetings_of, 10, 112, 41 });
+    check("collectives", &(row){ meetings_of, 0, 152, 42 });
+    check("collectives", &(row){ meetings_of, 2, 170, 48 });
+    check("collectives", &(row){ meetings_of, 4, 136, 33 });
+    check("collectives", &(row){ meetings_of, 10, 149, 41 });
 }
 
 TEST(links_and_other_clocks)
