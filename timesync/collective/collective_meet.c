@@ -19,6 +19,7 @@
 #define EXACT_NS 2000 /* ... and this */
 #define SHARE    50   /* of this many collectives, one must have one short span */
 #define MANY     8    /* spans of one kind, of which the shortest did not wait */
+#define FEW      16   /* collectives, in which a participant may by chance never enter last */
 #define ALONE    2    /* collectives in which a participant must have the only short span */
 #define SLOWER   2    /* how many times the latency of one group may be the other's, if unknown */
 
@@ -247,11 +248,12 @@ count_shown(meeting *m)
 
 /* Returns true if a participant meets the others although a process of the group is missing here.
  * If that process is of a second group, the first group is complete. It has a short span in every
- * collective, so a participant of the second group is never alone in having one. */
+ * collective, so a participant of the second group is never alone in having one. Few collectives do
+ * not show this. */
 static bool
 stands_alone(const taker *t)
 {
-    return t->alone >= ALONE && 4 * t->alone >= t->brief;
+    return t->n < FEW || (t->alone >= ALONE && 4 * t->alone >= t->brief);
 }
 
 mrd_err
