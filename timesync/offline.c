@@ -231,11 +231,11 @@ narrowest(const collect *c, const off_epoch *e, const work *k)
 }
 
 /*
- * Marks bins whose bound is narrower than the packets of a steady clock can make it. Each packet was
- * delayed by at least the least delay of its direction. So the true course of the clock
- * still fits all packets if it is moved by that delay either way. The bound is therefore at least as
- * wide as both least delays together. A bound that is narrower was squeezed between packets from both sides of a
- * step, and the clock can be outside of it.
+ * Marks bins as suspect if their bound is too narrow for a steady clock. Every packet takes at
+ * least the least delay of its direction. The course of a steady clock therefore still fits all
+ * packets when it is moved by this delay, forwards or backwards. So its bound is at least as wide
+ * as the sum of the two least delays. A narrower bound lies between packets from before and after a
+ * step of the clock, and the clock can be outside of it.
  */
 static void
 mark_squeezed(const collect *c, const off_epoch *e, const work *k, uint8_t *quality)

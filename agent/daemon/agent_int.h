@@ -136,7 +136,7 @@ void mrd_agent_note_process(void *agent, mrd_drain_process *process);
 /* collect_trace_files.c: as mrd_files_options.missed. */
 void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);
 
-/* reach.c */
+/* reachability.c */
 void mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now);
 mrd_local_ns mrd_agent_reach_next_ns(const mrd_agent *a);
 /* 0 means reachable, or no aggregator was given */

@@ -40,7 +40,7 @@ typedef struct {
     uint64_t takers[MRD_FILES_SESSIONS];
 } waiting;
 
-/* A file whose last version was reported as read in part. */
+/* A file of which the latest version was reported as only partly read. */
 typedef struct {
     uint64_t name;
     uint64_t takers[MRD_FILES_SESSIONS];

@@ -12,9 +12,9 @@
 
 typedef struct {
     uint64_t size; /* of the file; 0 means that it was not read */
-    /* of the bytes before 64 << i, if the file has so many */
+    /* at[i] is the hash of the bytes just before offset 64 << i, if the file is that long */
     uint32_t at[MRD_FILE_MARKS];
-    uint32_t end; /* of its last bytes */
+    uint32_t end; /* hash of its last bytes */
 } mrd_file_marks;
 
 /* Reads the marks of an open file of this size. If it cannot be read, ret_marks->size is 0. */

@@ -94,8 +94,8 @@ forget_files(mrd_files *f, unsigned leaving)
         (void) mrd_index_add(&f->by_path, mrd_dir_name_hash(f->files[i].dir, f->files[i].path), i);
 }
 
-/* Returns true if other contents took the place of those that a search found earlier. A file that
- * only grew begins as before. */
+/* Returns true if a file was replaced since an earlier search. A file that only grew still begins
+ * with its earlier contents, so it does not count. */
 static bool
 is_replaced(const file *one, const mrd_folder_file *met)
 {
@@ -364,7 +364,7 @@ index_contents(const mrd_files *f, const dir *d, contents *to)
     }
 }
 
-/* Returns true if a file that is gone was renamed within the directory, or compressed. */
+/* Returns true if a missing file was renamed within its directory, or compressed. */
 static bool
 is_there(mrd_files *f, const file *gone, contents *found)
 {

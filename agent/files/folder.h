@@ -73,7 +73,8 @@ void mrd_folder_tidy(mrd_folder *f);
 
 /* Returns "NTFF", "NEFF", "ntrace.pb", ... from a file's name; NULL for unknown kinds. */
 const char *mrd_folder_kind(const char *name);
-/* Returns true for the names of trace files, whose events are read (agent/daemon/traces.h). */
+/* Returns true if this is the name of a trace file. The agent reads the events of trace files
+ * (agent/daemon/traces.h). */
 bool mrd_folder_is_trace(const char *name);
 /* Returns true if the file was named explicitly, so that it is taken whatever its kind. */
 bool mrd_folder_is_named(const mrd_folder *f, const char *rel);

@@ -76,9 +76,9 @@ typedef struct {
     size_t n_triggers;
 } mrd_record_status;
 
-/* Returns true from the directive that starts a session, whose start may lie ahead, until all its
- * data is delivered. It is STOPPING when its stop is known: it records until then, earlier events
- * may still arrive, and its data is still being sent. */
+/* Returns true while the node works for a session: from its start directive until all its data is
+ * delivered. The start may lie in the future. A session is STOPPING when its stop time is known.
+ * The node then still records until this time, waits for earlier events, and sends its data. */
 static inline bool
 mrd_record_is_under_way(Mrd__NodePhase phase)
 {

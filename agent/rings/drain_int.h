@@ -1,6 +1,6 @@
 /*
  * agent/rings/drain_int.h - internals of the drain: drain_turns.c, drain_rings.c, drain_processes.c,
- * translate.c (records to events), open_spans.c (ends that come later), cross.c (clocks)
+ * translate.c (records to events), open_spans.c (ends that come later), clock_bridge.c (clocks)
  */
 #ifndef MRD_AGENT_RINGS_DRAIN_INT_H
 #define MRD_AGENT_RINGS_DRAIN_INT_H
@@ -202,7 +202,7 @@ uint64_t mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns);
 /* Makes the span of an open scope. */
 void mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret_event);
 
-/* ---- cross.c ---- */
+/* ---- clock_bridge.c ---- */
 
 mrd_err mrd_drain_cross_init(mrd_drain *p); /* NOMEM; fini also then */
 void mrd_drain_cross_fini(mrd_drain *p);
@@ -232,7 +232,7 @@ uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);
 void mrd_drain_runtime_flush_before(mrd_drain *p, proc *pr, uint64_t mark);
 
-/* ---- texts.c: texts that are kept for a successor ---- */
+/* ---- text_checkpoint.c: texts that are kept for a successor ---- */
 
 /* A text begins at that position. Returns false if out of memory. */
 bool mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos);

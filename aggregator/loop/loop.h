@@ -4,8 +4,8 @@
  *
  * Journals, manifests, merges, artifacts, directories and surveys have threads of their own. They
  * receive work with all data that it needs, and put results into the loop's inbox. They never use
- * the core, and the loop never waits for them. HTTP reads copies (view.h) and puts commands into
- * the inbox.
+ * the core, and the loop never waits for them. HTTP reads copies (aggregator/store/snapshot.h) and
+ * puts commands into the inbox.
  *
  * Threads  every function may be called from any thread unless it says otherwise.
  */

@@ -1,6 +1,7 @@
 /*
- * aggregator/viewer/converter_run.h - one run of the vendor's viewer over the device profiles of one process,
- * confined (base/sys/confined.h): for the aggregator's queue (viewer.h) and for `meridian convert`
+ * aggregator/viewer/converter_run.h - one run of the vendor's viewer over the device
+ * profiles of one process, confined (base/sys/confined.h). The aggregator's queue (converter.h) and
+ * `meridian convert` use it.
  *
  * Threads: any. Runs share only their arguments.
  */

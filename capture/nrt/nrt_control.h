@@ -38,8 +38,9 @@ typedef struct {
     char models[1024]; /* numbers of loads, and prefixes of hashes after #, separated by commas */
     /* number of the execution of a model, from 1, after `warmup` others */
     uint64_t execution, warmup;
-    bool on_fail;                      /* inspect: also what fails */
-    uint64_t events;                   /* inspect: of one core; 0 means the runtime's number */
+    bool on_fail; /* inspect: also what fails */
+    /* inspect: events kept per core; 0 uses the runtime's default */
+    uint64_t events;
     char activities[256], types[1024]; /* of inspect, separated by commas; no types means all */
 } mrd_control;
 

@@ -145,7 +145,7 @@ note_time(presence *at, const mrd_event *ev)
     }
 }
 
-/* Returns true if a group that states its size has as many members as the job has ranks. */
+/* Returns true if a group states its size, and the size is the number of ranks of the job. */
 static bool
 is_whole_job(const mrd_catalog *cat, const mrd_track *t, const mrd_cc *cc)
 {
@@ -339,9 +339,9 @@ count_takers(const mrd_alignment *a, mrd_map *takers)
 }
 
 /*
- * Copies the sightings to obs. If more cores take part than the group has members, several
- * communicators share a name, and none of them is used. If nothing says who the members are, the
- * group is doubtful. *ret_n is the number of observations.
+ * Copies the sightings to obs, and their number to *ret_n. If a group has more participating cores
+ * than members, several communicators share its name. None of its sightings is used then. A group
+ * is doubtful if nothing states its members.
  */
 static mrd_err
 choose_obs(mrd_alignment *a, mrd_coll_obs *obs, size_t *ret_n)

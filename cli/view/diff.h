@@ -103,11 +103,12 @@ typedef struct {
     double half;
     bool differs;     /* relative to the change of all, not to the base */
     mrd_compared own; /* its own time in a step */
-    /* Change of each part in the direction of the step's change, beyond that of the middle rank,
-     * per step. */
+    /* For each part, the change per step minus the change of the median rank. Positive if it has
+     * the same direction as the change of the step. */
     double part_change[MRD_DIFF_PARTS];
-    /* The other ranks only wait for this one, or no longer do: `beyond`, the change of `part` or of
-     * its own time, is at least half of the change of a step and more than chance. */
+    /* The change of this rank explains the change of the step: the others wait for this rank, or no
+     * longer do. `beyond` is at least half of the step's change. Own time also changed by more than
+     * chance. */
     bool is_cause;
     double beyond;
     mrd_diff_part part; /* with is_cause, the part that changed most */
@@ -149,7 +150,8 @@ typedef enum {
 
 mrd_diff_verdict mrd_diff_verdict_of(const mrd_diff *d);
 
-/* What is printed. The first two are the arguments of mrd_diff_make() in percent. */
+/* Settings of the output. `confidence` and `threshold` are `level` and `min_change` of
+ * mrd_diff_make(), in percent. */
 typedef struct {
     double confidence, threshold;
     bool all; /* also operations without a difference */

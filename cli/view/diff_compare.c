@@ -332,8 +332,8 @@ direction(const work *w)
     return w->d->step.is.change < 0 ? -1 : 1;
 }
 
-/* Subtracts the middle rank's change of this part from each rank's. Of two ranks the middle one is
- * the one that changed less. */
+/* Subtracts the change of the median rank from the change of each rank, for this part. Of two
+ * ranks, the one with the smaller change is the median. */
 static void
 subtract_middle(const work *w, mrd_diff_part part)
 {
@@ -347,8 +347,10 @@ subtract_middle(const work *w, mrd_diff_part part)
         ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
 }
 
-/* Notes a span of the host that grew by at least half as much as a rank's own time, after
- * sum_by_rank(). While the device computes, such a span only waits for it. Of nested spans the innermost one changed by the largest share. */
+/* Notes a host span for each rank that it explains. The span must have grown by at least half as
+ * much as the rank's own time. Ranks that compute longer are excluded, because their host spans
+ * only wait for the device. Of nested spans, the one with the largest relative change is kept. Call
+ * after sum_by_rank(). */
 static void
 note_host(const work *w, const char *name)
 {
@@ -476,8 +478,8 @@ rank_add(work *w, int64_t rank)
     return err;
 }
 
-/* Finds the ranks whose own time explains the change of a step, and the part of it that changed
- * most. All tests together are at w->level. */
+/* Finds the ranks that explain the change of a step by their own time, and for each rank the part
+ * that changed most. The confidence of all tests together is w->level. */
 static void
 find_causes(work *w)
 {
@@ -502,8 +504,8 @@ find_causes(work *w)
     }
 }
 
-/* If no rank's own time explains the change, finds the rank whose collectives last longer after
- * their last begin. Unaligned clocks do not tell when that was. */
+/* If no rank explains the change by its own time, finds the rank with the largest change after the
+ * last begin of its collectives. This begin is unknown without aligned clocks. */
 static void
 find_slow_transfer(const work *w)
 {

@@ -198,7 +198,7 @@ put_another(void)
     rename_in(".other", "step.json");
 }
 
-/* The size and the date are those of the file. */
+/* Replaces the file by another one with the same size and date. */
 static void
 put_another_of_its_date(void)
 {

@@ -1,8 +1,8 @@
 /*
- * Jobs that cannot be aligned as a whole: windows that overlap only partly, ranks of which
- * collectives are lost or doubled or whose ends are nonsense, and groups whose members the data do
- * not name. What can be aligned must be, and every bound must hold. Two groups of one name are
- * never aligned to each other.
+ * Tests jobs that cannot be aligned as a whole. Their windows overlap only partly, or some ranks
+ * have lost or doubled collectives or senseless ends, or the data do not list the members of
+ * groups. The processes that can be aligned must be, and every bound must hold. Two groups of one
+ * name are never aligned to each other.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -119,7 +119,7 @@ draw_doubtful(rng *r, job *j, bool halves, bool in_step)
     }
 }
 
-/* Counts the aligned processes, and those of which a bound excludes the truth. */
+/* Counts the aligned processes, and the processes with a bound that excludes the truth. */
 static void
 judge(const job *j, const mrd_coll_solution *s, size_t *ret_aligned, size_t *ret_false)
 {

@@ -295,8 +295,8 @@ TEST(groups_and_operations)
     }
 }
 
-/* "Seq" is the number of a collective, or else "comms_id", a number or a text. A group is known if
- * all its ranks are listed. */
+/* A collective's number is "Seq", or else "comms_id", which may be a number or a text. A group is
+ * known if all its ranks are listed. */
 TEST(numbers_and_lists)
 {
     static const struct {

@@ -267,7 +267,8 @@ intern(mrd_buf *p, uint64_t iid, const char *name)
     pb_close_into(p, 12, &data);
 }
 
-/* Adds an instant whose name is number 1 of a sequence. `name` defines it in this packet. */
+/* Adds an instant that is named by number 1 of its sequence. `name` defines this number in the same
+ * packet. */
 static void
 numbered(mrd_buf *trace, unsigned seq, unsigned flags, uint64_t ts, const char *name, bool dropped)
 {
@@ -565,8 +566,8 @@ TEST(a_cut_trace_keeps_what_is_before)
     mrd_buf_fini(&trace);
 }
 
-/* One changed byte costs at most the span that it is in and its neighbours. If packets are missing,
- * this is told. */
+/* One changed byte costs at most the span that contains it and the neighbours of this span. Missing
+ * packets are reported. */
 TEST(a_damaged_byte_costs_a_packet)
 {
     mrd_buf trace = spans();

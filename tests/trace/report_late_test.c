@@ -422,8 +422,9 @@ TEST(the_work_of_a_late_workers_host_is_named)
     }
 }
 
-/* More short spans than are kept, and a call of the runtime for this core instead of the span. Spans
- * after the last device span do not count, nor do those of a pause in which events were lost. */
+/* The work of the host is still found if a process has more short spans than are kept, and if a
+ * runtime call for the core replaces the span. Spans after the last device span do not count. Spans
+ * in a pause with lost events do not count either. */
 TEST(the_work_of_a_host_is_counted_to_the_end)
 {
     test_profile *p = test_profile_new();

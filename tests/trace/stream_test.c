@@ -486,7 +486,8 @@ TEST(starts_know_how_many_ends_follow)
     mrd_store_free(store);
 }
 
-/* Two million arrows with one end leave room for those with several. */
+/* The store counts the ends of arrows with several ends, even after two million arrows with one
+ * end. */
 TEST(many_arrows_with_one_end_leave_room_for_those_with_several)
 {
     enum { SINGLE = 2000000, SEVERAL = 1000 };

@@ -16,7 +16,7 @@
  *                 and every bound widened
  *   a break       between two segments no bound is stated, and a collective across it gives no
  *                 inequality
- *   the bound     the set-membership bound of bound.h, at least the largest residual
+ *   the bound     the set-membership bound of timesync/bound.h, at least the largest residual
  *
  * Before the end of the first collective and after the end of the last one there is no bound. A
  * clock that is stepped away and back between two collectives is not detected.

@@ -294,7 +294,7 @@ count_unplaced(const coll_run *runs, size_t n)
     return unplaced;
 }
 
-/* Drops participants of a doubtful group of which nothing shows that they meet the others. */
+/* Drops the participants of a doubtful group if nothing shows that they meet the others. */
 static mrd_err
 test_doubt(mrd_coll_match *m, size_t from, size_t unplaced, const matching *x, mrd_why *why)
 {

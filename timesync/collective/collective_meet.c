@@ -1,12 +1,14 @@
 /*
- * Tests whether the participants of a group meet if the data do not say who its members are. Two
- * groups of one name run the same operations, so they match. If one of them is always later by the
- * same time, the ends agree too, and look like an offset of the clocks.
+ * Tests whether all participants of a group meet in the same collectives, if the data do not list
+ * the members of the group. Two groups of one name run the same operations, so their collectives
+ * match each other. If one group is always later by the same time, their ends agree too. The delay
+ * then looks like an offset of the clocks.
  *
  * In every group, the last participant to enter does not wait, so its span is as short as it can
  * be. If two groups are mixed, every collective has two of these short spans. A collective with
- * exactly one therefore shows that all its participants waited for that one, if their ends are as
- * far apart as usual. Lengths of spans do not depend on the alignment of clocks.
+ * exactly one short span therefore shows that all its participants waited for the same one. Their
+ * ends must also be as far apart as usual. Lengths of spans do not depend on the alignment of
+ * clocks.
  */
 #include "timesync/collective/collective_impl.h"
 
@@ -21,13 +23,14 @@
 #define MANY     8    /* spans of one kind, of which the shortest did not wait */
 #define FEW      16   /* collectives, in which a participant may by chance never enter last */
 #define ALONE    2    /* collectives in which a participant must have the only short span */
-#define SLOWER   2    /* how many times the latency of one group may be the other's, if unknown */
+#define SLOWER   2    /* if latencies are unknown, one group's may be this many times the other's */
 
 /* A participant: its observations are mine[first, first + n). */
 typedef struct {
     size_t first, n, shown;
-    size_t brief, alone; /* its short spans, and those that were the only one of their collective */
-    double scatter;      /* of its ends relative to those of the base */
+    /* number of its short spans, and of collectives with no other short span */
+    size_t brief, alone;
+    double scatter; /* scatter of its ends around the ends of the base */
 } taker;
 
 typedef struct {
@@ -36,10 +39,11 @@ typedef struct {
     size_t n;    /* observations */
     taker *takers;
     size_t n_takers, base;
-    uint32_t *who;             /* by observation: its taker */
+    uint32_t *who;             /* per observation: index of its taker */
     const mrd_coll_obs **mine; /* sorted by taker, then time */
-    int64_t *lengths;          /* by observation: the shortest span of its kind; 0 if unknown */
-    bool *usual;               /* by observation: its end has the usual distance from the base's */
+    int64_t *lengths;          /* per observation: the shortest span of its kind, or 0 if unknown */
+    /* per observation: its end has the usual distance from the end of the base */
+    bool *usual;
     mrd_coll_obs *series;
     int64_t *others;
     double tolerance;
@@ -146,7 +150,8 @@ find_shortest(meeting *m)
     return err;
 }
 
-/* Writes the end of the base in the collective of each observation; 0 if it is not there. */
+/* Stores the end of the base in the collective of each observation. Stores 0 if the base does not
+ * take part in it. */
 static void
 fill_base_ends(const meeting *m, int64_t *ends)
 {
@@ -219,7 +224,7 @@ is_brief(const meeting *m, const mrd_coll_obs *o, mrd_dur_ns least)
            m->tolerance + (own > 0 ? (double) own : SLOWER * (double) least);
 }
 
-/* Counts the collectives of exactly one short span for their participants. */
+/* Counts for each participant its collectives with exactly one short span. */
 static void
 count_shown(meeting *m)
 {

@@ -259,8 +259,8 @@ extend(sequence *s, const coll_run *r)
     hash_common(s);
 }
 
-/* Places the runs around one of them. Returns how many are placed. *why is of the first that is
- * not. */
+/* Places the runs around one of them. Returns the number of placed runs. *why explains the first
+ * run that was not placed. */
 static size_t
 place_around(placing *p, coll_run *runs, size_t n, size_t base, mrd_why *why)
 {

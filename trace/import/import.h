@@ -152,7 +152,7 @@ typedef struct {
 typedef struct {
     uint64_t events;  /* hash of all events, in their order in the file; at most 63 bits */
     bool continued;   /* the events of the earlier reading came first, and are not in the store */
-    uint64_t dropped; /* ... and so many records were dropped among them */
+    uint64_t dropped; /* records that were dropped in the earlier reading */
 } mrd_read_end;
 
 typedef struct {

@@ -1,6 +1,7 @@
 /*
  * trace/import/json_rows.h - the rows of exported profiles: flat JSON objects. Some keys have a
- * meaning, all others become arguments. Shared by import_sysprof.c and import_devprof.c.
+ * meaning, all others become arguments. Shared by device/import_sysprof.c and
+ * device/import_devprof.c.
  *
  * A value of the wrong type for its field becomes an argument, so no row is rejected here.
  * Threads: belongs to one thread.

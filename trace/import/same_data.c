@@ -22,7 +22,7 @@
 #define TRIES_EVENT 64u
 /* Maximum of parts of one merged input. */
 #define PARTS_MOST 1024u
-/* Maximum of pairs of inputs whose common events are counted for a note. */
+/* Maximum of pairs of inputs for which the common events are counted, for a note. */
 #define PAIRS_MOST ((size_t) 1 << 16)
 
 /* ---- The sample of one input ---- */
@@ -308,8 +308,10 @@ add_part(comparison *c, uint32_t part)
     c->part_files[c->n_parts++] = part;
 }
 
-/* Drops one of two files with equal events: the one whose processes state less, else the one whose
- * file and name state less, else the damaged or later one, which is `b`. */
+/* Drops one of two files with equal events, and keeps the file that states more. First, only the
+ * processes of the compared lines are considered. If these state equally much, everything that the
+ * files and their names state is considered. If that is equal too, drops `b`, the damaged or later
+ * file. */
 static void
 drop_equal(comparison *c, uint32_t a, uint32_t b, const mrd_events_part *compared)
 {
@@ -326,7 +328,8 @@ drop_equal(comparison *c, uint32_t a, uint32_t b, const mrd_events_part *compare
     mrd_whose_take(c->files[kept].whose, c->files[dropped].whose);
 }
 
-/* Compares a file with the parts that were collected for it, and drops those that it contains. */
+/* Compares a file with the parts that try_part() collected. Drops each part that the file contains.
+ * */
 static mrd_err
 read_parts(comparison *c, uint32_t whole, uint32_t *ret_tries)
 {
@@ -398,7 +401,7 @@ end_search(comparison *c, uint32_t whole, uint32_t tries, mrd_err err)
     return err;
 }
 
-/* Drops the files with the same events as this one. They have the same first sample. */
+/* Drops the files with the same events as this file. Their first sampled event is the same. */
 static mrd_err
 find_equal(comparison *c, uint32_t i)
 {
@@ -416,7 +419,8 @@ find_equal(comparison *c, uint32_t i)
     return end_search(c, i, tries, err);
 }
 
-/* Drops the files whose events are all in this one. It has their first samples. */
+/* Drops the files that this file contains. Its sample has the first sampled event of each of them.
+ * */
 static mrd_err
 find_parts(comparison *c, uint32_t whole)
 {

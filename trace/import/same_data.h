@@ -2,28 +2,29 @@
  * trace/import/same_data.h - finds inputs that contain the same events, and the windows of one
  * process.
  *
- *   copy    All events of an input are in another input. The other input is used.
- *   merged  Each event of an input is in exactly one of several smaller inputs. The smaller inputs
- *           are used.
+ *   copy    All events of an input are in another input. Only the other input is used.
+ *   merged  Each event of an input is in exactly one of several smaller inputs. Only the smaller
+ *           inputs are used.
  *   window  Two inputs state the same process, and do not overlap. They become one process, with a
  *           pause between them.
  *
- * No event is dropped unless another input has it. Candidates are found by samples: each input
- * keeps the events with a hash below a limit, so events that two inputs share are in both samples.
- * Then all events of the candidates are read and compared in everything that their files state:
- * time, length, name, arguments, thread and process. Ids of arrows and names of threads are not
- * compared. Inputs of different formats are compared by time, length, name and process only. An
- * input that differs in one event is used completely, and a note says that the rest counts twice.
+ * No event is dropped unless another input has it. Candidates are found by samples. A sample has
+ * the events of an input with a hash below a limit, so a common event of two inputs is in both
+ * samples. Then all events of the candidates are read. They are compared by time, length, name,
+ * arguments, thread and process, as far as their files state these. Ids of arrows and names of
+ * threads are not compared. Inputs of different formats are compared by time, length, name and
+ * process only. If one event of an input is nowhere else, the whole input is used. A note then says
+ * that its other events count twice.
  *
- * Inputs that state different things are never copies or windows of each other: node, job, rank,
- * pid, world size, backend, start of the times, or a number after "rank", "node", "worker", "host",
- * "job" or "run" in their paths. A copy gets the state MRD_INPUT_SKIPPED and loses its events. A
- * damaged copy stays incomplete, because its unreadable part is unknown. Only events of the system
- * profile are compared.
+ * Inputs that contradict each other are never copies or windows of each other. They can contradict
+ * each other in their node, job, rank, pid, world size, backend or start of the times. A number after
+ * "rank", "node", "worker", "host", "job" or "run" in their paths counts too. A copy gets the
+ * state MRD_INPUT_SKIPPED and loses its events. A damaged copy stays incomplete, because its
+ * unreadable part is unknown. Only events of the system profile are compared.
  *
  * Time      n log n in the samples. Each input is read once for each file that has its sample.
- * Memory    at most 8 MiB for the samples of all inputs, and 24 MiB to compare them. The readers of
- *           the streams need no more than those of the output.
+ * Memory    at most 8 MiB for the samples of all inputs, and 24 MiB to compare them. Reading the
+ *           streams needs no more memory than reading them for the output.
  * Threads   One thread.
  */
 #ifndef MRD_TRACE_SAME_DATA_H

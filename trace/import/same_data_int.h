@@ -20,8 +20,8 @@ enum {
     MRD_NAMED
 };
 
-/* What an input or a process states. MRD_NONE, MRD_SID_EMPTY and a base of 0 mean unknown, or that
- * the processes of the input differ. */
+/* What an input or a process states about itself. MRD_NONE, MRD_SID_EMPTY and a base of 0 mean that
+ * a value is unknown, or differs between the processes of the input. */
 typedef struct {
     int64_t rank, pid, world_size;
     mrd_sid node, job, backend;
@@ -58,20 +58,21 @@ typedef struct {
     bool is_used;     /* result: an event of the part is in the whole */
     bool differs;     /* result: an event of the part is not in the whole */
     bool states_more; /* result: its processes state something that the whole's do not */
-    bool states_less; /* result: and the other way round */
+    bool states_less; /* result: the whole's processes state more */
     bool lacks_ends;  /* result: an unfinished span of the part has an end in the whole */
 } mrd_events_part;
 
 /*
- * Finds the parts whose events are all in the whole. `by_name` compares only time, length and name,
- * which all formats state. Reads each stream at most once. An event is
- * equal to another one if everything that their files state about it is equal; an unfinished span
- * is also equal to the same span with an end. Errors: NOMEM, and errors of the store.
+ * Finds the parts that the whole contains completely. With `by_name`, compares only time, length
+ * and name, which all formats state. Reads each stream at most once. Two events are equal if
+ * everything that their files state about them is equal. An unfinished span is also equal to the
+ * same span with an end. Errors: NOMEM, and errors of the store.
  */
 mrd_err mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool by_name);
-/* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, which state at
- * least as much. Changes the results in `parts`. Errors: as above. */
+/* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, and the parts
+ * state at least as much as the whole. Changes the results in `parts`. Errors: as
+ * mrd_events_find_parts. */
 mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool *ret_is_merged);
 

@@ -13,8 +13,8 @@
 
 /* One event. Equal events have the same key and the same detail, on the same line. */
 typedef struct {
-    uint64_t key;    /* what a file states about the begin of the event */
-    uint64_t detail; /* the rest: duration and arguments */
+    uint64_t key;    /* hash of the begin of the event, as its file states it */
+    uint64_t detail; /* hash of the rest: duration and arguments */
     mrd_track_id track;
     bool unfinished;
     bool is_unsure;   /* a name was refused by a limit, so the event equals no other one */
@@ -217,8 +217,8 @@ heap_sift(comparison *c, bool remove)
 
 /* ---- Comparison ---- */
 
-/* Returns true if the names of two lines can mean one line: a line that another process of the file
- * owns has the name of this process before its own ("GPU 0 stream 7"). */
+/* Returns true if two names can mean the same line. If another process of the file owns the line,
+ * the name of this process precedes the name of the line ("GPU 0 stream 7"). */
 static bool
 names_agree(mrd_str a, mrd_str b)
 {
@@ -243,7 +243,8 @@ whose_line(const mrd_catalog *cat, const mrd_track *t)
     return w;
 }
 
-/* Compares the lines of two events. A thread may have a name in only one of the files. Notes in `part` which one states more. */
+/* Compares the lines of two events. A thread may have a name in only one of the files. Stores in
+ * `part` which of the two states more. */
 static bool
 lines_agree(const comparison *c, mrd_events_part *part, mrd_track_id theirs, mrd_track_id ours)
 {
@@ -265,8 +266,9 @@ lines_agree(const comparison *c, mrd_events_part *part, mrd_track_id theirs, mrd
     return true;
 }
 
-/* Finds an event of the whole that is equal to this one of a part, and that the part has not used.
- * *from is the first event to try. It is moved behind the one that is found. */
+/* Finds an event of the whole that equals `their`, an event of this part, and marks it as used.
+ * Events that the part already used do not count. *from is the first event to try, and is set to
+ * the position after the found one. */
 static bool
 use_equal(comparison *c, size_t part, const item *their, size_t *from)
 {

@@ -1,7 +1,7 @@
 /*
  * trace/json/json_names.h - names in the exported system profile, shared by its writer
- * (sink_json.c) and its reader (import_sysprof.c). The reader restores the values that the writer
- * leaves out because they follow from others.
+ * (trace/sink/sink_json.c) and its reader (trace/import/device/import_sysprof.c). The reader
+ * restores the values that the writer leaves out because they follow from others.
  */
 #ifndef MRD_TRACE_JSON_NAMES_H
 #define MRD_TRACE_JSON_NAMES_H
@@ -52,7 +52,7 @@ mrd_json_group(const mrd_track *t, char text[64])
                     (long long) t->thread_id);
 }
 
-/* Of all CPUs: in names of counters, and as a cpu_id. */
+/* Used instead of the number of a CPU, in names of counters and as a cpu_id: all CPUs together. */
 #define MRD_NAME_CPU_ALL     "all"
 #define MRD_NAME_CPU_AVERAGE "average"
 

@@ -125,8 +125,8 @@ typedef struct {
     mrd_sid instance_id;
     int64_t process_id, nc_idx; /* MRD_NONE */
     mrd_sid decoded_by;         /* tool that converted it; empty if it was not decoded */
-    /* of an NTFF, from its path; set by mrd_catalog_add_artifact: the name of the device profile, and
-     * the number of its session or MRD_NONE */
+    /* mrd_catalog_add_artifact sets these two from the path of an NTFF: the name of the device
+     * profile, and the number of its session. `session` is MRD_NONE if unknown. */
     mrd_sid profile;
     int64_t session;
 } mrd_artifact;

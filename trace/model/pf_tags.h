@@ -131,9 +131,10 @@ enum {
     PF_BUFFER_LOST = PF_TAG(19, PF_VARINT),
     PF_WRITER_SEQUENCE = PF_TAG(1, PF_VARINT),
     PF_WRITER_BUFFER = PF_TAG(4, PF_VARINT),
-    /* Fields of our own, which other readers skip. TracePacket: bytes of the catalog as JSON
-     * (trace/json/catalog_json.h), in chunks; of a row, twice the number of its track in that
-     * catalog, plus 1 for a row of losses. DebugAnnotation: the string is JSON. */
+    /* Fields that only Meridian writes, and that other readers skip. In a TracePacket,
+     * PF_MERIDIAN_CATALOG has a chunk of the catalog as JSON (trace/json/catalog_json.h).
+     * PF_MERIDIAN_TRACK is twice the number of a row's track in this catalog, plus 1 for a row of
+     * losses. In a DebugAnnotation, PF_MERIDIAN_JSON says that the string is JSON. */
     PF_MERIDIAN_CATALOG = PF_TAG(9900, PF_BYTES),
     PF_MERIDIAN_TRACK = PF_TAG(9901, PF_VARINT),
     PF_MERIDIAN_JSON = PF_TAG(9900, PF_VARINT),

@@ -33,9 +33,9 @@ typedef struct {
 #define MRD_STORE_FAN_IN 64
 /* Bytes per write to the temporary file. */
 #define MRD_STORE_WRITE ((size_t) 256 << 10)
-/* Maximum number of arrows whose ends a store counts. Some arrows with one end are among them
- * (stream_fans.c): about 4,000 of a million, and 100,000 of three million. So from 3.3 million
- * arrows on, new ones with several ends may not be counted. */
+/* Maximum number of arrows for which a store counts the ends. Some arrows with only one end take a
+ * place too (stream_fans.c): about 4,000 of a million, and 100,000 of three million. So from 3.3
+ * million arrows on, new arrows with several ends may not be counted. */
 #define MRD_STORE_FANS (1u << 17)
 
 /* The number of ends of each arrow. */

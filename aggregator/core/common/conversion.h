@@ -2,7 +2,7 @@
  * aggregator/core/common/conversion.h - the device profiles of one process, which the vendor's viewer
  * converts into readable files
  *
- * conversions.h decides when a conversion runs.
+ * aggregator/core/manifest/conversions.h decides when a conversion runs.
  */
 #ifndef MRD_AGGREGATOR_CORE_COMMON_CONVERSION_H
 #define MRD_AGGREGATOR_CORE_COMMON_CONVERSION_H

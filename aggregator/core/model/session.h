@@ -1,7 +1,7 @@
 /*
  * aggregator/core/model/session.h - one recording across nodes: its parameters, state, parts, triggers
- * and artifacts. This header has data and questions about it. steps.c decides the next step,
- * triggers.c handles triggers.
+ * and artifacts. This header has data and questions about it. In aggregator/core/decide/,
+ * steps.c decides the next step, and triggers.c handles triggers.
  */
 #ifndef MRD_AGGREGATOR_CORE_MODEL_SESSION_H
 #define MRD_AGGREGATOR_CORE_MODEL_SESSION_H

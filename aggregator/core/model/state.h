@@ -113,7 +113,7 @@ void mrd_core_disk_has_room(mrd_core *c); /* ... and says so */
 
 void mrd_core_name_session(mrd_core *c, mrd_session *s); /* sets a new id, the time, the timeline */
 
-/* save.c: manifests and the requests that wait for them */
+/* manifest/save.c: manifests and the requests that wait for them */
 void mrd_core_save(mrd_core *c, mrd_session *s); /* now, or when the current write ends */
 void mrd_core_save_round(mrd_core *c);           /* saves changed sessions, about once a second */
 /* Answers the command when the current state of the session was written. Errors: LIMIT. */
@@ -127,26 +127,27 @@ void mrd_core_answer_waiting(mrd_core *c, uint64_t session, uint64_t version,
                              const mrd_why *failed);
 void mrd_core_answer_gone(mrd_core *c, uint64_t session); /* it was deleted meanwhile */
 
-/* survey.c. Returns the id of the survey, 0 if all slots are in use. */
+/* decide/survey.c. Returns the id of the survey, 0 if all slots are in use. */
 uint64_t mrd_core_ask(mrd_core *c, const mrd_session *s, Mrd__ControlType type,
                       const mrd_trigger *t, mrd_dur_ns timeout, mrd_dur_ns give_up);
 mrd_survey *mrd_core_survey(mrd_core *c, uint64_t id); /* NULL: it is over */
 void mrd_core_survey_end(mrd_core *c, mrd_survey *v);
 void mrd_core_surveys_tick(mrd_core *c);
 
-/* directives.c: collects the commands that the node does not have yet. `hb` is NULL at a hello. */
+/* decide/directives.c: collects the commands that the node does not have yet. `hb` is NULL at a
+ * hello. */
 void mrd_core_directives(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb, mrd_effect *to);
 
 /* Takes the damage that was found, and logs it. */
 void mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_damage *found,
                            bool whole);
 
-/* steps.c: carries out all steps of the session that are possible now. */
+/* decide/steps.c: carries out all steps of the session that are possible now. */
 void mrd_session_run(mrd_core *c, mrd_session *s);
 void mrd_session_join(mrd_core *c, mrd_session *s);     /* the job that it waits for has begun */
 void mrd_core_merge_again(mrd_core *c, mrd_session *s); /* of one that was complete */
 
-/* triggers.c */
+/* decide/triggers.c */
 mrd_err mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why);
 /* Makes the session's flight recorder keep a window soon, if it is a recorder that records this
  * node. */
@@ -155,7 +156,7 @@ void mrd_session_gather_reports(mrd_core *c, mrd_session *s);
 void mrd_session_send_triggers(mrd_core *c, mrd_session *s); /* triggers that are on disk */
 void mrd_session_send_change(mrd_core *c, mrd_session *s);   /* the last change, if it is on disk */
 
-/* retention.c */
+/* decide/retention.c */
 /* deletes it; its directory is removed when no reader has it open */
 void mrd_core_retire(mrd_core *c, mrd_session *s);
 void mrd_core_retain(mrd_core *c); /* by age and size */

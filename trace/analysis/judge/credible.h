@@ -3,15 +3,17 @@
  *
  *   inside   A kernel contains MRD_CREDIBLE_INSIDE other kernels of its stream. A stream runs one
  *            kernel after the other, so the length of the kernel is wrong. Kernels of one launch do
- *            not count, because branches of a graph run at once. An unknown stream (-1) is none.
- *   graphs   Launches of graphs have no kernel in the trace. The tracer did not record what ran.
- *            A launch inside another one of its thread is the same launch: the runtime calls the
- *            driver. A graph of host functions only has no kernels either; no trace shows that.
+ *            not count, because branches of a graph run at the same time. Kernels of an unknown
+ *            stream (-1) do not count either.
+ *   graphs   Launches of graphs have no kernel in the trace, so the tracer did not record the
+ *            kernels. If a launch lies inside another launch of its thread, both are one launch,
+ *            because the runtime calls the driver. A graph that contains only host functions has no
+ *            kernels either. No trace shows this difference.
  *   early    Kernels begin before their launch, by MRD_CREDIBLE_EARLY or more. The device's clock
- *            is early. If another kernel of the number follows, the first one is of an earlier
- *            launch, whose number was used again.
- *   steps    All steps that the device's lines show have no device work in them. If some have work,
- *            the others may be idle, so these do not count.
+ *            is early. If another kernel with the same launch number follows, this number was
+ *            reused. The first kernel then belongs to an earlier launch, and does not count.
+ *   steps    The device's lines show steps, and no step contains device work. If some steps contain
+ *            work, the others may be idle, so they do not count.
  *
  * Memory   80 bytes per track. 24 bytes and its keys in a map for each launch of a graph, and for
  *          each launch with an early kernel. At most MRD_CREDIBLE_LAUNCHES; further ones do not

@@ -7,12 +7,13 @@
  *          device span does not count, nor does a pause in which events were lost.
  *          Host spans are the spans of the process outside devices and steps, and the calls of
  *          the runtime for this worker.
- * Excess   the covered time of a worker less that of the median worker (the lower median of all
- *          workers with device spans).
+ * Excess   the covered time of a worker minus the covered time of the median worker. The median is
+ *          the lower median of all workers with device spans.
  * Answer   the name with the largest excess^2 / length of all its spans in the process. Spans can be
- *          nested. One around the whole loop has all of the excess, but also much other time. One
- *          inside `load batch` has little other time, but not all of the excess. Of the three,
- *          `load batch` has the largest product of the excess and its share of the length.
+ *          nested. For example, a span around the whole loop has all of the excess, but also much
+ *          other time. A span inside `load batch` has little other time, but only a part of the
+ *          excess. `load batch` itself has the largest product of the excess and its share of the
+ *          length.
  *
  * Memory   grows with workers times names. At most MRD_HOST_WORK_OPEN unfinished spans of a
  *          process are kept. If there are more, the span with the earliest end is dropped.

@@ -71,9 +71,10 @@ typedef struct {
     uint64_t steps, ns; /* complete steps, their time */
     uint64_t block_ns[MRD_STEPS_BLOCKS];
     uint32_t block_steps[MRD_STEPS_BLOCKS];
-    /* own time by part; only parts of which a worker that waits for others has no more */
+    /* own time by part; without the parts that grow while a worker waits for others */
     uint64_t own_ns[MRD_REPORT_PARTS][MRD_STEPS_BLOCKS];
-    uint32_t own_steps[MRD_STEPS_BLOCKS]; /* steps in which the account of a worker is known */
+    /* number of steps for which the worker's account is known */
+    uint32_t own_steps[MRD_STEPS_BLOCKS];
 } mrd_steps_process;
 
 typedef struct {

@@ -1,11 +1,12 @@
 /*
- * Perfetto traces (.pftrace, .perfetto-trace): the track events of any writer, with tracks, names
- * by number, arguments, counters, arrows and clocks. The layout is described in protos/perfetto of
- * google/perfetto (public). Other contents, for example of the kernel, are counted and named.
+ * Reads the track events in Perfetto traces (.pftrace, .perfetto-trace) of any writer: tracks,
+ * interned names, arguments, counters, arrows and clocks. The layout is described in
+ * protos/perfetto of google/perfetto (public). Other packets, for example of the kernel, are
+ * counted, and a note names them.
  *
- * Packets of several writers stand in any order, so begins and ends are kept and paired at the end
- * of the file, in bounded memory. A packet that is damaged is counted, and reading goes on at the
- * next packet. Memory: a packet, the interned texts, tracks and clocks, each with a limit.
+ * Packets of several writers can be in any order. So begins and ends are kept in bounded memory,
+ * and paired at the end of the file. A damaged packet is counted, and reading continues at the next
+ * packet. Memory: one packet, and the interned texts, tracks and clocks. Each has a limit.
  */
 #include "trace/import/perfetto/perfetto_int.h"
 

@@ -309,8 +309,8 @@ count_point(pt *p, mrd_flow point)
     return n >= UINT32_MAX / 2 ? MRD_OK : mrd_map_put(&p->te.arrows, key, n + 2);
 }
 
-/* Meridian writes several ends of an arrow as arrows of one begin, whose ids follow from the
- * first. */
+/* Meridian writes an arrow with several ends as several arrows that share a begin. Their ids follow
+ * from the id of the first one. */
 static mrd_err
 add_own_arrow(pt *p, pt_event *e, uint64_t id)
 {

@@ -15,7 +15,7 @@
 
 #define PT_PACKET_MAX (64u << 20) /* bytes; Perfetto's own packets are below 1 MiB */
 #define PT_SEQS_MAX   65536u
-#define PT_NAMES_MAX  (1u << 20) /* interned texts that are valid at one time */
+#define PT_NAMES_MAX  (1u << 20) /* interned texts that are in use at the same time */
 #define PT_CLOCKS_MAX 65536u
 #define PT_POINTS_MAX (1u << 20) /* readings of clocks */
 #define PT_ARROWS_MAX (1u << 20) /* ids of arrows */
@@ -26,7 +26,7 @@ typedef enum { PT_CATEGORY, PT_NAME, PT_ARG_NAME, PT_ARG_STRING } pt_kind;
 /* A sequence of packets of one writer. */
 typedef struct {
     uint32_t id;
-    bool valid; /* its names, defaults and clocks are known */
+    bool valid; /* its names, defaults and clocks were read */
     bool seen;
     uint32_t clock; /* default clock; 0 means the trace clock */
     uint64_t track; /* default track */

@@ -1,7 +1,7 @@
 /*
- * Perfetto traces that Meridian wrote. Their first packets have the catalog as JSON, and each row
- * states its track in it. What the writer added to events is taken back here, so that they are read
- * as they were.
+ * Reads Perfetto traces that Meridian wrote. Their first packets contain the catalog as JSON, and
+ * each row states the number of its track in this catalog. The importer removes what the writer
+ * added to the events, so that they are equal to the original events.
  */
 #include "trace/import/device/sysprof_int.h"
 #include "trace/import/perfetto/perfetto_int.h"

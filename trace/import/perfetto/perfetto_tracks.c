@@ -230,8 +230,8 @@ word_id(pt *p, mrd_str text)
     return (te_id){ .is_word = true, .word = mrd_strtab_add(p->te.strings, text) };
 }
 
-/* Returns the process of a track whose outermost parent is `top`: its number, or a word for rows
- * that belong to no process. */
+/* Returns the process of a track. `top` is the outermost parent of the track. The result is a
+ * number, or a word if the rows belong to no process. */
 static te_id
 process_id(pt *p, const pt_track *top, const pt_track *t)
 {

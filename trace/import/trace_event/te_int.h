@@ -72,10 +72,11 @@ struct te {
     bool (*refine)(te *t, mrd_event *ev);
     void *refine_self;
     uint32_t profile;
-    /* Formats whose arrows have no directions: maps the id of an arrow to twice the number of its
-     * points that follow, plus 1 if it has begun. By the order of times, the first STEP of an arrow
-     * becomes its START and all others an END; or, for chains, only the last one. An END ends the
-     * arrow at its point. An END with `ends` 1 is one of several. */
+    /* For formats in which arrows have no directions. `arrows` maps the id of an arrow to twice the
+     * number of its points that follow, plus 1 if the arrow has begun. In order of time, the first
+     * STEP of an arrow becomes its START, and all other STEPs become ENDs. With
+     * `arrows_are_chains`, only the last STEP becomes an END. An END ends the arrow at its point.
+     * An END with `ends` 1 is one of several. */
     bool arrows_by_time, arrows_are_chains;
     mrd_map arrows;
     mrd_flow flows[TE_FLOWS_MAX];

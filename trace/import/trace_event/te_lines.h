@@ -108,7 +108,7 @@ void mrd_te_lines_fini(te_lines *t);
  * unchanged. */
 mrd_err mrd_te_proc_of(te_lines *t, te_id pid, uint32_t *ret_i);
 mrd_err mrd_te_thread_of(te_lines *t, uint32_t proc, te_id tid, uint32_t *ret_i);
-/* Adds a line whose process is not known yet. The caller sets `proc` and, for TE_THREAD, `tid`
+/* Adds a line of a process that is not known yet. The caller sets `proc`, and `tid` for TE_THREAD,
  * before mrd_te_lines_finish. */
 mrd_err mrd_te_line_new(te_lines *t, te_line_kind kind, uint32_t *ret_i);
 /* Kind is TE_ASYNC or TE_COUNTER. Within a process, lines of the same kind differ by name and
