@@ -77,8 +77,8 @@ typedef struct {
 } mrd_record_status;
 
 /* Returns true while the node works for a session: from its start directive until all its data is
- * delivered. The start may lie in the future. A session is STOPPING when its stop time is known.
- * The node then still records until this time, waits for earlier events, and sends its data. */
+ * delivered. The start may lie in the future. In the phase STOPPING the node has the stop time. It
+ * still records until this time, waits for earlier events, and sends its data. */
 static inline bool
 mrd_record_is_under_way(Mrd__NodePhase phase)
 {

@@ -39,7 +39,7 @@ typedef struct {
     /* number of the execution of a model, from 1, after `warmup` others */
     uint64_t execution, warmup;
     bool on_fail; /* inspect: also what fails */
-    /* inspect: events kept per core; 0 uses the runtime's default */
+    /* inspect: events kept per core. 0 uses the runtime's default */
     uint64_t events;
     char activities[256], types[1024]; /* of inspect, separated by commas; no types means all */
 } mrd_control;

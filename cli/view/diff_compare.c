@@ -347,10 +347,10 @@ subtract_middle(const work *w, mrd_diff_part part)
         ranks[i].part_change[part] -= w->sorted[(n - 1) / 2];
 }
 
-/* Notes a host span for each rank that it explains. The span must have grown by at least half as
- * much as the rank's own time. Ranks that compute longer are excluded, because their host spans
- * only wait for the device. Of nested spans, the one with the largest relative change is kept. Call
- * after sum_by_rank(). */
+/* Notes a host span for each rank that it explains. The growth of the span must be at least half of
+ * the growth of the rank's own time. Ranks that compute longer are excluded, because their host
+ * spans only wait for the device. Of nested spans, the one with the largest relative change is
+ * kept. Call after sum_by_rank(). */
 static void
 note_host(const work *w, const char *name)
 {

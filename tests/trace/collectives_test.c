@@ -295,8 +295,8 @@ TEST(groups_and_operations)
     }
 }
 
-/* A collective's number is "Seq", or else "comms_id", which may be a number or a text. A group is
- * known if all its ranks are listed. */
+/* The number of a collective is "Seq", or else "comms_id", which may be a number or a text. The
+ * members of a group are certain only if all its ranks are listed. */
 TEST(numbers_and_lists)
 {
     static const struct {

@@ -4,10 +4,10 @@
  * match each other. If one group is always later by the same time, their ends agree too. The delay
  * then looks like an offset of the clocks.
  *
- * In every group, the last participant to enter does not wait, so its span is as short as it can
- * be. If two groups are mixed, every collective has two of these short spans. A collective with
- * exactly one short span therefore shows that all its participants waited for the same one. Their
- * ends must also be as far apart as usual. Lengths of spans do not depend on the alignment of
+ * In every group, the last participant to enter does not wait, so its span is the shortest possible
+ * one. If two groups are mixed, every collective has two of these short spans. A collective with
+ * exactly one short span therefore shows that all its participants waited for one of them. Their
+ * ends must also have their usual distances. Lengths of spans do not depend on the alignment of
  * clocks.
  */
 #include "timesync/collective/collective_impl.h"
@@ -28,7 +28,7 @@
 /* A participant: its observations are mine[first, first + n). */
 typedef struct {
     size_t first, n, shown;
-    /* number of its short spans, and of collectives with no other short span */
+    /* number of its short spans, and of collectives in which only its span is short */
     size_t brief, alone;
     double scatter; /* scatter of its ends around the ends of the base */
 } taker;

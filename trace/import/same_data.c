@@ -308,10 +308,9 @@ add_part(comparison *c, uint32_t part)
     c->part_files[c->n_parts++] = part;
 }
 
-/* Drops one of two files with equal events, and keeps the file that states more. First, only the
- * processes of the compared lines are considered. If these state equally much, everything that the
- * files and their names state is considered. If that is equal too, drops `b`, the damaged or later
- * file. */
+/* Drops one of two files with equal events, and keeps the file that states more. The processes of
+ * the compared lines decide first. If they do not decide, everything that the files and their names
+ * state decides. If neither file states more, drops `b`, the damaged or later file. */
 static void
 drop_equal(comparison *c, uint32_t a, uint32_t b, const mrd_events_part *compared)
 {
@@ -328,7 +327,7 @@ drop_equal(comparison *c, uint32_t a, uint32_t b, const mrd_events_part *compare
     mrd_whose_take(c->files[kept].whose, c->files[dropped].whose);
 }
 
-/* Compares a file with the parts that try_part() collected. Drops each part that the file contains.
+/* Compares a file with the parts that try_part() collected, and drops each part that it contains.
  * */
 static mrd_err
 read_parts(comparison *c, uint32_t whole, uint32_t *ret_tries)
@@ -419,8 +418,7 @@ find_equal(comparison *c, uint32_t i)
     return end_search(c, i, tries, err);
 }
 
-/* Drops the files that this file contains. Its sample has the first sampled event of each of them.
- * */
+/* Drops the files that this file contains. Its sample has the first sampled event of each one. */
 static mrd_err
 find_parts(comparison *c, uint32_t whole)
 {

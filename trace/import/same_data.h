@@ -11,14 +11,14 @@
  * No event is dropped unless another input has it. Candidates are found by samples. A sample has
  * the events of an input with a hash below a limit, so a common event of two inputs is in both
  * samples. Then all events of the candidates are read. They are compared by time, length, name,
- * arguments, thread and process, as far as their files state these. Ids of arrows and names of
+ * arguments, thread and process, if their files state these. Ids of arrows and names of
  * threads are not compared. Inputs of different formats are compared by time, length, name and
  * process only. If one event of an input is nowhere else, the whole input is used. A note then says
  * that its other events count twice.
  *
  * Inputs that contradict each other are never copies or windows of each other. They can contradict
- * each other in their node, job, rank, pid, world size, backend or start of the times. A number after
- * "rank", "node", "worker", "host", "job" or "run" in their paths counts too. A copy gets the
+ * each other in their node, job, rank, pid, world size, backend or start of the times. A number
+ * after "rank", "node", "worker", "host", "job" or "run" in their paths counts too. A copy gets the
  * state MRD_INPUT_SKIPPED and loses its events. A damaged copy stays incomplete, because its
  * unreadable part is unknown. Only events of the system profile are compared.
  *

@@ -20,8 +20,8 @@ enum {
     MRD_NAMED
 };
 
-/* What an input or a process states about itself. MRD_NONE, MRD_SID_EMPTY and a base of 0 mean that
- * a value is unknown, or differs between the processes of the input. */
+/* Statements of an input or a process about itself. MRD_NONE, MRD_SID_EMPTY and a base of 0 mean
+ * that a value is unknown, or differs between the processes of the input. */
 typedef struct {
     int64_t rank, pid, world_size;
     mrd_sid node, job, backend;
@@ -70,8 +70,8 @@ typedef struct {
  */
 mrd_err mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool by_name);
-/* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, and the parts
- * state at least as much as the whole. Changes the results in `parts`. Errors: as
+/* Sets *ret_is_merged if each event of the whole is in exactly one of the parts, and the whole
+ * states nothing that the parts lack. Changes the results in `parts`. Errors: as
  * mrd_events_find_parts. */
 mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole,
                               mrd_events_part *parts, size_t n, bool *ret_is_merged);

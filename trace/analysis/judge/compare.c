@@ -208,8 +208,8 @@ mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
 }
 
 /* Sets the errors to the variance of the estimates over parts of the run, because runs differ at
- * least as much as parts of one run. There are MRD_COMPARE_PARTS parts, or fewer if a part would
- * have less than two values. */
+ * least like parts of one run. There are MRD_COMPARE_PARTS parts, or fewer if a part would have
+ * less than two values. */
 static void
 part_variance(const mrd_compare_run *run, double low, double high, double *part, run_mean *to)
 {

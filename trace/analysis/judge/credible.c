@@ -278,8 +278,8 @@ int_arg(const mrd_event *ev, mrd_sid key)
     return mrd_arg_is_int(a) ? a->v.i : MRD_NONE;
 }
 
-/* Returns true if two kernels must run one after the other. They are in one stream and come from
- * different launches. */
+/* Returns true if two kernels cannot overlap. They are in one stream and come from different
+ * launches. */
 static bool
 is_serial(const queue_place *a, const queue_place *b)
 {

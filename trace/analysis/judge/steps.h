@@ -73,7 +73,7 @@ typedef struct {
     uint32_t block_steps[MRD_STEPS_BLOCKS];
     /* own time by part; without the parts that grow while a worker waits for others */
     uint64_t own_ns[MRD_REPORT_PARTS][MRD_STEPS_BLOCKS];
-    /* number of steps for which the worker's account is known */
+    /* number of steps with a known account of the worker */
     uint32_t own_steps[MRD_STEPS_BLOCKS];
 } mrd_steps_process;
 
