@@ -202,14 +202,14 @@ static const mrd_opt table[] = {
       .arg = "FILE",
       ENV("OIDC"),
       .help = "an OpenID Connect issuer whose tokens are accepted too, and the roles of its users "
-              "(JSON, docs/security.md)" },
+              "(JSON, docs/explanation/security.md)" },
     { .name = "token-review",
       .type = MRD_OPT_STR,
       AT(token_review),
       .arg = "FILE",
       ENV("TOKEN_REVIEW"),
       .help = "accept projected tokens of Kubernetes service accounts too, each checked by the API "
-              "server, and the roles of accounts and groups (JSON, docs/security.md)" },
+              "server, and the roles of accounts and groups (JSON, docs/explanation/security.md)" },
     { .name = "insecure",
       .type = MRD_OPT_BOOL,
       AT(insecure),

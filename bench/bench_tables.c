@@ -8,7 +8,7 @@
  * compression and hashes of the rows of all tables. A run without a writer measures the forming of
  * these rows (with the classification and the report), which is subtracted. The first row groups,
  * which are compressed longer, are left out. The reference is a memcpy of the size of the columns.
- * Minimum of interleaved rounds. docs/data.md has results.
+ * Minimum of interleaved rounds. docs/reference/data.md has results.
  */
 #include <inttypes.h>
 #include <stdio.h>

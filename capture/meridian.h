@@ -8,7 +8,7 @@
  * docs/dev/measurements.md has the measured costs.
  *
  * Profiling is off by default. MERIDIAN_ENABLE=1 or MERIDIAN_CAPTURE=... in the environment switch
- * it on, and so does mrd_set_state. docs/api.md lists every setting.
+ * it on, and so does mrd_set_state. docs/reference/api.md lists every setting.
  *
  * Times     Nanoseconds. Instants are readings of CLOCK_MONOTONIC_RAW.
  * Errors    A function that can fail returns 0 or a MERIDIAN_ code. A NULL that the function does
@@ -398,7 +398,7 @@ MRD_API void mrd_marker_destroy(mrd_marker *marker);
 
 /*
  * Attributes memory to the innermost open annotation of the calling thread. For each scope, the
- * profile and mrd_dumps show the bytes held now, their peak and their total (docs/api.md). The
+ * profile and mrd_dumps show the bytes held now, their peak and their total (docs/reference/api.md). The
  * runtime hooks report tensors of the Neuron runtime. The program reports host memory with these
  * functions.
  *
@@ -429,7 +429,7 @@ mrd_memory_freed(const void *memory)
 /*
  * Sets one key of the configuration. The keys are filename, profile_all, profile_symbolic,
  * profile_imperative, profile_memory, profile_api, continuous_dump, dump_period, aggregate_stats
- * and profile_process (docs/api.md explains them). A switch takes 0, 1, true or false. dump_period
+ * and profile_process (docs/reference/api.md explains them). A switch takes 0, 1, true or false. dump_period
  * is in seconds, above 0 and at most 1e6. profile_process takes "worker" only, because `meridian
  * start` controls other nodes.
  * Errors: INVALID (mrd_last_error names the key or value), UNSUPPORTED for profile_process=server.
@@ -551,7 +551,7 @@ MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region
 
 /*
  * Reads counters of a Neuron device, a core or the host. The values cover all processes. Names are
- * the counter names of a profile (docs/agent.md, "Counters") and may be patterns with * and ?. Only
+ * the counter names of a profile (docs/reference/agent.md, "Counters") and may be patterns with * and ?. Only
  * one thread at a time may use a session. A helper thread of the session, started by
  * mrd_counters_start, reads devices, so that a hanging device cannot block the caller for longer
  * than the timeout.

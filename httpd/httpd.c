@@ -153,7 +153,7 @@ static const http_refusal
     bad_path = { 400, "INVALID", "invalid path",
                  "a component of the path is empty, '..' or unprintable", false },
     no_path = { 404, "NOTFOUND", "no such path",
-                "docs/http.md and /api/v1/openapi.json list the paths", false },
+                "docs/reference/http.md and /api/v1/openapi.json list the paths", false },
     wrong_method = { 405, "INVALID", "method not allowed",
                      "this path exists, with other methods (Allow)", false },
     no_token = { 401, "AUTH", "identity not proven",

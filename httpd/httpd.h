@@ -2,7 +2,7 @@
  * httpd/httpd.h - the HTTP server below the aggregator's API. It has routing by a table,
  * roles, JSON and problem replies, files with ranges and ETags, and streams that a worker
  * produces in bounded memory. Only httpd*.c use libmicrohttpd. aggregator/api/http.h and
- * docs/http.md describe the paths.
+ * docs/reference/http.md describe the paths.
  *
  * Threads  one server thread runs the handlers, which must not block for long. The producer of a
  *          stream runs in a thread of its own and may block. All data of a request belongs to the
@@ -32,7 +32,7 @@ typedef struct {
     /* Replies through mrd_http_reply_*, or returns an error, which becomes problem+json with why's
      * text. */
     mrd_err (*handle)(void *self, mrd_http_request *req, mrd_why *why);
-    const char *summary;      /* as in docs/openapi.json */
+    const char *summary;      /* as in docs/reference/openapi.json */
     const char *const *query; /* known query parameters, NULL-terminated. NULL means not checked */
 } mrd_http_route;
 

@@ -6,14 +6,14 @@
  *
  * These readings are the quality label of the UTC column and say when a clock was disrupted.
  * Absolute time that states a bound, at both ends, is also an inequality on the clock of a node
- * (docs/timesync.md section 4).
+ * (docs/reference/timesync.md section 4).
  *
  * Units    nanoseconds, ppb.
  * Sign     a bound is a distance: the wall clock is within it of UTC.
  * Cost     one mrd_hostclock_read is some 20 clock reads, an adjtimex and, with a PTP clock, one
  *          ioctl of 3 samples (the device allows 125 reads a second).
  * Threads  a mrd_hostclock belongs to one thread; the parsers are stateless.
- * Source   facts on Linux clocks: docs/timesync.md section 2; ClockBound: docs/PROTOCOL.md of
+ * Source   facts on Linux clocks: docs/reference/timesync.md section 2; ClockBound: docs/PROTOCOL.md of
  *          aws/clock-bound (shared memory versions 1 and 2); VMClock: linux/vmclock-abi.h
  *          version 1; PTP: linux/ptp_clock.h.
  */

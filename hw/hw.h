@@ -127,7 +127,7 @@ void mrd_hw_each(const mrd_hw *hw, void (*call)(void *self, const mrd_hw_counter
 mrd_err mrd_hw_read_clock(mrd_hw *hw, int64_t device_idx, mrd_hw_clock_reading *ret_reading,
                           mrd_why *why);
 
-/* ---- Counter sessions (docs/seeds.md, rows D-01 ... D-06) ---- */
+/* ---- Counter sessions (docs/dev/seeds.md, rows D-01 ... D-06) ---- */
 
 typedef struct mrd_hw_session mrd_hw_session;
 

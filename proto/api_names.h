@@ -2,7 +2,7 @@
  * proto/api_names.h - members of the API's answers and of stored documents that had another name in
  * the previous release. Code that reads such a document first renames them, so that no other code
  * has to handle the old names. A row is deleted in the second release after the renaming
- * (docs/http.md, Renamed members).
+ * (docs/reference/http.md, Renamed members).
  */
 #ifndef MRD_PROTO_API_NAMES_H
 #define MRD_PROTO_API_NAMES_H

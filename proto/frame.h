@@ -1,6 +1,6 @@
 /*
  * proto/frame.h - the frame, the unit that every Meridian connection carries and the journal
- * stores: a header of 96 bytes and a body. docs/wire.md section 3 is the specification.
+ * stores: a header of 96 bytes and a body. docs/reference/wire.md section 3 is the specification.
  *
  * The header has everything that an aggregator needs to store a batch without decoding it: sender,
  * session, number, local times, number of events. All integers are little-endian. Header and body

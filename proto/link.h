@@ -15,7 +15,7 @@
  * message is larger than MRD_FRAME_MAX (MRD_FRAME_ANSWER_MAX on the control channel), the transport
  * closes the connection.
  *
- * Process rules (docs/wire.md section 8): daemonise before the first mrd_link_* call and never fork
+ * Process rules (docs/reference/wire.md section 8): daemonise before the first mrd_link_* call and never fork
  * after it, because NNG aborts in the child. Threads: every function may be called from any thread
  * unless its comment says otherwise. There are no callbacks; events are in a queue with a
  * descriptor to poll.

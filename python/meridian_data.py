@@ -9,7 +9,7 @@
 
 Rows come as a pandas DataFrame where pandas is installed, as a list of dicts otherwise or with as_="rows", as a pyarrow Table with
 as_="arrow". Times and lengths are integers in nanoseconds, as the columns ending in _ns say; integers stay integers in pandas, too, where
-some are NULL (dtype Int64). docs/data.md describes tables. A database and an aggregator's session need no third-party package. A folder of
+some are NULL (dtype Int64). docs/reference/data.md describes tables. A database and an aggregator's session need no third-party package. A folder of
 Parquet files needs pyarrow, duckdb or polars. Python 3.8 or later.
 """
 
@@ -415,7 +415,7 @@ def open_profile(where: str, *, token: Optional[str] = None, start: Optional[str
                  process_id: Union[str, int, None] = None, lnc_idx: Union[str, int, None] = None, event_type: Optional[str] = None) -> Profile:
     """A profile by the path of profile.sqlite, of a folder that holds it or tables (Parquet), or by the address of a session of an aggregator
     (token: else MERIDIAN_TOKEN or the file MERIDIAN_TOKEN_FILE; MERIDIAN_CA_FILE: who signed its certificate). The others are a slice that the
-    aggregator makes, as docs/http.md describes its parameters ("12.5s", a list "0-3,7"); of files they are refused."""
+    aggregator makes, as docs/reference/http.md describes its parameters ("12.5s", a list "0-3,7"); of files they are refused."""
     slice_ = {"start": start, "end": end, "instance_id": instance_id, "process_id": process_id, "lnc_idx": lnc_idx, "event_type": event_type}
     if re.match(r"https?://", where):
         return _url(where, token, slice_)

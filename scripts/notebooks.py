@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Executes the notebooks of docs/notebooks in place: each code cell in its order, in one namespace and in a fresh folder, as
+"""Executes the notebooks of docs/tutorial/notebooks in place: each code cell in its order, in one namespace and in a fresh folder, as
 `jupyter nbconvert --execute` does, without Jupyter. What a cell prints is its output, and the value of its last expression: as SVG where
 it has a picture, as text else.
 
     PATH=build/bin:$PATH python3 scripts/notebooks.py [--to DIR]
 
-With --to the executed notebooks go there and docs/notebooks stays as it is: the test e2e/notebooks compares them."""
+With --to the executed notebooks go there and docs/tutorial/notebooks stays as it is: the test e2e/notebooks compares them."""
 import ast
 import contextlib
 import io
@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-NOTEBOOKS = os.path.join(TOP, "docs", "notebooks")
+NOTEBOOKS = os.path.join(TOP, "docs", "tutorial", "notebooks")
 
 
 def lines(text):

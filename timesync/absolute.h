@@ -13,7 +13,7 @@
  *
  * Units    int64 ns. Sign offset = session - local.
  * Threads  stateless.
- * Source   docs/timesync.md section 4.
+ * Source   docs/reference/timesync.md section 4.
  */
 #ifndef MRD_TIMESYNC_ABSOLUTE_H
 #define MRD_TIMESYNC_ABSOLUTE_H

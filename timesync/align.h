@@ -22,7 +22,7 @@
  * Session  the session's timeline is the aggregator's CLOCK_MONOTONIC_RAW plus a constant, which is
  *          chosen at start so that session time reads as UTC nanoseconds. It never steps.
  * Threads  a finished table is immutable and may be shared. Each reader has its own cursor.
- * Source   docs/timesync.md sections 4 and 7.
+ * Source   docs/reference/timesync.md sections 4 and 7.
  */
 #ifndef MRD_TIMESYNC_ALIGN_H
 #define MRD_TIMESYNC_ALIGN_H
@@ -155,7 +155,7 @@ const mrd_align_bin *mrd_align_borrow_bins(const mrd_align *align); /* of all se
 /* Returns false if the segment has no bins. */
 bool mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summary *ret_summary);
 
-/* ---- The file next to the journal: docs/timesync.md section 8 ---- */
+/* ---- The file next to the journal: docs/reference/timesync.md section 8 ---- */
 
 #define MRD_ALIGN_FILE_VERSION 1
 #define MRD_ALIGN_FILE_MAX     (256u << 20)

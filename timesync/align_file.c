@@ -1,4 +1,4 @@
-/* Encodes and decodes a clock table (docs/timesync.md), and summarizes it. */
+/* Encodes and decodes a clock table (docs/reference/timesync.md), and summarizes it. */
 #include "timesync/align.h"
 
 #include "base/hash.h"

@@ -17,7 +17,7 @@
  * Threads  a mrd_bound belongs to one thread.
  * Memory   constant: at most MRD_BIN_INEQS inequalities per bin are kept, the tightest of each
  *          direction, and none that another one of its bin implies at any rate.
- * Source   docs/timesync.md section 4; set-membership filtering.
+ * Source   docs/reference/timesync.md section 4; set-membership filtering.
  */
 #ifndef MRD_TIMESYNC_BOUND_H
 #define MRD_TIMESYNC_BOUND_H

@@ -9,7 +9,7 @@
  *
  * Units    int64 ns.
  * Threads  plain state, one thread each.
- * Source   docs/timesync.md section 6; Page 1954 for CUSUM.
+ * Source   docs/reference/timesync.md section 6; Page 1954 for CUSUM.
  */
 #ifndef MRD_TIMESYNC_EPOCH_H
 #define MRD_TIMESYNC_EPOCH_H

@@ -131,7 +131,7 @@ void
 mrd_poly_advance(mrd_poly *poly, double dt, double w)
 {
     double span = fabs(dt), y = w * span, x = dt * y / 2, v = w * span * span / 4;
-    /* (s, v) of docs/timesync.md 4: (-1,0) (-1/2,-1) (1/2,-1) (1,0) (1/2,1) (-1/2,1), as (s*x + v,
+    /* (s, v) of docs/reference/timesync.md 4: (-1,0) (-1/2,-1) (1/2,-1) (1,0) (1/2,1) (-1/2,1), as (s*x + v,
      * s*y). The sign of dt decides whether the order is clockwise. */
     mrd_vertex h[6] = { { -x, -y }, { -x / 2 - v, -y / 2 }, { x / 2 - v, y / 2 },
                         { x, y },   { x / 2 + v, y / 2 },   { -x / 2 + v, -y / 2 } };

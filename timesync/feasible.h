@@ -7,7 +7,7 @@
  *
  * Units    x: offset in ns relative to a base; y: rate in ns per s (ppb); dt in s; w in ppb per s.
  * Threads  plain values, no state.
- * Source   docs/timesync.md section 4: shear, Minkowski sum with a hexagon, trim.
+ * Source   docs/reference/timesync.md section 4: shear, Minkowski sum with a hexagon, trim.
  */
 #ifndef MRD_TIMESYNC_FEASIBLE_H
 #define MRD_TIMESYNC_FEASIBLE_H

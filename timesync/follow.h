@@ -16,7 +16,7 @@
  * Threads      a mrd_follow belongs to one thread, and so does the table that it lends.
  * Memory       live and lagged: about 100 KiB for the window, plus 64 B per bin of the lagged
  *              table, which keeps between lagged_keep and twice that number.
- * Source       docs/timesync.md sections 4 to 7.
+ * Source       docs/reference/timesync.md sections 4 to 7.
  */
 #ifndef MRD_TIMESYNC_FOLLOW_H
 #define MRD_TIMESYNC_FOLLOW_H

@@ -17,7 +17,7 @@
  * Sign     offset = session - local.
  * Threads  a joiner belongs to one thread; the rest is stateless.
  * Limits   every decoder here checks length and version before it uses a field.
- * Source   docs/timesync.md sections 2 and 3.
+ * Source   docs/reference/timesync.md sections 2 and 3.
  */
 #ifndef MRD_TIMESYNC_PROBE_H
 #define MRD_TIMESYNC_PROBE_H
@@ -143,7 +143,7 @@ void mrd_joiner_answered(mrd_joiner *joiner, const mrd_probe_served *served);
 mrd_err mrd_joiner_sent(mrd_joiner *joiner, const mrd_probe_sent *sent, mrd_probe *ret_probe);
 mrd_join_counts mrd_joiner_counts(const mrd_joiner *joiner);
 
-/* ---- The UDP packet: docs/timesync.md section 3 ---- */
+/* ---- The UDP packet: docs/reference/timesync.md section 3 ---- */
 
 #define MRD_PROBE_VERSION    1
 #define MRD_PROBE_PACKET_LEN 40 /* equal for request and answer, so there is no amplification */

@@ -11,7 +11,7 @@
  * Units    offsets in ns relative to the epoch's base; rates in ppb; noise in ns (one standard
  *          deviation).
  * Threads  a mrd_smooth belongs to one thread.
- * Source   docs/timesync.md section 5; Kalman 1960, Rauch, Tung, Striebel 1965.
+ * Source   docs/reference/timesync.md section 5; Kalman 1960, Rauch, Tung, Striebel 1965.
  */
 #ifndef MRD_TIMESYNC_SMOOTH_H
 #define MRD_TIMESYNC_SMOOTH_H

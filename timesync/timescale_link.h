@@ -14,7 +14,7 @@
  *
  * Units    int64 ns. Sign ahead > 0: the new timeline is ahead of the old one.
  * Threads  stateless.
- * Source   docs/timesync.md section 6.
+ * Source   docs/reference/timesync.md section 6.
  */
 #ifndef MRD_TIMESYNC_TIMESCALE_LINK_H
 #define MRD_TIMESYNC_TIMESCALE_LINK_H

@@ -9,7 +9,7 @@
  * inequalities are correct. An answer on another timeline than the requested one is ignored (the
  * aggregator moved, and this connection was restored before the welcome arrived).
  *
- * Threads  one. Source docs/timesync.md section 3.
+ * Threads  one. Source docs/reference/timesync.md section 3.
  */
 #ifndef MRD_AGENT_CLOCK_LINKPROBE_H
 #define MRD_AGENT_CLOCK_LINKPROBE_H

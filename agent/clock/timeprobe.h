@@ -19,7 +19,7 @@
  *
  * Stamps are CLOCK_MONOTONIC_RAW, passed through `bend` if the node has a simulated clock.
  *
- * Threads  one thread per client. Source docs/timesync.md sections 2 and 3.
+ * Threads  one thread per client. Source docs/reference/timesync.md sections 2 and 3.
  */
 #ifndef MRD_AGENT_CLOCK_TIMEPROBE_H
 #define MRD_AGENT_CLOCK_TIMEPROBE_H

@@ -1,6 +1,6 @@
 /*
  * agent/neuron/devprof.h - device profiles and inspect captures of the runtime that sessions request.
- * Sends requests to workloads by control files beside their rings (docs/nrt.md), receives answers
+ * Sends requests to workloads by control files beside their rings (docs/reference/nrt.md), receives answers
  * as notices, and keeps the state of each request for the manifest. Converts names of models to
  * numbers, because only the agent knows the names.
  *

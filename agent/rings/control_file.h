@@ -1,6 +1,6 @@
 /*
  * agent/rings/control_file.h - a request to a workload: a small file beside its rings, which libmeridian
- * reads (capture/nrt/nrt_request.c, docs/nrt.md) if root or the user of the workload wrote it
+ * reads (capture/nrt/nrt_request.c, docs/reference/nrt.md) if root or the user of the workload wrote it
  */
 #ifndef MRD_AGENT_RINGS_CONTROL_FILE_H
 #define MRD_AGENT_RINGS_CONTROL_FILE_H

@@ -7,7 +7,7 @@
  * positions of the rings. That commit contains the same number as a position. A successor uses the
  * entries that the last commit covers and ignores the rest. A file that has grown is written again
  * without old entries. Its size is limited; spans that do not fit are counted in their ring
- * (docs/ring.md, open_lost).
+ * (docs/reference/ring.md, open_lost).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * aggregator/api/http.h - the HTTP API of the aggregator, on top of httpd/httpd.h. docs/http.md is
+ * aggregator/api/http.h - the HTTP API of the aggregator, on top of httpd/httpd.h. docs/reference/http.md is
  * its manual, and the table in http.c is the list of its routes. Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_API_HTTP_H
@@ -47,7 +47,7 @@ bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
 void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
                       const mrd_cert_file *files, size_t n_files, bool open,
                       mrd_buf *to); /* review may be NULL */
-/* The API, one row per path and method; docs/openapi.json describes each. */
+/* The API, one row per path and method; docs/reference/openapi.json describes each. */
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
 /* GET and DELETE /api/v1/sessions (http_sessions.c). */

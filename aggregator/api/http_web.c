@@ -41,5 +41,5 @@ mrd_err
 mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why)
 {
     (void) self;
-    return reply(req, MRD_STR("../../docs/openapi.json"), why);
+    return reply(req, MRD_STR("../../docs/reference/openapi.json"), why);
 }

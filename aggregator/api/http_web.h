@@ -22,7 +22,7 @@ extern const size_t mrd_http_web_n_files;
  * the API. */
 mrd_err mrd_http_web_page(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why);
-/* GET /api/v1/openapi.json: docs/openapi.json as it was at build time. */
+/* GET /api/v1/openapi.json: docs/reference/openapi.json as it was at build time. */
 mrd_err mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why);
 
 #endif

@@ -66,7 +66,7 @@ check_sources(const mrd_strlist *list, mrd_why *why)
         mrd_near_text(word, known, MRD_COUNT(known), "", near);
         return mrd_why_set(why, MRD_INVALID, 0,
                            "'%.64s' is not a source of events%s (neuron_rt, neuron_hw, nrt_api, "
-                           "annotation, ...: docs/cli.md)",
+                           "annotation, ...: docs/reference/cli.md)",
                            word, near);
     }
     return MRD_OK;

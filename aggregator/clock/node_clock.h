@@ -10,7 +10,7 @@
  * that incarnation until aggregator/clock/timeline.h links the incarnations. Tables are stored as
  * solved, with each segment on the timeline of its incarnation.
  *
- * A session stores its tables as <session>/clocks/<instance_id>.align (docs/timesync.md section 8),
+ * A session stores its tables as <session>/clocks/<instance_id>.align (docs/reference/timesync.md section 8),
  * and tables of further boots as <instance_id>@<boot key>.align. The merge writes them. They can
  * always be recomputed from the journal.
  *

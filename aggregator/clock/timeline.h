@@ -17,7 +17,7 @@
  *
  * Units    int64 ns.
  * Threads  stateless; an mrd_timeline is plain data.
- * Source   docs/timesync.md section 6.
+ * Source   docs/reference/timesync.md section 6.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_TIMELINE_H
 #define MRD_AGGREGATOR_CLOCK_TIMELINE_H

@@ -13,7 +13,7 @@
  *
  * Threads  every function may be called from any thread. join and agent take a lock that the server
  *          thread holds for about a microsecond per packet.
- * Source   docs/timesync.md sections 2 and 3.
+ * Source   docs/reference/timesync.md sections 2 and 3.
  */
 #ifndef MRD_AGGREGATOR_CLOCK_TIMESERVE_H
 #define MRD_AGGREGATOR_CLOCK_TIMESERVE_H

@@ -1,6 +1,6 @@
 /*
  * aggregator/journal/journal.h - stores received frames on disk: segments of unchanged frames, in one
- * directory per node of a session. docs/wire.md section 7 specifies the files (.mrj).
+ * directory per node of a session. docs/reference/wire.md section 7 specifies the files (.mrj).
  *
  * The writer only appends. It uses no mmap, no locks, and no rename of open files, so that any
  * POSIX file system will do. A segment that was not closed because of a crash is never appended to:

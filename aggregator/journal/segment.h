@@ -1,5 +1,5 @@
 /*
- * aggregator/journal/segment.h - the layout of a journal file, for its writer and readers. docs/wire.md
+ * aggregator/journal/segment.h - the layout of a journal file, for its writer and readers. docs/reference/wire.md
  * section 7. Internal to aggregator/.
  *
  *   header 256 | frames as received ... | index: (offset u64, frame header 96) each | trailer 32

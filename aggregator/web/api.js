@@ -1,4 +1,4 @@
-// The aggregator's HTTP API (docs/http.md), with the token when there is one.
+// The aggregator's HTTP API (docs/reference/http.md), with the token when there is one.
 
 const KEY = "meridian-token";
 

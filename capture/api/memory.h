@@ -1,5 +1,5 @@
 /*
- * capture/api/memory.h - memory by the scope that allocated it (docs/seeds.md, row C-22). Internal.
+ * capture/api/memory.h - memory by the scope that allocated it (docs/dev/seeds.md, row C-22). Internal.
  *
  * An allocation belongs to the innermost open annotation of its thread. Only the outermost
  * MRD_RING_OPEN_MAX scopes are searched; calls of the runtime use slots among them, but are no

@@ -1,4 +1,4 @@
-/* The loaded models, and captures of them (meridian.h; docs/seeds.md, rows D-07 ... D-12). */
+/* The loaded models, and captures of them (meridian.h; docs/dev/seeds.md, rows D-07 ... D-12). */
 #include "capture/api/api.h"
 
 #include <errno.h>

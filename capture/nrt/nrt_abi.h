@@ -1,6 +1,6 @@
 /*
  * capture/nrt/nrt_abi.h - the binary interface of the Neuron runtime library, libnrt.so.1: names,
- * numbers, structure layouts. Written from public facts (docs/nrt.md lists the sources). It has no
+ * numbers, structure layouts. Written from public facts (docs/reference/nrt.md lists the sources). It has no
  * text of the vendor's headers, and does not need them.
  *
  * Used by   the hooks of libmeridian, which forward to the program's runtime; the simulated runtime

@@ -1,5 +1,5 @@
 /*
- * capture/nrt/nrt_control.h - parses a control file (docs/nrt.md, "Device profiles on request"). Does
+ * capture/nrt/nrt_control.h - parses a control file (docs/reference/nrt.md, "Device profiles on request"). Does
  * not allocate; accepts any bytes.
  */
 #ifndef MRD_CAPTURE_NRT_NRT_CONTROL_H

@@ -501,7 +501,7 @@ nrt_inspect_begin_with_options(nrt_inspect_config_t *options)
     return status;
 }
 
-/* The bits of `types` are not public (docs/nrt.md). */
+/* The bits of `types` are not public (docs/reference/nrt.md). */
 PLAIN(nrt_inspect_export, (uint64_t types), (types), U(types, types))
 
 NRT_STATUS

@@ -1,5 +1,5 @@
 /*
- * capture/nrt/nrt_request.h - captures by the runtime itself that a session requests (docs/nrt.md,
+ * capture/nrt/nrt_request.h - captures by the runtime itself that a session requests (docs/reference/nrt.md,
  * "Device profiles on request"). A control file next to the rings makes the request, and notices
  * answer it. Internal. Threads: mrd_nrt_request_poll runs on the thread of data source 1, the
  * others on any.

@@ -1,5 +1,5 @@
 /*
- * capture/nrt/nrt_settings.h - the agent's requests to this process while sessions record (docs/nrt.md,
+ * capture/nrt/nrt_settings.h - the agent's requests to this process while sessions record (docs/reference/nrt.md,
  * "What a session changes"). They are the cores and event types of the system trace, and whether to
  * record at all. The request is a file next to the rings. It is used only if root or the user of
  * the process owns it and no other user may write it. Internal. Threads: the thread of data source

@@ -1,6 +1,6 @@
 /*
  * capture/ring/ring.h - layout of a ring: the file through which one workload thread passes events to
- * one reader. docs/ring.md is the specification, and this header is its form in C.
+ * one reader. docs/reference/ring.md is the specification, and this header is its form in C.
  *
  * File     header (4096 bytes) | dictionary (dict_len, append-only) | data (data_len, a power of
  *          two). All numbers are little-endian, all offsets count from the start of their area.
@@ -130,7 +130,7 @@ typedef struct {
     _Atomic uint32_t pause;
     _Atomic uint32_t reader_pid; /* 0 if there is no reader */
     /* For the next reader: everything before `done` was read. `tail` may be lower, if the reader
-     * still needs spans that are open there: see docs/ring.md. */
+     * still needs spans that are open there: see docs/reference/ring.md. */
     uint64_t done, gaps_done;
     uint64_t open_lost;   /* begun before tail and still open, so that only the reader has them */
     int64_t open_lost_ns; /* wall clock of the oldest of them */
@@ -140,8 +140,9 @@ typedef struct {
     _Alignas(64) mrd_ring_loss lost[MRD_RING_LOST_CAUSES];
     uint8_t reserved3[384];
 
-    mrd_ring_scope open[32];           /* the last two stay unused */
-    uint8_t ident[MRD_RING_IDENT_MAX]; /* "key=value\n" lines, ident_len bytes, see docs/ring.md */
+    mrd_ring_scope open[32]; /* the last two stay unused */
+    uint8_t ident
+        [MRD_RING_IDENT_MAX]; /* "key=value\n" lines, ident_len bytes, see docs/reference/ring.md */
 } mrd_ring_hdr;
 
 static_assert(sizeof(mrd_ring_hdr) == MRD_RING_HEADER_LEN, "ring ABI changed: bump MRD_RING_ABI");

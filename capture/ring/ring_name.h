@@ -22,7 +22,7 @@ bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
 /* Writes the name. `text` has MRD_RING_NAME_MAX bytes. */
 void mrd_ring_name_print(const mrd_ring_name *name, char *text);
 /* Write the names of the control file and the settings file of the ring's process, in the same
- * directory (docs/nrt.md). The size of `text` is the same. */
+ * directory (docs/reference/nrt.md). The size of `text` is the same. */
 void mrd_ring_control_print(const mrd_ring_name *name, char *text);
 void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
 

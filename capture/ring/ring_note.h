@@ -1,6 +1,6 @@
 /*
  * capture/ring/ring_note.h - a note of losses, in which a process that cannot make a ring states how
- * many events it lost. docs/ring.md, section 7.
+ * many events it lost. docs/reference/ring.md, section 7.
  *
  * The note is a symbolic link next to the rings, and its target is the text. A link needs no
  * descriptor, and no disk block while the text has at most MRD_RING_NOTE_SHORT bytes. Limits of

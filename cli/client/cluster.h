@@ -1,7 +1,7 @@
 /*
  * cli/client/cluster.h - shared by the subcommands for clusters: finds a session by name, requests one,
  * waits for its states, prints it, fetches its files. All use the aggregator through cli/client/client.h.
- * docs/http.md describes the API.
+ * docs/reference/http.md describes the API.
  *
  * Text from the aggregator is not trusted: control characters are not printed on the terminal.
  * Threads: one.

@@ -74,7 +74,7 @@ static const mrd_opt table[] = {
       AT(capture),
       .arg = "LIST",
       .env = "MERIDIAN_CAPTURE",
-      .help = "what libmeridian records (docs/api.md lists the words)" },
+      .help = "what libmeridian records (docs/reference/api.md lists the words)" },
     { .name = "sample",
       .type = MRD_OPT_DUR,
       AT(sample),

@@ -76,8 +76,8 @@ static const mrd_opt table[] = {
 
 static const char more[] =
     "QUERY is the name of a shipped query (--list), a file, or SQL. PROFILE is a profile.sqlite "
-    "or a\nfolder that holds one; rows of several profiles are told apart by session_id. Tables: "
-    "docs/data.md.\n"
+    "or a\nfolder that holds one; session_id tells the rows of several profiles apart. Tables:\n"
+    "docs/reference/data.md\n"
     "\n"
     "Examples\n"
     "  meridian view rank*.json.gz --output-format sqlite -o profile\n"

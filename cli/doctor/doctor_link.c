@@ -131,7 +131,8 @@ say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_cert_t
 static void
 authorities(mrd_doctor *d, const char *path)
 {
-    static const char fix[] = "add its successor to the file before it ends: docs/security.md";
+    static const char fix[] =
+        "add its successor to the file before it ends: docs/explanation/security.md";
     mrd_cert_times v[MRD_CERT_TIMES_MAX];
     size_t n = 0, told;
     mrd_why why = { 0 };

@@ -29,7 +29,7 @@ typedef struct {
         .name = "classify", .type = MRD_OPT_STR, .offset = offsetof(settings, member.classify),    \
         .arg = "FILE",                                                                             \
         .help = "rules that say what work is by its name: lines with a class and a pattern, such " \
-                "as 'allreduce my_fast_ar*' (docs/classify.md)"                                    \
+                "as 'allreduce my_fast_ar*' (docs/reference/classify.md)"                          \
     }
 #define MRD_VIEW_CLOCK_ROWS(settings, member)                                                      \
     { .type = MRD_OPT_HEAD, .help = "Clocks" },                                                    \

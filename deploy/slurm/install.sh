@@ -7,7 +7,7 @@
 # PREFIX is a shared folder made on a machine of the same distribution: `make install PREFIX=...`, and in
 # PREFIX/secrets what `meridian certs init` wrote. PREFIX/slurm.env: the hooks' settings, for /etc/meridian/slurm.env of each node that has none.
 # Settings that stand in /etc/meridian/*.env stay as they are, also those that are commented out; only the aggregator's
-# address is that of the command line. Sessions, spools and the user `meridian` are never removed. Upgrades: docs/upgrade.md.
+# address is that of the command line. Sessions, spools and the user `meridian` are never removed. Upgrades: docs/howto/upgrade.md.
 set -eu
 role=${1:-} prefix=${2:-} url=${3:-}
 here=$prefix/share/meridian/deploy

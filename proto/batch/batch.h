@@ -4,7 +4,7 @@
  *
  * A batch is self-contained. It has its own dictionaries of strings, tracks and forms, the identity
  * of the process, and the clock of its times. Times are unconverted nanoseconds of the node's
- * clock. docs/wire.md section 5 is the specification.
+ * clock. docs/reference/wire.md section 5 is the specification.
  *
  * Writing: one mrd_batch per process and clock collects events, and mrd_batch_encode turns it into
  * a frame. Reading: mrd_batch_open gives the events of a frame one by one in mrd_event_order, with

@@ -1,6 +1,6 @@
 /*
  * proto/batch/columns.h - the columns of a batch, and which of them each form uses. Shared by the encoder
- * and the decoder. docs/wire.md section 5 is the specification.
+ * and the decoder. docs/reference/wire.md section 5 is the specification.
  */
 #ifndef MRD_PROTO_BATCH_COLUMNS_H
 #define MRD_PROTO_BATCH_COLUMNS_H

@@ -1,6 +1,6 @@
 /*
  * proto/nng/tls.h - TLS of the links: OpenSSL behind NNG's engine interface, in place of the mbed
- * TLS that the distribution compiles in. docs/security.md says why. Only the files for NNG in
+ * TLS that the distribution compiles in. docs/explanation/security.md says why. Only the files for NNG in
  * proto/ use it; libssl lives in proto/nng/tls.c only.
  *
  * It speaks TLS 1.2 and 1.3, no session tickets, no renegotiation. A client always checks the

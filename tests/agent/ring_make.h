@@ -1,5 +1,5 @@
 /*
- * tests/agent/ring_make.h - writes honest and hostile ring files by hand, following docs/ring.md,
+ * tests/agent/ring_make.h - writes honest and hostile ring files by hand, following docs/reference/ring.md,
  * so that tests of the reader need no workload. Times are of the RAW clock and given by the caller.
  */
 #ifndef MRD_TESTS_AGENT_RING_MAKE_H

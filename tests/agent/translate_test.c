@@ -1,6 +1,6 @@
 /*
  * Compares the translation of ring records to events with a model. Each record is random, and the
- * text of the expected event is derived from docs/ring.md, not from the code.
+ * text of the expected event is derived from docs/reference/ring.md, not from the code.
  */
 #include "tests/agent/ring_make.h"
 #include "tests/wait.h"

@@ -120,7 +120,7 @@ def hangs(fs):
 
 
 def rights():
-    """An aggregator that is not root, with the capabilities that docs/data.md names, into a folder of its own on the disk."""
+    """An aggregator that is not root, with the capabilities that docs/reference/data.md names, into a folder of its own on the disk."""
     def become(*caps):
         words = ",".join("+" + c for c in caps)
         return ["setpriv", f"--reuid={SELF}", f"--regid={SELF}", "--clear-groups", *([f"--inh-caps={words}", f"--ambient-caps={words}"] if caps else ["--bounding-set=-all"])]

@@ -291,7 +291,7 @@ TEST(what_cannot_be_opened_says_so)
 
 /* ---- The bytes ---- */
 
-/* Header, frames, index and trailer as in docs/wire.md, section 7. */
+/* Header, frames, index and trailer as in docs/reference/wire.md, section 7. */
 TEST(a_closed_segment_has_the_documented_bytes)
 {
     enum { N = 300 }; /* more entries than one write of the index, and more than its window */

@@ -176,7 +176,7 @@ TEST(who_is_missing_and_what_was_acknowledged)
     done(c, &store);
 }
 
-/* A manifest of the previous release, with other names of members (docs/http.md). */
+/* A manifest of the previous release, with other names of members (docs/reference/http.md). */
 TEST(a_manifest_of_the_release_before)
 {
     const char *source = getenv("MERIDIAN_SOURCE");

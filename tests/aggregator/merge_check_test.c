@@ -116,7 +116,8 @@ TEST(the_mapping_of_cores_is_no_violation)
         int64_t exec_ns, mapping_ns;
     } rows[] = { { MRD_MS, MRD_REPORT_MAPPING },
                  { MRD_SEC, MRD_REPORT_MAPPING },
-                 { 10 * MRD_SEC, 210000 }, /* the largest value in docs/timesync.md, section 9 */
+                 { 10 * MRD_SEC,
+                   210000 }, /* the largest value in docs/reference/timesync.md, section 9 */
                  { 10 * MRD_SEC, 10 * MRD_REPORT_MAPPING } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

@@ -1,5 +1,5 @@
 /* Prints the server's own table of routes as JSON. tests/e2e/openapi.py compares it with
- * docs/openapi.json. */
+ * docs/reference/openapi.json. */
 #include <stdio.h>
 
 #include "aggregator/api/http.h"

@@ -1,6 +1,6 @@
 /*
  * Every function of meridian.h, through the real libmeridian.so. The tests name the rows of
- * docs/seeds.md that they cover. The clock is RAW here, so that printed statistics can be compared
+ * docs/dev/seeds.md that they cover. The clock is RAW here, so that printed statistics can be compared
  * exactly.
  */
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /*
  * The dumps of meridian.h, through the real libmeridian.so: the file, its contents, and the
- * additions of the next dump. The tests name the rows of docs/seeds.md that they cover.
+ * additions of the next dump. The tests name the rows of docs/dev/seeds.md that they cover.
  */
 #include <fcntl.h>
 #include <locale.h>

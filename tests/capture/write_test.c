@@ -223,7 +223,7 @@ TEST(switches_are_documented)
     FILE *f;
     size_t n = 0;
 
-    snprintf(path, sizeof(path), "%s/docs/api.md", getenv("MERIDIAN_SOURCE"));
+    snprintf(path, sizeof(path), "%s/docs/reference/api.md", getenv("MERIDIAN_SOURCE"));
     f = fopen(path, "r");
     REQUIRE(f != NULL && fread(text, 1, (1 << 18) - 1, f) > 0);
     fclose(f);

@@ -17,8 +17,8 @@ work = tmp()
 
 
 def manual():
-    """docs/cli.md names every command's options as they are."""
-    with open(os.path.join(SOURCE, "docs/cli.md")) as f:
+    """docs/reference/cli.md names every command's options as they are."""
+    with open(os.path.join(SOURCE, "docs/reference/cli.md")) as f:
         text = f.read()
     examples = re.findall(r"(?m)`(meridian [^`]+)`|^(meridian .+)$", text)
     for example in (a or b for a, b in examples):
@@ -27,10 +27,10 @@ def manual():
             continue
         out, _ = run(words[1], "--help")
         for option in (w.split("=")[0] for w in words[2:] if w.startswith("--") and not w.startswith("--help=")):
-            check(option in out, f"docs/cli.md: meridian {words[1]} has no {option}")
+            check(option in out, f"docs/reference/cli.md: meridian {words[1]} has no {option}")
     check(len(examples) >= 14, f"{len(examples)} examples")
     for command in ("nodes", "sessions", "start", "status", "stop", "record", "trigger", "fetch", "clocks", "doctor", "certs"):
-        check(f"| `{command}`" in text, f"docs/cli.md has a row for {command}")
+        check(f"| `{command}`" in text, f"docs/reference/cli.md has a row for {command}")
 
 
 

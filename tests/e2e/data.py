@@ -1,4 +1,4 @@
-"""docs/data.md does what it says: its commands, its DuckDB query and its Python run as they stand, on a small cluster; and the Python reader
+"""docs/reference/data.md does what it says: its commands, its DuckDB query and its Python run as they stand, on a small cluster; and the Python reader
 gives the same rows from SQLite, from Parquet, and from the aggregator's address."""
 import json
 import os
@@ -17,7 +17,7 @@ import meridian
 import parquet_read
 import readers
 
-with open(os.path.join(SOURCE, "docs", "data.md"), encoding="utf-8") as f:
+with open(os.path.join(SOURCE, "docs", "reference", "data.md"), encoding="utf-8") as f:
     blocks = re.findall(r"```(\w+)\n(.*?)```", f.read(), re.S)
 
 

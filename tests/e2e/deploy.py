@@ -256,8 +256,8 @@ def parallelcluster():
 # ---- systemd ----
 
 def units():
-    """Each unit gives its daemon the least, starts it with options it knows, and agrees with docs/security.md."""
-    with open(os.path.join(SOURCE, "docs/security.md")) as f:
+    """Each unit gives its daemon the least, starts it with options it knows, and agrees with docs/explanation/security.md."""
+    with open(os.path.join(SOURCE, "docs/explanation/security.md")) as f:
         security = f.read()
     for path in glob.glob(os.path.join(SOURCE, "deploy/systemd/*.service")):
         name = os.path.basename(path)[:-len(".service")]
@@ -274,7 +274,7 @@ def units():
         rights = sorted(unit["CapabilityBoundingSet"].split())
         equal(rights, ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SYS_PTRACE"] if name == "meridian-agent" else [], f"{name}: rights")
         equal(sorted(unit.get("AmbientCapabilities", "").split()), rights, f"{name}: rights it starts with")
-        check(all(f"`{r}`" in security for r in rights), f"{name}: docs/security.md says why {rights}")
+        check(all(f"`{r}`" in security for r in rights), f"{name}: docs/explanation/security.md says why {rights}")
         for option in re.findall(r"--[a-z-]+", unit["ExecStart"]):
             check(option in HELP[name][0], f"{name}: no option {option}")
         if shutil.which("systemd-analyze"):

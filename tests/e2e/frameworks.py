@@ -1,4 +1,4 @@
-"""The lines that docs/frameworks/ tells people to add, as they stand there, in a program that trains on the simulated runtime: under `meridian inspect`, and
+"""The lines that docs/howto/ tells people to add, as they stand there, in a program that trains on the simulated runtime: under `meridian inspect`, and
 recorded by the session of a cluster. What the framework wrote is read, belongs to the process that executed, and its operations lie around the runtime's calls;
 where it does not say when it was, that is said.
 Usage: frameworks.py pytorch|jax."""
@@ -64,7 +64,7 @@ python = next((p for p in (os.environ.get("MERIDIAN_TEST_PYTHON"), sys.executabl
 if python is None:
     skip(f"no Python with `{imports}` (MERIDIAN_TEST_PYTHON names one)")
 dated = subprocess.run([python, "-c", DATED[PAGE]], capture_output=True).returncode == 0
-with open(os.path.join(SOURCE, "docs", "frameworks", PAGE + ".md")) as f:
+with open(os.path.join(SOURCE, "docs", "howto", PAGE + ".md")) as f:
     lines = re.search(r"```python\n(.*?)```", f.read(), re.S)[1]
 work = tmp()
 program, model = os.path.join(work, "train.py"), os.path.join(work, "model.neff")

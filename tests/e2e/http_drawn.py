@@ -1,4 +1,4 @@
-"""Requests drawn from MRD_SEED (1) at every operation of docs/openapi.json: paths, queries, ranges, conditions, encodings and bodies that
+"""Requests drawn from MRD_SEED (1) at every operation of docs/reference/openapi.json: paths, queries, ranges, conditions, encodings and bodies that
 mean something, and that mean nothing. Every answer is one that the document names or a problem document, every JSON body fits its schema,
 nothing is answered with 5xx but 503 (and 501 where no certificates are signed), no header or body of a request appears in a header of its answer; requests in one packet are answered
 each, in their order. Arguments: how many."""
@@ -19,7 +19,7 @@ COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 1500
 SEED = int(os.environ.get("MRD_SEED", "1"))
 draw = random.Random(SEED)
 print("seed", SEED)
-doc = json.load(open(os.path.join(SOURCE, "docs", "openapi.json")))
+doc = json.load(open(os.path.join(SOURCE, "docs", "reference", "openapi.json")))
 operations = [(m.upper(), path, op) for path, item in sorted(doc["paths"].items()) for m, op in sorted(item.items()) if m in ("get", "post", "delete")]
 HOSTILE = ["", "..", "../../../etc/passwd", "%2e%2e%2f", "%00", "%0d%0aX-Planted: yes", "\u202e", "é☃", "%ff%fe", "a" * 3000, "-1", "0", "9223372036854775807", "9223372036854775808",
            "-9223372036854775808", "1e400", "nan", "null", "*", ",", "a,,b", "%", "%zz", "+", "<script>alert(1)</script>", "'", '"', ";", "//", "latest", "=x", "^x", "0-99999999999"]

@@ -235,7 +235,7 @@ else:
     names = collections.Counter(e["name"] for e in load_json(os.path.join(out, "system_profile.json"))["trace_events"])
     check(names["nrt_execute"] > 0 and names["nc_exec_running"] > 0, f"a Python workload: {names.most_common(5)}")
 
-# ---- A framework's trace in the folder of the run, as docs/frameworks/pytorch.md has it: it is of the process that was recorded ----
+# ---- A framework's trace in the folder of the run, as docs/howto/pytorch.md has it: it is of the process that was recorded ----
 TRACED = r"""
 import ctypes, gzip, json, os, threading, time
 P = ctypes.c_void_p

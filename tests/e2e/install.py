@@ -44,7 +44,7 @@ def complete(root):
     wanted = {"include/meridian.h", "lib/libmeridian.so", "lib/libmeridian.so.0", "lib/pkgconfig/meridian.pc", "lib/pkgconfig/meridian-nrt.pc",
               "lib/meridian/python/meridian.py", "lib/meridian/python/meridian_data.py",
               "lib/meridian/train_loop", "lib/meridian/simnrt/libnrt.so.1", "lib/meridian/simnrt/libsimclock.so",
-              "share/doc/meridian/README.md", "share/doc/meridian/LICENSE", "share/doc/meridian/docs/howto.md"}
+              "share/doc/meridian/README.md", "share/doc/meridian/LICENSE", "share/doc/meridian/docs/dev/additions.md"}
     wanted |= {f"lib/systemd/system/{n}.service" for n in DAEMONS}
     wanted |= {f"share/bash-completion/completions/{n}" for n in PROGRAMS}
     equal(sorted(wanted - there), [], "files that are missing")

@@ -268,7 +268,7 @@ class Workload(Program):
         return self.done - before
 
     def unread(self):
-        """Bytes in its ring that no agent has taken yet: head and tail of docs/ring.md."""
+        """Bytes in its ring that no agent has taken yet: head and tail of docs/reference/ring.md."""
         total = 0
         for path in glob.glob(os.path.join(self.rings, f"meridian.*.{self.pid}.*.ring")):
             with open(path, "rb") as f:

@@ -1,4 +1,4 @@
-"""The notebooks of docs/notebooks are what executing them gives: every output of every cell, the pictures too, equal to the last byte; and what
+"""The notebooks of docs/tutorial/notebooks are what executing them gives: every output of every cell, the pictures too, equal to the last byte; and what
 their text says of the outputs holds."""
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 
 from lib import BIN, SOURCE, check, equal, finish, tmp
 
-folder, work = os.path.join(SOURCE, "docs", "notebooks"), tmp()
+folder, work = os.path.join(SOURCE, "docs", "tutorial", "notebooks"), tmp()
 env = {**os.environ, "PATH": BIN + ":" + os.environ["PATH"]}
 p = subprocess.run([sys.executable, os.path.join(SOURCE, "scripts", "notebooks.py"), "--to", work], capture_output=True, text=True, env=env, timeout=300)
 check(p.returncode == 0, f"executing them: {p.returncode}: {p.stderr[-900:]}")

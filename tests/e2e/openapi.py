@@ -1,4 +1,4 @@
-"""docs/openapi.json against the running server: the same paths, methods, roles and parameters, every status it names is seen
+"""docs/reference/openapi.json against the running server: the same paths, methods, roles and parameters, every status it names is seen
 and every status seen is named, every JSON body fits its schema."""
 import json
 import os
@@ -16,7 +16,7 @@ from apiserver import ApiServer
 
 need_daemons()
 schema.self_test()
-doc = json.load(open(os.path.join(SOURCE, "docs", "openapi.json")))
+doc = json.load(open(os.path.join(SOURCE, "docs", "reference", "openapi.json")))
 table = routes()
 METHODS = ("get", "post", "delete", "put", "patch")
 operations = {(m.upper(), path): op for path, item in doc["paths"].items() for m, op in item.items() if m in METHODS}

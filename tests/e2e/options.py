@@ -1,5 +1,5 @@
 """Every option of every command with values that it cannot mean, drawn from MRD_SEED (1): no command ends by a signal, hangs, is silent
-about its failure, repeats what a terminal obeys, or leaves the exit statuses that docs/cli.md lists; a number that is none is wrong
+about its failure, repeats what a terminal obeys, or leaves the exit statuses that docs/reference/cli.md lists; a number that is none is wrong
 usage (2), and a mistyped option is answered with the right one."""
 import json
 import os

@@ -1,4 +1,4 @@
-"""A validator for the part of JSON Schema that docs/openapi.json uses; a word it does not know is an error, never ignored."""
+"""A validator for the part of JSON Schema that docs/reference/openapi.json uses; a word it does not know is an error, never ignored."""
 import datetime
 import re
 

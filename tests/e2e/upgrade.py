@@ -1,4 +1,4 @@
-"""The promises of docs/upgrade.md: the previous release beside this one. Arguments: what is tested.
+"""The promises of docs/howto/upgrade.md: the previous release beside this one. Arguments: what is tested.
 skew      agents of the one with an aggregator of the other, workloads with the library of each, clients of each
 spool     what an agent of the one has left in its spool is delivered by an agent of the other
 stores    sessions that an aggregator of the one has written are read, and a recording is continued, by the other

@@ -1,10 +1,10 @@
-"""docs/losses.md has one row for each cause of base/loss_cause.def, in its words. Usage: losses.py [--write]: --write makes the table again."""
+"""docs/reference/losses.md has one row for each cause of base/loss_cause.def, in its words. Usage: losses.py [--write]: --write makes the table again."""
 import os
 import re
 import sys
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TABLE, PAGE = os.path.join(ROOT, "base/loss_cause.def"), os.path.join(ROOT, "docs/losses.md")
+TABLE, PAGE = os.path.join(ROOT, "base/loss_cause.def"), os.path.join(ROOT, "docs/reference/losses.md")
 HEAD = "| Cause | What happened to the events | Counted by | Makes unknown |\n|---|---|---|---|\n"
 EFFECTS = {"HOLE": "events of the node in this time", "THREAD": "annotations and calls of the thread", "UNWANTED": "nothing: nobody requested them",
            "NONE": "nothing: no event was lost"}

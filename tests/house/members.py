@@ -1,4 +1,4 @@
-"""docs/openapi.json names every member that the aggregator's answers can have: its schemas allow no others, so a program that checks answers by them
+"""docs/reference/openapi.json names every member that the aggregator's answers can have: its schemas allow no others, so a program that checks answers by them
 would refuse the rare ones (a full store, time that was not recorded) that no test of the API happens to see."""
 import glob
 import json
@@ -26,7 +26,7 @@ def properties(node, into):
     return into
 
 
-with open(os.path.join(ROOT, "docs/openapi.json"), encoding="utf-8") as f:
+with open(os.path.join(ROOT, "docs/reference/openapi.json"), encoding="utf-8") as f:
     schemas = properties(json.load(f)["components"]["schemas"], set())
 written = {}
 for pattern in SOURCES:
@@ -42,6 +42,6 @@ if len(written) < 100:
     sys.exit(f"FAILED only {len(written)} members were found in {', '.join(SOURCES)}: their writers are called otherwise now")
 missing = sorted(set(written) - schemas - OF_FILE - OPEN)
 for name in missing:
-    print(f"FAILED {written[name]} writes \"{name}\", which no schema of docs/openapi.json has")
+    print(f"FAILED {written[name]} writes \"{name}\", which no schema of docs/reference/openapi.json has")
 print(f"{len(written)} members, {len(missing)} of them in no schema")
 sys.exit(len(missing) > 0)

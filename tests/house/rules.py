@@ -1,5 +1,5 @@
 """The rules of the house that a program can check: who may include whom, no circles, headers that compile alone, third-party
-headers where docs/dependencies.md says, one prefix for external names, the field's words. CONTRIBUTING.md explains them.
+headers where docs/dev/dependencies.md says, one prefix for external names, the field's words. CONTRIBUTING.md explains them.
 Usage: rules.py [rule ...]; prints each breach with its place and what to do."""
 import ast
 import collections
@@ -223,9 +223,9 @@ LIBRARIES = {"nng/": "NNG", "openssl/": "OpenSSL", "protobuf-c/": "protobuf-c", 
 
 
 def rule_dependencies():
-    """A third-party header is included only by sources that docs/dependencies.md names."""
+    """A third-party header is included only by sources that docs/dev/dependencies.md names."""
     named = set()
-    for word in re.findall(r"`([\w/*.]+)`", read("docs/dependencies.md")):
+    for word in re.findall(r"`([\w/*.]+)`", read("docs/dev/dependencies.md")):
         named.add(word)
     def is_named(path):
         return any(path == w or (w.endswith("/") and path.startswith(w)) or ("*" in w and re.fullmatch(w.replace(".", r"\.").replace("*", ".*"), path)) for w in named)
@@ -233,7 +233,7 @@ def rule_dependencies():
         for n, line in enumerate(read(path).splitlines(), 1):
             m = re.match(r"\s*#include <([^>]+)>", line)
             if m and any(m.group(1).startswith(k) for k in LIBRARIES) and not is_named(path):
-                breach(f"{path}:{n}", f"includes <{m.group(1)}>, which docs/dependencies.md does not allow it: call the file that has it, or add it there with the reason")
+                breach(f"{path}:{n}", f"includes <{m.group(1)}>, which docs/dev/dependencies.md does not allow it: call the file that has it, or add it there with the reason")
 
 
 # ---- Names ----
@@ -263,7 +263,7 @@ def rule_names():
                 breach(path, f"external name {symbol} without the prefix mrd_")
 
 
-# Where names of the release before are read or told: the table of the code, that of docs/http.md, and the tests of both.
+# Where names of the release before are read or told: the table of the code, that of docs/reference/http.md, and the tests of both.
 RENAMED = r'^    \{ "|^\| .*`.* \| .*`.* \||\\"|"not heard of any more before everything had arrived"'
 WORDS = [  # (words, where they are a name of something else, what the field says)
     (r"roads?", None, "data source, capture path; of probes: transport"),
@@ -284,7 +284,7 @@ WORDS = [  # (words, where they are a name of something else, what the field say
 
 
 def rule_words():
-    """Words that the field does not use, in sources, tests and documents (docs/glossary.md has those that it does)."""
+    """Words that the field does not use, in sources, tests and documents (docs/reference/glossary.md has those that it does)."""
     files = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True).stdout.split("\n")
     any_word = re.compile("|".join(rf"\b(?:{word})\b" for word, _, _ in WORDS), re.I)
     for path in files:
@@ -478,7 +478,7 @@ def rule_named():
                     breach(place, f"names {word}, which does not exist")
 
 
-# ---- What an addition touches (docs/howto.md) ----
+# ---- What an addition touches (docs/dev/additions.md) ----
 
 KINDS = [  # (kind, table, pattern of a row's identifier, what names it in other sources, its own files)
     ("importer", "trace/import/importers.def", r"^MRD_IMPORT\((\w+)\)", r"\bmrd_import_{0}\b|\bimport_{0}\.c\b|^MRD_IMPORT\({0}\)", r"trace/import/(\w+/)?import_{0}\.[ch]"),
@@ -498,7 +498,7 @@ def rule_additions():
             touched = sorted(path for path, text in tree.items()
                              if ident in text and re.search(names.format(ident), text, re.M) and not re.fullmatch(own.format(ident), path))
             if len(touched) > 3 or not touched:
-                breach(table, f"{kind} {ident} is named in {len(touched)} files: {', '.join(touched)}; docs/howto.md promises three at most")
+                breach(table, f"{kind} {ident} is named in {len(touched)} files: {', '.join(touched)}; docs/dev/additions.md promises three at most")
 
 
 # What carries a session's parameters from place to place: it names none of them.
@@ -507,7 +507,7 @@ CARRIERS = ("proto/session_params.c", "proto/session_params.h", "cli/client/sess
 
 
 def rule_parameters():
-    """A session's parameter is its row in proto/session_params.def and its use (docs/howto.md)."""
+    """A session's parameter is its row in proto/session_params.def and its use (docs/dev/additions.md)."""
     rows = re.findall(r'^MRD_PARAM\((\w+), \w+, "(\w+)", "(\w+)"', read("proto/session_params.def"), re.M)
     if not rows:
         breach("proto/session_params.def", "has no row that this rule can read")
@@ -523,7 +523,7 @@ def rule_parameters():
 
 BARE_TIMES = {  # (file or folder, member or None): why a bare number
     ("capture/meridian.h", None): "is installed alone, for programs of others",
-    ("capture/ring/ring.h", None): "is memory shared with programs of other versions: integers and atomics as docs/ring.md has them",
+    ("capture/ring/ring.h", None): "is memory shared with programs of other versions: integers and atomics as docs/reference/ring.md has them",
     ("capture/api/dump.c", None): "atomics, which one instruction exchanges",
     ("capture/api/objects.c", None): "atomics, as above; start is in ticks",
     ("sim/nrt/", None): "stands in for the runtime's library, which is not ours",
@@ -597,7 +597,7 @@ FUNCTION_LINES_MAX = 80
 LONG = {  # path: why it stays in one
     "capture/meridian.h": "the public interface: who writes a program wants one page",
     "capture/nrt/nrt_abi.h": "another vendor's interface, function by function",
-    "capture/ring/ring.h": "the layout of one file; docs/ring.md is its text",
+    "capture/ring/ring.h": "the layout of one file; docs/reference/ring.md is its text",
 }
 
 

@@ -1,4 +1,4 @@
-"""docs/seeds.md: every row of the documents once, with a state and tests that exist. Usage: seeds.py; MERIDIAN_BUILD says where ctest looks."""
+"""docs/dev/seeds.md: every row of the documents once, with a state and tests that exist. Usage: seeds.py; MERIDIAN_BUILD says where ctest looks."""
 import glob
 import os
 import re
@@ -63,7 +63,7 @@ def main():
         room, name = os.path.basename(os.path.dirname(path)), os.path.basename(path)[:-len("_test.c")]
         with open(path, encoding="utf-8") as f:
             cases[f"{room}/{name}"] = set(re.findall(r"^TEST\((\w+)\)", f.read(), re.M))
-    with open(os.path.join(ROOT, "docs/seeds.md"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "docs/dev/seeds.md"), encoding="utf-8") as f:
         text = f.read()
     wrong = breaches(text, tests, cases)
     # The check itself: each of these makes the text false.
@@ -73,7 +73,7 @@ def main():
         if not any(expected in w for w in breaches(text.replace(*change), tests, cases)):
             wrong.append(f"the check does not see {expected}")
     for w in wrong:
-        print("FAILED docs/seeds.md:", w)
+        print("FAILED docs/dev/seeds.md:", w)
     states = [s for s in re.findall(r"^\| [A-E]-\d\d[^|]* \| [^|]+ \| ([^|]+) \|", text, re.M)]
     print(f"{len(ROWS)} rows; lines that work: {states.count('works')}, better: {states.count('better')}, partly: {states.count('partly')}, open: {states.count('open')}")
     return 1 if wrong else 0

@@ -152,7 +152,7 @@ def number_in(args, key):
     return isinstance(args.get(key), Number) and re.match(r"\d{1,18}$", args[key]) is not None
 
 
-# ---- What a device did: docs/classify.md, read as expressions over whole names ----
+# ---- What a device did: docs/reference/classify.md, read as expressions over whole names ----
 
 LIBRARY = re.compile(r"(?i)(?<![a-z])(?:[a-z]|one|ix|ms)ccl|hcom|bkcl|cncl|flagcx|shmem|deep_ep|hybrid_?ep|pplx|intra_?node|inter_?node|cross_device_reduce"
                      r"|quick_?reduce|custom_ar|lamport|multimem|mnnvl|symm_mem|userbuffers|on_stream_kernel")

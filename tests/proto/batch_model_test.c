@@ -1,6 +1,6 @@
 /*
  * Checks the batch reader with another encoder, protobuf's own: a batch with every kind of column,
- * in which one field is changed. Each row gives the new value of the field and whether docs/wire.md
+ * in which one field is changed. Each row gives the new value of the field and whether docs/reference/wire.md
  * allows it. Both neighbours of each limit are included.
  */
 #include "tests/check.h"

@@ -1,5 +1,5 @@
-/* The parameters of a session, on each path that they take, and their rows in docs/http.md and
- * docs/openapi.json. */
+/* The parameters of a session, on each path that they take, and their rows in docs/reference/http.md and
+ * docs/reference/openapi.json. */
 #include "proto/session_params.h"
 
 #include "base/obj.h"
@@ -267,7 +267,7 @@ document(const char *name, char path[600])
 {
     const char *source = getenv("MERIDIAN_SOURCE");
 
-    snprintf(path, 600, "%s/docs/%s", source == NULL ? "." : source, name);
+    snprintf(path, 600, "%s/docs/reference/%s", source == NULL ? "." : source, name);
     return path;
 }
 
@@ -275,7 +275,7 @@ static void
 check_line(const char *doc, const char *line)
 {
     if (strstr(doc, line) == NULL)
-        fprintf(stderr, "docs/http.md lacks\n%s", line);
+        fprintf(stderr, "docs/reference/http.md lacks\n%s", line);
     CHECK_ROW(line, strstr(doc, line) != NULL);
 }
 

@@ -1,4 +1,4 @@
-/* Model agents: the behaviour documented in docs/wire.md and agent/, without the implementation. */
+/* Model agents: the behaviour documented in docs/reference/wire.md and agent/, without the implementation. */
 #include "tests/sim/cluster_node.h"
 
 #include <stdio.h>

@@ -248,7 +248,7 @@ saved(world *w, uint64_t incarnation, uint64_t id, void *arg)
     }
     if (!full && !d->removed)
         save_put(d, m);
-    else if (full) { /* sent nevertheless and logged: docs/architecture.md */
+    else if (full) { /* sent nevertheless and logged: docs/explanation/architecture.md */
         d->durable_go = d->durable_go || m->go;
         d->durable_stop = d->durable_stop || m->stop;
     }

@@ -240,7 +240,7 @@ read_manifest(mrd_bytes text, disk_session *d)
 }
 
 /* The next message to nodes contains what the medium has, or what could not be written. In that
- * case it is sent nevertheless and logged (docs/architecture.md). */
+ * case it is sent nevertheless and logged (docs/explanation/architecture.md). */
 void
 store_saved(world *w, uint64_t id, bool failed)
 {

@@ -57,7 +57,7 @@ TEST(late_needs_more_than_the_bounds)
     json_decref(r);
 }
 
-/* Mapping errors of sync points from the simulator in docs/timesync.md, section 9 (largest of one
+/* Mapping errors of sync points from the simulator in docs/reference/timesync.md, section 9 (largest of one
  * core, in us), with executions of the same length. Two cores of one node, one early and one late. */
 TEST(the_mapping_of_device_clocks_proves_nothing)
 {

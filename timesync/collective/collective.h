@@ -33,7 +33,7 @@
  * Units    int64 ns; drift in ppb. Sign offset = session - local.
  * Session  the reference process's own clock.
  * Threads  no state; a match may be shared for reading.
- * Source   docs/timesync.md section 10.
+ * Source   docs/reference/timesync.md section 10.
  */
 #ifndef MRD_TIMESYNC_COLLECTIVE_COLLECTIVE_H
 #define MRD_TIMESYNC_COLLECTIVE_COLLECTIVE_H

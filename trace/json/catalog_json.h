@@ -1,6 +1,6 @@
 /*
  * trace/json/catalog_json.h - the catalog as JSON: the object "meridian" at the beginning of every
- * JSON output. docs/json.md describes its members.
+ * JSON output. docs/reference/json.md describes its members.
  */
 #ifndef MRD_TRACE_CATALOG_JSON_H
 #define MRD_TRACE_CATALOG_JSON_H

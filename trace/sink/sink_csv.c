@@ -1,6 +1,6 @@
 /*
  * trace/sink/sink_csv.c - the tables of trace/table/schema.h as CSV files, for spreadsheets and small
- * scripts: docs/data.md.
+ * scripts: docs/reference/data.md.
  */
 #include "base/obj.h"
 #include "trace/table/csv.h"

@@ -4,7 +4,7 @@
  * (`trace_event`, ...), and device_profile_model_<id>.json (sink_json_device.c).
  *
  * Keys of the guide have the guide's types, including numbers in strings. Other data has keys that
- * its readers ignore; docs/json.md lists them. Rows of the smaller arrays are kept in spools while
+ * its readers ignore; docs/reference/json.md lists them. Rows of the smaller arrays are kept in spools while
  * trace_events is written.
  */
 #include "trace/sink/sink_json.h"

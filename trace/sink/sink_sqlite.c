@@ -1,5 +1,5 @@
 /*
- * trace/sink/sink_sqlite.c - the tables of trace/table/schema.h as one SQLite database: docs/data.md.
+ * trace/sink/sink_sqlite.c - the tables of trace/table/schema.h as one SQLite database: docs/reference/data.md.
  */
 #include "trace/model/sink.h"
 #include "trace/table/sqlite.h"

@@ -13,7 +13,7 @@
  * Output   the same input gives the same bytes with the same build.
  * Memory   one column of one row group, and the packed pages of MRD_PQ_KEEPS.
  * Threads  belongs to one thread.
- * Source   parquet.thrift and Encodings.md of the format. docs/data.md lists the readers.
+ * Source   parquet.thrift and Encodings.md of the format. docs/reference/data.md lists the readers.
  */
 #ifndef MRD_TRACE_PARQUET_H
 #define MRD_TRACE_PARQUET_H

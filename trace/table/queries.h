@@ -1,6 +1,6 @@
 /*
  * trace/table/queries.h - the shipped queries: the files of sql/, compiled into the program. They
- * use the SQL that SQLite, DuckDB, ClickHouse and Trino have in common; docs/data.md describes the
+ * use the SQL that SQLite, DuckDB, ClickHouse and Trino have in common; docs/reference/data.md describes the
  * rules.
  */
 #ifndef MRD_TRACE_TABLE_QUERIES_H

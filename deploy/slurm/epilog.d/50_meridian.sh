@@ -19,7 +19,7 @@ fi
 find "$jobs" -xdev -mindepth 1 -maxdepth 1 -type f -mmin +10 -exec grep -q '^ended=1$' {} \; -delete 2>/dev/null
 
 # Anybody may put files with any name into the ring directory. find passes each name as an argument, takes only rings and notes of losses
-# (docs/ring.md) by name and type, and removes a name from the directory that it has open, without following links. A ring of another pid namespace (its number
+# (docs/reference/ring.md) by name and type, and removes a name from the directory that it has open, without following links. A ring of another pid namespace (its number
 # is at byte 56 of the file) stays while a process maps it, because its pid means nothing here.
 setsid sh -c '
 case $(timeout -k 1 20 systemctl show -p ActiveState --value meridian-agent.service 2>/dev/null) in

@@ -18,7 +18,7 @@
 /* Assumed error, in ns, of a core's time against its node's clock after the runtime's mapping. It
  * holds while the core's longest device span is at most one second. For longer spans it is
  * multiplied by the number of seconds, rounded up. The report prints this assumption.
- * docs/timesync.md section 9 justifies it. */
+ * docs/reference/timesync.md section 9 justifies it. */
 #define MRD_REPORT_MAPPING 65000
 
 /* Why the last part of a collective is not proven to have begun last. */

@@ -1,5 +1,5 @@
 /*
- * trace/sink/report/sink_report_json.c - report.json: the numbers of trace/analysis/judge/report.h (docs/json.md).
+ * trace/sink/report/sink_report_json.c - report.json: the numbers of trace/analysis/judge/report.h (docs/reference/json.md).
  */
 #include "trace/json/catalog_json.h"
 #include "trace/sink/report/scope_memory_out.h"

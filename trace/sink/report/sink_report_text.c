@@ -436,7 +436,7 @@ put_assumptions(report_sink *s)
         mrd_report_text_wrapped(
             &s->text, "  assumes",
             MRD_STR("no packet arrives before it was sent; inside an epoch the rate of a clock "
-                    "changes slowly (docs/timesync.md, section 4)"));
+                    "changes slowly (docs/reference/timesync.md, section 4)"));
 }
 
 /* Writes the assumptions of proofs: of groups, of every core of a Neuron device, also within one
@@ -464,7 +464,7 @@ put_mapping(report_sink *s)
             &s->text, "Assumes",
             MRD_STR("the runtime maps the clock of a core to that of its node within 65 us for "
                     "each second of the core's longest span, unfinished spans included "
-                    "(docs/timesync.md, section 9)"));
+                    "(docs/reference/timesync.md, section 9)"));
     if (t->any_traced)
         mrd_report_text_wrapped(
             &s->text, "Assumes",

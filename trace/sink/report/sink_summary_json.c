@@ -1,6 +1,6 @@
 /*
  * trace/sink/report/sink_summary_json.c - summary.json: the numbers of trace/analysis/summary.h, after a
- * block with the keys of the vendor's summary (docs/json.md)
+ * block with the keys of the vendor's summary (docs/reference/json.md)
  */
 #include <stdio.h>
 #include <stdlib.h>
