@@ -4,6 +4,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 
 RANKS, STEPS = 4, 30
 LATE, LATE_NS = 2, 2_000_000  # this rank, by so much in each step
@@ -71,3 +72,7 @@ def table(rows, *columns):
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     for line in lines:
         print("  ".join(text.rjust(w) for text, w in zip(line, widths)).rstrip())
+
+
+if __name__ == "__main__":
+    print("\n".join(write(sys.argv[1])))
