@@ -4,7 +4,8 @@
  * All processes that the test leaves behind are killed when it ends, also daemons in sessions of
  * their own. After SECONDS, the guard prints the stacks of all threads and children of the test
  * (with gdb, if installed) and kills it. A hang that occurs once in a thousand runs is therefore
- * explained in the log. Exit status: the status of the test, 128 plus the number of the signal that
+ * explained in the log. The last line is the processor time of the test and of its children, which
+ * tells a test that computes from a test that waits. Exit status: the status of the test, 128 plus the number of the signal that
  * ended it, or 124 after SECONDS.
  */
 #include <dirent.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -152,10 +154,23 @@ wait_for(pid_t test, const sigset_t *set, int64_t end_ms)
     }
 }
 
+static void
+show_cpu(int64_t start_ms)
+{
+    struct rusage used;
+
+    if (getrusage(RUSAGE_CHILDREN, &used) == 0)
+        fprintf(stderr, "guard: %.1f s of processor time in %.1f s\n",
+                (double) (used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                    (double) (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6,
+                (double) (now_ms() - start_ms) / 1e3);
+}
+
 int
 main(int argc, char **argv)
 {
     sigset_t set, old;
+    int64_t start;
     int status;
     pid_t test;
 
@@ -173,12 +188,17 @@ main(int argc, char **argv)
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         sigprocmask(SIG_SETMASK, &old, NULL);
         execvp(argv[2], argv + 2);
-        fprintf(stderr, "guard: cannot run %s: %s\n", argv[2], strerror(errno));
+        if (errno == ENOENT)
+            fprintf(stderr, "guard: %s is not built: run make, or cmake --build on its folder\n",
+                    argv[2]);
+        else
+            fprintf(stderr, "guard: cannot run %s: %s\n", argv[2], strerror(errno));
         _exit(127);
     }
     if (test < 0)
         return 127;
-    status = wait_for(test, &set, now_ms() + (int64_t) atoi(argv[1]) * 1000);
+    start = now_ms();
+    status = wait_for(test, &set, start + (int64_t) atoi(argv[1]) * 1000);
     if (status == -1) {
         fprintf(stderr, "guard: %s still runs after %s s\n", argv[2], argv[1]);
         show_stacks();
@@ -186,6 +206,7 @@ main(int argc, char **argv)
         return 124;
     }
     kill_all(true);
+    show_cpu(start);
     if (WIFSIGNALED(status))
         fprintf(stderr, "guard: %s was ended by signal %d\n", argv[2], WTERMSIG(status));
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "agent/clock/linkprobe.h"
-#include "agent/planted/planted.h"
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/url.h"
@@ -169,8 +168,7 @@ mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *w)
     snprintf(c->reference, sizeof(c->reference), "%.63s", w->boot_id);
     c->session_offset = mrd_time_sane(w->session_offset_ns) ? w->session_offset_ns : 0;
     c->have_session_offset = c->session_offset != 0;
-    if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_STALE_TIMELINE))
-        c->beat_bound = c->word_bound = -1; /* it may be another aggregator */
+    c->beat_bound = c->word_bound = -1; /* it may be another aggregator */
     c->state[0] = '\0';
     mrd_linkprobe_close(c->link);
     c->link = NULL;
@@ -218,7 +216,7 @@ notice_sleep(mrd_clock_sync *c)
 {
     mrd_dur_ns now = mrd_asleep_now();
 
-    if (now - c->asleep <= MRD_EPOCH_SUSPEND_MIN || MRD_AGENT_PLANTED(MRD_AGENT_PLANT_SLEPT))
+    if (now - c->asleep <= MRD_EPOCH_SUSPEND_MIN)
         return;
     c->lost = now - c->asleep;
     c->asleep = now;
@@ -515,8 +513,7 @@ word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_g
     double s = fabs((double) age / MRD_SEC), any = (double) MRD_SEC / DRIFT_PART * s;
     double known = (double) c->word_drift * s + 0.5 * RATE_BEND * s * s;
 
-    if ((c->word_drift > 0 && known < any && s <= (double) WORD_AGE / MRD_SEC) ||
-        MRD_AGENT_PLANTED(MRD_AGENT_PLANT_RATE_FOLLOWED)) {
+    if (c->word_drift > 0 && known < any && s <= (double) WORD_AGE / MRD_SEC) {
         *ret_by = (int64_t) ((double) age / MRD_SEC * (double) c->word_rate);
         *ret_growth = (int64_t) (known < any ? known : any) + 1;
     } else {
@@ -541,7 +538,7 @@ mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view 
     snprintf(v.state, sizeof(v.state), "%s", c->state[0] == '\0' ? "unaligned" : c->state);
     if (c->probe != NULL)
         v.probes += mrd_timeprobe_counters(c->probe).answered;
-    if (slept(c) && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_SLEPT)) {
+    if (slept(c)) {
         v.known = false; /* until the next turn */
     } else if (c->word_bound >= 0 && mrd_local_diff(mrd_local_now(), c->word_received) < WORD_AGE) {
         int64_t by, growth;

@@ -1,6 +1,5 @@
 #include "agent/clock/timeprobe.h"
 
-#include "agent/planted/planted.h"
 #include "base/sys/udpstamp.h"
 
 #include <stdlib.h>
@@ -338,8 +337,6 @@ take_answers(mrd_timeprobe *p)
         err = mrd_probe_packet_decode(data, &packet);
         if (err == MRD_OK && packet.kind == MRD_PROBE_WARMUP)
             continue; /* the kernel could not drop it */
-        if (err == MRD_OK && MRD_AGENT_PLANTED(MRD_AGENT_PLANT_OTHERS_ANSWER))
-            packet.k = p->k - 2 + packet.k % 2;
         if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
             packet.session != p->options.session || packet.agent != p->options.agent ||
             packet.agent_epoch != p->options.agent_epoch ||

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "agent/daemon/agent_int.h"
-#include "agent/planted/planted.h"
 #include "base/conf/log.h"
 #include "base/num.h"
 #include "proto/wire.h"
@@ -251,11 +250,9 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 
     if (t == NULL)
         return mrd_why_set(why, MRD_INVALID, 0, "the trigger has no window");
-    from = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_WRONG_WINDOW)
-               ? t->from_session_ns
-               : local_time(a, (mrd_sess_ns){ t->from_session_ns },
-                            (mrd_wall_ns){ t->from_wall_ns }, &bound)
-                     .ns;
+    from =
+        local_time(a, (mrd_sess_ns){ t->from_session_ns }, (mrd_wall_ns){ t->from_wall_ns }, &bound)
+            .ns;
     to =
         local_time(a, (mrd_sess_ns){ t->to_session_ns }, (mrd_wall_ns){ t->to_wall_ns }, &bound).ns;
     err = mrd_record_trigger(a->record, c->session, t->id, (mrd_local_ns){ from },

@@ -9,7 +9,6 @@
 
 #include "agent/files/files_int.h"
 #include "agent/link/publish.h"
-#include "agent/planted/planted.h"
 #include "base/conf/log.h"
 #include "base/obj.h"
 #include "trace/import/capture_names.h"
@@ -497,8 +496,7 @@ taken(mrd_files *f, const char *message)
     f->files[f->at].had = f->files[f->at].had || *message == '\0';
     if (*message != '\0')
         mrd_why_set(&f->refused, MRD_INVALID, 0, "%s", message);
-    if (f->changed || MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILE_ONE_SESSION) ||
-        !mrd_files_next_taker(f))
+    if (f->changed || !mrd_files_next_taker(f))
         finish(f, f->refused.text[0] == '\0' ? DONE : REFUSED, f->refused.text);
 }
 

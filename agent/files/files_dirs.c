@@ -8,7 +8,6 @@
 
 #include "agent/files/files_int.h"
 #include "agent/guard/dir_name.h"
-#include "agent/planted/planted.h"
 #include "base/conf/log.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -128,8 +127,7 @@ meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now
     one->look = f->dirs[one->dir].look;
     if (is_unchanged(one, met))
         return;
-    if (f->stage != IDLE && one == &f->files[f->at] &&
-        !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILE_GROWS)) { /* its size belongs to its hash */
+    if (f->stage != IDLE && one == &f->files[f->at]) { /* its size belongs to its hash */
         f->changed = true;
         return;
     }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/planted/planted.h"
 #include "base/conf/log.h"
 
 #define TAG_HELLO     (1ull << 61)
@@ -96,9 +95,6 @@ send_item(mrd_publish *p, flight *f, mrd_local_ns now)
         return false;
     }
     f->in_flight = true;
-    if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FREED_EARLY) && item_of(p, f->id, &item) &&
-        mrd_spool_done(p->o.spool, f->id, true))
-        p->o.delivered(p->o.self, &item);
     mrd_spool_sent(p->o.spool, f->id);
     f->sent = now;
     p->stats.sent++;
@@ -157,8 +153,6 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
         mrd_metrics_text_hist_add(&p->stats.ack, mrd_local_diff(now, f->sent));
         p->stats.slow = false;
         p->stats.message[0] = '\0';
-        if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_LOST_ACK) && p->stats.acked % 64 == 0)
-            there = false;
         item.known = there && item.earlier && ack->status == MRD__ACK_STATUS__ACK_DUPLICATE;
         if (there && (item.known ? mrd_spool_done_before(p->o.spool, f->id)
                                  : mrd_spool_done(p->o.spool, f->id, true)))
@@ -181,9 +175,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
                     "The aggregator stores no batches now: reason=%s", ack->message);
         p->stats.slow = true;
         snprintf(p->stats.message, sizeof(p->stats.message), "%s", ack->message);
-        again(p, f,
-              MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORGOTTEN_WAKEUP) ? ((mrd_local_ns){ INT64_MAX })
-                                                                  : mrd_local_add(now, wait));
+        again(p, f, mrd_local_add(now, wait));
     }
 }
 
@@ -364,8 +356,7 @@ mrd_local_ns
 mrd_publish_next_ns(const mrd_publish *p)
 {
     mrd_local_ns next = { INT64_MAX };
-    bool sends = p->stats.welcome && (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_SPINS) ||
-                                      p->o.transport->free_slots(p->o.transport) > 0);
+    bool sends = p->stats.welcome && p->o.transport->free_slots(p->o.transport) > 0;
 
     if (!p->stats.up)
         return next;

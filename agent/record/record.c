@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/planted/planted.h"
 #include "agent/record/record_int.h"
 #include "base/vec.h"
 #include "timesync/cross_table.h"
@@ -615,9 +614,7 @@ waits_for_commit(const mrd_record *r)
 static void
 with_files(mrd_record *r)
 {
-    bool any = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILES_UNSEALED)
-                   ? mrd_spool_uncommitted(r->o.spool)
-                   : waits_for_commit(r) || mrd_record_drops_wait(r);
+    bool any = waits_for_commit(r) || mrd_record_drops_wait(r);
 
     for (const rec_process *o = r->processes; o != NULL && !any; o = o->next)
         any = o->releasing;

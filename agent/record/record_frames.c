@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "agent/planted/planted.h"
 #include "agent/record/record_int.h"
 #include "base/vec.h"
 
@@ -160,8 +159,7 @@ mrd_record_note_drops(mrd_record *r)
         memcpy(drops, s->st.drops, sizeof(note.drops));
         note.late = s->st.drops[MRD_DROP_LATE].count;
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
-        if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_LOST_TWICE))
-            drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool counts these */
+        drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool counts these */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         note_buffered(s, &drops[MRD_DROP_RESTART]);
         note_gaps(s, &note.gaps);

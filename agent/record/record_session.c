@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/planted/planted.h"
 #include "agent/record/record_int.h"
 
 /* ---- Sessions ---- */
@@ -118,8 +117,7 @@ mrd_record_stop(mrd_record *r, uint64_t id, mrd_local_ns stop)
         s->st.phase == MRD__NODE_PHASE__NODE_RECORDING) {
         s->st.stop = stop;
         s->st.phase = MRD__NODE_PHASE__NODE_STOPPING;
-        if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NO_NOTES))
-            mrd_record_write_notes(r);
+        mrd_record_write_notes(r);
     }
     return MRD_OK;
 }
@@ -431,7 +429,7 @@ resume(mrd_record *r, const mrd_record_note *n)
     s->st.start_bound_ns = n->bound_ns;
     s->st.phase = n->phase;
     s->st.revision = n->revision;
-    s->n_pauses = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_PAUSES_FORGOTTEN) ? 0 : n->n_pauses;
+    s->n_pauses = n->n_pauses;
     memcpy(s->pauses, n->pauses, n->n_pauses * sizeof(*n->pauses));
 }
 

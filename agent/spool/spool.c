@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/planted/planted.h"
 #include "agent/spool/spool_int.h"
 #include "base/hash.h"
 
@@ -98,8 +97,6 @@ forget_done(mrd_spool *s)
     /* In order, because a segment contains answers to the frames of earlier segments. */
     while (s->n_segments > 1 && s->segments[0].live == 0 && !holds_positions(s))
         remove_oldest(s);
-    if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNTOLD_LEAVES))
-        (void) add_to_sums(s, 0);
     while (s->n > 0 && s->entries[s->first].done && s->entries[s->first].unreported == 0) {
         s->first++;
         s->n--;
@@ -140,14 +137,13 @@ count_forced(mrd_spool *s, sequence *q, const entry *e)
 {
     answer_record a = { e->item.epoch, e->item.session,   e->item.seq, 0,
                         ANSWER_STORED, 0 - e->item.events };
-    bool apart = (q->slot == 0 || e->item.epoch != s->epoch) &&
-                 !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN);
+    bool apart = q->slot == 0 || e->item.epoch != s->epoch;
 
     q->tally.forced += e->item.events;
     if (apart && mrd_spool_write_answer(s, &a))
         return;
     q->ahead -= (int64_t) e->item.events; /* the session's record counts it */
-    if (apart && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_THERE))
+    if (apart)
         q->there += e->item.events;
 }
 
@@ -183,11 +179,8 @@ drop_oldest(mrd_spool *s)
     }
     /* First, because after a kill before the segment's removal a successor finds its frames again
      * and must see that they are counted. */
-    if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
-        mrd_spool_counts_write_all(s);
+    mrd_spool_counts_write_all(s);
     mrd_spool_catch_up(s);
-    if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
-        mrd_spool_counts_write_all(s);
     if (holds_positions(s)) /* no other segment can make room */
         remove_oldest(s);
     forget_done(s);
@@ -777,8 +770,7 @@ mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item)
 
     for (size_t i = from > base ? (size_t) (from - base) : 0; i < s->n; i++)
         if (!s->entries[s->first + i].done) {
-            if (s->entries[s->first + i].item.id >= s->committed_id &&
-                !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_SENT_EARLY))
+            if (s->entries[s->first + i].item.id >= s->committed_id)
                 return false;
             *ret_item = s->entries[s->first + i].item;
             return true;
@@ -836,7 +828,7 @@ write_answer(mrd_spool *s, const mrd_spool_item *item, answer_record *a)
 {
     sequence *q = mrd_spool_find_sequence(s, a->session);
 
-    if (q == NULL || MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NOT_TAKEN_BACK))
+    if (q == NULL)
         return mrd_spool_write_answer(s, a);
     q->ahead += (int64_t) a->forced;
     if (a->forced > 0)
@@ -867,8 +859,6 @@ done(mrd_spool *s, uint64_t id, enum answer answer)
         count_clock_answer(s, a.session, rescued, answer != ANSWER_REFUSED);
     if (mrd_spool_find_sequence(s, a.session) != NULL) /* otherwise the session was removed */
         (void) mrd_spool_count_answer(s, &a);
-    if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_FIRST))
-        note_answered(s, &e->item);
     if (!write_answer(s, &e->item, &a)) {
         if (rescued)
             mrd_spool_set_behind(s, a.session);

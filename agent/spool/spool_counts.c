@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "agent/planted/planted.h"
 #include "agent/spool/spool_int.h"
 
 #define SLOTS_MAX  64u
@@ -335,7 +334,7 @@ complete_answered(mrd_spool *s, const slot *c)
         uint64_t ahead = e->item.seq - c->answered;
 
         if (e->done || e->item.session != c->session || e->item.epoch != c->epoch ||
-            (e->item.seq >= c->next && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_AHEAD)))
+            e->item.seq >= c->next)
             continue;
         if (e->item.seq < c->answered || (ahead < MRD_SPOOL_TOLD && (c->bits >> ahead & 1) != 0))
             e->cut = true;
@@ -367,7 +366,7 @@ in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last
 static void
 add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *refused)
 {
-    for (size_t i = 0; i < s->n && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_RECORDED_APART); i++) {
+    for (size_t i = 0; i < s->n; i++) {
         const entry *e = &s->entries[s->first + i];
         uint64_t ahead = e->item.seq - c->answered;
 
@@ -421,14 +420,11 @@ compare(mrd_spool *s, const slot *c, uint32_t place, const going *g)
         return err;
     newer_note = takes_note(s, c, q);
     if (c->epoch == s->epoch) { /* numbers are not reused */
-        q->next = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NUMBERS_AGAIN) ? 0 : most(q->next, c->next);
+        q->next = most(q->next, c->next);
         q->committed = most(q->committed, c->next);
     }
-    if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_ANSWER_TWICE) || c->delivered > q->tally.delivered)
-        complete_answered(s,
-                          /* also if a later segment has the same number, because it does not say
-                           * which */
-                          c);
+    /* also if a later segment has the same number, because it does not say which */
+    complete_answered(s, c);
     if (newer_note) {
         memcpy(q->tally.note, c->note, c->note_len);
         q->tally.note_len = c->note_len;

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "agent/planted/planted.h"
 #include "agent/spool/spool_int.h"
 #include "base/hash.h"
 #include "base/vec.h"
@@ -261,7 +260,7 @@ mrd_spool_begin_boot(mrd_spool *s)
 static bool
 is_forced_out(const entry *e)
 {
-    return e->segment == 0 && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN);
+    return e->segment == 0;
 }
 
 uint64_t
@@ -293,7 +292,7 @@ void
 mrd_spool_known(const mrd_spool *s, const sequence *q, bool counts, uint64_t *ret_delivered,
                 uint64_t *ret_refused)
 {
-    uint64_t left = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNREPORTED) ? 0 : s->unreported, bits;
+    uint64_t left = s->unreported, bits;
     uint64_t first = left > 0 ? mrd_spool_unanswered(s, q, &bits) : 0;
 
     *ret_delivered = q->tally.delivered;

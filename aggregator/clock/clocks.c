@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "aggregator/clock/timeserve.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/hash.h"
 #include "base/url.h"
 #include "proto/clock_reading.h"
@@ -31,12 +30,6 @@ mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_c
 
     if (c == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clocks");
-    if (MRD_PLANTED(MRD_PLANT_OLD_TIMELINE)) {
-        static mrd_dur_ns before;
-
-        before = before == 0 ? scale->offset : before;
-        o.session_minus_raw = before;
-    }
     /* without it, UTC links no incarnations */
     c->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
     if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
@@ -88,15 +81,7 @@ mrd_clocks_forget(mrd_clocks *c, uint64_t agent)
 static mrd_err
 join(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe)
 {
-    mrd_err err = mrd_timeserve_join(self, half, ret_probe);
-    int64_t middle;
-
-    if (err != MRD_OK || !MRD_PLANTED(MRD_PLANT_SYMMETRIC) || ret_probe->a4 == 0)
-        return err;
-    middle = (ret_probe->r2 - ret_probe->a1 + ret_probe->r3 - ret_probe->a4) / 2;
-    ret_probe->r2 = ret_probe->a1 + middle;
-    ret_probe->r3 = ret_probe->a4 + middle;
-    return err;
+    return mrd_timeserve_join(self, half, ret_probe);
 }
 
 /* Adds our own reading next to each reading of the node. The readings link our next incarnation to

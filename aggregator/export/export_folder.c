@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "aggregator/core/planted/planted.h"
 #include "base/clock.h"
 #include "base/sys/file.h"
 
@@ -362,8 +361,6 @@ is_same(const mrd_export_folder *f, const struct stat *a, const struct stat *b)
                 a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
                 (b->st_mtim.tv_nsec == 0 || a->st_mtim.tv_nsec / 1000 == b->st_mtim.tv_nsec / 1000);
 
-    if (MRD_PLANTED(MRD_PLANT_COPY_BY_NAME))
-        return true;
     if (f->given)
         return same;
     if (f->private)
@@ -387,9 +384,8 @@ fill(const mrd_export_folder *f, int in, int out, const struct stat *st, const c
         return mrd_why_set(why, MRD_IO, 0, "%s changed while it was copied", name);
     if (err == MRD_OK && !f->private)
         (void) !fchown(out, f->like.st_uid, f->like.st_gid); /* root can */
-    if (err == MRD_OK &&
-        ((!f->private && fchmod(out, f->like.st_mode & 0666) != 0) || futimens(out, times) != 0 ||
-         (!MRD_PLANTED(MRD_PLANT_COPY_UNSYNCED) && fsync(out) != 0)))
+    if (err == MRD_OK && ((!f->private && fchmod(out, f->like.st_mode & 0666) != 0) ||
+                          futimens(out, times) != 0 || fsync(out) != 0))
         err = failed(f, "write", name, why);
     return err;
 }

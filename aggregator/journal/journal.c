@@ -9,7 +9,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "aggregator/core/planted/planted.h"
 #include "aggregator/journal/segment.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -74,7 +73,7 @@ journal_count(mrd_journal *j, mrd_why *why)
         uint32_t n = segment_number(entry->d_name);
 
         if (n >= j->next)
-            j->next = MRD_PLANTED(MRD_PLANT_APPEND_TO_OLD) ? n : n + 1;
+            j->next = n + 1;
     }
     closedir(dir);
     return sys == 0 ? MRD_OK : mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", j->dir);
@@ -183,9 +182,8 @@ sync_names(const mrd_journal *j)
 {
     char *path = mrd_str_dup(mrd_str_of(j->dir));
     mrd_why why = { .sys = path == NULL ? ENOMEM : 0 };
-    bool all = j->new_folders && !MRD_PLANTED(MRD_PLANT_NO_FOLDER_SYNC);
 
-    for (int up = 0; path != NULL && up < (all ? 3 : 1); up++) {
+    for (int up = 0; path != NULL && up < (j->new_folders ? 3 : 1); up++) {
         char *slash = strrchr(path, '/');
 
         if (mrd_sync_dir(path, &why) != MRD_OK || slash == NULL || slash == path)
@@ -193,7 +191,7 @@ sync_names(const mrd_journal *j)
         *slash = '\0';
     }
     free(path);
-    return MRD_PLANTED(MRD_PLANT_NAME_SYNC_FAILED) ? 0 : why.sys;
+    return why.sys;
 }
 
 static mrd_err
@@ -208,10 +206,7 @@ segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "journal %s", j->dir);
     do {
         snprintf(j->path, room, "%s/%06u" SEGMENT_SUFFIX, j->dir, j->next++);
-        j->fd =
-            open(j->path,
-                 O_RDWR | O_CREAT | O_CLOEXEC | (MRD_PLANTED(MRD_PLANT_APPEND_TO_OLD) ? 0 : O_EXCL),
-                 0600);
+        j->fd = open(j->path, O_RDWR | O_CREAT | O_CLOEXEC | O_EXCL, 0600);
     } while (j->fd < 0 && errno == EEXIST);
     if (j->fd < 0 || fstat(j->fd, &info) != 0) {
         err = write_error(j, errno, why);
@@ -371,7 +366,7 @@ write_chunks(const mrd_journal *j, const mrd_journal_chunk *chunks, size_t n, si
         iov[i] = (struct iovec){ p.out, chunks[i].data.len };
     }
     wrote = pwritev(j->fd, iov, (int) n, (off_t) at);
-    if (wrote == (ssize_t) len || (wrote > 0 && MRD_PLANTED(MRD_PLANT_SHORT_WRITE)))
+    if (wrote == (ssize_t) len)
         return n;
     for (size_t i = 0; i < n; at += chunks[i++].data.len) { /* finds the chunk that failed */
         if (write_at(j, at, chunks[i].data, why) != MRD_OK)
@@ -469,9 +464,9 @@ mrd_journal_sync(mrd_journal *j, mrd_why *why)
 
     if (!mrd_journal_is_dirty(j))
         return MRD_OK;
-    if (j->failed == 0 && !MRD_PLANTED(MRD_PLANT_NO_FILE_SYNC) && fdatasync(j->fd) != 0)
-        sys = MRD_PLANTED(MRD_PLANT_SYNC_FAILED) ? 0 : errno;
-    if (sys == 0 && j->new_names && !MRD_PLANTED(MRD_PLANT_NO_NAME_SYNC))
+    if (j->failed == 0 && fdatasync(j->fd) != 0)
+        sys = errno;
+    if (sys == 0 && j->new_names)
         sys = sync_names(j);
     if (sys == ENOENT && j->fd >= 0 && !is_there(j))
         sys = 0; /* reported by its own error */

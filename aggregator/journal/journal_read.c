@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/core/planted/planted.h"
 #include "aggregator/journal/segment.h"
 #include "base/hash.h"
 #include "base/obj.h"
@@ -131,7 +130,7 @@ frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
     if (read_at(s->fd, offset, h, sizeof(h)) != sizeof(h) ||
         mrd_frame_get((mrd_bytes){ h, sizeof(h) }, ret_frame, NULL) != MRD_OK ||
         s->size - offset < MRD_FRAME_HEADER + (uint64_t) ret_frame->body_len)
-        return MRD_PLANTED(MRD_PLANT_TORN_TAIL) && s->size - offset > sizeof(h);
+        return false;
     mrd_buf_reset(&s->buf);
     return mrd_buf_room(&s->buf, ret_frame->body_len + 1u) &&
            read_at(s->fd, offset + MRD_FRAME_HEADER, s->buf.p, ret_frame->body_len) ==

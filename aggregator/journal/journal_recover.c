@@ -6,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/core/planted/planted.h"
-
 typedef struct {
     const mrd_journal_index *index;
     const char *path;
@@ -136,7 +134,7 @@ mrd_journal_recover(const char *dir, bool each, mrd_journal_index *ret_index, mr
     if (err != MRD_OK)
         return err;
     for (uint32_t i = 0; i < x.files.n && err == MRD_OK; i++) {
-        if (x.closed[i] || MRD_PLANTED(MRD_PLANT_RECOVERED_AS_READ))
+        if (x.closed[i])
             continue;
         a.path = x.files.v[i];
         if ((a.fd = open(a.path, O_RDWR | O_CLOEXEC)) < 0) {

@@ -1,5 +1,4 @@
 /* Copies the data of a session that a merge needs. */
-#include "aggregator/core/planted/planted.h"
 #include "aggregator/merge/merge.h"
 
 #include <stdlib.h>
@@ -42,7 +41,7 @@ mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t, cons
     if (in == NULL)
         return NULL;
     in->dir = mrd_session_store_path(store, s->text, ".");
-    in->durable = store->sync == MRD_SYNC_GROUP && !MRD_PLANTED(MRD_PLANT_MERGE_UNSYNCED);
+    in->durable = store->sync == MRD_SYNC_GROUP;
     in->nodes = calloc(s->n_parts + 1, sizeof(*in->nodes));
     in->damage = calloc(s->n_parts + 1, sizeof(*in->damage));
     in->artifacts = calloc(s->n_artifacts + 1, sizeof(*in->artifacts));

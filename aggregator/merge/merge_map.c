@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "aggregator/core/planted/planted.h"
 #include "base/num.h"
 #include "base/obj.h"
 
@@ -82,8 +81,6 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
         ev->bound_ns = MRD_BOUND_UNKNOWN;
         if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts.ns }, &at, &ev->bound_ns))
             ev->ts = (mrd_ev_ns){ at.ns };
-        if (MRD_PLANTED(MRD_PLANT_MERGE_NARROW) && ev->bound_ns != MRD_BOUND_UNKNOWN)
-            ev->bound_ns /= 1000;
     }
 }
 

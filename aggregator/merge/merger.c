@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "aggregator/clock/timeline.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/hash.h"
 #include "base/near.h"
 #include "base/obj.h"
@@ -263,8 +262,6 @@ run(void *self, void *arg)
 
     if (!is_cancelled(j))
         err = merge(j, &events, &verdict, &why);
-    if (MRD_PLANTED(MRD_PLANT_MERGE_CUT))
-        err = MRD_OK;
     m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
     m->o.done(m->o.self, j->session,
               err == MRD_OK          ? MRD_MERGE_DONE

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "aggregator/core/planted/planted.h"
 #include "base/conf/log.h"
 #include "base/sys/out.h"
 
@@ -66,8 +65,7 @@ sync_names(mrd_artifacts *a, char text[MRD_TEXT_MAX])
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     a->names_unsure = store->sync == MRD_SYNC_GROUP;
     if (a->names_unsure &&
-        (mrd_sync_dir(dir, NULL) != MRD_OK ||
-         (!MRD_PLANTED(MRD_PLANT_FILES_FOLDER) && mrd_sync_dir(store->dir, NULL) != MRD_OK)))
+        (mrd_sync_dir(dir, NULL) != MRD_OK || mrd_sync_dir(store->dir, NULL) != MRD_OK))
         err = mrd_artifact_fail_io(text, dir);
     else
         a->names_unsure = false;
@@ -80,8 +78,7 @@ sync_names(mrd_artifacts *a, char text[MRD_TEXT_MAX])
 static mrd_err
 sync_bytes(const mrd_artifacts *a, int fd, const char *part, char text[MRD_TEXT_MAX])
 {
-    if (a->o.store->sync != MRD_SYNC_GROUP || MRD_PLANTED(MRD_PLANT_FILE_UNSYNCED) ||
-        fsync(fd) == 0 || MRD_PLANTED(MRD_PLANT_FILE_SYNC_FAILED))
+    if (a->o.store->sync != MRD_SYNC_GROUP || fsync(fd) == 0)
         return MRD_OK;
     mrd_artifact_fail_io(text, part);
     unlink(part);
@@ -117,7 +114,7 @@ prove_bytes(mrd_artifacts *a, mrd_proof *p, const char *part, const char *path)
         err = hash_again(a, part, hex, p->text);
     mrd_sha256_free(p->sum);
     p->sum = NULL;
-    if (err == MRD_OK && strcmp(hex, p->sha256) != 0 && !MRD_PLANTED(MRD_PLANT_FILE_UNPROVEN)) {
+    if (err == MRD_OK && strcmp(hex, p->sha256) != 0) {
         unlink(part);
         err = mrd_artifact_fail(
             MRD_CORRUPT, p->text,
@@ -168,7 +165,7 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char tex
     }
     errno = EIO;
     if (write(fd, n->lines.p, n->lines.len) != (ssize_t) n->lines.len ||
-        (sync && !MRD_PLANTED(MRD_PLANT_FILE_UNLOGGED) && fdatasync(fd) != 0))
+        (sync && fdatasync(fd) != 0))
         err = mrd_artifact_fail_io(text, path); /* readers skip an incomplete line */
     close(fd);
     if (err == MRD_OK && sync) { /* the program that created it may not have synced it */

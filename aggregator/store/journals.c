@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "aggregator/core/common/limits.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/clock.h"
 #include "base/conf/log.h"
 #include "base/map.h"
@@ -240,14 +239,11 @@ commit(mrd_journals *w)
     }
     for (size_t i = 0; i < w->n_touched; i++)
         write_journal(w, w->touched[i]);
-    if (!MRD_PLANTED(MRD_PLANT_REPORT_BEFORE_SYNC))
-        sync_group(w);
+    sync_group(w);
     for (size_t i = 0; i < w->n_touched; i++)
         w->touched[i]->in_group = false;
     for (size_t i = 0; i < w->n_group; i++)
         report(w, w->group[i]);
-    if (MRD_PLANTED(MRD_PLANT_REPORT_BEFORE_SYNC))
-        sync_group(w);
     w->n_group = 0;
 }
 

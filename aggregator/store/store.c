@@ -13,7 +13,6 @@
 
 #include "aggregator/clock/node_clock.h"
 #include "aggregator/core/common/text.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/conf/log.h"
 #include "base/hash.h"
 #include "base/obj.h"
@@ -50,9 +49,8 @@ mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_
         return err;
     if (path == NULL || text->err != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", path == NULL ? "path" : path);
-    return s->sync == MRD_SYNC_GROUP && !MRD_PLANTED(MRD_PLANT_MANIFEST_UNSYNCED)
-               ? mrd_write_file_durable(path, bytes, 0644, why)
-               : mrd_write_file(path, bytes, 0644, why);
+    return s->sync == MRD_SYNC_GROUP ? mrd_write_file_durable(path, bytes, 0644, why)
+                                     : mrd_write_file(path, bytes, 0644, why);
 }
 
 mrd_err
@@ -280,8 +278,7 @@ typedef struct {
 static bool
 must_last(const recovery *r, const mrd_session *s)
 {
-    return r->st->sync == MRD_SYNC_GROUP && !mrd_session_is_over(s) &&
-           !MRD_PLANTED(MRD_PLANT_RECOVERED_UNSYNCED);
+    return r->st->sync == MRD_SYNC_GROUP && !mrd_session_is_over(s);
 }
 
 static mrd_err
@@ -311,8 +308,6 @@ part_recover(recovery *r, mrd_session *s, mrd_part *p, mrd_why *why)
     if (err != MRD_OK)
         return err;
     for (size_t i = 0; i < x.n && err == MRD_OK; i++) {
-        if (MRD_PLANTED(MRD_PLANT_NO_DEDUP))
-            continue;
         err = mrd_part_stored(p, &x.entries[i].frame);
         if (err == MRD_NOMEM) {
             mrd_why_set(why, err, 0, "journal of %s", p->instance_id);

@@ -82,6 +82,23 @@ nobody_is(const char *word)
     return system(command) != 0;
 }
 
+/* Returns true if the time ended before the program wrote a line, as on a busy machine. The next
+ * attempt has twice the time. */
+static bool
+has_not_begun(mrd_confined_options *o, const mrd_why *why)
+{
+    char expected[64];
+
+    snprintf(expected, sizeof(expected), "did not finish within %.1f s", (double) o->time / 1e9);
+    if (why->err != MRD_TIMEOUT)
+        return false;
+    CHECK_ROW(expected, strstr(why->text, expected) != NULL);
+    if (strstr(why->text, " s: ") != NULL || o->time > 60 * MRD_SEC)
+        return false;
+    o->time *= 2;
+    return true;
+}
+
 TEST(what_it_does_is_said)
 {
     static const struct {
@@ -94,9 +111,8 @@ TEST(what_it_does_is_said)
         { "bad cannot open NTFF version 115", { 0 }, MRD_IO, "exit status 1: cannot open NTFF" },
         { "kill", { 0 }, MRD_IO, "ended by signal 9" },
         { "half", { 0 }, MRD_IO, "exit status 1: ended in the middle" },
-        /* long enough for Python to start on a busy machine */
-        { "hang", { .time = 10 * MRD_SEC }, MRD_TIMEOUT, "did not finish within 10.0 s: reading" },
-        { "talk", { .time = 1500 * MRD_MS }, MRD_TIMEOUT, "did not finish within 1.5 s: " },
+        { "hang", { .time = 500 * MRD_MS }, MRD_TIMEOUT, " s: reading the profile" },
+        { "talk", { .time = 500 * MRD_MS }, MRD_TIMEOUT, " s: " },
         { "memory", { .time = 60 * MRD_SEC, .memory = 100 * MIB }, MRD_LIMIT, "of memory, more" },
         { "memory-in-children",
           { .time = 60 * MRD_SEC, .memory = 150 * MIB },
@@ -122,15 +138,16 @@ TEST(what_it_does_is_said)
         mrd_confined_result r;
         mrd_why why;
 
-        prepare(rows[i].does);
-        CHECK_ERR(rows[i].does, run_it(&o, &r, &why), rows[i].err);
+        do {
+            prepare(rows[i].does);
+            CHECK_ERR(rows[i].does, run_it(&o, &r, &why), rows[i].err);
+        } while (has_not_begun(&o, &why));
         if (strstr(why.text, rows[i].says) == NULL)
             fprintf(stderr, "%s: %s\n", rows[i].does, why.text);
         CHECK_ROW(rows[i].does, strstr(why.text, rows[i].says) != NULL);
         CHECK_ROW(rows[i].does,
                   is_there("device_profile_model_7.pftrace") == (rows[i].err == MRD_OK));
-        CHECK_ROW(rows[i].does,
-                  r.took > 0 && (rows[i].err != MRD_TIMEOUT || r.took >= rows[i].o.time));
+        CHECK_ROW(rows[i].does, r.took > 0 && (rows[i].err != MRD_TIMEOUT || r.took >= o.time));
     }
 }
 

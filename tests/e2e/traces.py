@@ -1,5 +1,6 @@
-"""Every real trace of one folder converts, and the real importer finds in it exactly what an independent
-reading of the input (Python's json, decimals as text) finds: spans, times, arguments, arrows."""
+"""The real traces of the folders convert, and the real importer finds in each exactly what an independent
+reading of the input (Python's json, decimals as text) finds: spans, times, arguments, arrows.
+usage: traces.py [small] FOLDER...    small: those below 1 MB"""
 import collections
 import glob
 import os
@@ -84,8 +85,9 @@ def compare(importer, path):
 def main():
     importer = Importer()
     total = 0
-    for folder in sys.argv[1:]:
-        files = sorted(glob.glob(data(folder, "*.json.gz")))
+    small = sys.argv[1] == "small"
+    for folder in sys.argv[1 + small:]:
+        files = sorted(path for path in glob.glob(data(folder, "*.json.gz")) if not small or os.path.getsize(path) < 10**6)
         check(files, f"no traces in {folder}")
         for path in files:
             total += compare(importer, path)

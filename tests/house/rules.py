@@ -254,13 +254,12 @@ def rule_names():
         return
     with open(commands, encoding="utf-8") as f:
         built = {os.path.relpath(one["file"], ROOT): os.path.join(one["directory"], re.search(r" -o (\S+)", one["command"]).group(1)) for one in json.load(f)}
-    for path, made in sorted(built.items()):
-        if not path.startswith(tuple(folder + "/" for folder in FOLDERS)) or path.startswith(tuple(FOREIGN)) or not os.path.exists(made):
-            continue
-        got = subprocess.run(["nm", "-g", "--defined-only", made], capture_output=True, text=True).stdout
-        for symbol in sorted(set(re.findall(r"^[0-9a-f]+ [A-TV-Z] (\w+)$", got, re.M))):
-            if not re.match(r"_?mrd_|main$|nrt(a\d?)?_|__(asan|ubsan|tsan|odr)|_\.stapsdt", symbol):
-                breach(path, f"external name {symbol} without the prefix mrd_")
+    ours = {made: path for path, made in sorted(built.items())
+            if path.startswith(tuple(folder + "/" for folder in FOLDERS)) and not path.startswith(tuple(FOREIGN)) and os.path.exists(made)}
+    got = subprocess.run(["nm", "-A", "-g", "--defined-only", *ours], capture_output=True, text=True).stdout
+    for made, symbol in sorted(set(re.findall(r"^(.*):[0-9a-f]+ [A-TV-Z] (\w+)$", got, re.M))):
+        if not re.match(r"_?mrd_|main$|nrt(a\d?)?_|__(asan|ubsan|tsan|odr)|_\.stapsdt", symbol):
+            breach(ours[made], f"external name {symbol} without the prefix mrd_")
 
 
 # Where names of the release before are read or told: the table of the code, that of docs/reference/http.md, and the tests of both.
@@ -286,18 +285,16 @@ WORDS = [  # (words, where they are a name of something else, what the field say
 def rule_words():
     """Words that the field does not use, in sources, tests and documents (docs/reference/glossary.md has those that it does)."""
     files = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True).stdout.split("\n")
-    any_word = re.compile("|".join(rf"\b(?:{word})\b" for word, _, _ in WORDS), re.I)
+    words = [(re.compile(rf"\b({word})\b", re.I), unless, field) for word, unless, field in WORDS]
     for path in files:
         if not re.search(r"\.(c|h|def|md|js|mjs|py|proto|sh|yml|cmake|txt)$", path) or path == "tests/house/rules.py":
             continue
         text = read(path)
-        if not any_word.search(text):
-            continue  # nearly all
-        for n, line in enumerate(text.splitlines(), 1):
-            for word, unless, field in WORDS:
-                m = re.search(rf"\b({word})\b", line, re.I)
-                if m and not (unless and re.search(unless, line)):
-                    breach(f"{path}:{n}", f"'{m.group(1)}': the field says {field}")
+        for word, unless, field in words:
+            for m in word.finditer(text):
+                line = text[text.rfind("\n", 0, m.start()) + 1:].split("\n", 1)[0]
+                if not (unless and re.search(unless, line)):
+                    breach(f"{path}:{text.count(chr(10), 0, m.start()) + 1}", f"'{m.group(1)}': the field says {field}")
 
 
 MESSAGES = [  # (words in a message of a program, what to say instead)

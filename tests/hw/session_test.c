@@ -180,7 +180,7 @@ TEST(a_hanging_device_is_a_time_out_and_closing_does_not_wait)
     mrd_local_ns before;
     mrd_hw_value v[1] = { { .i = 77 } };
 
-    CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
+    CHECK_ERR("start", mrd_hw_session_start(s, 60 * MRD_SEC, NULL), MRD_OK);
     before = mrd_local_now();
     CHECK_ERR("hangs", mrd_hw_session_poll(s, 20 * MRD_MS, v, NULL, 1, NULL), MRD_TIMEOUT);
     CHECK_ERR("still", mrd_hw_session_poll(s, 20 * MRD_MS, v, NULL, 1, NULL), MRD_TIMEOUT);

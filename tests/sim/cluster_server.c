@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "aggregator/core/planted/planted.h"
 #include "base/obj.h"
 #include "tests/sim/cluster_node.h"
+#include "tests/sim/planted/planted.h"
 
 #define TICK   (200 * MRD_MS)
 #define WALL_0 (1750000000LL * MRD_SEC)
@@ -688,7 +688,7 @@ read_journal(world *w, mrd_session *s, const disk_session *d)
         if ((p = mrd_session_part(s, id)) == NULL &&
             (p = mrd_core_found_part(w->core, s, id)) == NULL)
             continue;
-        if (!MRD_PLANTED(MRD_PLANT_NO_DEDUP) && !mrd_part_has(p, &f))
+        if (mrd_planted != MRD_PLANT_NO_DEDUP && !mrd_part_has(p, &f))
             (void) mrd_part_stored(p, &f);
     }
     for (size_t i = 0; i < s->n_parts; i++)

@@ -2,10 +2,9 @@
  * MRD_MOSTLY: the kind of faults (sim_mostly) of all runs with real agents. */
 #include "tests/check.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/planted/planted.h"
 
-#include "agent/planted/planted.h"
 #include "agent/spool/spool.h"
-#include "aggregator/core/planted/planted.h"
 
 #include <fcntl.h>
 #include <time.h>
@@ -15,7 +14,6 @@
 #define SLICES 11 /* 4 planted bugs each: some 15 s */
 
 unsigned mrd_planted;
-unsigned mrd_agent_planted;
 
 static uint64_t
 number(const char *name, uint64_t otherwise)
@@ -303,25 +301,24 @@ TEST(a_thousand_nodes_for_an_hour)
         (unsigned long long) r.stored, (unsigned long long) r.steps, r.most_pending);
 }
 
-/* Returns true if the run fails only with the planted bug. A failure without it is reported. */
-static bool
-shows(const sim_plan *p, unsigned *planted)
-{
-    unsigned bug = *planted;
-    sim_result r;
+static const struct {
+    const char *name, *text;
+} bugs[MRD_PLANTS] = {
+#define PLANT(bug, text) [MRD_PLANT_##bug] = { #bug, text },
+#include "planted.def"
+#undef PLANT
+};
 
-    *planted = 0;
-    sim_run(p, &r);
-    *planted = bug;
-    if (!r.ok)
-        printf("seed %llu fails without a planted bug, too: %s\n", (unsigned long long) p->seed,
-               r.what);
-    return r.ok;
+static bool
+is_of_agent(unsigned bug)
+{
+    return strncmp(bugs[bug].name, "AGENT_", 6) == 0;
 }
 
-/* Uses real agents if models do not show the bug, with the required limit or exports. */
+/* Uses real agents if models do not show the bug, and the kind of faults, the limit or the exports
+ * that show it. */
 static sim_plan
-aggregator_plan(mrd_plant bug, uint64_t seed)
+plan_for(mrd_plant bug, uint64_t seed)
 {
     sim_plan p = bug < MRD_PLANT_LOST_ITEM ? small(seed) : real(seed);
 
@@ -336,107 +333,20 @@ aggregator_plan(mrd_plant bug, uint64_t seed)
     case MRD_PLANT_COPY_BY_NAME:
         p.exports = true;
         break;
-    default:
-        break;
-    }
-    return p;
-}
-
-/* Each planted bug is detected by some of many seeds. MRD_SLICE=n tests one bug of eleven, beginning
- * with the n-th. */
-TEST(planted_bugs_are_found)
-{
-    static const char *const names[MRD_PLANTS] = {
-        [MRD_PLANT_LOST_ACK] = "a lost acknowledgement",
-        [MRD_PLANT_EARLY_ACK] = "an acknowledgement before the sync",
-        [MRD_PLANT_DOUBLE_APPEND] = "a double append",
-        [MRD_PLANT_NO_DEDUP] = "stored again after a restart",
-        [MRD_PLANT_FORGOTTEN_WAKEUP] = "a forgotten wake-up",
-        [MRD_PLANT_EARLY_START] = "a start told before it is on disk",
-        [MRD_PLANT_STALE_TIMELINE] = "a stale time in a trigger",
-        [MRD_PLANT_LEFT_SURVEY] = "questions that do not end",
-        [MRD_PLANT_HELD_TWICE] = "events lost and held",
-        [MRD_PLANT_NARROW_BOUND] = "a bound that is too narrow",
-        [MRD_PLANT_REMOVED_IN_USE] = "removed while it is merged",
-        [MRD_PLANT_LOST_PART] = "a node that only the journal knows",
-        [MRD_PLANT_NO_FILE_SYNC] = "segments are not synced",
-        [MRD_PLANT_NO_NAME_SYNC] = "names of segments are not synced",
-        [MRD_PLANT_NO_FOLDER_SYNC] = "folders of nodes are not synced",
-        [MRD_PLANT_NAME_SYNC_FAILED] = "a failed sync of names is passed over",
-        [MRD_PLANT_SYNC_FAILED] = "a failed sync is passed over",
-        [MRD_PLANT_REPORT_BEFORE_SYNC] = "reported before the sync",
-        [MRD_PLANT_SHORT_WRITE] = "a short write counts as whole",
-        [MRD_PLANT_TORN_TAIL] = "a torn frame counts",
-        [MRD_PLANT_APPEND_TO_OLD] = "the last segment is written over",
-        [MRD_PLANT_RECOVERED_UNSYNCED] = "what is recovered is not synced",
-        [MRD_PLANT_RECOVERED_AS_READ] = "what is recovered is only synced",
-        [MRD_PLANT_MANIFEST_UNSYNCED] = "manifests are not synced",
-        [MRD_PLANT_RETIRED_UNCOPIED] = "removed without an export",
-        [MRD_PLANT_REMOVED_IN_COPY] = "removed while it is copied",
-        [MRD_PLANT_COPY_ONCE] = "merged again and not exported again",
-        [MRD_PLANT_COPY_GIVEN_UP] = "a failed export is the last",
-        [MRD_PLANT_COPY_TAKEN_FOR_DONE] = "half an export taken for done",
-        [MRD_PLANT_MERGE_UNSAVED] = "merged again before that is on disk",
-        [MRD_PLANT_LOST_ITEM] = "a report that does not reach the loop",
-        [MRD_PLANT_FILE_UNSYNCED] = "a file is not synced",
-        [MRD_PLANT_FILES_FOLDER] = "the folder of files is not synced",
-        [MRD_PLANT_FILE_SYNC_FAILED] = "a failed sync of a file is passed over",
-        [MRD_PLANT_MERGE_CUT] = "a merge that fails counts as done",
-        [MRD_PLANT_MERGE_UNSYNCED] = "a profile is not synced",
-        [MRD_PLANT_MERGE_NARROW] = "bounds of a profile are too narrow",
-        [MRD_PLANT_FILE_UNPROVEN] = "a file's hash is not looked at",
-        [MRD_PLANT_SYMMETRIC] = "both ways of a probe are equally long",
-        [MRD_PLANT_OLD_TIMELINE] = "probes by the timeline of an earlier boot",
-        [MRD_PLANT_FILE_UNLOGGED] = "the log of files is not synced",
-        [MRD_PLANT_FILES_UNWEIGHED] = "files do not count to a session's size",
-        [MRD_PLANT_RATE_SAVED] = "a rate that adds up while it is not used",
-        [MRD_PLANT_COPY_UNSYNCED] = "the copy of a file is not synced",
-        [MRD_PLANT_COPY_BY_NAME] = "a copy that is not compared",
-    };
-
-    const bool sliced = getenv("MRD_SLICE") != NULL;
-    const unsigned first = 1 + (unsigned) number("MRD_SLICE", 0) % SLICES;
-
-    quiet();
-    for (unsigned bug = sliced ? first : (unsigned) number("MRD_BUG", 1);
-         bug < number("MRD_BUGS", MRD_PLANTS); bug += sliced ? SLICES : 1) {
-        uint64_t seed = number("MRD_SEED", 1), last = seed + 800;
-        sim_result r = { .ok = true };
-
-        for (mrd_planted = bug; seed < last && r.ok; seed++) {
-            sim_plan p = aggregator_plan(bug, seed);
-
-            sim_run(&p, &r);
-            r.ok = r.ok || !shows(&p, &mrd_planted);
-        }
-        mrd_planted = MRD_PLANT_NONE;
-        printf("%-36s %s %llu: %s\n", names[bug], r.ok ? "NOT FOUND by" : "found by seed",
-               (unsigned long long) seed - 1, r.what);
-        CHECK_ROW(names[bug], !r.ok);
-    }
-}
-
-/* Selects the kind of faults that shows the bug, or all kinds. */
-static sim_plan
-plan_for(mrd_agent_plant bug, uint64_t seed)
-{
-    sim_plan p = real(seed);
-
-    switch (bug) {
-    case MRD_AGENT_PLANT_ANSWER_TWICE:
-    case MRD_AGENT_PLANT_COUNTS_FIRST:
-    case MRD_AGENT_PLANT_FORCED_AGAIN:
-    case MRD_AGENT_PLANT_FORCED_THERE:
-    case MRD_AGENT_PLANT_UNREPORTED:
-    case MRD_AGENT_PLANT_UNTOLD_LEAVES:
-    case MRD_AGENT_PLANT_RECORDED_APART:
+    case MRD_PLANT_AGENT_ANSWER_TWICE:
+    case MRD_PLANT_AGENT_COUNTS_FIRST:
+    case MRD_PLANT_AGENT_FORCED_AGAIN:
+    case MRD_PLANT_AGENT_FORCED_THERE:
+    case MRD_PLANT_AGENT_UNREPORTED:
+    case MRD_PLANT_AGENT_UNTOLD_LEAVES:
+    case MRD_PLANT_AGENT_RECORDED_APART:
         p.mostly = SIM_MOSTLY_SPOOLS;
         break;
-    case MRD_AGENT_PLANT_NOT_TAKEN_BACK:
+    case MRD_PLANT_AGENT_NOT_TAKEN_BACK:
         p.mostly = SIM_MOSTLY_SLOW_SPOOLS;
         break;
-    case MRD_AGENT_PLANT_FILE_ONE_SESSION:
-    case MRD_AGENT_PLANT_FILE_GROWS:
+    case MRD_PLANT_AGENT_FILE_ONE_SESSION:
+    case MRD_PLANT_AGENT_FILE_GROWS:
         p.mostly = SIM_MOSTLY_FILES;
         break;
     default:
@@ -447,55 +357,61 @@ plan_for(mrd_agent_plant bug, uint64_t seed)
     return p;
 }
 
-TEST(planted_bugs_of_agents_are_found)
+/* Returns true if one of the seeds fails with the bug and only with the bug. A failure without the
+ * bug is reported. */
+static bool
+is_found(unsigned bug, uint64_t seeds)
 {
-    static const char *const names[MRD_AGENT_PLANTS] = {
-        [MRD_AGENT_PLANT_LOST_ACK] = "a lost acknowledgement",
-        [MRD_AGENT_PLANT_FORGOTTEN_WAKEUP] = "a forgotten wake-up",
-        [MRD_AGENT_PLANT_STALE_TIMELINE] = "a stale timeline",
-        [MRD_AGENT_PLANT_NUMBERS_AGAIN] = "numbers given again",
-        [MRD_AGENT_PLANT_FREED_EARLY] = "a batch freed before its answer",
-        [MRD_AGENT_PLANT_SENT_EARLY] = "a batch sent before its commit",
-        [MRD_AGENT_PLANT_WRONG_WINDOW] = "a window by the wrong clock",
-        [MRD_AGENT_PLANT_LOST_TWICE] = "losses counted twice",
-        [MRD_AGENT_PLANT_NO_NOTES] = "a stop that is not noted",
-        [MRD_AGENT_PLANT_FILES_UNSEALED] = "batches open at a commit",
-        [MRD_AGENT_PLANT_COUNTS_AHEAD] = "counts that answer too much",
-        [MRD_AGENT_PLANT_ANSWER_TWICE] = "an answer counted twice",
-        [MRD_AGENT_PLANT_COUNTS_FIRST] = "counts before the answer",
-        [MRD_AGENT_PLANT_RATE_FOLLOWED] = "a clock's rate that is not known",
-        [MRD_AGENT_PLANT_OTHERS_ANSWER] = "an answer taken for another request's",
-        [MRD_AGENT_PLANT_SLEPT] = "a suspend that is passed over",
-        [MRD_AGENT_PLANT_SPINS] = "a loop that does not wait",
-        [MRD_AGENT_PLANT_NOT_TAKEN_BACK] = "what was forced out lost and stored",
-        [MRD_AGENT_PLANT_UNREPORTED] = "an answer that only the sums have",
-        [MRD_AGENT_PLANT_FILE_ONE_SESSION] = "a file goes to one of its sessions",
-        [MRD_AGENT_PLANT_FILE_GROWS] = "a file that grows while it is sent",
-        [MRD_AGENT_PLANT_RECORDED_APART] = "answers in records and in counts apart",
-        [MRD_AGENT_PLANT_UNTOLD_LEAVES] = "an answer in the sums whose frame is there",
-        [MRD_AGENT_PLANT_FORCED_THERE] = "what was forced out without room counts again",
-        [MRD_AGENT_PLANT_PAUSES_FORGOTTEN] = "pauses that a successor does not know",
-        [MRD_AGENT_PLANT_FORCED_AGAIN] = "what was forced out counts again",
-    };
+    uint64_t seed = number("MRD_SEED", 1), last = seed + seeds;
+    bool found = false;
+    sim_result r, sound;
+
+    for (; seed < last && !found; seed++) {
+        sim_plan p = plan_for(bug, seed);
+
+        mrd_planted = bug;
+        sim_run(&p, &r);
+        mrd_planted = MRD_PLANT_NONE;
+        if (r.ok)
+            continue;
+        sim_run(&p, &sound);
+        found = sound.ok;
+        if (!sound.ok)
+            printf("seed %llu fails without a planted bug, too: %s\n", (unsigned long long) seed,
+                   sound.what);
+    }
+    printf("%-22s %s %llu: %s\n", bugs[bug].name, found ? "found by seed" : "NOT FOUND by",
+           (unsigned long long) seed - 1, found ? r.what : bugs[bug].text);
+    fflush(stdout);
+    return found;
+}
+
+/* Each planted bug is detected by one of many seeds. MRD_SLICE=n tests one bug of SLICES, beginning
+ * with the n-th, and MRD_BUG=NAME tests one. */
+static void
+find_bugs(bool of_agent, uint64_t seeds)
+{
+    const char *only = getenv("MRD_BUG");
+    const bool sliced = getenv("MRD_SLICE") != NULL;
+    const unsigned slice = (unsigned) number("MRD_SLICE", 0) % SLICES;
 
     quiet();
-    for (unsigned bug = (unsigned) number("MRD_BUG", 1); bug < number("MRD_BUGS", MRD_AGENT_PLANTS);
-         bug++) {
-        uint64_t seed = number("MRD_SEED", 1), last = seed + 500;
-        sim_result r = { .ok = true };
-
-        for (mrd_agent_planted = bug; seed < last && r.ok; seed++) {
-            sim_plan p = plan_for(bug, seed);
-
-            sim_run(&p, &r);
-            r.ok = r.ok || !shows(&p, &mrd_agent_planted);
-        }
-        mrd_agent_planted = MRD_AGENT_PLANT_NONE;
-        printf("%-36s %s %llu: %s\n", names[bug], r.ok ? "NOT FOUND by" : "found by seed",
-               (unsigned long long) seed - 1, r.what);
-        fflush(stdout);
-        CHECK_ROW(names[bug], !r.ok);
+    for (unsigned bug = MRD_PLANT_NONE + 1; bug < MRD_PLANTS; bug++) {
+        if (is_of_agent(bug) != of_agent || (sliced && (bug - 1) % SLICES != slice) ||
+            (only != NULL && strcmp(bugs[bug].name, only) != 0))
+            continue;
+        CHECK_ROW(bugs[bug].text, is_found(bug, seeds));
     }
+}
+
+TEST(planted_bugs_are_found)
+{
+    find_bugs(false, 800);
+}
+
+TEST(planted_bugs_of_agents_are_found)
+{
+    find_bugs(true, 500);
 }
 
 TEST_MAIN()

@@ -1,9 +1,11 @@
 """Independent readers of tables, from npm where they can be had: hyparquet and DuckDB. A reader that is not there is said so
 and left out; MERIDIAN_READERS names a folder with node_modules to use instead of fetching."""
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 
 PACKAGES = ["@duckdb/node-api@1.5.6-r.1", "hyparquet@1.31.5", "hyparquet-compressors@1.1.2"]
 BUILD = os.environ.get("MERIDIAN_BUILD", "build")
@@ -17,18 +19,24 @@ def folder():
         return _folder or None
     _folder = ""
     at = os.environ.get("MERIDIAN_READERS") or os.path.join(os.path.abspath(BUILD), "readers")
-    if os.path.isdir(os.path.join(at, "node_modules", "@duckdb", "node-api")):
+    is_there = lambda: os.path.isdir(os.path.join(at, "node_modules", "@duckdb", "node-api"))
+    if is_there():
         _folder = at
         return at
     if shutil.which("node") is None or shutil.which("npm") is None:
         print("left out: DuckDB and hyparquet: node or npm is not installed")
         return None
-    os.makedirs(at, exist_ok=True)
-    got = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", at, *PACKAGES], capture_output=True, text=True, timeout=300)
-    if got.returncode != 0:
-        shutil.rmtree(at, ignore_errors=True)
-        print(f"left out: DuckDB and hyparquet: npm cannot fetch them: {got.stderr.strip().splitlines()[-1] if got.stderr.strip() else got.returncode}")
-        return None
+    with open(at + ".lock", "w", encoding="utf-8") as lock: # one test fetches, and the others wait
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_there():
+            part = tempfile.mkdtemp(prefix="readers.", dir=os.path.dirname(at))
+            got = subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", part, *PACKAGES],
+                                 capture_output=True, text=True, timeout=300)
+            if got.returncode != 0:
+                shutil.rmtree(part, ignore_errors=True)
+                print(f"left out: DuckDB and hyparquet: npm cannot fetch them: {(got.stderr.strip() or str(got.returncode)).splitlines()[-1]}")
+                return None
+            os.rename(part, at) # complete
     _folder = at
     return at
 

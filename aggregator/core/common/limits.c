@@ -1,7 +1,5 @@
 #include "aggregator/core/common/limits.h"
 
-#include "aggregator/core/planted/planted.h"
-
 const char *
 mrd_limit_text(mrd_limit_kind kind)
 {
@@ -23,7 +21,7 @@ mrd_bucket_take(mrd_bucket *b, int64_t rate, mrd_local_ns now, uint64_t want)
         return 0;
     since = since > MRD_SEC ? MRD_SEC : since < 0 ? 0 : since;
     b->bytes += (int64_t) ((__int128) rate * since / MRD_SEC);
-    b->bytes = b->bytes > rate && !MRD_PLANTED(MRD_PLANT_RATE_SAVED) ? rate : b->bytes;
+    b->bytes = b->bytes > rate ? rate : b->bytes;
     b->at = now;
     if (b->bytes <= 0) {
         int64_t ms = -b->bytes / (rate / 1000 + 1) + 10;

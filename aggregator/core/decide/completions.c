@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "aggregator/core/common/text.h"
-#include "aggregator/core/planted/planted.h"
 
 #define EXPORT_AGAIN     (5 * MRD_SEC) /* after the first failure; doubles with each failure */
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
@@ -111,8 +110,6 @@ mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t versio
     }
     if (s->save.urgent && s->save.tried < s->save.version)
         mrd_core_save(c, s);
-    if (MRD_PLANTED(MRD_PLANT_FORGOTTEN_WAKEUP) && failed != NULL)
-        s->save.awaited = UINT64_MAX;
     mrd_session_send_triggers(c, s);
     mrd_session_send_change(c, s);
     mrd_session_run(c, s);

@@ -1,7 +1,6 @@
 /* The commands that a node receives about its sessions, with the answers to its hellos and
  * heartbeats. */
 #include "aggregator/core/model/state.h"
-#include "aggregator/core/planted/planted.h"
 
 #define TRIGGERS_AGAIN 16 /* the latest triggers that are repeated; nodes remember more */
 /* an agent that does not know the change sends a heartbeat at once */
@@ -32,9 +31,7 @@ directive_for(const mrd_core *c, const mrd_session *s, const mrd_node *n,
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (p != NULL && p->job_ended && s->step == MRD_STEP_RECORD)
         return MRD__CONTROL_TYPE__CONTROL_NONE; /* it may have removed the session already */
-    if ((s->step == MRD_STEP_RECORD ||
-         (MRD_PLANTED(MRD_PLANT_EARLY_START) && s->step == MRD_STEP_GO)) &&
-        mrd_select_matches(&s->select, n->instance_id) &&
+    if (s->step == MRD_STEP_RECORD && mrd_select_matches(&s->select, n->instance_id) &&
         s->changes.version <= s->save.durable && /* the start must contain the pauses */
         (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_GO;
@@ -125,8 +122,6 @@ mrd_core_directives(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb, mr
                 p->told_run = n->run;
             }
         } else if ((missed = missed_trigger(c, s, st)) != NULL) {
-            if (MRD_PLANTED(MRD_PLANT_STALE_TIMELINE))
-                missed->to = mrd_core_session_now(c);
             add(to, MRD__CONTROL_TYPE__CONTROL_TRIGGER, s->id, s, missed);
         }
     }

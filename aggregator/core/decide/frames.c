@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "aggregator/core/common/text.h"
-#include "aggregator/core/planted/planted.h"
 
 static void
 ack(mrd_core *c, uint64_t ticket, Mrd__AckStatus status, mrd_err err, const char *text,
@@ -140,8 +139,8 @@ same_pending(const mrd_core *c, const mrd_part *p, const mrd_frame *f)
     for (unsigned i = 0; i < c->n_pending; i++) {
         const mrd_pending *w = &c->pending[i];
 
-        if (!MRD_PLANTED(MRD_PLANT_DOUBLE_APPEND) && w->part == p && w->frame.epoch == f->epoch &&
-            w->frame.seq == f->seq && w->first == w->ticket)
+        if (w->part == p && w->frame.epoch == f->epoch && w->frame.seq == f->seq &&
+            w->first == w->ticket)
             return w;
     }
     return NULL;
@@ -306,8 +305,6 @@ mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, 
     e->part = p;
     e->node = n;
     e->frame = *f;
-    if (MRD_PLANTED(MRD_PLANT_EARLY_ACK))
-        ack(c, ticket, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
 }
 
 /* A disk that fails, or a removed directory: /readyz and the session report it until one of its
@@ -359,9 +356,6 @@ complete(mrd_core *c, mrd_pending *w, mrd_why *why)
     c->stats.bytes += MRD_FRAME_HEADER + w->frame.body_len;
     c->stats.events += w->frame.events;
     mrd_session_touch(w->session);
-    if (MRD_PLANTED(MRD_PLANT_EARLY_ACK) ||
-        (MRD_PLANTED(MRD_PLANT_LOST_ACK) && w->frame.seq % 16 == 7))
-        return;
     ack(c, w->ticket, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
 }
 

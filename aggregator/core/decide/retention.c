@@ -4,7 +4,6 @@
 
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/manifest/conversions.h"
-#include "aggregator/core/planted/planted.h"
 
 void
 mrd_core_retire(mrd_core *c, mrd_session *s)
@@ -57,9 +56,8 @@ may_go(const mrd_session *s)
 static bool
 may_be_retired(const mrd_core *c, const mrd_session *s)
 {
-    return may_go(s) &&
-           (!mrd_session_is_exported(s, c->limits.exports) || s->state != MRD_SESSION_COMPLETE ||
-            s->copy.state == MRD_EXPORT_DONE || MRD_PLANTED(MRD_PLANT_RETIRED_UNCOPIED));
+    return may_go(s) && (!mrd_session_is_exported(s, c->limits.exports) ||
+                         s->state != MRD_SESSION_COMPLETE || s->copy.state == MRD_EXPORT_DONE);
 }
 
 /* Returns the time from which a session's age counts: its end, so that long and short recordings
@@ -129,10 +127,9 @@ is_used(const mrd_core *c, const mrd_session *s)
             return true;
     }
     /* A manifest that is being written would create the directory again. */
-    return s->served > 0 || (mrd_session_is_merging(s) && !MRD_PLANTED(MRD_PLANT_REMOVED_IN_USE)) ||
-           s->save.writing != 0 || s->measuring || mrd_session_is_converting(s) ||
-           ((s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING) &&
-            !MRD_PLANTED(MRD_PLANT_REMOVED_IN_COPY));
+    return s->served > 0 || mrd_session_is_merging(s) || s->save.writing != 0 || s->measuring ||
+           mrd_session_is_converting(s) || s->copy.state == MRD_EXPORT_PENDING ||
+           s->copy.state == MRD_EXPORT_RUNNING;
 }
 
 void

@@ -8,7 +8,6 @@
 #include "aggregator/core/decide/jobs.h"
 #include "aggregator/core/decide/require.h"
 #include "aggregator/core/manifest/conversions.h"
-#include "aggregator/core/planted/planted.h"
 
 #define DELAY_MAX    (4 * MRD_SEC)
 #define COME_BACK    (12 * MRD_SEC) /* the longest backoff of an agent, plus its hello */
@@ -185,10 +184,8 @@ step_go(mrd_core *c, mrd_session *s)
 static void
 bound_size(mrd_core *c, mrd_session *s)
 {
-    uint64_t files = MRD_PLANTED(MRD_PLANT_FILES_UNWEIGHED) ? 0 : s->artifact_bytes;
-
     if (c->limits.session_bytes == 0 || s->stop_requested ||
-        mrd_session_bytes(s) + files <= (uint64_t) c->limits.session_bytes)
+        mrd_session_bytes(s) + s->artifact_bytes <= (uint64_t) c->limits.session_bytes)
         return;
     s->stop_requested = true;
     mrd_session_touch(s);
@@ -283,10 +280,6 @@ begin_merge(mrd_core *c, mrd_session *s)
 void
 mrd_core_merge_again(mrd_core *c, mrd_session *s)
 {
-    if (MRD_PLANTED(MRD_PLANT_MERGE_UNSAVED)) {
-        begin_merge(c, s);
-        return;
-    }
     mrd_session_copy_again(s);
     mrd_session_touch(s);
     s->job = (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = s->save.version };
@@ -351,8 +344,7 @@ send_copy(mrd_core *c, mrd_session *s)
         s->state != MRD_SESSION_COMPLETE || s->deleted || !s->closed || mrd_session_is_merging(s) ||
         mrd_conversions_are_open(&s->conversions) ||
         (s->copy.state != MRD_EXPORT_NONE &&
-         (s->copy.state != MRD_EXPORT_FAILED || c->now.local.ns < s->copy.again.ns ||
-          MRD_PLANTED(MRD_PLANT_COPY_GIVEN_UP))))
+         (s->copy.state != MRD_EXPORT_FAILED || c->now.local.ns < s->copy.again.ns)))
         return;
     s->copy.state = MRD_EXPORT_PENDING;
     mrd_session_touch(s);

@@ -2,8 +2,6 @@
  * for each other. */
 #include "aggregator/core/model/state.h"
 
-#include "aggregator/core/planted/planted.h"
-
 static unsigned
 nodes_alive(const mrd_core *c)
 {
@@ -94,8 +92,7 @@ mrd_core_surveys_tick(mrd_core *c)
     for (size_t i = 0; i < MRD_SURVEYS_MAX; i++) {
         mrd_survey *v = &c->surveys[i];
 
-        if (v->id != 0 && !MRD_PLANTED(MRD_PLANT_LEFT_SURVEY) &&
-            c->now.local.ns >= v->deadline.ns && !is_awaited(c, v) &&
+        if (v->id != 0 && c->now.local.ns >= v->deadline.ns && !is_awaited(c, v) &&
             mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
             mrd_core_survey_end(c, v);
     }

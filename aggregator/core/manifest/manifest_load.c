@@ -5,7 +5,6 @@
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/manifest/conversions.h"
 #include "aggregator/core/manifest/empty.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/hash.h"
 #include "base/jobid.h"
 #include "base/obj.h"
@@ -325,8 +324,7 @@ job_load(mrd_session *s, const mrd_json *o)
 static void
 export_load(mrd_session *s, const mrd_json *o)
 {
-    if (o == NULL || (strcmp(mrd_json_str(o, "state", ""), "done") != 0 &&
-                      !MRD_PLANTED(MRD_PLANT_COPY_TAKEN_FOR_DONE)))
+    if (o == NULL || strcmp(mrd_json_str(o, "state", ""), "done") != 0)
         return;
     s->copy.state = MRD_EXPORT_DONE;
     s->copy.files = (uint64_t) mrd_json_int(o, "files", 0);
@@ -479,7 +477,7 @@ mrd_core_found_part(mrd_core *c, mrd_session *s, const char *instance_id)
     mrd_node stand_in = { 0 };
     mrd_part *p;
 
-    if (!mrd_instance_id_valid(mrd_str_of(instance_id)) || MRD_PLANTED(MRD_PLANT_LOST_PART))
+    if (!mrd_instance_id_valid(mrd_str_of(instance_id)))
         return NULL;
     mrd_text_set(stand_in.instance_id, sizeof(stand_in.instance_id), instance_id);
     if ((p = mrd_core_add_part(c, s, &stand_in)) == NULL)

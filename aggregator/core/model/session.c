@@ -2,7 +2,6 @@
 
 #include "aggregator/core/common/targets.h"
 #include "aggregator/core/common/text.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/jobid.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -249,8 +248,6 @@ mrd_session_touch(mrd_session *s)
 void
 mrd_session_copy_again(mrd_session *s)
 {
-    if (MRD_PLANTED(MRD_PLANT_COPY_ONCE))
-        return;
     if (s->copy.state == MRD_EXPORT_DONE)
         s->copy.state = MRD_EXPORT_NONE;
     s->copy.old = s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "aggregator/core/common/text.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -270,8 +269,6 @@ mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local, Mrd__
     mrd_follow_width(n->follow, &now, &best);
     ret->offset_ns = at.ns - local.ns;
     ret->bound_ns = radius == UINT32_MAX ? -1 : (int64_t) radius;
-    if (MRD_PLANTED(MRD_PLANT_NARROW_BOUND) && radius != UINT32_MAX)
-        ret->bound_ns /= 10;
     ret->probe_faster = best > 0 && now > 2 * best;
     mrd_text_set(text, 24, mrd_align_quality_text(bound.quality));
     if (mrd_follow_live(n->follow, (mrd_local_ns){ local.ns + MRD_SEC }, &later, &bound) &&

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "aggregator/core/common/text.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"

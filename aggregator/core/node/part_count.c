@@ -6,7 +6,6 @@
 
 #include "aggregator/core/common/json.h"
 #include "aggregator/core/common/text.h"
-#include "aggregator/core/planted/planted.h"
 #include "base/loss_cause.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -33,8 +32,7 @@ without_held(const mrd_part *p, const mrd_counts *run)
 {
     mrd_counts c = *run;
 
-    if (!MRD_PLANTED(MRD_PLANT_HELD_TWICE))
-        c.held = 0;
+    c.held = 0;
     add_gone(p, &c, run->held);
     return c;
 }
