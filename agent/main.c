@@ -22,9 +22,19 @@
 
 static const mrd_opt options[] = {
 #define HEAD(text) { .type = MRD_OPT_HEAD, .help = text },
-#define OPTION(name, letter, type, member, def, min, max, arg, env, help, implied, flags)          \
-    { name, letter,  MRD_OPT_##type, offsetof(mrd_agent_options, member), def, min, max, arg, env, \
-      help, implied, flags },
+#define OPTION(name, letter, type, member, def, min, max, arg, env, help)                          \
+    { name,                                                                                        \
+      letter,                                                                                      \
+      MRD_OPT_##type,                                                                              \
+      offsetof(mrd_agent_options, member),                                                         \
+      def,                                                                                         \
+      min,                                                                                         \
+      max,                                                                                         \
+      arg,                                                                                         \
+      env,                                                                                         \
+      help,                                                                                        \
+      NULL,                                                                                        \
+      0 },
 #include "agent/daemon/options.def"
 #undef HEAD
 #undef OPTION
@@ -256,6 +266,7 @@ main(int argc, char **argv)
         .program = "meridian-agent",
         .what = "Collects what this node's processes record and sends it to the aggregator",
         .usage = "[options]",
+        .more = MRD_OPT_ADVANCED_NOTE,
         .table = options,
         .rows = MRD_COUNT(options),
     };

@@ -94,7 +94,7 @@ identities_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why
         return mrd_why_set(why, MRD_INVALID, 0, "--agent-ca and --agent-ca-key belong together");
     if (o->agent_ca != NULL && (a->auth == NULL || o->tls.ca_file == NULL || o->any_certificate))
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "--agent-ca needs --tokens, --tls-ca and --cert-identity: "
+                           "--agent-ca needs --tokens, --tls-ca and --advanced.cert-identity: "
                            "else the certificates that it signs prove nothing");
     if ((o->oidc != NULL || o->token_review != NULL) && a->auth == NULL)
         return mrd_why_set(why, MRD_INVALID, 0,

@@ -3,7 +3,7 @@
  * loopback. Measures the CPU and memory of the aggregator per event and per agent, and the time
  * from an event's end to its acknowledgement, which means "on disk".
  *
- * Also measures the unavoidable parts in the same run: a batch waits for --flush, and one file of 4
+ * Also measures the unavoidable parts in the same run: a batch waits for --advanced.flush, and one file of 4
  * KiB is appended to and synced. BENCH_FLEET_AGENTS (200), BENCH_FLEET_SECONDS (8).
  */
 #include <fcntl.h>

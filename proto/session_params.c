@@ -406,6 +406,13 @@ mrd_session_params_check(const mrd_session_params *p, mrd_why *why)
             NAME(inspect), NAME(device_profiles),
             mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
                                    p->device_profiles, word));
+    if (p->mode != MRD_MODE_RECORDER && p->slow_step_percent != 0)
+        return say_without(NAME(slow_step_percent), "mode recorder", why);
+    if (p->mode != MRD_MODE_RECORDER && p->slow_collective != 0)
+        return say_without(NAME(slow_collective), "mode recorder", why);
+    if (p->slow_step_percent == 0 &&
+        !is_default(&mrd_session_param_table[MRD_PARAM_INDEX_step_name], p))
+        return say_without(NAME(step_name), NAME(slow_step_percent), why);
     if (p->to_step != 0 && p->to_step < p->from_step)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "%s %" PRId64 " lies before %s %" PRId64 ": nothing would be recorded",

@@ -19,7 +19,7 @@
 
 typedef struct mrd_clock_sync mrd_clock_sync;
 
-/* In the order of the choices of --clock-probes. */
+/* In the order of the choices of --advanced.clock-probes. */
 typedef enum {
     MRD_PROBES_AUTO,
     MRD_PROBES_UDP,

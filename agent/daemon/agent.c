@@ -24,7 +24,7 @@
 #define PAUSE_MAX  (10 * MRD_SEC)
 /* after this time without a failure, the log says that writing works again */
 #define SPOOL_CALM (10 * MRD_SEC)
-#define SCRIPT_MAX 65536 /* of --fake-counters */
+#define SCRIPT_MAX 65536 /* of --advanced.fake-counters */
 
 /* ---- Callbacks of the parts ---- */
 
@@ -267,19 +267,6 @@ open_publish(mrd_agent *a, mrd_why *why)
 }
 
 static mrd_err
-open_trigger(mrd_agent *a, mrd_why *why)
-{
-    mrd_trigger_options o = { .errors = mrd_strlist_has(&a->o.trigger_types, MRD_STR("errors")),
-                              .slow_step = a->o.slow_step,
-                              .step_name = a->o.slow_step_name,
-                              .collective_ns = a->o.pending_collective };
-
-    if (!o.errors && o.slow_step <= 0 && o.collective_ns <= 0)
-        return MRD_OK;
-    return mrd_trigger_open(&o, &a->trigger, why);
-}
-
-static mrd_err
 open_parts(mrd_agent *a, mrd_why *why)
 {
     mrd_record_options ro = { .agent = a->key,
@@ -316,7 +303,9 @@ open_parts(mrd_agent *a, mrd_why *why)
     ro.spool = a->spool;
     ro.drain = a->drain;
     if ((err = mrd_record_open(&ro, &a->record, why)) != MRD_OK ||
-        (err = mrd_collectors_start(a, why)) != MRD_OK || (err = open_trigger(a, why)) != MRD_OK ||
+        (err = mrd_collectors_start(a, why)) != MRD_OK ||
+        (err = mrd_trigger_open(&(mrd_trigger_options){ .errors = true }, &a->errors, why)) !=
+            MRD_OK ||
         (err = open_publish(a, why)) != MRD_OK)
         return err;
     return mrd_agent_open_metrics(a, why);
@@ -405,7 +394,7 @@ mrd_agent_close(mrd_agent *a)
     mrd_metrics_close(a->metrics);
     mrd_secret_free(a->metrics_token);
     mrd_publish_close(a->publish);
-    mrd_trigger_close(a->trigger);
+    mrd_trigger_close(a->errors);
     mrd_collectors_stop(a);
     mrd_record_close(a->record);
     mrd_collectors_close(a);

@@ -22,7 +22,6 @@ typedef struct {
     char *spool_dir, *job_dir, *pod_dir;
     int64_t spool_bytes, recorder_bytes, ring_bytes;
     int clock_probes; /* mrd_probes_transport */
-    int64_t window;
     mrd_dur_ns flush;
     bool containers, imds;
     mrd_strlist counters; /* patterns of hw counters to sample */
@@ -34,10 +33,6 @@ typedef struct {
         stable;
     int64_t artifact_max, files_max;
     double cpu_limit; /* percent of one core, 0 means no limit */
-    mrd_strlist trigger_types;
-    double slow_step; /* x median */
-    char *slow_step_name;
-    mrd_dur_ns pending_collective;
     int64_t metrics_port;
     char *metrics_address, *metrics_token_file;
     bool simulated;

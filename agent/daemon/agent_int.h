@@ -30,6 +30,12 @@ typedef struct {
     mrd_agent *agent;
 } mrd_session_counters;
 
+/* The watch of one flight recorder for slow steps and collectives (collect_triggers.c). */
+typedef struct {
+    uint64_t session; /* 0: free */
+    mrd_trigger_watch *watch;
+} mrd_session_watch;
+
 /* A session that this node could not begin. Reported with heartbeats, because the caller may not
  * wait for an answer any more. */
 typedef struct {
@@ -81,7 +87,9 @@ struct mrd_agent {
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
     mrd_traces *traces;
     mrd_jobs *jobs;
-    mrd_trigger_watch *trigger; /* NULL: none wanted */
+    mrd_trigger_watch *errors; /* statuses and numerical errors; triggers of every session */
+    mrd_session_watch watches[MRD_RECORD_SESSIONS];
+    size_t n_watches;
     mrd_publish *publish;
     /* since when the aggregator is unreachable (0 means reachable), and when that was last
      * logged */

@@ -187,8 +187,8 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 
     if (err == MRD_OK && !again)
         err = begin(a, c->session, why);
-    if (err == MRD_OK && !again && a->trigger != NULL)
-        mrd_trigger_session(a->trigger, (mrd_local_ns){ start });
+    if (err == MRD_OK && !again)
+        mrd_trigger_session(a->errors, (mrd_local_ns){ start });
     if (err == MRD_OK && !again && c->revision > 0)
         err = change(a, c, why);
 
@@ -221,8 +221,7 @@ mrd_agent_job_go(void *self, const Mrd__Control *c, const mrd_job_times *t, mrd_
         mrd_record_whole(a->record, c->session, t->whole);
     if (again)
         return MRD_OK;
-    if (a->trigger != NULL)
-        mrd_trigger_session(a->trigger, t->start);
+    mrd_trigger_session(a->errors, t->start);
     mrd_log(MRD_LOG_INFO, "AGT-GO", "The session of a job starts: id=%s name=%s",
             mrd_session_id_text(c->session, id), c->name);
     if (a->publish != NULL)

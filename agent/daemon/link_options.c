@@ -134,7 +134,6 @@ mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why
         return err;
     *ret_link = (mrd_link_options){ .data_url = o->data_url,
                                     .control_url = o->control_url,
-                                    .tls = { o->tls_ca, o->tls_cert, o->tls_key, o->tls_name },
-                                    .window = (unsigned) o->window };
+                                    .tls = { o->tls_ca, o->tls_cert, o->tls_key, o->tls_name } };
     return MRD_OK;
 }

@@ -257,7 +257,7 @@ put_files(mrd_metrics_text *x, const mrd_agent_counts *c)
                 c->artifacts_sent),
         COUNTER("artifacts_failed_total", "Files that could not be delivered.",
                 c->artifacts_failed),
-        GAUGE("files_beyond_limit", "Files beyond --files-max, which are left out.",
+        GAUGE("files_beyond_limit", "Files beyond --advanced.files-max, which are left out.",
               c->files_beyond),
         GAUGE("files_refused",
               "Files in capture directories that are links or belong to other users.",

@@ -305,7 +305,7 @@ apply_open(mrd_files *f)
     } else if (w->err == MRD_OK && f->o.max_bytes > 0 &&
                (uint64_t) w->st.st_size > f->o.max_bytes) {
         f->stats.left_out++;
-        finish(f, GIVEN_UP, "it is larger than --artifact-max");
+        finish(f, GIVEN_UP, "it is larger than --advanced.artifact-max");
     } else if (w->err == MRD_AGAIN || w->writing || !unchanged(f, &w->st)) {
         finish(f, SEEN, "");
     } else if (!w->known) {

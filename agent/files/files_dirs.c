@@ -316,7 +316,8 @@ mrd_files_sum(mrd_files *f)
     }
     if (f->stats.beyond > 0 && before == 0)
         mrd_log(MRD_LOG_WARN, "AGT-FILES-MAX",
-                "There are more files than --files-max; raise it or empty the capture directories: "
+                "There are more files than --advanced.files-max; raise it or empty the capture "
+                "directories: "
                 "left_out=%llu",
                 (unsigned long long) f->stats.beyond);
 }

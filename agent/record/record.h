@@ -200,8 +200,10 @@ mrd_local_ns mrd_record_next_ns(const mrd_record *r);
 mrd_err mrd_record_message(mrd_record *r, uint64_t session, uint8_t type, const void *message,
                            mrd_why *why);
 
-/* Notes the reason in each flight recorder that records the process, so that it keeps a window. */
-void mrd_record_report(mrd_record *r, const mrd_drain_process *process, const char *reason);
+/* Notes the reason in this flight recorder, or with id 0 in each of them, if it records the process.
+ * The aggregator then keeps a window. */
+void mrd_record_report(mrd_record *r, uint64_t id, const mrd_drain_process *process,
+                       const char *reason);
 
 /* ---- Reports of the spool and the aggregator ---- */
 

@@ -275,13 +275,13 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns fr
 }
 
 void
-mrd_record_report(mrd_record *r, const mrd_drain_process *process, const char *reason)
+mrd_record_report(mrd_record *r, uint64_t id, const mrd_drain_process *process, const char *reason)
 {
     for (size_t i = 0; i < r->n_sessions; i++) {
         session *s = &r->sessions[i];
 
-        if (!s->st.recorder || s->st.phase != MRD__NODE_PHASE__NODE_RECORDING ||
-            !mrd_record_wants_process(s, process))
+        if ((id != 0 && s->st.id != id) || !s->st.recorder ||
+            s->st.phase != MRD__NODE_PHASE__NODE_RECORDING || !mrd_record_wants_process(s, process))
             continue;
         snprintf(s->st.report, sizeof(s->st.report), "%s", reason);
         s->st.report_at = mrd_local_now();

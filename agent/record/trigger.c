@@ -133,7 +133,7 @@ mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_tri
     t->o = *options;
     if (t->o.quiet_ns == 0)
         t->o.quiet_ns = 10 * MRD_SEC;
-    if (t->o.step_name == NULL)
+    if (t->o.step_name == NULL || *t->o.step_name == '\0')
         t->o.step_name = "*step*";
     *ret_trigger = t;
     return MRD_OK;
@@ -269,7 +269,8 @@ slow_step(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev,
     s->used = ++t->turn;
     if (s->n >= MRD_TRIGGER_LEARN) {
         middle = median(s);
-        slow = (double) ev->dur_ns > t->o.slow_step * (double) middle && tell(t, p, CAUSE_STEP);
+        slow = (double) ev->dur_ns * 100 > (double) t->o.slow_step_percent * (double) middle &&
+               tell(t, p, CAUSE_STEP);
         if (slow)
             snprintf(reason, 256, "%.80s took %s, its median is %s", name,
                      mrd_dur_text(ev->dur_ns, took), mrd_dur_text(middle, usual));
@@ -316,6 +317,6 @@ mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const 
     }
     if (ev->kind != MRD_SPAN)
         return false;
-    return (t->o.slow_step > 0 && slow_step(t, process, ev, reason)) ||
+    return (t->o.slow_step_percent > 0 && slow_step(t, process, ev, reason)) ||
            (t->o.collective_ns > 0 && stuck_collective(t, process, ev, reason));
 }

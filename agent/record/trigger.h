@@ -16,9 +16,10 @@
 #define MRD_TRIGGER_LEARN   8  /* durations that a median needs */
 
 typedef struct {
-    bool errors;           /* runtime statuses and numerical errors */
-    double slow_step;      /* x median. 0 means off */
-    const char *step_name; /* fnmatch pattern of span names that are steps. NULL means "*step*" */
+    bool errors;               /* runtime statuses and numerical errors */
+    int64_t slow_step_percent; /* of the running median of its name. 0 means off */
+    /* fnmatch pattern of span names that are steps, borrowed. NULL or "" means "*step*". */
+    const char *step_name;
     mrd_dur_ns collective_ns; /* 0: off */
     /* minimum time between two reports of one cause for one job; 0 means 10 s */
     mrd_dur_ns quiet_ns;

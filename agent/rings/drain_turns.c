@@ -154,7 +154,7 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     if (step != MRD_RING_BAD && !mrd_drain_memory_note(p, r)) {
         mrd_why_set(&why, MRD_LIMIT, 0,
                     "%s: what user %u makes the agent keep (names, open spans, texts) exceeds the "
-                    "user's part of --ring-memory",
+                    "user's part of --advanced.ring-memory",
                     r->file_name, (unsigned) p->users[r->user].uid);
         step = MRD_RING_BAD;
     }

@@ -287,7 +287,7 @@ watch_connections(mrd_loop *l)
     }
     if (refused != l->refused)
         mrd_log(MRD_LOG_WARN, "AGG-CONNECTIONS",
-                "Agents beyond --max-connections were disconnected: closed=%" PRIu64
+                "Agents beyond --advanced.max-connections were disconnected: closed=%" PRIu64
                 " connected=%u limit=%u",
                 refused, mrd_server_connections(l->o.server),
                 mrd_server_max_connections(l->o.server));

@@ -106,10 +106,11 @@ on_hello(mrd_loop *l, uint64_t ticket, uint32_t conn, const mrd_msg *msg)
         identity_check(l, conn, hello, &why) == MRD_OK &&
         !mrd_server_conn_admit(l->o.server, conn)) {
         limit = MRD_LIMIT_CONNECTIONS;
-        mrd_why_set(&why, MRD_LIMIT, 0,
-                    "%u agents are connected, which is the limit (--max-connections, else a "
-                    "third of the open files allowed): '%s' waits until one leaves",
-                    mrd_server_max_connections(l->o.server), hello->instance_id);
+        mrd_why_set(
+            &why, MRD_LIMIT, 0,
+            "%u agents are connected, which is the limit (--advanced.max-connections, else a "
+            "third of the open files allowed): '%s' waits until one leaves",
+            mrd_server_max_connections(l->o.server), hello->instance_id);
     }
     if (why.err != MRD_OK) {
         mrd_core_hello_refused(l->core, mrd_loop_now(), ticket, limit, &why);

@@ -253,7 +253,7 @@ may_count(results *r, uint64_t size, mrd_why *why)
     if (w->settings->disk > 0 && r->bytes > w->settings->disk)
         return mrd_why_set(
             why, MRD_LIMIT, 0,
-            "the viewer's results are longer than the %llu MiB that are allowed (--viewer-size)",
+            "the viewer's results are longer than the %llu MiB that are allowed (viewer-size)",
             (unsigned long long) (w->settings->disk >> 20));
     return w->going_on == NULL || w->going_on(w->self)
                ? MRD_OK

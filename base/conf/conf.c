@@ -8,6 +8,20 @@
 #include "base/num.h"
 #include "base/obj.h"
 
+bool
+mrd_opt_is_advanced(const mrd_opt *opt)
+{
+    return opt->type != MRD_OPT_HEAD &&
+           strncmp(opt->name, MRD_OPT_ADVANCED, strlen(MRD_OPT_ADVANCED)) == 0;
+}
+
+bool
+mrd_opt_is_listed(const mrd_opt *opt)
+{
+    return opt->type != MRD_OPT_HEAD && (opt->flags & MRD_OPT_HIDDEN) == 0 &&
+           !mrd_opt_is_advanced(opt);
+}
+
 static void *
 conf_at(const mrd_opt *opt, void *into)
 {
@@ -264,10 +278,16 @@ static const struct {
 };
 
 /* Returns the option that a word stands for in this table, or NULL. The flag "json" is suggested
- * only if nothing else is near. "output" means "output-dir" if the table has that. */
+ * only if nothing else is near. "output" means "output-dir" if the table has that. "stable" means
+ * "advanced.stable". */
 static const char *
 conf_called(const mrd_opt *table, size_t n, const char *word)
 {
+    for (size_t i = 0; i < n; i++) {
+        if (mrd_opt_is_advanced(&table[i]) &&
+            strcmp(table[i].name + strlen(MRD_OPT_ADVANCED), word) == 0)
+            return table[i].name;
+    }
     for (size_t i = 0; i < MRD_COUNT(called); i++) {
         if (strcmp(called[i].word, word) == 0 &&
             conf_find(table, n, mrd_str_of(called[i].name)) != NULL)
@@ -285,7 +305,7 @@ conf_chosen(const mrd_opt *table, size_t n, const char *word)
     for (size_t i = 0; i < n; i++) {
         const char *at = table[i].type == MRD_OPT_CHOICE ? table[i].arg : NULL;
 
-        if ((table[i].flags & MRD_OPT_HIDDEN) != 0)
+        if (!mrd_opt_is_listed(&table[i]))
             continue;
         for (; at != NULL && *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
             if (strcspn(at, ",") == len && strncmp(at, word, len) == 0)
@@ -310,7 +330,7 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
     size_t count = 0;
 
     for (size_t i = 0; i < n && count < MRD_COUNT(names); i++) {
-        if (table[i].type != MRD_OPT_HEAD && (table[i].flags & MRD_OPT_HIDDEN) == 0)
+        if (mrd_opt_is_listed(&table[i]) || mrd_opt_is_advanced(&table[i]))
             names[count++] = table[i].name;
     }
     for (size_t i = 0; i < MRD_COUNT(built_in) && *dashes != '\0' && count < MRD_COUNT(names); i++)

@@ -6,6 +6,9 @@
  * into the struct. Later sources override earlier ones: default, configuration file, environment,
  * command line. If a list is given on the command line, it replaces the list of the environment or
  * file; repeated flags then add to it. Threads: parse before starting any.
+ *
+ * An option whose name begins with MRD_OPT_ADVANCED is for rare cases. It is read like any other,
+ * but the help, the manual page and the completions leave it out. --help=advanced lists it.
  */
 #ifndef MRD_BASE_CONF_CONF_H
 #define MRD_BASE_CONF_CONF_H
@@ -34,6 +37,12 @@ enum {
     MRD_OPT_OPTIONAL = 2,
 };
 
+#define MRD_OPT_ADVANCED "advanced."
+/* What the help of a program with advanced options says of them. */
+#define MRD_OPT_ADVANCED_NOTE                                                                      \
+    "--help=advanced lists options for rare cases. Their names begin with \"advanced.\", in the\n" \
+    "--config file as on the command line.\n"
+
 typedef struct {
     const char *name; /* long flag without dashes; also the configuration key */
     char letter;      /* short flag, 0 for none */
@@ -49,6 +58,9 @@ typedef struct {
     unsigned flags;
 } mrd_opt;
 
+/* Returns true if the help, the manual page and the completions list this option. */
+bool mrd_opt_is_listed(const mrd_opt *opt);
+bool mrd_opt_is_advanced(const mrd_opt *opt);
 /* Sets every member to its default. `into` must be zeroed. */
 mrd_err mrd_conf_defaults(const mrd_opt *table, size_t n, void *into, mrd_why *why);
 mrd_err mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why);

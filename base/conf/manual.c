@@ -8,7 +8,7 @@
 
 enum { COLUMN = 34, WIDTH = 100 };
 
-typedef enum { ASKED_NOTHING, ASKED_HELP, ASKED_MAN, ASKED_OPTIONS } asked;
+typedef enum { ASKED_NOTHING, ASKED_HELP, ASKED_ADVANCED, ASKED_MAN, ASKED_OPTIONS } asked;
 
 /* Writes an option's value as the help shows it: " DIR", "[=WHEN]", or nothing. */
 static void
@@ -76,17 +76,34 @@ put_option(const mrd_opt *o, FILE *to)
     fputc('\n', to);
 }
 
-/* Prints the option table as aligned text. */
-static void
-put_options(const mrd_opt *table, size_t n, FILE *to)
+/* Returns the next option to print from index *i on, NULL at the end. Stores its heading if no
+ * option below that heading was returned before, otherwise NULL. */
+static const mrd_opt *
+next_option(const mrd_manual *m, bool advanced, size_t *i, const char **ret_head)
 {
-    for (size_t i = 0; i < n; i++) {
-        if ((table[i].flags & MRD_OPT_HIDDEN) != 0)
-            continue;
-        if (table[i].type == MRD_OPT_HEAD)
-            fprintf(to, "\n%s\n", table[i].help);
-        else
-            put_option(&table[i], to);
+    *ret_head = NULL;
+    while (*i < m->rows) {
+        const mrd_opt *o = &m->table[(*i)++];
+
+        if (o->type == MRD_OPT_HEAD)
+            *ret_head = o->help;
+        else if (advanced ? mrd_opt_is_advanced(o) : mrd_opt_is_listed(o))
+            return o;
+    }
+    return NULL;
+}
+
+/* Prints the listed options, or the advanced ones, as aligned text. */
+static void
+put_options(const mrd_manual *m, bool advanced, FILE *to)
+{
+    const char *head;
+    const mrd_opt *o;
+
+    for (size_t i = 0; (o = next_option(m, advanced, &i, &head)) != NULL;) {
+        if (head != NULL)
+            fprintf(to, "\n%s\n", head);
+        put_option(o, to);
     }
 }
 
@@ -154,20 +171,18 @@ roff_option(const mrd_opt *o, FILE *to)
 static void
 put_page(const mrd_manual *m, FILE *to)
 {
+    const char *head;
+    const mrd_opt *o;
+
     mrd_manual_roff_head(m, to);
     fprintf(to, ".SH OPTIONS\n");
-    for (size_t i = 0; i < m->rows; i++) {
-        const mrd_opt *o = &m->table[i];
-
-        if ((o->flags & MRD_OPT_HIDDEN) != 0)
-            continue;
-        if (o->type == MRD_OPT_HEAD) {
+    for (size_t i = 0; (o = next_option(m, false, &i, &head)) != NULL;) {
+        if (head != NULL) {
             fprintf(to, ".SS ");
-            mrd_manual_roff(o->help, to);
+            mrd_manual_roff(head, to);
             fputc('\n', to);
-        } else {
-            roff_option(o, to);
         }
+        roff_option(o, to);
     }
     if (m->more != NULL) {
         fprintf(to, ".SH NOTES\n.nf\n");
@@ -181,12 +196,11 @@ put_page(const mrd_manual *m, FILE *to)
 static void
 put_flags(const mrd_manual *m, FILE *to)
 {
-    for (size_t i = 0; i < m->rows; i++) {
-        const mrd_opt *o = &m->table[i];
+    const char *head;
+    const mrd_opt *o;
 
-        if (o->type != MRD_OPT_HEAD && (o->flags & MRD_OPT_HIDDEN) == 0)
-            fprintf(to, "--%s%s\n", o->name, o->type == MRD_OPT_BOOL ? "" : "=");
-    }
+    for (size_t i = 0; (o = next_option(m, false, &i, &head)) != NULL;)
+        fprintf(to, "--%s%s\n", o->name, o->type == MRD_OPT_BOOL ? "" : "=");
 }
 
 static asked
@@ -197,6 +211,7 @@ asked_by(int argc, char *const *argv, bool stop_at_word)
         asked what;
     } words[] = { { "--help", ASKED_HELP },
                   { "-h", ASKED_HELP },
+                  { "--help=advanced", ASKED_ADVANCED },
                   { "--help=man", ASKED_MAN },
                   { "--help=options", ASKED_OPTIONS } };
 
@@ -214,7 +229,9 @@ asked_by(int argc, char *const *argv, bool stop_at_word)
 bool
 mrd_manual_asked(const mrd_manual *m, int argc, char *const *argv, bool stop_at_word, FILE *to)
 {
-    switch (asked_by(argc, argv, stop_at_word)) {
+    asked what = asked_by(argc, argv, stop_at_word);
+
+    switch (what) {
     case ASKED_NOTHING:
         return false;
     case ASKED_MAN:
@@ -223,6 +240,7 @@ mrd_manual_asked(const mrd_manual *m, int argc, char *const *argv, bool stop_at_
     case ASKED_OPTIONS:
         put_flags(m, to);
         return true;
+    case ASKED_ADVANCED:
     case ASKED_HELP:
         break;
     }
@@ -230,8 +248,8 @@ mrd_manual_asked(const mrd_manual *m, int argc, char *const *argv, bool stop_at_
             m->command == NULL ? "" : m->command, m->usage);
     if (m->command == NULL)
         fprintf(to, "\n%s.\n", m->what);
-    put_options(m->table, m->rows, to);
-    if (m->more != NULL)
+    put_options(m, what == ASKED_ADVANCED, to);
+    if (m->more != NULL && what == ASKED_HELP)
         fprintf(to, "\n%s", m->more);
     return true;
 }

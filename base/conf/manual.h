@@ -2,8 +2,8 @@
  * base/conf/manual.h - the help text, manual page and shell completions of a program, generated from its
  * option table.
  *
- * --help prints the text, --help=man the manual page (troff, man(7) macros), and --help=options the
- * flags, one per line. The build makes the pages and completions with them (cmake/manual.cmake).
+ * --help prints the text, --help=advanced the options for rare cases (base/conf/conf.h),
+ * --help=man the manual page (troff, man(7) macros), and --help=options the flags, one per line. The build makes the pages and completions with them (cmake/manual.cmake).
  * Threads: any.
  */
 #ifndef MRD_BASE_CONF_MANUAL_H
@@ -21,7 +21,7 @@ typedef struct {
     size_t rows;
 } mrd_manual;
 
-/* Prints what --help, --help=man, --help=options or -h in argv asks for. Ignores words after "--",
+/* Prints what --help, --help=advanced, --help=man, --help=options or -h in argv asks for. Ignores words after "--",
  * and with stop_at_word all words after the first. Returns false if argv contains none of these
  * options. */
 bool mrd_manual_asked(const mrd_manual *manual, int argc, char *const *argv, bool stop_at_word,

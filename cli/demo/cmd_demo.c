@@ -17,7 +17,7 @@
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define ORDER_SECONDS  "60" /* of a recording that has its collectives checked one by one */
-#define SLOW_STEP      "12" /* times the median, because a busy machine makes steps 10 times slower */
+#define SLOW_STEP      12 /* times the median, because a busy machine makes steps 10 times slower */
 #define SLOW_FACTOR    "300" /* of device time */
 #define SLOW_TRIES                                                                                 \
     4 /* a node reports slow steps once in 10 s, so an earlier one may have been reported */
@@ -296,11 +296,9 @@ start_agent(demo *d, const mrd_demo_node *node, mrd_why *why)
                             node->rings,
                             "--spool-dir",
                             spool,
-                            "--simulated",
+                            "--advanced.simulated",
                             "--no-imds",
                             "--no-containers",
-                            "--slow-step",
-                            SLOW_STEP,
                             "--tls-ca",
                             ca,
                             "--tls-cert",
@@ -536,6 +534,7 @@ start_recorder(demo *d, mrd_why *why)
     request.params.mode = MRD_MODE_RECORDER;
     request.params.recorder_ns = 10 * MRD_SEC;
     request.params.recorder_bytes = 32 << 20;
+    request.params.slow_step_percent = SLOW_STEP * 100;
     request.params.merge = false;
     err = mrd_cluster_start(d->client, &request, d->set->timeout, d->recorder, &doc, why);
     mrd_json_free(doc);
@@ -718,8 +717,9 @@ trigger(demo *d, mrd_why *why)
     if (err == MRD_OK)
         err = mrd_cluster_finish(d->client, d->recorder, d->set->timeout, 10 * MRD_SEC, &doc, why);
     if (err == MRD_OK && t == NULL) {
-        printf("trigger     none: not every node reported a step " SLOW_STEP
-               " x slower than its median; the machine is too busy, try again\n");
+        printf("trigger     none: not every node reported a step %d x slower than its median; the "
+               "machine is too busy, try again\n",
+               SLOW_STEP);
         d->incomplete = true;
     } else if (err == MRD_OK && (err = fetch_window(d, t, why)) == MRD_OK) {
         printf("trigger     %" PRId64 " node%s kept the same %s, because: ",

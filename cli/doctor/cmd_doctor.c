@@ -36,7 +36,7 @@ static const mrd_opt table[] = {
       .offset = offsetof(settings, counters),
       .help = "list the counters that this node can sample, with their units, and check nothing" },
 #define HEAD(text) { .type = MRD_OPT_HEAD, .help = "The agent's settings: " text },
-#define OPTION(name, letter, type, member, def, min, max, arg, env, help, implied, flags)          \
+#define OPTION(name, letter, type, member, def, min, max, arg, env, help)                          \
     { name,                                                                                        \
       letter,                                                                                      \
       MRD_OPT_##type,                                                                              \
@@ -47,8 +47,8 @@ static const mrd_opt table[] = {
       arg,                                                                                         \
       env,                                                                                         \
       help,                                                                                        \
-      implied,                                                                                     \
-      flags },
+      NULL,                                                                                        \
+      0 },
 #include "agent/daemon/options.def"
 #undef HEAD
 #undef OPTION

@@ -32,7 +32,7 @@ const char *mrd_doctor_level_text(mrd_doctor_level level); /* as in JSON */
 /* Adds a finding. `fix` is the remedy, NULL if there is none. */
 void mrd_doctor_say(mrd_doctor *d, mrd_doctor_level level, const char *fix, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Returns a path below --proc-root or --sys-root in `to`. */
+/* Returns a path below --advanced.proc-root or --sys-root in `to`. */
 const char *mrd_doctor_proc(const mrd_doctor *d, const char *rest, char to[1024]);
 const char *mrd_doctor_sys(const mrd_doctor *d, const char *rest, char to[1024]);
 /* Returns where an agent with these settings finds counters. */

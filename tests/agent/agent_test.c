@@ -77,6 +77,21 @@ span(maker *m, uint32_t name, uint32_t key, int64_t id)
         body, len);
 }
 
+/* Writes a span of `dur` ns with a status as an argument. */
+static bool
+timed_span(maker *m, const char *name, int64_t dur, int64_t status)
+{
+    uint8_t body[32];
+    size_t len = make_item(body, MRD_ITEM_I64, make_text(m, "status"), &status, 8);
+
+    return make_rec(m,
+                    (mrd_ring_rec){ .kind = MRD_REC_SPAN,
+                                    .name = make_text(m, name),
+                                    .ts = (uint64_t) mrd_local_now().ns,
+                                    .value = (uint64_t) dur },
+                    body, len);
+}
+
 static uint64_t
 stored_once(const fake_aggregator *g, int64_t n)
 {
@@ -771,6 +786,68 @@ TEST(a_session_has_counters_of_its_own)
     check_equation("stopped", a);
     mrd_agent_close(a);
     fake_aggregator_fini(&g);
+}
+
+/* Only the flight recorder that requests slow steps is triggered by one. A status is a trigger of
+ * both. */
+TEST(a_slow_step_is_a_trigger_of_the_session_that_requests_it)
+{
+    static const struct {
+        const char *row, *name;
+        int64_t dur, status;
+        const char *asking, *other; /* reports of the two sessions */
+    } rows[] = {
+        { "no step by its name", "forward", 900, 0, "", "" },
+        { "not slow enough", "iteration", 15, 0, "", "" },
+        { "slow", "iteration", 21, 0, "iteration took 21 ns, its median is 10 ns", "" },
+        { "a status", "nrt_execute", 10, 5, "nrt_execute returned 5 (time-out)",
+          "nrt_execute returned 5 (time-out)" },
+    };
+    mrd_agent_options o = settings(NULL);
+    fake_faults faults = { .seed = 1 };
+    fake_aggregator g;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    Mrd__Label labels[2], *list[2] = { &labels[0], &labels[1] };
+    char message[MRD_WHY_MAX], name[] = "s", percent[] = "slow_step_percent", twice[] = "200",
+                               pattern[] = "step_name", iteration[] = "iter*";
+    mrd_agent *a;
+    maker *m;
+
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    for (size_t i = 0; i < MRD_COUNT(labels); i++)
+        mrd__label__init(&labels[i]);
+    labels[0].key = percent;
+    labels[0].value = twice;
+    labels[1].key = pattern;
+    labels[1].value = iteration;
+    c.type = MRD__CONTROL_TYPE__CONTROL_GO;
+    c.mode = MRD__SESSION_MODE__MODE_RECORDER;
+    c.name = name;
+    c.options = list;
+    for (c.session = SESSION, c.n_options = 2; c.session <= SESSION + 1; c.session++) {
+        mrd_agent_control(a, &c, &reply, message);
+        CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_RECORDING);
+        c.n_options = 0;
+    }
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 18);
+    for (int i = 0; i < 20; i++) /* the median */
+        CHECK(timed_span(m, "iteration", 10, 0));
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_record_status asking, other;
+
+        CHECK(timed_span(m, rows[i].name, rows[i].dur, rows[i].status));
+        for (int k = 0; k < 20; k++)
+            mrd_agent_step(a, 1);
+        REQUIRE(mrd_record_find(mrd_agent_borrow_record(a), SESSION, &asking) &&
+                mrd_record_find(mrd_agent_borrow_record(a), SESSION + 1, &other));
+        CHECK_TEXT(asking.report, rows[i].asking);
+        CHECK_TEXT(other.report, rows[i].other);
+    }
+    mrd_agent_close(a);
+    fake_aggregator_fini(&g);
+    make_free(m);
 }
 
 /* An aggregator may request a delay of 49 days. By then another aggregator may be present. */

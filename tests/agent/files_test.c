@@ -201,7 +201,7 @@ TEST(what_cannot_be_shipped_is_said)
     until(w, 1);
     run_ms(w, 60);
     CHECK_INT(w->failed, 1);
-    CHECK(strstr(w->last, "--artifact-max") != NULL);
+    CHECK(strstr(w->last, "--advanced.artifact-max") != NULL);
     CHECK_INT(w->g.announces, 0);
     end_world(w);
 }

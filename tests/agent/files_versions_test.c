@@ -267,7 +267,7 @@ TEST(trace_files_that_cannot_be_read_are_missed)
     until(w, 1);
     CHECK_INT(w->failed, 1);
     CHECK_INT(w->missed, 1);
-    CHECK_ROW(w->reason, strstr(w->reason, "--artifact-max") != NULL);
+    CHECK_ROW(w->reason, strstr(w->reason, "--advanced.artifact-max") != NULL);
     end_world(w);
 }
 

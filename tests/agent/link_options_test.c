@@ -92,8 +92,7 @@ TEST(addresses_without_tls)
                                 .join_token_file = text(r->token),
                                 .join_server = r->server == NULL ? NULL : strdup(r->server),
                                 .spool_dir = text(r->spool),
-                                .insecure = r->insecure,
-                                .window = 8 };
+                                .insecure = r->insecure };
         mrd_link_options link = { 0 };
         mrd_why why = { 0 };
         char name[32];
@@ -125,8 +124,7 @@ TEST(an_agent_that_joins_by_itself)
         mrd_agent_options o = { .data_url = text(hosts[i][0]),
                                 .tls_ca = text("ca.pem"),
                                 .join_token_file = text("t"),
-                                .spool_dir = text("/var/lib/x"),
-                                .window = 8 };
+                                .spool_dir = text("/var/lib/x") };
         mrd_link_options link = { 0 };
         mrd_why why = { 0 };
 

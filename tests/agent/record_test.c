@@ -212,7 +212,7 @@ TEST(a_reason_stays_with_the_sessions_of_its_process)
             rows[i].recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
         CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
     }
-    mrd_record_report(f.record, &f.process, "slow");
+    mrd_record_report(f.record, 0, &f.process, "slow");
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         mrd_record_status st;
 

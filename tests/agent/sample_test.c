@@ -175,7 +175,7 @@ TEST(faults_of_the_runtime_are_triggers)
 
 TEST(a_step_is_slow_against_its_own_median)
 {
-    mrd_trigger_options o = { .slow_step = 2.0 };
+    mrd_trigger_options o = { .slow_step_percent = 200 };
     world w = new_world();
     char reason[256];
     mrd_trigger_watch *t;
@@ -202,7 +202,7 @@ TEST(a_step_is_slow_against_its_own_median)
 /* A new process has the address of an exited one. It has no median step time yet. */
 TEST(the_steps_of_a_process_are_not_those_of_the_one_before_at_its_address)
 {
-    mrd_trigger_options o = { .slow_step = 2.0 };
+    mrd_trigger_options o = { .slow_step_percent = 200 };
     world w = new_world();
     char reason[256];
     mrd_trigger_watch *t;

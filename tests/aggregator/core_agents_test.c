@@ -134,7 +134,7 @@ TEST(a_place_for_one_more_node)
     c->nodes.v[0]->has_sent = c->nodes.v[1]->has_sent = true;
     e = say_hello(c, later - 2, &d); /* both are connected, although silent */
     CHECK(e.kind == MRD_DO_REFUSE && e.err == MRD_LIMIT && !e.final);
-    CHECK(strstr(e.text, "agent 'd' exceeds the 2 nodes that --max-nodes allows") != NULL);
+    CHECK(strstr(e.text, "agent 'd' exceeds the 2 nodes that --advanced.max-nodes allows") != NULL);
     CHECK_INT(c->stats.limited[MRD_LIMIT_NODES], 1);
     mrd_core_conn_gone(c, core_at(later - 2), 1);
     core_drain(c);

@@ -23,7 +23,8 @@ TEST(a_start_beyond_a_limit_says_which)
     mrd_core_start(c, core_at(START), 5, &r);
     CHECK(core_find(c, MRD_DO_ANSWER, 5, &e));
     CHECK_ERR("open", e.err, MRD_LIMIT);
-    CHECK(strstr(e.text, "1 sessions are open, which is the limit (--max-open-sessions)") != NULL);
+    CHECK(strstr(e.text,
+                 "1 sessions are open, which is the limit (--advanced.max-open-sessions)") != NULL);
     CHECK_INT(c->stats.limited[MRD_LIMIT_OPEN_SESSIONS], 1);
     c->limits.max_open_sessions = 2;
     c->limits.max_sessions = 3;
@@ -31,7 +32,7 @@ TEST(a_start_beyond_a_limit_says_which)
     mrd_core_start(c, core_at(START), 6, &r);
     CHECK(core_find(c, MRD_DO_ANSWER, 6, &e));
     CHECK_ERR("all", e.err, MRD_LIMIT);
-    CHECK(strstr(e.text, "holds 3 sessions, which is the limit (--max-sessions)") != NULL);
+    CHECK(strstr(e.text, "holds 3 sessions, which is the limit (--advanced.max-sessions)") != NULL);
     CHECK_INT(c->stats.limited[MRD_LIMIT_SESSIONS], 1);
     CHECK_INT(c->stats.limited[MRD_LIMIT_OPEN_SESSIONS], 1);
     c->limits.max_sessions = 4;

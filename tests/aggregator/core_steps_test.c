@@ -418,7 +418,8 @@ TEST(what_nodes_hold_is_awaited_until_a_deadline)
     CHECK(s->parts[0]->state == MRD_PART_FLUSHED && s->parts[4]->state == MRD_PART_REFUSED);
     for (size_t i = 1; i < 4; i++)
         CHECK_INT(s->parts[i]->state, MRD_PART_LOST);
-    CHECK_TEXT(s->parts[1]->message, "the agent was still sending when --flush-timeout was over");
+    CHECK_TEXT(s->parts[1]->message,
+               "the agent was still sending when --advanced.flush-timeout was over");
     CHECK_TEXT(s->parts[2]->message, "the agent disconnected before all of its data had arrived");
     CHECK_TEXT(s->parts[3]->message, "the agent disconnected before all of its data had arrived");
     CHECK(s->parts[2]->lost.ns == START && s->parts[3]->lost.ns == 77);

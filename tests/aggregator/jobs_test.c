@@ -168,10 +168,10 @@ TEST(limits_are_of_a_user_and_of_all)
     CHECK_INT(says(c, T0, 0, (said){ "job=1\n", NULL, NULL, 5, 1, 0, false }).err, MRD_OK);
     CHECK_INT(says(c, T0, 0, (said){ "job=2\n", NULL, NULL, 5, 1, 0, false }).err, MRD_OK);
     e = says(c, T0, 0, (said){ "job=3\n", NULL, NULL, 5, 1, 0, false });
-    CHECK(e.err == MRD_LIMIT && strstr(e.text, "--job-sessions-user") != NULL);
+    CHECK(e.err == MRD_LIMIT && strstr(e.text, "--advanced.job-sessions-user") != NULL);
     CHECK_INT(says(c, T0, 0, (said){ "job=3\n", NULL, NULL, 6, 1, 0, false }).err, MRD_OK);
     e = says(c, T0, 0, (said){ "job=4\n", NULL, NULL, 7, 1, 0, false });
-    CHECK(e.err == MRD_LIMIT && strstr(e.text, "(--job-sessions)") != NULL);
+    CHECK(e.err == MRD_LIMIT && strstr(e.text, "(--advanced.job-sessions)") != NULL);
     CHECK_INT(says(c, T0, 1, (said){ "job=1\n", NULL, NULL, 5, 1, 0, false }).err,
               MRD_OK); /* joins */
     CHECK_INT(c->n_sessions, 3);

@@ -40,7 +40,7 @@ spawn(daemon_proc *d, const char *store, const char *const *extra)
     snprintf(args[3], sizeof(args[3]), "--http-listen=127.0.0.1:0");
     snprintf(args[4], sizeof(args[4]), "--disk-reserve=0");
     snprintf(args[5], sizeof(args[5]), "--time-port=0");
-    snprintf(args[6], sizeof(args[6]), "--lead=50ms");
+    snprintf(args[6], sizeof(args[6]), "--advanced.lead=50ms");
     for (; n <= 7; n++)
         argv[n] = args[n - 1];
     for (; extra != NULL && extra[n - 8] != NULL; n++) {
@@ -209,7 +209,7 @@ TEST(an_answer_outlives_the_aggregator)
 {
     static fake_agent agent = { .id = "i-1", .events = 100, .pause_ms = 5 };
     static char reply[1 << 20];
-    const char *extra[] = { "--node-timeout=300ms", "--flush-timeout=20s", NULL };
+    const char *extra[] = { "--advanced.node-timeout=300ms", "--advanced.flush-timeout=20s", NULL };
     daemon_proc d = { 0 };
     char session[64], recorder[64], path[200], text[24];
     const char *id;
@@ -297,7 +297,7 @@ TEST(an_artifact_outlives_the_aggregator)
         "b94d27b9934d3e08a52e52d7da7dabfac484efe37a5380ee9088f7ace2efcde9"; /* "hello world" */
     static fake_agent agent = { .id = "i-1", .events = 10, .batches = 1 };
     static char reply[1 << 20];
-    const char *extra[] = { "--node-timeout=300ms", NULL };
+    const char *extra[] = { "--advanced.node-timeout=300ms", NULL };
     mrd_link_options o = { .reply_ns = 10 * MRD_SEC, .resend_ns = MRD_SEC };
     daemon_proc d = { 0 };
     char session[64], path[300];

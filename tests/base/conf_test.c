@@ -10,6 +10,7 @@ typedef struct {
     char *dir;
     mrd_strlist formats;
     int mode;
+    bool rare;
     char *config;
 } settings;
 
@@ -53,6 +54,10 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_CHOICE,
       .offset = offsetof(settings, mode),
       .arg = "fast,slow",
+      .help = "x" },
+    { .name = "advanced.rare",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, rare),
       .help = "x" },
     { .name = "config", .type = MRD_OPT_STR, .offset = offsetof(settings, config), .help = "x" },
 };
@@ -145,6 +150,10 @@ TEST(errors_say_what_to_do)
         { "-fast", "unknown option '--fast': did you mean --mode fast?", MRD_INVALID },
         { "--slo", "unknown option '--slo' (--help lists them)", MRD_INVALID },
         { "--fast,slow", "unknown option '--fast,slow' (--help lists them)", MRD_INVALID },
+        { "--rare", "unknown option '--rare': did you mean --advanced.rare?", MRD_INVALID },
+        { "--advanced.rar", "unknown option '--advanced.rar': did you mean --advanced.rare?",
+          MRD_INVALID },
+        { "--advanced.rare=7", "--advanced.rare '7': expected 0 or 1", MRD_INVALID },
         { "-z", "unknown option '-z' (--help lists them)", MRD_INVALID },
         { "--zzz", "unknown option '--zzz' (--help lists them)", MRD_INVALID },
         { "--count 0", "--count 0 is outside 1 to 100", MRD_RANGE },
@@ -180,11 +189,13 @@ TEST(configuration_file)
     snprintf(path, sizeof(path), "%s/c.json", test_tmp());
     f = fopen(path, "w");
     REQUIRE(f != NULL);
-    fputs("{\"count\": 42, \"force\": true, \"output-format\": [\"json\"], \"wait\": \"2s\"}", f);
+    fputs("{\"count\": 42, \"force\": true, \"output-format\": [\"json\"], \"wait\": \"2s\", "
+          "\"advanced.rare\": true}",
+          f);
     fclose(f);
     CHECK_ERR("file", mrd_conf_file(table, MRD_COUNT(table), &s, path, &why), MRD_OK);
     CHECK_INT(s.count, 42);
-    CHECK(s.force);
+    CHECK(s.force && s.rare);
     CHECK_INT(s.wait, 2 * MRD_SEC);
     CHECK_INT(s.formats.n, 1);
     f = fopen(path, "w");

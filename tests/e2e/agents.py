@@ -92,7 +92,7 @@ def two_agents():
         first = c.agent(0)
         until(lambda: "i-test0" in c.connected(), "the first agent is connected")
         second = c.keep(Program(c.path("second.log"), [AGENT, "--aggregator", c.data, "--control", c.control, "--instance-id", "i-second", "--ring-dir",
-                                                       c.rings(0), "--no-imds", "--no-containers", "--sample=0", "--sample-processes=0"],
+                                                       c.rings(0), "--no-imds", "--no-containers", "--sample=0", "--advanced.sample-processes=0"],
                                 env=c.env, stdout=subprocess.DEVNULL))
         until(lambda: "AGT-SECOND" in second.text(), "the second says so")
         check(f"pid={first.pid}" in second.text(), "... and who has them")

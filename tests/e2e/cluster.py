@@ -13,7 +13,7 @@ run = cluster.run
 
 
 def agent(i):
-    return cluster.agent(i, slow_step=5)
+    return cluster.agent(i)
 
 
 def probed(path):
@@ -155,7 +155,7 @@ def recorded():
 
 def triggered():
     """A flight recorder, and the window around an emission."""
-    out, _ = run("start", "--mode", "recorder", "--keep", "120s")  # longer than a busy machine takes from the first tick to the trigger
+    out, _ = run("start", "--mode", "recorder", "--keep", "120s", "--slow-step", "500")  # longer than a busy machine takes from the first tick to the trigger
     id = out.strip()
     beside = run("start", "--name", "beside")[0].strip()
     emitted = {f"i-test{i}": w.emit(1500) for i, w in enumerate(workloads)}

@@ -157,7 +157,7 @@ def remembered():
             json.dump({"version": 1, "nodes": [{"instance_id": id, "seen_ns": now - m * 60 * 10**9} for id, m in minutes.items()]}, f)
         c.aggregator(max_nodes=3)
         until(c.answers, "the aggregator answers")
-        equal(sorted(c.nodes()), ["i-1", "i-2", "i-4"], "the last three seen within --node-forget")
+        equal(sorted(c.nodes()), ["i-1", "i-2", "i-4"], "the last three seen within --advanced.node-forget")
 
 
 def record(c, *options):

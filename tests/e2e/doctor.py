@@ -181,13 +181,13 @@ def files():
         first = path("a-proc", "1", "root") + path("rings")  # of a pod with the node's processes: /proc/1 has another folder there
         os.makedirs(os.path.dirname(first))
         os.symlink("/dev/shm", first)
-        says(doctor(*GOOD[:-1], "--ring-dir", path("rings"), "--proc-root", path("a-proc")), "ring-directory", "ok", "of this container only")
+        says(doctor(*GOOD[:-1], "--ring-dir", path("rings"), "--advanced.proc-root", path("a-proc")), "ring-directory", "ok", "of this container only")
     with open(os.path.join(folder("old-rings"), f"meridian.{'0' * 31}1.1.1.1.ring"), "w", encoding="utf-8"):
         says(doctor(*GOOD, "--ring-dir", path("old-rings")), "ring-directory", "warning", "of another boot", "remove them")
     with socket.socket() as s:
         s.bind(("0.0.0.0", 0))
         s.listen(1)
-        says(doctor(*GOOD, "--metrics-port", str(s.getsockname()[1]), "--proc-root", folder("empty-proc"), want=1), "metrics-port",
+        says(doctor(*GOOD, "--metrics-port", str(s.getsockname()[1]), "--advanced.proc-root", folder("empty-proc"), want=1), "metrics-port",
              "failed", "cannot be used")
     equal(os.listdir(path("spool")), [], "nothing is left in the spool")
 
@@ -232,14 +232,14 @@ def machine():
     proc = tree("proc", {"4711/comm": "meridian-agent\n", "4711/status": "Name:\tmeridian-agent\nUid:\t991\t991\t991\t991\nCapEff:\t0000000000080000\n",
                          "self/attr/current": "docker-default (enforce)\n", "sys/kernel/yama/ptrace_scope": "3\n",
                          "cpuinfo": "processor\t: 0\nflags\t\t: fpu tsc msr\n"})
-    found = doctor(*GOOD, "--proc-root", proc)
+    found = doctor(*GOOD, "--advanced.proc-root", proc)
     says(found, "agent", "warning", "pid 4711, uid 991) has not CAP_DAC_OVERRIDE CAP_FOWNER", "deploy/systemd")
     says(found, "limits", "warning", "docker-default", "ptrace (read)")
     says(found, "limits", "ok", "ptrace_scope is 3, which does not matter")
     says(found, "clock-source", "warning", "changes its rate")
     tree("proc", {"4712/comm": "meridian-agent\n"})
-    says(doctor(*GOOD, "--proc-root", proc), "agent", "warning", "2 agents run here: pids")
-    says(doctor(*GOOD, "--proc-root", path("empty-proc")), "agent", "warning", "no meridian-agent runs", "systemctl start")
+    says(doctor(*GOOD, "--advanced.proc-root", proc), "agent", "warning", "2 agents run here: pids")
+    says(doctor(*GOOD, "--advanced.proc-root", path("empty-proc")), "agent", "warning", "no meridian-agent runs", "systemctl start")
 
 
 def settings():

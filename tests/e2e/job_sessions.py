@@ -43,7 +43,7 @@ def sessions(c, *options):
 
 def session_of(c, job):
     """Its session when it is complete."""
-    until(lambda: [s["state"] for s in sessions(c, "--job", str(job))] == ["complete"], f"the session of job {job} is complete", 60 + 12 * 6)  # a node is given up after 12 times --node-timeout
+    until(lambda: [s["state"] for s in sessions(c, "--job", str(job))] == ["complete"], f"the session of job {job} is complete", 60 + 12 * 6)  # a node is given up after 12 times --advanced.node-timeout
     found = sessions(c, "--job", str(job))
     return found[0]["id"] if found else ""
 

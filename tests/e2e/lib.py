@@ -1,6 +1,7 @@
 """What the end-to-end tests share: running the programs, the real importer, and saying why a test skipped."""
 import atexit
 import ctypes
+import functools
 import glob
 import gzip
 import hashlib
@@ -330,6 +331,13 @@ def local_now():
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
 
+@functools.cache
+def listed_options(program):
+    """The options that --help of this program lists."""
+    p = subprocess.run([program, "--help=options"], capture_output=True, text=True, timeout=60)
+    return {word.strip("-=") for word in p.stdout.split()}
+
+
 class Cluster:
     """An aggregator, agents with a ring folder each, and workloads. Everything is below .work and ends with close()."""
 
@@ -356,9 +364,14 @@ class Cluster:
         return self.path(*parts)
 
     @staticmethod
-    def words(options):
-        """{"spool_size": "8M", "insecure": True} as options of a program."""
-        return ["--" + k.replace("_", "-") + ("" if v is True else f"={v}") for k, v in options.items()]
+    def words(options, program="meridian-agent", programs=BIN):
+        """{"spool_size": "8M", "insecure": True} as options of a program. Options that its help does not list are its advanced ones."""
+        listed, words = listed_options(os.path.join(programs, program)), []
+        for name, value in options.items():
+            no, name = ("no-", name[3:]) if name.startswith("no_") else ("", name)
+            name = name.replace("_", "-")
+            words.append(f"--{no}{'' if name in listed else 'advanced.'}{name}" + ("" if value is True else f"={value}"))
+        return words
 
     def keep(self, program):
         self.started.append(program)
@@ -368,7 +381,7 @@ class Cluster:
         self.daemon = self.keep(Program(self.path("aggregator.log"), [
             *prefix, os.path.join(programs, "meridian-aggregator"), "--store", store if os.path.isabs(store) else self.path(store),
             "--data-listen", self.data, "--control-listen", self.control, "--http-listen", self.http, "--time-port", str(self.probes),
-            *self.words({**self.options, **options})], env=self.env, stdout=subprocess.DEVNULL))
+            *self.words({**self.options, **options}, "meridian-aggregator", programs)], env=self.env, stdout=subprocess.DEVNULL))
         return self.daemon
 
     def rings(self, i):
@@ -379,7 +392,7 @@ class Cluster:
         program = self.keep(Program(self.path(log or f"agent{i}.log"), [
             *prefix, os.path.join(programs, "meridian-agent"), "--aggregator", self.data, "--control", self.control,
             "--instance-id", instance or f"i-test{i}", "--ring-dir", self.rings(i), "--spool-dir", self.path(spool or f"spool{i}"),
-            "--no-imds", "--no-containers", "--sample=0", "--sample-processes=0", *self.words(options)],
+            "--no-imds", "--no-containers", "--sample=0", *self.words({"sample_processes": 0, **options}, programs=programs)],
             env={**self.env, **(more or {})}, stdout=subprocess.DEVNULL))
         self.agents[i] = program
         return program

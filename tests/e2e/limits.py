@@ -76,7 +76,7 @@ def agents():
         with Cluster() as c:
             ready(c, 1, **option)
             second = c.agent(1)
-            until(lambda: "AGT-HELLO-REFUSED" in second.text() and f"--{name}" in second.text(), f"the second agent hears of --{name}")
+            until(lambda: "AGT-HELLO-REFUSED" in second.text() and f"--advanced.{name}" in second.text(), f"the second agent hears of --advanced.{name}")
             equal((c.connected(), c.daemon.running()), (["i-test0"], True), "who is connected")
             until(lambda: (limited(c, name) or 0) > 0 and c.metric('meridian_limit{limit="%s"}' % name) == 1, "metrics")
             c.agents[0].kill()
@@ -90,11 +90,11 @@ def sessions():
     with Cluster() as c:
         ready(c, 1, max_open_sessions=1, max_sessions=2)
         one = started(c)
-        check("--max-open-sessions" in c.run("start", want=1)[1], "one more open session is refused")
+        check("--advanced.max-open-sessions" in c.run("start", want=1)[1], "one more open session is refused")
         c.stop(one)
         two = started(c)
         c.stop(two)
-        check("--max-sessions" in c.run("start", want=1)[1], "one more session in the store is refused")
+        check("--advanced.max-sessions" in c.run("start", want=1)[1], "one more session in the store is refused")
         equal((limited(c, "max-open-sessions"), limited(c, "max-sessions")), (1, 1), "metrics")
         c.delete(one)
         until(lambda: started(c), "a session starts when one was deleted")

@@ -35,9 +35,14 @@ for program in programs:
     equal({f.strip("-=").replace("=", "") for f in flags}, shown, f"{program}: options that are completed, and those of the help")
     for name in shown:
         check(r"\fB\-\-" + name.replace("-", r"\-") + r"\fR" in page, f"{program}: the page has --{name}")
+    advanced = re.findall(r"^ +--(\S+)", out(*program, "--help=advanced").stdout, re.M)
+    check(not any("advanced" in flag for flag in flags) and all(name.startswith("advanced.") for name in advanced), f"{program}: advanced options {advanced}")
+    equal(len(advanced) > 0, program[-1].endswith(("-agent", "-aggregator", "doctor")), f"{program} has advanced options")
     if shutil.which("groff"):
         drawn = out("groff", "-man", "-Tutf8", "-ww", input=page)
         equal((drawn.returncode, drawn.stderr), (0, ""), f"{program}: what troff says of its page")
+daemons = [os.path.join(BIN, p) for p in ("meridian-agent", "meridian-aggregator")]
+check(sum(len(words(p)) for p in daemons) <= 70, "the daemons' help is short enough to be read: a rare option is an advanced one")
 equal(set(completed("meridian ")) , set(words(os.path.join(BIN, "meridian"))), "commands are completed")
 equal(completed("meridian vi"), ["view"], "a command is completed")
 check("--output-format=" in completed("meridian view --out"), f"an option is completed: {completed('meridian view --out')}")

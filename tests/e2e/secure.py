@@ -318,7 +318,7 @@ def options_without_effect():
 
 
 def any_certificate():
-    """--no-cert-identity: the authority vouches for membership, tokens for names."""
+    """--no-advanced.cert-identity: the authority vouches for membership, tokens for names."""
     cluster.daemon.end()
     cluster.aggregator(**dict(secured, no_cert_identity=True))
     until(cluster.answers, "the aggregator is back")

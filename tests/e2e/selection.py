@@ -17,7 +17,7 @@ CONSTANT = "fake0.constant"
 def agent(c, i, *options):
     c.agents[i] = c.keep(Program(c.path(f"agent{i}.log"), [
         os.path.join(BIN, "meridian-agent"), "--aggregator", c.data, "--control", c.control, "--instance-id", f"i-test{i}", "--ring-dir", c.rings(i),
-        "--spool-dir", c.path(f"spool{i}"), "--no-imds", "--no-containers", "--fake-counters", c.path("counters"), *options],
+        "--spool-dir", c.path(f"spool{i}"), "--no-imds", "--no-containers", "--advanced.fake-counters", c.path("counters"), *options],
         env=c.env, stdout=subprocess.DEVNULL))
 
 

@@ -83,15 +83,15 @@ store_session("20260101-000000-0002", 4712, {"i-1": "flushed", "i-2": "lost"}, o
 try:
     start(os.path.join(BUILD, "bin/meridian-aggregator"), "--store", os.path.join(work, "store"), "--data-listen", f"tcp://127.0.0.1:{data}",
           "--control-listen", f"tcp://127.0.0.1:{control}", "--http-listen", f"127.0.0.1:{http}", "--time-port", str(clock), "--tokens", tokens,
-          "--disk-reserve", "0", "--sync", "none", "--arm-timeout", "20s")
+          "--disk-reserve", "0", "--advanced.sync", "none", "--advanced.arm-timeout", "20s")
     wait_for("the aggregator", lambda: ask("/healthz")[0] == 200)
     for node in ("sim-a", "sim-b"):
         rings, watched, written = (os.path.join(work, name + node) for name in ("rings-", "watched-", "written-"))
         for folder in (rings, watched, written):
             os.mkdir(folder, 0o700)
         start(os.path.join(BUILD, "bin/meridian-agent"), "--aggregator", f"tcp://127.0.0.1:{data}", "--control", f"tcp://127.0.0.1:{control}",
-              "--instance-id", node, "--ring-dir", rings, "--no-containers", "--no-imds", "--simulated", "--token-file", agent_token, "--sample", "500ms",
-              "--watch", watched, "--stable", "200ms")
+              "--instance-id", node, "--ring-dir", rings, "--no-containers", "--no-imds", "--advanced.simulated", "--token-file", agent_token, "--sample", "500ms",
+              "--watch", watched, "--advanced.stable", "200ms")
         start(os.path.join(BUILD, "bin/train_loop"), "--steps", "1000000", "--cores", "4", "--quiet", "--straggler", "2:1.5",
               LD_PRELOAD=os.path.join(BUILD, "lib/libmeridian.so"), MERIDIAN_CAPTURE="all", MERIDIAN_RING_DIR=rings, MERIDIAN_JOB="job-" + node,
               SIMNRT_JOB=f"{os.path.basename(work)}.{node}", MERIDIAN_DEVICE_PROFILES=written)

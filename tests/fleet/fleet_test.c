@@ -13,7 +13,8 @@
 #include "tests/check.h"
 
 /* A thousand agents on the processor of their aggregator need a while to answer and to flush. */
-#define PATIENCE "--flush-timeout=1800s", "--arm-timeout=60s", "--node-timeout=60s"
+#define PATIENCE                                                                                   \
+    "--advanced.flush-timeout=1800s", "--advanced.arm-timeout=60s", "--advanced.node-timeout=60s"
 static const char *const patient[] = { PATIENCE, NULL };
 
 static unsigned

@@ -41,6 +41,8 @@ def options(*program):
     """{what may be written behind the program: --name, -l}"""
     long = {w.rstrip("=") for w in run(*program, "--help=options").split() if w.startswith("-")}
     text = run(*program, "--help")
+    if program != (os.path.join(BIN, "meridian"),):  # its commands have options
+        long |= set(re.findall(r"^ +(--advanced\.[\w-]+)", run(*program, "--help=advanced"), re.M))
     return long | {"--help", "--version"} | set(re.findall(r"^ +(-\w), *--", text, re.M)) | {"--no-" + w[2:] for w in long}
 
 
@@ -101,7 +103,7 @@ def judge_line(where, program, rest, before):
     for word in words:
         if word == "--":
             return  # another program's
-        m = re.match(r"^[\[(]*(--?[A-Za-z][\w-]*)", word)
+        m = re.match(r"^[\[(]*(--?(?:no-)?(?:advanced\.)?[A-Za-z][\w-]*)", word)
         if m is None:
             continue
         name = m.group(1).rstrip("-")
@@ -129,7 +131,7 @@ def judge(path, line, text):
     if not path.endswith(SOURCES + (".md",)) or shown.startswith(OTHERS):
         return
     prose = re.sub(r"```.*?```", lambda m: "\n" * m.group(0).count("\n"), text, flags=re.S)
-    for m in re.finditer(r"(?:^|(?<=[\s`(]))(--[a-z][\w-]*)", prose):
+    for m in re.finditer(r"(?:^|(?<=[\s`(]))(--(?:no-)?(?:advanced\.)?[a-z][\w-]*)", prose):
         begin, end = prose.rfind("\n", 0, m.start()) + 1, prose.find("\n", m.start())
         near = prose[max(begin, m.start() - 120):m.start()]
         if any(s <= m.start() < e for s, e in taken) and prose == text:

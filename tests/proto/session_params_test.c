@@ -156,6 +156,11 @@ TEST(what_does_not_go_together)
         { "from_step", "9", "to_step", "9", NULL },
         { "from_step", "9", "to_step", "8", "to_step 8 lies before from_step 9" },
         { "profile_warmup", "2", "device_profiles", "continuous", "profile_warmup goes with" },
+        { "slow_step_percent", "200", "step_name", "iter*", "slow_step_percent goes with mode" },
+        { "slow_step_percent", "200", "mode", "recorder", NULL },
+        { "slow_collective", "1s", "mode", "stream", "slow_collective goes with mode recorder" },
+        { "slow_collective", "1s", "mode", "recorder", NULL },
+        { "step_name", "iter*", "mode", "recorder", "step_name goes with slow_step_percent" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -170,7 +175,8 @@ TEST(what_does_not_go_together)
         CHECK_ERR(rows[i].request, err, rows[i].refused == NULL ? MRD_OK : MRD_INVALID);
         if (rows[i].refused != NULL)
             CHECK_ROW(why.text, strstr(why.text, rows[i].refused) != NULL);
-        CHECK(mrd_session_params_ask_runtime(&p) == (strcmp(rows[i].request, "from_step") != 0));
+        CHECK(mrd_session_params_ask_runtime(&p) ==
+              (p.inspect.n > 0 || p.device_profiles != MRD_PROFILES_NONE));
         mrd_session_params_fini(&p);
     }
     CHECK(mrd_session_tag(0) == 1 && mrd_session_tag(UINT64_C(0x180000000)) == 1);
@@ -195,6 +201,8 @@ TEST(what_is_wrong_is_refused_by_name)
         { "{\"duration\": 0}", MRD_RANGE, "at least 1.00 ms and at most 30 days" },
         { "{\"recorder_bytes\": -1}", MRD_RANGE, "from 1048576 to 1099511627776" },
         { "{\"recorder_bytes\": []}", MRD_TYPE, "recorder_bytes must be" },
+        { "{\"slow_step_percent\": 100}", MRD_RANGE, "from 101 to 1073741824" },
+        { "{\"slow_step_percent\": 0}", MRD_RANGE, "from 101 to 1073741824" },
         { "{\"merge\": \"yes\"}", MRD_TYPE, "merge must be true or false" },
         { "{\"device_profiles\": \"some\"}", MRD_INVALID, "none,model,continuous,on-fail" },
         { "{\"counters\": \"x\"}", MRD_TYPE, "counters must be a list" },

@@ -60,9 +60,10 @@ hello_allowed(mrd_core *c, uint32_t conn, const mrd_msg *msg, mrd_why *why)
         c->stats.limited[MRD_LIMIT_NODES]++;
         return mrd_why_set(
             why, MRD_LIMIT, 0,
-            "agent '%s' exceeds the %lld nodes that --max-nodes allows, all of which "
+            "agent '%s' exceeds the %lld nodes that --advanced.max-nodes allows, all of which "
             "have sent data or are connected, and none has been gone for longer than "
-            "--node-forget: forget one (meridian nodes --forget) or raise --max-nodes",
+            "--advanced.node-forget: forget one (meridian nodes --forget) or raise "
+            "--advanced.max-nodes",
             hello->instance_id, (long long) c->limits.max_nodes);
     }
     if (known != NULL && known->run != hello->run && known->conn != conn &&

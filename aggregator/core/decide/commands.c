@@ -40,15 +40,15 @@ start_allowed(mrd_core *c, mrd_why *why)
         c->stats.limited[MRD_LIMIT_OPEN_SESSIONS]++;
         return mrd_why_set(
             why, MRD_LIMIT, 0,
-            "%lld sessions are open, which is the limit (--max-open-sessions): stop one",
+            "%lld sessions are open, which is the limit (--advanced.max-open-sessions): stop one",
             (long long) open);
     }
     if ((int64_t) c->n_sessions >= c->limits.max_sessions) {
         c->stats.limited[MRD_LIMIT_SESSIONS]++;
-        return mrd_why_set(
-            why, MRD_LIMIT, 0,
-            "the store holds %zu sessions, which is the limit (--max-sessions): delete some",
-            c->n_sessions);
+        return mrd_why_set(why, MRD_LIMIT, 0,
+                           "the store holds %zu sessions, which is the limit "
+                           "(--advanced.max-sessions): delete some",
+                           c->n_sessions);
     }
     return mrd_core_store_check(c, why);
 }

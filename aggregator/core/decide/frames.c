@@ -213,7 +213,7 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
         limited(c, n, MRD_LIMIT_GAPS);
         snprintf(text, sizeof(text),
                  "the numbers of node %s's frames have %llu gaps in all sessions, which is the "
-                 "limit (--node-gaps)",
+                 "limit (--advanced.node-gaps)",
                  n->instance_id, (unsigned long long) n->gaps);
         refuse(c, ticket, MRD_LIMIT, text);
         return false;
@@ -225,7 +225,7 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
     limited(c, n, MRD_LIMIT_EPOCHS);
     snprintf(text, sizeof(text),
              "node %s began more than %d epochs in one session, or left more gaps than "
-             "--node-gaps",
+             "--advanced.node-gaps",
              p->instance_id, MRD_EPOCHS_MAX);
     refuse(c, ticket, MRD_LIMIT, text);
     return false;
@@ -339,7 +339,7 @@ complete(mrd_core *c, mrd_pending *w, mrd_why *why)
     uint64_t gaps = mrd_part_gaps(w->part);
 
     if (why->err == MRD_OK && mrd_part_stored(w->part, &w->frame) != MRD_OK)
-        mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than --node-gaps allows",
+        mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than --advanced.node-gaps allows",
                     w->part->instance_id);
     /* the frame can add a gap, close one, or neither */
     w->node->gaps += mrd_part_gaps(w->part) - gaps;

@@ -235,17 +235,19 @@ allowed(mrd_core *c, int64_t uid, mrd_why *why)
     if (of_user >= c->limits.job_sessions_user)
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "%lld jobs of user %lld are being recorded, which is the limit "
-                           "(--job-sessions-user)",
+                           "(--advanced.job-sessions-user)",
                            (long long) of_user, (long long) uid);
     if (open >= c->limits.job_sessions)
-        return mrd_why_set(why, MRD_LIMIT, 0,
-                           "%lld jobs are being recorded, which is the limit (--job-sessions)",
-                           (long long) open);
+        return mrd_why_set(
+            why, MRD_LIMIT, 0,
+            "%lld jobs are being recorded, which is the limit (--advanced.job-sessions)",
+            (long long) open);
     if ((int64_t) c->n_sessions >= c->limits.max_sessions) {
         c->stats.limited[MRD_LIMIT_SESSIONS]++;
-        return mrd_why_set(why, MRD_LIMIT, 0,
-                           "the store holds %zu sessions, which is the limit (--max-sessions)",
-                           c->n_sessions);
+        return mrd_why_set(
+            why, MRD_LIMIT, 0,
+            "the store holds %zu sessions, which is the limit (--advanced.max-sessions)",
+            c->n_sessions);
     }
     return mrd_core_store_check(c, why);
 }

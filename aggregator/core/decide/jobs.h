@@ -3,7 +3,7 @@
  *
  * A node asks with the message Job, and the policy in mrd_core_limits decides. The first node of a
  * job creates the session, and the end of the job on its last node ends it. A node that has been
- * away for 12 x --node-timeout is not awaited if the job ended on the others.
+ * away for 12 x --advanced.node-timeout is not awaited if the job ended on the others.
  */
 #ifndef MRD_AGGREGATOR_CORE_DECIDE_JOBS_H
 #define MRD_AGGREGATOR_CORE_DECIDE_JOBS_H

@@ -239,7 +239,7 @@ give_up(mrd_core *c, mrd_session *s, mrd_part *p)
         p->lost = n->seen_wall;
     snprintf(p->message, sizeof(p->message), "%s",
              n != NULL && mrd_core_is_alive(c, n)
-                 ? "the agent was still sending when --flush-timeout was over"
+                 ? "the agent was still sending when --advanced.flush-timeout was over"
                  : "the agent disconnected before all of its data had arrived");
     mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-NODE-LOST",
                     "A session no longer waits for a node: session=%s node=%s reason=%s", s->text,

@@ -375,7 +375,7 @@ resume(const mrd_core *c, mrd_session *s, mrd_conversion *v)
     v->state = MRD_CONVERT_FAILED;
     snprintf(v->message, sizeof(v->message),
              "the aggregator ended %u times while the viewer ran: give the viewer less memory "
-             "(--viewer-memory) and convert again",
+             "(--advanced.viewer-memory) and convert again",
              v->runs);
 }
 
