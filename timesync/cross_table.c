@@ -246,7 +246,7 @@ typedef struct {
 } claim;
 
 static claim
-claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
+claim_of(const mrd_cross_table *t, size_t e, int64_t other, mrd_dur_ns off, int64_t by_raw)
 {
     const mrd_cross_era *era = &t->eras[e];
     mrd_local_ns first = t->v[era->first].raw, last = t->v[era->first + era->n - 1].raw;
@@ -258,16 +258,19 @@ claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
                     : known           ? INT64_MAX
                                       : last.ns + MRD_CROSS_LATE;
     claim c = { .missed = 0 };
-    mrd_dur_ns slack;
+    mrd_dur_ns slack, late;
 
     c.raw = in_era(t, e, other, &c.outside, &c.doubt);
     slack = c.outside / PER_PPM + 1;
-    if (known && until > by_raw)
-        until = by_raw;
     if (c.raw < from.ns - (from.ns > INT64_MIN + slack ? slack : 0))
         c.missed = from.ns - c.raw;
     else if (c.raw > until && c.raw - until > slack)
         c.missed = c.raw - until;
+    c.missed = c.missed > off ? c.missed - off : 0;
+    /* No event is later than its batch, however wrong its stamp is. */
+    late = known ? mrd_sat_sub(c.raw, by_raw) : 0;
+    if (late > slack + (off < MRD_MS ? off : MRD_MS) && late > c.missed)
+        c.missed = late;
     c.lately = !known || c.raw >= by_raw - MRD_CROSS_LATE;
     return c;
 }
@@ -286,7 +289,7 @@ better(const claim *a, const claim *b, bool known)
 }
 
 mrd_cross_place
-mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
+mrd_cross_table_find(const mrd_cross_table *t, int64_t other, mrd_dur_ns off, int64_t by_raw)
 {
     mrd_cross_place place;
     claim best, c;
@@ -294,12 +297,12 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
 
     other = mrd_time_clamp(other);
     by_raw = by_raw == INT64_MAX ? by_raw : mrd_time_clamp(by_raw);
-    best = claim_of(t, 0, other, by_raw);
+    best = claim_of(t, 0, other, off, by_raw);
     place = (mrd_cross_place){ .raw = { best.raw }, .doubt = best.doubt };
     if (t->n_eras == 1)
         return place;
     for (size_t e = 1; e < t->n_eras; e++) {
-        c = claim_of(t, e, other, by_raw);
+        c = claim_of(t, e, other, off, by_raw);
         if (better(&c, &best, by_raw != INT64_MAX)) {
             best = c;
             place.era = e;
@@ -308,7 +311,7 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
     place.raw = (mrd_local_ns){ best.raw };
     place.doubt = mrd_sat_add(best.missed, best.doubt);
     for (size_t e = 0; e < t->n_eras; e++) {
-        c = claim_of(t, e, other, by_raw);
+        c = claim_of(t, e, other, off, by_raw);
         apart = mrd_sat_add(mrd_sat_abs(c.raw - best.raw), c.doubt);
         if (e != place.era && c.missed <= best.missed && c.lately == best.lately &&
             apart > place.doubt)
@@ -318,14 +321,15 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
 }
 
 mrd_dur_ns
-mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns dur)
+mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns dur,
+                     mrd_dur_ns off)
 {
     mrd_dur_ns outside, doubt, apart;
     int64_t begin = in_era(t, era, other = mrd_time_clamp(other), &outside, &doubt);
     claim c = { .missed = 0 };
 
     for (size_t e = era; e < t->n_eras; e++) {
-        c = claim_of(t, e, mrd_time_clamp(mrd_sat_add(other, dur)), INT64_MAX);
+        c = claim_of(t, e, mrd_time_clamp(mrd_sat_add(other, dur)), off, INT64_MAX);
         if (c.raw >= begin && (c.missed == 0 || e + 1 == t->n_eras))
             break;
     }

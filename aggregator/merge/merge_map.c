@@ -19,6 +19,13 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
+/* Returns how far the event's own clock, a device's, may be off. */
+static mrd_dur_ns
+device_bound(const mrd_event *ev)
+{
+    return ev->bound_ns == MRD_BOUND_UNKNOWN ? INT64_MAX : ev->bound_ns;
+}
+
 /* Gets the node's RAW time of an event, and how far a step of its clock makes it doubtful. Returns
  * false for a wall clock without a relation to RAW. */
 static bool
@@ -28,7 +35,8 @@ raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
         *ret = (mrd_cross_place){ .raw = { ev->ts.ns } };
     else if (s->cross != NULL &&
              s->cross->n > 0) /* the source numbers events by journal entry and row */
-        *ret = mrd_cross_table_find(s->cross, ev->ts.ns, s->sealed[ev->seq >> 16]);
+        *ret =
+            mrd_cross_table_find(s->cross, ev->ts.ns, device_bound(ev), s->sealed[ev->seq >> 16]);
     else
         return false;
     return true;
@@ -39,21 +47,24 @@ static void
 map_doubtful(stream *s, mrd_event *ev)
 {
     mrd_cross_place raw;
+    bool is_known = raw_time(s, ev, &raw);
+    mrd_dur_ns device = device_bound(ev), doubt;
     mrd_sess_ns at;
     uint32_t radius;
 
     ev->bound_ns = MRD_BOUND_UNKNOWN;
-    if (!raw_time(s, ev, &raw))
+    if (!is_known)
         return;
-    if (s->check != NULL && raw.doubt <= CHECK_DOUBT && merge_check_wants(s->check, ev))
-        mrd_merge_check_see(s->check, ev, raw.raw.ns, raw.doubt, s->align);
+    doubt = mrd_sat_add(raw.doubt, device);
+    if (s->check != NULL && doubt <= CHECK_DOUBT && merge_check_wants(s->check, ev))
+        mrd_merge_check_see(s->check, ev, raw.raw.ns, doubt, s->align);
     if (s->cross != NULL && (s->cross->step != 0 || s->cross->doubt > MRD_MS) &&
         ev->kind == MRD_SPAN && ev->dur_ns > 0)
-        ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts.ns, ev->dur_ns);
+        ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts.ns, ev->dur_ns, device);
     ev->ts = (mrd_ev_ns){ raw.raw.ns };
     if (s->shown != NULL && mrd_align_grid_map(s->shown, &s->grid, raw.raw, &at, &radius)) {
         ev->ts = (mrd_ev_ns){ at.ns };
-        ev->bound_ns = wider(radius, raw.doubt);
+        ev->bound_ns = wider(radius, doubt);
     }
     if (merge_clock_was_set(s) && mrd_ev_before(ev->ts, s->latest)) { /* sources are in order */
         ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest.ns, ev->ts.ns));
@@ -67,7 +78,9 @@ void
 mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 {
     stream *s = self;
+    mrd_dur_ns device;
     mrd_sess_ns at;
+    uint32_t radius;
 
     s->before = s->given;
     s->given += n;
@@ -78,9 +91,12 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
         }
         if (s->check != NULL && merge_check_wants(s->check, ev))
             mrd_merge_check_see(s->check, ev, ev->ts.ns, 0, s->align);
+        device = device_bound(ev);
         ev->bound_ns = MRD_BOUND_UNKNOWN;
-        if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts.ns }, &at, &ev->bound_ns))
+        if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts.ns }, &at, &radius)) {
             ev->ts = (mrd_ev_ns){ at.ns };
+            ev->bound_ns = wider(radius, device);
+        }
     }
 }
 

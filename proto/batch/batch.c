@@ -259,7 +259,7 @@ mrd_batch_cross(mrd_batch *b, const mrd_cross_read *read)
 static inline bool
 has_bound(const mrd_event *ev)
 {
-    return ev->bound_ns + 1 > 1; /* true for every value except 0 and MRD_BOUND_UNKNOWN */
+    return ev->bound_ns != MRD_BOUND_LOCAL;
 }
 
 static inline bool

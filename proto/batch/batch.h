@@ -51,7 +51,7 @@ void mrd_batch_free(mrd_batch *b);
 /*
  * Copies an event with its arguments and flows. Events may come in any order, because encoding
  * sorts them. ev->seq is ignored: events that compare equal keep the order of their pushes.
- * bound_ns is stored if it is neither 0 nor unknown. Errors: FULL (encode, then push again),
+ * bound_ns is how far a device's clock may be off. Errors: FULL (encode, then push again),
  * INVALID (kind, negative duration, a track of another process, a double that is not finite),
  * LIMIT, NOMEM. LIMIT means that the event has too many arguments or too much text and can never be
  * sent. On an error the batch is unchanged.

@@ -105,7 +105,7 @@ TEST(a_stamp_of_before_a_step_is_placed)
         }
         t = readings_of_batch(p, opened);
         CHECK(t.n < 12); /* not all readings that exist */
-        place = mrd_cross_table_find(&t, wall, t.v[t.n - 1].raw.ns);
+        place = mrd_cross_table_find(&t, wall, 0, t.v[t.n - 1].raw.ns);
         off = place.raw.ns - opened;
         snprintf(row, sizeof(row), "%d batches since: off by %" PRId64 " ns, said to be %" PRId64,
                  others[k], off, place.doubt);
@@ -226,7 +226,7 @@ TEST(a_clock_that_goes_away_and_comes_back_is_followed)
         CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
         CHECK_INT(n, STAMPS);
         for (int i = 0; i < n; i++) {
-            mrd_cross_place place = mrd_cross_table_find(&t, walls[i], t.v[t.n - 1].raw.ns);
+            mrd_cross_place place = mrd_cross_table_find(&t, walls[i], 0, t.v[t.n - 1].raw.ns);
 
             wrong += llabs(place.raw.ns - raws[i]) > place.doubt;
             wide += kind == 3 && place.doubt > 10 * MRD_US;

@@ -280,6 +280,7 @@ static struct {
     int64_t once, again;
     bool unread, absurd;
     int64_t span; /* if not 0, events are spans of this length on that clock instead of instants */
+    uint32_t device; /* how far the device's clock of an event may be off */
 } wall = { .once = -3600 * MRD_SEC };
 
 static int64_t
@@ -310,7 +311,7 @@ put_stamped(recording *r, int64_t offset, int64_t late)
     proc.instance_id = mrd_catalog_intern(cat, p.id);
     for (int64_t sec = 10; sec < PAIRS - 10; sec++) {
         mrd_frame f = frame_of(&p, MRD_FRAME_BATCH);
-        mrd_event ev = { .kind = MRD_INSTANT };
+        mrd_event ev = { .bound_ns = wall.device };
         mrd_batch *b;
         mrd_buf wire = { 0 };
 
@@ -358,7 +359,8 @@ check_stamped(const char *name, int64_t late, const char *by)
     mrd_export_result result;
     const mrd_json *events;
     mrd_json *doc = NULL;
-    size_t off = 0, silent = 0, wide = 0;
+    size_t off = 0, silent = 0, wide = 0, narrow = 0;
+    bool unknown = wall.absurd || wall.device == MRD_BOUND_UNKNOWN;
     mrd_why why = { 0 };
     char path[400];
 
@@ -379,14 +381,17 @@ check_stamped(const char *name, int64_t late, const char *by)
 
         CHECK_ERR("time", mrd_json_text(mrd_json_get(e, "timestamp"), scratch, &text), MRD_OK);
         CHECK_ERR("number", mrd_num_i64(text, &at), MRD_OK);
-        bound = mrd_json_int(e, "clock_bound_ns", wall.absurd ? INT64_MAX : 0); /* not known */
+        bound = mrd_json_int(e, "clock_bound_ns", unknown ? INT64_MAX : 0); /* null */
         off += llabs(at - truth) > MRD_MS;
         silent += llabs(at - truth) > bound;
         wide += bound > MRD_MS;
+        narrow += bound < wall.device;
     }
     CHECK_INT(off, 0);
     CHECK_INT(silent, 0);
-    CHECK((int64_t) wide <= 10 + late * 10 || wall.absurd); /* before the first reading */
+    CHECK_INT(narrow, 0);
+    /* before the first reading */
+    CHECK((int64_t) wide <= 10 + late * 10 || wall.absurd || wall.device > 0);
     mrd_json_free(doc);
     (void) merge_as(&r, "summary-json", MERGE_ALIGNED, NULL);
     CHECK_INT(file_has(path, "i-a: 100 readings of its clocks beside batches cannot be times"),
@@ -413,6 +418,17 @@ TEST(an_absurd_reading_costs_itself)
     check_stamped("set-back-absurd", 0, "was set by ");
     wall.absurd = false;
     wall.once = -3600 * MRD_SEC;
+}
+
+/* The bound of a device's clock is part of an event's bound. Even if it is unknown, the event is
+ * placed on the right side of the step. */
+TEST(the_bound_of_a_devices_clock_counts)
+{
+    wall.device = 2000000;
+    check_stamped("device-bound", 0, "was set by ");
+    wall.device = MRD_BOUND_UNKNOWN;
+    check_stamped("device-unknown", 0, "was set by ");
+    wall.device = 0;
 }
 
 /* The text states the size of a clock step, rounded to whole ms, and the size of a slew in the same

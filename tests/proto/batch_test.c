@@ -151,9 +151,7 @@ make_event(const world *w, made *m, int64_t base, uint64_t spread)
         ev->id = below(2) == 0 ? rnd() : below(100);
     }
     if (below(10) == 0)
-        ev->bound_ns = (uint32_t) rnd() | 1;
-    if (ev->bound_ns == MRD_BOUND_UNKNOWN)
-        ev->bound_ns = 5;
+        ev->bound_ns = below(4) == 0 ? MRD_BOUND_UNKNOWN : (uint32_t) rnd() | 1;
     ev->arg_count = (uint32_t) (below(3) == 0 ? below(7) : 0);
     for (uint32_t i = 0; i < ev->arg_count; i++)
         m->args[i] = make_arg(w);

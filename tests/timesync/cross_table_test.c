@@ -33,7 +33,7 @@ readings(mrd_dur_ns every, mrd_dur_ns step, int64_t at, int64_t ppm)
 static int64_t
 raw_of(const mrd_cross_table *t, int64_t other, mrd_dur_ns *ret_doubt)
 {
-    mrd_cross_place p = mrd_cross_table_find(t, other, INT64_MAX);
+    mrd_cross_place p = mrd_cross_table_find(t, other, 0, INT64_MAX);
 
     if (ret_doubt != NULL)
         *ret_doubt = p.doubt;
@@ -43,7 +43,7 @@ raw_of(const mrd_cross_table *t, int64_t other, mrd_dur_ns *ret_doubt)
 static mrd_dur_ns
 span_of(const mrd_cross_table *t, int64_t other, mrd_dur_ns dur)
 {
-    return mrd_cross_table_span(t, mrd_cross_table_find(t, other, INT64_MAX).era, other, dur);
+    return mrd_cross_table_span(t, mrd_cross_table_find(t, other, 0, INT64_MAX).era, other, dur, 0);
 }
 
 static int64_t
@@ -164,8 +164,8 @@ TEST(set_back_it_shows_some_times_twice)
         CHECK_INT(t.n_eras, 2);
         for (int64_t raw = 0; raw <= end; raw += 12345678) {
             int64_t wall = wall_at(raw, rows[i].step, at, 20), seal = raw - raw % sealed + sealed;
-            mrd_cross_place p = mrd_cross_table_find(&t, wall, seal);
-            mrd_cross_place blind = mrd_cross_table_find(&t, wall, INT64_MAX);
+            mrd_cross_place p = mrd_cross_table_find(&t, wall, 0, seal);
+            mrd_cross_place blind = mrd_cross_table_find(&t, wall, 0, INT64_MAX);
             bool near = llabs(raw - at) < 2 * every;
 
             wrong += llabs(p.raw.ns - raw) > p.doubt + 1;
@@ -180,6 +180,32 @@ TEST(set_back_it_shows_some_times_twice)
         CHECK_INT(doubted_before, 0);
         CHECK((doubted_after == 0) == rows[i].decided);
         mrd_cross_table_fini(&t);
+    }
+}
+
+/* A device's time is computed from the sync point after its execution. If the clock was set in
+ * between, the time is earlier than all that the new era showed. It must not be placed in an earlier
+ * era that showed this time, and its span keeps its length. */
+TEST(a_devices_time_is_of_the_era_of_its_sync_point)
+{
+    static const mrd_dur_ns steps[] = { -3600 * MRD_SEC, -30 * MRD_SEC, -2 * MRD_SEC,
+                                        2 * MRD_SEC,     30 * MRD_SEC,  3600 * MRD_SEC };
+    const int64_t at = 4321 * MRD_MS, length = 7 * MRD_MS;
+
+    for (size_t i = 0; i < MRD_COUNT(steps); i++) {
+        for (int64_t before = MRD_MS; before < 40 * MRD_MS; before += 3 * MRD_MS) {
+            mrd_cross_table t = readings(10 * MRD_MS, steps[i], at, 0);
+            int64_t raw = at - before, other = WALL + raw + steps[i];
+            mrd_dur_ns off = i % 2 == 0 ? INT64_MAX : llabs(steps[i]) + MRD_MS;
+            mrd_cross_place p = mrd_cross_table_find(&t, other, off, at + 300 * MRD_MS);
+
+            CHECK_INT(p.era, 1);
+            CHECK(llabs(p.raw.ns - raw) < MRD_US);
+            CHECK_INT(mrd_cross_table_span(&t, p.era, other, length, off), length);
+            p = mrd_cross_table_find(&t, WALL + raw, off, at + 300 * MRD_MS);
+            CHECK(llabs(p.raw.ns - raw) < MRD_US); /* that of an earlier sync point */
+            mrd_cross_table_fini(&t);
+        }
     }
 }
 
@@ -281,11 +307,11 @@ TEST(readings_that_no_clock_gives)
 
             if (k % 4 < 2)
                 at = mrd_sat_add(t.v[rng_next(&r) % t.n].other.ns, at);
-            p = mrd_cross_table_find(&t, at, by);
+            p = mrd_cross_table_find(&t, at, 0, by);
             CHECK(mrd_time_sane(p.raw.ns));
             CHECK(p.doubt >= MRD_CROSS_UNSEEN);
             CHECK(p.era < t.n_eras);
-            CHECK(mrd_cross_table_span(&t, p.era, at, (int64_t) (rng_next(&r) >> 1)) >= 0);
+            CHECK(mrd_cross_table_span(&t, p.era, at, (int64_t) (rng_next(&r) >> 1), 0) >= 0);
         }
         mrd_cross_table_fini(&t);
     }

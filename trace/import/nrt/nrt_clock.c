@@ -15,7 +15,7 @@
 #define DEVICES_MAX 512u
 #define HALVES_MAX  4u /* clocks of a logical core */
 /* offsets that differ more are of two clocks, or of one with a step */
-#define APART_NS 1e6
+#define APART_NS 1000000u
 #define NEAR_NS  600000000000u /* an event this near to a sync point may be of its clock */
 /* ... even if another clock is nearer */
 #define OTHER_NS   3600000000000u
@@ -129,8 +129,9 @@ find_point(const nrt_device *d, int64_t device)
 }
 
 /* Computes the error of the newest points from the distance of each to the line between its
- * neighbours. The median ignores steps. Three times the median exceeds the largest of uniform
- * errors. The median of few points is unsteady, so the seventh of eight is used then. */
+ * neighbours. A step bends two of these lines, and the median ignores it. Three times the median
+ * exceeds the largest of uniform errors. The median of few points is unsteady, so the sixth of
+ * eight is used then, which one step does not reach. */
 static void
 learn_noise(nrt_device *d)
 {
@@ -146,7 +147,7 @@ learn_noise(nrt_device *d)
     if (n < BENDS_FEW)
         return;
     qsort(bends, n, sizeof(*bends), mrd_double_order);
-    d->noise = fmax(NRT_NOISE_NS, n < WINDOW ? 2 * bends[n * 7 / 8] : 3 * bends[n / 2]);
+    d->noise = fmax(NRT_NOISE_NS, 3 * bends[n < WINDOW ? n * 5 / 8 : n / 2]);
 }
 
 /*
@@ -222,23 +223,34 @@ same_exec(const point *p, const nrt_sync *like)
     return p->has_exec && like->has_exec && p->exec_id == like->exec_id;
 }
 
+/* Returns how far a clock is from having shown this device time with this offset. If the offset is
+ * far off, one of both clocks was set: the host's if the device time is nearer. */
+static uint64_t
+point_apart(const point *p, int64_t device, int64_t offset)
+{
+    uint64_t off = clock_apart(p->offset, offset), time = clock_apart(p->device, device);
+
+    time = time < APART_NS ? APART_NS : time;
+    return off < time ? off : time;
+}
+
 /* Returns the clock that a sync point was read from, or adds one. NULL if out of memory or if there
  * are DEVICES_MAX clocks. */
 static nrt_device *
 device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
 {
     nrt_device *best = NULL;
-    double best_off = INFINITY;
+    uint64_t best_off = UINT64_MAX;
     size_t halves = 0;
 
     for (size_t i = 0; i < c->n; i++) {
         nrt_device *d = &c->devices[i];
-        double off;
+        uint64_t off;
 
         if (d->n == 0 || d->nc_idx != sync->nc_idx || d->pcore_idx != sync->pcore_idx)
             continue;
         halves++;
-        off = fabs((double) offset - (double) d->points[d->n - 1].offset);
+        off = point_apart(&d->points[d->n - 1], sync->device.ns, offset);
         if (off < best_off) {
             best_off = off;
             best = d;
@@ -250,15 +262,17 @@ device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
     return best != NULL ? best : add_device(c, sync);
 }
 
-/* Returns true if a point that arrives late fits the clock, or is of earlier host time, too. If
- * not, the clock was reset. */
+/* Returns true if a point that arrives late fits the clock, or is of earlier host time or of an
+ * earlier execution, too. If not, the clock was reset. */
 static bool
 fits_before(const nrt_device *d, size_t at, const point *p)
 {
     const point *next = &d->points[at];
+    double device = (double) next->device - (double) p->device;
+    double host = (double) next->offset - (double) p->offset + device;
 
-    return fabs((double) p->offset - (double) next->offset) < 1e9 ||
-           p->device + p->offset < next->device + next->offset;
+    return fabs(host - device) < 1e9 || host > 0 ||
+           (p->has_exec && next->has_exec && p->exec_id < next->exec_id && device < -host);
 }
 
 static mrd_err
@@ -364,7 +378,7 @@ map_between(const nrt_device *d, size_t i, const nrt_sync *like)
     double rate, misfit = misfit_before(d, i, &rate);
     mapping m = { i - 1, change / span * behind, d->noise + misfit, NRT_MAP_BETWEEN };
 
-    if (fabs(change) <= NRT_RATE * span + 2 * d->noise)
+    if (fabs(change) <= NRT_RATE * span + 2 * fmin(d->noise, NRT_NOISE_EARLY_NS))
         return m;
     /* No rate is so large, so there is a step in between. The execution shows on which side of it
      * the event is. */
@@ -430,8 +444,9 @@ distance(const nrt_device *d, const nrt_sync *like)
 
     for (size_t k = i > 0 ? i - 1 : 0; k <= i && k < d->n; k++) {
         const point *p = &d->points[k];
-        uint64_t off = like->cpu.ns == 0 ? clock_apart(p->device, like->device.ns)
-                                         : clock_apart(p->offset, like->cpu.ns - like->device.ns);
+        uint64_t off = like->cpu.ns == 0
+                           ? clock_apart(p->device, like->device.ns)
+                           : point_apart(p, like->device.ns, like->cpu.ns - like->device.ns);
 
         least = off < least ? off : least;
     }

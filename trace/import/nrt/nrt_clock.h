@@ -21,13 +21,19 @@
  * Order     sync points may arrive in any order, also backwards. A point shows that the clock was
  *           reset if its device time is earlier, its host time is later, and its offset differs by a
  *           second or more. The points before it are forgotten. From then on, the bound of an event
- *           is unknown unless a sync point next to the event is of its execution.
+ *           is unknown unless a sync point next to the event is of its execution. It is no reset if
+ *           the point is of an earlier execution and the host's time differs by more than the
+ *           device's. The wall clock was then set back.
+ * Steps     if the wall clock was set within an execution, the time of an event is as if it had been
+ *           set before the execution. The bound contains the step.
  * Limits    a device time has 64 bits. If a clock returns to a time that it showed before within an
  *           execution, as one of 32 bits does every 4.3 s, the bound may be false. The same holds
  *           for a first reset or step after the last sync point.
  * Cores     two physical cores of a logical core have two clocks with unrelated origins, and a sync
  *           point may not state its core. Two sync points of one execution that disagree are of two
- *           clocks. An event without a core is mapped by the nearest clock. If another clock is
+ *           clocks. A sync point is of the clock with the nearest offset. If none is near, the wall
+ *           clock may have been set, and it can also be of the clock with the nearest device time.
+ *           An event without a core is mapped by the nearest clock. If another clock is
  *           close too, the bound covers both.
  * Memory    the newest `max_points` sync points of each clock.
  * Threads   one.
