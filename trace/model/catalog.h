@@ -114,6 +114,7 @@ typedef struct {
     mrd_ev_ns first, last;
     mrd_nc_ns hw_first, hw_last;
     mrd_dur_ns total_ns;
+    int64_t flops; /* floating point operations of the model, as the file states */
 } mrd_device_capture;
 
 /* A file that is hashed and listed, but never decoded by Meridian. */
