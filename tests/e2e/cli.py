@@ -80,7 +80,7 @@ for words, said in ((["certs", "agent"], "needs the node's instance id"), (["cer
 for words, said in ((["view", good, "--format", "json"], "--output-format"), (["record", "--nodes", "i-1"], "--instance-id"), (["record", "--job-id", "3"], "--job"),
                     (["record", "--time", "10s"], "--duration"), (["record", "--wait-for", "3s"], "--wait"), (["record", "--neuron-core", "0"], "--core"),
                     (["fetch", "1", "--start-time", "2"], "--start"), (["fetch", "1", "--from", "2"], "--start"), (["fetch", "1", "--to", "2"], "--end"),
-                    (["fetch", "1", "--pid", "2"], "--process-id"), (["view", good, "--pid", "2"], "--filter-process"), (["fetch", "1", "--outdir", "x"], "--output-dir"),
+                    (["fetch", "1", "--pid", "2"], "--process-id"), (["fetch", "1", "--filter-process", "2"], "--process-id"), (["view", good, "--pid", "2"], "--filter-process"), (["fetch", "1", "--outdir", "x"], "--output-dir"),
                     (["report", good, "--output-format", "json"], "--json or --html"), (["report", good, "--format", "html"], "--json or --html"), (["sessions", "--format", "json"], "--json"), (["models", "--output", "json"], "--json"),
                     (["sql", "q", good, "--output-format", "csv"], "--format"), (["sql", "q", good, "--fmt", "csv"], "--format"),
                     (["sql", "q", good, "--csv"], "--format csv"), (["sql", "q", good, "-markdown"], "--format markdown"),
