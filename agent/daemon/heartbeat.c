@@ -340,6 +340,7 @@ fill_features(heartbeat *h, mrd_agent *a)
         return;
     mrd__runtime_features__init(&h->features);
     h->features.version = seen->version;
+    h->features.labels = seen->labels;
     h->features.event_types = seen->types.v;
     h->features.n_event_types = seen->types.n;
     h->features.unknown_functions = seen->unknown.v;

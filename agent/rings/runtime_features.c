@@ -30,6 +30,7 @@ sign(const mrd_runtime_seen *o)
 {
     uint64_t h = mrd_hash64(o->version, strlen(o->version), 1);
 
+    h = mrd_hash64(o->labels, strlen(o->labels), h);
     for (size_t i = 0; i < o->types.n; i++)
         h = mrd_hash64(o->types.v[i], strlen(o->types.v[i]), h);
     for (size_t i = 0; i < o->unknown.n; i++)
@@ -50,6 +51,8 @@ mrd_runtime_notice(mrd_runtime_seen *o, const mrd_drain_process *process, const 
 
         if (mrd_str_is(key, "version"))
             snprintf(o->version, sizeof(o->version), MRD_STR_FMT, MRD_STR_ARG(text));
+        else if (mrd_str_is(key, "labels"))
+            snprintf(o->labels, sizeof(o->labels), MRD_STR_FMT, MRD_STR_ARG(text));
         else if (mrd_str_is(key, "event_types"))
             (void) add_words(&o->types, text);
         else if (mrd_str_is(key, "unknown_functions"))

@@ -12,6 +12,7 @@
 
 typedef struct {
     char version[64]; /* "": none was opened */
+    char labels[192]; /* of the node, as the last runtime says: "instance_type=trn2.48xlarge,…" */
     mrd_strlist types, unknown;
     uint64_t signature;      /* of all members. 0 means unknown */
     uint64_t sent, reported; /* signatures in the last heartbeat; in the last acknowledged one */

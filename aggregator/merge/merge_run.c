@@ -791,7 +791,7 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
         rest.end = (mrd_ev_ns){ INT64_MAX };
     }
     if (err == MRD_OK && filter != NULL)
-        err = mrd_filter_check_processes(filter, p.cat, why);
+        err = mrd_filter_check_present(filter, p.cat, why);
     if (err == MRD_OK && options.primary.n == 0)
         err = mrd_group_parse(MRD_STR("instance_id,process_id"), &options.primary, why);
     if (err == MRD_OK && options.secondary.n == 0)

@@ -259,6 +259,7 @@ static const struct {
     { "until", "end" },
     { "pid", "process-id" },
     { "pid", "filter-process" },
+    { "filter-process", "process-id" },
     { "pids", "process-id" },
     { "nc", "core" },
     { "nc", "system-trace-filter-neuron-core" },

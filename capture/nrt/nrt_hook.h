@@ -153,6 +153,7 @@ typedef enum {
     X(library)                                                                                     \
     X(event_types)                                                                                 \
     X(unknown_functions)                                                                           \
+    X(labels)                                                                                      \
     X(bytes)                                                                                       \
     X(request)                                                                                     \
     X(execution)                                                                                   \

@@ -20,6 +20,7 @@
 
 typedef struct {
     mrd_view_options view;
+    int64_t port; /* of `meridian open`. 0 means that it is not requested */
 } settings;
 
 #define AT(member) .offset = offsetof(settings, view.member)
@@ -83,6 +84,15 @@ static const mrd_opt table[] = {
       .help = "times to write: aligned; utc, each process's own wall clock; raw, as the input has "
               "them" },
     MRD_PROFILE_OUTPUT_ROWS(settings, view.profile, "profile"),
+    { .name = "port",
+      .type = MRD_OPT_INT,
+      .offset = offsetof(settings, port),
+      .def = "0",
+      .min = 0,
+      .max = 65535,
+      .arg = "N",
+      .help = "then show the profile as `meridian open --port N` does; ui.perfetto.dev may only "
+              "fetch from 9001" },
     MRD_PROFILE_SLICE_ROWS(settings, view.profile),
     MRD_VIEW_RESOURCE_ROWS(settings, view),
 };
@@ -301,9 +311,22 @@ static int
 run(void *self, const mrd_strlist *words)
 {
     settings *set = self;
+    char number[8], open[] = "open", port[] = "--port";
+    char *argv[] = { open, set->view.profile.dir, port, number, NULL };
+    int status, shown = MRD_EXIT_OK;
 
-    if (words->n > 0 || set->view.dirs.n > 0)
-        return mrd_view_run("view", &set->view, words);
+    if (set->port > 0 && !mrd_strlist_has(&set->view.profile.formats, MRD_STR("perfetto"))) {
+        fprintf(stderr, "meridian view: --port shows a Perfetto file: add perfetto to "
+                        "--output-format\n");
+        return MRD_EXIT_USAGE;
+    }
+    if (words->n > 0 || set->view.dirs.n > 0) {
+        status = mrd_view_run("view", &set->view, words);
+        snprintf(number, sizeof(number), "%" PRId64, set->port);
+        if (set->port > 0 && (status == MRD_EXIT_OK || status == MRD_EXIT_INCOMPLETE))
+            shown = mrd_cmd_open(MRD_COUNT(argv) - 1, argv);
+        return shown != MRD_EXIT_OK ? shown : status;
+    }
     fprintf(stderr,
             "meridian view: nothing to read: give -d DIR or files (--help shows examples)\n");
     return MRD_EXIT_USAGE;

@@ -33,6 +33,7 @@ typedef struct {
     uint32_t bound_ns;
     mrd_proc_id process; /* of the system profile */
     mrd_sid file, model; /* model: MRD_SID_EMPTY, not known */
+    int64_t flops;       /* of one execution, or MRD_NONE */
 } place;
 
 struct mrd_places {
@@ -42,7 +43,7 @@ struct mrd_places {
     size_t n;
     execution *execs;
     size_t n_execs, cap_execs;
-    mrd_sid key, names[3];
+    mrd_sid key, flops_key, names[3];
     mrd_sid nc_key, nc_end_key, model_key;
 };
 
@@ -288,6 +289,26 @@ place_by_length(mrd_places *p, place *at, size_t *ret_fitting)
     return at->placed = true;
 }
 
+/* Returns true if the placed profile is of one execution alone. */
+static bool
+shows_one(const mrd_places *p, const place *at)
+{
+    const execution *found = NULL;
+
+    for (size_t i = 0; i < p->n_execs; i++) {
+        const execution *e = &p->execs[i];
+        mrd_ev_ns end = mrd_ev_add(e->start, e->dur_ns);
+
+        if (!is_of(p, at, e) || !mrd_ev_before(e->start, at->to) || !mrd_ev_after(end, at->from))
+            continue;
+        /* The two physical cores of a logical one run one execution. */
+        if (found != NULL && !mrd_ev_before(e->start, mrd_ev_add(found->start, found->dur_ns)))
+            return false;
+        found = e;
+    }
+    return found != NULL;
+}
+
 static void
 say(mrd_places *p, const place *at, size_t fitting)
 {
@@ -342,6 +363,7 @@ place_one(mrd_places *p, place *at)
         (void) place_by_length(p, at, &fitting);
     at->from = mrd_ev_add(c->first, at->offset_ns);
     at->to = mrd_ev_add(c->last, at->offset_ns);
+    at->flops = at->placed && shows_one(p, at) ? c->flops : MRD_NONE;
     say(p, at, fitting);
 }
 
@@ -362,6 +384,7 @@ mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignment,
     p->store = store;
     p->n = n;
     p->key = mrd_catalog_intern(cat, "device_profile");
+    p->flops_key = mrd_catalog_intern(cat, "flop_count");
     p->names[0] = mrd_catalog_intern(cat, "nc_exec_running");
     p->names[1] = mrd_catalog_intern(cat, "nrt_execute");
     p->names[2] = mrd_catalog_intern(cat, "nrta_execute_schedule");
@@ -451,7 +474,7 @@ name_profiles(mapper *m, mrd_event *events, size_t n)
 
     for (size_t i = 0; i < n; i++)
         if (shown_by(m->p, &events[i]) != NULL)
-            need += events[i].arg_count + 1;
+            need += events[i].arg_count + 2;
     if (need == 0 || !MRD_VEC_ROOM(m->args, 0u, m->cap_args, need))
         return;
     for (size_t i = 0; i < n; i++) {
@@ -464,6 +487,9 @@ name_profiles(mapper *m, mrd_event *events, size_t n)
             memcpy(args, events[i].args, events[i].arg_count * sizeof(*args));
         args[events[i].arg_count++] =
             (mrd_arg){ .key = m->p->key, .type = MRD_ARG_STR, .v.sid = at->file };
+        if (at->flops != MRD_NONE)
+            args[events[i].arg_count++] =
+                (mrd_arg){ .key = m->p->flops_key, .type = MRD_ARG_INT, .v.i = at->flops };
         events[i].args = args;
         used += events[i].arg_count;
     }

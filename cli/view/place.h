@@ -30,7 +30,8 @@ mrd_err mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignm
 void mrd_places_free(mrd_places *p); /* NULL is fine */
 /* Opens stream i of a placed device profile or of the system profile in session time. In the
  * latter, nrt_execute, nrta_execute_schedule and nc_exec_running get the file of the placed profile
- * that shows them as argument device_profile. Takes `inner`, and gives it back as it is where there
+ * that shows them as argument device_profile. If the profile shows one execution and states its
+ * floating point operations, they also get flop_count. Takes `inner`, and gives it back as it is where there
  * is nothing to do. */
 mrd_err mrd_places_open(mrd_places *p, size_t i, mrd_source *inner, mrd_source **ret_source,
                         mrd_why *why);

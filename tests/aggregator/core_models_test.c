@@ -222,12 +222,14 @@ TEST(what_a_runtime_can_do)
     m.n_event_types = MRD_COUNT(types);
     m.unknown_functions = functions;
     m.n_unknown_functions = 1;
+    m.labels = longest;
     r = mrd_runtime_features_new(&m);
     REQUIRE(r != NULL);
     CHECK_INT(strlen(mrd_json_str(r->json, "version", "")), 63);
     CHECK_INT(mrd_json_size(mrd_json_get(r->json, "event_types")), 256);
     list = mrd_json_get(r->json, "unknown_functions");
     CHECK_INT(mrd_json_size(list), 1);
+    CHECK_INT(strlen(mrd_json_str(r->json, "labels", "")), 191);
     mrd_runtime_features_put(r, o);
     back = mrd_runtime_features_load(o);
     REQUIRE(back != NULL);

@@ -430,6 +430,9 @@ TEST(features_of_a_runtime_are_reported)
     CHECK_INT(count_text(rec.notices, "|the Neuron runtime is open version=2."), 1);
     CHECK(strstr(rec.notices, "/lib/simnrt/libnrt.so.1 event_types=") != NULL);
     CHECK(strstr(rec.notices, ",nc_exec_running,") != NULL);
+    CHECK(strstr(rec.notices,
+                 " labels=instance_type=inf2.xlarge,arch=NCv2,core_count=2,logical_core_count=2") !=
+          NULL);
     CHECK(strstr(rec.notices, "unknown_functions") == NULL);
     set_library_path("test-next");
     run_program("nrt_prog_next", "", "all", sub("unknown"), hooked, sizeof(hooked));

@@ -80,7 +80,7 @@ for words, said in ((["certs", "agent"], "needs the node's instance id"), (["cer
 for words, said in ((["view", good, "--format", "json"], "--output-format"), (["record", "--nodes", "i-1"], "--instance-id"), (["record", "--job-id", "3"], "--job"),
                     (["record", "--time", "10s"], "--duration"), (["record", "--wait-for", "3s"], "--wait"), (["record", "--neuron-core", "0"], "--core"),
                     (["fetch", "1", "--start-time", "2"], "--start"), (["fetch", "1", "--from", "2"], "--start"), (["fetch", "1", "--to", "2"], "--end"),
-                    (["fetch", "1", "--pid", "2"], "--process-id"), (["view", good, "--pid", "2"], "--filter-process"), (["fetch", "1", "--outdir", "x"], "--output-dir"),
+                    (["fetch", "1", "--pid", "2"], "--process-id"), (["fetch", "1", "--filter-process", "2"], "--process-id"), (["view", good, "--pid", "2"], "--filter-process"), (["fetch", "1", "--outdir", "x"], "--output-dir"),
                     (["report", good, "--output-format", "json"], "--json or --html"), (["report", good, "--format", "html"], "--json or --html"), (["sessions", "--format", "json"], "--json"), (["models", "--output", "json"], "--json"),
                     (["sql", "q", good, "--output-format", "csv"], "--format"), (["sql", "q", good, "--fmt", "csv"], "--format"),
                     (["sql", "q", good, "--csv"], "--format csv"), (["sql", "q", good, "-markdown"], "--format markdown"),
@@ -109,7 +109,7 @@ for path, said, status in (("/nonexistent/session", "cannot read /nonexistent/se
     check(path in err and said in err, f"clocks of a path that is no session: {err}")
 # The words of neuron-profile and neuron-explorer are answered with what to do here.
 for words, said in ((["capture", "-n", "x.neff"], "meridian inspect -o DIR -- COMMAND"), (["view", "-n", "x.neff", "-s", "x.ntff"], "meridian view -d DIR"),
-                    (["view", "-d", work, "--port", "3001"], "meridian open"), (["view", "-d", work, "--output-format", "db"], "no database"),
+                    (["view", good, "--port", "3001", "--output-format", "json"], "add perfetto"), (["view", "-d", work, "--output-format", "db"], "no database"),
                     (["view", "--db-endpoint=x"], "no database"), (["db"], "no database")):
     _, err = run(*words, want=2)
     check(said in err, f"meridian {words}: {err}")
@@ -306,6 +306,11 @@ for variable, hint in ((None, False), ("SSH_CONNECTION", True)):
     equal(p.stdout.readline().strip(), link, "a folder stands for its system profile")
     p.send_signal(signal.SIGINT)
     equal((p.wait(60), f"ssh -L {port}:127.0.0.1:{port} HOST" in p.stderr.read()), (0, hint), f"Ctrl-C ends open; the hint with {variable}")
+p = subprocess.Popen([MERIDIAN, "view", good, "-o", os.path.join(work, "shown"), "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+until_link = next(line for line in p.stdout if line.startswith("https://"))
+equal(until_link.strip(), link, "view --port shows what it wrote")
+p.send_signal(signal.SIGINT)
+equal(p.wait(60), 0, "Ctrl-C ends it")
 _, err = run("open", again, want=1)
 check(f"'{again}' has no system_profile.pftrace: name a .pftrace file" in err, f"a folder without one: {err}")
 finish()

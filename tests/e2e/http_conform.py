@@ -265,7 +265,7 @@ with Service() as service:
         equal((r.status, r["Content-Encoding"], head["Content-Encoding"]), (200, accept[:4], accept[:4]), f"a slice with {accept}")
         equal(unpack(r.body) == slice.body, True, f"a slice with {accept} is the same slice")
         check(len(r.body) < len(slice.body) / 3, f"and smaller: {len(r.body)} of {len(slice.body)} bytes")
-    for query, said in (("process_id=99999999", b"no process 99999999 is in this profile"), ("instance_id=i-none", b"no node 'i-none' takes part")):
+    for query, said in (("process_id=99999999", b"no process 99999999 is in this profile"), ("lnc_idx=77-99", b"no core 77-99 is in this profile"), ("instance_id=i-none", b"no node 'i-none' takes part")):
         r = service.read(f"{at}/profile?format=json&{query}")
         check(r.status == 404 and said in r.body and problem(r), f"{query}: {r.status} {r.body[:200]}")
     for path in ("/api/v1/nodes", "/api/v1/models", f"{at}/models", f"{at}/artifacts", f"{at}/journal"):

@@ -65,6 +65,9 @@ with Cluster() as c:
     equal(part["tally"]["in_flight"], sum(1 for e in profile["trace_events"] if e.get("unfinished")), "the manifest counts them")
     check({"nrt_execute", "nc_exec_running"} <= set(part["runtime"]["event_types"]), f"what the runtime can do: {part.get('runtime')}")
     equal(part["runtime"]["unknown_functions"], [], "and all of its functions are known")
+    labels = "instance_type=trn2.48xlarge,arch=NCv3,core_count=64,logical_core_count=64"
+    equal(part["runtime"].get("labels"), labels, "what it says about the node")
+    check(all(("," + p["labels"]).endswith("," + labels) for p in profile["meridian"]["processes"]), f"and its process in the profile: {profile['meridian']['processes']}")
     summary = load_json(c.path("stopped", "summary.json"))["summary"]
     equal(summary["unfinished"], part["tally"]["in_flight"], "and the summary")
     report = load_json(c.path("stopped", "report.json"))["report"]

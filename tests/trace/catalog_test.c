@@ -51,8 +51,15 @@ TEST(identity_decides_what_is_one_process_and_one_track)
     a = mrd_catalog_process(cat, &p);
     p.rank = 3;
     p.name = mrd_catalog_intern(cat, "python");
+    p.labels = mrd_catalog_intern(cat, "cores=0");
     CHECK_INT(mrd_catalog_process(cat, &p), a);
     CHECK_INT(mrd_catalog_borrow_process(cat, a)->rank, 3);
+    p.labels = mrd_catalog_intern(cat, "cores=0,arch=NCv3");
+    CHECK_INT(mrd_catalog_process(cat, &p), a);
+    CHECK(mrd_catalog_borrow_process(cat, a)->labels == p.labels);
+    p.labels = mrd_catalog_intern(cat, "cores=0");
+    CHECK_INT(mrd_catalog_process(cat, &p), a);
+    CHECK(mrd_catalog_borrow_process(cat, a)->labels != p.labels);
     p.instance_id = mrd_catalog_intern(cat, "i-2"); /* pids repeat across nodes */
     b = mrd_catalog_process(cat, &p);
     CHECK(a != b);

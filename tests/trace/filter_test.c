@@ -137,15 +137,18 @@ TEST(slices)
     mrd_catalog_free(w.cat);
 }
 
-TEST(a_process_that_is_not_there_is_named)
+TEST(a_process_or_core_that_is_not_there_is_named)
 {
     static const struct {
-        const char *process, *second;
-        mrd_err want;
-    } rows[] = { { NULL, NULL, MRD_OK },
-                 { "101", NULL, MRD_OK },
-                 { "101", "7", MRD_NOTFOUND },
-                 { "7", "101", MRD_NOTFOUND } };
+        const char *process, *second, *core;
+        const char *said; /* NULL: all are there */
+    } rows[] = { { NULL, NULL, NULL, NULL },
+                 { "101", NULL, NULL, NULL },
+                 { "101", "7", NULL, "no process 7 " },
+                 { "7", "101", NULL, "no process 7 " },
+                 { NULL, NULL, "0", NULL },
+                 { NULL, NULL, "0-99", NULL },
+                 { "101", NULL, "77-99", "no core 77-99 " } };
     world w;
 
     world_init(&w);
@@ -155,8 +158,10 @@ TEST(a_process_that_is_not_there_is_named)
 
         add(&f.processes, rows[i].process);
         add(&f.processes, rows[i].second);
-        CHECK_ERR("processes", mrd_filter_check_processes(&f, w.cat, &why), rows[i].want);
-        CHECK(rows[i].want == MRD_OK || strstr(why.text, "no process 7 ") != NULL);
+        add(&f.cores, rows[i].core);
+        CHECK_ERR("present", mrd_filter_check_present(&f, w.cat, &why),
+                  rows[i].said == NULL ? MRD_OK : MRD_NOTFOUND);
+        CHECK(rows[i].said == NULL || strstr(why.text, rows[i].said) != NULL);
         mrd_filter_fini(&f);
     }
     mrd_store_free(w.store);

@@ -332,7 +332,9 @@ mrd_catalog_process(mrd_catalog *cat, const mrd_process *p)
     FILL(have->name, p->name, MRD_SID_EMPTY);
     FILL(have->job, p->job, MRD_SID_EMPTY);
     FILL(have->pod, p->pod, MRD_SID_EMPTY);
-    FILL(have->labels, p->labels, MRD_SID_EMPTY);
+    /* A process gets more labels when it opens a runtime. */
+    if (mrd_catalog_text(cat, p->labels).len > mrd_catalog_text(cat, have->labels).len)
+        have->labels = p->labels;
     FILL(have->rank, p->rank, MRD_NONE);
     FILL(have->world_size, p->world_size, MRD_NONE);
     FILL(have->sort_index, p->sort_index, MRD_NONE);

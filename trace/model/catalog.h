@@ -114,6 +114,7 @@ typedef struct {
     mrd_ev_ns first, last;
     mrd_nc_ns hw_first, hw_last;
     mrd_dur_ns total_ns;
+    int64_t flops; /* floating point operations of the model, as the file states */
 } mrd_device_capture;
 
 /* A file that is hashed and listed, but never decoded by Meridian. */
@@ -189,7 +190,8 @@ void mrd_process_init(mrd_process *p); /* sets all attributes to unknown */
 void mrd_track_init(mrd_track *t, mrd_proc_id process, mrd_source_kind source);
 
 /* Returns the process with this identity (instance_id, process_id, scope, profile), and adds it if
- * it is new. Attributes that were unknown are filled in. */
+ * it is new. Attributes that were unknown are filled in, and longer labels replace
+ * shorter ones. */
 mrd_proc_id mrd_catalog_process(mrd_catalog *cat, const mrd_process *p);
 /* Returns the track with exactly this (process, source, kind, lnc, pcore, device, thread, name),
  * and adds it if it is new. */

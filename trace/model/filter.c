@@ -141,8 +141,25 @@ mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat, mrd_why
     return err;
 }
 
+static bool
+has_core_in(const mrd_catalog *cat, int64_t low, int64_t high)
+{
+    bool any = false, calls = false;
+
+    for (size_t i = 0; i < mrd_catalog_tracks(cat); i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(cat, (mrd_track_id) i);
+        int64_t core = t->lnc_idx;
+
+        if (core != MRD_NONE && core >= low && core <= high)
+            return true;
+        any = any || core != MRD_NONE;
+        calls = calls || t->source == MRD_SRC_API;
+    }
+    return calls && !any;
+}
+
 mrd_err
-mrd_filter_check_processes(const mrd_filter *f, const mrd_catalog *cat, mrd_why *why)
+mrd_filter_check_present(const mrd_filter *f, const mrd_catalog *cat, mrd_why *why)
 {
     for (size_t i = 0; i < f->processes.n; i++) {
         int64_t pid = MRD_NONE;
@@ -154,6 +171,14 @@ mrd_filter_check_processes(const mrd_filter *f, const mrd_catalog *cat, mrd_why 
         if (!found)
             return mrd_why_set(why, MRD_NOTFOUND, 0, "no process %s is in this profile",
                                f->processes.v[i]);
+    }
+    for (size_t i = 0; i < f->cores.n; i++) {
+        int64_t low = 0, high = INT64_MAX;
+
+        (void) filter_range(f->cores.v[i], &low, &high);
+        if (!has_core_in(cat, low, high))
+            return mrd_why_set(why, MRD_NOTFOUND, 0, "no core %s is in this profile",
+                               f->cores.v[i]);
     }
     return MRD_OK;
 }

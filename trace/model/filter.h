@@ -32,8 +32,10 @@ mrd_err mrd_filter_check(const mrd_filter *f, mrd_why *why);
 /* Checks that event types are generally known or in the catalog. The catalog must be complete; NULL
  * means no names. Errors: INVALID, with the closest one. */
 mrd_err mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat, mrd_why *why);
-/* Checks that each named process is in the catalog. Errors: NOTFOUND, with its name. */
-mrd_err mrd_filter_check_processes(const mrd_filter *f, const mrd_catalog *cat, mrd_why *why);
+/* Checks that each named process is in the catalog, and each range of cores has one of the catalog's
+ * cores. If only calls of the runtime are there, every core passes, because calls name theirs in
+ * an argument. Errors: NOTFOUND, with the name. */
+mrd_err mrd_filter_check_present(const mrd_filter *f, const mrd_catalog *cat, mrd_why *why);
 /* Returns true if everything passes. */
 bool mrd_filter_is_all(const mrd_filter *f);
 /* Owns inner; borrows f and cat. ret_passed and ret_held count events; they may be NULL and must

@@ -40,13 +40,16 @@ mrd_runtime_features *
 mrd_runtime_features_new(const Mrd__RuntimeFeatures *from)
 {
     mrd_json *o;
-    char version[64];
+    char version[64], labels[192];
 
     if (from == NULL)
         return NULL;
     o = mrd_json_new_object();
     mrd_text_set(version, sizeof(version), from->version);
     mrd_json_set(o, "version", mrd_json_new_str(version));
+    mrd_text_set(labels, sizeof(labels), from->labels);
+    if (labels[0] != '\0')
+        mrd_json_set(o, "labels", mrd_json_new_str(labels));
     mrd_json_set(o, "event_types", names(from->event_types, from->n_event_types));
     mrd_json_set(o, "unknown_functions", names(from->unknown_functions, from->n_unknown_functions));
     return made(o);

@@ -1,7 +1,7 @@
 /*
  * aggregator/core/node/runtime_features.h - the abilities of the Neuron runtimes of a node, as its agent
  * reported. Immutable, so that copies of nodes and sessions share it. As JSON: version,
- * event_types, unknown_functions.
+ * labels, event_types, unknown_functions.
  *
  * Threads: made on one thread, and read, referenced and released on any.
  */

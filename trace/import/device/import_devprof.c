@@ -37,6 +37,8 @@ typedef struct {
     mrd_str all_first_text;
     char all_first_digits[MRD_ROW_TEXT_MAX];
     double total_time_s, total_active_s; /* 0 means unknown */
+    long double flops;                   /* model_flops of `summary`. 0 means unknown */
+    bool in_summary;
     long double hw_first, hw_last;
     bool has_hw_first, has_hw_last;
 } devprof_scan;
@@ -109,6 +111,8 @@ scan_number(devprof_scan *scan, scan_row *row, mrd_str key, mrd_str text)
         scan->total_time_s = (double) v;
     } else if (mrd_str_is(key, "total_active_time")) {
         scan->total_active_s = (double) v;
+    } else if (mrd_str_is(key, "model_flops") && scan->in_summary) {
+        scan->flops = v;
     } else if (mrd_str_is(key, "first_hw_timestamp")) {
         scan->hw_first = v;
         scan->has_hw_first = true;
@@ -157,6 +161,7 @@ scan_member(devprof_scan *scan, mrd_json_reader *r, mrd_str key, mrd_jr_type typ
     bool main_rows = mrd_str_is(key, "instruction") || mrd_str_is(key, "dma");
     unsigned depth;
 
+    scan->in_summary = mrd_str_is(key, "summary");
     if (mrd_str_is(key, "meridian")) {
         scan->own = true;
         return MRD_OK;
@@ -426,7 +431,7 @@ register_profile(devprof *d, const mrd_devprofile *told)
 }
 
 static int64_t
-whole_ns(long double v, bool has)
+whole(long double v, bool has)
 {
     return has && v > 0 && v < 9.2e18L ? (int64_t) roundl(v) : MRD_NONE;
 }
@@ -443,14 +448,15 @@ register_capture(devprof *d)
                              .process = d->process,
                              .nc_idx = d->nc_idx,
                              .first = d->first,
-                             .hw_first = { whole_ns(scan->hw_first, scan->has_hw_first) },
-                             .hw_last = { whole_ns(scan->hw_last, scan->has_hw_last) },
+                             .hw_first = { whole(scan->hw_first, scan->has_hw_first) },
+                             .hw_last = { whole(scan->hw_last, scan->has_hw_last) },
+                             .flops = whole(scan->flops, true),
                              .total_ns =
                                  total > 0 && total < 9.2e18L ? (int64_t) roundl(total) : 0 };
 
     if (scan->own || scan->timed_rows == 0 || d->profile == 0)
         return;
-    c.last = (mrd_ev_ns){ whole_ns(scan->all_last * scale, true) };
+    c.last = (mrd_ev_ns){ whole(scan->all_last * scale, true) };
     if (c.last.ns == MRD_NONE || mrd_ev_before(c.last, c.first))
         c.last = c.first;
     mrd_catalog_add_capture(d->cat, &c);
