@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "aggregator/clock/timeline.h"
@@ -19,6 +20,9 @@
 #define WAITING_MAX    10000
 #define CANCELLED_MAX  16 /* sessions deleted while one merge runs */
 #define PROGRESS_EVERY (100 * MRD_MS)
+/* A merge that could not read all of a journal is repeated, because a disk's error may pass. */
+#define ATTEMPTS 3
+#define PAUSE    (2 * MRD_SEC)
 
 struct mrd_merger {
     mrd_merger_options o;
@@ -251,6 +255,16 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
     return err;
 }
 
+/* Returns early if the merge was cancelled. */
+static void
+wait_for_disk(const job *j)
+{
+    const struct timespec step = { .tv_nsec = 100 * MRD_MS };
+
+    for (mrd_dur_ns waited = 0; waited < PAUSE && !is_cancelled(j); waited += step.tv_nsec)
+        nanosleep(&step, NULL);
+}
+
 static void
 run(void *self, void *arg)
 {
@@ -261,8 +275,21 @@ run(void *self, void *arg)
     uint64_t events = 0;
     mrd_err err = MRD_CANCELLED;
 
-    if (!is_cancelled(j))
+    for (unsigned attempt = 0; attempt < ATTEMPTS && !is_cancelled(j); attempt++) {
+        mrd_why refused = { 0 };
+
+        if (attempt > 0)
+            mrd_clock_verdict_fini(&verdict);
+        verdict = (mrd_clock_verdict){ 0 };
+        j->input->refused = &refused;
         err = merge(j, &events, &verdict, &why);
+        j->input->refused = NULL;
+        if (err != MRD_OK || refused.err == MRD_OK)
+            break;
+        if (attempt + 1 < ATTEMPTS)
+            wait_for_disk(j);
+        err = is_cancelled(j) ? MRD_CANCELLED : err;
+    }
     if (MRD_PLANTED(MRD_PLANT_MERGE_CUT))
         err = MRD_OK;
     m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
