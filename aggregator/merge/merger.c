@@ -272,19 +272,19 @@ run(void *self, void *arg)
     job *j = arg;
     mrd_clock_verdict verdict = { 0 };
     mrd_why why = { 0 };
+    mrd_why refused = { 0 };
     uint64_t events = 0;
     mrd_err err = MRD_CANCELLED;
 
     for (unsigned attempt = 0; attempt < ATTEMPTS && !is_cancelled(j); attempt++) {
-        mrd_why refused = { 0 };
-
+        refused = (mrd_why){ 0 };
         if (attempt > 0)
             mrd_clock_verdict_fini(&verdict);
         verdict = (mrd_clock_verdict){ 0 };
         j->input->refused = &refused;
         err = merge(j, &events, &verdict, &why);
         j->input->refused = NULL;
-        if (err != MRD_OK || refused.err == MRD_OK)
+        if (refused.err == MRD_OK)
             break;
         if (attempt + 1 < ATTEMPTS)
             wait_for_disk(j);
@@ -292,7 +292,8 @@ run(void *self, void *arg)
     }
     if (MRD_PLANTED(MRD_PLANT_MERGE_CUT))
         err = MRD_OK;
-    m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
+    if (err == MRD_OK || refused.err == MRD_OK)
+        m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
     m->o.done(m->o.self, j->session,
               err == MRD_OK          ? MRD_MERGE_DONE
               : err == MRD_CANCELLED ? MRD_MERGE_CANCELLED
