@@ -61,7 +61,7 @@ on_refused(void *self, const mrd_spool_item *item, const char *message)
     a->clock_lost += item->type == MRD_FRAME_CLOCK_DATA;
     mrd_record_dropped(a->record, item, MRD_DROP_REFUSED);
     mrd_log(MRD_LOG_WARN, "AGT-REFUSED",
-            "The aggregator refused a batch and its events were dropped: events=%" PRIu64
+            "A batch will never be stored and its events were dropped: events=%" PRIu64
             " reason=%s",
             item->events, message);
 }

@@ -11,11 +11,16 @@
 #define REFUSED_RETRY (5 * MRD_SEC)
 #define BEAT_DEFAULT  MRD_SEC
 #define RETRY_DEFAULT (500 * MRD_MS)
+/* A disk's error may pass. A frame that cannot be read for longer is given up, because it takes the
+ * place of others in the window. */
+#define UNREAD_RETRY MRD_SEC
+#define UNREAD_MAX   (600 * MRD_SEC)
 
 typedef struct {
     uint64_t id; /* of the spool's item. 0 means free */
     bool in_flight;
     mrd_local_ns again_at, sent;
+    mrd_local_ns unread; /* when the spool first failed to read it. 0 means never */
 } flight;
 
 struct mrd_publish {
@@ -24,6 +29,7 @@ struct mrd_publish {
     uint64_t cursor; /* items before this one were sent */
     bool urgent;     /* a hello or heartbeat is in flight */
     bool hello_due, beat_due;
+    bool unread; /* the last read of the spool failed */
     mrd_local_ns hello_at, beat_at, urgent_sent;
     mrd_dur_ns beat_ns;
     mrd_buf frame;
@@ -69,11 +75,38 @@ item_of(const mrd_publish *p, uint64_t id, mrd_spool_item *ret_item)
     return mrd_spool_peek(p->o.spool, id, ret_item) && ret_item->id == id;
 }
 
-/* Returns true if it was sent. */
+/* Schedules another read of a frame that the spool could not read, or gives the frame up if its file
+ * is too short or the failure lasts. */
+static void
+not_read(mrd_publish *p, flight *f, mrd_local_ns now, const mrd_why *why)
+{
+    mrd_spool_item item;
+    bool there;
+
+    f->unread = f->unread.ns == 0 ? now : f->unread;
+    if (why->err != MRD_TRUNCATED && mrd_local_diff(now, f->unread) < UNREAD_MAX) {
+        if (!p->unread)
+            mrd_log(MRD_LOG_WARN, "AGT-SPOOL-UNREAD",
+                    "A batch cannot be read from the spool, it stays there and is tried again: "
+                    "reason=%s",
+                    why->text);
+        p->unread = true;
+        f->again_at = mrd_local_add(now, UNREAD_RETRY);
+        return;
+    }
+    there = item_of(p, f->id, &item);
+    (void) mrd_spool_done(p->o.spool, f->id, false);
+    if (there)
+        p->o.refused(p->o.self, &item, why->text);
+    *f = (flight){ 0 };
+}
+
+/* Returns false if the connection takes no more frames. */
 static bool
 send_item(mrd_publish *p, flight *f, mrd_local_ns now)
 {
-    mrd_err err = mrd_spool_read(p->o.spool, f->id, &p->frame, NULL);
+    mrd_why why = { 0 };
+    mrd_err err = mrd_spool_read(p->o.spool, f->id, &p->frame, &why);
     mrd_spool_item item;
 
     if (err == MRD_NOTFOUND) { /* dropped from the spool meanwhile */
@@ -81,14 +114,11 @@ send_item(mrd_publish *p, flight *f, mrd_local_ns now)
         return true;
     }
     if (err != MRD_OK) {
-        bool there = item_of(p, f->id, &item);
-
-        (void) mrd_spool_done(p->o.spool, f->id, false);
-        if (there)
-            p->o.refused(p->o.self, &item, "the spool file cannot be read");
-        f->id = 0;
+        not_read(p, f, now, &why);
         return true;
     }
+    p->unread = false;
+    f->unread.ns = 0;
     if (p->o.transport->submit(p->o.transport, f->id, (mrd_bytes){ p->frame.p, p->frame.len }) !=
         MRD_OK) {
         f->again_at = now;

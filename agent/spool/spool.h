@@ -156,7 +156,7 @@ uint64_t mrd_spool_resume(const mrd_spool *s, uint64_t ring);
 /* Gets the oldest item with id >= from. Returns false if there is none. */
 bool mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item);
 /* Reads its bytes into *to, which is reset first. Errors: NOTFOUND (acknowledged or dropped
- * meanwhile), NOMEM, IO (also if the file was truncated meanwhile). */
+ * meanwhile), TRUNCATED (the file was cut meanwhile), and NOMEM and IO, which may pass. */
 mrd_err mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why);
 /* The frame was sent. Until its answer arrives it may be stored, so it is kept in memory if the
  * size limit drops its segment. */

@@ -79,7 +79,7 @@ mrd_spool_find_segment(const mrd_spool *s, uint64_t number)
 void
 mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024])
 {
-    snprintf(path, 1024, "%s/spool-%016" PRIx64 ".mrs", s->dir, number);
+    snprintf(path, 1024, "%s/spool-%016" PRIx64 ".mrs", s->dir == NULL ? "memory" : s->dir, number);
 }
 
 void

@@ -95,9 +95,11 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     slice *s = self;
     mrd_export_target target = { .ops = s->ops };
     mrd_export_result result;
+    mrd_why refused = { 0 };
     mrd_err err;
 
     s->to = out;
+    s->input->refused = &refused;
     if ((err = mrd_out_func(slice_push, s, "slice", &target.out, why)) != MRD_OK)
         return err;
     err = mrd_merge_run(s->input,
@@ -112,7 +114,11 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
                                             .progress = slice_progress,
                                             .self = s },
                         &result, NULL, why);
-    mrd_loop_damaged(s->loop, s->session, s->input, false);
+    s->input->refused = NULL;
+    if (refused.err == MRD_OK)
+        mrd_loop_damaged(s->loop, s->session, s->input, false);
+    else if (err == MRD_OK && s->made != NULL) /* a file would keep what may pass */
+        err = mrd_why_set(why, MRD_IO, 0, "%s", refused.text);
     return err;
 }
 

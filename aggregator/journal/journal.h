@@ -107,12 +107,16 @@ typedef struct {
     uint64_t duplicates; /* frames stored twice (crash between write and ack); not in the list */
     uint64_t bad_bytes;  /* skipped: damaged or torn */
     uint64_t bad_files;  /* without a valid segment header */
+    /* The first read that the system refused, by scan or mrd_journal_read. MRD_OK: none. What it
+     * hid looks like damage, but may be readable later. Not NULL. */
+    mrd_why *refused;
 } mrd_journal_index;
 
 /*
  * Lists the frames of a directory without decoding them. Closed segments are listed by their index,
- * others by a scan that checks all checksums. Damage is counted and is not an error. Errors: IO,
- * NOMEM. A missing directory is an empty index.
+ * others by a scan that checks all checksums. Damage is counted and is not an error, and neither is
+ * a refused read. Errors: IO (a file or directory cannot be opened), NOMEM. A missing directory is
+ * an empty index.
  */
 mrd_err mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why *why);
 /*
@@ -130,7 +134,7 @@ mrd_err mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why 
  * With `each` they are then synced by fdatasync. If that fails, they are written and synced once
  * more, because it may report an earlier failure. Otherwise the caller must call syncfs on a
  * descriptor that was opened before this call. In both cases the caller syncs the names. Errors:
- * errors of scan, and IO, FULL. Then nothing may be counted.
+ * errors of scan, and IO (also for a refused read), FULL. Then nothing may be counted.
  */
 mrd_err mrd_journal_recover(const char *dir, bool each, mrd_journal_index *ret_index, mrd_why *why);
 void mrd_journal_index_fini(mrd_journal_index *index);

@@ -26,9 +26,22 @@ typedef struct {
     mrd_buf buf;
 } scan;
 
-/* Reads up to len bytes at `at`. Returns the number of bytes, 0 at the end and after an error. */
+/* Notes that the system refused to open or read the file with this number. */
+static mrd_err
+refuse(const mrd_journal_index *index, uint32_t number, mrd_why *why)
+{
+    int sys = errno;
+
+    if (index->refused->err == MRD_OK)
+        mrd_why_set(index->refused, MRD_IO, sys, "cannot read %s", index->files.v[number]);
+    return mrd_why_set(why, MRD_IO, sys, "cannot read %s", index->files.v[number]);
+}
+
+/* Reads up to len bytes at `at` from the file with this number. Returns fewer at the end of the file,
+ * and after a refused read. */
 static size_t
-read_at(int fd, uint64_t at, void *to, size_t len)
+read_file(const mrd_journal_index *index, uint32_t number, int fd, uint64_t at, void *to,
+          size_t len)
 {
     size_t done = 0;
 
@@ -37,11 +50,19 @@ read_at(int fd, uint64_t at, void *to, size_t len)
 
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0)
+            (void) refuse(index, number, NULL);
         if (n <= 0)
             break;
         done += (size_t) n;
     }
     return done;
+}
+
+static size_t
+read_at(const scan *s, uint64_t at, void *to, size_t len)
+{
+    return read_file(s->index, s->number, s->fd, at, to, len);
 }
 
 static mrd_err
@@ -61,7 +82,7 @@ header_ok(scan *s)
 {
     uint8_t h[MRD_SEGMENT_HEADER];
 
-    return read_at(s->fd, 0, h, sizeof(h)) == sizeof(h) && memcmp(h, SEGMENT_MAGIC, 8) == 0 &&
+    return read_at(s, 0, h, sizeof(h)) == sizeof(h) && memcmp(h, SEGMENT_MAGIC, 8) == 0 &&
            seg_get(h + 8, 4) == SEGMENT_VERSION && seg_get(h + 12, 4) == MRD_SEGMENT_HEADER &&
            seg_get(h + 252, 4) == mrd_crc32c(0, h, 252);
 }
@@ -75,7 +96,7 @@ trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
     uint64_t at, n;
 
     if (s->size < MRD_SEGMENT_HEADER + SEGMENT_TRAILER ||
-        read_at(s->fd, s->size - SEGMENT_TRAILER, t, sizeof(t)) != sizeof(t) ||
+        read_at(s, s->size - SEGMENT_TRAILER, t, sizeof(t)) != sizeof(t) ||
         memcmp(t, SEGMENT_END, 8) != 0 || seg_get(t + 28, 4) != mrd_crc32c(0, t, 28))
         return false;
     at = seg_get(t + 8, 8);
@@ -85,7 +106,7 @@ trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
         return false;
     mrd_buf_reset(&s->buf);
     if (!mrd_buf_room(&s->buf, n * SEGMENT_ENTRY + 1) ||
-        read_at(s->fd, at, s->buf.p, n * SEGMENT_ENTRY) != n * SEGMENT_ENTRY ||
+        read_at(s, at, s->buf.p, n * SEGMENT_ENTRY) != n * SEGMENT_ENTRY ||
         mrd_crc32c(0, s->buf.p, n * SEGMENT_ENTRY) != seg_get(t + 20, 4))
         return false;
     *ret_at = at;
@@ -127,13 +148,13 @@ frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
 {
     uint8_t h[MRD_FRAME_HEADER];
 
-    if (read_at(s->fd, offset, h, sizeof(h)) != sizeof(h) ||
+    if (read_at(s, offset, h, sizeof(h)) != sizeof(h) ||
         mrd_frame_get((mrd_bytes){ h, sizeof(h) }, ret_frame, NULL) != MRD_OK ||
         s->size - offset < MRD_FRAME_HEADER + (uint64_t) ret_frame->body_len)
         return false;
     mrd_buf_reset(&s->buf);
     return mrd_buf_room(&s->buf, ret_frame->body_len + 1u) &&
-           read_at(s->fd, offset + MRD_FRAME_HEADER, s->buf.p, ret_frame->body_len) ==
+           read_at(s, offset + MRD_FRAME_HEADER, s->buf.p, ret_frame->body_len) ==
                ret_frame->body_len &&
            mrd_crc32c(0, s->buf.p, ret_frame->body_len) == ret_frame->body_crc;
 }
@@ -146,7 +167,7 @@ magic_find(scan *s, uint64_t from)
     if (!mrd_buf_room(&s->buf, SCAN_WINDOW))
         return s->size;
     while (from < s->size) {
-        size_t n = read_at(s->fd, from, s->buf.p, SCAN_WINDOW);
+        size_t n = read_at(s, from, s->buf.p, SCAN_WINDOW);
         const uint8_t *hit;
 
         if (n < 4)
@@ -184,15 +205,14 @@ scan_frames(scan *s)
 static mrd_err
 scan_file(mrd_journal_index *index, uint32_t number, mrd_why *why)
 {
-    const char *path = index->files.v[number];
     scan s = { .index = index, .number = number };
     struct stat st;
     mrd_err err = MRD_OK;
 
-    if ((s.fd = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-        return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+    if ((s.fd = open(index->files.v[number], O_RDONLY | O_CLOEXEC)) < 0)
+        return refuse(index, number, why);
     if (fstat(s.fd, &st) != 0) {
-        err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+        err = refuse(index, number, why);
     } else {
         s.size = (uint64_t) st.st_size;
         if (!header_ok(&s)) {
@@ -285,7 +305,8 @@ mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why *why)
     mrd_journal_index x = { 0 };
     mrd_err err = list_files(dir, &x.files, why);
 
-    if (err == MRD_OK && (x.closed = calloc(x.files.n + 1, sizeof(*x.closed))) == NULL)
+    if (err == MRD_OK && ((x.closed = calloc(x.files.n + 1, sizeof(*x.closed))) == NULL ||
+                          (x.refused = calloc(1, sizeof(*x.refused))) == NULL))
         err = mrd_why_set(why, MRD_NOMEM, 0, "journal %s", dir);
     for (size_t i = 0; i < x.files.n && err == MRD_OK; i++)
         err = scan_file(&x, (uint32_t) i, why);
@@ -303,6 +324,7 @@ mrd_journal_index_fini(mrd_journal_index *index)
 {
     mrd_strlist_fini(&index->files);
     free(index->closed);
+    free(index->refused);
     free(index->entries);
     *index = (mrd_journal_index){ 0 };
 }
@@ -319,12 +341,12 @@ mrd_journal_read(const mrd_journal_index *index, const mrd_journal_entry *entry,
     mrd_err err = MRD_OK;
 
     if (fd < 0)
-        return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+        return refuse(index, entry->segment, why);
     mrd_buf_reset(buf);
     if (!mrd_buf_room(buf, want))
         err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
-    else if (read_at(fd, entry->offset, buf->p, want) != want)
-        err = mrd_why_set(why, MRD_TRUNCATED, 0, "%s ends inside the frame at offset %llu", path,
+    else if (read_file(index, entry->segment, fd, entry->offset, buf->p, want) != want)
+        err = mrd_why_set(why, MRD_TRUNCATED, 0, "%s cannot be read at offset %llu", path,
                           (unsigned long long) entry->offset);
     close(fd);
     if (err != MRD_OK)

@@ -133,6 +133,8 @@ mrd_journal_recover(const char *dir, bool each, mrd_journal_index *ret_index, mr
 
     if (err != MRD_OK)
         return err;
+    if (x.refused->err != MRD_OK)
+        err = mrd_why_set(why, MRD_IO, 0, "%s", x.refused->text);
     for (uint32_t i = 0; i < x.files.n && err == MRD_OK; i++) {
         if (x.closed[i])
             continue;

@@ -18,9 +18,10 @@
 /* interval of log lines about connections that use too much memory */
 #define UNACCEPTED_EVERY (60 * MRD_SEC)
 /* interval of sweeps without another reason, because abandoned uploads expire */
-#define SWEEP_EVERY (600 * MRD_SEC)
-#define TURN_MAX    256            /* items of the inbox before the next request */
-#define VIEW_AGE    (100 * MRD_MS) /* readers within this time share a snapshot */
+#define SWEEP_EVERY  (600 * MRD_SEC)
+#define UNREAD_EVERY (10 * MRD_SEC) /* interval of reading sessions that could not be read */
+#define TURN_MAX     256            /* items of the inbox before the next request */
+#define VIEW_AGE     (100 * MRD_MS) /* readers within this time share a snapshot */
 
 mrd_core_time
 mrd_loop_now(void)
@@ -329,6 +330,12 @@ tick(mrd_loop *l, mrd_local_ns now)
     if (now.ns >= l->next_viewer.ns) {
         l->next_viewer.ns = now.ns + VIEWER_EVERY;
         mrd_converter_look(l->viewer);
+    }
+    if (now.ns >= l->next_unread.ns) {
+        l->next_unread.ns = now.ns + UNREAD_EVERY;
+        mrd_core_enter(l->core, mrd_loop_now());
+        mrd_session_store_recover_again(l->o.store, l->core);
+        mrd_loop_carry(l);
     }
     if (now.ns >= l->next_sweep.ns) {
         l->next_sweep.ns = now.ns + SWEEP_EVERY;

@@ -54,7 +54,7 @@ struct mrd_loop {
     uint64_t last_ticket;
     char id[40]; /* of this run */
     mrd_buf reply, repacked;
-    mrd_local_ns next_tick, next_look, next_sweep, next_viewer;
+    mrd_local_ns next_tick, next_look, next_sweep, next_viewer, next_unread;
     uint64_t refused, unaccepted; /* closed connections at the last log line */
     mrd_local_ns next_unaccepted; /* not logged again before */
     mrd_session_view *views[16];

@@ -149,7 +149,7 @@ refuse_announced(mrd_loop *l, uint64_t ticket, mrd_node *n, mrd_why *why)
         mrd_core_limited(l->core, mrd_loop_now(), n, MRD_LIMIT_DISK);
     request.err = (uint32_t) why->err;
     request.message = why->text;
-    request.retry_after_ms = why->err == MRD_FULL ? 1000 : 0;
+    request.retry_after_ms = why->err == MRD_FULL || why->err == MRD_AGAIN ? 1000 : 0;
     mrd_loop_reply(l, ticket, MRD_FRAME_REQUEST, &request);
 }
 

@@ -514,14 +514,14 @@ run_removed(mrd_loop *l, mrd_loop_item *item)
 {
     result *r = (result *) item;
 
-    mrd_core_removed(l->core, mrd_loop_now(), r->a);
+    mrd_core_removed(l->core, mrd_loop_now(), r->a, r->failed ? &r->why : NULL);
     free(r);
 }
 
 static void
-on_removed(void *self, uint64_t session)
+on_removed(void *self, uint64_t session, const mrd_why *failed)
 {
-    post(self, result_new(run_removed, session, 0, NULL));
+    post(self, result_new(run_removed, session, 0, failed));
 }
 
 static void

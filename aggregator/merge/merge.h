@@ -29,6 +29,9 @@ typedef struct merge_input {
     char id[MRD_SESSION_TEXT], name[MRD_TEXT_MAX];
     merge_node *nodes;
     mrd_damage *damage; /* per node, filled by a merge. NULL means not wanted */
+    /* set by a merge to the first read that the system refused: a part of the damage may pass. NULL
+     * means not wanted */
+    mrd_why *refused;
     size_t n_nodes;
     mrd_listed_artifact *artifacts;
     size_t n_artifacts;

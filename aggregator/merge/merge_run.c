@@ -641,13 +641,18 @@ damage_message(const merge_part *part, uint64_t stored, mrd_buf *text)
 {
     const mrd_damage *d = &part->damage;
 
-    mrd_buf_fmt(text, "the journal is damaged: %" PRIu64 " of %" PRIu64 " stored events", d->events,
-                stored);
+    mrd_buf_fmt(text, "%s: %" PRIu64 " of %" PRIu64 " stored events",
+                part->index.refused->err == MRD_OK ? "the journal is damaged"
+                                                   : "the journal cannot be read completely",
+                d->events, stored);
     mrd_buf_fmt(text, " and %" PRIu64 " frames cannot be read back", d->frames);
     if (part->index.bad_bytes > 0)
         mrd_buf_fmt(text, ", %" PRIu64 " damaged bytes were passed over", part->index.bad_bytes);
     if (part->bad.first.err != MRD_OK)
         mrd_buf_fmt(text, " (first: %s)", part->bad.first.text);
+    if (part->index.refused->err != MRD_OK)
+        mrd_buf_fmt(text, ". %s. If that passes, merge the session again",
+                    part->index.refused->text);
 }
 
 static void
@@ -663,7 +668,8 @@ part_account(plan *p, merge_part *part)
     input->dropped = d->events;
     input->records = part->events + part->bad_heads + part->gone;
     input->events = input->records - d->events;
-    if (d->events > 0 || d->frames > 0 || part->index.bad_bytes > 0) {
+    if (d->events > 0 || d->frames > 0 || part->index.bad_bytes > 0 ||
+        part->index.refused->err != MRD_OK) {
         damage_message(part, input->records, &text);
         input->state = MRD_INPUT_INCOMPLETE;
         input->error = mrd_catalog_intern(p->cat, mrd_buf_cstr(&text));
@@ -682,6 +688,8 @@ part_account(plan *p, merge_part *part)
                          part->node->instance_id, d->foreign);
     if (p->in->damage != NULL)
         p->in->damage[part->node - p->in->nodes] = *d;
+    if (p->in->refused != NULL && p->in->refused->err == MRD_OK)
+        *p->in->refused = *part->index.refused;
 }
 
 /* After the last event: gets the results of collectives and held-out packets. */

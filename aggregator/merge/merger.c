@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "aggregator/clock/timeline.h"
@@ -18,6 +19,9 @@
 #define WAITING_MAX    10000
 #define CANCELLED_MAX  16 /* sessions deleted while one merge runs */
 #define PROGRESS_EVERY (100 * MRD_MS)
+/* A merge that could not read all of a journal is repeated, because a disk's error may pass. */
+#define ATTEMPTS 3
+#define PAUSE    (2 * MRD_SEC)
 
 struct mrd_merger {
     mrd_merger_options o;
@@ -250,6 +254,16 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
     return err;
 }
 
+/* Returns early if the merge was cancelled. */
+static void
+wait_for_disk(const job *j)
+{
+    const struct timespec step = { .tv_nsec = 100 * MRD_MS };
+
+    for (mrd_dur_ns waited = 0; waited < PAUSE && !is_cancelled(j); waited += step.tv_nsec)
+        nanosleep(&step, NULL);
+}
+
 static void
 run(void *self, void *arg)
 {
@@ -257,12 +271,26 @@ run(void *self, void *arg)
     job *j = arg;
     mrd_clock_verdict verdict = { 0 };
     mrd_why why = { 0 };
+    mrd_why refused = { 0 };
     uint64_t events = 0;
     mrd_err err = MRD_CANCELLED;
 
-    if (!is_cancelled(j))
+    for (unsigned attempt = 0; attempt < ATTEMPTS && !is_cancelled(j); attempt++) {
+        refused = (mrd_why){ 0 };
+        if (attempt > 0)
+            mrd_clock_verdict_fini(&verdict);
+        verdict = (mrd_clock_verdict){ 0 };
+        j->input->refused = &refused;
         err = merge(j, &events, &verdict, &why);
-    m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
+        j->input->refused = NULL;
+        if (refused.err == MRD_OK)
+            break;
+        if (attempt + 1 < ATTEMPTS)
+            wait_for_disk(j);
+        err = is_cancelled(j) ? MRD_CANCELLED : err;
+    }
+    if (err == MRD_OK || refused.err == MRD_OK)
+        m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
     m->o.done(m->o.self, j->session,
               err == MRD_OK          ? MRD_MERGE_DONE
               : err == MRD_CANCELLED ? MRD_MERGE_CANCELLED

@@ -134,12 +134,21 @@ remove_session(void *self, void *arg)
     char *dir = mrd_session_store_path(c->o.store, NULL, "sessions/%s", o->text);
     char *to = mrd_session_store_path(c->o.store, NULL, "removed/%s", o->text);
 
-    if (dir != NULL && to != NULL && rename(dir, to) != 0)
+    mrd_why why = { 0 };
+
+    if (dir == NULL || to == NULL) {
+        mrd_why_set(&why, MRD_NOMEM, 0, "session %s", o->text);
+    } else if (rename(dir, to) != 0) {
+        int sys = errno;
+
         remove_in_place(c, o, dir);
+        if (access(dir, F_OK) == 0 || errno != ENOENT)
+            mrd_why_set(&why, MRD_IO, sys, "cannot remove %s", dir);
+    }
     free(dir);
     free(to);
     sync_sessions(c);
-    c->o.removed(c->o.self, o->session);
+    c->o.removed(c->o.self, o->session, why.err == MRD_OK ? NULL : &why);
     free(o);
     empty(c, NULL);
 }

@@ -16,7 +16,8 @@ typedef struct mrd_cleaner mrd_cleaner;
 typedef struct {
     const mrd_session_store *store; /* borrowed */
     void (*measured)(void *self, uint64_t session, uint64_t bytes);
-    void (*removed)(void *self, uint64_t session);
+    /* failed: NULL, or why its directory is still there */
+    void (*removed)(void *self, uint64_t session, const mrd_why *failed);
     void (*disk)(void *self, int64_t free_bytes);
     /* the store's path leads to another directory, or to none */
     void (*gone)(void *self, const mrd_why *why);

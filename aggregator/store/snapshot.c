@@ -139,7 +139,7 @@ copy_nodes(const mrd_core *c, mrd_overview *v)
     return true;
 }
 
-/* The message of the store, or of the first session with a failing directory. */
+/* The message of the store, or of the first session that cannot be read or stored. */
 static void
 fill_store_message(const mrd_core *c, mrd_overview *v)
 {
@@ -147,6 +147,13 @@ fill_store_message(const mrd_core *c, mrd_overview *v)
 
     if (all != NULL)
         mrd_text_set(v->store_message, sizeof(v->store_message), all);
+    for (unsigned i = 0; i < c->unreadable && v->store_message[0] == '\0'; i++) {
+        char id[MRD_SESSION_TEXT];
+
+        mrd_session_id_text(c->unreadables[i].id, id);
+        snprintf(v->store_message, sizeof(v->store_message), "session %s cannot be read%s: %s", id,
+                 c->unreadables[i].may_pass ? " now" : "", c->unreadables[i].why);
+    }
     for (size_t i = 0; i < c->n_sessions && v->store_message[0] == '\0'; i++) {
         const mrd_session *s = c->sessions[i];
 

@@ -270,9 +270,9 @@ mrd_session_store_fini(mrd_session_store *s)
 typedef struct {
     const mrd_session_store *st;
     mrd_core *c;
-    int fd;      /* of the store, opened before anything was read */
-    bool each;   /* syncfs does not report errors here */
-    mrd_err err; /* first error of making it durable */
+    int fd;       /* of the store, opened before anything was read */
+    bool each;    /* syncfs does not report errors here */
+    bool starved; /* no memory to note an unreadable session */
 } recovery;
 
 static bool
@@ -285,11 +285,15 @@ static mrd_err
 journal_recover(recovery *r, const mrd_session *s, const char *dir, mrd_journal_index *ret_index,
                 mrd_why *why)
 {
-    mrd_err err = must_last(r, s) ? mrd_journal_recover(dir, r->each, ret_index, why)
-                                  : mrd_journal_scan(dir, ret_index, why);
+    mrd_err err;
 
-    if (err != MRD_OK && must_last(r, s))
-        r->err = err;
+    if (must_last(r, s))
+        return mrd_journal_recover(dir, r->each, ret_index, why);
+    err = mrd_journal_scan(dir, ret_index, why);
+    if (err == MRD_OK && ret_index->refused->err != MRD_OK && !mrd_session_is_over(s)) {
+        err = mrd_why_set(why, MRD_IO, 0, "%s", ret_index->refused->text);
+        mrd_journal_index_fini(ret_index);
+    }
     return err;
 }
 
@@ -321,6 +325,14 @@ part_recover(recovery *r, mrd_session *s, mrd_part *p, mrd_why *why)
                 "Frames beyond the gaps that can be remembered are not counted: session=%s node=%s "
                 "frames=%zu",
                 s->text, p->instance_id, uncounted);
+    if (x.refused->err !=
+        MRD_OK) { /* of a session that is over: its counts stand in the manifest */
+        mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNREAD",
+                "A part of a journal cannot be read, and a merge would lack it: session=%s node=%s "
+                "reason=%s",
+                s->text, p->instance_id, x.refused->text);
+        p->events = (uint64_t) (p->manifest_events > 0 ? p->manifest_events : 0);
+    }
     p->bytes = x.bytes;
     if (x.bad_bytes > 0)
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-DAMAGE",
@@ -432,9 +444,15 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
         parts_measure(st, c, s);
     else if (s != NULL)
         mrd_core_unload_session(c, s);
-    if (err != MRD_OK) /* it may list artifacts */
-        c->unreadable +=
-            path == NULL || access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+    if (err != MRD_OK &&
+        (path == NULL || access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))) {
+        bool may_pass = err == MRD_IO || err == MRD_FULL || err == MRD_NOMEM;
+
+        if (mrd_core_unreadable(c, id, may_pass, why->text) != MRD_OK)
+            r->starved = true; /* it may list artifacts */
+    } else {
+        mrd_core_readable(c, id);
+    }
     mrd_json_free(manifest);
     mrd_json_free(log);
     free(path);
@@ -544,15 +562,15 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
         remove_parts(s, entry->d_name, MRD_CLOCKS_DIR);
         if (session_recover(&r, entry->d_name, id, &one) == MRD_OK)
             continue;
-        if (r.err != MRD_OK) {
-            err = r.err;
-            if (why != NULL)
-                *why = one;
-        } else { /* the others are fine */
+        if (r.starved)
+            err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", entry->d_name);
+        else /* the others are fine */
             mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE",
-                    "A session cannot be read and is left as it is: id=%s reason=%s", entry->d_name,
-                    one.text);
-        }
+                    "A session cannot be read and is left as it is%s: id=%s reason=%s",
+                    mrd_core_withheld(c, id) != NULL
+                        ? ". Its nodes keep its events, and it is tried again every 10 s"
+                        : "",
+                    entry->d_name, one.text);
     }
     if (sys != 0) /* an unreadable session would look removed, and its artifacts unlisted */
         err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", root);
@@ -569,4 +587,41 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
         close(r.fd);
     free(root);
     return err;
+}
+
+/* Reads a session that could not be read at the start. */
+static void
+session_again(recovery *r, const char *root, uint64_t id)
+{
+    char text[MRD_SESSION_TEXT];
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    mrd_session_id_text(id, text);
+    err = session_recover(r, text, id, &why);
+    if (err == MRD_OK && (err = make_durable(r, root, &why)) != MRD_OK) {
+        mrd_core_unload_session(r->c, mrd_core_any_session(r->c, id));
+        (void) mrd_core_unreadable(r->c, id, true, why.text);
+    }
+    if (mrd_core_withheld(r->c, id) != NULL)
+        return;
+    mrd_log(err == MRD_OK ? MRD_LOG_INFO : MRD_LOG_ERROR, "AGG-SESSION-READ",
+            "A session that could not be read was tried again: id=%s result=%s", text,
+            err == MRD_OK ? "it is read" : why.text);
+}
+
+void
+mrd_session_store_recover_again(const mrd_session_store *s, mrd_core *c)
+{
+    char *root = mrd_session_store_path(s, NULL, "sessions");
+    recovery r = { .st = s, .c = c, .fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+
+    r.each = r.fd >= 0 && !mrd_journal_syncfs_tells(r.fd);
+    for (unsigned i = c->unreadable; root != NULL && r.fd >= 0 && i-- > 0;) {
+        if (i < c->unreadable && c->unreadables[i].may_pass)
+            session_again(&r, root, c->unreadables[i].id);
+    }
+    if (r.fd >= 0)
+        close(r.fd);
+    free(root);
 }

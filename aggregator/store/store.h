@@ -42,11 +42,14 @@ mrd_err mrd_session_store_write(const mrd_session_store *s, const char *path, co
 mrd_err mrd_session_store_save(const mrd_session_store *s, const mrd_session_view *v, mrd_why *why);
 mrd_err mrd_session_store_save_nodes(const mrd_session_store *s, const mrd_buf *text, bool durable,
                                      mrd_why *why);
-/* Loads nodes and sessions of earlier runs into a new core. Unreadable entries are logged and left
- * unchanged. All data of an open session is made durable, by the sync policy, because it counts as
+/* Loads nodes and sessions of earlier runs into a new core. Unreadable entries are logged, noted in
+ * the core (mrd_core_unreadable) and left unchanged. All data of an open session is made durable, by the sync policy, because it counts as
  * stored from now on. It does not matter whether the syncs of earlier processes failed
  * (mrd_journal_recover). Errors: IO, FULL (the directory cannot be listed, written or synced),
  * NOMEM. */
 mrd_err mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why);
+/* Tries again to load the sessions that the system refused to read. The caller has entered the core
+ * and carries out the effects. */
+void mrd_session_store_recover_again(const mrd_session_store *s, mrd_core *c);
 
 #endif

@@ -117,6 +117,17 @@ TEST(a_session_that_takes_no_frames_says_why)
 
     e = send(c, START, 5, &none);
     CHECK(is_refused(&e, MRD_NOTFOUND, "is not known here (it may have been deleted)"));
+    /* Its events are not refused while it may become readable. */
+    CHECK_ERR("note", mrd_core_unreadable(c, 9, true, "cannot read x: Input/output error"), MRD_OK);
+    e = send(c, START, 5, &none);
+    CHECK(e.status == MRD__ACK_STATUS__ACK_NOT_STORED && e.retry_ms > 0 &&
+          strstr(e.text, "cannot be read now: cannot read x") != NULL);
+    CHECK_ERR("note", mrd_core_unreadable(c, 9, false, "no manifest"), MRD_OK);
+    e = send(c, START, 5, &none);
+    CHECK(is_refused(&e, MRD_NOTFOUND, "is not known here"));
+    mrd_core_readable(c, 9);
+    CHECK_INT(c->unreadable, 0);
+    c->stats.refused--;
     e = send(c, START, 5, &closed);
     CHECK(is_refused(&e, MRD_STATE, "is closed and accepts no more events"));
     CHECK_INT(over->n_parts, 0);

@@ -325,10 +325,10 @@ TEST(a_session_that_was_removed)
                   mrd_part_stored(p, &(mrd_frame){ .type = MRD_FRAME_BATCH, .seq = 2 * seq }),
                   MRD_OK);
     c->nodes.v[0]->gaps = 5;
-    mrd_core_removed(c, core_at(START), 7); /* without a request */
+    mrd_core_removed(c, core_at(START), 7, NULL); /* without a request */
     CHECK(c->n_sessions == 2 && mrd_core_effect(c) == NULL);
     s->deleted = s->removing = true;
-    mrd_core_removed(c, core_at(START), 7);
+    mrd_core_removed(c, core_at(START), 7, NULL);
     text[0] = '\0';
     while ((e = mrd_core_effect(c)) != NULL) {
         swept = swept || e->kind == MRD_DO_SWEEP;

@@ -695,7 +695,7 @@ TEST(a_start_that_cannot_be_written_did_not_happen)
     CHECK(mrd_core_session(c, save.session->id) == NULL);
     mrd_core_tick(c, core_at(3));
     CHECK(core_find(c, MRD_DO_REMOVE, 0, &e)); /* with the remaining part of its directory */
-    mrd_core_removed(c, core_at(4), e.session->id);
+    mrd_core_removed(c, core_at(4), e.session->id, NULL);
     core_drain(c);
     CHECK_INT(c->n_sessions, 0);
     mrd_core_free(c);
@@ -757,7 +757,7 @@ TEST(gaps_of_a_node_are_bounded_over_its_sessions)
     core_drain(c);
     mrd_core_tick(c, core_at(7));
     core_drain(c);
-    mrd_core_removed(c, core_at(8), 7);
+    mrd_core_removed(c, core_at(8), 7, NULL);
     core_drain(c);
     CHECK_INT(c->n_sessions, 1);
     CHECK_INT(n->gaps, 2);

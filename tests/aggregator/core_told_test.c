@@ -291,12 +291,14 @@ TEST(what_a_node_is_to_forget)
     };
 
     for (size_t i = 0; i < MRD_COUNT(phases); i++) {
-        for (int there = 0; there < 3; there++) { /* none, over, open */
+        for (int there = 0; there < 4; there++) { /* none, over, open, unreadable now */
             mrd_core *c = core_make((mrd_core_limits){ 0 });
             bool cancels = i < 3 && there < 2;
             mrd_effect e;
 
-            if (there > 0)
+            if (there == 3)
+                CHECK_ERR("note", mrd_core_unreadable(c, 7, true, "no disk"), MRD_OK);
+            else if (there > 0)
                 (void) core_session(c, 7, 0,
                                     there == 1 ? MRD_SESSION_COMPLETE : MRD_SESSION_RECORDING);
             core_hello(c, START, "a", 1);
@@ -306,6 +308,7 @@ TEST(what_a_node_is_to_forget)
             if (cancels)
                 CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CANCEL &&
                       e.directives[0].id == 7 && e.directives[0].session == NULL);
+            CHECK(there < 3 || e.n_directives == 0);
             CHECK(there < 2 || e.n_directives == 0 ||
                   e.directives[0].type != MRD__CONTROL_TYPE__CONTROL_CANCEL);
             mrd_core_free(c);

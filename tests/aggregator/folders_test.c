@@ -57,7 +57,25 @@ there(const char *name)
 
 typedef struct {
     uint64_t bytes, removed; /* atomic */
+    mrd_why why;             /* why it was not removed */
 } seen;
+
+static bool read_only; /* directories can be neither renamed nor removed */
+
+/* These replace functions of the C library. */
+int
+rename(const char *from, const char *to)
+{
+    errno = EROFS;
+    return read_only ? -1 : renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int
+rmdir(const char *path)
+{
+    errno = EROFS;
+    return read_only ? -1 : unlinkat(AT_FDCWD, path, AT_REMOVEDIR);
+}
 
 static void
 on_measured(void *self, uint64_t session, uint64_t bytes)
@@ -67,8 +85,10 @@ on_measured(void *self, uint64_t session, uint64_t bytes)
 }
 
 static void
-on_removed(void *self, uint64_t session)
+on_removed(void *self, uint64_t session, const mrd_why *failed)
 {
+    if (failed != NULL)
+        ((seen *) self)->why = *failed;
     __atomic_store_n(&((seen *) self)->removed, session, __ATOMIC_RELEASE);
 }
 
@@ -108,10 +128,16 @@ TEST(folders_are_measured_and_removed)
     mrd_cleaner_close(c); /* when all was done */
     CHECK(got.bytes >= 150000 && got.bytes < 250000);
     CHECK_ERR("open", mrd_cleaner_open(&o, &c, NULL), MRD_OK);
+    read_only = true;
+    mrd_cleaner_remove(c, 1, text);
+    TEST_UNTIL(__atomic_load_n(&got.removed, __ATOMIC_ACQUIRE) == 1);
+    read_only = false;
+    CHECK(got.why.err == MRD_IO && strstr(got.why.text, "Read-only file system") != NULL);
+    got = (seen){ .bytes = got.bytes };
     mrd_cleaner_remove(c, 1, text);
     TEST_UNTIL(__atomic_load_n(&got.removed, __ATOMIC_ACQUIRE) == 1 &&
                !there("removed/of-a-run-before"));
-    CHECK(got.removed == 1 && !there(name) && there("artifacts/" SHA_A));
+    CHECK(got.removed == 1 && got.why.err == MRD_OK && !there(name) && there("artifacts/" SHA_A));
     mrd_cleaner_close(c);
     CHECK(!there("removed/of-a-run-before") && there("removed"));
     mrd_session_store_fini(&store);

@@ -7,9 +7,21 @@
 #include "base/sys/file.h"
 #include "trace/sink/sinks.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+static bool disk_refuses; /* every pread fails */
+
+/* Replaces the function of the C library. */
+ssize_t
+pread(int fd, void *to, size_t len, off_t at)
+{
+    errno = EIO;
+    return disk_refuses ? -1 : syscall(SYS_pread64, fd, to, len, at);
+}
 
 /* ---- Damaged, hostile and foreign journals ---- */
 
@@ -49,18 +61,24 @@ record_spoiled(recording *r, bool head_is_fine)
 }
 
 /* Merges like an HTTP reply, which does not read the reasons. */
+static mrd_why last_refused; /* of the last merge */
+
 static uint64_t
 merge_unasked(recording *r, const mrd_filter *filter, mrd_damage damage[4], char *ret_summary,
               size_t size)
 {
-    merge_input in = {
-        .dir = r->dir, .id = "s", .nodes = r->nodes, .n_nodes = r->n, .damage = damage
-    };
+    merge_input in = { .dir = r->dir,
+                       .id = "s",
+                       .nodes = r->nodes,
+                       .n_nodes = r->n,
+                       .damage = damage,
+                       .refused = &last_refused };
     mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("summary-json")) };
     mrd_export_result result = { 0 };
     char path[400];
     FILE *f;
 
+    last_refused = (mrd_why){ 0 };
     snprintf(path, sizeof(path), "%s/summary.json", r->dir);
     CHECK_ERR("output", mrd_out_file(path, &target.out, NULL), MRD_OK);
     CHECK_ERR("merge",
@@ -137,6 +155,29 @@ TEST(what_is_stored_and_not_there_is_counted)
     CHECK(damage[0].events == 0 && damage[0].frames == 0);
     CHECK(damage[1].events == COLLECTIVES && damage[1].frames == 2);
     CHECK(strstr(summary, "100 of 100 stored events") != NULL);
+}
+
+/* An error of the disk hides what a damaged journal would lack, but it may pass. */
+TEST(a_refused_read_is_told_from_damage)
+{
+    recording r = recording_new("refused");
+    part a = a_part("i-a", ZERO);
+    mrd_damage damage[4] = { 0 };
+    char summary[20000];
+
+    add_node(&r, &a, 1);
+    r.nodes[0].events = COLLECTIVES;
+    r.nodes[0].frames = 2;
+    disk_refuses = true;
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 0);
+    disk_refuses = false;
+    CHECK(last_refused.err == MRD_IO &&
+          strstr(last_refused.text, "000001.mrj: Input/output error") != NULL);
+    CHECK_INT(damage[0].events, COLLECTIVES);
+    CHECK(strstr(summary, "cannot be read completely: 100 of 100 stored events") != NULL);
+    CHECK(strstr(summary, "journal is damaged") == NULL);
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), COLLECTIVES);
+    CHECK(last_refused.err == MRD_OK && damage[0].events == 0);
 }
 
 /* Returns the size of a file. Overwrites n bytes at `at` unless that is negative. */

@@ -1,4 +1,6 @@
 /* Which sessions are removed and which are kept. Time is a number, and sessions share artifacts. */
+#include <errno.h>
+
 #include "tests/aggregator/core_make.h"
 
 #define HOUR (3600 * MRD_SEC)
@@ -214,11 +216,13 @@ TEST(artifacts_count_once_and_until_the_last_session_goes)
 }
 
 /* A deleted session is removed when it is neither read nor written. Then its files are not listed
- * any more. */
+ * any more. A directory that cannot be removed is tried again. */
 TEST(a_deleted_session_goes_last)
 {
     mrd_core *c = make(0, 0);
     mrd_session *s = session(c, 1, 1, 10, MRD_SESSION_COMPLETE);
+    char text[MRD_WHY_MAX];
+    mrd_why why = { 0 };
     mrd_effect *e;
 
     list(c, s, SHA_A, 5);
@@ -238,7 +242,17 @@ TEST(a_deleted_session_goes_last)
     mrd_core_remove_deleted(c);
     CHECK(mrd_core_effect(c) == NULL); /* once */
     CHECK(mrd_stored_files_has(&c->files, SHA_A));
-    mrd_core_removed(c, core_at(1), 1);
+    mrd_why_set(&why, MRD_IO, EROFS, "cannot remove x");
+    mrd_core_removed(c, core_at(1), 1, &why);
+    CHECK(core_logged(c, "AGG-REMOVE", text) == 1 && strstr(text, "Read-only file system") != NULL);
+    CHECK(c->n_sessions == 1 && mrd_stored_files_has(&c->files, SHA_A)); /* still hidden */
+    mrd_core_remove_deleted(c);
+    CHECK(mrd_core_effect(c) == NULL);
+    mrd_core_enter(c, core_at(60 * MRD_SEC + 1));
+    mrd_core_remove_deleted(c);
+    e = mrd_core_effect(c);
+    REQUIRE(e != NULL && e->kind == MRD_DO_REMOVE);
+    mrd_core_removed(c, core_at(60 * MRD_SEC + 2), 1, NULL);
     CHECK(!mrd_stored_files_has(&c->files, SHA_A) && c->n_sessions == 0);
     core_drain(c);
     mrd_core_free(c);

@@ -1,12 +1,17 @@
 """Disks that fill: the aggregator's store (nothing is overwritten or lost, agents spool, it goes on when there is room) and an
 agent's spool (the oldest go, counted), and one of an agent that cannot be written. Both are to be seen in status, nodes and manifest. Needs root for small file systems."""
+import errno
 import os
 import resource
 import shutil
+import subprocess
 import sys
 
-from lib import Cluster, check, check_ticks, equal, equation, finish, load_json, need_daemons, skip, until
+from lib import MERIDIAN, SOURCE, Cluster, Program, check, check_ticks, equal, equation, finish, load_json, need_daemons, skip, until
 from small_disk import SmallDisk
+
+sys.path.insert(0, os.path.join(SOURCE, "tests", "fake"))
+import fusefs
 
 need_daemons()
 
@@ -64,6 +69,50 @@ def store_full():
             check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "store full")
             text = c.daemon.text()
             check("AGG-DISK-FULL" in text and "AGG-DISK-ROOM" in text, "the log tells both")
+        finally:
+            c.daemon.kill()
+            disk.close()
+
+
+def store_unread():
+    """The store's disk refuses reads while the aggregator starts and while it merges. Nothing is refused or taken for damage meanwhile."""
+    why = fusefs.available()
+    if why:
+        print("store_unread skipped:", why)
+        return
+    with Cluster() as c:
+        disk = fusefs.Fuse(c.folder("backing"), c.folder("disk"))
+        store = os.path.join(c.path("disk"), "store")
+        try:
+            c.aggregator(store=store)
+            until(c.answers, "the aggregator answers")
+            c.agent(0)
+            until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+            id = c.start()
+            c.begun(id)
+            w = c.workload(0)
+            w.emit(2000)
+            stored(c, id, w.all)
+            c.daemon.kill()
+            w.emit(2000)
+            disk.fail("read", errno.EIO)
+            c.aggregator(store=store)
+            until(lambda: c.connected() == ["i-test0"], "the agent is connected again")
+            until(lambda: "cannot be read now" in c.agents[0].text(), "the agent says why nothing is stored")
+            text = c.daemon.text()
+            check("AGG-SESSION-UNREADABLE" in text and "Input/output error" in text, f"the log says why: {text[-600:]}")
+            disk.heal()
+            stored(c, id, w.all)
+            c.within_session(id)
+            disk.fail("read", errno.EIO)
+            p = c.keep(Program(c.path("stop.err"), [MERIDIAN, "stop", id], env=c.env, stdout=subprocess.DEVNULL))
+            until(lambda: c.session(id)["state"] == "merging", "it is merged")
+            disk.heal()
+            equal(p.p.wait(60), 0, f"stop: {p.text()}")
+            doc = c.session(id)
+            equation(doc, "store unread")
+            equal((doc["begun"], doc["damaged_events"]), (w.all, 0), "begun, damaged")
+            check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "store unread")
         finally:
             c.daemon.kill()
             disk.close()
@@ -226,7 +275,7 @@ def spool_removed():
         check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "spool removed")
 
 
-for test in (store_full, spool_full, ring_folder_full, spool_fails, spool_removed):
+for test in (store_full, store_unread, spool_full, ring_folder_full, spool_fails, spool_removed):
     if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
         test()
 finish()

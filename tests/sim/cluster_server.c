@@ -376,7 +376,7 @@ job_removed(world *w, uint64_t incarnation, uint64_t id, void *p)
         d->removed = true;
     if (incarnation != w->incarnation || !w->up)
         return;
-    mrd_core_removed(w->core, server_now(w), id);
+    mrd_core_removed(w->core, server_now(w), id, NULL);
     server_carry(w);
 }
 

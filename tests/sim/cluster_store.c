@@ -185,9 +185,9 @@ on_measured(void *self, uint64_t session, uint64_t bytes)
 }
 
 static void
-on_removed(void *self, uint64_t session)
+on_removed(void *self, uint64_t session, const mrd_why *failed)
 {
-    post(self, REMOVED, session, 0, NULL);
+    post(self, REMOVED, session, 0, failed);
 }
 
 static void
@@ -299,7 +299,7 @@ take_news(world *w, uint64_t incarnation, uint64_t b, void *p)
         mrd_core_measured(w->core, now, n.a, n.b);
         break;
     case REMOVED:
-        mrd_core_removed(w->core, now, n.a);
+        mrd_core_removed(w->core, now, n.a, failed);
         break;
     case DISK:
         mrd_core_disk(w->core, now, (int64_t) n.a);

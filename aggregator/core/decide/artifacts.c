@@ -55,6 +55,8 @@ announced(mrd_core *c, mrd_session *s, const mrd_node *n, uint64_t session,
                            fault);
     if (o->size > ARTIFACT_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "the artifact is larger than 1 TiB");
+    if (s == NULL && mrd_core_withheld(c, session) != NULL)
+        return mrd_why_set(why, MRD_AGAIN, 0, "the artifact's session cannot be read now");
     if (session != 0 && (s == NULL || !mrd_session_is_open(s)))
         return mrd_why_set(why, MRD_STATE, 0, "the artifact's session is not open");
     if ((err = mrd_core_store_check(c, why)) != MRD_OK)

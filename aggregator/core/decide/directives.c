@@ -88,7 +88,7 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *s, co
     };
 }
 
-/* Cancels sessions that are over or unknown. */
+/* Cancels sessions that are over or unknown. A session that cannot be read now may still record. */
 static void
 cancel_others(const mrd_core *c, const Mrd__Heartbeat *hb, mrd_effect *to)
 {
@@ -96,6 +96,8 @@ cancel_others(const mrd_core *c, const Mrd__Heartbeat *hb, mrd_effect *to)
         const Mrd__SessionStatus *st = hb->sessions[i];
         const mrd_session *s = mrd_core_session(c, st->session);
 
+        if (s == NULL && mrd_core_withheld(c, st->session) != NULL)
+            continue;
         if ((s == NULL || !mrd_session_is_open(s)) && st->phase != MRD__NODE_PHASE__NODE_FLUSHED &&
             st->phase != MRD__NODE_PHASE__NODE_REFUSED)
             add(to, MRD__CONTROL_TYPE__CONTROL_CANCEL, st->session, NULL, NULL);

@@ -168,9 +168,15 @@ static mrd_part *
 part_for(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_frame *f, mrd_session *s, mrd_part *p)
 {
     if (s == NULL || !mrd_session_is_open(s)) {
+        const char *withheld = mrd_core_withheld(c, f->session);
         char text[160], id[MRD_SESSION_TEXT];
 
         mrd_session_id_text(f->session, id);
+        if (s == NULL && withheld != NULL) {
+            snprintf(text, sizeof(text), "session %s cannot be read now: %.100s", id, withheld);
+            ack(c, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, MRD_AGAIN, text, 1000);
+            return NULL;
+        }
         snprintf(text, sizeof(text), "session %s %s", id,
                  s == NULL ? "is not known here (it may have been deleted)"
                            : "is closed and accepts no more events");

@@ -119,6 +119,8 @@ mrd_core_retain(mrd_core *c)
 
 /* ---- Removing ---- */
 
+#define REMOVE_AGAIN (60 * MRD_SEC)
+
 static bool
 is_used(const mrd_core *c, const mrd_session *s)
 {
@@ -138,7 +140,8 @@ mrd_core_remove_deleted(mrd_core *c)
     for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM); i++) {
         mrd_session *s = c->sessions[i];
 
-        if (!s->deleted || s->removing || is_used(c, s))
+        if (!s->deleted || s->removing || mrd_local_before(c->now.local, s->remove_at) ||
+            is_used(c, s))
             continue;
         if (!s->closed) {
             if (!s->closing)
@@ -163,8 +166,21 @@ give_gaps_back(const mrd_core *c, const mrd_session *s)
     }
 }
 
+/* The session stays hidden. After a restart it is listed again if the directory still exists. */
+static void
+remove_later(mrd_core *c, mrd_session *s, const mrd_why *failed)
+{
+    if (s->remove_at.ns == 0)
+        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-REMOVE",
+                        "The files of a deleted session cannot be removed, this is tried again "
+                        "each minute and needs another deletion after a restart: id=%s reason=%s",
+                        s->text, failed->text);
+    s->removing = false;
+    s->remove_at = mrd_local_add(c->now.local, REMOVE_AGAIN);
+}
+
 void
-mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session)
+mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session, const mrd_why *failed)
 {
     mrd_core_enter(c, now);
     for (size_t i = 0; i < c->n_sessions; i++) {
@@ -172,6 +188,10 @@ mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session)
 
         if (s->id != session || !s->removing)
             continue;
+        if (failed != NULL) {
+            remove_later(c, s, failed);
+            return;
+        }
         mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DELETED",
                         "A session was deleted: id=%s", s->text);
         core_unlist(c, s);

@@ -19,7 +19,7 @@ mrd_json *mrd_session_json(const mrd_session *s, const mrd_manifest_context *x);
 mrd_json *mrd_listed_artifact_json(const mrd_listed_artifact *a);
 
 /*
- * Adds a session from its manifest to the core, before any other input. The caller then reads its
+ * Adds a session from its manifest to the core, as an input of its own. The caller then reads its
  * journals and calls mrd_part_stored for each frame of each part. `artifact_log` is an array of the
  * log entries of artifacts that are newer than the manifest, or NULL. On VERSION, CORRUPT, NOMEM
  * and TYPE nothing is added, and the caller counts the session as unreadable.

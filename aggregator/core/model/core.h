@@ -103,7 +103,9 @@ void mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_
 void mrd_core_export_stalled(mrd_core *c, mrd_core_time now, uint64_t session, const char *target,
                              mrd_dur_ns quiet);
 void mrd_core_measured(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t bytes);
-void mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session);
+/* The session's directory was removed. `failed` is NULL, or why the directory is still there; then
+ * it is removed again later. */
+void mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session, const mrd_why *failed);
 /* The disk state, about once a second: the free bytes of the store's directory, or (gone) that it
  * is not the opened directory any more. */
 void mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes);

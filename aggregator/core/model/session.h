@@ -170,6 +170,7 @@ typedef struct mrd_session {
     mrd_local_ns arm_from;       /* after a restart agents may come back until then */
     bool stop_requested;
     bool deleted, removing; /* hidden from readers; its directory is being removed */
+    mrd_local_ns remove_at; /* its directory could not be removed; the next attempt. 0: the first */
     bool closing, closed;   /* its journals */
     unsigned served;        /* time slices that are being sent; its files stay meanwhile */
     mrd_wall_ns full, room; /* when the store became full; when it had room again. 0 means not */

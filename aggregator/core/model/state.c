@@ -36,6 +36,7 @@ mrd_core_free(mrd_core *c)
     for (size_t i = 0; i < c->n_sessions; i++)
         mrd_session_free(c->sessions[i]);
     free(c->sessions);
+    free(c->unreadables);
     for (size_t i = 0; i < MRD_SURVEYS_MAX; i++)
         mrd_map_fini(&c->surveys[i].answered_by);
     mrd_nodes_fini(&c->nodes);
@@ -98,6 +99,47 @@ mrd_core_session(const mrd_core *c, uint64_t id)
     mrd_session *s = mrd_core_any_session(c, id);
 
     return s == NULL || s->deleted ? NULL : s;
+}
+
+static mrd_unreadable *
+unreadable_of(const mrd_core *c, uint64_t session)
+{
+    for (unsigned i = 0; i < c->unreadable; i++) {
+        if (c->unreadables[i].id == session)
+            return &c->unreadables[i];
+    }
+    return NULL;
+}
+
+const char *
+mrd_core_withheld(const mrd_core *c, uint64_t session)
+{
+    const mrd_unreadable *u = unreadable_of(c, session);
+
+    return u == NULL || !u->may_pass ? NULL : u->why;
+}
+
+mrd_err
+mrd_core_unreadable(mrd_core *c, uint64_t session, bool may_pass, const char *why)
+{
+    mrd_unreadable *u = unreadable_of(c, session);
+
+    if (u == NULL && !MRD_VEC_NEXT(c->unreadables, c->unreadable))
+        return MRD_NOMEM;
+    if (u == NULL)
+        u = &c->unreadables[c->unreadable++];
+    *u = (mrd_unreadable){ .id = session, .may_pass = may_pass };
+    mrd_text_set(u->why, sizeof(u->why), why);
+    return MRD_OK;
+}
+
+void
+mrd_core_readable(mrd_core *c, uint64_t session)
+{
+    mrd_unreadable *u = unreadable_of(c, session);
+
+    if (u != NULL)
+        *u = c->unreadables[--c->unreadable];
 }
 
 mrd_err

@@ -48,6 +48,15 @@ typedef struct {
     char text[MRD_TEXT_MAX];
 } mrd_waiting_command;
 
+/* A session in the store that cannot be read, and may list artifacts. */
+typedef struct {
+    uint64_t id;
+    /* The system refused a read, so the session may be readable later. Nodes keep its events until
+     * then. */
+    bool may_pass;
+    char why[MRD_WHY_MAX];
+} mrd_unreadable;
+
 struct mrd_core {
     mrd_core_limits limits;
     mrd_timescale timescale;
@@ -59,7 +68,8 @@ struct mrd_core {
     mrd_session **sessions;
     size_t n_sessions;
     mrd_stored_files files;
-    unsigned unreadable; /* sessions with unreadable lists of files */
+    mrd_unreadable *unreadables;
+    unsigned unreadable; /* number of them */
     mrd_core_stats stats;
     mrd_pending pending[MRD_PENDING_MAX];
     unsigned n_pending;
@@ -98,6 +108,13 @@ uint64_t mrd_core_random(mrd_core *c);
 mrd_session *mrd_core_session(const mrd_core *c, uint64_t id);
 mrd_session *mrd_core_any_session(const mrd_core *c, uint64_t id); /* a deleted one, too */
 mrd_err mrd_core_add_session(mrd_core *c, mrd_session *s);         /* takes it on MRD_OK */
+/* Notes that a session cannot be read, and why. `may_pass`: its nodes keep its events, and the caller
+ * tries again. Errors: NOMEM. */
+mrd_err mrd_core_unreadable(mrd_core *c, uint64_t session, bool may_pass, const char *why);
+/* The session was loaded, or is gone. */
+void mrd_core_readable(mrd_core *c, uint64_t session);
+/* Returns why the session cannot be read now, if that may pass. NULL otherwise. */
+const char *mrd_core_withheld(const mrd_core *c, uint64_t session);
 /* Adds a part for the node. Returns NULL if out of memory. */
 mrd_part *mrd_core_add_part(mrd_core *c, mrd_session *s, const mrd_node *n);
 bool mrd_core_is_alive(const mrd_core *c, const mrd_node *n);
