@@ -562,6 +562,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
                              ev);
     if (kind == MRD_WORK_WORKER)
         return add_to_worker(r, &work, ev, number);
+    if (mrd_workers_are_phases(r->who))
+        mrd_balance_around(r->balance, r->who, ev, kind == MRD_WORK_STEP);
     if (kind == MRD_WORK_LOADING)
         add_loading(r, work.process, ev);
     return kind == MRD_WORK_STEP ? add_step(r, ev) : MRD_OK;
