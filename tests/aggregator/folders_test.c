@@ -2,6 +2,7 @@
 #include "tests/check.h"
 #include "tests/wait.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <time.h>
 

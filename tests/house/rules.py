@@ -277,7 +277,7 @@ WORDS = [  # (words, where they are a name of something else, what the field say
     (r"\w*offer(s|ed|ing|_\w+)?|\w*(RuntimeOffer|ArtifactOffer|ArtifactWant)|MRD_FRAME_WANT", None, "announce, request (artifacts); features (of a runtime); send"),
     (r"(?!piecewise)\w*piece\w*", RENAMED, "chunk (of bytes), fitted segment (of a clock), bucket (of time), task"),
     (r"\w*_(life|lives)|(life|lives)_\w+|(life|lives) of the (aggregator|agent|folder)", RENAMED, "incarnation, run; lifecycle"),
-    (r"settles?|settled|\w+_settled?|\w*trouble\w*|\w+_noted", None, "complete, finish, converge; error, failure; saved, recorded, reported"),
+    (r"settles?|settled|\w+_settled?|\w*trouble(?!shooting)\w*|\w+_noted", None, "complete, finish, converge; error, failure; saved, recorded, reported"),
     (r"[\"`]sentence[\"`]|(char|->) ?\*?sentence", RENAMED, "message"),
 ]
 

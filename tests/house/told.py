@@ -41,7 +41,7 @@ def options(*program):
     """{what may be written behind the program: --name, -l}"""
     long = {w.rstrip("=") for w in run(*program, "--help=options").split() if w.startswith("-")}
     text = run(*program, "--help")
-    if program != (os.path.join(BIN, "meridian"),):  # its commands have options
+    if os.path.basename(program[0]) != "meridian":  # a daemon
         long |= set(re.findall(r"^ +(--advanced\.[\w-]+)", run(*program, "--help=advanced"), re.M))
     return long | {"--help", "--version"} | set(re.findall(r"^ +(-\w), *--", text, re.M)) | {"--no-" + w[2:] for w in long}
 

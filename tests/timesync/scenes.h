@@ -678,14 +678,14 @@ scene_cross(int64_t step, mrd_buf *to)
                 step, t.n_eras, t.step, t.doubt);
     for (int64_t at = -2 * MRD_SEC; err == MRD_OK && at < 34 * MRD_SEC;
          at += 250 * MRD_MS + scene_draw(&r, 700 * MRD_MS)) {
-        mrd_cross_place p = mrd_cross_table_find(&t, wall + at, INT64_MAX);
-        mrd_cross_place q = mrd_cross_table_find(&t, wall + at, at + 300 * MRD_MS);
+        mrd_cross_place p = mrd_cross_table_find(&t, wall + at, 0, INT64_MAX);
+        mrd_cross_place q = mrd_cross_table_find(&t, wall + at, 0, at + 300 * MRD_MS);
 
         mrd_buf_fmt(to,
                     " %" PRId64 ": %" PRId64 " +-%" PRId64 " in %zu, handed on then: %" PRId64
                     " +-%" PRId64 " in %zu, 3 s are %" PRId64 "\n",
                     at, p.raw.ns, p.doubt, p.era, q.raw.ns, q.doubt, q.era,
-                    mrd_cross_table_span(&t, p.era, wall + at, 3 * MRD_SEC));
+                    mrd_cross_table_span(&t, p.era, wall + at, 3 * MRD_SEC, 0));
     }
     for (size_t i = 0; i < t.n; i++)
         mrd_buf_fmt(to, " %" PRId64, t.v[i].doubt);

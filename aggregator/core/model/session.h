@@ -168,10 +168,9 @@ typedef struct mrd_session {
     mrd_local_ns flush_deadline; /* by the aggregator's clock, as are all times below */
     mrd_dur_ns answer;           /* how long the slowest node took to report that it is ready */
     mrd_local_ns arm_from;       /* after a restart agents may come back until then */
-    bool stop_requested;
-    bool deleted, removing; /* hidden from readers; its directory is being removed */
-    mrd_local_ns remove_at; /* its directory could not be removed; the next attempt. 0: the first */
-    bool closing, closed;   /* its journals */
+    bool deleted, removing;      /* hidden from readers; its directory is being removed */
+    mrd_local_ns remove_at;      /* next attempt to remove the directory, 0: the first */
+    bool stop_requested, closing, closed; /* the last two: its journals */
     unsigned served;        /* time slices that are being sent; its files stay meanwhile */
     mrd_wall_ns full, room; /* when the store became full; when it had room again. 0 means not */
     char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can */
