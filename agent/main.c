@@ -9,6 +9,7 @@
 
 #include "agent/daemon/agent.h"
 #include "agent/daemon/sample.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/conf.h"
 #include "base/conf/log.h"
 #include "base/conf/manual.h"
@@ -253,7 +254,7 @@ run(mrd_agent_options *o, const mrd_node_identity *node)
                 "has to be started again, as systemd and Kubernetes do: node=%s",
                 node->instance_id);
     /* Recent events get a moment. The rest stays in the spool directory for the next start. */
-    (void) mrd_agent_drain(a, o->spool_dir == NULL ? 5 * MRD_SEC : 2 * MRD_SEC);
+    (void) mrd_agent_drain(a, o->spool_dir == NULL ? MRD_WAIT_END_UNSPOOLED : MRD_WAIT_END_SPOOLED);
     mrd_log(MRD_LOG_INFO, "AGT-END", "The agent ends: node=%s", node->instance_id);
     mrd_agent_close(a);
     return leave(lost ? 1 : 0);

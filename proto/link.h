@@ -63,10 +63,11 @@ typedef struct {
     const char *control_url; /* NULL: no control channel */
     mrd_link_tls tls;
     unsigned window; /* maximum requests in flight, 1 .. MRD_LINK_WINDOW_MAX; 0 means 8 */
-    /* a request without an answer after this time fails with TIMEOUT; 0 means 30 s */
-    mrd_dur_ns reply_ns;
-    mrd_dur_ns resend_ns; /* interval for repeating a request; 0 means 5 s */
-    /* limits of the random backoff; 0 means 100 ms and 10 s */
+    /* Times; 0 means the value in base/conf/agent_waits.def. A request without an answer fails with
+     * TIMEOUT after reply_ns. The random backoff is between reconnect_min_ns and reconnect_max_ns,
+     * which simulations of many agents on one machine change. */
+    mrd_dur_ns reply_ns;  /* REPLY */
+    mrd_dur_ns resend_ns; /* RESEND */
     mrd_dur_ns reconnect_min_ns, reconnect_max_ns;
 } mrd_link_options;
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "agent/clock/linkprobe.h"
+#include "base/conf/agent_waits.h"
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/url.h"
@@ -14,22 +15,15 @@
 #include "proto/clock_reading.h"
 #include "timesync/epoch.h"
 
-/* a heartbeat with a tight bound is preferred to a newer, looser one for this long */
-#define BOUND_AGE      (60 * MRD_SEC)
-#define WORD_AGE       (30 * MRD_SEC) /* an estimate of the aggregator is valid for this long */
-#define DRIFT_PART     10000          /* 100 ppm */
-#define RATE_MAX       500000         /* ppb, the limit for a plausible clock */
-#define RATE_BEND      5000           /* ppb/s, how fast the rate may change */
+#define DRIFT_PART     10000  /* 100 ppm */
+#define RATE_MAX       500000 /* ppb, the limit for a plausible clock */
+#define RATE_BEND      5000   /* ppb/s, how fast the rate may change */
 #define WORD_BOUND_MAX MRD_TIME_MAX
-#define WATCH          (2 * MRD_SEC)
-#define FRAME_AGE      MRD_SEC
 #define FRAME_LEN      16384
 #define BREAKS         16
-#define READ_EVERY     (10 * MRD_SEC)
 #define READINGS       4
-#define SILENT         8              /* packets in a row without an answer: UDP is blocked */
-#define LINK_FRESH     (20 * MRD_SEC) /* an answer over the connection is valid for this long */
-#define BEAT_K         0x80000000u    /* heartbeats as probes: k starts here */
+#define SILENT         8           /* packets in a row without an answer: UDP is blocked */
+#define BEAT_K         0x80000000u /* heartbeats as probes: k starts here */
 
 struct mrd_clock_sync {
     mrd_clock_sync_options o;
@@ -200,7 +194,7 @@ static bool
 link_silent(const mrd_clock_sync *c, mrd_local_ns now)
 {
     return c->link == NULL || c->link_received.ns == 0 ||
-           mrd_local_diff(now, c->link_received) > LINK_FRESH;
+           mrd_local_diff(now, c->link_received) > MRD_WAIT_LINK_FRESH;
 }
 
 static bool
@@ -295,7 +289,7 @@ mrd_clock_sync_ack(mrd_clock_sync *c, mrd_local_ns sent, const Mrd__Ack *ack, mr
     c->answered_at = received;
     c->answer_raw = (mrd_peer_ns){ ack->reply_local_ns };
     beat_probe(c, sent, ack, received);
-    if (c->beat_bound >= 0 && mrd_local_diff(received, c->beat_at) < BOUND_AGE &&
+    if (c->beat_bound >= 0 && mrd_local_diff(received, c->beat_at) < MRD_WAIT_BEAT_KEPT &&
         bound > c->beat_bound + mrd_local_diff(received, c->beat_at) / DRIFT_PART)
         return;
     c->beat_offset = mrd_time_clamp(mrd_sat_sub(mrd_sat_add(theirs, c->session_offset),
@@ -314,7 +308,8 @@ watch(mrd_clock_sync *c, mrd_local_ns now)
     struct timespec ts;
 
     /* Returns true if `now` certainly lies before the next suspend and after the last one. */
-    if ((c->watched_at.ns != 0 && mrd_local_diff(now, c->watched_at) < WATCH) || slept(c))
+    if ((c->watched_at.ns != 0 && mrd_local_diff(now, c->watched_at) < MRD_WAIT_SUSPEND_LOOK) ||
+        slept(c))
         return;
     c->watched_at = now;
     r.boot_id = mrd_hash64(c->boot_id, strlen(c->boot_id), 0);
@@ -348,7 +343,7 @@ read_own(mrd_clock_sync *c, mrd_local_ns now, bool recording)
         return;
     }
     c->recording = recording;
-    c->read_at = mrd_local_add(now, READ_EVERY);
+    c->read_at = mrd_local_add(now, MRD_WAIT_NODE_CLOCKS);
     mrd_hostclock_read(c->own, &r);
     mrd_clock_reading_fill(&c->readings[c->n_readings], &r);
     c->reading_list[c->n_readings] = &c->readings[c->n_readings].m;
@@ -390,7 +385,7 @@ open_link(mrd_clock_sync *c, mrd_local_ns now)
     mrd_transport *t = NULL;
 
     if (c->o.connect == NULL || c->host[0] == '\0' || !c->have_session_offset ||
-        (c->link_tried.ns != 0 && mrd_local_diff(now, c->link_tried) < LINK_FRESH))
+        (c->link_tried.ns != 0 && mrd_local_diff(now, c->link_tried) < MRD_WAIT_LINK_FRESH))
         return;
     c->link_tried = now;
     if (c->o.connect(c->o.connect_self, &t, NULL) == MRD_OK)
@@ -448,7 +443,8 @@ void
 mrd_clock_sync_step(mrd_clock_sync *c, bool recording)
 {
     mrd_local_ns now = mrd_local_now();
-    bool known = c->word_bound >= 0 && mrd_local_diff(now, c->word_received) < WORD_AGE;
+    bool known =
+        c->word_bound >= 0 && mrd_local_diff(now, c->word_received) < MRD_WAIT_ESTIMATE_VALID;
     mrd_pace want = recording ? (c->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
                               : MRD_PACE_RUN; /* a session may begin soon */
@@ -484,7 +480,7 @@ mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to)
     if (len == 0 && c->n_breaks == 0 && c->n_readings == 0)
         return false;
     if (!force && c->n_breaks == 0 && c->n_readings == 0 && len < FRAME_LEN &&
-        mrd_local_diff(now, c->sent_since) < FRAME_AGE)
+        mrd_local_diff(now, c->sent_since) < MRD_WAIT_CLOCK_FRAME)
         return false;
     snprintf(c->method, sizeof(c->method), "%s", transport_text(c));
     mrd__clock_data__init(to);
@@ -513,7 +509,7 @@ word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_g
     double s = fabs((double) age / MRD_SEC), any = (double) MRD_SEC / DRIFT_PART * s;
     double known = (double) c->word_drift * s + 0.5 * RATE_BEND * s * s;
 
-    if (c->word_drift > 0 && known < any && s <= (double) WORD_AGE / MRD_SEC) {
+    if (c->word_drift > 0 && known < any && s <= (double) MRD_WAIT_ESTIMATE_VALID / MRD_SEC) {
         *ret_by = (int64_t) ((double) age / MRD_SEC * (double) c->word_rate);
         *ret_growth = (int64_t) (known < any ? known : any) + 1;
     } else {
@@ -540,7 +536,8 @@ mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view 
         v.probes += mrd_timeprobe_counters(c->probe).answered;
     if (slept(c)) {
         v.known = false; /* until the next turn */
-    } else if (c->word_bound >= 0 && mrd_local_diff(mrd_local_now(), c->word_received) < WORD_AGE) {
+    } else if (c->word_bound >= 0 &&
+               mrd_local_diff(mrd_local_now(), c->word_received) < MRD_WAIT_ESTIMATE_VALID) {
         int64_t by, growth;
 
         word_moved(c, age, &by, &growth);

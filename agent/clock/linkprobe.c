@@ -5,11 +5,10 @@
 #include <string.h>
 
 #include "agent/clock/probe_pace.h"
+#include "base/conf/agent_waits.h"
 #include "proto/wire.h"
 
-#define DONE     256            /* a power of two */
-#define PATIENCE (10 * MRD_SEC) /* for an answer; the connection may still be established */
-#define LOOK     (2 * MRD_SEC)  /* interval of checking the certificate files */
+#define DONE 256 /* a power of two */
 
 struct mrd_linkprobe {
     mrd_transport *transport;
@@ -140,7 +139,7 @@ look_at_files(mrd_linkprobe *p, mrd_local_ns now)
     mrd_transport *t = p->transport;
     mrd_why why;
 
-    if (t->reload == NULL || mrd_local_diff(now, p->looked) < LOOK)
+    if (t->reload == NULL || mrd_local_diff(now, p->looked) < MRD_WAIT_LINK_LOOK)
         return;
     p->looked = now;
     if (t->changed(t))
@@ -159,7 +158,7 @@ mrd_linkprobe_step(mrd_linkprobe *p)
     }
     now = mrd_local_now();
     look_at_files(p, now);
-    if (p->flying && now.ns - p->a1 > PATIENCE)
+    if (p->flying && now.ns - p->a1 > MRD_WAIT_LINK_ANSWER)
         next_pair(p, now);
     if (p->up && !p->flying && mrd_probe_pace_due(&p->pace, now))
         send_request(p);
@@ -202,6 +201,6 @@ mrd_local_ns
 mrd_linkprobe_next_ns(const mrd_linkprobe *p)
 {
     if (p->flying)
-        return (mrd_local_ns){ p->a1 + PATIENCE };
+        return (mrd_local_ns){ p->a1 + MRD_WAIT_LINK_ANSWER };
     return p->up ? p->pace.next : (mrd_local_ns){ INT64_MAX };
 }

@@ -1,8 +1,7 @@
 #include "agent/clock/probe_pace.h"
 
+#include "base/conf/agent_waits.h"
 #include "base/hash.h"
-
-#define FAST_TIME (60 * MRD_SEC)
 
 /* xorshift64*: only to spread probes in time */
 static double
@@ -59,7 +58,7 @@ mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, mrd_local_ns now)
     if (pace == p->pace)
         return;
     if (pace == MRD_PACE_FAST)
-        p->fast_until = mrd_local_add(now, FAST_TIME);
+        p->fast_until = mrd_local_add(now, MRD_WAIT_PROBE_FAST);
     p->pace = pace;
     if (p->burst == 0)
         plan(p, now);

@@ -1,5 +1,6 @@
 #include "agent/clock/timeprobe.h"
 
+#include "base/conf/agent_waits.h"
 #include "base/sys/udpstamp.h"
 
 #include <stdlib.h>
@@ -11,9 +12,8 @@
 #define TRIES   4    /* a pair is sent after its fourth warm-up packets at the latest */
 #define SENDS   32   /* number of remembered send times of warm-up packets */
 /* between warm-up packets, before the pair, and inside it; too short for a timer */
-#define GAP      (8 * MRD_US)
-#define PATIENCE MRD_SEC /* for an answer */
-#define NUMBERS  512     /* pending transmit stamps; a power of two */
+#define GAP     (8 * MRD_US)
+#define NUMBERS 512 /* pending transmit stamps; a power of two */
 /* for a warm-up packet's transmit stamp, because no pair begins there */
 #define NO_K UINT32_MAX
 
@@ -275,7 +275,7 @@ send_pair(mrd_timeprobe *p, mrd_local_ns now)
     p->tries = 0;
     if (q->used)
         finish_pair(p, q);
-    *q = (pair){ .used = true, .k = p->k, .deadline = mrd_local_add(now, PATIENCE) };
+    *q = (pair){ .used = true, .k = p->k, .deadline = mrd_local_add(now, MRD_WAIT_UDP_ANSWER) };
     p->flying++;
     p->k += 2;
     p->counts.pairs++;

@@ -11,19 +11,13 @@
 
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/sys/file.h"
 #include "base/sys/secret.h"
 
-/* An aggregator answers within a second, and a restarted one within seconds. If it stays away for
- * longer, rings of processes that end would fill the memory of the node. */
-#define WAIT_MAX   MRD_JOBS_HOLD
-#define PAUSE_ONCE (50 * MRD_MS)
-#define PAUSE_MAX  (10 * MRD_SEC)
-/* after this time without a failure, the log says that writing works again */
-#define SPOOL_CALM (10 * MRD_SEC)
 #define SCRIPT_MAX 65536 /* of --advanced.fake-counters */
 
 /* ---- Callbacks of the parts ---- */
@@ -100,7 +94,7 @@ mrd_agent_waits(mrd_agent *a, mrd_local_ns now)
                 "under way: "
                 "what programs record is read now, and a session that this node joins later counts "
                 "it as lost (started-late)",
-                (long long) (WAIT_MAX / MRD_SEC));
+                (long long) (MRD_WAIT_SESSIONS / MRD_SEC));
     }
     return a->wait_until.ns != 0;
 }
@@ -132,9 +126,9 @@ cap_cpu(mrd_agent *a, double used)
     struct timespec ts;
 
     a->pause_ns += (int64_t) (used * (100.0 / a->o.cpu_limit - 1.0) * 1e9);
-    if (a->pause_ns > PAUSE_MAX)
-        a->pause_ns = PAUSE_MAX;
-    pause = a->pause_ns < PAUSE_ONCE ? a->pause_ns : PAUSE_ONCE;
+    if (a->pause_ns > MRD_WAIT_PAUSE_MAX)
+        a->pause_ns = MRD_WAIT_PAUSE_MAX;
+    pause = a->pause_ns < MRD_WAIT_PAUSE_ONCE ? a->pause_ns : MRD_WAIT_PAUSE_ONCE;
     if (pause <= 0)
         return;
     ts = (struct timespec){ 0, (long) pause };
@@ -201,7 +195,8 @@ watch_spool(mrd_agent *a, mrd_local_ns now)
                     mrd_spool_failure(a->spool));
         a->spool_failures = stats.failures;
         a->spool_failed = now;
-    } else if (a->spool_failed.ns != 0 && mrd_local_diff(now, a->spool_failed) >= SPOOL_CALM) {
+    } else if (a->spool_failed.ns != 0 &&
+               mrd_local_diff(now, a->spool_failed) >= MRD_WAIT_SPOOL_CALM) {
         a->spool_failed = (mrd_local_ns){ 0 };
         mrd_log(MRD_LOG_INFO, "AGT-SPOOL-WRITES", "Events are written to the spool again");
     }
@@ -375,7 +370,7 @@ mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
     }
     resume_sessions(a);
     if (a->publish != NULL)
-        a->wait_until = mrd_local_add(mrd_local_now(), WAIT_MAX);
+        a->wait_until = mrd_local_add(mrd_local_now(), MRD_WAIT_SESSIONS);
     mrd_drain_hold(a->drain, mrd_agent_waits(a, mrd_local_now()));
     *ret_agent = a;
     return MRD_OK;

@@ -2,6 +2,7 @@
  * clock data: for the recording sessions, or, without one, for the aggregator's live estimate only */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
 /* Opens a connection that carries probes only. */
@@ -12,7 +13,7 @@ connect_probes(void *self, mrd_transport **ret_transport, mrd_why *why)
     mrd_link_options o = { .data_url = a->o.data_url,
                            .tls = { a->o.tls_ca, a->o.tls_cert, a->o.tls_key, a->o.tls_name },
                            .window = 1,
-                           .reply_ns = 5 * MRD_SEC };
+                           .reply_ns = MRD_WAIT_PROBE_REPLY };
 
     return (mrd_agent_joins(&a->o) ? mrd_transport_link_later
                                    : mrd_transport_link)(&o, ret_transport, why);

@@ -3,10 +3,10 @@
 
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
-#define SAY_PERIOD (60 * MRD_SEC)
-#define NOTICES    10u /* maximum log lines in this interval */
+#define NOTICES 10u /* maximum log lines in this interval */
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -50,7 +50,7 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 static void
 end_minute(mrd_agent *a, mrd_local_ns now)
 {
-    if (mrd_local_diff(now, a->notices_at) < SAY_PERIOD)
+    if (mrd_local_diff(now, a->notices_at) < MRD_WAIT_NOTICES)
         return;
     if (a->notices > NOTICES)
         mrd_log(MRD_LOG_WARN, "AGT-NOTICES",
@@ -122,7 +122,7 @@ step_rings(void *self, mrd_local_ns now)
     mrd_drain_hold(a->drain, mrd_agent_waits(a, now));
     (void) mrd_drain_step(a->drain);
     end_minute(a, now);
-    if (mrd_local_diff(now, a->said_at) > SAY_PERIOD ||
+    if (mrd_local_diff(now, a->said_at) > MRD_WAIT_NOTICES ||
         (mrd_drain_has_refused(a->drain) && !a->said_refused) ||
         (mrd_drain_leaves_out(a->drain) && !a->said_left_out)) {
         a->said_at = now;

@@ -11,11 +11,9 @@
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 #include "agent/rings/control_file.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/hash.h"
-
-#define LOOK_PERIOD (100 * MRD_MS)
-#define AHEAD       (500 * MRD_MS) /* processes are enabled this long before a pause ends */
 
 typedef struct entry {
     struct entry *next;
@@ -131,7 +129,7 @@ wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mr
             continue;
         on = true;
         paused = paused && mrd_record_is_paused(record, st.id, now) &&
-                 mrd_record_is_paused(record, st.id, mrd_local_add(now, AHEAD));
+                 mrd_record_is_paused(record, st.id, mrd_local_add(now, MRD_WAIT_SETTINGS_AHEAD));
         if (mrd_local_after(now, st.stop))
             continue;
         mrd_record_choice(record, st.id, &cores, &types);
@@ -182,7 +180,7 @@ step_settings(void *self, mrd_local_ns now)
 {
     settings *s = self;
 
-    if (mrd_local_before(now, mrd_local_add(s->looked_at, LOOK_PERIOD)))
+    if (mrd_local_before(now, mrd_local_add(s->looked_at, MRD_WAIT_SETTINGS)))
         return;
     s->looked_at = now;
     for (entry *e = s->entries; e != NULL; e = e->next) {

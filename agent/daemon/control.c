@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/daemon/agent_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/num.h"
 #include "proto/wire.h"
@@ -420,10 +421,10 @@ mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now)
 
         mrd_record_get(a->record, i, &st);
         if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED &&
-            mrd_local_after(now, mrd_local_add(st.flushed, 60 * MRD_SEC)))
+            mrd_local_after(now, mrd_local_add(st.flushed, MRD_WAIT_FORGET)))
             mrd_record_cancel(a->record, st.id);
     }
     while (a->n_refusals > 0 &&
-           mrd_local_after(now, mrd_local_add(a->refusals[0].at, 60 * MRD_SEC)))
+           mrd_local_after(now, mrd_local_add(a->refusals[0].at, MRD_WAIT_FORGET)))
         refusal_drop(a, a->refusals[0].session);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "agent/daemon/agent_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/metrics.h"
 
@@ -267,9 +268,6 @@ typedef struct {
     char report[256], unselected_one[160], cut_file[256];
 } session_part;
 
-/* How long a report is repeated, in case a heartbeat is lost. */
-#define REPORTED (10 * MRD_SEC)
-
 typedef struct {
     Mrd__Heartbeat m;
     counter_set counters;
@@ -426,7 +424,7 @@ fill_session(heartbeat *h, const mrd_agent *a, size_t i, size_t n_sessions)
     st->revision = s.revision;
     st->triggers = (uint64_t *) (uintptr_t) s.triggers;
     st->n_triggers = s.n_triggers;
-    if (s.report[0] != '\0' && h->m.local_ns - s.report_at.ns < REPORTED) {
+    if (s.report[0] != '\0' && h->m.local_ns - s.report_at.ns < MRD_WAIT_REPORTED) {
         snprintf(p->report, sizeof(p->report), "%s", s.report);
         st->report = p->report;
         st->report_local_ns = s.report_at.ns;
@@ -458,7 +456,7 @@ fill_trigger(heartbeat *h, mrd_agent *a)
 {
     static char key[] = "trigger", at_key[] = "trigger-at";
 
-    if (a->trigger_reason[0] == '\0' || h->m.local_ns - a->trigger_at.ns >= REPORTED)
+    if (a->trigger_reason[0] == '\0' || h->m.local_ns - a->trigger_at.ns >= MRD_WAIT_REPORTED)
         return;
     snprintf(h->trigger_at, sizeof(h->trigger_at), "%" PRId64, a->trigger_at.ns);
     mrd_agent_label(&h->labels[0], key, a->trigger_reason);

@@ -11,11 +11,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/conf/agent_waits.h"
 #include "base/metrics.h"
 #include "base/obj.h"
 #include "base/sys/secret.h"
-
-#define PATIENCE (5 * MRD_SEC) /* time limit for a request's head */
 
 enum { HEAD_MAX = 8192, CLIENTS = 4 };
 
@@ -188,7 +187,8 @@ take(mrd_metrics *m, client *c, mrd_local_ns now)
     c->head[c->len] = '\0';
     if (memmem(c->head, c->len, "\r\n\r\n", 4) != NULL)
         answer(m, c);
-    else if (n == 0 || c->len == HEAD_MAX || mrd_local_diff(now, c->since) > PATIENCE ||
+    else if (n == 0 || c->len == HEAD_MAX ||
+             mrd_local_diff(now, c->since) > MRD_WAIT_METRICS_HEAD ||
              (n < 0 && errno != EAGAIN && errno != EINTR))
         drop(c);
 }

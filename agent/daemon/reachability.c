@@ -2,10 +2,8 @@
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
-
-#define SAY_FIRST (3 * MRD_SEC)
-#define SAY_AGAIN (60 * MRD_SEC)
 
 static bool
 is_reached(const mrd_agent *a, mrd_publish_stats *ret_stats)
@@ -53,8 +51,9 @@ mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now)
     }
     if (a->unreached_since.ns == 0)
         a->unreached_since = now;
-    if (mrd_local_diff(now, a->unreached_since) < SAY_FIRST ||
-        (a->unreached_said.ns != 0 && mrd_local_diff(now, a->unreached_said) < SAY_AGAIN))
+    if (mrd_local_diff(now, a->unreached_since) < MRD_WAIT_UNREACHED_FIRST ||
+        (a->unreached_said.ns != 0 &&
+         mrd_local_diff(now, a->unreached_said) < MRD_WAIT_UNREACHED_AGAIN))
         return;
     a->unreached_said = now;
     reason(a, &st, why);
@@ -76,8 +75,8 @@ mrd_agent_reach_next_ns(const mrd_agent *a)
 {
     if (a->unreached_since.ns == 0)
         return (mrd_local_ns){ INT64_MAX };
-    return a->unreached_said.ns == 0 ? mrd_local_add(a->unreached_since, SAY_FIRST)
-                                     : mrd_local_add(a->unreached_said, SAY_AGAIN);
+    return a->unreached_said.ns == 0 ? mrd_local_add(a->unreached_since, MRD_WAIT_UNREACHED_FIRST)
+                                     : mrd_local_add(a->unreached_said, MRD_WAIT_UNREACHED_AGAIN);
 }
 
 bool

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/conf/agent_waits.h"
 #include "base/obj.h"
 #include "hw/proc.h"
 
 #define REPEAT        10 /* an unchanged value is emitted every this many rounds */
-#define REFRESH       (30 * MRD_SEC)
 #define TIMEOUT_SHARE 10
 
 typedef struct {
@@ -101,7 +101,7 @@ refresh(mrd_sample *s, mrd_local_ns now)
 {
     mrd_hw_session *probe = NULL;
 
-    s->refresh_at = mrd_local_add(now, REFRESH);
+    s->refresh_at = mrd_local_add(now, MRD_WAIT_COUNTER_LIST);
     if (mrd_hw_refresh(s->hw, NULL) != MRD_OK ||
         mrd_hw_session_create(s->hw, s->o.patterns, s->o.n_patterns, MRD_HW_SCOPE_ALL, true, &probe,
                               NULL) != MRD_OK)

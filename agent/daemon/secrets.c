@@ -1,10 +1,9 @@
 /* agent/daemon/secrets.c - certificate, key and token of a running agent: obtains and renews them where
  * the agent manages its certificate, reads changed files again, and explains TLS failures */
 #include "agent/daemon/agent_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/sys/secret.h"
-
-#define LOOK_PERIOD (2 * MRD_SEC)
 
 mrd_err
 mrd_agent_token_load(mrd_agent *a, mrd_why *why)
@@ -114,7 +113,7 @@ mrd_agent_secrets_step(mrd_agent *a, mrd_local_ns now)
                 why.text);
     if (a->enrol != NULL)
         enrol_step(a, now, failed);
-    if (mrd_local_diff(now, a->secrets_at) < LOOK_PERIOD)
+    if (mrd_local_diff(now, a->secrets_at) < MRD_WAIT_SECRETS_LOOK)
         return;
     a->secrets_at = now;
     reload(a, true);

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "agent/files/folder.h"
+#include "base/conf/agent_waits.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/import/import.h"
 
-#define PART       16384u /* events of one step */
-#define POLL       (5 * MRD_MS)
+#define PART       16384u       /* events of one step */
 #define KNOWN_MAX  256u         /* processes */
 #define IS_FILE    (1ull << 63) /* in the value of a position: no ring position has this bit */
 #define RUNTIME    "nrt-sys-trace"
@@ -634,7 +634,7 @@ mrd_local_ns
 mrd_traces_next_ns(const mrd_traces *t)
 {
     return mrd_traces_idle(t) ? ((mrd_local_ns){ INT64_MAX })
-                              : mrd_local_add(mrd_local_now(), POLL);
+                              : mrd_local_add(mrd_local_now(), MRD_WAIT_TRACE_POLL);
 }
 
 void

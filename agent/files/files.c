@@ -9,19 +9,18 @@
 
 #include "agent/files/files_int.h"
 #include "agent/link/publish.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/obj.h"
 #include "trace/import/capture_names.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
-#define HANG           (10 * MRD_SEC)
 #define HASH_SLICE     (2u << 20)
 #ifndef MRD_FILES_CHUNK /* tests use a smaller value */
 #define MRD_FILES_CHUNK (512u << 10)
 #endif
 #define CHUNK   MRD_FILES_CHUNK
-#define RETRY   (500 * MRD_MS)
 #define TRIES   20
 #define NOTICES 16 /* reads of inotify in one turn */
 
@@ -425,7 +424,7 @@ send(mrd_files *f, uint8_t type, const void *message, mrd_local_ns now)
         f->o.send(f->o.self, ++f->tag, (mrd_bytes){ f->frame.p, f->frame.len }) == MRD_OK)
         f->asked = true;
     else
-        f->again_at = mrd_local_add(now, 5 * MRD_MS);
+        f->again_at = mrd_local_add(now, MRD_WAIT_FILE_PART);
 }
 
 /* Returns a name that the aggregator accepts: without the process's directory, which the aggregator
@@ -516,11 +515,12 @@ on_request(mrd_files *f, const Mrd__ArtifactRequest *w)
         taken(f, "");
     } else if (w->err == MRD_AGAIN || w->err == MRD_FULL || w->err == MRD_IO ||
                w->err == MRD_NOMEM) { /* a temporary error: the file is fine */
-        f->again_at = mrd_local_add(mrd_local_now(), mrd_publish_wait(w->retry_after_ms, RETRY));
+        f->again_at = mrd_local_add(mrd_local_now(),
+                                    mrd_publish_wait(w->retry_after_ms, MRD_WAIT_FILE_AGAIN));
     } else if (w->err != 0 && w->retry_after_ms == 0) {
         taken(f, w->message[0] == '\0' ? mrd_err_text((mrd_err) w->err) : w->message);
     } else if (w->err != 0) {
-        try_again(f, mrd_publish_wait(w->retry_after_ms, RETRY), w->message);
+        try_again(f, mrd_publish_wait(w->retry_after_ms, MRD_WAIT_FILE_AGAIN), w->message);
     } else {
         f->offset = w->offset > f->files[f->at].size ? 0 : w->offset;
         f->stage = SENDING;
@@ -532,7 +532,7 @@ on_request(mrd_files *f, const Mrd__ArtifactRequest *w)
 static void
 on_ack(mrd_files *f, const Mrd__Ack *a)
 {
-    int64_t wait = mrd_publish_wait(a->retry_after_ms, RETRY);
+    int64_t wait = mrd_publish_wait(a->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
     if (a->status == MRD__ACK_STATUS__ACK_REFUSED) {
         f->stage = ANNOUNCING; /* the answer says which part the aggregator has and wants */
@@ -561,13 +561,13 @@ mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg)
         return; /* of a session that has ended: the next step continues */
     if (msg == NULL) {
         f->stage = ANNOUNCING; /* how far did it come? */
-        f->again_at = mrd_local_add(mrd_local_now(), RETRY);
+        f->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && f->stage == ANNOUNCING) {
         on_request(f, msg->u.request);
     } else if (msg->frame.type == MRD_FRAME_ACK) {
         on_ack(f, msg->u.ack);
     } else {
-        try_again(f, RETRY, "the aggregator's answer is not valid");
+        try_again(f, MRD_WAIT_FILE_AGAIN, "the aggregator's answer is not valid");
     }
 }
 
@@ -688,7 +688,7 @@ look_after_hung(mrd_files *f, mrd_local_ns now)
         come_back(f, &h);
     }
     if (f->work->kind != NOTHING && f->n_hung < MRD_FILES_HUNG &&
-        mrd_local_diff(now, f->posted_at) > (f->o.hang == 0 ? HANG : f->o.hang))
+        mrd_local_diff(now, f->posted_at) > (f->o.hang == 0 ? MRD_WAIT_FILE_HANG : f->o.hang))
         abandon(f);
 }
 
@@ -797,12 +797,13 @@ mrd_files_next_ns(const mrd_files *f)
     if (f->stage > HASHING && f->stage < REMOVING && !f->asked &&
         (f->stage != SENDING || f->chunk_len > 0))
         next = f->again_at;
-    if (f->n_hung > 0 && mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_SEC)))
-        next = mrd_local_add(mrd_local_now(), MRD_SEC);
+    if (f->n_hung > 0 &&
+        mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK)))
+        next = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK);
     if (f->work->kind != NOTHING) /* its descriptor tells */
-        return mrd_local_before(next, mrd_local_add(f->posted_at, HANG))
+        return mrd_local_before(next, mrd_local_add(f->posted_at, MRD_WAIT_FILE_HANG))
                    ? next
-                   : mrd_local_add(f->posted_at, HANG);
+                   : mrd_local_add(f->posted_at, MRD_WAIT_FILE_HANG);
     if (file_work(f) != NOTHING)
         return (mrd_local_ns){ 0 };
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)

@@ -8,15 +8,10 @@
 
 #include "agent/files/files_int.h"
 #include "agent/guard/dir_name.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/obj.h"
 #include "base/vec.h"
-
-#define LOOK_WATCHED (10 * MRD_SEC)
-#define LOOK_BLIND   (2 * MRD_SEC)
-#define LOOK_BUSY    (500 * MRD_MS) /* while files have to stay unchanged */
-/* between two searches; at least four times the duration of one */
-#define LOOK_GAP (50 * MRD_MS)
 
 /* ---- The table of files ---- */
 
@@ -457,9 +452,9 @@ end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, mrd_local_ns now
     if (mrd_local_before(d->looked_at, d->ended_at))
         again = true; /* this search may have missed the last files */
     d->look_at = mrd_local_add(now, (again            ? 0
-                                     : d->waiting > 0 ? LOOK_BUSY
-                                     : d->blind       ? LOOK_BLIND
-                                                      : LOOK_WATCHED));
+                                     : d->waiting > 0 ? MRD_WAIT_FILES_BUSY
+                                     : d->blind       ? MRD_WAIT_FILES_BLIND
+                                                      : MRD_WAIT_FILES_WATCHED));
     mrd_files_sum(f);
     mrd_files_say(d);
 }
@@ -487,7 +482,7 @@ mrd_files_looked(mrd_files *f, mrd_local_ns now)
 mrd_local_ns
 mrd_files_due(const dir *d)
 {
-    int64_t gap = d->took_ns * 4 < LOOK_GAP ? LOOK_GAP : d->took_ns * 4;
+    int64_t gap = d->took_ns * 4 < MRD_WAIT_FILES_GAP ? MRD_WAIT_FILES_GAP : d->took_ns * 4;
 
     if (!d->used || d->refused_for_good || d->hung)
         return (mrd_local_ns){ INT64_MAX };

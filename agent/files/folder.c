@@ -9,13 +9,13 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "base/conf/agent_waits.h"
 #include "base/obj.h"
 #include "trace/import/capture_names.h"
 #include "trace/import/import.h"
 
 #define WATCHED   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR)
 #define FRAMEWORK "framework-trace"
-#define LATELY    (60 * MRD_SEC)
 #define PATHS     (32u << 10) /* bytes of the paths of one slice */
 
 typedef struct {
@@ -259,7 +259,7 @@ look_into(int up, const char *name, const struct stat *st, mrd_folder_file *to)
 
     to->is_trace = mrd_folder_is_trace(name) && st->st_size > 0;
     to->marks.size = 0;
-    if (!to->is_trace || mrd_wall_diff(mrd_wall_now(), to->mtime) > LATELY)
+    if (!to->is_trace || mrd_wall_diff(mrd_wall_now(), to->mtime) > MRD_WAIT_FILE_LATELY)
         return;
     fd = openat(up, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)

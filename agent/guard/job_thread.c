@@ -7,9 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/conf/agent_waits.h"
 #include "base/sys/threads.h"
-
-#define PATIENCE (2 * MRD_SEC) /* for a task at the end */
 
 struct mrd_job_thread {
     pthread_mutex_t lock; /* guards run, arg, done, end; a leaf lock */
@@ -118,7 +117,7 @@ mrd_job_thread_fd(const mrd_job_thread *w)
 static bool
 ends(mrd_job_thread *w)
 {
-    struct timespec until = mrd_cond_deadline(PATIENCE);
+    struct timespec until = mrd_cond_deadline(MRD_WAIT_END_TASK);
     int rv = 0;
 
     pthread_mutex_lock(&w->lock);

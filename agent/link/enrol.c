@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/guard/job_thread.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/json.h"
 #include "base/conf/log.h"
 #include "base/hash.h"
@@ -23,8 +24,6 @@
 
 #define ANSWER_MAX (64u << 10)
 #define FETCH_S    20
-#define TRY_NS     (15 * MRD_SEC)
-#define LOOK_NS    (MRD_SEC)
 #define HOUR       (3600 * MRD_SEC)
 
 /* The input and result of the thread; the thread's while a task is posted. */
@@ -70,11 +69,11 @@ mrd_dur_ns
 mrd_enrol_pause(unsigned failures)
 {
     unsigned doubled = failures > 20 ? 20 : failures;
-    mrd_dur_ns pause = MRD_ENROL_EACH_NS;
+    mrd_dur_ns pause = MRD_WAIT_ENROL_MIN;
 
-    while (doubled-- > 1 && pause < MRD_ENROL_LAST_NS)
+    while (doubled-- > 1 && pause < MRD_WAIT_ENROL_MAX)
         pause *= 2;
-    return pause < MRD_ENROL_LAST_NS ? pause : MRD_ENROL_LAST_NS;
+    return pause < MRD_WAIT_ENROL_MAX ? pause : MRD_WAIT_ENROL_MAX;
 }
 
 static uint64_t
@@ -231,7 +230,7 @@ static mrd_err
 try_it(mrd_enrol *e, mrd_why *why)
 {
     mrd_link_options o = e->o.link;
-    mrd_local_ns end = mrd_local_add(mrd_local_now(), TRY_NS);
+    mrd_local_ns end = mrd_local_add(mrd_local_now(), MRD_WAIT_ENROL_TRY);
     mrd_link *link = NULL;
     bool answered = false;
     mrd_why refused = { 0 };
@@ -240,7 +239,7 @@ try_it(mrd_enrol *e, mrd_why *why)
     o.control_url = NULL;
     o.tls.cert_file = e->next_path;
     o.window = 1;
-    o.reply_ns = TRY_NS;
+    o.reply_ns = MRD_WAIT_ENROL_TRY;
     if ((err = mrd_link_open(&o, &link, why)) != MRD_OK)
         return err;
     while (!answered && refused.err == MRD_OK && !e->stopping &&
@@ -446,7 +445,7 @@ mrd_enrol_step(mrd_enrol *e, mrd_local_ns now)
 
     if (e->posted)
         return mrd_job_thread_take(e->thread) && finished(e, now);
-    if (mrd_local_diff(now, e->looked) < LOOK_NS)
+    if (mrd_local_diff(now, e->looked) < MRD_WAIT_ENROL_LOOK)
         return false;
     e->looked = now;
     wall = mrd_wall_now();
@@ -470,7 +469,7 @@ mrd_enrol_step(mrd_enrol *e, mrd_local_ns now)
         return false;
     e->posted = mrd_job_thread_post(e->thread, work, e);
     if (!e->posted)
-        e->next = mrd_local_add(now, MRD_ENROL_EACH_NS);
+        e->next = mrd_local_add(now, MRD_WAIT_ENROL_MIN);
     return false;
 }
 

@@ -6,7 +6,7 @@
  * A new certificate is written next to the old one, tried on a separate connection, and renamed
  * over the old one when the aggregator has accepted it. So an agent that is killed at any time
  * finds a valid certificate, or asks again, with the same key for an invitation. Failed attempts
- * are repeated at intervals between MRD_ENROL_EACH_NS and MRD_ENROL_LAST_NS. A changed token or
+ * are repeated at intervals between MRD_WAIT_ENROL_MIN and MRD_WAIT_ENROL_MAX. A changed token or
  * certificate file is tried at once.
  *
  * Threads: one, the agent's loop. Requests are made on a separate thread.
@@ -16,9 +16,6 @@
 
 #include "base/clock.h"
 #include "proto/link.h"
-
-#define MRD_ENROL_EACH_NS (5 * MRD_SEC)
-#define MRD_ENROL_LAST_NS (1800 * MRD_SEC)
 
 typedef struct mrd_enrol mrd_enrol;
 

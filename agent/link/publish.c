@@ -3,18 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
 #define TAG_HELLO     (1ull << 61)
 #define TAG_HEARTBEAT (1ull << 60)
-#define HELLO_RETRY   (2 * MRD_SEC)
-#define REFUSED_RETRY (5 * MRD_SEC)
-#define BEAT_DEFAULT  MRD_SEC
-#define RETRY_DEFAULT (500 * MRD_MS)
-/* A disk's error may pass. A frame that cannot be read for longer is given up, because it takes the
- * place of others in the window. */
-#define UNREAD_RETRY MRD_SEC
-#define UNREAD_MAX   (600 * MRD_SEC)
 
 typedef struct {
     uint64_t id; /* of the spool's item. 0 means free */
@@ -44,7 +37,7 @@ mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_publish, 
     if (p == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "publisher");
     p->o = *options;
-    p->beat_ns = BEAT_DEFAULT;
+    p->beat_ns = MRD_WAIT_HEARTBEAT;
     *ret_publish = p;
     return MRD_OK;
 }
@@ -84,14 +77,14 @@ not_read(mrd_publish *p, flight *f, mrd_local_ns now, const mrd_why *why)
     bool there;
 
     f->unread = f->unread.ns == 0 ? now : f->unread;
-    if (why->err != MRD_TRUNCATED && mrd_local_diff(now, f->unread) < UNREAD_MAX) {
+    if (why->err != MRD_TRUNCATED && mrd_local_diff(now, f->unread) < MRD_WAIT_UNREAD_MAX) {
         if (!p->unread)
             mrd_log(MRD_LOG_WARN, "AGT-SPOOL-UNREAD",
                     "A batch cannot be read from the spool, it stays there and is tried again: "
                     "reason=%s",
                     why->text);
         p->unread = true;
-        f->again_at = mrd_local_add(now, UNREAD_RETRY);
+        f->again_at = mrd_local_add(now, MRD_WAIT_UNREAD);
         return;
     }
     there = item_of(p, f->id, &item);
@@ -171,7 +164,7 @@ say_hello(mrd_publish *p)
 static void
 on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
 {
-    mrd_dur_ns wait = mrd_publish_wait(ack->retry_after_ms, RETRY_DEFAULT);
+    mrd_dur_ns wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FRAME_AGAIN);
     mrd_spool_item item;
     bool there = item_of(p, f->id, &item);
 
@@ -216,7 +209,7 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, in
     p->urgent = false;
     if (msg == NULL) {
         if (tag == TAG_HELLO)
-            p->hello_at = mrd_local_add(now, HELLO_RETRY);
+            p->hello_at = mrd_local_add(now, MRD_WAIT_HELLO);
         return;
     }
     if (msg->frame.type == MRD_FRAME_WELCOME) {
@@ -236,7 +229,8 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, in
         const Mrd__Refuse *no = msg->u.refuse;
 
         p->hello_due = true;
-        p->hello_at = mrd_local_add(now, mrd_publish_wait(no->retry_after_ms, REFUSED_RETRY));
+        p->hello_at =
+            mrd_local_add(now, mrd_publish_wait(no->retry_after_ms, MRD_WAIT_HELLO_REFUSED));
         snprintf(p->stats.message, sizeof(p->stats.message), "%s", no->message);
         mrd_log(no->final ? MRD_LOG_ERROR : MRD_LOG_WARN, "AGT-HELLO-REFUSED",
                 "The aggregator refuses this agent: retry_ms=%lld reason=%s",
@@ -272,7 +266,7 @@ send_urgent(mrd_publish *p, mrd_local_ns now)
         err = p->o.transport->submit_urgent(p->o.transport, hello ? TAG_HELLO : TAG_HEARTBEAT,
                                             (mrd_bytes){ p->frame.p, p->frame.len });
     if (hello) {
-        p->hello_at = mrd_local_add(now, HELLO_RETRY);
+        p->hello_at = mrd_local_add(now, MRD_WAIT_HELLO);
         p->stats.hellos += err == MRD_OK;
     } else {
         p->beat_at = mrd_local_add(now, p->beat_ns);
@@ -307,7 +301,7 @@ on_reply(mrd_publish *p, const mrd_link_event *ev, mrd_local_ns now)
         else if (msg.frame.type == MRD_FRAME_ACK)
             on_ack(p, f, msg.u.ack, now);
         else
-            again(p, f, mrd_local_add(now, RETRY_DEFAULT));
+            again(p, f, mrd_local_add(now, MRD_WAIT_FRAME_AGAIN));
     }
     mrd_msg_free(&msg);
 }

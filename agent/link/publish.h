@@ -10,6 +10,7 @@
 
 #include "agent/link/transport.h"
 #include "agent/spool/spool.h"
+#include "base/conf/agent_waits.h"
 #include "base/metrics.h"
 #include "proto/wire.h"
 
@@ -50,13 +51,12 @@ typedef struct {
 
 /* Returns how long to wait if an aggregator asks for retry_after_ms (0 means not set), at most a
  * minute, because another aggregator may be reachable by then. */
-#define MRD_PUBLISH_WAIT_MAX (60 * MRD_SEC)
 static inline mrd_dur_ns
 mrd_publish_wait(uint32_t retry_after_ms, mrd_dur_ns otherwise)
 {
     mrd_dur_ns wait = retry_after_ms == 0 ? otherwise : retry_after_ms * MRD_MS;
 
-    return wait < MRD_PUBLISH_WAIT_MAX ? wait : MRD_PUBLISH_WAIT_MAX;
+    return wait < MRD_WAIT_ASKED_MAX ? wait : MRD_WAIT_ASKED_MAX;
 }
 
 mrd_err mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_publish,

@@ -7,14 +7,12 @@
 #include <unistd.h>
 
 #include "agent/rings/control_file.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "capture/nrt/nrt_control.h"
-
-/* time for an answer; saving may take the same again for each core */
-#define PATIENCE (15 * MRD_SEC)
 
 typedef enum { ASKED, ARMED, SAVING, STOPPING, OVER } entry_phase;
 
@@ -227,7 +225,7 @@ tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
     if (err == MRD_OK)
         err = mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
     mrd_buf_fini(&text);
-    e->deadline = mrd_local_add(mrd_local_now(), PATIENCE);
+    e->deadline = mrd_local_add(mrd_local_now(), MRD_WAIT_DEVICE_PROFILE);
     return err;
 }
 

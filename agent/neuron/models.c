@@ -4,16 +4,14 @@
 #include <stdlib.h>
 
 #include "agent/neuron/neffs.h"
+#include "base/conf/agent_waits.h"
 #include "base/obj.h"
 #include "base/sys/out.h"
 #include "base/vec.h"
 #include "hw/identity.h"
 
 #define NOTE_MAGIC 0x4d444c32u
-/* unloaded models stay this long without a session that wants them */
-#define KEPT      (60 * MRD_SEC)
-#define SAME_LOAD (5 * MRD_MS)  /* a process cannot exec and load a model within this time */
-#define JUDGED    (2 * MRD_SEC) /* after this time all records that belong to a load were read */
+#define SAME_LOAD  (5 * MRD_MS) /* a process cannot exec and load a model within this time */
 
 /* Contents of the runtime's event of a load. */
 typedef struct {
@@ -245,7 +243,7 @@ judge_all(mrd_model_table *t, mrd_local_ns now)
     for (size_t i = 0; i < t->n_told; i++) {
         runtime_load *r = &t->told[i];
 
-        if (!r->judged && mrd_local_diff(now, r->read) >= JUDGED)
+        if (!r->judged && mrd_local_diff(now, r->read) >= MRD_WAIT_MODEL_READ)
             judge(t, r);
     }
 }
@@ -520,7 +518,8 @@ mrd_model_table_step(mrd_model_table *t, mrd_local_ns now)
     /* A session that arrives later begins later, apart from the time that its message takes. */
     for (size_t i = t->n; i-- > 0;)
         if (t->v[i].m.unload.ns != 0 &&
-            mrd_local_before(t->v[i].m.unload, mrd_local_sub(now, KEPT)) && !wanted(t, &t->v[i]))
+            mrd_local_before(t->v[i].m.unload, mrd_local_sub(now, MRD_WAIT_MODEL_KEPT)) &&
+            !wanted(t, &t->v[i]))
             remove_at(t, i);
 }
 

@@ -7,13 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/num.h"
 #include "base/obj.h"
 
-#define SCAN_PERIOD (100 * MRD_MS)
-#define DIR_PERIOD  (2 * MRD_SEC) /* while there is no folder */
-#define TEXT_MAX    4096
+#define TEXT_MAX 4096
 /* times of files have the resolution of a tick, on some file systems a second */
 #define TICK MRD_SEC
 
@@ -264,7 +263,7 @@ mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once)
     if (files->o.dir == NULL || files->looking ||
         (!at_once && mrd_local_before(now, files->scan_at)))
         return;
-    files->scan_at = mrd_local_add(now, DIR_PERIOD);
+    files->scan_at = mrd_local_add(now, MRD_WAIT_JOB_DIR);
     if ((fd = open(files->o.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return;
     if (fstat(fd, &st) != 0 || !is_trusted(&st)) {
@@ -277,7 +276,7 @@ mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once)
         close(fd);
         return;
     }
-    files->scan_at = mrd_local_add(now, SCAN_PERIOD);
+    files->scan_at = mrd_local_add(now, MRD_WAIT_JOB_FILES);
     if (is_as_before(files, &st)) {
         close(fd);
         return;

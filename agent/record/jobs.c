@@ -4,22 +4,12 @@
 #include <stdlib.h>
 
 #include "agent/record/job_files.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/num.h"
 #include "base/obj.h"
 
-#define ASK_AGAIN   (250 * MRD_MS)
-#define LIMIT_AGAIN MRD_SEC
-#define IDLE_MAX    (5 * MRD_SEC) /* a job without a process for this long has ended */
-/* a finished job is kept this long, because its end may have to be reported again */
-#define KEEP          (60 * MRD_SEC)
-#define MARGIN        (5 * MRD_SEC) /* its processes may be older than our record of it */
-#define UNASKED_HOLD  MRD_SEC /* rings of a job without a request wait for at most this long */
-#define UNASKED_AGAIN (5 * MRD_SEC)  /* a user may have begun to wait for it */
-#define END_WAIT      MRD_SEC        /* time to find rings of processes that have just ended */
-#define END_WAIT_MAX  (10 * MRD_SEC) /* ... and read */
-#define REJOIN                                                                                     \
-    (12 * MRD_SEC) /* after the end was reported; the aggregator has ended its session by then */
+#define MARGIN  (5 * MRD_SEC) /* its processes may be older than our record of it */
 #define TAG_END (1ull << 40)
 
 _Static_assert(MRD_JOBS_MAX <= 256 && (MRD_JOBS_MAX & (MRD_JOBS_MAX - 1)) == 0,
@@ -167,8 +157,8 @@ is_unasked(const job *b)
 static bool
 may_hold(const job *b, mrd_local_ns now)
 {
-    mrd_local_ns until = is_unasked(b) ? mrd_local_add(b->known, UNASKED_HOLD)
-                                       : mrd_local_add(b->begin, MRD_JOBS_HOLD);
+    mrd_local_ns until = is_unasked(b) ? mrd_local_add(b->known, MRD_WAIT_JOB_UNASKED_HOLD)
+                                       : mrd_local_add(b->begin, MRD_WAIT_JOB_HOLD);
 
     return b->state == JOB_ASKING && mrd_local_before(now, until);
 }
@@ -308,7 +298,7 @@ job_of_file(mrd_jobs *j, const mrd_job_told *told, mrd_local_ns now)
             adopt(b, &told->id);
         return b;
     }
-    if (told->ended && mrd_local_diff(now, written) > KEEP)
+    if (told->ended && mrd_local_diff(now, written) > MRD_WAIT_JOB_KEPT)
         return NULL;
     return add(j, &told->id, &told->key, told->asks ? told->request : MRD_JOB_UNASKED,
                MRD__JOB_WITNESS__WITNESS_HOOK, mrd_local_min(written, now), now);
@@ -379,7 +369,7 @@ add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_n
         p->ident.pod_confirmed ? MRD__JOB_WITNESS__WITNESS_POD : MRD__JOB_WITNESS__WITNESS_PROCESS,
         now, now);
     if (b != NULL && told.ns != 0)
-        b->ask_at = mrd_local_add(told, REJOIN);
+        b->ask_at = mrd_local_add(told, MRD_WAIT_JOB_REJOIN);
     return b;
 }
 
@@ -428,7 +418,7 @@ ask(mrd_jobs *j, size_t at, bool ends, mrd_local_ns now)
     m.witness = b->witness;
     m.age_ns = (uint64_t) (mrd_local_after(now, b->begin) ? mrd_local_diff(now, b->begin) : 0);
     m.nodes = nodes > UINT32_MAX ? 0 : (uint32_t) nodes;
-    b->ask_at = mrd_local_add(now, ASK_AGAIN);
+    b->ask_at = mrd_local_add(now, MRD_WAIT_JOB_ASK);
     if (mrd_msg_pack(&f, &m, &frame, NULL) == MRD_OK &&
         j->o.send(j->o.self, (uint64_t) b->serial << 8 | at | (ends ? TAG_END : 0),
                   (mrd_bytes){ frame.p, frame.len }) == MRD_OK)
@@ -453,7 +443,7 @@ leave(mrd_jobs *j, job *b, mrd_local_ns now, mrd_err err, const char *message)
 static void
 wait_more(job *b, mrd_local_ns now, const char *reason)
 {
-    b->ask_at = mrd_local_add(now, LIMIT_AGAIN);
+    b->ask_at = mrd_local_add(now, MRD_WAIT_JOB_LIMIT);
     if (!b->said_wait)
         mrd_log(MRD_LOG_WARN, "AGT-JOB-WAITS",
                 "A job has no session yet, its rings wait: job=" MRD_STR_FMT " reason=%s",
@@ -601,28 +591,30 @@ job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
     bool ended;
 
     if (b->witness != MRD__JOB_WITNESS__WITNESS_HOOK && b->processes == 0 &&
-        b->idle_since.ns != 0 && mrd_local_after(now, mrd_local_add(b->idle_since, IDLE_MAX)))
+        b->idle_since.ns != 0 &&
+        mrd_local_after(now, mrd_local_add(b->idle_since, MRD_WAIT_JOB_IDLE)))
         over(b, b->idle_since);
     ended = b->ended.ns != 0;
     if (b->holds && !may_hold(b, now))
         hold(j, b, false, now);
     if (b->state == JOB_LEFT && is_unasked(b) && !ended &&
-        mrd_local_after(now, mrd_local_add(b->ask_at, UNASKED_AGAIN))) {
+        mrd_local_after(now, mrd_local_add(b->ask_at, MRD_WAIT_JOB_UNASKED_AGAIN))) {
         b->state = JOB_ASKING;
         b->ask_at = (mrd_local_ns){ 0 };
     }
     if (b->state == JOB_ASKING && !b->in_flight && !mrd_local_before(now, b->ask_at))
         ask(j, at, false, now);
     if (b->state == JOB_RECORDED && ended && b->session != 0 &&
-        mrd_local_after(now,
-                        mrd_local_add(b->ended, (b->processes == 0 ? END_WAIT : END_WAIT_MAX)))) {
+        mrd_local_after(now, mrd_local_add(b->ended, (b->processes == 0 ? MRD_WAIT_JOB_END
+                                                                        : MRD_WAIT_JOB_END_MAX)))) {
         j->o.stop(j->o.self, b->session, now); /* the rest of its rings is from before the end */
         b->session = 0;
         b->ask_at = now;
     }
     if (tells_end(b) && !b->in_flight && !mrd_local_before(now, b->ask_at))
         ask(j, at, true, now);
-    if (ended && !b->in_flight && mrd_local_after(now, mrd_local_add(b->ended, KEEP)) &&
+    if (ended && !b->in_flight &&
+        mrd_local_after(now, mrd_local_add(b->ended, MRD_WAIT_JOB_KEPT)) &&
         !mrd_job_files_has(j->files, b))
         forget(j, b, now);
 }
@@ -646,14 +638,15 @@ mrd_jobs_next_ns(const mrd_jobs *j)
         bool asks = b->state == JOB_ASKING || tells_end(b);
 
         if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&
-            mrd_local_before(mrd_local_add(b->ended, END_WAIT), next))
-            next = mrd_local_add(b->ended, END_WAIT); /* with processes: their end wakes the loop */
+            mrd_local_before(mrd_local_add(b->ended, MRD_WAIT_JOB_END), next))
+            next = mrd_local_add(b->ended,
+                                 MRD_WAIT_JOB_END); /* with processes: their end wakes the loop */
 
         if (asks && !b->in_flight && mrd_local_before(b->ask_at, next))
             next = b->ask_at;
         else if (b->state == JOB_LEFT && is_unasked(b) && b->ended.ns == 0 &&
-                 mrd_local_before(mrd_local_add(b->ask_at, UNASKED_AGAIN), next))
-            next = mrd_local_add(b->ask_at, UNASKED_AGAIN);
+                 mrd_local_before(mrd_local_add(b->ask_at, MRD_WAIT_JOB_UNASKED_AGAIN), next))
+            next = mrd_local_add(b->ask_at, MRD_WAIT_JOB_UNASKED_AGAIN);
     }
     return next;
 }

@@ -5,7 +5,7 @@
  * jobs, or a process names its job. A job requests a session with `request=` or MERIDIAN_SESSION. A
  * user can also wait for a job that made no request. The agent asks the aggregator (message Job).
  * Until the answer arrives, rings of the job's processes are not read, so that its first event is
- * in its session. This lasts at most MRD_JOBS_HOLD, or until a ring is nearly full.
+ * in its session. This lasts at most MRD_WAIT_JOB_HOLD, or until a ring is nearly full.
  *
  * During this time a refusal is retried if its reason may pass. Such reasons are the number of
  * sessions (LIMIT), the session of an earlier run that is not over (STATE), or the limit of
@@ -26,11 +26,6 @@
 /* On one node at the same time. One user may use all slots that other users leave free. Further
  * jobs are not recorded, which is logged. */
 #define MRD_JOBS_MAX 128
-/* An aggregator that restarts is back within seconds. If it stays away, the rings of a busy process
- * fill up first, and further events are lost and counted. A longer wait would lose more events than
- * reading the rings without a session. */
-#define MRD_JOBS_HOLD (30 * MRD_SEC)
-
 typedef struct mrd_jobs mrd_jobs;
 
 typedef struct {

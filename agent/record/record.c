@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "agent/record/record_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/vec.h"
 #include "timesync/cross_table.h"
 
@@ -461,8 +462,8 @@ static void
 close_windows(mrd_record *r, session *s, mrd_local_ns now)
 {
     for (size_t i = 0; i < s->n_windows;)
-        if (mrd_local_after(now,
-                            mrd_local_add(mrd_local_add(s->windows[i].to, r->o.flush_ns), GRACE))) {
+        if (mrd_local_after(now, mrd_local_add(mrd_local_add(s->windows[i].to, r->o.flush_ns),
+                                               MRD_WAIT_STOP_GRACE))) {
             tell_in_flight(r, s, "trigger", s->windows[i].to);
             s->windows[i] = s->windows[--s->n_windows];
         } else {
@@ -511,7 +512,7 @@ session_step(mrd_record *r, session *s, mrd_local_ns now)
         close_windows(r, s, now);
     }
     if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING ||
-        mrd_local_before(now, mrd_local_add(s->st.stop, GRACE)) || has_open(r, s) ||
+        mrd_local_before(now, mrd_local_add(s->st.stop, MRD_WAIT_STOP_GRACE)) || has_open(r, s) ||
         s->n_windows > 0 || s->hold)
         return;
     if (!s->reported_in_flight && !s->st.recorder)

@@ -13,8 +13,7 @@
 #include "proto/selection.h"
 
 #define FLUSH_DEFAULT (200 * MRD_MS)
-#define PRESSURE      0.25           /* of a ring: then its batches are closed early */
-#define GRACE         (500 * MRD_MS) /* after stop: rings may hold what was recorded before */
+#define PRESSURE      0.25 /* of a ring: then its batches are closed early */
 
 #define STEPS_EXECUTION 1 /* of params.steps: its words in order */
 

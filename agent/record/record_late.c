@@ -3,10 +3,8 @@
 #include <stdlib.h>
 
 #include "agent/record/record_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/vec.h"
-
-/* An answer may lack a session while its start is being written to the aggregator's disk. */
-#define AGE (2 * MRD_SEC)
 
 /* None of both. */
 static bool
@@ -43,7 +41,7 @@ mrd_record_sessions_known(mrd_record *r, mrd_local_ns now)
 {
     size_t left = 0;
 
-    if (mrd_local_diff(now, r->aged) < AGE)
+    if (mrd_local_diff(now, r->aged) < MRD_WAIT_LATE_ANSWER)
         return;
     r->aged = now;
     for (rec_process *o = r->processes; o != NULL; o = o->next)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "agent/record/record_int.h"
+#include "base/conf/agent_waits.h"
 
 /* ---- Sessions ---- */
 
@@ -25,7 +26,7 @@ session_free(session *s)
 static void
 forget_flushed(mrd_record *r)
 {
-    int64_t before = mrd_local_now().ns - 2 * MRD_SEC;
+    int64_t before = mrd_local_now().ns - MRD_WAIT_FORGET_SLOT;
     const session *oldest = NULL;
 
     for (size_t i = 0; i < r->n_sessions; i++) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/conf/agent_waits.h"
 #include "base/hash.h"
 #include "base/obj.h"
 
@@ -132,7 +133,7 @@ mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_tri
         return mrd_why_set(why, MRD_NOMEM, 0, "triggers");
     t->o = *options;
     if (t->o.quiet_ns == 0)
-        t->o.quiet_ns = 10 * MRD_SEC;
+        t->o.quiet_ns = MRD_WAIT_TRIGGER_QUIET;
     if (t->o.step_name == NULL || *t->o.step_name == '\0')
         t->o.step_name = "*step*";
     *ret_trigger = t;

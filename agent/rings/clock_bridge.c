@@ -5,16 +5,16 @@
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/num.h"
 #include "timesync/cross_table.h"
 
-#define CROSS_PERIOD (10 * MRD_SEC)
-#define CROSS_MAX    1024
-#define TRIES        5
-#define LAST         4      /* readings that each batch contains */
-#define LOOK_WITHIN  MRD_US /* a wider look is repeated */
-#define DEPARTURE    (MRD_CROSS_UNSEEN / 2)
-#define PER_PPM      (1000000 / 500) /* maximum rate error of an oscillator */
+#define CROSS_MAX   1024
+#define TRIES       5
+#define LAST        4      /* readings that each batch contains */
+#define LOOK_WITHIN MRD_US /* a wider look is repeated */
+#define DEPARTURE   (MRD_CROSS_UNSEEN / 2)
+#define PER_PPM     (1000000 / 500) /* maximum rate error of an oscillator */
 
 /* Reads RAW, REALTIME, RAW up to `tries` times until the bracket is tight enough. Returns the
  * tightest; `other` is REALTIME. */
@@ -61,7 +61,7 @@ set_base(mrd_drain *p)
 {
     const mrd_cross_read *c = p->crosses;
     size_t i = p->n_crosses - 1;
-    mrd_local_ns far = mrd_local_sub(c[i].raw, CROSS_PERIOD);
+    mrd_local_ns far = mrd_local_sub(c[i].raw, MRD_WAIT_CROSS);
 
     for (mrd_dur_ns within; i > 0 && mrd_local_after(c[i].raw, far); i--)
         if (mrd_sat_abs(moved(&c[i - 1], &c[i], &within)) >
@@ -108,7 +108,7 @@ record(mrd_drain *p, const mrd_cross_read *here)
         p->cross_departs[p->n_crosses - 1] = true; /* also if that was the reading before */
     push(p, here, departed);
     p->cross_look = *here;
-    p->cross_at = mrd_local_add(here->raw, CROSS_PERIOD);
+    p->cross_at = mrd_local_add(here->raw, MRD_WAIT_CROSS);
     set_base(p);
 }
 
@@ -121,7 +121,7 @@ mrd_drain_cross_init(mrd_drain *p)
         return MRD_NOMEM;
     look(TRIES, 0, &p->cross_look);
     push(p, &p->cross_look, false);
-    p->cross_at = mrd_local_add(p->cross_look.raw, CROSS_PERIOD);
+    p->cross_at = mrd_local_add(p->cross_look.raw, MRD_WAIT_CROSS);
     p->cross_base = p->cross_look;
     p->wall_offset = p->crosses[0].other.ns - p->crosses[0].raw.ns;
     return MRD_OK;

@@ -12,22 +12,16 @@
 #include <unistd.h>
 
 #include "agent/guard/safe_open.h"
+#include "base/conf/agent_waits.h"
 #include "base/vec.h"
 #include "hw/identity.h"
 
-#define DIRS_MAX      1024
-#define MNTS_MAX      4096
-#define LOOK_WATCHED  (5 * MRD_SEC)  /* repeated although inotify reports changes */
-#define LOOK_BLIND    (250 * MRD_MS) /* without inotify */
-#define LOOK_SOON     (2 * MRD_MS)   /* a ring was being made */
-#define LOOK_SOON_MAX (500 * MRD_MS) /* ... if a ring is not being created */
-#define LOOK_ROOTS    (2 * MRD_SEC)  /* for new containers */
-#define LOOK_GAP      (100 * MRD_MS) /* between two searches, if one takes more than a turn */
-#define TURN_TIME     (2 * MRD_MS)   /* time of one turn for all directories together ... */
+#define DIRS_MAX  1024
+#define MNTS_MAX  4096
+#define TURN_TIME (2 * MRD_MS) /* time of one turn for all directories together ... */
 /* ... but at least this many rings, on a slow machine as well */
 #define TURN_LEAST 16
-#define ALL_TIME   (2 * MRD_SEC) /* of a look everywhere */
-#define NOTICES    16            /* reads of inotify in one turn */
+#define NOTICES    16 /* reads of inotify in one turn */
 /* searches after which a process is assumed to stay in our namespace ... */
 #define OURS_SURE 2
 /* ... except in every n-th search, which checks all processes */
@@ -197,19 +191,19 @@ begin_look(mrd_discover *d, ring_dir *dir)
 static void
 end_look(ring_dir *dir, mrd_local_ns now)
 {
-    mrd_dur_ns wait = dir->watch >= 0 ? LOOK_WATCHED : LOOK_BLIND;
+    mrd_dur_ns wait = dir->watch >= 0 ? MRD_WAIT_RINGS_WATCHED : MRD_WAIT_RINGS_BLIND;
 
     closedir(dir->stream);
     dir->stream = NULL;
-    dir->soon = !dir->again ? 0 : dir->soon == 0 ? LOOK_SOON : dir->soon * 2;
-    if (dir->soon > LOOK_SOON_MAX)
-        dir->soon = LOOK_SOON_MAX;
+    dir->soon = !dir->again ? 0 : dir->soon == 0 ? MRD_WAIT_RINGS_SOON : dir->soon * 2;
+    if (dir->soon > MRD_WAIT_RINGS_SOON_MAX)
+        dir->soon = MRD_WAIT_RINGS_SOON_MAX;
     if (dir->again)
         wait = dir->soon;
     if (dir->dirty)
         wait = 0;
-    if (dir->slow && wait < LOOK_GAP)
-        wait = LOOK_GAP;
+    if (dir->slow && wait < MRD_WAIT_RINGS_GAP)
+        wait = MRD_WAIT_RINGS_GAP;
     dir->look_at.ns = now.ns + wait;
 }
 
@@ -224,7 +218,7 @@ look(mrd_discover *d, unsigned i, mrd_local_ns now, mrd_local_ns end, mrd_discov
     struct dirent *e;
 
     if (dir->stream == NULL && !begin_look(d, dir)) {
-        dir->look_at.ns = now.ns + LOOK_BLIND;
+        dir->look_at.ns = now.ns + MRD_WAIT_RINGS_BLIND;
         return;
     }
     while ((e = readdir(dir->stream)) != NULL) {
@@ -410,7 +404,7 @@ end_roots(mrd_discover *d, mrd_local_ns now)
     if (d->procs != NULL)
         closedir(d->procs);
     d->procs = NULL;
-    d->roots_at.ns = now.ns + LOOK_ROOTS;
+    d->roots_at.ns = now.ns + MRD_WAIT_RINGS_ROOTS;
     d->denied = d->denying;
     swap_lists(d);
     for (unsigned i = 1; i < d->n; i++)
@@ -446,8 +440,8 @@ take_notice(mrd_discover *d, const struct inotify_event *e, mrd_local_ns now)
         if (!dir->used || (dir->watch != e->wd && (e->mask & IN_Q_OVERFLOW) == 0))
             continue;
         dir->dirty = true;
-        if (dir->stream == NULL && (!dir->slow || dir->look_at.ns > now.ns + LOOK_GAP))
-            dir->look_at.ns = now.ns + (dir->slow ? LOOK_GAP : 0);
+        if (dir->stream == NULL && (!dir->slow || dir->look_at.ns > now.ns + MRD_WAIT_RINGS_GAP))
+            dir->look_at.ns = now.ns + (dir->slow ? MRD_WAIT_RINGS_GAP : 0);
     }
 }
 
@@ -500,7 +494,7 @@ void
 mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self)
 {
     mrd_local_ns now = mrd_local_now();
-    mrd_local_ns end = mrd_local_add(now, ALL_TIME);
+    mrd_local_ns end = mrd_local_add(now, MRD_WAIT_RINGS_ALL);
 
     if (d->containers)
         look_at_roots(d, now, end);

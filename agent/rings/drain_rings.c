@@ -13,10 +13,8 @@
 #include "agent/rings/loss_count.h"
 #include "agent/rings/ring_memory.h"
 #include "agent/rings/ring_tracks.h"
+#include "base/conf/agent_waits.h"
 #include "base/vec.h"
-
-#define POLL_FIRST MRD_MS
-#define STALE_AGE  (10 * MRD_SEC)
 
 static bool
 same_ring(const void *self, uint32_t at, const void *key)
@@ -155,7 +153,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     r->next_of_proc = pr->rings;
     pr->rings = r;
     pr->n_rings++;
-    r->poll_ns = POLL_FIRST;
+    r->poll_ns = MRD_WAIT_POLL_FIRST;
     pr->active_at = r->read_at = mrd_local_now();
     for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
         other->caught_up = false; /* they may have new records */
@@ -182,7 +180,7 @@ remove_stale(mrd_drain *p, int dir_fd, const char *file_name)
 
     if (p->o.keep_rings || fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         clock_gettime(CLOCK_REALTIME, &now) != 0 ||
-        (now.tv_sec - st.st_mtim.tv_sec) * MRD_SEC < STALE_AGE)
+        (now.tv_sec - st.st_mtim.tv_sec) * MRD_SEC < MRD_WAIT_RING_STALE)
         return;
     (void) mrd_ring_remove_stale(dir_fd, file_name, p->proc_root, NULL);
 }

@@ -16,18 +16,10 @@
 #include "agent/rings/ring_memory.h"
 #include "agent/rings/ring_notes.h"
 #include "agent/rings/ring_tracks.h"
+#include "base/conf/agent_waits.h"
 #include "base/num.h"
 
 #define BUDGET_DEFAULT 8192u
-#define POLL_MIN       MRD_MS
-#define POLL_BUSY      (4 * MRD_MS)
-#define POLL_QUIET     (16 * MRD_MS)
-#define POLL_SLOW      (128 * MRD_MS)
-#define LONG_SILENCE   (2 * MRD_SEC)
-#define SWEEP_PERIOD   MRD_SEC
-#define FINISH_TIME    (5 * MRD_SEC) /* for rings without new records that still take time */
-/* an end waits this long for its start, which may be in another ring */
-#define EARLY_AGE (5 * MRD_SEC)
 /* ---- Draining ---- */
 
 /* Returns the longest time before a ring is polled again. It is half of the time in which a million
@@ -38,11 +30,13 @@ poll_max(const ring *r, mrd_local_ns now)
 {
     int64_t ns = (int64_t) (mrd_ring_borrow_info(r->reader)->data_len / MRD_RING_UNIT) * 500;
 
-    if (mrd_local_diff(now, r->proc->active_at) > LONG_SILENCE)
-        ns = ns < POLL_SLOW / 8 ? ns * 8 : POLL_SLOW;
-    else if (r->read_at.ns == 0 && ns < POLL_QUIET)
-        ns = POLL_QUIET;
-    return ns < 2 * POLL_MIN ? 2 * POLL_MIN : ns > POLL_SLOW ? POLL_SLOW : ns;
+    if (mrd_local_diff(now, r->proc->active_at) > MRD_WAIT_RING_SILENT)
+        ns = ns < MRD_WAIT_POLL_SLOW / 8 ? ns * 8 : MRD_WAIT_POLL_SLOW;
+    else if (r->read_at.ns == 0 && ns < MRD_WAIT_POLL_QUIET)
+        ns = MRD_WAIT_POLL_QUIET;
+    return ns < 2 * MRD_WAIT_POLL_MIN ? 2 * MRD_WAIT_POLL_MIN
+           : ns > MRD_WAIT_POLL_SLOW  ? MRD_WAIT_POLL_SLOW
+                                      : ns;
 }
 
 /* A ring that fills slowly may fill up. It is polled again after a quarter of the longest time, or
@@ -54,8 +48,10 @@ poll_next(const ring *r, uint64_t n, mrd_local_ns now)
 
     if (n > 0) {
         if (n * MRD_RING_UNIT > mrd_ring_borrow_info(r->reader)->data_len / 8)
-            return POLL_MIN;
-        max = max / 4 < POLL_MIN ? POLL_MIN : max / 4 < POLL_BUSY ? max / 4 : POLL_BUSY;
+            return MRD_WAIT_POLL_MIN;
+        max = max / 4 < MRD_WAIT_POLL_MIN    ? MRD_WAIT_POLL_MIN
+              : max / 4 < MRD_WAIT_POLL_BUSY ? max / 4
+                                             : MRD_WAIT_POLL_BUSY;
     }
     return r->poll_ns * 2 < max ? r->poll_ns * 2 : max;
 }
@@ -65,16 +61,16 @@ static void
 plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
 {
     if (n > 0) {
-        if (mrd_local_diff(now, r->proc->active_at) > POLL_SLOW)
+        if (mrd_local_diff(now, r->proc->active_at) > MRD_WAIT_POLL_SLOW)
             for (ring *other = r->proc->rings; other != NULL; other = other->next_of_proc)
-                if (mrd_local_after(other->poll_at, mrd_local_add(now, POLL_MIN)) &&
+                if (mrd_local_after(other->poll_at, mrd_local_add(now, MRD_WAIT_POLL_MIN)) &&
                     !other->ended) {
-                    other->poll_at = mrd_local_add(now, POLL_MIN);
-                    other->poll_ns = POLL_MIN;
+                    other->poll_at = mrd_local_add(now, MRD_WAIT_POLL_MIN);
+                    other->poll_ns = MRD_WAIT_POLL_MIN;
                 }
         r->proc->active_at = r->read_at = now;
     } else {
-        if (r->read_at.ns != 0 && mrd_local_diff(now, r->read_at) > LONG_SILENCE) {
+        if (r->read_at.ns != 0 && mrd_local_diff(now, r->read_at) > MRD_WAIT_RING_SILENT) {
             mrd_ring_map_rest(&r->map);
             r->read_at = (mrd_local_ns){ 0 };
         }
@@ -219,8 +215,6 @@ drain_timed(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, int64_t *a
     return gone;
 }
 
-#define HELD_PERIOD (50 * MRD_MS)
-
 void
 mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold)
 {
@@ -260,7 +254,7 @@ drain_all(mrd_drain *p, mrd_local_ns now)
         if (i >= p->n_rings)
             i = 0;
         if (p->held || p->rings[i]->proc->held) {
-            p->rings[i]->poll_at = mrd_local_add(now, HELD_PERIOD);
+            p->rings[i]->poll_at = mrd_local_add(now, MRD_WAIT_RING_HELD);
         } else if (!mrd_local_after(p->rings[i]->poll_at, now) && comes_later(p->rings[i])) {
             ;
         } else if (!mrd_local_after(p->rings[i]->poll_at, now) && has_time(p, p->rings[i])) {
@@ -278,12 +272,12 @@ drain_all(mrd_drain *p, mrd_local_ns now)
 static void
 sweep(mrd_drain *p, mrd_local_ns now)
 {
-    if (mrd_local_before(now, mrd_local_add(p->swept_at, SWEEP_PERIOD)))
+    if (mrd_local_before(now, mrd_local_add(p->swept_at, MRD_WAIT_RING_SWEEP)))
         return;
     p->swept_at = now;
     mrd_drain_note_sweep(p);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
-        mrd_drain_sweep(p, pr, now, EARLY_AGE);
+        mrd_drain_sweep(p, pr, now, MRD_WAIT_SPAN_START);
 }
 
 static mrd_err
@@ -319,8 +313,8 @@ mrd_drain_wait_ns(const mrd_drain *p)
 
     if (p->more)
         return 0;
-    if (mrd_local_before(mrd_local_add(p->swept_at, SWEEP_PERIOD), next))
-        next = mrd_local_add(p->swept_at, SWEEP_PERIOD);
+    if (mrd_local_before(mrd_local_add(p->swept_at, MRD_WAIT_RING_SWEEP), next))
+        next = mrd_local_add(p->swept_at, MRD_WAIT_RING_SWEEP);
     for (size_t i = 0; i < p->n_rings; i++)
         if (mrd_local_before(p->rings[i]->poll_at, next))
             next = p->rings[i]->poll_at;
@@ -330,7 +324,7 @@ mrd_drain_wait_ns(const mrd_drain *p)
 void
 mrd_drain_finish(mrd_drain *p)
 {
-    mrd_local_ns end = mrd_local_add(mrd_local_now(), FINISH_TIME);
+    mrd_local_ns end = mrd_local_add(mrd_local_now(), MRD_WAIT_RING_FINISH);
     uint64_t n, removed;
     size_t beyond;
 

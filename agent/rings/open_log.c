@@ -19,6 +19,7 @@
 
 #include "agent/rings/drain_int.h"
 #include "agent/rings/loss_count.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 #include "base/hash.h"
 #include "base/sys/out.h"
@@ -26,10 +27,7 @@
 /* new spans are accepted if less than half of this is in use after writing the file again */
 #define FILE_MAX (16u << 20)
 /* the file is written again if it is this much longer than necessary */
-#define GROWTH (1u << 20)
-/* a process without rings for this long has ended */
-#define ORPHAN_AGE   (10 * MRD_SEC)
-#define RETRY        (10 * MRD_SEC)
+#define GROWTH       (1u << 20)
 #define BATCH_EVENTS 4096u
 #define MAGIC        0x6e65706fu
 
@@ -190,7 +188,7 @@ give_up(mrd_drain *p)
             l->path, strerror(errno));
     close(l->fd);
     l->fd = -1;
-    l->retry_at = mrd_local_add(mrd_local_now(), RETRY);
+    l->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
     (void) unlink(l->path);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
         mrd_open_spans_unsave(&pr->open);
@@ -213,7 +211,7 @@ write_anew(mrd_drain *p)
         close(l->fd);
     l->fd = err != MRD_OK ? -1 : open(l->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     l->len = text.len;
-    l->retry_at = mrd_local_add(mrd_local_now(), RETRY);
+    l->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
     mrd_buf_fini(&text);
     l->number--; /* they count at once */
     for (proc *pr = p->procs; pr != NULL && l->fd >= 0; pr = pr->next)
@@ -457,7 +455,8 @@ mrd_drain_open_step(mrd_drain *p, mrd_local_ns now, mrd_drain_orphan *orphan)
     if (l == NULL || l->pending == NULL)
         return;
     if (l->orphans_at.ns == 0 || p->stands_back)
-        l->orphans_at = mrd_local_add(now, (p->o.orphan_ns == 0 ? ORPHAN_AGE : p->o.orphan_ns));
+        l->orphans_at =
+            mrd_local_add(now, (p->o.orphan_ns == 0 ? MRD_WAIT_ORPHAN : p->o.orphan_ns));
     while (l->pending != NULL && !mrd_local_before(now, l->orphans_at)) {
         pending *q = l->pending;
         mrd_ring_info info = { .name = { .start_ticks = q->who.start_ticks },

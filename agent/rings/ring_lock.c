@@ -15,9 +15,8 @@
 
 #include "agent/guard/safe_create.h"
 #include "agent/rings/drain_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
-
-#define RETRY MRD_SEC
 
 /* Opens the file if only our user can open it, and removes a file of another user. -1 means that no
  * lock is possible. */
@@ -80,7 +79,7 @@ mrd_drain_lock(mrd_drain *p, mrd_local_ns now)
         return true;
     if (mrd_local_before(now, p->lock_at))
         return !p->stands_back;
-    p->lock_at = mrd_local_add(now, RETRY);
+    p->lock_at = mrd_local_add(now, MRD_WAIT_RING_LOCK);
     if ((dir_fd = open(p->ring_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return true; /* there are no rings to read */
     snprintf(name, sizeof(name), "meridian.agent.%u.lock", (unsigned) geteuid());

@@ -4,6 +4,7 @@
 
 #include "agent/rings/drain_int.h"
 #include "agent/rings/loss_count.h"
+#include "base/conf/agent_waits.h"
 #include "base/num.h"
 #include "trace/import/nrt/import_nrt.h"
 
@@ -17,9 +18,6 @@ typedef struct {
 /* A daemon keeps fewer open starts per process than a file importer, because ends come within
  * seconds. */
 #define OPEN_MAX (1u << 15)
-/* A number that is missing for this long is lost. Shorter than the time a session waits after its
- * stop. */
-#define GAP_PATIENCE (250 * MRD_MS)
 
 static mrd_err
 emit(void *self, const mrd_event *ev)
@@ -133,7 +131,7 @@ mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now)
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->caught_up)
             return; /* the missing numbers may be in it */
-    (void) mrd_nrt_report_gaps(rt->nrt, mrd_local_sub(now, GAP_PATIENCE));
+    (void) mrd_nrt_report_gaps(rt->nrt, mrd_local_sub(now, MRD_WAIT_RUNTIME_GAP));
 }
 
 uint64_t

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "agent/rings/drain_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/hash.h"
 #include "base/plain.h"
 
-#define SHOWN (15 * MRD_SEC) /* searches are at most some seconds apart */
-#define NEAR  32u            /* places of one file */
+#define NEAR 32u /* places of one file */
 
 static uint64_t
 key_of(unsigned dir, const char *file_name)
@@ -82,7 +82,7 @@ mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name)
 void
 mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS])
 {
-    mrd_local_ns since = mrd_local_sub(mrd_local_now(), SHOWN);
+    mrd_local_ns since = mrd_local_sub(mrd_local_now(), MRD_WAIT_UNREAD_SHOWN);
 
     memset(ret_n, 0, MRD_UNREAD_WHYS * sizeof(*ret_n));
     for (size_t i = 0; i < MRD_DRAIN_UNREAD; i++)
@@ -93,7 +93,8 @@ mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS])
 bool
 mrd_drain_leaves_out(const mrd_drain *p)
 {
-    return p->rings_beyond > 0 && mrd_local_diff(mrd_local_now(), p->beyond_at) < SHOWN;
+    return p->rings_beyond > 0 &&
+           mrd_local_diff(mrd_local_now(), p->beyond_at) < MRD_WAIT_UNREAD_SHOWN;
 }
 
 bool

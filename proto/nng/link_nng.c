@@ -1,4 +1,5 @@
 /* The agent's end of the link, over NNG. */
+#include "base/conf/agent_waits.h"
 #include "proto/link.h"
 
 #include <errno.h>
@@ -24,10 +25,7 @@
 
 #define SLOT_MAGIC   0x4d4c534cu
 #define SURVEY_SLOTS 4
-#define REBUFF_NS    (2 * MRD_SEC)
-/* Longest backoff of control. It is short, because control shall be up soon after data. */
-#define CONTROL_MAX_MS 2000
-#define URGENT         1 /* slots beyond the window */
+#define URGENT       1 /* slots beyond the window */
 
 static nng_duration
 ms_of(mrd_dur_ns ns, mrd_dur_ns def)
@@ -301,7 +299,7 @@ pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
 
     pthread_mutex_lock(&link->lock);
     if (add || (link->up && link->pipe == id)) {
-        rebuffed = !add && !link->welcome && mrd_local_diff(now, link->made) < REBUFF_NS;
+        rebuffed = !add && !link->welcome && mrd_local_diff(now, link->made) < MRD_WAIT_REBUFFED;
         link->rebuffs += rebuffed;
         link->up = add;
         link->pipe = id;
@@ -370,7 +368,7 @@ link_open_data(mrd_link *link, const mrd_link_options *o, mrd_why *why)
         (rv = nng_socket_set_ms(link->req, NNG_OPT_RECONNMINT, link->min_ms)) != 0 ||
         (rv = nng_socket_set_ms(link->req, NNG_OPT_RECONNMAXT, link->max_ms)) != 0 ||
         (rv = nng_socket_set_ms(link->req, NNG_OPT_REQ_RESENDTIME,
-                                ms_of(o->resend_ns, 5 * MRD_SEC))) != 0 ||
+                                ms_of(o->resend_ns, MRD_WAIT_RESEND))) != 0 ||
         (rv = nng_pipe_notify(link->req, NNG_PIPE_EV_ADD_POST, pipe_cb, link)) != 0 ||
         (rv = nng_pipe_notify(link->req, NNG_PIPE_EV_REM_POST, pipe_cb, link)) != 0)
         return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
@@ -385,7 +383,8 @@ link_open_data(mrd_link *link, const mrd_link_options *o, mrd_why *why)
 static mrd_err
 link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
 {
-    nng_duration max_ms = link->max_ms < CONTROL_MAX_MS ? link->max_ms : CONTROL_MAX_MS;
+    nng_duration most = ms_of(MRD_WAIT_RECONNECT_CONTROL_MAX, 0);
+    nng_duration max_ms = link->max_ms < most ? link->max_ms : most;
     int rv = nng_respondent0_open(&link->resp);
 
     if (rv != 0)
@@ -425,9 +424,9 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
     link->window = o->window == 0                    ? 8
                    : o->window > MRD_LINK_WINDOW_MAX ? MRD_LINK_WINDOW_MAX
                                                      : o->window;
-    link->reply_ms = ms_of(o->reply_ns, 30 * MRD_SEC);
-    link->min_ms = ms_of(o->reconnect_min_ns, 100 * MRD_MS);
-    link->max_ms = ms_of(o->reconnect_max_ns, 10 * MRD_SEC);
+    link->reply_ms = ms_of(o->reply_ns, MRD_WAIT_REPLY);
+    link->min_ms = ms_of(o->reconnect_min_ns, MRD_WAIT_RECONNECT_MIN);
+    link->max_ms = ms_of(o->reconnect_max_ns, MRD_WAIT_RECONNECT_MAX);
     link->last = &link->first;
     pthread_mutex_init(&link->lock, NULL);
     mrd_cond_init(&link->wake);

@@ -1,6 +1,7 @@
 /* When and how often the agent requests a certificate: clock jumps, expired certificates, days
  * without an aggregator. */
 #include "agent/link/enrol.h"
+#include "base/conf/agent_waits.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -84,13 +85,13 @@ TEST(pauses)
     mrd_dur_ns sum = 0;
     unsigned asked = 0;
 
-    CHECK_INT(mrd_enrol_pause(0), MRD_ENROL_EACH_NS);
-    CHECK_INT(mrd_enrol_pause(1), MRD_ENROL_EACH_NS);
+    CHECK_INT(mrd_enrol_pause(0), MRD_WAIT_ENROL_MIN);
+    CHECK_INT(mrd_enrol_pause(1), MRD_WAIT_ENROL_MIN);
     for (unsigned i = 1; i < 64; i++) {
-        CHECK(mrd_enrol_pause(i) >= MRD_ENROL_EACH_NS && mrd_enrol_pause(i) <= MRD_ENROL_LAST_NS);
+        CHECK(mrd_enrol_pause(i) >= MRD_WAIT_ENROL_MIN && mrd_enrol_pause(i) <= MRD_WAIT_ENROL_MAX);
         CHECK(mrd_enrol_pause(i + 1) >= mrd_enrol_pause(i));
     }
-    CHECK_INT(mrd_enrol_pause(UINT32_MAX), MRD_ENROL_LAST_NS);
+    CHECK_INT(mrd_enrol_pause(UINT32_MAX), MRD_WAIT_ENROL_MAX);
     for (; sum < 3 * DAY; asked++)
         sum += mrd_enrol_pause(asked + 1);
     CHECK(asked > 100 && asked < 200);

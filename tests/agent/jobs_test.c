@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/rings/drain_int.h"
+#include "base/conf/agent_waits.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "tests/check.h"
@@ -428,7 +429,7 @@ TEST(a_limit_is_asked_about_again_while_rings_wait)
     put(n, "2", "job=2\nuid=5\nrequest=stream\n", 0644);
     snprintf(path, sizeof(path), "%s/2", n->dir);
     REQUIRE(clock_gettime(CLOCK_REALTIME, &old[0]) == 0);
-    old[0].tv_sec -= MRD_JOBS_HOLD / MRD_SEC + 10;
+    old[0].tv_sec -= MRD_WAIT_JOB_HOLD / MRD_SEC + 10;
     old[1] = old[0];
     REQUIRE(utimensat(AT_FDCWD, path, old, 0) == 0);
     pass(n, MRD_SEC);
@@ -576,8 +577,8 @@ TEST(a_session_is_whole_only_while_rings_waited)
         mrd_local_ns whole;
     } rows[] = {
         { "at once", 20 * MRD_MS, { 0 } },
-        { "as late as they wait", MRD_JOBS_HOLD - 2 * MRD_SEC, { 0 } },
-        { "later", MRD_JOBS_HOLD + 2 * MRD_SEC, { INT64_MAX } },
+        { "as late as they wait", MRD_WAIT_JOB_HOLD - 2 * MRD_SEC, { 0 } },
+        { "later", MRD_WAIT_JOB_HOLD + 2 * MRD_SEC, { INT64_MAX } },
     };
 
     node *n = node_open();
