@@ -1,5 +1,5 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo unit test bench soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants install clean help
+.PHONY: all demo unit test slow bench soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
@@ -21,13 +21,19 @@ test: ## install what tests need, build, run every test (data: MERIDIAN_TEST_DAT
 	@scripts/setup.sh test
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
-	@ctest --test-dir build -j $$(( 2 * $(JOBS) )) --output-on-failure -LE slow $(CTEST_FLAGS)
+	@ctest --test-dir build -j $$(( 4 * $(JOBS) )) --output-on-failure -LE slow $(CTEST_FLAGS)
 
 unit: ## build and run the unit tests: what to run after each change
 	@scripts/setup.sh test
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
-	@ctest --test-dir build -j $$(( 2 * $(JOBS) )) --output-on-failure -L '^unit$$' $(CTEST_FLAGS)
+	@ctest --test-dir build -j $$(( 4 * $(JOBS) )) --output-on-failure -L '^unit$$' $(CTEST_FLAGS)
+
+slow: ## build and run each test labelled slow once: hours (CTEST_FLAGS='-R ^e2e/' selects)
+	@scripts/setup.sh test
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@ctest --test-dir build -j $$(( 4 * $(JOBS) )) --output-on-failure -L slow $(CTEST_FLAGS)
 
 sanitize: ## the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer
 	@scripts/setup.sh test

@@ -25,6 +25,14 @@ endfunction()
 set(MRD_LONG_TESTS aggregator/s3 e2e/job-sessions e2e/export e2e/convert e2e/enrol e2e/previous e2e/coverage e2e/limits kubelab/webhook
     e2e/web e2e/split e2e/token-review e2e/asked e2e/data sim/agents sim/cluster house/rules trace/parquet)
 
+# A test takes one slot of ctest if it mostly waits, and four if it keeps a processor busy, so that `ctest -j 8` keeps two processors
+# busy. The tests of daemons wait, but for these. The others compute, but for these. The guard's last line of each test has its processor time.
+set(MRD_BUSY_TESTS e2e/align e2e/align_truth e2e/bigfile e2e/call-arrows e2e/coverage e2e/data e2e/diff e2e/diff-ranks e2e/dlrm e2e/files e2e/flood
+    e2e/foreign-generated e2e/foreign-hta e2e/foreign-imported e2e/foreign-importer e2e/foreign-others e2e/guide e2e/inspect e2e/memory-scopes
+    e2e/options e2e/others-files e2e/perfetto_twin e2e/placed e2e/placed-drawn e2e/previous e2e/report e2e/roundtrip e2e/sql e2e/steps
+    e2e/traces-hta e2e/traces-others e2e/wheel fleet/fleet)
+set(MRD_WAITING_TESTS aggregator/export_fuse aggregator/s3 base/confined proto/nng_end)
+
 # mrd_add_test(sim/clocks TIMEOUT s COMMAND … [LABELS …] [ENVIRONMENT …]): a test under tests/guard.c, which ends what it
 # leaves behind and shows its stacks when it hangs. Exit status 77 means skipped. A sanitizer slows a test down several times.
 function(mrd_add_test name)
@@ -33,8 +41,7 @@ function(mrd_add_test name)
         math(EXPR M_TIMEOUT "${M_TIMEOUT} * 5")
     endif()
     add_test(NAME ${name} COMMAND mrd_guard ${M_TIMEOUT} ${M_COMMAND} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
-    # The tier: of the folder, if the test names none itself. A unit test keeps a processor busy, so it takes two of the slots
-    # of `ctest -j 4` on two processors. The others mostly wait, and take one.
+    # The tier: of the folder, if the test names none itself.
     if(name MATCHES "^(e2e|fleet|kubelab|slurmlab|s3lab|clocklab|hostile)/")
         list(APPEND M_LABELS e2e)
     elseif(name MATCHES "^sim/")
@@ -43,8 +50,8 @@ function(mrd_add_test name)
         set(M_LABELS unit)
     endif()
     list(REMOVE_DUPLICATES M_LABELS)
-    if(NOT "e2e" IN_LIST M_LABELS)
-        set_property(TEST ${name} PROPERTY PROCESSORS 2)
+    if(name IN_LIST MRD_BUSY_TESTS OR NOT (name IN_LIST MRD_WAITING_TESTS OR name MATCHES "^(e2e|kubelab|slurmlab|s3lab|clocklab|hostile)/"))
+        set_property(TEST ${name} PROPERTY PROCESSORS 4)
     endif()
     if(name IN_LIST MRD_LONG_TESTS)
         set_property(TEST ${name} PROPERTY COST 60)
@@ -68,11 +75,15 @@ function(mrd_test name)
     mrd_add_test(${name} TIMEOUT ${M_TIMEOUT} COMMAND $<TARGET_FILE:${target}> LABELS ${M_LABELS})
 endfunction()
 
-# mrd_script_test(e2e/view COMMAND … [TIMEOUT s]): a script as a test; exit 77 means skipped, and it says why.
+# mrd_script_test(e2e/view COMMAND … [TIMEOUT s]): a script as a test; exit 77 means skipped, and it says why. It runs built programs, so its
+# tier is e2e, but for house/.
 function(mrd_script_test name)
     cmake_parse_arguments(M "" "TIMEOUT" "COMMAND;LABELS" ${ARGN})
     if(NOT M_TIMEOUT)
         set(M_TIMEOUT 1800) # for a machine that does much else: 518 s were seen at a load of 20
+    endif()
+    if(NOT M_LABELS AND NOT name MATCHES "^house/")
+        set(M_LABELS e2e)
     endif()
     mrd_add_test(${name} TIMEOUT ${M_TIMEOUT} COMMAND ${M_COMMAND} LABELS ${M_LABELS})
 endfunction()

@@ -190,6 +190,15 @@ with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
     for job in (120, 122):
         job_file(c, 1, job, request="stream", ended=True)
 
+    # ---- the aggregator is down when the job begins ----
+    c.daemon.kill()
+    job_file(c, 0, 140, request="stream")
+    w = work(c, 0, 140)
+    job_file(c, 0, 140, request="stream", ended=True)
+    c.aggregator(node_timeout="2s")  # a dead node is given up after 12 times this
+    until(c.answers, "the aggregator answers again")
+    whole(c, 140, {("i-test0", w.pid): w})
+
     # ---- the node of a job dies: the session ends when the others have ended ----
     job_file(c, 0, 130, request="stream", nodes=2)
     job_file(c, 1, 130, request="stream", nodes=2)
@@ -201,13 +210,4 @@ with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
     states = {p["instance_id"]: p["state"] for p in c.session(id)["nodes"]}
     equal(states, {"i-test0": "flushed", "i-test1": "lost"}, "the dead node is given up")
     check_ticks(c.ticks(id, "dead"), {("i-test0", a.pid): a}, "what the other recorded")
-
-    # ---- the aggregator is down when the job begins ----
-    c.daemon.kill()
-    job_file(c, 0, 140, request="stream")
-    w = work(c, 0, 140)
-    job_file(c, 0, 140, request="stream", ended=True)
-    c.aggregator()
-    until(c.answers, "the aggregator answers again")
-    whole(c, 140, {("i-test0", w.pid): w})
 finish()
