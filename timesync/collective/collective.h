@@ -12,14 +12,14 @@
  *   the model     the movement of a clock between collectives cannot be observed. Inside a segment
  *                 it is assumed to stay within `reach` of a clock whose rate changes by at most w
  *                 (200 ppb/s) and is at most 500 ppm off. reach is the largest residual of the
- *                 segment's ends, more if collectives are rare. Every inequality is relaxed by it
- *                 and every bound widened
+ *                 segment's ends that lasts, more if collectives are rare. Every inequality is
+ *                 relaxed by it and every bound widened
  *   a break       between two segments no bound is stated, and a collective across it gives no
  *                 inequality
- *   the bound     the set-membership bound of timesync/bound.h, at least the largest residual
+ *   the bound     the set-membership bound of timesync/bound.h, at least reach
  *
  * Before the end of the first collective and after the end of the last one there is no bound. A
- * clock that is stepped away and back between two collectives is not detected.
+ * clock that is stepped away and back within fewer than three collectives may not be detected.
  *
  * Matching is by group, operation, size and order of each process's own sequence (by sequence
  * number if all observations of a group have one). Sequences may overlap only partly. The position

@@ -10,27 +10,65 @@
 
 #define BINS_MAX 512  /* of one segment, plus at most two */
 #define FAR_NS   1e11 /* a bound of this width is as good as none */
-#define EDGE     6    /* see reach() */
+#define EDGE     6    /* see find_reach() */
+#define LASTING  3    /* samples that show that a clock left its line */
 
 static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W };
 
-/*
- * Returns how far the clock may have been from the line: its largest residual, or more where
- * samples are far apart. A step by A somewhere bends a line of least residuals by at most EDGE / 3
- * * A over its length. It leaves a residual of A / 2 or more. Immediately after a sample the clock
- * may already be as at the next one.
- */
+/* Returns the signed residual of an end. */
 static double
-reach(const coll_sample *s, size_t n, double residual)
+residual(const coll_sample *s, const coll_line *line)
 {
-    double gap = 0, span = s[n - 1].end - s[0].end, other = s[0].reach;
+    return s->at - s->end - line->a - line->b * s->end;
+}
+
+/* Returns the largest residual that LASTING samples in a row exceed in one direction. A late end is
+ * alone, and a clock that left its line stays away. */
+static double
+lasting_residual(const coll_sample *s, const coll_line *line)
+{
+    double most = 0;
+
+    for (size_t i = 0; i + LASTING <= line->n; i++) {
+        double up = INFINITY, down = INFINITY;
+
+        for (size_t k = i; k < i + LASTING; k++) {
+            up = fmin(up, residual(&s[k], line));
+            down = fmin(down, -residual(&s[k], line));
+        }
+        most = fmax(most, fmax(up, down));
+    }
+    return most;
+}
+
+/*
+ * Computes for each sample how far the clock may have been from the line there, by its residuals. A
+ * step by A somewhere bends a line of least residuals by at most EDGE / 3 * A over its length. It
+ * leaves a residual of A / 2 or more, and less by that bend LASTING samples later. Immediately after
+ * a sample the clock may already be as at the next one. The first and last samples are too few to
+ * show what lasts, so each residual counts there.
+ */
+static void
+find_reach(const coll_sample *s, const coll_line *line, double *ret_reach)
+{
+    size_t n = line->n;
+    double gap = 0, span = s[n - 1].end - s[0].end, other = s[0].reach, head = 0, tail = 0;
+    double lasting = n < 4 * LASTING ? line->residual : lasting_residual(s, line), factor;
 
     for (size_t i = 1; i < n; i++) {
-        gap = fmax(gap, s[i].end - s[i - 1].end);
+        gap = fmax(gap, s[i].end - s[i > LASTING ? i - LASTING : 0].end);
         other = fmax(other, s[i].reach);
     }
-    other += residual * (1 + (span > 0 ? EDGE * gap / span : EDGE));
-    return ceil(fmin(other, MRD_COLL_FAR)) + 1;
+    factor = span > 0 ? 1 + EDGE * fmin(gap / span, 1) : 1 + EDGE;
+    for (size_t i = 0; i < LASTING && i < n; i++) {
+        head = fmax(head, fabs(residual(&s[i], line)));
+        tail = fmax(tail, fabs(residual(&s[n - 1 - i], line)));
+    }
+    for (size_t i = 0; i < n; i++) {
+        double here = fmax(lasting, fmax(i <= LASTING ? head : 0, n - i <= LASTING + 1 ? tail : 0));
+
+        ret_reach[i] = ceil(fmin(other + here * factor, MRD_COLL_FAR)) + 1;
+    }
 }
 
 /*
@@ -53,6 +91,7 @@ ineqs_of(const coll_sample *s, const coll_sample *first, double by, mrd_ineq ret
 
 typedef struct {
     mrd_ineq *ineqs;
+    double *reach; /* of each sample, then of each span */
     mrd_span *spans;
     mrd_poly_range *ranges;
     size_t n_spans;
@@ -62,38 +101,44 @@ static bool
 work_alloc(work *w, size_t n)
 {
     *w = (work){ .ineqs = malloc((2 * n + 1) * sizeof(*w->ineqs)),
+                 .reach = malloc((n + 1) * sizeof(*w->reach)),
                  .spans = malloc((n + 2) * sizeof(*w->spans)),
                  .ranges = malloc((n + 2) * sizeof(*w->ranges)) };
-    return w->ineqs != NULL && w->spans != NULL && w->ranges != NULL;
+    return w->ineqs != NULL && w->reach != NULL && w->spans != NULL && w->ranges != NULL;
 }
 
 static void
 work_free(work *w)
 {
     free(w->ineqs);
+    free(w->reach);
     free(w->spans);
     free(w->ranges);
 }
 
 /* Bins end at an end of a collective. The first and the last sample have bins at their ends. */
 static void
-fill_bins(work *w, const coll_sample *s, size_t n, double by)
+fill_bins(work *w, const coll_sample *s, const coll_line *line)
 {
+    size_t n = line->n, k = 0;
     double length = (s[n - 1].end - s[0].end) / BINS_MAX, until = s[0].end;
-    size_t k = 0;
 
     length = fmin(fmax(length, 0), (double) MRD_BIN_NS);
     w->n_spans = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t more = ineqs_of(&s[i], &s[0], by, w->ineqs + k);
+        double by = w->reach[i];
+        /* A participant that did not wait for all others is alone with its residual. */
+        size_t more = ineqs_of(&s[i], &s[0], fmax(by, fabs(residual(&s[i], line))), w->ineqs + k);
         mrd_span *at = w->n_spans == 0 ? NULL : &w->spans[w->n_spans - 1];
 
         if (at == NULL || s[i].end > until) {
             w->spans[w->n_spans++] = (mrd_span){ .t0 = llround(s[i].end), .first = k, .n = more };
             until = s[i].end + (i == 0 ? 0 : length);
+            w->reach[w->n_spans - 1] = by;
         } else {
             at->t0 = llround(s[i].end);
             at->n += more;
+            w->reach[w->n_spans - 1] = fmax(w->reach[w->n_spans - 1], by);
         }
         k += more;
     }
@@ -111,13 +156,12 @@ room(mrd_coll_process *to, size_t bins)
 }
 
 static void
-add_bins(const work *w, const coll_line *line, double by, double base, int64_t origin,
-         mrd_coll_process *to)
+add_bins(const work *w, const coll_line *line, double base, int64_t origin, mrd_coll_process *to)
 {
     for (size_t i = 0; i < w->n_spans; i++) {
         const mrd_poly_range *r = &w->ranges[i];
         double t = (double) w->spans[i].t0, est = line->a + line->b * t - base;
-        double rate = line->b * 1e9;
+        double rate = line->b * 1e9, by = w->reach[i];
         mrd_align_bin bin = { .at = { origin + w->spans[i].t0 },
                               .est = est,
                               .lo = fmin(r->lo - by, est - by),
@@ -178,24 +222,25 @@ mrd_coll_bound(const coll_sample *s, const coll_line *line, int64_t origin, int6
                coll_seams seams, mrd_coll_process *to, bool *ret_fits)
 {
     const coll_sample *v = &s[line->first], *last = &v[line->n - 1];
-    double by = reach(v, line->n, line->residual), base = floor(v->at - v->end);
-    double from = v->end + (seams.before ? by + seams.back_before : 0);
-    double until = last->end - (seams.after ? by + seams.back_after : 0);
-    mrd_coll_segment segment = { .base = shift + (int64_t) base,
-                                 .first = to->bin_count,
-                                 .reach = llround(by),
-                                 .from = origin + llround(from),
-                                 .to = origin + llround(until) };
+    double base = floor(v->at - v->end), from = v->end, until = last->end;
+    mrd_coll_segment segment = { .base = shift + (int64_t) base, .first = to->bin_count };
     work w = { 0 };
 
     if (!work_alloc(&w, line->n) || room(to, line->n + 2) != MRD_OK) {
         work_free(&w);
         return MRD_NOMEM;
     }
-    fill_bins(&w, v, line->n, by);
+    find_reach(v, line, w.reach);
+    from += seams.before ? w.reach[0] + seams.back_before : 0;
+    until -= seams.after ? w.reach[line->n - 1] + seams.back_after : 0;
+    segment.from = origin + llround(from);
+    segment.to = origin + llround(until);
+    for (size_t i = 0; i < line->n; i++)
+        segment.reach = llround(fmax((double) segment.reach, w.reach[i]));
+    fill_bins(&w, v, line);
     *ret_fits = fit(&w, line, base, &segment);
     if (*ret_fits && from <= until && from < v->end + MRD_SEC && until > last->end - MRD_SEC) {
-        add_bins(&w, line, by, base, origin, to);
+        add_bins(&w, line, base, origin, to);
         segment.count = to->bin_count - segment.first;
         to->segments[to->segment_count++] = segment;
     } else if (seams.before || seams.after) {
