@@ -375,6 +375,8 @@ take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         mrd_str value = notice_value(r, &ev->args[i]);
 
+        if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "labels"))
+            continue; /* the process has them */
         if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "event_types"))
             mrd_buf_fmt(&text, ", %u event types", words_of(value));
         else if (value.len > 0)

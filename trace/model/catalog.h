@@ -220,6 +220,8 @@ uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
  * devprofiles is the system profile, index 0 of clocks is "unaligned". */
 uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *d);
 uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *c);
+/* Returns the index of the listed one if the same file (node, process, core, name, content) is
+ * listed already. */
 uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a);
 /* Returns true if the artifact is a device profile that the list of device profiles should have: an
  * NTFF, if none was decoded. */
