@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import os
 import threading
 import warnings
@@ -256,6 +257,14 @@ def _name(name):
     if isinstance(name, (Domain, _Object, Region)):
         raise TypeError("a name is text, not a %s of meridian" % type(name).__name__)
     return _text(name)
+
+
+def _whole(value):
+    """The value of a counter: an int, or what counts as one, such as the integers of numpy."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError("the value of a counter is a whole number, not %r: sample() records others" % (value,)) from None
 
 
 def _in_order(name, domain):
@@ -509,10 +518,10 @@ class Counter(_Object):
 
     def __init__(self, name: Union[str, Domain], domain: _Where = None, unit: Union[str, int, None] = None, value: int = 0) -> None:
         first = None
-        if isinstance(name, Domain) and isinstance(unit, int):
+        if isinstance(name, Domain) and unit is not None and not isinstance(unit, str):
             unit, first = None, unit  # as in MXNet: Counter(domain, "name", value)
         name, domain = _in_order(name, domain)
-        super().__init__(_domain(domain), _name(name), _text(unit) if unit else None, value)
+        super().__init__(_domain(domain), _name(name), _text(unit) if unit else None, _whole(value))
         if first is not None:
             self.set_value(first)
 
@@ -523,11 +532,11 @@ class Counter(_Object):
 
     def set_value(self, value: int) -> None:
         if self._handle:
-            _check(_lib.mrd_counter_set(self._handle, value))
+            _check(_lib.mrd_counter_set(self._handle, _whole(value)))
 
     def increment(self, delta: int = 1) -> None:
         if self._handle:
-            _check(_lib.mrd_counter_add(self._handle, delta))
+            _check(_lib.mrd_counter_add(self._handle, _whole(delta)))
 
     def decrement(self, delta: int = 1) -> None:
         self.increment(-delta)

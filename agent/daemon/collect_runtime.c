@@ -3,21 +3,6 @@
 #include "agent/daemon/collector.h"
 #include "base/conf/log.h"
 
-/* Adds what the runtime says about the node to the labels of the process that opened it. */
-static void
-label_process(const mrd_drain_process *process, const char *labels)
-{
-    mrd_process *p = mrd_catalog_borrow_process(process->catalog, process->id);
-    mrd_str have = mrd_catalog_text(process->catalog, p->labels);
-    mrd_buf all = { 0 };
-
-    if (labels[0] == '\0' || mrd_str_has(have, labels))
-        return;
-    mrd_buf_fmt(&all, MRD_STR_FMT "%s%s", MRD_STR_ARG(have), have.len > 0 ? "," : "", labels);
-    p->labels = mrd_catalog_intern(process->catalog, mrd_buf_cstr(&all));
-    mrd_buf_fini(&all);
-}
-
 static void
 notice_runtime(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -25,10 +10,7 @@ notice_runtime(void *self, mrd_drain_process *process, const mrd_event *ev)
     mrd_buf names = { 0 };
     bool is_new;
 
-    if (!mrd_runtime_notice(&a->features, process, ev, &is_new))
-        return;
-    label_process(process, a->features.labels);
-    if (!is_new)
+    if (!mrd_runtime_notice(&a->features, process, ev, &is_new) || !is_new)
         return;
     for (size_t i = 0; i < a->features.unknown.n; i++)
         mrd_buf_fmt(&names, "%s%s", i == 0 ? "" : ",", a->features.unknown.v[i]);

@@ -620,9 +620,9 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), 
     if (p->rings_beyond > 0) {
         snprintf(text, sizeof(text),
                  "more rings exist than the agent, or one user beside others, may have open (%zu "
-                 "at one time); %zu times one was not opened and its events were not recorded: "
+                 "at one time); %zu time%s one was not opened and its events were not recorded: "
                  "allow the agent more open files (ulimit -n)",
-                 p->rings_max, p->rings_beyond);
+                 p->rings_max, p->rings_beyond, mrd_plural(p->rings_beyond));
         say(self, text);
     }
     if (p->counts.rings_bad > 0) {

@@ -214,7 +214,18 @@ remember(mrd_drain *p, proc *pr, uint64_t key, bool early, const mrd_event *ev)
     }
 }
 
-/* Start and end were found: emits one span with the arguments of both. */
+static bool
+has_key(const mrd_event *ev, mrd_sid key)
+{
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        if (ev->args[i].key == key)
+            return true;
+    }
+    return false;
+}
+
+/* Start and end were found: emits one span with the arguments of both. Of two with one key, the end's
+ * counts. */
 static void
 complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
 {
@@ -222,7 +233,10 @@ complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
 
     ev.dur_ns = mrd_ev_after(end->ts, start->ts) ? mrd_ev_diff(end->ts, start->ts) : 0;
     if (end->arg_count > 0 && args_ready(p, pr)) {
-        collect_again(p, start->args, start->arg_count);
+        for (uint32_t i = 0; i < start->arg_count; i++) {
+            if (!has_key(end, start->args[i].key))
+                collect_again(p, &start->args[i], 1);
+        }
         collect_again(p, end->args, end->arg_count);
         use_args(p, &ev);
     }
@@ -394,14 +408,37 @@ model(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         begin(p, r, &line, key, source, mrd_drain_name(r, rec));
 }
 
+/* Adds the labels that a process reports about itself to those that are known. */
+static void
+add_labels(const mrd_drain_process *process, mrd_str labels)
+{
+    mrd_process *p = mrd_catalog_borrow_process(process->catalog, process->id);
+    mrd_str have = mrd_catalog_text(process->catalog, p->labels);
+    mrd_buf all = { 0 };
+
+    mrd_buf_str(&all, labels);
+    if (labels.len > 0 && !mrd_str_has(have, mrd_buf_cstr(&all))) {
+        mrd_buf_reset(&all);
+        mrd_buf_fmt(&all, MRD_STR_FMT "%s" MRD_STR_FMT, MRD_STR_ARG(have), have.len > 0 ? "," : "",
+                    MRD_STR_ARG(labels));
+        p->labels = mrd_catalog_intern(process->catalog, mrd_buf_cstr(&all));
+    }
+    mrd_buf_fini(&all);
+}
+
 static void
 notice(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
+    const mrd_catalog *cat = r->proc->pub.catalog;
     mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
 
     ev.name = mrd_drain_name(r, rec);
     ev.track = mrd_drain_track(r, rec->tid, 0, MRD_SRC_MERIDIAN | MRD_LINE_OWN, 0);
     take_args(p, r, rec, &ev);
+    for (uint32_t i = 0; i < ev.arg_count; i++) {
+        if (mrd_str_is(mrd_catalog_text(cat, ev.args[i].key), "labels"))
+            add_labels(&r->proc->pub, mrd_arg_text(mrd_catalog_strings(cat), &ev.args[i]));
+    }
     mrd_drain_notice(p, r->proc, &ev);
 }
 

@@ -459,9 +459,10 @@ part_names(plan *p, merge_part *part, uint64_t refused)
     if (refused == 0)
         return;
     mrd_buf_fmt(&text,
-                "%" PRIu64 " times a name of a batch stands as '(too many distinct names)': a node "
+                "%" PRIu64
+                " time%s a name of a batch stands as '(too many distinct names)': a node "
                 "may have %zu MiB of them, 64 bytes for each included",
-                refused, MRD_STRTAB_INPUT >> 20);
+                refused, mrd_plural(refused), MRD_STRTAB_INPUT >> 20);
     input->state = MRD_INPUT_INCOMPLETE;
     input->error = mrd_catalog_intern(p->cat, mrd_buf_cstr(&text));
     mrd_catalog_note(p->cat, "%s: %s", part->node->instance_id, mrd_buf_cstr(&text));

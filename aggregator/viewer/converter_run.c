@@ -170,7 +170,8 @@ run_command(const mrd_converter_work *w, const mrd_buf *command, const char *out
         err = mrd_confined_run(&o, &r, why);
     if (err == MRD_OK && r.left > 0)
         snprintf(to->note, sizeof(to->note),
-                 "the viewer left %u processes behind, which were ended", r.left);
+                 "the viewer left %u process%s behind; the converter ended %s", r.left,
+                 r.left == 1 ? "" : "es", r.left == 1 ? "it" : "them");
     to->took += r.took;
     to->memory = r.memory > to->memory ? r.memory : to->memory;
     mrd_buf_fini(&words);

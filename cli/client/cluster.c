@@ -495,9 +495,28 @@ say_profile(const mrd_json *node, const mrd_json *profile, FILE *to)
         fprintf(to, " core %" PRId64, mrd_json_int(profile, "lnc_idx", 0));
 }
 
-static void
-print_device_profiles(const node_list *nodes, FILE *to)
+/* Returns true if a model of the node cannot be sent, because its process keeps none. */
+static bool
+lacks_neff(const mrd_json *node)
 {
+    const mrd_json *models = mrd_json_get(node, "models");
+
+    for (size_t i = 0; i < mrd_json_size(models); i++) {
+        const mrd_json *loads = mrd_json_get(mrd_json_at(models, i), "loads");
+
+        for (size_t k = 0; k < mrd_json_size(loads); k++) {
+            if (!mrd_json_bool(mrd_json_at(loads, k), "kept", true))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void
+print_device_profiles(const mrd_json *doc, const node_list *nodes, FILE *to)
+{
+    bool by_model = strcmp(mrd_json_str(doc, "device_profiles", ""), "model") == 0, lacks = false;
+
     for (size_t i = 0; i < nodes->n; i++) {
         const mrd_json *node = nodes->v[i], *list = mrd_json_get(node, "device_profiles");
 
@@ -507,10 +526,14 @@ print_device_profiles(const node_list *nodes, FILE *to)
             fputs("device profile of ", to);
             say_profile(node, p, to);
             fprintf(to, ": %s%s", mrd_cluster_shown(p, "state", "?"),
-                    mrd_cluster_shown(p, "message", NULL) == NULL ? "" : ": ");
+                    *mrd_json_str(p, "message", "") == '\0' ? "" : ": ");
             mrd_cluster_say(to, mrd_json_str(p, "message", ""));
+            lacks = lacks || (by_model && mrd_json_int(p, "written", 0) > 0 && lacks_neff(node));
         }
     }
+    if (lacks)
+        fprintf(to, "their NEFFs are not kept, and viewers need them: start the program with "
+                    "MERIDIAN_NEFFS=1G in its environment\n");
 }
 
 void
@@ -544,7 +567,7 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     print_parts(&nodes, is_ending(doc), to);
     print_drops(&nodes, to);
     print_triggers(mrd_json_get(doc, "triggers"), to);
-    print_device_profiles(&nodes, to);
+    print_device_profiles(doc, &nodes, to);
     free(nodes.v);
 }
 

@@ -79,6 +79,10 @@ typedef enum {
     MRD_CLUSTER_TRIGGER, /* the latest recording flight recorder */
 } mrd_cluster_use;
 
+/* Prefixes the error of a search for the session of `word` with the sentence that there is no such
+ * file. */
+mrd_err mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why);
+
 /*
  * Finds the session of `word`: its id, the unique beginning of an id, or "latest" (or NULL).
  * "latest" is the latest session that suits the purpose, or else the latest one. Errors: NOTFOUND,

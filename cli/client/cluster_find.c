@@ -47,6 +47,18 @@ no_session(const mrd_json *list, const char *word, mrd_why *why)
                        *guess == '\0' ? ": `meridian sessions` lists them" : guess);
 }
 
+mrd_err
+mrd_cluster_no_file(const char *word, mrd_err err, mrd_why *why)
+{
+    static const char *const names[] = { "latest" };
+    char guess[MRD_NEAR_TEXT] = "";
+
+    if (err != MRD_NOTFOUND) /* which says what is near */
+        mrd_near_text(word, names, MRD_COUNT(names), "", guess);
+    return mrd_why_prefix(why, err, "there is no file '%s'%s looking for a session of this name",
+                          word, *guess == '\0' ? ";" : guess);
+}
+
 static const mrd_json *
 latest_of(const mrd_json *list, mrd_cluster_use use)
 {

@@ -123,7 +123,7 @@ session_steps(settings *set, const char *word, FILE *to, mrd_why *why)
     if (err == MRD_OK)
         err = mrd_cluster_print_profile(client, id, "steps-json", &whole, to, why);
     if (err != MRD_OK && doc == NULL)
-        mrd_why_prefix(why, err, "there is no file '%s'; looking for a session of this name", word);
+        mrd_cluster_no_file(word, err, why);
     mrd_json_free(doc);
     mrd_client_close(client);
     return err;

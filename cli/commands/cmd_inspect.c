@@ -283,6 +283,7 @@ typedef struct {
     mrd_store *store;
     mrd_drain *drain;
     uint64_t bytes, refused, no_room; /* events beyond --max-size, and for lack of disk space */
+    uint64_t marked;                  /* lost events for which the profile has a loss record */
     mrd_hw *hw;
     mrd_sample *sample;
     mrd_read_named *named; /* output directories of the programs' own profilers */
@@ -317,6 +318,8 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
     mine.bound_ns = MRD_BOUND_LOCAL;
     err = mrd_stream_push(process->user, &mine);
     r->no_room += err == MRD_FULL;
+    if (err == MRD_OK && ev->kind == MRD_LOSS)
+        r->marked += (uint64_t) ev->ivalue;
     return err;
 }
 
@@ -375,6 +378,8 @@ take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         mrd_str value = notice_value(r, &ev->args[i]);
 
+        if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "labels"))
+            continue; /* the process has them */
         if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "event_types"))
             mrd_buf_fmt(&text, ", %u event types", words_of(value));
         else if (value.len > 0)
@@ -505,7 +510,7 @@ account(recording *r, const char *command)
     mrd_buf_fmt(&text, "live capture of '%s'", command);
     in.path = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&text));
     in.format = mrd_catalog_intern(r->catalog, "rings");
-    in.records = counts.begun;
+    in.records = counts.begun - r->marked;
     in.events = counts.events;
     in.bytes = counts.records * 32 + counts.blob_bytes;
     mrd_buf_reset(&text);
@@ -520,7 +525,8 @@ account(recording *r, const char *command)
     }
     lost_here(&text, r->refused, "beyond --max-size");
     lost_here(&text, r->no_room, "disk full");
-    in.dropped = dropped;
+    in.dropped = dropped - r->marked;
+    in.lost = r->marked;
     if (dropped > 0) {
         mrd_buf line = { 0 };
 

@@ -90,8 +90,7 @@ report_session(settings *set, const char *word)
         status = MRD_EXIT_INCOMPLETE;
     if (err != MRD_OK) {
         if (doc == NULL && word != NULL)
-            mrd_why_prefix(&why, err, "there is no file '%s'; looking for a session of this name",
-                           word);
+            mrd_cluster_no_file(word, err, &why);
         mrd_cli_error("report", &why);
         status = MRD_EXIT_FAILED;
     }

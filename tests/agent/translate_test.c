@@ -306,14 +306,17 @@ static void
 a_pair(model *d, uint64_t number, bool is_model)
 {
     drawn b = draw(d, is_model ? MRD_REC_MODEL : MRD_REC_BEGIN, dice(d, 2) == 0, true, 0);
-    drawn e = draw(d, is_model ? MRD_REC_MODEL : MRD_REC_END, dice(d, 2) == 0, true, 3);
+    drawn e = draw(d, is_model ? MRD_REC_MODEL : MRD_REC_END, dice(d, 2) == 0, true, 2);
+    const char *again = strstr(e.args, " k2=") == NULL ? NULL : strstr(b.args, " k2=");
     uint64_t how = dice(d, 4); /* 0: end first, 1: no end, 2: no start */
     int64_t from = (int64_t) b.rec.ts, to = (int64_t) e.rec.ts;
     char rest[64], args[400];
 
     b.rec.value = e.rec.value = number;
     snprintf(rest, sizeof(rest), " id %" PRIu64, number);
-    snprintf(args, sizeof(args), "%s%s", b.args, e.args);
+    /* The key k2, the last one of the start, is perhaps an argument of the end, too. */
+    snprintf(args, sizeof(args), "%.*s%s",
+             again == NULL ? (int) strlen(b.args) : (int) (again - b.args), b.args, e.args);
     if (is_model) {
         b.rec.flags |= MRD_RECF_LOAD;
         e.rec.flags |= MRD_RECF_UNLOAD;

@@ -221,6 +221,20 @@ def as_mxnet_has_it(folder):
             assert "a name is text" in str(error), error
         else:
             raise AssertionError("a wrong name was taken")
+    class Five:  # as the integers of numpy
+        def __index__(self):
+            return 5
+    assert profiler.Counter(domain, "d counter", Five()).value == 5
+    counters[0].set_value(Five())
+    counters[0] += Five()
+    assert counters[0].value == 10
+    for wrong in (lambda: counters[0].set_value("x"), lambda: counters[0].increment(1.5), lambda: profiler.Counter("e", value="x")):
+        try:
+            wrong()
+        except TypeError as error:
+            assert "a whole number, not" in str(error), error
+        else:
+            raise AssertionError("a wrong value was taken")
     try:
         profiler.set_state("run", profile_process="server")
     except profiler.MeridianError as error:

@@ -13,11 +13,11 @@ need_speed()
 LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "lib", "libmeridian.so")
 
 
-def loop(c, i, name, runtime="simnrt", capture="all", **env):
+def loop(c, i, name, runtime="simnrt", capture="all", neffs="16M", **env):
     """A rank with two cores that executes for ever on node i."""
     p = Program(c.path(f"{name}.log"), [LOOP, "--rank", "0", "--steps", "100000000", "--cores", "2", "--exec-us", "2000", "--cc", "0", "--quiet", "--checkpoint-every", "0"],
                 env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", runtime), MERIDIAN_RING_DIR=c.rings(i),
-                         MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE=capture, MERIDIAN_DEVICE_PROFILES=c.folder(f"written{i}"), MERIDIAN_NEFFS="16M", SIMNRT_JOB=c.job(name),
+                         MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE=capture, MERIDIAN_DEVICE_PROFILES=c.folder(f"written{i}"), MERIDIAN_NEFFS=neffs, SIMNRT_JOB=c.job(name),
                          SIMNRT_EVENT_SCALE="0", NEURON_RT_INSPECT_OUTPUT_DIR=c.folder(f"inspect{i}"), **env), stdout=-3)
     return c.keep(p)
 
@@ -161,6 +161,14 @@ with Cluster() as c:
     late = loop(c, 0, "late")
     until(lambda: states(c, id, late.pid).get(None) == "armed", "a process that comes late is armed too")
     c.stop(id)
+    check("NEFFs are not kept" not in c.run("status", id, want=None)[0], "programs that keep their models")
+    bare = loop(c, 0, "bare", neffs="0")
+    id = c.start("--name", "bare", "--device-profiles", "model", "--instance-id", "i-test0")
+    until(lambda: "written" in states(c, id, bare.pid).values(), f"a profile of a program that keeps no models: {profiles(c, id)}")
+    c.stop(id)
+    out, _ = c.run("status", id, want=None)
+    check("their NEFFs are not kept" in out and "MERIDIAN_NEFFS=1G" in out, f"what the profiles lack, and what to do: {out}")
+    check(re.search(r": written$", out, re.M), f"a state without a message: {out}")
     until(lambda: states(c, deaf_id, deaf.pid).get(None) == "refused", f"who does not listen is refused: {profiles(c, deaf_id)}")
     check("does not answer" in profiles(c, deaf_id)[None][2], f"why: {profiles(c, deaf_id)}")
     c.stop(deaf_id, want=3)

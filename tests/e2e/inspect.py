@@ -145,6 +145,16 @@ if check(there, f"results that appeared meanwhile: {err}"):
     equal(open(os.path.join(both, "system_profile.json")).read(), "other\n", "the other's results stay")
     check("trace_events" in load_json(os.path.join(there[1], "system_profile.json")), "and these are beside them")
 
+# ---- a small ring of the runtime: each loss is counted once ----
+_, err = run("inspect", "-n", "100", "-o", os.path.join(work, "small"), "--output-format", "summary-text,json", "--", loop, "--steps", "300", "--cores", "1", "--quiet",
+             "--checkpoint-every", "0", env=env, want=3)
+doc = load_json(os.path.join(work, "small", "system_profile.json"))
+lost, input = sum(e["lost"] for e in doc["losses"]), doc["meridian"]["inputs"][0]
+check(lost > 0 and f"live capture lost events: {lost} runtime-ring" in err, f"what is lost: {lost}, {err[-600:]}")
+equal((input["lost"], input["dropped"], input["records"]), (lost, 0, input["events"]), "losses that the profile has are not records that could not be read")
+with open(os.path.join(work, "small", "summary.txt")) as f:
+    check(re.search(rf"^Lost +{lost} events \(see Losses\)$", f.read(), re.M), "nor in the summary")
+
 # ---- the command's own lifecycle ----
 for command, status in ((["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137), (["true"], 0)):
     run("inspect", "-o", os.path.join(work, "s%d" % status), "--", *noted(*command), want=status)

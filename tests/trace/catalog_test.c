@@ -150,4 +150,28 @@ TEST(a_process_has_a_worker_gid_where_all_its_cores_have_it)
     }
 }
 
+TEST(a_file_is_listed_once)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_artifact a = { .path = mrd_catalog_intern(cat, "in/one.ntff"),
+                       .kind = mrd_catalog_intern(cat, "NTFF"),
+                       .sha256 = "ab",
+                       .size = 5,
+                       .process_id = 7,
+                       .nc_idx = 0 };
+    uint32_t first = mrd_catalog_add_artifact(cat, &a);
+    size_t n;
+
+    a.path = mrd_catalog_intern(cat, "/tmp/in/one.ntff"); /* as an earlier result lists it */
+    CHECK_INT(mrd_catalog_add_artifact(cat, &a), first);
+    a.nc_idx = 1;
+    CHECK(mrd_catalog_add_artifact(cat, &a) != first);
+    a.sha256[0] = '\0'; /* a file that could not be read is not known to be the same */
+    mrd_catalog_add_artifact(cat, &a);
+    mrd_catalog_add_artifact(cat, &a);
+    (void) mrd_catalog_artifacts(cat, &n);
+    CHECK_INT(n, 4);
+    mrd_catalog_free(cat);
+}
+
 TEST_MAIN()

@@ -288,6 +288,12 @@ TEST(a_file_that_is_met_again_is_read_once)
     CHECK_INT(once.again, 6);
     CHECK_ERR("end", mrd_read_once_end(&once, options.catalog, options.store), MRD_OK);
     CHECK(mrd_str_starts(mrd_catalog_note_at(options.catalog, 0), "read once: 6 files or folders"));
+    memset(&once, 0, sizeof(once));
+    for (int i = 0; i < 2; i++)
+        CHECK_ERR("folder", mrd_read_once_check(&once, test_tmp(), &nowhere, &again), MRD_OK);
+    CHECK_ERR("end", mrd_read_once_end(&once, options.catalog, options.store), MRD_OK);
+    CHECK(mrd_str_ends(mrd_catalog_note_at(options.catalog, 1),
+                       " was given twice or is met again through a link"));
     mrd_store_free(options.store);
     mrd_catalog_free(options.catalog);
 }

@@ -362,10 +362,10 @@ file_names(file_reading *f, uint64_t refused)
     if ((refused = mrd_strtab_refused(strings) - refused) == 0 || input->error != MRD_SID_EMPTY)
         return;
     mrd_why_set(&said, MRD_LIMIT, 0,
-                "'%s': %" PRIu64 " times a name stands as '" MRD_STR_FMT
+                "'%s': %" PRIu64 " time%s a name stands as '" MRD_STR_FMT
                 "': a file may have %zu MiB of them, 64 bytes for each included",
-                f->path, refused, MRD_STR_ARG(mrd_strtab_get(strings, MRD_SID_FULL)),
-                MRD_STRTAB_INPUT >> 20);
+                f->path, refused, mrd_plural(refused),
+                MRD_STR_ARG(mrd_strtab_get(strings, MRD_SID_FULL)), MRD_STRTAB_INPUT >> 20);
     input->error = mrd_catalog_intern(f->imp.catalog, said.text);
 }
 

@@ -42,7 +42,10 @@ mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
 {
     mrd_err err = mrd_same_data_resolve(once, cat, store);
 
-    if (once->again > 0)
+    if (once->again == 1)
+        mrd_catalog_note(cat, "read once: %s was given twice or is met again through a link",
+                         mrd_buf_cstr(&once->first));
+    else if (once->again > 1)
         mrd_catalog_note(cat,
                          "read once: %zu files or folders that were given twice or are met again "
                          "through a link (first: %s)",

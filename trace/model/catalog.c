@@ -472,19 +472,46 @@ session_in(mrd_str name)
                : MRD_NONE;
 }
 
+static mrd_str
+last_part(mrd_str path)
+{
+    const char *slash = memrchr(path.p, '/', path.len);
+
+    return slash == NULL ? path : (mrd_str){ slash + 1, path.len - (size_t) (slash + 1 - path.p) };
+}
+
+/* Returns the index of the same file, or UINT32_MAX. A folder may hold files of a capture beside an
+ * earlier result, which lists them too, perhaps by another path. */
+static uint32_t
+find_artifact(const mrd_catalog *cat, const mrd_artifact *a)
+{
+    size_t n;
+    const mrd_artifact *have = mrd_catalog_artifacts(cat, &n);
+    mrd_str name = last_part(mrd_catalog_text(cat, a->path));
+
+    for (size_t i = 0; i < n; i++) {
+        if (have[i].size == a->size && have[i].kind == a->kind && a->sha256[0] != '\0' &&
+            strcmp(have[i].sha256, a->sha256) == 0 && have[i].instance_id == a->instance_id &&
+            have[i].process_id == a->process_id && have[i].nc_idx == a->nc_idx &&
+            mrd_str_eq(last_part(mrd_catalog_text(cat, have[i].path)), name))
+            return (uint32_t) i;
+    }
+    return UINT32_MAX;
+}
+
 uint32_t
 mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a)
 {
     static const char ending[] = ".ntff";
-    mrd_str path = mrd_catalog_text(cat, a->path);
-    const char *slash = memrchr(path.p, '/', path.len);
     mrd_artifact added = *a;
+    uint32_t have = find_artifact(cat, a);
 
+    if (have != UINT32_MAX)
+        return have;
     added.profile = MRD_SID_EMPTY;
     added.session = MRD_NONE;
     if (mrd_str_is(mrd_catalog_text(cat, a->kind), "NTFF")) {
-        mrd_str name =
-            slash == NULL ? path : (mrd_str){ slash + 1, path.len - (size_t) (slash + 1 - path.p) };
+        mrd_str name = last_part(mrd_catalog_text(cat, a->path));
 
         if (mrd_str_ends(name, ending))
             name.len -= sizeof(ending) - 1;

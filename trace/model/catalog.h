@@ -216,8 +216,8 @@ size_t mrd_catalog_tracks(const mrd_catalog *cat);
 /* Returns the profile of a track's events (0 is the system profile). */
 uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
 
-/* Lists. `add` returns the index. Borrowed pointers are valid until the next add. Index 0 of
- * devprofiles is the system profile, index 0 of clocks is "unaligned". */
+/* Lists. `add` returns the index. The same artifact is listed once. Borrowed pointers are valid until
+ * the next add. Index 0 of devprofiles is the system profile, index 0 of clocks is "unaligned". */
 uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *d);
 uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *c);
 uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a);
