@@ -167,11 +167,10 @@ typedef struct mrd_session {
     mrd_session_job of_job;
     mrd_local_ns flush_deadline; /* by the aggregator's clock, as are all times below */
     mrd_dur_ns answer;           /* how long the slowest node took to report that it is ready */
-    mrd_local_ns arm_from;       /* after a restart agents may come back until then */
-    bool stop_requested;
-    bool deleted, removing; /* hidden from readers; its directory is being removed */
-    mrd_local_ns remove_at; /* its directory could not be removed; the next attempt. 0: the first */
-    bool closing, closed;   /* its journals */
+    /* after a restart agents may come back until then; the next attempt to remove its directory */
+    mrd_local_ns arm_from, remove_at;
+    bool stop_requested, deleted, removing; /* hidden from readers; directory is being removed */
+    bool closing, closed;                   /* its journals */
     unsigned served;        /* time slices that are being sent; its files stay meanwhile */
     mrd_wall_ns full, room; /* when the store became full; when it had room again. 0 means not */
     char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can */
