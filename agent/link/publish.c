@@ -107,7 +107,6 @@ send_item(mrd_publish *p, flight *f, mrd_local_ns now)
 {
     mrd_why why = { 0 };
     mrd_err err = mrd_spool_read(p->o.spool, f->id, &p->frame, &why);
-    mrd_spool_item item;
 
     if (err == MRD_NOTFOUND) { /* dropped from the spool meanwhile */
         f->id = 0;
