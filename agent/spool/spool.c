@@ -778,33 +778,6 @@ mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item)
     return false;
 }
 
-mrd_err
-mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why)
-{
-    const entry *e = mrd_spool_entry(s, id);
-    const segment *seg = e == NULL ? NULL : mrd_spool_find_segment(s, e->segment);
-    char path[1024];
-    ssize_t n;
-
-    if (seg == NULL && (e == NULL || e->copy == NULL))
-        return MRD_NOTFOUND;
-    mrd_buf_reset(to);
-    if (!mrd_buf_room(to, e->item.len))
-        return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    to->len = e->item.len;
-    if (e->copy != NULL) {
-        memcpy(to->p, e->copy, e->item.len);
-        return MRD_OK;
-    }
-    n = pread(seg->fd, to->p, e->item.len, (off_t) e->at);
-    if (n == (ssize_t) e->item.len)
-        return MRD_OK;
-    mrd_spool_path_of(s, e->segment, path);
-    return n < 0
-               ? mrd_why_set(why, MRD_IO, errno, "cannot read %s", path)
-               : mrd_why_set(why, MRD_TRUNCATED, 0, "%s ends before its frame %" PRIu64, path, id);
-}
-
 void
 mrd_spool_sent(mrd_spool *s, uint64_t id)
 {

@@ -217,6 +217,42 @@ TEST(artifacts_count_once_and_until_the_last_session_goes)
 
 /* A deleted session is removed when it is neither read nor written. Then its files are not listed
  * any more. A directory that cannot be removed is tried again. */
+/* A wall clock that jumps ahead makes no session old. */
+TEST(a_clock_that_was_set_removes_nothing)
+{
+    static const struct {
+        const char *what;
+        int64_t by, at;   /* the step at 100 hours, back after 1 s; the last look, since then */
+        unsigned removed; /* of one old and one young session */
+    } rows[] = { { "not set", 0, 2 * MRD_SEC, 1 },
+                 { "corrected a little", 30 * MRD_SEC, 2 * MRD_SEC, 1 },
+                 { "an hour ahead", HOUR, HOUR / 2, 0 },
+                 { "a year ahead", 10000 * HOUR, HOUR / 2, 0 },
+                 { "long ago", 10000 * HOUR, 2 * HOUR, 1 },
+                 { "an hour back", -HOUR, HOUR / 2, 0 } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = make(50 * HOUR, 0);
+        mrd_core_time set = core_at(100 * HOUR);
+        char text[MRD_WHY_MAX];
+
+        (void) session(c, 1, 60, 10, MRD_SESSION_COMPLETE);
+        retain(c, 100 * HOUR - MRD_SEC);
+        (void) session(c, 2, 0, 10, MRD_SESSION_COMPLETE); /* becomes readable now */
+        set.wall.ns += rows[i].by;
+        mrd_core_enter(c, set);
+        mrd_core_retain(c);
+        CHECK_ROW(rows[i].what, core_logged(c, "AGG-WALL-SET", text) ==
+                                    (rows[i].by > 60 * MRD_SEC || rows[i].by < -60 * MRD_SEC));
+        core_drain(c);
+        retain(c, 100 * HOUR + MRD_SEC);
+        retain(c, 100 * HOUR + rows[i].at);
+        CHECK_ROW(rows[i].what,
+                  c->sessions[0]->deleted + c->sessions[1]->deleted == (int) rows[i].removed);
+        mrd_core_free(c);
+    }
+}
+
 TEST(a_deleted_session_goes_last)
 {
     mrd_core *c = make(0, 0);

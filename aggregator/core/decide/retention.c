@@ -4,6 +4,7 @@
 
 #include "aggregator/core/common/text.h"
 #include "aggregator/core/manifest/conversions.h"
+#include "base/num.h"
 
 void
 mrd_core_retire(mrd_core *c, mrd_session *s)
@@ -92,18 +93,40 @@ oldest_that_may_go(const mrd_core *c)
     return oldest;
 }
 
+#define WALL_STEP  (60 * MRD_SEC)
+#define WALL_TRUST (3600 * MRD_SEC)
+
+/* Returns false for an hour after the wall clock was set. A wrong time would make every session too
+ * old, and what is removed does not come back with the right time. */
+static bool
+age_is_known(mrd_core *c)
+{
+    int64_t offset = mrd_sat_sub(c->now.wall.ns, c->now.local.ns);
+    int64_t step = mrd_sat_sub(offset, c->wall_offset);
+
+    c->wall_offset = offset;
+    if (mrd_sat_abs(step) > WALL_STEP) {
+        c->age_known = mrd_local_add(c->now.local, WALL_TRUST);
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-WALL-SET",
+                        "The wall clock was set or this machine slept, so no session is removed "
+                        "for its age in the next hour: seconds=%lld",
+                        (long long) (step / MRD_SEC));
+    }
+    return !mrd_local_before(c->now.local, c->age_known);
+}
+
 void
 mrd_core_retain(mrd_core *c)
 {
     uint64_t most = (uint64_t) c->limits.retain_bytes, folders;
+    bool by_age = c->limits.retain > 0 && age_is_known(c);
 
     if (c->store_gone) /* the directory in its path belongs to someone else */
         return;
     for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
 
-        if (c->limits.retain > 0 && may_be_retired(c, s) &&
-            c->now.wall.ns - age_begins(s).ns > c->limits.retain)
+        if (by_age && may_be_retired(c, s) && c->now.wall.ns - age_begins(s).ns > c->limits.retain)
             retire(c, s, "older than --retain");
     }
     folders = folders_bytes(c);

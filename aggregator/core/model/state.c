@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "aggregator/core/common/text.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
 
@@ -24,6 +25,7 @@ mrd_core_new(const mrd_core_options *o, mrd_core_time now)
     c->timescale = o->timescale;
     c->random = o->seed;
     c->now = c->opened = now;
+    c->wall_offset = mrd_sat_sub(now.wall.ns, now.local.ns);
     c->bucket.at = now.local;
     return c;
 }

@@ -97,6 +97,8 @@ struct mrd_core {
     int64_t clock_spare; /* bytes of clock data that may still be stored while the store is full */
     mrd_dur_ns save_dur; /* how long the last manifest took to be durable */
     mrd_local_ns next_save, next_retain;
+    int64_t wall_offset;    /* wall clock minus RAW at the last look for old sessions */
+    mrd_local_ns age_known; /* sessions have no known age before */
 };
 
 /* ---- For the files of the core ---- */
