@@ -46,7 +46,9 @@ text_of(mrd_import *imp, mrd_sid sid)
 static void
 arg_in_words(mrd_buf *to, mrd_import *imp, const mrd_arg *a)
 {
-    mrd_buf_fmt(to, " %s:%u=", text_of(imp, a->key), a->type);
+    /* Without memory for a string, the text stays in the event. */
+    mrd_buf_fmt(to, " %s:%u=", text_of(imp, a->key),
+                a->type == MRD_ARG_TEXT ? MRD_ARG_STR : a->type);
     if (a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON)
         mrd_buf_add(to, a->v.text, a->len);
     else if (a->type == MRD_ARG_STR)

@@ -22,10 +22,10 @@ def equal(got, want, what):
         print(f"FAILED {what}: got {got!r}, expected {want!r}")
 
 
-def view(path, *options):
-    """The report of a trace, as JSON and as text on one line."""
+def view(*paths):
+    """The report of traces, as JSON and as text on one line. Options may stand between the paths."""
     with tempfile.TemporaryDirectory() as out:
-        subprocess.run([os.path.join(BUILD, "bin", "meridian"), "view", path, "--output-dir", out, "--output-format", "report-json,report-text", *options],
+        subprocess.run([os.path.join(BUILD, "bin", "meridian"), "view", *paths, "--output-dir", out, "--output-format", "report-json,report-text"],
                        check=True, stdout=subprocess.DEVNULL)
         with open(os.path.join(out, "report.json"), encoding="utf-8") as f:
             report = json.load(f)["report"]
@@ -84,34 +84,69 @@ def production(job, worker, words):
     check_shares(report, [r for r in records if r["ph"] == "X"], names, job)
 
 
+RANKS = ("threads", "processes", "workers", "args", "args of threads", "files")
+STEPS = ("nothing", "step", "iter", "train_step", "step_num", "span step %d", "span Iteration-%d", "span train_step #%d", "name %s step %d", "name %s (iter %d)")
+MICROBATCHES = ("mb_id", "%s %d", "%s-%d", "%s[%d]", "%s (mb %d)", "%s/micro-batch=%d")
+
+
 def generated(seed):
-    """A job of processes or of threads with ranks, steps with or without numbers; in some jobs one worker is slow."""
+    """A job whose ranks, steps and microbatches are in arguments or in names; in some jobs one worker is slow, in each step or in one."""
     r = random.Random(seed)
-    threads, numbered = r.random() < 0.5, r.random() < 0.6
-    slow = r.choice([None, r.randrange(6)])
-    records, names = [], {}
+    ranks, steps, mbs = r.choice(RANKS), r.choice(STEPS), r.choice(MICROBATCHES)
+    slow, always = r.choice([None, r.randrange(6)]), r.random() < 0.8
+    pids = r.sample(range(100, 9000), 6)
+    kind, _, form = steps.partition(" ")
+    files, records, names = {}, [], {}
     for w in range(6):
-        pid, tid = (1, w) if threads else (10 + w, 1)
-        names[(pid, tid)] = f"stage {w}" if threads else ""
-        records.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": f"stage {w} work" if threads else "MainThread"}})
+        threads = ranks in ("threads", "args of threads")
+        pid, tid = (1, pids[w]) if threads else (pids[w], 1)
+        own = files.setdefault(f"megatron-rank_{w}.json" if ranks == "files" else "trace.json", [])
+        names[(pid, tid)] = {"threads": f"stage {w}", "workers": f"Worker-{w}", "args of threads": f"rank {w}"}.get(ranks, "")
+        own.append({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": {"processes": f"[Rank {w}]", "workers": f"Worker-{w} step"}.get(ranks, "train")}})
+        if ranks != "args of threads":
+            own.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": f"stage {w} work" if threads else "MainThread"}})
         for step in range(16):
-            at = 1000 + step * 10_000
+            began = at = 1000 + step * 10_000
+
+            def put(name, long, mb):
+                nonlocal at
+                args = {"rank": w} if ranks.startswith("args") else {}
+                if mb is not None and mbs == "mb_id":
+                    args["mb_id"] = mb
+                elif mb is not None:
+                    name = mbs % (name, mb)
+                if kind == "name":
+                    name = form % (name, 100 + step)
+                elif not form and kind != "nothing":
+                    args[kind] = 100 + step
+                own.append({"ph": "X", "name": name, "cat": "timer", "pid": pid, "tid": tid, "ts": at, "dur": long, "args": args})
+                at += long
+
             for mb in range(3):
                 for phase, long in (("forward-compute", 400), ("forward-send", 50), ("backward-compute", 700), ("backward-recv", 60)):
-                    long = long * (1.5 if w == slow and "compute" in phase else 1) + r.randrange(5)
-                    args = {"step": step, "mb_id": mb} if numbered else {}
-                    records.append({"ph": "X", "name": phase if numbered else f"{phase} {mb}", "cat": "timer", "pid": pid, "tid": tid, "ts": at, "dur": long, "args": args})
-                    at += long
-            records.append({"ph": "X", "name": "gc", "cat": "timer", "pid": pid, "tid": tid, "ts": at, "dur": 30, "args": {}})
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
-        json.dump(records, f)
-        f.flush()
-        report, _ = view(f.name)
-    what = f"seed {seed}"
+                    put(phase, long * (1.5 if w == slow and (always or step == 8) and "compute" in phase else 1) + r.randrange(5), mb)
+            put("optimizer", 90, None)
+            put("gc", 30, None)
+            if kind == "span":
+                own.append({"ph": "X", "name": form % (100 + step), "cat": "timer", "pid": pid, "tid": tid, "ts": began - 1, "dur": at - began + 2, "args": {}})
+        records += own if ranks == "files" else []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, own in files.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                json.dump(own, f)
+        report, text = view(*(os.path.join(folder, name) for name in files), "--same-clock")
+    records = records or files["trace.json"]
+    what = f"seed {seed}, {ranks}, {steps}, {mbs}"
     check_shares(report, [x for x in records if x["ph"] == "X"], names, what)
-    order = sorted(names)
+    order = sorted(names, key=lambda x: (pids.index(x[0]) if x[0] != 1 else pids.index(x[1])))
+    equal([(w["process_id"], w["ranks"]) for w in report["workers"]], [(x[0], names[x]) for x in order], f"{what}: order")
+    if ranks in ("processes", "args", "files"):
+        equal([w["rank"] for w in report["workers"]], list(range(6)), f"{what}: ranks")
     equal([(w["process_id"], w["ranks"]) for w in report["workers"] if w["more_work"]],
-          [] if slow is None else [(order[slow][0], names[order[slow]])], f"{what}: who")
+          [] if slow is None or not always else [(order[slow][0], names[order[slow]])], f"{what}: who")
+    if slow is not None and always:
+        equal(("in 8 of 8" if kind == "nothing" else "in 16 of 16") in text, True, f"{what}: steps")
+    equal("Critical path" in text, False, f"{what}: no path")
 
 
 def unknown():

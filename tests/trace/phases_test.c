@@ -26,6 +26,14 @@ TEST(names)
         { "Fwd thread id", MRD_CLASS_UNKNOWN },
         { "gc", MRD_CLASS_UNKNOWN },
         { "resend-later", MRD_CLASS_UNKNOWN },
+        { "micro-batch 3: forward", MRD_CLASS_COMPUTE },
+        { "forward_step/mb=2", MRD_CLASS_COMPUTE },
+        { "Trainer.backward (train.py:12)", MRD_CLASS_COMPUTE },
+        { "optimizer step 12", MRD_CLASS_COMPUTE },
+        { "bwd_inner_microstep", MRD_CLASS_COMPUTE },
+        { "all-grads-sync", MRD_CLASS_ALLREDUCE },
+        { "port_forward 80", MRD_CLASS_UNKNOWN },
+        { "mb 3", MRD_CLASS_UNKNOWN },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
@@ -66,6 +74,9 @@ TEST(ranks_of_threads)
         { "pp1", "pp1", 1 },
         { "dp 4 / pp:2 sends", "dp 4 / pp:2", 2 },
         { "MainThread", "", MRD_NONE },
+        { "[Rank 3] main", "Rank 3", MRD_NONE },
+        { "Worker-12 step", "Worker-12", MRD_NONE },
+        { "train worker_4", "train worker_4", MRD_NONE },
         { "rank", "", MRD_NONE },
         { "app 3", "", MRD_NONE },
         { "", "", MRD_NONE },
@@ -82,6 +93,34 @@ TEST(ranks_of_threads)
     CHECK(mrd_phase_ranks_order(MRD_STR("pp1"), MRD_STR("pp1 tp0")) < 0);
 }
 
+TEST(steps_in_names)
+{
+    static const struct {
+        const char *name;
+        bool found;
+        uint64_t step;
+    } rows[] = {
+        { "step 12", true, 12 },
+        { "ProfilerStep#7", true, 7 },
+        { "iteration-7", true, 7 },
+        { "optimizer step_3", true, 3 },
+        { "forward_step#0 step 100", true, 100 },
+        { "forward (mb 2) iter 9", true, 9 },
+        { "forward_step_5", false, 0 }, /* a microbatch */
+        { "fwd_microstep 1", false, 0 },
+        { "step", false, 0 },
+        { "footstep 3", false, 0 },
+        { "step x 3", false, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        uint64_t step = 0;
+
+        CHECK_ROW(rows[i].name, mrd_phase_step(mrd_str_of(rows[i].name), &step) == rows[i].found);
+        CHECK_ROW(rows[i].name, step == rows[i].step);
+    }
+}
+
 /* Compares four workers over ten steps; worker 2 computes `slow` in steps below `until`, and 1000 else. */
 static mrd_imbalance
 judge(uint64_t slow, int until, bool by_step)
@@ -91,11 +130,11 @@ judge(uint64_t slow, int until, bool by_step)
     mrd_imbalance more = { 0 };
     mrd_arg arg = { .key = mrd_catalog_intern(cat, "step"), .type = MRD_ARG_INT };
 
-    b = mrd_balance_new(cat, 4, (mrd_ev_ns){ 0 }, (mrd_ev_ns){ 9999 });
+    b = mrd_balance_new(cat, 4, (mrd_ev_ns){ 0 }, (mrd_ev_ns){ 99999 });
     for (int step = 0; step < 10; step++) {
         for (uint32_t w = 0; w < 4; w++) {
             mrd_event ev = { .kind = MRD_SPAN,
-                             .ts = { 1000 * step },
+                             .ts = { 10000 * step },
                              .dur_ns = w == 2 && step < until ? (int64_t) slow : 1000,
                              .args = &arg,
                              .arg_count = by_step };

@@ -7,7 +7,13 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-enum { BALANCE_PARTS = 8, KEYS = 3 };
+enum { BALANCE_PARTS = 8 };
+
+/* Arguments that number a step. */
+static const char *const step_keys[] = { "step",     "iteration",   "global_step",   "train_step",
+                                         "iter",     "step_id",     "step_num",      "step_number",
+                                         "Step",     "Iteration",   "training_step", "train_iter",
+                                         "cur_step", "iteration_id" };
 
 typedef struct {
     uint64_t ns,
@@ -15,30 +21,36 @@ typedef struct {
         excess_ns;
     size_t over; /* steps with an excess */
     bool is_over;
+    mrd_ev_ns end; /* of the computation that was added */
+    uint64_t step; /* the step of the program, and its end */
+    mrd_ev_ns step_end;
 } account;
 
 struct mrd_balance {
-    mrd_sid keys[KEYS];
+    const mrd_catalog *cat;
+    mrd_sid keys[MRD_COUNT(step_keys)];
     mrd_ev_ns first, last;
     mrd_map step_of; /* number of a step, or of a part of the recording -> its row */
-    uint64_t *cells; /* by row, then worker */
+    uint64_t *cells; /* by row, then worker; the last cell of a row is 1 for a step */
     size_t n_cells, cap_cells, n_workers;
-    bool by_step;      /* a span named its step */
+    uint64_t ns[2];    /* of all computation, without and with a step */
     account *accounts; /* by worker */
 };
 
 mrd_balance *
 mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns first, mrd_ev_ns last)
 {
-    static const char *const keys[KEYS] = { "step", "iteration", "global_step" };
     mrd_balance *b = calloc(1, sizeof(*b));
 
     if (b == NULL || (b->accounts = calloc(workers + 1, sizeof(*b->accounts))) == NULL) {
         free(b);
         return NULL;
     }
-    for (size_t i = 0; i < KEYS; i++)
-        b->keys[i] = mrd_strtab_find(mrd_catalog_strings(cat), mrd_str_of(keys[i]));
+    b->cat = cat;
+    for (size_t i = 0; i < MRD_COUNT(step_keys); i++)
+        b->keys[i] = mrd_strtab_find(mrd_catalog_strings(cat), mrd_str_of(step_keys[i]));
+    for (size_t w = 0; w < workers; w++)
+        b->accounts[w].end = b->accounts[w].step_end = (mrd_ev_ns){ INT64_MIN };
     b->n_workers = workers;
     b->first = first;
     b->last = last;
@@ -56,45 +68,98 @@ mrd_balance_free(mrd_balance *b)
     free(b);
 }
 
-/* Returns the step of a span, or else the part of the recording in which it begins. */
-static mrd_map_key
-step_key(const mrd_balance *b, const mrd_event *ev)
+void
+mrd_balance_step(mrd_balance *b, const mrd_workers *who, const mrd_event *ev)
+{
+    mrd_proc_id process = mrd_catalog_borrow_track(b->cat, ev->track)->process;
+    uint32_t first, n = mrd_workers_of_process(who, process, &first),
+                    of = mrd_workers_of(who, ev->track);
+    bool all = of == MRD_NO_WORKER || mrd_workers_at(who, of)->ranks.len == 0;
+
+    for (uint32_t i = first; i < first + n; i++) {
+        account *a = &b->accounts[i];
+
+        if (!all && i != of)
+            continue;
+        if (!mrd_phase_step(mrd_catalog_text(b->cat, ev->name), &a->step))
+            a->step++;
+        a->step_end = mrd_event_end(ev);
+    }
+}
+
+/* Finds the step of a span. Returns false if it has none. */
+static bool
+find_step(const mrd_balance *b, uint32_t worker, const mrd_event *ev, uint64_t *ret_step)
+{
+    const account *a = &b->accounts[worker];
+
+    for (size_t k = 0; k < MRD_COUNT(step_keys); k++) {
+        const mrd_arg *arg = mrd_event_arg(ev, b->keys[k]);
+
+        if (mrd_arg_is_int(arg)) {
+            *ret_step = arg->v.u;
+            return true;
+        }
+        if (mrd_num_digits(mrd_arg_text(mrd_catalog_strings(b->cat), arg), ret_step))
+            return true;
+    }
+    *ret_step = a->step;
+    return mrd_ev_before(ev->ts, a->step_end) ||
+           mrd_phase_step(mrd_catalog_text(b->cat, ev->name), ret_step);
+}
+
+/* Finds the row of a step or part, and adds it if needed. Returns MRD_MAP_NONE if there is no room
+ * for it, or if memory is out, which *ret_err tells. */
+static uint32_t
+row_of(mrd_balance *b, mrd_map_key key, mrd_err *ret_err)
+{
+    size_t width = b->n_workers + 1;
+    uint32_t row = mrd_map_get(&b->step_of, key);
+
+    if (row != MRD_MAP_NONE || b->n_cells + width > MRD_BALANCE_CELLS)
+        return row;
+    if (!MRD_VEC_ROOM(b->cells, b->n_cells, b->cap_cells, width)) {
+        *ret_err = MRD_NOMEM;
+        return MRD_MAP_NONE;
+    }
+    row = (uint32_t) (b->n_cells / width);
+    if ((*ret_err = mrd_map_put(&b->step_of, key, row)) != MRD_OK)
+        return MRD_MAP_NONE;
+    memset(b->cells + b->n_cells, 0, width * sizeof(*b->cells));
+    b->n_cells += width;
+    b->cells[b->n_cells - 1] = key.a;
+    return row;
+}
+
+/* Returns the part of the recording in which a span begins. */
+static uint64_t
+part_of(const mrd_balance *b, const mrd_event *ev)
 {
     double length = (double) b->last.ns - (double) b->first.ns,
            at = (double) ev->ts.ns - (double) b->first.ns;
 
-    for (size_t k = 0; k < KEYS; k++) {
-        const mrd_arg *a = mrd_event_arg(ev, b->keys[k]);
-
-        if (mrd_arg_is_int(a))
-            return (mrd_map_key){ 1, a->v.u, 0 };
-    }
-    return (mrd_map_key){ 0, at > 0 && length > 0 ? (uint64_t) (BALANCE_PARTS * (at / length)) : 0,
-                          0 };
+    return at > 0 && length > 0 ? (uint64_t) (BALANCE_PARTS * (at / length)) : 0;
 }
 
 mrd_err
 mrd_balance_add(mrd_balance *b, uint32_t worker, const mrd_event *ev)
 {
-    mrd_map_key key = step_key(b, ev);
-    uint32_t row = mrd_map_get(&b->step_of, key);
+    account *a = &b->accounts[worker];
+    mrd_ev_ns begin = mrd_ev_max(ev->ts, a->end), end = mrd_event_end(ev);
+    uint64_t ns = mrd_ev_before(begin, end) ? (uint64_t) mrd_ev_diff(end, begin) : 0, step;
+    bool has_step = find_step(b, worker, ev, &step);
+    mrd_map_key keys[2] = { { 0, part_of(b, ev), 0 }, { 1, step, 0 } };
+    mrd_err err = MRD_OK;
 
-    b->by_step = b->by_step || key.a == 1;
-    if (row == MRD_MAP_NONE) {
-        mrd_err err;
+    a->end = mrd_ev_max(a->end, end);
+    b->ns[has_step] += ns;
+    for (size_t i = 0; i < (has_step ? 2 : 1) && err == MRD_OK; i++) {
+        uint32_t row = row_of(b, keys[i], &err);
 
-        if (b->n_cells + b->n_workers > MRD_BALANCE_CELLS)
-            return MRD_OK;
-        row = (uint32_t) (b->n_cells / b->n_workers);
-        if (!MRD_VEC_ROOM(b->cells, b->n_cells, b->cap_cells, b->n_workers))
-            return MRD_NOMEM;
-        if ((err = mrd_map_put(&b->step_of, key, row)) != MRD_OK)
-            return err;
-        memset(b->cells + b->n_cells, 0, b->n_workers * sizeof(*b->cells));
-        b->n_cells += b->n_workers;
+        if (row != MRD_MAP_NONE)
+            b->cells[row * (b->n_workers + 1) + worker] += ns;
     }
-    b->cells[row * b->n_workers + worker] += (uint64_t) ev->dur_ns;
-    return MRD_OK;
+    return err;
 }
 
 /* Adds one step to the accounts. Returns the computation of the median worker; 0 if fewer than two workers computed. */
@@ -124,12 +189,13 @@ mrd_balance_judge(mrd_balance *b, mrd_imbalance *ret)
 {
     uint64_t *sorted = malloc((b->n_workers + 1) * sizeof(*sorted)), most = 0;
 
-    *ret = (mrd_imbalance){ .by_step = b->by_step };
+    *ret = (mrd_imbalance){ .by_step = b->ns[1] > b->ns[0] };
     if (sorted == NULL)
         return MRD_NOMEM;
     memset(b->accounts, 0, b->n_workers * sizeof(*b->accounts));
-    for (size_t at = 0; at < b->n_cells; at += b->n_workers) {
-        uint64_t median = add_step(b, b->cells + at, sorted);
+    for (size_t at = 0; at < b->n_cells; at += b->n_workers + 1) {
+        const uint64_t *row = b->cells + at;
+        uint64_t median = row[b->n_workers] == ret->by_step ? add_step(b, row, sorted) : 0;
 
         ret->median_ns += median;
         ret->steps += median > 0;

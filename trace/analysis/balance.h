@@ -3,8 +3,10 @@
  * answers the question for traces of program phases (trace/analysis/phases.h). Their communication
  * names no groups, so no worker can be proven late.
  *
- * Step     the argument "step" or "iteration" of a span. The recording is also divided into eight
- *          equal parts. A span without a step belongs to the part in which it begins.
+ * Step     the argument "step", "iteration" or the like of a span. Else it is the step of the
+ *          program around the span, else the number in its name, as in "optimizer step 7".
+ * Part     the recording is divided into eight equal parts. If most of the computation has no step,
+ *          the parts in which spans begin are compared instead of steps.
  * Excess   the computation of a worker in a step minus the computation of the median worker (the
  *          lower median).
  * Verdict  a worker computes more if three conditions hold. Its excess is at least
@@ -18,7 +20,7 @@
 #ifndef MRD_TRACE_BALANCE_H
 #define MRD_TRACE_BALANCE_H
 
-#include "trace/model/catalog.h"
+#include "trace/analysis/workers.h"
 
 #define MRD_BALANCE_EXCESS 0.1
 #define MRD_BALANCE_STEADY 0.9
@@ -39,7 +41,11 @@ typedef struct {
 mrd_balance *mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns first,
                              mrd_ev_ns last);
 void mrd_balance_free(mrd_balance *b); /* accepts NULL */
-/* Adds a span of computation of this worker. Errors: NOMEM. */
+/* Begins a step of the program. On a line with ranks it is a step of one worker, on another line of
+ * all workers of the process. Its name can contain a number; else the steps are counted. */
+void mrd_balance_step(mrd_balance *b, const mrd_workers *who, const mrd_event *ev);
+/* Adds a span of computation of this worker, in the order of begins. Time that several spans of a
+ * worker cover counts once. Errors: NOMEM. */
 mrd_err mrd_balance_add(mrd_balance *b, uint32_t worker, const mrd_event *ev);
 /* Compares the workers. With fewer than two steps, none computes more. Errors: NOMEM. */
 mrd_err mrd_balance_judge(mrd_balance *b, mrd_imbalance *ret);

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 
 enum { FORM = 256 };
@@ -17,39 +18,74 @@ static const struct {
     { "_forward_step", MRD_CLASS_COMPUTE },     { "_forward_pass", MRD_CLASS_COMPUTE },
     { "_backward_compute", MRD_CLASS_COMPUTE }, { "_backward_step", MRD_CLASS_COMPUTE },
     { "_backward_pass", MRD_CLASS_COMPUTE },    { "_fwd_compute", MRD_CLASS_COMPUTE },
-    { "_bwd_compute", MRD_CLASS_COMPUTE },      { "_optimizer", MRD_CLASS_COMPUTE },
+    { "_bwd_compute", MRD_CLASS_COMPUTE },      { "_fwd_microstep", MRD_CLASS_COMPUTE },
+    { "_bwd_microstep", MRD_CLASS_COMPUTE },    { "_bwd_inner", MRD_CLASS_COMPUTE },
+    { "_step_microstep", MRD_CLASS_COMPUTE },   { "_optimizer", MRD_CLASS_COMPUTE },
+    { "_all_grads_sync", MRD_CLASS_ALLREDUCE },
 };
-/* Other names begin like these phases, too. So only numbers may follow, such as the number of a
- * microbatch. */
-static const char *const alone[] = { "_forward", "_backward", "_fwd",      "_bwd",
-                                     "_wgrad",   "_dgrad",    "_recompute" };
+/* Other names begin like these phases, too. So nothing else may follow. */
+static const char *const alone[] = { "_forward_", "_backward_", "_fwd_",      "_bwd_",
+                                     "_wgrad_",   "_dgrad_",    "_recompute_" };
 
-/* Returns true if the rest of a form consists of numbers, and of words for a microbatch or a step. */
-static bool
-only_numbers(const char *rest)
+/* Words that a number follows. The first ones count steps. */
+static const char *const counted[] = { "step",   "iteration", "iter",  "microbatch", "micro",
+                                       "batch",  "mb",        "chunk", "stage",      "rank",
+                                       "worker", "pp",        "vpp",   "layer" };
+enum { STEP_WORDS = 3 };
+
+/* Describes the word of a form that begins after the "_" at `at`. */
+typedef struct {
+    size_t len;     /* with its "_" */
+    size_t counted; /* index of the counted word that it is, or begins with; else their number */
+    bool is_number; /* digits, alone or after a counted word: "3", "mb3" */
+    uint64_t number;
+} form_word;
+
+static form_word
+word_at(const char *at)
 {
-    static const char *const words[] = { "microbatch", "mb", "step", "chunk" };
+    form_word w = { .len = strcspn(at + 1, "_") + 1, .counted = MRD_COUNT(counted) };
+    size_t from = 1;
 
-    while (*rest != '\0') {
-        const char *from = rest;
+    for (size_t i = 0; i < MRD_COUNT(counted) && w.counted == MRD_COUNT(counted); i++) {
+        size_t len = strlen(counted[i]);
 
-        for (size_t i = 0; i < MRD_COUNT(words); i++) {
-            size_t len = strlen(words[i]);
-
-            if (strncmp(rest, words[i], len) == 0 && !isalpha((unsigned char) rest[len]))
-                rest += len;
+        if (strncmp(at + 1, counted[i], len) == 0 && !isalpha((unsigned char) at[1 + len])) {
+            w.counted = i;
+            from += len;
         }
-        while (*rest == '_' || isdigit((unsigned char) *rest))
-            rest++;
-        if (rest == from)
-            return false;
     }
-    return true;
+    w.is_number = mrd_num_digits((mrd_str){ at + from, w.len - from }, &w.number);
+    return w;
+}
+
+/* Removes numbers from a form, and the counted words before them: "_forward_mb_3_" becomes
+ * "_forward_". */
+static void
+remove_numbers(char *form)
+{
+    char *to = form, *words = NULL; /* where the counted words before `to` begin */
+
+    for (const char *from = form; from[1] != '\0';) {
+        form_word w = word_at(from);
+
+        if (w.is_number) {
+            to = words != NULL ? words : to;
+            words = NULL;
+        } else {
+            words = w.counted == MRD_COUNT(counted) ? NULL : words != NULL ? words : to;
+            memmove(to, from, w.len);
+            to += w.len;
+        }
+        from += w.len;
+    }
+    memcpy(to, "_", 2);
 }
 
 static mrd_kernel_class
-phase_of(const char *form)
+phase_of_form(char *form)
 {
+    remove_numbers(form);
     for (size_t i = 0; i < MRD_COUNT(phases); i++) {
         size_t len = strlen(phases[i].begin);
 
@@ -57,12 +93,28 @@ phase_of(const char *form)
             return phases[i].class;
     }
     for (size_t i = 0; i < MRD_COUNT(alone); i++) {
-        size_t len = strlen(alone[i]);
-
-        if (strncmp(form, alone[i], len) == 0 && only_numbers(form + len))
+        if (strcmp(form, alone[i]) == 0)
             return MRD_CLASS_COMPUTE;
     }
     return MRD_CLASS_UNKNOWN;
+}
+
+/* Returns the class of a name, or else of the last part of a name such as "Trainer.backward". */
+static mrd_kernel_class
+phase_of(mrd_str name)
+{
+    char form[FORM];
+    mrd_kernel_class class;
+    const char *bracket = memchr(name.p, '(', name.len);
+    size_t end = bracket == NULL ? name.len : (size_t) (bracket - name.p), from = end;
+
+    (void) mrd_kernel_name_form(name, form, sizeof(form));
+    if ((class = phase_of_form(form)) != MRD_CLASS_UNKNOWN)
+        return class;
+    while (from > 0 && strchr("./:", name.p[from - 1]) == NULL)
+        from--;
+    (void) mrd_kernel_name_form((mrd_str){ name.p + from, end - from }, form, sizeof(form));
+    return from == 0 ? MRD_CLASS_UNKNOWN : phase_of_form(form);
 }
 
 mrd_kernel_class
@@ -80,7 +132,7 @@ mrd_phase_class(const mrd_kernel_rules *rules, mrd_str name)
         if (strstr(text, messages[i]) != NULL)
             return MRD_CLASS_MESSAGE;
     }
-    return phase_of(text);
+    return phase_of(name);
 }
 
 bool
@@ -92,13 +144,11 @@ mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules)
      * nothing about the rest of a worker's time. */
     bool calls = mrd_strtab_find(strings, MRD_STR("cpu_op")) != MRD_SID_EMPTY ||
                  mrd_strtab_find(strings, MRD_STR("python_function")) != MRD_SID_EMPTY;
-    char text[FORM];
 
     for (size_t i = 1; i < n; i++) {
         mrd_str name = mrd_catalog_text(cat, (mrd_sid) i);
 
-        (void) mrd_kernel_name_form(name, text, sizeof(text));
-        if ((!calls && phase_of(text) == MRD_CLASS_COMPUTE) ||
+        if ((!calls && phase_of(name) == MRD_CLASS_COMPUTE) ||
             (mrd_kernel_rules_compute(rules, name) &&
              mrd_kernel_class_of_name(NULL, name) == MRD_CLASS_UNKNOWN))
             return true;
@@ -110,7 +160,7 @@ mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules)
 static size_t
 rank_at(mrd_str name, size_t at, bool stage_only, int64_t *ret_rank)
 {
-    static const char *const words[] = { "stage", "pp", "rank", "dp", "tp", "ep", "cp" };
+    static const char *const words[] = { "stage", "pp", "rank", "dp", "tp", "ep", "cp", "worker" };
     static const size_t stages = 2; /* the first words name a pipeline stage */
     size_t from = at;
 
@@ -136,20 +186,61 @@ rank_at(mrd_str name, size_t at, bool stage_only, int64_t *ret_rank)
 }
 
 mrd_str
-mrd_phase_ranks(mrd_str thread)
+mrd_phase_ranks(mrd_str name)
 {
-    size_t end = 0;
+    size_t from = 0, end = 0;
     int64_t rank;
 
-    for (size_t at = 0; at < thread.len; at++) {
-        size_t len = at > 0 && isalnum((unsigned char) thread.p[at - 1])
-                         ? 0
-                         : rank_at(thread, at, false, &rank);
+    for (size_t at = 0; at < name.len; at++) {
+        size_t len =
+            at > 0 && isalnum((unsigned char) name.p[at - 1]) ? 0 : rank_at(name, at, false, &rank);
 
         if (len > 0)
             end = at += len;
     }
-    return (mrd_str){ thread.p, end };
+    while (from < end && !isalnum((unsigned char) name.p[from]))
+        from++;
+    return (mrd_str){ name.p + from, end - from };
+}
+
+/* Returns true for a word that makes "step" the name of a phase: "forward_step" is no step. */
+static bool
+names_phase(const char *at, size_t len)
+{
+    static const char *const words[] = { "_forward", "_backward", "_fwd", "_bwd", "_micro" };
+
+    for (size_t i = 0; i < MRD_COUNT(words); i++) {
+        if (strlen(words[i]) == len && memcmp(at, words[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool
+mrd_phase_step(mrd_str name, uint64_t *ret_number)
+{
+    bool is_step = false, after_phase = false, found = false;
+    char text[FORM], form[FORM];
+    size_t len = name.len < FORM ? name.len : FORM;
+
+    /* The form of a name lacks what is in brackets. */
+    for (size_t i = 0; i < len; i++)
+        text[i] = strchr("()<>", name.p[i]) != NULL ? ' ' : name.p[i];
+    (void) mrd_kernel_name_form((mrd_str){ text, len }, form, sizeof(form));
+    for (const char *at = form; at[1] != '\0';) {
+        form_word w = word_at(at);
+
+        if (w.counted < MRD_COUNT(counted))
+            is_step = w.counted < STEP_WORDS && !after_phase;
+        if (w.is_number && is_step) {
+            *ret_number = w.number;
+            found = true;
+        }
+        is_step = is_step && !w.is_number && w.counted < MRD_COUNT(counted);
+        after_phase = names_phase(at, w.len);
+        at += w.len;
+    }
+    return found;
 }
 
 int64_t

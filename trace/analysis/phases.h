@@ -4,7 +4,8 @@
  * timelines write such traces.
  *
  * Worker   a process, or a thread whose name contains ranks. Threads with the same ranks are lines
- *          of one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm".
+ *          of one worker: "PP rank 0, TP rank 1, compute" and "PP rank 0, TP rank 1, comm". The name
+ *          of a process without a rank can contain its ranks, too: "Worker-12 step".
  * Class    the class of a span follows from its name, then from its category. Rules of the user and
  *          communication (trace/analysis/kernel_names.h) come before the table of phases. Any other
  *          span is no phase.
@@ -20,9 +21,12 @@ mrd_kernel_class mrd_phase_class(const mrd_kernel_rules *rules, mrd_str name);
 /* Returns true if the profile contains a phase of computation and no calls of a host, which
  * PyTorch's profiler records. With such calls, only a rule can name a phase. */
 bool mrd_phase_any(const mrd_catalog *cat, const mrd_kernel_rules *rules);
-/* Returns the beginning of a thread's name that contains its ranks, such as "PP rank 0, TP rank 1";
- * empty if the name contains no rank. */
-mrd_str mrd_phase_ranks(mrd_str thread);
+/* Returns the beginning of a name that contains ranks, such as "PP rank 0, TP rank 1" or "Worker-12".
+ * Empty if the name contains no rank. */
+mrd_str mrd_phase_ranks(mrd_str name);
+/* Stores the last number that follows "step", "iteration" or "iter" in a name: 7 in "optimizer step
+ * 7". In "forward_step 7" it is a microbatch. Returns false if there is none. */
+bool mrd_phase_step(mrd_str name, uint64_t *ret_number);
 /* Compares two such texts, numbers by value. Returns a value below, equal to or above 0. */
 int mrd_phase_ranks_order(mrd_str a, mrd_str b);
 /* Returns the pipeline stage in such a text; MRD_NONE if it contains no stage. */

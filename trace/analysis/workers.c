@@ -1,5 +1,6 @@
 #include "trace/analysis/workers.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,12 +60,30 @@ mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
     return order != 0 ? order : mrd_catalog_process_order(cat, a, b);
 }
 
-static int
-worker_order(const mrd_catalog *cat, const mrd_worker *a, const mrd_worker *b)
+/* Returns the ranks in the name of a process with phases; empty if its rank is known otherwise. */
+static mrd_str
+ranks_of_process(const mrd_workers *w, mrd_proc_id id)
 {
-    int order =
-        a->process == b->process ? 0 : mrd_workers_process_order(cat, a->process, b->process);
+    const mrd_process *p = mrd_catalog_borrow_process(w->cat, id);
 
+    return w->phases && p->rank == MRD_NONE ? mrd_phase_ranks(mrd_catalog_text(w->cat, p->name))
+                                            : MRD_STR("");
+}
+
+static int
+worker_order(const mrd_workers *w, const mrd_worker *a, const mrd_worker *b)
+{
+    int order = 0;
+
+    if (a->process != b->process) {
+        mrd_str x = ranks_of_process(w, a->process), y = ranks_of_process(w, b->process);
+
+        order = (x.len == 0) - (y.len == 0);
+        if (order == 0)
+            order = mrd_phase_ranks_order(x, y);
+        if (order == 0)
+            order = mrd_workers_process_order(w->cat, a->process, b->process);
+    }
     if (order == 0)
         order = mrd_phase_ranks_order(a->ranks, b->ranks);
     if (order == 0)
@@ -98,9 +117,11 @@ worker_of(const mrd_workers *w, mrd_track_id id, track_of *ret)
                     .lnc_idx = t->lnc_idx,
                     .device_idx = by_core ? MRD_NONE : t->device_idx,
                     .ranks = w->phases ? mrd_phase_ranks(mrd_catalog_text(w->cat, t->name))
-                                       : (mrd_str){ "", 0 },
+                                       : MRD_STR(""),
                     .worker_gid = t->worker_gid },
     };
+    if (ret->worker.ranks.len == 0)
+        ret->worker.ranks = ranks_of_process(w, t->process);
     return true;
 }
 
@@ -141,13 +162,13 @@ workers_make(mrd_workers *w)
     }
     for (mrd_track_id i = 0; i < n && w->phases; i++)
         kept += worker_of(w, i, &order[kept]);
-    qsort_r(order, kept, sizeof(*order), track_order, (void *) (uintptr_t) w->cat);
+    qsort_r(order, kept, sizeof(*order), track_order, w);
     for (size_t i = 0; i < kept; i++) {
         const mrd_track *t = mrd_catalog_borrow_track(w->cat, order[i].track);
         mrd_worker *last = w->n_all == 0 ? NULL : &w->all[w->n_all - 1];
         track_state *state;
 
-        if (last == NULL || worker_order(w->cat, last, &order[i].worker) != 0) {
+        if (last == NULL || worker_order(w, last, &order[i].worker) != 0) {
             last = &w->all[w->n_all++];
             *last = order[i].worker;
             if (w->processes[t->process].n++ == 0)
@@ -170,24 +191,36 @@ workers_make(mrd_workers *w)
 
 /* ---- Spans ---- */
 
-/* Accepts "step", "step 12", "step_12", "train_step", "ProfilerStep#12". */
+/* Accepts "step", "Step 12", "step_12", "train_step", "iteration-7", "ProfilerStep#12". */
 static bool
 is_step(mrd_str name)
 {
-    static const char *const words[] = { "step", "Step", "train_step", "training_step" };
+    static const char *const words[] = { "step",        "train_step", "training_step",
+                                         "global_step", "iteration",  "train_iteration",
+                                         "iter" };
+    static const char marks[] = " _-#:";
 
     if (mrd_str_starts(name, "ProfilerStep#"))
         return true;
     for (size_t i = 0; i < MRD_COUNT(words); i++) {
-        size_t at = strlen(words[i]);
+        const char *word = words[i];
+        size_t at = 0, number;
 
-        if (!mrd_str_starts(name, words[i]))
+        for (; at < name.len && word[at] != '\0'; at++) {
+            if (word[at] !=
+                (word[at] == '_' && name.p[at] != '\0' && strchr(marks, name.p[at]) != NULL
+                     ? '_'
+                     : tolower((unsigned char) name.p[at])))
+                break;
+        }
+        if (word[at] != '\0')
             continue;
-        while (at < name.len && strchr(" _-#:", name.p[at]) != NULL)
+        while (at < name.len && name.p[at] != '\0' && strchr(marks, name.p[at]) != NULL)
             at++;
+        number = at;
         while (at < name.len && name.p[at] >= '0' && name.p[at] <= '9')
             at++;
-        if (at == name.len)
+        if (at == name.len && (at > number || strcmp(word, "iter") != 0))
             return true;
     }
     return false;
@@ -198,8 +231,9 @@ is_step(mrd_str name)
 static bool
 is_loading(mrd_str name)
 {
-    static const char *const words[] = { "DataLoader",   "dataloader", "data_loader",
-                                         "data_loading", "load_data",  "next_batch" };
+    static const char *const words[] = { "DataLoader",     "dataloader", "data_loader",
+                                         "data_loading",   "load_data",  "next_batch",
+                                         "batch-generator" };
 
     for (size_t i = 0; i < MRD_COUNT(words); i++) {
         if (memmem(name.p, name.len, words[i], strlen(words[i])) != NULL)

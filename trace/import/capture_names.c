@@ -1,5 +1,6 @@
 #include "trace/import/capture_names.h"
 
+#include <ctype.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -30,6 +31,27 @@ mrd_capture_number(mrd_str name, const char *word)
     start = end = (size_t) (at - name.p) + strlen(word);
     end += count_leading((mrd_str){ name.p + start, name.len - start }, DIGITS);
     return mrd_num_i64((mrd_str){ name.p + start, end - start }, &v) == MRD_OK ? v : MRD_NONE;
+}
+
+int64_t
+mrd_number_after(mrd_str text, const char *word)
+{
+    const size_t len = strlen(word);
+    int64_t found = MRD_NONE;
+
+    for (size_t i = 0; i + len < text.len; i++) {
+        size_t from = i + len;
+
+        if (strncasecmp(text.p + i, word, len) != 0 ||
+            (i > 0 && isalpha((unsigned char) text.p[i - 1])))
+            continue;
+        from += count_leading((mrd_str){ text.p + from, text.len - from }, " -_=:#");
+        (void) mrd_num_i64(
+            (mrd_str){ text.p + from,
+                       count_leading((mrd_str){ text.p + from, text.len - from }, DIGITS) },
+            &found);
+    }
+    return found;
 }
 
 /* Returns the length of "i-0abc" in "i-0abc-4711", or 0 for another name. Only an EC2 instance id

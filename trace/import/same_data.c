@@ -751,6 +751,8 @@ mrd_same_data_resolve(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
         return err;
     err = mrd_windows_join(once, whose, cat, store);
     if (err == MRD_OK)
+        err = mrd_files_rank(once, whose, cat);
+    if (err == MRD_OK)
         err = mrd_files_name(cat);
     free(whose);
     return err;

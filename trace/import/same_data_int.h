@@ -82,6 +82,10 @@ mrd_err mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whol
  * mrd_stream_push. */
 mrd_err mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat,
                          mrd_store *store);
+/* Gives processes without a rank the number after "rank" in the path of their file, else the one
+ * after "worker". Only if each of these inputs has a number of its own, and no other input states
+ * it. Errors: NOMEM. */
+mrd_err mrd_files_rank(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat);
 /* Names each process after its file if a process of another file looks the same. Errors: NOMEM. */
 mrd_err mrd_files_name(mrd_catalog *cat);
 

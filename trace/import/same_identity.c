@@ -1,10 +1,9 @@
 /* Finds out what an input states about its process, and whether two inputs contradict each other. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/num.h"
 #include "base/obj.h"
+#include "trace/import/capture_names.h"
 #include "trace/import/same_data_int.h"
 
 int
@@ -44,35 +43,13 @@ mrd_read_index(const mrd_read_once *once, uint32_t input)
 
 /* ---- Names ---- */
 
-/* Returns the number that follows the last `word` of a path. A letter before the word makes it
- * another word; one of "-_=" may stand between both. MRD_NONE if there is none. */
-static int64_t
-number_after(mrd_str path, const char *word)
-{
-    const size_t len = strlen(word);
-    int64_t found = MRD_NONE;
-
-    for (size_t i = 0; i + len < path.len; i++) {
-        size_t from = i + len, end;
-
-        if (strncasecmp(path.p + i, word, len) != 0 ||
-            (i > 0 && isalpha((unsigned char) path.p[i - 1])))
-            continue;
-        from += strchr("-_=", path.p[from]) != NULL;
-        for (end = from; end < path.len && isdigit((unsigned char) path.p[end]);)
-            end++;
-        (void) mrd_num_i64((mrd_str){ path.p + from, end - from }, &found);
-    }
-    return found;
-}
-
 static void
 read_names(mrd_whose *w, mrd_str path)
 {
     static const char *const words[MRD_NAMED] = { "rank", "node", "worker", "host", "job", "run" };
 
     for (size_t i = 0; i < MRD_NAMED; i++)
-        w->named[i] = number_after(path, words[i]);
+        w->named[i] = mrd_number_after(path, words[i]);
 }
 
 /* ---- Processes ---- */

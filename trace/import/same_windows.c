@@ -172,6 +172,68 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
 
 /* ---- Names ---- */
 
+/* Returns the index in `once` of the input with this process; MRD_NO_INPUT if it has none, or if its
+ * events are not used. */
+static uint32_t
+input_of_process(const mrd_read_once *once, const mrd_process *p)
+{
+    return p->scope == 0 || p->profile != 0 ? MRD_NO_INPUT : mrd_read_index(once, p->scope - 1);
+}
+
+/* Stores the number of each input that has no other rank, else MRD_NONE. Returns true if two or more
+ * inputs have numbers, and all numbers and ranks are different. `sorted` is memory for the work. */
+static bool
+number_files(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat, unsigned word,
+             int64_t *ret_numbers, uint64_t *sorted)
+{
+    size_t n = 0, numbers = 0;
+
+    for (size_t i = 0; i < once->n_inputs; i++)
+        ret_numbers[i] = whose[i].named[word];
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
+        uint32_t input = input_of_process(once, p);
+
+        if (input != MRD_NO_INPUT && p->rank != MRD_NONE)
+            ret_numbers[input] = MRD_NONE;
+    }
+    for (size_t i = 0; i < once->n_inputs; i++) {
+        ret_numbers[i] = once->inputs[i].is_dropped ? MRD_NONE : ret_numbers[i];
+        numbers += ret_numbers[i] != MRD_NONE;
+        sorted[n] = (uint64_t) (ret_numbers[i] != MRD_NONE ? ret_numbers[i] : whose[i].rank);
+        n += sorted[n] != (uint64_t) MRD_NONE && !once->inputs[i].is_dropped;
+    }
+    qsort(sorted, n, sizeof(*sorted), mrd_u64_order);
+    for (size_t i = 1; i < n; i++)
+        if (sorted[i - 1] == sorted[i])
+            return false;
+    return numbers > 1;
+}
+
+mrd_err
+mrd_files_rank(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat)
+{
+    int64_t *numbers = malloc((once->n_inputs + 1) * sizeof(*numbers));
+    uint64_t *sorted = malloc((once->n_inputs + 1) * sizeof(*sorted));
+    mrd_err err = numbers == NULL || sorted == NULL ? MRD_NOMEM : MRD_OK;
+
+    if (err == MRD_OK && (number_files(once, whose, cat, MRD_NAMED_RANK, numbers, sorted) ||
+                          number_files(once, whose, cat, MRD_NAMED_WORKER, numbers, sorted))) {
+        for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
+            mrd_process *p = mrd_catalog_borrow_process(cat, i);
+            uint32_t input = input_of_process(once, p);
+
+            if (input == MRD_NO_INPUT || numbers[input] == MRD_NONE)
+                continue;
+            p->rank = numbers[input];
+            p->sort_index = p->sort_index == MRD_NONE ? p->rank : p->sort_index;
+        }
+    }
+    free(numbers);
+    free(sorted);
+    return err;
+}
+
 typedef struct {
     const mrd_process *p;
     mrd_proc_id id;

@@ -466,6 +466,8 @@ add_step(mrd_report *r, const mrd_event *ev)
     mrd_report_pace *pace = &r->paces[process];
     mrd_report_step *slow;
 
+    if (mrd_workers_are_phases(r->who))
+        mrd_balance_step(r->balance, r->who, ev);
     mrd_step_path_begin(r->path, process, ev->ts, mrd_event_end(ev));
     r->step_end = mrd_step_path_end(r->path);
     if (pace->count == 0)

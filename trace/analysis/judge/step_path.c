@@ -26,6 +26,7 @@ struct mrd_step_path {
     worker_state *workers;
     size_t n;
     bool chosen;          /* totals.process has steps */
+    bool has_paths;       /* the workers do not come from program phases */
     bool any;             /* a path ended at a worker */
     mrd_ev_ns begin, end; /* of the current step; end is INT64_MAX if there is none */
     uint32_t last_late;
@@ -45,6 +46,7 @@ mrd_step_path_new(const mrd_workers *who, mrd_step_account_fn account, void *sel
     p->account = account;
     p->self = self;
     p->n = mrd_workers_count(who);
+    p->has_paths = !mrd_workers_are_phases(who);
     p->end = (mrd_ev_ns){ INT64_MAX };
     p->last_late = p->met_late = MRD_NO_WORKER;
     p->totals.width = 1;
@@ -262,7 +264,7 @@ block_of(mrd_step_path *p, uint64_t step)
 static void
 path_over(mrd_step_path *p, mrd_ev_ns at, mrd_step_block *block)
 {
-    uint32_t worker = ends_at(p, at);
+    uint32_t worker = p->has_paths ? ends_at(p, at) : MRD_NO_WORKER;
     mrd_step_account account;
     mrd_critical_path c = { .begin = p->begin };
 

@@ -21,6 +21,7 @@
  * Late     the late worker of a step is the worker for which others waited longest in it. Waiting
  *          for several workers that came at the same time counts for none.
  *
+ * Program phases (trace/analysis/phases.h) do not show who waits for whom, so they have no path.
  * Without steps there is one path for the whole recording. It leads backwards to the first device
  * span of the worker that it reaches.
  *

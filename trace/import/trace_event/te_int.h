@@ -42,7 +42,7 @@ struct te {
     mrd_store *later_store; /* begins, ends and marks until the end of the file, or NULL */
     mrd_stream *later;
     te_facts facts;
-    mrd_sid key_name, key_labels, key_sort, key_value, key_device, key_stream, word_end;
+    mrd_sid key_name, key_labels, key_sort, key_value, key_device, key_stream, key_rank, word_end;
     struct {
         mrd_sid category; /* 0 means unused */
         mrd_activity is;

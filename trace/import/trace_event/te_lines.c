@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/vec.h"
+#include "trace/import/capture_names.h"
 
 /* Returns a provisional attribute that no other track of the catalog has: negative, with the
  * input's number. */
@@ -104,7 +105,7 @@ te_line_of(te_lines *t, mrd_map_key key, const te_line *like, uint32_t *ret_i)
         if (mrd_map_put(&t->line_map, key, i) != MRD_OK)
             return MRD_NOMEM;
         t->lines[i] = *like;
-        t->lines[i].sort_index = t->lines[i].device = MRD_NONE;
+        t->lines[i].sort_index = t->lines[i].device = t->lines[i].rank = MRD_NONE;
         t->n_lines++;
     }
     *ret_i = i;
@@ -118,7 +119,8 @@ mrd_te_line_new(te_lines *t, te_line_kind kind, uint32_t *ret_i)
         return MRD_LIMIT;
     if (!MRD_VEC_ROOM(t->lines, t->n_lines, t->cap_lines, 1))
         return MRD_NOMEM;
-    t->lines[t->n_lines] = (te_line){ .kind = kind, .sort_index = MRD_NONE, .device = MRD_NONE };
+    t->lines[t->n_lines] =
+        (te_line){ .kind = kind, .sort_index = MRD_NONE, .device = MRD_NONE, .rank = MRD_NONE };
     *ret_i = (uint32_t) t->n_lines++;
     return MRD_OK;
 }
@@ -198,6 +200,19 @@ mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device)
     l->any_device = l->any_device || where == MRD_ACTIVITY_DEVICE;
     if (where == MRD_ACTIVITY_DEVICE && l->device == MRD_NONE && device >= 0)
         l->device = device;
+}
+
+/* Combines what two spans or lines state about their rank. */
+static int64_t
+te_common_rank(int64_t a, int64_t b)
+{
+    return a == MRD_NONE || a == b ? b : b == MRD_NONE ? a : TE_RANKS;
+}
+
+void
+mrd_te_saw_rank(te_lines *t, uint32_t line, int64_t rank)
+{
+    t->lines[line].rank = te_common_rank(t->lines[line].rank, rank);
 }
 
 uint32_t
@@ -516,15 +531,53 @@ te_made_up_pid(const te_lines *t, uint32_t i)
     return pid;
 }
 
+/* Stores in ret_ranks what the names of the processes state about their ranks, else what their
+ * lines state. */
+static void
+te_ranks(const te_lines *t, int64_t *ret_ranks)
+{
+    for (size_t i = 0; i < t->n_procs; i++)
+        ret_ranks[i] = MRD_NONE;
+    for (size_t i = 0; i < t->n_lines; i++) {
+        int64_t *rank = &ret_ranks[t->lines[i].proc];
+
+        *rank = te_common_rank(*rank, t->lines[i].rank);
+    }
+    for (size_t i = 0; i < t->n_procs; i++) {
+        int64_t named =
+            mrd_number_after(mrd_catalog_text(t->imp->catalog, t->procs[i].name), "rank");
+
+        ret_ranks[i] = named != MRD_NONE ? named : ret_ranks[i];
+    }
+}
+
+/* Adds its rank to the name of a line that has no number of a rank. */
+static void
+te_name_rank(te_lines *t, te_line *l)
+{
+    char text[32];
+
+    if (l->rank < 0 ||
+        mrd_number_after(mrd_catalog_text(t->imp->catalog, l->name), "rank") != MRD_NONE)
+        return;
+    snprintf(text, sizeof(text), "rank %lld", (long long) l->rank);
+    l->name = te_words(t, mrd_catalog_intern(t->imp->catalog, text), l->name);
+}
+
 static mrd_err
 te_finish_apart(te_lines *t, const te_facts *facts, const te_kind *kinds)
 {
     mrd_catalog *cat = t->imp->catalog;
     mrd_proc_id *ids = malloc((t->n_procs + 1) * sizeof(*ids));
+    int64_t *ranks = malloc((t->n_procs + 1) * sizeof(*ranks));
     bool first = true;
 
-    if (ids == NULL)
+    if (ids == NULL || ranks == NULL) {
+        free(ids);
+        free(ranks);
         return MRD_NOMEM;
+    }
+    te_ranks(t, ranks);
     for (uint32_t i = 0; i < t->n_procs; i++) {
         const te_proc *own = &t->procs[i];
         mrd_process *borrowed = mrd_catalog_borrow_process(cat, t->process), p = *borrowed;
@@ -537,6 +590,7 @@ te_finish_apart(te_lines *t, const te_facts *facts, const te_kind *kinds)
         p.name = own->name != MRD_SID_EMPTY || !own->pid.is_word ? own->name : own->pid.word;
         p.labels = own->labels;
         p.sort_index = own->sort_index;
+        p.rank = ranks[i] != TE_RANKS ? ranks[i] : MRD_NONE;
         te_fill_process(t, &p, facts);
         if (first)
             *borrowed = p;
@@ -544,9 +598,13 @@ te_finish_apart(te_lines *t, const te_facts *facts, const te_kind *kinds)
             ids[i] = mrd_catalog_process(cat, &p);
         first = false;
     }
-    for (size_t i = 0; i < t->n_lines; i++)
+    for (size_t i = 0; i < t->n_lines; i++) {
+        if (ranks[t->lines[i].proc] == TE_RANKS)
+            te_name_rank(t, &t->lines[i]);
         te_finish_line(t, &t->lines[i], ids[t->lines[i].proc], false, kinds);
+    }
     free(ids);
+    free(ranks);
     return MRD_OK;
 }
 

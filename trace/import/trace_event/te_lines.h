@@ -9,7 +9,8 @@
  *   the marks of Kineto. The process is the pid labelled "CPU", else the pid with the most events
  *   that is not a device. Other pids are device numbers and words ("Spans"), which become names of
  *   lines.
- * - In any other file each pid is a process.
+ * - In any other file each pid is a process. Its rank follows from its name ("rank 3"), else from
+ *   the argument "rank" of all its spans. If they differ, it belongs to the names of the threads.
  * - A line belongs to a device if its spans say so (category, or the arguments "device" and
  *   "stream"). If they do not say where they ran, the label or name of the pid decides. A pid that
  *   is only a number is not a device. The report separates host spans from device spans on the same
@@ -29,6 +30,7 @@
 #define TE_LINES_MAX  65536u     /* limit of pids, and of all lines together */
 #define TE_ASYNCS_MAX (1u << 20) /* limit of open asynchronous spans */
 #define TE_NONE       UINT32_MAX
+#define TE_RANKS      (-2) /* a line has spans of several ranks */
 
 /* A pid or tid: a number or a word. Numbers in quotes are numbers. */
 typedef struct {
@@ -61,6 +63,7 @@ typedef struct {
     /* Where its spans ran, as they state (trace/model/activity.h). */
     bool any_host, any_device;
     int64_t device;    /* argument "device" of device spans, or MRD_NONE */
+    int64_t rank;      /* argument "rank" of all its spans that have one; MRD_NONE, TE_RANKS */
     uint32_t bound_ns; /* of the times of its spans and marks */
 } te_line;
 
@@ -123,6 +126,8 @@ uint64_t mrd_te_owner_key(const te_lines *t, uint32_t owner);
 mrd_track_id mrd_te_track(te_lines *t, uint32_t line);
 /* Notes where a span of this line ran. `device` is its argument, or MRD_NONE. */
 void mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device);
+/* Notes the rank that a span of this line states. */
+void mrd_te_saw_rank(te_lines *t, uint32_t line, int64_t rank);
 /* The open spans of an async id. mrd_te_async_get returns TE_NONE if none is open. */
 uint32_t mrd_te_async_get(const te_lines *t, mrd_map_key key);
 mrd_err mrd_te_async_open(te_lines *t, mrd_map_key key, uint32_t line, uint32_t *ret_i);

@@ -22,6 +22,7 @@ mrd_te_init(te *t, mrd_import *imp)
     t->key_value = mrd_strtab_addz(t->strings, "value");
     t->key_device = mrd_strtab_addz(t->strings, "device");
     t->key_stream = mrd_strtab_addz(t->strings, "stream");
+    t->key_rank = mrd_strtab_addz(t->strings, "rank");
     t->word_end = mrd_strtab_addz(t->strings, "(end without start)");
     mrd_te_lines_init(&t->lines, imp);
 }
@@ -116,8 +117,10 @@ void
 mrd_te_look(te *t, mrd_sid category, uint32_t line)
 {
     mrd_activity where = te_activity(t, category);
-    int64_t device = MRD_NONE;
+    int64_t device = MRD_NONE, rank;
 
+    if (where == MRD_ACTIVITY_UNKNOWN && (rank = te_arg_int(t, t->key_rank)) >= 0)
+        mrd_te_saw_rank(&t->lines, line, rank);
     if (where == MRD_ACTIVITY_DEVICE || where == MRD_ACTIVITY_UNKNOWN)
         device = te_arg_int(t, t->key_device);
     if (where == MRD_ACTIVITY_UNKNOWN && device >= 0 && device != MRD_NONE &&
