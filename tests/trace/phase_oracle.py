@@ -85,7 +85,7 @@ def production(job, worker, words):
 
 
 RANKS = ("threads", "processes", "workers", "args", "args of threads", "files")
-STEPS = ("nothing", "step", "iter", "train_step", "step_num", "span step %d", "span Iteration-%d", "span train_step #%d", "name %s step %d", "name %s (iter %d)")
+STEPS = ("nothing", "step", "iter", "train_step", "step_num", "span step %d", "span Iteration-%d", "span train_step #%d", "around iteration", "name %s step %d", "name %s (iter %d)")
 MICROBATCHES = ("mb_id", "%s %d", "%s-%d", "%s[%d]", "%s (mb %d)", "%s/micro-batch=%d")
 
 
@@ -127,8 +127,9 @@ def generated(seed):
                     put(phase, long * (1.5 if w == slow and (always or step == 8) and "compute" in phase else 1) + r.randrange(5), mb)
             put("optimizer", 90, None)
             put("gc", 30, None)
-            if kind == "span":
-                own.append({"ph": "X", "name": form % (100 + step), "cat": "timer", "pid": pid, "tid": tid, "ts": began - 1, "dur": at - began + 2, "args": {}})
+            if kind in ("span", "around"):
+                around = {"name": form % (100 + step), "args": {}} if kind == "span" else {"name": "forward-backward", "args": {form: 100 + step}}
+                own.append({"ph": "X", "cat": "timer", "pid": pid, "tid": tid, "ts": began - 1, "dur": at - began + 2, **around})
         records += own if ranks == "files" else []
     with tempfile.TemporaryDirectory() as folder:
         for name, own in files.items():

@@ -68,31 +68,10 @@ mrd_balance_free(mrd_balance *b)
     free(b);
 }
 
-void
-mrd_balance_step(mrd_balance *b, const mrd_workers *who, const mrd_event *ev)
-{
-    mrd_proc_id process = mrd_catalog_borrow_track(b->cat, ev->track)->process;
-    uint32_t first, n = mrd_workers_of_process(who, process, &first),
-                    of = mrd_workers_of(who, ev->track);
-    bool all = of == MRD_NO_WORKER || mrd_workers_at(who, of)->ranks.len == 0;
-
-    for (uint32_t i = first; i < first + n; i++) {
-        account *a = &b->accounts[i];
-
-        if (!all && i != of)
-            continue;
-        if (!mrd_phase_step(mrd_catalog_text(b->cat, ev->name), &a->step))
-            a->step++;
-        a->step_end = mrd_event_end(ev);
-    }
-}
-
-/* Finds the step of a span. Returns false if it has none. */
+/* Finds the step that the arguments of a span state. */
 static bool
-find_step(const mrd_balance *b, uint32_t worker, const mrd_event *ev, uint64_t *ret_step)
+stated_step(const mrd_balance *b, const mrd_event *ev, uint64_t *ret_step)
 {
-    const account *a = &b->accounts[worker];
-
     for (size_t k = 0; k < MRD_COUNT(step_keys); k++) {
         const mrd_arg *arg = mrd_event_arg(ev, b->keys[k]);
 
@@ -103,6 +82,39 @@ find_step(const mrd_balance *b, uint32_t worker, const mrd_event *ev, uint64_t *
         if (mrd_num_digits(mrd_arg_text(mrd_catalog_strings(b->cat), arg), ret_step))
             return true;
     }
+    return false;
+}
+
+void
+mrd_balance_around(mrd_balance *b, const mrd_workers *who, const mrd_event *ev, bool is_step)
+{
+    mrd_proc_id process = mrd_catalog_borrow_track(b->cat, ev->track)->process;
+    uint32_t first, n = mrd_workers_of_process(who, process, &first),
+                    of = mrd_workers_of(who, ev->track);
+    bool all = of == MRD_NO_WORKER || mrd_workers_at(who, of)->ranks.len == 0;
+    uint64_t step;
+    bool has_number = stated_step(b, ev, &step) ||
+                      (is_step && mrd_phase_step(mrd_catalog_text(b->cat, ev->name), &step));
+
+    for (uint32_t i = first; i < first + n && (has_number || is_step); i++) {
+        account *a = &b->accounts[i];
+        bool again = has_number && a->step == step;
+
+        if (!all && i != of)
+            continue;
+        a->step = has_number ? step : a->step + 1;
+        a->step_end = again ? mrd_ev_max(a->step_end, mrd_event_end(ev)) : mrd_event_end(ev);
+    }
+}
+
+/* Finds the step of a span. Returns false if it has none. */
+static bool
+find_step(const mrd_balance *b, uint32_t worker, const mrd_event *ev, uint64_t *ret_step)
+{
+    const account *a = &b->accounts[worker];
+
+    if (stated_step(b, ev, ret_step))
+        return true;
     *ret_step = a->step;
     return mrd_ev_before(ev->ts, a->step_end) ||
            mrd_phase_step(mrd_catalog_text(b->cat, ev->name), ret_step);

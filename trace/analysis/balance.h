@@ -41,9 +41,10 @@ typedef struct {
 mrd_balance *mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns first,
                              mrd_ev_ns last);
 void mrd_balance_free(mrd_balance *b); /* accepts NULL */
-/* Begins a step of the program. On a line with ranks it is a step of one worker, on another line of
- * all workers of the process. Its name can contain a number; else the steps are counted. */
-void mrd_balance_step(mrd_balance *b, const mrd_workers *who, const mrd_event *ev);
+/* Adds a span that is no work. Work inside it has its step: the one of its arguments, or for a step
+ * of the program the number in its name, or how many steps began. On a line with ranks this holds
+ * for one worker, on another line for all workers of the process. */
+void mrd_balance_around(mrd_balance *b, const mrd_workers *who, const mrd_event *ev, bool is_step);
 /* Adds a span of computation of this worker, in the order of begins. Time that several spans of a
  * worker cover counts once. Errors: NOMEM. */
 mrd_err mrd_balance_add(mrd_balance *b, uint32_t worker, const mrd_event *ev);

@@ -466,8 +466,6 @@ add_step(mrd_report *r, const mrd_event *ev)
     mrd_report_pace *pace = &r->paces[process];
     mrd_report_step *slow;
 
-    if (mrd_workers_are_phases(r->who))
-        mrd_balance_step(r->balance, r->who, ev);
     mrd_step_path_begin(r->path, process, ev->ts, mrd_event_end(ev));
     r->step_end = mrd_step_path_end(r->path);
     if (pace->count == 0)
@@ -564,6 +562,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
                              ev);
     if (kind == MRD_WORK_WORKER)
         return add_to_worker(r, &work, ev, number);
+    if (mrd_workers_are_phases(r->who))
+        mrd_balance_around(r->balance, r->who, ev, kind == MRD_WORK_STEP);
     if (kind == MRD_WORK_LOADING)
         add_loading(r, work.process, ev);
     return kind == MRD_WORK_STEP ? add_step(r, ev) : MRD_OK;
