@@ -130,7 +130,10 @@ typedef struct {
                    /* per side and run: steps at the begin of each process that the time of a
                     * step excludes (mrd_compare_warmup) */
                    [MRD_DIFF_RUNS];
-    /* the operation that explains most of it. NULL means that none differs */
+    /* Ranks were left out, so operations are compared by the mean of each run. Chance is unknown. */
+    bool by_means;
+    /* The operation that explains most of it, or NULL. It differs, or by_means is set, its change is
+     * at least half of the step's change, and it is no communication. */
     const mrd_diff_row *cause;
 } mrd_diff;
 

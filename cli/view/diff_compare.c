@@ -617,8 +617,11 @@ row_order(const void *a, const void *b)
 }
 
 static bool
-can_cause(const mrd_diff_row *row)
+can_cause(const mrd_diff *d, const mrd_diff_row *row)
 {
+    if (!row->differs && d->by_means && d->step.differs)
+        return fabs(row->is.change) * 2 >= fabs(d->step.is.change) &&
+               strcmp(row->kind, "collective") != 0;
     return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
 }
 
@@ -637,7 +640,7 @@ cause_of(const mrd_diff *d)
             const mrd_diff_row *r = &d->rows[i];
             bool host = strcmp(r->kind, "host") == 0 || strcmp(r->kind, "runtime") == 0;
 
-            if (!can_cause(r) || host == (device == 1) ||
+            if (!can_cause(d, r) || host == (device == 1) ||
                 (device == 1 && d->step.differs &&
                  (r->is.change * d->step.is.change <= 0 ||
                   fabs(r->is.change) * 4 < fabs(d->step.is.change))))
@@ -715,7 +718,7 @@ mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
     work w = { .side = { base, now }, .level = level, .min_change = min_change, .d = ret };
     mrd_err err;
 
-    *ret = (mrd_diff){ .by_call = base->run[0].by_call };
+    *ret = (mrd_diff){ .by_call = base->run[0].by_call, .by_means = base->some_left_out };
     w.on_one_timeline = is_on_one_timeline(base) && is_on_one_timeline(now);
     if ((err = check_sides(&w, why)) != MRD_OK)
         return err;

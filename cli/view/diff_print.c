@@ -290,6 +290,8 @@ print_cause(const mrd_diff *d, bool any_rank)
         printf(" (%+.1f %%)", percent(c->is.change, c->is.base));
     else
         printf(" (%s)", c->in_now ? "only in the new run" : "only in the base");
+    if (!c->differs)
+        printf(", by the means of the runs");
     if (c->rank != MRD_NONE) {
         printf(", most of it on rank %" PRId64 " (", c->rank);
         print_change(c->rank_change);

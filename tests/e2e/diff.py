@@ -186,6 +186,8 @@ equal((d["verdict"], missing(d)), ("no difference", [[[]], [[1]]]), "rank 1 is o
 check(all(abs(o["change_ns"]) < 0.03 * o["base_ns"] for o in d["operations"] if o["kind"] == "compute"), "kernels of rank 0 alone")
 d = diff("--base=" + ",".join(both), "--new=" + ",".join(slow))
 equal((d["verdict"], d["cause"] and d["cause"]["name"], missing(d)), ("slower", "gemm_bwd", [[[2]] * 5, [[1]] * 5]), "rank 0 is slower")
+d = diff(both[0], slow[0])
+equal((d["verdict"], d["cause"] and (d["cause"]["name"], d["cause"]["differs"])), ("slower", ("gemm_bwd", False)), "one run a side: the operation with most of the change")
 equal(diff("--base=" + ",".join(both), "--new=" + ",".join(zero))["cause"], None, "five runs a side of which rank 0 is the same")
 apart = subprocess.run([MERIDIAN, "diff", zero[0], ranks("two", 9030, {2: 1.0})], capture_output=True, text=True, timeout=60).stdout
 check("No rank is in all runs" in apart and "Rank 0 of the other runs is missing in" in apart, f"nothing in common: {apart}")

@@ -271,10 +271,22 @@ def lateness(spans, meetings):
     at = {rank: parts_at(spans, meetings, rank) for rank in range(RANKS)}
     mine = {rank: sorted(m.parts[rank] for m in meetings if rank in m.parts) for rank in range(RANKS)}
 
+    def kept(rank, begin):
+        return [part for part in mine[rank] if part[0] <= begin][-KEPT:]
+
     def left_near(rank, begin, near):
         """When the rank left a collective, before `begin` and nearest to `near`; its window begins like that, too."""
-        begun = [end for b, end in mine[rank] if b <= begin][-KEPT:]
-        return min([min(at[rank])] + [end for end in begun if end <= begin], key=lambda end: abs(end - near))
+        return min([min(at[rank])] + [end for _, end in kept(rank, begin) if end <= begin], key=lambda end: abs(end - near))
+
+    def left(late, last, other, middle):
+        """When each of the two left the newest collective that both had left, else the one that it left last or nearest."""
+        both = [(m.parts[late][1], m.parts[other][1]) for m in meetings
+                if met[m] is not None and late in m.parts and other in m.parts and m.parts[late] in kept(late, last)
+                and m.parts[other] in kept(other, middle) and m.parts[late][1] <= last and m.parts[other][1] <= middle]
+        if both:
+            return max(both)
+        mine_left = left_near(late, last, last)
+        return mine_left, left_near(other, middle, mine_left)
 
     for m in meetings:
         if not m.synchronises or not came_alone(m):
@@ -286,8 +298,8 @@ def lateness(spans, meetings):
             row[1] += 1
             continue
         row[2] += last - middle
-        left = left_near(late, last, last)
-        for rank, begin, start, sign in ((late, last, left, 1), (other, middle, left_near(other, middle, left), -1)):
+        starts = left(late, last, other, middle)
+        for rank, begin, start, sign in ((late, last, starts[0], 1), (other, middle, starts[1], -1)):
             row[4] += sign * start
             for t in range(start, begin):
                 row[3][at[rank][t]] = row[3].get(at[rank][t], 0) + sign

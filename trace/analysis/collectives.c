@@ -37,6 +37,11 @@ enum {
     KEY_GETS,
     KEY_SEQ,
     KEY_COMMS,
+    KEY_HLO_OP,
+    KEY_HLO_MODULE,
+    KEY_HLO_CATEGORY,
+    KEY_HLO_GROUPS,
+    KEY_RUN,
     KEYS
 };
 
@@ -53,7 +58,12 @@ static const char *const key_names[KEYS] = { "Collective name",
                                              "In split size",
                                              "Out split size",
                                              "Seq",
-                                             "comms_id" };
+                                             "comms_id",
+                                             "hlo_op",
+                                             "hlo_module",
+                                             "hlo_category",
+                                             "replica_groups",
+                                             "run_id" };
 
 struct mrd_collectives {
     const mrd_catalog *cat;
@@ -267,6 +277,47 @@ is_possible(const mrd_collectives *c, const mrd_event *ev, int64_t members)
     return n == 0 || cut || (mine && (members == 0 || members == n));
 }
 
+/* Returns true for one of the two operations that an asynchronous one consists of: "all-reduce-start.2",
+ * "all-gather-done". */
+static bool
+is_half(mrd_str name)
+{
+    while (name.len > 0 &&
+           (isdigit((unsigned char) name.p[name.len - 1]) || name.p[name.len - 1] == '.'))
+        name.len--;
+    return mrd_str_ends(name, "-start") || mrd_str_ends(name, "-done");
+}
+
+/* Completes a collective of a program of XLA. All members execute the same program, so its name,
+ * the operation's name and the number of the execution identify a collective, unless a loop repeats
+ * the operation. Returns false if its members are unknown, or if a member need not wait in it. */
+static bool
+see_hlo(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
+{
+    mrd_str op = arg_text(c, ev, KEY_HLO_OP), groups = arg_text(c, ev, KEY_HLO_GROUPS),
+            name = mrd_catalog_text(c->cat, ev->name);
+    int64_t run;
+    uint64_t v;
+
+    if (is_half(name) || (mrd_str_eq(name, op) && is_half(arg_text(c, ev, KEY_HLO_CATEGORY))))
+        return false;
+    if (op.len == 0)
+        return true;
+    ret->op = hash_text(arg_text(c, ev, KEY_HLO_MODULE), hash_text(op, 0));
+    if (arg_int(c, ev, KEY_RUN, &run))
+        ret->seq = (int64_t) (mrd_hash64(&run, sizeof(run), ret->op) & INT64_MAX);
+    if (groups.len == 0)
+        return true;
+    if (memmem(groups.p, groups.len, "], [", 4) != NULL)
+        return false;
+    ret->group = hash_text(groups, hash_text(MRD_STR("hlo"), 0));
+    ret->world = false;
+    ret->listed = true;
+    for (ret->members = 0; next_number(&groups, &v);)
+        ret->members++;
+    return true;
+}
+
 /* Classifies a span of communication on a device. */
 static mrd_cc_kind
 see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class, mrd_cc *ret)
@@ -309,6 +360,8 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class
         return MRD_CC_LOOSE; /* a member that receives nothing may leave early */
     if (uneven)
         ret->size = -1;
+    if (called.len == 0 && !see_hlo(c, ev, ret))
+        return MRD_CC_LOOSE;
     return kind;
 }
 

@@ -10,6 +10,7 @@ typedef struct {
     mrd_ev_ns begin, end;
     uint64_t begin_ns[MRD_REPORT_PARTS], end_ns[MRD_REPORT_PARTS];
     bool is_running; /* the account has not reached its end yet */
+    uint64_t id;     /* of its collective, once that has met; else 0 */
 } taken_part;
 
 typedef struct {
@@ -107,8 +108,8 @@ mrd_lateness_begin(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_
 }
 
 /* Returns the worker's part that begins at this time; NULL if it is no longer stored. */
-static const taken_part *
-part_at(const worker_state *w, mrd_ev_ns begin)
+static taken_part *
+part_at(worker_state *w, mrd_ev_ns begin)
 {
     for (unsigned i = 1; i < w->n; i++)
         if (w->parts[i].begin.ns == begin.ns)
@@ -137,16 +138,45 @@ left_near(const worker_state *w, mrd_ev_ns until, mrd_ev_ns at)
     return best;
 }
 
+/* Finds the newest collective that both workers left before these begins. Returns false if none of
+ * the stored ones is. */
+static bool
+left_together(const worker_state *a, mrd_ev_ns a_until, const worker_state *b, mrd_ev_ns b_until,
+              const taken_part **ret_a, const taken_part **ret_b)
+{
+    const taken_part *best = NULL;
+
+    for (unsigned i = 1; i < a->n; i++) {
+        const taken_part *p = &a->parts[i];
+
+        if (p->id == 0 || p->is_running || mrd_ev_after(p->end, a_until) ||
+            (best != NULL && !mrd_ev_after(p->end, best->end)))
+            continue;
+        for (unsigned k = 1; k < b->n; k++) {
+            const taken_part *q = &b->parts[k];
+
+            if (q->id != p->id || q->is_running || mrd_ev_after(q->end, b_until))
+                continue;
+            *ret_a = best = p;
+            *ret_b = q;
+        }
+    }
+    return best != NULL;
+}
+
 /* Splits the lateness of `last` against `middle`, which are parts of c. Their stored parts are
  * `mine` and `other`. */
 static void
 divide(reason *r, const mrd_lateness *l, const mrd_gather_part *last, const mrd_gather_part *middle,
        const taken_part *mine, const taken_part *other)
 {
-    const taken_part *my_start = left_near(&l->workers[last->core], last->begin, last->begin),
-                     *other_start =
-                         left_near(&l->workers[middle->core], middle->begin, my_start->end);
+    const worker_state *me = &l->workers[last->core], *it = &l->workers[middle->core];
+    const taken_part *my_start = NULL, *other_start = NULL;
 
+    if (!left_together(me, last->begin, it, middle->begin, &my_start, &other_start)) {
+        my_start = left_near(me, last->begin, last->begin);
+        other_start = left_near(it, middle->begin, my_start->end);
+    }
     r->known = true;
     r->left_before = my_start->begin.ns != INT64_MIN && other_start->begin.ns != INT64_MIN;
     r->late_ns = (uint64_t) mrd_ev_diff(last->begin, middle->begin);
@@ -171,6 +201,12 @@ mrd_lateness_met(mrd_lateness *l, const mrd_gathered *c)
     }
     r = &l->groups[c->group];
     *r = (reason){ .id = c->id, .n = c->n };
+    for (size_t i = 0; i < c->n; i++) {
+        taken_part *p = part_at(&l->workers[c->parts[i].core], c->parts[i].begin);
+
+        if (p != NULL)
+            p->id = c->id;
+    }
     if (mine != NULL && other != NULL)
         divide(r, l, last, middle, mine, other);
     return MRD_OK;

@@ -3,12 +3,11 @@
  * what this worker did before with the worker that came in the middle (the lower median of the
  * begins).
  *
- * The comparison starts at a collective that both workers had left. For the last worker this is the
- * newest collective that it left before this begin. For the middle worker it is the collective that
- * it left nearest to that time. All members leave a synchronising collective almost together, so
- * both starts are the same collective if both took part in it. A worker that has left no collective
- * starts at the begin of its window. A collective that still runs on another stream is no start,
- * and the time in it is one of the parts.
+ * The comparison starts at the newest collective that both workers had left. If none is stored, the
+ * last worker starts at the newest collective that it left before this begin, and the middle worker
+ * at the collective that it left nearest to that time. A worker that has left no collective starts
+ * at the begin of its window. A collective that still runs on another stream is no start, and the
+ * time in it is one of the parts.
  *
  * The lateness is split exactly. For each part of a worker's time, the difference is what the last
  * worker had more of since its start; it is negative if it had less. `began_ns` is how much later

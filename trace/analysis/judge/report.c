@@ -61,8 +61,8 @@ struct mrd_report {
     mrd_imbalance imbalance;
     mrd_report_absence absence;
     mrd_report_totals totals;
-    bool any;
-    mrd_err err; /* error of a callback of gather */
+    bool any, messages; /* messages: SendRecv kernels may be single messages */
+    mrd_err err;        /* error of a callback of gather */
 };
 
 uint64_t
@@ -390,7 +390,9 @@ note_absence(mrd_report *r, const mrd_gathered *c, uint64_t usual_ns)
     for (uint32_t i = 0; i < r->n_all && c->n < takers; i++) {
         if (!mrd_gather_lacks(r->gather, c->group, i))
             continue;
-        a.worker = a.workers++ == 0 ? i : a.worker;
+        if (a.workers < MRD_REPORT_ABSENTS)
+            a.worker[a.workers] = i;
+        a.workers++;
     }
     if (a.workers > 0 && usual_ns > 0 && a.spent_ns / c->n / MRD_REPORT_ABSENT >= usual_ns &&
         (a.parts > r->absence.parts ||
@@ -491,7 +493,7 @@ add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev, const ui
         mrd_kernels_add(r->kernels, work, ev->name, (uint64_t) ev->dur_ns);
     if (work->on == MRD_ON_COMPUTE && mrd_workers_are_phases(r->who))
         r->err = mrd_balance_add(r->balance, work->worker, ev) != MRD_OK ? MRD_NOMEM : r->err;
-    r->totals.loose += work->kind == MRD_CC_LOOSE;
+    r->totals.loose += work->kind == MRD_CC_LOOSE || (work->kind == MRD_CC_SENDRECV && r->messages);
     if (work->kind != MRD_CC_NO)
         mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time,
                            mrd_event_end(ev));
@@ -597,6 +599,7 @@ mrd_report_new(const mrd_sink_env *env)
     r->end = end_of(env);
     r->launches = mrd_launches_new();
     r->numbered = mrd_launches_new();
+    r->messages = !mrd_collectives_all_to_all(r->cat);
     r->number_key = mrd_strtab_find(mrd_catalog_strings(r->cat), MRD_STR("correlation"));
     if (r->who == NULL || r->standstill == NULL || r->credible == NULL || r->launches == NULL ||
         r->numbered == NULL || r->paces == NULL || r->gather == NULL || !workers_make(r, env)) {
@@ -684,7 +687,8 @@ drop_empty(mrd_report *r)
     }
     for (size_t i = 0; i < r->n_pauses; i++)
         r->pauses[i].worker = place[r->pauses[i].worker];
-    r->absence.worker = place[r->absence.worker];
+    for (size_t i = 0; i < MRD_REPORT_ABSENTS; i++)
+        r->absence.worker[i] = place[r->absence.worker[i]];
     r->imbalance.worker = place[r->imbalance.worker];
     mrd_step_path_renumber(r->path, place);
     err = mrd_kernels_finish(r->kernels, place);

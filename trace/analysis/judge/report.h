@@ -61,6 +61,8 @@
 
 #define MRD_REPORT_SHORT 30 /* ns; gaps between device spans are always about this long */
 #define MRD_REPORT_LOSS  5  /* a loss of 1/MRD_REPORT_LOSS of all windows precedes computation */
+/* Workers that did not come are listed up to this number. */
+#define MRD_REPORT_ABSENTS 8
 #define MRD_REPORT_ABSENT                                                                          \
     5 /* times the usual length, after which a collective is reported that lacks a member */
 #define MRD_REPORT_PAUSES 16 /* longest pauses kept */
@@ -153,7 +155,8 @@ typedef struct {
  */
 typedef struct {
     mrd_sid name;
-    uint32_t worker;   /* took part in the group before, and not now; the first of several */
+    /* The first workers that took part in the group before, and not now. */
+    uint32_t worker[MRD_REPORT_ABSENTS];
     uint32_t workers;  /* number of such workers; 0 if there is no such collective */
     size_t parts;      /* number of participants */
     mrd_ev_ns begin;   /* of the first part */

@@ -175,7 +175,9 @@ mrd_report_verdict(const mrd_report *r)
         return (mrd_verdict){ .kind = MRD_VERDICT_STILL };
     if (absence->workers > 0 && spent >= MRD_VERDICT_IMPACT &&
         (v.kind < MRD_VERDICT_SOMETIMES || spent > v.impact))
-        v = (mrd_verdict){ .kind = MRD_VERDICT_ABSENT, .worker = absence->worker, .impact = spent };
+        v = (mrd_verdict){ .kind = MRD_VERDICT_ABSENT,
+                           .worker = absence->worker[0],
+                           .impact = spent };
     if (v.kind < MRD_VERDICT_ABSENT && imbalance->workers > 0)
         v = (mrd_verdict){ .kind = MRD_VERDICT_MORE_WORK,
                            .worker = imbalance->worker,

@@ -9,9 +9,15 @@
  * or from the profile's start. The last plane, "Task Environment", gives this start as time since
  * 1970, and all events are then moved by it. Events that only state how often they occurred have no
  * time and are dropped. Lines of a device that repeat others (steps, modules) are kept with their
- * own category.
+ * own category. The CPU client of XLA has no plane: its operations are on threads of the host. They
+ * become lines of the device that they state.
  *
- * Memory: a plane (XP_PLANE_MAX, or mrd_import.part_max) and its tables.
+ * Names of operations need not say that they communicate ("psum.49"). If the plane "/host:metadata"
+ * comes first, its HLO protos (hlo.proto of xla, public) give the operation and its groups, as
+ * arguments "hlo_category" and "replica_groups".
+ *
+ * Memory: a plane (XP_PLANE_MAX, or mrd_import.part_max) and its tables, and the communicating
+ * instructions of all programs.
  */
 #include "trace/import/import.h"
 
@@ -19,8 +25,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/map.h"
+#include "base/num.h"
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/import/pb_read.h"
 #include "trace/json/args.h"
 #include "trace/model/activity.h"
@@ -29,12 +38,21 @@
 #define XP_STATS_MAX  64
 #define XP_EPOCH_FROM (1000000000 * MRD_SEC) /* 2001; larger starts count from 1970 */
 
+/* A communicating instruction of a program. */
+typedef struct {
+    mrd_sid opcode, groups; /* groups: "[[0, 1], [2, 3]]"; empty if unknown */
+} xp_instruction;
+
 typedef struct {
     mrd_import *imp;
     mrd_input *input;
     mrd_strtab *strings;
     mrd_args *args;
-    mrd_map names, stats; /* of the plane: map numbers to string ids */
+    mrd_map names, stats;   /* of the plane: map numbers to string ids */
+    mrd_map instruction_of; /* program, hash of a name -> index in instructions */
+    xp_instruction *instructions;
+    size_t n_instructions, cap_instructions;
+    mrd_sid key_op, key_program, key_category, key_groups, key_ordinal;
     mrd_proc_id process;
     bool has_device;
     int64_t device;
@@ -85,6 +103,144 @@ name_of(const mrd_map *m, uint64_t id)
     uint32_t sid = mrd_map_get(m, number_key(id));
 
     return sid == MRD_MAP_NONE ? MRD_SID_EMPTY : sid;
+}
+
+/* ---- Programs ---- */
+
+/* Appends the numbers of a packed or single repeated field. */
+static void
+put_numbers(mrd_buf *to, const mrd_pb_item *f)
+{
+    mrd_bytes packed = f->bytes;
+    uint64_t v = f->v;
+    bool is_more = f->wire == MRD_PB_VARINT || mrd_pb_take_varint(&packed, &v);
+
+    while (is_more) {
+        mrd_buf_fmt(to, "%s%" PRIu64, to->len > 0 && to->p[to->len - 1] != '[' ? ", " : "", v);
+        is_more = f->wire == MRD_PB_BYTES && mrd_pb_take_varint(&packed, &v);
+    }
+}
+
+/* Appends a ReplicaGroup. */
+static void
+put_group(mrd_buf *to, mrd_bytes group)
+{
+    mrd_pb_item f;
+
+    mrd_buf_text(to, to->len > 1 ? ", [" : "[");
+    while (mrd_pb_take(&group, &f)) {
+        if (f.number == 1)
+            put_numbers(to, &f);
+    }
+    mrd_buf_byte(to, ']');
+}
+
+/* Takes an HloInstructionProto of a program. Errors: NOMEM. */
+static mrd_err
+take_instruction(xp *x, uint64_t program, mrd_bytes instruction)
+{
+    static const char *const opcodes[] = { "all-",       "reduce-scatter", "collective-",
+                                           "ragged-all", "send",           "recv" };
+    mrd_str name = MRD_STR(""), opcode = MRD_STR("");
+    mrd_buf groups = { 0 };
+    bool communicates = false, is_iota = false;
+    mrd_pb_item f, g;
+    mrd_err err;
+
+    mrd_buf_byte(&groups, '[');
+    while (mrd_pb_take(&instruction, &f)) {
+        if (f.wire != MRD_PB_BYTES)
+            continue;
+        if (f.number == 1)
+            name = mrd_pb_text(f.bytes);
+        else if (f.number == 2)
+            opcode = mrd_pb_text(f.bytes);
+        else if (f.number == 49)
+            put_group(&groups, f.bytes);
+        while (f.number == 87 && mrd_pb_take(&f.bytes, &g)) {
+            if (g.number == 1 && g.wire == MRD_PB_BYTES)
+                put_group(&groups, g.bytes);
+            is_iota = is_iota || g.number == 2;
+        }
+    }
+    mrd_buf_byte(&groups, ']');
+    err = groups.err;
+    for (size_t i = 0; i < MRD_COUNT(opcodes); i++)
+        communicates = communicates || mrd_str_starts(opcode, opcodes[i]);
+    if (communicates && err == MRD_OK &&
+        MRD_VEC_ROOM(x->instructions, x->n_instructions, x->cap_instructions, 1)) {
+        mrd_map_key key = { program, mrd_hash64(name.p, name.len, 0), 0 };
+
+        err = mrd_map_put(&x->instruction_of, key, (uint32_t) x->n_instructions);
+        x->instructions[x->n_instructions++] = (xp_instruction){
+            .opcode = mrd_strtab_add(x->strings, opcode),
+            .groups = groups.len > 2 && !is_iota
+                          ? mrd_strtab_add(x->strings, (mrd_str){ (char *) groups.p, groups.len })
+                          : MRD_SID_EMPTY
+        };
+    } else if (communicates) {
+        err = MRD_NOMEM;
+    }
+    mrd_buf_fini(&groups);
+    return err;
+}
+
+/* Takes the module of an HloProto: field 1, its computations 3, their instructions 2. */
+static mrd_err
+take_program(xp *x, uint64_t program, mrd_bytes proto)
+{
+    mrd_pb_item module, computation, f;
+    mrd_err err = MRD_OK;
+
+    while (err == MRD_OK && mrd_pb_take(&proto, &module)) {
+        if (module.number != 1 || module.wire != MRD_PB_BYTES)
+            continue;
+        while (err == MRD_OK && mrd_pb_take(&module.bytes, &computation)) {
+            if (computation.number != 3 || computation.wire != MRD_PB_BYTES)
+                continue;
+            while (err == MRD_OK && mrd_pb_take(&computation.bytes, &f)) {
+                if (f.number == 2 && f.wire == MRD_PB_BYTES)
+                    err = take_instruction(x, program, f.bytes);
+            }
+        }
+    }
+    return err;
+}
+
+/* Returns the number at the end of a program's name, "jit_train_step(14)"; 0 if there is none. */
+static uint64_t
+number_of_program(mrd_str name)
+{
+    const char *bracket = memrchr(name.p, '(', name.len);
+    uint64_t number = 0;
+
+    if (bracket != NULL && name.p[name.len - 1] == ')')
+        (void) mrd_num_digits((mrd_str){ bracket + 1, (size_t) (name.p + name.len - bracket) - 2 },
+                              &number);
+    return number;
+}
+
+/* Takes the program of an entry of "/host:metadata": its name, and the statistic that has bytes. */
+static mrd_err
+take_metadata(xp *x, mrd_bytes entry)
+{
+    mrd_bytes value = { NULL, 0 }, proto = { NULL, 0 };
+    uint64_t program = 0;
+    mrd_pb_item f, s;
+
+    while (mrd_pb_take(&entry, &f)) {
+        if (f.number == 2 && f.wire == MRD_PB_BYTES)
+            value = f.bytes;
+    }
+    while (mrd_pb_take(&value, &f)) {
+        if (f.number == 2 && f.wire == MRD_PB_BYTES)
+            program = number_of_program(mrd_pb_text(f.bytes));
+        while (f.number == 5 && f.wire == MRD_PB_BYTES && mrd_pb_take(&f.bytes, &s)) {
+            if (s.number == 6 && s.wire == MRD_PB_BYTES)
+                proto = s.bytes;
+        }
+    }
+    return take_program(x, program, proto);
 }
 
 /* ---- Events ---- */
@@ -138,9 +294,46 @@ take_stat(xp *x, mrd_bytes stat)
 
 typedef struct {
     mrd_track_id track;
-    mrd_sid category;
+    mrd_sid category, device_category;
     mrd_ev_ns start;
+    bool is_client; /* a thread of XLA's client for the CPU */
 } xp_line;
+
+/* Adds what its program states about the operation of an event. */
+static void
+put_instruction(xp *x)
+{
+    const mrd_arg *op = mrd_args_find(x->args, x->key_op),
+                  *program = mrd_args_find(x->args, x->key_program);
+    mrd_str name = mrd_arg_text(x->strings, op);
+    uint32_t i;
+
+    if (op == NULL || !mrd_arg_is_int(program) || mrd_args_find(x->args, x->key_category) != NULL)
+        return;
+    i = mrd_map_get(&x->instruction_of,
+                    (mrd_map_key){ program->v.u, mrd_hash64(name.p, name.len, 0), 0 });
+    if (i == MRD_MAP_NONE)
+        return;
+    mrd_args_sid(x->args, x->key_category, x->instructions[i].opcode);
+    if (x->instructions[i].groups != MRD_SID_EMPTY)
+        mrd_args_sid(x->args, x->key_groups, x->instructions[i].groups);
+}
+
+/* Moves an operation of the CPU's client to the line of its device and thread. */
+static void
+move_to_device(xp *x, const xp_line *line, mrd_event *ev)
+{
+    const mrd_arg *ordinal = mrd_args_find(x->args, x->key_ordinal);
+    mrd_track t;
+
+    if (!line->is_client || mrd_args_find(x->args, x->key_op) == NULL ||
+        mrd_str_starts(mrd_strtab_get(x->strings, ev->name), "end: "))
+        return;
+    t = *mrd_catalog_borrow_track(x->imp->catalog, line->track);
+    t.device_idx = mrd_arg_is_int(ordinal) && ordinal->v.i >= 0 ? ordinal->v.i : 0;
+    ev->track = mrd_catalog_track(x->imp->catalog, &t);
+    ev->category = line->device_category;
+}
 
 static mrd_err
 take_event(xp *x, const xp_line *line, mrd_bytes event)
@@ -182,6 +375,8 @@ take_event(xp *x, const xp_line *line, mrd_bytes event)
         snprintf(text, sizeof(text), "event %" PRIu64, id);
         ev.name = mrd_strtab_addz(x->strings, text);
     }
+    put_instruction(x);
+    move_to_device(x, line, &ev);
     ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
     /* From rounded start to rounded end, so that adjacent events stay adjacent. */
     ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
@@ -214,6 +409,9 @@ begin_line(xp *x, xp_line *line, mrd_str name, uint64_t id)
     line->category = mrd_strtab_addz(x->strings, overlay         ? "xla overlay"
                                                  : x->has_device ? "kernel"
                                                                  : "host");
+    line->device_category = mrd_strtab_addz(x->strings, "kernel");
+    line->is_client =
+        !x->has_device && mrd_str_starts(name, "tf_XLA") && mrd_str_has(name, "CpuClient");
 }
 
 static mrd_err
@@ -285,6 +483,11 @@ take_plane(xp *x, mrd_bytes plane, mrd_why *why)
     if (err == MRD_OK && rest.len > 0)
         return mrd_why_set(why, MRD_CORRUPT, 0, "'%s': the plane at offset %" PRIu64 " is damaged",
                            mrd_in_name(x->imp->in), x->at);
+    for (rest = plane;
+         err == MRD_OK && mrd_str_is(x->plane, "/host:metadata") && mrd_pb_take(&rest, &f);) {
+        if (f.number == 4 && f.wire == MRD_PB_BYTES)
+            err = take_metadata(x, f.bytes);
+    }
     environment = mrd_str_is(x->plane, "Task Environment");
     x->has_device = mrd_activity_is_device(x->plane, &x->device);
     while (err == MRD_OK && mrd_pb_take(&plane, &f)) {
@@ -392,6 +595,11 @@ xp_run(mrd_import *imp, mrd_why *why)
 
     if ((x.args = mrd_args_new(x.strings)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
+    x.key_op = mrd_strtab_addz(x.strings, "hlo_op");
+    x.key_program = mrd_strtab_addz(x.strings, "program_id");
+    x.key_category = mrd_strtab_addz(x.strings, "hlo_category");
+    x.key_groups = mrd_strtab_addz(x.strings, "replica_groups");
+    x.key_ordinal = mrd_strtab_addz(x.strings, "device_ordinal");
     begin_process(&x);
     err = read_space(&x, why);
     if (x.any && !x.absolute && x.start.ns > 0)
@@ -402,6 +610,8 @@ xp_run(mrd_import *imp, mrd_why *why)
                          mrd_in_name(imp->in));
     mrd_map_fini(&x.names);
     mrd_map_fini(&x.stats);
+    mrd_map_fini(&x.instruction_of);
+    free(x.instructions);
     mrd_args_free(x.args);
     return err;
 }

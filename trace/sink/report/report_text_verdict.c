@@ -135,20 +135,24 @@ absent_words(const mrd_report_text *s, mrd_buf *to)
     const mrd_report_absence *a = mrd_report_absent(s->common.report);
     const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n) + a->worker;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
     char dur[3][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+    uint32_t told = 0;
     uint64_t at = (uint64_t) a->begin.ns - (uint64_t) t->first.ns;
     mrd_str name = mrd_catalog_text(s->common.env->catalog, a->name);
 
-    mrd_report_text_label(s, w, to);
-    if (a->workers > 1)
-        mrd_buf_fmt(to, " and %" PRIu32 " more", a->workers - 1);
+    for (; told < a->workers && told < MRD_REPORT_ABSENTS; told++) {
+        mrd_buf_text(to, told > 0 ? "; " : "");
+        mrd_report_text_label(s, &w[a->worker[told]], to);
+    }
+    if (a->workers > told)
+        mrd_buf_fmt(to, " and %" PRIu32 " more", a->workers - told);
     mrd_buf_fmt(to,
                 " did not come to the last " MRD_STR_FMT
                 ", which began at %s: %s last device span ended at %s. ",
                 MRD_STR_ARG(shortened(name)), mrd_text_dur(at, dur[0]),
                 a->workers > 1 ? "the first one's" : "its",
-                mrd_text_dur((uint64_t) w->last.ns - (uint64_t) t->first.ns, dur[1]));
+                mrd_text_dur((uint64_t) w[a->worker[0]].last.ns - (uint64_t) t->first.ns, dur[1]));
     mrd_buf_fmt(to,
                 "The other%s spent %s in it (%s of the workers' time). Either %s %s hung, or %s "
                 "recording ended earlier.",
