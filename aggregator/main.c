@@ -37,7 +37,7 @@ typedef struct {
     char *export_to, *export_path, *cluster, *merge_formats, *viewer, *viewer_tables;
     mrd_dur_ns viewer_timeout;
     int64_t viewer_memory, viewer_size, viewers;
-    mrd_dur_ns agent_cert_validity, node_timeout, node_forget, flush_timeout, arm_timeout, lead,
+    mrd_dur_ns agent_cert_validity, node_timeout, hang_wait, node_forget, flush_timeout, arm_timeout, lead,
         retain;
 } settings;
 
@@ -441,6 +441,16 @@ static const mrd_opt table[] = {
       .max = 3600 * MRD_SEC,
       ENV("NODE_TIMEOUT"),
       .help = "an agent that sends nothing for this long counts as disconnected" },
+    { .name = "hang-wait",
+      .type = MRD_OPT_DUR,
+      AT(hang_wait),
+      .def = "30min",
+      .arg = "DURATION",
+      .min = MRD_SEC,
+      .max = 86400 * MRD_SEC,
+      ENV("HANG_WAIT"),
+      .help = "longest wait of a rank in an operation whose usual length is not known yet, before "
+              "the hang watch judges" },
     { .name = "node-forget",
       .type = MRD_OPT_DUR,
       AT(node_forget),
@@ -630,6 +640,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .node_gaps = s->node_gaps,
         .disk_reserve = s->disk_reserve == 0 ? -1 : s->disk_reserve,
         .node_timeout_ns = s->node_timeout,
+        .hang_wait_ns = s->hang_wait,
         .node_forget_ns = s->node_forget,
         .flush_timeout_ns = s->flush_timeout,
         .arm_timeout_ns = s->arm_timeout,
