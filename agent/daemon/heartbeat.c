@@ -239,7 +239,7 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
         m->state = set->letters[n];
         m->quiet_local_ns = s.quiet.ns;
         m->idle_local_ns = s.idle.ns;
-        m->ended_local_ns = s.ended.ns;
+        m->state_local_ns = s.state_at.ns;
         m->lost = (char *) (uintptr_t) s.lost;
         m->inside = (char *) (uintptr_t) s.inside;
         fill_ops(set, n, &s);

@@ -21,8 +21,9 @@ typedef struct {
     size_t n_ops;
     char lost[64], inside[64];
     char state;
-    mrd_local_ns progress, idle, ended;
-    mrd_work work; /* at work_at, 0 if it was not read since the last progress */
+    mrd_local_ns progress, idle;
+    mrd_local_ns state_at; /* since when `state` is so */
+    mrd_work work;         /* at work_at, 0 if it was not read since the last progress */
     mrd_local_ns work_at;
     bool quiet, seen; /* seen: in this round */
 } rank;
@@ -100,6 +101,14 @@ look_inside(mrd_ranks *r, rank *k)
 
 /* ---- What the kernel says ---- */
 
+static void
+set_state(rank *k, char state, mrd_local_ns now)
+{
+    if (k->state != state)
+        k->state_at = now;
+    k->state = state;
+}
+
 /* Reads the process's state, and whether it works. Returns true if that changed. */
 static bool
 look_at_kernel(mrd_ranks *r, rank *k)
@@ -111,10 +120,11 @@ look_at_kernel(mrd_ranks *r, rank *k)
 
     if (mrd_work_read(r->proc_root, k->ident.pid, &w) != MRD_OK ||
         (w.start_ticks != k->ident.start_ticks && k->ident.timens_boottime_ns == 0)) {
-        k->state = '?';
+        set_state(k, '?', r->now);
         return state != '?';
     }
-    k->state = w.state == 'R' ? 'S' : w.state; /* changes all the time, and says nothing */
+    /* R and S change all the time, and say nothing */
+    set_state(k, w.state == 'R' ? 'S' : w.state, r->now);
     since = mrd_local_diff(r->now, k->work_at);
     if (k->work_at.ns == 0) {
         k->work = w;
@@ -210,7 +220,7 @@ mrd_ranks_step(mrd_ranks *r, mrd_local_ns now)
     r->left_out = 0;
     mrd_drain_each(r->drain, look, r);
     for (size_t i = r->n; i-- > 0;)
-        if (r->v[i].process == NULL && mrd_local_diff(now, r->v[i].ended) > KEEP_GONE)
+        if (r->v[i].process == NULL && mrd_local_diff(now, r->v[i].state_at) > KEEP_GONE)
             r->v[i] = r->v[--r->n];
 }
 
@@ -224,8 +234,7 @@ mrd_ranks_gone(mrd_ranks *r, mrd_drain_process *process, mrd_local_ns now)
         return;
     (void) look_at_ops(r, k);
     k->process = NULL;
-    k->state = 'X';
-    k->ended = now;
+    set_state(k, 'X', now);
     k->quiet = true;
     r->version++;
 }
@@ -260,7 +269,7 @@ mrd_ranks_get(const mrd_ranks *r, size_t i, mrd_rank_state *ret_state)
                                    .state = k->state,
                                    .quiet = { k->quiet ? k->progress.ns : 0 },
                                    .idle = k->idle,
-                                   .ended = k->ended,
+                                   .state_at = k->state_at,
                                    .lost = k->lost,
                                    .inside = k->inside,
                                    .ops = k->ops,

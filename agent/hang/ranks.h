@@ -35,10 +35,11 @@ uint64_t mrd_ranks_version(const mrd_ranks *r);
 typedef struct {
     const mrd_ident *ident;
     bool gone;
-    char state;                      /* letter of /proc/PID/stat; 'X' if it ended, '?' if unknown */
-    mrd_local_ns quiet, idle, ended; /* as in mrd_hang_rank */
-    const char *lost;                /* why its counts are incomplete; "" if they are complete */
-    const char *inside;              /* names of its open spans, outermost first */
+    char state;               /* letter of /proc/PID/stat; 'X' if it ended, '?' if unknown */
+    mrd_local_ns state_at;    /* since when it is so */
+    mrd_local_ns quiet, idle; /* as in mrd_hang_rank */
+    const char *lost;         /* why its counts are incomplete; "" if they are complete */
+    const char *inside;       /* names of its open spans, outermost first */
     const mrd_drain_op *ops;
     size_t n_ops;
 } mrd_rank_state;

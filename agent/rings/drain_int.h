@@ -118,7 +118,7 @@ struct proc {
     bool held;                       /* its rings are not read: mrd_drain_hold_process */
     mrd_drain_op ops[MRD_DRAIN_OPS]; /* of its rings that are gone */
     size_t n_ops;
-    bool ops_left_out;
+    uint32_t ops_flags, ops_flags_gone; /* MRD_RING_OPS_*: now; of rings that are gone */
 };
 
 typedef struct mrd_open_log mrd_open_log;

@@ -17,7 +17,7 @@ merge(proc *pr, mrd_drain_op *ops, size_t *n, const mrd_ring_op_state *s, mrd_st
             to = &ops[i];
     if (to == NULL) {
         if (*n == MRD_DRAIN_OPS) {
-            pr->ops_left_out = true;
+            pr->ops_flags |= MRD_RING_OPS_LEFT_OUT;
             return;
         }
         to = &ops[(*n)++];
@@ -42,8 +42,10 @@ static void
 merge_ring(proc *pr, ring *r, mrd_drain_op *ops, size_t *n)
 {
     mrd_ring_op_state states[MRD_RING_OPS];
-    size_t count = mrd_ring_ops(r->reader, states, &pr->ops_left_out);
+    uint32_t flags = 0;
+    size_t count = mrd_ring_ops(r->reader, states, &flags);
 
+    pr->ops_flags |= flags;
     for (size_t i = 0; i < count; i++) {
         mrd_str name = mrd_ring_text(r->reader, states[i].name);
 
@@ -55,7 +57,9 @@ merge_ring(proc *pr, ring *r, mrd_drain_op *ops, size_t *n)
 void
 mrd_drain_ops_keep(proc *pr, ring *r)
 {
+    pr->ops_flags = pr->ops_flags_gone;
     merge_ring(pr, r, pr->ops, &pr->n_ops);
+    pr->ops_flags_gone = pr->ops_flags;
 }
 
 /* Returns why the counts of the process may be incomplete, "" if they are not. */
@@ -64,8 +68,10 @@ incomplete(const mrd_drain *p, const proc *pr)
 {
     mrd_ring_stats st;
 
-    if (pr->ops_left_out)
+    if ((pr->ops_flags & MRD_RING_OPS_LEFT_OUT) != 0)
         return "it enters more kinds of operations than are counted";
+    if ((pr->ops_flags & MRD_RING_OPS_FAILED) != 0)
+        return "a call of it failed";
     if (mrd_drain_leaves_out(p))
         return "the agent does not read all rings of the node";
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
@@ -85,6 +91,7 @@ mrd_drain_ops(const mrd_drain *p, mrd_drain_process *process, mrd_drain_op ret_o
     proc *pr = (proc *) (void *) process; /* pub is its first member */
     size_t n = pr->n_ops;
 
+    pr->ops_flags = pr->ops_flags_gone;
     memcpy(ret_ops, pr->ops, n * sizeof(*ret_ops));
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         merge_ring(pr, r, ret_ops, &n);

@@ -1,6 +1,5 @@
 #include "capture/api/ops.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "capture/api/record.h"
@@ -70,6 +69,15 @@ header(void)
     return w == NULL || !w->ready ? NULL : w->hdr;
 }
 
+/* Only this thread stores the flags of its ring. */
+static void
+set_flag(mrd_ring_hdr *hdr, uint32_t flag, bool on)
+{
+    uint32_t flags = atomic_load_explicit(&hdr->ops_flags, memory_order_relaxed);
+
+    atomic_store_explicit(&hdr->ops_flags, on ? flags | flag : flags & ~flag, memory_order_relaxed);
+}
+
 void
 mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
 {
@@ -80,7 +88,7 @@ mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
     *op = (mrd_rec_op){ .kind = kind_of(name, group), .name = name, .group = group };
     if (op->kind == KINDS) {
         if (hdr != NULL)
-            atomic_store_explicit(&hdr->ops_left_out, 1, memory_order_relaxed);
+            set_flag(hdr, MRD_RING_OPS_LEFT_OUT, true);
         return;
     }
     op->index = atomic_fetch_add_explicit(&kinds[op->kind].entered, 1, memory_order_relaxed) + 1;
@@ -88,7 +96,7 @@ mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
     if (hdr == NULL)
         return;
     if ((s = slot_of(hdr, op)) == NULL) {
-        atomic_store_explicit(&hdr->ops_left_out, 1, memory_order_relaxed);
+        set_flag(hdr, MRD_RING_OPS_LEFT_OUT, true);
         return;
     }
     again = atomic_load_explicit(&s->state, memory_order_relaxed) != 0;
@@ -124,7 +132,7 @@ learn(kind *k, const mrd_rec_op *op, uint64_t ticks)
 }
 
 void
-mrd_rec_op_end(mrd_rec_op *op)
+mrd_rec_op_end(mrd_rec_op *op, bool failed)
 {
     mrd_ring_hdr *hdr = header();
     mrd_ring_op *s;
@@ -138,6 +146,7 @@ mrd_rec_op_end(mrd_rec_op *op)
         return;
     if (atomic_load_explicit(&s->state, memory_order_relaxed) >> 1 != op->index)
         return; /* the ring began during the call */
+    set_flag(hdr, MRD_RING_OPS_FAILED, failed);
     for (unsigned i = 0; i < MRD_RING_OP_SLOW; i++)
         atomic_store_explicit(&s->slow[i], atomic_load_explicit(&k->slow[i], memory_order_relaxed),
                               memory_order_relaxed);

@@ -10,6 +10,7 @@
 #ifndef MRD_CAPTURE_API_OPS_H
 #define MRD_CAPTURE_API_OPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct {
@@ -21,7 +22,8 @@ typedef struct {
 
 /* name: mrd_rec_name. group: with the name it identifies the operation. bytes: 0 if it has no size. */
 void mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes);
-void mrd_rec_op_end(mrd_rec_op *op);
+/* failed: a rank that left with an error did not leave as the others do. */
+void mrd_rec_op_end(mrd_rec_op *op, bool failed);
 /* A child of fork counts from 1 again. */
 void mrd_rec_ops_forked(void);
 

@@ -171,7 +171,7 @@ mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size
     int saved = errno;
 
     depth = c->before;
-    mrd_rec_op_end(&c->op);
+    mrd_rec_op_end(&c->op, status != NRT_SUCCESS);
     if (c->on) {
         for (size_t i = 0; i < n; i++)
             args[i] = extra[i];

@@ -85,6 +85,8 @@ typedef struct {
 /* An operation that the ranks of a job enter together. */
 #define MRD_RING_OPS          6u
 #define MRD_RING_OP_SLOW      16u
+#define MRD_RING_OPS_LEFT_OUT 1u /* calls are missing in ops */
+#define MRD_RING_OPS_FAILED   2u /* the thread's last call ended with an error */
 #define MRD_RING_OP_SLOW_BITS 26 /* slow[i] counts calls of 2^(26+i) to 2^(27+i) ticks */
 typedef struct {
     /* name id << 32 | number of ended calls whose length is counted */
@@ -136,8 +138,8 @@ typedef struct {
     _Alignas(64) _Atomic uint64_t head; /* bytes of data ever committed (release) */
     _Atomic uint64_t dict_head;         /* bytes of dictionary committed (release) */
     _Atomic uint32_t state;             /* mrd_ring_state */
-    _Atomic uint32_t depth;        /* open scopes; scopes beyond MRD_RING_OPEN_MAX use records */
-    _Atomic uint32_t ops_left_out; /* 1 if calls are missing in ops */
+    _Atomic uint32_t depth;     /* open scopes; scopes beyond MRD_RING_OPEN_MAX use records */
+    _Atomic uint32_t ops_flags; /* MRD_RING_OPS_* */
     uint8_t reserved1[36];
 
     /* Stored by the reader only. */
@@ -167,7 +169,7 @@ static_assert(offsetof(mrd_ring_hdr, head) == 256, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, tail) == 320, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, done) == 344, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, lost) == 384, "ring ABI changed");
-static_assert(offsetof(mrd_ring_hdr, ops_left_out) == 280, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, ops_flags) == 280, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ops) == 640, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, open) == 1024, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ident) == 2048, "ring ABI changed");

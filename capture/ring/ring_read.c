@@ -541,21 +541,20 @@ slow_ns(const mrd_ring_reader *r, const mrd_ring_op *op, uint64_t seen)
 }
 
 size_t
-mrd_ring_ops(mrd_ring_reader *r, mrd_ring_op_state ret_ops[MRD_RING_OPS], bool *ret_left_out)
+mrd_ring_ops(mrd_ring_reader *r, mrd_ring_op_state ret_ops[MRD_RING_OPS], uint32_t *ret_flags)
 {
     mrd_ring_op first[MRD_RING_OPS], second[MRD_RING_OPS];
-    uint32_t left_out = 0;
+    uint32_t flags = 0;
     size_t n = 0;
 
     if (r->bad || mrd_ring_get(r, offsetof(mrd_ring_hdr, ops), first, sizeof(first)) != MRD_OK)
         return 0;
     atomic_thread_fence(memory_order_acquire);
     if (mrd_ring_get(r, offsetof(mrd_ring_hdr, ops), second, sizeof(second)) != MRD_OK ||
-        mrd_ring_get(r, offsetof(mrd_ring_hdr, ops_left_out), &left_out, sizeof(left_out)) !=
-            MRD_OK ||
+        mrd_ring_get(r, offsetof(mrd_ring_hdr, ops_flags), &flags, sizeof(flags)) != MRD_OK ||
         refresh_dict(r) != MRD_RING_MORE)
         return 0;
-    *ret_left_out = *ret_left_out || left_out != 0;
+    *ret_flags |= flags;
     for (unsigned i = 0; i < MRD_RING_OPS; i++) {
         const mrd_ring_op *op = &second[i];
 

@@ -180,10 +180,10 @@ typedef struct {
     uint64_t seen;
     mrd_dur_ns slow_ns; /* one of 1,000 seen calls took longer, at most; 0 if none is so long */
 } mrd_ring_op_state;
-/* Gets the operations, of a living owner or of one that exited, and returns their number. Sets
- * *ret_left_out if calls are missing. */
+/* Gets the operations, of a living owner or of one that exited, and returns their number. Adds
+ * the MRD_RING_OPS_* of the ring to *ret_flags. */
 size_t mrd_ring_ops(mrd_ring_reader *reader, mrd_ring_op_state ret_ops[MRD_RING_OPS],
-                    bool *ret_left_out);
+                    uint32_t *ret_flags);
 /* Allows the workload to overwrite everything returned up to now. Errors: IO. */
 mrd_err mrd_ring_release(mrd_ring_reader *reader);
 /*

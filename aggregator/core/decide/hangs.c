@@ -63,7 +63,7 @@ take_rank(mrd_core *c, const mrd_node *n, const bridge *b, const Mrd__RankState 
                             m->state[0] == 'X' ? MRD_HANG_GONE : mrd_hang_state_of(m->state[0]),
                         .quiet = local_of(b, m->quiet_local_ns),
                         .idle = local_of(b, m->idle_local_ns),
-                        .ended = local_of(b, m->ended_local_ns),
+                        .state_at = local_of(b, m->state_local_ns),
                         .bound = b->bound,
                         .lost = m->lost[0] != '\0' };
     mrd_jobid id = { "" };

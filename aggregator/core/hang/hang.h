@@ -57,9 +57,9 @@ typedef struct {
     mrd_local_ns quiet; /* since when no operation began or ended. 0 means that it goes on */
     mrd_local_ns
         idle; /* since when it used no CPU and read or wrote nothing. 0 means that it works */
-    mrd_local_ns ended; /* of a process that is gone: when that was noticed */
-    mrd_dur_ns bound;   /* of these times and of `begin`, because they crossed a clock */
-    bool lost;          /* its calls may be incomplete here */
+    mrd_local_ns state_at; /* since when the state is so, as far as it was noticed */
+    mrd_dur_ns bound;      /* of these times and of `begin`, because they crossed a clock */
+    bool lost;             /* its calls may be incomplete here */
     char lost_why[64];
     char inside[64]; /* its innermost open span, for people. "" if there is none */
     mrd_hang_op ops[MRD_HANG_OPS];

@@ -8,9 +8,11 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define FLOOR     MRD_SEC /* shortest deadline */
-#define FACTOR    5       /* x the duration that one of 1,000 calls exceeds */
-#define QUIET_MIN MRD_SEC /* a rank that did nothing for so long stands still */
+#define FLOOR     MRD_SEC        /* shortest deadline */
+#define FACTOR    5              /* x the duration that one of 1,000 calls exceeds */
+#define AT_ONCE   (2 * MRD_SEC)  /* the job stands still at once after its cause */
+#define LONG_GONE (10 * MRD_SEC) /* the others went on for so long after a rank ended */
+#define QUIET_MIN MRD_SEC        /* a rank that did nothing for so long stands still */
 /* A standstill that is not completely visible may be a checkpoint of a rank that is not. */
 #define BLIND (60 * MRD_SEC)
 
@@ -376,35 +378,57 @@ incomparable(const look *l, char text[160])
 
 /* ---- Classes, in order ---- */
 
-/* A process ended without having left the call in which the others wait. If it ended long after
- * they began to wait, it gave up waiting like them. */
+static bool
+did_enter(const look *l, const hang_member *m)
+{
+    return entered(m, &l->front) == l->front.entered;
+}
+
+/* What happens to a rank that already waits may be a consequence: it gave up, or a debugger looks at
+ * it. Then the cause may be any rank, unless this rank is the only one that others wait for. */
+static bool
+may_be_victim(const look *l, const hang_member *m)
+{
+    if (mrd_local_diff(m->r->state_at, l->v->since) <= AT_ONCE + m->r->bound)
+        return false;
+    if (did_enter(l, m))
+        return true;
+    for (size_t i = 0; i < l->n; i++)
+        if (&l->m[i] != m && !did_enter(l, &l->m[i]))
+            return true;
+    return false;
+}
+
 static bool
 judge_dead(look *l)
 {
-    bool late = false;
+    bool doubt = false;
 
     for (size_t i = 0; i < l->n; i++) {
         if (!is_gone(&l->m[i]))
             continue;
         name(l, &l->m[i]);
-        late = late || mrd_local_diff(l->m[i].r->ended, l->v->since) > l->limit + FLOOR;
+        doubt = doubt || may_be_victim(l, &l->m[i]);
     }
     if (l->v->n_culprits == 0)
         return false;
-    if (late)
+    if (doubt)
         refuse(l, "ranks ended, but only after the job stood still");
     else
         decide(l, MRD_HANG_DEAD, "ended while the others wait");
     return true;
 }
 
-/* A stopped process continues nothing, so it is a cause even if there are others. */
+/* Sets *ret_doubt if one of them may have been stopped because the job stands still. */
 static size_t
-list_stopped(look *l)
+list_stopped(look *l, bool *ret_doubt)
 {
+    *ret_doubt = false;
     for (size_t i = 0; i < l->n; i++)
-        if (is_alive(&l->m[i]) && l->m[i].r->state == MRD_HANG_STOPPED)
+        if (is_alive(&l->m[i]) && l->m[i].r->state == MRD_HANG_STOPPED) {
             name(l, &l->m[i]);
+            *ret_doubt = *ret_doubt || may_be_victim(l, &l->m[i]);
+        }
     return l->v->n_culprits;
 }
 
@@ -414,7 +438,8 @@ static bool
 judge_unseen(look *l)
 {
     mrd_dur_ns most = 2 * l->h->o.stale;
-    size_t stopped = list_stopped(l), unseen = 0;
+    bool doubt;
+    size_t stopped = list_stopped(l, &doubt), unseen = 0;
 
     l->v->n_named = l->v->n_culprits = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -441,9 +466,12 @@ judge_unseen(look *l)
 static bool
 judge_stopped(look *l)
 {
-    size_t n = list_stopped(l);
+    bool doubt;
+    size_t n = list_stopped(l, &doubt);
 
-    if (n > 0)
+    if (n > 0 && doubt)
+        refuse(l, "ranks were stopped, but only after the job stood still");
+    else if (n > 0)
         decide(l, MRD_HANG_IS_STOPPED,
                n == l->n ? "are stopped, which are all ranks (SIGSTOP, or a debugger)"
                          : "is stopped (SIGSTOP, or a debugger)");
@@ -492,19 +520,33 @@ open_op(const mrd_hang_rank *r)
     return NULL;
 }
 
+/* Returns true if the program says in a span that it does something that takes long, such as "save
+ * checkpoint". */
+static bool
+says_so(const mrd_hang_rank *r)
+{
+    static const char *const words[] = {
+        "checkpoint", "save", "saving", "eval", "valid", "compil"
+    };
+    char lower[sizeof(r->inside)];
+
+    for (size_t i = 0; i < sizeof(lower); i++)
+        lower[i] =
+            (char) (r->inside[i] >= 'A' && r->inside[i] <= 'Z' ? r->inside[i] + 32 : r->inside[i]);
+    lower[sizeof(lower) - 1] = '\0';
+    for (size_t i = 0; i < MRD_COUNT(words); i++)
+        if (strstr(lower, words[i]) != NULL)
+            return true;
+    return false;
+}
+
 /* A rank that works may be in a checkpoint, a compilation or an evaluation. */
 static bool
 works(const look *l, const hang_member *m)
 {
-    return (m->r->idle.ns == 0 || m->r->state == MRD_HANG_DISK_WAIT ||
+    return (m->r->idle.ns == 0 || m->r->state == MRD_HANG_DISK_WAIT || says_so(m->r) ||
             mrd_local_diff(l->now, m->r->idle) - m->r->bound < FLOOR) &&
            mrd_local_diff(l->now, m->r->quiet) < l->h->o.busy;
-}
-
-static bool
-did_enter(const look *l, const hang_member *m)
-{
-    return entered(m, &l->front) == l->front.entered;
 }
 
 /* Returns the only rank that did not enter the call and waits in no other one, if each other rank
