@@ -39,6 +39,7 @@ limits_set(mrd_core_limits *l, const mrd_aggregator_options *o)
     l->node_gaps = or_else(o->node_gaps, 16384);
     l->disk_reserve = o->disk_reserve < 0 ? 0 : or_else(o->disk_reserve, 1 << 30);
     l->node_timeout = or_else(o->node_timeout_ns, 5 * MRD_SEC);
+    l->hang_wait = o->hang_wait_ns;
     l->node_forget = or_else(o->node_forget_ns, 3600 * MRD_SEC);
     l->flush_timeout = or_else(o->flush_timeout_ns, 60 * MRD_SEC);
     l->arm_timeout = or_else(o->arm_timeout_ns, 2 * MRD_SEC);

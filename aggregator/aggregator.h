@@ -50,6 +50,7 @@ typedef struct {
     mrd_dur_ns node_forget_ns;
     /* from stop until a silent node counts as lost [60 s] */
     mrd_dur_ns flush_timeout_ns;
+    mrd_dur_ns hang_wait_ns;                 /* mrd_hang_options.unlearned [30 min] */
     mrd_dur_ns arm_timeout_ns, lead_ns;      /* [2 s]; from the last answer to the start [500 ms] */
     mrd_dur_ns retain_ns;                    /* [for ever] */
     int64_t retain_bytes;                    /* [no limit] */

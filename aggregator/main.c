@@ -37,8 +37,8 @@ typedef struct {
     char *export_to, *export_path, *cluster, *merge_formats, *viewer, *viewer_tables;
     mrd_dur_ns viewer_timeout;
     int64_t viewer_memory, viewer_size, viewers;
-    mrd_dur_ns agent_cert_validity, node_timeout, node_forget, flush_timeout, arm_timeout, lead,
-        retain;
+    mrd_dur_ns agent_cert_validity, node_timeout, hang_wait, node_forget, flush_timeout,
+        arm_timeout, lead, retain;
 } settings;
 
 static const mrd_opt table[] = {
@@ -173,6 +173,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .node_gaps = s->node_gaps,
         .disk_reserve = s->disk_reserve == 0 ? -1 : s->disk_reserve,
         .node_timeout_ns = s->node_timeout,
+        .hang_wait_ns = s->hang_wait,
         .node_forget_ns = s->node_forget,
         .flush_timeout_ns = s->flush_timeout,
         .arm_timeout_ns = s->arm_timeout,

@@ -11,6 +11,7 @@
 #include "agent/daemon/sample.h"
 #include "agent/daemon/traces.h"
 #include "agent/files/files.h"
+#include "agent/hang/ranks.h"
 #include "agent/link/enrol.h"
 #include "agent/link/publish.h"
 #include "agent/neuron/devprof.h"
@@ -85,6 +86,9 @@ struct mrd_agent {
     mrd_runtime_seen features;
     uint64_t models_sent,
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
+    mrd_ranks *ranks;
+    uint64_t ranks_sent, ranks_reported; /* mrd_ranks_version */
+    mrd_local_ns ranks_at;               /* when a heartbeat was last sent for a change */
     mrd_traces *traces;
     mrd_jobs *jobs;
     mrd_trigger_watch *errors; /* statuses and numerical errors; triggers of every session */

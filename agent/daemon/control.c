@@ -20,6 +20,8 @@ mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns
         a->models_reported = a->models_sent;
     if (a->features.sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
         a->features.reported = a->features.sent;
+    if (a->ranks_sent != 0 && ack->status == MRD__ACK_STATUS__ACK_STORED)
+        a->ranks_reported = a->ranks_sent;
 }
 
 /* This clock stood still during the suspend. Moves times before it earlier by its length, and times
@@ -68,7 +70,8 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *w)
     mrd_clock_sync_welcome(a->clock, w);
     if (a->jobs != NULL)
         mrd_jobs_welcome(a->jobs);
-    a->models_reported = a->features.reported = 0; /* it may be another aggregator */
+    a->models_reported = a->features.reported = a->ranks_reported =
+        0; /* it may be another aggregator */
     mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator accepted this agent: id=%s release=%s",
             w->aggregator_id, w->release);
 }

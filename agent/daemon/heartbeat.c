@@ -189,6 +189,68 @@ models_signature(const mrd_agent *a)
     return h | 1; /* 0 means that nothing was sent */
 }
 
+/* The state of ranks. Its texts belong to the collector, which does not run meanwhile. */
+typedef struct {
+    Mrd__RankList message;
+    Mrd__RankState v[MRD_RANKS_MAX], *list[MRD_RANKS_MAX];
+    Mrd__RankOp ops[MRD_RANKS_MAX][MRD_DRAIN_OPS], *op_lists[MRD_RANKS_MAX][MRD_DRAIN_OPS];
+    char letters[MRD_RANKS_MAX][2];
+} rank_set;
+
+static void
+fill_ops(rank_set *set, size_t i, const mrd_rank_state *s)
+{
+    set->v[i].ops = set->op_lists[i];
+    set->v[i].n_ops = s->n_ops;
+    for (size_t k = 0; k < s->n_ops; k++) {
+        Mrd__RankOp *op = set->op_lists[i][k] = &set->ops[i][k];
+
+        mrd__rank_op__init(op);
+        op->name = (char *) (uintptr_t) s->ops[k].name;
+        op->group = s->ops[k].group;
+        op->entered = s->ops[k].entered;
+        op->open = s->ops[k].open;
+        op->begin_local_ns = s->ops[k].open > 0 ? s->ops[k].begin.ns : 0;
+        op->bytes = s->ops[k].bytes;
+        op->bytes_before = s->ops[k].bytes_before;
+        op->seen = s->ops[k].seen;
+        op->slow_ns = s->ops[k].slow_ns;
+    }
+}
+
+static Mrd__RankList *
+fill_ranks(rank_set *set, const mrd_ranks *ranks)
+{
+    mrd_rank_state s;
+    size_t n = 0;
+
+    mrd__rank_list__init(&set->message);
+    for (; n < MRD_RANKS_MAX && mrd_ranks_get(ranks, n, &s); n++) {
+        Mrd__RankState *m = set->list[n] = &set->v[n];
+
+        mrd__rank_state__init(m);
+        m->process_id = s.ident->pid;
+        m->start_ticks = s.ident->start_ticks;
+        m->rank = s.ident->rank == MRD_NONE ? -1 : s.ident->rank;
+        m->world = s.ident->world_size == MRD_NONE ? -1 : s.ident->world_size;
+        m->identity = (char *) (uintptr_t) s.ident->jobid.text;
+        m->uid = mrd_jobs_uid(s.ident);
+        m->confirmed = s.ident->pod_confirmed;
+        set->letters[n][0] = s.state;
+        m->state = set->letters[n];
+        m->quiet_local_ns = s.quiet.ns;
+        m->idle_local_ns = s.idle.ns;
+        m->state_local_ns = s.state_at.ns;
+        m->lost = (char *) (uintptr_t) s.lost;
+        m->inside = (char *) (uintptr_t) s.inside;
+        fill_ops(set, n, &s);
+    }
+    set->message.ranks = set->list;
+    set->message.n_ranks = n;
+    set->message.left_out = mrd_ranks_left_out(ranks);
+    return &set->message;
+}
+
 #define JOBS_BYTES (48u << 10) /* limit in a heartbeat, which has room for more */
 
 static void
@@ -227,6 +289,11 @@ shorten(Mrd__Heartbeat *m)
 {
     size_t models = shorten_models(m->models), profiles = 0;
 
+    if (m->ranks != NULL && m->ranks->n_ranks > 0) {
+        m->ranks->left_out += (uint32_t) (m->ranks->n_ranks - m->ranks->n_ranks / 2);
+        m->ranks->n_ranks /= 2;
+        return true;
+    }
     for (size_t i = 0; i < m->n_sessions; i++)
         models += shorten_models(m->sessions[i]->models);
     for (size_t i = 0; i < m->n_sessions && models == 0; i++) {
@@ -475,6 +542,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     size_t n = mrd_record_sessions(a->record);
     uint64_t models = models_signature(a);
     heartbeat *h = calloc(1, sizeof(*h) + n * sizeof(h->parts[0]));
+    rank_set *ranks = NULL;
     mrd_err err;
 
     if (h == NULL)
@@ -488,6 +556,12 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     fill_clock(h, a);
     fill_features(h, a);
     fill_trigger(h, a);
+    a->ranks_sent = 0;
+    if (mrd_ranks_version(a->ranks) != a->ranks_reported &&
+        (ranks = malloc(sizeof(*ranks))) != NULL) {
+        a->ranks_sent = mrd_ranks_version(a->ranks);
+        h->m.ranks = fill_ranks(ranks, a->ranks);
+    }
     for (size_t i = 0; i < n; i++)
         fill_session(h, a, i, n);
     for (size_t i = 0; i < a->n_refusals; i++) {
@@ -497,6 +571,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     h->m.sessions = h->sessions;
     h->m.n_sessions = n + a->n_refusals;
     err = pack_heartbeat(&f, &h->m, to);
+    free(ranks);
     free(h);
     return err;
 }

@@ -71,12 +71,12 @@ job_of(const job *b)
     return mrd_jobid_get(&b->id, "job");
 }
 
-static int64_t
-uid_of(const mrd_drain_process *p)
+int64_t
+mrd_jobs_uid(const mrd_ident *ident)
 {
     int64_t uid;
 
-    return mrd_num_i64(mrd_jobid_get(&p->ident.jobid, "uid"), &uid) == MRD_OK ? uid : -1;
+    return mrd_num_i64(mrd_jobid_get(&ident->jobid, "uid"), &uid) == MRD_OK ? uid : -1;
 }
 
 static bool
@@ -84,7 +84,7 @@ is_of(const job *b, const mrd_drain_process *p)
 {
     mrd_job_key key;
 
-    mrd_job_key_of(&p->ident.jobid, uid_of(p), &key);
+    mrd_job_key_of(&p->ident.jobid, mrd_jobs_uid(&p->ident), &key);
     return b->state != JOB_FREE && mrd_job_key_equal(&b->key, &key);
 }
 
@@ -363,7 +363,7 @@ add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_n
     mrd_job_key key;
     job *b;
 
-    mrd_job_key_of(&p->ident.jobid, uid_of(p), &key);
+    mrd_job_key_of(&p->ident.jobid, mrd_jobs_uid(&p->ident), &key);
     b = add(
         j, &p->ident.jobid, &key, p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session,
         p->ident.pod_confirmed ? MRD__JOB_WITNESS__WITNESS_POD : MRD__JOB_WITNESS__WITNESS_PROCESS,

@@ -53,6 +53,8 @@ mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_
 void mrd_jobs_close(mrd_jobs *j); /* NULL is fine */
 /* Corrects the job of a process by the files: mrd_job_files_correct. */
 void mrd_jobs_correct(mrd_jobs *j, mrd_ident *ident);
+/* Returns the user of a process, as the kernel says; -1 if unknown. */
+int64_t mrd_jobs_uid(const mrd_ident *ident);
 /* A process with rings appeared, or ended (process->gone). */
 void mrd_jobs_process(mrd_jobs *j, mrd_drain_process *process);
 void mrd_jobs_step(mrd_jobs *j, mrd_local_ns now);

@@ -293,6 +293,7 @@ drop_ring(mrd_drain *p, ring *r)
     proc *pr = r->proc;
     ring **at = &pr->rings;
 
+    mrd_drain_ops_keep(pr, r);
     unlist_ring(p, r);
     mrd_drain_memory_forget(p, r);
     p->users_now -= --p->users[r->user].rings == 0;

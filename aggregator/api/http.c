@@ -620,6 +620,8 @@ const mrd_http_route mrd_http_routes[] = {
       "Forget a node that will not come back", NULL },
     { "GET", "/api/v1/models", MRD_ACTION_CLUSTER, mrd_http_models,
       "List the models that are loaded now", no_query },
+    { "GET", "/api/v1/hangs", MRD_ACTION_LIST, mrd_http_hangs,
+      "List the jobs that stand still, and which rank is why", mrd_http_hangs_query },
     { "GET", "/api/v1/sessions", MRD_ACTION_LIST, mrd_http_sessions,
       "List the sessions of the store", mrd_http_sessions_query },
     { "DELETE", "/api/v1/sessions", MRD_ACTION_DELETE, mrd_http_sessions_delete,

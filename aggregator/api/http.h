@@ -62,6 +62,8 @@ mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 
 /* GET /api/v1/models, …/models (http_models.c). */
 mrd_err mrd_http_models(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_hangs(void *self, mrd_http_request *req, mrd_why *why);
+extern const char *const mrd_http_hangs_query[];
 mrd_err mrd_http_session_models(void *self, mrd_http_request *req, mrd_why *why);
 
 /* GET …/clocks, …/clocks/{node} (http_clocks.c). */
@@ -90,6 +92,8 @@ mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *
 mrd_ownership mrd_http_ownership(const mrd_session *s);
 /* Returns true if the route's action is allowed for the caller on the session of this list entry. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
+/* Decides as for a session of the verdict's job. */
+bool mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *l);
 /* POST /api/v1/invitations, /api/v1/certificates, .../account (http_join.c). */
 mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why);

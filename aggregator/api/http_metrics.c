@@ -69,6 +69,29 @@ clock_checks(mrd_metrics_text *x, const mrd_core_stats *s)
     }
 }
 
+static void
+hangs(const mrd_overview *v, mrd_metrics_text *x)
+{
+    char label[48];
+
+    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_hang_standing",
+                         "Jobs that stand still now.", v->hang.standing);
+    mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "meridian_hang_ranks",
+                         "Processes that the hang watch compares.", v->hang.ranks);
+    mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "meridian_hang_verdicts_total",
+                            "Verdicts of the hang watch.");
+    for (mrd_hang_class k = MRD_HANG_DEAD; k < MRD_HANG_CLASSES; k++) {
+        snprintf(label, sizeof(label), "verdict=\"%s\"", mrd_hang_class_text(k));
+        mrd_metrics_text_u64(x, label, v->hang.told[k]);
+    }
+    mrd_metrics_text_one(x, MRD_METRICS_COUNTER, "meridian_hang_over_total",
+                         "Verdicts that were withdrawn because the job went on or ended.",
+                         v->hang.withdrawn);
+    mrd_metrics_text_one(x, MRD_METRICS_COUNTER, "meridian_hang_left_out_total",
+                         "Reports of processes beyond the limits of the hang watch.",
+                         v->hang.left_out);
+}
+
 /* Instance ids have no characters that the format would have to escape. */
 static const char *
 label_of(const mrd_node *n, char text[MRD_NODE_ID_MAX + 16])
@@ -319,6 +342,7 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
     mrd_cert_times_metrics(&x, files, n_files);
     clock_bounds(v, &x);
     clock_checks(&x, &v->stats);
+    hangs(v, &x);
     mrd_overview_unref(v);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_requests_total", "HTTP requests.",
                          c.requests);

@@ -41,6 +41,16 @@ mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s)
     return mrd_http_may(req, &o);
 }
 
+bool
+mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *l)
+{
+    mrd_ownership o = {
+        .of_job = true, .uid = l->v.job.uid, .keys = &l->owner_keys, .jobs = &l->jobs
+    };
+
+    return mrd_http_may(req, &o);
+}
+
 /* Decides by the id, before the session is looked up. For a caller that may not use every session,
  * the answer takes the same time for another user's session as for an unknown one. */
 static bool

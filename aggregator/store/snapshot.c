@@ -163,6 +163,39 @@ fill_store_message(const mrd_core *c, mrd_overview *v)
     }
 }
 
+static bool
+copy_hang(const mrd_core *c, const mrd_hang_verdict *from, mrd_hang_line *to)
+{
+    to->v = *from;
+    if (mrd_strlist_add(&to->jobs, mrd_str_of(from->identity)) != MRD_OK)
+        return false;
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        const mrd_session *s = c->sessions[i];
+
+        if (mrd_job_key_equal(&s->of_job.key, &from->job) && mrd_session_has_owner(s) &&
+            to->owner_keys.n == 0)
+            return mrd_strings_copy(&to->owner_keys, &s->of_job.owner_keys) == MRD_OK;
+    }
+    return true;
+}
+
+static bool
+copy_hangs(const mrd_core *c, mrd_overview *v)
+{
+    const mrd_hang_verdict *from;
+    size_t n = 0;
+
+    mrd_hang_get_counts(c->hang, &v->hang);
+    while (mrd_hang_get(c->hang, n) != NULL)
+        n++;
+    if ((v->hangs = calloc(n + 1, sizeof(*v->hangs))) == NULL)
+        return false;
+    while ((from = mrd_hang_get(c->hang, v->n_hangs)) != NULL)
+        if (!copy_hang(c, from, &v->hangs[v->n_hangs++]))
+            return false;
+    return true;
+}
+
 mrd_overview *
 mrd_overview_new(const mrd_core *c)
 {
@@ -172,6 +205,7 @@ mrd_overview_new(const mrd_core *c)
         return NULL;
     v->refs = 1;
     v->made = c->now.local;
+    v->made_wall = c->now.wall;
     v->limits = c->limits;
     v->stats = c->stats;
     v->unreadable = c->unreadable;
@@ -182,7 +216,7 @@ mrd_overview_new(const mrd_core *c)
     v->nodes_known = c->nodes.n;
     if ((v->nodes = calloc(c->nodes.n + 1, sizeof(*v->nodes))) == NULL ||
         (v->sessions = calloc(c->n_sessions + 1, sizeof(*v->sessions))) == NULL ||
-        !copy_nodes(c, v)) {
+        !copy_nodes(c, v) || !copy_hangs(c, v)) {
         mrd_overview_unref(v);
         return NULL;
     }
@@ -217,6 +251,11 @@ mrd_overview_unref(mrd_overview *v)
         mrd_strlist_fini(&v->sessions[i].jobs);
         mrd_strlist_fini(&v->sessions[i].owner_keys);
     }
+    for (size_t i = 0; i < v->n_hangs; i++) {
+        mrd_strlist_fini(&v->hangs[i].jobs);
+        mrd_strlist_fini(&v->hangs[i].owner_keys);
+    }
+    free(v->hangs);
     free(v->sessions);
     free(v);
 }

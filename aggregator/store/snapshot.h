@@ -7,6 +7,7 @@
 #ifndef MRD_AGGREGATOR_STORE_SNAPSHOT_H
 #define MRD_AGGREGATOR_STORE_SNAPSHOT_H
 
+#include "aggregator/core/hang/hang.h"
 #include "aggregator/core/manifest/manifest.h"
 
 /* ---- One session ---- */
@@ -46,9 +47,17 @@ typedef struct {
     double progress;        /* negative: nothing to wait for */
 } mrd_session_line;
 
+/* A verdict of the hang watch, with the owners of its job. */
+typedef struct {
+    mrd_hang_verdict v;
+    mrd_strlist jobs;       /* mrd_jobid text of the job */
+    mrd_strlist owner_keys; /* as of a session of the job; never shown */
+} mrd_hang_line;
+
 typedef struct {
     unsigned refs; /* atomic */
     mrd_local_ns made;
+    mrd_wall_ns made_wall;
     mrd_core_limits limits;
     mrd_core_stats stats;
     unsigned unreadable;
@@ -61,6 +70,9 @@ typedef struct {
     size_t n_nodes;
     mrd_session_line *sessions; /* the oldest first */
     size_t n_sessions;
+    mrd_hang_line *hangs; /* that stand, then those that are over, newest first */
+    size_t n_hangs;
+    mrd_hang_counts hang;
 } mrd_overview;
 
 mrd_overview *mrd_overview_new(const mrd_core *c); /* NULL: NOMEM */

@@ -1,6 +1,7 @@
 // The page: asks the aggregator every two seconds and shows what it said.
 import { $, put, say, scrolls } from "./dom.js";
 import { get, may, role, setCaller, setToken, token } from "./api.js";
+import { showHangs } from "./hangs.js";
 import { showNodes } from "./nodes.js";
 import { markChosen, sessionControls, showSessions } from "./sessions.js";
 import { chosenId, closeDetail, openDetail, refreshDetail } from "./detail.js";
@@ -14,7 +15,8 @@ let silent = false; // the message says that it does not
 async function ask() {
   setCaller(await get("api/v1/self"));
   document.body.dataset.role = role();
-  const [nodes, { sessions }] = await Promise.all([may("cluster") ? get("api/v1/nodes") : null, get("api/v1/sessions")]);
+  const [nodes, { sessions }, { hangs }] = await Promise.all([may("cluster") ? get("api/v1/nodes") : null, get("api/v1/sessions"), get("api/v1/hangs?standing=1")]);
+  showHangs(hangs);
   $("nodes-section").hidden = nodes === null;
   if (nodes !== null) showNodes(nodes.nodes);
   showSessions(sessions);

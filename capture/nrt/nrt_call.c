@@ -122,11 +122,21 @@ mrd_nrt_program_end(mrd_nrt_aside before)
 
 /* ---- one call -------------------------------------------------------------------------------- */
 
+static uint32_t
+fn_id(mrd_nrt_fn fn)
+{
+    static _Atomic uint32_t names[MRD_NRT_COUNT];
+
+    return id_of(&names[fn], mrd_nrt_name(fn));
+}
+
 void
 mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here)
 {
-    static _Atomic uint32_t names[MRD_NRT_COUNT], domain;
+    static _Atomic uint32_t domain;
     int saved = errno;
+
+    c->op.index = 0;
 
     c->before = mrd_nrt_outermost(here) ? 0 : depth;
     depth = c->before + 1;
@@ -134,7 +144,7 @@ mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here)
         outermost = (uintptr_t) here;
     c->on = c->before == 0 && mrd_rec_on(MRD_CAP_API);
     if (c->on) {
-        mrd_rec_what what = { .name = id_of(&names[fn], mrd_nrt_name(fn)),
+        mrd_rec_what what = { .name = fn_id(fn),
                               .name_text = mrd_nrt_name(fn),
                               .domain = id_of(&domain, "nrt"),
                               .flags = MRD_RECF_API };
@@ -145,12 +155,23 @@ mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here)
 }
 
 void
+mrd_nrt_together(mrd_nrt_call *c, mrd_nrt_fn fn, uint64_t group, uint64_t bytes)
+{
+    int saved = errno;
+
+    if (c->before == 0 && mrd_rec_possible())
+        mrd_rec_op_begin(&c->op, fn_id(fn), group, bytes);
+    errno = saved;
+}
+
+void
 mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n)
 {
     mrd_rec_arg args[MRD_NRT_ARGS_MAX];
     int saved = errno;
 
     depth = c->before;
+    mrd_rec_op_end(&c->op, status != NRT_SUCCESS);
     if (c->on) {
         for (size_t i = 0; i < n; i++)
             args[i] = extra[i];

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 
+#include "capture/api/ops.h"
 #include "capture/nrt/nrt_hook.h"
 
 #define MRD_NRT_ARGS_MAX 8 /* status included */
@@ -25,11 +26,14 @@
 
 typedef struct {
     mrd_rec_scoped scope;
+    mrd_rec_op op;   /* if it is one that ranks enter together */
     unsigned before; /* hooks under way */
     bool on;
 } mrd_nrt_call;
 
 void mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here);
+/* After enter: the call is one that ranks enter together (capture/api/ops.h). */
+void mrd_nrt_together(mrd_nrt_call *c, mrd_nrt_fn fn, uint64_t group, uint64_t bytes);
 void mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
 /* Reports the missing function once, and returns the status for the caller. */
 NRT_STATUS mrd_nrt_missing(mrd_nrt_fn fn);
@@ -72,6 +76,10 @@ void mrd_nrt_program_end(mrd_nrt_aside before);
         } else                                                                                     \
             mrd_nrt_leave(&c, status, NULL, 0);                                                    \
     } while (0)
+
+/* In a TIMED: `forward` is a call that ranks enter together. */
+#define TOGETHER(fn, group, bytes, forward)                                                        \
+    (mrd_nrt_together(&c, MRD_NRT_##fn, group, bytes), (forward))
 
 /* A hook that does nothing else. */
 #define PLAIN(fn, params, args, ...)                                                               \

@@ -178,6 +178,9 @@ uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t
 void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
 /* Returns 0, and -1 as vnc, for a model that was loaded before the library or does not exist. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
+/* Returns a number that is equal for models of the same NEFF, also in other processes. 0 for a model
+ * that was loaded before the library. */
+uint64_t mrd_nrt_model_kind(const nrt_model_t *model);
 /* The runtime was closed, so no model is loaded any more. */
 void mrd_nrt_models_closed(void);
 /* A child of fork opens the runtime. The models loaded before belong to its parent. */

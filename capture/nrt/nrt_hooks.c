@@ -62,7 +62,8 @@ nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_mode
     int64_t from_ns = mrd_ring_clock_gettime(CLOCK_REALTIME);
     NRT_STATUS status;
 
-    TIMED(nrt_load, real(neff, size, vnc, vnc_count, model), U(size, size), I(lnc_idx, vnc));
+    TIMED(nrt_load, TOGETHER(nrt_load, 0, 0, real(neff, size, vnc, vnc_count, model)),
+          U(size, size), I(lnc_idx, vnc));
     if (status == NRT_SUCCESS && mrd_nrt_outermost(HERE) && mrd_rec_possible())
         (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count, from_ns);
     return status;
@@ -76,8 +77,9 @@ nrt_load_collectives(const void *neff, size_t size, int32_t vnc, int32_t vnc_cou
     NRT_STATUS status;
 
     TIMED(nrt_load_collectives,
-          real(neff, size, vnc, vnc_count, ctx_device_id, ctx_device_count, model), U(size, size),
-          I(lnc_idx, vnc), U(rank, ctx_device_id), U(world_size, ctx_device_count));
+          TOGETHER(nrt_load_collectives, ctx_device_count, 0,
+                   real(neff, size, vnc, vnc_count, ctx_device_id, ctx_device_count, model)),
+          U(size, size), I(lnc_idx, vnc), U(rank, ctx_device_id), U(world_size, ctx_device_count));
     if (status == NRT_SUCCESS && mrd_nrt_outermost(HERE) && mrd_rec_possible())
         (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count, from_ns);
     return status;
@@ -126,8 +128,10 @@ nrt_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t 
     bool written = false;
 
     TIMED_SOME(nrt_execute,
-               mrd_nrt_request_on() ? profiled(model, input, output, 0, id, vnc, &profile, &written)
-                                    : real(model, input, output),
+               TOGETHER(nrt_execute, mrd_nrt_model_kind(model), 0,
+                        mrd_nrt_request_on()
+                            ? profiled(model, input, output, 0, id, vnc, &profile, &written)
+                            : real(model, input, output)),
                written ? 3 : 2, U(model_id, id), I(lnc_idx, vnc),
                T(ntff, written ? profile.name : ""));
     return status;
@@ -144,9 +148,10 @@ nrt_execute_repeat(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor
     bool written = false;
 
     TIMED_SOME(nrt_execute_repeat,
-               mrd_nrt_request_on() && repeat > 0
-                   ? profiled(model, input, output, repeat, id, vnc, &profile, &written)
-                   : real(model, input, output, repeat),
+               TOGETHER(nrt_execute_repeat, mrd_nrt_model_kind(model), 0,
+                        mrd_nrt_request_on() && repeat > 0
+                            ? profiled(model, input, output, repeat, id, vnc, &profile, &written)
+                            : real(model, input, output, repeat)),
                written ? 4 : 3, U(model_id, id), I(lnc_idx, vnc), I(repeat, repeat),
                T(ntff, written ? profile.name : ""));
     return status;
@@ -299,23 +304,54 @@ PLAIN(nrt_tensor_memset, (nrt_tensor_t * tensor, uint64_t offset, int value, siz
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-PLAIN(nrt_build_global_comm, (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count),
-      (vnc, g_device_id, g_device_count), I(lnc_idx, vnc), U(rank, g_device_id),
-      U(world_size, g_device_count))
+NRT_STATUS
+nrt_build_global_comm(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count)
+{
+    NRT_STATUS status;
 
-PLAIN(nrt_cc_global_comm_init, (uint32_t vnc, uint32_t g_device_id, uint32_t g_device_count),
-      (vnc, g_device_id, g_device_count), I(lnc_idx, vnc), U(rank, g_device_id),
-      U(world_size, g_device_count))
+    TIMED(
+        nrt_build_global_comm,
+        TOGETHER(nrt_build_global_comm, g_device_count, 0, real(vnc, g_device_id, g_device_count)),
+        I(lnc_idx, vnc), U(rank, g_device_id), U(world_size, g_device_count));
+    return status;
+}
 
-PLAIN(nrt_barrier, (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count),
-      (vnc, g_device_id, g_device_count), I(lnc_idx, vnc), U(rank, g_device_id),
-      U(world_size, g_device_count))
+NRT_STATUS
+nrt_cc_global_comm_init(uint32_t vnc, uint32_t g_device_id, uint32_t g_device_count)
+{
+    NRT_STATUS status;
 
-PLAIN(nrt_all_gather,
-      (int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint32_t rank_input_size,
-       void *input, void *output),
-      (vnc, g_device_id, g_device_count, rank_input_size, input, output), I(lnc_idx, vnc),
-      U(rank, g_device_id), U(world_size, g_device_count), U(bytes, rank_input_size))
+    TIMED(nrt_cc_global_comm_init,
+          TOGETHER(nrt_cc_global_comm_init, g_device_count, 0,
+                   real(vnc, g_device_id, g_device_count)),
+          I(lnc_idx, vnc), U(rank, g_device_id), U(world_size, g_device_count));
+    return status;
+}
+
+NRT_STATUS
+nrt_barrier(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count)
+{
+    NRT_STATUS status;
+
+    TIMED(nrt_barrier,
+          TOGETHER(nrt_barrier, g_device_count, 0, real(vnc, g_device_id, g_device_count)),
+          I(lnc_idx, vnc), U(rank, g_device_id), U(world_size, g_device_count));
+    return status;
+}
+
+NRT_STATUS
+nrt_all_gather(int32_t vnc, uint32_t g_device_id, uint32_t g_device_count, uint32_t rank_input_size,
+               void *input, void *output)
+{
+    NRT_STATUS status;
+
+    TIMED(nrt_all_gather,
+          TOGETHER(nrt_all_gather, g_device_count, rank_input_size,
+                   real(vnc, g_device_id, g_device_count, rank_input_size, input, output)),
+          I(lnc_idx, vnc), U(rank, g_device_id), U(world_size, g_device_count),
+          U(bytes, rank_input_size));
+    return status;
+}
 
 /* ---- profiles that the runtime writes ---------------------------------------------------------
  */

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/api/ops.h"
 #include "capture/meridian.h"
 #include "capture/nrt/models.h"
 #include "capture/ring/ring_clock.h"
@@ -16,6 +17,7 @@ typedef struct {
     _Atomic uintptr_t handle; /* 0 if never used, 1 if free again */
     _Atomic uint64_t id;
     _Atomic int32_t vnc;
+    _Atomic uint64_t kind; /* of its NEFF; equal on all ranks that load the same one */
 } slot;
 
 static slot slots[SLOTS];
@@ -45,7 +47,7 @@ find(uintptr_t handle)
 }
 
 static void
-insert(uintptr_t handle, uint64_t id, int32_t vnc)
+insert(uintptr_t handle, uint64_t id, int32_t vnc, uint64_t kind)
 {
     uint32_t at = start_of(handle);
     slot *s = find(handle); /* the runtime may reuse the address */
@@ -61,6 +63,18 @@ insert(uintptr_t handle, uint64_t id, int32_t vnc)
         return; /* full: such a model is "unknown" */
     atomic_store_explicit(&s->id, id, memory_order_release);
     atomic_store_explicit(&s->vnc, vnc, memory_order_release);
+    atomic_store_explicit(&s->kind, kind, memory_order_release);
+}
+
+/* Hashes the size and the first bytes, which contain the hash that the compiler computed. */
+static uint64_t
+kind_of(const uint8_t *neff, size_t size)
+{
+    uint64_t h = 0xcbf29ce484222325u ^ size;
+
+    for (size_t i = 0; neff != NULL && i < size && i < 4096; i++)
+        h = (h ^ neff[i]) * 0x100000001b3u;
+    return h;
 }
 
 uint64_t
@@ -72,7 +86,7 @@ mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, in
                             .to = { mrd_ring_clock_gettime(CLOCK_REALTIME) } };
     uint64_t id = atomic_fetch_add(&next_id, 1) + 1;
 
-    insert((uintptr_t) model, id, vnc);
+    insert((uintptr_t) model, id, vnc, kind_of(neff, size));
     (void) mrd_model_loaded_by(id, neff, size, vnc, vnc_count, &call);
     return id;
 }
@@ -84,6 +98,14 @@ mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc)
 
     *ret_vnc = s == NULL ? -1 : atomic_load_explicit(&s->vnc, memory_order_acquire);
     return s == NULL ? 0 : atomic_load_explicit(&s->id, memory_order_acquire);
+}
+
+uint64_t
+mrd_nrt_model_kind(const nrt_model_t *model)
+{
+    const slot *s = model == NULL ? NULL : find((uintptr_t) model);
+
+    return s == NULL ? 0 : atomic_load_explicit(&s->kind, memory_order_acquire);
 }
 
 void
@@ -118,6 +140,7 @@ mrd_nrt_models_forked(void)
             atomic_store_explicit(&slots[i].handle, 0, memory_order_relaxed);
     atomic_store(&next_id, 0);
     mrd_models_forked();
+    mrd_rec_ops_forked();
 }
 
 void

@@ -82,6 +82,24 @@ typedef struct {
     _Atomic uint64_t ending;
 } mrd_ring_scope;
 
+/* An operation that the ranks of a job enter together. */
+#define MRD_RING_OPS          6u
+#define MRD_RING_OP_SLOW      16u
+#define MRD_RING_OPS_LEFT_OUT 1u /* calls are missing in ops */
+#define MRD_RING_OPS_FAILED   2u /* the thread's last call ended with an error */
+#define MRD_RING_OP_SLOW_BITS 26 /* slow[i] counts calls of 2^(26+i) to 2^(27+i) ticks */
+typedef struct {
+    /* name id << 32 | number of ended calls whose length is counted */
+    _Atomic uint64_t name_seen;
+    _Atomic uint64_t group; /* with the name it identifies the operation */
+    /* 0: the slot is free. Else: which call of the process this is, from 1 on, << 1 | 1 if it is
+     * open (release) */
+    _Atomic uint64_t state;
+    _Atomic uint64_t begin;                 /* ticks, of this call */
+    _Atomic uint64_t bytes, bytes_before;   /* of this call, of the call before it in this slot */
+    _Atomic uint8_t slow[MRD_RING_OP_SLOW]; /* of all calls of the process; stops at 255 */
+} mrd_ring_op;
+
 typedef enum {
     MRD_RING_LIVE = 1,   /* its thread records */
     MRD_RING_IDLE = 2,   /* its thread ended; another thread may take the ring */
@@ -120,8 +138,9 @@ typedef struct {
     _Alignas(64) _Atomic uint64_t head; /* bytes of data ever committed (release) */
     _Atomic uint64_t dict_head;         /* bytes of dictionary committed (release) */
     _Atomic uint32_t state;             /* mrd_ring_state */
-    _Atomic uint32_t depth; /* open scopes; scopes beyond MRD_RING_OPEN_MAX use records */
-    uint8_t reserved1[40];
+    _Atomic uint32_t depth;     /* open scopes; scopes beyond MRD_RING_OPEN_MAX use records */
+    _Atomic uint32_t ops_flags; /* MRD_RING_OPS_* */
+    uint8_t reserved1[36];
 
     /* Stored by the reader only. */
     _Alignas(64) _Atomic uint64_t tail; /* bytes of data ever consumed */
@@ -138,7 +157,7 @@ typedef struct {
 
     /* Stored by the workload only. */
     _Alignas(64) mrd_ring_loss lost[MRD_RING_LOST_CAUSES];
-    uint8_t reserved3[384];
+    mrd_ring_op ops[MRD_RING_OPS];
 
     mrd_ring_scope open[32]; /* the last two stay unused */
     uint8_t ident
@@ -151,6 +170,8 @@ static_assert(offsetof(mrd_ring_hdr, head) == 256, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, tail) == 320, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, done) == 344, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, lost) == 384, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, ops_flags) == 280, "ring ABI changed");
+static_assert(offsetof(mrd_ring_hdr, ops) == 640, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, open) == 1024, "ring ABI changed");
 static_assert(offsetof(mrd_ring_hdr, ident) == 2048, "ring ABI changed");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared counters must be lock-free");

@@ -32,6 +32,7 @@ typedef struct {
     int64_t node_gaps;    /* 0: no limit */
     int64_t disk_reserve; /* bytes that must stay free */
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
+    mrd_dur_ns hang_wait;  /* mrd_hang_options.unlearned */
     mrd_dur_ns retain;     /* 0: for ever */
     int64_t retain_bytes;  /* 0: no limit */
     int64_t session_bytes; /* 0: no limit */

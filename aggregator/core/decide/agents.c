@@ -173,6 +173,7 @@ mrd_core_conn_gone(mrd_core *c, mrd_core_time now, uint32_t conn)
         return;
     mrd_nodes_connect(&c->nodes, n, 0);
     c->registry.changed = true;
+    mrd_hang_node_gone(c->hang, n->key);
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-NODE-DOWN", "An agent disconnected: node=%s",
                     n->instance_id);
 }
@@ -325,6 +326,7 @@ mrd_core_heartbeat(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n,
     take_state(n, hb);
     take_sessions(c, n, hb);
     take_reason(c, n, hb);
+    mrd_core_take_ranks(c, n, hb, received);
     check_causality(c, n, (mrd_local_ns){ hb->local_ns }, received, false);
     if (hb->answered_ns != 0 && hb->answer_raw_ns != 0)
         check_causality(c, n, (mrd_local_ns){ hb->answered_ns },

@@ -32,6 +32,7 @@ mrd_core_tick(mrd_core *c, mrd_core_time now)
     mrd_core_enter(c, now);
     drop_forgotten(c);
     mrd_core_surveys_tick(c);
+    mrd_core_watch_hangs(c);
     for (size_t i = 0; i < c->n_sessions; i++) {
         if (!c->sessions[i]->deleted && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
             mrd_session_run(c, c->sessions[i]);

@@ -17,7 +17,12 @@ mrd_core_new(const mrd_core_options *o, mrd_core_time now)
 {
     mrd_core *c = calloc(1, sizeof(*c));
 
-    if (c == NULL || (c->out.v = malloc(MRD_EFFECTS_MAX * sizeof(*c->out.v))) == NULL) {
+    mrd_hang_options hang = { .unseen = o->limits.node_timeout, .unlearned = o->limits.hang_wait };
+
+    if (c == NULL || (c->out.v = malloc(MRD_EFFECTS_MAX * sizeof(*c->out.v))) == NULL ||
+        (c->hang = mrd_hang_new(&hang)) == NULL) {
+        if (c != NULL)
+            free(c->out.v);
         free(c);
         return NULL;
     }
@@ -42,6 +47,7 @@ mrd_core_free(mrd_core *c)
     for (size_t i = 0; i < MRD_SURVEYS_MAX; i++)
         mrd_map_fini(&c->surveys[i].answered_by);
     mrd_nodes_fini(&c->nodes);
+    mrd_hang_free(c->hang);
     mrd_stored_files_fini(&c->files);
     free(c->out.v);
     free(c);

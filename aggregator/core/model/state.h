@@ -5,6 +5,7 @@
 #ifndef MRD_AGGREGATOR_CORE_MODEL_STATE_H
 #define MRD_AGGREGATOR_CORE_MODEL_STATE_H
 
+#include "aggregator/core/hang/hang.h"
 #include "aggregator/core/model/core.h"
 #include "aggregator/core/model/files.h"
 
@@ -65,6 +66,7 @@ struct mrd_core {
     /* epoch of tokens and authorities; hellos of earlier epochs no longer count */
     unsigned proof_epoch;
     mrd_nodes nodes;
+    mrd_hang *hang;
     mrd_session **sessions;
     size_t n_sessions;
     mrd_stored_files files;
@@ -145,6 +147,11 @@ void mrd_core_answer(mrd_core *c, uint64_t ticket, const mrd_why *why, uint64_t 
 void mrd_core_answer_waiting(mrd_core *c, uint64_t session, uint64_t version,
                              const mrd_why *failed);
 void mrd_core_answer_gone(mrd_core *c, uint64_t session); /* it was deleted meanwhile */
+
+/* decide/hangs.c: the ranks that a heartbeat reports, and what they say about their jobs */
+void mrd_core_take_ranks(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb,
+                         mrd_local_ns received);
+void mrd_core_watch_hangs(mrd_core *c);
 
 /* decide/survey.c. Returns the id of the survey, 0 if all slots are in use. */
 uint64_t mrd_core_ask(mrd_core *c, const mrd_session *s, Mrd__ControlType type,

@@ -1,0 +1,278 @@
+#include "agent/hang/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/hang/work.h"
+#include "base/vec.h"
+
+#define LOOK       (100 * MRD_MS)
+#define QUIET      MRD_SEC        /* the aggregator needs to know of it from then on */
+#define WORK_LOOK  (500 * MRD_MS) /* time over which CPU and bytes are compared */
+#define WORK_SHARE 20             /* a process works if it used 1/20 of a core, */
+#define WORK_BYTES 65536u         /* ... or moved so much */
+#define KEEP_GONE  (600 * MRD_SEC)
+
+typedef struct {
+    mrd_drain_process *process; /* NULL: it ended */
+    mrd_ident ident;
+    mrd_drain_op ops[MRD_DRAIN_OPS];
+    size_t n_ops;
+    char lost[64], inside[64];
+    char state;
+    mrd_local_ns progress, idle;
+    mrd_local_ns state_at; /* since when `state` is so */
+    mrd_work work;         /* at work_at, 0 if it was not read since the last progress */
+    mrd_local_ns work_at;
+    bool quiet, seen; /* seen: in this round */
+} rank;
+
+struct mrd_ranks {
+    mrd_drain *drain;
+    const char *proc_root;
+    rank *v;
+    size_t n, cap;
+    uint64_t version;
+    uint32_t left_out;
+    mrd_local_ns next, now;
+};
+
+mrd_err
+mrd_ranks_open(mrd_drain *drain, const char *proc_root, mrd_ranks **ret_ranks, mrd_why *why)
+{
+    mrd_ranks *r = calloc(1, sizeof(*r));
+
+    if (r == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "ranks");
+    r->drain = drain;
+    r->proc_root = proc_root != NULL ? proc_root : "/proc";
+    *ret_ranks = r;
+    return MRD_OK;
+}
+
+void
+mrd_ranks_close(mrd_ranks *r)
+{
+    if (r == NULL)
+        return;
+    free(r->v);
+    free(r);
+}
+
+/* ---- What a process is in ---- */
+
+/* Its open spans on the thread that began the last of them. */
+typedef struct {
+    const mrd_drain_process *process;
+    mrd_track_id track;
+    mrd_ev_ns last;
+    char text[64];
+} chain;
+
+static void
+add_span(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    chain *c = self;
+    const char *name = mrd_catalog_text(process->catalog, ev->name).p;
+    size_t n = strlen(c->text);
+
+    if (clock != MRD_DRAIN_RAW ||
+        mrd_catalog_borrow_track(process->catalog, ev->track)->thread_id == MRD_NONE)
+        return;
+    if (ev->track == c->track && n > 0)
+        snprintf(c->text + n, sizeof(c->text) - n, " > %s", name);
+    else if (ev->ts.ns > c->last.ns)
+        snprintf(c->text, sizeof(c->text), "%s", name);
+    else
+        return;
+    c->track = ev->track;
+    c->last = ev->ts.ns > c->last.ns ? ev->ts : c->last;
+}
+
+static void
+look_inside(mrd_ranks *r, rank *k)
+{
+    chain c = { .process = k->process };
+
+    mrd_drain_in_flight(r->drain, k->process, "hang", add_span, &c);
+    memcpy(k->inside, c.text, sizeof(k->inside));
+}
+
+/* ---- What the kernel says ---- */
+
+static void
+set_state(rank *k, char state, mrd_local_ns now)
+{
+    if (k->state != state)
+        k->state_at = now;
+    k->state = state;
+}
+
+/* Reads the process's state, and whether it works. Returns true if that changed. */
+static bool
+look_at_kernel(mrd_ranks *r, rank *k)
+{
+    char state = k->state;
+    bool idle = k->idle.ns != 0;
+    mrd_dur_ns since;
+    mrd_work w;
+
+    if (mrd_work_read(r->proc_root, k->ident.pid, &w) != MRD_OK ||
+        (w.start_ticks != k->ident.start_ticks && k->ident.timens_boottime_ns == 0)) {
+        set_state(k, '?', r->now);
+        return state != '?';
+    }
+    /* R and S change all the time, and say nothing */
+    set_state(k, w.state == 'R' ? 'S' : w.state, r->now);
+    since = mrd_local_diff(r->now, k->work_at);
+    if (k->work_at.ns == 0) {
+        k->work = w;
+        k->work_at = r->now;
+    } else if (since >= WORK_LOOK) {
+        bool works =
+            (w.cpu - k->work.cpu) * WORK_SHARE >= since || w.bytes - k->work.bytes >= WORK_BYTES;
+
+        k->idle = works ? (mrd_local_ns){ 0 } : idle ? k->idle : k->work_at;
+        k->work = w;
+        k->work_at = r->now;
+    }
+    return state != k->state || idle != (k->idle.ns != 0);
+}
+
+/* ---- Processes ---- */
+
+static rank *
+find(mrd_ranks *r, const mrd_drain_process *process)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->v[i].process == process)
+            return &r->v[i];
+    return NULL;
+}
+
+/* Reads the counts. Returns true if the process entered or left an operation since the last look. */
+static bool
+look_at_ops(mrd_ranks *r, rank *k)
+{
+    mrd_drain_op ops[MRD_DRAIN_OPS];
+    const char *lost = "";
+    size_t n = mrd_drain_ops(r->drain, k->process, ops, &lost);
+    bool moved = n != k->n_ops;
+
+    for (size_t i = 0; i < n && !moved; i++)
+        moved = ops[i].entered != k->ops[i].entered || ops[i].open != k->ops[i].open;
+    memcpy(k->ops, ops, sizeof(k->ops));
+    k->n_ops = n;
+    snprintf(k->lost, sizeof(k->lost), "%s", lost);
+    return moved;
+}
+
+static rank *
+add(mrd_ranks *r, mrd_drain_process *process)
+{
+    mrd_drain_op ops[MRD_DRAIN_OPS];
+    const char *lost;
+    rank *k;
+
+    if (mrd_drain_ops(r->drain, process, ops, &lost) == 0)
+        return NULL; /* most processes with rings are helpers */
+    if (!MRD_VEC_ROOM_MAX(r->v, r->n, r->cap, 1, MRD_RANKS_MAX)) {
+        r->left_out++;
+        return NULL;
+    }
+    k = &r->v[r->n++];
+    *k = (rank){ .process = process, .ident = process->ident, .state = '?', .progress = r->now };
+    r->version++;
+    return k;
+}
+
+static void
+look(void *self, mrd_drain_process *process)
+{
+    mrd_ranks *r = self;
+    rank *k = find(r, process);
+    bool was = k != NULL && k->quiet, changed = false;
+
+    if (k == NULL && (k = add(r, process)) == NULL)
+        return;
+    if (look_at_ops(r, k)) {
+        k->progress = r->now;
+        k->idle = k->work_at = (mrd_local_ns){ 0 };
+        k->quiet = false;
+    } else {
+        changed = look_at_kernel(r, k);
+        k->quiet = mrd_local_diff(r->now, k->progress) >= QUIET;
+    }
+    if (k->quiet && !was)
+        look_inside(r, k);
+    if (k->quiet != was || (k->quiet && changed))
+        r->version++;
+}
+
+void
+mrd_ranks_step(mrd_ranks *r, mrd_local_ns now)
+{
+    if (mrd_local_before(now, r->next))
+        return;
+    r->next = mrd_local_add(now, LOOK);
+    r->now = now;
+    r->left_out = 0;
+    mrd_drain_each(r->drain, look, r);
+    for (size_t i = r->n; i-- > 0;)
+        if (r->v[i].process == NULL && mrd_local_diff(now, r->v[i].state_at) > KEEP_GONE)
+            r->v[i] = r->v[--r->n];
+}
+
+void
+mrd_ranks_gone(mrd_ranks *r, mrd_drain_process *process, mrd_local_ns now)
+{
+    rank *k;
+
+    r->now = now;
+    if ((k = find(r, process)) == NULL && (k = add(r, process)) == NULL)
+        return;
+    (void) look_at_ops(r, k);
+    k->process = NULL;
+    set_state(k, 'X', now);
+    k->quiet = true;
+    r->version++;
+}
+
+mrd_local_ns
+mrd_ranks_next_ns(const mrd_ranks *r)
+{
+    return r->next;
+}
+
+uint64_t
+mrd_ranks_version(const mrd_ranks *r)
+{
+    return r->version;
+}
+
+uint32_t
+mrd_ranks_left_out(const mrd_ranks *r)
+{
+    return r->left_out;
+}
+
+bool
+mrd_ranks_get(const mrd_ranks *r, size_t i, mrd_rank_state *ret_state)
+{
+    const rank *k = &r->v[i];
+
+    if (i >= r->n)
+        return false;
+    *ret_state = (mrd_rank_state){ .ident = &k->ident,
+                                   .gone = k->process == NULL,
+                                   .state = k->state,
+                                   .quiet = { k->quiet ? k->progress.ns : 0 },
+                                   .idle = k->idle,
+                                   .state_at = k->state_at,
+                                   .lost = k->lost,
+                                   .inside = k->inside,
+                                   .ops = k->ops,
+                                   .n_ops = k->n_ops };
+    return true;
+}

@@ -1,0 +1,723 @@
+/* Which rank, if any, is why a job stands still. */
+#include "aggregator/core/hang/hang_int.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/obj.h"
+#include "base/vec.h"
+
+#define FLOOR     MRD_SEC        /* shortest deadline */
+#define FACTOR    5              /* x the duration that one of 1,000 calls exceeds */
+#define AT_ONCE   (2 * MRD_SEC)  /* the job stands still at once after its cause */
+#define LONG_GONE (10 * MRD_SEC) /* the others went on for so long after a rank ended */
+#define QUIET_MIN MRD_SEC        /* a rank that did nothing for so long stands still */
+/* A standstill that is not completely visible may be a checkpoint of a rank that is not. */
+#define BLIND (60 * MRD_SEC)
+
+/* What is known about a standstill while it is judged. */
+typedef struct {
+    mrd_hang *h;
+    mrd_local_ns now;
+    hang_member *m;
+    size_t n;
+    mrd_hang_op
+        front; /* the operation in which most ranks wait; `entered`: the newest call of it */
+    mrd_dur_ns limit;
+    bool *ret_unsure;
+    mrd_hang_verdict *v;
+} look;
+
+/* ---- Ranks ---- */
+
+static bool
+is_gone(const hang_member *m)
+{
+    return m->r->state == MRD_HANG_GONE || m->r->state == MRD_HANG_ZOMBIE;
+}
+
+static bool
+is_alive(const hang_member *m)
+{
+    return !is_gone(m) && !m->unseen;
+}
+
+static const mrd_hang_op *
+op_of(const mrd_hang_rank *r, const mrd_hang_op *like)
+{
+    for (size_t i = 0; i < r->n_ops; i++)
+        if (r->ops[i].group == like->group && strcmp(r->ops[i].name, like->name) == 0)
+            return &r->ops[i];
+    return NULL;
+}
+
+static uint64_t
+entered(const hang_member *m, const mrd_hang_op *op)
+{
+    const mrd_hang_op *o = op_of(m->r, op);
+
+    return o == NULL ? 0 : o->entered;
+}
+
+static bool
+is_open(const hang_member *m, const mrd_hang_op *op)
+{
+    const mrd_hang_op *o = op_of(m->r, op);
+
+    return o != NULL && o->open > 0;
+}
+
+static int
+by_rank(const void *a, const void *b)
+{
+    const hang_member *x = a, *y = b;
+
+    if (x->r->rank != y->r->rank)
+        return x->r->rank < y->r->rank ? -1 : 1;
+    /* the living first, then the one that was seen last */
+    if (is_gone(x) != is_gone(y))
+        return is_gone(x) ? 1 : -1;
+    return (x->node->seen.ns < y->node->seen.ns) - (x->node->seen.ns > y->node->seen.ns);
+}
+
+/* Collects the processes that entered an operation. Helpers that inherited a rank enter none.
+ * Returns false if out of memory. */
+static bool
+collect(look *l, const hang_job *j)
+{
+    mrd_hang *h = l->h;
+
+    if (!MRD_VEC_ROOM(h->members, 0, h->cap_members, j->n + 1))
+        return false;
+    l->m = h->members;
+    for (size_t i = 0; i < j->n_nodes; i++) {
+        const hang_node *n = &h->nodes[j->nodes[i]];
+        bool unseen = n->gone || mrd_local_diff(l->now, n->seen) > h->o.unseen;
+
+        if (n->n > 0 && !unseen && mrd_local_diff(l->now, n->seen) > h->o.stale)
+            *l->ret_unsure = true;
+        for (size_t k = 0; k < n->n && l->n < j->n; k++)
+            if (n->processes[k].job == j && n->processes[k].r.n_ops > 0)
+                l->m[l->n++] = (hang_member){ &n->processes[k].r, n, unseen };
+    }
+    qsort(l->m, l->n, sizeof(*l->m), by_rank);
+    return true;
+}
+
+/* ---- The verdict's text ---- */
+
+static void
+name(look *l, const hang_member *m)
+{
+    mrd_hang_verdict *v = l->v;
+
+    v->n_culprits++;
+    if (v->n_named == MRD_HANG_NAMED)
+        return;
+    v->named[v->n_named].rank = m->r->rank;
+    v->named[v->n_named].pid = m->r->pid;
+    v->named[v->n_named].state = m->r->state;
+    snprintf(v->named[v->n_named].node, sizeof(v->named[0].node), "%s", m->node->name);
+    snprintf(v->named[v->n_named].inside, sizeof(v->named[0].inside), "%s", m->r->inside);
+    v->n_named++;
+}
+
+/* "rank 3", "ranks 1, 4, 5 and 9 more". Returns `to`. */
+static const char *
+ranks_text(const mrd_hang_verdict *v, char to[96])
+{
+    size_t at = (size_t) snprintf(to, 96, v->n_culprits == 1 ? "rank" : "ranks");
+
+    for (size_t i = 0; i < v->n_named && at < 60; i++)
+        at += (size_t) snprintf(to + at, 96 - at, "%s %lld", i == 0 ? "" : ",",
+                                (long long) v->named[i].rank);
+    if (v->n_culprits > v->n_named)
+        snprintf(to + at, 96 - at, " and %zu more", v->n_culprits - v->n_named);
+    return to;
+}
+
+static void
+decide(look *l, mrd_hang_class cls, const char *what)
+{
+    char ranks[96];
+
+    l->v->cls = cls;
+    snprintf(l->v->reason, sizeof(l->v->reason), "%s %s", ranks_text(l->v, ranks), what);
+}
+
+/* No rank is named, whatever was listed. */
+static void
+refuse(look *l, const char *why)
+{
+    l->v->cls = MRD_HANG_CANNOT_TELL;
+    l->v->n_named = l->v->n_culprits = 0;
+    snprintf(l->v->reason, sizeof(l->v->reason), "%s", why);
+}
+
+/* ---- Deadlines ---- */
+
+/* A load compiles or reads large files, an execution may be an evaluation. */
+static mrd_dur_ns
+unlearned(const mrd_hang *h, const mrd_hang_op *op)
+{
+    mrd_dur_ns d = strstr(op->name, "load") != NULL || strstr(op->name, "init") != NULL
+                       ? 1800 * MRD_SEC
+                   : strstr(op->name, "execute") != NULL ? 600 * MRD_SEC
+                                                         : 60 * MRD_SEC;
+
+    return d < h->o.unlearned ? d : h->o.unlearned;
+}
+
+static mrd_dur_ns
+limit_of(const look *l, const mrd_hang_op *op)
+{
+    mrd_dur_ns slow = 0;
+    bool learned = false;
+
+    for (size_t i = 0; i < l->n; i++) {
+        const mrd_hang_op *o = op_of(l->m[i].r, op);
+
+        if (o == NULL || o->seen < MRD_HANG_LEARN)
+            continue;
+        learned = true;
+        slow = o->slow > slow ? o->slow : slow;
+    }
+    if (!learned)
+        return unlearned(l->h, op);
+    return slow * FACTOR > FLOOR ? slow * FACTOR : FLOOR;
+}
+
+/* ---- Whether the job stands still, and where ---- */
+
+/* Returns true if the rank waits in the operation for longer than its deadline, at the earliest
+ * time that its report admits. */
+static bool
+is_late(const look *l, const hang_member *m, const mrd_hang_op *op, mrd_dur_ns limit)
+{
+    const mrd_hang_op *o = op_of(m->r, op);
+
+    return is_alive(m) && m->r->quiet.ns != 0 && o != NULL && o->open > 0 &&
+           mrd_local_diff(l->now, o->begin) - m->r->bound > limit;
+}
+
+static size_t
+count_late(const look *l, const mrd_hang_op *op, mrd_dur_ns limit)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->n; i++)
+        n += is_late(l, &l->m[i], op, limit);
+    return n;
+}
+
+/* The operation in which the most ranks are late. Returns false if none is late. */
+static bool
+find_front(look *l)
+{
+    mrd_hang_op tried[2 * MRD_HANG_OPS];
+    size_t n_tried = 0, most = 0;
+
+    for (size_t i = 0; i < l->n; i++)
+        for (size_t k = 0; k < l->m[i].r->n_ops; k++) {
+            const mrd_hang_op *op = &l->m[i].r->ops[k];
+            mrd_dur_ns limit;
+            size_t n, at = 0;
+
+            while (at < n_tried &&
+                   (tried[at].group != op->group || strcmp(tried[at].name, op->name) != 0))
+                at++;
+            if (op->open == 0 || at < n_tried || n_tried == MRD_COUNT(tried))
+                continue;
+            tried[n_tried++] = *op;
+            limit = limit_of(l, op);
+            if ((n = count_late(l, op, limit)) <= most)
+                continue;
+            most = n;
+            l->front = *op;
+            l->limit = limit;
+        }
+    return most > 0;
+}
+
+/* Describes where the others wait. */
+static void
+describe(look *l)
+{
+    mrd_hang_verdict *v = l->v;
+
+    v->ranks = l->n;
+    v->group = l->front.group;
+    v->entered = l->front.entered = 0;
+    v->limit = l->limit;
+    memcpy(v->op, l->front.name, sizeof(v->op));
+    for (size_t i = 0; i < l->n; i++) {
+        const mrd_hang_op *o = op_of(l->m[i].r, &l->front);
+
+        if (o == NULL)
+            continue;
+        if (o->entered > v->entered && is_alive(&l->m[i]))
+            v->entered = l->front.entered = o->entered;
+        if (o->open == 0 || !is_alive(&l->m[i]))
+            continue;
+        v->waiting++;
+        if (o->begin.ns >= v->since.ns) {
+            v->since = o->begin;
+            v->since_bound = l->m[i].r->bound;
+        }
+    }
+}
+
+/* Removes processes that ended and that the others did not miss: they went on without it, it had
+ * left the call, or it is a rank that another process is now. */
+static void
+drop_ended(look *l)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < l->n; i++) {
+        const hang_member *m = &l->m[i];
+        uint64_t e = entered(m, &l->front);
+        bool missed = e + 1 == l->front.entered || (e == l->front.entered && is_open(m, &l->front));
+
+        if (is_gone(m) && (!missed || (kept > 0 && l->m[kept - 1].r->rank == m->r->rank)))
+            continue;
+        l->m[kept++] = *m;
+    }
+    l->n = kept;
+}
+
+/* Returns true if every visible rank has done nothing for QUIET_MIN. */
+static bool
+stands(const look *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const hang_member *m = &l->m[i];
+
+        if (is_alive(m) &&
+            (m->r->quiet.ns == 0 || mrd_local_diff(l->now, m->r->quiet) - m->r->bound < QUIET_MIN))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Why a verdict is refused ---- */
+
+static bool
+has_twins(const look *l)
+{
+    for (size_t i = 1; i < l->n; i++)
+        if (l->m[i].r->rank == l->m[i - 1].r->rank)
+            return true;
+    return false;
+}
+
+/* Returns why the reports do not show all ranks completely. NULL if they do. */
+static const char *
+incomplete(look *l, char text[128])
+{
+    int64_t world = MRD_HANG_NONE;
+
+    for (size_t i = 0; i < l->n; i++) {
+        const mrd_hang_rank *r = l->m[i].r;
+
+        if (r->rank < 0)
+            return "a process does not say which rank it is";
+        if (r->lost) {
+            snprintf(text, 128, "the calls of rank %lld are not complete here: %s",
+                     (long long) r->rank, r->lost_why);
+            return text;
+        }
+        if (l->m[i].node->left_out)
+            return "a node has more processes than it reports";
+        world = r->world > world ? r->world : world;
+    }
+    if (has_twins(l))
+        return "two processes say that they are the same rank";
+    if (world < 0)
+        return "the number of ranks of the job is not known (WORLD_SIZE)";
+    for (size_t i = 0; i < l->n; i++)
+        if (l->m[i].unseen) {
+            snprintf(text, 128, "rank %lld is unseen, and the job went on without a sign of it",
+                     (long long) l->m[i].r->rank);
+            return text;
+        }
+    for (int64_t i = 0; i < world; i++)
+        if ((size_t) i >= l->n || l->m[i].r->rank != i) {
+            snprintf(text, 128, "rank %lld of %lld was not seen on any node", (long long) i,
+                     (long long) world);
+            return text;
+        }
+    return NULL;
+}
+
+/* Returns why the ranks cannot be compared by their counts of calls. NULL if they can. */
+static const char *
+incomparable(const look *l, char text[160])
+{
+    for (size_t i = 0; i < l->n; i++) {
+        uint64_t e = entered(&l->m[i], &l->front);
+
+        if (e + 1 >= l->front.entered)
+            continue;
+        if (e == 0)
+            snprintf(text, 160,
+                     "rank %lld never entered %s of this model or group; which group "
+                     "waits for which is not known",
+                     (long long) l->m[i].r->rank, l->front.name);
+        else
+            snprintf(text, 160,
+                     "the ranks do not enter %s equally often: rank %lld %llu times, "
+                     "others %llu times",
+                     l->front.name, (long long) l->m[i].r->rank, (unsigned long long) e,
+                     (unsigned long long) l->front.entered);
+        return text;
+    }
+    return NULL;
+}
+
+/* ---- Classes, in order ---- */
+
+static bool
+did_enter(const look *l, const hang_member *m)
+{
+    return entered(m, &l->front) == l->front.entered;
+}
+
+/* What happens to a rank that already waits may be a consequence: it gave up, or a debugger looks at
+ * it. Then the cause may be any rank, unless this rank is the only one that others wait for. */
+static bool
+may_be_victim(const look *l, const hang_member *m)
+{
+    if (mrd_local_diff(m->r->state_at, l->v->since) <= AT_ONCE + m->r->bound)
+        return false;
+    if (did_enter(l, m))
+        return true;
+    for (size_t i = 0; i < l->n; i++)
+        if (&l->m[i] != m && !did_enter(l, &l->m[i]))
+            return true;
+    return false;
+}
+
+static bool
+judge_dead(look *l)
+{
+    bool doubt = false;
+
+    for (size_t i = 0; i < l->n; i++) {
+        if (!is_gone(&l->m[i]))
+            continue;
+        name(l, &l->m[i]);
+        doubt = doubt || may_be_victim(l, &l->m[i]);
+    }
+    if (l->v->n_culprits == 0)
+        return false;
+    if (doubt)
+        refuse(l, "ranks ended, but only after the job stood still");
+    else
+        decide(l, MRD_HANG_DEAD, "ended while the others wait");
+    return true;
+}
+
+/* Sets *ret_doubt if one of them may have been stopped because the job stands still. */
+static size_t
+list_stopped(look *l, bool *ret_doubt)
+{
+    *ret_doubt = false;
+    for (size_t i = 0; i < l->n; i++)
+        if (is_alive(&l->m[i]) && l->m[i].r->state == MRD_HANG_STOPPED) {
+            name(l, &l->m[i]);
+            *ret_doubt = *ret_doubt || may_be_victim(l, &l->m[i]);
+        }
+    return l->v->n_culprits;
+}
+
+/* A node that left the view when the job stopped is likely why. A node that left before is not:
+ * the job went on without being seen there. */
+static bool
+judge_unseen(look *l)
+{
+    mrd_dur_ns most = 2 * l->h->o.stale;
+    bool doubt;
+    size_t stopped = list_stopped(l, &doubt), unseen = 0;
+
+    l->v->n_named = l->v->n_culprits = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        mrd_dur_ns apart = mrd_local_diff(l->v->since, l->m[i].node->seen);
+
+        if (!l->m[i].unseen)
+            continue;
+        if (apart > most || apart < -most)
+            return false;
+        unseen++;
+        name(l, &l->m[i]);
+    }
+    if (unseen == 0)
+        return false;
+    if (stopped > 0)
+        refuse(l, "ranks are unseen since the job stands still, and another rank is stopped");
+    else
+        decide(l, MRD_HANG_UNSEEN,
+               "left the view when the job stopped: its node or its agent does "
+               "not answer");
+    return true;
+}
+
+static bool
+judge_stopped(look *l)
+{
+    bool doubt;
+    size_t n = list_stopped(l, &doubt);
+
+    if (n > 0 && doubt)
+        refuse(l, "ranks were stopped, but only after the job stood still");
+    else if (n > 0)
+        decide(l, MRD_HANG_IS_STOPPED,
+               n == l->n ? "are stopped, which are all ranks (SIGSTOP, or a debugger)"
+                         : "is stopped (SIGSTOP, or a debugger)");
+    return n > 0;
+}
+
+/* Judges a rank that did not enter the call, by the operation in which it is. */
+static void
+judge_elsewhere(look *l, const hang_member *m, const mrd_hang_op *op)
+{
+    size_t left = 0, behind = 0;
+    char what[160];
+
+    for (size_t i = 0; i < l->n; i++) {
+        uint64_t e = entered(&l->m[i], op);
+
+        if (l->m[i].r == m->r)
+            continue;
+        left += e == op->entered + 1 || (e == op->entered && !is_open(&l->m[i], op));
+        behind += e < op->entered;
+    }
+    if (!is_late(l, m, op, limit_of(l, op))) {
+        *l->ret_unsure = true; /* it may be an evaluation or a load */
+        return;
+    }
+    name(l, m);
+    if (behind == l->n - 1) {
+        snprintf(what, sizeof(what), "is in %s, the others are in %s", op->name, l->front.name);
+        decide(l, MRD_HANG_OTHER, what);
+    } else if (left == l->n - 1) {
+        snprintf(what, sizeof(what), "does not leave %s, which the others left", op->name);
+        decide(l, MRD_HANG_INSIDE, what);
+    } else {
+        snprintf(what, sizeof(what), "rank %lld is in %s, in which other ranks are, too",
+                 (long long) m->r->rank, op->name);
+        refuse(l, what);
+    }
+}
+
+static const mrd_hang_op *
+open_op(const mrd_hang_rank *r)
+{
+    for (size_t i = 0; i < r->n_ops; i++)
+        if (r->ops[i].open > 0)
+            return &r->ops[i];
+    return NULL;
+}
+
+/* Returns true if the program says in a span that it does something that takes long, such as "save
+ * checkpoint". */
+static bool
+says_so(const mrd_hang_rank *r)
+{
+    static const char *const words[] = {
+        "checkpoint", "save", "saving", "eval", "valid", "compil"
+    };
+    char lower[sizeof(r->inside)];
+
+    for (size_t i = 0; i < sizeof(lower); i++)
+        lower[i] =
+            (char) (r->inside[i] >= 'A' && r->inside[i] <= 'Z' ? r->inside[i] + 32 : r->inside[i]);
+    lower[sizeof(lower) - 1] = '\0';
+    for (size_t i = 0; i < MRD_COUNT(words); i++)
+        if (strstr(lower, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* A rank that works may be in a checkpoint, a compilation or an evaluation. */
+static bool
+works(const look *l, const hang_member *m)
+{
+    return (m->r->idle.ns == 0 || m->r->state == MRD_HANG_DISK_WAIT || says_so(m->r) ||
+            mrd_local_diff(l->now, m->r->idle) - m->r->bound < FLOOR) &&
+           mrd_local_diff(l->now, m->r->quiet) < l->h->o.busy;
+}
+
+/* Returns the only rank that did not enter the call and waits in no other one, if each other rank
+ * that did not enter the call waits in one that this rank did not enter. NULL if there is none. */
+static const hang_member *
+blocker(const look *l)
+{
+    const hang_member *found = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->n; i++)
+        if (!did_enter(l, &l->m[i]) && open_op(l->m[i].r) == NULL) {
+            found = &l->m[i];
+            n++;
+        }
+    for (size_t i = 0; i < l->n && n == 1; i++) {
+        const mrd_hang_op *op = open_op(l->m[i].r);
+
+        if (!did_enter(l, &l->m[i]) && op != NULL && entered(found, op) + 1 != op->entered)
+            n = 0;
+    }
+    return n == 1 ? found : NULL;
+}
+
+/* Returns true if a rank that did not enter the call waits in another one, and not for too long. */
+static bool
+may_go_on(const look *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        const mrd_hang_op *op = open_op(l->m[i].r);
+
+        if (!did_enter(l, &l->m[i]) && op != NULL && !is_late(l, &l->m[i], op, limit_of(l, op)))
+            return true;
+    }
+    return false;
+}
+
+/* Returns true if it decided, or refused. */
+static bool
+judge_not_entered(look *l)
+{
+    const hang_member *missing = NULL;
+    size_t n = 0, inside = 0;
+    char what[160];
+
+    for (size_t i = 0; i < l->n; i++) {
+        inside += did_enter(l, &l->m[i]) && is_open(&l->m[i], &l->front);
+        if (did_enter(l, &l->m[i]))
+            continue;
+        missing = &l->m[i];
+        n++;
+    }
+    if (n == 0)
+        return false;
+    if (n > 1)
+        missing = blocker(l);
+    if (missing == NULL || 2 * inside <= l->n) {
+        if (may_go_on(l)) {
+            *l->ret_unsure = true;
+            return true;
+        }
+        snprintf(what, sizeof(what), "%zu of %zu ranks are in %s, %zu did not enter it", inside,
+                 l->n, l->front.name, n);
+        refuse(l, what);
+        return true;
+    }
+    if (open_op(missing->r) != NULL) {
+        judge_elsewhere(l, missing, open_op(missing->r));
+        return true;
+    }
+    if (works(l, missing)) {
+        *l->ret_unsure = true;
+        return true;
+    }
+    name(l, missing);
+    snprintf(what, sizeof(what), "did not enter %s, in which the others wait", l->front.name);
+    decide(l, MRD_HANG_NOT_ENTERED, what);
+    return true;
+}
+
+/* All entered the call. One of them may use another size than it did before, unlike the others. */
+static bool
+judge_size(look *l)
+{
+    const hang_member *other = NULL;
+    size_t changed = 0;
+
+    for (size_t i = 0; i < l->n; i++) {
+        const mrd_hang_op *o = op_of(l->m[i].r, &l->front);
+
+        if (o->bytes == 0 || o->open != 1 || o->bytes_before == 0)
+            return false;
+        if (o->bytes == o->bytes_before)
+            continue;
+        changed++;
+        other = &l->m[i];
+    }
+    if (changed != 1 || l->n < 3)
+        return false;
+    name(l, other);
+    decide(l, MRD_HANG_OTHER, "has another size in this call than before, the others do not");
+    return true;
+}
+
+static void
+judge_inside(look *l)
+{
+    const hang_member *in = NULL;
+    size_t inside = 0;
+    char what[160];
+
+    for (size_t i = 0; i < l->n; i++)
+        if (is_open(&l->m[i], &l->front)) {
+            in = &l->m[i];
+            inside++;
+        }
+    if (inside == l->n) {
+        if (judge_size(l))
+            return;
+        snprintf(what, sizeof(what), "all %zu ranks are in %s, and none leaves it", l->n,
+                 l->front.name);
+        refuse(l, what);
+        l->v->cls = MRD_HANG_ALL_STUCK;
+        return;
+    }
+    snprintf(what, sizeof(what), "%zu of %zu ranks do not leave %s, which the others left", inside,
+             l->n, l->front.name);
+    if (inside > 1) {
+        refuse(l, what);
+        return;
+    }
+    for (size_t i = 0; i < l->n; i++)
+        if (&l->m[i] != in && works(l, &l->m[i])) {
+            *l->ret_unsure = true;
+            return;
+        }
+    name(l, in);
+    snprintf(what, sizeof(what), "does not leave %s, which the others left", l->front.name);
+    decide(l, MRD_HANG_INSIDE, what);
+}
+
+bool
+mrd_hang_judge(mrd_hang *h, hang_job *j, mrd_local_ns now, mrd_hang_verdict *ret_verdict)
+{
+    bool unsure = false;
+    char text[160];
+    const char *why;
+    look l = { .h = h, .now = now, .v = ret_verdict, .ret_unsure = &unsure };
+
+    ret_verdict->cls = MRD_HANG_NO_VERDICT;
+    if (!collect(&l, j))
+        return false;
+    if (!find_front(&l)) {
+        return !unsure;
+    }
+    describe(&l);
+    drop_ended(&l);
+    l.v->ranks = l.n;
+    if (!stands(&l))
+        return true;
+    if (unsure)
+        return false; /* a node is late with its message */
+    if (judge_dead(&l) || judge_unseen(&l) || judge_stopped(&l))
+        return true;
+    if ((why = incomplete(&l, text)) != NULL || (why = incomparable(&l, text)) != NULL) {
+        if (mrd_local_diff(now, l.v->since) < (BLIND < h->o.unlearned ? BLIND : h->o.unlearned))
+            return true;
+        refuse(&l, why);
+        return true;
+    }
+    if (!judge_not_entered(&l))
+        judge_inside(&l);
+    return !unsure || l.v->cls != MRD_HANG_NO_VERDICT;
+}

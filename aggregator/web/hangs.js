@@ -1,0 +1,16 @@
+// Jobs that stand still, and which rank is why.
+import { $, dur, h, put, when } from "./dom.js";
+
+const rank = (c) => `rank ${c.rank ?? "?"} on ${c.instance_id} (pid ${c.process_id}, ${c.state}${c.inside ? `, in ${c.inside}` : ""})`;
+
+function line(v) {
+  const named = v.culprits.map(rank).join("; ");
+  return h("li", { "data-hang": String(v.id) }, h("strong", {}, `Job ${v.job.job ?? "?"}`), ` stands still since ${when(v.since)} UTC (${dur(v.lasts_ns)}): `,
+    h("span", { class: "bad" }, v.verdict), ` – ${v.reason}.`, named ? h("span", { class: "quiet" }, ` ${named}`) : null);
+}
+
+export function showHangs(list) {
+  $("hangs-section").hidden = list.length === 0;
+  put($("hangs-count"), String(list.length));
+  $("hangs").replaceChildren(...list.map(line));
+}

@@ -1,0 +1,164 @@
+#include "capture/api/ops.h"
+
+#include <string.h>
+
+#include "capture/api/record.h"
+#include "capture/process.h"
+
+#define KINDS 64u
+
+/* Counts of the process for one operation. */
+typedef struct {
+    _Atomic uint64_t key; /* hash of name and group; 0 means free */
+    _Atomic uint64_t entered;
+    _Atomic uint32_t seen;
+    _Atomic uint8_t slow[MRD_RING_OP_SLOW];
+} kind;
+
+static kind kinds[KINDS];
+
+/* Returns KINDS if the table is full. */
+static uint32_t
+kind_of(uint32_t name, uint64_t group)
+{
+    uint64_t key = ((group + name) * 0x9e3779b97f4a7c15u) ^ name;
+
+    key += key == 0;
+    for (uint32_t i = 0; i < KINDS; i++) {
+        uint64_t there = atomic_load_explicit(&kinds[i].key, memory_order_relaxed);
+
+        if (there == 0 && atomic_compare_exchange_strong(&kinds[i].key, &there, key))
+            return i;
+        if (there == key)
+            return i;
+    }
+    return KINDS;
+}
+
+/* The slot of this operation in the thread's ring: its own, a free one, or the closed one with the
+ * oldest call. NULL if all are open. */
+static mrd_ring_op *
+slot_of(mrd_ring_hdr *hdr, const mrd_rec_op *op)
+{
+    mrd_ring_op *oldest = NULL;
+
+    for (unsigned i = 0; i < MRD_RING_OPS; i++) {
+        mrd_ring_op *s = &hdr->ops[i];
+        uint64_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
+
+        if (state != 0 &&
+            (uint32_t) (atomic_load_explicit(&s->name_seen, memory_order_relaxed) >> 32) ==
+                op->name &&
+            atomic_load_explicit(&s->group, memory_order_relaxed) == op->group)
+            return s;
+        if ((state & 1) == 0 &&
+            (oldest == NULL || atomic_load_explicit(&s->begin, memory_order_relaxed) <
+                                   atomic_load_explicit(&oldest->begin, memory_order_relaxed)))
+            oldest = s;
+    }
+    if (oldest != NULL)
+        atomic_store_explicit(&oldest->state, 0, memory_order_release);
+    return oldest;
+}
+
+static mrd_ring_hdr *
+header(void)
+{
+    mrd_ring_writer *w = mrd_rec_on(MRD_CAP_API) ? mrd_proc_writer() : mrd_tls_writer;
+
+    return w == NULL || !w->ready ? NULL : w->hdr;
+}
+
+/* Only this thread stores the flags of its ring. */
+static void
+set_flag(mrd_ring_hdr *hdr, uint32_t flag, bool on)
+{
+    uint32_t flags = atomic_load_explicit(&hdr->ops_flags, memory_order_relaxed);
+
+    atomic_store_explicit(&hdr->ops_flags, on ? flags | flag : flags & ~flag, memory_order_relaxed);
+}
+
+void
+mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
+{
+    mrd_ring_hdr *hdr = header();
+    mrd_ring_op *s;
+    bool again;
+
+    *op = (mrd_rec_op){ .kind = kind_of(name, group), .name = name, .group = group };
+    if (op->kind == KINDS) {
+        if (hdr != NULL)
+            set_flag(hdr, MRD_RING_OPS_LEFT_OUT, true);
+        return;
+    }
+    op->index = atomic_fetch_add_explicit(&kinds[op->kind].entered, 1, memory_order_relaxed) + 1;
+    op->begin = mrd_ring_ticks(mrd_proc_clock);
+    if (hdr == NULL)
+        return;
+    if ((s = slot_of(hdr, op)) == NULL) {
+        set_flag(hdr, MRD_RING_OPS_LEFT_OUT, true);
+        return;
+    }
+    again = atomic_load_explicit(&s->state, memory_order_relaxed) != 0;
+    if (!again) {
+        atomic_store_explicit(&s->group, group, memory_order_relaxed);
+        atomic_store_explicit(&s->name_seen, (uint64_t) name << 32, memory_order_relaxed);
+    }
+    atomic_store_explicit(&s->bytes_before,
+                          again ? atomic_load_explicit(&s->bytes, memory_order_relaxed) : 0,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&s->begin, op->begin, memory_order_relaxed);
+    /* release, as the slot must be complete before it is open; pairs with mrd_ring_ops */
+    atomic_store_explicit(&s->state, op->index << 1 | 1, memory_order_release);
+}
+
+/* The first call compiles or waits for ranks that start, so that it is no measure. */
+static void
+learn(kind *k, const mrd_rec_op *op, uint64_t ticks)
+{
+    int bits = 63 - __builtin_clzll(ticks | 1) - MRD_RING_OP_SLOW_BITS;
+    _Atomic uint8_t *n;
+
+    if (op->index == 1)
+        return;
+    if (bits >= 0) {
+        n = &k->slow[bits < (int) MRD_RING_OP_SLOW ? bits : (int) MRD_RING_OP_SLOW - 1];
+        if (atomic_load_explicit(n, memory_order_relaxed) < UINT8_MAX)
+            atomic_fetch_add_explicit(n, 1, memory_order_relaxed);
+    }
+    if (atomic_load_explicit(&k->seen, memory_order_relaxed) < INT32_MAX)
+        atomic_fetch_add_explicit(&k->seen, 1, memory_order_relaxed);
+}
+
+void
+mrd_rec_op_end(mrd_rec_op *op, bool failed)
+{
+    mrd_ring_hdr *hdr = header();
+    mrd_ring_op *s;
+    kind *k;
+
+    if (op->index == 0)
+        return;
+    k = &kinds[op->kind];
+    learn(k, op, mrd_ring_ticks(mrd_proc_clock) - op->begin);
+    if (hdr == NULL || (s = slot_of(hdr, op)) == NULL)
+        return;
+    if (atomic_load_explicit(&s->state, memory_order_relaxed) >> 1 != op->index)
+        return; /* the ring began during the call */
+    set_flag(hdr, MRD_RING_OPS_FAILED, failed);
+    for (unsigned i = 0; i < MRD_RING_OP_SLOW; i++)
+        atomic_store_explicit(&s->slow[i], atomic_load_explicit(&k->slow[i], memory_order_relaxed),
+                              memory_order_relaxed);
+    atomic_store_explicit(&s->name_seen,
+                          (uint64_t) op->name << 32 |
+                              atomic_load_explicit(&k->seen, memory_order_relaxed),
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->state, op->index << 1, memory_order_release);
+}
+
+void
+mrd_rec_ops_forked(void)
+{
+    memset(kinds, 0, sizeof(kinds));
+}

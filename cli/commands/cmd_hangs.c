@@ -1,0 +1,174 @@
+/* `meridian hangs`: jobs that stand still, and which rank is why. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/obj.h"
+#include "cli/cli.h"
+#include "cli/client/cluster.h"
+
+typedef struct {
+    mrd_client_options client;
+    const char *job;
+    bool all, follow;
+} settings;
+
+static const mrd_opt table[] = {
+    { .name = "job",
+      .type = MRD_OPT_STR,
+      .offset = offsetof(settings, job),
+      .arg = "JOB",
+      .help = "only this job" },
+    { .name = "all",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, all),
+      .help = "also jobs that went on or ended since" },
+    { .name = "follow",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, follow),
+      .help = "print each verdict when it is given or withdrawn, until interrupted" },
+    MRD_CLIENT_OPTION_ROWS(settings, client),
+};
+
+static const mrd_text_table_column columns[] = {
+    { "job", false }, { "verdict", false }, { "since", false }, { "lasts", true },
+    { "rank", true }, { "node", false },    { "state", false }, { "why", false },
+};
+
+/* The first culprit's member, "-" if nobody is named. */
+static const char *
+culprit(const mrd_json *m, const char *key)
+{
+    const mrd_json *list = mrd_json_get(m, "culprits");
+
+    return mrd_json_size(list) == 0 ? "-" : mrd_json_str(mrd_json_at(list, 0), key, "-");
+}
+
+static void
+put_row(mrd_text_table *t, const mrd_json *m)
+{
+    const mrd_json *list = mrd_json_get(m, "culprits");
+    char lasts[MRD_DUR_TEXT];
+
+    mrd_text_table_cell(t, "%s", mrd_json_str(mrd_json_get(m, "job"), "job", "-"));
+    mrd_text_table_cell(t, "%s%s", mrd_json_str(m, "verdict", "-"),
+                        mrd_json_bool(m, "standing", true) ? "" : " (over)");
+    mrd_text_table_cell(t, "%.19s", mrd_json_str(m, "since", "-"));
+    mrd_text_table_cell(t, "%s", mrd_dur_text(mrd_json_int(m, "lasts_ns", 0), lasts));
+    if (mrd_json_size(list) == 0 || mrd_json_get(mrd_json_at(list, 0), "rank") == NULL)
+        mrd_text_table_cell(t, "-");
+    else
+        mrd_text_table_cell(t, "%lld", (long long) mrd_json_int(mrd_json_at(list, 0), "rank", -1));
+    mrd_text_table_cell(t, "%s", culprit(m, "instance_id"));
+    mrd_text_table_cell(t, "%s", culprit(m, "state"));
+    mrd_text_table_cell(t, "%s", mrd_json_str(m, "reason", ""));
+}
+
+static mrd_err
+get(const settings *set, mrd_client *client, bool all, mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    mrd_err err;
+
+    mrd_buf_text(&path, all ? "/api/v1/hangs?" : "/api/v1/hangs?standing=1&");
+    if (set->job != NULL) {
+        mrd_buf_text(&path, "job=");
+        mrd_client_escape(&path, set->job);
+    }
+    err = path.err != MRD_OK
+              ? mrd_why_set(why, path.err, 0, "path")
+              : mrd_client_call(client, "GET", mrd_buf_cstr(&path), NULL, ret_doc, why);
+    mrd_buf_fini(&path);
+    return err;
+}
+
+/* Prints a verdict that was not printed yet, as a line or as JSON. */
+static void
+tell(const settings *set, mrd_json *told, const mrd_json *m)
+{
+    bool stands = mrd_json_bool(m, "standing", true);
+    char key[128];
+
+    snprintf(key, sizeof(key), "%lld %lld%s", (long long) mrd_json_int(m, "id", 0),
+             (long long) (mrd_json_int(m, "told_ns", 0) / MRD_SEC), stands ? "" : " over");
+    if (mrd_json_get(told, key) != NULL)
+        return;
+    mrd_json_set(told, key, mrd_json_new_bool(true));
+    if (set->client.json) {
+        mrd_cluster_print_json(m);
+    } else if (stands) {
+        printf("%s job %s stands still since %s: %s: %s\n", mrd_cluster_shown(m, "told", "-"),
+               mrd_cluster_shown(mrd_json_get(m, "job"), "job", "-"),
+               mrd_cluster_shown(m, "since", "-"), mrd_cluster_shown(m, "verdict", "-"),
+               mrd_cluster_shown(m, "reason", ""));
+    } else {
+        printf("%s job %s goes on, or ended\n", mrd_cluster_shown(m, "over", "-"),
+               mrd_cluster_shown(mrd_json_get(m, "job"), "job", "-"));
+    }
+    fflush(stdout);
+}
+
+static mrd_err
+follow(const settings *set, mrd_client *client, mrd_why *why)
+{
+    mrd_json *told = mrd_json_new_object();
+    mrd_err err = MRD_OK;
+    bool first = true;
+
+    mrd_cluster_catch();
+    while (err == MRD_OK && !mrd_cluster_interrupted()) {
+        const mrd_json *list;
+        mrd_json *doc = NULL;
+
+        /* what is over when the command begins is no news */
+        if ((err = get(set, client, !first || set->all, &doc, why)) != MRD_OK)
+            break;
+        list = mrd_json_get(doc, "hangs");
+        for (size_t i = mrd_json_size(list); i-- > 0;)
+            tell(set, told, mrd_json_at(list, i));
+        mrd_json_free(doc);
+        first = false;
+        mrd_cluster_sleep(MRD_SEC);
+    }
+    mrd_json_free(told);
+    return err;
+}
+
+static mrd_err
+hangs(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
+{
+    const settings *set = self;
+    mrd_json *doc = NULL;
+    mrd_err err;
+
+    (void) word;
+    (void) ret_status;
+    if (set->follow)
+        return follow(set, client, why);
+    if ((err = get(set, client, set->all, &doc, why)) != MRD_OK)
+        return err;
+    mrd_cluster_print_list(doc, "hangs", set->client.json, columns, MRD_COUNT(columns), put_row,
+                           "no job is known to stand still");
+    mrd_json_free(doc);
+    return MRD_OK;
+}
+
+int
+mrd_cmd_hangs(int argc, char **argv)
+{
+    settings set = { 0 };
+    mrd_cluster_command command = {
+        .name = "hangs",
+        .usage = "[options]",
+        .more = "Lists jobs that stand still, with the rank that is why, or the reason why that "
+                "cannot be told.\nThe ranks have to run with libmeridian in front of the Neuron "
+                "runtime, and record their\nAPI calls.\n",
+        .table = table,
+        .rows = MRD_COUNT(table),
+        .settings = &set,
+        .client = &set.client,
+        .max_words = 0,
+        .run = hangs
+    };
+
+    return mrd_cluster_main(&command, argc, argv);
+}

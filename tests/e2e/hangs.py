@@ -1,0 +1,137 @@
+"""The hang watch with real ranks on several agents: the rank that is stopped, killed, asleep, or in another operation is named within seconds,
+nobody else is, a job that works or goes on is not told, and the jobs of another owner are not shown."""
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from lib import BUILD, Program, SOURCE, check, equal, finish, need_daemons, need_preload, until
+from service import Service
+
+need_daemons()
+need_preload()
+AGENTS, WORLD, DEADLINE = 2, 4, 4
+LIBRARY = os.path.join(BUILD, "lib", "libmeridian.so")
+OWNER = {"alice": "owner-token-of-alice-000001", "bob": "owner-token-of-bob-00000002"}
+
+
+class Rank(Program):
+    def __init__(self, c, job, rank):
+        super().__init__(c.path(f"{job}.{rank}.log"), [sys.executable, os.path.join(SOURCE, "tests/e2e/hang_rank.py"), str(rank), str(WORLD)], text=True,
+                         stdin=subprocess.PIPE, stdout=open(c.path(f"{job}.{rank}.steps"), "w"),
+                         env=dict(c.env, LD_PRELOAD=LIBRARY, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), MERIDIAN_RING_DIR=c.rings(rank * AGENTS // WORLD),
+                                  MERIDIAN_ENABLE="1", SIMNRT_JOB=c.job(str(job)), SIMNRT_NODE="together", RANK=str(rank), WORLD_SIZE=str(WORLD), NEURON_RT_EXEC_TIMEOUT="600",
+                                  NEURON_RT_VISIBLE_CORES=str(rank), SLURM_JOB_ID=str(job), SLURM_CLUSTER_NAME="trn"))
+        self.steps_path = c.path(f"{job}.{rank}.steps")
+
+    def tell(self, line):
+        self.p.stdin.write(line + "\n")
+        self.p.stdin.flush()
+
+    def steps(self):
+        lines = open(self.steps_path).read().split("\n")
+        return int(lines[-2].split()[0]) if len(lines) > 1 and lines[-2].split()[0].isdigit() else 0
+
+
+class Job:
+    """A job of an owner, with a flight recorder, whose ranks have made more steps than the watch has to learn."""
+
+    def __init__(self, c, number, user):
+        self.c, self.number = c, number
+        for i in range(AGENTS):
+            path = os.path.join(c.folder(f"jobs{i}"), str(number))
+            with open(path + ".new", "w") as f:
+                f.write(f"job={number}\nuid={os.getuid()}\nuser={user}\ncluster=trn\nrequest=recorder\nowner_key={hashlib.sha256(OWNER[user].encode()).hexdigest()}\n")
+            os.chmod(path + ".new", 0o600)
+            os.rename(path + ".new", path)
+        self.ranks = [c.keep(Rank(c, number, r)) for r in range(WORLD)]
+        until(lambda: min(r.steps() for r in self.ranks) > 260, f"job {number} makes steps: {[r.text()[-200:] for r in self.ranks]}", 120)
+
+    def verdicts(self, *words):
+        return self.c.run_json("hangs", "--job", str(self.number), *words)["hangs"]
+
+    def named(self, verdict, rank, state=None):
+        """The only rank that a verdict names, which is told in time."""
+        began = time.monotonic()
+        until(lambda: self.verdicts(), f"job {self.number}: a verdict", 40)
+        took = time.monotonic() - began
+        v = self.verdicts()[0]
+        equal((v["verdict"], [x["rank"] for x in v["culprits"]]), (verdict, [rank]), f"job {self.number}: {v}")
+        equal(v["culprits"][0]["process_id"], self.ranks[rank].pid, "its process")
+        equal(v["culprits"][0]["instance_id"], f"i-test{rank * AGENTS // WORLD}", "its node")
+        if state:
+            equal(v["culprits"][0]["state"], state, "its state")
+        after = (v["told_ns"] - v["since_ns"] - v["deadline_ns"]) / 1e9
+        print(f"job {self.number}: {v['verdict']}: {v['reason']}; deadline {v['deadline_ns'] / 1e9:.1f} s, told {after:.1f} s after it, {took:.1f} s after the fault", flush=True)
+        return v, after
+
+    def kill(self):
+        for r in self.ranks:
+            r.kill()
+
+
+def settled(job, message):
+    """No verdict is given in the next seconds."""
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        equal(job.verdicts("--all"), [], message)
+        time.sleep(0.5)
+
+
+with Service(hang_wait=f"{DEADLINE}s", lead="100ms") as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    for i in range(AGENTS):
+        os.chmod(c.folder(f"jobs{i}"), 0o755)
+        c.agent(i, job_dir=c.folder(f"jobs{i}"))
+    until(lambda: len(c.connected()) == AGENTS, "the agents are connected")
+    times = []
+
+    # ---- Healthy, with a rank that works for longer than the deadline ----
+    a = Job(c, 11, "alice")
+    settled(a, "no alarm for a healthy job")
+    a.ranks[1].tell("work 5")
+    settled(a, "no alarm while a rank works")
+
+    # ---- SIGSTOP, and what follows ----
+    steps = [r.steps() for r in a.ranks]
+    os.kill(a.ranks[2].pid, signal.SIGSTOP)
+    times.append(a.named("stopped", 2, "stopped")[1])
+    check("rank 2" in c.run("hangs")[0], "the table names it")
+    text = c.read("/metrics").body.decode()
+    check("meridian_hang_standing 1" in text and 'meridian_hang_verdicts_total{verdict="stopped"} 1' in text, "metrics")
+    check("AGG-HANG" in open(c.path("aggregator.log")).read(), "the log says it")
+    session = json.loads(c.run("sessions", "--job", "11", "--json")[0])["sessions"][0]["id"]
+    until(lambda: any("stands still: rank 2" in t["reason"] and t["answered"] == AGENTS for t in c.session(session)["triggers"]), "the recorders of all nodes keep their window")
+    os.kill(a.ranks[2].pid, signal.SIGCONT)
+    until(lambda: not a.verdicts() and a.verdicts("--all")[0]["standing"] is False, "it is withdrawn when the job goes on")
+
+    # ---- Asleep before the operation; of another owner meanwhile ----
+    b = Job(c, 12, "bob")
+    b.ranks[3].tell("sleep 12")
+    v, after = b.named("not entered", 3, "sleeping")
+    times.append(after)
+    mine = lambda user: {h["job"]["job"] for h in c.read("/api/v1/hangs", token=OWNER[user]).json()["hangs"]}
+    equal((mine("alice"), mine("bob")), ({"11"}, {"12"}), "owners see the verdicts of their jobs")
+    equal(c.read("/api/v1/hangs", token="nobody-knows-this-token-0").status, 401, "nobody")
+    equal(len(c.session(session)["triggers"]), 1, "the recorder of the other job is left alone")
+    until(lambda: not b.verdicts(), "it went on")
+
+    # ---- Another operation: its deadline is not learned ----
+    b.kill()
+    b = Job(c, 13, "bob")
+    b.ranks[1].tell("barrier")
+    v, after = b.named("other operation", 1)
+    times.append(after - DEADLINE + v["deadline_ns"] / 1e9)
+    b.kill()
+
+    # ---- SIGKILL ----
+    a.ranks[1].kill()
+    times.append(a.named("dead", 1, "gone")[1])
+    a.kill()
+    until(lambda: all(h["standing"] is False for h in c.run_json("hangs", "--all")["hangs"]) or not c.run_json("hangs")["hangs"], "jobs that ended stand no more", 60)
+    check(max(times) < 2.5, f"told in time after the deadline: {times}")
+finish()
