@@ -7,6 +7,7 @@
 #include "base/conf/agent_waits.h"
 #include "base/hash.h"
 #include "base/obj.h"
+#include "trace/model/arg_keys.h"
 
 typedef struct {
     const void *
@@ -106,7 +107,8 @@ status_name(const mrd_drain_process *p, const mrd_event *ev, int64_t status)
     for (uint32_t i = 0; i < ev->arg_count && known == unknown; i++) {
         const mrd_arg *a = &ev->args[i];
 
-        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status_text"))
+        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key),
+                        mrd_arg_key_text(MRD_KEY_STATUS_TEXT)))
             continue;
         if (a->type == MRD_ARG_STR)
             return mrd_catalog_text(p->catalog, a->v.sid);
@@ -204,7 +206,7 @@ bad_status(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev
 
         if (!mrd_arg_is_int(a))
             continue;
-        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status") ||
+        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), mrd_arg_key_text(MRD_KEY_STATUS)) ||
             !trigger_status_is_fault(name, a->v.i) || !tell(t, p, CAUSE_STATUS))
             continue;
         said = status_name(p, ev, a->v.i);

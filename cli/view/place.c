@@ -8,6 +8,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/import/nrt/nrt_clock.h"
+#include "trace/model/arg_keys.h"
 #include "trace/store/merge.h"
 
 #define TOLERANCE_NS 10000
@@ -384,13 +385,13 @@ mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignment,
     p->store = store;
     p->n = n;
     p->key = mrd_catalog_intern(cat, "device_profile");
-    p->flops_key = mrd_catalog_intern(cat, "flop_count");
+    p->flops_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_FLOPS);
     p->names[0] = mrd_catalog_intern(cat, "nc_exec_running");
     p->names[1] = mrd_catalog_intern(cat, "nrt_execute");
     p->names[2] = mrd_catalog_intern(cat, "nrta_execute_schedule");
-    p->nc_key = mrd_catalog_intern(cat, "nc_timestamp_ns");
-    p->nc_end_key = mrd_catalog_intern(cat, "end.nc_timestamp_ns");
-    p->model_key = mrd_catalog_intern(cat, "model_id");
+    p->nc_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_NC_TIME);
+    p->nc_end_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_NC_TIME_END);
+    p->model_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_MODEL);
     for (size_t i = 0; i < n; i++)
         p->v[i].capture = &captures[i];
     for (size_t i = 0; i < mrd_store_streams(store) && n > 0 && err == MRD_OK; i++)

@@ -9,6 +9,7 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
+#include "trace/model/arg_keys.h"
 
 enum { TEXT_SHOWN = 48 }; /* maximum bytes of a name in a message */
 
@@ -22,56 +23,13 @@ typedef enum {
     NAME_SAYS_SINGLE
 } name_class;
 
-enum {
-    KEY_COLLECTIVE,
-    KEY_DTYPE,
-    KEY_SIZE,
-    KEY_OUT,
-    KEY_RANKS,
-    KEY_GROUP,
-    KEY_MEMBERS,
-    KEY_GID,
-    KEY_OP,
-    KEY_BYTES,
-    KEY_SENDS,
-    KEY_GETS,
-    KEY_SEQ,
-    KEY_COMMS,
-    KEY_HLO_OP,
-    KEY_HLO_MODULE,
-    KEY_HLO_CATEGORY,
-    KEY_HLO_GROUPS,
-    KEY_RUN,
-    KEYS
-};
-
-static const char *const key_names[KEYS] = { "Collective name",
-                                             "dtype",
-                                             "In msg nelems",
-                                             "Out msg nelems",
-                                             "Process Group Ranks",
-                                             "Process Group Name",
-                                             "Group size",
-                                             "gid",
-                                             "op_id",
-                                             "size",
-                                             "In split size",
-                                             "Out split size",
-                                             "Seq",
-                                             "comms_id",
-                                             "hlo_op",
-                                             "hlo_module",
-                                             "hlo_category",
-                                             "replica_groups",
-                                             "run_id" };
-
 struct mrd_collectives {
     const mrd_catalog *cat;
     const mrd_strtab *strings;
     mrd_device_work *work;
     uint8_t *classes; /* by name */
     size_t n;
-    mrd_sid keys[KEYS];
+    mrd_sid keys[MRD_ARG_KEYS];
     mrd_map text_of; /* hash of a group or an operation -> index in texts */
     char **texts;
     size_t n_texts, cap_texts;
@@ -158,8 +116,8 @@ mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules)
         mrd_collectives_free(c);
         return NULL;
     }
-    for (size_t i = 0; i < KEYS; i++)
-        c->keys[i] = mrd_strtab_find(c->strings, mrd_str_of(key_names[i]));
+    for (size_t i = 0; i < MRD_ARG_KEYS; i++)
+        c->keys[i] = mrd_arg_key_find(c->strings, (mrd_arg_key) i);
     return c;
 }
 
@@ -252,10 +210,10 @@ is_cut(mrd_str ranks)
 static int64_t
 number_of(const mrd_collectives *c, const mrd_event *ev)
 {
-    mrd_str id = arg_text(c, ev, KEY_COMMS);
+    mrd_str id = arg_text(c, ev, MRD_KEY_COMMS);
     int64_t v;
 
-    if (arg_int(c, ev, KEY_SEQ, &v) || arg_int(c, ev, KEY_COMMS, &v))
+    if (arg_int(c, ev, MRD_KEY_COLLECTIVE_SEQ, &v) || arg_int(c, ev, MRD_KEY_COMMS, &v))
         return v;
     return id.len > 0 ? (int64_t) (hash_text(id, 0) & INT64_MAX) : -1;
 }
@@ -266,7 +224,7 @@ is_possible(const mrd_collectives *c, const mrd_event *ev, int64_t members)
 {
     const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
     int64_t rank = mrd_catalog_borrow_process(c->cat, t->process)->rank, n = 0;
-    mrd_str ranks = arg_text(c, ev, KEY_RANKS);
+    mrd_str ranks = arg_text(c, ev, MRD_KEY_GROUP_RANKS);
     bool mine = rank == MRD_NONE, cut = is_cut(ranks);
     uint64_t v;
 
@@ -294,17 +252,17 @@ is_half(mrd_str name)
 static bool
 see_hlo(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
 {
-    mrd_str op = arg_text(c, ev, KEY_HLO_OP), groups = arg_text(c, ev, KEY_HLO_GROUPS),
+    mrd_str op = arg_text(c, ev, MRD_KEY_HLO_OP), groups = arg_text(c, ev, MRD_KEY_HLO_GROUPS),
             name = mrd_catalog_text(c->cat, ev->name);
     int64_t run;
     uint64_t v;
 
-    if (is_half(name) || (mrd_str_eq(name, op) && is_half(arg_text(c, ev, KEY_HLO_CATEGORY))))
+    if (is_half(name) || (mrd_str_eq(name, op) && is_half(arg_text(c, ev, MRD_KEY_HLO_CATEGORY))))
         return false;
     if (op.len == 0)
         return true;
-    ret->op = hash_text(arg_text(c, ev, KEY_HLO_MODULE), hash_text(op, 0));
-    if (arg_int(c, ev, KEY_RUN, &run))
+    ret->op = hash_text(arg_text(c, ev, MRD_KEY_HLO_MODULE), hash_text(op, 0));
+    if (arg_int(c, ev, MRD_KEY_HLO_RUN, &run))
         ret->seq = (int64_t) (mrd_hash64(&run, sizeof(run), ret->op) & INT64_MAX);
     if (groups.len == 0)
         return true;
@@ -322,7 +280,7 @@ see_hlo(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
 static mrd_cc_kind
 see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class, mrd_cc *ret)
 {
-    mrd_str called = arg_text(c, ev, KEY_COLLECTIVE);
+    mrd_str called = arg_text(c, ev, MRD_KEY_COLLECTIVE);
     const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
     char form[256];
     mrd_str word = mrd_kernel_name_form(
@@ -332,31 +290,33 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class
     bool uneven = operations[class].uneven;
 
     ret->traffic = operations[class].traffic;
-    ret->op = hash_text(arg_text(c, ev, KEY_DTYPE), hash_text(word, 0));
-    ret->group = hash_text(arg_text(c, ev, KEY_RANKS),
-                           hash_text(arg_text(c, ev, KEY_GROUP), hash_text(MRD_STR("nccl"), 0)));
-    if (arg_int(c, ev, KEY_MEMBERS, &members)) {
+    ret->op = hash_text(arg_text(c, ev, MRD_KEY_ELEMENT_TYPE), hash_text(word, 0));
+    ret->group =
+        hash_text(arg_text(c, ev, MRD_KEY_GROUP_RANKS),
+                  hash_text(arg_text(c, ev, MRD_KEY_GROUP_NAME), hash_text(MRD_STR("nccl"), 0)));
+    if (arg_int(c, ev, MRD_KEY_GROUP_SIZE, &members)) {
         ret->group = mrd_hash64(&members, sizeof(members), ret->group);
         if (members == 1)
             return MRD_CC_LOOSE; /* no other member to wait for */
     }
-    ret->world =
-        members == 0 && arg_text(c, ev, KEY_RANKS).len == 0 && arg_text(c, ev, KEY_GROUP).len == 0;
-    ret->listed = arg_text(c, ev, KEY_RANKS).len > 0 && !is_cut(arg_text(c, ev, KEY_RANKS));
+    ret->world = members == 0 && arg_text(c, ev, MRD_KEY_GROUP_RANKS).len == 0 &&
+                 arg_text(c, ev, MRD_KEY_GROUP_NAME).len == 0;
+    ret->listed = arg_text(c, ev, MRD_KEY_GROUP_RANKS).len > 0 &&
+                  !is_cut(arg_text(c, ev, MRD_KEY_GROUP_RANKS));
     ret->seq = number_of(c, ev);
     if (ret->world)
         members = mrd_catalog_borrow_process(c->cat, t->process)->world_size;
     ret->members = members > 0 && members < UINT32_MAX ? (uint32_t) members : 0;
     if (!ret->world && !is_possible(c, ev, members))
         return MRD_CC_WRONG;
-    if (!arg_int(c, ev, KEY_SIZE, &ret->size))
+    if (!arg_int(c, ev, MRD_KEY_IN_ELEMENTS, &ret->size))
         ret->size = -1;
-    if (!arg_int(c, ev, KEY_OUT, &out))
+    if (!arg_int(c, ev, MRD_KEY_OUT_ELEMENTS, &out))
         out = 0;
-    ret->bytes = bytes_of(arg_text(c, ev, KEY_DTYPE), ret->size, out);
-    if (kind == MRD_CC_SYNC &&
-        ((ret->size == 0 && class != MRD_CLASS_BARRIER) ||
-         (uneven && (has_zero(arg_text(c, ev, KEY_SENDS)) || has_zero(arg_text(c, ev, KEY_GETS))))))
+    ret->bytes = bytes_of(arg_text(c, ev, MRD_KEY_ELEMENT_TYPE), ret->size, out);
+    if (kind == MRD_CC_SYNC && ((ret->size == 0 && class != MRD_CLASS_BARRIER) ||
+                                (uneven && (has_zero(arg_text(c, ev, MRD_KEY_IN_SPLIT)) ||
+                                            has_zero(arg_text(c, ev, MRD_KEY_OUT_SPLIT))))))
         return MRD_CC_LOOSE; /* a member that receives nothing may leave early */
     if (uneven)
         ret->size = -1;
@@ -370,7 +330,7 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
 {
     int64_t gid, op;
 
-    if (!arg_int(c, ev, KEY_GID, &gid) || !arg_int(c, ev, KEY_OP, &op))
+    if (!arg_int(c, ev, MRD_KEY_GID, &gid) || !arg_int(c, ev, MRD_KEY_OP, &op))
         return MRD_CC_LOOSE; /* group or operation unknown */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
     ret->members = 0;
@@ -379,7 +339,7 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
     ret->bytes = 0;
     ret->traffic = MRD_CC_TRAFFIC_UNKNOWN;
     ret->op = mrd_hash64(&op, sizeof(op), 0);
-    if (!arg_int(c, ev, KEY_BYTES, &ret->size))
+    if (!arg_int(c, ev, MRD_KEY_SIZE, &ret->size))
         ret->size = -1;
     return MRD_CC_SYNC;
 }
@@ -475,16 +435,17 @@ put_number(const mrd_collectives *c, const mrd_event *ev, unsigned key, mrd_buf 
     int64_t v;
 
     if (arg_int(c, ev, key, &v))
-        mrd_buf_fmt(to, "%s %" PRId64, key_names[key], v);
+        mrd_buf_fmt(to, "%s %" PRId64, mrd_arg_key_text(key), v);
 }
 
 static void
 put_group(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf *to)
 {
-    mrd_str name = arg_text(c, ev, KEY_GROUP), ranks = arg_text(c, ev, KEY_RANKS);
+    mrd_str name = arg_text(c, ev, MRD_KEY_GROUP_NAME),
+            ranks = arg_text(c, ev, MRD_KEY_GROUP_RANKS);
 
     if (is == NAME_RUNNING) {
-        put_number(c, ev, KEY_GID, to);
+        put_number(c, ev, MRD_KEY_GID, to);
         return;
     }
     put_short(to, name);
@@ -499,11 +460,11 @@ put_group(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf 
 static void
 put_operation(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf *to)
 {
-    mrd_str called = arg_text(c, ev, KEY_COLLECTIVE), type = arg_text(c, ev, KEY_DTYPE),
-            name = mrd_catalog_text(c->cat, ev->name);
+    mrd_str called = arg_text(c, ev, MRD_KEY_COLLECTIVE),
+            type = arg_text(c, ev, MRD_KEY_ELEMENT_TYPE), name = mrd_catalog_text(c->cat, ev->name);
 
     if (is == NAME_RUNNING) {
-        put_number(c, ev, KEY_OP, to);
+        put_number(c, ev, MRD_KEY_OP, to);
         return;
     }
     put_short(to, called.len > 0 ? called : kernel_part(name));

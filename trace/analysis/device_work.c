@@ -4,6 +4,7 @@
 
 #include "base/obj.h"
 #include "trace/model/activity.h"
+#include "trace/model/arg_keys.h"
 
 /* The meaning of an argument, by its key. */
 typedef enum {
@@ -16,12 +17,12 @@ typedef enum {
 } role;
 
 static const struct {
-    const char *key;
+    mrd_arg_key key;
     role is;
-} roles[] = { { "Collective name", ROLE_OPERATION }, { "Group size", ROLE_MEMBER },
-              { "In msg nelems", ROLE_MEMBER },      { "comms_id", ROLE_MEMBER },
-              { "memcpy_details", ROLE_COPY },       { "Task Type", ROLE_TASK },
-              { "hlo_category", ROLE_HLO } };
+} roles[] = { { MRD_KEY_COLLECTIVE, ROLE_OPERATION }, { MRD_KEY_GROUP_SIZE, ROLE_MEMBER },
+              { MRD_KEY_IN_ELEMENTS, ROLE_MEMBER },   { MRD_KEY_COMMS, ROLE_MEMBER },
+              { MRD_KEY_COPY_DETAILS, ROLE_COPY },    { MRD_KEY_TASK_TYPE, ROLE_TASK },
+              { MRD_KEY_HLO_CATEGORY, ROLE_HLO } };
 
 enum {
     KEPT = 0x80,  /* this name or category was classified */
@@ -226,7 +227,7 @@ static bool
 find_roles(mrd_device_work *d)
 {
     for (size_t i = 0; i < MRD_COUNT(roles); i++) {
-        mrd_sid key = mrd_strtab_find(mrd_catalog_strings(d->cat), mrd_str_of(roles[i].key));
+        mrd_sid key = mrd_arg_key_find(mrd_catalog_strings(d->cat), roles[i].key);
 
         if (key == MRD_SID_EMPTY)
             continue;

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
+#include "trace/model/arg_keys.h"
 #include "trace/model/open.h"
 
 #define NO_GROUP 0u
@@ -300,7 +301,7 @@ mrd_exec_pairs_new(const mrd_catalog *cat, uint32_t profile, mrd_exec_pairs_fn *
     for (size_t i = 0; i < p->n_tracks && err == MRD_OK && !any; i++)
         any = p->tracks[i].group != NO_GROUP;
     p->running = mrd_strtab_find(mrd_catalog_strings(cat), MRD_STR("nc_exec_running"));
-    p->exec_id = mrd_strtab_find(mrd_catalog_strings(cat), MRD_STR("exec_id"));
+    p->exec_id = mrd_arg_key_find(mrd_catalog_strings(cat), MRD_KEY_EXEC);
     if (err != MRD_OK || !any || p->running == MRD_SID_EMPTY || p->exec_id == MRD_SID_EMPTY) {
         mrd_exec_pairs_free(p);
         p = NULL;

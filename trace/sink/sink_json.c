@@ -15,6 +15,7 @@
 #include "base/vec.h"
 #include "trace/json/catalog_json.h"
 #include "trace/json/json_names.h"
+#include "trace/model/arg_keys.h"
 #include "trace/sink/json_event.h"
 
 /* The use of a track's samples. */
@@ -22,19 +23,15 @@ typedef enum { ROLE_EVENT, ROLE_COUNTER, ROLE_MEM_USED, ROLE_MEM_PERCENT, ROLE_C
 
 /* Arguments that become members of an event, by layout. */
 static const struct {
-    const char *key;
+    mrd_arg_key key;
     bool guide, explorer;
     bool text; /* guide: a number in quotes */
 } promoted[] = {
-    { "size", true, true, true },
-    { "tensor_id", true, true, true },
-    { "tensor_name", true, true, false },
-    { "exec_id", false, true, false },
-    { "device_core_idx", false, true, false },
-    { "model_id", false, true, false },
-    { "model_name", false, true, false },
-    { "parent_id", true, false, false },
-    { "type", true, false, false },
+    { MRD_KEY_SIZE, true, true, true },         { MRD_KEY_TENSOR, true, true, true },
+    { MRD_KEY_TENSOR_NAME, true, true, false }, { MRD_KEY_EXEC, false, true, false },
+    { MRD_KEY_PCORE, false, true, false },      { MRD_KEY_MODEL, false, true, false },
+    { MRD_KEY_MODEL_NAME, false, true, false }, { MRD_KEY_PARENT, true, false, false },
+    { MRD_KEY_TYPE, true, false, false },
 };
 
 enum { PROMOTED_PARENT = 7, PROMOTED_TYPE = 8, PROMOTED = MRD_COUNT(promoted) };
@@ -239,7 +236,7 @@ put_promoted(json_sink *s, mrd_jw *w, const mrd_arg *const at[PROMOTED])
     for (size_t i = 0; i < PROMOTED_PARENT; i++) {
         if (at[i] == NULL)
             continue;
-        mrd_jw_key(w, mrd_str_of(promoted[i].key));
+        mrd_jw_key(w, mrd_str_of(mrd_arg_key_text(promoted[i].key)));
         if (promoted[i].text && !s->explorer && at[i]->type == MRD_ARG_INT)
             mrd_jw_i64_text(w, at[i]->v.i);
         else if (promoted[i].text && !s->explorer)
@@ -572,7 +569,7 @@ json_open(void *state, const mrd_sink_env *env, mrd_why *why)
     }
     for (size_t i = 0; i < PROMOTED; i++) {
         if (s->explorer ? promoted[i].explorer : promoted[i].guide)
-            s->promoted_key[i] = mrd_strtab_find(strings, mrd_str_of(promoted[i].key));
+            s->promoted_key[i] = mrd_arg_key_find(strings, promoted[i].key);
     }
     mrd_catalog_json(&s->w, s->cat, 0, "system_profile");
     mrd_jw_key(&s->w, s->explorer ? MRD_STR("trace_event") : MRD_STR("trace_events"));

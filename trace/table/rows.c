@@ -608,12 +608,8 @@ rows_make(mrd_rows *r)
         track_fields(r, i);
     mrd_rows_clear(r->slots);
     memset(r->arg_column, MRD_ARG_COLUMNS, r->n_catalog);
-    for (size_t i = 0; i < MRD_ARG_KEYS && r->dialect->promote; i++) {
-        mrd_sid key = mrd_strtab_find(mrd_catalog_strings(r->cat), mrd_str_of(mrd_arg_keys[i].key));
-
-        if (key != MRD_SID_EMPTY)
-            r->arg_column[key] = mrd_arg_keys[i].column;
-    }
+    if (r->dialect->promote)
+        mrd_arg_key_columns(mrd_catalog_strings(r->cat), r->arg_column, r->n_catalog);
     return r->err;
 }
 

@@ -2,24 +2,6 @@
 
 #include "base/obj.h"
 
-const struct mrd_arg_key mrd_arg_keys[MRD_ARG_KEYS] = {
-    { "exec_id", 0 },
-    { "model_id", 1 },
-    { "op_id", 2 },
-    { "gid", 3 },
-    { "size", 4 },
-    { "correlation", 5 },
-    { "External id", 6 },
-    { "external id", 6 }, /* of PyTorch's profiler, 2021 */
-    { "stream", 7 },
-    { "Ev Idx", 8 },
-    { "Profiler Event Index", 8 }, /* of PyTorch's profiler, 2021 to 2023 */
-    { "Sequence number", 9 },
-    { "Record function id", 10 },
-    { "Python id", 11 },
-    { "Python parent id", 12 },
-};
-
 #define I(name, field, unit, what)                                                                 \
     {                                                                                              \
         name, MRD_COL_I64, field, false, unit, what                                                \
@@ -89,22 +71,14 @@ static const mrd_column events[] = {
     I("id", F_ID, "", "the source's own id, 0 none; 64 bits, signed"),
     I("no_start", F_NO_START, "", "1: only its end was seen"),
     I("simulated", F_SIMULATED, "", "1: of simulated hardware"),
-    OI("exec_id", F_ARG_FIRST, "", "execution, NULL when not given"),
-    OI("model_id", F_ARG_FIRST + 1, "", "model, NULL when not given"),
-    OI("op_id", F_ARG_FIRST + 2, "", "operation of a collective, NULL when not given"),
-    OI("gid", F_ARG_FIRST + 3, "", "group of a collective, NULL when not given"),
-    OI("size_bytes", F_ARG_FIRST + 4, "bytes", "argument size, NULL when not given"),
-    OI("correlation", F_ARG_FIRST + 5, "", "links a launch to its kernel, NULL when not given"),
-    OI("external_id", F_ARG_FIRST + 6, "",
-       "links an operator to its launches, NULL when not given"),
-    OI("stream", F_ARG_FIRST + 7, "", "stream of the device, NULL when not given"),
-    OI("event_index", F_ARG_FIRST + 8, "",
-       "number of the event in the framework's profiler, NULL when not given"),
-    OI("sequence", F_ARG_FIRST + 9, "",
-       "links an operator to its backward operator, NULL when not given"),
-    OI("record_function_id", F_ARG_FIRST + 10, "", "of an operator, NULL when not given"),
-    OI("python_id", F_ARG_FIRST + 11, "", "call of a Python function, NULL when not given"),
-    OI("python_parent_id", F_ARG_FIRST + 12, "", "python_id of the caller, NULL when not given"),
+#define MRD_ARG_COLUMN(ident, spelling, column, unit, meaning)                                     \
+    OI(column, F_ARG_FIRST + MRD_KEY_##ident, unit, meaning ", NULL when not given"),
+#define MRD_ARG_KEY(...)
+#define MRD_ARG_ALSO(...)
+#include "trace/model/arg_keys.def"
+#undef MRD_ARG_COLUMN
+#undef MRD_ARG_KEY
+#undef MRD_ARG_ALSO
     T("args", F_ARGS, "all other arguments, a JSON object, '' none"),
     SESSION,
 };

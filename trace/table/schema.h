@@ -13,6 +13,7 @@
 #ifndef MRD_TRACE_TABLE_SCHEMA_H
 #define MRD_TRACE_TABLE_SCHEMA_H
 
+#include "trace/model/arg_keys.h"
 #include "trace/model/event.h"
 #include "trace/table/hbm_columns.h"
 
@@ -38,8 +39,8 @@ typedef enum {
     F_VALUE_INT,
     F_IS_INT,
     F_LOST,
-    F_ARG_FIRST, /* arguments with a separate column, by mrd_arg_keys */
-    F_ARG_LAST = F_ARG_FIRST + 12,
+    F_ARG_FIRST, /* arguments with a separate column, by mrd_arg_key */
+    F_ARG_LAST = F_ARG_FIRST + MRD_KEY_LAST_COLUMN,
     F_ARG_SET, /* of an event: bit mask of these arguments (not a column) */
     F_TRACK,
     F_SOURCE,
@@ -218,17 +219,9 @@ typedef struct mrd_dialect {
     const char *name, *version;
     const mrd_table_def *tables;
     size_t n;
-    bool promote; /* arguments of mrd_arg_keys are columns and not in args */
+    bool promote; /* arguments that have columns are not in args */
 } mrd_dialect;
 enum { MRD_SCHEMA_COLUMNS = 250 }; /* maximum columns of a table */
 extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;
-
-/* Integer arguments of events that have a column, F_ARG_FIRST + column. Writers of different age
- * use different keys for the same column. */
-enum { MRD_ARG_COLUMNS = F_ARG_LAST - F_ARG_FIRST + 1, MRD_ARG_KEYS = MRD_ARG_COLUMNS + 2 };
-extern const struct mrd_arg_key {
-    const char *key;
-    uint8_t column;
-} mrd_arg_keys[MRD_ARG_KEYS];
 
 #endif

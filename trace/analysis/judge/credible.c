@@ -8,6 +8,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/analysis/launches.h"
+#include "trace/model/arg_keys.h"
 
 #define LAUNCH_NUMBER 0x636f72u /* separates numbers of processes from other ids */
 #define KEYS_MOST     8u        /* maximum number of numbers and arrows of an event that count */
@@ -87,8 +88,8 @@ mrd_credible_new(const mrd_catalog *cat)
     c->kernel = mrd_strtab_find(strings, MRD_STR("kernel"));
     c->copy = mrd_strtab_find(strings, MRD_STR("gpu_memcpy"));
     c->set = mrd_strtab_find(strings, MRD_STR("gpu_memset"));
-    c->device_key = mrd_strtab_find(strings, MRD_STR("device"));
-    c->stream_key = mrd_strtab_find(strings, MRD_STR("stream"));
+    c->device_key = mrd_arg_key_find(strings, MRD_KEY_DEVICE);
+    c->stream_key = mrd_arg_key_find(strings, MRD_KEY_STREAM);
     c->annotation = mrd_strtab_find(strings, MRD_STR("gpu_user_annotation"));
     if (c->rows == NULL || c->devices == NULL || c->lines == NULL || c->names == NULL ||
         c->unlaunched == NULL) {

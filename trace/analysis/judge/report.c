@@ -8,6 +8,7 @@
 #include "base/vec.h"
 #include "trace/analysis/gather.h"
 #include "trace/analysis/launches.h"
+#include "trace/model/arg_keys.h"
 
 typedef struct {
     mrd_report_worker pub;
@@ -600,7 +601,7 @@ mrd_report_new(const mrd_sink_env *env)
     r->launches = mrd_launches_new();
     r->numbered = mrd_launches_new();
     r->messages = !mrd_collectives_all_to_all(r->cat);
-    r->number_key = mrd_strtab_find(mrd_catalog_strings(r->cat), MRD_STR("correlation"));
+    r->number_key = mrd_arg_key_find(mrd_catalog_strings(r->cat), MRD_KEY_CORRELATION);
     if (r->who == NULL || r->standstill == NULL || r->credible == NULL || r->launches == NULL ||
         r->numbered == NULL || r->paces == NULL || r->gather == NULL || !workers_make(r, env)) {
         mrd_report_free(r);

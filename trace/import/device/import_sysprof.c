@@ -18,6 +18,7 @@
 #include "trace/import/device/sysprof_int.h"
 #include "trace/json/catalog_json.h"
 #include "trace/json/json_names.h"
+#include "trace/model/arg_keys.h"
 
 /* ---- Identity ---- */
 
@@ -245,11 +246,11 @@ keep_guide_members(sysprof *s, const row_identity *id)
                      mrd_row_sid(row, MRD_ROW_KIND));
     v = mrd_row_number(row, MRD_ROW_PARENT);
     if (mrd_row_has(row, MRD_ROW_PARENT) && v != 0)
-        mrd_args_int(row->args, mrd_strtab_addz(s->strings, "parent_id"), v);
+        mrd_args_int(row->args, mrd_arg_key_add(s->strings, MRD_KEY_PARENT), v);
     v = mrd_row_number(row, MRD_ROW_TYPE);
     if (mrd_row_has(row, MRD_ROW_TYPE) && v != 0 &&
         v != mrd_json_event_type(t.source, sid_text(s, mrd_row_sid(row, MRD_ROW_NAME))))
-        mrd_args_int(row->args, mrd_strtab_addz(s->strings, "type"), v);
+        mrd_args_int(row->args, mrd_arg_key_add(s->strings, MRD_KEY_TYPE), v);
     if (mrd_row_has(row, MRD_ROW_NC) && mrd_row_has(row, MRD_ROW_LNC) &&
         mrd_row_number(row, MRD_ROW_NC) != id->lnc)
         mrd_args_int(row->args, mrd_strtab_addz(s->strings, "nc_idx"),
@@ -266,7 +267,7 @@ find_physical_core(sysprof *s, row_identity *id)
 
     if (s->own || id->source != MRD_SRC_DEVICE || id->pcore != MRD_NONE)
         return;
-    key = mrd_strtab_find(s->strings, MRD_STR("device_core_idx"));
+    key = mrd_arg_key_find(s->strings, MRD_KEY_PCORE);
     core = key == MRD_SID_EMPTY ? NULL : mrd_args_find(s->row.args, key);
     if (core != NULL && core->type == MRD_ARG_INT && core->v.i >= 0)
         id->pcore = core->v.i;

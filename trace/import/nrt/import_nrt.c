@@ -7,6 +7,7 @@
 #include "base/obj.h"
 #include "trace/import/import.h"
 #include "trace/import/nrt/import_nrt_int.h"
+#include "trace/model/arg_keys.h"
 
 /* ---- Events ---- */
 
@@ -204,6 +205,17 @@ mrd_nrt_memory_used(const mrd_nrt *nrt)
 static void
 nrt_intern(mrd_nrt *nrt)
 {
+    const struct {
+        mrd_sid *to;
+        mrd_arg_key key;
+    } keys[] = {
+        { &nrt->key_phase, MRD_KEY_PHASE },     { &nrt->key_exec, MRD_KEY_EXEC },
+        { &nrt->key_hbm, MRD_KEY_HBM },         { &nrt->key_device, MRD_KEY_MLA },
+        { &nrt->key_usage, MRD_KEY_USAGE },     { &nrt->key_usage_total, MRD_KEY_USAGE_TOTAL },
+        { &nrt->key_total, MRD_KEY_TOTAL },     { &nrt->key_size, MRD_KEY_SIZE },
+        { &nrt->key_pcore, MRD_KEY_PCORE },     { &nrt->key_nc_ts, MRD_KEY_NC_TIME },
+        { &nrt->key_cpu_ts, MRD_KEY_CPU_TIME }, { &nrt->key_end_nc_ts, MRD_KEY_NC_TIME_END },
+    };
     struct {
         mrd_sid *to;
         const char *text;
@@ -211,28 +223,16 @@ nrt_intern(mrd_nrt *nrt)
         { &nrt->type_running, "nc_exec_running" },
         { &nrt->type_pre, "kbl_exec_pre" },
         { &nrt->type_sync, "timestamp_sync_point" },
-        { &nrt->key_phase, "phase" },
         { &nrt->key_time, NRT_TIME_KEY },
-        { &nrt->key_exec, "exec_id" },
         { &nrt->key_seq, NRT_SEQ_KEY },
         { &nrt->type_alloc, "nrt_dma_mem_alloc" },
         { &nrt->type_dealloc, "nrt_dma_mem_dealloc" },
         { &nrt->type_copyin, "dmem_buf_copyin" },
         { &nrt->type_copyout, "dmem_buf_copyout" },
-        { &nrt->key_hbm, "hbm_idx" },
-        { &nrt->key_device, "mla_idx" },
-        { &nrt->key_usage, "usage_type" },
-        { &nrt->key_usage_total, "usage_type_total_bytes" },
-        { &nrt->key_total, "total_bytes" },
-        { &nrt->key_size, "size" },
         { &nrt->key_direction, "direction" },
         { &nrt->key_bandwidth, "bytes_per_second" },
         { &nrt->to_device, "host_to_device" },
         { &nrt->to_host, "device_to_host" },
-        { &nrt->key_pcore, "device_core_idx" },
-        { &nrt->key_nc_ts, "nc_timestamp_ns" },
-        { &nrt->key_end_nc_ts, "end.nc_timestamp_ns" },
-        { &nrt->key_cpu_ts, "cpu_timestamp_ns" },
         { &nrt->time_between, "device clock, between two sync points" },
         { &nrt->time_beyond, "device clock, beyond the sync points" },
         { &nrt->time_none, "device clock, no sync point" },
@@ -241,6 +241,8 @@ nrt_intern(mrd_nrt *nrt)
 
     for (size_t i = 0; i < MRD_COUNT(words); i++)
         *words[i].to = mrd_strtab_addz(nrt->strings, words[i].text);
+    for (size_t i = 0; i < MRD_COUNT(keys); i++)
+        *keys[i].to = mrd_arg_key_add(nrt->strings, keys[i].key);
 }
 
 mrd_err

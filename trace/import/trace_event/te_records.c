@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "trace/model/arg_keys.h"
 
 void
 mrd_te_init(te *t, mrd_import *imp)
@@ -20,9 +21,9 @@ mrd_te_init(te *t, mrd_import *imp)
     t->key_labels = mrd_strtab_addz(t->strings, "labels");
     t->key_sort = mrd_strtab_addz(t->strings, "sort_index");
     t->key_value = mrd_strtab_addz(t->strings, "value");
-    t->key_device = mrd_strtab_addz(t->strings, "device");
-    t->key_stream = mrd_strtab_addz(t->strings, "stream");
-    t->key_rank = mrd_strtab_addz(t->strings, "rank");
+    t->key_device = mrd_arg_key_add(t->strings, MRD_KEY_DEVICE);
+    t->key_stream = mrd_arg_key_add(t->strings, MRD_KEY_STREAM);
+    t->key_rank = mrd_arg_key_add(t->strings, MRD_KEY_RANK);
     t->word_end = mrd_strtab_addz(t->strings, "(end without start)");
     mrd_te_lines_init(&t->lines, imp);
 }

@@ -1,0 +1,38 @@
+/*
+ * trace/model/arg_keys.h - finds the arguments that trace/model/arg_keys.def lists among the strings of a
+ * profile. Threads: as mrd_strtab.
+ */
+#ifndef MRD_TRACE_ARG_KEYS_H
+#define MRD_TRACE_ARG_KEYS_H
+
+#include "trace/model/strtab.h"
+
+typedef enum {
+#define MRD_ARG_COLUMN(ident, ...) MRD_KEY_##ident,
+#define MRD_ARG_KEY(ident, ...)
+#define MRD_ARG_ALSO(ident, ...)
+#include "trace/model/arg_keys.def"
+#undef MRD_ARG_COLUMN
+#undef MRD_ARG_KEY
+    MRD_ARG_COLUMNS, /* arguments with a column */
+    MRD_KEY_LAST_COLUMN = MRD_ARG_COLUMNS - 1,
+#define MRD_ARG_COLUMN(ident, ...)
+#define MRD_ARG_KEY(ident, ...) MRD_KEY_##ident,
+#include "trace/model/arg_keys.def"
+#undef MRD_ARG_COLUMN
+#undef MRD_ARG_KEY
+#undef MRD_ARG_ALSO
+    MRD_ARG_KEYS
+} mrd_arg_key;
+
+/* Returns the argument's first spelling. */
+const char *mrd_arg_key_text(mrd_arg_key key);
+/* Returns the id of the argument's first spelling. _find returns MRD_SID_EMPTY if no event of the
+ * profile has the argument. */
+mrd_sid mrd_arg_key_find(const mrd_strtab *strings, mrd_arg_key key);
+mrd_sid mrd_arg_key_add(mrd_strtab *strings, mrd_arg_key key);
+/* Stores the column of each spelling at the index of its id. column_of has `n` entries, and is not
+ * changed for other strings. */
+void mrd_arg_key_columns(const mrd_strtab *strings, uint8_t *column_of, size_t n);
+
+#endif
