@@ -15,7 +15,7 @@
 #ifndef MRD_AGENT_HANG_RANKS_H
 #define MRD_AGENT_HANG_RANKS_H
 
-#include "agent/rings/rank_ops.h"
+#include "agent/rings/drain.h"
 
 #define MRD_RANKS_MAX 512u
 

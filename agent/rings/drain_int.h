@@ -8,7 +8,6 @@
 #include "agent/rings/discover.h"
 #include "agent/rings/drain.h"
 #include "agent/rings/open_spans.h"
-#include "agent/rings/rank_ops.h"
 #include "agent/rings/ring_map.h"
 #include "base/index.h"
 #include "capture/ring/ring_read.h"

@@ -5,10 +5,11 @@
 #ifndef MRD_AGENT_RINGS_RANK_OPS_H
 #define MRD_AGENT_RINGS_RANK_OPS_H
 
-#include "agent/rings/drain.h"
 #include "capture/ring/ring_ops.h"
 
 #define MRD_DRAIN_OPS 12
+
+/* An operation of a process. */
 typedef struct {
     char name[48];
     uint64_t group;     /* with the name it identifies the operation */
@@ -19,6 +20,7 @@ typedef struct {
     uint64_t seen;      /* ended calls of known length */
     mrd_dur_ns slow_ns; /* as in mrd_ring_op_state */
 } mrd_drain_op;
+
 /* What rings of one process show together. */
 typedef struct {
     mrd_drain_op v[MRD_DRAIN_OPS];
@@ -28,11 +30,5 @@ typedef struct {
 
 /* Adds what a ring shows. `shift`: what is added to its times (drain_int.h). */
 void mrd_drain_ops_add(mrd_drain_ops_kept *to, mrd_ring_reader *reader, mrd_dur_ns shift);
-
-/* Gets the operations of the process, also when it has ended, and returns their number. *ret_lost
- * is "" or why the counts are incomplete. *ret_partial: operations that were entered long ago may be
- * missing. */
-size_t mrd_drain_ops(const mrd_drain *p, mrd_drain_process *process,
-                     mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial);
 
 #endif
