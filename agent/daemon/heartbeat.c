@@ -242,6 +242,7 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
         m->idle_local_ns = s.idle.ns;
         m->state_local_ns = s.state_at.ns;
         m->lost = (char *) (uintptr_t) s.lost;
+        m->partial = s.partial;
         m->inside = (char *) (uintptr_t) s.inside;
         fill_ops(set, n, &s);
     }

@@ -23,9 +23,9 @@ typedef struct {
     char state;
     mrd_local_ns progress, idle;
     mrd_local_ns state_at; /* since when `state` is so */
-    mrd_work work;         /* at work_at, 0 if it was not read since the last progress */
+    mrd_process_work work; /* at work_at, 0 if it was not read since the last progress */
     mrd_local_ns work_at;
-    bool quiet, seen; /* seen: in this round */
+    bool quiet, partial;
 } rank;
 
 struct mrd_ranks {
@@ -116,7 +116,7 @@ look_at_kernel(mrd_ranks *r, rank *k)
     char state = k->state;
     bool idle = k->idle.ns != 0;
     mrd_dur_ns since;
-    mrd_work w;
+    mrd_process_work w;
 
     if (mrd_work_read(r->proc_root, k->ident.pid, &w) != MRD_OK ||
         (w.start_ticks != k->ident.start_ticks && k->ident.timens_boottime_ns == 0)) {
@@ -157,7 +157,7 @@ look_at_ops(mrd_ranks *r, rank *k)
 {
     mrd_drain_op ops[MRD_DRAIN_OPS];
     const char *lost = "";
-    size_t n = mrd_drain_ops(r->drain, k->process, ops, &lost);
+    size_t n = mrd_drain_ops(r->drain, k->process, ops, &lost, &k->partial);
     bool moved = n != k->n_ops;
 
     for (size_t i = 0; i < n && !moved; i++)
@@ -173,9 +173,10 @@ add(mrd_ranks *r, mrd_drain_process *process)
 {
     mrd_drain_op ops[MRD_DRAIN_OPS];
     const char *lost;
+    bool partial;
     rank *k;
 
-    if (mrd_drain_ops(r->drain, process, ops, &lost) == 0)
+    if (mrd_drain_ops(r->drain, process, ops, &lost, &partial) == 0)
         return NULL; /* most processes with rings are helpers */
     if (!MRD_VEC_ROOM_MAX(r->v, r->n, r->cap, 1, MRD_RANKS_MAX)) {
         r->left_out++;
@@ -271,6 +272,7 @@ mrd_ranks_get(const mrd_ranks *r, size_t i, mrd_rank_state *ret_state)
                                    .idle = k->idle,
                                    .state_at = k->state_at,
                                    .lost = k->lost,
+                                   .partial = k->partial,
                                    .inside = k->inside,
                                    .ops = k->ops,
                                    .n_ops = k->n_ops };

@@ -39,6 +39,7 @@ typedef struct {
     mrd_local_ns state_at;    /* since when it is so */
     mrd_local_ns quiet, idle; /* as in mrd_hang_rank */
     const char *lost;         /* why its counts are incomplete; "" if they are complete */
+    bool partial;             /* operations that it entered long ago may be missing in `ops` */
     const char *inside;       /* names of its open spans, outermost first */
     const mrd_drain_op *ops;
     size_t n_ops;

@@ -99,7 +99,7 @@ add_children(tree *t, int64_t pid, unsigned depth)
 }
 
 mrd_err
-mrd_work_read(const char *proc_root, int64_t pid, mrd_work *ret_work)
+mrd_work_read(const char *proc_root, int64_t pid, mrd_process_work *ret_work)
 {
     tree t = { .proc_root = proc_root, .left = CHILDREN_MAX };
     mrd_proc_stat st;
@@ -108,9 +108,9 @@ mrd_work_read(const char *proc_root, int64_t pid, mrd_work *ret_work)
     if (err != MRD_OK)
         return err;
     add_children(&t, pid, 0);
-    *ret_work = (mrd_work){ .cpu = st.cpu_user_ns + st.cpu_system_ns + t.cpu,
-                            .bytes = bytes_of(proc_root, pid),
-                            .state = st.state,
-                            .start_ticks = st.start_ticks };
+    *ret_work = (mrd_process_work){ .cpu = st.cpu_user_ns + st.cpu_system_ns + t.cpu,
+                                    .bytes = bytes_of(proc_root, pid),
+                                    .state = st.state,
+                                    .start_ticks = st.start_ticks };
     return MRD_OK;
 }

@@ -11,9 +11,9 @@ typedef struct {
     uint64_t bytes; /* 0 if the kernel does not say */
     char state;     /* letter of /proc/PID/stat */
     int64_t start_ticks;
-} mrd_work;
+} mrd_process_work;
 
 /* Errors: as mrd_proc_read. */
-mrd_err mrd_work_read(const char *proc_root, int64_t pid, mrd_work *ret_work);
+mrd_err mrd_work_read(const char *proc_root, int64_t pid, mrd_process_work *ret_work);
 
 #endif

@@ -28,6 +28,7 @@
 #define MRD_AGENT_RINGS_DRAIN_H
 
 #include "agent/guard/safe_open.h"
+#include "agent/rings/rank_ops.h"
 #include "base/loss_cause.h"
 #include "hw/identity.h"
 #include "proto/batch/batch.h" /* mrd_cross_read */
@@ -164,22 +165,11 @@ void mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
                                       const mrd_event *ev),
                          void *self);
 void mrd_drain_tell_again(mrd_drain *p);
-/* An operation that a process enters together with other ranks (capture/api/ops.h). */
-#define MRD_DRAIN_OPS 6
-typedef struct {
-    char name[48];
-    uint64_t group;     /* with the name it identifies the operation */
-    uint64_t entered;   /* how often the process entered it */
-    unsigned open;      /* calls that have not returned */
-    mrd_local_ns begin; /* of the oldest open call */
-    uint64_t bytes, bytes_before;
-    uint64_t seen;      /* ended calls of known length */
-    mrd_dur_ns slow_ns; /* as in mrd_ring_op_state */
-} mrd_drain_op;
 /* Gets the operations of the process, also when it has ended, and returns their number. *ret_lost
- * is "" or why the counts are incomplete. */
+ * is "" or why the counts are incomplete. *ret_partial: operations that were entered long ago may be
+ * missing. */
 size_t mrd_drain_ops(const mrd_drain *p, mrd_drain_process *process,
-                     mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost);
+                     mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial);
 /* Returns the claim of the process's oldest ring, or of its first ring if none remains. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 /* Returns the hash of a ring's file name. */

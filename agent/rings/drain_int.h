@@ -13,8 +13,6 @@
 #include "capture/ring/ring_read.h"
 #include "trace/json/args.h"
 
-/* ---- Rings and processes ---- */
-
 typedef struct proc proc;
 
 typedef struct {
@@ -115,10 +113,8 @@ struct proc {
     char settings[MRD_RING_NAME_MAX]; /* name of its settings file; as `control` */
     char control[MRD_RING_NAME_MAX];  /* name of its control file; "" means not searched */
     unsigned control_dir;
-    bool held;                       /* its rings are not read: mrd_drain_hold_process */
-    mrd_drain_op ops[MRD_DRAIN_OPS]; /* of its rings that are gone */
-    size_t n_ops;
-    uint32_t ops_flags, ops_flags_gone; /* MRD_RING_OPS_*: now; of rings that are gone */
+    bool held; /* its rings are not read: mrd_drain_hold_process */
+    mrd_drain_ops_kept ops; /* of rings that are gone */
 };
 
 typedef struct mrd_open_log mrd_open_log;
@@ -164,11 +160,6 @@ struct mrd_drain {
     mrd_local_ns cross_at;
     mrd_dur_ns wall_offset;
 };
-
-/* ---- rank_ops.c ---- */
-
-/* Keeps what the ring shows before it goes. */
-void mrd_drain_ops_keep(proc *pr, ring *r);
 
 /* ---- unread.c ---- */
 

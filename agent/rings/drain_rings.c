@@ -293,7 +293,7 @@ drop_ring(mrd_drain *p, ring *r)
     proc *pr = r->proc;
     ring **at = &pr->rings;
 
-    mrd_drain_ops_keep(pr, r);
+    mrd_drain_ops_add(&pr->ops, r->reader, pr->shift_ns);
     unlist_ring(p, r);
     mrd_drain_memory_forget(p, r);
     p->users_now -= --p->users[r->user].rings == 0;

@@ -1,6 +1,8 @@
 /* agent/rings/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans with
- * their end in another record, starts of the runtime's trace */
+ * their end in another record, starts of the runtime's trace. Also the operations that it enters
+ * together with other ranks */
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/rings/drain_int.h"
 #include "base/vec.h"
@@ -145,4 +147,41 @@ mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
     look_at_begun(&l, pr);
     mrd_drain_runtime_in_flight(pr, look_at_start, &l);
     free(l.args);
+}
+
+/* Returns why the counts of the process may be incomplete, "" if they are not. */
+static const char *
+incomplete(const mrd_drain *p, const proc *pr, uint32_t flags)
+{
+    mrd_ring_stats st;
+
+    if ((flags & MRD_RING_OPS_LEFT_OUT) != 0)
+        return "it enters more kinds of operations than are counted";
+    if ((flags & MRD_RING_OPS_FAILED) != 0)
+        return "a call of it failed";
+    if (mrd_drain_leaves_out(p))
+        return "the agent does not read all rings of the node";
+    for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
+        mrd_ring_get_stats(r->reader, &st);
+        if (st.lost[MRD_RING_LOST_NORING] > 0)
+            return "a thread of it could not get a ring";
+        if (st.lost[MRD_RING_LOST_SWITCHED] > 0)
+            return "its recording switched itself off";
+    }
+    return pr->n_notes > 0 ? "it could not make rings for a while" : "";
+}
+
+size_t
+mrd_drain_ops(const mrd_drain *p, mrd_drain_process *process, mrd_drain_op ret_ops[MRD_DRAIN_OPS],
+              const char **ret_lost, bool *ret_partial)
+{
+    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    mrd_drain_ops_kept all = pr->ops;
+
+    for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        mrd_drain_ops_add(&all, r->reader, pr->shift_ns);
+    memcpy(ret_ops, all.v, all.n * sizeof(*ret_ops));
+    *ret_lost = incomplete(p, pr, all.flags);
+    *ret_partial = (all.flags & MRD_RING_OPS_EVICTED) != 0;
+    return all.n;
 }

@@ -35,6 +35,15 @@ kind_of(uint32_t name, uint64_t group)
     return KINDS;
 }
 
+/* Only this thread stores the flags of its ring. */
+static void
+set_flag(mrd_ring_hdr *hdr, uint32_t flag, bool on)
+{
+    uint32_t flags = atomic_load_explicit(&hdr->ops_flags, memory_order_relaxed);
+
+    atomic_store_explicit(&hdr->ops_flags, on ? flags | flag : flags & ~flag, memory_order_relaxed);
+}
+
 /* The slot of this operation in the thread's ring: its own, a free one, or the closed one with the
  * oldest call. NULL if all are open. */
 static mrd_ring_op *
@@ -56,8 +65,10 @@ slot_of(mrd_ring_hdr *hdr, const mrd_rec_op *op)
                                    atomic_load_explicit(&oldest->begin, memory_order_relaxed)))
             oldest = s;
     }
-    if (oldest != NULL)
+    if (oldest != NULL && atomic_load_explicit(&oldest->state, memory_order_relaxed) != 0) {
+        set_flag(hdr, MRD_RING_OPS_EVICTED, true);
         atomic_store_explicit(&oldest->state, 0, memory_order_release);
+    }
     return oldest;
 }
 
@@ -67,15 +78,6 @@ header(void)
     mrd_ring_writer *w = mrd_rec_on(MRD_CAP_API) ? mrd_proc_writer() : mrd_tls_writer;
 
     return w == NULL || !w->ready ? NULL : w->hdr;
-}
-
-/* Only this thread stores the flags of its ring. */
-static void
-set_flag(mrd_ring_hdr *hdr, uint32_t flag, bool on)
-{
-    uint32_t flags = atomic_load_explicit(&hdr->ops_flags, memory_order_relaxed);
-
-    atomic_store_explicit(&hdr->ops_flags, on ? flags | flag : flags & ~flag, memory_order_relaxed);
 }
 
 void

@@ -87,6 +87,7 @@ typedef struct {
 #define MRD_RING_OP_SLOW      16u
 #define MRD_RING_OPS_LEFT_OUT 1u /* calls are missing in ops */
 #define MRD_RING_OPS_FAILED   2u /* the thread's last call ended with an error */
+#define MRD_RING_OPS_EVICTED  4u /* operations that were entered long ago are not in ops any more */
 #define MRD_RING_OP_SLOW_BITS 26 /* slow[i] counts calls of 2^(26+i) to 2^(27+i) ticks */
 typedef struct {
     /* name id << 32 | number of ended calls whose length is counted */

@@ -6,8 +6,6 @@
 
 #define OWNER_PERIOD_NS 1000000000
 #define MAPS_IDLE_MAX   64000000000 /* RING_MAPS_IDLE_NS doubles up to this limit */
-/* A tick further than this from the ring's own calibration is invalid (centuries). */
-#define TICKS_SANE (1ull << 62)
 
 #define MULT_UP (MRD_RING_MULT_SHIFT - MRD_RING_CLOCK_SHIFT)
 /* A record up to this size is copied from the mapping. A longer one could contain pages that were
@@ -91,8 +89,8 @@ ring_bad(mrd_ring_reader *r, mrd_err err, const char *what, uint64_t at)
     return MRD_RING_BAD;
 }
 
-static mrd_ring_step
-refresh_dict(mrd_ring_reader *r)
+mrd_ring_step
+mrd_ring_refresh_dict(mrd_ring_reader *r)
 {
     uint64_t head = 0;
     mrd_why why;
@@ -257,7 +255,7 @@ fill(mrd_ring_reader *r)
     take_losses(r, &h);
     if (h.head == from)
         return nothing_new(r);
-    if ((step = refresh_dict(r)) != MRD_RING_MORE)
+    if ((step = mrd_ring_refresh_dict(r)) != MRD_RING_MORE)
         return step;
     find_thread(r, from);
     off = from & (r->info.data_len - 1);
@@ -298,12 +296,6 @@ short_record(mrd_ring_reader *r, size_t len)
         return ring_bad(r, MRD_CORRUPT, "record ends behind the head", pos);
     r->stuck_head = r->head; /* perhaps a torn read of head: a second read decides */
     return fill(r);
-}
-
-static bool
-sane_ticks(const mrd_ring_reader *r, uint64_t ticks)
-{
-    return ticks - r->base_ticks + TICKS_SANE / 2 < TICKS_SANE;
 }
 
 /* If the first item is NAME, it is the record's name. */
@@ -355,7 +347,7 @@ loss_event(mrd_ring_reader *r, uint32_t cause, uint64_t first, uint64_t last, ui
     ev->flags = (uint8_t) cause;
     ev->tid = thread_now(r);
     ev->value = count;
-    if (sane_ticks(r, first) && sane_ticks(r, last)) {
+    if (ring_sane_ticks(r, first) && ring_sane_ticks(r, last)) {
         int64_t end = mrd_ring_clock_ns(&r->clock, last);
 
         ev->ts = (mrd_local_ns){ mrd_ring_clock_ns(&r->clock, first) };
@@ -415,8 +407,8 @@ decode(mrd_ring_reader *r, const mrd_ring_rec *rec, size_t len, mrd_ring_event *
 
     if (!plain[rec->kind])
         return special(r, rec, ev);
-    if (!sane_ticks(r, rec->ts) ||
-        (rec->kind == MRD_REC_SPAN && !sane_ticks(r, rec->ts + rec->value)))
+    if (!ring_sane_ticks(r, rec->ts) ||
+        (rec->kind == MRD_REC_SPAN && !ring_sane_ticks(r, rec->ts + rec->value)))
         return ring_bad(r, MRD_CORRUPT, "impossible time", r->chunk_pos + r->at);
     ev->kind = rec->kind;
     ev->flags = rec->flags;
@@ -474,7 +466,7 @@ static mrd_ring_step
 next_open_scope(mrd_ring_reader *r, mrd_ring_event *ev)
 {
     if (r->open_at == 0 && r->depth > 0) {
-        if (refresh_dict(r) != MRD_RING_MORE)
+        if (mrd_ring_refresh_dict(r) != MRD_RING_MORE)
             return MRD_RING_BAD;
         if (mrd_ring_get(r, offsetof(mrd_ring_hdr, open), r->open, sizeof(r->open)) != MRD_OK)
             return ring_bad(r, MRD_TRUNCATED, "cannot read the header", 0);
@@ -482,7 +474,7 @@ next_open_scope(mrd_ring_reader *r, mrd_ring_event *ev)
     while (r->open_at < r->depth) {
         const mrd_ring_scope *s = &r->open[r->open_at++];
 
-        if (s->ts == 0 || !sane_ticks(r, s->ts) || scope_accounted(r, s))
+        if (s->ts == 0 || !ring_sane_ticks(r, s->ts) || scope_accounted(r, s))
             continue;
         scope_event(r, s, ev);
         r->records++;
@@ -508,72 +500,18 @@ mrd_ring_open_scopes(mrd_ring_reader *r, mrd_ring_event ret_scopes[MRD_RING_OPEN
     atomic_thread_fence(memory_order_acquire);
     if (get_live(r, &h) != MRD_OK ||
         mrd_ring_get(r, offsetof(mrd_ring_hdr, open), second, sizeof(second)) != MRD_OK ||
-        refresh_dict(r) != MRD_RING_MORE)
+        mrd_ring_refresh_dict(r) != MRD_RING_MORE)
         return 0;
     depth = h.depth < depth ? h.depth : depth;
     for (uint32_t i = 0; i < depth && i < MRD_RING_OPEN_MAX; i++) {
         const mrd_ring_scope *s = &second[i];
 
-        if (s->ts == 0 || s->ts != first[i].ts || s->ending != 0 || !sane_ticks(r, s->ts) ||
+        if (s->ts == 0 || s->ts != first[i].ts || s->ending != 0 || !ring_sane_ticks(r, s->ts) ||
             scope_accounted(r, s))
             continue;
         if (s->ts > r->clock.newest) /* it is converted to the same time when it ends */
             r->clock.newest = s->ts;
         scope_event(r, s, &ret_scopes[n++]);
-    }
-    return n;
-}
-
-/* Returns the upper end of the longest lengths that at least one of 1,000 calls has. */
-static mrd_dur_ns
-slow_ns(const mrd_ring_reader *r, const mrd_ring_op *op, uint64_t seen)
-{
-    uint64_t longer = 0;
-
-    for (unsigned i = MRD_RING_OP_SLOW; i-- > 0;) {
-        longer += op->slow[i] == UINT8_MAX ? seen : op->slow[i];
-        if (longer > seen / 1000)
-            return (mrd_dur_ns) ((unsigned __int128) r->clock.now.mult
-                                     << (MRD_RING_OP_SLOW_BITS + i + 1) >>
-                                 MRD_RING_CLOCK_SHIFT);
-    }
-    return 0;
-}
-
-size_t
-mrd_ring_ops(mrd_ring_reader *r, mrd_ring_op_state ret_ops[MRD_RING_OPS], uint32_t *ret_flags)
-{
-    mrd_ring_op first[MRD_RING_OPS], second[MRD_RING_OPS];
-    uint32_t flags = 0;
-    size_t n = 0;
-
-    if (r->bad || mrd_ring_get(r, offsetof(mrd_ring_hdr, ops), first, sizeof(first)) != MRD_OK)
-        return 0;
-    atomic_thread_fence(memory_order_acquire);
-    if (mrd_ring_get(r, offsetof(mrd_ring_hdr, ops), second, sizeof(second)) != MRD_OK ||
-        mrd_ring_get(r, offsetof(mrd_ring_hdr, ops_flags), &flags, sizeof(flags)) != MRD_OK ||
-        refresh_dict(r) != MRD_RING_MORE)
-        return 0;
-    *ret_flags |= flags;
-    for (unsigned i = 0; i < MRD_RING_OPS; i++) {
-        const mrd_ring_op *op = &second[i];
-
-        /* the call changed meanwhile, so that the process goes on; its number is right */
-        if (op->state == 0 || (op->begin != 0 && !sane_ticks(r, op->begin)))
-            continue;
-        ret_ops[n++] = (mrd_ring_op_state){
-            .name = (uint32_t) (op->name_seen >> 32),
-            .group = op->group,
-            .entered = op->state >> 1,
-            .open = (op->state & 1) != 0,
-            .begin = { mrd_ring_clock_ns(&r->clock, op->begin) },
-            .bytes = op->bytes,
-            .bytes_before = op->bytes_before,
-            .seen = (uint32_t) op->name_seen,
-            .slow_ns = slow_ns(r, op, (uint32_t) op->name_seen),
-        };
-        if (first[i].state != op->state)
-            ret_ops[n - 1].open = false;
     }
     return n;
 }
@@ -820,7 +758,8 @@ mrd_ring_unreported(mrd_ring_reader *r, unsigned cause, int64_t *ret_first_ns, i
 {
     uint64_t told = r->told[cause] > r->reported[cause] ? r->told[cause] : r->reported[cause];
 
-    if (r->lost[cause] <= told || !sane_ticks(r, r->first[cause]) || !sane_ticks(r, r->last[cause]))
+    if (r->lost[cause] <= told || !ring_sane_ticks(r, r->first[cause]) ||
+        !ring_sane_ticks(r, r->last[cause]))
         return 0;
     *ret_first_ns = mrd_ring_clock_ns(&r->clock, r->first[cause]);
     *ret_last_ns = mrd_ring_clock_ns(&r->clock, r->last[cause]);

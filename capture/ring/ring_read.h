@@ -170,20 +170,6 @@ mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
 /* Gets the open scopes of a living owner, as SPANs with dur_ns NONE, and returns their number.
  * Their records come when they end. */
 size_t mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX]);
-/* An operation that the ranks of a job enter together, as the ring's header shows it. */
-typedef struct {
-    uint32_t name;           /* dictionary id for mrd_ring_text */
-    uint64_t group, entered; /* entered: which call of the process the newest one is */
-    bool open;
-    mrd_local_ns begin;
-    uint64_t bytes, bytes_before;
-    uint64_t seen;
-    mrd_dur_ns slow_ns; /* one of 1,000 seen calls took longer, at most; 0 if none is so long */
-} mrd_ring_op_state;
-/* Gets the operations, of a living owner or of one that exited, and returns their number. Adds
- * the MRD_RING_OPS_* of the ring to *ret_flags. */
-size_t mrd_ring_ops(mrd_ring_reader *reader, mrd_ring_op_state ret_ops[MRD_RING_OPS],
-                    uint32_t *ret_flags);
 /* Allows the workload to overwrite everything returned up to now. Errors: IO. */
 mrd_err mrd_ring_release(mrd_ring_reader *reader);
 /*

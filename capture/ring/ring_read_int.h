@@ -72,6 +72,17 @@ ring_file_len(const mrd_ring_reader *r)
     return MRD_RING_HEADER_LEN + r->info.dict_len + r->info.data_len;
 }
 
+/* Reads the entries that the dictionary has more. Returns MORE, or BAD if it contradicts itself. */
+mrd_ring_step mrd_ring_refresh_dict(mrd_ring_reader *r);
+
+/* A tick further than this from the ring's own calibration is invalid (centuries). */
+#define RING_TICKS_SANE (1ull << 62)
+static inline bool
+ring_sane_ticks(const mrd_ring_reader *r, uint64_t ticks)
+{
+    return ticks - r->base_ticks + RING_TICKS_SANE / 2 < RING_TICKS_SANE;
+}
+
 /* Returns the header of a ring that is in memory or mapped. */
 static inline mrd_ring_hdr *
 ring_mem_hdr(const mrd_ring_reader *r)

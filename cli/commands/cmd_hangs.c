@@ -159,8 +159,8 @@ mrd_cmd_hangs(int argc, char **argv)
     mrd_cluster_command command = {
         .name = "hangs",
         .usage = "[options]",
-        .more = "Lists jobs that stand still, with the rank that is why, or the reason why that "
-                "cannot be told.\nThe ranks have to run with libmeridian in front of the Neuron "
+        .more = "Lists jobs that stand still, with the rank that is why, or the reason why no rank "
+                "is named.\nThe ranks have to run with libmeridian in front of the Neuron "
                 "runtime, and record their\nAPI calls.\n",
         .table = table,
         .rows = MRD_COUNT(table),

@@ -10,6 +10,7 @@ import time
 
 from lib import BUILD, Program, SOURCE, check, equal, finish, need_daemons, need_preload, until
 from service import Service
+from wait import let_it_run
 
 need_daemons()
 need_preload()
@@ -73,12 +74,10 @@ class Job:
             r.kill()
 
 
-def settled(job, message):
+def silent(job, message):
     """No verdict is given in the next seconds."""
-    end = time.monotonic() + 6
-    while time.monotonic() < end:
-        equal(job.verdicts("--all"), [], message)
-        time.sleep(0.5)
+    let_it_run(6)
+    equal(job.verdicts("--all"), [], message)
 
 
 with Service(hang_wait=f"{DEADLINE}s", lead="100ms") as c:
@@ -92,9 +91,9 @@ with Service(hang_wait=f"{DEADLINE}s", lead="100ms") as c:
 
     # ---- Healthy, with a rank that works for longer than the deadline ----
     a = Job(c, 11, "alice")
-    settled(a, "no alarm for a healthy job")
+    silent(a, "no alarm for a healthy job")
     a.ranks[1].tell("work 5")
-    settled(a, "no alarm while a rank works")
+    silent(a, "no alarm while a rank works")
 
     # ---- SIGSTOP, and what follows ----
     steps = [r.steps() for r in a.ranks]

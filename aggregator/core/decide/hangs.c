@@ -65,7 +65,8 @@ take_rank(mrd_core *c, const mrd_node *n, const bridge *b, const Mrd__RankState 
                         .idle = local_of(b, m->idle_local_ns),
                         .state_at = local_of(b, m->state_local_ns),
                         .bound = b->bound,
-                        .lost = m->lost[0] != '\0' };
+                        .lost = m->lost[0] != '\0',
+                        .partial = m->partial };
     mrd_jobid id = { "" };
 
     mrd_text_set(r.lost_why, sizeof(r.lost_why), m->lost);

@@ -20,8 +20,8 @@
 
 #define MRD_HANG_JOBS_MAX  4096u
 #define MRD_HANG_RANKS_MAX 131072u
-#define MRD_HANG_OPS       6 /* operations of one rank that are compared */
-#define MRD_HANG_NAMED     8 /* ranks that a verdict lists */
+#define MRD_HANG_OPS       12 /* operations of one rank that are compared */
+#define MRD_HANG_NAMED     8  /* ranks that a verdict lists */
 #define MRD_HANG_OP_NAME   48
 #define MRD_HANG_HISTORY   64 /* verdicts that are over and still listed */
 
@@ -60,6 +60,7 @@ typedef struct {
     mrd_local_ns state_at; /* since when the state is so, as far as it was noticed */
     mrd_dur_ns bound;      /* of these times and of `begin`, because they crossed a clock */
     bool lost;             /* its calls may be incomplete here */
+    bool partial;          /* operations that it entered long ago may be missing in `ops` */
     char lost_why[64];
     char inside[64]; /* its innermost open span, for people. "" if there is none */
     mrd_hang_op ops[MRD_HANG_OPS];

@@ -278,9 +278,12 @@ drop_ended(look *l)
     for (size_t i = 0; i < l->n; i++) {
         const hang_member *m = &l->m[i];
         uint64_t e = entered(m, &l->front);
-        bool missed = e + 1 == l->front.entered || (e == l->front.entered && is_open(m, &l->front));
+        bool before = e + 1 == l->front.entered && (e > 0 || !m->r->partial);
+        bool missed = before || (e == l->front.entered && is_open(m, &l->front));
+        mrd_dur_ns went_on = mrd_local_diff(l->v->since, m->r->state_at);
 
-        if (is_gone(m) && (!missed || (kept > 0 && l->m[kept - 1].r->rank == m->r->rank)))
+        if (is_gone(m) && (!missed || went_on > LONG_GONE + l->limit ||
+                           (kept > 0 && l->m[kept - 1].r->rank == m->r->rank)))
             continue;
         l->m[kept++] = *m;
     }
@@ -358,7 +361,7 @@ incomparable(const look *l, char text[160])
     for (size_t i = 0; i < l->n; i++) {
         uint64_t e = entered(&l->m[i], &l->front);
 
-        if (e + 1 >= l->front.entered)
+        if (e + 1 >= l->front.entered && (e > 0 || !l->m[i].r->partial))
             continue;
         if (e == 0)
             snprintf(text, 160,
