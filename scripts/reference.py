@@ -59,6 +59,8 @@ def options(bin):
     page = ["# Options of the daemons\n", NOTE, "Each option can also be set by the variable in parentheses, or as a member of the JSON file of `--config`.\n"]
     for name in ("meridian-agent", "meridian-aggregator", "meridian-webhook"):
         page.append(f"## {name}\n\n```\n{help_of(os.path.join(bin, name), '--help')}\n```\n")
+        if name != "meridian-webhook":
+            page.append(f"### For rare cases\n\n```\n{help_of(os.path.join(bin, name), '--help=advanced')}\n```\n")
     return "\n".join(page)
 
 
