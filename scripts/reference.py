@@ -139,6 +139,19 @@ def losses():
     return page.replace(now[0], table)
 
 
+# ---- Pages that are written by hand, against the same sources ----
+def faults():
+    """Codes that a document names and no program has, and states of a node that troubleshooting.md lacks."""
+    codes, found = set(log_codes()), []
+    for at, _, names in os.walk(os.path.join(TOP, "docs")):
+        for name in (n for n in names if n.endswith(".md")):
+            path = os.path.relpath(os.path.join(at, name), TOP)
+            found += [f"{path} names {code}, which no program logs" for code in sorted(set(re.findall(r"`(AG[GT]-[A-Z0-9-]+)`", read(path))) - codes)]
+    states = re.search(r"\nstate_word\(.*?\n}", read("agent/daemon/heartbeat.c"), re.S)[0]
+    page = read("docs/howto/troubleshooting.md")
+    return found + [f"docs/howto/troubleshooting.md lacks the state {s} of a node" for s in re.findall(r'"([a-z-]+)"', states) if f"| `{s}`" not in page]
+
+
 def main():
     args = [a for a in sys.argv[1:] if a != "--check"]
     if len(args) != 1:
@@ -156,6 +169,8 @@ def main():
         if "--check" not in sys.argv:
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text)
+    for fault in faults() if "--check" in sys.argv else []:
+        sys.exit(f"FAILED {fault}")
     if "--check" in sys.argv and stale:
         sys.exit(f"FAILED docs/reference: {', '.join(stale)} not current; run scripts/reference.py {os.path.relpath(args[0], TOP)}")
     print(f"{len(pages)} pages, {len(stale)} {'written' if '--check' not in sys.argv else 'not current'}")

@@ -1,18 +1,18 @@
 /*
  * spank_meridian.c - SPANK plug-in: srun, sbatch and salloc take --meridian[=stream|recorder|off][,options].
  *
- * On each node of a job that asks it writes /run/meridian/jobs/<job id> before the first task starts: that is all the agent needs
- * to begin the job's session. It puts libmeridian.so into the environment of the tasks, so that --export=NONE does not
- * matter. It talks to nobody and waits for nothing: a node without an agent costs the job a file.
+ * On each node of a job that requests a recording, it writes /run/meridian/jobs/<job id> before the first task starts. The agent
+ * needs nothing else to begin the job's session. The plug-in also puts libmeridian.so into the environment of the tasks, so that
+ * --export=NONE does not matter. It opens no connection and waits for nothing. On a node without an agent, a job costs one file.
  *
- * Asked by, first wins: the option, MERIDIAN_SESSION in the job's environment, the job's file (the prolog writes the option and the
- * comment there), the plug-in's argument default=.
+ * A request comes from the first of these: the option, MERIDIAN_SESSION in the job's environment, the job's file (the prolog writes
+ * the option and the comment there), the plug-in's argument default=.
  *
  * plugstack.conf:  optional /opt/slurm/lib/spank_meridian.so [default=stream] [jobs=/run/meridian/jobs] [library=/usr/lib/libmeridian.so]
- * Build:           make -C deploy/slurm            (needs slurm/spank.h of the cluster's Slurm; its major version is compiled in)
+ * Build:           make -C deploy/slurm            (needs slurm/spank.h of the cluster's Slurm. Its major version is compiled in)
  *
- * Nothing here may break a job: every function returns success, but for a word after --meridian= that is no request at all,
- * which srun and sbatch refuse before anything is allocated. The policy is the aggregator's.
+ * No function may break a job, so each returns success. The exception is a word after --meridian= that is no request at all. srun and
+ * sbatch refuse it before anything is allocated. The aggregator decides whether a request is permitted.
  */
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-"""The commands of a document, run in their order in one shell, against the output that the document shows. Arguments: documents, below the
-root of the sources.
+"""The commands of documents, run in their order in one shell, against the output that the documents show. Arguments: documents, below the
+root of the sources. Option --own-network: first enter a network of its own, so that the documents can use the default ports.
 
 A block ```sh is run, and must end with status 0; ```sh not-run is not run. A block ```text after it is its output, where `...` stands for any text.
 Blanks and line ends may differ, and so may each word with a digit, which is a value, together with its unit. ```text exact compares these, too."""
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from lib import BIN, SOURCE, check, finish, need_daemons, tmp
+from lib import BIN, SOURCE, check, finish, need_daemons, skip, tmp
 
 UNITS = r"(?:ns|us|ms|s|min|hours?|%|[kMG]i?B|B|ppm)"
 
@@ -17,9 +17,10 @@ UNITS = r"(?:ns|us|ms|s|min|hours?|%|[kMG]i?B|B|ppm)"
 def steps(document):
     """[(commands, output shown or None, whether values count)]"""
     with open(os.path.join(SOURCE, document), encoding="utf-8") as f:
-        found = re.findall(r"^```([^\n]*)\n(.*?)^```$", f.read(), re.S | re.M)
+        found = re.findall(r"^( *)```([^\n]*)\n(.*?)^ *```$", f.read(), re.S | re.M)
     ran = []
-    for kind, text in found:
+    for indent, kind, text in found:
+        text = re.sub(f"^{indent}", "", text, flags=re.M)
         if kind == "sh":
             ran.append([text, None, False])
         elif kind in ("text", "text exact") and check(ran and ran[-1][1] is None, f"{document}: output without a command: {text[:60]!r}"):
@@ -42,26 +43,29 @@ def matches(shown, output, exact):
     return re.fullmatch(text, plain(output, exact), re.S) is not None
 
 
-def run(document):
-    work, blocks = tmp(), steps(document)
-    script = "".join(f"echo '@@{n}'\n{commands}" for n, (commands, _, _) in enumerate(blocks)) + f"echo '@@{len(blocks)}'\n"
+def run(documents):
+    work = tmp()
+    blocks = [(document, *step) for document in documents for step in steps(document)]
+    script = "".join(f"echo '@@{n}'\n{commands}" for n, (_, commands, _, _) in enumerate(blocks)) + f"echo '@@{len(blocks)}'\n"
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MERIDIAN_", "NEURON_", "SIMNRT_"))}
-    env.update(SRC=SOURCE, PATH=f"{BIN}:{os.environ['PATH']}", LIBMERIDIAN=os.path.join(os.path.dirname(BIN), "lib", "libmeridian.so"))
+    rings = os.path.join(work, "rings")  # an agent of the documents reads no other test's rings
+    os.mkdir(rings)
+    env.update(SRC=SOURCE, PATH=f"{BIN}:{os.environ['PATH']}", LIBMERIDIAN=os.path.join(os.path.dirname(BIN), "lib", "libmeridian.so"), MERIDIAN_RING_DIR=rings)
     with open(os.path.join(work, "output"), "w+") as out:
         shell = subprocess.Popen(["bash", "-e", "-c", script], cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
         try:
-            shell.wait(300)
+            shell.wait(200)
         except subprocess.TimeoutExpired:
-            check(False, f"{document}: the commands take longer than 300 s")
+            check(False, f"{documents}: the commands take longer than 200 s")
         finally:
             try:
-                os.killpg(shell.pid, signal.SIGTERM)  # what they left in the background
+                os.killpg(shell.pid, signal.SIGKILL)  # also the programs that they left in the background
             except ProcessLookupError:
                 pass
         out.seek(0)
         said = re.split(r"(?m)^@@(\d+)\n", out.read())
     outputs = dict(zip(map(int, said[1::2]), said[2::2]))
-    for n, (commands, shown, exact) in enumerate(blocks):
+    for n, (document, commands, shown, exact) in enumerate(blocks):
         if not check(n + 1 in outputs, f"{document}: fails: {commands}{outputs.get(n, '')[-1500:]}"):
             break
         if shown is not None:
@@ -69,6 +73,11 @@ def run(document):
 
 
 need_daemons()
-for name in sys.argv[1:]:
-    run(name)
+arguments = sys.argv[1:]
+if arguments[0] == "--own-network":
+    words = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-r", "-n"]
+    if subprocess.run([*words, "ip", "link", "set", "lo", "up"], capture_output=True).returncode != 0:
+        skip("a network of its own cannot be made here")
+    os.execvp("unshare", [*words, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, __file__, *arguments[1:]])
+run(arguments)
 finish()

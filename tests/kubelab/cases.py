@@ -144,10 +144,10 @@ class State:
         os.chmod(os.path.join(folder, "docker"), 0o755)
         self.lab.env["PATH"] = folder + ":" + self.lab.env["PATH"]
 
-    def readme(self, place, title="## Kubernetes", seconds=900, **more):
-        """Runs the block of deploy/README.md that says this place, as it stands there, in the copy of the repository; ends what it left in the background."""
-        found = [text for where, text in by_place("deploy/README.md", title) if where == place]
-        if not equal(len(found), 1, f"blocks of deploy/README.md below {title}: {place}"):
+    def readme(self, place, title="# Kubernetes", seconds=900, **more):
+        """Runs the block of docs/howto/kubernetes.md that says this place, as it stands there, in the copy of the repository; ends what it left in the background."""
+        found = [text for where, text in by_place("docs/howto/kubernetes.md", title) if where == place]
+        if not equal(len(found), 1, f"blocks of docs/howto/kubernetes.md below {title}: {place}"):
             raise RuntimeError("nothing to run")
         with tempfile.TemporaryFile("w+") as said:
             p = subprocess.Popen(["bash", "-ec", found[0]], env={**self.lab.env, **more}, cwd=self.lab.work, stdout=said, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -164,11 +164,11 @@ class State:
                 p.wait()
             said.seek(0)
             text = said.read()
-        check(status == 0, f"deploy/README.md, {place}: exit status {status}: {text[-2500:]}")
+        check(status == 0, f"docs/howto/kubernetes.md, {place}: exit status {status}: {text[-2500:]}")
         return text
 
     def installed(self):
-        """deploy/README.md, as it stands there. What is there before: a cluster with labelled nodes and devices, and a volume, which on EKS its driver makes."""
+        """docs/howto/kubernetes.md, as it stands there. What is there before: a cluster with labelled nodes and devices, and a volume, which on EKS its driver makes."""
         lab = self.lab
         for node in lab.nodes:
             self.kubectl("label", "node", node.name, "node.kubernetes.io/instance-type=trn2.48xlarge")

@@ -1,4 +1,4 @@
-"""The webhook on the laboratory's cluster: deploy/README.md, "Pods that ask by a label", as it stands there, and pods that ask."""
+"""The webhook on the laboratory's cluster: docs/howto/kubernetes.md, "Pods that ask by a label", as it stands there, and pods that ask."""
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-"""Meridian on a real Kubernetes of two nodes (lab.py): the manifests of deploy/k8s by the commands of deploy/README.md, and what an operator meets.
+"""Meridian on a real Kubernetes of two nodes (lab.py): the manifests of deploy/k8s by the commands of docs/howto/kubernetes.md, and what an operator meets.
 Usage: kubelab.py [case ...]; without one, all. MERIDIAN_KEEP leaves the logs in the cache's folder run."""
 import os
 import sys

@@ -1,6 +1,6 @@
 """A Kubernetes of two nodes on this machine: etcd, API server, controller-manager and scheduler beside each other; kubelet, containerd and kube-proxy
 twice, each in namespaces of its own (network, mounts, processes, names). All of it runs below one process namespace, so that nothing outlives
-the test, however it ends; the cgroups that may, with SIGKILL, are removed by the next start. What is real and what is not: deploy/README.md."""
+the test, however it ends; the cgroups that may, with SIGKILL, are removed by the next start. What is real and what is not: docs/dev/laboratories.md."""
 import http.client
 import json
 import os

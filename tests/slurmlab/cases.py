@@ -46,8 +46,8 @@ class State:
 
     def readme(self, where, sh, count, times=1):
         """Runs the blocks of the README that say this place; HEADNODE is what it says it is."""
-        found = [text.replace("HEADNODE", HEAD) for place, text in by_place("deploy/README.md", "## Slurm and ParallelCluster") if place == where]
-        equal(len(found), count, f"blocks of deploy/README.md: {where}")
+        found = [text.replace("HEADNODE", HEAD) for place, text in by_place("docs/howto/slurm.md", "# Slurm and ParallelCluster") if place == where]
+        equal(len(found), count, f"blocks of docs/howto/slurm.md: {where}")
         for text in found:
             for _ in range(times):
                 sh("set -e; " + text)
@@ -217,7 +217,7 @@ def other_clusters(state):
     conf = os.path.join(state.lab.slurm, "etc/slurm.conf")
     with open(conf) as f:
         was = f.read()
-    lines = dict(by_place("deploy/README.md", "## Slurm and ParallelCluster")).get("lines of slurm.conf", "")
+    lines = dict(by_place("docs/howto/slurm.md", "# Slurm and ParallelCluster")).get("lines of slurm.conf", "")
     names = re.findall(r"(?m)^(\w+)=", lines)
     equal(names, ["Prolog", "Epilog", "TaskProlog", "PrologFlags"], "what the README says of slurm.conf")
     kept = "".join(line + "\n" for line in was.splitlines() if line.split("=")[0] not in names)

@@ -1,6 +1,6 @@
 """A head node and two compute nodes on this machine: three Debian 12 machines with systemd (systemd-nspawn), munge, slurmctld and slurmd by Debian's own
 units, a shared folder /fsx, and /opt/slurm as ParallelCluster has it. All of it runs below one process namespace (tests/e2e/namespaces.py), so that
-nothing outlives the test. What is real and what is not: deploy/README.md."""
+nothing outlives the test. What is real and what is not: docs/dev/laboratories.md."""
 import fcntl
 import os
 import shutil

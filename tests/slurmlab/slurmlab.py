@@ -1,4 +1,4 @@
-"""Meridian on a real Slurm of a head node and two compute nodes (machines.py): installed by the commands of deploy/README.md, and what jobs do there.
+"""Meridian on a real Slurm of a head node and two compute nodes (machines.py): installed by the commands of docs/howto/slurm.md, and what jobs do there.
 Usage: slurmlab.py [case ...]; without one, all. MERIDIAN_KEEP leaves the machines' files in the cache's folder run."""
 import os
 import sys
