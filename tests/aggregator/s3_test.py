@@ -95,7 +95,7 @@ def kills():
                     equal(hashlib.sha256(data).hexdigest(), wanted[key], f"{what}: what is there is whole")
             if status == 0:
                 print(f"{killed} uploads were killed")
-                return check(killed >= 12, "it was killed before and after each of its six requests")
+                return check(killed >= 11, "it was killed before and after each of its six requests")  # after the last one it may end first
             killed += 1
             server.victim = None
             put(server, *files, key="killed")

@@ -26,7 +26,7 @@ class Lab:
         self.viewer = c.path("neuron-explorer")
         shutil.copy(os.path.join(SOURCE, "tests/fake/viewer.py"), self.viewer)
         os.chmod(self.viewer, 0o755)
-        self.limits = dict(viewer=self.viewer, viewer_timeout="60s", viewer_memory="150M", viewer_size="40M")
+        self.limits = dict(viewer=self.viewer, viewer_timeout="170s", viewer_memory="150M", viewer_size="40M")
 
     def does(self, *words):
         with open(self.viewer + ".does", "w") as f:

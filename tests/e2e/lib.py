@@ -177,7 +177,7 @@ def free_port():
         return port
 
 
-def until(what, message, seconds=60):
+def until(what, message, seconds=180):
     """Waits for a condition; its value, or None, and a recorded failure."""
     value = within(seconds, what)
     check(value, f"after {seconds} s still not: {message}")

@@ -174,7 +174,7 @@ try {
   await page.mouse.up();
   const many = (text) => Number(/([\d,]+) collectives matched/.exec(text)?.[1].replaceAll(",", ""));
   await page.waitForFunction((before) => { const t = document.querySelector(".readout").textContent; return /matched/.test(t) && t !== before; }, wide);
-  check(many(await said()) > 0 && many(await said()) < many(wide) / 4, `a tenth of the time has fewer collectives: ${await said()}`);
+  check(many(await said()) > 0 && many(await said()) < many(wide) / 4, `a tenth of the time has fewer collectives: ${await said()} of ${wide}`);
   await shot("overview-zoomed.png");
   await page.focus("canvas.map");
   await page.keyboard.press("Home");
