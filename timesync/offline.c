@@ -109,6 +109,7 @@ retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
 typedef struct {
     mrd_smooth_bin *bins;
     mrd_poly_range *ranges;
+    mrd_poly_range *calm; /* of a clock that wanders as little as the packets allow */
     mrd_estimate *est;
 } work;
 
@@ -230,12 +231,27 @@ narrowest(const collect *c, const off_epoch *e, const work *k)
     return isfinite(least) ? fmax(least, 0) : 0;
 }
 
+/* Computes the ranges for the least w under which the packets agree, from the wander on that the
+ * estimate assumes up to the epoch's w. */
+static void
+calm_ranges(const collect *c, const off_epoch *e, const mrd_follow_options *options, double w,
+            work *k)
+{
+    mrd_bound_options o = { options->w_estimate, options->rate_max };
+
+    while (o.w < w && !mrd_bound_both(c->spans + e->first, e->n, c->ineqs, e->base, &o, k->calm))
+        o.w *= 2;
+    if (o.w >= w)
+        memcpy(k->calm, k->ranges, e->n * sizeof(*k->calm));
+}
+
 /*
  * Marks bins as suspect if their bound is too narrow for a steady clock. Every packet takes at
  * least the least delay of its direction. The course of a steady clock therefore still fits all
  * packets when it is moved by this delay, forwards or backwards. So its bound is at least as wide
  * as the sum of the two least delays. A narrower bound lies between packets from before and after a
- * step of the clock, and the clock can be outside of it.
+ * step of the clock, and the clock can be outside of it. A large w bends the bound over the step, so
+ * that it is not narrow. So the calm ranges are tested.
  */
 static void
 mark_squeezed(const collect *c, const off_epoch *e, const work *k, uint8_t *quality)
@@ -243,7 +259,7 @@ mark_squeezed(const collect *c, const off_epoch *e, const work *k, uint8_t *qual
     double enough = SQUEEZED * narrowest(c, e, k) - SQUEEZED_LESS;
 
     for (size_t i = 0; i < e->n; i++) {
-        if (k->ranges[i].hi - k->ranges[i].lo >= enough)
+        if (k->calm[i].hi - k->calm[i].lo >= enough)
             continue;
         for (size_t j = i > 0 ? i - 1 : 0; j <= i + 1 && j < e->n; j++)
             quality[j] = MRD_ALIGN_SUSPECT;
@@ -310,8 +326,10 @@ solve_epochs(collect *c, double collect_w, const mrd_follow_options *options, mr
 {
     work k = { malloc((c->span_n + 1) * sizeof(*k.bins)),
                malloc((c->span_n + 1) * sizeof(*k.ranges)),
+               malloc((c->span_n + 1) * sizeof(*k.calm)),
                malloc((c->span_n + 1) * sizeof(*k.est)) };
-    mrd_err err = k.bins == NULL || k.ranges == NULL || k.est == NULL ? MRD_NOMEM : MRD_OK;
+    mrd_err err =
+        k.bins == NULL || k.ranges == NULL || k.calm == NULL || k.est == NULL ? MRD_NOMEM : MRD_OK;
 
     for (size_t i = 0; err == MRD_OK && i < c->epoch_n; i++) {
         double w = options->w;
@@ -320,11 +338,14 @@ solve_epochs(collect *c, double collect_w, const mrd_follow_options *options, mr
             retreat(c, &c->epochs[i], &c->epochs[i + 1], collect_w, options);
         err = solve_epoch(c, &c->epochs[i], options, &k, &w);
         report->w = fmax(report->w, w);
-        if (err == MRD_OK)
-            err = write_epoch(c, &c->epochs[i], &k, w, align, report);
+        if (err != MRD_OK)
+            break;
+        calm_ranges(c, &c->epochs[i], options, w, &k);
+        err = write_epoch(c, &c->epochs[i], &k, w, align, report);
     }
     free(k.bins);
     free(k.ranges);
+    free(k.calm);
     free(k.est);
     return err;
 }
