@@ -161,6 +161,8 @@ with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as ap
     call("GET", SESSION, sid, want=200)
     equal(call("GET", SESSION, {"id": "latest"}, want=200).json()["id"], id, "the newest session")
     call("GET", SESSION + "/profile", {"id": "latest"}, query="?format=summary-text", want=200)
+    equal(call("GET", "/api/v1/hangs", want=200).json()["hangs"], [], "no job stands still")
+    call("GET", "/api/v1/hangs", query="?process_id=1", want=400)
     call("POST", SESSION + "/stop", {"id": "latest"}, want=404)  # only what reads takes it
     call("DELETE", SESSION, {"id": "latest"}, want=404)
     for path, values in (("/api/v1/nodes", {}), ("/api/v1/models", {}), (SESSION + "/models", {"id": "latest"}), (SESSION + "/artifacts", {"id": "latest"}), (SESSION + "/journal", {"id": "latest"})):
