@@ -266,11 +266,11 @@ nodes(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
 }
 
 static const char more[] =
-    "A node is missing when it is not connected, and gone when that lasted longer than "
-    "the\naggregator's --advanced.node-forget. events/s is what its processes do, recorded or not; "
-    "`stored` "
-    "those kept\nsince the aggregator started; `dropped` leaves out events that no session had "
-    "asked for;\n`certificate` is the day on which that of the agent ends.\n"
+    "A node is missing when it is not connected, and gone when that lasted longer than the\n"
+    "aggregator's --advanced.node-forget. events/s is what its processes do, recorded or not;\n"
+    "`stored` those kept since the aggregator started; `dropped` leaves out events that no "
+    "session\n"
+    "had asked for; `certificate` is the day on which that of the agent ends.\n"
     "\n`clock` says what is known of the node's clock. good: it lies within `clock error`.\n"
     "extrapolated: the last probe is more than 5 s old, as is usual without a session; the bound\n"
     "grows until the next. settling: too few probes yet. suspect: the probes contradict each "

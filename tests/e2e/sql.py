@@ -49,6 +49,8 @@ def random_system_profile(path, seed):
                                "name": r.choice((f"ProfilerStep#{k}", f"step {k}", "train_step")), "timestamp": start + r.randrange(200000), "trace_event_source": "framework", "category": "user_annotation"})
     for k in range(20):
         events.append({"duration": 700, "instance_id": "i-1", "lnc_idx": "2", "process_id": "101", "thread_id": 2, "name": "nrt_execute", "timestamp": start + 1000 * k, "trace_event_source": "neuron_rt"})
+    for source in ("nrt_api", "annotation"):
+        events.append({"duration": 5, "instance_id": "i-1", "process_id": "101", "thread_id": 7, "name": f"of {source}", "timestamp": start, "trace_event_source": source})
     with open(path, "w") as f:
         json.dump({"trace_events": sorted(events, key=lambda e: e["timestamp"])}, f)
 
@@ -166,10 +168,15 @@ def tables_agree(where, what):
     equal(found, listed, f"{what}: files and manifest")
 
 
+ours = set()  # rows of sources that the vendor does not have
+
+
 def vendor_readers(where, what):
     """The vendor's users: executions of a core by name and source, their windows and flow ids."""
     f = parquet_read.File(os.path.join(where, "system_profile", "SystemProfileEvents.parquet"))
-    got = f.read(["name", "trace_event_source", "start_ts", "end_ts", "flow_id", "pcore_idx", "instance_id", "process_id", "nc_idx", "extra_attributes_json", "duration_ns"])
+    got = f.read(["name", "trace_event_source", "start_ts", "end_ts", "flow_id", "pcore_idx", "instance_id", "process_id", "nc_idx", "extra_attributes_json", "duration_ns", "source"])
+    check(set(got["trace_event_source"]) <= {"neuron_rt", "neuron_hw", "framework"}, f"{what}: the words of the vendor's schema: {set(got['trace_event_source'])}")
+    ours.update((n, v, s) for n, v, s in zip(got["name"], got["trace_event_source"], got["source"]) if n.startswith("of "))
     picked = [i for i, (n, s) in enumerate(zip(got["name"], got["trace_event_source"])) if n == "nc_exec_running" and s == "neuron_hw"]
     for i in picked:
         check(got["end_ts"][i] - got["start_ts"][i] == got["duration_ns"][i], f"{what}: duration of {i}")
@@ -318,4 +325,5 @@ check("another version" in run("sql", "step_breakdown", where, old, want=2)[1], 
 check(run("sql", "bounds", old)[0], "a query that needs nothing new")
 out, _ = run("sql", "--list")
 equal([line.split()[0] for line in out.splitlines()], QUERIES, "the list of queries")
+equal(ours, {(f"of {s}", "framework", s) for s in ("nrt_api", "annotation")}, "their words in the vendor's table, and in ours")
 finish()

@@ -412,7 +412,6 @@ node_new(world *w, agent *a)
                              .spool_bytes = w->plan->spool_bytes,
                              .recorder_bytes = 1 << 20,
                              .clock_probes = sim_chance(w, 250) ? MRD_PROBES_NNG : MRD_PROBES_AUTO,
-                             .window = WINDOW,
                              .flush = 200 * MRD_MS,
                              .files_max = 4096,
                              .simulated = true };

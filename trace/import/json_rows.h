@@ -38,6 +38,7 @@ typedef enum {
     MRD_ROW_PROCESS_NAME, /* a process_id that is not a number */
     MRD_ROW_GROUP,
     MRD_ROW_SOURCE,
+    MRD_ROW_OWN_SOURCE, /* where MRD_ROW_SOURCE has the vendor's words only */
     MRD_ROW_CATEGORY,
     MRD_ROW_TRACK,
     MRD_ROW_KIND,

@@ -131,6 +131,12 @@ mrd_source_text(mrd_source_kind source)
     return (size_t) source < MRD_COUNT(names) ? names[source] : "unknown";
 }
 
+const char *
+mrd_source_vendor_text(mrd_source_kind source)
+{
+    return mrd_source_text(source <= MRD_SRC_FRAMEWORK ? source : MRD_SRC_FRAMEWORK);
+}
+
 void
 mrd_process_init(mrd_process *p)
 {

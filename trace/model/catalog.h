@@ -26,11 +26,11 @@ mrd_none_last(int64_t v)
 
 typedef uint32_t mrd_proc_id;
 
-/* Where events come from; the exported `trace_event_source` of the first three is in brackets. */
+/* Where events come from, and the vendor's word for it. */
 typedef enum {
     MRD_SRC_RUNTIME,    /* runtime on the CPU (neuron_rt) */
     MRD_SRC_DEVICE,     /* the device, as the runtime reports it (neuron_hw) */
-    MRD_SRC_FRAMEWORK,  /* framework trace (framework) */
+    MRD_SRC_FRAMEWORK,  /* framework trace (framework, as all below) */
     MRD_SRC_API,        /* libnrt calls as libmeridian timed them */
     MRD_SRC_ANNOTATION, /* meridian.h */
     MRD_SRC_HOST,       /* host counters: CPU, memory, cgroup */
@@ -38,8 +38,8 @@ typedef enum {
     MRD_SRC_DEVPROF,    /* decoded device profile: instructions, DMA, collectives */
     MRD_SRC_MERIDIAN,   /* about the recording itself: clock bound, loss, coverage */
 } mrd_source_kind;
-
 const char *mrd_source_text(mrd_source_kind source); /* "neuron_rt", ... , static */
+const char *mrd_source_vendor_text(mrd_source_kind source);
 
 enum {
     MRD_PROC_SIMULATED = 1,

@@ -85,6 +85,7 @@ static void
 put_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
 {
     const mrd_process *p = mrd_catalog_borrow_process(s->cat, t->process);
+    bool vendor = s->explorer && t->kind == MRD_TRACK_SPANS; /* a row of the vendor's schema */
     char group[64];
 
     if (!s->explorer && t->kind == MRD_TRACK_SPANS) {
@@ -104,7 +105,12 @@ put_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
     put_i64(w, MRD_STR("worker_gid"), t->worker_gid != MRD_NONE ? t->worker_gid : p->worker_gid,
             false);
     MRD_JW_KEY(w, "trace_event_source");
-    mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
+    mrd_jw_str(w,
+               mrd_str_of(vendor ? mrd_source_vendor_text(t->source) : mrd_source_text(t->source)));
+    if (vendor && t->source > MRD_SRC_FRAMEWORK) {
+        MRD_JW_KEY(w, "source");
+        mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
+    }
     mrd_jw_put_sid(w, MRD_STR("track"), t->name);
     if (t->kind == MRD_TRACK_COUNTER) {
         mrd_jw_put_flag(w, MRD_STR("node"), p->flags & MRD_PROC_NODE);

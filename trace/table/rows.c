@@ -164,6 +164,7 @@ track_fields(mrd_rows *r, mrd_track_id id)
     mrd_rows_identity(r, t->process);
     to[F_TRACK].i = id;
     to[F_SOURCE].sid = mrd_rows_own(r, mrd_source_text(t->source));
+    to[F_VENDOR_SOURCE].sid = mrd_rows_own(r, mrd_source_vendor_text(t->source));
     to[F_TRACK_NAME].sid = t->name;
     to[F_UNIT].sid = t->unit_name != 0          ? t->unit_name
                      : t->unit == MRD_UNIT_NONE ? MRD_SID_EMPTY

@@ -309,7 +309,7 @@ static const mrd_column SystemProfileEvents[] = {
     I("start_ts", F_TS, "nanoseconds", "Start time"),
     I("end_ts", F_END, "nanoseconds", "End time"),
     I("duration_ns", F_DUR, "nanoseconds", "Duration"),
-    S("trace_event_source", F_SOURCE, "Source of the event"),
+    S("trace_event_source", F_VENDOR_SOURCE, "Source of the event"),
     S("instance_id", F_INSTANCE, "Instance"),
     I("process_id", F_PID, "", "Process"),
     I("thread_id", F_TID, "", "Thread"),
@@ -319,6 +319,7 @@ static const mrd_column SystemProfileEvents[] = {
     { "flow_id", MRD_COL_FLOWS, F_FLOWS, true, "", "Flows the event takes part in" },
     OS("framework_stream_id", F_NONE, "Stream of the framework"),
     OT("extra_attributes_json", F_ARGS, "Further attributes, a JSON object"),
+    OS("source", F_SOURCE, "Meridian's: as trace_event_source, also nrt_api, annotation, ..."),
 };
 
 static const mrd_column SystemProfileMetadata[] = {

@@ -44,6 +44,7 @@ typedef enum {
     F_ARG_SET, /* of an event: bit mask of these arguments (not a column) */
     F_TRACK,
     F_SOURCE,
+    F_VENDOR_SOURCE,
     F_TRACK_NAME,
     F_UNIT,
     F_PROC,

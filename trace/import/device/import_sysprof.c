@@ -190,7 +190,7 @@ row_times(sysprof *s, mrd_event *ev)
         { "process_id", MRD_ROW_PROCESS }, { "scope", MRD_ROW_SCOPE },                             \
         { "thread_id", MRD_ROW_THREAD }, { "pcore_idx", MRD_ROW_PCORE },                           \
         { "device_idx", MRD_ROW_DEVICE }, { "worker_gid", MRD_ROW_WORKER },                        \
-        { "trace_event_source", MRD_ROW_SOURCE },                                                  \
+        { "trace_event_source", MRD_ROW_SOURCE }, { "source", MRD_ROW_OWN_SOURCE },                \
     {                                                                                              \
         "track", MRD_ROW_TRACK                                                                     \
     }
@@ -273,6 +273,21 @@ find_physical_core(sysprof *s, row_identity *id)
         id->pcore = core->v.i;
 }
 
+/* Stores the source that a row states. Returns false if it states none that is known. */
+static bool
+find_source(sysprof *s, uint32_t *ret_source)
+{
+    mrd_json_row *row = &s->row;
+    mrd_sid own = mrd_row_sid(row, MRD_ROW_OWN_SOURCE);
+
+    if (mrd_row_has(row, MRD_ROW_OWN_SOURCE)) {
+        if (mrd_sysprof_source(sid_text(s, own), ret_source))
+            return true;
+        mrd_args_sid(row->args, mrd_strtab_addz(s->strings, "source"), own);
+    }
+    return mrd_sysprof_source(sid_text(s, mrd_row_sid(row, MRD_ROW_SOURCE)), ret_source);
+}
+
 static mrd_err
 put_event(sysprof *s)
 {
@@ -289,7 +304,7 @@ put_event(sysprof *s)
         return MRD_OK;
     }
     identify(s, row, &id);
-    if (!mrd_sysprof_source(sid_text(s, mrd_row_sid(row, MRD_ROW_SOURCE)), &id.source)) {
+    if (!find_source(s, &id.source)) {
         id.source = guess_source(s, row);
         if (mrd_row_has(row, MRD_ROW_SOURCE))
             mrd_args_sid(row->args, mrd_strtab_addz(s->strings, "trace_event_source"),
@@ -488,7 +503,7 @@ put_counter(sysprof *s)
         return MRD_OK;
     s->input->records++;
     identify(s, &s->row, &id);
-    if (!mrd_sysprof_source(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_SOURCE)), &id.source))
+    if (!find_source(s, &id.source))
         id.source = MRD_SRC_HOST;
     if (!mrd_row_has(&s->row, MRD_ROW_VALUE) ||
         !mrd_row_sample(mrd_row_text(&s->row, MRD_ROW_VALUE), &ev)) {
@@ -531,7 +546,7 @@ put_loss(sysprof *s)
         return MRD_OK;
     }
     identify(s, &s->row, &id);
-    if (!mrd_sysprof_source(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_SOURCE)), &id.source))
+    if (!find_source(s, &id.source))
         id.source = MRD_SRC_MERIDIAN;
     mrd_row_marks(&s->row, s->strings, &ev);
     ev.kind = MRD_LOSS;
