@@ -544,8 +544,9 @@ te_ranks(const te_lines *t, int64_t *ret_ranks)
         *rank = te_common_rank(*rank, t->lines[i].rank);
     }
     for (size_t i = 0; i < t->n_procs; i++) {
-        int64_t named =
-            mrd_number_after(mrd_catalog_text(t->imp->catalog, t->procs[i].name), "rank");
+        const te_proc *p = &t->procs[i];
+        mrd_sid name = p->name == MRD_SID_EMPTY && p->pid.is_word ? p->pid.word : p->name;
+        int64_t named = mrd_number_after(mrd_catalog_text(t->imp->catalog, name), "rank");
 
         ret_ranks[i] = named != MRD_NONE ? named : ret_ranks[i];
     }
