@@ -266,8 +266,33 @@ def absent(r, what):
         equal(view.kind == "absent", False, f"{what}: {kind}: everybody came")
 
 
+def ascend(r, what):
+    """A file of torch_npu: the device's computation and its communication are different pids of one device."""
+    label, name = r.random() < 0.5, r.choice(["HCCL", "Communication"])
+    records = []
+    for pid, title, labels in ((1, "CANN", "CPU"), (2, "Ascend Hardware", "NPU"), (3, name, "NPU")):
+        records.append({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": title}})
+        if label:
+            records.append({"ph": "M", "name": "process_labels", "pid": pid, "args": {"labels": labels}})
+    records += [{"ph": "M", "name": "thread_name", "pid": 3, "tid": tid, "args": {"name": line}} for tid, line in ((0, "Group 0 Communication"), (1, "Plane 0"))]
+    on, at = {2: set(), 3: set()}, 0  # us in which each works
+    for i in range(20):
+        at += r.randrange(300, 600)
+        for pid, tid, span, begin, long in ((2, 5, "MatMul", at, r.randrange(50, 250)), (3, 0, "hcom_allReduce__1_0", at + r.randrange(200), r.randrange(50, 90)), (1, 1, "aclnnMatmul", at - 50, 20)):
+            records.append({"ph": "X", "name": span, "pid": pid, "tid": tid, "ts": f"{ZERO // 1000 + begin}.000", "dur": f"{long}.000", "args": {"Task Type": "AI_CORE"} if pid == 2 else {}})
+            on.get(pid, set()).update(range(begin, begin + long))
+    with tempfile.TemporaryDirectory() as work:
+        with open(os.path.join(work, "trace_view.json"), "w", encoding="utf-8") as f:
+            json.dump(records, f)
+        subprocess.run([MERIDIAN, "view", os.path.join(work, "trace_view.json"), "-o", os.path.join(work, "out"), "--output-format", "report-json"], stdout=subprocess.DEVNULL)
+        with open(os.path.join(work, "out", "report.json"), encoding="utf-8") as f:
+            workers = json.load(f)["report"]["workers"]
+    equal([[w["parts_ns"][part] for part in ("compute", "both", "exposed")] for w in workers],
+          [[len(x) * US for x in (on[2] - on[3], on[2] & on[3], on[3] - on[2])]], f"{what}: labels {label}, {name}")
+
+
 only = os.environ.get("MRD_SEED")
-for family in (ties, streams, messages, graphs, runs, folders, absent):
+for family in (ties, streams, messages, graphs, runs, folders, absent, ascend):
     for seed in [int(only)] if only else range(int(sys.argv[1])):
         family(random.Random(f"{family.__name__} {seed}"), f"{family.__name__}, seed {seed}")
 print(f"{len(failures)} wrong")

@@ -400,21 +400,27 @@ end_search(comparison *c, uint32_t whole, uint32_t tries, mrd_err err)
     return err;
 }
 
+/* Tries the files with this first sampled hash as parts, or only those with as many events. */
+static mrd_err
+try_first(comparison *c, uint32_t whole, uint64_t hash, bool only_equal, uint32_t *tries)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t k = find_sampled(c->firsts, c->n_firsts, hash, whole + 1);
+         k < c->n_firsts && c->firsts[k].hash == hash && err == MRD_OK && *tries < TRIES_MOST &&
+         is_used(c, whole) && (!only_equal || count_of(c, c->firsts[k].file) == count_of(c, whole));
+         k++)
+        err = try_part(c, whole, c->firsts[k].file, tries);
+    return err;
+}
+
 /* Drops the files with the same events as this file. Their first sampled event is the same. */
 static mrd_err
 find_equal(comparison *c, uint32_t i)
 {
-    const mrd_sample *s = &c->files[i].read->sample;
-    uint64_t hash = first_hash(s);
     uint32_t tries = 0;
-    mrd_err err = MRD_OK;
+    mrd_err err = try_first(c, i, first_hash(&c->files[i].read->sample), true, &tries);
 
-    for (size_t k = find_sampled(c->firsts, c->n_firsts, hash, i + 1);
-         k < c->n_firsts && c->firsts[k].hash == hash &&
-         count_of(c, c->firsts[k].file) == s->count && err == MRD_OK && is_used(c, i) &&
-         tries < TRIES_MOST;
-         k++)
-        err = try_part(c, i, c->firsts[k].file, &tries);
     return end_search(c, i, tries, err);
 }
 
@@ -426,11 +432,8 @@ find_parts(comparison *c, uint32_t whole)
     uint32_t tries = 0;
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < w->n; i++)
-        for (size_t k = find_sampled(c->firsts, c->n_firsts, w->v[i], whole + 1);
-             k < c->n_firsts && c->firsts[k].hash == w->v[i] && err == MRD_OK && tries < TRIES_MOST;
-             k++)
-            err = try_part(c, whole, c->firsts[k].file, &tries);
+    for (size_t i = 0; i < w->n && err == MRD_OK; i++)
+        err = try_first(c, whole, w->v[i], false, &tries);
     for (size_t k = first_small(c, whole); k < c->n_firsts && err == MRD_OK && tries < TRIES_MOST;
          k++)
         if (is_small_inside(c, whole, c->firsts[k].file))

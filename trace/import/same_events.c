@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/tournament.h"
 #include "base/vec.h"
 #include "trace/import/same_data_int.h"
 
@@ -35,9 +36,8 @@ typedef struct {
 typedef struct {
     const mrd_catalog *cat;
     mrd_events_part *parts;
-    reader *readers; /* of the parts */
-    size_t *heap;    /* parts with events, the one with the earliest event first */
-    size_t n_heap;
+    reader *readers;     /* of the parts */
+    mrd_tournament next; /* finds the part with the earliest event */
     reader whole;
     items ours, theirs; /* of the whole, and of one part */
     size_t steps;
@@ -176,43 +176,31 @@ read_instant(const comparison *c, reader *r, mrd_ev_ns at, items *ret_items)
 
 /* ---- Parts in the order of their next event ---- */
 
+/* Parts with events precede the others. */
 static bool
-is_earlier(const comparison *c, size_t a, size_t b)
+precedes(const void *self, uint64_t a, uint64_t b)
 {
-    return mrd_ev_before(c->readers[c->heap[a]].ev->ts, c->readers[c->heap[b]].ev->ts);
+    const comparison *c = self;
+    bool has_a = c->readers[a].ev != NULL, has_b = c->readers[b].ev != NULL;
+
+    return has_a != has_b ? has_a : a < b;
 }
 
+/* Puts a part in its place after it was read. */
 static void
-heap_swap(comparison *c, size_t a, size_t b)
+place_part(const comparison *c, size_t part)
 {
-    size_t part = c->heap[a];
+    const reader *r = &c->readers[part];
 
-    c->heap[a] = c->heap[b];
-    c->heap[b] = part;
+    mrd_tournament_set(&c->next, c->next.k + part, r->ev == NULL ? INT64_MAX : r->ev->ts.ns, part,
+                       precedes, c);
 }
 
-static void
-heap_add(comparison *c, size_t part)
+/* Returns the reader of the part with the earliest event; its `ev` is NULL if all parts ended. */
+static reader *
+earliest_part(const comparison *c)
 {
-    size_t at = c->n_heap++;
-
-    c->heap[at] = part;
-    for (; at > 0 && is_earlier(c, at, (at - 1) / 2); at = (at - 1) / 2)
-        heap_swap(c, at, (at - 1) / 2);
-}
-
-/* Moves the first part to its place after it was read, or removes it. */
-static void
-heap_sift(comparison *c, bool remove)
-{
-    if (remove)
-        c->heap[0] = c->heap[--c->n_heap];
-    for (size_t at = 0, child; (child = 2 * at + 1) < c->n_heap; at = child) {
-        child += child + 1 < c->n_heap && is_earlier(c, child + 1, child);
-        if (!is_earlier(c, child, at))
-            return;
-        heap_swap(c, child, at);
-    }
+    return &c->readers[c->next.tag[1]];
 }
 
 /* ---- Comparison ---- */
@@ -334,12 +322,12 @@ read_whole(comparison *c, mrd_ev_ns at)
 static mrd_err
 next_instant(comparison *c)
 {
-    mrd_ev_ns at = c->together ? c->whole.ev->ts : c->readers[c->heap[0]].ev->ts;
+    mrd_ev_ns at = c->together ? c->whole.ev->ts : earliest_part(c)->ev->ts;
     mrd_err err = read_whole(c, at);
+    reader *r;
 
-    while (err == MRD_OK && c->n_heap > 0 && !mrd_ev_after(c->readers[c->heap[0]].ev->ts, at)) {
-        size_t part = c->heap[0];
-        reader *r = &c->readers[part];
+    while (err == MRD_OK && (r = earliest_part(c))->ev != NULL && !mrd_ev_after(r->ev->ts, at)) {
+        size_t part = (size_t) (r - c->readers);
 
         if (mrd_ev_before(r->ev->ts, at)) {
             err = reader_next(r);
@@ -351,7 +339,7 @@ next_instant(comparison *c)
                 reader_close(r);
             }
         }
-        heap_sift(c, err != MRD_OK || r->ev == NULL);
+        place_part(c, part);
     }
     c->missing = c->missing || c->ours.overflow;
     for (size_t i = 0; i < c->ours.n; i++)
@@ -359,32 +347,34 @@ next_instant(comparison *c)
     return err;
 }
 
+/* n is at least 1. */
 static mrd_err
 compare(comparison *c, const mrd_read_input *whole, size_t n)
 {
     mrd_err err = MRD_NOMEM;
 
-    c->readers = calloc(n + 1, sizeof(*c->readers));
-    c->heap = malloc((n + 1) * sizeof(*c->heap));
-    if (c->readers != NULL && c->heap != NULL)
+    c->readers = calloc(n, sizeof(*c->readers));
+    if (c->readers != NULL && mrd_tournament_init(&c->next, n))
         err = reader_open(&c->whole, whole->stream);
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
         c->parts[i] = (mrd_events_part){ .read = c->parts[i].read };
         err = reader_open(&c->readers[i], c->parts[i].read->stream);
-        if (err == MRD_OK && c->readers[i].ev != NULL)
-            heap_add(c, i);
+        c->next.key[n + i] = c->readers[i].ev == NULL ? INT64_MAX : c->readers[i].ev->ts.ns;
+        c->next.tag[n + i] = i;
     }
+    if (err == MRD_OK)
+        mrd_tournament_build(&c->next, precedes, c);
     if (c->together)
         while (err == MRD_OK && c->whole.ev != NULL && !c->missing && !c->twice)
             err = next_instant(c);
     else
-        while (err == MRD_OK && c->n_heap > 0)
+        while (err == MRD_OK && earliest_part(c)->ev != NULL)
             err = next_instant(c);
     for (size_t i = 0; i < n && c->readers != NULL; i++)
         reader_close(&c->readers[i]);
     reader_close(&c->whole);
     free(c->readers);
-    free(c->heap);
+    mrd_tournament_fini(&c->next);
     free(c->ours.v);
     free(c->theirs.v);
     return err;

@@ -256,10 +256,21 @@ mrd_te_async_close(te_lines *t, uint32_t async)
 
 /* ---- The end of the file ---- */
 
+/* Returns true if the file is one of torch_npu: one rank, with one device that has several pids. */
+static bool
+te_is_ascend(const te_lines *t)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->n_procs; i++)
+        n += mrd_str_is(mrd_catalog_text(t->imp->catalog, t->procs[i].name), "Ascend Hardware");
+    return n == 1;
+}
+
 /* Returns true if the pid is labelled or named as a device. Sets *ret_number to the device's
  * number. */
 static bool
-te_proc_is_device(const te_lines *t, const te_proc *p, int64_t *ret_number)
+te_proc_is_device(const te_lines *t, const te_proc *p, bool is_ascend, int64_t *ret_number)
 {
     const mrd_catalog *cat = t->imp->catalog;
     mrd_str name = mrd_catalog_text(cat, p->name);
@@ -268,6 +279,7 @@ te_proc_is_device(const te_lines *t, const te_proc *p, int64_t *ret_number)
     if (mrd_str_is(name, "Overlap Analysis"))
         return false;
     if (mrd_str_is(name, "Ascend Hardware") ||
+        (is_ascend && (mrd_str_is(name, "HCCL") || mrd_str_is(name, "Communication"))) ||
         mrd_str_is(mrd_catalog_text(cat, p->labels), "NPU")) {
         *ret_number = 0; /* a trace of torch_npu has one device and does not state its number */
         return true;
@@ -289,12 +301,13 @@ static te_kind *
 te_kinds(const te_lines *t)
 {
     te_kind *kinds = calloc(t->n_procs + 1, sizeof(*kinds));
+    bool is_ascend = te_is_ascend(t);
 
     if (kinds == NULL)
         return NULL;
     for (size_t i = 0; i < t->n_procs; i++) {
         kinds[i].number = MRD_NONE;
-        kinds[i].is_device = te_proc_is_device(t, &t->procs[i], &kinds[i].number);
+        kinds[i].is_device = te_proc_is_device(t, &t->procs[i], is_ascend, &kinds[i].number);
     }
     for (size_t i = 0; i < t->n_lines; i++) {
         const te_line *l = &t->lines[i];
@@ -544,8 +557,9 @@ te_ranks(const te_lines *t, int64_t *ret_ranks)
         *rank = te_common_rank(*rank, t->lines[i].rank);
     }
     for (size_t i = 0; i < t->n_procs; i++) {
-        int64_t named =
-            mrd_number_after(mrd_catalog_text(t->imp->catalog, t->procs[i].name), "rank");
+        const te_proc *p = &t->procs[i];
+        mrd_sid name = p->name == MRD_SID_EMPTY && p->pid.is_word ? p->pid.word : p->name;
+        int64_t named = mrd_number_after(mrd_catalog_text(t->imp->catalog, name), "rank");
 
         ret_ranks[i] = named != MRD_NONE ? named : ret_ranks[i];
     }
@@ -622,7 +636,7 @@ mrd_te_lines_finish(te_lines *t, const te_facts *facts)
             t->procs[t->lines[i].proc].events += t->lines[i].events;
     if ((kinds = te_kinds(t)) == NULL)
         return MRD_NOMEM;
-    if (facts->kineto || facts->rank != MRD_NONE || place->rank != MRD_NONE ||
+    if (facts->kineto || te_is_ascend(t) || facts->rank != MRD_NONE || place->rank != MRD_NONE ||
         place->process_id != MRD_NONE)
         err = te_finish_folded(t, facts, kinds);
     else

@@ -6,7 +6,7 @@
  * get tracks of one provisional process. te_lines_finish then gives them their final process, name
  * and order:
  * - A file of one process becomes one process. Its location says so, it states a rank, or it has
- *   the marks of Kineto. The process is the pid labelled "CPU", else the pid with the most events
+ *   the marks of Kineto or torch_npu. The process is the pid labelled "CPU", else the pid with the most events
  *   that is not a device. Other pids are device numbers and words ("Spans"), which become names of
  *   lines.
  * - In any other file each pid is a process. Its rank follows from its name ("rank 3"), else from
