@@ -113,7 +113,7 @@ struct proc {
     char settings[MRD_RING_NAME_MAX]; /* name of its settings file; as `control` */
     char control[MRD_RING_NAME_MAX];  /* name of its control file; "" means not searched */
     unsigned control_dir;
-    bool held; /* its rings are not read: mrd_drain_hold_process */
+    bool held;              /* its rings are not read: mrd_drain_hold_process */
     mrd_drain_ops_kept ops; /* of rings that are gone */
 };
 
