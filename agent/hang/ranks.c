@@ -6,6 +6,7 @@
 
 #include "agent/hang/work.h"
 #include "base/vec.h"
+#include "hw/proc.h"
 
 #define LOOK       (100 * MRD_MS)
 #define QUIET      MRD_SEC        /* the aggregator needs to know of it from then on */
@@ -109,34 +110,41 @@ set_state(rank *k, char state, mrd_local_ns now)
     k->state = state;
 }
 
+/* Compares CPU and bytes with the last time, twice a second. */
+static void
+look_at_work(mrd_ranks *r, rank *k)
+{
+    mrd_dur_ns since = mrd_local_diff(r->now, k->work_at);
+    bool first = k->work_at.ns == 0, works;
+    mrd_process_work w;
+
+    if ((!first && since < WORK_LOOK) || mrd_work_read(r->proc_root, k->ident.pid, &w) != MRD_OK)
+        return;
+    works = (w.cpu - k->work.cpu) * WORK_SHARE >= since || w.bytes - k->work.bytes >= WORK_BYTES;
+    if (!first && works)
+        k->idle.ns = 0;
+    else if (!first && k->idle.ns == 0)
+        k->idle = k->work_at;
+    k->work = w;
+    k->work_at = r->now;
+}
+
 /* Reads the process's state, and whether it works. Returns true if that changed. */
 static bool
 look_at_kernel(mrd_ranks *r, rank *k)
 {
     char state = k->state;
     bool idle = k->idle.ns != 0;
-    mrd_dur_ns since;
-    mrd_process_work w;
+    mrd_proc_stat st;
 
-    if (mrd_work_read(r->proc_root, k->ident.pid, &w) != MRD_OK ||
-        (w.start_ticks != k->ident.start_ticks && k->ident.timens_boottime_ns == 0)) {
+    if (mrd_proc_read(r->proc_root, k->ident.pid, &st, NULL) != MRD_OK ||
+        (st.start_ticks != k->ident.start_ticks && k->ident.timens_boottime_ns == 0)) {
         set_state(k, '?', r->now);
         return state != '?';
     }
     /* R and S change all the time, and say nothing */
-    set_state(k, w.state == 'R' ? 'S' : w.state, r->now);
-    since = mrd_local_diff(r->now, k->work_at);
-    if (k->work_at.ns == 0) {
-        k->work = w;
-        k->work_at = r->now;
-    } else if (since >= WORK_LOOK) {
-        bool works =
-            (w.cpu - k->work.cpu) * WORK_SHARE >= since || w.bytes - k->work.bytes >= WORK_BYTES;
-
-        k->idle = works ? (mrd_local_ns){ 0 } : idle ? k->idle : k->work_at;
-        k->work = w;
-        k->work_at = r->now;
-    }
+    set_state(k, st.state == 'R' ? 'S' : st.state, r->now);
+    look_at_work(r, k);
     return state != k->state || idle != (k->idle.ns != 0);
 }
 

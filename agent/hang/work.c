@@ -109,8 +109,6 @@ mrd_work_read(const char *proc_root, int64_t pid, mrd_process_work *ret_work)
         return err;
     add_children(&t, pid, 0);
     *ret_work = (mrd_process_work){ .cpu = st.cpu_user_ns + st.cpu_system_ns + t.cpu,
-                                    .bytes = bytes_of(proc_root, pid),
-                                    .state = st.state,
-                                    .start_ticks = st.start_ticks };
+                                    .bytes = bytes_of(proc_root, pid) };
     return MRD_OK;
 }

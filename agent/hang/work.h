@@ -9,8 +9,6 @@
 typedef struct {
     mrd_dur_ns cpu;
     uint64_t bytes; /* 0 if the kernel does not say */
-    char state;     /* letter of /proc/PID/stat */
-    int64_t start_ticks;
 } mrd_process_work;
 
 /* Errors: as mrd_proc_read. */

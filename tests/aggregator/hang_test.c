@@ -448,7 +448,7 @@ start(job *j, uint64_t seed, fault kind, blind hidden, int n)
     for (int i = 0; i < 8; i++)
         (void) next(j);
     REQUIRE((j->h = mrd_hang_new(&o)) != NULL);
-    j->per_node = (int) between(j, 1, n < 8 ? (n + 1) / 2 : 8);
+    j->per_node = (int) between(j, 1, n < 16 ? (n + 1) / 2 : 8);
     j->culprit = (int) between(j, 0, n - 1);
     j->node = j->culprit / j->per_node;
     j->at_step = (uint64_t) between(j, 260, 420);

@@ -145,6 +145,7 @@ with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as ap
     call("GET", "/api/v1/nodes", token="read", want=200)
     equal(call("GET", "/api/v1/self", token="read", want=200).json(), {"role": "read", "may": ["list", "read", "cluster"]}, "what a reader is told")
     call("GET", "/api/v1/models", token="read", want=200)
+    call("GET", "/api/v1/hangs", token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-test0"}, token="read", want=200)
     call("GET", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
     call("DELETE", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
@@ -165,7 +166,7 @@ with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as ap
     call("GET", "/api/v1/hangs", query="?process_id=1", want=400)
     call("POST", SESSION + "/stop", {"id": "latest"}, want=404)  # only what reads takes it
     call("DELETE", SESSION, {"id": "latest"}, want=404)
-    for path, values in (("/api/v1/nodes", {}), ("/api/v1/models", {}), (SESSION + "/models", {"id": "latest"}), (SESSION + "/artifacts", {"id": "latest"}), (SESSION + "/journal", {"id": "latest"})):
+    for path, values in (("/api/v1/nodes", {}), ("/api/v1/models", {}), ("/api/v1/hangs", {}), (SESSION + "/models", {"id": "latest"}), (SESSION + "/artifacts", {"id": "latest"}), (SESSION + "/journal", {"id": "latest"})):
         call("GET", path, values, query="?process_id=1", want=400)
     for query in ("?order=size", "?limit=0", "?limit=x", "?after=latest", "?state=nothing"):
         call("GET", "/api/v1/sessions", query=query, want=400)
