@@ -16,10 +16,9 @@ static const struct {
     size_t offset;
     const char *def;
     int64_t min, max;
-    const char *help;
 } table[] = {
 #define SET(name, member, type, def, min, max, help)                                               \
-    { name, type, offsetof(mrd_settings, member), def, min, max, help },
+    { name, type, offsetof(mrd_settings, member), def, min, max },
 #include "capture/settings.def"
 #undef SET
 };
@@ -174,15 +173,4 @@ mrd_settings_read(mrd_settings *s)
         snprintf(s->error, sizeof(s->error), "MERIDIAN_CLOCK='%.100s' is not valid: capture is off",
                  s->clock);
     read_switches_of_others(s);
-}
-
-bool
-mrd_settings_row(size_t i, const char **ret_name, const char **ret_default, const char **ret_help)
-{
-    if (i >= ROWS)
-        return false;
-    *ret_name = table[i].name;
-    *ret_default = table[i].def;
-    *ret_help = table[i].help;
-    return true;
 }

@@ -22,8 +22,5 @@ typedef struct {
 
 /* Fills *s from the environment of the process. No allocation. */
 void mrd_settings_read(mrd_settings *s);
-/* Gets row i of the table, for documentation and its test. Returns false after the last row. */
-bool mrd_settings_row(size_t i, const char **ret_name, const char **ret_default,
-                      const char **ret_help);
 
 #endif

@@ -110,22 +110,3 @@ mrd_hw_each(const mrd_hw *hw, void (*call)(void *self, const mrd_hw_counter *cou
             for (size_t k = 0; k < hw->at[i].ops->count(hw->at[i].state); k++)
                 call(self, hw->at[i].ops->at(hw->at[i].state, k));
 }
-
-mrd_err
-mrd_hw_read_clock(mrd_hw *hw, int64_t device_idx, mrd_hw_clock_reading *ret_reading, mrd_why *why)
-{
-    for (size_t i = 0; i < hw->n; i++) {
-        mrd_hw_unit *u = &hw->at[i];
-        mrd_err err;
-
-        if (u->ops == NULL || u->ops->read_clock == NULL)
-            continue;
-        err = u->ops->read_clock(u->state, device_idx, ret_reading, why);
-        if (err != MRD_UNSUPPORTED)
-            return err;
-    }
-    return mrd_why_set(why, MRD_UNSUPPORTED, 0,
-                       "device %lld: no backend here can read its clock; device times come from "
-                       "the runtime's sync points",
-                       (long long) device_idx);
-}

@@ -67,12 +67,6 @@ typedef struct {
     mrd_hw_state state;
 } mrd_hw_value;
 
-/* A reading of a device's clock between two readings of the host's. */
-typedef struct {
-    mrd_local_ns before, after;
-    mrd_dev_ticks ticks;
-} mrd_hw_clock_reading;
-
 /*
  * One backend. `state` belongs to it. `want` and indices are positions in its list of counters. The
  * list only grows, and positions do not change. `deadline` is in CLOCK_MONOTONIC_RAW.
@@ -95,9 +89,6 @@ typedef struct mrd_hw_backend {
     /* Reads the wanted counters. Errors: TIMEOUT, CLOSED (the device failed), IO. */
     mrd_err (*sample)(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
                       mrd_local_ns deadline, mrd_why *why);
-    /* Reads a device's clock. NULL, or the error UNSUPPORTED, if the backend has none. */
-    mrd_err (*read_clock)(void *state, int64_t device_idx, mrd_hw_clock_reading *ret_reading,
-                          mrd_why *why);
     void (*close)(void *state); /* NULL is fine */
 } mrd_hw_backend;
 
@@ -123,9 +114,6 @@ void mrd_hw_report(const mrd_hw *hw,
 /* Calls `call` for each listed counter. */
 void mrd_hw_each(const mrd_hw *hw, void (*call)(void *self, const mrd_hw_counter *counter),
                  void *self);
-/* Errors: UNSUPPORTED if no backend can read a device clock. */
-mrd_err mrd_hw_read_clock(mrd_hw *hw, int64_t device_idx, mrd_hw_clock_reading *ret_reading,
-                          mrd_why *why);
 
 /* ---- Counter sessions (docs/dev/seeds.md, rows D-01 ... D-06) ---- */
 

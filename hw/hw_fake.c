@@ -10,7 +10,6 @@
 #include "hw/hw_table.h"
 
 #define STALLS 16
-#define CLOCKS 16
 
 typedef struct {
     double v[MRD_HW_FAKE_VALUES];
@@ -27,11 +26,6 @@ typedef struct {
         int64_t ms;
     } stalls[STALLS];
     size_t n_stalls;
-    struct {
-        int64_t device, origin;
-        double ppm;
-    } clocks[CLOCKS];
-    size_t n_clocks;
     uint64_t die_at; /* 0: never */
     uint64_t samplings;
 } fake;
@@ -113,7 +107,6 @@ add_statement(fake *f, mrd_str rest, unsigned line, mrd_why *why)
 {
     mrd_str verb = mrd_hw_word(&rest);
     int64_t a, b;
-    double d;
 
     if (verb.len == 0 || verb.p[0] == '#')
         return MRD_OK;
@@ -130,13 +123,6 @@ add_statement(fake *f, mrd_str rest, unsigned line, mrd_why *why)
     if (mrd_str_is(verb, "stall") && f->n_stalls < STALLS && b >= 0 && b <= 60000) {
         f->stalls[f->n_stalls].at = (uint64_t) a;
         f->stalls[f->n_stalls++].ms = b;
-        return MRD_OK;
-    }
-    if (mrd_str_is(verb, "clock") && f->n_clocks < CLOCKS &&
-        mrd_num_double(mrd_hw_word(&rest), &d) == MRD_OK) {
-        f->clocks[f->n_clocks].device = a;
-        f->clocks[f->n_clocks].origin = b;
-        f->clocks[f->n_clocks++].ppm = d;
         return MRD_OK;
     }
     return bad(why, line, "unknown statement");
@@ -234,27 +220,6 @@ fake_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_value
     return MRD_OK;
 }
 
-static mrd_err
-fake_read_clock(void *state, int64_t device_idx, mrd_hw_clock_reading *ret_reading, mrd_why *why)
-{
-    fake *f = state;
-
-    for (size_t i = 0; i < f->n_clocks; i++) {
-        if (f->clocks[i].device != device_idx)
-            continue;
-        ret_reading->before = mrd_local_now();
-        /* Apply the rate error to the distance from the origin, with integers and a small double.
-         * No time passes through a double. */
-        ret_reading->ticks.ticks = (uint64_t) (f->clocks[i].origin + ret_reading->before.ns +
-                                               (int64_t) ((double) (ret_reading->before.ns / 1000) *
-                                                          f->clocks[i].ppm / 1000.0));
-        ret_reading->after = mrd_local_now();
-        return MRD_OK;
-    }
-    return mrd_why_set(why, MRD_UNSUPPORTED, 0, "simulated device %lld has no clock",
-                       (long long) device_idx);
-}
-
 const mrd_hw_backend mrd_hw_backend_fake = {
     .name = "fake",
     .what = "simulated counters from a script",
@@ -265,6 +230,5 @@ const mrd_hw_backend mrd_hw_backend_fake = {
     .count = fake_count,
     .at = fake_at,
     .sample = fake_sample,
-    .read_clock = fake_read_clock,
     .close = fake_close,
 };

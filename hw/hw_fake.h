@@ -8,7 +8,6 @@
  *                                  "fake<D>.core<C>." sets device and core.
  *   stall K MS                     the K-th sampling (from 1) takes MS milliseconds
  *   die K                          the device fails at the K-th sampling
- *   clock DEVICE ORIGIN PPM        the device's counter: ORIGIN + local ns * (1 + PPM / 1e6)
  */
 #ifndef MRD_HW_HW_FAKE_H
 #define MRD_HW_HW_FAKE_H

@@ -526,12 +526,6 @@ mrd_align_radius(mrd_sess_ns at, const mrd_align_bound *bound)
     return most >= UINT32_MAX ? UINT32_MAX : (uint32_t) most;
 }
 
-int
-mrd_align_order(const mrd_align_bound *a, const mrd_align_bound *b)
-{
-    return a->hi.ns < b->lo.ns ? -1 : b->hi.ns < a->lo.ns ? 1 : 0;
-}
-
 const char *
 mrd_align_name(const mrd_align *align)
 {

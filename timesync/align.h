@@ -140,11 +140,6 @@ bool mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_n
 bool mrd_align_unmap(const mrd_align *align, mrd_sess_ns at, mrd_local_ns *ret_at);
 /* Returns the larger distance of lo and hi from `at`; UINT32_MAX if it is larger or unknown. */
 uint32_t mrd_align_radius(mrd_sess_ns at, const mrd_align_bound *bound);
-/*
- * Compares two events of different nodes: -1 or 1 if their intervals are disjoint, 0 if their order
- * is unknown.
- */
-int mrd_align_order(const mrd_align_bound *a, const mrd_align_bound *b);
 
 const char *mrd_align_name(const mrd_align *align);
 uint64_t mrd_align_clock_id(const mrd_align *align);

@@ -146,18 +146,6 @@ mrd_probe_beside_held_out(mrd_probe_id id)
     return mrd_probe_held_out(id) || (id.k >= 2 && mrd_probe_held_out(before));
 }
 
-mrd_dur_ns
-mrd_probe_reversed(const mrd_probe *probe, mrd_dur_ns up, mrd_dur_ns down)
-{
-    mrd_dur_ns worst = 0, by;
-
-    if (probe->up && (by = up - (probe->r2 - probe->a1 + probe->e)) > worst)
-        worst = by;
-    if (probe->down && (by = (probe->r3 - probe->a4 - probe->e) - down) > worst)
-        worst = by;
-    return worst;
-}
-
 /* ---- joining ---- */
 
 typedef struct {

@@ -113,9 +113,6 @@ bool mrd_probe_held_out(mrd_probe_id id);
 /* Returns true if the pair of id, or the previous one, is held out. The two are then sent at half
  * the distance, so that the pairs of the fit have about equal distances. */
 bool mrd_probe_beside_held_out(mrd_probe_id id);
-/* Returns by how many ns a held-out probe would have arrived before it was sent, if the offset were
- * `up` at a1 and `down` at a4. Returns 0 if it would not. */
-mrd_dur_ns mrd_probe_reversed(const mrd_probe *probe, mrd_dur_ns up, mrd_dur_ns down);
 
 /* ---- Joining at the aggregator: a bounded ring of served requests per agent ---- */
 

@@ -199,12 +199,6 @@ mrd_jwks_free(mrd_jwks *keys)
     free(keys);
 }
 
-size_t
-mrd_jwks_count(const mrd_jwks *keys)
-{
-    return keys->n;
-}
-
 /* ---- Tokens ---- */
 
 typedef struct {

@@ -25,7 +25,6 @@ typedef struct mrd_jwks mrd_jwks;
  * EMPTY (no usable key), NOMEM. */
 mrd_err mrd_jwks_parse(mrd_str text, mrd_jwks **ret_keys, mrd_why *why);
 void mrd_jwks_free(mrd_jwks *keys); /* NULL is fine */
-size_t mrd_jwks_count(const mrd_jwks *keys);
 
 /* Returns true if the text has the form of a JWT: three base64url parts separated by dots. */
 bool mrd_jwt_looks(mrd_str token);

@@ -164,7 +164,6 @@ TEST(what_a_token_must_say)
     mrd_buf token = { 0 };
 
     REQUIRE(keys != NULL);
-    CHECK_INT(mrd_jwks_count(keys), 2);
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         char by = rows[i].key;
         mrd_why why = { 0 };

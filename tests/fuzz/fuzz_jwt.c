@@ -47,8 +47,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_error(&why, err, token);
         return 0;
     }
-    if (mrd_jwks_count(keys) == 0)
-        abort();
     why = (mrd_why){ 0 };
     err = mrd_jwt_verify(token, keys, &rule, (mrd_wall_ns){ INT64_C(1300819370) * MRD_SEC },
                          &claims, &why);

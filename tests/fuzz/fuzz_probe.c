@@ -26,7 +26,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mrd_ineq q[2];
 
         (void) mrd_probe_ineqs(&probe, q);
-        (void) mrd_probe_reversed(&probe, 0, 0);
     }
     return 0;
 }

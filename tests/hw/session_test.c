@@ -11,8 +11,7 @@ static const char script[] = "# simulated\n"
                              "counter fake0.core1.executions count+ 100 110 150\n"
                              "counter fake0.core1.memory bytes 4096 8192\n"
                              "counter fake0.core2.memory bytes 1\n"
-                             "counter fake1.core0.busy percent 12.5 ? 99\n"
-                             "clock 0 1000 50\n";
+                             "counter fake1.core0.busy percent 12.5 ? 99\n";
 
 static const mrd_hw_backend *const only_fake[] = { &mrd_hw_backend_fake };
 
@@ -259,17 +258,6 @@ TEST(a_dead_device_is_closed)
     mrd_hw_close(hw);
 }
 
-TEST(device_clock_is_read_between_two_host_readings)
-{
-    mrd_hw *hw = open_fake(script);
-    mrd_hw_clock_reading r;
-
-    CHECK_ERR("clock", mrd_hw_read_clock(hw, 0, &r, NULL), MRD_OK);
-    CHECK(r.before.ns <= r.after.ns && r.ticks.ticks > (uint64_t) r.before.ns);
-    CHECK_ERR("no clock", mrd_hw_read_clock(hw, 7, &r, NULL), MRD_UNSUPPORTED);
-    mrd_hw_close(hw);
-}
-
 TEST(scripts_are_checked)
 {
     static const struct {
@@ -280,7 +268,6 @@ TEST(scripts_are_checked)
         { "bad unit", "counter a apples 1\n" },
         { "bad value", "counter a count x\n" },
         { "twice", "counter a count 1\ncounter a count 2\n" },
-        { "clock without rate", "clock 0 1\n" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

@@ -455,18 +455,7 @@ TEST(constant_and_wall)
     CHECK(other.lo.ns == INT64_MIN && other.hi.ns == INT64_MAX);
     CHECK_INT(other.quality, MRD_ALIGN_UNALIGNED);
     CHECK_INT(mrd_align_radius(s, &other), UINT32_MAX);
-    CHECK_INT(mrd_align_order(&b, &other), 0); /* indistinguishable */
     mrd_align_free(a);
-}
-
-TEST(order_needs_disjoint_intervals)
-{
-    mrd_align_bound a = { .lo = { 10 }, .hi = { 20 } }, b = { .lo = { 21 }, .hi = { 30 } };
-
-    CHECK_INT(mrd_align_order(&a, &b), -1);
-    CHECK_INT(mrd_align_order(&b, &a), 1);
-    b.lo.ns = 20;
-    CHECK_INT(mrd_align_order(&a, &b), 0);
 }
 
 /* Updates the length and checksum in a table's file. */

@@ -184,7 +184,7 @@ TEST(strings_are_always_json)
         mrd_jw_open(&x.w, '[');
         mrd_jw_str(&x.w, (mrd_str){ raw, len });
         mrd_jw_sid(&x.w, mrd_strtab_add(strings, (mrd_str){ raw, len }));
-        mrd_jw_json(&x.w, (mrd_str){ raw, len });
+        mrd_jw_arg(&x.w, &(mrd_arg){ .type = MRD_ARG_JSON, .v.text = raw, .len = len & 0xffff });
         mrd_jw_close(&x.w, ']');
         finish(&x);
         CHECK(mrd_json_valid((mrd_str){ (const char *) x.text.p, x.text.len }));

@@ -425,8 +425,9 @@ mrd_jw_key_sid(mrd_jw *w, mrd_sid key)
     w->state = MRD_JW_KEYED;
 }
 
-void
-mrd_jw_json(mrd_jw *w, mrd_str text)
+/* Writes JSON text unchanged if it is valid, otherwise as a string. */
+static void
+jw_json(mrd_jw *w, mrd_str text)
 {
     if (!mrd_json_valid(text)) {
         mrd_jw_str(w, text);
@@ -463,7 +464,7 @@ mrd_jw_arg(mrd_jw *w, const mrd_arg *arg)
         mrd_jw_sid(w, arg->v.sid);
         break;
     case MRD_ARG_JSON:
-        mrd_jw_json(w, (mrd_str){ arg->v.text, arg->len });
+        jw_json(w, (mrd_str){ arg->v.text, arg->len });
         break;
     default:
         mrd_jw_str(w, (mrd_str){ arg->v.text, arg->len });

@@ -54,8 +54,6 @@ void mrd_jw_str(mrd_jw *w, mrd_str text);
 void mrd_jw_sid(mrd_jw *w, mrd_sid sid);
 /* Writes nanoseconds as microseconds with three decimals. 1234 becomes 1.234. */
 void mrd_jw_us(mrd_jw *w, int64_t ns);
-/* Writes JSON text unchanged if it is valid (mrd_json_valid), otherwise as a string. */
-void mrd_jw_json(mrd_jw *w, mrd_str text);
 /* Inserts members that another writer has rendered (mrd_jw_inside), after at least one member. */
 void mrd_jw_members(mrd_jw *w, mrd_str text);
 void mrd_jw_arg(mrd_jw *w, const mrd_arg *arg); /* the value */

@@ -95,12 +95,6 @@ mrd_lanes_err(const mrd_lanes *lanes)
     return lanes->err;
 }
 
-uint32_t
-mrd_lanes_used(const mrd_lanes *lanes, mrd_track_id track)
-{
-    return track < lanes->n && lanes->v[track].n > 0 ? (uint32_t) lanes->v[track].n : 1;
-}
-
 static track_lanes *
 lanes_track(mrd_lanes *lanes, mrd_track_id track)
 {

@@ -24,7 +24,6 @@ void mrd_lanes_free(mrd_lanes *lanes);
 /* Returns the lane of this span (0 is the track itself). A loss counts as a span. Instants and
  * other kinds get lane 0, as do all events after a failure, which mrd_lanes_err returns. */
 uint32_t mrd_lanes_put(mrd_lanes *lanes, const mrd_event *ev);
-uint32_t mrd_lanes_used(const mrd_lanes *lanes, mrd_track_id track); /* lanes so far, at least 1 */
-mrd_err mrd_lanes_err(const mrd_lanes *lanes);                       /* NOMEM, or MRD_OK */
+mrd_err mrd_lanes_err(const mrd_lanes *lanes); /* NOMEM, or MRD_OK */
 
 #endif
