@@ -147,6 +147,8 @@ def generated(seed):
           [] if slow is None or not always else [(order[slow][0], names[order[slow]])], f"{what}: who")
     if slow is not None and always:
         equal(("in 8 of 8" if kind == "nothing" else "in 16 of 16") in text, True, f"{what}: steps")
+    else:
+        equal("no worker computes at least 10 %" in text, True, f"{what}: nobody")
     equal("Critical path" in text, False, f"{what}: no path")
 
 

@@ -228,11 +228,18 @@ verdict_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
     size_t n;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &n) + v->worker;
     const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+    const mrd_imbalance *more = mrd_report_imbalance(s->common.report);
 
     switch (v->kind) {
     case MRD_VERDICT_NOTHING:
         if (n == 0)
             no_work_words(s, to);
+        else if (more->steps > 1) /* only in program phases */
+            mrd_buf_fmt(to,
+                        "no worker computes at least %.0f %% more than the median worker in most "
+                        "of %zu %s. The trace does not show who waits for whom",
+                        100 * MRD_BALANCE_EXCESS, more->steps,
+                        more->by_step ? "steps" : "parts of the recording");
         else
             mrd_buf_text(
                 to, t->loose > 0 && t->alone == 0
