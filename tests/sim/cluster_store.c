@@ -530,7 +530,8 @@ store_folder(world *w)
     return &w->store->store;
 }
 
-/* All frames acknowledged as stored before the crash must be present after it. */
+/* All frames acknowledged as stored before the crash must be present after it. A session that
+ * cannot be read yet is checked when it is. */
 static void
 check_promises(world *w)
 {
@@ -543,7 +544,7 @@ check_promises(world *w)
         const mrd_part *part;
         char id[24];
 
-        if (store_is_gone(w, p->session))
+        if (store_is_gone(w, p->session) || mrd_core_withheld(w->core, p->session) != NULL)
             continue;
         snprintf(id, sizeof(id), "i-%u", p->node);
         part = s == NULL ? NULL : mrd_session_part(s, id);
@@ -756,6 +757,8 @@ store_recover(world *w)
                                     .self = m };
 
     if (mrd_session_store_recover(&m->store, w->core, NULL) != MRD_OK || !w->up)
+        return false;
+    if (w->core->unreadable > 0) /* of the model only the real loop reads it again */
         return false;
     recovered(w);
     return mrd_journals_open(&journals, &m->journals, NULL) == MRD_OK &&
