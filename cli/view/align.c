@@ -498,7 +498,7 @@ describe_left(mrd_alignment *a, const mrd_coll_solution *sol, size_t left)
             continue;
         mrd_buf_fmt(&text, MRD_STR_FMT " (",
                     MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
-        name_processes(a, reason != NULL ? reason : "fewer than 3 matched collectives", &text);
+        name_processes(a, reason != NULL ? reason : "no matched collectives", &text);
         mrd_buf_text(&text, ")");
         if (named < LEFT_NAMED)
             mrd_buf_fmt(&a->refused, "%s%s", named == 0 ? ": " : "; ", mrd_buf_cstr(&text));
