@@ -419,7 +419,7 @@ describe_reference(mrd_alignment *a, uint32_t u)
                      "; others are aligned to it by the ends of matched collectives. Their bound "
                      "assumes that nobody leaves a collective before all have entered, and clocks "
                      "whose rate changes by at most 0.2 ppm a second and that are not stepped away "
-                     "and back between two collectives; it holds from the end of the first "
+                     "and back within three collectives; it holds from the end of the first "
                      "collective to the end of the last",
                      MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
 }
