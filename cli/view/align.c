@@ -419,7 +419,7 @@ describe_reference(mrd_alignment *a, uint32_t u)
                      "; others are aligned to it by the ends of matched collectives. Their bound "
                      "assumes that nobody leaves a collective before all have entered, and clocks "
                      "whose rate changes by at most 0.2 ppm a second and that are not stepped away "
-                     "and back between two collectives; it holds from the end of the first "
+                     "and back within three collectives; it holds from the end of the first "
                      "collective to the end of the last",
                      MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
 }
@@ -498,7 +498,7 @@ describe_left(mrd_alignment *a, const mrd_coll_solution *sol, size_t left)
             continue;
         mrd_buf_fmt(&text, MRD_STR_FMT " (",
                     MRD_STR_ARG(mrd_catalog_text(a->cat, a->units[u].name)));
-        name_processes(a, reason != NULL ? reason : "fewer than 3 matched collectives", &text);
+        name_processes(a, reason != NULL ? reason : "no matched collectives", &text);
         mrd_buf_text(&text, ")");
         if (named < LEFT_NAMED)
             mrd_buf_fmt(&a->refused, "%s%s", named == 0 ? ": " : "; ", mrd_buf_cstr(&text));

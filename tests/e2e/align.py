@@ -220,7 +220,7 @@ for name, edits, said in (("one in the middle is gone", {2: without(4)}, "do not
                           ("every second ends at another time", {**same, 2: later(9, 0)}, "do not coincide"),
                           ("the clock runs 10 % too fast", {**same, 2: later(0, 5)}, "do not coincide"),
                           ("two differ from each other and the rest", {1: without(3, 4), 2: without(4)}, "do not match"),
-                          ("none is left", {2: without(*range(8))}, "fewer than 3")):
+                          ("none is left", {2: without(*range(8))}, "no matched collectives")):
     profile, out, err = view(write_all(injected, edits), "--align", "collectives", want=3)
     check(said in err, f"{name}: the reason on stderr: {err!r}")
     check(any(said in n for n in profile["meridian"]["notes"]), f"{name}: the reason in the notes: {profile['meridian']['notes']}")

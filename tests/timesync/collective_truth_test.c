@@ -441,6 +441,17 @@ TEST(whatever_is_stated_holds)
     CHECK(t.aligned > seeds / 4); /* refusing everything is not accepted */
 }
 
+/* A line fits any two ends exactly, which does not make their clock exact. In this job one of two
+ * collectives of a process did not synchronise. */
+TEST(two_collectives_are_not_exact)
+{
+    tally t = { 0 };
+    mrd_why why;
+
+    CHECK(run_job(5850, false, 0, &t, &why));
+    CHECK_INT(t.aligned, 1);
+}
+
 /* Ends that are late alone, as after an interrupt, hardly matter. */
 TEST(honest_jobs_are_aligned_and_lateness_is_proven)
 {

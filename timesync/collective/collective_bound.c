@@ -46,14 +46,18 @@ lasting_residual(const coll_sample *s, const coll_line *line)
  * step by A somewhere bends a line of least residuals by at most EDGE / 3 * A over its length. It
  * leaves a residual of A / 2 or more, and less by that bend LASTING samples later. Immediately after
  * a sample the clock may already be as at the next one. The first and last samples are too few to
- * show what lasts, so each residual counts there.
+ * show what lasts, so each residual counts there. A line fits any two samples, so the largest
+ * residual that other lines may have is assumed for them.
  */
 static void
 find_reach(const coll_sample *s, const coll_line *line, double *ret_reach)
 {
     size_t n = line->n;
     double gap = 0, span = s[n - 1].end - s[0].end, other = s[0].reach, head = 0, tail = 0;
-    double lasting = n < 4 * LASTING ? line->residual : lasting_residual(s, line), factor;
+    double lasting = n < 3             ? MRD_COLL_RESIDUAL_MAX
+                     : n < 4 * LASTING ? line->residual
+                                       : lasting_residual(s, line);
+    double factor;
 
     for (size_t i = 1; i < n; i++) {
         gap = fmax(gap, s[i].end - s[i > LASTING ? i - LASTING : 0].end);

@@ -430,7 +430,7 @@ put_assumptions(report_sink *s)
             &s->text, "  assumes",
             MRD_STR("no worker leaves a collective before all have entered it; the rate of a "
                     "clock changes by at most 0.2 ppm per second, except where the ends of "
-                    "collectives show more; no clock is stepped away and back between two "
+                    "collectives show more; no clock is stepped away and back within three "
                     "collectives"));
     if (by_probes > 0)
         mrd_report_text_wrapped(
