@@ -86,7 +86,7 @@ struct mrd_agent {
     mrd_runtime_seen features;
     uint64_t models_sent,
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
-    mrd_ranks *ranks;
+    mrd_ranks *ranks;    /* NULL without the collector of hangs */
     uint64_t ranks_sent, ranks_reported; /* mrd_ranks_version */
     mrd_local_ns ranks_at;               /* when a heartbeat was last sent for a change */
     mrd_traces *traces;

@@ -558,7 +558,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     fill_features(h, a);
     fill_trigger(h, a);
     a->ranks_sent = 0;
-    if (mrd_ranks_version(a->ranks) != a->ranks_reported &&
+    if (a->ranks != NULL && mrd_ranks_version(a->ranks) != a->ranks_reported &&
         (ranks = malloc(sizeof(*ranks))) != NULL) {
         a->ranks_sent = mrd_ranks_version(a->ranks);
         h->m.ranks = fill_ranks(ranks, a->ranks);
