@@ -172,7 +172,7 @@ def main():
     for fault in faults() if "--check" in sys.argv else []:
         sys.exit(f"FAILED {fault}")
     if "--check" in sys.argv and stale:
-        sys.exit(f"FAILED docs/reference: {', '.join(stale)} not current; run scripts/reference.py {os.path.relpath(args[0], TOP)}")
+        sys.exit(f"FAILED docs/reference: {', '.join(stale)} not current: make reference")
     print(f"{len(pages)} pages, {len(stale)} {'written' if '--check' not in sys.argv else 'not current'}")
 
 
