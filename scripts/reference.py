@@ -111,7 +111,7 @@ def log_codes():
 def log_page():
     page = ["# Log codes\n", NOTE,
             "A line of a log is *time level program code sentence: key=value …*. Programs can rely on the code, which does not change between\n"
-            "releases. [Troubleshooting](../howto/troubleshooting.md) says what to do about those that need an action.\n"]
+            "releases. [Troubleshooting](../howto/troubleshooting.md) has the remedies.\n"]
     rows = log_codes()
     for prefix, title in (("AGG", "meridian-aggregator"), ("AGT", "meridian-agent")):
         page.append(f"## {title}\n\n| Code | Level | Sentence |\n|---|---|---|")
