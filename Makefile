@@ -1,5 +1,5 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo unit test slow bench soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants install clean help
+.PHONY: all demo unit test slow bench soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants reference install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
@@ -47,6 +47,9 @@ tsan: ## the unit tests under ThreadSanitizer (not in the gate; TSAN_TESTS=agent
 	@cmake --preset tsan >/dev/null
 	@cmake --build --preset tsan -j $(JOBS)
 	@ctest --test-dir build-tsan -j $(JOBS) --output-on-failure -L '^unit$$' -R '$(TSAN_TESTS)' -E '^house/' $(CTEST_FLAGS)
+
+reference: all ## make the generated pages of docs/reference again (the test house/reference compares them)
+	@scripts/reference.py build/bin
 
 .PHONY: gate coverage format analyse clean-gate
 gate: ## what a change has to pass: gcc, clang, format, analysis, tests, sanitizers, coverage

@@ -111,7 +111,7 @@ def log_codes():
 def log_page():
     page = ["# Log codes\n", NOTE,
             "A line of a log is *time level program code sentence: key=value …*. Programs can rely on the code, which does not change between\n"
-            "releases. [Troubleshooting](../howto/troubleshooting.md) says what to do about those that need an action.\n"]
+            "releases. [Troubleshooting](../howto/troubleshooting.md) has the remedies.\n"]
     rows = log_codes()
     for prefix, title in (("AGG", "meridian-aggregator"), ("AGT", "meridian-agent")):
         page.append(f"## {title}\n\n| Code | Level | Sentence |\n|---|---|---|")
@@ -152,6 +152,25 @@ def faults():
     return found + [f"docs/howto/troubleshooting.md lacks the state {s} of a node" for s in re.findall(r'"([a-z-]+)"', states) if f"| `{s}`" not in page]
 
 
+def broken_links():
+    """Links of the documents to files or headings that do not exist."""
+    pages = ["README.md", "CONTRIBUTING.md", "deploy/README.md", "tests/README.md"]
+    for at, _, names in os.walk(os.path.join(TOP, "docs")):
+        pages += [os.path.relpath(os.path.join(at, n), TOP) for n in names if n.endswith(".md")]
+    found = []
+    for page in sorted(pages):
+        for link in re.findall(r"\]\(([^)\s]+)\)", read(page)):
+            path, _, heading = link.partition("#")
+            file = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+            if "://" in link:
+                continue
+            if not os.path.exists(os.path.join(TOP, file)):
+                found.append(f"{page} links to {link}, which does not exist")
+            elif heading and heading not in (re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in re.findall(r"(?m)^#+ (.*)$", read(file))):
+                found.append(f"{page} links to {link}, and that page has no such heading")
+    return found
+
+
 def main():
     args = [a for a in sys.argv[1:] if a != "--check"]
     if len(args) != 1:
@@ -169,10 +188,10 @@ def main():
         if "--check" not in sys.argv:
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text)
-    for fault in faults() if "--check" in sys.argv else []:
+    for fault in faults() + broken_links() if "--check" in sys.argv else []:
         sys.exit(f"FAILED {fault}")
     if "--check" in sys.argv and stale:
-        sys.exit(f"FAILED docs/reference: {', '.join(stale)} not current; run scripts/reference.py {os.path.relpath(args[0], TOP)}")
+        sys.exit(f"FAILED docs/reference: {', '.join(stale)} not current: make reference")
     print(f"{len(pages)} pages, {len(stale)} {'written' if '--check' not in sys.argv else 'not current'}")
 
 

@@ -5,11 +5,11 @@
  * needs nothing else to begin the job's session. The plug-in also puts libmeridian.so into the environment of the tasks, so that
  * --export=NONE does not matter. It opens no connection and waits for nothing. On a node without an agent, a job costs one file.
  *
- * A request comes from the first of these: the option, MERIDIAN_SESSION in the job's environment, the job's file (the prolog writes
- * the option and the comment there), the plug-in's argument default=.
+ * A request comes from the first of these: the option, MERIDIAN_SESSION in the job's environment, the job's file, the plug-in's
+ * argument default=. The prolog writes the option and the comment into the job's file.
  *
- * plugstack.conf:  optional /opt/slurm/lib/spank_meridian.so [default=stream] [jobs=/run/meridian/jobs] [library=/usr/lib/libmeridian.so]
- * Build:           make -C deploy/slurm            (needs slurm/spank.h of the cluster's Slurm. Its major version is compiled in)
+ * plugstack.conf:  optional /opt/slurm/lib/spank_meridian.so [default=stream] [jobs=/run/meridian/jobs] [library=/usr/lib/libmeridian.so].
+ * Build with `make -C deploy/slurm`, which needs slurm/spank.h of the cluster's Slurm. Its major version is compiled in.
  *
  * No function may break a job, so each returns success. The exception is a word after --meridian= that is no request at all. srun and
  * sbatch refuse it before anything is allocated. The aggregator decides whether a request is permitted.

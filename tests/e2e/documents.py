@@ -2,7 +2,8 @@
 root of the sources. Option --own-network: first enter a network of its own, so that the documents can use the default ports.
 
 A block ```sh is run, and must end with status 0; ```sh not-run is not run. A block ```text after it is its output, where `...` stands for any text.
-Blanks and line ends may differ, and so may each word with a digit, which is a value, together with its unit. ```text exact compares these, too."""
+Blanks and line ends may differ, and so may each word with a digit, which is a value, together with its unit. ```text exact compares these, too.
+A block of another kind, such as ```console, is not compared."""
 import os
 import re
 import signal
