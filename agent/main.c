@@ -89,12 +89,13 @@ has_old_name(void)
 
 /* Metrics that other machines can reach need a token. */
 static mrd_err
-metrics_check(const mrd_agent_options *o, mrd_why *why)
+metrics_check(const mrd_agent_options *agent_options, mrd_why *why)
 {
-    const char *at = o->metrics_address;
+    const char *at = agent_options->metrics_address;
 
-    if (o->metrics_port <= 0 || o->insecure || o->metrics_token_file != NULL ||
-        strncmp(at, "127.", 4) == 0 || strcmp(at, "::1") == 0)
+    if (agent_options->metrics_port <= 0 || agent_options->insecure ||
+        agent_options->metrics_token_file != NULL || strncmp(at, "127.", 4) == 0 ||
+        strcmp(at, "::1") == 0)
         return MRD_OK;
     return mrd_why_set(why, MRD_AUTH, 0,
                        "--metrics-address %s can be reached from other machines: give "
@@ -117,14 +118,14 @@ say_limit(void *self, const char *message)
 }
 
 static int
-check(mrd_agent_options *o, const mrd_node_identity *node)
+check(mrd_agent_options *agent_options, const mrd_node_identity *node)
 {
-    mrd_hw_options ho = { .proc_root = o->proc_root,
-                          .sys_root = o->sys_root,
-                          .cgroup_root = o->cgroup_root,
-                          .monitor = o->monitor };
+    mrd_hw_options ho = { .proc_root = agent_options->proc_root,
+                          .sys_root = agent_options->sys_root,
+                          .cgroup_root = agent_options->cgroup_root,
+                          .monitor = agent_options->monitor };
     mrd_drain_tally counts;
-    mrd_agent *a = NULL;
+    mrd_agent *agent = NULL;
     mrd_hw *hw = NULL;
     mrd_why why = { 0 };
 
@@ -134,17 +135,17 @@ check(mrd_agent_options *o, const mrd_node_identity *node)
         return fail(&why);
     mrd_hw_report(hw, say_backend, NULL);
     mrd_hw_close(hw);
-    o->spool_dir = NULL;
-    o->metrics_port = 0;
-    if (mrd_agent_open(o, node, NULL, &a, &why) != MRD_OK)
+    agent_options->spool_dir = NULL;
+    agent_options->metrics_port = 0;
+    if (mrd_agent_open(agent_options, node, NULL, &agent, &why) != MRD_OK)
         return fail(&why);
     for (int i = 0; i < 3; i++)
-        mrd_agent_step(a, 100);
-    mrd_drain_counts(mrd_agent_borrow_drain(a), &counts);
+        mrd_agent_step(agent, 100);
+    mrd_drain_counts(mrd_agent_borrow_drain(agent), &counts);
     printf("rings %llu of %llu process%s\n", (unsigned long long) counts.rings,
            (unsigned long long) counts.processes, counts.processes == 1 ? "" : "es");
-    mrd_drain_say(mrd_agent_borrow_drain(a), say_limit, NULL);
-    mrd_agent_close(a);
+    mrd_drain_say(mrd_agent_borrow_drain(agent), say_limit, NULL);
+    mrd_agent_close(agent);
     return 0;
 }
 
@@ -165,14 +166,14 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 
 /* Returns true if the aggregator is unreachable for good (mrd_link_stuck). */
 static bool
-cut_off(const mrd_agent *a)
+cut_off(const mrd_agent *agent)
 {
-    mrd_agent_counts c;
+    mrd_agent_counts counts;
 
     if (mrd_link_stuck() < MRD_LINK_STUCK_NS)
         return false;
-    mrd_agent_counters(a, &c);
-    return !c.connected;
+    mrd_agent_counters(agent, &counts);
+    return !counts.connected;
 }
 
 /* Does not return if the transport's threads cannot be stopped. */
@@ -190,16 +191,17 @@ leave(int code)
 }
 
 static void
-say_what_lacks(const mrd_agent_options *o)
+say_what_lacks(const mrd_agent_options *agent_options)
 {
-    const char *ring_dir = o->ring_dir == NULL ? mrd_ring_dir() : o->ring_dir;
+    const char *ring_dir =
+        agent_options->ring_dir == NULL ? mrd_ring_dir() : agent_options->ring_dir;
 
     if (access(ring_dir, F_OK) != 0)
         mrd_log(MRD_LOG_WARN, "AGT-RINGS",
                 "The ring directory does not exist yet; its rings are read once it does: dir=%s "
                 "reason=%s",
                 ring_dir, strerror(errno));
-    if (o->data_url == NULL)
+    if (agent_options->data_url == NULL)
         mrd_log(MRD_LOG_WARN, "AGT-ALONE",
                 "No aggregator is given: what this node's processes record is read, counted and "
                 "discarded. Give one with --aggregator (MERIDIAN_AGGREGATOR), or record one "
@@ -207,35 +209,36 @@ say_what_lacks(const mrd_agent_options *o)
 }
 
 static int
-run(mrd_agent_options *o, const mrd_node_identity *node)
+run(mrd_agent_options *agent_options, const mrd_node_identity *node)
 {
     mrd_transport *transport = NULL;
     mrd_link_options link;
-    mrd_agent *a = NULL;
+    mrd_agent *agent = NULL;
     bool lost = false;
     mrd_user user;
     mrd_why why = { 0 };
     char version[MRD_BUILD_TEXT];
 
-    if (o->user != NULL && mrd_user_find(o->user, &user, &why) != MRD_OK)
+    if (agent_options->user != NULL && mrd_user_find(agent_options->user, &user, &why) != MRD_OK)
         return fail(&why);
-    if (metrics_check(o, &why) != MRD_OK)
+    if (metrics_check(agent_options, &why) != MRD_OK)
         return fail(&why);
-    if (o->data_url != NULL &&
-        (mrd_agent_link_options(o, &link, &why) != MRD_OK ||
-         (mrd_agent_joins(o) ? mrd_transport_link_later : mrd_transport_link)(&link, &transport,
-                                                                              &why) != MRD_OK))
+    if (agent_options->data_url != NULL &&
+        (mrd_agent_link_options(agent_options, &link, &why) != MRD_OK ||
+         (mrd_agent_joins(agent_options) ? mrd_transport_link_later
+                                         : mrd_transport_link)(&link, &transport, &why) != MRD_OK))
         return fail(&why);
-    if (mrd_agent_open(o, node, transport, &a, &why) != MRD_OK)
+    if (mrd_agent_open(agent_options, node, transport, &agent, &why) != MRD_OK)
         return fail(&why);
-    if (o->user != NULL && become(&user, o->spool_dir, &why) != MRD_OK) {
-        mrd_agent_close(a);
+    if (agent_options->user != NULL && become(&user, agent_options->spool_dir, &why) != MRD_OK) {
+        mrd_agent_close(agent);
         return fail(&why);
     }
     mrd_log(MRD_LOG_INFO, "AGT-START",
             "The agent started: node=%s from=%s aggregator=%s release=%s", node->instance_id,
-            node->source, o->data_url == NULL ? "none" : o->data_url, mrd_version_text(version));
-    say_what_lacks(o);
+            node->source, agent_options->data_url == NULL ? "none" : agent_options->data_url,
+            mrd_version_text(version));
+    say_what_lacks(agent_options);
     if (node->note[0] != '\0')
         mrd_log(MRD_LOG_INFO, "AGT-IMDS",
                 "The instance metadata service did not return an instance id: reason=%s",
@@ -243,10 +246,10 @@ run(mrd_agent_options *o, const mrd_node_identity *node)
     while (!ending && !lost) {
         if (reloading) {
             reloading = 0;
-            mrd_agent_reload(a);
+            mrd_agent_reload(agent);
         }
-        mrd_agent_step(a, 1000);
-        lost = transport != NULL && cut_off(a);
+        mrd_agent_step(agent, 1000);
+        lost = transport != NULL && cut_off(agent);
     }
     if (lost)
         mrd_log(MRD_LOG_ERROR, "AGT-TRANSPORT",
@@ -254,9 +257,10 @@ run(mrd_agent_options *o, const mrd_node_identity *node)
                 "has to be started again, as systemd and Kubernetes do: node=%s",
                 node->instance_id);
     /* Recent events get a moment. The rest stays in the spool directory for the next start. */
-    (void) mrd_agent_drain(a, o->spool_dir == NULL ? MRD_WAIT_END_UNSPOOLED : MRD_WAIT_END_SPOOLED);
+    (void) mrd_agent_drain(agent, agent_options->spool_dir == NULL ? MRD_WAIT_END_UNSPOOLED
+                                                                   : MRD_WAIT_END_SPOOLED);
     mrd_log(MRD_LOG_INFO, "AGT-END", "The agent ends: node=%s", node->instance_id);
-    mrd_agent_close(a);
+    mrd_agent_close(agent);
     return leave(lost ? 1 : 0);
 }
 
@@ -271,7 +275,7 @@ main(int argc, char **argv)
         .table = options,
         .rows = MRD_COUNT(options),
     };
-    mrd_agent_options o = { 0 };
+    mrd_agent_options agent_options = { 0 };
     mrd_node_options who = { 0 };
     mrd_node_identity node;
     mrd_why why = { 0 };
@@ -291,11 +295,12 @@ main(int argc, char **argv)
         }
     }
     old_name = has_old_name();
-    if (mrd_conf_program(options, MRD_COUNT(options), &o, argc, argv, &why) != MRD_OK) {
+    if (mrd_conf_program(options, MRD_COUNT(options), &agent_options, argc, argv, &why) != MRD_OK) {
         (void) fail(&why);
         return 2;
     }
-    mrd_log_init("meridian-agent", 2, (mrd_log_level) o.log_level, o.log_json);
+    mrd_log_init("meridian-agent", 2, (mrd_log_level) agent_options.log_level,
+                 agent_options.log_json);
     if (old_name)
         mrd_log(MRD_LOG_WARN, "AGT-OLD-NAME",
                 "The environment variable MERIDIAN_LOG is called MERIDIAN_LOG_LEVEL now; the next "
@@ -303,12 +308,12 @@ main(int argc, char **argv)
                 getenv("MERIDIAN_LOG"));
     catch_signals();
     (void) mrd_link_raise_files();
-    who.instance_id = o.instance_id;
-    who.proc_root = o.proc_root;
-    who.timeout = o.imds ? 0 : -1;
+    who.instance_id = agent_options.instance_id;
+    who.proc_root = agent_options.proc_root;
+    who.timeout = agent_options.imds ? 0 : -1;
     if (mrd_node_identify(&who, &node, &why) != MRD_OK)
         return fail(&why);
-    code = o.check ? check(&o, &node) : run(&o, &node);
-    mrd_conf_fini(options, MRD_COUNT(options), &o);
+    code = agent_options.check ? check(&agent_options, &node) : run(&agent_options, &node);
+    mrd_conf_fini(options, MRD_COUNT(options), &agent_options);
     return code;
 }

@@ -29,168 +29,173 @@ or_else(int64_t v, int64_t def)
 }
 
 static void
-limits_set(mrd_core_limits *l, const mrd_aggregator_options *o)
+limits_set(mrd_core_limits *limits, const mrd_aggregator_options *options)
 {
-    l->agent_rate = o->agent_rate;
-    l->total_rate = o->total_rate;
-    l->max_nodes = or_else(o->max_nodes, 10000);
-    l->max_sessions = or_else(o->max_sessions, 10000);
-    l->max_open_sessions = or_else(o->max_open_sessions, 16);
-    l->node_gaps = or_else(o->node_gaps, 16384);
-    l->disk_reserve = o->disk_reserve < 0 ? 0 : or_else(o->disk_reserve, 1 << 30);
-    l->node_timeout = or_else(o->node_timeout_ns, 5 * MRD_SEC);
-    l->hang_wait = o->hang_wait_ns;
-    l->node_forget = or_else(o->node_forget_ns, 3600 * MRD_SEC);
-    l->flush_timeout = or_else(o->flush_timeout_ns, 60 * MRD_SEC);
-    l->arm_timeout = or_else(o->arm_timeout_ns, 2 * MRD_SEC);
-    l->lead = or_else(o->lead_ns, 500 * MRD_MS);
-    l->retain = o->retain_ns;
-    l->retain_bytes = o->retain_bytes;
-    l->session_bytes = o->session_bytes;
-    l->job_default = o->job_default == NULL ? "off" : o->job_default;
-    l->job_allow = o->job_allow == NULL ? "" : o->job_allow;
-    l->job_sessions = o->job_sessions;
-    l->job_sessions_user = o->job_sessions_user;
-    l->exports = o->export_to != NULL;
-    l->export_targets = o->export_targets;
+    limits->agent_rate = options->agent_rate;
+    limits->total_rate = options->total_rate;
+    limits->max_nodes = or_else(options->max_nodes, 10000);
+    limits->max_sessions = or_else(options->max_sessions, 10000);
+    limits->max_open_sessions = or_else(options->max_open_sessions, 16);
+    limits->node_gaps = or_else(options->node_gaps, 16384);
+    limits->disk_reserve = options->disk_reserve < 0 ? 0 : or_else(options->disk_reserve, 1 << 30);
+    limits->node_timeout = or_else(options->node_timeout_ns, 5 * MRD_SEC);
+    limits->hang_wait = options->hang_wait_ns;
+    limits->node_forget = or_else(options->node_forget_ns, 3600 * MRD_SEC);
+    limits->flush_timeout = or_else(options->flush_timeout_ns, 60 * MRD_SEC);
+    limits->arm_timeout = or_else(options->arm_timeout_ns, 2 * MRD_SEC);
+    limits->lead = or_else(options->lead_ns, 500 * MRD_MS);
+    limits->retain = options->retain_ns;
+    limits->retain_bytes = options->retain_bytes;
+    limits->session_bytes = options->session_bytes;
+    limits->job_default = options->job_default == NULL ? "off" : options->job_default;
+    limits->job_allow = options->job_allow == NULL ? "" : options->job_allow;
+    limits->job_sessions = options->job_sessions;
+    limits->job_sessions_user = options->job_sessions_user;
+    limits->exports = options->export_to != NULL;
+    limits->export_targets = options->export_targets;
 }
 
 static mrd_err
-loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
+loop_open(mrd_aggregator *aggregator, const mrd_aggregator_options *options, mrd_why *why)
 {
-    mrd_loop_options loop = { .server = a->server,
-                              .store = &a->store,
-                              .auth = a->auth,
-                              .clocks = a->clocks,
-                              .core = { .limits = a->limits, .timescale = a->timescale },
-                              .merge_split = o->merge_split,
-                              .merge_formats = o->merge_formats,
-                              .export_to = o->export_to,
-                              .export_targets = o->export_targets,
-                              .export_owner = o->export_owner,
-                              .export_path = o->export_path,
-                              .cluster = o->cluster,
-                              .export_rate = o->export_rate,
-                              .viewer = &o->viewer };
+    mrd_loop_options loop = { .server = aggregator->server,
+                              .store = &aggregator->store,
+                              .auth = aggregator->auth,
+                              .clocks = aggregator->clocks,
+                              .core = { .limits = aggregator->limits,
+                                        .timescale = aggregator->timescale },
+                              .merge_split = options->merge_split,
+                              .merge_formats = options->merge_formats,
+                              .export_to = options->export_to,
+                              .export_targets = options->export_targets,
+                              .export_owner = options->export_owner,
+                              .export_path = options->export_path,
+                              .cluster = options->cluster,
+                              .export_rate = options->export_rate,
+                              .viewer = &options->viewer };
     unsigned at_once;
-    mrd_err err = mrd_converter_check(&o->viewer, &at_once, why);
+    mrd_err err = mrd_converter_check(&options->viewer, &at_once, why);
 
     if (err != MRD_OK)
         return err;
-    loop.core.limits.conversions = a->limits.conversions = at_once;
-    loop.cert_alone = o->agent_ca != NULL;
-    loop.cert_identity =
-        o->tls.ca_file != NULL && !o->any_certificate && strncmp(o->data_url, "tls+", 4) == 0;
+    loop.core.limits.conversions = aggregator->limits.conversions = at_once;
+    loop.cert_alone = options->agent_ca != NULL;
+    loop.cert_identity = options->tls.ca_file != NULL && !options->any_certificate &&
+                         strncmp(options->data_url, "tls+", 4) == 0;
     mrd_random(&loop.core.seed, sizeof(loop.core.seed));
-    return mrd_loop_open(&loop, &a->loop, why);
+    return mrd_loop_open(&loop, &aggregator->loop, why);
 }
 
 /* Opens the other sources of identities: an OIDC issuer and Kubernetes. */
 static mrd_err
-identities_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
+identities_open(mrd_aggregator *aggregator, const mrd_aggregator_options *options, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
-    if ((o->agent_ca == NULL) != (o->agent_key == NULL))
+    if ((options->agent_ca == NULL) != (options->agent_key == NULL))
         return mrd_why_set(why, MRD_INVALID, 0, "--agent-ca and --agent-ca-key belong together");
-    if (o->agent_ca != NULL && (a->auth == NULL || o->tls.ca_file == NULL || o->any_certificate))
+    if (options->agent_ca != NULL &&
+        (aggregator->auth == NULL || options->tls.ca_file == NULL || options->any_certificate))
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--agent-ca needs --tokens, --tls-ca and --advanced.cert-identity: "
                            "else the certificates that it signs prove nothing");
-    if ((o->oidc != NULL || o->token_review != NULL) && a->auth == NULL)
+    if ((options->oidc != NULL || options->token_review != NULL) && aggregator->auth == NULL)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--%s without --tokens: then everybody may do everything",
-                           o->oidc != NULL ? "oidc" : "token-review");
-    if (o->oidc != NULL)
-        err = mrd_oidc_open(o->oidc, &a->oidc, why);
-    if (err == MRD_OK && o->token_review != NULL)
-        err = mrd_token_review_open(o->token_review, &a->review, why);
-    if (err == MRD_OK && o->agent_ca != NULL)
-        err = mrd_join_open(
-            &(mrd_join_options){ .ca = o->agent_ca,
-                                 .key = o->agent_key,
-                                 .authorities = o->tls.ca_file,
-                                 .store = o->store,
-                                 .life = or_else(o->agent_validity_ns, 30 * 86400 * MRD_SEC) },
-            &a->join, why);
+                           options->oidc != NULL ? "oidc" : "token-review");
+    if (options->oidc != NULL)
+        err = mrd_oidc_open(options->oidc, &aggregator->oidc, why);
+    if (err == MRD_OK && options->token_review != NULL)
+        err = mrd_token_review_open(options->token_review, &aggregator->review, why);
+    if (err == MRD_OK && options->agent_ca != NULL)
+        err = mrd_join_open(&(mrd_join_options){ .ca = options->agent_ca,
+                                                 .key = options->agent_key,
+                                                 .authorities = options->tls.ca_file,
+                                                 .store = options->store,
+                                                 .life = or_else(options->agent_validity_ns,
+                                                                 30 * 86400 * MRD_SEC) },
+                            &aggregator->join, why);
     return err;
 }
 
 static mrd_err
-parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
+parts_open(mrd_aggregator *aggregator, const mrd_aggregator_options *options, mrd_why *why)
 {
-    mrd_server_options server = { .data_url = o->data_url,
-                                  .control_url = o->control_url,
-                                  .tls = o->tls,
+    mrd_server_options server = { .data_url = options->data_url,
+                                  .control_url = options->control_url,
+                                  .tls = options->tls,
                                   .contexts = MRD_PENDING_MAX,
-                                  .max_connections = o->max_connections };
+                                  .max_connections = options->max_connections };
     mrd_err err;
 
-    if (o->tokens != NULL && (err = mrd_auth_load(o->tokens, &a->auth, why)) != MRD_OK)
+    if (options->tokens != NULL &&
+        (err = mrd_auth_load(options->tokens, &aggregator->auth, why)) != MRD_OK)
         return err;
-    if ((err = mrd_server_open(&server, &a->server, why)) != MRD_OK ||
-        (err = mrd_clocks_open(o->data_url, (uint16_t) o->time_port, &a->timescale, &a->clocks,
-                               why)) != MRD_OK ||
-        (err = loop_open(a, o, why)) != MRD_OK)
+    if ((err = mrd_server_open(&server, &aggregator->server, why)) != MRD_OK ||
+        (err = mrd_clocks_open(options->data_url, (uint16_t) options->time_port,
+                               &aggregator->timescale, &aggregator->clocks, why)) != MRD_OK ||
+        (err = loop_open(aggregator, options, why)) != MRD_OK)
         return err;
-    if (o->http_address == NULL)
+    if (options->http_address == NULL)
         return MRD_OK;
-    if ((err = identities_open(a, o, why)) != MRD_OK)
+    if ((err = identities_open(aggregator, options, why)) != MRD_OK)
         return err;
-    return mrd_http_api_open(a->loop,
-                             &(http_api_options){ .address = o->http_address,
-                                                  .port = o->http_port,
-                                                  .cert = o->http_cert,
-                                                  .key = o->http_key,
-                                                  .names = o->http_names,
-                                                  .segments_max = o->http_segments_max,
-                                                  .disk_reserve = a->limits.disk_reserve,
-                                                  .auth = a->auth,
-                                                  .oidc = a->oidc,
-                                                  .review = a->review,
-                                                  .join = a->join,
-                                                  .files = { { "tls-cert", o->tls.cert_file },
-                                                             { "tls-ca", o->tls.ca_file },
-                                                             { "http-cert", o->http_cert },
-                                                             { "agent-ca", o->agent_ca } } },
-                             &a->http, why);
+    return mrd_http_api_open(aggregator->loop,
+                             &(http_api_options){ .address = options->http_address,
+                                                  .port = options->http_port,
+                                                  .cert = options->http_cert,
+                                                  .key = options->http_key,
+                                                  .names = options->http_names,
+                                                  .segments_max = options->http_segments_max,
+                                                  .disk_reserve = aggregator->limits.disk_reserve,
+                                                  .auth = aggregator->auth,
+                                                  .oidc = aggregator->oidc,
+                                                  .review = aggregator->review,
+                                                  .join = aggregator->join,
+                                                  .files = { { "tls-cert", options->tls.cert_file },
+                                                             { "tls-ca", options->tls.ca_file },
+                                                             { "http-cert", options->http_cert },
+                                                             { "agent-ca", options->agent_ca } } },
+                             &aggregator->http, why);
 }
 
 mrd_err
-mrd_aggregator_open(const mrd_aggregator_options *o, mrd_aggregator **ret_aggregator, mrd_why *why)
+mrd_aggregator_open(const mrd_aggregator_options *options, mrd_aggregator **ret_aggregator,
+                    mrd_why *why)
 {
-    mrd_aggregator *a = calloc(1, sizeof(*a));
+    mrd_aggregator *aggregator = calloc(1, sizeof(*aggregator));
     mrd_err err;
 
-    if (a == NULL)
+    if (aggregator == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "aggregator");
-    limits_set(&a->limits, o);
-    err = mrd_session_store_open(&a->store, o->store, o->sync, &a->timescale, why);
+    limits_set(&aggregator->limits, options);
+    err = mrd_session_store_open(&aggregator->store, options->store, options->sync,
+                                 &aggregator->timescale, why);
     if (err == MRD_OK)
-        err = parts_open(a, o, why);
+        err = parts_open(aggregator, options, why);
     if (err != MRD_OK) {
-        mrd_aggregator_close(a);
+        mrd_aggregator_close(aggregator);
         return err;
     }
-    *ret_aggregator = a;
+    *ret_aggregator = aggregator;
     return MRD_OK;
 }
 
 void
-mrd_aggregator_close(mrd_aggregator *a)
+mrd_aggregator_close(mrd_aggregator *aggregator)
 {
-    if (a == NULL)
+    if (aggregator == NULL)
         return;
-    mrd_http_api_close(a->http);
-    mrd_loop_close(a->loop);
-    mrd_server_close(a->server);
-    mrd_clocks_close(a->clocks);
-    mrd_oidc_close(a->oidc);
-    mrd_token_review_close(a->review);
-    mrd_join_close(a->join);
-    mrd_auth_free(a->auth);
-    mrd_session_store_fini(&a->store);
-    free(a);
+    mrd_http_api_close(aggregator->http);
+    mrd_loop_close(aggregator->loop);
+    mrd_server_close(aggregator->server);
+    mrd_clocks_close(aggregator->clocks);
+    mrd_oidc_close(aggregator->oidc);
+    mrd_token_review_close(aggregator->review);
+    mrd_join_close(aggregator->join);
+    mrd_auth_free(aggregator->auth);
+    mrd_session_store_fini(&aggregator->store);
+    free(aggregator);
 }
 
 /* Reads one thing again, if it exists and is due. */
@@ -205,142 +210,143 @@ mrd_aggregator_close(mrd_aggregator *a)
     } while (0)
 
 static void
-proof_changed(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+proof_changed(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
     (void) ticket;
     (void) arg;
-    mrd_core_proof_changed(c, now);
+    mrd_core_proof_changed(core, now);
 }
 
 unsigned
-mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
+mrd_aggregator_secrets(mrd_aggregator *aggregator, bool only_changed,
                        void (*say)(void *self, const char *id, const mrd_why *why), void *self)
 {
     unsigned n = 0, http;
     mrd_why why = { 0 };
 
-    READ_AGAIN(a->http, mrd_http_api_changed, mrd_http_api_reload, "AGG-RELOAD-HTTP");
+    READ_AGAIN(aggregator->http, mrd_http_api_changed, mrd_http_api_reload, "AGG-RELOAD-HTTP");
     http = n;
-    READ_AGAIN(a->auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
-    READ_AGAIN(a->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
+    READ_AGAIN(aggregator->auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
+    READ_AGAIN(aggregator->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
     if (n > http) /* agents must authenticate again */
-        mrd_loop_run(a->loop, proof_changed, NULL);
-    READ_AGAIN(a->join, mrd_join_changed, mrd_join_reload, "AGG-RELOAD-CA");
-    while (mrd_server_next_error(a->server, &why))
+        mrd_loop_run(aggregator->loop, proof_changed, NULL);
+    READ_AGAIN(aggregator->join, mrd_join_changed, mrd_join_reload, "AGG-RELOAD-CA");
+    while (mrd_server_next_error(aggregator->server, &why))
         say(self, "AGG-TLS", &why);
-    while (a->http != NULL && mrd_http_api_next_error(a->http, &why))
+    while (aggregator->http != NULL && mrd_http_api_next_error(aggregator->http, &why))
         say(self, "AGG-HTTPS", &why);
-    if (a->oidc != NULL && !only_changed)
-        mrd_oidc_refresh(a->oidc);
-    while (a->oidc != NULL && mrd_oidc_next_error(a->oidc, &why))
+    if (aggregator->oidc != NULL && !only_changed)
+        mrd_oidc_refresh(aggregator->oidc);
+    while (aggregator->oidc != NULL && mrd_oidc_next_error(aggregator->oidc, &why))
         say(self, "AGG-OIDC", &why);
-    if (a->review != NULL && !only_changed)
-        mrd_token_review_forget(a->review);
-    while (a->review != NULL && mrd_token_review_next_error(a->review, &why))
+    if (aggregator->review != NULL && !only_changed)
+        mrd_token_review_forget(aggregator->review);
+    while (aggregator->review != NULL && mrd_token_review_next_error(aggregator->review, &why))
         say(self, "AGG-REVIEW", &why);
     return n;
 }
 
 const char *
-mrd_aggregator_data_url(const mrd_aggregator *a)
+mrd_aggregator_data_url(const mrd_aggregator *aggregator)
 {
-    return mrd_server_data_url(a->server);
+    return mrd_server_data_url(aggregator->server);
 }
 
 const char *
-mrd_aggregator_control_url(const mrd_aggregator *a)
+mrd_aggregator_control_url(const mrd_aggregator *aggregator)
 {
-    return mrd_server_control_url(a->server);
+    return mrd_server_control_url(aggregator->server);
 }
 
 uint16_t
-mrd_aggregator_http_port(const mrd_aggregator *a)
+mrd_aggregator_http_port(const mrd_aggregator *aggregator)
 {
-    return a->http == NULL ? 0 : mrd_http_api_port(a->http);
+    return aggregator->http == NULL ? 0 : mrd_http_api_port(aggregator->http);
 }
 
 static void
-start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+start(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    mrd_core_start(c, now, ticket, arg);
+    mrd_core_start(core, now, ticket, arg);
 }
 
 mrd_err
-mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *request,
+mrd_aggregator_start(mrd_aggregator *aggregator, const mrd_aggregator_session *request,
                      uint64_t *ret_session, mrd_why *why)
 {
-    mrd_session_request r = { 0 };
-    mrd_err err = mrd_session_params_init(&r.params);
+    mrd_session_request session_request = { 0 };
+    mrd_err err = mrd_session_params_init(&session_request.params);
 
     if (err == MRD_OK && request->name != NULL)
-        err = mrd_session_params_set(&r.params, "name", request->name, why);
+        err = mrd_session_params_set(&session_request.params, "name", request->name, why);
     if (err == MRD_OK && request->require != NULL)
-        err = mrd_session_params_set(&r.params, "require", request->require, why);
-    r.params.mode = request->recorder ? MRD_MODE_RECORDER : MRD_MODE_STREAM;
-    r.params.duration = request->duration_ns;
-    r.params.merge = request->merge;
+        err = mrd_session_params_set(&session_request.params, "require", request->require, why);
+    session_request.params.mode = request->recorder ? MRD_MODE_RECORDER : MRD_MODE_STREAM;
+    session_request.params.duration = request->duration_ns;
+    session_request.params.merge = request->merge;
     if (err == MRD_OK)
-        err = mrd_loop_command(a->loop, start, &r, ret_session, why);
-    mrd_session_request_fini(&r);
+        err = mrd_loop_command(aggregator->loop, start, &session_request, ret_session, why);
+    mrd_session_request_fini(&session_request);
     return err;
 }
 
 static void
-stop(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+stop(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    mrd_core_stop(c, now, ticket, *(const uint64_t *) arg);
+    mrd_core_stop(core, now, ticket, *(const uint64_t *) arg);
 }
 
 mrd_err
-mrd_aggregator_stop(mrd_aggregator *a, uint64_t session, mrd_why *why)
+mrd_aggregator_stop(mrd_aggregator *aggregator, uint64_t session, mrd_why *why)
 {
-    return mrd_loop_command(a->loop, stop, &session, NULL, why);
+    return mrd_loop_command(aggregator->loop, stop, &session, NULL, why);
 }
 
 const char *
-mrd_aggregator_state(mrd_aggregator *a, uint64_t session, bool *ret_over, char message[MRD_WHY_MAX])
+mrd_aggregator_state(mrd_aggregator *aggregator, uint64_t session, bool *ret_over,
+                     char message[MRD_WHY_MAX])
 {
-    mrd_session_view *v = mrd_loop_session(a->loop, session);
+    mrd_session_view *view = mrd_loop_session(aggregator->loop, session);
     const char *text = "unknown";
 
     *ret_over = true;
-    if (v == NULL)
+    if (view == NULL)
         return text;
-    text = mrd_session_state_text(v->s->state);
-    *ret_over = mrd_session_is_over(v->s);
+    text = mrd_session_state_text(view->s->state);
+    *ret_over = mrd_session_is_over(view->s);
     if (message != NULL)
-        mrd_text_set(message, MRD_WHY_MAX, v->s->message);
-    mrd_session_view_unref(v);
+        mrd_text_set(message, MRD_WHY_MAX, view->s->message);
+    mrd_session_view_unref(view);
     return text;
 }
 
 mrd_buf
-mrd_aggregator_manifest(mrd_aggregator *a, uint64_t session)
+mrd_aggregator_manifest(mrd_aggregator *aggregator, uint64_t session)
 {
-    mrd_session_view *v = mrd_loop_session(a->loop, session);
-    mrd_json *doc = v == NULL ? NULL : mrd_session_view_json(v);
+    mrd_session_view *view = mrd_loop_session(aggregator->loop, session);
+    mrd_json *doc = view == NULL ? NULL : mrd_session_view_json(view);
     mrd_buf text = { 0 };
 
     if (doc != NULL)
         mrd_json_write(doc, true, &text);
     mrd_json_free(doc);
-    mrd_session_view_unref(v);
+    mrd_session_view_unref(view);
     return text;
 }
 
 static void
-count_events(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+count_events(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
     (void) now;
     (void) ticket;
-    *(uint64_t *) arg = c->stats.events;
+    *(uint64_t *) arg = core->stats.events;
 }
 
 uint64_t
-mrd_aggregator_events(mrd_aggregator *a)
+mrd_aggregator_events(mrd_aggregator *aggregator)
 {
     uint64_t n = 0;
 
-    mrd_loop_run(a->loop, count_events, &n);
+    mrd_loop_run(aggregator->loop, count_events, &n);
     return n;
 }

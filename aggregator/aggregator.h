@@ -77,19 +77,19 @@ typedef struct {
 mrd_err mrd_aggregator_open(const mrd_aggregator_options *options, mrd_aggregator **ret_aggregator,
                             mrd_why *why);
 /* Answers the queued requests, closes journals and writes manifests. NULL is fine. */
-void mrd_aggregator_close(mrd_aggregator *a);
+void mrd_aggregator_close(mrd_aggregator *aggregator);
 /*
  * Reads certificates, keys, authorities and tokens again; with `only_changed` only the files that
  * changed. Connections stay, and agents authenticate once more. A file that cannot be read keeps
  * its old state. `say` receives a message for each such file, and for each TLS connection that
  * failed since the last call. Returns how many files were read.
  */
-unsigned mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
+unsigned mrd_aggregator_secrets(mrd_aggregator *aggregator, bool only_changed,
                                 void (*say)(void *self, const char *id, const mrd_why *why),
                                 void *self);
-const char *mrd_aggregator_data_url(const mrd_aggregator *a); /* with the real port */
-const char *mrd_aggregator_control_url(const mrd_aggregator *a);
-uint16_t mrd_aggregator_http_port(const mrd_aggregator *a); /* 0 without HTTP */
+const char *mrd_aggregator_data_url(const mrd_aggregator *aggregator); /* with the real port */
+const char *mrd_aggregator_control_url(const mrd_aggregator *aggregator);
+uint16_t mrd_aggregator_http_port(const mrd_aggregator *aggregator); /* 0 without HTTP */
 
 /* ---- Sessions, for programs that run the aggregator inside ---- */
 
@@ -101,16 +101,16 @@ typedef struct {
     bool merge; /* at the end */
 } mrd_aggregator_session;
 
-mrd_err mrd_aggregator_start(mrd_aggregator *a, const mrd_aggregator_session *request,
+mrd_err mrd_aggregator_start(mrd_aggregator *aggregator, const mrd_aggregator_session *request,
                              uint64_t *ret_session, mrd_why *why);
-mrd_err mrd_aggregator_stop(mrd_aggregator *a, uint64_t session, mrd_why *why);
+mrd_err mrd_aggregator_stop(mrd_aggregator *aggregator, uint64_t session, mrd_why *why);
 /* Returns the state as text ("recording", ...), "unknown" for an unknown session. Sets *ret_over if
  * the state is final. `message` may be NULL. */
-const char *mrd_aggregator_state(mrd_aggregator *a, uint64_t session, bool *ret_over,
+const char *mrd_aggregator_state(mrd_aggregator *aggregator, uint64_t session, bool *ret_over,
                                  char message[MRD_WHY_MAX]);
 /* Returns the manifest as JSON text, empty for an unknown session. Free with mrd_buf_fini. */
-mrd_buf mrd_aggregator_manifest(mrd_aggregator *a, uint64_t session);
+mrd_buf mrd_aggregator_manifest(mrd_aggregator *aggregator, uint64_t session);
 /* Returns the stored events of all sessions since open, for tests and progress. */
-uint64_t mrd_aggregator_events(mrd_aggregator *a);
+uint64_t mrd_aggregator_events(mrd_aggregator *aggregator);
 
 #endif

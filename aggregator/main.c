@@ -145,9 +145,9 @@ addresses_check(const settings *s, mrd_why *why)
 }
 
 static mrd_err
-options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_why *why)
+options_fill(const settings *s, char host[256], mrd_aggregator_options *options, mrd_why *why)
 {
-    *o = (mrd_aggregator_options){
+    *options = (mrd_aggregator_options){
         .store = s->store,
         .data_url = s->data_listen,
         .control_url = s->control_listen,
@@ -204,8 +204,8 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
     };
     if (strcmp(s->http_listen, "none") == 0)
         return MRD_OK;
-    o->http_address = host;
-    return http_address(s->http_listen, host, 256, &o->http_port, why);
+    options->http_address = host;
+    return http_address(s->http_listen, host, 256, &options->http_port, why);
 }
 
 typedef struct {
@@ -241,7 +241,7 @@ say_secret(void *self, const char *id, const mrd_why *why)
 /* Reloads certificates and tokens on SIGHUP and when their files change, until a signal ends the
  * program. Returns the signal, or 0 if the transport hangs (mrd_link_stuck). */
 static int
-wait_and_watch(mrd_aggregator *a, const sigset_t *set)
+wait_and_watch(mrd_aggregator *aggregator, const sigset_t *set)
 {
     struct timespec second = { .tv_sec = 1 };
     secret_log told = { .last = "" };
@@ -254,7 +254,7 @@ wait_and_watch(mrd_aggregator *a, const sigset_t *set)
             return sig;
         if (mrd_link_stuck() >= MRD_LINK_STUCK_NS)
             return 0;
-        n = mrd_aggregator_secrets(a, sig != SIGHUP, say_secret, &told);
+        n = mrd_aggregator_secrets(aggregator, sig != SIGHUP, say_secret, &told);
         if (n > 0 || sig == SIGHUP)
             mrd_log(MRD_LOG_INFO, "AGG-RELOAD",
                     "Certificates and tokens were read again: changed=%u", n);
@@ -289,8 +289,8 @@ leave(int code)
 static int
 serve(const settings *s)
 {
-    mrd_aggregator_options o;
-    mrd_aggregator *a = NULL;
+    mrd_aggregator_options options;
+    mrd_aggregator *aggregator = NULL;
     mrd_why why = { 0 };
     bool new_store;
     char host[256];
@@ -302,7 +302,7 @@ serve(const settings *s)
         mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         return 2;
     }
-    if (addresses_check(s, &why) != MRD_OK || options_fill(s, host, &o, &why) != MRD_OK) {
+    if (addresses_check(s, &why) != MRD_OK || options_fill(s, host, &options, &why) != MRD_OK) {
         mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         return 2;
     }
@@ -310,25 +310,26 @@ serve(const settings *s)
     signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of the write */
     mrd_link_raise_files();
     new_store = access(s->store, F_OK) != 0;
-    if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {
+    if (mrd_aggregator_open(&options, &aggregator, &why) != MRD_OK) {
         mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         return 1;
     }
     if (s->user != NULL && become(&user, s->store, &why) != MRD_OK) {
         mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
-        mrd_aggregator_close(a);
+        mrd_aggregator_close(aggregator);
         return 1;
     }
     mrd_log(MRD_LOG_INFO, "AGG-UP",
             "The aggregator started%s: store=%s data=%s control=%s http_port=%u",
             new_store ? " and created the folder of its store (--store)" : "", s->store,
-            mrd_aggregator_data_url(a), mrd_aggregator_control_url(a), mrd_aggregator_http_port(a));
-    if ((sig = wait_and_watch(a, &set)) == 0)
+            mrd_aggregator_data_url(aggregator), mrd_aggregator_control_url(aggregator),
+            mrd_aggregator_http_port(aggregator));
+    if ((sig = wait_and_watch(aggregator, &set)) == 0)
         mrd_log(MRD_LOG_ERROR, "AGG-TRANSPORT",
                 "The transport library hangs and keeps every connection that ends, so this process "
                 "ends and has to be started again, as systemd and Kubernetes do");
     mrd_log(MRD_LOG_INFO, "AGG-DOWN", "The aggregator stops: signal=%d", sig);
-    mrd_aggregator_close(a);
+    mrd_aggregator_close(aggregator);
     return leave(sig == 0 ? 1 : 0);
 }
 

@@ -7,102 +7,103 @@
 #include "base/vec.h"
 
 bool
-mrd_str_starts(mrd_str s, const char *prefix)
+mrd_str_starts(mrd_str str, const char *prefix)
 {
     size_t n = strlen(prefix);
 
-    return s.len >= n && memcmp(s.p, prefix, n) == 0;
+    return str.len >= n && memcmp(str.p, prefix, n) == 0;
 }
 
 bool
-mrd_str_ends(mrd_str s, const char *suffix)
+mrd_str_ends(mrd_str str, const char *suffix)
 {
     size_t n = strlen(suffix);
 
-    return s.len >= n && memcmp(s.p + s.len - n, suffix, n) == 0;
+    return str.len >= n && memcmp(str.p + str.len - n, suffix, n) == 0;
 }
 
 bool
-mrd_str_has(mrd_str s, const char *word)
+mrd_str_has(mrd_str str, const char *word)
 {
-    return *word == '\0' || (s.len > 0 && memmem(s.p, s.len, word, strlen(word)) != NULL);
+    return *word == '\0' || (str.len > 0 && memmem(str.p, str.len, word, strlen(word)) != NULL);
 }
 
 char
-mrd_str_first(mrd_str s)
+mrd_str_first(mrd_str str)
 {
     size_t i = 0;
 
-    while (i < s.len && (s.p[i] == ' ' || s.p[i] == '\n' || s.p[i] == '\r' || s.p[i] == '\t'))
+    while (i < str.len &&
+           (str.p[i] == ' ' || str.p[i] == '\n' || str.p[i] == '\r' || str.p[i] == '\t'))
         i++;
-    return i < s.len ? s.p[i] : ' ';
+    return i < str.len ? str.p[i] : ' ';
 }
 
 char *
-mrd_str_dup(mrd_str s)
+mrd_str_dup(mrd_str str)
 {
-    char *copy = malloc(s.len + 1);
+    char *copy = malloc(str.len + 1);
 
     if (copy == NULL)
         return NULL;
-    if (s.len > 0)
-        memcpy(copy, s.p, s.len);
-    copy[s.len] = '\0';
+    if (str.len > 0)
+        memcpy(copy, str.p, str.len);
+    copy[str.len] = '\0';
     return copy;
 }
 
-/* Returns the length of the valid UTF-8 character at p (Unicode 15, table 3-7), or 0. */
+/* Returns the length of the valid UTF-8 character at bytes (Unicode 15, table 3-7), or 0. */
 static size_t
-utf8_char(const unsigned char *p, size_t left)
+utf8_char(const unsigned char *bytes, size_t left)
 {
     unsigned char lo = 0x80, hi = 0xbf;
-    size_t n, i;
+    size_t count, i;
 
-    if (p[0] < 0x80)
+    if (bytes[0] < 0x80)
         return 1;
-    if (p[0] >= 0xc2 && p[0] <= 0xdf)
-        n = 2;
-    else if (p[0] >= 0xe0 && p[0] <= 0xef)
-        n = 3;
-    else if (p[0] >= 0xf0 && p[0] <= 0xf4)
-        n = 4;
+    if (bytes[0] >= 0xc2 && bytes[0] <= 0xdf)
+        count = 2;
+    else if (bytes[0] >= 0xe0 && bytes[0] <= 0xef)
+        count = 3;
+    else if (bytes[0] >= 0xf0 && bytes[0] <= 0xf4)
+        count = 4;
     else
         return 0;
-    if (p[0] == 0xe0)
+    if (bytes[0] == 0xe0)
         lo = 0xa0;
-    else if (p[0] == 0xed)
+    else if (bytes[0] == 0xed)
         hi = 0x9f;
-    else if (p[0] == 0xf0)
+    else if (bytes[0] == 0xf0)
         lo = 0x90;
-    else if (p[0] == 0xf4)
+    else if (bytes[0] == 0xf4)
         hi = 0x8f;
-    if (left < n || p[1] < lo || p[1] > hi)
+    if (left < count || bytes[1] < lo || bytes[1] > hi)
         return 0;
-    for (i = 2; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
+    for (i = 2; i < count; i++) {
+        if ((bytes[i] & 0xc0) != 0x80)
             return 0;
     }
-    return n;
+    return count;
 }
 
 bool
-mrd_utf8_valid(mrd_str s, size_t *ret_at)
+mrd_utf8_valid(mrd_str str, size_t *ret_at)
 {
-    const unsigned char *p = (const unsigned char *) s.p;
+    const unsigned char *bytes = (const unsigned char *) str.p;
     size_t i = 0;
 
-    while (i < s.len) {
+    while (i < str.len) {
         uint64_t w;
         size_t n;
 
-        if (s.len - i >= 8) {
-            memcpy(&w, p + i, 8);
+        if (str.len - i >= 8) {
+            memcpy(&w, bytes + i, 8);
             if ((w & 0x8080808080808080u) == 0) {
                 i += 8;
                 continue;
             }
         }
-        n = utf8_char(p + i, s.len - i);
+        n = utf8_char(bytes + i, str.len - i);
         if (n == 0) {
             if (ret_at != NULL)
                 *ret_at = i;
@@ -124,7 +125,7 @@ bool
 mrd_buf_grow(mrd_buf *buf, size_t more)
 {
     size_t cap = buf->cap < 256 ? 256 : buf->cap;
-    uint8_t *p;
+    uint8_t *bytes;
 
     if (buf->err != MRD_OK)
         return false;
@@ -134,12 +135,12 @@ mrd_buf_grow(mrd_buf *buf, size_t more)
     }
     while (cap - buf->len < more)
         cap *= 2;
-    p = realloc(buf->p, cap);
-    if (p == NULL) {
+    bytes = realloc(buf->p, cap);
+    if (bytes == NULL) {
         buf->err = MRD_NOMEM;
         return false;
     }
-    buf->p = p;
+    buf->p = bytes;
     buf->cap = cap;
     return true;
 }
@@ -161,9 +162,9 @@ mrd_buf_fmt(mrd_buf *buf, const char *format, ...)
     va_end(args);
 }
 
-/* Writes v in decimal at p (room for 20 bytes) and returns the number of bytes. */
+/* Writes value in decimal at cursor (room for 20 bytes) and returns the number of bytes. */
 static size_t
-fmt_u64(char *p, uint64_t v)
+fmt_u64(char *cursor, uint64_t value)
 {
     static const char pairs[] = "00010203040506070809101112131415161718192021222324"
                                 "25262728293031323334353637383940414243444546474849"
@@ -172,20 +173,20 @@ fmt_u64(char *p, uint64_t v)
     char tmp[20];
     size_t at = sizeof(tmp);
 
-    while (v >= 100) {
-        uint64_t q = v / 100;
+    while (value >= 100) {
+        uint64_t q = value / 100;
 
         at -= 2;
-        memcpy(tmp + at, pairs + (v - q * 100) * 2, 2);
-        v = q;
+        memcpy(tmp + at, pairs + (value - q * 100) * 2, 2);
+        value = q;
     }
-    if (v >= 10) {
+    if (value >= 10) {
         at -= 2;
-        memcpy(tmp + at, pairs + v * 2, 2);
+        memcpy(tmp + at, pairs + value * 2, 2);
     } else {
-        tmp[--at] = (char) ('0' + v);
+        tmp[--at] = (char) ('0' + value);
     }
-    memcpy(p, tmp + at, sizeof(tmp) - at);
+    memcpy(cursor, tmp + at, sizeof(tmp) - at);
     return sizeof(tmp) - at;
 }
 
@@ -214,23 +215,23 @@ mrd_buf_cstr(mrd_buf *buf)
 }
 
 mrd_err
-mrd_strlist_add(mrd_strlist *list, mrd_str s)
+mrd_strlist_add(mrd_strlist *list, mrd_str str)
 {
     char *copy;
 
     if (!MRD_VEC_ROOM(list->v, list->n, list->cap, 1))
         return MRD_NOMEM;
-    if ((copy = mrd_str_dup(s)) == NULL)
+    if ((copy = mrd_str_dup(str)) == NULL)
         return MRD_NOMEM;
     list->v[list->n++] = copy;
     return MRD_OK;
 }
 
 bool
-mrd_strlist_has(const mrd_strlist *list, mrd_str s)
+mrd_strlist_has(const mrd_strlist *list, mrd_str str)
 {
     for (size_t i = 0; i < list->n; i++) {
-        if (mrd_str_is(s, list->v[i]))
+        if (mrd_str_is(str, list->v[i]))
             return true;
     }
     return false;

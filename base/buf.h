@@ -37,27 +37,27 @@ mrd_str_of(const char *text)
 }
 
 static inline bool
-mrd_str_eq(mrd_str a, mrd_str b)
+mrd_str_eq(mrd_str str, mrd_str b)
 {
-    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
+    return str.len == b.len && (str.len == 0 || memcmp(str.p, b.p, str.len) == 0);
 }
 
 static inline bool
-mrd_str_is(mrd_str a, const char *text)
+mrd_str_is(mrd_str str, const char *text)
 {
-    return mrd_str_eq(a, mrd_str_of(text));
+    return mrd_str_eq(str, mrd_str_of(text));
 }
 
-bool mrd_str_starts(mrd_str s, const char *prefix);
-bool mrd_str_ends(mrd_str s, const char *suffix);
-bool mrd_str_has(mrd_str s, const char *word);
+bool mrd_str_starts(mrd_str str, const char *prefix);
+bool mrd_str_ends(mrd_str str, const char *suffix);
+bool mrd_str_has(mrd_str str, const char *word);
 /* Returns the first byte that is not a space, tab or line end, or ' ' if there is none. */
-char mrd_str_first(mrd_str s);
+char mrd_str_first(mrd_str str);
 /* Returns whether the bytes are valid UTF-8 (no surrogates, no overlong forms). If not, stores the
  * offset of the first invalid byte in *ret_at. */
-bool mrd_utf8_valid(mrd_str s, size_t *ret_at);
+bool mrd_utf8_valid(mrd_str str, size_t *ret_at);
 /* Returns a copy on the heap, terminated by NUL. NULL if out of memory. */
-char *mrd_str_dup(mrd_str s);
+char *mrd_str_dup(mrd_str str);
 
 typedef struct {
     uint8_t *p;
@@ -94,9 +94,9 @@ mrd_buf_byte(mrd_buf *buf, uint8_t byte)
         buf->p[buf->len++] = byte;
 }
 static inline void
-mrd_buf_str(mrd_buf *buf, mrd_str s)
+mrd_buf_str(mrd_buf *buf, mrd_str str)
 {
-    mrd_buf_add(buf, s.p, s.len);
+    mrd_buf_add(buf, str.p, str.len);
 }
 static inline void
 mrd_buf_text(mrd_buf *buf, const char *text)
@@ -116,8 +116,8 @@ typedef struct {
     size_t n, cap;
 } mrd_strlist;
 
-mrd_err mrd_strlist_add(mrd_strlist *list, mrd_str s);
-bool mrd_strlist_has(const mrd_strlist *list, mrd_str s);
+mrd_err mrd_strlist_add(mrd_strlist *list, mrd_str str);
+bool mrd_strlist_has(const mrd_strlist *list, mrd_str str);
 void mrd_strlist_fini(mrd_strlist *list);
 
 /* The plural ending of a counted noun, as in "%llu event%s". */

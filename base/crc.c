@@ -74,38 +74,40 @@ crc_init(void)
 
 /* Processes eight bytes per step with eight tables (Kounavis and Berry, "slicing-by-8"). */
 static uint32_t
-crc_soft(const crc *k, uint32_t c, const uint8_t *p, size_t len)
+crc_soft(const crc *k, uint32_t c, const uint8_t *bytes, size_t len)
 {
-    for (; len >= 8; p += 8, len -= 8) {
-        c ^= (uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
+    for (; len >= 8; bytes += 8, len -= 8) {
+        c ^= (uint32_t) bytes[0] | (uint32_t) bytes[1] << 8 | (uint32_t) bytes[2] << 16 |
+             (uint32_t) bytes[3] << 24;
         c = k->table[7][c & 255] ^ k->table[6][c >> 8 & 255] ^ k->table[5][c >> 16 & 255] ^
-            k->table[4][c >> 24] ^ k->table[3][p[4]] ^ k->table[2][p[5]] ^ k->table[1][p[6]] ^
-            k->table[0][p[7]];
+            k->table[4][c >> 24] ^ k->table[3][bytes[4]] ^ k->table[2][bytes[5]] ^
+            k->table[1][bytes[6]] ^ k->table[0][bytes[7]];
     }
     while (len-- > 0)
-        c = c >> 8 ^ k->table[0][(c ^ *p++) & 255];
+        c = c >> 8 ^ k->table[0][(c ^ *bytes++) & 255];
     return c;
 }
 
 #if defined(__x86_64__)
 __attribute__((target("sse4.2"))) static uint32_t
-crc_step(uint32_t start, const uint8_t *p, size_t len)
+crc_step(uint32_t start, const uint8_t *bytes, size_t len)
 {
     uint64_t c = start, v;
 
-    for (; len >= 8; p += 8, len -= 8) {
-        memcpy(&v, p, 8);
+    for (; len >= 8; bytes += 8, len -= 8) {
+        memcpy(&v, bytes, 8);
         c = _mm_crc32_u64(c, v);
     }
     while (len-- > 0)
-        c = _mm_crc32_u8((uint32_t) c, *p++);
+        c = _mm_crc32_u8((uint32_t) c, *bytes++);
     return (uint32_t) c;
 }
 
 __attribute__((target("pclmul"))) static inline __m128i
-fold(__m128i v, __m128i by, __m128i next)
+fold(__m128i m128i, __m128i by, __m128i next)
 {
-    __m128i low = _mm_clmulepi64_si128(v, by, 0x00), high = _mm_clmulepi64_si128(v, by, 0x11);
+    __m128i low = _mm_clmulepi64_si128(m128i, by, 0x00),
+            high = _mm_clmulepi64_si128(m128i, by, 0x11);
 
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
@@ -119,43 +121,43 @@ load(const uint8_t *p)
 /* Folds the data into 16 bytes with the same checksum: starting at 0 they give what the first `len`
  * bytes give starting at c. `len` is a multiple of 16 and at least 64. */
 __attribute__((target("pclmul"))) static void
-crc_fold(const crc *k, uint32_t c, const uint8_t *p, size_t len, uint8_t to[16])
+crc_fold(const crc *k, uint32_t c, const uint8_t *bytes, size_t len, uint8_t to[16])
 {
     const __m128i far = load((const uint8_t *) k->fold[0]);
     const __m128i near = load((const uint8_t *) k->fold[1]);
-    __m128i v0 = _mm_xor_si128(load(p), _mm_cvtsi32_si128((int) c));
-    __m128i v1 = load(p + 16), v2 = load(p + 32), v3 = load(p + 48);
+    __m128i v0 = _mm_xor_si128(load(bytes), _mm_cvtsi32_si128((int) c));
+    __m128i v1 = load(bytes + 16), v2 = load(bytes + 32), v3 = load(bytes + 48);
 
-    for (p += 64, len -= 64; len >= 64; p += 64, len -= 64) {
-        v0 = fold(v0, far, load(p));
-        v1 = fold(v1, far, load(p + 16));
-        v2 = fold(v2, far, load(p + 32));
-        v3 = fold(v3, far, load(p + 48));
+    for (bytes += 64, len -= 64; len >= 64; bytes += 64, len -= 64) {
+        v0 = fold(v0, far, load(bytes));
+        v1 = fold(v1, far, load(bytes + 16));
+        v2 = fold(v2, far, load(bytes + 32));
+        v3 = fold(v3, far, load(bytes + 48));
     }
     v0 = fold(fold(fold(v0, near, v1), near, v2), near, v3);
-    for (; len > 0; p += 16, len -= 16)
-        v0 = fold(v0, near, load(p));
+    for (; len > 0; bytes += 16, len -= 16)
+        v0 = fold(v0, near, load(bytes));
     _mm_storeu_si128((__m128i *) (void *) to, v0);
 }
 #endif
 
 /* Updates a checksum without the inversions at the start and end. */
 static uint32_t
-crc_update(const crc *k, uint32_t c, const uint8_t *p, size_t len)
+crc_update(const crc *k, uint32_t c, const uint8_t *bytes, size_t len)
 {
 #if defined(__x86_64__)
     if (has_multiply && len >= 128) {
         size_t whole = len & ~(size_t) 15;
         uint8_t rest[32];
 
-        crc_fold(k, c, p, whole, rest);
-        memcpy(rest + 16, p + whole, len - whole);
+        crc_fold(k, c, bytes, whole, rest);
+        memcpy(rest + 16, bytes + whole, len - whole);
         return crc_update(k, 0, rest, 16 + len - whole);
     }
     if (has_crc32c && k == &crc32c)
-        return crc_step(c, p, len);
+        return crc_step(c, bytes, len);
 #endif
-    return crc_soft(k, c, p, len);
+    return crc_soft(k, c, bytes, len);
 }
 
 uint32_t

@@ -21,11 +21,11 @@ typedef struct {
     uint64_t total;
 } mrd_error_list;
 
-void mrd_error_list_init(mrd_error_list *t);
-void mrd_error_list_fini(mrd_error_list *t);
-void mrd_error_list_add(mrd_error_list *t, mrd_err err, const char *message);
+void mrd_error_list_init(mrd_error_list *list);
+void mrd_error_list_fini(mrd_error_list *list);
+void mrd_error_list_add(mrd_error_list *list, mrd_err err, const char *message);
 /* Takes the oldest message. False if there is none. */
-bool mrd_error_list_take(mrd_error_list *t, mrd_why *ret_why);
-uint64_t mrd_error_list_total(mrd_error_list *t); /* ever added */
+bool mrd_error_list_take(mrd_error_list *list, mrd_why *ret_why);
+uint64_t mrd_error_list_total(mrd_error_list *list); /* ever added */
 
 #endif

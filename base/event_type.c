@@ -96,7 +96,7 @@ unknown(const char *word, const char *const *names, size_t n, mrd_why *why)
 }
 
 mrd_err
-mrd_types_check(const char *const *words, size_t n, const char *const *more, size_t n_more,
+mrd_types_check(const char *const *words, size_t count, const char *const *more, size_t n_more,
                 mrd_why *why)
 {
     size_t n_names = MRD_COUNT(groups) + MRD_COUNT(types) + MRD_COUNT(aliases) + n_more, at = 0;
@@ -113,7 +113,7 @@ mrd_types_check(const char *const *words, size_t n, const char *const *more, siz
         names[at++] = aliases[i].other;
     for (size_t i = 0; i < n_more; i++)
         names[at++] = more[i];
-    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+    for (size_t i = 0; i < count && err == MRD_OK; i++) {
         const char *word = words[i] + (words[i][0] == '^');
 
         if (*word == '\0' || strcmp(word, "=") == 0)

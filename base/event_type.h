@@ -22,7 +22,7 @@ bool mrd_types_want(const char *const *words, size_t n, mrd_str name);
  * Each word is one of the above, its type known here or among `more` (n_more names).
  * Errors: INVALID, with the first that is not and what is nearest to it.
  */
-mrd_err mrd_types_check(const char *const *words, size_t n, const char *const *more, size_t n_more,
-                        mrd_why *why);
+mrd_err mrd_types_check(const char *const *words, size_t count, const char *const *more,
+                        size_t n_more, mrd_why *why);
 
 #endif

@@ -204,21 +204,21 @@ hash_mix(uint64_t a, uint64_t b)
 uint64_t
 mrd_hash64(const void *data, size_t len, uint64_t seed)
 {
-    const uint8_t *p = data;
+    const uint8_t *bytes = data;
     uint64_t h = seed ^ 0x9e3779b97f4a7c15u, a, b;
     size_t left = len;
 
-    for (; left >= 16; left -= 16, p += 16) {
-        memcpy(&a, p, 8);
-        memcpy(&b, p + 8, 8);
+    for (; left >= 16; left -= 16, bytes += 16) {
+        memcpy(&a, bytes, 8);
+        memcpy(&b, bytes + 8, 8);
         h = hash_mix(a ^ 0xa0761d6478bd642fu, b ^ h);
     }
     a = b = 0;
     if (left >= 8) {
-        memcpy(&a, p, 8);
-        memcpy(&b, p + left - 8, 8);
+        memcpy(&a, bytes, 8);
+        memcpy(&b, bytes + left - 8, 8);
     } else if (left > 0) {
-        memcpy(&a, p, left);
+        memcpy(&a, bytes, left);
     }
     return hash_mix(hash_mix(a ^ 0xe7037ed1a0b428dbu, b ^ h), len ^ 0x8ebc6af09c88c6e3u);
 }

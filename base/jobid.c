@@ -252,7 +252,8 @@ mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key)
 }
 
 bool
-mrd_job_key_equal(const mrd_job_key *a, const mrd_job_key *b)
+mrd_job_key_equal(const mrd_job_key *key, const mrd_job_key *job_key)
 {
-    return a->text[0] != '\0' && a->uid == b->uid && strcmp(a->text, b->text) == 0;
+    return key->text[0] != '\0' && key->uid == job_key->uid &&
+           strcmp(key->text, job_key->text) == 0;
 }

@@ -25,9 +25,9 @@ map_home(const mrd_map *map, const mrd_map_key *key)
 }
 
 static bool
-map_same(const mrd_map_key *a, const mrd_map_key *b)
+map_same(const mrd_map_key *key, const mrd_map_key *map_key)
 {
-    return a->a == b->a && a->b == b->b && a->c == b->c;
+    return key->a == map_key->a && key->b == map_key->b && key->c == map_key->c;
 }
 
 /* Returns the slot of the key, or the free slot in which to put it. */

@@ -44,15 +44,15 @@ bool
 mrd_metrics_text_wants_open(const char *accept)
 {
     double open = 0, text = 0, any = 0;
-    const char *p = accept == NULL ? "" : accept;
+    const char *cursor = accept == NULL ? "" : accept;
 
-    while (*p != '\0') {
+    while (*cursor != '\0') {
         mrd_str element, type;
         double q;
 
-        p += strspn(p, " \t,");
-        element = (mrd_str){ p, strcspn(p, ",") };
-        type = (mrd_str){ p, strcspn(p, " \t;,") };
+        cursor += strspn(cursor, " \t,");
+        element = (mrd_str){ cursor, strcspn(cursor, ",") };
+        type = (mrd_str){ cursor, strcspn(cursor, " \t;,") };
         q = quality(element);
         if (type.len == strlen(OPEN_TYPE) && strncasecmp(type.p, OPEN_TYPE, type.len) == 0)
             open = q > open ? q : open;
@@ -60,7 +60,7 @@ mrd_metrics_text_wants_open(const char *accept)
             text = q > text ? q : text;
         else if (mrd_str_is(type, "*/*") || mrd_str_is(type, "text/*"))
             any = q > any ? q : any;
-        p += element.len;
+        cursor += element.len;
     }
     return open > 0 && open >= (text > 0 ? text : any);
 }
@@ -75,84 +75,84 @@ mrd_metrics_text_type(bool open)
 /* ---- Families and samples ---- */
 
 void
-mrd_metrics_text_begin(mrd_metrics_text *x, mrd_buf *to, bool open)
+mrd_metrics_text_begin(mrd_metrics_text *text, mrd_buf *to, bool open)
 {
-    *x = (mrd_metrics_text){ to, open, "" };
+    *text = (mrd_metrics_text){ to, open, "" };
 }
 
 void
-mrd_metrics_text_family(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+mrd_metrics_text_family(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                         const char *help)
 {
     static const char *const kinds[] = { "gauge", "counter", "histogram" };
     static const char *const units[] = { "seconds", "bytes" };
     mrd_str family = mrd_str_of(name);
 
-    x->name = name;
-    if (x->open && kind == MRD_METRICS_COUNTER && mrd_str_ends(family, "_total"))
+    text->name = name;
+    if (text->open && kind == MRD_METRICS_COUNTER && mrd_str_ends(family, "_total"))
         family.len -= 6;
-    mrd_buf_fmt(x->to, "# HELP " MRD_STR_FMT " %s\n# TYPE " MRD_STR_FMT " %s\n",
+    mrd_buf_fmt(text->to, "# HELP " MRD_STR_FMT " %s\n# TYPE " MRD_STR_FMT " %s\n",
                 MRD_STR_ARG(family), help, MRD_STR_ARG(family), kinds[kind]);
-    for (size_t i = 0; x->open && i < sizeof(units) / sizeof(units[0]); i++) {
+    for (size_t i = 0; text->open && i < sizeof(units) / sizeof(units[0]); i++) {
         size_t n = strlen(units[i]);
 
         if (family.len > n && family.p[family.len - n - 1] == '_' &&
             memcmp(family.p + family.len - n, units[i], n) == 0)
-            mrd_buf_fmt(x->to, "# UNIT " MRD_STR_FMT " %s\n", MRD_STR_ARG(family), units[i]);
+            mrd_buf_fmt(text->to, "# UNIT " MRD_STR_FMT " %s\n", MRD_STR_ARG(family), units[i]);
     }
 }
 
 static void
-sample(mrd_metrics_text *x, const char *suffix, const char *labels)
+sample(mrd_metrics_text *text, const char *suffix, const char *labels)
 {
-    mrd_buf_fmt(x->to, labels == NULL ? "%s%s " : "%s%s{%s} ", x->name, suffix, labels);
+    mrd_buf_fmt(text->to, labels == NULL ? "%s%s " : "%s%s{%s} ", text->name, suffix, labels);
 }
 
 static void
-seconds(mrd_metrics_text *x, mrd_dur_ns v)
+seconds(mrd_metrics_text *text, mrd_dur_ns v)
 {
     uint64_t whole = v < 0 ? 0 - (uint64_t) v : (uint64_t) v;
 
-    mrd_buf_fmt(x->to, "%s%" PRIu64 ".%09" PRIu64 "\n", v < 0 ? "-" : "",
+    mrd_buf_fmt(text->to, "%s%" PRIu64 ".%09" PRIu64 "\n", v < 0 ? "-" : "",
                 whole / (uint64_t) MRD_SEC, whole % (uint64_t) MRD_SEC);
 }
 
 void
-mrd_metrics_text_u64(mrd_metrics_text *x, const char *labels, uint64_t v)
+mrd_metrics_text_u64(mrd_metrics_text *text, const char *labels, uint64_t v)
 {
-    sample(x, "", labels);
-    mrd_buf_u64(x->to, v);
-    mrd_buf_byte(x->to, '\n');
+    sample(text, "", labels);
+    mrd_buf_u64(text->to, v);
+    mrd_buf_byte(text->to, '\n');
 }
 
 void
-mrd_metrics_text_i64(mrd_metrics_text *x, const char *labels, int64_t v)
+mrd_metrics_text_i64(mrd_metrics_text *text, const char *labels, int64_t v)
 {
-    sample(x, "", labels);
-    mrd_buf_i64(x->to, v);
-    mrd_buf_byte(x->to, '\n');
+    sample(text, "", labels);
+    mrd_buf_i64(text->to, v);
+    mrd_buf_byte(text->to, '\n');
 }
 
 void
-mrd_metrics_text_seconds(mrd_metrics_text *x, const char *labels, mrd_dur_ns v)
+mrd_metrics_text_seconds(mrd_metrics_text *text, const char *labels, mrd_dur_ns v)
 {
-    sample(x, "", labels);
-    seconds(x, v);
+    sample(text, "", labels);
+    seconds(text, v);
 }
 
 void
-mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+mrd_metrics_text_one(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                      const char *help, uint64_t v)
 {
-    mrd_metrics_text_family(x, kind, name, help);
-    mrd_metrics_text_u64(x, NULL, v);
+    mrd_metrics_text_family(text, kind, name, help);
+    mrd_metrics_text_u64(text, NULL, v);
 }
 
 void
-mrd_metrics_text_end(mrd_metrics_text *x)
+mrd_metrics_text_end(mrd_metrics_text *text)
 {
-    if (x->open)
-        mrd_buf_text(x->to, "# EOF\n");
+    if (text->open)
+        mrd_buf_text(text->to, "# EOF\n");
 }
 
 /* ---- The process ---- */
@@ -161,29 +161,29 @@ uint64_t
 mrd_resident_bytes(void)
 {
     unsigned long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
+    FILE *file = fopen("/proc/self/statm", "re");
 
-    if (f == NULL)
+    if (file == NULL)
         return 0;
-    if (fscanf(f, "%*u %llu", &pages) != 1)
+    if (fscanf(file, "%*u %llu", &pages) != 1)
         pages = 0;
-    fclose(f);
+    fclose(file);
     return pages * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
 void
-mrd_metrics_text_process(mrd_metrics_text *x)
+mrd_metrics_text_process(mrd_metrics_text *text)
 {
     uint64_t resident = mrd_resident_bytes();
     struct rusage usage;
 
     if (resident > 0)
-        mrd_metrics_text_one(x, MRD_METRICS_GAUGE, "process_resident_memory_bytes",
+        mrd_metrics_text_one(text, MRD_METRICS_GAUGE, "process_resident_memory_bytes",
                              "Memory in use.", resident);
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
-        mrd_metrics_text_family(x, MRD_METRICS_COUNTER, "process_cpu_seconds_total",
+        mrd_metrics_text_family(text, MRD_METRICS_COUNTER, "process_cpu_seconds_total",
                                 "CPU time, user and system.");
-        mrd_metrics_text_seconds(x, NULL,
+        mrd_metrics_text_seconds(text, NULL,
                                  (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * MRD_SEC +
                                      (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * MRD_US);
     }
@@ -192,35 +192,35 @@ mrd_metrics_text_process(mrd_metrics_text *x)
 /* ---- Histograms ---- */
 
 void
-mrd_metrics_text_hist_add(mrd_metrics_text_hist *h, mrd_dur_ns v)
+mrd_metrics_text_hist_add(mrd_metrics_text_hist *hist, mrd_dur_ns v)
 {
     size_t i = 0;
 
     while (i < MRD_METRICS_BOUNDS && v > bounds[i])
         i++;
-    h->buckets[i]++;
-    h->count++;
-    h->sum_ns += v;
+    hist->buckets[i]++;
+    hist->count++;
+    hist->sum_ns += v;
 }
 
 void
-mrd_metrics_text_hist_write(mrd_metrics_text *x, const char *name, const char *help,
-                            const mrd_metrics_text_hist *h)
+mrd_metrics_text_hist_write(mrd_metrics_text *text, const char *name, const char *help,
+                            const mrd_metrics_text_hist *hist)
 {
     uint64_t below = 0;
     char label[32];
 
-    mrd_metrics_text_family(x, MRD_METRICS_HISTOGRAM, name, help);
+    mrd_metrics_text_family(text, MRD_METRICS_HISTOGRAM, name, help);
     for (size_t i = 0; i < MRD_METRICS_BOUNDS; i++) {
-        below += h->buckets[i];
+        below += hist->buckets[i];
         snprintf(label, sizeof(label), "le=\"%g\"", (double) bounds[i] / 1e9);
-        sample(x, "_bucket", label);
-        mrd_buf_fmt(x->to, "%" PRIu64 "\n", below);
+        sample(text, "_bucket", label);
+        mrd_buf_fmt(text->to, "%" PRIu64 "\n", below);
     }
-    sample(x, "_bucket", "le=\"+Inf\"");
-    mrd_buf_fmt(x->to, "%" PRIu64 "\n", h->count);
-    sample(x, "_sum", NULL);
-    seconds(x, h->sum_ns);
-    sample(x, "_count", NULL);
-    mrd_buf_fmt(x->to, "%" PRIu64 "\n", h->count);
+    sample(text, "_bucket", "le=\"+Inf\"");
+    mrd_buf_fmt(text->to, "%" PRIu64 "\n", hist->count);
+    sample(text, "_sum", NULL);
+    seconds(text, hist->sum_ns);
+    sample(text, "_count", NULL);
+    mrd_buf_fmt(text->to, "%" PRIu64 "\n", hist->count);
 }

@@ -28,23 +28,23 @@ typedef struct {
 bool mrd_metrics_text_wants_open(const char *accept);
 const char *mrd_metrics_text_type(bool open); /* Content-Type */
 
-void mrd_metrics_text_begin(mrd_metrics_text *x, mrd_buf *to, bool open);
+void mrd_metrics_text_begin(mrd_metrics_text *text, mrd_buf *to, bool open);
 /* `name` and `help` are borrowed until the next family. `help` is one line. */
-void mrd_metrics_text_family(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+void mrd_metrics_text_family(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                              const char *help);
 /* Writes a sample of the family. `labels` is NULL or for example `cause="full"`. The values in it
  * must have no quotes, backslashes and line ends. */
-void mrd_metrics_text_u64(mrd_metrics_text *x, const char *labels, uint64_t v);
-void mrd_metrics_text_i64(mrd_metrics_text *x, const char *labels, int64_t v);
-void mrd_metrics_text_seconds(mrd_metrics_text *x, const char *labels, mrd_dur_ns v);
+void mrd_metrics_text_u64(mrd_metrics_text *text, const char *labels, uint64_t v);
+void mrd_metrics_text_i64(mrd_metrics_text *text, const char *labels, int64_t v);
+void mrd_metrics_text_seconds(mrd_metrics_text *text, const char *labels, mrd_dur_ns v);
 /* A family of one sample. */
-void mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
+void mrd_metrics_text_one(mrd_metrics_text *text, mrd_metrics_text_kind kind, const char *name,
                           const char *help, uint64_t v);
 /* Writes process_cpu_seconds_total and the other standard metrics of this process, as far as they
  * can be read. */
-void mrd_metrics_text_process(mrd_metrics_text *x);
+void mrd_metrics_text_process(mrd_metrics_text *text);
 uint64_t mrd_resident_bytes(void); /* resident memory of this process, 0 if unknown */
-void mrd_metrics_text_end(mrd_metrics_text *x);
+void mrd_metrics_text_end(mrd_metrics_text *text);
 
 /* A histogram of durations with fixed bounds from 1 ms to 10 s. */
 enum { MRD_METRICS_BOUNDS = 12 };
@@ -56,8 +56,8 @@ typedef struct {
     mrd_dur_ns sum_ns;
 } mrd_metrics_text_hist;
 
-void mrd_metrics_text_hist_add(mrd_metrics_text_hist *h, mrd_dur_ns v);
-void mrd_metrics_text_hist_write(mrd_metrics_text *x, const char *name, const char *help,
-                                 const mrd_metrics_text_hist *h);
+void mrd_metrics_text_hist_add(mrd_metrics_text_hist *hist, mrd_dur_ns v);
+void mrd_metrics_text_hist_write(mrd_metrics_text *text, const char *name, const char *help,
+                                 const mrd_metrics_text_hist *hist);
 
 #endif

@@ -8,7 +8,7 @@
 mrd_err
 mrd_num_u64(mrd_str text, uint64_t *ret_v)
 {
-    uint64_t v = 0;
+    uint64_t value = 0;
     size_t i = 0;
 
     if (text.len > 2 && text.p[0] == '0' && (text.p[1] == 'x' || text.p[1] == 'X')) {
@@ -22,11 +22,11 @@ mrd_num_u64(mrd_str text, uint64_t *ret_v)
                 digit = (uint64_t) ((c | 32) - 'a' + 10);
             else
                 return MRD_SYNTAX;
-            if (v >> 60 != 0)
+            if (value >> 60 != 0)
                 return MRD_RANGE;
-            v = v << 4 | digit;
+            value = value << 4 | digit;
         }
-        *ret_v = v;
+        *ret_v = value;
         return MRD_OK;
     }
     if (text.len == 0)
@@ -36,10 +36,11 @@ mrd_num_u64(mrd_str text, uint64_t *ret_v)
 
         if (digit > 9)
             return MRD_SYNTAX;
-        if (__builtin_mul_overflow(v, 10u, &v) || __builtin_add_overflow(v, digit, &v))
+        if (__builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, digit, &value))
             return MRD_RANGE;
     }
-    *ret_v = v;
+    *ret_v = value;
     return MRD_OK;
 }
 
@@ -82,22 +83,22 @@ num_digits(mrd_str text, size_t at)
 static mrd_err
 num_split(mrd_str text, num_parts *parts)
 {
-    size_t at = 0, n;
+    size_t at = 0, count;
 
     *parts = (num_parts){ 0 };
     if (at < text.len && text.p[at] == '-') {
         parts->neg = true;
         at++;
     }
-    if ((n = num_digits(text, at)) == 0)
+    if ((count = num_digits(text, at)) == 0)
         return MRD_SYNTAX;
-    parts->whole = (mrd_str){ text.p + at, n };
-    at += n;
+    parts->whole = (mrd_str){ text.p + at, count };
+    at += count;
     if (at < text.len && text.p[at] == '.') {
-        if ((n = num_digits(text, ++at)) == 0)
+        if ((count = num_digits(text, ++at)) == 0)
             return MRD_SYNTAX;
-        parts->frac = (mrd_str){ text.p + at, n };
-        at += n;
+        parts->frac = (mrd_str){ text.p + at, count };
+        at += count;
     }
     if (at < text.len && (text.p[at] | 32) == 'e') {
         bool neg;
@@ -106,13 +107,13 @@ num_split(mrd_str text, num_parts *parts)
         neg = at < text.len && text.p[at] == '-';
         if (at < text.len && (text.p[at] == '-' || text.p[at] == '+'))
             at++;
-        if ((n = num_digits(text, at)) == 0)
+        if ((count = num_digits(text, at)) == 0)
             return MRD_SYNTAX;
-        for (size_t i = 0; i < n && parts->exp10 < 100000; i++)
+        for (size_t i = 0; i < count && parts->exp10 < 100000; i++)
             parts->exp10 = parts->exp10 * 10 + (text.p[at + i] - '0');
         if (neg)
             parts->exp10 = -parts->exp10;
-        at += n;
+        at += count;
     }
     return at == text.len ? MRD_OK : MRD_SYNTAX;
 }
@@ -122,7 +123,7 @@ mrd_num_scaled(mrd_str text, int exp10, int64_t *ret_v)
 {
     num_parts parts;
     mrd_err err = num_split(text, &parts);
-    uint64_t v = 0;
+    uint64_t value = 0;
     size_t total, keep;
     long wanted;
     bool up = false;
@@ -140,9 +141,10 @@ mrd_num_scaled(mrd_str text, int exp10, int64_t *ret_v)
             digit = (unsigned) ((i < parts.whole.len ? parts.whole.p[i]
                                                      : parts.frac.p[i - parts.whole.len]) -
                                 '0');
-        else if (v == 0)
+        else if (value == 0)
             break; /* zero times any power of ten */
-        if (__builtin_mul_overflow(v, 10u, &v) || __builtin_add_overflow(v, digit, &v))
+        if (__builtin_mul_overflow(value, 10u, &value) ||
+            __builtin_add_overflow(value, digit, &value))
             return MRD_RANGE;
     }
     if (wanted >= 0 && keep < total) {
@@ -151,11 +153,11 @@ mrd_num_scaled(mrd_str text, int exp10, int64_t *ret_v)
 
         up = next >= '5';
     }
-    if (up && __builtin_add_overflow(v, 1u, &v))
+    if (up && __builtin_add_overflow(value, 1u, &value))
         return MRD_RANGE;
-    if (v > (uint64_t) INT64_MAX + (parts.neg ? 1 : 0))
+    if (value > (uint64_t) INT64_MAX + (parts.neg ? 1 : 0))
         return MRD_RANGE;
-    *ret_v = parts.neg ? (int64_t) (0 - v) : (int64_t) v;
+    *ret_v = parts.neg ? (int64_t) (0 - value) : (int64_t) value;
     return MRD_OK;
 }
 

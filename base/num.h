@@ -27,29 +27,29 @@ mrd_num_eight(uint64_t w)
 static inline bool
 mrd_num_digits(mrd_str text, uint64_t *ret_v)
 {
-    const char *p = text.p, *end = text.p + text.len;
-    uint64_t v = 0;
+    const char *cursor = text.p, *end = text.p + text.len;
+    uint64_t value = 0;
 
     if (text.len == 0 || text.len > 19)
         return false;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    for (; end - p >= 8; p += 8) {
+    for (; end - cursor >= 8; cursor += 8) {
         uint64_t w;
 
-        memcpy(&w, p, 8);
+        memcpy(&w, cursor, 8);
         if ((((w + 0x4646464646464646u) | (w - 0x3030303030303030u)) & 0x8080808080808080u) != 0)
             return false;
-        v = v * 100000000 + mrd_num_eight(w);
+        value = value * 100000000 + mrd_num_eight(w);
     }
 #endif
-    for (; p < end; p++) {
-        unsigned digit = (unsigned char) *p - '0';
+    for (; cursor < end; cursor++) {
+        unsigned digit = (unsigned char) *cursor - '0';
 
         if (digit > 9)
             return false;
-        v = v * 10 + digit;
+        value = value * 10 + digit;
     }
-    *ret_v = v;
+    *ret_v = value;
     return true;
 }
 
@@ -64,9 +64,9 @@ mrd_i64_order(int64_t a, int64_t b)
 static inline int
 mrd_u64_order(const void *a, const void *b)
 {
-    const uint64_t *x = a, *y = b;
+    const uint64_t *uint64 = a, *y = b;
 
-    return *x < *y ? -1 : *x > *y;
+    return *uint64 < *y ? -1 : *uint64 > *y;
 }
 
 static inline int

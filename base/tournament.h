@@ -27,7 +27,7 @@ typedef bool (*mrd_tournament_tie)(const void *self, uint64_t a, uint64_t b);
 
 /* Allocates k leaves without values. False if out of memory. */
 static inline bool
-mrd_tournament_init(mrd_tournament *w, size_t k)
+mrd_tournament_init(mrd_tournament *tournament, size_t k)
 {
     int64_t *key = k > SIZE_MAX / 64 ? NULL : malloc(2 * k * sizeof(*key));
     uint64_t *tag = key == NULL ? NULL : malloc(2 * k * sizeof(*tag));
@@ -36,25 +36,25 @@ mrd_tournament_init(mrd_tournament *w, size_t k)
         free(key);
         return false;
     }
-    *w = (mrd_tournament){ key, tag, k };
+    *tournament = (mrd_tournament){ key, tag, k };
     return true;
 }
 
 static inline void
-mrd_tournament_fini(mrd_tournament *w)
+mrd_tournament_fini(mrd_tournament *tournament)
 {
-    free(w->key);
-    free(w->tag);
-    *w = (mrd_tournament){ 0 };
+    free(tournament->key);
+    free(tournament->tag);
+    *tournament = (mrd_tournament){ 0 };
 }
 
 /* Sets the value of a leaf and updates the winners above it. */
 static inline __attribute__((always_inline)) void
-mrd_tournament_set(const mrd_tournament *w, size_t leaf, int64_t key, uint64_t tag,
+mrd_tournament_set(const mrd_tournament *tournament, size_t leaf, int64_t key, uint64_t tag,
                    mrd_tournament_tie tie, const void *self)
 {
-    int64_t *keys = w->key;
-    uint64_t *tags = w->tag;
+    int64_t *keys = tournament->key;
+    uint64_t *tags = tournament->tag;
 
     keys[leaf] = key;
     tags[leaf] = tag;
@@ -75,26 +75,27 @@ mrd_tournament_set(const mrd_tournament *w, size_t leaf, int64_t key, uint64_t t
 
 /* Finds all winners. */
 static inline void
-mrd_tournament_build(const mrd_tournament *w, mrd_tournament_tie tie, const void *self)
+mrd_tournament_build(const mrd_tournament *tournament, mrd_tournament_tie tie, const void *self)
 {
-    for (size_t at = w->k; at-- > 1;) {
+    for (size_t at = tournament->k; at-- > 1;) {
         size_t a = 2 * at, b = a + 1;
-        bool second =
-            w->key[b] < w->key[a] || (w->key[b] == w->key[a] && tie(self, w->tag[b], w->tag[a]));
+        bool second = tournament->key[b] < tournament->key[a] ||
+                      (tournament->key[b] == tournament->key[a] &&
+                       tie(self, tournament->tag[b], tournament->tag[a]));
 
-        w->key[at] = w->key[second ? b : a];
-        w->tag[at] = w->tag[second ? b : a];
+        tournament->key[at] = tournament->key[second ? b : a];
+        tournament->tag[at] = tournament->tag[second ? b : a];
     }
 }
 
 /* Returns the smallest key of all other leaves, or INT64_MAX if there are none. */
 static inline int64_t
-mrd_tournament_others(const mrd_tournament *w, size_t leaf)
+mrd_tournament_others(const mrd_tournament *tournament, size_t leaf)
 {
     int64_t least = INT64_MAX;
 
     for (size_t at = leaf; at > 1; at /= 2)
-        least = w->key[at ^ 1] < least ? w->key[at ^ 1] : least;
+        least = tournament->key[at ^ 1] < least ? tournament->key[at ^ 1] : least;
     return least;
 }
 

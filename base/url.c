@@ -57,23 +57,23 @@ host_parse(mrd_str text, mrd_url *url)
 mrd_err
 mrd_url_parse(const char *text, mrd_url *ret_url)
 {
-    const char *p = strstr(text, "://"), *end, *at;
+    const char *cursor = strstr(text, "://"), *end, *at;
     mrd_url url = { 0 };
     mrd_err err;
 
-    if (p != NULL) {
-        url.scheme = part(text, p);
+    if (cursor != NULL) {
+        url.scheme = part(text, cursor);
         if (url.scheme.len == 0 || strcspn(text, "/?#@[ ") < url.scheme.len)
             return MRD_SYNTAX;
-        p += 3;
+        cursor += 3;
     } else {
-        p = text;
+        cursor = text;
     }
-    end = p + strcspn(p, "/?#");
+    end = cursor + strcspn(cursor, "/?#");
     url.rest = mrd_str_of(end);
-    at = memrchr(p, '@', (size_t) (end - p));
+    at = memrchr(cursor, '@', (size_t) (end - cursor));
     url.has_user = at != NULL;
-    if ((err = host_parse(part(at == NULL ? p : at + 1, end), &url)) == MRD_OK)
+    if ((err = host_parse(part(at == NULL ? cursor : at + 1, end), &url)) == MRD_OK)
         *ret_url = url;
     return err;
 }
@@ -81,11 +81,11 @@ mrd_url_parse(const char *text, mrd_url *ret_url)
 bool
 mrd_url_is(const mrd_url *url, const char *scheme)
 {
-    mrd_str s = url->scheme;
+    mrd_str str = url->scheme;
 
-    if (mrd_str_starts(s, "tls+"))
-        s = (mrd_str){ s.p + 4, s.len - 4 };
-    return mrd_str_is(s, scheme);
+    if (mrd_str_starts(str, "tls+"))
+        str = (mrd_str){ str.p + 4, str.len - 4 };
+    return mrd_str_is(str, scheme);
 }
 
 bool

@@ -210,12 +210,12 @@ mrd_proc_paused(void)
 static void
 proc_give_up(const char *why)
 {
-    mrd_print p;
+    mrd_print print;
 
     if (!atomic_exchange(&gave_up, true)) {
-        p = mrd_print_to(gave_up_why, sizeof(gave_up_why));
-        mrd_print_text(&p, "off: ");
-        mrd_print_text(&p, why);
+        print = mrd_print_to(gave_up_why, sizeof(gave_up_why));
+        mrd_print_text(&print, "off: ");
+        mrd_print_text(&print, why);
     }
     set_gate();
 }
@@ -278,12 +278,12 @@ count_unringed(void)
 }
 
 static void
-add_losses(void *ctx, mrd_ring_writer *w)
+add_losses(void *ctx, mrd_ring_writer *writer)
 {
     uint64_t *sum = ctx;
 
     for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++)
-        *sum += atomic_load_explicit(&w->hdr->lost[i].count, memory_order_relaxed);
+        *sum += atomic_load_explicit(&writer->hdr->lost[i].count, memory_order_relaxed);
 }
 
 static uint64_t
@@ -318,31 +318,31 @@ begin_process(void)
 
 /* Records the thread of the records that follow. The kernel's name of the thread is its first name. */
 static bool
-name_thread(mrd_ring_writer *w, int32_t tid)
+name_thread(mrd_ring_writer *writer, int32_t tid)
 {
     char name[17] = "";
 
     (void) prctl(PR_GET_NAME, name);
-    return mrd_ring_define_thread(w, tid, name, strlen(name));
+    return mrd_ring_define_thread(writer, tid, name, strlen(name));
 }
 
 /* Its dictionary is full, so no thread uses it again. The caller holds the lock. */
 static void
-retire_ring(mrd_ring_writer *w)
+retire_ring(mrd_ring_writer *writer)
 {
     mrd_ring_writer **link = &proc->all;
 
-    if (atomic_load_explicit(&proc->first, memory_order_relaxed) == w->hdr)
+    if (atomic_load_explicit(&proc->first, memory_order_relaxed) == writer->hdr)
         return; /* threads without a ring still count their losses in it */
-    if (atomic_load_explicit(&w->hdr->reader_pid, memory_order_relaxed) != 0)
-        proc->total -= w->map_len; /* its reader removes it */
-    while (*link != NULL && *link != w)
+    if (atomic_load_explicit(&writer->hdr->reader_pid, memory_order_relaxed) != 0)
+        proc->total -= writer->map_len; /* its reader removes it */
+    while (*link != NULL && *link != writer)
         link = &(*link)->next_all;
-    if (*link == w)
-        *link = w->next_all;
-    add_losses(&proc->retired_lost, w);
-    mrd_ring_finish(w);
-    munmap(w, sizeof(*w));
+    if (*link == writer)
+        *link = writer->next_all;
+    add_losses(&proc->retired_lost, writer);
+    mrd_ring_finish(writer);
+    munmap(writer, sizeof(*writer));
 }
 
 /* Returns an idle ring. A thread that asked for a large ring gets no smaller one. The caller holds
@@ -351,19 +351,19 @@ static mrd_ring_writer *
 take_idle(uint64_t data_len, int32_t tid)
 {
     uint64_t ordinary = round_up_pow2((uint64_t) mrd_proc_settings.ring_size);
-    mrd_ring_writer **link = &proc->idle, *w;
+    mrd_ring_writer **link = &proc->idle, *writer;
 
-    while ((w = *link) != NULL) {
-        if (data_len > ordinary && w->mask + 1 < data_len) {
-            link = &w->next_free;
+    while ((writer = *link) != NULL) {
+        if (data_len > ordinary && writer->mask + 1 < data_len) {
+            link = &writer->next_free;
             continue;
         }
-        *link = w->next_free;
-        if (name_thread(w, tid)) {
-            atomic_store_explicit(&w->hdr->state, MRD_RING_LIVE, memory_order_relaxed);
-            return w;
+        *link = writer->next_free;
+        if (name_thread(writer, tid)) {
+            atomic_store_explicit(&writer->hdr->state, MRD_RING_LIVE, memory_order_relaxed);
+            return writer;
         }
-        retire_ring(w);
+        retire_ring(writer);
     }
     return NULL;
 }
@@ -371,15 +371,15 @@ take_idle(uint64_t data_len, int32_t tid)
 static void
 say_no_ring(int err)
 {
-    mrd_print p = mrd_print_to(no_ring_why, sizeof(no_ring_why));
+    mrd_print print = mrd_print_to(no_ring_why, sizeof(no_ring_why));
     const char *reason = mrd_ring_note_reason(err);
 
-    mrd_print_text(&p, BUT "cannot make rings in ");
-    mrd_print_bytes(&p, mrd_proc_settings.ring_dir, strnlen(mrd_proc_settings.ring_dir, 100));
-    mrd_print_text(&p, ": ");
-    mrd_print_text(&p, reason == NULL ? "error " : reason);
+    mrd_print_text(&print, BUT "cannot make rings in ");
+    mrd_print_bytes(&print, mrd_proc_settings.ring_dir, strnlen(mrd_proc_settings.ring_dir, 100));
+    mrd_print_text(&print, ": ");
+    mrd_print_text(&print, reason == NULL ? "error " : reason);
     if (reason == NULL)
-        mrd_print_u64(&p, (uint64_t) err);
+        mrd_print_u64(&print, (uint64_t) err);
 }
 
 /* Returns true if a retry may succeed; else nothing is recorded any more. */
@@ -434,26 +434,26 @@ make_ring(uint64_t data_len, int32_t tid, mrd_ring_writer **ret_writer)
     uint32_t dict_len = round_up_page(mrd_proc_settings.ring_dict);
     uint64_t len = MRD_RING_HEADER_LEN + dict_len + data_len;
     mrd_ring_owner_claim *claim = &proc->id.claim;
-    mrd_ring_writer *w;
+    mrd_ring_writer *writer;
     int err;
 
     if (proc->total + len > (uint64_t) mrd_proc_settings.ring_total)
         return ENOBUFS;
-    if ((w = mrd_proc_map(sizeof(*w), true)) == NULL)
+    if ((writer = mrd_proc_map(sizeof(*writer), true)) == NULL)
         return ENOMEM;
     claim->rest = tls_rest;
-    err = mrd_ring_create(w, mrd_proc_settings.ring_dir, claim, tid, data_len, dict_len);
+    err = mrd_ring_create(writer, mrd_proc_settings.ring_dir, claim, tid, data_len, dict_len);
     if (err != 0) {
-        munmap(w, sizeof(*w));
+        munmap(writer, sizeof(*writer));
         return err;
     }
-    (void) name_thread(w, tid);
-    proc->total += w->map_len;
-    w->serial = ++ring_count;
-    w->ids_from = (uint64_t) proc->ids_from << 44;
-    w->next_all = proc->all;
-    proc->all = w;
-    *ret_writer = w;
+    (void) name_thread(writer, tid);
+    proc->total += writer->map_len;
+    writer->serial = ++ring_count;
+    writer->ids_from = (uint64_t) proc->ids_from << 44;
+    writer->next_all = proc->all;
+    proc->all = writer;
+    *ret_writer = writer;
     return 0;
 }
 
@@ -489,21 +489,21 @@ get_ring(uint64_t now)
     uint64_t data_len =
         round_up_pow2(tls_want != 0 ? tls_want : (uint64_t) mrd_proc_settings.ring_size);
     int32_t tid = (int32_t) own_tid();
-    mrd_ring_writer *w = NULL;
+    mrd_ring_writer *writer = NULL;
     int err = 0;
 
     begin_process();
-    if (tls_rest || (w = take_idle(data_len, tid)) == NULL)
-        err = make_ring(data_len, tid, &w);
-    if (w == NULL)
+    if (tls_rest || (writer = take_idle(data_len, tid)) == NULL)
+        err = make_ring(data_len, tid, &writer);
+    if (writer == NULL)
         count_unringed();
-    if (w == NULL && proc->all == NULL)
+    if (writer == NULL && proc->all == NULL)
         do_without_rings(err, now);
-    if (w != NULL && atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL) {
-        atomic_store(&proc->first, w->hdr);
-        move_unringed(w->hdr);
+    if (writer != NULL && atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL) {
+        atomic_store(&proc->first, writer->hdr);
+        move_unringed(writer->hdr);
     }
-    return w;
+    return writer;
 }
 
 /* Detects the child of a vfork. It runs in the memory of its parent, which continues with the
@@ -521,7 +521,7 @@ mrd_proc_attach(void)
 {
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
     int saved = errno;
-    mrd_ring_writer *w = NULL;
+    mrd_ring_writer *writer = NULL;
     bool was_counted = false, may_ask = now >= tls_retry || tls_retry_of != proc->owner;
 
     if (!tls_attaching && !gave_up && (may_ask || owes_note()) && !is_in_parents_memory()) {
@@ -530,25 +530,25 @@ mrd_proc_attach(void)
         /* else a signal arrived while the thread had the lock; the next event tries again */
         if (mrd_proc_lock()) {
             if (may_ask)
-                w = get_ring(now);
+                writer = get_ring(now);
             else if (proc->all == NULL)
                 note_losses();
             mrd_proc_unlock();
-            was_counted = w == NULL && may_ask;
+            was_counted = writer == NULL && may_ask;
             tls_retry = was_counted ? now + RETRY_TICKS : tls_retry;
             tls_retry_of = proc->owner;
         }
-        if (w != NULL) {
-            mrd_tls_writer = w;
+        if (writer != NULL) {
+            mrd_tls_writer = writer;
             mrd_proc_at_thread_exit();
         }
         mrd_ring_fence();
         tls_attaching = false;
     }
-    if (w == NULL && !was_counted)
+    if (writer == NULL && !was_counted)
         count_unringed();
     errno = saved;
-    return w;
+    return writer;
 }
 
 /* Writes the losses since the last note when the program exits normally. */
@@ -565,39 +565,39 @@ note_last_losses(void)
 /* Scopes that were open when their thread ended become records, because the ring's next thread
  * needs the slots. */
 static void
-close_scopes(mrd_ring_writer *w)
+close_scopes(mrd_ring_writer *writer)
 {
-    for (uint32_t i = 0; i < w->depth && i < MRD_RING_OPEN_MAX; i++) {
-        const mrd_ring_scope *s = &w->hdr->open[i];
-        uint64_t ts = atomic_load_explicit(&s->ts, memory_order_relaxed);
-        uint64_t nd = atomic_load_explicit(&s->name_domain, memory_order_relaxed);
-        uint64_t tf = atomic_load_explicit(&s->track_flags, memory_order_relaxed);
-        mrd_ring_rec *rec = ts == 0 ? NULL : mrd_ring_reserve(w, ts);
+    for (uint32_t i = 0; i < writer->depth && i < MRD_RING_OPEN_MAX; i++) {
+        const mrd_ring_scope *scope = &writer->hdr->open[i];
+        uint64_t ts = atomic_load_explicit(&scope->ts, memory_order_relaxed);
+        uint64_t nd = atomic_load_explicit(&scope->name_domain, memory_order_relaxed);
+        uint64_t tf = atomic_load_explicit(&scope->track_flags, memory_order_relaxed);
+        mrd_ring_rec *rec = ts == 0 ? NULL : mrd_ring_reserve(writer, ts);
 
         if (rec == NULL)
             continue;
         *rec = (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .flags = (uint8_t) tf, .units = 1 };
         rec->name = (uint32_t) (nd >> 32);
         rec->ts = ts;
-        rec->value = mrd_rec_next_id(w);
+        rec->value = mrd_rec_next_id(writer);
         rec->domain = (uint32_t) nd;
         rec->track = (uint32_t) (tf >> 32);
-        mrd_ring_commit(w, MRD_RING_UNIT);
+        mrd_ring_commit(writer, MRD_RING_UNIT);
     }
-    w->depth = 0;
-    atomic_store_explicit(&w->hdr->depth, 0, memory_order_relaxed);
+    writer->depth = 0;
+    atomic_store_explicit(&writer->hdr->depth, 0, memory_order_relaxed);
 }
 
 static void
-leave_ring(mrd_ring_writer *w)
+leave_ring(mrd_ring_writer *writer)
 {
     mrd_tls_writer = &no_writer;
     mrd_ring_fence();
-    close_scopes(w);
-    atomic_store_explicit(&w->hdr->state, MRD_RING_IDLE, memory_order_relaxed);
+    close_scopes(writer);
+    atomic_store_explicit(&writer->hdr->state, MRD_RING_IDLE, memory_order_relaxed);
     if (mrd_proc_lock()) {
-        w->next_free = proc->idle;
-        proc->idle = w;
+        writer->next_free = proc->idle;
+        proc->idle = writer;
         mrd_proc_unlock();
     }
 }
@@ -621,13 +621,13 @@ mrd_proc_at_thread_exit(void)
 }
 
 void
-mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *w), void *ctx)
+mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *writer), void *ctx)
 {
     if (!mrd_proc_lock())
         return;
-    for (mrd_ring_writer *w = proc->all; w != NULL; w = w->next_all)
-        if (w->ready)
-            fn(ctx, w);
+    for (mrd_ring_writer *writer = proc->all; writer != NULL; writer = writer->next_all)
+        if (writer->ready)
+            fn(ctx, writer);
     mrd_proc_unlock();
 }
 
@@ -640,9 +640,9 @@ mrd_proc_lost(void)
 
     if (mrd_proc_lock()) {
         sum = proc->retired_lost;
-        for (mrd_ring_writer *w = proc->all; w != NULL; w = w->next_all)
-            if (w->ready)
-                add_losses(&sum, w);
+        for (mrd_ring_writer *writer = proc->all; writer != NULL; writer = writer->next_all)
+            if (writer->ready)
+                add_losses(&sum, writer);
         sum += atomic_load(&proc->unringed) + atomic_load(&proc->noted);
         mrd_proc_unlock();
     }
@@ -708,12 +708,12 @@ mrd_proc_want_ring_size(size_t bytes)
 void
 mrd_proc_thread_name(const char *name)
 {
-    mrd_ring_writer *w = mrd_proc_writer();
+    mrd_ring_writer *writer = mrd_proc_writer();
 
-    if (w == NULL || !mrd_ring_enter(w))
+    if (writer == NULL || !mrd_ring_enter(writer))
         return;
-    (void) mrd_ring_define_thread(w, (int32_t) own_tid(), name, strlen(name));
-    mrd_ring_leave(w);
+    (void) mrd_ring_define_thread(writer, (int32_t) own_tid(), name, strlen(name));
+    mrd_ring_leave(writer);
 }
 
 int64_t
@@ -771,11 +771,11 @@ child_of_fork(void)
 static void
 choose_sources(void)
 {
-    const mrd_settings *s = &mrd_proc_settings;
+    const mrd_settings *settings = &mrd_proc_settings;
     int64_t all = MRD_CAP_API | MRD_CAP_SYS | MRD_CAP_ANNOTATE | MRD_CAP_MODEL | MRD_CAP_NOTICE;
 
-    sources = (unsigned) (s->sources >= 0 ? s->sources : all);
-    running = s->enable == 1 || (s->enable < 0 && s->sources > 0);
+    sources = (unsigned) (settings->sources >= 0 ? settings->sources : all);
+    running = settings->enable == 1 || (settings->enable < 0 && settings->sources > 0);
     possible = sources != 0;
 }
 

@@ -41,9 +41,9 @@ mrd_ring_writer *mrd_proc_attach(void);
 static inline mrd_ring_writer *
 mrd_proc_writer(void)
 {
-    mrd_ring_writer *w = mrd_tls_writer;
+    mrd_ring_writer *writer = mrd_tls_writer;
 
-    return __builtin_expect(w->ready, 1) ? w : mrd_proc_attach();
+    return __builtin_expect(writer->ready, 1) ? writer : mrd_proc_attach();
 }
 
 /* Makes the calling thread release what it holds when it ends: its ring, and the state that
@@ -92,9 +92,9 @@ uint32_t mrd_proc_mark(void);
 /* Returns a span id that is unique in the process and differs from ids of its ancestors at the
  * fork. */
 static inline uint64_t
-mrd_rec_next_id(mrd_ring_writer *w)
+mrd_rec_next_id(mrd_ring_writer *writer)
 {
-    return (uint64_t) w->serial << 44 | ++w->id_seq;
+    return (uint64_t) writer->serial << 44 | ++writer->id_seq;
 }
 /* Returns the data bytes that a further ring of the process may have, 0 for none. */
 size_t mrd_proc_ring_room(void);
@@ -105,6 +105,6 @@ void mrd_proc_want_ring_rest(void);
 /* Sets the calling thread's display name. Copies the text. */
 void mrd_proc_thread_name(const char *name);
 /* Calls fn for each ring of the process, with the lock held. */
-void mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *w), void *ctx);
+void mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *writer), void *ctx);
 
 #endif

@@ -112,10 +112,10 @@ parse_sources(const char *text, int64_t *ret_v)
 }
 
 static bool
-parse_row(mrd_settings *s, size_t i, const char *text)
+parse_row(mrd_settings *settings, size_t i, const char *text)
 {
-    uint8_t *to = (uint8_t *) s + table[i].offset;
-    int64_t v = -1;
+    uint8_t *to = (uint8_t *) settings + table[i].offset;
+    int64_t value = -1;
     bool ok = true;
 
     if (table[i].type == TEXT) {
@@ -127,50 +127,50 @@ parse_row(mrd_settings *s, size_t i, const char *text)
         return true;
     }
     if (*text != '\0') {
-        ok = table[i].type == SOURCES ? parse_sources(text, &v) : settings_size(text, &v);
+        ok = table[i].type == SOURCES ? parse_sources(text, &value) : settings_size(text, &value);
         if (ok && table[i].type != SOURCES)
-            ok = v >= table[i].min && v <= table[i].max;
+            ok = value >= table[i].min && value <= table[i].max;
     }
     if (ok)
-        memcpy(to, &v, sizeof(v));
+        memcpy(to, &value, sizeof(value));
     return ok;
 }
 
 /* The switches of vAccel's and MXNet's profilers mean MERIDIAN_ENABLE=1 if neither MERIDIAN_ENABLE
  * nor MERIDIAN_CAPTURE is set. */
 static void
-read_switches_of_others(mrd_settings *s)
+read_switches_of_others(mrd_settings *settings)
 {
     static const char *const names[] = { "VACCEL_PROF_ENABLED", "VACCEL_PROFILING_ENABLED",
                                          "MXNET_PROFILER_AUTOSTART" };
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && s->sources < 0; i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && settings->sources < 0; i++) {
         const char *text = getenv(names[i]);
 
-        if (text != NULL && s->enable < 0 &&
+        if (text != NULL && settings->enable < 0 &&
             (strcmp(text, "enabled") == 0 || strcmp(text, "1") == 0))
-            s->enable = 1;
+            settings->enable = 1;
     }
 }
 
 void
-mrd_settings_read(mrd_settings *s)
+mrd_settings_read(mrd_settings *settings)
 {
-    memset(s, 0, sizeof(*s));
+    memset(settings, 0, sizeof(*settings));
     take_snapshot();
     for (size_t i = 0; i < ROWS; i++) {
         const char *text = settings_env(table[i].name);
 
-        (void) parse_row(s, i, table[i].def);
-        if (text == NULL || *text == '\0' || parse_row(s, i, text))
+        (void) parse_row(settings, i, table[i].def);
+        if (text == NULL || *text == '\0' || parse_row(settings, i, text))
             continue;
-        if (s->errors++ == 0)
-            snprintf(s->error, sizeof(s->error), "%s='%.100s' is not valid: capture is off",
-                     table[i].name, text);
+        if (settings->errors++ == 0)
+            snprintf(settings->error, sizeof(settings->error),
+                     "%s='%.100s' is not valid: capture is off", table[i].name, text);
     }
-    if (strcmp(s->clock, "auto") != 0 && strcmp(s->clock, "raw") != 0 &&
-        strcmp(s->clock, "tsc") != 0 && s->errors++ == 0)
-        snprintf(s->error, sizeof(s->error), "MERIDIAN_CLOCK='%.100s' is not valid: capture is off",
-                 s->clock);
-    read_switches_of_others(s);
+    if (strcmp(settings->clock, "auto") != 0 && strcmp(settings->clock, "raw") != 0 &&
+        strcmp(settings->clock, "tsc") != 0 && settings->errors++ == 0)
+        snprintf(settings->error, sizeof(settings->error),
+                 "MERIDIAN_CLOCK='%.100s' is not valid: capture is off", settings->clock);
+    read_switches_of_others(settings);
 }

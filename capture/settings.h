@@ -20,7 +20,7 @@ typedef struct {
     char error[256]; /* a message about the first error */
 } mrd_settings;
 
-/* Fills *s from the environment of the process. No allocation. */
-void mrd_settings_read(mrd_settings *s);
+/* Fills *settings from the environment of the process. No allocation. */
+void mrd_settings_read(mrd_settings *settings);
 
 #endif

@@ -77,7 +77,7 @@ blocks_plain(uint32_t state[8], const uint8_t *p, size_t n)
 /* The processor's SHA instructions take the state as two registers, (a b e f) and (c d g h) from
  * the top, and do two rounds per instruction. */
 __attribute__((target("sha,sse4.1"))) static void
-blocks_x86(uint32_t state[8], const uint8_t *p, size_t n)
+blocks_x86(uint32_t state[8], const uint8_t *bytes, size_t n)
 {
     const __m128i turn = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i dcba = _mm_loadu_si128((const __m128i *) (const void *) state);
@@ -85,21 +85,21 @@ blocks_x86(uint32_t state[8], const uint8_t *p, size_t n)
     __m128i cdab = _mm_shuffle_epi32(dcba, 0xb1), efgh = _mm_shuffle_epi32(hgfe, 0x1b);
     __m128i abef = _mm_alignr_epi8(cdab, efgh, 8), cdgh = _mm_blend_epi16(efgh, cdab, 0xf0);
 
-    for (; n > 0; n--, p += 64) {
-        __m128i w[4], abef_before = abef, cdgh_before = cdgh;
+    for (; n > 0; n--, bytes += 64) {
+        __m128i m128is[4], abef_before = abef, cdgh_before = cdgh;
 
         for (int i = 0; i < 4; i++)
-            w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *) (const void *) (p + 16 * i)),
-                                    turn);
+            m128is[i] = _mm_shuffle_epi8(
+                _mm_loadu_si128((const __m128i *) (const void *) (bytes + 16 * i)), turn);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) {
-            __m128i *first = &w[i % 4], *last = &w[(i + 3) % 4], both;
+            __m128i *first = &m128is[i % 4], *last = &m128is[(i + 3) % 4], both;
 
             if (i >= 4)
-                *first =
-                    _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(*first, w[(i + 1) % 4]),
-                                                       _mm_alignr_epi8(*last, w[(i + 2) % 4], 4)),
-                                         *last);
+                *first = _mm_sha256msg2_epu32(
+                    _mm_add_epi32(_mm_sha256msg1_epu32(*first, m128is[(i + 1) % 4]),
+                                  _mm_alignr_epi8(*last, m128is[(i + 2) % 4], 4)),
+                    *last);
             both = _mm_add_epi32(*first,
                                  _mm_loadu_si128((const __m128i *) (const void *) (k + 4 * i)));
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, both);
@@ -132,63 +132,63 @@ has_sha(void)
 #endif
 
 static void
-add_blocks(mrd_sha *s, const uint8_t *p, size_t n)
+add_blocks(mrd_sha *sha, const uint8_t *p, size_t n)
 {
 #if defined(__x86_64__)
-    if (!s->plain && has_sha()) {
-        blocks_x86(s->h, p, n);
+    if (!sha->plain && has_sha()) {
+        blocks_x86(sha->h, p, n);
         return;
     }
 #endif
-    blocks_plain(s->h, p, n);
+    blocks_plain(sha->h, p, n);
 }
 
 void
-mrd_sha_init(mrd_sha *s)
+mrd_sha_init(mrd_sha *sha)
 {
     static const uint32_t start[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
 
-    memcpy(s->h, start, sizeof(start));
-    s->len = 0;
-    s->plain = false;
+    memcpy(sha->h, start, sizeof(start));
+    sha->len = 0;
+    sha->plain = false;
 }
 
 void
-mrd_sha_add(mrd_sha *s, const void *data, size_t len)
+mrd_sha_add(mrd_sha *sha, const void *data, size_t len)
 {
-    const uint8_t *p = data;
-    size_t held = (size_t) (s->len % 64);
+    const uint8_t *bytes = data;
+    size_t held = (size_t) (sha->len % 64);
 
-    s->len += len;
+    sha->len += len;
     if (held > 0) {
         size_t n = 64 - held < len ? 64 - held : len;
 
-        memcpy(s->block + held, p, n);
-        p += n;
+        memcpy(sha->block + held, bytes, n);
+        bytes += n;
         len -= n;
         if (held + n < 64)
             return;
-        add_blocks(s, s->block, 1);
+        add_blocks(sha, sha->block, 1);
     }
     if (len >= 64)
-        add_blocks(s, p, len / 64);
+        add_blocks(sha, bytes, len / 64);
     if (len % 64 > 0)
-        memcpy(s->block, p + len / 64 * 64, len % 64);
+        memcpy(sha->block, bytes + len / 64 * 64, len % 64);
 }
 
 void
-mrd_sha_hex(mrd_sha *s, char hex[65])
+mrd_sha_hex(mrd_sha *sha, char hex[65])
 {
     static const char digits[] = "0123456789abcdef";
-    uint64_t bits = s->len * 8;
+    uint64_t bits = sha->len * 8;
     uint8_t pad[72] = { 0x80 };
-    size_t n = 64 - (size_t) ((s->len + 8) % 64);
+    size_t n = 64 - (size_t) ((sha->len + 8) % 64);
 
     for (size_t i = 0; i < 8; i++)
         pad[n + i] = (uint8_t) (bits >> (56 - 8 * i));
-    mrd_sha_add(s, pad, n + 8);
+    mrd_sha_add(sha, pad, n + 8);
     for (size_t i = 0; i < 64; i++)
-        hex[i] = digits[s->h[i / 8] >> (28 - 4 * (i % 8)) & 15];
+        hex[i] = digits[sha->h[i / 8] >> (28 - 4 * (i % 8)) & 15];
     hex[64] = '\0';
 }

@@ -16,8 +16,8 @@ typedef struct {
     bool plain; /* do not use the processor's SHA instructions: for tests, set after init */
 } mrd_sha;
 
-void mrd_sha_init(mrd_sha *s);
-void mrd_sha_add(mrd_sha *s, const void *data, size_t len);
-void mrd_sha_hex(mrd_sha *s, char hex[65]); /* ends the computation */
+void mrd_sha_init(mrd_sha *sha);
+void mrd_sha_add(mrd_sha *sha, const void *data, size_t len);
+void mrd_sha_hex(mrd_sha *sha, char hex[65]); /* ends the computation */
 
 #endif

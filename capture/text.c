@@ -8,36 +8,36 @@
 #include <string.h>
 
 static bool
-text_room(mrd_text *t, size_t more)
+text_room(mrd_text *text, size_t more)
 {
-    size_t want = t->cap == 0 ? 256 : t->cap;
+    size_t want = text->cap == 0 ? 256 : text->cap;
     char *p;
 
-    if (t->failed || t->cap - t->len > more)
-        return !t->failed;
-    while (want - t->len <= more)
+    if (text->failed || text->cap - text->len > more)
+        return !text->failed;
+    while (want - text->len <= more)
         want *= 2;
-    if ((p = realloc(t->p, want)) == NULL) {
-        t->failed = true;
+    if ((p = realloc(text->p, want)) == NULL) {
+        text->failed = true;
         return false;
     }
-    t->p = p;
-    t->cap = want;
+    text->p = p;
+    text->cap = want;
     return true;
 }
 
 void
-mrd_text_add(mrd_text *t, const char *p, size_t len)
+mrd_text_add(mrd_text *text, const char *p, size_t len)
 {
-    if (!text_room(t, len))
+    if (!text_room(text, len))
         return;
-    memcpy(t->p + t->len, p, len);
-    t->len += len;
-    t->p[t->len] = '\0';
+    memcpy(text->p + text->len, p, len);
+    text->len += len;
+    text->p[text->len] = '\0';
 }
 
 void
-mrd_text_fmt(mrd_text *t, const char *format, ...)
+mrd_text_fmt(mrd_text *text, const char *format, ...)
 {
     locale_t programs = uselocale(newlocale(LC_ALL_MASK, "C", NULL));
     va_list ap;
@@ -46,39 +46,39 @@ mrd_text_fmt(mrd_text *t, const char *format, ...)
     va_start(ap, format);
     n = vsnprintf(NULL, 0, format, ap);
     va_end(ap);
-    if (n >= 0 && text_room(t, (size_t) n)) {
+    if (n >= 0 && text_room(text, (size_t) n)) {
         va_start(ap, format);
-        vsnprintf(t->p + t->len, (size_t) n + 1, format, ap);
+        vsnprintf(text->p + text->len, (size_t) n + 1, format, ap);
         va_end(ap);
-        t->len += (size_t) n;
+        text->len += (size_t) n;
     }
     uselocale(programs);
 }
 
-/* Returns the length of the well-formed UTF-8 character at p, 0 if there is none. */
+/* Returns the length of the well-formed UTF-8 character at bytes, 0 if there is none. */
 static size_t
-utf8_char(const unsigned char *p, size_t left)
+utf8_char(const unsigned char *bytes, size_t left)
 {
     static const struct {
         unsigned char mask, lead;
     } forms[] = { { 0x80, 0x00 }, { 0xe0, 0xc0 }, { 0xf0, 0xe0 }, { 0xf8, 0xf0 } };
-    size_t n;
+    size_t count;
     uint32_t c;
 
-    for (n = 0; n < 4 && (p[0] & forms[n].mask) != forms[n].lead; n++)
+    for (count = 0; count < 4 && (bytes[0] & forms[count].mask) != forms[count].lead; count++)
         ;
-    if (n == 4 || n + 1 > left)
+    if (count == 4 || count + 1 > left)
         return 0;
-    c = n == 0 ? p[0] : p[0] & (0x3fu >> n);
-    for (size_t i = 1; i <= n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
+    c = count == 0 ? bytes[0] : bytes[0] & (0x3fu >> count);
+    for (size_t i = 1; i <= count; i++) {
+        if ((bytes[i] & 0xc0) != 0x80)
             return 0;
-        c = c << 6 | (p[i] & 0x3fu);
+        c = c << 6 | (bytes[i] & 0x3fu);
     }
-    if ((n == 1 && c < 0x80) || (n == 2 && (c < 0x800 || (c >= 0xd800 && c < 0xe000))) ||
-        (n == 3 && (c < 0x10000 || c > 0x10ffff)))
+    if ((count == 1 && c < 0x80) || (count == 2 && (c < 0x800 || (c >= 0xd800 && c < 0xe000))) ||
+        (count == 3 && (c < 0x10000 || c > 0x10ffff)))
         return 0;
-    return n + 1;
+    return count + 1;
 }
 
 void
@@ -109,14 +109,14 @@ mrd_text_json(mrd_text *t, const char *text)
 }
 
 char *
-mrd_text_take(mrd_text *t)
+mrd_text_take(mrd_text *text)
 {
-    char *p = t->p;
+    char *p = text->p;
 
-    if (t->failed || (p == NULL && (p = strdup("")) == NULL)) {
-        free(t->p);
+    if (text->failed || (p == NULL && (p = strdup("")) == NULL)) {
+        free(text->p);
         p = NULL;
     }
-    *t = (mrd_text){ 0 };
+    *text = (mrd_text){ 0 };
     return p;
 }

@@ -72,14 +72,15 @@ mrd_cli_asks_version(const char *word)
 }
 
 mrd_err
-mrd_cli_parse(const mrd_cli_frame *f, int argc, char **argv, mrd_strlist *ret_words, bool *ret_done)
+mrd_cli_parse(const mrd_cli_frame *frame, int argc, char **argv, mrd_strlist *ret_words,
+              bool *ret_done)
 {
-    mrd_manual manual = { "meridian", argv[0],  what_of(argv[0]), f->usage,
-                          f->more,    f->table, f->rows };
+    mrd_manual manual = { "meridian",  argv[0],      what_of(argv[0]), frame->usage,
+                          frame->more, frame->table, frame->rows };
     mrd_why why = { 0 };
     mrd_err err;
 
-    *ret_done = mrd_manual_asked(&manual, argc, argv, f->stop_at_word, stdout);
+    *ret_done = mrd_manual_asked(&manual, argc, argv, frame->stop_at_word, stdout);
     if (!*ret_done && argc > 1 && mrd_cli_asks_version(argv[1])) {
         char version[MRD_BUILD_TEXT];
 
@@ -88,10 +89,10 @@ mrd_cli_parse(const mrd_cli_frame *f, int argc, char **argv, mrd_strlist *ret_wo
     }
     if (*ret_done)
         return MRD_OK;
-    if ((err = mrd_conf_defaults(f->table, f->rows, f->settings, &why)) != MRD_OK ||
-        (err = mrd_conf_env(f->table, f->rows, f->settings, &why)) != MRD_OK ||
-        (err = mrd_conf_args(f->table, f->rows, f->settings, argc, argv, f->stop_at_word, ret_words,
-                             &why)) != MRD_OK) {
+    if ((err = mrd_conf_defaults(frame->table, frame->rows, frame->settings, &why)) != MRD_OK ||
+        (err = mrd_conf_env(frame->table, frame->rows, frame->settings, &why)) != MRD_OK ||
+        (err = mrd_conf_args(frame->table, frame->rows, frame->settings, argc, argv,
+                             frame->stop_at_word, ret_words, &why)) != MRD_OK) {
         mrd_cli_error(argv[0], &why);
         say_vendor_word(argc, argv);
     }
@@ -99,25 +100,25 @@ mrd_cli_parse(const mrd_cli_frame *f, int argc, char **argv, mrd_strlist *ret_wo
 }
 
 int
-mrd_cli_main(const mrd_cli_frame *f, int argc, char **argv)
+mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv)
 {
     mrd_strlist words = { 0 };
     bool done;
     int status = MRD_EXIT_USAGE;
 
-    if (mrd_cli_parse(f, argc, argv, &words, &done) == MRD_OK) {
+    if (mrd_cli_parse(frame, argc, argv, &words, &done) == MRD_OK) {
         if (done)
             status = MRD_EXIT_OK;
-        else if (words.n < f->min_words)
-            fprintf(stderr, "meridian %s: %s\n", argv[0], f->wants);
-        else if (words.n > f->max_words)
+        else if (words.n < frame->min_words)
+            fprintf(stderr, "meridian %s: %s\n", argv[0], frame->wants);
+        else if (words.n > frame->max_words)
             mrd_cli_errorf(argv[0], "unexpected argument '%s' (--help shows the usage)",
-                           words.v[f->max_words]);
+                           words.v[frame->max_words]);
         else
-            status = f->run(f->self == NULL ? f->settings : f->self, &words);
+            status = frame->run(frame->self == NULL ? frame->settings : frame->self, &words);
     }
     mrd_strlist_fini(&words);
-    mrd_conf_fini(f->table, f->rows, f->settings);
+    mrd_conf_fini(frame->table, frame->rows, frame->settings);
     return status;
 }
 

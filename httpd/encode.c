@@ -13,26 +13,26 @@ enum { CHUNK = 128 << 10 };
 static double
 encode_quality(const char *accept, const char *name)
 {
-    const char *p = accept;
+    const char *cursor = accept;
 
-    while (*p != '\0') {
-        size_t n, word;
+    while (*cursor != '\0') {
+        size_t count, word;
         const char *q;
         double quality = 1;
 
-        p += strspn(p, " \t,");
-        n = strcspn(p, ",");
-        word = strcspn(p, " \t;,");
-        q = memmem(p, n, "q=", 2);
+        cursor += strspn(cursor, " \t,");
+        count = strcspn(cursor, ",");
+        word = strcspn(cursor, " \t;,");
+        q = memmem(cursor, count, "q=", 2);
         if (q != NULL) {
             mrd_str number = { q + 2, strspn(q + 2, "0123456789.") };
 
             if (mrd_num_double(number, &quality) != MRD_OK)
                 quality = 0;
         }
-        if (word == strlen(name) && strncasecmp(p, name, word) == 0)
+        if (word == strlen(name) && strncasecmp(cursor, name, word) == 0)
             return quality;
-        p += n;
+        cursor += count;
     }
     return -1;
 }
@@ -68,23 +68,23 @@ struct mrd_encoder {
 mrd_err
 mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_encoder, mrd_why *why)
 {
-    mrd_encoder *e = calloc(1, sizeof(*e));
+    mrd_encoder *encoder = calloc(1, sizeof(*encoder));
 
-    if (e != NULL) {
-        e->encoding = encoding;
-        e->to = to;
+    if (encoder != NULL) {
+        encoder->encoding = encoding;
+        encoder->to = to;
         if (encoding == MRD_ENCODE_GZIP)
-            e->gzip_open =
-                deflateInit2(&e->gzip, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
-        else if (encoding == MRD_ENCODE_ZSTD && (e->zstd = ZSTD_createCCtx()) != NULL)
-            ZSTD_CCtx_setParameter(e->zstd, ZSTD_c_compressionLevel, 1);
+            encoder->gzip_open =
+                deflateInit2(&encoder->gzip, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
+        else if (encoding == MRD_ENCODE_ZSTD && (encoder->zstd = ZSTD_createCCtx()) != NULL)
+            ZSTD_CCtx_setParameter(encoder->zstd, ZSTD_c_compressionLevel, 1);
     }
-    if (e == NULL || (encoding == MRD_ENCODE_GZIP && !e->gzip_open) ||
-        (encoding == MRD_ENCODE_ZSTD && e->zstd == NULL)) {
-        mrd_encoder_free(e);
+    if (encoder == NULL || (encoding == MRD_ENCODE_GZIP && !encoder->gzip_open) ||
+        (encoding == MRD_ENCODE_ZSTD && encoder->zstd == NULL)) {
+        mrd_encoder_free(encoder);
         return mrd_why_set(why, MRD_NOMEM, 0, "compression of the reply");
     }
-    *ret_encoder = e;
+    *ret_encoder = encoder;
     return MRD_OK;
 }
 
@@ -101,52 +101,52 @@ mrd_encoder_free(mrd_encoder *encoder)
 
 /* zlib takes non-const input and 32-bit lengths. */
 static bool
-push_gzip(mrd_encoder *e, const uint8_t *p, size_t len, bool end)
+push_gzip(mrd_encoder *encoder, const uint8_t *bytes, size_t len, bool end)
 {
     do {
         size_t n = len < CHUNK ? len : CHUNK;
 
-        e->gzip.next_in = (Bytef *) (uintptr_t) p;
-        e->gzip.avail_in = (uInt) n;
+        encoder->gzip.next_in = (Bytef *) (uintptr_t) bytes;
+        encoder->gzip.avail_in = (uInt) n;
         do {
-            e->gzip.next_out = mrd_out_room(e->to, CHUNK);
-            e->gzip.avail_out = CHUNK;
-            if (deflate(&e->gzip, end ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
+            encoder->gzip.next_out = mrd_out_room(encoder->to, CHUNK);
+            encoder->gzip.avail_out = CHUNK;
+            if (deflate(&encoder->gzip, end ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_ERROR)
                 return false;
-            mrd_out_did(e->to, CHUNK - e->gzip.avail_out);
-        } while (e->gzip.avail_out == 0);
-        p += n;
+            mrd_out_did(encoder->to, CHUNK - encoder->gzip.avail_out);
+        } while (encoder->gzip.avail_out == 0);
+        bytes += n;
         len -= n;
     } while (len > 0);
-    return mrd_out_err(e->to) == MRD_OK;
+    return mrd_out_err(encoder->to) == MRD_OK;
 }
 
 static bool
-push_zstd(mrd_encoder *e, const uint8_t *p, size_t len, bool end)
+push_zstd(mrd_encoder *encoder, const uint8_t *p, size_t len, bool end)
 {
     ZSTD_inBuffer in = { p, len, 0 };
     size_t left;
 
     do {
-        ZSTD_outBuffer to = { mrd_out_room(e->to, CHUNK), CHUNK, 0 };
+        ZSTD_outBuffer to = { mrd_out_room(encoder->to, CHUNK), CHUNK, 0 };
 
-        left = ZSTD_compressStream2(e->zstd, &to, &in, end ? ZSTD_e_end : ZSTD_e_continue);
+        left = ZSTD_compressStream2(encoder->zstd, &to, &in, end ? ZSTD_e_end : ZSTD_e_continue);
         if (ZSTD_isError(left))
             return false;
-        mrd_out_did(e->to, to.pos);
+        mrd_out_did(encoder->to, to.pos);
     } while (end ? left > 0 : in.pos < in.size);
-    return mrd_out_err(e->to) == MRD_OK;
+    return mrd_out_err(encoder->to) == MRD_OK;
 }
 
 static bool
-push(mrd_encoder *e, const void *data, size_t len, bool end)
+push(mrd_encoder *encoder, const void *data, size_t len, bool end)
 {
-    if (e->encoding == MRD_ENCODE_GZIP)
-        return push_gzip(e, data, len, end);
-    if (e->encoding == MRD_ENCODE_ZSTD)
-        return push_zstd(e, data, len, end);
-    mrd_out_add(e->to, data, len);
-    return mrd_out_err(e->to) == MRD_OK;
+    if (encoder->encoding == MRD_ENCODE_GZIP)
+        return push_gzip(encoder, data, len, end);
+    if (encoder->encoding == MRD_ENCODE_ZSTD)
+        return push_zstd(encoder, data, len, end);
+    mrd_out_add(encoder->to, data, len);
+    return mrd_out_err(encoder->to) == MRD_OK;
 }
 
 bool

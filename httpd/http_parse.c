@@ -71,7 +71,7 @@ mrd_http_unescape(char *text)
 bool
 mrd_http_route_match(const char *pattern, const char *path, http_params *params)
 {
-    const char *p = path;
+    const char *cursor = path;
 
     params->n = 0;
     while (*pattern != '\0') {
@@ -79,21 +79,21 @@ mrd_http_route_match(const char *pattern, const char *path, http_params *params)
         bool rest;
 
         if (*pattern != '{') {
-            if (*pattern++ != *p++)
+            if (*pattern++ != *cursor++)
                 return false;
             continue;
         }
         name = strcspn(pattern + 1, "*}");
         rest = pattern[1 + name] == '*';
-        n = rest ? strlen(p) : strcspn(p, "/");
+        n = rest ? strlen(cursor) : strcspn(cursor, "/");
         if (n == 0 || params->n == HTTP_PARAMS_MAX)
             return false;
         params->names[params->n] = (mrd_str){ pattern + 1, name };
-        params->values[params->n++] = (mrd_str){ p, n };
-        p += n;
+        params->values[params->n++] = (mrd_str){ cursor, n };
+        cursor += n;
         pattern += name + (rest ? 3 : 2);
     }
-    return *p == '\0';
+    return *cursor == '\0';
 }
 
 mrd_str
@@ -231,9 +231,9 @@ is_address(mrd_str name)
 }
 
 static bool
-same_name(mrd_str a, const char *b, size_t n)
+same_name(mrd_str str, const char *b, size_t n)
 {
-    return a.len == n && strncasecmp(a.p, b, n) == 0;
+    return str.len == n && strncasecmp(str.p, b, n) == 0;
 }
 
 bool

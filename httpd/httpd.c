@@ -124,7 +124,7 @@ known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 {
     query_check check = { .known = known };
     const char *near;
-    size_t n = 0;
+    size_t count = 0;
 
     if (known == NULL)
         return MRD_OK;
@@ -139,9 +139,9 @@ known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
                            check.bare, check.bare);
     if (check.unknown == NULL)
         return MRD_OK;
-    while (known[n] != NULL)
-        n++;
-    near = mrd_nearest(check.unknown, known, n);
+    while (known[count] != NULL)
+        count++;
+    near = mrd_nearest(check.unknown, known, count);
     return mrd_why_set(why, MRD_INVALID, 0, "unknown query parameter '%.64s'%s%s%s", check.unknown,
                        near == NULL ? "" : ": did you mean ", near == NULL ? "" : near,
                        near == NULL ? "" : "?");
@@ -225,8 +225,7 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Fields about the caller, the object and the format. If such a field occurs twice, a proxy may
- * have used the other value. */
+/* Fields that may occur only once, because a proxy may have used the other value. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 
@@ -250,18 +249,18 @@ is_field_name(const char *name)
 static enum MHD_Result
 count_fields(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
 {
-    field_counts *n = cls;
+    field_counts *counts = cls;
     bool coding = strcasecmp(key, "Transfer-Encoding") == 0;
 
     (void) kind;
-    n->bad_name = n->bad_name || !is_field_name(key);
-    n->lengths += coding || strcasecmp(key, "Content-Length") == 0;
-    n->coding = coding ? value : n->coding;
+    counts->bad_name = counts->bad_name || !is_field_name(key);
+    counts->lengths += coding || strcasecmp(key, "Content-Length") == 0;
+    counts->coding = coding ? value : counts->coding;
     for (size_t i = 0; i < MRD_COUNT(single_fields); i++) {
         if (strcasecmp(key, single_fields[i]) != 0)
             continue;
-        n->fields[i]++;
-        n->host = i == 0 ? value : n->host;
+        counts->fields[i]++;
+        counts->host = i == 0 ? value : counts->host;
     }
     return MHD_YES;
 }
@@ -271,22 +270,23 @@ static const http_refusal *
 check_fields(const mrd_http_request *req, const char *version)
 {
     bool is_1_0 = strcmp(version, "HTTP/1.0") == 0;
-    field_counts n = { 0 };
+    field_counts seen = { 0 };
 
-    MHD_get_connection_values(req->connection, MHD_HEADER_KIND, count_fields, &n);
-    if (n.bad_name)
+    MHD_get_connection_values(req->connection, MHD_HEADER_KIND, count_fields, &seen);
+    if (seen.bad_name)
         return &bad_field;
-    if (n.lengths > 1)
+    if (seen.lengths > 1)
         return &two_lengths;
-    if (n.coding != NULL && (is_1_0 || strcasecmp(n.coding, "chunked") != 0))
+    if (seen.coding != NULL && (is_1_0 || strcasecmp(seen.coding, "chunked") != 0))
         return &bad_coding;
-    if ((n.fields[0] == 0 && !is_1_0) || (n.host != NULL && !mrd_http_host_valid(n.host)) ||
+    if (seen.fields[0] == 0 && !is_1_0)
+        return &no_host;
+    if ((seen.host != NULL && !mrd_http_host_valid(seen.host)) ||
         (req->authority != NULL && !mrd_http_host_valid(req->authority)))
         return &no_host;
-    for (size_t i = 0; i < MRD_COUNT(single_fields); i++) {
-        if (n.fields[i] > 1)
+    for (size_t i = 0; i < MRD_COUNT(single_fields); i++)
+        if (seen.fields[i] > 1)
             return &two_fields;
-    }
     return NULL;
 }
 
@@ -347,20 +347,20 @@ peer_of(const mrd_http_request *req)
 static const http_refusal *
 admit_caller(mrd_http_request *req)
 {
-    const mrd_httpd_options *o = &req->httpd->options;
+    const mrd_httpd_options *options = &req->httpd->options;
     bool open = req->route->action == MRD_ACTION_OPEN;
     mrd_why why = { 0 };
     mrd_err err = MRD_OK;
 
-    req->caller = MRD_CALLER(o->identify == NULL ? MRD_ROLE_ADMIN : MRD_ROLE_NONE);
+    req->caller = MRD_CALLER(options->identify == NULL ? MRD_ROLE_ADMIN : MRD_ROLE_NONE);
     if (open)
         return NULL;
-    if (o->identify == NULL && !mrd_http_host_ours(host_of(req), o->names))
+    if (options->identify == NULL && !mrd_http_host_ours(host_of(req), options->names))
         return &foreign_host;
-    if (o->identify != NULL)
-        err =
-            o->identify(req->httpd->self, peer_of(req),
-                        mrd_http_bearer(mrd_http_header(req, "Authorization")), &req->caller, &why);
+    if (options->identify != NULL)
+        err = options->identify(req->httpd->self, peer_of(req),
+                                mrd_http_bearer(mrd_http_header(req, "Authorization")),
+                                &req->caller, &why);
     if (err != MRD_OK) {
         snprintf(req->reason, sizeof(req->reason), "%s", why.text);
         return err == MRD_BUSY ? &being_asked : err == MRD_AGAIN ? &not_known_yet : &no_token;
@@ -373,12 +373,12 @@ static const http_refusal *
 admit_known(mrd_http_request *req)
 {
     uint64_t known = mrd_httpd_wakes(req->httpd);
-    const http_refusal *r = admit_caller(req);
+    const http_refusal *refusal = admit_caller(req);
 
-    if (r == &being_asked)
-        return mrd_httpd_hold(req, known) ? r : &not_known_yet;
-    if (r != NULL)
-        return r;
+    if (refusal == &being_asked)
+        return mrd_httpd_hold(req, known) ? refusal : &not_known_yet;
+    if (refusal != NULL)
+        return refusal;
     return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
 }
 
@@ -387,10 +387,10 @@ static const http_refusal *
 admit(mrd_http_request *req, const char *version)
 {
     bool options = strcmp(req->method, "OPTIONS") == 0;
-    const http_refusal *r = check_fields(req, version);
+    const http_refusal *refusal = check_fields(req, version);
 
-    if (r != NULL)
-        return r;
+    if (refusal != NULL)
+        return refusal;
     if (options && strcmp(req->path, "*") == 0) {
         mrd_buf_text(&req->allow, "GET, HEAD, POST, DELETE, OPTIONS");
         return NULL;
@@ -458,7 +458,7 @@ answer(mrd_http_request *req)
 }
 
 static mrd_http_request *
-request_new(mrd_httpd *h, struct MHD_Connection *connection, const char *url, const char *method)
+request_new(mrd_httpd *httpd, struct MHD_Connection *conn, const char *url, const char *method)
 {
     mrd_http_request *req = calloc(1, sizeof(*req));
     mrd_str authority;
@@ -470,25 +470,25 @@ request_new(mrd_httpd *h, struct MHD_Connection *connection, const char *url, co
         free(req);
         return NULL;
     }
-    req->httpd = h;
-    req->connection = connection;
+    req->httpd = httpd;
+    req->connection = conn;
     req->method = method;
-    pthread_mutex_lock(&h->lock);
-    h->counts.requests++;
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_lock(&httpd->lock);
+    httpd->counts.requests++;
+    pthread_mutex_unlock(&httpd->lock);
     return req;
 }
 
 /* Reserves memory for a body's next bytes within the limit of all bodies. */
 static bool
-body_room(mrd_httpd *h, size_t n)
+body_room(mrd_httpd *httpd, size_t n)
 {
     bool ok;
 
-    pthread_mutex_lock(&h->lock);
-    ok = h->bodies + n <= BODIES_MAX;
-    h->bodies += ok ? n : 0;
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_lock(&httpd->lock);
+    ok = httpd->bodies + n <= BODIES_MAX;
+    httpd->bodies += ok ? n : 0;
+    pthread_mutex_unlock(&httpd->lock);
     return ok;
 }
 
@@ -566,17 +566,17 @@ static enum MHD_Result
 on_request(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
            const char *version, const char *upload, size_t *upload_size, void **state)
 {
-    mrd_httpd *h = cls;
+    mrd_httpd *httpd = cls;
     bool cut = *state == &is_cut;
     mrd_http_request *req = cut ? NULL : *state;
 
-    MRD_CHECK_MAGIC(h, HTTPD_MAGIC);
+    MRD_CHECK_MAGIC(httpd, HTTPD_MAGIC);
     if (req == NULL) {
         *state = NULL;
-        if ((req = request_new(h, connection, url, method)) == NULL)
+        if ((req = request_new(httpd, connection, url, method)) == NULL)
             return MHD_NO;
         *state = req;
-        mrd_httpd_watch_stage(h, connection, CLIENT_BODY);
+        mrd_httpd_watch_stage(httpd, connection, CLIENT_BODY);
         req->refusal = cut ? &too_many : admit(req, version);
         return begin(req);
     }
@@ -599,7 +599,7 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
     }
     if (req->replied)
         return MHD_YES;
-    mrd_httpd_watch_stage(h, connection, CLIENT_REPLY);
+    mrd_httpd_watch_stage(httpd, connection, CLIENT_REPLY);
     if (answer(req) != MRD_OK && !req->replied)
         return MHD_NO;
     return req->was_held ? MHD_YES : req->queued;
@@ -684,9 +684,9 @@ load_pem(const char *path, mrd_buf *to, mrd_why *why)
 }
 
 static uint64_t
-stamp_of(const mrd_httpd *h)
+stamp_of(const mrd_httpd *httpd)
 {
-    const char *files[] = { h->cert_path, h->key_path };
+    const char *files[] = { httpd->cert_path, httpd->key_path };
 
     return mrd_files_stamp(files, MRD_COUNT(files));
 }
@@ -707,7 +707,7 @@ unescape(void *cls, struct MHD_Connection *connection, char *text)
 
 /* Starts a server thread on a duplicate of the listening socket. */
 static mrd_err
-start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
+start_daemon(mrd_httpd *httpd, struct MHD_Daemon **ret_daemon, mrd_why *why)
 {
     mrd_buf cert = { 0 }, key = { 0 };
     static char priorities[] = HTTPS_PRIORITIES;
@@ -715,13 +715,13 @@ start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
     unsigned flags = MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
     struct MHD_Daemon *daemon = NULL;
     int fd = -1;
-    uint64_t stamp = stamp_of(h);
+    uint64_t stamp = stamp_of(httpd);
     mrd_err err = MRD_OK;
 
-    if (h->cert_path != NULL) {
-        if ((err = mrd_secret_check("key file", h->key_path, why)) != MRD_OK ||
-            (err = load_pem(h->cert_path, &cert, why)) != MRD_OK ||
-            (err = load_pem(h->key_path, &key, why)) != MRD_OK)
+    if (httpd->cert_path != NULL) {
+        if ((err = mrd_secret_check("key file", httpd->key_path, why)) != MRD_OK ||
+            (err = load_pem(httpd->cert_path, &cert, why)) != MRD_OK ||
+            (err = load_pem(httpd->key_path, &key, why)) != MRD_OK)
             goto out;
         flags |= MHD_USE_TLS;
         tls[0] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, cert.p };
@@ -729,25 +729,25 @@ start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
         tls[2] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_PRIORITIES, 0, priorities };
         tls[3] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
     }
-    if ((fd = fcntl(h->listen_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
+    if ((fd = fcntl(httpd->listen_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
         daemon = MHD_start_daemon(
-            flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_ARRAY,
+            flags, 0, NULL, NULL, on_request, httpd, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_ARRAY,
             tls, MHD_OPTION_URI_LOG_CALLBACK, on_target, NULL, MHD_OPTION_UNESCAPE_CALLBACK,
-            unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
-            MHD_OPTION_NOTIFY_CONNECTION, mrd_httpd_watch_connection, h,
-            MHD_OPTION_CONNECTION_LIMIT, h->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-            h->options.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) (32 << 10),
-            MHD_OPTION_END);
+            unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, httpd,
+            MHD_OPTION_NOTIFY_CONNECTION, mrd_httpd_watch_connection, httpd,
+            MHD_OPTION_CONNECTION_LIMIT, httpd->options.max_connections,
+            MHD_OPTION_CONNECTION_TIMEOUT, httpd->options.idle_seconds,
+            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) (32 << 10), MHD_OPTION_END);
     if (daemon == NULL) {
         if (fd >= 0)
             close(fd);
         err = mrd_why_set(why, MRD_INVALID, 0, "the HTTP server does not start%s",
-                          h->cert_path == NULL
+                          httpd->cert_path == NULL
                               ? ""
                               : ": are certificate and key PEM files that belong together?");
     } else {
         *ret_daemon = daemon;
-        h->stamp = stamp;
+        httpd->stamp = stamp;
     }
 out:
     if (key.p != NULL)
@@ -761,36 +761,36 @@ mrd_err
 mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, size_t n,
                 void *self, mrd_httpd **ret_httpd, mrd_why *why)
 {
-    mrd_httpd *h = calloc(1, sizeof(*h));
+    mrd_httpd *httpd = calloc(1, sizeof(*httpd));
     mrd_err err;
 
-    if (h == NULL)
+    if (httpd == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "HTTP server");
-    h->magic = HTTPD_MAGIC;
-    h->options = *options;
-    h->options.max_connections = options->max_connections == 0 ? 512 : options->max_connections;
-    h->options.max_streams = options->max_streams == 0 ? 8 : options->max_streams;
-    h->options.hold_seconds = options->hold_seconds == 0 ? 10 : options->hold_seconds;
-    h->options.idle_seconds = options->idle_seconds == 0 ? 30 : options->idle_seconds;
-    h->routes = routes;
-    h->n_routes = n;
-    h->self = self;
-    h->listen_fd = -1;
-    pthread_mutex_init(&h->lock, NULL);
-    mrd_cond_init(&h->watch);
-    mrd_error_list_init(&h->errors);
+    httpd->magic = HTTPD_MAGIC;
+    httpd->options = *options;
+    httpd->options.max_connections = options->max_connections == 0 ? 512 : options->max_connections;
+    httpd->options.max_streams = options->max_streams == 0 ? 8 : options->max_streams;
+    httpd->options.hold_seconds = options->hold_seconds == 0 ? 10 : options->hold_seconds;
+    httpd->options.idle_seconds = options->idle_seconds == 0 ? 30 : options->idle_seconds;
+    httpd->routes = routes;
+    httpd->n_routes = n;
+    httpd->self = self;
+    httpd->listen_fd = -1;
+    pthread_mutex_init(&httpd->lock, NULL);
+    mrd_cond_init(&httpd->watch);
+    mrd_error_list_init(&httpd->errors);
     if (options->cert != NULL && options->key != NULL) {
-        h->cert_path = mrd_str_dup(mrd_str_of(options->cert));
-        h->key_path = mrd_str_dup(mrd_str_of(options->key));
+        httpd->cert_path = mrd_str_dup(mrd_str_of(options->cert));
+        httpd->key_path = mrd_str_dup(mrd_str_of(options->key));
     }
-    if ((err = listen_on(options->address, options->port, &h->listen_fd, &h->port, why)) !=
+    if ((err = listen_on(options->address, options->port, &httpd->listen_fd, &httpd->port, why)) !=
             MRD_OK ||
-        (err = mrd_httpd_watch_start(h, why)) != MRD_OK ||
-        (err = start_daemon(h, &h->daemon, why)) != MRD_OK) {
-        mrd_httpd_stop(h);
+        (err = mrd_httpd_watch_start(httpd, why)) != MRD_OK ||
+        (err = start_daemon(httpd, &httpd->daemon, why)) != MRD_OK) {
+        mrd_httpd_stop(httpd);
         return err;
     }
-    *ret_httpd = h;
+    *ret_httpd = httpd;
     return MRD_OK;
 }
 
@@ -802,17 +802,17 @@ mrd_httpd_port(const mrd_httpd *httpd)
 
 /* Stops servers from before a reload that have no clients; all of them if forced. */
 static void
-retire(mrd_httpd *h, bool force)
+retire(mrd_httpd *httpd, bool force)
 {
     for (size_t i = 0; i < HTTPD_OLD_MAX; i++) {
         const union MHD_DaemonInfo *info;
 
-        if (h->old[i] == NULL)
+        if (httpd->old[i] == NULL)
             continue;
-        info = MHD_get_daemon_info(h->old[i], MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+        info = MHD_get_daemon_info(httpd->old[i], MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
         if (force || (info != NULL && info->num_connections == 0)) {
-            MHD_stop_daemon(h->old[i]);
-            h->old[i] = NULL;
+            MHD_stop_daemon(httpd->old[i]);
+            httpd->old[i] = NULL;
         }
     }
 }
@@ -853,17 +853,17 @@ mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts)
 /* Requests the end of every producer, resumes every suspended connection, and waits until all have
  * ended. */
 static void
-stop_streams(mrd_httpd *h)
+stop_streams(mrd_httpd *httpd)
 {
     struct timespec nap = { .tv_nsec = 2 * MRD_MS };
     bool left = true;
 
     while (left) {
-        pthread_mutex_lock(&h->lock);
-        h->stopping = true;
-        mrd_httpd_hold_end(h, true);
-        left = mrd_httpd_streams_end(h);
-        pthread_mutex_unlock(&h->lock);
+        pthread_mutex_lock(&httpd->lock);
+        httpd->stopping = true;
+        mrd_httpd_hold_end(httpd, true);
+        left = mrd_httpd_streams_end(httpd);
+        pthread_mutex_unlock(&httpd->lock);
         if (left)
             nanosleep(&nap, NULL);
     }

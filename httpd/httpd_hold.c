@@ -17,13 +17,13 @@ go_on(mrd_http_request *req)
 }
 
 uint64_t
-mrd_httpd_wakes(mrd_httpd *h)
+mrd_httpd_wakes(mrd_httpd *httpd)
 {
     uint64_t n;
 
-    pthread_mutex_lock(&h->lock);
-    n = h->wakes;
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_lock(&httpd->lock);
+    n = httpd->wakes;
+    pthread_mutex_unlock(&httpd->lock);
     return n;
 }
 
@@ -32,24 +32,24 @@ mrd_httpd_wakes(mrd_httpd *h)
 static bool
 suspend_until(mrd_http_request *req, uint64_t wakes, mrd_local_ns end)
 {
-    mrd_httpd *h = req->httpd;
+    mrd_httpd *httpd = req->httpd;
     bool ok;
 
-    pthread_mutex_lock(&h->lock);
-    ok = !h->stopping;
+    pthread_mutex_lock(&httpd->lock);
+    ok = !httpd->stopping;
     if (ok) {
         req->was_held = req->suspended = true;
         req->wake_at = end;
-        req->next = h->held;
-        req->link = &h->held;
+        req->next = httpd->held;
+        req->link = &httpd->held;
         if (req->next != NULL)
             req->next->link = &req->next;
-        h->held = req;
+        httpd->held = req;
         MHD_suspend_connection(req->connection);
-        if (h->wakes != wakes)
+        if (httpd->wakes != wakes)
             go_on(req);
     }
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_unlock(&httpd->lock);
     return ok;
 }
 
@@ -89,12 +89,12 @@ mrd_http_has_waited(const mrd_http_request *req)
 }
 
 void
-mrd_httpd_hold_end(mrd_httpd *h, bool all)
+mrd_httpd_hold_end(mrd_httpd *httpd, bool all)
 {
     mrd_local_ns now = mrd_local_now();
     mrd_http_request *next;
 
-    for (mrd_http_request *req = h->held; req != NULL; req = next) {
+    for (mrd_http_request *req = httpd->held; req != NULL; req = next) {
         next = req->next;
         if (all || now.ns >= req->wake_at.ns)
             go_on(req);

@@ -95,25 +95,25 @@ void mrd_httpd_drop_headers(mrd_http_request *req);
 mrd_err mrd_httpd_reply_empty(mrd_http_request *req, unsigned status);
 /* Requests the end of every producer and resumes every suspended connection. Returns true while a
  * producer still runs. Lock held. */
-bool mrd_httpd_streams_end(mrd_httpd *h);
+bool mrd_httpd_streams_end(mrd_httpd *httpd);
 /* Replies with the request's stream when its first bytes or its error exist. Otherwise the request
  * waits. */
 mrd_err mrd_httpd_stream_begin(mrd_http_request *req);
 /* The request ends, so its stream has no reader. */
 void mrd_httpd_stream_forget(mrd_http_request *req);
 /* Ends the stream of a connection that waits for its first or next bytes. Lock held. */
-void mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection);
+void mrd_httpd_stream_abandon(mrd_httpd *httpd, struct MHD_Connection *connection);
 
 /* ---- httpd_hold.c ---- */
 
 /* Returns how often mrd_httpd_wake was called. Read it before you check what a request would wait
  * for. */
-uint64_t mrd_httpd_wakes(mrd_httpd *h);
+uint64_t mrd_httpd_wakes(mrd_httpd *httpd);
 /* Suspends a request while its sender is being identified, until the next wake or the end of
  * hold_seconds. Returns false when that time is over or the server stops. Server thread only. */
 bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
 /* Resumes requests without time left, or all. Lock held. */
-void mrd_httpd_hold_end(mrd_httpd *h, bool all);
+void mrd_httpd_hold_end(mrd_httpd *httpd, bool all);
 /* Removes a request that ends from the list. */
 void mrd_httpd_hold_forget(mrd_http_request *req);
 
@@ -121,12 +121,12 @@ void mrd_httpd_hold_forget(mrd_http_request *req);
 
 typedef enum { CLIENT_HEAD, CLIENT_BODY, CLIENT_REPLY } client_stage;
 
-mrd_err mrd_httpd_watch_start(mrd_httpd *h, mrd_why *why);
-void mrd_httpd_watch_stop(mrd_httpd *h);
+mrd_err mrd_httpd_watch_start(mrd_httpd *httpd, mrd_why *why);
+void mrd_httpd_watch_stop(mrd_httpd *httpd);
 /* Callback of the library when a connection begins or ends. */
 void mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void **socket,
                                 enum MHD_ConnectionNotificationCode code);
 /* The connection's exchange reached this stage. */
-void mrd_httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage);
+void mrd_httpd_watch_stage(mrd_httpd *httpd, struct MHD_Connection *connection, client_stage stage);
 
 #endif

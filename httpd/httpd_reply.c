@@ -236,69 +236,69 @@ mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why)
 /* ---- Streams ---- */
 
 static void
-stream_release(http_stream *s)
+stream_release(http_stream *stream)
 {
-    mrd_httpd *h = s->httpd;
+    mrd_httpd *httpd = stream->httpd;
     bool last;
 
-    pthread_mutex_lock(&h->lock);
-    last = --s->owners == 0;
+    pthread_mutex_lock(&httpd->lock);
+    last = --stream->owners == 0;
     if (last) {
-        *s->link = s->next;
-        if (s->next != NULL)
-            s->next->link = s->link;
-        h->counts.streams_now--;
+        *stream->link = stream->next;
+        if (stream->next != NULL)
+            stream->next->link = stream->link;
+        httpd->counts.streams_now--;
     }
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_unlock(&httpd->lock);
     if (!last)
         return;
-    if (s->done != NULL)
-        s->done(s->self);
-    pthread_cond_destroy(&s->room);
-    free(s->queue);
-    free(s);
+    if (stream->done != NULL)
+        stream->done(stream->self);
+    pthread_cond_destroy(&stream->room);
+    free(stream->queue);
+    free(stream);
 }
 
 /* Lock held: resumes the connection. */
 static void
-stream_wake(http_stream *s)
+stream_wake(http_stream *stream)
 {
-    if (!s->begun) {
-        s->httpd->wakes++;
-        mrd_httpd_hold_end(s->httpd, true);
+    if (!stream->begun) {
+        stream->httpd->wakes++;
+        mrd_httpd_hold_end(stream->httpd, true);
     }
-    if (!s->waiting)
+    if (!stream->waiting)
         return;
-    s->waiting = false;
-    MHD_resume_connection(s->connection);
+    stream->waiting = false;
+    MHD_resume_connection(stream->connection);
 }
 
 /* The producer's side of the queue. Returns false if the reader has ended. */
 static bool
 stream_push(void *self, const void *data, size_t len)
 {
-    http_stream *s = self;
-    const uint8_t *p = data;
+    http_stream *stream = self;
+    const uint8_t *bytes = data;
 
-    pthread_mutex_lock(&s->httpd->lock);
+    pthread_mutex_lock(&stream->httpd->lock);
     while (len > 0) {
         size_t tail, n;
 
-        while (s->len == STREAM_QUEUE && !s->cancelled)
-            pthread_cond_wait(&s->room, &s->httpd->lock);
-        if (s->cancelled)
+        while (stream->len == STREAM_QUEUE && !stream->cancelled)
+            pthread_cond_wait(&stream->room, &stream->httpd->lock);
+        if (stream->cancelled)
             break;
-        tail = (s->head + s->len) & (STREAM_QUEUE - 1);
-        n = STREAM_QUEUE - s->len;
+        tail = (stream->head + stream->len) & (STREAM_QUEUE - 1);
+        n = STREAM_QUEUE - stream->len;
         n = n < STREAM_QUEUE - tail ? n : STREAM_QUEUE - tail;
         n = n < len ? n : len;
-        memcpy(s->queue + tail, p, n);
-        s->len += n;
-        p += n;
+        memcpy(stream->queue + tail, bytes, n);
+        stream->len += n;
+        bytes += n;
         len -= n;
-        stream_wake(s);
+        stream_wake(stream);
     }
-    pthread_mutex_unlock(&s->httpd->lock);
+    pthread_mutex_unlock(&stream->httpd->lock);
     return len == 0;
 }
 
@@ -318,16 +318,16 @@ mrd_http_stream_wanted(void)
 
 /* Sends the producer's output through a compressor into the queue. */
 static mrd_err
-produce_encoded(http_stream *s, mrd_out *raw, mrd_why *why)
+produce_encoded(http_stream *stream, mrd_out *raw, mrd_why *why)
 {
     mrd_encoder *encoder = NULL;
     mrd_out *out = NULL;
-    mrd_err err = mrd_encoder_open(s->encoding, raw, &encoder, why);
+    mrd_err err = mrd_encoder_open(stream->encoding, raw, &encoder, why);
 
     if (err == MRD_OK)
         err = mrd_out_func(mrd_encoder_push, encoder, "HTTP reply", &out, why);
     if (err == MRD_OK)
-        err = s->produce(s->self, out, why);
+        err = stream->produce(stream->self, out, why);
     if (err == MRD_OK) {
         err = mrd_out_commit(out, why);
         out = NULL;
@@ -342,13 +342,13 @@ produce_encoded(http_stream *s, mrd_out *raw, mrd_why *why)
 /* Logs an error after the head was sent, because the client sees only a broken connection. Does not
  * log if the client disconnected. */
 static void
-stream_said(http_stream *s, mrd_err err, const mrd_why *why)
+stream_said(http_stream *stream, mrd_err err, const mrd_why *why)
 {
     bool is_seen;
 
-    pthread_mutex_lock(&s->httpd->lock);
-    is_seen = s->begun && !s->cancelled;
-    pthread_mutex_unlock(&s->httpd->lock);
+    pthread_mutex_lock(&stream->httpd->lock);
+    is_seen = stream->begun && !stream->cancelled;
+    pthread_mutex_unlock(&stream->httpd->lock);
     if (err != MRD_OK && err != MRD_CANCELLED && is_seen)
         mrd_log(MRD_LOG_WARN, "AGG-HTTP-STREAM", "An HTTP reply was not finished: reason=%s",
                 why->text[0] != '\0' ? why->text : mrd_err_text(err));
@@ -357,29 +357,29 @@ stream_said(http_stream *s, mrd_err err, const mrd_why *why)
 static void *
 stream_main(void *self)
 {
-    http_stream *s = self;
+    http_stream *stream = self;
     mrd_why why = { 0 };
     mrd_out *out = NULL;
-    mrd_err err = mrd_out_func(stream_push, s, "HTTP reply", &out, &why);
+    mrd_err err = mrd_out_func(stream_push, stream, "HTTP reply", &out, &why);
 
-    current = s;
+    current = stream;
     if (err == MRD_OK) {
-        err = s->encoding == MRD_ENCODE_NONE ? s->produce(s->self, out, &why)
-                                             : produce_encoded(s, out, &why);
+        err = stream->encoding == MRD_ENCODE_NONE ? stream->produce(stream->self, out, &why)
+                                                  : produce_encoded(stream, out, &why);
         if (err == MRD_OK)
             err = mrd_out_commit(out, &why);
         else
             mrd_out_abort(out);
     }
-    stream_said(s, err, &why);
-    pthread_mutex_lock(&s->httpd->lock);
-    s->finished = true;
-    s->err = err;
-    s->why = why;
-    s->httpd->counts.cancelled += err == MRD_CANCELLED;
-    stream_wake(s);
-    pthread_mutex_unlock(&s->httpd->lock);
-    stream_release(s);
+    stream_said(stream, err, &why);
+    pthread_mutex_lock(&stream->httpd->lock);
+    stream->finished = true;
+    stream->err = err;
+    stream->why = why;
+    stream->httpd->counts.cancelled += err == MRD_CANCELLED;
+    stream_wake(stream);
+    pthread_mutex_unlock(&stream->httpd->lock);
+    stream_release(stream);
     return NULL;
 }
 
@@ -387,72 +387,72 @@ stream_main(void *self)
 static ssize_t
 stream_pull(void *self, uint64_t at, char *to, size_t max)
 {
-    http_stream *s = self;
-    ssize_t n = 0;
+    http_stream *stream = self;
+    ssize_t count = 0;
 
     (void) at;
-    pthread_mutex_lock(&s->httpd->lock);
-    if (s->len > 0) {
-        size_t run = STREAM_QUEUE - s->head;
+    pthread_mutex_lock(&stream->httpd->lock);
+    if (stream->len > 0) {
+        size_t run = STREAM_QUEUE - stream->head;
 
-        n = (ssize_t) (s->len < run ? s->len : run);
-        n = (size_t) n < max ? n : (ssize_t) max;
-        memcpy(to, s->queue + s->head, (size_t) n);
-        s->head = (s->head + (size_t) n) & (STREAM_QUEUE - 1);
-        s->len -= (size_t) n;
-        s->httpd->counts.bytes += (uint64_t) n;
-        pthread_cond_signal(&s->room);
-    } else if (s->finished || s->cancelled) {
+        count = (ssize_t) (stream->len < run ? stream->len : run);
+        count = (size_t) count < max ? count : (ssize_t) max;
+        memcpy(to, stream->queue + stream->head, (size_t) count);
+        stream->head = (stream->head + (size_t) count) & (STREAM_QUEUE - 1);
+        stream->len -= (size_t) count;
+        stream->httpd->counts.bytes += (uint64_t) count;
+        pthread_cond_signal(&stream->room);
+    } else if (stream->finished || stream->cancelled) {
         /* An error after the head was sent can only be shown by breaking the transfer. */
-        n = s->finished && s->err == MRD_OK ? MHD_CONTENT_READER_END_OF_STREAM
-                                            : MHD_CONTENT_READER_END_WITH_ERROR;
+        count = stream->finished && stream->err == MRD_OK ? MHD_CONTENT_READER_END_OF_STREAM
+                                                          : MHD_CONTENT_READER_END_WITH_ERROR;
     } else {
-        s->waiting = true;
-        MHD_suspend_connection(s->connection);
+        stream->waiting = true;
+        MHD_suspend_connection(stream->connection);
     }
-    pthread_mutex_unlock(&s->httpd->lock);
-    return n;
+    pthread_mutex_unlock(&stream->httpd->lock);
+    return count;
 }
 
 static void
 stream_gone(void *self)
 {
-    http_stream *s = self;
+    http_stream *stream = self;
 
-    pthread_mutex_lock(&s->httpd->lock);
-    s->cancelled = true;
-    s->waiting = false;
-    pthread_cond_signal(&s->room);
-    pthread_mutex_unlock(&s->httpd->lock);
-    stream_release(s);
+    pthread_mutex_lock(&stream->httpd->lock);
+    stream->cancelled = true;
+    stream->waiting = false;
+    pthread_cond_signal(&stream->room);
+    pthread_mutex_unlock(&stream->httpd->lock);
+    stream_release(stream);
 }
 
 /* Makes a stream that is registered with the server. Its thread is not started yet. */
 static http_stream *
 stream_new(mrd_http_request *req)
 {
-    mrd_httpd *h = req->httpd;
-    http_stream *s = calloc(1, sizeof(*s));
+    mrd_httpd *httpd = req->httpd;
+    http_stream *stream = calloc(1, sizeof(*stream));
 
-    if (s == NULL || (s->queue = malloc(STREAM_QUEUE)) == NULL) {
-        free(s);
+    if (stream == NULL || (stream->queue = malloc(STREAM_QUEUE)) == NULL) {
+        free(stream);
         return NULL;
     }
-    s->httpd = h;
-    s->connection = req->connection;
-    s->owners = 2;
-    mrd_cond_init(&s->room);
-    pthread_mutex_lock(&h->lock);
-    s->cancelled = h->stopping; /* a stream that begins after stop_streams ends at once */
-    s->next = h->streams;
-    s->link = &h->streams;
-    if (s->next != NULL)
-        s->next->link = &s->next;
-    h->streams = s;
-    h->counts.streams++;
-    h->counts.streams_now++;
-    pthread_mutex_unlock(&h->lock);
-    return s;
+    stream->httpd = httpd;
+    stream->connection = req->connection;
+    stream->owners = 2;
+    mrd_cond_init(&stream->room);
+    pthread_mutex_lock(&httpd->lock);
+    stream->cancelled = httpd->stopping; /* a stream that begins after stop_streams ends at once */
+    stream->next = httpd->streams;
+    stream->link = &httpd->streams;
+    if (stream->next != NULL)
+        stream->next->link = &stream->next;
+    httpd->streams = stream;
+    httpd->counts.streams++;
+    httpd->counts.streams_now++;
+    pthread_mutex_unlock(&httpd->lock);
+    return stream;
 }
 
 static void
@@ -474,30 +474,31 @@ stream_headers(mrd_http_request *req, const char *type, const char *download)
 mrd_err
 mrd_httpd_stream_begin(mrd_http_request *req)
 {
-    http_stream *s = req->stream;
+    http_stream *stream = req->stream;
     uint64_t wakes = mrd_httpd_wakes(req->httpd);
     struct MHD_Response *response;
     mrd_why why = { 0 };
     mrd_err err = MRD_OK;
     bool ready;
 
-    pthread_mutex_lock(&s->httpd->lock);
-    ready = s->len > 0 || s->finished;
-    if (ready && s->len == 0 && s->err != MRD_OK) {
-        err = s->err == MRD_CANCELLED ? MRD_AGAIN : s->err;
-        why = s->why;
+    pthread_mutex_lock(&stream->httpd->lock);
+    ready = stream->len > 0 || stream->finished;
+    if (ready && stream->len == 0 && stream->err != MRD_OK) {
+        err = stream->err == MRD_CANCELLED ? MRD_AGAIN : stream->err;
+        why = stream->why;
     }
-    s->begun = ready && err == MRD_OK;
-    pthread_mutex_unlock(&s->httpd->lock);
+    stream->begun = ready && err == MRD_OK;
+    pthread_mutex_unlock(&stream->httpd->lock);
     if (!ready && mrd_http_wait(req, wakes, 0))
         return MRD_OK;
     req->stream = NULL;
-    response = ready && err == MRD_OK ? MHD_create_response_from_callback(
-                                            MHD_SIZE_UNKNOWN, 64 << 10, stream_pull, s, stream_gone)
-                                      : NULL;
+    response = ready && err == MRD_OK
+                   ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 64 << 10, stream_pull,
+                                                       stream, stream_gone)
+                   : NULL;
     if (response != NULL)
         return send_response(req, MHD_HTTP_OK, response);
-    stream_gone(s);
+    stream_gone(stream);
     mrd_httpd_drop_headers(req); /* they were the file's */
     return mrd_httpd_reply_error(req, !ready ? MRD_AGAIN : err == MRD_OK ? MRD_NOMEM : err, &why);
 }
@@ -515,8 +516,8 @@ reply_stream(mrd_http_request *req, mrd_encoding encoding, const char *type, con
              mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why), void (*done)(void *self),
              void *self, mrd_why *why)
 {
-    mrd_httpd *h = req->httpd;
-    http_stream *s = NULL;
+    mrd_httpd *httpd = req->httpd;
+    http_stream *stream = NULL;
     bool full;
 
     if (encoding != MRD_ENCODE_NONE)
@@ -527,32 +528,32 @@ reply_stream(mrd_http_request *req, mrd_encoding encoding, const char *type, con
         stream_headers(req, type, download);
         return send_response(req, MHD_HTTP_OK, bodyless());
     }
-    pthread_mutex_lock(&h->lock);
-    full = h->stopping || h->counts.streams_now >= h->options.max_streams;
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_lock(&httpd->lock);
+    full = httpd->stopping || httpd->counts.streams_now >= httpd->options.max_streams;
+    pthread_mutex_unlock(&httpd->lock);
     if (!full)
-        s = stream_new(req);
-    if (s == NULL) {
+        stream = stream_new(req);
+    if (stream == NULL) {
         if (done != NULL)
             done(self);
         return mrd_why_set(why, MRD_AGAIN, 0,
                            full ? "%u transfers run already; try again in a moment"
                                 : "out of memory (%u)",
-                           h->options.max_streams);
+                           httpd->options.max_streams);
     }
-    s->produce = produce;
-    s->done = done;
-    s->self = self;
-    s->encoding = encoding;
-    if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
-        s->owners = 1;
-        stream_release(s);
+    stream->produce = produce;
+    stream->done = done;
+    stream->self = self;
+    stream->encoding = encoding;
+    if (pthread_create(&stream->thread, NULL, stream_main, stream) != 0) {
+        stream->owners = 1;
+        stream_release(stream);
         return mrd_why_set(why, MRD_AGAIN, 0,
                            "no thread for another transfer; try again in a moment");
     }
-    pthread_detach(s->thread);
+    pthread_detach(stream->thread);
     stream_headers(req, type, download);
-    req->stream = s;
+    req->stream = stream;
     return mrd_httpd_stream_begin(req);
 }
 
@@ -566,28 +567,28 @@ mrd_http_reply_stream(mrd_http_request *req, const char *type, const char *downl
 }
 
 bool
-mrd_httpd_streams_end(mrd_httpd *h)
+mrd_httpd_streams_end(mrd_httpd *httpd)
 {
     bool left = false;
 
-    for (http_stream *s = h->streams; s != NULL; s = s->next) {
-        s->cancelled = true;
-        pthread_cond_signal(&s->room);
-        stream_wake(s);
-        left = left || !s->finished; /* the connections end with their server */
+    for (http_stream *stream = httpd->streams; stream != NULL; stream = stream->next) {
+        stream->cancelled = true;
+        pthread_cond_signal(&stream->room);
+        stream_wake(stream);
+        left = left || !stream->finished; /* the connections end with their server */
     }
     return left;
 }
 
 void
-mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection)
+mrd_httpd_stream_abandon(mrd_httpd *httpd, struct MHD_Connection *connection)
 {
-    for (http_stream *s = h->streams; s != NULL; s = s->next) {
-        if (s->connection != connection || (s->begun && !s->waiting))
+    for (http_stream *stream = httpd->streams; stream != NULL; stream = stream->next) {
+        if (stream->connection != connection || (stream->begun && !stream->waiting))
             continue;
-        s->cancelled = true;
-        pthread_cond_signal(&s->room);
-        stream_wake(s);
+        stream->cancelled = true;
+        pthread_cond_signal(&stream->room);
+        stream_wake(stream);
     }
 }
 
@@ -635,14 +636,14 @@ reply_encoded(mrd_http_request *req, int fd, mrd_encoding encoding, const char *
 static mrd_encoding
 file_encoding(mrd_http_request *req, off_t size)
 {
-    mrd_httpd *h = req->httpd;
+    mrd_httpd *httpd = req->httpd;
     bool full;
 
     if (mrd_http_header(req, "Range") != NULL || size < ENCODE_MIN)
         return MRD_ENCODE_NONE;
-    pthread_mutex_lock(&h->lock);
-    full = h->stopping || h->counts.streams_now >= h->options.max_streams;
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_lock(&httpd->lock);
+    full = httpd->stopping || httpd->counts.streams_now >= httpd->options.max_streams;
+    pthread_mutex_unlock(&httpd->lock);
     return full ? MRD_ENCODE_NONE : mrd_encode_choose(mrd_http_header(req, "Accept-Encoding"));
 }
 

@@ -40,79 +40,80 @@ struct http_client {
 /* Returns the time limit in seconds. It is short when few connections are left, so that silent
  * clients make room for new ones. */
 static int64_t
-patience(const mrd_httpd *h, client_stage stage)
+patience(const mrd_httpd *httpd, client_stage stage)
 {
     int64_t pressed = stage == CLIENT_HEAD ? PRESSED_HEAD : PRESSED_REST;
-    bool is_pressed = h->counts.connections > h->options.max_connections / 4 * 3;
+    bool is_pressed = httpd->counts.connections > httpd->options.max_connections / 4 * 3;
 
-    return is_pressed && pressed < h->options.idle_seconds ? pressed : h->options.idle_seconds;
+    return is_pressed && pressed < httpd->options.idle_seconds ? pressed
+                                                               : httpd->options.idle_seconds;
 }
 
 /* Returns true if the connection must be closed. In REPLY only bytes that the client's system
  * acknowledged count, because bytes in our buffers prove nothing. */
 static bool
-dawdles(mrd_httpd *h, http_client *c, mrd_local_ns now)
+dawdles(mrd_httpd *httpd, http_client *client, mrd_local_ns now)
 {
-    int64_t seconds = patience(h, c->stage), gone = mrd_local_diff(now, c->since);
+    int64_t seconds = patience(httpd, client->stage), gone = mrd_local_diff(now, client->since);
     struct tcp_info info = { 0 };
     socklen_t len = sizeof(info);
 
-    if (c->stage == CLIENT_HEAD)
+    if (client->stage == CLIENT_HEAD)
         return gone > seconds * MRD_SEC;
-    if (c->stage == CLIENT_BODY)
+    if (client->stage == CLIENT_BODY)
         return gone > 2 * seconds * MRD_SEC;
-    if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+    if (getsockopt(client->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return false;
     if (info.tcpi_state == STATE_CLOSE || info.tcpi_state == STATE_CLOSE_WAIT) {
-        mrd_httpd_stream_abandon(h, c->connection);
+        mrd_httpd_stream_abandon(httpd, client->connection);
         return false;
     }
     if (info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0) { /* it waits for us */
-        c->since = now;
-        c->acked = info.tcpi_bytes_acked;
+        client->since = now;
+        client->acked = info.tcpi_bytes_acked;
         return false;
     }
     if (gone <= seconds * MRD_SEC)
         return false;
-    if (info.tcpi_bytes_acked - c->acked < (uint64_t) seconds * RATE_MIN)
+    if (info.tcpi_bytes_acked - client->acked < (uint64_t) seconds * RATE_MIN)
         return true;
-    c->since = now;
-    c->acked = info.tcpi_bytes_acked;
+    client->since = now;
+    client->acked = info.tcpi_bytes_acked;
     return false;
 }
 
 static void *
 watch_main(void *self)
 {
-    mrd_httpd *h = self;
+    mrd_httpd *httpd = self;
 
-    pthread_mutex_lock(&h->lock);
-    while (!h->stopping) {
+    pthread_mutex_lock(&httpd->lock);
+    while (!httpd->stopping) {
         struct timespec until;
         mrd_local_ns now = mrd_local_now();
 
-        for (http_client *c = h->clients; c != NULL; c = c->next) {
-            if (!dawdles(h, c, now))
+        for (http_client *client = httpd->clients; client != NULL; client = client->next) {
+            if (!dawdles(httpd, client, now))
                 continue;
-            h->counts.slow_clients++;
-            c->since = now;             /* the server thread needs a moment for it */
-            shutdown(c->fd, SHUT_RDWR); /* the socket stays open while the lock is held */
+            httpd->counts.slow_clients++;
+            client->since = now;             /* the server thread needs a moment for it */
+            shutdown(client->fd, SHUT_RDWR); /* the socket stays open while the lock is held */
         }
-        mrd_httpd_hold_end(h, false);
+        mrd_httpd_hold_end(httpd, false);
         until = mrd_cond_deadline(PERIOD_NS);
-        pthread_cond_timedwait(&h->watch, &h->lock, &until);
+        pthread_cond_timedwait(&httpd->watch, &httpd->lock, &until);
     }
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_unlock(&httpd->lock);
     return NULL;
 }
 
 /* Only TLS connections have a session. */
 static void *
-tls_started(mrd_httpd *h, struct MHD_Connection *connection)
+tls_started(mrd_httpd *httpd, struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *session;
 
-    if (h->cert_path == NULL)
+    if (httpd->cert_path == NULL)
         return NULL;
     session = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     return session == NULL || session->tls_session == NULL
@@ -126,32 +127,32 @@ mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void 
 {
     mrd_httpd *h = httpd;
     const union MHD_ConnectionInfo *info;
-    http_client *c = *socket;
+    http_client *client = *socket;
 
     pthread_mutex_lock(&h->lock);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         h->counts.connections++;
         info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-        if (info != NULL && (c = calloc(1, sizeof(*c))) != NULL) {
-            c->connection = connection;
-            c->fd = info->connect_fd;
-            c->tls = tls_started(h, connection);
-            c->since = mrd_local_now();
-            c->next = h->clients;
-            c->link = &h->clients;
-            if (c->next != NULL)
-                c->next->link = &c->next;
-            h->clients = c;
-            *socket = c;
+        if (info != NULL && (client = calloc(1, sizeof(*client))) != NULL) {
+            client->connection = connection;
+            client->fd = info->connect_fd;
+            client->tls = tls_started(h, connection);
+            client->since = mrd_local_now();
+            client->next = h->clients;
+            client->link = &h->clients;
+            if (client->next != NULL)
+                client->next->link = &client->next;
+            h->clients = client;
+            *socket = client;
         }
     } else {
         h->counts.connections--;
-        if (c != NULL) {
-            *c->link = c->next;
-            if (c->next != NULL)
-                c->next->link = c->link;
-            mrd_https_closed(c->tls, c->fd, &h->errors);
-            free(c);
+        if (client != NULL) {
+            *client->link = client->next;
+            if (client->next != NULL)
+                client->next->link = client->link;
+            mrd_https_closed(client->tls, client->fd, &h->errors);
+            free(client);
             *socket = NULL;
         }
     }
@@ -159,42 +160,42 @@ mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void 
 }
 
 void
-mrd_httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_stage stage)
+mrd_httpd_watch_stage(mrd_httpd *httpd, struct MHD_Connection *connection, client_stage stage)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    http_client *c = info == NULL ? NULL : info->socket_context;
+    http_client *client = info == NULL ? NULL : info->socket_context;
     struct tcp_info tcp = { 0 };
     socklen_t len = sizeof(tcp);
 
-    if (c == NULL)
+    if (client == NULL)
         return;
-    pthread_mutex_lock(&h->lock);
-    if (stage == CLIENT_REPLY && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &tcp, &len) == 0)
-        c->acked = tcp.tcpi_bytes_acked;
-    c->stage = stage;
-    c->since = mrd_local_now();
-    pthread_mutex_unlock(&h->lock);
+    pthread_mutex_lock(&httpd->lock);
+    if (stage == CLIENT_REPLY && getsockopt(client->fd, IPPROTO_TCP, TCP_INFO, &tcp, &len) == 0)
+        client->acked = tcp.tcpi_bytes_acked;
+    client->stage = stage;
+    client->since = mrd_local_now();
+    pthread_mutex_unlock(&httpd->lock);
 }
 
 mrd_err
-mrd_httpd_watch_start(mrd_httpd *h, mrd_why *why)
+mrd_httpd_watch_start(mrd_httpd *httpd, mrd_why *why)
 {
-    if (pthread_create(&h->watcher, NULL, watch_main, h) != 0)
+    if (pthread_create(&httpd->watcher, NULL, watch_main, httpd) != 0)
         return mrd_why_set(why, MRD_NOMEM, errno, "HTTP server's second thread");
-    h->watching = true;
+    httpd->watching = true;
     return MRD_OK;
 }
 
 void
-mrd_httpd_watch_stop(mrd_httpd *h)
+mrd_httpd_watch_stop(mrd_httpd *httpd)
 {
-    if (!h->watching)
+    if (!httpd->watching)
         return;
-    pthread_mutex_lock(&h->lock);
-    h->stopping = true;
-    pthread_cond_signal(&h->watch);
-    pthread_mutex_unlock(&h->lock);
-    pthread_join(h->watcher, NULL);
-    h->watching = false;
+    pthread_mutex_lock(&httpd->lock);
+    httpd->stopping = true;
+    pthread_cond_signal(&httpd->watch);
+    pthread_mutex_unlock(&httpd->lock);
+    pthread_join(httpd->watcher, NULL);
+    httpd->watching = false;
 }

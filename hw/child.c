@@ -55,14 +55,14 @@ spawn(const char *const *argv, int out, int config, pid_t *ret_pid)
     posix_spawnattr_t attr;
     sigset_t all, none;
     char **args = NULL;
-    size_t n = 0;
+    size_t count = 0;
     int sys;
 
-    while (argv[n] != NULL)
-        n++;
-    if ((args = calloc(n + 1, sizeof(*args))) == NULL)
+    while (argv[count] != NULL)
+        count++;
+    if ((args = calloc(count + 1, sizeof(*args))) == NULL)
         return ENOMEM;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < count; i++)
         if ((args[i] = strdup(argv[i])) == NULL) {
             sys = ENOMEM;
             goto out;
@@ -83,7 +83,7 @@ spawn(const char *const *argv, int out, int config, pid_t *ret_pid)
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&actions);
 out:
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < count; i++)
         free(args[i]);
     free(args);
     return sys;
@@ -116,14 +116,14 @@ mrd_child_start(const char *const *argv, mrd_str config, mrd_child *ret_child, m
 mrd_err
 mrd_child_read(mrd_child *child, mrd_local_ns deadline, size_t max, mrd_buf *to)
 {
-    struct pollfd p = { .fd = child->fd, .events = POLLIN };
+    struct pollfd poll_fd = { .fd = child->fd, .events = POLLIN };
     int64_t left = deadline.ns - mrd_local_now().ns;
     ssize_t got;
 
     if (child->fd < 0)
         return MRD_CLOSED;
     if (left > 0)
-        (void) poll(&p, 1, (int) (left / MRD_MS > 3600000 ? 3600000 : left / MRD_MS));
+        (void) poll(&poll_fd, 1, (int) (left / MRD_MS > 3600000 ? 3600000 : left / MRD_MS));
     if (!mrd_buf_room(to, max))
         return MRD_NOMEM;
     got = read(child->fd, to->p + to->len, max);

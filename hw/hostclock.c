@@ -24,12 +24,12 @@
 /* ---- Little-endian fields ---- */
 
 static uint64_t
-get(mrd_bytes b, size_t at, size_t len)
+get(mrd_bytes bytes, size_t at, size_t len)
 {
     uint64_t v = 0;
 
     for (size_t i = len; i-- > 0;)
-        v = v << 8 | b.p[at + i];
+        v = v << 8 | bytes.p[at + i];
     return v;
 }
 
@@ -40,9 +40,9 @@ get(mrd_bytes b, size_t at, size_t len)
 #define CB_V2_LEN 80
 
 static bool
-cb_time(mrd_bytes b, size_t at, int64_t *ret_ns)
+cb_time(mrd_bytes bytes, size_t at, int64_t *ret_ns)
 {
-    int64_t s = (int64_t) get(b, at, 8), ns = (int64_t) get(b, at + 8, 8);
+    int64_t s = (int64_t) get(bytes, at, 8), ns = (int64_t) get(bytes, at + 8, 8);
 
     if (s < 0 || s >= YEARS_MAX || ns < 0 || ns >= MRD_SEC)
         return false;
@@ -51,58 +51,61 @@ cb_time(mrd_bytes b, size_t at, int64_t *ret_ns)
 }
 
 mrd_err
-mrd_clockbound_parse(mrd_bytes b, mrd_clockbound *ret, mrd_why *why)
+mrd_clockbound_parse(mrd_bytes bytes, mrd_clockbound *ret, mrd_why *why)
 {
     static const uint8_t magic[8] = { 0x4e, 0x5a, 0x4d, 0x41, 0x00, 0x02, 0x42, 0x43 };
     static const uint8_t magic_bytes[8] = { 0x41, 0x4d, 0x5a, 0x4e, 0x43, 0x42, 0x02, 0x00 };
-    mrd_clockbound c = { 0 };
+    mrd_clockbound clockbound = { 0 };
     unsigned version, generation;
     uint64_t size;
 
-    if (b.len < CB_HEADER)
-        return mrd_why_set(why, MRD_TRUNCATED, 0, "ClockBound segment of %zu bytes", b.len);
+    if (bytes.len < CB_HEADER)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "ClockBound segment of %zu bytes", bytes.len);
     /* The magic is two 32-bit numbers in the machine's order, or eight bytes. Both forms exist. */
-    if (memcmp(b.p, magic, 8) != 0 && memcmp(b.p, magic_bytes, 8) != 0)
+    if (memcmp(bytes.p, magic, 8) != 0 && memcmp(bytes.p, magic_bytes, 8) != 0)
         return mrd_why_set(why, MRD_FORMAT, 0, "not a ClockBound segment");
-    size = get(b, 8, 4);
-    version = (unsigned) get(b, 12, 2);
-    generation = (unsigned) get(b, 14, 2);
+    size = get(bytes, 8, 4);
+    version = (unsigned) get(bytes, 12, 2);
+    generation = (unsigned) get(bytes, 14, 2);
     if (version == 0 || generation == 0 || generation % 2 != 0)
         return mrd_why_set(why, MRD_AGAIN, 0, "the ClockBound segment is being written");
     if (version > 2)
         return mrd_why_set(why, MRD_VERSION, 0,
                            "ClockBound segment of version %u (1 and 2 are known)", version);
-    if (size < (version == 1 ? CB_V1_LEN : CB_V2_LEN) || b.len < size)
+    if (size < (version == 1 ? CB_V1_LEN : CB_V2_LEN) || bytes.len < size)
         return mrd_why_set(why, MRD_TRUNCATED, 0, "ClockBound segment of %zu bytes, not %llu",
-                           b.len, (unsigned long long) size);
-    c.bound_ns = (int64_t) get(b, 48, 8);
+                           bytes.len, (unsigned long long) size);
+    clockbound.bound_ns = (int64_t) get(bytes, 48, 8);
     if (version == 1) {
-        c.max_drift_ppb = (uint32_t) get(b, 56, 4);
-        c.status = (uint32_t) get(b, 64, 4);
+        clockbound.max_drift_ppb = (uint32_t) get(bytes, 56, 4);
+        clockbound.status = (uint32_t) get(bytes, 64, 4);
     } else {
-        c.marker = get(b, 56, 8);
-        c.max_drift_ppb = (uint32_t) get(b, 64, 4);
-        c.status = (uint32_t) get(b, 68, 4);
+        clockbound.marker = get(bytes, 56, 8);
+        clockbound.max_drift_ppb = (uint32_t) get(bytes, 64, 4);
+        clockbound.status = (uint32_t) get(bytes, 68, 4);
     }
-    if (!cb_time(b, 16, &c.as_of.ns) || !cb_time(b, 32, &c.void_after.ns) || c.bound_ns < 0 ||
-        c.status > MRD_CLOCKBOUND_DISRUPTED)
+    if (!cb_time(bytes, 16, &clockbound.as_of.ns) ||
+        !cb_time(bytes, 32, &clockbound.void_after.ns) || clockbound.bound_ns < 0 ||
+        clockbound.status > MRD_CLOCKBOUND_DISRUPTED)
         return mrd_why_set(why, MRD_CORRUPT, 0, "ClockBound segment with impossible values");
-    *ret = c;
+    *ret = clockbound;
     return MRD_OK;
 }
 
 int64_t
-mrd_clockbound_at(const mrd_clockbound *c, mrd_mono_ns monotonic)
+mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotonic)
 {
-    int64_t age = mrd_mono_diff(monotonic, c->as_of);
+    int64_t age = mrd_mono_diff(monotonic, clockbound->as_of);
     __int128 bound;
 
-    if (c->status != MRD_CLOCKBOUND_SYNCHRONIZED && c->status != MRD_CLOCKBOUND_FREE_RUNNING)
+    if (clockbound->status != MRD_CLOCKBOUND_SYNCHRONIZED &&
+        clockbound->status != MRD_CLOCKBOUND_FREE_RUNNING)
         return -1;
-    if (mrd_mono_after(monotonic, c->void_after))
+    if (mrd_mono_after(monotonic, clockbound->void_after))
         return -1;
     age = age < 0 ? 0 : age; /* negative if the coarse clock has not ticked since */
-    bound = c->bound_ns + ((__int128) age * c->max_drift_ppb + MRD_SEC - 1) / MRD_SEC;
+    bound =
+        clockbound->bound_ns + ((__int128) age * clockbound->max_drift_ppb + MRD_SEC - 1) / MRD_SEC;
     return bound > INT64_MAX ? -1 : (int64_t) bound;
 }
 
@@ -116,28 +119,29 @@ mrd_clockbound_at(const mrd_clockbound *c, mrd_mono_ns monotonic)
 #define VM_MAXERR_AT 96
 
 mrd_err
-mrd_vmclock_parse(mrd_bytes b, mrd_vmclock *ret, mrd_why *why)
+mrd_vmclock_parse(mrd_bytes bytes, mrd_vmclock *ret, mrd_why *why)
 {
     uint64_t maxerror;
 
-    if (b.len < VM_LEN)
-        return mrd_why_set(why, MRD_TRUNCATED, 0, "VMClock page of %zu bytes", b.len);
-    if (get(b, 0, 4) != VM_MAGIC)
+    if (bytes.len < VM_LEN)
+        return mrd_why_set(why, MRD_TRUNCATED, 0, "VMClock page of %zu bytes", bytes.len);
+    if (get(bytes, 0, 4) != VM_MAGIC)
         return mrd_why_set(why, MRD_FORMAT, 0, "not a VMClock page");
-    if (get(b, 8, 2) != 1)
+    if (get(bytes, 8, 2) != 1)
         return mrd_why_set(why, MRD_VERSION, 0, "VMClock page of version %u (1 is known)",
-                           (unsigned) get(b, 8, 2));
-    if (get(b, 4, 4) < VM_LEN)
+                           (unsigned) get(bytes, 8, 2));
+    if (get(bytes, 4, 4) < VM_LEN)
         return mrd_why_set(why, MRD_TRUNCATED, 0, "VMClock page says it has %u bytes",
-                           (unsigned) get(b, 4, 4));
-    if (get(b, 12, 4) % 2 != 0)
+                           (unsigned) get(bytes, 4, 4));
+    if (get(bytes, 12, 4) % 2 != 0)
         return mrd_why_set(why, MRD_AGAIN, 0, "the VMClock page is being written");
-    maxerror = get(b, VM_MAXERR_AT, 8);
-    *ret = (mrd_vmclock){ .marker = get(b, 16, 8),
-                          .status = b.p[VM_STATUS],
-                          .maxerror_ns = (get(b, 24, 8) & VM_MAXERROR) != 0 && maxerror <= INT64_MAX
-                                             ? (int64_t) maxerror
-                                             : -1 };
+    maxerror = get(bytes, VM_MAXERR_AT, 8);
+    *ret = (mrd_vmclock){ .marker = get(bytes, 16, 8),
+                          .status = bytes.p[VM_STATUS],
+                          .maxerror_ns =
+                              (get(bytes, 24, 8) & VM_MAXERROR) != 0 && maxerror <= INT64_MAX
+                                  ? (int64_t) maxerror
+                                  : -1 };
     return MRD_OK;
 }
 
@@ -149,12 +153,12 @@ mrd_phc_best(const mrd_phc_sample *samples, size_t n, mrd_phc_sample *ret_best)
     const mrd_phc_sample *best = NULL;
 
     for (size_t i = 0; i < n; i++) {
-        const mrd_phc_sample *s = &samples[i];
+        const mrd_phc_sample *sample = &samples[i];
 
-        if (!mrd_ev_before(s->after, s->before) &&
+        if (!mrd_ev_before(sample->after, sample->before) &&
             (best == NULL ||
-             mrd_ev_diff(s->after, s->before) < mrd_ev_diff(best->after, best->before)))
-            best = s;
+             mrd_ev_diff(sample->after, sample->before) < mrd_ev_diff(best->after, best->before)))
+            best = sample;
     }
     if (best != NULL)
         *ret_best = *best;
@@ -174,15 +178,15 @@ mrd_phc_error(mrd_str text)
 /* ---- adjtimex ---- */
 
 mrd_timex
-mrd_timex_of(const struct timex *t, int state)
+mrd_timex_of(const struct timex *tx, int state)
 {
     return (mrd_timex){
         .state = state,
-        .status = (uint32_t) t->status,
-        .freq_ppb = (int64_t) t->freq * 1000 / 65536, /* 2^-16 ppm */
-        .maxerror_ns = (int64_t) t->maxerror * MRD_US,
-        .esterror_ns = (int64_t) t->esterror * MRD_US,
-        .tai_s = t->tai,
+        .status = (uint32_t) tx->status,
+        .freq_ppb = (int64_t) tx->freq * 1000 / 65536, /* 2^-16 ppm */
+        .maxerror_ns = (int64_t) tx->maxerror * MRD_US,
+        .esterror_ns = (int64_t) tx->esterror * MRD_US,
+        .tai_s = tx->tai,
     };
 }
 
@@ -199,7 +203,7 @@ struct mrd_hostclock {
 
 /* Maps the page. A device has a whole page, a file only its own size. */
 static void
-map_vm(mrd_hostclock *h, const char *path)
+map_vm(mrd_hostclock *hostclock, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat st;
@@ -208,16 +212,17 @@ map_vm(mrd_hostclock *h, const char *path)
     if (fd < 0)
         return;
     if (fstat(fd, &st) == 0)
-        h->vm_len = S_ISREG(st.st_mode) && st.st_size < VM_PAGE ? (size_t) st.st_size : VM_PAGE;
-    if (h->vm_len >= VM_LEN &&
-        (p = mmap(NULL, h->vm_len, PROT_READ, MAP_SHARED, fd, 0)) != MAP_FAILED)
-        h->vm = p;
+        hostclock->vm_len =
+            S_ISREG(st.st_mode) && st.st_size < VM_PAGE ? (size_t) st.st_size : VM_PAGE;
+    if (hostclock->vm_len >= VM_LEN &&
+        (p = mmap(NULL, hostclock->vm_len, PROT_READ, MAP_SHARED, fd, 0)) != MAP_FAILED)
+        hostclock->vm = p;
     close(fd);
 }
 
 /* Finds the first PTP clock of an ENA device, or else the first PTP clock. */
 static void
-find_phc(mrd_hostclock *h, const char *dev, const char *sys)
+find_phc(mrd_hostclock *hostclock, const char *dev, const char *sys)
 {
     int found = -1;
 
@@ -232,7 +237,7 @@ find_phc(mrd_hostclock *h, const char *dev, const char *sys)
         if (found >= 0 && strncmp(name, "ena", 3) != 0)
             continue;
         found = i;
-        memcpy(h->phc_name, name, sizeof(name));
+        memcpy(hostclock->phc_name, name, sizeof(name));
         if (strncmp(name, "ena", 3) == 0)
             break;
     }
@@ -240,58 +245,58 @@ find_phc(mrd_hostclock *h, const char *dev, const char *sys)
         char path[256];
 
         snprintf(path, sizeof(path), "%s/ptp%d", dev, found);
-        h->phc = open(path, O_RDONLY | O_CLOEXEC);
-        snprintf(h->phc_error_path, sizeof(h->phc_error_path),
+        hostclock->phc = open(path, O_RDONLY | O_CLOEXEC);
+        snprintf(hostclock->phc_error_path, sizeof(hostclock->phc_error_path),
                  "%s/class/ptp/ptp%d/device/phc_error_bound", sys, found);
-        h->phc_raw = true; /* until the kernel refuses */
+        hostclock->phc_raw = true; /* until the kernel refuses */
     }
 }
 
 mrd_hostclock *
-mrd_hostclock_open(const mrd_hostclock_options *o)
+mrd_hostclock_open(const mrd_hostclock_options *options)
 {
-    mrd_hostclock *h = calloc(1, sizeof(*h));
-    const char *dev = o->dev_root == NULL ? "/dev" : o->dev_root;
-    const char *sys = o->sys_root == NULL ? "/sys" : o->sys_root;
-    const char *run = o->run_root == NULL ? "/var/run" : o->run_root;
+    mrd_hostclock *hostclock = calloc(1, sizeof(*hostclock));
+    const char *dev = options->dev_root == NULL ? "/dev" : options->dev_root;
+    const char *sys = options->sys_root == NULL ? "/sys" : options->sys_root;
+    const char *run = options->run_root == NULL ? "/var/run" : options->run_root;
     char path[256];
 
-    if (h == NULL)
+    if (hostclock == NULL)
         return NULL;
-    h->phc = -1;
+    hostclock->phc = -1;
     snprintf(path, sizeof(path), "%s/vmclock0", dev);
-    map_vm(h, path);
-    snprintf(h->bound_path, sizeof(h->bound_path), "%s/clockbound/shm0", run);
-    find_phc(h, dev, sys);
-    return h;
+    map_vm(hostclock, path);
+    snprintf(hostclock->bound_path, sizeof(hostclock->bound_path), "%s/clockbound/shm0", run);
+    find_phc(hostclock, dev, sys);
+    return hostclock;
 }
 
 void
-mrd_hostclock_close(mrd_hostclock *h)
+mrd_hostclock_close(mrd_hostclock *hostclock)
 {
-    if (h == NULL)
+    if (hostclock == NULL)
         return;
-    if (h->vm != NULL)
-        munmap((void *) (uintptr_t) h->vm, h->vm_len);
-    if (h->phc >= 0)
-        close(h->phc);
-    free(h);
+    if (hostclock->vm != NULL)
+        munmap((void *) (uintptr_t) hostclock->vm, hostclock->vm_len);
+    if (hostclock->phc >= 0)
+        close(hostclock->phc);
+    free(hostclock);
 }
 
 /* Copies a page that another process may be writing. Repeats until a copy is consistent. */
 static bool
-read_vm(const mrd_hostclock *h, mrd_vmclock *ret)
+read_vm(const mrd_hostclock *hostclock, mrd_vmclock *ret)
 {
     uint8_t copy[VM_LEN];
 
-    for (int i = 0; h->vm != NULL && i < TRIES; i++) {
-        uint32_t seq =
-            __atomic_load_n((const uint32_t *) (const void *) (h->vm + 12), __ATOMIC_ACQUIRE);
+    for (int i = 0; hostclock->vm != NULL && i < TRIES; i++) {
+        uint32_t seq = __atomic_load_n((const uint32_t *) (const void *) (hostclock->vm + 12),
+                                       __ATOMIC_ACQUIRE);
 
-        memcpy(copy, h->vm, sizeof(copy));
+        memcpy(copy, hostclock->vm, sizeof(copy));
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (seq ==
-                __atomic_load_n((const uint32_t *) (const void *) (h->vm + 12), __ATOMIC_RELAXED) &&
+        if (seq == __atomic_load_n((const uint32_t *) (const void *) (hostclock->vm + 12),
+                                   __ATOMIC_RELAXED) &&
             mrd_vmclock_parse((mrd_bytes){ copy, sizeof(copy) }, ret, NULL) == MRD_OK)
             return true;
     }
@@ -299,11 +304,11 @@ read_vm(const mrd_hostclock *h, mrd_vmclock *ret)
 }
 
 bool
-mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker)
+mrd_hostclock_marker(mrd_hostclock *hostclock, uint64_t *ret_marker)
 {
     mrd_vmclock vm;
 
-    if (!read_vm(h, &vm))
+    if (!read_vm(hostclock, &vm))
         return false;
     *ret_marker = vm.marker;
     return true;
@@ -312,10 +317,10 @@ mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker)
 /* Reads ClockBound's file again each time, because the daemon may start, stop and write a new file.
  * Its writer marks an incomplete file by an odd generation. Two equal readings exclude that. */
 static bool
-read_bound(const mrd_hostclock *h, mrd_clockbound *ret)
+read_bound(const mrd_hostclock *hostclock, mrd_clockbound *ret)
 {
     uint8_t a[CB_V2_LEN], b[CB_V2_LEN];
-    int fd = open(h->bound_path, O_RDONLY | O_CLOEXEC);
+    int fd = open(hostclock->bound_path, O_RDONLY | O_CLOEXEC);
     bool ok = false;
 
     for (int i = 0; fd >= 0 && !ok && i < TRIES; i++) {
@@ -344,44 +349,45 @@ ptp_ns(const struct ptp_clock_time *t)
  * supports it, else the wall clock. The kernel's field for that is `clockid`, which older headers
  * call reserved. */
 static size_t
-phc_samples(mrd_hostclock *h, mrd_phc_sample to[PHC_SAMPLES])
+phc_samples(mrd_hostclock *hostclock, mrd_phc_sample to[PHC_SAMPLES])
 {
-    struct ptp_sys_offset_extended x = { .n_samples = PHC_SAMPLES };
+    struct ptp_sys_offset_extended extended = { .n_samples = PHC_SAMPLES };
 
-    if (h->phc_raw) {
-        x.rsv[0] = CLOCK_MONOTONIC_RAW;
-        if (ioctl(h->phc, PTP_SYS_OFFSET_EXTENDED, &x) != 0) {
-            h->phc_raw = false;
-            x = (struct ptp_sys_offset_extended){ .n_samples = PHC_SAMPLES };
+    if (hostclock->phc_raw) {
+        extended.rsv[0] = CLOCK_MONOTONIC_RAW;
+        if (ioctl(hostclock->phc, PTP_SYS_OFFSET_EXTENDED, &extended) != 0) {
+            hostclock->phc_raw = false;
+            extended = (struct ptp_sys_offset_extended){ .n_samples = PHC_SAMPLES };
         }
     }
-    if (!h->phc_raw && ioctl(h->phc, PTP_SYS_OFFSET_EXTENDED, &x) != 0)
+    if (!hostclock->phc_raw && ioctl(hostclock->phc, PTP_SYS_OFFSET_EXTENDED, &extended) != 0)
         return 0;
     for (unsigned i = 0; i < PHC_SAMPLES; i++)
-        to[i] = (mrd_phc_sample){ { ptp_ns(&x.ts[i][0]) },
-                                  { ptp_ns(&x.ts[i][1]) },
-                                  { ptp_ns(&x.ts[i][2]) } };
+        to[i] = (mrd_phc_sample){ { ptp_ns(&extended.ts[i][0]) },
+                                  { ptp_ns(&extended.ts[i][1]) },
+                                  { ptp_ns(&extended.ts[i][2]) } };
     return PHC_SAMPLES;
 }
 
 static void
-read_phc(mrd_hostclock *h, mrd_hostclock_reading *r)
+read_phc(mrd_hostclock *hostclock, mrd_hostclock_reading *reading)
 {
     mrd_phc_sample samples[PHC_SAMPLES], best;
     char text[32];
-    size_t n = h->phc < 0 ? 0 : phc_samples(h, samples);
-    int64_t to_raw = h->phc_raw ? 0 : r->raw.ns - r->realtime.ns;
+    size_t n = hostclock->phc < 0 ? 0 : phc_samples(hostclock, samples);
+    int64_t to_raw = hostclock->phc_raw ? 0 : reading->raw.ns - reading->realtime.ns;
 
     if (n == 0 || !mrd_phc_best(samples, n, &best))
         return;
-    r->has_phc = true;
-    memcpy(r->phc_name, h->phc_name, sizeof(r->phc_name));
-    r->phc = best.phc;
-    r->phc_bracket_ns = mrd_ev_diff(best.after, best.before) + (h->phc_raw ? 0 : r->bracket_ns);
-    r->phc_raw =
+    reading->has_phc = true;
+    memcpy(reading->phc_name, hostclock->phc_name, sizeof(reading->phc_name));
+    reading->phc = best.phc;
+    reading->phc_bracket_ns =
+        mrd_ev_diff(best.after, best.before) + (hostclock->phc_raw ? 0 : reading->bracket_ns);
+    reading->phc_raw =
         (mrd_local_ns){ best.before.ns + mrd_ev_diff(best.after, best.before) / 2 + to_raw };
-    (void) mrd_file_line(h->phc_error_path, text, sizeof(text));
-    r->phc_error_ns = mrd_phc_error(mrd_str_of(text));
+    (void) mrd_file_line(hostclock->phc_error_path, text, sizeof(text));
+    reading->phc_error_ns = mrd_phc_error(mrd_str_of(text));
 }
 
 static int64_t
@@ -393,26 +399,26 @@ read_clock(clockid_t id)
 }
 
 void
-mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret)
+mrd_hostclock_read(mrd_hostclock *hostclock, mrd_hostclock_reading *ret)
 {
-    mrd_hostclock_reading r = { .clockbound_ns = -1, .phc_error_ns = -1 };
-    struct timex t = { .modes = 0 };
+    mrd_hostclock_reading reading = { .clockbound_ns = -1, .phc_error_ns = -1 };
+    struct timex tx = { .modes = 0 };
     int64_t raw0, raw1;
     int state;
 
-    mrd_clock_cross(&raw0, &r.realtime.ns, &raw1);
-    r.raw = (mrd_local_ns){ raw0 + (raw1 - raw0) / 2 };
-    r.bracket_ns = raw1 - raw0;
-    r.monotonic = (mrd_mono_ns){ read_clock(CLOCK_MONOTONIC) };
-    r.boottime = (mrd_boot_ns){ r.monotonic.ns + mrd_asleep_now() };
-    if ((state = adjtimex(&t)) >= 0) {
-        r.has_timex = true;
-        r.timex = mrd_timex_of(&t, state);
+    mrd_clock_cross(&raw0, &reading.realtime.ns, &raw1);
+    reading.raw = (mrd_local_ns){ raw0 + (raw1 - raw0) / 2 };
+    reading.bracket_ns = raw1 - raw0;
+    reading.monotonic = (mrd_mono_ns){ read_clock(CLOCK_MONOTONIC) };
+    reading.boottime = (mrd_boot_ns){ reading.monotonic.ns + mrd_asleep_now() };
+    if ((state = adjtimex(&tx)) >= 0) {
+        reading.has_timex = true;
+        reading.timex = mrd_timex_of(&tx, state);
     }
-    if ((r.has_clockbound = read_bound(h, &r.clockbound)))
-        r.clockbound_ns =
-            mrd_clockbound_at(&r.clockbound, (mrd_mono_ns){ read_clock(CLOCK_MONOTONIC_COARSE) });
-    r.has_vmclock = read_vm(h, &r.vmclock);
-    read_phc(h, &r);
-    *ret = r;
+    if ((reading.has_clockbound = read_bound(hostclock, &reading.clockbound)))
+        reading.clockbound_ns = mrd_clockbound_at(
+            &reading.clockbound, (mrd_mono_ns){ read_clock(CLOCK_MONOTONIC_COARSE) });
+    reading.has_vmclock = read_vm(hostclock, &reading.vmclock);
+    read_phc(hostclock, &reading);
+    *ret = reading;
 }

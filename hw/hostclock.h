@@ -51,7 +51,7 @@ mrd_err mrd_clockbound_parse(mrd_bytes segment, mrd_clockbound *ret, mrd_why *wh
 /* Returns the bound at a later CLOCK_MONOTONIC_COARSE time, including its growth. -1 if there is no
  * valid bound, because the status is neither synchronized nor free running, or void_after has
  * passed. */
-int64_t mrd_clockbound_at(const mrd_clockbound *c, mrd_mono_ns monotonic);
+int64_t mrd_clockbound_at(const mrd_clockbound *clockbound, mrd_mono_ns monotonic);
 
 typedef struct {
     uint64_t marker; /* changes when the counter was disrupted, for example by live migration */
@@ -83,7 +83,7 @@ typedef struct {
 } mrd_timex;
 
 /* Converts the result of adjtimex(). `state` is its return value. */
-mrd_timex mrd_timex_of(const struct timex *t, int state);
+mrd_timex mrd_timex_of(const struct timex *tx, int state);
 
 /* ---- Reading ---- */
 
@@ -115,10 +115,10 @@ typedef struct mrd_hostclock mrd_hostclock;
 
 /* Opens the clock devices that this machine has. NULL if out of memory. */
 mrd_hostclock *mrd_hostclock_open(const mrd_hostclock_options *options);
-void mrd_hostclock_close(mrd_hostclock *h); /* NULL is fine */
+void mrd_hostclock_close(mrd_hostclock *hostclock); /* NULL is fine */
 /* Reads all clocks. A clock that cannot be read is marked as absent. */
-void mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret_reading);
+void mrd_hostclock_read(mrd_hostclock *hostclock, mrd_hostclock_reading *ret_reading);
 /* Reads only the VMClock's disruption marker. False if there is no VMClock. */
-bool mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker);
+bool mrd_hostclock_marker(mrd_hostclock *hostclock, uint64_t *ret_marker);
 
 #endif

@@ -76,17 +76,17 @@ mrd_hw_refresh(mrd_hw *hw, mrd_why *why)
     mrd_err first = MRD_OK;
 
     for (size_t i = 0; i < hw->n; i++) {
-        mrd_hw_unit *u = &hw->at[i];
+        mrd_hw_unit *unit = &hw->at[i];
         mrd_err err;
 
-        if (u->ops == NULL)
+        if (unit->ops == NULL)
             continue;
-        if (pthread_mutex_trylock(&u->lock) != 0) {
+        if (pthread_mutex_trylock(&unit->lock) != 0) {
             err = mrd_why_set(first == MRD_OK ? why : NULL, MRD_BUSY, 0,
-                              "counters of '%s': a read is still under way", u->name);
+                              "counters of '%s': a read is still under way", unit->name);
         } else {
-            err = u->ops->refresh(u->state, first == MRD_OK ? why : NULL);
-            pthread_mutex_unlock(&u->lock);
+            err = unit->ops->refresh(unit->state, first == MRD_OK ? why : NULL);
+            pthread_mutex_unlock(&unit->lock);
         }
         if (first == MRD_OK)
             first = err;

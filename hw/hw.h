@@ -133,11 +133,11 @@ typedef struct {
  */
 mrd_err mrd_hw_session_create(mrd_hw *hw, const char *const *names, size_t n, mrd_hw_scope scope,
                               bool lenient, mrd_hw_session **ret_session, mrd_why *why);
-size_t mrd_hw_session_count(const mrd_hw_session *s);
-const mrd_hw_counter *mrd_hw_session_counter(const mrd_hw_session *s, size_t i);
+size_t mrd_hw_session_count(const mrd_hw_session *session);
+const mrd_hw_counter *mrd_hw_session_counter(const mrd_hw_session *session, size_t i);
 /* Takes the first readings of cumulative counters and discards the readings of the last stop.
  * Errors: STATE if already started, and the errors of mrd_hw_session_poll. */
-mrd_err mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why);
+mrd_err mrd_hw_session_start(mrd_hw_session *session, mrd_dur_ns timeout, mrd_why *why);
 /*
  * Reads all counters now. values[0 .. count-1] are in the order of the counters. since_start, which
  * may be NULL, receives the growth since the start for cumulative counters and the value for
@@ -146,13 +146,13 @@ mrd_err mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why
  * Errors: STATE if never started, LIMIT if n is too small, TIMEOUT if the deadline passed (the
  * arrays are unchanged), CLOSED if a device failed, IO.
  */
-mrd_err mrd_hw_session_poll(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values,
+mrd_err mrd_hw_session_poll(mrd_hw_session *session, mrd_dur_ns timeout, mrd_hw_value *values,
                             mrd_hw_value *since_start, size_t n, mrd_why *why);
 /* Reads all counters a last time, within the timeout of the start. Errors: STATE if not started,
  * and the errors of mrd_hw_session_poll. After an error the session is stopped without readings. */
-mrd_err mrd_hw_session_stop(mrd_hw_session *s, mrd_why *why);
+mrd_err mrd_hw_session_stop(mrd_hw_session *session, mrd_why *why);
 /* Also ends a started session. Ignores NULL. A read that hangs in the kernel is left to its helper
  * thread. */
-void mrd_hw_session_destroy(mrd_hw_session *s);
+void mrd_hw_session_destroy(mrd_hw_session *session);
 
 #endif

@@ -37,7 +37,7 @@ bad(mrd_why *why, unsigned line, const char *what)
 }
 
 static bool
-unit_of(mrd_str word, mrd_hw_counter *c)
+unit_of(mrd_str word, mrd_hw_counter *counter)
 {
     static const struct {
         const char *name;
@@ -47,16 +47,16 @@ unit_of(mrd_str word, mrd_hw_counter *c)
                   { "ns", MRD_UNIT_NS },
                   { "percent", MRD_UNIT_PERCENT } };
 
-    c->flags = MRD_HW_SIMULATED;
+    counter->flags = MRD_HW_SIMULATED;
     if (word.len > 0 && word.p[word.len - 1] == '+') {
-        c->flags |= MRD_HW_CUMULATIVE;
+        counter->flags |= MRD_HW_CUMULATIVE;
         word.len--;
     }
     for (size_t i = 0; i < MRD_COUNT(units); i++)
         if (mrd_str_is(word, units[i].name)) {
-            c->unit = units[i].unit;
-            if (c->unit == MRD_UNIT_PERCENT)
-                c->flags |= MRD_HW_DOUBLE;
+            counter->unit = units[i].unit;
+            if (counter->unit == MRD_UNIT_PERCENT)
+                counter->flags |= MRD_HW_DOUBLE;
             return true;
         }
     return false;
@@ -65,22 +65,22 @@ unit_of(mrd_str word, mrd_hw_counter *c)
 static mrd_err
 add_counter(fake *f, mrd_str rest, unsigned line, mrd_why *why)
 {
-    mrd_hw_counter c = { .device_idx = MRD_NONE, .core_idx = MRD_NONE, .pid = MRD_NONE };
+    mrd_hw_counter counter = { .device_idx = MRD_NONE, .core_idx = MRD_NONE, .pid = MRD_NONE };
     mrd_str name = mrd_hw_word(&rest), word;
     long long device, core;
     series *s;
     size_t row;
 
-    if (name.len == 0 || name.len >= sizeof(c.name) || !unit_of(mrd_hw_word(&rest), &c))
+    if (name.len == 0 || name.len >= sizeof(counter.name) || !unit_of(mrd_hw_word(&rest), &counter))
         return bad(why, line, "expected: counter NAME count|bytes|ns|percent[+] VALUES");
-    memcpy(c.name, name.p, name.len);
-    if (sscanf(c.name, "fake%lld.", &device) == 1)
-        c.device_idx = device;
-    if (sscanf(c.name, "fake%lld.core%lld.", &device, &core) == 2)
-        c.core_idx = core;
+    memcpy(counter.name, name.p, name.len);
+    if (sscanf(counter.name, "fake%lld.", &device) == 1)
+        counter.device_idx = device;
+    if (sscanf(counter.name, "fake%lld.core%lld.", &device, &core) == 2)
+        counter.core_idx = core;
     if (mrd_hw_table_find(&f->table, name) != MRD_HW_NO_ROW)
         return bad(why, line, "this counter is there already");
-    if ((row = mrd_hw_table_add(&f->table, &c, 0)) == MRD_HW_NO_ROW)
+    if ((row = mrd_hw_table_add(&f->table, &counter, 0)) == MRD_HW_NO_ROW)
         return mrd_why_set(why, MRD_NOMEM, 0, "simulated counters");
     if (!MRD_VEC_ROOM(f->series, row, f->series_cap, 1)) {
         mrd_hw_table_drop_last(&f->table);
@@ -187,7 +187,7 @@ fake_at(const void *state, size_t i)
 }
 
 static mrd_err
-fake_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
+fake_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret_values,
             mrd_local_ns deadline, mrd_why *why)
 {
     fake *f = state;
@@ -205,7 +205,7 @@ fake_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_value
     if (f->die_at != 0 && f->samplings >= f->die_at)
         return mrd_why_set(why, MRD_CLOSED, 0, "the simulated device is dead");
     at = mrd_local_now();
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         const series *s = &f->series[want[i]];
         size_t k = f->samplings <= s->n ? (size_t) f->samplings - 1 : s->n - 1;
 
@@ -216,7 +216,7 @@ fake_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_value
         if (s->unknown[k])
             f->table.rows[want[i]].value.state = MRD_HW_UNKNOWN;
     }
-    mrd_hw_table_take(&f->table, want, n, ret_values, at);
+    mrd_hw_table_take(&f->table, want, count, ret_values, at);
     return MRD_OK;
 }
 

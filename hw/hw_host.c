@@ -58,7 +58,7 @@ static size_t row_for(host *h, uint64_t key, mrd_unit unit, uint32_t flags, cons
 static size_t
 row_for(host *h, uint64_t key, mrd_unit unit, uint32_t flags, const char *format, ...)
 {
-    mrd_hw_counter c = {
+    mrd_hw_counter counter = {
         .unit = unit, .flags = flags, .device_idx = MRD_NONE, .core_idx = MRD_NONE, .pid = MRD_NONE
     };
     size_t row = mrd_hw_table_find_key(&h->table, key);
@@ -67,9 +67,9 @@ row_for(host *h, uint64_t key, mrd_unit unit, uint32_t flags, const char *format
     if (row != MRD_HW_NO_ROW || !h->listing)
         return row;
     va_start(args, format);
-    vsnprintf(c.name, sizeof(c.name), format, args);
+    vsnprintf(counter.name, sizeof(counter.name), format, args);
     va_end(args);
-    return mrd_hw_table_add(&h->table, &c, key);
+    return mrd_hw_table_add(&h->table, &counter, key);
 }
 
 static uint64_t
@@ -101,16 +101,16 @@ cpu_room(host *h, size_t cpus)
 static void
 cpu_util(host *h, size_t slot, size_t row, int64_t busy, int64_t total, mrd_local_ns at)
 {
-    cpu_snap *o = &h->older[slot], *n = &h->newer[slot];
+    cpu_snap *snap = &h->older[slot], *n = &h->newer[slot];
 
     if (n->at.ns == 0 || at.ns - n->at.ns >= UTIL_MIN) {
-        *o = *n;
+        *snap = *n;
         *n = (cpu_snap){ at, busy, total };
     }
-    if (o->at.ns != 0 && n->total > o->total && n->busy >= o->busy)
-        mrd_hw_table_set_d(&h->table, row,
-                           100.0 * (double) (n->busy - o->busy) / (double) (n->total - o->total),
-                           at);
+    if (snap->at.ns != 0 && n->total > snap->total && n->busy >= snap->busy)
+        mrd_hw_table_set_d(
+            &h->table, row,
+            100.0 * (double) (n->busy - snap->busy) / (double) (n->total - snap->total), at);
     else if (row < h->table.n) {
         mrd_hw_table_set_d(&h->table, row, 0, at);
         h->table.rows[row].value.state = MRD_HW_UNKNOWN; /* needs two looks */
@@ -123,7 +123,7 @@ cpu_line(host *h, mrd_str label, mrd_str rest, mrd_local_ns at)
     static const char *const field[CPU_FIELDS] = { "user",   "nice",      "system",  "idle",
                                                    "iowait", "irq",       "softirq", "steal",
                                                    "guest",  "guest_nice" };
-    int64_t cpu = -1, v, busy = 0, total = 0;
+    int64_t cpu = -1, value, busy = 0, total = 0;
     char name[24] = "all";
     size_t slot;
 
@@ -133,16 +133,16 @@ cpu_line(host *h, mrd_str label, mrd_str rest, mrd_local_ns at)
     slot = (size_t) (cpu + 1);
     if (cpu >= 0)
         snprintf(name, sizeof(name), "%lld", (long long) cpu);
-    for (unsigned i = 0; i < CPU_FIELDS && mrd_hw_int(mrd_hw_word(&rest), &v); i++) {
-        if (__builtin_mul_overflow(v, h->tick_ns, &v))
-            v = INT64_MAX;
+    for (unsigned i = 0; i < CPU_FIELDS && mrd_hw_int(mrd_hw_word(&rest), &value); i++) {
+        if (__builtin_mul_overflow(value, h->tick_ns, &value))
+            value = INT64_MAX;
         mrd_hw_table_set_i(&h->table,
                            row_for(h, key_of(CPU, slot, i), MRD_UNIT_NS, MRD_HW_CUMULATIVE,
                                    "cpu.%s.%s_ns", name, field[i]),
-                           v, at);
-        if (i < 8 && !__builtin_add_overflow(total, v, &total) && i != 3 && i != 4)
+                           value, at);
+        if (i < 8 && !__builtin_add_overflow(total, value, &total) && i != 3 && i != 4)
             /* Guest times are included in user and nice. No overflow, because busy <= total. */
-            busy += v;
+            busy += value;
     }
     if (cpu_room(h, slot + 1))
         cpu_util(h, slot,
@@ -163,7 +163,7 @@ read_stat(host *h, mrd_local_ns at)
                  { "procs_running", "kernel.runnable", 0 },
                  { "procs_blocked", "kernel.blocked", 0 } };
     mrd_str text, line;
-    int64_t v;
+    int64_t value;
 
     if (!mrd_hw_read(h->proc, "stat", &h->text))
         return;
@@ -176,11 +176,11 @@ read_stat(host *h, mrd_local_ns at)
             continue;
         }
         for (unsigned i = 0; i < MRD_COUNT(rows); i++)
-            if (mrd_str_is(key, rows[i].key) && mrd_hw_int(mrd_hw_word(&line), &v))
+            if (mrd_str_is(key, rows[i].key) && mrd_hw_int(mrd_hw_word(&line), &value))
                 mrd_hw_table_set_i(&h->table,
                                    row_for(h, key_of(KERNEL, 0, i), MRD_UNIT_COUNT, rows[i].flags,
                                            "%s", rows[i].name),
-                                   v, at);
+                                   value, at);
     }
 }
 
@@ -189,7 +189,7 @@ read_stat(host *h, mrd_local_ns at)
 static void
 read_mem(host *h, mrd_local_ns at)
 {
-    int64_t total = -1, available = -1, v;
+    int64_t total = -1, available = -1, value;
     mrd_str text, line;
 
     if (!mrd_hw_read(h->proc, "meminfo", &h->text))
@@ -200,21 +200,21 @@ read_mem(host *h, mrd_local_ns at)
         bool bytes;
 
         if (key.len < 2 || key.len > 64 || key.p[key.len - 1] != ':' ||
-            !mrd_hw_int(mrd_hw_word(&line), &v))
+            !mrd_hw_int(mrd_hw_word(&line), &value))
             continue;
         key.len--;
         bytes = mrd_str_is(mrd_hw_word(&line), "kB");
-        if (bytes && __builtin_mul_overflow(v, 1024, &v))
+        if (bytes && __builtin_mul_overflow(value, 1024, &value))
             continue;
         if (mrd_str_is(key, "MemTotal"))
-            total = v;
+            total = value;
         if (mrd_str_is(key, "MemAvailable"))
-            available = v;
+            available = value;
         mrd_hw_table_set_i(
             &h->table,
             row_for(h, key_of(MEM, text_instance(key), 0), bytes ? MRD_UNIT_BYTES : MRD_UNIT_COUNT,
                     0, "mem." MRD_STR_FMT "%s", MRD_STR_ARG(key), bytes ? "_bytes" : ""),
-            v, at);
+            value, at);
     }
     if (total <= 0 || available < 0 || available > total)
         return;
@@ -464,8 +464,8 @@ host_resolve(void *state, mrd_str name, size_t *ret_index)
     host *h = state;
     bool process = mrd_str_starts(name, "process."), cgroup = mrd_str_starts(name, "cgroup.");
     const member *m = process ? process_members : cgroup_members;
-    size_t n = process ? MRD_COUNT(process_members) : MRD_COUNT(cgroup_members);
-    mrd_hw_counter c = { .device_idx = MRD_NONE, .core_idx = MRD_NONE };
+    size_t count = process ? MRD_COUNT(process_members) : MRD_COUNT(cgroup_members);
+    mrd_hw_counter counter = { .device_idx = MRD_NONE, .core_idx = MRD_NONE };
     const char *dot;
     mrd_str who, what;
     int64_t pid = 0;
@@ -481,15 +481,15 @@ host_resolve(void *state, mrd_str name, size_t *ret_index)
     what = (mrd_str){ dot + 1, what.len - who.len - 1 };
     if (!mrd_str_is(who, "self") && (!mrd_hw_int(who, &pid) || pid <= 0 || pid > INT32_MAX))
         return MRD_NOTFOUND;
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < count; i++) {
         if (!mrd_str_is(what, m[i].name))
             continue;
-        c.unit = m[i].unit;
-        c.flags = m[i].flags;
-        c.pid = pid == 0 ? getpid() : pid;
-        snprintf(c.name, sizeof(c.name), MRD_STR_FMT, MRD_STR_ARG(name));
-        row =
-            mrd_hw_table_add(&h->table, &c, key_of(process ? PROCESS : CGROUP, (uint64_t) pid, i));
+        counter.unit = m[i].unit;
+        counter.flags = m[i].flags;
+        counter.pid = pid == 0 ? getpid() : pid;
+        snprintf(counter.name, sizeof(counter.name), MRD_STR_FMT, MRD_STR_ARG(name));
+        row = mrd_hw_table_add(&h->table, &counter,
+                               key_of(process ? PROCESS : CGROUP, (uint64_t) pid, i));
         if (row == MRD_HW_NO_ROW)
             return MRD_LIMIT;
         *ret_index = row;
@@ -588,7 +588,7 @@ host_at(const void *state, size_t i)
 
 /* Reads each file with a wanted counter once. */
 static mrd_err
-host_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
+host_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret_values,
             mrd_local_ns deadline, mrd_why *why)
 {
     host *h = state;
@@ -597,7 +597,7 @@ host_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_value
     int64_t process = -1, cgroup = -1;
 
     h->table.round++;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint64_t key = h->table.rows[want[i]].key;
         unsigned g = group_of(key) == KERNEL ? CPU : group_of(key);
         int64_t pid = (int64_t) (key >> 16 & 0xffffffffff);
@@ -612,7 +612,7 @@ host_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_value
             readers[g](h, at);
         done[g] = true;
     }
-    mrd_hw_table_take(&h->table, want, n, ret_values, at);
+    mrd_hw_table_take(&h->table, want, count, ret_values, at);
     return MRD_OK;
 }
 

@@ -62,38 +62,39 @@ index_after(const char *path, const char *component)
 }
 
 static void
-leaf(mrd_hw_table *t, const char *path, const char *key, const mrd_json *v, mrd_local_ns at)
+leaf(mrd_hw_table *table, const char *path, const char *key, const mrd_json *json, mrd_local_ns at)
 {
-    mrd_hw_counter c = { .device_idx = index_after(path, "neuron_devices."),
-                         .core_idx = index_after(path, "neuroncores_in_use."),
-                         .pid = index_after(path, "runtime.") };
+    mrd_hw_counter counter = { .device_idx = index_after(path, "neuron_devices."),
+                               .core_idx = index_after(path, "neuroncores_in_use."),
+                               .pid = index_after(path, "runtime.") };
     char scratch[64];
     mrd_str text;
     int64_t i;
     double d;
     size_t row;
 
-    if (mrd_json_text(v, scratch, &text) != MRD_OK || text.p != scratch ||
+    if (mrd_json_text(json, scratch, &text) != MRD_OK || text.p != scratch ||
         mrd_num_double(text, &d) != MRD_OK)
         return; /* texts and booleans are not counters */
-    if (c.core_idx == MRD_NONE)
-        c.core_idx = index_after(path, "neuroncore_memory_usage.");
-    if (snprintf(c.name, sizeof(c.name), "%s", path) >= (int) sizeof(c.name)) {
-        t->refused++;
+    if (counter.core_idx == MRD_NONE)
+        counter.core_idx = index_after(path, "neuroncore_memory_usage.");
+    if (snprintf(counter.name, sizeof(counter.name), "%s", path) >= (int) sizeof(counter.name)) {
+        table->refused++;
         return;
     }
-    c.unit = unit_of(path, key);
+    counter.unit = unit_of(path, key);
     /* A counter keeps the type of its first value. Percentages and rates are always doubles. */
-    c.flags = c.unit == MRD_UNIT_PERCENT || c.unit == MRD_UNIT_NONE || strchr(text.p, '.') != NULL
-                  ? MRD_HW_DOUBLE
-                  : 0;
-    row = mrd_hw_table_add(t, &c, 0);
+    counter.flags = counter.unit == MRD_UNIT_PERCENT || counter.unit == MRD_UNIT_NONE ||
+                            strchr(text.p, '.') != NULL
+                        ? MRD_HW_DOUBLE
+                        : 0;
+    row = mrd_hw_table_add(table, &counter, 0);
     if (row == MRD_HW_NO_ROW)
         return;
-    if ((t->rows[row].counter.flags & MRD_HW_DOUBLE) != 0)
-        mrd_hw_table_set_d(t, row, d, at);
+    if ((table->rows[row].counter.flags & MRD_HW_DOUBLE) != 0)
+        mrd_hw_table_set_d(table, row, d, at);
     else if (mrd_num_scaled(text, 0, &i) == MRD_OK)
-        mrd_hw_table_set_i(t, row, i, at);
+        mrd_hw_table_set_i(table, row, i, at);
 }
 
 static bool
@@ -107,46 +108,47 @@ element_name(const mrd_json *element, char name[32])
     return id >= 0;
 }
 
-static void flatten(mrd_hw_table *t, char path[MRD_HW_NAME_MAX], mrd_json *v, mrd_local_ns at,
-                    unsigned depth);
+static void flatten(mrd_hw_table *table, char path[MRD_HW_NAME_MAX], mrd_json *json,
+                    mrd_local_ns at, unsigned depth);
 
 static void
-child_of(mrd_hw_table *t, char path[MRD_HW_NAME_MAX], const char *key, mrd_json *v, mrd_local_ns at,
-         unsigned depth)
+child_of(mrd_hw_table *table, char path[MRD_HW_NAME_MAX], const char *key, mrd_json *json,
+         mrd_local_ns at, unsigned depth)
 {
     size_t len = strlen(path);
     int n = snprintf(path + len, MRD_HW_NAME_MAX - len, ".%s", key);
 
     if (n < (int) (MRD_HW_NAME_MAX - len)) {
-        if (mrd_json_is_object(v) || mrd_json_is_array(v))
-            flatten(t, path, v, at, depth);
+        if (mrd_json_is_object(json) || mrd_json_is_array(json))
+            flatten(table, path, json, at, depth);
         else
-            leaf(t, path, key, v, at);
+            leaf(table, path, key, json, at);
     } else {
-        t->refused++;
+        table->refused++;
     }
     path[len] = '\0';
 }
 
 static void
-flatten(mrd_hw_table *t, char path[MRD_HW_NAME_MAX], mrd_json *v, mrd_local_ns at, unsigned depth)
+flatten(mrd_hw_table *table, char path[MRD_HW_NAME_MAX], mrd_json *json, mrd_local_ns at,
+        unsigned depth)
 {
     if (depth > 16)
         return;
-    if (mrd_json_is_array(v)) {
-        for (size_t i = 0; i < mrd_json_size(v); i++) {
+    if (mrd_json_is_array(json)) {
+        for (size_t i = 0; i < mrd_json_size(json); i++) {
             char name[32];
 
-            if (element_name(mrd_json_at(v, i), name))
-                child_of(t, path, name, mrd_json_at(v, i), at, depth + 1);
+            if (element_name(mrd_json_at(json, i), name))
+                child_of(table, path, name, mrd_json_at(json, i), at, depth + 1);
         }
         return;
     }
-    for (void *it = mrd_json_iter(v); it != NULL; it = mrd_json_iter_next(v, it)) {
+    for (void *it = mrd_json_iter(json); it != NULL; it = mrd_json_iter_next(json, it)) {
         const char *key = mrd_json_iter_key(it);
 
         if (strcmp(key, "pid") != 0 && strcmp(key, "neuron_device_index") != 0)
-            child_of(t, path, key, mrd_json_iter_value(it), at, depth + 1);
+            child_of(table, path, key, mrd_json_iter_value(it), at, depth + 1);
     }
 }
 

@@ -83,20 +83,21 @@ static void
 add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t core, origin from,
         mrd_unit unit, uint32_t flags)
 {
-    mrd_hw_counter c = {
+    mrd_hw_counter counter = {
         .unit = unit, .flags = flags, .device_idx = device, .core_idx = core, .pid = MRD_NONE
     };
     size_t row;
 
-    if (snprintf(c.name, sizeof(c.name), "%s%s", path, suffix) >= (int) sizeof(c.name)) {
+    if (snprintf(counter.name, sizeof(counter.name), "%s%s", path, suffix) >=
+        (int) sizeof(counter.name)) {
         d->table.refused++;
         return;
     }
-    for (char *p = c.name; *p != '\0'; p++)
+    for (char *p = counter.name; *p != '\0'; p++)
         if (*p == '/')
             *p = '.';
-    if (mrd_hw_table_find(&d->table, mrd_str_of(c.name)) != MRD_HW_NO_ROW ||
-        (row = mrd_hw_table_add(&d->table, &c, 0)) == MRD_HW_NO_ROW)
+    if (mrd_hw_table_find(&d->table, mrd_str_of(counter.name)) != MRD_HW_NO_ROW ||
+        (row = mrd_hw_table_add(&d->table, &counter, 0)) == MRD_HW_NO_ROW)
         return;
     if (!MRD_VEC_ROOM(d->origins, row, d->origin_cap, 1)) {
         mrd_hw_table_drop_last(&d->table); /* without its origin */
@@ -109,14 +110,14 @@ add_row(neuron *d, const char *path, const char *suffix, int64_t device, int64_t
 }
 
 static bool
-holds_number(neuron *d, const char *path)
+holds_number(neuron *device, const char *path)
 {
     mrd_str rest;
     int64_t v;
 
-    if (!mrd_hw_read(d->root, path, &d->text))
+    if (!mrd_hw_read(device->root, path, &device->text))
         return errno != ENOENT && errno != EACCES; /* busy now, but may have a number later */
-    rest = (mrd_str){ (char *) d->text.p, d->text.len };
+    rest = (mrd_str){ (char *) device->text.p, device->text.len };
     return mrd_hw_int(mrd_hw_word(&rest), &v);
 }
 
@@ -151,23 +152,23 @@ add_file(neuron *d, const char *path, int64_t device, int64_t core)
 
 /* Lists a directory's entries in the order of their names, so that equal trees give equal lists. */
 static int
-list_dir(neuron *d, const char *path, struct dirent ***ret_entries)
+list_dir(neuron *device, const char *path, struct dirent ***ret_entries)
 {
     char full[2048];
 
-    if (snprintf(full, sizeof(full), "%s/%s", d->root, path) >= (int) sizeof(full))
+    if (snprintf(full, sizeof(full), "%s/%s", device->root, path) >= (int) sizeof(full))
         return -1;
     return scandir(full, ret_entries, NULL, versionsort);
 }
 
 static bool
-is_dir(neuron *d, const char *path, bool *ret_file)
+is_dir(neuron *device, const char *path, bool *ret_file)
 {
     char full[2048];
     struct stat st;
 
     *ret_file = false;
-    if (snprintf(full, sizeof(full), "%s/%s", d->root, path) >= (int) sizeof(full) ||
+    if (snprintf(full, sizeof(full), "%s/%s", device->root, path) >= (int) sizeof(full) ||
         lstat(full, &st) != 0)
         return false;
     *ret_file = S_ISREG(st.st_mode);
@@ -272,32 +273,33 @@ neuron_probe(const mrd_hw_options *options, mrd_why *why)
 static void
 neuron_close(void *state)
 {
-    neuron *d = state;
+    neuron *device = state;
 
-    if (d == NULL)
+    if (device == NULL)
         return;
-    for (size_t i = 0; i < d->table.n; i++)
-        free(d->origins[i].path);
-    free(d->origins);
-    mrd_hw_table_fini(&d->table);
-    mrd_buf_fini(&d->text);
-    free(d->root);
-    free(d);
+    for (size_t i = 0; i < device->table.n; i++)
+        free(device->origins[i].path);
+    free(device->origins);
+    mrd_hw_table_fini(&device->table);
+    mrd_buf_fini(&device->text);
+    free(device->root);
+    free(device);
 }
 
 static mrd_err
 neuron_open(const mrd_hw_options *options, void **ret_state, mrd_why *why)
 {
-    neuron *d = calloc(1, sizeof(*d));
+    neuron *device = calloc(1, sizeof(*device));
     char root[1024];
     mrd_err err = MRD_NOMEM;
 
     root_of(options, root);
-    if (d == NULL || (d->root = strdup(root)) == NULL || (err = neuron_refresh(d, why)) != MRD_OK) {
-        neuron_close(d);
+    if (device == NULL || (device->root = strdup(root)) == NULL ||
+        (err = neuron_refresh(device, why)) != MRD_OK) {
+        neuron_close(device);
         return mrd_why_set(why, err, 0, "Neuron counters");
     }
-    *ret_state = d;
+    *ret_state = device;
     return MRD_OK;
 }
 
@@ -318,7 +320,7 @@ static mrd_err
 neuron_resolve(void *state, mrd_str name, size_t *ret_index)
 {
     static const char *const spelling[] = { ".infer_", ".execute_" };
-    neuron *d = state;
+    neuron *device = state;
     char text[MRD_HW_NAME_MAX], other[MRD_HW_NAME_MAX + 4];
 
     if (name.len >= sizeof(text))
@@ -333,7 +335,7 @@ neuron_resolve(void *state, mrd_str name, size_t *ret_index)
             continue;
         snprintf(other, sizeof(other), "%.*s%s%s", (int) (at - text), text, spelling[1 - i],
                  at + strlen(spelling[i]));
-        row = mrd_hw_table_find(&d->table, mrd_str_of(other));
+        row = mrd_hw_table_find(&device->table, mrd_str_of(other));
         if (row == MRD_HW_NO_ROW)
             continue;
         *ret_index = row;
@@ -360,21 +362,21 @@ power_value(mrd_str text, unsigned part, double *ret_v)
 }
 
 static void
-set_value(neuron *d, size_t row, mrd_local_ns at)
+set_value(neuron *device, size_t row, mrd_local_ns at)
 {
-    const origin *from = &d->origins[row];
-    mrd_str text = { (char *) d->text.p, d->text.len };
+    const origin *from = &device->origins[row];
+    mrd_str text = { (char *) device->text.p, device->text.len };
     int64_t v;
     double percent;
 
     if (from->kind == FILE_POWER && power_value(text, from->part, &percent)) {
-        mrd_hw_table_set_d(&d->table, row, percent, at);
+        mrd_hw_table_set_d(&device->table, row, percent, at);
     } else if (from->kind == FILE_NUMBER && mrd_hw_int(mrd_hw_word(&text), &v)) {
-        mrd_hw_table_set_i(&d->table, row,
+        mrd_hw_table_set_i(&device->table, row,
                            __builtin_mul_overflow(v, from->scale, &v) ? INT64_MAX : v, at);
     } else {
-        mrd_hw_table_set_i(&d->table, row, 0, at);
-        d->table.rows[row].value.state = MRD_HW_UNKNOWN;
+        mrd_hw_table_set_i(&device->table, row, 0, at);
+        device->table.rows[row].value.state = MRD_HW_UNKNOWN;
     }
 }
 
@@ -388,21 +390,21 @@ device_there(neuron *d, int64_t device)
 }
 
 static mrd_err
-neuron_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
+neuron_sample(void *state, const uint32_t *want, size_t count, mrd_hw_value *ret_values,
               mrd_local_ns deadline, mrd_why *why)
 {
     neuron *d = state;
     const char *held = NULL; /* path of the file that was read into d->text */
 
     d->table.round++;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         const origin *from = &d->origins[want[i]];
         int64_t device = d->table.rows[want[i]].counter.device_idx;
         mrd_local_ns at = mrd_local_now();
 
         if (at.ns > deadline.ns)
             return mrd_why_set(why, MRD_TIMEOUT, 0,
-                               "Neuron counters: %zu of %zu read before the deadline", i, n);
+                               "Neuron counters: %zu of %zu read before the deadline", i, count);
         if ((held == NULL || strcmp(held, from->path) != 0) &&
             !mrd_hw_read(d->root, from->path, &d->text)) {
             int sys = errno;
@@ -416,7 +418,7 @@ neuron_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_val
         held = from->path;
         set_value(d, want[i], at);
     }
-    mrd_hw_table_take(&d->table, want, n, ret_values, mrd_local_now());
+    mrd_hw_table_take(&d->table, want, count, ret_values, mrd_local_now());
     return MRD_OK;
 }
 

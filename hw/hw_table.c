@@ -11,12 +11,12 @@
 #include "base/vec.h"
 
 void
-mrd_hw_table_fini(mrd_hw_table *t)
+mrd_hw_table_fini(mrd_hw_table *table)
 {
-    free(t->rows);
-    mrd_index_fini(&t->by_name);
-    mrd_index_fini(&t->by_key);
-    *t = (mrd_hw_table){ 0 };
+    free(table->rows);
+    mrd_index_fini(&table->by_name);
+    mrd_index_fini(&table->by_key);
+    *table = (mrd_hw_table){ 0 };
 }
 
 static uint64_t
@@ -41,19 +41,19 @@ key_hash(uint64_t key)
 static bool
 same_name(const void *self, uint32_t row, const void *name)
 {
-    const mrd_hw_table *t = self;
+    const mrd_hw_table *table = self;
     const mrd_str *want = name;
 
-    return mrd_str_is(*want, t->rows[row].counter.name);
+    return mrd_str_is(*want, table->rows[row].counter.name);
 }
 
 static bool
 same_key(const void *self, uint32_t row, const void *key)
 {
-    const mrd_hw_table *t = self;
+    const mrd_hw_table *table = self;
     const uint64_t *want = key;
 
-    return t->rows[row].key == *want;
+    return table->rows[row].key == *want;
 }
 
 static size_t
@@ -63,87 +63,87 @@ row_of(uint32_t found)
 }
 
 size_t
-mrd_hw_table_find(const mrd_hw_table *t, mrd_str name)
+mrd_hw_table_find(const mrd_hw_table *table, mrd_str name)
 {
-    return row_of(mrd_index_find(&t->by_name, name_hash(name), same_name, t, &name));
+    return row_of(mrd_index_find(&table->by_name, name_hash(name), same_name, table, &name));
 }
 
 size_t
-mrd_hw_table_find_key(const mrd_hw_table *t, uint64_t key)
+mrd_hw_table_find_key(const mrd_hw_table *table, uint64_t key)
 {
-    return row_of(mrd_index_find(&t->by_key, key_hash(key), same_key, t, &key));
+    return row_of(mrd_index_find(&table->by_key, key_hash(key), same_key, table, &key));
 }
 
 /* Removes the last row from the indexes. */
 static void
-unlist(mrd_hw_table *t, uint32_t row)
+unlist(mrd_hw_table *table, uint32_t row)
 {
-    const mrd_hw_row *r = &t->rows[row];
+    const mrd_hw_row *hw_row = &table->rows[row];
 
-    mrd_index_remove(&t->by_name, name_hash(mrd_str_of(r->counter.name)), row);
-    mrd_index_remove(&t->by_key, key_hash(r->key), row);
+    mrd_index_remove(&table->by_name, name_hash(mrd_str_of(hw_row->counter.name)), row);
+    mrd_index_remove(&table->by_key, key_hash(hw_row->key), row);
 }
 
 size_t
-mrd_hw_table_add(mrd_hw_table *t, const mrd_hw_counter *counter, uint64_t key)
+mrd_hw_table_add(mrd_hw_table *table, const mrd_hw_counter *counter, uint64_t key)
 {
     mrd_str name = mrd_str_of(counter->name);
-    size_t at = mrd_hw_table_find(t, name);
-    uint32_t row = (uint32_t) t->n;
+    size_t at = mrd_hw_table_find(table, name);
+    uint32_t row = (uint32_t) table->n;
 
     if (at != MRD_HW_NO_ROW)
         return at;
-    if (!MRD_VEC_ROOM_MAX(t->rows, t->n, t->cap, 1, MRD_HW_COUNTERS_MAX)) {
-        t->refused++;
+    if (!MRD_VEC_ROOM_MAX(table->rows, table->n, table->cap, 1, MRD_HW_COUNTERS_MAX)) {
+        table->refused++;
         return MRD_HW_NO_ROW;
     }
-    t->rows[row] = (mrd_hw_row){ .counter = *counter, .key = key };
-    if (mrd_index_add(&t->by_name, name_hash(name), row) != MRD_OK ||
-        (key != 0 && mrd_index_add(&t->by_key, key_hash(key), row) != MRD_OK)) {
-        unlist(t, row);
-        t->refused++;
+    table->rows[row] = (mrd_hw_row){ .counter = *counter, .key = key };
+    if (mrd_index_add(&table->by_name, name_hash(name), row) != MRD_OK ||
+        (key != 0 && mrd_index_add(&table->by_key, key_hash(key), row) != MRD_OK)) {
+        unlist(table, row);
+        table->refused++;
         return MRD_HW_NO_ROW;
     }
-    return t->n++;
+    return table->n++;
 }
 
 void
-mrd_hw_table_drop_last(mrd_hw_table *t)
+mrd_hw_table_drop_last(mrd_hw_table *table)
 {
-    unlist(t, (uint32_t) --t->n);
+    unlist(table, (uint32_t) --table->n);
 }
 
 void
-mrd_hw_table_set_i(mrd_hw_table *t, size_t row, int64_t v, mrd_local_ns at)
+mrd_hw_table_set_i(mrd_hw_table *table, size_t row, int64_t v, mrd_local_ns at)
 {
-    mrd_hw_row *r;
+    mrd_hw_row *hw_row;
 
-    if (row >= t->n)
+    if (row >= table->n)
         return;
-    r = &t->rows[row];
-    r->round = t->round;
-    r->value.at = at;
-    r->value.i = v;
-    r->value.state =
-        v == 0 && (r->counter.flags & MRD_HW_ZERO_UNKNOWN) != 0 ? MRD_HW_UNKNOWN : MRD_HW_OK;
+    hw_row = &table->rows[row];
+    hw_row->round = table->round;
+    hw_row->value.at = at;
+    hw_row->value.i = v;
+    hw_row->value.state =
+        v == 0 && (hw_row->counter.flags & MRD_HW_ZERO_UNKNOWN) != 0 ? MRD_HW_UNKNOWN : MRD_HW_OK;
 }
 
 void
-mrd_hw_table_set_d(mrd_hw_table *t, size_t row, double v, mrd_local_ns at)
+mrd_hw_table_set_d(mrd_hw_table *table, size_t row, double v, mrd_local_ns at)
 {
-    if (row >= t->n)
+    if (row >= table->n)
         return;
-    t->rows[row].round = t->round;
-    t->rows[row].value = (mrd_hw_value){ .at = at, .d = v, .state = MRD_HW_OK };
+    table->rows[row].round = table->round;
+    table->rows[row].value = (mrd_hw_value){ .at = at, .d = v, .state = MRD_HW_OK };
 }
 
 void
-mrd_hw_table_take(const mrd_hw_table *t, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
-                  mrd_local_ns at)
+mrd_hw_table_take(const mrd_hw_table *table, const uint32_t *want, size_t n,
+                  mrd_hw_value *ret_values, mrd_local_ns at)
 {
     for (size_t i = 0; i < n; i++)
-        if (want[i] < t->n && t->rows[want[i]].round == t->round)
-            ret_values[i] = t->rows[want[i]].value;
+        if (want[i] < table->n && table->rows[want[i]].round == table->round)
+            ret_values[i] = table->rows[want[i]].value;
         else
             ret_values[i] = (mrd_hw_value){ .at = at, .state = MRD_HW_GONE };
 }

@@ -26,19 +26,19 @@ typedef struct {
 
 #define MRD_HW_NO_ROW SIZE_MAX
 
-void mrd_hw_table_fini(mrd_hw_table *t);
-size_t mrd_hw_table_find(const mrd_hw_table *t, mrd_str name); /* MRD_HW_NO_ROW */
-size_t mrd_hw_table_find_key(const mrd_hw_table *t, uint64_t key);
+void mrd_hw_table_fini(mrd_hw_table *table);
+size_t mrd_hw_table_find(const mrd_hw_table *table, mrd_str name); /* MRD_HW_NO_ROW */
+size_t mrd_hw_table_find_key(const mrd_hw_table *table, uint64_t key);
 /* Returns the row of counter->name, and adds it if it is new. With key 0 the row cannot be found by
  * key. MRD_HW_NO_ROW if the list is full or memory runs out. */
-size_t mrd_hw_table_add(mrd_hw_table *t, const mrd_hw_counter *counter, uint64_t key);
+size_t mrd_hw_table_add(mrd_hw_table *table, const mrd_hw_counter *counter, uint64_t key);
 /* Removes the last row, if its backend could not allocate its own data for it. */
-void mrd_hw_table_drop_last(mrd_hw_table *t);
+void mrd_hw_table_drop_last(mrd_hw_table *table);
 /* Sets a value in the current sampling. */
-void mrd_hw_table_set_i(mrd_hw_table *t, size_t row, int64_t v, mrd_local_ns at);
-void mrd_hw_table_set_d(mrd_hw_table *t, size_t row, double v, mrd_local_ns at);
+void mrd_hw_table_set_i(mrd_hw_table *table, size_t row, int64_t v, mrd_local_ns at);
+void mrd_hw_table_set_d(mrd_hw_table *table, size_t row, double v, mrd_local_ns at);
 /* Copies the results of the current sampling. Rows without a result are GONE. */
-void mrd_hw_table_take(const mrd_hw_table *t, const uint32_t *want, size_t n,
+void mrd_hw_table_take(const mrd_hw_table *table, const uint32_t *want, size_t n,
                        mrd_hw_value *ret_values, mrd_local_ns at);
 
 /* ---- Small files under a root, and words in them ---- */

@@ -60,16 +60,16 @@ from_machine_id(const char *path, mrd_node_identity *node)
 }
 
 static bool
-from_imds(const mrd_node_options *o, mrd_node_identity *node)
+from_imds(const mrd_node_options *options, mrd_node_identity *node)
 {
     mrd_why why = { 0 };
-    mrd_dur_ns timeout = o->timeout == 0 ? MRD_IMDS_TIMEOUT : o->timeout;
+    mrd_dur_ns timeout = options->timeout == 0 ? MRD_IMDS_TIMEOUT : options->timeout;
 
     if (timeout < 0) {
         snprintf(node->note, sizeof(node->note), "instance metadata was not asked");
         return false;
     }
-    if (mrd_imds_read(o->endpoint, timeout, &node->imds, &why) != MRD_OK) {
+    if (mrd_imds_read(options->endpoint, timeout, &node->imds, &why) != MRD_OK) {
         snprintf(node->note, sizeof(node->note), "%.250s", why.text);
         return false;
     }
@@ -422,7 +422,7 @@ mrd_ident_read(const char *proc_root, int64_t pid, mrd_ident *ret_ident, mrd_why
     mrd_buf text = { 0 };
     mrd_ident id;
     char path[1024];
-    ssize_t n;
+    ssize_t count;
     bool v2;
     mrd_err err = mrd_proc_read(root, pid, &st, why);
 
@@ -439,8 +439,8 @@ mrd_ident_read(const char *proc_root, int64_t pid, mrd_ident *ret_ident, mrd_why
     if (mrd_cgroup_of(root, pid, path, &v2, NULL) == MRD_OK)
         mrd_ident_cgroup(&id, mrd_str_of(path));
     snprintf(path, sizeof(path), "%s/%lld/cwd", root, (long long) pid);
-    n = readlink(path, id.cwd, sizeof(id.cwd) - 1);
-    id.cwd[n > 0 ? n : 0] = '\0';
+    count = readlink(path, id.cwd, sizeof(id.cwd) - 1);
+    id.cwd[count > 0 ? count : 0] = '\0';
     mrd_buf_fini(&text);
     *ret_ident = id;
     return MRD_OK;

@@ -21,14 +21,14 @@ typedef struct {
 static size_t
 take(char *data, size_t size, size_t n, void *self)
 {
-    request *r = self;
+    request *req = self;
     size_t len = size * n;
 
-    if (len >= sizeof(r->value) - r->len)
+    if (len >= sizeof(req->value) - req->len)
         return 0; /* larger than any item that we read; stop reading */
-    memcpy(r->value + r->len, data, len);
-    r->len += len;
-    r->value[r->len] = '\0';
+    memcpy(req->value + req->len, data, len);
+    req->len += len;
+    req->value[req->len] = '\0';
     return len;
 }
 
@@ -41,48 +41,48 @@ printable(const char *text)
     return true;
 }
 
-/* Sends one request. r->value is the answer. */
+/* Sends one request. req->value is the answer. */
 static mrd_err
-ask(request *r, const char *path, bool put, mrd_why *why)
+ask(request *req, const char *path, bool put, mrd_why *why)
 {
     char url[1024], header[VALUE_MAX + 64];
     struct curl_slist *headers = NULL;
-    int64_t left = (r->deadline.ns - mrd_local_now().ns) / MRD_MS;
+    int64_t left = (req->deadline.ns - mrd_local_now().ns) / MRD_MS;
     long status = 0;
     CURLcode code;
 
     if (left <= 0)
         return mrd_why_set(why, MRD_TIMEOUT, 0, "instance metadata at %s: no answer in time",
-                           r->endpoint);
-    snprintf(url, sizeof(url), "%s%s", r->endpoint, path);
+                           req->endpoint);
+    snprintf(url, sizeof(url), "%s%s", req->endpoint, path);
     snprintf(header, sizeof(header),
              put ? "X-aws-ec2-metadata-token-ttl-seconds: 60%s" : "X-aws-ec2-metadata-token: %s",
-             put ? "" : r->token);
+             put ? "" : req->token);
     if ((headers = curl_slist_append(NULL, header)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "instance metadata");
-    r->len = 0;
-    r->value[0] = '\0';
-    curl_easy_setopt(r->curl, CURLOPT_URL, url);
-    curl_easy_setopt(r->curl, CURLOPT_CUSTOMREQUEST, put ? "PUT" : "GET");
-    curl_easy_setopt(r->curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(r->curl, CURLOPT_TIMEOUT_MS, (long) left);
-    code = curl_easy_perform(r->curl);
+    req->len = 0;
+    req->value[0] = '\0';
+    curl_easy_setopt(req->curl, CURLOPT_URL, url);
+    curl_easy_setopt(req->curl, CURLOPT_CUSTOMREQUEST, put ? "PUT" : "GET");
+    curl_easy_setopt(req->curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(req->curl, CURLOPT_TIMEOUT_MS, (long) left);
+    code = curl_easy_perform(req->curl);
     curl_slist_free_all(headers);
     if (code == CURLE_OPERATION_TIMEDOUT)
         return mrd_why_set(why, MRD_TIMEOUT, 0, "instance metadata at %s: no answer in time",
-                           r->endpoint);
+                           req->endpoint);
     if (code != CURLE_OK)
-        return mrd_why_set(why, MRD_NET, 0, "instance metadata at %s: %s", r->endpoint,
+        return mrd_why_set(why, MRD_NET, 0, "instance metadata at %s: %s", req->endpoint,
                            curl_easy_strerror(code));
-    curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(req->curl, CURLINFO_RESPONSE_CODE, &status);
     if (status == 404)
         return MRD_NOTFOUND;
     if (status == 401 || status == 403)
-        return mrd_why_set(why, MRD_DENIED, 0, "instance metadata at %s answers %ld", r->endpoint,
+        return mrd_why_set(why, MRD_DENIED, 0, "instance metadata at %s answers %ld", req->endpoint,
                            status);
-    if (status != 200 || !printable(r->value) || r->len == 0)
+    if (status != 200 || !printable(req->value) || req->len == 0)
         return mrd_why_set(why, MRD_NET, 0, "instance metadata at %s%s: no usable answer (%ld)",
-                           r->endpoint, path, status);
+                           req->endpoint, path, status);
     return MRD_OK;
 }
 
@@ -95,7 +95,7 @@ plain_id(const char *text)
 }
 
 static mrd_err
-read_items(request *r, mrd_imds *got, mrd_why *why)
+read_items(request *req, mrd_imds *got, mrd_why *why)
 {
     static const struct {
         const char *path;
@@ -114,21 +114,21 @@ read_items(request *r, mrd_imds *got, mrd_why *why)
     };
 
     for (size_t i = 0; i < MRD_COUNT(items); i++) {
-        mrd_err err = ask(r, items[i].path, false, why);
+        mrd_err err = ask(req, items[i].path, false, why);
 
-        if (err == MRD_OK && r->len < items[i].size)
-            memcpy((char *) got + items[i].offset, r->value, r->len + 1);
+        if (err == MRD_OK && req->len < items[i].size)
+            memcpy((char *) got + items[i].offset, req->value, req->len + 1);
         else if (i == 0)
             return err == MRD_NOTFOUND || err == MRD_OK
                        ? mrd_why_set(why, MRD_NET, 0,
-                                     "instance metadata at %s knows no instance-id", r->endpoint)
+                                     "instance metadata at %s knows no instance-id", req->endpoint)
                        : err;
         else if (err == MRD_TIMEOUT)
             break; /* the identity is complete; the rest is optional */
     }
     if (!plain_id(got->instance_id))
         return mrd_why_set(why, MRD_FORMAT, 0,
-                           "instance metadata at %s: '%.32s' is not an instance id", r->endpoint,
+                           "instance metadata at %s: '%.32s' is not an instance id", req->endpoint,
                            got->instance_id);
     return MRD_OK;
 }
@@ -137,7 +137,7 @@ mrd_err
 mrd_imds_read(const char *endpoint, mrd_dur_ns timeout, mrd_imds *ret_imds, mrd_why *why)
 {
     const char *off = getenv("AWS_EC2_METADATA_DISABLED");
-    request r = { .deadline = { mrd_local_now().ns + timeout } };
+    request req = { .deadline = { mrd_local_now().ns + timeout } };
     mrd_imds got = { 0 };
     char trimmed[512];
     mrd_err err;
@@ -155,22 +155,22 @@ mrd_imds_read(const char *endpoint, mrd_dur_ns timeout, mrd_imds *ret_imds, mrd_
         return mrd_why_set(why, MRD_LIMIT, 0, "address of the instance metadata is too long");
     while (n > 0 && trimmed[n - 1] == '/')
         trimmed[--n] = '\0';
-    r.endpoint = trimmed;
-    if ((r.curl = curl_easy_init()) == NULL)
+    req.endpoint = trimmed;
+    if ((req.curl = curl_easy_init()) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "instance metadata");
-    curl_easy_setopt(r.curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(r.curl, CURLOPT_NOPROXY, "*");
-    curl_easy_setopt(r.curl, CURLOPT_PROTOCOLS_STR, "http");
-    curl_easy_setopt(r.curl, CURLOPT_WRITEFUNCTION, take);
-    curl_easy_setopt(r.curl, CURLOPT_WRITEDATA, &r);
-    err = ask(&r, "/latest/api/token", true, why);
+    curl_easy_setopt(req.curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(req.curl, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(req.curl, CURLOPT_PROTOCOLS_STR, "http");
+    curl_easy_setopt(req.curl, CURLOPT_WRITEFUNCTION, take);
+    curl_easy_setopt(req.curl, CURLOPT_WRITEDATA, &req);
+    err = ask(&req, "/latest/api/token", true, why);
     if (err == MRD_OK) {
-        memcpy(r.token, r.value, sizeof(r.token));
-        err = read_items(&r, &got, why);
+        memcpy(req.token, req.value, sizeof(req.token));
+        err = read_items(&req, &got, why);
     } else if (err == MRD_NOTFOUND) {
-        err = mrd_why_set(why, MRD_NET, 0, "%s is not an instance metadata service", r.endpoint);
+        err = mrd_why_set(why, MRD_NET, 0, "%s is not an instance metadata service", req.endpoint);
     }
-    curl_easy_cleanup(r.curl);
+    curl_easy_cleanup(req.curl);
     if (err == MRD_OK)
         *ret_imds = got;
     return err;

@@ -190,10 +190,10 @@ is_pattern(const char *name)
 }
 
 static bool
-in_scope(const mrd_hw_counter *c, mrd_hw_scope scope)
+in_scope(const mrd_hw_counter *counter, mrd_hw_scope scope)
 {
-    return (scope.device_idx == MRD_NONE || scope.device_idx == c->device_idx) &&
-           (scope.core_idx == MRD_NONE || scope.core_idx == c->core_idx);
+    return (scope.device_idx == MRD_NONE || scope.device_idx == counter->device_idx) &&
+           (scope.core_idx == MRD_NONE || scope.core_idx == counter->core_idx);
 }
 
 static mrd_err
@@ -218,10 +218,10 @@ part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
     size_t index;
 
     for (size_t i = 0; i < ops->count(state); i++) {
-        const mrd_hw_counter *c = ops->at(state, i);
+        const mrd_hw_counter *counter = ops->at(state, i);
 
-        if (!in_scope(c, scope) ||
-            (pattern ? fnmatch(name, c->name, 0) != 0 : strcmp(name, c->name) != 0))
+        if (!in_scope(counter, scope) ||
+            (pattern ? fnmatch(name, counter->name, 0) != 0 : strcmp(name, counter->name) != 0))
             continue;
         *found = true;
         if (part_add(p, i) != MRD_OK)
@@ -310,15 +310,15 @@ unknown(const mrd_hw *hw, const char *name, mrd_hw_scope scope, mrd_why *why)
 }
 
 static mrd_err
-match_all(mrd_hw_session *s, const char *name, mrd_hw_scope scope, bool *found, mrd_why *why)
+match_all(mrd_hw_session *session, const char *name, mrd_hw_scope scope, bool *found, mrd_why *why)
 {
-    for (size_t i = 0; i < s->hw->n; i++) {
-        part *p = &s->parts[i];
+    for (size_t i = 0; i < session->hw->n; i++) {
+        part *p = &session->parts[i];
         mrd_err err;
 
-        if (s->hw->at[i].ops == NULL)
+        if (session->hw->at[i].ops == NULL)
             continue;
-        p->unit = &s->hw->at[i];
+        p->unit = &session->hw->at[i];
         if (pthread_mutex_trylock(&p->unit->lock) != 0) {
             if (strncmp(name, p->unit->name, strlen(p->unit->name)) != 0)
                 continue; /* another backend may have the name */
@@ -337,19 +337,19 @@ match_all(mrd_hw_session *s, const char *name, mrd_hw_scope scope, bool *found, 
 
 /* Fixes the list of counters, and gives each part its memory and, if needed, its thread. */
 static mrd_err
-allocate(mrd_hw_session *s, mrd_why *why)
+allocate(mrd_hw_session *session, mrd_why *why)
 {
     size_t at = 0;
 
     for (size_t i = 0; i < MRD_HW_UNITS; i++)
-        s->n += s->parts[i].n;
-    s->counters = calloc(s->n + 1, sizeof(*s->counters));
-    s->base = calloc(s->n + 1, sizeof(*s->base));
-    s->last = calloc(s->n + 1, sizeof(*s->last));
-    if (s->counters == NULL || s->base == NULL || s->last == NULL)
+        session->n += session->parts[i].n;
+    session->counters = calloc(session->n + 1, sizeof(*session->counters));
+    session->base = calloc(session->n + 1, sizeof(*session->base));
+    session->last = calloc(session->n + 1, sizeof(*session->last));
+    if (session->counters == NULL || session->base == NULL || session->last == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "counter session");
     for (size_t i = 0; i < MRD_HW_UNITS; i++) {
-        part *p = &s->parts[i];
+        part *p = &session->parts[i];
         mrd_err err;
 
         if (p->n == 0)
@@ -357,8 +357,8 @@ allocate(mrd_hw_session *s, mrd_why *why)
         if ((p->values = calloc(p->n, sizeof(*p->values))) == NULL)
             return mrd_why_set(why, MRD_NOMEM, 0, "counter session");
         for (size_t k = 0; k < p->n; k++)
-            s->counters[at++] = *p->unit->ops->at(p->unit->state, p->want[k]);
-        if (p->unit->ops->may_block && (err = helper_start(p, s->hw, why)) != MRD_OK)
+            session->counters[at++] = *p->unit->ops->at(p->unit->state, p->want[k]);
+        if (p->unit->ops->may_block && (err = helper_start(p, session->hw, why)) != MRD_OK)
             return err;
     }
     return MRD_OK;
@@ -368,35 +368,36 @@ mrd_err
 mrd_hw_session_create(mrd_hw *hw, const char *const *names, size_t n, mrd_hw_scope scope,
                       bool lenient, mrd_hw_session **ret_session, mrd_why *why)
 {
-    mrd_hw_session *s = calloc(1, sizeof(*s));
+    mrd_hw_session *session = calloc(1, sizeof(*session));
     mrd_err err = MRD_OK;
 
-    if (s == NULL)
+    if (session == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "counter session");
-    s->hw = mrd_hw_ref(hw);
+    session->hw = mrd_hw_ref(hw);
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
         bool found = false;
 
-        if ((err = match_all(s, names[i], scope, &found, why)) == MRD_OK && !found && !lenient)
+        if ((err = match_all(session, names[i], scope, &found, why)) == MRD_OK && !found &&
+            !lenient)
             err = unknown(hw, names[i], scope, why);
     }
     if (err == MRD_OK)
-        err = allocate(s, why);
+        err = allocate(session, why);
     if (err != MRD_OK) {
-        mrd_hw_session_destroy(s);
+        mrd_hw_session_destroy(session);
         return err;
     }
-    *ret_session = s;
+    *ret_session = session;
     return MRD_OK;
 }
 
 void
-mrd_hw_session_destroy(mrd_hw_session *s)
+mrd_hw_session_destroy(mrd_hw_session *session)
 {
-    if (s == NULL)
+    if (session == NULL)
         return;
     for (size_t i = 0; i < MRD_HW_UNITS; i++) {
-        helper *h = s->parts[i].helper;
+        helper *h = session->parts[i].helper;
 
         if (h != NULL) {
             pthread_mutex_lock(&h->lock);
@@ -405,26 +406,26 @@ mrd_hw_session_destroy(mrd_hw_session *s)
             pthread_mutex_unlock(&h->lock);
             helper_unref(h);
         }
-        free(s->parts[i].want);
-        free(s->parts[i].values);
+        free(session->parts[i].want);
+        free(session->parts[i].values);
     }
-    free(s->counters);
-    free(s->base);
-    free(s->last);
-    mrd_hw_close(s->hw);
-    free(s);
+    free(session->counters);
+    free(session->base);
+    free(session->last);
+    mrd_hw_close(session->hw);
+    free(session);
 }
 
 size_t
-mrd_hw_session_count(const mrd_hw_session *s)
+mrd_hw_session_count(const mrd_hw_session *session)
 {
-    return s->n;
+    return session->n;
 }
 
 const mrd_hw_counter *
-mrd_hw_session_counter(const mrd_hw_session *s, size_t i)
+mrd_hw_session_counter(const mrd_hw_session *session, size_t i)
 {
-    return &s->counters[i];
+    return &session->counters[i];
 }
 
 /* ---- Start, poll, stop ---- */
@@ -443,7 +444,7 @@ part_sample(part *p, mrd_local_ns deadline, mrd_why *why)
 }
 
 static mrd_err
-read_all(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values, mrd_why *why)
+read_all(mrd_hw_session *session, mrd_dur_ns timeout, mrd_hw_value *values, mrd_why *why)
 {
     mrd_local_ns deadline = { mrd_local_now().ns + timeout };
     size_t at = 0;
@@ -451,40 +452,41 @@ read_all(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values, mrd_why *w
     for (size_t i = 0; i < MRD_HW_UNITS; i++) {
         mrd_err err;
 
-        if (s->parts[i].n > 0 && (err = part_sample(&s->parts[i], deadline, why)) != MRD_OK)
+        if (session->parts[i].n > 0 &&
+            (err = part_sample(&session->parts[i], deadline, why)) != MRD_OK)
             return err;
     }
     for (size_t i = 0; i < MRD_HW_UNITS; i++) {
-        if (s->parts[i].n > 0)
-            memcpy(values + at, s->parts[i].values, s->parts[i].n * sizeof(*values));
-        at += s->parts[i].n;
+        if (session->parts[i].n > 0)
+            memcpy(values + at, session->parts[i].values, session->parts[i].n * sizeof(*values));
+        at += session->parts[i].n;
     }
     return MRD_OK;
 }
 
 mrd_err
-mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why)
+mrd_hw_session_start(mrd_hw_session *session, mrd_dur_ns timeout, mrd_why *why)
 {
     mrd_err err;
 
-    if (s->started)
+    if (session->started)
         return mrd_why_set(why, MRD_STATE, 0, "the counter session is started already");
-    if ((err = read_all(s, timeout, s->base, why)) != MRD_OK)
+    if ((err = read_all(session, timeout, session->base, why)) != MRD_OK)
         return err;
-    s->timeout = timeout;
-    s->started = true;
-    s->has_last = false;
+    session->timeout = timeout;
+    session->started = true;
+    session->has_last = false;
     return MRD_OK;
 }
 
 static mrd_hw_value
-since(const mrd_hw_counter *c, mrd_hw_value now, mrd_hw_value base)
+since(const mrd_hw_counter *counter, mrd_hw_value now, mrd_hw_value base)
 {
-    if ((c->flags & MRD_HW_CUMULATIVE) == 0 || now.state != MRD_HW_OK)
+    if ((counter->flags & MRD_HW_CUMULATIVE) == 0 || now.state != MRD_HW_OK)
         return now;
     if (base.state != MRD_HW_OK)
         return now; /* it was 0 or absent then */
-    if ((c->flags & MRD_HW_DOUBLE) != 0)
+    if ((counter->flags & MRD_HW_DOUBLE) != 0)
         now.d -= base.d;
     else
         now.i = (int64_t) ((uint64_t) now.i - (uint64_t) base.i);
@@ -492,33 +494,34 @@ since(const mrd_hw_counter *c, mrd_hw_value now, mrd_hw_value base)
 }
 
 mrd_err
-mrd_hw_session_poll(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values,
+mrd_hw_session_poll(mrd_hw_session *session, mrd_dur_ns timeout, mrd_hw_value *values,
                     mrd_hw_value *since_start, size_t n, mrd_why *why)
 {
     mrd_err err;
 
-    if (!s->started && !s->has_last)
+    if (!session->started && !session->has_last)
         return mrd_why_set(why, MRD_STATE, 0, "the counter session is not started");
-    if (n < s->n)
-        return mrd_why_set(why, MRD_LIMIT, 0, "room for %zu values, the session has %zu", n, s->n);
-    if (!s->started)
-        memcpy(values, s->last, s->n * sizeof(*values));
-    else if ((err = read_all(s, timeout, values, why)) != MRD_OK)
+    if (n < session->n)
+        return mrd_why_set(why, MRD_LIMIT, 0, "room for %zu values, the session has %zu", n,
+                           session->n);
+    if (!session->started)
+        memcpy(values, session->last, session->n * sizeof(*values));
+    else if ((err = read_all(session, timeout, values, why)) != MRD_OK)
         return err;
-    for (size_t i = 0; i < s->n && since_start != NULL; i++)
-        since_start[i] = since(&s->counters[i], values[i], s->base[i]);
+    for (size_t i = 0; i < session->n && since_start != NULL; i++)
+        since_start[i] = since(&session->counters[i], values[i], session->base[i]);
     return MRD_OK;
 }
 
 mrd_err
-mrd_hw_session_stop(mrd_hw_session *s, mrd_why *why)
+mrd_hw_session_stop(mrd_hw_session *session, mrd_why *why)
 {
     mrd_err err;
 
-    if (!s->started)
+    if (!session->started)
         return mrd_why_set(why, MRD_STATE, 0, "the counter session is not started");
-    err = read_all(s, s->timeout, s->last, why);
-    s->started = false;
-    s->has_last = err == MRD_OK;
+    err = read_all(session, session->timeout, session->last, why);
+    session->started = false;
+    session->has_last = err == MRD_OK;
     return err;
 }

@@ -45,30 +45,31 @@ static mrd_err
 read_all(const char *path, BIO *in, mrd_cert_times *to, mrd_cert_times *first, size_t *ret_n,
          mrd_why *why)
 {
-    size_t n = 0;
+    size_t count = 0;
     mrd_err err = MRD_OK;
     X509 *cert;
 
     while (err == MRD_OK &&
            (cert = PEM_read_bio_X509(in, NULL, mrd_cert_no_passphrase, NULL)) != NULL) {
-        mrd_cert_times one = { .number = (unsigned) n + 1, .authority = X509_check_ca(cert) != 0 };
+        mrd_cert_times one = { .number = (unsigned) count + 1,
+                               .authority = X509_check_ca(cert) != 0 };
 
         name_of(cert, one.name);
         if (!mrd_cert_period(cert, &one.begin, &one.end))
             err = mrd_why_set(why, MRD_SYNTAX, 0, "%s: the times of certificate %zu cannot be read",
-                              path, n + 1);
+                              path, count + 1);
         else
-            place(to, n++, &one);
-        if (n == 1)
+            place(to, count++, &one);
+        if (count == 1)
             *first = one;
         X509_free(cert);
     }
     /* OpenSSL reports the end of the file as "no start line". */
     if (err == MRD_OK && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
-        err = mrd_why_set(why, MRD_SYNTAX, 0, "%s: certificate %zu is damaged", path, n + 1);
-    else if (err == MRD_OK && n == 0)
+        err = mrd_why_set(why, MRD_SYNTAX, 0, "%s: certificate %zu is damaged", path, count + 1);
+    else if (err == MRD_OK && count == 0)
         err = mrd_why_set(why, MRD_SYNTAX, 0, "%s: this is no certificate (PEM)", path);
-    *ret_n = n;
+    *ret_n = count;
     return err;
 }
 
@@ -128,52 +129,52 @@ typedef struct {
 } seen;
 
 static void
-family(mrd_metrics_text *x, const mrd_cert_file *files, const seen *s, size_t n, bool ends)
+family(mrd_metrics_text *text, const mrd_cert_file *files, const seen *s, size_t n, bool ends)
 {
     char label[256];
 
-    mrd_metrics_text_family(x, MRD_METRICS_GAUGE,
+    mrd_metrics_text_family(text, MRD_METRICS_GAUGE,
                             ends ? "meridian_certificate_expiry_timestamp_seconds"
                                  : "meridian_certificate_begin_timestamp_seconds",
                             ends ? "When a certificate of this program's files ends."
                                  : "When a certificate of this program's files begins.");
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < s[i].n; k++) {
-            const mrd_cert_times *c = &s[i].v[k];
+            const mrd_cert_times *times = &s[i].v[k];
 
             snprintf(label, sizeof(label), "option=\"%s\",number=\"%u\",kind=\"%s\",name=\"%s\"",
-                     files[i].option, c->number, c->authority ? "authority" : "certificate",
-                     c->name);
-            mrd_metrics_text_i64(x, label, (ends ? c->end.ns : c->begin.ns) / MRD_SEC);
+                     files[i].option, times->number, times->authority ? "authority" : "certificate",
+                     times->name);
+            mrd_metrics_text_i64(text, label, (ends ? times->end.ns : times->begin.ns) / MRD_SEC);
         }
     }
 }
 
 void
-mrd_cert_times_metrics(mrd_metrics_text *x, const mrd_cert_file *files, size_t n)
+mrd_cert_times_metrics(mrd_metrics_text *text, const mrd_cert_file *files, size_t count)
 {
-    seen *s = calloc(n, sizeof(*s));
+    seen *s = calloc(count, sizeof(*s));
     char label[64];
 
     if (s == NULL) {
-        x->to->err = MRD_NOMEM;
+        text->to->err = MRD_NOMEM;
         return;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         s[i].given = files[i].path != NULL;
         s[i].readable = s[i].given && mrd_cert_times_read(files[i].path, s[i].v, &s[i].n,
                                                           &(mrd_why){ 0 }) == MRD_OK;
         if (s[i].n > MRD_CERT_TIMES_MAX)
             s[i].n = MRD_CERT_TIMES_MAX;
     }
-    family(x, files, s, n, true);
-    family(x, files, s, n, false);
-    mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_certificate_file_readable",
+    family(text, files, s, count, true);
+    family(text, files, s, count, false);
+    mrd_metrics_text_family(text, MRD_METRICS_GAUGE, "meridian_certificate_file_readable",
                             "1 while a file of certificates that was given can be read.");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         snprintf(label, sizeof(label), "option=\"%s\"", files[i].option);
         if (s[i].given)
-            mrd_metrics_text_u64(x, label, s[i].readable);
+            mrd_metrics_text_u64(text, label, s[i].readable);
     }
     free(s);
 }

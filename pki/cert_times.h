@@ -39,6 +39,6 @@ typedef struct {
 } mrd_cert_file;
 
 /* Writes start and end of all certificates, and the files that cannot be read. */
-void mrd_cert_times_metrics(mrd_metrics_text *x, const mrd_cert_file *files, size_t n);
+void mrd_cert_times_metrics(mrd_metrics_text *text, const mrd_cert_file *files, size_t count);
 
 #endif

@@ -67,26 +67,26 @@ static mrd_err
 key_load(const char *path, EVP_PKEY **ret_key, mrd_why *why)
 {
     mrd_err err = mrd_secret_check("key file", path, why);
-    FILE *f = err == MRD_OK ? fopen(path, "re") : NULL;
+    FILE *file = err == MRD_OK ? fopen(path, "re") : NULL;
 
     if (err != MRD_OK)
         return err;
-    if (f == NULL)
+    if (file == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
-    *ret_key = PEM_read_PrivateKey(f, NULL, mrd_cert_no_passphrase, NULL);
-    fclose(f);
+    *ret_key = PEM_read_PrivateKey(file, NULL, mrd_cert_no_passphrase, NULL);
+    fclose(file);
     return *ret_key == NULL ? failed(why, MRD_SYNTAX, path) : MRD_OK;
 }
 
 static mrd_err
 cert_load(const char *path, X509 **ret_cert, mrd_why *why)
 {
-    FILE *f = fopen(path, "re");
+    FILE *file = fopen(path, "re");
 
-    if (f == NULL)
+    if (file == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
-    *ret_cert = PEM_read_X509(f, NULL, mrd_cert_no_passphrase, NULL);
-    fclose(f);
+    *ret_cert = PEM_read_X509(file, NULL, mrd_cert_no_passphrase, NULL);
+    fclose(file);
     return *ret_cert == NULL ? failed(why, MRD_SYNTAX, path) : MRD_OK;
 }
 
@@ -153,7 +153,7 @@ request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
 {
     const unsigned char *at;
     unsigned char *der;
-    X509_REQ *r = NULL;
+    X509_REQ *req = NULL;
     long len = 0;
     mrd_err err = MRD_OK;
 
@@ -162,20 +162,20 @@ request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
                            MRD_CSR_MAX);
     at = der = one_block(text, PEM_STRING_X509_REQ, &len);
     if (der != NULL)
-        r = d2i_X509_REQ(NULL, &at, len);
-    if (r == NULL || at != der + len)
+        req = d2i_X509_REQ(NULL, &at, len);
+    if (req == NULL || at != der + len)
         err = failed(why, MRD_SYNTAX,
                      "this is no signing request (one of PKCS #10 in PEM, and nothing else)");
-    else if (!curve_ok(X509_REQ_get0_pubkey(r)))
+    else if (!curve_ok(X509_REQ_get0_pubkey(req)))
         err = mrd_why_set(why, MRD_INVALID, 0, "the request's key is not P-256 or P-384");
-    else if (X509_REQ_verify(r, X509_REQ_get0_pubkey(r)) != 1)
+    else if (X509_REQ_verify(req, X509_REQ_get0_pubkey(req)) != 1)
         err = mrd_why_set(why, MRD_AUTH, 0, "the request is not signed with its own key");
     ERR_clear_error();
     OPENSSL_free(der);
     if (err != MRD_OK)
-        X509_REQ_free(r);
+        X509_REQ_free(req);
     else
-        *ret_request = r;
+        *ret_request = req;
     return err;
 }
 
@@ -229,7 +229,7 @@ key_make(const char *path, EVP_PKEY **ret_key, mrd_why *why)
 mrd_err
 mrd_csr_make(const char *key_path, const char *instance, mrd_buf *to, mrd_why *why)
 {
-    X509_REQ *r = NULL;
+    X509_REQ *req = NULL;
     EVP_PKEY *key = NULL;
     BIO *pem = NULL;
     char *data = NULL;
@@ -241,16 +241,16 @@ mrd_csr_make(const char *key_path, const char *instance, mrd_buf *to, mrd_why *w
                                           : key_make(key_path, &key, why);
     if (err != MRD_OK)
         return err;
-    if ((r = X509_REQ_new()) == NULL || (pem = BIO_new(BIO_s_mem())) == NULL ||
-        X509_NAME_add_entry_by_txt(X509_REQ_get_subject_name(r), "CN", MBSTRING_UTF8,
+    if ((req = X509_REQ_new()) == NULL || (pem = BIO_new(BIO_s_mem())) == NULL ||
+        X509_NAME_add_entry_by_txt(X509_REQ_get_subject_name(req), "CN", MBSTRING_UTF8,
                                    (const unsigned char *) instance, -1, -1, 0) != 1 ||
-        X509_REQ_set_pubkey(r, key) != 1 || X509_REQ_sign(r, key, EVP_sha256()) == 0 ||
-        PEM_write_bio_X509_REQ(pem, r) != 1 || (len = BIO_get_mem_data(pem, &data)) <= 0)
+        X509_REQ_set_pubkey(req, key) != 1 || X509_REQ_sign(req, key, EVP_sha256()) == 0 ||
+        PEM_write_bio_X509_REQ(pem, req) != 1 || (len = BIO_get_mem_data(pem, &data)) <= 0)
         err = failed(why, MRD_INVALID, key_path);
     else
         mrd_buf_add(to, data, (size_t) len);
     BIO_free(pem);
-    X509_REQ_free(r);
+    X509_REQ_free(req);
     EVP_PKEY_free(key);
     return err != MRD_OK ? err : to->err;
 }
@@ -324,22 +324,22 @@ mrd_csr_fits(mrd_str cert, const char *key_path, const char *instance, mrd_why *
 mrd_err
 mrd_signer_open(const char *ca_path, const char *key_path, mrd_signer **ret_signer, mrd_why *why)
 {
-    mrd_signer *s = calloc(1, sizeof(*s));
-    mrd_err err =
-        s == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", ca_path) : cert_load(ca_path, &s->ca, why);
+    mrd_signer *signer = calloc(1, sizeof(*signer));
+    mrd_err err = signer == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", ca_path)
+                                 : cert_load(ca_path, &signer->ca, why);
 
     if (err == MRD_OK)
-        err = key_load(key_path, &s->key, why);
-    if (err == MRD_OK && X509_check_ca(s->ca) != 1)
+        err = key_load(key_path, &signer->key, why);
+    if (err == MRD_OK && X509_check_ca(signer->ca) != 1)
         err =
             mrd_why_set(why, MRD_INVALID, 0, "%s is not the certificate of an authority", ca_path);
-    if (err == MRD_OK && X509_check_private_key(s->ca, s->key) != 1)
+    if (err == MRD_OK && X509_check_private_key(signer->ca, signer->key) != 1)
         err = mrd_why_set(why, MRD_INVALID, 0, "%s is not the key of %s", key_path, ca_path);
     ERR_clear_error();
     if (err != MRD_OK)
-        mrd_signer_close(s);
+        mrd_signer_close(signer);
     else
-        *ret_signer = s;
+        *ret_signer = signer;
     return err;
 }
 
@@ -355,13 +355,13 @@ mrd_signer_close(mrd_signer *signer)
 
 /* Checks that the request asks only for a certificate with this name. */
 static mrd_err
-request_check(X509_REQ *r, const char *instance, mrd_why *why)
+request_check(X509_REQ *req, const char *instance, mrd_why *why)
 {
-    const X509_NAME *subject = X509_REQ_get_subject_name(r);
+    const X509_NAME *subject = X509_REQ_get_subject_name(req);
     int n = X509_NAME_entry_count(subject);
     char name[MRD_CSR_INSTANCE] = "";
 
-    if (X509_REQ_get_attr_count(r) != 0)
+    if (X509_REQ_get_attr_count(req) != 0)
         return mrd_why_set(
             why, MRD_INVALID, 0,
             "the request asks for extensions or has attributes, which are not signed");
@@ -374,9 +374,9 @@ request_check(X509_REQ *r, const char *instance, mrd_why *why)
 
 /* Sets the end of the validity to the end of `life`, but not beyond the authority's own end. */
 static bool
-end_set(const mrd_signer *s, X509 *cert, mrd_dur_ns life)
+end_set(const mrd_signer *signer, X509 *cert, mrd_dur_ns life)
 {
-    const ASN1_TIME *end = X509_get0_notAfter(s->ca);
+    const ASN1_TIME *end = X509_get0_notAfter(signer->ca);
     int64_t seconds = life / MRD_SEC;
     mrd_dur_ns left;
 
@@ -388,12 +388,13 @@ end_set(const mrd_signer *s, X509 *cert, mrd_dur_ns life)
 }
 
 static X509 *
-certificate(const mrd_signer *s, EVP_PKEY *key, const char *instance, mrd_dur_ns life)
+certificate(const mrd_signer *signer, EVP_PKEY *key, const char *instance, mrd_dur_ns life)
 {
-    X509 *cert = mrd_cert_make(instance, key, s->ca);
+    X509 *cert = mrd_cert_make(instance, key, signer->ca);
 
-    if (cert != NULL && end_set(s, cert, life) && mrd_cert_extend_leaf(cert, s->ca, "clientAuth") &&
-        X509_sign(cert, s->key, EVP_sha256()) != 0)
+    if (cert != NULL && end_set(signer, cert, life) &&
+        mrd_cert_extend_leaf(cert, signer->ca, "clientAuth") &&
+        X509_sign(cert, signer->key, EVP_sha256()) != 0)
         return cert;
     X509_free(cert);
     return NULL;
@@ -403,7 +404,7 @@ mrd_err
 mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance, mrd_dur_ns life,
                 mrd_buf *to, mrd_why *why)
 {
-    X509_REQ *r = NULL;
+    X509_REQ *req = NULL;
     X509 *cert = NULL;
     BIO *pem = NULL;
     char *data = NULL;
@@ -412,10 +413,10 @@ mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance,
 
     if (err == MRD_OK && X509_cmp_current_time(X509_get0_notAfter(signer->ca)) <= 0)
         err = mrd_why_set(why, MRD_STATE, 0, "the authority's own certificate has expired");
-    if (err == MRD_OK && (err = request_parse(request, &r, why)) == MRD_OK)
-        err = request_check(r, instance, why);
+    if (err == MRD_OK && (err = request_parse(request, &req, why)) == MRD_OK)
+        err = request_check(req, instance, why);
     if (err == MRD_OK) {
-        cert = certificate(signer, X509_REQ_get0_pubkey(r), instance, life);
+        cert = certificate(signer, X509_REQ_get0_pubkey(req), instance, life);
         if (cert == NULL || (pem = BIO_new(BIO_s_mem())) == NULL ||
             PEM_write_bio_X509(pem, cert) != 1 || (len = BIO_get_mem_data(pem, &data)) <= 0)
             err = failed(why, MRD_INVALID, "signing");
@@ -424,20 +425,20 @@ mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance,
     }
     BIO_free(pem);
     X509_free(cert);
-    X509_REQ_free(r);
+    X509_REQ_free(req);
     return err != MRD_OK ? err : to->err;
 }
 
 mrd_err
 mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
 {
-    X509_REQ *r = NULL;
+    X509_REQ *req = NULL;
     unsigned char *der = NULL;
     mrd_sha256 *sha;
-    mrd_err err = request_parse(request, &r, why);
-    int len = err == MRD_OK ? i2d_PUBKEY(X509_REQ_get0_pubkey(r), &der) : 0;
+    mrd_err err = request_parse(request, &req, why);
+    int len = err == MRD_OK ? i2d_PUBKEY(X509_REQ_get0_pubkey(req), &der) : 0;
 
-    X509_REQ_free(r);
+    X509_REQ_free(req);
     if (err != MRD_OK)
         return err;
     if (len <= 0 || (sha = mrd_sha256_new()) == NULL) {
@@ -536,13 +537,13 @@ mrd_csr_revoked(const char *serials, const char *authorities, mrd_why *why)
 /* Checks that the certificate is valid today, is from one of the authorities, is for a client, and
  * is not revoked. */
 static mrd_err
-chain_check(const mrd_signer *s, X509 *cert, const char *authorities, mrd_why *why)
+chain_check(const mrd_signer *signer, X509 *cert, const char *authorities, mrd_why *why)
 {
     X509_STORE *store = X509_STORE_new();
     X509_STORE_CTX *ctx = X509_STORE_CTX_new();
     mrd_err err = MRD_OK;
 
-    if (store == NULL || ctx == NULL || X509_STORE_add_cert(store, s->ca) != 1)
+    if (store == NULL || ctx == NULL || X509_STORE_add_cert(store, signer->ca) != 1)
         err = failed(why, MRD_NOMEM, "certificate");
     if (err == MRD_OK && authorities != NULL)
         err = authorities_load(store, authorities, why);
@@ -565,16 +566,16 @@ mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request, const
                   char instance[MRD_CSR_INSTANCE], mrd_why *why)
 {
     X509 *x = NULL;
-    X509_REQ *r = NULL;
+    X509_REQ *req = NULL;
     mrd_err err = cert_parse(cert, &x, why);
 
-    if (err == MRD_OK && (err = request_parse(request, &r, why)) == MRD_OK)
+    if (err == MRD_OK && (err = request_parse(request, &req, why)) == MRD_OK)
         err = chain_check(signer, x, authorities, why);
-    if (err == MRD_OK && EVP_PKEY_eq(X509_get0_pubkey(x), X509_REQ_get0_pubkey(r)) != 1)
+    if (err == MRD_OK && EVP_PKEY_eq(X509_get0_pubkey(x), X509_REQ_get0_pubkey(req)) != 1)
         err = mrd_why_set(why, MRD_AUTH, 0, "the request is not signed with the certificate's key");
     if (err == MRD_OK && !common_name(X509_get_subject_name(x), instance))
         err = mrd_why_set(why, MRD_AUTH, 0, "the certificate names no instance");
-    X509_REQ_free(r);
+    X509_REQ_free(req);
     X509_free(x);
     return err;
 }

@@ -82,24 +82,24 @@ pki_store_cert(const char *path, X509 *cert, mrd_why *why)
 static mrd_err
 pki_load_key(const char *path, EVP_PKEY **ret_key, mrd_why *why)
 {
-    FILE *f = fopen(path, "r");
+    FILE *file = fopen(path, "r");
 
-    if (f == NULL)
+    if (file == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
-    *ret_key = PEM_read_PrivateKey(f, NULL, NULL, NULL);
-    fclose(f);
+    *ret_key = PEM_read_PrivateKey(file, NULL, NULL, NULL);
+    fclose(file);
     return *ret_key == NULL ? pki_failed(why, path) : MRD_OK;
 }
 
 static mrd_err
 pki_load_cert(const char *path, X509 **ret_cert, mrd_why *why)
 {
-    FILE *f = fopen(path, "r");
+    FILE *file = fopen(path, "r");
 
-    if (f == NULL)
+    if (file == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
-    *ret_cert = PEM_read_X509(f, NULL, NULL, NULL);
-    fclose(f);
+    *ret_cert = PEM_read_X509(file, NULL, NULL, NULL);
+    fclose(file);
     return *ret_cert == NULL ? pki_failed(why, path) : MRD_OK;
 }
 
@@ -188,30 +188,30 @@ pki_keep_names(X509 *cert, const char *old_path)
 }
 
 static mrd_err
-pki_sign(const mrd_pki_request *r, const char *old_path, EVP_PKEY *key, X509 *ca, EVP_PKEY *ca_key,
-         X509 **ret_cert, mrd_why *why)
+pki_sign(const mrd_pki_request *request, const char *old_path, EVP_PKEY *key, X509 *ca,
+         EVP_PKEY *ca_key, X509 **ret_cert, mrd_why *why)
 {
-    X509 *cert = mrd_cert_make(r->name, key, ca);
+    X509 *cert = mrd_cert_make(request->name, key, ca);
     mrd_buf names = { 0 };
     mrd_err err = MRD_OK;
     bool ok;
 
-    if (r->hosts != NULL && !pki_alt_names(r->hosts, &names)) {
+    if (request->hosts != NULL && !pki_alt_names(request->hosts, &names)) {
         X509_free(cert);
         mrd_buf_fini(&names);
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--host contains a character that a host name cannot have");
     }
-    ok = cert != NULL && pki_lasts(cert, r->days) &&
-         mrd_cert_extend_leaf(cert, ca, r->server ? "serverAuth,clientAuth" : "clientAuth") &&
-         (r->hosts == NULL
+    ok = cert != NULL && pki_lasts(cert, request->days) &&
+         mrd_cert_extend_leaf(cert, ca, request->server ? "serverAuth,clientAuth" : "clientAuth") &&
+         (request->hosts == NULL
               ? pki_keep_names(cert, old_path)
               : mrd_cert_extend(cert, ca, NID_subject_alt_name, mrd_buf_cstr(&names))) &&
          X509_sign(cert, ca_key, EVP_sha256()) != 0;
     if (ok) {
         *ret_cert = cert;
     } else {
-        err = pki_failed(why, r->name);
+        err = pki_failed(why, request->name);
         X509_free(cert);
     }
     mrd_buf_fini(&names);
@@ -296,7 +296,7 @@ mrd_err
 mrd_pki_examine(const char *ca, const char *cert_path, const char *key_path, mrd_pki_view *ret_view,
                 mrd_why *why)
 {
-    mrd_pki_view v = { .names = "" };
+    mrd_pki_view view = { .names = "" };
     EVP_PKEY *key = NULL;
     X509 *cert = NULL;
     mrd_err err = pki_load_cert(cert_path, &cert, why);
@@ -304,14 +304,14 @@ mrd_pki_examine(const char *ca, const char *cert_path, const char *key_path, mrd
     if (err == MRD_OK && key_path != NULL)
         err = pki_load_key(key_path, &key, why);
     if (err == MRD_OK)
-        err = mrd_pki_remaining(cert_path, &v.seconds, why);
+        err = mrd_pki_remaining(cert_path, &view.seconds, why);
     if (err == MRD_OK) {
-        mrd_cert_names(cert, '\n', v.names, sizeof(v.names));
-        v.key_fits = key != NULL && X509_check_private_key(cert, key) == 1;
+        mrd_cert_names(cert, '\n', view.names, sizeof(view.names));
+        view.key_fits = key != NULL && X509_check_private_key(cert, key) == 1;
         if (ca != NULL)
-            view_chain(cert, ca, v.error, sizeof(v.error));
+            view_chain(cert, ca, view.error, sizeof(view.error));
         ERR_clear_error();
-        *ret_view = v;
+        *ret_view = view;
     }
     EVP_PKEY_free(key);
     X509_free(cert);

@@ -27,11 +27,11 @@ take(char *data, size_t size, size_t n, void *self)
 }
 
 static int
-progress(void *self, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+progress(void *self, curl_off_t off, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     const atomic_bool *stopped = self;
 
-    (void) a;
+    (void) off;
     (void) b;
     (void) c;
     (void) d;
@@ -72,37 +72,37 @@ add_bearer(const char *path, struct curl_slist **headers, mrd_why *why)
 }
 
 static mrd_err
-headers_of(const mrd_fetch_request *r, struct curl_slist **headers, mrd_why *why)
+headers_of(const mrd_fetch_request *request, struct curl_slist **headers, mrd_why *why)
 {
     if (!add_header(headers, "Accept: application/json") ||
-        (r->json != NULL && (!add_header(headers, "Content-Type: application/json") ||
-                             !add_header(headers, "Expect:"))))
-        return mrd_why_set(why, MRD_NOMEM, 0, "%s", r->url);
-    return r->bearer_file == NULL ? MRD_OK : add_bearer(r->bearer_file, headers, why);
+        (request->json != NULL && (!add_header(headers, "Content-Type: application/json") ||
+                                   !add_header(headers, "Expect:"))))
+        return mrd_why_set(why, MRD_NOMEM, 0, "%s", request->url);
+    return request->bearer_file == NULL ? MRD_OK : add_bearer(request->bearer_file, headers, why);
 }
 
 static void
-options_set(CURL *curl, const mrd_fetch_request *r, struct curl_slist *headers, sink *to,
+options_set(CURL *curl, const mrd_fetch_request *request, struct curl_slist *headers, sink *to,
             char detail[CURL_ERROR_SIZE])
 {
-    curl_easy_setopt(curl, CURLOPT_URL, r->url);
+    curl_easy_setopt(curl, CURLOPT_URL, request->url);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "meridian/" MRD_RELEASE);
-    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long) (r->seconds + 1) / 2);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long) r->seconds);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long) (request->seconds + 1) / 2);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long) request->seconds);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, to);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, progress);
-    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, r->stopped);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, request->stopped);
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    if (r->json != NULL)
-        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, r->json);
-    if (r->ca_file != NULL)
-        curl_easy_setopt(curl, CURLOPT_CAINFO, r->ca_file);
+    if (request->json != NULL)
+        curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request->json);
+    if (request->ca_file != NULL)
+        curl_easy_setopt(curl, CURLOPT_CAINFO, request->ca_file);
 }
 
 static void
@@ -140,8 +140,8 @@ mrd_fetch(const mrd_fetch_request *request, mrd_buf *to, unsigned *ret_status, m
             err = mrd_why_set(why, MRD_NET, 0, "%s: %s", request->url,
                               detail[0] != '\0' ? detail : curl_easy_strerror(code));
     }
-    for (struct curl_slist *h = headers; h != NULL; h = h->next)
-        explicit_bzero(h->data, strlen(h->data));
+    for (struct curl_slist *list = headers; list != NULL; list = list->next)
+        explicit_bzero(list->data, strlen(list->data));
     curl_slist_free_all(headers);
     curl_easy_cleanup(curl);
     *ret_status = (unsigned) status;

@@ -74,58 +74,58 @@ mrd_boot_key(mrd_str boot_id)
 }
 
 void
-mrd_frame_put(mrd_frame *f, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER])
+mrd_frame_put(mrd_frame *frame, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER])
 {
-    f->body_len = (uint32_t) body.len;
-    f->body_crc = mrd_crc32c(0, body.p, body.len);
-    mrd_frame_stamp(f, to);
+    frame->body_len = (uint32_t) body.len;
+    frame->body_crc = mrd_crc32c(0, body.p, body.len);
+    mrd_frame_stamp(frame, to);
 }
 
 void
-mrd_frame_stamp(const mrd_frame *f, uint8_t to[MRD_FRAME_HEADER])
+mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER])
 {
     memcpy(to, FRAME_MAGIC, 4);
     to[4] = MRD_WIRE_MAJOR;
-    to[5] = f->type;
-    to[6] = f->codec;
-    to[7] = f->clock;
-    put_u32(to + 8, f->body_len);
-    put_u32(to + 12, f->head_len);
-    put_u32(to + 16, f->head_raw);
-    put_u32(to + 20, f->cols_raw);
-    put_u32(to + 24, f->events);
-    put_u32(to + 28, f->body_crc);
-    put_u64(to + 32, f->agent);
-    put_u64(to + 40, f->epoch);
-    put_u64(to + 48, f->session);
-    put_u64(to + 56, f->seq);
-    put_u64(to + 64, (uint64_t) f->process_id);
-    put_u64(to + 72, (uint64_t) f->first.ns);
-    put_u64(to + 80, (uint64_t) f->last.ns);
-    put_u32(to + 88, f->boot);
+    to[5] = frame->type;
+    to[6] = frame->codec;
+    to[7] = frame->clock;
+    put_u32(to + 8, frame->body_len);
+    put_u32(to + 12, frame->head_len);
+    put_u32(to + 16, frame->head_raw);
+    put_u32(to + 20, frame->cols_raw);
+    put_u32(to + 24, frame->events);
+    put_u32(to + 28, frame->body_crc);
+    put_u64(to + 32, frame->agent);
+    put_u64(to + 40, frame->epoch);
+    put_u64(to + 48, frame->session);
+    put_u64(to + 56, frame->seq);
+    put_u64(to + 64, (uint64_t) frame->process_id);
+    put_u64(to + 72, (uint64_t) frame->first.ns);
+    put_u64(to + 80, (uint64_t) frame->last.ns);
+    put_u32(to + 88, frame->boot);
     put_u32(to + 92, mrd_crc32c(0, to, 92));
 }
 
 static void
-frame_fields(const uint8_t *p, mrd_frame *f)
+frame_fields(const uint8_t *bytes, mrd_frame *frame)
 {
-    *f = (mrd_frame){ .type = p[5],
-                      .codec = p[6],
-                      .clock = p[7],
-                      .body_len = get_u32(p + 8),
-                      .head_len = get_u32(p + 12),
-                      .head_raw = get_u32(p + 16),
-                      .cols_raw = get_u32(p + 20),
-                      .events = get_u32(p + 24),
-                      .body_crc = get_u32(p + 28),
-                      .agent = get_u64(p + 32),
-                      .epoch = get_u64(p + 40),
-                      .session = get_u64(p + 48),
-                      .seq = get_u64(p + 56),
-                      .process_id = (int64_t) get_u64(p + 64),
-                      .first = { (int64_t) get_u64(p + 72) },
-                      .last = { (int64_t) get_u64(p + 80) },
-                      .boot = get_u32(p + 88) };
+    *frame = (mrd_frame){ .type = bytes[5],
+                          .codec = bytes[6],
+                          .clock = bytes[7],
+                          .body_len = get_u32(bytes + 8),
+                          .head_len = get_u32(bytes + 12),
+                          .head_raw = get_u32(bytes + 16),
+                          .cols_raw = get_u32(bytes + 20),
+                          .events = get_u32(bytes + 24),
+                          .body_crc = get_u32(bytes + 28),
+                          .agent = get_u64(bytes + 32),
+                          .epoch = get_u64(bytes + 40),
+                          .session = get_u64(bytes + 48),
+                          .seq = get_u64(bytes + 56),
+                          .process_id = (int64_t) get_u64(bytes + 64),
+                          .first = { (int64_t) get_u64(bytes + 72) },
+                          .last = { (int64_t) get_u64(bytes + 80) },
+                          .boot = get_u32(bytes + 88) };
 }
 
 static uint32_t
@@ -143,25 +143,25 @@ body_limit(uint8_t type)
 
 /* Checks one part of a batch. A part with two equal lengths is not compressed, with any codec. */
 static bool
-batch_part_ok(const mrd_frame *f, uint32_t len, uint32_t raw)
+batch_part_ok(const mrd_frame *frame, uint32_t len, uint32_t raw)
 {
-    return raw <= MRD_FRAME_RAW_MAX && (f->codec == MRD_CODEC_NONE ? len == raw : len <= raw);
+    return raw <= MRD_FRAME_RAW_MAX && (frame->codec == MRD_CODEC_NONE ? len == raw : len <= raw);
 }
 
 static mrd_err
-batch_fields_check(const mrd_frame *f, mrd_why *why)
+batch_fields_check(const mrd_frame *frame, mrd_why *why)
 {
-    if (f->events == 0 || f->events > MRD_BATCH_EVENTS)
-        return mrd_why_set(why, MRD_LIMIT, 0, "batch of %u events (1 to %u are allowed)", f->events,
-                           MRD_BATCH_EVENTS);
-    if (f->head_raw > MRD_FRAME_RAW_MAX || f->cols_raw > MRD_FRAME_RAW_MAX)
+    if (frame->events == 0 || frame->events > MRD_BATCH_EVENTS)
+        return mrd_why_set(why, MRD_LIMIT, 0, "batch of %u events (1 to %u are allowed)",
+                           frame->events, MRD_BATCH_EVENTS);
+    if (frame->head_raw > MRD_FRAME_RAW_MAX || frame->cols_raw > MRD_FRAME_RAW_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "batch decompresses to more than %u bytes",
                            MRD_FRAME_RAW_MAX);
-    if (f->codec != MRD_CODEC_NONE && f->codec != MRD_CODEC_ZSTD)
-        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "batch with unknown codec %u", f->codec);
-    if (f->head_len > f->body_len || mrd_ev_after(f->first, f->last) ||
-        !batch_part_ok(f, f->head_len, f->head_raw) ||
-        !batch_part_ok(f, f->body_len - f->head_len, f->cols_raw))
+    if (frame->codec != MRD_CODEC_NONE && frame->codec != MRD_CODEC_ZSTD)
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "batch with unknown codec %u", frame->codec);
+    if (frame->head_len > frame->body_len || mrd_ev_after(frame->first, frame->last) ||
+        !batch_part_ok(frame, frame->head_len, frame->head_raw) ||
+        !batch_part_ok(frame, frame->body_len - frame->head_len, frame->cols_raw))
         return mrd_why_set(why, MRD_CORRUPT, 0, "batch header contradicts itself");
     return MRD_OK;
 }
@@ -169,30 +169,30 @@ batch_fields_check(const mrd_frame *f, mrd_why *why)
 mrd_err
 mrd_frame_get(mrd_bytes data, mrd_frame *ret_frame, mrd_why *why)
 {
-    const uint8_t *p = data.p;
-    mrd_frame f;
+    const uint8_t *bytes = data.p;
+    mrd_frame frame;
     mrd_err err;
 
     if (data.len < MRD_FRAME_HEADER)
         return mrd_why_set(why, MRD_TRUNCATED, 0, "frame of %zu bytes is shorter than its header",
                            data.len);
-    if (memcmp(p, FRAME_MAGIC, 4) != 0)
+    if (memcmp(bytes, FRAME_MAGIC, 4) != 0)
         return mrd_why_set(why, MRD_FORMAT, 0, "not a Meridian frame");
-    if (p[4] != MRD_WIRE_MAJOR)
+    if (bytes[4] != MRD_WIRE_MAJOR)
         return mrd_why_set(why, MRD_VERSION, 0,
                            "the peer uses wire version %u, this program %u: update the older one",
-                           p[4], MRD_WIRE_MAJOR);
-    if (get_u32(p + 92) != mrd_crc32c(0, p, 92))
+                           bytes[4], MRD_WIRE_MAJOR);
+    if (get_u32(bytes + 92) != mrd_crc32c(0, bytes, 92))
         return mrd_why_set(why, MRD_CORRUPT, 0, "frame header fails its checksum");
-    frame_fields(p, &f);
-    if (f.type == 0 || f.type >= MRD_FRAME_TYPES)
-        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "frame of unknown type %u", f.type);
-    if (f.body_len > body_limit(f.type))
+    frame_fields(bytes, &frame);
+    if (frame.type == 0 || frame.type >= MRD_FRAME_TYPES)
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "frame of unknown type %u", frame.type);
+    if (frame.body_len > body_limit(frame.type))
         return mrd_why_set(why, MRD_LIMIT, 0, "%s frame of %u bytes (at most %u are allowed)",
-                           mrd_frame_type_text(f.type), f.body_len, body_limit(f.type));
-    if (f.type == MRD_FRAME_BATCH && (err = batch_fields_check(&f, why)) != MRD_OK)
+                           mrd_frame_type_text(frame.type), frame.body_len, body_limit(frame.type));
+    if (frame.type == MRD_FRAME_BATCH && (err = batch_fields_check(&frame, why)) != MRD_OK)
         return err;
-    *ret_frame = f;
+    *ret_frame = frame;
     return MRD_OK;
 }
 
@@ -200,22 +200,22 @@ mrd_err
 mrd_frame_check(mrd_bytes data, mrd_frame *ret_frame, mrd_bytes *ret_body, mrd_why *why)
 {
     mrd_bytes body;
-    mrd_frame f;
-    mrd_err err = mrd_frame_get(data, &f, why);
+    mrd_frame frame;
+    mrd_err err = mrd_frame_get(data, &frame, why);
 
     if (err != MRD_OK)
         return err;
     body = (mrd_bytes){ data.p + MRD_FRAME_HEADER, data.len - MRD_FRAME_HEADER };
-    if (body.len < f.body_len)
+    if (body.len < frame.body_len)
         return mrd_why_set(why, MRD_TRUNCATED, 0, "%s frame has %zu of %u body bytes",
-                           mrd_frame_type_text(f.type), body.len, f.body_len);
-    if (body.len > f.body_len)
+                           mrd_frame_type_text(frame.type), body.len, frame.body_len);
+    if (body.len > frame.body_len)
         return mrd_why_set(why, MRD_CORRUPT, 0, "%s frame has %zu bytes behind its end",
-                           mrd_frame_type_text(f.type), body.len - f.body_len);
-    if (mrd_crc32c(0, body.p, body.len) != f.body_crc)
+                           mrd_frame_type_text(frame.type), body.len - frame.body_len);
+    if (mrd_crc32c(0, body.p, body.len) != frame.body_crc)
         return mrd_why_set(why, MRD_CORRUPT, 0, "body of the %s frame fails its checksum",
-                           mrd_frame_type_text(f.type));
-    *ret_frame = f;
+                           mrd_frame_type_text(frame.type));
+    *ret_frame = frame;
     *ret_body = body;
     return MRD_OK;
 }

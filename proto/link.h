@@ -150,46 +150,46 @@ typedef struct {
 } mrd_server_request;
 
 mrd_err mrd_server_open(const mrd_server_options *options, mrd_server **ret_server, mrd_why *why);
-void mrd_server_close(mrd_server *s);
+void mrd_server_close(mrd_server *server);
 /* Closes the control channel only. Calls of mrd_server_ask return CLOSED. Their threads must end
  * before mrd_server_close. */
-void mrd_server_close_control(mrd_server *s);
+void mrd_server_close_control(mrd_server *server);
 /* The address in use. If the URL had port 0, it contains the port that the system chose. */
-const char *mrd_server_data_url(const mrd_server *s);
-const char *mrd_server_control_url(const mrd_server *s); /* "" without */
+const char *mrd_server_data_url(const mrd_server *server);
+const char *mrd_server_control_url(const mrd_server *server); /* "" without */
 
 /* Takes the next request. False if there is none within timeout_ms or if the server is closing. */
-bool mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request);
+bool mrd_server_next(mrd_server *server, int timeout_ms, mrd_server_request *ret_request);
 /* Makes a waiting mrd_server_next return. */
-void mrd_server_wake(mrd_server *s);
+void mrd_server_wake(mrd_server *server);
 /* Sends a copy of the frame and consumes the request. */
-void mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame);
+void mrd_server_reply(mrd_server *server, mrd_server_request *request, mrd_bytes frame);
 /* Consumes the request without an answer. The peer's transport will repeat it. */
-void mrd_server_drop(mrd_server *s, mrd_server_request *request);
+void mrd_server_drop(mrd_server *server, mrd_server_request *request);
 /* Returns whether the connection is up. */
 bool mrd_server_conn_alive(const mrd_server *s, uint32_t conn);
 /* Returns true for a connection within the limit. A waiting connection is admitted when there is
  * room. */
-bool mrd_server_conn_admit(mrd_server *s, uint32_t conn);
+bool mrd_server_conn_admit(mrd_server *server, uint32_t conn);
 /* Closes one connection, for a peer that violates the protocol. */
-void mrd_server_conn_close(mrd_server *s, uint32_t conn);
+void mrd_server_conn_close(mrd_server *server, uint32_t conn);
 /* Returns whether `name` is the common name or a DNS name of the peer's verified certificate.
  * ret_names receives all its names for messages, "" if there is none. */
-bool mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names,
+bool mrd_server_peer_is(mrd_server *server, uint32_t conn, const char *name, char *ret_names,
                         size_t size);
 /* As for the agent's end. */
-mrd_err mrd_server_reload(mrd_server *s, mrd_why *why);
-bool mrd_server_changed(mrd_server *s);
-bool mrd_server_next_error(mrd_server *s, mrd_why *ret_why);
-uint64_t mrd_server_tls_failures(mrd_server *s);
-unsigned mrd_server_connections(const mrd_server *s);
+mrd_err mrd_server_reload(mrd_server *server, mrd_why *why);
+bool mrd_server_changed(mrd_server *server);
+bool mrd_server_next_error(mrd_server *server, mrd_why *ret_why);
+uint64_t mrd_server_tls_failures(mrd_server *server);
+unsigned mrd_server_connections(const mrd_server *server);
 /* Marks the connection as accepted. Its memory then no longer counts against the budget. */
-void mrd_server_conn_accept(mrd_server *s, uint32_t conn);
+void mrd_server_conn_accept(mrd_server *server, uint32_t conn);
 /* bytes held by all unaccepted connections */
-size_t mrd_server_unaccepted_bytes(const mrd_server *s);
+size_t mrd_server_unaccepted_bytes(const mrd_server *server);
 /* connections closed for holding too much */
-uint64_t mrd_server_unaccepted_closed(const mrd_server *s);
-unsigned mrd_server_max_connections(const mrd_server *s);
+uint64_t mrd_server_unaccepted_closed(const mrd_server *server);
+unsigned mrd_server_max_connections(const mrd_server *server);
 uint64_t mrd_server_refused(const mrd_server *s); /* connections refused because of the limit */
 
 /*
@@ -198,7 +198,7 @@ uint64_t mrd_server_refused(const mrd_server *s); /* connections refused because
  * threads may call it at once. Missing answers are no error. Errors: UNSUPPORTED without a control
  * channel, CLOSED, NOMEM.
  */
-mrd_err mrd_server_ask(mrd_server *s, mrd_bytes frame, unsigned expect, int timeout_ms,
+mrd_err mrd_server_ask(mrd_server *server, mrd_bytes frame, unsigned expect, int timeout_ms,
                        bool (*on_reply)(void *self, mrd_bytes frame), void *self, mrd_why *why);
 
 #endif

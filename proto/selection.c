@@ -50,10 +50,11 @@ mrd_select_from_wire(mrd_select *to, const Mrd__Selection *from)
 }
 
 bool
-mrd_select_is_partial(const mrd_select *s)
+mrd_select_is_partial(const mrd_select *selection)
 {
-    return s->jobs.n > 0 || s->ranks.n > 0 || s->processes.n > 0 || s->uids.n > 0 ||
-           s->namespaces.n > 0 || s->clusters.n > 0 || s->restarts.n > 0;
+    return selection->jobs.n > 0 || selection->ranks.n > 0 || selection->processes.n > 0 ||
+           selection->uids.n > 0 || selection->namespaces.n > 0 || selection->clusters.n > 0 ||
+           selection->restarts.n > 0;
 }
 
 static bool
@@ -66,14 +67,14 @@ takes_word(const mrd_strlist *list, const mrd_jobid *id, mrd_str key)
 }
 
 bool
-mrd_select_takes_job(const mrd_select *s, const mrd_jobid *id, const char *also)
+mrd_select_takes_job(const mrd_select *selection, const mrd_jobid *id, const char *also)
 {
-    return (takes_word(&s->jobs, id, MRD_STR("job")) ||
-            (also != NULL && mrd_strlist_has(&s->jobs, mrd_str_of(also)))) &&
-           takes_word(&s->uids, id, MRD_STR("uid")) &&
-           takes_word(&s->namespaces, id, MRD_STR("namespace")) &&
-           takes_word(&s->clusters, id, MRD_STR("cluster")) &&
-           takes_word(&s->restarts, id, MRD_STR("restart"));
+    return (takes_word(&selection->jobs, id, MRD_STR("job")) ||
+            (also != NULL && mrd_strlist_has(&selection->jobs, mrd_str_of(also)))) &&
+           takes_word(&selection->uids, id, MRD_STR("uid")) &&
+           takes_word(&selection->namespaces, id, MRD_STR("namespace")) &&
+           takes_word(&selection->clusters, id, MRD_STR("cluster")) &&
+           takes_word(&selection->restarts, id, MRD_STR("restart"));
 }
 
 bool

@@ -20,12 +20,12 @@ mrd_err mrd_select_from_wire(mrd_select *to, const Mrd__Selection *from);
 void mrd_select_fini(mrd_select *s);
 /* Returns true if only the nodes can decide it, because the selection is by jobs, ranks or
  * processes. */
-bool mrd_select_is_partial(const mrd_select *s);
+bool mrd_select_is_partial(const mrd_select *selection);
 /*
  * Returns whether job, user, namespace, cluster and run of `id` are chosen. `also` is a second name
  * of the job, or NULL.
  */
-bool mrd_select_takes_job(const mrd_select *s, const mrd_jobid *id, const char *also);
+bool mrd_select_takes_job(const mrd_select *selection, const mrd_jobid *id, const char *also);
 /* Returns whether the list is empty or contains the number. */
 bool mrd_select_has_number(const mrd_strlist *list, int64_t number);
 

@@ -39,17 +39,17 @@ row_at(size_t i)
 
 /* Returns a pointer to the value of a row. Its type depends on the row's kind. */
 static void *
-value_at(const mrd_session_param *row, const mrd_session_params *p)
+value_at(const mrd_session_param *row, const mrd_session_params *params)
 {
-    return (void *) ((uintptr_t) p + row->offset);
+    return (void *) ((uintptr_t) params + row->offset);
 }
 
 /* ---- Values as numbers and texts ---- */
 
 static int64_t
-number(const mrd_session_param *row, const mrd_session_params *p)
+number(const mrd_session_param *row, const mrd_session_params *params)
 {
-    const void *v = value_at(row, p);
+    const void *v = value_at(row, params);
 
     switch (row->kind) {
     case MRD_PARAM_CHOICE:
@@ -67,9 +67,9 @@ number(const mrd_session_param *row, const mrd_session_params *p)
 }
 
 static void
-set_number(const mrd_session_param *row, mrd_session_params *p, int64_t n)
+set_number(const mrd_session_param *row, mrd_session_params *params, int64_t n)
 {
-    void *v = value_at(row, p);
+    void *v = value_at(row, params);
 
     if (row->kind == MRD_PARAM_CHOICE)
         *(int *) v = (int) n;
@@ -129,9 +129,9 @@ number_of(const mrd_session_param *row, mrd_str text, int64_t *ret_n)
 }
 
 static mrd_err
-set_text(const mrd_session_param *row, mrd_session_params *p, mrd_str text)
+set_text(const mrd_session_param *row, mrd_session_params *params, mrd_str text)
 {
-    char **v = value_at(row, p), *copy = mrd_str_dup(text);
+    char **v = value_at(row, params), *copy = mrd_str_dup(text);
 
     if (copy == NULL)
         return MRD_NOMEM;
@@ -141,36 +141,36 @@ set_text(const mrd_session_param *row, mrd_session_params *p, mrd_str text)
 }
 
 static const char *
-text_of(const mrd_session_param *row, const mrd_session_params *p)
+text_of(const mrd_session_param *row, const mrd_session_params *params)
 {
-    char *const *v = value_at(row, p);
+    char *const *v = value_at(row, params);
 
     return *v == NULL ? row->def : *v;
 }
 
 static const mrd_strlist *
-list_of(const mrd_session_param *row, const mrd_session_params *p)
+list_of(const mrd_session_param *row, const mrd_session_params *params)
 {
-    return value_at(row, p);
+    return value_at(row, params);
 }
 
 static bool
-is_default(const mrd_session_param *row, const mrd_session_params *p)
+is_default(const mrd_session_param *row, const mrd_session_params *params)
 {
     int64_t n;
 
     if (row->kind == MRD_PARAM_TEXT)
-        return strcmp(text_of(row, p), row->def) == 0;
+        return strcmp(text_of(row, params), row->def) == 0;
     if (row->kind == MRD_PARAM_LIST)
-        return list_of(row, p)->n == 0;
-    return number_of(row, mrd_str_of(row->def), &n) == MRD_OK && n == number(row, p);
+        return list_of(row, params)->n == 0;
+    return number_of(row, mrd_str_of(row->def), &n) == MRD_OK && n == number(row, params);
 }
 
 /* Returns whether the parameter has an effect: the list that it depends on is not empty. */
 static bool
-matters(const mrd_session_param *row, const mrd_session_params *p)
+matters(const mrd_session_param *row, const mrd_session_params *params)
 {
-    return row->with == 0 || ((const mrd_strlist *) ((uintptr_t) p + row->with - 1))->n > 0;
+    return row->with == 0 || ((const mrd_strlist *) ((uintptr_t) params + row->with - 1))->n > 0;
 }
 
 const char *
@@ -262,9 +262,9 @@ check_text(const mrd_session_param *row, mrd_str text, mrd_why *why)
 }
 
 static mrd_err
-add_word(const mrd_session_param *row, mrd_session_params *p, mrd_str word, mrd_why *why)
+add_word(const mrd_session_param *row, mrd_session_params *params, mrd_str word, mrd_why *why)
 {
-    mrd_strlist *list = value_at(row, p);
+    mrd_strlist *list = value_at(row, params);
     mrd_err err;
 
     if (word.len == 0 || word.len > MRD_PARAM_WORD_MAX)
@@ -280,64 +280,64 @@ add_word(const mrd_session_param *row, mrd_session_params *p, mrd_str word, mrd_
 
 /* Sets a parameter of any kind from one text. */
 static mrd_err
-set(const mrd_session_param *row, mrd_session_params *p, mrd_str text, mrd_why *why)
+set(const mrd_session_param *row, mrd_session_params *params, mrd_str text, mrd_why *why)
 {
-    int64_t n = 0;
+    int64_t count = 0;
     mrd_err err;
 
     if (row->kind == MRD_PARAM_LIST)
-        return add_word(row, p, text, why);
+        return add_word(row, params, text, why);
     if (row->kind == MRD_PARAM_TEXT) {
         if ((err = check_text(row, text, why)) == MRD_OK &&
-            (err = set_text(row, p, text)) != MRD_OK)
+            (err = set_text(row, params, text)) != MRD_OK)
             mrd_why_set(why, err, 0, "%s", row->request);
         return err;
     }
-    err = number_of(row, text, &n);
+    err = number_of(row, text, &count);
     if (err != MRD_OK && row->kind == MRD_PARAM_CHOICE)
         return say_choice(row, text, why);
     if (err != MRD_OK && row->kind == MRD_PARAM_BOOL)
         return say_type(row, why);
-    if (err != MRD_OK || !is_taken(row, n))
+    if (err != MRD_OK || !is_taken(row, count))
         return say_range(row, why);
-    set_number(row, p, n);
+    set_number(row, params, count);
     return MRD_OK;
 }
 
 /* ---- All of them ---- */
 
 mrd_err
-mrd_session_params_init(mrd_session_params *p)
+mrd_session_params_init(mrd_session_params *params)
 {
     mrd_err err = MRD_OK;
 
-    *p = (mrd_session_params){ 0 };
+    *params = (mrd_session_params){ 0 };
     for (size_t i = 0; i < MRD_SESSION_PARAMS && err == MRD_OK; i++) {
         if (row_at(i)->def != NULL)
-            err = set(row_at(i), p, mrd_str_of(row_at(i)->def), NULL);
+            err = set(row_at(i), params, mrd_str_of(row_at(i)->def), NULL);
     }
     return err;
 }
 
 void
-mrd_session_params_init_numbers(mrd_session_params *p)
+mrd_session_params_init_numbers(mrd_session_params *params)
 {
     for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
         if (row_at(i)->kind != MRD_PARAM_TEXT && row_at(i)->kind != MRD_PARAM_LIST)
-            (void) set(row_at(i), p, mrd_str_of(row_at(i)->def), NULL);
+            (void) set(row_at(i), params, mrd_str_of(row_at(i)->def), NULL);
     }
 }
 
 void
-mrd_session_params_fini(mrd_session_params *p)
+mrd_session_params_fini(mrd_session_params *params)
 {
     for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
         if (row_at(i)->kind == MRD_PARAM_TEXT)
-            free(*(char **) value_at(row_at(i), p));
+            free(*(char **) value_at(row_at(i), params));
         else if (row_at(i)->kind == MRD_PARAM_LIST)
-            mrd_strlist_fini(value_at(row_at(i), p));
+            mrd_strlist_fini(value_at(row_at(i), params));
     }
-    *p = (mrd_session_params){ 0 };
+    *params = (mrd_session_params){ 0 };
 }
 
 mrd_err
@@ -360,19 +360,20 @@ mrd_session_params_copy(mrd_session_params *to, const mrd_session_params *from)
 }
 
 mrd_err
-mrd_session_params_set(mrd_session_params *p, const char *request, const char *text, mrd_why *why)
+mrd_session_params_set(mrd_session_params *params, const char *request, const char *text,
+                       mrd_why *why)
 {
     for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
         if (strcmp(row_at(i)->request, request) == 0)
-            return set(row_at(i), p, mrd_str_of(text), why);
+            return set(row_at(i), params, mrd_str_of(text), why);
     }
     return mrd_why_set(why, MRD_NOTFOUND, 0, "a session has no parameter '%s'", request);
 }
 
 bool
-mrd_session_params_ask_runtime(const mrd_session_params *p)
+mrd_session_params_ask_runtime(const mrd_session_params *asked)
 {
-    return p->device_profiles != MRD_PROFILES_NONE || p->inspect.n > 0;
+    return asked->device_profiles != MRD_PROFILES_NONE || asked->inspect.n > 0;
 }
 
 /* Refuses a member that has no effect without another one. */
@@ -383,40 +384,41 @@ say_without(const char *member, const char *what, mrd_why *why)
 }
 
 mrd_err
-mrd_session_params_check(const mrd_session_params *p, mrd_why *why)
+mrd_session_params_check(const mrd_session_params *asked, mrd_why *why)
 {
 #define NAME(ident) mrd_session_param_table[MRD_PARAM_INDEX_##ident].request
-    bool model = p->device_profiles == MRD_PROFILES_MODEL;
+    bool model = asked->device_profiles == MRD_PROFILES_MODEL;
     char word[MRD_PARAM_WORD_TEXT];
 
-    if (!model && p->profile_models.n > 0)
+    if (!model && asked->profile_models.n > 0)
         return say_without(NAME(profile_models), "device profiles of mode model", why);
-    if (!model && p->profile_execution != 1)
+    if (!model && asked->profile_execution != 1)
         return say_without(NAME(profile_execution), "device profiles of mode model", why);
-    if (!model && p->inspect.n == 0 && p->profile_warmup != 0)
+    if (!model && asked->inspect.n == 0 && asked->profile_warmup != 0)
         return say_without(NAME(profile_warmup), "device profiles of mode model, or an inspect",
                            why);
-    if (p->inspect_events != 0 && !mrd_strlist_has(&p->inspect, MRD_STR("system_profile")) &&
-        !mrd_strlist_has(&p->inspect, MRD_STR("all")))
+    if (asked->inspect_events != 0 &&
+        !mrd_strlist_has(&asked->inspect, MRD_STR("system_profile")) &&
+        !mrd_strlist_has(&asked->inspect, MRD_STR("all")))
         return say_without(NAME(inspect_events), "an inspect of system_profile", why);
-    if (p->inspect.n > 0 && (model || p->device_profiles == MRD_PROFILES_CONTINUOUS))
+    if (asked->inspect.n > 0 && (model || asked->device_profiles == MRD_PROFILES_CONTINUOUS))
         return mrd_why_set(
             why, MRD_INVALID, 0,
             "%s and %s '%s' do not go together: the runtime profiles for one of them at a time",
             NAME(inspect), NAME(device_profiles),
             mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
-                                   p->device_profiles, word));
-    if (p->mode != MRD_MODE_RECORDER && p->slow_step_percent != 0)
+                                   asked->device_profiles, word));
+    if (asked->mode != MRD_MODE_RECORDER && asked->slow_step_percent != 0)
         return say_without(NAME(slow_step_percent), "mode recorder", why);
-    if (p->mode != MRD_MODE_RECORDER && p->slow_collective != 0)
+    if (asked->mode != MRD_MODE_RECORDER && asked->slow_collective != 0)
         return say_without(NAME(slow_collective), "mode recorder", why);
-    if (p->slow_step_percent == 0 &&
-        !is_default(&mrd_session_param_table[MRD_PARAM_INDEX_step_name], p))
+    if (asked->slow_step_percent == 0 &&
+        !is_default(&mrd_session_param_table[MRD_PARAM_INDEX_step_name], asked))
         return say_without(NAME(step_name), NAME(slow_step_percent), why);
-    if (p->to_step != 0 && p->to_step < p->from_step)
+    if (asked->to_step != 0 && asked->to_step < asked->from_step)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "%s %" PRId64 " lies before %s %" PRId64 ": nothing would be recorded",
-                           NAME(to_step), p->to_step, NAME(from_step), p->from_step);
+                           NAME(to_step), asked->to_step, NAME(from_step), asked->from_step);
     return MRD_OK;
 #undef NAME
 }
@@ -424,210 +426,213 @@ mrd_session_params_check(const mrd_session_params *p, mrd_why *why)
 /* ---- JSON ---- */
 
 static mrd_err
-list_from_json(const mrd_session_param *row, mrd_session_params *p, const mrd_json *a, mrd_why *why)
+list_from_json(const mrd_session_param *row, mrd_session_params *params, const mrd_json *json,
+               mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
-    if (mrd_json_size(a) > (size_t) row->max)
+    if (mrd_json_size(json) > (size_t) row->max)
         return mrd_why_set(why, MRD_TYPE, 0, "%s must be a list of at most %" PRId64 " names",
                            row->request, row->max);
-    for (size_t k = 0; k < mrd_json_size(a) && err == MRD_OK; k++) {
-        const mrd_json *v = mrd_json_at(a, k);
+    for (size_t k = 0; k < mrd_json_size(json) && err == MRD_OK; k++) {
+        const mrd_json *v = mrd_json_at(json, k);
         char scratch[64];
         mrd_str word = { "", 0 };
 
         if (mrd_json_type_of(v) == MRD_JSON_TEXT)
             (void) mrd_json_text(v, scratch, &word);
-        err = add_word(row, p, word, why);
+        err = add_word(row, params, word, why);
     }
     return err;
 }
 
 static bool
-type_fits(const mrd_session_param *row, mrd_json_type t)
+type_fits(const mrd_session_param *row, mrd_json_type type)
 {
     switch (row->kind) {
     case MRD_PARAM_TEXT:
-        return t == MRD_JSON_TEXT || (row->check == MRD_PARAM_NODES && t == MRD_JSON_INT);
+        return type == MRD_JSON_TEXT || (row->check == MRD_PARAM_NODES && type == MRD_JSON_INT);
     case MRD_PARAM_CHOICE:
-        return t == MRD_JSON_TEXT;
+        return type == MRD_JSON_TEXT;
     case MRD_PARAM_BOOL:
-        return t == MRD_JSON_BOOL;
+        return type == MRD_JSON_BOOL;
     case MRD_PARAM_DUR:
-        return t == MRD_JSON_TEXT || t == MRD_JSON_INT;
+        return type == MRD_JSON_TEXT || type == MRD_JSON_INT;
     case MRD_PARAM_SIZE:
-        return t == MRD_JSON_INT;
+        return type == MRD_JSON_INT;
     case MRD_PARAM_LIST:
         break;
     }
-    return t == MRD_JSON_ARRAY;
+    return type == MRD_JSON_ARRAY;
 }
 
 /* Sets a parameter from JSON. `fits` says which numbers are accepted. */
 static mrd_err
-from_json(const mrd_session_param *row, mrd_session_params *p, const mrd_json *v,
+from_json(const mrd_session_param *row, mrd_session_params *params, const mrd_json *json,
           bool (*fits)(const mrd_session_param *row, int64_t n), mrd_why *why)
 {
-    mrd_json_type type = mrd_json_type_of(v);
+    mrd_json_type type = mrd_json_type_of(json);
     bool number = row->kind == MRD_PARAM_DUR || row->kind == MRD_PARAM_SIZE;
-    int64_t n = mrd_json_int_of(v);
+    int64_t count = mrd_json_int_of(json);
     char scratch[64];
     mrd_str text = { "", 0 };
 
     if (!type_fits(row, type))
         return say_type(row, why);
     if (row->kind == MRD_PARAM_LIST)
-        return list_from_json(row, p, v, why);
-    (void) mrd_json_text(v, scratch, &text);
+        return list_from_json(row, params, json, why);
+    (void) mrd_json_text(json, scratch, &text);
     if (row->kind == MRD_PARAM_CHOICE && text.len == 0) /* as without the member */
         return MRD_OK;
     if (!number)
-        return set(row, p, text, why);
-    if (type == MRD_JSON_TEXT && number_of(row, text, &n) != MRD_OK)
+        return set(row, params, text, why);
+    if (type == MRD_JSON_TEXT && number_of(row, text, &count) != MRD_OK)
         return say_range(row, why);
-    if (!fits(row, n))
+    if (!fits(row, count))
         return say_range(row, why);
-    set_number(row, p, n);
+    set_number(row, params, count);
     return MRD_OK;
 }
 
 mrd_err
-mrd_session_params_from_json(mrd_session_params *p, const mrd_json *body, mrd_why *why)
+mrd_session_params_from_json(mrd_session_params *params, const mrd_json *body, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < MRD_SESSION_PARAMS && err == MRD_OK; i++) {
-        const mrd_json *v = mrd_json_get(body, row_at(i)->request);
+        const mrd_json *json = mrd_json_get(body, row_at(i)->request);
 
-        if (v != NULL)
-            err = from_json(row_at(i), p, v, in_range, why);
+        if (json != NULL)
+            err = from_json(row_at(i), params, json, in_range, why);
     }
     return err;
 }
 
 void
-mrd_session_params_from_manifest(mrd_session_params *p, const mrd_json *manifest)
+mrd_session_params_from_manifest(mrd_session_params *params, const mrd_json *manifest)
 {
     for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
-        const mrd_json *v = mrd_json_get(manifest, row_at(i)->manifest);
+        const mrd_json *json = mrd_json_get(manifest, row_at(i)->manifest);
 
-        if (v != NULL)
-            (void) from_json(row_at(i), p, v, is_taken, NULL);
+        if (json != NULL)
+            (void) from_json(row_at(i), params, json, is_taken, NULL);
     }
 }
 
 static mrd_json *
-to_json(const mrd_session_param *row, const mrd_session_params *p)
+to_json(const mrd_session_param *row, const mrd_session_params *params)
 {
     char word[MRD_PARAM_WORD_TEXT];
-    mrd_json *a;
+    mrd_json *json;
 
     switch (row->kind) {
     case MRD_PARAM_TEXT:
-        return mrd_json_new_str(text_of(row, p));
+        return mrd_json_new_str(text_of(row, params));
     case MRD_PARAM_CHOICE:
-        return mrd_json_new_str(mrd_session_param_word(row, (int) number(row, p), word));
+        return mrd_json_new_str(mrd_session_param_word(row, (int) number(row, params), word));
     case MRD_PARAM_BOOL:
-        return mrd_json_new_bool(number(row, p) != 0);
+        return mrd_json_new_bool(number(row, params) != 0);
     case MRD_PARAM_LIST:
-        a = mrd_json_new_array();
-        for (size_t k = 0; k < list_of(row, p)->n; k++)
-            mrd_json_append(a, mrd_json_new_str(list_of(row, p)->v[k]));
-        return a;
+        json = mrd_json_new_array();
+        for (size_t k = 0; k < list_of(row, params)->n; k++)
+            mrd_json_append(json, mrd_json_new_str(list_of(row, params)->v[k]));
+        return json;
     case MRD_PARAM_DUR:
     case MRD_PARAM_SIZE:
         break;
     }
-    return mrd_json_new_int(number(row, p));
+    return mrd_json_new_int(number(row, params));
 }
 
 void
-mrd_session_params_put_json(const mrd_session_params *p, mrd_json *body)
+mrd_session_params_put_json(const mrd_session_params *params, mrd_json *body)
 {
     for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
-        if (!is_default(row_at(i), p))
-            mrd_json_set(body, row_at(i)->request, to_json(row_at(i), p));
+        if (!is_default(row_at(i), params))
+            mrd_json_set(body, row_at(i)->request, to_json(row_at(i), params));
     }
 }
 
 void
-mrd_session_params_put_manifest(const mrd_session_params *p, mrd_json *manifest)
+mrd_session_params_put_manifest(const mrd_session_params *params, mrd_json *manifest)
 {
     for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
-        if (matters(row_at(i), p) && !(row_at(i)->sparse && is_default(row_at(i), p)))
-            mrd_json_set(manifest, row_at(i)->manifest, to_json(row_at(i), p));
+        if (matters(row_at(i), params) && !(row_at(i)->sparse && is_default(row_at(i), params)))
+            mrd_json_set(manifest, row_at(i)->manifest, to_json(row_at(i), params));
     }
 }
 
 /* ---- Wire ---- */
 
 static void
-put_field(const mrd_session_param *row, const mrd_session_params *p, Mrd__Control *to)
+put_field(const mrd_session_param *row, const mrd_session_params *params, Mrd__Control *to)
 {
     void *field = (void *) ((uintptr_t) to + row->field - 1);
 
     if (row->kind == MRD_PARAM_TEXT)
-        *(char **) field = (char *) (uintptr_t) text_of(row, p); /* packing only reads */
+        *(char **) field = (char *) (uintptr_t) text_of(row, params); /* packing only reads */
     else if (row->kind == MRD_PARAM_CHOICE)
-        *(int *) field = (int) number(row, p);
+        *(int *) field = (int) number(row, params);
     else
-        *(int64_t *) field = number(row, p);
+        *(int64_t *) field = number(row, params);
 }
 
 static void
 put_label(const mrd_session_param *row, const char *value, mrd_session_labels *room,
           Mrd__Control *to)
 {
-    Mrd__Label *l = &room->labels[to->n_options];
+    Mrd__Label *label = &room->labels[to->n_options];
 
     if (to->n_options == MRD_SESSION_LABELS)
         return;
-    mrd__label__init(l);
-    l->key = (char *) (uintptr_t) row->label;
-    l->value = (char *) (uintptr_t) value;
-    room->list[to->n_options++] = l;
+    mrd__label__init(label);
+    label->key = (char *) (uintptr_t) row->label;
+    label->value = (char *) (uintptr_t) value;
+    room->list[to->n_options++] = label;
 }
 
 static void
-put_labels(const mrd_session_param *row, const mrd_session_params *p, mrd_session_labels *room,
+put_labels(const mrd_session_param *row, const mrd_session_params *params, mrd_session_labels *room,
            Mrd__Control *to)
 {
     char *text = room->numbers[row - mrd_session_param_table];
 
     if (row->kind == MRD_PARAM_LIST) {
-        for (size_t k = 0; k < list_of(row, p)->n && k < (size_t) row->max; k++)
-            put_label(row, list_of(row, p)->v[k], room, to);
+        for (size_t k = 0; k < list_of(row, params)->n && k < (size_t) row->max; k++)
+            put_label(row, list_of(row, params)->v[k], room, to);
         return;
     }
     if (row->kind == MRD_PARAM_CHOICE)
-        mrd_session_param_word(row, (int) number(row, p), text);
+        mrd_session_param_word(row, (int) number(row, params), text);
     else
-        snprintf(text, sizeof(room->numbers[0]), "%" PRId64, number(row, p));
-    put_label(row, row->kind == MRD_PARAM_TEXT ? text_of(row, p) : text, room, to);
+        snprintf(text, sizeof(room->numbers[0]), "%" PRId64, number(row, params));
+    put_label(row, row->kind == MRD_PARAM_TEXT ? text_of(row, params) : text, room, to);
 }
 
 void
-mrd_session_params_put_wire(const mrd_session_params *p, mrd_session_labels *room, Mrd__Control *to)
+mrd_session_params_put_wire(const mrd_session_params *params, mrd_session_labels *room,
+                            Mrd__Control *to)
 {
     to->options = room->list; /* cppcheck-suppress ctuuninitvar ; room is written here */
     to->n_options = 0;
     for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
         if (row_at(i)->field != 0)
-            put_field(row_at(i), p, to);
-        else if (row_at(i)->label != NULL && matters(row_at(i), p) && !is_default(row_at(i), p))
-            put_labels(row_at(i), p, room, to);
+            put_field(row_at(i), params, to);
+        else if (row_at(i)->label != NULL && matters(row_at(i), params) &&
+                 !is_default(row_at(i), params))
+            put_labels(row_at(i), params, room, to);
     }
 }
 
 static mrd_err
-from_field(const mrd_session_param *row, mrd_session_params *p, const Mrd__Control *from,
+from_field(const mrd_session_param *row, mrd_session_params *params, const Mrd__Control *from,
            mrd_why *why)
 {
     const void *field = (const void *) ((uintptr_t) from + row->field - 1);
     int64_t n;
 
     if (row->kind == MRD_PARAM_TEXT)
-        return set(row, p, mrd_str_of(*(char *const *) field), why);
+        return set(row, params, mrd_str_of(*(char *const *) field), why);
     n = row->kind == MRD_PARAM_CHOICE ? *(const int *) field : *(const int64_t *) field;
     if (row->kind == MRD_PARAM_CHOICE && word_at(row->arg, n < 0 ? INT64_MAX : n).len == 0)
         return mrd_why_set(why, MRD_UNSUPPORTED, 0,
@@ -635,12 +640,12 @@ from_field(const mrd_session_param *row, mrd_session_params *p, const Mrd__Contr
                            n, MRD_RELEASE, row->arg);
     if (n != 0 && !is_taken(row, n)) /* 0: not said */
         return say_range(row, why);
-    set_number(row, p, n);
+    set_number(row, params, n);
     return MRD_OK;
 }
 
 static mrd_err
-from_label(const mrd_session_param *row, mrd_session_params *p, mrd_str value, mrd_why *why)
+from_label(const mrd_session_param *row, mrd_session_params *params, mrd_str value, mrd_why *why)
 {
     int64_t n;
 
@@ -649,27 +654,27 @@ from_label(const mrd_session_param *row, mrd_session_params *p, mrd_str value, m
                            row->request, (int) (value.len > 20 ? 20 : value.len), value.p,
                            MRD_RELEASE, row->arg);
     if (row->kind != MRD_PARAM_DUR && row->kind != MRD_PARAM_SIZE)
-        return set(row, p, value, why);
+        return set(row, params, value, why);
     if (mrd_num_i64(value, &n) != MRD_OK || !is_taken(row, n))
         return say_range(row, why);
-    set_number(row, p, n);
+    set_number(row, params, n);
     return MRD_OK;
 }
 
 mrd_err
-mrd_session_params_from_wire(mrd_session_params *p, const Mrd__Control *from, mrd_why *why)
+mrd_session_params_from_wire(mrd_session_params *params, const Mrd__Control *from, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < MRD_SESSION_PARAMS && err == MRD_OK; i++) {
         if (row_at(i)->field != 0)
-            err = from_field(row_at(i), p, from, why);
+            err = from_field(row_at(i), params, from, why);
     }
     for (size_t k = 0; k < from->n_options && err == MRD_OK; k++) {
         for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) {
             if (row_at(i)->label == NULL || strcmp(row_at(i)->label, from->options[k]->key) != 0)
                 continue;
-            err = from_label(row_at(i), p, mrd_str_of(from->options[k]->value), why);
+            err = from_label(row_at(i), params, mrd_str_of(from->options[k]->value), why);
             break;
         }
     }

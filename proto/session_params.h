@@ -123,17 +123,17 @@ enum {
 /* ---- Values ---- */
 
 /* Sets all parameters to their defaults. Errors: NOMEM. The struct must be freed even then. */
-mrd_err mrd_session_params_init(mrd_session_params *p);
+mrd_err mrd_session_params_init(mrd_session_params *params);
 /* Sets all parameters except texts and lists, which must be empty. An empty text stands for its
  * default. */
-void mrd_session_params_init_numbers(mrd_session_params *p);
-void mrd_session_params_fini(mrd_session_params *p); /* zeroes it */
+void mrd_session_params_init_numbers(mrd_session_params *params);
+void mrd_session_params_fini(mrd_session_params *params); /* zeroes it */
 /* Copies to `to`, which must be zeroed. Errors: NOMEM. It must be freed even then. */
 mrd_err mrd_session_params_copy(mrd_session_params *to, const mrd_session_params *from);
 /* Checks combinations. Errors: INVALID, with a message that names the members. */
-mrd_err mrd_session_params_check(const mrd_session_params *p, mrd_why *why);
+mrd_err mrd_session_params_check(const mrd_session_params *params, mrd_why *why);
 /* Returns whether runtimes are asked to make captures of their own. */
-bool mrd_session_params_ask_runtime(const mrd_session_params *p);
+bool mrd_session_params_ask_runtime(const mrd_session_params *params);
 /* The number, 1 to 2^31 - 1, by which runtimes tag the files of a session. */
 static inline int32_t
 mrd_session_tag(uint64_t session)
@@ -142,7 +142,7 @@ mrd_session_tag(uint64_t session)
 }
 /* Sets a parameter from text, as an option would. For programs that make requests. Errors: INVALID,
  * RANGE, LIMIT, NOMEM. */
-mrd_err mrd_session_params_set(mrd_session_params *p, const char *request, const char *text,
+mrd_err mrd_session_params_set(mrd_session_params *params, const char *request, const char *text,
                                mrd_why *why);
 
 /* Returns the word of a choice, or "" for an invalid index. */
@@ -158,12 +158,13 @@ int64_t mrd_session_param_min(const mrd_session_param *row);
 
 /* Reads the body of a request. The caller handles members that are not parameters. Errors: TYPE,
  * INVALID, RANGE, LIMIT and NOMEM, with a message that names the member. */
-mrd_err mrd_session_params_from_json(mrd_session_params *p, const mrd_json *body, mrd_why *why);
+mrd_err mrd_session_params_from_json(mrd_session_params *params, const mrd_json *body,
+                                     mrd_why *why);
 /* Adds all parameters that differ from their defaults as members of a request. */
-void mrd_session_params_put_json(const mrd_session_params *p, mrd_json *body);
+void mrd_session_params_put_json(const mrd_session_params *params, mrd_json *body);
 /* Reads a manifest. A missing or invalid member keeps its default. */
-void mrd_session_params_from_manifest(mrd_session_params *p, const mrd_json *manifest);
-void mrd_session_params_put_manifest(const mrd_session_params *p, mrd_json *manifest);
+void mrd_session_params_from_manifest(mrd_session_params *params, const mrd_json *manifest);
+void mrd_session_params_put_manifest(const mrd_session_params *params, mrd_json *manifest);
 
 /* ---- Wire ---- */
 
@@ -193,9 +194,10 @@ typedef struct {
 } mrd_session_labels;
 
 /* `to` borrows from both. */
-void mrd_session_params_put_wire(const mrd_session_params *p, mrd_session_labels *room,
+void mrd_session_params_put_wire(const mrd_session_params *params, mrd_session_labels *room,
                                  Mrd__Control *to);
 /* Errors: INVALID, RANGE, LIMIT, UNSUPPORTED (a word that this release does not know), NOMEM. */
-mrd_err mrd_session_params_from_wire(mrd_session_params *p, const Mrd__Control *from, mrd_why *why);
+mrd_err mrd_session_params_from_wire(mrd_session_params *params, const Mrd__Control *from,
+                                     mrd_why *why);
 
 #endif

@@ -37,60 +37,60 @@ pair_of(mrd_str text, char sep, mrd_dur_ns *ret_a, mrd_dur_ns *ret_b)
 }
 
 static mrd_err
-set_epoch(mrd_simclock *c, mrd_str v)
+set_epoch(mrd_simclock *clock, mrd_str str)
 {
-    return mrd_num_i64(v, &c->epoch.ns);
+    return mrd_num_i64(str, &clock->epoch.ns);
 }
 
 static mrd_err
-set_offset(mrd_simclock *c, mrd_str v)
+set_offset(mrd_simclock *clock, mrd_str str)
 {
-    return mrd_num_dur(v, &c->offset_ns);
+    return mrd_num_dur(str, &clock->offset_ns);
 }
 
 static mrd_err
-set_rate(mrd_simclock *c, mrd_str v)
+set_rate(mrd_simclock *clock, mrd_str str)
 {
     int64_t ppt;
-    mrd_err err = mrd_num_scaled(v, 6, &ppt);
+    mrd_err err = mrd_num_scaled(str, 6, &ppt);
 
     if (err == MRD_OK && (ppt > PPT / 10 || ppt < -PPT / 10))
         err = MRD_RANGE;
     if (err == MRD_OK)
-        c->rate_ppt = ppt;
+        clock->rate_ppt = ppt;
     return err;
 }
 
 static mrd_err
-set_wander(mrd_simclock *c, mrd_str v)
+set_wander(mrd_simclock *clock, mrd_str str)
 {
-    mrd_err err = pair_of(v, '/', &c->wander_ns, &c->wander_period_ns);
+    mrd_err err = pair_of(str, '/', &clock->wander_ns, &clock->wander_period_ns);
 
-    return err == MRD_OK && c->wander_period_ns <= 0 ? MRD_RANGE : err;
+    return err == MRD_OK && clock->wander_period_ns <= 0 ? MRD_RANGE : err;
 }
 
 static mrd_err
-add_step(mrd_simclock_step *steps, size_t *count, mrd_str v)
+add_step(mrd_simclock_step *steps, size_t *count, mrd_str str)
 {
     mrd_err err;
 
     if (*count == MRD_SIMCLOCK_STEPS)
         return MRD_LIMIT;
-    if ((err = pair_of(v, '@', &steps[*count].by, &steps[*count].after)) == MRD_OK)
+    if ((err = pair_of(str, '@', &steps[*count].by, &steps[*count].after)) == MRD_OK)
         ++*count;
     return err;
 }
 
 static mrd_err
-set_step(mrd_simclock *c, mrd_str v)
+set_step(mrd_simclock *clock, mrd_str str)
 {
-    return add_step(c->steps, &c->step_count, v);
+    return add_step(clock->steps, &clock->step_count, str);
 }
 
 static mrd_err
-set_wall_step(mrd_simclock *c, mrd_str v)
+set_wall_step(mrd_simclock *clock, mrd_str str)
 {
-    return add_step(c->wall_steps, &c->wall_step_count, v);
+    return add_step(clock->wall_steps, &clock->wall_step_count, str);
 }
 
 static const struct {
@@ -104,7 +104,7 @@ static const struct {
 };
 
 static mrd_err
-parse_item(mrd_simclock *c, mrd_str item, unsigned *seen, mrd_why *why)
+parse_item(mrd_simclock *clock, mrd_str item, unsigned *seen, mrd_why *why)
 {
     const char *eq = memchr(item.p, '=', item.len);
     size_t key_len = eq == NULL ? item.len : (size_t) (eq - item.p);
@@ -117,7 +117,7 @@ parse_item(mrd_simclock *c, mrd_str item, unsigned *seen, mrd_why *why)
         if (!keys[i].repeats && (*seen & 1u << i) != 0)
             return mrd_why_set(why, MRD_EXISTS, 0, "simulated clock: '%s' twice", keys[i].key);
         *seen |= 1u << i;
-        if ((err = keys[i].set(c, str_of(eq + 1, item.len - key_len - 1))) != MRD_OK)
+        if ((err = keys[i].set(clock, str_of(eq + 1, item.len - key_len - 1))) != MRD_OK)
             mrd_why_set(why, err, 0, "simulated clock: '%.*s'", (int) item.len, item.p);
         return err;
     }
@@ -130,13 +130,13 @@ parse_item(mrd_simclock *c, mrd_str item, unsigned *seen, mrd_why *why)
 mrd_err
 mrd_simclock_parse(const char *text, mrd_simclock *ret_clock, mrd_why *why)
 {
-    mrd_simclock c = { 0 };
+    mrd_simclock clock = { 0 };
     unsigned seen = 0;
 
     text = text == NULL ? "" : text;
     while (*text != '\0') {
         size_t len = strcspn(text, ",");
-        mrd_err err = parse_item(&c, str_of(text, len), &seen, why);
+        mrd_err err = parse_item(&clock, str_of(text, len), &seen, why);
 
         if (err != MRD_OK)
             return err;
@@ -144,7 +144,7 @@ mrd_simclock_parse(const char *text, mrd_simclock *ret_clock, mrd_why *why)
         if (*text == ',' && *++text == '\0')
             return mrd_why_set(why, MRD_SYNTAX, 0, "simulated clock: nothing after the last comma");
     }
-    *ret_clock = c;
+    *ret_clock = clock;
     return MRD_OK;
 }
 

@@ -6,37 +6,38 @@
 static int
 by_utc(const void *a, const void *b)
 {
-    const mrd_abs *x = a, *y = b;
+    const mrd_abs *absolute = a, *y = b;
 
-    return x->utc.ns != y->utc.ns ? mrd_wall_after(x->utc, y->utc) - mrd_wall_before(x->utc, y->utc)
-                                  : mrd_ev_after(x->at, y->at) - mrd_ev_before(x->at, y->at);
+    return absolute->utc.ns != y->utc.ns
+               ? mrd_wall_after(absolute->utc, y->utc) - mrd_wall_before(absolute->utc, y->utc)
+               : mrd_ev_after(absolute->at, y->at) - mrd_ev_before(absolute->at, y->at);
 }
 
 size_t
-mrd_abs_order(mrd_abs *v, size_t n)
+mrd_abs_order(mrd_abs *absolute, size_t n)
 {
     size_t kept = 0;
 
     if (n > 0)
-        qsort(v, n, sizeof(*v), by_utc);
+        qsort(absolute, n, sizeof(*absolute), by_utc);
     for (size_t i = 0; i < n; i++) {
-        if (kept == 0 ||
-            (mrd_wall_after(v[i].utc, v[kept - 1].utc) && mrd_ev_after(v[i].at, v[kept - 1].at)))
-            v[kept++] = v[i];
+        if (kept == 0 || (mrd_wall_after(absolute[i].utc, absolute[kept - 1].utc) &&
+                          mrd_ev_after(absolute[i].at, absolute[kept - 1].at)))
+            absolute[kept++] = absolute[i];
     }
     return kept;
 }
 
 /* Returns the last reading at or before utc; SIZE_MAX if there is none. */
 static size_t
-before(const mrd_abs *v, size_t n, mrd_wall_ns utc)
+before(const mrd_abs *absolute, size_t n, mrd_wall_ns utc)
 {
     size_t lo = 0, hi = n;
 
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
 
-        if (!mrd_wall_after(v[mid].utc, utc))
+        if (!mrd_wall_after(absolute[mid].utc, utc))
             lo = mid + 1;
         else
             hi = mid;

@@ -31,7 +31,7 @@ typedef struct {
 } mrd_abs;
 
 /* Sorts readings by absolute time, and drops repetitions and readings with decreasing times. */
-size_t mrd_abs_order(mrd_abs *v, size_t n);
+size_t mrd_abs_order(mrd_abs *absolute, size_t n);
 /*
  * Makes two inequalities, the upper one first, from a reading of a node. `server` are the
  * aggregator's readings, sorted, with `at` in session time. `w` is how fast the rate of

@@ -15,13 +15,13 @@ mrd_align *
 mrd_align_new(const char *name, uint64_t clock_id)
 {
     mrd_align *align = calloc(1, sizeof(*align));
-    mrd_str s = mrd_str_of(name);
+    mrd_str str = mrd_str_of(name);
 
     if (align == NULL)
         return NULL;
-    s.len = s.len > MRD_ALIGN_NAME_MAX ? MRD_ALIGN_NAME_MAX : s.len;
+    str.len = str.len > MRD_ALIGN_NAME_MAX ? MRD_ALIGN_NAME_MAX : str.len;
     align->clock_id = clock_id;
-    if ((align->name = mrd_str_dup(s)) == NULL) {
+    if ((align->name = mrd_str_dup(str)) == NULL) {
         free(align);
         return NULL;
     }
@@ -78,21 +78,21 @@ mrd_align_segment_add(mrd_align *align, uint32_t epoch, mrd_epoch_cause cause, i
 }
 
 static bool
-bin_finite(const mrd_align_bin *b)
+bin_finite(const mrd_align_bin *bin)
 {
-    return isfinite(b->lo) && isfinite(b->hi) && isfinite(b->est) && isfinite(b->rate) &&
-           isfinite(b->rate_lo) && isfinite(b->rate_hi) && isfinite(b->noise);
+    return isfinite(bin->lo) && isfinite(bin->hi) && isfinite(bin->est) && isfinite(bin->rate) &&
+           isfinite(bin->rate_lo) && isfinite(bin->rate_hi) && isfinite(bin->noise);
 }
 
 static bool
-bin_sane(const mrd_align_bin *b)
+bin_sane(const mrd_align_bin *bin)
 {
-    return bin_finite(b) && b->lo <= b->hi && b->rate_lo <= b->rate_hi &&
-           fabs(b->lo) < ALIGN_EST_MAX && fabs(b->hi) < ALIGN_EST_MAX &&
-           fabs((double) b->rate_lo) <= 2 * MRD_ALIGN_RATE_MAX &&
-           fabs((double) b->rate_hi) <= 2 * MRD_ALIGN_RATE_MAX && b->noise >= 0 &&
-           b->quality < MRD_ALIGN_QUALITIES && b->source < MRD_STAMP_SOURCES &&
-           b->at.ns <= ALIGN_BASE_MAX && b->at.ns >= -ALIGN_BASE_MAX;
+    return bin_finite(bin) && bin->lo <= bin->hi && bin->rate_lo <= bin->rate_hi &&
+           fabs(bin->lo) < ALIGN_EST_MAX && fabs(bin->hi) < ALIGN_EST_MAX &&
+           fabs((double) bin->rate_lo) <= 2 * MRD_ALIGN_RATE_MAX &&
+           fabs((double) bin->rate_hi) <= 2 * MRD_ALIGN_RATE_MAX && bin->noise >= 0 &&
+           bin->quality < MRD_ALIGN_QUALITIES && bin->source < MRD_STAMP_SOURCES &&
+           bin->at.ns <= ALIGN_BASE_MAX && bin->at.ns >= -ALIGN_BASE_MAX;
 }
 
 typedef mrd_align_place place;
@@ -115,29 +115,31 @@ reach_up(double rate, double d, double w)
 }
 
 mrd_align_place
-mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *b, int64_t d)
+mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t d)
 {
     double ahead = (double) d;
 
     if (d >= 0)
-        return (place){ b->lo - reach_up(-(double) b->rate_lo, ahead, seg->w),
-                        b->hi + reach_up((double) b->rate_hi, ahead, seg->w),
-                        b->est + (double) b->rate * ahead * 1e-9 };
-    return (place){ b->lo - reach_up((double) b->rate_hi, -ahead, seg->w),
-                    b->hi + reach_up(-(double) b->rate_lo, -ahead, seg->w),
-                    b->est + (double) b->rate * ahead * 1e-9 };
+        return (place){ bin->lo - reach_up(-(double) bin->rate_lo, ahead, seg->w),
+                        bin->hi + reach_up((double) bin->rate_hi, ahead, seg->w),
+                        bin->est + (double) bin->rate * ahead * 1e-9 };
+    return (place){ bin->lo - reach_up((double) bin->rate_hi, -ahead, seg->w),
+                    bin->hi + reach_up(-(double) bin->rate_lo, -ahead, seg->w),
+                    bin->est + (double) bin->rate * ahead * 1e-9 };
 }
 
 static place
-interpolate(const mrd_align_segment *seg, const mrd_align_bin *a, const mrd_align_bin *b, int64_t d)
+interpolate(const mrd_align_segment *seg, const mrd_align_bin *bin, const mrd_align_bin *align_bin,
+            int64_t d)
 {
-    double span = (double) (b->at.ns - a->at.ns), f = (double) d / span;
+    double span = (double) (align_bin->at.ns - bin->at.ns), f = (double) d / span;
     double widen = seg->w * (span * 1e-9) * (span * 1e-9) / 8;
-    double lo = a->lo + (b->lo - a->lo) * f, hi = a->hi + (b->hi - a->hi) * f;
+    double lo = bin->lo + (align_bin->lo - bin->lo) * f,
+           hi = bin->hi + (align_bin->hi - bin->hi) * f;
 
     /* At the bins themselves the bound is exact. A parabola that is 0 there is an upper limit. */
     widen *= 4 * f * (1 - f);
-    return (place){ lo - widen, hi + widen, a->est + (b->est - a->est) * f };
+    return (place){ lo - widen, hi + widen, bin->est + (align_bin->est - bin->est) * f };
 }
 
 static int64_t
@@ -148,9 +150,9 @@ session_of(const mrd_align_segment *seg, int64_t at, double offset)
 
 /* Returns the session time of the estimate extrapolated from one bin. */
 static int64_t
-session_near(const mrd_align_segment *seg, const mrd_align_bin *b, mrd_local_ns at)
+session_near(const mrd_align_segment *seg, const mrd_align_bin *bin, mrd_local_ns at)
 {
-    place p = mrd_align_extrapolate(seg, b, mrd_local_diff(at, b->at));
+    place p = mrd_align_extrapolate(seg, bin, mrd_local_diff(at, bin->at));
 
     return session_of(seg, at.ns, (double) llround(p.est));
 }
@@ -167,25 +169,26 @@ segment_end(const mrd_align *align, const mrd_align_segment *seg)
 /* Between two bins of a segment the estimate may not change by more than half a second per second.
  * This is far outside of the assumptions and would endanger the order. */
 static bool
-bin_follows(const mrd_align_bin *a, const mrd_align_bin *b)
+bin_follows(const mrd_align_bin *bin, const mrd_align_bin *align_bin)
 {
-    return b->at.ns > a->at.ns && fabs(b->est - a->est) <= 0.5 * (double) (b->at.ns - a->at.ns);
+    return align_bin->at.ns > bin->at.ns &&
+           fabs(align_bin->est - bin->est) <= 0.5 * (double) (align_bin->at.ns - bin->at.ns);
 }
 
 mrd_err
 mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin)
 {
     mrd_align_segment *seg;
-    mrd_align_bin b = *bin;
+    mrd_align_bin align_bin = *bin;
 
-    if (align->segment_count == 0 || !bin_sane(&b))
+    if (align->segment_count == 0 || !bin_sane(&align_bin))
         return MRD_INVALID;
-    b.est = fmin(fmax(b.est, b.lo), b.hi);
-    b.rate = fminf(fmaxf(b.rate, b.rate_lo), b.rate_hi);
+    align_bin.est = fmin(fmax(align_bin.est, align_bin.lo), align_bin.hi);
+    align_bin.rate = fminf(fmaxf(align_bin.rate, align_bin.rate_lo), align_bin.rate_hi);
     seg = &align->segments[align->segment_count - 1];
-    if (align->bin_count > 0 && b.at.ns <= align->bins[align->bin_count - 1].at.ns)
+    if (align->bin_count > 0 && align_bin.at.ns <= align->bins[align->bin_count - 1].at.ns)
         return MRD_INVALID;
-    if (seg->count > 0 && !bin_follows(&align->bins[align->bin_count - 1], &b))
+    if (seg->count > 0 && !bin_follows(&align->bins[align->bin_count - 1], &align_bin))
         return MRD_INVALID;
     if (align->bin_count == MRD_ALIGN_BINS_MAX)
         return MRD_LIMIT;
@@ -194,11 +197,11 @@ mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin)
     if (seg->count == 0) {
         if (align->segment_count > 1)
             seg->floor = segment_end(align, seg - 1);
-        seg->from = b.at;
+        seg->from = align_bin.at;
     }
-    align->bins[align->bin_count++] = b;
+    align->bins[align->bin_count++] = align_bin;
     seg->count++;
-    seg->to = b.at;
+    seg->to = align_bin.at;
     return MRD_OK;
 }
 
@@ -325,15 +328,16 @@ find_bin(const mrd_align *align, size_t hint, int64_t at)
 static size_t
 find_segment(const mrd_align *align, size_t hint, size_t bin)
 {
-    const mrd_align_segment *s = align->segments;
+    const mrd_align_segment *segment = align->segments;
     size_t lo = 0, hi = align->segment_count - 1;
 
-    if (hint < align->segment_count && s[hint].first <= bin && bin < s[hint].first + s[hint].count)
+    if (hint < align->segment_count && segment[hint].first <= bin &&
+        bin < segment[hint].first + segment[hint].count)
         return hint;
     while (lo < hi) {
         size_t mid = lo + (hi - lo + 1) / 2;
 
-        if (s[mid].first <= bin)
+        if (segment[mid].first <= bin)
             lo = mid;
         else
             hi = mid - 1;
@@ -352,10 +356,11 @@ static int64_t
 map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_align_bound *bound)
 {
     const mrd_align_segment *s2 = s1 + 1;
-    const mrd_align_bin *a = &align->bins[s1->first + s1->count - 1], *b = &align->bins[s2->first];
-    int64_t from = s2->floor, to = session_near(s2, b, s2->from), sess = from;
-    place before = mrd_align_extrapolate(s1, a, at - a->at.ns),
-          after = mrd_align_extrapolate(s2, b, at - b->at.ns);
+    const mrd_align_bin *bin = &align->bins[s1->first + s1->count - 1],
+                        *align_bin = &align->bins[s2->first];
+    int64_t from = s2->floor, to = session_near(s2, align_bin, s2->from), sess = from;
+    place before = mrd_align_extrapolate(s1, bin, at - bin->at.ns),
+          after = mrd_align_extrapolate(s2, align_bin, at - align_bin->at.ns);
     mrd_align_bound other;
 
     if (to > from)
@@ -367,9 +372,9 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         bound->lo.ns = other.lo.ns < bound->lo.ns ? other.lo.ns : bound->lo.ns;
         bound->hi.ns = other.hi.ns > bound->hi.ns ? other.hi.ns : bound->hi.ns;
         bound->quality = MRD_ALIGN_GAP;
-        bound->source = a->source < b->source ? a->source : b->source;
+        bound->source = bin->source < align_bin->source ? bin->source : align_bin->source;
         bound->epoch = s1->epoch;
-        if (a->quality == MRD_ALIGN_UNALIGNED || b->quality == MRD_ALIGN_UNALIGNED)
+        if (bin->quality == MRD_ALIGN_UNALIGNED || align_bin->quality == MRD_ALIGN_UNALIGNED)
             *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
                                         s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
         bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns); /* there is no better value */
@@ -427,17 +432,17 @@ clamp_local(mrd_local_ns at)
 static const mrd_align_segment *
 gap_at(const mrd_align *align, size_t *s, int64_t at)
 {
-    const mrd_align_segment *v = align->segments;
+    const mrd_align_segment *segment = align->segments;
     size_t n = align->segment_count;
 
-    n -= v[n - 1].count == 0; /* it has no bin yet */
-    while (*s > 0 && at <= v[*s - 1].to.ns)
+    n -= segment[n - 1].count == 0; /* it has no bin yet */
+    while (*s > 0 && at <= segment[*s - 1].to.ns)
         --*s;
-    while (*s + 1 < n && at >= v[*s + 1].from.ns)
+    while (*s + 1 < n && at >= segment[*s + 1].from.ns)
         ++*s;
-    if (*s > 0 && at < v[*s].from.ns)
-        return &v[*s - 1];
-    return *s + 1 < n && at > v[*s].to.ns ? &v[*s] : NULL;
+    if (*s > 0 && at < segment[*s].from.ns)
+        return &segment[*s - 1];
+    return *s + 1 < n && at > segment[*s].to.ns ? &segment[*s] : NULL;
 }
 
 bool
@@ -455,7 +460,7 @@ mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns loc
     const mrd_align_bin *bins = align->bins, *near;
     const mrd_align_segment *seg, *gap;
     /* cppcheck-suppress uninitvar ; only its address is taken */
-    mrd_align_bound bound, *b = ret_bound == NULL ? NULL : &bound;
+    mrd_align_bound bound, *align_bound = ret_bound == NULL ? NULL : &bound;
     int64_t at = clamp_local(local), sess;
     size_t i, s;
     place p;
@@ -469,7 +474,7 @@ mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns loc
     gap = gap_at(align, &s, at);
     seg = &align->segments[s];
     if (gap != NULL) {
-        sess = map_gap(align, gap, at, b);
+        sess = map_gap(align, gap, at, align_bound);
         seg = gap + 1;
     } else {
         i = i < seg->first                 ? seg->first
@@ -483,12 +488,12 @@ mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns loc
             near += at - near->at.ns > near[1].at.ns - at;
         }
         sess = session_of(seg, at, (double) llround(p.est));
-        if (b != NULL) {
-            bound_of(seg, at, &p, b);
-            label_place(seg, near, at, b);
+        if (align_bound != NULL) {
+            bound_of(seg, at, &p, align_bound);
+            label_place(seg, near, at, align_bound);
         }
     }
-    ret_at->ns = clamp(seg, sess, b);
+    ret_at->ns = clamp(seg, sess, align_bound);
     if (ret_bound != NULL)
         *ret_bound = bound;
     return true;

@@ -49,56 +49,56 @@ mrd_align_summarise(const mrd_align *align, size_t segment, mrd_align_summary *r
 {
     const mrd_align_segment *seg = mrd_align_borrow_segment(align, segment);
     const mrd_align_bin *bins, *last;
-    mrd_align_summary s = { 0 };
+    mrd_align_summary summary = { 0 };
     double *v;
 
     if (seg == NULL || seg->count == 0 || (v = malloc(seg->count * sizeof(*v))) == NULL)
         return false;
     bins = &align->bins[seg->first];
     last = &bins[seg->count - 1];
-    s.epoch = seg->epoch;
-    s.cause = seg->cause;
-    s.first = bins[0].at;
-    s.last = last->at;
-    s.offset = seg->base + llround(last->est);
-    s.rate = (double) last->rate;
-    s.w = seg->w;
-    s.bins = seg->count;
-    summarise_counts(bins, seg->count, &s);
+    summary.epoch = seg->epoch;
+    summary.cause = seg->cause;
+    summary.first = bins[0].at;
+    summary.last = last->at;
+    summary.offset = seg->base + llround(last->est);
+    summary.rate = (double) last->rate;
+    summary.w = seg->w;
+    summary.bins = seg->count;
+    summarise_counts(bins, seg->count, &summary);
     for (size_t i = 0; i < seg->count; i++)
         v[i] = (double) bins[i].noise;
     qsort(v, seg->count, sizeof(*v), mrd_double_order);
-    s.noise_median = quantile(v, seg->count, 0.5);
+    summary.noise_median = quantile(v, seg->count, 0.5);
     for (size_t i = 0; i < seg->count; i++)
         v[i] = bins[i].hi - bins[i].lo;
     qsort(v, seg->count, sizeof(*v), mrd_double_order);
-    s.width_median = quantile(v, seg->count, 0.5);
-    s.width_p99 = quantile(v, seg->count, 0.99);
-    if (s.quality == MRD_ALIGN_UNALIGNED)
-        s.width_median = s.width_p99 = -1;
+    summary.width_median = quantile(v, seg->count, 0.5);
+    summary.width_p99 = quantile(v, seg->count, 0.99);
+    if (summary.quality == MRD_ALIGN_UNALIGNED)
+        summary.width_median = summary.width_p99 = -1;
     free(v);
-    *ret_summary = s;
+    *ret_summary = summary;
     return true;
 }
 
 /* ---- encoding ---- */
 
 static void
-encode_bin(const mrd_align_bin *b, int64_t *at, int64_t *est, mrd_buf *to)
+encode_bin(const mrd_align_bin *bin, int64_t *at, int64_t *est, mrd_buf *to)
 {
-    int64_t mid = llround(b->est);
+    int64_t mid = llround(bin->est);
 
-    mrd_put_zigzag(to, (int64_t) ((uint64_t) b->at.ns - (uint64_t) *at));
+    mrd_put_zigzag(to, (int64_t) ((uint64_t) bin->at.ns - (uint64_t) *at));
     mrd_put_zigzag(to, mid - *est);
-    mrd_put_varint(to, (uint64_t) (mid - (int64_t) fmin(floor(b->lo), (double) mid)));
-    mrd_put_varint(to, (uint64_t) ((int64_t) fmax(ceil(b->hi), (double) mid) - mid));
-    mrd_put_float(to, b->rate);
-    mrd_put_float(to, b->rate_lo);
-    mrd_put_float(to, b->rate_hi);
-    mrd_put_varint(to, (uint64_t) llround((double) b->noise));
-    mrd_put_fixed(to, b->quality, 1);
-    mrd_put_fixed(to, b->source, 1);
-    *at = b->at.ns;
+    mrd_put_varint(to, (uint64_t) (mid - (int64_t) fmin(floor(bin->lo), (double) mid)));
+    mrd_put_varint(to, (uint64_t) ((int64_t) fmax(ceil(bin->hi), (double) mid) - mid));
+    mrd_put_float(to, bin->rate);
+    mrd_put_float(to, bin->rate_lo);
+    mrd_put_float(to, bin->rate_hi);
+    mrd_put_varint(to, (uint64_t) llround((double) bin->noise));
+    mrd_put_fixed(to, bin->quality, 1);
+    mrd_put_fixed(to, bin->source, 1);
+    *at = bin->at.ns;
     *est = mid;
 }
 
@@ -155,67 +155,69 @@ offset_from(int64_t mid, uint64_t distance, double sign)
 }
 
 static mrd_err
-decode_bin(mrd_reader *r, mrd_align *align, int64_t *at, int64_t *est)
+decode_bin(mrd_reader *reader, mrd_align *align, int64_t *at, int64_t *est)
 {
-    mrd_align_bin b = { 0 };
+    mrd_align_bin bin = { 0 };
 
-    *at = (int64_t) ((uint64_t) *at + (uint64_t) mrd_reader_zigzag(r));
-    *est = (int64_t) ((uint64_t) *est + (uint64_t) mrd_reader_zigzag(r));
-    b.at.ns = *at;
-    b.est = (double) *est;
-    b.lo = offset_from(*est, mrd_reader_varint(r), -1);
-    b.hi = offset_from(*est, mrd_reader_varint(r), 1);
-    b.rate = mrd_reader_float(r);
-    b.rate_lo = mrd_reader_float(r);
-    b.rate_hi = mrd_reader_float(r);
-    b.noise = (float) mrd_reader_varint(r);
-    b.quality = (uint8_t) mrd_reader_fixed(r, 1);
-    b.source = (uint8_t) mrd_reader_fixed(r, 1);
-    return r->bad ? MRD_TRUNCATED : mrd_align_bin_add(align, &b);
+    *at = (int64_t) ((uint64_t) *at + (uint64_t) mrd_reader_zigzag(reader));
+    *est = (int64_t) ((uint64_t) *est + (uint64_t) mrd_reader_zigzag(reader));
+    bin.at.ns = *at;
+    bin.est = (double) *est;
+    bin.lo = offset_from(*est, mrd_reader_varint(reader), -1);
+    bin.hi = offset_from(*est, mrd_reader_varint(reader), 1);
+    bin.rate = mrd_reader_float(reader);
+    bin.rate_lo = mrd_reader_float(reader);
+    bin.rate_hi = mrd_reader_float(reader);
+    bin.noise = (float) mrd_reader_varint(reader);
+    bin.quality = (uint8_t) mrd_reader_fixed(reader, 1);
+    bin.source = (uint8_t) mrd_reader_fixed(reader, 1);
+    return reader->bad ? MRD_TRUNCATED : mrd_align_bin_add(align, &bin);
 }
 
 static mrd_err
-decode_segment(mrd_reader *r, mrd_align *align)
+decode_segment(mrd_reader *reader, mrd_align *align)
 {
-    uint64_t epoch = mrd_reader_varint(r), cause = mrd_reader_fixed(r, 1);
-    int64_t base = (int64_t) mrd_reader_fixed(r, 8), at = 0, est = 0;
-    double w = mrd_reader_double(r);
-    int64_t from = (int64_t) mrd_reader_fixed(r, 8), to = (int64_t) mrd_reader_fixed(r, 8);
-    uint64_t count = mrd_reader_varint(r);
+    uint64_t epoch = mrd_reader_varint(reader), cause = mrd_reader_fixed(reader, 1);
+    int64_t base = (int64_t) mrd_reader_fixed(reader, 8), at = 0, est = 0;
+    double w = mrd_reader_double(reader);
+    int64_t from = (int64_t) mrd_reader_fixed(reader, 8),
+            to = (int64_t) mrd_reader_fixed(reader, 8);
+    uint64_t count = mrd_reader_varint(reader);
     mrd_err err;
 
-    if (r->bad)
+    if (reader->bad)
         return MRD_TRUNCATED;
-    if (count == 0 || count > (r->len - r->at) / BIN_LEN_MIN || epoch > UINT32_MAX || cause > 255)
+    if (count == 0 || count > (reader->len - reader->at) / BIN_LEN_MIN || epoch > UINT32_MAX ||
+        cause > 255)
         return MRD_CORRUPT;
     err = mrd_align_segment_add(align, (uint32_t) epoch, (mrd_epoch_cause) cause, base, w);
     for (uint64_t i = 0; i < count && err == MRD_OK; i++)
-        err = decode_bin(r, align, &at, &est);
+        err = decode_bin(reader, align, &at, &est);
     return err == MRD_OK ? mrd_align_segment_extent(align, from, to) : err;
 }
 
 static mrd_err
-decode_payload(mrd_reader *r, mrd_align **ret_align)
+decode_payload(mrd_reader *reader, mrd_align **ret_align)
 {
-    uint64_t len = mrd_reader_varint(r), segments;
+    uint64_t len = mrd_reader_varint(reader), segments;
     char name[MRD_ALIGN_NAME_MAX + 1] = { 0 };
     mrd_align *align;
     mrd_err err = MRD_OK;
 
-    if (r->bad || len > MRD_ALIGN_NAME_MAX || len > r->len - r->at)
-        return r->bad ? MRD_TRUNCATED : MRD_CORRUPT;
-    memcpy(name, r->p + r->at, len);
-    r->at += len;
+    if (reader->bad || len > MRD_ALIGN_NAME_MAX || len > reader->len - reader->at)
+        return reader->bad ? MRD_TRUNCATED : MRD_CORRUPT;
+    memcpy(name, reader->p + reader->at, len);
+    reader->at += len;
     if (memchr(name, 0, len) != NULL)
         return MRD_CORRUPT;
-    if ((align = mrd_align_new(name, mrd_reader_fixed(r, 8))) == NULL)
+    if ((align = mrd_align_new(name, mrd_reader_fixed(reader, 8))) == NULL)
         return MRD_NOMEM;
-    segments = mrd_reader_varint(r);
-    if (r->bad)
+    segments = mrd_reader_varint(reader);
+    if (reader->bad)
         err = MRD_TRUNCATED;
     for (uint64_t i = 0; i < segments && err == MRD_OK; i++)
-        err = decode_segment(r, align);
-    if (err == MRD_OK && r->at != r->len)
+        err = decode_segment(reader, align);
+    if (err == MRD_OK && reader->at != reader->len)
         err = MRD_CORRUPT;
     if (err == MRD_OK)
         *ret_align = align;
@@ -227,7 +229,7 @@ decode_payload(mrd_reader *r, mrd_align **ret_align)
 mrd_err
 mrd_align_decode(mrd_bytes data, mrd_align **ret_align, mrd_why *why)
 {
-    mrd_reader r = { data.p, data.len, 0, false };
+    mrd_reader reader = { data.p, data.len, 0, false };
     uint64_t version, crc, len;
     mrd_err err;
 
@@ -236,10 +238,10 @@ mrd_align_decode(mrd_bytes data, mrd_align **ret_align, mrd_why *why)
                            data.len);
     if (memcmp(data.p, magic, sizeof(magic)) != 0)
         return mrd_why_set(why, MRD_FORMAT, 0, "not an alignment table: wrong magic");
-    r.at = sizeof(magic);
-    version = mrd_reader_fixed(&r, 4);
-    crc = mrd_reader_fixed(&r, 4);
-    len = mrd_reader_fixed(&r, 8);
+    reader.at = sizeof(magic);
+    version = mrd_reader_fixed(&reader, 4);
+    crc = mrd_reader_fixed(&reader, 4);
+    len = mrd_reader_fixed(&reader, 8);
     if (version != MRD_ALIGN_FILE_VERSION)
         return mrd_why_set(why, MRD_VERSION, 0, "alignment table has version %llu, this reads %d",
                            (unsigned long long) version, MRD_ALIGN_FILE_VERSION);
@@ -249,11 +251,12 @@ mrd_align_decode(mrd_bytes data, mrd_align **ret_align, mrd_why *why)
                            (unsigned long long) len, data.len - HEADER_LEN);
     if (mrd_crc32(0, data.p + HEADER_LEN, data.len - HEADER_LEN) != crc)
         return mrd_why_set(why, MRD_CORRUPT, 0, "alignment table: wrong checksum");
-    err = decode_payload(&r, ret_align);
+    err = decode_payload(&reader, ret_align);
     if (err == MRD_INVALID) /* a bin or segment that no writer produces */
         err = MRD_CORRUPT;
     if (err != MRD_OK)
-        return mrd_why_set(why, err, 0, "alignment table: bad content before offset %zu", r.at);
+        return mrd_why_set(why, err, 0, "alignment table: bad content before offset %zu",
+                           reader.at);
     return MRD_OK;
 }
 

@@ -7,14 +7,14 @@
 /* Returns true if estimate and bound of the bin at both ends run straight between them. A gap may
  * lie there, shorter than a window and without a bin. */
 static bool
-is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_cursor *b,
-            int64_t from)
+is_straight(const mrd_align *align, const mrd_align_cursor *cursor,
+            const mrd_align_cursor *align_cursor, int64_t from)
 {
-    mrd_local_ns bin = align->bins[a->bin].at;
+    mrd_local_ns bin = align->bins[cursor->bin].at;
 
-    return a->segment == b->segment && a->bin == b->bin &&
+    return cursor->segment == align_cursor->segment && cursor->bin == align_cursor->bin &&
            (bin.ns <= from || bin.ns >= from + WINDOW) &&
-           mrd_align_one_segment(align, a->segment, from, from + WINDOW);
+           mrd_align_one_segment(align, cursor->segment, from, from + WINDOW);
 }
 
 /* Returns the larger radius of the ends, plus the widening of the bound in between: w L^2 / 8, and

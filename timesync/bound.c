@@ -18,9 +18,9 @@ bin_centre(int64_t t)
 
 /* Returns v of an inequality moved to t0 with `rate`. */
 static double
-moved(const mrd_ineq *q, int64_t base, int64_t t0, double rate)
+moved(const mrd_ineq *ineq, int64_t base, int64_t t0, double rate)
 {
-    return mrd_relative(q->v, base) - rate * mrd_seconds(t0, q->t);
+    return mrd_relative(ineq->v, base) - rate * mrd_seconds(t0, ineq->t);
 }
 
 void
@@ -30,10 +30,10 @@ mrd_span_envelope(const mrd_span *span, const mrd_ineq *ineqs, int64_t base, dou
     double up = INFINITY, down = -INFINITY;
 
     for (size_t i = 0; i < span->n; i++) {
-        const mrd_ineq *q = &ineqs[span->first + i];
-        double v = moved(q, base, span->t0, rate);
+        const mrd_ineq *ineq = &ineqs[span->first + i];
+        double v = moved(ineq, base, span->t0, rate);
 
-        if (q->lower)
+        if (ineq->lower)
             down = fmax(down, v);
         else
             up = fmin(up, v);
@@ -103,17 +103,17 @@ mrd_bound *
 mrd_bound_new(const mrd_bound_options *options, void (*emit)(void *self, const mrd_bound_bin *bin),
               void *self)
 {
-    mrd_bound *b = calloc(1, sizeof(*b));
+    mrd_bound *bound = calloc(1, sizeof(*bound));
 
-    if (b == NULL)
+    if (bound == NULL)
         return NULL;
-    b->options = *options;
-    b->emit = emit;
-    b->self = self;
-    b->start_lo = -options->rate_max;
-    b->start_hi = options->rate_max;
-    b->closed = INT64_MIN;
-    return b;
+    bound->options = *options;
+    bound->emit = emit;
+    bound->self = self;
+    bound->start_lo = -options->rate_max;
+    bound->start_hi = options->rate_max;
+    bound->closed = INT64_MIN;
+    return bound;
 }
 
 void
@@ -136,13 +136,13 @@ mrd_bound_counters(const mrd_bound *bound)
 
 /* Upper before lower, loose before tight: an order that does not depend on arrival. */
 static bool
-ineq_before(const mrd_ineq *a, const mrd_ineq *b)
+ineq_before(const mrd_ineq *ineq, const mrd_ineq *b)
 {
-    if (a->lower != b->lower)
+    if (ineq->lower != b->lower)
         return b->lower;
-    if (a->v != b->v)
-        return a->lower ? a->v < b->v : a->v > b->v;
-    return a->t < b->t;
+    if (ineq->v != b->v)
+        return ineq->lower ? ineq->v < b->v : ineq->v > b->v;
+    return ineq->t < b->t;
 }
 
 /* Packs both halves of a bin into one sorted list. */
@@ -154,37 +154,38 @@ pack(const live_bin *bin, mrd_ineq to[MRD_BIN_INEQS])
     memcpy(to, bin->ineqs, bin->n_up * sizeof(*to));
     memcpy(to + bin->n_up, bin->ineqs + MRD_BIN_INEQS / 2, bin->n_down * sizeof(*to));
     for (size_t i = 1; i < n; i++) {
-        mrd_ineq q = to[i];
+        mrd_ineq ineq = to[i];
         size_t j = i;
 
-        for (; j > 0 && ineq_before(&q, &to[j - 1]); j--)
+        for (; j > 0 && ineq_before(&ineq, &to[j - 1]); j--)
             to[j] = to[j - 1];
-        to[j] = q;
+        to[j] = ineq;
     }
     return n;
 }
 
 static void
-accept(mrd_bound *b, const mrd_poly *poly, int64_t t0, const mrd_ineq *ineqs, size_t n)
+accept(mrd_bound *bound, const mrd_poly *poly, int64_t t0, const mrd_ineq *ineqs, size_t n)
 {
-    mrd_bound_bin out = { b->epoch, b->cause, t0, b->base, mrd_poly_extent(poly), poly, ineqs, n };
+    mrd_bound_bin out = { bound->epoch,          bound->cause, t0,    bound->base,
+                          mrd_poly_extent(poly), poly,         ineqs, n };
 
-    b->poly = *poly;
-    b->t0 = t0;
+    bound->poly = *poly;
+    bound->t0 = t0;
     for (size_t i = 0; i < n; i++) {
-        b->has_up = b->has_up || !ineqs[i].lower;
-        b->has_down = b->has_down || ineqs[i].lower;
+        bound->has_up = bound->has_up || !ineqs[i].lower;
+        bound->has_down = bound->has_down || ineqs[i].lower;
     }
-    b->counts.used += n;
-    if (b->has_up && b->has_down)
-        b->emit(b->self, &out);
+    bound->counts.used += n;
+    if (bound->has_up && bound->has_down)
+        bound->emit(bound->self, &out);
     else
-        b->counts.one_sided += n;
+        bound->counts.one_sided += n;
 }
 
 /* Tries to begin an epoch with this bin. */
 static bool
-start_with(mrd_bound *b, const live_bin *bin, double rate_lo, double rate_hi, int64_t *ret_base,
+start_with(mrd_bound *bound, const live_bin *bin, double rate_lo, double rate_hi, int64_t *ret_base,
            mrd_poly *ret_poly)
 {
     mrd_ineq ineqs[MRD_BIN_INEQS];
@@ -195,47 +196,47 @@ start_with(mrd_bound *b, const live_bin *bin, double rate_lo, double rate_hi, in
     if (!start_poly(ret_poly, &span, ineqs, base, rate_lo, rate_hi))
         return false;
     *ret_base = base;
-    return mrd_ineqs_cut(ret_poly, ineqs, n, base, bin->t0, b->options.w);
+    return mrd_ineqs_cut(ret_poly, ineqs, n, base, bin->t0, bound->options.w);
 }
 
 static void
-begin_epoch(mrd_bound *b, int64_t base, mrd_epoch_cause cause)
+begin_epoch(mrd_bound *bound, int64_t base, mrd_epoch_cause cause)
 {
-    b->base = base;
-    b->cause = cause;
-    b->epoch = b->counts.epochs++;
-    b->counts.contradictions += cause == MRD_EPOCH_CONTRADICTION;
-    b->running = true;
-    b->has_up = b->has_down = false;
+    bound->base = base;
+    bound->cause = cause;
+    bound->epoch = bound->counts.epochs++;
+    bound->counts.contradictions += cause == MRD_EPOCH_CONTRADICTION;
+    bound->running = true;
+    bound->has_up = bound->has_down = false;
 }
 
 static void
-start_epoch(mrd_bound *b, const live_bin *bin)
+start_epoch(mrd_bound *bound, const live_bin *bin)
 {
     mrd_ineq ineqs[MRD_BIN_INEQS];
     size_t n = pack(bin, ineqs);
     mrd_poly poly;
     int64_t base;
 
-    if (!start_with(b, bin, b->start_lo, b->start_hi, &base, &poly)) {
-        b->counts.bad += n;
+    if (!start_with(bound, bin, bound->start_lo, bound->start_hi, &base, &poly)) {
+        bound->counts.bad += n;
         return;
     }
-    begin_epoch(b, base, b->next_cause);
-    b->next_cause = MRD_EPOCH_CONTRADICTION;
-    accept(b, &poly, bin->t0, ineqs, n);
+    begin_epoch(bound, base, bound->next_cause);
+    bound->next_cause = MRD_EPOCH_CONTRADICTION;
+    accept(bound, &poly, bin->t0, ineqs, n);
 }
 
 /* Returns true if the bin fits the set; *poly is then moved to it and cut. */
 static bool
-fits(const mrd_bound *b, mrd_poly *poly, int64_t *t0, int64_t base, const live_bin *bin)
+fits(const mrd_bound *bound, mrd_poly *poly, int64_t *t0, int64_t base, const live_bin *bin)
 {
     mrd_ineq ineqs[MRD_BIN_INEQS];
     size_t n = pack(bin, ineqs);
     mrd_poly next = *poly;
 
-    mrd_bound_advance(&next, *t0, bin->t0, &b->options);
-    if (!mrd_ineqs_cut(&next, ineqs, n, base, bin->t0, b->options.w))
+    mrd_bound_advance(&next, *t0, bin->t0, &bound->options);
+    if (!mrd_ineqs_cut(&next, ineqs, n, base, bin->t0, bound->options.w))
         return false;
     *poly = next;
     *t0 = bin->t0;
@@ -245,100 +246,101 @@ fits(const mrd_bound *b, mrd_poly *poly, int64_t *t0, int64_t base, const live_b
 /* Returns true if a step of less than the set's width would have made it fit, so that there may
  * have been one. */
 static bool
-misses_nearly(const mrd_bound *b, const mrd_poly *poly, const mrd_ineq *q)
+misses_nearly(const mrd_bound *bound, const mrd_poly *poly, const mrd_ineq *ineq)
 {
-    mrd_poly_range r = mrd_poly_extent(poly);
-    double v = mrd_relative(q->v, b->base), by = q->lower ? v - r.hi : r.lo - v;
+    mrd_poly_range range = mrd_poly_extent(poly);
+    double v = mrd_relative(ineq->v, bound->base), by = ineq->lower ? v - range.hi : range.lo - v;
 
-    return by < r.hi - r.lo;
+    return by < range.hi - range.lo;
 }
 
 /* Takes the part of a contradicting bin that the set allows: the loosest inequalities first, so
  * that the result does not depend on their order. */
 static void
-salvage(mrd_bound *b, const live_bin *bin)
+salvage(mrd_bound *bound, const live_bin *bin)
 {
     mrd_ineq ineqs[MRD_BIN_INEQS], kept[MRD_BIN_INEQS];
     size_t n = pack(bin, ineqs), k = 0;
-    mrd_poly poly = b->poly;
+    mrd_poly poly = bound->poly;
 
-    mrd_bound_advance(&poly, b->t0, bin->t0, &b->options);
+    mrd_bound_advance(&poly, bound->t0, bin->t0, &bound->options);
     for (size_t i = 0; i < n; i++) {
         mrd_poly next = poly;
 
-        if (mrd_ineq_cut(&next, &ineqs[i], b->base, bin->t0, b->options.w)) {
+        if (mrd_ineq_cut(&next, &ineqs[i], bound->base, bin->t0, bound->options.w)) {
             poly = next;
             kept[k++] = ineqs[i];
         } else {
-            b->counts.near += misses_nearly(b, &poly, &ineqs[i]);
+            bound->counts.near += misses_nearly(bound, &poly, &ineqs[i]);
         }
     }
-    b->counts.bad += n - k;
+    bound->counts.bad += n - k;
     if (k > 0)
-        accept(b, &poly, bin->t0, kept, k);
+        accept(bound, &poly, bin->t0, kept, k);
 }
 
 static void
-keep_epoch(mrd_bound *b)
+keep_epoch(mrd_bound *bound)
 {
-    for (int i = 0; i < b->held_n; i++) {
+    for (int i = 0; i < bound->held_n; i++) {
         mrd_ineq ineqs[MRD_BIN_INEQS];
-        mrd_poly poly = b->poly;
-        int64_t t0 = b->t0;
+        mrd_poly poly = bound->poly;
+        int64_t t0 = bound->t0;
 
-        if (fits(b, &poly, &t0, b->base, &b->held[i]))
-            accept(b, &poly, t0, ineqs, pack(&b->held[i], ineqs));
+        if (fits(bound, &poly, &t0, bound->base, &bound->held[i]))
+            accept(bound, &poly, t0, ineqs, pack(&bound->held[i], ineqs));
         else
-            salvage(b, &b->held[i]);
+            salvage(bound, &bound->held[i]);
     }
-    b->held_n = 0;
+    bound->held_n = 0;
 }
 
 /* Returns true if an epoch that begins at held bin i explains all later ones. */
 static bool
-explains(mrd_bound *b, int i, double rate_lo, double rate_hi, int64_t *ret_base,
+explains(mrd_bound *bound, int i, double rate_lo, double rate_hi, int64_t *ret_base,
          mrd_poly *ret_first)
 {
-    int64_t t0 = b->held[i].t0;
+    int64_t t0 = bound->held[i].t0;
     mrd_poly poly;
 
-    if (b->held[i].n_up == 0 || b->held[i].n_down == 0 ||
-        !start_with(b, &b->held[i], rate_lo, rate_hi, ret_base, ret_first))
+    if (bound->held[i].n_up == 0 || bound->held[i].n_down == 0 ||
+        !start_with(bound, &bound->held[i], rate_lo, rate_hi, ret_base, ret_first))
         return false;
     poly = *ret_first;
-    for (int j = i + 1; j < b->held_n; j++) {
-        if (!fits(b, &poly, &t0, *ret_base, &b->held[j]))
+    for (int j = i + 1; j < bound->held_n; j++) {
+        if (!fits(bound, &poly, &t0, *ret_base, &bound->held[j]))
             return false;
     }
     return true;
 }
 
 static bool
-try_epoch(mrd_bound *b, int i, double rate_lo, double rate_hi)
+try_epoch(mrd_bound *bound, int i, double rate_lo, double rate_hi)
 {
     mrd_ineq ineqs[MRD_BIN_INEQS];
     mrd_poly first;
     int64_t base;
 
-    if (!explains(b, i, rate_lo, rate_hi, &base, &first))
+    if (!explains(bound, i, rate_lo, rate_hi, &base, &first))
         return false;
     for (int j = 0; j < i; j++)
-        b->counts.bad += b->held[j].n_up + b->held[j].n_down;
-    begin_epoch(b, base, MRD_EPOCH_CONTRADICTION);
-    accept(b, &first, b->held[i].t0, ineqs, pack(&b->held[i], ineqs));
-    memmove(&b->held[0], &b->held[i + 1], (size_t) (b->held_n - i - 1) * sizeof(b->held[0]));
-    b->held_n -= i + 1;
-    keep_epoch(b);
+        bound->counts.bad += bound->held[j].n_up + bound->held[j].n_down;
+    begin_epoch(bound, base, MRD_EPOCH_CONTRADICTION);
+    accept(bound, &first, bound->held[i].t0, ineqs, pack(&bound->held[i], ineqs));
+    memmove(&bound->held[0], &bound->held[i + 1],
+            (size_t) (bound->held_n - i - 1) * sizeof(bound->held[0]));
+    bound->held_n -= i + 1;
+    keep_epoch(bound);
     return true;
 }
 
 /* The cause of the old epoch's end is unknown: a step, a migration, a rate that was set. So its
  * rate is not taken over, and the first seconds of the new epoch are wider. */
 static bool
-try_epochs(mrd_bound *b, int from, int to)
+try_epochs(mrd_bound *bound, int from, int to)
 {
     for (int i = from; i <= to; i++) {
-        if (try_epoch(b, i, -b->options.rate_max, b->options.rate_max))
+        if (try_epoch(bound, i, -bound->options.rate_max, bound->options.rate_max))
             return true;
     }
     return false;
@@ -347,68 +349,68 @@ try_epochs(mrd_bound *b, int from, int to)
 /* Returns true if a step at the first held bin would explain everything as well. Wide packets
  * refute neither explanation. */
 static bool
-ambiguous(mrd_bound *b)
+ambiguous(mrd_bound *bound)
 {
     mrd_poly first;
     int64_t base;
 
-    return explains(b, 0, -b->options.rate_max, b->options.rate_max, &base, &first);
+    return explains(bound, 0, -bound->options.rate_max, bound->options.rate_max, &base, &first);
 }
 
 /* `more` means that further bins may come. */
 static void
-decide(mrd_bound *b, bool more)
+decide(mrd_bound *bound, bool more)
 {
-    mrd_poly poly = b->poly;
-    int64_t t0 = b->t0;
-    int fit = 0, behind = b->held_n - 1;
+    mrd_poly poly = bound->poly;
+    int64_t t0 = bound->t0;
+    int fit = 0, behind = bound->held_n - 1;
 
-    for (int i = 1; i < b->held_n; i++)
-        fit += fits(b, &poly, &t0, b->base, &b->held[i]);
+    for (int i = 1; i < bound->held_n; i++)
+        fit += fits(bound, &poly, &t0, bound->base, &bound->held[i]);
     if (fit == behind && behind > 0) {
-        if (!more || b->held_n == MRD_BIN_HELD_MAX || !ambiguous(b))
-            keep_epoch(b);
-    } else if (try_epochs(b, 0, 0) || (fit <= 1 && try_epochs(b, 1, b->held_n - 2)))
+        if (!more || bound->held_n == MRD_BIN_HELD_MAX || !ambiguous(bound))
+            keep_epoch(bound);
+    } else if (try_epochs(bound, 0, 0) || (fit <= 1 && try_epochs(bound, 1, bound->held_n - 2)))
         return;
     else if (fit > 0)
-        keep_epoch(b);
+        keep_epoch(bound);
     else { /* no bins agree: begins again with the last bin, at a free rate */
-        live_bin last = b->held[b->held_n - 1];
+        live_bin last = bound->held[bound->held_n - 1];
 
         for (int i = 0; i < behind; i++)
-            b->counts.bad += b->held[i].n_up + b->held[i].n_down;
-        b->held_n = 0;
-        b->running = false;
-        b->start_lo = -b->options.rate_max;
-        b->start_hi = b->options.rate_max;
-        start_epoch(b, &last);
+            bound->counts.bad += bound->held[i].n_up + bound->held[i].n_down;
+        bound->held_n = 0;
+        bound->running = false;
+        bound->start_lo = -bound->options.rate_max;
+        bound->start_hi = bound->options.rate_max;
+        start_epoch(bound, &last);
     }
 }
 
 static void
-close_bin(mrd_bound *b)
+close_bin(mrd_bound *bound)
 {
     mrd_ineq ineqs[MRD_BIN_INEQS];
 
-    if (!b->open)
+    if (!bound->open)
         return;
-    b->open = false;
-    b->closed = b->bin.t0;
-    if (!b->running) {
-        start_epoch(b, &b->bin);
+    bound->open = false;
+    bound->closed = bound->bin.t0;
+    if (!bound->running) {
+        start_epoch(bound, &bound->bin);
         return;
     }
-    if (b->held_n == 0) {
-        size_t n = pack(&b->bin, ineqs);
+    if (bound->held_n == 0) {
+        size_t n = pack(&bound->bin, ineqs);
 
-        if (mrd_ineqs_cut(&b->ahead, ineqs, n, b->base, b->bin.t0, b->options.w)) {
-            accept(b, &b->ahead, b->bin.t0, ineqs, n);
+        if (mrd_ineqs_cut(&bound->ahead, ineqs, n, bound->base, bound->bin.t0, bound->options.w)) {
+            accept(bound, &bound->ahead, bound->bin.t0, ineqs, n);
             return;
         }
     }
-    b->held[b->held_n++] = b->bin;
-    if (b->held_n >= MRD_BIN_HELD)
-        decide(b, true);
+    bound->held[bound->held_n++] = bound->bin;
+    if (bound->held_n >= MRD_BIN_HELD)
+        decide(bound, true);
 }
 
 void
@@ -439,50 +441,50 @@ mrd_bound_break(mrd_bound *bound, mrd_epoch_cause cause, bool keep_rate, mrd_dur
     bound->running = false;
 }
 
-/* Returns true if `a` implies q at any rate between the two. Usually one packet of a pair per
+/* Returns true if `a` implies ineq at any rate between the two. Usually one packet of a pair per
  * direction is needed. Both are cut with the slack w d^2 / 2 of their distance from the centre, at
  * most half a bin. */
 static bool
-implied(const mrd_ineq *q, const mrd_ineq *a, const mrd_bound_options *o)
+implied(const mrd_ineq *ineq, const mrd_ineq *a, const mrd_bound_options *options)
 {
-    double looser = q->lower ? mrd_relative(a->v, q->v) : mrd_relative(q->v, a->v);
-    double rate = o->rate_max + o->w * (MRD_BIN_NS * 0.5e-9);
+    double looser = ineq->lower ? mrd_relative(a->v, ineq->v) : mrd_relative(ineq->v, a->v);
+    double rate = options->rate_max + options->w * (MRD_BIN_NS * 0.5e-9);
 
-    return looser >= rate * fabs(mrd_seconds(a->t, q->t)) + 1;
+    return looser >= rate * fabs(mrd_seconds(a->t, ineq->t)) + 1;
 }
 
 /* Keeps the tightest MRD_BIN_INEQS / 2 of each direction, and none that another one implies.
- * Returns false if q is not kept because it is implied. */
+ * Returns false if ineq is not kept because it is implied. */
 static bool
-keep_tight(mrd_bound *b, const mrd_ineq *q)
+keep_tight(mrd_bound *bound, const mrd_ineq *ineq)
 {
-    live_bin *bin = &b->bin;
-    mrd_ineq *half = q->lower ? bin->ineqs + MRD_BIN_INEQS / 2 : bin->ineqs;
-    size_t *n = q->lower ? &bin->n_down : &bin->n_up, loosest = 0, kept = 0;
+    live_bin *bin = &bound->bin;
+    mrd_ineq *half = ineq->lower ? bin->ineqs + MRD_BIN_INEQS / 2 : bin->ineqs;
+    size_t *n = ineq->lower ? &bin->n_down : &bin->n_up, loosest = 0, kept = 0;
 
     for (size_t i = 0; i < *n; i++) {
-        if (implied(q, &half[i], &b->options)) {
-            b->counts.implied++;
+        if (implied(ineq, &half[i], &bound->options)) {
+            bound->counts.implied++;
             return false;
         }
     }
     for (size_t i = 0; i < *n; i++) {
-        if (!implied(&half[i], q, &b->options))
+        if (!implied(&half[i], ineq, &bound->options))
             half[kept++] = half[i];
     }
-    b->counts.implied += *n - kept;
+    bound->counts.implied += *n - kept;
     *n = kept;
     if (*n < MRD_BIN_INEQS / 2) {
-        half[(*n)++] = *q;
+        half[(*n)++] = *ineq;
         return true;
     }
-    b->counts.over_capacity++;
+    bound->counts.over_capacity++;
     for (size_t i = 1; i < *n; i++) {
-        if (q->lower ? half[i].v < half[loosest].v : half[i].v > half[loosest].v)
+        if (ineq->lower ? half[i].v < half[loosest].v : half[i].v > half[loosest].v)
             loosest = i;
     }
-    if (q->lower ? q->v > half[loosest].v : q->v < half[loosest].v)
-        half[loosest] = *q;
+    if (ineq->lower ? ineq->v > half[loosest].v : ineq->v < half[loosest].v)
+        half[loosest] = *ineq;
     return true;
 }
 

@@ -15,10 +15,10 @@ anything(mrd_poly *poly, double rate_max)
 
 static bool
 step(mrd_poly *poly, const mrd_span *from, const mrd_span *to, const mrd_ineq *ineqs, int64_t base,
-     const mrd_bound_options *o)
+     const mrd_bound_options *options)
 {
-    mrd_bound_advance(poly, from->t0, to->t0, o);
-    return mrd_ineqs_cut(poly, ineqs + to->first, to->n, base, to->t0, o->w);
+    mrd_bound_advance(poly, from->t0, to->t0, options);
+    return mrd_ineqs_cut(poly, ineqs + to->first, to->n, base, to->t0, options->w);
 }
 
 bool

@@ -17,14 +17,14 @@ mrd_relative(int64_t v, int64_t base)
     return (double) ((__int128) v - base);
 }
 
-/* Cuts the set at t0 with an inequality at q->t. The rate may have changed in between. */
+/* Cuts the set at t0 with an inequality at ineq->t. The rate may have changed in between. */
 static inline bool
-mrd_ineq_cut(mrd_poly *poly, const mrd_ineq *q, int64_t base, int64_t t0, double w)
+mrd_ineq_cut(mrd_poly *poly, const mrd_ineq *ineq, int64_t base, int64_t t0, double w)
 {
-    double d = mrd_seconds(t0, q->t), v = mrd_relative(q->v, base), slack = w * d * d / 2;
+    double d = mrd_seconds(t0, ineq->t), v = mrd_relative(ineq->v, base), slack = w * d * d / 2;
 
-    return q->lower ? mrd_poly_clip(poly, -1, -d, -v + slack)
-                    : mrd_poly_clip(poly, 1, d, v + slack);
+    return ineq->lower ? mrd_poly_clip(poly, -1, -d, -v + slack)
+                       : mrd_poly_clip(poly, 1, d, v + slack);
 }
 
 static inline bool
@@ -38,11 +38,11 @@ mrd_ineqs_cut(mrd_poly *poly, const mrd_ineq *ineqs, size_t n, int64_t base, int
 }
 
 static inline void
-mrd_bound_advance(mrd_poly *poly, int64_t from, int64_t to, const mrd_bound_options *o)
+mrd_bound_advance(mrd_poly *poly, int64_t from, int64_t to, const mrd_bound_options *options)
 {
-    mrd_poly_advance(poly, mrd_seconds(from, to), o->w);
-    (void) mrd_poly_clip(poly, 0, 1, o->rate_max);
-    (void) mrd_poly_clip(poly, 0, -1, o->rate_max);
+    mrd_poly_advance(poly, mrd_seconds(from, to), options->w);
+    (void) mrd_poly_clip(poly, 0, 1, options->rate_max);
+    (void) mrd_poly_clip(poly, 0, -1, options->rate_max);
 }
 
 #endif

@@ -17,48 +17,48 @@ typedef struct {
 } mrd_reader;
 
 static inline uint64_t
-mrd_reader_fixed(mrd_reader *r, size_t width)
+mrd_reader_fixed(mrd_reader *reader, size_t width)
 {
     uint64_t v = 0;
 
-    if (r->bad || r->len - r->at < width) {
-        r->bad = true;
+    if (reader->bad || reader->len - reader->at < width) {
+        reader->bad = true;
         return 0;
     }
     for (size_t i = 0; i < width; i++)
-        v |= (uint64_t) r->p[r->at + i] << (8 * i);
-    r->at += width;
+        v |= (uint64_t) reader->p[reader->at + i] << (8 * i);
+    reader->at += width;
     return v;
 }
 
 static inline uint64_t
-mrd_reader_varint(mrd_reader *r)
+mrd_reader_varint(mrd_reader *reader)
 {
     uint64_t v = 0;
 
     for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint64_t byte = mrd_reader_fixed(r, 1);
+        uint64_t byte = mrd_reader_fixed(reader, 1);
 
         v |= (byte & 0x7f) << shift;
         if (byte < 0x80)
             return v;
     }
-    r->bad = true;
+    reader->bad = true;
     return 0;
 }
 
 static inline int64_t
-mrd_reader_zigzag(mrd_reader *r)
+mrd_reader_zigzag(mrd_reader *reader)
 {
-    uint64_t v = mrd_reader_varint(r);
+    uint64_t v = mrd_reader_varint(reader);
 
     return (int64_t) (v >> 1) ^ -(int64_t) (v & 1);
 }
 
 static inline float
-mrd_reader_float(mrd_reader *r)
+mrd_reader_float(mrd_reader *reader)
 {
-    uint32_t bits = (uint32_t) mrd_reader_fixed(r, 4);
+    uint32_t bits = (uint32_t) mrd_reader_fixed(reader, 4);
     float v;
 
     memcpy(&v, &bits, sizeof(v));
@@ -66,9 +66,9 @@ mrd_reader_float(mrd_reader *r)
 }
 
 static inline double
-mrd_reader_double(mrd_reader *r)
+mrd_reader_double(mrd_reader *reader)
 {
-    uint64_t bits = mrd_reader_fixed(r, 8);
+    uint64_t bits = mrd_reader_fixed(reader, 8);
     double v;
 
     memcpy(&v, &bits, sizeof(v));

@@ -39,49 +39,50 @@ mrd_clock_assumptions(const mrd_align *align, mrd_buf *to)
 }
 
 static void
-text_row(const mrd_align *align, const mrd_align_summary *s, double w, mrd_buf *to)
+text_row(const mrd_align *align, const mrd_align_summary *summary, double w, mrd_buf *to)
 {
     /* Session time reads as UTC and RAW counts from boot, so the offset is large and its last
      * digits matter. */
-    char sign = s->offset < 0 ? '-' : '+', offset[MRD_DUR_TEXT], width[MRD_DUR_TEXT] = "unknown",
-         p99[MRD_DUR_TEXT] = "unknown";
+    char sign = summary->offset < 0 ? '-' : '+', offset[MRD_DUR_TEXT],
+         width[MRD_DUR_TEXT] = "unknown", p99[MRD_DUR_TEXT] = "unknown";
     char noise[MRD_DUR_TEXT], length[MRD_DUR_TEXT], bend[24] = "-";
-    const unsigned long long sec = MRD_SEC,
-                             far = s->offset < 0 ? 0 - (uint64_t) s->offset : (uint64_t) s->offset;
+    const unsigned long long sec = MRD_SEC, far = summary->offset < 0
+                                                      ? 0 - (uint64_t) summary->offset
+                                                      : (uint64_t) summary->offset;
 
     snprintf(offset, sizeof(offset), "%c%llu.%09llu s", sign, far / sec, far % sec);
-    (void) mrd_dur_text(s->noise_median, noise);
-    (void) mrd_dur_text(s->last.ns - s->first.ns, length);
-    if (s->width_median >= 0) {
-        (void) mrd_dur_text(s->width_median / 2, width);
-        (void) mrd_dur_text(s->width_p99 / 2, p99);
+    (void) mrd_dur_text(summary->noise_median, noise);
+    (void) mrd_dur_text(summary->last.ns - summary->first.ns, length);
+    if (summary->width_median >= 0) {
+        (void) mrd_dur_text(summary->width_median / 2, width);
+        (void) mrd_dur_text(summary->width_p99 / 2, p99);
     }
     if (!is_unaligned(align))
         snprintf(bend, sizeof(bend), "%.0f", w);
     mrd_buf_fmt(to, "%-24.24s %5" PRIu32 "  %-16s %14s %23s %+10.3f %8s %12s %12s %10s  %-10s %s\n",
-                mrd_align_name(align), s->epoch, mrd_epoch_cause_text(s->cause), length, offset,
-                s->rate / 1000, bend, width, p99, noise, mrd_stamp_source_text(s->source),
-                mrd_align_quality_text(s->quality));
+                mrd_align_name(align), summary->epoch, mrd_epoch_cause_text(summary->cause), length,
+                offset, summary->rate / 1000, bend, width, p99, noise,
+                mrd_stamp_source_text(summary->source), mrd_align_quality_text(summary->quality));
 }
 
 void
-mrd_clock_text(const mrd_align *const *tables, size_t n, mrd_buf *to)
+mrd_clock_text(const mrd_align *const *tables, size_t count, mrd_buf *to)
 {
     bool bounded = false;
 
     mrd_buf_fmt(to, "%-24s %5s  %-16s %14s %23s %10s %8s %12s %12s %10s  %-10s %s\n", "node",
                 "epoch", "began by", "length", "offset", "rate ppm", "ppb/s", "bound +-", "p99 +-",
                 "noise", "stamps", "quality");
-    for (size_t i = 0; i < n; i++) {
-        mrd_align_summary s;
+    for (size_t i = 0; i < count; i++) {
+        mrd_align_summary summary;
 
         bounded = bounded || !is_unaligned(tables[i]);
         for (size_t j = 0; j < mrd_align_segment_count(tables[i]); j++) {
-            if (mrd_align_summarise(tables[i], j, &s))
-                text_row(tables[i], &s, mrd_align_borrow_segment(tables[i], j)->w, to);
+            if (mrd_align_summarise(tables[i], j, &summary))
+                text_row(tables[i], &summary, mrd_align_borrow_segment(tables[i], j)->w, to);
         }
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (is_unaligned(tables[i]))
             mrd_buf_fmt(to, "%s: " UNALIGNED "\n", mrd_align_name(tables[i]));
     }
@@ -161,37 +162,37 @@ axes(const panel *p, const char *title, const char *unit, mrd_buf *to)
 static size_t
 fill_points(const mrd_align *align, plot_point *to)
 {
-    size_t total = mrd_align_bin_count(align), group = (total + COLUMNS - 1) / COLUMNS, n = 0;
+    size_t total = mrd_align_bin_count(align), group = (total + COLUMNS - 1) / COLUMNS, count = 0;
     const mrd_align_bin *bins = mrd_align_borrow_bins(align);
     mrd_local_ns zero = bins[0].at;
 
     for (size_t s = 0; s < mrd_align_segment_count(align); s++) {
         const mrd_align_segment *seg = mrd_align_borrow_segment(align, s);
-        const mrd_align_bin *b = bins + seg->first, *last = b + (seg->count - 1);
-        if (b->quality == MRD_ALIGN_UNALIGNED && total > 1) /* has no bound to draw */
+        const mrd_align_bin *bin = bins + seg->first, *last = bin + (seg->count - 1);
+        if (bin->quality == MRD_ALIGN_UNALIGNED && total > 1) /* has no bound to draw */
             continue;
         double slope =
-            seg->count < 2 ? 0 : (last->est - b->est) / (double) (last->at.ns - b->at.ns);
+            seg->count < 2 ? 0 : (last->est - bin->est) / (double) (last->at.ns - bin->at.ns);
 
         for (size_t i = 0; i < seg->count; i++) {
-            double line = b[0].est + slope * (double) (b[i].at.ns - b[0].at.ns);
-            plot_point p = { (double) mrd_local_diff(b[i].at, zero) * 1e-9,
-                             (b[i].lo - line) * 1e-3,
-                             (b[i].hi - line) * 1e-3,
-                             (b[i].est - line) * 1e-3,
-                             (b[i].hi - b[i].lo) * 1e-3,
-                             i == 0 };
+            double line = bin[0].est + slope * (double) (bin[i].at.ns - bin[0].at.ns);
+            plot_point point = { (double) mrd_local_diff(bin[i].at, zero) * 1e-9,
+                                 (bin[i].lo - line) * 1e-3,
+                                 (bin[i].hi - line) * 1e-3,
+                                 (bin[i].est - line) * 1e-3,
+                                 (bin[i].hi - bin[i].lo) * 1e-3,
+                                 i == 0 };
 
             if (i % group == 0) {
-                to[n++] = p;
+                to[count++] = point;
                 continue;
             }
-            to[n - 1].lo = fmin(to[n - 1].lo, p.lo);
-            to[n - 1].hi = fmax(to[n - 1].hi, p.hi);
-            to[n - 1].width = fmax(to[n - 1].width, p.width);
+            to[count - 1].lo = fmin(to[count - 1].lo, point.lo);
+            to[count - 1].hi = fmax(to[count - 1].hi, point.hi);
+            to[count - 1].width = fmax(to[count - 1].width, point.width);
         }
     }
-    return n;
+    return count;
 }
 
 /* Returns the value that a share q of the points does not exceed, so that a few outliers do not
@@ -204,33 +205,38 @@ most_of(double *v, size_t n, double q)
 }
 
 static void
-path_of(const panel *p, const plot_point *v, size_t n, size_t field, const char *class, mrd_buf *to)
+path_of(const panel *p, const plot_point *point, size_t n, size_t field, const char *class,
+        mrd_buf *to)
 {
     mrd_buf_fmt(to, "<path class='%s' d='", class);
     for (size_t i = 0; i < n; i++) {
-        double y = field == 0 ? v[i].est : field == 1 ? v[i].width : field == 2 ? v[i].lo : v[i].hi;
+        double y = field == 0   ? point[i].est
+                   : field == 1 ? point[i].width
+                   : field == 2 ? point[i].lo
+                                : point[i].hi;
 
-        mrd_buf_fmt(to, "%c%.1f %.1f", v[i].first ? 'M' : 'L', px(p, v[i].t), py(p, y));
+        mrd_buf_fmt(to, "%c%.1f %.1f", point[i].first ? 'M' : 'L', px(p, point[i].t), py(p, y));
     }
     mrd_buf_text(to, "'/>\n");
 }
 
 /* Draws the bound as one closed area per epoch. */
 static void
-band(const panel *p, const plot_point *v, size_t n, mrd_buf *to)
+band(const panel *p, const plot_point *point, size_t n, mrd_buf *to)
 {
     for (size_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && !v[end].first;)
+        for (end = i + 1; end < n && !point[end].first;)
             end++;
         mrd_buf_text(to, "<path class='b' d='");
         for (size_t j = i; j < end; j++)
-            mrd_buf_fmt(to, "%c%.1f %.1f", j == i ? 'M' : 'L', px(p, v[j].t), py(p, v[j].hi));
+            mrd_buf_fmt(to, "%c%.1f %.1f", j == i ? 'M' : 'L', px(p, point[j].t),
+                        py(p, point[j].hi));
         for (size_t j = end; j-- > i;)
-            mrd_buf_fmt(to, "L%.1f %.1f", px(p, v[j].t), py(p, v[j].lo));
+            mrd_buf_fmt(to, "L%.1f %.1f", px(p, point[j].t), py(p, point[j].lo));
         mrd_buf_text(to, "Z'/>\n");
         if (i > 0)
             mrd_buf_fmt(to, "<line class='x' x1='%.1f' x2='%.1f' y1='%.1f' y2='%.1f'/>\n",
-                        px(p, v[i].t), px(p, v[i].t), p->top, p->top + PANEL);
+                        px(p, point[i].t), px(p, point[i].t), p->top, p->top + PANEL);
     }
 }
 
@@ -242,16 +248,17 @@ packets(const mrd_align *align, const panel *p, const mrd_probe *probes, size_t 
     mrd_align_cursor cursor = { 0, 0 };
 
     for (size_t i = 0; i < n; i += step) {
-        mrd_ineq q[2];
-        size_t k = mrd_probe_ineqs(&probes[i], q);
+        mrd_ineq ineqs[2];
+        size_t k = mrd_probe_ineqs(&probes[i], ineqs);
 
         for (size_t j = 0; j < k; j++) {
             mrd_sess_ns at;
 
-            if (mrd_align_map(align, &cursor, (mrd_local_ns){ q[j].t }, &at, NULL))
+            if (mrd_align_map(align, &cursor, (mrd_local_ns){ ineqs[j].t }, &at, NULL))
                 mrd_buf_fmt(to, "<circle class='%c' cx='%.1f' cy='%.1f' r='1.6'/>\n",
-                            q[j].lower ? 'd' : 'u', px(p, (double) (q[j].t - zero.ns) * 1e-9),
-                            py(p, (double) (q[j].v - (at.ns - q[j].t)) * 1e-3));
+                            ineqs[j].lower ? 'd' : 'u',
+                            px(p, (double) (ineqs[j].t - zero.ns) * 1e-9),
+                            py(p, (double) (ineqs[j].v - (at.ns - ineqs[j].t)) * 1e-3));
         }
     }
 }
@@ -310,29 +317,29 @@ header(const mrd_align *align, size_t panels, mrd_buf *to)
 }
 
 static void
-draw(const mrd_align *align, const mrd_probe *probes, size_t n_probes, const plot_point *v,
-     size_t n, double *scratch, mrd_buf *to)
+draw(const mrd_align *align, const mrd_probe *probes, size_t n_probes, const plot_point *point,
+     size_t count, double *scratch, mrd_buf *to)
 {
-    panel p = { v[0].t, fmax(v[n - 1].t, v[0].t + 1e-3), 0, 0, TOP };
+    panel p = { point[0].t, fmax(point[count - 1].t, point[0].t + 1e-3), 0, 0, TOP };
     double reach, width;
 
-    for (size_t i = 0; i < n; i++)
-        scratch[i] = fmax(fabs(v[i].lo), fabs(v[i].hi));
-    reach = 1.1 * most_of(scratch, n, 0.98);
-    for (size_t i = 0; i < n; i++)
-        scratch[i] = v[i].width;
-    width = 1.1 * most_of(scratch, n, 0.99);
+    for (size_t i = 0; i < count; i++)
+        scratch[i] = fmax(fabs(point[i].lo), fabs(point[i].hi));
+    reach = 1.1 * most_of(scratch, count, 0.98);
+    for (size_t i = 0; i < count; i++)
+        scratch[i] = point[i].width;
+    width = 1.1 * most_of(scratch, count, 0.99);
     header(align, n_probes > 0 ? 3 : 2, to);
     p.y0 = -reach;
     p.y1 = reach;
     axes(&p, "Offset (session - local) and its bound, mean rate of each epoch taken out", "us", to);
-    band(&p, v, n, to);
-    path_of(&p, v, n, 0, "l", to);
+    band(&p, point, count, to);
+    path_of(&p, point, count, 0, "l", to);
     p.top += PANEL + GAP;
     p.y0 = 0;
     p.y1 = width;
     axes(&p, "Width of the bound", "us", to);
-    path_of(&p, v, n, 1, "l", to);
+    path_of(&p, point, count, 1, "l", to);
     if (n_probes > 0) {
         p.top += PANEL + GAP;
         p.y0 = -1.5 * width;
@@ -344,24 +351,24 @@ draw(const mrd_align *align, const mrd_probe *probes, size_t n_probes, const plo
 }
 
 mrd_err
-mrd_clock_svg(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_buf *to)
+mrd_clock_svg(const mrd_align *align, const mrd_probe *probes, size_t count, mrd_buf *to)
 {
     size_t room = COLUMNS + mrd_align_segment_count(align) + 1, points;
-    plot_point *v;
+    plot_point *point;
     double *scratch;
     mrd_err err = MRD_OK;
 
     if (mrd_align_bin_count(align) == 0)
         return MRD_EMPTY;
-    v = malloc(room * sizeof(*v));
+    point = malloc(room * sizeof(*point));
     scratch = malloc(room * sizeof(*scratch));
-    if (v == NULL || scratch == NULL)
+    if (point == NULL || scratch == NULL)
         to->err = MRD_NOMEM;
-    else if ((points = fill_points(align, v)) == 0)
+    else if ((points = fill_points(align, point)) == 0)
         err = MRD_EMPTY;
     else
-        draw(align, probes, n, v, points, scratch, to);
-    free(v);
+        draw(align, probes, count, point, points, scratch, to);
+    free(point);
     free(scratch);
     return err != MRD_OK ? err : to->err;
 }

@@ -12,92 +12,100 @@
 #define PER_PPM   (1000000 / 500) /* maximum rate error of an oscillator */
 
 mrd_err
-mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other, mrd_dur_ns bracket)
+mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns other, mrd_dur_ns bracket)
 {
     if (!mrd_time_sane(raw.ns) || !mrd_time_sane(other.ns) || bracket < 0 ||
         !mrd_time_sane(bracket))
         return MRD_RANGE;
-    if (!MRD_VEC_ROOM(t->v, t->n, t->cap, 1))
+    if (!MRD_VEC_ROOM(table->v, table->n, table->cap, 1))
         return MRD_NOMEM;
-    t->v[t->n++] = (mrd_cross_point){ .raw = raw, .other = other, .within = (bracket + 1) / 2 };
+    table->v[table->n++] =
+        (mrd_cross_point){ .raw = raw, .other = other, .within = (bracket + 1) / 2 };
     return MRD_OK;
 }
 
 void
-mrd_cross_table_fini(mrd_cross_table *t)
+mrd_cross_table_fini(mrd_cross_table *table)
 {
-    free(t->v);
-    free(t->eras);
-    *t = (mrd_cross_table){ 0 };
+    free(table->v);
+    free(table->eras);
+    *table = (mrd_cross_table){ 0 };
 }
 
 static int
 by_raw_time(const void *a, const void *b)
 {
-    const mrd_cross_point *x = a, *y = b;
+    const mrd_cross_point *point = a, *cross_point = b;
 
-    return x->raw.ns != y->raw.ns
-               ? mrd_local_after(x->raw, y->raw) - mrd_local_before(x->raw, y->raw)
-               : mrd_ev_after(x->other, y->other) - mrd_ev_before(x->other, y->other);
+    return point->raw.ns != cross_point->raw.ns
+               ? mrd_local_after(point->raw, cross_point->raw) -
+                     mrd_local_before(point->raw, cross_point->raw)
+               : mrd_ev_after(point->other, cross_point->other) -
+                     mrd_ev_before(point->other, cross_point->other);
 }
 
 /* Returns how much the other clock was set between two neighbours; 0 if it was not. */
 static mrd_dur_ns
-step_between(const mrd_cross_point *a, const mrd_cross_point *b)
+step_between(const mrd_cross_point *point, const mrd_cross_point *cross_point)
 {
-    mrd_dur_ns raw = mrd_local_diff(b->raw, a->raw),
-               step = mrd_sat_sub(mrd_ev_diff(b->other, a->other), raw);
+    mrd_dur_ns raw = mrd_local_diff(cross_point->raw, point->raw),
+               step = mrd_sat_sub(mrd_ev_diff(cross_point->other, point->other), raw);
 
-    return mrd_sat_abs(step) > raw / 8 + MRD_MS + a->within + b->within ? step : 0;
+    return mrd_sat_abs(step) > raw / 8 + MRD_MS + point->within + cross_point->within ? step : 0;
 }
 
 /* Returns how much the other clock moved relative to RAW between two readings of one era. */
 static mrd_dur_ns
-moved_between(const mrd_cross_point *a, const mrd_cross_point *b)
+moved_between(const mrd_cross_point *point, const mrd_cross_point *cross_point)
 {
-    return mrd_ev_diff(b->other, a->other) - mrd_local_diff(b->raw, a->raw);
+    return mrd_ev_diff(cross_point->other, point->other) -
+           mrd_local_diff(cross_point->raw, point->raw);
 }
 
 /* Returns true if it moved no more than an oscillator does. */
 static bool
-steady(const mrd_cross_point *a, const mrd_cross_point *b)
+steady(const mrd_cross_point *point, const mrd_cross_point *cross_point)
 {
-    return mrd_sat_abs(moved_between(a, b)) <=
-           mrd_local_diff(b->raw, a->raw) / PER_PPM + 1 + a->within + b->within;
+    return mrd_sat_abs(moved_between(point, cross_point)) <=
+           mrd_local_diff(cross_point->raw, point->raw) / PER_PPM + 1 + point->within +
+               cross_point->within;
 }
 
 /* Returns how far the other clock may have been from a line between two readings
  * (MRD_CROSS_UNSEEN). */
 static mrd_dur_ns
-unseen(const mrd_cross_point *a, const mrd_cross_point *b)
+unseen(const mrd_cross_point *point, const mrd_cross_point *cross_point)
 {
-    return MRD_CROSS_UNSEEN + 4 * (a->within > b->within ? a->within : b->within);
+    return MRD_CROSS_UNSEEN +
+           4 * (point->within > cross_point->within ? point->within : cross_point->within);
 }
 
-/* Returns a reading on one side of p at such a distance that the width of a reading does not
- * matter. Otherwise returns the furthest one, or p itself if it is the only one. */
+/* Returns a reading on one side of point at such a distance that the width of a reading does not
+ * matter. Otherwise returns the furthest one, or point itself if it is the only one. */
 static const mrd_cross_point *
-far_from(const mrd_cross_point *p, const mrd_cross_point *end, int step)
+far_from(const mrd_cross_point *point, const mrd_cross_point *end, int step)
 {
-    const mrd_cross_point *q = p;
+    const mrd_cross_point *cross_point = point;
 
-    for (size_t k = 0; q != end && k < LOOK_BACK; k++)
-        if (q += step, mrd_sat_abs(mrd_local_diff(p->raw, q->raw)) >= BASELINE)
+    for (size_t k = 0; cross_point != end && k < LOOK_BACK; k++)
+        if (cross_point += step,
+            mrd_sat_abs(mrd_local_diff(point->raw, cross_point->raw)) >= BASELINE)
             break;
-    return q;
+    return cross_point;
 }
 
 /* Returns the doubt of the line between points i and i + 1 of an era of n. */
 static mrd_dur_ns
-line_doubt(const mrd_cross_point *v, size_t n, size_t i)
+line_doubt(const mrd_cross_point *point, size_t n, size_t i)
 {
-    const mrd_cross_point *sides[2][2] = { { far_from(&v[i], v, -1), &v[i] },
-                                           { &v[i + 1], far_from(&v[i + 1], &v[n - 1], 1) } };
-    mrd_dur_ns past = mrd_local_diff(v[i + 1].raw, v[i].raw),
-               moved = moved_between(&v[i], &v[i + 1]);
+    const mrd_cross_point *sides[2][2] = { { far_from(&point[i], point, -1), &point[i] },
+                                           { &point[i + 1],
+                                             far_from(&point[i + 1], &point[n - 1], 1) } };
+    mrd_dur_ns past = mrd_local_diff(point[i + 1].raw, point[i].raw),
+               moved = moved_between(&point[i], &point[i + 1]);
     mrd_dur_ns doubt = -1;
 
-    for (int k = 0; k < 2 && steady(&v[i], &v[i + 1]); k++) {
+    for (int k = 0; k < 2 && steady(&point[i], &point[i + 1]); k++) {
         mrd_dur_ns there = mrd_local_diff(sides[k][1]->raw, sides[k][0]->raw);
         mrd_dur_ns by = moved_between(sides[k][0], sides[k][1]), off;
 
@@ -107,79 +115,82 @@ line_doubt(const mrd_cross_point *v, size_t n, size_t i)
         doubt = off > doubt ? off : doubt;
     }
     doubt = doubt < 0 ? mrd_sat_add(mrd_sat_abs(moved), past / PER_PPM) : doubt;
-    return mrd_sat_add(doubt, unseen(&v[i], &v[i + 1]));
+    return mrd_sat_add(doubt, unseen(&point[i], &point[i + 1]));
 }
 
 /* A clock that was set back shows some times twice, so a stamp of this line may be placed on the
  * adjacent lines. */
 static void
-doubt_beside(mrd_cross_point *v, size_t n, size_t i, mrd_dur_ns doubt)
+doubt_beside(mrd_cross_point *point, size_t n, size_t i, mrd_dur_ns doubt)
 {
-    for (size_t k = i; k-- > 0 && mrd_ev_diff(v[i].other, v[k + 1].other) < doubt;)
-        v[k].doubt = v[k].doubt > doubt ? v[k].doubt : doubt;
-    for (size_t k = i + 1; k + 1 < n && mrd_ev_diff(v[k].other, v[i + 1].other) < doubt; k++)
-        v[k].doubt = v[k].doubt > doubt ? v[k].doubt : doubt;
+    for (size_t k = i; k-- > 0 && mrd_ev_diff(point[i].other, point[k + 1].other) < doubt;)
+        point[k].doubt = point[k].doubt > doubt ? point[k].doubt : doubt;
+    for (size_t k = i + 1; k + 1 < n && mrd_ev_diff(point[k].other, point[i + 1].other) < doubt;
+         k++)
+        point[k].doubt = point[k].doubt > doubt ? point[k].doubt : doubt;
 }
 
 static void
-doubt_lines(mrd_cross_table *t)
+doubt_lines(mrd_cross_table *table)
 {
-    t->doubt = 0;
-    for (size_t e = 0; e < t->n_eras; e++) {
-        mrd_cross_point *v = t->v + t->eras[e].first;
-        size_t n = t->eras[e].n;
+    table->doubt = 0;
+    for (size_t e = 0; e < table->n_eras; e++) {
+        mrd_cross_point *point = table->v + table->eras[e].first;
+        size_t n = table->eras[e].n;
 
         for (size_t i = 0; i + 1 < n; i++)
-            v[i].doubt = 0;
+            point[i].doubt = 0;
         for (size_t i = 0; i + 1 < n; i++) {
-            mrd_dur_ns past = mrd_local_diff(v[i + 1].raw, v[i].raw), doubt = line_doubt(v, n, i);
+            mrd_dur_ns past = mrd_local_diff(point[i + 1].raw, point[i].raw),
+                       doubt = line_doubt(point, n, i);
 
-            v[i].doubt = v[i].doubt > doubt ? v[i].doubt : doubt;
-            if (moved_between(&v[i], &v[i + 1]) <= past / PER_PPM) /* not set forward */
-                doubt_beside(v, n, i, doubt);
-            t->doubt = v[i].doubt > t->doubt ? v[i].doubt : t->doubt;
+            point[i].doubt = point[i].doubt > doubt ? point[i].doubt : doubt;
+            if (moved_between(&point[i], &point[i + 1]) <= past / PER_PPM) /* not set forward */
+                doubt_beside(point, n, i, doubt);
+            table->doubt = point[i].doubt > table->doubt ? point[i].doubt : table->doubt;
         }
     }
 }
 
 mrd_err
-mrd_cross_table_order(mrd_cross_table *t)
+mrd_cross_table_order(mrd_cross_table *table)
 {
     size_t kept = 0;
 
-    free(t->eras);
-    t->n_eras = 0;
-    t->step = 0;
-    if ((t->eras = malloc((t->n + 1) * sizeof(*t->eras))) == NULL)
+    free(table->eras);
+    table->n_eras = 0;
+    table->step = 0;
+    if ((table->eras = malloc((table->n + 1) * sizeof(*table->eras))) == NULL)
         return MRD_NOMEM;
-    if (t->n > 0)
-        qsort(t->v, t->n, sizeof(*t->v), by_raw_time);
-    for (size_t i = 0; i < t->n; i++) {
-        const mrd_cross_point *last = kept == 0 ? NULL : &t->v[kept - 1];
-        mrd_dur_ns step = last == NULL ? 0 : step_between(last, &t->v[i]);
+    if (table->n > 0)
+        qsort(table->v, table->n, sizeof(*table->v), by_raw_time);
+    for (size_t i = 0; i < table->n; i++) {
+        const mrd_cross_point *last = kept == 0 ? NULL : &table->v[kept - 1];
+        mrd_dur_ns step = last == NULL ? 0 : step_between(last, &table->v[i]);
 
         /* Neighbouring batches contain the same readings. Inside an era both clocks increase. */
-        if (last != NULL && (t->v[i].raw.ns == last->raw.ns ||
-                             (step == 0 && !mrd_ev_after(t->v[i].other, last->other))))
+        if (last != NULL && (table->v[i].raw.ns == last->raw.ns ||
+                             (step == 0 && !mrd_ev_after(table->v[i].other, last->other))))
             continue;
         if (last == NULL || step != 0)
-            t->eras[t->n_eras++] = (mrd_cross_era){ kept, 0 };
-        if (mrd_sat_abs(step) > mrd_sat_abs(t->step))
-            t->step = step;
-        t->eras[t->n_eras - 1].n++;
-        t->v[kept++] = t->v[i];
+            table->eras[table->n_eras++] = (mrd_cross_era){ kept, 0 };
+        if (mrd_sat_abs(step) > mrd_sat_abs(table->step))
+            table->step = step;
+        table->eras[table->n_eras - 1].n++;
+        table->v[kept++] = table->v[i];
     }
-    t->n = kept;
-    doubt_lines(t);
+    table->n = kept;
+    doubt_lines(table);
     return MRD_OK;
 }
 
 /* Converts at the rate between two readings. */
 static int64_t
-between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
+between(const mrd_cross_point *point, const mrd_cross_point *cross_point, int64_t other)
 {
-    __int128 raw = a->raw.ns + (__int128) mrd_local_diff(b->raw, a->raw) * (other - a->other.ns) /
-                                   mrd_ev_diff(b->other, a->other);
+    __int128 raw = point->raw.ns + (__int128) mrd_local_diff(cross_point->raw, point->raw) *
+                                       (other - point->other.ns) /
+                                       mrd_ev_diff(cross_point->other, point->other);
 
     return raw > MRD_TIME_MAX ? MRD_TIME_MAX : raw < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) raw;
 }
@@ -187,52 +198,54 @@ between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
 /* Converts a stamp after an era's last reading, or before its first, at the rate on its other side,
  * or at rate one without another reading. *ret_doubt is the possible error of that. */
 static int64_t
-beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other, mrd_dur_ns *ret_doubt)
+beyond(const mrd_cross_point *point, size_t n, bool forward, int64_t other, mrd_dur_ns *ret_doubt)
 {
-    const mrd_cross_point *p = forward ? &v[n - 1] : v;
-    const mrd_cross_point *q = forward ? far_from(p, v, -1) : far_from(p, &v[n - 1], 1);
-    const mrd_cross_point *line = forward && n > 1 ? p - 1 : p;
-    mrd_dur_ns outside = mrd_sat_abs(mrd_sat_sub(other, p->other.ns));
+    const mrd_cross_point *cross_point = forward ? &point[n - 1] : point;
+    const mrd_cross_point *q =
+        forward ? far_from(cross_point, point, -1) : far_from(cross_point, &point[n - 1], 1);
+    const mrd_cross_point *line = forward && n > 1 ? cross_point - 1 : cross_point;
+    mrd_dur_ns outside = mrd_sat_abs(mrd_sat_sub(other, cross_point->other.ns));
 
-    *ret_doubt = outside / PER_PPM + 1 + unseen(p, p);
-    if (p == q)
-        return mrd_time_clamp(mrd_sat_add(p->raw.ns, other - p->other.ns));
+    *ret_doubt = outside / PER_PPM + 1 + unseen(cross_point, cross_point);
+    if (cross_point == q)
+        return mrd_time_clamp(mrd_sat_add(cross_point->raw.ns, other - cross_point->other.ns));
     *ret_doubt =
         mrd_sat_add(mrd_sat_add(*ret_doubt, line->doubt),
                     mrd_share(line->doubt, outside, mrd_local_diff(line[1].raw, line->raw)));
-    *ret_doubt = mrd_sat_add(*ret_doubt, mrd_share(p->within + q->within, outside,
-                                                   mrd_sat_abs(mrd_local_diff(p->raw, q->raw))));
-    return between(p, q, other);
+    *ret_doubt =
+        mrd_sat_add(*ret_doubt, mrd_share(cross_point->within + q->within, outside,
+                                          mrd_sat_abs(mrd_local_diff(cross_point->raw, q->raw))));
+    return between(cross_point, q, other);
 }
 
 /* Converts by the readings of one era. *ret_outside is the distance to the nearest of them,
  * *ret_doubt the possible error of the lines. */
 static int64_t
-in_era(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns *ret_outside,
+in_era(const mrd_cross_table *table, size_t era, int64_t other, mrd_dur_ns *ret_outside,
        mrd_dur_ns *ret_doubt)
 {
-    const mrd_cross_point *v = t->v + t->eras[era].first;
-    size_t n = t->eras[era].n, lo = 0, hi = n;
+    const mrd_cross_point *point = table->v + table->eras[era].first;
+    size_t count = table->eras[era].n, lo = 0, hi = count;
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
 
-        if (v[mid].other.ns <= other)
+        if (point[mid].other.ns <= other)
             lo = mid + 1;
         else
             hi = mid;
     }
     *ret_outside = 0;
     if (lo == 0) {
-        *ret_outside = v[0].other.ns - other;
-        return beyond(v, n, false, other, ret_doubt);
+        *ret_outside = point[0].other.ns - other;
+        return beyond(point, count, false, other, ret_doubt);
     }
-    if (lo == n) {
-        *ret_outside = other - v[n - 1].other.ns;
-        return beyond(v, n, true, other, ret_doubt);
+    if (lo == count) {
+        *ret_outside = other - point[count - 1].other.ns;
+        return beyond(point, count, true, other, ret_doubt);
     }
-    *ret_doubt = v[lo - 1].doubt;
-    return between(&v[lo - 1], &v[lo], other);
+    *ret_doubt = point[lo - 1].doubt;
+    return between(&point[lo - 1], &point[lo], other);
 }
 
 /* The evidence that a stamp belongs to an era. */
@@ -246,21 +259,21 @@ typedef struct {
 } claim;
 
 static claim
-claim_of(const mrd_cross_table *t, size_t e, int64_t other, mrd_dur_ns off, int64_t by_raw)
+claim_of(const mrd_cross_table *table, size_t e, int64_t other, mrd_dur_ns off, int64_t by_raw)
 {
-    const mrd_cross_era *era = &t->eras[e];
-    mrd_local_ns first = t->v[era->first].raw, last = t->v[era->first + era->n - 1].raw;
+    const mrd_cross_era *era = &table->eras[e];
+    mrd_local_ns first = table->v[era->first].raw, last = table->v[era->first + era->n - 1].raw;
     bool known = by_raw != INT64_MAX;
-    mrd_local_ns from = e > 0   ? t->v[era->first - 1].raw
+    mrd_local_ns from = e > 0   ? table->v[era->first - 1].raw
                         : known ? ((mrd_local_ns){ INT64_MIN })
                                 : mrd_local_sub(first, MRD_CROSS_LATE);
-    int64_t until = e + 1 < t->n_eras ? t->v[era->first + era->n].raw.ns
-                    : known           ? INT64_MAX
-                                      : last.ns + MRD_CROSS_LATE;
+    int64_t until = e + 1 < table->n_eras ? table->v[era->first + era->n].raw.ns
+                    : known               ? INT64_MAX
+                                          : last.ns + MRD_CROSS_LATE;
     claim c = { .missed = 0 };
     mrd_dur_ns slack, late;
 
-    c.raw = in_era(t, e, other, &c.outside, &c.doubt);
+    c.raw = in_era(table, e, other, &c.outside, &c.doubt);
     slack = c.outside / PER_PPM + 1;
     if (c.raw < from.ns - (from.ns > INT64_MIN + slack ? slack : 0))
         c.missed = from.ns - c.raw;
@@ -289,7 +302,7 @@ better(const claim *a, const claim *b, bool known)
 }
 
 mrd_cross_place
-mrd_cross_table_find(const mrd_cross_table *t, int64_t other, mrd_dur_ns off, int64_t by_raw)
+mrd_cross_table_find(const mrd_cross_table *table, int64_t other, mrd_dur_ns off, int64_t by_raw)
 {
     mrd_cross_place place;
     claim best, c;
@@ -297,12 +310,12 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, mrd_dur_ns off, in
 
     other = mrd_time_clamp(other);
     by_raw = by_raw == INT64_MAX ? by_raw : mrd_time_clamp(by_raw);
-    best = claim_of(t, 0, other, off, by_raw);
+    best = claim_of(table, 0, other, off, by_raw);
     place = (mrd_cross_place){ .raw = { best.raw }, .doubt = best.doubt };
-    if (t->n_eras == 1)
+    if (table->n_eras == 1)
         return place;
-    for (size_t e = 1; e < t->n_eras; e++) {
-        c = claim_of(t, e, other, off, by_raw);
+    for (size_t e = 1; e < table->n_eras; e++) {
+        c = claim_of(table, e, other, off, by_raw);
         if (better(&c, &best, by_raw != INT64_MAX)) {
             best = c;
             place.era = e;
@@ -310,8 +323,8 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, mrd_dur_ns off, in
     }
     place.raw = (mrd_local_ns){ best.raw };
     place.doubt = mrd_sat_add(best.missed, best.doubt);
-    for (size_t e = 0; e < t->n_eras; e++) {
-        c = claim_of(t, e, other, off, by_raw);
+    for (size_t e = 0; e < table->n_eras; e++) {
+        c = claim_of(table, e, other, off, by_raw);
         apart = mrd_sat_add(mrd_sat_abs(c.raw - best.raw), c.doubt);
         if (e != place.era && c.missed <= best.missed && c.lately == best.lately &&
             apart > place.doubt)
@@ -321,16 +334,16 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, mrd_dur_ns off, in
 }
 
 mrd_dur_ns
-mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns dur,
+mrd_cross_table_span(const mrd_cross_table *table, size_t era, int64_t other, mrd_dur_ns dur,
                      mrd_dur_ns off)
 {
     mrd_dur_ns outside, doubt, apart;
-    int64_t begin = in_era(t, era, other = mrd_time_clamp(other), &outside, &doubt);
+    int64_t begin = in_era(table, era, other = mrd_time_clamp(other), &outside, &doubt);
     claim c = { .missed = 0 };
 
-    for (size_t e = era; e < t->n_eras; e++) {
-        c = claim_of(t, e, mrd_time_clamp(mrd_sat_add(other, dur)), off, INT64_MAX);
-        if (c.raw >= begin && (c.missed == 0 || e + 1 == t->n_eras))
+    for (size_t e = era; e < table->n_eras; e++) {
+        c = claim_of(table, e, mrd_time_clamp(mrd_sat_add(other, dur)), off, INT64_MAX);
+        if (c.raw >= begin && (c.missed == 0 || e + 1 == table->n_eras))
             break;
     }
     apart = c.raw - begin;

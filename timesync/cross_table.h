@@ -73,20 +73,20 @@ typedef struct {
 
 /* Adds a reading. `bracket` is the distance of the two RAW readings around the reading of the other
  * clock; raw is their middle. Errors: NOMEM, and RANGE for impossible times. */
-mrd_err mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other,
+mrd_err mrd_cross_table_add(mrd_cross_table *table, mrd_local_ns raw, mrd_ev_ns other,
                             mrd_dur_ns bracket);
 /* Call it after the last add, before the first query. */
-mrd_err mrd_cross_table_order(mrd_cross_table *t); /* NOMEM */
+mrd_err mrd_cross_table_order(mrd_cross_table *table); /* NOMEM */
 /* The table must not be empty. `by_raw` is the latest time at which the stamp was passed on;
  * INT64_MAX if unknown. `off` is how far the stamp itself may be off, INT64_MAX if unknown. It is
  * not part of the doubt. A stamp may lie outside of its era by that much, because a device's time is
  * computed from a later reading of the other clock, which may have been set in between. */
-mrd_cross_place mrd_cross_table_find(const mrd_cross_table *t, int64_t other_ns, mrd_dur_ns off,
+mrd_cross_place mrd_cross_table_find(const mrd_cross_table *table, int64_t other_ns, mrd_dur_ns off,
                                      int64_t by_raw);
 /* Converts a duration between a stamp of an era and a later stamp to RAW if the clock was set in
  * between; otherwise returns it unchanged. Never negative. */
-mrd_dur_ns mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other_ns,
+mrd_dur_ns mrd_cross_table_span(const mrd_cross_table *table, size_t era, int64_t other_ns,
                                 mrd_dur_ns dur_ns, mrd_dur_ns off);
-void mrd_cross_table_fini(mrd_cross_table *t);
+void mrd_cross_table_fini(mrd_cross_table *table);
 
 #endif

@@ -9,9 +9,9 @@ differs(uint64_t a, uint64_t b)
 }
 
 static mrd_dur_ns
-asleep(const mrd_epoch_reading *r)
+asleep(const mrd_epoch_reading *reading)
 {
-    return r->boottime - r->monotonic;
+    return reading->boottime - reading->monotonic;
 }
 
 bool
@@ -19,7 +19,7 @@ mrd_epoch_watch_add(mrd_epoch_watch *watch, const mrd_epoch_reading *reading,
                     mrd_epoch_break *ret_break)
 {
     mrd_epoch_reading last = watch->last;
-    mrd_epoch_break b = { .after = last.raw, .before = reading->raw };
+    mrd_epoch_break epoch_break = { .after = last.raw, .before = reading->raw };
     mrd_dur_ns slept = asleep(reading) - asleep(&last);
     bool first = !watch->started;
 
@@ -28,20 +28,20 @@ mrd_epoch_watch_add(mrd_epoch_watch *watch, const mrd_epoch_reading *reading,
     if (first)
         return false;
     if (differs(last.boot_id, reading->boot_id)) {
-        b.cause = MRD_EPOCH_REBOOT;
+        epoch_break.cause = MRD_EPOCH_REBOOT;
     } else if (differs(last.session_boot_id, reading->session_boot_id)) {
-        b.cause = MRD_EPOCH_AGGREGATOR;
+        epoch_break.cause = MRD_EPOCH_AGGREGATOR;
     } else if (last.has_vm_marker && reading->has_vm_marker &&
                last.vm_marker != reading->vm_marker) {
-        b.cause = MRD_EPOCH_MIGRATION;
+        epoch_break.cause = MRD_EPOCH_MIGRATION;
     } else if (slept > MRD_EPOCH_SUSPEND_MIN) {
-        b.cause = MRD_EPOCH_SUSPEND;
-        b.keep_rate = true;
-        b.lost = slept;
+        epoch_break.cause = MRD_EPOCH_SUSPEND;
+        epoch_break.keep_rate = true;
+        epoch_break.lost = slept;
     } else {
         return false;
     }
-    *ret_break = b;
+    *ret_break = epoch_break;
     return true;
 }
 

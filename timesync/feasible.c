@@ -14,15 +14,15 @@ mrd_poly_box(mrd_poly *poly, double x0, double x1, double y0, double y1)
 }
 
 static double
-cross(mrd_vertex a, mrd_vertex b, mrd_vertex c)
+cross(mrd_vertex vertex, mrd_vertex b, mrd_vertex c)
 {
-    return (b.x - a.x) * (c.y - b.y) - (b.y - a.y) * (c.x - b.x);
+    return (b.x - vertex.x) * (c.y - b.y) - (b.y - vertex.y) * (c.x - b.x);
 }
 
 static bool
-same(mrd_vertex a, mrd_vertex b)
+same(mrd_vertex vertex, mrd_vertex b)
 {
-    return fabs(a.x - b.x) < 1e-9 && fabs(a.y - b.y) < 1e-9;
+    return fabs(vertex.x - b.x) < 1e-9 && fabs(vertex.y - b.y) < 1e-9;
 }
 
 /* Removes repeated vertices and vertices that do not turn left. The hull of the others contains
@@ -30,25 +30,25 @@ same(mrd_vertex a, mrd_vertex b)
 static void
 tidy(mrd_poly *poly)
 {
-    mrd_vertex *c = poly->c;
-    int n = 0;
+    mrd_vertex *vertex = poly->c;
+    int count = 0;
 
     for (int i = 0; i < poly->n; i++) {
-        if (n == 0 || !same(c[i], c[n - 1]))
-            c[n++] = c[i];
+        if (count == 0 || !same(vertex[i], vertex[count - 1]))
+            vertex[count++] = vertex[i];
     }
-    while (n > 1 && same(c[0], c[n - 1]))
-        n--;
-    poly->n = n;
-    for (int i = 0; n > 3 && i < n;) {
-        if (cross(c[(i + n - 1) % n], c[i], c[(i + 1) % n]) > 0) {
+    while (count > 1 && same(vertex[0], vertex[count - 1]))
+        count--;
+    poly->n = count;
+    for (int i = 0; count > 3 && i < count;) {
+        if (cross(vertex[(i + count - 1) % count], vertex[i], vertex[(i + 1) % count]) > 0) {
             i++;
             continue;
         }
-        memmove(&c[i], &c[i + 1], (size_t) (n - i - 1) * sizeof(*c));
-        n--;
+        memmove(&vertex[i], &vertex[i + 1], (size_t) (count - i - 1) * sizeof(*vertex));
+        count--;
     }
-    poly->n = n;
+    poly->n = count;
 }
 
 bool
@@ -67,14 +67,15 @@ mrd_poly_clip(mrd_poly *poly, double a, double b, double c)
     out.n = 0;
     for (int i = 0; i < poly->n; i++) {
         int j = i + 1 == poly->n ? 0 : i + 1;
-        mrd_vertex p = poly->c[i], q = poly->c[j];
+        mrd_vertex vertex = poly->c[i], q = poly->c[j];
 
         if (side[i] <= 0)
-            out.c[out.n++] = p;
+            out.c[out.n++] = vertex;
         if ((side[i] <= 0) != (side[j] <= 0)) {
             double f = side[i] / (side[i] - side[j]);
 
-            out.c[out.n++] = (mrd_vertex){ p.x + (q.x - p.x) * f, p.y + (q.y - p.y) * f };
+            out.c[out.n++] =
+                (mrd_vertex){ vertex.x + (q.x - vertex.x) * f, vertex.y + (q.y - vertex.y) * f };
         }
     }
     *poly = out;
@@ -87,12 +88,13 @@ mrd_poly_clip(mrd_poly *poly, double a, double b, double c)
 
 /* Returns the index of the vertex from which edge directions run through 0..360 degrees in order. */
 static int
-lowest(const mrd_vertex *c, int n)
+lowest(const mrd_vertex *vertex, int n)
 {
     int at = 0;
 
     for (int i = 1; i < n; i++) {
-        if (c[i].y < c[at].y || (c[i].y == c[at].y && c[i].x < c[at].x))
+        if (vertex[i].y < vertex[at].y ||
+            (vertex[i].y == vertex[at].y && vertex[i].x < vertex[at].x))
             at = i;
     }
     return at;
@@ -100,19 +102,19 @@ lowest(const mrd_vertex *c, int n)
 
 /* Minkowski sum: merges the edges of both by direction. */
 static void
-add_hexagon(mrd_poly *poly, const mrd_vertex h[6])
+add_hexagon(mrd_poly *poly, const mrd_vertex vertexs[6])
 {
-    int n = poly->n, i = 0, j = 0, pi = lowest(poly->c, n), hj = lowest(h, 6);
+    int n = poly->n, i = 0, j = 0, pi = lowest(poly->c, n), hj = lowest(vertexs, 6);
     mrd_poly out;
 
     out.n = 0;
     while (i < n || j < 6) {
-        mrd_vertex p = poly->c[pi], p2 = poly->c[pi + 1 == n ? 0 : pi + 1];
-        mrd_vertex q = h[hj], q2 = h[hj == 5 ? 0 : hj + 1];
-        double turn = (p2.x - p.x) * (q2.y - q.y) - (p2.y - p.y) * (q2.x - q.x);
+        mrd_vertex vertex = poly->c[pi], p2 = poly->c[pi + 1 == n ? 0 : pi + 1];
+        mrd_vertex q = vertexs[hj], q2 = vertexs[hj == 5 ? 0 : hj + 1];
+        double turn = (p2.x - vertex.x) * (q2.y - q.y) - (p2.y - vertex.y) * (q2.x - q.x);
         bool take_p = i < n && (j == 6 || turn >= 0), take_q = j < 6 && (i == n || turn <= 0);
 
-        out.c[out.n++] = (mrd_vertex){ p.x + q.x, p.y + q.y };
+        out.c[out.n++] = (mrd_vertex){ vertex.x + q.x, vertex.y + q.y };
         if (!take_p && !take_q) /* impossible with finite numbers; avoids an endless loop */
             take_p = take_q = true;
         if (take_p && i < n) {
@@ -133,8 +135,8 @@ mrd_poly_advance(mrd_poly *poly, double dt, double w)
     double span = fabs(dt), y = w * span, x = dt * y / 2, v = w * span * span / 4;
     /* (s, v) of docs/reference/timesync.md 4: (-1,0) (-1/2,-1) (1/2,-1) (1,0) (1/2,1) (-1/2,1), as (s*x + v,
      * s*y). The sign of dt decides whether the order is clockwise. */
-    mrd_vertex h[6] = { { -x, -y }, { -x / 2 - v, -y / 2 }, { x / 2 - v, y / 2 },
-                        { x, y },   { x / 2 + v, y / 2 },   { -x / 2 + v, -y / 2 } };
+    mrd_vertex vertexs[6] = { { -x, -y }, { -x / 2 - v, -y / 2 }, { x / 2 - v, y / 2 },
+                              { x, y },   { x / 2 + v, y / 2 },   { -x / 2 + v, -y / 2 } };
 
     if (poly->n == 0 || dt == 0)
         return;
@@ -142,25 +144,26 @@ mrd_poly_advance(mrd_poly *poly, double dt, double w)
         poly->c[i].x += poly->c[i].y * dt;
     if (w <= 0)
         return;
-    if (cross(h[0], h[1], h[2]) < 0) {
+    if (cross(vertexs[0], vertexs[1], vertexs[2]) < 0) {
         for (int i = 1; i < 3; i++) {
-            mrd_vertex swap = h[i];
+            mrd_vertex swap = vertexs[i];
 
-            h[i] = h[6 - i];
-            h[6 - i] = swap;
+            vertexs[i] = vertexs[6 - i];
+            vertexs[6 - i] = swap;
         }
     }
-    add_hexagon(poly, h);
+    add_hexagon(poly, vertexs);
     tidy(poly);
     mrd_poly_trim(poly, MRD_POLY_VERTICES);
 }
 
 /* Gets the point where the neighbours of edge i meet when it is dropped. Returns the added area. */
 static double
-drop_edge(const mrd_vertex *c, int n, int i, mrd_vertex *ret_meet)
+drop_edge(const mrd_vertex *vertex, int n, int i, mrd_vertex *ret_meet)
 {
-    mrd_vertex before = c[i == 0 ? n - 1 : i - 1], p = c[i], q = c[i + 1 == n ? 0 : i + 1];
-    mrd_vertex after = c[i + 2 >= n ? i + 2 - n : i + 2];
+    mrd_vertex before = vertex[i == 0 ? n - 1 : i - 1], p = vertex[i],
+               q = vertex[i + 1 == n ? 0 : i + 1];
+    mrd_vertex after = vertex[i + 2 >= n ? i + 2 - n : i + 2];
     double d1x = p.x - before.x, d1y = p.y - before.y;
     double d2x = after.x - q.x, d2y = after.y - q.y;
     double turn = d1x * d2y - d1y * d2x, s;
@@ -179,32 +182,32 @@ mrd_poly_trim(mrd_poly *poly, int vertices)
 {
     double area[MRD_POLY_VERTICES + 8];
     mrd_vertex meet[MRD_POLY_VERTICES + 8];
-    mrd_vertex *c = poly->c;
+    mrd_vertex *vertex = poly->c;
 
     if (poly->n <= vertices)
         return;
     for (int i = 0; i < poly->n; i++)
-        area[i] = drop_edge(c, poly->n, i, &meet[i]);
+        area[i] = drop_edge(vertex, poly->n, i, &meet[i]);
     while (poly->n > vertices) {
-        int n = poly->n, best = 0, next;
+        int count = poly->n, best = 0, next;
 
-        for (int i = 1; i < n; i++)
+        for (int i = 1; i < count; i++)
             best = area[i] < area[best] ? i : best;
         if (!isfinite(area[best]))
             /* no edge can be dropped: a set thinner than the arithmetic, so all vertices stay */
             return;
-        next = best + 1 == n ? 0 : best + 1;
-        c[best] = meet[best];
-        memmove(&c[next], &c[next + 1], (size_t) (n - next - 1) * sizeof(*c));
-        memmove(&area[next], &area[next + 1], (size_t) (n - next - 1) * sizeof(*area));
-        memmove(&meet[next], &meet[next + 1], (size_t) (n - next - 1) * sizeof(*meet));
-        poly->n = --n;
+        next = best + 1 == count ? 0 : best + 1;
+        vertex[best] = meet[best];
+        memmove(&vertex[next], &vertex[next + 1], (size_t) (count - next - 1) * sizeof(*vertex));
+        memmove(&area[next], &area[next + 1], (size_t) (count - next - 1) * sizeof(*area));
+        memmove(&meet[next], &meet[next + 1], (size_t) (count - next - 1) * sizeof(*meet));
+        poly->n = --count;
         best = next < best ? best - 1 : best;
         /* the edges with moved vertices, of their own or of a neighbour */
         for (int k = -2; k <= 1; k++) {
-            int i = (best + k + n) % n;
+            int i = (best + k + count) % count;
 
-            area[i] = drop_edge(c, n, i, &meet[i]);
+            area[i] = drop_edge(vertex, count, i, &meet[i]);
         }
     }
 }
@@ -219,11 +222,11 @@ mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other)
     if (n < 3)
         return poly->n > 0; /* a point or line has no inside to clip by: keep the larger set */
     for (int i = 0; i < n && poly->n > 0; i++) {
-        mrd_vertex p = other->c[i], q = other->c[i + 1 == n ? 0 : i + 1];
-        double a = q.y - p.y, b = p.x - q.x, scale = fabs(a) + fabs(b);
+        mrd_vertex vertex = other->c[i], q = other->c[i + 1 == n ? 0 : i + 1];
+        double a = q.y - vertex.y, b = vertex.x - q.x, scale = fabs(a) + fabs(b);
 
         if (scale > 0)
-            (void) mrd_poly_clip(poly, a / scale, b / scale, (a * p.x + b * p.y) / scale);
+            (void) mrd_poly_clip(poly, a / scale, b / scale, (a * vertex.x + b * vertex.y) / scale);
     }
     return poly->n > 0;
 }
@@ -231,25 +234,25 @@ mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other)
 mrd_poly_range
 mrd_poly_extent(const mrd_poly *poly)
 {
-    mrd_poly_range r = { INFINITY, -INFINITY, INFINITY, -INFINITY };
+    mrd_poly_range range = { INFINITY, -INFINITY, INFINITY, -INFINITY };
 
     for (int i = 0; i < poly->n; i++) {
-        r.lo = fmin(r.lo, poly->c[i].x);
-        r.hi = fmax(r.hi, poly->c[i].x);
-        r.rate_lo = fmin(r.rate_lo, poly->c[i].y);
-        r.rate_hi = fmax(r.rate_hi, poly->c[i].y);
+        range.lo = fmin(range.lo, poly->c[i].x);
+        range.hi = fmax(range.hi, poly->c[i].x);
+        range.rate_lo = fmin(range.rate_lo, poly->c[i].y);
+        range.rate_hi = fmax(range.rate_hi, poly->c[i].y);
     }
-    return r;
+    return range;
 }
 
 bool
 mrd_poly_holds(const mrd_poly *poly, double x, double y, double tol)
 {
     for (int i = 0; i < poly->n; i++) {
-        mrd_vertex p = poly->c[i], q = poly->c[i + 1 == poly->n ? 0 : i + 1];
-        double side = (q.x - p.x) * (y - p.y) - (q.y - p.y) * (x - p.x);
+        mrd_vertex vertex = poly->c[i], q = poly->c[i + 1 == poly->n ? 0 : i + 1];
+        double side = (q.x - vertex.x) * (y - vertex.y) - (q.y - vertex.y) * (x - vertex.x);
 
-        if (side < -tol * (fabs(q.y - p.y) + 1e-9 * fabs(q.x - p.x)) - 1e-6)
+        if (side < -tol * (fabs(q.y - vertex.y) + 1e-9 * fabs(q.x - vertex.x)) - 1e-6)
             return false;
     }
     return poly->n > 0;

@@ -58,25 +58,25 @@ struct mrd_follow {
 };
 
 static void follow_emit(void *self, const mrd_bound_bin *bin);
-static void adapt_w(mrd_follow *t, const mrd_estimate *est);
+static void adapt_w(mrd_follow *follow, const mrd_estimate *est);
 
 mrd_follow *
 mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *options)
 {
-    mrd_follow *t = calloc(1, sizeof(*t));
-    mrd_bound_options o = { options->w_live, options->rate_max };
+    mrd_follow *follow = calloc(1, sizeof(*follow));
+    mrd_bound_options bound_options = { options->w_live, options->rate_max };
 
-    if (t == NULL)
+    if (follow == NULL)
         return NULL;
-    t->options = *options;
-    t->report.w = t->w = options->w_live;
-    t->suspect_until = (mrd_local_ns){ INT64_MIN };
-    t->bound = mrd_bound_new(&o, follow_emit, t);
-    t->live = mrd_align_new(name, clock_id);
-    t->lagged = mrd_align_new(name, clock_id);
-    if (t->bound != NULL && t->live != NULL && t->lagged != NULL)
-        return t;
-    mrd_follow_free(t);
+    follow->options = *options;
+    follow->report.w = follow->w = options->w_live;
+    follow->suspect_until = (mrd_local_ns){ INT64_MIN };
+    follow->bound = mrd_bound_new(&bound_options, follow_emit, follow);
+    follow->live = mrd_align_new(name, clock_id);
+    follow->lagged = mrd_align_new(name, clock_id);
+    if (follow->bound != NULL && follow->live != NULL && follow->lagged != NULL)
+        return follow;
+    mrd_follow_free(follow);
     return NULL;
 }
 
@@ -94,107 +94,110 @@ mrd_follow_free(mrd_follow *follow)
 /* ---- The lagged table ---- */
 
 static void
-check_pending(mrd_follow *t, int64_t until)
+check_pending(mrd_follow *follow, int64_t until)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < t->pending_n; i++) {
-        const mrd_probe *p = &t->pending[i];
+    for (size_t i = 0; i < follow->pending_n; i++) {
+        const mrd_probe *probe = &follow->pending[i];
 
-        if ((p->a4 > p->a1 ? p->a4 : p->a1) <= until)
-            mrd_follow_check(t->lagged, p, 1, &t->report);
+        if ((probe->a4 > probe->a1 ? probe->a4 : probe->a1) <= until)
+            mrd_follow_check(follow->lagged, probe, 1, &follow->report);
         else
-            t->pending[kept++] = *p;
+            follow->pending[kept++] = *probe;
     }
-    t->pending_n = kept;
+    follow->pending_n = kept;
 }
 
 /* Narrows the sets of the recent bins by later packets. */
 static void
-narrow_recent(mrd_follow *t, int64_t until)
+narrow_recent(mrd_follow *follow, int64_t until)
 {
-    mrd_bound_options o = { t->w, t->options.rate_max };
-    size_t shift = t->window_n - t->recent_n;
+    mrd_bound_options options = { follow->w, follow->options.rate_max };
+    size_t shift = follow->window_n - follow->recent_n;
     mrd_poly back, both;
 
-    mrd_poly_box(&back, -MRD_BOUND_FREE, MRD_BOUND_FREE, -o.rate_max, o.rate_max);
-    for (size_t i = t->recent_n; i-- > 0;) {
-        const recent_bin *r = &t->recent[i];
+    mrd_poly_box(&back, -MRD_BOUND_FREE, MRD_BOUND_FREE, -options.rate_max, options.rate_max);
+    for (size_t i = follow->recent_n; i-- > 0;) {
+        const recent_bin *bin = &follow->recent[i];
 
-        if (i + 1 < t->recent_n)
-            mrd_bound_advance(&back, t->recent[i + 1].t0, r->t0, &o);
-        if (!mrd_ineqs_cut(&back, r->ineqs, r->n, t->base, r->t0, o.w))
+        if (i + 1 < follow->recent_n)
+            mrd_bound_advance(&back, follow->recent[i + 1].t0, bin->t0, &options);
+        if (!mrd_ineqs_cut(&back, bin->ineqs, bin->n, follow->base, bin->t0, options.w))
             return; /* the forward sets stand */
-        both = r->poly;
-        if (r->t0 <= until && mrd_poly_intersect(&both, &back))
-            t->window[shift + i].range = mrd_poly_extent(&both);
+        both = bin->poly;
+        if (bin->t0 <= until && mrd_poly_intersect(&both, &back))
+            follow->window[shift + i].range = mrd_poly_extent(&both);
     }
 }
 
 static bool
-open_lagged(mrd_follow *t)
+open_lagged(mrd_follow *follow)
 {
-    if (t->lagged_open)
+    if (follow->lagged_open)
         return true;
-    t->lagged_open =
-        mrd_align_segment_add(t->lagged, t->epoch, t->cause, t->base, t->options.w_live) == MRD_OK;
-    return t->lagged_open;
+    follow->lagged_open = mrd_align_segment_add(follow->lagged, follow->epoch, follow->cause,
+                                                follow->base, follow->options.w_live) == MRD_OK;
+    return follow->lagged_open;
 }
 
 static void
-forget_old(mrd_follow *t)
+forget_old(mrd_follow *follow)
 {
-    size_t keep = t->options.lagged_keep;
+    size_t keep = follow->options.lagged_keep;
     int64_t first;
 
-    if (keep == 0 || mrd_align_bin_count(t->lagged) < 2 * keep)
+    if (keep == 0 || mrd_align_bin_count(follow->lagged) < 2 * keep)
         return;
-    first = mrd_align_forget(t->lagged, keep);
-    t->lagged_from = (mrd_local_ns){ first > t->lagged_from.ns ? first : t->lagged_from.ns };
+    first = mrd_align_forget(follow->lagged, keep);
+    follow->lagged_from =
+        (mrd_local_ns){ first > follow->lagged_from.ns ? first : follow->lagged_from.ns };
 }
 
 /* Moves bins up to `until` into the lagged table. */
 static void
-run_lag(mrd_follow *t, int64_t until)
+run_lag(mrd_follow *follow, int64_t until)
 {
     mrd_estimate est[WINDOW_MAX];
-    size_t shift = t->window_n - t->recent_n, done = 0;
+    size_t shift = follow->window_n - follow->recent_n, done = 0;
     double h;
 
-    if (t->recent_n == 0 || t->recent[0].t0 > until)
+    if (follow->recent_n == 0 || follow->recent[0].t0 > until)
         return;
-    narrow_recent(t, until);
-    h = mrd_smooth_half(t->window, t->window_n);
-    if (h < 0 || mrd_smooth_both(t->window, t->window_n, h, t->options.w_estimate, est) != MRD_OK)
+    narrow_recent(follow, until);
+    h = mrd_smooth_half(follow->window, follow->window_n);
+    if (h < 0 || mrd_smooth_both(follow->window, follow->window_n, h, follow->options.w_estimate,
+                                 est) != MRD_OK)
         return;
-    for (; done < t->recent_n && t->recent[done].t0 <= until; done++) {
+    for (; done < follow->recent_n && follow->recent[done].t0 <= until; done++) {
         size_t i = shift + done;
         int64_t from, to;
 
-        mrd_ineqs_extent(t->recent[done].ineqs, t->recent[done].n, &from, &to);
-        t->lagged_from = (mrd_local_ns){ t->lagged_open ? t->lagged_from.ns : from };
-        mrd_align_bin bin =
-            mrd_bin_of(t->window[i].t0, &t->window[i].range, &est[i], t->quality[i], t->source[i]);
+        mrd_ineqs_extent(follow->recent[done].ineqs, follow->recent[done].n, &from, &to);
+        follow->lagged_from = (mrd_local_ns){ follow->lagged_open ? follow->lagged_from.ns : from };
+        mrd_align_bin bin = mrd_bin_of(follow->window[i].t0, &follow->window[i].range, &est[i],
+                                       follow->quality[i], follow->source[i]);
 
         /* At its limit the table just ends. */
-        if (open_lagged(t) && mrd_align_bin_add(t->lagged, &bin) == MRD_OK)
-            (void) mrd_align_segment_extent(t->lagged, t->lagged_from.ns, to);
+        if (open_lagged(follow) && mrd_align_bin_add(follow->lagged, &bin) == MRD_OK)
+            (void) mrd_align_segment_extent(follow->lagged, follow->lagged_from.ns, to);
     }
-    forget_old(t);
-    memmove(t->recent, t->recent + done, (t->recent_n - done) * sizeof(*t->recent));
-    t->recent_n -= done;
-    adapt_w(t, est);
-    check_pending(t, until);
+    forget_old(follow);
+    memmove(follow->recent, follow->recent + done,
+            (follow->recent_n - done) * sizeof(*follow->recent));
+    follow->recent_n -= done;
+    adapt_w(follow, est);
+    check_pending(follow, until);
 }
 
 /* ---- live ---- */
 
 static void
-use_w(mrd_follow *t, double w)
+use_w(mrd_follow *follow, double w)
 {
-    t->w = w;
-    t->report.w = fmax(t->report.w, w);
-    mrd_bound_set_w(t->bound, w);
+    follow->w = w;
+    follow->report.w = fmax(follow->report.w, w);
+    mrd_bound_set_w(follow->bound, w);
 }
 
 /*
@@ -202,118 +205,120 @@ use_w(mrd_follow *t, double w)
  * enough of the epoch. Before that w_live.
  */
 static void
-adapt_w(mrd_follow *t, const mrd_estimate *est)
+adapt_w(mrd_follow *follow, const mrd_estimate *est)
 {
-    size_t older = t->window_n - t->recent_n;
+    size_t older = follow->window_n - follow->recent_n;
 
-    t->bend = fmax(t->bend, mrd_smooth_bend(t->window, est, older));
-    if (mrd_local_diff(t->newest, t->first) < MRD_FOLLOW_ADAPT)
+    follow->bend = fmax(follow->bend, mrd_smooth_bend(follow->window, est, older));
+    if (mrd_local_diff(follow->newest, follow->first) < MRD_FOLLOW_ADAPT)
         return;
     /* A few points a minute do not show how the rate bends in between. */
     if (older < MRD_FOLLOW_DENSE)
-        use_w(t, fmax(4 * t->bend, t->options.w_live));
+        use_w(follow, fmax(4 * follow->bend, follow->options.w_live));
     else
-        use_w(t, fmin(fmax(4 * t->bend, t->options.w), MRD_FOLLOW_W_MAX));
+        use_w(follow, fmin(fmax(4 * follow->bend, follow->options.w), MRD_FOLLOW_W_MAX));
 }
 
 static void
-begin_epoch(mrd_follow *t, const mrd_bound_bin *bin)
+begin_epoch(mrd_follow *follow, const mrd_bound_bin *bin)
 {
     /* If a contradiction ended the old epoch, its last bins may lie after the break. They are
      * dropped, and the gap covers them. For other causes mrd_follow_break has removed them. */
-    t->recent_n = t->window_n = 0;
-    t->lagged_open = false;
-    t->running = true;
-    t->epoch = bin->epoch;
-    t->cause = bin->cause;
-    t->base = bin->base;
-    t->first = (mrd_local_ns){ t->lag_run = bin->t0 };
-    t->cusum = (mrd_cusum){ 0, 0 };
-    t->best_width = INFINITY;
-    t->bend = 0;
-    use_w(t, t->options.w_live);
-    mrd_smooth_start(&t->smooth);
+    follow->recent_n = follow->window_n = 0;
+    follow->lagged_open = false;
+    follow->running = true;
+    follow->epoch = bin->epoch;
+    follow->cause = bin->cause;
+    follow->base = bin->base;
+    follow->first = (mrd_local_ns){ follow->lag_run = bin->t0 };
+    follow->cusum = (mrd_cusum){ 0, 0 };
+    follow->best_width = INFINITY;
+    follow->bend = 0;
+    use_w(follow, follow->options.w_live);
+    mrd_smooth_start(&follow->smooth);
 }
 
 static uint8_t
-quality_now(const mrd_follow *t, int64_t at)
+quality_now(const mrd_follow *follow, int64_t at)
 {
-    mrd_bound_counts counts = mrd_bound_counters(t->bound);
+    mrd_bound_counts counts = mrd_bound_counters(follow->bound);
 
-    if (at < t->suspect_until.ns || mrd_counts_distrusted(&counts))
+    if (at < follow->suspect_until.ns || mrd_counts_distrusted(&counts))
         return MRD_ALIGN_SUSPECT;
-    return at - t->first.ns < MRD_FOLLOW_SETTLING ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
+    return at - follow->first.ns < MRD_FOLLOW_SETTLING ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
 }
 
 static void
-watch_jump(mrd_follow *t, const mrd_smooth_bin *bin)
+watch_jump(mrd_follow *follow, const mrd_smooth_bin *bin)
 {
-    const mrd_kalman *k = &t->smooth.state;
-    double dt = mrd_seconds(t->smooth.t0, bin->t0);
+    const mrd_kalman *kalman = &follow->smooth.state;
+    double dt = mrd_seconds(follow->smooth.t0, bin->t0);
     /* A change within the assumption is not a jump. At a pair per 10 s this is the larger part. */
-    double wander = t->options.w * dt * dt / 2;
-    double noise = sqrt(k->pxx + 2 * dt * fabs(k->pxv) + dt * dt * k->pvv + wander * wander);
+    double wander = follow->options.w * dt * dt / 2;
+    double noise =
+        sqrt(kalman->pxx + 2 * dt * fabs(kalman->pxv) + dt * dt * kalman->pvv + wander * wander);
 
-    if (t->smooth.bins < 10)
+    if (follow->smooth.bins < 10)
         return;
-    if (mrd_cusum_add(&t->cusum,
-                      mrd_bin_surprise(bin->up, bin->down, t->smooth.h, k->x + k->v * dt, noise))) {
-        t->report.jumps++;
-        t->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
+    if (mrd_cusum_add(&follow->cusum, mrd_bin_surprise(bin->up, bin->down, follow->smooth.h,
+                                                       kalman->x + kalman->v * dt, noise))) {
+        follow->report.jumps++;
+        follow->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
         /* Unwritten bins may have been changed by data after the jump. */
-        memset(t->quality, MRD_ALIGN_SUSPECT, t->window_n);
+        memset(follow->quality, MRD_ALIGN_SUSPECT, follow->window_n);
     }
 }
 
 /* Packets were dropped that a small step would explain, so unwritten bins may be after it. */
 static void
-watch_dropped(mrd_follow *t, const mrd_bound_bin *bin)
+watch_dropped(mrd_follow *follow, const mrd_bound_bin *bin)
 {
-    uint64_t near = mrd_bound_counters(t->bound).near;
+    uint64_t near = mrd_bound_counters(follow->bound).near;
 
-    if (near == t->near)
+    if (near == follow->near)
         return;
-    t->near = near;
-    t->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
-    memset(t->quality, MRD_ALIGN_SUSPECT, t->window_n);
+    follow->near = near;
+    follow->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
+    memset(follow->quality, MRD_ALIGN_SUSPECT, follow->window_n);
 }
 
 static void
-keep_recent(mrd_follow *t, const mrd_bound_bin *bin, const mrd_smooth_bin *smooth)
+keep_recent(mrd_follow *follow, const mrd_bound_bin *bin, const mrd_smooth_bin *smooth)
 {
     recent_bin *r;
 
-    if (t->recent_n == RECENT_MAX) /* a contradiction lasted long, or the lag is very large */
-        run_lag(t, t->recent[RECENT_MAX / 2].t0);
-    if (t->recent_n == RECENT_MAX)
+    if (follow->recent_n == RECENT_MAX) /* a contradiction lasted long, or the lag is very large */
+        run_lag(follow, follow->recent[RECENT_MAX / 2].t0);
+    if (follow->recent_n == RECENT_MAX)
         return;
-    while (t->window_n == WINDOW_MAX ||
-           (t->window_n > t->recent_n && bin->t0 - t->window[0].t0 > MRD_FOLLOW_WINDOW)) {
-        t->window_n--;
-        memmove(t->window, t->window + 1, t->window_n * sizeof(*t->window));
-        memmove(t->source, t->source + 1, t->window_n);
-        memmove(t->quality, t->quality + 1, t->window_n);
+    while (follow->window_n == WINDOW_MAX || (follow->window_n > follow->recent_n &&
+                                              bin->t0 - follow->window[0].t0 > MRD_FOLLOW_WINDOW)) {
+        follow->window_n--;
+        memmove(follow->window, follow->window + 1, follow->window_n * sizeof(*follow->window));
+        memmove(follow->source, follow->source + 1, follow->window_n);
+        memmove(follow->quality, follow->quality + 1, follow->window_n);
     }
-    r = &t->recent[t->recent_n++];
+    r = &follow->recent[follow->recent_n++];
     r->t0 = bin->t0;
     r->poly = *bin->poly;
     r->n = bin->n;
     memcpy(r->ineqs, bin->ineqs, bin->n * sizeof(*r->ineqs));
-    t->source[t->window_n] = mrd_ineqs_source(bin->ineqs, bin->n);
-    t->quality[t->window_n] = quality_now(t, bin->t0);
-    t->window[t->window_n++] = *smooth;
+    follow->source[follow->window_n] = mrd_ineqs_source(bin->ineqs, bin->n);
+    follow->quality[follow->window_n] = quality_now(follow, bin->t0);
+    follow->window[follow->window_n++] = *smooth;
 }
 
 static void
-publish_live(mrd_follow *t, const mrd_bound_bin *bin, const mrd_smooth *smooth)
+publish_live(mrd_follow *follow, const mrd_bound_bin *bin, const mrd_smooth *smooth)
 {
     mrd_estimate est = mrd_smooth_last(smooth, &bin->range);
-    mrd_align_bin out = mrd_bin_of(bin->t0, &bin->range, &est, quality_now(t, bin->t0),
+    mrd_align_bin out = mrd_bin_of(bin->t0, &bin->range, &est, quality_now(follow, bin->t0),
                                    mrd_ineqs_source(bin->ineqs, bin->n));
 
-    mrd_align_reset(t->live);
-    if (mrd_align_segment_add(t->live, t->epoch, t->cause, t->base, t->w) == MRD_OK)
-        (void) mrd_align_bin_add(t->live, &out);
+    mrd_align_reset(follow->live);
+    if (mrd_align_segment_add(follow->live, follow->epoch, follow->cause, follow->base,
+                              follow->w) == MRD_OK)
+        (void) mrd_align_bin_add(follow->live, &out);
 }
 
 static mrd_smooth_bin
@@ -329,42 +334,42 @@ smooth_bin(const mrd_bound_bin *bin)
 
 /* Adds the open bin to the live result for a query. It is removed again when the bin closes. */
 static void
-show_open_bin(mrd_follow *t)
+show_open_bin(mrd_follow *follow)
 {
     mrd_ineq ineqs[MRD_BIN_INEQS];
     mrd_bound_bin bin;
     mrd_smooth_bin open;
     mrd_smooth ahead;
 
-    if (!t->open_unseen || !t->running || !mrd_bound_peek(t->bound, ineqs, &bin) ||
-        bin.epoch != t->epoch)
+    if (!follow->open_unseen || !follow->running || !mrd_bound_peek(follow->bound, ineqs, &bin) ||
+        bin.epoch != follow->epoch)
         return;
-    t->open_unseen = false;
+    follow->open_unseen = false;
     open = smooth_bin(&bin);
-    ahead = t->smooth;
-    mrd_smooth_add(&ahead, &open, t->options.w_estimate_live);
-    publish_live(t, &bin, &ahead);
+    ahead = follow->smooth;
+    mrd_smooth_add(&ahead, &open, follow->options.w_estimate_live);
+    publish_live(follow, &bin, &ahead);
 }
 
 static void
 follow_emit(void *self, const mrd_bound_bin *bin)
 {
-    mrd_follow *t = self;
+    mrd_follow *follow = self;
     mrd_smooth_bin smooth = smooth_bin(bin);
 
-    if (!t->running || bin->epoch != t->epoch)
-        begin_epoch(t, bin);
-    watch_jump(t, &smooth);
-    watch_dropped(t, bin);
-    mrd_smooth_add(&t->smooth, &smooth, t->options.w_estimate_live);
-    t->width = bin->range.hi - bin->range.lo;
-    t->best_width = fmin(t->best_width, t->width);
-    t->newest = (mrd_local_ns){ bin->t0 };
-    publish_live(t, bin, &t->smooth);
-    keep_recent(t, bin, &smooth);
-    if (bin->t0 - t->lag_run >= MRD_FOLLOW_LAG && !mrd_bound_holding(t->bound)) {
-        run_lag(t, bin->t0 - MRD_FOLLOW_LAG);
-        t->lag_run = bin->t0;
+    if (!follow->running || bin->epoch != follow->epoch)
+        begin_epoch(follow, bin);
+    watch_jump(follow, &smooth);
+    watch_dropped(follow, bin);
+    mrd_smooth_add(&follow->smooth, &smooth, follow->options.w_estimate_live);
+    follow->width = bin->range.hi - bin->range.lo;
+    follow->best_width = fmin(follow->best_width, follow->width);
+    follow->newest = (mrd_local_ns){ bin->t0 };
+    publish_live(follow, bin, &follow->smooth);
+    keep_recent(follow, bin, &smooth);
+    if (bin->t0 - follow->lag_run >= MRD_FOLLOW_LAG && !mrd_bound_holding(follow->bound)) {
+        run_lag(follow, bin->t0 - MRD_FOLLOW_LAG);
+        follow->lag_run = bin->t0;
     }
 }
 
@@ -470,10 +475,10 @@ mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n,
     mrd_align_cursor cursor = { 0, 0 };
 
     for (size_t i = 0; i < n; i++) {
-        mrd_ineq q[2];
-        size_t k = probes[i].held_out ? mrd_probe_ineqs(&probes[i], q) : 0;
+        mrd_ineq ineqs[2];
+        size_t k = probes[i].held_out ? mrd_probe_ineqs(&probes[i], ineqs) : 0;
 
         for (size_t j = 0; j < k; j++)
-            check_packet(align, &cursor, q[j].t, q[j].v, q[j].lower, report);
+            check_packet(align, &cursor, ineqs[j].t, ineqs[j].v, ineqs[j].lower, report);
     }
 }

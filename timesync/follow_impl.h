@@ -33,9 +33,9 @@ mrd_ineqs_source(const mrd_ineq *ineqs, size_t n)
 
 /* Returns true if a peer's packets contradict each other too frequently to be reliable. */
 static inline bool
-mrd_counts_distrusted(const mrd_bound_counts *c)
+mrd_counts_distrusted(const mrd_bound_counts *counts)
 {
-    return c->bad > 8 && c->bad > (c->used + c->bad) / 5;
+    return counts->bad > 8 && counts->bad > (counts->used + counts->bad) / 5;
 }
 
 /* Gets the earliest and the latest time of n > 0 inequalities. */
@@ -70,18 +70,18 @@ mrd_float_up(double v)
 }
 
 static inline mrd_align_bin
-mrd_bin_of(int64_t t0, const mrd_poly_range *r, const mrd_estimate *e, uint8_t quality,
+mrd_bin_of(int64_t t0, const mrd_poly_range *range, const mrd_estimate *estimate, uint8_t quality,
            uint8_t source)
 {
     return (mrd_align_bin){
         .at = { t0 },
-        .lo = r->lo,
-        .hi = r->hi,
-        .est = e->est,
-        .rate = (float) e->rate,
-        .rate_lo = mrd_float_down(r->rate_lo),
-        .rate_hi = mrd_float_up(r->rate_hi),
-        .noise = (float) e->noise,
+        .lo = range->lo,
+        .hi = range->hi,
+        .est = estimate->est,
+        .rate = (float) estimate->rate,
+        .rate_lo = mrd_float_down(range->rate_lo),
+        .rate_hi = mrd_float_up(range->rate_hi),
+        .noise = (float) estimate->noise,
         .quality = quality,
         .source = source,
     };

@@ -50,8 +50,8 @@ collect_emit(void *self, const mrd_bound_bin *bin)
 static mrd_err
 collect_run(collect *c, const mrd_follow_input *in, double w, mrd_bound_counts *ret_counts)
 {
-    mrd_bound_options o = { w, in->options->rate_max };
-    mrd_bound *bound = mrd_bound_new(&o, collect_emit, c);
+    mrd_bound_options options = { w, in->options->rate_max };
+    mrd_bound *bound = mrd_bound_new(&options, collect_emit, c);
     const mrd_ineq *ineqs = in->ineqs;
     const mrd_epoch_break *breaks = in->breaks;
     size_t n = in->n_ineqs, next = 0;
@@ -95,14 +95,14 @@ static void
 retreat(const collect *c, off_epoch *earlier, const off_epoch *later, double w,
         const mrd_follow_options *options)
 {
-    mrd_bound_options o = { w, options->rate_max };
+    mrd_bound_options bound_options = { w, options->rate_max };
     size_t back = earlier->n < RETREAT_BINS ? earlier->n : RETREAT_BINS;
     size_t ahead = later->n < RETREAT_BINS ? later->n : RETREAT_BINS, give;
 
     if (later->cause != MRD_EPOCH_CONTRADICTION)
         return;
     give = mrd_bound_retreat(c->spans + earlier->first + earlier->n - back, back,
-                             c->spans + later->first, ahead, c->ineqs, later->base, &o);
+                             c->spans + later->first, ahead, c->ineqs, later->base, &bound_options);
     earlier->n -= give < earlier->n ? give : earlier->n - 1;
 }
 
@@ -114,22 +114,22 @@ typedef struct {
 } work;
 
 static mrd_err
-estimate(const collect *c, const off_epoch *e, const mrd_follow_options *options, work *k)
+estimate(const collect *c, const off_epoch *epoch, const mrd_follow_options *options, work *k)
 {
     double h;
 
-    for (size_t i = 0; i < e->n; i++) {
-        const mrd_span *s = &c->spans[e->first + i];
-        mrd_smooth_bin *b = &k->bins[i];
+    for (size_t i = 0; i < epoch->n; i++) {
+        const mrd_span *span = &c->spans[epoch->first + i];
+        mrd_smooth_bin *bin = &k->bins[i];
 
-        b->t0 = s->t0;
-        b->range = k->ranges[i];
-        mrd_span_envelope(s, c->ineqs, e->base, (b->range.rate_lo + b->range.rate_hi) / 2, &b->up,
-                          &b->down);
+        bin->t0 = span->t0;
+        bin->range = k->ranges[i];
+        mrd_span_envelope(span, c->ineqs, epoch->base,
+                          (bin->range.rate_lo + bin->range.rate_hi) / 2, &bin->up, &bin->down);
     }
-    if ((h = mrd_smooth_half(k->bins, e->n)) < 0)
+    if ((h = mrd_smooth_half(k->bins, epoch->n)) < 0)
         return MRD_NOMEM;
-    return mrd_smooth_both(k->bins, e->n, h, options->w_estimate, k->est);
+    return mrd_smooth_both(k->bins, epoch->n, h, options->w_estimate, k->est);
 }
 
 #define W_ROUNDS 6
@@ -150,42 +150,42 @@ least_w(const mrd_span *spans, size_t n, const mrd_follow_options *options)
 
 /*
  * Computes bound and estimate with the smallest w that the data allow: at least least_w, at least 4
- * times the bend of the estimate, and large enough that nothing contradicts. Sets e->forced if
+ * times the bend of the estimate, and large enough that nothing contradicts. Sets epoch->forced if
  * the packets contradicted each other until w exceeded W_STEADY. Such packets can be from both sides
  * of a step, and a large w only bends the bound from one side to the other. The bend of the estimate
  * raises w to at most MRD_FOLLOW_W_MAX, because noise alone bends the estimate of a congested path.
  */
 static mrd_err
-solve_epoch(const collect *c, off_epoch *e, const mrd_follow_options *options, work *k,
+solve_epoch(const collect *c, off_epoch *epoch, const mrd_follow_options *options, work *k,
             double *ret_w)
 {
-    const mrd_span *spans = c->spans + e->first;
-    mrd_bound_options o = { least_w(spans, e->n, options), options->rate_max };
+    const mrd_span *spans = c->spans + epoch->first;
+    mrd_bound_options bound_options = { least_w(spans, epoch->n, options), options->rate_max };
     mrd_err err;
 
     for (int round = 0; round < W_ROUNDS; round++) {
         double need;
 
-        if (!mrd_bound_both(spans, e->n, c->ineqs, e->base, &o, k->ranges)) {
-            o.w *= 2;
-            e->forced = o.w > W_STEADY;
+        if (!mrd_bound_both(spans, epoch->n, c->ineqs, epoch->base, &bound_options, k->ranges)) {
+            bound_options.w *= 2;
+            epoch->forced = bound_options.w > W_STEADY;
             continue;
         }
-        if ((err = estimate(c, e, options, k)) != MRD_OK)
+        if ((err = estimate(c, epoch, options, k)) != MRD_OK)
             return err;
-        need = fmin(4 * mrd_smooth_bend(k->bins, k->est, e->n), MRD_FOLLOW_W_MAX);
-        *ret_w = o.w;
-        if (need <= o.w)
+        need = fmin(4 * mrd_smooth_bend(k->bins, k->est, epoch->n), MRD_FOLLOW_W_MAX);
+        *ret_w = bound_options.w;
+        if (need <= bound_options.w)
             return MRD_OK;
-        o.w = need;
+        bound_options.w = need;
     }
     /* Still contradicting or bending. The forward sets were not empty when they were collected. */
-    o.w = fmax(options->w_live, *ret_w);
-    *ret_w = o.w;
-    if (!mrd_bound_both(spans, e->n, c->ineqs, e->base, &o, k->ranges) &&
-        !mrd_bound_forward(spans, e->n, c->ineqs, e->base, &o, k->ranges))
+    bound_options.w = fmax(options->w_live, *ret_w);
+    *ret_w = bound_options.w;
+    if (!mrd_bound_both(spans, epoch->n, c->ineqs, epoch->base, &bound_options, k->ranges) &&
+        !mrd_bound_forward(spans, epoch->n, c->ineqs, epoch->base, &bound_options, k->ranges))
         return MRD_CLOCK;
-    return estimate(c, e, options, k);
+    return estimate(c, epoch, options, k);
 }
 
 /* The jump test over a finished epoch. Marks MRD_FOLLOW_SUSPECT on both sides of an alarm. */
@@ -195,15 +195,15 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
     mrd_cusum cusum = { 0, 0 };
 
     for (size_t i = 1; i < n; i++) {
-        const mrd_smooth_bin *b = &k->bins[i];
+        const mrd_smooth_bin *bin = &k->bins[i];
 
         if (!mrd_cusum_add(&cusum,
-                           mrd_bin_surprise(b->up, b->down, h, k->est[i].est, k->est[i].noise)))
+                           mrd_bin_surprise(bin->up, bin->down, h, k->est[i].est, k->est[i].noise)))
             continue;
         report->jumps++;
-        for (size_t j = i; j-- > 0 && b->t0 - k->bins[j].t0 < MRD_FOLLOW_SUSPECT;)
+        for (size_t j = i; j-- > 0 && bin->t0 - k->bins[j].t0 < MRD_FOLLOW_SUSPECT;)
             quality[j] = MRD_ALIGN_SUSPECT;
-        for (size_t j = i; j < n && k->bins[j].t0 - b->t0 < MRD_FOLLOW_SUSPECT; j++)
+        for (size_t j = i; j < n && k->bins[j].t0 - bin->t0 < MRD_FOLLOW_SUSPECT; j++)
             quality[j] = MRD_ALIGN_SUSPECT;
     }
 }
@@ -216,14 +216,14 @@ mark_jumps(const work *k, size_t n, double h, uint8_t *quality, mrd_follow_repor
  * and if absolute times are among the packets, because those may have no delay.
  */
 static double
-narrowest(const collect *c, const off_epoch *e, const work *k)
+narrowest(const collect *c, const off_epoch *epoch, const work *k)
 {
     double least = INFINITY;
 
-    for (size_t i = 0; i < e->n; i++) {
-        const mrd_span *s = &c->spans[e->first + i];
+    for (size_t i = 0; i < epoch->n; i++) {
+        const mrd_span *span = &c->spans[epoch->first + i];
 
-        if (mrd_ineqs_source(c->ineqs + s->first, s->n) > MRD_STAMP_UDP_KERNEL)
+        if (mrd_ineqs_source(c->ineqs + span->first, span->n) > MRD_STAMP_UDP_KERNEL)
             return 0;
         if (!isnan(k->bins[i].up) && !isnan(k->bins[i].down))
             least = fmin(least, k->bins[i].up - k->bins[i].down);
@@ -234,15 +234,16 @@ narrowest(const collect *c, const off_epoch *e, const work *k)
 /* Computes the ranges for the least w under which the packets agree, from the wander on that the
  * estimate assumes up to the epoch's w. */
 static void
-calm_ranges(const collect *c, const off_epoch *e, const mrd_follow_options *options, double w,
+calm_ranges(const collect *c, const off_epoch *epoch, const mrd_follow_options *options, double w,
             work *k)
 {
-    mrd_bound_options o = { options->w_estimate, options->rate_max };
+    mrd_bound_options bound_options = { options->w_estimate, options->rate_max };
 
-    while (o.w < w && !mrd_bound_both(c->spans + e->first, e->n, c->ineqs, e->base, &o, k->calm))
-        o.w *= 2;
-    if (o.w >= w)
-        memcpy(k->calm, k->ranges, e->n * sizeof(*k->calm));
+    while (bound_options.w < w && !mrd_bound_both(c->spans + epoch->first, epoch->n, c->ineqs,
+                                                  epoch->base, &bound_options, k->calm))
+        bound_options.w *= 2;
+    if (bound_options.w >= w)
+        memcpy(k->calm, k->ranges, epoch->n * sizeof(*k->calm));
 }
 
 /*
@@ -254,14 +255,14 @@ calm_ranges(const collect *c, const off_epoch *e, const mrd_follow_options *opti
  * that it is not narrow. So the calm ranges are tested.
  */
 static void
-mark_squeezed(const collect *c, const off_epoch *e, const work *k, uint8_t *quality)
+mark_squeezed(const collect *c, const off_epoch *epoch, const work *k, uint8_t *quality)
 {
-    double enough = SQUEEZED * narrowest(c, e, k) - SQUEEZED_LESS;
+    double enough = SQUEEZED * narrowest(c, epoch, k) - SQUEEZED_LESS;
 
-    for (size_t i = 0; i < e->n; i++) {
+    for (size_t i = 0; i < epoch->n; i++) {
         if (k->calm[i].hi - k->calm[i].lo >= enough)
             continue;
-        for (size_t j = i > 0 ? i - 1 : 0; j <= i + 1 && j < e->n; j++)
+        for (size_t j = i > 0 ? i - 1 : 0; j <= i + 1 && j < epoch->n; j++)
             quality[j] = MRD_ALIGN_SUSPECT;
     }
 }
@@ -269,51 +270,52 @@ mark_squeezed(const collect *c, const off_epoch *e, const work *k, uint8_t *qual
 /* Returns true if an epoch is unreliable: its packets agree only under a large w, a contradiction cut
  * it short, or it began soon after another one. */
 static bool
-unsteady(const collect *c, const off_epoch *e, const mrd_bound_counts *counts)
+unsteady(const collect *c, const off_epoch *epoch, const mrd_bound_counts *counts)
 {
     const off_epoch *all = c->epochs;
-    size_t i = (size_t) (e - all);
+    size_t i = (size_t) (epoch - all);
     bool ended = i + 1 < c->epoch_n && all[i + 1].cause == MRD_EPOCH_CONTRADICTION;
-    int64_t length = c->spans[e->first + e->n - 1].t0 - c->spans[e->first].t0;
+    int64_t length = c->spans[epoch->first + epoch->n - 1].t0 - c->spans[epoch->first].t0;
 
-    return mrd_counts_distrusted(counts) || e->forced ||
-           (length < MRD_FOLLOW_SUSPECT && (ended || e->cause == MRD_EPOCH_CONTRADICTION));
+    return mrd_counts_distrusted(counts) || epoch->forced ||
+           (length < MRD_FOLLOW_SUSPECT && (ended || epoch->cause == MRD_EPOCH_CONTRADICTION));
 }
 
 /* Gets the first and last packet of an epoch. */
 static void
-extent(const collect *c, const off_epoch *e, int64_t *ret_from, int64_t *ret_to)
+extent(const collect *c, const off_epoch *epoch, int64_t *ret_from, int64_t *ret_to)
 {
-    const mrd_span *a = &c->spans[e->first], *b = &c->spans[e->first + e->n - 1];
+    const mrd_span *span = &c->spans[epoch->first], *b = &c->spans[epoch->first + epoch->n - 1];
 
-    mrd_ineqs_extent(c->ineqs + a->first, a->n, ret_from, &(int64_t){ 0 });
+    mrd_ineqs_extent(c->ineqs + span->first, span->n, ret_from, &(int64_t){ 0 });
     mrd_ineqs_extent(c->ineqs + b->first, b->n, &(int64_t){ 0 }, ret_to);
 }
 
 static mrd_err
-write_epoch(const collect *c, const off_epoch *e, const work *k, double w, mrd_align *align,
+write_epoch(const collect *c, const off_epoch *epoch, const work *k, double w, mrd_align *align,
             mrd_follow_report *report)
 {
-    uint8_t *quality = malloc(e->n + 1);
+    uint8_t *quality = malloc(epoch->n + 1);
     mrd_err err = quality == NULL ? MRD_NOMEM : MRD_OK;
 
     if (err == MRD_OK) {
-        memset(quality, unsteady(c, e, &report->bound) ? MRD_ALIGN_SUSPECT : MRD_ALIGN_GOOD, e->n);
-        mark_jumps(k, e->n, mrd_smooth_half(k->bins, e->n), quality, report);
-        mark_squeezed(c, e, k, quality);
-        err = mrd_align_segment_add(align, e->epoch, e->cause, e->base, w);
+        memset(quality, unsteady(c, epoch, &report->bound) ? MRD_ALIGN_SUSPECT : MRD_ALIGN_GOOD,
+               epoch->n);
+        mark_jumps(k, epoch->n, mrd_smooth_half(k->bins, epoch->n), quality, report);
+        mark_squeezed(c, epoch, k, quality);
+        err = mrd_align_segment_add(align, epoch->epoch, epoch->cause, epoch->base, w);
     }
-    for (size_t i = 0; err == MRD_OK && i < e->n; i++) {
-        const mrd_span *s = &c->spans[e->first + i];
-        mrd_align_bin bin = mrd_bin_of(s->t0, &k->ranges[i], &k->est[i], quality[i],
-                                       mrd_ineqs_source(c->ineqs + s->first, s->n));
+    for (size_t i = 0; err == MRD_OK && i < epoch->n; i++) {
+        const mrd_span *span = &c->spans[epoch->first + i];
+        mrd_align_bin bin = mrd_bin_of(span->t0, &k->ranges[i], &k->est[i], quality[i],
+                                       mrd_ineqs_source(c->ineqs + span->first, span->n));
 
         err = mrd_align_bin_add(align, &bin);
     }
     if (err == MRD_OK) {
         int64_t from, to;
 
-        extent(c, e, &from, &to);
+        extent(c, epoch, &from, &to);
         err = mrd_align_segment_extent(align, from, to);
     }
     free(quality);
@@ -355,13 +357,13 @@ solve_epochs(collect *c, double collect_w, const mrd_follow_options *options, mr
 static int
 order_ineq(const void *a, const void *b)
 {
-    const mrd_ineq *x = a, *y = b;
+    const mrd_ineq *ineq = a, *y = b;
 
-    if (x->t != y->t)
-        return x->t < y->t ? -1 : 1;
-    if (x->lower != y->lower)
-        return x->lower ? 1 : -1;
-    return x->v < y->v ? -1 : x->v > y->v;
+    if (ineq->t != y->t)
+        return ineq->t < y->t ? -1 : 1;
+    if (ineq->lower != y->lower)
+        return ineq->lower ? 1 : -1;
+    return ineq->v < y->v ? -1 : ineq->v > y->v;
 }
 
 typedef struct {
@@ -424,15 +426,15 @@ mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align, mrd_follow_r
                  mrd_why *why)
 {
     mrd_follow_input use = *in;
-    size_t n = in->n_ineqs;
-    mrd_ineq *sorted = malloc((n + 1) * sizeof(*sorted));
+    size_t count = in->n_ineqs;
+    mrd_ineq *sorted = malloc((count + 1) * sizeof(*sorted));
     attempt t = { .align = NULL };
     mrd_err err = MRD_NOMEM;
 
     if (sorted != NULL) {
-        if (n > 0)
-            memcpy(sorted, in->ineqs, n * sizeof(*sorted));
-        qsort(sorted, n, sizeof(*sorted), order_ineq);
+        if (count > 0)
+            memcpy(sorted, in->ineqs, count * sizeof(*sorted));
+        qsort(sorted, count, sizeof(*sorted), order_ineq);
         use.ineqs = sorted;
         use.options = in->options == NULL ? &mrd_follow_defaults : in->options;
         err = try_both(&use, &t);
@@ -446,7 +448,7 @@ mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align, mrd_follow_r
                            "clock of %s: %zu inequalities, of which %llu contradict and %llu have "
                            "no partner in the other "
                            "direction, give no bound",
-                           in->name, n, (unsigned long long) t.report.bound.bad,
+                           in->name, count, (unsigned long long) t.report.bound.bad,
                            (unsigned long long) t.report.bound.one_sided);
     *ret_align = t.align;
     if (ret_report != NULL)
@@ -460,15 +462,15 @@ mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align, mrd_follow
 {
     mrd_follow_input all = *in;
     const mrd_probe *probes = in->probes;
-    size_t n = in->n_probes;
-    mrd_ineq *ineqs = malloc((2 * n + in->n_ineqs + 1) * sizeof(*ineqs));
+    size_t count = in->n_probes;
+    mrd_ineq *ineqs = malloc((2 * count + in->n_ineqs + 1) * sizeof(*ineqs));
     mrd_follow_report report;
     size_t k = 0;
     mrd_err err;
 
     if (ineqs == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s: %zu probes", in->name, n);
-    for (size_t i = 0; i < n; i++) {
+        return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s: %zu probes", in->name, count);
+    for (size_t i = 0; i < count; i++) {
         if (!probes[i].held_out)
             k += mrd_probe_ineqs(&probes[i], &ineqs[k]);
     }
@@ -479,8 +481,8 @@ mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align, mrd_follow
     err = mrd_follow_solve(&all, ret_align, &report, why);
     free(ineqs);
     if (err == MRD_OK && ret_report != NULL) {
-        report.probes = n;
-        mrd_follow_check(*ret_align, probes, n, &report);
+        report.probes = count;
+        mrd_follow_check(*ret_align, probes, count, &report);
         *ret_report = report;
     }
     return err;

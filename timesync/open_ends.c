@@ -16,43 +16,47 @@ typedef struct {
 /* Returns true if the break is of the node's clock. After a break of the aggregator's clock, the
  * node's clock continued at its rate. */
 static bool
-moves_clock(const mrd_epoch_break *b)
+moves_clock(const mrd_epoch_break *epoch_break)
 {
-    return b->cause == MRD_EPOCH_SUSPEND || b->cause == MRD_EPOCH_MIGRATION;
+    return epoch_break->cause == MRD_EPOCH_SUSPEND || epoch_break->cause == MRD_EPOCH_MIGRATION;
 }
 
 static open_end
 end_before(const mrd_epoch_break *breaks, size_t n, int64_t evidence)
 {
-    open_end e = { NULL, { INT64_MIN } };
+    open_end end = { NULL, { INT64_MIN } };
 
     for (size_t i = 0; i < n; i++) {
-        const mrd_epoch_break *b = &breaks[i];
+        const mrd_epoch_break *epoch_break = &breaks[i];
 
-        if (b->before.ns > evidence)
+        if (epoch_break->before.ns > evidence)
             continue;
-        e.until = mrd_local_after(b->before, e.until) ? b->before : e.until;
-        if (moves_clock(b) && (e.at == NULL || b->before.ns > e.at->before.ns))
-            e.at = b;
+        end.until =
+            mrd_local_after(epoch_break->before, end.until) ? epoch_break->before : end.until;
+        if (moves_clock(epoch_break) &&
+            (end.at == NULL || epoch_break->before.ns > end.at->before.ns))
+            end.at = epoch_break;
     }
-    return e;
+    return end;
 }
 
 static open_end
 end_behind(const mrd_epoch_break *breaks, size_t n, int64_t evidence)
 {
-    open_end e = { NULL, { INT64_MAX } };
+    open_end end = { NULL, { INT64_MAX } };
 
     for (size_t i = 0; i < n; i++) {
-        const mrd_epoch_break *b = &breaks[i];
+        const mrd_epoch_break *epoch_break = &breaks[i];
 
-        if (b->before.ns <= evidence)
+        if (epoch_break->before.ns <= evidence)
             continue;
-        e.until = mrd_local_before(b->after, e.until) ? b->after : e.until;
-        if (moves_clock(b) && (e.at == NULL || b->after.ns < e.at->after.ns))
-            e.at = b;
+        end.until =
+            mrd_local_before(epoch_break->after, end.until) ? epoch_break->after : end.until;
+        if (moves_clock(epoch_break) &&
+            (end.at == NULL || epoch_break->after.ns < end.at->after.ns))
+            end.at = epoch_break;
     }
-    return e;
+    return end;
 }
 
 /* Returns the bin's statement about another time as a bin of its own. */
@@ -60,19 +64,19 @@ static mrd_align_bin
 carried(const mrd_align_segment *seg, const mrd_align_bin *bin, int64_t at)
 {
     int64_t d = at - bin->at.ns, far = d < 0 ? -d : d;
-    mrd_align_place p = mrd_align_extrapolate(seg, bin, d);
+    mrd_align_place place = mrd_align_extrapolate(seg, bin, d);
     double bend = seg->w * (double) far * 1e-9;
-    mrd_align_bin b = *bin;
+    mrd_align_bin align_bin = *bin;
 
-    b.at.ns = at;
-    b.lo = p.lo;
-    b.hi = p.hi;
-    b.est = p.est;
-    b.rate_lo = mrd_float_down(fmax((double) bin->rate_lo - bend, -MRD_ALIGN_RATE_MAX));
-    b.rate_hi = mrd_float_up(fmin((double) bin->rate_hi + bend, MRD_ALIGN_RATE_MAX));
-    if (far > MRD_ALIGN_FAR && b.quality > MRD_ALIGN_EXTRAPOLATED)
-        b.quality = MRD_ALIGN_EXTRAPOLATED;
-    return b;
+    align_bin.at.ns = at;
+    align_bin.lo = place.lo;
+    align_bin.hi = place.hi;
+    align_bin.est = place.est;
+    align_bin.rate_lo = mrd_float_down(fmax((double) bin->rate_lo - bend, -MRD_ALIGN_RATE_MAX));
+    align_bin.rate_hi = mrd_float_up(fmin((double) bin->rate_hi + bend, MRD_ALIGN_RATE_MAX));
+    if (far > MRD_ALIGN_FAR && align_bin.quality > MRD_ALIGN_EXTRAPOLATED)
+        align_bin.quality = MRD_ALIGN_EXTRAPOLATED;
+    return align_bin;
 }
 
 /* Adds a segment on the neighbour's line, moved by the lost time, with unknown bound. */
@@ -80,7 +84,7 @@ static mrd_err
 add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment *seg,
             const mrd_align_bin *near, int64_t at, mrd_dur_ns moved)
 {
-    mrd_align_bin b = { .at = { at }, .quality = MRD_ALIGN_UNALIGNED, .source = MRD_STAMP_NONE };
+    mrd_align_bin bin = { .at = { at }, .quality = MRD_ALIGN_UNALIGNED, .source = MRD_STAMP_NONE };
     int64_t line = seg->base + llround(mrd_align_extrapolate(seg, near, at - near->at.ns).est);
     int64_t base = mrd_sat_add(line, moved);
     mrd_err err;
@@ -88,7 +92,7 @@ add_unknown(mrd_align *to, const mrd_align_segment *as, const mrd_align_segment 
     if (mrd_sat_abs(base) > ALIGN_BASE_MAX) /* no machine was suspended for that long */
         base = line;
     err = mrd_align_segment_add(to, as->epoch, as->cause, base, 0);
-    return err == MRD_OK ? mrd_align_bin_add(to, &b) : err;
+    return err == MRD_OK ? mrd_align_bin_add(to, &bin) : err;
 }
 
 static int64_t
@@ -124,25 +128,26 @@ add_segment(mrd_align *to, const mrd_align *of, size_t i, uint32_t epoch, const 
 }
 
 static mrd_err
-add_before(mrd_align *to, const mrd_align *of, const open_end *e)
+add_before(mrd_align *to, const mrd_align *of, const open_end *end)
 {
     mrd_align_segment as = { .epoch = 0, .cause = MRD_EPOCH_START };
     const mrd_align_bin *near = &of->bins[of->segments[0].first];
 
     return add_unknown(to, &as, &of->segments[0], near,
-                       min3(e->at->after.ns, e->until.ns - 1, near->at.ns - 1), -e->at->lost);
+                       min3(end->at->after.ns, end->until.ns - 1, near->at.ns - 1), -end->at->lost);
 }
 
 static mrd_err
-add_behind(mrd_align *to, const mrd_align *of, const open_end *e)
+add_behind(mrd_align *to, const mrd_align *of, const open_end *end)
 {
     const mrd_align_segment *seg = &of->segments[of->segment_count - 1];
     const mrd_align_bin *near = &of->bins[seg->first + seg->count - 1];
     const mrd_align_segment *last = &to->segments[to->segment_count - 1];
-    mrd_align_segment as = { .epoch = last->epoch + 1, .cause = e->at->cause };
+    mrd_align_segment as = { .epoch = last->epoch + 1, .cause = end->at->cause };
 
     return add_unknown(to, &as, seg, near,
-                       -min3(-e->at->before.ns, -last->to.ns - 1, -near->at.ns - 1), e->at->lost);
+                       -min3(-end->at->before.ns, -last->to.ns - 1, -near->at.ns - 1),
+                       end->at->lost);
 }
 
 static mrd_err

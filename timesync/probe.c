@@ -16,9 +16,9 @@
 
 /* Returns wall minus RAW at the middle of the bracket. */
 static int64_t
-xread_difference(const mrd_xread *x)
+xread_difference(const mrd_xread *xread)
 {
-    return x->wall - (x->raw0 + (x->raw1 - x->raw0) / 2);
+    return xread->wall - (xread->raw0 + (xread->raw1 - xread->raw0) / 2);
 }
 
 mrd_err
@@ -44,9 +44,10 @@ mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
 /* ---- one probe ---- */
 
 static bool
-same_id(mrd_probe_id a, mrd_probe_id b)
+same_id(mrd_probe_id id, mrd_probe_id probe_id)
 {
-    return a.agent == b.agent && a.agent_epoch == b.agent_epoch && a.k == b.k;
+    return id.agent == probe_id.agent && id.agent_epoch == probe_id.agent_epoch &&
+           id.k == probe_id.k;
 }
 
 /* Checks both stamps of a direction: their difference is an offset, and the difference of two
@@ -66,16 +67,16 @@ stamps_sane(int64_t a1, int64_t r2, int64_t r3, int64_t a4)
 
 /* Returns true if the two sides of a probe cannot both be true at any offset. */
 static bool
-contradicts_itself(const mrd_probe_sent *s, const mrd_probe_served *r)
+contradicts_itself(const mrd_probe_sent *sent, const mrd_probe_served *served)
 {
-    int64_t e = (int64_t) s->e + r->e, stay, trip;
+    int64_t e = (int64_t) sent->e + served->e, stay, trip;
 
-    if (!stamps_sane(s->a1, r->r2, r->r3, s->a4))
+    if (!stamps_sane(sent->a1, served->r2, served->r3, sent->a4))
         return true;
-    if (s->a4 == 0 || r->r3 == 0)
+    if (sent->a4 == 0 || served->r3 == 0)
         return false;
-    trip = s->a4 - s->a1;
-    stay = r->r3 - r->r2;
+    trip = sent->a4 - sent->a1;
+    stay = served->r3 - served->r2;
     return trip < -e || stay < -e || trip - stay < -2 * e - trip / 2000 - 1;
 }
 
@@ -88,25 +89,25 @@ worse(uint8_t a, uint8_t b)
 mrd_err
 mrd_probe_join(const mrd_probe_sent *sent, const mrd_probe_served *served, mrd_probe *ret_probe)
 {
-    mrd_probe p = { .id = sent->id };
+    mrd_probe probe = { .id = sent->id };
     uint64_t e = (uint64_t) sent->e + served->e;
 
     if (!same_id(sent->id, served->id))
         return MRD_INVALID;
     if (e > UINT32_MAX || contradicts_itself(sent, served))
         return MRD_CORRUPT;
-    p.a1 = sent->a1;
-    p.a4 = sent->a4;
-    p.r2 = served->r2;
-    p.r3 = served->r3;
-    p.e = (uint32_t) e;
-    p.position = sent->position;
-    p.source_up = worse(sent->source1, served->source2);
-    p.source_down = worse(sent->source4, served->source3);
-    p.up = p.a1 != 0 && p.r2 != 0;
-    p.down = p.a4 != 0 && p.r3 != 0 && !sent->again && !served->again;
-    p.held_out = mrd_probe_held_out(p.id);
-    *ret_probe = p;
+    probe.a1 = sent->a1;
+    probe.a4 = sent->a4;
+    probe.r2 = served->r2;
+    probe.r3 = served->r3;
+    probe.e = (uint32_t) e;
+    probe.position = sent->position;
+    probe.source_up = worse(sent->source1, served->source2);
+    probe.source_down = worse(sent->source4, served->source3);
+    probe.up = probe.a1 != 0 && probe.r2 != 0;
+    probe.down = probe.a4 != 0 && probe.r3 != 0 && !sent->again && !served->again;
+    probe.held_out = mrd_probe_held_out(probe.id);
+    *ret_probe = probe;
     return MRD_OK;
 }
 
@@ -162,19 +163,19 @@ struct mrd_joiner {
 mrd_joiner *
 mrd_joiner_new(size_t capacity)
 {
-    mrd_joiner *j = calloc(1, sizeof(*j));
+    mrd_joiner *joiner = calloc(1, sizeof(*joiner));
     size_t n = 1;
 
-    if (j == NULL)
+    if (joiner == NULL)
         return NULL;
     while (n < capacity)
         n *= 2;
-    j->mask = n - 1;
-    if ((j->slots = calloc(n, sizeof(*j->slots))) == NULL) {
-        free(j);
+    joiner->mask = n - 1;
+    if ((joiner->slots = calloc(n, sizeof(*joiner->slots))) == NULL) {
+        free(joiner);
         return NULL;
     }
-    return j;
+    return joiner;
 }
 
 void
@@ -186,11 +187,11 @@ mrd_joiner_free(mrd_joiner *joiner)
     free(joiner);
 }
 
-/* Returns true if a comes after b: of another start of the agent, or a later k of the same one. */
+/* Returns true if a comes after probe_id: of another start of the agent, or a later k of the same one. */
 static bool
-id_after(mrd_probe_id a, mrd_probe_id b)
+id_after(mrd_probe_id id, mrd_probe_id probe_id)
 {
-    return a.agent_epoch != b.agent_epoch || a.k > b.k;
+    return id.agent_epoch != probe_id.agent_epoch || id.k > probe_id.k;
 }
 
 bool
@@ -294,7 +295,7 @@ mrd_probe_packet_encode(const mrd_probe_packet *packet, const uint8_t key[MRD_PR
 mrd_err
 mrd_probe_packet_decode(mrd_bytes data, mrd_probe_packet *ret_packet)
 {
-    mrd_reader r = { data.p, data.len, 8, false };
+    mrd_reader reader = { data.p, data.len, 8, false };
 
     if (data.len < MRD_PROBE_PACKET_LEN)
         return MRD_TRUNCATED;
@@ -306,10 +307,10 @@ mrd_probe_packet_decode(mrd_bytes data, mrd_probe_packet *ret_packet)
         return MRD_FORMAT;
     ret_packet->kind = (mrd_probe_kind) data.p[3];
     ret_packet->position = data.p[4];
-    ret_packet->session = mrd_reader_fixed(&r, 8);
-    ret_packet->agent = mrd_reader_fixed(&r, 8);
-    ret_packet->agent_epoch = (uint32_t) mrd_reader_fixed(&r, 4);
-    ret_packet->k = (uint32_t) mrd_reader_fixed(&r, 4);
+    ret_packet->session = mrd_reader_fixed(&reader, 8);
+    ret_packet->agent = mrd_reader_fixed(&reader, 8);
+    ret_packet->agent_epoch = (uint32_t) mrd_reader_fixed(&reader, 4);
+    ret_packet->k = (uint32_t) mrd_reader_fixed(&reader, 4);
     return MRD_OK;
 }
 
@@ -339,12 +340,12 @@ put_id(mrd_probe_id id, mrd_buf *to)
 }
 
 static mrd_probe_id
-read_id(mrd_reader *r)
+read_id(mrd_reader *reader)
 {
-    mrd_probe_id id = { .agent = mrd_reader_fixed(r, 8) };
-    uint64_t epoch = mrd_reader_varint(r), k = mrd_reader_varint(r);
+    mrd_probe_id id = { .agent = mrd_reader_fixed(reader, 8) };
+    uint64_t epoch = mrd_reader_varint(reader), k = mrd_reader_varint(reader);
 
-    r->bad = r->bad || epoch > UINT32_MAX || k > UINT32_MAX;
+    reader->bad = reader->bad || epoch > UINT32_MAX || k > UINT32_MAX;
     id.agent_epoch = (uint32_t) epoch;
     id.k = (uint32_t) k;
     return id;
@@ -358,9 +359,9 @@ put_after(int64_t t, int64_t ref, mrd_buf *to)
 }
 
 static int64_t
-read_after(mrd_reader *r, int64_t ref)
+read_after(mrd_reader *reader, int64_t ref)
 {
-    return (int64_t) ((uint64_t) mrd_reader_zigzag(r) + (uint64_t) ref);
+    return (int64_t) ((uint64_t) mrd_reader_zigzag(reader) + (uint64_t) ref);
 }
 
 void
@@ -384,27 +385,27 @@ sources_sane(uint64_t both)
 mrd_err
 mrd_probe_sent_decode(mrd_bytes data, size_t *at, mrd_probe_sent *ret_sent)
 {
-    mrd_reader r = { data.p, data.len, *at, false };
-    mrd_probe_sent s = { .id = read_id(&r) };
+    mrd_reader reader = { data.p, data.len, *at, false };
+    mrd_probe_sent sent = { .id = read_id(&reader) };
     uint64_t e, position, sources, again;
 
-    s.a1 = mrd_reader_zigzag(&r);
-    s.a4 = read_after(&r, s.a1);
-    e = mrd_reader_varint(&r);
-    position = mrd_reader_fixed(&r, 1);
-    sources = mrd_reader_fixed(&r, 1);
-    again = mrd_reader_fixed(&r, 1);
-    if (r.bad)
+    sent.a1 = mrd_reader_zigzag(&reader);
+    sent.a4 = read_after(&reader, sent.a1);
+    e = mrd_reader_varint(&reader);
+    position = mrd_reader_fixed(&reader, 1);
+    sources = mrd_reader_fixed(&reader, 1);
+    again = mrd_reader_fixed(&reader, 1);
+    if (reader.bad)
         return MRD_TRUNCATED;
     if (e > UINT32_MAX || again > 1 || !sources_sane(sources))
         return MRD_CORRUPT;
-    s.e = (uint32_t) e;
-    s.position = (uint8_t) position;
-    s.source1 = (uint8_t) (sources >> 4);
-    s.source4 = (uint8_t) (sources & 15);
-    s.again = again == 1;
-    *at = r.at;
-    *ret_sent = s;
+    sent.e = (uint32_t) e;
+    sent.position = (uint8_t) position;
+    sent.source1 = (uint8_t) (sources >> 4);
+    sent.source4 = (uint8_t) (sources & 15);
+    sent.again = again == 1;
+    *at = reader.at;
+    *ret_sent = sent;
     return MRD_OK;
 }
 
@@ -425,31 +426,31 @@ mrd_probe_encode(const mrd_probe *probe, mrd_buf *to)
 mrd_err
 mrd_probe_decode(mrd_bytes data, size_t *at, mrd_probe *ret_probe)
 {
-    mrd_reader r = { data.p, data.len, *at, false };
-    mrd_probe p = { .id = read_id(&r) };
+    mrd_reader reader = { data.p, data.len, *at, false };
+    mrd_probe probe = { .id = read_id(&reader) };
     uint64_t e, position, sources, flags;
 
-    p.a1 = mrd_reader_zigzag(&r);
-    p.a4 = read_after(&r, p.a1);
-    p.r2 = mrd_reader_zigzag(&r);
-    p.r3 = read_after(&r, p.r2);
-    e = mrd_reader_varint(&r);
-    position = mrd_reader_fixed(&r, 1);
-    sources = mrd_reader_fixed(&r, 1);
-    flags = mrd_reader_fixed(&r, 1);
-    if (r.bad)
+    probe.a1 = mrd_reader_zigzag(&reader);
+    probe.a4 = read_after(&reader, probe.a1);
+    probe.r2 = mrd_reader_zigzag(&reader);
+    probe.r3 = read_after(&reader, probe.r2);
+    e = mrd_reader_varint(&reader);
+    position = mrd_reader_fixed(&reader, 1);
+    sources = mrd_reader_fixed(&reader, 1);
+    flags = mrd_reader_fixed(&reader, 1);
+    if (reader.bad)
         return MRD_TRUNCATED;
     if (e > UINT32_MAX || flags > 3 || !sources_sane(sources) ||
-        !stamps_sane(p.a1, p.r2, p.r3, p.a4))
+        !stamps_sane(probe.a1, probe.r2, probe.r3, probe.a4))
         return MRD_CORRUPT;
-    p.e = (uint32_t) e;
-    p.position = (uint8_t) position;
-    p.source_up = (uint8_t) (sources >> 4);
-    p.source_down = (uint8_t) (sources & 15);
-    p.up = (flags & 1) != 0;
-    p.down = (flags & 2) != 0;
-    p.held_out = mrd_probe_held_out(p.id);
-    *at = r.at;
-    *ret_probe = p;
+    probe.e = (uint32_t) e;
+    probe.position = (uint8_t) position;
+    probe.source_up = (uint8_t) (sources >> 4);
+    probe.source_down = (uint8_t) (sources & 15);
+    probe.up = (flags & 1) != 0;
+    probe.down = (flags & 2) != 0;
+    probe.held_out = mrd_probe_held_out(probe.id);
+    *at = reader.at;
+    *ret_probe = probe;
     return MRD_OK;
 }

@@ -10,41 +10,42 @@
 
 /* Moves the state dt seconds ahead; the rate changes randomly by w ppb/s. */
 static void
-predict(mrd_kalman *k, double dt, double w)
+predict(mrd_kalman *kalman, double dt, double w)
 {
     double q = w * w / 4;
 
-    k->x += k->v * dt;
-    k->pxx += dt * (2 * k->pxv + dt * k->pvv) + q * dt * dt * dt / 3;
-    k->pxv += dt * k->pvv + q * dt * dt / 2;
-    k->pvv += q * dt;
+    kalman->x += kalman->v * dt;
+    kalman->pxx += dt * (2 * kalman->pxv + dt * kalman->pvv) + q * dt * dt * dt / 3;
+    kalman->pxv += dt * kalman->pvv + q * dt * dt / 2;
+    kalman->pvv += q * dt;
 }
 
 static void
-update(mrd_kalman *k, double z, double sigma)
+update(mrd_kalman *kalman, double z, double sigma)
 {
-    double s = k->pxx + sigma * sigma, gx = k->pxx / s, gv = k->pxv / s, miss = z - k->x;
+    double s = kalman->pxx + sigma * sigma, gx = kalman->pxx / s, gv = kalman->pxv / s,
+           miss = z - kalman->x;
 
-    k->x += gx * miss;
-    k->v += gv * miss;
-    k->pvv -= gv * k->pxv;
-    k->pxv -= gx * k->pxv;
-    k->pxx -= gx * k->pxx;
+    kalman->x += gx * miss;
+    kalman->v += gv * miss;
+    kalman->pvv -= gv * kalman->pxv;
+    kalman->pxv -= gx * kalman->pxv;
+    kalman->pxx -= gx * kalman->pxx;
 }
 
 /* excess of each measurement relative to the current estimate */
 static void
-measure(mrd_kalman *k, const mrd_smooth_bin *bin, double h, double believed)
+measure(mrd_kalman *kalman, const mrd_smooth_bin *bin, double h, double believed)
 {
     if (!isnan(bin->up)) {
         double z = bin->up - h, excess = fmax(0, z - believed);
 
-        update(k, z, MRD_SMOOTH_S0 + 2 * excess);
+        update(kalman, z, MRD_SMOOTH_S0 + 2 * excess);
     }
     if (!isnan(bin->down)) {
         double z = bin->down + h, excess = fmax(0, believed - z);
 
-        update(k, z, MRD_SMOOTH_S0 + 2 * excess);
+        update(kalman, z, MRD_SMOOTH_S0 + 2 * excess);
     }
 }
 
@@ -73,10 +74,11 @@ clip(double v, double lo, double hi)
 }
 
 static mrd_estimate
-clipped(const mrd_kalman *k, const mrd_poly_range *r)
+clipped(const mrd_kalman *kalman, const mrd_poly_range *range)
 {
-    return (mrd_estimate){ clip(k->x, r->lo, r->hi), clip(k->v, r->rate_lo, r->rate_hi),
-                           sqrt(fmax(k->pxx, 0)) };
+    return (mrd_estimate){ clip(kalman->x, range->lo, range->hi),
+                           clip(kalman->v, range->rate_lo, range->rate_hi),
+                           sqrt(fmax(kalman->pxx, 0)) };
 }
 
 /* ---- Both directions ---- */
@@ -95,53 +97,55 @@ static void
 run_forward(const mrd_smooth_bin *bins, size_t n, double h, double w, const mrd_estimate *believed,
             smooth_step *steps)
 {
-    mrd_kalman k = prior(&bins[0]);
+    mrd_kalman kalman = prior(&bins[0]);
 
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
-            predict(&k, gap_s(&bins[i - 1], &bins[i]), w);
-        steps[i].predicted = k;
-        measure(&k, &bins[i], h, believed[i].est);
-        steps[i].filtered = k;
+            predict(&kalman, gap_s(&bins[i - 1], &bins[i]), w);
+        steps[i].predicted = kalman;
+        measure(&kalman, &bins[i], h, believed[i].est);
+        steps[i].filtered = kalman;
     }
 }
 
 /* One step of the Rauch-Tung-Striebel recursion: filtered state here, predicted and smoothed state
  * one step later. */
 static mrd_kalman
-back(const mrd_kalman *f, const mrd_kalman *p, const mrd_kalman *next, double dt)
+back(const mrd_kalman *kalman, const mrd_kalman *p, const mrd_kalman *next, double dt)
 {
     /* C = P_f F' P_p^-1 */
-    double a = f->pxx + dt * f->pxv, b = f->pxv, c = f->pxv + dt * f->pvv, d = f->pvv;
+    double a = kalman->pxx + dt * kalman->pxv, b = kalman->pxv, c = kalman->pxv + dt * kalman->pvv,
+           d = kalman->pvv;
     double det = p->pxx * p->pvv - p->pxv * p->pxv, i;
     double cxx, cxv, cvx, cvv, dx = next->x - p->x, dv = next->v - p->v;
     double exx = next->pxx - p->pxx, exv = next->pxv - p->pxv, evv = next->pvv - p->pvv;
     mrd_kalman s;
 
     if (!(det > 0))
-        return *f;
+        return *kalman;
     i = 1 / det;
     cxx = (a * p->pvv - b * p->pxv) * i;
     cxv = (b * p->pxx - a * p->pxv) * i;
     cvx = (c * p->pvv - d * p->pxv) * i;
     cvv = (d * p->pxx - c * p->pxv) * i;
-    s.x = f->x + cxx * dx + cxv * dv;
-    s.v = f->v + cvx * dx + cvv * dv;
-    s.pxx = f->pxx + cxx * (cxx * exx + cxv * exv) + cxv * (cxx * exv + cxv * evv);
-    s.pxv = f->pxv + cvx * (cxx * exx + cxv * exv) + cvv * (cxx * exv + cxv * evv);
-    s.pvv = f->pvv + cvx * (cvx * exx + cvv * exv) + cvv * (cvx * exv + cvv * evv);
+    s.x = kalman->x + cxx * dx + cxv * dv;
+    s.v = kalman->v + cvx * dx + cvv * dv;
+    s.pxx = kalman->pxx + cxx * (cxx * exx + cxv * exv) + cxv * (cxx * exv + cxv * evv);
+    s.pxv = kalman->pxv + cvx * (cxx * exx + cxv * exv) + cvv * (cxx * exv + cxv * evv);
+    s.pvv = kalman->pvv + cvx * (cvx * exx + cvv * exv) + cvv * (cvx * exv + cvv * evv);
     return s;
 }
 
 static void
 run_backward(const mrd_smooth_bin *bins, size_t n, const smooth_step *steps, mrd_estimate *ret)
 {
-    mrd_kalman s = steps[n - 1].filtered;
+    mrd_kalman kalman = steps[n - 1].filtered;
 
-    ret[n - 1] = clipped(&s, &bins[n - 1].range);
+    ret[n - 1] = clipped(&kalman, &bins[n - 1].range);
     for (size_t i = n - 1; i-- > 0;) {
-        s = back(&steps[i].filtered, &steps[i + 1].predicted, &s, gap_s(&bins[i], &bins[i + 1]));
-        ret[i] = clipped(&s, &bins[i].range);
+        kalman = back(&steps[i].filtered, &steps[i + 1].predicted, &kalman,
+                      gap_s(&bins[i], &bins[i + 1]));
+        ret[i] = clipped(&kalman, &bins[i].range);
     }
 }
 
@@ -188,17 +192,17 @@ mrd_smooth_start(mrd_smooth *smooth)
 }
 
 static double
-half_of_last_minute(mrd_smooth *s, const mrd_smooth_bin *bin)
+half_of_last_minute(mrd_smooth *smooth, const mrd_smooth_bin *bin)
 {
     double half = (bin->range.hi - bin->range.lo) / 2;
-    size_t n = s->bins < MRD_SMOOTH_MINUTE ? s->bins : MRD_SMOOTH_MINUTE;
+    size_t n = smooth->bins < MRD_SMOOTH_MINUTE ? smooth->bins : MRD_SMOOTH_MINUTE;
 
     for (size_t i = 0; i < n; i++) {
-        if (bin->t0 - s->widths[i].t0 <= 60000000000LL && s->widths[i].half < half)
-            half = s->widths[i].half;
+        if (bin->t0 - smooth->widths[i].t0 <= 60000000000LL && smooth->widths[i].half < half)
+            half = smooth->widths[i].half;
     }
-    s->widths[s->bins % MRD_SMOOTH_MINUTE].t0 = bin->t0;
-    s->widths[s->bins % MRD_SMOOTH_MINUTE].half = (bin->range.hi - bin->range.lo) / 2;
+    smooth->widths[smooth->bins % MRD_SMOOTH_MINUTE].t0 = bin->t0;
+    smooth->widths[smooth->bins % MRD_SMOOTH_MINUTE].half = (bin->range.hi - bin->range.lo) / 2;
     return half;
 }
 
@@ -238,24 +242,24 @@ estimate_at(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t n, int64
 }
 
 double
-mrd_smooth_bend(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t n)
+mrd_smooth_bend(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t count)
 {
     double most = 0, h = 5, typical;
     size_t a = 0, b = 0;
     int64_t step;
 
-    if (n < 3)
+    if (count < 3)
         return 0;
-    typical = (double) (bins[n - 1].t0 - bins[0].t0) * 1e-9 / (double) (n - 1);
+    typical = (double) (bins[count - 1].t0 - bins[0].t0) * 1e-9 / (double) (count - 1);
     h = fmax(h, 2 * typical);
     step = (int64_t) (h * 1e9);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         double bend;
 
-        if (bins[i].t0 - step < bins[0].t0 || bins[i].t0 + step > bins[n - 1].t0)
+        if (bins[i].t0 - step < bins[0].t0 || bins[i].t0 + step > bins[count - 1].t0)
             continue;
-        bend = estimate_at(bins, est, n, bins[i].t0 + step, &b) - 2 * est[i].est +
-               estimate_at(bins, est, n, bins[i].t0 - step, &a);
+        bend = estimate_at(bins, est, count, bins[i].t0 + step, &b) - 2 * est[i].est +
+               estimate_at(bins, est, count, bins[i].t0 - step, &a);
         most = fmax(most, fabs(bend) / (h * h));
     }
     return most;

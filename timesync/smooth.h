@@ -79,6 +79,6 @@ mrd_estimate mrd_smooth_last(const mrd_smooth *smooth, const mrd_poly_range *ran
  * / h^2 in ppb/s. w should be 4 times this. h is 5 s, or two typical distances of bins if they are
  * sparse.
  */
-double mrd_smooth_bend(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t n);
+double mrd_smooth_bend(const mrd_smooth_bin *bins, const mrd_estimate *est, size_t count);
 
 #endif

@@ -16,13 +16,14 @@ typedef struct {
 } sides;
 
 static sides
-sides_of(const mrd_link_clock *c)
+sides_of(const mrd_link_clock *clock)
 {
-    const mrd_align_segment *a = mrd_align_borrow_segment(c->align, c->before);
-    const mrd_align_segment *b = mrd_align_borrow_segment(c->align, c->after);
-    const mrd_align_bin *bins = mrd_align_borrow_bins(c->align);
+    const mrd_align_segment *segment = mrd_align_borrow_segment(clock->align, clock->before);
+    const mrd_align_segment *align_segment = mrd_align_borrow_segment(clock->align, clock->after);
+    const mrd_align_bin *bins = mrd_align_borrow_bins(clock->align);
 
-    return (sides){ a, b, &bins[a->first + a->count - 1], &bins[b->first] };
+    return (sides){ segment, align_segment, &bins[segment->first + segment->count - 1],
+                    &bins[align_segment->first] };
 }
 
 /* Returns the old session time of a local time, by the estimate. */
@@ -68,15 +69,15 @@ word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
 {
     sides s = sides_of(clock);
     int64_t local = local_at(&s, at);
-    mrd_align_place a = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
-    mrd_align_place b = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
+    mrd_align_place place = mrd_align_extrapolate(s.a, s.last, local - s.last->at.ns);
+    mrd_align_place align_place = mrd_align_extrapolate(s.b, s.first, local - s.first->at.ns);
     double apart = (double) (s.b->base - s.a->base - base);
     /* The instant itself is certain only within the old bound, and the two timelines may drift
      * apart. */
-    double slack = (a.hi - a.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
+    double slack = (place.hi - place.lo) * 2 * MRD_ALIGN_RATE_MAX * 1e-9 + 1;
 
-    return (word){ apart + b.lo - a.hi - slack, apart + b.hi - a.lo + slack,
-                   apart + b.est - a.est };
+    return (word){ apart + align_place.lo - place.hi - slack,
+                   apart + align_place.hi - place.lo + slack, apart + align_place.est - place.est };
 }
 
 /* ---- agreeing ---- */
@@ -135,28 +136,28 @@ mean(const word *w, size_t n, double lo, double hi)
 }
 
 mrd_err
-mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *ret_link)
+mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t count, mrd_timescale_link *ret_link)
 {
     mrd_timescale_link link = { 0 };
-    word *words = malloc((n + 1) * sizeof(*words));
-    edge *edges = malloc((2 * n + 2) * sizeof(*edges));
-    mrd_err err = words == NULL || edges == NULL ? MRD_NOMEM : n == 0 ? MRD_EMPTY : MRD_OK;
+    word *words = malloc((count + 1) * sizeof(*words));
+    edge *edges = malloc((2 * count + 2) * sizeof(*edges));
+    mrd_err err = words == NULL || edges == NULL ? MRD_NOMEM : count == 0 ? MRD_EMPTY : MRD_OK;
 
     if (err == MRD_OK) {
         sides s = sides_of(&clocks[0]);
         int64_t base = s.b->base - s.a->base;
         double lo = 0, hi = 0, est;
 
-        choose_instant(clocks, n, &link);
-        for (size_t i = 0; i < n; i++)
+        choose_instant(clocks, count, &link);
+        for (size_t i = 0; i < count; i++)
             words[i] = word_of(&clocks[i], link.at, base);
-        link.clocks = overlap(words, n, edges, &lo, &hi);
-        link.contradicting = n - link.clocks;
-        est = round(mean(words, n, lo, hi));
+        link.clocks = overlap(words, count, edges, &lo, &hi);
+        link.contradicting = count - link.clocks;
+        est = round(mean(words, count, lo, hi));
         link.ahead_ns = base + (int64_t) est;
         link.lo = (mrd_dur_ns) floor(fmin(lo - est, 0));
         link.hi = (mrd_dur_ns) ceil(fmax(hi - est, 0));
-        err = link.clocks * 2 > n ? MRD_OK : MRD_EMPTY;
+        err = link.clocks * 2 > count ? MRD_OK : MRD_EMPTY;
     }
     free(words);
     free(edges);

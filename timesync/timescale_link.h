@@ -42,7 +42,7 @@ typedef struct {
  * Clocks that contradict most others are left out and counted. Errors: EMPTY if there is no clock,
  * or if at most half of them agree, and NOMEM. *ret_link is set only on MRD_OK.
  */
-mrd_err mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t n,
+mrd_err mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t count,
                                  mrd_timescale_link *ret_link);
 
 #endif

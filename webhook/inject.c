@@ -33,29 +33,29 @@ typedef struct {
 static const mrd_json *
 object_at(const mrd_json *from, const char *key)
 {
-    const mrd_json *v = mrd_json_is_object(from) ? mrd_json_get(from, key) : NULL;
+    const mrd_json *json = mrd_json_is_object(from) ? mrd_json_get(from, key) : NULL;
 
-    return mrd_json_is_object(v) ? v : NULL;
+    return mrd_json_is_object(json) ? json : NULL;
 }
 
 static bool
-absent(const mrd_json *v)
+absent(const mrd_json *json)
 {
-    return v == NULL || mrd_json_type_of(v) == MRD_JSON_NULL;
+    return json == NULL || mrd_json_type_of(json) == MRD_JSON_NULL;
 }
 
 /* Returns true if the member is absent or an array of objects, so that elements can be added. */
 static bool
 list_ok(const mrd_json *from, const char *key)
 {
-    const mrd_json *v = mrd_json_get(from, key);
+    const mrd_json *json = mrd_json_get(from, key);
 
-    if (absent(v))
+    if (absent(json))
         return true;
-    if (!mrd_json_is_array(v))
+    if (!mrd_json_is_array(json))
         return false;
-    for (size_t i = 0; i < mrd_json_size(v); i++)
-        if (!mrd_json_is_object(mrd_json_at(v, i)))
+    for (size_t i = 0; i < mrd_json_size(json); i++)
+        if (!mrd_json_is_object(mrd_json_at(json, i)))
             return false;
     return true;
 }
@@ -63,9 +63,9 @@ list_ok(const mrd_json *from, const char *key)
 static const mrd_json *
 list_at(const mrd_json *from, const char *key)
 {
-    const mrd_json *v = mrd_json_get(from, key);
+    const mrd_json *json = mrd_json_get(from, key);
 
-    return mrd_json_is_array(v) ? v : NULL;
+    return mrd_json_is_array(json) ? json : NULL;
 }
 
 /* Finds the element in which that member has this text, and its index. */
@@ -144,17 +144,18 @@ warn(work *w, const char *format, ...)
 static void
 op(work *w, const char *what, const char *path, mrd_json *value)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
 
-    if (o == NULL || value == NULL || mrd_json_set(o, "op", mrd_json_new_str(what)) != MRD_OK ||
-        mrd_json_set(o, "path", mrd_json_new_str(path)) != MRD_OK) {
-        mrd_json_free(o);
+    if (json == NULL || value == NULL ||
+        mrd_json_set(json, "op", mrd_json_new_str(what)) != MRD_OK ||
+        mrd_json_set(json, "path", mrd_json_new_str(path)) != MRD_OK) {
+        mrd_json_free(json);
         mrd_json_free(value);
         w->err = MRD_NOMEM;
         return;
     }
-    if (mrd_json_set(o, "value", value) != MRD_OK ||
-        mrd_json_append(w->to->patch, o) != MRD_OK) /* both take it, also if they fail */
+    if (mrd_json_set(json, "value", value) != MRD_OK ||
+        mrd_json_append(w->to->patch, json) != MRD_OK) /* both take it, also if they fail */
         w->err = MRD_NOMEM;
 }
 
@@ -192,12 +193,12 @@ made(work *w, const char *text)
 static mrd_json *
 variable(work *w, const char *name, const char *value)
 {
-    mrd_json *v = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
 
-    if (mrd_json_set(v, "name", mrd_json_new_str(name)) != MRD_OK ||
-        mrd_json_set(v, "value", mrd_json_new_str(value)) != MRD_OK)
+    if (mrd_json_set(json, "name", mrd_json_new_str(name)) != MRD_OK ||
+        mrd_json_set(json, "value", mrd_json_new_str(value)) != MRD_OK)
         w->err = MRD_NOMEM;
-    return v;
+    return json;
 }
 
 static mrd_json *
@@ -289,11 +290,11 @@ rings_patch(work *w, const mrd_json *spec, const char *which, const bool *record
     const mrd_json *containers = list_at(spec, which);
 
     for (size_t i = 0; containers != NULL && i < mrd_json_size(containers); i++) {
-        const mrd_json *c = mrd_json_at(containers, i);
-        bool there = list_at(c, "volumeMounts") != NULL || (recorded != NULL && recorded[i]);
+        const mrd_json *json = mrd_json_at(containers, i);
+        bool there = list_at(json, "volumeMounts") != NULL || (recorded != NULL && recorded[i]);
         char list[64];
 
-        if (!mrd_json_is_object(c) || !list_ok(c, "volumeMounts") || mounted(c, SHM))
+        if (!mrd_json_is_object(json) || !list_ok(json, "volumeMounts") || mounted(json, SHM))
             continue;
         snprintf(list, sizeof(list), "/spec/%s/%zu/volumeMounts", which, i);
         add(w, &there, list, false, made(w, "{\"name\":\"" RINGS "\",\"mountPath\":\"" SHM "\"}"));
@@ -347,16 +348,16 @@ containers_patch(work *w, const mrd_json *list, const char *wanted)
     for (size_t i = 0; wanted == NULL && i < mrd_json_size(list); i++)
         devices |= has_devices(mrd_json_at(list, i));
     for (size_t i = 0; i < mrd_json_size(list) && w->err == MRD_OK; i++) {
-        const mrd_json *c = mrd_json_at(list, i);
-        const char *name = mrd_json_is_object(c) ? mrd_json_str(c, "name", "") : "", *reason;
+        const mrd_json *json = mrd_json_at(list, i);
+        const char *name = mrd_json_is_object(json) ? mrd_json_str(json, "name", "") : "", *reason;
 
-        if (wanted != NULL ? !named(wanted, name) : devices && !has_devices(c))
+        if (wanted != NULL ? !named(wanted, name) : devices && !has_devices(json))
             continue;
         chosen++;
-        if ((reason = in_the_way(c)) != NULL)
+        if ((reason = in_the_way(json)) != NULL)
             warn(w, "meridian: container '%.63s' is not recorded: %s", name, reason);
         else
-            container_patch(w, c, i);
+            container_patch(w, json, i);
     }
     if (chosen == 0 && wanted != NULL)
         warn(w,
@@ -431,7 +432,7 @@ static void
 init_container(work *w, const mrd_json *spec)
 {
     bool there = list_at(spec, "initContainers") != NULL;
-    mrd_json *c = made(
+    mrd_json *json = made(
         w,
         "{\"name\":\"" LIBRARY "\",\"image\":\"\",\"imagePullPolicy\":\"IfNotPresent\","
         "\"command\":[\"/bin/cp\"],\"volumeMounts\":[{\"name\":\"" LIBRARY
@@ -443,17 +444,18 @@ init_container(work *w, const mrd_json *spec)
 
     if (w->err == MRD_OK &&
         mrd_json_int(object_at(spec, "securityContext"), "runAsUser", -1) == 0 &&
-        (mrd_json_set(mrd_json_get(c, "securityContext"), "runAsUser", mrd_json_new_int(NOBODY)) !=
-             MRD_OK ||
-         mrd_json_set(mrd_json_get(c, "securityContext"), "runAsGroup", mrd_json_new_int(NOBODY)) !=
-             MRD_OK))
+        (mrd_json_set(mrd_json_get(json, "securityContext"), "runAsUser",
+                      mrd_json_new_int(NOBODY)) != MRD_OK ||
+         mrd_json_set(mrd_json_get(json, "securityContext"), "runAsGroup",
+                      mrd_json_new_int(NOBODY)) != MRD_OK))
         w->err = MRD_NOMEM;
     if (w->err == MRD_OK &&
-        (mrd_json_set(c, "image", mrd_json_new_str(w->o->image)) != MRD_OK ||
-         mrd_json_append(mrd_json_get(c, "command"), mrd_json_new_str(w->o->library)) != MRD_OK ||
-         mrd_json_append(mrd_json_get(c, "command"), mrd_json_new_str(FOLDER "/")) != MRD_OK))
+        (mrd_json_set(json, "image", mrd_json_new_str(w->o->image)) != MRD_OK ||
+         mrd_json_append(mrd_json_get(json, "command"), mrd_json_new_str(w->o->library)) !=
+             MRD_OK ||
+         mrd_json_append(mrd_json_get(json, "command"), mrd_json_new_str(FOLDER "/")) != MRD_OK))
         w->err = MRD_NOMEM;
-    add(w, &there, "/spec/initContainers", true, c);
+    add(w, &there, "/spec/initContainers", true, json);
 }
 
 static void

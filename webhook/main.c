@@ -129,25 +129,25 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
     hook *h = self;
     bool open = mrd_metrics_text_wants_open(mrd_http_header(req, "Accept"));
     mrd_httpd *httpd = h->httpd;
-    mrd_httpd_counts c = { 0 };
-    mrd_metrics_text x;
+    mrd_httpd_counts counts = { 0 };
+    mrd_metrics_text text;
     mrd_buf body = { 0 };
 
     (void) why;
     if (httpd != NULL)
-        mrd_httpd_count(httpd, &c);
-    mrd_metrics_text_begin(&x, &body, open);
-    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_webhook_pods_total",
+        mrd_httpd_count(httpd, &counts);
+    mrd_metrics_text_begin(&text, &body, open);
+    mrd_metrics_text_one(&text, MRD_METRICS_COUNTER, "meridian_webhook_pods_total",
                          "Pods that asked to be recorded.", h->pods);
-    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_webhook_warned_total",
+    mrd_metrics_text_one(&text, MRD_METRICS_COUNTER, "meridian_webhook_warned_total",
                          "Of them, those with something in the way.", h->warned);
-    mrd_cert_times_metrics(&x, &h->cert, 1);
-    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_requests_total", "HTTP requests.",
-                         c.requests);
-    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_errors_total",
-                         "HTTP replies of 400 and above.", c.errors);
-    mrd_metrics_text_process(&x);
-    mrd_metrics_text_end(&x);
+    mrd_cert_times_metrics(&text, &h->cert, 1);
+    mrd_metrics_text_one(&text, MRD_METRICS_COUNTER, "meridian_http_requests_total",
+                         "HTTP requests.", counts.requests);
+    mrd_metrics_text_one(&text, MRD_METRICS_COUNTER, "meridian_http_errors_total",
+                         "HTTP replies of 400 and above.", counts.errors);
+    mrd_metrics_text_process(&text);
+    mrd_metrics_text_end(&text);
     mrd_http_set_header(req, "Vary", "Accept");
     return mrd_http_reply_text(req, 200, mrd_metrics_text_type(open), &body);
 }
@@ -162,7 +162,7 @@ static const mrd_http_route routes[] = {
 };
 
 static mrd_err
-settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why *why)
+settings_check(const settings *s, mrd_httpd_options *options, char host[256], mrd_why *why)
 {
     uint16_t port;
 
@@ -185,12 +185,12 @@ settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why 
     if (s->insecure && (s->cert != NULL || s->key != NULL))
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--insecure serves plain HTTP: leave it out, or --cert and --key");
-    *o = (mrd_httpd_options){ .address = host,
-                              .port = port,
-                              .cert = s->cert,
-                              .key = s->key,
-                              .max_connections = 128,
-                              .idle_seconds = 10 };
+    *options = (mrd_httpd_options){ .address = host,
+                                    .port = port,
+                                    .cert = s->cert,
+                                    .key = s->key,
+                                    .max_connections = 128,
+                                    .idle_seconds = 10 };
     return MRD_OK;
 }
 
@@ -228,19 +228,19 @@ serve(const settings *s)
 {
     hook h = { .inject = { .image = s->image, .library = s->library, .rings = s->rings },
                .cert = { "cert", s->cert } };
-    mrd_httpd_options o;
+    mrd_httpd_options options;
     mrd_httpd *httpd = NULL;
     mrd_why why = { 0 };
     char host[256];
     sigset_t set;
     int sig;
 
-    if (settings_check(s, &o, host, &why) != MRD_OK) {
+    if (settings_check(s, &options, host, &why) != MRD_OK) {
         mrd_plain_line(stderr, "meridian-webhook", mrd_str_of(why.text));
         return 2;
     }
     mrd_daemon_signals(&set);
-    if (mrd_httpd_start(&o, routes, MRD_COUNT(routes), &h, &httpd, &why) != MRD_OK) {
+    if (mrd_httpd_start(&options, routes, MRD_COUNT(routes), &h, &httpd, &why) != MRD_OK) {
         mrd_plain_line(stderr, "meridian-webhook", mrd_str_of(why.text));
         return 1;
     }

@@ -12,17 +12,17 @@ static mrd_json *
 encoded(const mrd_json *patch)
 {
     mrd_buf text = { 0 };
-    mrd_json *v = NULL;
+    mrd_json *json = NULL;
     unsigned char *to;
 
     mrd_json_write(patch, false, &text);
     if (text.err == MRD_OK && (to = malloc((text.len + 2) / 3 * 4 + 1)) != NULL) {
         EVP_EncodeBlock(to, (const unsigned char *) text.p, (int) text.len);
-        v = mrd_json_new_str((const char *) to);
+        json = mrd_json_new_str((const char *) to);
         free(to);
     }
     mrd_buf_fini(&text);
-    return v;
+    return json;
 }
 
 /* Makes text from a pod's identity, which is untrusted, fit for one line of a log. */

@@ -85,432 +85,441 @@ host_of(const char *address, char host[256])
 /* Numbers of another client begin at 0 again, so each client has an epoch of its own, which the
  * next process does not use either. */
 static void
-next_epoch(mrd_clock_sync *c)
+next_epoch(mrd_clock_sync *sync)
 {
     uint32_t now = (uint32_t) (mrd_wall_now().ns / MRD_SEC);
 
-    c->epoch = now > c->epoch ? now : c->epoch + 1;
+    sync->epoch = now > sync->epoch ? now : sync->epoch + 1;
 }
 
 mrd_err
 mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock, mrd_why *why)
 {
-    mrd_clock_sync *c = calloc(1, sizeof(*c));
+    mrd_clock_sync *sync = calloc(1, sizeof(*sync));
 
-    if (c == NULL)
+    if (sync == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock");
-    c->o = *options;
-    host_of(options->data_url, c->host);
-    if ((c->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 })) == NULL) {
-        free(c);
+    sync->o = *options;
+    host_of(options->data_url, sync->host);
+    if ((sync->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 })) == NULL) {
+        free(sync);
         return mrd_why_set(why, MRD_NOMEM, 0, "clock");
     }
-    snprintf(c->boot_id, sizeof(c->boot_id), "%.63s", options->boot_id);
-    c->agent = options->agent;
-    next_epoch(c);
-    c->beat_bound = c->word_bound = -1;
-    c->asleep = mrd_asleep_now();
-    if (c->asleep > MRD_EPOCH_SUSPEND_MIN) /* its time is unknown, but earlier */
-        c->woke_at = mrd_local_now();
-    *ret_clock = c;
+    snprintf(sync->boot_id, sizeof(sync->boot_id), "%.63s", options->boot_id);
+    sync->agent = options->agent;
+    next_epoch(sync);
+    sync->beat_bound = sync->word_bound = -1;
+    sync->asleep = mrd_asleep_now();
+    if (sync->asleep > MRD_EPOCH_SUSPEND_MIN) /* its time is unknown, but earlier */
+        sync->woke_at = mrd_local_now();
+    *ret_clock = sync;
     return MRD_OK;
 }
 
 void
-mrd_clock_sync_close(mrd_clock_sync *c)
+mrd_clock_sync_close(mrd_clock_sync *sync)
 {
-    if (c == NULL)
+    if (sync == NULL)
         return;
-    mrd_timeprobe_close(c->probe);
-    mrd_linkprobe_close(c->link);
-    mrd_hostclock_close(c->own);
-    mrd_buf_fini(&c->sent);
-    mrd_buf_fini(&c->joined);
-    free(c);
+    mrd_timeprobe_close(sync->probe);
+    mrd_linkprobe_close(sync->link);
+    mrd_hostclock_close(sync->own);
+    mrd_buf_fini(&sync->sent);
+    mrd_buf_fini(&sync->joined);
+    free(sync);
 }
 
 static void
-open_probe(mrd_clock_sync *c)
+open_probe(mrd_clock_sync *sync)
 {
-    mrd_timeprobe_options o = {
-        .host = c->host, .port = c->port, .agent = c->agent, .agent_epoch = c->epoch
+    mrd_timeprobe_options options = {
+        .host = sync->host, .port = sync->port, .agent = sync->agent, .agent_epoch = sync->epoch
     };
 
-    mrd_timeprobe_close(c->probe);
-    c->probe = NULL;
-    c->answered = c->failed = 0;
-    if (c->port == 0 || c->host[0] == '\0' ||
-        (c->o.transport != MRD_PROBES_AUTO && c->o.transport != MRD_PROBES_UDP))
+    mrd_timeprobe_close(sync->probe);
+    sync->probe = NULL;
+    sync->answered = sync->failed = 0;
+    if (sync->port == 0 || sync->host[0] == '\0' ||
+        (sync->o.transport != MRD_PROBES_AUTO && sync->o.transport != MRD_PROBES_UDP))
         return;
-    memcpy(o.key, c->key, sizeof(o.key));
+    memcpy(options.key, sync->key, sizeof(options.key));
     /* On errors the other transports remain. */
-    if (mrd_timeprobe_open(&o, &c->probe, NULL) != MRD_OK)
-        c->probe = NULL;
-    c->pace = MRD_PACE_RUN;
-    next_epoch(c);
+    if (mrd_timeprobe_open(&options, &sync->probe, NULL) != MRD_OK)
+        sync->probe = NULL;
+    sync->pace = MRD_PACE_RUN;
+    next_epoch(sync);
 }
 
 void
-mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *w)
+mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome)
 {
-    bool same = c->probe != NULL && w->probe_key.len == sizeof(c->key) && w->time_port == c->port &&
-                memcmp(w->probe_key.data, c->key, sizeof(c->key)) == 0;
+    bool same = sync->probe != NULL && welcome->probe_key.len == sizeof(sync->key) &&
+                welcome->time_port == sync->port &&
+                memcmp(welcome->probe_key.data, sync->key, sizeof(sync->key)) == 0;
 
-    c->session_boot = mrd_hash64(w->boot_id, strlen(w->boot_id), 0);
-    if (strncmp(c->reference, w->boot_id, sizeof(c->reference) - 1) != 0)
-        c->joined.len = 0, c->answered_at = (mrd_local_ns){ 0 }; /* answers of another clock */
-    snprintf(c->reference, sizeof(c->reference), "%.63s", w->boot_id);
-    c->session_offset = mrd_time_sane(w->session_offset_ns) ? w->session_offset_ns : 0;
-    c->have_session_offset = c->session_offset != 0;
-    c->beat_bound = c->word_bound = -1; /* it may be another aggregator */
-    c->state[0] = '\0';
-    mrd_linkprobe_close(c->link);
-    c->link = NULL;
-    c->link_tried = (mrd_local_ns){ 0 };
+    sync->session_boot = mrd_hash64(welcome->boot_id, strlen(welcome->boot_id), 0);
+    if (strncmp(sync->reference, welcome->boot_id, sizeof(sync->reference) - 1) != 0)
+        sync->joined.len = 0,
+        sync->answered_at = (mrd_local_ns){ 0 }; /* answers of another clock */
+    snprintf(sync->reference, sizeof(sync->reference), "%.63s", welcome->boot_id);
+    sync->session_offset =
+        mrd_time_sane(welcome->session_offset_ns) ? welcome->session_offset_ns : 0;
+    sync->have_session_offset = sync->session_offset != 0;
+    sync->beat_bound = sync->word_bound = -1; /* it may be another aggregator */
+    sync->state[0] = '\0';
+    mrd_linkprobe_close(sync->link);
+    sync->link = NULL;
+    sync->link_tried = (mrd_local_ns){ 0 };
     if (same) {
-        mrd_timeprobe_burst(c->probe);
+        mrd_timeprobe_burst(sync->probe);
         return;
     }
-    c->port = w->time_port > 65535 ? 0 : (uint16_t) w->time_port;
-    if (w->probe_key.len == sizeof(c->key))
-        memcpy(c->key, w->probe_key.data, sizeof(c->key));
+    sync->port = welcome->time_port > 65535 ? 0 : (uint16_t) welcome->time_port;
+    if (welcome->probe_key.len == sizeof(sync->key))
+        memcpy(sync->key, welcome->probe_key.data, sizeof(sync->key));
     else
-        c->port = 0;
-    open_probe(c);
+        sync->port = 0;
+    open_probe(sync);
 }
 
 static bool
-udp_silent(const mrd_clock_sync *c)
+udp_silent(const mrd_clock_sync *sync)
 {
-    mrd_timeprobe_counts n;
+    mrd_timeprobe_counts counts;
 
-    if (c->probe == NULL)
+    if (sync->probe == NULL)
         return true;
-    n = mrd_timeprobe_counters(c->probe);
-    return n.answered == c->answered && n.lost + n.unsent - c->failed >= SILENT;
+    counts = mrd_timeprobe_counters(sync->probe);
+    return counts.answered == sync->answered &&
+           counts.lost + counts.unsent - sync->failed >= SILENT;
 }
 
 static bool
-link_silent(const mrd_clock_sync *c, mrd_local_ns now)
+link_silent(const mrd_clock_sync *sync, mrd_local_ns now)
 {
-    return c->link == NULL || c->link_received.ns == 0 ||
-           mrd_local_diff(now, c->link_received) > MRD_WAIT_LINK_FRESH;
+    return sync->link == NULL || sync->link_received.ns == 0 ||
+           mrd_local_diff(now, sync->link_received) > MRD_WAIT_LINK_FRESH;
 }
 
 static bool
-slept(const mrd_clock_sync *c)
+slept(const mrd_clock_sync *sync)
 {
-    return mrd_asleep_now() - c->asleep > MRD_EPOCH_SUSPEND_MIN;
+    return mrd_asleep_now() - sync->asleep > MRD_EPOCH_SUSPEND_MIN;
 }
 
 /* This clock stood still during a suspend while the others continued. Discards the estimate and the
  * pending probes. */
 static void
-notice_sleep(mrd_clock_sync *c)
+notice_sleep(mrd_clock_sync *sync)
 {
     mrd_dur_ns now = mrd_asleep_now();
 
-    if (now - c->asleep <= MRD_EPOCH_SUSPEND_MIN)
+    if (now - sync->asleep <= MRD_EPOCH_SUSPEND_MIN)
         return;
-    c->lost = now - c->asleep;
-    c->asleep = now;
-    c->woke_at = mrd_local_now();
-    c->watched_at.ns = 0;
-    c->beat_bound = c->word_bound = -1;
-    c->answered_at = (mrd_local_ns){ 0 };
-    c->state[0] = '\0';
+    sync->lost = now - sync->asleep;
+    sync->asleep = now;
+    sync->woke_at = mrd_local_now();
+    sync->watched_at.ns = 0;
+    sync->beat_bound = sync->word_bound = -1;
+    sync->answered_at = (mrd_local_ns){ 0 };
+    sync->state[0] = '\0';
 }
 
 /* If nothing else answers, the four stamps of a heartbeat serve as a probe, although a loose one. */
 static void
-beat_probe(mrd_clock_sync *c, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
+beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
-    mrd_probe_sent sent = { .id = { c->agent, c->epoch, BEAT_K + 2 * c->beats },
+    mrd_probe_sent sent = { .id = { sync->agent, sync->epoch, BEAT_K + 2 * sync->beats },
                             .a1 = sent_ns.ns,
                             .a4 = received.ns,
                             .source1 = MRD_STAMP_BATCH,
                             .source4 = MRD_STAMP_BATCH };
     mrd_probe_served served = { .id = sent.id,
-                                .r2 = mrd_sat_add(ack->local_ns, c->session_offset),
-                                .r3 = mrd_sat_add(ack->reply_local_ns, c->session_offset),
+                                .r2 = mrd_sat_add(ack->local_ns, sync->session_offset),
+                                .r3 = mrd_sat_add(ack->reply_local_ns, sync->session_offset),
                                 .source2 = MRD_STAMP_BATCH,
                                 .source3 = MRD_STAMP_BATCH };
-    mrd_probe p;
+    mrd_probe probe;
 
-    if (c->host[0] == '\0' || c->o.transport == MRD_PROBES_UDP ||
-        c->o.transport == MRD_PROBES_NNG || !udp_silent(c) || !link_silent(c, received) ||
-        mrd_probe_join(&sent, &served, &p) != MRD_OK)
+    if (sync->host[0] == '\0' || sync->o.transport == MRD_PROBES_UDP ||
+        sync->o.transport == MRD_PROBES_NNG || !udp_silent(sync) || !link_silent(sync, received) ||
+        mrd_probe_join(&sent, &served, &probe) != MRD_OK)
         return;
-    c->beats++;
-    c->probes++;
-    c->source = MRD_STAMP_BATCH;
-    if (c->joined.len == 0 && c->sent.len == 0)
-        c->sent_since = received;
-    if (c->joined.len < 8 * FRAME_LEN)
-        mrd_probe_encode(&p, &c->joined);
+    sync->beats++;
+    sync->probes++;
+    sync->source = MRD_STAMP_BATCH;
+    if (sync->joined.len == 0 && sync->sent.len == 0)
+        sync->sent_since = received;
+    if (sync->joined.len < 8 * FRAME_LEN)
+        mrd_probe_encode(&probe, &sync->joined);
 }
 
 /* Returns true if the aggregator's estimate is plausible: possible times and a possible bound. */
 static bool
-word_sane(const Mrd__ClockEstimate *e)
+word_sane(const Mrd__ClockEstimate *estimate)
 {
-    return mrd_time_sane(e->offset_ns) && mrd_time_sane(e->at_local_ns) &&
-           e->bound_ns < WORD_BOUND_MAX;
+    return mrd_time_sane(estimate->offset_ns) && mrd_time_sane(estimate->at_local_ns) &&
+           estimate->bound_ns < WORD_BOUND_MAX;
 }
 
 void
-mrd_clock_sync_ack(mrd_clock_sync *c, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received)
+mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack *ack,
+                   mrd_local_ns received)
 {
     int64_t round = mrd_sat_sub(received.ns, sent.ns), theirs;
     int64_t bound = round / 2 + round / DRIFT_PART + 1; /* the clocks drifted apart meanwhile */
 
-    notice_sleep(c);
-    if (mrd_local_before(sent, c->woke_at))
+    notice_sleep(sync);
+    if (mrd_local_before(sent, sync->woke_at))
         return;
     if (ack->clock != NULL && word_sane(ack->clock) &&
-        (ack->clock->at_local_ns == 0 || ack->clock->at_local_ns >= c->woke_at.ns)) {
-        c->word_offset = ack->clock->offset_ns;
-        c->word_bound = ack->clock->bound_ns;
-        c->word_rate = ack->clock->rate_ppb;
-        if (c->word_rate > RATE_MAX || c->word_rate < -RATE_MAX)
-            c->word_rate = 0;
-        c->word_drift = ack->clock->drift_ppb > RATE_MAX ? 0 : (int64_t) ack->clock->drift_ppb;
-        c->word_at =
+        (ack->clock->at_local_ns == 0 || ack->clock->at_local_ns >= sync->woke_at.ns)) {
+        sync->word_offset = ack->clock->offset_ns;
+        sync->word_bound = ack->clock->bound_ns;
+        sync->word_rate = ack->clock->rate_ppb;
+        if (sync->word_rate > RATE_MAX || sync->word_rate < -RATE_MAX)
+            sync->word_rate = 0;
+        sync->word_drift = ack->clock->drift_ppb > RATE_MAX ? 0 : (int64_t) ack->clock->drift_ppb;
+        sync->word_at =
             (mrd_local_ns){ ack->clock->at_local_ns == 0 ? received.ns : ack->clock->at_local_ns };
-        c->word_received = received;
-        c->faster = ack->clock->probe_faster;
-        snprintf(c->state, sizeof(c->state), "%.23s", ack->clock->state);
+        sync->word_received = received;
+        sync->faster = ack->clock->probe_faster;
+        snprintf(sync->state, sizeof(sync->state), "%.23s", ack->clock->state);
     }
-    if (ack->local_ns == 0 || !c->have_session_offset || bound < 0 ||
+    if (ack->local_ns == 0 || !sync->have_session_offset || bound < 0 ||
         !mrd_time_sane(ack->local_ns) || !mrd_time_sane(ack->reply_local_ns) ||
         !mrd_time_sane(sent.ns) || !mrd_time_sane(received.ns))
         return;
     theirs = ack->local_ns + (ack->reply_local_ns - ack->local_ns) / 2;
-    c->answered_at = received;
-    c->answer_raw = (mrd_peer_ns){ ack->reply_local_ns };
-    beat_probe(c, sent, ack, received);
-    if (c->beat_bound >= 0 && mrd_local_diff(received, c->beat_at) < MRD_WAIT_BEAT_KEPT &&
-        bound > c->beat_bound + mrd_local_diff(received, c->beat_at) / DRIFT_PART)
+    sync->answered_at = received;
+    sync->answer_raw = (mrd_peer_ns){ ack->reply_local_ns };
+    beat_probe(sync, sent, ack, received);
+    if (sync->beat_bound >= 0 && mrd_local_diff(received, sync->beat_at) < MRD_WAIT_BEAT_KEPT &&
+        bound > sync->beat_bound + mrd_local_diff(received, sync->beat_at) / DRIFT_PART)
         return;
-    c->beat_offset = mrd_time_clamp(mrd_sat_sub(mrd_sat_add(theirs, c->session_offset),
-                                                sent.ns + mrd_local_diff(received, sent) / 2));
-    c->beat_bound = bound;
-    c->beat_at = received;
+    sync->beat_offset = mrd_time_clamp(mrd_sat_sub(mrd_sat_add(theirs, sync->session_offset),
+                                                   sent.ns + mrd_local_diff(received, sent) / 2));
+    sync->beat_bound = bound;
+    sync->beat_at = received;
 }
 
 /* ---- Probes ---- */
 
 static void
-watch(mrd_clock_sync *c, mrd_local_ns now)
+watch(mrd_clock_sync *sync, mrd_local_ns now)
 {
-    mrd_epoch_reading r = { .raw = now, .session_boot_id = c->session_boot };
-    mrd_epoch_break b;
+    mrd_epoch_reading reading = { .raw = now, .session_boot_id = sync->session_boot };
+    mrd_epoch_break epoch_break;
     struct timespec ts;
 
     /* Returns true if `now` certainly lies before the next suspend and after the last one. */
-    if ((c->watched_at.ns != 0 && mrd_local_diff(now, c->watched_at) < MRD_WAIT_SUSPEND_LOOK) ||
-        slept(c))
+    if ((sync->watched_at.ns != 0 &&
+         mrd_local_diff(now, sync->watched_at) < MRD_WAIT_SUSPEND_LOOK) ||
+        slept(sync))
         return;
-    c->watched_at = now;
-    r.boot_id = mrd_hash64(c->boot_id, strlen(c->boot_id), 0);
+    sync->watched_at = now;
+    reading.boot_id = mrd_hash64(sync->boot_id, strlen(sync->boot_id), 0);
     clock_gettime(CLOCK_MONOTONIC, &ts);
-    r.monotonic = ts.tv_sec * MRD_SEC + ts.tv_nsec;
-    r.boottime = r.monotonic + c->asleep;
-    r.has_vm_marker = mrd_hostclock_marker(c->own, &r.vm_marker);
-    if (!mrd_epoch_watch_add(&c->watch, &r, &b) || c->n_breaks == BREAKS)
+    reading.monotonic = ts.tv_sec * MRD_SEC + ts.tv_nsec;
+    reading.boottime = reading.monotonic + sync->asleep;
+    reading.has_vm_marker = mrd_hostclock_marker(sync->own, &reading.vm_marker);
+    if (!mrd_epoch_watch_add(&sync->watch, &reading, &epoch_break) || sync->n_breaks == BREAKS)
         return;
-    mrd__clock_break__init(&c->breaks[c->n_breaks]);
-    c->breaks[c->n_breaks].cause = (uint32_t) b.cause;
-    c->breaks[c->n_breaks].after_ns = b.after.ns;
-    c->breaks[c->n_breaks].before_ns = b.before.ns;
-    c->breaks[c->n_breaks].keep_rate = b.keep_rate;
-    c->breaks[c->n_breaks].lost_ns = b.lost;
-    c->n_breaks++;
-    mrd_clock_sync_burst(c);
+    mrd__clock_break__init(&sync->breaks[sync->n_breaks]);
+    sync->breaks[sync->n_breaks].cause = (uint32_t) epoch_break.cause;
+    sync->breaks[sync->n_breaks].after_ns = epoch_break.after.ns;
+    sync->breaks[sync->n_breaks].before_ns = epoch_break.before.ns;
+    sync->breaks[sync->n_breaks].keep_rate = epoch_break.keep_rate;
+    sync->breaks[sync->n_breaks].lost_ns = epoch_break.lost;
+    sync->n_breaks++;
+    mrd_clock_sync_burst(sync);
 }
 
 /* ---- The node's own clocks ---- */
 
 /* Also reads when a recording begins, so that every session has at least one reading. */
 static void
-read_own(mrd_clock_sync *c, mrd_local_ns now, bool recording)
+read_own(mrd_clock_sync *sync, mrd_local_ns now, bool recording)
 {
-    mrd_hostclock_reading r;
+    mrd_hostclock_reading reading;
 
-    if ((mrd_local_before(now, c->read_at) && (c->recording || !recording)) ||
-        c->n_readings == READINGS) {
-        c->recording = recording;
+    if ((mrd_local_before(now, sync->read_at) && (sync->recording || !recording)) ||
+        sync->n_readings == READINGS) {
+        sync->recording = recording;
         return;
     }
-    c->recording = recording;
-    c->read_at = mrd_local_add(now, MRD_WAIT_NODE_CLOCKS);
-    mrd_hostclock_read(c->own, &r);
-    mrd_clock_reading_fill(&c->readings[c->n_readings], &r);
-    c->reading_list[c->n_readings] = &c->readings[c->n_readings].m;
-    c->n_readings++;
+    sync->recording = recording;
+    sync->read_at = mrd_local_add(now, MRD_WAIT_NODE_CLOCKS);
+    mrd_hostclock_read(sync->own, &reading);
+    mrd_clock_reading_fill(&sync->readings[sync->n_readings], &reading);
+    sync->reading_list[sync->n_readings] = &sync->readings[sync->n_readings].m;
+    sync->n_readings++;
 }
 
 /* ---- Transports ---- */
 
 static void
-step_udp(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
+step_udp(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
 {
     mrd_probe_sent half;
-    mrd_timeprobe_counts n;
+    mrd_timeprobe_counts counts;
 
-    if (pace != c->pace)
-        mrd_timeprobe_pace(c->probe, pace);
-    c->pace = pace;
-    mrd_timeprobe_step(c->probe);
-    n = mrd_timeprobe_counters(c->probe);
-    if (n.answered != c->answered) {
-        c->answered = n.answered;
-        c->failed = n.lost + n.unsent;
+    if (pace != sync->pace)
+        mrd_timeprobe_pace(sync->probe, pace);
+    sync->pace = pace;
+    mrd_timeprobe_step(sync->probe);
+    counts = mrd_timeprobe_counters(sync->probe);
+    if (counts.answered != sync->answered) {
+        sync->answered = counts.answered;
+        sync->failed = counts.lost + counts.unsent;
     }
-    while (mrd_timeprobe_take(c->probe, &half)) {
-        if (half.a1 < c->woke_at.ns)
+    while (mrd_timeprobe_take(sync->probe, &half)) {
+        if (half.a1 < sync->woke_at.ns)
             continue;
         if (half.a4 != 0)
-            c->source = half.source1 < half.source4 ? half.source1 : half.source4;
-        if (c->sent.len == 0 && c->joined.len == 0)
-            c->sent_since = now;
-        if (c->sent.len < 8 * FRAME_LEN) /* not taken in time: drops the newest */
-            mrd_probe_sent_encode(&half, &c->sent);
+            sync->source = half.source1 < half.source4 ? half.source1 : half.source4;
+        if (sync->sent.len == 0 && sync->joined.len == 0)
+            sync->sent_since = now;
+        if (sync->sent.len < 8 * FRAME_LEN) /* not taken in time: drops the newest */
+            mrd_probe_sent_encode(&half, &sync->sent);
     }
 }
 
 static void
-open_link(mrd_clock_sync *c, mrd_local_ns now)
+open_link(mrd_clock_sync *sync, mrd_local_ns now)
 {
-    mrd_transport *t = NULL;
+    mrd_transport *transport = NULL;
 
-    if (c->o.connect == NULL || c->host[0] == '\0' || !c->have_session_offset ||
-        (c->link_tried.ns != 0 && mrd_local_diff(now, c->link_tried) < MRD_WAIT_LINK_FRESH))
+    if (sync->o.connect == NULL || sync->host[0] == '\0' || !sync->have_session_offset ||
+        (sync->link_tried.ns != 0 && mrd_local_diff(now, sync->link_tried) < MRD_WAIT_LINK_FRESH))
         return;
-    c->link_tried = now;
-    if (c->o.connect(c->o.connect_self, &t, NULL) == MRD_OK)
-        c->link = mrd_linkprobe_open(t, c->agent, (next_epoch(c), c->epoch), c->reference);
-    c->link_received = (mrd_local_ns){ 0 };
-    c->link_answered = 0;
+    sync->link_tried = now;
+    if (sync->o.connect(sync->o.connect_self, &transport, NULL) == MRD_OK)
+        sync->link = mrd_linkprobe_open(transport, sync->agent, (next_epoch(sync), sync->epoch),
+                                        sync->reference);
+    sync->link_received = (mrd_local_ns){ 0 };
+    sync->link_answered = 0;
 }
 
 static void
-step_link(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
+step_link(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
 {
-    mrd_probe p;
+    mrd_probe probe;
 
-    mrd_linkprobe_pace(c->link, pace);
-    mrd_linkprobe_step(c->link);
-    if (mrd_linkprobe_answered(c->link) != c->link_answered) {
-        c->link_answered = mrd_linkprobe_answered(c->link);
-        c->link_received = now;
+    mrd_linkprobe_pace(sync->link, pace);
+    mrd_linkprobe_step(sync->link);
+    if (mrd_linkprobe_answered(sync->link) != sync->link_answered) {
+        sync->link_answered = mrd_linkprobe_answered(sync->link);
+        sync->link_received = now;
     }
-    while (mrd_linkprobe_take(c->link, &p)) {
-        if (p.a1 < c->woke_at.ns)
+    while (mrd_linkprobe_take(sync->link, &probe)) {
+        if (probe.a1 < sync->woke_at.ns)
             continue;
-        c->source = MRD_STAMP_NNG;
-        c->probes++;
-        if (c->sent.len == 0 && c->joined.len == 0)
-            c->sent_since = now;
-        if (c->joined.len < 8 * FRAME_LEN)
-            mrd_probe_encode(&p, &c->joined);
+        sync->source = MRD_STAMP_NNG;
+        sync->probes++;
+        if (sync->sent.len == 0 && sync->joined.len == 0)
+            sync->sent_since = now;
+        if (sync->joined.len < 8 * FRAME_LEN)
+            mrd_probe_encode(&probe, &sync->joined);
     }
 }
 
 /* Opens the connection when UDP does not answer and closes it when UDP answers. */
 static void
-step_transports(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
+step_transports(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
 {
-    bool silent = udp_silent(c);
+    bool silent = udp_silent(sync);
 
-    if (c->probe != NULL)
-        step_udp(c, silent && c->link != NULL ? MRD_PACE_IDLE : pace, now);
-    if (c->o.transport == MRD_PROBES_UDP || c->o.transport == MRD_PROBES_HEARTBEAT)
+    if (sync->probe != NULL)
+        step_udp(sync, silent && sync->link != NULL ? MRD_PACE_IDLE : pace, now);
+    if (sync->o.transport == MRD_PROBES_UDP || sync->o.transport == MRD_PROBES_HEARTBEAT)
         return;
-    if (silent && c->link == NULL)
-        open_link(c, now);
-    if (!silent && c->link != NULL) {
-        mrd_linkprobe_close(c->link);
-        c->link = NULL;
-        c->link_tried = (mrd_local_ns){ 0 };
-        mrd_timeprobe_burst(c->probe);
+    if (silent && sync->link == NULL)
+        open_link(sync, now);
+    if (!silent && sync->link != NULL) {
+        mrd_linkprobe_close(sync->link);
+        sync->link = NULL;
+        sync->link_tried = (mrd_local_ns){ 0 };
+        mrd_timeprobe_burst(sync->probe);
     }
-    if (c->link != NULL)
-        step_link(c, pace, now);
+    if (sync->link != NULL)
+        step_link(sync, pace, now);
 }
 
 void
-mrd_clock_sync_step(mrd_clock_sync *c, bool recording)
+mrd_clock_sync_step(mrd_clock_sync *sync, bool recording)
 {
     mrd_local_ns now = mrd_local_now();
     bool known =
-        c->word_bound >= 0 && mrd_local_diff(now, c->word_received) < MRD_WAIT_ESTIMATE_VALID;
-    mrd_pace want = recording ? (c->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
+        sync->word_bound >= 0 && mrd_local_diff(now, sync->word_received) < MRD_WAIT_ESTIMATE_VALID;
+    mrd_pace want = recording ? (sync->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
                               : MRD_PACE_RUN; /* a session may begin soon */
 
-    notice_sleep(c);
+    notice_sleep(sync);
     now = mrd_local_now();
-    watch(c, now);
-    read_own(c, now, recording);
-    step_transports(c, want, now);
+    watch(sync, now);
+    read_own(sync, now, recording);
+    step_transports(sync, want, now);
 }
 
 void
-mrd_clock_sync_burst(mrd_clock_sync *c)
+mrd_clock_sync_burst(mrd_clock_sync *sync)
 {
-    if (c->probe != NULL)
-        mrd_timeprobe_burst(c->probe);
-    if (c->link != NULL)
-        mrd_linkprobe_burst(c->link);
+    if (sync->probe != NULL)
+        mrd_timeprobe_burst(sync->probe);
+    if (sync->link != NULL)
+        mrd_linkprobe_burst(sync->link);
 }
 
 static const char *
-transport_text(const mrd_clock_sync *c)
+transport_text(const mrd_clock_sync *sync)
 {
-    return c->source == MRD_STAMP_NNG ? "nng" : c->source == MRD_STAMP_BATCH ? "heartbeat" : "udp";
+    return sync->source == MRD_STAMP_NNG     ? "nng"
+           : sync->source == MRD_STAMP_BATCH ? "heartbeat"
+                                             : "udp";
 }
 
 bool
-mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to)
+mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to)
 {
     mrd_local_ns now = mrd_local_now();
-    size_t len = c->sent.len + c->joined.len;
+    size_t len = sync->sent.len + sync->joined.len;
 
-    if (len == 0 && c->n_breaks == 0 && c->n_readings == 0)
+    if (len == 0 && sync->n_breaks == 0 && sync->n_readings == 0)
         return false;
-    if (!force && c->n_breaks == 0 && c->n_readings == 0 && len < FRAME_LEN &&
-        mrd_local_diff(now, c->sent_since) < MRD_WAIT_CLOCK_FRAME)
+    if (!force && sync->n_breaks == 0 && sync->n_readings == 0 && len < FRAME_LEN &&
+        mrd_local_diff(now, sync->sent_since) < MRD_WAIT_CLOCK_FRAME)
         return false;
-    snprintf(c->method, sizeof(c->method), "%s", transport_text(c));
+    snprintf(sync->method, sizeof(sync->method), "%s", transport_text(sync));
     mrd__clock_data__init(to);
-    to->boot_id = c->boot_id;
-    to->method = c->method;
-    to->sent = (ProtobufCBinaryData){ c->sent.len, c->sent.p };
-    to->joined = (ProtobufCBinaryData){ c->joined.len, c->joined.p };
-    to->readings = c->reading_list;
-    to->reference = c->reference;
-    to->n_readings = c->n_readings;
-    to->asleep_ns = c->asleep;
-    for (size_t i = 0; i < c->n_breaks; i++)
-        c->break_list[i] = &c->breaks[i];
-    to->breaks = c->break_list;
-    to->n_breaks = c->n_breaks;
-    c->sent.len = c->joined.len = 0; /* the bytes stay valid until the next step */
-    c->n_breaks = c->n_readings = 0;
+    to->boot_id = sync->boot_id;
+    to->method = sync->method;
+    to->sent = (ProtobufCBinaryData){ sync->sent.len, sync->sent.p };
+    to->joined = (ProtobufCBinaryData){ sync->joined.len, sync->joined.p };
+    to->readings = sync->reading_list;
+    to->reference = sync->reference;
+    to->n_readings = sync->n_readings;
+    to->asleep_ns = sync->asleep;
+    for (size_t i = 0; i < sync->n_breaks; i++)
+        sync->break_list[i] = &sync->breaks[i];
+    to->breaks = sync->break_list;
+    to->n_breaks = sync->n_breaks;
+    sync->sent.len = sync->joined.len = 0; /* the bytes stay valid until the next step */
+    sync->n_breaks = sync->n_readings = 0;
     return true;
 }
 
 /* Gets the aggregator's offset `age` later (or earlier), and the growth of its bound. A rate that
  * is no better known than any clock's is ignored, because a rate from few probes can be far worse. */
 static void
-word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_growth)
+word_moved(const mrd_clock_sync *sync, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {
     double s = fabs((double) age / MRD_SEC), any = (double) MRD_SEC / DRIFT_PART * s;
-    double known = (double) c->word_drift * s + 0.5 * RATE_BEND * s * s;
+    double known = (double) sync->word_drift * s + 0.5 * RATE_BEND * s * s;
 
-    if (c->word_drift > 0 && known < any && s <= (double) MRD_WAIT_ESTIMATE_VALID / MRD_SEC) {
-        *ret_by = (int64_t) ((double) age / MRD_SEC * (double) c->word_rate);
+    if (sync->word_drift > 0 && known < any && s <= (double) MRD_WAIT_ESTIMATE_VALID / MRD_SEC) {
+        *ret_by = (int64_t) ((double) age / MRD_SEC * (double) sync->word_rate);
         *ret_growth = (int64_t) (known < any ? known : any) + 1;
     } else {
         *ret_by = 0;
@@ -519,70 +528,71 @@ word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_g
 }
 
 void
-mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view *ret_view)
+mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns at, mrd_clock_sync_view *ret_view)
 {
-    int64_t age = mrd_sat_sub(mrd_time_clamp(at.ns), c->word_at.ns);
-    mrd_clock_sync_view v = { .bound_ns = -1,
-                              .method = "none",
-                              .probes = c->probes,
-                              .answered = c->answered_at,
-                              .woke = c->woke_at,
-                              .slept = c->lost,
-                              .answer_raw =
-                                  c->answered_at.ns == 0 ? ((mrd_peer_ns){ 0 }) : c->answer_raw };
+    int64_t age = mrd_sat_sub(mrd_time_clamp(at.ns), sync->word_at.ns);
+    mrd_clock_sync_view view = { .bound_ns = -1,
+                                 .method = "none",
+                                 .probes = sync->probes,
+                                 .answered = sync->answered_at,
+                                 .woke = sync->woke_at,
+                                 .slept = sync->lost,
+                                 .answer_raw = sync->answered_at.ns == 0 ? ((mrd_peer_ns){ 0 })
+                                                                         : sync->answer_raw };
 
-    snprintf(v.state, sizeof(v.state), "%s", c->state[0] == '\0' ? "unaligned" : c->state);
-    if (c->probe != NULL)
-        v.probes += mrd_timeprobe_counters(c->probe).answered;
-    if (slept(c)) {
-        v.known = false; /* until the next turn */
-    } else if (c->word_bound >= 0 &&
-               mrd_local_diff(mrd_local_now(), c->word_received) < MRD_WAIT_ESTIMATE_VALID) {
+    snprintf(view.state, sizeof(view.state), "%s",
+             sync->state[0] == '\0' ? "unaligned" : sync->state);
+    if (sync->probe != NULL)
+        view.probes += mrd_timeprobe_counters(sync->probe).answered;
+    if (slept(sync)) {
+        view.known = false; /* until the next turn */
+    } else if (sync->word_bound >= 0 &&
+               mrd_local_diff(mrd_local_now(), sync->word_received) < MRD_WAIT_ESTIMATE_VALID) {
         int64_t by, growth;
 
-        word_moved(c, age, &by, &growth);
-        v.known = true;
-        v.offset_ns = mrd_time_clamp(mrd_sat_add(c->word_offset, by));
-        v.bound_ns = mrd_sat_add(c->word_bound, growth);
-        snprintf(v.method, sizeof(v.method), "%s", mrd_stamp_source_text(c->source));
-    } else if (c->beat_bound >= 0) {
-        v.known = true;
-        v.offset_ns = c->beat_offset;
-        v.bound_ns =
-            mrd_sat_add(c->beat_bound, mrd_sat_abs(mrd_sat_sub(at.ns, c->beat_at.ns)) / DRIFT_PART);
-        snprintf(v.method, sizeof(v.method), "heartbeat");
+        word_moved(sync, age, &by, &growth);
+        view.known = true;
+        view.offset_ns = mrd_time_clamp(mrd_sat_add(sync->word_offset, by));
+        view.bound_ns = mrd_sat_add(sync->word_bound, growth);
+        snprintf(view.method, sizeof(view.method), "%s", mrd_stamp_source_text(sync->source));
+    } else if (sync->beat_bound >= 0) {
+        view.known = true;
+        view.offset_ns = sync->beat_offset;
+        view.bound_ns = mrd_sat_add(sync->beat_bound,
+                                    mrd_sat_abs(mrd_sat_sub(at.ns, sync->beat_at.ns)) / DRIFT_PART);
+        snprintf(view.method, sizeof(view.method), "heartbeat");
     }
     /* it stood still for this long, according to the system */
-    if (mrd_local_before(at, c->woke_at))
-        v.bound_ns = -1;
-    *ret_view = v;
+    if (mrd_local_before(at, sync->woke_at))
+        view.bound_ns = -1;
+    *ret_view = view;
 }
 
 void
-mrd_clock_sync_get(const mrd_clock_sync *c, mrd_clock_sync_view *ret_view)
+mrd_clock_sync_get(const mrd_clock_sync *sync, mrd_clock_sync_view *ret_view)
 {
-    mrd_clock_sync_at(c, mrd_local_now(), ret_view);
+    mrd_clock_sync_at(sync, mrd_local_now(), ret_view);
 }
 
 int
-mrd_clock_sync_fd(const mrd_clock_sync *c)
+mrd_clock_sync_fd(const mrd_clock_sync *sync)
 {
-    return c->probe == NULL ? -1 : mrd_timeprobe_fd(c->probe);
+    return sync->probe == NULL ? -1 : mrd_timeprobe_fd(sync->probe);
 }
 
 int
-mrd_clock_sync_link_fd(const mrd_clock_sync *c)
+mrd_clock_sync_link_fd(const mrd_clock_sync *sync)
 {
-    return c->link == NULL ? -1 : mrd_linkprobe_fd(c->link);
+    return sync->link == NULL ? -1 : mrd_linkprobe_fd(sync->link);
 }
 
 mrd_local_ns
-mrd_clock_sync_next_ns(const mrd_clock_sync *c)
+mrd_clock_sync_next_ns(const mrd_clock_sync *sync)
 {
     mrd_local_ns udp =
-        c->probe == NULL ? ((mrd_local_ns){ INT64_MAX }) : mrd_timeprobe_deadline(c->probe);
+        sync->probe == NULL ? ((mrd_local_ns){ INT64_MAX }) : mrd_timeprobe_deadline(sync->probe);
     mrd_local_ns link =
-        c->link == NULL ? ((mrd_local_ns){ INT64_MAX }) : mrd_linkprobe_next_ns(c->link);
+        sync->link == NULL ? ((mrd_local_ns){ INT64_MAX }) : mrd_linkprobe_next_ns(sync->link);
 
     return mrd_local_before(udp, link) ? udp : link;
 }

@@ -54,26 +54,27 @@ typedef struct {
 
 mrd_err mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock,
                             mrd_why *why);
-void mrd_clock_sync_close(mrd_clock_sync *c);
+void mrd_clock_sync_close(mrd_clock_sync *sync);
 /* Takes the port, key and reference clock from the aggregator's welcome. */
-void mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *welcome);
+void mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome);
 /* Takes an answered heartbeat with our two readings around it. */
-void mrd_clock_sync_ack(mrd_clock_sync *c, mrd_local_ns sent, const Mrd__Ack *ack,
+void mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack *ack,
                         mrd_local_ns received);
 /* Sends and receives probes. Their rate depends on `recording`. */
-void mrd_clock_sync_step(mrd_clock_sync *c, bool recording);
+void mrd_clock_sync_step(mrd_clock_sync *sync, bool recording);
 /* Sends a burst of probes now, at the end of a session. */
-void mrd_clock_sync_burst(mrd_clock_sync *c);
+void mrd_clock_sync_burst(mrd_clock_sync *sync);
 /* Fills *to with the measurements since the last call. Returns false if there are none, or too few
  * for a frame (`force`: any number). Borrowed until the next call. */
-bool mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to);
+bool mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to);
 /* Gets the estimate for now, or for another local time. It is extrapolated by the rate, and the
  * bound grows by the possible error of the rate. */
-void mrd_clock_sync_get(const mrd_clock_sync *c, mrd_clock_sync_view *ret_view);
-void mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns local, mrd_clock_sync_view *ret_view);
-int mrd_clock_sync_fd(const mrd_clock_sync *c); /* of UDP, -1 */
+void mrd_clock_sync_get(const mrd_clock_sync *sync, mrd_clock_sync_view *ret_view);
+void mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns local,
+                       mrd_clock_sync_view *ret_view);
+int mrd_clock_sync_fd(const mrd_clock_sync *sync); /* of UDP, -1 */
 /* of the connection for probes, -1 means none */
-int mrd_clock_sync_link_fd(const mrd_clock_sync *c);
-mrd_local_ns mrd_clock_sync_next_ns(const mrd_clock_sync *c);
+int mrd_clock_sync_link_fd(const mrd_clock_sync *sync);
+mrd_local_ns mrd_clock_sync_next_ns(const mrd_clock_sync *sync);
 
 #endif

@@ -29,57 +29,60 @@ mrd_linkprobe *
 mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch,
                    const char *timeline)
 {
-    mrd_linkprobe *p = calloc(1, sizeof(*p));
+    mrd_linkprobe *probe = calloc(1, sizeof(*probe));
 
-    if (p == NULL) {
+    if (probe == NULL) {
         transport->close(transport);
         return NULL;
     }
-    p->transport = transport;
-    p->agent = agent;
-    p->agent_epoch = agent_epoch;
-    snprintf(p->timeline, sizeof(p->timeline), "%.63s", timeline);
-    mrd_probe_pace_init(&p->pace, 1);
-    return p;
+    probe->transport = transport;
+    probe->agent = agent;
+    probe->agent_epoch = agent_epoch;
+    snprintf(probe->timeline, sizeof(probe->timeline), "%.63s", timeline);
+    mrd_probe_pace_init(&probe->pace, 1);
+    return probe;
 }
 
 void
-mrd_linkprobe_close(mrd_linkprobe *p)
+mrd_linkprobe_close(mrd_linkprobe *probe)
 {
-    if (p == NULL)
+    if (probe == NULL)
         return;
-    p->transport->close(p->transport);
-    mrd_buf_fini(&p->frame);
-    free(p);
+    probe->transport->close(probe->transport);
+    mrd_buf_fini(&probe->frame);
+    free(probe);
 }
 
 static void
-send_request(mrd_linkprobe *p)
+send_request(mrd_linkprobe *probe)
 {
-    mrd_frame f = { .type = MRD_FRAME_PROBE, .agent = p->agent };
+    mrd_frame frame = { .type = MRD_FRAME_PROBE, .agent = probe->agent };
     Mrd__Probe m = MRD__PROBE__INIT;
 
-    mrd_buf_reset(&p->frame);
-    m.k = p->k;
-    p->a1 = m.a1 = mrd_local_now().ns;
-    p->flying =
-        mrd_msg_pack(&f, &m, &p->frame, NULL) == MRD_OK &&
-        p->transport->submit(p->transport, p->k, (mrd_bytes){ p->frame.p, p->frame.len }) == MRD_OK;
+    mrd_buf_reset(&probe->frame);
+    m.k = probe->k;
+    probe->a1 = m.a1 = mrd_local_now().ns;
+    probe->flying =
+        mrd_msg_pack(&frame, &m, &probe->frame, NULL) == MRD_OK &&
+        probe->transport->submit(probe->transport, probe->k,
+                                 (mrd_bytes){ probe->frame.p, probe->frame.len }) == MRD_OK;
 }
 
 /* Ends the pair, answered or not. */
 static void
-next_pair(mrd_linkprobe *p, mrd_local_ns now)
+next_pair(mrd_linkprobe *probe, mrd_local_ns now)
 {
-    p->flying = false;
-    p->k += 2 - p->k % 2;
-    mrd_probe_pace_next(&p->pace, (mrd_probe_id){ p->agent, p->agent_epoch, p->k }, now);
+    probe->flying = false;
+    probe->k += 2 - probe->k % 2;
+    mrd_probe_pace_next(&probe->pace, (mrd_probe_id){ probe->agent, probe->agent_epoch, probe->k },
+                        now);
 }
 
 static bool
-answers(const mrd_linkprobe *p, const Mrd__ProbeReply *reply)
+answers(const mrd_linkprobe *probe, const Mrd__ProbeReply *reply)
 {
-    return reply->k == p->k && strncmp(reply->boot_id, p->timeline, sizeof(p->timeline) - 1) == 0;
+    return reply->k == probe->k &&
+           strncmp(reply->boot_id, probe->timeline, sizeof(probe->timeline) - 1) == 0;
 }
 
 static void
@@ -109,98 +112,98 @@ take_reply(mrd_linkprobe *p, const mrd_link_event *ev)
 }
 
 static void
-take_event(mrd_linkprobe *p, const mrd_link_event *ev)
+take_event(mrd_linkprobe *probe, const mrd_link_event *ev)
 {
-    bool first = p->k % 2 == 0;
+    bool first = probe->k % 2 == 0;
 
     if (ev->kind == MRD_LINK_UP || ev->kind == MRD_LINK_DOWN)
-        p->up = ev->kind == MRD_LINK_UP;
+        probe->up = ev->kind == MRD_LINK_UP;
     if (ev->kind == MRD_LINK_UP)
-        mrd_linkprobe_burst(p);
-    if (!p->flying || ev->tag != p->k ||
+        mrd_linkprobe_burst(probe);
+    if (!probe->flying || ev->tag != probe->k ||
         (ev->kind != MRD_LINK_REPLY && ev->kind != MRD_LINK_FAILED))
         return;
-    p->flying = false;
+    probe->flying = false;
     if (ev->kind == MRD_LINK_REPLY)
-        take_reply(p, ev);
+        take_reply(probe, ev);
     if (ev->kind == MRD_LINK_REPLY && first) { /* the second rides warm */
-        p->k++;
-        send_request(p);
+        probe->k++;
+        send_request(probe);
     }
-    if (!p->flying)
-        next_pair(p, mrd_local_now());
+    if (!probe->flying)
+        next_pair(probe, mrd_local_now());
 }
 
 /* A renewed certificate applies to this connection as well. The agent's own check reports
  * unreadable files. */
 static void
-look_at_files(mrd_linkprobe *p, mrd_local_ns now)
+look_at_files(mrd_linkprobe *probe, mrd_local_ns now)
 {
-    mrd_transport *t = p->transport;
+    mrd_transport *transport = probe->transport;
     mrd_why why;
 
-    if (t->reload == NULL || mrd_local_diff(now, p->looked) < MRD_WAIT_LINK_LOOK)
+    if (transport->reload == NULL || mrd_local_diff(now, probe->looked) < MRD_WAIT_LINK_LOOK)
         return;
-    p->looked = now;
-    if (t->changed(t))
-        (void) t->reload(t, &why);
+    probe->looked = now;
+    if (transport->changed(transport))
+        (void) transport->reload(transport, &why);
 }
 
 void
-mrd_linkprobe_step(mrd_linkprobe *p)
+mrd_linkprobe_step(mrd_linkprobe *probe)
 {
     mrd_link_event ev;
     mrd_local_ns now;
 
-    while (p->transport->next(p->transport, 0, &ev)) {
-        take_event(p, &ev);
-        p->transport->done(p->transport, &ev);
+    while (probe->transport->next(probe->transport, 0, &ev)) {
+        take_event(probe, &ev);
+        probe->transport->done(probe->transport, &ev);
     }
     now = mrd_local_now();
-    look_at_files(p, now);
-    if (p->flying && now.ns - p->a1 > MRD_WAIT_LINK_ANSWER)
-        next_pair(p, now);
-    if (p->up && !p->flying && mrd_probe_pace_due(&p->pace, now))
-        send_request(p);
+    look_at_files(probe, now);
+    if (probe->flying && now.ns - probe->a1 > MRD_WAIT_LINK_ANSWER)
+        next_pair(probe, now);
+    if (probe->up && !probe->flying && mrd_probe_pace_due(&probe->pace, now))
+        send_request(probe);
 }
 
 bool
-mrd_linkprobe_take(mrd_linkprobe *p, mrd_probe *ret_probe)
+mrd_linkprobe_take(mrd_linkprobe *probe, mrd_probe *ret_probe)
 {
-    if (p->head == p->tail)
+    if (probe->head == probe->tail)
         return false;
-    *ret_probe = p->done[p->tail++ % DONE];
+    *ret_probe = probe->done[probe->tail++ % DONE];
     return true;
 }
 
 void
-mrd_linkprobe_burst(mrd_linkprobe *p)
+mrd_linkprobe_burst(mrd_linkprobe *probe)
 {
-    mrd_probe_pace_burst(&p->pace, mrd_local_now());
+    mrd_probe_pace_burst(&probe->pace, mrd_local_now());
 }
 
 void
-mrd_linkprobe_pace(mrd_linkprobe *p, mrd_pace pace)
+mrd_linkprobe_pace(mrd_linkprobe *probe, mrd_pace pace)
 {
-    mrd_probe_pace_set(&p->pace, pace, mrd_local_now());
+    mrd_probe_pace_set(&probe->pace, pace, mrd_local_now());
 }
 
 uint64_t
-mrd_linkprobe_answered(const mrd_linkprobe *p)
+mrd_linkprobe_answered(const mrd_linkprobe *probe)
 {
-    return p->answered;
+    return probe->answered;
 }
 
 int
-mrd_linkprobe_fd(const mrd_linkprobe *p)
+mrd_linkprobe_fd(const mrd_linkprobe *probe)
 {
-    return p->transport->fd(p->transport);
+    return probe->transport->fd(probe->transport);
 }
 
 mrd_local_ns
-mrd_linkprobe_next_ns(const mrd_linkprobe *p)
+mrd_linkprobe_next_ns(const mrd_linkprobe *probe)
 {
-    if (p->flying)
-        return (mrd_local_ns){ p->a1 + MRD_WAIT_LINK_ANSWER };
-    return p->up ? p->pace.next : (mrd_local_ns){ INT64_MAX };
+    if (probe->flying)
+        return (mrd_local_ns){ probe->a1 + MRD_WAIT_LINK_ANSWER };
+    return probe->up ? probe->pace.next : (mrd_local_ns){ INT64_MAX };
 }

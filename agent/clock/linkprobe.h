@@ -23,15 +23,15 @@ typedef struct mrd_linkprobe mrd_linkprobe;
  * `timeline` is Welcome.boot_id, copied, at most 63 bytes. NULL if out of memory. */
 mrd_linkprobe *mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch,
                                   const char *timeline);
-void mrd_linkprobe_close(mrd_linkprobe *p); /* NULL is fine */
-void mrd_linkprobe_step(mrd_linkprobe *p);
+void mrd_linkprobe_close(mrd_linkprobe *probe); /* NULL is fine */
+void mrd_linkprobe_step(mrd_linkprobe *probe);
 /* Gets the next complete probe, oldest first. Returns false if there is none. */
-bool mrd_linkprobe_take(mrd_linkprobe *p, mrd_probe *ret_probe);
-void mrd_linkprobe_burst(mrd_linkprobe *p);
-void mrd_linkprobe_pace(mrd_linkprobe *p, mrd_pace pace);
-uint64_t mrd_linkprobe_answered(const mrd_linkprobe *p);
-int mrd_linkprobe_fd(const mrd_linkprobe *p);
+bool mrd_linkprobe_take(mrd_linkprobe *probe, mrd_probe *ret_probe);
+void mrd_linkprobe_burst(mrd_linkprobe *probe);
+void mrd_linkprobe_pace(mrd_linkprobe *probe, mrd_pace pace);
+uint64_t mrd_linkprobe_answered(const mrd_linkprobe *probe);
+int mrd_linkprobe_fd(const mrd_linkprobe *probe);
 mrd_local_ns
-mrd_linkprobe_next_ns(const mrd_linkprobe *p); /* when to call step if nothing arrives */
+mrd_linkprobe_next_ns(const mrd_linkprobe *probe); /* when to call step if nothing arrives */
 
 #endif

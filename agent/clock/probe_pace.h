@@ -31,14 +31,14 @@ typedef struct {
 } mrd_probe_pace;
 
 /* Starts at RUN. The first pair is due at once. */
-void mrd_probe_pace_init(mrd_probe_pace *p, double pairs_per_s);
-void mrd_probe_pace_burst(mrd_probe_pace *p, mrd_local_ns now);
-void mrd_probe_pace_set(mrd_probe_pace *p, mrd_pace pace, mrd_local_ns now);
+void mrd_probe_pace_init(mrd_probe_pace *pace, double pairs_per_s);
+void mrd_probe_pace_burst(mrd_probe_pace *pace, mrd_local_ns now);
+void mrd_probe_pace_set(mrd_probe_pace *probe_pace, mrd_pace pace, mrd_local_ns now);
 /* Returns true if a pair should be sent now. Ends FAST in time. */
-bool mrd_probe_pace_due(mrd_probe_pace *p, mrd_local_ns now);
+bool mrd_probe_pace_due(mrd_probe_pace *pace, mrd_local_ns now);
 /* Delays the pair a little. */
-void mrd_probe_pace_again(mrd_probe_pace *p, mrd_local_ns now);
+void mrd_probe_pace_again(mrd_probe_pace *pace, mrd_local_ns now);
 /* A pair was sent or dropped. Plans the next one, which will be `id`. */
-void mrd_probe_pace_next(mrd_probe_pace *p, mrd_probe_id id, mrd_local_ns now);
+void mrd_probe_pace_next(mrd_probe_pace *pace, mrd_probe_id id, mrd_local_ns now);
 
 #endif

@@ -51,25 +51,25 @@ struct mrd_timeprobe {
 mrd_err
 mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_probe, mrd_why *why)
 {
-    mrd_timeprobe *p = calloc(1, sizeof(*p));
+    mrd_timeprobe *probe = calloc(1, sizeof(*probe));
     uint8_t warmup[MRD_PROBE_BEGIN_LEN];
     mrd_err err;
 
-    if (p == NULL)
+    if (probe == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "probe client");
-    p->options = *options;
-    p->options.host = NULL; /* used only during open, and borrowed */
-    mrd_probe_pace_init(&p->pace, options->pairs_per_s);
-    if ((err = mrd_udp_open(options->host, options->port, false, &p->fd, why)) != MRD_OK) {
-        free(p);
+    probe->options = *options;
+    probe->options.host = NULL; /* used only during open, and borrowed */
+    mrd_probe_pace_init(&probe->pace, options->pairs_per_s);
+    if ((err = mrd_udp_open(options->host, options->port, false, &probe->fd, why)) != MRD_OK) {
+        free(probe);
         return err;
     }
     if (options->user_stamps)
-        mrd_udp_unstamped(p->fd);
+        mrd_udp_unstamped(probe->fd);
     mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
-    (void) mrd_udp_drop(p->fd, warmup);
-    mrd_timeprobe_burst(p);
-    *ret_probe = p;
+    (void) mrd_udp_drop(probe->fd, warmup);
+    mrd_timeprobe_burst(probe);
+    *ret_probe = probe;
     return MRD_OK;
 }
 
@@ -115,29 +115,29 @@ mrd_timeprobe_counters(const mrd_timeprobe *probe)
 static mrd_xread
 cross_read(void)
 {
-    mrd_xread x;
+    mrd_xread xread;
 
-    mrd_clock_cross(&x.raw0, &x.wall, &x.raw1);
-    return x;
+    mrd_clock_cross(&xread.raw0, &xread.wall, &xread.raw1);
+    return xread;
 }
 
 /* ---- Finishing a pair ---- */
 
 static void
-push_done(mrd_timeprobe *p, const mrd_probe_sent *sent)
+push_done(mrd_timeprobe *probe, const mrd_probe_sent *sent)
 {
-    if (p->done_head - p->done_tail == DONE) {
-        p->done_tail++;
-        p->counts.overwritten++;
+    if (probe->done_head - probe->done_tail == DONE) {
+        probe->done_tail++;
+        probe->counts.overwritten++;
     }
-    p->done[p->done_head++ % DONE] = *sent;
+    probe->done[probe->done_head++ % DONE] = *sent;
 }
 
 /* Gets one stamp: the kernel's, converted, or else the one from user space. Returns false if the
  * wall clock moved. */
 static bool
-stamp(mrd_timeprobe *p, const pair *q, const mrd_xread *now, mrd_wall_ns wall, mrd_local_ns user,
-      int64_t *ret_raw, uint8_t *ret_source, uint32_t *e)
+stamp(mrd_timeprobe *probe, const pair *q, const mrd_xread *now, mrd_wall_ns wall,
+      mrd_local_ns user, int64_t *ret_raw, uint8_t *ret_source, uint32_t *uint32)
 {
     mrd_local_ns raw;
     mrd_dur_ns ns;
@@ -148,53 +148,56 @@ stamp(mrd_timeprobe *p, const pair *q, const mrd_xread *now, mrd_wall_ns wall, m
     if (err == MRD_OK) {
         *ret_raw = raw.ns;
         *ret_source = MRD_STAMP_UDP_KERNEL;
-        *e = (uint32_t) ns > *e ? (uint32_t) ns : *e;
+        *uint32 = (uint32_t) ns > *uint32 ? (uint32_t) ns : *uint32;
     } else {
-        p->counts.no_kernel_stamp++;
+        probe->counts.no_kernel_stamp++;
     }
     return err != MRD_CLOCK;
 }
 
 static int64_t
-bent(const mrd_timeprobe *p, int64_t raw)
+bent(const mrd_timeprobe *probe, int64_t raw)
 {
-    return raw == 0 || p->options.bend == NULL ? raw : p->options.bend(p->options.bend_self, raw);
+    return raw == 0 || probe->options.bend == NULL
+               ? raw
+               : probe->options.bend(probe->options.bend_self, raw);
 }
 
 static void
-finish_half(mrd_timeprobe *p, const pair *q, int i, const mrd_xread *now)
+finish_half(mrd_timeprobe *probe, const pair *q, int i, const mrd_xread *now)
 {
     const half *h = &q->half[i];
-    mrd_probe_sent s = { .id = { p->options.agent, p->options.agent_epoch, q->k + (uint32_t) i },
-                         .position = (uint8_t) i,
-                         .again = h->again };
+    mrd_probe_sent sent = { .id = { probe->options.agent, probe->options.agent_epoch,
+                                    q->k + (uint32_t) i },
+                            .position = (uint8_t) i,
+                            .again = h->again };
     bool ok;
 
     if (!h->sent)
         return;
-    ok = stamp(p, q, now, h->sent_wall, h->before, &s.a1, &s.source1, &s.e);
+    ok = stamp(probe, q, now, h->sent_wall, h->before, &sent.a1, &sent.source1, &sent.e);
     if (h->answered)
-        ok = stamp(p, q, now, h->got_wall, h->after, &s.a4, &s.source4, &s.e) && ok;
+        ok = stamp(probe, q, now, h->got_wall, h->after, &sent.a4, &sent.source4, &sent.e) && ok;
     else
-        p->counts.lost++;
+        probe->counts.lost++;
     if (!ok) {
-        p->counts.stepped++;
+        probe->counts.stepped++;
         return;
     }
-    s.a1 = bent(p, s.a1);
-    s.a4 = bent(p, s.a4);
-    push_done(p, &s);
+    sent.a1 = bent(probe, sent.a1);
+    sent.a4 = bent(probe, sent.a4);
+    push_done(probe, &sent);
 }
 
 static void
-finish_pair(mrd_timeprobe *p, pair *q)
+finish_pair(mrd_timeprobe *probe, pair *q)
 {
     if (!q->answered)
         q->after = cross_read();
     for (int i = 0; i < 2; i++)
-        finish_half(p, q, i, &q->after);
+        finish_half(probe, q, i, &q->after);
     q->used = false;
-    p->flying--;
+    probe->flying--;
 }
 
 /* Transmit stamps arrive before the answers that follow them, so there is nothing else to wait for. */
@@ -209,23 +212,26 @@ complete(const pair *q)
 /* Sends `kind` at k, GAP after *at, and sets *at to the time just before it. Returns false if the
  * socket refused. */
 static bool
-send_packet(mrd_timeprobe *p, mrd_probe_kind kind, uint32_t k, int64_t *at)
+send_packet(mrd_timeprobe *probe, mrd_probe_kind kind, uint32_t k, int64_t *at)
 {
-    mrd_probe_packet packet = {
-        kind, (uint8_t) (k % 2), p->options.session, p->options.agent, p->options.agent_epoch, k
-    };
+    mrd_probe_packet packet = { kind,
+                                (uint8_t) (k % 2),
+                                probe->options.session,
+                                probe->options.agent,
+                                probe->options.agent_epoch,
+                                k };
     uint8_t wire[MRD_PROBE_PACKET_LEN];
     int64_t earliest = *at + GAP;
     mrd_err err;
 
-    mrd_probe_packet_encode(&packet, p->options.key, wire);
+    mrd_probe_packet_encode(&packet, probe->options.key, wire);
     while ((*at = mrd_local_now().ns) < earliest)
         continue;
     /* Warm-up packets get stamps, too, because the stamping code must also be warm. */
-    err = mrd_udp_send(p->fd, wire, sizeof(wire), NULL);
+    err = mrd_udp_send(probe->fd, wire, sizeof(wire), NULL);
     if (err == MRD_OK)
-        p->number_k[p->number++ % NUMBERS] = kind == MRD_PROBE_WARMUP ? NO_K : k;
-    p->counts.unsent += err != MRD_OK;
+        probe->number_k[probe->number++ % NUMBERS] = kind == MRD_PROBE_WARMUP ? NO_K : k;
+    probe->counts.unsent += err != MRD_OK;
     return err == MRD_OK;
 }
 
@@ -244,16 +250,16 @@ order_int64(const void *a, const void *b)
  * most three times in a row, because the measurement itself varies.
  */
 static bool
-wake_path(mrd_timeprobe *p, int64_t *at)
+wake_path(mrd_timeprobe *probe, int64_t *at)
 {
     int64_t took, sorted[SENDS], quarter;
-    size_t n = p->took_count < SENDS ? p->took_count : SENDS;
+    size_t n = probe->took_count < SENDS ? probe->took_count : SENDS;
 
     for (int i = 0; i < WARMUPS; i++)
-        (void) send_packet(p, MRD_PROBE_WARMUP, p->k, at);
+        (void) send_packet(probe, MRD_PROBE_WARMUP, probe->k, at);
     took = mrd_local_now().ns - *at;
-    memcpy(sorted, p->took, sizeof(sorted));
-    p->took[p->took_count++ % SENDS] = took;
+    memcpy(sorted, probe->took, sizeof(sorted));
+    probe->took[probe->took_count++ % SENDS] = took;
     if (n < SENDS / 4)
         return true;
     qsort(sorted, n, sizeof(*sorted), order_int64);
@@ -262,56 +268,57 @@ wake_path(mrd_timeprobe *p, int64_t *at)
 }
 
 static void
-send_pair(mrd_timeprobe *p, mrd_local_ns now)
+send_pair(mrd_timeprobe *probe, mrd_local_ns now)
 {
-    pair *q = &p->flight[(p->k / 2) % FLIGHT];
+    pair *q = &probe->flight[(probe->k / 2) % FLIGHT];
     int64_t at = 0;
 
-    if (!wake_path(p, &at) && p->pace.burst == 0 && ++p->tries < TRIES) {
-        p->counts.postponed++;
-        mrd_probe_pace_again(&p->pace, now);
+    if (!wake_path(probe, &at) && probe->pace.burst == 0 && ++probe->tries < TRIES) {
+        probe->counts.postponed++;
+        mrd_probe_pace_again(&probe->pace, now);
         return;
     }
-    p->tries = 0;
+    probe->tries = 0;
     if (q->used)
-        finish_pair(p, q);
-    *q = (pair){ .used = true, .k = p->k, .deadline = mrd_local_add(now, MRD_WAIT_UDP_ANSWER) };
-    p->flying++;
-    p->k += 2;
-    p->counts.pairs++;
+        finish_pair(probe, q);
+    *q = (pair){ .used = true, .k = probe->k, .deadline = mrd_local_add(now, MRD_WAIT_UDP_ANSWER) };
+    probe->flying++;
+    probe->k += 2;
+    probe->counts.pairs++;
     q->x = cross_read();
     for (uint32_t i = 0; i < 2; i++) {
-        q->half[i].sent = send_packet(p, MRD_PROBE_REQUEST, q->k + i, &at);
+        q->half[i].sent = send_packet(probe, MRD_PROBE_REQUEST, q->k + i, &at);
         q->half[i].before = (mrd_local_ns){ at };
-        p->counts.sent += q->half[i].sent;
+        probe->counts.sent += q->half[i].sent;
     }
     if (!q->half[0].sent && !q->half[1].sent) {
         q->used = false;
-        p->flying--;
+        probe->flying--;
     }
-    mrd_probe_pace_next(&p->pace, (mrd_probe_id){ p->options.agent, p->options.agent_epoch, p->k },
-                        now);
+    mrd_probe_pace_next(
+        &probe->pace, (mrd_probe_id){ probe->options.agent, probe->options.agent_epoch, probe->k },
+        now);
 }
 
 static half *
-find_half(mrd_timeprobe *p, uint32_t k, pair **ret_pair)
+find_half(mrd_timeprobe *probe, uint32_t k, pair **ret_pair)
 {
-    pair *q = &p->flight[(k / 2) % FLIGHT];
+    pair *q = &probe->flight[(k / 2) % FLIGHT];
 
     *ret_pair = q;
     return q->used && q->k == k - k % 2 ? &q->half[k % 2] : NULL;
 }
 
 static void
-take_transmit_stamps(mrd_timeprobe *p)
+take_transmit_stamps(mrd_timeprobe *probe)
 {
     uint32_t number;
     int64_t wall;
 
-    while (mrd_udp_sent(p->fd, &number, &wall) == MRD_OK) {
+    while (mrd_udp_sent(probe->fd, &number, &wall) == MRD_OK) {
         pair *q;
-        half *h = number < p->number && p->number - number <= NUMBERS
-                      ? find_half(p, p->number_k[number % NUMBERS], &q)
+        half *h = number < probe->number && probe->number - number <= NUMBERS
+                      ? find_half(probe, probe->number_k[number % NUMBERS], &q)
                       : NULL;
 
         if (h != NULL)
@@ -320,14 +327,14 @@ take_transmit_stamps(mrd_timeprobe *p)
 }
 
 static void
-take_answers(mrd_timeprobe *p)
+take_answers(mrd_timeprobe *probe)
 {
     uint8_t wire[MRD_PROBE_PACKET_LEN + 1];
     int64_t wall;
     size_t len;
     mrd_err err;
 
-    while ((err = mrd_udp_recv(p->fd, wire, sizeof(wire), &len, &wall, NULL)) == MRD_OK) {
+    while ((err = mrd_udp_recv(probe->fd, wire, sizeof(wire), &len, &wall, NULL)) == MRD_OK) {
         mrd_local_ns now = mrd_local_now();
         mrd_bytes data = { wire, len < sizeof(wire) ? len : sizeof(wire) };
         mrd_probe_packet packet;
@@ -338,11 +345,11 @@ take_answers(mrd_timeprobe *p)
         if (err == MRD_OK && packet.kind == MRD_PROBE_WARMUP)
             continue; /* the kernel could not drop it */
         if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
-            packet.session != p->options.session || packet.agent != p->options.agent ||
-            packet.agent_epoch != p->options.agent_epoch ||
-            !mrd_probe_packet_proven(data, p->options.key) ||
-            (h = find_half(p, packet.k, &q)) == NULL || !h->sent) {
-            p->counts.foreign++;
+            packet.session != probe->options.session || packet.agent != probe->options.agent ||
+            packet.agent_epoch != probe->options.agent_epoch ||
+            !mrd_probe_packet_proven(data, probe->options.key) ||
+            (h = find_half(probe, packet.k, &q)) == NULL || !h->sent) {
+            probe->counts.foreign++;
             continue;
         }
         if (h->answered) {
@@ -354,19 +361,19 @@ take_answers(mrd_timeprobe *p)
         h->got_wall = (mrd_wall_ns){ wall };
         q->after = cross_read();
         q->answered = true;
-        p->counts.answered++;
+        probe->counts.answered++;
         if (complete(q))
-            finish_pair(p, q);
+            finish_pair(probe, q);
     }
     (void) err; /* MRD_NET is an ICMP error of an earlier packet; its probe counts as lost */
 }
 
 static void
-give_up_late(mrd_timeprobe *p, mrd_local_ns now)
+give_up_late(mrd_timeprobe *probe, mrd_local_ns now)
 {
-    for (size_t i = 0; p->flying > 0 && i < FLIGHT; i++) {
-        if (p->flight[i].used && !mrd_local_after(p->flight[i].deadline, now))
-            finish_pair(p, &p->flight[i]);
+    for (size_t i = 0; probe->flying > 0 && i < FLIGHT; i++) {
+        if (probe->flight[i].used && !mrd_local_after(probe->flight[i].deadline, now))
+            finish_pair(probe, &probe->flight[i]);
     }
 }
 

@@ -49,10 +49,11 @@ mrd_agent_joins(const mrd_agent_options *o)
 }
 /* Decides where and how the agent connects. Fills in the control address if it was not given and,
  * for an agent with its own certificate, the HTTP address and the certificate files. *ret_link
- * borrows from `o`. Errors: INVALID for an address of another form, for TLS files without an
+ * borrows from `options`. Errors: INVALID for an address of another form, for TLS files without an
  * address with TLS, and for files without a directory. AUTH for another machine without TLS, unless
  * `insecure`. */
-mrd_err mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why);
+mrd_err mrd_agent_link_options(mrd_agent_options *options, mrd_link_options *ret_link,
+                               mrd_why *why);
 
 typedef struct mrd_agent mrd_agent;
 
@@ -61,20 +62,20 @@ typedef struct mrd_agent mrd_agent;
 mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
                        mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
 /* Runs one turn. Waits at most timeout_ms if there is nothing to do. */
-void mrd_agent_step(mrd_agent *a, int timeout_ms);
+void mrd_agent_step(mrd_agent *agent, int timeout_ms);
 /* For a loop that runs many agents: when the next step is due (RAW), and the descriptors that
  * request an earlier step. Both may change with every step. */
 #define MRD_AGENT_FDS 16
-mrd_local_ns mrd_agent_next_ns(const mrd_agent *a);
-size_t mrd_agent_fds(const mrd_agent *a, int ret_fds[MRD_AGENT_FDS]);
+mrd_local_ns mrd_agent_next_ns(const mrd_agent *agent);
+size_t mrd_agent_fds(const mrd_agent *agent, int ret_fds[MRD_AGENT_FDS]);
 /* Reads the rest of the rings, closes batches, and sends for at most `patience`. Returns true if
  * everything was acknowledged. */
-bool mrd_agent_drain(mrd_agent *a, mrd_dur_ns patience);
-void mrd_agent_close(mrd_agent *a);
+bool mrd_agent_drain(mrd_agent *agent, mrd_dur_ns patience);
+void mrd_agent_close(mrd_agent *agent);
 /* Reads certificate, key, authorities and token again from their files. Connections stay. The agent
  * also does so by itself when a file changes. A file that cannot be read keeps its old state, which
  * is logged. */
-void mrd_agent_reload(mrd_agent *a);
+void mrd_agent_reload(mrd_agent *agent);
 
 typedef struct {
     mrd_drain_tally drain;
@@ -94,14 +95,14 @@ typedef struct {
 
 /* begun = delivered + dropped + held, exact between two steps. Events that were in the spool when
  * the agent started count as begun. */
-void mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *ret_counts);
+void mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *ret_counts);
 /* Writes Prometheus text 0.0.4, or OpenMetrics. */
-void mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to);
+void mrd_agent_metrics(const mrd_agent *agent, bool open, mrd_buf *to);
 /* Handles a control message without an aggregator (tests, `meridian inspect`), in the same way as a
  * survey. */
-void mrd_agent_control(mrd_agent *a, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
+void mrd_agent_control(mrd_agent *agent, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
                        char message[MRD_WHY_MAX]);
-mrd_record *mrd_agent_borrow_record(const mrd_agent *a);
-mrd_drain *mrd_agent_borrow_drain(const mrd_agent *a);
+mrd_record *mrd_agent_borrow_record(const mrd_agent *agent);
+mrd_drain *mrd_agent_borrow_drain(const mrd_agent *agent);
 
 #endif

@@ -128,31 +128,31 @@ void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
-/* Runs a job's session on this node from t->start on, whether the aggregator began it here before
+/* Runs a job's session on this node from times->start on, whether the aggregator began it here before
  * or after it answered the job. Errors: errors of arming and starting. */
-mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *t,
+mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *times,
                          mrd_why *why);
 void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
-void mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now); /* and old refusals */
+void mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now); /* and old refusals */
 
 /* agent.c */
-uint32_t mrd_agent_boot_key(const mrd_agent *a);
+uint32_t mrd_agent_boot_key(const mrd_agent *agent);
 /* Returns true while the agent does not know the running sessions. Events then stay in the rings,
  * so that those sessions receive them. False without an aggregator, and while the agent has a
  * session, because waiting would lose events of that session. */
-bool mrd_agent_waits(mrd_agent *a, mrd_local_ns now);
+bool mrd_agent_waits(mrd_agent *agent, mrd_local_ns now);
 /* collect_counters.c: adds the counts of all sessions to *sum. */
-void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum);
+void mrd_agent_counters_sum(const mrd_agent *agent, mrd_sample_stats *sum);
 /* collect_trace_files.c: notes how trace files of this process are named. */
 void mrd_agent_note_process(void *agent, mrd_drain_process *process);
 /* collect_trace_files.c: as mrd_files_options.missed. */
 void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);
 
 /* reachability.c */
-void mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now);
-mrd_local_ns mrd_agent_reach_next_ns(const mrd_agent *a);
+void mrd_agent_reach_step(mrd_agent *agent, mrd_local_ns now);
+mrd_local_ns mrd_agent_reach_next_ns(const mrd_agent *agent);
 /* 0 means reachable, or no aggregator was given */
-mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *a);
+mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *agent);
 /* For /readyz: returns true if the aggregator is reachable. Otherwise *text has the reason. */
 bool mrd_agent_ready(void *self, char text[MRD_WHY_MAX]);
 
@@ -163,14 +163,15 @@ mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
 mrd_err mrd_agent_hello(void *self, mrd_buf *to);
 void mrd_agent_label(Mrd__Label *to, char *key, char *value);
 /* *view contains the texts of *to. */
-void mrd_agent_clock_quality(const mrd_agent *a, mrd_clock_sync_view *view, Mrd__ClockQuality *to);
+void mrd_agent_clock_quality(const mrd_agent *agent, mrd_clock_sync_view *view,
+                             Mrd__ClockQuality *to);
 /* Reports data on this node that is not read. */
-void mrd_agent_unread(const mrd_agent *a, Mrd__Unread *to);
-mrd_err mrd_agent_open_metrics(mrd_agent *a, mrd_why *why);
+void mrd_agent_unread(const mrd_agent *agent, Mrd__Unread *to);
+mrd_err mrd_agent_open_metrics(mrd_agent *agent, mrd_why *why);
 
 /* secrets.c */
-mrd_err mrd_agent_token_load(mrd_agent *a, mrd_why *why);
-void mrd_agent_secrets_step(mrd_agent *a, mrd_local_ns now);
-mrd_err mrd_agent_open_enrol(mrd_agent *a, mrd_why *why);
+mrd_err mrd_agent_token_load(mrd_agent *agent, mrd_why *why);
+void mrd_agent_secrets_step(mrd_agent *agent, mrd_local_ns now);
+mrd_err mrd_agent_open_enrol(mrd_agent *agent, mrd_why *why);
 
 #endif

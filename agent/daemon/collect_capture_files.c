@@ -44,19 +44,19 @@ ask_process(void *self, mrd_drain_process *process)
 static bool
 wants_files(void *self, uint64_t session, const mrd_files_whose *whose)
 {
-    const mrd_agent *a = self;
-    asked q = { .a = a, .whose = whose, .session = session };
+    const mrd_agent *agent = self;
+    asked q = { .a = agent, .whose = whose, .session = session };
     mrd_ident unknown = { .pid = whose->pid, .rank = MRD_NONE, .uid = MRD_NONE };
 
-    if (whose->kept && !mrd_record_wants_neffs(a->record, session))
+    if (whose->kept && !mrd_record_wants_neffs(agent->record, session))
         return false;
     if (whose->pid != MRD_NONE)
-        mrd_drain_each(a->drain, ask_process, &q);
-    for (size_t i = 0; i < MRD_COUNT(a->gone) && q.known == 0 && whose->pid != MRD_NONE; i++)
-        if (a->gone[i] != NULL)
-            ask_ident(&q, a->gone[i]);
+        mrd_drain_each(agent->drain, ask_process, &q);
+    for (size_t i = 0; i < MRD_COUNT(agent->gone) && q.known == 0 && whose->pid != MRD_NONE; i++)
+        if (agent->gone[i] != NULL)
+            ask_ident(&q, agent->gone[i]);
     return q.known > 0 ? q.selected == q.known
-                       : mrd_record_selects_ident(a->record, session, &unknown);
+                       : mrd_record_selects_ident(agent->record, session, &unknown);
 }
 
 typedef struct {
@@ -85,26 +85,27 @@ seek_process(void *self, mrd_drain_process *process)
 static bool
 is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
     sought q = { .pid = pid, .uid = uid };
 
-    if (mrd_str_is(instance, a->node.instance_id) || mrd_str_is(instance, a->node.host_name) ||
-        mrd_str_is(instance, a->node.imds.instance_id))
+    if (mrd_str_is(instance, agent->node.instance_id) ||
+        mrd_str_is(instance, agent->node.host_name) ||
+        mrd_str_is(instance, agent->node.imds.instance_id))
         return true;
-    if (a->node.imds.instance_id[0] != '\0' && mrd_str_starts(instance, "i-"))
+    if (agent->node.imds.instance_id[0] != '\0' && mrd_str_starts(instance, "i-"))
         return false;
-    mrd_drain_each(a->drain, seek_process, &q);
-    for (size_t i = 0; i < MRD_COUNT(a->gone); i++)
-        if (a->gone[i] != NULL)
-            seek_ident(&q, a->gone[i]);
+    mrd_drain_each(agent->drain, seek_process, &q);
+    for (size_t i = 0; i < MRD_COUNT(agent->gone); i++)
+        if (agent->gone[i] != NULL)
+            seek_ident(&q, agent->gone[i]);
     return q.found;
 }
 
 /* Its files may become complete only after it has ended. */
 static void
-note_ended(mrd_agent *a, const mrd_ident *id)
+note_ended(mrd_agent *agent, const mrd_ident *id)
 {
-    mrd_ident **at = &a->gone[a->n_gone++ % MRD_COUNT(a->gone)];
+    mrd_ident **at = &agent->gone[agent->n_gone++ % MRD_COUNT(agent->gone)];
 
     if (*at == NULL)
         *at = malloc(sizeof(**at));
@@ -117,7 +118,7 @@ note_ended(mrd_agent *a, const mrd_ident *id)
 /* Watches `place`, a directory or one file in it that a process named. Takes only files of the user
  * of the process's rings. */
 static void
-watch_named(mrd_agent *a, const mrd_drain_process *process, mrd_files_place place)
+watch_named(mrd_agent *agent, const mrd_drain_process *process, mrd_files_place place)
 {
     mrd_safe_open_claim claim = mrd_drain_claim(process);
     const char *path = place.path;
@@ -128,14 +129,14 @@ watch_named(mrd_agent *a, const mrd_drain_process *process, mrd_files_place plac
     place.pid = process->ident.pid;
     place.claim = &claim;
 
-    if (!a->o.watch_inspect)
+    if (!agent->o.watch_inspect)
         return;
-    if (mrd_safe_open_is_our_root(a->proc_root, process->ident.pid))
+    if (mrd_safe_open_is_our_root(agent->proc_root, process->ident.pid))
         snprintf(label, sizeof(label), "%s", path);
     else
-        snprintf(label, sizeof(label), "%s/%lld/root%s", a->proc_root,
+        snprintf(label, sizeof(label), "%s/%lld/root%s", agent->proc_root,
                  (long long) process->ident.pid, path);
-    err = mrd_files_watch(a->files, &place);
+    err = mrd_files_watch(agent->files, &place);
     if (err != MRD_OK)
         mrd_log(MRD_LOG_WARN, "AGT-WATCH", "A capture directory is not watched: path=%s reason=%s",
                 label,
@@ -144,7 +145,7 @@ watch_named(mrd_agent *a, const mrd_drain_process *process, mrd_files_place plac
 }
 
 static void
-watch_inspect(mrd_agent *a, const mrd_drain_process *process)
+watch_inspect(mrd_agent *agent, const mrd_drain_process *process)
 {
     const mrd_ident *id = &process->ident;
     char path[sizeof(id->cwd) + sizeof(id->inspect_dir) + 2];
@@ -153,12 +154,13 @@ watch_inspect(mrd_agent *a, const mrd_drain_process *process)
         return;
     snprintf(path, sizeof(path), "%s%s%s", id->inspect_dir[0] == '/' ? "" : id->cwd,
              id->inspect_dir[0] == '/' ? "" : "/", id->inspect_dir);
-    watch_named(a, process, (mrd_files_place){ .path = path });
+    watch_named(agent, process, (mrd_files_place){ .path = path });
 }
 
 /* Handles a notice that names where the runtime writes: a directory, or a single file. */
 static void
-watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg, mrd_str notice)
+watch_noticed(mrd_agent *agent, const mrd_drain_process *process, const mrd_arg *arg,
+              mrd_str notice)
 {
     mrd_str key = mrd_catalog_text(process->catalog, arg->key),
             text = mrd_arg_text(mrd_catalog_strings(process->catalog), arg);
@@ -170,7 +172,7 @@ watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg
         return;
     snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(text));
     if (!one_file) {
-        watch_named(a, process,
+        watch_named(agent, process,
                     (mrd_files_place){ .path = path,
                                        .remove = mrd_str_starts(notice, "device profile"),
                                        .captures = mrd_str_is(notice, "device profiles armed") });
@@ -178,7 +180,7 @@ watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg
     }
     slash = strrchr(path, '/');
     *slash = '\0';
-    watch_named(a, process,
+    watch_named(agent, process,
                 (mrd_files_place){ .path = slash == path ? "/" : path, .name = slash + 1 });
 }
 
@@ -186,39 +188,40 @@ static void
 notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
     mrd_str notice = mrd_catalog_text(process->catalog, ev->name);
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
     for (uint32_t i = 0; i < ev->arg_count; i++)
         watch_noticed(self, process, &ev->args[i], notice);
     if (mrd_str_is(notice, "device profiles ended") ||
         mrd_str_is(notice, "device profiles given up"))
-        mrd_files_captured(a->files, process->ident.pid);
+        mrd_files_captured(agent->files, process->ident.pid);
 }
 
 /* Sends a model that a process keeps, for a session that wants it. */
 static void
 ship_model(void *self, const mrd_drain_process *process, const char *kept)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
     char path[sizeof(((mrd_model_load *) 0)->kept)], *slash;
 
     snprintf(path, sizeof(path), "%s", kept);
     if ((slash = strrchr(path, '/')) == NULL || slash == path)
         return;
     *slash = '\0';
-    watch_named(a, process, (mrd_files_place){ .path = path, .name = slash + 1, .any_age = true });
+    watch_named(agent, process,
+                (mrd_files_place){ .path = path, .name = slash + 1, .any_age = true });
 }
 
 static void
 process_of_files(void *self, mrd_drain_process *process)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
     if (process->gone) {
-        note_ended(a, &process->ident);
-        mrd_files_gone(a->files, process->ident.pid);
+        note_ended(agent, &process->ident);
+        mrd_files_gone(agent->files, process->ident.pid);
     } else {
-        watch_inspect(a, process);
+        watch_inspect(agent, process);
     }
 }
 
@@ -238,41 +241,41 @@ on_file(void *self, const char *path, const char *sha256, const char *message)
 static void
 on_complete(void *self, const mrd_files_complete *file)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_drain_each(a->drain, mrd_agent_note_process, a);
-    mrd_traces_file(a->traces, file);
+    mrd_drain_each(agent->drain, mrd_agent_note_process, agent);
+    mrd_traces_file(agent->traces, file);
 }
 
 static mrd_err
 send_file(void *self, uint64_t tag, mrd_bytes frame)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    return a->publish == NULL ? MRD_AGAIN : mrd_publish_foreign(a->publish, tag, frame);
+    return agent->publish == NULL ? MRD_AGAIN : mrd_publish_foreign(agent->publish, tag, frame);
 }
 
 static mrd_err
 start_files(void *self, mrd_why *why)
 {
-    mrd_agent *a = self;
-    mrd_files_options o = { .proc_root = a->proc_root,
-                            .stable = a->o.stable,
-                            .max_bytes = (uint64_t) a->o.artifact_max,
-                            .max_files = (size_t) a->o.files_max,
-                            .agent = a->key,
-                            .send = send_file,
-                            .wants = wants_files,
-                            .is_ours = is_our_file,
-                            .finished = on_file,
-                            .complete = on_complete,
-                            .missed = mrd_agent_trace_missed,
-                            .self = a };
-    mrd_err err = mrd_files_open(&o, &a->files, why);
+    mrd_agent *agent = self;
+    mrd_files_options options = { .proc_root = agent->proc_root,
+                                  .stable = agent->o.stable,
+                                  .max_bytes = (uint64_t) agent->o.artifact_max,
+                                  .max_files = (size_t) agent->o.files_max,
+                                  .agent = agent->key,
+                                  .send = send_file,
+                                  .wants = wants_files,
+                                  .is_ours = is_our_file,
+                                  .finished = on_file,
+                                  .complete = on_complete,
+                                  .missed = mrd_agent_trace_missed,
+                                  .self = agent };
+    mrd_err err = mrd_files_open(&options, &agent->files, why);
 
-    for (size_t i = 0; i < a->o.watch.n && err == MRD_OK; i++)
-        err = mrd_files_watch(a->files,
-                              &(mrd_files_place){ .path = a->o.watch.v[i], .pid = MRD_NONE });
+    for (size_t i = 0; i < agent->o.watch.n && err == MRD_OK; i++)
+        err = mrd_files_watch(agent->files,
+                              &(mrd_files_place){ .path = agent->o.watch.v[i], .pid = MRD_NONE });
     return err;
 }
 
@@ -280,79 +283,79 @@ start_files(void *self, mrd_why *why)
 
 /* A session ends only after it has the files that its node writes at the end. */
 static void
-hold_for_files(mrd_agent *a, const mrd_record_status *st)
+hold_for_files(mrd_agent *agent, const mrd_record_status *st)
 {
     int64_t since, told;
-    bool busy = mrd_devprof_pending(a->devprof, st->id, &told);
+    bool busy = mrd_devprof_pending(agent->devprof, st->id, &told);
 
     since = st->stop.ns == INT64_MAX ? 0 : st->stop.ns > told ? st->stop.ns : told;
-    busy = busy || !mrd_files_idle(a->files, st->id, (mrd_local_ns){ since }) ||
-           !mrd_traces_idle(a->traces);
-    mrd_record_hold_flush(a->record, st->id, busy);
+    busy = busy || !mrd_files_idle(agent->files, st->id, (mrd_local_ns){ since }) ||
+           !mrd_traces_idle(agent->traces);
+    mrd_record_hold_flush(agent->record, st->id, busy);
     if (busy && mrd_local_after(mrd_local_now(), st->stop))
-        mrd_files_look(a->files);
+        mrd_files_look(agent->files);
 }
 
 /* The files learn of a session before they are asked whether it has all its files. A session that a
  * predecessor began may end in the first turn. */
 static void
-files_sessions(mrd_agent *a)
+files_sessions(mrd_agent *agent)
 {
     mrd_files_session taking[MRD_FILES_SESSIONS];
     mrd_record_status st[MRD_FILES_SESSIONS];
     size_t n = 0;
 
-    for (size_t i = 0; i < mrd_record_sessions(a->record) && n < MRD_COUNT(taking); i++) {
-        mrd_record_get(a->record, i, &st[n]);
+    for (size_t i = 0; i < mrd_record_sessions(agent->record) && n < MRD_COUNT(taking); i++) {
+        mrd_record_get(agent->record, i, &st[n]);
         if (!mrd_record_is_under_way(st[n].phase))
             continue;
         taking[n].id = st[n].id;
-        taking[n].start = mrd_drain_raw_to_wall(a->drain, st[n].start);
+        taking[n].start = mrd_drain_raw_to_wall(agent->drain, st[n].start);
         n++;
     }
-    mrd_files_sessions(a->files, taking, n);
+    mrd_files_sessions(agent->files, taking, n);
     for (size_t i = 0; i < n; i++)
-        hold_for_files(a, &st[i]);
-    mrd_model_table_ship(a->models, ship_model, a);
-    if (n == 0 && mrd_record_sessions(a->record) == 0)
-        mrd_traces_forget(a->traces);
+        hold_for_files(agent, &st[i]);
+    mrd_model_table_ship(agent->models, ship_model, agent);
+    if (n == 0 && mrd_record_sessions(agent->record) == 0)
+        mrd_traces_forget(agent->traces);
 }
 
 static void
 step_files(void *self, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    files_sessions(a);
-    mrd_files_step(a->files, now);
+    files_sessions(agent);
+    mrd_files_step(agent->files, now);
 }
 
 static mrd_local_ns
 next_of_files(const void *self)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    return mrd_files_next_ns(a->files);
+    return mrd_files_next_ns(agent->files);
 }
 
 static void
 fds_of_files(const void *self, int ret_fds[MRD_COLLECTOR_FDS])
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    ret_fds[0] = mrd_files_fd(a->files);
+    ret_fds[0] = mrd_files_fd(agent->files);
 }
 
 static void
 stop_files(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_files_close(a->files);
-    a->files = NULL;
-    for (size_t i = 0; i < MRD_COUNT(a->gone); i++) {
-        free(a->gone[i]);
-        a->gone[i] = NULL;
+    mrd_files_close(agent->files);
+    agent->files = NULL;
+    for (size_t i = 0; i < MRD_COUNT(agent->gone); i++) {
+        free(agent->gone[i]);
+        agent->gone[i] = NULL;
     }
 }
 

@@ -8,17 +8,17 @@
 static mrd_err
 on_counter(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    mrd_session_counters *c = self;
+    mrd_session_counters *counters = self;
 
-    return mrd_record_event_of(c->agent->record, c->session, process, clock, ev);
+    return mrd_record_event_of(counters->agent->record, counters->session, process, clock, ev);
 }
 
 static mrd_session_counters *
-find(mrd_agent *a, uint64_t session)
+find(mrd_agent *agent, uint64_t session)
 {
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
-        if (a->counters[i].session == session)
-            return &a->counters[i];
+        if (agent->counters[i].session == session)
+            return &agent->counters[i];
     return NULL;
 }
 
@@ -32,15 +32,15 @@ add_stats(mrd_sample_stats *to, const mrd_sample_stats *st)
 }
 
 static void
-let_go(mrd_agent *a, mrd_session_counters *c)
+let_go(mrd_agent *agent, mrd_session_counters *counters)
 {
     mrd_sample_stats st;
 
-    mrd_sample_get_stats(c->sample, &st);
-    add_stats(&a->counters_before, &st);
-    mrd_record_process_gone(a->record, mrd_sample_node(c->sample));
-    mrd_sample_close(c->sample);
-    *c = (mrd_session_counters){ 0 };
+    mrd_sample_get_stats(counters->sample, &st);
+    add_stats(&agent->counters_before, &st);
+    mrd_record_process_gone(agent->record, mrd_sample_node(counters->sample));
+    mrd_sample_close(counters->sample);
+    *counters = (mrd_session_counters){ 0 };
 }
 
 /* Refuses a session with counters that this node does not have. The message names the counter and
@@ -48,29 +48,29 @@ let_go(mrd_agent *a, mrd_session_counters *c)
 static mrd_err
 begin_counters(void *self, uint64_t session, mrd_why *why)
 {
-    mrd_agent *a = self;
-    mrd_sample_options o = { .instance_id = a->node.instance_id,
-                             .proc_root = a->o.proc_root,
-                             .simulated = a->o.simulated,
-                             .strict = true,
-                             .event = on_counter };
-    const mrd_strlist *list = mrd_record_counters(a->record, session, &o.period);
-    mrd_session_counters *c;
+    mrd_agent *agent = self;
+    mrd_sample_options options = { .instance_id = agent->node.instance_id,
+                                   .proc_root = agent->o.proc_root,
+                                   .simulated = agent->o.simulated,
+                                   .strict = true,
+                                   .event = on_counter };
+    const mrd_strlist *list = mrd_record_counters(agent->record, session, &options.period);
+    mrd_session_counters *counters;
     mrd_err err;
 
-    if (list->n == 0 || find(a, session) != NULL)
+    if (list->n == 0 || find(agent, session) != NULL)
         return MRD_OK;
-    if ((c = find(a, 0)) == NULL)
+    if ((counters = find(agent, 0)) == NULL)
         return mrd_why_set(why, MRD_LIMIT, 0, "at most %d sessions can have counters of their own",
                            MRD_RECORD_SESSIONS);
-    o.patterns = (const char *const *) list->v; /* valid while the session exists */
-    o.n_patterns = list->n;
-    o.self = c;
-    err = mrd_sample_open(a->hw, &o, &c->sample, why);
+    options.patterns = (const char *const *) list->v; /* valid while the session exists */
+    options.n_patterns = list->n;
+    options.self = counters;
+    err = mrd_sample_open(agent->hw, &options, &counters->sample, why);
     if (err != MRD_OK)
         return err;
-    c->agent = a;
-    c->session = session;
+    counters->agent = agent;
+    counters->session = session;
     return MRD_OK;
 }
 
@@ -85,21 +85,22 @@ is_recording(const mrd_record_status *st)
 
 /* Overwrites *st with the session's state. */
 static bool
-samples(const mrd_agent *a, const mrd_session_counters *c, mrd_record_status *st)
+samples(const mrd_agent *agent, const mrd_session_counters *counters, mrd_record_status *st)
 {
-    return c->session != 0 && mrd_record_find(a->record, c->session, st) && is_recording(st);
+    return counters->session != 0 && mrd_record_find(agent->record, counters->session, st) &&
+           is_recording(st);
 }
 
 static void
-step_sessions(mrd_agent *a, mrd_local_ns now)
+step_sessions(mrd_agent *agent, mrd_local_ns now)
 {
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
-        mrd_session_counters *c = &a->counters[i];
+        mrd_session_counters *counters = &agent->counters[i];
         mrd_record_status st;
 
-        if (samples(a, c, &st) && !mrd_local_before(now, st.start)) {
-            mrd_sample_repeat(c->sample, st.recorder);
-            mrd_sample_step(c->sample, NULL, now);
+        if (samples(agent, counters, &st) && !mrd_local_before(now, st.start)) {
+            mrd_sample_repeat(counters->sample, st.recorder);
+            mrd_sample_step(counters->sample, NULL, now);
         }
     }
 }
@@ -117,53 +118,53 @@ begins_ns(const mrd_record_status *st)
  * not change. A flight recorder sends windows, and each window needs a first value, so it gets all
  * values every time. */
 static void
-sample_begun(mrd_agent *a, mrd_local_ns now)
+sample_begun(mrd_agent *agent, mrd_local_ns now)
 {
     bool begun = false, recorder = false;
 
-    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+    for (size_t i = 0; i < mrd_record_sessions(agent->record); i++) {
         mrd_record_status st;
         mrd_local_ns at;
 
-        mrd_record_get(a->record, i, &st);
+        mrd_record_get(agent->record, i, &st);
         at = begins_ns(&st);
-        begun = begun || (!mrd_local_after(at, now) && mrd_local_after(at, a->all_given));
+        begun = begun || (!mrd_local_after(at, now) && mrd_local_after(at, agent->all_given));
         recorder = recorder || (!mrd_local_after(at, now) && st.recorder);
     }
-    mrd_sample_repeat(a->sample, recorder);
+    mrd_sample_repeat(agent->sample, recorder);
     if (!begun)
         return;
-    mrd_sample_all_now(a->sample);
-    a->all_given = now;
+    mrd_sample_all_now(agent->sample);
+    agent->all_given = now;
 }
 
 static mrd_local_ns
-sample_begun_ns(const mrd_agent *a)
+sample_begun_ns(const mrd_agent *agent)
 {
     mrd_local_ns next = { INT64_MAX };
 
-    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+    for (size_t i = 0; i < mrd_record_sessions(agent->record); i++) {
         mrd_record_status st;
         mrd_local_ns at;
 
-        mrd_record_get(a->record, i, &st);
+        mrd_record_get(agent->record, i, &st);
         at = begins_ns(&st);
-        if (mrd_local_after(at, a->all_given) && mrd_local_before(at, next))
+        if (mrd_local_after(at, agent->all_given) && mrd_local_before(at, next))
             next = at;
     }
     return next;
 }
 
 void
-mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum)
+mrd_agent_counters_sum(const mrd_agent *agent, mrd_sample_stats *sum)
 {
-    add_stats(sum, &a->counters_before);
+    add_stats(sum, &agent->counters_before);
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
         mrd_sample_stats st;
 
-        if (a->counters[i].session == 0)
+        if (agent->counters[i].session == 0)
             continue;
-        mrd_sample_get_stats(a->counters[i].sample, &st);
+        mrd_sample_get_stats(agent->counters[i].sample, &st);
         add_stats(sum, &st);
     }
 }
@@ -171,67 +172,67 @@ mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum)
 static mrd_err
 start_counters(void *self, mrd_why *why)
 {
-    mrd_agent *a = self;
-    mrd_hw_options ho = { .proc_root = a->o.proc_root,
-                          .sys_root = a->o.sys_root,
-                          .cgroup_root = a->o.cgroup_root,
-                          .monitor = a->o.monitor,
-                          .monitor_period = a->o.sample_period,
-                          .fake_script = a->fake_script };
-    mrd_sample_options so = { .instance_id = a->node.instance_id,
-                              .proc_root = a->o.proc_root,
-                              .simulated = a->o.simulated,
-                              .period = a->o.sample_period,
-                              .process_period = a->o.process_period,
-                              .patterns = (const char *const *) a->o.counters.v,
-                              .n_patterns = a->o.counters.n,
+    mrd_agent *agent = self;
+    mrd_hw_options ho = { .proc_root = agent->o.proc_root,
+                          .sys_root = agent->o.sys_root,
+                          .cgroup_root = agent->o.cgroup_root,
+                          .monitor = agent->o.monitor,
+                          .monitor_period = agent->o.sample_period,
+                          .fake_script = agent->fake_script };
+    mrd_sample_options so = { .instance_id = agent->node.instance_id,
+                              .proc_root = agent->o.proc_root,
+                              .simulated = agent->o.simulated,
+                              .period = agent->o.sample_period,
+                              .process_period = agent->o.process_period,
+                              .patterns = (const char *const *) agent->o.counters.v,
+                              .n_patterns = agent->o.counters.n,
                               .event = mrd_agent_event,
-                              .self = a };
-    mrd_err err = mrd_hw_open(&ho, &a->hw, why);
+                              .self = agent };
+    mrd_err err = mrd_hw_open(&ho, &agent->hw, why);
 
-    return err != MRD_OK ? err : mrd_sample_open(a->hw, &so, &a->sample, why);
+    return err != MRD_OK ? err : mrd_sample_open(agent->hw, &so, &agent->sample, why);
 }
 
 static void
 step_counters(void *self, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    sample_begun(a, now);
-    mrd_sample_step(a->sample, a->drain, now);
-    step_sessions(a, now);
+    sample_begun(agent, now);
+    mrd_sample_step(agent->sample, agent->drain, now);
+    step_sessions(agent, now);
 }
 
 static mrd_local_ns
 next_of_counters(const void *self)
 {
-    const mrd_agent *a = self;
-    mrd_local_ns next = mrd_local_min(sample_begun_ns(a), mrd_sample_next_ns(a->sample));
+    const mrd_agent *agent = self;
+    mrd_local_ns next = mrd_local_min(sample_begun_ns(agent), mrd_sample_next_ns(agent->sample));
     mrd_record_status st;
 
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
-        if (samples(a, &a->counters[i], &st))
-            next = mrd_local_min(next, mrd_sample_next_ns(a->counters[i].sample));
+        if (samples(agent, &agent->counters[i], &st))
+            next = mrd_local_min(next, mrd_sample_next_ns(agent->counters[i].sample));
     return next;
 }
 
 static void
 end_counters(void *self, uint64_t session)
 {
-    mrd_session_counters *c = find(self, session);
+    mrd_session_counters *counters = find(self, session);
 
-    if (c != NULL)
-        let_go(self, c);
+    if (counters != NULL)
+        let_go(self, counters);
 }
 
 static void
 account_counters(const void *self, mrd_collector_account *sum)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
     mrd_sample_stats st;
 
-    mrd_sample_get_stats(a->sample, &st);
-    mrd_agent_counters_sum(a, &st);
+    mrd_sample_get_stats(agent->sample, &st);
+    mrd_agent_counters_sum(agent, &st);
     sum->begun += st.begun;
     sum->dropped[MRD_DROP_MEMORY] += st.refused;
 }
@@ -240,22 +241,22 @@ account_counters(const void *self, mrd_collector_account *sum)
 static void
 stop_counters(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
-        if (a->counters[i].session != 0)
-            let_go(a, &a->counters[i]);
+        if (agent->counters[i].session != 0)
+            let_go(agent, &agent->counters[i]);
 }
 
 static void
 close_counters(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_sample_close(a->sample);
-    mrd_hw_close(a->hw);
-    a->sample = NULL;
-    a->hw = NULL;
+    mrd_sample_close(agent->sample);
+    mrd_hw_close(agent->hw);
+    agent->sample = NULL;
+    agent->hw = NULL;
 }
 
 const mrd_collector mrd_collector_counters = {

@@ -5,55 +5,56 @@
 static mrd_err
 start_profiles(void *self, mrd_why *why)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    return mrd_devprof_open(a->record, a->drain, a->models, a->node.instance_id, &a->devprof, why);
+    return mrd_devprof_open(agent->record, agent->drain, agent->models, agent->node.instance_id,
+                            &agent->devprof, why);
 }
 
 static void
 step_profiles(void *self, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_devprof_step(a->devprof, now);
+    mrd_devprof_step(agent->devprof, now);
 }
 
 static void
 save_profiles(void *self, uint64_t session, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_devprof_save(a->devprof, session, now);
+    mrd_devprof_save(agent->devprof, session, now);
 }
 
 static void
 process_of_profiles(void *self, mrd_drain_process *process)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
     if (process->gone)
-        mrd_devprof_gone(a->devprof, process);
+        mrd_devprof_gone(agent->devprof, process);
     else
-        mrd_devprof_seen(a->devprof);
+        mrd_devprof_seen(agent->devprof);
 }
 
 /* Searches at once for files that were written. */
 static void
 notice_profile(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    if (mrd_devprof_notice(a->devprof, process, ev, mrd_local_now()))
-        mrd_files_look(a->files);
+    if (mrd_devprof_notice(agent->devprof, process, ev, mrd_local_now()))
+        mrd_files_look(agent->files);
 }
 
 static void
 stop_profiles(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_devprof_close(a->devprof);
-    a->devprof = NULL;
+    mrd_devprof_close(agent->devprof);
+    agent->devprof = NULL;
 }
 
 const mrd_collector mrd_collector_device_profiles = {

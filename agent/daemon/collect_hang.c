@@ -8,58 +8,59 @@
 static mrd_err
 start_hang(void *self, mrd_why *why)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    return mrd_ranks_open(a->drain, a->proc_root, &a->ranks, why);
+    return mrd_ranks_open(agent->drain, agent->proc_root, &agent->ranks, why);
 }
 
 static mrd_err
-open_hang(mrd_agent *a, void **ret_self, mrd_why *why)
+open_hang(mrd_agent *agent, void **ret_self, mrd_why *why)
 {
     (void) why;
-    *ret_self = a;
+    *ret_self = agent;
     return MRD_OK;
 }
 
 static void
 step_hang(void *self, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    if (a->publish == NULL)
+    if (agent->publish == NULL)
         return;
-    mrd_ranks_step(a->ranks, now);
-    if (mrd_ranks_version(a->ranks) == a->ranks_reported ||
-        mrd_ranks_version(a->ranks) == a->ranks_sent || mrd_local_diff(now, a->ranks_at) < SEND_MIN)
+    mrd_ranks_step(agent->ranks, now);
+    if (mrd_ranks_version(agent->ranks) == agent->ranks_reported ||
+        mrd_ranks_version(agent->ranks) == agent->ranks_sent ||
+        mrd_local_diff(now, agent->ranks_at) < SEND_MIN)
         return;
-    a->ranks_at = now;
-    mrd_publish_heartbeat_now(a->publish);
+    agent->ranks_at = now;
+    mrd_publish_heartbeat_now(agent->publish);
 }
 
 static mrd_local_ns
 next_of_hang(const void *self)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    return a->publish == NULL ? (mrd_local_ns){ INT64_MAX } : mrd_ranks_next_ns(a->ranks);
+    return agent->publish == NULL ? (mrd_local_ns){ INT64_MAX } : mrd_ranks_next_ns(agent->ranks);
 }
 
 static void
 process_of_hang(void *self, mrd_drain_process *process)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    if (process->gone && a->ranks != NULL)
-        mrd_ranks_gone(a->ranks, process, mrd_local_now());
+    if (process->gone && agent->ranks != NULL)
+        mrd_ranks_gone(agent->ranks, process, mrd_local_now());
 }
 
 static void
 close_hang(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_ranks_close(a->ranks);
-    a->ranks = NULL;
+    mrd_ranks_close(agent->ranks);
+    agent->ranks = NULL;
 }
 
 const mrd_collector mrd_collector_hang = { .name = "hang",

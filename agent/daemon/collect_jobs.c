@@ -8,17 +8,17 @@
 static mrd_err
 send_job(void *self, uint64_t tag, mrd_bytes frame)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    return a->publish == NULL ? MRD_AGAIN
-                              : mrd_publish_foreign(a->publish, tag | MRD_TAG_JOB, frame);
+    return agent->publish == NULL ? MRD_AGAIN
+                                  : mrd_publish_foreign(agent->publish, tag | MRD_TAG_JOB, frame);
 }
 
 static mrd_err
-jobs_open(mrd_agent *a, void **ret_self, mrd_why *why)
+jobs_open(mrd_agent *agent, void **ret_self, mrd_why *why)
 {
     (void) why;
-    *ret_self = a;
+    *ret_self = agent;
     return MRD_OK;
 }
 
@@ -26,52 +26,52 @@ jobs_open(mrd_agent *a, void **ret_self, mrd_why *why)
 static mrd_err
 jobs_start(void *self, mrd_why *why)
 {
-    mrd_agent *a = self;
-    mrd_jobs_options o = { .dir = a->transport != NULL ? a->o.job_dir : NULL,
-                           .drain = a->drain,
-                           .send = send_job,
-                           .go = mrd_agent_job_go,
-                           .stop = mrd_agent_job_stop,
-                           .self = a,
-                           .agent = a->key };
+    mrd_agent *agent = self;
+    mrd_jobs_options options = { .dir = agent->transport != NULL ? agent->o.job_dir : NULL,
+                                 .drain = agent->drain,
+                                 .send = send_job,
+                                 .go = mrd_agent_job_go,
+                                 .stop = mrd_agent_job_stop,
+                                 .self = agent,
+                                 .agent = agent->key };
 
-    return mrd_jobs_open(&o, &a->jobs, why);
+    return mrd_jobs_open(&options, &agent->jobs, why);
 }
 
 static void
 jobs_step(void *self, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    if (a->jobs != NULL && a->transport != NULL)
-        mrd_jobs_step(a->jobs, now);
+    if (agent->jobs != NULL && agent->transport != NULL)
+        mrd_jobs_step(agent->jobs, now);
 }
 
 static mrd_local_ns
 jobs_next(const void *self)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    return a->jobs == NULL || a->transport == NULL ? ((mrd_local_ns){ INT64_MAX })
-                                                   : mrd_jobs_next_ns(a->jobs);
+    return agent->jobs == NULL || agent->transport == NULL ? ((mrd_local_ns){ INT64_MAX })
+                                                           : mrd_jobs_next_ns(agent->jobs);
 }
 
 static void
 jobs_process(void *self, mrd_drain_process *process)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    if (a->jobs != NULL && a->transport != NULL)
-        mrd_jobs_process(a->jobs, process);
+    if (agent->jobs != NULL && agent->transport != NULL)
+        mrd_jobs_process(agent->jobs, process);
 }
 
 static void
 jobs_stop(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_jobs_close(a->jobs);
-    a->jobs = NULL; /* processes go later */
+    mrd_jobs_close(agent->jobs);
+    agent->jobs = NULL; /* processes go later */
 }
 
 const mrd_collector mrd_collector_jobs = { .name = "jobs",

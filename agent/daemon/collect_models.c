@@ -7,48 +7,49 @@
 static mrd_err
 start_models(void *self, mrd_why *why)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    if (a->o.spool_dir != NULL)
-        snprintf(a->models_path, sizeof(a->models_path), "%s/models", a->o.spool_dir);
-    return mrd_model_table_open(a->models_path[0] == '\0' ? NULL : a->models_path, a->node.boot_id,
-                                a->proc_root, a->record, &a->models, why);
+    if (agent->o.spool_dir != NULL)
+        snprintf(agent->models_path, sizeof(agent->models_path), "%s/models", agent->o.spool_dir);
+    return mrd_model_table_open(agent->models_path[0] == '\0' ? NULL : agent->models_path,
+                                agent->node.boot_id, agent->proc_root, agent->record,
+                                &agent->models, why);
 }
 
 static void
 step_models(void *self, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_model_table_step(a->models, now);
+    mrd_model_table_step(agent->models, now);
 }
 
 static void
 process_of_models(void *self, mrd_drain_process *process)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
     if (process->gone)
-        mrd_model_table_gone(a->models, process, mrd_local_now());
+        mrd_model_table_gone(agent->models, process, mrd_local_now());
     else
-        mrd_model_table_seen(a->models, process);
+        mrd_model_table_seen(agent->models, process);
 }
 
 static void
 model_event(void *self, mrd_drain_process *process, uint64_t number, bool load, const mrd_event *ev)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_model_table_event(a->models, process, number, load, ev);
+    mrd_model_table_event(agent->models, process, number, load, ev);
 }
 
 static void
 stop_models(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_model_table_close(a->models);
-    a->models = NULL;
+    mrd_model_table_close(agent->models);
+    agent->models = NULL;
 }
 
 const mrd_collector mrd_collector_models = {

@@ -11,36 +11,36 @@
 static void
 on_process(void *self, mrd_drain_process *process)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
     if (process->gone) {
-        mrd_collectors_process(a, process);
-        mrd_record_process_gone(a->record, process);
+        mrd_collectors_process(agent, process);
+        mrd_record_process_gone(agent->record, process);
         return;
     }
-    (void) mrd_record_process_seen(a->record, process);
+    (void) mrd_record_process_seen(agent->record, process);
     mrd_log(MRD_LOG_INFO, "AGT-PROCESS",
             "A process with rings was found: pid=%lld name=%s rank=%lld",
             (long long) process->ident.pid, process->ident.comm, (long long) process->ident.rank);
-    mrd_collectors_process(a, process);
+    mrd_collectors_process(agent, process);
 }
 
 static void
 on_identified(void *self, mrd_ident *ident)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    if (a->jobs != NULL && a->transport != NULL)
-        mrd_jobs_correct(a->jobs, ident);
+    if (agent->jobs != NULL && agent->transport != NULL)
+        mrd_jobs_correct(agent->jobs, ident);
 }
 
 static void
 on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
     mrd_collectors_notice(self, process, ev);
-    if (a->notices++ < NOTICES)
+    if (agent->notices++ < NOTICES)
         mrd_log(MRD_LOG_INFO, "AGT-NOTICE", "A workload reports: pid=%lld text=%s",
                 (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
 }
@@ -48,17 +48,17 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 /* A workload may send any number of notices, but the log belongs to the operator, so their number
  * is limited. */
 static void
-end_minute(mrd_agent *a, mrd_local_ns now)
+end_minute(mrd_agent *agent, mrd_local_ns now)
 {
-    if (mrd_local_diff(now, a->notices_at) < MRD_WAIT_NOTICES)
+    if (mrd_local_diff(now, agent->notices_at) < MRD_WAIT_NOTICES)
         return;
-    if (a->notices > NOTICES)
+    if (agent->notices > NOTICES)
         mrd_log(MRD_LOG_WARN, "AGT-NOTICES",
                 "Workloads reported more notices than are logged; sessions contain all of them: "
                 "not_logged=%llu",
-                (unsigned long long) (a->notices - NOTICES));
-    a->notices = 0;
-    a->notices_at = now;
+                (unsigned long long) (agent->notices - NOTICES));
+    agent->notices = 0;
+    agent->notices_at = now;
 }
 
 static void
@@ -70,40 +70,40 @@ on_model(void *self, mrd_drain_process *process, uint64_t number, bool load, con
 static uint64_t
 on_resume(void *self, uint64_t ring)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    return mrd_spool_resume(a->spool, ring);
+    return mrd_spool_resume(agent->spool, ring);
 }
 
 static mrd_err
-open_rings(mrd_agent *a, void **ret_self, mrd_why *why)
+open_rings(mrd_agent *agent, void **ret_self, mrd_why *why)
 {
-    mrd_drain_options o = { .instance_id = a->node.instance_id,
-                            .memory = (size_t) a->o.ring_bytes,
-                            .job = a->o.job,
-                            .ring_dir = a->o.ring_dir,
-                            .pod_dir = a->o.pod_dir,
-                            .exclusive = true,
-                            .proc_root = a->o.proc_root,
-                            .containers = a->o.containers,
-                            .simulated = a->o.simulated,
-                            .only_uid = -1,
-                            .hold = true,
-                            .resume = on_resume,
-                            .event = mrd_agent_event,
-                            .correct = on_identified,
-                            .process = on_process,
-                            .notice = on_notice,
-                            .model = on_model,
-                            .self = a };
+    mrd_drain_options options = { .instance_id = agent->node.instance_id,
+                                  .memory = (size_t) agent->o.ring_bytes,
+                                  .job = agent->o.job,
+                                  .ring_dir = agent->o.ring_dir,
+                                  .pod_dir = agent->o.pod_dir,
+                                  .exclusive = true,
+                                  .proc_root = agent->o.proc_root,
+                                  .containers = agent->o.containers,
+                                  .simulated = agent->o.simulated,
+                                  .only_uid = -1,
+                                  .hold = true,
+                                  .resume = on_resume,
+                                  .event = mrd_agent_event,
+                                  .correct = on_identified,
+                                  .process = on_process,
+                                  .notice = on_notice,
+                                  .model = on_model,
+                                  .self = agent };
 
-    if (a->o.spool_dir != NULL) {
-        snprintf(a->open_path, sizeof(a->open_path), "%s/open", a->o.spool_dir);
-        o.open_path = a->open_path;
-        o.boot_id = a->node.boot_id;
+    if (agent->o.spool_dir != NULL) {
+        snprintf(agent->open_path, sizeof(agent->open_path), "%s/open", agent->o.spool_dir);
+        options.open_path = agent->open_path;
+        options.boot_id = agent->node.boot_id;
     }
-    *ret_self = a;
-    return mrd_drain_open(&o, &a->drain, why);
+    *ret_self = agent;
+    return mrd_drain_open(&options, &agent->drain, why);
 }
 
 static void
@@ -117,53 +117,53 @@ say(void *self, const char *message)
 static void
 step_rings(void *self, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_drain_hold(a->drain, mrd_agent_waits(a, now));
-    (void) mrd_drain_step(a->drain);
-    end_minute(a, now);
-    if (mrd_local_diff(now, a->said_at) > MRD_WAIT_NOTICES ||
-        (mrd_drain_has_refused(a->drain) && !a->said_refused) ||
-        (mrd_drain_leaves_out(a->drain) && !a->said_left_out)) {
-        a->said_at = now;
-        a->said_left_out = mrd_drain_leaves_out(a->drain);
-        a->said_refused = mrd_drain_has_refused(a->drain);
-        mrd_drain_say(a->drain, say, a);
+    mrd_drain_hold(agent->drain, mrd_agent_waits(agent, now));
+    (void) mrd_drain_step(agent->drain);
+    end_minute(agent, now);
+    if (mrd_local_diff(now, agent->said_at) > MRD_WAIT_NOTICES ||
+        (mrd_drain_has_refused(agent->drain) && !agent->said_refused) ||
+        (mrd_drain_leaves_out(agent->drain) && !agent->said_left_out)) {
+        agent->said_at = now;
+        agent->said_left_out = mrd_drain_leaves_out(agent->drain);
+        agent->said_refused = mrd_drain_has_refused(agent->drain);
+        mrd_drain_say(agent->drain, say, agent);
     }
 }
 
 static mrd_local_ns
 next_of_rings(const void *self)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    return mrd_local_add(mrd_local_now(), mrd_drain_wait_ns(a->drain));
+    return mrd_local_add(mrd_local_now(), mrd_drain_wait_ns(agent->drain));
 }
 
 static void
 fds_of_rings(const void *self, int ret_fds[MRD_COLLECTOR_FDS])
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    ret_fds[0] = mrd_drain_fd(a->drain);
+    ret_fds[0] = mrd_drain_fd(agent->drain);
 }
 
 static void
 finish_rings(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_drain_hold(a->drain, mrd_agent_waits(a, mrd_local_now()));
-    mrd_drain_finish(a->drain);
+    mrd_drain_hold(agent->drain, mrd_agent_waits(agent, mrd_local_now()));
+    mrd_drain_finish(agent->drain);
 }
 
 static void
 account_rings(const void *self, mrd_collector_account *sum)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
     mrd_drain_tally counts;
 
-    mrd_drain_counts(a->drain, &counts);
+    mrd_drain_counts(agent->drain, &counts);
     sum->begun += counts.begun;
     sum->held += counts.held;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
@@ -173,10 +173,10 @@ account_rings(const void *self, mrd_collector_account *sum)
 static void
 close_rings(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_drain_close(a->drain);
-    a->drain = NULL;
+    mrd_drain_close(agent->drain);
+    agent->drain = NULL;
 }
 
 const mrd_collector mrd_collector_rings = {

@@ -29,13 +29,13 @@ typedef struct {
 } settings;
 
 static mrd_err
-open_settings(mrd_agent *a, void **ret_self, mrd_why *why)
+open_settings(mrd_agent *agent, void **ret_self, mrd_why *why)
 {
     settings *s = calloc(1, sizeof(*s));
 
     if (s == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "settings of processes");
-    s->agent = a;
+    s->agent = agent;
     *ret_self = s;
     return MRD_OK;
 }
@@ -46,10 +46,10 @@ close_settings(void *self)
     settings *s = self;
 
     while (s->entries != NULL) {
-        entry *e = s->entries;
+        entry *item = s->entries;
 
-        s->entries = e->next;
-        free(e);
+        s->entries = item->next;
+        free(item);
     }
     free(s);
 }
@@ -71,12 +71,12 @@ has_exclusion(const mrd_strlist *words)
 }
 
 static bool
-same_list(const mrd_strlist *a, const mrd_strlist *b)
+same_list(const mrd_strlist *strlist, const mrd_strlist *b)
 {
-    for (size_t i = 0; i < a->n && a->n == b->n; i++)
-        if (strcmp(a->v[i], b->v[i]) != 0)
+    for (size_t i = 0; i < strlist->n && strlist->n == b->n; i++)
+        if (strcmp(strlist->v[i], b->v[i]) != 0)
             return false;
-    return a->n == b->n;
+    return strlist->n == b->n;
 }
 
 static void
@@ -155,23 +155,23 @@ may_write(const mrd_drain_process *process)
 }
 
 static void
-tell(settings *s, entry *e, mrd_buf *text)
+tell(settings *s, entry *item, mrd_buf *text)
 {
     uint64_t hash = text->len == 0 ? 0 : mrd_hash64(text->p, text->len, 1);
     mrd_why why = { 0 };
 
-    if (hash == e->written || !may_write(e->process))
+    if (hash == item->written || !may_write(item->process))
         return;
-    e->written = hash;
+    item->written = hash;
     if (hash == 0) {
-        mrd_settings_file_drop(s->agent->drain, e->process);
-    } else if (mrd_settings_file_put(s->agent->drain, e->process, mrd_buf_cstr(text), &why) !=
+        mrd_settings_file_drop(s->agent->drain, item->process);
+    } else if (mrd_settings_file_put(s->agent->drain, item->process, mrd_buf_cstr(text), &why) !=
                    MRD_OK &&
-               !e->failed) {
-        e->failed = true; /* the runtime records too much, and the session excludes it here */
+               !item->failed) {
+        item->failed = true; /* the runtime records too much, and the session excludes it here */
         mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
                 "A process does not receive its capture filters: pid=%lld reason=%s",
-                (long long) e->process->ident.pid, why.text);
+                (long long) item->process->ident.pid, why.text);
     }
 }
 
@@ -183,12 +183,12 @@ step_settings(void *self, mrd_local_ns now)
     if (mrd_local_before(now, mrd_local_add(s->looked_at, MRD_WAIT_SETTINGS)))
         return;
     s->looked_at = now;
-    for (entry *e = s->entries; e != NULL; e = e->next) {
+    for (entry *item = s->entries; item != NULL; item = item->next) {
         mrd_buf text = { 0 };
 
-        wanted(s, e->process, now, &text);
+        wanted(s, item->process, now, &text);
         if (text.err == MRD_OK)
-            tell(s, e, &text);
+            tell(s, item, &text);
         mrd_buf_fini(&text);
     }
 }
@@ -197,20 +197,20 @@ static void
 process_of_settings(void *self, mrd_drain_process *process)
 {
     settings *s = self;
-    entry **at = &s->entries, *e;
+    entry **at = &s->entries, *item;
 
     while (*at != NULL && (*at)->process != process)
         at = &(*at)->next;
     if (process->gone) {
-        if ((e = *at) == NULL)
+        if ((item = *at) == NULL)
             return;
-        *at = e->next;
+        *at = item->next;
         mrd_settings_file_drop(s->agent->drain, process);
-        free(e);
-    } else if (*at == NULL && (e = calloc(1, sizeof(*e))) != NULL) {
+        free(item);
+    } else if (*at == NULL && (item = calloc(1, sizeof(*item))) != NULL) {
         /* 1 forces a new file in place of a predecessor's */
-        *e = (entry){ .next = s->entries, .process = process, .written = 1 };
-        s->entries = e;
+        *item = (entry){ .next = s->entries, .process = process, .written = 1 };
+        s->entries = item;
         s->looked_at = (mrd_local_ns){ 0 };
     }
 }

@@ -12,17 +12,17 @@
 static void
 on_process(void *self, mrd_drain_process *process)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
     if (process->gone)
-        mrd_record_process_gone(a->record, process);
+        mrd_record_process_gone(agent->record, process);
     else
-        (void) mrd_record_file_seen(a->record, process);
+        (void) mrd_record_file_seen(agent->record, process);
 }
 
 /* Tells the sessions that get the file that `n` versions of it were read in part or not at all. */
 static void
-note_cut(mrd_agent *a, const mrd_files_complete *file, unsigned n, const char *message)
+note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const char *message)
 {
     size_t len = strlen(file->path), from = len > NAMED ? len - NAMED : 0;
     char text[256];
@@ -35,29 +35,29 @@ note_cut(mrd_agent *a, const mrd_files_complete *file, unsigned n, const char *m
              named ? "" : ": ", named ? message + len + 2 : message);
     for (size_t i = 0; i < MRD_FILES_SESSIONS; i++)
         if (file->takers[i] != 0)
-            mrd_record_note_cut(a->record, file->takers[i], n, text);
+            mrd_record_note_cut(agent->record, file->takers[i], n, text);
 }
 
 /* Until a file was read, nothing tells whether it is a trace. */
 static void
-note_replaced(mrd_agent *a, const mrd_files_complete *file)
+note_replaced(mrd_agent *agent, const mrd_files_complete *file)
 {
     static const char reason[] =
         "it was replaced before it could be read: give each trace a name of its own";
 
     mrd_log(MRD_LOG_WARN, "AGT-TRACE", "A trace file was not read: path=%s times=%u reason=%s",
             file->path, file->replaced, reason);
-    note_cut(a, file, file->replaced, reason);
+    note_cut(agent, file, file->replaced, reason);
 }
 
 static void
 on_withdrawn(void *self, const uint64_t takers[MRD_FILES_SESSIONS])
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
     for (size_t i = 0; i < MRD_FILES_SESSIONS; i++)
         if (takers[i] != 0)
-            mrd_record_withdraw_cut(a->record, takers[i]);
+            mrd_record_withdraw_cut(agent->record, takers[i]);
 }
 
 /* Handles a trace file that cannot be read any more, with the versions before it. */
@@ -91,63 +91,63 @@ on_finished(void *self, const mrd_files_complete *file, mrd_trace_end end, uint6
 
 /* Before the recorder, because its first commit contains the processed amount of each file. */
 static mrd_err
-open_traces(mrd_agent *a, void **ret_self, mrd_why *why)
+open_traces(mrd_agent *agent, void **ret_self, mrd_why *why)
 {
-    mrd_traces_options o = { .instance_id = a->node.instance_id,
-                             .dir = a->o.spool_dir,
-                             .job = a->o.job,
-                             .simulated = a->o.simulated,
-                             .event = mrd_agent_event,
-                             .process = on_process,
-                             .finished = on_finished,
-                             .withdraw = on_withdrawn,
-                             .self = a };
+    mrd_traces_options options = { .instance_id = agent->node.instance_id,
+                                   .dir = agent->o.spool_dir,
+                                   .job = agent->o.job,
+                                   .simulated = agent->o.simulated,
+                                   .event = mrd_agent_event,
+                                   .process = on_process,
+                                   .finished = on_finished,
+                                   .withdraw = on_withdrawn,
+                                   .self = agent };
     const mrd_spool_position *positions;
     size_t n;
-    mrd_err err = mrd_traces_open(&o, &a->traces, why);
+    mrd_err err = mrd_traces_open(&options, &agent->traces, why);
 
-    *ret_self = a;
+    *ret_self = agent;
     if (err != MRD_OK)
         return err;
-    positions = mrd_spool_recovered(a->spool, &n);
-    mrd_traces_resume(a->traces, positions, n);
+    positions = mrd_spool_recovered(agent->spool, &n);
+    mrd_traces_resume(agent->traces, positions, n);
     return MRD_OK;
 }
 
 /* A file can wait, while events in rings cannot. So files do not fill the spool. */
 static bool
-has_room(const mrd_agent *a)
+has_room(const mrd_agent *agent)
 {
     mrd_spool_stats st;
 
-    mrd_spool_get_stats(a->spool, &st);
-    return st.file_bytes < (uint64_t) a->o.spool_bytes / 4;
+    mrd_spool_get_stats(agent->spool, &st);
+    return st.file_bytes < (uint64_t) agent->o.spool_bytes / 4;
 }
 
 static void
 step_traces(void *self, mrd_local_ns now)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
     (void) now;
-    mrd_traces_step(a->traces, has_room(a));
+    mrd_traces_step(agent->traces, has_room(agent));
 }
 
 static mrd_local_ns
 next_of_traces(const void *self)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    return mrd_traces_next_ns(a->traces);
+    return mrd_traces_next_ns(agent->traces);
 }
 
 void
 mrd_agent_note_process(void *self, mrd_drain_process *process)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    if (a->traces != NULL)
-        mrd_traces_process(a->traces, &process->ident, mrd_drain_claim(process).uid,
+    if (agent->traces != NULL)
+        mrd_traces_process(agent->traces, &process->ident, mrd_drain_claim(process).uid,
                            mrd_drain_has_runtime(process));
 }
 
@@ -162,27 +162,27 @@ static void
 positions_of_traces(const void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                     void *to)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    if (a->traces != NULL)
-        mrd_traces_positions(a->traces, call, to);
+    if (agent->traces != NULL)
+        mrd_traces_positions(agent->traces, call, to);
 }
 
 static bool
 traces_idle(const void *self)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
-    return mrd_traces_idle(a->traces);
+    return mrd_traces_idle(agent->traces);
 }
 
 static void
 account_traces(const void *self, mrd_collector_account *sum)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
     mrd_traces_stats st;
 
-    mrd_traces_get_stats(a->traces, &st);
+    mrd_traces_get_stats(agent->traces, &st);
     sum->begun += st.begun + st.dropped;
     sum->dropped[MRD_DROP_MEMORY] += st.refused;
     sum->dropped[MRD_DROP_JSON] += st.dropped;
@@ -191,10 +191,10 @@ account_traces(const void *self, mrd_collector_account *sum)
 static void
 stop_traces(void *self)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    mrd_traces_close(a->traces);
-    a->traces = NULL; /* processes go later */
+    mrd_traces_close(agent->traces);
+    agent->traces = NULL; /* processes go later */
 }
 
 const mrd_collector mrd_collector_trace_files = {

@@ -76,30 +76,30 @@ mrd_err mrd_agent_event(void *agent, mrd_drain_process *process, unsigned clock,
 
 /* ---- All of them, in order (collectors.c) ---- */
 
-mrd_err mrd_collectors_open(mrd_agent *a, mrd_why *why);
-mrd_err mrd_collectors_start(mrd_agent *a, mrd_why *why);
-void mrd_collectors_step(mrd_agent *a, mrd_local_ns now);
-mrd_local_ns mrd_collectors_next_ns(const mrd_agent *a);
-size_t mrd_collectors_fds(const mrd_agent *a, int *ret_fds, size_t room);
+mrd_err mrd_collectors_open(mrd_agent *agent, mrd_why *why);
+mrd_err mrd_collectors_start(mrd_agent *agent, mrd_why *why);
+void mrd_collectors_step(mrd_agent *agent, mrd_local_ns now);
+mrd_local_ns mrd_collectors_next_ns(const mrd_agent *agent);
+size_t mrd_collectors_fds(const mrd_agent *agent, int *ret_fds, size_t room);
 /* Errors: the error of the first collector that fails. The collectors before it have ended the
  * session. */
-mrd_err mrd_collectors_begin(mrd_agent *a, uint64_t session, mrd_why *why);
-void mrd_collectors_save(mrd_agent *a, uint64_t session, mrd_local_ns now);
-void mrd_collectors_process(mrd_agent *a, mrd_drain_process *process);
-void mrd_collectors_notice(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev);
-void mrd_collectors_model(mrd_agent *a, mrd_drain_process *process, uint64_t number, bool load,
+mrd_err mrd_collectors_begin(mrd_agent *agent, uint64_t session, mrd_why *why);
+void mrd_collectors_save(mrd_agent *agent, uint64_t session, mrd_local_ns now);
+void mrd_collectors_process(mrd_agent *agent, mrd_drain_process *process);
+void mrd_collectors_notice(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev);
+void mrd_collectors_model(mrd_agent *agent, mrd_drain_process *process, uint64_t number, bool load,
                           const mrd_event *ev);
 /* The recorder's (mrd_record_options.files); self is the agent. */
 void mrd_collectors_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                               void *to);
-void mrd_collectors_finish(mrd_agent *a);
-bool mrd_collectors_idle(const mrd_agent *a);
-void mrd_collectors_account(const mrd_agent *a, mrd_collector_account *ret_sum);
-void mrd_collectors_stop(mrd_agent *a); /* the other way round */
-void mrd_collectors_close(mrd_agent *a);
+void mrd_collectors_finish(mrd_agent *agent);
+bool mrd_collectors_idle(const mrd_agent *agent);
+void mrd_collectors_account(const mrd_agent *agent, mrd_collector_account *ret_sum);
+void mrd_collectors_stop(mrd_agent *agent); /* the other way round */
+void mrd_collectors_close(mrd_agent *agent);
 /* The i-th: its name, and how many of its turns took longer than the budget. False beyond the last.
  */
-bool mrd_collectors_get(const mrd_agent *a, size_t i, const char **ret_name,
+bool mrd_collectors_get(const mrd_agent *agent, size_t i, const char **ret_name,
                         uint64_t *ret_turns_over);
 
 #endif

@@ -25,28 +25,28 @@ _Static_assert(N <= MRD_COLLECTORS_MAX, "raise MRD_COLLECTORS_MAX");
 /* ---- Lifecycle ---- */
 
 mrd_err
-mrd_collectors_open(mrd_agent *a, mrd_why *why)
+mrd_collectors_open(mrd_agent *agent, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < N && err == MRD_OK; i++) {
-        mrd_collector_slot *slot = &a->collectors[i];
+        mrd_collector_slot *slot = &agent->collectors[i];
 
-        slot->self = a;
+        slot->self = agent;
         if (collectors[i]->open != NULL)
-            err = collectors[i]->open(a, &slot->self, why);
+            err = collectors[i]->open(agent, &slot->self, why);
         slot->open = err == MRD_OK;
     }
     return err;
 }
 
 mrd_err
-mrd_collectors_start(mrd_agent *a, mrd_why *why)
+mrd_collectors_start(mrd_agent *agent, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < N && err == MRD_OK; i++) {
-        mrd_collector_slot *slot = &a->collectors[i];
+        mrd_collector_slot *slot = &agent->collectors[i];
 
         if (collectors[i]->start != NULL)
             err = collectors[i]->start(slot->self, why);
@@ -56,30 +56,30 @@ mrd_collectors_start(mrd_agent *a, mrd_why *why)
 }
 
 void
-mrd_collectors_finish(mrd_agent *a)
+mrd_collectors_finish(mrd_agent *agent)
 {
     for (size_t i = 0; i < N; i++) {
-        if (a->collectors[i].started && collectors[i]->finish != NULL)
-            collectors[i]->finish(a->collectors[i].self);
+        if (agent->collectors[i].started && collectors[i]->finish != NULL)
+            collectors[i]->finish(agent->collectors[i].self);
     }
 }
 
 bool
-mrd_collectors_idle(const mrd_agent *a)
+mrd_collectors_idle(const mrd_agent *agent)
 {
     for (size_t i = 0; i < N; i++) {
-        if (a->collectors[i].started && collectors[i]->idle != NULL &&
-            !collectors[i]->idle(a->collectors[i].self))
+        if (agent->collectors[i].started && collectors[i]->idle != NULL &&
+            !collectors[i]->idle(agent->collectors[i].self))
             return false;
     }
     return true;
 }
 
 void
-mrd_collectors_stop(mrd_agent *a)
+mrd_collectors_stop(mrd_agent *agent)
 {
     for (size_t i = N; i-- > 0;) {
-        mrd_collector_slot *slot = &a->collectors[i];
+        mrd_collector_slot *slot = &agent->collectors[i];
 
         if (slot->started && collectors[i]->stop != NULL)
             collectors[i]->stop(slot->self);
@@ -88,10 +88,10 @@ mrd_collectors_stop(mrd_agent *a)
 }
 
 void
-mrd_collectors_close(mrd_agent *a)
+mrd_collectors_close(mrd_agent *agent)
 {
     for (size_t i = N; i-- > 0;) {
-        mrd_collector_slot *slot = &a->collectors[i];
+        mrd_collector_slot *slot = &agent->collectors[i];
 
         if (slot->open && collectors[i]->close != NULL)
             collectors[i]->close(slot->self);
@@ -102,43 +102,43 @@ mrd_collectors_close(mrd_agent *a)
 /* ---- Turns ---- */
 
 static void
-end_session(mrd_agent *a, uint64_t session, size_t n)
+end_session(mrd_agent *agent, uint64_t session, size_t n)
 {
     for (size_t i = n; i-- > 0;) {
-        if (a->collectors[i].started && collectors[i]->end != NULL)
-            collectors[i]->end(a->collectors[i].self, session);
+        if (agent->collectors[i].started && collectors[i]->end != NULL)
+            collectors[i]->end(agent->collectors[i].self, session);
     }
 }
 
 /* Ends sessions that the recorder has removed. */
 static void
-end_sessions(mrd_agent *a)
+end_sessions(mrd_agent *agent)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < a->n_collected; i++) {
+    for (size_t i = 0; i < agent->n_collected; i++) {
         mrd_record_status st;
 
-        if (mrd_record_find(a->record, a->collected[i], &st))
-            a->collected[n++] = a->collected[i];
+        if (mrd_record_find(agent->record, agent->collected[i], &st))
+            agent->collected[n++] = agent->collected[i];
         else
-            end_session(a, a->collected[i], N);
+            end_session(agent, agent->collected[i], N);
     }
-    a->n_collected = n;
+    agent->n_collected = n;
 }
 
 void
-mrd_collectors_step(mrd_agent *a, mrd_local_ns now)
+mrd_collectors_step(mrd_agent *agent, mrd_local_ns now)
 {
     mrd_local_ns before = mrd_local_now();
 
-    end_sessions(a);
+    end_sessions(agent);
     for (size_t i = 0; i < N; i++) {
-        mrd_collector_slot *slot = &a->collectors[i];
+        mrd_collector_slot *slot = &agent->collectors[i];
         mrd_local_ns after;
 
         if (!slot->started || collectors[i]->step == NULL ||
-            (collectors[i]->pauses && a->pause_ns > 0))
+            (collectors[i]->pauses && agent->pause_ns > 0))
             continue;
         collectors[i]->step(slot->self, now);
         after = mrd_local_now();
@@ -148,13 +148,13 @@ mrd_collectors_step(mrd_agent *a, mrd_local_ns now)
 }
 
 mrd_local_ns
-mrd_collectors_next_ns(const mrd_agent *a)
+mrd_collectors_next_ns(const mrd_agent *agent)
 {
     mrd_local_ns next = { INT64_MAX };
 
     for (size_t i = 0; i < N; i++) {
-        mrd_local_ns at = a->collectors[i].started && collectors[i]->next_ns != NULL
-                              ? collectors[i]->next_ns(a->collectors[i].self)
+        mrd_local_ns at = agent->collectors[i].started && collectors[i]->next_ns != NULL
+                              ? collectors[i]->next_ns(agent->collectors[i].self)
                               : (mrd_local_ns){ INT64_MAX };
 
         next = mrd_local_before(at, next) ? at : next;
@@ -163,15 +163,15 @@ mrd_collectors_next_ns(const mrd_agent *a)
 }
 
 size_t
-mrd_collectors_fds(const mrd_agent *a, int *ret_fds, size_t room)
+mrd_collectors_fds(const mrd_agent *agent, int *ret_fds, size_t room)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < N; i++) {
         int fds[MRD_COLLECTOR_FDS] = { -1, -1, -1, -1 };
 
-        if (a->collectors[i].started && collectors[i]->fds != NULL)
-            collectors[i]->fds(a->collectors[i].self, fds);
+        if (agent->collectors[i].started && collectors[i]->fds != NULL)
+            collectors[i]->fds(agent->collectors[i].self, fds);
         for (size_t k = 0; k < MRD_COLLECTOR_FDS; k++) {
             if (fds[k] >= 0 && n < room)
                 ret_fds[n++] = fds[k];
@@ -183,101 +183,102 @@ mrd_collectors_fds(const mrd_agent *a, int *ret_fds, size_t room)
 /* ---- Sessions and processes ---- */
 
 static void
-note_collected(mrd_agent *a, uint64_t session)
+note_collected(mrd_agent *agent, uint64_t session)
 {
-    for (size_t i = 0; i < a->n_collected; i++) {
-        if (a->collected[i] == session)
+    for (size_t i = 0; i < agent->n_collected; i++) {
+        if (agent->collected[i] == session)
             return;
     }
-    if (a->n_collected == MRD_COUNT(a->collected)) /* finished sessions make room */
-        end_sessions(a);
-    if (a->n_collected < MRD_COUNT(a->collected))
-        a->collected[a->n_collected++] = session;
+    if (agent->n_collected == MRD_COUNT(agent->collected)) /* finished sessions make room */
+        end_sessions(agent);
+    if (agent->n_collected < MRD_COUNT(agent->collected))
+        agent->collected[agent->n_collected++] = session;
 }
 
 mrd_err
-mrd_collectors_begin(mrd_agent *a, uint64_t session, mrd_why *why)
+mrd_collectors_begin(mrd_agent *agent, uint64_t session, mrd_why *why)
 {
     for (size_t i = 0; i < N; i++) {
-        mrd_err err = a->collectors[i].started && collectors[i]->begin != NULL
-                          ? collectors[i]->begin(a->collectors[i].self, session, why)
+        mrd_err err = agent->collectors[i].started && collectors[i]->begin != NULL
+                          ? collectors[i]->begin(agent->collectors[i].self, session, why)
                           : MRD_OK;
 
         if (err != MRD_OK) {
-            end_session(a, session, i);
+            end_session(agent, session, i);
             return err;
         }
     }
-    note_collected(a, session);
+    note_collected(agent, session);
     return MRD_OK;
 }
 
 void
-mrd_collectors_save(mrd_agent *a, uint64_t session, mrd_local_ns now)
+mrd_collectors_save(mrd_agent *agent, uint64_t session, mrd_local_ns now)
 {
     for (size_t i = 0; i < N; i++) {
-        if (a->collectors[i].started && collectors[i]->save != NULL)
-            collectors[i]->save(a->collectors[i].self, session, now);
+        if (agent->collectors[i].started && collectors[i]->save != NULL)
+            collectors[i]->save(agent->collectors[i].self, session, now);
     }
 }
 
 void
-mrd_collectors_process(mrd_agent *a, mrd_drain_process *process)
+mrd_collectors_process(mrd_agent *agent, mrd_drain_process *process)
 {
     for (size_t i = 0; i < N; i++) {
-        if (a->collectors[i].started && collectors[i]->process != NULL)
-            collectors[i]->process(a->collectors[i].self, process);
+        if (agent->collectors[i].started && collectors[i]->process != NULL)
+            collectors[i]->process(agent->collectors[i].self, process);
     }
 }
 
 void
-mrd_collectors_notice(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev)
+mrd_collectors_notice(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev)
 {
     for (size_t i = 0; i < N; i++) {
-        if (a->collectors[i].started && collectors[i]->notice != NULL)
-            collectors[i]->notice(a->collectors[i].self, process, ev);
+        if (agent->collectors[i].started && collectors[i]->notice != NULL)
+            collectors[i]->notice(agent->collectors[i].self, process, ev);
     }
 }
 
 void
-mrd_collectors_model(mrd_agent *a, mrd_drain_process *process, uint64_t number, bool load,
+mrd_collectors_model(mrd_agent *agent, mrd_drain_process *process, uint64_t number, bool load,
                      const mrd_event *ev)
 {
     for (size_t i = 0; i < N; i++) {
-        if (a->collectors[i].started && collectors[i]->model != NULL)
-            collectors[i]->model(a->collectors[i].self, process, number, load, ev);
+        if (agent->collectors[i].started && collectors[i]->model != NULL)
+            collectors[i]->model(agent->collectors[i].self, process, number, load, ev);
     }
 }
 
 void
 mrd_collectors_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to)
 {
-    const mrd_agent *a = self;
+    const mrd_agent *agent = self;
 
     for (size_t i = 0; i < N; i++) {
-        if (a->collectors[i].open && collectors[i]->positions != NULL)
-            collectors[i]->positions(a->collectors[i].self, call, to);
+        if (agent->collectors[i].open && collectors[i]->positions != NULL)
+            collectors[i]->positions(agent->collectors[i].self, call, to);
     }
 }
 
 /* ---- Counts ---- */
 
 void
-mrd_collectors_account(const mrd_agent *a, mrd_collector_account *ret_sum)
+mrd_collectors_account(const mrd_agent *agent, mrd_collector_account *ret_sum)
 {
     *ret_sum = (mrd_collector_account){ 0 };
     for (size_t i = 0; i < N; i++) {
-        if (a->collectors[i].started && collectors[i]->account != NULL)
-            collectors[i]->account(a->collectors[i].self, ret_sum);
+        if (agent->collectors[i].started && collectors[i]->account != NULL)
+            collectors[i]->account(agent->collectors[i].self, ret_sum);
     }
 }
 
 bool
-mrd_collectors_get(const mrd_agent *a, size_t i, const char **ret_name, uint64_t *ret_turns_over)
+mrd_collectors_get(const mrd_agent *agent, size_t i, const char **ret_name,
+                   uint64_t *ret_turns_over)
 {
     if (i >= N)
         return false;
     *ret_name = collectors[i]->name;
-    *ret_turns_over = a->collectors[i].turns_over;
+    *ret_turns_over = agent->collectors[i].turns_over;
     return true;
 }

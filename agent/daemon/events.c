@@ -7,42 +7,42 @@
 
 /* session: 0 means all sessions that record the process. */
 static void
-on_trigger(mrd_agent *a, uint64_t session, const mrd_drain_process *process, const char *reason)
+on_trigger(mrd_agent *agent, uint64_t session, const mrd_drain_process *process, const char *reason)
 {
-    a->triggers++;
-    snprintf(a->trigger_reason, sizeof(a->trigger_reason), "%s", reason);
-    a->trigger_at = mrd_local_now();
-    mrd_record_report(a->record, session, process, reason);
+    agent->triggers++;
+    snprintf(agent->trigger_reason, sizeof(agent->trigger_reason), "%s", reason);
+    agent->trigger_at = mrd_local_now();
+    mrd_record_report(agent->record, session, process, reason);
     mrd_log(MRD_LOG_WARN, "AGT-TRIGGER", "A trigger fired: reason=%s", reason);
-    if (a->publish != NULL)
-        mrd_publish_heartbeat_now(a->publish);
+    if (agent->publish != NULL)
+        mrd_publish_heartbeat_now(agent->publish);
 }
 
 /* Separate, because its buffer would cost every event a stack frame with a guard. */
 __attribute__((noinline)) static void
-look_for_trigger(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev)
+look_for_trigger(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev)
 {
     char reason[256];
 
-    if (mrd_trigger_event(a->errors, process, ev, reason))
-        on_trigger(a, 0, process, reason);
-    for (size_t i = 0, left = a->n_watches; left > 0 && i < MRD_RECORD_SESSIONS; i++) {
-        mrd_session_watch *w = &a->watches[i];
+    if (mrd_trigger_event(agent->errors, process, ev, reason))
+        on_trigger(agent, 0, process, reason);
+    for (size_t i = 0, left = agent->n_watches; left > 0 && i < MRD_RECORD_SESSIONS; i++) {
+        mrd_session_watch *watch = &agent->watches[i];
 
-        left -= w->session != 0;
-        if (w->session != 0 && ev->kind == MRD_SPAN &&
-            mrd_record_selects(a->record, w->session, process) &&
-            mrd_trigger_event(w->watch, process, ev, reason))
-            on_trigger(a, w->session, process, reason);
+        left -= watch->session != 0;
+        if (watch->session != 0 && ev->kind == MRD_SPAN &&
+            mrd_record_selects(agent->record, watch->session, process) &&
+            mrd_trigger_event(watch->watch, process, ev, reason))
+            on_trigger(agent, watch->session, process, reason);
     }
 }
 
 mrd_err
 mrd_agent_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    mrd_agent *a = self;
+    mrd_agent *agent = self;
 
-    look_for_trigger(a, process, ev);
-    mrd_model_table_name(a->models, process, clock, ev);
-    return mrd_record_event(a->record, process, clock, ev);
+    look_for_trigger(agent, process, ev);
+    mrd_model_table_name(agent->models, process, clock, ev);
+    return mrd_record_event(agent->record, process, clock, ev);
 }

@@ -58,23 +58,23 @@ drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps, 
 {
     Mrd__Drop *messages = set->drops, **list = set->list;
     char(*texts)[32] = set->texts;
-    size_t n = 0;
+    size_t count = 0;
 
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
         if (drops[i].count == 0)
             continue;
-        mrd__drop__init(&messages[n]);
-        snprintf(texts[n], 32, "%s", cause_text(i, late_at_most));
-        messages[n].cause = texts[n];
-        messages[n].count = drops[i].count;
-        messages[n].first_ns = drops[i].first.ns;
-        messages[n].last_ns = drops[i].last.ns;
+        mrd__drop__init(&messages[count]);
+        snprintf(texts[count], 32, "%s", cause_text(i, late_at_most));
+        messages[count].cause = texts[count];
+        messages[count].count = drops[i].count;
+        messages[count].first_ns = drops[i].first.ns;
+        messages[count].last_ns = drops[i].last.ns;
         if (gaps != NULL)
-            gap_list(set, gaps, i, &messages[n]);
-        list[n] = &messages[n];
-        n++;
+            gap_list(set, gaps, i, &messages[count]);
+        list[count] = &messages[count];
+        count++;
     }
-    return n;
+    return count;
 }
 
 static void
@@ -91,21 +91,21 @@ fill_counters(counter_set *set, uint64_t begun, uint64_t delivered, uint64_t hel
 }
 
 static const char *
-state_word(const mrd_agent *a, const mrd_publish_stats *p, const mrd_spool_stats *spool)
+state_word(const mrd_agent *agent, const mrd_publish_stats *stats, const mrd_spool_stats *spool)
 {
-    if (!p->welcome)
+    if (!stats->welcome)
         return "connecting";
-    if (mrd_drain_stands_back(a->drain))
+    if (mrd_drain_stands_back(agent->drain))
         return "standing-back";
-    if (mrd_drain_leaves_out(a->drain))
+    if (mrd_drain_leaves_out(agent->drain))
         return "rings-left-out";
-    if (a->spool_failed.ns != 0)
+    if (agent->spool_failed.ns != 0)
         return "spool-failing";
-    if (p->slow)
+    if (stats->slow)
         return "throttled";
     if (spool->bytes > 16u << 20)
         return "spooling";
-    return a->capped_ns > 0 ? "cpu-capped" : "ok";
+    return agent->capped_ns > 0 ? "cpu-capped" : "ok";
 }
 
 /* Device profiles of one session. */
@@ -116,22 +116,23 @@ typedef struct {
 } profile_set;
 
 static void
-fill_profiles(profile_set *set, const mrd_devprof *d, uint64_t session, Mrd__SessionStatus *st)
+fill_profiles(profile_set *set, const mrd_devprof *prof, uint64_t session, Mrd__SessionStatus *st)
 {
-    mrd_devprof_result r;
+    mrd_devprof_result result;
 
-    for (size_t i = 0; set->n < MRD_DEVPROF_RESULTS && mrd_devprof_get(d, session, i, &r); i++) {
-        Mrd__DeviceProfile *m = &set->v[set->n];
+    for (size_t i = 0; set->n < MRD_DEVPROF_RESULTS && mrd_devprof_get(prof, session, i, &result);
+         i++) {
+        Mrd__DeviceProfile *profile = &set->v[set->n];
 
-        mrd__device_profile__init(m);
-        snprintf(set->states[set->n], sizeof(set->states[0]), "%s", r.state);
-        snprintf(set->messages[set->n], sizeof(set->messages[0]), "%s", r.message);
-        m->process_id = r.pid;
-        m->nc_idx = r.core < 0 ? -1 : r.core;
-        m->state = set->states[set->n];
-        m->count = r.count;
-        m->message = set->messages[set->n];
-        set->list[set->n++] = m;
+        mrd__device_profile__init(profile);
+        snprintf(set->states[set->n], sizeof(set->states[0]), "%s", result.state);
+        snprintf(set->messages[set->n], sizeof(set->messages[0]), "%s", result.message);
+        profile->process_id = result.pid;
+        profile->nc_idx = result.core < 0 ? -1 : result.core;
+        profile->state = set->states[set->n];
+        profile->count = result.count;
+        profile->message = set->messages[set->n];
+        set->list[set->n++] = profile;
     }
     st->device_profiles = set->list;
     st->n_device_profiles = set->n;
@@ -146,14 +147,15 @@ typedef struct {
 
 /* The texts belong to the table, which does not change while the message is made. */
 static Mrd__ModelList *
-fill_models(model_set *set, const mrd_model_table *t, uint64_t session)
+fill_models(model_set *set, const mrd_model_table *models, uint64_t session)
 {
-    Mrd__ModelList *m = &set->message;
+    Mrd__ModelList *list = &set->message;
 
-    mrd__model_list__init(m);
-    m->n_loads = mrd_model_table_get(t, session, set->from, MRD_MODELS_SENT, &m->left_out);
-    m->loads = set->list;
-    for (size_t i = 0; i < m->n_loads; i++) {
+    mrd__model_list__init(list);
+    list->n_loads =
+        mrd_model_table_get(models, session, set->from, MRD_MODELS_SENT, &list->left_out);
+    list->loads = set->list;
+    for (size_t i = 0; i < list->n_loads; i++) {
         const mrd_model_load *from = set->from[i];
         Mrd__ModelLoad *to = set->list[i] = &set->v[i];
 
@@ -171,20 +173,21 @@ fill_models(model_set *set, const mrd_model_table *t, uint64_t session)
         to->loaded_local_ns = from->load.ns;
         to->unloaded_local_ns = from->unload.ns;
     }
-    return m;
+    return list;
 }
 
 /* Returns a signature of the inputs of the lists of models. The lists are sent again when it
  * changes, until the aggregator has acknowledged them. */
 static uint64_t
-models_signature(const mrd_agent *a)
+models_signature(const mrd_agent *agent)
 {
-    uint64_t h = mrd_model_table_version(a->models) * 0x9e3779b97f4a7c15u;
-    mrd_record_status s;
+    uint64_t h = mrd_model_table_version(agent->models) * 0x9e3779b97f4a7c15u;
+    mrd_record_status status;
 
-    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
-        mrd_record_get(a->record, i, &s);
-        h = (h ^ s.id ^ (uint64_t) s.start.ns ^ (uint64_t) s.stop.ns << 1) * 0x9e3779b97f4a7c15u;
+    for (size_t i = 0; i < mrd_record_sessions(agent->record); i++) {
+        mrd_record_get(agent->record, i, &status);
+        h = (h ^ status.id ^ (uint64_t) status.start.ns ^ (uint64_t) status.stop.ns << 1) *
+            0x9e3779b97f4a7c15u;
     }
     return h | 1; /* 0 means that nothing was sent */
 }
@@ -198,56 +201,56 @@ typedef struct {
 } rank_set;
 
 static void
-fill_ops(rank_set *set, size_t i, const mrd_rank_state *s)
+fill_ops(rank_set *set, size_t i, const mrd_rank_state *state)
 {
     set->v[i].ops = set->op_lists[i];
-    set->v[i].n_ops = s->n_ops;
-    for (size_t k = 0; k < s->n_ops; k++) {
+    set->v[i].n_ops = state->n_ops;
+    for (size_t k = 0; k < state->n_ops; k++) {
         Mrd__RankOp *op = set->op_lists[i][k] = &set->ops[i][k];
 
         mrd__rank_op__init(op);
-        op->name = (char *) (uintptr_t) s->ops[k].name;
-        op->group = s->ops[k].group;
-        op->entered = s->ops[k].entered;
-        op->open = s->ops[k].open;
-        op->begin_local_ns = s->ops[k].open > 0 ? s->ops[k].begin.ns : 0;
-        op->bytes = s->ops[k].bytes;
-        op->bytes_before = s->ops[k].bytes_before;
-        op->seen = s->ops[k].seen;
-        op->slow_ns = s->ops[k].slow_ns;
+        op->name = (char *) (uintptr_t) state->ops[k].name;
+        op->group = state->ops[k].group;
+        op->entered = state->ops[k].entered;
+        op->open = state->ops[k].open;
+        op->begin_local_ns = state->ops[k].open > 0 ? state->ops[k].begin.ns : 0;
+        op->bytes = state->ops[k].bytes;
+        op->bytes_before = state->ops[k].bytes_before;
+        op->seen = state->ops[k].seen;
+        op->slow_ns = state->ops[k].slow_ns;
     }
 }
 
 static Mrd__RankList *
 fill_ranks(rank_set *set, const mrd_ranks *ranks)
 {
-    mrd_rank_state s;
-    size_t n = 0;
+    mrd_rank_state state;
+    size_t count = 0;
 
     mrd__rank_list__init(&set->message);
-    for (; n < MRD_RANKS_MAX && mrd_ranks_get(ranks, n, &s); n++) {
-        Mrd__RankState *m = set->list[n] = &set->v[n];
+    for (; count < MRD_RANKS_MAX && mrd_ranks_get(ranks, count, &state); count++) {
+        Mrd__RankState *rank_state = set->list[count] = &set->v[count];
 
-        mrd__rank_state__init(m);
-        m->process_id = s.ident->pid;
-        m->start_ticks = s.ident->start_ticks;
-        m->rank = s.ident->rank == MRD_NONE ? -1 : s.ident->rank;
-        m->world = s.ident->world_size == MRD_NONE ? -1 : s.ident->world_size;
-        m->identity = (char *) (uintptr_t) s.ident->jobid.text;
-        m->uid = mrd_jobs_uid(s.ident);
-        m->confirmed = s.ident->pod_confirmed;
-        set->letters[n][0] = s.state;
-        m->state = set->letters[n];
-        m->quiet_local_ns = s.quiet.ns;
-        m->idle_local_ns = s.idle.ns;
-        m->state_local_ns = s.state_at.ns;
-        m->lost = (char *) (uintptr_t) s.lost;
-        m->partial = s.partial;
-        m->inside = (char *) (uintptr_t) s.inside;
-        fill_ops(set, n, &s);
+        mrd__rank_state__init(rank_state);
+        rank_state->process_id = state.ident->pid;
+        rank_state->start_ticks = state.ident->start_ticks;
+        rank_state->rank = state.ident->rank == MRD_NONE ? -1 : state.ident->rank;
+        rank_state->world = state.ident->world_size == MRD_NONE ? -1 : state.ident->world_size;
+        rank_state->identity = (char *) (uintptr_t) state.ident->jobid.text;
+        rank_state->uid = mrd_jobs_uid(state.ident);
+        rank_state->confirmed = state.ident->pod_confirmed;
+        set->letters[count][0] = state.state;
+        rank_state->state = set->letters[count];
+        rank_state->quiet_local_ns = state.quiet.ns;
+        rank_state->idle_local_ns = state.idle.ns;
+        rank_state->state_local_ns = state.state_at.ns;
+        rank_state->lost = (char *) (uintptr_t) state.lost;
+        rank_state->partial = state.partial;
+        rank_state->inside = (char *) (uintptr_t) state.inside;
+        fill_ops(set, count, &state);
     }
     set->message.ranks = set->list;
-    set->message.n_ranks = n;
+    set->message.n_ranks = count;
     set->message.left_out = mrd_ranks_left_out(ranks);
     return &set->message;
 }
@@ -255,18 +258,18 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
 #define JOBS_BYTES (48u << 10) /* limit in a heartbeat, which has room for more */
 
 static void
-fill_jobs(const mrd_record_status *s, size_t room, Mrd__SessionStatus *to)
+fill_jobs(const mrd_record_status *status, size_t room, Mrd__SessionStatus *to)
 {
     size_t n = 0;
 
-    for (size_t used = 0; n < s->jobs->n; n++) {
-        used += strlen(s->jobs->v[n]) + 4;
+    for (size_t used = 0; n < status->jobs->n; n++) {
+        used += strlen(status->jobs->v[n]) + 4;
         if (used > room)
             break;
     }
-    to->jobs = s->jobs->v;
+    to->jobs = status->jobs->v;
     to->n_jobs = n;
-    to->jobs_left_out = (uint32_t) (s->jobs->n - n) + s->jobs_left_out;
+    to->jobs_left_out = (uint32_t) (status->jobs->n - n) + status->jobs_left_out;
 }
 
 /* ---- Its size ---- */
@@ -312,12 +315,12 @@ shorten(Mrd__Heartbeat *m)
 /* A heartbeat that is too large would be refused as a whole, and without heartbeats the node counts
  * as lost. */
 static mrd_err
-pack_heartbeat(mrd_frame *f, Mrd__Heartbeat *m, mrd_buf *to)
+pack_heartbeat(mrd_frame *frame, Mrd__Heartbeat *m, mrd_buf *to)
 {
     mrd_err err;
 
     do
-        err = mrd_msg_pack(f, m, to, NULL);
+        err = mrd_msg_pack(frame, m, to, NULL);
     while (err == MRD_LIMIT && shorten(m));
     return err;
 }
@@ -352,43 +355,43 @@ typedef struct {
 } heartbeat;
 
 static void
-fill_node(heartbeat *h, const mrd_agent *a)
+fill_node(heartbeat *h, const mrd_agent *agent)
 {
     Mrd__Heartbeat *m = &h->m;
     mrd_record_drop drops[MRD_DROP_CAUSES] = { { 0 } };
-    mrd_agent_counts c;
-    mrd_publish_stats p;
+    mrd_agent_counts counts;
+    mrd_publish_stats stats;
 
-    mrd_agent_counters(a, &c);
-    mrd_publish_get_stats(a->publish, &p);
-    snprintf(h->state, sizeof(h->state), "%s", state_word(a, &p, &c.spool));
+    mrd_agent_counters(agent, &counts);
+    mrd_publish_get_stats(agent->publish, &stats);
+    snprintf(h->state, sizeof(h->state), "%s", state_word(agent, &stats, &counts.spool));
     m->state = h->state;
     m->local_ns = mrd_local_now().ns;
     m->asleep_ns = mrd_asleep_now();
     m->wall_ns = mrd_wall_now().ns;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
-        drops[i].count = c.dropped[i];
-    fill_counters(&h->counters, c.begun, c.delivered, c.held, drops, NULL, false);
-    h->counters.counters.since = a->run;
-    h->counters.counters.clock_frames_lost = a->clock_lost;
-    h->counters.counters.batches = c.frames_acked;
-    h->counters.counters.bytes = c.bytes_sent;
+        drops[i].count = counts.dropped[i];
+    fill_counters(&h->counters, counts.begun, counts.delivered, counts.held, drops, NULL, false);
+    h->counters.counters.since = agent->run;
+    h->counters.counters.clock_frames_lost = agent->clock_lost;
+    h->counters.counters.batches = counts.frames_acked;
+    h->counters.counters.bytes = counts.bytes_sent;
     m->counters = &h->counters.counters;
-    m->spool_bytes = c.spool.bytes;
+    m->spool_bytes = counts.spool.bytes;
     m->memory_bytes = mrd_resident_bytes();
-    m->certificate_begin_ns = a->cert.begin.ns;
-    m->certificate_end_ns = a->cert.end.ns;
-    m->rings = (uint32_t) c.drain.rings;
-    m->processes = (uint32_t) c.drain.processes;
-    mrd_agent_unread(a, &h->unread);
+    m->certificate_begin_ns = agent->cert.begin.ns;
+    m->certificate_end_ns = agent->cert.end.ns;
+    m->rings = (uint32_t) counts.drain.rings;
+    m->processes = (uint32_t) counts.drain.processes;
+    mrd_agent_unread(agent, &h->unread);
     m->unread = &h->unread;
 }
 
 static void
-fill_clock(heartbeat *h, const mrd_agent *a)
+fill_clock(heartbeat *h, const mrd_agent *agent)
 {
     mrd__clock_quality__init(&h->clock);
-    mrd_agent_clock_quality(a, &h->view, &h->clock);
+    mrd_agent_clock_quality(agent, &h->view, &h->clock);
     h->m.clock = &h->clock;
     h->m.answered_ns = h->view.answered.ns;
     h->m.answer_raw_ns = h->view.answer_raw.ns;
@@ -397,9 +400,9 @@ fill_clock(heartbeat *h, const mrd_agent *a)
 /* The abilities of runtimes are sent again when they change, until the aggregator has acknowledged
  * them. */
 static void
-fill_features(heartbeat *h, mrd_agent *a)
+fill_features(heartbeat *h, mrd_agent *agent)
 {
-    mrd_runtime_seen *seen = &a->features;
+    mrd_runtime_seen *seen = &agent->features;
 
     seen->sent = seen->signature == seen->reported ? 0 : seen->signature;
     if (seen->sent == 0)
@@ -416,118 +419,120 @@ fill_features(heartbeat *h, mrd_agent *a)
 
 /* The counts of this boot, and the counts before it. */
 static void
-fill_session_counters(session_part *p, const mrd_agent *a, const mrd_record_status *s)
+fill_session_counters(session_part *part, const mrd_agent *agent, const mrd_record_status *status)
 {
     mrd_record_status base;
 
-    fill_counters(&p->counters, s->begun, s->delivered, s->held, s->drops, &s->gaps,
-                  s->late_at_most);
+    fill_counters(&part->counters, status->begun, status->delivered, status->held, status->drops,
+                  &status->gaps, status->late_at_most);
     /* continues across restarts */
-    p->counters.counters.since = a->o.spool_dir != NULL ? mrd_spool_since(a->spool) : a->run;
-    p->counters.counters.clock_frames_lost = s->clock_lost;
-    p->status.counters = &p->counters.counters;
-    if (a->o.spool_dir == NULL || !mrd_record_base(a->record, s->id, &base))
+    part->counters.counters.since =
+        agent->o.spool_dir != NULL ? mrd_spool_since(agent->spool) : agent->run;
+    part->counters.counters.clock_frames_lost = status->clock_lost;
+    part->status.counters = &part->counters.counters;
+    if (agent->o.spool_dir == NULL || !mrd_record_base(agent->record, status->id, &base))
         return;
-    mrd__counters_at_boot__init(&p->base);
-    p->base.begun = base.begun;
-    p->base.delivered = base.delivered;
-    p->base.held = base.held;
-    p->base.n_drops = drop_list(&p->at_boot, base.drops, NULL, s->late_at_most);
-    p->base.drops = p->at_boot.list;
-    p->counters.counters.at_boot = &p->base;
+    mrd__counters_at_boot__init(&part->base);
+    part->base.begun = base.begun;
+    part->base.delivered = base.delivered;
+    part->base.held = base.held;
+    part->base.n_drops = drop_list(&part->at_boot, base.drops, NULL, status->late_at_most);
+    part->base.drops = part->at_boot.list;
+    part->counters.counters.at_boot = &part->base;
 }
 
 static void
-fill_tally(session_part *p, const mrd_record_status *s)
+fill_tally(session_part *part, const mrd_record_status *status)
 {
-    mrd__session_tally__init(&p->tally);
-    p->tally.chosen = s->chosen;
-    p->tally.left_out = s->left_out;
-    p->tally.processes = s->processes;
-    p->tally.selected = s->selected;
-    p->tally.in_flight = s->in_flight;
-    p->tally.running = s->running;
-    p->tally.unselected = s->unselected;
-    snprintf(p->unselected_one, sizeof(p->unselected_one), "%s", s->unselected_one);
-    p->tally.unselected_one = p->unselected_one;
-    p->status.tally = &p->tally;
+    mrd__session_tally__init(&part->tally);
+    part->tally.chosen = status->chosen;
+    part->tally.left_out = status->left_out;
+    part->tally.processes = status->processes;
+    part->tally.selected = status->selected;
+    part->tally.in_flight = status->in_flight;
+    part->tally.running = status->running;
+    part->tally.unselected = status->unselected;
+    snprintf(part->unselected_one, sizeof(part->unselected_one), "%s", status->unselected_one);
+    part->tally.unselected_one = part->unselected_one;
+    part->status.tally = &part->tally;
 }
 
 /* Rings that are not read now concern a session that records. Trace files concern it also later. */
 static void
-fill_unread(session_part *p, const Mrd__Unread *now, const mrd_record_status *s)
+fill_unread(session_part *part, const Mrd__Unread *now, const mrd_record_status *status)
 {
-    mrd__unread__init(&p->unread);
-    if (mrd_record_is_under_way(s->phase))
-        p->unread = *now;
-    p->unread.trace_files = s->cut_files;
-    p->unread.trace_files_later = s->cut_files_later;
-    snprintf(p->cut_file, sizeof(p->cut_file), "%s", s->cut_file);
-    p->unread.trace_file = p->cut_file;
-    p->status.unread = &p->unread;
+    mrd__unread__init(&part->unread);
+    if (mrd_record_is_under_way(status->phase))
+        part->unread = *now;
+    part->unread.trace_files = status->cut_files;
+    part->unread.trace_files_later = status->cut_files_later;
+    snprintf(part->cut_file, sizeof(part->cut_file), "%s", status->cut_file);
+    part->unread.trace_file = part->cut_file;
+    part->status.unread = &part->unread;
 }
 
 static void
-fill_session(heartbeat *h, const mrd_agent *a, size_t i, size_t n_sessions)
+fill_session(heartbeat *h, const mrd_agent *agent, size_t i, size_t n_sessions)
 {
-    session_part *p = &h->parts[i];
-    Mrd__SessionStatus *st = h->sessions[i] = &p->status;
-    mrd_record_status s;
+    session_part *part = &h->parts[i];
+    Mrd__SessionStatus *st = h->sessions[i] = &part->status;
+    mrd_record_status status;
 
-    mrd_record_get(a->record, i, &s);
+    mrd_record_get(agent->record, i, &status);
     mrd__session_status__init(st);
-    st->session = s.id;
-    st->phase = s.phase;
+    st->session = status.id;
+    st->phase = status.phase;
     /* A node that joins late reports when its part became complete. */
-    st->started_local_ns = s.start.ns == INT64_MAX                ? 0
-                           : mrd_local_after(s.reported, s.start) ? s.reported.ns
-                                                                  : s.start.ns;
-    st->stopped_local_ns = s.stop.ns == INT64_MAX ? 0 : s.stop.ns;
-    if (s.phase == MRD__NODE_PHASE__NODE_FLUSHED)
-        st->complete_local_ns = s.stop.ns;
-    st->start_bound_ns = s.start_bound_ns;
-    st->last_seq = s.last_seq;
-    st->recorder_bytes = s.recorder_bytes;
-    st->recorder_first_ns = s.recorder_first.ns;
-    st->revision = s.revision;
-    st->triggers = (uint64_t *) (uintptr_t) s.triggers;
-    st->n_triggers = s.n_triggers;
-    if (s.report[0] != '\0' && h->m.local_ns - s.report_at.ns < MRD_WAIT_REPORTED) {
-        snprintf(p->report, sizeof(p->report), "%s", s.report);
-        st->report = p->report;
-        st->report_local_ns = s.report_at.ns;
+    st->started_local_ns = status.start.ns == INT64_MAX                     ? 0
+                           : mrd_local_after(status.reported, status.start) ? status.reported.ns
+                                                                            : status.start.ns;
+    st->stopped_local_ns = status.stop.ns == INT64_MAX ? 0 : status.stop.ns;
+    if (status.phase == MRD__NODE_PHASE__NODE_FLUSHED)
+        st->complete_local_ns = status.stop.ns;
+    st->start_bound_ns = status.start_bound_ns;
+    st->last_seq = status.last_seq;
+    st->recorder_bytes = status.recorder_bytes;
+    st->recorder_first_ns = status.recorder_first.ns;
+    st->revision = status.revision;
+    st->triggers = (uint64_t *) (uintptr_t) status.triggers;
+    st->n_triggers = status.n_triggers;
+    if (status.report[0] != '\0' && h->m.local_ns - status.report_at.ns < MRD_WAIT_REPORTED) {
+        snprintf(part->report, sizeof(part->report), "%s", status.report);
+        st->report = part->report;
+        st->report_local_ns = status.report_at.ns;
     }
-    fill_session_counters(p, a, &s);
-    fill_tally(p, &s);
-    fill_profiles(&p->profiles, a->devprof, s.id, st);
-    fill_jobs(&s, JOBS_BYTES / n_sessions, st);
+    fill_session_counters(part, agent, &status);
+    fill_tally(part, &status);
+    fill_profiles(&part->profiles, agent->devprof, status.id, st);
+    fill_jobs(&status, JOBS_BYTES / n_sessions, st);
     if (h->with_models)
-        st->models = fill_models(&p->models, a->models, s.id);
-    fill_unread(p, &h->unread, &s);
+        st->models = fill_models(&part->models, agent->models, status.id);
+    fill_unread(part, &h->unread, &status);
 }
 
 static void
-fill_refusal(heartbeat *h, mrd_agent *a, size_t i)
+fill_refusal(heartbeat *h, mrd_agent *agent, size_t i)
 {
     Mrd__SessionStatus *st = &h->refused[i];
 
     mrd__session_status__init(st);
-    st->session = a->refusals[i].session;
+    st->session = agent->refusals[i].session;
     st->phase = MRD__NODE_PHASE__NODE_REFUSED;
-    st->err = (uint32_t) a->refusals[i].err;
-    st->message = a->refusals[i].message;
+    st->err = (uint32_t) agent->refusals[i].err;
+    st->message = agent->refusals[i].message;
 }
 
 /* Repeats the last report for aggregators of wire 1.1, which apply it to all sessions of the node. */
 static void
-fill_trigger(heartbeat *h, mrd_agent *a)
+fill_trigger(heartbeat *h, mrd_agent *agent)
 {
     static char key[] = "trigger", at_key[] = "trigger-at";
 
-    if (a->trigger_reason[0] == '\0' || h->m.local_ns - a->trigger_at.ns >= MRD_WAIT_REPORTED)
+    if (agent->trigger_reason[0] == '\0' ||
+        h->m.local_ns - agent->trigger_at.ns >= MRD_WAIT_REPORTED)
         return;
-    snprintf(h->trigger_at, sizeof(h->trigger_at), "%" PRId64, a->trigger_at.ns);
-    mrd_agent_label(&h->labels[0], key, a->trigger_reason);
+    snprintf(h->trigger_at, sizeof(h->trigger_at), "%" PRId64, agent->trigger_at.ns);
+    mrd_agent_label(&h->labels[0], key, agent->trigger_reason);
     mrd_agent_label(&h->labels[1], at_key, h->trigger_at);
     h->notes[0] = &h->labels[0];
     h->notes[1] = &h->labels[1];
@@ -538,40 +543,40 @@ fill_trigger(heartbeat *h, mrd_agent *a)
 mrd_err
 mrd_agent_heartbeat(void *self, mrd_buf *to)
 {
-    mrd_agent *a = self;
-    mrd_frame f = { .type = MRD_FRAME_HEARTBEAT, .agent = a->key };
-    size_t n = mrd_record_sessions(a->record);
-    uint64_t models = models_signature(a);
-    heartbeat *h = calloc(1, sizeof(*h) + n * sizeof(h->parts[0]));
+    mrd_agent *agent = self;
+    mrd_frame frame = { .type = MRD_FRAME_HEARTBEAT, .agent = agent->key };
+    size_t count = mrd_record_sessions(agent->record);
+    uint64_t models = models_signature(agent);
+    heartbeat *h = calloc(1, sizeof(*h) + count * sizeof(h->parts[0]));
     rank_set *ranks = NULL;
     mrd_err err;
 
     if (h == NULL)
         return MRD_NOMEM;
     mrd__heartbeat__init(&h->m);
-    h->with_models = models != a->models_reported;
-    a->models_sent = h->with_models ? models : 0;
+    h->with_models = models != agent->models_reported;
+    agent->models_sent = h->with_models ? models : 0;
     if (h->with_models)
-        h->m.models = fill_models(&h->models, a->models, 0);
-    fill_node(h, a);
-    fill_clock(h, a);
-    fill_features(h, a);
-    fill_trigger(h, a);
-    a->ranks_sent = 0;
-    if (a->ranks != NULL && mrd_ranks_version(a->ranks) != a->ranks_reported &&
+        h->m.models = fill_models(&h->models, agent->models, 0);
+    fill_node(h, agent);
+    fill_clock(h, agent);
+    fill_features(h, agent);
+    fill_trigger(h, agent);
+    agent->ranks_sent = 0;
+    if (agent->ranks != NULL && mrd_ranks_version(agent->ranks) != agent->ranks_reported &&
         (ranks = malloc(sizeof(*ranks))) != NULL) {
-        a->ranks_sent = mrd_ranks_version(a->ranks);
-        h->m.ranks = fill_ranks(ranks, a->ranks);
+        agent->ranks_sent = mrd_ranks_version(agent->ranks);
+        h->m.ranks = fill_ranks(ranks, agent->ranks);
     }
-    for (size_t i = 0; i < n; i++)
-        fill_session(h, a, i, n);
-    for (size_t i = 0; i < a->n_refusals; i++) {
-        fill_refusal(h, a, i);
-        h->sessions[n + i] = &h->refused[i];
+    for (size_t i = 0; i < count; i++)
+        fill_session(h, agent, i, count);
+    for (size_t i = 0; i < agent->n_refusals; i++) {
+        fill_refusal(h, agent, i);
+        h->sessions[count + i] = &h->refused[i];
     }
     h->m.sessions = h->sessions;
-    h->m.n_sessions = n + a->n_refusals;
-    err = pack_heartbeat(&f, &h->m, to);
+    h->m.n_sessions = count + agent->n_refusals;
+    err = pack_heartbeat(&frame, &h->m, to);
     free(ranks);
     free(h);
     return err;

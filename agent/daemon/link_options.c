@@ -43,9 +43,10 @@ has_tls(const char *address)
 /* Both connections carry the token, so neither may leave the machine without TLS unless that is
  * requested. */
 static mrd_err
-address_check(const mrd_agent_options *o, const char *option, const char *address, mrd_why *why)
+address_check(const mrd_agent_options *options, const char *option, const char *address,
+              mrd_why *why)
 {
-    if (is_local(address) || has_tls(address) || o->insecure)
+    if (is_local(address) || has_tls(address) || options->insecure)
         return MRD_OK;
     return mrd_why_set(why, MRD_AUTH, 0,
                        "--%s '%s' is on another machine and has no TLS: use tls+tcp:// with "
@@ -55,85 +56,87 @@ address_check(const mrd_agent_options *o, const char *option, const char *addres
 
 /* Setting a certificate implies TLS. */
 static mrd_err
-unused_check(const mrd_agent_options *o, mrd_why *why)
+unused_check(const mrd_agent_options *options, mrd_why *why)
 {
-    const char *option = o->tls_ca != NULL     ? "tls-ca"
-                         : o->tls_cert != NULL ? "tls-cert"
-                         : o->tls_key != NULL  ? "tls-key"
-                         : o->tls_name != NULL ? "tls-name"
-                                               : NULL;
+    const char *option = options->tls_ca != NULL     ? "tls-ca"
+                         : options->tls_cert != NULL ? "tls-cert"
+                         : options->tls_key != NULL  ? "tls-key"
+                         : options->tls_name != NULL ? "tls-name"
+                                                     : NULL;
 
-    if (option == NULL || has_tls(o->data_url) ||
-        (o->control_url != NULL && has_tls(o->control_url)))
+    if (option == NULL || has_tls(options->data_url) ||
+        (options->control_url != NULL && has_tls(options->control_url)))
         return MRD_OK;
     return mrd_why_set(
         why, MRD_INVALID, 0,
         "--%s is given, but --aggregator '%s' has no TLS: write tls+tcp://, or leave "
         "--%s out",
-        option, o->data_url, option);
+        option, options->data_url, option);
 }
 
 /* For an agent that gets its certificate itself. */
 static mrd_err
-join_fill(mrd_agent_options *o, mrd_why *why)
+join_fill(mrd_agent_options *options, mrd_why *why)
 {
     char text[1024];
     mrd_url url;
 
-    if (!has_tls(o->data_url))
-        return mrd_why_set(
-            why, MRD_INVALID, 0, "%s is given, but --aggregator '%s' has no TLS: write tls+tcp://",
-            o->join_token_file != NULL ? "--join-token-file" : "--join-server", o->data_url);
-    if ((o->tls_cert == NULL) != (o->tls_key == NULL))
+    if (!has_tls(options->data_url))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "%s is given, but --aggregator '%s' has no TLS: write tls+tcp://",
+                           options->join_token_file != NULL ? "--join-token-file" : "--join-server",
+                           options->data_url);
+    if ((options->tls_cert == NULL) != (options->tls_key == NULL))
         return mrd_why_set(why, MRD_INVALID, 0, "--tls-cert and --tls-key go together");
-    if (o->tls_cert == NULL && o->spool_dir == NULL)
+    if (options->tls_cert == NULL && options->spool_dir == NULL)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "where is this node's certificate to be kept? Give --spool-dir, or "
                            "--tls-cert and --tls-key");
-    if (o->tls_cert == NULL) {
-        snprintf(text, sizeof(text), "%.900s/agent.pem", o->spool_dir);
-        o->tls_cert = strdup(text);
-        snprintf(text, sizeof(text), "%.900s/agent.key", o->spool_dir);
-        o->tls_key = strdup(text);
+    if (options->tls_cert == NULL) {
+        snprintf(text, sizeof(text), "%.900s/agent.pem", options->spool_dir);
+        options->tls_cert = strdup(text);
+        snprintf(text, sizeof(text), "%.900s/agent.key", options->spool_dir);
+        options->tls_key = strdup(text);
     }
-    if (o->join_server == NULL && mrd_url_parse(o->data_url, &url) == MRD_OK &&
+    if (options->join_server == NULL && mrd_url_parse(options->data_url, &url) == MRD_OK &&
         snprintf(text, sizeof(text), "https://%s%.*s%s:7780",
                  memchr(url.host.p, ':', url.host.len) != NULL ? "[" : "", (int) url.host.len,
                  url.host.p,
                  memchr(url.host.p, ':', url.host.len) != NULL ? "]" : "") < (int) sizeof(text))
-        o->join_server = strdup(text);
-    if (o->join_server == NULL || o->tls_cert == NULL || o->tls_key == NULL)
+        options->join_server = strdup(text);
+    if (options->join_server == NULL || options->tls_cert == NULL || options->tls_key == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "--join-server");
-    if (!mrd_fetch_url_safe(o->join_server))
+    if (!mrd_fetch_url_safe(options->join_server))
         return mrd_why_set(
             why, MRD_INVALID, 0,
             "--join-server '%s': expected https://HOST:7780 (http:// to this machine)",
-            o->join_server);
-    for (size_t n = strlen(o->join_server); n > 0 && o->join_server[n - 1] == '/';)
-        o->join_server[--n] = '\0';
+            options->join_server);
+    for (size_t n = strlen(options->join_server); n > 0 && options->join_server[n - 1] == '/';)
+        options->join_server[--n] = '\0';
     return MRD_OK;
 }
 
 mrd_err
-mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why)
+mrd_agent_link_options(mrd_agent_options *options, mrd_link_options *ret_link, mrd_why *why)
 {
     mrd_err err;
 
-    if (strstr(o->data_url, "://") == NULL || strncmp(o->data_url, "http", 4) == 0)
+    if (strstr(options->data_url, "://") == NULL || strncmp(options->data_url, "http", 4) == 0)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--aggregator '%s': expected tcp://HOST:7770, or tls+tcp://HOST:7770",
-                           o->data_url);
-    if (o->control_url == NULL)
-        o->control_url = control_of(o->data_url);
-    if ((err = address_check(o, "aggregator", o->data_url, why)) != MRD_OK ||
-        (o->control_url != NULL &&
-         (err = address_check(o, "control", o->control_url, why)) != MRD_OK) ||
-        (err = unused_check(o, why)) != MRD_OK)
+                           options->data_url);
+    if (options->control_url == NULL)
+        options->control_url = control_of(options->data_url);
+    if ((err = address_check(options, "aggregator", options->data_url, why)) != MRD_OK ||
+        (options->control_url != NULL &&
+         (err = address_check(options, "control", options->control_url, why)) != MRD_OK) ||
+        (err = unused_check(options, why)) != MRD_OK)
         return err;
-    if (mrd_agent_joins(o) && (err = join_fill(o, why)) != MRD_OK)
+    if (mrd_agent_joins(options) && (err = join_fill(options, why)) != MRD_OK)
         return err;
-    *ret_link = (mrd_link_options){ .data_url = o->data_url,
-                                    .control_url = o->control_url,
-                                    .tls = { o->tls_ca, o->tls_cert, o->tls_key, o->tls_name } };
+    *ret_link = (mrd_link_options){ .data_url = options->data_url,
+                                    .control_url = options->control_url,
+                                    .tls = { options->tls_ca, options->tls_cert, options->tls_key,
+                                             options->tls_name } };
     return MRD_OK;
 }

@@ -157,112 +157,113 @@ mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to
 /* ---- Connections ---- */
 
 static void
-drop(client *c)
+drop(client *peer)
 {
-    close(c->fd);
-    c->fd = -1;
+    close(peer->fd);
+    peer->fd = -1;
 }
 
 /* An answer has a few KiB and fits the socket's buffer. A client that reads nothing gets a part. */
 static void
-answer(mrd_metrics *m, client *c)
+answer(mrd_metrics *metrics, client *peer)
 {
     mrd_buf to = { 0 };
 
-    mrd_metrics_answer(&m->o, (mrd_str){ c->head, c->len }, &to);
+    mrd_metrics_answer(&metrics->o, (mrd_str){ peer->head, peer->len }, &to);
     if (to.err == MRD_OK)
-        (void) !send(c->fd, to.p, to.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void) !send(peer->fd, to.p, to.len, MSG_NOSIGNAL | MSG_DONTWAIT);
     mrd_buf_fini(&to);
-    shutdown(c->fd, SHUT_WR);
-    drop(c);
+    shutdown(peer->fd, SHUT_WR);
+    drop(peer);
 }
 
 static void
-take(mrd_metrics *m, client *c, mrd_local_ns now)
+take(mrd_metrics *metrics, client *peer, mrd_local_ns now)
 {
-    ssize_t n = recv(c->fd, c->head + c->len, HEAD_MAX - c->len, MSG_DONTWAIT);
+    ssize_t n = recv(peer->fd, peer->head + peer->len, HEAD_MAX - peer->len, MSG_DONTWAIT);
 
     if (n > 0)
-        c->len += (size_t) n;
-    c->head[c->len] = '\0';
-    if (memmem(c->head, c->len, "\r\n\r\n", 4) != NULL)
-        answer(m, c);
-    else if (n == 0 || c->len == HEAD_MAX ||
-             mrd_local_diff(now, c->since) > MRD_WAIT_METRICS_HEAD ||
+        peer->len += (size_t) n;
+    peer->head[peer->len] = '\0';
+    if (memmem(peer->head, peer->len, "\r\n\r\n", 4) != NULL)
+        answer(metrics, peer);
+    else if (n == 0 || peer->len == HEAD_MAX ||
+             mrd_local_diff(now, peer->since) > MRD_WAIT_METRICS_HEAD ||
              (n < 0 && errno != EAGAIN && errno != EINTR))
-        drop(c);
+        drop(peer);
 }
 
 /* A new client takes the slot of the client that has been slow for the longest time. */
 static client *
-place(mrd_metrics *m)
+place(mrd_metrics *metrics)
 {
-    client *oldest = &m->clients[0];
+    client *oldest = &metrics->clients[0];
 
     for (size_t i = 0; i < CLIENTS; i++) {
-        if (m->clients[i].fd < 0)
-            return &m->clients[i];
-        if (mrd_local_before(m->clients[i].since, oldest->since))
-            oldest = &m->clients[i];
+        if (metrics->clients[i].fd < 0)
+            return &metrics->clients[i];
+        if (mrd_local_before(metrics->clients[i].since, oldest->since))
+            oldest = &metrics->clients[i];
     }
     drop(oldest);
     return oldest;
 }
 
 static bool
-watch(const mrd_metrics *m, int fd)
+watch(const mrd_metrics *metrics, int fd)
 {
     struct epoll_event ev = { .events = EPOLLIN };
 
-    return epoll_ctl(m->poll_fd, EPOLL_CTL_ADD, fd, &ev) == 0;
+    return epoll_ctl(metrics->poll_fd, EPOLL_CTL_ADD, fd, &ev) == 0;
 }
 
 void
-mrd_metrics_step(mrd_metrics *m, mrd_local_ns now)
+mrd_metrics_step(mrd_metrics *metrics, mrd_local_ns now)
 {
-    if (m == NULL)
+    if (metrics == NULL)
         return;
     for (int i = 0; i < CLIENTS; i++) {
-        int fd = accept4(m->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        client *c;
+        int fd = accept4(metrics->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        client *peer;
 
         if (fd < 0)
             break;
-        c = place(m);
-        if (!watch(m, fd)) {
+        peer = place(metrics);
+        if (!watch(metrics, fd)) {
             close(fd);
             continue;
         }
-        c->fd = fd;
-        c->len = 0;
-        c->since = now;
+        peer->fd = fd;
+        peer->len = 0;
+        peer->since = now;
     }
     for (size_t i = 0; i < CLIENTS; i++) {
-        if (m->clients[i].fd >= 0)
-            take(m, &m->clients[i], now);
+        if (metrics->clients[i].fd >= 0)
+            take(metrics, &metrics->clients[i], now);
     }
 }
 
 int
-mrd_metrics_fd(const mrd_metrics *m)
+mrd_metrics_fd(const mrd_metrics *metrics)
 {
-    return m == NULL ? -1 : m->poll_fd;
+    return metrics == NULL ? -1 : metrics->poll_fd;
 }
 
 /* ---- Open and close ---- */
 
 static mrd_err
-listen_on(mrd_metrics *m, const struct addrinfo *at, mrd_why *why)
+listen_on(mrd_metrics *metrics, const struct addrinfo *at, mrd_why *why)
 {
     int on = 1;
 
-    m->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    m->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (m->fd < 0 || m->poll_fd < 0 ||
-        setsockopt(m->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-        bind(m->fd, at->ai_addr, at->ai_addrlen) != 0 || listen(m->fd, 16) != 0 || !watch(m, m->fd))
-        return mrd_why_set(why, MRD_NET, errno, "cannot serve metrics on %s port %u", m->o.address,
-                           m->o.port);
+    metrics->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    metrics->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (metrics->fd < 0 || metrics->poll_fd < 0 ||
+        setsockopt(metrics->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        bind(metrics->fd, at->ai_addr, at->ai_addrlen) != 0 || listen(metrics->fd, 16) != 0 ||
+        !watch(metrics, metrics->fd))
+        return mrd_why_set(why, MRD_NET, errno, "cannot serve metrics on %s port %u",
+                           metrics->o.address, metrics->o.port);
     return MRD_OK;
 }
 
@@ -272,47 +273,47 @@ mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_metrics, 
     struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
                               .ai_socktype = SOCK_STREAM };
     struct addrinfo *found = NULL;
-    mrd_metrics *m = calloc(1, sizeof(*m));
+    mrd_metrics *metrics = calloc(1, sizeof(*metrics));
     char port[8];
     mrd_err err;
 
-    if (m == NULL)
+    if (metrics == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "metrics");
-    m->o = *options;
-    m->fd = m->poll_fd = -1;
-    if (m->o.address == NULL)
-        m->o.address = "127.0.0.1";
+    metrics->o = *options;
+    metrics->fd = metrics->poll_fd = -1;
+    if (metrics->o.address == NULL)
+        metrics->o.address = "127.0.0.1";
     for (size_t i = 0; i < CLIENTS; i++)
-        m->clients[i].fd = -1;
+        metrics->clients[i].fd = -1;
     snprintf(port, sizeof(port), "%u", options->port);
-    if (getaddrinfo(m->o.address, port, &hints, &found) != 0)
+    if (getaddrinfo(metrics->o.address, port, &hints, &found) != 0)
         err =
             mrd_why_set(why, MRD_INVALID, 0,
                         "--metrics-address '%s' is not a numeric address such as 127.0.0.1 or ::1",
-                        m->o.address);
+                        metrics->o.address);
     else
-        err = listen_on(m, found, why);
+        err = listen_on(metrics, found, why);
     if (found != NULL)
         freeaddrinfo(found);
     if (err != MRD_OK)
-        mrd_metrics_close(m);
+        mrd_metrics_close(metrics);
     else
-        *ret_metrics = m;
+        *ret_metrics = metrics;
     return err;
 }
 
 void
-mrd_metrics_close(mrd_metrics *m)
+mrd_metrics_close(mrd_metrics *metrics)
 {
-    if (m == NULL)
+    if (metrics == NULL)
         return;
     for (size_t i = 0; i < CLIENTS; i++) {
-        if (m->clients[i].fd >= 0)
-            close(m->clients[i].fd);
+        if (metrics->clients[i].fd >= 0)
+            close(metrics->clients[i].fd);
     }
-    if (m->fd >= 0)
-        close(m->fd);
-    if (m->poll_fd >= 0)
-        close(m->poll_fd);
-    free(m);
+    if (metrics->fd >= 0)
+        close(metrics->fd);
+    if (metrics->poll_fd >= 0)
+        close(metrics->poll_fd);
+    free(metrics);
 }

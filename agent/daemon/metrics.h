@@ -27,10 +27,11 @@ typedef struct {
 /* Errors: INVALID (address), NET (port in use), NOMEM. Borrows the options' texts. */
 mrd_err mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_metrics,
                          mrd_why *why);
-void mrd_metrics_close(mrd_metrics *m);   /* NULL is fine */
-int mrd_metrics_fd(const mrd_metrics *m); /* readable when step has something to do; -1 for NULL */
+void mrd_metrics_close(mrd_metrics *metrics); /* NULL is fine */
+int mrd_metrics_fd(
+    const mrd_metrics *metrics); /* readable when step has something to do; -1 for NULL */
 /* Takes what came and answers whole requests. Never waits; NULL is fine. */
-void mrd_metrics_step(mrd_metrics *m, mrd_local_ns now);
+void mrd_metrics_step(mrd_metrics *metrics, mrd_local_ns now);
 /* The answer to one request head (ends with an empty line), for step and for the fuzzer. */
 void mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to);
 

@@ -46,16 +46,16 @@ typedef struct {
 /* `hw` is borrowed. NULL means processes only. Errors: NOMEM and errors of mrd_hw_session_create. */
 mrd_err mrd_sample_open(mrd_hw *hw, const mrd_sample_options *options, mrd_sample **ret_sample,
                         mrd_why *why);
-void mrd_sample_close(mrd_sample *s);
+void mrd_sample_close(mrd_sample *sample);
 /* Samples everything that is due. `drain` has the processes. NULL means none. */
-void mrd_sample_step(mrd_sample *s, const mrd_drain *drain, mrd_local_ns now);
-mrd_local_ns mrd_sample_next_ns(const mrd_sample *s);
+void mrd_sample_step(mrd_sample *sample, const mrd_drain *drain, mrd_local_ns now);
+mrd_local_ns mrd_sample_next_ns(const mrd_sample *sample);
 /* The next step samples and emits all values, because a session begins. */
-void mrd_sample_all_now(mrd_sample *s);
+void mrd_sample_all_now(mrd_sample *sample);
 /* Emits all values each time from now on, including unchanged ones. */
-void mrd_sample_repeat(mrd_sample *s, bool always);
-mrd_drain_process *mrd_sample_node(mrd_sample *s); /* the process that represents the node */
+void mrd_sample_repeat(mrd_sample *sample, bool always);
+mrd_drain_process *mrd_sample_node(mrd_sample *sample); /* the process that represents the node */
 /* NULL means that nothing was counted. */
-void mrd_sample_get_stats(const mrd_sample *s, mrd_sample_stats *ret_stats);
+void mrd_sample_get_stats(const mrd_sample *sample, mrd_sample_stats *ret_stats);
 
 #endif

@@ -96,51 +96,51 @@ struct mrd_traces {
 /* ---- Known files ---- */
 
 static known *
-known_of(mrd_traces *t, uint64_t key)
+known_of(mrd_traces *traces, uint64_t key)
 {
-    for (size_t i = 0; i < t->n_known; i++)
-        if (t->known[i].key == key)
-            return &t->known[i];
+    for (size_t i = 0; i < traces->n_known; i++)
+        if (traces->known[i].key == key)
+            return &traces->known[i];
     return NULL;
 }
 
 static void
-remember(mrd_traces *t, uint64_t key, uint64_t given)
+remember(mrd_traces *traces, uint64_t key, uint64_t given)
 {
-    known *k = known_of(t, key);
+    known *k = known_of(traces, key);
 
     if (k == NULL) {
-        k = &t->known[t->next_known];
-        t->next_known = (t->next_known + 1) % MRD_TRACES_KNOWN;
-        t->n_known += t->n_known < MRD_TRACES_KNOWN;
+        k = &traces->known[traces->next_known];
+        traces->next_known = (traces->next_known + 1) % MRD_TRACES_KNOWN;
+        traces->n_known += traces->n_known < MRD_TRACES_KNOWN;
     }
     *k = (known){ key, given };
 }
 
 void
-mrd_traces_resume(mrd_traces *t, const mrd_spool_position *positions, size_t n)
+mrd_traces_resume(mrd_traces *traces, const mrd_spool_position *positions, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if ((positions[i].read & IS_FILE) != 0)
-            remember(t, positions[i].ring, positions[i].read & ~IS_FILE);
+            remember(traces, positions[i].ring, positions[i].read & ~IS_FILE);
 }
 
 void
-mrd_traces_positions(const mrd_traces *t, void (*call)(void *to, uint64_t key, uint64_t value),
+mrd_traces_positions(const mrd_traces *traces, void (*call)(void *to, uint64_t key, uint64_t value),
                      void *to)
 {
-    for (size_t i = 0; i < t->n_known; i++)
-        if (t->known[i].key != 0)
-            call(to, t->known[i].key, t->known[i].given | IS_FILE);
+    for (size_t i = 0; i < traces->n_known; i++)
+        if (traces->known[i].key != 0)
+            call(to, traces->known[i].key, traces->known[i].given | IS_FILE);
 }
 
 void
-mrd_traces_forget(mrd_traces *t)
+mrd_traces_forget(mrd_traces *traces)
 {
-    if (t->now != NULL || t->n > 0)
+    if (traces->now != NULL || traces->n > 0)
         return;
-    t->n_known = t->next_known = 0;
-    memset(t->cuts, 0, sizeof(t->cuts));
+    traces->n_known = traces->next_known = 0;
+    memset(traces->cuts, 0, sizeof(traces->cuts));
 }
 
 static uint64_t
@@ -150,17 +150,17 @@ runtime_key(int64_t pid)
 }
 
 void
-mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runtime)
+mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool runtime)
 {
     who *w = NULL;
 
-    for (size_t i = 0; i < t->n_procs && w == NULL; i++)
-        if (t->procs[i].pid == ident->pid)
-            w = &t->procs[i];
+    for (size_t i = 0; i < traces->n_procs && w == NULL; i++)
+        if (traces->procs[i].pid == ident->pid)
+            w = &traces->procs[i];
     if (w == NULL) {
-        w = &t->procs[t->next_proc];
-        t->next_proc = (t->next_proc + 1) % KNOWN_MAX;
-        t->n_procs += t->n_procs < KNOWN_MAX;
+        w = &traces->procs[traces->next_proc];
+        traces->next_proc = (traces->next_proc + 1) % KNOWN_MAX;
+        traces->n_procs += traces->n_procs < KNOWN_MAX;
     }
     *w = (who){ .pid = ident->pid,
                 .container_pid = ident->container_pid,
@@ -168,19 +168,19 @@ mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runt
                 .uid = uid,
                 .runtime = runtime };
     snprintf(w->job, sizeof(w->job), "%s", ident->job);
-    if (runtime && known_of(t, runtime_key(ident->pid)) == NULL)
-        remember(t, runtime_key(ident->pid), 1); /* a successor needs this as well */
+    if (runtime && known_of(traces, runtime_key(ident->pid)) == NULL)
+        remember(traces, runtime_key(ident->pid), 1); /* a successor needs this as well */
 }
 
 /* Finds the process of a directory's pid: in its container, or on the node. In a user's directory
  * only processes of that user count. */
 static const who *
-find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
+find_who(const mrd_traces *traces, int64_t uid, int64_t watched, int64_t folder)
 {
     const who *best = NULL;
 
-    for (size_t i = 0; i < t->n_procs; i++) {
-        const who *w = &t->procs[i];
+    for (size_t i = 0; i < traces->n_procs; i++) {
+        const who *w = &traces->procs[i];
 
         if (uid != MRD_OWNED_ANY && w->uid != uid)
             continue;
@@ -197,22 +197,23 @@ find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
 
 /* Returns true if it is a process of another user, because this user must not use that name. */
 static bool
-is_of_another(const mrd_traces *t, const mrd_files_complete *file, int64_t pid)
+is_of_another(const mrd_traces *traces, const mrd_files_complete *file, int64_t pid)
 {
-    for (size_t i = 0; i < t->n_procs && file->uid != MRD_OWNED_ANY; i++)
-        if (t->procs[i].pid == pid && t->procs[i].uid != file->uid)
+    for (size_t i = 0; i < traces->n_procs && file->uid != MRD_OWNED_ANY; i++)
+        if (traces->procs[i].pid == pid && traces->procs[i].uid != file->uid)
             return true;
     return false;
 }
 
 static bool
-has_share(const mrd_traces *t, int64_t uid)
+has_share(const mrd_traces *traces, int64_t uid)
 {
     size_t own = 0;
 
-    for (size_t i = 0; i < t->n && uid != MRD_OWNED_ANY; i++)
-        own += t->queue[(t->first + i) % MRD_TRACES_QUEUE].uid == uid;
-    return t->n < MRD_TRACES_QUEUE && (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - t->n);
+    for (size_t i = 0; i < traces->n && uid != MRD_OWNED_ANY; i++)
+        own += traces->queue[(traces->first + i) % MRD_TRACES_QUEUE].uid == uid;
+    return traces->n < MRD_TRACES_QUEUE &&
+           (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - traces->n);
 }
 
 /* The XLA profiler writes <host>.xplane.pb and, with the same events, <host>.trace.json.gz into one
@@ -237,14 +238,14 @@ both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 }
 
 static void
-fail(mrd_traces *t, const mrd_files_complete *file, const char *message)
+fail(mrd_traces *traces, const mrd_files_complete *file, const char *message)
 {
-    t->stats.failed++;
-    t->o.finished(t->o.self, file, MRD_TRACE_CUT, 0, message);
+    traces->stats.failed++;
+    traces->o.finished(traces->o.self, file, MRD_TRACE_CUT, 0, message);
 }
 
 void
-mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
+mrd_traces_file(mrd_traces *traces, const mrd_files_complete *file)
 {
     uint64_t kind = 0, both;
     int64_t folder, nc;
@@ -255,36 +256,40 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
         return;
     both = both_key(file, &kind);
     mrd_files_names(file->rel, &folder, &nc);
-    w = find_who(t, file->uid, file->pid, folder);
-    if (!has_share(t, file->uid)) {
-        fail(t, file, "too many trace files wait to be read");
+    w = find_who(traces, file->uid, file->pid, folder);
+    if (!has_share(traces, file->uid)) {
+        fail(traces, file, "too many trace files wait to be read");
         return;
     }
-    to = &t->queue[(t->first + t->n) % MRD_TRACES_QUEUE];
-    *to = (waiting){ .path = strdup(file->path),
-                     .uid = file->uid,
-                     .replaced = file->replaced,
-                     .pid = w != NULL                                               ? w->pid
-                            : folder != MRD_NONE && !is_of_another(t, file, folder) ? folder
-                                                                                    : file->pid,
-                     .container_pid = w != NULL ? w->container_pid : MRD_NONE,
-                     .rank = w != NULL ? w->rank : MRD_NONE };
+    to = &traces->queue[(traces->first + traces->n) % MRD_TRACES_QUEUE];
+    *to =
+        (waiting){ .path = strdup(file->path),
+                   .uid = file->uid,
+                   .replaced = file->replaced,
+                   .pid = w != NULL                                                    ? w->pid
+                          : folder != MRD_NONE && !is_of_another(traces, file, folder) ? folder
+                                                                                       : file->pid,
+                   .container_pid = w != NULL ? w->container_pid : MRD_NONE,
+                   .rank = w != NULL ? w->rank : MRD_NONE };
     if (to->path == NULL || (to->fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3)) < 0) {
         free(to->path);
-        fail(t, file, "too many files are open");
+        fail(traces, file, "too many files are open");
         return;
     }
-    snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : t->o.job != NULL ? t->o.job : "");
+    snprintf(to->job, sizeof(to->job), "%s",
+             w != NULL               ? w->job
+             : traces->o.job != NULL ? traces->o.job
+                                     : "");
     to->key = mrd_hash64(file->sha256, strlen(file->sha256), 0x66696c65) ^
               mrd_hash64(file->rel, strlen(file->rel), 0x6e616d65);
     to->name = mrd_hash64(file->path, strlen(file->path), 0x67726f77 ^ (uint64_t) file->uid);
     to->grown = file->grown;
     to->runtime = (w != NULL && w->runtime) ||
-                  (to->pid != MRD_NONE && known_of(t, runtime_key(to->pid)) != NULL);
+                  (to->pid != MRD_NONE && known_of(traces, runtime_key(to->pid)) != NULL);
     to->both = both;
     to->kind = kind;
     memcpy(to->takers, file->takers, sizeof(to->takers));
-    t->n++;
+    traces->n++;
 }
 
 /* ---- The thread ---- */
@@ -322,20 +327,20 @@ detect(const reading *r, mrd_why *why)
 static mrd_err
 read_all(reading *r, const mrd_identity *who_, mrd_why *why)
 {
-    mrd_read_options o = { .fd = &r->file.fd,
-                           .catalog = r->cat,
-                           .store = r->store,
-                           .system = true,
-                           .part_max = MRD_TRACES_PART,
-                           .vendor_tool = "",
-                           .had = r->had == NOTHING ? 0 : r->had,
-                           .ret_end = &r->end,
-                           .cancelled = is_cancelled,
-                           .self = r };
+    mrd_read_options options = { .fd = &r->file.fd,
+                                 .catalog = r->cat,
+                                 .store = r->store,
+                                 .system = true,
+                                 .part_max = MRD_TRACES_PART,
+                                 .vendor_tool = "",
+                                 .had = r->had == NOTHING ? 0 : r->had,
+                                 .ret_end = &r->end,
+                                 .cancelled = is_cancelled,
+                                 .self = r };
     const mrd_input *input;
     mrd_stream *stream;
     size_t n;
-    mrd_err err = mrd_read_file(&o, r->file.path, who_, why);
+    mrd_err err = mrd_read_file(&options, r->file.path, who_, why);
 
     if (err != MRD_OK)
         return err;
@@ -394,9 +399,9 @@ run(void *arg)
 /* ---- Giving out ---- */
 
 static void
-finish(mrd_traces *t)
+finish(mrd_traces *traces)
 {
-    reading *r = t->now;
+    reading *r = traces->now;
 
     if (r->started)
         pthread_join(r->thread, NULL);
@@ -404,7 +409,7 @@ finish(mrd_traces *t)
         if (r->processes[i] == NULL)
             continue;
         r->processes[i]->gone = true;
-        t->o.process(t->o.self, r->processes[i]);
+        traces->o.process(traces->o.self, r->processes[i]);
         free(r->processes[i]);
     }
     if (r->source != NULL)
@@ -415,45 +420,45 @@ finish(mrd_traces *t)
     close(r->file.fd);
     free(r->file.path);
     free(r);
-    t->now = NULL;
+    traces->now = NULL;
 }
 
 static cut_file *
-cut_of(mrd_traces *t, uint64_t name)
+cut_of(mrd_traces *traces, uint64_t name)
 {
     for (size_t i = 0; i < CUT_MAX; i++)
-        if (t->cuts[i].name == name)
-            return &t->cuts[i];
+        if (traces->cuts[i].name == name)
+            return &traces->cuts[i];
     return NULL;
 }
 
 /* Remembers how a version of the file ended. If it has the events of the version before, the report
  * about that version is withdrawn. */
 static void
-note_version(mrd_traces *t, const reading *r, bool is_cut)
+note_version(mrd_traces *traces, const reading *r, bool is_cut)
 {
-    cut_file *cut = cut_of(t, r->file.name);
+    cut_file *cut = cut_of(traces, r->file.name);
 
     if (r->err == MRD_OK && r->end.events != 0)
-        remember(t, r->file.name, r->end.events);
+        remember(traces, r->file.name, r->end.events);
     else if (r->had == 0)
-        remember(t, r->file.name, NOTHING);
-    if (cut != NULL && (r->end.continued || r->file.grown) && t->o.withdraw != NULL)
-        t->o.withdraw(t->o.self, cut->takers);
+        remember(traces, r->file.name, NOTHING);
+    if (cut != NULL && (r->end.continued || r->file.grown) && traces->o.withdraw != NULL)
+        traces->o.withdraw(traces->o.self, cut->takers);
     if (cut != NULL)
         cut->name = 0;
     if (!is_cut)
         return;
-    cut = &t->cuts[t->next_cut];
-    t->next_cut = (t->next_cut + 1) % CUT_MAX;
+    cut = &traces->cuts[traces->next_cut];
+    traces->next_cut = (traces->next_cut + 1) % CUT_MAX;
     cut->name = r->file.name;
     memcpy(cut->takers, r->file.takers, sizeof(cut->takers));
 }
 
 static void
-conclude(mrd_traces *t)
+conclude(mrd_traces *traces)
 {
-    reading *r = t->now;
+    reading *r = traces->now;
     mrd_files_complete file = {
         .path = r->file.path, .pid = r->file.pid, .uid = r->file.uid, .replaced = r->file.replaced
     };
@@ -461,24 +466,24 @@ conclude(mrd_traces *t)
 
     memcpy(file.takers, r->file.takers, sizeof(file.takers));
     if (r->err == MRD_UNSUPPORTED || r->err == MRD_EXISTS) {
-        t->stats.left_alone++;
+        traces->stats.left_alone++;
         end = MRD_TRACE_LEFT;
     } else if (r->err != MRD_OK) {
-        t->stats.failed++;
+        traces->stats.failed++;
     } else {
-        t->stats.files++;
+        traces->stats.files++;
         end = r->cut ? MRD_TRACE_CUT : r->undated ? MRD_TRACE_UNDATED : MRD_TRACE_WHOLE;
     }
-    note_version(t, r, end == MRD_TRACE_CUT);
-    t->o.finished(t->o.self, &file, end, r->given, r->message);
-    finish(t);
+    note_version(traces, r, end == MRD_TRACE_CUT);
+    traces->o.finished(traces->o.self, &file, end, r->given, r->message);
+    finish(traces);
 }
 
 static mrd_drain_process *
-process_of(mrd_traces *t, reading *r, mrd_track_id track)
+process_of(mrd_traces *traces, reading *r, mrd_track_id track)
 {
     mrd_proc_id id = mrd_catalog_borrow_track(r->cat, track)->process;
-    const mrd_process *p = mrd_catalog_borrow_process(r->cat, id);
+    const mrd_process *process = mrd_catalog_borrow_process(r->cat, id);
     mrd_drain_process *pp;
 
     if (!MRD_VEC_REACH(r->processes, r->n_processes, id))
@@ -490,35 +495,36 @@ process_of(mrd_traces *t, reading *r, mrd_track_id track)
     pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file tells no more */
     pp->open_until = r->last;
     mrd_ident_init(&pp->ident);
-    pp->ident.pid = p->process_id;
+    pp->ident.pid = process->process_id;
     pp->ident.container_pid = r->file.container_pid;
-    pp->ident.rank = p->rank != MRD_NONE ? p->rank : r->file.rank;
+    pp->ident.rank = process->rank != MRD_NONE ? process->rank : r->file.rank;
     snprintf(pp->ident.job, sizeof(pp->ident.job), "%s", r->file.job);
     r->processes[id] = pp;
-    t->o.process(t->o.self, pp);
+    traces->o.process(traces->o.self, pp);
     return pp;
 }
 
 /* Its number increases also for a skipped event. */
 static void
-give(mrd_traces *t, reading *r, const mrd_event *ev)
+give(mrd_traces *traces, reading *r, const mrd_event *ev)
 {
-    mrd_drain_process *p;
+    mrd_drain_process *process;
     mrd_event copy = *ev;
 
     if (r->given++ < r->skip)
         return;
-    t->stats.begun += ev->kind == MRD_LOSS ? 0 : 1;
-    if (t->o.simulated)
+    traces->stats.begun += ev->kind == MRD_LOSS ? 0 : 1;
+    if (traces->o.simulated)
         copy.flags |= MRD_EV_SIMULATED;
-    p = process_of(t, r, ev->track);
-    if (p == NULL || t->o.event(t->o.self, p, MRD_DRAIN_REALTIME, &copy) != MRD_OK)
-        t->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
+    process = process_of(traces, r, ev->track);
+    if (process == NULL ||
+        traces->o.event(traces->o.self, process, MRD_DRAIN_REALTIME, &copy) != MRD_OK)
+        traces->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
 }
 
 /* Emits records that are not events as one loss. */
 static void
-give_bad(mrd_traces *t, reading *r)
+give_bad(mrd_traces *traces, reading *r)
 {
     mrd_event ev = { .kind = MRD_LOSS,
                      .ts = r->first,
@@ -535,33 +541,33 @@ give_bad(mrd_traces *t, reading *r)
     ev.track = mrd_catalog_track(r->cat, &track);
     ev.name = mrd_catalog_intern(r->cat, mrd_drop_text(MRD_DROP_JSON));
     if (r->given >= r->skip)
-        t->stats.dropped += r->bad;
-    give(t, r, &ev);
+        traces->stats.dropped += r->bad;
+    give(traces, r, &ev);
 }
 
 static void
-give_part(mrd_traces *t)
+give_part(mrd_traces *traces)
 {
-    reading *r = t->now;
+    reading *r = traces->now;
     const mrd_event *ev;
     mrd_why why = { 0 };
     mrd_step step = MRD_MORE;
 
     for (unsigned i = 0; i < PART && step == MRD_MORE; i++)
         if ((step = r->source->next(r->source, &ev, &why)) == MRD_MORE)
-            give(t, r, ev);
+            give(traces, r, ev);
     if (step == MRD_BAD) {
         r->err = why.err;
         snprintf(r->message, sizeof(r->message), "%s", why.text);
     }
     if (step != MRD_MORE && !r->lost)
-        give_bad(t, r);
+        give_bad(traces, r);
     if (r->given >= r->skip)
-        remember(t, r->file.key, r->given);
+        remember(traces, r->file.key, r->given);
     if (r->given > 0 && r->file.both != 0)
-        remember(t, r->file.both, r->file.kind);
+        remember(traces, r->file.both, r->file.kind);
     if (step != MRD_MORE)
-        conclude(t);
+        conclude(traces);
 }
 
 /* ---- The interface ---- */
@@ -569,37 +575,37 @@ give_part(mrd_traces *t)
 /* Returns true if the file of the other format had events. This is certain only after the earlier
  * files were read. */
 static bool
-is_second(mrd_traces *t, const waiting *file)
+is_second(mrd_traces *traces, const waiting *file)
 {
-    const known *k = file->both == 0 ? NULL : known_of(t, file->both);
+    const known *k = file->both == 0 ? NULL : known_of(traces, file->both);
 
     return k != NULL && k->given != file->kind;
 }
 
 static void
-start(mrd_traces *t)
+start(mrd_traces *traces)
 {
     reading *r = calloc(1, sizeof(*r));
     const known *k;
 
     if (r == NULL)
         return; /* again with the next step */
-    r->file = t->queue[t->first];
-    k = known_of(t, r->file.key);
+    r->file = traces->queue[traces->first];
+    k = known_of(traces, r->file.key);
     r->skip = k == NULL ? 0 : k->given;
-    k = known_of(t, r->file.name);
+    k = known_of(traces, r->file.name);
     r->had = k == NULL ? 0 : k->given;
-    r->instance_id = t->o.instance_id;
+    r->instance_id = traces->o.instance_id;
     r->cat = mrd_catalog_new();
-    r->store = mrd_store_new(MRD_TRACES_MEMORY, t->o.dir);
-    t->now = r;
-    t->first = (t->first + 1) % MRD_TRACES_QUEUE;
-    t->n--;
-    if (is_second(t, &r->file)) {
+    r->store = mrd_store_new(MRD_TRACES_MEMORY, traces->o.dir);
+    traces->now = r;
+    traces->first = (traces->first + 1) % MRD_TRACES_QUEUE;
+    traces->n--;
+    if (is_second(traces, &r->file)) {
         r->err = MRD_EXISTS;
         snprintf(r->message, sizeof(r->message),
                  "the file of the other format beside it has the same events and was read");
-        conclude(t);
+        conclude(traces);
         return;
     }
     if (r->cat != NULL && r->store != NULL && pthread_create(&r->thread, NULL, run, r) == 0) {
@@ -608,68 +614,68 @@ start(mrd_traces *t)
     }
     r->err = MRD_NOMEM;
     snprintf(r->message, sizeof(r->message), "out of memory");
-    conclude(t);
+    conclude(traces);
 }
 
 void
-mrd_traces_step(mrd_traces *t, bool room)
+mrd_traces_step(mrd_traces *traces, bool room)
 {
-    if (t->now == NULL && t->n > 0)
-        start(t);
-    if (t->now == NULL || !atomic_load_explicit(&t->now->done, memory_order_acquire))
+    if (traces->now == NULL && traces->n > 0)
+        start(traces);
+    if (traces->now == NULL || !atomic_load_explicit(&traces->now->done, memory_order_acquire))
         return;
-    if (t->now->err != MRD_OK)
-        conclude(t);
+    if (traces->now->err != MRD_OK)
+        conclude(traces);
     else if (room)
-        give_part(t);
+        give_part(traces);
 }
 
 bool
-mrd_traces_idle(const mrd_traces *t)
+mrd_traces_idle(const mrd_traces *traces)
 {
-    return t->now == NULL && t->n == 0;
+    return traces->now == NULL && traces->n == 0;
 }
 
 mrd_local_ns
-mrd_traces_next_ns(const mrd_traces *t)
+mrd_traces_next_ns(const mrd_traces *traces)
 {
-    return mrd_traces_idle(t) ? ((mrd_local_ns){ INT64_MAX })
-                              : mrd_local_add(mrd_local_now(), MRD_WAIT_TRACE_POLL);
+    return mrd_traces_idle(traces) ? ((mrd_local_ns){ INT64_MAX })
+                                   : mrd_local_add(mrd_local_now(), MRD_WAIT_TRACE_POLL);
 }
 
 void
-mrd_traces_get_stats(const mrd_traces *t, mrd_traces_stats *ret_stats)
+mrd_traces_get_stats(const mrd_traces *traces, mrd_traces_stats *ret_stats)
 {
     *ret_stats = (mrd_traces_stats){ 0 };
-    if (t != NULL)
-        *ret_stats = t->stats;
+    if (traces != NULL)
+        *ret_stats = traces->stats;
 }
 
 mrd_err
 mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why)
 {
-    mrd_traces *t = calloc(1, sizeof(*t));
+    mrd_traces *traces = calloc(1, sizeof(*traces));
 
-    if (t == NULL)
+    if (traces == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "trace files");
-    t->o = *options;
-    *ret_traces = t;
+    traces->o = *options;
+    *ret_traces = traces;
     return MRD_OK;
 }
 
 void
-mrd_traces_close(mrd_traces *t)
+mrd_traces_close(mrd_traces *traces)
 {
-    if (t == NULL)
+    if (traces == NULL)
         return;
-    if (t->now != NULL) {
-        atomic_store(&t->now->cancel, true);
-        finish(t);
+    if (traces->now != NULL) {
+        atomic_store(&traces->now->cancel, true);
+        finish(traces);
     }
-    for (; t->n > 0; t->n--) {
-        free(t->queue[t->first].path);
-        close(t->queue[t->first].fd);
-        t->first = (t->first + 1) % MRD_TRACES_QUEUE;
+    for (; traces->n > 0; traces->n--) {
+        free(traces->queue[traces->first].path);
+        close(traces->queue[traces->first].fd);
+        traces->first = (traces->first + 1) % MRD_TRACES_QUEUE;
     }
-    free(t);
+    free(traces);
 }

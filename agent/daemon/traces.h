@@ -71,25 +71,25 @@ typedef struct {
 } mrd_traces_stats;
 
 mrd_err mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why);
-void mrd_traces_close(mrd_traces *t); /* ends a reading under way */
+void mrd_traces_close(mrd_traces *traces); /* ends a reading under way */
 /* A process with rings: its name in directories (its own pid), rank and job, and the user of its
  * rings. `runtime`: its runtime events come through its rings. */
-void mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runtime);
+void mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool runtime);
 /* Takes a complete file. Reads from its descriptor, whatever its path refers to by then. Files with
  * other names than *.json, *.json.gz, *.xplane.pb are ignored. */
-void mrd_traces_file(mrd_traces *t, const mrd_files_complete *file);
+void mrd_traces_file(mrd_traces *traces, const mrd_files_complete *file);
 /* `room` is false while there is little room for more batches, so that files should wait. */
-void mrd_traces_step(mrd_traces *t, bool room);
-bool mrd_traces_idle(const mrd_traces *t);
-mrd_local_ns mrd_traces_next_ns(const mrd_traces *t);
+void mrd_traces_step(mrd_traces *traces, bool room);
+bool mrd_traces_idle(const mrd_traces *traces);
+mrd_local_ns mrd_traces_next_ns(const mrd_traces *traces);
 /* No session is left: forgets the files that were read. */
-void mrd_traces_forget(mrd_traces *t);
+void mrd_traces_forget(mrd_traces *traces);
 /* Takes the positions of a predecessor's last commit. */
-void mrd_traces_resume(mrd_traces *t, const mrd_spool_position *positions, size_t n);
+void mrd_traces_resume(mrd_traces *traces, const mrd_spool_position *positions, size_t n);
 /* Calls back for each file with the amount that was emitted. Its batches must be sealed. */
-void mrd_traces_positions(const mrd_traces *t, void (*call)(void *to, uint64_t key, uint64_t value),
-                          void *to);
+void mrd_traces_positions(const mrd_traces *traces,
+                          void (*call)(void *to, uint64_t key, uint64_t value), void *to);
 /* NULL means that nothing was counted. */
-void mrd_traces_get_stats(const mrd_traces *t, mrd_traces_stats *ret_stats);
+void mrd_traces_get_stats(const mrd_traces *traces, mrd_traces_stats *ret_stats);
 
 #endif

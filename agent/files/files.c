@@ -124,91 +124,91 @@ do_work(void *arg)
 }
 
 static void
-post(mrd_files *f)
+post(mrd_files *files)
 {
-    if (!mrd_job_thread_post(f->worker, do_work, f->work)) {
-        f->work->kind = NOTHING; /* no thread could be created; the next turn tries again */
+    if (!mrd_job_thread_post(files->worker, do_work, files->work)) {
+        files->work->kind = NOTHING; /* no thread could be created; the next turn tries again */
         return;
     }
-    f->posted_at = mrd_local_now();
-    if (!f->worker_polled)
-        mrd_files_poll(f, mrd_job_thread_fd(f->worker));
-    f->worker_polled = true;
+    files->posted_at = mrd_local_now();
+    if (!files->worker_polled)
+        mrd_files_poll(files, mrd_job_thread_fd(files->worker));
+    files->worker_polled = true;
 }
 
 static void
-post_file(mrd_files *f, work_kind kind)
+post_file(mrd_files *files, work_kind kind)
 {
-    const file *one = &f->files[f->at];
+    const file *one = &files->files[files->at];
 
-    *f->work = (work){ .kind = kind,
-                       .folder = f->dirs[one->dir].folder,
-                       .dir = one->dir,
-                       .may_tidy = !mrd_files_is_captured_into(&f->dirs[one->dir]),
-                       .rel = one->rel,
-                       .fd = f->fd,
-                       .offset = f->offset,
-                       .sha = f->sha,
-                       .chunk = f->chunk };
-    post(f);
+    *files->work = (work){ .kind = kind,
+                           .folder = files->dirs[one->dir].folder,
+                           .dir = one->dir,
+                           .may_tidy = !mrd_files_is_captured_into(&files->dirs[one->dir]),
+                           .rel = one->rel,
+                           .fd = files->fd,
+                           .offset = files->offset,
+                           .sha = files->sha,
+                           .chunk = files->chunk };
+    post(files);
 }
 
 static bool
-post_look(mrd_files *f, mrd_local_ns now)
+post_look(mrd_files *files, mrd_local_ns now)
 {
     unsigned at;
     dir *d;
 
-    if (!mrd_files_choose(f, now, &at))
+    if (!mrd_files_choose(files, now, &at))
         return false;
-    d = &f->dirs[at];
+    d = &files->dirs[at];
     if (!d->looking) {
         d->looking = true;
         d->look++;
         d->began_at = now;
         d->took_ns = 0;
         d->beyond = d->elsewhere = 0;
-        mrd_files_tell(f, d);
+        mrd_files_tell(files, d);
     }
-    d->looks_turn = ++f->turn;
-    if (f->inotify < 0) { /* created late, because a user has at most 128 of them */
-        f->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-        if (f->inotify >= 0)
-            mrd_files_poll(f, f->inotify);
+    d->looks_turn = ++files->turn;
+    if (files->inotify < 0) { /* created late, because a user has at most 128 of them */
+        files->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+        if (files->inotify >= 0)
+            mrd_files_poll(files, files->inotify);
     }
-    *f->work = (work){ .kind = LOOK,
-                       .folder = d->folder,
-                       .dir = at,
-                       .may_tidy = !mrd_files_is_captured_into(d),
-                       .inotify = f->inotify };
-    post(f);
+    *files->work = (work){ .kind = LOOK,
+                           .folder = d->folder,
+                           .dir = at,
+                           .may_tidy = !mrd_files_is_captured_into(d),
+                           .inotify = files->inotify };
+    post(files);
     return true;
 }
 
 /* ---- The path of one file ---- */
 
 static void
-close_file(mrd_files *f)
+close_file(mrd_files *files)
 {
-    if (f->fd >= 0)
-        close(f->fd);
-    f->fd = -1;
-    mrd_sha256_free(f->sha);
-    f->sha = NULL;
-    f->stage = IDLE;
-    f->asked = false;
-    f->tries = 0;
-    f->pick_at = (mrd_local_ns){ 0 };
-    f->chunk_len = 0;
+    if (files->fd >= 0)
+        close(files->fd);
+    files->fd = -1;
+    mrd_sha256_free(files->sha);
+    files->sha = NULL;
+    files->stage = IDLE;
+    files->asked = false;
+    files->tries = 0;
+    files->pick_at = (mrd_local_ns){ 0 };
+    files->chunk_len = 0;
 }
 
 static void
-finish_current(mrd_files *f, file_state state, const char *message)
+finish_current(mrd_files *files, file_state state, const char *message)
 {
-    file *one = &f->files[f->at];
+    file *one = &files->files[files->at];
 
-    close_file(f);
-    if (state == SEEN || f->changed) { /* it changed while it was read or sent: start again */
+    close_file(files);
+    if (state == SEEN || files->changed) { /* it changed while it was read or sent: start again */
         one->state = SEEN;
         one->still_since = mrd_local_now();
         if (state == SEEN)
@@ -217,120 +217,121 @@ finish_current(mrd_files *f, file_state state, const char *message)
         one->given = 0;
     } else {
         if (state == GIVEN_UP)
-            mrd_files_miss(f, one, message);
-        mrd_files_finish(f, one, state);
+            mrd_files_miss(files, one, message);
+        mrd_files_finish(files, one, state);
     }
-    f->stats.delivered += state == DONE;
-    f->stats.failed += state == GIVEN_UP || state == REFUSED;
-    if (f->o.finished != NULL)
-        f->o.finished(f->o.self, one->path, f->hex, message);
+    files->stats.delivered += state == DONE;
+    files->stats.failed += state == GIVEN_UP || state == REFUSED;
+    if (files->o.finished != NULL)
+        files->o.finished(files->o.self, one->path, files->hex, message);
 }
 
 /* Does not remove files that a program keeps for later sessions (capture/nrt/neffs.h). */
 static void
-finish(mrd_files *f, file_state state, const char *message)
+finish(mrd_files *files, file_state state, const char *message)
 {
-    const file *one = &f->files[f->at];
+    const file *one = &files->files[files->at];
 
-    if (state == DONE && f->dirs[one->dir].remove && f->fd >= 0 && !f->changed &&
+    if (state == DONE && files->dirs[one->dir].remove && files->fd >= 0 && !files->changed &&
         strncmp(one->rel, "neffs/", 6) != 0) {
-        f->stage = REMOVING;
-        f->asked = false;
+        files->stage = REMOVING;
+        files->asked = false;
         return;
     }
-    finish_current(f, state, message);
+    finish_current(files, state, message);
 }
 
 static void
-ignore(mrd_files *f)
+ignore(mrd_files *files)
 {
-    file *one = &f->files[f->at];
-    dir *d = &f->dirs[one->dir];
+    file *one = &files->files[files->at];
+    dir *d = &files->dirs[one->dir];
 
-    close_file(f);
-    mrd_files_finish(f, one, IGNORED);
+    close_file(files);
+    mrd_files_finish(files, one, IGNORED);
     d->not_traces++;
-    mrd_files_sum(f);
+    mrd_files_sum(files);
     mrd_files_say(d);
 }
 
 static void
-was_removed(mrd_files *f)
+was_removed(mrd_files *files)
 {
-    file *one = &f->files[f->at];
-    dir *d = &f->dirs[one->dir];
+    file *one = &files->files[files->at];
+    dir *d = &files->dirs[one->dir];
 
     if (mrd_files_is_unread(one)) { /* a search may find it under another name */
-        finish(f, SEEN, "");
+        finish(files, SEEN, "");
         d->look_at = (mrd_local_ns){ 0 };
         return;
     }
-    close_file(f);
-    if (mrd_files_lost(f, one) && f->o.finished != NULL)
-        f->o.finished(f->o.self, one->path, f->hex, "it was removed before it could be read");
+    close_file(files);
+    if (mrd_files_lost(files, one) && files->o.finished != NULL)
+        files->o.finished(files->o.self, one->path, files->hex,
+                          "it was removed before it could be read");
 }
 
 static bool
-unchanged(const mrd_files *f, const struct stat *st)
+unchanged(const mrd_files *files, const struct stat *st)
 {
-    const file *one = &f->files[f->at];
+    const file *one = &files->files[files->at];
 
     return (uint64_t) st->st_size == one->size &&
            st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec == one->mtime.ns;
 }
 
 static void
-begin(mrd_files *f, size_t i)
+begin(mrd_files *files, size_t i)
 {
-    f->at = i;
-    f->hex[0] = '\0';
-    f->offset = 0;
-    f->changed = false;
-    f->refused = (mrd_why){ 0 };
-    f->dirs[f->files[i].dir].files_turn = ++f->turn;
-    f->stage = OPENING;
+    files->at = i;
+    files->hex[0] = '\0';
+    files->offset = 0;
+    files->changed = false;
+    files->refused = (mrd_why){ 0 };
+    files->dirs[files->files[i].dir].files_turn = ++files->turn;
+    files->stage = OPENING;
 }
 
 static void
-apply_open(mrd_files *f)
+apply_open(mrd_files *files)
 {
-    const work *w = f->work;
+    const work *w = files->work;
 
-    f->fd = w->err == MRD_OK ? w->fd : -1;
+    files->fd = w->err == MRD_OK ? w->fd : -1;
     if (w->err == MRD_NOTFOUND) {
-        was_removed(f);
+        was_removed(files);
     } else if (w->err != MRD_OK && w->err != MRD_AGAIN) {
-        finish(f, GIVEN_UP, w->why.text);
-    } else if (w->err == MRD_OK && f->o.max_bytes > 0 &&
-               (uint64_t) w->st.st_size > f->o.max_bytes) {
-        f->stats.left_out++;
-        finish(f, GIVEN_UP, "it is larger than --advanced.artifact-max");
-    } else if (w->err == MRD_AGAIN || w->writing || !unchanged(f, &w->st)) {
-        finish(f, SEEN, "");
+        finish(files, GIVEN_UP, w->why.text);
+    } else if (w->err == MRD_OK && files->o.max_bytes > 0 &&
+               (uint64_t) w->st.st_size > files->o.max_bytes) {
+        files->stats.left_out++;
+        finish(files, GIVEN_UP, "it is larger than --advanced.artifact-max");
+    } else if (w->err == MRD_AGAIN || w->writing || !unchanged(files, &w->st)) {
+        finish(files, SEEN, "");
     } else if (!w->known) {
-        ignore(f);
-    } else if ((f->sha = mrd_sha256_new()) == NULL) {
-        finish(f, SEEN, "");
+        ignore(files);
+    } else if ((files->sha = mrd_sha256_new()) == NULL) {
+        finish(files, SEEN, "");
     } else {
-        f->stage = HASHING;
+        files->stage = HASHING;
     }
 }
 
 /* Returns true if the file is unchanged for long enough, and a session should get it. */
 static bool
-is_ready(mrd_files *f, file *one, mrd_local_ns now)
+is_ready(mrd_files *files, file *one, mrd_local_ns now)
 {
-    mrd_dur_ns stable = f->o.stable == 0 ? STABLE_DEFAULT : f->o.stable;
+    mrd_dur_ns stable = files->o.stable == 0 ? STABLE_DEFAULT : files->o.stable;
 
     if (one->state != SEEN)
         return false;
     if (mrd_local_diff(now, one->still_since) < stable) {
-        if (mrd_local_before(mrd_local_add(one->still_since, stable), f->pick_at))
-            f->pick_at = mrd_local_add(one->still_since, stable);
+        if (mrd_local_before(mrd_local_add(one->still_since, stable), files->pick_at))
+            files->pick_at = mrd_local_add(one->still_since, stable);
         return false;
     }
-    if (mrd_files_takers(f, one) == 0) {
-        mrd_files_finish(f, one, one->given != 0 ? DONE : EARLIER);
+    if (mrd_files_takers(files, one) == 0) {
+        mrd_files_finish(files, one, one->given != 0 ? DONE : EARLIER);
         return false;
     }
     return true;
@@ -338,93 +339,98 @@ is_ready(mrd_files *f, file *one, mrd_local_ns now)
 
 /* Chooses the first ready file of the user that waited longest. */
 static void
-pick(mrd_files *f, mrd_local_ns now)
+pick(mrd_files *files, mrd_local_ns now)
 {
     uint64_t waited[MRD_FILES_DIRS], best_turn = UINT64_MAX;
-    size_t best = f->n;
+    size_t best = files->n;
 
-    if (!mrd_files_have_sessions(f) || mrd_local_before(now, f->pick_at))
+    if (!mrd_files_have_sessions(files) || mrd_local_before(now, files->pick_at))
         return;
-    f->pick_at = (mrd_local_ns){ INT64_MAX };
+    files->pick_at = (mrd_local_ns){ INT64_MAX };
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        waited[i] =
-            f->dirs[i].waiting == 0 ? UINT64_MAX : mrd_files_served(f, f->dirs[i].uid, false);
-    for (size_t i = 0; i < f->n; i++)
-        if (waited[f->files[i].dir] < best_turn && is_ready(f, &f->files[i], now)) {
-            best_turn = waited[f->files[i].dir];
+        waited[i] = files->dirs[i].waiting == 0
+                        ? UINT64_MAX
+                        : mrd_files_served(files, files->dirs[i].uid, false);
+    for (size_t i = 0; i < files->n; i++)
+        if (waited[files->files[i].dir] < best_turn && is_ready(files, &files->files[i], now)) {
+            best_turn = waited[files->files[i].dir];
             best = i;
         }
-    if (best < f->n) {
-        f->pick_at = (mrd_local_ns){ 0 };
-        begin(f, best);
+    if (best < files->n) {
+        files->pick_at = (mrd_local_ns){ 0 };
+        begin(files, best);
     }
 }
 
 static void
-tell(mrd_files *f)
+tell(mrd_files *files)
 {
-    file *one = &f->files[f->at];
-    mrd_files_complete told = mrd_files_describe(f, one);
+    file *one = &files->files[files->at];
+    mrd_files_complete told = mrd_files_describe(files, one);
 
-    told.sha256 = f->hex;
-    told.fd = f->fd;
-    if (f->o.complete != NULL && !one->told)
-        f->o.complete(f->o.self, &told);
+    told.sha256 = files->hex;
+    told.fd = files->fd;
+    if (files->o.complete != NULL && !one->told)
+        files->o.complete(files->o.self, &told);
     one->told = one->passed = true;
     one->grown = false;
     one->replaced = 0;
 }
 
 static void
-apply_hash(mrd_files *f)
+apply_hash(mrd_files *files)
 {
-    const work *w = f->work;
-    const file *one = &f->files[f->at];
+    const work *w = files->work;
+    const file *one = &files->files[files->at];
 
-    f->offset = w->offset;
-    f->stats.bytes_hashed += w->n;
+    files->offset = w->offset;
+    files->stats.bytes_hashed += w->n;
     if (w->err != MRD_OK) {
-        finish(f, GIVEN_UP, w->why.text);
-    } else if (f->offset > one->size || !unchanged(f, &w->st)) {
-        finish(f, SEEN, "");
-    } else if (w->n == 0 || f->offset == one->size) {
-        if (f->offset < one->size) {
-            finish(f, SEEN, "");
+        finish(files, GIVEN_UP, w->why.text);
+    } else if (files->offset > one->size || !unchanged(files, &w->st)) {
+        finish(files, SEEN, "");
+    } else if (w->n == 0 || files->offset == one->size) {
+        if (files->offset < one->size) {
+            finish(files, SEEN, "");
             return;
         }
-        mrd_sha256_hex(f->sha, f->hex);
-        tell(f);
-        if (!mrd_files_next_taker(f))
-            finish(f, SEEN, ""); /* its session has ended meanwhile */
+        mrd_sha256_hex(files->sha, files->hex);
+        tell(files);
+        if (!mrd_files_next_taker(files))
+            finish(files, SEEN, ""); /* its session has ended meanwhile */
     }
 }
 
 static void
-apply_read(mrd_files *f)
+apply_read(mrd_files *files)
 {
-    const work *w = f->work;
+    const work *w = files->work;
 
     if (w->err != MRD_OK)
-        finish(f, GIVEN_UP, w->why.text);
-    else if ((w->n == 0 && f->offset < f->files[f->at].size) || !unchanged(f, &w->st))
-        finish(f, SEEN, "");
+        finish(files, GIVEN_UP, w->why.text);
+    else if ((w->n == 0 && files->offset < files->files[files->at].size) ||
+             !unchanged(files, &w->st))
+        finish(files, SEEN, "");
     else if (w->n == 0)
-        f->stage = FINISHING;
+        files->stage = FINISHING;
     else
-        f->chunk_len = w->n;
+        files->chunk_len = w->n;
 }
 
 static void
-send(mrd_files *f, uint8_t type, const void *message, mrd_local_ns now)
+send(mrd_files *files, uint8_t type, const void *message, mrd_local_ns now)
 {
-    mrd_frame head = { .type = type, .agent = f->o.agent, .session = f->sessions[f->to].id };
+    mrd_frame head = { .type = type,
+                       .agent = files->o.agent,
+                       .session = files->sessions[files->to].id };
 
-    mrd_buf_reset(&f->frame);
-    if (mrd_msg_pack(&head, message, &f->frame, NULL) == MRD_OK &&
-        f->o.send(f->o.self, ++f->tag, (mrd_bytes){ f->frame.p, f->frame.len }) == MRD_OK)
-        f->asked = true;
+    mrd_buf_reset(&files->frame);
+    if (mrd_msg_pack(&head, message, &files->frame, NULL) == MRD_OK &&
+        files->o.send(files->o.self, ++files->tag,
+                      (mrd_bytes){ files->frame.p, files->frame.len }) == MRD_OK)
+        files->asked = true;
     else
-        f->again_at = mrd_local_add(now, MRD_WAIT_FILE_PART);
+        files->again_at = mrd_local_add(now, MRD_WAIT_FILE_PART);
 }
 
 /* Returns a name that the aggregator accepts: without the process's directory, which the aggregator
@@ -443,154 +449,156 @@ wire_name(const char *rel)
 }
 
 static void
-announce(mrd_files *f, mrd_local_ns now)
+announce(mrd_files *files, mrd_local_ns now)
 {
-    const file *one = &f->files[f->at];
-    Mrd__ArtifactAnnounce m = MRD__ARTIFACT_ANNOUNCE__INIT;
+    const file *one = &files->files[files->at];
+    Mrd__ArtifactAnnounce artifact_announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     char name[256], kind[32];
     int64_t pid, nc;
 
     mrd_files_names(one->rel, &pid, &nc);
     snprintf(name, sizeof(name), "%.255s", wire_name(one->rel));
     snprintf(kind, sizeof(kind), "%s", mrd_files_kind(one->rel));
-    m.sha256 = f->hex;
-    m.size = one->size;
-    m.name = name;
-    m.kind = kind;
-    m.process_id = pid != MRD_NONE ? pid : f->dirs[one->dir].pid;
-    m.nc_idx = nc;
-    send(f, MRD_FRAME_ANNOUNCE, &m, now);
+    artifact_announce.sha256 = files->hex;
+    artifact_announce.size = one->size;
+    artifact_announce.name = name;
+    artifact_announce.kind = kind;
+    artifact_announce.process_id = pid != MRD_NONE ? pid : files->dirs[one->dir].pid;
+    artifact_announce.nc_idx = nc;
+    send(files, MRD_FRAME_ANNOUNCE, &artifact_announce, now);
 }
 
 static void
-send_chunk(mrd_files *f, mrd_local_ns now)
+send_chunk(mrd_files *files, mrd_local_ns now)
 {
-    Mrd__ArtifactChunk m = MRD__ARTIFACT_CHUNK__INIT;
+    Mrd__ArtifactChunk chunk = MRD__ARTIFACT_CHUNK__INIT;
 
-    m.sha256 = f->hex;
-    m.offset = f->offset;
-    m.data = (ProtobufCBinaryData){ f->chunk_len, f->chunk };
-    send(f, MRD_FRAME_CHUNK, &m, now);
-    if (f->asked)
-        f->stats.bytes_sent += f->chunk_len;
+    chunk.sha256 = files->hex;
+    chunk.offset = files->offset;
+    chunk.data = (ProtobufCBinaryData){ files->chunk_len, files->chunk };
+    send(files, MRD_FRAME_CHUNK, &chunk, now);
+    if (files->asked)
+        files->stats.bytes_sent += files->chunk_len;
 }
 
 static void
-say_done(mrd_files *f, mrd_local_ns now)
+say_done(mrd_files *files, mrd_local_ns now)
 {
-    Mrd__ArtifactDone m = MRD__ARTIFACT_DONE__INIT;
+    Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
 
-    m.sha256 = f->hex;
-    m.size = f->files[f->at].size;
-    send(f, MRD_FRAME_DONE, &m, now);
+    done.sha256 = files->hex;
+    done.size = files->files[files->at].size;
+    send(files, MRD_FRAME_DONE, &done, now);
 }
 
 /* ---- Answers ---- */
 
 /* The current session has the file, or did not take it (`message`). */
 static void
-taken(mrd_files *f, const char *message)
+taken(mrd_files *files, const char *message)
 {
-    f->files[f->at].given |= 1u << f->to;
-    f->files[f->at].had = f->files[f->at].had || *message == '\0';
+    files->files[files->at].given |= 1u << files->to;
+    files->files[files->at].had = files->files[files->at].had || *message == '\0';
     if (*message != '\0')
-        mrd_why_set(&f->refused, MRD_INVALID, 0, "%s", message);
-    if (f->changed || !mrd_files_next_taker(f))
-        finish(f, f->refused.text[0] == '\0' ? DONE : REFUSED, f->refused.text);
+        mrd_why_set(&files->refused, MRD_INVALID, 0, "%s", message);
+    if (files->changed || !mrd_files_next_taker(files))
+        finish(files, files->refused.text[0] == '\0' ? DONE : REFUSED, files->refused.text);
 }
 
 static void
-try_again(mrd_files *f, int64_t wait, const char *message)
+try_again(mrd_files *files, int64_t wait, const char *message)
 {
-    f->again_at = mrd_local_add(mrd_local_now(), wait);
-    if (++f->tries > TRIES && *message != '\0')
-        taken(f, message);
+    files->again_at = mrd_local_add(mrd_local_now(), wait);
+    if (++files->tries > TRIES && *message != '\0')
+        taken(files, message);
 }
 
 static void
-on_request(mrd_files *f, const Mrd__ArtifactRequest *w)
+on_request(mrd_files *files, const Mrd__ArtifactRequest *request)
 {
-    if (w->have) {
-        f->stats.duplicates++;
-        taken(f, "");
-    } else if (w->err == MRD_AGAIN || w->err == MRD_FULL || w->err == MRD_IO ||
-               w->err == MRD_NOMEM) { /* a temporary error: the file is fine */
-        f->again_at = mrd_local_add(mrd_local_now(),
-                                    mrd_publish_wait(w->retry_after_ms, MRD_WAIT_FILE_AGAIN));
-    } else if (w->err != 0 && w->retry_after_ms == 0) {
-        taken(f, w->message[0] == '\0' ? mrd_err_text((mrd_err) w->err) : w->message);
-    } else if (w->err != 0) {
-        try_again(f, mrd_publish_wait(w->retry_after_ms, MRD_WAIT_FILE_AGAIN), w->message);
+    if (request->have) {
+        files->stats.duplicates++;
+        taken(files, "");
+    } else if (request->err == MRD_AGAIN || request->err == MRD_FULL || request->err == MRD_IO ||
+               request->err == MRD_NOMEM) { /* a temporary error: the file is fine */
+        files->again_at = mrd_local_add(
+            mrd_local_now(), mrd_publish_wait(request->retry_after_ms, MRD_WAIT_FILE_AGAIN));
+    } else if (request->err != 0 && request->retry_after_ms == 0) {
+        taken(files, request->message[0] == '\0' ? mrd_err_text((mrd_err) request->err)
+                                                 : request->message);
+    } else if (request->err != 0) {
+        try_again(files, mrd_publish_wait(request->retry_after_ms, MRD_WAIT_FILE_AGAIN),
+                  request->message);
     } else {
-        f->offset = w->offset > f->files[f->at].size ? 0 : w->offset;
-        f->stage = SENDING;
-        f->chunk_len = 0;
-        f->tries = 0;
+        files->offset = request->offset > files->files[files->at].size ? 0 : request->offset;
+        files->stage = SENDING;
+        files->chunk_len = 0;
+        files->tries = 0;
     }
 }
 
 static void
-on_ack(mrd_files *f, const Mrd__Ack *a)
+on_ack(mrd_files *files, const Mrd__Ack *ack)
 {
-    int64_t wait = mrd_publish_wait(a->retry_after_ms, MRD_WAIT_FILE_AGAIN);
+    int64_t wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
-    if (a->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        f->stage = ANNOUNCING; /* the answer says which part the aggregator has and wants */
-        try_again(f, wait, a->message);
-    } else if (a->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
-               a->status == MRD__ACK_STATUS__ACK_SLOW_DOWN) {
-        f->again_at = mrd_local_add(mrd_local_now(), wait);
-    } else if (f->stage == FINISHING) {
-        taken(f, "");
-    } else if (f->stage == SENDING) {
-        f->offset = a->artifact_offset;
-        f->chunk_len = 0;
-        f->tries = 0;
-        if (f->offset >= f->files[f->at].size)
-            f->stage = FINISHING;
+    if (ack->status == MRD__ACK_STATUS__ACK_REFUSED) {
+        files->stage = ANNOUNCING; /* the answer says which part the aggregator has and wants */
+        try_again(files, wait, ack->message);
+    } else if (ack->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
+               ack->status == MRD__ACK_STATUS__ACK_SLOW_DOWN) {
+        files->again_at = mrd_local_add(mrd_local_now(), wait);
+    } else if (files->stage == FINISHING) {
+        taken(files, "");
+    } else if (files->stage == SENDING) {
+        files->offset = ack->artifact_offset;
+        files->chunk_len = 0;
+        files->tries = 0;
+        if (files->offset >= files->files[files->at].size)
+            files->stage = FINISHING;
     }
 }
 
 void
-mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg)
+mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
 {
-    if (f->stage == IDLE || !f->asked || tag != f->tag)
+    if (files->stage == IDLE || !files->asked || tag != files->tag)
         return; /* of a file that failed meanwhile */
-    f->asked = false;
-    if (f->sessions[f->to].id != f->to_id)
+    files->asked = false;
+    if (files->sessions[files->to].id != files->to_id)
         return; /* of a session that has ended: the next step continues */
     if (msg == NULL) {
-        f->stage = ANNOUNCING; /* how far did it come? */
-        f->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
-    } else if (msg->frame.type == MRD_FRAME_REQUEST && f->stage == ANNOUNCING) {
-        on_request(f, msg->u.request);
+        files->stage = ANNOUNCING; /* how far did it come? */
+        files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
+    } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
+        on_request(files, msg->u.request);
     } else if (msg->frame.type == MRD_FRAME_ACK) {
-        on_ack(f, msg->u.ack);
+        on_ack(files, msg->u.ack);
     } else {
-        try_again(f, MRD_WAIT_FILE_AGAIN, "the aggregator's answer is not valid");
+        try_again(files, MRD_WAIT_FILE_AGAIN, "the aggregator's answer is not valid");
     }
 }
 
 /* ---- Steps ---- */
 
 static void
-take_notices(mrd_files *f)
+take_notices(mrd_files *files)
 {
     char text[4096];
     bool any = false;
 
-    for (unsigned i = 0; i < NOTICES && f->inotify >= 0 && read(f->inotify, text, sizeof(text)) > 0;
-         i++)
+    for (unsigned i = 0;
+         i < NOTICES && files->inotify >= 0 && read(files->inotify, text, sizeof(text)) > 0; i++)
         any = true;
     if (any)
-        mrd_files_look(f);
+        mrd_files_look(files);
 }
 
 /* ---- A file system that does not answer ---- */
 
 /* Replaces the hanging thread with its work and buffer by new ones. */
 static bool
-replace_worker(mrd_files *f)
+replace_worker(mrd_files *files)
 {
     mrd_job_thread *worker = mrd_job_thread_new();
     work *fresh = calloc(1, sizeof(*fresh));
@@ -602,30 +610,32 @@ replace_worker(mrd_files *f)
         free(chunk);
         return false;
     }
-    f->worker = worker;
-    f->worker_polled = false;
-    f->work = fresh;
-    f->chunk = chunk;
+    files->worker = worker;
+    files->worker_polled = false;
+    files->work = fresh;
+    files->chunk = chunk;
     return true;
 }
 
 /* The thread may hang for hours. It is left alone with its data. A new thread continues with the
  * other directories, and this directory is skipped until the old thread returns. */
 static void
-abandon(mrd_files *f)
+abandon(mrd_files *files)
 {
-    unsigned at = f->work->dir;
-    bool of_file = f->work->kind != LOOK;
-    dir *d = &f->dirs[at];
-    hung *h = &f->hung[f->n_hung];
+    unsigned at = files->work->dir;
+    bool of_file = files->work->kind != LOOK;
+    dir *d = &files->dirs[at];
+    hung *h = &files->hung[files->n_hung];
 
-    *h = (hung){ .worker = f->worker, .work = f->work, .uid = d->uid, .label = strdup(d->label) };
-    f->work->chunk = f->chunk;
-    if (h->label == NULL || !replace_worker(f)) {
+    *h = (hung){
+        .worker = files->worker, .work = files->work, .uid = d->uid, .label = strdup(d->label)
+    };
+    files->work->chunk = files->chunk;
+    if (h->label == NULL || !replace_worker(files)) {
         free(h->label);
         return; /* again with the next step */
     }
-    f->n_hung++;
+    files->n_hung++;
     d->hung = true;
     d->looking = false;
     mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
@@ -633,21 +643,21 @@ abandon(mrd_files *f)
             "meanwhile lack the files written there: dir=%s",
             d->label);
     if (of_file) {
-        h->path = f->files[f->at].path; /* the thread reads the name */
+        h->path = files->files[files->at].path; /* the thread reads the name */
         /* also fine: the hanging thread keeps the name until it returns */
-        if ((f->files[f->at].path = strdup(h->path)) == NULL)
-            f->files[f->at].path = h->path, h->path = NULL;
-        f->files[f->at].rel = f->files[f->at].path + strlen(d->label) + 1;
-        f->fd = -1; /* belongs to the thread, like the checksum */
-        f->sha = NULL;
-        close_file(f);
+        if ((files->files[files->at].path = strdup(h->path)) == NULL)
+            files->files[files->at].path = h->path, h->path = NULL;
+        files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
+        files->fd = -1; /* belongs to the thread, like the checksum */
+        files->sha = NULL;
+        close_file(files);
     }
-    mrd_files_give_up(f, at, "its file system does not answer");
+    mrd_files_give_up(files, at, "its file system does not answer");
 }
 
 /* It answers again. */
 static void
-come_back(mrd_files *f, hung *h)
+come_back(mrd_files *files, hung *h)
 {
     work *w = h->work;
     mrd_folder *folder = w->folder;
@@ -659,7 +669,7 @@ come_back(mrd_files *f, hung *h)
     free(w->chunk);
     free(h->path);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
-        dir *d = &f->dirs[i];
+        dir *d = &files->dirs[i];
 
         if (!d->used || !d->hung || d->folder != folder)
             continue;
@@ -668,54 +678,55 @@ come_back(mrd_files *f, hung *h)
         d->look_at = (mrd_local_ns){ 0 };
         folder = NULL;
     }
-    mrd_folder_free(folder, f->inotify); /* of a dropped directory */
+    mrd_folder_free(folder, files->inotify); /* of a dropped directory */
     (void) mrd_job_thread_free(h->worker);
     free(w);
     free(h->label);
 }
 
 static void
-look_after_hung(mrd_files *f, mrd_local_ns now)
+look_after_hung(mrd_files *files, mrd_local_ns now)
 {
-    for (size_t i = 0; i < f->n_hung;) {
-        hung h = f->hung[i];
+    for (size_t i = 0; i < files->n_hung;) {
+        hung h = files->hung[i];
 
         if (!mrd_job_thread_take(h.worker)) {
             i++;
             continue;
         }
-        f->hung[i] = f->hung[--f->n_hung];
-        come_back(f, &h);
+        files->hung[i] = files->hung[--files->n_hung];
+        come_back(files, &h);
     }
-    if (f->work->kind != NOTHING && f->n_hung < MRD_FILES_HUNG &&
-        mrd_local_diff(now, f->posted_at) > (f->o.hang == 0 ? MRD_WAIT_FILE_HANG : f->o.hang))
-        abandon(f);
+    if (files->work->kind != NOTHING && files->n_hung < MRD_FILES_HUNG &&
+        mrd_local_diff(now, files->posted_at) >
+            (files->o.hang == 0 ? MRD_WAIT_FILE_HANG : files->o.hang))
+        abandon(files);
 }
 
 /* Takes the results of the thread. */
 static void
-collect(mrd_files *f, mrd_local_ns now)
+collect(mrd_files *files, mrd_local_ns now)
 {
-    work_kind kind = f->work->kind;
+    work_kind kind = files->work->kind;
 
-    if (kind == NOTHING || !mrd_job_thread_take(f->worker))
+    if (kind == NOTHING || !mrd_job_thread_take(files->worker))
         return;
-    f->work->kind = NOTHING;
+    files->work->kind = NOTHING;
     switch (kind) {
     case LOOK:
-        mrd_files_looked(f, now);
+        mrd_files_looked(files, now);
         break;
     case OPEN:
-        apply_open(f);
+        apply_open(files);
         break;
     case HASH:
-        apply_hash(f);
+        apply_hash(files);
         break;
     case READ:
-        apply_read(f);
+        apply_read(files);
         break;
     case REMOVE:
-        finish_current(f, DONE, "");
+        finish_current(files, DONE, "");
         break;
     case NOTHING:
         break;
@@ -724,15 +735,15 @@ collect(mrd_files *f, mrd_local_ns now)
 
 /* Returns the work that the current file needs next. */
 static work_kind
-file_work(const mrd_files *f)
+file_work(const mrd_files *files)
 {
-    switch (f->stage) {
+    switch (files->stage) {
     case OPENING:
         return OPEN;
     case HASHING:
         return HASH;
     case SENDING:
-        return f->chunk_len == 0 && !f->asked ? READ : NOTHING;
+        return files->chunk_len == 0 && !files->asked ? READ : NOTHING;
     case REMOVING:
         return REMOVE;
     default:
@@ -742,140 +753,141 @@ file_work(const mrd_files *f)
 
 /* Gives the thread a file's work and a search in turn. */
 static void
-hand_out(mrd_files *f, mrd_local_ns now)
+hand_out(mrd_files *files, mrd_local_ns now)
 {
-    work_kind kind = file_work(f);
+    work_kind kind = file_work(files);
 
-    if (f->work->kind != NOTHING)
+    if (files->work->kind != NOTHING)
         return;
-    f->file_next = !f->file_next;
-    if (kind != NOTHING && (f->file_next || !post_look(f, now)))
-        post_file(f, kind);
+    files->file_next = !files->file_next;
+    if (kind != NOTHING && (files->file_next || !post_look(files, now)))
+        post_file(files, kind);
     else if (kind == NOTHING)
-        (void) post_look(f, now);
+        (void) post_look(files, now);
 }
 
 /* The current file was for a session that has ended. Another session gets it, or it is judged
  * again. A part that is being read returns first. */
 static void
-follow_sessions(mrd_files *f)
+follow_sessions(mrd_files *files)
 {
-    if (f->stage < ANNOUNCING || f->stage >= REMOVING || f->work->kind == READ ||
-        f->sessions[f->to].id == f->to_id)
+    if (files->stage < ANNOUNCING || files->stage >= REMOVING || files->work->kind == READ ||
+        files->sessions[files->to].id == files->to_id)
         return;
-    f->asked = false;
-    if (!mrd_files_next_taker(f))
-        finish(f, SEEN, "");
+    files->asked = false;
+    if (!mrd_files_next_taker(files))
+        finish(files, SEEN, "");
 }
 
 void
-mrd_files_step(mrd_files *f, mrd_local_ns now)
+mrd_files_step(mrd_files *files, mrd_local_ns now)
 {
-    take_notices(f);
-    collect(f, now);
-    look_after_hung(f, now);
-    if (f->stage == IDLE)
-        pick(f, now);
-    follow_sessions(f);
-    hand_out(f, now);
-    mrd_files_forget_dirs(f);
-    if (f->asked || mrd_local_before(now, f->again_at))
+    take_notices(files);
+    collect(files, now);
+    look_after_hung(files, now);
+    if (files->stage == IDLE)
+        pick(files, now);
+    follow_sessions(files);
+    hand_out(files, now);
+    mrd_files_forget_dirs(files);
+    if (files->asked || mrd_local_before(now, files->again_at))
         return;
-    if (f->stage == ANNOUNCING)
-        announce(f, now);
-    else if (f->stage == SENDING && f->chunk_len > 0)
-        send_chunk(f, now);
-    else if (f->stage == FINISHING)
-        say_done(f, now);
+    if (files->stage == ANNOUNCING)
+        announce(files, now);
+    else if (files->stage == SENDING && files->chunk_len > 0)
+        send_chunk(files, now);
+    else if (files->stage == FINISHING)
+        say_done(files, now);
 }
 
 mrd_local_ns
-mrd_files_next_ns(const mrd_files *f)
+mrd_files_next_ns(const mrd_files *files)
 {
     mrd_local_ns next = { INT64_MAX };
 
-    if (f->stage > HASHING && f->stage < REMOVING && !f->asked &&
-        (f->stage != SENDING || f->chunk_len > 0))
-        next = f->again_at;
-    if (f->n_hung > 0 &&
+    if (files->stage > HASHING && files->stage < REMOVING && !files->asked &&
+        (files->stage != SENDING || files->chunk_len > 0))
+        next = files->again_at;
+    if (files->n_hung > 0 &&
         mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK)))
         next = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK);
-    if (f->work->kind != NOTHING) /* its descriptor tells */
-        return mrd_local_before(next, mrd_local_add(f->posted_at, MRD_WAIT_FILE_HANG))
+    if (files->work->kind != NOTHING) /* its descriptor tells */
+        return mrd_local_before(next, mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG))
                    ? next
-                   : mrd_local_add(f->posted_at, MRD_WAIT_FILE_HANG);
-    if (file_work(f) != NOTHING)
+                   : mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG);
+    if (file_work(files) != NOTHING)
         return (mrd_local_ns){ 0 };
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        if (mrd_local_before(mrd_files_due(&f->dirs[i]), next))
-            next = mrd_files_due(&f->dirs[i]);
-    return f->stage == IDLE && mrd_files_have_sessions(f) && mrd_local_before(f->pick_at, next)
-               ? f->pick_at
+        if (mrd_local_before(mrd_files_due(&files->dirs[i]), next))
+            next = mrd_files_due(&files->dirs[i]);
+    return files->stage == IDLE && mrd_files_have_sessions(files) &&
+                   mrd_local_before(files->pick_at, next)
+               ? files->pick_at
                : next;
 }
 
 int
-mrd_files_fd(const mrd_files *f)
+mrd_files_fd(const mrd_files *files)
 {
-    return f->polled;
+    return files->polled;
 }
 
 void
-mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats)
+mrd_files_get_stats(const mrd_files *files, mrd_files_stats *ret_stats)
 {
     *ret_stats = (mrd_files_stats){ 0 };
-    if (f != NULL)
-        *ret_stats = f->stats;
+    if (files != NULL)
+        *ret_stats = files->stats;
     ret_stats->hung = ret_stats->foreign = 0;
-    for (unsigned i = 0; f != NULL && i < MRD_FILES_DIRS; i++) {
-        ret_stats->hung += f->dirs[i].used && f->dirs[i].hung;
-        ret_stats->foreign += f->dirs[i].used && f->dirs[i].refused_for_good;
+    for (unsigned i = 0; files != NULL && i < MRD_FILES_DIRS; i++) {
+        ret_stats->hung += files->dirs[i].used && files->dirs[i].hung;
+        ret_stats->foreign += files->dirs[i].used && files->dirs[i].refused_for_good;
     }
 }
 
 mrd_err
 mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why *why)
 {
-    mrd_files *f = calloc(1, sizeof(*f));
+    mrd_files *files = calloc(1, sizeof(*files));
 
-    if (f == NULL || !replace_worker(f)) {
-        free(f);
+    if (files == NULL || !replace_worker(files)) {
+        free(files);
         return mrd_why_set(why, MRD_NOMEM, 0, "capture directories");
     }
-    f->o = *options;
-    f->fd = f->inotify = f->polled = -1;
-    *ret_files = f;
+    files->o = *options;
+    files->fd = files->inotify = files->polled = -1;
+    *ret_files = files;
     return MRD_OK;
 }
 
 void
-mrd_files_close(mrd_files *f)
+mrd_files_close(mrd_files *files)
 {
-    if (f == NULL)
+    if (files == NULL)
         return;
-    if (f->n_hung > 0 || !mrd_job_thread_free(f->worker)) {
+    if (files->n_hung > 0 || !mrd_job_thread_free(files->worker)) {
         mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
                 "A file system does not answer; the thread that reads it was abandoned: dir=%s",
-                f->n_hung > 0 ? f->hung[0].label : f->dirs[f->work->dir].label);
+                files->n_hung > 0 ? files->hung[0].label : files->dirs[files->work->dir].label);
         return; /* the thread uses all of it */
     }
-    if (f->work->kind == OPEN && f->work->err == MRD_OK && f->work->fd >= 0)
-        close(f->work->fd); /* done, and not taken */
-    close_file(f);
+    if (files->work->kind == OPEN && files->work->err == MRD_OK && files->work->fd >= 0)
+        close(files->work->fd); /* done, and not taken */
+    close_file(files);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        if (f->dirs[i].used)
-            mrd_files_drop(f, i);
-    if (f->inotify >= 0)
-        close(f->inotify);
-    if (f->polled >= 0)
-        close(f->polled);
-    for (size_t i = 0; i < f->n; i++)
-        free(f->files[i].path);
-    free(f->files);
-    mrd_index_fini(&f->by_path);
-    free(f->chunk);
-    free(f->work);
-    mrd_buf_fini(&f->frame);
-    mrd_buf_fini(&f->path);
-    free(f);
+        if (files->dirs[i].used)
+            mrd_files_drop(files, i);
+    if (files->inotify >= 0)
+        close(files->inotify);
+    if (files->polled >= 0)
+        close(files->polled);
+    for (size_t i = 0; i < files->n; i++)
+        free(files->files[i].path);
+    free(files->files);
+    mrd_index_fini(&files->by_path);
+    free(files->chunk);
+    free(files->work);
+    mrd_buf_fini(&files->frame);
+    mrd_buf_fini(&files->path);
+    free(files);
 }

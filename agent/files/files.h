@@ -119,31 +119,31 @@ typedef struct {
 } mrd_files_stats;
 
 mrd_err mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why *why);
-void mrd_files_close(mrd_files *f);
+void mrd_files_close(mrd_files *files);
 /* Watches a directory, which need not exist yet. A known directory is MRD_OK. In one directory at
  * most MRD_FOLDER_NAMES files are searched by name; further ones fail (finished). Errors: INVALID
  * (no path, or a relative one), LIMIT (the user's maximum), NOMEM. */
-mrd_err mrd_files_watch(mrd_files *f, const mrd_files_place *place);
+mrd_err mrd_files_watch(mrd_files *files, const mrd_files_place *place);
 /* The process has ended. Directories that only it named are dropped when they are finished. */
-void mrd_files_gone(mrd_files *f, int64_t pid);
+void mrd_files_gone(mrd_files *files, int64_t pid);
 /* The process's capture has ended, and its files are written. */
-void mrd_files_captured(mrd_files *f, int64_t pid);
+void mrd_files_captured(mrd_files *files, int64_t pid);
 /* Sets the sessions that take files, at most MRD_FILES_SESSIONS. Without sessions files wait. A
  * file that no session takes waits for one that began before it was written, or for the same
  * session with an earlier start. */
-void mrd_files_sessions(mrd_files *f, const mrd_files_session *sessions, size_t n);
+void mrd_files_sessions(mrd_files *files, const mrd_files_session *sessions, size_t n);
 /* Returns true if no file for the session is pending, being hashed or sent, and its directories
  * were searched since `since` (RAW). */
-bool mrd_files_idle(const mrd_files *f, uint64_t session, mrd_local_ns since);
+bool mrd_files_idle(const mrd_files *files, uint64_t session, mrd_local_ns since);
 /* Searches the directories at the next step. */
-void mrd_files_look(mrd_files *f);
-void mrd_files_step(mrd_files *f, mrd_local_ns now);
+void mrd_files_look(mrd_files *files);
+void mrd_files_step(mrd_files *files, mrd_local_ns now);
 /* Takes the answer to `tag`. msg NULL means that there was none, so the frame is sent again. */
-void mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg);
-int mrd_files_fd(const mrd_files *f); /* -1: nothing to wait for */
-mrd_local_ns mrd_files_next_ns(const mrd_files *f);
+void mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg);
+int mrd_files_fd(const mrd_files *files); /* -1: nothing to wait for */
+mrd_local_ns mrd_files_next_ns(const mrd_files *files);
 /* NULL means that nothing was counted. */
-void mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats);
+void mrd_files_get_stats(const mrd_files *files, mrd_files_stats *ret_stats);
 /* Returns "NTFF", "NEFF", "ntrace.pb", ... from a file's name; "file" for others. */
 const char *mrd_files_kind(const char *name);
 /* Finds the process in a path, "i-0ab_pid_77/1700/profile_nc_3_session_0.ntff"; if several components name one, the last counts.

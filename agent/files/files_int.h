@@ -151,53 +151,53 @@ struct mrd_files {
 /* ---- files_state.c ---- */
 
 /* The file becomes pending; it is no longer pending (its state is DONE or later). */
-void mrd_files_wait(mrd_files *f, file *one);
-void mrd_files_finish(mrd_files *f, file *one, file_state state);
+void mrd_files_wait(mrd_files *files, file *one);
+void mrd_files_finish(mrd_files *files, file *one, file_state state);
 /* A pending file was removed. Returns true if no session had it, so that it counts as lost. */
-bool mrd_files_lost(mrd_files *f, file *one);
+bool mrd_files_lost(mrd_files *files, file *one);
 /* Describes a file to options.complete or options.missed. */
-mrd_files_complete mrd_files_describe(const mrd_files *f, const file *one);
+mrd_files_complete mrd_files_describe(const mrd_files *files, const file *one);
 /* Returns true for a trace file that was not passed to options.complete as it is. */
 bool mrd_files_is_unread(const file *one);
 /* The events of a file cannot be read any more: reports it if they were wanted and not read. */
-void mrd_files_miss(mrd_files *f, file *one, const char *reason);
+void mrd_files_miss(mrd_files *files, file *one, const char *reason);
 /* Decides again about files in DONE, REFUSED or EARLIER, because there is another session, or one
  * with another start. */
-void mrd_files_judge_again(mrd_files *f);
+void mrd_files_judge_again(mrd_files *files);
 
 /* ---- files_dirs.c ---- */
 
 /* Waits for this descriptor as well. */
-void mrd_files_poll(mrd_files *f, int fd);
+void mrd_files_poll(mrd_files *files, int fd);
 /* A slice of a search is done. */
-void mrd_files_looked(mrd_files *f, mrd_local_ns now);
+void mrd_files_looked(mrd_files *files, mrd_local_ns now);
 /* When the directory may be searched, INT64_MAX means never. Chooses the directory to continue
  * with; false means none. */
 mrd_local_ns mrd_files_due(const dir *d);
-bool mrd_files_choose(const mrd_files *f, mrd_local_ns now, unsigned *ret_at);
+bool mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at);
 /* Returns true if a process captures into the directory. */
 bool mrd_files_is_captured_into(const dir *d);
 /* Passes requests to the directory that came while the thread may have used it. */
-void mrd_files_tell(mrd_files *f, dir *d);
+void mrd_files_tell(mrd_files *files, dir *d);
 /* Returns when a user last had a slice (`looks`) or a file. */
-uint64_t mrd_files_served(const mrd_files *f, int64_t uid, bool looks);
+uint64_t mrd_files_served(const mrd_files *files, int64_t uid, bool looks);
 /* Pending files of the directory fail, because they cannot be read. */
-void mrd_files_give_up(mrd_files *f, unsigned at, const char *message);
-void mrd_files_sum(mrd_files *f);
+void mrd_files_give_up(mrd_files *files, unsigned at, const char *message);
+void mrd_files_sum(mrd_files *files);
 void mrd_files_say(dir *d); /* once for each directory */
 /* Drops a directory with its files; drops directories that are not needed any more. */
-void mrd_files_drop(mrd_files *f, unsigned at);
-void mrd_files_forget_dirs(mrd_files *f);
+void mrd_files_drop(mrd_files *files, unsigned at);
+void mrd_files_forget_dirs(mrd_files *files);
 
 /* ---- files_sessions.c ---- */
 
 /* There is one at least. */
-bool mrd_files_have_sessions(const mrd_files *f);
+bool mrd_files_have_sessions(const mrd_files *files);
 /* Returns the sessions that should get the file and do not have it. */
-session_set mrd_files_takers(const mrd_files *f, const file *one);
+session_set mrd_files_takers(const mrd_files *files, const file *one);
 /* A process has named the directory: finds the sessions that want its files. */
-void mrd_files_ask(mrd_files *f, dir *d, int64_t pid);
+void mrd_files_ask(mrd_files *files, dir *d, int64_t pid);
 /* Passes the current file to the next session that should get it. Returns false if there is none. */
-bool mrd_files_next_taker(mrd_files *f);
+bool mrd_files_next_taker(mrd_files *files);
 
 #endif

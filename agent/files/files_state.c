@@ -38,26 +38,26 @@ mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc)
 }
 
 void
-mrd_files_wait(mrd_files *f, file *one)
+mrd_files_wait(mrd_files *files, file *one)
 {
-    f->stats.waiting++;
-    f->dirs[one->dir].waiting++;
-    f->pick_at = (mrd_local_ns){ 0 };
+    files->stats.waiting++;
+    files->dirs[one->dir].waiting++;
+    files->pick_at = (mrd_local_ns){ 0 };
 }
 
 void
-mrd_files_finish(mrd_files *f, file *one, file_state state)
+mrd_files_finish(mrd_files *files, file *one, file_state state)
 {
     one->state = state;
-    f->stats.waiting--;
-    f->dirs[one->dir].waiting--;
+    files->stats.waiting--;
+    files->dirs[one->dir].waiting--;
 }
 
 bool
-mrd_files_lost(mrd_files *f, file *one)
+mrd_files_lost(mrd_files *files, file *one)
 {
-    mrd_files_finish(f, one, one->had ? IGNORED : GIVEN_UP);
-    f->stats.failed += !one->had;
+    mrd_files_finish(files, one, one->had ? IGNORED : GIVEN_UP);
+    files->stats.failed += !one->had;
     return !one->had;
 }
 
@@ -68,20 +68,20 @@ mrd_files_is_unread(const file *one)
 }
 
 void
-mrd_files_judge_again(mrd_files *f)
+mrd_files_judge_again(mrd_files *files)
 {
-    for (size_t i = 0; i < f->n; i++) {
-        if (f->files[i].state != EARLIER && f->files[i].state != DONE &&
-            f->files[i].state != REFUSED)
+    for (size_t i = 0; i < files->n; i++) {
+        if (files->files[i].state != EARLIER && files->files[i].state != DONE &&
+            files->files[i].state != REFUSED)
             continue;
-        f->files[i].state = SEEN;
-        mrd_files_wait(f, &f->files[i]);
+        files->files[i].state = SEEN;
+        mrd_files_wait(files, &files->files[i]);
     }
 }
 
 void
-mrd_files_look(mrd_files *f)
+mrd_files_look(mrd_files *files)
 {
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        f->dirs[i].look_at = (mrd_local_ns){ 0 };
+        files->dirs[i].look_at = (mrd_local_ns){ 0 };
 }

@@ -103,151 +103,152 @@ mrd_folder_content(int fd, const char *name)
 mrd_folder *
 mrd_folder_new(const mrd_folder_options *options)
 {
-    mrd_folder *f = calloc(1, sizeof(*f));
+    mrd_folder *folder = calloc(1, sizeof(*folder));
 
-    if (f == NULL)
+    if (folder == NULL)
         return NULL;
-    f->root = f->fd = -1;
-    f->claimed = options->claim != NULL;
-    f->user.uid = MRD_OWNED_ANY;
-    if (f->claimed) {
-        f->claim = *options->claim;
-        f->user.uid = f->claim.uid;
+    folder->root = folder->fd = -1;
+    folder->claimed = options->claim != NULL;
+    folder->user.uid = MRD_OWNED_ANY;
+    if (folder->claimed) {
+        folder->claim = *options->claim;
+        folder->user.uid = folder->claim.uid;
     }
-    f->proc_root = strdup(options->proc_root == NULL ? "/proc" : options->proc_root);
-    f->path = strdup(options->path);
-    if (f->proc_root == NULL || f->path == NULL) {
-        mrd_folder_free(f, -1);
+    folder->proc_root = strdup(options->proc_root == NULL ? "/proc" : options->proc_root);
+    folder->path = strdup(options->path);
+    if (folder->proc_root == NULL || folder->path == NULL) {
+        mrd_folder_free(folder, -1);
         return NULL;
     }
-    return f;
+    return folder;
 }
 
 void
-mrd_folder_free(mrd_folder *f, int inotify)
+mrd_folder_free(mrd_folder *folder, int inotify)
 {
-    if (f == NULL)
+    if (folder == NULL)
         return;
-    while (f->depth > 0)
-        closedir(f->levels[--f->depth].stream);
-    for (size_t i = 0; i < f->n_watches && inotify >= 0; i++)
-        (void) inotify_rm_watch(inotify, f->watches[i]);
-    mrd_strlist_fini(&f->names);
-    mrd_strlist_fini(&f->emptied);
-    if (f->fd >= 0)
-        close(f->fd);
-    if (f->root >= 0)
-        close(f->root);
-    free(f->proc_root);
-    free(f->path);
-    free(f);
+    while (folder->depth > 0)
+        closedir(folder->levels[--folder->depth].stream);
+    for (size_t i = 0; i < folder->n_watches && inotify >= 0; i++)
+        (void) inotify_rm_watch(inotify, folder->watches[i]);
+    mrd_strlist_fini(&folder->names);
+    mrd_strlist_fini(&folder->emptied);
+    if (folder->fd >= 0)
+        close(folder->fd);
+    if (folder->root >= 0)
+        close(folder->root);
+    free(folder->proc_root);
+    free(folder->path);
+    free(folder);
 }
 
 mrd_err
-mrd_folder_name(mrd_folder *f, const char *name)
+mrd_folder_name(mrd_folder *folder, const char *name)
 {
-    if (mrd_folder_is_named(f, name))
+    if (mrd_folder_is_named(folder, name))
         return MRD_OK;
-    return f->names.n == MRD_FOLDER_NAMES ? MRD_LIMIT
-                                          : mrd_strlist_add(&f->names, mrd_str_of(name));
+    return folder->names.n == MRD_FOLDER_NAMES ? MRD_LIMIT
+                                               : mrd_strlist_add(&folder->names, mrd_str_of(name));
 }
 
 void
-mrd_folder_whole(mrd_folder *f)
+mrd_folder_whole(mrd_folder *folder)
 {
-    mrd_strlist_fini(&f->names);
+    mrd_strlist_fini(&folder->names);
 }
 
 /* ---- Opening it ---- */
 
 static bool
-refuse(mrd_folder *f, const mrd_why *why, bool lost)
+refuse(mrd_folder *folder, const mrd_why *why, bool lost)
 {
-    f->state.err = MRD_DENIED;
-    f->state.lost = lost;
-    snprintf(f->why, sizeof(f->why), "%s", why->text);
+    folder->state.err = MRD_DENIED;
+    folder->state.lost = lost;
+    snprintf(folder->why, sizeof(folder->why), "%s", why->text);
     return false;
 }
 
 bool
-mrd_folder_is_named(const mrd_folder *f, const char *rel)
+mrd_folder_is_named(const mrd_folder *folder, const char *rel)
 {
-    return mrd_strlist_has(&f->names, mrd_str_of(rel));
+    return mrd_strlist_has(&folder->names, mrd_str_of(rel));
 }
 
 /* Opens the directory that the path refers to now, which may have been created or replaced. */
 static bool
-open_folder(mrd_folder *f)
+open_folder(mrd_folder *folder)
 {
     mrd_why why = { 0 };
     struct stat st;
     int fd = -1;
     mrd_err err;
 
-    if (!f->claimed) {
-        fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-    } else if (f->root < 0 &&
-               mrd_safe_open_root(f->proc_root, &f->claim, &f->root, &f->user, &why) != MRD_OK) {
-        return refuse(f, &why, true);
+    if (!folder->claimed) {
+        fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+    } else if (folder->root < 0 &&
+               mrd_safe_open_root(folder->proc_root, &folder->claim, &folder->root, &folder->user,
+                                  &why) != MRD_OK) {
+        return refuse(folder, &why, true);
     } else {
-        err = mrd_safe_open_dir(f->root, f->path, &f->user, &fd, &why);
-        if (err == MRD_DENIED && f->fd < 0)
-            return refuse(f, &why, false);
+        err = mrd_safe_open_dir(folder->root, folder->path, &folder->user, &fd, &why);
+        if (err == MRD_DENIED && folder->fd < 0)
+            return refuse(folder, &why, false);
     }
     if (fd < 0 || fstat(fd, &st) != 0) {
         if (fd >= 0)
             close(fd);
-        return f->fd >= 0;
+        return folder->fd >= 0;
     }
-    if (f->fd >= 0)
-        close(f->fd);
-    f->fd = fd;
+    if (folder->fd >= 0)
+        close(folder->fd);
+    folder->fd = fd;
     return true;
 }
 
 static void
-watch(mrd_folder *f, int inotify, int fd)
+watch(mrd_folder *folder, int inotify, int fd)
 {
     char path[64];
     int wd;
 
-    if (inotify < 0 || f->n_watches == MRD_FOLDER_WATCHES) {
-        f->state.blind = true;
+    if (inotify < 0 || folder->n_watches == MRD_FOLDER_WATCHES) {
+        folder->state.blind = true;
         return;
     }
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     if ((wd = inotify_add_watch(inotify, path, WATCHED)) < 0) {
-        f->state.blind = true;
+        folder->state.blind = true;
         return;
     }
-    for (size_t i = 0; i < f->n_watches; i++)
-        if (f->watches[i] == wd)
+    for (size_t i = 0; i < folder->n_watches; i++)
+        if (folder->watches[i] == wd)
             return;
-    f->watches[f->n_watches++] = wd;
+    folder->watches[folder->n_watches++] = wd;
 }
 
 /* ---- Searching it ---- */
 
 /* Takes the descriptor. */
 static void
-enter(mrd_folder *f, int inotify, int fd, size_t rel_len)
+enter(mrd_folder *folder, int inotify, int fd, size_t rel_len)
 {
-    level *l = &f->levels[f->depth];
+    level *l = &folder->levels[folder->depth];
 
     *l = (level){ .rel_len = rel_len };
     if (fstat(fd, &l->st) != 0 || (l->stream = fdopendir(fd)) == NULL) {
         close(fd);
         return;
     }
-    watch(f, inotify, fd);
-    f->depth++;
+    watch(folder, inotify, fd);
+    folder->depth++;
 }
 
 static void
-count_refused(mrd_folder *f, const char *rel)
+count_refused(mrd_folder *folder, const char *rel)
 {
-    if (f->state.refused++ == 0)
-        snprintf(f->refused, sizeof(f->refused), "%.255s", rel);
+    if (folder->state.refused++ == 0)
+        snprintf(folder->refused, sizeof(folder->refused), "%.255s", rel);
 }
 
 /* Reads a trace file that changed of late: it may be replaced or removed before it is complete. */
@@ -272,165 +273,169 @@ look_into(int up, const char *name, const struct stat *st, mrd_folder_file *to)
 }
 
 static void
-meet_file(mrd_folder *f, int up, const char *name, const struct stat *st, const struct stat *parent)
+meet_file(mrd_folder *folder, int up, const char *name, const struct stat *st,
+          const struct stat *parent)
 {
-    mrd_folder_file *to = &f->found[f->n_found];
+    mrd_folder_file *to = &folder->found[folder->n_found];
     size_t len;
 
-    if (mrd_folder_kind(f->rel) == NULL && !mrd_folder_is_named(f, f->rel)) {
-        if (f->state.ignored++ == 0)
-            snprintf(f->ignored, sizeof(f->ignored), "%.255s", f->rel);
+    if (mrd_folder_kind(folder->rel) == NULL && !mrd_folder_is_named(folder, folder->rel)) {
+        if (folder->state.ignored++ == 0)
+            snprintf(folder->ignored, sizeof(folder->ignored), "%.255s", folder->rel);
         return;
     }
-    if (!mrd_safe_open_is_own(&f->user, st, parent)) {
-        count_refused(f, f->rel);
+    if (!mrd_safe_open_is_own(&folder->user, st, parent)) {
+        count_refused(folder, folder->rel);
         return;
     }
-    len = strlen(f->rel) + 1;
-    to->rel = memcpy(f->rels + f->rels_len, f->rel, len);
-    f->rels_len += len;
+    len = strlen(folder->rel) + 1;
+    to->rel = memcpy(folder->rels + folder->rels_len, folder->rel, len);
+    folder->rels_len += len;
     to->size = (uint64_t) st->st_size;
     to->mtime = (mrd_wall_ns){ st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec };
     to->ctime = (mrd_wall_ns){ st->st_ctim.tv_sec * MRD_SEC + st->st_ctim.tv_nsec };
     look_into(up, name, st, to);
-    f->n_found++;
+    folder->n_found++;
 }
 
 /* Opens the subdirectory first and checks it afterwards, because a name that was checked may refer
  * to another directory by now. */
 static void
-meet_folder(mrd_folder *f, int inotify, int up, const char *name, size_t rel_len)
+meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t rel_len)
 {
     struct stat st;
     int fd;
 
-    if (f->depth > MRD_FOLDER_DEPTH) {
-        f->state.deep++;
+    if (folder->depth > MRD_FOLDER_DEPTH) {
+        folder->state.deep++;
         return;
     }
     fd = openat(up, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return;
-    if (fstat(fd, &st) != 0 || !mrd_safe_open_may_enter(&f->user, &st)) {
-        count_refused(f, f->rel);
+    if (fstat(fd, &st) != 0 || !mrd_safe_open_may_enter(&folder->user, &st)) {
+        count_refused(folder, folder->rel);
         close(fd);
         return;
     }
-    enter(f, inotify, fd, rel_len);
+    enter(folder, inotify, fd, rel_len);
 }
 
 /* Handles an entry of the innermost open level. */
 static void
-meet(mrd_folder *f, int inotify, const char *name)
+meet(mrd_folder *folder, int inotify, const char *name)
 {
-    level *l = &f->levels[f->depth - 1];
+    level *l = &folder->levels[folder->depth - 1];
     size_t n = strlen(name);
     int up = dirfd(l->stream);
     struct stat st;
 
-    if (l->rel_len + n + 2 > sizeof(f->rel) || fstatat(up, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+    if (l->rel_len + n + 2 > sizeof(folder->rel) ||
+        fstatat(up, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return;
-    memcpy(f->rel + l->rel_len, name, n + 1);
+    memcpy(folder->rel + l->rel_len, name, n + 1);
     if (S_ISREG(st.st_mode)) {
-        meet_file(f, up, name, &st, &l->st);
+        meet_file(folder, up, name, &st, &l->st);
     } else if (!S_ISDIR(st.st_mode)) {
-        count_refused(f, f->rel);
-    } else if (!mrd_safe_open_may_enter(&f->user, &st)) {
-        count_refused(f, f->rel);
+        count_refused(folder, folder->rel);
+    } else if (!mrd_safe_open_may_enter(&folder->user, &st)) {
+        count_refused(folder, folder->rel);
     } else {
         size_t len = l->rel_len + n;
 
-        meet_folder(f, inotify, up, name, len + 1);
-        f->rel[len] = '/';
+        meet_folder(folder, inotify, up, name, len + 1);
+        folder->rel[len] = '/';
     }
 }
 
 /* Looks for the next named file; searches nothing below the directory itself. */
 static void
-meet_name(mrd_folder *f, int inotify)
+meet_name(mrd_folder *folder, int inotify)
 {
-    const char *name = f->names.v[f->next_name++];
+    const char *name = folder->names.v[folder->next_name++];
 
     if (strchr(name, '/') == NULL && *name != '\0')
-        meet(f, inotify, name);
-    while (f->depth > (f->next_name < f->names.n ? 1u : 0u))
-        closedir(f->levels[--f->depth].stream);
+        meet(folder, inotify, name);
+    while (folder->depth > (folder->next_name < folder->names.n ? 1u : 0u))
+        closedir(folder->levels[--folder->depth].stream);
 }
 
 static bool
-begin(mrd_folder *f, int inotify)
+begin(mrd_folder *folder, int inotify)
 {
-    f->state =
-        (mrd_folder_state){ .why = f->why, .ignored_name = f->ignored, .refused_name = f->refused };
-    f->why[0] = f->ignored[0] = f->refused[0] = '\0';
-    f->entries = 0;
-    f->state.there = open_folder(f);
-    f->state.blind = !f->state.there;
-    if (!f->state.there)
+    folder->state = (mrd_folder_state){ .why = folder->why,
+                                        .ignored_name = folder->ignored,
+                                        .refused_name = folder->refused };
+    folder->why[0] = folder->ignored[0] = folder->refused[0] = '\0';
+    folder->entries = 0;
+    folder->state.there = open_folder(folder);
+    folder->state.blind = !folder->state.there;
+    if (!folder->state.there)
         return false;
-    f->looking = true;
-    f->next_name = 0;
-    enter(f, inotify, openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
+    folder->looking = true;
+    folder->next_name = 0;
+    enter(folder, inotify, openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
     return true;
 }
 
 /* Returns true if the slice can take one more file, with a path of any length. */
 static bool
-has_room(const mrd_folder *f)
+has_room(const mrd_folder *folder)
 {
-    return f->n_found < MRD_FOLDER_SLICE && f->rels_len + sizeof(f->rel) <= sizeof(f->rels);
+    return folder->n_found < MRD_FOLDER_SLICE &&
+           folder->rels_len + sizeof(folder->rel) <= sizeof(folder->rels);
 }
 
 void
-mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state)
+mrd_folder_slice(mrd_folder *folder, int inotify, mrd_folder_state *ret_state)
 {
     mrd_local_ns end = mrd_local_add(mrd_local_now(), MRD_FOLDER_TIME);
 
-    f->n_found = f->rels_len = 0;
-    if (f->looking || begin(f, inotify)) {
-        while (f->depth > 0 && has_room(f) && mrd_local_before(mrd_local_now(), end)) {
-            const struct dirent *e;
+    folder->n_found = folder->rels_len = 0;
+    if (folder->looking || begin(folder, inotify)) {
+        while (folder->depth > 0 && has_room(folder) && mrd_local_before(mrd_local_now(), end)) {
+            const struct dirent *entry;
 
-            if (f->next_name < f->names.n) {
-                meet_name(f, inotify);
+            if (folder->next_name < folder->names.n) {
+                meet_name(folder, inotify);
                 continue;
             }
-            e = readdir(f->levels[f->depth - 1].stream);
-            if (e != NULL && ++f->entries > MRD_FOLDER_ENTRIES) {
-                f->state.left_out = 1;
-                e = NULL;
+            entry = readdir(folder->levels[folder->depth - 1].stream);
+            if (entry != NULL && ++folder->entries > MRD_FOLDER_ENTRIES) {
+                folder->state.left_out = 1;
+                entry = NULL;
             }
-            if (e == NULL)
-                closedir(f->levels[--f->depth].stream);
-            else if (e->d_name[0] != '.')
-                meet(f, inotify, e->d_name);
+            if (entry == NULL)
+                closedir(folder->levels[--folder->depth].stream);
+            else if (entry->d_name[0] != '.')
+                meet(folder, inotify, entry->d_name);
         }
     }
-    f->state.over = f->depth == 0;
-    f->looking = !f->state.over;
-    *ret_state = f->state;
+    folder->state.over = folder->depth == 0;
+    folder->looking = !folder->state.over;
+    *ret_state = folder->state;
 }
 
 const mrd_folder_file *
-mrd_folder_found(const mrd_folder *f, size_t *ret_n)
+mrd_folder_found(const mrd_folder *folder, size_t *ret_n)
 {
-    *ret_n = f->n_found;
-    return f->found;
+    *ret_n = folder->n_found;
+    return folder->found;
 }
 
 /* Returns true for the same file, or for a directory of the directory's user. */
 static bool
-may_remove(const mrd_folder *f, const struct stat *st, const struct stat *want)
+may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *want)
 {
     if (want != NULL)
         return st->st_ino == want->st_ino && st->st_dev == want->st_dev;
     return S_ISDIR(st->st_mode) &&
-           (f->user.uid == MRD_OWNED_ANY || f->user.uid == (int64_t) st->st_uid);
+           (folder->user.uid == MRD_OWNED_ANY || folder->user.uid == (int64_t) st->st_uid);
 }
 
 /* Removes a name below `root`: the file `want`, or, if NULL, an empty directory. */
 static bool
-remove_name(const mrd_folder *f, int root, const char *path, const struct stat *want)
+remove_name(const mrd_folder *folder, int root, const char *path, const struct stat *want)
 {
     char up[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -444,9 +449,9 @@ remove_name(const mrd_folder *f, int root, const char *path, const struct stat *
         return false;
     memcpy(up, path, n);
     up[n] = '\0';
-    if ((fd = mrd_safe_open_descend(root, up, &f->user)) < 0)
+    if ((fd = mrd_safe_open_descend(root, up, &folder->user)) < 0)
         return false;
-    good = fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && may_remove(f, &st, want) &&
+    good = fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && may_remove(folder, &st, want) &&
            unlinkat(fd, name, want == NULL ? AT_REMOVEDIR : 0) == 0;
     close(fd);
     return good;
@@ -454,49 +459,49 @@ remove_name(const mrd_folder *f, int root, const char *path, const struct stat *
 
 /* Notes a directory for mrd_folder_tidy. If out of memory, the directory stays. */
 static void
-remember_emptied(mrd_folder *f, const char *path)
+remember_emptied(mrd_folder *folder, const char *path)
 {
-    if (!mrd_strlist_has(&f->emptied, mrd_str_of(path)))
-        (void) mrd_strlist_add(&f->emptied, mrd_str_of(path));
+    if (!mrd_strlist_has(&folder->emptied, mrd_str_of(path)))
+        (void) mrd_strlist_add(&folder->emptied, mrd_str_of(path));
 }
 
 void
-mrd_folder_remove(mrd_folder *f, const char *rel, int fd)
+mrd_folder_remove(mrd_folder *folder, const char *rel, int fd)
 {
     char path[PATH_MAX];
     struct stat st;
     char *slash;
 
-    if (f->fd < 0 || strlen(rel) >= sizeof(path) || fstat(fd, &st) != 0)
+    if (folder->fd < 0 || strlen(rel) >= sizeof(path) || fstat(fd, &st) != 0)
         return;
     strcpy(path, rel);
-    if (!remove_name(f, f->fd, path, &st))
+    if (!remove_name(folder, folder->fd, path, &st))
         return;
     slash = strrchr(path, '/');
     *(slash == NULL ? path : slash) = '\0';
-    remember_emptied(f, path);
+    remember_emptied(folder, path);
 }
 
 void
-mrd_folder_tidy(mrd_folder *f)
+mrd_folder_tidy(mrd_folder *folder)
 {
-    for (size_t i = f->emptied.n; i-- > 0;) {
-        char *path = f->emptied.v[i], *slash;
+    for (size_t i = folder->emptied.n; i-- > 0;) {
+        char *path = folder->emptied.v[i], *slash;
 
-        while (*path != '\0' && remove_name(f, f->fd, path, NULL)) {
+        while (*path != '\0' && remove_name(folder, folder->fd, path, NULL)) {
             slash = strrchr(path, '/');
             *(slash == NULL ? path : slash) = '\0';
         }
-        if (*path == '\0' && f->root >= 0)
-            (void) remove_name(f, f->root, f->path, NULL);
+        if (*path == '\0' && folder->root >= 0)
+            (void) remove_name(folder, folder->root, folder->path, NULL);
     }
-    mrd_strlist_fini(&f->emptied);
+    mrd_strlist_fini(&folder->emptied);
 }
 
 mrd_err
-mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st, mrd_why *why)
+mrd_folder_open(mrd_folder *folder, const char *rel, int *ret_fd, struct stat *ret_st, mrd_why *why)
 {
-    if (f->fd < 0)
+    if (folder->fd < 0)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its folder does not exist");
-    return mrd_safe_open_file(f->fd, rel, &f->user, ret_fd, ret_st, why);
+    return mrd_safe_open_file(folder->fd, rel, &folder->user, ret_fd, ret_st, why);
 }

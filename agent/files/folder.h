@@ -52,24 +52,24 @@ typedef struct {
 } mrd_folder_state;
 
 mrd_folder *mrd_folder_new(const mrd_folder_options *options); /* NULL: no memory */
-void mrd_folder_free(mrd_folder *f, int inotify);
+void mrd_folder_free(mrd_folder *folder, int inotify);
 /* Searches only files with this name. Without any name, searches all. Errors: LIMIT, NOMEM. */
-mrd_err mrd_folder_name(mrd_folder *f, const char *name);
-void mrd_folder_whole(mrd_folder *f);
+mrd_err mrd_folder_name(mrd_folder *folder, const char *name);
+void mrd_folder_whole(mrd_folder *folder);
 /* Continues a search, or begins one. inotify -1 means none. */
-void mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state);
+void mrd_folder_slice(mrd_folder *folder, int inotify, mrd_folder_state *ret_state);
 /* Returns the files that the last slice found; borrowed until the next slice. */
-const mrd_folder_file *mrd_folder_found(const mrd_folder *f, size_t *ret_n);
+const mrd_folder_file *mrd_folder_found(const mrd_folder *folder, size_t *ret_n);
 /* As mrd_safe_open_file. */
-mrd_err mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st,
+mrd_err mrd_folder_open(mrd_folder *folder, const char *rel, int *ret_fd, struct stat *ret_st,
                         mrd_why *why);
 
 /* Removes the file if the name still belongs to the open file `fd`. Its directories stay until
  * mrd_folder_tidy. */
-void mrd_folder_remove(mrd_folder *f, const char *rel, int fd);
+void mrd_folder_remove(mrd_folder *folder, const char *rel, int fd);
 /* Removes the directories from which mrd_folder_remove has removed files, including this one, if
  * they are empty and belong to the user. */
-void mrd_folder_tidy(mrd_folder *f);
+void mrd_folder_tidy(mrd_folder *folder);
 
 /* Returns "NTFF", "NEFF", "ntrace.pb", ... from a file's name; NULL for unknown kinds. */
 const char *mrd_folder_kind(const char *name);
@@ -77,7 +77,7 @@ const char *mrd_folder_kind(const char *name);
  * (agent/daemon/traces.h). */
 bool mrd_folder_is_trace(const char *name);
 /* Returns true if the file was named explicitly, so that it is taken whatever its kind. */
-bool mrd_folder_is_named(const mrd_folder *f, const char *rel);
+bool mrd_folder_is_named(const mrd_folder *folder, const char *rel);
 /* Returns true if the content of a JSON file is of a format that an importer reads. For other kinds
  * the name decides. */
 bool mrd_folder_content(int fd, const char *name);

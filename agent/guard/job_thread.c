@@ -24,126 +24,126 @@ struct mrd_job_thread {
 static void *
 work(void *self)
 {
-    mrd_job_thread *w = self;
+    mrd_job_thread *thread = self;
     const uint64_t one = 1;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&thread->lock);
     for (;;) {
-        void (*run)(void *arg) = w->run;
-        void *arg = w->arg;
+        void (*run)(void *arg) = thread->run;
+        void *arg = thread->arg;
 
-        if (run == NULL && w->end)
+        if (run == NULL && thread->end)
             break;
         if (run == NULL) {
-            pthread_cond_wait(&w->cond, &w->lock);
+            pthread_cond_wait(&thread->cond, &thread->lock);
             continue;
         }
-        pthread_mutex_unlock(&w->lock);
+        pthread_mutex_unlock(&thread->lock);
         run(arg);
-        pthread_mutex_lock(&w->lock);
-        w->run = NULL;
-        w->done = true;
-        (void) !write(w->fd, &one, sizeof(one));
-        pthread_cond_broadcast(&w->cond);
+        pthread_mutex_lock(&thread->lock);
+        thread->run = NULL;
+        thread->done = true;
+        (void) !write(thread->fd, &one, sizeof(one));
+        pthread_cond_broadcast(&thread->cond);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&thread->lock);
     return NULL;
 }
 
 mrd_job_thread *
 mrd_job_thread_new(void)
 {
-    mrd_job_thread *w = calloc(1, sizeof(*w));
+    mrd_job_thread *thread = calloc(1, sizeof(*thread));
 
-    if (w == NULL)
+    if (thread == NULL)
         return NULL;
-    w->fd = -1;
-    pthread_mutex_init(&w->lock, NULL);
-    mrd_cond_init(&w->cond);
-    return w;
+    thread->fd = -1;
+    pthread_mutex_init(&thread->lock, NULL);
+    mrd_cond_init(&thread->cond);
+    return thread;
 }
 
 static bool
-start(mrd_job_thread *w)
+start(mrd_job_thread *thread)
 {
-    if (w->started)
+    if (thread->started)
         return true;
-    if (w->fd < 0)
-        w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    w->started = w->fd >= 0 && pthread_create(&w->thread, NULL, work, w) == 0;
-    return w->started;
+    if (thread->fd < 0)
+        thread->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    thread->started = thread->fd >= 0 && pthread_create(&thread->thread, NULL, work, thread) == 0;
+    return thread->started;
 }
 
 bool
-mrd_job_thread_post(mrd_job_thread *w, void (*run)(void *arg), void *arg)
+mrd_job_thread_post(mrd_job_thread *thread, void (*run)(void *arg), void *arg)
 {
-    if (!start(w))
+    if (!start(thread))
         return false;
-    pthread_mutex_lock(&w->lock);
-    w->run = run;
-    w->arg = arg;
-    w->done = false;
-    w->posted = true;
-    pthread_cond_broadcast(&w->cond);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_lock(&thread->lock);
+    thread->run = run;
+    thread->arg = arg;
+    thread->done = false;
+    thread->posted = true;
+    pthread_cond_broadcast(&thread->cond);
+    pthread_mutex_unlock(&thread->lock);
     return true;
 }
 
 bool
-mrd_job_thread_take(mrd_job_thread *w)
+mrd_job_thread_take(mrd_job_thread *thread)
 {
     uint64_t n;
     bool done;
 
-    if (!w->posted)
+    if (!thread->posted)
         return false;
-    pthread_mutex_lock(&w->lock);
-    done = w->done;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_lock(&thread->lock);
+    done = thread->done;
+    pthread_mutex_unlock(&thread->lock);
     if (!done)
         return false;
-    (void) !read(w->fd, &n, sizeof(n));
-    w->posted = false;
+    (void) !read(thread->fd, &n, sizeof(n));
+    thread->posted = false;
     return true;
 }
 
 int
-mrd_job_thread_fd(const mrd_job_thread *w)
+mrd_job_thread_fd(const mrd_job_thread *thread)
 {
-    return w->fd;
+    return thread->fd;
 }
 
 /* Waits briefly for the running task. */
 static bool
-ends(mrd_job_thread *w)
+ends(mrd_job_thread *thread)
 {
     struct timespec until = mrd_cond_deadline(MRD_WAIT_END_TASK);
     int rv = 0;
 
-    pthread_mutex_lock(&w->lock);
-    w->end = true;
-    pthread_cond_broadcast(&w->cond);
-    while (w->run != NULL && rv == 0)
-        rv = pthread_cond_timedwait(&w->cond, &w->lock, &until);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_lock(&thread->lock);
+    thread->end = true;
+    pthread_cond_broadcast(&thread->cond);
+    while (thread->run != NULL && rv == 0)
+        rv = pthread_cond_timedwait(&thread->cond, &thread->lock, &until);
+    pthread_mutex_unlock(&thread->lock);
     return rv == 0;
 }
 
 bool
-mrd_job_thread_free(mrd_job_thread *w)
+mrd_job_thread_free(mrd_job_thread *thread)
 {
-    if (w == NULL)
+    if (thread == NULL)
         return true;
-    if (w->started && !ends(w)) {
-        pthread_detach(w->thread);
+    if (thread->started && !ends(thread)) {
+        pthread_detach(thread->thread);
         return false;
     }
-    if (w->started)
-        pthread_join(w->thread, NULL);
-    if (w->fd >= 0)
-        close(w->fd);
-    pthread_cond_destroy(&w->cond);
-    pthread_mutex_destroy(&w->lock);
-    free(w);
+    if (thread->started)
+        pthread_join(thread->thread, NULL);
+    if (thread->fd >= 0)
+        close(thread->fd);
+    pthread_cond_destroy(&thread->cond);
+    pthread_mutex_destroy(&thread->lock);
+    free(thread);
     return true;
 }

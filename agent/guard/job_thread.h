@@ -15,12 +15,12 @@ typedef struct mrd_job_thread mrd_job_thread;
 
 mrd_job_thread *mrd_job_thread_new(void); /* NULL: no memory */
 /* Returns false if a task hangs and was abandoned, so that its data must stay. NULL is fine. */
-bool mrd_job_thread_free(mrd_job_thread *w);
+bool mrd_job_thread_free(mrd_job_thread *thread);
 /* Starts a task; one at a time. Returns false if no thread could be created. */
-bool mrd_job_thread_post(mrd_job_thread *w, void (*run)(void *arg), void *arg);
+bool mrd_job_thread_post(mrd_job_thread *thread, void (*run)(void *arg), void *arg);
 /* Returns true once for each task, when it is done. */
-bool mrd_job_thread_take(mrd_job_thread *w);
+bool mrd_job_thread_take(mrd_job_thread *thread);
 /* readable when there is something to take; -1 means none */
-int mrd_job_thread_fd(const mrd_job_thread *w);
+int mrd_job_thread_fd(const mrd_job_thread *thread);
 
 #endif

@@ -26,23 +26,24 @@ mrd_safe_open_old_kernel(bool old)
 /* ---- Who may what ---- */
 
 static bool
-in_groups(const mrd_safe_open_user *u, gid_t gid)
+in_groups(const mrd_safe_open_user *user, gid_t gid)
 {
-    for (unsigned i = 0; i < u->n_groups; i++)
-        if (u->groups[i] == gid)
+    for (unsigned i = 0; i < user->n_groups; i++)
+        if (user->groups[i] == gid)
             return true;
     return false;
 }
 
 /* `want` is S_IXOTH to walk through a directory, and S_IROTH to read its names. */
 static bool
-may(const mrd_safe_open_user *u, const struct stat *st, unsigned want)
+may(const mrd_safe_open_user *user, const struct stat *st, unsigned want)
 {
     unsigned bits = st->st_mode;
 
-    if (u == NULL || u->uid == MRD_OWNED_ANY || u->uid == 0 || u->uid == (int64_t) st->st_uid)
+    if (user == NULL || user->uid == MRD_OWNED_ANY || user->uid == 0 ||
+        user->uid == (int64_t) st->st_uid)
         return true;
-    if (in_groups(u, st->st_gid))
+    if (in_groups(user, st->st_gid))
         bits >>= 3;
     return (bits & want) == want;
 }
@@ -274,11 +275,11 @@ static FILE *
 open_text(int proc, const char *name)
 {
     int fd = openat(proc, name, O_RDONLY | O_CLOEXEC);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
 
-    if (fd >= 0 && f == NULL)
+    if (fd >= 0 && file == NULL)
         close(fd);
-    return f;
+    return file;
 }
 
 /* On some file systems (overlay, Btrfs) the device in `maps` differs from stat's. Then the path is
@@ -306,12 +307,12 @@ leads_there(int root, const char *path, const mrd_safe_open_claim *claim)
 static bool
 maps(int proc, int root, const mrd_safe_open_claim *claim)
 {
-    FILE *f = open_text(proc, "maps");
+    FILE *file = open_text(proc, "maps");
     char *line = NULL;
     size_t cap = 0;
     bool yes = false;
 
-    while (f != NULL && !yes && getline(&line, &cap, f) > 0) {
+    while (file != NULL && !yes && getline(&line, &cap, file) > 0) {
         const char *path = strchr(line, '/');
         unsigned major_, minor_;
         uint64_t inode;
@@ -322,19 +323,19 @@ maps(int proc, int root, const mrd_safe_open_claim *claim)
               (makedev(major_, minor_) == claim->device || leads_there(root, path, claim));
     }
     free(line);
-    if (f != NULL)
-        fclose(f);
+    if (file != NULL)
+        fclose(file);
     return yes;
 }
 
 static void
-take_groups(mrd_safe_open_user *u, const char *text)
+take_groups(mrd_safe_open_user *user, const char *text)
 {
     int used;
     unsigned gid;
 
-    while (u->n_groups < MRD_OWNED_GROUPS && sscanf(text, "%u%n", &gid, &used) == 1) {
-        u->groups[u->n_groups++] = gid;
+    while (user->n_groups < MRD_OWNED_GROUPS && sscanf(text, "%u%n", &gid, &used) == 1) {
+        user->groups[user->n_groups++] = gid;
         text += used;
     }
 }
@@ -343,27 +344,27 @@ take_groups(mrd_safe_open_user *u, const char *text)
 static bool
 read_user(int proc, uint32_t uid, mrd_safe_open_user *ret_user)
 {
-    FILE *f = open_text(proc, "status");
-    mrd_safe_open_user u = { .uid = uid };
+    FILE *file = open_text(proc, "status");
+    mrd_safe_open_user user = { .uid = uid };
     char *line = NULL;
     size_t cap = 0;
     bool same = false;
 
-    while (f != NULL && getline(&line, &cap, f) > 0) {
+    while (file != NULL && getline(&line, &cap, file) > 0) {
         unsigned v[4];
 
         if (sscanf(line, "Uid: %u %u %u %u", &v[0], &v[1], &v[2], &v[3]) == 4)
             same = v[0] == uid && v[1] == uid && v[2] == uid && v[3] == uid;
         else if (sscanf(line, "Gid: %*u %*u %*u %u", &v[0]) == 1)
-            u.groups[u.n_groups++] = v[0];
+            user.groups[user.n_groups++] = v[0];
         else if (strncmp(line, "Groups:", 7) == 0)
-            take_groups(&u, line + 7);
+            take_groups(&user, line + 7);
     }
     free(line);
-    if (f != NULL)
-        fclose(f);
+    if (file != NULL)
+        fclose(file);
     if (same)
-        *ret_user = u;
+        *ret_user = user;
     return same;
 }
 

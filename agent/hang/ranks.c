@@ -42,23 +42,23 @@ struct mrd_ranks {
 mrd_err
 mrd_ranks_open(mrd_drain *drain, const char *proc_root, mrd_ranks **ret_ranks, mrd_why *why)
 {
-    mrd_ranks *r = calloc(1, sizeof(*r));
+    mrd_ranks *ranks = calloc(1, sizeof(*ranks));
 
-    if (r == NULL)
+    if (ranks == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "ranks");
-    r->drain = drain;
-    r->proc_root = proc_root != NULL ? proc_root : "/proc";
-    *ret_ranks = r;
+    ranks->drain = drain;
+    ranks->proc_root = proc_root != NULL ? proc_root : "/proc";
+    *ret_ranks = ranks;
     return MRD_OK;
 }
 
 void
-mrd_ranks_close(mrd_ranks *r)
+mrd_ranks_close(mrd_ranks *ranks)
 {
-    if (r == NULL)
+    if (ranks == NULL)
         return;
-    free(r->v);
-    free(r);
+    free(ranks->v);
+    free(ranks);
 }
 
 /* ---- What a process is in ---- */
@@ -92,11 +92,11 @@ add_span(void *self, mrd_drain_process *process, unsigned clock, const mrd_event
 }
 
 static void
-look_inside(mrd_ranks *r, rank *k)
+look_inside(mrd_ranks *ranks, rank *k)
 {
     chain c = { .process = k->process };
 
-    mrd_drain_in_flight(r->drain, k->process, "hang", add_span, &c);
+    mrd_drain_in_flight(ranks->drain, k->process, "hang", add_span, &c);
     memcpy(k->inside, c.text, sizeof(k->inside));
 }
 
@@ -112,60 +112,62 @@ set_state(rank *k, char state, mrd_local_ns now)
 
 /* Compares CPU and bytes with the last time, twice a second. */
 static void
-look_at_work(mrd_ranks *r, rank *k)
+look_at_work(mrd_ranks *ranks, rank *k)
 {
-    mrd_dur_ns since = mrd_local_diff(r->now, k->work_at);
+    mrd_dur_ns since = mrd_local_diff(ranks->now, k->work_at);
     bool first = k->work_at.ns == 0, works;
-    mrd_process_work w;
+    mrd_process_work work;
 
-    if ((!first && since < WORK_LOOK) || mrd_work_read(r->proc_root, k->ident.pid, &w) != MRD_OK)
+    if ((!first && since < WORK_LOOK) ||
+        mrd_work_read(ranks->proc_root, k->ident.pid, &work) != MRD_OK)
         return;
-    works = (w.cpu - k->work.cpu) * WORK_SHARE >= since || w.bytes - k->work.bytes >= WORK_BYTES;
+    works =
+        (work.cpu - k->work.cpu) * WORK_SHARE >= since || work.bytes - k->work.bytes >= WORK_BYTES;
     if (!first && works)
         k->idle.ns = 0;
     else if (!first && k->idle.ns == 0)
         k->idle = k->work_at;
-    k->work = w;
-    k->work_at = r->now;
+    k->work = work;
+    k->work_at = ranks->now;
 }
 
 /* Reads the process's state, and whether it works. Returns true if that changed. */
 static bool
-look_at_kernel(mrd_ranks *r, rank *k)
+look_at_kernel(mrd_ranks *ranks, rank *k)
 {
     char state = k->state;
     bool idle = k->idle.ns != 0;
     mrd_proc_stat st;
 
-    if (mrd_proc_read(r->proc_root, k->ident.pid, &st, NULL) != MRD_OK ||
+    if (mrd_proc_read(ranks->proc_root, k->ident.pid, &st, NULL) != MRD_OK ||
         (st.start_ticks != k->ident.start_ticks && k->ident.timens_boottime_ns == 0)) {
-        set_state(k, '?', r->now);
+        set_state(k, '?', ranks->now);
         return state != '?';
     }
     /* R and S change all the time, and say nothing */
-    set_state(k, st.state == 'R' ? 'S' : st.state, r->now);
-    look_at_work(r, k);
+    set_state(k, st.state == 'R' ? 'S' : st.state, ranks->now);
+    look_at_work(ranks, k);
     return state != k->state || idle != (k->idle.ns != 0);
 }
 
 /* ---- Processes ---- */
 
 static rank *
-find(mrd_ranks *r, const mrd_drain_process *process)
+find(mrd_ranks *ranks, const mrd_drain_process *process)
 {
-    for (size_t i = 0; i < r->n; i++)
-        if (r->v[i].process == process)
-            return &r->v[i];
+    for (size_t i = 0; i < ranks->n; i++)
+        if (ranks->v[i].process == process)
+            return &ranks->v[i];
     return NULL;
 }
 
 /* Reads the counts. Returns true if the process entered or left an operation since the last look. */
 static bool
-look_at_ops(mrd_ranks *r, rank *k)
+look_at_ops(mrd_ranks *ranks, rank *k)
 {
     mrd_drain_op ops[MRD_DRAIN_OPS];
     const char *lost = "";
-    size_t n = mrd_drain_ops(r->drain, k->process, ops, &lost, &k->partial);
+    size_t n = mrd_drain_ops(ranks->drain, k->process, ops, &lost, &k->partial);
     bool moved = n != k->n_ops;
 
     for (size_t i = 0; i < n && !moved; i++)
@@ -177,101 +179,102 @@ look_at_ops(mrd_ranks *r, rank *k)
 }
 
 static rank *
-add(mrd_ranks *r, mrd_drain_process *process)
+add(mrd_ranks *ranks, mrd_drain_process *process)
 {
     mrd_drain_op ops[MRD_DRAIN_OPS];
     const char *lost;
     bool partial;
     rank *k;
 
-    if (mrd_drain_ops(r->drain, process, ops, &lost, &partial) == 0)
+    if (mrd_drain_ops(ranks->drain, process, ops, &lost, &partial) == 0)
         return NULL; /* most processes with rings are helpers */
-    if (!MRD_VEC_ROOM_MAX(r->v, r->n, r->cap, 1, MRD_RANKS_MAX)) {
-        r->left_out++;
+    if (!MRD_VEC_ROOM_MAX(ranks->v, ranks->n, ranks->cap, 1, MRD_RANKS_MAX)) {
+        ranks->left_out++;
         return NULL;
     }
-    k = &r->v[r->n++];
-    *k = (rank){ .process = process, .ident = process->ident, .state = '?', .progress = r->now };
-    r->version++;
+    k = &ranks->v[ranks->n++];
+    *k =
+        (rank){ .process = process, .ident = process->ident, .state = '?', .progress = ranks->now };
+    ranks->version++;
     return k;
 }
 
 static void
 look(void *self, mrd_drain_process *process)
 {
-    mrd_ranks *r = self;
-    rank *k = find(r, process);
+    mrd_ranks *ranks = self;
+    rank *k = find(ranks, process);
     bool was = k != NULL && k->quiet, changed = false;
 
-    if (k == NULL && (k = add(r, process)) == NULL)
+    if (k == NULL && (k = add(ranks, process)) == NULL)
         return;
-    if (look_at_ops(r, k)) {
-        k->progress = r->now;
+    if (look_at_ops(ranks, k)) {
+        k->progress = ranks->now;
         k->idle = k->work_at = (mrd_local_ns){ 0 };
         k->quiet = false;
     } else {
-        changed = look_at_kernel(r, k);
-        k->quiet = mrd_local_diff(r->now, k->progress) >= QUIET;
+        changed = look_at_kernel(ranks, k);
+        k->quiet = mrd_local_diff(ranks->now, k->progress) >= QUIET;
     }
     if (k->quiet && !was)
-        look_inside(r, k);
+        look_inside(ranks, k);
     if (k->quiet != was || (k->quiet && changed))
-        r->version++;
+        ranks->version++;
 }
 
 void
-mrd_ranks_step(mrd_ranks *r, mrd_local_ns now)
+mrd_ranks_step(mrd_ranks *ranks, mrd_local_ns now)
 {
-    if (mrd_local_before(now, r->next))
+    if (mrd_local_before(now, ranks->next))
         return;
-    r->next = mrd_local_add(now, LOOK);
-    r->now = now;
-    r->left_out = 0;
-    mrd_drain_each(r->drain, look, r);
-    for (size_t i = r->n; i-- > 0;)
-        if (r->v[i].process == NULL && mrd_local_diff(now, r->v[i].state_at) > KEEP_GONE)
-            r->v[i] = r->v[--r->n];
+    ranks->next = mrd_local_add(now, LOOK);
+    ranks->now = now;
+    ranks->left_out = 0;
+    mrd_drain_each(ranks->drain, look, ranks);
+    for (size_t i = ranks->n; i-- > 0;)
+        if (ranks->v[i].process == NULL && mrd_local_diff(now, ranks->v[i].state_at) > KEEP_GONE)
+            ranks->v[i] = ranks->v[--ranks->n];
 }
 
 void
-mrd_ranks_gone(mrd_ranks *r, mrd_drain_process *process, mrd_local_ns now)
+mrd_ranks_gone(mrd_ranks *ranks, mrd_drain_process *process, mrd_local_ns now)
 {
     rank *k;
 
-    r->now = now;
-    if ((k = find(r, process)) == NULL && (k = add(r, process)) == NULL)
+    ranks->now = now;
+    if ((k = find(ranks, process)) == NULL && (k = add(ranks, process)) == NULL)
         return;
-    (void) look_at_ops(r, k);
+    (void) look_at_ops(ranks, k);
     k->process = NULL;
     set_state(k, 'X', now);
     k->quiet = true;
-    r->version++;
+    ranks->version++;
 }
 
 mrd_local_ns
-mrd_ranks_next_ns(const mrd_ranks *r)
+mrd_ranks_next_ns(const mrd_ranks *ranks)
 {
-    return r->next;
+    return ranks->next;
 }
 
 uint64_t
-mrd_ranks_version(const mrd_ranks *r)
+mrd_ranks_version(const mrd_ranks *ranks)
 {
-    return r->version;
+    return ranks->version;
 }
 
 uint32_t
-mrd_ranks_left_out(const mrd_ranks *r)
+mrd_ranks_left_out(const mrd_ranks *ranks)
 {
-    return r->left_out;
+    return ranks->left_out;
 }
 
 bool
-mrd_ranks_get(const mrd_ranks *r, size_t i, mrd_rank_state *ret_state)
+mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state)
 {
-    const rank *k = &r->v[i];
+    const rank *k = &ranks->v[i];
 
-    if (i >= r->n)
+    if (i >= ranks->n)
         return false;
     *ret_state = (mrd_rank_state){ .ident = &k->ident,
                                    .gone = k->process == NULL,

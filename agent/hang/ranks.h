@@ -23,13 +23,13 @@ typedef struct mrd_ranks mrd_ranks;
 
 mrd_err mrd_ranks_open(mrd_drain *drain, const char *proc_root, mrd_ranks **ret_ranks,
                        mrd_why *why);
-void mrd_ranks_close(mrd_ranks *r); /* NULL is fine */
+void mrd_ranks_close(mrd_ranks *ranks); /* NULL is fine */
 /* A process with rings ended. */
-void mrd_ranks_gone(mrd_ranks *r, mrd_drain_process *process, mrd_local_ns now);
-void mrd_ranks_step(mrd_ranks *r, mrd_local_ns now);
-mrd_local_ns mrd_ranks_next_ns(const mrd_ranks *r);
+void mrd_ranks_gone(mrd_ranks *ranks, mrd_drain_process *process, mrd_local_ns now);
+void mrd_ranks_step(mrd_ranks *ranks, mrd_local_ns now);
+mrd_local_ns mrd_ranks_next_ns(const mrd_ranks *ranks);
 /* 0 means that no process was ever seen, so that there is nothing to send. */
-uint64_t mrd_ranks_version(const mrd_ranks *r);
+uint64_t mrd_ranks_version(const mrd_ranks *ranks);
 
 /* One process. Texts are borrowed until the next step. */
 typedef struct {
@@ -46,7 +46,7 @@ typedef struct {
 } mrd_rank_state;
 
 /* Gets the i-th process. Returns false beyond the last. */
-bool mrd_ranks_get(const mrd_ranks *r, size_t i, mrd_rank_state *ret_state);
-uint32_t mrd_ranks_left_out(const mrd_ranks *r); /* processes beyond MRD_RANKS_MAX */
+bool mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state);
+uint32_t mrd_ranks_left_out(const mrd_ranks *ranks); /* processes beyond MRD_RANKS_MAX */
 
 #endif

@@ -79,23 +79,23 @@ static void
 add_children(tree *t, int64_t pid, unsigned depth)
 {
     char path[340], text[1024];
-    const struct dirent *e;
+    const struct dirent *entry;
     unsigned tasks = 0;
-    DIR *d;
+    DIR *dir;
 
     snprintf(path, sizeof(path), "%s/%" PRId64 "/task", t->proc_root, pid);
-    if (depth == DEPTH_MAX || (d = opendir(path)) == NULL)
+    if (depth == DEPTH_MAX || (dir = opendir(path)) == NULL)
         return;
-    while (tasks < TASKS_MAX && t->left > 0 && (e = readdir(d)) != NULL) {
-        if (e->d_name[0] == '.')
+    while (tasks < TASKS_MAX && t->left > 0 && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] == '.')
             continue;
         tasks++;
         snprintf(path, sizeof(path), "%s/%" PRId64 "/task/%.20s/children", t->proc_root, pid,
-                 e->d_name);
+                 entry->d_name);
         if (read_text(path, text, sizeof(text)) > 0)
             add_list(t, text, depth);
     }
-    closedir(d);
+    closedir(dir);
 }
 
 mrd_err

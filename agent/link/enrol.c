@@ -56,11 +56,11 @@ struct mrd_enrol {
 /* ---- The next action ---- */
 
 mrd_enrol_act
-mrd_enrol_decide(const mrd_enrol_facts *f, mrd_wall_ns now)
+mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now)
 {
-    if (!f->have || now.ns >= f->to.ns) /* an expired certificate cannot be renewed */
-        return f->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
-    if (f->refused || now.ns - f->from.ns >= (f->to.ns - f->from.ns) / 3 * 2)
+    if (!facts->have || now.ns >= facts->to.ns) /* an expired certificate cannot be renewed */
+        return facts->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
+    if (facts->refused || now.ns - facts->from.ns >= (facts->to.ns - facts->from.ns) / 3 * 2)
         return MRD_ENROL_RENEW;
     return MRD_ENROL_NOTHING; /* also while the clock is before its start */
 }
@@ -77,9 +77,10 @@ mrd_enrol_pause(unsigned failures)
 }
 
 static uint64_t
-stamp_of(const mrd_enrol *e)
+stamp_of(const mrd_enrol *enrol)
 {
-    const char *files[] = { e->o.link.tls.cert_file, e->o.link.tls.key_file, e->o.token_file };
+    const char *files[] = { enrol->o.link.tls.cert_file, enrol->o.link.tls.key_file,
+                            enrol->o.token_file };
 
     return mrd_files_stamp(files, sizeof(files) / sizeof(files[0]));
 }
@@ -129,14 +130,14 @@ take_answer(const char *url, unsigned status, const mrd_buf *answer, mrd_buf *to
 }
 
 static mrd_err
-post(mrd_enrol *e, const char *path, const mrd_json *body, const char *bearer, mrd_buf *to,
+post(mrd_enrol *enrol, const char *path, const mrd_json *body, const char *bearer, mrd_buf *to,
      mrd_why *why)
 {
     mrd_buf url = { 0 }, text = { 0 }, answer = { 0 };
     unsigned status = 0;
     mrd_err err = MRD_OK;
 
-    mrd_buf_fmt(&url, "%s%s", e->o.server, path);
+    mrd_buf_fmt(&url, "%s%s", enrol->o.server, path);
     mrd_buf_cstr(&url);
     mrd_buf_room(&text, 4 * MRD_CSR_MAX); /* avoids copies of the invitation in freed memory */
     mrd_json_write(body, false, &text);
@@ -145,12 +146,12 @@ post(mrd_enrol *e, const char *path, const mrd_json *body, const char *bearer, m
         err = mrd_why_set(why, MRD_NOMEM, 0, "request for a certificate");
     else
         err = mrd_fetch(&(mrd_fetch_request){ .url = (const char *) url.p,
-                                              .ca_file = e->o.link.tls.ca_file,
+                                              .ca_file = enrol->o.link.tls.ca_file,
                                               .bearer_file = bearer,
                                               .json = (const char *) text.p,
                                               .max = ANSWER_MAX,
                                               .seconds = FETCH_S,
-                                              .stopped = &e->stopping },
+                                              .stopped = &enrol->stopping },
                         &answer, &status, why);
     if (err == MRD_OK)
         err = take_answer((const char *) url.p, status, &answer, to, why);
@@ -165,26 +166,26 @@ post(mrd_enrol *e, const char *path, const mrd_json *body, const char *bearer, m
 /* Tokens of service accounts are JWTs, which are three parts with dots in between. Invitations have
  * no dots. */
 static mrd_err
-join_with_token(mrd_enrol *e, mrd_json *body, mrd_buf *to, const char **ret_by, mrd_why *why)
+join_with_token(mrd_enrol *enrol, mrd_json *body, mrd_buf *to, const char **ret_by, mrd_why *why)
 {
     char *token = NULL;
     bool account;
-    mrd_err err = mrd_secret_read("join token file", e->o.token_file, &token, why);
+    mrd_err err = mrd_secret_read("join token file", enrol->o.token_file, &token, why);
 
     if (err != MRD_OK)
         return err;
     account = strchr(token, '.') != NULL;
     *ret_by = account ? "account" : "invitation";
-    mrd_json_set(body, "instance", mrd_json_new_str(e->o.instance));
+    mrd_json_set(body, "instance", mrd_json_new_str(enrol->o.instance));
     if (!account)
         mrd_json_set(body, "invitation", mrd_json_new_str(token));
     mrd_secret_free(token);
-    return account ? post(e, "/api/v1/certificates/account", body, e->o.token_file, to, why)
-                   : post(e, "/api/v1/certificates", body, NULL, to, why);
+    return account ? post(enrol, "/api/v1/certificates/account", body, enrol->o.token_file, to, why)
+                   : post(enrol, "/api/v1/certificates", body, NULL, to, why);
 }
 
 static mrd_err
-ask(mrd_enrol *e, mrd_enrol_act act, const char *request, mrd_buf *to, const char **ret_by,
+ask(mrd_enrol *enrol, mrd_enrol_act act, const char *request, mrd_buf *to, const char **ret_by,
     mrd_why *why)
 {
     mrd_json *body = mrd_json_new_object();
@@ -192,13 +193,13 @@ ask(mrd_enrol *e, mrd_enrol_act act, const char *request, mrd_buf *to, const cha
     mrd_err err = mrd_json_set(body, "request", mrd_json_new_str(request));
 
     if (err == MRD_OK && act == MRD_ENROL_RENEW)
-        err = mrd_file_read(e->o.link.tls.cert_file, MRD_CSR_MAX, &cert, why);
+        err = mrd_file_read(enrol->o.link.tls.cert_file, MRD_CSR_MAX, &cert, why);
     if (err == MRD_OK && act == MRD_ENROL_RENEW) {
         *ret_by = "certificate";
         mrd_json_set(body, "certificate", mrd_json_new_str(mrd_buf_cstr(&cert)));
-        err = post(e, "/api/v1/certificates", body, NULL, to, why);
+        err = post(enrol, "/api/v1/certificates", body, NULL, to, why);
     } else if (err == MRD_OK) {
-        err = join_with_token(e, body, to, ret_by, why);
+        err = join_with_token(enrol, body, to, ret_by, why);
     }
     mrd_json_free(body);
     mrd_buf_fini(&cert);
@@ -208,16 +209,17 @@ ask(mrd_enrol *e, mrd_enrol_act act, const char *request, mrd_buf *to, const cha
 /* ---- In the thread: test and installation ---- */
 
 static mrd_err
-send_probe(mrd_enrol *e, mrd_link *link, uint64_t tag)
+send_probe(mrd_enrol *enrol, mrd_link *link, uint64_t tag)
 {
-    mrd_frame f = { .type = MRD_FRAME_PROBE, .agent = mrd_agent_key(mrd_str_of(e->o.instance)) };
-    Mrd__Probe m = MRD__PROBE__INIT;
+    mrd_frame f = { .type = MRD_FRAME_PROBE,
+                    .agent = mrd_agent_key(mrd_str_of(enrol->o.instance)) };
+    Mrd__Probe probe = MRD__PROBE__INIT;
     mrd_buf frame = { 0 };
     mrd_err err;
 
-    m.k = (uint32_t) tag;
-    m.a1 = mrd_local_now().ns;
-    err = mrd_msg_pack(&f, &m, &frame, NULL);
+    probe.k = (uint32_t) tag;
+    probe.a1 = mrd_local_now().ns;
+    err = mrd_msg_pack(&f, &probe, &frame, NULL);
     if (err == MRD_OK)
         err = mrd_link_submit_urgent(link, tag, (mrd_bytes){ frame.p, frame.len });
     mrd_buf_fini(&frame);
@@ -227,28 +229,28 @@ send_probe(mrd_enrol *e, mrd_link *link, uint64_t tag)
 /* The agent's end of TLS is established before the aggregator has verified the certificate. Only an
  * answer shows that it was accepted. A probe of the clock is answered on any accepted connection. */
 static mrd_err
-try_it(mrd_enrol *e, mrd_why *why)
+try_it(mrd_enrol *enrol, mrd_why *why)
 {
-    mrd_link_options o = e->o.link;
+    mrd_link_options options = enrol->o.link;
     mrd_local_ns end = mrd_local_add(mrd_local_now(), MRD_WAIT_ENROL_TRY);
     mrd_link *link = NULL;
     bool answered = false;
     mrd_why refused = { 0 };
     mrd_err err;
 
-    o.control_url = NULL;
-    o.tls.cert_file = e->next_path;
-    o.window = 1;
-    o.reply_ns = MRD_WAIT_ENROL_TRY;
-    if ((err = mrd_link_open(&o, &link, why)) != MRD_OK)
+    options.control_url = NULL;
+    options.tls.cert_file = enrol->next_path;
+    options.window = 1;
+    options.reply_ns = MRD_WAIT_ENROL_TRY;
+    if ((err = mrd_link_open(&options, &link, why)) != MRD_OK)
         return err;
-    while (!answered && refused.err == MRD_OK && !e->stopping &&
+    while (!answered && refused.err == MRD_OK && !enrol->stopping &&
            mrd_local_before(mrd_local_now(), end)) {
         mrd_link_event ev;
 
         if (mrd_link_next(link, 100, &ev)) {
             if (ev.kind == MRD_LINK_UP)
-                (void) send_probe(e, link, 1);
+                (void) send_probe(enrol, link, 1);
             answered = ev.kind == MRD_LINK_REPLY;
             mrd_link_event_done(&ev);
         }
@@ -266,25 +268,25 @@ try_it(mrd_enrol *e, mrd_why *why)
     return mrd_why_set(why, MRD_TIMEOUT, 0,
                        "%s gives no answer to a connection with the new certificate, the old one "
                        "stays in use",
-                       o.data_url);
+                       options.data_url);
 }
 
 /* The new certificate is durable before it is used. The old one stays until the new one was
  * accepted. */
 static mrd_err
-install(mrd_enrol *e, mrd_str cert, bool counts, mrd_why *why)
+install(mrd_enrol *enrol, mrd_str cert, bool counts, mrd_why *why)
 {
-    const char *path = e->o.link.tls.cert_file, *slash = strrchr(path, '/');
+    const char *path = enrol->o.link.tls.cert_file, *slash = strrchr(path, '/');
     char dir[1024];
     mrd_err err = mrd_write_file_durable(
-        e->next_path, (mrd_bytes){ (const uint8_t *) cert.p, cert.len }, 0644, why);
+        enrol->next_path, (mrd_bytes){ (const uint8_t *) cert.p, cert.len }, 0644, why);
 
     if (err == MRD_OK && counts)
-        err = try_it(e, why);
-    if (err == MRD_OK && rename(e->next_path, path) != 0)
+        err = try_it(enrol, why);
+    if (err == MRD_OK && rename(enrol->next_path, path) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "%s", path);
     if (err != MRD_OK) {
-        (void) unlink(e->next_path);
+        (void) unlink(enrol->next_path);
         return err;
     }
     snprintf(dir, sizeof(dir), "%.*s", slash == NULL ? 1 : (int) (slash - path + 1),
@@ -295,38 +297,38 @@ install(mrd_enrol *e, mrd_str cert, bool counts, mrd_why *why)
 static void
 work(void *self)
 {
-    mrd_enrol *e = self;
-    task *t = &e->t;
+    mrd_enrol *enrol = self;
+    task *t = &enrol->t;
     mrd_buf cert = { 0 }, request = { 0 };
     mrd_wall_ns from;
 
-    (void) unlink(e->next_path); /* of one that was killed */
-    t->err = mrd_csr_make(e->o.link.tls.key_file, e->o.instance, &request, &t->why);
+    (void) unlink(enrol->next_path); /* of one that was killed */
+    t->err = mrd_csr_make(enrol->o.link.tls.key_file, enrol->o.instance, &request, &t->why);
     if (t->err == MRD_OK) {
-        t->stamp = stamp_of(e); /* the key may be new */
-        t->err = ask(e, t->act, mrd_buf_cstr(&request), &cert, &t->by, &t->why);
+        t->stamp = stamp_of(enrol); /* the key may be new */
+        t->err = ask(enrol, t->act, mrd_buf_cstr(&request), &cert, &t->by, &t->why);
     }
     /* Another authority, or it was revoked. If there is a token, a new enrolment may help. */
-    if (t->act == MRD_ENROL_RENEW && t->err == MRD_AUTH && e->o.token_file != NULL) {
+    if (t->act == MRD_ENROL_RENEW && t->err == MRD_AUTH && enrol->o.token_file != NULL) {
         mrd_why renewal = t->why, token = { 0 };
 
-        t->err = ask(e, MRD_ENROL_JOIN, mrd_buf_cstr(&request), &cert, &t->by, &token);
+        t->err = ask(enrol, MRD_ENROL_JOIN, mrd_buf_cstr(&request), &cert, &t->by, &token);
         if (t->err != MRD_OK)
             (void) mrd_why_set(&t->why, t->err, 0, "%.300s; and with the token: %.300s",
                                renewal.text, token.text);
     }
-    if (t->err == MRD_OK &&
-        ((t->err = mrd_csr_fits((mrd_str){ (const char *) cert.p, cert.len },
-                                e->o.link.tls.key_file, e->o.instance, &t->why)) != MRD_OK ||
-         (t->err = mrd_csr_period((mrd_str){ (const char *) cert.p, cert.len }, &from, &t->got,
-                                  &t->why)) != MRD_OK))
+    if (t->err == MRD_OK && ((t->err = mrd_csr_fits((mrd_str){ (const char *) cert.p, cert.len },
+                                                    enrol->o.link.tls.key_file, enrol->o.instance,
+                                                    &t->why)) != MRD_OK ||
+                             (t->err = mrd_csr_period((mrd_str){ (const char *) cert.p, cert.len },
+                                                      &from, &t->got, &t->why)) != MRD_OK))
         (void) mrd_why_prefix(&t->why, t->err, "the aggregator's answer");
     if (t->err == MRD_OK && t->have && t->counts && t->got.ns <= t->to.ns)
         t->err = mrd_why_set(&t->why, MRD_STATE, 0,
                              "the new certificate does not last longer than the one there is: the "
                              "aggregator's authority (--agent-ca) ends with it");
     if (t->err == MRD_OK)
-        t->err = install(e, (mrd_str){ (const char *) cert.p, cert.len }, t->counts, &t->why);
+        t->err = install(enrol, (mrd_str){ (const char *) cert.p, cert.len }, t->counts, &t->why);
     mrd_buf_fini(&request);
     mrd_buf_fini(&cert);
 }
@@ -336,10 +338,10 @@ work(void *self)
 /* Reads the files. The start of validity is the time of the file, if plausible, because the
  * certificate's own start is an hour earlier, for clocks that are behind. */
 static void
-look(mrd_enrol *e)
+look(mrd_enrol *enrol)
 {
-    const char *path = e->o.link.tls.cert_file;
-    mrd_enrol_facts *f = &e->facts;
+    const char *path = enrol->o.link.tls.cert_file;
+    mrd_enrol_facts *facts = &enrol->facts;
     mrd_buf text = { 0 };
     mrd_str cert;
     struct stat st;
@@ -347,17 +349,19 @@ look(mrd_enrol *e)
     mrd_err err = mrd_file_read(path, MRD_CSR_MAX, &text, &why);
 
     cert = (mrd_str){ (const char *) text.p, text.len };
-    f->have = err == MRD_OK &&
-              (err = mrd_csr_fits(cert, e->o.link.tls.key_file, e->o.instance, &why)) == MRD_OK &&
-              (err = mrd_csr_period(cert, &f->from, &f->to, &why)) == MRD_OK;
-    if (f->have && stat(path, &st) == 0) {
+    facts->have =
+        err == MRD_OK &&
+        (err = mrd_csr_fits(cert, enrol->o.link.tls.key_file, enrol->o.instance, &why)) == MRD_OK &&
+        (err = mrd_csr_period(cert, &facts->from, &facts->to, &why)) == MRD_OK;
+    if (facts->have && stat(path, &st) == 0) {
         int64_t came = (int64_t) st.st_mtim.tv_sec * MRD_SEC + st.st_mtim.tv_nsec;
 
-        if (came > f->from.ns && came < f->to.ns)
-            f->from.ns = came;
+        if (came > facts->from.ns && came < facts->to.ns)
+            facts->from.ns = came;
     }
-    if (!f->have)
-        snprintf(e->lacks, sizeof(e->lacks), "there is no certificate yet (%.300s)", why.text);
+    if (!facts->have)
+        snprintf(enrol->lacks, sizeof(enrol->lacks), "there is no certificate yet (%.300s)",
+                 why.text);
     mrd_buf_fini(&text);
 }
 
@@ -371,152 +375,155 @@ about(mrd_dur_ns pause)
 }
 
 static bool
-finished(mrd_enrol *e, mrd_local_ns now)
+finished(mrd_enrol *enrol, mrd_local_ns now)
 {
-    const task *t = &e->t;
+    const task *t = &enrol->t;
     mrd_wall_ns wall = mrd_wall_now();
 
-    e->posted = false;
-    e->stamp = t->stamp; /* a later change is found by the next check */
+    enrol->posted = false;
+    enrol->stamp = t->stamp; /* a later change is found by the next check */
     if (t->err == MRD_OK) {
-        e->stamp = stamp_of(e);
-        e->facts.refused = false;
-        look(e);
+        enrol->stamp = stamp_of(enrol);
+        enrol->facts.refused = false;
+        look(enrol);
         mrd_log(MRD_LOG_INFO, "AGT-CERT",
-                "The node has a new certificate: node=%s by=%s valid_hours=%" PRId64, e->o.instance,
-                t->by, (int64_t) ((t->got.ns - wall.ns) / HOUR));
+                "The node has a new certificate: node=%s by=%s valid_hours=%" PRId64,
+                enrol->o.instance, t->by, (int64_t) ((t->got.ns - wall.ns) / HOUR));
         /* A certificate that has expired by this node's clock does not count, so the next attempt
          * waits. */
-        e->failures = e->facts.have && wall.ns < e->facts.to.ns ? 0 : e->failures + 1;
+        enrol->failures =
+            enrol->facts.have && wall.ns < enrol->facts.to.ns ? 0 : enrol->failures + 1;
     } else {
-        e->failures++;
-        if (!e->facts.have)
-            snprintf(e->lacks, sizeof(e->lacks), "there is no certificate yet: %.400s",
+        enrol->failures++;
+        if (!enrol->facts.have)
+            snprintf(enrol->lacks, sizeof(enrol->lacks), "there is no certificate yet: %.400s",
                      t->why.text);
     }
-    e->next = mrd_local_add(now, about(mrd_enrol_pause(e->failures)));
+    enrol->next = mrd_local_add(now, about(mrd_enrol_pause(enrol->failures)));
     if (t->err != MRD_OK)
         mrd_log(MRD_LOG_WARN, "AGT-CERT",
                 "The node got no new certificate, the agent asks again: node=%s failures=%u "
                 "again_s=%" PRId64 " reason=%s",
-                e->o.instance, e->failures, (int64_t) (mrd_local_diff(e->next, now) / MRD_SEC),
-                t->why.text);
+                enrol->o.instance, enrol->failures,
+                (int64_t) (mrd_local_diff(enrol->next, now) / MRD_SEC), t->why.text);
     return t->err == MRD_OK;
 }
 
 /* Logs an expired certificate at once and then each hour. */
 static void
-say_ended(mrd_enrol *e, mrd_local_ns now, mrd_wall_ns wall)
+say_ended(mrd_enrol *enrol, mrd_local_ns now, mrd_wall_ns wall)
 {
     char at[MRD_TIME_TEXT];
 
-    if (!e->facts.have) {
-        if (e->o.token_file == NULL && e->said.ns == 0) {
-            e->said = now;
+    if (!enrol->facts.have) {
+        if (enrol->o.token_file == NULL && enrol->said.ns == 0) {
+            enrol->said = now;
             mrd_log(MRD_LOG_ERROR, "AGT-CERT",
                     "This node has no certificate, and no token to get one: node=%s reason=%s",
-                    e->o.instance, e->lacks);
+                    enrol->o.instance, enrol->lacks);
         }
         return;
     }
-    if (wall.ns < e->facts.to.ns) {
-        e->lacks[0] = '\0';
-        e->said = (mrd_local_ns){ 0 };
+    if (wall.ns < enrol->facts.to.ns) {
+        enrol->lacks[0] = '\0';
+        enrol->said = (mrd_local_ns){ 0 };
         return;
     }
-    snprintf(e->lacks, sizeof(e->lacks),
+    snprintf(enrol->lacks, sizeof(enrol->lacks),
              "this node's certificate ended at %s by this node's clock and cannot be renewed with "
              "itself: `meridian invite %s` on the aggregator, and its output into %s",
-             mrd_wall_text(e->facts.to, at), e->o.instance,
-             e->o.token_file == NULL ? "a file for --join-token-file" : e->o.token_file);
-    if (e->said.ns != 0 && mrd_local_diff(now, e->said) < HOUR)
+             mrd_wall_text(enrol->facts.to, at), enrol->o.instance,
+             enrol->o.token_file == NULL ? "a file for --join-token-file" : enrol->o.token_file);
+    if (enrol->said.ns != 0 && mrd_local_diff(now, enrol->said) < HOUR)
         return;
-    e->said = now;
+    enrol->said = now;
     mrd_log(MRD_LOG_ERROR, "AGT-CERT",
             "The agent cannot connect and keeps what is recorded in its spool: node=%s reason=%s",
-            e->o.instance, e->lacks);
+            enrol->o.instance, enrol->lacks);
 }
 
 bool
-mrd_enrol_step(mrd_enrol *e, mrd_local_ns now)
+mrd_enrol_step(mrd_enrol *enrol, mrd_local_ns now)
 {
     mrd_wall_ns wall;
     uint64_t stamp;
 
-    if (e->posted)
-        return mrd_job_thread_take(e->thread) && finished(e, now);
-    if (mrd_local_diff(now, e->looked) < MRD_WAIT_ENROL_LOOK)
+    if (enrol->posted)
+        return mrd_job_thread_take(enrol->thread) && finished(enrol, now);
+    if (mrd_local_diff(now, enrol->looked) < MRD_WAIT_ENROL_LOOK)
         return false;
-    e->looked = now;
+    enrol->looked = now;
     wall = mrd_wall_now();
-    if ((stamp = stamp_of(e)) != e->stamp) { /* the token or certificate file was replaced */
-        e->stamp = stamp;
-        e->failures = 0;
-        e->next = now;
-        e->said = (mrd_local_ns){ 0 };
-        look(e);
+    if ((stamp = stamp_of(enrol)) !=
+        enrol->stamp) { /* the token or certificate file was replaced */
+        enrol->stamp = stamp;
+        enrol->failures = 0;
+        enrol->next = now;
+        enrol->said = (mrd_local_ns){ 0 };
+        look(enrol);
     }
-    say_ended(e, now, wall);
-    if (mrd_local_before(now, e->next))
+    say_ended(enrol, now, wall);
+    if (mrd_local_before(now, enrol->next))
         return false;
-    e->t = (task){ .act = mrd_enrol_decide(&e->facts, wall),
-                   .have = e->facts.have,
-                   .counts = e->facts.have && wall.ns < e->facts.to.ns && !e->facts.refused,
-                   .to = e->facts.to,
-                   .stamp = e->stamp,
-                   .by = "" };
-    if (e->t.act == MRD_ENROL_NOTHING)
+    enrol->t = (task){ .act = mrd_enrol_decide(&enrol->facts, wall),
+                       .have = enrol->facts.have,
+                       .counts = enrol->facts.have && wall.ns < enrol->facts.to.ns &&
+                                 !enrol->facts.refused,
+                       .to = enrol->facts.to,
+                       .stamp = enrol->stamp,
+                       .by = "" };
+    if (enrol->t.act == MRD_ENROL_NOTHING)
         return false;
-    e->posted = mrd_job_thread_post(e->thread, work, e);
-    if (!e->posted)
-        e->next = mrd_local_add(now, MRD_WAIT_ENROL_MIN);
+    enrol->posted = mrd_job_thread_post(enrol->thread, work, enrol);
+    if (!enrol->posted)
+        enrol->next = mrd_local_add(now, MRD_WAIT_ENROL_MIN);
     return false;
 }
 
 void
-mrd_enrol_works(mrd_enrol *e, bool welcome, bool failed)
+mrd_enrol_works(mrd_enrol *enrol, bool welcome, bool failed)
 {
-    if (!e->posted)
-        e->facts.refused = !welcome && (e->facts.refused || failed);
+    if (!enrol->posted)
+        enrol->facts.refused = !welcome && (enrol->facts.refused || failed);
 }
 
 const char *
-mrd_enrol_lacks(const mrd_enrol *e)
+mrd_enrol_lacks(const mrd_enrol *enrol)
 {
-    return e->lacks;
+    return enrol->lacks;
 }
 
 mrd_err
 mrd_enrol_open(const mrd_enrol_options *options, mrd_enrol **ret_enrol, mrd_why *why)
 {
-    mrd_enrol *e = calloc(1, sizeof(*e));
+    mrd_enrol *enrol = calloc(1, sizeof(*enrol));
     mrd_buf path = { 0 };
 
-    if (e == NULL)
+    if (enrol == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "--join-server");
-    e->o = *options;
+    enrol->o = *options;
     mrd_buf_fmt(&path, "%s.next", options->link.tls.cert_file);
-    e->next_path = mrd_buf_cstr(&path) == NULL || path.err != MRD_OK ? NULL : (char *) path.p;
-    e->thread = mrd_job_thread_new();
-    e->facts.token = options->token_file != NULL;
-    if (e->next_path == NULL || e->thread == NULL) {
-        mrd_enrol_close(e);
+    enrol->next_path = mrd_buf_cstr(&path) == NULL || path.err != MRD_OK ? NULL : (char *) path.p;
+    enrol->thread = mrd_job_thread_new();
+    enrol->facts.token = options->token_file != NULL;
+    if (enrol->next_path == NULL || enrol->thread == NULL) {
+        mrd_enrol_close(enrol);
         return mrd_why_set(why, MRD_NOMEM, 0, "--join-server");
     }
-    e->stamp = stamp_of(e);
-    look(e);
-    *ret_enrol = e;
+    enrol->stamp = stamp_of(enrol);
+    look(enrol);
+    *ret_enrol = enrol;
     return MRD_OK;
 }
 
 void
-mrd_enrol_close(mrd_enrol *e)
+mrd_enrol_close(mrd_enrol *enrol)
 {
-    if (e == NULL)
+    if (enrol == NULL)
         return;
-    e->stopping = true;
-    if (!mrd_job_thread_free(e->thread)) /* it hangs in a request that uses the data below */
+    enrol->stopping = true;
+    if (!mrd_job_thread_free(enrol->thread)) /* it hangs in a request that uses the data below */
         return;
-    free(e->next_path);
-    free(e);
+    free(enrol->next_path);
+    free(enrol);
 }

@@ -32,365 +32,370 @@ struct mrd_publish {
 mrd_err
 mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_publish, mrd_why *why)
 {
-    mrd_publish *p = calloc(1, sizeof(*p));
+    mrd_publish *publish = calloc(1, sizeof(*publish));
 
-    if (p == NULL)
+    if (publish == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "publisher");
-    p->o = *options;
-    p->beat_ns = MRD_WAIT_HEARTBEAT;
-    *ret_publish = p;
+    publish->o = *options;
+    publish->beat_ns = MRD_WAIT_HEARTBEAT;
+    *ret_publish = publish;
     return MRD_OK;
 }
 
 void
-mrd_publish_close(mrd_publish *p)
+mrd_publish_close(mrd_publish *publish)
 {
-    if (p == NULL)
+    if (publish == NULL)
         return;
-    mrd_buf_fini(&p->frame);
-    free(p);
+    mrd_buf_fini(&publish->frame);
+    free(publish);
 }
 
 /* ---- Frames in flight ---- */
 
 static flight *
-flight_of(mrd_publish *p, uint64_t id)
+flight_of(mrd_publish *publish, uint64_t id)
 {
     for (size_t i = 0; i < MRD_LINK_WINDOW_MAX; i++)
-        if (p->flights[i].id == id)
-            return &p->flights[i];
+        if (publish->flights[i].id == id)
+            return &publish->flights[i];
     return NULL;
 }
 
 static bool
-item_of(const mrd_publish *p, uint64_t id, mrd_spool_item *ret_item)
+item_of(const mrd_publish *publish, uint64_t id, mrd_spool_item *ret_item)
 {
-    return mrd_spool_peek(p->o.spool, id, ret_item) && ret_item->id == id;
+    return mrd_spool_peek(publish->o.spool, id, ret_item) && ret_item->id == id;
 }
 
 /* Schedules another read of a frame that the spool could not read, or gives the frame up if its file
  * is too short or the failure lasts. */
 static void
-not_read(mrd_publish *p, flight *f, mrd_local_ns now, const mrd_why *why)
+not_read(mrd_publish *publish, flight *f, mrd_local_ns now, const mrd_why *why)
 {
     mrd_spool_item item;
     bool there;
 
     f->unread = f->unread.ns == 0 ? now : f->unread;
     if (why->err != MRD_TRUNCATED && mrd_local_diff(now, f->unread) < MRD_WAIT_UNREAD_MAX) {
-        if (!p->unread)
+        if (!publish->unread)
             mrd_log(MRD_LOG_WARN, "AGT-SPOOL-UNREAD",
                     "A batch cannot be read from the spool, it stays there and is tried again: "
                     "reason=%s",
                     why->text);
-        p->unread = true;
+        publish->unread = true;
         f->again_at = mrd_local_add(now, MRD_WAIT_UNREAD);
         return;
     }
-    there = item_of(p, f->id, &item);
-    (void) mrd_spool_done(p->o.spool, f->id, false);
+    there = item_of(publish, f->id, &item);
+    (void) mrd_spool_done(publish->o.spool, f->id, false);
     if (there)
-        p->o.refused(p->o.self, &item, why->text);
+        publish->o.refused(publish->o.self, &item, why->text);
     *f = (flight){ 0 };
 }
 
 /* Returns false if the connection takes no more frames. */
 static bool
-send_item(mrd_publish *p, flight *f, mrd_local_ns now)
+send_item(mrd_publish *publish, flight *f, mrd_local_ns now)
 {
     mrd_why why = { 0 };
-    mrd_err err = mrd_spool_read(p->o.spool, f->id, &p->frame, &why);
+    mrd_err err = mrd_spool_read(publish->o.spool, f->id, &publish->frame, &why);
 
     if (err == MRD_NOTFOUND) { /* dropped from the spool meanwhile */
         f->id = 0;
         return true;
     }
     if (err != MRD_OK) {
-        not_read(p, f, now, &why);
+        not_read(publish, f, now, &why);
         return true;
     }
-    p->unread = false;
+    publish->unread = false;
     f->unread.ns = 0;
-    if (p->o.transport->submit(p->o.transport, f->id, (mrd_bytes){ p->frame.p, p->frame.len }) !=
+    if (publish->o.transport->submit(publish->o.transport, f->id,
+                                     (mrd_bytes){ publish->frame.p, publish->frame.len }) !=
         MRD_OK) {
         f->again_at = now;
         return false;
     }
     f->in_flight = true;
-    mrd_spool_sent(p->o.spool, f->id);
+    mrd_spool_sent(publish->o.spool, f->id);
     f->sent = now;
-    p->stats.sent++;
-    p->stats.bytes += p->frame.len;
+    publish->stats.sent++;
+    publish->stats.bytes += publish->frame.len;
     return true;
 }
 
 static void
-pump(mrd_publish *p, mrd_local_ns now)
+pump(mrd_publish *publish, mrd_local_ns now)
 {
     for (size_t i = 0; i < MRD_LINK_WINDOW_MAX; i++) {
-        flight *f = &p->flights[i];
+        flight *f = &publish->flights[i];
         mrd_spool_item item;
 
         if (f->in_flight || mrd_local_before(now, f->again_at))
             continue;
-        if (p->o.transport->free_slots(p->o.transport) == 0)
+        if (publish->o.transport->free_slots(publish->o.transport) == 0)
             return;
         if (f->id == 0) {
-            if (!mrd_spool_peek(p->o.spool, p->cursor, &item))
+            if (!mrd_spool_peek(publish->o.spool, publish->cursor, &item))
                 continue;
             *f = (flight){ .id = item.id };
-            p->cursor = item.id + 1;
+            publish->cursor = item.id + 1;
         }
-        if (!send_item(p, f, now))
+        if (!send_item(publish, f, now))
             return;
     }
 }
 
 static void
-again(mrd_publish *p, flight *f, mrd_local_ns at)
+again(mrd_publish *publish, flight *f, mrd_local_ns at)
 {
     f->in_flight = false;
     f->again_at = at;
-    p->stats.retried++;
+    publish->stats.retried++;
 }
 
 static void
-say_hello(mrd_publish *p)
+say_hello(mrd_publish *publish)
 {
-    p->stats.welcome = false;
-    p->hello_due = true;
+    publish->stats.welcome = false;
+    publish->hello_due = true;
 }
 
 static void
-on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
+on_ack(mrd_publish *publish, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
 {
     mrd_dur_ns wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FRAME_AGAIN);
     mrd_spool_item item;
-    bool there = item_of(p, f->id, &item);
+    bool there = item_of(publish, f->id, &item);
 
     switch (ack->status) {
     case MRD__ACK_STATUS__ACK_STORED:
     case MRD__ACK_STATUS__ACK_DUPLICATE:
-        p->stats.acked++;
-        mrd_metrics_text_hist_add(&p->stats.ack, mrd_local_diff(now, f->sent));
-        p->stats.slow = false;
-        p->stats.message[0] = '\0';
+        publish->stats.acked++;
+        mrd_metrics_text_hist_add(&publish->stats.ack, mrd_local_diff(now, f->sent));
+        publish->stats.slow = false;
+        publish->stats.message[0] = '\0';
         item.known = there && item.earlier && ack->status == MRD__ACK_STATUS__ACK_DUPLICATE;
-        if (there && (item.known ? mrd_spool_done_before(p->o.spool, f->id)
-                                 : mrd_spool_done(p->o.spool, f->id, true)))
-            p->o.delivered(p->o.self, &item);
+        if (there && (item.known ? mrd_spool_done_before(publish->o.spool, f->id)
+                                 : mrd_spool_done(publish->o.spool, f->id, true)))
+            publish->o.delivered(publish->o.self, &item);
         *f = (flight){ 0 };
         return;
     case MRD__ACK_STATUS__ACK_REFUSED:
-        p->stats.refused++;
-        if (there && mrd_spool_done(p->o.spool, f->id, false))
-            p->o.refused(p->o.self, &item, ack->message);
+        publish->stats.refused++;
+        if (there && mrd_spool_done(publish->o.spool, f->id, false))
+            publish->o.refused(publish->o.self, &item, ack->message);
         *f = (flight){ 0 };
         return;
     case MRD__ACK_STATUS__ACK_HELLO_FIRST:
-        say_hello(p);
-        again(p, f, now);
+        say_hello(publish);
+        again(publish, f, now);
         return;
     default: /* SLOW_DOWN, NOT_STORED, and unknown answers of a newer aggregator */
-        if (!p->stats.slow)
+        if (!publish->stats.slow)
             mrd_log(MRD_LOG_WARN, "AGT-NOT-STORED",
                     "The aggregator stores no batches now: reason=%s", ack->message);
-        p->stats.slow = true;
-        snprintf(p->stats.message, sizeof(p->stats.message), "%s", ack->message);
-        again(p, f, mrd_local_add(now, wait));
+        publish->stats.slow = true;
+        snprintf(publish->stats.message, sizeof(publish->stats.message), "%s", ack->message);
+        again(publish, f, mrd_local_add(now, wait));
     }
 }
 
 /* ---- Hello and heartbeats ---- */
 
 static void
-on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, int64_t came)
+on_urgent(mrd_publish *publish, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, int64_t came)
 {
-    p->urgent = false;
+    publish->urgent = false;
     if (msg == NULL) {
         if (tag == TAG_HELLO)
-            p->hello_at = mrd_local_add(now, MRD_WAIT_HELLO);
+            publish->hello_at = mrd_local_add(now, MRD_WAIT_HELLO);
         return;
     }
     if (msg->frame.type == MRD_FRAME_WELCOME) {
-        const Mrd__Welcome *w = msg->u.welcome;
+        const Mrd__Welcome *welcome = msg->u.welcome;
 
-        p->stats.welcome = true;
-        p->stats.message[0] = '\0';
-        p->hello_due = false;
-        p->beat_due = true;
-        if (w->heartbeat_ms >= 50 && w->heartbeat_ms <= 60000)
-            p->beat_ns = w->heartbeat_ms * MRD_MS;
-        p->o.welcome(p->o.self, w);
-        for (size_t i = 0; i < w->n_directives; i++)
-            p->o.directive(p->o.self, w->directives[i]);
-        p->o.sessions_known(p->o.self);
+        publish->stats.welcome = true;
+        publish->stats.message[0] = '\0';
+        publish->hello_due = false;
+        publish->beat_due = true;
+        if (welcome->heartbeat_ms >= 50 && welcome->heartbeat_ms <= 60000)
+            publish->beat_ns = welcome->heartbeat_ms * MRD_MS;
+        publish->o.welcome(publish->o.self, welcome);
+        for (size_t i = 0; i < welcome->n_directives; i++)
+            publish->o.directive(publish->o.self, welcome->directives[i]);
+        publish->o.sessions_known(publish->o.self);
     } else if (msg->frame.type == MRD_FRAME_REFUSE) {
         const Mrd__Refuse *no = msg->u.refuse;
 
-        p->hello_due = true;
-        p->hello_at =
+        publish->hello_due = true;
+        publish->hello_at =
             mrd_local_add(now, mrd_publish_wait(no->retry_after_ms, MRD_WAIT_HELLO_REFUSED));
-        snprintf(p->stats.message, sizeof(p->stats.message), "%s", no->message);
+        snprintf(publish->stats.message, sizeof(publish->stats.message), "%s", no->message);
         mrd_log(no->final ? MRD_LOG_ERROR : MRD_LOG_WARN, "AGT-HELLO-REFUSED",
                 "The aggregator refuses this agent: retry_ms=%lld reason=%s",
-                (long long) (mrd_local_diff(p->hello_at, now) / MRD_MS), no->message);
+                (long long) (mrd_local_diff(publish->hello_at, now) / MRD_MS), no->message);
     } else if (msg->frame.type == MRD_FRAME_ACK) {
         const Mrd__Ack *ack = msg->u.ack;
 
         if (ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST)
-            say_hello(p);
+            say_hello(publish);
         /* `now` may be older than the answer. A bound needs a time that is not before the arrival. */
-        p->o.clock(p->o.self, p->urgent_sent, ack,
-                   (mrd_local_ns){ came != 0 ? came : mrd_local_now().ns });
+        publish->o.clock(publish->o.self, publish->urgent_sent, ack,
+                         (mrd_local_ns){ came != 0 ? came : mrd_local_now().ns });
         for (size_t i = 0; i < ack->n_directives; i++)
-            p->o.directive(p->o.self, ack->directives[i]);
+            publish->o.directive(publish->o.self, ack->directives[i]);
         if (ack->status == MRD__ACK_STATUS__ACK_STORED)
-            p->o.sessions_known(p->o.self);
+            publish->o.sessions_known(publish->o.self);
     }
 }
 
 static void
-send_urgent(mrd_publish *p, mrd_local_ns now)
+send_urgent(mrd_publish *publish, mrd_local_ns now)
 {
-    bool hello = p->hello_due && !mrd_local_before(now, p->hello_at);
-    bool beat = p->stats.welcome && (p->beat_due || !mrd_local_before(now, p->beat_at));
+    bool hello = publish->hello_due && !mrd_local_before(now, publish->hello_at);
+    bool beat =
+        publish->stats.welcome && (publish->beat_due || !mrd_local_before(now, publish->beat_at));
     mrd_err err;
 
-    if (p->urgent || !p->stats.up || (!hello && !beat))
+    if (publish->urgent || !publish->stats.up || (!hello && !beat))
         return;
-    mrd_buf_reset(&p->frame);
-    err = hello ? p->o.hello(p->o.self, &p->frame) : p->o.heartbeat(p->o.self, &p->frame);
-    p->urgent_sent = mrd_local_now();
+    mrd_buf_reset(&publish->frame);
+    err = hello ? publish->o.hello(publish->o.self, &publish->frame)
+                : publish->o.heartbeat(publish->o.self, &publish->frame);
+    publish->urgent_sent = mrd_local_now();
     if (err == MRD_OK)
-        err = p->o.transport->submit_urgent(p->o.transport, hello ? TAG_HELLO : TAG_HEARTBEAT,
-                                            (mrd_bytes){ p->frame.p, p->frame.len });
+        err = publish->o.transport->submit_urgent(
+            publish->o.transport, hello ? TAG_HELLO : TAG_HEARTBEAT,
+            (mrd_bytes){ publish->frame.p, publish->frame.len });
     if (hello) {
-        p->hello_at = mrd_local_add(now, MRD_WAIT_HELLO);
-        p->stats.hellos += err == MRD_OK;
+        publish->hello_at = mrd_local_add(now, MRD_WAIT_HELLO);
+        publish->stats.hellos += err == MRD_OK;
     } else {
-        p->beat_at = mrd_local_add(now, p->beat_ns);
-        p->beat_due = false;
+        publish->beat_at = mrd_local_add(now, publish->beat_ns);
+        publish->beat_due = false;
     }
-    p->urgent = err == MRD_OK;
+    publish->urgent = err == MRD_OK;
 }
 
 /* ---- Events of the transport ---- */
 
 static void
-on_reply(mrd_publish *p, const mrd_link_event *ev, mrd_local_ns now)
+on_reply(mrd_publish *publish, const mrd_link_event *ev, mrd_local_ns now)
 {
-    flight *f = flight_of(p, ev->tag);
+    flight *f = flight_of(publish, ev->tag);
     bool failed = ev->kind == MRD_LINK_FAILED;
     mrd_msg msg = { 0 };
 
     if (!failed && mrd_msg_unpack(ev->data, &msg, NULL) != MRD_OK)
         failed = true; /* an unreadable answer counts as no answer */
     if (ev->tag == TAG_HELLO || ev->tag == TAG_HEARTBEAT) {
-        on_urgent(p, ev->tag, failed ? NULL : &msg, now, ev->at.ns);
+        on_urgent(publish, ev->tag, failed ? NULL : &msg, now, ev->at.ns);
     } else if ((ev->tag & MRD_PUBLISH_FOREIGN) != 0) {
         if (!failed && msg.frame.type == MRD_FRAME_ACK &&
             msg.u.ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST) {
-            say_hello(p);
+            say_hello(publish);
             failed = true;
         }
-        p->o.foreign(p->o.self, ev->tag, failed ? NULL : &msg);
+        publish->o.foreign(publish->o.self, ev->tag, failed ? NULL : &msg);
     } else if (f != NULL && f->in_flight) {
         if (failed)
-            again(p, f, now);
+            again(publish, f, now);
         else if (msg.frame.type == MRD_FRAME_ACK)
-            on_ack(p, f, msg.u.ack, now);
+            on_ack(publish, f, msg.u.ack, now);
         else
-            again(p, f, mrd_local_add(now, MRD_WAIT_FRAME_AGAIN));
+            again(publish, f, mrd_local_add(now, MRD_WAIT_FRAME_AGAIN));
     }
     mrd_msg_free(&msg);
 }
 
 static void
-on_control(mrd_publish *p, const mrd_link_event *ev)
+on_control(mrd_publish *publish, const mrd_link_event *ev)
 {
     mrd_msg msg = { 0 };
 
     if (mrd_msg_unpack(ev->data, &msg, NULL) == MRD_OK && msg.frame.type == MRD_FRAME_CONTROL) {
-        mrd_buf_reset(&p->frame);
-        p->o.control(p->o.self, msg.u.control, &p->frame);
-        if (p->frame.len > 0)
-            (void) p->o.transport->answer(p->o.transport, ev->tag,
-                                          (mrd_bytes){ p->frame.p, p->frame.len });
+        mrd_buf_reset(&publish->frame);
+        publish->o.control(publish->o.self, msg.u.control, &publish->frame);
+        if (publish->frame.len > 0)
+            (void) publish->o.transport->answer(
+                publish->o.transport, ev->tag, (mrd_bytes){ publish->frame.p, publish->frame.len });
     }
     mrd_msg_free(&msg);
 }
 
 void
-mrd_publish_step(mrd_publish *p, mrd_local_ns now)
+mrd_publish_step(mrd_publish *publish, mrd_local_ns now)
 {
     mrd_link_event ev;
 
-    while (p->o.transport->next(p->o.transport, 0, &ev)) {
+    while (publish->o.transport->next(publish->o.transport, 0, &ev)) {
         switch (ev.kind) {
         case MRD_LINK_UP:
-            p->stats.up = true;
-            p->stats.reconnects++;
-            p->hello_at = (mrd_local_ns){ 0 };
-            say_hello(p);
+            publish->stats.up = true;
+            publish->stats.reconnects++;
+            publish->hello_at = (mrd_local_ns){ 0 };
+            say_hello(publish);
             break;
         case MRD_LINK_DOWN:
-            p->stats.up = p->stats.welcome = false;
+            publish->stats.up = publish->stats.welcome = false;
             mrd_log(MRD_LOG_WARN, "AGT-DOWN",
                     "The connection to the aggregator was lost, batches wait in the spool: "
                     "reconnects=%llu",
-                    (unsigned long long) p->stats.reconnects);
+                    (unsigned long long) publish->stats.reconnects);
             break;
         case MRD_LINK_CONTROL:
-            on_control(p, &ev);
+            on_control(publish, &ev);
             break;
         default:
-            on_reply(p, &ev, mrd_local_now());
+            on_reply(publish, &ev, mrd_local_now());
         }
-        p->o.transport->done(p->o.transport, &ev);
+        publish->o.transport->done(publish->o.transport, &ev);
     }
-    send_urgent(p, now);
-    if (p->stats.welcome)
-        pump(p, now);
+    send_urgent(publish, now);
+    if (publish->stats.welcome)
+        pump(publish, now);
 }
 
 void
-mrd_publish_heartbeat_now(mrd_publish *p)
+mrd_publish_heartbeat_now(mrd_publish *publish)
 {
-    p->beat_due = true;
+    publish->beat_due = true;
 }
 
 mrd_err
-mrd_publish_foreign(mrd_publish *p, uint64_t tag, mrd_bytes frame)
+mrd_publish_foreign(mrd_publish *publish, uint64_t tag, mrd_bytes frame)
 {
     /* Events go first, so at least one slot is reserved for them. */
-    if (!p->stats.welcome || p->o.transport->free_slots(p->o.transport) < 2)
+    if (!publish->stats.welcome || publish->o.transport->free_slots(publish->o.transport) < 2)
         return MRD_AGAIN;
-    return p->o.transport->submit(p->o.transport, tag | MRD_PUBLISH_FOREIGN, frame);
+    return publish->o.transport->submit(publish->o.transport, tag | MRD_PUBLISH_FOREIGN, frame);
 }
 
 void
-mrd_publish_get_stats(const mrd_publish *p, mrd_publish_stats *ret_stats)
+mrd_publish_get_stats(const mrd_publish *publish, mrd_publish_stats *ret_stats)
 {
-    *ret_stats = p->stats;
+    *ret_stats = publish->stats;
 }
 
 mrd_local_ns
-mrd_publish_next_ns(const mrd_publish *p)
+mrd_publish_next_ns(const mrd_publish *publish)
 {
     mrd_local_ns next = { INT64_MAX };
-    bool sends = p->stats.welcome && p->o.transport->free_slots(p->o.transport) > 0;
+    bool sends =
+        publish->stats.welcome && publish->o.transport->free_slots(publish->o.transport) > 0;
 
-    if (!p->stats.up)
+    if (!publish->stats.up)
         return next;
-    if (!p->urgent && p->hello_due)
-        next = p->hello_at;
-    else if (!p->urgent && p->stats.welcome)
-        next = p->beat_at;
+    if (!publish->urgent && publish->hello_due)
+        next = publish->hello_at;
+    else if (!publish->urgent && publish->stats.welcome)
+        next = publish->beat_at;
     /* Without a free slot an answer must arrive first, which wakes the loop. */
     for (size_t i = 0; sends && i < MRD_LINK_WINDOW_MAX; i++)
-        if (p->flights[i].id != 0 && !p->flights[i].in_flight &&
-            mrd_local_before(p->flights[i].again_at, next))
-            next = p->flights[i].again_at;
+        if (publish->flights[i].id != 0 && !publish->flights[i].in_flight &&
+            mrd_local_before(publish->flights[i].again_at, next))
+            next = publish->flights[i].again_at;
     return next;
 }

@@ -61,15 +61,15 @@ mrd_publish_wait(uint32_t retry_after_ms, mrd_dur_ns otherwise)
 
 mrd_err mrd_publish_open(const mrd_publish_options *options, mrd_publish **ret_publish,
                          mrd_why *why);
-void mrd_publish_close(mrd_publish *p);
+void mrd_publish_close(mrd_publish *publish);
 /* Handles received messages, and sends all frames that may be sent. */
-void mrd_publish_step(mrd_publish *p, mrd_local_ns now);
+void mrd_publish_step(mrd_publish *publish, mrd_local_ns now);
 /* Sends a heartbeat with the next step. */
-void mrd_publish_heartbeat_now(mrd_publish *p);
+void mrd_publish_heartbeat_now(mrd_publish *publish);
 /* Errors: AGAIN (no slot, or no welcome yet). */
-mrd_err mrd_publish_foreign(mrd_publish *p, uint64_t tag, mrd_bytes frame);
-void mrd_publish_get_stats(const mrd_publish *p, mrd_publish_stats *ret_stats);
+mrd_err mrd_publish_foreign(mrd_publish *publish, uint64_t tag, mrd_bytes frame);
+void mrd_publish_get_stats(const mrd_publish *publish, mrd_publish_stats *ret_stats);
 /* When step is due without an event. */
-mrd_local_ns mrd_publish_next_ns(const mrd_publish *p);
+mrd_local_ns mrd_publish_next_ns(const mrd_publish *publish);
 
 #endif

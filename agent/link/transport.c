@@ -10,88 +10,90 @@ typedef struct {
 } over_link;
 
 static mrd_link *
-link_of(mrd_transport *t)
+link_of(mrd_transport *transport)
 {
-    return ((over_link *) t)->link;
+    return ((over_link *) transport)->link;
 }
 
 static bool
-has_certificate(const mrd_link_options *o)
+has_certificate(const mrd_link_options *options)
 {
-    return access(o->tls.cert_file, F_OK) == 0 && access(o->tls.key_file, F_OK) == 0;
+    return access(options->tls.cert_file, F_OK) == 0 && access(options->tls.key_file, F_OK) == 0;
 }
 
 static mrd_err
-submit(mrd_transport *t, uint64_t tag, mrd_bytes frame)
+submit(mrd_transport *transport, uint64_t tag, mrd_bytes frame)
 {
-    return link_of(t) == NULL ? MRD_AGAIN : mrd_link_submit(link_of(t), tag, frame);
+    return link_of(transport) == NULL ? MRD_AGAIN : mrd_link_submit(link_of(transport), tag, frame);
 }
 
 static mrd_err
-submit_urgent(mrd_transport *t, uint64_t tag, mrd_bytes frame)
+submit_urgent(mrd_transport *transport, uint64_t tag, mrd_bytes frame)
 {
-    return link_of(t) == NULL ? MRD_AGAIN : mrd_link_submit_urgent(link_of(t), tag, frame);
+    return link_of(transport) == NULL ? MRD_AGAIN
+                                      : mrd_link_submit_urgent(link_of(transport), tag, frame);
 }
 
 static mrd_err
-answer(mrd_transport *t, uint64_t tag, mrd_bytes frame)
+answer(mrd_transport *transport, uint64_t tag, mrd_bytes frame)
 {
-    return link_of(t) == NULL ? MRD_INVALID : mrd_link_answer(link_of(t), tag, frame);
+    return link_of(transport) == NULL ? MRD_INVALID
+                                      : mrd_link_answer(link_of(transport), tag, frame);
 }
 
 static unsigned
-free_slots(mrd_transport *t)
+free_slots(mrd_transport *transport)
 {
-    return link_of(t) == NULL ? 0 : mrd_link_free_slots(link_of(t));
+    return link_of(transport) == NULL ? 0 : mrd_link_free_slots(link_of(transport));
 }
 
 static bool
-next(mrd_transport *t, int timeout_ms, mrd_link_event *ret_event)
+next(mrd_transport *transport, int timeout_ms, mrd_link_event *ret_event)
 {
-    return link_of(t) != NULL && mrd_link_next(link_of(t), timeout_ms, ret_event);
+    return link_of(transport) != NULL && mrd_link_next(link_of(transport), timeout_ms, ret_event);
 }
 
 static void
-done(mrd_transport *t, mrd_link_event *event)
+done(mrd_transport *transport, mrd_link_event *event)
 {
-    (void) t;
+    (void) transport;
     mrd_link_event_done(event);
 }
 
 static int
-fd(mrd_transport *t)
+fd(mrd_transport *transport)
 {
-    return link_of(t) == NULL ? -1 : mrd_link_fd(link_of(t));
+    return link_of(transport) == NULL ? -1 : mrd_link_fd(link_of(transport));
 }
 
 static void
-close_link(mrd_transport *t)
+close_link(mrd_transport *transport)
 {
-    mrd_link_close(link_of(t));
-    free(t);
+    mrd_link_close(link_of(transport));
+    free(transport);
 }
 
 static mrd_err
-reload(mrd_transport *t, mrd_why *why)
+reload(mrd_transport *transport, mrd_why *why)
 {
-    over_link *o = (over_link *) t;
+    over_link *o = (over_link *) transport;
 
     return o->link == NULL ? mrd_link_open(&o->later, &o->link, why)
                            : mrd_link_reload(o->link, why);
 }
 
 static bool
-changed(mrd_transport *t)
+changed(mrd_transport *transport)
 {
-    const over_link *o = (over_link *) t;
+    const over_link *o = (over_link *) transport;
 
     return o->link == NULL ? has_certificate(&o->later) : mrd_link_changed(o->link);
 }
 
 static bool
-next_error(mrd_transport *t, mrd_why *ret_why)
+next_error(mrd_transport *transport, mrd_why *ret_why)
 {
-    return link_of(t) != NULL && mrd_link_next_error(link_of(t), ret_why);
+    return link_of(transport) != NULL && mrd_link_next_error(link_of(transport), ret_why);
 }
 
 static mrd_err

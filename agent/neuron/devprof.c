@@ -56,56 +56,57 @@ struct mrd_devprof {
 /* Returns the answer of a process, or of one of its cores, and adds it if needed. NULL if out of
  * memory, or if the session's list is full, which is logged once. */
 static result *
-result_of(mrd_devprof *d, const entry *e, int64_t core)
+result_of(mrd_devprof *prof, const entry *item, int64_t core)
 {
     size_t of_session = 0;
 
-    for (size_t i = 0; i < d->n_results; i++) {
-        of_session += d->results[i].session == e->session;
-        if (d->results[i].session == e->session && d->results[i].pid == e->pid &&
-            d->results[i].core == core)
-            return &d->results[i];
+    for (size_t i = 0; i < prof->n_results; i++) {
+        of_session += prof->results[i].session == item->session;
+        if (prof->results[i].session == item->session && prof->results[i].pid == item->pid &&
+            prof->results[i].core == core)
+            return &prof->results[i];
     }
     if (of_session >= MRD_DEVPROF_RESULTS) {
-        if (d->full != e->session)
+        if (prof->full != item->session)
             mrd_log(MRD_LOG_WARN, "AGT-DEVPROF-MAX",
                     "More processes and cores answer about device profiles than the manifest lists "
                     "of a node; the others are left out: session=%016" PRIx64 " limit=%d",
-                    e->session, MRD_DEVPROF_RESULTS);
-        d->full = e->session;
+                    item->session, MRD_DEVPROF_RESULTS);
+        prof->full = item->session;
         return NULL;
     }
-    if (!MRD_VEC_ROOM(d->results, d->n_results, d->cap_results, 1))
+    if (!MRD_VEC_ROOM(prof->results, prof->n_results, prof->cap_results, 1))
         return NULL;
-    d->results[d->n_results] = (result){ .session = e->session, .pid = e->pid, .core = core };
-    return &d->results[d->n_results++];
+    prof->results[prof->n_results] =
+        (result){ .session = item->session, .pid = item->pid, .core = core };
+    return &prof->results[prof->n_results++];
 }
 
 static void
-note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str message)
+note(mrd_devprof *prof, const entry *item, int64_t core, const char *state, mrd_str message)
 {
-    result *r = result_of(d, e, core);
+    result *res = result_of(prof, item, core);
 
     if (strcmp(state, "refused") == 0)
         mrd_log(MRD_LOG_WARN, "AGT-DEVPROF",
                 "A device profile was refused: pid=%lld core=%lld reason=" MRD_STR_FMT,
-                (long long) e->pid, (long long) core, MRD_STR_ARG(message));
-    if (r == NULL)
+                (long long) item->pid, (long long) core, MRD_STR_ARG(message));
+    if (res == NULL)
         return;
-    if (strcmp(state, "ended") == 0 && r->state != NULL && strcmp(r->state, "refused") == 0)
+    if (strcmp(state, "ended") == 0 && res->state != NULL && strcmp(res->state, "refused") == 0)
         return; /* keep the reason of the failure */
-    r->state = state;
-    r->count += strcmp(state, "written") == 0;
-    snprintf(r->message, sizeof(r->message), MRD_STR_FMT, MRD_STR_ARG(message));
+    res->state = state;
+    res->count += strcmp(state, "written") == 0;
+    snprintf(res->message, sizeof(res->message), MRD_STR_FMT, MRD_STR_ARG(message));
 }
 
 static void
-refuse(mrd_devprof *d, entry *e, const char *message)
+refuse(mrd_devprof *prof, entry *item, const char *message)
 {
-    note(d, e, MRD_NONE, "refused", mrd_str_of(message));
-    if (e->process != NULL && e->seq > 0)
-        mrd_control_file_drop(d->drain, e->process);
-    e->phase = OVER;
+    note(prof, item, MRD_NONE, "refused", mrd_str_of(message));
+    if (item->process != NULL && item->seq > 0)
+        mrd_control_file_drop(prof->drain, item->process);
+    item->phase = OVER;
 }
 
 /* ---- Requests ---- */
@@ -131,12 +132,12 @@ is_hash(const char *word)
 /* Appends the models of this process that the selection matches: numbers of loads by name, or by
  * the beginning of the hash. */
 static void
-put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_buf *text)
+put_models(const mrd_devprof *prof, const entry *item, const mrd_strlist *words, mrd_buf *text)
 {
     const mrd_model_load *loads[MRD_MODELS_SENT];
     bool listed[MRD_MODELS_SENT] = { false };
     uint64_t left_out;
-    size_t n = mrd_model_table_get(d->models, 0, loads, MRD_MODELS_SENT, &left_out);
+    size_t n = mrd_model_table_get(prof->models, 0, loads, MRD_MODELS_SENT, &left_out);
 
     mrd_buf_text(text, "models=0"); /* no load matches yet, but one may be loaded later */
     for (size_t k = 0; k < words->n; k++) {
@@ -147,7 +148,7 @@ put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_b
         else if (is_hash(word))
             mrd_buf_fmt(text, ",#%s", word);
         for (size_t i = 0; i < n; i++)
-            if (loads[i]->pid == e->pid && loads[i]->name[0] != '\0' && !listed[i] &&
+            if (loads[i]->pid == item->pid && loads[i]->name[0] != '\0' && !listed[i] &&
                 fnmatch(word, loads[i]->name, 0) == 0) {
                 mrd_buf_fmt(text, ",%" PRIu64, loads[i]->model_id);
                 listed[i] = true;
@@ -158,22 +159,23 @@ put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_b
 
 /* Appends the selection for this process as lines of the control file. */
 static void
-put_choice(const mrd_devprof *d, const entry *e, const mrd_session_params *p, mrd_buf *text)
+put_choice(const mrd_devprof *prof, const entry *item, const mrd_session_params *params,
+           mrd_buf *text)
 {
     const mrd_strlist *cores, *types;
 
-    mrd_record_choice(d->record, e->session, &cores, &types);
+    mrd_record_choice(prof->record, item->session, &cores, &types);
     put_list(text, "cores", cores);
-    if (p->inspect.n > 0) {
-        put_list(text, "activities", &p->inspect);
+    if (params->inspect.n > 0) {
+        put_list(text, "activities", &params->inspect);
         put_list(text, "types", types);
         mrd_buf_fmt(text, "on_fail=%d\nevents=%" PRId64 "\n",
-                    p->device_profiles == MRD_PROFILES_ON_FAIL, p->inspect_events);
+                    params->device_profiles == MRD_PROFILES_ON_FAIL, params->inspect_events);
     }
-    if (p->profile_models.n > 0)
-        put_models(d, e, &p->profile_models, text);
-    mrd_buf_fmt(text, "execution=%" PRId64 "\nwarmup=%" PRId64 "\n", p->profile_execution,
-                p->profile_warmup);
+    if (params->profile_models.n > 0)
+        put_models(prof, item, &params->profile_models, text);
+    mrd_buf_fmt(text, "execution=%" PRId64 "\nwarmup=%" PRId64 "\n", params->profile_execution,
+                params->profile_warmup);
 }
 
 /* Refuses a text that libmeridian would not understand, because it would not answer. */
@@ -181,15 +183,15 @@ static mrd_err
 check(const char *text, mrd_why *why)
 {
     char copy[MRD_CONTROL_MAX + 1];
-    mrd_control *c = malloc(sizeof(*c));
+    mrd_control *control = malloc(sizeof(*control));
     size_t n = strlen(text);
-    bool good = c != NULL && n < sizeof(copy);
+    bool good = control != NULL && n < sizeof(copy);
 
     if (good) {
         memcpy(copy, text, n + 1);
-        good = mrd_control_parse(copy, c);
+        good = mrd_control_parse(copy, control);
     }
-    free(c);
+    free(control);
     return good ? MRD_OK
                 : mrd_why_set(why, MRD_LIMIT, 0,
                               "more models, cores, event types or activities are chosen than a "
@@ -197,93 +199,93 @@ check(const char *text, mrd_why *why)
 }
 
 static mrd_err
-tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
+tell(mrd_devprof *prof, entry *item, const char *verb, mrd_why *why)
 {
-    const mrd_session_params *p = mrd_record_params(d->record, e->session);
+    const mrd_session_params *params = mrd_record_params(prof->record, item->session);
     char word[MRD_PARAM_WORD_TEXT];
     mrd_buf text = { 0 };
     size_t choice;
     mrd_err err;
 
-    if (p == NULL)
+    if (params == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its session is over");
     mrd_buf_fmt(
         &text,
         "request=%" PRIu64 "\nseq=%" PRIu64 "\ntag=%" PRId32 "\ninstance=%s\ndo=%s\nmode=%s\n",
-        e->session, ++e->seq, mrd_session_tag(e->session), d->instance_id, verb,
-        p->inspect.n > 0
+        item->session, ++item->seq, mrd_session_tag(item->session), prof->instance_id, verb,
+        params->inspect.n > 0
             ? "inspect"
             : mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
-                                     p->device_profiles, word));
+                                     params->device_profiles, word));
     choice = text.len;
-    put_choice(d, e, p, &text);
+    put_choice(prof, item, params, &text);
     if (text.err == MRD_OK)
-        e->chosen = mrd_hash64(text.p + choice, text.len - choice, 1);
-    e->models_seen = mrd_model_table_version(d->models);
+        item->chosen = mrd_hash64(text.p + choice, text.len - choice, 1);
+    item->models_seen = mrd_model_table_version(prof->models);
     err = mrd_buf_cstr(&text)[0] == '\0' ? mrd_why_set(why, text.err, 0, "device profiles")
                                          : check(mrd_buf_cstr(&text), why);
     if (err == MRD_OK)
-        err = mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
+        err = mrd_control_file_put(prof->drain, item->process, mrd_buf_cstr(&text), why);
     mrd_buf_fini(&text);
-    e->deadline = mrd_local_add(mrd_local_now(), MRD_WAIT_DEVICE_PROFILE);
+    item->deadline = mrd_local_add(mrd_local_now(), MRD_WAIT_DEVICE_PROFILE);
     return err;
 }
 
 /* Models were loaded or named, so a selection by name may match another set. */
 static void
-choose_again(mrd_devprof *d, entry *e)
+choose_again(mrd_devprof *prof, entry *item)
 {
-    const mrd_session_params *p = mrd_record_params(d->record, e->session);
+    const mrd_session_params *params = mrd_record_params(prof->record, item->session);
     mrd_buf text = { 0 };
     mrd_why why = { 0 };
 
-    if ((e->phase != ARMED && e->phase != ASKED) || e->process == NULL || p == NULL ||
-        p->profile_models.n == 0 || e->models_seen == mrd_model_table_version(d->models))
+    if ((item->phase != ARMED && item->phase != ASKED) || item->process == NULL || params == NULL ||
+        params->profile_models.n == 0 || item->models_seen == mrd_model_table_version(prof->models))
         return;
-    e->models_seen = mrd_model_table_version(d->models);
-    put_choice(d, e, p, &text);
-    if (text.err == MRD_OK && mrd_hash64(text.p, text.len, 1) != e->chosen &&
-        tell(d, e, "arm", &why) != MRD_OK)
-        note(d, e, MRD_NONE, "refused", mrd_str_of(why.text));
+    item->models_seen = mrd_model_table_version(prof->models);
+    put_choice(prof, item, params, &text);
+    if (text.err == MRD_OK && mrd_hash64(text.p, text.len, 1) != item->chosen &&
+        tell(prof, item, "arm", &why) != MRD_OK)
+        note(prof, item, MRD_NONE, "refused", mrd_str_of(why.text));
     mrd_buf_fini(&text);
 }
 
 static const entry *
-busy_with(const mrd_devprof *d, const mrd_drain_process *process)
+busy_with(const mrd_devprof *prof, const mrd_drain_process *process)
 {
-    for (const entry *e = d->entries; e != NULL; e = e->next)
-        if (e->process == process && e->phase != OVER)
-            return e;
+    for (const entry *item = prof->entries; item != NULL; item = item->next)
+        if (item->process == process && item->phase != OVER)
+            return item;
     return NULL;
 }
 
 static void
-begin(mrd_devprof *d, uint64_t session, mrd_drain_process *process)
+begin(mrd_devprof *prof, uint64_t session, mrd_drain_process *process)
 {
-    const entry *other = busy_with(d, process);
-    entry *e = calloc(1, sizeof(*e));
+    const entry *other = busy_with(prof, process);
+    entry *item = calloc(1, sizeof(*item));
     mrd_why why = { 0 };
     char text[96];
 
-    if (e == NULL)
+    if (item == NULL)
         return; /* the next turn tries again */
-    *e = (entry){ .next = d->entries,
-                  .session = session,
-                  .process = process,
-                  .pid = process->ident.pid,
-                  .phase = ASKED };
-    d->entries = e;
+    *item = (entry){ .next = prof->entries,
+                     .session = session,
+                     .process = process,
+                     .pid = process->ident.pid,
+                     .phase = ASKED };
+    prof->entries = item;
     if (other != NULL) {
         snprintf(text, sizeof(text), "another session (%016" PRIx64 ") profiles this process",
                  other->session);
-        refuse(d, e, text);
+        refuse(prof, item, text);
     } else if (process->ident.uid != MRD_NONE && geteuid() != 0 &&
                process->ident.uid != (int64_t) geteuid()) {
-        refuse(d, e, "the agent runs neither as root nor as the user of this process");
-    } else if (tell(d, e, "arm", &why) != MRD_OK) {
-        refuse(d, e, why.text);
+        refuse(prof, item, "the agent runs neither as root nor as the user of this process");
+    } else if (tell(prof, item, "arm", &why) != MRD_OK) {
+        refuse(prof, item, why.text);
     } else {
-        note(d, e, MRD_NONE, "asked", MRD_STR(""));
+        note(prof, item, MRD_NONE, "asked", MRD_STR(""));
     }
 }
 
@@ -297,185 +299,187 @@ take(void *self, mrd_drain_process *process)
 {
     const each *s = self;
 
-    for (const entry *e = s->d->entries; e != NULL; e = e->next)
-        if (e->session == s->session && e->process == process)
+    for (const entry *item = s->d->entries; item != NULL; item = item->next)
+        if (item->session == s->session && item->process == process)
             return;
     if (mrd_record_selects(s->d->record, s->session, process))
         begin(s->d, s->session, process);
 }
 
 static void
-stop(mrd_devprof *d, entry *e)
+stop(mrd_devprof *prof, entry *item)
 {
     mrd_why why = { 0 };
 
-    if (e->phase == OVER || e->phase == STOPPING)
+    if (item->phase == OVER || item->phase == STOPPING)
         return;
-    if (e->process == NULL || tell(d, e, "stop", &why) != MRD_OK)
-        refuse(d, e, e->process == NULL ? "the process has ended" : why.text);
+    if (item->process == NULL || tell(prof, item, "stop", &why) != MRD_OK)
+        refuse(prof, item, item->process == NULL ? "the process has ended" : why.text);
     else
-        e->phase = STOPPING;
+        item->phase = STOPPING;
 }
 
 void
-mrd_devprof_save(mrd_devprof *d, uint64_t session, mrd_local_ns now)
+mrd_devprof_save(mrd_devprof *prof, uint64_t session, mrd_local_ns now)
 {
     (void) now;
-    for (entry *e = d->entries; e != NULL; e = e->next)
-        if (e->session == session && e->process != NULL &&
-            (e->phase == ARMED || e->phase == SAVING)) {
+    for (entry *item = prof->entries; item != NULL; item = item->next)
+        if (item->session == session && item->process != NULL &&
+            (item->phase == ARMED || item->phase == SAVING)) {
             mrd_why why = { 0 };
 
-            if (tell(d, e, "save", &why) != MRD_OK)
-                refuse(d, e, why.text);
+            if (tell(prof, item, "save", &why) != MRD_OK)
+                refuse(prof, item, why.text);
             else
-                e->phase = SAVING;
+                item->phase = SAVING;
         }
 }
 
 /* ---- Turns ---- */
 
 static void
-forget(mrd_devprof *d, entry **at)
+forget(mrd_devprof *prof, entry **at)
 {
-    entry *e = *at;
+    entry *item = *at;
     size_t kept = 0;
 
-    if (e->phase != OVER && e->process != NULL)
-        mrd_control_file_drop(d->drain, e->process);
-    for (size_t i = 0; i < d->n_results; i++)
-        if (d->results[i].session != e->session || d->results[i].pid != e->pid)
-            d->results[kept++] = d->results[i];
-    d->n_results = kept;
-    *at = e->next;
-    free(e);
+    if (item->phase != OVER && item->process != NULL)
+        mrd_control_file_drop(prof->drain, item->process);
+    for (size_t i = 0; i < prof->n_results; i++)
+        if (prof->results[i].session != item->session || prof->results[i].pid != item->pid)
+            prof->results[kept++] = prof->results[i];
+    prof->n_results = kept;
+    *at = item->next;
+    free(item);
 }
 
 static void
-overdue(mrd_devprof *d, entry *e, mrd_local_ns now)
+overdue(mrd_devprof *prof, entry *item, mrd_local_ns now)
 {
-    if (mrd_local_before(now, e->deadline) || e->phase == ARMED || e->phase == OVER)
+    if (mrd_local_before(now, item->deadline) || item->phase == ARMED || item->phase == OVER)
         return;
-    if (e->phase == SAVING)
-        e->phase = ARMED; /* written profiles were reported; others may follow */
+    if (item->phase == SAVING)
+        item->phase = ARMED; /* written profiles were reported; others may follow */
     else
-        refuse(d, e,
-               e->phase == ASKED
+        refuse(prof, item,
+               item->phase == ASKED
                    ? "the process does not answer: it runs without libmeridian, has not opened the "
                      "Neuron runtime, or does not record the system trace (MERIDIAN_CAPTURE)"
                    : "the process does not answer the request to end its device profile");
 }
 
 void
-mrd_devprof_seen(mrd_devprof *d)
+mrd_devprof_seen(mrd_devprof *prof)
 {
-    d->fresh = true;
+    prof->fresh = true;
 }
 
 static void
 withdraw(void *self, mrd_drain_process *process)
 {
-    mrd_devprof *d = self;
+    mrd_devprof *prof = self;
     mrd_record_status st;
 
-    if (busy_with(d, process) != NULL)
+    if (busy_with(prof, process) != NULL)
         return;
-    for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
-        mrd_record_get(d->record, i, &st);
-        if (mrd_record_asks_runtime(d->record, st.id) &&
-            mrd_record_selects(d->record, st.id, process))
+    for (size_t i = 0; i < mrd_record_sessions(prof->record); i++) {
+        mrd_record_get(prof->record, i, &st);
+        if (mrd_record_asks_runtime(prof->record, st.id) &&
+            mrd_record_selects(prof->record, st.id, process))
             return;
     }
-    mrd_control_file_drop(d->drain, process);
+    mrd_control_file_drop(prof->drain, process);
 }
 
 void
-mrd_devprof_step(mrd_devprof *d, mrd_local_ns now)
+mrd_devprof_step(mrd_devprof *prof, mrd_local_ns now)
 {
     mrd_record_status st;
 
-    for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
-        mrd_record_get(d->record, i, &st);
-        if (!mrd_record_asks_runtime(d->record, st.id) || mrd_local_before(now, st.start))
+    for (size_t i = 0; i < mrd_record_sessions(prof->record); i++) {
+        mrd_record_get(prof->record, i, &st);
+        if (!mrd_record_asks_runtime(prof->record, st.id) || mrd_local_before(now, st.start))
             continue;
         if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && mrd_local_before(now, st.stop))
-            mrd_drain_each(d->drain, take, &(each){ d, st.id });
-        for (entry *e = d->entries; e != NULL && !mrd_local_before(now, st.stop); e = e->next)
-            if (e->session == st.id)
-                stop(d, e);
+            mrd_drain_each(prof->drain, take, &(each){ prof, st.id });
+        for (entry *item = prof->entries; item != NULL && !mrd_local_before(now, st.stop);
+             item = item->next)
+            if (item->session == st.id)
+                stop(prof, item);
     }
-    if (d->fresh)
-        mrd_drain_each(d->drain, withdraw, d);
-    d->fresh = false;
-    for (entry **at = &d->entries; *at != NULL;) {
-        choose_again(d, *at);
-        overdue(d, *at, now);
-        if (mrd_record_find(d->record, (*at)->session, &st))
+    if (prof->fresh)
+        mrd_drain_each(prof->drain, withdraw, prof);
+    prof->fresh = false;
+    for (entry **at = &prof->entries; *at != NULL;) {
+        choose_again(prof, *at);
+        overdue(prof, *at, now);
+        if (mrd_record_find(prof->record, (*at)->session, &st))
             at = &(*at)->next;
         else
-            forget(d, at);
+            forget(prof, at);
     }
 }
 
 void
-mrd_devprof_gone(mrd_devprof *d, const mrd_drain_process *process)
+mrd_devprof_gone(mrd_devprof *prof, const mrd_drain_process *process)
 {
-    for (entry *e = d->entries; e != NULL; e = e->next) {
-        if (e->process != process)
+    for (entry *item = prof->entries; item != NULL; item = item->next) {
+        if (item->process != process)
             continue;
-        if (e->phase != OVER)
-            note(d, e, MRD_NONE, e->phase == ASKED ? "refused" : "ended",
+        if (item->phase != OVER)
+            note(prof, item, MRD_NONE, item->phase == ASKED ? "refused" : "ended",
                  MRD_STR("the process has ended"));
-        mrd_control_file_drop(d->drain, e->process);
-        e->process = NULL;
-        e->phase = OVER;
+        mrd_control_file_drop(prof->drain, item->process);
+        item->process = NULL;
+        item->phase = OVER;
     }
 }
 
 /* ---- Answers ---- */
 
 static void
-told(mrd_devprof *d, uint64_t session, mrd_local_ns now)
+told(mrd_devprof *prof, uint64_t session, mrd_local_ns now)
 {
     size_t i = 0;
 
     mrd_record_status st;
 
-    while (i < MRD_RECORD_SESSIONS && d->told[i].session != session)
+    while (i < MRD_RECORD_SESSIONS && prof->told[i].session != session)
         i++;
     if (i == MRD_RECORD_SESSIONS) /* one entry per session */
-        for (i = 0;
-             i + 1 < MRD_RECORD_SESSIONS && mrd_record_find(d->record, d->told[i].session, &st);)
+        for (i = 0; i + 1 < MRD_RECORD_SESSIONS &&
+                    mrd_record_find(prof->record, prof->told[i].session, &st);)
             i++;
-    d->told[i].session = session;
-    d->told[i].at = now;
+    prof->told[i].session = session;
+    prof->told[i].at = now;
 }
 
 static void
-answer(mrd_devprof *d, entry *e, mrd_str name, int64_t core, mrd_str why, mrd_local_ns now)
+answer(mrd_devprof *prof, entry *item, mrd_str name, int64_t core, mrd_str why, mrd_local_ns now)
 {
     if (mrd_str_is(name, "device profiles armed")) {
-        note(d, e, MRD_NONE, "armed", why);
-        e->phase = e->phase == ASKED ? ARMED : e->phase;
+        note(prof, item, MRD_NONE, "armed", why);
+        item->phase = item->phase == ASKED ? ARMED : item->phase;
     } else if (mrd_str_is(name, "device profile written")) {
-        note(d, e, core, "written", why);
-        told(d, e->session, now);
+        note(prof, item, core, "written", why);
+        told(prof, item->session, now);
     } else if (mrd_str_is(name, "device profile refused")) {
-        note(d, e, core, "refused", why);
-        if (e->phase == ASKED && core == MRD_NONE) {
-            mrd_control_file_drop(d->drain, e->process);
-            e->phase = OVER;
+        note(prof, item, core, "refused", why);
+        if (item->phase == ASKED && core == MRD_NONE) {
+            mrd_control_file_drop(prof->drain, item->process);
+            item->phase = OVER;
         }
     } else if (mrd_str_is(name, "device profiles ended") ||
                mrd_str_is(name, "device profiles given up")) {
-        note(d, e, MRD_NONE, mrd_str_is(name, "device profiles ended") ? "ended" : "refused", why);
-        mrd_control_file_drop(d->drain, e->process);
-        e->phase = OVER;
+        note(prof, item, MRD_NONE, mrd_str_is(name, "device profiles ended") ? "ended" : "refused",
+             why);
+        mrd_control_file_drop(prof->drain, item->process);
+        item->phase = OVER;
     }
 }
 
 bool
-mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *ev,
+mrd_devprof_notice(mrd_devprof *prof, mrd_drain_process *process, const mrd_event *ev,
                    mrd_local_ns now)
 {
     static const char about[] = "device profile";
@@ -486,49 +490,50 @@ mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *
     if (name.len < sizeof(about) - 1 || memcmp(name.p, about, sizeof(about) - 1) != 0)
         return false;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
-        mrd_str key = mrd_catalog_text(process->catalog, a->key);
+        const mrd_arg *arg = &ev->args[i];
+        mrd_str key = mrd_catalog_text(process->catalog, arg->key);
 
-        if (mrd_str_is(key, "request") && mrd_arg_is_int(a))
-            session = (uint64_t) a->v.i;
-        else if (mrd_str_is(key, "lnc_idx") && mrd_arg_is_int(a))
-            core = a->v.i;
+        if (mrd_str_is(key, "request") && mrd_arg_is_int(arg))
+            session = (uint64_t) arg->v.i;
+        else if (mrd_str_is(key, "lnc_idx") && mrd_arg_is_int(arg))
+            core = arg->v.i;
         else if (mrd_str_is(key, "why"))
-            why = mrd_arg_text(mrd_catalog_strings(process->catalog), a);
+            why = mrd_arg_text(mrd_catalog_strings(process->catalog), arg);
     }
-    for (entry *e = d->entries; e != NULL; e = e->next)
-        if (e->session == session && e->process == process && e->phase != OVER)
-            answer(d, e, name, core, why, now);
+    for (entry *item = prof->entries; item != NULL; item = item->next)
+        if (item->session == session && item->process == process && item->phase != OVER)
+            answer(prof, item, name, core, why, now);
     return true;
 }
 
 bool
-mrd_devprof_pending(const mrd_devprof *d, uint64_t session, int64_t *ret_since)
+mrd_devprof_pending(const mrd_devprof *prof, uint64_t session, int64_t *ret_since)
 {
     bool pending = false;
 
     *ret_since = 0;
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
-        if (d->told[i].session == session)
-            *ret_since = d->told[i].at.ns;
-    for (const entry *e = d->entries; e != NULL; e = e->next)
-        pending = pending || (e->session == session && e->phase != OVER);
+        if (prof->told[i].session == session)
+            *ret_since = prof->told[i].at.ns;
+    for (const entry *item = prof->entries; item != NULL; item = item->next)
+        pending = pending || (item->session == session && item->phase != OVER);
     return pending;
 }
 
 bool
-mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t at, mrd_devprof_result *ret_result)
+mrd_devprof_get(const mrd_devprof *prof, uint64_t session, size_t at,
+                mrd_devprof_result *ret_result)
 {
-    for (size_t i = 0; d != NULL && i < d->n_results; i++) {
-        const result *r = &d->results[i];
+    for (size_t i = 0; prof != NULL && i < prof->n_results; i++) {
+        const result *res = &prof->results[i];
 
-        if (r->session != session || at-- > 0)
+        if (res->session != session || at-- > 0)
             continue;
-        *ret_result = (mrd_devprof_result){ .pid = r->pid,
-                                            .core = r->core,
-                                            .state = r->state,
-                                            .count = r->count,
-                                            .message = r->message };
+        *ret_result = (mrd_devprof_result){ .pid = res->pid,
+                                            .core = res->core,
+                                            .state = res->state,
+                                            .count = res->count,
+                                            .message = res->message };
         return true;
     }
     return false;
@@ -538,29 +543,29 @@ mrd_err
 mrd_devprof_open(mrd_record *record, mrd_drain *drain, const mrd_model_table *models,
                  const char *instance_id, mrd_devprof **ret_devprof, mrd_why *why)
 {
-    mrd_devprof *d = calloc(1, sizeof(*d));
+    mrd_devprof *prof = calloc(1, sizeof(*prof));
 
-    if (d == NULL)
+    if (prof == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "device profiles");
-    d->record = record;
-    d->drain = drain;
-    d->models = models;
-    d->instance_id = instance_id;
-    *ret_devprof = d;
+    prof->record = record;
+    prof->drain = drain;
+    prof->models = models;
+    prof->instance_id = instance_id;
+    *ret_devprof = prof;
     return MRD_OK;
 }
 
 void
-mrd_devprof_close(mrd_devprof *d)
+mrd_devprof_close(mrd_devprof *prof)
 {
-    if (d == NULL)
+    if (prof == NULL)
         return;
-    while (d->entries != NULL) {
-        entry *e = d->entries;
+    while (prof->entries != NULL) {
+        entry *item = prof->entries;
 
-        d->entries = e->next;
-        free(e);
+        prof->entries = item->next;
+        free(item);
     }
-    free(d->results);
-    free(d);
+    free(prof->results);
+    free(prof);
 }

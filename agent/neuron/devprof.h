@@ -28,23 +28,23 @@ typedef struct {
 mrd_err mrd_devprof_open(mrd_record *record, mrd_drain *drain, const mrd_model_table *models,
                          const char *instance_id, mrd_devprof **ret_devprof, mrd_why *why);
 /* control files stay, so that a successor continues. NULL is fine */
-void mrd_devprof_close(mrd_devprof *d);
+void mrd_devprof_close(mrd_devprof *prof);
 /* Sends requests, ends them, and drops overdue ones. */
-void mrd_devprof_step(mrd_devprof *d, mrd_local_ns now);
+void mrd_devprof_step(mrd_devprof *prof, mrd_local_ns now);
 /* Saves the session's continuous profiles now. */
-void mrd_devprof_save(mrd_devprof *d, uint64_t session, mrd_local_ns now);
+void mrd_devprof_save(mrd_devprof *prof, uint64_t session, mrd_local_ns now);
 /* Handles a notice of a process. Returns false if the notice is not about captures. */
-bool mrd_devprof_notice(mrd_devprof *d, mrd_drain_process *process, const mrd_event *ev,
+bool mrd_devprof_notice(mrd_devprof *prof, mrd_drain_process *process, const mrd_event *ev,
                         mrd_local_ns now);
-void mrd_devprof_gone(mrd_devprof *d, const mrd_drain_process *process);
+void mrd_devprof_gone(mrd_devprof *prof, const mrd_drain_process *process);
 /* New processes appeared. Withdraws requests of a predecessor to them that no session has any more. */
-void mrd_devprof_seen(mrd_devprof *d);
+void mrd_devprof_seen(mrd_devprof *prof);
 /* Returns true if the session must not end yet, because an answer is missing. *ret_since (RAW) is
  * when the newest file was reported, 0 if none was. */
-bool mrd_devprof_pending(const mrd_devprof *d, uint64_t session, int64_t *ret_since);
-/* Returns false after the last entry, or if d is NULL. Texts are valid until the next call of this
+bool mrd_devprof_pending(const mrd_devprof *prof, uint64_t session, int64_t *ret_since);
+/* Returns false after the last entry, or if prof is NULL. Texts are valid until the next call of this
  * module. */
-bool mrd_devprof_get(const mrd_devprof *d, uint64_t session, size_t i,
+bool mrd_devprof_get(const mrd_devprof *prof, uint64_t session, size_t i,
                      mrd_devprof_result *ret_result);
 
 #endif

@@ -45,30 +45,31 @@ typedef struct {
  * boot. */
 mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
                              mrd_record *record, mrd_model_table **ret_table, mrd_why *why);
-void mrd_model_table_close(mrd_model_table *t); /* NULL is fine */
+void mrd_model_table_close(mrd_model_table *models); /* NULL is fine */
 /* A process was found, and a predecessor may have saved loads of it. */
-void mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process);
+void mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *process);
 /* A process loaded or unloaded a model. */
-void mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint64_t number,
-                           bool load, const mrd_event *ev);
+void mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
+                           uint64_t number, bool load, const mrd_event *ev);
 /* Takes any event. nrt_load and nrt_load_collectives of the runtime give a model its name. `ev`
  * uses the host's wall clock, as the runtime's events do; other events are ignored. */
-void mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
+void mrd_model_table_name(mrd_model_table *models, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
-void mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_local_ns now);
+void mrd_model_table_gone(mrd_model_table *models, const mrd_drain_process *process,
+                          mrd_local_ns now);
 /* Calls back for each load with kept bytes that a session wants, once for each session. */
-void mrd_model_table_ship(mrd_model_table *t,
+void mrd_model_table_ship(mrd_model_table *models,
                           void (*call)(void *self, const mrd_drain_process *process,
                                        const char *kept),
                           void *self);
 /* Writes the note if something changed, and drops loads that no session can want. */
-void mrd_model_table_step(mrd_model_table *t, mrd_local_ns now);
+void mrd_model_table_step(mrd_model_table *models, mrd_local_ns now);
 /* Changes whenever the result of mrd_model_table_get changes. */
-uint64_t mrd_model_table_version(const mrd_model_table *t);
+uint64_t mrd_model_table_version(const mrd_model_table *models);
 /* Gets the loads that were resident at some time of the session on processes that it selects, or
  * for session 0 the loads that are resident now. Returns their number, at most max, and counts the
  * rest. Pointers are valid until the next call of this module except get. */
-size_t mrd_model_table_get(const mrd_model_table *t, uint64_t session, const mrd_model_load **ret,
-                           size_t max, uint64_t *ret_left_out);
+size_t mrd_model_table_get(const mrd_model_table *models, uint64_t session,
+                           const mrd_model_load **ret, size_t max, uint64_t *ret_left_out);
 
 #endif

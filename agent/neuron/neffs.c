@@ -34,19 +34,19 @@ static void
 remove_all(int folder, int64_t uid)
 {
     int again = dup(folder), up = openat(folder, "..", O_PATH | O_CLOEXEC);
-    DIR *d = again < 0 ? NULL : fdopendir(again);
+    DIR *dir = again < 0 ? NULL : fdopendir(again);
     struct dirent *entry;
     struct stat st;
     char name[64];
 
-    while (d != NULL && (entry = readdir(d)) != NULL)
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
         if (strncmp(entry->d_name, "neff_", 5) == 0 &&
             fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
             (int64_t) st.st_uid == uid)
             (void) unlinkat(folder, entry->d_name, 0);
     (void) unlinkat(folder, ".lock", 0);
-    if (d != NULL)
-        closedir(d);
+    if (dir != NULL)
+        closedir(dir);
     if (up < 0)
         return;
     snprintf(name, sizeof(name), "../meridian-profiles-%lld", (long long) uid);

@@ -132,71 +132,71 @@ parse(mrd_str text, mrd_job_told *ret_told)
 }
 
 static void
-end_job(mrd_job_files *files, job_file *f, mrd_local_ns now)
+end_job(mrd_job_files *files, job_file *file, mrd_local_ns now)
 {
-    bool ended = f->ended;
+    bool ended = file->ended;
 
-    f->ended = true;
+    file->ended = true;
     if (!ended)
-        files->o.end(files->o.self, f->job, now);
+        files->o.end(files->o.self, file->job, now);
 }
 
 static void
-forget(mrd_job_files *files, job_file *f, mrd_local_ns now)
+forget(mrd_job_files *files, job_file *file, mrd_local_ns now)
 {
-    end_job(files, f, now);
-    f->name[0] = '\0';
+    end_job(files, file, now);
+    file->name[0] = '\0';
 }
 
 /* Returns NULL if the job is not followed. */
 static job_file *
 begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_local_ns now)
 {
-    job_file *f = find_file(files, "");
+    job_file *file = find_file(files, "");
 
-    if (f == NULL)
+    if (file == NULL)
         return NULL;
     /* It is in its slot before the caller handles processes that already exist. */
-    *f = (job_file){ .id = told->id, .key = told->key };
-    snprintf(f->name, sizeof(f->name), "%s", name);
-    snprintf(f->component, sizeof(f->component), "%s", told->component);
-    if ((f->job = files->o.begin(files->o.self, told, now)) == NULL) {
-        f->name[0] = '\0';
+    *file = (job_file){ .id = told->id, .key = told->key };
+    snprintf(file->name, sizeof(file->name), "%s", name);
+    snprintf(file->component, sizeof(file->component), "%s", told->component);
+    if ((file->job = files->o.begin(files->o.self, told, now)) == NULL) {
+        file->name[0] = '\0';
         return NULL;
     }
-    return f;
+    return file;
 }
 
 static bool
-has_same(const job_file *f, const mrd_job_told *told, const char *key)
+has_same(const job_file *file, const mrd_job_told *told, const char *key)
 {
-    return mrd_str_eq(mrd_jobid_get(&f->id, key), mrd_jobid_get(&told->id, key));
+    return mrd_str_eq(mrd_jobid_get(&file->id, key), mrd_jobid_get(&told->id, key));
 }
 
 /* A later version of the file may have more members of the run, such as its cluster. */
 static bool
-is_same_run(const job_file *f, const mrd_job_told *told)
+is_same_run(const job_file *file, const mrd_job_told *told)
 {
-    return has_same(f, told, "job") && has_same(f, told, "uid") && has_same(f, told, "restart") &&
-           (told->ended || !f->ended);
+    return has_same(file, told, "job") && has_same(file, told, "uid") &&
+           has_same(file, told, "restart") && (told->ended || !file->ended);
 }
 
 static void
 take_file(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_local_ns now)
 {
-    job_file *f = find_file(files, name);
+    job_file *file = find_file(files, name);
 
-    if (f != NULL && !is_same_run(f, told)) {
-        forget(files, f, now); /* it had another job, or an earlier run */
-        f = NULL;
+    if (file != NULL && !is_same_run(file, told)) {
+        forget(files, file, now); /* it had another job, or an earlier run */
+        file = NULL;
     }
-    if (f == NULL && (f = begin_job(files, name, told, now)) == NULL)
+    if (file == NULL && (file = begin_job(files, name, told, now)) == NULL)
         return;
-    f->present = true;
+    file->present = true;
     if (told->ended)
-        end_job(files, f, now);
+        end_job(files, file, now);
     else
-        files->o.change(files->o.self, f->job, told, now);
+        files->o.change(files->o.self, file->job, told, now);
 }
 
 static void
@@ -223,22 +223,22 @@ read_file(mrd_job_files *files, int dir, const char *name, mrd_local_ns now)
 static void
 read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
 {
-    DIR *d = fdopendir(fd); /* takes fd */
+    DIR *dir = fdopendir(fd); /* takes fd */
     struct dirent *entry;
 
-    if (d == NULL) {
+    if (dir == NULL) {
         close(fd);
         return;
     }
     for (size_t i = 0; i < MRD_JOB_FILES_MAX; i++)
         files->v[i].present = false;
-    while ((entry = readdir(d)) != NULL)
+    while ((entry = readdir(dir)) != NULL)
         if (entry->d_name[0] != '.' && strlen(entry->d_name) < sizeof(files->v[0].name))
-            read_file(files, dirfd(d), entry->d_name, now);
+            read_file(files, dirfd(dir), entry->d_name, now);
     for (size_t i = 0; i < MRD_JOB_FILES_MAX; i++)
         if (files->v[i].name[0] != '\0' && !files->v[i].present)
             forget(files, &files->v[i], now);
-    closedir(d);
+    closedir(dir);
 }
 
 /* Returns true if no file was renamed since the last search. The time of a directory that has just
@@ -303,12 +303,13 @@ find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
     const job_file *found = NULL;
 
     for (size_t i = 0; i < MRD_JOB_FILES_MAX && name.len > 0; i++) {
-        const job_file *f = &files->v[i];
+        const job_file *file = &files->v[i];
 
-        if (f->name[0] != '\0' &&
-            (mrd_str_eq(name, mrd_jobid_get(&f->id, "job")) || mrd_str_is(name, f->component)) &&
-            (found == NULL || f->key.uid == uid))
-            found = f;
+        if (file->name[0] != '\0' &&
+            (mrd_str_eq(name, mrd_jobid_get(&file->id, "job")) ||
+             mrd_str_is(name, file->component)) &&
+            (found == NULL || file->key.uid == uid))
+            found = file;
     }
     return found;
 }
@@ -320,7 +321,7 @@ mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
     static const char *const words[] = { "job", "cluster", "namespace", "restart", "user", NULL };
     mrd_str name = mrd_jobid_get(&ident->jobid, "job");
     mrd_jobid nothing = { "" };
-    const job_file *f;
+    const job_file *file;
     int64_t uid;
 
     if (name.len == 0 || mrd_num_i64(mrd_jobid_get(&ident->jobid, "uid"), &uid) != MRD_OK)
@@ -328,8 +329,8 @@ mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
     if (find_word(files, name, uid) == NULL)
         /* the file may have been written a moment ago */
         mrd_job_files_step(files, mrd_local_now(), true);
-    if ((f = find_word(files, name, uid)) != NULL)
-        mrd_jobid_correct(&ident->jobid, f->key.uid == uid ? &f->id : &nothing, words);
-    if ((f = find_word(files, mrd_str_of(ident->job), uid)) != NULL && f->key.uid != uid)
+    if ((file = find_word(files, name, uid)) != NULL)
+        mrd_jobid_correct(&ident->jobid, file->key.uid == uid ? &file->id : &nothing, words);
+    if ((file = find_word(files, mrd_str_of(ident->job), uid)) != NULL && file->key.uid != uid)
         ident->job[0] = '\0';
 }

@@ -48,19 +48,19 @@ struct mrd_jobs {
 };
 
 size_t
-mrd_jobs_count(const mrd_jobs *j)
+mrd_jobs_count(const mrd_jobs *jobs)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++)
-        n += j->jobs[i].state != JOB_FREE;
+        n += jobs->jobs[i].state != JOB_FREE;
     return n;
 }
 
 uint64_t
-mrd_jobs_left(const mrd_jobs *j)
+mrd_jobs_left(const mrd_jobs *jobs)
 {
-    return j->left;
+    return jobs->left;
 }
 
 /* ---- Which job ---- */
@@ -80,46 +80,46 @@ mrd_jobs_uid(const mrd_ident *ident)
 }
 
 static bool
-is_of(const job *b, const mrd_drain_process *p)
+is_of(const job *b, const mrd_drain_process *process)
 {
     mrd_job_key key;
 
-    mrd_job_key_of(&p->ident.jobid, mrd_jobs_uid(&p->ident), &key);
+    mrd_job_key_of(&process->ident.jobid, mrd_jobs_uid(&process->ident), &key);
     return b->state != JOB_FREE && mrd_job_key_equal(&b->key, &key);
 }
 
 static job *
-find_of(mrd_jobs *j, const mrd_drain_process *p)
+find_of(mrd_jobs *jobs, const mrd_drain_process *process)
 {
     job *last = NULL;
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* it may end before its rings are found */
-        job *b = &j->jobs[i];
+        job *b = &jobs->jobs[i];
 
-        if (is_of(b, p) && (last == NULL || mrd_local_after(b->begin, last->begin)))
+        if (is_of(b, process) && (last == NULL || mrd_local_after(b->begin, last->begin)))
             last = b;
     }
     return last;
 }
 
 static bool
-has_share(const mrd_jobs *j, int64_t uid)
+has_share(const mrd_jobs *jobs, int64_t uid)
 {
     size_t used = 0, own = 0;
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
-        used += j->jobs[i].state != JOB_FREE;
-        own += j->jobs[i].state != JOB_FREE && j->jobs[i].key.uid == uid;
+        used += jobs->jobs[i].state != JOB_FREE;
+        own += jobs->jobs[i].state != JOB_FREE && jobs->jobs[i].key.uid == uid;
     }
     return own < MRD_JOBS_MAX - used;
 }
 
 static job *
-add(mrd_jobs *j, const mrd_jobid *id, const mrd_job_key *key, const char *request,
+add(mrd_jobs *jobs, const mrd_jobid *id, const mrd_job_key *key, const char *request,
     Mrd__JobWitness witness, mrd_local_ns begin, mrd_local_ns now)
 {
-    for (size_t i = 0; i < MRD_JOBS_MAX && has_share(j, key->uid); i++) {
-        job *b = &j->jobs[i];
+    for (size_t i = 0; i < MRD_JOBS_MAX && has_share(jobs, key->uid); i++) {
+        job *b = &jobs->jobs[i];
         char text[300];
 
         if (b->state != JOB_FREE)
@@ -130,21 +130,21 @@ add(mrd_jobs *j, const mrd_jobid *id, const mrd_job_key *key, const char *reques
                     .witness = witness,
                     .begin = begin,
                     .known = now,
-                    .serial = ++j->serial & 0xffff };
+                    .serial = ++jobs->serial & 0xffff };
         snprintf(b->request, sizeof(b->request), "%.255s", request);
         mrd_jobid_say(id, text, sizeof(text));
         mrd_log(strcmp(request, MRD_JOB_UNASKED) == 0 ? MRD_LOG_DEBUG : MRD_LOG_INFO, "AGT-JOB",
                 "A job asks to be recorded: %s, request=%s", text, b->request);
-        j->said_full = false;
+        jobs->said_full = false;
         return b;
     }
-    if (!j->said_full)
+    if (!jobs->said_full)
         mrd_log(
             MRD_LOG_WARN, "AGT-JOBS-MAX",
             "There are more jobs than the agent can follow, or one user may have beside others; "
             "one is not recorded: limit=%d user=%lld",
             MRD_JOBS_MAX, (long long) key->uid);
-    j->said_full = true;
+    jobs->said_full = true;
     return NULL;
 }
 
@@ -172,21 +172,21 @@ typedef struct {
 } holding;
 
 static void
-hold_one(void *self, mrd_drain_process *p)
+hold_one(void *self, mrd_drain_process *process)
 {
     const holding *h = self;
 
-    if (is_of(h->of, p))
-        mrd_drain_hold_process(h->drain, p, h->hold);
+    if (is_of(h->of, process))
+        mrd_drain_hold_process(h->drain, process, h->hold);
 }
 
 static void
-hold(mrd_jobs *j, job *b, bool on, mrd_local_ns now)
+hold(mrd_jobs *jobs, job *b, bool on, mrd_local_ns now)
 {
-    holding h = { b, j->o.drain, on };
+    holding h = { b, jobs->o.drain, on };
 
     if (b->holds != on)
-        mrd_drain_each(j->o.drain, hold_one, &h);
+        mrd_drain_each(jobs->o.drain, hold_one, &h);
     b->holds = on;
     if (!on && b->processes > 0)
         b->whole = (mrd_local_ns){ INT64_MAX };
@@ -197,16 +197,16 @@ hold(mrd_jobs *j, job *b, bool on, mrd_local_ns now)
 /* ---- Processes ---- */
 
 static bool
-asks(const mrd_drain_process *p)
+asks(const mrd_drain_process *process)
 {
-    const char *session = p->ident.session;
+    const char *session = process->ident.session;
 
     return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
 }
 
 /* A known job without a request makes one now. */
 static void
-asks_after_all(mrd_jobs *j, job *b, mrd_str request, mrd_local_ns now)
+asks_after_all(mrd_jobs *jobs, job *b, mrd_str request, mrd_local_ns now)
 {
     snprintf(b->request, sizeof(b->request), MRD_STR_FMT, MRD_STR_ARG(request));
     if (b->state == JOB_LEFT)
@@ -214,19 +214,20 @@ asks_after_all(mrd_jobs *j, job *b, mrd_str request, mrd_local_ns now)
     b->again = b->in_flight;
     b->begin = now;
     b->ask_at = (mrd_local_ns){ 0 };
-    hold(j, b, true, now);
+    hold(jobs, b, true, now);
 }
 
 static void
-attach(mrd_jobs *j, job *b, mrd_drain_process *p, mrd_local_ns now)
+attach(mrd_jobs *jobs, job *b, mrd_drain_process *process, mrd_local_ns now)
 {
-    if (is_unasked(b) && asks(p)) /* the prolog's file does not contain a step's environment */
-        asks_after_all(j, b, mrd_str_of(p->ident.session), now);
+    if (is_unasked(b) &&
+        asks(process)) /* the prolog's file does not contain a step's environment */
+        asks_after_all(jobs, b, mrd_str_of(process->ident.session), now);
     b->processes++;
     b->idle_since = (mrd_local_ns){ 0 };
     if (may_hold(b, now)) {
         b->holds = true;
-        mrd_drain_hold_process(j->o.drain, p, true);
+        mrd_drain_hold_process(jobs->o.drain, process, true);
     } else {
         b->whole = (mrd_local_ns){ INT64_MAX };
     }
@@ -240,26 +241,26 @@ detach(job *b, mrd_local_ns now)
 }
 
 void
-mrd_jobs_correct(mrd_jobs *j, mrd_ident *ident)
+mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident)
 {
-    mrd_job_files_correct(j->files, ident);
+    mrd_job_files_correct(jobs->files, ident);
 }
 
 /* Corrects a process that was found before the file of its job. */
 static void
-correct_process(void *self, mrd_drain_process *p)
+correct_process(void *self, mrd_drain_process *process)
 {
-    mrd_jobs *j = self;
-    job *before = find_of(j, p), *after;
+    mrd_jobs *jobs = self;
+    job *before = find_of(jobs, process), *after;
 
-    mrd_jobs_correct(j, &p->ident);
-    after = find_of(j, p);
-    if (p == j->arriving || before == after)
+    mrd_jobs_correct(jobs, &process->ident);
+    after = find_of(jobs, process);
+    if (process == jobs->arriving || before == after)
         return;
     if (before != NULL)
         detach(before, mrd_local_now());
     if (after != NULL)
-        attach(j, after, p, mrd_local_now());
+        attach(jobs, after, process, mrd_local_now());
 }
 
 /* ---- Files ---- */
@@ -285,12 +286,12 @@ adopt(job *b, const mrd_jobid *id)
 /* Finds or adds the job of a file. A further component belongs to the same job. Returns NULL if
  * there is no room. */
 static job *
-job_of_file(mrd_jobs *j, const mrd_job_told *told, mrd_local_ns now)
+job_of_file(mrd_jobs *jobs, const mrd_job_told *told, mrd_local_ns now)
 {
-    mrd_local_ns written = mrd_drain_to_raw(j->o.drain, told->written);
+    mrd_local_ns written = mrd_drain_to_raw(jobs->o.drain, told->written);
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
-        job *b = &j->jobs[i];
+        job *b = &jobs->jobs[i];
 
         if (b->state == JOB_FREE || b->ended.ns != 0 || !mrd_job_key_equal(&b->key, &told->key))
             continue;
@@ -300,22 +301,22 @@ job_of_file(mrd_jobs *j, const mrd_job_told *told, mrd_local_ns now)
     }
     if (told->ended && mrd_local_diff(now, written) > MRD_WAIT_JOB_KEPT)
         return NULL;
-    return add(j, &told->id, &told->key, told->asks ? told->request : MRD_JOB_UNASKED,
+    return add(jobs, &told->id, &told->key, told->asks ? told->request : MRD_JOB_UNASKED,
                MRD__JOB_WITNESS__WITNESS_HOOK, mrd_local_min(written, now), now);
 }
 
 static void *
 begin_file(void *self, const mrd_job_told *told, mrd_local_ns now)
 {
-    mrd_jobs *j = self;
-    job *b = job_of_file(j, told, now);
+    mrd_jobs *jobs = self;
+    job *b = job_of_file(jobs, told, now);
 
     if (b == NULL)
         return NULL;
     b->n_files++;
     if (b->owner_key[0] == '\0')
         snprintf(b->owner_key, sizeof(b->owner_key), "%s", told->owner_key);
-    mrd_drain_each(j->o.drain, correct_process, j);
+    mrd_drain_each(jobs->o.drain, correct_process, jobs);
     return b;
 }
 
@@ -357,54 +358,56 @@ end_told(const job *before, mrd_local_ns now)
  * NULL if there was none. The aggregator would put this run into the session that is ending, so it
  * is asked after that. */
 static job *
-add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_ns now)
+add_by_process(mrd_jobs *jobs, const mrd_drain_process *process, job *before, mrd_local_ns now)
 {
     mrd_local_ns told = end_told(before, now);
     mrd_job_key key;
     job *b;
 
-    mrd_job_key_of(&p->ident.jobid, mrd_jobs_uid(&p->ident), &key);
-    b = add(
-        j, &p->ident.jobid, &key, p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session,
-        p->ident.pod_confirmed ? MRD__JOB_WITNESS__WITNESS_POD : MRD__JOB_WITNESS__WITNESS_PROCESS,
-        now, now);
+    mrd_job_key_of(&process->ident.jobid, mrd_jobs_uid(&process->ident), &key);
+    b = add(jobs, &process->ident.jobid, &key,
+            process->ident.session[0] == '\0' ? MRD_JOB_UNASKED : process->ident.session,
+            process->ident.pod_confirmed ? MRD__JOB_WITNESS__WITNESS_POD
+                                         : MRD__JOB_WITNESS__WITNESS_PROCESS,
+            now, now);
     if (b != NULL && told.ns != 0)
         b->ask_at = mrd_local_add(told, MRD_WAIT_JOB_REJOIN);
     return b;
 }
 
 void
-mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
+mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process)
 {
     mrd_local_ns now = mrd_local_now();
-    job *b = find_of(j, p);
+    job *b = find_of(jobs, process);
 
-    if (p->gone) {
+    if (process->gone) {
         if (b != NULL)
             detach(b, now);
         return;
     }
-    j->arriving = p;
-    if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&p->ident.jobid, "job").len > 0) {
+    jobs->arriving = process;
+    if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&process->ident.jobid, "job").len > 0) {
         /* its file, or the file of its next run, may be new */
-        mrd_job_files_step(j->files, now, true);
-        b = find_of(j, p);
+        mrd_job_files_step(jobs->files, now, true);
+        b = find_of(jobs, process);
     }
-    j->arriving = NULL;
-    if ((b == NULL || (b->ended.ns != 0 && !mrd_job_files_has(j->files, b) && b->processes == 0)) &&
-        mrd_jobid_get(&p->ident.jobid, "job").len > 0)
-        b = add_by_process(j, p, b, now);
+    jobs->arriving = NULL;
+    if ((b == NULL ||
+         (b->ended.ns != 0 && !mrd_job_files_has(jobs->files, b) && b->processes == 0)) &&
+        mrd_jobid_get(&process->ident.jobid, "job").len > 0)
+        b = add_by_process(jobs, process, b, now);
     if (b != NULL)
-        attach(j, b, p, now);
+        attach(jobs, b, process, now);
 }
 
 /* ---- Asking ---- */
 
 static void
-ask(mrd_jobs *j, size_t at, bool ends, mrd_local_ns now)
+ask(mrd_jobs *jobs, size_t at, bool ends, mrd_local_ns now)
 {
-    job *b = &j->jobs[at];
-    mrd_frame f = { .type = MRD_FRAME_JOB, .agent = j->o.agent };
+    job *b = &jobs->jobs[at];
+    mrd_frame f = { .type = MRD_FRAME_JOB, .agent = jobs->o.agent };
     Mrd__Job m = MRD__JOB__INIT;
     mrd_buf frame = { 0 };
     uint64_t nodes = 0;
@@ -420,14 +423,14 @@ ask(mrd_jobs *j, size_t at, bool ends, mrd_local_ns now)
     m.nodes = nodes > UINT32_MAX ? 0 : (uint32_t) nodes;
     b->ask_at = mrd_local_add(now, MRD_WAIT_JOB_ASK);
     if (mrd_msg_pack(&f, &m, &frame, NULL) == MRD_OK &&
-        j->o.send(j->o.self, (uint64_t) b->serial << 8 | at | (ends ? TAG_END : 0),
-                  (mrd_bytes){ frame.p, frame.len }) == MRD_OK)
+        jobs->o.send(jobs->o.self, (uint64_t) b->serial << 8 | at | (ends ? TAG_END : 0),
+                     (mrd_bytes){ frame.p, frame.len }) == MRD_OK)
         b->in_flight = true;
     mrd_buf_fini(&frame);
 }
 
 static void
-leave(mrd_jobs *j, job *b, mrd_local_ns now, mrd_err err, const char *message)
+leave(mrd_jobs *jobs, job *b, mrd_local_ns now, mrd_err err, const char *message)
 {
     mrd_log(is_unasked(b)          ? MRD_LOG_DEBUG
             : err == MRD_CANCELLED ? MRD_LOG_INFO
@@ -435,8 +438,8 @@ leave(mrd_jobs *j, job *b, mrd_local_ns now, mrd_err err, const char *message)
             "AGT-JOB-LEFT", "A job is not recorded: job=" MRD_STR_FMT " reason=%s",
             MRD_STR_ARG(job_of(b)), message);
     b->state = JOB_LEFT;
-    j->left += !is_unasked(b) && err != MRD_CANCELLED;
-    hold(j, b, false, now);
+    jobs->left += !is_unasked(b) && err != MRD_CANCELLED;
+    hold(jobs, b, false, now);
 }
 
 /* Logs once why it has no session yet. */
@@ -452,11 +455,11 @@ wait_more(job *b, mrd_local_ns now, const char *reason)
 }
 
 static void
-record(mrd_jobs *j, job *b, const Mrd__Control *control, mrd_local_ns now)
+record(mrd_jobs *jobs, job *b, const Mrd__Control *control, mrd_local_ns now)
 {
     mrd_why why = { 0 };
-    mrd_job_times t = { mrd_local_sub(b->begin, MARGIN), b->known, b->whole };
-    mrd_err err = j->o.go(j->o.self, control, &t, &why);
+    mrd_job_times times = { mrd_local_sub(b->begin, MARGIN), b->known, b->whole };
+    mrd_err err = jobs->o.go(jobs->o.self, control, &times, &why);
 
     b->owes_end = err != MRD_OK;
     b->end_reported = b->end_reported && !b->owes_end;
@@ -466,12 +469,12 @@ record(mrd_jobs *j, job *b, const Mrd__Control *control, mrd_local_ns now)
         return;
     }
     if (err != MRD_OK) {
-        leave(j, b, now, err, why.text);
+        leave(jobs, b, now, err, why.text);
         return;
     }
     b->session = control->session;
     b->state = JOB_RECORDED;
-    hold(j, b, false, now);
+    hold(jobs, b, false, now);
 }
 
 /* Returns true if a retry may help: other sessions, or the session of an earlier run, may be about
@@ -483,7 +486,7 @@ is_for_now(const Mrd__JobReply *reply)
 }
 
 static void
-on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
+on_reply(mrd_jobs *jobs, job *b, const Mrd__JobReply *reply, bool end)
 {
     mrd_local_ns now = mrd_local_now();
 
@@ -497,9 +500,9 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
         wait_more(b, now, reply->message);
     } else if (reply->err != MRD_OK) {
-        leave(j, b, now, (mrd_err) reply->err, reply->message);
+        leave(jobs, b, now, (mrd_err) reply->err, reply->message);
     } else if (reply->control != NULL && reply->control->session != 0) {
-        record(j, b, reply->control, now);
+        record(jobs, b, reply->control, now);
     } else {
         b->ask_at = mrd_local_add(
             now, (reply->retry_after_ms > 1000 ? 1000 : reply->retry_after_ms) * MRD_MS);
@@ -507,9 +510,9 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
 }
 
 void
-mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg)
+mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg)
 {
-    job *b = &j->jobs[tag & (MRD_JOBS_MAX - 1)];
+    job *b = &jobs->jobs[tag & (MRD_JOBS_MAX - 1)];
 
     if (b->state == JOB_FREE || b->serial != (tag >> 8 & 0xffff))
         return;
@@ -517,18 +520,18 @@ mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg)
     if (msg == NULL)
         return; /* asked again when it is due */
     if (msg->frame.type == MRD_FRAME_JOB_REPLY)
-        on_reply(j, b, msg->u.job_reply, (tag & TAG_END) != 0);
+        on_reply(jobs, b, msg->u.job_reply, (tag & TAG_END) != 0);
     else if (msg->frame.type == MRD_FRAME_ACK &&
              msg->u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && b->state == JOB_ASKING)
-        leave(j, b, mrd_local_now(), (mrd_err) msg->u.ack->err,
+        leave(jobs, b, mrd_local_now(), (mrd_err) msg->u.ack->err,
               "this release of the aggregator has no sessions of jobs: update it");
 }
 
 void
-mrd_jobs_welcome(mrd_jobs *j)
+mrd_jobs_welcome(mrd_jobs *jobs)
 {
     for (size_t i = 0; i < MRD_JOBS_MAX; i++)
-        j->jobs[i].end_reported = false;
+        jobs->jobs[i].end_reported = false;
 }
 
 /* ---- The whole ---- */
@@ -536,29 +539,31 @@ mrd_jobs_welcome(mrd_jobs *j)
 mrd_err
 mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why)
 {
-    mrd_jobs *j = calloc(1, sizeof(*j));
-    mrd_job_files_options files = {
-        .dir = options->dir, .begin = begin_file, .change = change_file, .end = end_file, .self = j
-    };
+    mrd_jobs *jobs = calloc(1, sizeof(*jobs));
+    mrd_job_files_options files = { .dir = options->dir,
+                                    .begin = begin_file,
+                                    .change = change_file,
+                                    .end = end_file,
+                                    .self = jobs };
     mrd_err err;
 
-    if (j == NULL)
+    if (jobs == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "jobs");
-    j->o = *options;
-    if ((err = mrd_job_files_open(&files, &j->files, why)) != MRD_OK) {
-        free(j);
+    jobs->o = *options;
+    if ((err = mrd_job_files_open(&files, &jobs->files, why)) != MRD_OK) {
+        free(jobs);
         return err;
     }
-    *ret_jobs = j;
+    *ret_jobs = jobs;
     return MRD_OK;
 }
 
 void
-mrd_jobs_close(mrd_jobs *j)
+mrd_jobs_close(mrd_jobs *jobs)
 {
-    if (j != NULL)
-        mrd_job_files_close(j->files);
-    free(j);
+    if (jobs != NULL)
+        mrd_job_files_close(jobs->files);
+    free(jobs);
 }
 
 /* ---- Turns ---- */
@@ -573,21 +578,21 @@ tells_end(const job *b)
 
 /* Removes a job that ended long ago, and logs one that had no session. */
 static void
-forget(mrd_jobs *j, job *b, mrd_local_ns now)
+forget(mrd_jobs *jobs, job *b, mrd_local_ns now)
 {
     if (b->state == JOB_ASKING)
-        leave(j, b, now, MRD_TIMEOUT,
+        leave(jobs, b, now, MRD_TIMEOUT,
               "it ended, and for a minute the aggregator was not reached or had no session for it");
     if (!b->end_reported && (b->state == JOB_RECORDED || b->owes_end))
         return;
-    hold(j, b, false, now);
+    hold(jobs, b, false, now);
     b->state = JOB_FREE;
 }
 
 static void
-job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
+job_step(mrd_jobs *jobs, size_t at, mrd_local_ns now)
 {
-    job *b = &j->jobs[at];
+    job *b = &jobs->jobs[at];
     bool ended;
 
     if (b->witness != MRD__JOB_WITNESS__WITNESS_HOOK && b->processes == 0 &&
@@ -596,45 +601,46 @@ job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
         over(b, b->idle_since);
     ended = b->ended.ns != 0;
     if (b->holds && !may_hold(b, now))
-        hold(j, b, false, now);
+        hold(jobs, b, false, now);
     if (b->state == JOB_LEFT && is_unasked(b) && !ended &&
         mrd_local_after(now, mrd_local_add(b->ask_at, MRD_WAIT_JOB_UNASKED_AGAIN))) {
         b->state = JOB_ASKING;
         b->ask_at = (mrd_local_ns){ 0 };
     }
     if (b->state == JOB_ASKING && !b->in_flight && !mrd_local_before(now, b->ask_at))
-        ask(j, at, false, now);
+        ask(jobs, at, false, now);
     if (b->state == JOB_RECORDED && ended && b->session != 0 &&
         mrd_local_after(now, mrd_local_add(b->ended, (b->processes == 0 ? MRD_WAIT_JOB_END
                                                                         : MRD_WAIT_JOB_END_MAX)))) {
-        j->o.stop(j->o.self, b->session, now); /* the rest of its rings is from before the end */
+        jobs->o.stop(jobs->o.self, b->session,
+                     now); /* the rest of its rings is from before the end */
         b->session = 0;
         b->ask_at = now;
     }
     if (tells_end(b) && !b->in_flight && !mrd_local_before(now, b->ask_at))
-        ask(j, at, true, now);
+        ask(jobs, at, true, now);
     if (ended && !b->in_flight &&
         mrd_local_after(now, mrd_local_add(b->ended, MRD_WAIT_JOB_KEPT)) &&
-        !mrd_job_files_has(j->files, b))
-        forget(j, b, now);
+        !mrd_job_files_has(jobs->files, b))
+        forget(jobs, b, now);
 }
 
 void
-mrd_jobs_step(mrd_jobs *j, mrd_local_ns now)
+mrd_jobs_step(mrd_jobs *jobs, mrd_local_ns now)
 {
-    mrd_job_files_step(j->files, now, false);
+    mrd_job_files_step(jobs->files, now, false);
     for (size_t i = 0; i < MRD_JOBS_MAX; i++)
-        if (j->jobs[i].state != JOB_FREE)
-            job_step(j, i, now);
+        if (jobs->jobs[i].state != JOB_FREE)
+            job_step(jobs, i, now);
 }
 
 mrd_local_ns
-mrd_jobs_next_ns(const mrd_jobs *j)
+mrd_jobs_next_ns(const mrd_jobs *jobs)
 {
-    mrd_local_ns next = mrd_job_files_next_ns(j->files);
+    mrd_local_ns next = mrd_job_files_next_ns(jobs->files);
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
-        const job *b = &j->jobs[i];
+        const job *b = &jobs->jobs[i];
         bool asks = b->state == JOB_ASKING || tells_end(b);
 
         if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&

@@ -50,21 +50,21 @@ typedef struct {
 } mrd_jobs_options;
 
 mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
-void mrd_jobs_close(mrd_jobs *j); /* NULL is fine */
+void mrd_jobs_close(mrd_jobs *jobs); /* NULL is fine */
 /* Corrects the job of a process by the files: mrd_job_files_correct. */
-void mrd_jobs_correct(mrd_jobs *j, mrd_ident *ident);
+void mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident);
 /* Returns the user of a process, as the kernel says; -1 if unknown. */
 int64_t mrd_jobs_uid(const mrd_ident *ident);
 /* A process with rings appeared, or ended (process->gone). */
-void mrd_jobs_process(mrd_jobs *j, mrd_drain_process *process);
-void mrd_jobs_step(mrd_jobs *j, mrd_local_ns now);
-mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *j);
+void mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process);
+void mrd_jobs_step(mrd_jobs *jobs, mrd_local_ns now);
+mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *jobs);
 /* `msg` is NULL if there was no answer. */
-void mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg);
+void mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg);
 /* The aggregator answered the hello. It may have lost earlier messages. */
-void mrd_jobs_welcome(mrd_jobs *j);
-size_t mrd_jobs_count(const mrd_jobs *j); /* known now */
+void mrd_jobs_welcome(mrd_jobs *jobs);
+size_t mrd_jobs_count(const mrd_jobs *jobs); /* known now */
 /* number of jobs up to now that requested recording and are not recorded */
-uint64_t mrd_jobs_left(const mrd_jobs *j);
+uint64_t mrd_jobs_left(const mrd_jobs *jobs);
 
 #endif

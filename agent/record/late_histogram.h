@@ -22,22 +22,22 @@ typedef struct {
 } mrd_late_histogram;
 
 /* mrd_late_histogram_add for a time outside of the buckets. */
-void mrd_late_histogram_add_slow(mrd_late_histogram *p, mrd_local_ns end, uint64_t n);
+void mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t count);
 
 static inline void
-mrd_late_histogram_add(mrd_late_histogram *p, mrd_local_ns end, uint64_t n)
+mrd_late_histogram_add(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t n)
 {
-    uint64_t at = (uint64_t) ((end.ns >> p->shift) - p->base);
+    uint64_t at = (uint64_t) ((end.ns >> histogram->shift) - histogram->base);
 
-    if (p->shift != 0 && at < MRD_PASSED_PLACES)
-        p->n[at] += n;
+    if (histogram->shift != 0 && at < MRD_PASSED_PLACES)
+        histogram->n[at] += n;
     else
-        mrd_late_histogram_add_slow(p, end, n);
+        mrd_late_histogram_add_slow(histogram, end, n);
 }
 
 /* Returns how many events ended at `from` or later, and their time range. If 0, the outputs are not
  * set. */
-uint64_t mrd_late_histogram_since(const mrd_late_histogram *p, mrd_local_ns from,
+uint64_t mrd_late_histogram_since(const mrd_late_histogram *histogram, mrd_local_ns from,
                                   mrd_local_ns *ret_first, mrd_local_ns *ret_last);
 /* *to has what both had. */
 void mrd_late_histogram_join(mrd_late_histogram *to, const mrd_late_histogram *from);

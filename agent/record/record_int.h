@@ -122,55 +122,56 @@ struct mrd_record {
 
 /* ---- record_select.c ---- */
 
-bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
-bool mrd_record_wants_ident(const session *s, const mrd_ident *id);
+bool mrd_record_wants_process(const session *sess, const mrd_drain_process *process);
+bool mrd_record_wants_ident(const session *sess, const mrd_ident *id);
 /* Counts a new process with rings in all sessions, or all such processes in a new session. */
-void mrd_record_tally_process(mrd_record *r, rec_process *o);
-void mrd_record_tally_session(mrd_record *r, session *s);
+void mrd_record_tally_process(mrd_record *record, rec_process *process);
+void mrd_record_tally_session(mrd_record *record, session *sess);
 /* Returns true if the session takes only some events of the processes that it selects. */
-bool mrd_record_chooses(const session *s);
+bool mrd_record_chooses(const session *sess);
 /* Returns true if the batch takes the event. Only for sessions with mrd_record_chooses. */
-bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);
+bool mrd_record_wants_event(open_batch *batch, const mrd_drain_process *process,
+                            const mrd_event *ev);
 /* Returns the gate that decides which steps of the process the session records. NULL if it takes
  * all. */
-mrd_step_gate *mrd_record_gate(const mrd_record *r, rec_process *o, const session *s);
+mrd_step_gate *mrd_record_gate(const mrd_record *record, rec_process *process, const session *sess);
 /* Returns true if all of [first, last] lies in a pause of the session. */
-bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);
+bool mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns);
 
 /* ---- record_late.c ---- */
 
-void mrd_record_note_gone(mrd_record *r, const rec_process *o);
+void mrd_record_note_gone(mrd_record *record, const rec_process *process);
 /* The session begins, and may have begun before now. */
-void mrd_record_count_late(mrd_record *r, session *s);
+void mrd_record_count_late(mrd_record *record, session *sess);
 
 /* ---- record_frames.c ---- */
 
-session *mrd_record_session_of(const mrd_record *r, uint64_t id);
+session *mrd_record_session_of(const mrd_record *record, uint64_t id);
 /* marked: a loss record of it goes with the events. */
-void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
+void mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
                            mrd_local_ns last, bool marked);
-void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n,
+void mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, uint64_t n,
                      mrd_local_ns first, mrd_local_ns last);
 /* The cause when it was lost, MRD_DROP_CAUSES when it was not. */
-mrd_drop_cause mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len,
+mrd_drop_cause mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t len,
                                    uint64_t events);
-void mrd_record_note_drops(mrd_record *r);
-bool mrd_record_drops_wait(const mrd_record *r); /* there is something to note */
-void mrd_record_take_tally(mrd_record *r, session *s);
-mrd_local_ns mrd_record_to_raw(const mrd_record *r, unsigned clock, mrd_ev_ns at);
-mrd_ev_ns mrd_record_from_raw(const mrd_record *r, unsigned clock, mrd_local_ns raw);
-void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
-void mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now);
+void mrd_record_note_drops(mrd_record *record);
+bool mrd_record_drops_wait(const mrd_record *record); /* there is something to note */
+void mrd_record_take_tally(mrd_record *record, session *sess);
+mrd_local_ns mrd_record_to_raw(const mrd_record *record, unsigned clock, mrd_ev_ns at);
+mrd_ev_ns mrd_record_from_raw(const mrd_record *record, unsigned clock, mrd_local_ns raw);
+void mrd_record_forget_oldest(mrd_record *record, session *sess, size_t n);
+void mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now);
 /* A window begins: events that it misses count as lost in it. */
-void mrd_record_missed(session *s, mrd_local_ns from, mrd_local_ns to);
-bool mrd_record_in_window(const session *s, mrd_local_ns first, mrd_local_ns last);
-void mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k);
+void mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to);
+bool mrd_record_in_window(const session *sess, mrd_local_ns first, mrd_local_ns last);
+void mrd_record_buffer(mrd_record *record, session *sess, const buffered_batch *batch);
 
 /* ---- record.c ---- */
 
 /* all: every process had its part in it. */
-mrd_err mrd_record_commit(mrd_record *r, bool all);
-void mrd_record_open_batch_free(open_batch *l);
+mrd_err mrd_record_commit(mrd_record *record, bool all);
+void mrd_record_open_batch_free(open_batch *batch);
 
 /* ---- record_notes.c ---- */
 
@@ -187,8 +188,8 @@ typedef struct {
 } mrd_record_note;
 
 typedef void (*mrd_record_resume)(mrd_record *r, const mrd_record_note *note);
-void mrd_record_read_notes(mrd_record *r, mrd_record_resume resume);
+void mrd_record_read_notes(mrd_record *record, mrd_record_resume resume);
 /* Without them a successor waits until the aggregator tells it of its sessions: later, not wrong. */
-void mrd_record_write_notes(const mrd_record *r);
+void mrd_record_write_notes(const mrd_record *record);
 
 #endif

@@ -14,19 +14,19 @@ is_empty(const mrd_late_histogram passed[2])
 }
 
 void
-mrd_record_note_gone(mrd_record *r, const rec_process *o)
+mrd_record_note_gone(mrd_record *record, const rec_process *process)
 {
     gone_process *g;
 
-    if (is_empty(o->passed))
+    if (is_empty(process->passed))
         return;
-    if (r->n_gone == GONE_MAX)
-        memmove(r->gone, r->gone + 1, --r->n_gone * sizeof(*r->gone));
-    if (!MRD_VEC_ROOM(r->gone, r->n_gone, r->cap_gone, 1))
+    if (record->n_gone == GONE_MAX)
+        memmove(record->gone, record->gone + 1, --record->n_gone * sizeof(*record->gone));
+    if (!MRD_VEC_ROOM(record->gone, record->n_gone, record->cap_gone, 1))
         return;
-    g = &r->gone[r->n_gone++];
-    g->ident = o->process->ident;
-    memcpy(g->passed, o->passed, sizeof(g->passed));
+    g = &record->gone[record->n_gone++];
+    g->ident = process->process->ident;
+    memcpy(g->passed, process->passed, sizeof(g->passed));
 }
 
 static void
@@ -37,52 +37,52 @@ age(mrd_late_histogram passed[2])
 }
 
 void
-mrd_record_sessions_known(mrd_record *r, mrd_local_ns now)
+mrd_record_sessions_known(mrd_record *record, mrd_local_ns now)
 {
     size_t left = 0;
 
-    if (mrd_local_diff(now, r->aged) < MRD_WAIT_LATE_ANSWER)
+    if (mrd_local_diff(now, record->aged) < MRD_WAIT_LATE_ANSWER)
         return;
-    r->aged = now;
-    for (rec_process *o = r->processes; o != NULL; o = o->next)
-        age(o->passed);
-    for (size_t i = 0; i < r->n_gone; i++) {
-        age(r->gone[i].passed);
-        if (!is_empty(r->gone[i].passed))
-            r->gone[left++] = r->gone[i];
+    record->aged = now;
+    for (rec_process *process = record->processes; process != NULL; process = process->next)
+        age(process->passed);
+    for (size_t i = 0; i < record->n_gone; i++) {
+        age(record->gone[i].passed);
+        if (!is_empty(record->gone[i].passed))
+            record->gone[left++] = record->gone[i];
     }
-    r->n_gone = left;
+    record->n_gone = left;
 }
 
 static void
-count(session *s, const mrd_late_histogram passed[2], mrd_local_ns now)
+count(session *sess, const mrd_late_histogram passed[2], mrd_local_ns now)
 {
     mrd_late_histogram all = passed[0];
     mrd_local_ns first, last;
     uint64_t n;
 
     mrd_late_histogram_join(&all, &passed[1]);
-    n = mrd_late_histogram_since(&all, s->st.start, &first, &last);
+    n = mrd_late_histogram_since(&all, sess->st.start, &first, &last);
     if (n == 0)
         return;
-    s->st.begun += n;
-    s->st.held += n;
-    mrd_record_count_drop(s, MRD_DROP_LATE, n, first, mrd_local_min(last, now), false);
+    sess->st.begun += n;
+    sess->st.held += n;
+    mrd_record_count_drop(sess, MRD_DROP_LATE, n, first, mrd_local_min(last, now), false);
 }
 
 void
-mrd_record_count_late(mrd_record *r, session *s)
+mrd_record_count_late(mrd_record *record, session *sess)
 {
     mrd_local_ns now = mrd_local_now();
 
     /* If a session begins at a later step, it is unknown whether it would have taken any of them. */
-    if (!mrd_local_before(s->st.start, now) || s->params.from_step > 1)
+    if (!mrd_local_before(sess->st.start, now) || sess->params.from_step > 1)
         return;
-    for (rec_process *o = r->processes; o != NULL; o = o->next) {
-        if (mrd_record_wants_process(s, o->process))
-            count(s, o->passed, now);
+    for (rec_process *process = record->processes; process != NULL; process = process->next) {
+        if (mrd_record_wants_process(sess, process->process))
+            count(sess, process->passed, now);
     }
-    for (size_t i = 0; i < r->n_gone; i++)
-        if (mrd_record_wants_ident(s, &r->gone[i].ident))
-            count(s, r->gone[i].passed, now);
+    for (size_t i = 0; i < record->n_gone; i++)
+        if (mrd_record_wants_ident(sess, &record->gone[i].ident))
+            count(sess, record->gone[i].passed, now);
 }

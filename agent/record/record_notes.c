@@ -22,45 +22,45 @@ typedef struct {
 } note_changes;
 
 static void
-put_changes(const session *s, mrd_buf *text)
+put_changes(const session *sess, mrd_buf *text)
 {
-    note_changes c = { s->st.revision, (uint32_t) s->n_pauses };
+    note_changes changes = { sess->st.revision, (uint32_t) sess->n_pauses };
 
-    mrd_buf_add(text, &c, sizeof(c));
-    mrd_buf_add(text, s->pauses, s->n_pauses * sizeof(*s->pauses));
+    mrd_buf_add(text, &changes, sizeof(changes));
+    mrd_buf_add(text, sess->pauses, sess->n_pauses * sizeof(*sess->pauses));
 }
 
 /* Without it a successor waits for the aggregator to list its sessions, which is slower but
  * correct. */
 void
-mrd_record_write_notes(const mrd_record *r)
+mrd_record_write_notes(const mrd_record *record)
 {
     mrd_buf text = { 0 };
 
-    if (r->o.state_path == NULL)
+    if (record->o.state_path == NULL)
         return;
-    for (size_t i = 0; i < r->n_sessions; i++) {
-        const session *s = &r->sessions[i];
-        note n = { .session = s->st.id,
-                   .start = s->st.start,
-                   .reported = s->st.reported,
-                   .stop = s->st.stop,
-                   .bound_ns = s->st.start_bound_ns,
-                   .phase = (uint32_t) s->st.phase,
-                   .control_len = (uint32_t) s->control.len };
+    for (size_t i = 0; i < record->n_sessions; i++) {
+        const session *sess = &record->sessions[i];
+        note n = { .session = sess->st.id,
+                   .start = sess->st.start,
+                   .reported = sess->st.reported,
+                   .stop = sess->st.stop,
+                   .bound_ns = sess->st.start_bound_ns,
+                   .phase = (uint32_t) sess->st.phase,
+                   .control_len = (uint32_t) sess->control.len };
 
-        snprintf(n.boot_id, sizeof(n.boot_id), "%.63s", r->o.boot_id);
-        if (s->control.len == 0 || s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED)
+        snprintf(n.boot_id, sizeof(n.boot_id), "%.63s", record->o.boot_id);
+        if (sess->control.len == 0 || sess->st.phase == MRD__NODE_PHASE__NODE_FLUSHED)
             continue;
-        if (s->st.revision > 0)
+        if (sess->st.revision > 0)
             n.phase |= NOTE_CHANGED;
         mrd_buf_add(&text, &n, sizeof(n));
-        mrd_buf_add(&text, s->control.p, s->control.len);
-        if (s->st.revision > 0)
-            put_changes(s, &text);
+        mrd_buf_add(&text, sess->control.p, sess->control.len);
+        if (sess->st.revision > 0)
+            put_changes(sess, &text);
     }
     if (text.err == MRD_OK)
-        (void) mrd_write_file(r->o.state_path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
+        (void) mrd_write_file(record->o.state_path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
     mrd_buf_fini(&text);
 }
 
@@ -80,7 +80,7 @@ take_bytes(mrd_bytes *rest, void *to, size_t n)
 /* Takes one note from the front and passes it to `resume` if it is of this boot. Returns false at
  * the end, or at invalid data. */
 static bool
-take_note(mrd_record *r, mrd_bytes *rest, mrd_record_resume resume)
+take_note(mrd_record *record, mrd_bytes *rest, mrd_record_resume resume)
 {
     mrd_record_pause pauses[MRD_RECORD_PAUSES];
     note_changes changes = { 0 };
@@ -99,25 +99,25 @@ take_note(mrd_record *r, mrd_bytes *rest, mrd_record_resume resume)
         mrd_msg_free(&msg);
         return false;
     }
-    if (strcmp(n.boot_id, r->o.boot_id) == 0 && msg.frame.type == MRD_FRAME_CONTROL)
-        resume(r, &(mrd_record_note){ .session = n.session,
-                                      .control = msg.u.control,
-                                      .start = n.start,
-                                      .reported = n.reported,
-                                      .stop = n.stop,
-                                      .bound_ns = n.bound_ns,
-                                      .phase = (Mrd__NodePhase) (n.phase & ~NOTE_CHANGED),
-                                      .revision = changes.revision,
-                                      .pauses = pauses,
-                                      .n_pauses = changes.n_pauses });
+    if (strcmp(n.boot_id, record->o.boot_id) == 0 && msg.frame.type == MRD_FRAME_CONTROL)
+        resume(record, &(mrd_record_note){ .session = n.session,
+                                           .control = msg.u.control,
+                                           .start = n.start,
+                                           .reported = n.reported,
+                                           .stop = n.stop,
+                                           .bound_ns = n.bound_ns,
+                                           .phase = (Mrd__NodePhase) (n.phase & ~NOTE_CHANGED),
+                                           .revision = changes.revision,
+                                           .pauses = pauses,
+                                           .n_pauses = changes.n_pauses });
     mrd_msg_free(&msg);
     return true;
 }
 
 void
-mrd_record_read_notes(mrd_record *r, mrd_record_resume resume)
+mrd_record_read_notes(mrd_record *record, mrd_record_resume resume)
 {
-    const char *path = r->o.state_path;
+    const char *path = record->o.state_path;
     mrd_buf text = { 0 };
     mrd_bytes rest;
 
@@ -125,9 +125,9 @@ mrd_record_read_notes(mrd_record *r, mrd_record_resume resume)
         /* an unreadable file counts as missing */
         (void) mrd_file_read(path, NOTE_MAX, &text, NULL);
     rest = (mrd_bytes){ text.p, text.len };
-    r->o.state_path = NULL; /* a part of it must not be written back */
-    while (take_note(r, &rest, resume))
+    record->o.state_path = NULL; /* a part of it must not be written back */
+    while (take_note(record, &rest, resume))
         ;
-    r->o.state_path = path;
+    record->o.state_path = path;
     mrd_buf_fini(&text);
 }

@@ -12,58 +12,59 @@
 /* ---- Processes ---- */
 
 bool
-mrd_record_takes(const mrd_select *s, const mrd_ident *id)
+mrd_record_takes(const mrd_select *selection, const mrd_ident *id)
 {
-    return mrd_select_has_number(&s->ranks, id->rank) &&
-           mrd_select_has_number(&s->processes, id->pid) &&
-           mrd_select_takes_job(s, &id->jobid, id->job);
+    return mrd_select_has_number(&selection->ranks, id->rank) &&
+           mrd_select_has_number(&selection->processes, id->pid) &&
+           mrd_select_takes_job(selection, &id->jobid, id->job);
 }
 
 bool
-mrd_record_wants_ident(const session *s, const mrd_ident *id)
+mrd_record_wants_ident(const session *sess, const mrd_ident *id)
 {
-    return mrd_record_takes(&s->select, id);
+    return mrd_record_takes(&sess->select, id);
 }
 
 /* Every session in which the node takes part gets the process that represents the node. Counters of
  * a host or device belong to no job, rank or process. */
 bool
-mrd_record_wants_process(const session *s, const mrd_drain_process *p)
+mrd_record_wants_process(const session *sess, const mrd_drain_process *process)
 {
-    return (mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0 ||
-           mrd_record_wants_ident(s, &p->ident);
+    return (mrd_catalog_borrow_process(process->catalog, process->id)->flags & MRD_PROC_NODE) !=
+               0 ||
+           mrd_record_wants_ident(sess, &process->ident);
 }
 
 static void
-note_identity(session *s, const mrd_jobid *id)
+note_identity(session *sess, const mrd_jobid *id)
 {
     mrd_str text = mrd_str_of(id->text);
 
-    if (text.len == 0 || mrd_strlist_has(&s->identities, text))
+    if (text.len == 0 || mrd_strlist_has(&sess->identities, text))
         return;
-    if (s->identities.n == MRD_RECORD_JOBS || mrd_strlist_add(&s->identities, text) != MRD_OK)
-        s->st.jobs_left_out++;
+    if (sess->identities.n == MRD_RECORD_JOBS || mrd_strlist_add(&sess->identities, text) != MRD_OK)
+        sess->st.jobs_left_out++;
 }
 
 static bool
-is_over(const session *s)
+is_over(const session *sess)
 {
-    return s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
-           (s->st.phase == MRD__NODE_PHASE__NODE_STOPPING &&
-            mrd_local_after(mrd_local_now(), s->st.stop));
+    return sess->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
+           (sess->st.phase == MRD__NODE_PHASE__NODE_STOPPING &&
+            mrd_local_after(mrd_local_now(), sess->st.stop));
 }
 
 /* Returns true if the session counts the process and selects it. */
 static bool
-tally_selected(session *s, const rec_process *o)
+tally_selected(session *sess, const rec_process *process)
 {
-    if (!o->is_ring || is_over(s))
+    if (!process->is_ring || is_over(sess))
         return false;
-    s->st.processes++;
-    if (!mrd_record_wants_process(s, o->process))
+    sess->st.processes++;
+    if (!mrd_record_wants_process(sess, process->process))
         return false;
-    s->st.selected++;
-    note_identity(s, &o->process->ident.jobid);
+    sess->st.selected++;
+    note_identity(sess, &process->process->ident.jobid);
     return true;
 }
 
@@ -73,12 +74,12 @@ tally_selected(session *s, const rec_process *o)
  * of a session thus learns nothing of other tenants.
  */
 static bool
-would_name(const session *s, const rec_process *o)
+would_name(const session *sess, const rec_process *process)
 {
-    mrd_select who = { .uids = s->select.uids, .namespaces = s->select.namespaces };
+    mrd_select who = { .uids = sess->select.uids, .namespaces = sess->select.namespaces };
 
-    return o->is_ring && s->select.jobs.n > 0 && !is_over(s) &&
-           mrd_select_takes_job(&who, &o->process->ident.jobid, NULL);
+    return process->is_ring && sess->select.jobs.n > 0 && !is_over(sess) &&
+           mrd_select_takes_job(&who, &process->process->ident.jobid, NULL);
 }
 
 static void
@@ -94,48 +95,49 @@ print_process(const mrd_ident *id, char *to, size_t size)
 }
 
 static void
-add_unselected(session *s, const rec_process *o)
+add_unselected(session *sess, const rec_process *process)
 {
-    if (!would_name(s, o))
+    if (!would_name(sess, process))
         return;
-    if (s->st.unselected++ == 0)
-        print_process(&o->process->ident, s->st.unselected_one, sizeof(s->st.unselected_one));
+    if (sess->st.unselected++ == 0)
+        print_process(&process->process->ident, sess->st.unselected_one,
+                      sizeof(sess->st.unselected_one));
 }
 
 /* A later session selects a process that this session counted. */
 static void
-remove_unselected(session *s, const rec_process *o)
+remove_unselected(session *sess, const rec_process *process)
 {
-    char text[sizeof(s->st.unselected_one)];
+    char text[sizeof(sess->st.unselected_one)];
 
-    if (!would_name(s, o) || s->st.unselected == 0)
+    if (!would_name(sess, process) || sess->st.unselected == 0)
         return;
-    s->st.unselected--;
-    print_process(&o->process->ident, text, sizeof(text));
-    if (strcmp(text, s->st.unselected_one) == 0)
-        s->st.unselected_one[0] = '\0';
+    sess->st.unselected--;
+    print_process(&process->process->ident, text, sizeof(text));
+    if (strcmp(text, sess->st.unselected_one) == 0)
+        sess->st.unselected_one[0] = '\0';
 }
 
 void
-mrd_record_tally_process(mrd_record *r, rec_process *o)
+mrd_record_tally_process(mrd_record *record, rec_process *process)
 {
-    for (size_t i = 0; i < r->n_sessions; i++)
-        o->selected = tally_selected(&r->sessions[i], o) || o->selected;
-    for (size_t i = 0; i < r->n_sessions && !o->selected; i++)
-        add_unselected(&r->sessions[i], o);
+    for (size_t i = 0; i < record->n_sessions; i++)
+        process->selected = tally_selected(&record->sessions[i], process) || process->selected;
+    for (size_t i = 0; i < record->n_sessions && !process->selected; i++)
+        add_unselected(&record->sessions[i], process);
 }
 
 void
-mrd_record_tally_session(mrd_record *r, session *s)
+mrd_record_tally_session(mrd_record *record, session *sess)
 {
-    for (rec_process *o = r->processes; o != NULL; o = o->next) {
-        bool selected = tally_selected(s, o);
+    for (rec_process *process = record->processes; process != NULL; process = process->next) {
+        bool selected = tally_selected(sess, process);
 
-        if (!selected && !o->selected)
-            add_unselected(s, o);
-        for (size_t i = 0; i < r->n_sessions && selected && !o->selected; i++)
-            remove_unselected(&r->sessions[i], o);
-        o->selected = o->selected || selected;
+        if (!selected && !process->selected)
+            add_unselected(sess, process);
+        for (size_t i = 0; i < record->n_sessions && selected && !process->selected; i++)
+            remove_unselected(&record->sessions[i], process);
+        process->selected = process->selected || selected;
     }
 }
 
@@ -188,20 +190,21 @@ enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
  * no core and stay. Events of the runtime, its calls and the device without a core are excluded. A
  * call names its core in an argument. */
 static uint8_t
-wants_track(const session *s, const mrd_track *t)
+wants_track(const session *sess, const mrd_track *track)
 {
-    bool of_cores =
-        t->source == MRD_SRC_RUNTIME || t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_DEVPROF;
+    bool of_cores = track->source == MRD_SRC_RUNTIME || track->source == MRD_SRC_DEVICE ||
+                    track->source == MRD_SRC_DEVPROF;
 
-    if (s->select.sources.n > 0 && !source_in(&s->select.sources, mrd_source_text(t->source)))
+    if (sess->select.sources.n > 0 &&
+        !source_in(&sess->select.sources, mrd_source_text(track->source)))
         return UNWANTED;
-    if (s->select.cores.n == 0)
+    if (sess->select.cores.n == 0)
         return WANTED;
-    if (t->lnc_idx != MRD_NONE)
-        return core_in(&s->select.cores, t->lnc_idx) ? WANTED : UNWANTED;
-    if (t->source == MRD_SRC_API)
+    if (track->lnc_idx != MRD_NONE)
+        return core_in(&sess->select.cores, track->lnc_idx) ? WANTED : UNWANTED;
+    if (track->source == MRD_SRC_API)
         return WANTED_BY_CORE;
-    return of_cores && t->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
+    return of_cores && track->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
 }
 
 /* Returns the cached answer of an index; 0 means unknown. NULL if out of memory. */
@@ -212,54 +215,55 @@ memo_at(memo *m, size_t at)
 }
 
 bool
-mrd_record_chooses(const session *s)
+mrd_record_chooses(const session *sess)
 {
-    return s->select.cores.n + s->select.types.n + s->select.sources.n > 0 ||
-           s->params.from_step > 0 || s->params.to_step > 0;
+    return sess->select.cores.n + sess->select.types.n + sess->select.sources.n > 0 ||
+           sess->params.from_step > 0 || sess->params.to_step > 0;
 }
 
 mrd_step_gate *
-mrd_record_gate(const mrd_record *r, rec_process *o, const session *s)
+mrd_record_gate(const mrd_record *record, rec_process *process, const session *sess)
 {
     mrd_step_gate *free_one = NULL;
 
-    if (!o->is_ring || (s->params.from_step == 0 && s->params.to_step == 0))
+    if (!process->is_ring || (sess->params.from_step == 0 && sess->params.to_step == 0))
         return NULL;
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
-        mrd_step_gate *g = &o->gates[i];
+        mrd_step_gate *gate = &process->gates[i];
 
-        if (g->session == s->st.id)
-            return g;
-        if (g->session == 0 || mrd_record_session_of(r, g->session) == NULL)
-            free_one = g;
+        if (gate->session == sess->st.id)
+            return gate;
+        if (gate->session == 0 || mrd_record_session_of(record, gate->session) == NULL)
+            free_one = gate;
     }
     if (free_one != NULL) /* there is one per session */
-        mrd_step_gate_init(free_one, s->st.id, s->params.from_step);
+        mrd_step_gate_init(free_one, sess->st.id, sess->params.from_step);
     return free_one;
 }
 
 bool
-mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev)
+mrd_record_wants_event(open_batch *batch, const mrd_drain_process *process, const mrd_event *ev)
 {
-    const session *s = l->of;
+    const session *sess = batch->of;
     uint8_t *track, *name;
 
     if (ev->kind == MRD_LOSS)
         return true;
-    if ((track = memo_at(&l->tracks, ev->track)) == NULL)
+    if ((track = memo_at(&batch->tracks, ev->track)) == NULL)
         return true; /* if out of memory, no events are excluded */
     if (*track == UNKNOWN)
-        *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track));
-    if (*track == UNWANTED || (*track == WANTED_BY_CORE &&
-                               !core_in(&s->select.cores, mrd_catalog_call_core(p->catalog, ev))))
+        *track = wants_track(sess, mrd_catalog_borrow_track(process->catalog, ev->track));
+    if (*track == UNWANTED ||
+        (*track == WANTED_BY_CORE &&
+         !core_in(&sess->select.cores, mrd_catalog_call_core(process->catalog, ev))))
         return false;
-    if (s->select.types.n == 0 || ev->kind == MRD_COUNTER)
+    if (sess->select.types.n == 0 || ev->kind == MRD_COUNTER)
         return true; /* a counter has no event type */
-    if ((name = memo_at(&l->names, ev->name)) == NULL)
+    if ((name = memo_at(&batch->names, ev->name)) == NULL)
         return true;
     if (*name == UNKNOWN)
-        *name = mrd_types_want((const char *const *) s->select.types.v, s->select.types.n,
-                               mrd_catalog_text(p->catalog, ev->name))
+        *name = mrd_types_want((const char *const *) sess->select.types.v, sess->select.types.n,
+                               mrd_catalog_text(process->catalog, ev->name))
                     ? WANTED
                     : UNWANTED;
     return *name == WANTED;
@@ -268,36 +272,36 @@ mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_even
 /* ---- Pauses ---- */
 
 bool
-mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns)
+mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns)
 {
-    for (size_t i = s->n_pauses; i-- > 0;)
-        if (first_ns >= s->pauses[i].from.ns && last_ns < s->pauses[i].to.ns)
+    for (size_t i = sess->n_pauses; i-- > 0;)
+        if (first_ns >= sess->pauses[i].from.ns && last_ns < sess->pauses[i].to.ns)
             return true;
     return false;
 }
 
 bool
-mrd_record_is_paused(const mrd_record *r, uint64_t id, mrd_local_ns at)
+mrd_record_is_paused(const mrd_record *record, uint64_t id, mrd_local_ns at)
 {
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    return s != NULL && mrd_record_in_pause(s, at.ns, at.ns);
+    return sess != NULL && mrd_record_in_pause(sess, at.ns, at.ns);
 }
 
 /* ---- For collectors ---- */
 
 bool
-mrd_record_selects(const mrd_record *r, uint64_t id, const mrd_drain_process *process)
+mrd_record_selects(const mrd_record *record, uint64_t id, const mrd_drain_process *process)
 {
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    return s != NULL && mrd_record_wants_process(s, process);
+    return sess != NULL && mrd_record_wants_process(sess, process);
 }
 
 bool
-mrd_record_selects_ident(const mrd_record *r, uint64_t id, const mrd_ident *ident)
+mrd_record_selects_ident(const mrd_record *record, uint64_t id, const mrd_ident *ident)
 {
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    return s != NULL && mrd_record_wants_ident(s, ident);
+    return sess != NULL && mrd_record_wants_ident(sess, ident);
 }

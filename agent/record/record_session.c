@@ -9,116 +9,116 @@
 /* ---- Sessions ---- */
 
 static void
-session_free(session *s)
+session_free(session *sess)
 {
-    for (size_t i = 0; i < s->n_buffered; i++)
-        free(s->buffered[i].frame);
-    free(s->buffered);
-    free(s->forgotten);
-    mrd_select_fini(&s->select);
-    mrd_session_params_fini(&s->params);
-    mrd_strlist_fini(&s->identities);
-    mrd_buf_fini(&s->control);
+    for (size_t i = 0; i < sess->n_buffered; i++)
+        free(sess->buffered[i].frame);
+    free(sess->buffered);
+    free(sess->forgotten);
+    mrd_select_fini(&sess->select);
+    mrd_session_params_fini(&sess->params);
+    mrd_strlist_fini(&sess->identities);
+    mrd_buf_fini(&sess->control);
 }
 
 /* A finished session stays for a while, so that heartbeats report its end; for at least two
  * heartbeats if its slot is needed. */
 static void
-forget_flushed(mrd_record *r)
+forget_flushed(mrd_record *record)
 {
     int64_t before = mrd_local_now().ns - MRD_WAIT_FORGET_SLOT;
     const session *oldest = NULL;
 
-    for (size_t i = 0; i < r->n_sessions; i++) {
-        const session *s = &r->sessions[i];
+    for (size_t i = 0; i < record->n_sessions; i++) {
+        const session *sess = &record->sessions[i];
 
-        if (s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED && s->st.flushed.ns < before &&
-            (oldest == NULL || mrd_local_before(s->st.flushed, oldest->st.flushed)))
-            oldest = s;
+        if (sess->st.phase == MRD__NODE_PHASE__NODE_FLUSHED && sess->st.flushed.ns < before &&
+            (oldest == NULL || mrd_local_before(sess->st.flushed, oldest->st.flushed)))
+            oldest = sess;
     }
     if (oldest != NULL)
-        mrd_record_cancel(r, oldest->st.id);
+        mrd_record_cancel(record, oldest->st.id);
 }
 
 mrd_err
-mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
+mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why)
 {
-    mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = c->session };
-    session s = { .st = { .id = c->session,
-                          .recorder = c->mode == MRD__SESSION_MODE__MODE_RECORDER,
-                          .phase = MRD__NODE_PHASE__NODE_ARMED,
-                          .start = { INT64_MAX },
-                          .stop = { INT64_MAX },
-                          .start_bound_ns = -1 } };
+    mrd_frame frame = { .type = MRD_FRAME_CONTROL, .session = control->session };
+    session sess = { .st = { .id = control->session,
+                             .recorder = control->mode == MRD__SESSION_MODE__MODE_RECORDER,
+                             .phase = MRD__NODE_PHASE__NODE_ARMED,
+                             .start = { INT64_MAX },
+                             .stop = { INT64_MAX },
+                             .start_bound_ns = -1 } };
     mrd_err err = MRD_OK;
 
-    if (mrd_record_session_of(r, c->session) != NULL)
+    if (mrd_record_session_of(record, control->session) != NULL)
         return MRD_EXISTS;
-    if (r->n_sessions == MRD_RECORD_SESSIONS)
-        forget_flushed(r);
-    if (r->n_sessions == MRD_RECORD_SESSIONS)
+    if (record->n_sessions == MRD_RECORD_SESSIONS)
+        forget_flushed(record);
+    if (record->n_sessions == MRD_RECORD_SESSIONS)
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "a node takes part in at most %d sessions at one time",
                            MRD_RECORD_SESSIONS);
-    if ((err = mrd_session_params_init(&s.params)) != MRD_OK ||
-        (err = mrd_session_params_from_wire(&s.params, c, why)) != MRD_OK ||
-        (err = mrd_session_params_check(&s.params, why)) != MRD_OK) {
-        session_free(&s);
+    if ((err = mrd_session_params_init(&sess.params)) != MRD_OK ||
+        (err = mrd_session_params_from_wire(&sess.params, control, why)) != MRD_OK ||
+        (err = mrd_session_params_check(&sess.params, why)) != MRD_OK) {
+        session_free(&sess);
         return err;
     }
-    snprintf(s.st.name, sizeof(s.st.name), "%.127s", c->name);
-    if (mrd_msg_pack(&f, c, &s.control, NULL) != MRD_OK)
-        mrd_buf_reset(&s.control); /* it works, but a successor will not resume it */
-    err = mrd_select_from_wire(&s.select, c->select);
+    snprintf(sess.st.name, sizeof(sess.st.name), "%.127s", control->name);
+    if (mrd_msg_pack(&frame, control, &sess.control, NULL) != MRD_OK)
+        mrd_buf_reset(&sess.control); /* it works, but a successor will not resume it */
+    err = mrd_select_from_wire(&sess.select, control->select);
     if (err != MRD_OK) {
-        session_free(&s);
+        session_free(&sess);
         return mrd_why_set(why, err, 0, "selection of the session");
     }
-    mrd_record_take_tally(r, &s);
-    r->sessions[r->n_sessions++] = s;
-    mrd_record_tally_session(r, &r->sessions[r->n_sessions - 1]);
-    mrd_record_write_notes(r);
+    mrd_record_take_tally(record, &sess);
+    record->sessions[record->n_sessions++] = sess;
+    mrd_record_tally_session(record, &record->sessions[record->n_sessions - 1]);
+    mrd_record_write_notes(record);
     return MRD_OK;
 }
 
 mrd_err
-mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start, int64_t bound_ns,
+mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns start, int64_t bound_ns,
               mrd_why *why)
 {
-    session *s = mrd_record_session_of(r, control->session);
+    session *sess = mrd_record_session_of(record, control->session);
     mrd_err err;
 
-    if (s == NULL && (err = mrd_record_arm(r, control, why)) != MRD_OK)
+    if (sess == NULL && (err = mrd_record_arm(record, control, why)) != MRD_OK)
         return err;
-    s = mrd_record_session_of(r, control->session);
-    if (s->st.phase == MRD__NODE_PHASE__NODE_RECORDING)
+    sess = mrd_record_session_of(record, control->session);
+    if (sess->st.phase == MRD__NODE_PHASE__NODE_RECORDING)
         return MRD_OK; /* said twice */
-    if (s->st.phase != MRD__NODE_PHASE__NODE_ARMED)
+    if (sess->st.phase != MRD__NODE_PHASE__NODE_ARMED)
         return mrd_why_set(why, MRD_STATE, 0, "the session is over on this node");
-    s->st.start = start;
-    s->st.reported = mrd_local_now();
-    s->st.start_bound_ns = bound_ns;
-    s->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
-    mrd_record_count_late(r, s);
-    mrd_drain_tell_again(r->o.drain); /* starts that were passed before it recorded */
-    mrd_record_write_notes(r);
+    sess->st.start = start;
+    sess->st.reported = mrd_local_now();
+    sess->st.start_bound_ns = bound_ns;
+    sess->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    mrd_record_count_late(record, sess);
+    mrd_drain_tell_again(record->o.drain); /* starts that were passed before it recorded */
+    mrd_record_write_notes(record);
     return MRD_OK;
 }
 
 mrd_err
-mrd_record_stop(mrd_record *r, uint64_t id, mrd_local_ns stop)
+mrd_record_stop(mrd_record *record, uint64_t id, mrd_local_ns stop)
 {
-    session *s = mrd_record_session_of(r, id);
+    session *sess = mrd_record_session_of(record, id);
 
-    if (s == NULL)
+    if (sess == NULL)
         return MRD_NOTFOUND;
-    if (s->st.phase == MRD__NODE_PHASE__NODE_ARMED)
-        s->st.start = stop; /* it never began */
-    if (s->st.phase == MRD__NODE_PHASE__NODE_ARMED ||
-        s->st.phase == MRD__NODE_PHASE__NODE_RECORDING) {
-        s->st.stop = stop;
-        s->st.phase = MRD__NODE_PHASE__NODE_STOPPING;
-        mrd_record_write_notes(r);
+    if (sess->st.phase == MRD__NODE_PHASE__NODE_ARMED)
+        sess->st.start = stop; /* it never began */
+    if (sess->st.phase == MRD__NODE_PHASE__NODE_ARMED ||
+        sess->st.phase == MRD__NODE_PHASE__NODE_RECORDING) {
+        sess->st.stop = stop;
+        sess->st.phase = MRD__NODE_PHASE__NODE_STOPPING;
+        mrd_record_write_notes(record);
     }
     return MRD_OK;
 }
@@ -133,54 +133,54 @@ come_earlier(mrd_local_ns *at, mrd_local_ns woke, mrd_dur_ns slept)
 }
 
 void
-mrd_record_slept(mrd_record *r, mrd_local_ns woke, mrd_dur_ns slept)
+mrd_record_slept(mrd_record *record, mrd_local_ns woke, mrd_dur_ns slept)
 {
-    for (size_t i = 0; i < r->n_sessions; i++) {
-        session *s = &r->sessions[i];
+    for (size_t i = 0; i < record->n_sessions; i++) {
+        session *sess = &record->sessions[i];
 
-        if (come_earlier(&s->st.start, woke, slept))
-            s->st.start_bound_ns = -1;
-        (void) come_earlier(&s->st.stop, woke, slept);
-        for (size_t k = 0; k < s->n_windows; k++) {
-            (void) come_earlier(&s->windows[k].from, woke, slept);
-            (void) come_earlier(&s->windows[k].to, woke, slept);
+        if (come_earlier(&sess->st.start, woke, slept))
+            sess->st.start_bound_ns = -1;
+        (void) come_earlier(&sess->st.stop, woke, slept);
+        for (size_t k = 0; k < sess->n_windows; k++) {
+            (void) come_earlier(&sess->windows[k].from, woke, slept);
+            (void) come_earlier(&sess->windows[k].to, woke, slept);
         }
-        for (size_t k = 0; k < s->n_pauses; k++) {
-            (void) come_earlier(&s->pauses[k].from, woke, slept);
-            (void) come_earlier(&s->pauses[k].to, woke, slept);
+        for (size_t k = 0; k < sess->n_pauses; k++) {
+            (void) come_earlier(&sess->pauses[k].from, woke, slept);
+            (void) come_earlier(&sess->pauses[k].to, woke, slept);
         }
     }
-    mrd_record_write_notes(r);
+    mrd_record_write_notes(record);
 }
 
 /* ---- Changes ---- */
 
 /* Clears cached answers of the old selection. */
 static void
-choose_again(mrd_record *r, const session *s)
+choose_again(mrd_record *record, const session *sess)
 {
-    for (rec_process *o = r->processes; o != NULL; o = o->next)
-        for (open_batch *l = o->open_batches; l != NULL; l = l->next) {
-            if (l->of != s)
+    for (rec_process *process = record->processes; process != NULL; process = process->next)
+        for (open_batch *batch = process->open_batches; batch != NULL; batch = batch->next) {
+            if (batch->of != sess)
                 continue;
-            l->chooses = mrd_record_chooses(s);
-            if (l->tracks.v != NULL)
-                memset(l->tracks.v, 0, l->tracks.n);
-            if (l->names.v != NULL)
-                memset(l->names.v, 0, l->names.n);
+            batch->chooses = mrd_record_chooses(sess);
+            if (batch->tracks.v != NULL)
+                memset(batch->tracks.v, 0, batch->tracks.n);
+            if (batch->names.v != NULL)
+                memset(batch->names.v, 0, batch->names.n);
         }
 }
 
 /* Updates the control message for a successor. */
 static void
-choose_in_note(session *s, const Mrd__Selection *sel)
+choose_in_note(session *sess, const Mrd__Selection *sel)
 {
-    mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = s->st.id };
+    mrd_frame frame = { .type = MRD_FRAME_CONTROL, .session = sess->st.id };
     Mrd__Selection now = MRD__SELECTION__INIT, *before;
     mrd_buf text = { 0 };
     mrd_msg msg = { 0 };
 
-    if (mrd_msg_unpack((mrd_bytes){ s->control.p, s->control.len }, &msg, NULL) != MRD_OK)
+    if (mrd_msg_unpack((mrd_bytes){ sess->control.p, sess->control.len }, &msg, NULL) != MRD_OK)
         return;
     before = msg.u.control->select;
     if (before != NULL)
@@ -190,9 +190,9 @@ choose_in_note(session *s, const Mrd__Selection *sel)
     now.types = sel == NULL ? NULL : sel->types;
     now.n_types = sel == NULL ? 0 : sel->n_types;
     msg.u.control->select = &now;
-    if (mrd_msg_pack(&f, msg.u.control, &text, NULL) == MRD_OK) {
-        mrd_buf_fini(&s->control);
-        s->control = text;
+    if (mrd_msg_pack(&frame, msg.u.control, &text, NULL) == MRD_OK) {
+        mrd_buf_fini(&sess->control);
+        sess->control = text;
     } else {
         mrd_buf_fini(&text);
     }
@@ -201,15 +201,15 @@ choose_in_note(session *s, const Mrd__Selection *sel)
 }
 
 mrd_err
-mrd_record_change(mrd_record *r, uint64_t id, uint32_t revision, const mrd_record_pause *pauses,
-                  size_t n, const Mrd__Selection *sel)
+mrd_record_change(mrd_record *record, uint64_t id, uint32_t revision,
+                  const mrd_record_pause *pauses, size_t count, const Mrd__Selection *sel)
 {
-    session *s = mrd_record_session_of(r, id);
+    session *sess = mrd_record_session_of(record, id);
     Mrd__Selection chosen = MRD__SELECTION__INIT;
     mrd_select to = { 0 };
-    mrd_err err = s == NULL                                        ? MRD_NOTFOUND
-                  : s->st.phase != MRD__NODE_PHASE__NODE_RECORDING ? MRD_STATE
-                                                                   : MRD_OK;
+    mrd_err err = sess == NULL                                        ? MRD_NOTFOUND
+                  : sess->st.phase != MRD__NODE_PHASE__NODE_RECORDING ? MRD_STATE
+                                                                      : MRD_OK;
 
     if (sel != NULL) {
         chosen.cores = sel->cores;
@@ -223,257 +223,262 @@ mrd_record_change(mrd_record *r, uint64_t id, uint32_t revision, const mrd_recor
         mrd_select_fini(&to);
         return err;
     }
-    mrd_strlist_fini(&s->select.cores);
-    mrd_strlist_fini(&s->select.types);
-    s->select.cores = to.cores;
-    s->select.types = to.types;
-    s->n_pauses = n < MRD_RECORD_PAUSES ? n : MRD_RECORD_PAUSES;
-    memcpy(s->pauses, pauses, s->n_pauses * sizeof(*pauses));
-    s->st.revision = revision;
-    choose_again(r, s);
-    choose_in_note(s, sel);
-    mrd_record_write_notes(r);
+    mrd_strlist_fini(&sess->select.cores);
+    mrd_strlist_fini(&sess->select.types);
+    sess->select.cores = to.cores;
+    sess->select.types = to.types;
+    sess->n_pauses = count < MRD_RECORD_PAUSES ? count : MRD_RECORD_PAUSES;
+    memcpy(sess->pauses, pauses, sess->n_pauses * sizeof(*pauses));
+    sess->st.revision = revision;
+    choose_again(record, sess);
+    choose_in_note(sess, sel);
+    mrd_record_write_notes(record);
     return MRD_OK;
 }
 
 mrd_err
-mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns from, mrd_local_ns to)
+mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_ns from,
+                   mrd_local_ns to)
 {
-    session *s = mrd_record_session_of(r, id);
+    session *sess = mrd_record_session_of(record, id);
     size_t left = 0;
 
-    if (s == NULL)
+    if (sess == NULL)
         return MRD_NOTFOUND;
-    if (!s->st.recorder)
+    if (!sess->st.recorder)
         return MRD_STATE;
-    for (size_t i = 0; i < s->n_seen; i++)
-        if (s->seen_triggers[i] == trigger)
+    for (size_t i = 0; i < sess->n_seen; i++)
+        if (sess->seen_triggers[i] == trigger)
             return MRD_EXISTS;
-    if (s->n_windows == MRD_RECORD_TRIGGERS)
+    if (sess->n_windows == MRD_RECORD_TRIGGERS)
         return MRD_LIMIT;
-    mrd_record_flush(r); /* events in open batches belong to the window as well */
-    s->windows[s->n_windows++] = (window){ trigger, from, to };
-    mrd_record_missed(s, from, to);
-    if (s->n_seen == MRD_RECORD_TRIGGERS) {
-        memmove(s->seen_triggers, s->seen_triggers + 1, (--s->n_seen) * sizeof(uint64_t));
+    mrd_record_flush(record); /* events in open batches belong to the window as well */
+    sess->windows[sess->n_windows++] = (window){ trigger, from, to };
+    mrd_record_missed(sess, from, to);
+    if (sess->n_seen == MRD_RECORD_TRIGGERS) {
+        memmove(sess->seen_triggers, sess->seen_triggers + 1, (--sess->n_seen) * sizeof(uint64_t));
     }
-    s->seen_triggers[s->n_seen++] = trigger;
-    for (size_t i = 0; i < s->n_buffered; i++) {
-        buffered_batch *k = &s->buffered[i];
+    sess->seen_triggers[sess->n_seen++] = trigger;
+    for (size_t i = 0; i < sess->n_buffered; i++) {
+        buffered_batch *batch = &sess->buffered[i];
 
-        if (!mrd_record_in_window(s, k->first, k->last)) {
-            s->buffered[left++] = *k;
+        if (!mrd_record_in_window(sess, batch->first, batch->last)) {
+            sess->buffered[left++] = *batch;
             continue;
         }
-        mrd_record_to_spool(r, s, k->frame, k->len, k->events);
-        s->st.recorder_bytes -= k->len;
-        free(k->frame);
+        mrd_record_to_spool(record, sess, batch->frame, batch->len, batch->events);
+        sess->st.recorder_bytes -= batch->len;
+        free(batch->frame);
     }
-    s->n_buffered = left;
-    mrd_record_note_drops(r);
-    (void) mrd_record_commit(r, false); /* else with the next turn */
+    sess->n_buffered = left;
+    mrd_record_note_drops(record);
+    (void) mrd_record_commit(record, false); /* else with the next turn */
     return MRD_OK;
 }
 
 void
-mrd_record_report(mrd_record *r, uint64_t id, const mrd_drain_process *process, const char *reason)
+mrd_record_report(mrd_record *record, uint64_t id, const mrd_drain_process *process,
+                  const char *reason)
 {
-    for (size_t i = 0; i < r->n_sessions; i++) {
-        session *s = &r->sessions[i];
+    for (size_t i = 0; i < record->n_sessions; i++) {
+        session *sess = &record->sessions[i];
 
-        if ((id != 0 && s->st.id != id) || !s->st.recorder ||
-            s->st.phase != MRD__NODE_PHASE__NODE_RECORDING || !mrd_record_wants_process(s, process))
+        if ((id != 0 && sess->st.id != id) || !sess->st.recorder ||
+            sess->st.phase != MRD__NODE_PHASE__NODE_RECORDING ||
+            !mrd_record_wants_process(sess, process))
             continue;
-        snprintf(s->st.report, sizeof(s->st.report), "%s", reason);
-        s->st.report_at = mrd_local_now();
+        snprintf(sess->st.report, sizeof(sess->st.report), "%s", reason);
+        sess->st.report_at = mrd_local_now();
     }
 }
 
 void
-mrd_record_whole(mrd_record *r, uint64_t id, mrd_local_ns from)
+mrd_record_whole(mrd_record *record, uint64_t id, mrd_local_ns from)
 {
-    session *s = mrd_record_session_of(r, id);
+    session *sess = mrd_record_session_of(record, id);
 
-    if (s == NULL || !mrd_local_before(from, s->st.reported))
+    if (sess == NULL || !mrd_local_before(from, sess->st.reported))
         return;
-    s->st.reported = mrd_local_before(from, s->st.start) ? s->st.start : from;
-    mrd_record_write_notes(r);
+    sess->st.reported = mrd_local_before(from, sess->st.start) ? sess->st.start : from;
+    mrd_record_write_notes(record);
 }
 
 void
-mrd_record_cancel(mrd_record *r, uint64_t id)
+mrd_record_cancel(mrd_record *record, uint64_t id)
 {
-    session *s = mrd_record_session_of(r, id);
+    session *sess = mrd_record_session_of(record, id);
     size_t at;
 
-    if (s == NULL)
+    if (sess == NULL)
         return;
-    at = (size_t) (s - r->sessions);
-    for (rec_process *o = r->processes; o != NULL; o = o->next)
-        for (open_batch **l = &o->open_batches; *l != NULL;) {
-            open_batch *gone = *l;
+    at = (size_t) (sess - record->sessions);
+    for (rec_process *process = record->processes; process != NULL; process = process->next)
+        for (open_batch **batchs = &process->open_batches; *batchs != NULL;) {
+            open_batch *gone = *batchs;
 
-            if (gone->of == s) {
-                *l = gone->next;
-                r->totals.unwanted += gone->events;
+            if (gone->of == sess) {
+                *batchs = gone->next;
+                record->totals.unwanted += gone->events;
                 mrd_record_open_batch_free(gone);
                 continue;
             }
-            if (gone->of > s)
+            if (gone->of > sess)
                 gone->of--; /* later sessions move up by one */
-            l = &gone->next;
+            batchs = &gone->next;
         }
-    for (size_t i = 0; i < s->n_buffered; i++)
-        r->totals.unwanted += s->buffered[i].events;
-    mrd_spool_forget(r->o.spool, id);
-    session_free(s);
-    memmove(s, s + 1, (r->n_sessions - at - 1) * sizeof(*s));
-    r->n_sessions--;
-    mrd_record_write_notes(r);
+    for (size_t i = 0; i < sess->n_buffered; i++)
+        record->totals.unwanted += sess->buffered[i].events;
+    mrd_spool_forget(record->o.spool, id);
+    session_free(sess);
+    memmove(sess, sess + 1, (record->n_sessions - at - 1) * sizeof(*sess));
+    record->n_sessions--;
+    mrd_record_write_notes(record);
 }
 
 /* ---- Getters ---- */
 
 const mrd_strlist *
-mrd_record_counters(const mrd_record *r, uint64_t id, mrd_dur_ns *ret_period)
+mrd_record_counters(const mrd_record *record, uint64_t id, mrd_dur_ns *ret_period)
 {
     static const mrd_strlist none;
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    *ret_period = s == NULL ? 0 : s->params.counter_period;
-    return s == NULL ? &none : &s->params.counters;
+    *ret_period = sess == NULL ? 0 : sess->params.counter_period;
+    return sess == NULL ? &none : &sess->params.counters;
 }
 
 size_t
-mrd_record_sessions(const mrd_record *r)
+mrd_record_sessions(const mrd_record *record)
 {
-    return r->n_sessions;
+    return record->n_sessions;
 }
 
 void
-mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status)
+mrd_record_get(const mrd_record *record, size_t i, mrd_record_status *ret_status)
 {
-    const session *s = &r->sessions[i];
+    const session *sess = &record->sessions[i];
 
-    *ret_status = s->st;
-    ret_status->last_seq = mrd_spool_next_seq(r->o.spool, s->st.id);
-    ret_status->late_at_most = mrd_record_chooses(s);
-    ret_status->clock_lost = mrd_spool_clock_lost(r->o.spool, s->st.id);
-    ret_status->recorder_first = s->n_buffered == 0 ? ((mrd_local_ns){ 0 }) : s->buffered[0].first;
-    ret_status->jobs = &s->identities;
+    *ret_status = sess->st;
+    ret_status->last_seq = mrd_spool_next_seq(record->o.spool, sess->st.id);
+    ret_status->late_at_most = mrd_record_chooses(sess);
+    ret_status->clock_lost = mrd_spool_clock_lost(record->o.spool, sess->st.id);
+    ret_status->recorder_first =
+        sess->n_buffered == 0 ? ((mrd_local_ns){ 0 }) : sess->buffered[0].first;
+    ret_status->jobs = &sess->identities;
     ret_status->running = 0;
-    for (const rec_process *o = r->processes; o != NULL; o = o->next)
-        ret_status->running += o->is_ring && mrd_record_wants_process(s, o->process);
-    ret_status->triggers = s->seen_triggers;
-    ret_status->n_triggers = s->n_seen;
+    for (const rec_process *process = record->processes; process != NULL; process = process->next)
+        ret_status->running += process->is_ring && mrd_record_wants_process(sess, process->process);
+    ret_status->triggers = sess->seen_triggers;
+    ret_status->n_triggers = sess->n_seen;
 }
 
 bool
-mrd_record_find(const mrd_record *r, uint64_t id, mrd_record_status *ret_status)
+mrd_record_find(const mrd_record *record, uint64_t id, mrd_record_status *ret_status)
 {
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    if (s != NULL)
-        mrd_record_get(r, (size_t) (s - r->sessions), ret_status);
-    return s != NULL;
+    if (sess != NULL)
+        mrd_record_get(record, (size_t) (sess - record->sessions), ret_status);
+    return sess != NULL;
 }
 
 bool
-mrd_record_asks_runtime(const mrd_record *r, uint64_t id)
+mrd_record_asks_runtime(const mrd_record *record, uint64_t id)
 {
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    return s != NULL && mrd_session_params_ask_runtime(&s->params);
+    return sess != NULL && mrd_session_params_ask_runtime(&sess->params);
 }
 
 const mrd_session_params *
-mrd_record_params(const mrd_record *r, uint64_t id)
+mrd_record_params(const mrd_record *record, uint64_t id)
 {
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    return s == NULL ? NULL : &s->params;
+    return sess == NULL ? NULL : &sess->params;
 }
 
 void
-mrd_record_choice(const mrd_record *r, uint64_t id, const mrd_strlist **ret_cores,
+mrd_record_choice(const mrd_record *record, uint64_t id, const mrd_strlist **ret_cores,
                   const mrd_strlist **ret_types)
 {
     static const mrd_strlist none;
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    *ret_cores = s == NULL ? &none : &s->select.cores;
-    *ret_types = s == NULL ? &none : &s->select.types;
+    *ret_cores = sess == NULL ? &none : &sess->select.cores;
+    *ret_types = sess == NULL ? &none : &sess->select.types;
 }
 
 bool
-mrd_record_wants_neffs(const mrd_record *r, uint64_t id)
+mrd_record_wants_neffs(const mrd_record *record, uint64_t id)
 {
-    const session *s = mrd_record_session_of(r, id);
+    const session *sess = mrd_record_session_of(record, id);
 
-    return s != NULL && (s->params.neffs || mrd_session_params_ask_runtime(&s->params));
+    return sess != NULL && (sess->params.neffs || mrd_session_params_ask_runtime(&sess->params));
 }
 
 /* ---- Open and close ---- */
 
 /* Resumes a session that a predecessor noted. */
 static void
-resume(mrd_record *r, const mrd_record_note *n)
+resume(mrd_record *record, const mrd_record_note *note)
 {
-    session *s;
+    session *sess;
 
-    if (mrd_record_arm(r, n->control, NULL) != MRD_OK || !mrd_record_is_under_way(n->phase) ||
-        (s = mrd_record_session_of(r, n->session)) == NULL)
+    if (mrd_record_arm(record, note->control, NULL) != MRD_OK ||
+        !mrd_record_is_under_way(note->phase) ||
+        (sess = mrd_record_session_of(record, note->session)) == NULL)
         return;
-    s->st.start = n->start;
-    s->st.reported = n->reported;
-    s->st.stop = n->stop;
-    s->st.start_bound_ns = n->bound_ns;
-    s->st.phase = n->phase;
-    s->st.revision = n->revision;
-    s->n_pauses = n->n_pauses;
-    memcpy(s->pauses, n->pauses, n->n_pauses * sizeof(*n->pauses));
+    sess->st.start = note->start;
+    sess->st.reported = note->reported;
+    sess->st.stop = note->stop;
+    sess->st.start_bound_ns = note->bound_ns;
+    sess->st.phase = note->phase;
+    sess->st.revision = note->revision;
+    sess->n_pauses = note->n_pauses;
+    memcpy(sess->pauses, note->pauses, note->n_pauses * sizeof(*note->pauses));
 }
 
 mrd_err
 mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why)
 {
-    mrd_record *r = calloc(1, sizeof(*r));
+    mrd_record *record = calloc(1, sizeof(*record));
 
-    if (r == NULL || (r->codec = mrd_codec_new()) == NULL) {
-        free(r);
+    if (record == NULL || (record->codec = mrd_codec_new()) == NULL) {
+        free(record);
         return mrd_why_set(why, MRD_NOMEM, 0, "sessions");
     }
-    r->o = *options;
-    if (r->o.flush_ns == 0)
-        r->o.flush_ns = FLUSH_DEFAULT;
-    if (r->o.boot_id == NULL)
-        r->o.boot_id = "";
-    mrd_record_read_notes(r, resume);
-    *ret_record = r;
+    record->o = *options;
+    if (record->o.flush_ns == 0)
+        record->o.flush_ns = FLUSH_DEFAULT;
+    if (record->o.boot_id == NULL)
+        record->o.boot_id = "";
+    mrd_record_read_notes(record, resume);
+    *ret_record = record;
     return MRD_OK;
 }
 
 void
-mrd_record_close(mrd_record *r)
+mrd_record_close(mrd_record *record)
 {
-    if (r == NULL)
+    if (record == NULL)
         return;
-    while (r->processes != NULL) {
-        rec_process *o = r->processes;
+    while (record->processes != NULL) {
+        rec_process *process = record->processes;
 
-        r->processes = o->next;
-        o->process->user = NULL;
-        for (open_batch *l = o->open_batches, *next; l != NULL; l = next) {
-            next = l->next;
-            mrd_record_open_batch_free(l);
+        record->processes = process->next;
+        process->process->user = NULL;
+        for (open_batch *batch = process->open_batches, *next; batch != NULL; batch = next) {
+            next = batch->next;
+            mrd_record_open_batch_free(batch);
         }
-        free(o);
+        free(process);
     }
-    for (size_t i = 0; i < r->n_sessions; i++)
-        session_free(&r->sessions[i]);
-    mrd_codec_free(r->codec);
-    mrd_buf_fini(&r->frame);
-    free(r->positions);
-    free(r->gone);
-    free(r);
+    for (size_t i = 0; i < record->n_sessions; i++)
+        session_free(&record->sessions[i]);
+    mrd_codec_free(record->codec);
+    mrd_buf_fini(&record->frame);
+    free(record->positions);
+    free(record->gone);
+    free(record);
 }

@@ -26,17 +26,17 @@ typedef struct {
     int64_t counted;       /* steps without a number, or executions */
 } mrd_step_gate;
 
-void mrd_step_gate_init(mrd_step_gate *g, uint64_t session, int64_t from);
+void mrd_step_gate_init(mrd_step_gate *gate, uint64_t session, int64_t from);
 /* Checks an event of the program with its times `first` and `last`. */
-void mrd_step_gate_see(mrd_step_gate *g, const mrd_drain_process *process, const mrd_event *ev,
+void mrd_step_gate_see(mrd_step_gate *gate, const mrd_drain_process *process, const mrd_event *ev,
                        mrd_local_ns first, mrd_local_ns last, bool executions, int64_t from,
                        int64_t to);
 /* Returns true if these times are in the window, according to the steps up to now. */
 static inline bool
-mrd_step_gate_passes(const mrd_step_gate *g, mrd_local_ns first, mrd_local_ns last)
+mrd_step_gate_passes(const mrd_step_gate *gate, mrd_local_ns first, mrd_local_ns last)
 {
-    return g->from.ns != INT64_MAX && !mrd_local_before(last, g->from) &&
-           !mrd_local_after(first, g->to);
+    return gate->from.ns != INT64_MAX && !mrd_local_before(last, gate->from) &&
+           !mrd_local_after(first, gate->to);
 }
 
 #endif

@@ -100,95 +100,95 @@ trigger_status_is_fault(const char *function, int64_t status)
 
 /* Returns its name: ours, or else the runtime's. */
 static mrd_str
-status_name(const mrd_drain_process *p, const mrd_event *ev, int64_t status)
+status_name(const mrd_drain_process *process, const mrd_event *ev, int64_t status)
 {
     const char *known = trigger_status_text(status);
 
     for (uint32_t i = 0; i < ev->arg_count && known == unknown; i++) {
-        const mrd_arg *a = &ev->args[i];
+        const mrd_arg *arg = &ev->args[i];
 
-        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key),
+        if (!mrd_str_is(mrd_catalog_text(process->catalog, arg->key),
                         mrd_arg_key_text(MRD_KEY_STATUS_TEXT)))
             continue;
-        if (a->type == MRD_ARG_STR)
-            return mrd_catalog_text(p->catalog, a->v.sid);
-        if (a->type == MRD_ARG_TEXT)
-            return (mrd_str){ a->v.text, a->len };
+        if (arg->type == MRD_ARG_STR)
+            return mrd_catalog_text(process->catalog, arg->v.sid);
+        if (arg->type == MRD_ARG_TEXT)
+            return (mrd_str){ arg->v.text, arg->len };
     }
     return (mrd_str){ known, strlen(known) };
 }
 
 /* An argument that a program adds to its own span is not a status of the runtime. */
 static bool
-of_program(const mrd_drain_process *p, const mrd_event *ev)
+of_program(const mrd_drain_process *process, const mrd_event *ev)
 {
-    return strncmp(mrd_catalog_text(p->catalog, ev->name).p, "nrt", 3) != 0 &&
-           mrd_catalog_borrow_track(p->catalog, ev->track)->source == MRD_SRC_ANNOTATION;
+    return strncmp(mrd_catalog_text(process->catalog, ev->name).p, "nrt", 3) != 0 &&
+           mrd_catalog_borrow_track(process->catalog, ev->track)->source == MRD_SRC_ANNOTATION;
 }
 
 mrd_err
 mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_trigger, mrd_why *why)
 {
-    mrd_trigger_watch *t = calloc(1, sizeof(*t));
+    mrd_trigger_watch *watch = calloc(1, sizeof(*watch));
 
-    if (t == NULL)
+    if (watch == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "triggers");
-    t->o = *options;
-    if (t->o.quiet_ns == 0)
-        t->o.quiet_ns = MRD_WAIT_TRIGGER_QUIET;
-    if (t->o.step_name == NULL || *t->o.step_name == '\0')
-        t->o.step_name = "*step*";
-    *ret_trigger = t;
+    watch->o = *options;
+    if (watch->o.quiet_ns == 0)
+        watch->o.quiet_ns = MRD_WAIT_TRIGGER_QUIET;
+    if (watch->o.step_name == NULL || *watch->o.step_name == '\0')
+        watch->o.step_name = "*step*";
+    *ret_trigger = watch;
     return MRD_OK;
 }
 
 void
-mrd_trigger_close(mrd_trigger_watch *t)
+mrd_trigger_close(mrd_trigger_watch *watch)
 {
-    free(t);
+    free(watch);
 }
 
 void
-mrd_trigger_session(mrd_trigger_watch *t, mrd_local_ns start)
+mrd_trigger_session(mrd_trigger_watch *watch, mrd_local_ns start)
 {
-    t->starts[t->n_starts++ % STARTS] = start;
+    watch->starts[watch->n_starts++ % STARTS] = start;
 }
 
 /* Returns true if a session began after that report, and so did not receive it. */
 static bool
-started_since(const mrd_trigger_watch *t, mrd_local_ns told, mrd_local_ns now)
+started_since(const mrd_trigger_watch *watch, mrd_local_ns told, mrd_local_ns now)
 {
     for (size_t i = 0; i < STARTS; i++)
-        if (t->starts[i].ns != 0 && !mrd_local_before(t->starts[i], told) &&
-            !mrd_local_after(t->starts[i], now))
+        if (watch->starts[i].ns != 0 && !mrd_local_before(watch->starts[i], told) &&
+            !mrd_local_after(watch->starts[i], now))
             return true;
     return false;
 }
 
 /* Returns the causes of the tenant that the process belongs to: its job, or outside of jobs its user. */
 static told_causes *
-told_of(mrd_trigger_watch *t, const mrd_drain_process *p)
+told_of(mrd_trigger_watch *watch, const mrd_drain_process *process)
 {
-    mrd_str uid = mrd_jobid_get(&p->ident.jobid, "uid");
+    mrd_str uid = mrd_jobid_get(&process->ident.jobid, "uid");
     mrd_job_key key;
     uint64_t tenant;
 
-    mrd_job_key_of(&p->ident.jobid, 0, &key);
+    mrd_job_key_of(&process->ident.jobid, 0, &key);
     tenant = mrd_hash64(key.text, strlen(key.text), mrd_hash64(uid.p, uid.len, 0));
-    for (size_t i = 0; i < TENANTS && i < t->n_told; i++)
-        if (t->told[i].tenant == tenant)
-            return &t->told[i];
-    t->told[t->n_told % TENANTS] = (told_causes){ .tenant = tenant };
-    return &t->told[t->n_told++ % TENANTS];
+    for (size_t i = 0; i < TENANTS && i < watch->n_told; i++)
+        if (watch->told[i].tenant == tenant)
+            return &watch->told[i];
+    watch->told[watch->n_told % TENANTS] = (told_causes){ .tenant = tenant };
+    return &watch->told[watch->n_told++ % TENANTS];
 }
 
 static bool
-tell(mrd_trigger_watch *t, const mrd_drain_process *p, unsigned cause)
+tell(mrd_trigger_watch *watch, const mrd_drain_process *process, unsigned cause)
 {
-    mrd_local_ns now = mrd_local_now(), *told = &told_of(t, p)->at[cause];
+    mrd_local_ns now = mrd_local_now(), *told = &told_of(watch, process)->at[cause];
 
-    if (told->ns != 0 && mrd_local_diff(now, *told) < t->o.quiet_ns &&
-        !started_since(t, *told, now))
+    if (told->ns != 0 && mrd_local_diff(now, *told) < watch->o.quiet_ns &&
+        !started_since(watch, *told, now))
         return false;
     *told = now;
     return true;
@@ -197,20 +197,22 @@ tell(mrd_trigger_watch *t, const mrd_drain_process *p, unsigned cause)
 /* ---- Statuses ---- */
 
 static bool
-bad_status(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
+bad_status(mrd_trigger_watch *watch, const mrd_drain_process *process, const mrd_event *ev,
+           char reason[256])
 {
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
-        const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+        const mrd_arg *arg = &ev->args[i];
+        const char *name = mrd_catalog_text(process->catalog, ev->name).p;
         mrd_str said;
 
-        if (!mrd_arg_is_int(a))
+        if (!mrd_arg_is_int(arg))
             continue;
-        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), mrd_arg_key_text(MRD_KEY_STATUS)) ||
-            !trigger_status_is_fault(name, a->v.i) || !tell(t, p, CAUSE_STATUS))
+        if (!mrd_str_is(mrd_catalog_text(process->catalog, arg->key),
+                        mrd_arg_key_text(MRD_KEY_STATUS)) ||
+            !trigger_status_is_fault(name, arg->v.i) || !tell(watch, process, CAUSE_STATUS))
             continue;
-        said = status_name(p, ev, a->v.i);
-        snprintf(reason, 256, "%.100s returned %lld (%.*s)", name, (long long) a->v.i,
+        said = status_name(process, ev, arg->v.i);
+        snprintf(reason, 256, "%.100s returned %lld (%.*s)", name, (long long) arg->v.i,
                  (int) (said.len < 100 ? said.len : 100), said.p);
         return true;
     }
@@ -240,40 +242,43 @@ median(const steps *s)
 /* Returns the history of this step. If full, replaces the entry that was unused for the longest
  * time. */
 static steps *
-steps_of(mrd_trigger_watch *t, const mrd_drain_process *p, mrd_sid name)
+steps_of(mrd_trigger_watch *watch, const mrd_drain_process *process, mrd_sid name)
 {
-    steps *oldest = &t->steps[0];
+    steps *oldest = &watch->steps[0];
 
     for (size_t i = 0; i < MRD_TRIGGER_STEPS; i++) {
-        if (t->steps[i].process == p && t->steps[i].name == name &&
-            t->steps[i].pid == p->ident.pid && t->steps[i].start_ticks == p->ident.start_ticks)
-            return &t->steps[i];
-        if (t->steps[i].used < oldest->used)
-            oldest = &t->steps[i];
+        if (watch->steps[i].process == process && watch->steps[i].name == name &&
+            watch->steps[i].pid == process->ident.pid &&
+            watch->steps[i].start_ticks == process->ident.start_ticks)
+            return &watch->steps[i];
+        if (watch->steps[i].used < oldest->used)
+            oldest = &watch->steps[i];
     }
-    *oldest = (steps){
-        .process = p, .pid = p->ident.pid, .start_ticks = p->ident.start_ticks, .name = name
-    };
+    *oldest = (steps){ .process = process,
+                       .pid = process->ident.pid,
+                       .start_ticks = process->ident.start_ticks,
+                       .name = name };
     return oldest;
 }
 
 static bool
-slow_step(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev, char reason[256])
+slow_step(mrd_trigger_watch *watch, const mrd_drain_process *process, const mrd_event *ev,
+          char reason[256])
 {
-    const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+    const char *name = mrd_catalog_text(process->catalog, ev->name).p;
     char took[MRD_DUR_TEXT], usual[MRD_DUR_TEXT];
     mrd_dur_ns middle;
     bool slow = false;
     steps *s;
 
-    if (ev->dur_ns <= 0 || fnmatch(t->o.step_name, name, 0) != 0)
+    if (ev->dur_ns <= 0 || fnmatch(watch->o.step_name, name, 0) != 0)
         return false;
-    s = steps_of(t, p, ev->name);
-    s->used = ++t->turn;
+    s = steps_of(watch, process, ev->name);
+    s->used = ++watch->turn;
     if (s->n >= MRD_TRIGGER_LEARN) {
         middle = median(s);
-        slow = (double) ev->dur_ns * 100 > (double) t->o.slow_step_percent * (double) middle &&
-               tell(t, p, CAUSE_STEP);
+        slow = (double) ev->dur_ns * 100 > (double) watch->o.slow_step_percent * (double) middle &&
+               tell(watch, process, CAUSE_STEP);
         if (slow)
             snprintf(reason, 256, "%.80s took %s, its median is %s", name,
                      mrd_dur_text(ev->dur_ns, took), mrd_dur_text(middle, usual));
@@ -287,16 +292,17 @@ slow_step(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev,
 /* ---- Collectives ---- */
 
 static bool
-stuck_collective(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev,
+stuck_collective(mrd_trigger_watch *watch, const mrd_drain_process *process, const mrd_event *ev,
                  char reason[256])
 {
-    const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+    const char *name = mrd_catalog_text(process->catalog, ev->name).p;
     char took[MRD_DUR_TEXT];
 
     if (strncmp(name, "cc_", 3) != 0 && strncmp(name, "nrt_all_gather", 14) != 0 &&
         strcmp(name, "nrt_barrier") != 0 && strcmp(name, "enc_barrier") != 0)
         return false;
-    if ((ev->dur_ns >= 0 && ev->dur_ns < t->o.collective_ns) || !tell(t, p, CAUSE_COLLECTIVE))
+    if ((ev->dur_ns >= 0 && ev->dur_ns < watch->o.collective_ns) ||
+        !tell(watch, process, CAUSE_COLLECTIVE))
         return false;
     if (ev->dur_ns < 0)
         snprintf(reason, 256, "%.80s did not end", name);
@@ -306,20 +312,20 @@ stuck_collective(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_eve
 }
 
 bool
-mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
+mrd_trigger_event(mrd_trigger_watch *watch, const mrd_drain_process *process, const mrd_event *ev,
                   char reason[256])
 {
-    if (t->o.errors && ev->arg_count > 0 && ev->kind == MRD_SPAN && !of_program(process, ev) &&
-        bad_status(t, process, ev, reason))
+    if (watch->o.errors && ev->arg_count > 0 && ev->kind == MRD_SPAN && !of_program(process, ev) &&
+        bad_status(watch, process, ev, reason))
         return true;
-    if (t->o.errors && ev->kind == MRD_INSTANT &&
+    if (watch->o.errors && ev->kind == MRD_INSTANT &&
         mrd_str_is(mrd_catalog_text(process->catalog, ev->name), "numerical_err") &&
-        tell(t, process, CAUSE_NUMERICAL)) {
+        tell(watch, process, CAUSE_NUMERICAL)) {
         snprintf(reason, 256, "the runtime reported a numerical error");
         return true;
     }
     if (ev->kind != MRD_SPAN)
         return false;
-    return (t->o.slow_step_percent > 0 && slow_step(t, process, ev, reason)) ||
-           (t->o.collective_ns > 0 && stuck_collective(t, process, ev, reason));
+    return (watch->o.slow_step_percent > 0 && slow_step(watch, process, ev, reason)) ||
+           (watch->o.collective_ns > 0 && stuck_collective(watch, process, ev, reason));
 }

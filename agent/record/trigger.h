@@ -29,11 +29,11 @@ typedef struct mrd_trigger_watch mrd_trigger_watch;
 
 mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_trigger,
                          mrd_why *why);
-void mrd_trigger_close(mrd_trigger_watch *t);
+void mrd_trigger_close(mrd_trigger_watch *watch);
 /* A flight recorder starts at this time (RAW), and did not receive earlier triggers. */
-void mrd_trigger_session(mrd_trigger_watch *t, mrd_local_ns start);
+void mrd_trigger_session(mrd_trigger_watch *watch, mrd_local_ns start);
 /* Checks one event. Returns true if it is a trigger; `reason` is a message (truncated at its size). */
-bool mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
-                       char reason[256]);
+bool mrd_trigger_event(mrd_trigger_watch *watch, const mrd_drain_process *process,
+                       const mrd_event *ev, char reason[256]);
 
 #endif

@@ -10,15 +10,15 @@
 #include "trace/json/in.h"
 
 static void
-blob_end(mrd_drain *p, ring *r, bool cut)
+blob_end(mrd_drain *drain, ring *r, bool cut)
 {
     r->blob.open = false;
     if (r->blob.p != NULL)
         memset(r->blob.p + r->blob.len, 0, MRD_IN_PAD);
-    (void) mrd_drain_text_seen(p, r, r->blob.pos);
-    mrd_drain_runtime(p, r, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
+    (void) mrd_drain_text_seen(drain, r, r->blob.pos);
+    mrd_drain_runtime(drain, r, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
     r->blob.len = 0;
-    if (mrd_drain_memory_is_short(p)) {
+    if (mrd_drain_memory_is_short(drain)) {
         free(r->blob.p);
         r->blob.p = NULL;
         r->blob.cap = 0;
@@ -26,11 +26,11 @@ blob_end(mrd_drain *p, ring *r, bool cut)
 }
 
 static bool
-blob_room(mrd_drain *p, ring *r, blob *b, size_t more)
+blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
 {
     if (b->cap - b->len < more + MRD_IN_PAD) { /* it would double */
-        (void) mrd_drain_memory_note(p, r);
-        if (!mrd_drain_memory_fits(p, r, b->cap + more))
+        (void) mrd_drain_memory_note(drain, r);
+        if (!mrd_drain_memory_fits(drain, r, b->cap + more))
             return false;
     }
     return MRD_VEC_ROOM_MAX(b->p, b->len, b->cap, more + MRD_IN_PAD,
@@ -40,15 +40,15 @@ blob_room(mrd_drain *p, ring *r, blob *b, size_t more)
 /* A chunk that does not continue the current text: chunks in between were lost (and the writer
  * counted them). The text up to here is a truncated document. */
 void
-mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
     blob *b = &r->blob;
 
-    if (!p->again)
-        p->counts.blob_bytes += rec->body_len;
+    if (!drain->again)
+        drain->counts.blob_bytes += rec->body_len;
     if (b->open &&
         ((rec->flags & MRD_RECF_FIRST) != 0 || rec->domain != b->number || rec->value != b->len))
-        blob_end(p, r, true);
+        blob_end(drain, r, true);
     if ((rec->flags & MRD_RECF_FIRST) != 0) {
         mrd_ring_stats st;
 
@@ -64,49 +64,49 @@ mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     }
     if (!b->open)
         return; /* the rest of a text without its start */
-    if (!blob_room(p, r, b, rec->body_len)) {
-        blob_end(p, r, true);
-        if (!p->again)
-            mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts, rec->ts);
+    if (!blob_room(drain, r, b, rec->body_len)) {
+        blob_end(drain, r, true);
+        if (!drain->again)
+            mrd_drain_lost(drain, r->proc, MRD_DROP_BLOB, 1, rec->ts, rec->ts);
         return;
     }
     memcpy(b->p + b->len, rec->body, rec->body_len);
     b->len += rec->body_len;
     if ((rec->flags & (MRD_RECF_LAST | MRD_RECF_CUT)) != 0)
-        blob_end(p, r, (rec->flags & MRD_RECF_CUT) != 0);
+        blob_end(drain, r, (rec->flags & MRD_RECF_CUT) != 0);
 }
 
 /* The fetching thread ends normally when the program closes the runtime or returns from main. */
 static void
-say_not_fetched(mrd_drain *p, ring *r)
+say_not_fetched(mrd_drain *drain, ring *r)
 {
     mrd_event ev = { .ts = { mrd_sat_add(r->blob.at.ns, r->proc->shift_ns) },
                      .kind = MRD_INSTANT,
-                     .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
+                     .flags = drain->o.simulated ? MRD_EV_SIMULATED : 0 };
 
     ev.name = mrd_drain_intern(
         r->proc, MRD_STR("the process ended without closing the Neuron runtime: what the runtime "
                          "recorded after this was lost with it, uncounted"));
     ev.track = mrd_drain_track(r, r->blob.tid, 0, MRD_SRC_MERIDIAN | MRD_LINE_OWN, 0);
-    mrd_drain_notice(p, r->proc, &ev);
+    mrd_drain_notice(drain, r->proc, &ev);
 }
 
 void
-mrd_drain_blob_end(mrd_drain *p, ring *r)
+mrd_drain_blob_end(mrd_drain *drain, ring *r)
 {
     if (r->blob.open)
-        blob_end(p, r, true);
+        blob_end(drain, r, true);
     if (r->blob.tid != 0 && mrd_ring_was_left(r->reader, r->blob.tid))
-        say_not_fetched(p, r);
+        say_not_fetched(drain, r);
     r->blob.tid = 0; /* once */
 }
 
 /* Records that a predecessor processed are used only for texts, to find their open spans. */
 void
-mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
-    p->again = true;
+    drain->again = true;
     if (rec->kind == MRD_REC_BLOB)
-        mrd_drain_blob_chunk(p, r, rec);
-    p->again = false;
+        mrd_drain_blob_chunk(drain, r, rec);
+    drain->again = false;
 }

@@ -7,10 +7,10 @@
 
 #include "agent/rings/drain_int.h"
 
-void mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec);
+void mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec);
 /* The ring ended, possibly in the middle of a text or together with its process. */
-void mrd_drain_blob_end(mrd_drain *p, ring *r);
+void mrd_drain_blob_end(mrd_drain *drain, ring *r);
 /* Handles a record that a predecessor already processed: only its texts are read again. */
-void mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *ev);
+void mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
 #endif

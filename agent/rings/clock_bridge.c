@@ -35,10 +35,11 @@ look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
 /* Returns how much REALTIME moved relative to RAW between two readings, and how much of it may be
  * reading error. */
 static mrd_dur_ns
-moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
+moved(const mrd_cross_read *read_pair, const mrd_cross_read *cross_read, mrd_dur_ns *ret_within)
 {
-    *ret_within = mrd_sat_add(a->bracket_ns / 2, b->bracket_ns / 2);
-    return mrd_sat_sub(mrd_ev_diff(b->other, a->other), mrd_local_diff(b->raw, a->raw));
+    *ret_within = mrd_sat_add(read_pair->bracket_ns / 2, cross_read->bracket_ns / 2);
+    return mrd_sat_sub(mrd_ev_diff(cross_read->other, read_pair->other),
+                       mrd_local_diff(cross_read->raw, read_pair->raw));
 }
 
 /* Returns true if REALTIME differs from the extrapolated readings. */
@@ -57,125 +58,126 @@ departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_
 /* Chooses the earliest reading from which the clock ran like an oscillator up to the last, within
  * the interval of readings. */
 static void
-set_base(mrd_drain *p)
+set_base(mrd_drain *drain)
 {
-    const mrd_cross_read *c = p->crosses;
-    size_t i = p->n_crosses - 1;
-    mrd_local_ns far = mrd_local_sub(c[i].raw, MRD_WAIT_CROSS);
+    const mrd_cross_read *read_pair = drain->crosses;
+    size_t i = drain->n_crosses - 1;
+    mrd_local_ns far = mrd_local_sub(read_pair[i].raw, MRD_WAIT_CROSS);
 
-    for (mrd_dur_ns within; i > 0 && mrd_local_after(c[i].raw, far); i--)
-        if (mrd_sat_abs(moved(&c[i - 1], &c[i], &within)) >
-            mrd_local_diff(c[i].raw, c[i - 1].raw) / PER_PPM + within)
+    for (mrd_dur_ns within; i > 0 && mrd_local_after(read_pair[i].raw, far); i--)
+        if (mrd_sat_abs(moved(&read_pair[i - 1], &read_pair[i], &within)) >
+            mrd_local_diff(read_pair[i].raw, read_pair[i - 1].raw) / PER_PPM + within)
             break;
-    p->cross_base = c[i];
+    drain->cross_base = read_pair[i];
 }
 
 /* Keeps the newer half, and of the older half one reading per second and those where the clock
  * departed. So an old step of the wall clock can still be located, less precisely. If the clock is
  * set all the time, only one reading per second stays. */
 static void
-thin(mrd_drain *p)
+thin(mrd_drain *drain)
 {
-    size_t half = p->n_crosses / 2, departed = 0, n = 0;
+    size_t half = drain->n_crosses / 2, departed = 0, n = 0;
 
     for (size_t i = 1; i < half; i += 2)
-        departed += p->cross_departs[i];
-    for (size_t i = 0; i < p->n_crosses; i++)
-        if (i >= half || i % 2 == 0 || (p->cross_departs[i] && departed < half / 4)) {
-            p->cross_departs[n] = p->cross_departs[i];
-            p->crosses[n++] = p->crosses[i];
+        departed += drain->cross_departs[i];
+    for (size_t i = 0; i < drain->n_crosses; i++)
+        if (i >= half || i % 2 == 0 || (drain->cross_departs[i] && departed < half / 4)) {
+            drain->cross_departs[n] = drain->cross_departs[i];
+            drain->crosses[n++] = drain->crosses[i];
         }
-    p->n_crosses = n;
+    drain->n_crosses = n;
 }
 
 static void
-push(mrd_drain *p, const mrd_cross_read *read, bool departs)
+push(mrd_drain *drain, const mrd_cross_read *read, bool departs)
 {
-    if (p->n_crosses == CROSS_MAX)
-        thin(p);
-    p->crosses[p->n_crosses] = *read;
-    p->cross_departs[p->n_crosses++] = departs;
+    if (drain->n_crosses == CROSS_MAX)
+        thin(drain);
+    drain->crosses[drain->n_crosses] = *read;
+    drain->cross_departs[drain->n_crosses++] = departs;
 }
 
 static void
-record(mrd_drain *p, const mrd_cross_read *here)
+record(mrd_drain *drain, const mrd_cross_read *here)
 {
-    bool departed = departs(&p->cross_base, &p->crosses[p->n_crosses - 1], here);
+    bool departed = departs(&drain->cross_base, &drain->crosses[drain->n_crosses - 1], here);
 
-    if (departed && mrd_local_after(p->cross_look.raw, p->crosses[p->n_crosses - 1].raw))
-        push(p, &p->cross_look, true);
+    if (departed &&
+        mrd_local_after(drain->cross_look.raw, drain->crosses[drain->n_crosses - 1].raw))
+        push(drain, &drain->cross_look, true);
     if (departed)
-        p->cross_departs[p->n_crosses - 1] = true; /* also if that was the reading before */
-    push(p, here, departed);
-    p->cross_look = *here;
-    p->cross_at = mrd_local_add(here->raw, MRD_WAIT_CROSS);
-    set_base(p);
+        drain->cross_departs[drain->n_crosses - 1] = true; /* also if that was the reading before */
+    push(drain, here, departed);
+    drain->cross_look = *here;
+    drain->cross_at = mrd_local_add(here->raw, MRD_WAIT_CROSS);
+    set_base(drain);
 }
 
 mrd_err
-mrd_drain_cross_init(mrd_drain *p)
+mrd_drain_cross_init(mrd_drain *drain)
 {
-    p->crosses = calloc(CROSS_MAX, sizeof(*p->crosses));
-    p->cross_departs = calloc(CROSS_MAX, sizeof(*p->cross_departs));
-    if (p->crosses == NULL || p->cross_departs == NULL)
+    drain->crosses = calloc(CROSS_MAX, sizeof(*drain->crosses));
+    drain->cross_departs = calloc(CROSS_MAX, sizeof(*drain->cross_departs));
+    if (drain->crosses == NULL || drain->cross_departs == NULL)
         return MRD_NOMEM;
-    look(TRIES, 0, &p->cross_look);
-    push(p, &p->cross_look, false);
-    p->cross_at = mrd_local_add(p->cross_look.raw, MRD_WAIT_CROSS);
-    p->cross_base = p->cross_look;
-    p->wall_offset = p->crosses[0].other.ns - p->crosses[0].raw.ns;
+    look(TRIES, 0, &drain->cross_look);
+    push(drain, &drain->cross_look, false);
+    drain->cross_at = mrd_local_add(drain->cross_look.raw, MRD_WAIT_CROSS);
+    drain->cross_base = drain->cross_look;
+    drain->wall_offset = drain->crosses[0].other.ns - drain->crosses[0].raw.ns;
     return MRD_OK;
 }
 
 void
-mrd_drain_cross_fini(mrd_drain *p)
+mrd_drain_cross_fini(mrd_drain *drain)
 {
-    free(p->crosses);
-    free(p->cross_departs);
+    free(drain->crosses);
+    free(drain->cross_departs);
 }
 
 void
-mrd_drain_cross(mrd_drain *p)
+mrd_drain_cross(mrd_drain *drain)
 {
     mrd_cross_read here;
 
     look(TRIES, 0, &here);
-    record(p, &here);
+    record(drain, &here);
 }
 
 void
-mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now)
+mrd_drain_cross_step(mrd_drain *drain, mrd_local_ns now)
 {
     mrd_cross_read here;
-    mrd_dur_ns within = 2 * p->crosses[p->n_crosses - 1].bracket_ns;
+    mrd_dur_ns within = 2 * drain->crosses[drain->n_crosses - 1].bracket_ns;
 
     look(TRIES, within = within > LOOK_WITHIN ? within : LOOK_WITHIN, &here);
-    if (!mrd_local_before(now, p->cross_at) ||
-        departs(&p->cross_base, &p->crosses[p->n_crosses - 1], &here))
-        mrd_drain_cross(p);
+    if (!mrd_local_before(now, drain->cross_at) ||
+        departs(&drain->cross_base, &drain->crosses[drain->n_crosses - 1], &here))
+        mrd_drain_cross(drain);
     else if (here.bracket_ns <= within)
-        p->cross_look = here;
+        drain->cross_look = here;
 }
 
 const mrd_cross_read *
-mrd_drain_crosses(const mrd_drain *p, size_t *ret_n)
+mrd_drain_crosses(const mrd_drain *drain, size_t *ret_n)
 {
-    *ret_n = p->n_crosses;
-    return p->crosses;
+    *ret_n = drain->n_crosses;
+    return drain->crosses;
 }
 
 void
-mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
+mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
                         void (*take)(void *self, const mrd_cross_read *read), void *self)
 {
-    size_t n = p->n_crosses, first = n > LAST ? n - LAST : 0, i = first;
+    size_t n = drain->n_crosses, first = n > LAST ? n - LAST : 0, i = first;
 
-    while (i > 0 && !mrd_local_before(p->crosses[i - 1].raw, since))
+    while (i > 0 && !mrd_local_before(drain->crosses[i - 1].raw, since))
         i--;
     i -= i > 0; /* the interval before */
     for (; i < n; i++)
-        if (i >= first || p->cross_departs[i])
-            take(self, &p->crosses[i]);
+        if (i >= first || drain->cross_departs[i])
+            take(self, &drain->crosses[i]);
 }
 
 static int64_t
@@ -187,14 +189,14 @@ plus(int64_t a, int64_t b)
 }
 
 mrd_local_ns
-mrd_drain_to_raw(const mrd_drain *p, mrd_wall_ns wall_ns)
+mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall_ns)
 {
-    const mrd_cross_read *best = &p->crosses[p->n_crosses - 1];
+    const mrd_cross_read *best = &drain->crosses[drain->n_crosses - 1];
 
     /* Newest first: after a backward step of the wall clock two readings can match, and stamps are
      * recent. */
-    for (size_t i = p->n_crosses; i-- > 0;) {
-        best = &p->crosses[i];
+    for (size_t i = drain->n_crosses; i-- > 0;) {
+        best = &drain->crosses[i];
         if (best->other.ns <= wall_ns.ns)
             break;
     }
@@ -202,7 +204,7 @@ mrd_drain_to_raw(const mrd_drain *p, mrd_wall_ns wall_ns)
 }
 
 mrd_wall_ns
-mrd_drain_raw_to_wall(const mrd_drain *p, mrd_local_ns raw)
+mrd_drain_raw_to_wall(const mrd_drain *drain, mrd_local_ns raw)
 {
-    return (mrd_wall_ns){ plus(raw.ns, p->wall_offset) };
+    return (mrd_wall_ns){ plus(raw.ns, drain->wall_offset) };
 }

@@ -17,7 +17,7 @@ typedef enum { CONTROL, SETTINGS } what;
 /* Opens the directory of the process's files; -1 if it has none. It is remembered, because a
  * process that has ended has no rings. */
 static int
-place(const mrd_drain *p, mrd_drain_process *process, what kind, const char **ret_file)
+place(const mrd_drain *drain, mrd_drain_process *process, what kind, const char **ret_file)
 {
     proc *pr = (proc *) (void *) process; /* pub is its first member */
     mrd_ring_name name;
@@ -29,7 +29,7 @@ place(const mrd_drain *p, mrd_drain_process *process, what kind, const char **re
         pr->control_dir = pr->rings->dir;
     }
     *ret_file = kind == CONTROL ? pr->control : pr->settings;
-    return pr->control[0] == '\0' ? -1 : mrd_discover_dir_fd(p->discover, pr->control_dir);
+    return pr->control[0] == '\0' ? -1 : mrd_discover_dir_fd(drain->discover, pr->control_dir);
 }
 
 static bool
@@ -41,12 +41,12 @@ write_whole(int fd, const char *text)
 }
 
 static mrd_err
-put(mrd_drain *p, mrd_drain_process *process, what kind, const char *text, mrd_why *why)
+put(mrd_drain *drain, mrd_drain_process *process, what kind, const char *text, mrd_why *why)
 {
     char fresh[MRD_RING_NAME_MAX + 32];
     const char *file;
     uint64_t number;
-    int dir = place(p, process, kind, &file), fd;
+    int dir = place(drain, process, kind, &file), fd;
     bool good;
 
     if (dir < 0)
@@ -69,35 +69,35 @@ put(mrd_drain *p, mrd_drain_process *process, what kind, const char *text, mrd_w
 }
 
 mrd_err
-mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text, mrd_why *why)
+mrd_control_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text, mrd_why *why)
 {
-    return put(p, process, CONTROL, text, why);
+    return put(drain, process, CONTROL, text, why);
 }
 
 mrd_err
-mrd_settings_file_put(mrd_drain *p, mrd_drain_process *process, const char *text, mrd_why *why)
+mrd_settings_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text, mrd_why *why)
 {
-    return put(p, process, SETTINGS, text, why);
+    return put(drain, process, SETTINGS, text, why);
 }
 
 static void
-drop(mrd_drain *p, mrd_drain_process *process, what kind)
+drop(mrd_drain *drain, mrd_drain_process *process, what kind)
 {
     const char *file;
-    int dir = place(p, process, kind, &file);
+    int dir = place(drain, process, kind, &file);
 
     if (dir >= 0)
         (void) unlinkat(dir, file, 0);
 }
 
 void
-mrd_control_file_drop(mrd_drain *p, mrd_drain_process *process)
+mrd_control_file_drop(mrd_drain *drain, mrd_drain_process *process)
 {
-    drop(p, process, CONTROL);
+    drop(drain, process, CONTROL);
 }
 
 void
-mrd_settings_file_drop(mrd_drain *p, mrd_drain_process *process)
+mrd_settings_file_drop(mrd_drain *drain, mrd_drain_process *process)
 {
-    drop(p, process, SETTINGS);
+    drop(drain, process, SETTINGS);
 }

@@ -8,12 +8,12 @@
 #include "agent/rings/drain.h"
 
 /* Replaces the file by a rename. Errors: IO, NOTFOUND (its rings no longer exist), LIMIT. */
-mrd_err mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text,
+mrd_err mrd_control_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                              mrd_why *why);
-void mrd_control_file_drop(mrd_drain *p, mrd_drain_process *process);
+void mrd_control_file_drop(mrd_drain *drain, mrd_drain_process *process);
 /* The same for the settings of its system trace (capture/nrt/nrt_settings.h). */
-mrd_err mrd_settings_file_put(mrd_drain *p, mrd_drain_process *process, const char *text,
+mrd_err mrd_settings_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                               mrd_why *why);
-void mrd_settings_file_drop(mrd_drain *p, mrd_drain_process *process);
+void mrd_settings_file_drop(mrd_drain *drain, mrd_drain_process *process);
 
 #endif

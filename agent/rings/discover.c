@@ -71,22 +71,22 @@ struct mrd_discover {
 };
 
 static void
-watch_dir(mrd_discover *d, ring_dir *dir)
+watch_dir(mrd_discover *discover, ring_dir *dir)
 {
     char path[64];
 
     dir->watch = -1;
-    if (d->inotify < 0) /* created late, because a user has at most 128 of them */
-        d->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (d->inotify < 0)
+    if (discover->inotify < 0) /* created late, because a user has at most 128 of them */
+        discover->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (discover->inotify < 0)
         return;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", dir->fd);
-    dir->watch = inotify_add_watch(d->inotify, path, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
+    dir->watch = inotify_add_watch(discover->inotify, path, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
 }
 
 /* Opens a directory with a known path when it exists. */
 static bool
-ensure_open(mrd_discover *d, ring_dir *dir)
+ensure_open(mrd_discover *discover, ring_dir *dir)
 {
     struct stat st;
 
@@ -98,17 +98,17 @@ ensure_open(mrd_discover *d, ring_dir *dir)
         dir->dev = st.st_dev;
         dir->ino = st.st_ino;
     }
-    watch_dir(d, dir);
+    watch_dir(discover, dir);
     return true;
 }
 
 static void
-forget(mrd_discover *d, ring_dir *dir)
+forget(mrd_discover *discover, ring_dir *dir)
 {
     if (dir->stream != NULL)
         closedir(dir->stream);
     if (dir->watch >= 0)
-        (void) inotify_rm_watch(d->inotify, dir->watch);
+        (void) inotify_rm_watch(discover->inotify, dir->watch);
     if (dir->fd >= 0)
         close(dir->fd);
     free(dir->path);
@@ -119,44 +119,44 @@ mrd_err
 mrd_discover_open(const char *ring_dir_path, const char *proc_root, bool containers,
                   mrd_discover **ret_discover, mrd_why *why)
 {
-    mrd_discover *d = calloc(1, sizeof(*d));
+    mrd_discover *discover = calloc(1, sizeof(*discover));
     struct stat st;
 
-    if (d == NULL)
+    if (discover == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "search for rings");
     for (unsigned i = 0; i < DIRS_MAX; i++)
-        d->dirs[i].fd = d->dirs[i].watch = -1;
-    d->inotify = -1;
-    d->containers = containers;
-    d->proc_root = strdup(proc_root == NULL ? "/proc" : proc_root);
-    d->dirs[0].path = strdup(ring_dir_path);
-    d->dirs[0].used = true;
-    d->n = 1;
+        discover->dirs[i].fd = discover->dirs[i].watch = -1;
+    discover->inotify = -1;
+    discover->containers = containers;
+    discover->proc_root = strdup(proc_root == NULL ? "/proc" : proc_root);
+    discover->dirs[0].path = strdup(ring_dir_path);
+    discover->dirs[0].used = true;
+    discover->n = 1;
     if (stat("/proc/self/ns/mnt", &st) == 0)
-        d->own_mnt = st.st_ino;
-    if (d->proc_root == NULL || d->dirs[0].path == NULL) {
-        mrd_discover_close(d);
+        discover->own_mnt = st.st_ino;
+    if (discover->proc_root == NULL || discover->dirs[0].path == NULL) {
+        mrd_discover_close(discover);
         return mrd_why_set(why, MRD_NOMEM, 0, "search for rings");
     }
-    *ret_discover = d;
+    *ret_discover = discover;
     return MRD_OK;
 }
 
 void
-mrd_discover_close(mrd_discover *d)
+mrd_discover_close(mrd_discover *discover)
 {
-    if (d == NULL)
+    if (discover == NULL)
         return;
-    for (unsigned i = 0; i < d->n; i++)
-        forget(d, &d->dirs[i]);
-    if (d->procs != NULL)
-        closedir(d->procs);
-    if (d->inotify >= 0)
-        close(d->inotify);
-    free(d->proc_root);
-    free(d->ours.v);
-    free(d->next.v);
-    free(d);
+    for (unsigned i = 0; i < discover->n; i++)
+        forget(discover, &discover->dirs[i]);
+    if (discover->procs != NULL)
+        closedir(discover->procs);
+    if (discover->inotify >= 0)
+        close(discover->inotify);
+    free(discover->proc_root);
+    free(discover->ours.v);
+    free(discover->next.v);
+    free(discover);
 }
 
 /* Returns true for the name of a ring or of a note of losses. */
@@ -177,9 +177,10 @@ in_time(mrd_local_ns end)
 
 /* Opens a stream of its own, because duplicates of a descriptor share its position. */
 static bool
-begin_look(mrd_discover *d, ring_dir *dir)
+begin_look(mrd_discover *discover, ring_dir *dir)
 {
-    int copy = ensure_open(d, dir) ? openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int copy =
+        ensure_open(discover, dir) ? openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 
     dir->again = dir->dirty = dir->slow = false;
     dir->stream = copy < 0 ? NULL : fdopendir(copy);
@@ -210,19 +211,20 @@ end_look(ring_dir *dir, mrd_local_ns now)
 /* Begins or continues a search until the turn's time is over. A user can create more files than a
  * turn has time for. */
 static void
-look(mrd_discover *d, unsigned i, mrd_local_ns now, mrd_local_ns end, mrd_discover_found found,
-     void *self)
+look(mrd_discover *discover, unsigned i, mrd_local_ns now, mrd_local_ns end,
+     mrd_discover_found found, void *self)
 {
-    ring_dir *dir = &d->dirs[i];
+    ring_dir *dir = &discover->dirs[i];
     unsigned met = 0, seen = 0;
-    struct dirent *e;
+    struct dirent *entry;
 
-    if (dir->stream == NULL && !begin_look(d, dir)) {
+    if (dir->stream == NULL && !begin_look(discover, dir)) {
         dir->look_at.ns = now.ns + MRD_WAIT_RINGS_BLIND;
         return;
     }
-    while ((e = readdir(dir->stream)) != NULL) {
-        if (is_ring(e->d_name) && ++met > 0 && found(self, i, dir->fd, e->d_name) == MRD_AGAIN)
+    while ((entry = readdir(dir->stream)) != NULL) {
+        if (is_ring(entry->d_name) && ++met > 0 &&
+            found(self, i, dir->fd, entry->d_name) == MRD_AGAIN)
             dir->again = true;
         if ((met >= TURN_LEAST || ++seen % 64 == 0) && !in_time(end)) {
             dir->slow = true;
@@ -235,28 +237,28 @@ look(mrd_discover *d, unsigned i, mrd_local_ns now, mrd_local_ns end, mrd_discov
 /* ---- Containers ---- */
 
 static ring_dir *
-free_dir(mrd_discover *d)
+free_dir(mrd_discover *discover)
 {
-    for (unsigned i = 1; i < d->n; i++)
-        if (!d->dirs[i].used)
-            return &d->dirs[i];
-    return d->n < DIRS_MAX ? &d->dirs[d->n++] : NULL;
+    for (unsigned i = 1; i < discover->n; i++)
+        if (!discover->dirs[i].used)
+            return &discover->dirs[i];
+    return discover->n < DIRS_MAX ? &discover->dirs[discover->n++] : NULL;
 }
 
 /* Opens /dev/shm as this process sees it; -1 with errno. Does not follow links, because an absolute
  * one would lead into our own root. */
 static int
-open_shm(const mrd_discover *d, const char *pid, uid_t *ret_uid)
+open_shm(const mrd_discover *discover, const char *pid, uid_t *ret_uid)
 {
     char path[PATH_MAX];
     struct stat st;
     int root, fd;
 
-    snprintf(path, sizeof(path), "%s/%.16s", d->proc_root, pid);
+    snprintf(path, sizeof(path), "%s/%.16s", discover->proc_root, pid);
     if (stat(path, &st) != 0)
         return -1;
     *ret_uid = st.st_uid;
-    snprintf(path, sizeof(path), "%s/%.16s/root", d->proc_root, pid);
+    snprintf(path, sizeof(path), "%s/%.16s/root", discover->proc_root, pid);
     root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     fd = root < 0 ? -1 : mrd_safe_open_descend(root, "dev/shm", NULL);
     if (root >= 0)
@@ -265,61 +267,62 @@ open_shm(const mrd_discover *d, const char *pid, uid_t *ret_uid)
 }
 
 static ring_dir *
-find_dir(mrd_discover *d, const struct stat *st)
+find_dir(mrd_discover *discover, const struct stat *st)
 {
-    for (unsigned i = 0; i < d->n; i++)
-        if (d->dirs[i].used && d->dirs[i].fd >= 0 && d->dirs[i].dev == st->st_dev &&
-            d->dirs[i].ino == st->st_ino)
-            return &d->dirs[i];
+    for (unsigned i = 0; i < discover->n; i++)
+        if (discover->dirs[i].used && discover->dirs[i].fd >= 0 &&
+            discover->dirs[i].dev == st->st_dev && discover->dirs[i].ino == st->st_ino)
+            return &discover->dirs[i];
     return NULL;
 }
 
 /* Returns true if the user may have another directory, within what other users leave free. */
 static bool
-has_share(const mrd_discover *d, uid_t uid)
+has_share(const mrd_discover *discover, uid_t uid)
 {
     unsigned used = 0, own = 0;
 
-    for (unsigned i = 0; i < d->n; i++) {
-        used += d->dirs[i].used;
-        own += i > 0 && d->dirs[i].used && d->dirs[i].uid == uid;
+    for (unsigned i = 0; i < discover->n; i++) {
+        used += discover->dirs[i].used;
+        own += i > 0 && discover->dirs[i].used && discover->dirs[i].uid == uid;
     }
     return own < DIRS_MAX - used;
 }
 
 /* The owner counts, not the process that was found first. */
 static void
-is_seen(const mrd_discover *d, ring_dir *dir, uid_t process, uid_t owner)
+is_seen(const mrd_discover *discover, ring_dir *dir, uid_t process, uid_t owner)
 {
-    dir->seen = d->roots_look;
+    dir->seen = discover->roots_look;
     if (process == 0 || process == owner)
         dir->uid = process;
 }
 
 /* Adds the directory of this process's root, unless it is already listed. */
 static void
-add_root(mrd_discover *d, const char *pid)
+add_root(mrd_discover *discover, const char *pid)
 {
     ring_dir *dir = NULL;
     struct stat st;
     uid_t uid;
-    int fd = open_shm(d, pid, &uid);
+    int fd = open_shm(discover, pid, &uid);
 
     if (fd < 0) {
-        d->denying += errno == EACCES || errno == EPERM;
+        discover->denying += errno == EACCES || errno == EPERM;
         return;
     }
-    if (fstat(fd, &st) == 0 && (dir = find_dir(d, &st)) != NULL)
-        is_seen(d, dir, uid, st.st_uid);
-    else if (fstat(fd, &st) == 0 && has_share(d, uid) && (dir = free_dir(d)) != NULL) {
+    if (fstat(fd, &st) == 0 && (dir = find_dir(discover, &st)) != NULL)
+        is_seen(discover, dir, uid, st.st_uid);
+    else if (fstat(fd, &st) == 0 && has_share(discover, uid) &&
+             (dir = free_dir(discover)) != NULL) {
         *dir = (ring_dir){ .used = true,
                            .fd = fd,
                            .dev = st.st_dev,
                            .ino = st.st_ino,
                            .uid = uid,
-                           .seen = d->roots_look };
-        mrd_pod_of(d->proc_root, strtol(pid, NULL, 10), dir->pod);
-        watch_dir(d, dir);
+                           .seen = discover->roots_look };
+        mrd_pod_of(discover->proc_root, strtol(pid, NULL, 10), dir->pod);
+        watch_dir(discover, dir);
         return;
     }
     close(fd);
@@ -328,116 +331,117 @@ add_root(mrd_discover *d, const char *pid)
 /* Returns in how many consecutive searches the process was in our namespace. *at moves along the
  * list. */
 static unsigned
-looks_of(const pid_list *l, size_t *at, long pid)
+looks_of(const pid_list *list, size_t *at, long pid)
 {
-    while (*at < l->n && l->v[*at].pid < pid)
+    while (*at < list->n && list->v[*at].pid < pid)
         ++*at;
-    return *at < l->n && l->v[*at].pid == pid ? l->v[*at].looks : 0;
+    return *at < list->n && list->v[*at].pid == pid ? list->v[*at].looks : 0;
 }
 
 /* If out of memory, the process is not remembered, and checked again next time. */
 static void
-note_ours(pid_list *l, long pid, unsigned looks)
+note_ours(pid_list *list, long pid, unsigned looks)
 {
-    if (!MRD_VEC_ROOM(l->v, l->n, l->cap, 1))
+    if (!MRD_VEC_ROOM(list->v, list->n, list->cap, 1))
         return;
-    l->v[l->n].pid = pid;
-    l->v[l->n++].looks = looks;
+    list->v[list->n].pid = pid;
+    list->v[list->n++].looks = looks;
 }
 
 static void
-swap_lists(mrd_discover *d)
+swap_lists(mrd_discover *discover)
 {
-    pid_list old = d->ours;
+    pid_list old = discover->ours;
 
-    d->ours = d->next;
-    d->next = old;
-    d->next.n = 0;
+    discover->ours = discover->next;
+    discover->next = old;
+    discover->next.n = 0;
 }
 
 /* Checks one process of each mount namespace other than ours. Reading the namespace of every
  * process took half of an idle agent's time, and it hardly ever changes. */
 static void
-look_at_root(mrd_discover *d, const char *name)
+look_at_root(mrd_discover *discover, const char *name)
 {
-    bool all = d->roots_look % OURS_AGAIN == 1;
+    bool all = discover->roots_look % OURS_AGAIN == 1;
     long pid = strtol(name, NULL, 10);
-    unsigned looks = looks_of(&d->ours, &d->ours_at, pid);
+    unsigned looks = looks_of(&discover->ours, &discover->ours_at, pid);
     char path[PATH_MAX];
     struct stat st;
     size_t i;
 
     if (looks >= OURS_SURE && !all) {
-        note_ours(&d->next, pid, looks);
+        note_ours(&discover->next, pid, looks);
         return;
     }
-    snprintf(path, sizeof(path), "%s/%.16s/ns/mnt", d->proc_root, name);
+    snprintf(path, sizeof(path), "%s/%.16s/ns/mnt", discover->proc_root, name);
     if (stat(path, &st) != 0) {
-        d->denying += errno == EACCES || errno == EPERM;
+        discover->denying += errno == EACCES || errno == EPERM;
         return;
     }
-    if (st.st_ino == d->own_mnt) {
-        note_ours(&d->next, pid, looks + 1);
+    if (st.st_ino == discover->own_mnt) {
+        note_ours(&discover->next, pid, looks + 1);
         return;
     }
-    for (i = 0; i < d->n_mnt && d->mnt[i] != st.st_ino; i++)
+    for (i = 0; i < discover->n_mnt && discover->mnt[i] != st.st_ino; i++)
         ;
-    if (i < d->n_mnt)
+    if (i < discover->n_mnt)
         return;
-    if (d->n_mnt < MNTS_MAX)
-        d->mnt[d->n_mnt++] = st.st_ino;
-    add_root(d, name);
+    if (discover->n_mnt < MNTS_MAX)
+        discover->mnt[discover->n_mnt++] = st.st_ino;
+    add_root(discover, name);
 }
 
 static void
-begin_roots(mrd_discover *d)
+begin_roots(mrd_discover *discover)
 {
-    d->procs = opendir(d->proc_root);
-    d->n_mnt = d->ours_at = 0;
-    d->roots_look++;
-    d->denying = 0;
+    discover->procs = opendir(discover->proc_root);
+    discover->n_mnt = discover->ours_at = 0;
+    discover->roots_look++;
+    discover->denying = 0;
 }
 
 static void
-end_roots(mrd_discover *d, mrd_local_ns now)
+end_roots(mrd_discover *discover, mrd_local_ns now)
 {
-    if (d->procs != NULL)
-        closedir(d->procs);
-    d->procs = NULL;
-    d->roots_at.ns = now.ns + MRD_WAIT_RINGS_ROOTS;
-    d->denied = d->denying;
-    swap_lists(d);
-    for (unsigned i = 1; i < d->n; i++)
-        if (d->dirs[i].used && d->dirs[i].rings == 0 && d->dirs[i].seen + 1 < d->roots_look)
-            forget(d, &d->dirs[i]);
+    if (discover->procs != NULL)
+        closedir(discover->procs);
+    discover->procs = NULL;
+    discover->roots_at.ns = now.ns + MRD_WAIT_RINGS_ROOTS;
+    discover->denied = discover->denying;
+    swap_lists(discover);
+    for (unsigned i = 1; i < discover->n; i++)
+        if (discover->dirs[i].used && discover->dirs[i].rings == 0 &&
+            discover->dirs[i].seen + 1 < discover->roots_look)
+            forget(discover, &discover->dirs[i]);
 }
 
 /* Begins or continues a search through all roots until the turn's time is over. */
 static void
-look_at_roots(mrd_discover *d, mrd_local_ns now, mrd_local_ns end)
+look_at_roots(mrd_discover *discover, mrd_local_ns now, mrd_local_ns end)
 {
-    struct dirent *e;
+    struct dirent *entry;
 
-    if (d->procs == NULL)
-        begin_roots(d);
-    while (d->procs != NULL && (e = readdir(d->procs)) != NULL) {
-        if (isdigit((unsigned char) e->d_name[0]))
-            look_at_root(d, e->d_name);
+    if (discover->procs == NULL)
+        begin_roots(discover);
+    while (discover->procs != NULL && (entry = readdir(discover->procs)) != NULL) {
+        if (isdigit((unsigned char) entry->d_name[0]))
+            look_at_root(discover, entry->d_name);
         if (!in_time(end))
             return;
     }
-    end_roots(d, now);
+    end_roots(discover, now);
 }
 
 /* ---- Steps ---- */
 
 static void
-take_notice(mrd_discover *d, const struct inotify_event *e, mrd_local_ns now)
+take_notice(mrd_discover *discover, const struct inotify_event *event, mrd_local_ns now)
 {
-    for (unsigned i = 0; i < d->n; i++) {
-        ring_dir *dir = &d->dirs[i];
+    for (unsigned i = 0; i < discover->n; i++) {
+        ring_dir *dir = &discover->dirs[i];
 
-        if (!dir->used || (dir->watch != e->wd && (e->mask & IN_Q_OVERFLOW) == 0))
+        if (!dir->used || (dir->watch != event->wd && (event->mask & IN_Q_OVERFLOW) == 0))
             continue;
         dir->dirty = true;
         if (dir->stream == NULL && (!dir->slow || dir->look_at.ns > now.ns + MRD_WAIT_RINGS_GAP))
@@ -446,116 +450,117 @@ take_notice(mrd_discover *d, const struct inotify_event *e, mrd_local_ns now)
 }
 
 static void
-take_notices(mrd_discover *d, mrd_local_ns now)
+take_notices(mrd_discover *discover, mrd_local_ns now)
 {
     _Alignas(struct inotify_event) char text[4096];
     ssize_t n;
 
-    for (unsigned i = 0;
-         i < NOTICES && d->inotify >= 0 && (n = read(d->inotify, text, sizeof(text))) > 0; i++)
+    for (unsigned i = 0; i < NOTICES && discover->inotify >= 0 &&
+                         (n = read(discover->inotify, text, sizeof(text))) > 0;
+         i++)
         for (ssize_t at = 0; at < n;) {
-            const struct inotify_event *e = (const void *) (text + at);
+            const struct inotify_event *event = (const void *) (text + at);
 
-            take_notice(d, e, now);
-            at += (ssize_t) (sizeof(*e) + e->len);
+            take_notice(discover, event, now);
+            at += (ssize_t) (sizeof(*event) + event->len);
         }
 }
 
 /* Searches what is due, or with `all` everything. The first directory rotates, so that every
  * directory gets its turn. */
 static void
-look_everywhere(mrd_discover *d, mrd_local_ns now, mrd_local_ns end, bool all,
+look_everywhere(mrd_discover *discover, mrd_local_ns now, mrd_local_ns end, bool all,
                 mrd_discover_found found, void *self)
 {
-    unsigned first = d->turn++, n = d->n;
+    unsigned first = discover->turn++, n = discover->n;
 
     for (unsigned k = 0; k < n; k++) {
         unsigned i = (first + k) % n;
 
-        if (d->dirs[i].used && (all || now.ns >= d->dirs[i].look_at.ns))
-            look(d, i, now, end, found, self);
+        if (discover->dirs[i].used && (all || now.ns >= discover->dirs[i].look_at.ns))
+            look(discover, i, now, end, found, self);
         if (!in_time(end))
             return;
     }
 }
 
 void
-mrd_discover_step(mrd_discover *d, mrd_local_ns now, mrd_discover_found found, void *self)
+mrd_discover_step(mrd_discover *discover, mrd_local_ns now, mrd_discover_found found, void *self)
 {
     mrd_local_ns end = mrd_local_add(mrd_local_now(), TURN_TIME);
 
-    take_notices(d, now);
-    look_everywhere(d, now, end, false, found, self);
-    if (d->containers && now.ns >= d->roots_at.ns)
-        look_at_roots(d, now, mrd_local_add(mrd_local_now(), TURN_TIME));
+    take_notices(discover, now);
+    look_everywhere(discover, now, end, false, found, self);
+    if (discover->containers && now.ns >= discover->roots_at.ns)
+        look_at_roots(discover, now, mrd_local_add(mrd_local_now(), TURN_TIME));
 }
 
 void
-mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self)
+mrd_discover_all(mrd_discover *discover, mrd_discover_found found, void *self)
 {
     mrd_local_ns now = mrd_local_now();
     mrd_local_ns end = mrd_local_add(now, MRD_WAIT_RINGS_ALL);
 
-    if (d->containers)
-        look_at_roots(d, now, end);
-    look_everywhere(d, now, end, true, found, self);
+    if (discover->containers)
+        look_at_roots(discover, now, end);
+    look_everywhere(discover, now, end, true, found, self);
 }
 
 int
-mrd_discover_fd(const mrd_discover *d)
+mrd_discover_fd(const mrd_discover *discover)
 {
-    return d->inotify;
+    return discover->inotify;
 }
 
 mrd_local_ns
-mrd_discover_next(const mrd_discover *d)
+mrd_discover_next(const mrd_discover *discover)
 {
     mrd_local_ns next = { INT64_MAX };
 
-    if (d->containers)
-        next = d->roots_at;
-    for (unsigned i = 0; i < d->n; i++)
-        if (d->dirs[i].used && d->dirs[i].look_at.ns < next.ns)
-            next = d->dirs[i].look_at;
+    if (discover->containers)
+        next = discover->roots_at;
+    for (unsigned i = 0; i < discover->n; i++)
+        if (discover->dirs[i].used && discover->dirs[i].look_at.ns < next.ns)
+            next = discover->dirs[i].look_at;
     return next;
 }
 
 int
-mrd_discover_dir_fd(const mrd_discover *d, unsigned dir)
+mrd_discover_dir_fd(const mrd_discover *discover, unsigned dir)
 {
-    return d->dirs[dir].fd;
+    return discover->dirs[dir].fd;
 }
 
 uint32_t
-mrd_discover_dir_user(const mrd_discover *d, unsigned dir)
+mrd_discover_dir_user(const mrd_discover *discover, unsigned dir)
 {
-    return d->dirs[dir].uid;
+    return discover->dirs[dir].uid;
 }
 
 const char *
-mrd_discover_dir_pod(const mrd_discover *d, unsigned dir)
+mrd_discover_dir_pod(const mrd_discover *discover, unsigned dir)
 {
-    return d->dirs[dir].pod;
+    return discover->dirs[dir].pod;
 }
 
 void
-mrd_discover_hold(mrd_discover *d, unsigned dir, int change)
+mrd_discover_hold(mrd_discover *discover, unsigned dir, int change)
 {
-    d->dirs[dir].rings += (unsigned) change;
+    discover->dirs[dir].rings += (unsigned) change;
 }
 
 unsigned
-mrd_discover_denied(const mrd_discover *d)
+mrd_discover_denied(const mrd_discover *discover)
 {
-    return d->denied;
+    return discover->denied;
 }
 
 unsigned
-mrd_discover_dirs(const mrd_discover *d)
+mrd_discover_dirs(const mrd_discover *discover)
 {
     unsigned n = 0;
 
-    for (unsigned i = 0; i < d->n; i++)
-        n += d->dirs[i].used && d->dirs[i].fd >= 0;
+    for (unsigned i = 0; i < discover->n; i++)
+        n += discover->dirs[i].used && discover->dirs[i].fd >= 0;
     return n;
 }

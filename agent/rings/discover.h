@@ -23,24 +23,26 @@ typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, cons
 /* Errors: NOMEM. */
 mrd_err mrd_discover_open(const char *ring_dir, const char *proc_root, bool containers,
                           mrd_discover **ret_discover, mrd_why *why);
-void mrd_discover_close(mrd_discover *d);
+void mrd_discover_close(mrd_discover *discover);
 /* Searches if a search is due. */
-void mrd_discover_step(mrd_discover *d, mrd_local_ns now, mrd_discover_found found, void *self);
+void mrd_discover_step(mrd_discover *discover, mrd_local_ns now, mrd_discover_found found,
+                       void *self);
 /* Searches everywhere now, for at most 2 s. */
-void mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self);
-int mrd_discover_fd(const mrd_discover *d);            /* inotify, -1 without */
-mrd_local_ns mrd_discover_next(const mrd_discover *d); /* when step is due without an event */
-int mrd_discover_dir_fd(const mrd_discover *d, unsigned dir);
+void mrd_discover_all(mrd_discover *discover, mrd_discover_found found, void *self);
+int mrd_discover_fd(const mrd_discover *discover); /* inotify, -1 without */
+mrd_local_ns
+mrd_discover_next(const mrd_discover *discover); /* when step is due without an event */
+int mrd_discover_dir_fd(const mrd_discover *discover, unsigned dir);
 /* Returns the user of the process that has the directory as /dev/shm. The directory's owner and
  * root are preferred. */
-uint32_t mrd_discover_dir_user(const mrd_discover *d, unsigned dir);
+uint32_t mrd_discover_dir_user(const mrd_discover *discover, unsigned dir);
 /* Returns the uid of the pod with processes that have it as /dev/shm; empty if no pod has it. */
-const char *mrd_discover_dir_pod(const mrd_discover *d, unsigned dir);
+const char *mrd_discover_dir_pod(const mrd_discover *discover, unsigned dir);
 /* Counts the open rings in a directory, which keep it. */
-void mrd_discover_hold(mrd_discover *d, unsigned dir, int change);
+void mrd_discover_hold(mrd_discover *discover, unsigned dir, int change);
 /* Returns the number of process roots that could not be searched for lack of permission, in the
  * last search. */
-unsigned mrd_discover_denied(const mrd_discover *d);
-unsigned mrd_discover_dirs(const mrd_discover *d);
+unsigned mrd_discover_denied(const mrd_discover *discover);
+unsigned mrd_discover_dirs(const mrd_discover *discover);
 
 #endif

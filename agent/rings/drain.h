@@ -117,34 +117,34 @@ typedef struct mrd_drain mrd_drain;
 
 /* The ring directory need not exist yet. Errors: NOMEM. */
 mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why);
-void mrd_drain_close(mrd_drain *p); /* drains nothing; NULL is fine */
+void mrd_drain_close(mrd_drain *drain); /* drains nothing; NULL is fine */
 /* Searches for rings if that is due, then reads each ring once, up to its budget. Returns the
  * number of records read; never UINT64_MAX. */
-uint64_t mrd_drain_step(mrd_drain *p);
+uint64_t mrd_drain_step(mrd_drain *drain);
 /* Reads until no ring that is not held has new records, then emits the open spans as unfinished.
  * Rings of living owners stay. */
-void mrd_drain_finish(mrd_drain *p);
+void mrd_drain_finish(mrd_drain *drain);
 /* Returns the nanoseconds until the next step is worth its cost, 0 while rings have new records. */
-int64_t mrd_drain_wait_ns(const mrd_drain *p);
+int64_t mrd_drain_wait_ns(const mrd_drain *drain);
 /* With hold: all events of this process that were passed to event() are durable. */
-void mrd_drain_release(mrd_drain *p, mrd_drain_process *process);
+void mrd_drain_release(mrd_drain *drain, mrd_drain_process *process);
 /* With hold: calls back for each ring that waits for release, with its read position. */
-void mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
+void mrd_drain_positions(const mrd_drain *drain, const mrd_drain_process *process,
                          void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
 /* With hold and open_path: appends the opened and ended spans of the process to that file. They
  * count there from the next commit on. Call it together with mrd_drain_positions. A commit contains
  * the number of the file as the position MRD_DRAIN_OPEN_KEY (0 means no file), and its success is
  * reported. `all`: every process was included, which wants_all requests periodically. */
 #define MRD_DRAIN_OPEN_KEY 0x6f70656e2d6c6f67u
-void mrd_drain_note_open(mrd_drain *p, mrd_drain_process *process);
-bool mrd_drain_open_changed(const mrd_drain *p); /* changes wait for the next commit */
-bool mrd_drain_open_news(const mrd_drain *p, const mrd_drain_process *process);
-uint64_t mrd_drain_open_number(const mrd_drain *p);
-bool mrd_drain_open_wants_all(const mrd_drain *p);
-void mrd_drain_open_committed(mrd_drain *p, bool all);
+void mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process);
+bool mrd_drain_open_changed(const mrd_drain *drain); /* changes wait for the next commit */
+bool mrd_drain_open_news(const mrd_drain *drain, const mrd_drain_process *process);
+uint64_t mrd_drain_open_number(const mrd_drain *drain);
+bool mrd_drain_open_wants_all(const mrd_drain *drain);
+void mrd_drain_open_committed(mrd_drain *drain, bool all);
 /* Calls back for losses of the process's rings that no event reports yet, each with its gap (RAW of
  * the node). */
-void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
+void mrd_drain_unreported(const mrd_drain *drain, const mrd_drain_process *process,
                           void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
                                        mrd_local_ns first, mrd_local_ns last),
                           void *self);
@@ -152,7 +152,7 @@ void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
  * starts of the runtime. Each is passed as an unfinished span with its start and the argument
  * in_flight with the value `at`. Each is emitted again when it ends. Not included: loaded models (a
  * state, not work), and spans that may have their end among lost events. */
-void mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
+void mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
@@ -160,24 +160,24 @@ void mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *a
  * texts that a successor cannot read again, in the form of mrd_drain_in_flight (in_flight: "long").
  * Each is passed once, and once more after mrd_drain_tell_again. If this reader is killed, they
  * remain as unfinished spans. */
-void mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
+void mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
-void mrd_drain_tell_again(mrd_drain *p);
+void mrd_drain_tell_again(mrd_drain *drain);
 /* Gets the operations of the process, also when it has ended, and returns their number. *ret_lost
  * is "" or why the counts are incomplete. *ret_partial: operations that were entered long ago may be
  * missing. */
-size_t mrd_drain_ops(const mrd_drain *p, mrd_drain_process *process,
+size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial);
 /* Returns the claim of the process's oldest ring, or of its first ring if none remains. */
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 /* Returns the hash of a ring's file name. */
 uint64_t mrd_drain_ring_hash(const char *file_name);
 /* With hold: returns the unread and unreleased part of the process's fullest ring, 0 .. 1. */
-double mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process);
+double mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process);
 /* Returns true if another agent of this user reads the directory, so that this one does not. */
-bool mrd_drain_stands_back(const mrd_drain *p);
+bool mrd_drain_stands_back(const mrd_drain *drain);
 /* Ring files that exist and are not read, according to the last searches (at most 16,384). */
 typedef enum {
     MRD_UNREAD_BEYOND,     /* more than one agent, or one user next to others, may have open */
@@ -186,45 +186,46 @@ typedef enum {
     MRD_UNREAD_REFUSED,    /* not a ring, or must not be read: drain_say has the reason */
     MRD_UNREAD_WHYS
 } mrd_unread_why;
-void mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS]);
+void mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS]);
 /* Returns true if rings were left unopened recently, by the limit of all or of their user. */
-bool mrd_drain_leaves_out(const mrd_drain *p);
+bool mrd_drain_leaves_out(const mrd_drain *drain);
 /* Returns true if a file with the name of a ring was ever refused. */
-bool mrd_drain_has_refused(const mrd_drain *p);
-void mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts);
+bool mrd_drain_has_refused(const mrd_drain *drain);
+void mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts);
 /* Readable when a ring may have appeared; -1 without inotify (then step polls). */
-int mrd_drain_fd(const mrd_drain *p);
+int mrd_drain_fd(const mrd_drain *drain);
 /* Returns true if rings of this process contained runtime JSON. */
 bool mrd_drain_has_runtime(const mrd_drain_process *process);
 /* Stops or resumes reading the process's rings. Records stay in the rings. */
-void mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold);
+void mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold);
 /* The same for all processes, including processes that are found later. */
-void mrd_drain_hold(mrd_drain *p, bool hold);
+void mrd_drain_hold(mrd_drain *drain, bool hold);
 /* Calls back for each known process. */
-void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
+void mrd_drain_each(const mrd_drain *drain, void (*call)(void *self, mrd_drain_process *process),
                     void *self);
 /* Makes glibc return freed memory to the system, so that the process stays within options.memory.
  * Call it once, at the start. */
 void mrd_drain_memory_goes_back(void);
 /* Reports data that could not be read, in messages ("rings of 3 processes: permission denied"). */
-void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), void *self);
+void mrd_drain_say(const mrd_drain *drain, void (*say)(void *self, const char *message),
+                   void *self);
 
 /* ---- Clocks of the node ---- */
 
 /* Returns the cross-reads up to now, oldest first: at open, every 10 s, and before and after a
  * deviation of the wall clock from its previous line. Borrowed until the next step. At most 1024;
  * the oldest are thinned out. */
-const mrd_cross_read *mrd_drain_crosses(const mrd_drain *p, size_t *ret_n);
+const mrd_cross_read *mrd_drain_crosses(const mrd_drain *drain, size_t *ret_n);
 /* Gets the cross-reads that a batch with stamps from `since` on needs, oldest first. These are the
  * last four, and both sides of each later step or rate change of the wall clock. */
-void mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
+void mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
                              void (*take)(void *self, const mrd_cross_read *read), void *self);
 /* Makes a cross-read now (before a batch is closed). */
-void mrd_drain_cross(mrd_drain *p);
+void mrd_drain_cross(mrd_drain *drain);
 /* Converts REALTIME to RAW by the nearest cross-reads; saturates. */
-mrd_local_ns mrd_drain_to_raw(const mrd_drain *p, mrd_wall_ns wall);
+mrd_local_ns mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall);
 /* Converts RAW to the wall clock as it was at open. The difference is constant, so that steps of
  * the wall clock do not distort the output. */
-mrd_wall_ns mrd_drain_raw_to_wall(const mrd_drain *p, mrd_local_ns raw);
+mrd_wall_ns mrd_drain_raw_to_wall(const mrd_drain *drain, mrd_local_ns raw);
 
 #endif

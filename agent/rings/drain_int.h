@@ -164,57 +164,57 @@ struct mrd_drain {
 /* ---- unread.c ---- */
 
 /* A search found a file that is not read (true if it was new), is refused, or is read. */
-bool mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why);
-void mrd_drain_refused(mrd_drain *p, unsigned dir, const char *file_name, const char *reason);
-void mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name);
+bool mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why);
+void mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason);
+void mrd_drain_is_read(mrd_drain *drain, unsigned dir, const char *file_name);
 
 /* ---- ring_lock.c ---- */
 
-bool mrd_drain_lock(mrd_drain *p, mrd_local_ns now);
-void mrd_drain_unlock(mrd_drain *p);
+bool mrd_drain_lock(mrd_drain *drain, mrd_local_ns now);
+void mrd_drain_unlock(mrd_drain *drain);
 
 /* ---- translate.c ---- */
 
 /* Turns one record of the ring into zero or more events. */
-void mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *ev);
+void mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 /* Handles the available plain records, at most `most`. Returns their number. */
-uint64_t mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most);
-void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
+uint64_t mrd_drain_plain(mrd_drain *drain, ring *r, uint64_t most);
+void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
 /* ---- open_log.c: open spans for a successor ---- */
 
 /* Errors: NOMEM. */
-mrd_err mrd_drain_open_begin(mrd_drain *p, mrd_why *why);
-void mrd_drain_open_end(mrd_drain *p);
+mrd_err mrd_drain_open_begin(mrd_drain *drain, mrd_why *why);
+void mrd_drain_open_end(mrd_drain *drain);
 /* For a process's first ring: takes over the spans that are open since a predecessor. */
-void mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info);
+void mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info);
 /* Processes that did not come back have ended. `orphan` makes each of them with its open spans, and
  * ends it. */
 typedef void mrd_drain_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                               const void *records);
-void mrd_drain_open_step(mrd_drain *p, mrd_local_ns now, mrd_drain_orphan *orphan);
-void mrd_drain_open_replay(mrd_drain *p, proc *pr, uint64_t key, const void *records);
-void mrd_drain_open_gone(mrd_drain *p, const proc *pr);
+void mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan);
+void mrd_drain_open_replay(mrd_drain *drain, proc *pr, uint64_t key, const void *records);
+void mrd_drain_open_gone(mrd_drain *drain, const proc *pr);
 /* Returns the number of open spans that are not in the file, and the oldest start. */
 uint64_t mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns);
 
 /* Makes the span of an open scope. */
-void mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret_event);
+void mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event *ret_event);
 
 /* ---- clock_bridge.c ---- */
 
-mrd_err mrd_drain_cross_init(mrd_drain *p); /* NOMEM; fini also then */
-void mrd_drain_cross_fini(mrd_drain *p);
-void mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now);
+mrd_err mrd_drain_cross_init(mrd_drain *drain); /* NOMEM; fini also then */
+void mrd_drain_cross_fini(mrd_drain *drain);
+void mrd_drain_cross_step(mrd_drain *drain, mrd_local_ns now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
 /* The ring's JSON text is complete (or cut). MRD_IN_PAD zero bytes follow it. */
-void mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut);
+void mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut);
 /* Reports events as lost that have been missing for long. */
 void mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
-void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
+void mrd_drain_runtime_flush(mrd_drain *drain, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
 size_t mrd_drain_runtime_memory(const proc *pr);
 /* Calls back for starts of the runtime without an end, unless their end is certainly lost. */
@@ -222,28 +222,29 @@ void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, con
                                  void *self);
 /* Calls back for such starts in texts before a mark, once each until tell_again. Emits the other
  * pending events of those texts. */
-void mrd_drain_runtime_tell(mrd_drain *p, proc *pr, uint64_t before,
+void mrd_drain_runtime_tell(mrd_drain *drain, proc *pr, uint64_t before,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_drain_runtime_tell_again(proc *pr);
 /* Returns the mark of the oldest text with a pending event, and of the text before the oldest gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);
-void mrd_drain_runtime_flush_before(mrd_drain *p, proc *pr, uint64_t mark);
+void mrd_drain_runtime_flush_before(mrd_drain *drain, proc *pr, uint64_t mark);
 
 /* ---- text_checkpoint.c: texts that are kept for a successor ---- */
 
 /* A text begins at that position. Returns false if out of memory. */
-bool mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos);
+bool mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos);
 /* Gets the data that is returned with the ring, and the read position. */
-void mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64_t *ret_read);
-void mrd_drain_text_release(const mrd_drain *p, ring *r);
+void mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left,
+                         uint64_t *ret_read);
+void mrd_drain_text_release(const mrd_drain *drain, ring *r);
 /* Returns the mark of the first text that the ring keeps for a successor; UINT64_MAX if it keeps
  * none. */
 uint64_t mrd_drain_text_first(ring *r);
 /* The agent ends: emits the pending events that a successor cannot read again. */
-void mrd_drain_text_end(mrd_drain *p, ring *r);
+void mrd_drain_text_end(mrd_drain *drain, ring *r);
 /* Takes over a ring that a predecessor read up to `safe` (0 means none). */
-void mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe);
+void mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe);
 
 #endif

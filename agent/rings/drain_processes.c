@@ -9,15 +9,15 @@
 #include "base/hash.h"
 
 void
-mrd_drain_proc_free(mrd_drain *p, proc *pr)
+mrd_drain_proc_free(mrd_drain *drain, proc *pr)
 {
     mrd_open_spans_fini(&pr->open);
     mrd_drain_runtime_free(pr);
-    if (pr->pub.catalog != p->o.catalog) {
-        if (p->args_catalog == pr->pub.catalog) {
-            mrd_args_free(p->args);
-            p->args = NULL;
-            p->args_catalog = NULL;
+    if (pr->pub.catalog != drain->o.catalog) {
+        if (drain->args_catalog == pr->pub.catalog) {
+            mrd_args_free(drain->args);
+            drain->args = NULL;
+            drain->args_catalog = NULL;
         }
         mrd_catalog_free(pr->pub.catalog);
     }
@@ -47,7 +47,7 @@ add_jobid(const mrd_ident *id, char *labels, size_t size)
 }
 
 static void
-register_process(mrd_drain *p, proc *pr)
+register_process(mrd_drain *drain, proc *pr)
 {
     mrd_catalog *cat = pr->pub.catalog;
     const mrd_ident *id = &pr->pub.ident;
@@ -55,7 +55,7 @@ register_process(mrd_drain *p, proc *pr)
     char labels[MRD_JOBID_MAX + 256];
 
     mrd_process_init(&mp);
-    mp.instance_id = mrd_catalog_intern(cat, p->instance_id);
+    mp.instance_id = mrd_catalog_intern(cat, drain->instance_id);
     mp.process_id = id->pid;
     mp.container_pid = id->container_pid;
     mp.name = intern(cat, id->process_tag[0] != '\0' ? id->process_tag
@@ -71,15 +71,15 @@ register_process(mrd_drain *p, proc *pr)
     mp.labels = intern(cat, labels);
     mp.rank = id->rank;
     mp.world_size = id->world_size;
-    if (p->o.simulated)
+    if (drain->o.simulated)
         mp.flags |= MRD_PROC_SIMULATED;
     pr->pub.id = mrd_catalog_process(cat, &mp);
 }
 
 proc *
-mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start)
+mrd_drain_proc_find(mrd_drain *drain, int64_t pid, uint64_t start)
 {
-    proc *pr = p->procs;
+    proc *pr = drain->procs;
 
     while (pr != NULL && (pr->pub.ident.pid != pid || pr->start_ticks != start))
         pr = pr->next;
@@ -87,7 +87,7 @@ mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start)
 }
 
 proc *
-mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
+mrd_drain_proc_new(mrd_drain *drain, const mrd_ident *id, const mrd_ring_info *info)
 {
     uint64_t start = info->name.start_ticks;
     proc *pr = calloc(1, sizeof(*pr));
@@ -95,7 +95,7 @@ mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
 
     if (pr == NULL)
         return NULL;
-    pr->pub.catalog = p->o.catalog != NULL ? p->o.catalog : mrd_catalog_new();
+    pr->pub.catalog = drain->o.catalog != NULL ? drain->o.catalog : mrd_catalog_new();
     if (pr->pub.catalog == NULL) {
         free(pr);
         return NULL;
@@ -104,55 +104,55 @@ mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
     pr->start_ticks = start;
     pr->first = (mrd_safe_open_claim){ id->pid, info->file_uid, info->device, info->inode };
     pr->uid = id->uid == MRD_NONE ? info->file_uid : (uint32_t) id->uid;
-    scope[2] = mrd_hash64(p->instance_id, strlen(p->instance_id), 0);
+    scope[2] = mrd_hash64(drain->instance_id, strlen(drain->instance_id), 0);
     pr->flow_scope = mrd_hash64(scope, sizeof(scope), 1);
-    pr->shift_ns = p->timens_ns - (info->timens_monotonic_ns != 0 ? info->timens_monotonic_ns
-                                                                  : id->timens_monotonic_ns);
-    register_process(p, pr);
-    pr->next = p->procs;
-    p->procs = pr;
-    p->counts.processes++;
-    p->counts.processes_seen++;
-    mrd_drain_open_adopt(p, pr, info);
-    if (p->o.process != NULL)
-        p->o.process(p->o.self, &pr->pub);
+    pr->shift_ns = drain->timens_ns - (info->timens_monotonic_ns != 0 ? info->timens_monotonic_ns
+                                                                      : id->timens_monotonic_ns);
+    register_process(drain, pr);
+    pr->next = drain->procs;
+    drain->procs = pr;
+    drain->counts.processes++;
+    drain->counts.processes_seen++;
+    mrd_drain_open_adopt(drain, pr, info);
+    if (drain->o.process != NULL)
+        drain->o.process(drain->o.self, &pr->pub);
     return pr;
 }
 
 static void
-end_process(mrd_drain *p, proc *pr)
+end_process(mrd_drain *drain, proc *pr)
 {
-    proc **at = &p->procs;
+    proc **at = &drain->procs;
     bool saved;
 
     pr->pub.open_until = (mrd_ev_ns){ pr->seen_alive      ? mrd_local_now().ns
                                       : pr->newest.ns > 0 ? pr->newest.ns
                                                           : 1 };
-    mrd_drain_runtime_flush(p, pr);
+    mrd_drain_runtime_flush(drain, pr);
     saved = pr->open.n_saved + pr->open.n_taken > 0;
-    mrd_drain_flush_open(p, pr);
+    mrd_drain_flush_open(drain, pr);
     if (saved)
-        mrd_drain_open_gone(p, pr);
+        mrd_drain_open_gone(drain, pr);
     while (*at != pr)
         at = &(*at)->next;
     *at = pr->next;
-    p->counts.processes--;
+    drain->counts.processes--;
     pr->pub.gone = true;
-    if (p->o.process != NULL)
-        p->o.process(p->o.self, &pr->pub);
-    mrd_drain_proc_free(p, pr);
+    if (drain->o.process != NULL)
+        drain->o.process(drain->o.self, &pr->pub);
+    mrd_drain_proc_free(drain, pr);
 }
 
 void
-mrd_drain_proc_unused(mrd_drain *p, proc *pr)
+mrd_drain_proc_unused(mrd_drain *drain, proc *pr)
 {
     if (pr->n_rings == 0 && pr->n_notes == 0)
-        end_process(p, pr);
+        end_process(drain, pr);
 }
 
 /* Adds a process without rings, for its open spans. */
 void
-mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
+mrd_drain_proc_orphan(mrd_drain *drain, int64_t pid, const mrd_ring_info *info, uint64_t key,
                       const void *records)
 {
     mrd_ident id;
@@ -162,12 +162,12 @@ mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint
     mrd_ident_init(&id);
     id.pid = pid;
     id.start_ticks = (int64_t) info->name.start_ticks;
-    if ((pr = mrd_drain_proc_new(p, &id, info)) == NULL)
+    if ((pr = mrd_drain_proc_new(drain, &id, info)) == NULL)
         return;
-    mrd_drain_open_replay(p, pr, key, records);
+    mrd_drain_open_replay(drain, pr, key, records);
     mp = mrd_catalog_borrow_process(pr->pub.catalog, pr->pub.id);
     pr->pub.ident.rank = mp->rank;
     snprintf(pr->pub.ident.job, sizeof(pr->pub.ident.job), "%.127s",
              mrd_catalog_text(pr->pub.catalog, mp->job).p);
-    end_process(p, pr);
+    end_process(drain, pr);
 }

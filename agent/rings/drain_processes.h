@@ -8,17 +8,17 @@
 #include "agent/rings/drain_int.h"
 
 /* Returns NULL if neither rings nor notes of it are read. */
-proc *mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start_ticks);
+proc *mrd_drain_proc_find(mrd_drain *drain, int64_t pid, uint64_t start_ticks);
 /* Adds a process to the list, announces it (options.process), and gives it the spans that are open
  * since a previous agent. NULL if out of memory. */
-proc *mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info);
+proc *mrd_drain_proc_new(mrd_drain *drain, const mrd_ident *id, const mrd_ring_info *info);
 /* Ends a process without rings and notes: emits its open spans as unfinished, announces the end,
  * and frees it. */
-void mrd_drain_proc_unused(mrd_drain *p, proc *pr);
+void mrd_drain_proc_unused(mrd_drain *drain, proc *pr);
 /* Adds a process that has open spans of a predecessor but no rings (mrd_drain_orphan). */
-void mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
+void mrd_drain_proc_orphan(mrd_drain *drain, int64_t pid, const mrd_ring_info *info, uint64_t key,
                            const void *records);
 /* Frees the process without a report, because the drain is closed. */
-void mrd_drain_proc_free(mrd_drain *p, proc *pr);
+void mrd_drain_proc_free(mrd_drain *drain, proc *pr);
 
 #endif

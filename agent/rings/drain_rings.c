@@ -19,76 +19,76 @@
 static bool
 same_ring(const void *self, uint32_t at, const void *key)
 {
-    const mrd_drain *p = self;
+    const mrd_drain *drain = self;
 
-    return mrd_dir_name_is(key, p->rings[at]->dir, p->rings[at]->file_name);
+    return mrd_dir_name_is(key, drain->rings[at]->dir, drain->rings[at]->file_name);
 }
 
 static bool
-has_ring(const mrd_drain *p, unsigned dir, const char *file_name)
+has_ring(const mrd_drain *drain, unsigned dir, const char *file_name)
 {
     const mrd_dir_name key = { dir, file_name };
 
-    return mrd_index_find(&p->by_name, mrd_dir_name_hash(dir, file_name), same_ring, p, &key) !=
-           MRD_INDEX_NONE;
+    return mrd_index_find(&drain->by_name, mrd_dir_name_hash(dir, file_name), same_ring, drain,
+                          &key) != MRD_INDEX_NONE;
 }
 
 /* Adds the ring to the list and the index. */
 static bool
-list_ring(mrd_drain *p, ring *r)
+list_ring(mrd_drain *drain, ring *r)
 {
-    r->at = p->n_rings;
-    if (!MRD_VEC_ROOM_MAX(p->rings, p->n_rings, p->cap_rings, 1, p->rings_max) ||
-        mrd_index_add(&p->by_name, mrd_dir_name_hash(r->dir, r->file_name), (uint32_t) r->at) !=
+    r->at = drain->n_rings;
+    if (!MRD_VEC_ROOM_MAX(drain->rings, drain->n_rings, drain->cap_rings, 1, drain->rings_max) ||
+        mrd_index_add(&drain->by_name, mrd_dir_name_hash(r->dir, r->file_name), (uint32_t) r->at) !=
             MRD_OK)
         return false;
-    p->rings[p->n_rings++] = r;
+    drain->rings[drain->n_rings++] = r;
     return true;
 }
 
 static void
-unlist_ring(mrd_drain *p, const ring *r)
+unlist_ring(mrd_drain *drain, const ring *r)
 {
-    ring *last = p->rings[--p->n_rings];
+    ring *last = drain->rings[--drain->n_rings];
 
-    mrd_index_remove(&p->by_name, mrd_dir_name_hash(r->dir, r->file_name), (uint32_t) r->at);
+    mrd_index_remove(&drain->by_name, mrd_dir_name_hash(r->dir, r->file_name), (uint32_t) r->at);
     if (last == r)
         return;
-    mrd_index_move(&p->by_name, mrd_dir_name_hash(last->dir, last->file_name), (uint32_t) last->at,
-                   (uint32_t) r->at);
+    mrd_index_move(&drain->by_name, mrd_dir_name_hash(last->dir, last->file_name),
+                   (uint32_t) last->at, (uint32_t) r->at);
     last->at = r->at;
-    p->rings[last->at] = last;
+    drain->rings[last->at] = last;
 }
 
 /* Returns the user's slot, which is added if needed. -1 if out of memory, or if the user has its
  * share of rings. */
 static int
-user_of(mrd_drain *p, uint32_t uid)
+user_of(mrd_drain *drain, uint32_t uid)
 {
-    unsigned at = p->n_users;
+    unsigned at = drain->n_users;
 
-    for (unsigned i = 0; i < p->n_users; i++)
-        if (p->users[i].rings > 0 && p->users[i].uid == uid)
-            return p->users[i].rings < p->rings_max - p->n_rings ? (int) i : -1;
-    for (unsigned i = 0; i < p->n_users; i++)
-        if (p->users[i].rings == 0)
+    for (unsigned i = 0; i < drain->n_users; i++)
+        if (drain->users[i].rings > 0 && drain->users[i].uid == uid)
+            return drain->users[i].rings < drain->rings_max - drain->n_rings ? (int) i : -1;
+    for (unsigned i = 0; i < drain->n_users; i++)
+        if (drain->users[i].rings == 0)
             at = i;
-    if (at == p->n_users) {
-        if (!MRD_VEC_NEXT(p->users, at))
+    if (at == drain->n_users) {
+        if (!MRD_VEC_NEXT(drain->users, at))
             return -1;
-        p->n_users++;
+        drain->n_users++;
     }
-    p->users[at] = (ring_user){ .uid = uid };
+    drain->users[at] = (ring_user){ .uid = uid };
     return (int) at;
 }
 
 static int32_t
-host_pid_of(mrd_drain *p, mrd_ring_reader *reader)
+host_pid_of(mrd_drain *drain, mrd_ring_reader *reader)
 {
     const mrd_ring_info *info = mrd_ring_borrow_info(reader);
     int32_t host_pid = 0;
 
-    if (info->pid_ns == 0 || info->pid_ns == p->pid_ns)
+    if (info->pid_ns == 0 || info->pid_ns == drain->pid_ns)
         return info->name.pid;
     (void) mrd_ring_owner(reader, &host_pid);
     return host_pid;
@@ -97,51 +97,51 @@ host_pid_of(mrd_drain *p, mrd_ring_reader *reader)
 /* Refuses a ring with a false claim and removes its file. Otherwise it would be found again, and
  * accepted, after the claimed process has ended. */
 static void
-refuse(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
+refuse(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *reader)
 {
-    p->foreign_uid++;
-    p->counts.rings_refused++;
-    if (!p->o.keep_rings)
-        (void) mrd_ring_remove(reader, mrd_discover_dir_fd(p->discover, dir), file_name, NULL);
+    drain->foreign_uid++;
+    drain->counts.rings_refused++;
+    if (!drain->o.keep_rings)
+        (void) mrd_ring_remove(reader, mrd_discover_dir_fd(drain->discover, dir), file_name, NULL);
 }
 
 static void
-leave_out(mrd_drain *p, unsigned dir, const char *file_name)
+leave_out(mrd_drain *drain, unsigned dir, const char *file_name)
 {
-    mrd_drain_unread(p, dir, file_name, MRD_UNREAD_BEYOND);
-    p->counts.rings_refused++;
-    p->rings_beyond++;
-    p->beyond_at = mrd_local_now();
+    mrd_drain_unread(drain, dir, file_name, MRD_UNREAD_BEYOND);
+    drain->counts.rings_refused++;
+    drain->rings_beyond++;
+    drain->beyond_at = mrd_local_now();
 }
 
 static mrd_err
-adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
+adopt(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *reader)
 {
     const mrd_ring_info *info = mrd_ring_borrow_info(reader);
-    int32_t host_pid = host_pid_of(p, reader);
+    int32_t host_pid = host_pid_of(drain, reader);
     ring *r;
-    int user = user_of(p, info->file_uid);
+    int user = user_of(drain, info->file_uid);
     mrd_ident id;
     mrd_err err;
     proc *pr;
 
     if (user < 0) {
-        leave_out(p, dir, file_name);
+        leave_out(drain, dir, file_name);
         return MRD_LIMIT;
     }
-    if ((err = mrd_drain_identify(p, dir, info, reader, host_pid, &id)) != MRD_OK) {
-        refuse(p, dir, file_name, reader);
+    if ((err = mrd_drain_identify(drain, dir, info, reader, host_pid, &id)) != MRD_OK) {
+        refuse(drain, dir, file_name, reader);
         return err;
     }
-    pr = mrd_drain_proc_find(p, id.pid, info->name.start_ticks);
+    pr = mrd_drain_proc_find(drain, id.pid, info->name.start_ticks);
     if (pr == NULL)
-        pr = mrd_drain_proc_new(p, &id, info);
+        pr = mrd_drain_proc_new(drain, &id, info);
     r = pr == NULL ? NULL : calloc(1, sizeof(*r));
     if (r == NULL)
         return MRD_NOMEM;
     r->dir = dir;
     snprintf(r->file_name, sizeof(r->file_name), "%s", file_name);
-    if (!list_ring(p, r)) {
+    if (!list_ring(drain, r)) {
         free(r);
         return MRD_NOMEM;
     }
@@ -157,32 +157,33 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     pr->active_at = r->read_at = mrd_local_now();
     for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
         other->caught_up = false; /* they may have new records */
-    if (p->o.resume != NULL && p->o.hold)
-        r->gaps_safe = p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_GAPS);
-    mrd_drain_text_resume(p, r,
-                          p->o.resume == NULL || !p->o.hold
+    if (drain->o.resume != NULL && drain->o.hold)
+        r->gaps_safe =
+            drain->o.resume(drain->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_GAPS);
+    mrd_drain_text_resume(drain, r,
+                          drain->o.resume == NULL || !drain->o.hold
                               ? 0
-                              : p->o.resume(p->o.self, mrd_drain_ring_hash(file_name)));
-    mrd_discover_hold(p->discover, dir, 1);
+                              : drain->o.resume(drain->o.self, mrd_drain_ring_hash(file_name)));
+    mrd_discover_hold(drain->discover, dir, 1);
     r->user = (unsigned) user;
-    p->users_now += p->users[user].rings++ == 0;
-    p->counts.rings++;
-    p->counts.rings_seen++;
+    drain->users_now += drain->users[user].rings++ == 0;
+    drain->counts.rings++;
+    drain->counts.rings_seen++;
     return MRD_OK;
 }
 
 /* Removes a file that never became a ring, or a ring of another boot. */
 static void
-remove_stale(mrd_drain *p, int dir_fd, const char *file_name)
+remove_stale(mrd_drain *drain, int dir_fd, const char *file_name)
 {
     struct stat st;
     struct timespec now;
 
-    if (p->o.keep_rings || fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+    if (drain->o.keep_rings || fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         clock_gettime(CLOCK_REALTIME, &now) != 0 ||
         (now.tv_sec - st.st_mtim.tv_sec) * MRD_SEC < MRD_WAIT_RING_STALE)
         return;
-    (void) mrd_ring_remove_stale(dir_fd, file_name, p->proc_root, NULL);
+    (void) mrd_ring_remove_stale(dir_fd, file_name, drain->proc_root, NULL);
 }
 
 uint64_t
@@ -194,17 +195,18 @@ mrd_drain_ring_hash(const char *file_name)
 /* Returns true if a previous agent emitted the end of this ring completely, with its open spans and
  * losses, and was killed before it removed the file. Then the end must not be emitted again. */
 bool
-mrd_drain_was_ended(const mrd_drain *p, const char *file_name)
+mrd_drain_was_ended(const mrd_drain *drain, const char *file_name)
 {
-    return p->o.hold && !p->o.keep_rings && p->o.resume != NULL &&
-           p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
+    return drain->o.hold && !drain->o.keep_rings && drain->o.resume != NULL &&
+           drain->o.resume(drain->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
 }
 
 /* Returns true if the directory of a container belongs to the process's user. With mounts of its
  * own a user can put another user's directory in the place of /dev/shm, and rings in it are read on
  * behalf of the directory's owner. The operator named our own directory, so it is not checked. */
 static bool
-may_read_folder(const mrd_drain *p, unsigned dir, int dir_fd, const char *file_name, mrd_why *why)
+may_read_folder(const mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name,
+                mrd_why *why)
 {
     struct stat folder, st;
     uint32_t user;
@@ -212,7 +214,7 @@ may_read_folder(const mrd_drain *p, unsigned dir, int dir_fd, const char *file_n
     if (dir == 0 || fstat(dir_fd, &folder) != 0 || folder.st_uid == 0 ||
         (folder.st_mode & S_IWOTH) != 0)
         return true;
-    user = mrd_discover_dir_user(p->discover, dir);
+    user = mrd_discover_dir_user(drain->discover, dir);
     if (user != 0 && user != folder.st_uid) {
         mrd_why_set(why, MRD_DENIED, 0,
                     "a process of user %u has the folder of user %u in the place of its /dev/shm",
@@ -239,110 +241,110 @@ is_refusal(mrd_err err)
 mrd_err
 mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name)
 {
-    mrd_drain *p = self;
-    mrd_ring_opts opts = { 0, p->o.only_uid, 0, p->proc_root };
+    mrd_drain *drain = self;
+    mrd_ring_opts opts = { 0, drain->o.only_uid, 0, drain->proc_root };
     mrd_ring_reader *reader = NULL;
     mrd_why why = { 0 };
     mrd_err err;
 
-    if (has_ring(p, dir, file_name))
+    if (has_ring(drain, dir, file_name))
         return MRD_OK;
-    if (p->stands_back) {
-        mrd_drain_unread(p, dir, file_name, MRD_UNREAD_HELD);
+    if (drain->stands_back) {
+        mrd_drain_unread(drain, dir, file_name, MRD_UNREAD_HELD);
         return MRD_AGAIN;
     }
-    if (!may_read_folder(p, dir, dir_fd, file_name, &why)) {
-        mrd_drain_refused(p, dir, file_name, why.text);
+    if (!may_read_folder(drain, dir, dir_fd, file_name, &why)) {
+        mrd_drain_refused(drain, dir, file_name, why.text);
         return MRD_OK;
     }
     if (!mrd_str_ends(mrd_str_of(file_name), ".ring"))
         return MRD_UNSUPPORTED;
-    if (p->n_rings >= p->rings_max) {
-        leave_out(p, dir, file_name);
+    if (drain->n_rings >= drain->rings_max) {
+        leave_out(drain, dir, file_name);
         return MRD_OK;
     }
     err = mrd_ring_open(dir_fd, file_name, &opts, &reader, &why);
-    if (err == MRD_OK && mrd_drain_was_ended(p, file_name)) {
+    if (err == MRD_OK && mrd_drain_was_ended(drain, file_name)) {
         (void) mrd_ring_remove(reader, dir_fd, file_name, NULL);
         mrd_ring_close(reader);
-        p->counts.rings_removed++;
+        drain->counts.rings_removed++;
         return MRD_OK;
     }
     if (err == MRD_OK) {
-        err = adopt(p, dir, file_name, reader);
+        err = adopt(drain, dir, file_name, reader);
         if (err == MRD_OK)
-            mrd_drain_is_read(p, dir, file_name);
+            mrd_drain_is_read(drain, dir, file_name);
         if (err != MRD_OK)
             mrd_ring_close(reader);
         return err == MRD_NOMEM ? MRD_AGAIN : MRD_OK;
     }
     if (err == MRD_BUSY || err == MRD_STATE)
-        mrd_drain_unread(p, dir, file_name,
+        mrd_drain_unread(drain, dir, file_name,
                          err == MRD_BUSY ? MRD_UNREAD_HELD : MRD_UNREAD_OTHER_BOOT);
-    if (is_refusal(err) && p->o.only_uid < 0)
-        mrd_drain_refused(p, dir, file_name, why.text);
+    if (is_refusal(err) && drain->o.only_uid < 0)
+        mrd_drain_refused(drain, dir, file_name, why.text);
     if (err == MRD_AGAIN || err == MRD_STATE)
-        remove_stale(p, dir_fd, file_name);
+        remove_stale(drain, dir_fd, file_name);
     return err;
 }
 
 /* Removes a ring from the list, and with the last ring its process. */
 static void
-drop_ring(mrd_drain *p, ring *r)
+drop_ring(mrd_drain *drain, ring *r)
 {
     proc *pr = r->proc;
     ring **at = &pr->rings;
 
     mrd_drain_ops_add(&pr->ops, r->reader, pr->shift_ns);
-    unlist_ring(p, r);
-    mrd_drain_memory_forget(p, r);
-    p->users_now -= --p->users[r->user].rings == 0;
+    unlist_ring(drain, r);
+    mrd_drain_memory_forget(drain, r);
+    drain->users_now -= --drain->users[r->user].rings == 0;
     while (*at != r)
         at = &(*at)->next_of_proc;
     *at = r->next_of_proc;
-    mrd_discover_hold(p->discover, r->dir, -1);
+    mrd_discover_hold(drain->discover, r->dir, -1);
     mrd_ring_close(r->reader);
     mrd_ring_map_close(&r->map);
     mrd_drain_ring_forget(r);
     free(r);
-    p->counts.rings--;
+    drain->counts.rings--;
     pr->n_rings--;
-    mrd_drain_proc_unused(p, pr);
+    mrd_drain_proc_unused(drain, pr);
 }
 
 /* All records of the ring were read and are durable. */
 void
-mrd_drain_ring_remove(mrd_drain *p, ring *r)
+mrd_drain_ring_remove(mrd_drain *drain, ring *r)
 {
     (void) mrd_ring_release(r->reader);
-    if (!p->o.keep_rings)
-        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
-                               NULL);
-    p->counts.rings_removed++;
-    drop_ring(p, r);
+    if (!drain->o.keep_rings)
+        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(drain->discover, r->dir),
+                               r->file_name, NULL);
+    drain->counts.rings_removed++;
+    drop_ring(drain, r);
 }
 
 /* Retires an inconsistent ring. Its own count of losses is reported. Its file is removed, because
  * every restart would find it again. */
 void
-mrd_drain_ring_retire(mrd_drain *p, ring *r, const mrd_why *why)
+mrd_drain_ring_retire(mrd_drain *drain, ring *r, const mrd_why *why)
 {
     mrd_ring_stats st;
     mrd_local_ns now = mrd_local_now();
 
     mrd_ring_get_stats(r->reader, &st);
-    p->counts.rings_bad++;
-    if (p->first_bad[0] == '\0')
-        snprintf(p->first_bad, sizeof(p->first_bad), "%.255s", why->text);
+    drain->counts.rings_bad++;
+    if (drain->first_bad[0] == '\0')
+        snprintf(drain->first_bad, sizeof(drain->first_bad), "%.255s", why->text);
     if (r->blob.open)
-        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now, now);
-    mrd_drain_lost(p, r->proc, MRD_DROP_BAD_RING,
+        mrd_drain_lost(drain, r->proc, MRD_DROP_BLOB, 1, now, now);
+    mrd_drain_lost(drain, r->proc, MRD_DROP_BAD_RING,
                    st.lost_total > st.reported && st.lost_total - st.reported < 1u << 31
                        ? st.lost_total - st.reported
                        : 1,
                    now, now);
-    if (!p->o.keep_rings)
-        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
-                               NULL);
-    drop_ring(p, r);
+    if (!drain->o.keep_rings)
+        (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(drain->discover, r->dir),
+                               r->file_name, NULL);
+    drop_ring(drain, r);
 }

@@ -17,11 +17,11 @@
  * UNSUPPORTED (the file is readable and not a ring), and the errors of mrd_ring_open. */
 mrd_err mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name);
 /* Returns true if a predecessor's last commit says that this ring or note was read to its end. */
-bool mrd_drain_was_ended(const mrd_drain *p, const char *file_name);
+bool mrd_drain_was_ended(const mrd_drain *drain, const char *file_name);
 /* All records of the ring are durable: removes its file, and with the last ring its process. */
-void mrd_drain_ring_remove(mrd_drain *p, ring *r);
+void mrd_drain_ring_remove(mrd_drain *drain, ring *r);
 /* Retires an inconsistent ring. Its own count of losses is reported. Its file is removed, because
  * every restart would find it again. */
-void mrd_drain_ring_retire(mrd_drain *p, ring *r, const mrd_why *why);
+void mrd_drain_ring_retire(mrd_drain *drain, ring *r, const mrd_why *why);
 
 #endif

@@ -58,9 +58,9 @@ poll_next(const ring *r, uint64_t n, mrd_local_ns now)
 
 /* Sets the next poll. Times are multiples of the interval, so that rings share wake-ups. */
 static void
-plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
+plan(ring *r, uint64_t count, uint32_t budget, mrd_local_ns now)
 {
-    if (n > 0) {
+    if (count > 0) {
         if (mrd_local_diff(now, r->proc->active_at) > MRD_WAIT_POLL_SLOW)
             for (ring *other = r->proc->rings; other != NULL; other = other->next_of_proc)
                 if (mrd_local_after(other->poll_at, mrd_local_add(now, MRD_WAIT_POLL_MIN)) &&
@@ -75,15 +75,15 @@ plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
             r->read_at = (mrd_local_ns){ 0 };
         }
     }
-    r->poll_ns = poll_next(r, n, now);
-    r->poll_at = (mrd_local_ns){ r->ended      ? INT64_MAX
-                                 : n >= budget ? now.ns
-                                               : (now.ns / r->poll_ns + 1) * r->poll_ns };
+    r->poll_ns = poll_next(r, count, now);
+    r->poll_at = (mrd_local_ns){ r->ended          ? INT64_MAX
+                                 : count >= budget ? now.ns
+                                                   : (now.ns / r->poll_ns + 1) * r->poll_ns };
 }
 
 /* Reads the part that a predecessor processed, for spans that are still open there. */
 static uint64_t
-read_again(mrd_drain *p, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_why *why)
+read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_why *why)
 {
     mrd_ring_event rec;
     mrd_ring_stats st;
@@ -99,7 +99,7 @@ read_again(mrd_drain *p, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_
         *ret_step = mrd_ring_next(r->reader, &rec, why);
         if (*ret_step != MRD_RING_MORE && *ret_step != MRD_RING_LOST)
             return n;
-        mrd_drain_again(p, r, &rec);
+        mrd_drain_again(drain, r, &rec);
         *ret_step = MRD_RING_MORE;
         n++;
     }
@@ -129,14 +129,15 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     mrd_ring_step step = MRD_RING_MORE;
     mrd_ring_event rec;
     mrd_why why = { 0 };
-    uint64_t n = 0;
+    uint64_t count = 0;
 
     *ret_gone = false;
     if (r->safe != 0)
-        n = read_again(p, r, budget, &step, &why);
+        count = read_again(p, r, budget, &step, &why);
     /* The end is emitted in one turn, so that a commit contains all or none of it. */
     while (r->safe == 0 && (step == MRD_RING_MORE || step == MRD_RING_LOST) &&
-           (mrd_ring_is_ending(r->reader) || (n += mrd_drain_plain(p, r, budget - n)) < budget)) {
+           (mrd_ring_is_ending(r->reader) ||
+            (count += mrd_drain_plain(p, r, budget - count)) < budget)) {
         step = mrd_ring_next(r->reader, &rec, &why);
         if (step == MRD_RING_MORE)
             mrd_drain_record(p, r, &rec);
@@ -144,9 +145,9 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
             mrd_drain_loss(p, r, &rec);
         else
             break;
-        n++;
+        count++;
     }
-    r->waits = r->waits || n > 0;
+    r->waits = r->waits || count > 0;
     if (step != MRD_RING_BAD && !mrd_drain_memory_note(p, r)) {
         mrd_why_set(&why, MRD_LIMIT, 0,
                     "%s: what user %u makes the agent keep (names, open spans, texts) exceeds the "
@@ -157,11 +158,11 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     if (step == MRD_RING_BAD) {
         mrd_drain_ring_retire(p, r, &why);
         *ret_gone = true;
-        return n;
+        return count;
     }
     r->ended = step == MRD_RING_END;
     save_last_use(r, step);
-    r->caught_up = n < budget;
+    r->caught_up = count < budget;
     if (r->ended)
         mrd_drain_blob_end(p, r);
     if (!p->o.hold && r->waits) {
@@ -171,20 +172,21 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     if (r->ended && !r->waits) {
         mrd_drain_ring_remove(p, r);
         *ret_gone = true;
-        return n;
+        return count;
     }
-    if (n >= budget)
+    if (count >= budget)
         p->more = true;
-    plan(r, n, budget, now);
-    return n;
+    plan(r, count, budget, now);
+    return count;
 }
 
 /* Returns true if the ring's user has time left in this turn. At least one ring of a user is read,
  * however long it takes. */
 static bool
-has_time(mrd_drain *p, const ring *r)
+has_time(mrd_drain *drain, const ring *r)
 {
-    return p->users[r->user].spent_ns < MRD_DRAIN_TURN / (p->users_now == 0 ? 1 : p->users_now);
+    return drain->users[r->user].spent_ns <
+           MRD_DRAIN_TURN / (drain->users_now == 0 ? 1 : drain->users_now);
 }
 
 /* Returns true if the ring continues other rings of the process, and is read after them. */
@@ -203,81 +205,83 @@ comes_later(ring *r)
 }
 
 static bool
-drain_timed(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, int64_t *at, uint64_t *n)
+drain_timed(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, int64_t *at, uint64_t *uint64)
 {
     unsigned user = r->user;
     int64_t before = *at;
     bool gone = false;
 
-    *n += drain(p, r, budget, now, &gone);
+    *uint64 += drain(p, r, budget, now, &gone);
     *at = mrd_local_now().ns;
     p->users[user].spent_ns += *at - before;
     return gone;
 }
 
 void
-mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold)
+mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold)
 {
     proc *pr = (proc *) process;
 
-    (void) p;
+    (void) drain;
     pr->held = hold;
     for (ring *r = pr->rings; r != NULL && !hold; r = r->next_of_proc)
         r->poll_at = (mrd_local_ns){ r->ended ? INT64_MAX : 0 };
 }
 
 void
-mrd_drain_hold(mrd_drain *p, bool hold)
+mrd_drain_hold(mrd_drain *drain, bool hold)
 {
-    for (size_t i = 0; i < p->n_rings && p->held && !hold; i++)
-        p->rings[i]->poll_at = (mrd_local_ns){ p->rings[i]->ended ? INT64_MAX : 0 };
-    p->held = hold;
+    for (size_t i = 0; i < drain->n_rings && drain->held && !hold; i++)
+        drain->rings[i]->poll_at = (mrd_local_ns){ drain->rings[i]->ended ? INT64_MAX : 0 };
+    drain->held = hold;
 }
 
 /* Reads each ring once. The first one rotates, so that none is always last. A user without time
  * left continues in the next turn where it stopped. */
 static uint64_t
-drain_all(mrd_drain *p, mrd_local_ns now)
+drain_all(mrd_drain *drain, mrd_local_ns now)
 {
-    uint32_t budget = p->o.budget == 0 ? BUDGET_DEFAULT : p->o.budget;
-    size_t left = p->n_rings, i = p->n_rings == 0 ? 0 : p->turn++ % p->n_rings;
+    uint32_t budget = drain->o.budget == 0 ? BUDGET_DEFAULT : drain->o.budget;
+    size_t left = drain->n_rings, i = drain->n_rings == 0 ? 0 : drain->turn++ % drain->n_rings;
     int64_t at = mrd_local_now().ns;
-    uint64_t n = 0;
+    uint64_t count = 0;
     bool cut = false;
 
-    p->more = false;
-    for (unsigned u = 0; u < p->n_users; u++)
-        p->users[u].spent_ns = 0;
-    for (; left > 0 && p->n_rings > 0; left--) {
+    drain->more = false;
+    for (unsigned u = 0; u < drain->n_users; u++)
+        drain->users[u].spent_ns = 0;
+    for (; left > 0 && drain->n_rings > 0; left--) {
         bool gone = false;
 
-        if (i >= p->n_rings)
+        if (i >= drain->n_rings)
             i = 0;
-        if (p->held || p->rings[i]->proc->held) {
-            p->rings[i]->poll_at = mrd_local_add(now, MRD_WAIT_RING_HELD);
-        } else if (!mrd_local_after(p->rings[i]->poll_at, now) && comes_later(p->rings[i])) {
+        if (drain->held || drain->rings[i]->proc->held) {
+            drain->rings[i]->poll_at = mrd_local_add(now, MRD_WAIT_RING_HELD);
+        } else if (!mrd_local_after(drain->rings[i]->poll_at, now) &&
+                   comes_later(drain->rings[i])) {
             ;
-        } else if (!mrd_local_after(p->rings[i]->poll_at, now) && has_time(p, p->rings[i])) {
-            gone = drain_timed(p, p->rings[i], budget, now, &at, &n);
-        } else if (!mrd_local_after(p->rings[i]->poll_at, now) && !cut) {
-            cut = p->more = true;
-            p->turn = i;
+        } else if (!mrd_local_after(drain->rings[i]->poll_at, now) &&
+                   has_time(drain, drain->rings[i])) {
+            gone = drain_timed(drain, drain->rings[i], budget, now, &at, &count);
+        } else if (!mrd_local_after(drain->rings[i]->poll_at, now) && !cut) {
+            cut = drain->more = true;
+            drain->turn = i;
         }
         if (!gone)
             i++; /* otherwise the last ring moved into its slot */
     }
-    return n;
+    return count;
 }
 
 static void
-sweep(mrd_drain *p, mrd_local_ns now)
+sweep(mrd_drain *drain, mrd_local_ns now)
 {
-    if (mrd_local_before(now, mrd_local_add(p->swept_at, MRD_WAIT_RING_SWEEP)))
+    if (mrd_local_before(now, mrd_local_add(drain->swept_at, MRD_WAIT_RING_SWEEP)))
         return;
-    p->swept_at = now;
-    mrd_drain_note_sweep(p);
-    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
-        mrd_drain_sweep(p, pr, now, MRD_WAIT_SPAN_START);
+    drain->swept_at = now;
+    mrd_drain_note_sweep(drain);
+    for (proc *pr = drain->procs; pr != NULL; pr = pr->next)
+        mrd_drain_sweep(drain, pr, now, MRD_WAIT_SPAN_START);
 }
 
 static mrd_err
@@ -292,64 +296,64 @@ file_found(void *self, unsigned dir, int dir_fd, const char *file_name)
 }
 
 uint64_t
-mrd_drain_step(mrd_drain *p)
+mrd_drain_step(mrd_drain *drain)
 {
     mrd_local_ns now = mrd_local_now();
 
-    mrd_drain_cross_step(p, now);
-    (void) mrd_drain_lock(p, now);
-    mrd_discover_step(p->discover, now, file_found, p);
-    sweep(p, now);
-    mrd_drain_open_step(p, now, mrd_drain_proc_orphan);
-    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
+    mrd_drain_cross_step(drain, now);
+    (void) mrd_drain_lock(drain, now);
+    mrd_discover_step(drain->discover, now, file_found, drain);
+    sweep(drain, now);
+    mrd_drain_open_step(drain, now, mrd_drain_proc_orphan);
+    for (proc *pr = drain->procs; pr != NULL; pr = pr->next)
         mrd_drain_runtime_report_gaps(pr, now);
-    return drain_all(p, now);
+    return drain_all(drain, now);
 }
 
 int64_t
-mrd_drain_wait_ns(const mrd_drain *p)
+mrd_drain_wait_ns(const mrd_drain *drain)
 {
-    mrd_local_ns now = mrd_local_now(), next = mrd_discover_next(p->discover);
+    mrd_local_ns now = mrd_local_now(), next = mrd_discover_next(drain->discover);
 
-    if (p->more)
+    if (drain->more)
         return 0;
-    if (mrd_local_before(mrd_local_add(p->swept_at, MRD_WAIT_RING_SWEEP), next))
-        next = mrd_local_add(p->swept_at, MRD_WAIT_RING_SWEEP);
-    for (size_t i = 0; i < p->n_rings; i++)
-        if (mrd_local_before(p->rings[i]->poll_at, next))
-            next = p->rings[i]->poll_at;
+    if (mrd_local_before(mrd_local_add(drain->swept_at, MRD_WAIT_RING_SWEEP), next))
+        next = mrd_local_add(drain->swept_at, MRD_WAIT_RING_SWEEP);
+    for (size_t i = 0; i < drain->n_rings; i++)
+        if (mrd_local_before(drain->rings[i]->poll_at, next))
+            next = drain->rings[i]->poll_at;
     return mrd_local_after(next, now) ? mrd_local_diff(next, now) : 0;
 }
 
 void
-mrd_drain_finish(mrd_drain *p)
+mrd_drain_finish(mrd_drain *drain)
 {
     mrd_local_ns end = mrd_local_add(mrd_local_now(), MRD_WAIT_RING_FINISH);
-    uint64_t n, removed;
+    uint64_t count, removed;
     size_t beyond;
 
-    (void) mrd_drain_lock(p, mrd_local_now());
-    mrd_drain_cross(p);
+    (void) mrd_drain_lock(drain, mrd_local_now());
+    mrd_drain_cross(drain);
     do { /* completely read rings make room for rings that could not be open at the same time */
-        beyond = p->rings_beyond;
-        removed = p->counts.rings_removed;
-        mrd_discover_all(p->discover, file_found, p);
-        for (size_t i = 0; i < p->n_rings; i++)
-            if (mrd_ring_owner(p->rings[i]->reader, NULL) == MRD_OWNER_DEAD)
-                mrd_ring_assume_dead(p->rings[i]->reader);
+        beyond = drain->rings_beyond;
+        removed = drain->counts.rings_removed;
+        mrd_discover_all(drain->discover, file_found, drain);
+        for (size_t i = 0; i < drain->n_rings; i++)
+            if (mrd_ring_owner(drain->rings[i]->reader, NULL) == MRD_OWNER_DEAD)
+                mrd_ring_assume_dead(drain->rings[i]->reader);
         do {
-            for (size_t i = 0; i < p->n_rings; i++)
-                p->rings[i]->poll_at = (mrd_local_ns){ p->rings[i]->ended ? INT64_MAX : 0 };
-            n = drain_all(p, mrd_local_now());
-        } while (n > 0 || (p->more && mrd_local_before(mrd_local_now(), end)));
-    } while (p->rings_beyond != beyond && p->counts.rings_removed != removed);
-    for (proc *pr = p->procs; pr != NULL; pr = pr->next) {
-        if (!p->o.hold)
-            mrd_drain_runtime_flush(p, pr);
-        for (ring *r = pr->rings; r != NULL && p->o.hold; r = r->next_of_proc)
-            mrd_drain_text_end(p, r);
-        if (p->log == NULL) /* otherwise a successor continues them */
-            mrd_drain_flush_open(p, pr);
+            for (size_t i = 0; i < drain->n_rings; i++)
+                drain->rings[i]->poll_at = (mrd_local_ns){ drain->rings[i]->ended ? INT64_MAX : 0 };
+            count = drain_all(drain, mrd_local_now());
+        } while (count > 0 || (drain->more && mrd_local_before(mrd_local_now(), end)));
+    } while (drain->rings_beyond != beyond && drain->counts.rings_removed != removed);
+    for (proc *pr = drain->procs; pr != NULL; pr = pr->next) {
+        if (!drain->o.hold)
+            mrd_drain_runtime_flush(drain, pr);
+        for (ring *r = pr->rings; r != NULL && drain->o.hold; r = r->next_of_proc)
+            mrd_drain_text_end(drain, r);
+        if (drain->log == NULL) /* otherwise a successor continues them */
+            mrd_drain_flush_open(drain, pr);
     }
 }
 
@@ -360,30 +364,30 @@ unsaved(const proc *pr)
 }
 
 void
-mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
+mrd_drain_release(mrd_drain *drain, mrd_drain_process *process)
 {
     proc *pr = (proc *) process;
 
     bool has_rings = pr->rings != NULL;
 
-    mrd_drain_note_release(p, pr); /* may free a process without rings */
+    mrd_drain_note_release(drain, pr); /* may free a process without rings */
     for (ring *r = has_rings ? pr->rings : NULL, *next; r != NULL; r = next) {
         next = r->next_of_proc;
         if (r->waits || (r->next_of_proc == NULL && pr->reported_unsaved != unsaved(pr)))
-            mrd_drain_text_release(p, r);
+            mrd_drain_text_release(drain, r);
         r->waits = false;
         if (r->ended)
-            mrd_drain_ring_remove(p, r); /* the last ring removes the process as well */
+            mrd_drain_ring_remove(drain, r); /* the last ring removes the process as well */
     }
 }
 
 void
-mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
+mrd_drain_positions(const mrd_drain *drain, const mrd_drain_process *process,
                     void (*call)(void *self, uint64_t ring, uint64_t read), void *self)
 {
     const proc *pr = (const proc *) process;
 
-    mrd_drain_note_positions(p, pr, call, self);
+    mrd_drain_note_positions(drain, pr, call, self);
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
         mrd_ring_stats st;
 
@@ -396,21 +400,21 @@ mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
         if (r->texts != NULL) {
             mrd_ring_left left;
 
-            mrd_drain_text_left(p, (ring *) (uintptr_t) r, &left, &st.read);
+            mrd_drain_text_left(drain, (ring *) (uintptr_t) r, &left, &st.read);
             call(self, mrd_drain_ring_hash(r->file_name) ^ MRD_DRAIN_GAPS, left.gaps_done);
         }
     }
 }
 
 void
-mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
+mrd_drain_unreported(const mrd_drain *drain, const mrd_drain_process *process,
                      void (*call)(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
                                   mrd_local_ns last),
                      void *self)
 {
     const proc *pr = (const proc *) process;
 
-    (void) p;
+    (void) drain;
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         for (unsigned cause = 0; cause < MRD_RING_LOST_CAUSES; cause++) {
             int64_t first, last;
@@ -438,12 +442,12 @@ mrd_drain_claim(const mrd_drain_process *process)
 }
 
 double
-mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process)
+mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process)
 {
     const proc *pr = (const proc *) process;
     double most = 0;
 
-    (void) p;
+    (void) drain;
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
         mrd_ring_stats st;
         double full;
@@ -475,68 +479,69 @@ rings_max(void)
 mrd_err
 mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why)
 {
-    mrd_drain *p = calloc(1, sizeof(*p));
+    mrd_drain *drain = calloc(1, sizeof(*drain));
     mrd_ident self;
     struct stat st;
     mrd_err err = MRD_NOMEM;
 
-    if (p == NULL)
+    if (drain == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "drain");
-    p->o = *options;
-    p->rings_max = rings_max();
-    p->instance_id = strdup(options->instance_id == NULL ? "unknown" : options->instance_id);
-    p->lock_fd = -1;
-    p->ring_dir = strdup(options->ring_dir == NULL ? mrd_ring_dir() : options->ring_dir);
-    p->job = strdup(options->job == NULL ? "" : options->job);
-    p->proc_root = strdup(options->proc_root == NULL ? "/proc" : options->proc_root);
+    drain->o = *options;
+    drain->rings_max = rings_max();
+    drain->instance_id = strdup(options->instance_id == NULL ? "unknown" : options->instance_id);
+    drain->lock_fd = -1;
+    drain->ring_dir = strdup(options->ring_dir == NULL ? mrd_ring_dir() : options->ring_dir);
+    drain->job = strdup(options->job == NULL ? "" : options->job);
+    drain->proc_root = strdup(options->proc_root == NULL ? "/proc" : options->proc_root);
     if (stat("/proc/self/ns/pid", &st) == 0)
-        p->pid_ns = st.st_ino;
+        drain->pid_ns = st.st_ino;
     if (mrd_ident_read(NULL, getpid(), &self, NULL) == MRD_OK)
-        p->timens_ns = self.timens_monotonic_ns;
-    if (p->instance_id != NULL && p->job != NULL && p->ring_dir != NULL && p->proc_root != NULL &&
-        (err = mrd_drain_owners_init(p)) == MRD_OK && (err = mrd_drain_cross_init(p)) == MRD_OK)
-        err = mrd_drain_open_begin(p, why);
+        drain->timens_ns = self.timens_monotonic_ns;
+    if (drain->instance_id != NULL && drain->job != NULL && drain->ring_dir != NULL &&
+        drain->proc_root != NULL && (err = mrd_drain_owners_init(drain)) == MRD_OK &&
+        (err = mrd_drain_cross_init(drain)) == MRD_OK)
+        err = mrd_drain_open_begin(drain, why);
     if (err == MRD_OK)
         err = mrd_discover_open(options->ring_dir == NULL ? mrd_ring_dir() : options->ring_dir,
-                                p->proc_root, options->containers, &p->discover, why);
+                                drain->proc_root, options->containers, &drain->discover, why);
     if (err != MRD_OK) {
-        mrd_drain_close(p);
+        mrd_drain_close(drain);
         return mrd_why_set(why, err, 0, "drain");
     }
-    *ret_drain = p;
+    *ret_drain = drain;
     return MRD_OK;
 }
 
 void
-mrd_drain_close(mrd_drain *p)
+mrd_drain_close(mrd_drain *drain)
 {
-    if (p == NULL)
+    if (drain == NULL)
         return;
-    for (size_t i = 0; i < p->n_rings; i++) {
-        mrd_ring_close(p->rings[i]->reader);
-        mrd_ring_map_close(&p->rings[i]->map);
-        mrd_drain_ring_forget(p->rings[i]);
-        free(p->rings[i]);
+    for (size_t i = 0; i < drain->n_rings; i++) {
+        mrd_ring_close(drain->rings[i]->reader);
+        mrd_ring_map_close(&drain->rings[i]->map);
+        mrd_drain_ring_forget(drain->rings[i]);
+        free(drain->rings[i]);
     }
-    for (proc *pr = p->procs, *next; pr != NULL; pr = next) {
+    for (proc *pr = drain->procs, *next; pr != NULL; pr = next) {
         next = pr->next;
-        mrd_drain_proc_free(p, pr);
+        mrd_drain_proc_free(drain, pr);
     }
-    mrd_drain_notes_fini(p);
-    mrd_discover_close(p->discover);
-    mrd_drain_open_end(p);
-    mrd_drain_unlock(p);
-    free(p->ring_dir);
-    mrd_drain_owners_fini(p);
-    mrd_args_free(p->args);
-    free(p->rings);
-    mrd_index_fini(&p->by_name);
-    free(p->users);
-    mrd_drain_cross_fini(p);
-    free(p->instance_id);
-    free(p->job);
-    free(p->proc_root);
-    free(p);
+    mrd_drain_notes_fini(drain);
+    mrd_discover_close(drain->discover);
+    mrd_drain_open_end(drain);
+    mrd_drain_unlock(drain);
+    free(drain->ring_dir);
+    mrd_drain_owners_fini(drain);
+    mrd_args_free(drain->args);
+    free(drain->rings);
+    mrd_index_fini(&drain->by_name);
+    free(drain->users);
+    mrd_drain_cross_fini(drain);
+    free(drain->instance_id);
+    free(drain->job);
+    free(drain->proc_root);
+    free(drain);
 }
 
 /* Losses that a live ring has counted without a record yet are included in the sums. */
@@ -553,43 +558,44 @@ unreported(const ring *r, uint64_t dropped[MRD_DROP_CAUSES])
 }
 
 void
-mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts)
+mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts)
 {
-    *ret_counts = p->counts;
-    for (size_t i = 0; i < p->n_rings; i++)
-        ret_counts->begun += unreported(p->rings[i], ret_counts->dropped);
-    for (const proc *pr = p->procs; pr != NULL; pr = pr->next)
+    *ret_counts = drain->counts;
+    for (size_t i = 0; i < drain->n_rings; i++)
+        ret_counts->begun += unreported(drain->rings[i], ret_counts->dropped);
+    for (const proc *pr = drain->procs; pr != NULL; pr = pr->next)
         ret_counts->held += mrd_drain_runtime_held(pr);
 }
 
 bool
-mrd_drain_stands_back(const mrd_drain *p)
+mrd_drain_stands_back(const mrd_drain *drain)
 {
-    return p->stands_back;
+    return drain->stands_back;
 }
 
 int
-mrd_drain_fd(const mrd_drain *p)
+mrd_drain_fd(const mrd_drain *drain)
 {
-    return mrd_discover_fd(p->discover);
+    return mrd_discover_fd(drain->discover);
 }
 
 void
-mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process), void *self)
+mrd_drain_each(const mrd_drain *drain, void (*call)(void *self, mrd_drain_process *process),
+               void *self)
 {
-    for (proc *pr = p->procs, *next; pr != NULL; pr = next) {
+    for (proc *pr = drain->procs, *next; pr != NULL; pr = next) {
         next = pr->next;
         call(self, &pr->pub);
     }
 }
 
 void
-mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), void *self)
+mrd_drain_say(const mrd_drain *drain, void (*say)(void *self, const char *message), void *self)
 {
-    unsigned denied = mrd_discover_denied(p->discover), env = 0;
+    unsigned denied = mrd_discover_denied(drain->discover), env = 0;
     char text[512];
 
-    for (const proc *pr = p->procs; pr != NULL; pr = pr->next)
+    for (const proc *pr = drain->procs; pr != NULL; pr = pr->next)
         env += pr->pub.ident.env_denied;
     if (denied > 0) {
         snprintf(text, sizeof(text),
@@ -605,29 +611,30 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), 
                  env, env == 1 ? "" : "es");
         say(self, text);
     }
-    if (p->foreign_uid > 0) {
+    if (drain->foreign_uid > 0) {
         snprintf(text, sizeof(text),
                  "%u ring%s removed: the process that it names belongs to another user",
-                 p->foreign_uid, mrd_plural(p->foreign_uid));
+                 drain->foreign_uid, mrd_plural(drain->foreign_uid));
         say(self, text);
     }
-    if (p->counts.files_refused > 0) {
+    if (drain->counts.files_refused > 0) {
         snprintf(text, sizeof(text),
                  "%" PRIu64 " file%s with the name of a ring refused, the last: %.400s",
-                 p->counts.files_refused, mrd_plural(p->counts.files_refused), p->last_refused);
+                 drain->counts.files_refused, mrd_plural(drain->counts.files_refused),
+                 drain->last_refused);
         say(self, text);
     }
-    if (p->rings_beyond > 0) {
+    if (drain->rings_beyond > 0) {
         snprintf(text, sizeof(text),
                  "more rings exist than the agent, or one user beside others, may have open (%zu "
                  "at one time); %zu time%s one was not opened and its events were not recorded: "
                  "allow the agent more open files (ulimit -n)",
-                 p->rings_max, p->rings_beyond, mrd_plural(p->rings_beyond));
+                 drain->rings_max, drain->rings_beyond, mrd_plural(drain->rings_beyond));
         say(self, text);
     }
-    if (p->counts.rings_bad > 0) {
+    if (drain->counts.rings_bad > 0) {
         snprintf(text, sizeof(text), "%" PRIu64 " damaged ring%s retired, the first: %s",
-                 p->counts.rings_bad, mrd_plural(p->counts.rings_bad), p->first_bad);
+                 drain->counts.rings_bad, mrd_plural(drain->counts.rings_bad), drain->first_bad);
         say(self, text);
     }
 }

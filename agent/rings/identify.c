@@ -28,37 +28,37 @@
 /* ---- The user of a pid, now or before ---- */
 
 mrd_err
-mrd_drain_owners_init(mrd_drain *p)
+mrd_drain_owners_init(mrd_drain *drain)
 {
     /* 16 MB of addresses, of which one page of memory is used per 1,024 pids */
-    p->owners = mmap(NULL, PIDS_MAX * sizeof(*p->owners), PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p->owners == MAP_FAILED)
-        p->owners = NULL;
-    return p->owners == NULL ? MRD_NOMEM : MRD_OK;
+    drain->owners = mmap(NULL, PIDS_MAX * sizeof(*drain->owners), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (drain->owners == MAP_FAILED)
+        drain->owners = NULL;
+    return drain->owners == NULL ? MRD_NOMEM : MRD_OK;
 }
 
 void
-mrd_drain_owners_fini(mrd_drain *p)
+mrd_drain_owners_fini(mrd_drain *drain)
 {
-    if (p->owners != NULL)
-        (void) munmap(p->owners, PIDS_MAX * sizeof(*p->owners));
+    if (drain->owners != NULL)
+        (void) munmap(drain->owners, PIDS_MAX * sizeof(*drain->owners));
 }
 
 static void
-note_owner(mrd_drain *p, int64_t pid, int64_t uid)
+note_owner(mrd_drain *drain, int64_t pid, int64_t uid)
 {
     if (pid > 0 && pid < PIDS_MAX && uid >= 0 && uid < UINT32_MAX)
-        p->owners[pid] = (uint32_t) uid + 1;
+        drain->owners[pid] = (uint32_t) uid + 1;
 }
 
 /* Returns true if the pid belongs or belonged to another user. */
 static bool
-is_anothers(const mrd_drain *p, int64_t pid, uint32_t uid)
+is_anothers(const mrd_drain *drain, int64_t pid, uint32_t uid)
 {
-    if (pid > 0 && pid < PIDS_MAX && p->owners[pid] != 0 && p->owners[pid] != uid + 1)
+    if (pid > 0 && pid < PIDS_MAX && drain->owners[pid] != 0 && drain->owners[pid] != uid + 1)
         return true;
-    for (const proc *pr = p->procs; pr != NULL; pr = pr->next)
+    for (const proc *pr = drain->procs; pr != NULL; pr = pr->next)
         if (pr->pub.ident.pid == pid && pr->uid != uid)
             return true;
     return false;
@@ -131,21 +131,21 @@ say_owner(mrd_ident *id, const mrd_ring_info *info)
  * of an unconfirmed process.
  */
 static void
-correct_pod(const mrd_drain *p, mrd_ident *id, bool confirmed, unsigned dir)
+correct_pod(const mrd_drain *drain, mrd_ident *id, bool confirmed, unsigned dir)
 {
     static const char *const words[] = { "namespace", "pod", "pod_uid", NULL };
     mrd_jobid told = { "" };
     struct stat st;
     char uid[64];
 
-    if (p->o.pod_dir == NULL || stat(p->o.pod_dir, &st) != 0 ||
+    if (drain->o.pod_dir == NULL || stat(drain->o.pod_dir, &st) != 0 ||
         (st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return;
     if (confirmed)
-        mrd_pod_of(p->proc_root, id->pid, uid);
+        mrd_pod_of(drain->proc_root, id->pid, uid);
     else
-        snprintf(uid, sizeof(uid), "%s", mrd_discover_dir_pod(p->discover, dir));
-    id->pod_confirmed = mrd_pod_find(p->o.pod_dir, uid, &told) == MRD_OK;
+        snprintf(uid, sizeof(uid), "%s", mrd_discover_dir_pod(drain->discover, dir));
+    id->pod_confirmed = mrd_pod_find(drain->o.pod_dir, uid, &told) == MRD_OK;
     mrd_jobid_correct(&id->jobid, &told, words);
     snprintf(id->pod_uid, sizeof(id->pod_uid), "%s", uid);
     snprintf(id->pod_name, sizeof(id->pod_name), MRD_STR_FMT,
@@ -153,16 +153,16 @@ correct_pod(const mrd_drain *p, mrd_ident *id, bool confirmed, unsigned dir)
 }
 
 mrd_err
-mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info, mrd_ring_reader *reader,
-                   int32_t host_pid, mrd_ident *ret_id)
+mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
+                   mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id)
 {
-    bool ours = info->pid_ns == 0 || info->pid_ns == p->pid_ns, apart;
+    bool ours = info->pid_ns == 0 || info->pid_ns == drain->pid_ns, apart;
     bool claims = ours && dir != 0; /* a pid of ours in a container's ring must be confirmed */
     bool confirmed = false;
     mrd_ident id;
 
     mrd_ident_init(&id);
-    if (host_pid > 0 && mrd_ident_read(p->proc_root, host_pid, &id, NULL) == MRD_OK) {
+    if (host_pid > 0 && mrd_ident_read(drain->proc_root, host_pid, &id, NULL) == MRD_OK) {
         bool same = id.start_ticks == (int64_t) info->name.start_ticks ||
                     id.timens_boottime_ns != 0; /* its own count of ticks is shifted */
         bool owned = id.uid == MRD_NONE || id.uid == (int64_t) info->file_uid;
@@ -170,18 +170,18 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info, mrd_ri
         confirmed = same && ((owned && !claims) || maps_it(reader));
 
         if (same && !confirmed && !owned && info->file_uid != 0) {
-            note_owner(p, host_pid, id.uid);
+            note_owner(drain, host_pid, id.uid);
             return MRD_DENIED;
         }
         /* not the same process: the pid belongs to another one now */
         apart = !confirmed && (same || !owned || claims);
         if (confirmed)
-            note_owner(p, host_pid, id.uid == MRD_NONE ? (int64_t) info->file_uid : id.uid);
+            note_owner(drain, host_pid, id.uid == MRD_NONE ? (int64_t) info->file_uid : id.uid);
         else
             mrd_ident_init(&id);
-        apart = apart || (!same && is_anothers(p, host_pid, info->file_uid));
+        apart = apart || (!same && is_anothers(drain, host_pid, info->file_uid));
     } else {
-        apart = host_pid <= 0 || claims || is_anothers(p, host_pid, info->file_uid);
+        apart = host_pid <= 0 || claims || is_anothers(drain, host_pid, info->file_uid);
     }
     id.pid = apart ? apart_pid(info) : host_pid;
     id.start_ticks = (int64_t) info->name.start_ticks;
@@ -189,11 +189,11 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info, mrd_ri
         id.container_pid = info->name.pid;
     ident_from_ring(&id, info->ident);
     if (id.job[0] == '\0') /* a process without a job has the node's job, for sessions as well */
-        snprintf(id.job, sizeof(id.job), "%.127s", p->job);
+        snprintf(id.job, sizeof(id.job), "%.127s", drain->job);
     say_owner(&id, info);
-    correct_pod(p, &id, confirmed, dir);
-    if (p->o.correct != NULL)
-        p->o.correct(p->o.self, &id);
+    correct_pod(drain, &id, confirmed, dir);
+    if (drain->o.correct != NULL)
+        drain->o.correct(drain->o.self, &id);
     *ret_id = id;
     return MRD_OK;
 }

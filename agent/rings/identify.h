@@ -10,14 +10,14 @@
 #include "agent/rings/drain_int.h"
 
 /* Errors: NOMEM. fini is fine after a failed init. */
-mrd_err mrd_drain_owners_init(mrd_drain *p);
-void mrd_drain_owners_fini(mrd_drain *p);
+mrd_err mrd_drain_owners_init(mrd_drain *drain);
+void mrd_drain_owners_fini(mrd_drain *drain);
 /*
  * Finds the process of a ring in directory `dir`, or of a note of losses if `reader` is NULL.
  * host_pid is its pid on this node, 0 if it was not found. Errors: DENIED if the file names a
  * process of another user.
  */
-mrd_err mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info,
+mrd_err mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
                            mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id);
 
 #endif

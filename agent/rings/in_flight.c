@@ -70,9 +70,9 @@ static void
 look_at_begun(look *l, const proc *pr)
 {
     for (size_t i = 0; i < pr->open.n_slots && !loses_unreported(pr); i++)
-        for (const mrd_open_span *s = pr->open.slots[i]; s != NULL; s = s->next)
-            if (!s->early && !s->left && !s->model && s->lost == pr->lost)
-                (void) tell(l, MRD_DRAIN_RAW, &s->ev);
+        for (const mrd_open_span *span = pr->open.slots[i]; span != NULL; span = span->next)
+            if (!span->early && !span->left && !span->model && span->lost == pr->lost)
+                (void) tell(l, MRD_DRAIN_RAW, &span->ev);
 }
 
 static mrd_err
@@ -82,11 +82,11 @@ look_at_start(void *self, const mrd_event *ev)
 }
 
 static look
-look_of(mrd_drain *p, proc *pr, const char *at)
+look_of(mrd_drain *drain, proc *pr, const char *at)
 {
     mrd_catalog *cat = pr->pub.catalog;
 
-    return (look){ .p = p,
+    return (look){ .p = drain,
                    .pr = pr,
                    .at = { .key = mrd_catalog_intern(cat, "in_flight"),
                            .type = MRD_ARG_STR,
@@ -94,7 +94,7 @@ look_of(mrd_drain *p, proc *pr, const char *at)
 }
 
 void
-mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
+mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                     void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                  const mrd_event *ev),
                     void *self)
@@ -104,7 +104,7 @@ mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
     bool any = false;
     look l;
 
-    if (!p->o.hold || pr->nrt == NULL)
+    if (!drain->o.hold || pr->nrt == NULL)
         return;
     /* Any text that its rings keep may contain the start, so only later starts are certainly out of
      * reach. */
@@ -116,28 +116,28 @@ mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
         }
     if (!any)
         return;
-    l = look_of(p, pr, "long");
+    l = look_of(drain, pr, "long");
     l.call = call;
     l.self = self;
-    mrd_drain_runtime_tell(p, pr, first, look_at_start, &l);
+    mrd_drain_runtime_tell(drain, pr, first, look_at_start, &l);
     free(l.args);
 }
 
 void
-mrd_drain_tell_again(mrd_drain *p)
+mrd_drain_tell_again(mrd_drain *drain)
 {
-    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
+    for (proc *pr = drain->procs; pr != NULL; pr = pr->next)
         mrd_drain_runtime_tell_again(pr);
 }
 
 void
-mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
+mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at,
                     void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                  const mrd_event *ev),
                     void *self)
 {
     proc *pr = (proc *) (void *) process; /* pub is its first member */
-    look l = look_of(p, pr, at);
+    look l = look_of(drain, pr, at);
 
     l.call = call;
     l.self = self;
@@ -151,7 +151,7 @@ mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
 
 /* Returns why the counts of the process may be incomplete, "" if they are not. */
 static const char *
-incomplete(const mrd_drain *p, const proc *pr, uint32_t flags)
+incomplete(const mrd_drain *drain, const proc *pr, uint32_t flags)
 {
     mrd_ring_stats st;
 
@@ -159,7 +159,7 @@ incomplete(const mrd_drain *p, const proc *pr, uint32_t flags)
         return "it enters more kinds of operations than are counted";
     if ((flags & MRD_RING_OPS_FAILED) != 0)
         return "a call of it failed";
-    if (mrd_drain_leaves_out(p))
+    if (mrd_drain_leaves_out(drain))
         return "the agent does not read all rings of the node";
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
         mrd_ring_get_stats(r->reader, &st);
@@ -172,8 +172,8 @@ incomplete(const mrd_drain *p, const proc *pr, uint32_t flags)
 }
 
 size_t
-mrd_drain_ops(const mrd_drain *p, mrd_drain_process *process, mrd_drain_op ret_ops[MRD_DRAIN_OPS],
-              const char **ret_lost, bool *ret_partial)
+mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
+              mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial)
 {
     proc *pr = (proc *) (void *) process; /* pub is its first member */
     mrd_drain_ops_kept all = pr->ops;
@@ -181,7 +181,7 @@ mrd_drain_ops(const mrd_drain *p, mrd_drain_process *process, mrd_drain_op ret_o
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         mrd_drain_ops_add(&all, r->reader, pr->shift_ns);
     memcpy(ret_ops, all.v, all.n * sizeof(*ret_ops));
-    *ret_lost = incomplete(p, pr, all.flags);
+    *ret_lost = incomplete(drain, pr, all.flags);
     *ret_partial = (all.flags & MRD_RING_OPS_EVICTED) != 0;
     return all.n;
 }

@@ -18,71 +18,71 @@ mrd_drain_cause(unsigned ring_cause)
 }
 
 void
-mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, mrd_local_ns first,
+mrd_drain_lost(mrd_drain *drain, proc *pr, mrd_drop_cause cause, uint64_t count, mrd_local_ns first,
                mrd_local_ns last)
 {
     mrd_event ev = { .kind = MRD_LOSS,
                      .ts = { first.ns },
                      .dur_ns = mrd_local_after(last, first) ? mrd_local_diff(last, first) : 0,
                      .ivalue = count > INT64_MAX ? INT64_MAX : (int64_t) count };
-    mrd_track t;
+    mrd_track track;
 
-    p->counts.begun += count;
-    p->counts.dropped[cause] += count;
+    drain->counts.begun += count;
+    drain->counts.dropped[cause] += count;
     pr->lost += count;
-    mrd_track_init(&t, pr->pub.id, MRD_SRC_MERIDIAN);
-    t.name = mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), MRD_STR("losses"));
-    ev.track = mrd_catalog_track(pr->pub.catalog, &t);
+    mrd_track_init(&track, pr->pub.id, MRD_SRC_MERIDIAN);
+    track.name = mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), MRD_STR("losses"));
+    ev.track = mrd_catalog_track(pr->pub.catalog, &track);
     ev.name =
         mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), mrd_str_of(mrd_drop_text(cause)));
-    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &ev);
+    mrd_drain_give(drain, pr, MRD_DRAIN_RAW, &ev);
 }
 
 static void
-give_open(mrd_drain *p, proc *pr, mrd_open_span *s)
+give_open(mrd_drain *drain, proc *pr, mrd_open_span *span)
 {
-    p->counts.held--;
-    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &s->ev);
-    mrd_open_spans_take(&pr->open, s);
-    free(s);
+    drain->counts.held--;
+    mrd_drain_give(drain, pr, MRD_DRAIN_RAW, &span->ev);
+    mrd_open_spans_take(&pr->open, span);
+    free(span);
 }
 
 void
-mrd_drain_flush_open(mrd_drain *p, proc *pr)
+mrd_drain_flush_open(mrd_drain *drain, proc *pr)
 {
     for (size_t i = 0; i < pr->open.n_slots; i++)
         while (pr->open.slots[i] != NULL)
-            give_open(p, pr, pr->open.slots[i]);
+            give_open(drain, pr, pr->open.slots[i]);
 }
 
 /* An exec left these spans open, and the process continues. */
 static void
-drain_flush_left(mrd_drain *p, proc *pr)
+drain_flush_left(mrd_drain *drain, proc *pr)
 {
     mrd_ev_ns before = pr->pub.open_until;
 
     pr->pub.open_until = (mrd_ev_ns){ pr->newest.ns > 0 ? pr->newest.ns : 1 };
     for (size_t i = 0; i < pr->open.n_slots; i++)
-        for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
-            next = s->next;
-            if (s->left)
-                give_open(p, pr, s);
+        for (mrd_open_span *span = pr->open.slots[i], *next; span != NULL; span = next) {
+            next = span->next;
+            if (span->left)
+                give_open(drain, pr, span);
         }
     pr->pub.open_until = before;
 }
 
 void
-mrd_drain_sweep(mrd_drain *p, proc *pr, mrd_local_ns now, int64_t age)
+mrd_drain_sweep(mrd_drain *drain, proc *pr, mrd_local_ns now, int64_t age)
 {
     if (pr->seen_alive && pr->n_left > pr->left_given) {
-        drain_flush_left(p, pr);
+        drain_flush_left(drain, pr);
         pr->left_given = pr->n_left;
     }
     for (size_t i = 0; i < pr->open.n_slots && pr->open.n_early > 0; i++)
-        for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
-            next = s->next;
-            if (s->early && mrd_local_diff(now, s->since) > age)
-                give_open(p, pr, s);
+        for (mrd_open_span *span = pr->open.slots[i], *next; span != NULL; span = next) {
+            next = span->next;
+            if (span->early && mrd_local_diff(now, span->since) > age)
+                give_open(drain, pr, span);
         }
 }
 

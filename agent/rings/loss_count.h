@@ -9,44 +9,44 @@
 
 /* Passes an event on and counts it as delivered or dropped. The caller counts it as begun. */
 static inline void
-mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev)
+mrd_drain_give(mrd_drain *drain, proc *pr, unsigned clock, const mrd_event *ev)
 {
-    mrd_err err = p->o.event(p->o.self, &pr->pub, clock, ev);
+    mrd_err err = drain->o.event(drain->o.self, &pr->pub, clock, ev);
 
     if (err == MRD_OK && ev->kind != MRD_LOSS)
-        p->counts.events++;
+        drain->counts.events++;
     else if (err == MRD_OK)
-        p->counts.losses++;
+        drain->counts.losses++;
     else if (ev->kind != MRD_LOSS)
-        p->counts
+        drain->counts
             .dropped[err == MRD_LIMIT || err == MRD_INVALID ? MRD_DROP_LIMIT : MRD_DROP_MEMORY]++;
 }
 
 /* The same for an event that begins here. */
 static inline void
-mrd_drain_give_new(mrd_drain *p, proc *pr, const mrd_event *ev)
+mrd_drain_give_new(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
-    p->counts.begun++;
-    mrd_drain_give(p, pr, MRD_DRAIN_RAW, ev);
+    drain->counts.begun++;
+    mrd_drain_give(drain, pr, MRD_DRAIN_RAW, ev);
 }
 
 /* Passes on an event about the recording itself, also to the callback for notices. */
 static inline void
-mrd_drain_notice(mrd_drain *p, proc *pr, const mrd_event *ev)
+mrd_drain_notice(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
-    if (p->o.notice != NULL)
-        p->o.notice(p->o.self, &pr->pub, ev);
-    mrd_drain_give_new(p, pr, ev);
+    if (drain->o.notice != NULL)
+        drain->o.notice(drain->o.self, &pr->pub, ev);
+    mrd_drain_give_new(drain, pr, ev);
 }
 
 /* Emits a loss event on the process's own line, and counts it as begun and dropped. */
-void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count,
+void mrd_drain_lost(mrd_drain *drain, proc *pr, mrd_drop_cause cause, uint64_t count,
                     mrd_local_ns first, mrd_local_ns last);
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
 /* Emits open spans of the process as unfinished, and early ends as spans without a start. */
-void mrd_drain_flush_open(mrd_drain *p, proc *pr);
+void mrd_drain_flush_open(mrd_drain *drain, proc *pr);
 /* Emits early ends that are older than `age`, because their start was lost. */
-void mrd_drain_sweep(mrd_drain *p, proc *pr, mrd_local_ns now, int64_t age);
+void mrd_drain_sweep(mrd_drain *drain, proc *pr, mrd_local_ns now, int64_t age);
 
 /* Keys for open spans with records that have none: a loaded model, the spans that a dead owner
  * left. */

@@ -88,7 +88,7 @@ process_key(const mrd_ring_info *info)
 /* ---- Writing ---- */
 
 static bool
-append(mrd_open_log *l, uint32_t kind, const record_who *who, mrd_bytes rest)
+append(mrd_open_log *open_log, uint32_t kind, const record_who *who, mrd_bytes rest)
 {
     record_head head = { MAGIC, kind, (uint32_t) (sizeof(*who) + rest.len), 0 };
     struct iovec parts[3] = { { &head, sizeof(head) },
@@ -97,21 +97,21 @@ append(mrd_open_log *l, uint32_t kind, const record_who *who, mrd_bytes rest)
     size_t whole = sizeof(head) + head.len;
 
     head.crc = mrd_crc32(mrd_crc32(0, who, sizeof(*who)), rest.p, rest.len);
-    if (l->fd < 0)
+    if (open_log->fd < 0)
         return false;
-    if (pwritev(l->fd, parts, 3, (off_t) l->len) != (ssize_t) whole) {
-        (void) !ftruncate(l->fd, (off_t) l->len);
+    if (pwritev(open_log->fd, parts, 3, (off_t) open_log->len) != (ssize_t) whole) {
+        (void) !ftruncate(open_log->fd, (off_t) open_log->len);
         return false;
     }
-    l->len += whole;
-    l->changed = true;
+    open_log->len += whole;
+    open_log->changed = true;
     return true;
 }
 
 static record_who
-who_of(const mrd_drain *p, const proc *pr, unsigned group)
+who_of(const mrd_drain *drain, const proc *pr, unsigned group)
 {
-    return (record_who){ .number = p->log->number,
+    return (record_who){ .number = drain->log->number,
                          .process = pr->log_key,
                          .start_ticks = pr->start_ticks,
                          .pid = pr->pub.ident.pid,
@@ -121,20 +121,21 @@ who_of(const mrd_drain *p, const proc *pr, unsigned group)
 }
 
 static unsigned
-group_of(const mrd_open_span *s)
+group_of(const mrd_open_span *span)
 {
-    return s->left ? LEFT : !s->model ? SPANS : MODELS;
+    return span->left ? LEFT : !span->model ? SPANS : MODELS;
 }
 
 static bool
-put_batch(mrd_drain *p, const proc *pr, unsigned group, mrd_batch *batch)
+put_batch(mrd_drain *drain, const proc *pr, unsigned group, mrd_batch *batch)
 {
-    mrd_open_log *l = p->log;
-    record_who who = who_of(p, pr, group);
+    mrd_open_log *open_log = drain->log;
+    record_who who = who_of(drain, pr, group);
     mrd_frame ids = { 0 };
     mrd_buf frame = { 0 };
-    bool ok = mrd_batch_encode(batch, l->codec, MRD_CODEC_NONE, &ids, &frame, NULL) == MRD_OK &&
-              append(l, ADD, &who, (mrd_bytes){ frame.p, frame.len });
+    bool ok =
+        mrd_batch_encode(batch, open_log->codec, MRD_CODEC_NONE, &ids, &frame, NULL) == MRD_OK &&
+        append(open_log, ADD, &who, (mrd_bytes){ frame.p, frame.len });
 
     mrd_buf_fini(&frame);
     return ok;
@@ -143,169 +144,170 @@ put_batch(mrd_drain *p, const proc *pr, unsigned group, mrd_batch *batch)
 /* Writes the entries of the group that are in the file (if `anew`) or are not, and marks the
  * written ones. If a batch fails, its entries stay unmarked. */
 static bool
-put_group(mrd_drain *p, proc *pr, unsigned group, bool anew)
+put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
 {
     mrd_open_span *in[BATCH_EVENTS];
     mrd_batch *batch = NULL;
-    size_t n = 0;
+    size_t count = 0;
     bool ok = true;
 
     for (size_t i = 0; i < pr->open.n_slots && ok; i++)
-        for (mrd_open_span *s = pr->open.slots[i]; s != NULL && ok; s = s->next) {
+        for (mrd_open_span *span = pr->open.slots[i]; span != NULL && ok; span = span->next) {
             mrd_err err;
 
-            if (s->saved != anew || group_of(s) != group)
+            if (span->saved != anew || group_of(span) != group)
                 continue;
             if (batch == NULL && (batch = mrd_batch_new(pr->pub.catalog, pr->pub.id, MRD_DRAIN_RAW,
                                                         BATCH_EVENTS)) == NULL)
                 return false;
-            err = n == BATCH_EVENTS ? MRD_FULL : mrd_batch_push(batch, &s->ev);
+            err = count == BATCH_EVENTS ? MRD_FULL : mrd_batch_push(batch, &span->ev);
             if (err == MRD_FULL) {
-                ok = put_batch(p, pr, group, batch);
-                mrd_open_spans_saved(&pr->open, in, ok ? n : 0);
-                n = 0;
-                err = ok ? mrd_batch_push(batch, &s->ev) : MRD_OK;
+                ok = put_batch(drain, pr, group, batch);
+                mrd_open_spans_saved(&pr->open, in, ok ? count : 0);
+                count = 0;
+                err = ok ? mrd_batch_push(batch, &span->ev) : MRD_OK;
             }
             if (err == MRD_OK && ok)
-                in[n++] = s;
+                in[count++] = span;
         }
-    if (ok && n > 0 && (ok = put_batch(p, pr, group, batch)))
-        mrd_open_spans_saved(&pr->open, in, n);
+    if (ok && count > 0 && (ok = put_batch(drain, pr, group, batch)))
+        mrd_open_spans_saved(&pr->open, in, count);
     mrd_batch_free(batch);
     return ok;
 }
 
 /* Makes all entries of the file invalid. Their spans are counted in the rings. */
 static void
-give_up(mrd_drain *p)
+give_up(mrd_drain *drain)
 {
-    mrd_open_log *l = p->log;
+    mrd_open_log *open_log = drain->log;
 
-    if (l->fd < 0)
+    if (open_log->fd < 0)
         return;
     mrd_log(MRD_LOG_WARN, "AGT-OPEN-SPANS",
             "Open spans cannot be saved for the next agent of this node: path=%s reason=%s",
-            l->path, strerror(errno));
-    close(l->fd);
-    l->fd = -1;
-    l->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
-    (void) unlink(l->path);
-    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
+            open_log->path, strerror(errno));
+    close(open_log->fd);
+    open_log->fd = -1;
+    open_log->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
+    (void) unlink(open_log->path);
+    for (proc *pr = drain->procs; pr != NULL; pr = pr->next)
         mrd_open_spans_unsave(&pr->open);
 }
 
 /* Only after a commit that includes every process, because then the file's contents are valid. */
 static void
-write_anew(mrd_drain *p)
+write_anew(mrd_drain *drain)
 {
-    mrd_open_log *l = p->log;
+    mrd_open_log *open_log = drain->log;
     mrd_buf text = { 0 };
     mrd_err err;
 
-    mrd_buf_add(&text, &l->head, sizeof(l->head));
-    for (const pending *q = l->pending; q != NULL; q = q->next)
+    mrd_buf_add(&text, &open_log->head, sizeof(open_log->head));
+    for (const pending *q = open_log->pending; q != NULL; q = q->next)
         mrd_buf_add(&text, q->records.p, q->records.len);
-    err = text.err != MRD_OK ? text.err
-                             : mrd_write_file(l->path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
-    if (l->fd >= 0)
-        close(l->fd);
-    l->fd = err != MRD_OK ? -1 : open(l->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    l->len = text.len;
-    l->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
+    err = text.err != MRD_OK
+              ? text.err
+              : mrd_write_file(open_log->path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
+    if (open_log->fd >= 0)
+        close(open_log->fd);
+    open_log->fd = err != MRD_OK ? -1 : open(open_log->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    open_log->len = text.len;
+    open_log->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
     mrd_buf_fini(&text);
-    l->number--; /* they count at once */
-    for (proc *pr = p->procs; pr != NULL && l->fd >= 0; pr = pr->next)
+    open_log->number--; /* they count at once */
+    for (proc *pr = drain->procs; pr != NULL && open_log->fd >= 0; pr = pr->next)
         for (unsigned g = 0; g < GROUPS && pr->open.n_saved > 0; g++)
-            if (!put_group(p, pr, g, true))
-                give_up(p);
-    l->number++;
-    l->changed = false;
-    l->needed = l->len;
-    l->full = l->len > FILE_MAX / 2;
+            if (!put_group(drain, pr, g, true))
+                give_up(drain);
+    open_log->number++;
+    open_log->changed = false;
+    open_log->needed = open_log->len;
+    open_log->full = open_log->len > FILE_MAX / 2;
 }
 
 void
-mrd_drain_note_open(mrd_drain *p, mrd_drain_process *process)
+mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process)
 {
     proc *pr = (proc *) process;
-    mrd_open_log *l = p->log;
+    mrd_open_log *open_log = drain->log;
     record_who who;
 
-    if (l == NULL)
+    if (open_log == NULL)
         return;
-    who = who_of(p, pr, 0);
+    who = who_of(drain, pr, 0);
     if (pr->open.n_taken > 0) {
-        if (!append(l, TAKE, &who,
+        if (!append(open_log, TAKE, &who,
                     (mrd_bytes){ (const uint8_t *) pr->open.taken,
                                  pr->open.n_taken * sizeof(*pr->open.taken) }))
-            give_up(p);
+            give_up(drain);
         pr->open.n_taken = 0;
     }
     if (pr->open.taken_lost)
-        give_up(p);
+        give_up(drain);
     pr->open.taken_lost = false;
-    l->full = l->full || l->len > FILE_MAX;
-    for (unsigned g = 0; g < GROUPS && pr->open.n > pr->open.n_saved && !l->full; g++)
-        if (l->fd >= 0)
-            (void) put_group(p, pr, g, false);
+    open_log->full = open_log->full || open_log->len > FILE_MAX;
+    for (unsigned g = 0; g < GROUPS && pr->open.n > pr->open.n_saved && !open_log->full; g++)
+        if (open_log->fd >= 0)
+            (void) put_group(drain, pr, g, false);
 }
 
 /* The process emitted its open spans. */
 void
-mrd_drain_open_gone(mrd_drain *p, const proc *pr)
+mrd_drain_open_gone(mrd_drain *drain, const proc *pr)
 {
     record_who who;
 
-    if (p->log == NULL)
+    if (drain->log == NULL)
         return;
-    who = who_of(p, pr, 0);
-    if (!append(p->log, GONE, &who, (mrd_bytes){ 0 }))
-        give_up(p);
+    who = who_of(drain, pr, 0);
+    if (!append(drain->log, GONE, &who, (mrd_bytes){ 0 }))
+        give_up(drain);
 }
 
 /* ---- Commits ---- */
 
 bool
-mrd_drain_open_changed(const mrd_drain *p)
+mrd_drain_open_changed(const mrd_drain *drain)
 {
-    return p->log != NULL && p->log->changed;
+    return drain->log != NULL && drain->log->changed;
 }
 
 uint64_t
-mrd_drain_open_number(const mrd_drain *p)
+mrd_drain_open_number(const mrd_drain *drain)
 {
-    return p->log == NULL ? 0 : p->log->number;
+    return drain->log == NULL ? 0 : drain->log->number;
 }
 
 bool
-mrd_drain_open_wants_all(const mrd_drain *p)
+mrd_drain_open_wants_all(const mrd_drain *drain)
 {
-    const mrd_open_log *l = p->log;
+    const mrd_open_log *open_log = drain->log;
 
-    if (l == NULL)
+    if (open_log == NULL)
         return false;
-    if (l->fd < 0)
-        return !mrd_local_before(mrd_local_now(), l->retry_at);
-    return l->len > l->needed * 2 + GROWTH;
+    if (open_log->fd < 0)
+        return !mrd_local_before(mrd_local_now(), open_log->retry_at);
+    return open_log->len > open_log->needed * 2 + GROWTH;
 }
 
 void
-mrd_drain_open_committed(mrd_drain *p, bool all)
+mrd_drain_open_committed(mrd_drain *drain, bool all)
 {
-    if (p->log == NULL)
+    if (drain->log == NULL)
         return;
-    p->log->number++;
-    p->log->changed = false;
-    if (all && mrd_drain_open_wants_all(p))
-        write_anew(p);
+    drain->log->number++;
+    drain->log->changed = false;
+    if (all && mrd_drain_open_wants_all(drain))
+        write_anew(drain);
 }
 
 bool
-mrd_drain_open_news(const mrd_drain *p, const mrd_drain_process *process)
+mrd_drain_open_news(const mrd_drain *drain, const mrd_drain_process *process)
 {
     const proc *pr = (const proc *) process;
 
-    return p->log != NULL && (pr->open.n > pr->open.n_saved || pr->open.n_taken > 0);
+    return drain->log != NULL && (pr->open.n > pr->open.n_saved || pr->open.n_taken > 0);
 }
 
 uint64_t
@@ -315,9 +317,9 @@ mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns)
     mrd_ev_ns oldest = { INT64_MAX };
 
     for (size_t i = 0; i < pr->open.n_slots && n > 0; i++)
-        for (const mrd_open_span *s = pr->open.slots[i]; s != NULL; s = s->next)
-            if (!s->saved && mrd_ev_before(s->ev.ts, oldest))
-                oldest = s->ev.ts;
+        for (const mrd_open_span *span = pr->open.slots[i]; span != NULL; span = span->next)
+            if (!span->saved && mrd_ev_before(span->ev.ts, oldest))
+                oldest = span->ev.ts;
     *ret_oldest_ns = oldest.ns;
     return n;
 }
@@ -333,47 +335,47 @@ key_of(proc *pr, unsigned group, const mrd_event *ev)
 }
 
 static void
-replay_add(mrd_drain *p, proc *pr, unsigned group, mrd_bytes data)
+replay_add(mrd_drain *drain, proc *pr, unsigned group, mrd_bytes data)
 {
     mrd_batch_info info;
     const mrd_event *ev;
-    mrd_frame f;
+    mrd_frame frame;
     mrd_bytes body;
 
-    if (mrd_frame_check(data, &f, &body, NULL) != MRD_OK || f.type != MRD_FRAME_BATCH ||
-        mrd_batch_open(p->log->reader, &f, body, pr->pub.catalog, &info, NULL) != MRD_OK ||
+    if (mrd_frame_check(data, &frame, &body, NULL) != MRD_OK || frame.type != MRD_FRAME_BATCH ||
+        mrd_batch_open(drain->log->reader, &frame, body, pr->pub.catalog, &info, NULL) != MRD_OK ||
         info.process != pr->pub.id || group >= GROUPS)
         return;
-    while (mrd_batch_next(p->log->reader, &ev, NULL) == MRD_MORE) {
+    while (mrd_batch_next(drain->log->reader, &ev, NULL) == MRD_MORE) {
         bool early = (ev->flags & MRD_EV_NO_START) != 0;
         uint64_t key = key_of(pr, group, ev);
-        mrd_open_span *s;
+        mrd_open_span *span;
 
         if (ev->kind != MRD_SPAN || mrd_open_spans_find(&pr->open, key, early) != NULL ||
             mrd_open_spans_add(&pr->open, key, early, mrd_local_now(), ev) != MRD_OK)
             continue;
-        s = mrd_open_spans_find(&pr->open, key, early);
-        s->left = group == LEFT;
-        s->model = group == MODELS;
-        mrd_open_spans_saved(&pr->open, &s, 1);
+        span = mrd_open_spans_find(&pr->open, key, early);
+        span->left = group == LEFT;
+        span->model = group == MODELS;
+        mrd_open_spans_saved(&pr->open, &span, 1);
     }
 }
 
 static void
 replay_take(proc *pr, mrd_bytes data)
 {
-    taken_key k;
+    taken_key key;
 
-    for (; data.len >= sizeof(k); data.p += sizeof(k), data.len -= sizeof(k)) {
-        mrd_open_span *s;
+    for (; data.len >= sizeof(key); data.p += sizeof(key), data.len -= sizeof(key)) {
+        mrd_open_span *span;
 
-        memcpy(&k, data.p, sizeof(k));
-        if ((s = mrd_open_spans_find(&pr->open, k.key, k.early != 0)) == NULL)
+        memcpy(&key, data.p, sizeof(key));
+        if ((span = mrd_open_spans_find(&pr->open, key.key, key.early != 0)) == NULL)
             continue;
-        s->saved = false; /* the file says so already */
+        span->saved = false; /* the file says so already */
         pr->open.n_saved--;
-        mrd_open_spans_take(&pr->open, s);
-        free(s);
+        mrd_open_spans_take(&pr->open, span);
+        free(span);
     }
 }
 
@@ -398,7 +400,7 @@ next_record(mrd_bytes *text, record_head *ret_head, record_who *ret_who, mrd_byt
 
 /* Restores the open spans of this process that the predecessor had. */
 static void
-replay(mrd_drain *p, proc *pr, const pending *q)
+replay(mrd_drain *drain, proc *pr, const pending *q)
 {
     mrd_bytes text = { q->records.p, q->records.len }, rest;
     record_head head;
@@ -406,19 +408,19 @@ replay(mrd_drain *p, proc *pr, const pending *q)
 
     while (next_record(&text, &head, &who, &rest))
         if (head.kind == ADD)
-            replay_add(p, pr, who.group, rest);
+            replay_add(drain, pr, who.group, rest);
         else if (head.kind == TAKE)
             replay_take(pr, rest);
-    p->counts.begun += pr->open.n; /* counted again, because the agent's counts start again */
-    p->counts.held += pr->open.n;
+    drain->counts.begun += pr->open.n; /* counted again, because the agent's counts start again */
+    drain->counts.held += pr->open.n;
     if (mrd_local_after(q->who.at, pr->newest))
         pr->newest = q->who.at; /* it was there */
 }
 
 static pending *
-take_pending(mrd_open_log *l, uint64_t process)
+take_pending(mrd_open_log *open_log, uint64_t process)
 {
-    pending **at = &l->pending, *q;
+    pending **at = &open_log->pending, *q;
 
     while (*at != NULL && (*at)->who.process != process)
         at = &(*at)->next;
@@ -435,60 +437,60 @@ pending_free(pending *q)
 }
 
 void
-mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info)
+mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info)
 {
     pending *q;
 
     pr->log_key = process_key(info);
-    if (p->log == NULL || (q = take_pending(p->log, pr->log_key)) == NULL)
+    if (drain->log == NULL || (q = take_pending(drain->log, pr->log_key)) == NULL)
         return;
-    replay(p, pr, q);
+    replay(drain, pr, q);
     pending_free(q);
 }
 
 /* Rings of these processes were not found: the processes have ended, and the files were removed. */
 void
-mrd_drain_open_step(mrd_drain *p, mrd_local_ns now, mrd_drain_orphan *orphan)
+mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan)
 {
-    mrd_open_log *l = p->log;
+    mrd_open_log *open_log = drain->log;
 
-    if (l == NULL || l->pending == NULL)
+    if (open_log == NULL || open_log->pending == NULL)
         return;
-    if (l->orphans_at.ns == 0 || p->stands_back)
-        l->orphans_at =
-            mrd_local_add(now, (p->o.orphan_ns == 0 ? MRD_WAIT_ORPHAN : p->o.orphan_ns));
-    while (l->pending != NULL && !mrd_local_before(now, l->orphans_at)) {
-        pending *q = l->pending;
+    if (open_log->orphans_at.ns == 0 || drain->stands_back)
+        open_log->orphans_at =
+            mrd_local_add(now, (drain->o.orphan_ns == 0 ? MRD_WAIT_ORPHAN : drain->o.orphan_ns));
+    while (open_log->pending != NULL && !mrd_local_before(now, open_log->orphans_at)) {
+        pending *q = open_log->pending;
         mrd_ring_info info = { .name = { .start_ticks = q->who.start_ticks },
                                .file_uid = q->who.uid };
 
-        l->pending = q->next;
-        orphan(p, q->who.pid, &info, q->who.process, q);
+        open_log->pending = q->next;
+        orphan(drain, q->who.pid, &info, q->who.process, q);
         pending_free(q);
     }
 }
 
 void
-mrd_drain_open_replay(mrd_drain *p, proc *pr, uint64_t key, const void *records)
+mrd_drain_open_replay(mrd_drain *drain, proc *pr, uint64_t key, const void *records)
 {
     pr->log_key = key;
-    replay(p, pr, records);
+    replay(drain, pr, records);
 }
 
 /* ---- Open and close ---- */
 
 static bool
-add_pending(mrd_open_log *l, const record_head *head, const record_who *who, mrd_bytes rest)
+add_pending(mrd_open_log *open_log, const record_head *head, const record_who *who, mrd_bytes rest)
 {
-    pending *q = l->pending;
+    pending *q = open_log->pending;
 
     while (q != NULL && q->who.process != who->process)
         q = q->next;
     if (q == NULL) {
         if ((q = calloc(1, sizeof(*q))) == NULL)
             return false;
-        q->next = l->pending;
-        l->pending = q;
+        q->next = open_log->pending;
+        open_log->pending = q;
     }
     q->who = *who;
     mrd_buf_add(&q->records, head, sizeof(*head));
@@ -499,36 +501,37 @@ add_pending(mrd_open_log *l, const record_head *head, const record_who *who, mrd
 
 /* `committed` 0 means that the spool does not have the number. */
 static void
-take_over(mrd_open_log *l, mrd_bytes text, uint64_t committed)
+take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
 {
     mrd_bytes rest;
     record_head head;
     record_who who;
 
-    if (text.len < sizeof(l->head) || memcmp(text.p, &l->head, sizeof(l->head)) != 0)
+    if (text.len < sizeof(open_log->head) ||
+        memcmp(text.p, &open_log->head, sizeof(open_log->head)) != 0)
         return; /* of another boot, so those processes have ended */
-    text.p += sizeof(l->head);
-    text.len -= sizeof(l->head);
+    text.p += sizeof(open_log->head);
+    text.len -= sizeof(open_log->head);
     while (next_record(&text, &head, &who, &rest)) {
         if (committed != 0 && who.number > committed)
             continue; /* it will be read again from the rings */
-        if (who.number >= l->number)
-            l->number = who.number + 1;
+        if (who.number >= open_log->number)
+            open_log->number = who.number + 1;
         if (head.kind == GONE) {
-            pending *q = take_pending(l, who.process);
+            pending *q = take_pending(open_log, who.process);
 
             if (q != NULL)
                 pending_free(q);
-        } else if (!add_pending(l, &head, &who, rest)) {
+        } else if (!add_pending(open_log, &head, &who, rest)) {
             return;
         }
     }
 }
 
 static void
-read_file(mrd_open_log *l, uint64_t committed)
+read_file(mrd_open_log *open_log, uint64_t committed)
 {
-    int fd = open(l->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(open_log->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
     uint8_t *text = NULL;
     ssize_t n = -1;
@@ -539,55 +542,55 @@ read_file(mrd_open_log *l, uint64_t committed)
     if (fd >= 0)
         close(fd);
     if (n > 0)
-        take_over(l, (mrd_bytes){ text, (size_t) n }, committed);
+        take_over(open_log, (mrd_bytes){ text, (size_t) n }, committed);
     free(text);
 }
 
 mrd_err
-mrd_drain_open_begin(mrd_drain *p, mrd_why *why)
+mrd_drain_open_begin(mrd_drain *drain, mrd_why *why)
 {
-    mrd_open_log *l;
+    mrd_open_log *open_log;
     uint64_t committed;
 
-    if (!p->o.hold || p->o.open_path == NULL)
+    if (!drain->o.hold || drain->o.open_path == NULL)
         return MRD_OK;
-    if ((l = p->log = calloc(1, sizeof(*l))) == NULL)
+    if ((open_log = drain->log = calloc(1, sizeof(*open_log))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "open spans");
-    l->fd = -1;
-    l->path = strdup(p->o.open_path);
-    l->codec = mrd_codec_new();
-    l->reader = l->codec == NULL ? NULL : mrd_batch_reader_new(l->codec);
-    if (l->path == NULL || l->reader == NULL)
+    open_log->fd = -1;
+    open_log->path = strdup(drain->o.open_path);
+    open_log->codec = mrd_codec_new();
+    open_log->reader = open_log->codec == NULL ? NULL : mrd_batch_reader_new(open_log->codec);
+    if (open_log->path == NULL || open_log->reader == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "open spans");
-    memcpy(l->head.magic, "MRDOPEN1", 8);
-    snprintf(l->head.boot_id, sizeof(l->head.boot_id), "%s",
-             p->o.boot_id == NULL ? "" : p->o.boot_id);
-    committed = p->o.resume == NULL ? 0 : p->o.resume(p->o.self, MRD_DRAIN_OPEN_KEY);
-    l->number = committed + 1;
-    mrd_batch_reader_of(l->reader, p->instance_id);
-    read_file(l, committed);
-    write_anew(p);
+    memcpy(open_log->head.magic, "MRDOPEN1", 8);
+    snprintf(open_log->head.boot_id, sizeof(open_log->head.boot_id), "%s",
+             drain->o.boot_id == NULL ? "" : drain->o.boot_id);
+    committed = drain->o.resume == NULL ? 0 : drain->o.resume(drain->o.self, MRD_DRAIN_OPEN_KEY);
+    open_log->number = committed + 1;
+    mrd_batch_reader_of(open_log->reader, drain->instance_id);
+    read_file(open_log, committed);
+    write_anew(drain);
     return MRD_OK;
 }
 
 void
-mrd_drain_open_end(mrd_drain *p)
+mrd_drain_open_end(mrd_drain *drain)
 {
-    mrd_open_log *l = p->log;
+    mrd_open_log *open_log = drain->log;
 
-    if (l == NULL)
+    if (open_log == NULL)
         return;
-    while (l->pending != NULL) {
-        pending *q = l->pending;
+    while (open_log->pending != NULL) {
+        pending *q = open_log->pending;
 
-        l->pending = q->next;
+        open_log->pending = q->next;
         pending_free(q);
     }
-    mrd_batch_reader_free(l->reader);
-    mrd_codec_free(l->codec);
-    if (l->fd >= 0)
-        close(l->fd);
-    free(l->path);
-    free(l);
-    p->log = NULL;
+    mrd_batch_reader_free(open_log->reader);
+    mrd_codec_free(open_log->codec);
+    if (open_log->fd >= 0)
+        close(open_log->fd);
+    free(open_log->path);
+    free(open_log);
+    drain->log = NULL;
 }

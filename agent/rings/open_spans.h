@@ -37,17 +37,17 @@ typedef struct {
     bool taken_lost; /* no memory for one */
 } mrd_open_spans;
 
-void mrd_open_spans_fini(mrd_open_spans *o);
-size_t mrd_open_spans_memory(const mrd_open_spans *o);
-mrd_open_span *mrd_open_spans_find(mrd_open_spans *o, uint64_t key, bool early);
+void mrd_open_spans_fini(mrd_open_spans *opens);
+size_t mrd_open_spans_memory(const mrd_open_spans *opens);
+mrd_open_span *mrd_open_spans_find(mrd_open_spans *opens, uint64_t key, bool early);
 /* Stores a copy. Errors: LIMIT, NOMEM. */
-mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns since,
+mrd_err mrd_open_spans_add(mrd_open_spans *opens, uint64_t key, bool early, mrd_local_ns since,
                            const mrd_event *ev);
 /* Takes it out; free() it. */
-void mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span);
+void mrd_open_spans_take(mrd_open_spans *opens, mrd_open_span *span);
 /* Marks them as stored in the file for a successor. */
-void mrd_open_spans_saved(mrd_open_spans *o, mrd_open_span *const *spans, size_t n);
+void mrd_open_spans_saved(mrd_open_spans *opens, mrd_open_span *const *spans, size_t n);
 /* None is. */
-void mrd_open_spans_unsave(mrd_open_spans *o);
+void mrd_open_spans_unsave(mrd_open_spans *opens);
 
 #endif

@@ -7,13 +7,13 @@
 
 /* Adds what one ring shows. The counts are of the process, so the newest one is right. */
 static void
-merge(mrd_drain_ops_kept *to, const mrd_ring_op_state *s, mrd_str name, mrd_dur_ns shift)
+merge(mrd_drain_ops_kept *to, const mrd_ring_op_state *state, mrd_str name, mrd_dur_ns shift)
 {
-    mrd_local_ns begin = mrd_local_add(s->begin, shift);
+    mrd_local_ns begin = mrd_local_add(state->begin, shift);
     mrd_drain_op *op = NULL;
 
     for (size_t i = 0; i < to->n && op == NULL; i++)
-        if (to->v[i].group == s->group && mrd_str_is(name, to->v[i].name))
+        if (to->v[i].group == state->group && mrd_str_is(name, to->v[i].name))
             op = &to->v[i];
     if (op == NULL) {
         if (to->n == MRD_DRAIN_OPS) {
@@ -21,20 +21,20 @@ merge(mrd_drain_ops_kept *to, const mrd_ring_op_state *s, mrd_str name, mrd_dur_
             return;
         }
         op = &to->v[to->n++];
-        *op = (mrd_drain_op){ .group = s->group };
+        *op = (mrd_drain_op){ .group = state->group };
         snprintf(op->name, sizeof(op->name), MRD_STR_FMT, MRD_STR_ARG(name));
     }
-    if (s->open && (op->open == 0 || mrd_local_before(begin, op->begin)))
+    if (state->open && (op->open == 0 || mrd_local_before(begin, op->begin)))
         op->begin = begin;
-    op->open += s->open;
-    if (s->entered > op->entered) {
-        op->entered = s->entered;
-        op->bytes = s->bytes;
-        op->bytes_before = s->bytes_before;
+    op->open += state->open;
+    if (state->entered > op->entered) {
+        op->entered = state->entered;
+        op->bytes = state->bytes;
+        op->bytes_before = state->bytes_before;
     }
-    if (s->seen >= op->seen) {
-        op->seen = s->seen;
-        op->slow_ns = s->slow_ns;
+    if (state->seen >= op->seen) {
+        op->seen = state->seen;
+        op->slow_ns = state->slow_ns;
     }
 }
 

@@ -45,74 +45,75 @@ open_own(int dir_fd, const char *name)
 static bool
 is_there(int dir_fd, const char *name, int fd)
 {
-    struct stat a, b;
+    struct stat st, b;
 
-    return fstat(fd, &a) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
-           a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+    return fstat(fd, &st) == 0 && fstatat(dir_fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_ino == b.st_ino && st.st_dev == b.st_dev;
 }
 
 static void
-say(mrd_drain *p, int fd)
+say(mrd_drain *drain, int fd)
 {
     char pid[16] = "?";
     ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
 
     if (n > 0)
         pid[n] = '\0';
-    if (!p->stands_back)
+    if (!drain->stands_back)
         mrd_log(MRD_LOG_WARN, "AGT-SECOND",
                 "Another agent of this user reads the rings of this folder; this one waits until "
                 "that one ends. One agent per node is enough: end one of them, or give each a ring "
                 "directory of its own (--ring-dir): dir=%s pid=%s",
-                p->ring_dir, pid);
-    p->stands_back = true;
+                drain->ring_dir, pid);
+    drain->stands_back = true;
 }
 
 /* Returns true if this agent may read the rings. */
 bool
-mrd_drain_lock(mrd_drain *p, mrd_local_ns now)
+mrd_drain_lock(mrd_drain *drain, mrd_local_ns now)
 {
     char name[48], pid[16];
     int dir_fd, fd;
 
-    if (!p->o.exclusive || p->lock_fd >= 0)
+    if (!drain->o.exclusive || drain->lock_fd >= 0)
         return true;
-    if (mrd_local_before(now, p->lock_at))
-        return !p->stands_back;
-    p->lock_at = mrd_local_add(now, MRD_WAIT_RING_LOCK);
-    if ((dir_fd = open(p->ring_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+    if (mrd_local_before(now, drain->lock_at))
+        return !drain->stands_back;
+    drain->lock_at = mrd_local_add(now, MRD_WAIT_RING_LOCK);
+    if ((dir_fd = open(drain->ring_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return true; /* there are no rings to read */
     snprintf(name, sizeof(name), "meridian.agent.%u.lock", (unsigned) geteuid());
     if ((fd = open_own(dir_fd, name)) >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        say(p, fd);
+        say(drain, fd);
         close(fd);
     } else if (fd >= 0 && !is_there(dir_fd, name, fd)) {
         close(fd);
-        p->lock_at = (mrd_local_ns){ 0 };
-        p->stands_back = true;
+        drain->lock_at = (mrd_local_ns){ 0 };
+        drain->stands_back = true;
     } else {
-        if (p->stands_back)
+        if (drain->stands_back)
             mrd_log(MRD_LOG_INFO, "AGT-FIRST",
-                    "The other agent ended; this one reads the rings now: dir=%s", p->ring_dir);
-        p->stands_back = false;
-        p->lock_fd = fd;
+                    "The other agent ended; this one reads the rings now: dir=%s", drain->ring_dir);
+        drain->stands_back = false;
+        drain->lock_fd = fd;
         if (fd >= 0 && ftruncate(fd, 0) == 0)
             (void) !pwrite(fd, pid, (size_t) snprintf(pid, sizeof(pid), "%d", (int) getpid()), 0);
     }
     close(dir_fd);
-    return !p->stands_back;
+    return !drain->stands_back;
 }
 
 void
-mrd_drain_unlock(mrd_drain *p)
+mrd_drain_unlock(mrd_drain *drain)
 {
     char path[4096];
 
-    if (p->lock_fd < 0)
+    if (drain->lock_fd < 0)
         return;
-    snprintf(path, sizeof(path), "%s/meridian.agent.%u.lock", p->ring_dir, (unsigned) geteuid());
+    snprintf(path, sizeof(path), "%s/meridian.agent.%u.lock", drain->ring_dir,
+             (unsigned) geteuid());
     /* while the lock is held, because a successor checks whether the file still has its name */
     (void) unlink(path);
-    close(p->lock_fd);
-    p->lock_fd = -1;
+    close(drain->lock_fd);
+    drain->lock_fd = -1;
 }

@@ -21,11 +21,11 @@ on_bus(int signal, siginfo_t *info, void *context)
     uint8_t *at = info->si_addr;
 
     (void) context;
-    for (mrd_ring_map *m = maps; m != NULL; m = m->next)
-        if (at >= m->p && at < m->p + m->len &&
+    for (mrd_ring_map *map = maps; map != NULL; map = map->next)
+        if (at >= map->p && at < map->p + map->len &&
             mmap(at - (uintptr_t) at % page, page, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
-            m->cut = 1;
+            map->cut = 1;
             return;
         }
     /* not in our mappings, or sent by a process: raises it again for the previous handler */

@@ -5,9 +5,9 @@
 #define MEMORY_DEFAULT ((size_t) 256 << 20)
 
 static size_t
-most(const mrd_drain *p)
+most(const mrd_drain *drain)
 {
-    return p->o.memory == 0 ? MEMORY_DEFAULT : p->o.memory;
+    return drain->o.memory == 0 ? MEMORY_DEFAULT : drain->o.memory;
 }
 
 static size_t
@@ -25,42 +25,43 @@ ring_bytes(const ring *r)
 }
 
 static size_t
-proc_bytes(const mrd_drain *p, const proc *pr)
+proc_bytes(const mrd_drain *drain, const proc *pr)
 {
     return sizeof(*pr) + mrd_open_spans_memory(&pr->open) + mrd_drain_runtime_memory(pr) +
-           (pr->pub.catalog == p->o.catalog ? 0 : mrd_catalog_memory(pr->pub.catalog));
+           (pr->pub.catalog == drain->o.catalog ? 0 : mrd_catalog_memory(pr->pub.catalog));
 }
 
 bool
-mrd_drain_memory_fits(const mrd_drain *p, const ring *r, size_t more)
+mrd_drain_memory_fits(const mrd_drain *drain, const ring *r, size_t more)
 {
-    size_t own = p->users[r->user].bytes, left = p->bytes < most(p) ? most(p) - p->bytes : 0;
+    size_t own = drain->users[r->user].bytes,
+           left = drain->bytes < most(drain) ? most(drain) - drain->bytes : 0;
 
     return more <= left && own <= left - more && more <= left - more - own;
 }
 
 bool
-mrd_drain_memory_is_short(const mrd_drain *p)
+mrd_drain_memory_is_short(const mrd_drain *drain)
 {
-    return p->bytes > most(p) / 4;
+    return drain->bytes > most(drain) / 4;
 }
 
 bool
-mrd_drain_memory_note(mrd_drain *p, ring *r)
+mrd_drain_memory_note(mrd_drain *drain, ring *r)
 {
     size_t before = r->charged;
 
-    r->charged = ring_bytes(r) + (r->proc->rings == r ? proc_bytes(p, r->proc) : 0);
-    p->bytes += r->charged - before;
-    p->users[r->user].bytes += r->charged - before;
-    return r->charged <= before || mrd_drain_memory_fits(p, r, 0);
+    r->charged = ring_bytes(r) + (r->proc->rings == r ? proc_bytes(drain, r->proc) : 0);
+    drain->bytes += r->charged - before;
+    drain->users[r->user].bytes += r->charged - before;
+    return r->charged <= before || mrd_drain_memory_fits(drain, r, 0);
 }
 
 void
-mrd_drain_memory_forget(mrd_drain *p, ring *r)
+mrd_drain_memory_forget(mrd_drain *drain, ring *r)
 {
-    p->bytes -= r->charged;
-    p->users[r->user].bytes -= r->charged;
+    drain->bytes -= r->charged;
+    drain->users[r->user].bytes -= r->charged;
     r->charged = 0;
 }
 

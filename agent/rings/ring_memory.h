@@ -13,13 +13,13 @@
 #include "agent/rings/drain_int.h"
 
 /* Returns true if the ring may use this much more. */
-bool mrd_drain_memory_fits(const mrd_drain *p, const ring *r, size_t more);
+bool mrd_drain_memory_fits(const mrd_drain *drain, const ring *r, size_t more);
 /* Counts the memory of the ring and, with the first ring of its process, of the process. Returns
  * false if it has grown and its user exceeds its part. */
-bool mrd_drain_memory_note(mrd_drain *p, ring *r);
+bool mrd_drain_memory_note(mrd_drain *drain, ring *r);
 /* The ring goes. */
-void mrd_drain_memory_forget(mrd_drain *p, ring *r);
+void mrd_drain_memory_forget(mrd_drain *drain, ring *r);
 /* Returns true if so little is left that unused memory should be freed. */
-bool mrd_drain_memory_is_short(const mrd_drain *p);
+bool mrd_drain_memory_is_short(const mrd_drain *drain);
 
 #endif

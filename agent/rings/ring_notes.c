@@ -39,11 +39,11 @@ struct ring_note {
 /* ---- Files ------------------------------------------------------------------------------------ */
 
 static ring_note *
-find_note(mrd_drain *p, unsigned dir, const char *base)
+find_note(mrd_drain *drain, unsigned dir, const char *base)
 {
-    for (size_t i = 0; i < p->n_notes; i++)
-        if (p->notes[i]->dir == dir && strcmp(p->notes[i]->base, base) == 0)
-            return p->notes[i];
+    for (size_t i = 0; i < drain->n_notes; i++)
+        if (drain->notes[i]->dir == dir && strcmp(drain->notes[i]->base, base) == 0)
+            return drain->notes[i];
     return NULL;
 }
 
@@ -65,21 +65,21 @@ take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_
 
 /* Returns the pid on this node of a process in another pid namespace, or 0 if it was not found. */
 static int32_t
-search_process(const mrd_drain *p, const mrd_ring_info *info)
+search_process(const mrd_drain *drain, const mrd_ring_info *info)
 {
-    const struct dirent *e;
-    DIR *dir = opendir(p->proc_root);
+    const struct dirent *entry;
+    DIR *dir = opendir(drain->proc_root);
     int32_t found = 0;
 
-    while (dir != NULL && found == 0 && (e = readdir(dir)) != NULL) {
-        int32_t pid = (int32_t) strtol(e->d_name, NULL, 10);
+    while (dir != NULL && found == 0 && (entry = readdir(dir)) != NULL) {
+        int32_t pid = (int32_t) strtol(entry->d_name, NULL, 10);
         char path[300];
         struct stat st;
         mrd_ident id;
 
-        snprintf(path, sizeof(path), "%.240s/%" PRId32 "/ns/pid", p->proc_root, pid);
+        snprintf(path, sizeof(path), "%.240s/%" PRId32 "/ns/pid", drain->proc_root, pid);
         if (pid > 0 && stat(path, &st) == 0 && st.st_ino == info->pid_ns &&
-            mrd_ident_read(p->proc_root, pid, &id, NULL) == MRD_OK &&
+            mrd_ident_read(drain->proc_root, pid, &id, NULL) == MRD_OK &&
             id.container_pid == info->name.pid)
             found = pid;
     }
@@ -89,15 +89,15 @@ search_process(const mrd_drain *p, const mrd_ring_info *info)
 }
 
 static bool
-is_alive(const mrd_drain *p, const ring_note *n)
+is_alive(const mrd_drain *drain, const ring_note *note)
 {
-    mrd_ring_owner_id owner = { .proc_dir = p->proc_root,
-                                .pid = n->host_pid,
-                                .host_pid = n->host_pid,
-                                .start_ticks = n->start_ticks,
-                                .start_ahead_ns = n->start_ahead_ns };
+    mrd_ring_owner_id owner = { .proc_dir = drain->proc_root,
+                                .pid = note->host_pid,
+                                .host_pid = note->host_pid,
+                                .start_ticks = note->start_ticks,
+                                .start_ahead_ns = note->start_ahead_ns };
 
-    return n->host_pid > 0 && mrd_ring_owner_check(&owner, false) != MRD_OWNER_DEAD;
+    return note->host_pid > 0 && mrd_ring_owner_check(&owner, false) != MRD_OWNER_DEAD;
 }
 
 static mrd_ring_info
@@ -114,35 +114,36 @@ info_of(const mrd_ring_note_name *name, const mrd_ring_note *note, const struct 
 }
 
 static bool
-has_share(const mrd_drain *p, uint32_t uid)
+has_share(const mrd_drain *drain, uint32_t uid)
 {
     size_t own = 0;
 
-    for (size_t i = 0; i < p->n_notes; i++)
-        own += p->notes[i]->uid == uid;
-    return own < NOTES_MAX - p->n_notes;
+    for (size_t i = 0; i < drain->n_notes; i++)
+        own += drain->notes[i]->uid == uid;
+    return own < NOTES_MAX - drain->n_notes;
 }
 
 /* The first note of a process. Errors: DENIED (it names another user's process), LIMIT, NOMEM. */
 static mrd_err
-new_note(mrd_drain *p, unsigned dir, const char *base, const mrd_ring_info *info,
+new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *info,
          const mrd_ring_note *note, ring_note **ret_note)
 {
-    bool ours = info->pid_ns == 0 || info->pid_ns == p->pid_ns;
-    int32_t host_pid = ours ? info->name.pid : search_process(p, info);
+    bool ours = info->pid_ns == 0 || info->pid_ns == drain->pid_ns;
+    int32_t host_pid = ours ? info->name.pid : search_process(drain, info);
     int64_t monotonic, boottime;
     ring_note *n;
     mrd_ident id;
     proc *pr;
 
-    if (!has_share(p, info->file_uid))
+    if (!has_share(drain, info->file_uid))
         return MRD_LIMIT;
-    if (mrd_drain_identify(p, dir, info, NULL, host_pid, &id) != MRD_OK)
+    if (mrd_drain_identify(drain, dir, info, NULL, host_pid, &id) != MRD_OK)
         return MRD_DENIED;
-    if (!MRD_VEC_ROOM(p->notes, p->n_notes, p->cap_notes, 1) || (n = calloc(1, sizeof(*n))) == NULL)
+    if (!MRD_VEC_ROOM(drain->notes, drain->n_notes, drain->cap_notes, 1) ||
+        (n = calloc(1, sizeof(*n))) == NULL)
         return MRD_NOMEM;
-    pr = mrd_drain_proc_find(p, id.pid, info->name.start_ticks);
-    if (pr == NULL && (pr = mrd_drain_proc_new(p, &id, info)) == NULL) {
+    pr = mrd_drain_proc_find(drain, id.pid, info->name.start_ticks);
+    if (pr == NULL && (pr = mrd_drain_proc_new(drain, &id, info)) == NULL) {
         free(n);
         return MRD_NOMEM;
     }
@@ -161,78 +162,78 @@ new_note(mrd_drain *p, unsigned dir, const char *base, const mrd_ring_info *info
         pr->control_dir = dir;
     }
     pr->n_notes++;
-    p->notes[p->n_notes++] = n;
-    mrd_discover_hold(p->discover, dir, 1);
+    drain->notes[drain->n_notes++] = n;
+    mrd_discover_hold(drain->discover, dir, 1);
     *ret_note = n;
     return MRD_OK;
 }
 
 /* Removes the rest of a note of a process that ended or was killed while it wrote the note. */
 static void
-drop_note(mrd_drain *p, ring_note *n)
+drop_note(mrd_drain *drain, ring_note *note)
 {
     char unfinished[MRD_RING_NAME_MAX + 8];
-    proc *pr = n->proc;
+    proc *pr = note->proc;
     size_t i = 0;
 
-    snprintf(unfinished, sizeof(unfinished), "%s.new", n->base);
-    (void) unlinkat(mrd_discover_dir_fd(p->discover, n->dir), unfinished, 0);
-    while (p->notes[i] != n)
+    snprintf(unfinished, sizeof(unfinished), "%s.new", note->base);
+    (void) unlinkat(mrd_discover_dir_fd(drain->discover, note->dir), unfinished, 0);
+    while (drain->notes[i] != note)
         i++;
-    p->notes[i] = p->notes[--p->n_notes];
-    mrd_discover_hold(p->discover, n->dir, -1);
-    free(n);
+    drain->notes[i] = drain->notes[--drain->n_notes];
+    mrd_discover_hold(drain->discover, note->dir, -1);
+    free(note);
     pr->n_notes--;
-    mrd_drain_proc_unused(p, pr);
+    mrd_drain_proc_unused(drain, pr);
 }
 
 /* ---- The contents of a note ------------------------------------------------------------------- */
 
 static void
-give_losses(mrd_drain *p, ring_note *n, const mrd_ring_note *note)
+give_losses(mrd_drain *drain, ring_note *n, const mrd_ring_note *note)
 {
     mrd_local_ns first = { mrd_sat_add(note->first.ns, n->proc->shift_ns) };
     mrd_local_ns last = { mrd_sat_add(note->last.ns, n->proc->shift_ns) };
     const char *reason = mrd_ring_note_reason((int) note->why);
     mrd_event ev = { .ts = { first.ns },
                      .kind = MRD_INSTANT,
-                     .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
+                     .flags = drain->o.simulated ? MRD_EV_SIMULATED : 0 };
     char text[256];
-    mrd_track t;
+    mrd_track track;
 
     if (!n->was_said) {
         snprintf(text, sizeof(text),
                  "events of this process are lost because it cannot make a ring: %s (error %d)",
                  reason == NULL ? "the system refuses it" : reason, (int) note->why);
-        mrd_track_init(&t, n->proc->pub.id, MRD_SRC_MERIDIAN);
-        ev.track = mrd_catalog_track(n->proc->pub.catalog, &t);
+        mrd_track_init(&track, n->proc->pub.id, MRD_SRC_MERIDIAN);
+        ev.track = mrd_catalog_track(n->proc->pub.catalog, &track);
         ev.name = mrd_catalog_intern(n->proc->pub.catalog, text);
-        mrd_drain_notice(p, n->proc, &ev);
+        mrd_drain_notice(drain, n->proc, &ev);
         n->was_said = true;
     }
-    mrd_drain_lost(p, n->proc, MRD_DROP_RING_OTHER, note->count, first, last);
+    mrd_drain_lost(drain, n->proc, MRD_DROP_RING_OTHER, note->count, first, last);
     n->waits = true;
 }
 
 /* All losses of the note are durable. */
 static void
-end_file(mrd_drain *p, ring_note *n)
+end_file(mrd_drain *drain, ring_note *note)
 {
-    (void) unlinkat(mrd_discover_dir_fd(p->discover, n->dir), n->file, 0);
-    n->file[0] = '\0';
-    n->waits = false;
-    if (!is_alive(p, n))
-        drop_note(p, n);
+    (void) unlinkat(mrd_discover_dir_fd(drain->discover, note->dir), note->file, 0);
+    note->file[0] = '\0';
+    note->waits = false;
+    if (!is_alive(drain, note))
+        drop_note(drain, note);
 }
 
 static void
-read_note(mrd_drain *p, unsigned dir, const char *base, const char *file,
+read_note(mrd_drain *drain, unsigned dir, const char *base, const char *file,
           const mrd_ring_note_name *name)
 {
     char text[MRD_RING_NOTE_MAX + 1];
-    int dir_fd = mrd_discover_dir_fd(p->discover, dir);
+    int dir_fd = mrd_discover_dir_fd(drain->discover, dir);
     ssize_t len = readlinkat(dir_fd, file, text, sizeof(text));
-    ring_note *n = find_note(p, dir, base);
+    ring_note *n = find_note(drain, dir, base);
     mrd_ring_info info;
     mrd_ring_note note;
     struct stat st;
@@ -240,35 +241,36 @@ read_note(mrd_drain *p, unsigned dir, const char *base, const char *file,
 
     if (len < 0 || fstatat(dir_fd, file, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
         !mrd_ring_note_read((mrd_str){ text, (size_t) len }, &note)) {
-        mrd_drain_refused(p, dir, file, "it is no note of losses");
+        mrd_drain_refused(drain, dir, file, "it is no note of losses");
         return;
     }
     info = info_of(name, &note, &st);
-    if (n == NULL && (err = new_note(p, dir, base, &info, &note, &n)) != MRD_OK) {
-        p->counts.rings_refused += err == MRD_DENIED;
+    if (n == NULL && (err = new_note(drain, dir, base, &info, &note, &n)) != MRD_OK) {
+        drain->counts.rings_refused += err == MRD_DENIED;
         if (err == MRD_DENIED) /* a lie stays one */
             (void) unlinkat(dir_fd, file, 0);
         else
-            mrd_drain_unread(p, dir, file, MRD_UNREAD_BEYOND);
+            mrd_drain_unread(drain, dir, file, MRD_UNREAD_BEYOND);
         return;
     }
     snprintf(n->file, sizeof(n->file), "%s", file);
-    give_losses(p, n, &note);
-    if (!p->o.hold)
-        end_file(p, n);
+    give_losses(drain, n, &note);
+    if (!drain->o.hold)
+        end_file(drain, n);
 }
 
 /* Returns whether the note is of this boot. Losses of an earlier boot belong to no running session. */
 static bool
-is_of_this_boot(const mrd_drain *p, const mrd_ring_note_name *name)
+is_of_this_boot(const mrd_drain *drain, const mrd_ring_note_name *name)
 {
     uint8_t boot[16];
 
-    return !mrd_ring_boot_id(p->proc_root, boot) || memcmp(boot, name->process.boot_id, 16) == 0;
+    return !mrd_ring_boot_id(drain->proc_root, boot) ||
+           memcmp(boot, name->process.boot_id, 16) == 0;
 }
 
 void
-mrd_drain_note_found(mrd_drain *p, unsigned dir, int dir_fd, const char *file_name)
+mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name)
 {
     char base[MRD_RING_NAME_MAX], file[MRD_RING_NAME_MAX];
     mrd_ring_note_name name, untaken;
@@ -279,49 +281,49 @@ mrd_drain_note_found(mrd_drain *p, unsigned dir, int dir_fd, const char *file_na
         return;
     untaken = (mrd_ring_note_name){ .process = name.process };
     mrd_ring_note_print(&untaken, base);
-    known = find_note(p, dir, base);
+    known = find_note(drain, dir, base);
     if ((known != NULL && known->file[0] != '\0') ||
         fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(st.st_mode) ||
-        (p->o.only_uid >= 0 && (int64_t) st.st_uid != p->o.only_uid))
+        (drain->o.only_uid >= 0 && (int64_t) st.st_uid != drain->o.only_uid))
         return; /* one note of a process at a time */
     snprintf(file, sizeof(file), "%s", file_name);
-    if (!is_of_this_boot(p, &name) || (name.taken != 0 && mrd_drain_was_ended(p, file)))
+    if (!is_of_this_boot(drain, &name) || (name.taken != 0 && mrd_drain_was_ended(drain, file)))
         (void) unlinkat(dir_fd, file, 0);
     else if (name.taken != 0 || take_file(dir_fd, base, &name, file))
-        read_note(p, dir, base, file, &name);
+        read_note(drain, dir, base, file, &name);
 }
 
 /* ---- Turns ------------------------------------------------------------------------------------ */
 
 void
-mrd_drain_note_positions(const mrd_drain *p, const proc *pr,
+mrd_drain_note_positions(const mrd_drain *drain, const proc *pr,
                          void (*call)(void *self, uint64_t ring, uint64_t read), void *self)
 {
-    for (size_t i = 0; i < p->n_notes; i++)
-        if (p->notes[i]->proc == pr && p->notes[i]->waits)
-            call(self, mrd_drain_ring_hash(p->notes[i]->file) ^ MRD_DRAIN_ENDED, 1);
+    for (size_t i = 0; i < drain->n_notes; i++)
+        if (drain->notes[i]->proc == pr && drain->notes[i]->waits)
+            call(self, mrd_drain_ring_hash(drain->notes[i]->file) ^ MRD_DRAIN_ENDED, 1);
 }
 
 void
-mrd_drain_note_release(mrd_drain *p, const proc *pr)
+mrd_drain_note_release(mrd_drain *drain, const proc *pr)
 {
-    for (size_t i = p->n_notes; i-- > 0;)
-        if (p->notes[i]->proc == pr && p->notes[i]->waits)
-            end_file(p, p->notes[i]);
+    for (size_t i = drain->n_notes; i-- > 0;)
+        if (drain->notes[i]->proc == pr && drain->notes[i]->waits)
+            end_file(drain, drain->notes[i]);
 }
 
 void
-mrd_drain_note_sweep(mrd_drain *p)
+mrd_drain_note_sweep(mrd_drain *drain)
 {
-    for (size_t i = p->n_notes; i-- > 0;)
-        if (p->notes[i]->file[0] == '\0' && !is_alive(p, p->notes[i]))
-            drop_note(p, p->notes[i]);
+    for (size_t i = drain->n_notes; i-- > 0;)
+        if (drain->notes[i]->file[0] == '\0' && !is_alive(drain, drain->notes[i]))
+            drop_note(drain, drain->notes[i]);
 }
 
 void
-mrd_drain_notes_fini(mrd_drain *p)
+mrd_drain_notes_fini(mrd_drain *drain)
 {
-    for (size_t i = 0; i < p->n_notes; i++)
-        free(p->notes[i]);
-    free(p->notes);
+    for (size_t i = 0; i < drain->n_notes; i++)
+        free(drain->notes[i]);
+    free(drain->notes);
 }

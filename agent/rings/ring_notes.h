@@ -14,13 +14,13 @@
 #include "agent/rings/drain_int.h"
 
 /* A file with the name of a note was found in a directory that may be read. */
-void mrd_drain_note_found(mrd_drain *p, unsigned dir, int dir_fd, const char *file_name);
+void mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name);
 /* As mrd_drain_positions and mrd_drain_release, for the notes of the process. The release may free the process. */
-void mrd_drain_note_positions(const mrd_drain *p, const proc *pr,
+void mrd_drain_note_positions(const mrd_drain *drain, const proc *pr,
                               void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
-void mrd_drain_note_release(mrd_drain *p, const proc *pr);
+void mrd_drain_note_release(mrd_drain *drain, const proc *pr);
 /* Removes processes without rings that have ended. */
-void mrd_drain_note_sweep(mrd_drain *p);
-void mrd_drain_notes_fini(mrd_drain *p);
+void mrd_drain_note_sweep(mrd_drain *drain);
+void mrd_drain_notes_fini(mrd_drain *drain);
 
 #endif

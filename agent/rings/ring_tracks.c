@@ -50,18 +50,18 @@ unit_of(mrd_str unit)
 }
 
 static void
-own_track(ring *r, const mrd_ring_track_info *info, mrd_track *t)
+own_track(ring *r, const mrd_ring_track_info *info, mrd_track *track)
 {
     mrd_str unit = mrd_ring_text(r->reader, info->def.unit);
 
-    t->name = mrd_drain_intern(r->proc, info->name);
-    t->lnc_idx = info->def.lnc_idx < 0 ? MRD_NONE : info->def.lnc_idx;
-    t->pcore_idx = info->def.pcore_idx < 0 ? MRD_NONE : info->def.pcore_idx;
-    t->device_idx = info->def.device_idx < 0 ? MRD_NONE : info->def.device_idx;
-    if (t->kind != MRD_TRACK_COUNTER)
+    track->name = mrd_drain_intern(r->proc, info->name);
+    track->lnc_idx = info->def.lnc_idx < 0 ? MRD_NONE : info->def.lnc_idx;
+    track->pcore_idx = info->def.pcore_idx < 0 ? MRD_NONE : info->def.pcore_idx;
+    track->device_idx = info->def.device_idx < 0 ? MRD_NONE : info->def.device_idx;
+    if (track->kind != MRD_TRACK_COUNTER)
         return;
-    t->unit = unit_of(unit);
-    t->unit_name = t->unit == MRD_UNIT_NONE ? mrd_drain_intern(r->proc, unit) : 0;
+    track->unit = unit_of(unit);
+    track->unit_name = track->unit == MRD_UNIT_NONE ? mrd_drain_intern(r->proc, unit) : 0;
 }
 
 static mrd_track_id
@@ -70,24 +70,24 @@ make_track(ring *r, const ring_track *want)
     const mrd_ring_track_info *info =
         want->track == 0 ? NULL : mrd_ring_track_of(r->reader, want->track);
     unsigned line = MRD_LINE(want->source);
-    mrd_track t;
+    mrd_track track;
 
-    mrd_track_init(&t, r->proc->pub.id, MRD_LINE_SOURCE(want->source));
+    mrd_track_init(&track, r->proc->pub.id, MRD_LINE_SOURCE(want->source));
     if (line == MRD_LINE_COUNTER)
-        t.kind = MRD_TRACK_COUNTER;
+        track.kind = MRD_TRACK_COUNTER;
     if (info != NULL) {
-        own_track(r, info, &t);
+        own_track(r, info, &track);
     } else if (line == MRD_LINE_THREAD || line == MRD_LINE_OWN) {
-        t.thread_id = want->tid;
-        t.name = mrd_drain_intern(r->proc, mrd_ring_thread_name(r->reader, want->tid));
+        track.thread_id = want->tid;
+        track.name = mrd_drain_intern(r->proc, mrd_ring_thread_name(r->reader, want->tid));
     } else if (line == MRD_LINE_COUNTER) {
-        t.name = mrd_drain_sid(r, want->name);
+        track.name = mrd_drain_sid(r, want->name);
     } else {
-        t.name = mrd_drain_intern(r->proc, line == MRD_LINE_MODELS    ? MRD_STR("loaded models")
-                                           : line == MRD_LINE_PROCESS ? MRD_STR("process")
-                                                                      : MRD_STR("global"));
+        track.name = mrd_drain_intern(r->proc, line == MRD_LINE_MODELS    ? MRD_STR("loaded models")
+                                               : line == MRD_LINE_PROCESS ? MRD_STR("process")
+                                                                          : MRD_STR("global"));
     }
-    return mrd_catalog_track(r->proc->pub.catalog, &t);
+    return mrd_catalog_track(r->proc->pub.catalog, &track);
 }
 
 static bool

@@ -36,24 +36,24 @@ emit(void *self, const mrd_event *ev)
 
 /* `whole`: the next text is the process's first. */
 static runtime *
-runtime_of(mrd_drain *p, proc *pr, bool whole, mrd_wall_ns since)
+runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
 {
     runtime *rt = pr->nrt;
-    mrd_nrt_options o = { .catalog = pr->pub.catalog,
-                          .process = pr->pub.id,
-                          .flow_scope = pr->flow_scope,
-                          .max_open = OPEN_MAX,
-                          .simulated = p->o.simulated,
-                          .whole = whole,
-                          .since = since,
-                          .emit = emit };
+    mrd_nrt_options options = { .catalog = pr->pub.catalog,
+                                .process = pr->pub.id,
+                                .flow_scope = pr->flow_scope,
+                                .max_open = OPEN_MAX,
+                                .simulated = drain->o.simulated,
+                                .whole = whole,
+                                .since = since,
+                                .emit = emit };
 
     if (rt != NULL || (rt = calloc(1, sizeof(*rt))) == NULL)
         return rt;
-    rt->p = p;
+    rt->p = drain;
     rt->pr = pr;
-    o.self = rt;
-    if (mrd_nrt_new(&o, &rt->nrt, NULL) != MRD_OK) {
+    options.self = rt;
+    if (mrd_nrt_new(&options, &rt->nrt, NULL) != MRD_OK) {
         free(rt);
         return NULL;
     }
@@ -63,16 +63,16 @@ runtime_of(mrd_drain *p, proc *pr, bool whole, mrd_wall_ns since)
 
 /* Adds the reader's new counts to the drain's. Its events were counted when they were emitted. */
 static void
-count(mrd_drain *p, runtime *rt)
+count(mrd_drain *drain, runtime *rt)
 {
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
-    p->counts.begun += now->records - rt->seen.records;
+    drain->counts.begun += now->records - rt->seen.records;
     /* emitted and dropped events began with a predecessor; pending events begin here */
-    if (p->again)
-        p->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
+    if (drain->again)
+        drain->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
     else
-        p->counts.dropped[MRD_DROP_JSON] += now->dropped - rt->seen.dropped;
+        drain->counts.dropped[MRD_DROP_JSON] += now->dropped - rt->seen.dropped;
     rt->seen = *now;
 }
 
@@ -85,13 +85,13 @@ mrd_drain_runtime_memory(const proc *pr)
 }
 
 void
-mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
+mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut)
 {
     proc *pr = r->proc;
     const mrd_ring_info *info = mrd_ring_borrow_info(r->reader);
     mrd_local_ns since = { mrd_sat_add(info->created.ns, pr->shift_ns) };
-    runtime *rt =
-        runtime_of(p, pr, r->blob.number == 1 && !info->rest, mrd_drain_raw_to_wall(p, since));
+    runtime *rt = runtime_of(drain, pr, r->blob.number == 1 && !info->rest,
+                             mrd_drain_raw_to_wall(drain, since));
     mrd_bytes bytes = { (const uint8_t *) text.p, text.len };
     mrd_local_ns now = mrd_local_now();
     mrd_in *in = NULL;
@@ -99,7 +99,7 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
 
     if (rt != NULL) {
         mrd_nrt_now(rt->nrt, now);
-        mrd_nrt_mark(rt->nrt, p->text_mark, p->again, r->blob.pos < r->gaps_safe);
+        mrd_nrt_mark(rt->nrt, drain->text_mark, drain->again, r->blob.pos < r->gaps_safe);
     }
     if (rt != NULL && r->blob.apart)
         mrd_nrt_apart(rt->nrt);
@@ -109,10 +109,10 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
         err = mrd_nrt_parse(rt->nrt, in, NULL);
     mrd_in_close(in);
     if (rt != NULL)
-        count(p, rt);
+        count(drain, rt);
     /* The writer counted a truncated blob. A complete one that is not a trace is counted here. */
-    if (err != MRD_OK && !cut && !p->again)
-        mrd_drain_lost(p, pr, MRD_DROP_JSON, 1, now, now);
+    if (err != MRD_OK && !cut && !drain->again)
+        mrd_drain_lost(drain, pr, MRD_DROP_JSON, 1, now, now);
 }
 
 bool
@@ -143,14 +143,14 @@ mrd_drain_runtime_held(const proc *pr)
 }
 
 void
-mrd_drain_runtime_flush(mrd_drain *p, proc *pr)
+mrd_drain_runtime_flush(mrd_drain *drain, proc *pr)
 {
     runtime *rt = pr->nrt;
 
     if (rt == NULL)
         return;
     (void) mrd_nrt_flush(rt->nrt);
-    count(p, rt);
+    count(drain, rt);
 }
 
 void
@@ -164,7 +164,7 @@ mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mr
 }
 
 void
-mrd_drain_runtime_tell(mrd_drain *p, proc *pr, uint64_t before,
+mrd_drain_runtime_tell(mrd_drain *drain, proc *pr, uint64_t before,
                        mrd_err (*call)(void *self, const mrd_event *ev), void *self)
 {
     runtime *rt = pr->nrt;
@@ -172,7 +172,7 @@ mrd_drain_runtime_tell(mrd_drain *p, proc *pr, uint64_t before,
     if (rt == NULL)
         return;
     (void) mrd_nrt_tell_before(rt->nrt, before, call, self);
-    count(p, rt);
+    count(drain, rt);
 }
 
 void
@@ -223,12 +223,12 @@ mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_olde
 }
 
 void
-mrd_drain_runtime_flush_before(mrd_drain *p, proc *pr, uint64_t mark)
+mrd_drain_runtime_flush_before(mrd_drain *drain, proc *pr, uint64_t mark)
 {
     runtime *rt = pr->nrt;
 
     if (rt == NULL)
         return;
     (void) mrd_nrt_flush_before(rt->nrt, mark);
-    count(p, rt);
+    count(drain, rt);
 }

@@ -26,20 +26,20 @@ add_words(mrd_strlist *to, mrd_str list)
 }
 
 static uint64_t
-sign(const mrd_runtime_seen *o)
+sign(const mrd_runtime_seen *seen)
 {
-    uint64_t h = mrd_hash64(o->version, strlen(o->version), 1);
+    uint64_t h = mrd_hash64(seen->version, strlen(seen->version), 1);
 
-    h = mrd_hash64(o->labels, strlen(o->labels), h);
-    for (size_t i = 0; i < o->types.n; i++)
-        h = mrd_hash64(o->types.v[i], strlen(o->types.v[i]), h);
-    for (size_t i = 0; i < o->unknown.n; i++)
-        h = mrd_hash64(o->unknown.v[i], strlen(o->unknown.v[i]), h ^ 2);
+    h = mrd_hash64(seen->labels, strlen(seen->labels), h);
+    for (size_t i = 0; i < seen->types.n; i++)
+        h = mrd_hash64(seen->types.v[i], strlen(seen->types.v[i]), h);
+    for (size_t i = 0; i < seen->unknown.n; i++)
+        h = mrd_hash64(seen->unknown.v[i], strlen(seen->unknown.v[i]), h ^ 2);
     return h == 0 ? 1 : h;
 }
 
 bool
-mrd_runtime_notice(mrd_runtime_seen *o, const mrd_drain_process *process, const mrd_event *ev,
+mrd_runtime_notice(mrd_runtime_seen *seen, const mrd_drain_process *process, const mrd_event *ev,
                    bool *ret_new)
 {
     *ret_new = false;
@@ -50,21 +50,21 @@ mrd_runtime_notice(mrd_runtime_seen *o, const mrd_drain_process *process, const 
         mrd_str text = mrd_arg_text(mrd_catalog_strings(process->catalog), &ev->args[i]);
 
         if (mrd_str_is(key, "version"))
-            snprintf(o->version, sizeof(o->version), MRD_STR_FMT, MRD_STR_ARG(text));
+            snprintf(seen->version, sizeof(seen->version), MRD_STR_FMT, MRD_STR_ARG(text));
         else if (mrd_str_is(key, "labels"))
-            snprintf(o->labels, sizeof(o->labels), MRD_STR_FMT, MRD_STR_ARG(text));
+            snprintf(seen->labels, sizeof(seen->labels), MRD_STR_FMT, MRD_STR_ARG(text));
         else if (mrd_str_is(key, "event_types"))
-            (void) add_words(&o->types, text);
+            (void) add_words(&seen->types, text);
         else if (mrd_str_is(key, "unknown_functions"))
-            *ret_new = add_words(&o->unknown, text);
+            *ret_new = add_words(&seen->unknown, text);
     }
-    o->signature = sign(o);
+    seen->signature = sign(seen);
     return true;
 }
 
 void
-mrd_runtime_fini(mrd_runtime_seen *o)
+mrd_runtime_fini(mrd_runtime_seen *seen)
 {
-    mrd_strlist_fini(&o->types);
-    mrd_strlist_fini(&o->unknown);
+    mrd_strlist_fini(&seen->types);
+    mrd_strlist_fini(&seen->unknown);
 }

@@ -20,8 +20,8 @@ typedef struct {
 
 /* Returns true if the notice is about a runtime. Sets *ret_new if it has unknown functions for the
  * first time. */
-bool mrd_runtime_notice(mrd_runtime_seen *o, const mrd_drain_process *process, const mrd_event *ev,
-                        bool *ret_new);
-void mrd_runtime_fini(mrd_runtime_seen *o);
+bool mrd_runtime_notice(mrd_runtime_seen *seen, const mrd_drain_process *process,
+                        const mrd_event *ev, bool *ret_new);
+void mrd_runtime_fini(mrd_runtime_seen *seen);
 
 #endif

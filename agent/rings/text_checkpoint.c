@@ -19,14 +19,14 @@
 #define KEEP_SHARE 4u /* of the ring's data */
 
 bool
-mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos)
+mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos)
 {
-    p->text_mark++;
-    if (!p->o.hold)
+    drain->text_mark++;
+    if (!drain->o.hold)
         return true; /* no agent will read the ring after this one */
     if (!MRD_VEC_ROOM(r->texts, r->n_texts, r->cap_texts, 1))
         return false;
-    r->texts[r->n_texts++] = (ring_text){ p->text_mark, pos };
+    r->texts[r->n_texts++] = (ring_text){ drain->text_mark, pos };
     return true;
 }
 
@@ -69,14 +69,14 @@ gaps_done(const ring *r, uint64_t read)
 
 /* Adds the open spans of the process that the file for a successor lacks. */
 static void
-add_unsaved(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
+add_unsaved(const mrd_drain *drain, const proc *pr, mrd_ring_left *left)
 {
     int64_t oldest;
     uint64_t n = mrd_drain_open_unsaved(pr, &oldest);
 
     if (n == 0)
         return;
-    oldest = mrd_drain_raw_to_wall(p, (mrd_local_ns){ oldest }).ns;
+    oldest = mrd_drain_raw_to_wall(drain, (mrd_local_ns){ oldest }).ns;
     if (left->open_lost == 0 || oldest < left->oldest_open.ns)
         left->oldest_open = (mrd_wall_ns){ oldest };
     left->open_lost += n;
@@ -85,7 +85,7 @@ add_unsaved(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
 }
 
 void
-mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64_t *ret_read)
+mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left, uint64_t *ret_read)
 {
     uint64_t most = mrd_ring_borrow_info(r->reader)->data_len / KEEP_SHARE, first;
     mrd_ring_left left = { .keep = UINT64_MAX };
@@ -101,7 +101,7 @@ mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64
             left.open_lost = mrd_drain_runtime_waiting(r->proc, first, &left.oldest_open);
     }
     if (r->next_of_proc == NULL)
-        add_unsaved(p, r->proc, &left);
+        add_unsaved(drain, r->proc, &left);
     if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
         left.keep = r->blob.pos; /* half a text */
     *ret_left = left;
@@ -117,12 +117,12 @@ mrd_drain_text_first(ring *r)
 }
 
 void
-mrd_drain_text_release(const mrd_drain *p, ring *r)
+mrd_drain_text_release(const mrd_drain *drain, ring *r)
 {
     mrd_ring_left left;
     uint64_t read;
 
-    mrd_drain_text_left(p, r, &left, &read);
+    mrd_drain_text_left(drain, r, &left, &read);
     r->given_back = read;
     (void) mrd_ring_release_to(r->reader, &left);
     if (r->next_of_proc == NULL)
@@ -130,19 +130,19 @@ mrd_drain_text_release(const mrd_drain *p, ring *r)
 }
 
 void
-mrd_drain_text_end(mrd_drain *p, ring *r)
+mrd_drain_text_end(mrd_drain *drain, ring *r)
 {
     mrd_ring_left left;
     uint64_t read;
 
     if (r->texts == NULL)
         return;
-    mrd_drain_text_left(p, r, &left, &read);
-    mrd_drain_runtime_flush_before(p, r->proc, r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark);
+    mrd_drain_text_left(drain, r, &left, &read);
+    mrd_drain_runtime_flush_before(drain, r->proc, r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark);
 }
 
 void
-mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
+mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe)
 {
     const mrd_ring_info *info = mrd_ring_borrow_info(r->reader);
     mrd_ring_stats st;
@@ -153,9 +153,9 @@ mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
     r->safe = safe > info->done ? safe : info->done;
     r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
     if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {
-        mrd_local_ns at = mrd_drain_to_raw(p, info->oldest_open);
+        mrd_local_ns at = mrd_drain_to_raw(drain, info->oldest_open);
 
-        mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
+        mrd_drain_lost(drain, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
         r->waits = true; /* the header must be updated later */
     }
 }

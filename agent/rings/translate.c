@@ -21,117 +21,118 @@ source_of(const mrd_ring_event *ev)
 /* ---- Arguments ---- */
 
 static bool
-args_ready(mrd_drain *p, proc *pr)
+args_ready(mrd_drain *drain, proc *pr)
 {
-    if (p->args_catalog != pr->pub.catalog) {
-        mrd_args_free(p->args);
-        p->args = mrd_args_new(mrd_catalog_strings(pr->pub.catalog));
-        p->args_catalog = p->args == NULL ? NULL : pr->pub.catalog;
+    if (drain->args_catalog != pr->pub.catalog) {
+        mrd_args_free(drain->args);
+        drain->args = mrd_args_new(mrd_catalog_strings(pr->pub.catalog));
+        drain->args_catalog = drain->args == NULL ? NULL : pr->pub.catalog;
     }
-    if (p->args != NULL)
-        mrd_args_reset(p->args);
-    return p->args != NULL;
+    if (drain->args != NULL)
+        mrd_args_reset(drain->args);
+    return drain->args != NULL;
 }
 
 static void
-add_arg(mrd_drain *p, ring *r, const mrd_ring_arg *a)
+add_arg(mrd_drain *drain, ring *r, const mrd_ring_arg *arg)
 {
-    mrd_sid key = a->key != 0 ? mrd_drain_sid(r, a->key) : mrd_drain_intern(r->proc, a->key_text);
+    mrd_sid key =
+        arg->key != 0 ? mrd_drain_sid(r, arg->key) : mrd_drain_intern(r->proc, arg->key_text);
 
-    switch (a->type) {
+    switch (arg->type) {
     case MRD_ITEM_I64:
-        mrd_args_int(p->args, key, a->v.i);
+        mrd_args_int(drain->args, key, arg->v.i);
         break;
     case MRD_ITEM_U64:
-        mrd_args_uint(p->args, key, a->v.u);
+        mrd_args_uint(drain->args, key, arg->v.u);
         break;
     case MRD_ITEM_F64:
-        mrd_args_double(p->args, key, a->v.d);
+        mrd_args_double(drain->args, key, arg->v.d);
         break;
     case MRD_ITEM_BOOL:
-        mrd_args_bool(p->args, key, a->v.u != 0);
+        mrd_args_bool(drain->args, key, arg->v.u != 0);
         break;
     case MRD_ITEM_ID:
-        mrd_args_sid(p->args, key, mrd_drain_sid(r, a->v.id));
+        mrd_args_sid(drain->args, key, mrd_drain_sid(r, arg->v.id));
         break;
     default:
-        mrd_args_str(p->args, key, a->v.text);
+        mrd_args_str(drain->args, key, arg->v.text);
     }
 }
 
 static void
-collect(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+collect(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
     mrd_ring_items items = { rec->body, rec->body_len };
     mrd_ring_arg arg;
 
     while (mrd_ring_item_next(&items, &arg))
-        add_arg(p, r, &arg);
+        add_arg(drain, r, &arg);
 }
 
 static void
-collect_again(mrd_drain *p, const mrd_arg *args, uint32_t n)
+collect_again(mrd_drain *drain, const mrd_arg *args, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         switch (args[i].type) {
         case MRD_ARG_INT:
-            mrd_args_int(p->args, args[i].key, args[i].v.i);
+            mrd_args_int(drain->args, args[i].key, args[i].v.i);
             break;
         case MRD_ARG_UINT:
-            mrd_args_uint(p->args, args[i].key, args[i].v.u);
+            mrd_args_uint(drain->args, args[i].key, args[i].v.u);
             break;
         case MRD_ARG_DOUBLE:
-            mrd_args_double(p->args, args[i].key, args[i].v.d);
+            mrd_args_double(drain->args, args[i].key, args[i].v.d);
             break;
         case MRD_ARG_BOOL:
-            mrd_args_bool(p->args, args[i].key, args[i].v.u != 0);
+            mrd_args_bool(drain->args, args[i].key, args[i].v.u != 0);
             break;
         case MRD_ARG_STR:
-            mrd_args_sid(p->args, args[i].key, args[i].v.sid);
+            mrd_args_sid(drain->args, args[i].key, args[i].v.sid);
             break;
         default:
-            mrd_args_str(p->args, args[i].key, (mrd_str){ args[i].v.text, args[i].len });
+            mrd_args_str(drain->args, args[i].key, (mrd_str){ args[i].v.text, args[i].len });
         }
 }
 
 static void
-use_args(mrd_drain *p, mrd_event *ev)
+use_args(mrd_drain *drain, mrd_event *ev)
 {
     size_t n = 0;
 
-    ev->args = mrd_args_view(p->args, &n);
+    ev->args = mrd_args_view(drain->args, &n);
     ev->arg_count = (uint32_t) n;
 }
 
 static inline void
-take_args(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ev)
+take_args(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event *ev)
 {
-    if (rec->body_len == 0 || !args_ready(p, r->proc))
+    if (rec->body_len == 0 || !args_ready(drain, r->proc))
         return;
-    collect(p, r, rec);
-    use_args(p, ev);
+    collect(drain, r, rec);
+    use_args(drain, ev);
 }
 
 /* ---- Kinds ---- */
 
 static inline mrd_event
-event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
+event_of(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
 {
     return (mrd_event){
         .ts = { mrd_sat_add(rec->ts.ns, r->proc->shift_ns) },
         .kind = (uint8_t) kind,
-        .flags = p->o.simulated ? MRD_EV_SIMULATED : 0,
+        .flags = drain->o.simulated ? MRD_EV_SIMULATED : 0,
         .category = rec->domain == 0 ? 0 : mrd_drain_sid(r, rec->domain),
     };
 }
 
 static void
-give_until(mrd_drain *p, proc *pr, const mrd_event *ev, mrd_local_ns until)
+give_until(mrd_drain *drain, proc *pr, const mrd_event *ev, mrd_local_ns until)
 {
     mrd_ev_ns before = pr->pub.open_until;
 
     pr->pub.open_until = (mrd_ev_ns){ until.ns };
-    mrd_drain_give(p, pr, MRD_DRAIN_RAW, ev);
+    mrd_drain_give(drain, pr, MRD_DRAIN_RAW, ev);
     pr->pub.open_until = before;
 }
 
@@ -139,24 +140,24 @@ give_until(mrd_drain *p, proc *pr, const mrd_event *ev, mrd_local_ns until)
  * ago. Otherwise only its rings show until when it lived, so the scope waits for the last of
  * them. */
 static void
-leave(mrd_drain *p, proc *pr, const mrd_event *ev)
+leave(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
     uint64_t key = mrd_drain_left_key(pr);
     mrd_local_ns now = mrd_local_now();
 
-    p->counts.begun++;
+    drain->counts.begun++;
     if (!pr->seen_alive && mrd_open_spans_add(&pr->open, key, false, now, ev) == MRD_OK) {
         mrd_open_spans_find(&pr->open, key, false)->left = true;
-        p->counts.held++;
+        drain->counts.held++;
     } else {
-        give_until(p, pr, ev, now);
+        give_until(drain, pr, ev, now);
     }
 }
 
 static inline mrd_event
-span_of(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+span_of(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
-    mrd_event ev = event_of(p, r, rec, MRD_SPAN);
+    mrd_event ev = event_of(drain, r, rec, MRD_SPAN);
 
     ev.dur_ns = rec->dur_ns < 0 ? MRD_DUR_UNFINISHED : rec->dur_ns;
     ev.name = mrd_drain_name(r, rec);
@@ -165,9 +166,9 @@ span_of(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 }
 
 void
-mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret_event)
+mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event *ret_event)
 {
-    *ret_event = span_of(p, r, rec);
+    *ret_event = span_of(drain, r, rec);
 }
 
 /* Makes an arrow from a call that queued an asynchronous request to the runtime's work for it. */
@@ -188,28 +189,28 @@ call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
 }
 
 static inline void
-span(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+span(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
-    mrd_event ev = span_of(p, r, rec);
+    mrd_event ev = span_of(drain, r, rec);
     mrd_flow arrow;
 
-    take_args(p, r, rec, &ev);
+    take_args(drain, r, rec, &ev);
     if (source_of(rec) == MRD_SRC_API && ev.arg_count > 0)
         call_arrow(r, &ev, &arrow);
     if (rec->dur_ns < 0)
-        leave(p, r->proc, &ev);
+        leave(drain, r->proc, &ev);
     else
-        mrd_drain_give_new(p, r->proc, &ev);
+        mrd_drain_give_new(drain, r->proc, &ev);
 }
 
 static void
-remember(mrd_drain *p, proc *pr, uint64_t key, bool early, const mrd_event *ev)
+remember(mrd_drain *drain, proc *pr, uint64_t key, bool early, const mrd_event *ev)
 {
-    p->counts.begun++;
+    drain->counts.begun++;
     if (mrd_open_spans_add(&pr->open, key, early, mrd_local_now(), ev) != MRD_OK) {
-        p->counts.dropped[MRD_DROP_LIMIT]++;
+        drain->counts.dropped[MRD_DROP_LIMIT]++;
     } else {
-        p->counts.held++;
+        drain->counts.held++;
         mrd_open_spans_find(&pr->open, key, early)->lost = pr->lost;
     }
 }
@@ -227,50 +228,51 @@ has_key(const mrd_event *ev, mrd_sid key)
 /* Start and end were found: emits one span with the arguments of both. Of two with one key, the end's
  * counts. */
 static void
-complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
+complete(mrd_drain *drain, proc *pr, const mrd_event *start, const mrd_event *end)
 {
     mrd_event ev = *start;
 
     ev.dur_ns = mrd_ev_after(end->ts, start->ts) ? mrd_ev_diff(end->ts, start->ts) : 0;
-    if (end->arg_count > 0 && args_ready(p, pr)) {
+    if (end->arg_count > 0 && args_ready(drain, pr)) {
         for (uint32_t i = 0; i < start->arg_count; i++) {
             if (!has_key(end, start->args[i].key))
-                collect_again(p, &start->args[i], 1);
+                collect_again(drain, &start->args[i], 1);
         }
-        collect_again(p, end->args, end->arg_count);
-        use_args(p, &ev);
+        collect_again(drain, end->args, end->arg_count);
+        use_args(drain, &ev);
     }
-    p->counts.held--;
-    mrd_drain_give(p, pr, MRD_DRAIN_RAW, &ev);
+    drain->counts.held--;
+    mrd_drain_give(drain, pr, MRD_DRAIN_RAW, &ev);
 }
 
 static void
-remember_begin(mrd_drain *p, proc *pr, uint64_t key, uint32_t source, const mrd_event *ev)
+remember_begin(mrd_drain *drain, proc *pr, uint64_t key, uint32_t source, const mrd_event *ev)
 {
-    mrd_open_span *s = mrd_open_spans_find(&pr->open, key, false);
+    mrd_open_span *span = mrd_open_spans_find(&pr->open, key, false);
 
-    if (s != NULL && s->saved && s->ev.ts.ns == ev->ts.ns)
+    if (span != NULL && span->saved && span->ev.ts.ns == ev->ts.ns)
         return; /* a predecessor told of it */
-    remember(p, pr, key, false, ev);
+    remember(drain, pr, key, false, ev);
     if (MRD_LINE(source) == MRD_LINE_MODELS &&
-        (s = mrd_open_spans_find(&pr->open, key, false)) != NULL)
-        s->model = true;
+        (span = mrd_open_spans_find(&pr->open, key, false)) != NULL)
+        span->model = true;
 }
 
 static void
-begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source, mrd_sid name)
+begin(mrd_drain *drain, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source,
+      mrd_sid name)
 {
     mrd_open_span *early = mrd_open_spans_find(&r->proc->open, key, true);
-    mrd_event ev = event_of(p, r, rec, MRD_SPAN);
+    mrd_event ev = event_of(drain, r, rec, MRD_SPAN);
     mrd_open_span *copy;
 
     ev.dur_ns = MRD_DUR_UNFINISHED;
     ev.name = name;
     ev.id = rec->value;
     ev.track = mrd_drain_track(r, rec->tid, rec->track, source, 0);
-    take_args(p, r, rec, &ev);
+    take_args(drain, r, rec, &ev);
     if (early == NULL) {
-        remember_begin(p, r->proc, key, source, &ev);
+        remember_begin(drain, r->proc, key, source, &ev);
         return;
     }
     mrd_open_spans_take(&r->proc->open, early);
@@ -278,29 +280,29 @@ begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t s
     if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, false);
         mrd_open_spans_take(&r->proc->open, copy);
-        complete(p, r->proc, &copy->ev, &early->ev);
+        complete(drain, r->proc, &copy->ev, &early->ev);
         free(copy);
     } else {
-        p->counts.held--;
-        p->counts.dropped[MRD_DROP_LIMIT]++;
+        drain->counts.held--;
+        drain->counts.dropped[MRD_DROP_LIMIT]++;
     }
     free(early);
 }
 
 static void
-end(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source)
+end(mrd_drain *drain, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t source)
 {
     mrd_open_span *start = mrd_open_spans_find(&r->proc->open, key, false);
-    mrd_event ev = event_of(p, r, rec, MRD_SPAN);
+    mrd_event ev = event_of(drain, r, rec, MRD_SPAN);
     mrd_open_span *copy;
 
     ev.name = mrd_drain_name(r, rec);
     ev.id = rec->value;
     ev.flags |= MRD_EV_NO_START;
     ev.track = mrd_drain_track(r, rec->tid, rec->track, source, 0);
-    take_args(p, r, rec, &ev);
+    take_args(drain, r, rec, &ev);
     if (start == NULL) {
-        remember(p, r->proc, key, true, &ev);
+        remember(drain, r->proc, key, true, &ev);
         if (MRD_LINE(source) == MRD_LINE_MODELS &&
             (start = mrd_open_spans_find(&r->proc->open, key, true)) != NULL)
             start->model = true;
@@ -308,25 +310,25 @@ end(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t sou
     }
     mrd_open_spans_take(&r->proc->open, start);
     if (ev.arg_count == 0) {
-        complete(p, r->proc, &start->ev, &ev);
+        complete(drain, r->proc, &start->ev, &ev);
     } else if (mrd_open_spans_add(&r->proc->open, key, true, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, true);
         mrd_open_spans_take(&r->proc->open, copy);
-        complete(p, r->proc, &start->ev, &copy->ev);
+        complete(drain, r->proc, &start->ev, &copy->ev);
         free(copy);
     } else {
-        p->counts.held--;
-        p->counts.dropped[MRD_DROP_LIMIT]++;
+        drain->counts.held--;
+        drain->counts.dropped[MRD_DROP_LIMIT]++;
     }
     free(start);
 }
 
 static void
-instant(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+instant(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
     static const uint32_t line[] = { MRD_LINE_THREAD, MRD_LINE_PROCESS, MRD_LINE_GLOBAL,
                                      MRD_LINE_THREAD };
-    mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
+    mrd_event ev = event_of(drain, r, rec, MRD_INSTANT);
     uint32_t scope = (uint32_t) rec->flags >> MRD_RECF_SHIFT & 3;
     bool own = line[scope] == MRD_LINE_THREAD;
 
@@ -334,21 +336,21 @@ instant(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     ev.name = mrd_drain_name(r, rec);
     ev.track =
         mrd_drain_track(r, own ? rec->tid : 0, rec->track, MRD_SRC_ANNOTATION | line[scope], 0);
-    take_args(p, r, rec, &ev);
-    mrd_drain_give_new(p, r->proc, &ev);
+    take_args(drain, r, rec, &ev);
+    mrd_drain_give_new(drain, r->proc, &ev);
 }
 
 static void
-counter(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+counter(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
-    mrd_event ev = event_of(p, r, rec, MRD_COUNTER);
+    mrd_event ev = event_of(drain, r, rec, MRD_COUNTER);
     unsigned type = (unsigned) rec->flags >> MRD_RECF_SHIFT;
 
     if (type == MRD_REC_F64) {
         memcpy(&ev.value, &rec->value, sizeof(ev.value));
         if (!isfinite(ev.value)) {
-            p->counts.begun++;
-            p->counts.dropped[MRD_DROP_LIMIT]++;
+            drain->counts.begun++;
+            drain->counts.dropped[MRD_DROP_LIMIT]++;
             return;
         }
     } else {
@@ -357,37 +359,37 @@ counter(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     }
     /* A counter's line is its track, or a line named like the counter. */
     if (rec->track == 0 && rec->name == 0) {
-        mrd_track t;
+        mrd_track track;
 
-        mrd_track_init(&t, r->proc->pub.id, MRD_SRC_ANNOTATION);
-        t.kind = MRD_TRACK_COUNTER;
-        t.name = mrd_drain_name(r, rec);
-        ev.track = mrd_catalog_track(r->proc->pub.catalog, &t);
+        mrd_track_init(&track, r->proc->pub.id, MRD_SRC_ANNOTATION);
+        track.kind = MRD_TRACK_COUNTER;
+        track.name = mrd_drain_name(r, rec);
+        ev.track = mrd_catalog_track(r->proc->pub.catalog, &track);
     } else {
         ev.track = mrd_drain_track(r, 0, rec->track, MRD_SRC_ANNOTATION | MRD_LINE_COUNTER,
                                    rec->track == 0 ? rec->name : 0);
     }
-    mrd_drain_give_new(p, r->proc, &ev);
+    mrd_drain_give_new(drain, r->proc, &ev);
 }
 
 static void
-flow(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+flow(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
     static const mrd_flow_dir dirs[] = { MRD_FLOW_START, MRD_FLOW_STEP, MRD_FLOW_END,
                                          MRD_FLOW_STEP };
-    mrd_event ev = event_of(p, r, rec, MRD_FLOW);
+    mrd_event ev = event_of(drain, r, rec, MRD_FLOW);
 
     ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
     ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
     ev.name = mrd_drain_name(r, rec);
     /* Not source_of, because a step has the same bit as an API call in spans. */
     ev.track = mrd_drain_track(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
-    mrd_drain_give_new(p, r->proc, &ev);
+    mrd_drain_give_new(drain, r->proc, &ev);
 }
 
 /* Emits how long a model was loaded: a span per model on one line of the process. */
 static void
-model(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+model(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
     uint64_t key = mrd_drain_model_key(rec->value);
     uint32_t source = MRD_SRC_API | MRD_LINE_MODELS;
@@ -395,17 +397,18 @@ model(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 
     line.tid = 0;
     line.track = 0;
-    if (p->o.model != NULL) {
-        mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
+    if (drain->o.model != NULL) {
+        mrd_event ev = event_of(drain, r, rec, MRD_INSTANT);
 
         ev.name = mrd_drain_name(r, rec);
-        take_args(p, r, rec, &ev);
-        p->o.model(p->o.self, &r->proc->pub, rec->value, (rec->flags & MRD_RECF_UNLOAD) == 0, &ev);
+        take_args(drain, r, rec, &ev);
+        drain->o.model(drain->o.self, &r->proc->pub, rec->value,
+                       (rec->flags & MRD_RECF_UNLOAD) == 0, &ev);
     }
     if ((rec->flags & MRD_RECF_UNLOAD) != 0)
-        end(p, r, &line, key, source);
+        end(drain, r, &line, key, source);
     else
-        begin(p, r, &line, key, source, mrd_drain_name(r, rec));
+        begin(drain, r, &line, key, source, mrd_drain_name(r, rec));
 }
 
 /* Adds the labels that a process reports about itself to those that are known. */
@@ -427,54 +430,54 @@ add_labels(const mrd_drain_process *process, mrd_str labels)
 }
 
 static void
-notice(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+notice(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
     const mrd_catalog *cat = r->proc->pub.catalog;
-    mrd_event ev = event_of(p, r, rec, MRD_INSTANT);
+    mrd_event ev = event_of(drain, r, rec, MRD_INSTANT);
 
     ev.name = mrd_drain_name(r, rec);
     ev.track = mrd_drain_track(r, rec->tid, 0, MRD_SRC_MERIDIAN | MRD_LINE_OWN, 0);
-    take_args(p, r, rec, &ev);
+    take_args(drain, r, rec, &ev);
     for (uint32_t i = 0; i < ev.arg_count; i++) {
         if (mrd_str_is(mrd_catalog_text(cat, ev.args[i].key), "labels"))
             add_labels(&r->proc->pub, mrd_arg_text(mrd_catalog_strings(cat), &ev.args[i]));
     }
-    mrd_drain_notice(p, r->proc, &ev);
+    mrd_drain_notice(drain, r->proc, &ev);
 }
 
 /* ---- Entry points ---- */
 
 void
-mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
-    p->counts.records++;
+    drain->counts.records++;
     switch (rec->kind) {
     case MRD_REC_SPAN:
-        span(p, r, rec);
+        span(drain, r, rec);
         break;
     case MRD_REC_BEGIN:
-        begin(p, r, rec, rec->value, source_of(rec), mrd_drain_name(r, rec));
+        begin(drain, r, rec, rec->value, source_of(rec), mrd_drain_name(r, rec));
         break;
     case MRD_REC_END:
-        end(p, r, rec, rec->value, source_of(rec));
+        end(drain, r, rec, rec->value, source_of(rec));
         break;
     case MRD_REC_INSTANT:
-        instant(p, r, rec);
+        instant(drain, r, rec);
         break;
     case MRD_REC_COUNTER:
-        counter(p, r, rec);
+        counter(drain, r, rec);
         break;
     case MRD_REC_FLOW:
-        flow(p, r, rec);
+        flow(drain, r, rec);
         break;
     case MRD_REC_BLOB:
-        mrd_drain_blob_chunk(p, r, rec);
+        mrd_drain_blob_chunk(drain, r, rec);
         break;
     case MRD_REC_MODEL:
-        model(p, r, rec);
+        model(drain, r, rec);
         break;
     case MRD_REC_NOTICE:
-        notice(p, r, rec);
+        notice(drain, r, rec);
         break;
     default: /* the reader returns no other kind */
         break;
@@ -521,7 +524,7 @@ plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
 }
 
 static void
-plain_other(mrd_drain *p, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, int64_t dur_ns,
+plain_other(mrd_drain *drain, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, int64_t dur_ns,
             int32_t tid)
 {
     mrd_ring_event ev = { .kind = rec->kind,
@@ -535,38 +538,38 @@ plain_other(mrd_drain *p, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, int64
                           .dur_ns = dur_ns,
                           .tid = tid };
 
-    mrd_drain_record(p, r, &ev);
+    mrd_drain_record(drain, r, &ev);
 }
 
 uint64_t
-mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
+mrd_drain_plain(mrd_drain *drain, ring *r, uint64_t most)
 {
-    mrd_ring_window *place = mrd_ring_borrow_window(r->reader), w = *place;
-    mrd_event ev = { .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
+    mrd_ring_window *place = mrd_ring_borrow_window(r->reader), window = *place;
+    mrd_event ev = { .flags = drain->o.simulated ? MRD_EV_SIMULATED : 0 };
     mrd_ring_rec rec;
     int64_t ts_ns, dur_ns;
     uint64_t n = 0;
 
-    while (n < most && mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) {
+    while (n < most && mrd_ring_plain(&window, &rec, &ts_ns, &dur_ns)) {
         n++;
-        if (!plain_event(r, &rec, w.tid, &ev)) {
-            plain_other(p, r, &rec, ts_ns, dur_ns, w.tid);
+        if (!plain_event(r, &rec, window.tid, &ev)) {
+            plain_other(drain, r, &rec, ts_ns, dur_ns, window.tid);
             continue;
         }
-        p->counts.records++;
+        drain->counts.records++;
         ev.ts = (mrd_ev_ns){ mrd_sat_add(ts_ns, r->proc->shift_ns) };
         ev.dur_ns = dur_ns;
-        mrd_drain_give_new(p, r->proc, &ev);
+        mrd_drain_give_new(drain, r->proc, &ev);
     }
-    *place = w;
+    *place = window;
     return n;
 }
 
 void
-mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *rec)
+mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
     mrd_local_ns first = { mrd_sat_add(rec->ts.ns, r->proc->shift_ns) };
 
-    mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, first,
+    mrd_drain_lost(drain, r->proc, mrd_drain_cause(rec->flags), rec->value, first,
                    (mrd_local_ns){ mrd_sat_add(first.ns, rec->dur_ns) });
 }

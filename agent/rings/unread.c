@@ -23,14 +23,14 @@ key_of(unsigned dir, const char *file_name)
 
 /* Returns its slot, or the slot that was found least recently. */
 bool
-mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why)
+mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why)
 {
     uint64_t key = key_of(dir, file_name);
     unread_ring *at = NULL;
     bool is_new = true;
 
     for (size_t i = 0; i < NEAR; i++) {
-        unread_ring *u = &p->unread[(key + i) % MRD_DRAIN_UNREAD];
+        unread_ring *u = &drain->unread[(key + i) % MRD_DRAIN_UNREAD];
 
         if (u->key == key) {
             at = u;
@@ -46,17 +46,17 @@ mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_w
 
 /* The names are chosen by other users, and are printed in logs and terminals. */
 void
-mrd_drain_refused(mrd_drain *p, unsigned dir, const char *file_name, const char *reason)
+mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason)
 {
     char link[64], path[PATH_MAX];
     size_t len = strlen(file_name);
     mrd_buf text = { 0 };
     ssize_t n;
 
-    if (!mrd_drain_unread(p, dir, file_name, MRD_UNREAD_REFUSED))
+    if (!mrd_drain_unread(drain, dir, file_name, MRD_UNREAD_REFUSED))
         return;
-    p->counts.files_refused++;
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", mrd_discover_dir_fd(p->discover, dir));
+    drain->counts.files_refused++;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", mrd_discover_dir_fd(drain->discover, dir));
     n = readlink(link, path, sizeof(path));
     mrd_plain_text(&text, (mrd_str){ path, n < 0 ? 0 : (size_t) n });
     mrd_buf_text(&text, "/");
@@ -65,40 +65,40 @@ mrd_drain_refused(mrd_drain *p, unsigned dir, const char *file_name, const char 
     if (strncmp(reason, file_name, len) == 0 && strncmp(reason + len, ": ", 2) == 0)
         reason += len + 2;
     mrd_plain_text(&text, mrd_str_of(reason));
-    snprintf(p->last_refused, sizeof(p->last_refused), "%.767s", mrd_buf_cstr(&text));
+    snprintf(drain->last_refused, sizeof(drain->last_refused), "%.767s", mrd_buf_cstr(&text));
     mrd_buf_fini(&text);
 }
 
 void
-mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name)
+mrd_drain_is_read(mrd_drain *drain, unsigned dir, const char *file_name)
 {
     uint64_t key = key_of(dir, file_name);
 
     for (size_t i = 0; i < NEAR; i++)
-        if (p->unread[(key + i) % MRD_DRAIN_UNREAD].key == key)
-            p->unread[(key + i) % MRD_DRAIN_UNREAD] = (unread_ring){ 0 };
+        if (drain->unread[(key + i) % MRD_DRAIN_UNREAD].key == key)
+            drain->unread[(key + i) % MRD_DRAIN_UNREAD] = (unread_ring){ 0 };
 }
 
 void
-mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS])
+mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS])
 {
     mrd_local_ns since = mrd_local_sub(mrd_local_now(), MRD_WAIT_UNREAD_SHOWN);
 
     memset(ret_n, 0, MRD_UNREAD_WHYS * sizeof(*ret_n));
     for (size_t i = 0; i < MRD_DRAIN_UNREAD; i++)
-        if (p->unread[i].key != 0 && !mrd_local_before(p->unread[i].met_at, since))
-            ret_n[p->unread[i].why]++;
+        if (drain->unread[i].key != 0 && !mrd_local_before(drain->unread[i].met_at, since))
+            ret_n[drain->unread[i].why]++;
 }
 
 bool
-mrd_drain_leaves_out(const mrd_drain *p)
+mrd_drain_leaves_out(const mrd_drain *drain)
 {
-    return p->rings_beyond > 0 &&
-           mrd_local_diff(mrd_local_now(), p->beyond_at) < MRD_WAIT_UNREAD_SHOWN;
+    return drain->rings_beyond > 0 &&
+           mrd_local_diff(mrd_local_now(), drain->beyond_at) < MRD_WAIT_UNREAD_SHOWN;
 }
 
 bool
-mrd_drain_has_refused(const mrd_drain *p)
+mrd_drain_has_refused(const mrd_drain *drain)
 {
-    return p->counts.files_refused > 0;
+    return drain->counts.files_refused > 0;
 }

@@ -22,110 +22,112 @@
  * answers as soon as there is room, because a slot of the counts may be torn. Returns true if there
  * were any. number 0 means all segments. */
 static bool
-add_to_sums(mrd_spool *s, uint64_t number)
+add_to_sums(mrd_spool *spool, uint64_t number)
 {
-    uint64_t before = s->unreported;
+    uint64_t before = spool->unreported;
     bool any = false;
 
-    for (size_t i = 0; i < s->n && s->unreported > 0; i++) {
-        entry *e = &s->entries[s->first + i];
+    for (size_t i = 0; i < spool->n && spool->unreported > 0; i++) {
+        entry *ent = &spool->entries[spool->first + i];
 
-        if (e->unreported == 0 || (number != 0 && e->segment != number))
+        if (ent->unreported == 0 || (number != 0 && ent->segment != number))
             continue;
-        e->unreported = 0;
-        s->unreported--;
-        mrd_spool_set_behind(s, e->item.session);
+        ent->unreported = 0;
+        spool->unreported--;
+        mrd_spool_set_behind(spool, ent->item.session);
     }
-    for (size_t i = 0; i < s->n_sequences; i++) { /* of the oldest segment, by drop_oldest */
-        sequence *q = &s->sequences[i];
+    for (size_t i = 0; i < spool->n_sequences; i++) { /* of the oldest segment, by drop_oldest */
+        sequence *seq = &spool->sequences[i];
 
-        if (q->there > 0)
-            any = q->behind = s->behind = true;
-        q->there = 0;
+        if (seq->there > 0)
+            any = seq->behind = spool->behind = true;
+        seq->there = 0;
     }
-    return any || s->unreported < before;
+    return any || spool->unreported < before;
 }
 
 /* The order matters if this process is killed before the removal, or before the sums are written
  * after it. A successor then finds either the frames or the sums that include them, never both or
  * neither. */
 static void
-remove_oldest(mrd_spool *s)
+remove_oldest(mrd_spool *spool)
 {
-    uint64_t number = s->segments[0].number;
-    bool added = add_to_sums(s, number);
+    uint64_t number = spool->segments[0].number;
+    bool added = add_to_sums(spool, number);
 
     if (added)
-        mrd_spool_counts_going(s, number);
-    mrd_spool_remove_segment(s, 0);
+        mrd_spool_counts_going(spool, number);
+    mrd_spool_remove_segment(spool, 0);
     if (added)
-        mrd_spool_counts_write_all(s);
+        mrd_spool_counts_write_all(spool);
 }
 
 /* Writes answers that had no room, in order, and data that only the counts have, when there is
  * room. */
 static void
-tell_again(mrd_spool *s)
+tell_again(mrd_spool *spool)
 {
-    for (size_t i = 0; i < s->n && s->unreported > 0; i++) {
-        entry *e = &s->entries[s->first + i];
-        answer_record a = { e->item.epoch,  e->item.session,   e->item.seq,
-                            e->item.events, e->unreported - 1, 0 };
+    for (size_t i = 0; i < spool->n && spool->unreported > 0; i++) {
+        entry *ent = &spool->entries[spool->first + i];
+        answer_record record = { ent->item.epoch,  ent->item.session,   ent->item.seq,
+                                 ent->item.events, ent->unreported - 1, 0 };
 
-        if (e->unreported == 0)
+        if (ent->unreported == 0)
             continue;
-        if (!mrd_spool_write_answer(s, &a))
+        if (!mrd_spool_write_answer(spool, &record))
             return;
-        e->unreported = 0;
-        s->unreported--;
+        ent->unreported = 0;
+        spool->unreported--;
     }
-    mrd_spool_catch_up(s);
+    mrd_spool_catch_up(spool);
 }
 
 /* The positions of the last commit: a successor continues from them until a later commit is
  * written. */
 static bool
-holds_positions(const mrd_spool *s)
+holds_positions(const mrd_spool *spool)
 {
-    return s->segments[0].number == s->positions_segment;
+    return spool->segments[0].number == spool->positions_segment;
 }
 
 static void
-forget_done(mrd_spool *s)
+forget_done(mrd_spool *spool)
 {
-    tell_again(s);
+    tell_again(spool);
     /* In order, because a segment contains answers to the frames of earlier segments. */
-    while (s->n_segments > 1 && s->segments[0].live == 0 && !holds_positions(s))
-        remove_oldest(s);
-    while (s->n > 0 && s->entries[s->first].done && s->entries[s->first].unreported == 0) {
-        s->first++;
-        s->n--;
+    while (spool->n_segments > 1 && spool->segments[0].live == 0 && !holds_positions(spool))
+        remove_oldest(spool);
+    while (spool->n > 0 && spool->entries[spool->first].done &&
+           spool->entries[spool->first].unreported == 0) {
+        spool->first++;
+        spool->n--;
     }
-    if (s->n == 0)
-        s->first = 0;
-    mrd_spool_catch_up(s);
+    if (spool->n == 0)
+        spool->first = 0;
+    mrd_spool_catch_up(spool);
 }
 
 /* A frame in flight may be stored already, so it stays in memory. If this process ends, its
  * successor counts it as dropped. */
 static bool
-rescue(const mrd_spool *s, entry *e)
+rescue(const mrd_spool *spool, entry *ent)
 {
-    const segment *seg = mrd_spool_find_segment(s, e->segment);
-    uint8_t *copy = e->sent && seg != NULL ? malloc(e->item.len) : NULL;
+    const segment *seg = mrd_spool_find_segment(spool, ent->segment);
+    uint8_t *copy = ent->sent && seg != NULL ? malloc(ent->item.len) : NULL;
 
-    if (copy != NULL && pread(seg->fd, copy, e->item.len, (off_t) e->at) != (ssize_t) e->item.len) {
+    if (copy != NULL &&
+        pread(seg->fd, copy, ent->item.len, (off_t) ent->at) != (ssize_t) ent->item.len) {
         free(copy);
         copy = NULL;
     }
-    e->copy = copy;
+    ent->copy = copy;
     return copy != NULL;
 }
 
 static bool
-is_clock(const entry *e)
+is_clock(const entry *ent)
 {
-    return e->item.type == MRD_FRAME_CLOCK_DATA;
+    return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
 /* The counts show which of this epoch's frames were dropped. A frame of an earlier epoch, or of a
@@ -133,70 +135,70 @@ is_clock(const entry *e)
  * segment's removal neither is found without the other. Without room for the record, the frame is
  * counted when its segment is removed (remove_oldest). */
 static void
-count_forced(mrd_spool *s, sequence *q, const entry *e)
+count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
-    answer_record a = { e->item.epoch, e->item.session,   e->item.seq, 0,
-                        ANSWER_STORED, 0 - e->item.events };
-    bool apart = q->slot == 0 || e->item.epoch != s->epoch;
+    answer_record record = { ent->item.epoch, ent->item.session,   ent->item.seq, 0,
+                             ANSWER_STORED,   0 - ent->item.events };
+    bool apart = seq->slot == 0 || ent->item.epoch != spool->epoch;
 
-    q->tally.forced += e->item.events;
-    if (apart && mrd_spool_write_answer(s, &a))
+    seq->tally.forced += ent->item.events;
+    if (apart && mrd_spool_write_answer(spool, &record))
         return;
-    q->ahead -= (int64_t) e->item.events; /* the session's record counts it */
+    seq->ahead -= (int64_t) ent->item.events; /* the session's record counts it */
     if (apart)
-        q->there += e->item.events;
+        seq->there += ent->item.events;
 }
 
 /* Drops the oldest segment with its frames. Tallies are written first because a successor needs
  * them. On a full disk there is room only afterwards. */
 static void
-drop_oldest(mrd_spool *s)
+drop_oldest(mrd_spool *spool)
 {
-    uint64_t number = s->segments[0].number;
+    uint64_t number = spool->segments[0].number;
 
-    for (size_t i = 0; i < s->n; i++) {
-        entry *e = &s->entries[s->first + i];
-        sequence *q;
+    for (size_t i = 0; i < spool->n; i++) {
+        entry *ent = &spool->entries[spool->first + i];
+        sequence *seq;
 
-        if (e->segment != number || e->done)
+        if (ent->segment != number || ent->done)
             continue;
-        q = mrd_spool_find_sequence(s, e->item.session);
-        if (q != NULL) {
-            count_forced(s, q, e);
-            q->clock_lost += is_clock(e);
-            q->behind = s->behind = true;
+        seq = mrd_spool_find_sequence(spool, ent->item.session);
+        if (seq != NULL) {
+            count_forced(spool, seq, ent);
+            seq->clock_lost += is_clock(ent);
+            seq->behind = spool->behind = true;
         }
-        if (rescue(s, e)) {
-            if (q != NULL)
-                q->clock_rescued += is_clock(e);
-            s->segments[0].live--;
-            e->segment = 0;
+        if (rescue(spool, ent)) {
+            if (seq != NULL)
+                seq->clock_rescued += is_clock(ent);
+            spool->segments[0].live--;
+            ent->segment = 0;
             continue;
         }
-        mrd_spool_complete(s, e);
-        if (s->dropped != NULL)
-            s->dropped(s->self, &e->item);
+        mrd_spool_complete(spool, ent);
+        if (spool->dropped != NULL)
+            spool->dropped(spool->self, &ent->item);
     }
     /* First, because after a kill before the segment's removal a successor finds its frames again
      * and must see that they are counted. */
-    mrd_spool_counts_write_all(s);
-    mrd_spool_catch_up(s);
-    if (holds_positions(s)) /* no other segment can make room */
-        remove_oldest(s);
-    forget_done(s);
+    mrd_spool_counts_write_all(spool);
+    mrd_spool_catch_up(spool);
+    if (holds_positions(spool)) /* no other segment can make room */
+        remove_oldest(spool);
+    forget_done(spool);
 }
 
 /* Frames of the oldest segment are not committed. If dropped they would be counted, and a successor
  * would read them again from their rings. */
 static bool
-waits_for_commit(const mrd_spool *s)
+waits_for_commit(const mrd_spool *spool)
 {
-    for (size_t i = s->n; i > 0; i--) {
-        const entry *e = &s->entries[s->first + i - 1];
+    for (size_t i = spool->n; i > 0; i--) {
+        const entry *ent = &spool->entries[spool->first + i - 1];
 
-        if (e->item.id < s->committed_id)
+        if (ent->item.id < spool->committed_id)
             return false;
-        if (!e->done && e->segment == s->segments[0].number)
+        if (!ent->done && ent->segment == spool->segments[0].number)
             return true;
     }
     return false;
@@ -205,19 +207,21 @@ waits_for_commit(const mrd_spool *s)
 /* Makes room for `more` bytes: a segment that is not full, and a sum below the limit unless the
  * oldest segment waits for its commit. */
 static mrd_err
-make_room(mrd_spool *s, size_t more, mrd_why *why)
+make_room(mrd_spool *spool, size_t more, mrd_why *why)
 {
     mrd_err err;
 
-    if (s->n_segments == 0 || s->segments[s->n_segments - 1].len + more > s->segment_bytes ||
-        !mrd_spool_takes_records(s)) {
-        err = mrd_spool_new_segment(s, why);
+    if (spool->n_segments == 0 ||
+        spool->segments[spool->n_segments - 1].len + more > spool->segment_bytes ||
+        !mrd_spool_takes_records(spool)) {
+        err = mrd_spool_new_segment(spool, why);
         if (err != MRD_OK)
             return err;
-        forget_done(s);
+        forget_done(spool);
     }
-    while (s->n_segments > 1 && s->stats.file_bytes + more > s->max_bytes && !waits_for_commit(s))
-        drop_oldest(s);
+    while (spool->n_segments > 1 && spool->stats.file_bytes + more > spool->max_bytes &&
+           !waits_for_commit(spool))
+        drop_oldest(spool);
     return MRD_OK;
 }
 
@@ -225,178 +229,181 @@ make_room(mrd_spool *s, size_t more, mrd_why *why)
 
 /* The count is written at once if there is room, because a successor needs it. */
 static void
-clock_changed(mrd_spool *s, sequence *q)
+clock_changed(mrd_spool *spool, sequence *seq)
 {
-    segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+    segment *last = spool->n_segments == 0 ? NULL : &spool->segments[spool->n_segments - 1];
 
-    if (s->dir == NULL || last == NULL)
+    if (spool->dir == NULL || last == NULL)
         return;
-    if (mrd_spool_write_clock(last, q) == MRD_OK)
-        s->stats.file_bytes += sizeof(record_head) + sizeof(clock_record);
+    if (mrd_spool_write_clock(last, seq) == MRD_OK)
+        spool->stats.file_bytes += sizeof(record_head) + sizeof(clock_record);
     else
-        q->behind = s->behind = true;
+        seq->behind = spool->behind = true;
 }
 
 /* A frame of clock data was stored, or refused for good. */
 static void
-count_clock_answer(mrd_spool *s, uint64_t session, bool rescued, bool stored)
+count_clock_answer(mrd_spool *spool, uint64_t session, bool rescued, bool stored)
 {
-    sequence *q = mrd_spool_find_sequence(s, session);
-    uint64_t before = q == NULL ? 0 : q->clock_lost;
+    sequence *seq = mrd_spool_find_sequence(spool, session);
+    uint64_t before = seq == NULL ? 0 : seq->clock_lost;
 
-    if (q == NULL)
+    if (seq == NULL)
         return;
-    q->clock_rescued -= rescued;
-    q->clock_lost -= rescued;
-    q->clock_lost += !stored;
-    if (q->clock_lost != before)
-        clock_changed(s, q);
+    seq->clock_rescued -= rescued;
+    seq->clock_lost -= rescued;
+    seq->clock_lost += !stored;
+    if (seq->clock_lost != before)
+        clock_changed(spool, seq);
 }
 
 uint64_t
-mrd_spool_clock_lost(const mrd_spool *s, uint64_t session)
+mrd_spool_clock_lost(const mrd_spool *spool, uint64_t session)
 {
-    const sequence *q = mrd_spool_find_sequence(s, session);
+    const sequence *seq = mrd_spool_find_sequence(spool, session);
 
-    return q == NULL ? 0 : q->clock_lost - q->clock_rescued;
+    return seq == NULL ? 0 : seq->clock_lost - seq->clock_rescued;
 }
 
 void
-mrd_spool_lose_clock(mrd_spool *s, uint64_t session)
+mrd_spool_lose_clock(mrd_spool *spool, uint64_t session)
 {
-    sequence *q;
+    sequence *seq;
 
-    if (mrd_spool_take_sequence(s, session, &q) != MRD_OK)
+    if (mrd_spool_take_sequence(spool, session, &seq) != MRD_OK)
         return;
-    q->clock_lost++;
-    clock_changed(s, q);
+    seq->clock_lost++;
+    clock_changed(spool, seq);
 }
 
 /* Removes empty segments up to the one with the positions of the last commit, before anything is
  * written. On a full disk this makes room for answers. */
 static void
-forget_before_positions(mrd_spool *s)
+forget_before_positions(mrd_spool *spool)
 {
-    while (s->n_segments > 1 && s->segments[0].live == 0 &&
-           s->segments[0].number < s->positions_segment)
-        mrd_spool_remove_segment(s, 0);
+    while (spool->n_segments > 1 && spool->segments[0].live == 0 &&
+           spool->segments[0].number < spool->positions_segment)
+        mrd_spool_remove_segment(spool, 0);
 }
 
 /* Writes answers again that were lost with the end of the segments, for a successor. They are
  * already counted. Until all are written, only the counts have them, and the counts must not be
  * written before, because they name the frames of one epoch. Errors: FULL, IO. */
 static mrd_err
-answer_cut(mrd_spool *s)
+answer_cut(mrd_spool *spool)
 {
-    segment *last = &s->segments[s->n_segments - 1];
+    segment *last = &spool->segments[spool->n_segments - 1];
     uint64_t before = last->len;
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < s->n && err == MRD_OK; i++) {
-        const entry *e = &s->entries[s->first + i];
-        answer_record a = { e->item.epoch, e->item.session, e->item.seq, 0, ANSWER_STORED, 0 };
+    for (size_t i = 0; i < spool->n && err == MRD_OK; i++) {
+        const entry *ent = &spool->entries[spool->first + i];
+        answer_record record = { ent->item.epoch, ent->item.session,
+                                 ent->item.seq,   0,
+                                 ANSWER_STORED,   0 };
 
-        if (e->cut && mrd_spool_find_segment(s, e->segment) != NULL)
-            err = mrd_spool_write_record(
-                last, KIND_ACK, (mrd_bytes){ (const void *) &a, sizeof(a) }, (mrd_bytes){ 0 });
+        if (ent->cut && mrd_spool_find_segment(spool, ent->segment) != NULL)
+            err = mrd_spool_write_record(last, KIND_ACK,
+                                         (mrd_bytes){ (const void *) &record, sizeof(record) },
+                                         (mrd_bytes){ 0 });
     }
-    s->stats.file_bytes += last->len - before;
+    spool->stats.file_bytes += last->len - before;
     return err;
 }
 
 /* Begins the first segment of this run of the agent, with the state of earlier ones. */
 static mrd_err
-begin(mrd_spool *s, mrd_why *why)
+begin(mrd_spool *spool, mrd_why *why)
 {
-    bool some = mrd_spool_discard_uncommitted(s);
-    mrd_err err = s->dir == NULL ? MRD_OK : mrd_spool_counts_open(s, why);
+    bool some = mrd_spool_discard_uncommitted(spool);
+    mrd_err err = spool->dir == NULL ? MRD_OK : mrd_spool_counts_open(spool, why);
 
-    if (err == MRD_OK && s->rebooted)
-        err = mrd_spool_begin_boot(s);
+    if (err == MRD_OK && spool->rebooted)
+        err = mrd_spool_begin_boot(spool);
     if (err == MRD_OK)
-        err = mrd_spool_new_segment(s, why);
-    if (err == MRD_OK && s->rebooted)
-        err = mrd_spool_write_boot(s);
+        err = mrd_spool_new_segment(spool, why);
+    if (err == MRD_OK && spool->rebooted)
+        err = mrd_spool_write_boot(spool);
     if (err == MRD_OK && some) {
-        err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_VOID, (mrd_bytes){ 0 },
-                                     (mrd_bytes){ 0 });
-        s->stats.file_bytes += sizeof(record_head);
+        err = mrd_spool_write_record(&spool->segments[spool->n_segments - 1], KIND_VOID,
+                                     (mrd_bytes){ 0 }, (mrd_bytes){ 0 });
+        spool->stats.file_bytes += sizeof(record_head);
     }
     if (err == MRD_OK) {
-        forget_before_positions(s);
-        err = answer_cut(s);
+        forget_before_positions(spool);
+        err = answer_cut(spool);
     }
     if (err != MRD_OK)
-        return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
-    mrd_spool_counts_write_all(s);
-    for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].forgotten = true; /* until it is requested again */
+        return mrd_why_set(why, err, errno, "spool folder '%s'", spool->dir);
+    mrd_spool_counts_write_all(spool);
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        spool->sequences[i].forgotten = true; /* until it is requested again */
     /* The predecessor may have sent this many of the oldest frames without receiving an answer. */
-    for (size_t i = 0, sent = 0; i < s->n && sent < WINDOW_MAX; i++)
-        if (!s->entries[s->first + i].done) {
-            mrd_spool_sent(s, s->entries[s->first + i].item.id);
+    for (size_t i = 0, sent = 0; i < spool->n && sent < WINDOW_MAX; i++)
+        if (!spool->entries[spool->first + i].done) {
+            mrd_spool_sent(spool, spool->entries[spool->first + i].item.id);
             sent++;
         }
-    s->stats.recovered_items = s->stats.items;
-    s->stats.recovered_events = s->stats.events;
+    spool->stats.recovered_items = spool->stats.items;
+    spool->stats.recovered_events = spool->stats.events;
     return MRD_OK;
 }
 
 /* Sequence numbers that were used and then lost, with a torn end or with the page cache of an
  * earlier boot, must not be reused. Such a directory starts a new epoch. */
 static void
-judge_epoch(mrd_spool *s)
+judge_epoch(mrd_spool *spool)
 {
     uint64_t fresh;
 
-    s->found_epoch = s->epoch;
-    for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].found = s->sequences[i].committed;
-    if (s->rebooted)
-        mrd_random(&s->origin, sizeof(s->origin));
-    if (s->stats.torn_bytes == 0 && !s->rebooted)
+    spool->found_epoch = spool->epoch;
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        spool->sequences[i].found = spool->sequences[i].committed;
+    if (spool->rebooted)
+        mrd_random(&spool->origin, sizeof(spool->origin));
+    if (spool->stats.torn_bytes == 0 && !spool->rebooted)
         return;
     mrd_random(&fresh, sizeof(fresh));
-    mrd_spool_set_epoch(s, fresh);
+    mrd_spool_set_epoch(spool, fresh);
 }
 
 /* ---- Commits ---- */
 
 /* Assembles the commit's payload after the record's head. */
 static mrd_err
-commit_payload(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_buf *to)
+commit_payload(mrd_spool *spool, const mrd_spool_position *positions, size_t n, mrd_buf *to)
 {
-    commit_head h = { (uint32_t) n, 0 };
+    commit_head head = { (uint32_t) n, 0 };
 
-    for (size_t i = 0; i < s->n_sequences; i++)
-        h.notes += s->sequences[i].note_waits;
-    mrd_buf_add(to, &h, sizeof(h));
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        head.notes += spool->sequences[i].note_waits;
+    mrd_buf_add(to, &head, sizeof(head));
     mrd_buf_add(to, positions, n * sizeof(*positions));
-    for (size_t i = 0; i < s->n_sequences; i++) {
-        const sequence *q = &s->sequences[i];
-        note_head note = { q->session, q->note_len, 0 };
+    for (size_t i = 0; i < spool->n_sequences; i++) {
+        const sequence *seq = &spool->sequences[i];
+        note_head note = { seq->session, seq->note_len, 0 };
 
-        if (!q->note_waits)
+        if (!seq->note_waits)
             continue;
         mrd_buf_add(to, &note, sizeof(note));
-        mrd_buf_add(to, q->note, q->note_len);
+        mrd_buf_add(to, seq->note, seq->note_len);
     }
     return to->err;
 }
 
 static mrd_err
-write_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why)
+write_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t n, mrd_why *why)
 {
     mrd_buf payload = { 0 };
-    mrd_err err = commit_payload(s, positions, n, &payload);
+    mrd_err err = commit_payload(spool, positions, n, &payload);
 
     if (err == MRD_OK)
-        err = make_room(s, sizeof(record_head) + payload.len, why);
+        err = make_room(spool, sizeof(record_head) + payload.len, why);
     if (err == MRD_OK) {
-        err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_COMMIT,
+        err = mrd_spool_write_record(&spool->segments[spool->n_segments - 1], KIND_COMMIT,
                                      (mrd_bytes){ payload.p, payload.len }, (mrd_bytes){ 0 });
         if (err == MRD_OK)
-            s->stats.file_bytes += sizeof(record_head) + payload.len;
+            spool->stats.file_bytes += sizeof(record_head) + payload.len;
         else
             mrd_why_set(why, err, errno, "spool: commit of %zu rings", n);
     }
@@ -406,214 +413,218 @@ write_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_wh
 
 /* `n` positions were written with it. */
 static void
-count_commit(mrd_spool *s, size_t n)
+count_commit(mrd_spool *spool, size_t n)
 {
-    for (size_t i = 0; i < s->n_sequences && s->notes_wait; i++) {
-        sequence *q = &s->sequences[i];
+    for (size_t i = 0; i < spool->n_sequences && spool->notes_wait; i++) {
+        sequence *seq = &spool->sequences[i];
 
-        if (!q->note_waits)
+        if (!seq->note_waits)
             continue;
-        memcpy(q->tally.note, q->note, q->note_len);
-        q->tally.note_len = q->note_len;
-        q->note_waits = false;
+        memcpy(seq->tally.note, seq->note, seq->note_len);
+        seq->tally.note_len = seq->note_len;
+        seq->note_waits = false;
     }
-    s->notes_wait = false;
-    mrd_spool_counts_commit(s);
-    mrd_spool_commit_sequences(s);
-    if (s->dir != NULL)
-        s->positions_segment = n == 0 ? 0 : s->segments[s->n_segments - 1].number;
-    for (size_t i = 0; i < s->n_sequences; i++) { /* the last segment does not have their numbers */
-        sequence *q = &s->sequences[i];
+    spool->notes_wait = false;
+    mrd_spool_counts_commit(spool);
+    mrd_spool_commit_sequences(spool);
+    if (spool->dir != NULL)
+        spool->positions_segment = n == 0 ? 0 : spool->segments[spool->n_segments - 1].number;
+    for (size_t i = 0; i < spool->n_sequences;
+         i++) { /* the last segment does not have their numbers */
+        sequence *seq = &spool->sequences[i];
 
-        if (q->spanned)
-            q->behind = s->behind = true;
-        q->spanned = false;
+        if (seq->spanned)
+            seq->behind = spool->behind = true;
+        seq->spanned = false;
     }
-    forget_done(s); /* the segment with the previous positions */
-    mrd_spool_counts_write_all(s);
+    forget_done(spool); /* the segment with the previous positions */
+    mrd_spool_counts_write_all(spool);
 }
 
 /* Writes the positions of a predecessor, for which no frames are dropped. */
 static mrd_err
-commit_found(mrd_spool *s, mrd_why *why)
+commit_found(mrd_spool *spool, mrd_why *why)
 {
-    mrd_err err = write_commit(s, s->positions, s->n_positions, why);
+    mrd_err err = write_commit(spool, spool->positions, spool->n_positions, why);
 
     if (err != MRD_OK)
-        return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
-    count_commit(s, s->n_positions);
+        return mrd_why_set(why, err, errno, "spool folder '%s'", spool->dir);
+    count_commit(spool, spool->n_positions);
     return MRD_OK;
 }
 
 /* ---- The interface ---- */
 
 mrd_err
-mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
+mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why)
 {
     char boot[MRD_SPOOL_BOOT] = "";
-    mrd_spool *s;
+    mrd_spool *spool;
     mrd_err err = MRD_OK;
 
-    if (o->max_bytes < MRD_SPOOL_MIN_BYTES)
+    if (options->max_bytes < MRD_SPOOL_MIN_BYTES)
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "a spool of %" PRIu64 " bytes is too small; %u at least", o->max_bytes,
-                           MRD_SPOOL_MIN_BYTES);
-    if ((s = calloc(1, sizeof(*s))) == NULL)
+                           "a spool of %" PRIu64 " bytes is too small; %u at least",
+                           options->max_bytes, MRD_SPOOL_MIN_BYTES);
+    if ((spool = calloc(1, sizeof(*spool))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    s->lock_fd = s->counts_fd = -1;
-    s->max_bytes = o->max_bytes;
-    s->segment_bytes = o->max_bytes / SEGMENTS_KEPT;
-    s->dropped = o->dropped;
-    s->self = o->self;
-    s->next_id = s->committed_id = 1;
-    mrd_random(&s->epoch, sizeof(s->epoch));
-    if (o->dir != NULL) {
-        s->dir = strdup(o->dir);
-        err = s->dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "spool") : mrd_spool_lock_dir(s, why);
+    spool->lock_fd = spool->counts_fd = -1;
+    spool->max_bytes = options->max_bytes;
+    spool->segment_bytes = options->max_bytes / SEGMENTS_KEPT;
+    spool->dropped = options->dropped;
+    spool->self = options->self;
+    spool->next_id = spool->committed_id = 1;
+    mrd_random(&spool->epoch, sizeof(spool->epoch));
+    if (options->dir != NULL) {
+        spool->dir = strdup(options->dir);
+        err = spool->dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "spool")
+                                 : mrd_spool_lock_dir(spool, why);
         if (err == MRD_OK)
-            mrd_spool_read_boot(s, o->boot_id, boot);
+            mrd_spool_read_boot(spool, options->boot_id, boot);
         if (err == MRD_OK)
-            err = mrd_spool_recover(s, why);
+            err = mrd_spool_recover(spool, why);
         if (err == MRD_OK)
-            judge_epoch(s);
+            judge_epoch(spool);
     }
     if (err == MRD_OK)
-        err = begin(s, why);
+        err = begin(spool, why);
     /* first, because the segment with the positions may be removed now */
-    if (err == MRD_OK && s->n_positions > 0)
-        err = commit_found(s, why);
+    if (err == MRD_OK && spool->n_positions > 0)
+        err = commit_found(spool, why);
     if (err == MRD_OK)
-        forget_done(s);
+        forget_done(spool);
     if (err == MRD_OK &&
         /* without it the next agent assumes that our frames are from an earlier boot */
         boot[0] != '\0')
-        err = mrd_spool_name_boot(s, boot, why);
+        err = mrd_spool_name_boot(spool, boot, why);
     if (err != MRD_OK) {
-        mrd_spool_close(s);
+        mrd_spool_close(spool);
         return err;
     }
-    *ret_spool = s;
+    *ret_spool = spool;
     return MRD_OK;
 }
 
 void
-mrd_spool_close(mrd_spool *s)
+mrd_spool_close(mrd_spool *spool)
 {
-    if (s == NULL)
+    if (spool == NULL)
         return;
-    for (size_t i = 0; i < s->n_segments; i++)
-        close(s->segments[i].fd);
-    for (size_t i = 0; i < s->n; i++)
-        free(s->entries[s->first + i].copy);
-    if (s->lock_fd >= 0)
-        close(s->lock_fd);
-    if (s->counts_fd >= 0)
-        close(s->counts_fd);
-    for (size_t i = 0; i < s->n_sequences; i++)
-        free(s->sequences[i].base);
-    free(s->segments);
-    free(s->entries);
-    free(s->sequences);
-    free(s->positions);
-    free(s->dir);
-    free(s);
+    for (size_t i = 0; i < spool->n_segments; i++)
+        close(spool->segments[i].fd);
+    for (size_t i = 0; i < spool->n; i++)
+        free(spool->entries[spool->first + i].copy);
+    if (spool->lock_fd >= 0)
+        close(spool->lock_fd);
+    if (spool->counts_fd >= 0)
+        close(spool->counts_fd);
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        free(spool->sequences[i].base);
+    free(spool->segments);
+    free(spool->entries);
+    free(spool->sequences);
+    free(spool->positions);
+    free(spool->dir);
+    free(spool);
 }
 
 uint64_t
-mrd_spool_epoch(const mrd_spool *s)
+mrd_spool_epoch(const mrd_spool *spool)
 {
-    return s->epoch;
+    return spool->epoch;
 }
 
 uint64_t
-mrd_spool_since(const mrd_spool *s)
+mrd_spool_since(const mrd_spool *spool)
 {
-    return s->origin;
+    return spool->origin;
 }
 
 const mrd_spool_base *
-mrd_spool_get_base(const mrd_spool *s, uint64_t session)
+mrd_spool_get_base(const mrd_spool *spool, uint64_t session)
 {
-    const sequence *q = mrd_spool_find_sequence(s, session);
+    const sequence *seq = mrd_spool_find_sequence(spool, session);
 
-    return q == NULL ? NULL : q->base;
+    return seq == NULL ? NULL : seq->base;
 }
 
 uint64_t
-mrd_spool_next_seq(const mrd_spool *s, uint64_t session)
+mrd_spool_next_seq(const mrd_spool *spool, uint64_t session)
 {
-    const sequence *q = mrd_spool_find_sequence(s, session);
+    const sequence *seq = mrd_spool_find_sequence(spool, session);
 
-    return q == NULL ? 0 : q->next;
+    return seq == NULL ? 0 : seq->next;
 }
 
 static bool
-has_frames(const mrd_spool *s, uint64_t session)
+has_frames(const mrd_spool *spool, uint64_t session)
 {
-    for (size_t i = 0; i < s->n; i++)
-        if (!s->entries[s->first + i].done && s->entries[s->first + i].item.session == session)
+    for (size_t i = 0; i < spool->n; i++)
+        if (!spool->entries[spool->first + i].done &&
+            spool->entries[spool->first + i].item.session == session)
             return true;
     return false;
 }
 
 /* Removes sessions beyond the limit, the longest forgotten first. The next ones lose their notes. */
 static void
-trim_forgotten(mrd_spool *s)
+trim_forgotten(mrd_spool *spool)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < s->n_sequences; i++)
-        n += s->sequences[i].forgotten;
-    for (size_t i = 0; i < s->n_sequences && n > NOTES_KEPT;) {
-        sequence *q = &s->sequences[i];
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        n += spool->sequences[i].forgotten;
+    for (size_t i = 0; i < spool->n_sequences && n > NOTES_KEPT;) {
+        sequence *seq = &spool->sequences[i];
 
         i++;
-        if (!q->forgotten)
+        if (!seq->forgotten)
             continue;
-        q->tally.note_len = 0;
-        q->note_waits = false;
+        seq->tally.note_len = 0;
+        seq->note_waits = false;
         n--;
-        if (n < MRD_SPOOL_FORGOTTEN || has_frames(s, q->session))
+        if (n < MRD_SPOOL_FORGOTTEN || has_frames(spool, seq->session))
             continue;
-        mrd_spool_counts_forget(s, q);
-        free(q->base);
-        memmove(q, q + 1, (s->n_sequences - i) * sizeof(*q));
-        s->n_sequences--;
+        mrd_spool_counts_forget(spool, seq);
+        free(seq->base);
+        memmove(seq, seq + 1, (spool->n_sequences - i) * sizeof(*seq));
+        spool->n_sequences--;
         i--;
     }
 }
 
 void
-mrd_spool_forget(mrd_spool *s, uint64_t session)
+mrd_spool_forget(mrd_spool *spool, uint64_t session)
 {
-    sequence *q = mrd_spool_find_sequence(s, session), copy;
+    sequence *seq = mrd_spool_find_sequence(spool, session), copy;
 
-    if (q == NULL)
+    if (seq == NULL)
         return;
     /* Otherwise only its slot has answers that had no room, or missing events. */
-    if (!q->behind && s->unreported == 0 && q->tally.damaged == 0)
-        mrd_spool_counts_forget(s, q);
-    copy = *q;
+    if (!seq->behind && spool->unreported == 0 && seq->tally.damaged == 0)
+        mrd_spool_counts_forget(spool, seq);
+    copy = *seq;
     copy.forgotten = true;
-    memmove(q, q + 1, (size_t) (s->sequences + s->n_sequences - q - 1) * sizeof(*q));
-    s->sequences[s->n_sequences - 1] = copy; /* the last forgotten */
-    trim_forgotten(s);
+    memmove(seq, seq + 1,
+            (size_t) (spool->sequences + spool->n_sequences - seq - 1) * sizeof(*seq));
+    spool->sequences[spool->n_sequences - 1] = copy; /* the last forgotten */
+    trim_forgotten(spool);
 }
 
 void
-mrd_spool_recall(mrd_spool *s, uint64_t session)
+mrd_spool_recall(mrd_spool *spool, uint64_t session)
 {
-    sequence *q = mrd_spool_find_sequence(s, session);
+    sequence *seq = mrd_spool_find_sequence(spool, session);
 
-    if (q != NULL)
-        q->forgotten = false;
+    if (seq != NULL)
+        seq->forgotten = false;
 }
 
 static mrd_err
-add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
+add_frame(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_why *why)
 {
     size_t whole = sizeof(record_head) + 8 + frame.len;
-    entry e = { .item = { .id = s->next_id, .events = events, .len = (uint32_t) frame.len } };
+    entry ent = { .item = { .id = spool->next_id, .events = events, .len = (uint32_t) frame.len } };
     segment *seg;
     mrd_frame f;
     mrd_err err;
@@ -622,44 +633,44 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
         return mrd_why_set(why, MRD_LIMIT, 0, "frame of %zu bytes", frame.len);
     if ((err = mrd_frame_get(frame, &f, why)) != MRD_OK)
         return err;
-    if (f.epoch != s->epoch || f.seq != mrd_spool_next_seq(s, f.session))
+    if (f.epoch != spool->epoch || f.seq != mrd_spool_next_seq(spool, f.session))
         return mrd_why_set(why, MRD_STATE, 0, "frame number %" PRIu64 " is not the next", f.seq);
-    if ((err = make_room(s, whole, why)) != MRD_OK)
+    if ((err = make_room(spool, whole, why)) != MRD_OK)
         return err;
-    if (s->n_segments > 1 && s->stats.file_bytes + whole > s->max_bytes)
+    if (spool->n_segments > 1 && spool->stats.file_bytes + whole > spool->max_bytes)
         return mrd_why_set(why, MRD_FULL, 0, "spool: the oldest frames wait for their commit");
-    if ((err = mrd_spool_set_sequence(s, f.session, f.seq)) != MRD_OK)
+    if ((err = mrd_spool_set_sequence(spool, f.session, f.seq)) != MRD_OK)
         return mrd_why_set(why, err, 0, "spool: sessions");
-    mrd_spool_recall(s, f.session);
-    seg = &s->segments[s->n_segments - 1];
-    e.segment = seg->number;
-    e.at = seg->len + sizeof(record_head) + 8;
-    mrd_spool_describe(&e, &f);
-    if (!mrd_spool_push_entry(s, &e))
+    mrd_spool_recall(spool, f.session);
+    seg = &spool->segments[spool->n_segments - 1];
+    ent.segment = seg->number;
+    ent.at = seg->len + sizeof(record_head) + 8;
+    mrd_spool_describe(&ent, &f);
+    if (!mrd_spool_push_entry(spool, &ent))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
     if ((err = mrd_spool_write_record(seg, KIND_FRAME, (mrd_bytes){ (const void *) &events, 8 },
                                       frame)) != MRD_OK) {
-        s->n--;
-        s->stats.items--;
-        s->stats.bytes -= e.item.len;
-        s->stats.events -= events;
+        spool->n--;
+        spool->stats.items--;
+        spool->stats.bytes -= ent.item.len;
+        spool->stats.events -= events;
         return mrd_why_set(why, err, errno, "spool");
     }
-    s->next_id++;
+    spool->next_id++;
     seg->live++;
-    s->stats.file_bytes += whole;
-    return mrd_spool_set_sequence(s, f.session, f.seq + 1);
+    spool->stats.file_bytes += whole;
+    return mrd_spool_set_sequence(spool, f.session, f.seq + 1);
 }
 
 /* Notes the failed write and its reason. */
 static mrd_err
-end_write(mrd_spool *s, mrd_err err, const mrd_why *how, mrd_why *why)
+end_write(mrd_spool *spool, mrd_err err, const mrd_why *how, mrd_why *why)
 {
     if (err == MRD_OK)
         return MRD_OK;
     if ((err == MRD_FULL || err == MRD_IO) && how->sys != 0) {
-        s->failure = *how;
-        s->stats.failures++;
+        spool->failure = *how;
+        spool->stats.failures++;
     }
     if (why != NULL)
         *why = *how;
@@ -667,137 +678,138 @@ end_write(mrd_spool *s, mrd_err err, const mrd_why *how, mrd_why *why)
 }
 
 const char *
-mrd_spool_failure(const mrd_spool *s)
+mrd_spool_failure(const mrd_spool *spool)
 {
-    return s->failure.text;
+    return spool->failure.text;
 }
 
 mrd_err
-mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *ret_why)
+mrd_spool_add(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_why *ret_why)
 {
     mrd_why how = { 0 }, *why = &how;
-    mrd_err err = add_frame(s, frame, events, why);
+    mrd_err err = add_frame(spool, frame, events, why);
 
-    if (err == MRD_IO && !mrd_spool_takes_records(s)) /* another segment may */
-        err = add_frame(s, frame, events, why);
+    if (err == MRD_IO && !mrd_spool_takes_records(spool)) /* another segment may */
+        err = add_frame(spool, frame, events, why);
     /* The disk is full before the spool's own limit, so the oldest frames make room here as well. */
-    while (err == MRD_FULL && s->n_segments > 1 && !waits_for_commit(s)) {
-        drop_oldest(s);
-        err = add_frame(s, frame, events, why);
+    while (err == MRD_FULL && spool->n_segments > 1 && !waits_for_commit(spool)) {
+        drop_oldest(spool);
+        err = add_frame(spool, frame, events, why);
     }
-    return end_write(s, err, why, ret_why);
+    return end_write(spool, err, why, ret_why);
 }
 
 mrd_err
-mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *ret_why)
+mrd_spool_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t count,
+                 mrd_why *ret_why)
 {
     mrd_why how = { 0 }, *why = &how;
-    mrd_err err = n > MRD_SPOOL_POSITIONS ? MRD_LIMIT : MRD_OK;
+    mrd_err err = count > MRD_SPOOL_POSITIONS ? MRD_LIMIT : MRD_OK;
 
-    if (err == MRD_OK && s->dir != NULL)
-        err = write_commit(s, positions, n, why);
-    if (err == MRD_IO && !mrd_spool_takes_records(s))
-        err = write_commit(s, positions, n, why);
+    if (err == MRD_OK && spool->dir != NULL)
+        err = write_commit(spool, positions, count, why);
+    if (err == MRD_IO && !mrd_spool_takes_records(spool))
+        err = write_commit(spool, positions, count, why);
     /* also frames that wait for this commit, because nothing else makes room */
-    while (err == MRD_FULL && s->n_segments > 1) {
-        drop_oldest(s);
-        err = write_commit(s, positions, n, why);
+    while (err == MRD_FULL && spool->n_segments > 1) {
+        drop_oldest(spool);
+        err = write_commit(spool, positions, count, why);
     }
     if (err != MRD_OK)
-        return end_write(s, err, why, ret_why);
-    count_commit(s, n);
+        return end_write(spool, err, why, ret_why);
+    count_commit(spool, count);
     return MRD_OK;
 }
 
 mrd_err
-mrd_spool_note(mrd_spool *s, uint64_t session, const void *note, size_t len)
+mrd_spool_note(mrd_spool *spool, uint64_t session, const void *note, size_t len)
 {
-    sequence *q;
-    mrd_err err = len > MRD_SPOOL_NOTE ? MRD_LIMIT : mrd_spool_take_sequence(s, session, &q);
+    sequence *seq;
+    mrd_err err = len > MRD_SPOOL_NOTE ? MRD_LIMIT : mrd_spool_take_sequence(spool, session, &seq);
 
     if (err != MRD_OK)
         return err;
-    memcpy(q->note, note, len);
-    q->note_len = (uint32_t) len;
-    q->note_waits = s->notes_wait = true;
+    memcpy(seq->note, note, len);
+    seq->note_len = (uint32_t) len;
+    seq->note_waits = spool->notes_wait = true;
     return MRD_OK;
 }
 
 void
-mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_tally)
+mrd_spool_get_tally(const mrd_spool *spool, uint64_t session, mrd_spool_tally *ret_tally)
 {
-    const sequence *q = mrd_spool_find_sequence(s, session);
+    const sequence *seq = mrd_spool_find_sequence(spool, session);
 
     *ret_tally = (mrd_spool_tally){ 0 };
-    if (q != NULL)
-        *ret_tally = q->tally;
-    if (q != NULL && q->base != NULL)
-        ret_tally->delivered -= q->base->known;
-    for (size_t i = 0; i < s->n; i++) { /* not while this process lives */
-        const entry *e = &s->entries[s->first + i];
+    if (seq != NULL)
+        *ret_tally = seq->tally;
+    if (seq != NULL && seq->base != NULL)
+        ret_tally->delivered -= seq->base->known;
+    for (size_t i = 0; i < spool->n; i++) { /* not while this process lives */
+        const entry *ent = &spool->entries[spool->first + i];
 
-        if (e->copy != NULL && e->item.session == session)
-            ret_tally->forced -= e->item.events;
+        if (ent->copy != NULL && ent->item.session == session)
+            ret_tally->forced -= ent->item.events;
     }
 }
 
 bool
-mrd_spool_uncommitted(const mrd_spool *s)
+mrd_spool_uncommitted(const mrd_spool *spool)
 {
-    return s->committed_id != s->next_id || s->notes_wait;
+    return spool->committed_id != spool->next_id || spool->notes_wait;
 }
 
 const mrd_spool_position *
-mrd_spool_recovered(const mrd_spool *s, size_t *ret_n)
+mrd_spool_recovered(const mrd_spool *spool, size_t *ret_n)
 {
-    *ret_n = s->n_positions;
-    return s->positions;
+    *ret_n = spool->n_positions;
+    return spool->positions;
 }
 
 uint64_t
-mrd_spool_resume(const mrd_spool *s, uint64_t ring)
+mrd_spool_resume(const mrd_spool *spool, uint64_t ring)
 {
-    for (size_t i = 0; i < s->n_positions; i++)
-        if (s->positions[i].ring == ring)
-            return s->positions[i].read;
+    for (size_t i = 0; i < spool->n_positions; i++)
+        if (spool->positions[i].ring == ring)
+            return spool->positions[i].read;
     return 0;
 }
 
 bool
-mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item)
+mrd_spool_peek(const mrd_spool *spool, uint64_t from, mrd_spool_item *ret_item)
 {
-    uint64_t base = s->n == 0 ? 0 : s->entries[s->first].item.id;
+    uint64_t base = spool->n == 0 ? 0 : spool->entries[spool->first].item.id;
 
-    for (size_t i = from > base ? (size_t) (from - base) : 0; i < s->n; i++)
-        if (!s->entries[s->first + i].done) {
-            if (s->entries[s->first + i].item.id >= s->committed_id)
+    for (size_t i = from > base ? (size_t) (from - base) : 0; i < spool->n; i++)
+        if (!spool->entries[spool->first + i].done) {
+            if (spool->entries[spool->first + i].item.id >= spool->committed_id)
                 return false;
-            *ret_item = s->entries[s->first + i].item;
+            *ret_item = spool->entries[spool->first + i].item;
             return true;
         }
     return false;
 }
 
 void
-mrd_spool_sent(mrd_spool *s, uint64_t id)
+mrd_spool_sent(mrd_spool *spool, uint64_t id)
 {
-    entry *e = mrd_spool_entry(s, id);
+    entry *item = mrd_spool_entry(spool, id);
 
-    if (e != NULL)
-        e->sent = true;
+    if (item != NULL)
+        item->sent = true;
 }
 
 static void
-note_answered(mrd_spool *s, const mrd_spool_item *item)
+note_answered(mrd_spool *spool, const mrd_spool_item *item)
 {
-    sequence *q = mrd_spool_find_sequence(s, item->session);
+    sequence *seq = mrd_spool_find_sequence(spool, item->session);
 
-    if (q == NULL)
+    if (seq == NULL)
         return;
-    if (item->events > 0 && item->clock == q->tally.damaged_clock &&
-        mrd_ev_after(item->last, q->answered_to))
-        q->answered_to = item->last;
-    mrd_spool_counts_write(s, q);
+    if (item->events > 0 && item->clock == seq->tally.damaged_clock &&
+        mrd_ev_after(item->last, seq->answered_to))
+        seq->answered_to = item->last;
+    mrd_spool_counts_write(spool, seq);
 }
 
 /* For the answer of a dropped frame: the segments may count it as dropped, but the counts do not
@@ -805,67 +817,69 @@ note_answered(mrd_spool *s, const mrd_spool_item *item)
  * the segments. An answer withdraws no more than the segments count, and adds the part that they do
  * not count yet. */
 static bool
-write_answer(mrd_spool *s, const mrd_spool_item *item, answer_record *a)
+write_answer(mrd_spool *spool, const mrd_spool_item *item, answer_record *record)
 {
-    sequence *q = mrd_spool_find_sequence(s, a->session);
+    sequence *seq = mrd_spool_find_sequence(spool, record->session);
 
-    if (q == NULL)
-        return mrd_spool_write_answer(s, a);
-    q->ahead += (int64_t) a->forced;
-    if (a->forced > 0)
-        note_answered(s, item);
-    if (q->ahead < (int64_t) a->forced)
-        a->forced = (uint64_t) q->ahead;
-    if (!mrd_spool_write_answer(s, a))
+    if (seq == NULL)
+        return mrd_spool_write_answer(spool, record);
+    seq->ahead += (int64_t) record->forced;
+    if (record->forced > 0)
+        note_answered(spool, item);
+    if (seq->ahead < (int64_t) record->forced)
+        record->forced = (uint64_t) seq->ahead;
+    if (!mrd_spool_write_answer(spool, record))
         return false;
-    q->ahead -= (int64_t) a->forced;
+    seq->ahead -= (int64_t) record->forced;
     return true;
 }
 
 static bool
-done(mrd_spool *s, uint64_t id, enum answer answer)
+done(mrd_spool *spool, uint64_t id, enum answer answer)
 {
-    entry *e = mrd_spool_entry(s, id);
+    entry *ent = mrd_spool_entry(spool, id);
     bool clock, rescued;
-    answer_record a;
+    answer_record record;
 
-    if (e == NULL)
+    if (ent == NULL)
         return false;
-    clock = is_clock(e);
-    rescued = e->copy != NULL;
-    a = (answer_record){ e->item.epoch,  e->item.session, e->item.seq,
-                         e->item.events, answer,          rescued ? e->item.events : 0 };
-    mrd_spool_complete(s, e);
+    clock = is_clock(ent);
+    rescued = ent->copy != NULL;
+    record = (answer_record){ ent->item.epoch, ent->item.session,
+                              ent->item.seq,   ent->item.events,
+                              answer,          rescued ? ent->item.events : 0 };
+    mrd_spool_complete(spool, ent);
     if (clock)
-        count_clock_answer(s, a.session, rescued, answer != ANSWER_REFUSED);
-    if (mrd_spool_find_sequence(s, a.session) != NULL) /* otherwise the session was removed */
-        (void) mrd_spool_count_answer(s, &a);
-    if (!write_answer(s, &e->item, &a)) {
+        count_clock_answer(spool, record.session, rescued, answer != ANSWER_REFUSED);
+    if (mrd_spool_find_sequence(spool, record.session) !=
+        NULL) /* otherwise the session was removed */
+        (void) mrd_spool_count_answer(spool, &record);
+    if (!write_answer(spool, &ent->item, &record)) {
         if (rescued)
-            mrd_spool_set_behind(s, a.session);
+            mrd_spool_set_behind(spool, record.session);
         /* first, because the counts hold only the 64 numbers after the oldest */
-        e->unreported = rescued ? 0 : (uint8_t) (answer + 1);
-        s->unreported += !rescued;
+        ent->unreported = rescued ? 0 : (uint8_t) (answer + 1);
+        spool->unreported += !rescued;
     }
-    note_answered(s, &e->item);
-    forget_done(s);
+    note_answered(spool, &ent->item);
+    forget_done(spool);
     return true;
 }
 
 bool
-mrd_spool_done(mrd_spool *s, uint64_t id, bool stored)
+mrd_spool_done(mrd_spool *spool, uint64_t id, bool stored)
 {
-    return done(s, id, stored ? ANSWER_STORED : ANSWER_REFUSED);
+    return done(spool, id, stored ? ANSWER_STORED : ANSWER_REFUSED);
 }
 
 bool
-mrd_spool_done_before(mrd_spool *s, uint64_t id)
+mrd_spool_done_before(mrd_spool *spool, uint64_t id)
 {
-    return done(s, id, ANSWER_BEFORE);
+    return done(spool, id, ANSWER_BEFORE);
 }
 
 void
-mrd_spool_get_stats(const mrd_spool *s, mrd_spool_stats *ret_stats)
+mrd_spool_get_stats(const mrd_spool *spool, mrd_spool_stats *ret_stats)
 {
-    *ret_stats = s->stats;
+    *ret_stats = spool->stats;
 }

@@ -98,7 +98,7 @@ typedef struct {
 /* Errors: BUSY (another agent uses the directory), FULL (no room for data that a successor needs,
  * nothing is lost, open it again), IO, NOMEM, INVALID (max_bytes). */
 mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why);
-void mrd_spool_close(mrd_spool *s);
+void mrd_spool_close(mrd_spool *spool);
 
 /* Returns the events that sessions of this directory lost with truncated or removed segments, as
  * its agent recorded. Changes nothing and may be called while the agent runs. */
@@ -106,22 +106,22 @@ uint64_t mrd_spool_damage_in(const char *dir);
 
 /* Returns the sequence epoch: random, new for a new directory, and constant while the directory
  * exists. */
-uint64_t mrd_spool_epoch(const mrd_spool *s);
+uint64_t mrd_spool_epoch(const mrd_spool *spool);
 /* Identifies the directory in this boot. If the number changed, counts of sessions may have fallen
  * back to their bases, or to nothing. 1 means that an earlier release created the directory. */
-uint64_t mrd_spool_since(const mrd_spool *s);
+uint64_t mrd_spool_since(const mrd_spool *spool);
 /* NULL means that the session began in this boot. Borrowed until the next call that changes the
  * spool. */
-const mrd_spool_base *mrd_spool_get_base(const mrd_spool *s, uint64_t session);
+const mrd_spool_base *mrd_spool_get_base(const mrd_spool *spool, uint64_t session);
 /* Returns the next sequence number of a session, from 0. It is used up when the frame is added. */
-uint64_t mrd_spool_next_seq(const mrd_spool *s, uint64_t session);
+uint64_t mrd_spool_next_seq(const mrd_spool *spool, uint64_t session);
 /* The session was removed. Its frames stay. Its number and tally stay while there is room (the
  * newest MRD_SPOOL_FORGOTTEN), because the session may return after a crash of the aggregator. A
  * reused number would look like a repeated frame. */
 #define MRD_SPOOL_FORGOTTEN 256u
-void mrd_spool_forget(mrd_spool *s, uint64_t session);
+void mrd_spool_forget(mrd_spool *spool, uint64_t session);
 /* The session returned. */
-void mrd_spool_recall(mrd_spool *s, uint64_t session);
+void mrd_spool_recall(mrd_spool *spool, uint64_t session);
 
 /* The read position of a ring: the hash of its file name, and bytes. */
 typedef struct {
@@ -136,47 +136,48 @@ typedef struct {
  * full, or the oldest frames wait for a commit, nothing was written), LIMIT (more than
  * MRD_FRAME_MAX), STATE (wrong number), IO, NOMEM and errors of mrd_frame_get.
  */
-mrd_err mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why);
+mrd_err mrd_spool_add(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_why *why);
 
 /* Commits the frames added up to now, together with the positions of their rings. If the disk has
  * no room for it, drops the oldest frames, in the last resort even frames of this commit. Errors:
  * FULL, IO, LIMIT, NOMEM. Nothing changed then, commit again. */
-mrd_err mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why);
-bool mrd_spool_uncommitted(const mrd_spool *s);
+mrd_err mrd_spool_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t count,
+                         mrd_why *why);
+bool mrd_spool_uncommitted(const mrd_spool *spool);
 /* Sets the caller's data of a session from the next commit on; len <= MRD_SPOOL_NOTE. Errors:
  * LIMIT, NOMEM. */
-mrd_err mrd_spool_note(mrd_spool *s, uint64_t session, const void *note, size_t len);
+mrd_err mrd_spool_note(mrd_spool *spool, uint64_t session, const void *note, size_t len);
 /* Gets the tally, all zero for an unknown session, without frames of mrd_spool_done_before. */
-void mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_tally);
+void mrd_spool_get_tally(const mrd_spool *spool, uint64_t session, mrd_spool_tally *ret_tally);
 /* Returns all positions of the last commit of a predecessor; borrowed. */
-const mrd_spool_position *mrd_spool_recovered(const mrd_spool *s, size_t *ret_n);
+const mrd_spool_position *mrd_spool_recovered(const mrd_spool *spool, size_t *ret_n);
 /* Returns the read position of this ring in the last commit before a crash. 0 means unknown. */
-uint64_t mrd_spool_resume(const mrd_spool *s, uint64_t ring);
+uint64_t mrd_spool_resume(const mrd_spool *spool, uint64_t ring);
 
 /* Gets the oldest item with id >= from. Returns false if there is none. */
-bool mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item);
+bool mrd_spool_peek(const mrd_spool *spool, uint64_t from, mrd_spool_item *ret_item);
 /* Reads its bytes into *to, which is reset first. Errors: NOTFOUND (acknowledged or dropped
  * meanwhile), TRUNCATED (the file was cut meanwhile), and NOMEM and IO, which may pass. */
-mrd_err mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why);
+mrd_err mrd_spool_read(mrd_spool *spool, uint64_t id, mrd_buf *to, mrd_why *why);
 /* The frame was sent. Until its answer arrives it may be stored, so it is kept in memory if the
  * size limit drops its segment. */
-void mrd_spool_sent(mrd_spool *s, uint64_t id);
+void mrd_spool_sent(mrd_spool *spool, uint64_t id);
 /* The frame is stored or dropped, and leaves the queue for good. Returns false if it was not in the
  * queue. */
-bool mrd_spool_done(mrd_spool *s, uint64_t id, bool stored);
+bool mrd_spool_done(mrd_spool *spool, uint64_t id, bool stored);
 /* The same for a frame of an earlier boot that the aggregator already had. It was counted as
  * delivered then, and the machine lost that record. It is no event of this boot. */
-bool mrd_spool_done_before(mrd_spool *s, uint64_t id);
+bool mrd_spool_done_before(mrd_spool *spool, uint64_t id);
 /* Returns how many frames of clock data of the session were dropped, refused or never accepted
  * since the directory was created. They hold no events, so no other count contains them. */
-uint64_t mrd_spool_clock_lost(const mrd_spool *s, uint64_t session);
+uint64_t mrd_spool_clock_lost(const mrd_spool *spool, uint64_t session);
 /* Counts one more, which mrd_spool_add did not accept. */
-void mrd_spool_lose_clock(mrd_spool *s, uint64_t session);
+void mrd_spool_lose_clock(mrd_spool *spool, uint64_t session);
 /* Returns the number of the session's items in the queue; also their events if ret_events is not
  * NULL. */
-uint64_t mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events);
+uint64_t mrd_spool_held(const mrd_spool *spool, uint64_t session, uint64_t *ret_events);
 /* Returns the reason of the last of `failures`; "" at first. Borrowed until the next failure. */
-const char *mrd_spool_failure(const mrd_spool *s);
-void mrd_spool_get_stats(const mrd_spool *s, mrd_spool_stats *ret_stats);
+const char *mrd_spool_failure(const mrd_spool *spool);
+void mrd_spool_get_stats(const mrd_spool *spool, mrd_spool_stats *ret_stats);
 
 #endif

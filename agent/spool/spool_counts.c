@@ -78,28 +78,28 @@ crc_of(uint32_t magic, const void *record, size_t size)
 }
 
 static void
-write_extent(const mrd_spool *s)
+write_extent(const mrd_spool *spool)
 {
-    const segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+    const segment *last = spool->n_segments == 0 ? NULL : &spool->segments[spool->n_segments - 1];
     extent e = { .magic = EXTENT_MAGIC };
 
-    if (s->counts_fd < 0 || last == NULL)
+    if (spool->counts_fd < 0 || last == NULL)
         return;
     e.number = last->number;
     e.len = last->len;
     e.crc = crc_of(EXTENT_MAGIC, &e, sizeof(e));
-    (void) !pwrite(s->counts_fd, &e, sizeof(e), EXTENT_AT);
+    (void) !pwrite(spool->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
 /* Commits in the slots are missing because the end of the segments was lost. A later segment would
  * begin with all of them. */
 static bool
-is_cut(const mrd_spool *s)
+is_cut(const mrd_spool *spool)
 {
-    const segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+    const segment *last = spool->n_segments == 0 ? NULL : &spool->segments[spool->n_segments - 1];
     extent e;
 
-    if (pread(s->counts_fd, &e, sizeof(e), EXTENT_AT) != (ssize_t) sizeof(e) ||
+    if (pread(spool->counts_fd, &e, sizeof(e), EXTENT_AT) != (ssize_t) sizeof(e) ||
         e.magic != EXTENT_MAGIC || e.crc != crc_of(EXTENT_MAGIC, &e, sizeof(e)))
         return false;
     return last == NULL || last->number < e.number ||
@@ -132,184 +132,186 @@ get_overstated(const slot *c)
 
 /* False: it could not be. */
 static bool
-write_slot(const mrd_spool *s, const sequence *q)
+write_slot(const mrd_spool *spool, const sequence *seq)
 {
     slot c = { .magic = SLOT_MAGIC,
-               .session = q->session,
-               .epoch = s->epoch,
-               .next = q->committed,
-               .committed = q->events,
-               .forced = q->tally.forced - q->there,
-               .damaged = q->tally.damaged,
-               .last = q->last,
-               .answered_to = q->answered_to,
-               .damaged_first = q->tally.damaged_first,
-               .damaged_last = q->tally.damaged_last,
-               .note_len = (uint16_t) q->tally.note_len,
-               .clock = q->tally.damaged_clock };
+               .session = seq->session,
+               .epoch = spool->epoch,
+               .next = seq->committed,
+               .committed = seq->events,
+               .forced = seq->tally.forced - seq->there,
+               .damaged = seq->tally.damaged,
+               .last = seq->last,
+               .answered_to = seq->answered_to,
+               .damaged_first = seq->tally.damaged_first,
+               .damaged_last = seq->tally.damaged_last,
+               .note_len = (uint16_t) seq->tally.note_len,
+               .clock = seq->tally.damaged_clock };
 
-    if (s->counts_fd < 0 || q->slot == 0)
+    if (spool->counts_fd < 0 || seq->slot == 0)
         return true;
-    put_overstated(&c, q->ahead > 0 ? (uint64_t) q->ahead : 0);
-    memcpy(c.note, q->tally.note, q->tally.note_len);
-    mrd_spool_known(s, q, true, &c.delivered, &c.refused);
-    c.answered = mrd_spool_unanswered(s, q, &c.bits);
+    put_overstated(&c, seq->ahead > 0 ? (uint64_t) seq->ahead : 0);
+    memcpy(c.note, seq->tally.note, seq->tally.note_len);
+    mrd_spool_known(spool, seq, true, &c.delivered, &c.refused);
+    c.answered = mrd_spool_unanswered(spool, seq, &c.bits);
     c.crc = crc_of(SLOT_MAGIC, &c, sizeof(c));
-    return pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * SLOT_SIZE) ==
+    return pwrite(spool->counts_fd, &c, sizeof(c), (off_t) (seq->slot - 1) * SLOT_SIZE) ==
            (ssize_t) sizeof(c);
 }
 
 void
-mrd_spool_counts_write(mrd_spool *s, sequence *q)
+mrd_spool_counts_write(mrd_spool *spool, sequence *seq)
 {
-    (void) write_slot(s, q);
+    (void) write_slot(spool, seq);
 }
 
 void
-mrd_spool_counts_name_boot(const mrd_spool *s, const char text[MRD_SPOOL_BOOT_TEXT])
+mrd_spool_counts_name_boot(const mrd_spool *spool, const char text[MRD_SPOOL_BOOT_TEXT])
 {
-    boot_copy c = { .magic = BOOT_MAGIC };
+    boot_copy copy = { .magic = BOOT_MAGIC };
 
-    if (s->counts_fd < 0)
+    if (spool->counts_fd < 0)
         return;
-    memcpy(c.text, text, sizeof(c.text));
-    c.crc = crc_of(BOOT_MAGIC, &c, sizeof(c));
-    (void) !pwrite(s->counts_fd, &c, sizeof(c), BOOT_AT);
+    memcpy(copy.text, text, sizeof(copy.text));
+    copy.crc = crc_of(BOOT_MAGIC, &copy, sizeof(copy));
+    (void) !pwrite(spool->counts_fd, &copy, sizeof(copy), BOOT_AT);
 }
 
 void
-mrd_spool_counts_read_boot(const mrd_spool *s, char text[MRD_SPOOL_BOOT_TEXT])
+mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT_TEXT])
 {
     char path[1024];
-    boot_copy c;
+    boot_copy copy;
     int fd;
 
-    snprintf(path, sizeof(path), "%s/counts", s->dir);
+    snprintf(path, sizeof(path), "%s/counts", spool->dir);
     if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
         return;
-    if (pread(fd, &c, sizeof(c), BOOT_AT) == (ssize_t) sizeof(c) && c.magic == BOOT_MAGIC &&
-        c.crc == crc_of(BOOT_MAGIC, &c, sizeof(c)) && c.text[sizeof(c.text) - 1] == '\0')
-        memcpy(text, c.text, sizeof(c.text));
+    if (pread(fd, &copy, sizeof(copy), BOOT_AT) == (ssize_t) sizeof(copy) &&
+        copy.magic == BOOT_MAGIC && copy.crc == crc_of(BOOT_MAGIC, &copy, sizeof(copy)) &&
+        copy.text[sizeof(copy.text) - 1] == '\0')
+        memcpy(text, copy.text, sizeof(copy.text));
     close(fd);
 }
 
 /* Gets the sums of a predecessor if their segment is removed; all zero if it still exists. */
 static void
-read_going(const mrd_spool *s, going *ret_going)
+read_going(const mrd_spool *spool, going *ret_going)
 {
     const segment *seg;
 
-    if (pread(s->counts_fd, ret_going, sizeof(*ret_going), GOING_AT) !=
+    if (pread(spool->counts_fd, ret_going, sizeof(*ret_going), GOING_AT) !=
             (ssize_t) sizeof(*ret_going) ||
         ret_going->magic != GOING_MAGIC ||
         ret_going->crc != crc_of(GOING_MAGIC, ret_going, sizeof(*ret_going))) {
         *ret_going = (going){ 0 };
         return;
     }
-    seg = mrd_spool_find_segment(s, ret_going->number);
+    seg = mrd_spool_find_segment(spool, ret_going->number);
     if (seg != NULL && seg->len > 0) /* an empty segment could not be removed */
         *ret_going = (going){ 0 };
 }
 
 /* Gives a session a slot in the file; a removed session's slot if no other is free. */
 static void
-take_slot(mrd_spool *s, sequence *q)
+take_slot(mrd_spool *spool, sequence *seq)
 {
-    for (size_t i = 0; q->slot == 0 && i < s->n_sequences && s->counts_used == UINT64_MAX; i++)
-        if (s->sequences[i].forgotten)
-            mrd_spool_counts_forget(s, &s->sequences[i]);
-    for (uint32_t i = 1; q->slot == 0 && i <= SLOTS_MAX; i++)
-        if ((s->counts_used & 1ull << (i - 1)) == 0) {
-            q->slot = i;
-            s->counts_used |= 1ull << (i - 1);
+    for (size_t i = 0; seq->slot == 0 && i < spool->n_sequences && spool->counts_used == UINT64_MAX;
+         i++)
+        if (spool->sequences[i].forgotten)
+            mrd_spool_counts_forget(spool, &spool->sequences[i]);
+    for (uint32_t i = 1; seq->slot == 0 && i <= SLOTS_MAX; i++)
+        if ((spool->counts_used & 1ull << (i - 1)) == 0) {
+            seq->slot = i;
+            spool->counts_used |= 1ull << (i - 1);
         }
 }
 
 /* Times need a single clock: the clock of the session's first frame with events. */
 static void
-count_frame(sequence *q, const mrd_spool_item *item)
+count_frame(sequence *seq, const mrd_spool_item *item)
 {
-    q->events += item->events;
+    seq->events += item->events;
     if (item->events == 0)
         return;
-    if (q->last.ns == 0) {
-        q->tally.damaged_clock = item->clock;
-        q->answered_to = item->first; /* nothing is missing before it */
+    if (seq->last.ns == 0) {
+        seq->tally.damaged_clock = item->clock;
+        seq->answered_to = item->first; /* nothing is missing before it */
     }
-    if (item->clock == q->tally.damaged_clock && mrd_ev_after(item->last, q->last))
-        q->last = item->last;
+    if (item->clock == seq->tally.damaged_clock && mrd_ev_after(item->last, seq->last))
+        seq->last = item->last;
 }
 
 void
-mrd_spool_counts_commit(mrd_spool *s)
+mrd_spool_counts_commit(mrd_spool *spool)
 {
-    size_t i = s->n;
+    size_t i = spool->n;
 
-    while (i > 0 && s->entries[s->first + i - 1].item.id >= s->committed_id)
+    while (i > 0 && spool->entries[spool->first + i - 1].item.id >= spool->committed_id)
         i--;
-    for (; i < s->n; i++) {
-        const mrd_spool_item *item = &s->entries[s->first + i].item;
-        sequence *q = mrd_spool_find_sequence(s, item->session);
+    for (; i < spool->n; i++) {
+        const mrd_spool_item *item = &spool->entries[spool->first + i].item;
+        sequence *seq = mrd_spool_find_sequence(spool, item->session);
 
-        if (q != NULL)
-            count_frame(q, item);
+        if (seq != NULL)
+            count_frame(seq, item);
     }
 }
 
 void
-mrd_spool_counts_forget(mrd_spool *s, sequence *q)
+mrd_spool_counts_forget(mrd_spool *spool, sequence *seq)
 {
     static const slot none;
 
-    if (s->counts_fd < 0 || q->slot == 0)
+    if (spool->counts_fd < 0 || seq->slot == 0)
         return;
-    (void) !pwrite(s->counts_fd, &none, sizeof(none), (off_t) (q->slot - 1) * SLOT_SIZE);
-    s->counts_used &= ~(1ull << (q->slot - 1));
-    q->slot = 0;
+    (void) !pwrite(spool->counts_fd, &none, sizeof(none), (off_t) (seq->slot - 1) * SLOT_SIZE);
+    spool->counts_used &= ~(1ull << (seq->slot - 1));
+    seq->slot = 0;
 }
 
 static void
-write_going(const mrd_spool *s, const going *g)
+write_going(const mrd_spool *spool, const going *g)
 {
-    if (s->counts_fd >= 0)
-        (void) !pwrite(s->counts_fd, g, sizeof(*g), GOING_AT);
+    if (spool->counts_fd >= 0)
+        (void) !pwrite(spool->counts_fd, g, sizeof(*g), GOING_AT);
 }
 
 void
-mrd_spool_counts_going(mrd_spool *s, uint64_t number)
+mrd_spool_counts_going(mrd_spool *spool, uint64_t number)
 {
     going g = { .magic = GOING_MAGIC, .number = number };
 
-    for (size_t i = 0; i < s->n_sequences; i++) {
-        const sequence *q = &s->sequences[i];
-        going_sums sums = { .session = q->session, .forced = q->tally.forced - q->there };
+    for (size_t i = 0; i < spool->n_sequences; i++) {
+        const sequence *seq = &spool->sequences[i];
+        going_sums sums = { .session = seq->session, .forced = seq->tally.forced - seq->there };
 
-        mrd_spool_known(s, q, true, &sums.delivered, &sums.refused);
-        if (q->slot != 0)
-            g.sums[q->slot - 1] = sums;
+        mrd_spool_known(spool, seq, true, &sums.delivered, &sums.refused);
+        if (seq->slot != 0)
+            g.sums[seq->slot - 1] = sums;
     }
     g.crc = crc_of(GOING_MAGIC, &g, sizeof(g));
-    write_going(s, &g);
-    s->going = true;
+    write_going(spool, &g);
+    spool->going = true;
 }
 
 void
-mrd_spool_counts_write_all(mrd_spool *s)
+mrd_spool_counts_write_all(mrd_spool *spool)
 {
     static const going none;
     bool ok = true;
 
-    for (size_t i = 0; i < s->n_sequences && s->counts_fd >= 0; i++) {
+    for (size_t i = 0; i < spool->n_sequences && spool->counts_fd >= 0; i++) {
         /* A new slot would declare existing frames as completed, without counting them. */
-        if (!s->sequences[i].forgotten && s->sequences[i].there == 0)
-            take_slot(s, &s->sequences[i]);
-        ok = write_slot(s, &s->sequences[i]) && ok;
+        if (!spool->sequences[i].forgotten && spool->sequences[i].there == 0)
+            take_slot(spool, &spool->sequences[i]);
+        ok = write_slot(spool, &spool->sequences[i]) && ok;
     }
-    if (ok && s->going) {
-        write_going(s, &none);
-        s->going = false;
+    if (ok && spool->going) {
+        write_going(spool, &none);
+        spool->going = false;
     }
-    write_extent(s);
+    write_extent(spool);
 }
 
 static uint64_t
@@ -327,36 +329,36 @@ least(uint64_t a, uint64_t b)
 /* Completes frames with an answer that was lost with the end of the segments. The slot has no
  * answers of frames that were committed later. */
 static void
-complete_answered(mrd_spool *s, const slot *c)
+complete_answered(mrd_spool *spool, const slot *c)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        entry *e = &s->entries[s->first + i];
-        uint64_t ahead = e->item.seq - c->answered;
+    for (size_t i = 0; i < spool->n; i++) {
+        entry *ent = &spool->entries[spool->first + i];
+        uint64_t ahead = ent->item.seq - c->answered;
 
-        if (e->done || e->item.session != c->session || e->item.epoch != c->epoch ||
-            e->item.seq >= c->next)
+        if (ent->done || ent->item.session != c->session || ent->item.epoch != c->epoch ||
+            ent->item.seq >= c->next)
             continue;
-        if (e->item.seq < c->answered || (ahead < MRD_SPOOL_TOLD && (c->bits >> ahead & 1) != 0))
-            e->cut = true;
-        if (e->cut)
-            mrd_spool_complete(s, e);
+        if (ent->item.seq < c->answered || (ahead < MRD_SPOOL_TOLD && (c->bits >> ahead & 1) != 0))
+            ent->cut = true;
+        if (ent->cut)
+            mrd_spool_complete(spool, ent);
     }
 }
 
 /* Returns the session's events in the queue and their latest time. */
 static uint64_t
-in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last_ns)
+in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_last_ns)
 {
     uint64_t events = 0;
 
-    for (size_t i = 0; i < s->n; i++) {
-        const entry *e = &s->entries[s->first + i];
+    for (size_t i = 0; i < spool->n; i++) {
+        const entry *ent = &spool->entries[spool->first + i];
 
-        if (e->done || e->item.session != session)
+        if (ent->done || ent->item.session != session)
             continue;
-        events += e->item.events;
-        if (e->item.events > 0 && e->item.clock == clock && e->item.last.ns > *ret_last_ns)
-            *ret_last_ns = e->item.last.ns;
+        events += ent->item.events;
+        if (ent->item.events > 0 && ent->item.clock == clock && ent->item.last.ns > *ret_last_ns)
+            *ret_last_ns = ent->item.last.ns;
     }
     return events;
 }
@@ -364,17 +366,17 @@ in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last
 /* The counts were written just before an answer that the segments have, and other answers are in
  * the counts only. So neither has all of them. */
 static void
-add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *refused)
+add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_t *refused)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        const entry *e = &s->entries[s->first + i];
-        uint64_t ahead = e->item.seq - c->answered;
+    for (size_t i = 0; i < spool->n; i++) {
+        const entry *ent = &spool->entries[spool->first + i];
+        uint64_t ahead = ent->item.seq - c->answered;
 
-        if (e->recorded == 0 || e->item.session != c->session || e->item.epoch != c->epoch ||
-            e->item.seq < c->answered)
+        if (ent->recorded == 0 || ent->item.session != c->session || ent->item.epoch != c->epoch ||
+            ent->item.seq < c->answered)
             continue;
-        if (e->item.seq >= c->next || (ahead < MRD_SPOOL_TOLD && (c->bits >> ahead & 1) == 0))
-            *(e->recorded == ANSWER_REFUSED + 1 ? refused : delivered) += e->item.events;
+        if (ent->item.seq >= c->next || (ahead < MRD_SPOOL_TOLD && (c->bits >> ahead & 1) == 0))
+            *(ent->recorded == ANSWER_REFUSED + 1 ? refused : delivered) += ent->item.events;
     }
 }
 
@@ -384,11 +386,11 @@ add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *r
  * session, if the segments' end after the note was lost, or if they name a lost frame. This is
  * certain for a kill at any time. After a power failure there is no known order. */
 static bool
-takes_note(const mrd_spool *s, const slot *c, const sequence *q)
+takes_note(const mrd_spool *spool, const slot *c, const sequence *seq)
 {
-    bool cut = s->cut || (c->epoch == s->found_epoch && c->next > q->found);
+    bool cut = spool->cut || (c->epoch == spool->found_epoch && c->next > seq->found);
 
-    return c->note_len > 0 && (q->tally.note_len == 0 || (cut && !s->rebooted));
+    return c->note_len > 0 && (seq->tally.note_len == 0 || (cut && !spool->rebooted));
 }
 
 /* Returns the newer of the sums for a removed segment and the sums in the slot. The total only
@@ -407,57 +409,57 @@ youngest(const slot *c, const going_sums *gone)
 
 /* Compares a session's counts with the contents of the segments. */
 static mrd_err
-compare(mrd_spool *s, const slot *c, uint32_t place, const going *g)
+compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
 {
     const going_sums sums = youngest(c, &g->sums[place - 1]);
     int64_t last_ns = c->answered_to.ns;
     uint64_t delivered = sums.delivered, refused = sums.refused, there;
-    sequence *q;
-    mrd_err err = mrd_spool_take_sequence(s, c->session, &q);
+    sequence *seq;
+    mrd_err err = mrd_spool_take_sequence(spool, c->session, &seq);
     bool newer_note;
 
     if (err != MRD_OK)
         return err;
-    newer_note = takes_note(s, c, q);
-    if (c->epoch == s->epoch) { /* numbers are not reused */
-        q->next = most(q->next, c->next);
-        q->committed = most(q->committed, c->next);
+    newer_note = takes_note(spool, c, seq);
+    if (c->epoch == spool->epoch) { /* numbers are not reused */
+        seq->next = most(seq->next, c->next);
+        seq->committed = most(seq->committed, c->next);
     }
     /* also if a later segment has the same number, because it does not say which */
-    complete_answered(s, c);
+    complete_answered(spool, c);
     if (newer_note) {
-        memcpy(q->tally.note, c->note, c->note_len);
-        q->tally.note_len = c->note_len;
+        memcpy(seq->tally.note, c->note, c->note_len);
+        seq->tally.note_len = c->note_len;
     }
-    add_recorded(s, c, &delivered, &refused);
-    q->tally.delivered = most(q->tally.delivered, delivered);
-    q->tally.refused = most(q->tally.refused, refused);
-    q->tally.forced -= least(q->tally.forced, get_overstated(c));
-    q->tally.forced = most(q->tally.forced, sums.forced);
-    q->tally.damaged = c->damaged;
-    q->tally.damaged_first = c->damaged_first;
-    q->tally.damaged_last = c->damaged_last;
-    q->last = c->last;
-    q->answered_to = c->answered_to;
-    q->slot = place;
-    s->counts_used |= 1ull << (place - 1);
-    there = q->tally.delivered + q->tally.refused + q->tally.forced +
-            in_queue(s, c->session, c->clock, &last_ns);
-    q->events = there;
-    q->tally.damaged_clock = (uint8_t) c->clock;
+    add_recorded(spool, c, &delivered, &refused);
+    seq->tally.delivered = most(seq->tally.delivered, delivered);
+    seq->tally.refused = most(seq->tally.refused, refused);
+    seq->tally.forced -= least(seq->tally.forced, get_overstated(c));
+    seq->tally.forced = most(seq->tally.forced, sums.forced);
+    seq->tally.damaged = c->damaged;
+    seq->tally.damaged_first = c->damaged_first;
+    seq->tally.damaged_last = c->damaged_last;
+    seq->last = c->last;
+    seq->answered_to = c->answered_to;
+    seq->slot = place;
+    spool->counts_used |= 1ull << (place - 1);
+    there = seq->tally.delivered + seq->tally.refused + seq->tally.forced +
+            in_queue(spool, c->session, c->clock, &last_ns);
+    seq->events = there;
+    seq->tally.damaged_clock = (uint8_t) c->clock;
     if (c->committed <= there)
         return MRD_OK;
-    s->stats.damaged_events += c->committed - there;
+    spool->stats.damaged_events += c->committed - there;
     /* some may have been delivered; the aggregator finds out, see mrd_spool_base */
-    if (s->rebooted) {
-        q->missing = c->committed - there;
+    if (spool->rebooted) {
+        seq->missing = c->committed - there;
         return MRD_OK;
     }
-    if (q->tally.damaged == 0)
-        q->tally.damaged_first =
+    if (seq->tally.damaged == 0)
+        seq->tally.damaged_first =
             (mrd_ev_ns){ last_ns != 0 && last_ns < c->last.ns ? last_ns : c->last.ns };
-    q->tally.damaged_last = c->last;
-    q->tally.damaged += c->committed - there;
+    seq->tally.damaged_last = c->last;
+    seq->tally.damaged += c->committed - there;
     return MRD_OK;
 }
 
@@ -481,32 +483,33 @@ mrd_spool_damage_in(const char *dir)
 }
 
 mrd_err
-mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
+mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
 {
     char path[1024];
     mrd_err err = MRD_OK;
     going g;
     slot c;
 
-    snprintf(path, sizeof(path), "%s/counts", s->dir);
-    s->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    s->cut = s->counts_fd >= 0 && is_cut(s);
-    read_going(s, &g);
-    s->going = true; /* until the slots have it; also reserves room in a new file */
-    for (uint32_t i = 1; i <= SLOTS_MAX && s->counts_fd >= 0 && err == MRD_OK; i++) {
-        if (pread(s->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) != (ssize_t) sizeof(c))
+    snprintf(path, sizeof(path), "%s/counts", spool->dir);
+    spool->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    spool->cut = spool->counts_fd >= 0 && is_cut(spool);
+    read_going(spool, &g);
+    spool->going = true; /* until the slots have it; also reserves room in a new file */
+    for (uint32_t i = 1; i <= SLOTS_MAX && spool->counts_fd >= 0 && err == MRD_OK; i++) {
+        if (pread(spool->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) !=
+            (ssize_t) sizeof(c))
             break;
         if (is_whole(&c) && c.note_len <= MRD_SPOOL_NOTE)
-            err = compare(s, &c, i, &g);
+            err = compare(spool, &c, i, &g);
     }
-    for (size_t i = 0; i < s->n_sequences;
+    for (size_t i = 0; i < spool->n_sequences;
          i++) { /* it may get a slot, which then has the existing values */
-        sequence *q = &s->sequences[i];
+        sequence *seq = &spool->sequences[i];
         int64_t last_ns = 0;
 
-        if (q->slot == 0)
-            q->events = q->tally.delivered + q->tally.refused + q->tally.forced +
-                        in_queue(s, q->session, 0, &last_ns);
+        if (seq->slot == 0)
+            seq->events = seq->tally.delivered + seq->tally.refused + seq->tally.forced +
+                          in_queue(spool, seq->session, 0, &last_ns);
     }
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "spool '%s'", path);
 }

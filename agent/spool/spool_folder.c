@@ -34,21 +34,21 @@ close_to_others(const char *path)
 }
 
 mrd_err
-mrd_spool_lock_dir(mrd_spool *s, mrd_why *why)
+mrd_spool_lock_dir(mrd_spool *spool, mrd_why *why)
 {
     char path[1024];
-    mrd_err err = mrd_make_dirs(s->dir, why);
+    mrd_err err = mrd_make_dirs(spool->dir, why);
 
     if (err != MRD_OK)
         return err;
-    close_to_others(s->dir);
-    snprintf(path, sizeof(path), "%s/lock", s->dir);
-    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock_fd < 0)
+    close_to_others(spool->dir);
+    snprintf(path, sizeof(path), "%s/lock", spool->dir);
+    spool->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (spool->lock_fd < 0)
         return mrd_why_set(why, MRD_IO, errno, "spool '%s'", path);
-    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
+    if (flock(spool->lock_fd, LOCK_EX | LOCK_NB) != 0)
         return mrd_why_set(why, MRD_BUSY, 0, "spool folder '%s' is in use by another agent",
-                           s->dir);
+                           spool->dir);
     return MRD_OK;
 }
 
@@ -66,37 +66,37 @@ copy_file(int from, int to)
 }
 
 bool
-mrd_spool_is_there(const mrd_spool *s)
+mrd_spool_is_there(const mrd_spool *spool)
 {
     struct stat st;
 
-    return fstat(s->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(s->dir, &st) == 0;
+    return fstat(spool->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(spool->dir, &st) == 0;
 }
 
 /* Frames in removed files can still be read and sent. If this process ends before, the counts show
  * that they existed. */
 mrd_err
-mrd_spool_folder_again(mrd_spool *s, mrd_why *why)
+mrd_spool_folder_again(mrd_spool *spool, mrd_why *why)
 {
     char path[1024];
-    int locked = s->lock_fd, counts;
-    mrd_err err = mrd_spool_lock_dir(s, why);
+    int locked = spool->lock_fd, counts;
+    mrd_err err = mrd_spool_lock_dir(spool, why);
 
-    if (err == MRD_OK && !copy_file(locked, s->lock_fd))
-        err = mrd_why_set(why, MRD_IO, errno, "spool '%s/lock'", s->dir);
+    if (err == MRD_OK && !copy_file(locked, spool->lock_fd))
+        err = mrd_why_set(why, MRD_IO, errno, "spool '%s/lock'", spool->dir);
     if (err != MRD_OK) {
-        if (s->lock_fd >= 0 && s->lock_fd != locked)
-            close(s->lock_fd);
-        s->lock_fd = locked;
+        if (spool->lock_fd >= 0 && spool->lock_fd != locked)
+            close(spool->lock_fd);
+        spool->lock_fd = locked;
         return err;
     }
     close(locked);
-    s->stats.remade++;
-    snprintf(path, sizeof(path), "%s/counts", s->dir);
+    spool->stats.remade++;
+    snprintf(path, sizeof(path), "%s/counts", spool->dir);
     counts = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (counts >= 0 && s->counts_fd >= 0 && copy_file(s->counts_fd, counts)) {
-        close(s->counts_fd);
-        s->counts_fd = counts;
+    if (counts >= 0 && spool->counts_fd >= 0 && copy_file(spool->counts_fd, counts)) {
+        close(spool->counts_fd);
+        spool->counts_fd = counts;
     } else if (counts >= 0) {
         close(counts);
     }
@@ -106,39 +106,39 @@ mrd_spool_folder_again(mrd_spool *s, mrd_why *why)
 /* The lock file contains the boot and the directory's number in it. If it was removed while no
  * agent ran, the counts have a copy. */
 void
-mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT])
+mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_BOOT])
 {
     char text[MRD_SPOOL_BOOT_TEXT] = "", *id;
 
     boot[0] = '\0';
     if (boot_id != NULL && *boot_id != '\0')
         snprintf(boot, MRD_SPOOL_BOOT, "%.62s", boot_id);
-    (void) !pread(s->lock_fd, text, sizeof(text) - 1, 0);
+    (void) !pread(spool->lock_fd, text, sizeof(text) - 1, 0);
     if (text[0] == '\0')
-        mrd_spool_counts_read_boot(s, text);
+        mrd_spool_counts_read_boot(spool, text);
     if ((id = strchr(text, '\n')) != NULL)
         *id++ = '\0';
-    s->rebooted = boot[0] != '\0' && strcmp(boot, text) != 0;
-    if (id == NULL || s->rebooted || sscanf(id, "%16" SCNx64, &s->origin) != 1)
-        s->origin = 1;
+    spool->rebooted = boot[0] != '\0' && strcmp(boot, text) != 0;
+    if (id == NULL || spool->rebooted || sscanf(id, "%16" SCNx64, &spool->origin) != 1)
+        spool->origin = 1;
 }
 
 /* Written last, so that after an earlier kill the next agent sees the same boot as this one.
  * Errors, if the lock file did not have it: FULL, IO. */
 mrd_err
-mrd_spool_name_boot(const mrd_spool *s, const char *boot, mrd_why *why)
+mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why)
 {
     char text[MRD_SPOOL_BOOT_TEXT] = "";
-    int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->origin);
+    int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, spool->origin);
     struct stat st = { 0 };
     ssize_t wrote = n;
 
-    if (s->rebooted || (fstat(s->lock_fd, &st) == 0 && st.st_size == 0))
-        wrote = pwrite(s->lock_fd, text, (size_t) n, 0);
+    if (spool->rebooted || (fstat(spool->lock_fd, &st) == 0 && st.st_size == 0))
+        wrote = pwrite(spool->lock_fd, text, (size_t) n, 0);
     if (wrote != n)
         return mrd_why_set(why,
                            wrote >= 0 || errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO,
-                           errno, "spool '%s/lock'", s->dir);
-    mrd_spool_counts_name_boot(s, text);
+                           errno, "spool '%s/lock'", spool->dir);
+    mrd_spool_counts_name_boot(spool, text);
     return MRD_OK;
 }

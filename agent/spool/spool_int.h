@@ -124,87 +124,87 @@ struct mrd_spool {
 /* ---- spool_state.c: the queue in memory ---- */
 
 /* Computes the checksum of a record with a payload in two parts. */
-uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b);
-sequence *mrd_spool_find_sequence(const mrd_spool *s, uint64_t session);
-mrd_err mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret);
-mrd_err mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least);
-void mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch);
-segment *mrd_spool_find_segment(const mrd_spool *s, uint64_t number);
-void mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024]);
+uint32_t mrd_spool_crc_of(uint32_t kind, mrd_bytes bytes, mrd_bytes b);
+sequence *mrd_spool_find_sequence(const mrd_spool *spool, uint64_t session);
+mrd_err mrd_spool_take_sequence(mrd_spool *spool, uint64_t session, sequence **ret);
+mrd_err mrd_spool_set_sequence(mrd_spool *spool, uint64_t session, uint64_t at_least);
+void mrd_spool_set_epoch(mrd_spool *spool, uint64_t epoch);
+segment *mrd_spool_find_segment(const mrd_spool *spool, uint64_t number);
+void mrd_spool_path_of(const mrd_spool *spool, uint64_t number, char path[1024]);
 /* Fills the entry from the frame's header. */
-void mrd_spool_describe(entry *e, const mrd_frame *frame);
-bool mrd_spool_push_entry(mrd_spool *s, const entry *e);
+void mrd_spool_describe(entry *ent, const mrd_frame *frame);
+bool mrd_spool_push_entry(mrd_spool *spool, const entry *ent);
 /* Returns NULL if it is completed or not in the queue. */
-entry *mrd_spool_entry(const mrd_spool *s, uint64_t id);
-void mrd_spool_complete(mrd_spool *s, entry *e);
-void mrd_spool_set_behind(mrd_spool *s, uint64_t session);
-void mrd_spool_commit_sequences(mrd_spool *s);
+entry *mrd_spool_entry(const mrd_spool *spool, uint64_t id);
+void mrd_spool_complete(mrd_spool *spool, entry *ent);
+void mrd_spool_set_behind(mrd_spool *spool, uint64_t session);
+void mrd_spool_commit_sequences(mrd_spool *spool);
 /* For every recorded session and every session with frames: its current counts become its base, and
  * its frames are of an earlier boot. Errors: LIMIT, NOMEM. */
-mrd_err mrd_spool_begin_boot(mrd_spool *s);
-mrd_err mrd_spool_set_base(sequence *q, const mrd_spool_base *base);
-mrd_err mrd_spool_count_answer(mrd_spool *s, const answer_record *a);
-bool mrd_spool_discard_uncommitted(mrd_spool *s);
+mrd_err mrd_spool_begin_boot(mrd_spool *spool);
+mrd_err mrd_spool_set_base(sequence *seq, const mrd_spool_base *base);
+mrd_err mrd_spool_count_answer(mrd_spool *spool, const answer_record *record);
+bool mrd_spool_discard_uncommitted(mrd_spool *spool);
 #define MRD_SPOOL_TOLD 64u /* numbers from the first unanswered one on */
 /* Returns the first unanswered number of the session, or the next one to commit if the queue has
  * none. *ret_bits has a bit for each answered number among the MRD_SPOOL_TOLD numbers from there. */
-uint64_t mrd_spool_unanswered(const mrd_spool *s, const sequence *q, uint64_t *ret_bits);
+uint64_t mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits);
 /* Gets the answers that a successor will know. It sees frames again if their answer is not in the
  * segments and, with `counts`, not in the counts. */
-void mrd_spool_known(const mrd_spool *s, const sequence *q, bool counts, uint64_t *ret_delivered,
-                     uint64_t *ret_refused);
+void mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts,
+                     uint64_t *ret_delivered, uint64_t *ret_refused);
 /* The same for its base. */
-uint64_t mrd_spool_known_before(const mrd_spool *s, const sequence *q);
+uint64_t mrd_spool_known_before(const mrd_spool *spool, const sequence *seq);
 
 /* ---- spool_segments.c: the files ---- */
 
 /* Returns true if the last segment accepts records: its file was not removed, and no write failed
  * for another reason than a full disk. */
-bool mrd_spool_takes_records(const mrd_spool *s);
+bool mrd_spool_takes_records(const mrd_spool *spool);
 /* Errors: FULL, IO, with errno. */
-mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
-mrd_err mrd_spool_write_clock(segment *seg, const sequence *q);
+mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes bytes, mrd_bytes b);
+mrd_err mrd_spool_write_clock(segment *seg, const sequence *seq);
 /* Writes the sessions that are behind into the last segment, up to the available room. */
-void mrd_spool_catch_up(mrd_spool *s);
-mrd_err mrd_spool_new_segment(mrd_spool *s, mrd_why *why);
-void mrd_spool_remove_segment(mrd_spool *s, size_t i);
-bool mrd_spool_write_answer(mrd_spool *s, const answer_record *a); /* false: no room */
-mrd_err mrd_spool_write_boot(mrd_spool *s);
+void mrd_spool_catch_up(mrd_spool *spool);
+mrd_err mrd_spool_new_segment(mrd_spool *spool, mrd_why *why);
+void mrd_spool_remove_segment(mrd_spool *spool, size_t i);
+bool mrd_spool_write_answer(mrd_spool *spool, const answer_record *a); /* false: no room */
+mrd_err mrd_spool_write_boot(mrd_spool *spool);
 
 /* ---- spool_counts.c ---- */
 
 /* Compares the contents of the segments with the counts. Errors: NOMEM. */
-mrd_err mrd_spool_counts_open(mrd_spool *s, mrd_why *why);
+mrd_err mrd_spool_counts_open(mrd_spool *spool, mrd_why *why);
 /* Adds the frames that are about to be committed. */
-void mrd_spool_counts_commit(mrd_spool *s);
-void mrd_spool_counts_write(mrd_spool *s, sequence *q);
-void mrd_spool_counts_write_all(mrd_spool *s);
+void mrd_spool_counts_commit(mrd_spool *spool);
+void mrd_spool_counts_write(mrd_spool *spool, sequence *seq);
+void mrd_spool_counts_write_all(mrd_spool *spool);
 /* Called before a segment is removed: writes the sums that a successor needs without it, until all
  * slots have them. Overwrites in place, which works on a full disk. */
-void mrd_spool_counts_going(mrd_spool *s, uint64_t number);
-void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
+void mrd_spool_counts_going(mrd_spool *spool, uint64_t number);
+void mrd_spool_counts_forget(mrd_spool *spool, sequence *seq);
 /* Contents of the lock file: "<boot>\n<origin, hex>\n", followed by zeros. */
 #define MRD_SPOOL_BOOT      64u
 #define MRD_SPOOL_BOOT_TEXT (MRD_SPOOL_BOOT + 20)
-void mrd_spool_counts_name_boot(const mrd_spool *s, const char text[MRD_SPOOL_BOOT_TEXT]);
+void mrd_spool_counts_name_boot(const mrd_spool *spool, const char text[MRD_SPOOL_BOOT_TEXT]);
 /* Before they are opened; *text stays where they do not say it. */
-void mrd_spool_counts_read_boot(const mrd_spool *s, char text[MRD_SPOOL_BOOT_TEXT]);
+void mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT_TEXT]);
 
 /* ---- spool_folder.c ---- */
 
 /* Makes the folder and takes it. Errors: BUSY, IO. */
-mrd_err mrd_spool_lock_dir(mrd_spool *s, mrd_why *why);
+mrd_err mrd_spool_lock_dir(mrd_spool *spool, mrd_why *why);
 /* The folder and our lock in it were not removed. */
-bool mrd_spool_is_there(const mrd_spool *s);
+bool mrd_spool_is_there(const mrd_spool *spool);
 /* Creates the directory again and locks it, with lock and counts as before. Errors: BUSY, IO. The
  * old lock stays. */
-mrd_err mrd_spool_folder_again(mrd_spool *s, mrd_why *why);
-void mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT]);
+mrd_err mrd_spool_folder_again(mrd_spool *spool, mrd_why *why);
+void mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_BOOT]);
 /* Errors: FULL, IO. */
-mrd_err mrd_spool_name_boot(const mrd_spool *s, const char *boot, mrd_why *why);
+mrd_err mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why);
 
 /* ---- spool_recover.c ---- */
 
-mrd_err mrd_spool_recover(mrd_spool *s, mrd_why *why);
+mrd_err mrd_spool_recover(mrd_spool *spool, mrd_why *why);
 
 #endif

@@ -13,95 +13,96 @@
 #include "base/vec.h"
 
 static mrd_err
-take_frame(mrd_spool *s, segment *seg, const uint8_t *payload, uint32_t len, uint64_t at)
+take_frame(mrd_spool *spool, segment *seg, const uint8_t *payload, uint32_t len, uint64_t at)
 {
-    mrd_frame f;
-    entry e = { .segment = seg->number, .at = at + sizeof(record_head) + 8 };
+    mrd_frame frame;
+    entry ent = { .segment = seg->number, .at = at + sizeof(record_head) + 8 };
 
-    if (len < 8 || mrd_frame_get((mrd_bytes){ payload + 8, len - 8 }, &f, NULL) != MRD_OK)
+    if (len < 8 || mrd_frame_get((mrd_bytes){ payload + 8, len - 8 }, &frame, NULL) != MRD_OK)
         return MRD_CORRUPT;
-    memcpy(&e.item.events, payload, 8);
-    e.item.id = s->next_id;
-    mrd_spool_describe(&e, &f);
-    e.item.len = len - 8;
-    if (!mrd_spool_push_entry(s, &e))
+    memcpy(&ent.item.events, payload, 8);
+    ent.item.id = spool->next_id;
+    mrd_spool_describe(&ent, &frame);
+    ent.item.len = len - 8;
+    if (!mrd_spool_push_entry(spool, &ent))
         return MRD_NOMEM;
-    s->next_id++;
+    spool->next_id++;
     seg->live++;
     return MRD_OK;
 }
 
 /* Takes the notes at the end of a commit. Errors: CORRUPT, LIMIT, NOMEM. */
 static mrd_err
-take_notes(mrd_spool *s, const uint8_t *p, size_t len, uint32_t n)
+take_notes(mrd_spool *spool, const uint8_t *bytes, size_t len, uint32_t n)
 {
     for (; n > 0; n--) {
-        note_head h;
-        sequence *q;
+        note_head head;
+        sequence *seq;
         mrd_err err;
 
-        if (len < sizeof(h))
+        if (len < sizeof(head))
             return MRD_CORRUPT;
-        memcpy(&h, p, sizeof(h));
-        if (h.len > MRD_SPOOL_NOTE || h.len > len - sizeof(h))
+        memcpy(&head, bytes, sizeof(head));
+        if (head.len > MRD_SPOOL_NOTE || head.len > len - sizeof(head))
             return MRD_CORRUPT;
-        if ((err = mrd_spool_take_sequence(s, h.session, &q)) != MRD_OK)
+        if ((err = mrd_spool_take_sequence(spool, head.session, &seq)) != MRD_OK)
             return err;
-        memcpy(q->tally.note, p + sizeof(h), h.len);
-        q->tally.note_len = h.len;
-        p += sizeof(h) + h.len;
-        len -= sizeof(h) + h.len;
+        memcpy(seq->tally.note, bytes + sizeof(head), head.len);
+        seq->tally.note_len = head.len;
+        bytes += sizeof(head) + head.len;
+        len -= sizeof(head) + head.len;
     }
     return len == 0 ? MRD_OK : MRD_CORRUPT;
 }
 
 /* The frames since the last commit, and their numbers, count now. */
 static mrd_err
-take_commit(mrd_spool *s, const segment *seg, const uint8_t *payload, uint32_t len)
+take_commit(mrd_spool *spool, const segment *seg, const uint8_t *payload, uint32_t len)
 {
-    commit_head h;
+    commit_head head;
     size_t size;
     mrd_spool_position *positions;
     mrd_err err = MRD_OK;
 
-    if (len < sizeof(h))
+    if (len < sizeof(head))
         return MRD_CORRUPT;
-    memcpy(&h, payload, sizeof(h));
-    if (h.positions > MRD_SPOOL_POSITIONS)
+    memcpy(&head, payload, sizeof(head));
+    if (head.positions > MRD_SPOOL_POSITIONS)
         return MRD_CORRUPT;
-    size = h.positions * sizeof(*positions);
-    if (size > len - sizeof(h))
+    size = head.positions * sizeof(*positions);
+    if (size > len - sizeof(head))
         return MRD_CORRUPT;
     if ((positions = malloc(size + 1)) == NULL)
         return MRD_NOMEM;
-    memcpy(positions, payload + sizeof(h), size);
-    free(s->positions);
-    s->positions = positions;
-    s->n_positions = h.positions;
-    s->positions_segment = seg->number;
-    err = take_notes(s, payload + sizeof(h) + size, len - sizeof(h) - size, h.notes);
-    for (size_t i = 0; i < s->n && err == MRD_OK; i++) {
-        const mrd_spool_item *item = &s->entries[s->first + i].item;
+    memcpy(positions, payload + sizeof(head), size);
+    free(spool->positions);
+    spool->positions = positions;
+    spool->n_positions = head.positions;
+    spool->positions_segment = seg->number;
+    err = take_notes(spool, payload + sizeof(head) + size, len - sizeof(head) - size, head.notes);
+    for (size_t i = 0; i < spool->n && err == MRD_OK; i++) {
+        const mrd_spool_item *item = &spool->entries[spool->first + i].item;
 
-        if (item->id >= s->committed_id && item->epoch == s->epoch)
-            err = mrd_spool_set_sequence(s, item->session, item->seq + 1);
+        if (item->id >= spool->committed_id && item->epoch == spool->epoch)
+            err = mrd_spool_set_sequence(spool, item->session, item->seq + 1);
     }
-    mrd_spool_commit_sequences(s);
+    mrd_spool_commit_sequences(spool);
     return err;
 }
 
 static mrd_err
-take_answer(mrd_spool *s, const answer_record *a)
+take_answer(mrd_spool *spool, const answer_record *record)
 {
-    mrd_err err = mrd_spool_count_answer(s, a);
+    mrd_err err = mrd_spool_count_answer(spool, record);
 
-    for (size_t i = 0; i < s->n; i++) {
-        entry *e = &s->entries[s->first + i];
+    for (size_t i = 0; i < spool->n; i++) {
+        entry *ent = &spool->entries[spool->first + i];
 
-        if (!e->done && e->item.seq == a->seq && e->item.session == a->session &&
-            e->item.epoch == a->epoch) {
-            e->recorded = a->events > 0 ? (uint8_t) (a->stored + 1) : 0; /* else counted before */
-            mrd_spool_complete(s, e);
+        if (!ent->done && ent->item.seq == record->seq && ent->item.session == record->session &&
+            ent->item.epoch == record->epoch) {
+            ent->recorded =
+                record->events > 0 ? (uint8_t) (record->stored + 1) : 0; /* else counted before */
+            mrd_spool_complete(spool, ent);
             break;
         }
     }
@@ -110,97 +111,97 @@ take_answer(mrd_spool *s, const answer_record *a)
 
 /* Later records replace earlier ones. */
 static mrd_err
-take_session(mrd_spool *s, const uint8_t *payload, uint32_t len)
+take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
 {
-    session_record r;
-    sequence *q;
+    session_record record;
+    sequence *seq;
     mrd_err err;
 
-    if (len < sizeof(r) || len - sizeof(r) > MRD_SPOOL_NOTE)
+    if (len < sizeof(record) || len - sizeof(record) > MRD_SPOOL_NOTE)
         return MRD_CORRUPT;
-    memcpy(&r, payload, sizeof(r));
-    mrd_spool_set_epoch(s, r.epoch);
-    if (r.session == 0 && r.next == 0)
+    memcpy(&record, payload, sizeof(record));
+    mrd_spool_set_epoch(spool, record.epoch);
+    if (record.session == 0 && record.next == 0)
         return MRD_OK;
-    if ((err = mrd_spool_take_sequence(s, r.session, &q)) != MRD_OK)
+    if ((err = mrd_spool_take_sequence(spool, record.session, &seq)) != MRD_OK)
         return err;
-    q->next = q->next < r.next ? r.next : q->next;
-    q->committed = q->committed < r.next ? r.next : q->committed;
-    q->tally.delivered = r.delivered;
-    q->tally.refused = r.refused;
-    q->tally.forced = r.forced;
-    q->tally.note_len = len - (uint32_t) sizeof(r);
-    memcpy(q->tally.note, payload + sizeof(r), q->tally.note_len);
+    seq->next = seq->next < record.next ? record.next : seq->next;
+    seq->committed = seq->committed < record.next ? record.next : seq->committed;
+    seq->tally.delivered = record.delivered;
+    seq->tally.refused = record.refused;
+    seq->tally.forced = record.forced;
+    seq->tally.note_len = len - (uint32_t) sizeof(record);
+    memcpy(seq->tally.note, payload + sizeof(record), seq->tally.note_len);
     return MRD_OK;
 }
 
 static mrd_err
-take_clock(mrd_spool *s, const clock_record *r)
+take_clock(mrd_spool *spool, const clock_record *record)
 {
-    sequence *q;
-    mrd_err err = mrd_spool_take_sequence(s, r->session, &q);
+    sequence *seq;
+    mrd_err err = mrd_spool_take_sequence(spool, record->session, &seq);
 
     if (err == MRD_OK)
-        q->clock_lost = r->lost;
+        seq->clock_lost = record->lost;
     return err;
 }
 
 static mrd_err
-take_base(mrd_spool *s, const uint8_t *payload, uint32_t len)
+take_base(mrd_spool *spool, const uint8_t *payload, uint32_t len)
 {
     mrd_spool_base base = { 0 };
-    base_record r;
-    sequence *q;
+    base_record record;
+    sequence *seq;
     mrd_err err;
 
-    if (len < sizeof(r) || len - sizeof(r) > MRD_SPOOL_NOTE)
+    if (len < sizeof(record) || len - sizeof(record) > MRD_SPOOL_NOTE)
         return MRD_CORRUPT;
-    memcpy(&r, payload, sizeof(r));
-    base.begun = r.begun;
-    base.held = r.held;
-    base.known = r.known;
-    base.tally.delivered = r.delivered;
-    base.tally.refused = r.refused;
-    base.tally.forced = r.forced;
-    base.tally.damaged = r.damaged;
-    base.tally.note_len = len - (uint32_t) sizeof(r);
-    memcpy(base.tally.note, payload + sizeof(r), base.tally.note_len);
-    err = mrd_spool_take_sequence(s, r.session, &q);
-    return err == MRD_OK ? mrd_spool_set_base(q, &base) : err;
+    memcpy(&record, payload, sizeof(record));
+    base.begun = record.begun;
+    base.held = record.held;
+    base.known = record.known;
+    base.tally.delivered = record.delivered;
+    base.tally.refused = record.refused;
+    base.tally.forced = record.forced;
+    base.tally.damaged = record.damaged;
+    base.tally.note_len = len - (uint32_t) sizeof(record);
+    memcpy(base.tally.note, payload + sizeof(record), base.tally.note_len);
+    err = mrd_spool_take_sequence(spool, record.session, &seq);
+    return err == MRD_OK ? mrd_spool_set_base(seq, &base) : err;
 }
 
 static mrd_err
-take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *payload,
+take_record(mrd_spool *spool, segment *seg, const record_head *head, const uint8_t *payload,
             uint64_t at)
 {
-    answer_record a;
+    answer_record record;
     clock_record c;
 
     switch (head->kind) {
     case KIND_FRAME:
-        return take_frame(s, seg, payload, head->len, at);
+        return take_frame(spool, seg, payload, head->len, at);
     case KIND_SEQ:
-        return take_session(s, payload, head->len);
+        return take_session(spool, payload, head->len);
     case KIND_ACK:
-        if (head->len != sizeof(a))
+        if (head->len != sizeof(record))
             return MRD_CORRUPT;
-        memcpy(&a, payload, sizeof(a));
-        return take_answer(s, &a);
+        memcpy(&record, payload, sizeof(record));
+        return take_answer(spool, &record);
     case KIND_COMMIT:
-        return take_commit(s, seg, payload, head->len);
+        return take_commit(spool, seg, payload, head->len);
     case KIND_CLOCK:
         if (head->len != sizeof(c))
             return MRD_CORRUPT;
         memcpy(&c, payload, sizeof(c));
-        return take_clock(s, &c);
+        return take_clock(spool, &c);
     case KIND_BASE:
-        return take_base(s, payload, head->len);
+        return take_base(spool, payload, head->len);
     case KIND_BOOT:
-        for (size_t i = 0; i < s->n; i++)
-            s->entries[s->first + i].item.earlier = true;
+        for (size_t i = 0; i < spool->n; i++)
+            spool->entries[spool->first + i].item.earlier = true;
         return MRD_OK;
     case KIND_VOID:
-        (void) mrd_spool_discard_uncommitted(s);
+        (void) mrd_spool_discard_uncommitted(spool);
         return MRD_OK;
     default:
         return MRD_CORRUPT;
@@ -209,7 +210,7 @@ take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *
 
 /* Reads records until the end, or until the first incomplete one. */
 static mrd_err
-scan(mrd_spool *s, segment *seg, uint64_t size)
+scan(mrd_spool *spool, segment *seg, uint64_t size)
 {
     mrd_buf data = { 0 };
     mrd_err err = MRD_OK;
@@ -230,7 +231,7 @@ scan(mrd_spool *s, segment *seg, uint64_t size)
             mrd_spool_crc_of(head.kind, (mrd_bytes){ data.p, head.len }, (mrd_bytes){ 0 }) !=
                 head.crc)
             break;
-        err = take_record(s, seg, &head, data.p, at);
+        err = take_record(spool, seg, &head, data.p, at);
         if (err == MRD_CORRUPT) {
             err = MRD_OK;
             break;
@@ -238,7 +239,7 @@ scan(mrd_spool *s, segment *seg, uint64_t size)
         at += sizeof(head) + head.len;
     }
     seg->len = at;
-    s->stats.torn_bytes += size - at;
+    spool->stats.torn_bytes += size - at;
     if (size > at && ftruncate(seg->fd, (off_t) at) != 0)
         err = err == MRD_OK ? MRD_IO : err;
     mrd_buf_fini(&data);
@@ -246,7 +247,7 @@ scan(mrd_spool *s, segment *seg, uint64_t size)
 }
 
 static mrd_err
-recover_one(mrd_spool *s, const char *name, mrd_why *why)
+recover_one(mrd_spool *spool, const char *name, mrd_why *why)
 {
     char path[1024];
     uint64_t number;
@@ -258,10 +259,10 @@ recover_one(mrd_spool *s, const char *name, mrd_why *why)
     snprintf(hex, sizeof(hex), "0x%.16s", name + 6);
     if (strlen(name) != 26 || mrd_num_u64(mrd_str_of(hex), &number) != MRD_OK)
         return MRD_OK;
-    mrd_spool_path_of(s, number, path);
-    if (!MRD_VEC_NEXT(s->segments, s->n_segments))
+    mrd_spool_path_of(spool, number, path);
+    if (!MRD_VEC_NEXT(spool->segments, spool->n_segments))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    seg = &s->segments[s->n_segments];
+    seg = &spool->segments[spool->n_segments];
     *seg = (segment){ .number = number, .fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW) };
     if (seg->fd < 0 || fstat(seg->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         err = mrd_why_set(why, MRD_IO, errno, "spool '%s'", path);
@@ -269,9 +270,9 @@ recover_one(mrd_spool *s, const char *name, mrd_why *why)
             close(seg->fd);
         return err;
     }
-    s->n_segments++;
-    err = scan(s, seg, (uint64_t) st.st_size);
-    s->stats.file_bytes += seg->len;
+    spool->n_segments++;
+    err = scan(spool, seg, (uint64_t) st.st_size);
+    spool->stats.file_bytes += seg->len;
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, errno, "spool '%s'", path);
 }
 
@@ -282,19 +283,19 @@ is_segment(const struct dirent *e)
 }
 
 mrd_err
-mrd_spool_recover(mrd_spool *s, mrd_why *why)
+mrd_spool_recover(mrd_spool *spool, mrd_why *why)
 {
     struct dirent **names = NULL;
     mrd_err err = MRD_OK;
-    int n = scandir(s->dir, &names, is_segment, alphasort);
+    int n = scandir(spool->dir, &names, is_segment, alphasort);
 
     for (int i = 0; i < n; i++) {
         if (err == MRD_OK)
-            err = recover_one(s, names[i]->d_name, why);
+            err = recover_one(spool, names[i]->d_name, why);
         free(names[i]);
     }
     free(names);
     if (n < 0)
-        return mrd_why_set(why, MRD_IO, errno, "spool folder '%s'", s->dir);
+        return mrd_why_set(why, MRD_IO, errno, "spool folder '%s'", spool->dir);
     return err;
 }

@@ -45,7 +45,7 @@ why_short(const segment *seg, ssize_t wrote)
 
 /* Writes all records or none: if there is no room for all, the first ones are removed again. */
 static mrd_err
-write_records(segment *seg, const record *records, size_t n)
+write_records(segment *seg, const record *records, size_t count)
 {
     record_head heads[RECORDS_MAX];
     struct iovec parts[3 * RECORDS_MAX];
@@ -53,7 +53,7 @@ write_records(segment *seg, const record *records, size_t n)
     ssize_t wrote;
     mrd_err err;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         const record *r = &records[i];
 
         heads[i] = (record_head){ RECORD_MAGIC, r->kind, (uint32_t) (r->a.len + r->b.len),
@@ -63,7 +63,7 @@ write_records(segment *seg, const record *records, size_t n)
         parts[3 * i + 2] = part_of(r->b.p, r->b.len);
         whole += sizeof(heads[i]) + heads[i].len;
     }
-    wrote = pwritev(seg->fd, parts, (int) (3 * n), (off_t) seg->len);
+    wrote = pwritev(seg->fd, parts, (int) (3 * count), (off_t) seg->len);
     if (wrote == (ssize_t) whole) {
         seg->len += whole;
         return MRD_OK;
@@ -78,99 +78,102 @@ write_records(segment *seg, const record *records, size_t n)
 }
 
 bool
-mrd_spool_takes_records(const mrd_spool *s)
+mrd_spool_takes_records(const mrd_spool *spool)
 {
-    const segment *last = &s->segments[s->n_segments - 1];
+    const segment *last = &spool->segments[spool->n_segments - 1];
     struct stat st;
 
-    return !last->failed && (s->dir == NULL || (fstat(last->fd, &st) == 0 && st.st_nlink > 0));
+    return !last->failed && (spool->dir == NULL || (fstat(last->fd, &st) == 0 && st.st_nlink > 0));
 }
 
 mrd_err
-mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b)
+mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes bytes, mrd_bytes b)
 {
-    return write_records(seg, &(record){ kind, a, b }, 1);
+    return write_records(seg, &(record){ kind, bytes, b }, 1);
 }
 
 void
-mrd_spool_remove_segment(mrd_spool *s, size_t i)
+mrd_spool_remove_segment(mrd_spool *spool, size_t i)
 {
     char path[1024];
 
-    if (s->dir != NULL) {
-        mrd_spool_path_of(s, s->segments[i].number, path);
+    if (spool->dir != NULL) {
+        mrd_spool_path_of(spool, spool->segments[i].number, path);
         if (unlink(path) != 0) /* a successor must not find its frames again */
-            (void) !ftruncate(s->segments[i].fd, 0);
+            (void) !ftruncate(spool->segments[i].fd, 0);
     }
-    close(s->segments[i].fd);
-    s->stats.file_bytes -= s->segments[i].len;
-    memmove(&s->segments[i], &s->segments[i + 1], (s->n_segments - i - 1) * sizeof(segment));
-    s->n_segments--;
+    close(spool->segments[i].fd);
+    spool->stats.file_bytes -= spool->segments[i].len;
+    memmove(&spool->segments[i], &spool->segments[i + 1],
+            (spool->n_segments - i - 1) * sizeof(segment));
+    spool->n_segments--;
 }
 
 mrd_err
-mrd_spool_write_clock(segment *seg, const sequence *q)
+mrd_spool_write_clock(segment *seg, const sequence *seq)
 {
-    clock_record r = { q->session, q->clock_lost };
+    clock_record r = { seq->session, seq->clock_lost };
 
     return mrd_spool_write_record(seg, KIND_CLOCK, bytes_of(&r, sizeof(r)), bytes_of(NULL, 0));
 }
 
 static base_record
-base_of(const mrd_spool *s, const sequence *q)
+base_of(const mrd_spool *spool, const sequence *seq)
 {
-    const mrd_spool_tally *t = &q->base->tally;
+    const mrd_spool_tally *tally = &seq->base->tally;
 
-    return (base_record){ q->session,   q->base->begun, q->base->held, mrd_spool_known_before(s, q),
-                          t->delivered, t->refused,     t->forced,     t->damaged };
+    return (base_record){ seq->session,     seq->base->begun,
+                          seq->base->held,  mrd_spool_known_before(spool, seq),
+                          tally->delivered, tally->refused,
+                          tally->forced,    tally->damaged };
 }
 
 /* In one write, because the base determines which delivered events were counted before. */
 static mrd_err
-write_session(mrd_spool *s, segment *seg, const sequence *q)
+write_session(mrd_spool *spool, segment *seg, const sequence *seq)
 {
-    session_record r = { .epoch = s->epoch,
-                         .session = q->session,
-                         .next = q->committed,
-                         .forced = q->tally.forced - q->there };
-    clock_record clock = { q->session, q->clock_lost };
+    session_record r = { .epoch = spool->epoch,
+                         .session = seq->session,
+                         .next = seq->committed,
+                         .forced = seq->tally.forced - seq->there };
+    clock_record clock = { seq->session, seq->clock_lost };
     record records[RECORDS_MAX];
     base_record base;
     size_t n = 0;
 
-    mrd_spool_known(s, q, false, &r.delivered, &r.refused);
-    records[n++] =
-        (record){ KIND_SEQ, bytes_of(&r, sizeof(r)), bytes_of(q->tally.note, q->tally.note_len) };
-    if (q->base != NULL) {
-        base = base_of(s, q);
+    mrd_spool_known(spool, seq, false, &r.delivered, &r.refused);
+    records[n++] = (record){ KIND_SEQ, bytes_of(&r, sizeof(r)),
+                             bytes_of(seq->tally.note, seq->tally.note_len) };
+    if (seq->base != NULL) {
+        base = base_of(spool, seq);
         records[n++] = (record){ KIND_BASE, bytes_of(&base, sizeof(base)),
-                                 bytes_of(q->base->tally.note, q->base->tally.note_len) };
+                                 bytes_of(seq->base->tally.note, seq->base->tally.note_len) };
     }
-    if (q->clock_lost > 0)
+    if (seq->clock_lost > 0)
         records[n++] = (record){ KIND_CLOCK, bytes_of(&clock, sizeof(clock)), { 0 } };
     return write_records(seg, records, n);
 }
 
 mrd_err
-mrd_spool_write_boot(mrd_spool *s)
+mrd_spool_write_boot(mrd_spool *spool)
 {
-    mrd_err err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_BOOT,
+    mrd_err err = mrd_spool_write_record(&spool->segments[spool->n_segments - 1], KIND_BOOT,
                                          (mrd_bytes){ 0 }, (mrd_bytes){ 0 });
 
-    s->stats.file_bytes += err == MRD_OK ? sizeof(record_head) : 0;
+    spool->stats.file_bytes += err == MRD_OK ? sizeof(record_head) : 0;
     return err;
 }
 
 /* The record contains everything that was dropped and withdrawn, except frames that still exist. */
 static void
-restated(mrd_spool *s, sequence *q)
+restated(mrd_spool *spool, sequence *seq)
 {
-    bool told = q->ahead > 0; /* of the counts */
+    bool told = seq->ahead > 0; /* of the counts */
 
-    q->ahead = -(int64_t) q->there;
-    q->behind = false;
+    seq->ahead = -(int64_t) seq->there;
+    seq->behind = false;
     if (told)
-        mrd_spool_counts_write(s, q);
+        mrd_spool_counts_write(spool, seq);
 }
 
 /* Creates a file of our own. Does not follow a link that another user put there. */
@@ -187,17 +190,19 @@ make_file(const char *path)
 
 /* A segment begins with the state of all sessions, so that older segments can be removed. */
 mrd_err
-mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
+mrd_spool_new_segment(mrd_spool *spool, mrd_why *why)
 {
-    segment seg = { .number = s->n_segments == 0 ? 1 : s->segments[s->n_segments - 1].number + 1 };
+    segment seg = { .number = spool->n_segments == 0
+                                  ? 1
+                                  : spool->segments[spool->n_segments - 1].number + 1 };
     char path[1024] = "memory";
     mrd_err err = MRD_OK;
 
-    if (!MRD_VEC_NEXT(s->segments, s->n_segments))
+    if (!MRD_VEC_NEXT(spool->segments, spool->n_segments))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    if (s->dir != NULL) {
-        mrd_spool_path_of(s, seg.number, path);
-        if (!mrd_spool_is_there(s) && (err = mrd_spool_folder_again(s, why)) != MRD_OK)
+    if (spool->dir != NULL) {
+        mrd_spool_path_of(spool, seg.number, path);
+        if (!mrd_spool_is_there(spool) && (err = mrd_spool_folder_again(spool, why)) != MRD_OK)
             return err;
         seg.fd = make_file(path);
     } else {
@@ -205,84 +210,84 @@ mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
     }
     if (seg.fd < 0)
         return mrd_why_set(why, errno == ENOSPC ? MRD_FULL : MRD_IO, errno, "spool '%s'", path);
-    err = write_session(s, &seg, &(const sequence){ 0 }); /* the epoch */
-    for (size_t i = 0; i < s->n_sequences && err == MRD_OK; i++)
-        err = write_session(s, &seg, &s->sequences[i]);
+    err = write_session(spool, &seg, &(const sequence){ 0 }); /* the epoch */
+    for (size_t i = 0; i < spool->n_sequences && err == MRD_OK; i++)
+        err = write_session(spool, &seg, &spool->sequences[i]);
     if (err != MRD_OK) {
         close(seg.fd);
-        if (s->dir != NULL)
+        if (spool->dir != NULL)
             (void) unlink(path);
         return mrd_why_set(why, err, errno, "spool '%s'", path);
     }
-    s->segments[s->n_segments++] = seg;
-    s->stats.file_bytes += seg.len;
-    for (size_t i = 0; i < s->n_sequences; i++) {
-        sequence *q = &s->sequences[i];
+    spool->segments[spool->n_segments++] = seg;
+    spool->stats.file_bytes += seg.len;
+    for (size_t i = 0; i < spool->n_sequences; i++) {
+        sequence *seq = &spool->sequences[i];
 
-        q->spanned = q->spanned || q->next != q->committed;
-        restated(s, q);
+        seq->spanned = seq->spanned || seq->next != seq->committed;
+        restated(spool, seq);
     }
-    s->behind = false;
+    spool->behind = false;
     return MRD_OK;
 }
 
 void
-mrd_spool_catch_up(mrd_spool *s)
+mrd_spool_catch_up(mrd_spool *spool)
 {
-    segment *last = &s->segments[s->n_segments - 1];
+    segment *last = &spool->segments[spool->n_segments - 1];
     uint64_t before = last->len;
     bool left = false;
 
-    if (!s->behind || s->dir == NULL)
+    if (!spool->behind || spool->dir == NULL)
         return;
-    for (size_t i = 0; i < s->n_sequences; i++) {
-        sequence *q = &s->sequences[i];
+    for (size_t i = 0; i < spool->n_sequences; i++) {
+        sequence *seq = &spool->sequences[i];
 
-        if (q->behind && write_session(s, last, q) == MRD_OK)
-            restated(s, q);
-        left = left || q->behind;
+        if (seq->behind && write_session(spool, last, seq) == MRD_OK)
+            restated(spool, seq);
+        left = left || seq->behind;
     }
-    s->behind = left;
-    s->stats.file_bytes += last->len - before;
+    spool->behind = left;
+    spool->stats.file_bytes += last->len - before;
 }
 
 /* Without it the frame is sent again after a crash, and the aggregator drops it as a duplicate. */
 bool
-mrd_spool_write_answer(mrd_spool *s, const answer_record *a)
+mrd_spool_write_answer(mrd_spool *spool, const answer_record *a)
 {
-    segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+    segment *last = spool->n_segments == 0 ? NULL : &spool->segments[spool->n_segments - 1];
 
-    if (s->dir == NULL || last == NULL)
+    if (spool->dir == NULL || last == NULL)
         return true;
     if (mrd_spool_write_record(last, KIND_ACK, bytes_of(a, sizeof(*a)), (mrd_bytes){ 0 }) != MRD_OK)
         return false;
-    s->stats.file_bytes += sizeof(record_head) + sizeof(*a);
+    spool->stats.file_bytes += sizeof(record_head) + sizeof(*a);
     return true;
 }
 
 mrd_err
-mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why)
+mrd_spool_read(mrd_spool *spool, uint64_t id, mrd_buf *to, mrd_why *why)
 {
-    const entry *e = mrd_spool_entry(s, id);
-    const segment *seg = e == NULL ? NULL : mrd_spool_find_segment(s, e->segment);
+    const entry *ent = mrd_spool_entry(spool, id);
+    const segment *seg = ent == NULL ? NULL : mrd_spool_find_segment(spool, ent->segment);
     char path[1024];
-    ssize_t n;
+    ssize_t count;
 
-    if (seg == NULL && (e == NULL || e->copy == NULL))
+    if (seg == NULL && (ent == NULL || ent->copy == NULL))
         return MRD_NOTFOUND;
     mrd_buf_reset(to);
-    if (!mrd_buf_room(to, e->item.len))
+    if (!mrd_buf_room(to, ent->item.len))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
-    to->len = e->item.len;
-    if (e->copy != NULL) {
-        memcpy(to->p, e->copy, e->item.len);
+    to->len = ent->item.len;
+    if (ent->copy != NULL) {
+        memcpy(to->p, ent->copy, ent->item.len);
         return MRD_OK;
     }
-    n = pread(seg->fd, to->p, e->item.len, (off_t) e->at);
-    if (n == (ssize_t) e->item.len)
+    count = pread(seg->fd, to->p, ent->item.len, (off_t) ent->at);
+    if (count == (ssize_t) ent->item.len)
         return MRD_OK;
-    mrd_spool_path_of(s, e->segment, path);
-    return n < 0
+    mrd_spool_path_of(spool, ent->segment, path);
+    return count < 0
                ? mrd_why_set(why, MRD_IO, errno, "cannot read %s", path)
                : mrd_why_set(why, MRD_TRUNCATED, 0, "%s ends before its frame %" PRIu64, path, id);
 }

@@ -11,215 +11,219 @@
 #define SESSIONS_MAX 4096u
 
 uint32_t
-mrd_spool_crc_of(uint32_t kind, mrd_bytes a, mrd_bytes b)
+mrd_spool_crc_of(uint32_t kind, mrd_bytes bytes, mrd_bytes b)
 {
-    uint32_t head[2] = { kind, (uint32_t) (a.len + b.len) };
+    uint32_t head[2] = { kind, (uint32_t) (bytes.len + b.len) };
 
-    return mrd_crc32(mrd_crc32(mrd_crc32(0, head, sizeof(head)), a.p, a.len), b.p, b.len);
+    return mrd_crc32(mrd_crc32(mrd_crc32(0, head, sizeof(head)), bytes.p, bytes.len), b.p, b.len);
 }
 
 sequence *
-mrd_spool_find_sequence(const mrd_spool *s, uint64_t session)
+mrd_spool_find_sequence(const mrd_spool *spool, uint64_t session)
 {
-    for (size_t i = 0; i < s->n_sequences; i++)
-        if (s->sequences[i].session == session)
-            return &s->sequences[i];
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        if (spool->sequences[i].session == session)
+            return &spool->sequences[i];
     return NULL;
 }
 
 /* Finds or adds the session's entry. Errors: LIMIT, NOMEM. */
 mrd_err
-mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret)
+mrd_spool_take_sequence(mrd_spool *spool, uint64_t session, sequence **ret)
 {
-    sequence *q = mrd_spool_find_sequence(s, session);
+    sequence *seq = mrd_spool_find_sequence(spool, session);
 
-    if (q == NULL) {
-        if (s->n_sequences >= SESSIONS_MAX)
+    if (seq == NULL) {
+        if (spool->n_sequences >= SESSIONS_MAX)
             return MRD_LIMIT;
-        if (!MRD_VEC_NEXT(s->sequences, s->n_sequences))
+        if (!MRD_VEC_NEXT(spool->sequences, spool->n_sequences))
             return MRD_NOMEM;
-        q = &s->sequences[s->n_sequences++];
-        *q = (sequence){ .session = session };
+        seq = &spool->sequences[spool->n_sequences++];
+        *seq = (sequence){ .session = session };
     }
-    *ret = q;
+    *ret = seq;
     return MRD_OK;
 }
 
 mrd_err
-mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least)
+mrd_spool_set_sequence(mrd_spool *spool, uint64_t session, uint64_t at_least)
 {
-    sequence *q;
-    mrd_err err = mrd_spool_take_sequence(s, session, &q);
+    sequence *seq;
+    mrd_err err = mrd_spool_take_sequence(spool, session, &seq);
 
-    if (err == MRD_OK && q->next < at_least)
-        q->next = at_least;
+    if (err == MRD_OK && seq->next < at_least)
+        seq->next = at_least;
     return err;
 }
 
 /* Starts new sequence numbers, because the used ones are not known any more. */
 void
-mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch)
+mrd_spool_set_epoch(mrd_spool *spool, uint64_t epoch)
 {
-    if (epoch == s->epoch)
+    if (epoch == spool->epoch)
         return;
-    s->epoch = epoch;
-    for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].next = s->sequences[i].committed = 0;
+    spool->epoch = epoch;
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        spool->sequences[i].next = spool->sequences[i].committed = 0;
 }
 
 segment *
-mrd_spool_find_segment(const mrd_spool *s, uint64_t number)
+mrd_spool_find_segment(const mrd_spool *spool, uint64_t number)
 {
-    for (size_t i = 0; i < s->n_segments; i++)
-        if (s->segments[i].number == number)
-            return &s->segments[i];
+    for (size_t i = 0; i < spool->n_segments; i++)
+        if (spool->segments[i].number == number)
+            return &spool->segments[i];
     return NULL;
 }
 
 void
-mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024])
+mrd_spool_path_of(const mrd_spool *spool, uint64_t number, char path[1024])
 {
-    snprintf(path, 1024, "%s/spool-%016" PRIx64 ".mrs", s->dir == NULL ? "memory" : s->dir, number);
+    snprintf(path, 1024, "%s/spool-%016" PRIx64 ".mrs", spool->dir == NULL ? "memory" : spool->dir,
+             number);
 }
 
 void
-mrd_spool_describe(entry *e, const mrd_frame *frame)
+mrd_spool_describe(entry *ent, const mrd_frame *frame)
 {
-    e->item.epoch = frame->epoch;
-    e->item.session = frame->session;
-    e->item.seq = frame->seq;
-    e->item.first = frame->first;
-    e->item.last = frame->last;
-    e->item.type = frame->type;
-    e->item.clock = frame->clock;
+    ent->item.epoch = frame->epoch;
+    ent->item.session = frame->session;
+    ent->item.seq = frame->seq;
+    ent->item.first = frame->first;
+    ent->item.last = frame->last;
+    ent->item.type = frame->type;
+    ent->item.clock = frame->clock;
 }
 
 bool
-mrd_spool_push_entry(mrd_spool *s, const entry *e)
+mrd_spool_push_entry(mrd_spool *spool, const entry *ent)
 {
-    if (s->first + s->n == s->cap && s->first > s->cap / 2) {
-        memmove(s->entries, s->entries + s->first, s->n * sizeof(*s->entries));
-        s->first = 0;
+    if (spool->first + spool->n == spool->cap && spool->first > spool->cap / 2) {
+        memmove(spool->entries, spool->entries + spool->first, spool->n * sizeof(*spool->entries));
+        spool->first = 0;
     }
-    if (!MRD_VEC_ROOM(s->entries, s->first + s->n, s->cap, 1))
+    if (!MRD_VEC_ROOM(spool->entries, spool->first + spool->n, spool->cap, 1))
         return false;
-    s->entries[s->first + s->n++] = *e;
-    s->stats.items++;
-    s->stats.bytes += e->item.len;
-    s->stats.events += e->item.events;
+    spool->entries[spool->first + spool->n++] = *ent;
+    spool->stats.items++;
+    spool->stats.bytes += ent->item.len;
+    spool->stats.events += ent->item.events;
     return true;
 }
 
 /* ids in the queue are consecutive. */
 entry *
-mrd_spool_entry(const mrd_spool *s, uint64_t id)
+mrd_spool_entry(const mrd_spool *spool, uint64_t id)
 {
-    uint64_t base = s->n == 0 ? 0 : s->entries[s->first].item.id;
-    entry *e;
+    uint64_t base = spool->n == 0 ? 0 : spool->entries[spool->first].item.id;
+    entry *ent;
 
-    if (s->n == 0 || id < base || id - base >= s->n)
+    if (spool->n == 0 || id < base || id - base >= spool->n)
         return NULL;
-    e = &s->entries[s->first + (size_t) (id - base)];
-    return e->done ? NULL : e;
+    ent = &spool->entries[spool->first + (size_t) (id - base)];
+    return ent->done ? NULL : ent;
 }
 
 void
-mrd_spool_set_behind(mrd_spool *s, uint64_t session)
+mrd_spool_set_behind(mrd_spool *spool, uint64_t session)
 {
-    sequence *q = mrd_spool_find_sequence(s, session);
+    sequence *seq = mrd_spool_find_sequence(spool, session);
 
-    if (q != NULL)
-        q->behind = s->behind = true;
+    if (seq != NULL)
+        seq->behind = spool->behind = true;
 }
 
 void
-mrd_spool_complete(mrd_spool *s, entry *e)
+mrd_spool_complete(mrd_spool *spool, entry *ent)
 {
-    segment *seg = mrd_spool_find_segment(s, e->segment);
+    segment *seg = mrd_spool_find_segment(spool, ent->segment);
 
-    free(e->copy);
-    e->copy = NULL;
-    e->done = true;
-    s->stats.items--;
-    s->stats.bytes -= e->item.len;
-    s->stats.events -= e->item.events;
+    free(ent->copy);
+    ent->copy = NULL;
+    ent->done = true;
+    spool->stats.items--;
+    spool->stats.bytes -= ent->item.len;
+    spool->stats.events -= ent->item.events;
     if (seg != NULL)
         seg->live--;
 }
 
 void
-mrd_spool_commit_sequences(mrd_spool *s)
+mrd_spool_commit_sequences(mrd_spool *spool)
 {
-    for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].committed = s->sequences[i].next;
-    s->committed_id = s->next_id;
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        spool->sequences[i].committed = spool->sequences[i].next;
+    spool->committed_id = spool->next_id;
 }
 
 /* Frames after the last commit were never sent, and their rings were not released, so they are read
  * again from there. Returns true if there were any. */
 bool
-mrd_spool_discard_uncommitted(mrd_spool *s)
+mrd_spool_discard_uncommitted(mrd_spool *spool)
 {
-    bool any = s->next_id != s->committed_id;
+    bool any = spool->next_id != spool->committed_id;
 
-    while (s->n > 0 && s->entries[s->first + s->n - 1].item.id >= s->committed_id) {
-        entry *e = &s->entries[s->first + --s->n];
-        segment *seg = mrd_spool_find_segment(s, e->segment);
+    while (spool->n > 0 &&
+           spool->entries[spool->first + spool->n - 1].item.id >= spool->committed_id) {
+        entry *ent = &spool->entries[spool->first + --spool->n];
+        segment *seg = mrd_spool_find_segment(spool, ent->segment);
 
-        if (e->done) /* there is an answer to it, but its commit was lost */
+        if (ent->done) /* there is an answer to it, but its commit was lost */
             continue;
-        s->stats.items--;
-        s->stats.bytes -= e->item.len;
-        s->stats.events -= e->item.events;
+        spool->stats.items--;
+        spool->stats.bytes -= ent->item.len;
+        spool->stats.events -= ent->item.events;
         if (seg != NULL)
             seg->live--;
     }
-    s->next_id = s->committed_id;
-    for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].next = s->sequences[i].committed;
+    spool->next_id = spool->committed_id;
+    for (size_t i = 0; i < spool->n_sequences; i++)
+        spool->sequences[i].next = spool->sequences[i].committed;
     return any;
 }
 
 mrd_err
-mrd_spool_count_answer(mrd_spool *s, const answer_record *a)
+mrd_spool_count_answer(mrd_spool *spool, const answer_record *record)
 {
-    sequence *q;
-    mrd_err err = mrd_spool_take_sequence(s, a->session, &q);
+    sequence *seq;
+    mrd_err err = mrd_spool_take_sequence(spool, record->session, &seq);
 
     if (err != MRD_OK)
         return err;
-    *(a->stored != ANSWER_REFUSED ? &q->tally.delivered : &q->tally.refused) += a->events;
+    *(record->stored != ANSWER_REFUSED ? &seq->tally.delivered : &seq->tally.refused) +=
+        record->events;
     /* Earlier agents also withdrew events that the segments had never counted. */
-    if ((int64_t) a->forced < 0)
-        q->tally.forced += 0 - a->forced;
+    if ((int64_t) record->forced < 0)
+        seq->tally.forced += 0 - record->forced;
     else
-        q->tally.forced -= a->forced < q->tally.forced ? a->forced : q->tally.forced;
-    if (a->stored == ANSWER_BEFORE && q->base != NULL)
-        q->base->known += a->events;
+        seq->tally.forced -=
+            record->forced < seq->tally.forced ? record->forced : seq->tally.forced;
+    if (record->stored == ANSWER_BEFORE && seq->base != NULL)
+        seq->base->known += record->events;
     return MRD_OK;
 }
 
 mrd_err
-mrd_spool_set_base(sequence *q, const mrd_spool_base *base)
+mrd_spool_set_base(sequence *seq, const mrd_spool_base *base)
 {
-    if (q->base == NULL && (q->base = malloc(sizeof(*q->base))) == NULL)
+    if (seq->base == NULL && (seq->base = malloc(sizeof(*seq->base))) == NULL)
         return MRD_NOMEM;
-    *q->base = *base;
+    *seq->base = *base;
     return MRD_OK;
 }
 
 uint64_t
-mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events)
+mrd_spool_held(const mrd_spool *spool, uint64_t session, uint64_t *ret_events)
 {
     uint64_t n = 0, events = 0;
 
-    for (size_t i = 0; i < s->n; i++) {
-        const entry *e = &s->entries[s->first + i];
+    for (size_t i = 0; i < spool->n; i++) {
+        const entry *ent = &spool->entries[spool->first + i];
 
-        if (e->done || e->item.session != session)
+        if (ent->done || ent->item.session != session)
             continue;
         n++;
-        events += e->item.events;
+        events += ent->item.events;
     }
     if (ret_events != NULL)
         *ret_events = events;
@@ -227,28 +231,28 @@ mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events)
 }
 
 mrd_err
-mrd_spool_begin_boot(mrd_spool *s)
+mrd_spool_begin_boot(mrd_spool *spool)
 {
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < s->n && err == MRD_OK; i++) {
-        sequence *q;
+    for (size_t i = 0; i < spool->n && err == MRD_OK; i++) {
+        sequence *seq;
 
-        s->entries[s->first + i].item.earlier = true;
-        err = mrd_spool_take_sequence(s, s->entries[s->first + i].item.session, &q);
+        spool->entries[spool->first + i].item.earlier = true;
+        err = mrd_spool_take_sequence(spool, spool->entries[spool->first + i].item.session, &seq);
     }
-    for (size_t i = 0; i < s->n_sequences && err == MRD_OK; i++) {
-        sequence *q = &s->sequences[i];
+    for (size_t i = 0; i < spool->n_sequences && err == MRD_OK; i++) {
+        sequence *seq = &spool->sequences[i];
         mrd_spool_base base = { 0 };
 
-        base.known = q->base == NULL ? 0 : q->base->known;
-        base.tally = q->tally;
+        base.known = seq->base == NULL ? 0 : seq->base->known;
+        base.tally = seq->tally;
         base.tally.delivered -= base.known;
-        (void) mrd_spool_held(s, q->session, &base.held);
-        base.begun = base.held + base.tally.delivered + q->tally.refused + q->tally.forced +
-                     q->tally.damaged + q->missing;
-        q->missing = 0;
-        err = mrd_spool_set_base(q, &base);
+        (void) mrd_spool_held(spool, seq->session, &base.held);
+        base.begun = base.held + base.tally.delivered + seq->tally.refused + seq->tally.forced +
+                     seq->tally.damaged + seq->missing;
+        seq->missing = 0;
+        err = mrd_spool_set_base(seq, &base);
     }
     return err;
 }
@@ -258,67 +262,67 @@ mrd_spool_begin_boot(mrd_spool *s)
 /* Returns true if its segment was removed: it is counted as dropped, and only this process still
  * waits for its answer. */
 static bool
-is_forced_out(const entry *e)
+is_forced_out(const entry *item)
 {
-    return e->segment == 0;
+    return item->segment == 0;
 }
 
 uint64_t
-mrd_spool_unanswered(const mrd_spool *s, const sequence *q, uint64_t *ret_bits)
+mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits)
 {
-    uint64_t first = q->committed;
+    uint64_t first = seq->committed;
     bool any = false;
 
     *ret_bits = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        const entry *e = &s->entries[s->first + i];
+    for (size_t i = 0; i < spool->n; i++) {
+        const entry *ent = &spool->entries[spool->first + i];
 
-        if (e->item.session != q->session || e->item.epoch != s->epoch || e->done ||
-            is_forced_out(e))
+        if (ent->item.session != seq->session || ent->item.epoch != spool->epoch || ent->done ||
+            is_forced_out(ent))
             continue;
         if (!any) {
             any = true;
-            first = e->item.seq;
+            first = ent->item.seq;
             *ret_bits = UINT64_MAX;
         }
-        if (e->item.seq - first >= MRD_SPOOL_TOLD)
+        if (ent->item.seq - first >= MRD_SPOOL_TOLD)
             break;
-        *ret_bits &= ~(1ull << (e->item.seq - first));
+        *ret_bits &= ~(1ull << (ent->item.seq - first));
     }
     return first;
 }
 
 void
-mrd_spool_known(const mrd_spool *s, const sequence *q, bool counts, uint64_t *ret_delivered,
+mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts, uint64_t *ret_delivered,
                 uint64_t *ret_refused)
 {
-    uint64_t left = s->unreported, bits;
-    uint64_t first = left > 0 ? mrd_spool_unanswered(s, q, &bits) : 0;
+    uint64_t left = spool->unreported, bits;
+    uint64_t first = left > 0 ? mrd_spool_unanswered(spool, seq, &bits) : 0;
 
-    *ret_delivered = q->tally.delivered;
-    *ret_refused = q->tally.refused;
-    for (size_t i = 0; i < s->n && left > 0; i++) {
-        const entry *e = &s->entries[s->first + i];
+    *ret_delivered = seq->tally.delivered;
+    *ret_refused = seq->tally.refused;
+    for (size_t i = 0; i < spool->n && left > 0; i++) {
+        const entry *ent = &spool->entries[spool->first + i];
 
-        left -= e->unreported != 0;
-        if (e->unreported == 0 || e->item.session != q->session ||
-            (counts && e->item.epoch == s->epoch && /* they tell it */
-             (e->item.seq < first || e->item.seq - first < MRD_SPOOL_TOLD)))
+        left -= ent->unreported != 0;
+        if (ent->unreported == 0 || ent->item.session != seq->session ||
+            (counts && ent->item.epoch == spool->epoch && /* they tell it */
+             (ent->item.seq < first || ent->item.seq - first < MRD_SPOOL_TOLD)))
             continue;
-        *(e->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= e->item.events;
+        *(ent->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= ent->item.events;
     }
 }
 
 uint64_t
-mrd_spool_known_before(const mrd_spool *s, const sequence *q)
+mrd_spool_known_before(const mrd_spool *spool, const sequence *seq)
 {
-    uint64_t known = q->base->known;
+    uint64_t known = seq->base->known;
 
-    for (size_t i = 0; i < s->n && s->unreported > 0; i++) {
-        const entry *e = &s->entries[s->first + i];
+    for (size_t i = 0; i < spool->n && spool->unreported > 0; i++) {
+        const entry *ent = &spool->entries[spool->first + i];
 
-        if (e->unreported == ANSWER_BEFORE + 1 && e->item.session == q->session)
-            known -= e->item.events;
+        if (ent->unreported == ANSWER_BEFORE + 1 && ent->item.session == seq->session)
+            known -= ent->item.events;
     }
     return known;
 }

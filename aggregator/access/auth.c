@@ -231,9 +231,9 @@ mrd_auth_free(mrd_auth *auth)
 
 /* Compares whole digests, so that the time does not reveal where they differ. */
 static bool
-token_is(const auth_token *t, const char digest[MRD_SHA256_HEX])
+token_is(const auth_token *token, const char digest[MRD_SHA256_HEX])
 {
-    return mrd_secret_equal(t->digest, digest, MRD_SHA256_HEX - 1);
+    return mrd_secret_equal(token->digest, digest, MRD_SHA256_HEX - 1);
 }
 
 /* Returns the lock of a const object, because locking does not change its value. */

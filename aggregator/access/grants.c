@@ -13,9 +13,9 @@
 static const mrd_role roles_of_files[] = { MRD_ROLE_ADMIN, MRD_ROLE_OPERATOR, MRD_ROLE_READ };
 
 static mrd_err
-known_members(mrd_json *o, const char *const *members, size_t n, const char *path, mrd_why *why)
+known_members(mrd_json *json, const char *const *members, size_t n, const char *path, mrd_why *why)
 {
-    for (void *it = mrd_json_iter(o); it != NULL; it = mrd_json_iter_next(o, it)) {
+    for (void *it = mrd_json_iter(json); it != NULL; it = mrd_json_iter_next(json, it)) {
         const char *key = mrd_json_iter_key(it), *near;
         bool known = false;
 
@@ -30,7 +30,7 @@ known_members(mrd_json *o, const char *const *members, size_t n, const char *pat
 }
 
 mrd_err
-mrd_grants_load(const char *option, const char *path, const char *const *members, size_t n,
+mrd_grants_load(const char *option, const char *path, const char *const *members, size_t count,
                 mrd_json **ret_doc, mrd_why *why)
 {
     mrd_json *doc = NULL;
@@ -46,7 +46,7 @@ mrd_grants_load(const char *option, const char *path, const char *const *members
                            option, path);
     if ((err = mrd_json_load_up_to(path, SETTINGS_MAX, &doc, why)) != MRD_OK)
         return err;
-    err = mrd_json_is_object(doc) ? known_members(doc, members, n, path, why)
+    err = mrd_json_is_object(doc) ? known_members(doc, members, count, path, why)
                                   : mrd_why_set(why, MRD_TYPE, 0, "%s: expected an object", path);
     if (err != MRD_OK)
         mrd_json_free(doc);
@@ -113,9 +113,10 @@ mrd_grants_has(const mrd_json *claim, const mrd_json *names)
     mrd_str have, want;
 
     for (size_t i = 0; i < n && claim != NULL && mrd_json_is_array(names); i++) {
-        const mrd_json *v = list ? mrd_json_at(claim, i) : claim;
+        const mrd_json *json = list ? mrd_json_at(claim, i) : claim;
 
-        if (mrd_json_type_of(v) != MRD_JSON_TEXT || mrd_json_text(v, scratch, &have) != MRD_OK)
+        if (mrd_json_type_of(json) != MRD_JSON_TEXT ||
+            mrd_json_text(json, scratch, &have) != MRD_OK)
             continue;
         for (size_t k = 0; k < mrd_json_size(names); k++)
             if (mrd_json_text(mrd_json_at(names, k), other, &want) == MRD_OK &&

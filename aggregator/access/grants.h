@@ -12,8 +12,8 @@
 
 /* Errors: errors of the file, DENIED (other users than root and this one may write it), TYPE (not
  * an object), INVALID (an unknown member). */
-mrd_err mrd_grants_load(const char *option, const char *path, const char *const *members, size_t n,
-                        mrd_json **ret_doc, mrd_why *why);
+mrd_err mrd_grants_load(const char *option, const char *path, const char *const *members,
+                        size_t count, mrd_json **ret_doc, mrd_why *why);
 /* Gets a text, which is required (`must`) or may be absent (NULL). */
 mrd_err mrd_grants_text(const mrd_json *doc, const char *name, bool must, const char *path,
                         const char **ret_text, mrd_why *why);

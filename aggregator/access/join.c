@@ -38,9 +38,9 @@ struct mrd_join {
 /* ---- The file ---- */
 
 static bool
-take_text(const mrd_json *o, const char *name, char *to, size_t size)
+take_text(const mrd_json *json, const char *name, char *to, size_t size)
 {
-    const char *text = mrd_json_str(o, name, "");
+    const char *text = mrd_json_str(json, name, "");
 
     if (strlen(text) >= size)
         return false;
@@ -49,39 +49,39 @@ take_text(const mrd_json *o, const char *name, char *to, size_t size)
 }
 
 static mrd_err
-file_read(mrd_join *j, mrd_why *why)
+file_read(mrd_join *join, mrd_why *why)
 {
     mrd_json *doc = NULL;
     const mrd_json *list;
     mrd_err err;
 
-    if (access(j->path, F_OK) != 0 && errno == ENOENT)
+    if (access(join->path, F_OK) != 0 && errno == ENOENT)
         return MRD_OK;
-    if ((err = mrd_json_load_up_to(j->path, FILE_BYTES, &doc, why)) != MRD_OK)
+    if ((err = mrd_json_load_up_to(join->path, FILE_BYTES, &doc, why)) != MRD_OK)
         return err;
     list = mrd_json_is_object(doc) ? mrd_json_get(doc, "invitations") : NULL;
     if (!mrd_json_is_array(list) || mrd_json_size(list) > MRD_JOIN_INVITATIONS)
-        err = mrd_why_set(why, MRD_CORRUPT, 0, "%s: expected at most %d 'invitations'", j->path,
+        err = mrd_why_set(why, MRD_CORRUPT, 0, "%s: expected at most %d 'invitations'", join->path,
                           MRD_JOIN_INVITATIONS);
     for (size_t i = 0; err == MRD_OK && i < mrd_json_size(list); i++) {
-        const mrd_json *o = mrd_json_at(list, i);
+        const mrd_json *json = mrd_json_at(list, i);
         invitation v = { .hash = "" };
 
-        if (!mrd_json_is_object(o) || !take_text(o, "hash", v.hash, sizeof(v.hash)) ||
+        if (!mrd_json_is_object(json) || !take_text(json, "hash", v.hash, sizeof(v.hash)) ||
             strlen(v.hash) != MRD_SHA256_HEX - 1 ||
-            !take_text(o, "instance", v.instance, sizeof(v.instance)) ||
-            !take_text(o, "key", v.key, sizeof(v.key)) ||
-            !take_text(o, "used", v.used, sizeof(v.used)) ||
-            !take_text(o, "serials", v.serials, sizeof(v.serials))) {
+            !take_text(json, "instance", v.instance, sizeof(v.instance)) ||
+            !take_text(json, "key", v.key, sizeof(v.key)) ||
+            !take_text(json, "used", v.used, sizeof(v.used)) ||
+            !take_text(json, "serials", v.serials, sizeof(v.serials))) {
             err = mrd_why_set(why, MRD_CORRUPT, 0,
                               "%s: invitation %zu cannot be read: remove the file, and invite "
                               "again the nodes that have no certificate yet",
-                              j->path, i);
-        } else if (!MRD_VEC_NEXT(j->list, j->n)) {
-            err = mrd_why_set(why, MRD_NOMEM, 0, "%s", j->path);
+                              join->path, i);
+        } else if (!MRD_VEC_NEXT(join->list, join->n)) {
+            err = mrd_why_set(why, MRD_NOMEM, 0, "%s", join->path);
         } else {
-            v.end.ns = mrd_json_int(o, "end_ns", 0);
-            j->list[j->n++] = v;
+            v.end.ns = mrd_json_int(json, "end_ns", 0);
+            join->list[join->n++] = v;
         }
     }
     mrd_json_free(doc);
@@ -91,53 +91,53 @@ file_read(mrd_join *j, mrd_why *why)
 /* Lock held. The file is durable before any answer, so that a used invitation stays used after a
  * crash. */
 static mrd_err
-file_write(mrd_join *j, mrd_why *why)
+file_write(mrd_join *join, mrd_why *why)
 {
     mrd_json *doc = mrd_json_new_object(), *list = mrd_json_new_array();
     mrd_buf text = { 0 };
     mrd_err err;
 
-    for (size_t i = 0; i < j->n; i++) {
-        const invitation *v = &j->list[i];
-        mrd_json *o = mrd_json_new_object();
+    for (size_t i = 0; i < join->n; i++) {
+        const invitation *v = &join->list[i];
+        mrd_json *json = mrd_json_new_object();
 
-        mrd_json_set(o, "hash", mrd_json_new_str(v->hash));
-        mrd_json_set(o, "instance", mrd_json_new_str(v->instance));
-        mrd_json_set(o, "end_ns", mrd_json_new_int(v->end.ns));
-        mrd_json_set(o, "key", mrd_json_new_str(v->key));
-        mrd_json_set(o, "used", mrd_json_new_str(v->used));
-        mrd_json_set(o, "serials", mrd_json_new_str(v->serials));
-        mrd_json_append(list, o);
+        mrd_json_set(json, "hash", mrd_json_new_str(v->hash));
+        mrd_json_set(json, "instance", mrd_json_new_str(v->instance));
+        mrd_json_set(json, "end_ns", mrd_json_new_int(v->end.ns));
+        mrd_json_set(json, "key", mrd_json_new_str(v->key));
+        mrd_json_set(json, "used", mrd_json_new_str(v->used));
+        mrd_json_set(json, "serials", mrd_json_new_str(v->serials));
+        mrd_json_append(list, json);
     }
     mrd_json_set(doc, "invitations", list);
     mrd_json_write(doc, false, &text);
     mrd_json_free(doc);
     err = text.err != MRD_OK
-              ? mrd_why_set(why, MRD_NOMEM, 0, "%s", j->path)
-              : mrd_write_file_durable(j->path, (mrd_bytes){ text.p, text.len }, 0600, why);
+              ? mrd_why_set(why, MRD_NOMEM, 0, "%s", join->path)
+              : mrd_write_file_durable(join->path, (mrd_bytes){ text.p, text.len }, 0600, why);
     mrd_buf_fini(&text);
     return err;
 }
 
 /* Removes expired invitations. Lock held. */
 static void
-drop_ended(mrd_join *j)
+drop_ended(mrd_join *join)
 {
     int64_t now = mrd_wall_now().ns;
     size_t kept = 0;
 
-    for (size_t i = 0; i < j->n; i++)
-        if (j->list[i].end.ns > now)
-            j->list[kept++] = j->list[i];
-    j->n = kept;
+    for (size_t i = 0; i < join->n; i++)
+        if (join->list[i].end.ns > now)
+            join->list[kept++] = join->list[i];
+    join->n = kept;
 }
 
 /* ---- Open, close, reload ---- */
 
 static uint64_t
-stamp_of(const mrd_join *j)
+stamp_of(const mrd_join *join)
 {
-    const char *files[] = { j->o.ca, j->o.key };
+    const char *files[] = { join->o.ca, join->o.key };
 
     return mrd_files_stamp(files, MRD_COUNT(files));
 }
@@ -174,25 +174,25 @@ mrd_join_changed(mrd_join *join)
 mrd_err
 mrd_join_open(const mrd_join_options *options, mrd_join **ret_join, mrd_why *why)
 {
-    mrd_join *j = calloc(1, sizeof(*j));
+    mrd_join *join = calloc(1, sizeof(*join));
     mrd_buf path = { 0 };
     mrd_err err;
 
-    if (j == NULL)
+    if (join == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "--agent-ca");
-    j->o = *options;
-    pthread_mutex_init(&j->lock, NULL);
+    join->o = *options;
+    pthread_mutex_init(&join->lock, NULL);
     mrd_buf_fmt(&path, "%s/invitations.json", options->store);
     mrd_buf_cstr(&path);
-    j->path = (char *) path.p;
-    err =
-        path.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "--agent-ca") : mrd_join_reload(j, why);
+    join->path = (char *) path.p;
+    err = path.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "--agent-ca")
+                             : mrd_join_reload(join, why);
     if (err == MRD_OK)
-        err = file_read(j, why);
+        err = file_read(join, why);
     if (err != MRD_OK)
-        mrd_join_close(j);
+        mrd_join_close(join);
     else
-        *ret_join = j;
+        *ret_join = join;
     return err;
 }
 
@@ -269,16 +269,16 @@ mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
 
 /* Compares all invitations in any case, so that the time reveals nothing. Lock held. */
 static invitation *
-find(mrd_join *j, mrd_str token)
+find(mrd_join *join, mrd_str token)
 {
     char hash[MRD_SHA256_HEX];
     invitation *found = NULL;
 
     if (!hash_of(token, hash))
         return NULL;
-    for (size_t i = 0; i < j->n; i++)
-        if (mrd_secret_equal(j->list[i].hash, hash, MRD_SHA256_HEX - 1))
-            found = &j->list[i];
+    for (size_t i = 0; i < join->n; i++)
+        if (mrd_secret_equal(join->list[i].hash, hash, MRD_SHA256_HEX - 1))
+            found = &join->list[i];
     return found;
 }
 
@@ -304,10 +304,10 @@ invited(const invitation *v, const char *instance, const char *key, mrd_why *why
 /* A repeated request of the invitation's key is refused if one of its certificates was revoked.
  * Otherwise a holder of token and key could continue. Lock held. */
 static mrd_err
-still_trusted(const mrd_join *j, const invitation *v, mrd_why *why)
+still_trusted(const mrd_join *join, const invitation *v, mrd_why *why)
 {
     mrd_err err =
-        v->serials[0] == '\0' ? MRD_OK : mrd_csr_revoked(v->serials, j->o.authorities, why);
+        v->serials[0] == '\0' ? MRD_OK : mrd_csr_revoked(v->serials, join->o.authorities, why);
 
     return err == MRD_OK ? MRD_OK : mrd_why_prefix(why, err, "the invitation was used already");
 }
@@ -328,7 +328,7 @@ note_serial(invitation *v, const char *serial)
 /* Records the use of the invitation and the certificate's serial number on disk before the
  * certificate is sent. Lock held. */
 static mrd_err
-note_use(mrd_join *j, invitation *v, const char *key, const char *instance, mrd_str cert,
+note_use(mrd_join *join, invitation *v, const char *key, const char *instance, mrd_str cert,
          mrd_why *why)
 {
     invitation before = *v;
@@ -340,7 +340,7 @@ note_use(mrd_join *j, invitation *v, const char *key, const char *instance, mrd_
     memcpy(v->key, key, sizeof(v->key));
     memcpy(v->used, instance, strlen(instance) + 1);
     note_serial(v, serial);
-    if ((err = file_write(j, why)) != MRD_OK)
+    if ((err = file_write(join, why)) != MRD_OK)
         *v = before;
     return err;
 }

@@ -62,9 +62,9 @@ decode(mrd_str text, mrd_buf *to)
 
 /* Decodes a number of a key, of at most max bytes. */
 static bool
-decode_member(const mrd_json *o, const char *name, size_t max, mrd_buf *to)
+decode_member(const mrd_json *json, const char *name, size_t max, mrd_buf *to)
 {
-    mrd_str text = mrd_str_of(mrd_json_str(o, name, ""));
+    mrd_str text = mrd_str_of(mrd_json_str(json, name, ""));
 
     return text.len > 0 && text.len <= max * 4 / 3 + 4 && decode(text, to) && to->len > 0 &&
            to->len <= max;
@@ -96,15 +96,15 @@ key_of_params(const char *type, OSSL_PARAM_BLD *build)
 }
 
 static EVP_PKEY *
-rsa_key(const mrd_json *o)
+rsa_key(const mrd_json *json)
 {
-    mrd_buf n = { 0 }, e = { 0 };
+    mrd_buf buf = { 0 }, e = { 0 };
     OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
     BIGNUM *bn = NULL, *be = NULL;
     EVP_PKEY *key = NULL;
 
-    if (build != NULL && decode_member(o, "n", MODULUS_MAX, &n) && decode_member(o, "e", 8, &e) &&
-        (bn = BN_bin2bn(n.p, (int) n.len, NULL)) != NULL &&
+    if (build != NULL && decode_member(json, "n", MODULUS_MAX, &buf) &&
+        decode_member(json, "e", 8, &e) && (bn = BN_bin2bn(buf.p, (int) buf.len, NULL)) != NULL &&
         (be = BN_bin2bn(e.p, (int) e.len, NULL)) != NULL && BN_num_bits(bn) >= 2048 &&
         BN_is_odd(be) && BN_num_bits(be) >= 2 &&
         OSSL_PARAM_BLD_push_BN(build, OSSL_PKEY_PARAM_RSA_N, bn) == 1 &&
@@ -113,23 +113,23 @@ rsa_key(const mrd_json *o)
     BN_free(bn);
     BN_free(be);
     OSSL_PARAM_BLD_free(build);
-    mrd_buf_fini(&n);
+    mrd_buf_fini(&buf);
     mrd_buf_fini(&e);
     return key;
 }
 
 static EVP_PKEY *
-ec_key(const mrd_json *o)
+ec_key(const mrd_json *json)
 {
-    mrd_buf x = { 0 }, y = { 0 };
+    mrd_buf buf = { 0 }, y = { 0 };
     OSSL_PARAM_BLD *build = OSSL_PARAM_BLD_new();
     uint8_t point[1 + 2 * HALF] = { 4 };
     EVP_PKEY *key = NULL;
 
-    if (build != NULL && strcmp(mrd_json_str(o, "crv", ""), "P-256") == 0 &&
-        decode_member(o, "x", HALF, &x) && decode_member(o, "y", HALF, &y) && x.len == HALF &&
-        y.len == HALF) {
-        memcpy(point + 1, x.p, HALF);
+    if (build != NULL && strcmp(mrd_json_str(json, "crv", ""), "P-256") == 0 &&
+        decode_member(json, "x", HALF, &buf) && decode_member(json, "y", HALF, &y) &&
+        buf.len == HALF && y.len == HALF) {
+        memcpy(point + 1, buf.p, HALF);
         memcpy(point + 1 + HALF, y.p, HALF);
         if (OSSL_PARAM_BLD_push_utf8_string(build, OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) ==
                 1 &&
@@ -138,17 +138,17 @@ ec_key(const mrd_json *o)
             key = key_of_params("EC", build);
     }
     OSSL_PARAM_BLD_free(build);
-    mrd_buf_fini(&x);
+    mrd_buf_fini(&buf);
     mrd_buf_fini(&y);
     return key;
 }
 
 /* Returns false for a key that must be skipped. */
 static bool
-key_read(const mrd_json *o, jwk *to)
+key_read(const mrd_json *json, jwk *to)
 {
-    const char *type = mrd_json_str(o, "kty", ""), *kid = mrd_json_str(o, "kid", "");
-    const char *alg = mrd_json_str(o, "alg", NULL), *use = mrd_json_str(o, "use", "sig");
+    const char *type = mrd_json_str(json, "kty", ""), *kid = mrd_json_str(json, "kid", "");
+    const char *alg = mrd_json_str(json, "alg", NULL), *use = mrd_json_str(json, "use", "sig");
 
     *to = (jwk){ .ec = strcmp(type, "EC") == 0 };
     if ((!to->ec && strcmp(type, "RSA") != 0) || strcmp(use, "sig") != 0 ||
@@ -156,7 +156,7 @@ key_read(const mrd_json *o, jwk *to)
         (alg != NULL && strcmp(alg, to->ec ? "ES256" : "RS256") != 0))
         return false;
     memcpy(to->kid, kid, strlen(kid));
-    to->key = to->ec ? ec_key(o) : rsa_key(o);
+    to->key = to->ec ? ec_key(json) : rsa_key(json);
     return to->key != NULL;
 }
 
@@ -326,8 +326,8 @@ signed_by(const jwk *k, mrd_str text, mrd_str signature)
 static bool
 time_of(const mrd_json *claims, const char *name, int64_t *ret_seconds)
 {
-    const mrd_json *v = mrd_json_get(claims, name);
-    mrd_json_type type = mrd_json_type_of(v);
+    const mrd_json *json = mrd_json_get(claims, name);
+    mrd_json_type type = mrd_json_type_of(json);
     double d = mrd_json_num(claims, name, -1);
 
     if ((type != MRD_JSON_INT && type != MRD_JSON_REAL) || !(d >= 0 && d < (double) SECONDS_MAX))

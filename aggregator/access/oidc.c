@@ -39,27 +39,31 @@ static const char *const members[] = { "issuer",           "audience",    "jwks"
                                        "service-accounts", "roles-claim", "roles" };
 
 static mrd_err
-settings_read(mrd_oidc *o, const char *path, mrd_why *why)
+settings_read(mrd_oidc *oidc, const char *path, mrd_why *why)
 {
-    mrd_json *d = o->settings;
+    mrd_json *json = oidc->settings;
     mrd_err err;
 
-    if ((err = mrd_grants_text(d, "issuer", true, path, &o->rule.issuer, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "audience", true, path, &o->rule.audience, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "jwks", true, path, &o->jwks, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "ca-file", false, path, &o->ca_file, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "bearer-file", false, path, &o->bearer_file, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "user-claim", false, path, &o->user_claim, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "uid-claim", false, path, &o->uid_claim, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "roles-claim", false, path, &o->roles_claim, why)) != MRD_OK ||
-        (err = mrd_grants_url(o->jwks, "jwks", path, why)) != MRD_OK ||
-        (err = mrd_grants_object(d, "users", path, &o->users, why)) != MRD_OK ||
-        (err = mrd_grants_roles(d, path, &o->roles, why)) != MRD_OK)
+    if ((err = mrd_grants_text(json, "issuer", true, path, &oidc->rule.issuer, why)) != MRD_OK ||
+        (err = mrd_grants_text(json, "audience", true, path, &oidc->rule.audience, why)) !=
+            MRD_OK ||
+        (err = mrd_grants_text(json, "jwks", true, path, &oidc->jwks, why)) != MRD_OK ||
+        (err = mrd_grants_text(json, "ca-file", false, path, &oidc->ca_file, why)) != MRD_OK ||
+        (err = mrd_grants_text(json, "bearer-file", false, path, &oidc->bearer_file, why)) !=
+            MRD_OK ||
+        (err = mrd_grants_text(json, "user-claim", false, path, &oidc->user_claim, why)) !=
+            MRD_OK ||
+        (err = mrd_grants_text(json, "uid-claim", false, path, &oidc->uid_claim, why)) != MRD_OK ||
+        (err = mrd_grants_text(json, "roles-claim", false, path, &oidc->roles_claim, why)) !=
+            MRD_OK ||
+        (err = mrd_grants_url(oidc->jwks, "jwks", path, why)) != MRD_OK ||
+        (err = mrd_grants_object(json, "users", path, &oidc->users, why)) != MRD_OK ||
+        (err = mrd_grants_roles(json, path, &oidc->roles, why)) != MRD_OK)
         return err;
-    o->rule.leeway = LEEWAY;
-    o->service_accounts = mrd_json_bool(d, "service-accounts", false);
-    if (o->user_claim == NULL && o->uid_claim == NULL && o->roles_claim == NULL &&
-        !o->service_accounts)
+    oidc->rule.leeway = LEEWAY;
+    oidc->service_accounts = mrd_json_bool(json, "service-accounts", false);
+    if (oidc->user_claim == NULL && oidc->uid_claim == NULL && oidc->roles_claim == NULL &&
+        !oidc->service_accounts)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "%s: name the claim that identifies a user or a role: user-claim, "
                            "uid-claim, roles-claim or service-accounts",
@@ -70,48 +74,48 @@ settings_read(mrd_oidc *o, const char *path, mrd_why *why)
 /* ---- Keys ---- */
 
 static mrd_err
-fetch(const mrd_oidc *o, mrd_jwks **ret_keys, mrd_why *why)
+fetch(const mrd_oidc *oidc, mrd_jwks **ret_keys, mrd_why *why)
 {
-    mrd_fetch_request request = { .url = o->jwks,
-                                  .ca_file = o->ca_file,
-                                  .bearer_file = o->bearer_file,
+    mrd_fetch_request request = { .url = oidc->jwks,
+                                  .ca_file = oidc->ca_file,
+                                  .bearer_file = oidc->bearer_file,
                                   .max = MRD_JWKS_MAX,
                                   .seconds = 10,
-                                  .stopped = &o->stopped };
+                                  .stopped = &oidc->stopped };
     mrd_buf body = { 0 };
     unsigned status;
     mrd_err err = mrd_fetch(&request, &body, &status, why);
 
     if (err == MRD_OK && status != 200)
-        err = mrd_why_set(why, MRD_NET, 0, "%s answers with status %u", o->jwks, status);
+        err = mrd_why_set(why, MRD_NET, 0, "%s answers with status %u", oidc->jwks, status);
     else if (err == MRD_OK && (err = mrd_jwks_parse((mrd_str){ (const char *) body.p, body.len },
                                                     ret_keys, why)) != MRD_OK)
-        mrd_why_prefix(why, err, "%s", o->jwks);
+        mrd_why_prefix(why, err, "%s", oidc->jwks);
     mrd_buf_fini(&body);
     return err;
 }
 
 /* Returns the time of the next fetch. Lock held. */
 static int64_t
-next_fetch(const mrd_oidc *o)
+next_fetch(const mrd_oidc *oidc)
 {
-    int64_t due = o->fetched.ns == 0 ? 0 : o->fetched.ns + REFRESH;
+    int64_t due = oidc->fetched.ns == 0 ? 0 : oidc->fetched.ns + REFRESH;
 
-    if (o->now)
+    if (oidc->now)
         return 0;
-    if (o->wanted)
+    if (oidc->wanted)
         due = 0;
-    return o->tried.ns == 0 ? 0 : due > o->tried.ns + AGAIN ? due : o->tried.ns + AGAIN;
+    return oidc->tried.ns == 0 ? 0 : due > oidc->tried.ns + AGAIN ? due : oidc->tried.ns + AGAIN;
 }
 
 static void *
 fetch_loop(void *self)
 {
-    mrd_oidc *o = self;
+    mrd_oidc *oidc = self;
 
-    pthread_mutex_lock(&o->lock);
-    while (!o->stopping) {
-        int64_t now = mrd_local_now().ns, left = next_fetch(o) - now;
+    pthread_mutex_lock(&oidc->lock);
+    while (!oidc->stopping) {
+        int64_t now = mrd_local_now().ns, left = next_fetch(oidc) - now;
         mrd_jwks *keys = NULL, *old = NULL;
         struct timespec until;
         mrd_why why = { 0 };
@@ -119,51 +123,51 @@ fetch_loop(void *self)
 
         if (left > 0) {
             until = mrd_cond_deadline(left);
-            pthread_cond_timedwait(&o->wake, &o->lock, &until);
+            pthread_cond_timedwait(&oidc->wake, &oidc->lock, &until);
             continue;
         }
-        o->now = false;
-        pthread_mutex_unlock(&o->lock);
-        err = fetch(o, &keys, &why);
+        oidc->now = false;
+        pthread_mutex_unlock(&oidc->lock);
+        err = fetch(oidc, &keys, &why);
         if (err != MRD_OK)
-            mrd_error_list_add(&o->errors, err, why.text);
-        pthread_mutex_lock(&o->lock);
-        o->tried = mrd_local_now();
+            mrd_error_list_add(&oidc->errors, err, why.text);
+        pthread_mutex_lock(&oidc->lock);
+        oidc->tried = mrd_local_now();
         if (err == MRD_OK) {
-            old = o->keys;
-            o->keys = keys;
-            o->fetched = o->tried;
-            o->wanted = false;
+            old = oidc->keys;
+            oidc->keys = keys;
+            oidc->fetched = oidc->tried;
+            oidc->wanted = false;
         }
         mrd_jwks_free(old);
     }
-    pthread_mutex_unlock(&o->lock);
+    pthread_mutex_unlock(&oidc->lock);
     return NULL;
 }
 
 mrd_err
 mrd_oidc_open(const char *path, mrd_oidc **ret_oidc, mrd_why *why)
 {
-    mrd_oidc *o = calloc(1, sizeof(*o));
+    mrd_oidc *oidc = calloc(1, sizeof(*oidc));
     mrd_err err;
 
-    if (o == NULL)
+    if (oidc == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "--oidc");
-    pthread_mutex_init(&o->lock, NULL);
-    mrd_cond_init(&o->wake);
-    mrd_error_list_init(&o->errors);
-    err = mrd_grants_load("--oidc", path, members, MRD_COUNT(members), &o->settings, why);
+    pthread_mutex_init(&oidc->lock, NULL);
+    mrd_cond_init(&oidc->wake);
+    mrd_error_list_init(&oidc->errors);
+    err = mrd_grants_load("--oidc", path, members, MRD_COUNT(members), &oidc->settings, why);
     if (err == MRD_OK)
-        err = settings_read(o, path, why);
+        err = settings_read(oidc, path, why);
     if (err == MRD_OK) {
-        o->runs = mrd_masked_thread(&o->thread, NULL, fetch_loop, o) == 0;
-        if (!o->runs)
+        oidc->runs = mrd_masked_thread(&oidc->thread, NULL, fetch_loop, oidc) == 0;
+        if (!oidc->runs)
             err = mrd_why_set(why, MRD_NOMEM, 0, "--oidc: no thread");
     }
     if (err != MRD_OK)
-        mrd_oidc_close(o);
+        mrd_oidc_close(oidc);
     else
-        *ret_oidc = o;
+        *ret_oidc = oidc;
     return err;
 }
 
@@ -212,22 +216,23 @@ mrd_oidc_next_error(mrd_oidc *oidc, mrd_why *ret_why)
 
 /* Sets the owner from the claims. All claims that the settings name must be present. */
 static mrd_err
-owner_of(const mrd_oidc *o, const mrd_json *claims, mrd_caller *to, mrd_why *why)
+owner_of(const mrd_oidc *oidc, const mrd_json *claims, mrd_caller *to, mrd_why *why)
 {
-    const char *user = o->user_claim == NULL ? NULL : mrd_json_str(claims, o->user_claim, NULL);
+    const char *user =
+        oidc->user_claim == NULL ? NULL : mrd_json_str(claims, oidc->user_claim, NULL);
 
-    if (user != NULL && o->users != NULL)
-        user = mrd_json_str(o->users, user, NULL);
-    if (o->user_claim != NULL && !mrd_grants_name(user, to->user, sizeof(to->user)))
+    if (user != NULL && oidc->users != NULL)
+        user = mrd_json_str(oidc->users, user, NULL);
+    if (oidc->user_claim != NULL && !mrd_grants_name(user, to->user, sizeof(to->user)))
         return mrd_why_set(why, MRD_AUTH, 0, "the token names no user who is known here");
-    if (o->uid_claim != NULL) {
-        to->uid = mrd_json_type_of(mrd_json_get(claims, o->uid_claim)) == MRD_JSON_INT
-                      ? mrd_json_int(claims, o->uid_claim, -1)
+    if (oidc->uid_claim != NULL) {
+        to->uid = mrd_json_type_of(mrd_json_get(claims, oidc->uid_claim)) == MRD_JSON_INT
+                      ? mrd_json_int(claims, oidc->uid_claim, -1)
                       : -1;
         if (to->uid < 0 || to->uid > UINT32_MAX)
             return mrd_why_set(why, MRD_AUTH, 0, "the token contains no user id (uid-claim)");
     }
-    if (o->service_accounts &&
+    if (oidc->service_accounts &&
         !mrd_grants_namespace(mrd_json_str(claims, "sub", ""), to->space, sizeof(to->space)))
         return mrd_why_set(why, MRD_AUTH, 0, "the token does not belong to a service account");
     if (to->user[0] == '\0' && to->space[0] == '\0' && to->uid < 0)
@@ -239,26 +244,26 @@ owner_of(const mrd_oidc *o, const mrd_json *claims, mrd_caller *to, mrd_why *why
 /* Gets the claims of a verified token. Requests a fetch if there are no keys, or the token names an
  * unknown key. */
 static mrd_err
-prove(mrd_oidc *o, mrd_str token, mrd_json **ret_claims, mrd_why *why)
+prove(mrd_oidc *oidc, mrd_str token, mrd_json **ret_claims, mrd_why *why)
 {
     int64_t now = mrd_local_now().ns;
     mrd_err err = MRD_AGAIN;
 
-    pthread_mutex_lock(&o->lock);
-    if (o->keys != NULL && now - o->fetched.ns < OLD)
-        err = mrd_jwt_verify(token, o->keys, &o->rule, mrd_wall_now(), ret_claims, why);
+    pthread_mutex_lock(&oidc->lock);
+    if (oidc->keys != NULL && now - oidc->fetched.ns < OLD)
+        err = mrd_jwt_verify(token, oidc->keys, &oidc->rule, mrd_wall_now(), ret_claims, why);
     else
         mrd_why_set(why, err, 0, "the issuer's keys are not loaded yet: try again");
     /* The key may be newer than the last fetch. After one more fetch it is loaded or does not
      * exist. */
-    if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - o->fetched.ns >= AGAIN)) {
+    if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - oidc->fetched.ns >= AGAIN)) {
         err = MRD_AGAIN;
-        if (!o->wanted) {
-            o->wanted = true;
-            pthread_cond_signal(&o->wake);
+        if (!oidc->wanted) {
+            oidc->wanted = true;
+            pthread_cond_signal(&oidc->wake);
         }
     }
-    pthread_mutex_unlock(&o->lock);
+    pthread_mutex_unlock(&oidc->lock);
     return err == MRD_OK || err == MRD_AGAIN ? err : MRD_AUTH;
 }
 

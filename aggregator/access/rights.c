@@ -46,14 +46,14 @@ has_key(const mrd_strlist *keys, const char *key)
 /* Returns true if every recorded job has this value. A job without the value belongs to another
  * owner. */
 static bool
-all_jobs_say(const mrd_ownership *s, const char *key, const char *value)
+all_jobs_say(const mrd_ownership *ownership, const char *key, const char *value)
 {
-    if (s->jobs == NULL || s->jobs->n == 0 || s->jobs_left_out > 0)
+    if (ownership->jobs == NULL || ownership->jobs->n == 0 || ownership->jobs_left_out > 0)
         return false;
-    for (size_t i = 0; i < s->jobs->n; i++) {
+    for (size_t i = 0; i < ownership->jobs->n; i++) {
         mrd_jobid id = { "" };
 
-        mrd_jobid_parse(&id, mrd_str_of(s->jobs->v[i]));
+        mrd_jobid_parse(&id, mrd_str_of(ownership->jobs->v[i]));
         if (!mrd_str_is(mrd_jobid_get(&id, key), value))
             return false;
     }

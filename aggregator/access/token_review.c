@@ -88,7 +88,7 @@ static const char *const members[] = { "audience",      "server", "ca-file", "be
                                        "cache-seconds", "owners", "roles",   "agents" };
 
 static mrd_err
-url_set(mrd_token_review *r, const char *server, const char *path, mrd_why *why)
+url_set(mrd_token_review *review, const char *server, const char *path, mrd_why *why)
 {
     const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
     bool six = host != NULL && strchr(host, ':') != NULL;
@@ -100,14 +100,14 @@ url_set(mrd_token_review *r, const char *server, const char *path, mrd_why *why)
                            "outside of a pod name the API server",
                            path);
     if (server == NULL) {
-        mrd_buf_fmt(&r->url, "https://%s%s%s:%s" PATH, six ? "[" : "", host, six ? "]" : "",
+        mrd_buf_fmt(&review->url, "https://%s%s%s:%s" PATH, six ? "[" : "", host, six ? "]" : "",
                     port == NULL ? "443" : port);
     } else {
         while (n > 0 && server[n - 1] == '/')
             n--;
-        mrd_buf_fmt(&r->url, "%.*s" PATH, (int) n, server);
+        mrd_buf_fmt(&review->url, "%.*s" PATH, (int) n, server);
     }
-    return mrd_grants_url(mrd_buf_cstr(&r->url), "server", path, why);
+    return mrd_grants_url(mrd_buf_cstr(&review->url), "server", path, why);
 }
 
 /* Checks a list of names of accounts. */
@@ -133,39 +133,39 @@ names_ok(const mrd_json *list)
 }
 
 static mrd_err
-settings_read(mrd_token_review *r, const char *path, mrd_why *why)
+settings_read(mrd_token_review *review, const char *path, mrd_why *why)
 {
     const char *server;
-    mrd_json *d = r->settings;
-    int64_t seconds = mrd_json_int(d, "cache-seconds", CACHE);
+    mrd_json *json = review->settings;
+    int64_t seconds = mrd_json_int(json, "cache-seconds", CACHE);
     mrd_err err;
 
-    if ((err = mrd_grants_text(d, "audience", true, path, &r->audience, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "server", false, path, &server, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "ca-file", false, path, &r->ca_file, why)) != MRD_OK ||
-        (err = mrd_grants_text(d, "bearer-file", server != NULL, path, &r->bearer_file, why)) !=
-            MRD_OK ||
-        (err = mrd_grants_roles(d, path, &r->roles, why)) != MRD_OK ||
-        (err = url_set(r, server, path, why)) != MRD_OK)
+    if ((err = mrd_grants_text(json, "audience", true, path, &review->audience, why)) != MRD_OK ||
+        (err = mrd_grants_text(json, "server", false, path, &server, why)) != MRD_OK ||
+        (err = mrd_grants_text(json, "ca-file", false, path, &review->ca_file, why)) != MRD_OK ||
+        (err = mrd_grants_text(json, "bearer-file", server != NULL, path, &review->bearer_file,
+                               why)) != MRD_OK ||
+        (err = mrd_grants_roles(json, path, &review->roles, why)) != MRD_OK ||
+        (err = url_set(review, server, path, why)) != MRD_OK)
         return err;
     if (seconds < 1 || seconds > CACHE_MAX ||
-        (mrd_json_get(d, "cache-seconds") != NULL &&
-         mrd_json_type_of(mrd_json_get(d, "cache-seconds")) != MRD_JSON_INT))
+        (mrd_json_get(json, "cache-seconds") != NULL &&
+         mrd_json_type_of(mrd_json_get(json, "cache-seconds")) != MRD_JSON_INT))
         return mrd_why_set(why, MRD_INVALID, 0, "%s: 'cache-seconds' must be 1 to %d", path,
                            CACHE_MAX);
     if (server == NULL) {
-        r->ca_file = r->ca_file == NULL ? IN_POD "ca.crt" : r->ca_file;
-        r->bearer_file = r->bearer_file == NULL ? IN_POD "token" : r->bearer_file;
+        review->ca_file = review->ca_file == NULL ? IN_POD "ca.crt" : review->ca_file;
+        review->bearer_file = review->bearer_file == NULL ? IN_POD "token" : review->bearer_file;
     }
-    r->cache = seconds * MRD_SEC;
-    r->owners = mrd_json_bool(d, "owners", true);
-    r->agents = mrd_json_get(d, "agents");
-    if (r->agents != NULL && !names_ok(r->agents))
+    review->cache = seconds * MRD_SEC;
+    review->owners = mrd_json_bool(json, "owners", true);
+    review->agents = mrd_json_get(json, "agents");
+    if (review->agents != NULL && !names_ok(review->agents))
         return mrd_why_set(why, MRD_INVALID, 0,
                            "%s: 'agents' must be a list of accounts, "
                            "system:serviceaccount:NAMESPACE:NAME",
                            path);
-    if (!r->owners && r->roles == NULL && r->agents == NULL)
+    if (!review->owners && review->roles == NULL && review->agents == NULL)
         return mrd_why_set(
             why, MRD_INVALID, 0,
             "%s: without 'roles', and with 'owners' false, no client could do anything", path);
@@ -254,11 +254,11 @@ mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_revi
 }
 
 void
-mrd_reviewed_fini(mrd_reviewed *v)
+mrd_reviewed_fini(mrd_reviewed *reviewed)
 {
-    mrd_json_free(v->names);
-    mrd_json_free(v->doc);
-    *v = (mrd_reviewed){ 0 };
+    mrd_json_free(reviewed->names);
+    mrd_json_free(reviewed->doc);
+    *reviewed = (mrd_reviewed){ 0 };
 }
 
 mrd_err
@@ -296,14 +296,15 @@ mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_
 
 /* Makes the caller, except for agents. */
 static mrd_err
-caller_of(const mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_why *why)
+caller_of(const mrd_token_review *review, const mrd_reviewed *reviewed, mrd_caller *to,
+          mrd_why *why)
 {
-    *to = MRD_CALLER(mrd_grants_role(r->roles, v->names));
+    *to = MRD_CALLER(mrd_grants_role(review->roles, reviewed->names));
     if (to->role != MRD_ROLE_NONE)
         return MRD_OK;
-    if (!r->owners)
+    if (!review->owners)
         return mrd_why_set(why, MRD_AUTH, 0, "the token's account has no role here");
-    if (!mrd_grants_namespace(v->user, to->space, sizeof(to->space)))
+    if (!mrd_grants_namespace(reviewed->user, to->space, sizeof(to->space)))
         return mrd_why_set(why, MRD_AUTH, 0,
                            "the token is of no service account, and its groups have no role here");
     to->role = MRD_ROLE_OWNER;
@@ -314,7 +315,7 @@ caller_of(const mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_
 
 /* Explains a status that is not an answer, because it shows a fault of this installation. */
 static mrd_err
-status_error(const mrd_token_review *r, unsigned status, mrd_why *why)
+status_error(const mrd_token_review *review, unsigned status, mrd_why *why)
 {
     const char *hint = "";
 
@@ -325,8 +326,8 @@ status_error(const mrd_token_review *r, unsigned status, mrd_why *why)
                "system:auth-delegator allows";
     else if (status >= 300 && status < 400)
         hint = ": a redirection, which is not followed";
-    return mrd_why_set(why, MRD_NET, 0, "%.*s answers with status %u%s", (int) r->url.len, r->url.p,
-                       status, hint);
+    return mrd_why_set(why, MRD_NET, 0, "%.*s answers with status %u%s", (int) review->url.len,
+                       review->url.p, status, hint);
 }
 
 /* Checks that a name may be a component of the API's paths. */
@@ -339,26 +340,27 @@ path_part_ok(const char *name)
 
 /* Gets the node of the token's pod, if the API server does not name it in the review. */
 static mrd_err
-ask_node(mrd_token_review *r, const mrd_reviewed *v, char *to, size_t size, mrd_why *why)
+ask_node(mrd_token_review *review, const mrd_reviewed *reviewed, char *to, size_t size,
+         mrd_why *why)
 {
     char space[64];
     mrd_buf url = { 0 }, answer = { 0 };
     unsigned status = 0;
     mrd_err err = MRD_OK;
 
-    if (!mrd_grants_namespace(v->user, space, sizeof(space)) || !path_part_ok(space) ||
-        !path_part_ok(v->pod))
+    if (!mrd_grants_namespace(reviewed->user, space, sizeof(space)) || !path_part_ok(space) ||
+        !path_part_ok(reviewed->pod))
         return mrd_why_set(why, MRD_AUTH, 0, "the token's pod has no name of Kubernetes");
-    mrd_buf_fmt(&url, "%.*s/api/v1/namespaces/%s/pods/%s", (int) (r->url.len - strlen(PATH)),
-                r->url.p, space, v->pod);
+    mrd_buf_fmt(&url, "%.*s/api/v1/namespaces/%s/pods/%s", (int) (review->url.len - strlen(PATH)),
+                review->url.p, space, reviewed->pod);
     mrd_buf_cstr(&url);
     err = url.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "token review")
                             : mrd_fetch(&(mrd_fetch_request){ .url = (const char *) url.p,
-                                                              .ca_file = r->ca_file,
-                                                              .bearer_file = r->bearer_file,
+                                                              .ca_file = review->ca_file,
+                                                              .bearer_file = review->bearer_file,
                                                               .max = ANSWER_MAX,
                                                               .seconds = SECONDS,
-                                                              .stopped = &r->stopping },
+                                                              .stopped = &review->stopping },
                                         &answer, &status, why);
     if (err == MRD_OK && status == 404)
         err = mrd_why_set(why, MRD_AUTH, 0, "the token's pod is gone");
@@ -372,8 +374,8 @@ ask_node(mrd_token_review *r, const mrd_reviewed *v, char *to, size_t size, mrd_
         err =
             mrd_why_set(why, MRD_NET, 0, "%s answers with status %u", (const char *) url.p, status);
     if (err == MRD_OK)
-        err = mrd_token_review_pod((mrd_str){ (const char *) answer.p, answer.len }, v, to, size,
-                                   why);
+        err = mrd_token_review_pod((mrd_str){ (const char *) answer.p, answer.len }, reviewed, to,
+                                   size, why);
     mrd_buf_fini(&url);
     mrd_buf_fini(&answer);
     return err;
@@ -381,64 +383,65 @@ ask_node(mrd_token_review *r, const mrd_reviewed *v, char *to, size_t size, mrd_
 
 /* An agent's pod is the agent of its node. */
 static mrd_err
-agent_of(mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_why *why)
+agent_of(mrd_token_review *review, const mrd_reviewed *reviewed, mrd_caller *to, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
     *to = MRD_CALLER(MRD_ROLE_AGENT);
-    if (v->pod[0] == '\0')
+    if (reviewed->pod[0] == '\0')
         return mrd_why_set(
             why, MRD_AUTH, 0,
             "the token is bound to no pod, so that the API server cannot say on which "
             "node its holder runs: an agent needs the projected token of its pod");
-    if (v->node[0] == '\0')
-        err = ask_node(r, v, to->node, sizeof(to->node), why);
-    else if (strlen(v->node) < sizeof(to->node))
-        memcpy(to->node, v->node, strlen(v->node) + 1);
+    if (reviewed->node[0] == '\0')
+        err = ask_node(review, reviewed, to->node, sizeof(to->node), why);
+    else if (strlen(reviewed->node) < sizeof(to->node))
+        memcpy(to->node, reviewed->node, strlen(reviewed->node) + 1);
     if (err == MRD_OK && !mrd_csr_name_ok(mrd_str_of(to->node)))
         err =
             mrd_why_set(why, MRD_AUTH, 0,
                         "the node's name '%.80s' cannot be an instance id in a certificate, which "
                         "has at most 64 characters: agents of such nodes need the shared token",
-                        v->node[0] == '\0' ? to->node : v->node);
+                        reviewed->node[0] == '\0' ? to->node : reviewed->node);
     return err;
 }
 
 static mrd_err
-ask(mrd_token_review *r, const char *token, mrd_caller *ret_caller, mrd_why *why)
+ask(mrd_token_review *review, const char *token, mrd_caller *ret_caller, mrd_why *why)
 {
     mrd_buf body = { 0 }, answer = { 0 };
-    mrd_reviewed v = { 0 };
+    mrd_reviewed reviewed = { 0 };
     unsigned status;
     mrd_err err;
 
     /* The buffer has its full size from the start, because a growing buffer leaves copies of the
      * token in memory. */
-    mrd_buf_room(&body, strlen(token) * 6 + strlen(r->audience) * 6 + 256);
+    mrd_buf_room(&body, strlen(token) * 6 + strlen(review->audience) * 6 + 256);
     mrd_buf_text(&body, "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenReview\","
                         "\"spec\":{\"audiences\":[");
-    mrd_json_quote(&body, mrd_str_of(r->audience));
+    mrd_json_quote(&body, mrd_str_of(review->audience));
     mrd_buf_text(&body, "],\"token\":");
     mrd_json_quote(&body, mrd_str_of(token));
     mrd_buf_text(&body, "}}");
     err = body.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "token review")
-                             : mrd_fetch(&(mrd_fetch_request){ .url = (const char *) r->url.p,
-                                                               .ca_file = r->ca_file,
-                                                               .bearer_file = r->bearer_file,
+                             : mrd_fetch(&(mrd_fetch_request){ .url = (const char *) review->url.p,
+                                                               .ca_file = review->ca_file,
+                                                               .bearer_file = review->bearer_file,
                                                                .json = mrd_buf_cstr(&body),
                                                                .max = ANSWER_MAX,
                                                                .seconds = SECONDS,
-                                                               .stopped = &r->stopping },
+                                                               .stopped = &review->stopping },
                                          &answer, &status, why);
     if (err == MRD_OK && status != 201 && status != 200)
-        err = status_error(r, status, why);
+        err = status_error(review, status, why);
     else if (err == MRD_OK)
-        err = mrd_token_review_read((mrd_str){ (const char *) answer.p, answer.len }, r->audience,
-                                    &v, why);
+        err = mrd_token_review_read((mrd_str){ (const char *) answer.p, answer.len },
+                                    review->audience, &reviewed, why);
     if (err == MRD_OK)
-        err = list_has(r->agents, v.user) ? agent_of(r, &v, ret_caller, why)
-                                          : caller_of(r, &v, ret_caller, why);
-    mrd_reviewed_fini(&v);
+        err = list_has(review->agents, reviewed.user)
+                  ? agent_of(review, &reviewed, ret_caller, why)
+                  : caller_of(review, &reviewed, ret_caller, why);
+    mrd_reviewed_fini(&reviewed);
     if (body.p != NULL)
         explicit_bzero(body.p, body.cap);
     if (answer.p != NULL) /* it repeats the token */
@@ -449,11 +452,11 @@ ask(mrd_token_review *r, const char *token, mrd_caller *ret_caller, mrd_why *why
 }
 
 static entry *
-find(mrd_token_review *r, const char *key)
+find(mrd_token_review *review, const char *key)
 {
     for (size_t i = 0; i < ENTRIES; i++)
-        if (r->entries[i].state != EMPTY && strcmp(r->entries[i].key, key) == 0)
-            return &r->entries[i];
+        if (review->entries[i].state != EMPTY && strcmp(review->entries[i].key, key) == 0)
+            return &review->entries[i];
     return NULL;
 }
 
@@ -461,50 +464,51 @@ find(mrd_token_review *r, const char *key)
 /* Returns the slot of an address. A new address gets the slot of the address with the fewest recent
  * requests. Lock held. */
 static peer_rate *
-peer_of(mrd_token_review *r, uint64_t peer, int64_t now)
+peer_of(mrd_token_review *review, uint64_t peer, int64_t now)
 {
-    peer_rate *least = r->peers;
+    peer_rate *least = review->peers;
 
     for (size_t i = 0; i < PEERS; i++) {
-        if (r->peers[i].peer == peer)
-            return &r->peers[i];
-        if (r->peers[i].next < least->next)
-            least = &r->peers[i];
+        if (review->peers[i].peer == peer)
+            return &review->peers[i];
+        if (review->peers[i].next < least->next)
+            least = &review->peers[i];
     }
     *least = (peer_rate){ .peer = peer, .next = now - PEER_BURST * PEER_NS };
     return least;
 }
 
 static void
-answered(mrd_token_review *r, const job *j, mrd_err err, const mrd_caller *who, const mrd_why *why)
+answered(mrd_token_review *review, const job *j, mrd_err err, const mrd_caller *who,
+         const mrd_why *why)
 {
-    entry *e = find(r, j->key);
+    entry *item = find(review, j->key);
     int64_t now = mrd_local_now().ns;
-    mrd_dur_ns life = r->cache < j->left ? r->cache : j->left;
+    mrd_dur_ns life = review->cache < j->left ? review->cache : j->left;
 
-    r->counts.refused += err == MRD_AUTH;
-    r->counts.failed += err != MRD_OK && err != MRD_AUTH;
+    review->counts.refused += err == MRD_AUTH;
+    review->counts.failed += err != MRD_OK && err != MRD_AUTH;
     if (err != MRD_AUTH) /* it was no nonsense */
-        peer_of(r, j->peer, now)->next -= PEER_NS;
-    if (e == NULL)
+        peer_of(review, j->peer, now)->next -= PEER_NS;
+    if (item == NULL)
         return;
-    e->asking = false;
+    item->asking = false;
     if (err == MRD_OK) {
-        e->state = ACCEPTED;
-        e->who = *who;
-        e->until.ns = now + life;
-        e->refresh.ns = now + life / 2;
+        item->state = ACCEPTED;
+        item->who = *who;
+        item->until.ns = now + life;
+        item->refresh.ns = now + life / 2;
     } else if (err == MRD_AUTH) {
-        e->state = REFUSED;
-        e->until.ns = e->refresh.ns = now + REFUSED_NS;
-    } else if (e->state != ACCEPTED || now >= e->until.ns) {
-        e->state = FAILED; /* unknown tokens are refused */
-        e->until.ns = e->refresh.ns = now + FAILED_NS;
+        item->state = REFUSED;
+        item->until.ns = item->refresh.ns = now + REFUSED_NS;
+    } else if (item->state != ACCEPTED || now >= item->until.ns) {
+        item->state = FAILED; /* unknown tokens are refused */
+        item->until.ns = item->refresh.ns = now + FAILED_NS;
     } else {
-        e->refresh.ns = now + FAILED_NS;
+        item->refresh.ns = now + FAILED_NS;
     }
     if (err != MRD_OK) /* a fault of this installation is logged */
-        snprintf(e->reason, sizeof(e->reason), "%.*s", REASON_MAX - 1,
+        snprintf(item->reason, sizeof(item->reason), "%.*s", REASON_MAX - 1,
                  err == MRD_AUTH ? why->text
                                  : "the API server could not be asked whose token this is (the "
                                    "aggregator's log says why)");
@@ -524,42 +528,42 @@ job_free(job *j)
 static void
 work(void *self, void *arg)
 {
-    mrd_token_review *r = self;
+    mrd_token_review *review = self;
     job *j = arg;
     mrd_caller who = MRD_CALLER(MRD_ROLE_NONE);
     mrd_why why = { 0 };
-    mrd_err err = r->stopping ? MRD_CANCELLED : ask(r, j->token, &who, &why);
+    mrd_err err = review->stopping ? MRD_CANCELLED : ask(review, j->token, &who, &why);
 
     if (err != MRD_OK && err != MRD_AUTH && err != MRD_CANCELLED)
-        mrd_error_list_add(&r->errors, err, why.text);
-    pthread_mutex_lock(&r->lock);
-    answered(r, j, err, &who, &why);
-    pthread_mutex_unlock(&r->lock);
+        mrd_error_list_add(&review->errors, err, why.text);
+    pthread_mutex_lock(&review->lock);
+    answered(review, j, err, &who, &why);
+    pthread_mutex_unlock(&review->lock);
     job_free(j);
-    pthread_mutex_lock(&r->listening);
-    if (r->known != NULL)
-        r->known(r->self);
-    pthread_mutex_unlock(&r->listening);
+    pthread_mutex_lock(&review->listening);
+    if (review->known != NULL)
+        review->known(review->self);
+    pthread_mutex_unlock(&review->listening);
 }
 
 /* ---- Who ---- */
 
 /* Returns a slot for an answer: a free one, or the least valuable one. Lock held. */
 static entry *
-place(mrd_token_review *r, int64_t now)
+place(mrd_token_review *review, int64_t now)
 {
     entry *best = NULL;
     int64_t least = INT64_MAX;
 
     for (size_t i = 0; i < ENTRIES; i++) {
-        entry *e = &r->entries[i];
-        int64_t worth = e->state == EMPTY      ? INT64_MIN
-                        : e->until.ns <= now   ? 0
-                        : e->state == ACCEPTED ? e->until.ns
-                                               : 1;
+        entry *item = &review->entries[i];
+        int64_t worth = item->state == EMPTY      ? INT64_MIN
+                        : item->until.ns <= now   ? 0
+                        : item->state == ACCEPTED ? item->until.ns
+                                                  : 1;
 
-        if (!e->asking && worth < least) {
-            best = e;
+        if (!item->asking && worth < least) {
+            best = item;
             least = worth;
         }
     }
@@ -569,41 +573,41 @@ place(mrd_token_review *r, int64_t now)
 /* At most BURST reviews at once, and one each EACH_NS over time, so that invalid tokens cannot
  * flood the API server. Lock held. */
 static bool
-rate_allows(mrd_token_review *r, int64_t now)
+rate_allows(mrd_token_review *review, int64_t now)
 {
-    if (r->next < now - BURST * EACH_NS)
-        r->next = now - BURST * EACH_NS;
-    if (r->next > now)
+    if (review->next < now - BURST * EACH_NS)
+        review->next = now - BURST * EACH_NS;
+    if (review->next > now)
         return false;
-    r->next += EACH_NS;
+    review->next += EACH_NS;
     return true;
 }
 
 /* Refused reviews count against the address that they came from, so that one client cannot use up
  * the rate of all others. Lock held. */
 static bool
-peer_allows(mrd_token_review *r, uint64_t peer, int64_t now)
+peer_allows(mrd_token_review *review, uint64_t peer, int64_t now)
 {
-    peer_rate *p = peer_of(r, peer, now);
+    peer_rate *rate = peer_of(review, peer, now);
 
-    if (p->next < now - PEER_BURST * PEER_NS)
-        p->next = now - PEER_BURST * PEER_NS;
-    return p->next <= now;
+    if (rate->next < now - PEER_BURST * PEER_NS)
+        rate->next = now - PEER_BURST * PEER_NS;
+    return rate->next <= now;
 }
 
 /* Queues a review. Sets or replaces the entry. Lock held. */
 static mrd_err
-submit(mrd_token_review *r, entry *e, const char *key, uint64_t peer, mrd_str token,
+submit(mrd_token_review *review, entry *item, const char *key, uint64_t peer, mrd_str token,
        mrd_dur_ns left, mrd_why *why)
 {
     int64_t now = mrd_local_now().ns;
-    bool fresh = e == NULL;
+    bool fresh = item == NULL;
     job *j;
 
-    if (!peer_allows(r, peer, now))
+    if (!peer_allows(review, peer, now))
         return mrd_why_set(why, MRD_AGAIN, 0,
                            "too many tokens from this address were refused, try again");
-    if (!rate_allows(r, now) || (fresh && (e = place(r, now)) == NULL))
+    if (!rate_allows(review, now) || (fresh && (item = place(review, now)) == NULL))
         return mrd_why_set(why, MRD_AGAIN, 0, "too many tokens are being asked about, try again");
     if ((j = calloc(1, sizeof(*j))) == NULL || (j->token = mrd_str_dup(token)) == NULL) {
         job_free(j);
@@ -612,24 +616,24 @@ submit(mrd_token_review *r, entry *e, const char *key, uint64_t peer, mrd_str to
     memcpy(j->key, key, sizeof(j->key));
     j->left = left;
     j->peer = peer;
-    if (!mrd_pool_put(r->pool, work, r, j)) {
+    if (!mrd_pool_put(review->pool, work, review, j)) {
         job_free(j);
         return mrd_why_set(why, MRD_AGAIN, 0, "too many tokens are being asked about, try again");
     }
     if (fresh) {
-        *e = (entry){ .state = ASKED };
-        memcpy(e->key, key, sizeof(e->key));
+        *item = (entry){ .state = ASKED };
+        memcpy(item->key, key, sizeof(item->key));
     }
-    e->asking = true;
-    peer_of(r, peer, now)->next += PEER_NS;
-    r->counts.asked++;
+    item->asking = true;
+    peer_of(review, peer, now)->next += PEER_NS;
+    review->counts.asked++;
     return MRD_OK;
 }
 
 /* Checks the token's own claims, and refuses tokens that the API server would refuse, without
  * asking it. */
 static mrd_err
-look(const mrd_token_review *r, mrd_str token, mrd_dur_ns *ret_left, mrd_why *why)
+look(const mrd_token_review *review, mrd_str token, mrd_dur_ns *ret_left, mrd_why *why)
 {
     mrd_json *claims = NULL;
     int64_t seconds = 0;
@@ -637,11 +641,11 @@ look(const mrd_token_review *r, mrd_str token, mrd_dur_ns *ret_left, mrd_why *wh
 
     if (err != MRD_OK)
         return MRD_AUTH;
-    if (!mrd_jwt_is_for(claims, r->audience))
+    if (!mrd_jwt_is_for(claims, review->audience))
         err = mrd_why_set(why, MRD_AUTH, 0,
                           "the token is for another audience than '%s' (serviceAccountToken with "
                           "audience, or kubectl create token --audience)",
-                          r->audience);
+                          review->audience);
     else if (!mrd_jwt_left(claims, mrd_wall_now(), &seconds))
         err = mrd_why_set(why, MRD_AUTH, 0, "the token has expired, or does not say when it does");
     *ret_left = seconds * MRD_SEC;
@@ -655,7 +659,7 @@ mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token
 {
     char key[MRD_SHA256_HEX];
     mrd_dur_ns left;
-    entry *e;
+    entry *item;
     int64_t now;
     mrd_err err = look(review, token, &left, why);
     mrd_sha256 *sha = err == MRD_OK ? mrd_sha256_new() : NULL;
@@ -668,19 +672,21 @@ mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token
     mrd_sha256_hex(sha, key);
     mrd_sha256_free(sha);
     pthread_mutex_lock(&review->lock);
-    e = find(review, key);
+    item = find(review, key);
     now = mrd_local_now().ns;
-    if (e != NULL && e->state != ASKED && now < e->until.ns) {
-        if (e->state == ACCEPTED) {
-            *ret_caller = e->who;
+    if (item != NULL && item->state != ASKED && now < item->until.ns) {
+        if (item->state == ACCEPTED) {
+            *ret_caller = item->who;
             /* refreshes in the background while it is used, so that no request waits */
-            if (now >= e->refresh.ns && !e->asking)
-                submit(review, e, key, peer, token, left, NULL);
+            if (now >= item->refresh.ns && !item->asking)
+                submit(review, item, key, peer, token, left, NULL);
         } else {
-            err = mrd_why_set(why, e->state == REFUSED ? MRD_AUTH : MRD_AGAIN, 0, "%s", e->reason);
+            err = mrd_why_set(why, item->state == REFUSED ? MRD_AUTH : MRD_AGAIN, 0, "%s",
+                              item->reason);
         }
     } else {
-        err = e != NULL && e->asking ? MRD_OK : submit(review, e, key, peer, token, left, why);
+        err = item != NULL && item->asking ? MRD_OK
+                                           : submit(review, item, key, peer, token, left, why);
         if (err == MRD_OK)
             err = mrd_why_set(why, MRD_BUSY, 0, "the API server has not answered yet");
     }
@@ -725,25 +731,26 @@ mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *ret_co
 mrd_err
 mrd_token_review_open(const char *path, mrd_token_review **ret_review, mrd_why *why)
 {
-    mrd_token_review *r = calloc(1, sizeof(*r));
+    mrd_token_review *review = calloc(1, sizeof(*review));
     mrd_err err;
 
-    if (r == NULL || (r->entries = calloc(ENTRIES, sizeof(*r->entries))) == NULL) {
-        free(r);
+    if (review == NULL || (review->entries = calloc(ENTRIES, sizeof(*review->entries))) == NULL) {
+        free(review);
         return mrd_why_set(why, MRD_NOMEM, 0, "--token-review");
     }
-    pthread_mutex_init(&r->lock, NULL);
-    pthread_mutex_init(&r->listening, NULL);
-    mrd_error_list_init(&r->errors);
-    err = mrd_grants_load("--token-review", path, members, MRD_COUNT(members), &r->settings, why);
+    pthread_mutex_init(&review->lock, NULL);
+    pthread_mutex_init(&review->listening, NULL);
+    mrd_error_list_init(&review->errors);
+    err = mrd_grants_load("--token-review", path, members, MRD_COUNT(members), &review->settings,
+                          why);
     if (err == MRD_OK)
-        err = settings_read(r, path, why);
+        err = settings_read(review, path, why);
     if (err == MRD_OK)
-        err = mrd_pool_open("--token-review", THREADS, WAITING, &r->pool, why);
+        err = mrd_pool_open("--token-review", THREADS, WAITING, &review->pool, why);
     if (err != MRD_OK)
-        mrd_token_review_close(r);
+        mrd_token_review_close(review);
     else
-        *ret_review = r;
+        *ret_review = review;
     return err;
 }
 

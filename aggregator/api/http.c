@@ -24,14 +24,14 @@ static mrd_err
 get_ready(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_overview *v = mrd_loop_overview(api->loop);
+    mrd_overview *overview = mrd_loop_overview(api->loop);
     mrd_buf body = { 0 };
-    mrd_err err = v == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "state")
-                  : v->store_message[0] != '\0'
-                      ? mrd_why_set(why, MRD_AGAIN, 0, "%s", v->store_message)
+    mrd_err err = overview == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "state")
+                  : overview->store_message[0] != '\0'
+                      ? mrd_why_set(why, MRD_AGAIN, 0, "%s", overview->store_message)
                       : MRD_OK;
 
-    mrd_overview_unref(v);
+    mrd_overview_unref(overview);
     if (err != MRD_OK)
         return err;
     mrd_buf_text(&body, "ready\n");
@@ -58,18 +58,18 @@ static mrd_err
 get_nodes(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_overview *v = mrd_loop_overview(api->loop);
-    mrd_json *o, *list;
+    mrd_overview *overview = mrd_loop_overview(api->loop);
+    mrd_json *json, *list;
 
-    if (v == NULL)
+    if (overview == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "list of nodes");
-    o = mrd_json_new_object();
+    json = mrd_json_new_object();
     list = mrd_json_new_array();
-    for (size_t i = 0; i < v->n_nodes; i++)
-        mrd_json_append(list, mrd_node_json(v->nodes[i], v->made, &v->limits));
-    mrd_overview_unref(v);
-    mrd_json_set(o, "nodes", list);
-    return mrd_http_reply_json(req, 200, o);
+    for (size_t i = 0; i < overview->n_nodes; i++)
+        mrd_json_append(list, mrd_node_json(overview->nodes[i], overview->made, &overview->limits));
+    mrd_overview_unref(overview);
+    mrd_json_set(json, "nodes", list);
+    return mrd_http_reply_json(req, 200, json);
 }
 
 static mrd_err
@@ -77,23 +77,23 @@ get_node(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     mrd_str id = mrd_http_param(req, "id");
-    mrd_overview *v = mrd_loop_overview(api->loop);
-    const mrd_node *n = v == NULL ? NULL : mrd_overview_node(v, id);
-    mrd_json *o = n == NULL ? NULL : mrd_node_json(n, v->made, &v->limits);
+    mrd_overview *overview = mrd_loop_overview(api->loop);
+    const mrd_node *node = overview == NULL ? NULL : mrd_overview_node(overview, id);
+    mrd_json *json = node == NULL ? NULL : mrd_node_json(node, overview->made, &overview->limits);
 
-    mrd_overview_unref(v);
-    if (o == NULL)
+    mrd_overview_unref(overview);
+    if (json == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "no agent has connected as '" MRD_STR_FMT "'",
                            MRD_STR_ARG(id));
-    return mrd_http_reply_json(req, 200, o);
+    return mrd_http_reply_json(req, 200, json);
 }
 
 static void
-forget_node(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+forget_node(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
     const mrd_str *id = arg;
 
-    mrd_core_forget(c, now, ticket, *id);
+    mrd_core_forget(core, now, ticket, *id);
 }
 
 static mrd_err
@@ -101,43 +101,43 @@ delete_node(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     mrd_str id = mrd_http_param(req, "id");
-    mrd_json *o;
+    mrd_json *json;
     mrd_err err = mrd_loop_command(api->loop, forget_node, &id, NULL, why);
 
     if (err != MRD_OK)
         return err;
-    o = mrd_json_new_object();
-    mrd_json_set(o, "state", mrd_json_new_str("forgotten"));
-    return mrd_http_reply_json(req, 200, o);
+    json = mrd_json_new_object();
+    mrd_json_set(json, "state", mrd_json_new_str("forgotten"));
+    return mrd_http_reply_json(req, 200, json);
 }
 
 /* ---- Sessions ---- */
 
 static void
-start(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+start(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    mrd_core_start(c, now, ticket, arg);
+    mrd_core_start(core, now, ticket, arg);
 }
 
 static bool
 has_type(void *self, const char *type)
 {
-    const mrd_overview *v = self;
+    const mrd_overview *overview = self;
 
-    for (size_t i = 0; v != NULL && i < v->n_nodes; i++)
-        if (mrd_runtime_features_has(v->nodes[i]->features, type))
+    for (size_t i = 0; overview != NULL && i < overview->n_nodes; i++)
+        if (mrd_runtime_features_has(overview->nodes[i]->features, type))
             return true;
     return false;
 }
 
 /* Also accepts event types that a runtime of the cluster has. */
 static mrd_err
-check_types(http_api *api, const mrd_select *s, mrd_why *why)
+check_types(http_api *api, const mrd_select *selection, mrd_why *why)
 {
-    mrd_overview *v = s->types.n == 0 ? NULL : mrd_loop_overview(api->loop);
-    mrd_err err = mrd_select_check_types(s, has_type, v, why);
+    mrd_overview *overview = selection->types.n == 0 ? NULL : mrd_loop_overview(api->loop);
+    mrd_err err = mrd_select_check_types(selection, has_type, overview, why);
 
-    mrd_overview_unref(v);
+    mrd_overview_unref(overview);
     return err;
 }
 
@@ -145,27 +145,27 @@ static mrd_err
 post_session(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_session_request r = { 0 };
+    mrd_session_request request = { 0 };
     mrd_json *body = NULL, *reply = NULL;
-    mrd_session_view *v;
+    mrd_session_view *view;
     uint64_t id;
     char location[64], text[MRD_SESSION_TEXT];
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = mrd_http_session_request(body, &r, why);
+        err = mrd_http_session_request(body, &request, why);
     if (err == MRD_OK)
-        err = check_types(api, &r.select, why);
+        err = check_types(api, &request.select, why);
     if (err == MRD_OK)
-        err = mrd_loop_command(api->loop, start, &r, &id, why);
-    mrd_session_request_fini(&r);
+        err = mrd_loop_command(api->loop, start, &request, &id, why);
+    mrd_session_request_fini(&request);
     mrd_json_free(body);
     if (err != MRD_OK)
         return err;
     snprintf(location, sizeof(location), "/api/v1/sessions/%s", mrd_session_id_text(id, text));
-    if ((v = mrd_loop_session(api->loop, id)) != NULL)
-        reply = mrd_session_view_json(v);
-    mrd_session_view_unref(v);
+    if ((view = mrd_loop_session(api->loop, id)) != NULL)
+        reply = mrd_session_view_json(view);
+    mrd_session_view_unref(view);
     if (reply == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "session %s is deleted already", text);
     mrd_http_set_header(req, "Location", location);
@@ -174,11 +174,11 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
 
 /* Adds the files of a split Perfetto profile, as listed in its index. */
 static void
-add_parts(http_api *api, const mrd_session *s, mrd_json *to)
+add_parts(http_api *api, const mrd_session *session, mrd_json *to)
 {
-    char *path = s->state != MRD_SESSION_COMPLETE
+    char *path = session->state != MRD_SESSION_COMPLETE
                      ? NULL
-                     : mrd_session_store_path(mrd_loop_store(api->loop), s->text,
+                     : mrd_session_store_path(mrd_loop_store(api->loop), session->text,
                                               "profile/system_profile.parts.json");
     mrd_json *index = NULL;
 
@@ -192,25 +192,25 @@ static mrd_err
 get_session(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_session_view *v;
-    mrd_json *o;
-    mrd_err err = mrd_http_session(api, req, &v, why);
+    mrd_session_view *view;
+    mrd_json *json;
+    mrd_err err = mrd_http_session(api, req, &view, why);
 
     if (err != MRD_OK)
         return err;
-    o = mrd_session_view_json(v);
-    add_parts(api, v->s, o);
-    mrd_session_view_unref(v);
-    return mrd_http_reply_json(req, 200, o);
+    json = mrd_session_view_json(view);
+    add_parts(api, view->s, json);
+    mrd_session_view_unref(view);
+    return mrd_http_reply_json(req, 200, json);
 }
 
 static mrd_err
 reply_accepted(mrd_http_request *req, const char *key, const char *value)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
 
-    mrd_json_set(o, key, mrd_json_new_str(value));
-    return mrd_http_reply_json(req, 202, o);
+    mrd_json_set(json, key, mrd_json_new_str(value));
+    return mrd_http_reply_json(req, 202, json);
 }
 
 /* Refuses a body on a path that takes none, instead of ignoring it. */
@@ -230,22 +230,22 @@ no_members(mrd_http_request *req, mrd_why *why)
 static mrd_err
 command(http_api *api, mrd_http_request *req, mrd_loop_fn *fn, const char *value, mrd_why *why)
 {
-    mrd_session_view *v;
+    mrd_session_view *view;
     uint64_t id;
     mrd_err err = no_members(req, why);
 
-    if (err != MRD_OK || (err = mrd_http_session(api, req, &v, why)) != MRD_OK)
+    if (err != MRD_OK || (err = mrd_http_session(api, req, &view, why)) != MRD_OK)
         return err;
-    id = v->s->id;
-    mrd_session_view_unref(v);
+    id = view->s->id;
+    mrd_session_view_unref(view);
     err = mrd_loop_command(api->loop, fn, &id, NULL, why);
     return err != MRD_OK ? err : reply_accepted(req, "state", value);
 }
 
 static void
-remove_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+remove_session(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    mrd_core_delete(c, now, ticket, *(const uint64_t *) arg);
+    mrd_core_delete(core, now, ticket, *(const uint64_t *) arg);
 }
 
 static mrd_err
@@ -255,9 +255,9 @@ delete_session(void *self, mrd_http_request *req, mrd_why *why)
 }
 
 static void
-stop(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+stop(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    mrd_core_stop(c, now, ticket, *(const uint64_t *) arg);
+    mrd_core_stop(core, now, ticket, *(const uint64_t *) arg);
 }
 
 static mrd_err
@@ -267,9 +267,9 @@ post_stop(void *self, mrd_http_request *req, mrd_why *why)
 }
 
 static void
-merge(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+merge(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    mrd_core_merge(c, now, ticket, *(const uint64_t *) arg);
+    mrd_core_merge(core, now, ticket, *(const uint64_t *) arg);
 }
 
 static mrd_err
@@ -279,9 +279,9 @@ post_merge(void *self, mrd_http_request *req, mrd_why *why)
 }
 
 static void
-convert(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+convert(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    mrd_core_convert_again(c, now, ticket, *(const uint64_t *) arg);
+    mrd_core_convert_again(core, now, ticket, *(const uint64_t *) arg);
 }
 
 static mrd_err
@@ -296,62 +296,63 @@ typedef struct {
 } change_request;
 
 static void
-alter(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+alter(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    change_request *r = arg;
+    change_request *request = arg;
 
-    mrd_core_change(c, now, ticket, r->session, &r->change);
+    mrd_core_change(core, now, ticket, request->session, &request->change);
 }
 
-/* Changes the session of {id} as `r` says, and frees the contents of `r`. */
+/* Changes the session of {id} as `request` says, and frees the contents of `request`. */
 static mrd_err
-change(http_api *api, mrd_http_request *req, change_request *r, const char *value, mrd_why *why)
+change(http_api *api, mrd_http_request *req, change_request *request, const char *value,
+       mrd_why *why)
 {
-    mrd_session_view *v;
-    mrd_err err = mrd_http_session(api, req, &v, why);
+    mrd_session_view *view;
+    mrd_err err = mrd_http_session(api, req, &view, why);
 
     if (err == MRD_OK) {
-        r->session = v->s->id;
-        mrd_session_view_unref(v);
-        err = mrd_loop_command(api->loop, alter, r, NULL, why);
+        request->session = view->s->id;
+        mrd_session_view_unref(view);
+        err = mrd_loop_command(api->loop, alter, request, NULL, why);
     }
-    mrd_select_fini(&r->change.select);
+    mrd_select_fini(&request->change.select);
     return err != MRD_OK ? err : reply_accepted(req, "state", value);
 }
 
 static mrd_err
 post_pause(void *self, mrd_http_request *req, mrd_why *why)
 {
-    change_request r = { .change = { .paused = 1 } };
+    change_request request = { .change = { .paused = 1 } };
     mrd_err err = no_members(req, why);
 
-    return err != MRD_OK ? err : change(self, req, &r, "paused", why);
+    return err != MRD_OK ? err : change(self, req, &request, "paused", why);
 }
 
 static mrd_err
 post_resume(void *self, mrd_http_request *req, mrd_why *why)
 {
-    change_request r = { .change = { .paused = 0 } };
+    change_request request = { .change = { .paused = 0 } };
     mrd_err err = no_members(req, why);
 
-    return err != MRD_OK ? err : change(self, req, &r, "recording", why);
+    return err != MRD_OK ? err : change(self, req, &request, "recording", why);
 }
 
 static mrd_err
 post_change(void *self, mrd_http_request *req, mrd_why *why)
 {
-    change_request r = { .change = { .paused = -1 } };
+    change_request request = { .change = { .paused = -1 } };
     mrd_json *body = NULL;
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = mrd_http_change_request(body, &r.change, why);
+        err = mrd_http_change_request(body, &request.change, why);
     if (err == MRD_OK)
-        err = check_types(self, &r.change.select, why);
+        err = check_types(self, &request.change.select, why);
     mrd_json_free(body);
     if (err == MRD_OK)
-        return change(self, req, &r, "recording", why);
-    mrd_select_fini(&r.change.select);
+        return change(self, req, &request, "recording", why);
+    mrd_select_fini(&request.change.select);
     return err;
 }
 
@@ -362,26 +363,26 @@ typedef struct {
 } trigger_request;
 
 static void
-pull(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+pull(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    const trigger_request *t = arg;
+    const trigger_request *request = arg;
 
-    mrd_core_trigger(c, now, ticket, t->session, t->last, t->reason);
+    mrd_core_trigger(core, now, ticket, request->session, request->last, request->reason);
 }
 
 static mrd_err
 trigger(http_api *api, mrd_http_request *req, uint64_t id, mrd_why *why)
 {
-    trigger_request t = { .session = id };
+    trigger_request request = { .session = id };
     mrd_json *body = NULL;
     uint64_t number;
     char hex[24];
     mrd_err err = mrd_http_json(req, &body, why);
 
     if (err == MRD_OK)
-        err = mrd_http_trigger_request(body, &t.last, &t.reason, why);
+        err = mrd_http_trigger_request(body, &request.last, &request.reason, why);
     if (err == MRD_OK)
-        err = mrd_loop_command(api->loop, pull, &t, &number, why);
+        err = mrd_loop_command(api->loop, pull, &request, &number, why);
     mrd_json_free(body);
     if (err != MRD_OK)
         return err;
@@ -393,14 +394,14 @@ static mrd_err
 post_trigger(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_session_view *v;
+    mrd_session_view *view;
     uint64_t id;
-    mrd_err err = mrd_http_session(api, req, &v, why);
+    mrd_err err = mrd_http_session(api, req, &view, why);
 
     if (err != MRD_OK)
         return err;
-    id = v->s->id;
-    mrd_session_view_unref(v);
+    id = view->s->id;
+    mrd_session_view_unref(view);
     return trigger(api, req, id, why);
 }
 
@@ -416,30 +417,30 @@ static mrd_err
 get_artifacts(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_json *o, *list;
-    mrd_session_view *v;
-    mrd_err err = mrd_http_session(api, req, &v, why);
+    mrd_json *json, *list;
+    mrd_session_view *view;
+    mrd_err err = mrd_http_session(api, req, &view, why);
 
     if (err != MRD_OK)
         return err;
-    o = mrd_json_new_object();
+    json = mrd_json_new_object();
     list = mrd_json_new_array();
-    for (size_t i = 0; i < v->s->n_artifacts; i++) {
-        const mrd_listed_artifact *a = &v->s->artifacts[i];
+    for (size_t i = 0; i < view->s->n_artifacts; i++) {
+        const mrd_listed_artifact *artifact = &view->s->artifacts[i];
         mrd_json *to = mrd_json_new_object();
 
-        mrd_json_set(to, "sha256", mrd_json_new_str(a->sha256));
-        mrd_json_set(to, "name", mrd_json_new_str(a->name));
-        mrd_json_set(to, "kind", mrd_json_new_str(a->kind));
-        mrd_json_set(to, "instance_id", mrd_json_new_str(a->instance_id));
-        mrd_json_set(to, "process_id", mrd_json_new_int(a->process_id));
-        mrd_json_set(to, "size", mrd_json_new_int((int64_t) a->size));
-        mrd_json_set(to, "complete", mrd_json_new_bool(a->complete));
+        mrd_json_set(to, "sha256", mrd_json_new_str(artifact->sha256));
+        mrd_json_set(to, "name", mrd_json_new_str(artifact->name));
+        mrd_json_set(to, "kind", mrd_json_new_str(artifact->kind));
+        mrd_json_set(to, "instance_id", mrd_json_new_str(artifact->instance_id));
+        mrd_json_set(to, "process_id", mrd_json_new_int(artifact->process_id));
+        mrd_json_set(to, "size", mrd_json_new_int((int64_t) artifact->size));
+        mrd_json_set(to, "complete", mrd_json_new_bool(artifact->complete));
         mrd_json_append(list, to);
     }
-    mrd_session_view_unref(v);
-    mrd_json_set(o, "artifacts", list);
-    return mrd_http_reply_json(req, 200, o);
+    mrd_session_view_unref(view);
+    mrd_json_set(json, "artifacts", list);
+    return mrd_http_reply_json(req, 200, json);
 }
 
 static mrd_err
@@ -448,17 +449,17 @@ get_artifact(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_str sha = mrd_http_param(req, "sha256");
     char *path = NULL;
-    mrd_session_view *v;
-    mrd_err err = mrd_http_session(api, req, &v, why);
+    mrd_session_view *view;
+    mrd_err err = mrd_http_session(api, req, &view, why);
 
     if (err != MRD_OK)
         return err;
-    for (size_t i = 0; i < v->s->n_artifacts && path == NULL; i++) {
-        if (v->s->artifacts[i].complete && mrd_str_is(sha, v->s->artifacts[i].sha256))
+    for (size_t i = 0; i < view->s->n_artifacts && path == NULL; i++) {
+        if (view->s->artifacts[i].complete && mrd_str_is(sha, view->s->artifacts[i].sha256))
             path = mrd_session_store_path(mrd_loop_store(api->loop), NULL, "artifacts/%s",
-                                          v->s->artifacts[i].sha256);
+                                          view->s->artifacts[i].sha256);
     }
-    mrd_session_view_unref(v);
+    mrd_session_view_unref(view);
     err = path == NULL ? mrd_why_set(why, MRD_NOTFOUND, 0, "the session has no such artifact")
                        : mrd_http_reply_file(req, path, "application/octet-stream", NULL, why);
     free(path);
@@ -476,16 +477,16 @@ add_segment(const char *dir, const char *instance, const char *name, mrd_json *l
 {
     char *path = NULL;
     struct stat st;
-    mrd_json *o;
+    mrd_json *json;
 
     if (asprintf(&path, "%s/%s", dir, name) < 0)
         return MRD_NOMEM;
     if (stat(path, &st) == 0) { /* else it went meanwhile */
-        o = mrd_json_new_object();
-        mrd_json_set(o, "instance_id", mrd_json_new_str(instance));
-        mrd_json_set(o, "segment", mrd_json_new_str(name));
-        mrd_json_set(o, "bytes", mrd_json_new_int(st.st_size));
-        mrd_json_append(list, o);
+        json = mrd_json_new_object();
+        mrd_json_set(json, "instance_id", mrd_json_new_str(instance));
+        mrd_json_set(json, "segment", mrd_json_new_str(name));
+        mrd_json_set(json, "bytes", mrd_json_new_int(st.st_size));
+        mrd_json_append(list, json);
     }
     free(path);
     return MRD_OK;
@@ -522,38 +523,38 @@ static mrd_err
 get_journal(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_json *o, *list;
+    mrd_json *json, *list;
     mrd_strlist only = { 0 };
-    mrd_session_view *v;
+    mrd_session_view *view;
     uint64_t left_out = 0;
-    mrd_err err = mrd_http_session(api, req, &v, why);
+    mrd_err err = mrd_http_session(api, req, &view, why);
 
     if (err != MRD_OK)
         return err;
-    o = mrd_json_new_object();
+    json = mrd_json_new_object();
     list = mrd_json_new_array();
     if ((err = mrd_http_query_list(req, "instance_id", &only, why)) == MRD_OK)
-        err = mrd_session_has_nodes(v->s, &only, why);
-    for (size_t i = 0; i < v->s->n_parts && err == MRD_OK; i++) {
-        const char *node = v->s->parts[i]->instance_id;
+        err = mrd_session_has_nodes(view->s, &only, why);
+    for (size_t i = 0; i < view->s->n_parts && err == MRD_OK; i++) {
+        const char *node = view->s->parts[i]->instance_id;
         char *dir;
 
         if (only.n > 0 && !mrd_strlist_has(&only, mrd_str_of(node)))
             continue;
-        dir = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "journal/%s", node);
+        dir = mrd_session_store_path(mrd_loop_store(api->loop), view->s->text, "journal/%s", node);
         err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "list of segments")
                           : list_segments(api, dir, node, list, &left_out, why);
         free(dir);
     }
-    mrd_session_view_unref(v);
+    mrd_session_view_unref(view);
     mrd_strlist_fini(&only);
-    mrd_json_set(o, "segments", list);
-    mrd_json_set(o, "left_out", mrd_json_new_count(left_out));
+    mrd_json_set(json, "segments", list);
+    mrd_json_set(json, "left_out", mrd_json_new_count(left_out));
     if (err != MRD_OK) {
-        mrd_json_free(o);
+        mrd_json_free(json);
         return err;
     }
-    return mrd_http_reply_json(req, 200, o);
+    return mrd_http_reply_json(req, 200, json);
 }
 
 /* "000012.mrj": six digits or more and the suffix. */
@@ -574,17 +575,17 @@ get_segment(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_str node = mrd_http_param(req, "node"), segment = mrd_http_param(req, "segment");
     char *path = NULL;
-    mrd_session_view *v;
+    mrd_session_view *view;
     mrd_err err;
 
     if (!mrd_instance_id_valid(node) || !segment_name_ok(segment))
         return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no such segment");
-    if ((err = mrd_http_session(api, req, &v, why)) != MRD_OK)
+    if ((err = mrd_http_session(api, req, &view, why)) != MRD_OK)
         return err;
-    path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text,
+    path = mrd_session_store_path(mrd_loop_store(api->loop), view->s->text,
                                   "journal/" MRD_STR_FMT "/" MRD_STR_FMT, MRD_STR_ARG(node),
                                   MRD_STR_ARG(segment));
-    mrd_session_view_unref(v);
+    mrd_session_view_unref(view);
     err = path == NULL ? MRD_NOMEM
                        : mrd_http_reply_file(req, path, "application/octet-stream", NULL, why);
     free(path);
@@ -670,12 +671,12 @@ const mrd_http_route mrd_http_routes[] = {
 const size_t mrd_http_n_routes = MRD_COUNT(mrd_http_routes);
 
 static mrd_err
-files_take(http_api *api, const http_api_options *o, mrd_why *why)
+files_take(http_api *api, const http_api_options *options, mrd_why *why)
 {
     for (size_t i = 0; i < MRD_HTTP_CERT_FILES; i++) {
-        api->files[i].option = o->files[i].option;
-        if (o->files[i].path != NULL &&
-            (api->files[i].path = mrd_str_dup(mrd_str_of(o->files[i].path))) == NULL)
+        api->files[i].option = options->files[i].option;
+        if (options->files[i].path != NULL &&
+            (api->files[i].path = mrd_str_dup(mrd_str_of(options->files[i].path))) == NULL)
             return mrd_why_set(why, MRD_NOMEM, 0, "http");
     }
     return MRD_OK;

@@ -89,11 +89,11 @@ struct http_api {
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
 /* Returns the owner of the session; borrows from it. */
-mrd_ownership mrd_http_ownership(const mrd_session *s);
+mrd_ownership mrd_http_ownership(const mrd_session *session);
 /* Returns true if the route's action is allowed for the caller on the session of this list entry. */
-bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
+bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *line);
 /* Decides as for a session of the verdict's job. */
-bool mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *l);
+bool mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *line);
 /* POST /api/v1/invitations, /api/v1/certificates, .../account (http_join.c). */
 mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why);

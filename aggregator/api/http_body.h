@@ -33,11 +33,11 @@ extern const mrd_body_member mrd_http_session_members[], mrd_http_trigger_member
 mrd_err mrd_http_body_check(mrd_json *body, const mrd_body_member *members, mrd_why *why);
 /* Returns a duration that was checked, or def. */
 mrd_dur_ns mrd_http_body_dur(const mrd_json *body, const char *key, mrd_dur_ns def);
-/* Makes a session's request from its body. The caller zeroes `r` first and frees it in every case.
+/* Makes a session's request from its body. The caller zeroes `request` first and frees it in every case.
  * Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM. */
-mrd_err mrd_http_session_request(mrd_json *body, mrd_session_request *r, mrd_why *why);
+mrd_err mrd_http_session_request(mrd_json *body, mrd_session_request *request, mrd_why *why);
 /* Makes a change from its body: cores or event types. Ownership and errors as above. */
-mrd_err mrd_http_change_request(mrd_json *body, mrd_session_change *k, mrd_why *why);
+mrd_err mrd_http_change_request(mrd_json *body, mrd_session_change *change, mrd_why *why);
 /* Reads the body of a trigger: the time to keep, and the reason. The text borrows from the body. */
 mrd_err mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_reason,
                                  mrd_why *why);

@@ -30,21 +30,21 @@ typedef struct {
 } slice;
 
 static void
-serve(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+serve(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
     (void) ticket;
-    mrd_core_serve(c, now, ((const slice *) arg)->session, 1);
+    mrd_core_serve(core, now, ((const slice *) arg)->session, 1);
 }
 
 static void
-served(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+served(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
     const slice *s = arg;
 
     (void) ticket;
-    mrd_core_serve(c, now, s->session, -1);
+    mrd_core_serve(core, now, s->session, -1);
     if (s->made != NULL)
-        mrd_core_grew(c, now, s->session);
+        mrd_core_grew(core, now, s->session);
 }
 
 /* Keeps the session's files until the slice is freed. */
@@ -134,24 +134,24 @@ filter_time(mrd_http_request *req, const char *name, mrd_sess_ns first, mrd_ev_n
 }
 
 static mrd_err
-filter_parse(mrd_http_request *req, mrd_sess_ns first, mrd_filter *f, mrd_why *why)
+filter_parse(mrd_http_request *req, mrd_sess_ns first, mrd_filter *filter, mrd_why *why)
 {
     mrd_err err;
 
-    if ((err = filter_time(req, "start", first, &f->start, why)) != MRD_OK ||
-        (err = filter_time(req, "end", first, &f->end, why)) != MRD_OK ||
-        (err = mrd_http_query_list(req, "instance_id", &f->instances, why)) != MRD_OK ||
-        (err = mrd_http_query_list(req, "process_id", &f->processes, why)) != MRD_OK ||
-        (err = mrd_http_query_list(req, "lnc_idx", &f->cores, why)) != MRD_OK ||
-        (err = mrd_http_query_list(req, "event_type", &f->types, why)) != MRD_OK)
+    if ((err = filter_time(req, "start", first, &filter->start, why)) != MRD_OK ||
+        (err = filter_time(req, "end", first, &filter->end, why)) != MRD_OK ||
+        (err = mrd_http_query_list(req, "instance_id", &filter->instances, why)) != MRD_OK ||
+        (err = mrd_http_query_list(req, "process_id", &filter->processes, why)) != MRD_OK ||
+        (err = mrd_http_query_list(req, "lnc_idx", &filter->cores, why)) != MRD_OK ||
+        (err = mrd_http_query_list(req, "event_type", &filter->types, why)) != MRD_OK)
         return err;
-    if (!mrd_ev_before(f->start, f->end))
+    if (!mrd_ev_before(filter->start, filter->end))
         return mrd_why_set(
             why, MRD_RANGE, 0, "start (%s) must be before end (%s)",
             mrd_http_query(req, "start") == NULL ? "the beginning" : mrd_http_query(req, "start"),
             mrd_http_query(req, "end") == NULL ? "the end" : mrd_http_query(req, "end"));
-    err = mrd_filter_check(f, why);
-    return err != MRD_OK ? err : mrd_filter_check_types(&f->types, NULL, why);
+    err = mrd_filter_check(filter, why);
+    return err != MRD_OK ? err : mrd_filter_check_types(&filter->types, NULL, why);
 }
 
 static mrd_err
@@ -229,9 +229,10 @@ split_of(mrd_http_request *req, const mrd_sink_ops *ops, uint64_t *ret_split, mr
 /* Returns the path of the file with the whole profile, which the caller frees. NULL if the file
  * does not exist. */
 static char *
-file_there(const http_api *api, const mrd_session *s, const char *folder, const mrd_sink_ops *ops)
+file_there(const http_api *api, const mrd_session *session, const char *folder,
+           const mrd_sink_ops *ops)
 {
-    char *path = mrd_session_store_path(mrd_loop_store(api->loop), s->text, "%s/%s%s", folder,
+    char *path = mrd_session_store_path(mrd_loop_store(api->loop), session->text, "%s/%s%s", folder,
                                         ops->stem, ops->suffix);
 
     if (path != NULL && access(path, R_OK) == 0)
@@ -241,7 +242,7 @@ file_there(const http_api *api, const mrd_session *s, const char *folder, const 
 }
 
 static slice *
-slice_new(http_api *api, const mrd_session_view *v, const mrd_sink_ops *ops)
+slice_new(http_api *api, const mrd_session_view *view, const mrd_sink_ops *ops)
 {
     slice *s = calloc(1, sizeof(*s));
 
@@ -249,12 +250,12 @@ slice_new(http_api *api, const mrd_session_view *v, const mrd_sink_ops *ops)
         return NULL;
     s->filter = (mrd_filter) MRD_FILTER_ALL;
     s->ops = ops;
-    s->input = mrd_merge_input_new(mrd_loop_store(api->loop), &v->timescale, v->s);
+    s->input = mrd_merge_input_new(mrd_loop_store(api->loop), &view->timescale, view->s);
     if (s->input == NULL) {
         slice_free(s);
         return NULL;
     }
-    slice_serves(s, api->loop, v->s->id);
+    slice_serves(s, api->loop, view->s->id);
     return s;
 }
 
@@ -265,8 +266,8 @@ slice_new(http_api *api, const mrd_session_view *v, const mrd_sink_ops *ops)
  * must be sent as a stream, because the file takes too long or cannot be made.
  */
 static bool
-find_file(http_api *api, mrd_http_request *req, const mrd_session_view *v, const mrd_sink_ops *ops,
-          char **ret_path)
+find_file(http_api *api, mrd_http_request *req, const mrd_session_view *view,
+          const mrd_sink_ops *ops, char **ret_path)
 {
     uint64_t wakes = mrd_http_wakes(req);
     char folder[64], *path;
@@ -274,14 +275,14 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *v, const
     bool waits;
 
     /* A profile lists the session's artifacts, and a later conversion adds some. */
-    snprintf(folder, sizeof(folder), MERGE_MADE "/%zu", v->s->n_artifacts);
-    path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "%s/%s%s", folder,
+    snprintf(folder, sizeof(folder), MERGE_MADE "/%zu", view->s->n_artifacts);
+    path = mrd_session_store_path(mrd_loop_store(api->loop), view->s->text, "%s/%s%s", folder,
                                   ops->stem, ops->suffix);
     waits = path != NULL && mrd_made_is_coming(api->made, path);
-    if (!waits && (*ret_path = file_there(api, v->s, "profile", ops)) == NULL)
-        *ret_path = file_there(api, v->s, folder, ops);
-    if (!waits && *ret_path == NULL && path != NULL && v->s->job.state == MRD_MERGE_DONE &&
-        !mrd_http_has_waited(req) && (order = slice_new(api, v, ops)) != NULL) {
+    if (!waits && (*ret_path = file_there(api, view->s, "profile", ops)) == NULL)
+        *ret_path = file_there(api, view->s, folder, ops);
+    if (!waits && *ret_path == NULL && path != NULL && view->s->job.state == MRD_MERGE_DONE &&
+        !mrd_http_has_waited(req) && (order = slice_new(api, view, ops)) != NULL) {
         order->made = api->made;
         waits =
             mrd_made_start(api->made, path, &(mrd_made_order){ slice_produce, slice_free, order });
@@ -309,8 +310,8 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     slice *sl = calloc(1, sizeof(*sl));
     char name[160], *path = NULL;
-    mrd_session_view *v;
-    const mrd_session *s;
+    mrd_session_view *view;
+    const mrd_session *session;
     bool waits = false;
     mrd_err err;
 
@@ -322,29 +323,30 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
         (err = split_of(req, sl->ops, &sl->split, why)) != MRD_OK ||
         (err = group_of(req, "primary_group", sl->ops, &sl->primary, why)) != MRD_OK ||
         (err = group_of(req, "secondary_group", sl->ops, &sl->secondary, why)) != MRD_OK ||
-        (err = mrd_http_session(api, req, &v, why)) != MRD_OK) {
+        (err = mrd_http_session(api, req, &view, why)) != MRD_OK) {
         slice_free(sl);
         return err;
     }
-    s = v->s;
-    err = filter_parse(req, s->go, &sl->filter, why);
+    session = view->s;
+    err = filter_parse(req, session->go, &sl->filter, why);
     if (err == MRD_OK)
-        err = mrd_session_has_nodes(s, &sl->filter.instances, why);
-    if (err == MRD_OK && is_whole(sl) && s->state == MRD_SESSION_COMPLETE)
-        waits = find_file(api, req, v, sl->ops, &path);
+        err = mrd_session_has_nodes(session, &sl->filter.instances, why);
+    if (err == MRD_OK && is_whole(sl) && session->state == MRD_SESSION_COMPLETE)
+        waits = find_file(api, req, view, sl->ops, &path);
     if (waits) {
-        mrd_session_view_unref(v);
+        mrd_session_view_unref(view);
         slice_free(sl);
         return MRD_OK;
     }
     if (err == MRD_OK && path == NULL &&
-        (sl->input = mrd_merge_input_new(mrd_loop_store(api->loop), &v->timescale, s)) == NULL)
+        (sl->input = mrd_merge_input_new(mrd_loop_store(api->loop), &view->timescale, session)) ==
+            NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "slice");
     if (err == MRD_OK && path == NULL)
-        slice_serves(sl, api->loop, s->id);
-    snprintf(name, sizeof(name), "%s%s", s->text,
+        slice_serves(sl, api->loop, session->id);
+    snprintf(name, sizeof(name), "%s%s", session->text,
              path == NULL && sl->split > 0 ? ".tar" : sl->ops->suffix);
-    mrd_session_view_unref(v);
+    mrd_session_view_unref(view);
     if (err == MRD_OK && path == NULL) /* takes ownership of the slice in every case */
         return mrd_http_reply_stream(req, sl->split > 0 ? "application/x-tar" : sl->ops->media_type,
                                      name, slice_produce, slice_free, sl, why);
@@ -366,15 +368,15 @@ mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why)
     (void) why;
     sinks = mrd_sinks(&n);
     for (size_t i = 0; i < n; i++) {
-        mrd_json *o = mrd_json_new_object();
+        mrd_json *json = mrd_json_new_object();
 
-        mrd_json_set(o, "name", mrd_json_new_str(sinks[i]->name));
-        mrd_json_set(o, "suffix", mrd_json_new_str(sinks[i]->suffix));
-        mrd_json_set(o, "media_type", mrd_json_new_str(sinks[i]->media_type));
-        mrd_json_set(o, "what", mrd_json_new_str(sinks[i]->what));
+        mrd_json_set(json, "name", mrd_json_new_str(sinks[i]->name));
+        mrd_json_set(json, "suffix", mrd_json_new_str(sinks[i]->suffix));
+        mrd_json_set(json, "media_type", mrd_json_new_str(sinks[i]->media_type));
+        mrd_json_set(json, "what", mrd_json_new_str(sinks[i]->what));
         if (sinks[i]->title != NULL)
-            mrd_json_set(o, "title", mrd_json_new_str(sinks[i]->title));
-        mrd_json_append(list, o);
+            mrd_json_set(json, "title", mrd_json_new_str(sinks[i]->title));
+        mrd_json_append(list, json);
     }
     mrd_json_set(doc, "formats", list);
     return mrd_http_reply_json(req, 200, doc);
@@ -387,16 +389,16 @@ mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
     http_api *api = self;
     mrd_str file = mrd_http_param(req, "file");
     char *path, name[160];
-    mrd_session_view *v;
+    mrd_session_view *view;
     mrd_err err;
 
     if (!mrd_instance_id_valid(file))
         return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no such file");
-    if ((err = mrd_http_session(api, req, &v, why)) != MRD_OK)
+    if ((err = mrd_http_session(api, req, &view, why)) != MRD_OK)
         return err;
-    path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "profile/" MRD_STR_FMT,
+    path = mrd_session_store_path(mrd_loop_store(api->loop), view->s->text, "profile/" MRD_STR_FMT,
                                   MRD_STR_ARG(file));
-    mrd_session_view_unref(v);
+    mrd_session_view_unref(view);
     snprintf(name, sizeof(name), MRD_STR_FMT, MRD_STR_ARG(file));
     err = path == NULL
               ? MRD_NOMEM

@@ -6,49 +6,50 @@
 /* ---- Owners of sessions ---- */
 
 mrd_ownership
-mrd_http_ownership(const mrd_session *s)
+mrd_http_ownership(const mrd_session *session)
 {
-    return (mrd_ownership){ .of_job = mrd_session_has_owner(s),
-                            .uid = s->of_job.key.uid,
-                            .keys = &s->of_job.owner_keys,
-                            .jobs = &s->jobs,
-                            .jobs_left_out = mrd_session_is_of_one_job(s) ? 0 : s->jobs_left_out };
+    return (mrd_ownership){ .of_job = mrd_session_has_owner(session),
+                            .uid = session->of_job.key.uid,
+                            .keys = &session->of_job.owner_keys,
+                            .jobs = &session->jobs,
+                            .jobs_left_out =
+                                mrd_session_is_of_one_job(session) ? 0 : session->jobs_left_out };
 }
 
 static mrd_ownership
-of_line(const mrd_session_line *s)
+of_line(const mrd_session_line *line)
 {
-    return (mrd_ownership){ .of_job = s->of_job,
-                            .uid = s->uid,
-                            .keys = &s->owner_keys,
-                            .jobs = &s->jobs,
-                            .jobs_left_out = s->jobs_left_out };
+    return (mrd_ownership){ .of_job = line->of_job,
+                            .uid = line->uid,
+                            .keys = &line->owner_keys,
+                            .jobs = &line->jobs,
+                            .jobs_left_out = line->jobs_left_out };
 }
 
 static bool
-may_session(const mrd_http_request *req, const mrd_session *s)
+may_session(const mrd_http_request *req, const mrd_session *session)
 {
-    mrd_ownership o = mrd_http_ownership(s);
+    mrd_ownership ownership = mrd_http_ownership(session);
 
-    return mrd_http_may(req, &o);
+    return mrd_http_may(req, &ownership);
 }
 
 bool
-mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s)
+mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *line)
 {
-    mrd_ownership o = of_line(s);
+    mrd_ownership ownership = of_line(line);
 
-    return mrd_http_may(req, &o);
+    return mrd_http_may(req, &ownership);
 }
 
 bool
-mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *l)
+mrd_http_may_hang(const mrd_http_request *req, const mrd_hang_line *line)
 {
-    mrd_ownership o = {
-        .of_job = true, .uid = l->v.job.uid, .keys = &l->owner_keys, .jobs = &l->jobs
+    mrd_ownership ownership = {
+        .of_job = true, .uid = line->v.job.uid, .keys = &line->owner_keys, .jobs = &line->jobs
     };
 
-    return mrd_http_may(req, &o);
+    return mrd_http_may(req, &ownership);
 }
 
 /* Decides by the id, before the session is looked up. For a caller that may not use every session,
@@ -57,15 +58,15 @@ static bool
 may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 {
     static const mrd_ownership nobodys = { .uid = -1 };
-    mrd_overview *v;
+    mrd_overview *overview;
     bool found = false;
 
     if (mrd_http_may(req, &nobodys))
         return true;
-    v = mrd_loop_overview(api->loop);
-    for (size_t i = 0; v != NULL && i < v->n_sessions; i++)
-        found |= mrd_http_may_line(req, &v->sessions[i]) && v->sessions[i].id == id;
-    mrd_overview_unref(v);
+    overview = mrd_loop_overview(api->loop);
+    for (size_t i = 0; overview != NULL && i < overview->n_sessions; i++)
+        found |= mrd_http_may_line(req, &overview->sessions[i]) && overview->sessions[i].id == id;
+    mrd_overview_unref(overview);
     return found;
 }
 
@@ -75,15 +76,15 @@ may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 static bool
 is_owner(http_api *api, const mrd_caller *who)
 {
-    mrd_overview *v = mrd_loop_overview(api->loop);
+    mrd_overview *overview = mrd_loop_overview(api->loop);
     bool found = false;
 
-    for (size_t i = 0; v != NULL && i < v->n_sessions; i++) {
-        mrd_ownership o = of_line(&v->sessions[i]);
+    for (size_t i = 0; overview != NULL && i < overview->n_sessions; i++) {
+        mrd_ownership ownership = of_line(&overview->sessions[i]);
 
-        found |= mrd_caller_owns(who, &o);
+        found |= mrd_caller_owns(who, &ownership);
     }
-    mrd_overview_unref(v);
+    mrd_overview_unref(overview);
     return found;
 }
 
@@ -123,36 +124,36 @@ mrd_err
 mrd_http_self(void *self, mrd_http_request *req, mrd_why *why)
 {
     const mrd_caller *who = mrd_http_caller(req);
-    mrd_json *o = mrd_json_new_object(), *may = mrd_json_new_array();
+    mrd_json *json = mrd_json_new_object(), *may = mrd_json_new_array();
 
     (void) self;
     (void) why;
-    mrd_json_set(o, "role", mrd_json_new_str(mrd_role_text(who->role)));
+    mrd_json_set(json, "role", mrd_json_new_str(mrd_role_text(who->role)));
     if (who->user[0] != '\0')
-        mrd_json_set(o, "user", mrd_json_new_str(who->user));
+        mrd_json_set(json, "user", mrd_json_new_str(who->user));
     if (who->space[0] != '\0')
-        mrd_json_set(o, "namespace", mrd_json_new_str(who->space));
+        mrd_json_set(json, "namespace", mrd_json_new_str(who->space));
     if (who->uid >= 0)
-        mrd_json_set(o, "uid", mrd_json_new_int(who->uid));
-    for (mrd_action a = MRD_ACTION_LIST; a < MRD_ACTIONS; a++)
-        if (mrd_may(who, NULL, a))
-            mrd_json_append(may, mrd_json_new_str(mrd_action_text(a)));
-    mrd_json_set(o, "may", may);
-    return mrd_http_reply_json(req, 200, o);
+        mrd_json_set(json, "uid", mrd_json_new_int(who->uid));
+    for (mrd_action action = MRD_ACTION_LIST; action < MRD_ACTIONS; action++)
+        if (mrd_may(who, NULL, action))
+            mrd_json_append(may, mrd_json_new_str(mrd_action_text(action)));
+    mrd_json_set(json, "may", may);
+    return mrd_http_reply_json(req, 200, json);
 }
 
 /* Finds the newest session that the caller may read. Returns false if there is none. */
 static bool
 find_latest(http_api *api, const mrd_http_request *req, uint64_t *ret_id)
 {
-    mrd_overview *v = mrd_loop_overview(api->loop);
-    size_t i = v == NULL ? 0 : v->n_sessions;
+    mrd_overview *overview = mrd_loop_overview(api->loop);
+    size_t i = overview == NULL ? 0 : overview->n_sessions;
 
-    while (i > 0 && !mrd_http_may_line(req, &v->sessions[i - 1]))
+    while (i > 0 && !mrd_http_may_line(req, &overview->sessions[i - 1]))
         i--;
     if (i > 0)
-        *ret_id = v->sessions[i - 1].id;
-    mrd_overview_unref(v);
+        *ret_id = overview->sessions[i - 1].id;
+    mrd_overview_unref(overview);
     return i > 0;
 }
 
@@ -160,7 +161,7 @@ mrd_err
 mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view, mrd_why *why)
 {
     mrd_str text = mrd_http_param(req, "id");
-    mrd_session_view *v;
+    mrd_session_view *view;
     uint64_t id;
 
     if (mrd_str_is(text, "latest") && mrd_http_action(req) == MRD_ACTION_READ) {
@@ -169,11 +170,11 @@ mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_vi
     } else if (mrd_session_id_parse(text, &id) != MRD_OK)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is not a session id",
                            MRD_STR_ARG(text));
-    v = may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;
-    if (v != NULL && may_session(req, v->s)) {
-        *ret_view = v;
+    view = may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;
+    if (view != NULL && may_session(req, view->s)) {
+        *ret_view = view;
         return MRD_OK;
     }
-    mrd_session_view_unref(v);
+    mrd_session_view_unref(view);
     return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no session " MRD_STR_FMT, MRD_STR_ARG(text));
 }

@@ -31,29 +31,29 @@ jobs_json(const mrd_strlist *jobs)
 }
 
 static mrd_json *
-session_line(const mrd_session_line *s)
+session_line(const mrd_session_line *line)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
     char time[MRD_TIME_TEXT];
 
-    mrd_json_set(o, "id", mrd_json_new_str(s->text));
-    mrd_json_set(o, "name", mrd_json_new_str(s->name));
-    mrd_json_set(o, "mode", mrd_json_new_str(s->recorder ? "recorder" : "stream"));
-    mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
-    mrd_json_set(o, "message", mrd_json_new_str(s->message));
-    mrd_json_set(o, "created", mrd_json_new_str(mrd_wall_text(s->created, time)));
-    mrd_json_set(o, "created_ns", mrd_json_new_int(s->created.ns));
-    mrd_json_set(o, "nodes", mrd_json_new_int((int64_t) s->parts));
-    mrd_json_set(o, "nodes_without", mrd_json_new_int((int64_t) s->without));
-    mrd_json_set(o, "events", mrd_json_new_int((int64_t) s->events));
-    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) s->bytes));
-    mrd_json_set(o, "store_bytes", mrd_json_new_int((int64_t) s->store_bytes));
-    mrd_json_set(o, "artifact_bytes", mrd_json_new_int((int64_t) s->artifact_bytes));
-    mrd_json_set(o, "lost", mrd_json_new_int((int64_t) s->lost));
-    mrd_json_set(o, "jobs", jobs_json(&s->jobs));
-    if (s->progress >= 0)
-        mrd_json_set(o, "progress", mrd_json_new_num(s->progress));
-    return o;
+    mrd_json_set(json, "id", mrd_json_new_str(line->text));
+    mrd_json_set(json, "name", mrd_json_new_str(line->name));
+    mrd_json_set(json, "mode", mrd_json_new_str(line->recorder ? "recorder" : "stream"));
+    mrd_json_set(json, "state", mrd_json_new_str(mrd_session_state_text(line->state)));
+    mrd_json_set(json, "message", mrd_json_new_str(line->message));
+    mrd_json_set(json, "created", mrd_json_new_str(mrd_wall_text(line->created, time)));
+    mrd_json_set(json, "created_ns", mrd_json_new_int(line->created.ns));
+    mrd_json_set(json, "nodes", mrd_json_new_int((int64_t) line->parts));
+    mrd_json_set(json, "nodes_without", mrd_json_new_int((int64_t) line->without));
+    mrd_json_set(json, "events", mrd_json_new_int((int64_t) line->events));
+    mrd_json_set(json, "bytes", mrd_json_new_int((int64_t) line->bytes));
+    mrd_json_set(json, "store_bytes", mrd_json_new_int((int64_t) line->store_bytes));
+    mrd_json_set(json, "artifact_bytes", mrd_json_new_int((int64_t) line->artifact_bytes));
+    mrd_json_set(json, "lost", mrd_json_new_int((int64_t) line->lost));
+    mrd_json_set(json, "jobs", jobs_json(&line->jobs));
+    if (line->progress >= 0)
+        mrd_json_set(json, "progress", mrd_json_new_num(line->progress));
+    return json;
 }
 
 /* ---- The filter: all given parameters must match ---- */
@@ -103,32 +103,33 @@ asks_for_job(mrd_http_request *req)
 
 /* Searches the letters in id, name, message and the names of jobs. */
 static bool
-search_fits(const mrd_session_line *s, const char *letters)
+search_fits(const mrd_session_line *line, const char *letters)
 {
-    if (letters_in(s->text, letters) || letters_in(s->name, letters) ||
-        letters_in(s->message, letters))
+    if (letters_in(line->text, letters) || letters_in(line->name, letters) ||
+        letters_in(line->message, letters))
         return true;
-    for (size_t i = 0; i < s->jobs.n; i++)
-        if (letters_in(s->jobs.v[i], letters))
+    for (size_t i = 0; i < line->jobs.n; i++)
+        if (letters_in(line->jobs.v[i], letters))
             return true;
     return false;
 }
 
 static bool
-fits(mrd_http_request *req, const mrd_session_line *s)
+fits(mrd_http_request *req, const mrd_session_line *line)
 {
     const char *state = mrd_http_query(req, "state"), *name = mrd_http_query(req, "name");
     const char *mode = mrd_http_query(req, "mode"), *letters = mrd_http_query(req, "q");
     const char *id = mrd_http_query(req, "id");
     bool found = !asks_for_job(req);
 
-    if ((state != NULL && strcmp(state, mrd_session_state_text(s->state)) != 0) ||
-        (name != NULL && strcmp(name, s->name) != 0) ||
-        (mode != NULL && strcmp(mode, s->recorder ? "recorder" : "stream") != 0) ||
-        (id != NULL && strcmp(id, s->text) != 0) || (letters != NULL && !search_fits(s, letters)))
+    if ((state != NULL && strcmp(state, mrd_session_state_text(line->state)) != 0) ||
+        (name != NULL && strcmp(name, line->name) != 0) ||
+        (mode != NULL && strcmp(mode, line->recorder ? "recorder" : "stream") != 0) ||
+        (id != NULL && strcmp(id, line->text) != 0) ||
+        (letters != NULL && !search_fits(line, letters)))
         return false;
-    for (size_t i = 0; i < s->jobs.n && !found; i++)
-        found = job_fits(req, s->jobs.v[i]);
+    for (size_t i = 0; i < line->jobs.n && !found; i++)
+        found = job_fits(req, line->jobs.v[i]);
     return found;
 }
 
@@ -151,9 +152,10 @@ check_words(mrd_http_request *req, mrd_why *why)
     bool known = state == NULL;
     uint64_t any;
 
-    for (mrd_session_state i = 0; i < MRD_SESSION_STATES; i++) {
-        mrd_buf_fmt(&states, "%s%s", i == 0 ? "" : ", ", mrd_session_state_text(i));
-        known = known || strcmp(state, mrd_session_state_text(i)) == 0;
+    for (mrd_session_state session_state = 0; session_state < MRD_SESSION_STATES; session_state++) {
+        mrd_buf_fmt(&states, "%s%s", session_state == 0 ? "" : ", ",
+                    mrd_session_state_text(session_state));
+        known = known || strcmp(state, mrd_session_state_text(session_state)) == 0;
     }
     if (!known)
         mrd_why_set(why, MRD_INVALID, 0, "a session has no state '%.64s', only %s", state,
@@ -197,26 +199,26 @@ page_of(mrd_http_request *req, page *ret_page, mrd_why *why)
 }
 
 static const mrd_session_line *
-line_at(const mrd_overview *v, const page *p, size_t i)
+line_at(const mrd_overview *overview, const page *p, size_t i)
 {
-    return &v->sessions[p->newest_first ? v->n_sessions - 1 - i : i];
+    return &overview->sessions[p->newest_first ? overview->n_sessions - 1 - i : i];
 }
 
 /* Finds the first entry of the page. A session that was deleted meanwhile is located by its id,
  * which begins with the time. */
 static size_t
-page_begins(const mrd_overview *v, const page *p)
+page_begins(const mrd_overview *overview, const page *p)
 {
     size_t i = 0;
 
     if (p->after == NULL)
         return 0;
-    while (i < v->n_sessions && strcmp(line_at(v, p, i)->text, p->after) != 0)
+    while (i < overview->n_sessions && strcmp(line_at(overview, p, i)->text, p->after) != 0)
         i++;
-    if (i < v->n_sessions)
+    if (i < overview->n_sessions)
         return i + 1;
-    for (i = 0; i < v->n_sessions; i++) {
-        int later = strcmp(line_at(v, p, i)->text, p->after);
+    for (i = 0; i < overview->n_sessions; i++) {
+        int later = strcmp(line_at(overview, p, i)->text, p->after);
 
         if (p->newest_first ? later < 0 : later > 0)
             break;
@@ -229,37 +231,37 @@ mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     const mrd_session_line *last = NULL;
-    mrd_overview *v;
-    mrd_json *o, *list;
+    mrd_overview *overview;
+    mrd_json *json, *list;
     page p = { 0 };
 
     if (check_words(req, why) != MRD_OK || page_of(req, &p, why) != MRD_OK)
         return MRD_INVALID;
-    if ((v = mrd_loop_overview(api->loop)) == NULL)
+    if ((overview = mrd_loop_overview(api->loop)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
-    o = mrd_json_new_object();
+    json = mrd_json_new_object();
     list = mrd_json_new_array();
-    for (size_t i = page_begins(v, &p); i < v->n_sessions; i++) {
-        const mrd_session_line *s = line_at(v, &p, i);
+    for (size_t i = page_begins(overview, &p); i < overview->n_sessions; i++) {
+        const mrd_session_line *line = line_at(overview, &p, i);
 
-        if (!mrd_http_may_line(req, s) || !fits(req, s))
+        if (!mrd_http_may_line(req, line) || !fits(req, line))
             continue;
         if (p.limit-- == 0) {
-            mrd_json_set(o, "next", mrd_json_new_str(last->text));
+            mrd_json_set(json, "next", mrd_json_new_str(last->text));
             break;
         }
-        mrd_json_append(list, session_line(s));
-        last = s;
+        mrd_json_append(list, session_line(line));
+        last = line;
     }
-    mrd_overview_unref(v);
-    mrd_json_set(o, "sessions", list);
-    return mrd_http_reply_json(req, 200, o);
+    mrd_overview_unref(overview);
+    mrd_json_set(json, "sessions", list);
+    return mrd_http_reply_json(req, 200, json);
 }
 
 static void
-remove_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+remove_session(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    mrd_core_delete(c, now, ticket, *(const uint64_t *) arg);
+    mrd_core_delete(core, now, ticket, *(const uint64_t *) arg);
 }
 
 /* Refuses a filter with an empty value, for example from an unset shell variable, because it would
@@ -289,27 +291,27 @@ mrd_err
 mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_overview *v;
-    mrd_json *o, *gone, *left;
+    mrd_overview *overview;
+    mrd_json *json, *gone, *left;
 
     if (check_filter(req, why) != MRD_OK || check_words(req, why) != MRD_OK)
         return MRD_INVALID;
-    if ((v = mrd_loop_overview(api->loop)) == NULL)
+    if ((overview = mrd_loop_overview(api->loop)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
-    o = mrd_json_new_object();
+    json = mrd_json_new_object();
     gone = mrd_json_new_array();
     left = mrd_json_new_array();
-    for (size_t i = 0; i < v->n_sessions; i++) {
-        uint64_t id = v->sessions[i].id;
+    for (size_t i = 0; i < overview->n_sessions; i++) {
+        uint64_t id = overview->sessions[i].id;
 
-        if (mrd_http_may_line(req, &v->sessions[i]) && fits(req, &v->sessions[i]))
+        if (mrd_http_may_line(req, &overview->sessions[i]) && fits(req, &overview->sessions[i]))
             mrd_json_append(mrd_loop_command(api->loop, remove_session, &id, NULL, NULL) == MRD_OK
                                 ? gone
                                 : left,
-                            mrd_json_new_str(v->sessions[i].text));
+                            mrd_json_new_str(overview->sessions[i].text));
     }
-    mrd_overview_unref(v);
-    mrd_json_set(o, "deleted", gone);
-    mrd_json_set(o, "left", left);
-    return mrd_http_reply_json(req, 200, o);
+    mrd_overview_unref(overview);
+    mrd_json_set(json, "deleted", gone);
+    mrd_json_set(json, "left", left);
+    return mrd_http_reply_json(req, 200, json);
 }

@@ -10,13 +10,13 @@ static mrd_err
 reply(mrd_http_request *req, mrd_str name, mrd_why *why)
 {
     for (size_t i = 0; i < mrd_http_web_n_files; i++) {
-        const http_web_file *f = &mrd_http_web_files[i];
+        const http_web_file *file = &mrd_http_web_files[i];
 
-        if (!mrd_str_is(name, f->name))
+        if (!mrd_str_is(name, file->name))
             continue;
         mrd_http_set_header(req, "Content-Security-Policy", POLICY);
         mrd_http_set_header(req, "Referrer-Policy", "no-referrer");
-        return mrd_http_reply_static(req, f->type, f->etag, f->body);
+        return mrd_http_reply_static(req, file->type, file->etag, file->body);
     }
     return mrd_why_set(why, MRD_NOTFOUND, 0, "the page has no file '" MRD_STR_FMT "'",
                        MRD_STR_ARG(name));

@@ -36,53 +36,53 @@ struct mrd_made {
 
 /* Drops an order that was reported or never started. */
 static void
-drop_order(mrd_made *m)
+drop_order(mrd_made *made)
 {
-    pthread_mutex_lock(&m->lock);
-    if (--m->orders == 0)
-        pthread_cond_broadcast(&m->idle);
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_lock(&made->lock);
+    if (--made->orders == 0)
+        pthread_cond_broadcast(&made->idle);
+    pthread_mutex_unlock(&made->lock);
 }
 
 static void
-unlist(mrd_made *m, made_file *f)
+unlist(mrd_made *made, made_file *file)
 {
-    pthread_mutex_lock(&m->lock);
-    *f->link = f->next;
-    if (f->next != NULL)
-        f->next->link = f->link;
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_lock(&made->lock);
+    *file->link = file->next;
+    if (file->next != NULL)
+        file->next->link = file->link;
+    pthread_mutex_unlock(&made->lock);
 }
 
 static void
-file_free(made_file *f)
+file_free(made_file *file)
 {
-    if (f->order.done != NULL)
-        f->order.done(f->order.self);
-    free(f->path);
-    free(f);
+    if (file->order.done != NULL)
+        file->order.done(file->order.self);
+    free(file->path);
+    free(file);
 }
 
 bool
-mrd_made_wanted(const mrd_made *m, const char *dir)
+mrd_made_wanted(const mrd_made *made, const char *dir)
 {
     struct statvfs fs;
 
-    return !__atomic_load_n(&m->stopping, __ATOMIC_RELAXED) &&
+    return !__atomic_load_n(&made->stopping, __ATOMIC_RELAXED) &&
            (statvfs(dir, &fs) != 0 ||
-            (int64_t) fs.f_bavail * (int64_t) fs.f_frsize > m->disk_reserve);
+            (int64_t) fs.f_bavail * (int64_t) fs.f_frsize > made->disk_reserve);
 }
 
 static mrd_err
-write_file(const made_file *f, mrd_why *why)
+write_file(const made_file *file, mrd_why *why)
 {
     mrd_out *out = NULL;
     mrd_err err;
 
-    mrd_remove_parts_of(f->path); /* left by an aggregator that was killed */
-    if ((err = mrd_out_file(f->path, &out, why)) != MRD_OK)
+    mrd_remove_parts_of(file->path); /* left by an aggregator that was killed */
+    if ((err = mrd_out_file(file->path, &out, why)) != MRD_OK)
         return err;
-    if ((err = f->order.produce(f->order.self, out, why)) == MRD_OK)
+    if ((err = file->order.produce(file->order.self, out, why)) == MRD_OK)
         return mrd_out_commit(out, why);
     mrd_out_abort(out);
     return err;
@@ -91,33 +91,33 @@ write_file(const made_file *f, mrd_why *why)
 static void
 make(void *self, void *job)
 {
-    mrd_made *m = self;
-    made_file *f = job;
+    mrd_made *made = self;
+    made_file *file = job;
     mrd_why why = { 0 };
     mrd_err err =
-        __atomic_load_n(&m->stopping, __ATOMIC_RELAXED) ? MRD_CANCELLED : write_file(f, &why);
+        __atomic_load_n(&made->stopping, __ATOMIC_RELAXED) ? MRD_CANCELLED : write_file(file, &why);
 
-    if (err != MRD_OK && !__atomic_load_n(&m->stopping, __ATOMIC_RELAXED))
+    if (err != MRD_OK && !__atomic_load_n(&made->stopping, __ATOMIC_RELAXED))
         mrd_log(
             MRD_LOG_WARN, "AGG-HTTP-FILE",
             "A profile is not kept as a file, it is made anew for each request: file=%s reason=%s",
-            f->path, why.text[0] != '\0' ? why.text : mrd_err_text(err));
-    unlist(m, f);
-    file_free(f);
-    m->ended(m->self);
-    drop_order(m);
+            file->path, why.text[0] != '\0' ? why.text : mrd_err_text(err));
+    unlist(made, file);
+    file_free(file);
+    made->ended(made->self);
+    drop_order(made);
 }
 
 bool
-mrd_made_is_coming(mrd_made *m, const char *path)
+mrd_made_is_coming(mrd_made *made, const char *path)
 {
-    const made_file *f;
+    const made_file *file;
 
-    pthread_mutex_lock(&m->lock);
-    for (f = m->files; f != NULL && strcmp(f->path, path) != 0; f = f->next)
+    pthread_mutex_lock(&made->lock);
+    for (file = made->files; file != NULL && strcmp(file->path, path) != 0; file = file->next)
         ;
-    pthread_mutex_unlock(&m->lock);
-    return f != NULL;
+    pthread_mutex_unlock(&made->lock);
+    return file != NULL;
 }
 
 /* Removes files of an earlier state, which are next to the directory of this file. */
@@ -135,46 +135,46 @@ drop_others(const char *path)
 
 /* False after the stop. */
 static bool
-list(mrd_made *m, made_file *f)
+list(mrd_made *made, made_file *file)
 {
     bool ok;
 
-    pthread_mutex_lock(&m->lock);
-    ok = !m->stopping;
+    pthread_mutex_lock(&made->lock);
+    ok = !made->stopping;
     if (ok) {
-        f->next = m->files;
-        f->link = &m->files;
-        if (f->next != NULL)
-            f->next->link = &f->next;
-        m->files = f;
-        m->orders++;
+        file->next = made->files;
+        file->link = &made->files;
+        if (file->next != NULL)
+            file->next->link = &file->next;
+        made->files = file;
+        made->orders++;
     }
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_unlock(&made->lock);
     return ok;
 }
 
 bool
-mrd_made_start(mrd_made *m, const char *path, const mrd_made_order *order)
+mrd_made_start(mrd_made *made, const char *path, const mrd_made_order *order)
 {
-    made_file *f = calloc(1, sizeof(*f));
+    made_file *file = calloc(1, sizeof(*file));
     bool listed;
 
-    if (f == NULL || (f->path = mrd_str_dup(mrd_str_of(path))) == NULL) {
-        free(f);
+    if (file == NULL || (file->path = mrd_str_dup(mrd_str_of(path))) == NULL) {
+        free(file);
         if (order->done != NULL)
             order->done(order->self);
         return false;
     }
-    f->order = *order;
-    if ((listed = list(m, f))) {
+    file->order = *order;
+    if ((listed = list(made, file))) {
         drop_others(path);
-        if (mrd_pool_put(m->workers, make, m, f))
+        if (mrd_pool_put(made->workers, make, made, file))
             return true;
-        unlist(m, f);
+        unlist(made, file);
     }
-    file_free(f);
+    file_free(file);
     if (listed)
-        drop_order(m);
+        drop_order(made);
     return false;
 }
 
@@ -182,43 +182,43 @@ mrd_err
 mrd_made_open(void (*ended)(void *self), void *self, int64_t disk_reserve, mrd_made **ret_made,
               mrd_why *why)
 {
-    mrd_made *m = calloc(1, sizeof(*m));
+    mrd_made *made = calloc(1, sizeof(*made));
     mrd_err err;
 
-    if (m == NULL)
+    if (made == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "http");
-    *m = (mrd_made){ .ended = ended, .self = self, .disk_reserve = disk_reserve };
-    pthread_mutex_init(&m->lock, NULL);
-    mrd_cond_init(&m->idle);
-    if ((err = mrd_pool_open("profiles", AT_ONCE, WAITING_MAX, &m->workers, why)) != MRD_OK) {
-        pthread_cond_destroy(&m->idle);
-        pthread_mutex_destroy(&m->lock);
-        free(m);
+    *made = (mrd_made){ .ended = ended, .self = self, .disk_reserve = disk_reserve };
+    pthread_mutex_init(&made->lock, NULL);
+    mrd_cond_init(&made->idle);
+    if ((err = mrd_pool_open("profiles", AT_ONCE, WAITING_MAX, &made->workers, why)) != MRD_OK) {
+        pthread_cond_destroy(&made->idle);
+        pthread_mutex_destroy(&made->lock);
+        free(made);
         return err;
     }
-    *ret_made = m;
+    *ret_made = made;
     return MRD_OK;
 }
 
 void
-mrd_made_stop(mrd_made *m)
+mrd_made_stop(mrd_made *made)
 {
-    if (m == NULL)
+    if (made == NULL)
         return;
-    pthread_mutex_lock(&m->lock);
-    __atomic_store_n(&m->stopping, true, __ATOMIC_RELAXED);
-    while (m->orders > 0)
-        pthread_cond_wait(&m->idle, &m->lock);
-    pthread_mutex_unlock(&m->lock);
+    pthread_mutex_lock(&made->lock);
+    __atomic_store_n(&made->stopping, true, __ATOMIC_RELAXED);
+    while (made->orders > 0)
+        pthread_cond_wait(&made->idle, &made->lock);
+    pthread_mutex_unlock(&made->lock);
 }
 
 void
-mrd_made_free(mrd_made *m)
+mrd_made_free(mrd_made *made)
 {
-    if (m == NULL)
+    if (made == NULL)
         return;
-    mrd_pool_close(m->workers);
-    pthread_cond_destroy(&m->idle);
-    pthread_mutex_destroy(&m->lock);
-    free(m);
+    mrd_pool_close(made->workers);
+    pthread_cond_destroy(&made->idle);
+    pthread_mutex_destroy(&made->lock);
+    free(made);
 }

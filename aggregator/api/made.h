@@ -24,15 +24,15 @@ mrd_err mrd_made_open(void (*ended)(void *self), void *self, int64_t disk_reserv
                       mrd_made **ret_made, mrd_why *why);
 /* Cancels the current files and waits for their end. `ended` is not called afterwards. NULL is
  * fine. */
-void mrd_made_stop(mrd_made *m);
+void mrd_made_stop(mrd_made *made);
 /* Frees a stopped cache. NULL is fine. */
-void mrd_made_free(mrd_made *m);
+void mrd_made_free(mrd_made *made);
 /* Returns true if this file is queued or being made. Look for the file after this call. */
-bool mrd_made_is_coming(mrd_made *m, const char *path);
+bool mrd_made_is_coming(mrd_made *made, const char *path);
 /* Makes the file in a directory of its own, and removes other contents of the parent directory.
  * Returns false if the queue is full or after the stop; `done` was called then. */
-bool mrd_made_start(mrd_made *m, const char *path, const mrd_made_order *order);
+bool mrd_made_start(mrd_made *made, const char *path, const mrd_made_order *order);
 /* For `produce`: returns false if it must stop writing, because of the stop or a full disk. */
-bool mrd_made_wanted(const mrd_made *m, const char *dir);
+bool mrd_made_wanted(const mrd_made *made, const char *dir);
 
 #endif

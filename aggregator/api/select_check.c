@@ -9,7 +9,7 @@
 #include "trace/model/filter.h"
 
 static mrd_err
-check_keys(const mrd_json *o, mrd_why *why)
+check_keys(const mrd_json *json, mrd_why *why)
 {
     static const char *const known[] = {
 #define MRD_SELECT(ident, kind, key, ...) key,
@@ -18,8 +18,8 @@ check_keys(const mrd_json *o, mrd_why *why)
     };
     char near[MRD_NEAR_TEXT];
 
-    for (void *it = mrd_json_iter((mrd_json *) (uintptr_t) o); it != NULL;
-         it = mrd_json_iter_next((mrd_json *) (uintptr_t) o, it)) {
+    for (void *it = mrd_json_iter((mrd_json *) (uintptr_t) json); it != NULL;
+         it = mrd_json_iter_next((mrd_json *) (uintptr_t) json, it)) {
         const char *key = mrd_json_iter_key(it);
         size_t i = 0;
 
@@ -73,36 +73,36 @@ check_sources(const mrd_strlist *list, mrd_why *why)
 }
 
 mrd_err
-mrd_select_check(const mrd_select *s, const mrd_json *o, mrd_why *why)
+mrd_select_check(const mrd_select *selection, const mrd_json *json, mrd_why *why)
 {
-    mrd_filter numbers = { .cores = s->cores, .processes = s->processes };
-    mrd_err err = check_keys(o, why);
+    mrd_filter numbers = { .cores = selection->cores, .processes = selection->processes };
+    mrd_err err = check_keys(json, why);
 
     if (err == MRD_OK)
-        err = check_numbers(&s->ranks, "rank", why);
+        err = check_numbers(&selection->ranks, "rank", why);
     if (err == MRD_OK)
-        err = check_numbers(&s->processes, "process id", why);
+        err = check_numbers(&selection->processes, "process id", why);
     if (err == MRD_OK)
-        err = check_numbers(&s->uids, "uid", why);
+        err = check_numbers(&selection->uids, "uid", why);
     if (err == MRD_OK)
         err = mrd_filter_check(&numbers, why);
     if (err == MRD_OK)
-        err = check_sources(&s->sources, why);
+        err = check_sources(&selection->sources, why);
     return err;
 }
 
 mrd_err
-mrd_select_check_types(const mrd_select *s, bool (*has)(void *self, const char *type), void *self,
-                       mrd_why *why)
+mrd_select_check_types(const mrd_select *selection, bool (*has)(void *self, const char *type),
+                       void *self, mrd_why *why)
 {
     mrd_strlist rest = { 0 };
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < s->types.n && err == MRD_OK; i++) {
-        const char *word = s->types.v[i] + (s->types.v[i][0] == '^');
+    for (size_t i = 0; i < selection->types.n && err == MRD_OK; i++) {
+        const char *word = selection->types.v[i] + (selection->types.v[i][0] == '^');
 
         if (has == NULL || !has(self, word))
-            err = mrd_strlist_add(&rest, mrd_str_of(s->types.v[i]));
+            err = mrd_strlist_add(&rest, mrd_str_of(selection->types.v[i]));
     }
     if (err != MRD_OK)
         mrd_why_set(why, err, 0, "event types");

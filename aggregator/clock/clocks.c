@@ -22,60 +22,60 @@ mrd_err
 mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_clocks **ret_clocks,
                 mrd_why *why)
 {
-    mrd_timeserve_options o = { .port = port, .session_minus_raw = scale->offset };
-    mrd_clocks *c = calloc(1, sizeof(*c));
+    mrd_timeserve_options options = { .port = port, .session_minus_raw = scale->offset };
+    mrd_clocks *clocks = calloc(1, sizeof(*clocks));
     char host[256] = "";
     mrd_err err = MRD_OK;
     mrd_url url;
 
-    if (c == NULL)
+    if (clocks == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clocks");
     /* without it, UTC links no incarnations */
-    c->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
+    clocks->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
     if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
         scale->same_clock = true; /* inproc and ipc: agents use our clock */
     } else {
         (void) mrd_url_host(&url, host, sizeof(host));
-        o.host = *host == '\0' || strcmp(host, "*") == 0 ? NULL : host;
-        err = mrd_timeserve_open(&o, &c->serve, why);
+        options.host = *host == '\0' || strcmp(host, "*") == 0 ? NULL : host;
+        err = mrd_timeserve_open(&options, &clocks->serve, why);
     }
     if (err != MRD_OK)
-        mrd_clocks_close(c);
+        mrd_clocks_close(clocks);
     else
-        *ret_clocks = c;
+        *ret_clocks = clocks;
     return err;
 }
 
 void
-mrd_clocks_close(mrd_clocks *c)
+mrd_clocks_close(mrd_clocks *clocks)
 {
-    if (c == NULL)
+    if (clocks == NULL)
         return;
-    mrd_timeserve_close(c->serve);
-    mrd_hostclock_close(c->own);
-    mrd_buf_fini(&c->joined);
-    free(c);
+    mrd_timeserve_close(clocks->serve);
+    mrd_hostclock_close(clocks->own);
+    mrd_buf_fini(&clocks->joined);
+    free(clocks);
 }
 
 uint16_t
-mrd_clocks_port(const mrd_clocks *c)
+mrd_clocks_port(const mrd_clocks *clocks)
 {
-    return c->serve == NULL ? 0 : mrd_timeserve_port(c->serve);
+    return clocks->serve == NULL ? 0 : mrd_timeserve_port(clocks->serve);
 }
 
 void
-mrd_clocks_welcome(mrd_clocks *c, uint64_t agent, uint8_t key[MRD_PROBE_KEY_LEN])
+mrd_clocks_welcome(mrd_clocks *clocks, uint64_t agent, uint8_t key[MRD_PROBE_KEY_LEN])
 {
     mrd_random(key, MRD_PROBE_KEY_LEN);
-    if (c->serve != NULL)
-        (void) mrd_timeserve_agent(c->serve, agent, key); /* else it stays unaligned */
+    if (clocks->serve != NULL)
+        (void) mrd_timeserve_agent(clocks->serve, agent, key); /* else it stays unaligned */
 }
 
 void
-mrd_clocks_forget(mrd_clocks *c, uint64_t agent)
+mrd_clocks_forget(mrd_clocks *clocks, uint64_t agent)
 {
-    if (c->serve != NULL)
-        mrd_timeserve_forget(c->serve, agent);
+    if (clocks->serve != NULL)
+        mrd_timeserve_forget(clocks->serve, agent);
 }
 
 static mrd_err
@@ -87,32 +87,34 @@ join(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe)
 /* Adds our own reading next to each reading of the node. The readings link our next incarnation to
  * this one if no node does, and they allow a comparison with a node's clock without packets. */
 static void
-add_own(mrd_clocks *c, const mrd_timescale *t, Mrd__ClockData *data)
+add_own(mrd_clocks *clocks, const mrd_timescale *timescale, Mrd__ClockData *data)
 {
     int64_t now = mrd_local_now().ns;
-    mrd_hostclock_reading r;
+    mrd_hostclock_reading reading;
 
     data->n_aggregator = 0; /* only our own readings may be in it */
     data->session_offset_ns = 0;
-    if (strcmp(data->reference, t->timeline) != 0)
+    if (strcmp(data->reference, timescale->timeline) != 0)
         return;
-    data->session_offset_ns = t->offset;
-    if (c->own == NULL || data->n_readings == 0)
+    data->session_offset_ns = timescale->offset;
+    if (clocks->own == NULL || data->n_readings == 0)
         return;
-    if (c->reading.m.raw_ns == 0 || now - c->reading.m.raw_ns >= OWN_EVERY) {
-        mrd_hostclock_read(c->own, &r);
-        mrd_clock_reading_fill(&c->reading, &r);
+    if (clocks->reading.m.raw_ns == 0 || now - clocks->reading.m.raw_ns >= OWN_EVERY) {
+        mrd_hostclock_read(clocks->own, &reading);
+        mrd_clock_reading_fill(&clocks->reading, &reading);
     }
-    c->readings[0] = &c->reading.m;
-    data->aggregator = c->readings;
+    clocks->readings[0] = &clocks->reading.m;
+    data->aggregator = clocks->readings;
     data->n_aggregator = 1;
 }
 
 void
-mrd_clocks_take(mrd_clocks *c, mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data)
+mrd_clocks_take(mrd_clocks *clocks, mrd_node *node, const mrd_timescale *timescale,
+                Mrd__ClockData *data)
 {
     if (data->reference[0] == '\0')
-        data->reference = (char *) (uintptr_t) t->timeline;
-    add_own(c, t, data);
-    mrd_node_take_clock(n, t, data, c->serve == NULL ? NULL : join, c->serve, &c->joined);
+        data->reference = (char *) (uintptr_t) timescale->timeline;
+    add_own(clocks, timescale, data);
+    mrd_node_take_clock(node, timescale, data, clocks->serve == NULL ? NULL : join, clocks->serve,
+                        &clocks->joined);
 }

@@ -19,21 +19,22 @@ typedef struct {
 static mrd_abs *
 server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, size_t *ret_n)
 {
-    mrd_abs *v = malloc((clock->n_server + 1) * sizeof(*v));
+    mrd_abs *absolute = malloc((clock->n_server + 1) * sizeof(*absolute));
     size_t n = 0;
 
-    for (size_t i = 0; v != NULL && i < clock->n_server; i++) {
-        const mrd_server_reading *s = &clock->server[i];
+    for (size_t i = 0; absolute != NULL && i < clock->n_server; i++) {
+        const mrd_server_reading *reading = &clock->server[i];
 
-        if (strcmp(s->id, id) == 0 && mrd_host_reading_absolute(&s->r, kind, &v[n]))
-            v[n++].at.ns += s->session_offset_ns;
+        if (strcmp(reading->id, id) == 0 &&
+            mrd_host_reading_absolute(&reading->r, kind, &absolute[n]))
+            absolute[n++].at.ns += reading->session_offset_ns;
     }
-    *ret_n = v == NULL ? 0 : mrd_abs_order(v, n);
-    return v;
+    *ret_n = absolute == NULL ? 0 : mrd_abs_order(absolute, n);
+    return absolute;
 }
 
 static mrd_err
-pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *c, const char *id,
+pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *boot_clock, const char *id,
                      mrd_absolute kind, pairs *to)
 {
     size_t n;
@@ -41,8 +42,8 @@ pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *c, const
 
     if (server == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; n > 1 && i < c->n_readings; i++) {
-        if (mrd_host_reading_absolute(&c->readings[i], kind, &node) &&
+    for (size_t i = 0; n > 1 && i < boot_clock->n_readings; i++) {
+        if (mrd_host_reading_absolute(&boot_clock->readings[i], kind, &node) &&
             mrd_abs_ineqs(server, n, &node, mrd_follow_defaults.w, sources[kind], to->v + to->n))
             to->n += 2;
     }
@@ -53,7 +54,8 @@ pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *c, const
 /* Handles a clock without packets, so that its timeline is not named. If there was only one
  * incarnation, it is that one's. */
 static mrd_err
-pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolute kind, pairs *to)
+pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute kind,
+                      pairs *to)
 {
     const char *id = clock->n_server == 0 ? "" : clock->server[0].id;
     mrd_clock_incarnation *incarnation;
@@ -63,7 +65,7 @@ pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolu
         if (strcmp(clock->server[i].id, id) != 0)
             return MRD_OK;
     }
-    if ((err = pairs_of_incarnation(clock, c, id, kind, to)) != MRD_OK || to->n == 0)
+    if ((err = pairs_of_incarnation(clock, boot_clock, id, kind, to)) != MRD_OK || to->n == 0)
         return err;
     if ((incarnation = calloc(1, sizeof(*incarnation))) == NULL)
         return MRD_NOMEM;
@@ -72,29 +74,31 @@ pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolu
     incarnation->to = (mrd_local_ns){ to->v[to->n - 1].t };
     incarnation->began = (mrd_sess_ns){ incarnation->from.ns + to->v[0].v };
     incarnation->ended = (mrd_sess_ns){ incarnation->to.ns + to->v[to->n - 1].v };
-    c->incarnations = incarnation;
-    c->n_incarnations = c->cap_incarnations = 1;
+    boot_clock->incarnations = incarnation;
+    boot_clock->n_incarnations = boot_clock->cap_incarnations = 1;
     return MRD_OK;
 }
 
 static mrd_err
-find_pairs(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolute kind, pairs *to)
+find_pairs(const mrd_node_clock *clock, mrd_boot_clock *boot_clock, mrd_absolute kind, pairs *to)
 {
     mrd_err err = MRD_OK;
 
     /* at most one pair for each reading and incarnation */
-    *to = (pairs){ malloc((2 * c->n_readings * (c->n_incarnations + 1) + 1) * sizeof(*to->v)), 0 };
+    *to = (pairs){ malloc((2 * boot_clock->n_readings * (boot_clock->n_incarnations + 1) + 1) *
+                          sizeof(*to->v)),
+                   0 };
     if (to->v == NULL)
         return MRD_NOMEM;
-    if (c->n_incarnations == 0 && c->n_probes == 0)
-        return pairs_without_packets(clock, c, kind, to);
-    for (size_t l = 0; l < c->n_incarnations && err == MRD_OK; l++) {
+    if (boot_clock->n_incarnations == 0 && boot_clock->n_probes == 0)
+        return pairs_without_packets(clock, boot_clock, kind, to);
+    for (size_t l = 0; l < boot_clock->n_incarnations && err == MRD_OK; l++) {
         bool seen = false; /* skips an incarnation that was handled already */
 
         for (size_t k = 0; k < l && !seen; k++)
-            seen = strcmp(c->incarnations[k].id, c->incarnations[l].id) == 0;
+            seen = strcmp(boot_clock->incarnations[k].id, boot_clock->incarnations[l].id) == 0;
         if (!seen)
-            err = pairs_of_incarnation(clock, c, c->incarnations[l].id, kind, to);
+            err = pairs_of_incarnation(clock, boot_clock, boot_clock->incarnations[l].id, kind, to);
     }
     return err;
 }
@@ -115,33 +119,33 @@ compare(const mrd_align *align, const pairs *p)
 
 /* Solves with the new inequalities. Keeps the table from packets if they contradict each other. */
 static mrd_err
-solve_with(mrd_boot_clock *c, const char *name, const pairs *p, mrd_absolute_use *use,
+solve_with(mrd_boot_clock *clock, const char *name, const pairs *p, mrd_absolute_use *use,
            mrd_follow_report *report)
 {
     mrd_follow_report with;
     mrd_align *align = NULL;
     mrd_why why = { 0 };
     mrd_err err = mrd_follow_offline(&(mrd_follow_input){ .name = name,
-                                                          .clock_id = c->boot,
-                                                          .probes = c->probes,
-                                                          .n_probes = c->n_probes,
+                                                          .clock_id = clock->boot,
+                                                          .probes = clock->probes,
+                                                          .n_probes = clock->n_probes,
                                                           .ineqs = p->v,
                                                           .n_ineqs = p->n,
-                                                          .breaks = c->breaks,
-                                                          .n_breaks = c->n_breaks },
+                                                          .breaks = clock->breaks,
+                                                          .n_breaks = clock->n_breaks },
                                      &align, &with, &why);
 
     if (err == MRD_NOMEM)
         return err;
-    if (err != MRD_OK && c->align == NULL)
-        c->why = why;
-    if (err == MRD_OK && c->align != NULL &&
+    if (err != MRD_OK && clock->align == NULL)
+        clock->why = why;
+    if (err == MRD_OK && clock->align != NULL &&
         with.bound.contradictions > report->bound.contradictions) {
         use->contradicting = 1;
         mrd_align_free(align);
     } else if (err == MRD_OK) {
-        mrd_align_free(c->align);
-        c->align = align;
+        mrd_align_free(clock->align);
+        clock->align = align;
         *report = with;
     }
     return MRD_OK;
@@ -151,29 +155,29 @@ mrd_err
 mrd_node_absolute_solve(mrd_node_clock *clock, size_t i, const char *name,
                         mrd_follow_report *report)
 {
-    mrd_boot_clock *c = &clock->v[i];
+    mrd_boot_clock *boot_clock = &clock->v[i];
     pairs all[MRD_ABSOLUTES] = { { 0 } }, sum = { 0 };
     mrd_err err = MRD_OK;
     size_t n = 0;
 
     for (int k = 0; k < MRD_ABSOLUTES && err == MRD_OK; k++) {
-        if ((err = find_pairs(clock, c, (mrd_absolute) k, &all[k])) != MRD_OK)
+        if ((err = find_pairs(clock, boot_clock, (mrd_absolute) k, &all[k])) != MRD_OK)
             break;
-        c->absolute[k] = compare(c->align, &all[k]);
-        if (c->absolute[k].contradicting == 0)
+        boot_clock->absolute[k] = compare(boot_clock->align, &all[k]);
+        if (boot_clock->absolute[k].contradicting == 0)
             n += all[k].n;
     }
     if (err == MRD_OK && n > 0 && (sum.v = malloc(n * sizeof(*sum.v))) == NULL)
         err = MRD_NOMEM;
     for (int k = 0; k < MRD_ABSOLUTES && err == MRD_OK && n > 0; k++) {
-        if (c->absolute[k].contradicting > 0 || all[k].n == 0)
+        if (boot_clock->absolute[k].contradicting > 0 || all[k].n == 0)
             continue;
         /* Each kind is tried separately, so that a contradiction of one kind does not discard the
          * other. */
         memcpy(sum.v + sum.n, all[k].v, all[k].n * sizeof(*sum.v));
         sum.n += all[k].n;
-        err = solve_with(c, name, &sum, &c->absolute[k], report);
-        if (c->absolute[k].contradicting > 0)
+        err = solve_with(boot_clock, name, &sum, &boot_clock->absolute[k], report);
+        if (boot_clock->absolute[k].contradicting > 0)
             sum.n -= all[k].n;
     }
     for (int k = 0; k < MRD_ABSOLUTES; k++)
@@ -185,14 +189,14 @@ mrd_node_absolute_solve(mrd_node_clock *clock, size_t i, const char *name,
 mrd_err
 mrd_node_absolute_check(mrd_node_clock *clock, size_t i)
 {
-    mrd_boot_clock *c = &clock->v[i];
+    mrd_boot_clock *boot_clock = &clock->v[i];
     mrd_err err = MRD_OK;
 
     for (int k = 0; k < MRD_ABSOLUTES && err == MRD_OK; k++) {
         pairs p;
 
-        if ((err = find_pairs(clock, c, (mrd_absolute) k, &p)) == MRD_OK)
-            c->absolute[k] = compare(c->align, &p);
+        if ((err = find_pairs(clock, boot_clock, (mrd_absolute) k, &p)) == MRD_OK)
+            boot_clock->absolute[k] = compare(boot_clock->align, &p);
         free(p.v);
     }
     return err;

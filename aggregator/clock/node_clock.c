@@ -20,37 +20,37 @@
 /* ---- Reading ---- */
 
 static mrd_err
-add_break(mrd_boot_clock *c, mrd_epoch_break b)
+add_break(mrd_boot_clock *clock, mrd_epoch_break epoch_break)
 {
-    if (c->n_breaks >= BREAKS_MAX) {
-        c->breaks_beyond++;
+    if (clock->n_breaks >= BREAKS_MAX) {
+        clock->breaks_beyond++;
         return MRD_OK;
     }
-    if (!MRD_VEC_ROOM(c->breaks, c->n_breaks, c->cap_breaks, 1))
+    if (!MRD_VEC_ROOM(clock->breaks, clock->n_breaks, clock->cap_breaks, 1))
         return MRD_NOMEM;
-    c->breaks[c->n_breaks++] = b;
+    clock->breaks[clock->n_breaks++] = epoch_break;
     return MRD_OK;
 }
 
 static mrd_err
-add_look(mrd_boot_clock *c, int64_t raw, mrd_dur_ns asleep)
+add_look(mrd_boot_clock *clock, int64_t raw, mrd_dur_ns asleep)
 {
-    if (!mrd_time_sane(raw) || !mrd_time_sane(asleep) || c->n_looks >= LOOKS_MAX)
+    if (!mrd_time_sane(raw) || !mrd_time_sane(asleep) || clock->n_looks >= LOOKS_MAX)
         return MRD_OK;
-    if (!MRD_VEC_ROOM(c->looks, c->n_looks, c->cap_looks, 1))
+    if (!MRD_VEC_ROOM(clock->looks, clock->n_looks, clock->cap_looks, 1))
         return MRD_NOMEM;
-    c->looks[c->n_looks++] = (mrd_clock_look){ { raw }, asleep };
+    clock->looks[clock->n_looks++] = (mrd_clock_look){ { raw }, asleep };
     return MRD_OK;
 }
 
 /* Returns the first probe that was sent between two times, INT64_MAX if there is none. */
 static int64_t
-first_sent(const mrd_boot_clock *c, size_t first_probe, int64_t from, int64_t to)
+first_sent(const mrd_boot_clock *clock, size_t first_probe, int64_t from, int64_t to)
 {
     int64_t sent = INT64_MAX;
 
-    for (size_t i = first_probe; i < c->n_probes; i++) {
-        int64_t a1 = c->probes[i].a1;
+    for (size_t i = first_probe; i < clock->n_probes; i++) {
+        int64_t a1 = clock->probes[i].a1;
 
         sent = a1 >= from && a1 <= to && a1 < sent ? a1 : sent;
     }
@@ -61,7 +61,7 @@ first_sent(const mrd_boot_clock *c, size_t first_probe, int64_t from, int64_t to
  * before a break was sent with accordingly less. Agents of earlier releases do not report it, which
  * looks like a machine that was never suspended. */
 static mrd_err
-add_looks(mrd_boot_clock *c, const Mrd__ClockData *data, size_t first_probe)
+add_looks(mrd_boot_clock *clock, const Mrd__ClockData *data, size_t first_probe)
 {
     mrd_dur_ns asleep = data->asleep_ns;
     int64_t until = INT64_MAX - 1;
@@ -70,75 +70,81 @@ add_looks(mrd_boot_clock *c, const Mrd__ClockData *data, size_t first_probe)
     if (asleep <= 0)
         return MRD_OK;
     for (size_t i = data->n_breaks; i-- > 0 && err == MRD_OK;) {
-        const Mrd__ClockBreak *b = data->breaks[i];
+        const Mrd__ClockBreak *clock_break = data->breaks[i];
 
-        if (b->cause != MRD_EPOCH_SUSPEND || !mrd_clock_break_sane(b))
+        if (clock_break->cause != MRD_EPOCH_SUSPEND || !mrd_clock_break_sane(clock_break))
             continue;
-        err = add_look(c, first_sent(c, first_probe, b->before_ns, until), asleep);
+        err =
+            add_look(clock, first_sent(clock, first_probe, clock_break->before_ns, until), asleep);
         if (err == MRD_OK)
-            err = add_look(c, b->before_ns, asleep);
-        asleep = mrd_sat_sub(asleep, b->lost_ns);
-        until = b->after_ns;
+            err = add_look(clock, clock_break->before_ns, asleep);
+        asleep = mrd_sat_sub(asleep, clock_break->lost_ns);
+        until = clock_break->after_ns;
         if (err == MRD_OK)
-            err = add_look(c, until, asleep);
+            err = add_look(clock, until, asleep);
     }
-    return err == MRD_OK ? add_look(c, first_sent(c, first_probe, INT64_MIN, until), asleep) : err;
+    return err == MRD_OK ? add_look(clock, first_sent(clock, first_probe, INT64_MIN, until), asleep)
+                         : err;
 }
 
 /* Begins a timeline at the first probe that another incarnation of the aggregator answered. */
 static mrd_err
-begin_incarnation(mrd_boot_clock *c, const char *id, int64_t first)
+begin_incarnation(mrd_boot_clock *clock, const char *id, int64_t first)
 {
     const mrd_clock_incarnation *last =
-        c->n_incarnations == 0 ? NULL : &c->incarnations[c->n_incarnations - 1];
-    mrd_epoch_break b = { .cause = MRD_EPOCH_AGGREGATOR, .before = { first } };
+        clock->n_incarnations == 0 ? NULL : &clock->incarnations[clock->n_incarnations - 1];
+    mrd_epoch_break epoch_break = { .cause = MRD_EPOCH_AGGREGATOR, .before = { first } };
     mrd_err err;
 
     if (*id == '\0' || (last != NULL && strcmp(last->id, id) == 0))
         return MRD_OK;
     if (last != NULL) {
-        b.after = last->to;
-        b.before.ns = first > b.after.ns ? first : b.after.ns + 1;
-        if ((err = add_break(c, b)) != MRD_OK)
+        epoch_break.after = last->to;
+        epoch_break.before.ns = first > epoch_break.after.ns ? first : epoch_break.after.ns + 1;
+        if ((err = add_break(clock, epoch_break)) != MRD_OK)
             return err;
     }
-    if (!MRD_VEC_ROOM(c->incarnations, c->n_incarnations, c->cap_incarnations, 1))
+    if (!MRD_VEC_ROOM(clock->incarnations, clock->n_incarnations, clock->cap_incarnations, 1))
         return MRD_NOMEM;
-    c->incarnations[c->n_incarnations] =
-        (mrd_clock_incarnation){ .first = c->n_probes, .from = { first }, .to = { first } };
-    snprintf(c->incarnations[c->n_incarnations].id, sizeof(c->incarnations[0].id), "%s", id);
-    c->n_incarnations++;
+    clock->incarnations[clock->n_incarnations] =
+        (mrd_clock_incarnation){ .first = clock->n_probes, .from = { first }, .to = { first } };
+    snprintf(clock->incarnations[clock->n_incarnations].id, sizeof(clock->incarnations[0].id), "%s",
+             id);
+    clock->n_incarnations++;
     return MRD_OK;
 }
 
 static void
-extend_incarnation(mrd_boot_clock *c, const mrd_probe *p)
+extend_incarnation(mrd_boot_clock *clock, const mrd_probe *probe)
 {
-    mrd_clock_incarnation *l = &c->incarnations[c->n_incarnations - 1];
-    int64_t last = p->a4 > p->a1 ? p->a4 : p->a1, at = p->r2 != 0 ? p->r2 : p->r3;
+    mrd_clock_incarnation *incarnation = &clock->incarnations[clock->n_incarnations - 1];
+    int64_t last = probe->a4 > probe->a1 ? probe->a4 : probe->a1,
+            at = probe->r2 != 0 ? probe->r2 : probe->r3;
 
-    l->to = (mrd_local_ns){ last > l->to.ns ? last : l->to.ns };
+    incarnation->to = (mrd_local_ns){ last > incarnation->to.ns ? last : incarnation->to.ns };
     if (at <= 0) /* session times read as UTC */
         return;
-    l->began = (mrd_sess_ns){ l->began.ns == 0 || at < l->began.ns ? at : l->began.ns };
-    l->ended = (mrd_sess_ns){ at > l->ended.ns ? at : l->ended.ns };
+    incarnation->began = (mrd_sess_ns){ incarnation->began.ns == 0 || at < incarnation->began.ns
+                                            ? at
+                                            : incarnation->began.ns };
+    incarnation->ended = (mrd_sess_ns){ at > incarnation->ended.ns ? at : incarnation->ended.ns };
 }
 
 static mrd_err
-add_probes(mrd_boot_clock *c, const Mrd__ClockData *data)
+add_probes(mrd_boot_clock *clock, const Mrd__ClockData *data)
 {
     mrd_bytes joined = { data->joined.data, data->joined.len };
     mrd_probe probe;
     size_t at = 0;
 
-    while (at < joined.len && c->n_probes < PROBES_MAX &&
+    while (at < joined.len && clock->n_probes < PROBES_MAX &&
            mrd_probe_decode(joined, &at, &probe) == MRD_OK) {
-        if (begin_incarnation(c, data->reference, probe.a1) != MRD_OK ||
-            !MRD_VEC_ROOM(c->probes, c->n_probes, c->cap_probes, 1))
+        if (begin_incarnation(clock, data->reference, probe.a1) != MRD_OK ||
+            !MRD_VEC_ROOM(clock->probes, clock->n_probes, clock->cap_probes, 1))
             return MRD_NOMEM;
-        c->probes[c->n_probes++] = probe;
-        if (c->n_incarnations > 0)
-            extend_incarnation(c, &probe);
+        clock->probes[clock->n_probes++] = probe;
+        if (clock->n_incarnations > 0)
+            extend_incarnation(clock, &probe);
     }
     return MRD_OK;
 }
@@ -168,42 +174,45 @@ add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
 }
 
 static mrd_err
-add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
+add_data(mrd_boot_clock *clock, const Mrd__ClockData *data)
 {
-    size_t first = c->n_probes;
-    mrd_err err = add_probes(c, data);
+    size_t first = clock->n_probes;
+    mrd_err err = add_probes(clock, data);
 
     if (err == MRD_OK)
-        err = add_looks(c, data, first);
+        err = add_looks(clock, data, first);
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
         /* If each frame names its timeline, begin_incarnation is more precise. */
         if (!mrd_clock_break_sane(data->breaks[i]))
-            c->absurd++;
+            clock->absurd++;
         else if (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0')
-            err = add_break(c, mrd_clock_break_of(data->breaks[i]));
+            err = add_break(clock, mrd_clock_break_of(data->breaks[i]));
     }
-    for (size_t i = 0; i < data->n_readings && err == MRD_OK && c->n_readings < READINGS_MAX; i++) {
-        mrd_host_reading *r;
+    for (size_t i = 0; i < data->n_readings && err == MRD_OK && clock->n_readings < READINGS_MAX;
+         i++) {
+        mrd_host_reading *reading;
 
-        if (!MRD_VEC_ROOM(c->readings, c->n_readings, c->cap_readings, 1))
+        if (!MRD_VEC_ROOM(clock->readings, clock->n_readings, clock->cap_readings, 1))
             return MRD_NOMEM;
-        if (mrd_host_reading_take(r = &c->readings[c->n_readings], data->readings[i])) {
-            c->n_readings++; /* RAW was read first, and a suspend may follow immediately */
-            err = add_look(c, mrd_sat_add(r->raw.ns, MRD_MS), r->boottime.ns - r->monotonic.ns);
+        if (mrd_host_reading_take(reading = &clock->readings[clock->n_readings],
+                                  data->readings[i])) {
+            clock->n_readings++; /* RAW was read first, and a suspend may follow immediately */
+            err = add_look(clock, mrd_sat_add(reading->raw.ns, MRD_MS),
+                           reading->boottime.ns - reading->monotonic.ns);
         } else {
-            c->absurd++;
+            clock->absurd++;
         }
     }
     return err;
 }
 
 static bool
-is_told(const mrd_boot_clock *c, size_t told, mrd_local_ns after, mrd_local_ns before)
+is_told(const mrd_boot_clock *clock, size_t told, mrd_local_ns after, mrd_local_ns before)
 {
     for (size_t i = 0; i < told; i++) {
-        if (c->breaks[i].cause == MRD_EPOCH_SUSPEND &&
-            mrd_local_after(c->breaks[i].before, after) &&
-            mrd_local_before(c->breaks[i].after, before))
+        if (clock->breaks[i].cause == MRD_EPOCH_SUSPEND &&
+            mrd_local_after(clock->breaks[i].before, after) &&
+            mrd_local_before(clock->breaks[i].after, before))
             return true;
     }
     return false;
@@ -212,10 +221,11 @@ is_told(const mrd_boot_clock *c, size_t told, mrd_local_ns after, mrd_local_ns b
 static int
 look_order(const void *a, const void *b)
 {
-    const mrd_clock_look *x = a, *y = b;
+    const mrd_clock_look *look = a, *clock_look = b;
 
-    return x->raw.ns != y->raw.ns ? (x->raw.ns < y->raw.ns ? -1 : 1)
-                                  : (x->asleep > y->asleep) - (x->asleep < y->asleep);
+    return look->raw.ns != clock_look->raw.ns
+               ? (look->raw.ns < clock_look->raw.ns ? -1 : 1)
+               : (look->asleep > clock_look->asleep) - (look->asleep < clock_look->asleep);
 }
 
 /*
@@ -225,29 +235,29 @@ look_order(const void *a, const void *b)
  * counts.
  */
 static mrd_err
-add_slept(mrd_boot_clock *c)
+add_slept(mrd_boot_clock *clock)
 {
     mrd_dur_ns least = INT64_MAX;
-    size_t told = c->n_breaks;
+    size_t told = clock->n_breaks;
     mrd_err err = MRD_OK;
 
-    if (c->n_looks > 1)
-        qsort(c->looks, c->n_looks, sizeof(*c->looks), look_order);
-    for (size_t i = c->n_looks; i-- > 0 && err == MRD_OK;) {
-        const mrd_clock_look *b = &c->looks[i];
-        mrd_clock_look a = { { b->raw.ns > 0 ? 0 : b->raw.ns - 1 }, 0 };
+    if (clock->n_looks > 1)
+        qsort(clock->looks, clock->n_looks, sizeof(*clock->looks), look_order);
+    for (size_t i = clock->n_looks; i-- > 0 && err == MRD_OK;) {
+        const mrd_clock_look *look = &clock->looks[i];
+        mrd_clock_look clock_look = { { look->raw.ns > 0 ? 0 : look->raw.ns - 1 }, 0 };
         mrd_epoch_break brk = { .cause = MRD_EPOCH_SUSPEND, .keep_rate = true };
 
         if (i > 0)
-            a = b[-1];
-        least = b->asleep < least ? b->asleep : least;
+            clock_look = look[-1];
+        least = look->asleep < least ? look->asleep : least;
         /* the observation may be up to a millisecond older */
-        brk.after = mrd_local_add(a.raw, -MRD_MS);
-        brk.before = b->raw;
-        brk.lost = least - a.asleep;
-        if (mrd_local_before(a.raw, b->raw) && brk.lost > MRD_EPOCH_SUSPEND_MIN &&
-            !is_told(c, told, a.raw, b->raw))
-            err = add_break(c, brk);
+        brk.after = mrd_local_add(clock_look.raw, -MRD_MS);
+        brk.before = look->raw;
+        brk.lost = least - clock_look.asleep;
+        if (mrd_local_before(clock_look.raw, look->raw) && brk.lost > MRD_EPOCH_SUSPEND_MIN &&
+            !is_told(clock, told, clock_look.raw, look->raw))
+            err = add_break(clock, brk);
     }
     return err;
 }
@@ -255,9 +265,9 @@ add_slept(mrd_boot_clock *c)
 static int
 break_order(const void *a, const void *b)
 {
-    const mrd_epoch_break *x = a, *y = b;
+    const mrd_epoch_break *epoch_break = a, *y = b;
 
-    return x->after.ns < y->after.ns ? -1 : x->after.ns > y->after.ns;
+    return epoch_break->after.ns < y->after.ns ? -1 : epoch_break->after.ns > y->after.ns;
 }
 
 mrd_boot_clock *
@@ -280,21 +290,21 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < index->n && err == MRD_OK; i++) {
-        mrd_boot_clock *c;
+        mrd_boot_clock *boot_clock;
         mrd_bytes body;
-        mrd_frame f;
+        mrd_frame frame;
         mrd_msg msg;
 
         if (index->entries[i].frame.type != MRD_FRAME_CLOCK_DATA)
             continue;
-        if ((err = mrd_journal_read(index, &index->entries[i], false, &buf, &f, &body, NULL)) !=
+        if ((err = mrd_journal_read(index, &index->entries[i], false, &buf, &frame, &body, NULL)) !=
                 MRD_OK ||
-            (err = mrd_msg_unpack_body(&f, body, &msg, NULL)) != MRD_OK) {
+            (err = mrd_msg_unpack_body(&frame, body, &msg, NULL)) != MRD_OK) {
             err = err == MRD_NOMEM ? err : MRD_OK; /* a damaged reading is skipped */
             continue;
         }
-        c = mrd_node_clock_of(clock, f.boot);
-        err = c == NULL ? MRD_NOMEM : add_data(c, msg.u.clock_data);
+        boot_clock = mrd_node_clock_of(clock, frame.boot);
+        err = boot_clock == NULL ? MRD_NOMEM : add_data(boot_clock, msg.u.clock_data);
         if (err == MRD_OK)
             err = add_server(clock, msg.u.clock_data);
         mrd_msg_free(&msg);
@@ -315,45 +325,47 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
 /* ---- Solving ---- */
 
 static void
-take_report(mrd_boot_clock *c, const mrd_follow_report *r)
+take_report(mrd_boot_clock *clock, const mrd_follow_report *report)
 {
-    c->checked = r->checked;
-    c->reversed = r->reversed;
-    c->reversed_max = r->reversed_max;
-    c->violations = r->violations;
+    clock->checked = report->checked;
+    clock->reversed = report->reversed;
+    clock->reversed_max = report->reversed_max;
+    clock->violations = report->violations;
 }
 
 /* Solves a clock. Tables and messages of a further boot show the boot in the name. */
 static mrd_err
 solve(mrd_node_clock *clock, size_t i, const char *instance_id)
 {
-    mrd_boot_clock *c = &clock->v[i];
+    mrd_boot_clock *boot_clock = &clock->v[i];
     char name[MRD_ALIGN_NAME_MAX + 1];
     mrd_follow_report report = { 0 };
     mrd_err err = MRD_OK;
 
     snprintf(name, sizeof(name), i == 0 ? "%s" : "%s boot %zu", instance_id, i + 1);
-    if (c->breaks_beyond > 0) { /* a bound across a break that was left out would be false */
-        mrd_why_set(&c->why, MRD_LIMIT, 0,
+    if (boot_clock->breaks_beyond >
+        0) { /* a bound across a break that was left out would be false */
+        mrd_why_set(&boot_clock->why, MRD_LIMIT, 0,
                     "clock of %s: it broke %llu times, more than the %u that are followed", name,
-                    (unsigned long long) (c->n_breaks + c->breaks_beyond), BREAKS_MAX);
+                    (unsigned long long) (boot_clock->n_breaks + boot_clock->breaks_beyond),
+                    BREAKS_MAX);
         return MRD_OK;
     }
-    if (c->n_probes == 0)
-        mrd_why_set(&c->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", name);
+    if (boot_clock->n_probes == 0)
+        mrd_why_set(&boot_clock->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", name);
     else
         err = mrd_follow_offline(&(mrd_follow_input){ .name = name,
-                                                      .clock_id = c->boot,
-                                                      .probes = c->probes,
-                                                      .n_probes = c->n_probes,
-                                                      .breaks = c->breaks,
-                                                      .n_breaks = c->n_breaks },
-                                 &c->align, &report, &c->why);
+                                                      .clock_id = boot_clock->boot,
+                                                      .probes = boot_clock->probes,
+                                                      .n_probes = boot_clock->n_probes,
+                                                      .breaks = boot_clock->breaks,
+                                                      .n_breaks = boot_clock->n_breaks },
+                                 &boot_clock->align, &report, &boot_clock->why);
     if (err != MRD_NOMEM)
         err = mrd_node_absolute_solve(clock, i, name, &report);
-    if (c->align != NULL) {
-        c->why = (mrd_why){ 0 };
-        take_report(c, &report);
+    if (boot_clock->align != NULL) {
+        boot_clock->why = (mrd_why){ 0 };
+        take_report(boot_clock, &report);
     }
     return err;
 }
@@ -362,16 +374,16 @@ mrd_err
 mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
                      mrd_node_clock *ret_clock, mrd_why *why)
 {
-    mrd_node_clock c = { 0 };
-    mrd_err err = read_data(&c, index);
+    mrd_node_clock clock = { 0 };
+    mrd_err err = read_data(&clock, index);
 
-    for (size_t i = 0; i < c.n && err == MRD_OK; i++)
-        err = solve(&c, i, instance_id);
+    for (size_t i = 0; i < clock.n && err == MRD_OK; i++)
+        err = solve(&clock, i, instance_id);
     if (err != MRD_OK) {
-        mrd_node_clock_fini(&c);
+        mrd_node_clock_fini(&clock);
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     }
-    *ret_clock = c;
+    *ret_clock = clock;
     return MRD_OK;
 }
 
@@ -395,25 +407,26 @@ static mrd_err
 load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *instance_id,
          mrd_why *why)
 {
-    mrd_boot_clock *c = &clock->v[i];
-    mrd_follow_report report = { .probes = c->n_probes };
+    mrd_boot_clock *boot_clock = &clock->v[i];
+    mrd_follow_report report = { .probes = boot_clock->n_probes };
     char *path = mrd_node_clock_path(session_dir, instance_id, clock, i);
     mrd_err err = MRD_OK;
 
     if (path == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     if (access(path, F_OK) == 0)
-        err = mrd_align_load(path, &c->align, why);
+        err = mrd_align_load(path, &boot_clock->align, why);
     free(path);
-    if (err == MRD_OK && c->align == NULL && solve(clock, i, instance_id) != MRD_OK)
+    if (err == MRD_OK && boot_clock->align == NULL && solve(clock, i, instance_id) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     /* a table of an earlier release, which ignored breaks at its ends */
-    if (err == MRD_OK && c->align != NULL &&
-        mrd_follow_open_ends(&c->align, c->breaks, c->n_breaks) != MRD_OK)
+    if (err == MRD_OK && boot_clock->align != NULL &&
+        mrd_follow_open_ends(&boot_clock->align, boot_clock->breaks, boot_clock->n_breaks) !=
+            MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    if (err == MRD_OK && c->align != NULL && c->checked == 0) {
-        mrd_follow_check(c->align, c->probes, c->n_probes, &report);
-        take_report(c, &report);
+    if (err == MRD_OK && boot_clock->align != NULL && boot_clock->checked == 0) {
+        mrd_follow_check(boot_clock->align, boot_clock->probes, boot_clock->n_probes, &report);
+        take_report(boot_clock, &report);
         if (mrd_node_absolute_check(clock, i) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     }
@@ -425,22 +438,22 @@ mrd_node_clock_load(const char *session_dir, const char *instance_id, mrd_node_c
                     mrd_why *why)
 {
     mrd_journal_index index = { 0 };
-    mrd_node_clock c = { 0 };
+    mrd_node_clock clock = { 0 };
     char *dir = NULL;
     mrd_err err;
 
     if (asprintf(&dir, "%s/journal/%s", session_dir, instance_id) < 0)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    if ((err = mrd_journal_scan(dir, &index, why)) == MRD_OK && read_data(&c, &index) != MRD_OK)
+    if ((err = mrd_journal_scan(dir, &index, why)) == MRD_OK && read_data(&clock, &index) != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    for (size_t i = 0; i < c.n && err == MRD_OK; i++)
-        err = load_one(&c, i, session_dir, instance_id, why);
+    for (size_t i = 0; i < clock.n && err == MRD_OK; i++)
+        err = load_one(&clock, i, session_dir, instance_id, why);
     free(dir);
     mrd_journal_index_fini(&index);
     if (err != MRD_OK)
-        mrd_node_clock_fini(&c);
+        mrd_node_clock_fini(&clock);
     else
-        *ret_clock = c;
+        *ret_clock = clock;
     return err;
 }
 
@@ -448,14 +461,14 @@ void
 mrd_node_clock_fini(mrd_node_clock *clock)
 {
     for (size_t i = 0; i < clock->n; i++) {
-        mrd_boot_clock *c = &clock->v[i];
+        mrd_boot_clock *boot_clock = &clock->v[i];
 
-        mrd_align_free(c->align);
-        free(c->probes);
-        free(c->breaks);
-        free(c->readings);
-        free(c->incarnations);
-        free(c->looks);
+        mrd_align_free(boot_clock->align);
+        free(boot_clock->probes);
+        free(boot_clock->breaks);
+        free(boot_clock->readings);
+        free(boot_clock->incarnations);
+        free(boot_clock->looks);
     }
     free(clock->server);
     free(clock->v);
@@ -498,9 +511,9 @@ mrd_align_widest(const mrd_align *align)
 mrd_dur_ns
 mrd_align_segment_widest(const mrd_align *align, size_t segment)
 {
-    const mrd_align_segment *s = mrd_align_borrow_segment(align, segment);
+    const mrd_align_segment *align_segment = mrd_align_borrow_segment(align, segment);
 
-    return widest_of(mrd_align_borrow_bins(align) + s->first, s->count);
+    return widest_of(mrd_align_borrow_bins(align) + align_segment->first, align_segment->count);
 }
 
 void

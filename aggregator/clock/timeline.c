@@ -15,13 +15,13 @@ static const char *const by_text[] = { "first", "nodes", "utc", "none" };
 
 /* ---- The order of incarnations ---- */
 
-/* Returns its index, t->n if it is not in the timeline. */
+/* Returns its index, timeline->n if it is not in the timeline. */
 static size_t
-find_incarnation(const mrd_timeline *t, const char *id)
+find_incarnation(const mrd_timeline *timeline, const char *id)
 {
     size_t i = 0;
 
-    while (i < t->n && strcmp(t->v[i].id, id) != 0)
+    while (i < timeline->n && strcmp(timeline->v[i].id, id) != 0)
         i++;
     return i;
 }
@@ -38,10 +38,10 @@ for_incarnations(const nodes *all, each_incarnation *see, void *self)
 {
     for (size_t i = 0; i < all->n; i++) {
         for (size_t k = 0; k < all->clocks[i]->n; k++) {
-            const mrd_boot_clock *c = &all->clocks[i]->v[k];
+            const mrd_boot_clock *clock = &all->clocks[i]->v[k];
 
-            for (size_t l = 0; l < c->n_incarnations; l++)
-                see(self, c, l);
+            for (size_t l = 0; l < clock->n_incarnations; l++)
+                see(self, clock, l);
         }
     }
 }
@@ -55,9 +55,9 @@ typedef struct {
 } census;
 
 static void
-count_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation)
+count_incarnation(void *self, const mrd_boot_clock *clock, size_t incarnation)
 {
-    const mrd_clock_incarnation *l = &c->incarnations[incarnation];
+    const mrd_clock_incarnation *l = &clock->incarnations[incarnation];
     census *all = self;
     size_t i = find_incarnation(&all->incarnations, l->id), last;
 
@@ -74,7 +74,7 @@ count_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation)
         all->ended[i] = mrd_sess_max(l->ended, all->ended[i]);
     }
     if (incarnation > 0 &&
-        (last = find_incarnation(&all->incarnations, c->incarnations[incarnation - 1].id)) <
+        (last = find_incarnation(&all->incarnations, clock->incarnations[incarnation - 1].id)) <
             all->incarnations.n)
         all->before[last][i] = true;
 }
@@ -105,45 +105,51 @@ next_incarnation(const census *all, const bool *taken)
 /* Returns the incarnation of a segment. The time before the first probe belongs to the first one.
  * Returns n_incarnations if the table is not from probes. */
 static size_t
-segment_incarnation(const mrd_boot_clock *c, const mrd_align_segment *seg)
+segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
 {
     size_t incarnation = 0;
 
     for (size_t i = 0;
-         i < c->n_incarnations && !mrd_local_after(c->incarnations[i].from, seg->from); i++)
+         i < clock->n_incarnations && !mrd_local_after(clock->incarnations[i].from, seg->from); i++)
         incarnation = i;
     return incarnation;
 }
 
 /* Returns true if a break of the clock lies in the gap. */
 static bool
-disturbed(const mrd_boot_clock *c, const mrd_align_segment *a, const mrd_align_segment *b)
+disturbed(const mrd_boot_clock *clock, const mrd_align_segment *segment,
+          const mrd_align_segment *align_segment)
 {
-    for (size_t i = 0; i < c->n_breaks; i++) {
-        if (c->breaks[i].cause != MRD_EPOCH_AGGREGATOR &&
-            !mrd_local_before(c->breaks[i].before, a->to) &&
-            !mrd_local_after(c->breaks[i].after, b->from))
+    for (size_t i = 0; i < clock->n_breaks; i++) {
+        if (clock->breaks[i].cause != MRD_EPOCH_AGGREGATOR &&
+            !mrd_local_before(clock->breaks[i].before, segment->to) &&
+            !mrd_local_after(clock->breaks[i].after, align_segment->from))
             return true;
     }
-    return b->cause != MRD_EPOCH_AGGREGATOR;
+    return align_segment->cause != MRD_EPOCH_AGGREGATOR;
 }
 
 static bool
-spans(const mrd_boot_clock *c, const char *old, const char *new, mrd_link_clock *ret)
+spans(const mrd_boot_clock *clock, const char *old, const char *new, mrd_link_clock *ret)
 {
-    size_t n = c->align == NULL || c->violations > 0 ? 0 : mrd_align_segment_count(c->align);
-    const mrd_align_bin *bins = n == 0 ? NULL : mrd_align_borrow_bins(c->align);
+    size_t n =
+        clock->align == NULL || clock->violations > 0 ? 0 : mrd_align_segment_count(clock->align);
+    const mrd_align_bin *bins = n == 0 ? NULL : mrd_align_borrow_bins(clock->align);
 
     for (size_t i = 1; i < n; i++) {
-        const mrd_align_segment *a = mrd_align_borrow_segment(c->align, i - 1), *b = a + 1;
-        size_t la = segment_incarnation(c, a), lb = segment_incarnation(c, b);
+        const mrd_align_segment *segment = mrd_align_borrow_segment(clock->align, i - 1),
+                                *align_segment = segment + 1;
+        size_t la = segment_incarnation(clock, segment),
+               lb = segment_incarnation(clock, align_segment);
 
-        if (la == lb || la == c->n_incarnations || strcmp(c->incarnations[la].id, old) != 0 ||
-            strcmp(c->incarnations[lb].id, new) != 0)
+        if (la == lb || la == clock->n_incarnations ||
+            strcmp(clock->incarnations[la].id, old) != 0 ||
+            strcmp(clock->incarnations[lb].id, new) != 0)
             continue;
-        *ret = (mrd_link_clock){ c->align, i - 1, i };
-        return !disturbed(c, a, b) && bins[a->first + a->count - 1].quality > MRD_ALIGN_SUSPECT &&
-               bins[b->first].quality > MRD_ALIGN_SUSPECT;
+        *ret = (mrd_link_clock){ clock->align, i - 1, i };
+        return !disturbed(clock, segment, align_segment) &&
+               bins[segment->first + segment->count - 1].quality > MRD_ALIGN_SUSPECT &&
+               bins[align_segment->first].quality > MRD_ALIGN_SUSPECT;
     }
     return false;
 }
@@ -151,24 +157,24 @@ spans(const mrd_boot_clock *c, const char *old, const char *new, mrd_link_clock 
 static mrd_err
 link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
 {
-    mrd_link_clock *v;
+    mrd_link_clock *clock;
     size_t boots = 0, n = 0;
     mrd_err err;
 
     for (size_t i = 0; i < all->n; i++)
         boots += all->clocks[i]->n;
-    if ((v = malloc((boots + 1) * sizeof(*v))) == NULL)
+    if ((clock = malloc((boots + 1) * sizeof(*clock))) == NULL)
         return MRD_NOMEM;
     for (size_t i = 0; i < all->n; i++) {
         for (size_t k = 0; k < all->clocks[i]->n; k++)
-            n += spans(&all->clocks[i]->v[k], old, incarnation->id, &v[n]);
+            n += spans(&all->clocks[i]->v[k], old, incarnation->id, &clock[n]);
     }
-    err = mrd_timescale_link_solve(v, n, &incarnation->link);
+    err = mrd_timescale_link_solve(clock, n, &incarnation->link);
     if (err == MRD_OK)
         incarnation->by = MRD_LINKED_NODES;
     else
         incarnation->link.contradicting = n; /* at most half of the nodes agree */
-    free(v);
+    free(clock);
     return err == MRD_NOMEM ? err : MRD_OK;
 }
 
@@ -177,10 +183,12 @@ link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
 static int
 reading_order(const void *a, const void *b)
 {
-    const mrd_server_reading *x = *(const mrd_server_reading *const *) a,
-                             *y = *(const mrd_server_reading *const *) b;
+    const mrd_server_reading *reading = *(const mrd_server_reading *const *) a,
+                             *server_reading = *(const mrd_server_reading *const *) b;
 
-    return mrd_local_before(x->r.raw, y->r.raw) ? -1 : mrd_local_after(x->r.raw, y->r.raw);
+    return mrd_local_before(reading->r.raw, server_reading->r.raw)
+               ? -1
+               : mrd_local_after(reading->r.raw, server_reading->r.raw);
 }
 
 /* Gets the readings of one incarnation that state a bound, sorted by time; at most UTC_READINGS at
@@ -189,39 +197,40 @@ static int
 utc_readings(const nodes *all, const char *id, bool end,
              const mrd_server_reading *ret[UTC_READINGS])
 {
-    const mrd_server_reading **v;
+    const mrd_server_reading **readings;
     size_t cap = 0, n = 0, from, count;
 
     for (size_t i = 0; i < all->n; i++)
         cap += all->clocks[i]->n_server;
-    if ((v = malloc((cap + 1) * sizeof(*v))) == NULL)
+    if ((readings = malloc((cap + 1) * sizeof(*readings))) == NULL)
         return -1;
     for (size_t i = 0; i < all->n; i++) {
         for (size_t k = 0; k < all->clocks[i]->n_server; k++) {
-            const mrd_server_reading *r = &all->clocks[i]->server[k];
+            const mrd_server_reading *reading = &all->clocks[i]->server[k];
 
-            if (strcmp(r->id, id) == 0 && mrd_host_reading_utc_bound(&r->r) >= 0)
-                v[n++] = r;
+            if (strcmp(reading->id, id) == 0 && mrd_host_reading_utc_bound(&reading->r) >= 0)
+                readings[n++] = reading;
         }
     }
-    qsort(v, n, sizeof(*v), reading_order);
+    qsort(readings, n, sizeof(*readings), reading_order);
     for (size_t i = cap = 0; i < n; i++) { /* all journals of the nodes contain the same readings */
-        if (cap == 0 || v[cap - 1]->r.raw.ns != v[i]->r.raw.ns)
-            v[cap++] = v[i];
+        if (cap == 0 || readings[cap - 1]->r.raw.ns != readings[i]->r.raw.ns)
+            readings[cap++] = readings[i];
     }
     count = cap < UTC_READINGS ? cap : UTC_READINGS;
     from = end ? cap - count : 0;
-    memcpy(ret, v + from, count * sizeof(*v));
-    free(v);
+    memcpy(ret, readings + from, count * sizeof(*readings));
+    free(readings);
     return (int) count;
 }
 
 /* Treats UTC as the clock that session times are compared with: offset = session - UTC. */
 static void
-utc_ineqs(const mrd_server_reading *r, mrd_ineq ret[2])
+utc_ineqs(const mrd_server_reading *reading, mrd_ineq ret[2])
 {
-    int64_t utc = r->r.realtime.ns, e = mrd_host_reading_utc_bound(&r->r) + r->r.bracket_ns / 2 + 1;
-    int64_t offset = mrd_sat_sub(mrd_sat_add(r->r.raw.ns, r->session_offset_ns), utc);
+    int64_t utc = reading->r.realtime.ns,
+            e = mrd_host_reading_utc_bound(&reading->r) + reading->r.bracket_ns / 2 + 1;
+    int64_t offset = mrd_sat_sub(mrd_sat_add(reading->r.raw.ns, reading->session_offset_ns), utc);
 
     e += e / 1000 + 1; /* the offset changes by up to this over e, at twice 500 ppm */
     ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
@@ -231,35 +240,38 @@ utc_ineqs(const mrd_server_reading *r, mrd_ineq ret[2])
 static mrd_err
 link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
 {
-    const mrd_server_reading *a[UTC_READINGS], *b[UTC_READINGS];
-    int na = utc_readings(all, old, true, a), nb = utc_readings(all, incarnation->id, false, b);
+    const mrd_server_reading *readings[UTC_READINGS], *server_readings[UTC_READINGS];
+    int na = utc_readings(all, old, true, readings),
+        nb = utc_readings(all, incarnation->id, false, server_readings);
     mrd_ineq ineqs[4 * UTC_READINGS];
     mrd_epoch_break gap = { .cause = MRD_EPOCH_AGGREGATOR };
     mrd_align *utc = NULL;
-    size_t n = 0, odd = incarnation->link.contradicting;
+    size_t count = 0, odd = incarnation->link.contradicting;
     mrd_err err;
 
     if (na < 0 || nb < 0)
         return MRD_NOMEM;
-    if (na == 0 || nb == 0 || !mrd_wall_after(b[0]->r.realtime, a[na - 1]->r.realtime))
+    if (na == 0 || nb == 0 ||
+        !mrd_wall_after(server_readings[0]->r.realtime, readings[na - 1]->r.realtime))
         return MRD_OK;
-    for (int i = 0; i < na; i++, n += 2)
-        utc_ineqs(a[i], ineqs + n);
-    for (int i = 0; i < nb; i++, n += 2)
-        utc_ineqs(b[i], ineqs + n);
+    for (int i = 0; i < na; i++, count += 2)
+        utc_ineqs(readings[i], ineqs + count);
+    for (int i = 0; i < nb; i++, count += 2)
+        utc_ineqs(server_readings[i], ineqs + count);
     /* UTC is the clock to solve for, so it takes the position of a local clock. */
-    gap.after.ns = a[na - 1]->r.realtime.ns;
-    gap.before.ns = b[0]->r.realtime.ns;
+    gap.after.ns = readings[na - 1]->r.realtime.ns;
+    gap.before.ns = server_readings[0]->r.realtime.ns;
     err = mrd_follow_solve(
         &(mrd_follow_input){
-            .name = "UTC", .ineqs = ineqs, .n_ineqs = n, .breaks = &gap, .n_breaks = 1 },
+            .name = "UTC", .ineqs = ineqs, .n_ineqs = count, .breaks = &gap, .n_breaks = 1 },
         &utc, NULL, NULL);
     if (err != MRD_OK) /* too little is no error */
         return err == MRD_NOMEM ? err : MRD_OK;
     for (size_t i = 1; i < mrd_align_segment_count(utc) && err != MRD_NOMEM; i++) {
-        const mrd_align_segment *s = mrd_align_borrow_segment(utc, i);
+        const mrd_align_segment *segment = mrd_align_borrow_segment(utc, i);
 
-        if (mrd_local_after(s[-1].to, gap.after) || mrd_local_before(s->from, gap.before))
+        if (mrd_local_after(segment[-1].to, gap.after) ||
+            mrd_local_before(segment->from, gap.before))
             continue;
         err = mrd_timescale_link_solve(&(mrd_link_clock){ utc, i - 1, i }, 1, &incarnation->link);
         if (err == MRD_OK)
@@ -273,10 +285,11 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
 /* ---- The timeline ---- */
 
 static mrd_err
-link_incarnation(const nodes *all, mrd_timeline *t, size_t i, mrd_sess_ns ended, mrd_sess_ns began)
+link_incarnation(const nodes *all, mrd_timeline *timeline, size_t i, mrd_sess_ns ended,
+                 mrd_sess_ns began)
 {
-    mrd_incarnation *incarnation = &t->v[i];
-    const mrd_incarnation *last = &t->v[i - 1];
+    mrd_incarnation *incarnation = &timeline->v[i];
+    const mrd_incarnation *last = &timeline->v[i - 1];
     mrd_err err = link_by_nodes(all, last->id, incarnation);
 
     if (err == MRD_OK && incarnation->by == MRD_LINKED_NONE)
@@ -300,7 +313,7 @@ mrd_err
 mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n, mrd_timeline *ret_timeline)
 {
     nodes all = { clocks, n };
-    mrd_timeline t = { .n = 0 };
+    mrd_timeline timeline = { .n = 0 };
     bool taken[MRD_INCARNATIONS_MAX] = { false };
     census *c = calloc(1, sizeof(*c));
     mrd_err err = c == NULL ? MRD_NOMEM : MRD_OK;
@@ -308,18 +321,18 @@ mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n, mrd_timeline *
 
     if (err == MRD_OK)
         for_incarnations(&all, count_incarnation, c);
-    for (; err == MRD_OK && t.n < c->incarnations.n; last = at) {
+    for (; err == MRD_OK && timeline.n < c->incarnations.n; last = at) {
         at = next_incarnation(c, taken);
         taken[at] = true;
-        t.v[t.n++] = c->incarnations.v[at];
-        if (t.n == 1)
-            t.v[0].by = MRD_LINKED_FIRST;
+        timeline.v[timeline.n++] = c->incarnations.v[at];
+        if (timeline.n == 1)
+            timeline.v[0].by = MRD_LINKED_FIRST;
         else
-            err = link_incarnation(&all, &t, t.n - 1, c->ended[last], c->began[at]);
+            err = link_incarnation(&all, &timeline, timeline.n - 1, c->ended[last], c->began[at]);
     }
     free(c);
     if (err == MRD_OK)
-        *ret_timeline = t;
+        *ret_timeline = timeline;
     return err;
 }
 
@@ -336,29 +349,30 @@ mrd_timeline_knows(const mrd_timeline *timeline, const mrd_node_clock *clock)
 }
 
 static void
-shift_probes(mrd_boot_clock *c, size_t first, size_t end, int64_t by)
+shift_probes(mrd_boot_clock *clock, size_t first, size_t end, int64_t by)
 {
     for (size_t i = first; i < end; i++) {
-        c->probes[i].r2 = mrd_sat_add(c->probes[i].r2, c->probes[i].r2 == 0 ? 0 : by);
-        c->probes[i].r3 = mrd_sat_add(c->probes[i].r3, c->probes[i].r3 == 0 ? 0 : by);
+        clock->probes[i].r2 = mrd_sat_add(clock->probes[i].r2, clock->probes[i].r2 == 0 ? 0 : by);
+        clock->probes[i].r3 = mrd_sat_add(clock->probes[i].r3, clock->probes[i].r3 == 0 ? 0 : by);
     }
 }
 
 static void
-apply_boot(const mrd_timeline *t, mrd_boot_clock *c)
+apply_boot(const mrd_timeline *timeline, mrd_boot_clock *clock)
 {
-    bool solved = c->align != NULL && mrd_align_bin_count(c->align) > 0 &&
-                  mrd_align_borrow_bins(c->align)[0].quality != MRD_ALIGN_UNALIGNED;
+    bool solved = clock->align != NULL && mrd_align_bin_count(clock->align) > 0 &&
+                  mrd_align_borrow_bins(clock->align)[0].quality != MRD_ALIGN_UNALIGNED;
 
-    for (size_t l = 0; l < c->n_incarnations; l++) {
-        size_t incarnation = find_incarnation(t, c->incarnations[l].id);
-        int64_t by = incarnation == t->n ? 0 : t->v[incarnation].shift_ns;
+    for (size_t l = 0; l < clock->n_incarnations; l++) {
+        size_t incarnation = find_incarnation(timeline, clock->incarnations[l].id);
+        int64_t by = incarnation == timeline->n ? 0 : timeline->v[incarnation].shift_ns;
 
-        shift_probes(c, c->incarnations[l].first,
-                     l + 1 < c->n_incarnations ? c->incarnations[l + 1].first : c->n_probes, by);
-        for (size_t i = 0; solved && by != 0 && i < mrd_align_segment_count(c->align); i++) {
-            if (segment_incarnation(c, mrd_align_borrow_segment(c->align, i)) == l)
-                mrd_align_shift(c->align, i, i + 1, by);
+        shift_probes(
+            clock, clock->incarnations[l].first,
+            l + 1 < clock->n_incarnations ? clock->incarnations[l + 1].first : clock->n_probes, by);
+        for (size_t i = 0; solved && by != 0 && i < mrd_align_segment_count(clock->align); i++) {
+            if (segment_incarnation(clock, mrd_align_borrow_segment(clock->align, i)) == l)
+                mrd_align_shift(clock->align, i, i + 1, by);
         }
     }
 }
@@ -425,25 +439,26 @@ mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to)
 mrd_json *
 mrd_timeline_json(const mrd_timeline *timeline)
 {
-    mrd_json *a = mrd_json_new_array();
+    mrd_json *json = mrd_json_new_array();
 
     for (size_t i = 0; i < timeline->n; i++) {
-        const mrd_incarnation *l = &timeline->v[i];
+        const mrd_incarnation *incarnation = &timeline->v[i];
         mrd_json *o = mrd_json_new_object();
 
-        mrd_json_set(o, "timeline", mrd_json_new_str(l->id));
-        mrd_json_set(o, "linked_by", mrd_json_new_str(by_text[l->by]));
-        mrd_json_set(o, "shift_ns", mrd_json_new_int(l->shift_ns));
-        mrd_json_set(o, "at_ns", mrd_json_new_int(l->link.at.ns));
-        mrd_json_set(o, "bound_ns", mrd_json_new_int(mrd_incarnation_bound(l)));
-        mrd_json_set(o, "bound_lo_ns", mrd_json_new_int(l->link.lo));
-        mrd_json_set(o, "bound_hi_ns", mrd_json_new_int(l->link.hi));
-        mrd_json_set(o, "gap_ns", mrd_json_new_int(l->link.gap_ns));
-        mrd_json_set(o, "clocks", mrd_json_new_int((int64_t) l->link.clocks));
-        mrd_json_set(o, "contradicting", mrd_json_new_int((int64_t) l->link.contradicting));
-        mrd_json_append(a, o);
+        mrd_json_set(o, "timeline", mrd_json_new_str(incarnation->id));
+        mrd_json_set(o, "linked_by", mrd_json_new_str(by_text[incarnation->by]));
+        mrd_json_set(o, "shift_ns", mrd_json_new_int(incarnation->shift_ns));
+        mrd_json_set(o, "at_ns", mrd_json_new_int(incarnation->link.at.ns));
+        mrd_json_set(o, "bound_ns", mrd_json_new_int(mrd_incarnation_bound(incarnation)));
+        mrd_json_set(o, "bound_lo_ns", mrd_json_new_int(incarnation->link.lo));
+        mrd_json_set(o, "bound_hi_ns", mrd_json_new_int(incarnation->link.hi));
+        mrd_json_set(o, "gap_ns", mrd_json_new_int(incarnation->link.gap_ns));
+        mrd_json_set(o, "clocks", mrd_json_new_int((int64_t) incarnation->link.clocks));
+        mrd_json_set(o, "contradicting",
+                     mrd_json_new_int((int64_t) incarnation->link.contradicting));
+        mrd_json_append(json, o);
     }
-    return a;
+    return json;
 }
 
 void
@@ -453,24 +468,26 @@ mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
 
     *to = (mrd_timeline){ .n = n < MRD_INCARNATIONS_MAX ? n : MRD_INCARNATIONS_MAX };
     for (size_t i = 0; i < to->n; i++) {
-        const mrd_json *o = mrd_json_at(array, i);
-        const char *by = mrd_json_str(o, "linked_by", "none");
-        mrd_incarnation *l = &to->v[i];
+        const mrd_json *json = mrd_json_at(array, i);
+        const char *by = mrd_json_str(json, "linked_by", "none");
+        mrd_incarnation *incarnation = &to->v[i];
 
-        snprintf(l->id, sizeof(l->id), "%s", mrd_json_str(o, "timeline", ""));
-        l->by = MRD_LINKED_NONE;
+        snprintf(incarnation->id, sizeof(incarnation->id), "%s",
+                 mrd_json_str(json, "timeline", ""));
+        incarnation->by = MRD_LINKED_NONE;
         for (unsigned k = 0; k < MRD_COUNT(by_text); k++) {
             if (strcmp(by, by_text[k]) == 0)
-                l->by = (mrd_linked_by) k;
+                incarnation->by = (mrd_linked_by) k;
         }
-        l->shift_ns = mrd_json_int(o, "shift_ns", 0);
-        l->link.at = (mrd_sess_ns){ mrd_json_int(o, "at_ns", 0) };
-        l->link.lo = mrd_json_int(o, "bound_lo_ns", 0);
-        l->link.lo = l->link.lo < -INT64_MAX ? -INT64_MAX : l->link.lo;
-        l->link.hi = mrd_json_int(o, "bound_hi_ns", 0);
-        l->link.gap_ns = mrd_json_int(o, "gap_ns", 0);
-        l->link.clocks = (size_t) mrd_json_int(o, "clocks", 0);
-        l->link.contradicting = (size_t) mrd_json_int(o, "contradicting", 0);
+        incarnation->shift_ns = mrd_json_int(json, "shift_ns", 0);
+        incarnation->link.at = (mrd_sess_ns){ mrd_json_int(json, "at_ns", 0) };
+        incarnation->link.lo = mrd_json_int(json, "bound_lo_ns", 0);
+        incarnation->link.lo =
+            incarnation->link.lo < -INT64_MAX ? -INT64_MAX : incarnation->link.lo;
+        incarnation->link.hi = mrd_json_int(json, "bound_hi_ns", 0);
+        incarnation->link.gap_ns = mrd_json_int(json, "gap_ns", 0);
+        incarnation->link.clocks = (size_t) mrd_json_int(json, "clocks", 0);
+        incarnation->link.contradicting = (size_t) mrd_json_int(json, "contradicting", 0);
     }
 }
 

@@ -52,31 +52,31 @@ struct mrd_timeserve {
 /* ---- Agents; the caller holds the lock ---- */
 
 static agent_entry *
-known_agent(mrd_timeserve *s, uint64_t id)
+known_agent(mrd_timeserve *server, uint64_t id)
 {
-    uint32_t at = mrd_map_get(&s->by_id, (mrd_map_key){ .a = id });
+    uint32_t at = mrd_map_get(&server->by_id, (mrd_map_key){ .a = id });
 
-    return at == MRD_MAP_NONE ? NULL : &s->agents[at];
+    return at == MRD_MAP_NONE ? NULL : &server->agents[at];
 }
 
 static mrd_err
-add_agent(mrd_timeserve *s, uint64_t id, agent_entry **ret_agent)
+add_agent(mrd_timeserve *server, uint64_t id, agent_entry **ret_agent)
 {
-    uint32_t at = (uint32_t) s->n_agents;
+    uint32_t at = (uint32_t) server->n_agents;
     mrd_joiner *joiner;
 
-    if (s->n_agents >= MRD_TIMESERVE_AGENTS_MAX)
+    if (server->n_agents >= MRD_TIMESERVE_AGENTS_MAX)
         return MRD_LIMIT;
-    if (!MRD_VEC_ROOM(s->agents, s->n_agents, s->cap_agents, 1) ||
+    if (!MRD_VEC_ROOM(server->agents, server->n_agents, server->cap_agents, 1) ||
         (joiner = mrd_joiner_new(MRD_TIMESERVE_RING)) == NULL)
         return MRD_NOMEM;
-    if (mrd_map_put(&s->by_id, (mrd_map_key){ .a = id }, at) != MRD_OK) {
+    if (mrd_map_put(&server->by_id, (mrd_map_key){ .a = id }, at) != MRD_OK) {
         mrd_joiner_free(joiner);
         return MRD_NOMEM;
     }
-    s->agents[at] = (agent_entry){ .id = id, .joiner = joiner };
-    s->n_agents++;
-    *ret_agent = &s->agents[at];
+    server->agents[at] = (agent_entry){ .id = id, .joiner = joiner };
+    server->n_agents++;
+    *ret_agent = &server->agents[at];
     return MRD_OK;
 }
 
@@ -84,13 +84,13 @@ mrd_err
 mrd_timeserve_agent(mrd_timeserve *server, uint64_t id, const uint8_t key[MRD_PROBE_KEY_LEN])
 {
     mrd_err err = MRD_OK;
-    agent_entry *a;
+    agent_entry *entry;
 
     pthread_mutex_lock(&server->lock);
-    if ((a = known_agent(server, id)) == NULL)
-        err = add_agent(server, id, &a);
+    if ((entry = known_agent(server, id)) == NULL)
+        err = add_agent(server, id, &entry);
     if (err == MRD_OK)
-        memcpy(a->key, key, MRD_PROBE_KEY_LEN);
+        memcpy(entry->key, key, MRD_PROBE_KEY_LEN);
     pthread_mutex_unlock(&server->lock);
     return err;
 }
@@ -98,18 +98,18 @@ mrd_timeserve_agent(mrd_timeserve *server, uint64_t id, const uint8_t key[MRD_PR
 void
 mrd_timeserve_forget(mrd_timeserve *server, uint64_t id)
 {
-    agent_entry *a;
+    agent_entry *entry;
 
     pthread_mutex_lock(&server->lock);
-    if ((a = known_agent(server, id)) != NULL) {
+    if ((entry = known_agent(server, id)) != NULL) {
         const agent_entry *last = &server->agents[--server->n_agents];
 
-        mrd_joiner_free(a->joiner);
+        mrd_joiner_free(entry->joiner);
         mrd_map_remove(&server->by_id, (mrd_map_key){ .a = id });
-        if (a != last) { /* moves into the free slot; replacing needs no memory */
-            *a = *last;
-            (void) mrd_map_put(&server->by_id, (mrd_map_key){ .a = a->id },
-                               (uint32_t) (a - server->agents));
+        if (entry != last) { /* moves into the free slot; replacing needs no memory */
+            *entry = *last;
+            (void) mrd_map_put(&server->by_id, (mrd_map_key){ .a = entry->id },
+                               (uint32_t) (entry - server->agents));
         }
     }
     pthread_mutex_unlock(&server->lock);
@@ -119,11 +119,11 @@ mrd_err
 mrd_timeserve_join(mrd_timeserve *server, const mrd_probe_sent *sent, mrd_probe *ret_probe)
 {
     mrd_err err = MRD_NOTFOUND;
-    agent_entry *a;
+    agent_entry *entry;
 
     pthread_mutex_lock(&server->lock);
-    if ((a = known_agent(server, sent->id.agent)) != NULL)
-        err = mrd_joiner_sent(a->joiner, sent, ret_probe);
+    if ((entry = known_agent(server, sent->id.agent)) != NULL)
+        err = mrd_joiner_sent(entry->joiner, sent, ret_probe);
     pthread_mutex_unlock(&server->lock);
     return err;
 }
@@ -143,13 +143,13 @@ mrd_timeserve_counters(mrd_timeserve *server)
 bool
 mrd_timeserve_joined(mrd_timeserve *server, uint64_t agent, mrd_join_counts *ret_counts)
 {
-    agent_entry *a;
+    agent_entry *entry;
 
     pthread_mutex_lock(&server->lock);
-    if ((a = known_agent(server, agent)) != NULL)
-        *ret_counts = mrd_joiner_counts(a->joiner);
+    if ((entry = known_agent(server, agent)) != NULL)
+        *ret_counts = mrd_joiner_counts(entry->joiner);
     pthread_mutex_unlock(&server->lock);
-    return a != NULL;
+    return entry != NULL;
 }
 
 /* ---- the thread ---- */
@@ -157,10 +157,10 @@ mrd_timeserve_joined(mrd_timeserve *server, uint64_t agent, mrd_join_counts *ret
 static mrd_xread
 cross_read(void)
 {
-    mrd_xread x;
+    mrd_xread xread;
 
-    mrd_clock_cross(&x.raw0, &x.wall, &x.raw1);
-    return x;
+    mrd_clock_cross(&xread.raw0, &xread.wall, &xread.raw1);
+    return xread;
 }
 
 /* Converts the kernel's stamp of a packet by one reading of the clocks. Returns false if there is
@@ -178,99 +178,99 @@ arrival(const mrd_xread *now, int64_t wall, mrd_local_ns *ret_r2, mrd_dur_ns *re
  * tight.
  */
 static bool
-admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
+admit(mrd_timeserve *server, mrd_bytes data, const mrd_xread *now, int64_t wall,
       mrd_probe_packet *ret_packet, pending *ret_wait)
 {
     mrd_local_ns r2;
     mrd_dur_ns e = 0;
-    agent_entry *a;
+    agent_entry *entry;
     bool fresh = false, kernel = arrival(now, wall, &r2, &e);
     /* a stamp from user space, which is certainly not before the packet arrived */
     int64_t late = now->raw1;
 
-    pthread_mutex_lock(&s->lock);
-    s->counts.requests++;
+    pthread_mutex_lock(&server->lock);
+    server->counts.requests++;
     if (mrd_probe_packet_decode(data, ret_packet) != MRD_OK ||
         ret_packet->kind == MRD_PROBE_ANSWER ||
-        (s->session != 0 && ret_packet->session != s->session)) {
-        s->counts.malformed++;
+        (server->session != 0 && ret_packet->session != server->session)) {
+        server->counts.malformed++;
     } else if (ret_packet->kind == MRD_PROBE_WARMUP) {
-        s->counts.warmups++;
-    } else if ((a = known_agent(s, ret_packet->agent)) == NULL) {
-        s->counts.unknown_agent++;
-    } else if (!mrd_probe_packet_proven(data, a->key)) {
-        s->counts.forged++;
+        server->counts.warmups++;
+    } else if ((entry = known_agent(server, ret_packet->agent)) == NULL) {
+        server->counts.unknown_agent++;
+    } else if (!mrd_probe_packet_proven(data, entry->key)) {
+        server->counts.forged++;
     } else {
         *ret_wait = (pending){ .used = true, .r2_wall = { kernel ? wall : 0 }, .before = *now };
         ret_wait->served = (mrd_probe_served){
             .id = { ret_packet->agent, ret_packet->agent_epoch, ret_packet->k },
-            .r2 = (kernel ? r2.ns : late) + s->session_minus_raw,
-            .r3 = late + s->session_minus_raw,
+            .r2 = (kernel ? r2.ns : late) + server->session_minus_raw,
+            .r3 = late + server->session_minus_raw,
             .e = kernel ? (uint32_t) e : 0,
             .source2 = kernel ? MRD_STAMP_UDP_KERNEL : MRD_STAMP_UDP_USER,
             .source3 = MRD_STAMP_UDP_USER,
         };
-        memcpy(ret_wait->key, a->key, sizeof(ret_wait->key));
-        fresh = mrd_joiner_served(a->joiner, &ret_wait->served);
-        s->counts.replayed += !fresh;
-        s->counts.no_kernel_stamp += fresh && !kernel;
+        memcpy(ret_wait->key, entry->key, sizeof(ret_wait->key));
+        fresh = mrd_joiner_served(entry->joiner, &ret_wait->served);
+        server->counts.replayed += !fresh;
+        server->counts.no_kernel_stamp += fresh && !kernel;
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&server->lock);
     return fresh;
 }
 
 static void
-answer(mrd_timeserve *s, mrd_probe_packet *packet, const mrd_udp_peer *peer, pending *wait)
+answer(mrd_timeserve *server, mrd_probe_packet *packet, const mrd_udp_peer *peer, pending *wait)
 {
     uint8_t wire[MRD_PROBE_PACKET_LEN];
     mrd_err err;
 
     packet->kind = MRD_PROBE_ANSWER;
     mrd_probe_packet_encode(packet, wait->key, wire);
-    wait->number = s->number;
+    wait->number = server->number;
     wait->sent_raw = mrd_local_now();
-    err = mrd_udp_send(s->fd, wire, sizeof(wire), peer);
-    pthread_mutex_lock(&s->lock);
-    s->counts.answers += err == MRD_OK;
-    s->counts.unsent += err != MRD_OK;
-    pthread_mutex_unlock(&s->lock);
+    err = mrd_udp_send(server->fd, wire, sizeof(wire), peer);
+    pthread_mutex_lock(&server->lock);
+    server->counts.answers += err == MRD_OK;
+    server->counts.unsent += err != MRD_OK;
+    pthread_mutex_unlock(&server->lock);
     if (err == MRD_OK)
-        s->wait[s->number++ % PENDING] = *wait;
+        server->wait[server->number++ % PENDING] = *wait;
 }
 
 /* Sends a warm-up packet before the answers of a pair, so that they travel as fast as the requests.
  * It is the request with another kind. */
 static void
-wake(mrd_timeserve *s, mrd_bytes request, const mrd_udp_peer *peer)
+wake(mrd_timeserve *server, mrd_bytes request, const mrd_udp_peer *peer)
 {
     uint8_t wire[MRD_PROBE_PACKET_LEN];
 
     memcpy(wire, request.p, sizeof(wire));
     mrd_probe_packet_begin(MRD_PROBE_WARMUP, wire);
-    (void) mrd_udp_send_unstamped(s->fd, wire, sizeof(wire), peer);
+    (void) mrd_udp_send_unstamped(server->fd, wire, sizeof(wire), peer);
 }
 
 /* An answer is complete. Not ok: the wall clock moved, so neither inequality may be used. */
 static void
-complete(mrd_timeserve *s, pending *w, bool ok)
+complete(mrd_timeserve *server, pending *w, bool ok)
 {
-    agent_entry *a;
+    agent_entry *entry;
 
-    pthread_mutex_lock(&s->lock);
-    s->counts.stepped += !ok;
+    pthread_mutex_lock(&server->lock);
+    server->counts.stepped += !ok;
     if (!ok)
         w->served.r2 = w->served.r3 = 0;
-    if ((a = known_agent(s, w->served.id.agent)) != NULL)
-        mrd_joiner_answered(a->joiner, &w->served);
-    pthread_mutex_unlock(&s->lock);
+    if ((entry = known_agent(server, w->served.id.agent)) != NULL)
+        mrd_joiner_answered(entry->joiner, &w->served);
+    pthread_mutex_unlock(&server->lock);
     w->used = false;
 }
 
 /* Converts both stamps, between the reading at arrival and the one now. */
 static void
-finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now)
+finish(mrd_timeserve *server, pending *w, int64_t r3_wall, const mrd_xread *now)
 {
-    mrd_probe_served *v = &w->served;
+    mrd_probe_served *served = &w->served;
     mrd_local_ns r2, r3;
     mrd_dur_ns e2 = 0, e3 = 0;
     bool ok = true;
@@ -278,22 +278,22 @@ finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now)
     if (w->r2_wall.ns != 0) {
         ok = mrd_stamp_bridge(&w->before, now, w->r2_wall.ns, &r2, &e2) == MRD_OK;
         if (ok)
-            v->r2 = r2.ns + s->session_minus_raw;
+            served->r2 = r2.ns + server->session_minus_raw;
     }
     if (ok && mrd_stamp_bridge(&w->before, now, r3_wall, &r3, &e3) == MRD_OK) {
-        v->r3 = r3.ns + s->session_minus_raw;
-        v->source3 = MRD_STAMP_UDP_KERNEL;
+        served->r3 = r3.ns + server->session_minus_raw;
+        served->source3 = MRD_STAMP_UDP_KERNEL;
         /* no kernel stamp: the time immediately before sending is certainly not too late */
     } else if (ok) {
-        v->r3 = w->sent_raw.ns + s->session_minus_raw;
-        v->source3 = MRD_STAMP_UDP_USER;
+        served->r3 = w->sent_raw.ns + server->session_minus_raw;
+        served->source3 = MRD_STAMP_UDP_USER;
     }
-    v->e = (uint32_t) (e2 > e3 ? e2 : e3);
-    complete(s, w, ok);
+    served->e = (uint32_t) (e2 > e3 ? e2 : e3);
+    complete(server, w, ok);
 }
 
 static void
-take_sent(mrd_timeserve *s)
+take_sent(mrd_timeserve *server)
 {
     mrd_udp_stamp sent[MRD_UDP_BATCH];
     size_t n;
@@ -301,13 +301,13 @@ take_sent(mrd_timeserve *s)
     do {
         mrd_xread now;
 
-        if ((n = mrd_udp_sent_many(s->fd, sent)) > 0)
+        if ((n = mrd_udp_sent_many(server->fd, sent)) > 0)
             now = cross_read();
         for (size_t i = 0; i < n; i++) {
-            pending *w = &s->wait[sent[i].number % PENDING];
+            pending *w = &server->wait[sent[i].number % PENDING];
 
             if (w->used && w->number == sent[i].number)
-                finish(s, w, sent[i].wall, &now);
+                finish(server, w, sent[i].wall, &now);
         }
     } while (n == MRD_UDP_BATCH);
 }
@@ -316,52 +316,52 @@ take_sent(mrd_timeserve *s)
  * after them. The clock was set in between, and these packets, or later ones in the queue, arrived
  * before that. */
 static bool
-are_doubted(mrd_timeserve *s, size_t n)
+are_doubted(mrd_timeserve *server, size_t n)
 {
-    bool stepped = mrd_udp_wait_stepped(s->waiting);
+    bool stepped = mrd_udp_wait_stepped(server->waiting);
 
     for (size_t i = 0; i < PENDING && stepped; i++)
-        if (s->wait[i].used)
-            complete(s, &s->wait[i], false);
-    stepped = stepped || s->doubted;
-    s->doubted = stepped && n == MRD_UDP_BATCH;
+        if (server->wait[i].used)
+            complete(server, &server->wait[i], false);
+    stepped = stepped || server->doubted;
+    server->doubted = stepped && n == MRD_UDP_BATCH;
     return stepped;
 }
 
 /* Serves up to a batch of packets with one reading of the clocks. */
 static void
-serve_some(mrd_timeserve *s)
+serve_some(mrd_timeserve *server)
 {
     mrd_udp_packet in[MRD_UDP_BATCH];
-    size_t n = mrd_udp_recv_many(s->fd, in);
+    size_t n = mrd_udp_recv_many(server->fd, in);
     mrd_xread now;
     bool doubted;
 
     if (n > 0)
         now = cross_read();
-    doubted = are_doubted(s, n);
+    doubted = are_doubted(server, n);
     for (size_t i = 0; i < n; i++) {
         mrd_bytes data = { in[i].data,
                            in[i].len < sizeof(in[i].data) ? in[i].len : sizeof(in[i].data) };
         mrd_probe_packet packet;
         pending w;
 
-        if (!admit(s, data, &now, doubted ? 0 : in[i].wall, &packet, &w))
+        if (!admit(server, data, &now, doubted ? 0 : in[i].wall, &packet, &w))
             continue;
         if (packet.position == 0)
-            wake(s, data, &in[i].peer);
-        answer(s, &packet, &in[i].peer, &w);
+            wake(server, data, &in[i].peer);
+        answer(server, &packet, &in[i].peer, &w);
     }
-    take_sent(s);
+    take_sent(server);
 }
 
 static void *
 serve(void *arg)
 {
-    mrd_timeserve *s = arg;
+    mrd_timeserve *server = arg;
 
-    while (mrd_udp_wait_next(s->waiting))
-        serve_some(s);
+    while (mrd_udp_wait_next(server->waiting))
+        serve_some(server);
     return NULL;
 }
 
@@ -370,35 +370,35 @@ serve(void *arg)
 mrd_err
 mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server, mrd_why *why)
 {
-    mrd_timeserve *s = calloc(1, sizeof(*s));
+    mrd_timeserve *server = calloc(1, sizeof(*server));
     uint8_t warmup[MRD_PROBE_BEGIN_LEN];
     mrd_err err;
     int rc;
 
-    if (s == NULL)
+    if (server == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "time server");
-    s->fd = -1;
-    s->session = options->session;
-    s->session_minus_raw = options->session_minus_raw;
-    pthread_mutex_init(&s->lock, NULL);
-    if ((err = mrd_udp_open(options->host, options->port, true, &s->fd, why)) != MRD_OK)
+    server->fd = -1;
+    server->session = options->session;
+    server->session_minus_raw = options->session_minus_raw;
+    pthread_mutex_init(&server->lock, NULL);
+    if ((err = mrd_udp_open(options->host, options->port, true, &server->fd, why)) != MRD_OK)
         goto out;
     if (options->user_stamps)
-        mrd_udp_unstamped(s->fd);
+        mrd_udp_unstamped(server->fd);
     mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
     if (!options->unfiltered)
-        (void) mrd_udp_drop(s->fd, warmup); /* without the filter they are read and ignored */
-    if ((err = mrd_udp_wait_open(s->fd, &s->waiting, why)) != MRD_OK)
+        (void) mrd_udp_drop(server->fd, warmup); /* without the filter they are read and ignored */
+    if ((err = mrd_udp_wait_open(server->fd, &server->waiting, why)) != MRD_OK)
         goto out;
-    if ((rc = pthread_create(&s->thread, NULL, serve, s)) != 0) {
+    if ((rc = pthread_create(&server->thread, NULL, serve, server)) != 0) {
         err = mrd_why_set(why, MRD_IO, rc, "time server: thread");
         goto out;
     }
-    s->started = true;
-    *ret_server = s;
-    s = NULL;
+    server->started = true;
+    *ret_server = server;
+    server = NULL;
 out:
-    mrd_timeserve_close(s);
+    mrd_timeserve_close(server);
     return err;
 }
 

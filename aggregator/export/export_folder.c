@@ -42,12 +42,12 @@ typedef enum {
 /* ---- Errors ---- */
 
 static mrd_err
-failed(const mrd_export_folder *f, const char *what, const char *name, mrd_why *why)
+failed(const mrd_export_folder *folder, const char *what, const char *name, mrd_why *why)
 {
     int sys = errno;
 
     return mrd_why_set(why, sys == ENOSPC || sys == EDQUOT ? MRD_FULL : MRD_IO, sys,
-                       "cannot %s %s%s%s", what, f->path, name == NULL ? "" : "/",
+                       "cannot %s %s%s%s", what, folder->path, name == NULL ? "" : "/",
                        name == NULL ? "" : name);
 }
 
@@ -82,20 +82,20 @@ open_part(int dir)
 
 /* Finds out the owner of a file that we create here. A server may map root to another user. */
 static mrd_err
-learn_self(mrd_export_folder *f, int dir, mrd_why *why)
+learn_self(mrd_export_folder *folder, int dir, mrd_why *why)
 {
     mrd_err err = MRD_OK;
     struct stat st;
     int fd;
 
-    if (f->known)
+    if (folder->known)
         return MRD_OK;
     fd = open_part(dir);
-    f->known = fd >= 0 && fstat(fd, &st) == 0;
-    if (f->known)
-        f->self = st.st_uid;
+    folder->known = fd >= 0 && fstat(fd, &st) == 0;
+    if (folder->known)
+        folder->self = st.st_uid;
     else
-        err = failed(f, "write into", NULL, why);
+        err = failed(folder, "write into", NULL, why);
     if (fd >= 0) {
         close(fd);
         (void) unlinkat(dir, PART, 0);
@@ -107,15 +107,15 @@ static bool
 is_empty(int fd)
 {
     int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    DIR *dir = copy < 0 ? NULL : fdopendir(copy);
     const struct dirent *entry;
-    bool empty = d != NULL;
+    bool empty = dir != NULL;
     int sys = 0;
 
-    while (empty && (entry = mrd_dir_next(d, &sys)) != NULL)
+    while (empty && (entry = mrd_dir_next(dir, &sys)) != NULL)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    if (d != NULL)
-        closedir(d);
+    if (dir != NULL)
+        closedir(dir);
     else if (copy >= 0)
         close(copy);
     return empty && sys == 0;
@@ -127,51 +127,52 @@ is_empty(int fd)
  * created one, and gets the target's owner and permissions.
  */
 static void
-make_like_target(const mrd_export_folder *f, int fd)
+make_like_target(const mrd_export_folder *folder, int fd)
 {
     struct stat st;
 
-    if (fstat(fd, &st) != 0 || st.st_uid != f->self || (st.st_mode & 0077) != 0 || !is_empty(fd))
+    if (fstat(fd, &st) != 0 || st.st_uid != folder->self || (st.st_mode & 0077) != 0 ||
+        !is_empty(fd))
         return;
     /* root can do it; for others it has no effect or fails */
-    (void) !fchown(fd, f->like.st_uid, f->like.st_gid);
-    (void) fchmod(fd, f->like.st_mode & 07777);
+    (void) !fchown(fd, folder->like.st_uid, folder->like.st_gid);
+    (void) fchmod(fd, folder->like.st_mode & 07777);
 }
 
 /* Accepts the session's directory and its subdirectories only if they are ours or the target's
  * owner's. With an owner, they must also be closed to other users. */
 static mrd_err
-accept(mrd_export_folder *f, int fd, level at, const char *name, mrd_why *why)
+accept(mrd_export_folder *folder, int fd, level at, const char *name, mrd_why *why)
 {
     const char *slash = at == TOP ? "" : "/", *rest = at == TOP ? "" : name;
     struct stat st;
     mrd_err err;
 
     if (fstat(fd, &st) != 0)
-        return failed(f, "look at", at == TOP ? NULL : name, why);
-    if (!f->private && st.st_uid == f->like.st_uid)
+        return failed(folder, "look at", at == TOP ? NULL : name, why);
+    if (!folder->private && st.st_uid == folder->like.st_uid)
         return MRD_OK;
-    if (f->private && at == TOP && st.st_uid == (uid_t) f->o.owner &&
-        st.st_uid != (f->known ? f->self : geteuid())) {
-        f->given = true;
+    if (folder->private && at == TOP && st.st_uid == (uid_t) folder->o.owner &&
+        st.st_uid != (folder->known ? folder->self : geteuid())) {
+        folder->given = true;
         return MRD_OK;
     }
     /* Test files are created only in a directory of ours, or else in its parent, where it was
      * created. */
-    if ((err = learn_self(f, st.st_uid == geteuid() ? fd : f->up, why)) != MRD_OK &&
+    if ((err = learn_self(folder, st.st_uid == geteuid() ? fd : folder->up, why)) != MRD_OK &&
         st.st_uid == geteuid())
         return err;
-    if (!f->known || st.st_uid != f->self)
+    if (!folder->known || st.st_uid != folder->self)
         return mrd_why_set(why, MRD_DENIED, 0,
                            "the folder %s%s%s is user %u's, neither this aggregator's nor the "
                            "target's: remove it to have the session exported",
-                           f->path, slash, rest, (unsigned) st.st_uid);
-    if (f->private && (st.st_mode & 07777) != 0700 &&
+                           folder->path, slash, rest, (unsigned) st.st_uid);
+    if (folder->private && (st.st_mode & 07777) != 0700 &&
         (fchmod(fd, 0700) != 0 || fstat(fd, &st) != 0 || (st.st_mode & 0077) != 0))
         return mrd_why_set(why, MRD_DENIED, errno,
                            "the folder %s%s%s cannot be closed to other users (mode 0700), as a "
                            "copy for one user has to be",
-                           f->path, slash, rest);
+                           folder->path, slash, rest);
     return MRD_OK;
 }
 
@@ -181,41 +182,42 @@ accept(mrd_export_folder *f, int fd, level at, const char *name, mrd_why *why)
  * attempt did so already.
  */
 static mrd_err
-enter(mrd_export_folder *f, int dir, const char *name, level at, int *ret_fd, mrd_why *why)
+enter(mrd_export_folder *folder, int dir, const char *name, level at, int *ret_fd, mrd_why *why)
 {
-    bool synced = f->given || (at == BELOW && f->is_synced);
+    bool synced = folder->given || (at == BELOW && folder->is_synced);
     int fd = open_at(dir, name, O_NOFOLLOW);
     bool made = false;
     struct stat st;
     mrd_err err = MRD_OK;
 
-    if (fd < 0 && errno == ENOENT && !f->given) {
-        if ((err = learn_self(f, dir, why)) != MRD_OK)
+    if (fd < 0 && errno == ENOENT && !folder->given) {
+        if ((err = learn_self(folder, dir, why)) != MRD_OK)
             return err;
         made = mkdirat(dir, name, 0700) == 0;
         if (!made && errno != EEXIST)
-            return failed(f, "make the folder", at == BELOW ? name : NULL, why);
+            return failed(folder, "make the folder", at == BELOW ? name : NULL, why);
         fd = open_at(dir, name, O_NOFOLLOW);
     }
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
         return mrd_why_set(why, MRD_DENIED, 0,
                            "'%s' on the way to %s is a link or a file, not a folder: links are not "
                            "followed below the target; remove it",
-                           name, f->path);
+                           name, folder->path);
     if (fd < 0)
-        return failed(f, "open the folder", at == BELOW ? name : NULL, why);
+        return failed(folder, "open the folder", at == BELOW ? name : NULL, why);
     /* An earlier attempt was ended while it gave the directory away. Other users cannot reach the
      * contents of a directory of ours. */
-    if (f->private && at == BELOW && !f->given && fstat(fd, &st) == 0 && st.st_uid != f->self &&
-        st.st_uid == (uid_t) f->o.owner && fchown(fd, f->self, (gid_t) -1) != 0 &&
-        fchownat(dir, name, f->self, (gid_t) -1, AT_SYMLINK_NOFOLLOW) != 0)
-        err = failed(f, "take back the folder", name, why);
-    if (made && (at == ABOVE || !f->private))
-        make_like_target(f, fd);
-    if (err == MRD_OK && at != ABOVE && !f->given)
-        err = accept(f, fd, at, name, why);
+    if (folder->private && at == BELOW && !folder->given && fstat(fd, &st) == 0 &&
+        st.st_uid != folder->self && st.st_uid == (uid_t) folder->o.owner &&
+        fchown(fd, folder->self, (gid_t) -1) != 0 &&
+        fchownat(dir, name, folder->self, (gid_t) -1, AT_SYMLINK_NOFOLLOW) != 0)
+        err = failed(folder, "take back the folder", name, why);
+    if (made && (at == ABOVE || !folder->private))
+        make_like_target(folder, fd);
+    if (err == MRD_OK && at != ABOVE && !folder->given)
+        err = accept(folder, fd, at, name, why);
     if (err == MRD_OK && !synced && (!sync_fd(fd) || !sync_fd(dir)))
-        err = failed(f, "sync the folder", at == BELOW ? name : NULL, why);
+        err = failed(folder, "sync the folder", at == BELOW ? name : NULL, why);
     if (err != MRD_OK)
         close(fd);
     else
@@ -246,7 +248,7 @@ component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why
 
 /* Walks all components of `path` except the last, which is copied to `name`. Closes dir. */
 static mrd_err
-walk(mrd_export_folder *f, int dir, const char *path, level at, char name[NAME_MAX + 1],
+walk(mrd_export_folder *folder, int dir, const char *path, level at, char name[NAME_MAX + 1],
      int *ret_fd, mrd_why *why)
 {
     char next[NAME_MAX + 1];
@@ -258,7 +260,7 @@ walk(mrd_export_folder *f, int dir, const char *path, level at, char name[NAME_M
     while (err == MRD_OK && component(&path, next, &err, why)) {
         int below = -1;
 
-        err = enter(f, dir, name, at, &below, why);
+        err = enter(folder, dir, name, at, &below, why);
         if (err == MRD_OK) {
             close(dir);
             dir = below;
@@ -273,81 +275,82 @@ walk(mrd_export_folder *f, int dir, const char *path, level at, char name[NAME_M
 }
 
 mrd_err
-mrd_export_folder_open(const mrd_export_folder_options *o, mrd_export_folder **ret_folder,
+mrd_export_folder_open(const mrd_export_folder_options *options, mrd_export_folder **ret_folder,
                        mrd_why *why)
 {
-    mrd_export_folder *f = calloc(1, sizeof(*f));
+    mrd_export_folder *folder = calloc(1, sizeof(*folder));
     char name[NAME_MAX + 1] = "";
     mrd_err err = MRD_OK;
     int target = -1;
 
-    if (f == NULL)
+    if (folder == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "export");
-    *f = (mrd_export_folder){ .o = *o, .up = -1, .root = -1, .private = o->owner >= 0 };
-    if (asprintf(&f->path, "%s/%s", o->target, o->below) < 0) {
-        f->path = NULL;
+    *folder =
+        (mrd_export_folder){ .o = *options, .up = -1, .root = -1, .private = options->owner >= 0 };
+    if (asprintf(&folder->path, "%s/%s", options->target, options->below) < 0) {
+        folder->path = NULL;
         err = mrd_why_set(why, MRD_NOMEM, 0, "export");
     }
     if (err == MRD_OK &&
-        ((target = open_at(AT_FDCWD, o->target, 0)) < 0 || fstat(target, &f->like) != 0))
-        err = mrd_why_set(why, MRD_IO, errno, "the target %s", o->target);
+        ((target = open_at(AT_FDCWD, options->target, 0)) < 0 || fstat(target, &folder->like) != 0))
+        err = mrd_why_set(why, MRD_IO, errno, "the target %s", options->target);
     if (err == MRD_OK)
-        err = walk(f, target, o->below, ABOVE, name, &f->up, why);
+        err = walk(folder, target, options->below, ABOVE, name, &folder->up, why);
     else if (target >= 0)
         close(target);
-    if (err == MRD_OK && (f->name = mrd_str_dup(mrd_str_of(name))) == NULL)
+    if (err == MRD_OK && (folder->name = mrd_str_dup(mrd_str_of(name))) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "export");
     if (err == MRD_OK)
-        err = enter(f, f->up, name, TOP, &f->root, why);
+        err = enter(folder, folder->up, name, TOP, &folder->root, why);
     if (err == MRD_OK)
-        *ret_folder = f;
+        *ret_folder = folder;
     else
-        mrd_export_folder_close(f);
+        mrd_export_folder_close(folder);
     return err;
 }
 
 void
-mrd_export_folder_close(mrd_export_folder *f)
+mrd_export_folder_close(mrd_export_folder *folder)
 {
-    if (f == NULL)
+    if (folder == NULL)
         return;
-    if (f->up >= 0)
-        close(f->up);
-    if (f->root >= 0)
-        close(f->root);
-    free(f->synced_dir);
-    free(f->name);
-    free(f->path);
-    free(f);
+    if (folder->up >= 0)
+        close(folder->up);
+    if (folder->root >= 0)
+        close(folder->root);
+    free(folder->synced_dir);
+    free(folder->name);
+    free(folder->path);
+    free(folder);
 }
 
 /* ---- Files ---- */
 
 static mrd_err
-pump(const mrd_export_folder *f, int from, int to, const char *name, uint64_t *ret_bytes,
+pump(const mrd_export_folder *folder, int from, int to, const char *name, uint64_t *ret_bytes,
      mrd_why *why)
 {
     char *chunk = malloc(CHUNK);
     int64_t began = mrd_local_now().ns;
     mrd_err err = chunk == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "export") : MRD_OK;
-    ssize_t n = 0;
+    ssize_t count = 0;
 
-    while (err == MRD_OK && (n = read(from, chunk, CHUNK)) > 0) {
-        for (ssize_t at = 0, some; at < n && err == MRD_OK; at += some) {
+    while (err == MRD_OK && (count = read(from, chunk, CHUNK)) > 0) {
+        for (ssize_t at = 0, some; at < count && err == MRD_OK; at += some) {
             errno = EIO;
-            if ((some = write(to, chunk + at, (size_t) (n - at))) <= 0)
-                err = failed(f, "write", name, why);
+            if ((some = write(to, chunk + at, (size_t) (count - at))) <= 0)
+                err = failed(folder, "write", name, why);
         }
-        *ret_bytes += (uint64_t) n;
-        while (err == MRD_OK && f->o.rate > 0 && f->o.going_on(f->o.self) &&
+        *ret_bytes += (uint64_t) count;
+        while (err == MRD_OK && folder->o.rate > 0 && folder->o.going_on(folder->o.self) &&
                (double) *ret_bytes >
-                   (double) (mrd_local_now().ns - began) / 1e9 * (double) f->o.rate)
+                   (double) (mrd_local_now().ns - began) / 1e9 * (double) folder->o.rate)
             nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
-        if (err == MRD_OK && !f->o.going_on(f->o.self))
+        if (err == MRD_OK && !folder->o.going_on(folder->o.self))
             err = mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
     }
-    if (err == MRD_OK && n < 0)
-        err = mrd_why_set(why, MRD_IO, errno, "reading for %s/%s", f->path, name);
+    if (err == MRD_OK && count < 0)
+        err = mrd_why_set(why, MRD_IO, errno, "reading for %s/%s", folder->path, name);
     free(chunk);
     return err;
 }
@@ -355,153 +358,156 @@ pump(const mrd_export_folder *f, int from, int to, const char *name, uint64_t *r
 /* Returns true if an earlier attempt copied the file completely. A target stores times in
  * nanoseconds, in microseconds, or, like Lustre, in seconds. */
 static bool
-is_same(const mrd_export_folder *f, const struct stat *a, const struct stat *b)
+is_same(const mrd_export_folder *folder, const struct stat *st, const struct stat *b)
 {
-    bool same = S_ISREG(b->st_mode) && a->st_size == b->st_size &&
-                a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-                (b->st_mtim.tv_nsec == 0 || a->st_mtim.tv_nsec / 1000 == b->st_mtim.tv_nsec / 1000);
+    bool same =
+        S_ISREG(b->st_mode) && st->st_size == b->st_size &&
+        st->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+        (b->st_mtim.tv_nsec == 0 || st->st_mtim.tv_nsec / 1000 == b->st_mtim.tv_nsec / 1000);
 
-    if (f->given)
+    if (folder->given)
         return same;
-    if (f->private)
+    if (folder->private)
         return same && b->st_nlink <= 1 && (b->st_mode & 07777) == 0600 &&
-               (b->st_uid == f->self || b->st_uid == (uid_t) f->o.owner);
+               (b->st_uid == folder->self || b->st_uid == (uid_t) folder->o.owner);
     return same && b->st_nlink <= 1 &&
-           (b->st_uid == f->like.st_uid || (f->known && b->st_uid == f->self));
+           (b->st_uid == folder->like.st_uid || (folder->known && b->st_uid == folder->self));
 }
 
 /* Copies all bytes of a file, its time, owner and permissions, and syncs it. */
 static mrd_err
-fill(const mrd_export_folder *f, int in, int out, const struct stat *st, const char *name,
+fill(const mrd_export_folder *folder, int in, int out, const struct stat *st, const char *name,
      uint64_t *bytes, mrd_why *why)
 {
     const struct timespec times[2] = { st->st_mtim, st->st_mtim };
     uint64_t n = 0;
-    mrd_err err = pump(f, in, out, name, &n, why);
+    mrd_err err = pump(folder, in, out, name, &n, why);
 
     *bytes += n;
     if (err == MRD_OK && n != (uint64_t) st->st_size)
         return mrd_why_set(why, MRD_IO, 0, "%s changed while it was copied", name);
-    if (err == MRD_OK && !f->private)
-        (void) !fchown(out, f->like.st_uid, f->like.st_gid); /* root can */
-    if (err == MRD_OK && ((!f->private && fchmod(out, f->like.st_mode & 0666) != 0) ||
+    if (err == MRD_OK && !folder->private)
+        (void) !fchown(out, folder->like.st_uid, folder->like.st_gid); /* root can */
+    if (err == MRD_OK && ((!folder->private && fchmod(out, folder->like.st_mode & 0666) != 0) ||
                           futimens(out, times) != 0 || fsync(out) != 0))
-        err = failed(f, "write", name, why);
+        err = failed(folder, "write", name, why);
     return err;
 }
 
 static mrd_err
-write_file(const mrd_export_folder *f, int in, int dir, const struct stat *st, const char *base,
-           const char *name, uint64_t *bytes, mrd_why *why)
+write_file(const mrd_export_folder *folder, int in, int dir, const struct stat *st,
+           const char *base, const char *name, uint64_t *bytes, mrd_why *why)
 {
     struct stat made, there;
     mrd_err err;
     int out = open_part(dir);
 
     if (out < 0)
-        return failed(f, "write", name, why);
-    err = fill(f, in, out, st, name, bytes, why);
+        return failed(folder, "write", name, why);
+    err = fill(folder, in, out, st, name, bytes, why);
     if (err == MRD_OK && (fstat(out, &made) != 0 || renameat(dir, PART, dir, base) != 0))
-        err = failed(f, "write", name, why);
+        err = failed(folder, "write", name, why);
     if (err != MRD_OK)
         (void) unlinkat(dir, PART, 0);
     else if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0 || there.st_ino != made.st_ino ||
              there.st_dev != made.st_dev)
         err = mrd_why_set(why, MRD_EXISTS, 0,
                           "%s/%s was replaced by another user or program while it was written",
-                          f->path, name);
+                          folder->path, name);
     if (close(out) != 0 && err == MRD_OK)
-        err = failed(f, "write", name, why);
+        err = failed(folder, "write", name, why);
     if (err == MRD_OK && !sync_fd(dir))
-        err = failed(f, "sync the folder of", name, why);
+        err = failed(folder, "sync the folder of", name, why);
     return err;
 }
 
 static mrd_err
-differs(const mrd_export_folder *f, const char *name, int sys, mrd_why *why)
+differs(const mrd_export_folder *folder, const char *name, int sys, mrd_why *why)
 {
     return mrd_why_set(why, MRD_EXISTS, sys,
                        "the folder %s is user %lld's already and is not written any more, but its "
                        "%s is not the session's as it is now: remove or rename the folder to have "
                        "the session exported again",
-                       f->path, (long long) f->o.owner, name);
+                       folder->path, (long long) folder->o.owner, name);
 }
 
 /* For a directory that belongs to the user. session.json may differ, because it keeps changing. Its
  * presence shows that everything else was copied before. */
 static mrd_err
-compare(mrd_export_folder *f, int dir, const struct stat *st, const char *base, const char *name,
-        mrd_why *why)
+compare(mrd_export_folder *folder, int dir, const struct stat *st, const char *base,
+        const char *name, mrd_why *why)
 {
     struct stat there;
 
     if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0)
-        return differs(f, name, errno, why);
-    return is_same(f, st, &there) || (strcmp(name, "session.json") == 0 && S_ISREG(there.st_mode))
+        return differs(folder, name, errno, why);
+    return is_same(folder, st, &there) ||
+                   (strcmp(name, "session.json") == 0 && S_ISREG(there.st_mode))
                ? MRD_OK
-               : differs(f, name, 0, why);
+               : differs(folder, name, 0, why);
 }
 
 /* Remembers the directory, because files come directory by directory. */
 static void
-remember_synced(mrd_export_folder *f, const char *name)
+remember_synced(mrd_export_folder *folder, const char *name)
 {
     const char *slash = strrchr(name, '/');
 
-    if (f->is_synced)
+    if (folder->is_synced)
         return;
-    free(f->synced_dir);
-    f->synced_dir = mrd_str_dup((mrd_str){ name, slash == NULL ? 0 : (size_t) (slash - name) });
+    free(folder->synced_dir);
+    folder->synced_dir =
+        mrd_str_dup((mrd_str){ name, slash == NULL ? 0 : (size_t) (slash - name) });
 }
 
 static bool
-is_synced(const mrd_export_folder *f, const char *name)
+is_synced(const mrd_export_folder *folder, const char *name)
 {
     const char *slash = strrchr(name, '/');
     size_t len = slash == NULL ? 0 : (size_t) (slash - name);
 
-    return f->synced_dir != NULL && strlen(f->synced_dir) == len &&
-           memcmp(f->synced_dir, name, len) == 0;
+    return folder->synced_dir != NULL && strlen(folder->synced_dir) == len &&
+           memcmp(folder->synced_dir, name, len) == 0;
 }
 
 static mrd_err
-put_open(mrd_export_folder *f, int in, const struct stat *st, const char *name, uint64_t *bytes,
-         mrd_why *why)
+put_open(mrd_export_folder *folder, int in, const struct stat *st, const char *name,
+         uint64_t *bytes, mrd_why *why)
 {
     char base[NAME_MAX + 1] = "";
     struct stat there;
     mrd_why way = { 0 };
     mrd_err err;
-    int dir = fcntl(f->root, F_DUPFD_CLOEXEC, 0);
+    int dir = fcntl(folder->root, F_DUPFD_CLOEXEC, 0);
 
     if (dir < 0)
-        return failed(f, "open", NULL, why);
-    f->is_synced = is_synced(f, name);
-    if ((err = walk(f, dir, name, BELOW, base, &dir, &way)) != MRD_OK) {
-        if (f->given)
-            return differs(f, name, way.sys, why);
+        return failed(folder, "open", NULL, why);
+    folder->is_synced = is_synced(folder, name);
+    if ((err = walk(folder, dir, name, BELOW, base, &dir, &way)) != MRD_OK) {
+        if (folder->given)
+            return differs(folder, name, way.sys, why);
         if (why != NULL)
             *why = way;
         return err;
     }
-    remember_synced(f, name);
-    if (f->given)
-        err = compare(f, dir, st, base, name, why);
-    else if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(f, st, &there))
-        err = write_file(f, in, dir, st, base, name, bytes, why); /* else it went before */
+    remember_synced(folder, name);
+    if (folder->given)
+        err = compare(folder, dir, st, base, name, why);
+    else if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(folder, st, &there))
+        err = write_file(folder, in, dir, st, base, name, bytes, why); /* else it went before */
     close(dir);
     return err;
 }
 
 mrd_err
-mrd_export_folder_put(mrd_export_folder *f, const char *name, const char *from, uint64_t *bytes,
-                      mrd_why *why)
+mrd_export_folder_put(mrd_export_folder *folder, const char *name, const char *from,
+                      uint64_t *bytes, mrd_why *why)
 {
     struct stat st;
     int in = open(from, O_RDONLY | O_CLOEXEC);
     mrd_err err = in < 0 || fstat(in, &st) != 0
                       ? mrd_why_set(why, MRD_IO, errno, "cannot read %s", from)
-                      : put_open(f, in, &st, name, bytes, why);
+                      : put_open(folder, in, &st, name, bytes, why);
 
     if (in >= 0)
         close(in);
@@ -525,12 +531,12 @@ by_name(const void *a, const void *b)
 }
 
 static mrd_err
-not_given(const mrd_export_folder *f, const char *name, mrd_why *why)
+not_given(const mrd_export_folder *folder, const char *name, mrd_why *why)
 {
     return mrd_why_set(why, MRD_DENIED, errno,
                        "cannot give %s%s%s to user %lld, whose job it is (--export-owner job needs "
                        "CAP_CHOWN)",
-                       f->path, name[0] == '\0' ? "" : "/", name, (long long) f->o.owner);
+                       folder->path, name[0] == '\0' ? "" : "/", name, (long long) folder->o.owner);
 }
 
 static mrd_err
@@ -627,48 +633,50 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
 /* Checks that the path still leads to the session's directory. The user that owns the parent may
  * rename it. */
 static mrd_err
-check_name(const mrd_export_folder *f, mrd_why *why)
+check_name(const mrd_export_folder *folder, mrd_why *why)
 {
     struct stat here, there;
 
-    if (fstat(f->root, &here) == 0 && fstatat(f->up, f->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+    if (fstat(folder->root, &here) == 0 &&
+        fstatat(folder->up, folder->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
         here.st_ino == there.st_ino && here.st_dev == there.st_dev)
         return MRD_OK;
     return mrd_why_set(
         why, MRD_EXISTS, 0,
         "the folder %s was renamed or replaced by another user or program while it was "
         "written: it is written again",
-        f->path);
+        folder->path);
 }
 
 static mrd_err
-give(mrd_export_folder *f, const char **names, size_t n, mrd_why *why)
+give(mrd_export_folder *folder, const char **names, size_t n, mrd_why *why)
 {
     char buffer[16384];
     struct passwd pw, *found = NULL;
-    heir h = { .f = f, .names = names, .n = n };
+    heir h = { .f = folder, .names = names, .n = n };
     mrd_err err;
 
-    h.gid =
-        getpwuid_r((uid_t) f->o.owner, &pw, buffer, sizeof(buffer), &found) == 0 && found != NULL
-            ? pw.pw_gid
-            : f->like.st_gid; /* a user that this machine does not have */
+    h.gid = getpwuid_r((uid_t) folder->o.owner, &pw, buffer, sizeof(buffer), &found) == 0 &&
+                    found != NULL
+                ? pw.pw_gid
+                : folder->like.st_gid; /* a user that this machine does not have */
     qsort(names, n, sizeof(*names), by_name);
-    err = give_all(&h, f->root, "", 0, why);
+    err = give_all(&h, folder->root, "", 0, why);
     if (err == MRD_OK)
-        err = check_name(f, why);
-    return err == MRD_OK ? give_fd(&h, f->root, "", why) : err;
+        err = check_name(folder, why);
+    return err == MRD_OK ? give_fd(&h, folder->root, "", why) : err;
 }
 
 mrd_err
-mrd_export_folder_finish(mrd_export_folder *f, const mrd_strlist *lists, size_t n, mrd_why *why)
+mrd_export_folder_finish(mrd_export_folder *folder, const mrd_strlist *lists, size_t n,
+                         mrd_why *why)
 {
     const char **names;
     size_t all = 0;
     mrd_err err;
 
-    if (f->given || !f->private)
-        return check_name(f, why);
+    if (folder->given || !folder->private)
+        return check_name(folder, why);
     for (size_t i = 0; i < n; i++)
         all += lists[i].n;
     if ((names = calloc(all + 1, sizeof(*names))) == NULL)
@@ -677,7 +685,7 @@ mrd_export_folder_finish(mrd_export_folder *f, const mrd_strlist *lists, size_t 
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < lists[i].n; k++)
             names[all++] = lists[i].v[k];
-    err = give(f, names, all, why);
+    err = give(folder, names, all, why);
     free(names);
     return err;
 }

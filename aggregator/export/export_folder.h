@@ -43,13 +43,13 @@ mrd_err mrd_export_folder_open(const mrd_export_folder_options *options,
 /* Copies the file `from` to `name` ("profile/x") in the directory, and adds the written bytes to
  * *bytes. In a directory that belongs to the user, compares instead. Errors: IO, FULL, DENIED,
  * EXISTS (it belongs to the user and has other contents), CANCELLED, NOMEM. */
-mrd_err mrd_export_folder_put(mrd_export_folder *f, const char *name, const char *from,
+mrd_err mrd_export_folder_put(mrd_export_folder *folder, const char *name, const char *from,
                               uint64_t *bytes, mrd_why *why);
 /* All files are copied: checks that the directory still has its name, and gives it to its owner.
  * `names` are n lists of all copied files. Errors: DENIED (CAP_CHOWN), IO, EXISTS (it was renamed
  * or replaced meanwhile), NOMEM. */
-mrd_err mrd_export_folder_finish(mrd_export_folder *f, const mrd_strlist *names, size_t n,
+mrd_err mrd_export_folder_finish(mrd_export_folder *folder, const mrd_strlist *names, size_t n,
                                  mrd_why *why);
-void mrd_export_folder_close(mrd_export_folder *f); /* NULL is fine */
+void mrd_export_folder_close(mrd_export_folder *folder); /* NULL is fine */
 
 #endif

@@ -105,7 +105,8 @@ job_value(const char *text, const char *key, char *to, size_t size)
 /* Fills in {cluster}, {user}, {job}, {name}, {date} and {session}, each as one component. Errors:
  * INVALID for another placeholder. */
 static mrd_err
-export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf *ret, mrd_why *why)
+export_path(const char *path, const char *cluster, const mrd_session *session, mrd_buf *ret,
+            mrd_why *why)
 {
     for (const char *p = path; *p != '\0';) {
         size_t n = strcspn(p, "{");
@@ -120,23 +121,23 @@ export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf
             return mrd_why_set(why, MRD_INVALID, 0, "--export-path %s: a { without its }", path);
         snprintf(word, sizeof(word), "%.*s", (int) (end - p - 1), p + 1);
         p = end + 1;
-        if (strcmp(word, "session") == 0 && s != NULL) {
-            snprintf(value, sizeof(value), "%s", s->text);
-        } else if (strcmp(word, "date") == 0 && s != NULL) {
-            time_t at = (time_t) (s->created.ns / MRD_SEC);
-            struct tm t;
+        if (strcmp(word, "session") == 0 && session != NULL) {
+            snprintf(value, sizeof(value), "%s", session->text);
+        } else if (strcmp(word, "date") == 0 && session != NULL) {
+            time_t at = (time_t) (session->created.ns / MRD_SEC);
+            struct tm when;
 
-            if (gmtime_r(&at, &t) != NULL)
-                (void) strftime(value, sizeof(value), "%Y-%m-%d", &t);
-        } else if (strcmp(word, "name") == 0 && s != NULL) {
-            snprintf(value, sizeof(value), "%s", s->params.name);
+            if (gmtime_r(&at, &when) != NULL)
+                (void) strftime(value, sizeof(value), "%Y-%m-%d", &when);
+        } else if (strcmp(word, "name") == 0 && session != NULL) {
+            snprintf(value, sizeof(value), "%s", session->params.name);
         } else if (strcmp(word, "cluster") == 0) {
             snprintf(value, sizeof(value), "%s", cluster == NULL ? "" : cluster);
         } else if (strcmp(word, "job") == 0 || strcmp(word, "user") == 0) {
-            if (s != NULL && s->jobs.n > 0)
-                job_value(s->jobs.v[0], word, value, sizeof(value));
-        } else if (s != NULL || (strcmp(word, "session") != 0 && strcmp(word, "date") != 0 &&
-                                 strcmp(word, "name") != 0)) {
+            if (session != NULL && session->jobs.n > 0)
+                job_value(session->jobs.v[0], word, value, sizeof(value));
+        } else if (session != NULL || (strcmp(word, "session") != 0 && strcmp(word, "date") != 0 &&
+                                       strcmp(word, "name") != 0)) {
             return mrd_why_set(why, MRD_INVALID, 0,
                                "--export-path %s: {%s} is none of {cluster}, {user}, {job}, "
                                "{name}, {date}, {session}",
@@ -172,12 +173,12 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
     const struct dirent *entry;
     mrd_err err = MRD_OK;
     int sys = 0;
-    DIR *d;
+    DIR *dir;
 
     mrd_buf_fmt(&path, "%s%s%s", j->dir, *below == '\0' ? "" : "/", below);
-    if ((d = opendir(mrd_buf_cstr(&path))) == NULL)
+    if ((dir = opendir(mrd_buf_cstr(&path))) == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", mrd_buf_cstr(&path));
-    while (err == MRD_OK && d != NULL && (entry = mrd_dir_next(d, &sys)) != NULL) {
+    while (err == MRD_OK && dir != NULL && (entry = mrd_dir_next(dir, &sys)) != NULL) {
         struct stat st;
         size_t when = strcmp(entry->d_name, "_manifest.json") == 0 ||
                       strcmp(entry->d_name, "SHA256SUMS") == 0;
@@ -186,7 +187,7 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
             continue;
         mrd_buf_reset(&path);
         mrd_buf_fmt(&path, "%s%s%s", below, *below == '\0' ? "" : "/", entry->d_name);
-        if (fstatat(dirfd(d), entry->d_name, &st, 0) != 0) {
+        if (fstatat(dirfd(dir), entry->d_name, &st, 0) != 0) {
             if (errno != ENOENT) /* else it has just gone */
                 err = mrd_why_set(why, MRD_IO, errno, "cannot look at %s/%s", j->dir,
                                   mrd_buf_cstr(&path));
@@ -204,8 +205,8 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
     }
     if (sys != 0)
         err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s/%s", j->dir, below);
-    if (d != NULL)
-        closedir(d);
+    if (dir != NULL)
+        closedir(dir);
     mrd_buf_fini(&path);
     return err;
 }
@@ -241,19 +242,19 @@ put(job *j, mrd_export_folder *folder, const char *file, mrd_why *why)
 static mrd_err
 carry(job *j, mrd_why *why)
 {
-    mrd_export_folder_options o = { .target = j->at->target,
-                                    .below = j->to,
-                                    .owner = j->uid,
-                                    .rate = j->at->of->o.rate,
-                                    .going_on = going_on,
-                                    .self = j->at };
+    mrd_export_folder_options options = { .target = j->at->target,
+                                          .below = j->to,
+                                          .owner = j->uid,
+                                          .rate = j->at->of->o.rate,
+                                          .going_on = going_on,
+                                          .self = j->at };
     mrd_export_folder *folder = NULL;
     mrd_err err = list(j, "", 0, why);
 
     if (err == MRD_OK && j->files[2].n == 0)
         err = mrd_why_set(why, MRD_NOTFOUND, 0, "%s has no session.json", j->dir);
     if (err == MRD_OK && j->at->prefix == NULL)
-        err = mrd_export_folder_open(&o, &folder, why);
+        err = mrd_export_folder_open(&options, &folder, why);
     for (size_t i = 0; i < MRD_COUNT(j->files); i++) {
         for (size_t k = 0; k < j->files[i].n && err == MRD_OK; k++)
             err = put(j, folder, j->files[i].v[k], why);
@@ -278,58 +279,58 @@ job_free(job *j)
 static void
 run(void *self, void *arg)
 {
-    mrd_exporter *e = self;
+    mrd_exporter *exporter = self;
     job *j = arg;
     place *at = j->at;
     mrd_why why = { 0 };
     mrd_err err = MRD_CANCELLED;
 
-    pthread_mutex_lock(&e->lock);
-    if (!e->closing) {
+    pthread_mutex_lock(&exporter->lock);
+    if (!exporter->closing) {
         at->busy = true;
         at->running = j->session;
         at->told = false;
         going_on(at);
-        e->o.began(e->o.self, j->session);
+        exporter->o.began(exporter->o.self, j->session);
         err = MRD_OK;
     }
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&exporter->lock);
     if (err == MRD_OK)
         err = carry(j, &why);
     if (err != MRD_OK && why.err == MRD_OK)
         mrd_why_set(&why, err, 0, "%s", mrd_err_text(err));
-    pthread_mutex_lock(&e->lock);
+    pthread_mutex_lock(&exporter->lock);
     at->busy = false;
-    if (!e->left)
-        e->o.done(e->o.self, j->session, j->n, j->bytes, err == MRD_OK ? NULL : &why);
-    pthread_mutex_unlock(&e->lock);
+    if (!exporter->left)
+        exporter->o.done(exporter->o.self, j->session, j->n, j->bytes, err == MRD_OK ? NULL : &why);
+    pthread_mutex_unlock(&exporter->lock);
     job_free(j);
 }
 
 void
-mrd_exporter_watch(mrd_exporter *e)
+mrd_exporter_watch(mrd_exporter *exporter)
 {
     int64_t now = mrd_local_now().ns;
 
-    pthread_mutex_lock(&e->lock);
-    for (size_t i = 0; i < e->n; i++) {
-        place *p = e->places[i];
+    pthread_mutex_lock(&exporter->lock);
+    for (size_t i = 0; i < exporter->n; i++) {
+        place *p = exporter->places[i];
         int64_t quiet = now - __atomic_load_n(&p->moved, __ATOMIC_RELAXED);
 
         if (!p->busy || p->told == (quiet >= QUIET_MAX))
             continue;
         p->told = !p->told;
-        e->o.stalled(e->o.self, p->running, p->told ? p->target : NULL, quiet);
+        exporter->o.stalled(exporter->o.self, p->running, p->told ? p->target : NULL, quiet);
     }
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&exporter->lock);
 }
 
 static place *
-place_of(mrd_exporter *e, const char *name)
+place_of(mrd_exporter *exporter, const char *name)
 {
-    for (size_t i = 0; i < e->n; i++) {
-        if (strcmp(e->places[i]->name, name == NULL ? "" : name) == 0)
-            return e->places[i];
+    for (size_t i = 0; i < exporter->n; i++) {
+        if (strcmp(exporter->places[i]->name, name == NULL ? "" : name) == 0)
+            return exporter->places[i];
     }
     return NULL;
 }
@@ -337,40 +338,40 @@ place_of(mrd_exporter *e, const char *name)
 /* Returns the user that receives the copy: the common user of all the session's jobs if there is
  * one, never root. */
 static int64_t
-owner_of(const mrd_exporter *e, const place *at, const mrd_session *s)
+owner_of(const mrd_exporter *exporter, const place *at, const mrd_session *session)
 {
     uint64_t all = 0;
 
-    for (size_t i = 0; i < s->jobs.n; i++) {
+    for (size_t i = 0; i < session->jobs.n; i++) {
         char text[24];
         uint64_t uid;
 
-        job_value(s->jobs.v[i], "uid", text, sizeof(text));
+        job_value(session->jobs.v[i], "uid", text, sizeof(text));
         if (mrd_num_u64(mrd_str_of(text), &uid) != MRD_OK || uid == 0 || uid >= UINT32_MAX ||
             (i > 0 && uid != all))
             return -1; /* a session of several users belongs to none of them */
         all = uid;
     }
-    return e->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
+    return exporter->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
 /* Lists directories where an unfinished conversion may have left files, which are not part of the
  * session. A directory stays if nodes sent files of such names. */
 static bool
-find_unmade(job *j, const mrd_session *s)
+find_unmade(job *j, const mrd_session *session)
 {
-    for (size_t i = 0; i < s->n_artifacts; i++)
-        if (strncmp(s->artifacts[i].name, "viewer/", 7) == 0 &&
-            !mrd_kind_is_converted(s->artifacts[i].kind))
+    for (size_t i = 0; i < session->n_artifacts; i++)
+        if (strncmp(session->artifacts[i].name, "viewer/", 7) == 0 &&
+            !mrd_kind_is_converted(session->artifacts[i].kind))
             return true;
-    for (size_t i = 0; i < s->conversions.n; i++) {
-        const mrd_conversion *v = &s->conversions.v[i];
+    for (size_t i = 0; i < session->conversions.n; i++) {
+        const mrd_conversion *conversion = &session->conversions.v[i];
         char process[MRD_NODE_ID_MAX + 32];
 
-        if (v->state == MRD_CONVERT_DONE)
+        if (conversion->state == MRD_CONVERT_DONE)
             continue;
-        snprintf(process, sizeof(process), "%s_pid_%lld", v->instance_id,
-                 (long long) v->process_id);
+        snprintf(process, sizeof(process), "%s_pid_%lld", conversion->instance_id,
+                 (long long) conversion->process_id);
         if (mrd_strlist_add(&j->unmade, mrd_str_of(process)) != MRD_OK)
             return false;
     }
@@ -378,7 +379,7 @@ find_unmade(job *j, const mrd_session *s)
 }
 
 bool
-mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
+mrd_exporter_start(mrd_exporter *exporter, const mrd_session *session, mrd_why *why)
 {
     job *j = calloc(1, sizeof(*j));
     mrd_buf to = { 0 };
@@ -386,24 +387,24 @@ mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
     mrd_why_set(why, MRD_BUSY, 0, "too many sessions wait for their export");
     if (j == NULL)
         return false;
-    if ((j->at = place_of(e, s->params.export_to)) == NULL) {
+    if ((j->at = place_of(exporter, session->params.export_to)) == NULL) {
         mrd_why_set(why, MRD_NOTFOUND, 0,
                     "the session is to be exported to '%.63s', which --export-targets does not "
                     "have any more",
-                    s->params.export_to == NULL ? "" : s->params.export_to);
+                    session->params.export_to == NULL ? "" : session->params.export_to);
         free(j);
         return false;
     }
-    j->uid = owner_of(e, j->at, s);
-    j->session = s->id;
-    j->dir = mrd_session_store_path(e->o.store, s->text, "%s", "");
+    j->uid = owner_of(exporter, j->at, session);
+    j->session = session->id;
+    j->dir = mrd_session_store_path(exporter->o.store, session->text, "%s", "");
     if (j->dir != NULL && strlen(j->dir) > 1 && j->dir[strlen(j->dir) - 1] == '/')
         j->dir[strlen(j->dir) - 1] = '\0';
-    if (export_path(e->path, e->cluster, s, &to, NULL) == MRD_OK)
+    if (export_path(exporter->path, exporter->cluster, session, &to, NULL) == MRD_OK)
         j->to = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&to)));
     mrd_buf_fini(&to);
-    if (j->dir != NULL && j->to != NULL && find_unmade(j, s) &&
-        mrd_pool_put(j->at->worker, run, e, j))
+    if (j->dir != NULL && j->to != NULL && find_unmade(j, session) &&
+        mrd_pool_put(j->at->worker, run, exporter, j))
         return true;
     job_free(j);
     return false;
@@ -412,83 +413,86 @@ mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
 /* ---- Lifecycle ---- */
 
 static mrd_err
-target_s3(mrd_exporter *e, place *p, mrd_why *why)
+target_s3(mrd_exporter *exporter, place *p, mrd_why *why)
 {
     const char *bucket = p->target + 5, *slash = strchr(bucket, '/');
-    mrd_s3_options o = { .rate = e->o.rate, .going_on = going_on, .self = p };
+    mrd_s3_options options = { .rate = exporter->o.rate, .going_on = going_on, .self = p };
     char name[256];
     mrd_err err;
 
     snprintf(name, sizeof(name), "%.*s", (int) strcspn(bucket, "/"), bucket);
     if (name[0] == '\0')
         return mrd_why_set(why, MRD_INVALID, 0, "--export %s names no bucket", p->target);
-    o.bucket = name;
+    options.bucket = name;
     p->prefix = slash == NULL || slash[1] == '\0' ? mrd_str_dup(MRD_STR("")) : NULL;
     if (p->prefix == NULL &&
         asprintf(&p->prefix, "%s%s", slash + 1, slash[strlen(slash) - 1] == '/' ? "" : "/") < 0)
         p->prefix = NULL;
     err = p->prefix == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "export") : MRD_OK;
-    return err == MRD_OK ? mrd_s3_open(&o, &p->s3, why) : err;
+    return err == MRD_OK ? mrd_s3_open(&options, &p->s3, why) : err;
 }
 
 static mrd_err
-add_place(mrd_exporter *e, mrd_str name, mrd_str target, mrd_why *why)
+add_place(mrd_exporter *exporter, mrd_str name, mrd_str target, mrd_why *why)
 {
     mrd_err err;
     place *p;
 
-    if (!MRD_VEC_ROOM(e->places, e->n, e->cap, 1) || (p = malloc(sizeof(*p))) == NULL)
+    if (!MRD_VEC_ROOM(exporter->places, exporter->n, exporter->cap, 1) ||
+        (p = malloc(sizeof(*p))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "export");
-    e->places[e->n++] = p;
-    *p = (place){ .of = e, .name = mrd_str_dup(name), .target = mrd_str_dup(target) };
+    exporter->places[exporter->n++] = p;
+    *p = (place){ .of = exporter, .name = mrd_str_dup(name), .target = mrd_str_dup(target) };
     if (p->name == NULL || p->target == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "export");
-    if (strncmp(p->target, "s3://", 5) == 0 && (err = target_s3(e, p, why)) != MRD_OK)
+    if (strncmp(p->target, "s3://", 5) == 0 && (err = target_s3(exporter, p, why)) != MRD_OK)
         return err;
     return mrd_pool_open("exports", 1, WAITING_MAX, &p->worker, why);
 }
 
 static mrd_err
-add_places(mrd_exporter *e, const mrd_exporter_options *o, mrd_why *why)
+add_places(mrd_exporter *exporter, const mrd_exporter_options *options, mrd_why *why)
 {
     const char *at = NULL;
     mrd_str name, target;
-    mrd_err err = mrd_targets_check(o->targets, why);
+    mrd_err err = mrd_targets_check(options->targets, why);
 
-    if (err == MRD_OK && o->target != NULL)
-        err = add_place(e, MRD_STR(""), mrd_str_of(o->target), why);
-    while (err == MRD_OK && mrd_targets_next(o->targets, &at, &name, &target))
-        err = add_place(e, name, target, why);
+    if (err == MRD_OK && options->target != NULL)
+        err = add_place(exporter, MRD_STR(""), mrd_str_of(options->target), why);
+    while (err == MRD_OK && mrd_targets_next(options->targets, &at, &name, &target))
+        err = add_place(exporter, name, target, why);
     return err;
 }
 
 mrd_err
-mrd_exporter_open(const mrd_exporter_options *o, mrd_exporter **ret_exporter, mrd_why *why)
+mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **ret_exporter, mrd_why *why)
 {
-    mrd_exporter *e = calloc(1, sizeof(*e));
+    mrd_exporter *exporter = calloc(1, sizeof(*exporter));
     mrd_buf tried = { 0 };
     mrd_err err = MRD_OK;
 
-    if (e == NULL)
+    if (exporter == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "export");
-    e->o = *o;
-    pthread_mutex_init(&e->lock, NULL);
-    e->path = mrd_str_dup(mrd_str_of(o->path == NULL ? "{date}/{session}" : o->path));
-    e->cluster = mrd_str_dup(mrd_str_of(o->cluster == NULL ? "" : o->cluster));
-    if (e->path == NULL || e->cluster == NULL)
+    exporter->o = *options;
+    pthread_mutex_init(&exporter->lock, NULL);
+    exporter->path =
+        mrd_str_dup(mrd_str_of(options->path == NULL ? "{date}/{session}" : options->path));
+    exporter->cluster = mrd_str_dup(mrd_str_of(options->cluster == NULL ? "" : options->cluster));
+    if (exporter->path == NULL || exporter->cluster == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "export");
     if (err == MRD_OK)
-        err = export_path(e->path, e->cluster, NULL, &tried, why);
-    if (err == MRD_OK && (strstr(e->path, "{session}") == NULL || strstr(e->path, "..") != NULL))
+        err = export_path(exporter->path, exporter->cluster, NULL, &tried, why);
+    if (err == MRD_OK &&
+        (strstr(exporter->path, "{session}") == NULL || strstr(exporter->path, "..") != NULL))
         err = mrd_why_set(why, MRD_INVALID, 0, "--export-path %s needs {session}, and no ..",
-                          e->path);
+                          exporter->path);
     mrd_buf_fini(&tried);
     if (err == MRD_OK)
-        err = add_places(e, o, why);
+        err = add_places(exporter, options, why);
     if (err == MRD_OK)
-        *ret_exporter = e;
+        *ret_exporter = exporter;
     else
-        mrd_exporter_close(e);
+        mrd_exporter_close(exporter);
     return err;
 }
 
@@ -513,26 +517,26 @@ end_place(place *p, int64_t until)
 }
 
 void
-mrd_exporter_close(mrd_exporter *e)
+mrd_exporter_close(mrd_exporter *exporter)
 {
     int64_t until = mrd_local_now().ns + CLOSE_MAX;
     bool left = false;
 
-    if (e == NULL)
+    if (exporter == NULL)
         return;
-    pthread_mutex_lock(&e->lock);
-    __atomic_store_n(&e->closing, true, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&e->lock);
-    for (size_t i = 0; i < e->n; i++)
-        left = !end_place(e->places[i], until) || left;
-    pthread_mutex_lock(&e->lock);
-    e->left = true;
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_lock(&exporter->lock);
+    __atomic_store_n(&exporter->closing, true, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&exporter->lock);
+    for (size_t i = 0; i < exporter->n; i++)
+        left = !end_place(exporter->places[i], until) || left;
+    pthread_mutex_lock(&exporter->lock);
+    exporter->left = true;
+    pthread_mutex_unlock(&exporter->lock);
     if (left)
         return; /* leaks them for the threads that still run */
-    pthread_mutex_destroy(&e->lock);
-    free(e->places);
-    free(e->path);
-    free(e->cluster);
-    free(e);
+    pthread_mutex_destroy(&exporter->lock);
+    free(exporter->places);
+    free(exporter->path);
+    free(exporter->cluster);
+    free(exporter);
 }

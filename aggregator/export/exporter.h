@@ -52,11 +52,11 @@ mrd_err mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **re
 /* Cancels running exports. They are not complete, and continue after the next start. A thread is
  * abandoned with its memory, and calls no callbacks any more, if its target does not return within
  * 5 s. NULL is fine. */
-void mrd_exporter_close(mrd_exporter *e);
+void mrd_exporter_close(mrd_exporter *exporter);
 /* Returns false with the reason if out of memory, if the queue is full, or if the target does not
  * exist any more. */
-bool mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why);
+bool mrd_exporter_start(mrd_exporter *exporter, const mrd_session *session, mrd_why *why);
 /* Call it periodically. Calls `stalled`. Does not block. */
-void mrd_exporter_watch(mrd_exporter *e);
+void mrd_exporter_watch(mrd_exporter *exporter);
 
 #endif

@@ -77,52 +77,52 @@ setting(const char *given, const char *variable, const char *other)
 }
 
 mrd_err
-mrd_s3_open(const mrd_s3_options *o, mrd_s3 **ret_s3, mrd_why *why)
+mrd_s3_open(const mrd_s3_options *options, mrd_s3 **ret_s3, mrd_why *why)
 {
-    mrd_s3 *s = calloc(1, sizeof(*s));
-    const char *region = setting(o->region, "AWS_REGION", "AWS_DEFAULT_REGION"),
-               *base = setting(o->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
+    mrd_s3 *s3 = calloc(1, sizeof(*s3));
+    const char *region = setting(options->region, "AWS_REGION", "AWS_DEFAULT_REGION"),
+               *base = setting(options->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
     int n;
 
     region = region != NULL ? region : "us-east-1";
-    if (s == NULL)
+    if (s3 == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "s3");
-    s->o = *o;
-    s->bucket = mrd_str_dup(mrd_str_of(o->bucket));
-    s->region = mrd_str_dup(mrd_str_of(region));
-    s->home = mrd_str_dup(mrd_str_of(region));
-    n = base != NULL ? asprintf(&s->base, "%s", base)
-                     : asprintf(&s->base, "https://s3.%s.%s", region, mrd_s3_domain(region));
-    s->curl = curl_easy_init();
-    if (s->bucket == NULL || s->region == NULL || s->home == NULL || n < 0 || s->curl == NULL) {
-        s->base = n < 0 ? NULL : s->base;
-        mrd_s3_close(s);
+    s3->o = *options;
+    s3->bucket = mrd_str_dup(mrd_str_of(options->bucket));
+    s3->region = mrd_str_dup(mrd_str_of(region));
+    s3->home = mrd_str_dup(mrd_str_of(region));
+    n = base != NULL ? asprintf(&s3->base, "%s", base)
+                     : asprintf(&s3->base, "https://s3.%s.%s", region, mrd_s3_domain(region));
+    s3->curl = curl_easy_init();
+    if (s3->bucket == NULL || s3->region == NULL || s3->home == NULL || n < 0 || s3->curl == NULL) {
+        s3->base = n < 0 ? NULL : s3->base;
+        mrd_s3_close(s3);
         return mrd_why_set(why, MRD_NOMEM, 0, "s3");
     }
-    while (s->base[0] != '\0' && s->base[strlen(s->base) - 1] == '/')
-        s->base[strlen(s->base) - 1] = '\0';
-    *ret_s3 = s;
+    while (s3->base[0] != '\0' && s3->base[strlen(s3->base) - 1] == '/')
+        s3->base[strlen(s3->base) - 1] = '\0';
+    *ret_s3 = s3;
     return MRD_OK;
 }
 
 void
-mrd_s3_close(mrd_s3 *s)
+mrd_s3_close(mrd_s3 *s3)
 {
-    if (s == NULL)
+    if (s3 == NULL)
         return;
-    curl_easy_cleanup(s->curl);
-    mrd_s3_keys_fini(&s->keys);
-    free(s->bucket);
-    free(s->base);
-    free(s->region);
-    free(s->home);
-    free(s);
+    curl_easy_cleanup(s3->curl);
+    mrd_s3_keys_fini(&s3->keys);
+    free(s3->bucket);
+    free(s3->base);
+    free(s3->region);
+    free(s3->home);
+    free(s3);
 }
 
 static bool
-cancelled(const mrd_s3 *s)
+cancelled(const mrd_s3 *s3)
 {
-    return s->o.going_on != NULL && !s->o.going_on(s->o.self);
+    return s3->o.going_on != NULL && !s3->o.going_on(s3->o.self);
 }
 
 /* ---- One request ---- */
@@ -130,28 +130,28 @@ cancelled(const mrd_s3 *s)
 static size_t
 give(char *to, size_t size, size_t n, void *self)
 {
-    request *r = self;
-    size_t want = size * n < r->left ? size * n : (size_t) r->left;
+    request *req = self;
+    size_t want = size * n < req->left ? size * n : (size_t) req->left;
 
-    if (r->from != NULL)
-        want = fread(to, 1, want, r->from);
+    if (req->from != NULL)
+        want = fread(to, 1, want, req->from);
     else if (want > 0)
-        memcpy(to, r->text.p + (r->text.len - r->left), want);
-    r->left -= want;
+        memcpy(to, req->text.p + (req->text.len - req->left), want);
+    req->left -= want;
     return want;
 }
 
 static size_t
 take(char *data, size_t size, size_t n, void *self)
 {
-    request *r = self;
+    request *req = self;
 
-    if (r->answer.len + size * n > ANSWER_MAX) {
-        r->broken = "the answer has more than 1 MiB";
+    if (req->answer.len + size * n > ANSWER_MAX) {
+        req->broken = "the answer has more than 1 MiB";
         return 0;
     }
-    mrd_buf_add(&r->answer, data, size * n);
-    return r->answer.err == MRD_OK ? size * n : 0;
+    mrd_buf_add(&req->answer, data, size * n);
+    return req->answer.err == MRD_OK ? size * n : 0;
 }
 
 static void
@@ -169,51 +169,54 @@ header_value(const char *data, size_t len, const char *name, char *to, size_t si
 }
 
 static size_t
-take_header(char *data, size_t size, size_t n, void *self)
+take_header(char *data, size_t size, size_t count, void *self)
 {
-    request *r = self;
+    request *req = self;
     char text[32] = "", date[48] = "";
 
-    r->header_bytes += size * n;
-    if (r->header_bytes > HEADER_MAX) {
-        r->broken = "the headers of the answer have more than 64 KiB";
+    req->header_bytes += size * count;
+    if (req->header_bytes > HEADER_MAX) {
+        req->broken = "the headers of the answer have more than 64 KiB";
         return 0;
     }
-    header_value(data, size * n, "ETag:", r->etag, sizeof(r->etag));
-    header_value(data, size * n, "x-amz-meta-sha256:", r->seen_sha256, sizeof(r->seen_sha256));
-    header_value(data, size * n, "x-amz-bucket-region:", r->seen_region, sizeof(r->seen_region));
-    header_value(data, size * n, "Content-Length:", text, sizeof(text));
+    header_value(data, size * count, "ETag:", req->etag, sizeof(req->etag));
+    header_value(data, size * count, "x-amz-meta-sha256:", req->seen_sha256,
+                 sizeof(req->seen_sha256));
+    header_value(data, size * count, "x-amz-bucket-region:", req->seen_region,
+                 sizeof(req->seen_region));
+    header_value(data, size * count, "Content-Length:", text, sizeof(text));
     if (text[0] != '\0')
-        r->seen_size = strtoll(text, NULL, 10);
-    header_value(data, size * n, "Date:", date, sizeof(date));
+        req->seen_size = strtoll(text, NULL, 10);
+    header_value(data, size * count, "Date:", date, sizeof(date));
     if (date[0] != '\0')
-        r->seen_date = (int64_t) curl_getdate(date, NULL);
-    return size * n;
+        req->seen_date = (int64_t) curl_getdate(date, NULL);
+    return size * count;
 }
 
 /* Returns the longest time of a request that has sent this many bytes. */
 static mrd_dur_ns
-time_allowed(const mrd_s3_options *o, curl_off_t sent)
+time_allowed(const mrd_s3_options *options, curl_off_t sent)
 {
-    int64_t rate = o->rate > 0 && o->rate / 2 < MIN_RATE ? o->rate / 2 + 1 : MIN_RATE;
+    int64_t rate =
+        options->rate > 0 && options->rate / 2 < MIN_RATE ? options->rate / 2 + 1 : MIN_RATE;
 
-    return (o->timeout > 0 ? o->timeout : TIMEOUT_NS) + sent / rate * MRD_SEC;
+    return (options->timeout > 0 ? options->timeout : TIMEOUT_NS) + sent / rate * MRD_SEC;
 }
 
 static int
 on_progress(void *self, curl_off_t to_receive, curl_off_t received, curl_off_t to_send,
             curl_off_t sent)
 {
-    request *r = self;
+    request *req = self;
 
     (void) to_receive;
     (void) received;
     (void) to_send;
-    if (mrd_local_diff(mrd_local_now(), r->began) > time_allowed(&r->of->o, sent)) {
-        r->broken = "the service is too slow: it did not end its answer in time";
+    if (mrd_local_diff(mrd_local_now(), req->began) > time_allowed(&req->of->o, sent)) {
+        req->broken = "the service is too slow: it did not end its answer in time";
         return 1;
     }
-    return cancelled(r->of);
+    return cancelled(req->of);
 }
 
 /* Encodes a path for Amazon's signature: all characters except unreserved ones and slashes. */
@@ -232,81 +235,82 @@ put_path(mrd_buf *to, const char *text)
 }
 
 static struct curl_slist *
-headers_of(const mrd_s3 *s, const request *r)
+headers_of(const mrd_s3 *s3, const request *req)
 {
     struct curl_slist *list = NULL;
     mrd_buf text = { 0 };
 
-    mrd_buf_fmt(&text, "x-amz-content-sha256: %s", r->sha256);
+    mrd_buf_fmt(&text, "x-amz-content-sha256: %s", req->sha256);
     list = curl_slist_append(list, mrd_buf_cstr(&text));
-    if (s->keys.token != NULL) {
+    if (s3->keys.token != NULL) {
         mrd_buf_reset(&text);
-        mrd_buf_fmt(&text, "x-amz-security-token: %s", s->keys.token);
+        mrd_buf_fmt(&text, "x-amz-security-token: %s", s3->keys.token);
         list = curl_slist_append(list, mrd_buf_cstr(&text));
     }
-    for (size_t i = 0; i < r->n_more; i++)
-        list = curl_slist_append(list, r->more[i]);
+    for (size_t i = 0; i < req->n_more; i++)
+        list = curl_slist_append(list, req->more[i]);
     mrd_buf_fini(&text);
     return list;
 }
 
 static void
-perform(mrd_s3 *s, request *r)
+perform(mrd_s3 *s3, request *req)
 {
-    bool head = strcmp(r->method, "HEAD") == 0, body = strcmp(r->method, "PUT") == 0 || r->len > 0;
-    struct curl_slist *headers = headers_of(s, r);
+    bool head = strcmp(req->method, "HEAD") == 0,
+         body = strcmp(req->method, "PUT") == 0 || req->len > 0;
+    struct curl_slist *headers = headers_of(s3, req);
     mrd_buf url = { 0 }, user = { 0 }, sign = { 0 };
 
-    mrd_buf_fmt(&url, "%s/", s->base);
-    put_path(&url, s->bucket);
+    mrd_buf_fmt(&url, "%s/", s3->base);
+    put_path(&url, s3->bucket);
     mrd_buf_byte(&url, '/');
-    put_path(&url, r->key);
-    if (r->query != NULL)
-        mrd_buf_fmt(&url, "?%s", r->query);
-    mrd_buf_fmt(&user, "%s:%s", s->keys.key, s->keys.secret);
-    mrd_buf_fmt(&sign, "aws:amz:%s:s3", s->region);
-    mrd_buf_reset(&r->answer);
-    r->status = 0;
-    r->left = r->len;
-    r->header_bytes = 0;
-    r->broken = NULL;
-    r->began = mrd_local_now();
-    r->etag[0] = r->seen_sha256[0] = r->seen_region[0] = '\0';
-    r->seen_size = r->seen_date = -1;
-    if (r->from != NULL)
-        (void) fseeko(r->from, (off_t) r->at, SEEK_SET);
-    curl_easy_reset(s->curl);
-    curl_easy_setopt(s->curl, CURLOPT_URL, mrd_buf_cstr(&url));
-    curl_easy_setopt(s->curl, CURLOPT_AWS_SIGV4, mrd_buf_cstr(&sign));
-    curl_easy_setopt(s->curl, CURLOPT_USERPWD, mrd_buf_cstr(&user));
-    curl_easy_setopt(s->curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(s->curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(s->curl, CURLOPT_PATH_AS_IS, 1L);
-    curl_easy_setopt(s->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(s->curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L);
-    curl_easy_setopt(s->curl, CURLOPT_LOW_SPEED_LIMIT, SLOW_BYTES);
-    curl_easy_setopt(s->curl, CURLOPT_LOW_SPEED_TIME, SLOW_S);
-    curl_easy_setopt(s->curl, CURLOPT_EXPECT_100_TIMEOUT_MS, 1000L);
-    curl_easy_setopt(s->curl, CURLOPT_WRITEFUNCTION, take);
-    curl_easy_setopt(s->curl, CURLOPT_WRITEDATA, r);
-    curl_easy_setopt(s->curl, CURLOPT_HEADERFUNCTION, take_header);
-    curl_easy_setopt(s->curl, CURLOPT_HEADERDATA, r);
-    curl_easy_setopt(s->curl, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(s->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
-    curl_easy_setopt(s->curl, CURLOPT_XFERINFODATA, r);
-    if (s->o.rate > 0)
-        curl_easy_setopt(s->curl, CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t) s->o.rate);
+    put_path(&url, req->key);
+    if (req->query != NULL)
+        mrd_buf_fmt(&url, "?%s", req->query);
+    mrd_buf_fmt(&user, "%s:%s", s3->keys.key, s3->keys.secret);
+    mrd_buf_fmt(&sign, "aws:amz:%s:s3", s3->region);
+    mrd_buf_reset(&req->answer);
+    req->status = 0;
+    req->left = req->len;
+    req->header_bytes = 0;
+    req->broken = NULL;
+    req->began = mrd_local_now();
+    req->etag[0] = req->seen_sha256[0] = req->seen_region[0] = '\0';
+    req->seen_size = req->seen_date = -1;
+    if (req->from != NULL)
+        (void) fseeko(req->from, (off_t) req->at, SEEK_SET);
+    curl_easy_reset(s3->curl);
+    curl_easy_setopt(s3->curl, CURLOPT_URL, mrd_buf_cstr(&url));
+    curl_easy_setopt(s3->curl, CURLOPT_AWS_SIGV4, mrd_buf_cstr(&sign));
+    curl_easy_setopt(s3->curl, CURLOPT_USERPWD, mrd_buf_cstr(&user));
+    curl_easy_setopt(s3->curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(s3->curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(s3->curl, CURLOPT_PATH_AS_IS, 1L);
+    curl_easy_setopt(s3->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(s3->curl, CURLOPT_CONNECTTIMEOUT_MS, 10000L);
+    curl_easy_setopt(s3->curl, CURLOPT_LOW_SPEED_LIMIT, SLOW_BYTES);
+    curl_easy_setopt(s3->curl, CURLOPT_LOW_SPEED_TIME, SLOW_S);
+    curl_easy_setopt(s3->curl, CURLOPT_EXPECT_100_TIMEOUT_MS, 1000L);
+    curl_easy_setopt(s3->curl, CURLOPT_WRITEFUNCTION, take);
+    curl_easy_setopt(s3->curl, CURLOPT_WRITEDATA, req);
+    curl_easy_setopt(s3->curl, CURLOPT_HEADERFUNCTION, take_header);
+    curl_easy_setopt(s3->curl, CURLOPT_HEADERDATA, req);
+    curl_easy_setopt(s3->curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(s3->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(s3->curl, CURLOPT_XFERINFODATA, req);
+    if (s3->o.rate > 0)
+        curl_easy_setopt(s3->curl, CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t) s3->o.rate);
     if (head)
-        curl_easy_setopt(s->curl, CURLOPT_NOBODY, 1L);
+        curl_easy_setopt(s3->curl, CURLOPT_NOBODY, 1L);
     if (body) {
-        curl_easy_setopt(s->curl, CURLOPT_UPLOAD, 1L);
-        curl_easy_setopt(s->curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t) r->len);
-        curl_easy_setopt(s->curl, CURLOPT_READFUNCTION, give);
-        curl_easy_setopt(s->curl, CURLOPT_READDATA, r);
+        curl_easy_setopt(s3->curl, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(s3->curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t) req->len);
+        curl_easy_setopt(s3->curl, CURLOPT_READFUNCTION, give);
+        curl_easy_setopt(s3->curl, CURLOPT_READDATA, req);
     }
-    curl_easy_setopt(s->curl, CURLOPT_CUSTOMREQUEST, head ? NULL : r->method);
-    r->code = curl_easy_perform(s->curl);
-    curl_easy_getinfo(s->curl, CURLINFO_RESPONSE_CODE, &r->status);
+    curl_easy_setopt(s3->curl, CURLOPT_CUSTOMREQUEST, head ? NULL : req->method);
+    req->code = curl_easy_perform(s3->curl);
+    curl_easy_getinfo(s3->curl, CURLINFO_RESPONSE_CODE, &req->status);
     curl_slist_free_all(headers);
     mrd_buf_fini(&url);
     mrd_buf_fini(&user);
@@ -314,14 +318,14 @@ perform(mrd_s3 *s, request *r)
 }
 
 static void
-rest(const mrd_s3 *s, unsigned attempt)
+rest(const mrd_s3 *s3, unsigned attempt)
 {
     uint32_t extra;
     unsigned ms = (unsigned) PAUSE_MS << attempt;
 
     mrd_random(&extra, sizeof(extra));
     ms += extra % ms;
-    for (; ms > 0 && !cancelled(s); ms -= ms < 50 ? ms : 50) {
+    for (; ms > 0 && !cancelled(s3); ms -= ms < 50 ? ms : 50) {
         struct timespec t = { .tv_nsec = 50000000 };
 
         nanosleep(&t, NULL);
@@ -329,60 +333,62 @@ rest(const mrd_s3 *s, unsigned attempt)
 }
 
 static bool
-worth_again(const request *r)
+worth_again(const request *req)
 {
-    if (r->broken != NULL || r->code == CURLE_ABORTED_BY_CALLBACK)
+    if (req->broken != NULL || req->code == CURLE_ABORTED_BY_CALLBACK)
         return false;
-    return r->code != CURLE_OK || r->status == 500 || r->status == 502 || r->status == 503 ||
-           r->status == 504 || r->status == 429 || r->status == 409;
+    return req->code != CURLE_OK || req->status == 500 || req->status == 502 ||
+           req->status == 503 || req->status == 504 || req->status == 429 || req->status == 409;
 }
 
 /* A signature contains the time, and S3 refuses a difference of 15 minutes. Returns by how many
  * seconds this machine's clock is ahead of the service's, 0 if that is not the reason of the
  * refusal. */
 static int64_t
-clock_ahead(const request *r)
+clock_ahead(const request *req)
 {
-    int64_t ahead = r->seen_date < 0 ? 0 : (int64_t) time(NULL) - r->seen_date;
+    int64_t ahead = req->seen_date < 0 ? 0 : (int64_t) time(NULL) - req->seen_date;
 
-    return r->status == 403 && (ahead > SKEW_S || ahead < -SKEW_S) ? ahead : 0;
+    return req->status == 403 && (ahead > SKEW_S || ahead < -SKEW_S) ? ahead : 0;
 }
 
 static mrd_err
-refused(const request *r, mrd_why *why)
+refused(const request *req, mrd_why *why)
 {
-    int64_t ahead = clock_ahead(r);
-    mrd_str text = { (const char *) r->answer.p, r->answer.len }, code = mrd_s3_xml(text, "Code"),
-            message = mrd_s3_xml(text, "Message");
-    mrd_err err = r->status == 403   ? MRD_DENIED
-                  : r->status == 404 ? MRD_NOTFOUND
-                  : r->status == 412 ? MRD_EXISTS
-                                     : MRD_NET;
+    int64_t ahead = clock_ahead(req);
+    mrd_str text = { (const char *) req->answer.p, req->answer.len },
+            code = mrd_s3_xml(text, "Code"), message = mrd_s3_xml(text, "Message");
+    mrd_err err = req->status == 403   ? MRD_DENIED
+                  : req->status == 404 ? MRD_NOTFOUND
+                  : req->status == 412 ? MRD_EXISTS
+                                       : MRD_NET;
 
     if (code.len == 0) /* the answer to a HEAD has no body */
-        code = r->status == 403   ? MRD_STR("the credentials or a policy refuse it")
-               : r->status == 400 ? MRD_STR("the credentials have expired, or the request is wrong")
-               : r->status == 503 ? MRD_STR("the service asks for fewer requests")
-                                  : MRD_STR("");
-    if (r->broken != NULL)
-        return mrd_why_set(why, MRD_NET, 0, "%s %s: %s", r->method, r->key, r->broken);
-    if (r->code != CURLE_OK)
-        return mrd_why_set(why, r->code == CURLE_ABORTED_BY_CALLBACK ? MRD_CANCELLED : MRD_NET, 0,
-                           "%s %s: %s", r->method, r->key, curl_easy_strerror(r->code));
+        code = req->status == 403 ? MRD_STR("the credentials or a policy refuse it")
+               : req->status == 400
+                   ? MRD_STR("the credentials have expired, or the request is wrong")
+               : req->status == 503 ? MRD_STR("the service asks for fewer requests")
+                                    : MRD_STR("");
+    if (req->broken != NULL)
+        return mrd_why_set(why, MRD_NET, 0, "%s %s: %s", req->method, req->key, req->broken);
+    if (req->code != CURLE_OK)
+        return mrd_why_set(why, req->code == CURLE_ABORTED_BY_CALLBACK ? MRD_CANCELLED : MRD_NET, 0,
+                           "%s %s: %s", req->method, req->key, curl_easy_strerror(req->code));
     if (ahead != 0)
         return mrd_why_set(why, err, 0,
                            "%s %s: 403, because the clock of this machine is %" PRId64
                            " s %s that of the service: set it",
-                           r->method, r->key, ahead < 0 ? -ahead : ahead,
+                           req->method, req->key, ahead < 0 ? -ahead : ahead,
                            ahead < 0 ? "behind" : "ahead of");
     /* a signature is valid in one region, so the redirection is not followed */
-    if (r->status >= 300 && r->status < 400)
+    if (req->status >= 300 && req->status < 400)
         return mrd_why_set(
             why, err, 0,
             "%s %s: %ld, because the bucket is in another region%s%s: set AWS_REGION "
             "to it",
-            r->method, r->key, r->status, r->seen_region[0] != '\0' ? ", " : "", r->seen_region);
-    return mrd_why_set(why, err, 0, "%s %s: %ld %.*s%s%.*s", r->method, r->key, r->status,
+            req->method, req->key, req->status, req->seen_region[0] != '\0' ? ", " : "",
+            req->seen_region);
+    return mrd_why_set(why, err, 0, "%s %s: %ld %.*s%s%.*s", req->method, req->key, req->status,
                        (int) code.len, code.p, message.len > 0 ? ": " : "",
                        (int) (message.len < 200 ? message.len : 200), message.p);
 }
@@ -391,7 +397,7 @@ refused(const request *r, mrd_why *why)
  * names a region, as Amazon's does. Returns false if that changes nothing. A text that is not a
  * region name is never put into an address. */
 static bool
-follow_bucket(mrd_s3 *s, const request *r)
+follow_bucket(mrd_s3 *s3, const request *req)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
     const char *at = NULL;
@@ -399,27 +405,27 @@ follow_bucket(mrd_s3 *s, const request *r)
     mrd_buf named = { 0 };
     mrd_url url;
 
-    if (r->seen_region[0] == '\0' || strcmp(r->seen_region, s->region) == 0 ||
-        r->seen_region[strspn(r->seen_region, letters)] != '\0')
+    if (req->seen_region[0] == '\0' || strcmp(req->seen_region, s3->region) == 0 ||
+        req->seen_region[strspn(req->seen_region, letters)] != '\0')
         return false;
-    mrd_buf_fmt(&named, ".%s.", s->region);
-    if (mrd_url_parse(s->base, &url) == MRD_OK && mrd_str_starts(url.host, "s3"))
+    mrd_buf_fmt(&named, ".%s.", s3->region);
+    if (mrd_url_parse(s3->base, &url) == MRD_OK && mrd_str_starts(url.host, "s3"))
         at = memmem(url.host.p, url.host.len, named.p, named.len);
     mrd_buf_fini(&named);
-    if (at == NULL && r->status != 400)
+    if (at == NULL && req->status != 400)
         return false; /* the bucket is elsewhere, and the answer does not say where */
-    if (at != NULL && asprintf(&base, "%.*s.%s%s", (int) (at - s->base), s->base, r->seen_region,
-                               at + 1 + strlen(s->region)) < 0)
+    if (at != NULL && asprintf(&base, "%.*s.%s%s", (int) (at - s3->base), s3->base,
+                               req->seen_region, at + 1 + strlen(s3->region)) < 0)
         return false;
-    if ((region = mrd_str_dup(mrd_str_of(r->seen_region))) == NULL) {
+    if ((region = mrd_str_dup(mrd_str_of(req->seen_region))) == NULL) {
         free(base);
         return false;
     }
-    free(s->region);
-    s->region = region;
+    free(s3->region);
+    s3->region = region;
     if (base != NULL) {
-        free(s->base);
-        s->base = base;
+        free(s3->base);
+        s3->base = base;
     }
     return true;
 }
@@ -427,36 +433,38 @@ follow_bucket(mrd_s3 *s, const request *r)
 /* Runs a request with valid credentials, and retries it where a retry may help. The caller handles
  * answers 2xx, 404 of a HEAD, 412, and the final answers of an upload. */
 static mrd_err
-transact(mrd_s3 *s, request *r, mrd_why *why)
+transact(mrd_s3 *s3, request *req, mrd_why *why)
 {
     bool renewed = false, moved = false;
     mrd_err err;
 
     for (unsigned attempt = 0;; attempt++) {
-        if (cancelled(s))
+        if (cancelled(s3))
             return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
-        if (mrd_s3_keys_old(&s->keys) && (err = mrd_s3_keys_get(s->home, &s->keys, why)) != MRD_OK)
+        if (mrd_s3_keys_old(&s3->keys) &&
+            (err = mrd_s3_keys_get(s3->home, &s3->keys, why)) != MRD_OK)
             return err;
-        perform(s, r);
-        if (r->code == CURLE_OK &&
-            ((r->status >= 200 && r->status < 300) || r->status == 412 ||
-             (r->status == 404 && (r->completes || strcmp(r->method, "HEAD") == 0)) ||
-             (r->status == 409 && r->completes)))
+        perform(s3, req);
+        if (req->code == CURLE_OK &&
+            ((req->status >= 200 && req->status < 300) || req->status == 412 ||
+             (req->status == 404 && (req->completes || strcmp(req->method, "HEAD") == 0)) ||
+             (req->status == 409 && req->completes)))
             return MRD_OK;
-        if (r->code == CURLE_OK && !moved &&
-            (r->status == 400 || (r->status >= 300 && r->status < 400)) && follow_bucket(s, r)) {
+        if (req->code == CURLE_OK && !moved &&
+            (req->status == 400 || (req->status >= 300 && req->status < 400)) &&
+            follow_bucket(s3, req)) {
             moved = true;
             continue;
         }
         /* 400 means ExpiredToken, which the answer to a HEAD does not say */
-        if ((r->status == 403 || r->status == 400) && !renewed && r->code == CURLE_OK) {
+        if ((req->status == 403 || req->status == 400) && !renewed && req->code == CURLE_OK) {
             renewed = true;
-            mrd_s3_keys_fini(&s->keys);
+            mrd_s3_keys_fini(&s3->keys);
             continue;
         }
-        if (!worth_again(r) || attempt + 1 >= TRIES)
-            return refused(r, why);
-        rest(s, attempt);
+        if (!worth_again(req) || attempt + 1 >= TRIES)
+            return refused(req, why);
+        rest(s3, attempt);
     }
 }
 
@@ -469,7 +477,7 @@ typedef struct {
 } sums;
 
 static mrd_err
-part_sums(FILE *f, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
+part_sums(FILE *file, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
 {
     mrd_sha256 *sha = mrd_sha256_new();
     mrd_md5 *md5 = mrd_md5_new();
@@ -481,11 +489,11 @@ part_sums(FILE *f, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
         mrd_md5_free(md5);
         return mrd_why_set(why, MRD_NOMEM, 0, "s3");
     }
-    (void) fseeko(f, (off_t) at, SEEK_SET);
+    (void) fseeko(file, (off_t) at, SEEK_SET);
     while (len > 0 && err == MRD_OK) {
         size_t want = len < sizeof(chunk) ? (size_t) len : sizeof(chunk);
 
-        if (fread(chunk, 1, want, f) != want)
+        if (fread(chunk, 1, want, file) != want)
             err = mrd_why_set(why, MRD_IO, errno, "the file became shorter while it was read");
         else
             mrd_sha256_add(sha, chunk, want);
@@ -506,16 +514,16 @@ part_sums(FILE *f, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
 
 /* Looks up the object: 0 none, 1 the same, 2 another object. */
 static mrd_err
-look(mrd_s3 *s, const char *key, const char *hex, uint64_t size, int *ret_there, mrd_why *why)
+look(mrd_s3 *s3, const char *key, const char *hex, uint64_t size, int *ret_there, mrd_why *why)
 {
-    request r = { .of = s, .method = "HEAD", .key = key, .sha256 = empty_sha256 };
-    mrd_err err = transact(s, &r, why);
+    request req = { .of = s3, .method = "HEAD", .key = key, .sha256 = empty_sha256 };
+    mrd_err err = transact(s3, &req, why);
 
     if (err == MRD_OK)
-        *ret_there = r.status == 404                                                    ? 0
-                     : strcmp(r.seen_sha256, hex) == 0 && r.seen_size == (int64_t) size ? 1
-                                                                                        : 2;
-    mrd_buf_fini(&r.answer);
+        *ret_there = req.status == 404                                                      ? 0
+                     : strcmp(req.seen_sha256, hex) == 0 && req.seen_size == (int64_t) size ? 1
+                                                                                            : 2;
+    mrd_buf_fini(&req.answer);
     return err;
 }
 
@@ -536,87 +544,87 @@ typedef struct {
 /* Creates an object that did not exist. Repeats the request without the condition if the service
  * does not support it (501). */
 static mrd_err
-transact_fresh(mrd_s3 *s, request *r, bool fresh, mrd_why *why)
+transact_fresh(mrd_s3 *s3, request *req, bool fresh, mrd_why *why)
 {
     mrd_err err;
 
-    if (!fresh || s->unconditional)
-        return transact(s, r, why);
-    r->more[r->n_more++] = "If-None-Match: *";
-    err = transact(s, r, why);
-    if (err == MRD_OK || r->status != 501)
+    if (!fresh || s3->unconditional)
+        return transact(s3, req, why);
+    req->more[req->n_more++] = "If-None-Match: *";
+    err = transact(s3, req, why);
+    if (err == MRD_OK || req->status != 501)
         return err;
-    s->unconditional = true;
-    r->n_more--;
-    return transact(s, r, why);
+    s3->unconditional = true;
+    req->n_more--;
+    return transact(s3, req, why);
 }
 
 static mrd_err
-put_whole(mrd_s3 *s, const char *key, const span_of *of, const sums *sum, const char *meta,
+put_whole(mrd_s3 *s3, const char *key, const span_of *of, const sums *sum, const char *meta,
           bool fresh, put_end *ret_end, mrd_why *why)
 {
-    request r = { .of = s,
-                  .method = "PUT",
-                  .key = key,
-                  .sha256 = sum->sha256,
-                  .from = of->f,
-                  .len = of->len,
-                  .more = { meta, sum->md5 },
-                  .n_more = sum->md5[0] == '\0' ? 1 : 2 };
+    request req = { .of = s3,
+                    .method = "PUT",
+                    .key = key,
+                    .sha256 = sum->sha256,
+                    .from = of->f,
+                    .len = of->len,
+                    .more = { meta, sum->md5 },
+                    .n_more = sum->md5[0] == '\0' ? 1 : 2 };
     mrd_err err;
 
-    err = transact_fresh(s, &r, fresh, why);
-    *ret_end = err == MRD_OK && r.status == 412 ? PUT_RACED : PUT_DONE;
-    mrd_buf_fini(&r.answer);
+    err = transact_fresh(s3, &req, fresh, why);
+    *ret_end = err == MRD_OK && req.status == 412 ? PUT_RACED : PUT_DONE;
+    mrd_buf_fini(&req.answer);
     return err;
 }
 
 static mrd_err
-put_part(mrd_s3 *s, const char *key, const char *upload, unsigned number, const span_of *of,
+put_part(mrd_s3 *s3, const char *key, const char *upload, unsigned number, const span_of *of,
          mrd_buf *list, mrd_why *why)
 {
     sums sum;
     mrd_buf query = { 0 };
-    request r = { .of = s,
-                  .method = "PUT",
-                  .key = key,
-                  .sha256 = sum.sha256,
-                  .from = of->f,
-                  .at = of->at,
-                  .len = of->len,
-                  .more = { sum.md5 } };
+    request req = { .of = s3,
+                    .method = "PUT",
+                    .key = key,
+                    .sha256 = sum.sha256,
+                    .from = of->f,
+                    .at = of->at,
+                    .len = of->len,
+                    .more = { sum.md5 } };
     mrd_err err = part_sums(of->f, of->at, of->len, &sum, why);
 
-    r.n_more = sum.md5[0] != '\0';
+    req.n_more = sum.md5[0] != '\0';
     mrd_buf_fmt(&query, "partNumber=%u&uploadId=%s", number, upload);
-    r.query = mrd_buf_cstr(&query);
+    req.query = mrd_buf_cstr(&query);
     if (err == MRD_OK)
-        err = transact(s, &r, why);
+        err = transact(s3, &req, why);
     /* requests for a part have no condition that could fail */
-    if (err == MRD_OK && r.status == 412)
-        err = refused(&r, why);
-    mrd_buf_fmt(list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", number, r.etag);
+    if (err == MRD_OK && req.status == 412)
+        err = refused(&req, why);
+    mrd_buf_fmt(list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", number, req.etag);
     mrd_buf_fini(&query);
-    mrd_buf_fini(&r.answer);
+    mrd_buf_fini(&req.answer);
     return err;
 }
 
 static mrd_err
-complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bool fresh,
+complete(mrd_s3 *s3, const char *key, const char *upload, const mrd_buf *list, bool fresh,
          put_end *ret_end, mrd_why *why)
 {
     char hex[MRD_SHA256_HEX];
     mrd_sha256 *sha = mrd_sha256_new();
     mrd_buf query = { 0 };
-    request r = { .of = s,
-                  .method = "POST",
-                  .key = key,
-                  .sha256 = hex,
-                  .len = list->len,
-                  .text = { (const char *) list->p, list->len },
-                  .more = { "Content-Type: application/xml" },
-                  .n_more = 1,
-                  .completes = true };
+    request req = { .of = s3,
+                    .method = "POST",
+                    .key = key,
+                    .sha256 = hex,
+                    .len = list->len,
+                    .text = { (const char *) list->p, list->len },
+                    .more = { "Content-Type: application/xml" },
+                    .n_more = 1,
+                    .completes = true };
     mrd_err err;
 
     if (sha == NULL)
@@ -625,32 +633,34 @@ complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bo
     mrd_sha256_hex(sha, hex);
     mrd_sha256_free(sha);
     mrd_buf_fmt(&query, "uploadId=%s", upload);
-    r.query = mrd_buf_cstr(&query);
-    err = transact_fresh(s, &r, fresh, why);
-    *ret_end = err != MRD_OK || r.status < 300 ? PUT_DONE : r.status == 412 ? PUT_RACED : PUT_OVER;
+    req.query = mrd_buf_cstr(&query);
+    err = transact_fresh(s3, &req, fresh, why);
+    *ret_end = err != MRD_OK || req.status < 300 ? PUT_DONE
+               : req.status == 412               ? PUT_RACED
+                                                 : PUT_OVER;
     /* The service may answer 200 and report an error in the body. */
-    if (err == MRD_OK && r.status == 200 &&
-        mrd_s3_xml((mrd_str){ (const char *) r.answer.p, r.answer.len }, "Code").len > 0)
-        err = refused(&r, why);
+    if (err == MRD_OK && req.status == 200 &&
+        mrd_s3_xml((mrd_str){ (const char *) req.answer.p, req.answer.len }, "Code").len > 0)
+        err = refused(&req, why);
     mrd_buf_fini(&query);
-    mrd_buf_fini(&r.answer);
+    mrd_buf_fini(&req.answer);
     return err;
 }
 
 /* Removes an upload in parts. Returns false if the service did not answer. */
 static bool
-give_up(mrd_s3 *s, const char *key, const char *upload)
+give_up(mrd_s3 *s3, const char *key, const char *upload)
 {
     mrd_buf query = { 0 };
-    request r = { .of = s, .method = "DELETE", .key = key, .sha256 = empty_sha256 };
+    request req = { .of = s3, .method = "DELETE", .key = key, .sha256 = empty_sha256 };
 
     mrd_buf_fmt(&query, "uploadId=%s", upload);
-    r.query = mrd_buf_cstr(&query);
-    if (!mrd_s3_keys_old(&s->keys))
-        perform(s, &r);
+    req.query = mrd_buf_cstr(&query);
+    if (!mrd_s3_keys_old(&s3->keys))
+        perform(s3, &req);
     mrd_buf_fini(&query);
-    mrd_buf_fini(&r.answer);
-    return r.code == CURLE_OK;
+    mrd_buf_fini(&req.answer);
+    return req.code == CURLE_OK;
 }
 
 /* Encodes an upload's id for a query. */
@@ -669,73 +679,73 @@ put_id(mrd_buf *to, mrd_str id)
  * ever. Skips uploads of a longer key that begins with this key. Without the right to list uploads,
  * a rule of the bucket has to remove them. */
 static void
-give_up_left(mrd_s3 *s, const char *key)
+give_up_left(mrd_s3 *s3, const char *key)
 {
     mrd_buf query = { 0 };
-    request r = { .of = s, .method = "GET", .key = "", .sha256 = empty_sha256 };
+    request req = { .of = s3, .method = "GET", .key = "", .sha256 = empty_sha256 };
     bool is_answering;
     mrd_str text, id;
 
     mrd_buf_text(&query, "prefix=");
     put_id(&query, mrd_str_of(key));
     mrd_buf_text(&query, "&uploads=");
-    r.query = mrd_buf_cstr(&query);
-    if (!mrd_s3_keys_old(&s->keys))
-        perform(s, &r);
-    text = (mrd_str){ (const char *) r.answer.p, r.answer.len };
-    is_answering = r.status == 200 && r.code == CURLE_OK;
-    for (unsigned i = 0; i < LEFT_MAX && is_answering && !cancelled(s); i++) {
+    req.query = mrd_buf_cstr(&query);
+    if (!mrd_s3_keys_old(&s3->keys))
+        perform(s3, &req);
+    text = (mrd_str){ (const char *) req.answer.p, req.answer.len };
+    is_answering = req.status == 200 && req.code == CURLE_OK;
+    for (unsigned i = 0; i < LEFT_MAX && is_answering && !cancelled(s3); i++) {
         mrd_buf upload = { 0 };
 
         if ((id = mrd_s3_xml(text, "UploadId")).len == 0)
             break;
         put_id(&upload, id);
-        is_answering = give_up(s, key, mrd_buf_cstr(&upload));
+        is_answering = give_up(s3, key, mrd_buf_cstr(&upload));
         mrd_buf_fini(&upload);
         text.len -= (size_t) (id.p + id.len - text.p);
         text.p = id.p + id.len;
     }
     mrd_buf_fini(&query);
-    mrd_buf_fini(&r.answer);
+    mrd_buf_fini(&req.answer);
 }
 
 static mrd_err
-put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, bool fresh,
+put_parts(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const char *meta, bool fresh,
           put_end *ret_end, mrd_why *why)
 {
-    request r = { .of = s,
-                  .method = "POST",
-                  .key = key,
-                  .query = "uploads=",
-                  .sha256 = empty_sha256,
-                  .more = { meta },
-                  .n_more = 1 };
+    request req = { .of = s3,
+                    .method = "POST",
+                    .key = key,
+                    .query = "uploads=",
+                    .sha256 = empty_sha256,
+                    .more = { meta },
+                    .n_more = 1 };
     uint64_t part = MRD_S3_PART, at = 0;
     mrd_buf list = { 0 }, upload = { 0 };
     mrd_str id;
     mrd_err err;
 
-    give_up_left(s, key);
-    err = transact(s, &r, why);
+    give_up_left(s3, key);
+    err = transact(s3, &req, why);
     while (size / part >= 9999)
         part *= 2;
-    id = mrd_s3_xml((mrd_str){ (const char *) r.answer.p, r.answer.len }, "UploadId");
+    id = mrd_s3_xml((mrd_str){ (const char *) req.answer.p, req.answer.len }, "UploadId");
     put_id(&upload, id);
     if (err == MRD_OK && id.len == 0)
         err = mrd_why_set(why, MRD_NET, 0, "POST %s: the answer names no upload", key);
     mrd_buf_text(&list, "<CompleteMultipartUpload>");
     for (unsigned number = 1; at < size && err == MRD_OK; number++) {
-        span_of next = { f, at, size - at < part ? size - at : part };
+        span_of next = { file, at, size - at < part ? size - at : part };
 
-        err = put_part(s, key, mrd_buf_cstr(&upload), number, &next, &list, why);
+        err = put_part(s3, key, mrd_buf_cstr(&upload), number, &next, &list, why);
         at += next.len;
     }
     mrd_buf_text(&list, "</CompleteMultipartUpload>");
     if (err == MRD_OK)
-        err = complete(s, key, mrd_buf_cstr(&upload), &list, fresh, ret_end, why);
+        err = complete(s3, key, mrd_buf_cstr(&upload), &list, fresh, ret_end, why);
     if ((err != MRD_OK || *ret_end != PUT_DONE) && upload.len > 0)
-        (void) give_up(s, key, mrd_buf_cstr(&upload));
-    mrd_buf_fini(&r.answer);
+        (void) give_up(s3, key, mrd_buf_cstr(&upload));
+    mrd_buf_fini(&req.answer);
     mrd_buf_fini(&list);
     mrd_buf_fini(&upload);
     return err;
@@ -744,28 +754,28 @@ put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, 
 /* Writes the object unless the same object exists. Starts again while no other writer has created
  * it and its upload has ended. */
 static mrd_err
-write_object(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const sums *sum,
+write_object(mrd_s3 *s3, const char *key, FILE *file, uint64_t size, const sums *sum,
              uint64_t *ret_sent, mrd_why *why)
 {
-    const span_of whole = { f, 0, size };
+    const span_of whole = { file, 0, size };
     char meta[100];
     int there = 0;
-    mrd_err err = look(s, key, sum->sha256, size, &there, why);
+    mrd_err err = look(s3, key, sum->sha256, size, &there, why);
     bool fresh = there == 0;
 
     snprintf(meta, sizeof(meta), "x-amz-meta-sha256: %s", sum->sha256);
     for (unsigned attempt = 0; err == MRD_OK && there != 1; attempt++) {
         put_end end = PUT_DONE;
 
-        err = size > WHOLE_MAX ? put_parts(s, key, f, size, meta, fresh, &end, why)
-                               : put_whole(s, key, &whole, sum, meta, fresh, &end, why);
+        err = size > WHOLE_MAX ? put_parts(s3, key, file, size, meta, fresh, &end, why)
+                               : put_whole(s3, key, &whole, sum, meta, fresh, &end, why);
         if (err != MRD_OK)
             return err;
         if (end == PUT_DONE) {
             *ret_sent = size;
             return MRD_OK;
         }
-        err = look(s, key, sum->sha256, size, &there, why);
+        err = look(s3, key, sum->sha256, size, &there, why);
         if (err != MRD_OK || there == 1)
             return err;
         if (there == 2 && fresh)
@@ -774,29 +784,29 @@ write_object(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const sums *sum
         if (attempt + 1 >= TRIES)
             return mrd_why_set(why, MRD_NET, 0, "%s: another client ended its upload %u times", key,
                                TRIES);
-        rest(s, attempt);
+        rest(s3, attempt);
     }
     return err;
 }
 
 mrd_err
-mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why)
+mrd_s3_put(mrd_s3 *s3, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why)
 {
     sums sum;
     uint64_t size = 0;
     struct stat st;
-    FILE *f = fopen(path, "rb");
+    FILE *file = fopen(path, "rb");
     mrd_err err;
 
     *ret_sent = 0;
-    if (f == NULL)
+    if (file == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    if (fstat(fileno(f), &st) != 0)
+    if (fstat(fileno(file), &st) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
     else /* use the open file, because its name may lead to another file by now */
-        err = part_sums(f, 0, size = (uint64_t) st.st_size, &sum, why);
+        err = part_sums(file, 0, size = (uint64_t) st.st_size, &sum, why);
     if (err == MRD_OK)
-        err = write_object(s, key, f, size, &sum, ret_sent, why);
-    fclose(f);
+        err = write_object(s3, key, file, size, &sum, ret_sent, why);
+    fclose(file);
     return err;
 }

@@ -15,18 +15,19 @@
 #define TIMEOUT_MS 5000L
 
 void
-mrd_s3_keys_fini(mrd_s3_keys *k)
+mrd_s3_keys_fini(mrd_s3_keys *keys)
 {
-    free(k->key);
-    free(k->secret);
-    free(k->token);
-    *k = (mrd_s3_keys){ 0 };
+    free(keys->key);
+    free(keys->secret);
+    free(keys->token);
+    *keys = (mrd_s3_keys){ 0 };
 }
 
 bool
-mrd_s3_keys_old(const mrd_s3_keys *k)
+mrd_s3_keys_old(const mrd_s3_keys *keys)
 {
-    return k->key == NULL || (k->expires_s != 0 && (int64_t) time(NULL) > k->expires_s - EARLY);
+    return keys->key == NULL ||
+           (keys->expires_s != 0 && (int64_t) time(NULL) > keys->expires_s - EARLY);
 }
 
 const char *
@@ -64,10 +65,11 @@ mrd_s3_xml(mrd_str text, const char *tag)
 static int64_t
 instant(const char *text)
 {
-    struct tm t = { 0 };
+    struct tm when = { 0 };
 
-    return text == NULL || strptime(text, "%Y-%m-%dT%H:%M:%S", &t) == NULL ? 0
-                                                                           : (int64_t) timegm(&t);
+    return text == NULL || strptime(text, "%Y-%m-%dT%H:%M:%S", &when) == NULL
+               ? 0
+               : (int64_t) timegm(&when);
 }
 
 static size_t
@@ -115,47 +117,47 @@ ask(const char *method, const char *url, const char *header, mrd_buf *ret, mrd_w
 static mrd_err
 read_file(const char *path, mrd_buf *ret, mrd_why *why)
 {
-    FILE *f = fopen(path, "r");
+    FILE *file = fopen(path, "r");
     char chunk[4096];
     size_t n;
 
-    if (f == NULL)
+    if (file == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0 && ret->len < ANSWER_MAX)
+    while ((n = fread(chunk, 1, sizeof(chunk), file)) > 0 && ret->len < ANSWER_MAX)
         mrd_buf_add(ret, chunk, n);
-    fclose(f);
+    fclose(file);
     while (ret->len > 0 && (ret->p[ret->len - 1] == '\n' || ret->p[ret->len - 1] == '\r'))
         ret->len--;
     return ret->err;
 }
 
 static mrd_err
-keys_set(mrd_s3_keys *k, mrd_str key, mrd_str secret, mrd_str token, int64_t expires_s,
+keys_set(mrd_s3_keys *keys, mrd_str key, mrd_str secret, mrd_str token, int64_t expires_s,
          mrd_why *why)
 {
-    *k = (mrd_s3_keys){ .key = mrd_str_dup(key),
-                        .secret = mrd_str_dup(secret),
-                        .token = token.len == 0 ? NULL : mrd_str_dup(token),
-                        .expires_s = expires_s };
-    if (k->key != NULL && k->secret != NULL && key.len > 0 && secret.len > 0)
+    *keys = (mrd_s3_keys){ .key = mrd_str_dup(key),
+                           .secret = mrd_str_dup(secret),
+                           .token = token.len == 0 ? NULL : mrd_str_dup(token),
+                           .expires_s = expires_s };
+    if (keys->key != NULL && keys->secret != NULL && key.len > 0 && secret.len > 0)
         return MRD_OK;
-    mrd_s3_keys_fini(k);
+    mrd_s3_keys_fini(keys);
     return mrd_why_set(why, MRD_DENIED, 0, "the answer contains no credentials");
 }
 
 static mrd_err
 from_json(mrd_buf *text, mrd_s3_keys *ret, mrd_why *why)
 {
-    mrd_json *o = NULL;
+    mrd_json *json = NULL;
     mrd_err err =
-        mrd_json_parse((mrd_str){ (const char *) text->p, text->len }, "credentials", &o, why);
+        mrd_json_parse((mrd_str){ (const char *) text->p, text->len }, "credentials", &json, why);
 
     if (err == MRD_OK)
-        err = keys_set(ret, mrd_str_of(mrd_json_str(o, "AccessKeyId", "")),
-                       mrd_str_of(mrd_json_str(o, "SecretAccessKey", "")),
-                       mrd_str_of(mrd_json_str(o, "Token", "")),
-                       instant(mrd_json_str(o, "Expiration", NULL)), why);
-    mrd_json_free(o);
+        err = keys_set(ret, mrd_str_of(mrd_json_str(json, "AccessKeyId", "")),
+                       mrd_str_of(mrd_json_str(json, "SecretAccessKey", "")),
+                       mrd_str_of(mrd_json_str(json, "Token", "")),
+                       instant(mrd_json_str(json, "Expiration", NULL)), why);
+    mrd_json_free(json);
     return err;
 }
 

@@ -39,7 +39,8 @@ mrd_err mrd_journal_open(const char *dir, mrd_str instance_id, uint64_t session,
                          mrd_journal **ret_journal, mrd_why *why);
 /* Appends one checked frame. After FULL or IO the file is truncated to its previous contents (or
  * abandoned, and a new segment begins), so a later append of the same frame is safe. */
-mrd_err mrd_journal_append(mrd_journal *j, const mrd_frame *frame, mrd_bytes data, mrd_why *why);
+mrd_err mrd_journal_append(mrd_journal *journal, const mrd_frame *frame, mrd_bytes data,
+                           mrd_why *why);
 
 typedef struct {
     const mrd_frame *frame;
@@ -49,27 +50,27 @@ typedef struct {
 /* Appends several frames by few large writes, which cost the system a third of single writes.
  * Returns how many of them, from the first on, are in the journal. If that is less than n, `why`
  * has the error of the next one, and the file is as after a failed append. */
-size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t n,
+size_t mrd_journal_append_many(mrd_journal *journal, const mrd_journal_chunk *chunks, size_t n,
                                mrd_why *why);
 /* Makes all appended frames durable (fdatasync), including names and directories. Errors: IO, FULL.
  * Then nothing after mrd_journal_durable may be acknowledged. It is truncated, so that readers do
  * not take its remains in the page cache for stored data. */
-mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
+mrd_err mrd_journal_sync(mrd_journal *journal, mrd_why *why);
 /* Frames since it was opened: how many were appended, and how many of them are durable. A full
  * segment is synced before the next one begins. Its frames stay if the next segment's sync fails. */
-uint64_t mrd_journal_appended(const mrd_journal *j);
-uint64_t mrd_journal_durable(const mrd_journal *j);
-bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */
+uint64_t mrd_journal_appended(const mrd_journal *journal);
+uint64_t mrd_journal_durable(const mrd_journal *journal);
+bool mrd_journal_is_dirty(const mrd_journal *journal); /* appended since the last sync */
 /* Checks that the open segment still exists under its name. A sync checks this, too; this function
  * is for callers that do not sync. Errors: IO if it was removed or replaced. Then nothing after
  * mrd_journal_durable may be acknowledged, and the next append begins another segment. */
-mrd_err mrd_journal_check(mrd_journal *j, mrd_why *why);
+mrd_err mrd_journal_check(mrd_journal *journal, mrd_why *why);
 /* The whole file system was synced. `sys` is 0 or the errno of the failure. Errors: as sync. */
-mrd_err mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why);
-uint64_t mrd_journal_bytes(const mrd_journal *j);
+mrd_err mrd_journal_synced(mrd_journal *journal, int sys, mrd_why *why);
+uint64_t mrd_journal_bytes(const mrd_journal *journal);
 /* Syncs, writes the segment's index and closes. So a segment with an index is durable. NULL is
  * fine. The journal is freed also on failure. */
-mrd_err mrd_journal_close(mrd_journal *j, mrd_why *why);
+mrd_err mrd_journal_close(mrd_journal *journal, mrd_why *why);
 
 /*
  * Syncs many journals at once. Each fdatasync costs a commit of the file system's log, and a
@@ -83,10 +84,10 @@ typedef struct mrd_journal_syncer mrd_journal_syncer;
 /* Returns true if syncfs on the file system of this descriptor reports every error. */
 bool mrd_journal_syncfs_tells(int fd);
 mrd_err mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_why *why);
-void mrd_journal_syncer_close(mrd_journal_syncer *s); /* NULL is fine */
-/* Makes n different dirty journals of the store durable. ret_whys[i] has the error of each. Returns
+void mrd_journal_syncer_close(mrd_journal_syncer *syncer); /* NULL is fine */
+/* Makes count different dirty journals of the store durable. ret_whys[i] has the error of each. Returns
  * the number of system calls. */
-size_t mrd_journal_sync_many(mrd_journal_syncer *s, mrd_journal *const *journals, size_t n,
+size_t mrd_journal_sync_many(mrd_journal_syncer *syncer, mrd_journal *const *journals, size_t count,
                              mrd_why *ret_whys);
 
 /* ---- Reading ---- */

@@ -68,12 +68,12 @@ read_at(const scan *s, uint64_t at, void *to, size_t len)
 static mrd_err
 entry_add(scan *s, const mrd_frame *frame, uint64_t offset)
 {
-    mrd_journal_index *x = s->index;
+    mrd_journal_index *journal_index = s->index;
 
-    if (!MRD_VEC_ROOM(x->entries, x->n, x->cap, 1))
+    if (!MRD_VEC_ROOM(journal_index->entries, journal_index->n, journal_index->cap, 1))
         return MRD_NOMEM;
-    x->entries[x->n++] = (mrd_journal_entry){ *frame, s->number, offset };
-    x->bytes += MRD_FRAME_HEADER + frame->body_len;
+    journal_index->entries[journal_index->n++] = (mrd_journal_entry){ *frame, s->number, offset };
+    journal_index->bytes += MRD_FRAME_HEADER + frame->body_len;
     return MRD_OK;
 }
 
@@ -93,24 +93,24 @@ static bool
 trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
 {
     uint8_t t[SEGMENT_TRAILER];
-    uint64_t at, n;
+    uint64_t at, count;
 
     if (s->size < MRD_SEGMENT_HEADER + SEGMENT_TRAILER ||
         read_at(s, s->size - SEGMENT_TRAILER, t, sizeof(t)) != sizeof(t) ||
         memcmp(t, SEGMENT_END, 8) != 0 || seg_get(t + 28, 4) != mrd_crc32c(0, t, 28))
         return false;
     at = seg_get(t + 8, 8);
-    n = seg_get(t + 16, 4);
+    count = seg_get(t + 16, 4);
     if (at < MRD_SEGMENT_HEADER || at > s->size ||
-        s->size - SEGMENT_TRAILER - at != n * SEGMENT_ENTRY)
+        s->size - SEGMENT_TRAILER - at != count * SEGMENT_ENTRY)
         return false;
     mrd_buf_reset(&s->buf);
-    if (!mrd_buf_room(&s->buf, n * SEGMENT_ENTRY + 1) ||
-        read_at(s, at, s->buf.p, n * SEGMENT_ENTRY) != n * SEGMENT_ENTRY ||
-        mrd_crc32c(0, s->buf.p, n * SEGMENT_ENTRY) != seg_get(t + 20, 4))
+    if (!mrd_buf_room(&s->buf, count * SEGMENT_ENTRY + 1) ||
+        read_at(s, at, s->buf.p, count * SEGMENT_ENTRY) != count * SEGMENT_ENTRY ||
+        mrd_crc32c(0, s->buf.p, count * SEGMENT_ENTRY) != seg_get(t + 20, 4))
         return false;
     *ret_at = at;
-    *ret_n = (uint32_t) n;
+    *ret_n = (uint32_t) count;
     return true;
 }
 
@@ -128,16 +128,16 @@ take_index(scan *s, mrd_err *ret_err)
     for (uint32_t i = 0; i < n && *ret_err == MRD_OK; i++) {
         const uint8_t *p = s->buf.p + (size_t) i * SEGMENT_ENTRY;
         uint64_t offset = seg_get(p, 8);
-        mrd_frame f;
+        mrd_frame frame;
 
-        if (mrd_frame_get((mrd_bytes){ p + 8, MRD_FRAME_HEADER }, &f, NULL) != MRD_OK ||
+        if (mrd_frame_get((mrd_bytes){ p + 8, MRD_FRAME_HEADER }, &frame, NULL) != MRD_OK ||
             offset < MRD_SEGMENT_HEADER || offset > end ||
-            end - offset < MRD_FRAME_HEADER + (uint64_t) f.body_len) {
+            end - offset < MRD_FRAME_HEADER + (uint64_t) frame.body_len) {
             s->index->n = before;
             s->index->bytes = bytes;
             return false;
         }
-        *ret_err = entry_add(s, &f, offset);
+        *ret_err = entry_add(s, &frame, offset);
     }
     return true;
 }
@@ -187,12 +187,12 @@ scan_frames(scan *s)
     mrd_err err = MRD_OK;
 
     while (at < s->size && err == MRD_OK) {
-        mrd_frame f;
+        mrd_frame frame;
         uint64_t next;
 
-        if (frame_at(s, at, &f)) {
-            err = entry_add(s, &f, at);
-            at += MRD_FRAME_HEADER + (uint64_t) f.body_len;
+        if (frame_at(s, at, &frame)) {
+            err = entry_add(s, &frame, at);
+            at += MRD_FRAME_HEADER + (uint64_t) frame.body_len;
             continue;
         }
         next = magic_find(s, at + 1);
@@ -232,37 +232,38 @@ scan_file(mrd_journal_index *index, uint32_t number, mrd_why *why)
 static int
 entry_order(const void *a, const void *b)
 {
-    const mrd_journal_entry *x = a, *y = b;
+    const mrd_journal_entry *entry = a, *journal_entry = b;
 
-    if (x->frame.epoch != y->frame.epoch)
-        return x->frame.epoch < y->frame.epoch ? -1 : 1;
-    if (x->frame.seq != y->frame.seq)
-        return x->frame.seq < y->frame.seq ? -1 : 1;
-    if (x->segment != y->segment)
-        return x->segment < y->segment ? -1 : 1;
-    return x->offset < y->offset ? -1 : x->offset > y->offset;
+    if (entry->frame.epoch != journal_entry->frame.epoch)
+        return entry->frame.epoch < journal_entry->frame.epoch ? -1 : 1;
+    if (entry->frame.seq != journal_entry->frame.seq)
+        return entry->frame.seq < journal_entry->frame.seq ? -1 : 1;
+    if (entry->segment != journal_entry->segment)
+        return entry->segment < journal_entry->segment ? -1 : 1;
+    return entry->offset < journal_entry->offset ? -1 : entry->offset > journal_entry->offset;
 }
 
 /* Sorts by (epoch, seq) and keeps the first of equal entries. */
 static void
-drop_duplicates(mrd_journal_index *x)
+drop_duplicates(mrd_journal_index *journal_index)
 {
     size_t to = 0;
 
-    if (x->n == 0)
+    if (journal_index->n == 0)
         return;
-    qsort(x->entries, x->n, sizeof(*x->entries), entry_order);
-    for (size_t i = 1; i < x->n; i++) {
-        const mrd_frame *a = &x->entries[to].frame, *b = &x->entries[i].frame;
+    qsort(journal_index->entries, journal_index->n, sizeof(*journal_index->entries), entry_order);
+    for (size_t i = 1; i < journal_index->n; i++) {
+        const mrd_frame *frame = &journal_index->entries[to].frame,
+                        *b = &journal_index->entries[i].frame;
 
-        if (a->epoch == b->epoch && a->seq == b->seq) {
-            x->duplicates++;
-            x->bytes -= MRD_FRAME_HEADER + b->body_len;
+        if (frame->epoch == b->epoch && frame->seq == b->seq) {
+            journal_index->duplicates++;
+            journal_index->bytes -= MRD_FRAME_HEADER + b->body_len;
         } else {
-            x->entries[++to] = x->entries[i];
+            journal_index->entries[++to] = journal_index->entries[i];
         }
     }
-    x->n = to + 1;
+    journal_index->n = to + 1;
 }
 
 static int
@@ -302,20 +303,22 @@ list_files(const char *dir, mrd_strlist *files, mrd_why *why)
 mrd_err
 mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why *why)
 {
-    mrd_journal_index x = { 0 };
-    mrd_err err = list_files(dir, &x.files, why);
+    mrd_journal_index journal_index = { 0 };
+    mrd_err err = list_files(dir, &journal_index.files, why);
 
-    if (err == MRD_OK && ((x.closed = calloc(x.files.n + 1, sizeof(*x.closed))) == NULL ||
-                          (x.refused = calloc(1, sizeof(*x.refused))) == NULL))
+    if (err == MRD_OK &&
+        ((journal_index.closed =
+              calloc(journal_index.files.n + 1, sizeof(*journal_index.closed))) == NULL ||
+         (journal_index.refused = calloc(1, sizeof(*journal_index.refused))) == NULL))
         err = mrd_why_set(why, MRD_NOMEM, 0, "journal %s", dir);
-    for (size_t i = 0; i < x.files.n && err == MRD_OK; i++)
-        err = scan_file(&x, (uint32_t) i, why);
+    for (size_t i = 0; i < journal_index.files.n && err == MRD_OK; i++)
+        err = scan_file(&journal_index, (uint32_t) i, why);
     if (err != MRD_OK) {
-        mrd_journal_index_fini(&x);
+        mrd_journal_index_fini(&journal_index);
         return err;
     }
-    drop_duplicates(&x);
-    *ret_index = x;
+    drop_duplicates(&journal_index);
+    *ret_index = journal_index;
     return MRD_OK;
 }
 

@@ -62,38 +62,38 @@ put_back(again *a, uint64_t at, mrd_why *why)
 /* The page cache may have dropped the pages that the scan saw. So the frame is checked again in the
  * buffer that is written. */
 static mrd_err
-frame_again(again *a, const mrd_journal_entry *e, mrd_why *why)
+frame_again(again *a, const mrd_journal_entry *entry, mrd_why *why)
 {
     mrd_bytes body;
-    mrd_frame f;
-    mrd_err err = take(a, e->offset, MRD_FRAME_HEADER + (size_t) e->frame.body_len, why);
+    mrd_frame frame;
+    mrd_err err = take(a, entry->offset, MRD_FRAME_HEADER + (size_t) entry->frame.body_len, why);
 
     if (err != MRD_OK)
         return err;
-    if (mrd_frame_check((mrd_bytes){ a->buf.p, a->buf.len }, &f, &body, NULL) != MRD_OK)
+    if (mrd_frame_check((mrd_bytes){ a->buf.p, a->buf.len }, &frame, &body, NULL) != MRD_OK)
         return mrd_why_set(why, MRD_IO, 0,
                            "the frame at offset %llu of %s was there and is not any more: the disk "
                            "lost it; start again to go on with what there is",
-                           (unsigned long long) e->offset, a->path);
-    return put_back(a, e->offset, why);
+                           (unsigned long long) entry->offset, a->path);
+    return put_back(a, entry->offset, why);
 }
 
 /* Writes the header, without which no frame is found, and the frames that may not have been synced. */
 static mrd_err
 write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *why)
 {
-    const mrd_journal_index *x = a->index;
+    const mrd_journal_index *journal_index = a->index;
     mrd_err err = MRD_OK;
 
     *ret_any = false;
-    for (size_t i = 0; i < x->n && err == MRD_OK; i++) {
-        const mrd_journal_entry *e = &x->entries[i];
+    for (size_t i = 0; i < journal_index->n && err == MRD_OK; i++) {
+        const mrd_journal_entry *entry = &journal_index->entries[i];
 
-        if (e->segment != segment ||
-            e->offset + MRD_FRAME_HEADER + (uint64_t) e->frame.body_len <= from)
+        if (entry->segment != segment ||
+            entry->offset + MRD_FRAME_HEADER + (uint64_t) entry->frame.body_len <= from)
             continue;
         *ret_any = true;
-        err = frame_again(a, e, why);
+        err = frame_again(a, entry, why);
     }
     if (err == MRD_OK && *ret_any && (err = take(a, 0, MRD_SEGMENT_HEADER, why)) == MRD_OK)
         err = put_back(a, 0, why);
@@ -127,18 +127,18 @@ segment_again(again *a, uint32_t segment, bool each, mrd_why *why)
 mrd_err
 mrd_journal_recover(const char *dir, bool each, mrd_journal_index *ret_index, mrd_why *why)
 {
-    mrd_journal_index x;
-    mrd_err err = mrd_journal_scan(dir, &x, why);
-    again a = { .index = &x };
+    mrd_journal_index journal_index;
+    mrd_err err = mrd_journal_scan(dir, &journal_index, why);
+    again a = { .index = &journal_index };
 
     if (err != MRD_OK)
         return err;
-    if (x.refused->err != MRD_OK)
-        err = mrd_why_set(why, MRD_IO, 0, "%s", x.refused->text);
-    for (uint32_t i = 0; i < x.files.n && err == MRD_OK; i++) {
-        if (x.closed[i])
+    if (journal_index.refused->err != MRD_OK)
+        err = mrd_why_set(why, MRD_IO, 0, "%s", journal_index.refused->text);
+    for (uint32_t i = 0; i < journal_index.files.n && err == MRD_OK; i++) {
+        if (journal_index.closed[i])
             continue;
-        a.path = x.files.v[i];
+        a.path = journal_index.files.v[i];
         if ((a.fd = open(a.path, O_RDWR | O_CLOEXEC)) < 0) {
             err = mrd_why_set(why, MRD_IO, errno, "cannot write %s", a.path);
             break;
@@ -148,8 +148,8 @@ mrd_journal_recover(const char *dir, bool each, mrd_journal_index *ret_index, mr
     }
     mrd_buf_fini(&a.buf);
     if (err != MRD_OK)
-        mrd_journal_index_fini(&x);
+        mrd_journal_index_fini(&journal_index);
     else
-        *ret_index = x;
+        *ret_index = journal_index;
     return err;
 }

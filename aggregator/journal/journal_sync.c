@@ -55,26 +55,26 @@ mrd_journal_syncfs_tells(int fd)
 mrd_err
 mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_why *why)
 {
-    mrd_journal_syncer *s = calloc(1, sizeof(*s));
+    mrd_journal_syncer *syncer = calloc(1, sizeof(*syncer));
 
-    if (s == NULL)
+    if (syncer == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "store %s", store);
-    if ((s->fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
-        free(s);
+    if ((syncer->fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        free(syncer);
         return mrd_why_set(why, MRD_IO, errno, "cannot open %s", store);
     }
-    s->together = mrd_journal_syncfs_tells(s->fd);
-    *ret_syncer = s;
+    syncer->together = mrd_journal_syncfs_tells(syncer->fd);
+    *ret_syncer = syncer;
     return MRD_OK;
 }
 
 void
-mrd_journal_syncer_close(mrd_journal_syncer *s)
+mrd_journal_syncer_close(mrd_journal_syncer *syncer)
 {
-    if (s == NULL)
+    if (syncer == NULL)
         return;
-    close(s->fd);
-    free(s);
+    close(syncer->fd);
+    free(syncer);
 }
 
 static void
@@ -86,38 +86,38 @@ learn(way *w, int64_t cost_ns, int64_t now_ns)
 }
 
 static bool
-better_together(mrd_journal_syncer *s, size_t n, int64_t now_ns)
+better_together(mrd_journal_syncer *syncer, size_t n, int64_t now_ns)
 {
-    if (!s->together || n < 2)
+    if (!syncer->together || n < 2)
         return false;
-    if (now_ns - s->one.used_ns > FORGET_NS)
-        s->one.cost_ns = 0;
-    if (now_ns - s->all.used_ns > FORGET_NS)
-        s->all.cost_ns = 0;
-    if (s->one.cost_ns == 0)
+    if (now_ns - syncer->one.used_ns > FORGET_NS)
+        syncer->one.cost_ns = 0;
+    if (now_ns - syncer->all.used_ns > FORGET_NS)
+        syncer->all.cost_ns = 0;
+    if (syncer->one.cost_ns == 0)
         return n > FEW;
-    return s->all.cost_ns < (int64_t) n * s->one.cost_ns;
+    return syncer->all.cost_ns < (int64_t) n * syncer->one.cost_ns;
 }
 
 size_t
-mrd_journal_sync_many(mrd_journal_syncer *s, mrd_journal *const *journals, size_t n,
+mrd_journal_sync_many(mrd_journal_syncer *syncer, mrd_journal *const *journals, size_t count,
                       mrd_why *ret_whys)
 {
     int64_t start = mrd_local_now().ns, end;
-    size_t calls = n;
+    size_t calls = count;
 
-    if (better_together(s, n, start)) {
-        int sys = syncfs(s->fd) == 0 ? 0 : errno;
+    if (better_together(syncer, count, start)) {
+        int sys = syncfs(syncer->fd) == 0 ? 0 : errno;
 
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < count; i++)
             (void) mrd_journal_synced(journals[i], sys, &ret_whys[i]);
         calls = 1;
     } else {
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < count; i++)
             (void) mrd_journal_sync(journals[i], &ret_whys[i]);
     }
     end = mrd_local_now().ns;
-    if (n > 0)
-        learn(calls < n ? &s->all : &s->one, (end - start) / (int64_t) calls, end);
+    if (count > 0)
+        learn(calls < count ? &syncer->all : &syncer->one, (end - start) / (int64_t) calls, end);
     return calls;
 }

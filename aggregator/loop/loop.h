@@ -41,31 +41,31 @@ typedef struct {
 mrd_err mrd_loop_open(const mrd_loop_options *options, mrd_loop **ret_loop, mrd_why *why);
 /* Makes received frames durable, answers them, closes journals and writes manifests. No other call
  * may run or follow. NULL is fine. */
-void mrd_loop_close(mrd_loop *l);
+void mrd_loop_close(mrd_loop *loop);
 
 /* ---- Commands ---- */
 
 /* Runs fn on the loop's thread and returns after it. `ticket` is for a command of the core, which
  * ends in an ANSWER. */
 typedef void mrd_loop_fn(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg);
-void mrd_loop_run(mrd_loop *l, mrd_loop_fn *fn, void *arg);
+void mrd_loop_run(mrd_loop *loop, mrd_loop_fn *fn, void *arg);
 /* Runs fn on the loop's thread and returns the core's answer. Errors: errors of the command,
  * CLOSED. */
-mrd_err mrd_loop_command(mrd_loop *l, mrd_loop_fn *fn, void *arg, uint64_t *ret_value,
+mrd_err mrd_loop_command(mrd_loop *loop, mrd_loop_fn *fn, void *arg, uint64_t *ret_value,
                          mrd_why *why);
 
 /* A merge or a time slice found damaged data. */
 struct merge_input;
-void mrd_loop_damaged(mrd_loop *l, uint64_t session, const struct merge_input *in, bool whole);
+void mrd_loop_damaged(mrd_loop *loop, uint64_t session, const struct merge_input *in, bool whole);
 
 /* ---- Views, which the caller releases ---- */
 
-mrd_session_view *mrd_loop_session(mrd_loop *l,
+mrd_session_view *mrd_loop_session(mrd_loop *loop,
                                    uint64_t id); /* NULL: unknown id, or out of memory */
-mrd_overview *mrd_loop_overview(mrd_loop *l);    /* NULL: no memory */
+mrd_overview *mrd_loop_overview(mrd_loop *loop); /* NULL: no memory */
 
-const mrd_session_store *mrd_loop_store(const mrd_loop *l);
-mrd_server *mrd_loop_server(const mrd_loop *l);
-uint64_t mrd_loop_syncs(const mrd_loop *l); /* of journals */
+const mrd_session_store *mrd_loop_store(const mrd_loop *loop);
+mrd_server *mrd_loop_server(const mrd_loop *loop);
+uint64_t mrd_loop_syncs(const mrd_loop *loop); /* of journals */
 
 #endif

@@ -76,36 +76,38 @@ struct mrd_loop {
 mrd_core_time mrd_loop_now(void);
 /* Posts an item from any thread. Returns false if the inbox is closed; the item then stays with the
  * caller. */
-bool mrd_loop_post(mrd_loop *l, mrd_loop_item *item);
-void mrd_loop_answer(mrd_loop *l, uint64_t ticket, mrd_err err, const char *text, uint64_t value);
+bool mrd_loop_post(mrd_loop *loop, mrd_loop_item *item);
+void mrd_loop_answer(mrd_loop *loop, uint64_t ticket, mrd_err err, const char *text,
+                     uint64_t value);
 
-void mrd_loop_forget_views(mrd_loop *l);
+void mrd_loop_forget_views(mrd_loop *loop);
 
 /* loop_requests.c */
-void mrd_loop_request(mrd_loop *l, mrd_server_request *request);
+void mrd_loop_request(mrd_loop *loop, mrd_server_request *request);
 /* Gets the request of a ticket, which the caller must answer. Returns false if it was answered
  * already. */
-bool mrd_loop_take_request(mrd_loop *l, uint64_t ticket, mrd_server_request *ret_request);
-const mrd_server_request *mrd_loop_borrow_request(const mrd_loop *l, uint64_t ticket);
-void mrd_loop_reply(mrd_loop *l, uint64_t ticket, uint8_t type, const void *message);
+bool mrd_loop_take_request(mrd_loop *loop, uint64_t ticket, mrd_server_request *ret_request);
+const mrd_server_request *mrd_loop_borrow_request(const mrd_loop *loop, uint64_t ticket);
+void mrd_loop_reply(mrd_loop *loop, uint64_t ticket, uint8_t type, const void *message);
 
 /* loop_effects.c: carries out all effects of the last input. */
-void mrd_loop_carry(mrd_loop *l);
-/* Encodes clock data for storage into l->repacked. */
-mrd_err mrd_loop_clock_data(mrd_loop *l, mrd_node *n, mrd_frame *f, mrd_bytes data, mrd_why *why);
+void mrd_loop_carry(mrd_loop *loop);
+/* Encodes clock data for storage into loop->repacked. */
+mrd_err mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes data,
+                            mrd_why *why);
 
 /* For an input with log lines as its only effects. */
-void mrd_loop_carry_logs(mrd_core *c);
+void mrd_loop_carry_logs(mrd_core *core);
 
 /* loop_results.c */
-mrd_err mrd_loop_open_services(mrd_loop *l, mrd_why *why);
+mrd_err mrd_loop_open_services(mrd_loop *loop, mrd_why *why);
 /* Takes ownership of the view; NULL means out of memory. */
-void mrd_loop_save(mrd_loop *l, mrd_session_view *v, uint64_t session, uint64_t version);
-void mrd_loop_save_nodes(mrd_loop *l, mrd_buf *text, bool durable); /* takes the text */
+void mrd_loop_save(mrd_loop *loop, mrd_session_view *view, uint64_t session, uint64_t version);
+void mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable); /* takes the text */
 /* Queued results, in the order in which threads would deliver them. */
-void mrd_loop_stored(mrd_loop *l, uint64_t ticket, const mrd_why *failed);
-void mrd_loop_not_merged(mrd_loop *l, uint64_t session);
-void mrd_loop_not_converted(mrd_loop *l, const mrd_conversion_of *of);
-void mrd_loop_exported(mrd_loop *l, uint64_t session, const mrd_why *failed);
+void mrd_loop_stored(mrd_loop *loop, uint64_t ticket, const mrd_why *failed);
+void mrd_loop_not_merged(mrd_loop *loop, uint64_t session);
+void mrd_loop_not_converted(mrd_loop *loop, const mrd_conversion_of *of);
+void mrd_loop_exported(mrd_loop *loop, uint64_t session, const mrd_why *failed);
 
 #endif

@@ -21,46 +21,46 @@ typedef struct {
 } result;
 
 static result *
-result_new(void (*run)(mrd_loop *l, mrd_loop_item *item), uint64_t a, uint64_t b,
+result_new(void (*run)(mrd_loop *loop, mrd_loop_item *item), uint64_t a, uint64_t b,
            const mrd_why *failed)
 {
-    result *r = calloc(1, sizeof(*r));
+    result *res = calloc(1, sizeof(*res));
 
-    if (r == NULL)
+    if (res == NULL)
         abort(); /* otherwise the core would wait for it for ever */
-    r->item.run = run;
-    r->a = a;
-    r->b = b;
-    r->failed = failed != NULL;
+    res->item.run = run;
+    res->a = a;
+    res->b = b;
+    res->failed = failed != NULL;
     if (failed != NULL)
-        r->why = *failed;
-    return r;
+        res->why = *failed;
+    return res;
 }
 
 static void
-post(void *self, result *r)
+post(void *self, result *res)
 {
-    mrd_loop *l = self;
+    mrd_loop *loop = self;
 
-    if (!mrd_loop_post(l, &r->item))
-        free(r);
+    if (!mrd_loop_post(loop, &res->item))
+        free(res);
 }
 
 static const mrd_why *
-failure(const result *r)
+failure(const result *res)
 {
-    return r->failed ? &r->why : NULL;
+    return res->failed ? &res->why : NULL;
 }
 
 /* ---- Journals ---- */
 
 static void
-run_stored(mrd_loop *l, mrd_loop_item *item)
+run_stored(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_stored(l->core, mrd_loop_now(), r->a, failure(r));
-    free(r);
+    mrd_core_stored(loop->core, mrd_loop_now(), res->a, failure(res));
+    free(res);
 }
 
 static void
@@ -70,18 +70,18 @@ on_stored(void *self, uint64_t ticket, const mrd_why *failed)
 }
 
 void
-mrd_loop_stored(mrd_loop *l, uint64_t ticket, const mrd_why *failed)
+mrd_loop_stored(mrd_loop *loop, uint64_t ticket, const mrd_why *failed)
 {
-    on_stored(l, ticket, failed);
+    on_stored(loop, ticket, failed);
 }
 
 static void
-run_closed(mrd_loop *l, mrd_loop_item *item)
+run_closed(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_closed(l->core, mrd_loop_now(), r->a);
-    free(r);
+    mrd_core_closed(loop->core, mrd_loop_now(), res->a);
+    free(res);
 }
 
 static void
@@ -98,44 +98,44 @@ typedef struct {
 } manifest_job;
 
 static void
-run_saved(mrd_loop *l, mrd_loop_item *item)
+run_saved(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_saved(l->core, mrd_loop_now(), r->a, r->b, failure(r));
-    free(r);
+    mrd_core_saved(loop->core, mrd_loop_now(), res->a, res->b, failure(res));
+    free(res);
 }
 
 static void
 save(void *self, void *arg)
 {
-    mrd_loop *l = self;
-    manifest_job *j = arg;
+    mrd_loop *loop = self;
+    manifest_job *job = arg;
     mrd_why why = { 0 };
 
-    if (j->v == NULL)
+    if (job->v == NULL)
         mrd_why_set(&why, MRD_NOMEM, 0, "manifest");
     else
-        (void) mrd_session_store_save(l->o.store, j->v, &why);
-    post(l, result_new(run_saved, j->session, j->version, why.err == MRD_OK ? NULL : &why));
-    mrd_session_view_unref(j->v);
-    free(j);
+        (void) mrd_session_store_save(loop->o.store, job->v, &why);
+    post(loop, result_new(run_saved, job->session, job->version, why.err == MRD_OK ? NULL : &why));
+    mrd_session_view_unref(job->v);
+    free(job);
 }
 
 void
-mrd_loop_save(mrd_loop *l, mrd_session_view *v, uint64_t session, uint64_t version)
+mrd_loop_save(mrd_loop *loop, mrd_session_view *view, uint64_t session, uint64_t version)
 {
-    manifest_job *j = calloc(1, sizeof(*j));
+    manifest_job *job = calloc(1, sizeof(*job));
     mrd_why why = { .err = MRD_NOMEM, .text = "out of memory" };
 
-    if (j != NULL) {
-        *j = (manifest_job){ .v = v, .session = session, .version = version };
-        if (mrd_pool_put(l->manifests, save, l, j))
+    if (job != NULL) {
+        *job = (manifest_job){ .v = view, .session = session, .version = version };
+        if (mrd_pool_put(loop->manifests, save, loop, job))
             return;
     }
-    post(l, result_new(run_saved, session, version, &why));
-    mrd_session_view_unref(v);
-    free(j);
+    post(loop, result_new(run_saved, session, version, &why));
+    mrd_session_view_unref(view);
+    free(job);
 }
 
 typedef struct {
@@ -144,41 +144,41 @@ typedef struct {
 } nodes_job;
 
 static void
-run_nodes_saved(mrd_loop *l, mrd_loop_item *item)
+run_nodes_saved(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_nodes_saved(l->core, mrd_loop_now(), failure(r));
-    free(r);
+    mrd_core_nodes_saved(loop->core, mrd_loop_now(), failure(res));
+    free(res);
 }
 
 static void
 save_nodes(void *self, void *arg)
 {
-    mrd_loop *l = self;
-    nodes_job *j = arg;
+    mrd_loop *loop = self;
+    nodes_job *job = arg;
     mrd_why why = { 0 };
 
-    (void) mrd_session_store_save_nodes(l->o.store, &j->text, j->durable, &why);
-    post(l, result_new(run_nodes_saved, 0, 0, why.err == MRD_OK ? NULL : &why));
-    mrd_buf_fini(&j->text);
-    free(j);
+    (void) mrd_session_store_save_nodes(loop->o.store, &job->text, job->durable, &why);
+    post(loop, result_new(run_nodes_saved, 0, 0, why.err == MRD_OK ? NULL : &why));
+    mrd_buf_fini(&job->text);
+    free(job);
 }
 
 void
-mrd_loop_save_nodes(mrd_loop *l, mrd_buf *text, bool durable)
+mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable)
 {
-    nodes_job *j = calloc(1, sizeof(*j));
+    nodes_job *job = calloc(1, sizeof(*job));
     mrd_why why = { .err = MRD_NOMEM, .text = "out of memory" };
 
-    if (j != NULL) {
-        *j = (nodes_job){ .text = *text, .durable = durable };
-        if (mrd_pool_put(l->manifests, save_nodes, l, j))
+    if (job != NULL) {
+        *job = (nodes_job){ .text = *text, .durable = durable };
+        if (mrd_pool_put(loop->manifests, save_nodes, loop, job))
             return;
     }
-    post(l, result_new(run_nodes_saved, 0, 0, &why));
+    post(loop, result_new(run_nodes_saved, 0, 0, &why));
     mrd_buf_fini(text);
-    free(j);
+    free(job);
 }
 
 /* ---- Surveys ---- */
@@ -190,11 +190,11 @@ typedef struct {
 } answer_item;
 
 static void
-run_answered(mrd_loop *l, mrd_loop_item *item)
+run_answered(mrd_loop *loop, mrd_loop_item *item)
 {
     answer_item *a = (answer_item *) item;
 
-    mrd_core_answered(l->core, mrd_loop_now(), a->survey, a->msg.u.control_reply);
+    mrd_core_answered(loop->core, mrd_loop_now(), a->survey, a->msg.u.control_reply);
     mrd_msg_free(&a->msg);
     free(a);
 }
@@ -202,15 +202,15 @@ run_answered(mrd_loop *l, mrd_loop_item *item)
 static bool
 on_answered(void *self, uint64_t survey, mrd_msg *reply)
 {
-    answer_item *a = calloc(1, sizeof(*a));
+    answer_item *item = calloc(1, sizeof(*item));
 
-    if (a != NULL) {
-        *a = (answer_item){ .item = { .run = run_answered }, .survey = survey, .msg = *reply };
-        if (mrd_loop_post(self, &a->item))
+    if (item != NULL) {
+        *item = (answer_item){ .item = { .run = run_answered }, .survey = survey, .msg = *reply };
+        if (mrd_loop_post(self, &item->item))
             return true;
     }
     mrd_msg_free(reply);
-    free(a);
+    free(item);
     return false;
 }
 
@@ -226,11 +226,11 @@ typedef struct {
 } merge_item;
 
 static void
-run_merged(mrd_loop *l, mrd_loop_item *item)
+run_merged(mrd_loop *loop, mrd_loop_item *item)
 {
     merge_item *m = (merge_item *) item;
 
-    mrd_core_merged(l->core, mrd_loop_now(), m->session, m->state, m->events,
+    mrd_core_merged(loop->core, mrd_loop_now(), m->session, m->state, m->events,
                     m->has_verdict ? &m->verdict : NULL, &m->why);
     mrd_clock_verdict_fini(&m->verdict);
     free(m);
@@ -240,23 +240,23 @@ static void
 on_merged(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
           mrd_clock_verdict *verdict, const mrd_why *why)
 {
-    merge_item *m = calloc(1, sizeof(*m));
+    merge_item *item = calloc(1, sizeof(*item));
 
-    if (m == NULL)
+    if (item == NULL)
         abort(); /* otherwise the session would be merging for ever */
-    *m = (merge_item){ .item = { .run = run_merged },
-                       .session = session,
-                       .events = events,
-                       .state = state,
-                       .has_verdict = verdict != NULL,
-                       .why = *why };
+    *item = (merge_item){ .item = { .run = run_merged },
+                          .session = session,
+                          .events = events,
+                          .state = state,
+                          .has_verdict = verdict != NULL,
+                          .why = *why };
     if (verdict != NULL) {
-        m->verdict = *verdict;
+        item->verdict = *verdict;
         *verdict = (mrd_clock_verdict){ 0 };
     }
-    if (!mrd_loop_post(self, &m->item)) {
-        mrd_clock_verdict_fini(&m->verdict);
-        free(m);
+    if (!mrd_loop_post(self, &item->item)) {
+        mrd_clock_verdict_fini(&item->verdict);
+        free(item);
     }
 }
 
@@ -271,32 +271,32 @@ typedef struct {
 } conversion_item;
 
 static void
-run_conversion(mrd_loop *l, mrd_loop_item *item)
+run_conversion(mrd_loop *loop, mrd_loop_item *item)
 {
     conversion_item *x = (conversion_item *) item;
 
     if (x->began)
-        mrd_core_conversion_began(l->core, mrd_loop_now(), &x->of);
+        mrd_core_conversion_began(loop->core, mrd_loop_now(), &x->of);
     else
-        mrd_core_conversion_ended(l->core, mrd_loop_now(), &x->of, &x->end);
+        mrd_core_conversion_ended(loop->core, mrd_loop_now(), &x->of, &x->end);
     free(x);
 }
 
 static void
 post_conversion(void *self, const mrd_conversion_of *of, const mrd_conversion_end *end)
 {
-    conversion_item *x = calloc(1, sizeof(*x));
+    conversion_item *item = calloc(1, sizeof(*item));
 
-    if (x == NULL)
+    if (item == NULL)
         abort(); /* otherwise the session would be converting for ever */
-    *x = (conversion_item){ .item = { .run = run_conversion }, .of = *of, .began = end == NULL };
+    *item = (conversion_item){ .item = { .run = run_conversion }, .of = *of, .began = end == NULL };
     if (end != NULL) {
-        x->end = *end;
-        mrd_text_set(x->message, sizeof(x->message), end->message);
-        x->end.message = x->message;
+        item->end = *end;
+        mrd_text_set(item->message, sizeof(item->message), end->message);
+        item->end.message = item->message;
     }
-    if (!mrd_loop_post(self, &x->item))
-        free(x);
+    if (!mrd_loop_post(self, &item->item))
+        free(item);
 }
 
 typedef struct {
@@ -305,24 +305,24 @@ typedef struct {
 } viewer_item;
 
 static void
-run_viewer_found(mrd_loop *l, mrd_loop_item *item)
+run_viewer_found(mrd_loop *loop, mrd_loop_item *item)
 {
     viewer_item *x = (viewer_item *) item;
 
-    mrd_core_viewer_found(l->core, mrd_loop_now(), x->at_once);
+    mrd_core_viewer_found(loop->core, mrd_loop_now(), x->at_once);
     free(x);
 }
 
 static void
 on_viewer_found(void *self, unsigned at_once)
 {
-    viewer_item *x = calloc(1, sizeof(*x));
+    viewer_item *item = calloc(1, sizeof(*item));
 
-    if (x == NULL)
+    if (item == NULL)
         abort(); /* otherwise there would be no conversions until a restart */
-    *x = (viewer_item){ .item = { .run = run_viewer_found }, .at_once = at_once };
-    if (!mrd_loop_post(self, &x->item))
-        free(x);
+    *item = (viewer_item){ .item = { .run = run_viewer_found }, .at_once = at_once };
+    if (!mrd_loop_post(self, &item->item))
+        free(item);
 }
 
 static void
@@ -343,12 +343,12 @@ typedef struct {
 } listing;
 
 static void
-run_conversion_list(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+run_conversion_list(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
     listing *to = arg;
 
     (void) ticket;
-    to->listed = mrd_core_conversion_list(c, now, to->results);
+    to->listed = mrd_core_conversion_list(core, now, to->results);
 }
 
 static bool
@@ -361,9 +361,9 @@ on_conversion_list(void *self, const mrd_conversion_results *results)
 }
 
 void
-mrd_loop_not_converted(mrd_loop *l, const mrd_conversion_of *of)
+mrd_loop_not_converted(mrd_loop *loop, const mrd_conversion_of *of)
 {
-    post_conversion(l, of,
+    post_conversion(loop, of,
                     &(mrd_conversion_end){ .state = MRD_CONVERT_FAILED,
                                            .message = "out of memory, or too many wait" });
 }
@@ -378,14 +378,14 @@ typedef struct {
 } export_item;
 
 static void
-run_exported(mrd_loop *l, mrd_loop_item *item)
+run_exported(mrd_loop *loop, mrd_loop_item *item)
 {
     export_item *x = (export_item *) item;
 
     if (x->began)
-        mrd_core_export_began(l->core, mrd_loop_now(), x->session);
+        mrd_core_export_began(loop->core, mrd_loop_now(), x->session);
     else
-        mrd_core_exported(l->core, mrd_loop_now(), x->session, x->files, x->bytes,
+        mrd_core_exported(loop->core, mrd_loop_now(), x->session, x->files, x->bytes,
                           x->failed ? &x->why : NULL);
     free(x);
 }
@@ -393,14 +393,14 @@ run_exported(mrd_loop *l, mrd_loop_item *item)
 static void
 post_export(void *self, const export_item *from)
 {
-    export_item *x = malloc(sizeof(*x));
+    export_item *item = malloc(sizeof(*item));
 
-    if (x == NULL)
+    if (item == NULL)
         abort(); /* otherwise the session's export would never end */
-    *x = *from;
-    x->item.run = run_exported;
-    if (!mrd_loop_post(self, &x->item))
-        free(x);
+    *item = *from;
+    item->item.run = run_exported;
+    if (!mrd_loop_post(self, &item->item))
+        free(item);
 }
 
 static void
@@ -412,28 +412,28 @@ on_export_began(void *self, uint64_t session)
 static void
 on_exported(void *self, uint64_t session, uint64_t files, uint64_t bytes, const mrd_why *failed)
 {
-    export_item x = {
+    export_item item = {
         .session = session, .files = files, .bytes = bytes, .failed = failed != NULL
     };
 
     if (failed != NULL)
-        x.why = *failed;
-    post_export(self, &x);
+        item.why = *failed;
+    post_export(self, &item);
 }
 
 static void
 on_export_stalled(void *self, uint64_t session, const char *target, mrd_dur_ns quiet)
 {
-    mrd_loop *l = self;
+    mrd_loop *loop = self;
 
-    mrd_core_export_stalled(l->core, mrd_loop_now(), session, target, quiet);
-    mrd_loop_carry(l);
+    mrd_core_export_stalled(loop->core, mrd_loop_now(), session, target, quiet);
+    mrd_loop_carry(loop);
 }
 
 void
-mrd_loop_exported(mrd_loop *l, uint64_t session, const mrd_why *failed)
+mrd_loop_exported(mrd_loop *loop, uint64_t session, const mrd_why *failed)
 {
-    on_exported(l, session, 0, 0, failed);
+    on_exported(loop, session, 0, 0, failed);
 }
 
 typedef struct {
@@ -443,24 +443,24 @@ typedef struct {
 } damage_found;
 
 static void
-run_damaged(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+run_damaged(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
-    const damage_found *d = arg;
+    const damage_found *found = arg;
 
     (void) ticket;
-    for (size_t i = 0; i < d->in->n_nodes; i++) {
-        mrd_core_damaged(c, now, d->session, d->in->nodes[i].instance_id, &d->in->damage[i],
-                         d->whole);
-        mrd_loop_carry_logs(c);
+    for (size_t i = 0; i < found->in->n_nodes; i++) {
+        mrd_core_damaged(core, now, found->session, found->in->nodes[i].instance_id,
+                         &found->in->damage[i], found->whole);
+        mrd_loop_carry_logs(core);
     }
 }
 
 void
-mrd_loop_damaged(mrd_loop *l, uint64_t session, const struct merge_input *in, bool whole)
+mrd_loop_damaged(mrd_loop *loop, uint64_t session, const struct merge_input *in, bool whole)
 {
-    damage_found d = { .in = in, .session = session, .whole = whole };
+    damage_found found = { .in = in, .session = session, .whole = whole };
 
-    mrd_loop_run(l, run_damaged, &d);
+    mrd_loop_run(loop, run_damaged, &found);
 }
 
 static void
@@ -470,20 +470,20 @@ on_damaged(void *self, uint64_t session, const merge_input *in, bool whole)
 }
 
 void
-mrd_loop_not_merged(mrd_loop *l, uint64_t session)
+mrd_loop_not_merged(mrd_loop *loop, uint64_t session)
 {
     mrd_why why = { .err = MRD_NOMEM, .text = "out of memory" };
 
-    on_merged(l, session, MRD_MERGE_FAILED, 0, NULL, &why);
+    on_merged(loop, session, MRD_MERGE_FAILED, 0, NULL, &why);
 }
 
 static void
-run_progress(mrd_loop *l, mrd_loop_item *item)
+run_progress(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_merge_progress(l->core, mrd_loop_now(), r->a, r->b);
-    free(r);
+    mrd_core_merge_progress(loop->core, mrd_loop_now(), res->a, res->b);
+    free(res);
 }
 
 static void
@@ -495,12 +495,12 @@ on_progress(void *self, uint64_t session, uint64_t events)
 /* ---- Folders ---- */
 
 static void
-run_measured(mrd_loop *l, mrd_loop_item *item)
+run_measured(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_measured(l->core, mrd_loop_now(), r->a, r->b);
-    free(r);
+    mrd_core_measured(loop->core, mrd_loop_now(), res->a, res->b);
+    free(res);
 }
 
 static void
@@ -510,12 +510,12 @@ on_measured(void *self, uint64_t session, uint64_t bytes)
 }
 
 static void
-run_removed(mrd_loop *l, mrd_loop_item *item)
+run_removed(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_removed(l->core, mrd_loop_now(), r->a, r->failed ? &r->why : NULL);
-    free(r);
+    mrd_core_removed(loop->core, mrd_loop_now(), res->a, res->failed ? &res->why : NULL);
+    free(res);
 }
 
 static void
@@ -525,12 +525,12 @@ on_removed(void *self, uint64_t session, const mrd_why *failed)
 }
 
 static void
-run_disk(mrd_loop *l, mrd_loop_item *item)
+run_disk(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_disk(l->core, mrd_loop_now(), (int64_t) r->a);
-    free(r);
+    mrd_core_disk(loop->core, mrd_loop_now(), (int64_t) res->a);
+    free(res);
 }
 
 static void
@@ -540,12 +540,12 @@ on_disk(void *self, int64_t free_bytes)
 }
 
 static void
-run_gone(mrd_loop *l, mrd_loop_item *item)
+run_gone(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_store_gone(l->core, mrd_loop_now(), failure(r));
-    free(r);
+    mrd_core_store_gone(loop->core, mrd_loop_now(), failure(res));
+    free(res);
 }
 
 static void
@@ -557,41 +557,41 @@ on_gone(void *self, const mrd_why *why)
 /* ---- Artifacts ---- */
 
 static void
-run_grown(mrd_loop *l, mrd_loop_item *item)
+run_grown(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_enter(l->core, mrd_loop_now());
-    mrd_stored_files_grown(&l->core->files, r->sha256, r->a);
-    l->core->stats.artifact_bytes += r->b;
-    free(r);
+    mrd_core_enter(loop->core, mrd_loop_now());
+    mrd_stored_files_grown(&loop->core->files, res->sha256, res->a);
+    loop->core->stats.artifact_bytes += res->b;
+    free(res);
 }
 
 static void
 on_grown(void *self, const char *sha256, uint64_t bytes, uint64_t more)
 {
-    result *r = result_new(run_grown, bytes, more, NULL);
+    result *res = result_new(run_grown, bytes, more, NULL);
 
-    mrd_text_set(r->sha256, sizeof(r->sha256), sha256);
-    post(self, r);
+    mrd_text_set(res->sha256, sizeof(res->sha256), sha256);
+    post(self, res);
 }
 
 static void
-run_logged(mrd_loop *l, mrd_loop_item *item)
+run_logged(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_artifact_logged(l->core, mrd_loop_now(), r->a, r->sha256);
-    free(r);
+    mrd_core_artifact_logged(loop->core, mrd_loop_now(), res->a, res->sha256);
+    free(res);
 }
 
 static void
 on_logged(void *self, uint64_t session, const char *sha256)
 {
-    result *r = result_new(run_logged, session, 0, NULL);
+    result *res = result_new(run_logged, session, 0, NULL);
 
-    mrd_text_set(r->sha256, sizeof(r->sha256), sha256);
-    post(self, r);
+    mrd_text_set(res->sha256, sizeof(res->sha256), sha256);
+    post(self, res);
 }
 
 typedef struct {
@@ -602,57 +602,57 @@ typedef struct {
 } notes;
 
 static mrd_artifact_note *
-note_of(notes *to, const mrd_session *s)
+note_of(notes *to, const mrd_session *session)
 {
-    mrd_artifact_note *v;
+    mrd_artifact_note *note;
 
-    if (to->n > 0 && to->v[to->n - 1].session == s->id)
+    if (to->n > 0 && to->v[to->n - 1].session == session->id)
         return &to->v[to->n - 1];
     if (!MRD_VEC_NEXT(to->v, to->n))
         return NULL; /* not logged: the next answer about this file tries again */
-    v = &to->v[to->n++];
-    *v = (mrd_artifact_note){ .session = s->id };
-    mrd_text_set(v->text, sizeof(v->text), s->text);
-    mrd_buf_byte(&v->lines, '\n'); /* terminates a line that a crash tore */
-    return v;
+    note = &to->v[to->n++];
+    *note = (mrd_artifact_note){ .session = session->id };
+    mrd_text_set(note->text, sizeof(note->text), session->text);
+    mrd_buf_byte(&note->lines, '\n'); /* terminates a line that a crash tore */
+    return note;
 }
 
 static void
-add_link(mrd_artifact_note *n, const mrd_listed_artifact *a)
+add_link(mrd_artifact_note *note, const mrd_listed_artifact *artifact)
 {
-    if (!MRD_VEC_NEXT(n->links, n->n_links))
+    if (!MRD_VEC_NEXT(note->links, note->n_links))
         return;
-    if (asprintf(&n->links[n->n_links], "%s_pid_%lld/%s", a->instance_id, (long long) a->process_id,
-                 a->name) >= 0)
-        n->n_links++;
+    if (asprintf(&note->links[note->n_links], "%s_pid_%lld/%s", artifact->instance_id,
+                 (long long) artifact->process_id, artifact->name) >= 0)
+        note->n_links++;
 }
 
 static void
-add_note(void *self, const mrd_session *s, const mrd_listed_artifact *a, bool is_new)
+add_note(void *self, const mrd_session *session, const mrd_listed_artifact *artifact, bool is_new)
 {
-    mrd_artifact_note *n = note_of(self, s);
+    mrd_artifact_note *note = note_of(self, session);
     mrd_json *line;
 
     (void) is_new; /* an existing link stays */
-    if (n == NULL)
+    if (note == NULL)
         return;
-    if ((line = mrd_listed_artifact_json(a)) == NULL)
-        n->lines.err = MRD_NOMEM;
+    if ((line = mrd_listed_artifact_json(artifact)) == NULL)
+        note->lines.err = MRD_NOMEM;
     else
-        mrd_json_write(line, false, &n->lines);
-    mrd_buf_byte(&n->lines, '\n');
+        mrd_json_write(line, false, &note->lines);
+    mrd_buf_byte(&note->lines, '\n');
     mrd_json_free(line);
-    add_link(n, a);
+    add_link(note, artifact);
 }
 
 static void
-run_complete(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+run_complete(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
     notes *to = arg;
 
     (void) ticket;
-    mrd_core_artifact_complete(c, now, to->sha256, add_note, to);
-    c->stats.artifacts += to->proven;
+    mrd_core_artifact_complete(core, now, to->sha256, add_note, to);
+    core->stats.artifacts += to->proven;
 }
 
 static size_t
@@ -666,14 +666,15 @@ on_complete(void *self, const char *sha256, bool proven, mrd_artifact_note **ret
 }
 
 static void
-run_listed(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+run_listed(mrd_core *core, mrd_core_time now, uint64_t ticket, void *arg)
 {
     notes *to = arg;
 
     (void) ticket;
-    mrd_core_enter(c, now);
-    to->listed = c->unreadable > 0 || (to->part ? mrd_core_artifact_is_open(c, to->sha256)
-                                                : mrd_stored_files_has(&c->files, to->sha256));
+    mrd_core_enter(core, now);
+    to->listed =
+        core->unreadable > 0 || (to->part ? mrd_core_artifact_is_open(core, to->sha256)
+                                          : mrd_stored_files_has(&core->files, to->sha256));
 }
 
 static bool
@@ -686,15 +687,15 @@ on_listed(void *self, const char *sha256, bool part)
 }
 
 static void
-run_removed_file(mrd_loop *l, mrd_loop_item *item)
+run_removed_file(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
+    result *res = (result *) item;
 
-    mrd_core_enter(l->core, mrd_loop_now());
-    l->core->stats.artifacts_removed += r->a;
-    if (!l->draining)
-        mrd_cleaner_empty(l->cleaner);
-    free(r);
+    mrd_core_enter(loop->core, mrd_loop_now());
+    loop->core->stats.artifacts_removed += res->a;
+    if (!loop->draining)
+        mrd_cleaner_empty(loop->cleaner);
+    free(res);
 }
 
 static void
@@ -704,87 +705,89 @@ on_removed_file(void *self, bool part)
 }
 
 static void
-run_limited(mrd_loop *l, mrd_loop_item *item)
+run_limited(mrd_loop *loop, mrd_loop_item *item)
 {
-    result *r = (result *) item;
-    mrd_node *n = mrd_nodes_by_id(&l->core->nodes, r->instance_id);
+    result *res = (result *) item;
+    mrd_node *node = mrd_nodes_by_id(&loop->core->nodes, res->instance_id);
 
-    if (n != NULL)
-        mrd_core_limited(l->core, mrd_loop_now(), n, MRD_LIMIT_UPLOADS);
-    free(r);
+    if (node != NULL)
+        mrd_core_limited(loop->core, mrd_loop_now(), node, MRD_LIMIT_UPLOADS);
+    free(res);
 }
 
 static void
 on_limited(void *self, const char *instance_id)
 {
-    result *r = result_new(run_limited, 0, 0, NULL);
+    result *res = result_new(run_limited, 0, 0, NULL);
 
-    mrd_text_set(r->instance_id, sizeof(r->instance_id), instance_id);
-    post(self, r);
+    mrd_text_set(res->instance_id, sizeof(res->instance_id), instance_id);
+    post(self, res);
 }
 
 /* ---- All of them ---- */
 
 mrd_err
-mrd_loop_open_services(mrd_loop *l, mrd_why *why)
+mrd_loop_open_services(mrd_loop *loop, mrd_why *why)
 {
     mrd_journals_options journals = {
-        .store = l->o.store, .stored = on_stored, .closed = on_closed, .self = l
+        .store = loop->o.store, .stored = on_stored, .closed = on_closed, .self = loop
     };
     mrd_merger_options merger = { .progress = on_progress,
                                   .done = on_merged,
                                   .damaged = on_damaged,
-                                  .self = l,
-                                  .split = l->o.merge_split,
-                                  .formats = l->o.merge_formats };
-    mrd_artifacts_options artifacts = { .store = l->o.store,
-                                        .server = l->o.server,
+                                  .self = loop,
+                                  .split = loop->o.merge_split,
+                                  .formats = loop->o.merge_formats };
+    mrd_artifacts_options artifacts = { .store = loop->o.store,
+                                        .server = loop->o.server,
                                         .grown = on_grown,
                                         .complete = on_complete,
                                         .logged = on_logged,
                                         .listed = on_listed,
                                         .removed = on_removed_file,
                                         .limited = on_limited,
-                                        .self = l };
-    mrd_cleaner_options cleaner = { .store = l->o.store,
+                                        .self = loop };
+    mrd_cleaner_options cleaner = { .store = loop->o.store,
                                     .measured = on_measured,
                                     .removed = on_removed,
                                     .disk = on_disk,
                                     .gone = on_gone,
-                                    .self = l };
-    mrd_surveys_options surveys = { .server = l->o.server, .answered = on_answered, .self = l };
-    mrd_exporter_options exporter = { .store = l->o.store,
-                                      .target = l->o.export_to,
-                                      .targets = l->o.export_targets,
-                                      .owner = l->o.export_owner,
-                                      .path = l->o.export_path,
-                                      .cluster = l->o.cluster,
-                                      .rate = l->o.export_rate,
+                                    .self = loop };
+    mrd_surveys_options surveys = { .server = loop->o.server,
+                                    .answered = on_answered,
+                                    .self = loop };
+    mrd_exporter_options exporter = { .store = loop->o.store,
+                                      .target = loop->o.export_to,
+                                      .targets = loop->o.export_targets,
+                                      .owner = loop->o.export_owner,
+                                      .path = loop->o.export_path,
+                                      .cluster = loop->o.cluster,
+                                      .rate = loop->o.export_rate,
                                       .began = on_export_began,
                                       .done = on_exported,
                                       .stalled = on_export_stalled,
-                                      .self = l };
-    mrd_converter_options viewer = { .store = l->o.store,
-                                     .settings = l->o.viewer,
-                                     .disk_reserve = l->o.core.limits.disk_reserve,
+                                      .self = loop };
+    mrd_converter_options viewer = { .store = loop->o.store,
+                                     .settings = loop->o.viewer,
+                                     .disk_reserve = loop->o.core.limits.disk_reserve,
                                      .began = on_conversion_began,
                                      .list = on_conversion_list,
                                      .ended = on_conversion_ended,
                                      .found = on_viewer_found,
-                                     .there = l->o.core.limits.conversions > 0,
-                                     .self = l };
+                                     .there = loop->o.core.limits.conversions > 0,
+                                     .self = loop };
     mrd_err err;
 
-    if (l->o.viewer != NULL && (err = mrd_converter_open(&viewer, &l->viewer, why)) != MRD_OK)
+    if (loop->o.viewer != NULL && (err = mrd_converter_open(&viewer, &loop->viewer, why)) != MRD_OK)
         return err;
-    if ((l->o.export_to != NULL || l->o.export_targets != NULL) &&
-        (err = mrd_exporter_open(&exporter, &l->exporter, why)) != MRD_OK)
+    if ((loop->o.export_to != NULL || loop->o.export_targets != NULL) &&
+        (err = mrd_exporter_open(&exporter, &loop->exporter, why)) != MRD_OK)
         return err;
-    if ((err = mrd_journals_open(&journals, &l->journals, why)) != MRD_OK ||
-        (err = mrd_pool_open("manifests", 1, MANIFESTS_MAX, &l->manifests, why)) != MRD_OK ||
-        (err = mrd_merger_open(&merger, &l->merger, why)) != MRD_OK ||
-        (err = mrd_artifacts_open(&artifacts, &l->artifacts, why)) != MRD_OK ||
-        (err = mrd_cleaner_open(&cleaner, &l->cleaner, why)) != MRD_OK)
+    if ((err = mrd_journals_open(&journals, &loop->journals, why)) != MRD_OK ||
+        (err = mrd_pool_open("manifests", 1, MANIFESTS_MAX, &loop->manifests, why)) != MRD_OK ||
+        (err = mrd_merger_open(&merger, &loop->merger, why)) != MRD_OK ||
+        (err = mrd_artifacts_open(&artifacts, &loop->artifacts, why)) != MRD_OK ||
+        (err = mrd_cleaner_open(&cleaner, &loop->cleaner, why)) != MRD_OK)
         return err;
-    return mrd_surveys_open(&surveys, &l->surveys, why);
+    return mrd_surveys_open(&surveys, &loop->surveys, why);
 }

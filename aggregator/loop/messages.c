@@ -36,86 +36,87 @@ put_select(mrd_control_message *m, const mrd_select *from)
 }
 
 static void
-put_trigger(mrd_control_message *m, const mrd_trigger *t)
+put_trigger(mrd_control_message *message, const mrd_trigger *trigger)
 {
-    mrd__trigger__init(&m->trigger);
-    m->trigger.id = t->id;
-    m->trigger.from_session_ns = m->trigger.from_wall_ns = t->from.ns;
-    m->trigger.to_session_ns = m->trigger.to_wall_ns = t->to.ns;
-    m->trigger.reason = (char *) (uintptr_t) t->reason;
-    m->control.trigger = &m->trigger;
+    mrd__trigger__init(&message->trigger);
+    message->trigger.id = trigger->id;
+    message->trigger.from_session_ns = message->trigger.from_wall_ns = trigger->from.ns;
+    message->trigger.to_session_ns = message->trigger.to_wall_ns = trigger->to.ns;
+    message->trigger.reason = (char *) (uintptr_t) trigger->reason;
+    message->control.trigger = &message->trigger;
 }
 
 static void
-put_changes(mrd_control_message *m, const mrd_session_changes *k)
+put_changes(mrd_control_message *message, const mrd_session_changes *changes)
 {
-    for (size_t i = 0; i < k->n_pauses; i++) {
-        mrd__pause__init(&m->pauses[i]);
-        m->pauses[i].from_session_ns = k->pauses[i].from.ns;
-        m->pauses[i].to_session_ns = k->pauses[i].to.ns;
-        m->pause_list[i] = &m->pauses[i];
+    for (size_t i = 0; i < changes->n_pauses; i++) {
+        mrd__pause__init(&message->pauses[i]);
+        message->pauses[i].from_session_ns = changes->pauses[i].from.ns;
+        message->pauses[i].to_session_ns = changes->pauses[i].to.ns;
+        message->pause_list[i] = &message->pauses[i];
     }
-    m->control.pauses = m->pause_list;
-    m->control.n_pauses = k->n_pauses;
-    m->control.revision = k->revision;
+    message->control.pauses = message->pause_list;
+    message->control.n_pauses = changes->n_pauses;
+    message->control.revision = changes->revision;
 }
 
 static void
-control_message_init(mrd_control_message *m, const mrd_directive *d)
+control_message_init(mrd_control_message *message, const mrd_directive *directive)
 {
-    memset(m, 0, sizeof(*m));
-    mrd__control__init(&m->control);
-    m->control.type = d->type;
-    m->control.session = d->id;
-    if (d->session == NULL)
+    memset(message, 0, sizeof(*message));
+    mrd__control__init(&message->control);
+    message->control.type = directive->type;
+    message->control.session = directive->id;
+    if (directive->session == NULL)
         return;
-    mrd_session_params_put_wire(&d->session->params, &m->labels, &m->control);
-    put_select(m, &d->session->select);
-    if (d->type == MRD__CONTROL_TYPE__CONTROL_GO || d->type == MRD__CONTROL_TYPE__CONTROL_CHANGE)
-        put_changes(m, &d->session->changes);
-    if (d->type == MRD__CONTROL_TYPE__CONTROL_GO)
-        m->control.at_session_ns = d->session->go.ns;
-    else if (d->type == MRD__CONTROL_TYPE__CONTROL_STOP)
-        m->control.at_session_ns = d->session->stop.ns;
-    m->control.at_wall_ns = m->control.at_session_ns; /* session time reads as UTC */
-    if (d->trigger != 0)
-        put_trigger(m, &d->session->triggers[d->trigger - 1]);
+    mrd_session_params_put_wire(&directive->session->params, &message->labels, &message->control);
+    put_select(message, &directive->session->select);
+    if (directive->type == MRD__CONTROL_TYPE__CONTROL_GO ||
+        directive->type == MRD__CONTROL_TYPE__CONTROL_CHANGE)
+        put_changes(message, &directive->session->changes);
+    if (directive->type == MRD__CONTROL_TYPE__CONTROL_GO)
+        message->control.at_session_ns = directive->session->go.ns;
+    else if (directive->type == MRD__CONTROL_TYPE__CONTROL_STOP)
+        message->control.at_session_ns = directive->session->stop.ns;
+    message->control.at_wall_ns = message->control.at_session_ns; /* session time reads as UTC */
+    if (directive->trigger != 0)
+        put_trigger(message, &directive->session->triggers[directive->trigger - 1]);
 }
 
 static void
-control_message_fini(mrd_control_message *m)
+control_message_fini(mrd_control_message *message)
 {
-    for (size_t i = 0; i < MRD_COUNT(m->numbers); i++)
-        free(m->numbers[i]);
+    for (size_t i = 0; i < MRD_COUNT(message->numbers); i++)
+        free(message->numbers[i]);
 }
 
 void
-mrd_control_messages_init(mrd_control_messages *m, const mrd_effect *e)
+mrd_control_messages_init(mrd_control_messages *messages, const mrd_effect *effect)
 {
-    m->n = e->n_directives;
-    for (unsigned i = 0; i < m->n; i++) {
-        control_message_init(&m->v[i], &e->directives[i]);
-        m->list[i] = &m->v[i].control;
+    messages->n = effect->n_directives;
+    for (unsigned i = 0; i < messages->n; i++) {
+        control_message_init(&messages->v[i], &effect->directives[i]);
+        messages->list[i] = &messages->v[i].control;
     }
 }
 
 void
-mrd_control_messages_fini(mrd_control_messages *m)
+mrd_control_messages_fini(mrd_control_messages *messages)
 {
-    for (unsigned i = 0; i < m->n; i++)
-        control_message_fini(&m->v[i]);
+    for (unsigned i = 0; i < messages->n; i++)
+        control_message_fini(&messages->v[i]);
 }
 
 mrd_err
-mrd_survey_frame(const mrd_effect *e, mrd_buf *to)
+mrd_survey_frame(const mrd_effect *effect, mrd_buf *to)
 {
-    mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = e->directives[0].id };
-    mrd_control_message m;
+    mrd_frame frame = { .type = MRD_FRAME_CONTROL, .session = effect->directives[0].id };
+    mrd_control_message message;
     mrd_err err;
 
-    control_message_init(&m, &e->directives[0]);
-    m.control.deadline_ns = e->give_up;
-    err = mrd_msg_pack(&f, &m.control, to, NULL);
-    control_message_fini(&m);
+    control_message_init(&message, &effect->directives[0]);
+    message.control.deadline_ns = effect->give_up;
+    err = mrd_msg_pack(&frame, &message.control, to, NULL);
+    control_message_fini(&message);
     return err;
 }

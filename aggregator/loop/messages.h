@@ -26,10 +26,10 @@ typedef struct {
     unsigned n;
 } mrd_control_messages;
 
-void mrd_control_messages_init(mrd_control_messages *m, const mrd_effect *e);
-void mrd_control_messages_fini(mrd_control_messages *m);
+void mrd_control_messages_init(mrd_control_messages *messages, const mrd_effect *effect);
+void mrd_control_messages_fini(mrd_control_messages *messages);
 
 /* Encodes the frame of a survey. Errors: NOMEM, LIMIT. */
-mrd_err mrd_survey_frame(const mrd_effect *e, mrd_buf *to);
+mrd_err mrd_survey_frame(const mrd_effect *effect, mrd_buf *to);
 
 #endif

@@ -39,34 +39,34 @@ on_reply(void *self, mrd_bytes data)
 static void
 run(void *self, void *arg)
 {
-    mrd_surveys *s = self;
+    mrd_surveys *surveys = self;
     job *j = arg;
     mrd_why why = { 0 };
 
-    if (!__atomic_load_n(&s->closing, __ATOMIC_RELAXED) &&
-        mrd_server_ask(s->o.server, (mrd_bytes){ j->frame.p, j->frame.len }, j->expect,
+    if (!__atomic_load_n(&surveys->closing, __ATOMIC_RELAXED) &&
+        mrd_server_ask(surveys->o.server, (mrd_bytes){ j->frame.p, j->frame.len }, j->expect,
                        j->timeout_ms, on_reply, j, &why) != MRD_OK &&
-        !__atomic_load_n(&s->closing, __ATOMIC_RELAXED))
+        !__atomic_load_n(&surveys->closing, __ATOMIC_RELAXED))
         mrd_log(MRD_LOG_WARN, "AGG-SURVEY", "The agents could not be asked: reason=%s", why.text);
     mrd_buf_fini(&j->frame);
     free(j);
 }
 
 void
-mrd_surveys_ask(mrd_surveys *s, uint64_t survey, mrd_buf *frame, unsigned expect,
+mrd_surveys_ask(mrd_surveys *surveys, uint64_t survey, mrd_buf *frame, unsigned expect,
                 mrd_dur_ns timeout)
 {
     job *j = calloc(1, sizeof(*j));
 
     if (j != NULL) {
-        *j = (job){ .of = s,
+        *j = (job){ .of = surveys,
                     .id = survey,
                     .frame = *frame,
                     .expect = expect,
                     .timeout_ms = (int) (timeout / MRD_MS) };
         *frame = (mrd_buf){ 0 };
     }
-    if (j != NULL && mrd_pool_put(s->worker, run, s, j))
+    if (j != NULL && mrd_pool_put(surveys->worker, run, surveys, j))
         return;
     if (j != NULL)
         mrd_buf_fini(&j->frame);
@@ -75,29 +75,29 @@ mrd_surveys_ask(mrd_surveys *s, uint64_t survey, mrd_buf *frame, unsigned expect
 }
 
 mrd_err
-mrd_surveys_open(const mrd_surveys_options *o, mrd_surveys **ret_surveys, mrd_why *why)
+mrd_surveys_open(const mrd_surveys_options *options, mrd_surveys **ret_surveys, mrd_why *why)
 {
-    mrd_surveys *s = calloc(1, sizeof(*s));
+    mrd_surveys *surveys = calloc(1, sizeof(*surveys));
     mrd_err err;
 
-    if (s == NULL)
+    if (surveys == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "surveys");
-    s->o = *o;
-    err = mrd_pool_open("surveys", MRD_SURVEYS_MAX, MRD_SURVEYS_MAX, &s->worker, why);
+    surveys->o = *options;
+    err = mrd_pool_open("surveys", MRD_SURVEYS_MAX, MRD_SURVEYS_MAX, &surveys->worker, why);
     if (err != MRD_OK)
-        free(s);
+        free(surveys);
     else
-        *ret_surveys = s;
+        *ret_surveys = surveys;
     return err;
 }
 
 void
-mrd_surveys_close(mrd_surveys *s)
+mrd_surveys_close(mrd_surveys *surveys)
 {
-    if (s == NULL)
+    if (surveys == NULL)
         return;
-    __atomic_store_n(&s->closing, true, __ATOMIC_RELAXED);
-    mrd_server_close_control(s->o.server); /* ends those under way */
-    mrd_pool_close(s->worker);
-    free(s);
+    __atomic_store_n(&surveys->closing, true, __ATOMIC_RELAXED);
+    mrd_server_close_control(surveys->o.server); /* ends those under way */
+    mrd_pool_close(surveys->worker);
+    free(surveys);
 }

@@ -24,10 +24,10 @@ mrd_err mrd_surveys_open(const mrd_surveys_options *options, mrd_surveys **ret_s
                          mrd_why *why);
 /* Closes the control channel and cancels the surveys. Call it before the server is closed. NULL is
  * fine. */
-void mrd_surveys_close(mrd_surveys *s);
+void mrd_surveys_close(mrd_surveys *surveys);
 /* Starts a survey and takes ownership of the frame. It ends after `expect` answers or at the
  * timeout. */
-void mrd_surveys_ask(mrd_surveys *s, uint64_t survey, mrd_buf *frame, unsigned expect,
+void mrd_surveys_ask(mrd_surveys *surveys, uint64_t survey, mrd_buf *frame, unsigned expect,
                      mrd_dur_ns timeout);
 
 #endif

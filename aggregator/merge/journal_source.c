@@ -40,11 +40,12 @@ typedef struct {
 } jsource;
 
 static bool
-wanted(const mrd_journal_source_options *o, const mrd_frame *f)
+wanted(const mrd_journal_source_options *options, const mrd_frame *frame)
 {
-    return f->type == MRD_FRAME_BATCH && f->process_id == o->process_id && f->clock == o->clock &&
-           f->boot == o->boot && (mrd_ev_before(f->first, o->end) || o->end.ns == INT64_MAX) &&
-           !mrd_ev_before(f->last, o->start);
+    return frame->type == MRD_FRAME_BATCH && frame->process_id == options->process_id &&
+           frame->clock == options->clock && frame->boot == options->boot &&
+           (mrd_ev_before(frame->first, options->end) || options->end.ns == INT64_MAX) &&
+           !mrd_ev_before(frame->last, options->start);
 }
 
 static int
@@ -58,13 +59,13 @@ plan_order(const void *a, const void *b)
 }
 
 static void
-count_bad(jsource *s, size_t entry, uint32_t given, const mrd_why *why)
+count_bad(jsource *source, size_t entry, uint32_t given, const mrd_why *why)
 {
-    mrd_journal_bad *bad = s->o.bad;
+    mrd_journal_bad *bad = source->o.bad;
 
-    if (bad == NULL || s->o.index->entries[entry].frame.events == given)
+    if (bad == NULL || source->o.index->entries[entry].frame.events == given)
         return;
-    bad->events += s->o.index->entries[entry].frame.events - given;
+    bad->events += source->o.index->entries[entry].frame.events - given;
     bad->batches++;
     if (bad->first.err == MRD_OK)
         bad->first = *why;
@@ -73,86 +74,86 @@ count_bad(jsource *s, size_t entry, uint32_t given, const mrd_why *why)
 /* ---- The heap ---- */
 
 static void
-sift_down(jsource *s, size_t at)
+sift_down(jsource *source, size_t at)
 {
-    cursor *moving = s->heap[at];
+    cursor *moving = source->heap[at];
 
     for (;;) {
         size_t child = 2 * at + 1;
 
-        if (child >= s->n_heap)
+        if (child >= source->n_heap)
             break;
-        if (child + 1 < s->n_heap &&
-            mrd_event_order(s->heap[child + 1]->head, s->heap[child]->head) < 0)
+        if (child + 1 < source->n_heap &&
+            mrd_event_order(source->heap[child + 1]->head, source->heap[child]->head) < 0)
             child++;
-        if (mrd_event_order(s->heap[child]->head, moving->head) >= 0)
+        if (mrd_event_order(source->heap[child]->head, moving->head) >= 0)
             break;
-        s->heap[at] = s->heap[child];
+        source->heap[at] = source->heap[child];
         at = child;
     }
-    s->heap[at] = moving;
+    source->heap[at] = moving;
 }
 
 static void
-sift_up(jsource *s, size_t at)
+sift_up(jsource *source, size_t at)
 {
-    cursor *moving = s->heap[at];
+    cursor *moving = source->heap[at];
 
-    while (at > 0 && mrd_event_order(moving->head, s->heap[(at - 1) / 2]->head) < 0) {
-        s->heap[at] = s->heap[(at - 1) / 2];
+    while (at > 0 && mrd_event_order(moving->head, source->heap[(at - 1) / 2]->head) < 0) {
+        source->heap[at] = source->heap[(at - 1) / 2];
         at = (at - 1) / 2;
     }
-    s->heap[at] = moving;
+    source->heap[at] = moving;
 }
 
 /* ---- Readers ---- */
 
 static void
-give_back(jsource *s, cursor *c)
+give_back(jsource *source, cursor *c)
 {
-    s->spare[s->n_spare++] = c->reader;
+    source->spare[source->n_spare++] = c->reader;
     c->reader = NULL;
-    s->n_open--;
+    source->n_open--;
 }
 
 static void
-park(jsource *s, cursor *c)
+park(jsource *source, cursor *c)
 {
     c->parked = *c->head;
     c->head = &c->parked;
     c->ready = 1;
-    give_back(s, c);
+    give_back(source, c);
 }
 
 /* Gets a reader for one more batch: a spare one, a new one, or the reader of the batch that is
  * needed last. */
 static mrd_batch_reader *
-reader_take(jsource *s)
+reader_take(jsource *source)
 {
-    if (s->n_spare == 0 && s->n_open >= s->o.open_max) {
+    if (source->n_spare == 0 && source->n_open >= source->o.open_max) {
         cursor *last = NULL;
 
-        for (size_t i = 0; i < s->n_heap; i++) {
-            if (s->heap[i]->reader != NULL &&
-                (last == NULL || mrd_event_order(s->heap[i]->head, last->head) > 0))
-                last = s->heap[i];
+        for (size_t i = 0; i < source->n_heap; i++) {
+            if (source->heap[i]->reader != NULL &&
+                (last == NULL || mrd_event_order(source->heap[i]->head, last->head) > 0))
+                last = source->heap[i];
         }
         MRD_ASSERT(last != NULL);
-        park(s, last);
+        park(source, last);
     }
-    if (s->n_spare > 0)
-        return s->spare[--s->n_spare];
-    return mrd_batch_reader_new(s->o.codec);
+    if (source->n_spare > 0)
+        return source->spare[--source->n_spare];
+    return mrd_batch_reader_new(source->o.codec);
 }
 
 /* Moves to the first event that was not returned. Returns false if there is none. */
 static bool
-step_over(mrd_batch_reader *r, cursor *c, mrd_why *why)
+step_over(mrd_batch_reader *reader, cursor *c, mrd_why *why)
 {
     for (uint32_t left = c->given;; left -= c->ready) {
-        if (mrd_batch_peek(r, &c->head, &c->ready, why) != MRD_MORE)
+        if (mrd_batch_peek(reader, &c->head, &c->ready, why) != MRD_MORE)
             return false;
-        mrd_batch_take(r, left < c->ready ? left : c->ready);
+        mrd_batch_take(reader, left < c->ready ? left : c->ready);
         if (left < c->ready) {
             c->head += left;
             c->ready -= left;
@@ -164,45 +165,46 @@ step_over(mrd_batch_reader *r, cursor *c, mrd_why *why)
 /* Decodes the batch, for the first time or again, and skips the events that were returned.
  * MRD_EMPTY: no more events, or damaged and counted. NOMEM is no statement about the batch. */
 static mrd_err
-cursor_open(jsource *s, cursor *c)
+cursor_open(jsource *source, cursor *c)
 {
-    mrd_batch_reader *r = reader_take(s);
+    mrd_batch_reader *reader = reader_take(source);
     mrd_batch_info info;
-    mrd_frame f;
+    mrd_frame frame;
     mrd_bytes body;
     mrd_why why = { 0 };
-    mrd_err err = r == NULL ? MRD_NOMEM
-                            : mrd_journal_read(s->o.index, &s->o.index->entries[c->entry], false,
-                                               s->o.frame, &f, &body, &why);
+    mrd_err err = reader == NULL
+                      ? MRD_NOMEM
+                      : mrd_journal_read(source->o.index, &source->o.index->entries[c->entry],
+                                         false, source->o.frame, &frame, &body, &why);
 
     if (err == MRD_OK) {
-        f.seq = c->entry; /* unique in this source, in all epochs */
-        mrd_batch_reader_of(r, s->o.instance_id);
-        if (s->o.names_refused)
-            (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), 0);
-        err = mrd_batch_open(r, &f, body, s->cat, &info, &why);
-        if (s->o.names_refused) /* the reserve of names is for records about nodes */
-            (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), MRD_STRTAB_ANY);
+        frame.seq = c->entry; /* unique in this source, in all epochs */
+        mrd_batch_reader_of(reader, source->o.instance_id);
+        if (source->o.names_refused)
+            (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), 0);
+        err = mrd_batch_open(reader, &frame, body, source->cat, &info, &why);
+        if (source->o.names_refused) /* the reserve of names is for records about nodes */
+            (void) mrd_strtab_allow(mrd_catalog_strings(source->cat), MRD_STRTAB_ANY);
     }
-    if (err == MRD_OK && !step_over(r, c, &why))
+    if (err == MRD_OK && !step_over(reader, c, &why))
         err = why.err != MRD_OK
                   ? why.err
                   : mrd_why_set(&why, MRD_CORRUPT, 0, "fewer events than the frame states");
     if (err != MRD_OK) {
         if (err != MRD_NOMEM)
-            count_bad(s, c->entry, c->given, &why);
-        if (r != NULL)
-            s->spare[s->n_spare++] = r;
+            count_bad(source, c->entry, c->given, &why);
+        if (reader != NULL)
+            source->spare[source->n_spare++] = reader;
         return err == MRD_NOMEM ? MRD_NOMEM : MRD_EMPTY;
     }
-    c->reader = r;
-    s->n_open++;
+    c->reader = reader;
+    source->n_open++;
     return MRD_OK;
 }
 
 /* Moves an open cursor by n events. Returns false at its end. */
 static bool
-cursor_advance(jsource *s, cursor *c, uint32_t n)
+cursor_advance(jsource *source, cursor *c, uint32_t n)
 {
     mrd_why why = { 0 };
     mrd_step step;
@@ -213,60 +215,62 @@ cursor_advance(jsource *s, cursor *c, uint32_t n)
     if (step == MRD_MORE)
         return true;
     if (step == MRD_BAD && why.err == MRD_NOMEM)
-        s->starved = true;
+        source->starved = true;
     else if (step == MRD_BAD)
-        count_bad(s, c->entry, c->given, &why);
-    give_back(s, c);
+        count_bad(source, c->entry, c->given, &why);
+    give_back(source, c);
     return false;
 }
 
 static void
-heap_drop_first(jsource *s)
+heap_drop_first(jsource *source)
 {
-    free(s->heap[0]);
-    s->heap[0] = s->heap[--s->n_heap];
-    if (s->n_heap > 0)
-        sift_down(s, 0);
+    free(source->heap[0]);
+    source->heap[0] = source->heap[--source->n_heap];
+    if (source->n_heap > 0)
+        sift_down(source, 0);
 }
 
 /* Opens every batch with a first time that was reached. */
 static mrd_err
-open_due(jsource *s)
+open_due(jsource *source)
 {
-    while (s->next < s->n &&
-           (s->n_heap == 0 || !mrd_ev_after(s->plan[s->next].first, s->heap[0]->head->ts))) {
+    while (source->next < source->n &&
+           (source->n_heap == 0 ||
+            !mrd_ev_after(source->plan[source->next].first, source->heap[0]->head->ts))) {
         cursor *c;
         mrd_err err;
 
-        if (!MRD_VEC_ROOM(s->heap, s->n_heap, s->heap_cap, 1))
+        if (!MRD_VEC_ROOM(source->heap, source->n_heap, source->heap_cap, 1))
             return MRD_NOMEM;
         if ((c = calloc(1, sizeof(*c))) == NULL)
             return MRD_NOMEM;
-        c->entry = s->plan[s->next++].entry;
-        if ((err = cursor_open(s, c)) != MRD_OK) {
+        c->entry = source->plan[source->next++].entry;
+        if ((err = cursor_open(source, c)) != MRD_OK) {
             free(c);
             if (err == MRD_NOMEM)
                 return err;
             continue;
         }
-        s->heap[s->n_heap++] = c;
-        sift_up(s, s->n_heap - 1);
+        source->heap[source->n_heap++] = c;
+        sift_up(source, source->n_heap - 1);
     }
     return MRD_OK;
 }
 
 /* Returns how many events of the first cursor come before all others, at least one. */
 static uint32_t
-run_length(const jsource *s)
+run_length(const jsource *source)
 {
-    const cursor *c = s->heap[0];
-    mrd_ev_ns until = s->next < s->n ? s->plan[s->next].first : (mrd_ev_ns){ INT64_MAX };
+    const cursor *c = source->heap[0];
+    mrd_ev_ns until =
+        source->next < source->n ? source->plan[source->next].first : (mrd_ev_ns){ INT64_MAX };
     uint32_t n = 1;
 
-    if (s->next == s->n && s->n_heap == 1)
+    if (source->next == source->n && source->n_heap == 1)
         return c->ready;
-    for (size_t i = 1; i < s->n_heap && i < 3; i++)
-        until = mrd_ev_before(s->heap[i]->head->ts, until) ? s->heap[i]->head->ts : until;
+    for (size_t i = 1; i < source->n_heap && i < 3; i++)
+        until = mrd_ev_before(source->heap[i]->head->ts, until) ? source->heap[i]->head->ts : until;
     if (mrd_ev_before(c->head[c->ready - 1].ts, until))
         return c->ready;
     while (n < c->ready && mrd_ev_before(c->head[n].ts, until))
@@ -275,44 +279,44 @@ run_length(const jsource *s)
 }
 
 static mrd_step
-starved(const jsource *s, mrd_why *why)
+starved(const jsource *source, mrd_why *why)
 {
-    mrd_why_set(why, MRD_NOMEM, 0, "journal of process %lld", (long long) s->o.process_id);
+    mrd_why_set(why, MRD_NOMEM, 0, "journal of process %lld", (long long) source->o.process_id);
     return MRD_BAD;
 }
 
 static mrd_step
 jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
 {
-    jsource *s = (jsource *) self;
+    jsource *source = (jsource *) self;
     mrd_err err;
 
-    if (s->given > 0) {
-        if (!cursor_advance(s, s->heap[0], s->given))
-            heap_drop_first(s);
-        else if (s->n_heap > 1)
-            sift_down(s, 0);
-        s->given = 0;
-        if (s->starved)
-            return starved(s, why);
+    if (source->given > 0) {
+        if (!cursor_advance(source, source->heap[0], source->given))
+            heap_drop_first(source);
+        else if (source->n_heap > 1)
+            sift_down(source, 0);
+        source->given = 0;
+        if (source->starved)
+            return starved(source, why);
     }
     for (;;) {
-        if (open_due(s) != MRD_OK)
-            return starved(s, why);
-        if (s->n_heap == 0)
+        if (open_due(source) != MRD_OK)
+            return starved(source, why);
+        if (source->n_heap == 0)
             return MRD_END;
-        if (s->heap[0]->reader != NULL)
+        if (source->heap[0]->reader != NULL)
             break;
-        err = cursor_open(s, s->heap[0]); /* the arguments of its events are needed now */
+        err = cursor_open(source, source->heap[0]); /* the arguments of its events are needed now */
         if (err == MRD_OK)
             break;
         if (err == MRD_NOMEM)
-            return starved(s, why);
-        heap_drop_first(s);
+            return starved(source, why);
+        heap_drop_first(source);
     }
-    s->given = run_length(s);
-    *ret_events = s->heap[0]->head;
-    *ret_n = s->given;
+    source->given = run_length(source);
+    *ret_events = source->heap[0]->head;
+    *ret_n = source->given;
     return MRD_MORE;
 }
 
@@ -325,32 +329,33 @@ jsource_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 static void
 jsource_close(mrd_source *self)
 {
-    jsource *s = (jsource *) self;
+    jsource *source = (jsource *) self;
 
-    for (size_t i = 0; i < s->n_heap; i++) {
-        mrd_batch_reader_free(s->heap[i]->reader);
-        free(s->heap[i]);
+    for (size_t i = 0; i < source->n_heap; i++) {
+        mrd_batch_reader_free(source->heap[i]->reader);
+        free(source->heap[i]);
     }
-    for (size_t i = 0; i < s->n_spare; i++)
-        mrd_batch_reader_free(s->spare[i]);
-    free(s->heap);
-    free(s->spare);
-    free(s->plan);
-    free(s);
+    for (size_t i = 0; i < source->n_spare; i++)
+        mrd_batch_reader_free(source->spare[i]);
+    free(source->heap);
+    free(source->spare);
+    free(source->plan);
+    free(source);
 }
 
 static mrd_err
-jsource_plan(jsource *s)
+jsource_plan(jsource *source)
 {
-    const mrd_journal_index *x = s->o.index;
+    const mrd_journal_index *journal_index = source->o.index;
 
-    if ((s->plan = calloc(x->n + 1, sizeof(*s->plan))) == NULL)
+    if ((source->plan = calloc(journal_index->n + 1, sizeof(*source->plan))) == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < x->n; i++) {
-        if (wanted(&s->o, &x->entries[i].frame))
-            s->plan[s->n++] = (planned){ { x->entries[i].frame.first.ns }, i };
+    for (size_t i = 0; i < journal_index->n; i++) {
+        if (wanted(&source->o, &journal_index->entries[i].frame))
+            source->plan[source->n++] =
+                (planned){ { journal_index->entries[i].frame.first.ns }, i };
     }
-    qsort(s->plan, s->n, sizeof(*s->plan), plan_order);
+    qsort(source->plan, source->n, sizeof(*source->plan), plan_order);
     return MRD_OK;
 }
 
@@ -358,22 +363,22 @@ mrd_err
 mrd_journal_source(const mrd_journal_source_options *options, mrd_catalog *cat,
                    mrd_source **ret_source, mrd_why *why)
 {
-    jsource *s = calloc(1, sizeof(*s));
+    jsource *source = calloc(1, sizeof(*source));
 
-    if (s == NULL)
+    if (source == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "journal source");
-    s->source = (mrd_source){
+    source->source = (mrd_source){
         .next = jsource_next, .close = jsource_close, .key = options->key, .run = jsource_run
     };
-    s->o = *options;
-    if (s->o.open_max == 0)
-        s->o.open_max = OPEN_USUAL;
-    s->cat = cat;
-    s->spare = calloc(s->o.open_max + 1, sizeof(*s->spare));
-    if (s->spare == NULL || jsource_plan(s) != MRD_OK) {
-        jsource_close(&s->source);
+    source->o = *options;
+    if (source->o.open_max == 0)
+        source->o.open_max = OPEN_USUAL;
+    source->cat = cat;
+    source->spare = calloc(source->o.open_max + 1, sizeof(*source->spare));
+    if (source->spare == NULL || jsource_plan(source) != MRD_OK) {
+        jsource_close(&source->source);
         return mrd_why_set(why, MRD_NOMEM, 0, "journal source");
     }
-    *ret_source = &s->source;
+    *ret_source = &source->source;
     return MRD_OK;
 }

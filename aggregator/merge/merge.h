@@ -55,8 +55,8 @@ typedef enum {
 } merge_times;
 
 /* Returns NULL if out of memory. */
-merge_input *mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t,
-                                 const mrd_session *s);
+merge_input *mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *timescale,
+                                 const mrd_session *session);
 void mrd_merge_input_free(merge_input *in);
 
 typedef struct {

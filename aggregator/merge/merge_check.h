@@ -32,13 +32,13 @@ typedef struct {
 
 /* The catalog must hold all names. Returns NULL when out of memory. */
 merge_check *mrd_merge_check_new(const mrd_catalog *cat);
-void mrd_merge_check_free(merge_check *c); /* NULL is fine */
+void mrd_merge_check_free(merge_check *check); /* NULL is fine */
 /* Returns true if mrd_merge_check_see has to get this event. Most events do not concern the check. */
 static inline bool
-merge_check_wants(const merge_check *c, const mrd_event *ev)
+merge_check_wants(const merge_check *check, const mrd_event *ev)
 {
     /* The first member of the check. */
-    const merge_check_filter *filter = (const merge_check_filter *) (const void *) c;
+    const merge_check_filter *filter = (const merge_check_filter *) (const void *) check;
 
     return ev->kind == MRD_LOSS || (ev->name < filter->n_names && filter->names[ev->name]) ||
            (ev->track < filter->n_lines && filter->lines[ev->track]);
@@ -46,12 +46,12 @@ merge_check_wants(const merge_check *c, const mrd_event *ev)
 /* Adds an event with local RAW time raw_ns, of a clock with this table (which outlives the check).
  * The event may have begun earlier and ended later by `doubt`. If out of memory, nothing is
  * checked. */
-void mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, mrd_dur_ns doubt,
+void mrd_merge_check_see(merge_check *check, const mrd_event *ev, int64_t raw_ns, mrd_dur_ns doubt,
                          const mrd_align *table);
 /*
  * Matches and checks the observations. Returns false if nothing could be checked. `message` then
  * has the reason, or is empty if there were no collectives of two nodes.
  */
-bool mrd_merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_WHY_MAX]);
+bool mrd_merge_check_run(merge_check *check, mrd_coll_check *ret_check, char message[MRD_WHY_MAX]);
 
 #endif

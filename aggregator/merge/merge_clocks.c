@@ -11,25 +11,26 @@
 
 /* Gets the first reading of both clocks. Returns false if its values are impossible. */
 static bool
-wall_reading(const merge_node *node, const mrd_boot_clock *c, int64_t *ret_local, int64_t *ret_wall)
+wall_reading(const merge_node *node, const mrd_boot_clock *clock, int64_t *ret_local,
+             int64_t *ret_wall)
 {
-    *ret_local = c->n_readings > 0 ? c->readings[0].raw.ns : node->local.ns;
-    *ret_wall = c->n_readings > 0 ? c->readings[0].realtime.ns : node->wall.ns;
+    *ret_local = clock->n_readings > 0 ? clock->readings[0].raw.ns : node->local.ns;
+    *ret_wall = clock->n_readings > 0 ? clock->readings[0].realtime.ns : node->wall.ns;
     return mrd_time_sane(*ret_local) && mrd_time_sane(*ret_wall);
 }
 
 /* Notes that a clock has only its node's claims, and which claims are impossible. */
 static void
-note_absurd(const merge_node *node, const mrd_boot_clock *c, mrd_catalog *cat)
+note_absurd(const merge_node *node, const mrd_boot_clock *clock, mrd_catalog *cat)
 {
     int64_t local, wall;
 
-    if (c->absurd > 0)
+    if (clock->absurd > 0)
         mrd_catalog_note(cat,
                          "clock of %s: %" PRIu64
                          " of its readings cannot be times of any clock: they are not used",
-                         node->instance_id, c->absurd);
-    if (c->align == NULL && !wall_reading(node, c, &local, &wall))
+                         node->instance_id, clock->absurd);
+    if (clock->align == NULL && !wall_reading(node, clock, &local, &wall))
         mrd_catalog_note(cat,
                          "clock of %s: unknown: what the node says of it cannot be times of any "
                          "clock; its events are shown in its own local time",
@@ -37,12 +38,12 @@ note_absurd(const merge_node *node, const mrd_boot_clock *c, mrd_catalog *cat)
 }
 
 mrd_align *
-mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c)
+mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *clock)
 {
     int64_t local, wall;
 
-    (void) wall_reading(node, c, &local, &wall);
-    return mrd_align_wall(node->instance_id, c->boot, (mrd_local_ns){ local },
+    (void) wall_reading(node, clock, &local, &wall);
+    return mrd_align_wall(node->instance_id, clock->boot, (mrd_local_ns){ local },
                           (mrd_wall_ns){ wall });
 }
 
@@ -87,20 +88,21 @@ mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
                           (clock.n == 0 && mrd_node_clock_of(&clock, 0) == NULL)))
         err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", node->instance_id);
     for (size_t i = 0; i < clock.n && err == MRD_OK; i++) {
-        mrd_boot_clock *c = &clock.v[i];
+        mrd_boot_clock *boot_clock = &clock.v[i];
 
         if (!node->same_clock)
-            note_absurd(node, c, cat);
+            note_absurd(node, boot_clock, cat);
         if (node->same_clock)
-            c->align = mrd_align_constant(node->instance_id, c->boot, in->reference_ns, 0, 0);
-        else if (c->align == NULL)
-            c->align = mrd_merge_clocks_wall(node, c);
-        if (c->align == NULL)
+            boot_clock->align =
+                mrd_align_constant(node->instance_id, boot_clock->boot, in->reference_ns, 0, 0);
+        else if (boot_clock->align == NULL)
+            boot_clock->align = mrd_merge_clocks_wall(node, boot_clock);
+        if (boot_clock->align == NULL)
             err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", node->instance_id);
         else
             save(in, node, &clock, i);
-        if (c->why.text[0] != '\0')
-            mrd_catalog_note(cat, "%s", c->why.text);
+        if (boot_clock->why.text[0] != '\0')
+            mrd_catalog_note(cat, "%s", boot_clock->why.text);
     }
     if (err != MRD_OK)
         mrd_node_clock_fini(&clock);
@@ -112,10 +114,10 @@ mrd_merge_clocks_solve(const merge_input *in, const merge_node *node,
 /* ---- The timeline ---- */
 
 static bool
-knows_all(const mrd_timeline *t, mrd_node_clock *const *clocks, size_t n)
+knows_all(const mrd_timeline *timeline, mrd_node_clock *const *clocks, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!mrd_timeline_knows(t, clocks[i]))
+        if (!mrd_timeline_knows(timeline, clocks[i]))
             return false;
     }
     return true;
@@ -188,24 +190,24 @@ static uint32_t
 add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t segment,
         mrd_catalog *cat)
 {
-    const mrd_boot_clock *c = &clock->v[i];
+    const mrd_boot_clock *boot_clock = &clock->v[i];
     mrd_clock_info info = { .bound_ns = -1, .noise_ns = -1 };
     mrd_align_summary sum = { 0 };
     char name[MRD_NODE_ID_MAX + 64];
     size_t pairs;
 
-    (void) mrd_align_summarise(c->align, segment, &sum);
+    (void) mrd_align_summarise(boot_clock->align, segment, &sum);
     row_name(node, clock, i, segment, &sum, name, sizeof(name));
     info.name = mrd_catalog_intern(cat, name);
     info.node = mrd_catalog_intern(cat, node->instance_id);
     info.quality = mrd_catalog_intern(cat, mrd_align_quality_text(sum.quality));
     info.method = mrd_catalog_intern(cat, node->same_clock ? "aggregator's own clock"
                                                            : mrd_stamp_source_text(sum.source));
-    info.epochs = (uint32_t) mrd_align_segment_count(c->align);
+    info.epochs = (uint32_t) mrd_align_segment_count(boot_clock->align);
     info.estimate_ns = sum.offset;
-    info.bound_ns = mrd_align_segment_widest(c->align, segment);
+    info.bound_ns = mrd_align_segment_widest(boot_clock->align, segment);
     info.noise_ns = sum.quality == MRD_ALIGN_UNALIGNED ? -1 : sum.noise_median;
-    info.violations = c->violations + mrd_boot_clock_disagreements(c, &pairs);
+    info.violations = boot_clock->violations + mrd_boot_clock_disagreements(boot_clock, &pairs);
     return mrd_catalog_add_clock(cat, &info);
 }
 
@@ -231,31 +233,32 @@ uint32_t
 mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
                           merge_times times, mrd_catalog *cat)
 {
-    const mrd_boot_clock *c = &clock->v[i];
+    const mrd_boot_clock *boot_clock = &clock->v[i];
     uint32_t first;
 
-    if (c->violations > 0)
+    if (boot_clock->violations > 0)
         mrd_catalog_note(cat,
                          "clock of %s: %" PRIu64 " held-out packets contradict the bound, which "
                          "must not happen: do not trust it",
-                         node->instance_id, c->violations);
+                         node->instance_id, boot_clock->violations);
     for (unsigned k = 0; k < MRD_ABSOLUTES; k++) {
-        const mrd_absolute_use *u = &c->absolute[k];
+        const mrd_absolute_use *use = &boot_clock->absolute[k];
 
-        if (u->contradicting > 0)
+        if (use->contradicting > 0)
             mrd_catalog_note(cat,
                              "clock of %s: %zu of %zu readings of the %s at both ends exclude what "
                              "the packets say: one of both is wrong, the readings are not used",
-                             node->instance_id, u->contradicting, u->pairs,
+                             node->instance_id, use->contradicting, use->pairs,
                              mrd_absolute_text((mrd_absolute) k));
     }
     if (times != MERGE_ALIGNED)
         return add_unaligned(node, clock, i, times, cat);
     first = add_row(node, clock, i, 0, cat);
-    for (size_t k = 1; k < mrd_align_segment_count(c->align); k++) {
+    for (size_t k = 1; k < mrd_align_segment_count(boot_clock->align); k++) {
         uint32_t row = add_row(node, clock, i, k, cat);
 
-        if (k == 1 && mrd_align_segment_widest(c->align, 0) < 0) /* times before a suspend */
+        if (k == 1 &&
+            mrd_align_segment_widest(boot_clock->align, 0) < 0) /* times before a suspend */
             first = row;
     }
     return first;

@@ -27,7 +27,7 @@ mrd_err mrd_merge_clocks_link(const merge_input *in, bool all, mrd_node_clock *c
                               size_t n, mrd_catalog *cat, mrd_timeline *ret_timeline, mrd_why *why);
 /* Returns the node's wall clock, extrapolated without limit from one reading of that boot, for
  * --clock utc. NULL if out of memory. */
-mrd_align *mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c);
+mrd_align *mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *clock);
 /* Adds a row per segment to the catalog and notes violations. Returns the index of the first row. */
 uint32_t mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, size_t i,
                                    merge_times times, mrd_catalog *cat);

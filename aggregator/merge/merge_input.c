@@ -7,73 +7,76 @@
 #include "base/num.h"
 
 static void
-node_gaps(const mrd_counts *c, merge_node *n)
+node_gaps(const mrd_counts *counts, merge_node *node)
 {
-    for (unsigned i = 0; i < c->gaps.n; i++)
-        if (!c->gaps.v[i].marked)
-            n->gaps[n->n_gaps++] = c->gaps.v[i];
-    for (unsigned i = 0; i < c->n_losses; i++)
-        mrd_text_set(n->causes[i], sizeof(n->causes[i]), c->losses[i].cause);
+    for (unsigned i = 0; i < counts->gaps.n; i++)
+        if (!counts->gaps.v[i].marked)
+            node->gaps[node->n_gaps++] = counts->gaps.v[i];
+    for (unsigned i = 0; i < counts->n_losses; i++)
+        mrd_text_set(node->causes[i], sizeof(node->causes[i]), counts->losses[i].cause);
 }
 
 /* Converts the session's pauses to the node's clock. A pause without an end lasts until the end of
  * the session. */
 static void
-node_pauses(const mrd_session *s, const mrd_part *p, merge_node *n)
+node_pauses(const mrd_session *session, const mrd_part *part, merge_node *node)
 {
-    int64_t stop = s->stop.ns == 0 ? INT64_MAX : mrd_sat_sub(s->stop.ns, mrd_part_shift(p));
+    int64_t stop =
+        session->stop.ns == 0 ? INT64_MAX : mrd_sat_sub(session->stop.ns, mrd_part_shift(part));
     mrd_gap all[MRD_PAUSES_MAX];
-    size_t n_all = mrd_session_pauses(s, p, all);
+    size_t n_all = mrd_session_pauses(session, part, all);
 
     for (size_t i = 0; i < n_all; i++) {
         mrd_local_ns end = { stop < all[i].last.ns ? stop : all[i].last.ns };
 
         if (end.ns != INT64_MAX && end.ns > all[i].first.ns)
-            n->pauses[n->n_pauses++] = (mrd_gap){ .first = all[i].first, .last = end };
+            node->pauses[node->n_pauses++] = (mrd_gap){ .first = all[i].first, .last = end };
     }
 }
 
 merge_input *
-mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t, const mrd_session *s)
+mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *timescale,
+                    const mrd_session *session)
 {
     merge_input *in = calloc(1, sizeof(*in));
 
     if (in == NULL)
         return NULL;
-    in->dir = mrd_session_store_path(store, s->text, ".");
+    in->dir = mrd_session_store_path(store, session->text, ".");
     in->durable = store->sync == MRD_SYNC_GROUP;
-    in->nodes = calloc(s->n_parts + 1, sizeof(*in->nodes));
-    in->damage = calloc(s->n_parts + 1, sizeof(*in->damage));
-    in->artifacts = calloc(s->n_artifacts + 1, sizeof(*in->artifacts));
+    in->nodes = calloc(session->n_parts + 1, sizeof(*in->nodes));
+    in->damage = calloc(session->n_parts + 1, sizeof(*in->damage));
+    in->artifacts = calloc(session->n_artifacts + 1, sizeof(*in->artifacts));
     if (in->dir == NULL || in->nodes == NULL || in->damage == NULL || in->artifacts == NULL) {
         mrd_merge_input_free(in);
         return NULL;
     }
-    in->violations = mrd_session_violations(s);
-    in->reference_ns = t->offset;
-    in->one_incarnation = strcmp(s->timeline, t->timeline) == 0;
-    mrd_text_set(in->id, sizeof(in->id), s->text);
-    mrd_text_set(in->name, sizeof(in->name), s->params.name);
-    for (size_t i = 0; i < s->n_parts; i++) {
-        const mrd_part *p = s->parts[i];
-        merge_node *n = &in->nodes[in->n_nodes++];
+    in->violations = mrd_session_violations(session);
+    in->reference_ns = timescale->offset;
+    in->one_incarnation = strcmp(session->timeline, timescale->timeline) == 0;
+    mrd_text_set(in->id, sizeof(in->id), session->text);
+    mrd_text_set(in->name, sizeof(in->name), session->params.name);
+    for (size_t i = 0; i < session->n_parts; i++) {
+        const mrd_part *part = session->parts[i];
+        merge_node *node = &in->nodes[in->n_nodes++];
 
-        mrd_text_set(n->instance_id, sizeof(n->instance_id), p->instance_id);
-        mrd_text_set(n->message, sizeof(n->message), p->message);
-        n->local = p->local;
-        n->wall = p->wall;
-        n->same_clock = t->same_clock && !p->simulated && strcmp(p->boot_id, t->boot_id) == 0;
-        n->dropped = mrd_part_lost(p) - mrd_counts_unwanted(&p->counts);
-        node_gaps(&p->counts, n);
-        node_pauses(s, p, n);
-        n->events = p->events;
-        n->frames = mrd_part_frames(p);
-        in->events += p->events;
-        in->simulated = in->simulated || p->simulated;
+        mrd_text_set(node->instance_id, sizeof(node->instance_id), part->instance_id);
+        mrd_text_set(node->message, sizeof(node->message), part->message);
+        node->local = part->local;
+        node->wall = part->wall;
+        node->same_clock = timescale->same_clock && !part->simulated &&
+                           strcmp(part->boot_id, timescale->boot_id) == 0;
+        node->dropped = mrd_part_lost(part) - mrd_counts_unwanted(&part->counts);
+        node_gaps(&part->counts, node);
+        node_pauses(session, part, node);
+        node->events = part->events;
+        node->frames = mrd_part_frames(part);
+        in->events += part->events;
+        in->simulated = in->simulated || part->simulated;
     }
-    if (s->n_artifacts > 0)
-        memcpy(in->artifacts, s->artifacts, s->n_artifacts * sizeof(*in->artifacts));
-    in->n_artifacts = s->n_artifacts;
+    if (session->n_artifacts > 0)
+        memcpy(in->artifacts, session->artifacts, session->n_artifacts * sizeof(*in->artifacts));
+    in->n_artifacts = session->n_artifacts;
     return in;
 }
 

@@ -29,14 +29,14 @@ device_bound(const mrd_event *ev)
 /* Gets the node's RAW time of an event, and how far a step of its clock makes it doubtful. Returns
  * false for a wall clock without a relation to RAW. */
 static bool
-raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
+raw_time(const stream *strm, const mrd_event *ev, mrd_cross_place *ret)
 {
-    if (s->clock == MRD__CLOCK_KIND__CLOCK_RAW)
+    if (strm->clock == MRD__CLOCK_KIND__CLOCK_RAW)
         *ret = (mrd_cross_place){ .raw = { ev->ts.ns } };
-    else if (s->cross != NULL &&
-             s->cross->n > 0) /* the source numbers events by journal entry and row */
-        *ret =
-            mrd_cross_table_find(s->cross, ev->ts.ns, device_bound(ev), s->sealed[ev->seq >> 16]);
+    else if (strm->cross != NULL &&
+             strm->cross->n > 0) /* the source numbers events by journal entry and row */
+        *ret = mrd_cross_table_find(strm->cross, ev->ts.ns, device_bound(ev),
+                                    strm->sealed[ev->seq >> 16]);
     else
         return false;
     return true;
@@ -44,10 +44,10 @@ raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
 
 /* Any clock, set or not. */
 static void
-map_doubtful(stream *s, mrd_event *ev)
+map_doubtful(stream *strm, mrd_event *ev)
 {
     mrd_cross_place raw;
-    bool is_known = raw_time(s, ev, &raw);
+    bool is_known = raw_time(strm, ev, &raw);
     mrd_dur_ns device = device_bound(ev), doubt;
     mrd_sess_ns at;
     uint32_t radius;
@@ -56,44 +56,47 @@ map_doubtful(stream *s, mrd_event *ev)
     if (!is_known)
         return;
     doubt = mrd_sat_add(raw.doubt, device);
-    if (s->check != NULL && doubt <= CHECK_DOUBT && merge_check_wants(s->check, ev))
-        mrd_merge_check_see(s->check, ev, raw.raw.ns, doubt, s->align);
-    if (s->cross != NULL && (s->cross->step != 0 || s->cross->doubt > MRD_MS) &&
+    if (strm->check != NULL && doubt <= CHECK_DOUBT && merge_check_wants(strm->check, ev))
+        mrd_merge_check_see(strm->check, ev, raw.raw.ns, doubt, strm->align);
+    if (strm->cross != NULL && (strm->cross->step != 0 || strm->cross->doubt > MRD_MS) &&
         ev->kind == MRD_SPAN && ev->dur_ns > 0)
-        ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts.ns, ev->dur_ns, device);
+        ev->dur_ns = mrd_cross_table_span(strm->cross, raw.era, ev->ts.ns, ev->dur_ns, device);
     ev->ts = (mrd_ev_ns){ raw.raw.ns };
-    if (s->shown != NULL && mrd_align_grid_map(s->shown, &s->grid, raw.raw, &at, &radius)) {
+    if (strm->shown != NULL &&
+        mrd_align_grid_map(strm->shown, &strm->grid, raw.raw, &at, &radius)) {
         ev->ts = (mrd_ev_ns){ at.ns };
         ev->bound_ns = wider(radius, doubt);
     }
-    if (merge_clock_was_set(s) && mrd_ev_before(ev->ts, s->latest)) { /* sources are in order */
-        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest.ns, ev->ts.ns));
-        ev->ts = s->latest;
+    if (merge_clock_was_set(strm) &&
+        mrd_ev_before(ev->ts, strm->latest)) { /* sources are in order */
+        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(strm->latest.ns, ev->ts.ns));
+        ev->ts = strm->latest;
     }
-    s->latest = ev->ts;
+    strm->latest = ev->ts;
 }
 
 /* Passes collectives to the check, then sets the written times. */
 void
 mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 {
-    stream *s = self;
+    stream *strm = self;
     mrd_dur_ns device;
     mrd_sess_ns at;
     uint32_t radius;
 
-    s->before = s->given;
-    s->given += n;
+    strm->before = strm->given;
+    strm->given += n;
     for (mrd_event *ev = events; ev < events + n; ev++) {
-        if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW || s->shown == NULL) {
-            map_doubtful(s, ev);
+        if (strm->clock != MRD__CLOCK_KIND__CLOCK_RAW || strm->shown == NULL) {
+            map_doubtful(strm, ev);
             continue;
         }
-        if (s->check != NULL && merge_check_wants(s->check, ev))
-            mrd_merge_check_see(s->check, ev, ev->ts.ns, 0, s->align);
+        if (strm->check != NULL && merge_check_wants(strm->check, ev))
+            mrd_merge_check_see(strm->check, ev, ev->ts.ns, 0, strm->align);
         device = device_bound(ev);
         ev->bound_ns = MRD_BOUND_UNKNOWN;
-        if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts.ns }, &at, &radius)) {
+        if (mrd_align_grid_map(strm->shown, &strm->grid, (mrd_local_ns){ ev->ts.ns }, &at,
+                               &radius)) {
             ev->ts = (mrd_ev_ns){ at.ns };
             ev->bound_ns = wider(radius, device);
         }
@@ -152,7 +155,7 @@ tap_close(mrd_source *self)
 }
 
 mrd_err
-mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **ret_source,
+mrd_merge_tap(const plan *p, const stream *strm, mrd_source *inner, mrd_source **ret_source,
               mrd_why *why)
 {
     bool cut = p->times != MERGE_ALIGNED &&
@@ -160,7 +163,7 @@ mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **re
     tap *t;
 
     *ret_source = inner;
-    if (!cut && !merge_clock_was_set(s))
+    if (!cut && !merge_clock_was_set(strm))
         return MRD_OK;
     if ((t = calloc(1, sizeof(*t))) == NULL) {
         inner->close(inner);
@@ -168,7 +171,7 @@ mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **re
     }
     *t = (tap){ .base = { .next = tap_next, .close = tap_close, .key = inner->key },
                 .inner = inner,
-                .s = s,
+                .s = strm,
                 .window = cut ? &p->window : NULL };
     *ret_source = &t->base;
     return MRD_OK;

@@ -39,17 +39,17 @@ marks_close(mrd_source *self)
 
 /* Gets the times of a batch in RAW. Returns false if it has none or does not state them. */
 static bool
-batch_times(const mrd_frame *f, int64_t sealed, uint32_t boot, mrd_gap *ret)
+batch_times(const mrd_frame *frame, int64_t sealed, uint32_t boot, mrd_gap *ret)
 {
     int64_t dur;
 
-    if (f->type != MRD_FRAME_BATCH || f->boot != boot || f->events == 0)
+    if (frame->type != MRD_FRAME_BATCH || frame->boot != boot || frame->events == 0)
         return false;
-    *ret =
-        (mrd_gap){ .first = (mrd_local_ns){ f->first.ns }, .last = (mrd_local_ns){ f->last.ns } };
-    if (f->clock == MRD__CLOCK_KIND__CLOCK_RAW)
+    *ret = (mrd_gap){ .first = (mrd_local_ns){ frame->first.ns },
+                      .last = (mrd_local_ns){ frame->last.ns } };
+    if (frame->clock == MRD__CLOCK_KIND__CLOCK_RAW)
         return true;
-    if (sealed == INT64_MAX || __builtin_sub_overflow(f->last.ns, f->first.ns, &dur))
+    if (sealed == INT64_MAX || __builtin_sub_overflow(frame->last.ns, frame->first.ns, &dur))
         return false;
     ret->first = (mrd_local_ns){ mrd_sat_sub(mrd_sat_sub(sealed, dur), OPEN_FOR) };
     ret->last = (mrd_local_ns){ sealed };
@@ -59,24 +59,24 @@ batch_times(const mrd_frame *f, int64_t sealed, uint32_t boot, mrd_gap *ret)
 static int
 by_begin(const void *a, const void *b)
 {
-    const mrd_gap *x = a, *y = b;
+    const mrd_gap *gap = a, *y = b;
 
-    return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
+    return mrd_local_after(gap->first, y->first) - mrd_local_before(gap->first, y->first);
 }
 
 /* Returns the times of the node's stored batches, sorted. NULL if out of memory. */
 static mrd_gap *
 covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, size_t *ret_n)
 {
-    mrd_gap *v = malloc((index->n + 1) * sizeof(*v));
+    mrd_gap *gap = malloc((index->n + 1) * sizeof(*gap));
     size_t n = 0;
 
-    for (size_t i = 0; i < index->n && v != NULL; i++)
-        n += batch_times(&index->entries[i].frame, sealed[i], boot, &v[n]);
+    for (size_t i = 0; i < index->n && gap != NULL; i++)
+        n += batch_times(&index->entries[i].frame, sealed[i], boot, &gap[n]);
     if (n > 1)
-        qsort(v, n, sizeof(*v), by_begin);
+        qsort(gap, n, sizeof(*gap), by_begin);
     *ret_n = n;
-    return v;
+    return gap;
 }
 
 /* Cuts *gap to the times between the first and the last batch that no batch covers. Returns false
@@ -108,20 +108,20 @@ cut_to_between(mrd_gap *gap, const mrd_gap *batches, size_t n)
 static mrd_track_id
 mark_track(const merge_node *node, uint32_t clock, mrd_catalog *cat)
 {
-    mrd_process p;
+    mrd_process process;
     mrd_proc_id id;
-    mrd_track t;
+    mrd_track track;
 
-    mrd_process_init(&p);
-    p.instance_id = mrd_catalog_intern(cat, node->instance_id);
-    p.name = mrd_catalog_intern(cat, "node");
-    p.process_id = 0;
-    p.flags = MRD_PROC_NODE;
-    id = mrd_catalog_process(cat, &p);
+    mrd_process_init(&process);
+    process.instance_id = mrd_catalog_intern(cat, node->instance_id);
+    process.name = mrd_catalog_intern(cat, "node");
+    process.process_id = 0;
+    process.flags = MRD_PROC_NODE;
+    id = mrd_catalog_process(cat, &process);
     mrd_catalog_borrow_process(cat, id)->clock = clock;
-    mrd_track_init(&t, id, MRD_SRC_MERIDIAN);
-    t.name = mrd_catalog_intern(cat, "losses");
-    return mrd_catalog_track(cat, &t);
+    mrd_track_init(&track, id, MRD_SRC_MERIDIAN);
+    track.name = mrd_catalog_intern(cat, "losses");
+    return mrd_catalog_track(cat, &track);
 }
 
 static void

@@ -23,10 +23,10 @@ find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t
 {
     /* the last stream is nearly always the right one */
     for (size_t i = part->n_streams; i-- > 0;) {
-        stream *s = part->streams[i];
+        stream *strm = part->streams[i];
 
-        if (s->process_id == process_id && s->clock == clock && s->boot == boot)
-            return s;
+        if (strm->process_id == process_id && strm->clock == clock && strm->boot == boot)
+            return strm;
     }
     return NULL;
 }
@@ -34,51 +34,53 @@ find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t
 static mrd_cross_table *
 part_cross(merge_part *part, unsigned clock, uint32_t boot)
 {
-    merge_cross *c;
+    merge_cross *cross;
 
     for (size_t i = part->n_crosses; i-- > 0;)
         if (part->crosses[i]->clock == clock && part->crosses[i]->boot == boot)
             return &part->crosses[i]->table;
-    if (!MRD_VEC_NEXT(part->crosses, part->n_crosses) || (c = calloc(1, sizeof(*c))) == NULL)
+    if (!MRD_VEC_NEXT(part->crosses, part->n_crosses) ||
+        (cross = calloc(1, sizeof(*cross))) == NULL)
         return NULL;
-    c->clock = clock;
-    c->boot = boot;
-    part->crosses[part->n_crosses++] = c;
-    return &c->table;
+    cross->clock = clock;
+    cross->boot = boot;
+    part->crosses[part->n_crosses++] = cross;
+    return &cross->table;
 }
 
 static stream *
 part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
     size_t which = 0;
-    stream *s;
+    stream *strm;
 
-    if ((s = find_stream(part, process_id, clock, boot)) != NULL)
-        return s;
-    if (!MRD_VEC_NEXT(part->streams, part->n_streams) || (s = calloc(1, sizeof(*s))) == NULL)
+    if ((strm = find_stream(part, process_id, clock, boot)) != NULL)
+        return strm;
+    if (!MRD_VEC_NEXT(part->streams, part->n_streams) || (strm = calloc(1, sizeof(*strm))) == NULL)
         return NULL;
-    s->process_id = process_id;
-    s->clock = clock;
-    s->boot = boot;
+    strm->process_id = process_id;
+    strm->clock = clock;
+    strm->boot = boot;
     while (part->clock.v[which].boot !=
            boot) /* mrd_merge_clocks_solve has all boots of the journal */
         which++;
-    s->info = part->infos[which];
-    s->align = part->clock.v[which].align;
-    s->shown = p->times == MERGE_ALIGNED ? s->align : part->walls[which];
-    part->streams[part->n_streams++] = s;
-    return s;
+    strm->info = part->infos[which];
+    strm->align = part->clock.v[which].align;
+    strm->shown = p->times == MERGE_ALIGNED ? strm->align : part->walls[which];
+    part->streams[part->n_streams++] = strm;
+    return strm;
 }
 
 /* The last reading of a batch was made when the batch was closed, so no event of it is later. */
 static mrd_err
-cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, uint64_t *ret_absurd)
+cross_add(mrd_cross_table *table, const mrd_batch_info *info, int64_t *ret_sealed,
+          uint64_t *ret_absurd)
 {
     mrd_err err = MRD_OK;
 
     *ret_sealed = INT64_MAX;
     for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++) {
-        err = mrd_cross_table_add(t, info->cross[i].raw, info->cross[i].other,
+        err = mrd_cross_table_add(table, info->cross[i].raw, info->cross[i].other,
                                   info->cross[i].bracket_ns);
         if (err == MRD_RANGE) { /* an impossible reading is skipped */
             *ret_absurd += 1;
@@ -92,32 +94,32 @@ cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, u
 }
 
 static mrd_err
-cross_order(plan *p, const merge_part *part, mrd_cross_table *t)
+cross_order(plan *p, const merge_part *part, mrd_cross_table *table)
 {
     const char *node = part->node->instance_id;
     char text[MRD_DUR_TEXT];
     mrd_dur_ns half = MRD_MS / 2, step;
 
-    if (mrd_cross_table_order(t) != MRD_OK)
+    if (mrd_cross_table_order(table) != MRD_OK)
         return MRD_NOMEM;
-    step = t->n_eras > 2 ? mrd_sat_abs(t->step) : t->step; /* forward and back */
-    step += step < 0 ? -half : half;                       /* to be read: whole ms */
+    step = table->n_eras > 2 ? mrd_sat_abs(table->step) : table->step; /* forward and back */
+    step += step < 0 ? -half : half;                                   /* to be read: whole ms */
     mrd_dur_text(step / MRD_MS * MRD_MS, text);
-    if (t->n_eras == 2)
+    if (table->n_eras == 2)
         mrd_catalog_note(p->cat,
                          "the wall clock of %s was set by %s during the session: its stamps were "
                          "followed across it",
                          node, text);
-    else if (t->n_eras > 2)
+    else if (table->n_eras > 2)
         mrd_catalog_note(p->cat,
                          "the wall clock of %s was set %zu times during the session, by up to %s: "
                          "its stamps were followed across them",
-                         node, t->n_eras - 1, text);
-    if (t->doubt > MRD_MS)
+                         node, table->n_eras - 1, text);
+    if (table->doubt > MRD_MS)
         mrd_catalog_note(p->cat,
                          "the wall clock of %s was moved during the session, by up to %s between "
                          "two readings: the bounds of its stamps say where",
-                         node, mrd_dur_text(t->doubt / MRD_MS * MRD_MS, text));
+                         node, mrd_dur_text(table->doubt / MRD_MS * MRD_MS, text));
     return MRD_OK;
 }
 
@@ -154,13 +156,14 @@ part_eras(merge_part *part)
         if (eras < 2)
             continue;
         for (size_t e = 1; e < eras; e++) {
-            stream *s;
+            stream *strm;
 
-            if (!MRD_VEC_NEXT(part->streams, part->n_streams) || (s = malloc(sizeof(*s))) == NULL)
+            if (!MRD_VEC_NEXT(part->streams, part->n_streams) ||
+                (strm = malloc(sizeof(*strm))) == NULL)
                 return MRD_NOMEM;
-            *s = *part->streams[i];
-            s->era = e;
-            part->streams[part->n_streams++] = s;
+            *strm = *part->streams[i];
+            strm->era = e;
+            part->streams[part->n_streams++] = strm;
         }
     }
     return MRD_OK;
@@ -168,14 +171,14 @@ part_eras(merge_part *part)
 
 /* The head of a batch cannot be read, so it is skipped from now on. */
 static void
-entry_bad(merge_part *part, mrd_journal_entry *e, const mrd_why *why)
+entry_bad(merge_part *part, mrd_journal_entry *entry, const mrd_why *why)
 {
     if (part->bad.first.err == MRD_OK)
         part->bad.first = *why;
-    part->bad_heads += e->frame.events;
-    part->bad.events += e->frame.events;
+    part->bad_heads += entry->frame.events;
+    part->bad.events += entry->frame.events;
     part->bad.batches++;
-    e->frame.type = 0;
+    entry->frame.type = 0;
 }
 
 /* Reads the heads of all batches of a node: tracks, names, processes, clock readings. */
@@ -186,34 +189,34 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
     if ((part->sealed = malloc((part->index.n + 1) * sizeof(*part->sealed))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < part->index.n; i++) {
-        mrd_journal_entry *e = &part->index.entries[i];
+        mrd_journal_entry *entry = &part->index.entries[i];
         mrd_batch_info info;
         mrd_why bad = { 0 };
         mrd_bytes body;
-        mrd_frame f;
+        mrd_frame frame;
         mrd_cross_table *cross = NULL;
-        stream *s;
+        stream *strm;
 
         part->sealed[i] = INT64_MAX;
-        if (e->frame.type != MRD_FRAME_BATCH)
+        if (entry->frame.type != MRD_FRAME_BATCH)
             continue;
-        if (mrd_journal_read(&part->index, e, true, &p->buf, &f, &body, &bad) != MRD_OK ||
-            mrd_batch_scan(p->reader, &f, body, p->cat, &info, &bad) != MRD_OK) {
+        if (mrd_journal_read(&part->index, entry, true, &p->buf, &frame, &body, &bad) != MRD_OK ||
+            mrd_batch_scan(p->reader, &frame, body, p->cat, &info, &bad) != MRD_OK) {
             if (bad.err == MRD_NOMEM) /* not a fault of the batch */
                 return mrd_why_set(why, MRD_NOMEM, 0, "merge");
-            entry_bad(part, e, &bad);
+            entry_bad(part, entry, &bad);
             continue;
         }
         part->events += info.events;
         part->damage.foreign += info.foreign;
-        if ((s = part_stream(p, part, f.process_id, f.clock, f.boot)) == NULL ||
-            (f.clock != MRD__CLOCK_KIND__CLOCK_RAW &&
-             ((cross = part_cross(part, f.clock, f.boot)) == NULL ||
+        if ((strm = part_stream(p, part, frame.process_id, frame.clock, frame.boot)) == NULL ||
+            (frame.clock != MRD__CLOCK_KIND__CLOCK_RAW &&
+             ((cross = part_cross(part, frame.clock, frame.boot)) == NULL ||
               cross_add(cross, &info, &part->sealed[i], &part->absurd) != MRD_OK)))
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
-        s->cross = cross;
-        s->events += info.events;
-        mrd_catalog_borrow_process(p->cat, info.process)->clock = s->info;
+        strm->cross = cross;
+        strm->events += info.events;
+        mrd_catalog_borrow_process(p->cat, info.process)->clock = strm->info;
     }
     for (size_t i = 0; i < part->n_crosses; i++)
         if (cross_order(p, part, &part->crosses[i]->table) != MRD_OK)
@@ -264,7 +267,7 @@ part_input(plan *p, merge_part *part)
 /* ---- Second pass: sources ---- */
 
 static mrd_err
-source_put(plan *p, mrd_source *source, merge_part *part, stream *s)
+source_put(plan *p, mrd_source *source, merge_part *part, stream *strm)
 {
     size_t n = p->n_sources, sources = p->cap_sources, streams = sources, parts = sources;
 
@@ -274,7 +277,7 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *s)
         return MRD_NOMEM;
     }
     p->cap_sources = sources; /* arrays of pointers, of the same capacity */
-    p->stream_of[p->n_sources] = s;
+    p->stream_of[p->n_sources] = strm;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
     return MRD_OK;
@@ -283,17 +286,19 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *s)
 /* Converts the session times of the filter to this stream's local time. Gets the whole range if the
  * stream uses another clock. */
 static void
-local_range(const stream *s, const mrd_filter *f, int64_t *ret_start, int64_t *ret_end)
+local_range(const stream *strm, const mrd_filter *filter, int64_t *ret_start, int64_t *ret_end)
 {
     mrd_local_ns at;
 
     *ret_start = INT64_MIN;
     *ret_end = INT64_MAX;
-    if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW || s->align == NULL || f == NULL)
+    if (strm->clock != MRD__CLOCK_KIND__CLOCK_RAW || strm->align == NULL || filter == NULL)
         return;
-    if (f->start.ns != INT64_MIN && mrd_align_unmap(s->align, (mrd_sess_ns){ f->start.ns }, &at))
+    if (filter->start.ns != INT64_MIN &&
+        mrd_align_unmap(strm->align, (mrd_sess_ns){ filter->start.ns }, &at))
         *ret_start = at.ns;
-    if (f->end.ns != INT64_MAX && mrd_align_unmap(s->align, (mrd_sess_ns){ f->end.ns }, &at))
+    if (filter->end.ns != INT64_MAX &&
+        mrd_align_unmap(strm->align, (mrd_sess_ns){ filter->end.ns }, &at))
         *ret_end = at.ns;
 }
 
@@ -302,17 +307,18 @@ static void
 range_note(plan *p, const merge_part *part)
 {
     for (size_t i = 0; i < part->index.n; i++) {
-        const mrd_frame *f = &part->index.entries[i].frame;
-        mrd_sess_ns first = { f->first.ns }, last = { f->last.ns };
+        const mrd_frame *frame = &part->index.entries[i].frame;
+        mrd_sess_ns first = { frame->first.ns }, last = { frame->last.ns };
         mrd_align_cursor cursor = { 0 };
-        stream *s;
+        stream *strm;
 
-        if (f->type != MRD_FRAME_BATCH || f->clock != MRD__CLOCK_KIND__CLOCK_RAW ||
-            (s = find_stream(part, f->process_id, f->clock, f->boot)) == NULL)
+        if (frame->type != MRD_FRAME_BATCH || frame->clock != MRD__CLOCK_KIND__CLOCK_RAW ||
+            (strm = find_stream(part, frame->process_id, frame->clock, frame->boot)) == NULL)
             continue;
-        if (s->shown != NULL &&
-            (!mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->first.ns }, &first, NULL) ||
-             !mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->last.ns }, &last, NULL)))
+        if (strm->shown != NULL &&
+            (!mrd_align_map(strm->shown, &cursor, (mrd_local_ns){ frame->first.ns }, &first,
+                            NULL) ||
+             !mrd_align_map(strm->shown, &cursor, (mrd_local_ns){ frame->last.ns }, &last, NULL)))
             continue;
         p->first = mrd_sess_min(first, p->first);
         p->last = mrd_sess_max(last, p->last);
@@ -323,28 +329,28 @@ static mrd_err
 part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
 {
     for (size_t i = 0; i < part->n_streams; i++) {
-        stream *s = part->streams[i];
-        mrd_journal_source_options o = { .index = &part->index,
-                                         .process_id = s->process_id,
-                                         .clock = s->clock,
-                                         .boot = s->boot,
-                                         .key = p->n_sources,
-                                         .bad = s->era == 0 ? &part->bad : NULL,
-                                         .instance_id = part->node->instance_id,
-                                         .names_refused = p->names_refused,
-                                         .codec = p->codec,
-                                         .frame = &p->buf };
+        stream *strm = part->streams[i];
+        mrd_journal_source_options options = { .index = &part->index,
+                                               .process_id = strm->process_id,
+                                               .clock = strm->clock,
+                                               .boot = strm->boot,
+                                               .key = p->n_sources,
+                                               .bad = strm->era == 0 ? &part->bad : NULL,
+                                               .instance_id = part->node->instance_id,
+                                               .names_refused = p->names_refused,
+                                               .codec = p->codec,
+                                               .frame = &p->buf };
         mrd_source *raw, *mapped;
         mrd_err err;
 
-        s->check = p->check;
-        local_range(s, filter, &o.start.ns, &o.end.ns);
-        if ((err = mrd_journal_source(&o, p->cat, &raw, why)) != MRD_OK ||
-            (err = mrd_merge_tap(p, s, raw, &raw, why)) != MRD_OK ||
-            (err = mrd_map_open(raw, mrd_merge_map_times, s, &mapped, why)) != MRD_OK)
+        strm->check = p->check;
+        local_range(strm, filter, &options.start.ns, &options.end.ns);
+        if ((err = mrd_journal_source(&options, p->cat, &raw, why)) != MRD_OK ||
+            (err = mrd_merge_tap(p, strm, raw, &raw, why)) != MRD_OK ||
+            (err = mrd_map_open(raw, mrd_merge_map_times, strm, &mapped, why)) != MRD_OK)
             return err;
         mapped->key = p->n_sources;
-        if ((err = source_put(p, mapped, part, s)) != MRD_OK)
+        if ((err = source_put(p, mapped, part, strm)) != MRD_OK)
             return mrd_why_set(why, err, 0, "merge");
     }
     return MRD_OK;
@@ -379,29 +385,29 @@ part_spool(plan *p, const merge_part *part)
 static mrd_err
 part_marks(plan *p, merge_part *part, mrd_why *why)
 {
-    const mrd_boot_clock *c = part->clock.n == 0 ? NULL : &part->clock.v[part->clock.n - 1];
+    const mrd_boot_clock *clock = part->clock.n == 0 ? NULL : &part->clock.v[part->clock.n - 1];
     mrd_source *raw = NULL, *mapped;
-    size_t n = 0;
+    size_t count = 0;
     mrd_err err;
 
-    if (part->node->n_gaps + part->node->n_pauses == 0 || c == NULL)
+    if (part->node->n_gaps + part->node->n_pauses == 0 || clock == NULL)
         return MRD_OK;
     part_spool(p, part);
     err = mrd_merge_marks_open(&(mrd_merge_marks_of){ .node = part->node,
                                                       .index = &part->index,
                                                       .sealed = part->sealed,
-                                                      .boot = c->boot,
+                                                      .boot = clock->boot,
                                                       .clock = part->infos[part->clock.n - 1] },
-                               p->cat, &raw, &n, why);
+                               p->cat, &raw, &count, why);
     if (err != MRD_OK || raw == NULL)
         return err;
-    part->marks =
-        (stream){ .clock = MRD__CLOCK_KIND__CLOCK_RAW,
-                  .boot = c->boot,
-                  .align = c->align,
-                  .shown = p->times == MERGE_ALIGNED ? c->align : part->walls[part->clock.n - 1],
-                  .latest = { INT64_MIN },
-                  .events = n };
+    part->marks = (stream){ .clock = MRD__CLOCK_KIND__CLOCK_RAW,
+                            .boot = clock->boot,
+                            .align = clock->align,
+                            .shown = p->times == MERGE_ALIGNED ? clock->align
+                                                               : part->walls[part->clock.n - 1],
+                            .latest = { INT64_MIN },
+                            .events = count };
     if ((err = mrd_merge_tap(p, &part->marks, raw, &raw, why)) != MRD_OK ||
         (err = mrd_map_open(raw, mrd_merge_map_times, &part->marks, &mapped, why)) != MRD_OK)
         return err;
@@ -491,7 +497,7 @@ plan_part(plan *p, merge_part *part, mrd_why *why)
 static void
 plan_facts(plan *p)
 {
-    mrd_artifact a;
+    mrd_artifact artifact;
 
     mrd_catalog_set(p->cat, "meridian.version", MRD_RELEASE);
     if (*mrd_version_commit() != '\0')
@@ -508,14 +514,14 @@ plan_facts(plan *p)
     for (size_t i = 0; i < p->in->n_artifacts; i++) {
         const mrd_listed_artifact *from = &p->in->artifacts[i];
 
-        a = (mrd_artifact){ .path = mrd_catalog_intern(p->cat, from->name),
-                            .kind = mrd_catalog_intern(p->cat, from->kind),
-                            .size = from->size,
-                            .instance_id = mrd_catalog_intern(p->cat, from->instance_id),
-                            .process_id = from->process_id,
-                            .nc_idx = from->nc_idx };
-        mrd_text_set(a.sha256, sizeof(a.sha256), from->sha256);
-        mrd_catalog_add_artifact(p->cat, &a);
+        artifact = (mrd_artifact){ .path = mrd_catalog_intern(p->cat, from->name),
+                                   .kind = mrd_catalog_intern(p->cat, from->kind),
+                                   .size = from->size,
+                                   .instance_id = mrd_catalog_intern(p->cat, from->instance_id),
+                                   .process_id = from->process_id,
+                                   .nc_idx = from->nc_idx };
+        mrd_text_set(artifact.sha256, sizeof(artifact.sha256), from->sha256);
+        mrd_catalog_add_artifact(p->cat, &artifact);
     }
 }
 
@@ -596,12 +602,12 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     plan_facts(p);
     for (size_t i = 0; i < in->n_nodes && err == MRD_OK; i++) {
-        const merge_node *n = &in->nodes[i];
+        const merge_node *node = &in->nodes[i];
 
         if (filter != NULL && filter->instances.n > 0 &&
-            !mrd_strlist_has(&filter->instances, mrd_str_of(n->instance_id)))
+            !mrd_strlist_has(&filter->instances, mrd_str_of(node->instance_id)))
             continue;
-        p->parts[p->n_parts].node = n;
+        p->parts[p->n_parts].node = node;
         err = plan_node(p, &p->parts[p->n_parts++], why);
     }
     if (err == MRD_OK)
@@ -624,14 +630,14 @@ static void
 bad_source(void *self, uint64_t key, const mrd_why *why)
 {
     plan *p = self;
-    const stream *s = p->stream_of[key];
+    const stream *strm = p->stream_of[key];
     merge_part *part = p->part_of[key];
 
     p->starved = p->starved || why->err == MRD_NOMEM;
-    if (s->events > s->before)
-        part->cut += s->events - s->before;
+    if (strm->events > strm->before)
+        part->cut += strm->events - strm->before;
     mrd_catalog_note(p->cat, "%s: the events of process %" PRId64 " end early: %s",
-                     part->node->instance_id, s->process_id, why->text);
+                     part->node->instance_id, strm->process_id, why->text);
 }
 
 /* ---- Damage, reported after all data was read ---- */
@@ -640,13 +646,13 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
 static void
 damage_message(const merge_part *part, uint64_t stored, mrd_buf *text)
 {
-    const mrd_damage *d = &part->damage;
+    const mrd_damage *damage = &part->damage;
 
     mrd_buf_fmt(text, "%s: %" PRIu64 " of %" PRIu64 " stored events",
                 part->index.refused->err == MRD_OK ? "the journal is damaged"
                                                    : "the journal cannot be read completely",
-                d->events, stored);
-    mrd_buf_fmt(text, " and %" PRIu64 " frames cannot be read back", d->frames);
+                damage->events, stored);
+    mrd_buf_fmt(text, " and %" PRIu64 " frames cannot be read back", damage->frames);
     if (part->index.bad_bytes > 0)
         mrd_buf_fmt(text, ", %" PRIu64 " damaged bytes were passed over", part->index.bad_bytes);
     if (part->bad.first.err != MRD_OK)
@@ -659,17 +665,17 @@ damage_message(const merge_part *part, uint64_t stored, mrd_buf *text)
 static void
 part_account(plan *p, merge_part *part)
 {
-    mrd_damage *d = &part->damage;
+    mrd_damage *damage = &part->damage;
     size_t n;
     mrd_input *input = &mrd_catalog_inputs(p->cat, &n)[part->input];
     mrd_buf text = { 0 };
 
-    d->events = part->gone + part->bad.events + part->cut;
-    d->frames += part->bad.batches;
-    input->dropped = d->events;
+    damage->events = part->gone + part->bad.events + part->cut;
+    damage->frames += part->bad.batches;
+    input->dropped = damage->events;
     input->records = part->events + part->bad_heads + part->gone;
-    input->events = input->records - d->events;
-    if (d->events > 0 || d->frames > 0 || part->index.bad_bytes > 0 ||
+    input->events = input->records - damage->events;
+    if (damage->events > 0 || damage->frames > 0 || part->index.bad_bytes > 0 ||
         part->index.refused->err != MRD_OK) {
         damage_message(part, input->records, &text);
         input->state = MRD_INPUT_INCOMPLETE;
@@ -682,37 +688,37 @@ part_account(plan *p, merge_part *part)
                          "%s: %" PRIu64 " readings of its clocks beside batches cannot be times: "
                          "they are not used",
                          part->node->instance_id, part->absurd);
-    if (d->foreign > 0)
+    if (damage->foreign > 0)
         mrd_catalog_note(p->cat,
                          "%s: %" PRIu64 " of its batches claim to be of another node: they are "
                          "shown as of the node that sent them",
-                         part->node->instance_id, d->foreign);
+                         part->node->instance_id, damage->foreign);
     if (p->in->damage != NULL)
-        p->in->damage[part->node - p->in->nodes] = *d;
+        p->in->damage[part->node - p->in->nodes] = *damage;
     if (p->in->refused != NULL && p->in->refused->err == MRD_OK)
         *p->in->refused = *part->index.refused;
 }
 
 /* After the last event: gets the results of collectives and held-out packets. */
 static void
-plan_verdict(plan *p, mrd_clock_verdict *v)
+plan_verdict(plan *p, mrd_clock_verdict *verdict)
 {
-    *v = (mrd_clock_verdict){ .done = true,
-                              .link_violations = mrd_timeline_violations(&p->timeline) };
+    *verdict = (mrd_clock_verdict){ .done = true,
+                                    .link_violations = mrd_timeline_violations(&p->timeline) };
     if (p->timeline.n > 1)
-        v->timeline = mrd_timeline_json(&p->timeline);
+        verdict->timeline = mrd_timeline_json(&p->timeline);
     for (size_t i = 0; i < p->n_parts; i++) {
         for (size_t k = 0; k < p->parts[i].clock.n; k++) {
-            const mrd_boot_clock *c = &p->parts[i].clock.v[k];
-            size_t pairs, odd = mrd_boot_clock_disagreements(c, &pairs);
+            const mrd_boot_clock *clock = &p->parts[i].clock.v[k];
+            size_t pairs, odd = mrd_boot_clock_disagreements(clock, &pairs);
 
-            v->held_out += c->checked;
-            v->held_out_violations += c->violations;
-            v->absolute += pairs;
-            v->absolute_violations += odd;
+            verdict->held_out += clock->checked;
+            verdict->held_out_violations += clock->violations;
+            verdict->absolute += pairs;
+            verdict->absolute_violations += odd;
         }
     }
-    v->some = mrd_merge_check_run(p->check, &v->collectives, v->message);
+    verdict->some = mrd_merge_check_run(p->check, &verdict->collectives, verdict->message);
 }
 
 /* The merged events. Closed before the outputs, so that the outputs can contain what is missing. */

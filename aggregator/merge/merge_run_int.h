@@ -44,9 +44,9 @@ typedef struct {
 } stream;
 
 static inline bool
-merge_clock_was_set(const stream *s)
+merge_clock_was_set(const stream *strm)
 {
-    return s->cross != NULL && s->cross->step != 0;
+    return strm->cross != NULL && strm->cross->step != 0;
 }
 
 typedef struct {
@@ -99,7 +99,7 @@ typedef struct {
 void mrd_merge_map_times(void *self, mrd_event *events, size_t n);
 /* Puts a source before `inner` that passes events in the window and of the stream's era.
  * *ret_source is `inner` if all its events pass. Takes ownership of `inner` in every case. */
-mrd_err mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **ret_source,
+mrd_err mrd_merge_tap(const plan *p, const stream *strm, mrd_source *inner, mrd_source **ret_source,
                       mrd_why *why);
 /* Makes one table and one row in the catalog per boot, and the replacement clock if one was
  * requested. */

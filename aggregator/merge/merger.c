@@ -267,7 +267,7 @@ wait_for_disk(const job *j)
 static void
 run(void *self, void *arg)
 {
-    mrd_merger *m = self;
+    mrd_merger *merger = self;
     job *j = arg;
     mrd_clock_verdict verdict = { 0 };
     mrd_why why = { 0 };
@@ -290,19 +290,19 @@ run(void *self, void *arg)
         err = is_cancelled(j) ? MRD_CANCELLED : err;
     }
     if (err == MRD_OK || refused.err == MRD_OK)
-        m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
-    m->o.done(m->o.self, j->session,
-              err == MRD_OK          ? MRD_MERGE_DONE
-              : err == MRD_CANCELLED ? MRD_MERGE_CANCELLED
-                                     : MRD_MERGE_FAILED,
-              events, err == MRD_OK ? &verdict : NULL, &why);
+        merger->o.damaged(merger->o.self, j->session, j->input, err == MRD_OK);
+    merger->o.done(merger->o.self, j->session,
+                   err == MRD_OK          ? MRD_MERGE_DONE
+                   : err == MRD_CANCELLED ? MRD_MERGE_CANCELLED
+                                          : MRD_MERGE_FAILED,
+                   events, err == MRD_OK ? &verdict : NULL, &why);
     mrd_clock_verdict_fini(&verdict);
     mrd_merge_input_free(j->input);
     free(j);
 }
 
 bool
-mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input)
+mrd_merger_start(mrd_merger *merger, uint64_t session, merge_input *input)
 {
     job *j = calloc(1, sizeof(*j));
 
@@ -310,12 +310,12 @@ mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input)
         mrd_merge_input_free(input);
         return false;
     }
-    *j = (job){ .of = m, .session = session, .input = input };
+    *j = (job){ .of = merger, .session = session, .input = input };
     for (size_t i = 0; i < CANCELLED_MAX; i++) { /* that order was for an earlier merge */
-        if (__atomic_load_n(&m->cancelled[i], __ATOMIC_RELAXED) == session)
-            __atomic_store_n(&m->cancelled[i], 0, __ATOMIC_RELAXED);
+        if (__atomic_load_n(&merger->cancelled[i], __ATOMIC_RELAXED) == session)
+            __atomic_store_n(&merger->cancelled[i], 0, __ATOMIC_RELAXED);
     }
-    if (mrd_pool_put(m->worker, run, m, j))
+    if (mrd_pool_put(merger->worker, run, merger, j))
         return true;
     mrd_merge_input_free(input);
     free(j);
@@ -323,9 +323,9 @@ mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input)
 }
 
 void
-mrd_merger_cancel(mrd_merger *m, uint64_t session)
+mrd_merger_cancel(mrd_merger *merger, uint64_t session)
 {
-    __atomic_store_n(&m->cancelled[m->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
+    __atomic_store_n(&merger->cancelled[merger->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
 }
 
 /* An unknown format would be missing in every profile without a message. */
@@ -356,29 +356,29 @@ formats_check(const char *list, mrd_why *why)
 }
 
 mrd_err
-mrd_merger_open(const mrd_merger_options *o, mrd_merger **ret_merger, mrd_why *why)
+mrd_merger_open(const mrd_merger_options *options, mrd_merger **ret_merger, mrd_why *why)
 {
-    mrd_merger *m;
-    mrd_err err = formats_check(o->formats, why);
+    mrd_merger *merger;
+    mrd_err err = formats_check(options->formats, why);
 
     if (err != MRD_OK)
         return err;
-    if ((m = calloc(1, sizeof(*m))) == NULL)
+    if ((merger = calloc(1, sizeof(*merger))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "merger");
-    m->o = *o;
-    if ((err = mrd_pool_open("merges", 1, WAITING_MAX, &m->worker, why)) != MRD_OK)
-        free(m);
+    merger->o = *options;
+    if ((err = mrd_pool_open("merges", 1, WAITING_MAX, &merger->worker, why)) != MRD_OK)
+        free(merger);
     else
-        *ret_merger = m;
+        *ret_merger = merger;
     return err;
 }
 
 void
-mrd_merger_close(mrd_merger *m)
+mrd_merger_close(mrd_merger *merger)
 {
-    if (m == NULL)
+    if (merger == NULL)
         return;
-    __atomic_store_n(&m->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(m->worker);
-    free(m);
+    __atomic_store_n(&merger->closing, true, __ATOMIC_RELAXED);
+    mrd_pool_close(merger->worker);
+    free(merger);
 }

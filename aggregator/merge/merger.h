@@ -28,10 +28,10 @@ typedef struct {
 
 mrd_err mrd_merger_open(const mrd_merger_options *options, mrd_merger **ret_merger, mrd_why *why);
 /* Cancels all merges. NULL is fine. */
-void mrd_merger_close(mrd_merger *m);
+void mrd_merger_close(mrd_merger *merger);
 /* Takes ownership of the input. Returns false, and frees the input, if out of memory or if the
  * queue is full. */
-bool mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input);
-void mrd_merger_cancel(mrd_merger *m, uint64_t session);
+bool mrd_merger_start(mrd_merger *merger, uint64_t session, merge_input *input);
+void mrd_merger_cancel(mrd_merger *merger, uint64_t session);
 
 #endif

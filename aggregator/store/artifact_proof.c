@@ -17,12 +17,12 @@
  * bytes may be in the page cache only, after a failed sync, and no later sync would write them. So
  * they are written again in place (mrd_journal_recover has the reason). */
 static mrd_err
-hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
+hash_again(const mrd_artifacts *artifacts, const char *path, char hex[MRD_SHA256_HEX],
            char text[MRD_TEXT_MAX])
 {
     mrd_sha256 *sum = mrd_sha256_new();
     uint8_t *chunk = malloc(CHUNK);
-    bool again = a->o.store->sync == MRD_SYNC_GROUP;
+    bool again = artifacts->o.store->sync == MRD_SYNC_GROUP;
     int fd = open(path, (again ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     mrd_err err = MRD_OK;
     off_t at = 0;
@@ -38,7 +38,7 @@ hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
         if (again && pwrite(fd, chunk, (size_t) n, at) != n)
             err = mrd_artifact_fail_io(text, path);
         at += n;
-        if (__atomic_load_n(&a->closing, __ATOMIC_RELAXED))
+        if (__atomic_load_n(&artifacts->closing, __ATOMIC_RELAXED))
             err = mrd_artifact_fail(MRD_CLOSED, text, "the aggregator stops");
     }
     if (n < 0)
@@ -55,20 +55,20 @@ hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
 /* Syncs the file's name in its directory, and the directory's name in the store, which a
  * predecessor may have created without a sync. */
 static mrd_err
-sync_names(mrd_artifacts *a, char text[MRD_TEXT_MAX])
+sync_names(mrd_artifacts *artifacts, char text[MRD_TEXT_MAX])
 {
-    const mrd_session_store *store = a->o.store;
+    const mrd_session_store *store = artifacts->o.store;
     char *dir = mrd_session_store_path(store, NULL, "artifacts");
     mrd_err err = MRD_OK;
 
     if (dir == NULL)
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
-    a->names_unsure = store->sync == MRD_SYNC_GROUP;
-    if (a->names_unsure &&
+    artifacts->names_unsure = store->sync == MRD_SYNC_GROUP;
+    if (artifacts->names_unsure &&
         (mrd_sync_dir(dir, NULL) != MRD_OK || mrd_sync_dir(store->dir, NULL) != MRD_OK))
         err = mrd_artifact_fail_io(text, dir);
     else
-        a->names_unsure = false;
+        artifacts->names_unsure = false;
     free(dir);
     return err;
 }
@@ -76,9 +76,9 @@ sync_names(mrd_artifacts *a, char text[MRD_TEXT_MAX])
 /* A failed sync has lost the unwritten bytes, although they can still be read. They have to be sent
  * again. */
 static mrd_err
-sync_bytes(const mrd_artifacts *a, int fd, const char *part, char text[MRD_TEXT_MAX])
+sync_bytes(const mrd_artifacts *artifacts, int fd, const char *part, char text[MRD_TEXT_MAX])
 {
-    if (a->o.store->sync != MRD_SYNC_GROUP || fsync(fd) == 0)
+    if (artifacts->o.store->sync != MRD_SYNC_GROUP || fsync(fd) == 0)
         return MRD_OK;
     mrd_artifact_fail_io(text, part);
     unlink(part);
@@ -88,13 +88,13 @@ sync_bytes(const mrd_artifacts *a, int fd, const char *part, char text[MRD_TEXT_
 
 /* Gives the final name to a complete file with the right hash. */
 static mrd_err
-give_name(mrd_artifacts *a, const char *part, const char *path, uint64_t size,
+give_name(mrd_artifacts *artifacts, const char *part, const char *path, uint64_t size,
           char text[MRD_TEXT_MAX])
 {
     int fd = open(part, O_WRONLY | O_CLOEXEC | (size == 0 ? O_CREAT : 0), 0600);
-    mrd_err err = fd < 0 ? mrd_artifact_fail_io(text, path) : sync_bytes(a, fd, part, text);
+    mrd_err err = fd < 0 ? mrd_artifact_fail_io(text, path) : sync_bytes(artifacts, fd, part, text);
 
-    a->names_unsure = true;
+    artifacts->names_unsure = true;
     if (err == MRD_OK && rename(part, path) != 0)
         err = mrd_artifact_fail_io(text, path);
     if (fd >= 0)
@@ -103,24 +103,24 @@ give_name(mrd_artifacts *a, const char *part, const char *path, uint64_t size,
 }
 
 static mrd_err
-prove_bytes(mrd_artifacts *a, mrd_proof *p, const char *part, const char *path)
+prove_bytes(mrd_artifacts *artifacts, mrd_proof *proof, const char *part, const char *path)
 {
     char hex[MRD_SHA256_HEX];
     mrd_err err = MRD_OK;
 
-    if (p->sum != NULL)
-        mrd_sha256_hex(p->sum, hex);
+    if (proof->sum != NULL)
+        mrd_sha256_hex(proof->sum, hex);
     else
-        err = hash_again(a, part, hex, p->text);
-    mrd_sha256_free(p->sum);
-    p->sum = NULL;
-    if (err == MRD_OK && strcmp(hex, p->sha256) != 0) {
+        err = hash_again(artifacts, part, hex, proof->text);
+    mrd_sha256_free(proof->sum);
+    proof->sum = NULL;
+    if (err == MRD_OK && strcmp(hex, proof->sha256) != 0) {
         unlink(part);
         err = mrd_artifact_fail(
-            MRD_CORRUPT, p->text,
+            MRD_CORRUPT, proof->text,
             "the received bytes do not have the announced hash: announce the file again");
     }
-    return err == MRD_OK ? give_name(a, part, path, p->size, p->text) : err;
+    return err == MRD_OK ? give_name(artifacts, part, path, proof->size, proof->text) : err;
 }
 
 /* ---- Recording the sessions that have it ---- */
@@ -147,14 +147,14 @@ make_link(const mrd_session_store *store, const char *from, const char *session,
 }
 
 static mrd_err
-write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char text[MRD_TEXT_MAX])
+write_lines(const mrd_session_store *store, const mrd_artifact_note *note, char text[MRD_TEXT_MAX])
 {
-    char *path = mrd_session_store_path(store, n->text, "artifacts.log");
+    char *path = mrd_session_store_path(store, note->text, "artifacts.log");
     bool sync = store->sync == MRD_SYNC_GROUP;
     mrd_err err = MRD_OK;
     int fd;
 
-    if (path == NULL || n->lines.err != MRD_OK) {
+    if (path == NULL || note->lines.err != MRD_OK) {
         free(path);
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     }
@@ -164,7 +164,7 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char tex
         return err;
     }
     errno = EIO;
-    if (write(fd, n->lines.p, n->lines.len) != (ssize_t) n->lines.len ||
+    if (write(fd, note->lines.p, note->lines.len) != (ssize_t) note->lines.len ||
         (sync && fdatasync(fd) != 0))
         err = mrd_artifact_fail_io(text, path); /* readers skip an incomplete line */
     close(fd);
@@ -178,29 +178,29 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char tex
 }
 
 static void
-artifact_note_fini(mrd_artifact_note *n)
+artifact_note_fini(mrd_artifact_note *note)
 {
-    for (size_t i = 0; i < n->n_links; i++)
-        free(n->links[i]);
-    free(n->links);
-    mrd_buf_fini(&n->lines);
+    for (size_t i = 0; i < note->n_links; i++)
+        free(note->links[i]);
+    free(note->links);
+    mrd_buf_fini(&note->lines);
 }
 
 static mrd_err
-write_notes(const mrd_artifacts *a, mrd_proof *p, const char *path)
+write_notes(const mrd_artifacts *artifacts, mrd_proof *proof, const char *path)
 {
     mrd_artifact_note *notes = NULL;
-    size_t n = a->o.complete(a->o.self, p->sha256, p->proven, &notes);
+    size_t n = artifacts->o.complete(artifacts->o.self, proof->sha256, proof->proven, &notes);
     mrd_err first = MRD_OK;
 
     for (size_t i = 0; i < n; i++) {
-        mrd_err err = write_lines(a->o.store, &notes[i], p->text);
+        mrd_err err = write_lines(artifacts->o.store, &notes[i], proof->text);
 
         for (size_t k = 0; k < notes[i].n_links; k++)
-            make_link(a->o.store, path, notes[i].text, notes[i].links[k]);
+            make_link(artifacts->o.store, path, notes[i].text, notes[i].links[k]);
         first = first == MRD_OK ? err : first;
         if (err == MRD_OK)
-            a->o.logged(a->o.self, notes[i].session, p->sha256);
+            artifacts->o.logged(artifacts->o.self, notes[i].session, proof->sha256);
         artifact_note_fini(&notes[i]);
     }
     free(notes);
@@ -208,22 +208,22 @@ write_notes(const mrd_artifacts *a, mrd_proof *p, const char *path)
 }
 
 static void
-answer(const mrd_artifacts *a, mrd_proof *p)
+answer(const mrd_artifacts *artifacts, mrd_proof *proof)
 {
     Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
     Mrd__Ack ack = MRD__ACK__INIT;
 
-    if (p->err == MRD_CLOSED) {
-        mrd_server_drop(a->o.server, &p->request);
-    } else if (p->announced) {
-        request.have = p->err == MRD_OK;
-        request.err = (uint32_t) p->err;
-        request.message = p->text;
-        request.retry_after_ms = p->err == MRD_OK ? 0 : 1000;
-        mrd_artifact_reply(a, &p->request, MRD_FRAME_REQUEST, &request);
+    if (proof->err == MRD_CLOSED) {
+        mrd_server_drop(artifacts->o.server, &proof->request);
+    } else if (proof->announced) {
+        request.have = proof->err == MRD_OK;
+        request.err = (uint32_t) proof->err;
+        request.message = proof->text;
+        request.retry_after_ms = proof->err == MRD_OK ? 0 : 1000;
+        mrd_artifact_reply(artifacts, &proof->request, MRD_FRAME_REQUEST, &request);
     } else {
-        mrd_artifact_ack(&ack, p->err, p->text);
-        mrd_artifact_reply(a, &p->request, MRD_FRAME_ACK, &ack);
+        mrd_artifact_ack(&ack, proof->err, proof->text);
+        mrd_artifact_reply(artifacts, &proof->request, MRD_FRAME_ACK, &ack);
     }
 }
 
@@ -232,40 +232,41 @@ answer(const mrd_artifacts *a, mrd_proof *p)
 static void
 artifact_proven(void *self, void *arg)
 {
-    mrd_artifacts *a = self;
-    mrd_proof *p = arg;
-    mrd_upload *u = a == NULL ? NULL : mrd_artifact_upload(a, p->sha256);
+    mrd_artifacts *artifacts = self;
+    mrd_proof *proof = arg;
+    mrd_upload *upload = artifacts == NULL ? NULL : mrd_artifact_upload(artifacts, proof->sha256);
 
-    if (u != NULL && u->busy) {
-        u->busy = false; /* after a failed disk the file is hashed again */
-        if (p->err == MRD_OK || p->err == MRD_CORRUPT)
-            mrd_upload_forget(u);
+    if (upload != NULL && upload->busy) {
+        upload->busy = false; /* after a failed disk the file is hashed again */
+        if (proof->err == MRD_OK || proof->err == MRD_CORRUPT)
+            mrd_upload_forget(upload);
     }
-    free(p);
+    free(proof);
 }
 
 void
 mrd_artifact_prove(void *self, void *arg)
 {
-    mrd_artifacts *a = self;
-    mrd_proof *p = arg;
-    char *path = mrd_artifact_path(a, p->sha256, ""),
-         *part = mrd_artifact_path(a, p->sha256, ".part");
+    mrd_artifacts *artifacts = self;
+    mrd_proof *proof = arg;
+    char *path = mrd_artifact_path(artifacts, proof->sha256, ""),
+         *part = mrd_artifact_path(artifacts, proof->sha256, ".part");
 
-    p->err = MRD_OK;
+    proof->err = MRD_OK;
     if (path == NULL || part == NULL)
-        p->err = mrd_artifact_fail(MRD_NOMEM, p->text, "out of memory");
+        proof->err = mrd_artifact_fail(MRD_NOMEM, proof->text, "out of memory");
     else if (access(path, F_OK) != 0)
-        p->proven = (p->err = prove_bytes(a, p, part, path)) == MRD_OK;
-    if (p->err == MRD_OK && a->names_unsure)
-        p->err = sync_names(a, p->text);
-    if (p->err == MRD_OK)
-        p->err = write_notes(a, p, path);
+        proof->proven = (proof->err = prove_bytes(artifacts, proof, part, path)) == MRD_OK;
+    if (proof->err == MRD_OK && artifacts->names_unsure)
+        proof->err = sync_names(artifacts, proof->text);
+    if (proof->err == MRD_OK)
+        proof->err = write_notes(artifacts, proof, path);
     free(path);
     free(part);
-    mrd_sha256_free(p->sum);
-    p->sum = NULL;
-    answer(a, p);
-    if (!mrd_pool_put(a->receiver, artifact_proven, a, p))
-        artifact_proven(NULL, p); /* its upload stays busy until it is announced after a restart */
+    mrd_sha256_free(proof->sum);
+    proof->sum = NULL;
+    answer(artifacts, proof);
+    if (!mrd_pool_put(artifacts->receiver, artifact_proven, artifacts, proof))
+        artifact_proven(NULL,
+                        proof); /* its upload stays busy until it is announced after a restart */
 }

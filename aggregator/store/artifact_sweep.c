@@ -16,37 +16,37 @@
 
 /* Returns true if the file is being verified, or received bytes recently. */
 static bool
-is_busy(const mrd_artifacts *a, const char *sha256)
+is_busy(const mrd_artifacts *artifacts, const char *sha256)
 {
-    const mrd_upload *u = mrd_artifact_upload(a, sha256);
+    const mrd_upload *upload = mrd_artifact_upload(artifacts, sha256);
 
-    return u != NULL && (u->busy || mrd_local_now().ns - u->used.ns < UPLOAD_LATELY);
+    return upload != NULL && (upload->busy || mrd_local_now().ns - upload->used.ns < UPLOAD_LATELY);
 }
 
 /* Decides about a file that no session lists, or about a part. A part stays while a node is sending
  * it or may continue. */
 static bool
-is_rubbish(const mrd_artifacts *a, const char *sha256, bool part, const struct stat *st)
+is_rubbish(const mrd_artifacts *artifacts, const char *sha256, bool part, const struct stat *st)
 {
-    if (is_busy(a, sha256))
+    if (is_busy(artifacts, sha256))
         return false;
     if (part && mrd_wall_now().ns - st->st_mtim.tv_sec * MRD_SEC <= UPLOAD_LATELY)
         return false;
-    return !a->o.listed(a->o.self, sha256, part);
+    return !artifacts->o.listed(artifacts->o.self, sha256, part);
 }
 
 static void
-forget(const mrd_artifacts *a, const char *sha256)
+forget(const mrd_artifacts *artifacts, const char *sha256)
 {
-    mrd_upload *u = mrd_artifact_upload(a, sha256);
+    mrd_upload *upload = mrd_artifact_upload(artifacts, sha256);
 
-    if (u != NULL) /* its sender has to announce it again */
-        mrd_upload_forget(u);
-    a->o.grown(a->o.self, sha256, 0, 0);
+    if (upload != NULL) /* its sender has to announce it again */
+        mrd_upload_forget(upload);
+    artifacts->o.grown(artifacts->o.self, sha256, 0, 0);
 }
 
 static bool
-sweep_entry(const mrd_artifacts *a, const char *name)
+sweep_entry(const mrd_artifacts *artifacts, const char *name)
 {
     bool part = strcmp(name + strcspn(name, "."), ".part") == 0, gone = false;
     char sha256[65], *from, *to;
@@ -55,14 +55,14 @@ sweep_entry(const mrd_artifacts *a, const char *name)
     mrd_text_set(sha256, sizeof(sha256), name);
     if (!mrd_hash_is_valid(sha256) || (!part && name[64] != '\0'))
         return false; /* not ours */
-    from = mrd_session_store_path(a->o.store, NULL, "artifacts/%s", name);
-    to = mrd_session_store_path(a->o.store, NULL, "removed/%s", name);
+    from = mrd_session_store_path(artifacts->o.store, NULL, "artifacts/%s", name);
+    to = mrd_session_store_path(artifacts->o.store, NULL, "removed/%s", name);
     if (from != NULL && to != NULL && lstat(from, &st) == 0 && S_ISREG(st.st_mode) &&
-        is_rubbish(a, sha256, part, &st) && (rename(from, to) == 0 || unlink(from) == 0)) {
+        is_rubbish(artifacts, sha256, part, &st) && (rename(from, to) == 0 || unlink(from) == 0)) {
         gone = true;
         if (part)
-            forget(a, sha256);
-        a->o.removed(a->o.self, part);
+            forget(artifacts, sha256);
+        artifacts->o.removed(artifacts->o.self, part);
         mrd_log(MRD_LOG_DEBUG, "AGG-ARTIFACT-REMOVED",
                 "An artifact was removed because no session lists it: name=%s bytes=%lld", name,
                 (long long) st.st_size);
@@ -75,16 +75,16 @@ sweep_entry(const mrd_artifacts *a, const char *name)
 void
 mrd_artifact_sweep(void *self, void *none)
 {
-    mrd_artifacts *a = self;
-    char *path = mrd_session_store_path(a->o.store, NULL, "artifacts");
+    mrd_artifacts *artifacts = self;
+    char *path = mrd_session_store_path(artifacts->o.store, NULL, "artifacts");
     DIR *dir = path == NULL ? NULL : opendir(path);
     struct dirent *entry;
 
     (void) none;
     while (dir != NULL && (entry = readdir(dir)) != NULL) {
-        if (__atomic_load_n(&a->closing, __ATOMIC_RELAXED))
+        if (__atomic_load_n(&artifacts->closing, __ATOMIC_RELAXED))
             break;
-        (void) sweep_entry(a, entry->d_name);
+        (void) sweep_entry(artifacts, entry->d_name);
     }
     if (dir != NULL)
         closedir(dir);

@@ -9,9 +9,9 @@
 #include "aggregator/core/model/files.h"
 
 char *
-mrd_artifact_path(const mrd_artifacts *a, const char *sha256, const char *suffix)
+mrd_artifact_path(const mrd_artifacts *artifacts, const char *sha256, const char *suffix)
 {
-    return mrd_session_store_path(a->o.store, NULL, "artifacts/%s%s", sha256, suffix);
+    return mrd_session_store_path(artifacts->o.store, NULL, "artifacts/%s%s", sha256, suffix);
 }
 
 mrd_err
@@ -31,16 +31,16 @@ mrd_artifact_fail_io(char text[MRD_TEXT_MAX], const char *path)
 }
 
 void
-mrd_artifact_reply(const mrd_artifacts *a, mrd_server_request *request, uint8_t type,
+mrd_artifact_reply(const mrd_artifacts *artifacts, mrd_server_request *request, uint8_t type,
                    const void *message)
 {
-    mrd_frame f = { .type = type };
+    mrd_frame frame = { .type = type };
     mrd_buf reply = { 0 };
 
-    if (mrd_msg_pack(&f, message, &reply, NULL) == MRD_OK)
-        mrd_server_reply(a->o.server, request, (mrd_bytes){ reply.p, reply.len });
+    if (mrd_msg_pack(&frame, message, &reply, NULL) == MRD_OK)
+        mrd_server_reply(artifacts->o.server, request, (mrd_bytes){ reply.p, reply.len });
     else
-        mrd_server_drop(a->o.server, request);
+        mrd_server_drop(artifacts->o.server, request);
     mrd_buf_fini(&reply);
 }
 
@@ -60,18 +60,18 @@ mrd_artifact_ack(Mrd__Ack *ack, mrd_err err, char *text)
 /* ---- Uploads ---- */
 
 void
-mrd_upload_forget(mrd_upload *u)
+mrd_upload_forget(mrd_upload *upload)
 {
-    mrd_sha256_free(u->sum);
-    *u = (mrd_upload){ 0 };
+    mrd_sha256_free(upload->sum);
+    *upload = (mrd_upload){ 0 };
 }
 
 mrd_upload *
-mrd_artifact_upload(const mrd_artifacts *a, const char *sha256)
+mrd_artifact_upload(const mrd_artifacts *artifacts, const char *sha256)
 {
     for (size_t i = 0; i < MRD_UPLOADS_MAX; i++) {
-        if (strcmp(a->uploads[i].sha256, sha256) == 0)
-            return &a->uploads[i];
+        if (strcmp(artifacts->uploads[i].sha256, sha256) == 0)
+            return &artifacts->uploads[i];
     }
     return NULL;
 }

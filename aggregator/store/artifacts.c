@@ -29,83 +29,85 @@ typedef struct {
 
 /* Returns NULL if the maximum number of uploads is reached. */
 static mrd_upload *
-upload_new(mrd_artifacts *a, const char *sha256, uint64_t size)
+upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
 {
-    mrd_upload *u = NULL;
+    mrd_upload *upload = NULL;
 
-    for (size_t i = 0; i < MRD_UPLOADS_MAX && (u == NULL || u->sha256[0] != '\0'); i++) {
-        mrd_upload *v = &a->uploads[i];
+    for (size_t i = 0; i < MRD_UPLOADS_MAX && (upload == NULL || upload->sha256[0] != '\0'); i++) {
+        mrd_upload *v = &artifacts->uploads[i];
 
-        if (!v->busy && (u == NULL || v->used.ns < u->used.ns))
-            u = v; /* a free one was used at 0 */
+        if (!v->busy && (upload == NULL || v->used.ns < upload->used.ns))
+            upload = v; /* a free one was used at 0 */
     }
-    if (u == NULL || (u->sha256[0] != '\0' && mrd_local_now().ns - u->used.ns < UPLOAD_IDLE))
+    if (upload == NULL ||
+        (upload->sha256[0] != '\0' && mrd_local_now().ns - upload->used.ns < UPLOAD_IDLE))
         return NULL;
-    mrd_upload_forget(u);
-    mrd_text_set(u->sha256, sizeof(u->sha256), sha256);
-    u->size = size;
-    return u;
+    mrd_upload_forget(upload);
+    mrd_text_set(upload->sha256, sizeof(upload->sha256), sha256);
+    upload->size = size;
+    return upload;
 }
 
 /* Returns true if another node is sending the file and may continue, so that its bytes and size
  * stay. It may not if the upload stalls, or takes longer than on any real network. */
 static bool
-is_anothers(const mrd_upload *u, uint64_t agent)
+is_anothers(const mrd_upload *upload, uint64_t agent)
 {
     mrd_local_ns now = mrd_local_now();
 
-    return u->owner != agent && mrd_local_diff(now, u->used) < UPLOAD_IDLE &&
-           mrd_local_diff(now, u->began) < UPLOAD_TURN + (int64_t) (u->size >> 20) * MRD_SEC;
+    return upload->owner != agent && mrd_local_diff(now, upload->used) < UPLOAD_IDLE &&
+           mrd_local_diff(now, upload->began) <
+               UPLOAD_TURN + (int64_t) (upload->size >> 20) * MRD_SEC;
 }
 
 /* Starts again. Bytes of another node are not continued, because the hash would fail and neither
  * node could be blamed. */
 static void
-take_over(mrd_upload *u, uint64_t agent, const char *part)
+take_over(mrd_upload *upload, uint64_t agent, const char *part)
 {
-    if (u->owner == agent && u->began.ns != 0)
+    if (upload->owner == agent && upload->began.ns != 0)
         return;
-    if (u->began.ns != 0)
+    if (upload->began.ns != 0)
         unlink(part);
-    u->owner = agent;
-    u->began = mrd_local_now();
+    upload->owner = agent;
+    upload->began = mrd_local_now();
 }
 
 /* ---- The three messages ---- */
 
 /* Queues the request for hashing. Returns false if the queue is full. */
 static bool
-prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upload *u,
+prove(mrd_artifacts *artifacts, mrd_server_request *request, const char *sha256, mrd_upload *upload,
       bool announced)
 {
-    mrd_proof *p = calloc(1, sizeof(*p));
+    mrd_proof *proof = calloc(1, sizeof(*proof));
 
-    if (p == NULL)
+    if (proof == NULL)
         return false;
-    p->of = a;
-    p->request = *request;
-    p->announced = announced;
-    mrd_text_set(p->sha256, sizeof(p->sha256), sha256);
-    if (u != NULL) {
-        p->size = u->size;
-        p->sum = u->sum;
+    proof->of = artifacts;
+    proof->request = *request;
+    proof->announced = announced;
+    mrd_text_set(proof->sha256, sizeof(proof->sha256), sha256);
+    if (upload != NULL) {
+        proof->size = upload->size;
+        proof->sum = upload->sum;
     }
-    if (!mrd_pool_put(a->prover, mrd_artifact_prove, a, p)) {
-        free(p);
+    if (!mrd_pool_put(artifacts->prover, mrd_artifact_prove, artifacts, proof)) {
+        free(proof);
         return false;
     }
-    if (u != NULL) {
-        u->sum = NULL;
-        u->busy = true;
+    if (upload != NULL) {
+        upload->sum = NULL;
+        upload->busy = true;
     }
     *request = (mrd_server_request){ 0 };
     return true;
 }
 
 static void
-make_folder(const mrd_artifacts *a)
+make_folder(const mrd_artifacts *artifacts)
 {
-    char *dir = mrd_session_store_path(a->o.store, NULL, "artifacts");
+    char *dir = mrd_session_store_path(artifacts->o.store, NULL, "artifacts");
 
     if (dir != NULL)
         (void) mrd_make_dirs(dir, NULL); /* if this fails, opening the file reports the reason */
@@ -114,47 +116,48 @@ make_folder(const mrd_artifacts *a)
 
 /* Returns how many bytes exist, and finds an upload slot for the rest. */
 mrd_err
-mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce *o,
+mrd_artifact_begin(mrd_artifacts *artifacts, uint64_t agent, const Mrd__ArtifactAnnounce *announce,
                    Mrd__ArtifactRequest *request, char text[MRD_TEXT_MAX])
 {
-    mrd_upload *u = mrd_artifact_upload(a, o->sha256);
+    mrd_upload *upload = mrd_artifact_upload(artifacts, announce->sha256);
     struct stat st;
     uint64_t have;
     char *part;
 
-    if (u != NULL && u->busy)
+    if (upload != NULL && upload->busy)
         return mrd_artifact_fail(MRD_AGAIN, text, "the received file is being verified");
-    if (u == NULL && (u = upload_new(a, o->sha256, o->size)) == NULL)
+    if (upload == NULL &&
+        (upload = upload_new(artifacts, announce->sha256, announce->size)) == NULL)
         return mrd_artifact_fail(MRD_AGAIN, text, "too many files are being sent at one time");
-    if (is_anothers(u, agent))
+    if (is_anothers(upload, agent))
         return mrd_artifact_fail(MRD_AGAIN, text, "another node is sending this file");
-    if ((part = mrd_artifact_path(a, o->sha256, ".part")) == NULL)
+    if ((part = mrd_artifact_path(artifacts, announce->sha256, ".part")) == NULL)
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
-    make_folder(a);
-    take_over(u, agent, part);
+    make_folder(artifacts);
+    take_over(upload, agent, part);
     have = stat(part, &st) == 0 ? (uint64_t) st.st_size : 0;
-    if (have > o->size || u->size != o->size) {
+    if (have > announce->size || upload->size != announce->size) {
         unlink(part);
         have = 0;
     }
     free(part);
-    if (u->have != have || have == 0) {
-        mrd_sha256_free(u->sum);
-        u->sum = have == 0 ? mrd_sha256_new() : NULL;
+    if (upload->have != have || have == 0) {
+        mrd_sha256_free(upload->sum);
+        upload->sum = have == 0 ? mrd_sha256_new() : NULL;
     }
-    u->have = request->offset = have;
-    u->size = o->size;
-    u->used = mrd_local_now();
-    a->o.grown(a->o.self, o->sha256, have, 0);
+    upload->have = request->offset = have;
+    upload->size = announce->size;
+    upload->used = mrd_local_now();
+    artifacts->o.grown(artifacts->o.self, announce->sha256, have, 0);
     return MRD_OK;
 }
 
 static void
-on_announce(mrd_artifacts *a, taken *t)
+on_announce(mrd_artifacts *artifacts, taken *t)
 {
-    const Mrd__ArtifactAnnounce *o = t->msg.u.announce;
+    const Mrd__ArtifactAnnounce *announce = t->msg.u.announce;
     Mrd__ArtifactRequest request = MRD__ARTIFACT_REQUEST__INIT;
-    char *path = mrd_artifact_path(a, o->sha256, "");
+    char *path = mrd_artifact_path(artifacts, announce->sha256, "");
     char text[MRD_TEXT_MAX] = "";
     struct stat st;
     mrd_err err = MRD_OK;
@@ -162,13 +165,13 @@ on_announce(mrd_artifacts *a, taken *t)
     if (path == NULL) {
         err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     } else if (stat(path, &st) == 0) { /* answered when it is on disk that this session has it */
-        a->o.grown(a->o.self, o->sha256, (uint64_t) st.st_size, 0);
-        if (!prove(a, &t->request, o->sha256, NULL, true))
+        artifacts->o.grown(artifacts->o.self, announce->sha256, (uint64_t) st.st_size, 0);
+        if (!prove(artifacts, &t->request, announce->sha256, NULL, true))
             err = mrd_artifact_fail(MRD_AGAIN, text, "other files are being verified");
     } else {
-        err = mrd_artifact_begin(a, t->msg.frame.agent, o, &request, text);
-        if (err == MRD_AGAIN && mrd_artifact_upload(a, o->sha256) == NULL)
-            a->o.limited(a->o.self, t->instance_id);
+        err = mrd_artifact_begin(artifacts, t->msg.frame.agent, announce, &request, text);
+        if (err == MRD_AGAIN && mrd_artifact_upload(artifacts, announce->sha256) == NULL)
+            artifacts->o.limited(artifacts->o.self, t->instance_id);
     }
     free(path);
     if (t->request.keep == NULL)
@@ -176,20 +179,21 @@ on_announce(mrd_artifacts *a, taken *t)
     request.err = (uint32_t) err;
     request.retry_after_ms = err == MRD_AGAIN ? 1000 : 0;
     request.message = text;
-    mrd_artifact_reply(a, &t->request, MRD_FRAME_REQUEST, &request);
+    mrd_artifact_reply(artifacts, &t->request, MRD_FRAME_REQUEST, &request);
 }
 
 static mrd_err
-write_chunk(mrd_artifacts *a, mrd_upload *u, const Mrd__ArtifactChunk *c, char text[MRD_TEXT_MAX])
+write_chunk(mrd_artifacts *artifacts, mrd_upload *upload, const Mrd__ArtifactChunk *chunk,
+            char text[MRD_TEXT_MAX])
 {
-    char *part = mrd_artifact_path(a, c->sha256, ".part");
+    char *part = mrd_artifact_path(artifacts, chunk->sha256, ".part");
     mrd_why why = { 0 };
     mrd_err err = MRD_OK;
     int fd;
 
     if (part == NULL)
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
-    if ((err = mrd_session_store_check(a->o.store, &why)) != MRD_OK) {
+    if ((err = mrd_session_store_check(artifacts->o.store, &why)) != MRD_OK) {
         free(part);
         return mrd_artifact_fail(err, text, why.text);
     }
@@ -198,15 +202,16 @@ write_chunk(mrd_artifacts *a, mrd_upload *u, const Mrd__ArtifactChunk *c, char t
         errno = ENOSPC; /* for a write that was cut short */
     if (fd < 0) {
         err = mrd_artifact_fail_io(text, part);
-    } else if (pwrite(fd, c->data.data, c->data.len, (off_t) u->have) != (ssize_t) c->data.len) {
+    } else if (pwrite(fd, chunk->data.data, chunk->data.len, (off_t) upload->have) !=
+               (ssize_t) chunk->data.len) {
         err = mrd_artifact_fail_io(text, part);
-        if (ftruncate(fd, (off_t) u->have) != 0)
+        if (ftruncate(fd, (off_t) upload->have) != 0)
             err = MRD_IO;
     } else {
-        u->have += c->data.len;
-        if (u->sum != NULL)
-            mrd_sha256_add(u->sum, c->data.data, c->data.len);
-        a->o.grown(a->o.self, c->sha256, u->have, c->data.len);
+        upload->have += chunk->data.len;
+        if (upload->sum != NULL)
+            mrd_sha256_add(upload->sum, chunk->data.data, chunk->data.len);
+        artifacts->o.grown(artifacts->o.self, chunk->sha256, upload->have, chunk->data.len);
     }
     if (fd >= 0)
         close(fd);
@@ -215,52 +220,54 @@ write_chunk(mrd_artifacts *a, mrd_upload *u, const Mrd__ArtifactChunk *c, char t
 }
 
 mrd_err
-mrd_artifact_chunk(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactChunk *c, Mrd__Ack *ack,
-                   char text[MRD_TEXT_MAX])
+mrd_artifact_chunk(mrd_artifacts *artifacts, uint64_t agent, const Mrd__ArtifactChunk *chunk,
+                   Mrd__Ack *ack, char text[MRD_TEXT_MAX])
 {
-    mrd_upload *u = mrd_hash_is_valid(c->sha256) ? mrd_artifact_upload(a, c->sha256) : NULL;
+    mrd_upload *upload =
+        mrd_hash_is_valid(chunk->sha256) ? mrd_artifact_upload(artifacts, chunk->sha256) : NULL;
     mrd_err err;
 
-    if (u == NULL || u->owner != agent)
+    if (upload == NULL || upload->owner != agent)
         return mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
-    u->used = mrd_local_now();
-    ack->artifact_offset = u->have;
+    upload->used = mrd_local_now();
+    ack->artifact_offset = upload->have;
     /* The file is being verified, or the chunk is a repetition or leaves a gap. The reply says
      * where to continue. */
-    if (u->busy || c->offset != u->have)
+    if (upload->busy || chunk->offset != upload->have)
         return MRD_OK;
-    if (c->data.len > u->size - u->have)
+    if (chunk->data.len > upload->size - upload->have)
         return mrd_artifact_fail(MRD_INVALID, text, "the file has more bytes than were announced");
-    err = write_chunk(a, u, c, text);
-    ack->artifact_offset = u->have;
+    err = write_chunk(artifacts, upload, chunk, text);
+    ack->artifact_offset = upload->have;
     return err;
 }
 
 static mrd_err
-on_done(mrd_artifacts *a, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MAX])
+on_done(mrd_artifacts *artifacts, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MAX])
 {
-    const Mrd__ArtifactDone *d = t->msg.u.done;
-    mrd_upload *u = mrd_hash_is_valid(d->sha256) ? mrd_artifact_upload(a, d->sha256) : NULL;
+    const Mrd__ArtifactDone *done = t->msg.u.done;
+    mrd_upload *upload =
+        mrd_hash_is_valid(done->sha256) ? mrd_artifact_upload(artifacts, done->sha256) : NULL;
     char *path = NULL;
     mrd_err err = MRD_OK;
 
-    if (!mrd_hash_is_valid(d->sha256))
+    if (!mrd_hash_is_valid(done->sha256))
         return mrd_artifact_fail(MRD_INVALID, text, "the announced hash is not valid");
-    path = mrd_artifact_path(a, d->sha256, "");
+    path = mrd_artifact_path(artifacts, done->sha256, "");
     if (path == NULL)
         err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
-    else if (u != NULL && u->busy)
+    else if (upload != NULL && upload->busy)
         err = mrd_artifact_fail(MRD_AGAIN, text, "the received file is being verified");
     else if (access(path, F_OK) == 0)
-        u = NULL; /* announced before; perhaps not logged yet */
-    else if (u == NULL || u->owner != t->msg.frame.agent)
+        upload = NULL; /* announced before; perhaps not logged yet */
+    else if (upload == NULL || upload->owner != t->msg.frame.agent)
         err = mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
-    else if (u->have != u->size || d->size != u->size) {
-        ack->artifact_offset = u->have;
+    else if (upload->have != upload->size || done->size != upload->size) {
+        ack->artifact_offset = upload->have;
         err = mrd_artifact_fail(MRD_INCOMPLETE, text, "bytes of the artifact are missing");
     }
     free(path);
-    if (err == MRD_OK && !prove(a, &t->request, d->sha256, u, false))
+    if (err == MRD_OK && !prove(artifacts, &t->request, done->sha256, upload, false))
         err = mrd_artifact_fail(MRD_AGAIN, text, "other files are being verified");
     return err;
 }
@@ -268,21 +275,21 @@ on_done(mrd_artifacts *a, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MAX])
 static void
 receive(void *self, void *arg)
 {
-    mrd_artifacts *a = self;
+    mrd_artifacts *artifacts = self;
     taken *t = arg;
     Mrd__Ack ack = MRD__ACK__INIT;
     char text[MRD_TEXT_MAX] = "";
     mrd_err err;
 
     if (t->msg.frame.type == MRD_FRAME_ANNOUNCE) {
-        on_announce(a, t);
+        on_announce(artifacts, t);
     } else {
         err = t->msg.frame.type == MRD_FRAME_DONE
-                  ? on_done(a, t, &ack, text)
-                  : mrd_artifact_chunk(a, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
+                  ? on_done(artifacts, t, &ack, text)
+                  : mrd_artifact_chunk(artifacts, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
         if (t->request.keep != NULL) { /* otherwise it is answered when the file is verified */
             mrd_artifact_ack(&ack, err, text);
-            mrd_artifact_reply(a, &t->request, MRD_FRAME_ACK, &ack);
+            mrd_artifact_reply(artifacts, &t->request, MRD_FRAME_ACK, &ack);
         }
     }
     mrd_msg_free(&t->msg);
@@ -290,7 +297,7 @@ receive(void *self, void *arg)
 }
 
 bool
-mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *msg,
+mrd_artifacts_take(mrd_artifacts *artifacts, mrd_server_request *request, mrd_msg *msg,
                    const char *instance_id)
 {
     taken *t = calloc(1, sizeof(*t));
@@ -300,7 +307,7 @@ mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *msg,
     t->request = *request;
     t->msg = *msg;
     mrd_text_set(t->instance_id, sizeof(t->instance_id), instance_id);
-    if (!mrd_pool_put(a->receiver, receive, a, t)) {
+    if (!mrd_pool_put(artifacts->receiver, receive, artifacts, t)) {
         free(t);
         return false;
     }
@@ -310,45 +317,47 @@ mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *msg,
 }
 
 void
-mrd_artifacts_sweep(mrd_artifacts *a)
+mrd_artifacts_sweep(mrd_artifacts *artifacts)
 {
-    (void) mrd_pool_put(a->receiver, mrd_artifact_sweep, a, NULL);
+    (void) mrd_pool_put(artifacts->receiver, mrd_artifact_sweep, artifacts, NULL);
 }
 
 /* ---- Beginning and end ---- */
 
 mrd_err
-mrd_artifacts_open(const mrd_artifacts_options *o, mrd_artifacts **ret_artifacts, mrd_why *why)
+mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_artifacts,
+                   mrd_why *why)
 {
-    mrd_artifacts *a = calloc(1, sizeof(*a));
+    mrd_artifacts *artifacts = calloc(1, sizeof(*artifacts));
     mrd_err err = MRD_OK;
 
-    if (a == NULL || (a->uploads = calloc(MRD_UPLOADS_MAX, sizeof(*a->uploads))) == NULL)
+    if (artifacts == NULL ||
+        (artifacts->uploads = calloc(MRD_UPLOADS_MAX, sizeof(*artifacts->uploads))) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "artifacts");
     if (err == MRD_OK) {
-        a->o = *o;
-        a->names_unsure = true; /* a predecessor's */
-        err = mrd_pool_open("artifacts", 1, RECEIVING_MAX, &a->receiver, why);
+        artifacts->o = *options;
+        artifacts->names_unsure = true; /* a predecessor's */
+        err = mrd_pool_open("artifacts", 1, RECEIVING_MAX, &artifacts->receiver, why);
     }
     if (err == MRD_OK)
-        err = mrd_pool_open("artifacts", 1, PROVING_MAX, &a->prover, why);
+        err = mrd_pool_open("artifacts", 1, PROVING_MAX, &artifacts->prover, why);
     if (err != MRD_OK)
-        mrd_artifacts_close(a);
+        mrd_artifacts_close(artifacts);
     else
-        *ret_artifacts = a;
+        *ret_artifacts = artifacts;
     return err;
 }
 
 void
-mrd_artifacts_close(mrd_artifacts *a)
+mrd_artifacts_close(mrd_artifacts *artifacts)
 {
-    if (a == NULL)
+    if (artifacts == NULL)
         return;
-    __atomic_store_n(&a->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(a->prover); /* passes its last results to the receiving thread */
-    mrd_pool_close(a->receiver);
-    for (size_t i = 0; i < MRD_UPLOADS_MAX && a->uploads != NULL; i++)
-        mrd_upload_forget(&a->uploads[i]);
-    free(a->uploads);
-    free(a);
+    __atomic_store_n(&artifacts->closing, true, __ATOMIC_RELAXED);
+    mrd_pool_close(artifacts->prover); /* passes its last results to the receiving thread */
+    mrd_pool_close(artifacts->receiver);
+    for (size_t i = 0; i < MRD_UPLOADS_MAX && artifacts->uploads != NULL; i++)
+        mrd_upload_forget(&artifacts->uploads[i]);
+    free(artifacts->uploads);
+    free(artifacts);
 }

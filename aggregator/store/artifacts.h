@@ -45,12 +45,12 @@ typedef struct {
 
 mrd_err mrd_artifacts_open(const mrd_artifacts_options *options, mrd_artifacts **ret_artifacts,
                            mrd_why *why);
-void mrd_artifacts_close(mrd_artifacts *a); /* answers pending requests; NULL is fine */
+void mrd_artifacts_close(mrd_artifacts *artifacts); /* answers pending requests; NULL is fine */
 /* Takes an announcement, a chunk or an end, and answers the request. Returns false if the message
  * is of another kind; the request then stays with the caller. */
-bool mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *msg,
+bool mrd_artifacts_take(mrd_artifacts *artifacts, mrd_server_request *request, mrd_msg *msg,
                         const char *instance_id);
 /* Removes files that no session lists and no node is sending. */
-void mrd_artifacts_sweep(mrd_artifacts *a);
+void mrd_artifacts_sweep(mrd_artifacts *artifacts);
 
 #endif

@@ -51,20 +51,22 @@ void mrd_artifact_sweep(void *self, void *none);  /* the receiver's */
 
 /* A node (its agent key) announces a missing file, or sends a chunk of one. Errors: AGAIN, IO,
  * FULL, ... */
-mrd_err mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce *o,
-                           Mrd__ArtifactRequest *request, char text[MRD_TEXT_MAX]);
-mrd_err mrd_artifact_chunk(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactChunk *c,
-                           Mrd__Ack *ack, char text[MRD_TEXT_MAX]);
+mrd_err mrd_artifact_begin(mrd_artifacts *artifacts, uint64_t agent,
+                           const Mrd__ArtifactAnnounce *announce, Mrd__ArtifactRequest *request,
+                           char text[MRD_TEXT_MAX]);
+mrd_err mrd_artifact_chunk(mrd_artifacts *artifacts, uint64_t agent,
+                           const Mrd__ArtifactChunk *chunk, Mrd__Ack *ack, char text[MRD_TEXT_MAX]);
 
 /* ---- artifact_uploads.c ---- */
 
-mrd_upload *mrd_artifact_upload(const mrd_artifacts *a, const char *sha256); /* NULL: none */
-void mrd_upload_forget(mrd_upload *u);
+mrd_upload *mrd_artifact_upload(const mrd_artifacts *artifacts,
+                                const char *sha256); /* NULL: none */
+void mrd_upload_forget(mrd_upload *upload);
 /* Returns <store>/artifacts/<sha256><suffix>, which the caller frees. NULL if out of memory. */
-char *mrd_artifact_path(const mrd_artifacts *a, const char *sha256, const char *suffix);
+char *mrd_artifact_path(const mrd_artifacts *artifacts, const char *sha256, const char *suffix);
 mrd_err mrd_artifact_fail(mrd_err err, char text[MRD_TEXT_MAX], const char *what);
 mrd_err mrd_artifact_fail_io(char text[MRD_TEXT_MAX], const char *path); /* by errno */
-void mrd_artifact_reply(const mrd_artifacts *a, mrd_server_request *request, uint8_t type,
+void mrd_artifact_reply(const mrd_artifacts *artifacts, mrd_server_request *request, uint8_t type,
                         const void *message);
 /* Fills the answer to a chunk or an end. `text` is borrowed. */
 void mrd_artifact_ack(Mrd__Ack *ack, mrd_err err, char *text);

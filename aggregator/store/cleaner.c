@@ -45,31 +45,31 @@ walk_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 static void
 measure(void *self, void *arg)
 {
-    mrd_cleaner *c = self;
+    mrd_cleaner *cleaner = self;
     order *o = arg;
-    char *dir = mrd_session_store_path(c->o.store, o->text, ".");
+    char *dir = mrd_session_store_path(cleaner->o.store, o->text, ".");
 
     walk_sum = 0;
     if (dir != NULL)
         (void) nftw(dir, walk_one, FD_MAX, FTW_PHYS);
     free(dir);
-    c->o.measured(c->o.self, o->session, walk_sum);
+    cleaner->o.measured(cleaner->o.self, o->session, walk_sum);
     free(o);
 }
 
 static void
 look(void *self, void *arg)
 {
-    mrd_cleaner *c = self;
+    mrd_cleaner *cleaner = self;
     struct statvfs fs;
     mrd_why why = { 0 };
 
     (void) arg;
-    __atomic_store_n(&c->looking, false, __ATOMIC_RELAXED);
-    if (mrd_session_store_check(c->o.store, &why) != MRD_OK)
-        c->o.gone(c->o.self, &why);
-    else if (statvfs(c->o.store->dir, &fs) == 0)
-        c->o.disk(c->o.self, (int64_t) fs.f_bavail * (int64_t) fs.f_frsize);
+    __atomic_store_n(&cleaner->looking, false, __ATOMIC_RELAXED);
+    if (mrd_session_store_check(cleaner->o.store, &why) != MRD_OK)
+        cleaner->o.gone(cleaner->o.self, &why);
+    else if (statvfs(cleaner->o.store->dir, &fs) == 0)
+        cleaner->o.disk(cleaner->o.self, (int64_t) fs.f_bavail * (int64_t) fs.f_frsize);
 }
 
 /* ---- Removing ---- */
@@ -89,12 +89,12 @@ empty_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 static void
 empty(void *self, void *arg)
 {
-    mrd_cleaner *c = self;
-    char *path = mrd_session_store_path(c->o.store, NULL, "removed");
+    mrd_cleaner *cleaner = self;
+    char *path = mrd_session_store_path(cleaner->o.store, NULL, "removed");
 
     (void) arg;
-    __atomic_store_n(&c->emptying, false, __ATOMIC_RELAXED);
-    emptied_by = c;
+    __atomic_store_n(&cleaner->emptying, false, __ATOMIC_RELAXED);
+    emptied_by = cleaner;
     if (path != NULL)
         (void) nftw(path, empty_one, FD_MAX, FTW_DEPTH | FTW_PHYS);
     free(path);
@@ -103,9 +103,9 @@ empty(void *self, void *arg)
 /* For a file system without rename. The manifest is removed first, because a directory without one
  * is no session. */
 static void
-remove_in_place(const mrd_cleaner *c, const order *o, const char *dir)
+remove_in_place(const mrd_cleaner *cleaner, const order *o, const char *dir)
 {
-    char *manifest = mrd_session_store_path(c->o.store, o->text, "session.json");
+    char *manifest = mrd_session_store_path(cleaner->o.store, o->text, "session.json");
 
     if (manifest != NULL)
         (void) unlink(manifest);
@@ -116,11 +116,11 @@ remove_in_place(const mrd_cleaner *c, const order *o, const char *dir)
 /* Makes the removal durable before the session's artifacts are removed, in case the power fails in
  * between. */
 static void
-sync_sessions(const mrd_cleaner *c)
+sync_sessions(const mrd_cleaner *cleaner)
 {
-    char *path = mrd_session_store_path(c->o.store, NULL, "sessions");
+    char *path = mrd_session_store_path(cleaner->o.store, NULL, "sessions");
 
-    if (path != NULL && c->o.store->sync == MRD_SYNC_GROUP)
+    if (path != NULL && cleaner->o.store->sync == MRD_SYNC_GROUP)
         /* after a crash the session returns as deleted and is removed again */
         (void) mrd_sync_dir(path, NULL);
     free(path);
@@ -129,10 +129,10 @@ sync_sessions(const mrd_cleaner *c)
 static void
 remove_session(void *self, void *arg)
 {
-    mrd_cleaner *c = self;
+    mrd_cleaner *cleaner = self;
     order *o = arg;
-    char *dir = mrd_session_store_path(c->o.store, NULL, "sessions/%s", o->text);
-    char *to = mrd_session_store_path(c->o.store, NULL, "removed/%s", o->text);
+    char *dir = mrd_session_store_path(cleaner->o.store, NULL, "sessions/%s", o->text);
+    char *to = mrd_session_store_path(cleaner->o.store, NULL, "removed/%s", o->text);
 
     mrd_why why = { 0 };
 
@@ -141,22 +141,22 @@ remove_session(void *self, void *arg)
     } else if (rename(dir, to) != 0) {
         int sys = errno;
 
-        remove_in_place(c, o, dir);
+        remove_in_place(cleaner, o, dir);
         if (access(dir, F_OK) == 0 || errno != ENOENT)
             mrd_why_set(&why, MRD_IO, sys, "cannot remove %s", dir);
     }
     free(dir);
     free(to);
-    sync_sessions(c);
-    c->o.removed(c->o.self, o->session, why.err == MRD_OK ? NULL : &why);
+    sync_sessions(cleaner);
+    cleaner->o.removed(cleaner->o.self, o->session, why.err == MRD_OK ? NULL : &why);
     free(o);
-    empty(c, NULL);
+    empty(cleaner, NULL);
 }
 
 /* ---- Orders ---- */
 
 static void
-put(mrd_cleaner *c, mrd_pool_work *work, uint64_t session, const char *text)
+put(mrd_cleaner *cleaner, mrd_pool_work *work, uint64_t session, const char *text)
 {
     order *o = calloc(1, sizeof(*o));
 
@@ -164,62 +164,63 @@ put(mrd_cleaner *c, mrd_pool_work *work, uint64_t session, const char *text)
         return;
     o->session = session;
     mrd_text_set(o->text, sizeof(o->text), text);
-    if (!mrd_pool_put(c->worker, work, c, o))
+    if (!mrd_pool_put(cleaner->worker, work, cleaner, o))
         free(o);
 }
 
 void
-mrd_cleaner_measure(mrd_cleaner *c, uint64_t session, const char *text)
+mrd_cleaner_measure(mrd_cleaner *cleaner, uint64_t session, const char *text)
 {
-    put(c, measure, session, text);
+    put(cleaner, measure, session, text);
 }
 
 void
-mrd_cleaner_remove(mrd_cleaner *c, uint64_t session, const char *text)
+mrd_cleaner_remove(mrd_cleaner *cleaner, uint64_t session, const char *text)
 {
-    put(c, remove_session, session, text);
+    put(cleaner, remove_session, session, text);
 }
 
 void
-mrd_cleaner_empty(mrd_cleaner *c)
+mrd_cleaner_empty(mrd_cleaner *cleaner)
 {
-    if (!__atomic_exchange_n(&c->emptying, true, __ATOMIC_RELAXED) &&
-        !mrd_pool_put(c->worker, empty, c, NULL))
-        __atomic_store_n(&c->emptying, false, __ATOMIC_RELAXED);
+    if (!__atomic_exchange_n(&cleaner->emptying, true, __ATOMIC_RELAXED) &&
+        !mrd_pool_put(cleaner->worker, empty, cleaner, NULL))
+        __atomic_store_n(&cleaner->emptying, false, __ATOMIC_RELAXED);
 }
 
 void
-mrd_cleaner_look(mrd_cleaner *c)
+mrd_cleaner_look(mrd_cleaner *cleaner)
 {
-    if (!__atomic_exchange_n(&c->looking, true, __ATOMIC_RELAXED) &&
-        !mrd_pool_put(c->worker, look, c, NULL))
-        __atomic_store_n(&c->looking, false, __ATOMIC_RELAXED);
+    if (!__atomic_exchange_n(&cleaner->looking, true, __ATOMIC_RELAXED) &&
+        !mrd_pool_put(cleaner->worker, look, cleaner, NULL))
+        __atomic_store_n(&cleaner->looking, false, __ATOMIC_RELAXED);
 }
 
 mrd_err
-mrd_cleaner_open(const mrd_cleaner_options *o, mrd_cleaner **ret_cleaner, mrd_why *why)
+mrd_cleaner_open(const mrd_cleaner_options *options, mrd_cleaner **ret_cleaner, mrd_why *why)
 {
-    mrd_cleaner *c = calloc(1, sizeof(*c));
+    mrd_cleaner *cleaner = calloc(1, sizeof(*cleaner));
     mrd_err err;
 
-    if (c == NULL)
+    if (cleaner == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "store");
-    c->o = *o;
-    if ((err = mrd_pool_open("the store's folders", 1, WAITING_MAX, &c->worker, why)) != MRD_OK) {
-        free(c);
+    cleaner->o = *options;
+    if ((err = mrd_pool_open("the store's folders", 1, WAITING_MAX, &cleaner->worker, why)) !=
+        MRD_OK) {
+        free(cleaner);
         return err;
     }
-    mrd_cleaner_empty(c); /* leftovers of the last run */
-    *ret_cleaner = c;
+    mrd_cleaner_empty(cleaner); /* leftovers of the last run */
+    *ret_cleaner = cleaner;
     return MRD_OK;
 }
 
 void
-mrd_cleaner_close(mrd_cleaner *c)
+mrd_cleaner_close(mrd_cleaner *cleaner)
 {
-    if (c == NULL)
+    if (cleaner == NULL)
         return;
-    __atomic_store_n(&c->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(c->worker);
-    free(c);
+    __atomic_store_n(&cleaner->closing, true, __ATOMIC_RELAXED);
+    mrd_pool_close(cleaner->worker);
+    free(cleaner);
 }

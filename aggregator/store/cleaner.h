@@ -27,11 +27,12 @@ typedef struct {
 mrd_err mrd_cleaner_open(const mrd_cleaner_options *options, mrd_cleaner **ret_cleaner,
                          mrd_why *why);
 /* directories that are not deleted yet are deleted at the next start */
-void mrd_cleaner_close(mrd_cleaner *c);
-void mrd_cleaner_measure(mrd_cleaner *c, uint64_t session, const char *text);
-void mrd_cleaner_remove(mrd_cleaner *c, uint64_t session, const char *text);
-void mrd_cleaner_empty(mrd_cleaner *c); /* deletes what is in removed/ */
+void mrd_cleaner_close(mrd_cleaner *cleaner);
+void mrd_cleaner_measure(mrd_cleaner *cleaner, uint64_t session, const char *text);
+void mrd_cleaner_remove(mrd_cleaner *cleaner, uint64_t session, const char *text);
+void mrd_cleaner_empty(mrd_cleaner *cleaner); /* deletes what is in removed/ */
 void mrd_cleaner_look(
-    mrd_cleaner *c); /* checks that the store exists, and its free bytes; one check at a time */
+    mrd_cleaner
+        *cleaner); /* checks that the store exists, and its free bytes; one check at a time */
 
 #endif

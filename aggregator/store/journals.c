@@ -71,61 +71,63 @@ item_free(item *i)
 /* ---- Journals ---- */
 
 static void
-journal_free(mrd_journals *w, size_t at)
+journal_free(mrd_journals *journals, size_t at)
 {
-    journal *j = w->v[at];
+    journal *jnl = journals->v[at];
     mrd_why why = { 0 };
 
-    if (mrd_journal_close(j->j, &why) != MRD_OK)
+    if (mrd_journal_close(jnl->j, &why) != MRD_OK)
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-CLOSE",
-                "A journal's segment was closed without its index: path=%s reason=%s", j->dir,
+                "A journal's segment was closed without its index: path=%s reason=%s", jnl->dir,
                 why.text);
-    mrd_map_remove(&w->by_number, (mrd_map_key){ .a = j->number });
-    w->v[at] = w->v[--w->n];
-    if (at < w->n)
-        (void) mrd_map_put(&w->by_number, (mrd_map_key){ .a = w->v[at]->number }, (uint32_t) at);
-    free(j->dir);
-    free(j->instance_id);
-    free(j);
+    mrd_map_remove(&journals->by_number, (mrd_map_key){ .a = jnl->number });
+    journals->v[at] = journals->v[--journals->n];
+    if (at < journals->n)
+        (void) mrd_map_put(&journals->by_number, (mrd_map_key){ .a = journals->v[at]->number },
+                           (uint32_t) at);
+    free(jnl->dir);
+    free(jnl->instance_id);
+    free(jnl);
 }
 
 static journal *
-journal_new(mrd_journals *w, item *i)
+journal_new(mrd_journals *journals, item *i)
 {
-    journal *j = calloc(1, sizeof(*j));
+    journal *jnl = calloc(1, sizeof(*jnl));
 
-    if (j == NULL || !MRD_VEC_ROOM(w->v, w->n, w->cap, 1) ||
-        mrd_map_put(&w->by_number, (mrd_map_key){ .a = i->f.journal }, (uint32_t) w->n) != MRD_OK) {
-        free(j);
+    if (jnl == NULL || !MRD_VEC_ROOM(journals->v, journals->n, journals->cap, 1) ||
+        mrd_map_put(&journals->by_number, (mrd_map_key){ .a = i->f.journal },
+                    (uint32_t) journals->n) != MRD_OK) {
+        free(jnl);
         return NULL;
     }
-    *j = (journal){ .number = i->f.journal,
-                    .session = i->f.session,
-                    .dir = i->f.dir,
-                    .instance_id = i->instance_id };
+    *jnl = (journal){ .number = i->f.journal,
+                      .session = i->f.session,
+                      .dir = i->f.dir,
+                      .instance_id = i->instance_id };
     i->f.dir = i->instance_id = NULL;
-    w->v[w->n++] = j;
-    return j;
+    journals->v[journals->n++] = jnl;
+    return jnl;
 }
 
 static journal *
-journal_of(mrd_journals *w, item *i)
+journal_of(mrd_journals *journals, item *i)
 {
-    uint32_t at = mrd_map_get(&w->by_number, (mrd_map_key){ .a = i->f.journal });
+    uint32_t at = mrd_map_get(&journals->by_number, (mrd_map_key){ .a = i->f.journal });
 
     if (at != MRD_MAP_NONE)
-        return w->v[at];
-    return i->f.dir == NULL ? NULL : journal_new(w, i);
+        return journals->v[at];
+    return i->f.dir == NULL ? NULL : journal_new(journals, i);
 }
 
 static void
-close_session(mrd_journals *w, uint64_t session)
+close_session(mrd_journals *journals, uint64_t session)
 {
-    for (size_t i = w->n; i-- > 0;) {
-        if (w->v[i]->session == session)
-            journal_free(w, i);
+    for (size_t i = journals->n; i-- > 0;) {
+        if (journals->v[i]->session == session)
+            journal_free(journals, i);
     }
-    w->o.closed(w->o.self, session);
+    journals->o.closed(journals->o.self, session);
 }
 
 /* ---- A group ---- */
@@ -133,23 +135,23 @@ close_session(mrd_journals *w, uint64_t session)
 /* Writes a part of the frames that wait for a journal, at most the amount that may stay unsynced.
  * Returns the number of chunks, 0 if they failed. */
 static size_t
-write_some(mrd_journals *w, journal *j, size_t from, size_t n)
+write_some(mrd_journals *journals, journal *jnl, size_t from, size_t n)
 {
-    bool group = w->o.store->sync == MRD_SYNC_GROUP;
+    bool group = journals->o.store->sync == MRD_SYNC_GROUP;
     size_t end = from, bytes = 0, written;
-    uint64_t place = mrd_journal_appended(j->j);
+    uint64_t place = mrd_journal_appended(jnl->j);
 
     while (end < n &&
-           (end == from || !group || bytes + w->chunks[end].data.len <= MRD_JOURNAL_TAIL))
-        bytes += w->chunks[end++].data.len;
-    written = mrd_journal_append_many(j->j, w->chunks + from, end - from, &j->unwritten);
+           (end == from || !group || bytes + journals->chunks[end].data.len <= MRD_JOURNAL_TAIL))
+        bytes += journals->chunks[end++].data.len;
+    written = mrd_journal_append_many(jnl->j, journals->chunks + from, end - from, &jnl->unwritten);
     for (size_t i = from; i < from + written; i++)
-        w->group[w->chunk_at[i]]->place = ++place;
-    if (written == end - from && end < n && mrd_journal_sync(j->j, &j->unwritten) != MRD_OK) {
+        journals->group[journals->chunk_at[i]]->place = ++place;
+    if (written == end - from && end < n && mrd_journal_sync(jnl->j, &jnl->unwritten) != MRD_OK) {
         for (size_t i = from; i < end; i++) {
-            item *of = w->group[w->chunk_at[i]];
+            item *of = journals->group[journals->chunk_at[i]];
 
-            of->place = of->place <= mrd_journal_durable(j->j) ? of->place : 0;
+            of->place = of->place <= mrd_journal_durable(jnl->j) ? of->place : 0;
         }
         return 0;
     }
@@ -157,47 +159,48 @@ write_some(mrd_journals *w, journal *j, size_t from, size_t n)
 }
 
 static void
-write_journal(mrd_journals *w, journal *j)
+write_journal(mrd_journals *journals, journal *jnl)
 {
     size_t n = 0, did;
 
-    if (j->j == NULL && mrd_journal_open(j->dir, mrd_str_of(j->instance_id), j->session, &j->j,
-                                         &j->unwritten) != MRD_OK)
+    if (jnl->j == NULL && mrd_journal_open(jnl->dir, mrd_str_of(jnl->instance_id), jnl->session,
+                                           &jnl->j, &jnl->unwritten) != MRD_OK)
         return;
-    for (size_t i = 0; i < w->n_group; i++) {
-        if (w->group[i]->of != j)
+    for (size_t i = 0; i < journals->n_group; i++) {
+        if (journals->group[i]->of != jnl)
             continue;
-        w->chunks[n] = (mrd_journal_chunk){ &w->group[i]->f.frame, w->group[i]->f.data };
-        w->chunk_at[n++] = i;
+        journals->chunks[n] =
+            (mrd_journal_chunk){ &journals->group[i]->f.frame, journals->group[i]->f.data };
+        journals->chunk_at[n++] = i;
     }
     for (size_t i = 0; i < n; i += did) {
-        if ((did = write_some(w, j, i, n)) == 0)
+        if ((did = write_some(journals, jnl, i, n)) == 0)
             break;
     }
 }
 
 static void
-sync_group(mrd_journals *w)
+sync_group(mrd_journals *journals)
 {
     journal *open[GROUP_MAX];
-    size_t n = 0, calls;
+    size_t count = 0, calls;
 
-    for (size_t i = 0; i < w->n_touched; i++) {
-        if (w->touched[i]->j == NULL)
+    for (size_t i = 0; i < journals->n_touched; i++) {
+        if (journals->touched[i]->j == NULL)
             continue;
-        w->whys[n] = (mrd_why){ 0 };
-        open[n] = w->touched[i];
-        w->dirty[n++] = w->touched[i]->j;
+        journals->whys[count] = (mrd_why){ 0 };
+        open[count] = journals->touched[i];
+        journals->dirty[count++] = journals->touched[i]->j;
     }
-    if (w->o.store->sync == MRD_SYNC_GROUP && n > 0) {
-        calls = mrd_journal_sync_many(w->syncer, w->dirty, n, w->whys);
-        __atomic_add_fetch(&w->syncs, calls, __ATOMIC_RELAXED);
+    if (journals->o.store->sync == MRD_SYNC_GROUP && count > 0) {
+        calls = mrd_journal_sync_many(journals->syncer, journals->dirty, count, journals->whys);
+        __atomic_add_fetch(&journals->syncs, calls, __ATOMIC_RELAXED);
     } else {
-        for (size_t i = 0; i < n; i++)
-            (void) mrd_journal_check(w->dirty[i], &w->whys[i]);
+        for (size_t i = 0; i < count; i++)
+            (void) mrd_journal_check(journals->dirty[i], &journals->whys[i]);
     }
-    for (size_t i = 0; i < n; i++)
-        open[i]->unsynced = w->whys[i];
+    for (size_t i = 0; i < count; i++)
+        open[i]->unsynced = journals->whys[i];
 }
 
 /* Its journal's sync failed, but its segment was full and had been synced before. */
@@ -208,43 +211,43 @@ is_durable(const item *i)
 }
 
 static void
-report(mrd_journals *w, item *i)
+report(mrd_journals *journals, item *i)
 {
     mrd_why nomem = { .err = MRD_NOMEM, .text = "out of memory" };
-    const mrd_why *failed = w->gone.err != MRD_OK                             ? &w->gone
+    const mrd_why *failed = journals->gone.err != MRD_OK                      ? &journals->gone
                             : i->of == NULL                                   ? &nomem
                             : i->place == 0                                   ? &i->of->unwritten
                             : i->of->unsynced.err != MRD_OK && !is_durable(i) ? &i->of->unsynced
                                                                               : NULL;
 
-    w->o.stored(w->o.self, i->f.ticket, failed);
+    journals->o.stored(journals->o.self, i->f.ticket, failed);
     item_free(i);
 }
 
 /* Group commit: writes all waiting frames, makes them durable, and then reports each frame. */
 static void
-commit(mrd_journals *w)
+commit(mrd_journals *journals)
 {
-    w->n_touched = 0;
-    w->gone = (mrd_why){ 0 };
-    (void) mrd_session_store_check(w->o.store, &w->gone);
-    for (size_t i = 0; i < w->n_group && w->gone.err == MRD_OK; i++) {
-        journal *j = w->group[i]->of = journal_of(w, w->group[i]);
+    journals->n_touched = 0;
+    journals->gone = (mrd_why){ 0 };
+    (void) mrd_session_store_check(journals->o.store, &journals->gone);
+    for (size_t i = 0; i < journals->n_group && journals->gone.err == MRD_OK; i++) {
+        journal *jnl = journals->group[i]->of = journal_of(journals, journals->group[i]);
 
-        if (j == NULL || j->in_group)
+        if (jnl == NULL || jnl->in_group)
             continue;
-        j->in_group = true;
-        j->unwritten = j->unsynced = (mrd_why){ 0 };
-        w->touched[w->n_touched++] = j;
+        jnl->in_group = true;
+        jnl->unwritten = jnl->unsynced = (mrd_why){ 0 };
+        journals->touched[journals->n_touched++] = jnl;
     }
-    for (size_t i = 0; i < w->n_touched; i++)
-        write_journal(w, w->touched[i]);
-    sync_group(w);
-    for (size_t i = 0; i < w->n_touched; i++)
-        w->touched[i]->in_group = false;
-    for (size_t i = 0; i < w->n_group; i++)
-        report(w, w->group[i]);
-    w->n_group = 0;
+    for (size_t i = 0; i < journals->n_touched; i++)
+        write_journal(journals, journals->touched[i]);
+    sync_group(journals);
+    for (size_t i = 0; i < journals->n_touched; i++)
+        journals->touched[i]->in_group = false;
+    for (size_t i = 0; i < journals->n_group; i++)
+        report(journals, journals->group[i]);
+    journals->n_group = 0;
 }
 
 /* ---- The thread ---- */
@@ -252,164 +255,165 @@ commit(mrd_journals *w)
 /* A sync costs the same for one frame and for many, so a few frames wait briefly for more. Lock
  * held. */
 static void
-wait_for_company(mrd_journals *w)
+wait_for_company(mrd_journals *journals)
 {
-    mrd_local_ns until = mrd_local_add(w->first->came, GROUP_WAIT);
+    mrd_local_ns until = mrd_local_add(journals->first->came, GROUP_WAIT);
 
-    while (w->waiting < GROUP_ENOUGH && !w->closing && w->o.store->sync == MRD_SYNC_GROUP) {
+    while (journals->waiting < GROUP_ENOUGH && !journals->closing &&
+           journals->o.store->sync == MRD_SYNC_GROUP) {
         int64_t left = mrd_local_diff(until, mrd_local_now());
         struct timespec end;
 
         if (left <= 0)
             return;
         end = mrd_cond_deadline(left);
-        pthread_cond_timedwait(&w->news, &w->lock, &end);
+        pthread_cond_timedwait(&journals->news, &journals->lock, &end);
     }
 }
 
 /* Takes the next items: a group of frames, or one order to close. Lock held. */
 static item *
-take(mrd_journals *w)
+take(mrd_journals *journals)
 {
-    while (w->first != NULL && !w->first->close && w->n_group < GROUP_MAX) {
-        w->group[w->n_group++] = w->first;
-        w->first = w->first->next;
-        w->waiting--;
+    while (journals->first != NULL && !journals->first->close && journals->n_group < GROUP_MAX) {
+        journals->group[journals->n_group++] = journals->first;
+        journals->first = journals->first->next;
+        journals->waiting--;
     }
-    if (w->first != NULL && w->n_group == 0) {
-        item *i = w->first;
+    if (journals->first != NULL && journals->n_group == 0) {
+        item *i = journals->first;
 
-        w->first = i->next;
-        w->waiting--;
-        if (w->first == NULL)
-            w->last = &w->first;
+        journals->first = i->next;
+        journals->waiting--;
+        if (journals->first == NULL)
+            journals->last = &journals->first;
         return i;
     }
-    if (w->first == NULL)
-        w->last = &w->first;
+    if (journals->first == NULL)
+        journals->last = &journals->first;
     return NULL;
 }
 
 static void *
 run(void *arg)
 {
-    mrd_journals *w = arg;
+    mrd_journals *journals = arg;
 
-    pthread_mutex_lock(&w->lock);
-    while (w->first != NULL || !w->closing) {
+    pthread_mutex_lock(&journals->lock);
+    while (journals->first != NULL || !journals->closing) {
         item *order;
 
-        if (w->first == NULL) {
-            pthread_cond_wait(&w->news, &w->lock);
+        if (journals->first == NULL) {
+            pthread_cond_wait(&journals->news, &journals->lock);
             continue;
         }
-        if (!w->first->close)
-            wait_for_company(w);
-        order = take(w);
-        pthread_mutex_unlock(&w->lock);
+        if (!journals->first->close)
+            wait_for_company(journals);
+        order = take(journals);
+        pthread_mutex_unlock(&journals->lock);
         if (order != NULL) {
-            close_session(w, order->f.session);
+            close_session(journals, order->f.session);
             item_free(order);
         } else {
-            commit(w);
+            commit(journals);
         }
-        pthread_mutex_lock(&w->lock);
+        pthread_mutex_lock(&journals->lock);
     }
-    pthread_mutex_unlock(&w->lock);
-    while (w->n > 0)
-        journal_free(w, w->n - 1);
+    pthread_mutex_unlock(&journals->lock);
+    while (journals->n > 0)
+        journal_free(journals, journals->n - 1);
     return NULL;
 }
 
 static void
-put(mrd_journals *w, item *i)
+put(mrd_journals *journals, item *i)
 {
     i->came = mrd_local_now();
-    pthread_mutex_lock(&w->lock);
-    *w->last = i;
-    w->last = &i->next;
-    w->waiting++;
-    pthread_cond_signal(&w->news);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_lock(&journals->lock);
+    *journals->last = i;
+    journals->last = &i->next;
+    journals->waiting++;
+    pthread_cond_signal(&journals->news);
+    pthread_mutex_unlock(&journals->lock);
 }
 
 mrd_err
-mrd_journals_append(mrd_journals *w, const mrd_journals_frame *f)
+mrd_journals_append(mrd_journals *journals, const mrd_journals_frame *frame)
 {
     item *i = calloc(1, sizeof(*i));
 
-    if (i == NULL ||
-        (f->dir != NULL && (i->instance_id = mrd_str_dup(mrd_str_of(f->instance_id))) == NULL)) {
+    if (i == NULL || (frame->dir != NULL &&
+                      (i->instance_id = mrd_str_dup(mrd_str_of(frame->instance_id))) == NULL)) {
         free(i);
-        free(f->dir);
-        free(f->owned);
+        free(frame->dir);
+        free(frame->owned);
         return MRD_NOMEM;
     }
-    i->f = *f;
-    put(w, i);
+    i->f = *frame;
+    put(journals, i);
     return MRD_OK;
 }
 
 void
-mrd_journals_close_session(mrd_journals *w, uint64_t session)
+mrd_journals_close_session(mrd_journals *journals, uint64_t session)
 {
     item *i = calloc(1, sizeof(*i));
 
     if (i == NULL) { /* they stay open until the end, which loses nothing */
-        w->o.closed(w->o.self, session);
+        journals->o.closed(journals->o.self, session);
         return;
     }
     i->close = true;
     i->f.session = session;
-    put(w, i);
+    put(journals, i);
 }
 
 uint64_t
-mrd_journals_syncs(const mrd_journals *w)
+mrd_journals_syncs(const mrd_journals *journals)
 {
-    return __atomic_load_n(&w->syncs, __ATOMIC_RELAXED);
+    return __atomic_load_n(&journals->syncs, __ATOMIC_RELAXED);
 }
 
 mrd_err
-mrd_journals_open(const mrd_journals_options *o, mrd_journals **ret_journals, mrd_why *why)
+mrd_journals_open(const mrd_journals_options *options, mrd_journals **ret_journals, mrd_why *why)
 {
-    mrd_journals *w = calloc(1, sizeof(*w));
+    mrd_journals *journals = calloc(1, sizeof(*journals));
     mrd_err err;
 
-    if (w == NULL)
+    if (journals == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "journals");
-    w->o = *o;
-    w->last = &w->first;
-    if ((err = mrd_journal_syncer_open(o->store->dir, &w->syncer, why)) != MRD_OK) {
-        free(w);
+    journals->o = *options;
+    journals->last = &journals->first;
+    if ((err = mrd_journal_syncer_open(options->store->dir, &journals->syncer, why)) != MRD_OK) {
+        free(journals);
         return err;
     }
-    pthread_mutex_init(&w->lock, NULL);
-    mrd_cond_init(&w->news);
-    if ((errno = pthread_create(&w->thread, NULL, run, w)) != 0) {
+    pthread_mutex_init(&journals->lock, NULL);
+    mrd_cond_init(&journals->news);
+    if ((errno = pthread_create(&journals->thread, NULL, run, journals)) != 0) {
         mrd_why_set(why, MRD_IO, errno, "cannot start the thread that writes journals");
-        mrd_journal_syncer_close(w->syncer);
-        free(w);
+        mrd_journal_syncer_close(journals->syncer);
+        free(journals);
         return MRD_IO;
     }
-    *ret_journals = w;
+    *ret_journals = journals;
     return MRD_OK;
 }
 
 void
-mrd_journals_close(mrd_journals *w)
+mrd_journals_close(mrd_journals *journals)
 {
-    if (w == NULL)
+    if (journals == NULL)
         return;
-    pthread_mutex_lock(&w->lock);
-    w->closing = true;
-    pthread_cond_signal(&w->news);
-    pthread_mutex_unlock(&w->lock);
-    pthread_join(w->thread, NULL);
-    mrd_journal_syncer_close(w->syncer);
-    mrd_map_fini(&w->by_number);
-    pthread_cond_destroy(&w->news);
-    pthread_mutex_destroy(&w->lock);
-    free(w->v);
-    free(w);
+    pthread_mutex_lock(&journals->lock);
+    journals->closing = true;
+    pthread_cond_signal(&journals->news);
+    pthread_mutex_unlock(&journals->lock);
+    pthread_join(journals->thread, NULL);
+    mrd_journal_syncer_close(journals->syncer);
+    mrd_map_fini(&journals->by_number);
+    pthread_cond_destroy(&journals->news);
+    pthread_mutex_destroy(&journals->lock);
+    free(journals->v);
+    free(journals);
 }

@@ -24,7 +24,7 @@ typedef struct {
 mrd_err mrd_journals_open(const mrd_journals_options *options, mrd_journals **ret_journals,
                           mrd_why *why);
 /* Writes and reports the queued frames, and closes all journals. NULL is fine. */
-void mrd_journals_close(mrd_journals *j);
+void mrd_journals_close(mrd_journals *journals);
 
 typedef struct {
     uint64_t ticket, session;
@@ -38,9 +38,10 @@ typedef struct {
 } mrd_journals_frame;
 
 /* On NOMEM nothing is reported, and `owned` is freed. */
-mrd_err mrd_journals_append(mrd_journals *j, const mrd_journals_frame *frame);
+mrd_err mrd_journals_append(mrd_journals *journals, const mrd_journals_frame *frame);
 /* Closes the journals of a session after its queued frames. */
-void mrd_journals_close_session(mrd_journals *j, uint64_t session);
-uint64_t mrd_journals_syncs(const mrd_journals *j); /* sync system calls up to now; any thread */
+void mrd_journals_close_session(mrd_journals *journals, uint64_t session);
+uint64_t
+mrd_journals_syncs(const mrd_journals *journals); /* sync system calls up to now; any thread */
 
 #endif

@@ -21,11 +21,12 @@ typedef struct {
     mrd_local_ns made;
 } mrd_session_view;
 
-mrd_session_view *mrd_session_view_new(const mrd_core *c, const mrd_session *s); /* NULL: NOMEM */
-mrd_session_view *mrd_session_view_ref(mrd_session_view *v);
-void mrd_session_view_unref(mrd_session_view *v); /* NULL is fine */
-mrd_json *mrd_session_view_json(const mrd_session_view *v);
-mrd_json *mrd_session_view_file(const mrd_session_view *v); /* session.json */
+mrd_session_view *mrd_session_view_new(const mrd_core *core,
+                                       const mrd_session *session); /* NULL: NOMEM */
+mrd_session_view *mrd_session_view_ref(mrd_session_view *view);
+void mrd_session_view_unref(mrd_session_view *view); /* NULL is fine */
+mrd_json *mrd_session_view_json(const mrd_session_view *view);
+mrd_json *mrd_session_view_file(const mrd_session_view *view); /* session.json */
 
 /* ---- All nodes, and one line for each session ---- */
 
@@ -75,9 +76,10 @@ typedef struct {
     mrd_hang_counts hang;
 } mrd_overview;
 
-mrd_overview *mrd_overview_new(const mrd_core *c); /* NULL: NOMEM */
-mrd_overview *mrd_overview_ref(mrd_overview *v);
-void mrd_overview_unref(mrd_overview *v);                                      /* NULL is fine */
-const mrd_node *mrd_overview_node(const mrd_overview *v, mrd_str instance_id); /* NULL: none */
+mrd_overview *mrd_overview_new(const mrd_core *core); /* NULL: NOMEM */
+mrd_overview *mrd_overview_ref(mrd_overview *overview);
+void mrd_overview_unref(mrd_overview *overview); /* NULL is fine */
+const mrd_node *mrd_overview_node(const mrd_overview *overview,
+                                  mrd_str instance_id); /* NULL: none */
 
 #endif

@@ -21,7 +21,7 @@
 #include "proto/api_names.h"
 
 char *
-mrd_session_store_path(const mrd_session_store *s, const char *session, const char *format, ...)
+mrd_session_store_path(const mrd_session_store *store, const char *session, const char *format, ...)
 {
     char *tail = NULL, *path = NULL;
     va_list args;
@@ -32,56 +32,56 @@ mrd_session_store_path(const mrd_session_store *s, const char *session, const ch
     va_end(args);
     if (n < 0)
         return NULL;
-    n = session == NULL ? asprintf(&path, "%s/%s", s->dir, tail)
-                        : asprintf(&path, "%s/sessions/%s/%s", s->dir, session, tail);
+    n = session == NULL ? asprintf(&path, "%s/%s", store->dir, tail)
+                        : asprintf(&path, "%s/sessions/%s/%s", store->dir, session, tail);
     free(tail);
     return n < 0 ? NULL : path;
 }
 
 mrd_err
-mrd_session_store_write(const mrd_session_store *s, const char *path, const mrd_buf *text,
+mrd_session_store_write(const mrd_session_store *store, const char *path, const mrd_buf *text,
                         mrd_why *why)
 {
     mrd_bytes bytes = { text->p, text->len };
-    mrd_err err = mrd_session_store_check(s, why);
+    mrd_err err = mrd_session_store_check(store, why);
 
     if (err != MRD_OK)
         return err;
     if (path == NULL || text->err != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", path == NULL ? "path" : path);
-    return s->sync == MRD_SYNC_GROUP ? mrd_write_file_durable(path, bytes, 0644, why)
-                                     : mrd_write_file(path, bytes, 0644, why);
+    return store->sync == MRD_SYNC_GROUP ? mrd_write_file_durable(path, bytes, 0644, why)
+                                         : mrd_write_file(path, bytes, 0644, why);
 }
 
 mrd_err
-mrd_session_store_save(const mrd_session_store *s, const mrd_session_view *v, mrd_why *why)
+mrd_session_store_save(const mrd_session_store *store, const mrd_session_view *view, mrd_why *why)
 {
-    char *path = mrd_session_store_path(s, v->s->text, "session.json");
-    mrd_json *o = mrd_session_view_file(v);
+    char *path = mrd_session_store_path(store, view->s->text, "session.json");
+    mrd_json *json = mrd_session_view_file(view);
     mrd_buf text = { 0 };
     mrd_err err;
 
-    if (o != NULL)
-        mrd_json_write(o, true, &text);
+    if (json != NULL)
+        mrd_json_write(json, true, &text);
     else
         text.err = MRD_NOMEM;
     mrd_buf_byte(&text, '\n');
-    err = mrd_session_store_write(s, path, &text, why);
-    mrd_json_free(o);
+    err = mrd_session_store_write(store, path, &text, why);
+    mrd_json_free(json);
     mrd_buf_fini(&text);
     free(path);
     return err;
 }
 
 mrd_err
-mrd_session_store_save_nodes(const mrd_session_store *s, const mrd_buf *text, bool durable,
-                             mrd_why *why)
+mrd_session_store_save_nodes(const mrd_session_store *session_store, const mrd_buf *text,
+                             bool durable, mrd_why *why)
 {
-    mrd_session_store store = *s;
-    char *path = mrd_session_store_path(s, NULL, "nodes.json");
+    mrd_session_store store = *session_store;
+    char *path = mrd_session_store_path(session_store, NULL, "nodes.json");
     mrd_err err;
 
-    store.sync = durable ? s->sync : MRD_SYNC_NONE;
+    store.sync = durable ? session_store->sync : MRD_SYNC_NONE;
     err = mrd_session_store_write(&store, path, text, why);
     free(path);
     return err;
@@ -97,7 +97,7 @@ boot_id_read(char *to, size_t size)
 }
 
 static mrd_err
-timeline_save(const mrd_timescale *t, const char *path, int64_t moves, mrd_why *why)
+timeline_save(const mrd_timescale *timescale, const char *path, int64_t moves, mrd_why *why)
 {
     mrd_buf text = { 0 };
     mrd_err err;
@@ -105,7 +105,8 @@ timeline_save(const mrd_timescale *t, const char *path, int64_t moves, mrd_why *
     mrd_buf_fmt(&text,
                 "{\"boot_id\": \"%s\", \"session_offset_ns\": %lld, \"timeline\": \"%s\", "
                 "\"moves\": %lld}\n",
-                t->boot_id, (long long) t->offset, t->timeline, (long long) moves);
+                timescale->boot_id, (long long) timescale->offset, timescale->timeline,
+                (long long) moves);
     err = mrd_write_file_durable(path, (mrd_bytes){ text.p, text.len }, 0644, why);
     mrd_buf_fini(&text);
     return err;
@@ -116,29 +117,30 @@ timeline_save(const mrd_timescale *t, const char *path, int64_t moves, mrd_why *
  * that was moved to another machine and back begins a new timeline, because this machine's clock
  * does not cover the time in between. */
 static mrd_err
-timeline_open(const mrd_session_store *s, mrd_timescale *t, mrd_why *why)
+timeline_open(const mrd_session_store *store, mrd_timescale *timescale, mrd_why *why)
 {
-    char *path = mrd_session_store_path(s, NULL, "clock.json");
-    mrd_json *o = NULL;
+    char *path = mrd_session_store_path(store, NULL, "clock.json");
+    mrd_json *json = NULL;
     mrd_err err = MRD_OK;
     int64_t moves = 0;
 
     if (path == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", s->dir);
-    (void) mrd_json_load(path, &o, NULL);
-    if (strcmp(mrd_json_str(o, "boot_id", ""), t->boot_id) == 0 &&
-        mrd_json_int(o, "session_offset_ns", 0) != 0) {
-        t->offset = mrd_json_int(o, "session_offset_ns", 0);
-        mrd_text_set(t->timeline, sizeof(t->timeline), mrd_json_str(o, "timeline", t->boot_id));
+        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", store->dir);
+    (void) mrd_json_load(path, &json, NULL);
+    if (strcmp(mrd_json_str(json, "boot_id", ""), timescale->boot_id) == 0 &&
+        mrd_json_int(json, "session_offset_ns", 0) != 0) {
+        timescale->offset = mrd_json_int(json, "session_offset_ns", 0);
+        mrd_text_set(timescale->timeline, sizeof(timescale->timeline),
+                     mrd_json_str(json, "timeline", timescale->boot_id));
     } else {
-        if (o != NULL)
-            moves = mrd_json_int(o, "moves", 0) + 1;
-        t->offset = mrd_wall_now().ns - mrd_local_now().ns;
-        snprintf(t->timeline, sizeof(t->timeline), moves > 0 ? "%.40s#%lld" : "%.40s", t->boot_id,
-                 (long long) moves);
-        err = timeline_save(t, path, moves, why);
+        if (json != NULL)
+            moves = mrd_json_int(json, "moves", 0) + 1;
+        timescale->offset = mrd_wall_now().ns - mrd_local_now().ns;
+        snprintf(timescale->timeline, sizeof(timescale->timeline),
+                 moves > 0 ? "%.40s#%lld" : "%.40s", timescale->boot_id, (long long) moves);
+        err = timeline_save(timescale, path, moves, why);
     }
-    mrd_json_free(o);
+    mrd_json_free(json);
     free(path);
     return err;
 }
@@ -147,21 +149,22 @@ timeline_open(const mrd_session_store *s, mrd_timescale *t, mrd_why *why)
  * releases the lock when the process ends, however it ends. A file system without locks is used
  * without this protection. */
 static mrd_err
-store_lock(mrd_session_store *s, mrd_why *why)
+store_lock(mrd_session_store *store, mrd_why *why)
 {
-    char *path = mrd_session_store_path(s, NULL, "lock");
+    char *path = mrd_session_store_path(store, NULL, "lock");
     mrd_err err = MRD_OK;
 
     if (path == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", s->dir);
-    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock_fd < 0 && errno != ENOSPC)
+        return mrd_why_set(why, MRD_NOMEM, 0, "store %s", store->dir);
+    store->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (store->lock_fd < 0 && errno != ENOSPC)
         err = mrd_why_set(why, MRD_IO, errno, "store '%s'", path);
-    else if (s->lock_fd >= 0 && flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    else if (store->lock_fd >= 0 && flock(store->lock_fd, LOCK_EX | LOCK_NB) != 0 &&
+             errno == EWOULDBLOCK)
         err = mrd_why_set(why, MRD_BUSY, 0,
                           "store '%s' is in use by another aggregator: end that one, or give "
                           "another folder with --store",
-                          s->dir);
+                          store->dir);
     free(path);
     return err;
 }
@@ -180,40 +183,40 @@ identity_of(const char *path, uint64_t ret[2])
 }
 
 static void
-identity_take(mrd_session_store *s)
+identity_take(mrd_session_store *store)
 {
     struct stat info;
 
-    (void) identity_of(s->dir, s->folder);
-    if (s->lock_fd >= 0 && fstat(s->lock_fd, &info) == 0) {
-        s->lock[0] = (uint64_t) info.st_dev;
-        s->lock[1] = (uint64_t) info.st_ino;
+    (void) identity_of(store->dir, store->folder);
+    if (store->lock_fd >= 0 && fstat(store->lock_fd, &info) == 0) {
+        store->lock[0] = (uint64_t) info.st_dev;
+        store->lock[1] = (uint64_t) info.st_ino;
     }
 }
 
 mrd_err
-mrd_session_store_check(const mrd_session_store *s, mrd_why *why)
+mrd_session_store_check(const mrd_session_store *store, mrd_why *why)
 {
     static const char next[] = "put it back, or start the aggregator again to go on with what is "
                                "there now";
     char lock[PATH_MAX];
     uint64_t at[2];
 
-    if (!identity_of(s->dir, at))
-        return mrd_why_set(why, MRD_IO, 0, "the store's folder '%s' cannot be found: %s", s->dir,
-                           next);
-    if (at[0] != s->folder[0] || at[1] != s->folder[1])
+    if (!identity_of(store->dir, at))
+        return mrd_why_set(why, MRD_IO, 0, "the store's folder '%s' cannot be found: %s",
+                           store->dir, next);
+    if (at[0] != store->folder[0] || at[1] != store->folder[1])
         return mrd_why_set(why, MRD_IO, 0,
                            "the store's folder '%s' was replaced, unmounted or mounted over: %s",
-                           s->dir, next);
-    if (s->lock_fd < 0)
+                           store->dir, next);
+    if (store->lock_fd < 0)
         return MRD_OK;
-    snprintf(lock, sizeof(lock), "%s/lock", s->dir);
-    if (!identity_of(lock, at) || at[0] != s->lock[0] || at[1] != s->lock[1])
+    snprintf(lock, sizeof(lock), "%s/lock", store->dir);
+    if (!identity_of(lock, at) || at[0] != store->lock[0] || at[1] != store->lock[1])
         return mrd_why_set(why, MRD_IO, 0,
                            "the store's folder '%s' was emptied, its file 'lock' is gone or "
                            "another: %s",
-                           s->dir, next);
+                           store->dir, next);
     return MRD_OK;
 }
 
@@ -221,46 +224,47 @@ mrd_session_store_check(const mrd_session_store *s, mrd_why *why)
  * name of a new directory and to remove it. Without its name the whole store would be lost in a
  * power failure. */
 static mrd_err
-make_folders(const mrd_session_store *s, const char *path, mrd_why *why)
+make_folders(const mrd_session_store *store, const char *path, mrd_why *why)
 {
     mrd_err err = mrd_make_dirs_durable(path, why);
 
-    return err != MRD_OK || s->sync == MRD_SYNC_NONE ? err : mrd_sync_dirs_above(path, why);
+    return err != MRD_OK || store->sync == MRD_SYNC_NONE ? err : mrd_sync_dirs_above(path, why);
 }
 
 mrd_err
-mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
+mrd_session_store_open(mrd_session_store *store, const char *dir, mrd_sync sync,
                        mrd_timescale *ret_scale, mrd_why *why)
 {
     char *path;
     mrd_err err;
 
-    *s = (mrd_session_store){ .dir = mrd_str_dup(mrd_str_of(dir)), .sync = sync, .lock_fd = -1 };
+    *store =
+        (mrd_session_store){ .dir = mrd_str_dup(mrd_str_of(dir)), .sync = sync, .lock_fd = -1 };
     *ret_scale = (mrd_timescale){ 0 };
     boot_id_read(ret_scale->boot_id, sizeof(ret_scale->boot_id));
-    if (s->dir == NULL || (path = mrd_session_store_path(s, NULL, "sessions")) == NULL)
+    if (store->dir == NULL || (path = mrd_session_store_path(store, NULL, "sessions")) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "store %s", dir);
-    err = make_folders(s, path, why);
+    err = make_folders(store, path, why);
     free(path);
     if (err == MRD_OK)
-        err = store_lock(s, why);
+        err = store_lock(store, why);
     if (err == MRD_OK)
-        identity_take(s);
-    if (err == MRD_OK && (path = mrd_session_store_path(s, NULL, "removed")) != NULL) {
+        identity_take(store);
+    if (err == MRD_OK && (path = mrd_session_store_path(store, NULL, "removed")) != NULL) {
         (void) mkdir(path, 0755); /* fails on a full disk; sessions are then removed in place */
         free(path);
     }
-    return err != MRD_OK ? err : timeline_open(s, ret_scale, why);
+    return err != MRD_OK ? err : timeline_open(store, ret_scale, why);
 }
 
 void
-mrd_session_store_fini(mrd_session_store *s)
+mrd_session_store_fini(mrd_session_store *store)
 {
-    free(s->dir);
-    s->dir = NULL;
-    if (s->lock_fd >= 0)
-        (void) close(s->lock_fd);
-    s->lock_fd = -1;
+    free(store->dir);
+    store->dir = NULL;
+    if (store->lock_fd >= 0)
+        (void) close(store->lock_fd);
+    store->lock_fd = -1;
 }
 
 /* ---- Recovery ---- */
@@ -276,21 +280,21 @@ typedef struct {
 } recovery;
 
 static bool
-must_last(const recovery *r, const mrd_session *s)
+must_last(const recovery *r, const mrd_session *session)
 {
-    return r->st->sync == MRD_SYNC_GROUP && !mrd_session_is_over(s);
+    return r->st->sync == MRD_SYNC_GROUP && !mrd_session_is_over(session);
 }
 
 static mrd_err
-journal_recover(recovery *r, const mrd_session *s, const char *dir, mrd_journal_index *ret_index,
-                mrd_why *why)
+journal_recover(recovery *r, const mrd_session *session, const char *dir,
+                mrd_journal_index *ret_index, mrd_why *why)
 {
     mrd_err err;
 
-    if (must_last(r, s))
+    if (must_last(r, session))
         return mrd_journal_recover(dir, r->each, ret_index, why);
     err = mrd_journal_scan(dir, ret_index, why);
-    if (err == MRD_OK && ret_index->refused->err != MRD_OK && !mrd_session_is_over(s)) {
+    if (err == MRD_OK && ret_index->refused->err != MRD_OK && !mrd_session_is_over(session)) {
         err = mrd_why_set(why, MRD_IO, 0, "%s", ret_index->refused->text);
         mrd_journal_index_fini(ret_index);
     }
@@ -300,21 +304,21 @@ journal_recover(recovery *r, const mrd_session *s, const char *dir, mrd_journal_
 /* Recovers the journal of this node: stored numbers, counts, range. A frame that cannot be counted
  * (earlier releases accepted some) is still merged and does no further harm. */
 static mrd_err
-part_recover(recovery *r, mrd_session *s, mrd_part *p, mrd_why *why)
+part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
 {
-    char *dir = mrd_session_store_path(r->st, s->text, "journal/%s", p->instance_id);
-    mrd_journal_index x;
-    mrd_err err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "journal of %s", p->instance_id)
-                              : journal_recover(r, s, dir, &x, why);
+    char *dir = mrd_session_store_path(r->st, session->text, "journal/%s", part->instance_id);
+    mrd_journal_index journal_index;
+    mrd_err err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "journal of %s", part->instance_id)
+                              : journal_recover(r, session, dir, &journal_index, why);
     size_t uncounted = 0;
 
     free(dir);
     if (err != MRD_OK)
         return err;
-    for (size_t i = 0; i < x.n && err == MRD_OK; i++) {
-        err = mrd_part_stored(p, &x.entries[i].frame);
+    for (size_t i = 0; i < journal_index.n && err == MRD_OK; i++) {
+        err = mrd_part_stored(part, &journal_index.entries[i].frame);
         if (err == MRD_NOMEM) {
-            mrd_why_set(why, err, 0, "journal of %s", p->instance_id);
+            mrd_why_set(why, err, 0, "journal of %s", part->instance_id);
         } else if (err != MRD_OK) {
             uncounted++;
             err = MRD_OK;
@@ -324,24 +328,24 @@ part_recover(recovery *r, mrd_session *s, mrd_part *p, mrd_why *why)
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNCOUNTED",
                 "Frames beyond the gaps that can be remembered are not counted: session=%s node=%s "
                 "frames=%zu",
-                s->text, p->instance_id, uncounted);
-    if (x.refused->err !=
+                session->text, part->instance_id, uncounted);
+    if (journal_index.refused->err !=
         MRD_OK) { /* of a session that is over: its counts stand in the manifest */
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNREAD",
                 "A part of a journal cannot be read, and a merge would lack it: session=%s node=%s "
                 "reason=%s",
-                s->text, p->instance_id, x.refused->text);
-        p->events = (uint64_t) (p->manifest_events > 0 ? p->manifest_events : 0);
+                session->text, part->instance_id, journal_index.refused->text);
+        part->events = (uint64_t) (part->manifest_events > 0 ? part->manifest_events : 0);
     }
-    p->bytes = x.bytes;
-    if (x.bad_bytes > 0)
+    part->bytes = journal_index.bytes;
+    if (journal_index.bad_bytes > 0)
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-DAMAGE",
                 "Damaged bytes of a journal were skipped: session=%s node=%s bytes=%llu files=%llu",
-                s->text, p->instance_id, (unsigned long long) x.bad_bytes,
-                (unsigned long long) x.bad_files);
+                session->text, part->instance_id, (unsigned long long) journal_index.bad_bytes,
+                (unsigned long long) journal_index.bad_files);
     if (err == MRD_OK)
-        mrd_core_part_read(r->c, s, p);
-    mrd_journal_index_fini(&x);
+        mrd_core_part_read(r->c, session, part);
+    mrd_journal_index_fini(&journal_index);
     return err;
 }
 
@@ -352,27 +356,27 @@ artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **r
                   mrd_why *why)
 {
     char *path = mrd_session_store_path(st, session, "artifacts.log"), *line = NULL;
-    FILE *f = path == NULL ? NULL : fopen(path, "re");
-    bool unread = path == NULL || (f == NULL && errno != ENOENT);
+    FILE *file = path == NULL ? NULL : fopen(path, "re");
+    bool unread = path == NULL || (file == NULL && errno != ENOENT);
     mrd_json *list = mrd_json_new_array();
     mrd_err err = MRD_OK;
     size_t cap = 0;
     ssize_t len;
 
-    while (f != NULL && (len = getline(&line, &cap, f)) > 0) {
-        mrd_json *o = NULL;
+    while (file != NULL && (len = getline(&line, &cap, file)) > 0) {
+        mrd_json *json = NULL;
 
-        if (mrd_json_parse((mrd_str){ line, (size_t) len }, "artifact", &o, NULL) == MRD_OK)
-            mrd_json_append(list, o);
+        if (mrd_json_parse((mrd_str){ line, (size_t) len }, "artifact", &json, NULL) == MRD_OK)
+            mrd_json_append(list, json);
     }
-    if (unread || (f != NULL && !feof(f)))
+    if (unread || (file != NULL && !feof(file)))
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path == NULL ? session : path);
     if (err == MRD_OK)
         *ret_list = list;
     else
         mrd_json_free(list);
-    if (f != NULL)
-        fclose(f);
+    if (file != NULL)
+        fclose(file);
     free(line);
     free(path);
     return err;
@@ -380,36 +384,37 @@ artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **r
 
 /* Measures incomplete files, because their existing bytes count. */
 static void
-parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
+parts_measure(const mrd_session_store *st, mrd_core *core, const mrd_session *session)
 {
-    for (size_t i = 0; i < s->n_artifacts; i++) {
-        const mrd_listed_artifact *a = &s->artifacts[i];
-        char *part =
-            a->complete ? NULL : mrd_session_store_path(st, NULL, "artifacts/%s.part", a->sha256);
+    for (size_t i = 0; i < session->n_artifacts; i++) {
+        const mrd_listed_artifact *artifact = &session->artifacts[i];
+        char *part = artifact->complete
+                         ? NULL
+                         : mrd_session_store_path(st, NULL, "artifacts/%s.part", artifact->sha256);
         struct stat info;
 
         if (part != NULL && stat(part, &info) == 0)
-            mrd_stored_files_grown(&c->files, a->sha256, (uint64_t) info.st_size);
+            mrd_stored_files_grown(&core->files, artifact->sha256, (uint64_t) info.st_size);
         free(part);
     }
 }
 
 /* Finds nodes that joined too late for the manifest, but have acknowledged frames. */
 static mrd_err
-parts_found(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_why *why)
+parts_found(const mrd_session_store *st, mrd_core *core, mrd_session *session, mrd_why *why)
 {
-    char *path = mrd_session_store_path(st, s->text, "journal");
+    char *path = mrd_session_store_path(st, session->text, "journal");
     DIR *dir = path == NULL ? NULL : opendir(path);
     int sys = dir == NULL && path != NULL && errno != ENOENT ? errno : 0;
     const struct dirent *entry;
     mrd_err err = MRD_OK;
 
     while (dir != NULL && (entry = mrd_dir_next(dir, &sys)) != NULL) {
-        if (mrd_session_part(s, entry->d_name) == NULL)
-            (void) mrd_core_found_part(c, s, entry->d_name);
+        if (mrd_session_part(session, entry->d_name) == NULL)
+            (void) mrd_core_found_part(core, session, entry->d_name);
     }
     if (path == NULL)
-        err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+        err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", session->text);
     else if (sys != 0)
         err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", path);
     if (dir != NULL)
@@ -422,10 +427,10 @@ static mrd_err
 session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
 {
     const mrd_session_store *st = r->st;
-    mrd_core *c = r->c;
+    mrd_core *core = r->c;
     char *path = mrd_session_store_path(st, name, "session.json");
     mrd_json *manifest = NULL, *log = NULL;
-    mrd_session *s = NULL;
+    mrd_session *session = NULL;
     mrd_err err = MRD_NOMEM;
 
     if (path != NULL)
@@ -435,23 +440,23 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
     if (err == MRD_OK)
         err = mrd_api_present_names(manifest, why);
     if (err == MRD_OK)
-        err = mrd_core_load_session(c, id, manifest, log, &s, why);
+        err = mrd_core_load_session(core, id, manifest, log, &session, why);
     if (err == MRD_OK)
-        err = parts_found(st, c, s, why);
-    for (size_t i = 0; s != NULL && i < s->n_parts && err == MRD_OK; i++)
-        err = part_recover(r, s, s->parts[i], why);
+        err = parts_found(st, core, session, why);
+    for (size_t i = 0; session != NULL && i < session->n_parts && err == MRD_OK; i++)
+        err = part_recover(r, session, session->parts[i], why);
     if (err == MRD_OK)
-        parts_measure(st, c, s);
-    else if (s != NULL)
-        mrd_core_unload_session(c, s);
+        parts_measure(st, core, session);
+    else if (session != NULL)
+        mrd_core_unload_session(core, session);
     if (err != MRD_OK &&
         (path == NULL || access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR))) {
         bool may_pass = err == MRD_IO || err == MRD_FULL || err == MRD_NOMEM;
 
-        if (mrd_core_unreadable(c, id, may_pass, why->text) != MRD_OK)
+        if (mrd_core_unreadable(core, id, may_pass, why->text) != MRD_OK)
             r->starved = true; /* it may list artifacts */
     } else {
-        mrd_core_readable(c, id);
+        mrd_core_readable(core, id);
     }
     mrd_json_free(manifest);
     mrd_json_free(log);
@@ -460,23 +465,23 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
 }
 
 static void
-nodes_recover(const mrd_session_store *st, mrd_core *c)
+nodes_recover(const mrd_session_store *st, mrd_core *core)
 {
     char *path = mrd_session_store_path(st, NULL, "nodes.json");
-    mrd_json *o = NULL;
+    mrd_json *json = NULL;
     mrd_why why = { 0 };
     mrd_err err = path == NULL ? mrd_why_set(&why, MRD_NOMEM, 0, "list of nodes") : MRD_OK;
 
     if (err == MRD_OK && access(path, F_OK) == 0)
-        err = mrd_json_load_up_to(path, MRD_JSON_MANIFEST, &o, &why);
-    if (err == MRD_OK && o != NULL)
-        err = mrd_core_load_registry(c, o, &why);
+        err = mrd_json_load_up_to(path, MRD_JSON_MANIFEST, &json, &why);
+    if (err == MRD_OK && json != NULL)
+        err = mrd_core_load_registry(core, json, &why);
     if (err != MRD_OK)
         mrd_log(
             MRD_LOG_WARN, "AGG-NODES-UNREADABLE",
             "The list of nodes cannot be read, nodes are known again when they connect: reason=%s",
             why.text);
-    mrd_json_free(o);
+    mrd_json_free(json);
     free(path);
 }
 
@@ -494,19 +499,20 @@ remove_parts(const mrd_session_store *st, const char *session, const char *below
 
 /* Syncs the names that lead to the recovered data. */
 static mrd_err
-sync_names(const recovery *r, const mrd_session *s, mrd_why *why)
+sync_names(const recovery *r, const mrd_session *session, mrd_why *why)
 {
     static const char *const above[] = { "journal", "." };
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < s->n_parts + MRD_COUNT(above) && err == MRD_OK; i++) {
+    for (size_t i = 0; i < session->n_parts + MRD_COUNT(above) && err == MRD_OK; i++) {
         char *path =
-            i < s->n_parts
-                ? mrd_session_store_path(r->st, s->text, "journal/%s", s->parts[i]->instance_id)
-                : mrd_session_store_path(r->st, s->text, "%s", above[i - s->n_parts]);
+            i < session->n_parts
+                ? mrd_session_store_path(r->st, session->text, "journal/%s",
+                                         session->parts[i]->instance_id)
+                : mrd_session_store_path(r->st, session->text, "%s", above[i - session->n_parts]);
 
         if (path == NULL)
-            err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+            err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", session->text);
         else if (access(path, F_OK) == 0)
             err = mrd_sync_dir(path, why);
         free(path);
@@ -537,10 +543,12 @@ make_durable(recovery *r, const char *root, mrd_why *why)
 }
 
 mrd_err
-mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
+mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_why *why)
 {
-    char *root = mrd_session_store_path(s, NULL, "sessions");
-    recovery r = { .st = s, .c = c, .fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+    char *root = mrd_session_store_path(store, NULL, "sessions");
+    recovery r = { .st = store,
+                   .c = core,
+                   .fd = open(store->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
     DIR *dir = root == NULL || r.fd < 0 ? NULL : opendir(root);
     const struct dirent *entry;
     mrd_err err = MRD_OK;
@@ -550,16 +558,16 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
     if (dir == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot list %s", root == NULL ? "the store" : root);
     else
-        nodes_recover(s, c);
-    remove_parts(s, NULL, NULL);
+        nodes_recover(store, core);
+    remove_parts(store, NULL, NULL);
     while (err == MRD_OK && (entry = mrd_dir_next(dir, &sys)) != NULL) {
         uint64_t id;
         mrd_why one = { 0 };
 
         if (mrd_session_id_parse(mrd_str_of(entry->d_name), &id) != MRD_OK)
             continue;
-        remove_parts(s, entry->d_name, ".");
-        remove_parts(s, entry->d_name, MRD_CLOCKS_DIR);
+        remove_parts(store, entry->d_name, ".");
+        remove_parts(store, entry->d_name, MRD_CLOCKS_DIR);
         if (session_recover(&r, entry->d_name, id, &one) == MRD_OK)
             continue;
         if (r.starved)
@@ -567,18 +575,18 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
         else /* the others are fine */
             mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE",
                     "A session cannot be read and is left as it is%s: id=%s reason=%s",
-                    mrd_core_withheld(c, id) != NULL
+                    mrd_core_withheld(core, id) != NULL
                         ? ". Its nodes keep its events, and it is tried again every 10 s"
                         : "",
                     entry->d_name, one.text);
     }
     if (sys != 0) /* an unreadable session would look removed, and its artifacts unlisted */
         err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", root);
-    if (err == MRD_OK && c->unreadable > 0)
+    if (err == MRD_OK && core->unreadable > 0)
         mrd_log(MRD_LOG_WARN, "AGG-ARTIFACTS-KEPT",
                 "No artifact is removed while sessions cannot be read, because they may list it: "
                 "sessions=%u",
-                c->unreadable);
+                core->unreadable);
     if (err == MRD_OK)
         err = make_durable(&r, root, why);
     if (dir != NULL)
@@ -611,15 +619,17 @@ session_again(recovery *r, const char *root, uint64_t id)
 }
 
 void
-mrd_session_store_recover_again(const mrd_session_store *s, mrd_core *c)
+mrd_session_store_recover_again(const mrd_session_store *store, mrd_core *core)
 {
-    char *root = mrd_session_store_path(s, NULL, "sessions");
-    recovery r = { .st = s, .c = c, .fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+    char *root = mrd_session_store_path(store, NULL, "sessions");
+    recovery r = { .st = store,
+                   .c = core,
+                   .fd = open(store->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
 
     r.each = r.fd >= 0 && !mrd_journal_syncfs_tells(r.fd);
-    for (unsigned i = c->unreadable; root != NULL && r.fd >= 0 && i-- > 0;) {
-        if (i < c->unreadable && c->unreadables[i].may_pass)
-            session_again(&r, root, c->unreadables[i].id);
+    for (unsigned i = core->unreadable; root != NULL && r.fd >= 0 && i-- > 0;) {
+        if (i < core->unreadable && core->unreadables[i].may_pass)
+            session_again(&r, root, core->unreadables[i].id);
     }
     if (r.fd >= 0)
         close(r.fd);

@@ -48,12 +48,14 @@ struct job {
 };
 
 mrd_err
-mrd_converter_check(const mrd_converter_settings *s, unsigned *ret_at_once, mrd_why *why)
+mrd_converter_check(const mrd_converter_settings *settings, unsigned *ret_at_once, mrd_why *why)
 {
     mrd_converter_commands commands = { 0 };
-    mrd_err err = mrd_converter_commands_make(s, &commands, why);
+    mrd_err err = mrd_converter_commands_make(settings, &commands, why);
 
-    *ret_at_once = err != MRD_OK || commands.v[0].len == 0 ? 0 : s->at_once > 0 ? s->at_once : 1;
+    *ret_at_once = err != MRD_OK || commands.v[0].len == 0 ? 0
+                   : settings->at_once > 0                 ? settings->at_once
+                                                           : 1;
     mrd_converter_commands_fini(&commands);
     return err;
 }
@@ -68,25 +70,25 @@ going_on(void *self)
 }
 
 static void
-enlist(mrd_converter *v, job *j)
+enlist(mrd_converter *converter, job *j)
 {
-    pthread_mutex_lock(&v->lock);
-    j->next = v->jobs;
-    j->at = &v->jobs;
+    pthread_mutex_lock(&converter->lock);
+    j->next = converter->jobs;
+    j->at = &converter->jobs;
     if (j->next != NULL)
         j->next->at = &j->next;
-    v->jobs = j;
-    pthread_mutex_unlock(&v->lock);
+    converter->jobs = j;
+    pthread_mutex_unlock(&converter->lock);
 }
 
 static void
-leave(mrd_converter *v, job *j)
+leave(mrd_converter *converter, job *j)
 {
-    pthread_mutex_lock(&v->lock);
+    pthread_mutex_lock(&converter->lock);
     *j->at = j->next;
     if (j->next != NULL)
         j->next->at = j->at;
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&converter->lock);
 }
 
 /* ---- Its folder ---- */
@@ -137,19 +139,19 @@ make_folder(job *j, mrd_why *why)
 
 /* Stores a result under its hash, and links it below the session. */
 static mrd_err
-keep(const job *j, const mrd_converter_result *r, mrd_why *why)
+keep(const job *j, const mrd_converter_result *result, mrd_why *why)
 {
     const mrd_session_store *st = j->of->o.store;
-    char *to = mrd_session_store_path(st, NULL, "artifacts/%s", r->sha256);
-    char *at = mrd_session_store_path(st, j->session, "%s/%s", j->process, r->name), *slash;
-    int fd = open(r->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    char *to = mrd_session_store_path(st, NULL, "artifacts/%s", result->sha256);
+    char *at = mrd_session_store_path(st, j->session, "%s/%s", j->process, result->name), *slash;
+    int fd = open(result->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     mrd_err err = MRD_OK;
 
     if (to == NULL || at == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "viewer");
     else if (fd < 0 || fchmod(fd, 0600) != 0 || (st->sync == MRD_SYNC_GROUP && fsync(fd) != 0) ||
-             rename(r->file, to) != 0)
-        err = mrd_why_set(why, MRD_IO, errno, "cannot keep the result %s", r->name);
+             rename(result->file, to) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot keep the result %s", result->name);
     if (fd >= 0)
         close(fd);
     if (err == MRD_OK) {
@@ -187,15 +189,15 @@ take_results(const job *j, const mrd_converter_made *made, mrd_why *why)
     if ((results.files = calloc(made->n + 1, sizeof(*results.files))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "viewer");
     for (size_t i = 0; i < made->n; i++) {
-        mrd_listed_artifact *a = &results.files[i];
+        mrd_listed_artifact *artifact = &results.files[i];
 
-        *a = (mrd_listed_artifact){ .size = made->v[i].size,
-                                    .process_id = j->which.process_id,
-                                    .nc_idx = -1 };
-        mrd_text_set(a->sha256, sizeof(a->sha256), made->v[i].sha256);
-        mrd_text_set(a->name, sizeof(a->name), made->v[i].name);
-        mrd_text_set(a->kind, sizeof(a->kind), made->v[i].kind);
-        mrd_text_set(a->instance_id, sizeof(a->instance_id), j->which.instance_id);
+        *artifact = (mrd_listed_artifact){ .size = made->v[i].size,
+                                           .process_id = j->which.process_id,
+                                           .nc_idx = -1 };
+        mrd_text_set(artifact->sha256, sizeof(artifact->sha256), made->v[i].sha256);
+        mrd_text_set(artifact->name, sizeof(artifact->name), made->v[i].name);
+        mrd_text_set(artifact->kind, sizeof(artifact->kind), made->v[i].kind);
+        mrd_text_set(artifact->instance_id, sizeof(artifact->instance_id), j->which.instance_id);
     }
     if (!j->of->o.list(j->of->o.self, &results))
         err = mrd_why_set(why, MRD_LIMIT, 0, "the session cannot list %zu more artifacts", made->n);
@@ -242,7 +244,7 @@ job_free(job *j)
 static void
 run(void *self, void *arg)
 {
-    mrd_converter *v = self;
+    mrd_converter *converter = self;
     job *j = arg;
     mrd_converter_made made = { 0 };
     mrd_conversion_end end = { .state = MRD_CONVERT_FAILED };
@@ -250,7 +252,7 @@ run(void *self, void *arg)
     mrd_err err = MRD_CANCELLED;
 
     if (going_on(j)) {
-        v->o.began(v->o.self, &j->which);
+        converter->o.began(converter->o.self, &j->which);
         remove_results(j);
         err = convert(j, &made, &why);
     }
@@ -271,31 +273,31 @@ run(void *self, void *arg)
     }
     if (j->dir != NULL)
         mrd_remove_tree(j->dir); /* removed before the end is reported */
-    v->o.ended(v->o.self, &j->which, &end);
+    converter->o.ended(converter->o.self, &j->which, &end);
     mrd_converter_made_fini(&made);
-    leave(v, j);
+    leave(converter, j);
     job_free(j);
 }
 
 /* Takes the process's own files. If there is no NEFF among them, takes the NEFFs of its node. */
 static bool
-take_inputs(job *j, const mrd_session *s)
+take_inputs(job *j, const mrd_session *session)
 {
     bool has_model = false;
 
     for (unsigned look = 0; look < 2 && !has_model; look++) {
-        for (size_t i = 0; i < s->n_artifacts; i++) {
-            const mrd_listed_artifact *a = &s->artifacts[i];
-            bool model = strcmp(a->kind, "NEFF") == 0;
-            bool own = a->process_id == j->which.process_id;
+        for (size_t i = 0; i < session->n_artifacts; i++) {
+            const mrd_listed_artifact *artifact = &session->artifacts[i];
+            bool model = strcmp(artifact->kind, "NEFF") == 0;
+            bool own = artifact->process_id == j->which.process_id;
 
-            if (!a->complete || strcmp(a->instance_id, j->which.instance_id) != 0 ||
-                mrd_kind_is_converted(a->kind) || (look == 0 ? !own : own || !model))
+            if (!artifact->complete || strcmp(artifact->instance_id, j->which.instance_id) != 0 ||
+                mrd_kind_is_converted(artifact->kind) || (look == 0 ? !own : own || !model))
                 continue;
             if (!MRD_VEC_NEXT(j->inputs, j->n_inputs))
                 return false;
-            memcpy(j->inputs[j->n_inputs].sha256, a->sha256, sizeof(a->sha256));
-            memcpy(j->inputs[j->n_inputs].name, a->name, sizeof(a->name));
+            memcpy(j->inputs[j->n_inputs].sha256, artifact->sha256, sizeof(artifact->sha256));
+            memcpy(j->inputs[j->n_inputs].name, artifact->name, sizeof(artifact->name));
             j->n_inputs++;
             has_model = has_model || (own && model);
         }
@@ -304,40 +306,40 @@ take_inputs(job *j, const mrd_session *s)
 }
 
 bool
-mrd_converter_start(mrd_converter *v, const mrd_session *s, size_t conversion)
+mrd_converter_start(mrd_converter *converter, const mrd_session *session, size_t conversion)
 {
-    const mrd_conversion *c = &s->conversions.v[conversion];
+    const mrd_conversion *c = &session->conversions.v[conversion];
     job *j = calloc(1, sizeof(*j));
 
     if (j == NULL)
         return false;
-    j->of = v;
-    j->which = (mrd_conversion_of){ .session = s->id, .process_id = c->process_id };
+    j->of = converter;
+    j->which = (mrd_conversion_of){ .session = session->id, .process_id = c->process_id };
     mrd_text_set(j->which.instance_id, sizeof(j->which.instance_id), c->instance_id);
-    mrd_text_set(j->session, sizeof(j->session), s->text);
+    mrd_text_set(j->session, sizeof(j->session), session->text);
     snprintf(j->process, sizeof(j->process), "%s_pid_%lld", c->instance_id,
              (long long) c->process_id);
-    if (take_inputs(j, s)) {
-        enlist(v, j);
-        if (mrd_pool_put(v->worker, run, v, j))
+    if (take_inputs(j, session)) {
+        enlist(converter, j);
+        if (mrd_pool_put(converter->worker, run, converter, j))
             return true;
-        leave(v, j);
+        leave(converter, j);
     }
     job_free(j);
     return false;
 }
 
 void
-mrd_converter_cancel(mrd_converter *v, uint64_t session)
+mrd_converter_cancel(mrd_converter *converter, uint64_t session)
 {
-    if (v == NULL)
+    if (converter == NULL)
         return;
-    pthread_mutex_lock(&v->lock);
-    for (job *j = v->jobs; j != NULL; j = j->next) {
+    pthread_mutex_lock(&converter->lock);
+    for (job *j = converter->jobs; j != NULL; j = j->next) {
         if (j->which.session == session)
             __atomic_store_n(&j->cancelled, true, __ATOMIC_RELAXED);
     }
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&converter->lock);
 }
 
 /* ---- Installation after the start ---- */
@@ -345,81 +347,84 @@ mrd_converter_cancel(mrd_converter *v, uint64_t session)
 static void
 look(void *self, void *arg)
 {
-    mrd_converter *v = self;
+    mrd_converter *converter = self;
     mrd_converter_commands commands = { 0 };
     mrd_why why;
 
     (void) arg;
-    if (mrd_converter_commands_make(&v->limits, &commands, &why) == MRD_OK &&
+    if (mrd_converter_commands_make(&converter->limits, &commands, &why) == MRD_OK &&
         commands.v[0].len > 0) {
-        v->commands = commands; /* safe: no job that reads them runs before `found` was called */
-        __atomic_store_n(&v->there, true, __ATOMIC_RELEASE);
-        v->o.found(v->o.self, v->at_once);
+        converter->commands =
+            commands; /* safe: no job that reads them runs before `found` was called */
+        __atomic_store_n(&converter->there, true, __ATOMIC_RELEASE);
+        converter->o.found(converter->o.self, converter->at_once);
     } else {
         mrd_converter_commands_fini(&commands);
     }
-    __atomic_store_n(&v->looking, false, __ATOMIC_RELEASE);
+    __atomic_store_n(&converter->looking, false, __ATOMIC_RELEASE);
 }
 
 void
-mrd_converter_look(mrd_converter *v)
+mrd_converter_look(mrd_converter *converter)
 {
-    if (v == NULL || __atomic_load_n(&v->there, __ATOMIC_ACQUIRE) ||
-        __atomic_exchange_n(&v->looking, true, __ATOMIC_ACQ_REL))
+    if (converter == NULL || __atomic_load_n(&converter->there, __ATOMIC_ACQUIRE) ||
+        __atomic_exchange_n(&converter->looking, true, __ATOMIC_ACQ_REL))
         return;
-    if (!mrd_pool_put(v->worker, look, v, NULL))
-        __atomic_store_n(&v->looking, false, __ATOMIC_RELEASE);
+    if (!mrd_pool_put(converter->worker, look, converter, NULL))
+        __atomic_store_n(&converter->looking, false, __ATOMIC_RELEASE);
 }
 
 /* ---- Lifecycle ---- */
 
 static bool
-is_wanted(const mrd_converter_settings *s)
+is_wanted(const mrd_converter_settings *settings)
 {
-    return s->command != NULL && *s->command != '\0' && strcmp(s->command, "none") != 0;
+    return settings->command != NULL && *settings->command != '\0' &&
+           strcmp(settings->command, "none") != 0;
 }
 
 mrd_err
-mrd_converter_open(const mrd_converter_options *o, mrd_converter **ret_viewer, mrd_why *why)
+mrd_converter_open(const mrd_converter_options *options, mrd_converter **ret_viewer, mrd_why *why)
 {
-    char *left = mrd_session_store_path(o->store, NULL, "converting");
-    mrd_converter *v = calloc(1, sizeof(*v));
+    char *left = mrd_session_store_path(options->store, NULL, "converting");
+    mrd_converter *converter = calloc(1, sizeof(*converter));
     mrd_err err = MRD_OK;
 
-    if (left == NULL || v == NULL)
+    if (left == NULL || converter == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "viewer");
     else
         mrd_remove_tree(left);
-    if (v != NULL)
-        pthread_mutex_init(&v->lock, NULL);
+    if (converter != NULL)
+        pthread_mutex_init(&converter->lock, NULL);
     free(left);
-    if (err == MRD_OK && is_wanted(o->settings)) {
-        v->o = *o;
-        v->limits = *o->settings;
-        v->o.settings = NULL;
-        v->there = o->there;
-        v->at_once = o->settings->at_once > 0 ? o->settings->at_once : 1;
-        if (o->there)
-            err = mrd_converter_commands_make(o->settings, &v->commands, why);
+    if (err == MRD_OK && is_wanted(options->settings)) {
+        converter->o = *options;
+        converter->limits = *options->settings;
+        converter->o.settings = NULL;
+        converter->there = options->there;
+        converter->at_once = options->settings->at_once > 0 ? options->settings->at_once : 1;
+        if (options->there)
+            err = mrd_converter_commands_make(options->settings, &converter->commands, why);
         if (err == MRD_OK)
-            err = mrd_pool_open("viewers", v->at_once, WAITING_MAX, &v->worker, why);
+            err =
+                mrd_pool_open("viewers", converter->at_once, WAITING_MAX, &converter->worker, why);
         if (err == MRD_OK) {
-            *ret_viewer = v;
+            *ret_viewer = converter;
             return MRD_OK;
         }
     }
-    mrd_converter_close(v);
+    mrd_converter_close(converter);
     return err;
 }
 
 void
-mrd_converter_close(mrd_converter *v)
+mrd_converter_close(mrd_converter *converter)
 {
-    if (v == NULL)
+    if (converter == NULL)
         return;
-    __atomic_store_n(&v->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(v->worker);
-    mrd_converter_commands_fini(&v->commands);
-    pthread_mutex_destroy(&v->lock);
-    free(v);
+    __atomic_store_n(&converter->closing, true, __ATOMIC_RELAXED);
+    mrd_pool_close(converter->worker);
+    mrd_converter_commands_fini(&converter->commands);
+    pthread_mutex_destroy(&converter->lock);
+    free(converter);
 }

@@ -42,11 +42,11 @@ mrd_err mrd_converter_open(const mrd_converter_options *options, mrd_converter *
                            mrd_why *why);
 /* Checks whether a viewer was installed after there was none. Does not wait for the result. NULL is
  * fine. */
-void mrd_converter_look(mrd_converter *v);
+void mrd_converter_look(mrd_converter *converter);
 /* Cancels the current runs, which become pending again. NULL is fine. */
-void mrd_converter_close(mrd_converter *v);
+void mrd_converter_close(mrd_converter *converter);
 /* Returns false if out of memory, or if the queue is full. */
-bool mrd_converter_start(mrd_converter *v, const mrd_session *s, size_t conversion);
-void mrd_converter_cancel(mrd_converter *v, uint64_t session);
+bool mrd_converter_start(mrd_converter *converter, const mrd_session *session, size_t conversion);
+void mrd_converter_cancel(mrd_converter *converter, uint64_t session);
 
 #endif

@@ -36,12 +36,12 @@ has_input(const mrd_buf *command)
 }
 
 mrd_err
-mrd_converter_commands_make(const mrd_converter_settings *s, mrd_converter_commands *to,
+mrd_converter_commands_make(const mrd_converter_settings *settings, mrd_converter_commands *to,
                             mrd_why *why)
 {
     mrd_buf found = { 0 };
-    const char *program = s->command;
-    bool tables = s->tables != NULL && strcmp(s->tables, "auto") != 0;
+    const char *program = settings->command;
+    bool tables = settings->tables != NULL && strcmp(settings->tables, "auto") != 0;
     mrd_err err = MRD_OK;
 
     if (program != NULL && strcmp(program, "auto") == 0)
@@ -55,22 +55,23 @@ mrd_converter_commands_make(const mrd_converter_settings *s, mrd_converter_comma
     } else {
         mrd_buf_text(&to->v[0], program);
     }
-    if (tables && strcmp(s->tables, "none") != 0)
-        mrd_buf_text(&to->v[1], s->tables);
+    if (tables && strcmp(settings->tables, "none") != 0)
+        mrd_buf_text(&to->v[1], settings->tables);
     if (!has_input(&to->v[0]))
         err = mrd_why_set(why, MRD_INVALID, 0, "--viewer '%s' has no {input}", program);
     else if (to->v[1].len > 0 && !has_input(&to->v[1]))
-        err = mrd_why_set(why, MRD_INVALID, 0, "--viewer-tables '%s' has no {input}", s->tables);
+        err = mrd_why_set(why, MRD_INVALID, 0, "--viewer-tables '%s' has no {input}",
+                          settings->tables);
 out:
     mrd_buf_fini(&found);
     return err;
 }
 
 void
-mrd_converter_commands_fini(mrd_converter_commands *c)
+mrd_converter_commands_fini(mrd_converter_commands *commands)
 {
-    mrd_buf_fini(&c->v[0]);
-    mrd_buf_fini(&c->v[1]);
+    mrd_buf_fini(&commands->v[0]);
+    mrd_buf_fini(&commands->v[1]);
 }
 
 static void
@@ -100,23 +101,23 @@ split(const mrd_buf *command, const char *in, const char *out, mrd_buf *words, s
       size_t *ret_n, mrd_why *why)
 {
     const char *p = (const char *) command->p, *end = p + command->len;
-    size_t n = 0;
+    size_t count = 0;
 
     while (p < end) {
         size_t len = 0;
 
         while (p + len < end && p[len] != ' ')
             len++;
-        if (len > 0 && n == WORDS_MAX)
+        if (len > 0 && count == WORDS_MAX)
             return mrd_why_set(why, MRD_LIMIT, 0, "a viewer's command has at most %d words",
                                WORDS_MAX);
         if (len > 0) {
-            at[n++] = words->len;
+            at[count++] = words->len;
             put_word(words, (mrd_str){ p, len }, in, out);
         }
         p += len + 1;
     }
-    *ret_n = n;
+    *ret_n = count;
     return words->err == MRD_OK ? MRD_OK : mrd_why_set(why, words->err, 0, "viewer");
 }
 
@@ -124,16 +125,16 @@ split(const mrd_buf *command, const char *in, const char *out, mrd_buf *words, s
 
 /* Computes how much it may write: its limit, without the space that must stay free. */
 static mrd_err
-room(const mrd_converter_work *w, const char *out, uint64_t *ret, mrd_why *why)
+room(const mrd_converter_work *work, const char *out, uint64_t *ret, mrd_why *why)
 {
     struct statvfs fs;
     uint64_t left;
 
-    *ret = w->settings->disk;
+    *ret = work->settings->disk;
     if (statvfs(out, &fs) != 0)
         return MRD_OK;
     left = (uint64_t) fs.f_bavail * (uint64_t) fs.f_frsize;
-    left -= left > w->keep_free ? w->keep_free : left;
+    left -= left > work->keep_free ? work->keep_free : left;
     if (left < ROOM_LEAST)
         return mrd_why_set(
             why, MRD_FULL, 0,
@@ -144,36 +145,36 @@ room(const mrd_converter_work *w, const char *out, uint64_t *ret, mrd_why *why)
 }
 
 static mrd_err
-run_command(const mrd_converter_work *w, const mrd_buf *command, const char *out,
+run_command(const mrd_converter_work *work, const mrd_buf *command, const char *out,
             mrd_converter_made *to, mrd_why *why)
 {
-    mrd_confined_options o = { .dir = out,
-                               .time = w->settings->time,
-                               .memory = w->settings->memory,
-                               .files = 2 * MRD_VIEWER_RESULTS_MAX,
-                               .keep_free = w->keep_free,
-                               .remove = true,
-                               .going_on = w->going_on,
-                               .self = w->self };
+    mrd_confined_options options = { .dir = out,
+                                     .time = work->settings->time,
+                                     .memory = work->settings->memory,
+                                     .files = 2 * MRD_VIEWER_RESULTS_MAX,
+                                     .keep_free = work->keep_free,
+                                     .remove = true,
+                                     .going_on = work->going_on,
+                                     .self = work->self };
     const char *argv[WORDS_MAX + 1] = { NULL };
     size_t n = 0, at[WORDS_MAX];
-    mrd_confined_result r = { 0 };
+    mrd_confined_result result = { 0 };
     mrd_buf words = { 0 };
-    mrd_err err = room(w, out, &o.disk, why);
+    mrd_err err = room(work, out, &options.disk, why);
 
     if (err == MRD_OK)
-        err = split(command, w->in, out, &words, at, &n, why);
+        err = split(command, work->in, out, &words, at, &n, why);
     for (size_t i = 0; err == MRD_OK && i < n; i++)
         argv[i] = (const char *) words.p + at[i];
-    o.argv = argv;
+    options.argv = argv;
     if (err == MRD_OK)
-        err = mrd_confined_run(&o, &r, why);
-    if (err == MRD_OK && r.left > 0)
+        err = mrd_confined_run(&options, &result, why);
+    if (err == MRD_OK && result.left > 0)
         snprintf(to->note, sizeof(to->note),
-                 "the viewer left %u process%s behind; the converter ended %s", r.left,
-                 r.left == 1 ? "" : "es", r.left == 1 ? "it" : "them");
-    to->took += r.took;
-    to->memory = r.memory > to->memory ? r.memory : to->memory;
+                 "the viewer left %u process%s behind; the converter ended %s", result.left,
+                 result.left == 1 ? "" : "es", result.left == 1 ? "it" : "them");
+    to->took += result.took;
+    to->memory = result.memory > to->memory ? result.memory : to->memory;
     mrd_buf_fini(&words);
     return err;
 }
@@ -216,7 +217,7 @@ kind_of(const char *below, const char *name, char to[MRD_TEXT_MAX])
 static mrd_err
 add(mrd_converter_made *to, const char *kind, const char *name, const char *file, mrd_why *why)
 {
-    mrd_converter_result *r;
+    mrd_converter_result *result;
     mrd_err err;
 
     for (size_t i = 0; i < to->n; i++) {
@@ -228,12 +229,12 @@ add(mrd_converter_made *to, const char *kind, const char *name, const char *file
                            MRD_VIEWER_RESULTS_MAX);
     if (!MRD_VEC_NEXT(to->v, to->n))
         return mrd_why_set(why, MRD_NOMEM, 0, "viewer");
-    r = &to->v[to->n];
-    *r = (mrd_converter_result){ .kind = kind };
-    mrd_text_set(r->name, sizeof(r->name), name);
-    if ((err = mrd_sha256_file(file, r->sha256, &r->size, why)) != MRD_OK)
+    result = &to->v[to->n];
+    *result = (mrd_converter_result){ .kind = kind };
+    mrd_text_set(result->name, sizeof(result->name), name);
+    if ((err = mrd_sha256_file(file, result->sha256, &result->size, why)) != MRD_OK)
         return err;
-    if ((r->file = mrd_str_dup(mrd_str_of(file))) == NULL)
+    if ((result->file = mrd_str_dup(mrd_str_of(file))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "viewer");
     to->n++;
     return MRD_OK;
@@ -248,15 +249,15 @@ typedef struct {
 static mrd_err
 may_count(results *r, uint64_t size, mrd_why *why)
 {
-    const mrd_converter_work *w = r->work;
+    const mrd_converter_work *work = r->work;
 
     r->bytes += size;
-    if (w->settings->disk > 0 && r->bytes > w->settings->disk)
+    if (work->settings->disk > 0 && r->bytes > work->settings->disk)
         return mrd_why_set(
             why, MRD_LIMIT, 0,
             "the viewer's results are longer than the %llu MiB that are allowed (viewer-size)",
-            (unsigned long long) (w->settings->disk >> 20));
-    return w->going_on == NULL || w->going_on(w->self)
+            (unsigned long long) (work->settings->disk >> 20));
+    return work->going_on == NULL || work->going_on(work->self)
                ? MRD_OK
                : mrd_why_set(why, MRD_CANCELLED, 0, "ended before all results were taken");
 }
@@ -271,18 +272,18 @@ gather(results *from, const char *below, unsigned depth, mrd_converter_made *to,
     const struct dirent *entry;
     mrd_err err = MRD_OK;
     int sys = 0;
-    DIR *d;
+    DIR *dir;
 
     mrd_buf_fmt(&path, "%s%s%s", out, slash, below);
-    if ((d = opendir(mrd_buf_cstr(&path))) == NULL)
+    if ((dir = opendir(mrd_buf_cstr(&path))) == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", mrd_buf_cstr(&path));
-    while (err == MRD_OK && d != NULL && (entry = mrd_dir_next(d, &sys)) != NULL) {
+    while (err == MRD_OK && dir != NULL && (entry = mrd_dir_next(dir, &sys)) != NULL) {
         char name[MRD_TEXT_MAX];
         const char *kind;
         struct stat st;
 
         if (entry->d_name[0] == '.' ||
-            fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         mrd_buf_reset(&path);
         if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
@@ -297,8 +298,8 @@ gather(results *from, const char *below, unsigned depth, mrd_converter_made *to,
     }
     if (sys != 0)
         err = mrd_why_set(why, MRD_IO, sys, "cannot read all of %s%s%s", out, slash, below);
-    if (d != NULL)
-        closedir(d);
+    if (dir != NULL)
+        closedir(dir);
     mrd_buf_fini(&path);
     return err;
 }
@@ -308,18 +309,18 @@ gather(results *from, const char *below, unsigned depth, mrd_converter_made *to,
 /* Runs a command in a directory of its own, so that files of a failed command do not become
  * results. */
 static mrd_err
-run_one(const mrd_converter_work *w, unsigned i, mrd_converter_made *to, mrd_why *why)
+run_one(const mrd_converter_work *work, unsigned i, mrd_converter_made *to, mrd_why *why)
 {
-    results from = { .work = w };
+    results from = { .work = work };
     size_t before = to->n;
     char *out = NULL;
     mrd_err err;
 
-    if (asprintf(&out, "%s/out%u", w->work, i) < 0)
+    if (asprintf(&out, "%s/out%u", work->work, i) < 0)
         return mrd_why_set(why, MRD_NOMEM, 0, "viewer");
     from.out = out;
     if ((err = mrd_make_dirs(out, why)) == MRD_OK &&
-        (err = run_command(w, &w->commands->v[i], out, to, why)) == MRD_OK)
+        (err = run_command(work, &work->commands->v[i], out, to, why)) == MRD_OK)
         err = gather(&from, "", 0, to, why);
     while (err != MRD_OK && to->n > before)
         free(to->v[--to->n].file);
@@ -328,19 +329,19 @@ run_one(const mrd_converter_work *w, unsigned i, mrd_converter_made *to, mrd_why
 }
 
 mrd_err
-mrd_converter_run(const mrd_converter_work *w, mrd_converter_made *ret, mrd_why *why)
+mrd_converter_run(const mrd_converter_work *work, mrd_converter_made *ret, mrd_why *why)
 {
     static const char *const makes[] = { "Perfetto files", "tables" };
     mrd_converter_made made = { 0 };
     mrd_err first = MRD_OK;
     bool good = false;
 
-    for (unsigned i = 0; i < MRD_COUNT(w->commands->v); i++) {
+    for (unsigned i = 0; i < MRD_COUNT(work->commands->v); i++) {
         mrd_why one = { 0 };
 
-        if (w->commands->v[i].len == 0)
+        if (work->commands->v[i].len == 0)
             continue;
-        if (run_one(w, i, &made, &one) == MRD_OK) {
+        if (run_one(work, i, &made, &one) == MRD_OK) {
             good = true;
             continue;
         }
@@ -363,9 +364,9 @@ mrd_converter_run(const mrd_converter_work *w, mrd_converter_made *ret, mrd_why 
 }
 
 void
-mrd_converter_made_fini(mrd_converter_made *m)
+mrd_converter_made_fini(mrd_converter_made *made)
 {
-    for (size_t i = 0; i < m->n; i++)
-        free(m->v[i].file);
-    free(m->v);
+    for (size_t i = 0; i < made->n; i++)
+        free(made->v[i].file);
+    free(made->v);
 }

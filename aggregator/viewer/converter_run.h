@@ -35,7 +35,7 @@ typedef struct {
  * INVALID for a command without {input}. */
 mrd_err mrd_converter_commands_make(const mrd_converter_settings *settings,
                                     mrd_converter_commands *to, mrd_why *why);
-void mrd_converter_commands_fini(mrd_converter_commands *c);
+void mrd_converter_commands_fini(mrd_converter_commands *commands);
 
 typedef struct {
     const mrd_converter_commands *commands;
@@ -71,6 +71,6 @@ typedef struct {
  */
 mrd_err mrd_converter_run(const mrd_converter_work *work, mrd_converter_made *ret_made,
                           mrd_why *why);
-void mrd_converter_made_fini(mrd_converter_made *m);
+void mrd_converter_made_fini(mrd_converter_made *made);
 
 #endif

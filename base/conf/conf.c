@@ -100,7 +100,7 @@ conf_expects(const mrd_opt *opt, char *buf, size_t size)
 
 /* Writes a number as an option accepts it, in the largest unit that is exact: "8M", "250ms". */
 static const char *
-conf_text(const mrd_opt *opt, int64_t v, char text[32])
+conf_text(const mrd_opt *opt, int64_t value, char text[32])
 {
     static const struct {
         mrd_opt_type type;
@@ -118,13 +118,13 @@ conf_text(const mrd_opt *opt, int64_t v, char text[32])
                   { MRD_OPT_DUR, MRD_US, "us" },
                   { MRD_OPT_DUR, 1, "ns" } };
 
-    for (size_t i = 0; i < MRD_COUNT(units) && v != 0; i++) {
-        if (units[i].type == opt->type && v % units[i].factor == 0) {
-            snprintf(text, 32, "%" PRId64 "%s", v / units[i].factor, units[i].unit);
+    for (size_t i = 0; i < MRD_COUNT(units) && value != 0; i++) {
+        if (units[i].type == opt->type && value % units[i].factor == 0) {
+            snprintf(text, 32, "%" PRId64 "%s", value / units[i].factor, units[i].unit);
             return text;
         }
     }
-    snprintf(text, 32, "%" PRId64, v);
+    snprintf(text, 32, "%" PRId64, value);
     return text;
 }
 

@@ -12,7 +12,7 @@
 #include "base/sys/file.h"
 
 static mrd_err
-json_check_depth(const json_t *v, int depth)
+json_check_depth(const json_t *json, int depth)
 {
     size_t i;
     json_t *child;
@@ -20,16 +20,16 @@ json_check_depth(const json_t *v, int depth)
 
     if (depth > 64)
         return MRD_DEPTH;
-    if (json_is_array(v)) {
-        json_array_foreach(v, i, child)
+    if (json_is_array(json)) {
+        json_array_foreach(json, i, child)
         {
             if (json_check_depth(child, depth + 1) != MRD_OK)
                 return MRD_DEPTH;
         }
-    } else if (json_is_object(v)) {
-        void *it = json_object_iter((json_t *) (uintptr_t) v);
+    } else if (json_is_object(json)) {
+        void *it = json_object_iter((json_t *) (uintptr_t) json);
 
-        for (; it != NULL; it = json_object_iter_next((json_t *) (uintptr_t) v, it)) {
+        for (; it != NULL; it = json_object_iter_next((json_t *) (uintptr_t) json, it)) {
             key = json_object_iter_key(it);
             (void) key;
             if (json_check_depth(json_object_iter_value(it), depth + 1) != MRD_OK)
@@ -102,39 +102,39 @@ mrd_json_free(mrd_json *doc)
 }
 
 bool
-mrd_json_is_object(const mrd_json *v)
+mrd_json_is_object(const mrd_json *json)
 {
-    return json_is_object(v);
+    return json_is_object(json);
 }
 
 bool
-mrd_json_is_array(const mrd_json *v)
+mrd_json_is_array(const mrd_json *json)
 {
-    return json_is_array(v);
+    return json_is_array(json);
 }
 
 mrd_json_type
-mrd_json_type_of(const mrd_json *v)
+mrd_json_type_of(const mrd_json *json)
 {
-    return v == NULL || json_is_null(v) ? MRD_JSON_NULL
-           : json_is_boolean(v)         ? MRD_JSON_BOOL
-           : json_is_integer(v)         ? MRD_JSON_INT
-           : json_is_real(v)            ? MRD_JSON_REAL
-           : json_is_string(v)          ? MRD_JSON_TEXT
-           : json_is_array(v)           ? MRD_JSON_ARRAY
-                                        : MRD_JSON_OBJECT;
+    return json == NULL || json_is_null(json) ? MRD_JSON_NULL
+           : json_is_boolean(json)            ? MRD_JSON_BOOL
+           : json_is_integer(json)            ? MRD_JSON_INT
+           : json_is_real(json)               ? MRD_JSON_REAL
+           : json_is_string(json)             ? MRD_JSON_TEXT
+           : json_is_array(json)              ? MRD_JSON_ARRAY
+                                              : MRD_JSON_OBJECT;
 }
 
 int64_t
-mrd_json_int_of(const mrd_json *v)
+mrd_json_int_of(const mrd_json *json)
 {
-    return json_is_integer(v) ? (int64_t) json_integer_value(v) : 0;
+    return json_is_integer(json) ? (int64_t) json_integer_value(json) : 0;
 }
 
 size_t
-mrd_json_size(const mrd_json *v)
+mrd_json_size(const mrd_json *json)
 {
-    return json_is_array(v) ? json_array_size(v) : json_object_size(v);
+    return json_is_array(json) ? json_array_size(json) : json_object_size(json);
 }
 
 mrd_json *
@@ -176,48 +176,48 @@ mrd_json_iter_value(void *it)
 const char *
 mrd_json_str(const mrd_json *object, const char *key, const char *def)
 {
-    const json_t *v = json_object_get(object, key);
+    const json_t *json = json_object_get(object, key);
 
-    return json_is_string(v) ? json_string_value(v) : def;
+    return json_is_string(json) ? json_string_value(json) : def;
 }
 
 int64_t
 mrd_json_int(const mrd_json *object, const char *key, int64_t def)
 {
-    const json_t *v = json_object_get(object, key);
+    const json_t *json = json_object_get(object, key);
 
-    return json_is_integer(v) ? (int64_t) json_integer_value(v) : def;
+    return json_is_integer(json) ? (int64_t) json_integer_value(json) : def;
 }
 
 double
 mrd_json_num(const mrd_json *object, const char *key, double def)
 {
-    const json_t *v = json_object_get(object, key);
+    const json_t *json = json_object_get(object, key);
 
-    return json_is_number(v) ? json_number_value(v) : def;
+    return json_is_number(json) ? json_number_value(json) : def;
 }
 
 bool
 mrd_json_bool(const mrd_json *object, const char *key, bool def)
 {
-    const json_t *v = json_object_get(object, key);
+    const json_t *json = json_object_get(object, key);
 
-    return json_is_boolean(v) ? json_is_true(v) : def;
+    return json_is_boolean(json) ? json_is_true(json) : def;
 }
 
 mrd_err
-mrd_json_text(const mrd_json *v, char scratch[64], mrd_str *ret_text)
+mrd_json_text(const mrd_json *json, char scratch[64], mrd_str *ret_text)
 {
-    if (json_is_string(v)) {
-        *ret_text = (mrd_str){ json_string_value(v), json_string_length(v) };
+    if (json_is_string(json)) {
+        *ret_text = (mrd_str){ json_string_value(json), json_string_length(json) };
         return MRD_OK;
     }
-    if (json_is_integer(v))
-        snprintf(scratch, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
-    else if (json_is_real(v))
-        snprintf(scratch, 64, "%.17g", json_real_value(v));
-    else if (json_is_boolean(v))
-        snprintf(scratch, 64, "%d", json_is_true(v));
+    if (json_is_integer(json))
+        snprintf(scratch, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(json));
+    else if (json_is_real(json))
+        snprintf(scratch, 64, "%.17g", json_real_value(json));
+    else if (json_is_boolean(json))
+        snprintf(scratch, 64, "%d", json_is_true(json));
     else
         return MRD_TYPE;
     *ret_text = mrd_str_of(scratch);
@@ -243,7 +243,7 @@ string_mended(const char *text)
 {
     mrd_str rest = mrd_str_of(text);
     mrd_buf good = { 0 };
-    json_t *v = NULL;
+    json_t *json = NULL;
     size_t at;
 
     for (; !mrd_utf8_valid(rest, &at); rest = (mrd_str){ rest.p + at + 1, rest.len - at - 1 }) {
@@ -252,19 +252,19 @@ string_mended(const char *text)
     }
     mrd_buf_add(&good, rest.p, rest.len);
     if (good.err == MRD_OK)
-        v = json_stringn((const char *) good.p, good.len);
+        json = json_stringn((const char *) good.p, good.len);
     mrd_buf_fini(&good);
-    return v;
+    return json;
 }
 
 mrd_json *
 mrd_json_new_str(const char *text)
 {
-    json_t *v = text == NULL ? NULL : json_string(text);
+    json_t *json = text == NULL ? NULL : json_string(text);
 
-    if (v == NULL && text != NULL)
-        v = string_mended(text);
-    return v == NULL ? json_null() : v;
+    if (json == NULL && text != NULL)
+        json = string_mended(text);
+    return json == NULL ? json_null() : json;
 }
 
 mrd_json *
@@ -288,9 +288,9 @@ mrd_json_new_bool(bool v)
 }
 
 mrd_json *
-mrd_json_copy(const mrd_json *v)
+mrd_json_copy(const mrd_json *json)
 {
-    return json_deep_copy(v);
+    return json_deep_copy(json);
 }
 
 mrd_err
@@ -309,11 +309,11 @@ static mrd_err
 rename_here(json_t *object, const mrd_json_renamed *table, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        json_t *v = json_object_get(object, table[i].old);
+        json_t *json = json_object_get(object, table[i].old);
 
-        if (v == NULL || json_object_get(object, table[i].name) != NULL)
+        if (json == NULL || json_object_get(object, table[i].name) != NULL)
             continue;
-        if (json_object_set(object, table[i].name, v) != 0)
+        if (json_object_set(object, table[i].name, json) != 0)
             return MRD_NOMEM;
         (void) json_object_del(object, table[i].old);
     }

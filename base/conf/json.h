@@ -40,11 +40,11 @@ typedef enum {
     MRD_JSON_OBJECT
 } mrd_json_type;
 
-mrd_json_type mrd_json_type_of(const mrd_json *v);
-int64_t mrd_json_int_of(const mrd_json *v); /* 0 for another type */
-bool mrd_json_is_object(const mrd_json *v);
-bool mrd_json_is_array(const mrd_json *v);
-size_t mrd_json_size(const mrd_json *v);                         /* of an array or object */
+mrd_json_type mrd_json_type_of(const mrd_json *json);
+int64_t mrd_json_int_of(const mrd_json *json); /* 0 for another type */
+bool mrd_json_is_object(const mrd_json *json);
+bool mrd_json_is_array(const mrd_json *json);
+size_t mrd_json_size(const mrd_json *json);                      /* of an array or object */
 mrd_json *mrd_json_at(const mrd_json *array, size_t i);          /* NULL outside */
 mrd_json *mrd_json_get(const mrd_json *object, const char *key); /* NULL when absent */
 void *mrd_json_iter(mrd_json *object);
@@ -59,7 +59,7 @@ int64_t mrd_json_int(const mrd_json *object, const char *key, int64_t def);
 double mrd_json_num(const mrd_json *object, const char *key, double def);
 bool mrd_json_bool(const mrd_json *object, const char *key, bool def);
 /* Returns a scalar as text, for numbers in `scratch`. MRD_TYPE for containers and null. */
-mrd_err mrd_json_text(const mrd_json *v, char scratch[64], mrd_str *ret_text);
+mrd_err mrd_json_text(const mrd_json *json, char scratch[64], mrd_str *ret_text);
 
 mrd_json *mrd_json_new_object(void);
 mrd_json *mrd_json_new_array(void);
@@ -68,7 +68,7 @@ mrd_json *mrd_json_new_str(const char *text);
 mrd_json *mrd_json_new_int(int64_t v);
 mrd_json *mrd_json_new_num(double v);
 mrd_json *mrd_json_new_bool(bool v);
-mrd_json *mrd_json_copy(const mrd_json *v); /* deep */
+mrd_json *mrd_json_copy(const mrd_json *json); /* deep */
 /* Add a member to a container. If `value` is NULL (out of memory), they return NOMEM. */
 mrd_err mrd_json_set(mrd_json *object, const char *key, mrd_json *value);
 mrd_err mrd_json_append(mrd_json *array, mrd_json *value);

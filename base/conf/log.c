@@ -58,27 +58,27 @@ static bool
 log_admit(const char *id, unsigned *ret_held)
 {
     mrd_local_ns now = mrd_local_now();
-    log_seen *s = NULL;
+    log_seen *seen = NULL;
 
-    for (size_t i = 0; i < MRD_COUNT(log_state.seen) && s == NULL; i++) {
+    for (size_t i = 0; i < MRD_COUNT(log_state.seen) && seen == NULL; i++) {
         if (log_state.seen[i].id != NULL && strcmp(log_state.seen[i].id, id) == 0)
-            s = &log_state.seen[i];
+            seen = &log_state.seen[i];
     }
-    if (s == NULL) {
-        s = &log_state.seen[log_state.next++ % MRD_COUNT(log_state.seen)];
-        *s = (log_seen){ .id = id, .window = now };
+    if (seen == NULL) {
+        seen = &log_state.seen[log_state.next++ % MRD_COUNT(log_state.seen)];
+        *seen = (log_seen){ .id = id, .window = now };
     }
-    if (mrd_local_diff(now, s->window) >= MRD_SEC) {
-        s->window = now;
-        s->passed = 0;
+    if (mrd_local_diff(now, seen->window) >= MRD_SEC) {
+        seen->window = now;
+        seen->passed = 0;
     }
-    if (s->passed >= LOG_BURST) {
-        s->held++;
+    if (seen->passed >= LOG_BURST) {
+        seen->held++;
         return false;
     }
-    s->passed++;
-    *ret_held = s->held;
-    s->held = 0;
+    seen->passed++;
+    *ret_held = seen->held;
+    seen->held = 0;
     return true;
 }
 

@@ -12,13 +12,13 @@ typedef enum { ASKED_NOTHING, ASKED_HELP, ASKED_ADVANCED, ASKED_MAN, ASKED_OPTIO
 
 /* Writes an option's value as the help shows it: " DIR", "[=WHEN]", or nothing. */
 static void
-value_text(const mrd_opt *o, char *text, size_t size)
+value_text(const mrd_opt *opt, char *text, size_t size)
 {
-    const char *arg = o->arg == NULL ? "VALUE" : o->arg;
+    const char *arg = opt->arg == NULL ? "VALUE" : opt->arg;
 
-    if (o->type == MRD_OPT_BOOL)
+    if (opt->type == MRD_OPT_BOOL)
         *text = '\0';
-    else if ((o->flags & MRD_OPT_OPTIONAL) != 0)
+    else if ((opt->flags & MRD_OPT_OPTIONAL) != 0)
         snprintf(text, size, "[=%s]", arg);
     else
         snprintf(text, size, " %s", arg);
@@ -26,14 +26,14 @@ value_text(const mrd_opt *o, char *text, size_t size)
 
 /* Writes for example " (default 10s; MERIDIAN_X)", or nothing. */
 static void
-default_text(const mrd_opt *o, char *text, size_t size)
+default_text(const mrd_opt *opt, char *text, size_t size)
 {
-    bool def = o->def != NULL && o->type != MRD_OPT_BOOL && *o->def != '\0';
+    bool def = opt->def != NULL && opt->type != MRD_OPT_BOOL && *opt->def != '\0';
 
     *text = '\0';
-    if (def || o->env != NULL)
-        snprintf(text, size, " (%s%s%s%s)", def ? "default " : "", def ? o->def : "",
-                 def && o->env != NULL ? "; " : "", o->env == NULL ? "" : o->env);
+    if (def || opt->env != NULL)
+        snprintf(text, size, " (%s%s%s%s)", def ? "default " : "", def ? opt->def : "",
+                 def && opt->env != NULL ? "; " : "", opt->env == NULL ? "" : opt->env);
 }
 
 /* Prints words from column `used` on. Lines break at spaces and, in long lists, after commas. */
@@ -58,52 +58,52 @@ put_words(const char *p, int used, FILE *to)
 }
 
 static void
-put_option(const mrd_opt *o, FILE *to)
+put_option(const mrd_opt *opt, FILE *to)
 {
     char value[96], tail[512];
     int used;
 
-    value_text(o, value, sizeof(value));
-    default_text(o, tail, sizeof(tail));
-    used = fprintf(to, "  %c%c%s --%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
-                   o->letter ? "," : " ", o->name, value);
+    value_text(opt, value, sizeof(value));
+    default_text(opt, tail, sizeof(tail));
+    used = fprintf(to, "  %c%c%s --%s%s", opt->letter ? '-' : ' ', opt->letter ? opt->letter : ' ',
+                   opt->letter ? "," : " ", opt->name, value);
     if (used >= COLUMN) {
         fputc('\n', to);
         used = 0;
     }
     fprintf(to, "%*s", COLUMN - used, "");
-    (void) put_words(tail, put_words(o->help, COLUMN, to), to);
+    (void) put_words(tail, put_words(opt->help, COLUMN, to), to);
     fputc('\n', to);
 }
 
 /* Returns the next option to print from index *i on, NULL at the end. Stores its heading if no
  * option below that heading was returned before, otherwise NULL. */
 static const mrd_opt *
-next_option(const mrd_manual *m, bool advanced, size_t *i, const char **ret_head)
+next_option(const mrd_manual *manual, bool advanced, size_t *i, const char **ret_head)
 {
     *ret_head = NULL;
-    while (*i < m->rows) {
-        const mrd_opt *o = &m->table[(*i)++];
+    while (*i < manual->rows) {
+        const mrd_opt *opt = &manual->table[(*i)++];
 
-        if (o->type == MRD_OPT_HEAD)
-            *ret_head = o->help;
-        else if (advanced ? mrd_opt_is_advanced(o) : mrd_opt_is_listed(o))
-            return o;
+        if (opt->type == MRD_OPT_HEAD)
+            *ret_head = opt->help;
+        else if (advanced ? mrd_opt_is_advanced(opt) : mrd_opt_is_listed(opt))
+            return opt;
     }
     return NULL;
 }
 
 /* Prints the listed options, or the advanced ones, as aligned text. */
 static void
-put_options(const mrd_manual *m, bool advanced, FILE *to)
+put_options(const mrd_manual *manual, bool advanced, FILE *to)
 {
     const char *head;
-    const mrd_opt *o;
+    const mrd_opt *opt;
 
-    for (size_t i = 0; (o = next_option(m, advanced, &i, &head)) != NULL;) {
+    for (size_t i = 0; (opt = next_option(manual, advanced, &i, &head)) != NULL;) {
         if (head != NULL)
             fprintf(to, "\n%s\n", head);
-        put_option(o, to);
+        put_option(opt, to);
     }
 }
 
@@ -128,65 +128,65 @@ mrd_manual_roff(const char *text, FILE *to)
 }
 
 void
-mrd_manual_roff_head(const mrd_manual *m, FILE *to)
+mrd_manual_roff_head(const mrd_manual *manual, FILE *to)
 {
     char title[64];
     size_t n = 0;
 
-    snprintf(title, sizeof(title), "%s%s%s", m->program, m->command == NULL ? "" : "-",
-             m->command == NULL ? "" : m->command);
+    snprintf(title, sizeof(title), "%s%s%s", manual->program, manual->command == NULL ? "" : "-",
+             manual->command == NULL ? "" : manual->command);
     fprintf(to, ".TH ");
     for (; title[n] != '\0'; n++)
         fputc(toupper((unsigned char) title[n]), to);
     fprintf(to, " 1 \"\" \"Meridian %s\" \"Meridian\"\n.ad l\n.nh\n.SH NAME\n", MRD_RELEASE);
     mrd_manual_roff(title, to);
     fprintf(to, " \\- ");
-    mrd_manual_roff(m->what, to);
-    fprintf(to, "\n.SH SYNOPSIS\n.B %s%s%s\n", m->program, m->command == NULL ? "" : " ",
-            m->command == NULL ? "" : m->command);
-    mrd_manual_roff(m->usage, to);
+    mrd_manual_roff(manual->what, to);
+    fprintf(to, "\n.SH SYNOPSIS\n.B %s%s%s\n", manual->program, manual->command == NULL ? "" : " ",
+            manual->command == NULL ? "" : manual->command);
+    mrd_manual_roff(manual->usage, to);
     fputc('\n', to);
 }
 
 static void
-roff_option(const mrd_opt *o, FILE *to)
+roff_option(const mrd_opt *opt, FILE *to)
 {
     char value[96], tail[512];
 
-    value_text(o, value, sizeof(value));
-    default_text(o, tail, sizeof(tail));
+    value_text(opt, value, sizeof(value));
+    default_text(opt, tail, sizeof(tail));
     fprintf(to, ".TP\n");
-    if (o->letter != 0)
-        fprintf(to, "\\fB\\-%c\\fR, ", o->letter);
+    if (opt->letter != 0)
+        fprintf(to, "\\fB\\-%c\\fR, ", opt->letter);
     fprintf(to, "\\fB\\-\\-");
-    mrd_manual_roff(o->name, to);
+    mrd_manual_roff(opt->name, to);
     fprintf(to, "\\fR");
     mrd_manual_roff(value, to);
     fputc('\n', to);
-    mrd_manual_roff(o->help, to);
+    mrd_manual_roff(opt->help, to);
     mrd_manual_roff(tail, to);
     fputc('\n', to);
 }
 
 static void
-put_page(const mrd_manual *m, FILE *to)
+put_page(const mrd_manual *manual, FILE *to)
 {
     const char *head;
-    const mrd_opt *o;
+    const mrd_opt *opt;
 
-    mrd_manual_roff_head(m, to);
+    mrd_manual_roff_head(manual, to);
     fprintf(to, ".SH OPTIONS\n");
-    for (size_t i = 0; (o = next_option(m, false, &i, &head)) != NULL;) {
+    for (size_t i = 0; (opt = next_option(manual, false, &i, &head)) != NULL;) {
         if (head != NULL) {
             fprintf(to, ".SS ");
             mrd_manual_roff(head, to);
             fputc('\n', to);
         }
-        roff_option(o, to);
+        roff_option(opt, to);
     }
-    if (m->more != NULL) {
+    if (manual->more != NULL) {
         fprintf(to, ".SH NOTES\n.nf\n");
-        mrd_manual_roff(m->more, to);
+        mrd_manual_roff(manual->more, to);
         fprintf(to, ".fi\n");
     }
     fprintf(to, ".SH EXIT STATUS\n0 done; 1 failed, or nothing usable; 2 wrong usage; 3 done, but "
@@ -194,13 +194,13 @@ put_page(const mrd_manual *m, FILE *to)
 }
 
 static void
-put_flags(const mrd_manual *m, FILE *to)
+put_flags(const mrd_manual *manual, FILE *to)
 {
     const char *head;
-    const mrd_opt *o;
+    const mrd_opt *opt;
 
-    for (size_t i = 0; (o = next_option(m, false, &i, &head)) != NULL;)
-        fprintf(to, "--%s%s\n", o->name, o->type == MRD_OPT_BOOL ? "" : "=");
+    for (size_t i = 0; (opt = next_option(manual, false, &i, &head)) != NULL;)
+        fprintf(to, "--%s%s\n", opt->name, opt->type == MRD_OPT_BOOL ? "" : "=");
 }
 
 static asked
@@ -227,7 +227,7 @@ asked_by(int argc, char *const *argv, bool stop_at_word)
 }
 
 bool
-mrd_manual_asked(const mrd_manual *m, int argc, char *const *argv, bool stop_at_word, FILE *to)
+mrd_manual_asked(const mrd_manual *manual, int argc, char *const *argv, bool stop_at_word, FILE *to)
 {
     asked what = asked_by(argc, argv, stop_at_word);
 
@@ -235,22 +235,22 @@ mrd_manual_asked(const mrd_manual *m, int argc, char *const *argv, bool stop_at_
     case ASKED_NOTHING:
         return false;
     case ASKED_MAN:
-        put_page(m, to);
+        put_page(manual, to);
         return true;
     case ASKED_OPTIONS:
-        put_flags(m, to);
+        put_flags(manual, to);
         return true;
     case ASKED_ADVANCED:
     case ASKED_HELP:
         break;
     }
-    fprintf(to, "usage: %s%s%s %s\n", m->program, m->command == NULL ? "" : " ",
-            m->command == NULL ? "" : m->command, m->usage);
-    if (m->command == NULL)
-        fprintf(to, "\n%s.\n", m->what);
-    put_options(m, what == ASKED_ADVANCED, to);
-    if (m->more != NULL && what == ASKED_HELP)
-        fprintf(to, "\n%s", m->more);
+    fprintf(to, "usage: %s%s%s %s\n", manual->program, manual->command == NULL ? "" : " ",
+            manual->command == NULL ? "" : manual->command, manual->usage);
+    if (manual->command == NULL)
+        fprintf(to, "\n%s.\n", manual->what);
+    put_options(manual, what == ASKED_ADVANCED, to);
+    if (manual->more != NULL && what == ASKED_HELP)
+        fprintf(to, "\n%s", manual->more);
     return true;
 }
 

@@ -54,36 +54,36 @@ environment_fini(environment *e)
 
 /* Starts the watcher with `in` as its input and `out` as its output. */
 static mrd_err
-spawn(const mrd_confined_options *o, int in, int out, pid_t *ret_pid, mrd_why *why)
+spawn(const mrd_confined_options *options, int in, int out, pid_t *ret_pid, mrd_why *why)
 {
-    const char *watcher = o->watcher != NULL ? o->watcher : "/proc/self/exe";
+    const char *watcher = options->watcher != NULL ? options->watcher : "/proc/self/exe";
     char numbers[6][24];
     char *argv[9 + ARGS_MAX + 2];
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     environment env;
     sigset_t none, all;
-    size_t n = 0;
+    size_t count = 0;
     int failed;
 
-    snprintf(numbers[0], sizeof(numbers[0]), "%" PRId64, o->time);
-    snprintf(numbers[1], sizeof(numbers[1]), "%" PRIu64, o->memory);
-    snprintf(numbers[2], sizeof(numbers[2]), "%" PRIu64, o->disk);
-    snprintf(numbers[3], sizeof(numbers[3]), "%" PRIu64, o->files);
-    snprintf(numbers[4], sizeof(numbers[4]), "%d", o->remove);
-    snprintf(numbers[5], sizeof(numbers[5]), "%" PRIu64, o->keep_free);
-    argv[n++] = (char *) (uintptr_t) watcher;
-    argv[n++] = (char *) (uintptr_t) MRD_CONFINED_WORD;
+    snprintf(numbers[0], sizeof(numbers[0]), "%" PRId64, options->time);
+    snprintf(numbers[1], sizeof(numbers[1]), "%" PRIu64, options->memory);
+    snprintf(numbers[2], sizeof(numbers[2]), "%" PRIu64, options->disk);
+    snprintf(numbers[3], sizeof(numbers[3]), "%" PRIu64, options->files);
+    snprintf(numbers[4], sizeof(numbers[4]), "%d", options->remove);
+    snprintf(numbers[5], sizeof(numbers[5]), "%" PRIu64, options->keep_free);
+    argv[count++] = (char *) (uintptr_t) watcher;
+    argv[count++] = (char *) (uintptr_t) MRD_CONFINED_WORD;
     for (size_t i = 0; i < MRD_COUNT(numbers); i++)
-        argv[n++] = numbers[i];
-    argv[n++] = (char *) (uintptr_t) o->dir;
-    for (size_t i = 0; o->argv[i] != NULL; i++) {
+        argv[count++] = numbers[i];
+    argv[count++] = (char *) (uintptr_t) options->dir;
+    for (size_t i = 0; options->argv[i] != NULL; i++) {
         if (i == ARGS_MAX)
-            return mrd_why_set(why, MRD_LIMIT, 0, "%s: more than %d arguments", o->argv[0],
+            return mrd_why_set(why, MRD_LIMIT, 0, "%s: more than %d arguments", options->argv[0],
                                ARGS_MAX);
-        argv[n++] = (char *) (uintptr_t) o->argv[i];
+        argv[count++] = (char *) (uintptr_t) options->argv[i];
     }
-    argv[n] = NULL;
+    argv[count] = NULL;
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&files);
@@ -94,7 +94,7 @@ spawn(const mrd_confined_options *o, int in, int out, pid_t *ret_pid, mrd_why *w
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
-    environment_make(&env, o->dir);
+    environment_make(&env, options->dir);
     failed = posix_spawn(ret_pid, watcher, &files, &attr, argv, env.v);
     environment_fini(&env);
     posix_spawnattr_destroy(&attr);
@@ -106,9 +106,10 @@ spawn(const mrd_confined_options *o, int in, int out, pid_t *ret_pid, mrd_why *w
 
 /* Waits for the watcher's report. Returns false if it exited without one. */
 static bool
-wait_report(const mrd_confined_options *o, pid_t pid, int *to, int from, mrd_confined_report *r)
+wait_report(const mrd_confined_options *options, pid_t pid, int *to, int from,
+            mrd_confined_report *report)
 {
-    int64_t last = o->time > 0 ? mrd_local_now().ns + o->time + LATE : INT64_MAX;
+    int64_t last = options->time > 0 ? mrd_local_now().ns + options->time + LATE : INT64_MAX;
     size_t have = 0;
 
     for (;;) {
@@ -116,14 +117,14 @@ wait_report(const mrd_confined_options *o, pid_t pid, int *to, int from, mrd_con
         ssize_t n;
 
         if (poll(&fd, 1, ASK_EVERY) > 0) {
-            n = read(from, (char *) r + have, sizeof(*r) - have);
+            n = read(from, (char *) report + have, sizeof(*report) - have);
             if (n == 0 || (n < 0 && errno != EINTR))
                 return false;
             have += n > 0 ? (size_t) n : 0;
-            if (have == sizeof(*r))
-                return r->magic == MRD_CONFINED_MAGIC;
+            if (have == sizeof(*report))
+                return report->magic == MRD_CONFINED_MAGIC;
         }
-        if (*to >= 0 && o->going_on != NULL && !o->going_on(o->self)) {
+        if (*to >= 0 && options->going_on != NULL && !options->going_on(options->self)) {
             close(*to); /* the watcher takes the end of its input as the order to stop */
             *to = -1;
             last = mrd_local_now().ns + GRACE + LATE;
@@ -142,38 +143,39 @@ colon(const char *said)
 }
 
 static mrd_err
-judge(const mrd_confined_options *o, const mrd_confined_report *r, mrd_why *why)
+judge(const mrd_confined_options *options, const mrd_confined_report *report, mrd_why *why)
 {
-    const char *name = o->argv[0];
+    const char *name = options->argv[0];
 
-    switch ((mrd_confined_end) r->end) {
+    switch ((mrd_confined_end) report->end) {
     case MRD_CONFINED_EXITED:
-        return r->code == 0 ? MRD_OK
-                            : mrd_why_set(why, MRD_IO, 0, "%s ended with exit status %d%s%s", name,
-                                          r->code, colon(r->said), r->said);
+        return report->code == 0
+                   ? MRD_OK
+                   : mrd_why_set(why, MRD_IO, 0, "%s ended with exit status %d%s%s", name,
+                                 report->code, colon(report->said), report->said);
     case MRD_CONFINED_SIGNALED:
-        return mrd_why_set(why, MRD_IO, 0, "%s was ended by signal %d%s%s", name, r->code,
-                           colon(r->said), r->said);
+        return mrd_why_set(why, MRD_IO, 0, "%s was ended by signal %d%s%s", name, report->code,
+                           colon(report->said), report->said);
     case MRD_CONFINED_NOT_RUN:
-        return mrd_why_set(why, r->code == ENOENT ? MRD_NOTFOUND : MRD_IO, r->code, "cannot run %s",
-                           name);
+        return mrd_why_set(why, report->code == ENOENT ? MRD_NOTFOUND : MRD_IO, report->code,
+                           "cannot run %s", name);
     case MRD_CONFINED_TIME:
         return mrd_why_set(why, MRD_TIMEOUT, 0, "%s did not finish within %.1f s%s%s", name,
-                           (double) o->time / 1e9, colon(r->said), r->said);
+                           (double) options->time / 1e9, colon(report->said), report->said);
     case MRD_CONFINED_MEMORY:
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "%s used %" PRIu64 " MiB of memory, more than the %" PRIu64
                            " MiB that are allowed",
-                           name, r->bytes >> 20, o->memory >> 20);
+                           name, report->bytes >> 20, options->memory >> 20);
     case MRD_CONFINED_DISK:
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "%s wrote %" PRIu64 " MiB, more than the %" PRIu64
                            " MiB that are allowed",
-                           name, r->bytes >> 20, o->disk >> 20);
+                           name, report->bytes >> 20, options->disk >> 20);
     case MRD_CONFINED_FILES:
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "%s wrote more than the %" PRIu64 " files that are allowed", name,
-                           o->files);
+                           options->files);
     case MRD_CONFINED_DEEP:
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "%s made folders in folders, more than the %d that are allowed", name,
@@ -185,7 +187,7 @@ judge(const mrd_confined_options *o, const mrd_confined_report *r, mrd_why *why)
         return mrd_why_set(why, MRD_FULL, 0,
                            "%s was ended: less of the disk is left than the %" PRIu64
                            " MiB that are to stay free",
-                           name, o->keep_free >> 20);
+                           name, options->keep_free >> 20);
     case MRD_CONFINED_STOPPED:
         break;
     }
@@ -193,17 +195,17 @@ judge(const mrd_confined_options *o, const mrd_confined_report *r, mrd_why *why)
 }
 
 static mrd_err
-not_reported(const mrd_confined_options *o, int status, mrd_why *why)
+not_reported(const mrd_confined_options *options, int status, mrd_why *why)
 {
     return mrd_why_set(why, MRD_IO, 0, "the watcher of %s ended without a report (%s %d)",
-                       o->argv[0], WIFEXITED(status) ? "exit status" : "signal",
+                       options->argv[0], WIFEXITED(status) ? "exit status" : "signal",
                        WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 }
 
 mrd_err
-mrd_confined_run(const mrd_confined_options *o, mrd_confined_result *ret, mrd_why *why)
+mrd_confined_run(const mrd_confined_options *options, mrd_confined_result *ret, mrd_why *why)
 {
-    mrd_confined_report r = { 0 };
+    mrd_confined_report confined_report = { 0 };
     int order[2] = { -1, -1 }, report[2] = { -1, -1 }, status = 0;
     int64_t began = mrd_local_now().ns;
     bool reported = false;
@@ -212,21 +214,21 @@ mrd_confined_run(const mrd_confined_options *o, mrd_confined_result *ret, mrd_wh
 
     *ret = (mrd_confined_result){ 0 };
     if (pipe2(order, O_CLOEXEC) != 0 || pipe2(report, O_CLOEXEC) != 0) {
-        err = mrd_why_set(why, MRD_IO, errno, "running %s", o->argv[0]);
-    } else if ((err = spawn(o, order[0], report[1], &pid, why)) == MRD_OK) {
+        err = mrd_why_set(why, MRD_IO, errno, "running %s", options->argv[0]);
+    } else if ((err = spawn(options, order[0], report[1], &pid, why)) == MRD_OK) {
         close(order[0]);
         close(report[1]);
         order[0] = report[1] = -1;
-        reported = wait_report(o, pid, &order[1], report[0], &r);
+        reported = wait_report(options, pid, &order[1], report[0], &confined_report);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
-        r.said[sizeof(r.said) - 1] = '\0';
-        err = reported ? judge(o, &r, why) : not_reported(o, status, why);
+        confined_report.said[sizeof(confined_report.said) - 1] = '\0';
+        err = reported ? judge(options, &confined_report, why) : not_reported(options, status, why);
     }
     ret->took = mrd_local_now().ns - began;
-    ret->memory = r.memory;
-    ret->left = r.left;
-    memcpy(ret->said, r.said, sizeof(ret->said));
+    ret->memory = confined_report.memory;
+    ret->left = confined_report.left;
+    memcpy(ret->said, confined_report.said, sizeof(ret->said));
     for (size_t i = 0; i < 2; i++) {
         if (order[i] >= 0)
             close(order[i]);

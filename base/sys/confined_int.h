@@ -50,9 +50,9 @@ void mrd_confined_children(pid_t parent, mrd_confined_processes *to);
 void mrd_confined_descendants(mrd_confined_processes *to);
 /* Returns the memory of the processes in bytes. A result up to `above` may count shared pages more
  * than once. */
-uint64_t mrd_confined_memory(const mrd_confined_processes *p, uint64_t above);
+uint64_t mrd_confined_memory(const mrd_confined_processes *processes, uint64_t above);
 /* Measures the directory, including files that are open and removed. Stops after files_max files. */
-void mrd_confined_measure(const char *dir, const mrd_confined_processes *p, uint64_t files_max,
-                          mrd_confined_folder *ret);
+void mrd_confined_measure(const char *dir, const mrd_confined_processes *processes,
+                          uint64_t files_max, mrd_confined_folder *ret);
 
 #endif

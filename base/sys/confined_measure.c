@@ -20,14 +20,14 @@ add_children(pid_t parent, pid_t thread, mrd_confined_processes *to)
 {
     char path[80];
     long pid;
-    FILE *f;
+    FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int) parent, (int) thread);
-    if ((f = fopen(path, "re")) == NULL)
+    if ((file = fopen(path, "re")) == NULL)
         return;
-    while (to->n < MRD_CONFINED_PROCESSES && fscanf(f, "%ld", &pid) == 1)
+    while (to->n < MRD_CONFINED_PROCESSES && fscanf(file, "%ld", &pid) == 1)
         to->v[to->n++] = (pid_t) pid;
-    fclose(f);
+    fclose(file);
 }
 
 void
@@ -35,18 +35,18 @@ mrd_confined_children(pid_t parent, mrd_confined_processes *to)
 {
     const struct dirent *entry;
     char path[64];
-    DIR *d;
+    DIR *dir;
 
     snprintf(path, sizeof(path), "/proc/%d/task", (int) parent);
-    if ((d = opendir(path)) == NULL)
+    if ((dir = opendir(path)) == NULL)
         return;
-    while ((entry = readdir(d)) != NULL) {
+    while ((entry = readdir(dir)) != NULL) {
         int64_t thread;
 
         if (mrd_num_i64(mrd_str_of(entry->d_name), &thread) == MRD_OK)
             add_children(parent, (pid_t) thread, to);
     }
-    closedir(d);
+    closedir(dir);
 }
 
 void
@@ -65,14 +65,14 @@ resident(pid_t pid)
 {
     unsigned long long size, pages = 0;
     char path[64];
-    FILE *f;
+    FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%d/statm", (int) pid);
-    if ((f = fopen(path, "re")) == NULL)
+    if ((file = fopen(path, "re")) == NULL)
         return 0;
-    if (fscanf(f, "%llu %llu", &size, &pages) != 2)
+    if (fscanf(file, "%llu %llu", &size, &pages) != 2)
         pages = 0;
-    fclose(f);
+    fclose(file);
     return (uint64_t) pages * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
@@ -84,30 +84,30 @@ proportional(pid_t pid)
     char path[64], line[200];
     uint64_t sum = 0;
     bool found = false;
-    FILE *f;
+    FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%d/smaps_rollup", (int) pid);
-    if ((f = fopen(path, "re")) == NULL)
+    if ((file = fopen(path, "re")) == NULL)
         return resident(pid);
-    while (!found && fgets(line, sizeof(line), f) != NULL) {
+    while (!found && fgets(line, sizeof(line), file) != NULL) {
         if ((found = sscanf(line, "Pss: %llu kB", &kib) == 1))
             sum = (uint64_t) kib << 10;
     }
-    fclose(f);
+    fclose(file);
     return found ? sum : resident(pid);
 }
 
 uint64_t
-mrd_confined_memory(const mrd_confined_processes *p, uint64_t above)
+mrd_confined_memory(const mrd_confined_processes *processes, uint64_t above)
 {
     uint64_t sum = 0, shared = 0;
 
-    for (size_t i = 0; i < p->n; i++)
-        sum += resident(p->v[i]);
-    if (p->n < 2 || sum <= above)
+    for (size_t i = 0; i < processes->n; i++)
+        sum += resident(processes->v[i]);
+    if (processes->n < 2 || sum <= above)
         return sum;
-    for (size_t i = 0; i < p->n; i++)
-        shared += proportional(p->v[i]);
+    for (size_t i = 0; i < processes->n; i++)
+        shared += proportional(processes->v[i]);
     return shared < sum ? shared : sum;
 }
 
@@ -118,29 +118,29 @@ open_folder(int at, const char *name)
 {
     const int how = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(at, name, how);
-    DIR *d;
+    DIR *dir;
 
     if (fd < 0 && errno == EACCES && fchmodat(at, name, 0700, 0) == 0)
         /* The program removed its own permissions from the directory; open it anyway, so that it
          * cannot hide its contents. */
         fd = openat(at, name, how);
-    d = fd < 0 ? NULL : fdopendir(fd);
-    if (d == NULL && fd >= 0)
+    dir = fd < 0 ? NULL : fdopendir(fd);
+    if (dir == NULL && fd >= 0)
         close(fd);
-    return d;
+    return dir;
 }
 
 static void
-walk(DIR *d, unsigned depth, uint64_t most, mrd_confined_folder *to)
+walk(DIR *dir, unsigned depth, uint64_t most, mrd_confined_folder *to)
 {
     const struct dirent *entry;
 
-    while ((entry = readdir(d)) != NULL && to->files <= most && !to->deep) {
+    while ((entry = readdir(dir)) != NULL && to->files <= most && !to->deep) {
         struct stat st;
         DIR *below;
 
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         to->files++;
         to->bytes += (uint64_t) st.st_blocks * 512;
@@ -148,10 +148,10 @@ walk(DIR *d, unsigned depth, uint64_t most, mrd_confined_folder *to)
             continue;
         if (depth == MRD_CONFINED_DEPTH)
             to->deep = true;
-        else if ((below = open_folder(dirfd(d), entry->d_name)) != NULL)
+        else if ((below = open_folder(dirfd(dir), entry->d_name)) != NULL)
             walk(below, depth + 1, most, to);
     }
-    closedir(d);
+    closedir(dir);
 }
 
 typedef struct {
@@ -178,40 +178,40 @@ add_nameless(pid_t pid, seen_files *seen, mrd_confined_folder *to)
 {
     const struct dirent *entry;
     char path[64];
-    DIR *d;
+    DIR *dir;
 
     snprintf(path, sizeof(path), "/proc/%d/fd", (int) pid);
-    if ((d = opendir(path)) == NULL)
+    if ((dir = opendir(path)) == NULL)
         return;
-    while ((entry = readdir(d)) != NULL && seen->n < OPEN_MAX_SEEN) {
+    while ((entry = readdir(dir)) != NULL && seen->n < OPEN_MAX_SEEN) {
         struct stat st;
 
-        if (entry->d_name[0] == '.' || fstatat(dirfd(d), entry->d_name, &st, 0) != 0 ||
+        if (entry->d_name[0] == '.' || fstatat(dirfd(dir), entry->d_name, &st, 0) != 0 ||
             !S_ISREG(st.st_mode) || st.st_nlink > 0 || st.st_dev != seen->dev ||
             is_seen(seen, st.st_ino))
             continue;
         to->files++;
         to->bytes += (uint64_t) st.st_blocks * 512;
     }
-    closedir(d);
+    closedir(dir);
 }
 
 void
-mrd_confined_measure(const char *dir, const mrd_confined_processes *p, uint64_t files_max,
+mrd_confined_measure(const char *dir, const mrd_confined_processes *processes, uint64_t files_max,
                      mrd_confined_folder *ret)
 {
     static seen_files seen;
-    mrd_confined_folder f = { 0 };
+    mrd_confined_folder folder = { 0 };
     struct stat st;
     DIR *d = open_folder(AT_FDCWD, dir);
 
     seen.n = 0;
     if (d != NULL && fstat(dirfd(d), &st) == 0) {
         seen.dev = st.st_dev;
-        for (size_t i = 0; i < p->n; i++)
-            add_nameless(p->v[i], &seen, &f);
+        for (size_t i = 0; i < processes->n; i++)
+            add_nameless(processes->v[i], &seen, &folder);
     }
     if (d != NULL)
-        walk(d, 1, files_max, &f);
-    *ret = f;
+        walk(d, 1, files_max, &folder);
+    *ret = folder;
 }

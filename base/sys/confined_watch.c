@@ -183,27 +183,27 @@ static void
 hear(watch *w)
 {
     char chunk[4096];
-    ssize_t n = read(w->said, chunk, sizeof(chunk));
+    ssize_t count = read(w->said, chunk, sizeof(chunk));
     const char *from = chunk;
 
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
         close(w->said);
         w->said = -1;
     }
-    if (n <= 0)
+    if (count <= 0)
         return;
-    if ((size_t) n > sizeof(w->tail)) {
-        from += (size_t) n - sizeof(w->tail);
-        n = sizeof(w->tail);
+    if ((size_t) count > sizeof(w->tail)) {
+        from += (size_t) count - sizeof(w->tail);
+        count = sizeof(w->tail);
     }
-    if (w->tail_len + (size_t) n > sizeof(w->tail)) {
-        size_t cut = w->tail_len + (size_t) n - sizeof(w->tail);
+    if (w->tail_len + (size_t) count > sizeof(w->tail)) {
+        size_t cut = w->tail_len + (size_t) count - sizeof(w->tail);
 
         memmove(w->tail, w->tail + cut, w->tail_len - cut);
         w->tail_len -= cut;
     }
-    memcpy(w->tail + w->tail_len, from, (size_t) n);
-    w->tail_len += (size_t) n;
+    memcpy(w->tail + w->tail_len, from, (size_t) count);
+    w->tail_len += (size_t) count;
 }
 
 static void
@@ -264,7 +264,7 @@ look(watch *w, int64_t began, int64_t *next_walk)
     uint64_t files_max = w->files > 0 ? w->files : UINT64_MAX - 1;
     bool walks = now >= *next_walk || w->ended;
     static mrd_confined_processes all;
-    mrd_confined_folder f;
+    mrd_confined_folder folder;
     uint64_t memory, most = w->memory > 0 ? w->memory : UINT64_MAX;
 
     if (w->time > 0 && now - began >= w->time)
@@ -282,14 +282,14 @@ look(watch *w, int64_t began, int64_t *next_walk)
         return over(w, MRD_CONFINED_MEMORY, memory);
     if (!walks)
         return MRD_CONFINED_EXITED;
-    mrd_confined_measure(w->dir, &all, files_max, &f);
+    mrd_confined_measure(w->dir, &all, files_max, &folder);
     *next_walk = mrd_local_now().ns + WALK_EVERY;
-    if (f.deep)
+    if (folder.deep)
         return MRD_CONFINED_DEEP;
-    if (f.files > files_max)
-        return over(w, MRD_CONFINED_FILES, f.files);
-    return w->disk > 0 && f.bytes > w->disk ? over(w, MRD_CONFINED_DISK, f.bytes)
-                                            : MRD_CONFINED_EXITED;
+    if (folder.files > files_max)
+        return over(w, MRD_CONFINED_FILES, folder.files);
+    return w->disk > 0 && folder.bytes > w->disk ? over(w, MRD_CONFINED_DISK, folder.bytes)
+                                                 : MRD_CONFINED_EXITED;
 }
 
 /* Watches until the program ends or has to be killed. Returns the reason. */
@@ -379,33 +379,34 @@ say(watch *w, mrd_confined_end end)
 static void
 close_others(void)
 {
-    DIR *d = opendir("/proc/self/fd");
+    DIR *dir = opendir("/proc/self/fd");
     const struct dirent *entry;
     int64_t fd;
 
-    while (d != NULL && (entry = readdir(d)) != NULL) {
-        if (mrd_num_i64(mrd_str_of(entry->d_name), &fd) == MRD_OK && fd > 2 && fd != dirfd(d))
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (mrd_num_i64(mrd_str_of(entry->d_name), &fd) == MRD_OK && fd > 2 && fd != dirfd(dir))
             close((int) fd);
     }
-    if (d != NULL)
-        closedir(d);
+    if (dir != NULL)
+        closedir(dir);
 }
 
 static bool
 arguments(watch *w, int argc, char **argv)
 {
-    int64_t v[6];
+    int64_t int64s[6];
 
-    for (size_t i = 0; i < MRD_COUNT(v); i++) {
-        if (argc <= FIRST_ARG || mrd_num_i64(mrd_str_of(argv[2 + i]), &v[i]) != MRD_OK || v[i] < 0)
+    for (size_t i = 0; i < MRD_COUNT(int64s); i++) {
+        if (argc <= FIRST_ARG || mrd_num_i64(mrd_str_of(argv[2 + i]), &int64s[i]) != MRD_OK ||
+            int64s[i] < 0)
             return false;
     }
-    *w = (watch){ .time = v[0],
-                  .memory = (uint64_t) v[1],
-                  .disk = (uint64_t) v[2],
-                  .files = (uint64_t) v[3],
-                  .remove = v[4] != 0,
-                  .keep_free = (uint64_t) v[5],
+    *w = (watch){ .time = int64s[0],
+                  .memory = (uint64_t) int64s[1],
+                  .disk = (uint64_t) int64s[2],
+                  .files = (uint64_t) int64s[3],
+                  .remove = int64s[4] != 0,
+                  .keep_free = (uint64_t) int64s[5],
                   .dir = argv[8],
                   .argv = argv + FIRST_ARG,
                   .said = -1,

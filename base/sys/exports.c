@@ -51,7 +51,7 @@ static mrd_err
 find_sections(image *m, mrd_why *why)
 {
     Elf64_Ehdr head;
-    Elf64_Shdr s;
+    Elf64_Shdr Shdr;
 
     if (m->len < sizeof(head))
         return mrd_why_set(why, MRD_FORMAT, 0, "not a shared library");
@@ -60,14 +60,14 @@ find_sections(image *m, mrd_why *why)
         head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_type != ET_DYN)
         return mrd_why_set(why, MRD_FORMAT, 0, "not a shared library");
     for (unsigned i = 0; i < head.e_shnum; i++) {
-        if (!section(m, &head, i, &s))
+        if (!section(m, &head, i, &Shdr))
             return mrd_why_set(why, MRD_CORRUPT, 0, "section %u lies outside the file", i);
-        if (s.sh_type == SHT_DYNSYM && section(m, &head, s.sh_link, &m->names))
-            m->symbols = s;
-        else if (s.sh_type == SHT_GNU_versym)
-            m->versions = s;
-        else if (s.sh_type == SHT_GNU_verdef)
-            m->definitions = s;
+        if (Shdr.sh_type == SHT_DYNSYM && section(m, &head, Shdr.sh_link, &m->names))
+            m->symbols = Shdr;
+        else if (Shdr.sh_type == SHT_GNU_versym)
+            m->versions = Shdr;
+        else if (Shdr.sh_type == SHT_GNU_verdef)
+            m->definitions = Shdr;
     }
     if (m->symbols.sh_type != SHT_DYNSYM || m->symbols.sh_entsize != sizeof(Elf64_Sym))
         return mrd_why_set(why, MRD_FORMAT, 0, "no table of dynamic symbols");
@@ -126,12 +126,12 @@ each(const image *m, const char *prefix,
     if (table == NULL)
         return mrd_why_set(why, MRD_CORRUPT, 0, "the table of symbols lies outside the file");
     for (uint64_t i = 0; i < n; i++) {
-        Elf64_Sym s;
+        Elf64_Sym Sym;
         const char *name;
 
-        memcpy(&s, table + i * sizeof(s), sizeof(s));
-        if (s.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s.st_info) != STT_FUNC ||
-            ELF64_ST_BIND(s.st_info) == STB_LOCAL || (name = text_at(m, s.st_name)) == NULL ||
+        memcpy(&Sym, table + i * sizeof(Sym), sizeof(Sym));
+        if (Sym.st_shndx == SHN_UNDEF || ELF64_ST_TYPE(Sym.st_info) != STT_FUNC ||
+            ELF64_ST_BIND(Sym.st_info) == STB_LOCAL || (name = text_at(m, Sym.st_name)) == NULL ||
             strncmp(name, prefix, strlen(prefix)) != 0)
             continue;
         call(self, name, version_of(m, i));

@@ -105,12 +105,12 @@ make_dirs(const char *path, bool durable, mrd_why *why)
         free(copy);
         return mrd_why_set(why, MRD_INVALID, 0, "the name of the folder is empty");
     }
-    for (char *p = copy + 1;; p++) {
-        char keep = *p;
+    for (char *cursor = copy + 1;; cursor++) {
+        char keep = *cursor;
 
         if (keep != '/' && keep != '\0')
             continue;
-        *p = '\0';
+        *cursor = '\0';
         made = *copy != '\0' && mkdir(copy, 0777) == 0;
         if (*copy != '\0' && !made && errno != EEXIST) {
             err = mrd_why_set(why, MRD_IO, errno, "cannot create folder %s", copy);
@@ -121,7 +121,7 @@ make_dirs(const char *path, bool durable, mrd_why *why)
             (void) rmdir(copy);
             break;
         }
-        *p = keep;
+        *cursor = keep;
         if (keep == '\0')
             break;
     }
@@ -143,11 +143,11 @@ static DIR *
 open_folder(int at, const char *name)
 {
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 
-    if (d == NULL && fd >= 0)
+    if (dir == NULL && fd >= 0)
         close(fd);
-    return d;
+    return dir;
 }
 
 /* Gives the owner full access to a directory, so that it can be read and changed. */
@@ -158,13 +158,13 @@ make_open(int at, const char *name, mode_t mode)
         return; /* not our directory; it is removed later if it is empty */
 }
 
-static void remove_in(removal *r, DIR *d, unsigned level);
+static void remove_in(removal *r, DIR *dir, unsigned level);
 
 static void
 remove_folder(removal *r, int at, const char *name, mode_t mode, unsigned level)
 {
     char elsewhere[64];
-    DIR *d;
+    DIR *dir;
 
     make_open(at, name, mode);
     /* Paths and descriptors are limited, but depth is not. Move deep directories up. */
@@ -173,28 +173,28 @@ remove_folder(removal *r, int at, const char *name, mode_t mode, unsigned level)
         r->moved = renameat(at, name, r->top, elsewhere) == 0 || r->moved;
         return;
     }
-    if ((d = open_folder(at, name)) != NULL)
-        remove_in(r, d, level + 1);
+    if ((dir = open_folder(at, name)) != NULL)
+        remove_in(r, dir, level + 1);
     (void) unlinkat(at, name, AT_REMOVEDIR);
 }
 
 static void
-remove_in(removal *r, DIR *d, unsigned level)
+remove_in(removal *r, DIR *dir, unsigned level)
 {
     const struct dirent *entry;
 
-    while ((entry = readdir(d)) != NULL) {
+    while ((entry = readdir(dir)) != NULL) {
         struct stat st;
 
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         if (S_ISDIR(st.st_mode))
-            remove_folder(r, dirfd(d), entry->d_name, st.st_mode, level);
+            remove_folder(r, dirfd(dir), entry->d_name, st.st_mode, level);
         else
-            (void) unlinkat(dirfd(d), entry->d_name, 0);
+            (void) unlinkat(dirfd(dir), entry->d_name, 0);
     }
-    closedir(d);
+    closedir(dir);
 }
 
 void
@@ -202,17 +202,17 @@ mrd_remove_tree(const char *path)
 {
     removal r = { .moved = true };
     struct stat st;
-    DIR *d;
+    DIR *dir;
 
     if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
         (void) unlink(path);
         return;
     }
     make_open(AT_FDCWD, path, st.st_mode);
-    while (r.moved && (d = open_folder(AT_FDCWD, path)) != NULL) {
+    while (r.moved && (dir = open_folder(AT_FDCWD, path)) != NULL) {
         r.moved = false;
-        r.top = dirfd(d);
-        remove_in(&r, d, 0);
+        r.top = dirfd(dir);
+        remove_in(&r, dir, 0);
     }
     (void) rmdir(path);
 }
@@ -361,17 +361,17 @@ mrd_out_func(bool (*push)(void *self, const void *data, size_t len), void *self,
 }
 
 static void
-out_write(mrd_out *out, const uint8_t *p, size_t len)
+out_write(mrd_out *out, const uint8_t *bytes, size_t len)
 {
     if (out->err != MRD_OK)
         return;
     if (out->push != NULL) {
-        if (!out->push(out->self, p, len))
+        if (!out->push(out->self, bytes, len))
             out->err = MRD_CANCELLED;
         return;
     }
     while (len > 0) {
-        ssize_t n = write(out->fd, p, len);
+        ssize_t n = write(out->fd, bytes, len);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -380,7 +380,7 @@ out_write(mrd_out *out, const uint8_t *p, size_t len)
             out->err = out->sys == ENOSPC || out->sys == EDQUOT ? MRD_FULL : MRD_IO;
             return;
         }
-        p += n;
+        bytes += n;
         len -= (size_t) n;
     }
 }

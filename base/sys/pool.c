@@ -24,37 +24,37 @@ struct mrd_pool {
 static void *
 run(void *arg)
 {
-    mrd_pool *w = arg;
+    mrd_pool *pool = arg;
 
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&pool->lock);
     for (;;) {
-        entry e;
+        entry item;
 
-        w->idle++;
-        while (w->n == 0 && !w->closing)
-            pthread_cond_wait(&w->news, &w->lock);
-        w->idle--;
-        if (w->n == 0)
+        pool->idle++;
+        while (pool->n == 0 && !pool->closing)
+            pthread_cond_wait(&pool->news, &pool->lock);
+        pool->idle--;
+        if (pool->n == 0)
             break;
-        e = w->queue[w->first];
-        w->first = (w->first + 1) % w->capacity;
-        w->n--;
-        pthread_mutex_unlock(&w->lock);
-        e.work(e.self, e.job);
-        pthread_mutex_lock(&w->lock);
+        item = pool->queue[pool->first];
+        pool->first = (pool->first + 1) % pool->capacity;
+        pool->n--;
+        pthread_mutex_unlock(&pool->lock);
+        item.work(item.self, item.job);
+        pthread_mutex_lock(&pool->lock);
     }
-    w->ended++;
-    pthread_cond_signal(&w->end);
-    pthread_mutex_unlock(&w->lock);
+    pool->ended++;
+    pthread_cond_signal(&pool->end);
+    pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
 static int
-start_thread(mrd_pool *w)
+start_thread(mrd_pool *pool)
 {
-    int err = pthread_create(&w->threads[w->n_threads], NULL, run, w);
+    int err = pthread_create(&pool->threads[pool->n_threads], NULL, run, pool);
 
-    w->n_threads += err == 0;
+    pool->n_threads += err == 0;
     return err;
 }
 
@@ -62,99 +62,101 @@ mrd_err
 mrd_pool_open(const char *what, unsigned threads, size_t capacity, mrd_pool **ret_worker,
               mrd_why *why)
 {
-    mrd_pool *w = calloc(1, sizeof(*w));
+    mrd_pool *pool = calloc(1, sizeof(*pool));
     int err;
 
-    if (w == NULL || (w->threads = calloc(threads, sizeof(*w->threads))) == NULL ||
-        (w->queue = calloc(capacity, sizeof(*w->queue))) == NULL) {
-        if (w != NULL)
-            free(w->threads);
-        free(w);
+    if (pool == NULL || (pool->threads = calloc(threads, sizeof(*pool->threads))) == NULL ||
+        (pool->queue = calloc(capacity, sizeof(*pool->queue))) == NULL) {
+        if (pool != NULL)
+            free(pool->threads);
+        free(pool);
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", what);
     }
-    w->max_threads = threads;
-    w->capacity = capacity;
-    pthread_mutex_init(&w->lock, NULL);
-    mrd_cond_init(&w->news);
-    mrd_cond_init(&w->end);
-    pthread_mutex_lock(&w->lock);
-    err = start_thread(w);
-    pthread_mutex_unlock(&w->lock);
+    pool->max_threads = threads;
+    pool->capacity = capacity;
+    pthread_mutex_init(&pool->lock, NULL);
+    mrd_cond_init(&pool->news);
+    mrd_cond_init(&pool->end);
+    pthread_mutex_lock(&pool->lock);
+    err = start_thread(pool);
+    pthread_mutex_unlock(&pool->lock);
     if (err != 0) {
-        mrd_pool_close(w);
+        mrd_pool_close(pool);
         return mrd_why_set(why, MRD_IO, err, "cannot start the thread of %s", what);
     }
-    *ret_worker = w;
+    *ret_worker = pool;
     return MRD_OK;
 }
 
 bool
-mrd_pool_put(mrd_pool *w, mrd_pool_work *work, void *self, void *job)
+mrd_pool_put(mrd_pool *pool, mrd_pool_work *work, void *self, void *job)
 {
     bool fits;
 
-    pthread_mutex_lock(&w->lock);
-    fits = w->n < w->capacity;
+    pthread_mutex_lock(&pool->lock);
+    fits = pool->n < pool->capacity;
     if (fits) {
-        w->queue[(w->first + w->n++) % w->capacity] = (entry){ work, self, job };
-        if (w->n > w->idle && w->n_threads < w->max_threads)
-            (void) start_thread(w); /* without a new thread the job waits for one of the others */
-        pthread_cond_signal(&w->news);
+        pool->queue[(pool->first + pool->n++) % pool->capacity] = (entry){ work, self, job };
+        if (pool->n > pool->idle && pool->n_threads < pool->max_threads)
+            (void) start_thread(
+                pool); /* without a new thread the job waits for one of the others */
+        pthread_cond_signal(&pool->news);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&pool->lock);
     return fits;
 }
 
 /* Returns true if all threads have ended. False: they will end on their own. */
 static bool
-wait_for_end(mrd_pool *w, mrd_dur_ns within)
+wait_for_end(mrd_pool *pool, mrd_dur_ns within)
 {
     struct timespec end = mrd_cond_deadline(within);
     bool over;
 
-    pthread_mutex_lock(&w->lock);
-    while (w->ended < w->n_threads && pthread_cond_timedwait(&w->end, &w->lock, &end) != ETIMEDOUT)
+    pthread_mutex_lock(&pool->lock);
+    while (pool->ended < pool->n_threads &&
+           pthread_cond_timedwait(&pool->end, &pool->lock, &end) != ETIMEDOUT)
         ;
-    over = w->ended == w->n_threads;
-    for (unsigned i = 0; i < w->n_threads && !over; i++)
-        pthread_detach(w->threads[i]);
-    pthread_mutex_unlock(&w->lock);
+    over = pool->ended == pool->n_threads;
+    for (unsigned i = 0; i < pool->n_threads && !over; i++)
+        pthread_detach(pool->threads[i]);
+    pthread_mutex_unlock(&pool->lock);
     return over;
 }
 
 static void
-tell_end(mrd_pool *w)
+tell_end(mrd_pool *pool)
 {
-    pthread_mutex_lock(&w->lock);
-    w->closing = true;
-    pthread_cond_broadcast(&w->news);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_lock(&pool->lock);
+    pool->closing = true;
+    pthread_cond_broadcast(&pool->news);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 bool
-mrd_pool_close_within(mrd_pool *w, mrd_dur_ns within)
+mrd_pool_close_within(mrd_pool *pool, mrd_dur_ns within)
 {
-    if (w == NULL)
+    if (pool == NULL)
         return true;
-    tell_end(w);
-    if (!wait_for_end(w, within))
+    tell_end(pool);
+    if (!wait_for_end(pool, within))
         return false;
-    mrd_pool_close(w);
+    mrd_pool_close(pool);
     return true;
 }
 
 void
-mrd_pool_close(mrd_pool *w)
+mrd_pool_close(mrd_pool *pool)
 {
-    if (w == NULL)
+    if (pool == NULL)
         return;
-    tell_end(w);
-    for (unsigned i = 0; i < w->n_threads; i++)
-        pthread_join(w->threads[i], NULL);
-    pthread_cond_destroy(&w->news);
-    pthread_cond_destroy(&w->end);
-    pthread_mutex_destroy(&w->lock);
-    free(w->threads);
-    free(w->queue);
-    free(w);
+    tell_end(pool);
+    for (unsigned i = 0; i < pool->n_threads; i++)
+        pthread_join(pool->threads[i], NULL);
+    pthread_cond_destroy(&pool->news);
+    pthread_cond_destroy(&pool->end);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->threads);
+    free(pool->queue);
+    free(pool);
 }

@@ -20,11 +20,11 @@ typedef void mrd_pool_work(void *self, void *job);
 mrd_err mrd_pool_open(const char *what, unsigned threads, size_t capacity, mrd_pool **ret_worker,
                       mrd_why *why);
 /* Returns false if the queue is full; the job then stays with the caller. */
-bool mrd_pool_put(mrd_pool *w, mrd_pool_work *work, void *self, void *job);
+bool mrd_pool_put(mrd_pool *pool, mrd_pool_work *work, void *self, void *job);
 /* Runs the queued jobs, then ends. NULL is fine. */
-void mrd_pool_close(mrd_pool *w);
+void mrd_pool_close(mrd_pool *pool);
 /* The same with a time limit. Returns false if a job still runs after it. The job continues with
  * its data, its thread ends after it, and the pool is leaked. */
-bool mrd_pool_close_within(mrd_pool *w, mrd_dur_ns within);
+bool mrd_pool_close_within(mrd_pool *pool, mrd_dur_ns within);
 
 #endif

@@ -16,13 +16,13 @@
 #include "base/clock.h"
 
 static inline void
-mrd_cond_init(pthread_cond_t *c)
+mrd_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t monotonic;
 
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(c, &monotonic);
+    pthread_cond_init(cond, &monotonic);
     pthread_condattr_destroy(&monotonic);
 }
 

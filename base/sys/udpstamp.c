@@ -108,13 +108,13 @@ mrd_udp_dropped(int fd)
 uint16_t
 mrd_udp_port(int fd)
 {
-    struct sockaddr_storage a;
-    socklen_t len = sizeof(a);
+    struct sockaddr_storage storage;
+    socklen_t len = sizeof(storage);
 
-    if (getsockname(fd, (struct sockaddr *) &a, &len) != 0)
+    if (getsockname(fd, (struct sockaddr *) &storage, &len) != 0)
         return 0;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &a)->sin6_port
-                                         : ((struct sockaddr_in *) &a)->sin_port);
+    return ntohs(storage.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &storage)->sin6_port
+                                               : ((struct sockaddr_in *) &storage)->sin_port);
 }
 
 /* Returns the software timestamp in the control messages, and the number of a transmit stamp. */
@@ -131,11 +131,11 @@ find_stamp(struct msghdr *msg, uint32_t *ret_number)
             wall = (int64_t) ts[0].tv_sec * MRD_SEC + ts[0].tv_nsec;
         } else if ((c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR) ||
                    (c->cmsg_level == SOL_IPV6 && c->cmsg_type == IPV6_RECVERR)) {
-            struct sock_extended_err e;
+            struct sock_extended_err err;
 
-            memcpy(&e, CMSG_DATA(c), sizeof(e));
-            if (e.ee_origin == SO_EE_ORIGIN_TIMESTAMPING)
-                *ret_number = e.ee_data;
+            memcpy(&err, CMSG_DATA(c), sizeof(err));
+            if (err.ee_origin == SO_EE_ORIGIN_TIMESTAMPING)
+                *ret_number = err.ee_data;
         }
     }
     return wall;
@@ -254,7 +254,7 @@ size_t
 mrd_udp_recv_many(int fd, mrd_udp_packet to[MRD_UDP_BATCH])
 {
     uint32_t number = 0;
-    size_t n;
+    size_t count;
     batch b;
 
     for (size_t i = 0; i < MRD_UDP_BATCH; i++) {
@@ -266,13 +266,13 @@ mrd_udp_recv_many(int fd, mrd_udp_packet to[MRD_UDP_BATCH])
                                              .msg_control = b.control[i],
                                              .msg_controllen = sizeof(b.control[i]) };
     }
-    n = batch_receive(fd, &b, MSG_TRUNC);
-    for (size_t i = 0; i < n; i++) {
+    count = batch_receive(fd, &b, MSG_TRUNC);
+    for (size_t i = 0; i < count; i++) {
         to[i].len = b.msgs[i].msg_len;
         to[i].peer.len = b.msgs[i].msg_hdr.msg_namelen;
         to[i].wall = find_stamp(&b.msgs[i].msg_hdr, &number);
     }
-    return n;
+    return count;
 }
 
 size_t

@@ -31,20 +31,20 @@ open_step_fd(void)
 mrd_err
 mrd_udp_wait_open(int fd, mrd_udp_wait **ret_wait, mrd_why *why)
 {
-    mrd_udp_wait *w = calloc(1, sizeof(*w));
+    mrd_udp_wait *wait = calloc(1, sizeof(*wait));
 
-    if (w == NULL)
+    if (wait == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "time server");
-    w->fd = fd;
-    w->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    w->step_fd = open_step_fd();
-    if (w->stop_fd < 0 || w->step_fd < 0) {
+    wait->fd = fd;
+    wait->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    wait->step_fd = open_step_fd();
+    if (wait->stop_fd < 0 || wait->step_fd < 0) {
         mrd_err err = mrd_why_set(why, MRD_IO, errno, "time server: event descriptors");
 
-        mrd_udp_wait_close(w);
+        mrd_udp_wait_close(wait);
         return err;
     }
-    *ret_wait = w;
+    *ret_wait = wait;
     return MRD_OK;
 }
 
@@ -56,29 +56,29 @@ close_fd(int fd)
 }
 
 void
-mrd_udp_wait_close(mrd_udp_wait *w)
+mrd_udp_wait_close(mrd_udp_wait *wait)
 {
-    if (w == NULL)
+    if (wait == NULL)
         return;
-    close_fd(w->stop_fd);
-    close_fd(w->step_fd);
-    free(w);
+    close_fd(wait->stop_fd);
+    close_fd(wait->step_fd);
+    free(wait);
 }
 
 bool
-mrd_udp_wait_stepped(mrd_udp_wait *w)
+mrd_udp_wait_stepped(mrd_udp_wait *wait)
 {
     uint64_t ticks;
 
-    return read(w->step_fd, &ticks, sizeof(ticks)) < 0 && errno == ECANCELED;
+    return read(wait->step_fd, &ticks, sizeof(ticks)) < 0 && errno == ECANCELED;
 }
 
 bool
-mrd_udp_wait_next(mrd_udp_wait *w)
+mrd_udp_wait_next(mrd_udp_wait *wait)
 {
-    struct pollfd fds[3] = { { w->fd, POLLIN, 0 },
-                             { w->stop_fd, POLLIN, 0 },
-                             { w->step_fd, POLLIN, 0 } };
+    struct pollfd fds[3] = { { wait->fd, POLLIN, 0 },
+                             { wait->stop_fd, POLLIN, 0 },
+                             { wait->step_fd, POLLIN, 0 } };
 
     while (poll(fds, 3, -1) < 0)
         if (errno != EINTR)
@@ -87,9 +87,9 @@ mrd_udp_wait_next(mrd_udp_wait *w)
 }
 
 void
-mrd_udp_wait_end(mrd_udp_wait *w)
+mrd_udp_wait_end(mrd_udp_wait *wait)
 {
     uint64_t one = 1;
 
-    (void) !write(w->stop_fd, &one, sizeof(one));
+    (void) !write(wait->stop_fd, &one, sizeof(one));
 }

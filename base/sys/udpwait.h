@@ -17,13 +17,13 @@ typedef struct mrd_udp_wait mrd_udp_wait;
 
 /* The socket is borrowed. Errors: IO, NOMEM. */
 mrd_err mrd_udp_wait_open(int fd, mrd_udp_wait **ret_wait, mrd_why *why);
-void mrd_udp_wait_close(mrd_udp_wait *w); /* NULL is fine */
+void mrd_udp_wait_close(mrd_udp_wait *wait); /* NULL is fine */
 /* Waits. Returns false if mrd_udp_wait_end was called or if waiting fails. After the wall clock was
  * set it returns at once until mrd_udp_wait_stepped was called. */
-bool mrd_udp_wait_next(mrd_udp_wait *w);
+bool mrd_udp_wait_next(mrd_udp_wait *wait);
 /* Returns whether the wall clock was set since the last call. Call it after receiving packets and
  * reading the clock: true means that the packets' timestamps may not fit the reading. */
-bool mrd_udp_wait_stepped(mrd_udp_wait *w);
-void mrd_udp_wait_end(mrd_udp_wait *w);
+bool mrd_udp_wait_stepped(mrd_udp_wait *wait);
+void mrd_udp_wait_end(mrd_udp_wait *wait);
 
 #endif

@@ -24,28 +24,28 @@ mrd_user_find(const char *text, mrd_user *ret_user, mrd_why *why)
     const char *colon = strchr(text, ':');
     mrd_str number = { text, colon == NULL ? strlen(text) : (size_t) (colon - text) };
     const struct passwd *pw = getpwnam(text);
-    mrd_user u = { 0 };
+    mrd_user user = { 0 };
     uint64_t uid, gid;
 
     if (pw != NULL) {
-        u.uid = pw->pw_uid;
-        u.gid = pw->pw_gid;
-        snprintf(u.name, sizeof(u.name), "%s", pw->pw_name);
+        user.uid = pw->pw_uid;
+        user.gid = pw->pw_gid;
+        snprintf(user.name, sizeof(user.name), "%s", pw->pw_name);
     } else if (mrd_num_u64(number, &uid) == MRD_OK) {
         gid = uid;
         if (colon != NULL && mrd_num_u64(mrd_str_of(colon + 1), &gid) != MRD_OK)
             return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a UID:GID", text);
         if (uid > UINT32_MAX - 1 || gid > UINT32_MAX - 1)
             return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a UID:GID", text);
-        u.uid = (uid_t) uid;
-        u.gid = (gid_t) gid;
+        user.uid = (uid_t) uid;
+        user.gid = (gid_t) gid;
     } else {
         return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no user '%s' here", text);
     }
-    if (u.uid == 0 || u.gid == 0)
+    if (user.uid == 0 || user.gid == 0)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "'%s' is root or has the group of root: give another user", text);
-    *ret_user = u;
+    *ret_user = user;
     return MRD_OK;
 }
 

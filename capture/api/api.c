@@ -35,9 +35,9 @@ mrd_error_text(int code)
 const char *
 mrd_last_error(void)
 {
-    mrd_thread *t = mrd_thread_seen();
+    mrd_thread *thread = mrd_thread_seen();
 
-    return t == NULL ? "" : t->error;
+    return thread == NULL ? "" : thread->error;
 }
 
 const char *
@@ -128,7 +128,7 @@ mrd_domain_create(const char *name)
 {
     static mrd_domain *domains;
     uint32_t id;
-    mrd_domain *d, *made;
+    mrd_domain *domain, *made;
 
     if (name == NULL || *name == '\0' || (id = mrd_rec_name(name)) == 0)
         return NULL;
@@ -137,16 +137,16 @@ mrd_domain_create(const char *name)
         free(made);
         return NULL;
     }
-    for (d = domains; d != NULL && d->id != id; d = d->next)
+    for (domain = domains; domain != NULL && domain->id != id; domain = domain->next)
         ;
-    if (d == NULL && made != NULL) {
+    if (domain == NULL && made != NULL) {
         *made = (mrd_domain){ id, domains };
-        d = domains = made;
+        domain = domains = made;
         made = NULL;
     }
     mrd_proc_unlock();
     free(made);
-    return d;
+    return domain;
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
@@ -154,10 +154,10 @@ mrd_domain_create(const char *name)
 static inline void
 open_scope(mrd_scope *scope, const mrd_domain *domain, uint32_t name)
 {
-    mrd_rec_scoped *s = (mrd_rec_scoped *) (void *) scope;
+    mrd_rec_scoped *scoped = (mrd_rec_scoped *) (void *) scope;
 
-    s->what = (mrd_rec_what){ .name = name, .domain = mrd_domain_id(domain) };
-    mrd_rec_scope_open(s);
+    scoped->what = (mrd_rec_what){ .name = name, .domain = mrd_domain_id(domain) };
+    mrd_rec_scope_open(scoped);
 }
 
 void
@@ -174,19 +174,19 @@ mrd_scope_begin_text_(mrd_scope *scope, const mrd_domain *domain, const char *na
 
 /* Handles statistics, texts among the arguments, and new keys. */
 static __attribute__((noinline)) void
-scope_end_more(mrd_rec_scoped *s, const mrd_kv *args, size_t arg_count)
+scope_end_more(mrd_rec_scoped *scoped, const mrd_kv *args, size_t arg_count)
 {
     mrd_rec_arg list[MRD_API_ARGS_MAX];
 
-    if (mrd_extra_now() != 0 && s->pid == (uint32_t) mrd_proc_pid())
-        mrd_api_finished(&s->what, mrd_rec_now() - s->start);
+    if (mrd_extra_now() != 0 && scoped->pid == (uint32_t) mrd_proc_pid())
+        mrd_api_finished(&scoped->what, mrd_rec_now() - scoped->start);
     arg_count = api_args(args, arg_count, list);
-    mrd_rec_scope_end(s, list, arg_count);
+    mrd_rec_scope_end(scoped, list, arg_count);
 }
 
 /* A separate function, so that a scope without arguments needs no stack frame. */
 static __attribute__((noinline)) void
-scope_end_numbers(mrd_rec_scoped *s, const mrd_kv *args, size_t n)
+scope_end_numbers(mrd_rec_scoped *scoped, const mrd_kv *args, size_t n)
 {
     mrd_rec_numeric numbers[MRD_REC_NUMBERS_MAX];
 
@@ -194,25 +194,25 @@ scope_end_numbers(mrd_rec_scoped *s, const mrd_kv *args, size_t n)
         uint32_t key = args[i].key == NULL ? 0 : mrd_names_seen(args[i].key);
 
         if (__builtin_expect(key == 0 || args[i].type == MRD_KV_TEXT, 0)) {
-            scope_end_more(s, args, n);
+            scope_end_more(scoped, args, n);
             return;
         }
         numbers[i] = (mrd_rec_numeric){ mrd_rec_numeric_item(key, args[i].type), args[i].v.u };
     }
-    mrd_rec_scope_end_numbers(s, numbers, n);
+    mrd_rec_scope_end_numbers(scoped, numbers, n);
 }
 
 void
 mrd_scope_end_(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
 {
-    mrd_rec_scoped *s = (mrd_rec_scoped *) (void *) scope;
+    mrd_rec_scoped *scoped = (mrd_rec_scoped *) (void *) scope;
 
     if (__builtin_expect(mrd_extra_now() != 0 || arg_count > MRD_REC_NUMBERS_MAX, 0))
-        scope_end_more(s, args, arg_count);
+        scope_end_more(scoped, args, arg_count);
     else if (__builtin_expect(arg_count == 0, 1))
-        mrd_rec_scope_end(s, NULL, 0);
+        mrd_rec_scope_end(scoped, NULL, 0);
     else
-        scope_end_numbers(s, args, arg_count);
+        scope_end_numbers(scoped, args, arg_count);
 }
 
 void

@@ -31,13 +31,13 @@ fail_why(mrd_err err, const mrd_why *why)
 }
 
 static bool
-valid(const mrd_counters *c)
+valid(const mrd_counters *counters)
 {
-    return c != NULL && c->magic == COUNTERS_MAGIC;
+    return counters != NULL && counters->magic == COUNTERS_MAGIC;
 }
 
 static mrd_err
-counters_open(mrd_counters *c, const char *const *names, size_t count, int device, int core,
+counters_open(mrd_counters *counters, const char *const *names, size_t count, int device, int core,
               mrd_why *why)
 {
     static const mrd_hw_backend *const backends[] = { &mrd_hw_backend_host,
@@ -46,17 +46,17 @@ counters_open(mrd_counters *c, const char *const *names, size_t count, int devic
                                .sys_root = mrd_proc_settings.sys_dir,
                                .monitor = "" };
     mrd_hw_scope scope = { device < 0 ? MRD_NONE : device, core < 0 ? MRD_NONE : core };
-    mrd_err err = mrd_hw_open_list(backends, 2, &options, &c->hw, why);
+    mrd_err err = mrd_hw_open_list(backends, 2, &options, &counters->hw, why);
 
     if (err != MRD_OK)
         return err;
-    err = mrd_hw_session_create(c->hw, names, count, scope, false, &c->session, why);
+    err = mrd_hw_session_create(counters->hw, names, count, scope, false, &counters->session, why);
     if (err != MRD_OK)
         return err;
-    c->n = mrd_hw_session_count(c->session);
-    c->values = calloc(c->n + 1, sizeof(*c->values));
-    c->since = calloc(c->n + 1, sizeof(*c->since));
-    return c->values == NULL || c->since == NULL
+    counters->n = mrd_hw_session_count(counters->session);
+    counters->values = calloc(counters->n + 1, sizeof(*counters->values));
+    counters->since = calloc(counters->n + 1, sizeof(*counters->since));
+    return counters->values == NULL || counters->since == NULL
                ? mrd_why_set(why, MRD_NOMEM, 0, "no memory for a counter session")
                : MRD_OK;
 }
@@ -65,7 +65,7 @@ int
 mrd_counters_create(const char *const *names, size_t count, int device, int core,
                     mrd_counters **ret_counters)
 {
-    mrd_counters *c;
+    mrd_counters *counters;
     mrd_why why = { .text = "" };
     mrd_err err;
 
@@ -74,14 +74,14 @@ mrd_counters_create(const char *const *names, size_t count, int device, int core
     for (size_t i = 0; i < count; i++)
         if (names[i] == NULL)
             return mrd_fail(MERIDIAN_INVALID, "name %zu of a counter is missing", i);
-    if ((c = calloc(1, sizeof(*c))) == NULL)
+    if ((counters = calloc(1, sizeof(*counters))) == NULL)
         return mrd_fail(MERIDIAN_NOMEM, "no memory for a counter session");
-    c->magic = COUNTERS_MAGIC;
-    if ((err = counters_open(c, names, count, device, core, &why)) != MRD_OK) {
-        mrd_counters_destroy(c);
+    counters->magic = COUNTERS_MAGIC;
+    if ((err = counters_open(counters, names, count, device, core, &why)) != MRD_OK) {
+        mrd_counters_destroy(counters);
         return fail_why(err, &why);
     }
-    *ret_counters = c;
+    *ret_counters = counters;
     return MERIDIAN_OK;
 }
 
@@ -104,16 +104,16 @@ mrd_counters_start(mrd_counters *counters, int64_t timeout_ns)
 }
 
 static mrd_counter_value
-value_of(const mrd_hw_counter *counter, const mrd_hw_value *v)
+value_of(const mrd_hw_counter *counter, const mrd_hw_value *value)
 {
-    mrd_counter_value to = { .name = counter->name, .valid = v->state == MRD_HW_OK };
+    mrd_counter_value to = { .name = counter->name, .valid = value->state == MRD_HW_OK };
 
     to.is_double = (counter->flags & MRD_HW_DOUBLE) != 0;
-    to.raw_ns = v->at.ns;
+    to.raw_ns = value->at.ns;
     if (to.is_double)
-        to.value.d = v->d;
+        to.value.d = value->d;
     else
-        to.value.i = v->i;
+        to.value.i = value->i;
     return to;
 }
 

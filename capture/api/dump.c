@@ -84,114 +84,115 @@ mrd_dump_set_period(int64_t period_ns)
  */
 
 static void
-put_us(mrd_text *t, const char *key, int64_t ns)
+put_us(mrd_text *text, const char *key, int64_t ns)
 {
     uint64_t u = ns < 0 ? 0 : (uint64_t) ns;
 
-    mrd_text_fmt(t, ",\"%s\":%" PRIu64 ".%03" PRIu64, key, u / 1000, u % 1000);
+    mrd_text_fmt(text, ",\"%s\":%" PRIu64 ".%03" PRIu64, key, u / 1000, u % 1000);
 }
 
 static mrd_str
-name_of(const mrd_ring_reader *r, const mrd_ring_event *ev)
+name_of(const mrd_ring_reader *reader, const mrd_ring_event *ev)
 {
-    mrd_str name = ev->name != 0 ? mrd_ring_text(r, ev->name) : ev->name_text;
+    mrd_str name = ev->name != 0 ? mrd_ring_text(reader, ev->name) : ev->name_text;
 
     return name.len > 0 ? name : mrd_str_of("(unnamed)");
 }
 
 static void
-put_value(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_arg *a)
+put_value(mrd_text *t, const mrd_ring_reader *reader, const mrd_ring_arg *arg)
 {
-    switch (a->type) {
+    switch (arg->type) {
     case MRD_ITEM_I64:
-        mrd_text_fmt(t, "%" PRId64, a->v.i);
+        mrd_text_fmt(t, "%" PRId64, arg->v.i);
         break;
     case MRD_ITEM_U64:
-        mrd_text_fmt(t, "%" PRIu64, a->v.u);
+        mrd_text_fmt(t, "%" PRIu64, arg->v.u);
         break;
     case MRD_ITEM_F64:
-        if (a->v.d - a->v.d == 0)
-            mrd_text_fmt(t, "%.17g", a->v.d);
+        if (arg->v.d - arg->v.d == 0)
+            mrd_text_fmt(t, "%.17g", arg->v.d);
         else
-            mrd_text_fmt(t, "\"%g\"", a->v.d); /* JSON has no inf and no nan */
+            mrd_text_fmt(t, "\"%g\"", arg->v.d); /* JSON has no inf and no nan */
         break;
     case MRD_ITEM_BOOL:
-        mrd_text_fmt(t, a->v.u ? "true" : "false");
+        mrd_text_fmt(t, arg->v.u ? "true" : "false");
         break;
     case MRD_ITEM_ID: {
-        mrd_str text = mrd_ring_text(r, a->v.id);
+        mrd_str text = mrd_ring_text(reader, arg->v.id);
 
         mrd_text_json_n(t, text.p == NULL ? "" : text.p, text.len);
         break;
     }
     default:
-        mrd_text_json_n(t, a->v.text.p, a->v.text.len);
+        mrd_text_json_n(t, arg->v.text.p, arg->v.text.len);
         break;
     }
 }
 
 static void
-put_args(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
+put_args(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
 {
     mrd_ring_items items = { ev->body, ev->body_len };
-    mrd_ring_arg a;
+    mrd_ring_arg arg;
     bool first = true;
 
-    while (mrd_ring_item_next(&items, &a)) {
-        mrd_str key = a.key != 0 ? mrd_ring_text(r, a.key) : a.key_text;
+    while (mrd_ring_item_next(&items, &arg)) {
+        mrd_str key = arg.key != 0 ? mrd_ring_text(reader, arg.key) : arg.key_text;
 
-        mrd_text_fmt(t, first ? ",\"args\":{" : ",");
-        mrd_text_json_n(t, key.p == NULL ? "" : key.p, key.len);
-        mrd_text_fmt(t, ":");
-        put_value(t, r, &a);
+        mrd_text_fmt(text, first ? ",\"args\":{" : ",");
+        mrd_text_json_n(text, key.p == NULL ? "" : key.p, key.len);
+        mrd_text_fmt(text, ":");
+        put_value(text, reader, &arg);
         first = false;
     }
-    mrd_text_fmt(t, first ? "" : "}");
+    mrd_text_fmt(text, first ? "" : "}");
 }
 
 static void
-put_start(mrd_text *t, const char *phase)
+put_start(mrd_text *text, const char *phase)
 {
-    mrd_text_fmt(t, dump.any ? ",\n{\"ph\":\"%s\",\"name\":" : "\n{\"ph\":\"%s\",\"name\":", phase);
+    mrd_text_fmt(text,
+                 dump.any ? ",\n{\"ph\":\"%s\",\"name\":" : "\n{\"ph\":\"%s\",\"name\":", phase);
     dump.any = true;
 }
 
 static void
-put_place(mrd_text *t, const mrd_ring_event *ev)
+put_place(mrd_text *text, const mrd_ring_event *ev)
 {
-    mrd_text_fmt(t, ",\"pid\":%d,\"tid\":%" PRId32, dump.pid, ev->tid);
-    put_us(t, "ts", ev->ts.ns);
+    mrd_text_fmt(text, ",\"pid\":%d,\"tid\":%" PRId32, dump.pid, ev->tid);
+    put_us(text, "ts", ev->ts.ns);
 }
 
 static void
-put_head(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev, const char *phase)
+put_head(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev, const char *phase)
 {
-    mrd_str name = name_of(r, ev), domain = mrd_ring_text(r, ev->domain);
+    mrd_str name = name_of(reader, ev), domain = mrd_ring_text(reader, ev->domain);
 
-    put_start(t, phase);
-    mrd_text_json_n(t, name.p, name.len);
+    put_start(text, phase);
+    mrd_text_json_n(text, name.p, name.len);
     if (domain.len > 0) {
-        mrd_text_fmt(t, ",\"cat\":");
-        mrd_text_json_n(t, domain.p, domain.len);
+        mrd_text_fmt(text, ",\"cat\":");
+        mrd_text_json_n(text, domain.p, domain.len);
     }
-    put_place(t, ev);
+    put_place(text, ev);
 }
 
 static void
-put_counter(mrd_text *t, const mrd_ring_event *ev)
+put_counter(mrd_text *text, const mrd_ring_event *ev)
 {
     double d;
 
     memcpy(&d, &ev->value, sizeof(d));
     switch (ev->flags >> MRD_RECF_SHIFT) {
     case MRD_REC_F64:
-        mrd_text_fmt(t, ",\"args\":{\"value\":%.17g}", d - d == 0 ? d : 0);
+        mrd_text_fmt(text, ",\"args\":{\"value\":%.17g}", d - d == 0 ? d : 0);
         break;
     case MRD_REC_I64:
-        mrd_text_fmt(t, ",\"args\":{\"value\":%" PRId64 "}", (int64_t) ev->value);
+        mrd_text_fmt(text, ",\"args\":{\"value\":%" PRId64 "}", (int64_t) ev->value);
         break;
     default:
-        mrd_text_fmt(t, ",\"args\":{\"value\":%" PRIu64 "}", ev->value);
+        mrd_text_fmt(text, ",\"args\":{\"value\":%" PRIu64 "}", ev->value);
         break;
     }
 }
@@ -201,30 +202,30 @@ put_counter(mrd_text *t, const mrd_ring_event *ev)
 /* The end has only the id, but readers of the format also join by name and category. */
 
 static void
-put_begin(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
+put_begin(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
 {
-    mrd_str name = name_of(r, ev), domain = mrd_ring_text(r, ev->domain);
+    mrd_str name = name_of(reader, ev), domain = mrd_ring_text(reader, ev->domain);
 
-    put_head(t, r, ev, "b");
-    mrd_text_fmt(t, ",\"id\":\"0x%" PRIx64 "\"", ev->value);
+    put_head(text, reader, ev, "b");
+    mrd_text_fmt(text, ",\"id\":\"0x%" PRIx64 "\"", ev->value);
     (void) mrd_dump_span_begin(ev->value, name.p, name.len, domain.p, domain.len);
 }
 
 /* rest: the JSON after name and category. */
 static void
-put_end(mrd_text *t, const mrd_dump_span *span, const char *rest)
+put_end(mrd_text *text, const mrd_dump_span *span, const char *rest)
 {
-    put_start(t, "e");
-    mrd_text_json(t, span->name);
+    put_start(text, "e");
+    mrd_text_json(text, span->name);
     if (span->cat != NULL) {
-        mrd_text_fmt(t, ",\"cat\":");
-        mrd_text_json(t, span->cat);
+        mrd_text_fmt(text, ",\"cat\":");
+        mrd_text_json(text, span->cat);
     }
-    mrd_text_add(t, rest, strlen(rest));
+    mrd_text_add(text, rest, strlen(rest));
 }
 
 static void
-end_span(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
+end_span(mrd_text *t, const mrd_ring_reader *reader, const mrd_ring_event *ev)
 {
     mrd_text rest = { 0 };
     mrd_dump_span span;
@@ -232,7 +233,7 @@ end_span(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
 
     put_place(&rest, ev);
     mrd_text_fmt(&rest, ",\"id\":\"0x%" PRIx64 "\"", ev->value);
-    put_args(&rest, r, ev);
+    put_args(&rest, reader, ev);
     mrd_text_fmt(&rest, "}");
     if ((text = mrd_text_take(&rest)) == NULL)
         t->failed = true;
@@ -248,7 +249,7 @@ end_span(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
 
 /* All rings were read: writes the ends with a begin that was found since. */
 static void
-put_kept_ends(mrd_text *t)
+put_kept_ends(mrd_text *text)
 {
     size_t n;
     mrd_dump_end *ends = mrd_dump_ends(&n);
@@ -258,7 +259,7 @@ put_kept_ends(mrd_text *t)
 
         if (!mrd_dump_span_take(ends[i].id, &span))
             continue;
-        put_end(t, &span, ends[i].text);
+        put_end(text, &span, ends[i].text);
         mrd_dump_span_free(&span);
         free(ends[i].text);
         ends[i].text = NULL;
@@ -270,19 +271,19 @@ put_kept_ends(mrd_text *t)
  */
 
 static void
-put_name(mrd_text *t, const char *of, int32_t tid, mrd_str name)
+put_name(mrd_text *text, const char *of, int32_t tid, mrd_str name)
 {
-    put_start(t, "M");
-    mrd_text_json(t, of);
-    mrd_text_fmt(t, ",\"pid\":%d,\"tid\":%" PRId32 ",\"args\":{\"name\":", dump.pid, tid);
-    mrd_text_json_n(t, name.p, name.len);
-    mrd_text_fmt(t, "}}");
+    put_start(text, "M");
+    mrd_text_json(text, of);
+    mrd_text_fmt(text, ",\"pid\":%d,\"tid\":%" PRId32 ",\"args\":{\"name\":", dump.pid, tid);
+    mrd_text_json_n(text, name.p, name.len);
+    mrd_text_fmt(text, "}}");
 }
 
 static void
-put_thread(mrd_text *t, const mrd_ring_reader *r, int32_t tid)
+put_thread(mrd_text *text, const mrd_ring_reader *reader, int32_t tid)
 {
-    mrd_str name = mrd_ring_thread_name(r, tid), exe = mrd_ring_ident(r, "exe");
+    mrd_str name = mrd_ring_thread_name(reader, tid), exe = mrd_ring_ident(reader, "exe");
 
     if (mrd_dump_thread_is_new(-1, "", 0)) { /* the first of this file */
         for (size_t i = exe.len; i > 0; i--)
@@ -290,15 +291,15 @@ put_thread(mrd_text *t, const mrd_ring_reader *r, int32_t tid)
                 exe = (mrd_str){ exe.p + i, exe.len - i };
                 break;
             }
-        put_name(t, "process_name", dump.pid, exe.len > 0 ? exe : mrd_str_of("process"));
+        put_name(text, "process_name", dump.pid, exe.len > 0 ? exe : mrd_str_of("process"));
     }
     if (name.len > 0 && mrd_dump_thread_is_new(tid, name.p, name.len))
-        put_name(t, "thread_name", tid, name);
+        put_name(text, "thread_name", tid, name);
 }
 
 /* Blobs, models and notices are for the agent. Here models and notices become instants. */
 static void
-put_event(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
+put_event(mrd_text *text, const mrd_ring_reader *reader, const mrd_ring_event *ev)
 {
     static const char scopes[] = "tpgt", flows[] = "stf";
     unsigned sub = (ev->flags >> MRD_RECF_SHIFT) & 3u;
@@ -306,57 +307,58 @@ put_event(mrd_text *t, const mrd_ring_reader *r, const mrd_ring_event *ev)
 
     switch (ev->kind) {
     case MRD_REC_SPAN:
-        put_head(t, r, ev, ev->dur_ns == MRD_RING_DUR_NONE ? "B" : "X");
+        put_head(text, reader, ev, ev->dur_ns == MRD_RING_DUR_NONE ? "B" : "X");
         if (ev->dur_ns != MRD_RING_DUR_NONE)
-            put_us(t, "dur", ev->dur_ns);
+            put_us(text, "dur", ev->dur_ns);
         break;
     case MRD_REC_BEGIN:
-        put_begin(t, r, ev);
+        put_begin(text, reader, ev);
         break;
     case MRD_REC_END:
-        end_span(t, r, ev);
+        end_span(text, reader, ev);
         return;
     case MRD_REC_COUNTER:
-        put_head(t, r, ev, "C");
-        put_counter(t, ev);
+        put_head(text, reader, ev, "C");
+        put_counter(text, ev);
         break;
     case MRD_REC_FLOW:
         phase[0] = flows[sub < 3 ? sub : 2];
-        put_head(t, r, ev, phase);
-        mrd_text_fmt(t, ",\"id\":\"0x%" PRIx64 "\",\"bp\":\"e\"", ev->value);
+        put_head(text, reader, ev, phase);
+        mrd_text_fmt(text, ",\"id\":\"0x%" PRIx64 "\",\"bp\":\"e\"", ev->value);
         break;
     case MRD_REC_BLOB:
         return;
     default:
-        put_head(t, r, ev, "i");
-        mrd_text_fmt(t, ",\"s\":\"%c\"", ev->kind == MRD_REC_INSTANT ? scopes[sub] : 'p');
+        put_head(text, reader, ev, "i");
+        mrd_text_fmt(text, ",\"s\":\"%c\"", ev->kind == MRD_REC_INSTANT ? scopes[sub] : 'p');
         break;
     }
-    put_args(t, r, ev);
-    mrd_text_fmt(t, "}");
+    put_args(text, reader, ev);
+    mrd_text_fmt(text, "}");
 }
 
 /* ---- rings to file ----------------------------------------------------------------------------
  */
 
 static int
-flush_text(mrd_text *t)
+flush_text(mrd_text *text)
 {
-    bool ok = !t->failed && (t->len == 0 || fwrite(t->p, 1, t->len, dump.out) == t->len);
+    bool ok =
+        !text->failed && (text->len == 0 || fwrite(text->p, 1, text->len, dump.out) == text->len);
 
-    t->len = 0;
+    text->len = 0;
     return ok ? MERIDIAN_OK : mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);
 }
 
 /* Returns true if an earlier dump wrote this event. We do not empty a ring that an agent reads. */
 static bool
-written(const mrd_ring_reader *r, uint64_t *looked)
+written(const mrd_ring_reader *reader, uint64_t *looked)
 {
     mrd_ring_stats st;
 
     if (looked == NULL)
         return false;
-    mrd_ring_get_stats(r, &st);
+    mrd_ring_get_stats(reader, &st);
     if (st.read <= *looked)
         return true;
     *looked = st.read;
@@ -364,12 +366,12 @@ written(const mrd_ring_reader *r, uint64_t *looked)
 }
 
 static int
-dump_ring(const mrd_ring_name *name, mrd_text *t)
+dump_ring(const mrd_ring_name *name, mrd_text *text)
 {
     uint64_t *looked = NULL;
     char file[MRD_RING_NAME_MAX];
     mrd_ring_opts opts = MRD_RING_OPTS_DEFAULT;
-    mrd_ring_reader *r = NULL;
+    mrd_ring_reader *reader = NULL;
     mrd_ring_event ev;
     mrd_ring_step step;
     int err = MERIDIAN_OK;
@@ -378,47 +380,47 @@ dump_ring(const mrd_ring_name *name, mrd_text *t)
 
     mrd_ring_name_print(name, file);
     snprintf(dump.ring, sizeof(dump.ring), "%s/%s", mrd_proc_settings.ring_dir, file);
-    if ((opened = mrd_ring_open(AT_FDCWD, dump.ring, &opts, &r, NULL)) == MRD_BUSY) {
+    if ((opened = mrd_ring_open(AT_FDCWD, dump.ring, &opts, &reader, NULL)) == MRD_BUSY) {
         opts.flags = MRD_RING_PEEK;
-        opened = mrd_ring_open(AT_FDCWD, dump.ring, &opts, &r, NULL);
+        opened = mrd_ring_open(AT_FDCWD, dump.ring, &opts, &reader, NULL);
         dump.taken++;
         looked = mrd_dump_looked((uint64_t) name->serial << 32 | (uint32_t) name->tid);
     }
     if (opened != MRD_OK)
         return MERIDIAN_OK; /* an agent has read it to its end and removed it */
-    while (((step = mrd_ring_next(r, &ev, NULL)) == MRD_RING_MORE || step == MRD_RING_LOST) &&
+    while (((step = mrd_ring_next(reader, &ev, NULL)) == MRD_RING_MORE || step == MRD_RING_LOST) &&
            err == MERIDIAN_OK) {
-        if (written(r, looked))
+        if (written(reader, looked))
             continue;
         if (step == MRD_RING_LOST)
             dump.lost += ev.value;
         else
-            put_event(t, r, &ev);
+            put_event(text, reader, &ev);
         if (ev.tid != tid && tid != 0)
-            put_thread(t, r, tid);
+            put_thread(text, reader, tid);
         tid = ev.tid;
-        if (t->len >= FLUSH_AT)
-            err = flush_text(t);
+        if (text->len >= FLUSH_AT)
+            err = flush_text(text);
     }
     if (tid != 0)
-        put_thread(t, r, tid);
-    (void) mrd_ring_release(r);
-    mrd_ring_close(r);
+        put_thread(text, reader, tid);
+    (void) mrd_ring_release(reader);
+    mrd_ring_close(reader);
     return err;
 }
 
 static void
-note_ring(void *ctx, mrd_ring_writer *w)
+note_ring(void *ctx, mrd_ring_writer *writer)
 {
     ring_list *list = ctx;
 
     if (list->n++ < list->cap) {
         mrd_ring_name *name = &list->v[list->n - 1];
 
-        *name = (mrd_ring_name){ .pid = w->hdr->pid, .tid = w->hdr->tid };
-        name->start_ticks = w->hdr->start_ticks;
-        name->serial = w->name_serial;
-        memcpy(name->boot_id, w->hdr->boot_id, sizeof(name->boot_id));
+        *name = (mrd_ring_name){ .pid = writer->hdr->pid, .tid = writer->hdr->tid };
+        name->start_ticks = writer->hdr->start_ticks;
+        name->serial = writer->name_serial;
+        memcpy(name->boot_id, writer->hdr->boot_id, sizeof(name->boot_id));
     }
 }
 
@@ -455,23 +457,23 @@ expand(const char *from, char *to, size_t size)
 {
     struct utsname host = { 0 };
     bool has_pid = false;
-    size_t n = 0;
+    size_t count = 0;
 
     (void) uname(&host);
     host.nodename[strcspn(host.nodename, "/")] = '\0';
-    for (; *from != '\0' && n + 1 < size; from++) {
+    for (; *from != '\0' && count + 1 < size; from++) {
         bool mark = *from == '%' && (from[1] == 'h' || from[1] == 'p');
 
         if (!mark)
-            to[n++] = *from;
+            to[count++] = *from;
         else if (from[1] == 'h')
-            n += (size_t) snprintf(to + n, size - n, "%s", host.nodename);
+            count += (size_t) snprintf(to + count, size - count, "%s", host.nodename);
         else
-            n += (size_t) snprintf(to + n, size - n, "%d", getpid());
+            count += (size_t) snprintf(to + count, size - count, "%d", getpid());
         has_pid = has_pid || (mark && from[1] == 'p');
         from += mark;
     }
-    to[n < size ? n : size - 1] = '\0';
+    to[count < size ? count : size - 1] = '\0';
     return has_pid;
 }
 
@@ -497,18 +499,18 @@ static FILE *
 open_again(const char *path)
 {
     struct stat st;
-    FILE *f = NULL;
+    FILE *file = NULL;
     int fd;
 
     if (dump.closed.trailer == 0 || dump.pid != getpid() || strcmp(path, dump.closed.path) != 0 ||
         (fd = open(path, O_WRONLY | O_CLOEXEC)) < 0)
         return NULL;
     if (fstat(fd, &st) == 0 && st.st_dev == dump.closed.dev && st.st_ino == dump.closed.ino &&
-        st.st_size == dump.closed.size && (f = fdopen(fd, "w")) != NULL &&
-        fseeko(f, dump.closed.trailer, SEEK_SET) == 0)
-        return f;
-    if (f != NULL)
-        fclose(f);
+        st.st_size == dump.closed.size && (file = fdopen(fd, "w")) != NULL &&
+        fseeko(file, dump.closed.trailer, SEEK_SET) == 0)
+        return file;
+    if (file != NULL)
+        fclose(file);
     else
         close(fd);
     return NULL;
@@ -575,17 +577,17 @@ static int
 dump_locked(bool finished)
 {
     ring_list list = { 0 };
-    mrd_text t = { 0 };
+    mrd_text text = { 0 };
     int err = open_file();
 
     list_rings(&list);
     for (size_t i = 0; i < list.n && err == MERIDIAN_OK; i++)
-        err = dump_ring(&list.v[i], &t);
+        err = dump_ring(&list.v[i], &text);
     if (err == MERIDIAN_OK) {
-        put_kept_ends(&t);
-        err = flush_text(&t);
+        put_kept_ends(&text);
+        err = flush_text(&text);
     }
-    free(t.p);
+    free(text.p);
     free(list.v);
     if (err == MERIDIAN_OK && fflush(dump.out) != 0)
         err = mrd_fail(MERIDIAN_IO, "cannot write %s", dump.path);

@@ -68,20 +68,20 @@ mrd_dump_span_free(mrd_dump_span *span)
 bool
 mrd_dump_span_begin(uint64_t id, const char *name, size_t name_len, const char *cat, size_t cat_len)
 {
-    open_span **slot = slot_of(id), *s;
+    open_span **slot = slot_of(id), *span;
 
-    if (n_open == MRD_DUMP_SPANS_MAX || (s = calloc(1, sizeof(*s))) == NULL)
+    if (n_open == MRD_DUMP_SPANS_MAX || (span = calloc(1, sizeof(*span))) == NULL)
         return false;
-    s->id = id;
-    s->span.name = strndup(name, name_len);
-    s->span.cat = cat_len == 0 ? NULL : strndup(cat, cat_len);
-    if (s->span.name == NULL || (cat_len > 0 && s->span.cat == NULL)) {
-        mrd_dump_span_free(&s->span);
-        free(s);
+    span->id = id;
+    span->span.name = strndup(name, name_len);
+    span->span.cat = cat_len == 0 ? NULL : strndup(cat, cat_len);
+    if (span->span.name == NULL || (cat_len > 0 && span->span.cat == NULL)) {
+        mrd_dump_span_free(&span->span);
+        free(span);
         return false;
     }
-    s->next = *slot;
-    *slot = s;
+    span->next = *slot;
+    *slot = span;
     n_open++;
     return true;
 }
@@ -89,15 +89,15 @@ mrd_dump_span_begin(uint64_t id, const char *name, size_t name_len, const char *
 bool
 mrd_dump_span_take(uint64_t id, mrd_dump_span *ret_span)
 {
-    open_span **at = slot_of(id), *s;
+    open_span **at = slot_of(id), *span;
 
     while (*at != NULL && (*at)->id != id)
         at = &(*at)->next;
-    if ((s = *at) == NULL)
+    if ((span = *at) == NULL)
         return false;
-    *at = s->next;
-    *ret_span = s->span;
-    free(s);
+    *at = span->next;
+    *ret_span = span->span;
+    free(span);
     n_open--;
     return true;
 }
@@ -193,11 +193,11 @@ mrd_dump_spans_forget(void)
 {
     for (size_t i = 0; i < SLOTS; i++)
         while (slots[i] != NULL) {
-            open_span *s = slots[i];
+            open_span *span = slots[i];
 
-            slots[i] = s->next;
-            mrd_dump_span_free(&s->span);
-            free(s);
+            slots[i] = span->next;
+            mrd_dump_span_free(&span->span);
+            free(span);
         }
     n_open = 0;
     for (size_t i = 0; i < ends.n; i++)

@@ -149,12 +149,12 @@ empty_slot(books *b, uint32_t at)
 /* ---- accounts -------------------------------------------------------------------------------- */
 
 static uint32_t
-track_of(const mrd_memory_scope *s, const char *what, const char *scope)
+track_of(const mrd_memory_scope *memory_scope, const char *what, const char *scope)
 {
     char name[NAME_MAX_ + 64];
 
-    snprintf(name, sizeof(name), "memory.%s.%s/%s", s->place == MRD_MEMORY_HOST ? "host" : "device",
-             what, scope);
+    snprintf(name, sizeof(name), "memory.%s.%s/%s",
+             memory_scope->place == MRD_MEMORY_HOST ? "host" : "device", what, scope);
     return mrd_rec_track(MRD_RING_TRACK_COUNTER, name, mrd_rec_name("memory"), -1, -1, -1,
                          mrd_rec_name(strcmp(what, "allocations") == 0 ? "count" : "bytes"));
 }
@@ -182,9 +182,9 @@ further(books *b, mrd_memory_place place)
 }
 
 static bool
-is_of(const account *a, const mrd_memory_scope *s)
+is_of(const account *a, const mrd_memory_scope *scope)
 {
-    return a->s.name == s->name && a->s.domain == s->domain && a->s.place == s->place;
+    return a->s.name == scope->name && a->s.domain == scope->domain && a->s.place == scope->place;
 }
 
 static uint32_t
@@ -198,11 +198,11 @@ hash_of(const char *text)
 }
 
 static void
-scope_name(const mrd_memory_scope *s, char to[NAME_MAX_])
+scope_name(const mrd_memory_scope *scope, char to[NAME_MAX_])
 {
     size_t len, kept = NAME_KEPT;
-    const char *text = s->name == 0 ? "(no scope)" : mrd_names_text(s->name, &len),
-               *domain = s->domain == 0 ? NULL : mrd_names_text(s->domain, &len);
+    const char *text = scope->name == 0 ? "(no scope)" : mrd_names_text(scope->name, &len),
+               *domain = scope->domain == 0 ? NULL : mrd_names_text(scope->domain, &len);
     int n;
 
     text = text == NULL ? "(unnamed)" : text;
@@ -220,23 +220,23 @@ scope_name(const mrd_memory_scope *s, char to[NAME_MAX_])
 static uint32_t
 account_of(books *b, mrd_memory_place place)
 {
-    mrd_memory_scope s = { .place = place };
+    mrd_memory_scope scope = { .place = place };
     char name[NAME_MAX_];
     uint16_t *hint;
 
-    mrd_rec_innermost(&s.name, &s.domain);
-    hint = &b->hint[(s.name * 31 + s.domain * 7 + place) % HINTS];
-    if (*hint != 0 && is_of(&b->account[*hint - 1], &s))
+    mrd_rec_innermost(&scope.name, &scope.domain);
+    hint = &b->hint[(scope.name * 31 + scope.domain * 7 + place) % HINTS];
+    if (*hint != 0 && is_of(&b->account[*hint - 1], &scope))
         return *hint - 1u;
     for (uint32_t i = 0; i < b->accounts; i++)
-        if (is_of(&b->account[i], &s)) {
+        if (is_of(&b->account[i], &scope)) {
             *hint = (uint16_t) (i + 1);
             return i;
         }
     if (b->accounts == MRD_MEMORY_SCOPES)
         return further(b, place);
-    scope_name(&s, name);
-    b->account[b->accounts].s = s;
+    scope_name(&scope, name);
+    b->account[b->accounts].s = scope;
     open_account(&b->account[b->accounts], name);
     return b->accounts++;
 }
@@ -394,10 +394,10 @@ mrd_memory_reset(void)
     if (b == NULL || !enter(b))
         return;
     for (uint32_t i = 0; i < MRD_MEMORY_SCOPES + 2; i++) {
-        mrd_memory_scope *s = &b->account[i].s;
+        mrd_memory_scope *scope = &b->account[i].s;
 
-        s->peak = s->allocated = s->current;
-        s->freed = s->count = 0;
+        scope->peak = scope->allocated = scope->current;
+        scope->freed = scope->count = 0;
     }
     for (uint32_t i = 0; i < b->slots; i++)
         if (b->slot[i].bytes_1 != 0)

@@ -69,16 +69,16 @@ hash_text(const char *p, size_t len)
 
 /* Without a call, because names are short. */
 static inline bool
-same_text(const mrd_name_entry *e, const char *text, size_t len)
+same_text(const mrd_name_entry *entry, const char *text, size_t len)
 {
-    if (e->len != len)
+    if (entry->len != len)
         return false;
     if (len <= 8)
-        return short_word(e->p, len) == short_word(text, len);
+        return short_word(entry->p, len) == short_word(text, len);
     for (size_t i = 0; i + 8 < len; i += 8)
-        if (word_at(e->p + i) != word_at(text + i))
+        if (word_at(entry->p + i) != word_at(text + i))
             return false;
-    return word_at(e->p + len - 8) == word_at(text + len - 8);
+    return word_at(entry->p + len - 8) == word_at(text + len - 8);
 }
 
 /* Returns the id, or 0 with the free slot. acquire, as the entry must be visible before its slot;
@@ -89,9 +89,9 @@ name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
     uint32_t i = hash % SLOTS, id;
 
     while ((id = atomic_load_explicit(&slots[i], memory_order_acquire)) != 0) {
-        const mrd_name_entry *e = &mrd_name_entries[id];
+        const mrd_name_entry *entry = &mrd_name_entries[id];
 
-        if (e->hash == hash && same_text(e, text, len))
+        if (entry->hash == hash && same_text(entry, text, len))
             return id;
         i = (i + 1) % SLOTS;
     }

@@ -75,13 +75,13 @@ duration_stop(const void *object, const char *kind)
 mrd_task *
 mrd_task_create(const mrd_domain *domain, const char *name)
 {
-    mrd_task *t = calloc(1, sizeof(*t));
+    mrd_task *task = calloc(1, sizeof(*task));
 
-    if (t != NULL && !describe(&t->what, domain, name)) {
-        free(t);
+    if (task != NULL && !describe(&task->what, domain, name)) {
+        free(task);
         return NULL;
     }
-    return t;
+    return task;
 }
 
 int
@@ -105,13 +105,13 @@ mrd_task_destroy(mrd_task *task)
 mrd_user_event *
 mrd_event_create(const char *name)
 {
-    mrd_user_event *e = calloc(1, sizeof(*e));
+    mrd_user_event *event = calloc(1, sizeof(*event));
 
-    if (e != NULL && !describe(&e->what, NULL, name)) {
-        free(e);
+    if (event != NULL && !describe(&event->what, NULL, name)) {
+        free(event);
         return NULL;
     }
-    return e;
+    return event;
 }
 
 int
@@ -137,15 +137,16 @@ mrd_event_destroy(mrd_user_event *event)
 mrd_frame *
 mrd_frame_create(const mrd_domain *domain, const char *name)
 {
-    mrd_frame *f = calloc(1, sizeof(*f));
+    mrd_frame *frame = calloc(1, sizeof(*frame));
 
-    if (f == NULL || !describe(&f->what, domain, name)) {
-        free(f);
+    if (frame == NULL || !describe(&frame->what, domain, name)) {
+        free(frame);
         return NULL;
     }
-    f->what.flags = MRD_RECF_FRAME;
-    f->what.track = mrd_rec_track(MRD_RING_TRACK_FRAMES, name, f->what.domain, -1, -1, -1, 0);
-    return f;
+    frame->what.flags = MRD_RECF_FRAME;
+    frame->what.track =
+        mrd_rec_track(MRD_RING_TRACK_FRAMES, name, frame->what.domain, -1, -1, -1, 0);
+    return frame;
 }
 
 /* A frame that was started before a fork runs in the parent only. */
@@ -227,33 +228,33 @@ mrd_frame_destroy(mrd_frame *frame)
 mrd_counter *
 mrd_counter_create(const mrd_domain *domain, const char *name, const char *unit, uint64_t value)
 {
-    mrd_counter *c = calloc(1, sizeof(*c));
+    mrd_counter *counter = calloc(1, sizeof(*counter));
 
-    if (c == NULL || !describe(&c->what, domain, name)) {
-        free(c);
+    if (counter == NULL || !describe(&counter->what, domain, name)) {
+        free(counter);
         return NULL;
     }
-    c->what.track = mrd_rec_track(MRD_RING_TRACK_COUNTER, name, c->what.domain, -1, -1, -1,
-                                  unit == NULL || *unit == '\0' ? 0 : mrd_rec_name(unit));
-    atomic_init(&c->value, value);
-    c->series.domain = c->what.domain;
-    c->series.name = c->what.name;
-    c->series.bytes = unit != NULL && strcmp(unit, "bytes") == 0;
-    mrd_stats_enlist(&c->series);
-    return c;
+    counter->what.track = mrd_rec_track(MRD_RING_TRACK_COUNTER, name, counter->what.domain, -1, -1,
+                                        -1, unit == NULL || *unit == '\0' ? 0 : mrd_rec_name(unit));
+    atomic_init(&counter->value, value);
+    counter->series.domain = counter->what.domain;
+    counter->series.name = counter->what.name;
+    counter->series.bytes = unit != NULL && strcmp(unit, "bytes") == 0;
+    mrd_stats_enlist(&counter->series);
+    return counter;
 }
 
 static void
-counter_record(mrd_counter *c, mrd_rec_number type, uint64_t bits, double value)
+counter_record(mrd_counter *counter, mrd_rec_number type, uint64_t bits, double value)
 {
-    mrd_rec_what what = c->what;
+    mrd_rec_what what = counter->what;
 
-    if (!mrd_on() || (c->series.bytes && !mrd_memory_wanted()))
+    if (!mrd_on() || (counter->series.bytes && !mrd_memory_wanted()))
         return;
     what.flags = (uint8_t) ((unsigned) type << MRD_RECF_SHIFT);
     mrd_rec_counter(&what, bits);
     if ((mrd_extra_now() & MRD_EXTRA_STATS) != 0)
-        mrd_stats_sample(&c->series.stat, value);
+        mrd_stats_sample(&counter->series.stat, value);
 }
 
 int
@@ -311,13 +312,13 @@ mrd_counter_destroy(mrd_counter *counter)
 mrd_marker *
 mrd_marker_create(const mrd_domain *domain, const char *name)
 {
-    mrd_marker *m = calloc(1, sizeof(*m));
+    mrd_marker *marker = calloc(1, sizeof(*marker));
 
-    if (m != NULL && !describe(&m->what, domain, name)) {
-        free(m);
+    if (marker != NULL && !describe(&marker->what, domain, name)) {
+        free(marker);
         return NULL;
     }
-    return m;
+    return marker;
 }
 
 int

@@ -52,18 +52,18 @@ slot_of(mrd_ring_hdr *hdr, const mrd_rec_op *op)
     mrd_ring_op *oldest = NULL;
 
     for (unsigned i = 0; i < MRD_RING_OPS; i++) {
-        mrd_ring_op *s = &hdr->ops[i];
-        uint64_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
+        mrd_ring_op *ring_op = &hdr->ops[i];
+        uint64_t state = atomic_load_explicit(&ring_op->state, memory_order_relaxed);
 
         if (state != 0 &&
-            (uint32_t) (atomic_load_explicit(&s->name_seen, memory_order_relaxed) >> 32) ==
+            (uint32_t) (atomic_load_explicit(&ring_op->name_seen, memory_order_relaxed) >> 32) ==
                 op->name &&
-            atomic_load_explicit(&s->group, memory_order_relaxed) == op->group)
-            return s;
+            atomic_load_explicit(&ring_op->group, memory_order_relaxed) == op->group)
+            return ring_op;
         if ((state & 1) == 0 &&
-            (oldest == NULL || atomic_load_explicit(&s->begin, memory_order_relaxed) <
+            (oldest == NULL || atomic_load_explicit(&ring_op->begin, memory_order_relaxed) <
                                    atomic_load_explicit(&oldest->begin, memory_order_relaxed)))
-            oldest = s;
+            oldest = ring_op;
     }
     if (oldest != NULL && atomic_load_explicit(&oldest->state, memory_order_relaxed) != 0) {
         set_flag(hdr, MRD_RING_OPS_EVICTED, true);
@@ -75,16 +75,16 @@ slot_of(mrd_ring_hdr *hdr, const mrd_rec_op *op)
 static mrd_ring_hdr *
 header(void)
 {
-    mrd_ring_writer *w = mrd_rec_on(MRD_CAP_API) ? mrd_proc_writer() : mrd_tls_writer;
+    mrd_ring_writer *writer = mrd_rec_on(MRD_CAP_API) ? mrd_proc_writer() : mrd_tls_writer;
 
-    return w == NULL || !w->ready ? NULL : w->hdr;
+    return writer == NULL || !writer->ready ? NULL : writer->hdr;
 }
 
 void
 mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
 {
     mrd_ring_hdr *hdr = header();
-    mrd_ring_op *s;
+    mrd_ring_op *ring_op;
     bool again;
 
     *op = (mrd_rec_op){ .kind = kind_of(name, group), .name = name, .group = group };
@@ -97,22 +97,22 @@ mrd_rec_op_begin(mrd_rec_op *op, uint32_t name, uint64_t group, uint64_t bytes)
     op->begin = mrd_ring_ticks(mrd_proc_clock);
     if (hdr == NULL)
         return;
-    if ((s = slot_of(hdr, op)) == NULL) {
+    if ((ring_op = slot_of(hdr, op)) == NULL) {
         set_flag(hdr, MRD_RING_OPS_LEFT_OUT, true);
         return;
     }
-    again = atomic_load_explicit(&s->state, memory_order_relaxed) != 0;
+    again = atomic_load_explicit(&ring_op->state, memory_order_relaxed) != 0;
     if (!again) {
-        atomic_store_explicit(&s->group, group, memory_order_relaxed);
-        atomic_store_explicit(&s->name_seen, (uint64_t) name << 32, memory_order_relaxed);
+        atomic_store_explicit(&ring_op->group, group, memory_order_relaxed);
+        atomic_store_explicit(&ring_op->name_seen, (uint64_t) name << 32, memory_order_relaxed);
     }
-    atomic_store_explicit(&s->bytes_before,
-                          again ? atomic_load_explicit(&s->bytes, memory_order_relaxed) : 0,
+    atomic_store_explicit(&ring_op->bytes_before,
+                          again ? atomic_load_explicit(&ring_op->bytes, memory_order_relaxed) : 0,
                           memory_order_relaxed);
-    atomic_store_explicit(&s->bytes, bytes, memory_order_relaxed);
-    atomic_store_explicit(&s->begin, op->begin, memory_order_relaxed);
+    atomic_store_explicit(&ring_op->bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&ring_op->begin, op->begin, memory_order_relaxed);
     /* release, as the slot must be complete before it is open; pairs with mrd_ring_ops */
-    atomic_store_explicit(&s->state, op->index << 1 | 1, memory_order_release);
+    atomic_store_explicit(&ring_op->state, op->index << 1 | 1, memory_order_release);
 }
 
 /* The first call compiles or waits for ranks that start, so that it is no measure. */
@@ -137,26 +137,27 @@ void
 mrd_rec_op_end(mrd_rec_op *op, bool failed)
 {
     mrd_ring_hdr *hdr = header();
-    mrd_ring_op *s;
+    mrd_ring_op *ring_op;
     kind *k;
 
     if (op->index == 0)
         return;
     k = &kinds[op->kind];
     learn(k, op, mrd_ring_ticks(mrd_proc_clock) - op->begin);
-    if (hdr == NULL || (s = slot_of(hdr, op)) == NULL)
+    if (hdr == NULL || (ring_op = slot_of(hdr, op)) == NULL)
         return;
-    if (atomic_load_explicit(&s->state, memory_order_relaxed) >> 1 != op->index)
+    if (atomic_load_explicit(&ring_op->state, memory_order_relaxed) >> 1 != op->index)
         return; /* the ring began during the call */
     set_flag(hdr, MRD_RING_OPS_FAILED, failed);
     for (unsigned i = 0; i < MRD_RING_OP_SLOW; i++)
-        atomic_store_explicit(&s->slow[i], atomic_load_explicit(&k->slow[i], memory_order_relaxed),
+        atomic_store_explicit(&ring_op->slow[i],
+                              atomic_load_explicit(&k->slow[i], memory_order_relaxed),
                               memory_order_relaxed);
-    atomic_store_explicit(&s->name_seen,
+    atomic_store_explicit(&ring_op->name_seen,
                           (uint64_t) op->name << 32 |
                               atomic_load_explicit(&k->seen, memory_order_relaxed),
                           memory_order_relaxed);
-    atomic_store_explicit(&s->state, op->index << 1, memory_order_release);
+    atomic_store_explicit(&ring_op->state, op->index << 1, memory_order_release);
 }
 
 void

@@ -73,27 +73,27 @@ mrd_rec_track(mrd_ring_track_kind kind, const char *name, uint32_t domain, int32
  */
 
 static SELDOM bool
-define_name(mrd_ring_writer *w, uint32_t id)
+define_name(mrd_ring_writer *writer, uint32_t id)
 {
     size_t len = 0;
     const char *text = mrd_names_text(id, &len);
 
-    return text != NULL && mrd_ring_define_text(w, id, text, len);
+    return text != NULL && mrd_ring_define_text(writer, id, text, len);
 }
 
 /* Returns the id if the ring has it or can add it, else 0. */
 static inline uint32_t
-known(mrd_ring_writer *w, uint32_t id)
+known(mrd_ring_writer *writer, uint32_t id)
 {
     if (__builtin_expect(id == 0 || id >= MRD_RING_NAMES_MAX, 0))
         return 0;
-    if (__builtin_expect(mrd_ring_bit(w->named, id), 1))
+    if (__builtin_expect(mrd_ring_bit(writer->named, id), 1))
         return id;
-    return define_name(w, id) ? id : 0;
+    return define_name(writer, id) ? id : 0;
 }
 
 static SELDOM uint32_t
-learn_track(mrd_ring_writer *w, uint32_t id)
+learn_track(mrd_ring_writer *writer, uint32_t id)
 {
     uint32_t name = 0;
     size_t len = 0;
@@ -102,22 +102,22 @@ learn_track(mrd_ring_writer *w, uint32_t id)
 
     if (def == NULL || text == NULL)
         return 0;
-    (void) known(w, def->domain);
-    (void) known(w, def->unit);
-    if (mrd_ring_define_track(w, id, def, text, len))
+    (void) known(writer, def->domain);
+    (void) known(writer, def->unit);
+    if (mrd_ring_define_track(writer, id, def, text, len))
         return id;
-    mrd_ring_lose(w->hdr, MRD_RING_LOST_DICT, mrd_ring_ticks(mrd_proc_clock), 0);
+    mrd_ring_lose(writer->hdr, MRD_RING_LOST_DICT, mrd_ring_ticks(mrd_proc_clock), 0);
     return 0;
 }
 
 static inline uint32_t
-known_track(mrd_ring_writer *w, uint32_t id)
+known_track(mrd_ring_writer *writer, uint32_t id)
 {
     if (__builtin_expect(id == 0, 1))
         return 0;
-    if (id < MRD_RING_TRACKS_MAX && mrd_ring_bit(w->tracked, id))
+    if (id < MRD_RING_TRACKS_MAX && mrd_ring_bit(writer->tracked, id))
         return id;
-    return id < MRD_RING_TRACKS_MAX ? learn_track(w, id) : 0;
+    return id < MRD_RING_TRACKS_MAX ? learn_track(writer, id) : 0;
 }
 
 /* ---- items ----------------------------------------------------------------------------------- */
@@ -162,7 +162,7 @@ key_text_of(const mrd_rec_arg *arg)
 /* Returns the bytes of the body. If an argument cannot be encoded, returns more than any record can
  * have. */
 static size_t
-body_size(mrd_ring_writer *w, uint32_t name, const mrd_rec_what *what, const mrd_rec_arg *args,
+body_size(mrd_ring_writer *writer, uint32_t name, const mrd_rec_what *what, const mrd_rec_arg *args,
           size_t n)
 {
     size_t size = 0;
@@ -174,7 +174,7 @@ body_size(mrd_ring_writer *w, uint32_t name, const mrd_rec_what *what, const mrd
 
         if (len > UINT16_MAX)
             return SIZE_MAX / 2;
-        if (known(w, args[i].key) == 0)
+        if (known(writer, args[i].key) == 0)
             size += sizeof(mrd_ring_item) + pad8(inline_len(key_text_of(&args[i])));
         size += sizeof(mrd_ring_item) + pad8(len);
     }
@@ -182,36 +182,37 @@ body_size(mrd_ring_writer *w, uint32_t name, const mrd_rec_what *what, const mrd
 }
 
 static uint8_t *
-put_item(uint8_t *p, unsigned type, unsigned flags, uint32_t key, const void *payload, size_t len)
+put_item(uint8_t *bytes, unsigned type, unsigned flags, uint32_t key, const void *payload,
+         size_t len)
 {
     mrd_ring_item item = { (uint8_t) type, (uint8_t) flags, (uint16_t) len, key };
 
-    memcpy(p, &item, sizeof(item));
-    p += sizeof(item);
+    memcpy(bytes, &item, sizeof(item));
+    bytes += sizeof(item);
     if (len > 0)
-        memcpy(p, payload, len);
-    memset(p + len, 0, pad8(len) - len);
-    return p + pad8(len);
+        memcpy(bytes, payload, len);
+    memset(bytes + len, 0, pad8(len) - len);
+    return bytes + pad8(len);
 }
 
 static uint8_t *
-put_arg(mrd_ring_writer *w, uint8_t *p, const mrd_rec_arg *arg)
+put_arg(mrd_ring_writer *writer, uint8_t *bytes, const mrd_rec_arg *arg)
 {
-    uint32_t key = known(w, arg->key);
+    uint32_t key = known(writer, arg->key);
 
     if (key == 0) {
         const char *text = key_text_of(arg);
 
-        p = put_item(p, MRD_ITEM_KEY, 0, 0, text, inline_len(text));
+        bytes = put_item(bytes, MRD_ITEM_KEY, 0, 0, text, inline_len(text));
     }
     if (!is_text(arg)) {
         mrd_ring_item item = { arg->type, 0, 8, key };
 
-        memcpy(p, &item, sizeof(item));
-        memcpy(p + sizeof(item), &arg->v, 8);
-        return p + sizeof(item) + 8;
+        memcpy(bytes, &item, sizeof(item));
+        memcpy(bytes + sizeof(item), &arg->v, 8);
+        return bytes + sizeof(item) + 8;
     }
-    return put_item(p, arg->type, text_len(arg) < arg->v.text.len ? MRD_ITEMF_CUT : 0, key,
+    return put_item(bytes, arg->type, text_len(arg) < arg->v.text.len ? MRD_ITEMF_CUT : 0, key,
                     arg->v.text.p, text_len(arg));
 }
 
@@ -226,16 +227,16 @@ typedef struct {
 
 /* Writes a record with a body, between enter and leave. Returns false if it was counted as lost. */
 static __attribute__((noinline)) bool
-put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
-         const mrd_rec_arg *args, size_t n)
+put_long(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
+         const mrd_rec_arg *args, size_t count)
 {
-    uint32_t name = known(w, what->name);
-    size_t body = body_size(w, name, what, args, n), len;
+    uint32_t name = known(writer, what->name);
+    size_t body = body_size(writer, name, what, args, count), len;
     mrd_ring_rec *rec;
-    uint8_t *p;
+    uint8_t *bytes;
 
     len = (sizeof(*rec) + body + MRD_RING_UNIT - 1) & ~(size_t) (MRD_RING_UNIT - 1);
-    rec = mrd_ring_reserve_len(w, len, at.at);
+    rec = mrd_ring_reserve_len(writer, len, at.at);
     if (rec == NULL)
         return false;
     rec->kind = (uint8_t) kind;
@@ -244,16 +245,17 @@ put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times 
     rec->name = name;
     rec->ts = at.ticks;
     rec->value = at.value;
-    rec->domain = known(w, what->domain);
-    rec->track = known_track(w, what->track);
-    p = (uint8_t *) (rec + 1);
+    rec->domain = known(writer, what->domain);
+    rec->track = known_track(writer, what->track);
+    bytes = (uint8_t *) (rec + 1);
     if (name == 0 && what->name_text != NULL)
-        p = put_item(p, MRD_ITEM_NAME, 0, 0, what->name_text, inline_len(what->name_text));
-    for (size_t i = 0; i < n; i++)
-        p = put_arg(w, p, &args[i]);
-    for (uint8_t *end = (uint8_t *) rec + len; p < end; p += 8) /* items are multiples of 8 */
-        memset(p, 0, 8);
-    mrd_ring_commit(w, len);
+        bytes = put_item(bytes, MRD_ITEM_NAME, 0, 0, what->name_text, inline_len(what->name_text));
+    for (size_t i = 0; i < count; i++)
+        bytes = put_arg(writer, bytes, &args[i]);
+    for (uint8_t *end = (uint8_t *) rec + len; bytes < end;
+         bytes += 8) /* items are multiples of 8 */
+        memset(bytes, 0, 8);
+    mrd_ring_commit(writer, len);
     return true;
 }
 
@@ -262,24 +264,24 @@ put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times 
 typedef bool take_number(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to);
 
 static inline __attribute__((always_inline)) bool
-put_numbers(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, const put_times *at,
-            take_number *take, const void *from, size_t n, bool *ret_other)
+put_numbers(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, const put_times *at,
+            take_number *take, const void *from, size_t count, bool *ret_other)
 {
-    size_t len = sizeof(mrd_ring_rec) + (n + n % 2) * sizeof(mrd_rec_numeric);
-    uint32_t domain = known(w, what->domain), track = known_track(w, what->track);
-    mrd_ring_rec *rec = mrd_ring_reserve_short(w, len, at->at);
+    size_t len = sizeof(mrd_ring_rec) + (count + count % 2) * sizeof(mrd_rec_numeric);
+    uint32_t domain = known(writer, what->domain), track = known_track(writer, what->track);
+    mrd_ring_rec *rec = mrd_ring_reserve_short(writer, len, at->at);
     mrd_rec_numeric *to;
 
     if (__builtin_expect(rec == NULL, 0))
         return false;
     to = (mrd_rec_numeric *) (void *) (rec + 1);
-    for (size_t i = 0; i < n; i++)
-        if (__builtin_expect(!take(w, from, i, &to[i]), 0)) {
+    for (size_t i = 0; i < count; i++)
+        if (__builtin_expect(!take(writer, from, i, &to[i]), 0)) {
             *ret_other = true;
             return false;
         }
-    if (n % 2 != 0)
-        to[n] = (mrd_rec_numeric){ 0, 0 };
+    if (count % 2 != 0)
+        to[count] = (mrd_rec_numeric){ 0, 0 };
     rec->kind = (uint8_t) kind;
     rec->flags = (uint8_t) (what->flags | MRD_RECF_BODY);
     rec->units = (uint16_t) (len / MRD_RING_UNIT);
@@ -288,16 +290,17 @@ put_numbers(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, const p
     rec->value = at->value;
     rec->domain = domain;
     rec->track = track;
-    mrd_ring_commit(w, len);
+    mrd_ring_commit(writer, len);
     return true;
 }
 
 static inline bool
-take_arg(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to)
+take_arg(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_numeric *to)
 {
     const mrd_rec_arg *arg = (const mrd_rec_arg *) from + i;
 
-    if (is_text(arg) || arg->key - 1 >= MRD_RING_NAMES_MAX - 1 || !mrd_ring_bit(w->named, arg->key))
+    if (is_text(arg) || arg->key - 1 >= MRD_RING_NAMES_MAX - 1 ||
+        !mrd_ring_bit(writer->named, arg->key))
         return false;
     to->item = mrd_rec_numeric_item(arg->key, arg->type);
     to->value = arg->v.u;
@@ -306,44 +309,44 @@ take_arg(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *
 
 /* Their keys come from names.c, so they are below the limit. */
 static inline bool
-take_ready(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to)
+take_ready(const mrd_ring_writer *writer, const void *from, size_t i, mrd_rec_numeric *to)
 {
     const mrd_rec_numeric *ready = (const mrd_rec_numeric *) from + i;
 
     to->item = ready->item;
     to->value = ready->value;
-    return mrd_ring_bit(w->named, (uint32_t) (ready->item >> 32));
+    return mrd_ring_bit(writer->named, (uint32_t) (ready->item >> 32));
 }
 
 /* As put_long, for a name that the ring has. */
 static __attribute__((noinline)) bool
-put_args(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
+put_args(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
          const mrd_rec_arg *args, size_t n)
 {
     bool other = n > MRD_REC_NUMBERS_MAX;
 
-    if (!other && put_numbers(w, kind, what, &at, take_arg, args, n, &other))
+    if (!other && put_numbers(writer, kind, what, &at, take_arg, args, n, &other))
         return true;
-    return other && put_long(w, kind, what, at, args, n);
+    return other && put_long(writer, kind, what, at, args, n);
 }
 
 /* As put_long; nearly always without a body. */
 static inline __attribute__((always_inline)) bool
-put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
+put(mrd_ring_writer *writer, unsigned kind, const mrd_rec_what *what, put_times at,
     const mrd_rec_arg *args, size_t n)
 {
     uint32_t name, domain, track;
     mrd_ring_rec *rec;
 
-    name = known(w, what->name);
+    name = known(writer, what->name);
     if (__builtin_expect(n != 0, 0))
-        return name != 0 ? put_args(w, kind, what, at, args, n)
-                         : put_long(w, kind, what, at, args, n);
+        return name != 0 ? put_args(writer, kind, what, at, args, n)
+                         : put_long(writer, kind, what, at, args, n);
     if (__builtin_expect(name == 0 && what->name_text != NULL, 0))
-        return put_long(w, kind, what, at, args, n);
-    domain = known(w, what->domain);
-    track = known_track(w, what->track);
-    rec = mrd_ring_reserve(w, at.at);
+        return put_long(writer, kind, what, at, args, n);
+    domain = known(writer, what->domain);
+    track = known_track(writer, what->track);
+    rec = mrd_ring_reserve(writer, at.at);
     if (__builtin_expect(rec == NULL, 0))
         return false;
     rec->kind = (uint8_t) kind;
@@ -354,7 +357,7 @@ put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
     rec->value = at.value;
     rec->domain = domain;
     rec->track = track;
-    mrd_ring_commit(w, MRD_RING_UNIT);
+    mrd_ring_commit(writer, MRD_RING_UNIT);
     return true;
 }
 
@@ -363,86 +366,88 @@ put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
 static inline mrd_ring_writer *
 enter(uint64_t at)
 {
-    mrd_ring_writer *w = mrd_proc_writer();
+    mrd_ring_writer *writer = mrd_proc_writer();
 
-    if (__builtin_expect(w == NULL, 0))
+    if (__builtin_expect(writer == NULL, 0))
         return NULL;
-    if (__builtin_expect(!mrd_ring_enter(w), 0)) {
-        mrd_ring_lose(w->hdr, MRD_RING_LOST_NESTED, at != 0 ? at : mrd_ring_ticks(mrd_proc_clock),
-                      1);
-        return NULL;
-    }
-    if (__builtin_expect(atomic_load_explicit(&w->hdr->pause, memory_order_relaxed) == 1, 0)) {
-        mrd_ring_leave(w);
+    if (__builtin_expect(!mrd_ring_enter(writer), 0)) {
+        mrd_ring_lose(writer->hdr, MRD_RING_LOST_NESTED,
+                      at != 0 ? at : mrd_ring_ticks(mrd_proc_clock), 1);
         return NULL;
     }
-    return w;
+    if (__builtin_expect(atomic_load_explicit(&writer->hdr->pause, memory_order_relaxed) == 1, 0)) {
+        mrd_ring_leave(writer);
+        return NULL;
+    }
+    return writer;
 }
 
 static inline __attribute__((always_inline)) void
 record(unsigned kind, const mrd_rec_what *what, put_times at, const mrd_rec_arg *args, size_t n)
 {
-    mrd_ring_writer *w = enter(at.at);
+    mrd_ring_writer *writer = enter(at.at);
 
-    if (w == NULL)
+    if (writer == NULL)
         return;
-    (void) put(w, kind, what, at, args, n);
-    mrd_ring_leave(w);
+    (void) put(writer, kind, what, at, args, n);
+    mrd_ring_leave(writer);
 }
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
 /* Deeper than the header's slots: begin and end become records. */
 static SELDOM void
-begin_deep(mrd_ring_writer *w, mrd_rec_scoped *scope, const mrd_rec_what *what)
+begin_deep(mrd_ring_writer *writer, mrd_rec_scoped *scope, const mrd_rec_what *what)
 {
     scope->slot = SLOT_NONE;
-    scope->id = mrd_rec_next_id(w);
-    scope->start = mrd_ring_ticks(w->clock);
-    if (!put(w, MRD_REC_BEGIN, what, (put_times){ scope->start, scope->start, scope->id }, NULL, 0))
+    scope->id = mrd_rec_next_id(writer);
+    scope->start = mrd_ring_ticks(writer->clock);
+    if (!put(writer, MRD_REC_BEGIN, what, (put_times){ scope->start, scope->start, scope->id },
+             NULL, 0))
         scope->start = 0;
 }
 
 void
 mrd_rec_scope_open(mrd_rec_scoped *scope)
 {
-    mrd_ring_writer *w = enter(0);
+    mrd_ring_writer *writer = enter(0);
     const mrd_rec_what *what = &scope->what;
-    mrd_ring_scope *s;
+    mrd_ring_scope *ring_scope;
 
     scope->start = 0;
-    if (__builtin_expect(w == NULL, 0))
+    if (__builtin_expect(writer == NULL, 0))
         return;
-    scope->pid = w->pid;
-    if (__builtin_expect(w->depth >= MRD_RING_OPEN_MAX, 0)) {
-        begin_deep(w, scope, what);
+    scope->pid = writer->pid;
+    if (__builtin_expect(writer->depth >= MRD_RING_OPEN_MAX, 0)) {
+        begin_deep(writer, scope, what);
     } else {
-        scope->slot = w->depth++;
-        s = &w->hdr->open[scope->slot];
-        atomic_store_explicit(&s->name_domain,
-                              (uint64_t) known(w, what->name) << 32 | known(w, what->domain),
+        scope->slot = writer->depth++;
+        ring_scope = &writer->hdr->open[scope->slot];
+        atomic_store_explicit(&ring_scope->name_domain,
+                              (uint64_t) known(writer, what->name) << 32 |
+                                  known(writer, what->domain),
                               memory_order_relaxed);
-        atomic_store_explicit(&s->track_flags,
-                              (uint64_t) known_track(w, what->track) << 32 | what->flags,
+        atomic_store_explicit(&ring_scope->track_flags,
+                              (uint64_t) known_track(writer, what->track) << 32 | what->flags,
                               memory_order_relaxed);
-        atomic_store_explicit(&s->ending, 0, memory_order_relaxed);
-        scope->start = mrd_ring_ticks(w->clock);
-        atomic_store_explicit(&s->ts, scope->start, memory_order_relaxed);
+        atomic_store_explicit(&ring_scope->ending, 0, memory_order_relaxed);
+        scope->start = mrd_ring_ticks(writer->clock);
+        atomic_store_explicit(&ring_scope->ts, scope->start, memory_order_relaxed);
         /* release, as the slot must be visible before its depth; pairs with next_open_scope in
          * ring_read.c */
-        atomic_store_explicit(&w->hdr->depth, w->depth, memory_order_release);
+        atomic_store_explicit(&writer->hdr->depth, writer->depth, memory_order_release);
     }
-    mrd_ring_leave(w);
+    mrd_ring_leave(writer);
     MRD_PROBE(begin, what, 0);
 }
 
 /* Frees the scope's slot. Slots above it that were never ended are freed with it only if they are
  * unused. */
 static inline void
-leave_slot(mrd_ring_writer *w, const mrd_rec_scoped *scope)
+leave_slot(mrd_ring_writer *writer, const mrd_rec_scoped *scope)
 {
-    mrd_ring_scope *open = w->hdr->open;
-    uint32_t d = w->depth;
+    mrd_ring_scope *open = writer->hdr->open;
+    uint32_t d = writer->depth;
 
     if (__builtin_expect(scope->slot >= d ||
                              atomic_load_explicit(&open[scope->slot].ts, memory_order_relaxed) !=
@@ -452,19 +457,19 @@ leave_slot(mrd_ring_writer *w, const mrd_rec_scoped *scope)
     atomic_store_explicit(&open[scope->slot].ts, 0, memory_order_relaxed);
     while (d > 0 && atomic_load_explicit(&open[d - 1].ts, memory_order_relaxed) == 0)
         d--;
-    if (d != w->depth) {
-        w->depth = d;
-        atomic_store_explicit(&w->hdr->depth, d, memory_order_relaxed);
+    if (d != writer->depth) {
+        writer->depth = d;
+        atomic_store_explicit(&writer->hdr->depth, d, memory_order_relaxed);
     }
 }
 
 static SELDOM void
-end_deep(mrd_ring_writer *w, const mrd_rec_scoped *scope, uint64_t now, const mrd_rec_arg *args,
-         size_t arg_count)
+end_deep(mrd_ring_writer *writer, const mrd_rec_scoped *scope, uint64_t now,
+         const mrd_rec_arg *args, size_t arg_count)
 {
     mrd_rec_what nameless = { .flags = scope->what.flags };
 
-    (void) put(w, MRD_REC_END, &nameless, (put_times){ now, now, scope->id }, args, arg_count);
+    (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, scope->id }, args, arg_count);
 }
 
 /* `to` has room for MRD_REC_NUMBERS_MAX arguments. */
@@ -478,72 +483,73 @@ args_of_numbers(const mrd_rec_numeric *numbers, size_t n, mrd_rec_arg *to)
 }
 
 static SELDOM void
-end_deep_numbers(mrd_ring_writer *w, const mrd_rec_scoped *scope, uint64_t now,
+end_deep_numbers(mrd_ring_writer *writer, const mrd_rec_scoped *scope, uint64_t now,
                  const mrd_rec_numeric *numbers, size_t n)
 {
     mrd_rec_arg args[MRD_REC_NUMBERS_MAX];
 
     args_of_numbers(numbers, n, args);
-    end_deep(w, scope, now, args, n);
+    end_deep(writer, scope, now, args, n);
 }
 
 /* Handles a key that is new to this ring, or a name that the ring cannot add. */
 static SELDOM void
-put_new_numbers(mrd_ring_writer *w, const mrd_rec_what *what, const put_times *at,
+put_new_numbers(mrd_ring_writer *writer, const mrd_rec_what *what, const put_times *at,
                 const mrd_rec_numeric *numbers, size_t n)
 {
     mrd_rec_arg args[MRD_REC_NUMBERS_MAX];
 
     args_of_numbers(numbers, n, args);
-    (void) put_long(w, MRD_REC_SPAN, what, *at, args, n);
+    (void) put_long(writer, MRD_REC_SPAN, what, *at, args, n);
 }
 
 static inline __attribute__((always_inline)) void
-put_span_numbers(mrd_ring_writer *w, const mrd_rec_what *what, const put_times *at,
+put_span_numbers(mrd_ring_writer *writer, const mrd_rec_what *what, const put_times *at,
                  const mrd_rec_numeric *numbers, size_t n)
 {
-    bool other = known(w, what->name) == 0;
+    bool other = known(writer, what->name) == 0;
 
     if (__builtin_expect(!other, 1))
-        (void) put_numbers(w, MRD_REC_SPAN, what, at, take_ready, numbers, n, &other);
+        (void) put_numbers(writer, MRD_REC_SPAN, what, at, take_ready, numbers, n, &other);
     if (__builtin_expect(other, 0))
-        put_new_numbers(w, what, at, numbers, n);
+        put_new_numbers(writer, what, at, numbers, n);
 }
 
 /* One of `args` and `numbers` is NULL. */
 static inline __attribute__((always_inline)) void
-end_scope(mrd_rec_scoped *scope, const mrd_rec_arg *args, const mrd_rec_numeric *numbers, size_t n)
+end_scope(mrd_rec_scoped *scope, const mrd_rec_arg *args, const mrd_rec_numeric *numbers,
+          size_t count)
 {
-    mrd_ring_writer *w;
+    mrd_ring_writer *writer;
     uint64_t now;
 
     if (scope->start == 0)
         return;
     now = mrd_ring_ticks(mrd_proc_clock);
-    w = mrd_proc_writer();
-    if (__builtin_expect(w == NULL || w->pid != scope->pid, 0))
+    writer = mrd_proc_writer();
+    if (__builtin_expect(writer == NULL || writer->pid != scope->pid, 0))
         return; /* begun before a fork: the parent ends it */
-    if (__builtin_expect(!mrd_ring_enter(w), 0)) {
-        mrd_ring_lose(w->hdr, MRD_RING_LOST_NESTED, now, 1);
+    if (__builtin_expect(!mrd_ring_enter(writer), 0)) {
+        mrd_ring_lose(writer->hdr, MRD_RING_LOST_NESTED, now, 1);
         return;
     }
     if (__builtin_expect(scope->slot == SLOT_NONE, 0)) {
         if (numbers != NULL)
-            end_deep_numbers(w, scope, now, numbers, n);
+            end_deep_numbers(writer, scope, now, numbers, count);
         else
-            end_deep(w, scope, now, args, n);
+            end_deep(writer, scope, now, args, count);
     } else {
         put_times at = { scope->start, now, now - scope->start };
 
-        w->ending = scope->slot + 1;
+        writer->ending = scope->slot + 1;
         if (numbers != NULL)
-            put_span_numbers(w, &scope->what, &at, numbers, n);
+            put_span_numbers(writer, &scope->what, &at, numbers, count);
         else
-            (void) put(w, MRD_REC_SPAN, &scope->what, at, args, n);
-        w->ending = 0;
-        leave_slot(w, scope);
+            (void) put(writer, MRD_REC_SPAN, &scope->what, at, args, count);
+        writer->ending = 0;
+        leave_slot(writer, scope);
     }
-    mrd_ring_leave(w);
+    mrd_ring_leave(writer);
     MRD_PROBE(end, &scope->what, now - scope->start);
     scope->start = 0;
 }
@@ -563,15 +569,15 @@ mrd_rec_scope_end_numbers(mrd_rec_scoped *scope, const mrd_rec_numeric *numbers,
 void
 mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain)
 {
-    const mrd_ring_writer *w = mrd_tls_writer;
+    const mrd_ring_writer *writer = mrd_tls_writer;
 
     *ret_name = *ret_domain = 0;
-    for (uint32_t i = w->ready ? w->depth : 0; i > 0; i--) {
-        const mrd_ring_scope *s = &w->hdr->open[i - 1];
-        uint64_t name_domain = atomic_load_explicit(&s->name_domain, memory_order_relaxed);
+    for (uint32_t i = writer->ready ? writer->depth : 0; i > 0; i--) {
+        const mrd_ring_scope *scope = &writer->hdr->open[i - 1];
+        uint64_t name_domain = atomic_load_explicit(&scope->name_domain, memory_order_relaxed);
 
-        if (atomic_load_explicit(&s->ts, memory_order_relaxed) == 0 ||
-            (atomic_load_explicit(&s->track_flags, memory_order_relaxed) & MRD_RECF_API) != 0)
+        if (atomic_load_explicit(&scope->ts, memory_order_relaxed) == 0 ||
+            (atomic_load_explicit(&scope->track_flags, memory_order_relaxed) & MRD_RECF_API) != 0)
             continue;
         *ret_name = (uint32_t) (name_domain >> 32);
         *ret_domain = (uint32_t) name_domain;
@@ -596,14 +602,14 @@ uint64_t
 mrd_rec_begin(const mrd_rec_what *what, const mrd_rec_arg *args, size_t arg_count)
 {
     uint64_t now = mrd_ring_ticks(mrd_proc_clock), id;
-    mrd_ring_writer *w = enter(now);
+    mrd_ring_writer *writer = enter(now);
 
-    if (w == NULL)
+    if (writer == NULL)
         return 0;
-    id = mrd_rec_next_id(w);
-    if (!put(w, MRD_REC_BEGIN, what, (put_times){ now, now, id }, args, arg_count))
+    id = mrd_rec_next_id(writer);
+    if (!put(writer, MRD_REC_BEGIN, what, (put_times){ now, now, id }, args, arg_count))
         id = 0;
-    mrd_ring_leave(w);
+    mrd_ring_leave(writer);
     return id;
 }
 
@@ -612,13 +618,14 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
 {
     mrd_rec_what nameless = { 0 };
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
-    mrd_ring_writer *w = id == 0 ? NULL : enter(now);
+    mrd_ring_writer *writer = id == 0 ? NULL : enter(now);
 
-    if (w == NULL)
+    if (writer == NULL)
         return;
-    if (__builtin_expect(id >= w->ids_from, 1)) /* else begun before a fork: the parent ends it */
-        (void) put(w, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
-    mrd_ring_leave(w);
+    if (__builtin_expect(id >= writer->ids_from,
+                         1)) /* else begun before a fork: the parent ends it */
+        (void) put(writer, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
+    mrd_ring_leave(writer);
 }
 
 void
@@ -643,12 +650,12 @@ void
 mrd_rec_lose(mrd_ring_lost cause)
 {
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
-    mrd_ring_writer *w = enter(now);
+    mrd_ring_writer *writer = enter(now);
 
-    if (w == NULL)
+    if (writer == NULL)
         return;
-    mrd_ring_lose(w->hdr, cause, now, 1);
-    mrd_ring_leave(w);
+    mrd_ring_lose(writer->hdr, cause, now, 1);
+    mrd_ring_leave(writer);
 }
 
 void
@@ -683,58 +690,59 @@ mrd_rec_model(bool load, uint64_t number, const char *name, const mrd_rec_arg *a
 
 /* False: no room now. */
 static bool
-put_chunk(mrd_ring_writer *w, mrd_rec_blob *b)
+put_chunk(mrd_ring_writer *writer, mrd_rec_blob *blob)
 {
-    size_t max = mrd_ring_rec_max(w) - sizeof(mrd_ring_rec), n = b->len - b->at, len;
+    size_t max = mrd_ring_rec_max(writer) - sizeof(mrd_ring_rec), count = blob->len - blob->at, len;
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
     mrd_ring_rec *rec;
 
     max = max < BLOB_CHUNK ? max : BLOB_CHUNK;
-    n = n < max ? n : max;
-    len = (sizeof(*rec) + n + MRD_RING_UNIT - 1) & ~(size_t) (MRD_RING_UNIT - 1);
-    if ((rec = mrd_ring_reserve_slow(w, len, now, true)) == NULL)
+    count = count < max ? count : max;
+    len = (sizeof(*rec) + count + MRD_RING_UNIT - 1) & ~(size_t) (MRD_RING_UNIT - 1);
+    if ((rec = mrd_ring_reserve_slow(writer, len, now, true)) == NULL)
         return false;
     rec->kind = MRD_REC_BLOB;
-    rec->flags = (uint8_t) ((b->at == 0 ? MRD_RECF_FIRST | (b->apart ? MRD_RECF_APART : 0) : 0) |
-                            (b->at + n == b->len ? MRD_RECF_LAST : 0) | MRD_RECF_BODY);
+    rec->flags =
+        (uint8_t) ((blob->at == 0 ? MRD_RECF_FIRST | (blob->apart ? MRD_RECF_APART : 0) : 0) |
+                   (blob->at + count == blob->len ? MRD_RECF_LAST : 0) | MRD_RECF_BODY);
     rec->units = (uint16_t) (len / MRD_RING_UNIT);
-    rec->name = known(w, b->name);
+    rec->name = known(writer, blob->name);
     rec->ts = now;
-    rec->value = b->at;
-    rec->domain = b->seq;
-    rec->track = (uint32_t) n;
-    memcpy(rec + 1, (const uint8_t *) b->data + b->at, n);
-    memset((uint8_t *) (rec + 1) + n, 0, len - sizeof(*rec) - n);
-    mrd_ring_commit(w, len);
-    b->at += n;
+    rec->value = blob->at;
+    rec->domain = blob->seq;
+    rec->track = (uint32_t) count;
+    memcpy(rec + 1, (const uint8_t *) blob->data + blob->at, count);
+    memset((uint8_t *) (rec + 1) + count, 0, len - sizeof(*rec) - count);
+    mrd_ring_commit(writer, len);
+    blob->at += count;
     return true;
 }
 
 mrd_blob_step
-mrd_rec_blob_put(mrd_rec_blob *b)
+mrd_rec_blob_put(mrd_rec_blob *blob)
 {
     int saved = errno;
-    mrd_ring_writer *w = enter(mrd_ring_ticks(mrd_proc_clock));
+    mrd_ring_writer *writer = enter(mrd_ring_ticks(mrd_proc_clock));
 
-    if (w == NULL)
+    if (writer == NULL)
         return MRD_BLOB_SILENT;
-    if (b->at == 0)
-        b->seq = ++w->blob_seq;
-    while (b->at < b->len && put_chunk(w, b))
+    if (blob->at == 0)
+        blob->seq = ++writer->blob_seq;
+    while (blob->at < blob->len && put_chunk(writer, blob))
         ;
-    if (b->at == 0)
-        w->blob_seq--;
-    mrd_ring_leave(w);
+    if (blob->at == 0)
+        writer->blob_seq--;
+    mrd_ring_leave(writer);
     errno = saved;
-    return b->at < b->len ? MRD_BLOB_ROOM : MRD_BLOB_DONE;
+    return blob->at < blob->len ? MRD_BLOB_ROOM : MRD_BLOB_DONE;
 }
 
 /* Returns the bytes of the ring that `len` bytes of text need at most. They are records, the PAD at
  * the end of the area, and records that the writer adds in between. */
 static size_t
-blob_need(const mrd_ring_writer *w, size_t len)
+blob_need(const mrd_ring_writer *writer, size_t len)
 {
-    size_t max = mrd_ring_rec_max(w), chunk = max < BLOB_CHUNK ? max : BLOB_CHUNK;
+    size_t max = mrd_ring_rec_max(writer), chunk = max < BLOB_CHUNK ? max : BLOB_CHUNK;
 
     return len + (len / (chunk - sizeof(mrd_ring_rec)) + 1) * 3 * MRD_RING_UNIT + 2 * chunk;
 }
@@ -742,17 +750,17 @@ blob_need(const mrd_ring_writer *w, size_t len)
 bool
 mrd_rec_blob_fits(size_t len)
 {
-    mrd_ring_writer *w = mrd_proc_writer();
+    mrd_ring_writer *writer = mrd_proc_writer();
 
-    return w != NULL && mrd_ring_room(w) >= blob_need(w, len);
+    return writer != NULL && mrd_ring_room(writer) >= blob_need(writer, len);
 }
 
 size_t
 mrd_rec_blob_max(void)
 {
-    mrd_ring_writer *w = mrd_proc_writer();
+    mrd_ring_writer *writer = mrd_proc_writer();
 
-    return w == NULL ? 0 : (size_t) (w->mask + 1) / 2;
+    return writer == NULL ? 0 : (size_t) (writer->mask + 1) / 2;
 }
 
 /* Converts a wall-clock time to ticks, by the rate between the library's load and now. */
@@ -770,13 +778,13 @@ ticks_of_wall(const mrd_ring_cal *now, int64_t wall_ns)
 void
 mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns)
 {
-    mrd_ring_writer *w = mrd_proc_writer();
+    mrd_ring_writer *writer = mrd_proc_writer();
     mrd_ring_cal now;
 
-    if (w == NULL || count == 0)
+    if (writer == NULL || count == 0)
         return;
-    mrd_ring_cal_read(w->clock, &now);
-    mrd_ring_lose(w->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, first_wall_ns), count);
-    mrd_ring_lose(w->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, last_wall_ns), 0);
-    w->limit = 0; /* the next record tells it */
+    mrd_ring_cal_read(writer->clock, &now);
+    mrd_ring_lose(writer->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, first_wall_ns), count);
+    mrd_ring_lose(writer->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, last_wall_ns), 0);
+    writer->limit = 0; /* the next record tells it */
 }

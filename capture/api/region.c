@@ -98,9 +98,9 @@ mrd_region_stop_(mrd_region *region)
 /* ---- printing -------------------------------------------------------------------------------- */
 
 static void
-region_line(mrd_text *t, const mrd_region *region)
+region_line(mrd_text *text, const mrd_region *region)
 {
-    mrd_text_fmt(t, "[prof] %s: total_time: %" PRIu64 " nsec nr_entries: %" PRIu64 "\n",
+    mrd_text_fmt(text, "[prof] %s: total_time: %" PRIu64 " nsec nr_entries: %" PRIu64 "\n",
                  region->name == NULL ? "(not initialised)" : region->name,
                  __atomic_load_n(&region->total_ns, __ATOMIC_RELAXED),
                  __atomic_load_n(&region->entries, __ATOMIC_RELAXED));

@@ -36,134 +36,135 @@ mrd_extra_set(uint32_t bit, bool on)
 }
 
 static uint32_t
-slot_of(const stat_table *t, uint32_t domain, uint32_t name, bool instant)
+slot_of(const stat_table *table, uint32_t domain, uint32_t name, bool instant)
 {
     uint64_t key = ((uint64_t) domain << 32 | name) * 2 + instant;
-    uint32_t i = (uint32_t) ((key * 0x9e3779b97f4a7c15ull) >> 40) & (t->slots - 1);
+    uint32_t i = (uint32_t) ((key * 0x9e3779b97f4a7c15ull) >> 40) & (table->slots - 1);
 
-    while (t->slot[i].count != 0 && (t->slot[i].domain != domain || t->slot[i].name != name ||
-                                     t->slot[i].instant != instant))
-        i = (i + 1) & (t->slots - 1);
+    while (table->slot[i].count != 0 &&
+           (table->slot[i].domain != domain || table->slot[i].name != name ||
+            table->slot[i].instant != instant))
+        i = (i + 1) & (table->slots - 1);
     return i;
 }
 
 static bool
-table_grow(stat_table *t)
+table_grow(stat_table *table)
 {
-    stat_table next = { .slots = t->slots == 0 ? SLOTS_FIRST : t->slots * 2 };
+    stat_table next = { .slots = table->slots == 0 ? SLOTS_FIRST : table->slots * 2 };
 
-    if (t->slots >= SLOTS_MAX)
-        return t->used + 1 < t->slots;
+    if (table->slots >= SLOTS_MAX)
+        return table->used + 1 < table->slots;
     next.slot = mrd_proc_map(next.slots * sizeof(*next.slot), true);
     if (next.slot == NULL)
         return false;
-    for (uint32_t i = 0; i < t->slots; i++) {
-        const mrd_stat_entry *e = &t->slot[i];
+    for (uint32_t i = 0; i < table->slots; i++) {
+        const mrd_stat_entry *entry = &table->slot[i];
 
-        if (e->count != 0)
-            next.slot[slot_of(&next, e->domain, e->name, e->instant)] = *e;
+        if (entry->count != 0)
+            next.slot[slot_of(&next, entry->domain, entry->name, entry->instant)] = *entry;
     }
-    if (t->slot != NULL)
-        munmap(t->slot, t->slots * sizeof(*t->slot));
-    t->slot = next.slot;
-    t->slots = next.slots;
+    if (table->slot != NULL)
+        munmap(table->slot, table->slots * sizeof(*table->slot));
+    table->slot = next.slot;
+    table->slots = next.slots;
     return true;
 }
 
 static void
-table_add(stat_table *t, uint32_t domain, uint32_t name, uint64_t ticks)
+table_add(stat_table *table, uint32_t domain, uint32_t name, uint64_t ticks)
 {
     bool instant = ticks == UINT64_MAX;
-    mrd_stat_entry *e;
+    mrd_stat_entry *entry;
 
-    if (t->used * 2 >= t->slots && !table_grow(t)) {
-        t->missed++;
+    if (table->used * 2 >= table->slots && !table_grow(table)) {
+        table->missed++;
         return;
     }
     if (instant)
         ticks = 0;
-    e = &t->slot[slot_of(t, domain, name, instant)];
-    if (e->count++ == 0) {
-        *e = (mrd_stat_entry){ domain, name, instant, 1, 0, ticks, ticks };
-        t->used++;
+    entry = &table->slot[slot_of(table, domain, name, instant)];
+    if (entry->count++ == 0) {
+        *entry = (mrd_stat_entry){ domain, name, instant, 1, 0, ticks, ticks };
+        table->used++;
     }
-    e->total += ticks;
-    e->min = ticks < e->min ? ticks : e->min;
-    e->max = ticks > e->max ? ticks : e->max;
+    entry->total += ticks;
+    entry->min = ticks < entry->min ? ticks : entry->min;
+    entry->max = ticks > entry->max ? ticks : entry->max;
 }
 
 void
 mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks)
 {
     mrd_thread *thread = mrd_thread_get();
-    stat_table *t;
+    stat_table *table;
 
     if (thread != NULL && thread->stats == NULL)
-        thread->stats = mrd_proc_map(sizeof(*t), true);
-    if (thread == NULL || (t = thread->stats) == NULL) {
+        thread->stats = mrd_proc_map(sizeof(*table), true);
+    if (thread == NULL || (table = thread->stats) == NULL) {
         atomic_fetch_add_explicit(&unplaced, 1, memory_order_relaxed);
         return;
     }
-    if (t->busy) {
-        t->missed++;
+    if (table->busy) {
+        table->missed++;
         return;
     }
-    t->busy = 1;
+    table->busy = 1;
     mrd_ring_fence();
-    mrd_lock_word(&t->lock);
-    table_add(t, domain, name, ticks);
-    mrd_unlock_word(&t->lock);
+    mrd_lock_word(&table->lock);
+    table_add(table, domain, name, ticks);
+    mrd_unlock_word(&table->lock);
     mrd_ring_fence();
-    t->busy = 0;
+    table->busy = 0;
 }
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
 void
-mrd_stats_sample(mrd_stat_counter *c, double value)
+mrd_stats_sample(mrd_stat_counter *counter, double value)
 {
     int64_t now = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
 
-    mrd_lock_word(&c->lock);
-    if (c->generation != generation) {
-        c->generation = generation;
-        c->count = 0;
-        c->area = 0;
+    mrd_lock_word(&counter->lock);
+    if (counter->generation != generation) {
+        counter->generation = generation;
+        counter->count = 0;
+        counter->area = 0;
     }
-    if (c->count++ == 0) {
-        c->began = (mrd_local_ns){ now };
-        c->min = c->max = value;
+    if (counter->count++ == 0) {
+        counter->began = (mrd_local_ns){ now };
+        counter->min = counter->max = value;
     } else {
-        c->area += c->last * (double) (now - c->newest.ns);
+        counter->area += counter->last * (double) (now - counter->newest.ns);
     }
-    c->last = value;
-    c->newest = (mrd_local_ns){ now };
-    c->min = value < c->min ? value : c->min;
-    c->max = value > c->max ? value : c->max;
-    mrd_unlock_word(&c->lock);
+    counter->last = value;
+    counter->newest = (mrd_local_ns){ now };
+    counter->min = value < counter->min ? value : counter->min;
+    counter->max = value > counter->max ? value : counter->max;
+    mrd_unlock_word(&counter->lock);
 }
 
 void
-mrd_stats_enlist(mrd_stat_series *s)
+mrd_stats_enlist(mrd_stat_series *stat_series)
 {
     if (!mrd_proc_lock())
         return;
-    s->next = series;
-    series = s;
+    stat_series->next = series;
+    series = stat_series;
     mrd_proc_unlock();
 }
 
 void
-mrd_stats_delist(mrd_stat_series *s)
+mrd_stats_delist(mrd_stat_series *stat_series)
 {
     mrd_stat_series **link = &series;
 
     if (!mrd_proc_lock())
         return;
-    while (*link != NULL && *link != s)
+    while (*link != NULL && *link != stat_series)
         link = &(*link)->next;
-    if (*link == s)
-        *link = s->next;
+    if (*link == stat_series)
+        *link = stat_series->next;
     mrd_proc_unlock();
 }
 
@@ -173,22 +174,22 @@ mrd_stats_delist(mrd_stat_series *s)
  * signal handler that interrupted malloc. */
 
 static void
-table_lock(mrd_thread *thread, stat_table *t)
+table_lock(mrd_thread *thread, stat_table *table)
 {
     if (thread == mrd_thread_seen()) {
-        t->busy = 1;
+        table->busy = 1;
         mrd_ring_fence();
     }
-    mrd_lock_word(&t->lock);
+    mrd_lock_word(&table->lock);
 }
 
 static void
-table_unlock(mrd_thread *thread, stat_table *t)
+table_unlock(mrd_thread *thread, stat_table *table)
 {
-    mrd_unlock_word(&t->lock);
+    mrd_unlock_word(&table->lock);
     if (thread == mrd_thread_seen()) {
         mrd_ring_fence();
-        t->busy = 0;
+        table->busy = 0;
     }
 }
 
@@ -196,17 +197,17 @@ static void
 collect(void *ctx, mrd_thread *thread)
 {
     mrd_stat_report *report = ctx;
-    stat_table *t = thread->stats;
+    stat_table *table = thread->stats;
     mrd_stat_entry *copy = NULL;
-    uint32_t room = 0, n = 0;
+    uint32_t room = 0, count = 0;
 
-    if (t == NULL)
+    if (table == NULL)
         return;
-    table_lock(thread, t);
-    while (t->slots > room) {
-        uint32_t want = t->slots;
+    table_lock(thread, table);
+    while (table->slots > room) {
+        uint32_t want = table->slots;
 
-        table_unlock(thread, t);
+        table_unlock(thread, table);
         if (copy != NULL)
             munmap(copy, room * sizeof(*copy));
         if ((copy = mrd_proc_map(want * sizeof(*copy), false)) == NULL) {
@@ -214,14 +215,14 @@ collect(void *ctx, mrd_thread *thread)
             return;
         }
         room = want;
-        table_lock(thread, t);
+        table_lock(thread, table);
     }
-    report->missed += t->missed;
-    for (uint32_t i = 0; i < t->slots; i++)
-        if (t->slot[i].count != 0)
-            copy[n++] = t->slot[i];
-    table_unlock(thread, t);
-    for (uint32_t i = 0; i < n; i++)
+    report->missed += table->missed;
+    for (uint32_t i = 0; i < table->slots; i++)
+        if (table->slot[i].count != 0)
+            copy[count++] = table->slot[i];
+    table_unlock(thread, table);
+    for (uint32_t i = 0; i < count; i++)
         mrd_stat_report_add(report, &copy[i]);
     if (copy != NULL)
         munmap(copy, room * sizeof(*copy));
@@ -229,25 +230,29 @@ collect(void *ctx, mrd_thread *thread)
 
 /* False: it has no sample. */
 static bool
-line_of(mrd_stat_series *s, int64_t now, mrd_stat_line *ret_line)
+line_of(mrd_stat_series *stat_series, int64_t now, mrd_stat_line *ret_line)
 {
-    mrd_stat_counter *c = &s->stat;
+    mrd_stat_counter *counter = &stat_series->stat;
     bool has;
 
-    *ret_line = (mrd_stat_line){ .domain = s->domain, .name = s->name, .bytes = s->bytes };
-    mrd_lock_word(&c->lock);
-    has = c->count > 0 && c->generation == generation;
+    *ret_line = (mrd_stat_line){ .domain = stat_series->domain,
+                                 .name = stat_series->name,
+                                 .bytes = stat_series->bytes };
+    mrd_lock_word(&counter->lock);
+    has = counter->count > 0 && counter->generation == generation;
     if (has) {
-        double span = (double) (now - c->began.ns);
+        double span = (double) (now - counter->began.ns);
 
-        ret_line->count = c->count;
-        ret_line->last = c->last;
-        ret_line->min = c->min;
-        ret_line->max = c->max;
+        ret_line->count = counter->count;
+        ret_line->last = counter->last;
+        ret_line->min = counter->min;
+        ret_line->max = counter->max;
         ret_line->mean =
-            span <= 0 ? c->last : (c->area + c->last * (double) (now - c->newest.ns)) / span;
+            span <= 0
+                ? counter->last
+                : (counter->area + counter->last * (double) (now - counter->newest.ns)) / span;
     }
-    mrd_unlock_word(&c->lock);
+    mrd_unlock_word(&counter->lock);
     return has;
 }
 
@@ -261,8 +266,9 @@ copy_series(mrd_stat_line *lines, size_t room)
 
     if (!mrd_proc_lock())
         return 0;
-    for (mrd_stat_series *s = series; s != NULL; s = s->next)
-        if (line_of(s, now, &line)) {
+    for (mrd_stat_series *stat_series = series; stat_series != NULL;
+         stat_series = stat_series->next)
+        if (line_of(stat_series, now, &line)) {
             if (n < room)
                 lines[n] = line;
             n++;
@@ -340,17 +346,17 @@ mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending)
 static void
 clear_table(void *ctx, mrd_thread *thread)
 {
-    stat_table *t = thread->stats;
+    stat_table *table = thread->stats;
 
     (void) ctx;
-    if (t == NULL)
+    if (table == NULL)
         return;
-    table_lock(thread, t);
-    if (t->slot != NULL)
-        memset(t->slot, 0, t->slots * sizeof(*t->slot));
-    t->used = 0;
-    t->missed = 0;
-    table_unlock(thread, t);
+    table_lock(thread, table);
+    if (table->slot != NULL)
+        memset(table->slot, 0, table->slots * sizeof(*table->slot));
+    table->used = 0;
+    table->missed = 0;
+    table_unlock(thread, table);
 }
 
 void

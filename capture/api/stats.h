@@ -34,7 +34,7 @@ typedef struct {
     double last, min, max, area; /* area: value x ns */
     uint64_t generation;         /* of the last reset it saw */
 } mrd_stat_counter;
-void mrd_stats_sample(mrd_stat_counter *c, double value);
+void mrd_stats_sample(mrd_stat_counter *counter, double value);
 
 /* Registers a counter for printing. Remove it before its memory is freed. */
 typedef struct mrd_stat_series {
@@ -43,8 +43,8 @@ typedef struct mrd_stat_series {
     bool bytes; /* the unit is "bytes", so it is printed in the memory section */
     struct mrd_stat_series *next;
 } mrd_stat_series;
-void mrd_stats_enlist(mrd_stat_series *s);
-void mrd_stats_delist(mrd_stat_series *s);
+void mrd_stats_enlist(mrd_stat_series *stat_series);
+void mrd_stats_delist(mrd_stat_series *stat_series);
 
 /* Returns a malloc'd text, NULL if out of memory. */
 char *mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending);

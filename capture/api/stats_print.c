@@ -26,75 +26,76 @@ grow(void **p, size_t *cap, size_t n, size_t size)
 }
 
 void
-mrd_stat_report_add(mrd_stat_report *r, const mrd_stat_entry *e)
+mrd_stat_report_add(mrd_stat_report *stats, const mrd_stat_entry *entry)
 {
-    void *p = r->v;
+    void *p = stats->v;
 
-    for (size_t i = 0; i < r->n; i++) {
-        mrd_stat_entry *have = &r->v[i];
+    for (size_t i = 0; i < stats->n; i++) {
+        mrd_stat_entry *have = &stats->v[i];
 
-        if (have->domain != e->domain || have->name != e->name || have->instant != e->instant)
+        if (have->domain != entry->domain || have->name != entry->name ||
+            have->instant != entry->instant)
             continue;
-        have->count += e->count;
-        have->total += e->total;
-        have->min = e->min < have->min ? e->min : have->min;
-        have->max = e->max > have->max ? e->max : have->max;
+        have->count += entry->count;
+        have->total += entry->total;
+        have->min = entry->min < have->min ? entry->min : have->min;
+        have->max = entry->max > have->max ? entry->max : have->max;
         return;
     }
-    if (!grow(&p, &r->cap, r->n, sizeof(*e))) {
-        r->failed = true;
+    if (!grow(&p, &stats->cap, stats->n, sizeof(*entry))) {
+        stats->failed = true;
         return;
     }
-    r->v = p;
-    r->v[r->n++] = *e;
+    stats->v = p;
+    stats->v[stats->n++] = *entry;
 }
 
 void
-mrd_stat_report_counter(mrd_stat_report *r, const mrd_stat_line *line)
+mrd_stat_report_counter(mrd_stat_report *stats, const mrd_stat_line *line)
 {
-    void *p = r->counter;
+    void *p = stats->counter;
 
-    if (!grow(&p, &r->counter_cap, r->counters, sizeof(*line))) {
-        r->failed = true;
+    if (!grow(&p, &stats->counter_cap, stats->counters, sizeof(*line))) {
+        stats->failed = true;
         return;
     }
-    r->counter = p;
-    r->counter[r->counters++] = *line;
+    stats->counter = p;
+    stats->counter[stats->counters++] = *line;
 }
 
 void
-mrd_stat_report_scope(mrd_stat_report *r, const mrd_memory_scope *scope)
+mrd_stat_report_scope(mrd_stat_report *stats, const mrd_memory_scope *scope)
 {
-    void *p = r->scope;
+    void *p = stats->scope;
 
-    if (!grow(&p, &r->scope_cap, r->scopes, sizeof(*scope))) {
-        r->failed = true;
+    if (!grow(&p, &stats->scope_cap, stats->scopes, sizeof(*scope))) {
+        stats->failed = true;
         return;
     }
-    r->scope = p;
-    r->scope[r->scopes++] = *scope;
+    stats->scope = p;
+    stats->scope[stats->scopes++] = *scope;
 }
 
 void
-mrd_stat_report_scale(mrd_stat_report *r)
+mrd_stat_report_scale(mrd_stat_report *stats)
 {
     mrd_ring_cal now;
 
     mrd_ring_cal_read(mrd_proc_clock, &now);
-    for (size_t i = 0; i < r->n; i++) {
-        r->v[i].total = (uint64_t) mrd_proc_ticks_ns((int64_t) r->v[i].total, &now);
-        r->v[i].min = (uint64_t) mrd_proc_ticks_ns((int64_t) r->v[i].min, &now);
-        r->v[i].max = (uint64_t) mrd_proc_ticks_ns((int64_t) r->v[i].max, &now);
+    for (size_t i = 0; i < stats->n; i++) {
+        stats->v[i].total = (uint64_t) mrd_proc_ticks_ns((int64_t) stats->v[i].total, &now);
+        stats->v[i].min = (uint64_t) mrd_proc_ticks_ns((int64_t) stats->v[i].min, &now);
+        stats->v[i].max = (uint64_t) mrd_proc_ticks_ns((int64_t) stats->v[i].max, &now);
     }
 }
 
 void
-mrd_stat_report_fini(mrd_stat_report *r)
+mrd_stat_report_fini(mrd_stat_report *stats)
 {
-    free(r->v);
-    free(r->counter);
-    free(r->scope);
-    memset(r, 0, sizeof(*r));
+    free(stats->v);
+    free(stats->counter);
+    free(stats->scope);
+    memset(stats, 0, sizeof(*stats));
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -115,21 +116,21 @@ category(uint32_t domain)
 }
 
 static uint64_t
-sort_key(const mrd_stat_entry *e, mrd_stat_sort sort)
+sort_key(const mrd_stat_entry *entry, mrd_stat_sort sort)
 {
     switch (sort) {
     case MRD_SORT_AVG:
-        return e->total / e->count;
+        return entry->total / entry->count;
     case MRD_SORT_MIN:
-        return e->min;
+        return entry->min;
     case MRD_SORT_MAX:
-        return e->max;
+        return entry->max;
     case MRD_SORT_COUNT:
-        return e->count;
+        return entry->count;
     case MRD_SORT_TOTAL:
         break;
     }
-    return e->total;
+    return entry->total;
 }
 
 static _Thread_local mrd_stat_sort order_by; /* because qsort passes no context */
@@ -139,75 +140,75 @@ static _Thread_local bool order_up;
 static int
 compare(const void *pa, const void *pb)
 {
-    const mrd_stat_entry *a = pa, *b = pb;
-    int c = strcmp(category(a->domain), category(b->domain));
-    uint64_t ka = sort_key(a, order_by), kb = sort_key(b, order_by);
+    const mrd_stat_entry *entry = pa, *stat_entry = pb;
+    int c = strcmp(category(entry->domain), category(stat_entry->domain));
+    uint64_t ka = sort_key(entry, order_by), kb = sort_key(stat_entry, order_by);
 
     if (c != 0)
         return c;
     if (ka != kb)
         return (ka < kb) == order_up ? -1 : 1;
-    c = strcmp(text_of(a->name, ""), text_of(b->name, ""));
-    return c != 0 ? c : (int) a->instant - (int) b->instant;
+    c = strcmp(text_of(entry->name, ""), text_of(stat_entry->name, ""));
+    return c != 0 ? c : (int) entry->instant - (int) stat_entry->instant;
 }
 
 static double
-counter_key(const mrd_stat_line *l)
+counter_key(const mrd_stat_line *line)
 {
     switch (order_by) {
     case MRD_SORT_MIN:
-        return l->min;
+        return line->min;
     case MRD_SORT_MAX:
-        return l->max;
+        return line->max;
     case MRD_SORT_COUNT:
-        return (double) l->count;
+        return (double) line->count;
     case MRD_SORT_TOTAL:
     case MRD_SORT_AVG:
         break;
     }
-    return l->mean;
+    return line->mean;
 }
 
 static int
 compare_counters(const void *pa, const void *pb)
 {
-    const mrd_stat_line *a = pa, *b = pb;
-    int c = strcmp(category(a->domain), category(b->domain));
-    double ka = counter_key(a), kb = counter_key(b);
+    const mrd_stat_line *line = pa, *stat_line = pb;
+    int c = strcmp(category(line->domain), category(stat_line->domain));
+    double ka = counter_key(line), kb = counter_key(stat_line);
 
     if (c != 0)
         return c;
     if (ka < kb || ka > kb)
         return (ka < kb) == order_up ? -1 : 1;
-    return strcmp(text_of(a->name, ""), text_of(b->name, ""));
+    return strcmp(text_of(line->name, ""), text_of(stat_line->name, ""));
 }
 
 /* By place, then the peak, then the name: a total order. */
 static int
 compare_scopes(const void *pa, const void *pb)
 {
-    const mrd_memory_scope *a = pa, *b = pb;
+    const mrd_memory_scope *scope = pa, *memory_scope = pb;
     int c;
 
-    if (a->place != b->place)
-        return a->place > b->place ? -1 : 1; /* device first */
-    if (a->peak != b->peak)
-        return (a->peak < b->peak) == order_up ? -1 : 1;
-    c = strcmp(text_of(a->name, ""), text_of(b->name, ""));
-    return c != 0 ? c : strcmp(text_of(a->domain, ""), text_of(b->domain, ""));
+    if (scope->place != memory_scope->place)
+        return scope->place > memory_scope->place ? -1 : 1; /* device first */
+    if (scope->peak != memory_scope->peak)
+        return (scope->peak < memory_scope->peak) == order_up ? -1 : 1;
+    c = strcmp(text_of(scope->name, ""), text_of(memory_scope->name, ""));
+    return c != 0 ? c : strcmp(text_of(scope->domain, ""), text_of(memory_scope->domain, ""));
 }
 
 void
-mrd_stat_report_sort(mrd_stat_report *r, mrd_stat_sort sort, bool ascending)
+mrd_stat_report_sort(mrd_stat_report *stats, mrd_stat_sort sort, bool ascending)
 {
     order_by = sort;
     order_up = ascending;
-    if (r->n > 0)
-        qsort(r->v, r->n, sizeof(*r->v), compare);
-    if (r->counters > 0)
-        qsort(r->counter, r->counters, sizeof(*r->counter), compare_counters);
-    if (r->scopes > 0)
-        qsort(r->scope, r->scopes, sizeof(*r->scope), compare_scopes);
+    if (stats->n > 0)
+        qsort(stats->v, stats->n, sizeof(*stats->v), compare);
+    if (stats->counters > 0)
+        qsort(stats->counter, stats->counters, sizeof(*stats->counter), compare_counters);
+    if (stats->scopes > 0)
+        qsort(stats->scope, stats->scopes, sizeof(*stats->scope), compare_scopes);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -223,66 +224,66 @@ ms(uint64_t ns, char text[32])
 }
 
 static uint64_t
-mean(const mrd_stat_entry *e)
+mean(const mrd_stat_entry *entry)
 {
-    return (e->total + e->count / 2) / e->count;
+    return (entry->total + entry->count / 2) / entry->count;
 }
 
 static void
-table_head(mrd_text *t, const char *title, const char *columns)
+table_head(mrd_text *text, const char *title, const char *columns)
 {
-    mrd_text_fmt(t, "%s\n=================\n%s", title, columns);
+    mrd_text_fmt(text, "%s\n=================\n%s", title, columns);
 }
 
 static void
-table_times(mrd_text *t, const mrd_stat_report *r, size_t from, size_t to)
+table_times(mrd_text *text, const mrd_stat_report *stats, size_t from, size_t to)
 {
-    table_head(t, category(r->v[from].domain),
+    table_head(text, category(stats->v[from].domain),
                "Name                          Total Count       Time (ms)   Min Time (ms)   "
                "Max Time (ms)   Avg Time (ms)\n"
                "----                          -----------       ---------   -------------   "
                "-------------   -------------\n");
     for (size_t i = from; i < to; i++) {
-        const mrd_stat_entry *e = &r->v[i];
+        const mrd_stat_entry *entry = &stats->v[i];
         char total[32], low[32], high[32], avg[32];
 
-        mrd_text_fmt(t, "%-25s %15" PRIu64 " %15s %15s %15s %15s\n", text_of(e->name, "(unnamed)"),
-                     e->count, ms(e->total, total), ms(e->min, low), ms(e->max, high),
-                     ms(mean(e), avg));
+        mrd_text_fmt(text, "%-25s %15" PRIu64 " %15s %15s %15s %15s\n",
+                     text_of(entry->name, "(unnamed)"), entry->count, ms(entry->total, total),
+                     ms(entry->min, low), ms(entry->max, high), ms(mean(entry), avg));
     }
-    mrd_text_fmt(t, "\n");
+    mrd_text_fmt(text, "\n");
 }
 
 static void
-table_counters(mrd_text *t, const mrd_stat_report *r, bool bytes)
+table_counters(mrd_text *text, const mrd_stat_report *stats, bool bytes)
 {
     double scale = bytes ? 1024 : 1;
     bool any = false;
 
-    for (size_t i = 0; i < r->counters; i++) {
-        const mrd_stat_line *l = &r->counter[i];
+    for (size_t i = 0; i < stats->counters; i++) {
+        const mrd_stat_line *line = &stats->counter[i];
 
-        if (l->bytes != bytes)
+        if (line->bytes != bytes)
             continue;
         if (!any)
-            table_head(t, bytes ? "Memory" : "Counters",
+            table_head(text, bytes ? "Memory" : "Counters",
                        bytes ? "Name                          Total Count  Last Use (kB)   Min Use "
                                "(kB)    Max Use (kB)    Avg Use (kB)\n"
                              : "Name                          Total Count           Last           "
                                " Min             Max             Avg\n");
         any = true;
-        mrd_text_fmt(t, "%-25s %15" PRIu64 " %15.4f %15.4f %15.4f %15.4f\n",
-                     text_of(l->name, "(unnamed)"), l->count, l->last / scale, l->min / scale,
-                     l->max / scale, l->mean / scale);
+        mrd_text_fmt(text, "%-25s %15" PRIu64 " %15.4f %15.4f %15.4f %15.4f\n",
+                     text_of(line->name, "(unnamed)"), line->count, line->last / scale,
+                     line->min / scale, line->max / scale, line->mean / scale);
     }
     if (any)
-        mrd_text_fmt(t, "\n");
+        mrd_text_fmt(text, "\n");
 }
 
 static const char *
-place_text(const mrd_memory_scope *s)
+place_text(const mrd_memory_scope *scope)
 {
-    return s->place == MRD_MEMORY_HOST ? "host" : "device";
+    return scope->place == MRD_MEMORY_HOST ? "host" : "device";
 }
 
 #define SCOPE_TEXT (2 * MRD_RING_TEXT_MAX + 2)
@@ -290,83 +291,84 @@ place_text(const mrd_memory_scope *s)
 /* Writes "domain/name" as in the counters of the profile, but not cut. `text` has SCOPE_TEXT bytes.
  * Returns NULL if out of memory. */
 static const char *
-scope_text(const mrd_memory_scope *s, char *text)
+scope_text(const mrd_memory_scope *scope, char *text)
 {
     if (text == NULL)
         return "";
-    snprintf(text, SCOPE_TEXT, "%s%s%s", text_of(s->domain, ""), s->domain == 0 ? "" : "/",
-             s->name == 0 ? "(no scope)" : text_of(s->name, "(unnamed)"));
+    snprintf(text, SCOPE_TEXT, "%s%s%s", text_of(scope->domain, ""), scope->domain == 0 ? "" : "/",
+             scope->name == 0 ? "(no scope)" : text_of(scope->name, "(unnamed)"));
     return text;
 }
 
 static void
-table_scopes(mrd_text *t, const mrd_stat_report *r)
+table_scopes(mrd_text *text, const mrd_stat_report *stats)
 {
-    char *name = r->scopes > 0 ? malloc(SCOPE_TEXT) : NULL;
+    char *name = stats->scopes > 0 ? malloc(SCOPE_TEXT) : NULL;
 
-    if (r->scopes > 0)
+    if (stats->scopes > 0)
         table_head(
-            t, "Memory by scope",
+            text, "Memory by scope",
             "Name                      Place      Allocations    Current (kB)       Peak (kB) "
             " Allocated (kB)      Freed (kB)\n");
-    for (size_t i = 0; i < r->scopes; i++) {
-        const mrd_memory_scope *s = &r->scope[i];
+    for (size_t i = 0; i < stats->scopes; i++) {
+        const mrd_memory_scope *scope = &stats->scope[i];
 
-        mrd_text_fmt(t, "%-25s %-6s %15" PRIu64 " %15.4f %15.4f %15.4f %15.4f\n",
-                     scope_text(s, name), place_text(s), s->count, (double) s->current / 1024,
-                     (double) s->peak / 1024, (double) s->allocated / 1024,
-                     (double) s->freed / 1024);
+        mrd_text_fmt(text, "%-25s %-6s %15" PRIu64 " %15.4f %15.4f %15.4f %15.4f\n",
+                     scope_text(scope, name), place_text(scope), scope->count,
+                     (double) scope->current / 1024, (double) scope->peak / 1024,
+                     (double) scope->allocated / 1024, (double) scope->freed / 1024);
     }
-    t->failed = t->failed || (r->scopes > 0 && name == NULL);
+    text->failed = text->failed || (stats->scopes > 0 && name == NULL);
     free(name);
-    if (r->scopes > 0)
-        mrd_text_fmt(t, "\n");
-    if (r->untracked > 0)
-        mrd_text_fmt(t, "%" PRIu64 " allocations are in no scope's account\n\n", r->untracked);
+    if (stats->scopes > 0)
+        mrd_text_fmt(text, "\n");
+    if (stats->untracked > 0)
+        mrd_text_fmt(text, "%" PRIu64 " allocations are in no scope's account\n\n",
+                     stats->untracked);
 }
 
 char *
-mrd_stat_report_table(const mrd_stat_report *r)
+mrd_stat_report_table(const mrd_stat_report *stats)
 {
-    mrd_text t = { 0 };
+    mrd_text text = { 0 };
 
-    mrd_text_fmt(&t,
+    mrd_text_fmt(&text,
                  "\nProfile Statistics\n"
                  "\tTimes are in milliseconds. The average of a counter is weighted by time.\n\n");
-    for (size_t i = 0, j; i < r->n; i = j) {
-        for (j = i; j < r->n && r->v[j].domain == r->v[i].domain; j++)
+    for (size_t i = 0, j; i < stats->n; i = j) {
+        for (j = i; j < stats->n && stats->v[j].domain == stats->v[i].domain; j++)
             ;
-        table_times(&t, r, i, j);
+        table_times(&text, stats, i, j);
     }
-    table_counters(&t, r, false);
-    table_counters(&t, r, true);
-    table_scopes(&t, r);
-    if (r->missed > 0)
-        mrd_text_fmt(&t, "%" PRIu64 " event%s not in these statistics\n", r->missed,
-                     r->missed == 1 ? " is" : "s are");
-    return r->failed ? (free(t.p), NULL) : mrd_text_take(&t);
+    table_counters(&text, stats, false);
+    table_counters(&text, stats, true);
+    table_scopes(&text, stats);
+    if (stats->missed > 0)
+        mrd_text_fmt(&text, "%" PRIu64 " event%s not in these statistics\n", stats->missed,
+                     stats->missed == 1 ? " is" : "s are");
+    return stats->failed ? (free(text.p), NULL) : mrd_text_take(&text);
 }
 
 static void
-json_times(mrd_text *t, const mrd_stat_report *r)
+json_times(mrd_text *text, const mrd_stat_report *stats)
 {
-    for (size_t i = 0; i < r->n; i++) {
-        const mrd_stat_entry *e = &r->v[i];
-        bool first = i == 0 || r->v[i - 1].domain != e->domain;
+    for (size_t i = 0; i < stats->n; i++) {
+        const mrd_stat_entry *entry = &stats->v[i];
+        bool first = i == 0 || stats->v[i - 1].domain != entry->domain;
         char total[32], low[32], high[32], avg[32];
 
         if (first) {
-            mrd_text_fmt(t, i == 0 ? "" : "},");
-            mrd_text_json(t, category(e->domain));
-            mrd_text_fmt(t, ":{");
+            mrd_text_fmt(text, i == 0 ? "" : "},");
+            mrd_text_json(text, category(entry->domain));
+            mrd_text_fmt(text, ":{");
         }
-        mrd_text_fmt(t, first ? "" : ",");
-        mrd_text_json(t, text_of(e->name, "(unnamed)"));
-        mrd_text_fmt(t, ":{\"Count\":%" PRIu64 ",\"Total\":%s,\"Min\":%s,\"Max\":%s,\"Avg\":%s}",
-                     e->count, ms(e->total, total), ms(e->min, low), ms(e->max, high),
-                     ms(mean(e), avg));
+        mrd_text_fmt(text, first ? "" : ",");
+        mrd_text_json(text, text_of(entry->name, "(unnamed)"));
+        mrd_text_fmt(text, ":{\"Count\":%" PRIu64 ",\"Total\":%s,\"Min\":%s,\"Max\":%s,\"Avg\":%s}",
+                     entry->count, ms(entry->total, total), ms(entry->min, low),
+                     ms(entry->max, high), ms(mean(entry), avg));
     }
-    mrd_text_fmt(t, r->n > 0 ? "}" : "");
+    mrd_text_fmt(text, stats->n > 0 ? "}" : "");
 }
 
 /* JSON has no infinities and no NaN. */
@@ -377,68 +379,69 @@ finite_or_0(double v)
 }
 
 static void
-json_counters(mrd_text *t, const mrd_stat_report *r, bool bytes)
+json_counters(mrd_text *text, const mrd_stat_report *stats, bool bytes)
 {
     const mrd_stat_line *before = NULL;
     double scale = bytes ? 1024 : 1;
 
-    for (size_t i = 0; i < r->counters; i++) {
-        const mrd_stat_line *l = &r->counter[i];
-        bool first = before == NULL || before->domain != l->domain;
+    for (size_t i = 0; i < stats->counters; i++) {
+        const mrd_stat_line *line = &stats->counter[i];
+        bool first = before == NULL || before->domain != line->domain;
 
-        if (l->bytes != bytes)
+        if (line->bytes != bytes)
             continue;
         if (first) {
-            mrd_text_fmt(t, before == NULL ? "" : "},");
-            mrd_text_json(t, category(l->domain));
-            mrd_text_fmt(t, ":{");
+            mrd_text_fmt(text, before == NULL ? "" : "},");
+            mrd_text_json(text, category(line->domain));
+            mrd_text_fmt(text, ":{");
         }
-        mrd_text_fmt(t, first ? "" : ",");
-        mrd_text_json(t, text_of(l->name, "(unnamed)"));
+        mrd_text_fmt(text, first ? "" : ",");
+        mrd_text_json(text, text_of(line->name, "(unnamed)"));
         mrd_text_fmt(
-            t, ":{\"Count\":%" PRIu64 ",\"Last\":%.4f,\"Min\":%.4f,\"Max\":%.4f,\"Avg\":%.4f}",
-            l->count, finite_or_0(l->last / scale), finite_or_0(l->min / scale),
-            finite_or_0(l->max / scale), finite_or_0(l->mean / scale));
-        before = l;
+            text, ":{\"Count\":%" PRIu64 ",\"Last\":%.4f,\"Min\":%.4f,\"Max\":%.4f,\"Avg\":%.4f}",
+            line->count, finite_or_0(line->last / scale), finite_or_0(line->min / scale),
+            finite_or_0(line->max / scale), finite_or_0(line->mean / scale));
+        before = line;
     }
-    mrd_text_fmt(t, before != NULL ? "}" : "");
+    mrd_text_fmt(text, before != NULL ? "}" : "");
 }
 
 static void
-json_scopes(mrd_text *t, const mrd_stat_report *r)
+json_scopes(mrd_text *text, const mrd_stat_report *stats)
 {
-    char *name = r->scopes > 0 ? malloc(SCOPE_TEXT) : NULL;
+    char *name = stats->scopes > 0 ? malloc(SCOPE_TEXT) : NULL;
 
-    for (size_t i = 0; i < r->scopes; i++) {
-        const mrd_memory_scope *s = &r->scope[i];
+    for (size_t i = 0; i < stats->scopes; i++) {
+        const mrd_memory_scope *scope = &stats->scope[i];
 
-        mrd_text_fmt(t, i == 0 ? "{\"Name\":" : ",{\"Name\":");
-        mrd_text_json(t, scope_text(s, name));
-        mrd_text_fmt(t,
+        mrd_text_fmt(text, i == 0 ? "{\"Name\":" : ",{\"Name\":");
+        mrd_text_json(text, scope_text(scope, name));
+        mrd_text_fmt(text,
                      ",\"Place\":\"%s\",\"Count\":%" PRIu64 ",\"Current\":%" PRIu64
                      ",\"Peak\":%" PRIu64 ",\"Allocated\":%" PRIu64 ",\"Freed\":%" PRIu64 "}",
-                     place_text(s), s->count, s->current, s->peak, s->allocated, s->freed);
+                     place_text(scope), scope->count, scope->current, scope->peak, scope->allocated,
+                     scope->freed);
     }
-    t->failed = t->failed || (r->scopes > 0 && name == NULL);
+    text->failed = text->failed || (stats->scopes > 0 && name == NULL);
     free(name);
 }
 
 char *
-mrd_stat_report_json(const mrd_stat_report *r)
+mrd_stat_report_json(const mrd_stat_report *stats)
 {
-    mrd_text t = { 0 };
+    mrd_text text = { 0 };
 
-    mrd_text_fmt(&t, "{\"Time\":{");
-    json_times(&t, r);
-    mrd_text_fmt(&t, "},\"Counter\":{");
-    json_counters(&t, r, false);
-    mrd_text_fmt(&t, "},\"Memory\":{");
-    json_counters(&t, r, true);
-    mrd_text_fmt(&t, "},\"Scopes\":[");
-    json_scopes(&t, r);
-    mrd_text_fmt(&t,
+    mrd_text_fmt(&text, "{\"Time\":{");
+    json_times(&text, stats);
+    mrd_text_fmt(&text, "},\"Counter\":{");
+    json_counters(&text, stats, false);
+    mrd_text_fmt(&text, "},\"Memory\":{");
+    json_counters(&text, stats, true);
+    mrd_text_fmt(&text, "},\"Scopes\":[");
+    json_scopes(&text, stats);
+    mrd_text_fmt(&text,
                  "],\"Untracked\":%" PRIu64 ",\"Missed\":%" PRIu64
                  ",\"Unit\":{\"Time\":\"ms\",\"Memory\":\"kB\",\"Scopes\":\"bytes\"}}",
-                 r->untracked, r->missed);
-    return r->failed ? (free(t.p), NULL) : mrd_text_take(&t);
+                 stats->untracked, stats->missed);
+    return stats->failed ? (free(text.p), NULL) : mrd_text_take(&text);
 }

@@ -49,14 +49,14 @@ typedef struct {
     bool failed;        /* out of memory, so that the report is incomplete */
 } mrd_stat_report;
 
-void mrd_stat_report_add(mrd_stat_report *r, const mrd_stat_entry *e); /* merges by key */
-void mrd_stat_report_counter(mrd_stat_report *r, const mrd_stat_line *line);
-void mrd_stat_report_scope(mrd_stat_report *r, const mrd_memory_scope *scope);
-void mrd_stat_report_scale(mrd_stat_report *r); /* ticks to ns */
-void mrd_stat_report_sort(mrd_stat_report *r, mrd_stat_sort sort, bool ascending);
+void mrd_stat_report_add(mrd_stat_report *stats, const mrd_stat_entry *entry); /* merges by key */
+void mrd_stat_report_counter(mrd_stat_report *stats, const mrd_stat_line *line);
+void mrd_stat_report_scope(mrd_stat_report *stats, const mrd_memory_scope *scope);
+void mrd_stat_report_scale(mrd_stat_report *stats); /* ticks to ns */
+void mrd_stat_report_sort(mrd_stat_report *stats, mrd_stat_sort sort, bool ascending);
 /* Return a malloc'd text, NULL if out of memory. */
-char *mrd_stat_report_table(const mrd_stat_report *r);
-char *mrd_stat_report_json(const mrd_stat_report *r);
-void mrd_stat_report_fini(mrd_stat_report *r);
+char *mrd_stat_report_table(const mrd_stat_report *stats);
+char *mrd_stat_report_json(const mrd_stat_report *stats);
+void mrd_stat_report_fini(mrd_stat_report *stats);
 
 #endif

@@ -50,11 +50,11 @@ mrd_thread *mrd_thread_seen(void);
 /* Open and close an item; `what` describes its span. The end finds the innermost item of this
  * owner, and returns false if there is none. *ret_ticks (may be NULL) is how long it was open. */
 bool mrd_thread_begin(const void *owner, const mrd_rec_what *what);
-bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64_t *ret_ticks,
+bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t count, uint64_t *ret_ticks,
                     mrd_rec_what *ret_what);
 
 /* Calls fn for each thread that ever had a slot. */
-void mrd_thread_each(void (*fn)(void *ctx, mrd_thread *t), void *ctx);
+void mrd_thread_each(void (*fn)(void *ctx, mrd_thread *thread), void *ctx);
 
 /* Stores a message for mrd_last_error and returns `code`. */
 int mrd_fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));

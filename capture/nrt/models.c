@@ -67,7 +67,7 @@ read_file(const char *path, model *m, bool copy)
     mrd_sha sha;
     struct stat st;
     size_t at = 0;
-    ssize_t n;
+    ssize_t count;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
@@ -80,11 +80,11 @@ read_file(const char *path, model *m, bool copy)
     if (copy && m->rec.size <= COPY_MAX)
         m->copy = malloc(m->rec.size > 0 ? m->rec.size : 1);
     mrd_sha_init(&sha);
-    while ((n = read(fd, chunk, READ_CHUNK)) > 0) {
-        mrd_sha_add(&sha, chunk, (size_t) n);
-        if (m->copy != NULL && at + (size_t) n <= m->rec.size)
-            memcpy((uint8_t *) m->copy + at, chunk, (size_t) n);
-        at += (size_t) n;
+    while ((count = read(fd, chunk, READ_CHUNK)) > 0) {
+        mrd_sha_add(&sha, chunk, (size_t) count);
+        if (m->copy != NULL && at + (size_t) count <= m->rec.size)
+            memcpy((uint8_t *) m->copy + at, chunk, (size_t) count);
+        at += (size_t) count;
     }
     free(chunk);
     close(fd);
@@ -116,9 +116,9 @@ wanted_mode(void)
 
     if (!mrd_proc_lock_models())
         return mode;
-    for (const mrd_models *c = captures; c != NULL; c = c->next)
-        if (c->running && (int) c->mode > mode)
-            mode = (int) c->mode;
+    for (const mrd_models *models = captures; models != NULL; models = models->next)
+        if (models->running && (int) models->mode > mode)
+            mode = (int) models->mode;
     mrd_proc_unlock_models();
     return mode;
 }
@@ -188,42 +188,42 @@ record_model(const model *m, bool load)
         { .key_text = "load_number", .type = MRD_ITEM_U64, .v.u = m->rec.load_number },
     };
     mrd_rec_arg all[sizeof(args) / sizeof(args[0]) + 4];
-    size_t n = sizeof(args) / sizeof(args[0]);
+    size_t count = sizeof(args) / sizeof(args[0]);
     char name[sizeof("model ") + 12]; /* a short name for display; the whole hash is an argument */
 
     if (!mrd_rec_on(MRD_CAP_MODEL))
         return;
     memcpy(all, args, sizeof(args));
     if (m->kept[0] != '\0')
-        all[n++] = (mrd_rec_arg){ .key_text = "kept",
-                                  .type = MRD_ITEM_TEXT,
-                                  .v.text = { m->kept, strlen(m->kept) } };
+        all[count++] = (mrd_rec_arg){ .key_text = "kept",
+                                      .type = MRD_ITEM_TEXT,
+                                      .v.text = { m->kept, strlen(m->kept) } };
     if (load && m->call.thread_id != 0) {
-        all[n++] = number("call_thread_id", m->call.thread_id);
-        all[n++] = number("call_from_ns", m->call.from.ns);
-        all[n++] = number("call_to_ns", m->call.to.ns);
+        all[count++] = number("call_thread_id", m->call.thread_id);
+        all[count++] = number("call_from_ns", m->call.from.ns);
+        all[count++] = number("call_to_ns", m->call.to.ns);
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < count; i++)
         all[i].key = mrd_rec_name(all[i].key_text);
     snprintf(name, sizeof(name), "model %.12s", m->sha);
-    mrd_rec_model(load, m->rec.load_number, m->sha[0] != '\0' ? name : m->uri, all, n);
+    mrd_rec_model(load, m->rec.load_number, m->sha[0] != '\0' ? name : m->uri, all, count);
 }
 
 /* The caller holds the lock. Returns false if out of memory; the capture then lacks this model. */
 static bool
-capture_add(mrd_models *c, model *m)
+capture_add(mrd_models *models, model *m)
 {
-    if (c->n == c->cap) {
-        size_t cap = c->cap == 0 ? 16 : c->cap * 2;
-        model **v = realloc(c->v, cap * sizeof(*v));
+    if (models->n == models->cap) {
+        size_t cap = models->cap == 0 ? 16 : models->cap * 2;
+        model **v = realloc(models->v, cap * sizeof(*v));
 
         if (v == NULL)
             return false;
-        c->v = v;
-        c->cap = cap;
+        models->v = v;
+        models->cap = cap;
     }
     m->refs++;
-    c->v[c->n++] = m;
+    models->v[models->n++] = m;
     return true;
 }
 
@@ -283,9 +283,9 @@ take_load(model *m)
         model_unref(m);
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
     }
-    for (mrd_models *c = captures; c != NULL; c = c->next)
-        if (c->running)
-            all = capture_add(c, m) && all;
+    for (mrd_models *models = captures; models != NULL; models = models->next)
+        if (models->running)
+            all = capture_add(models, m) && all;
     register_model(m);
     mrd_proc_unlock_models();
     return all ? MERIDIAN_OK : mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
@@ -396,81 +396,81 @@ mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH])
  */
 
 static bool
-valid(const mrd_models *c)
+valid(const mrd_models *models)
 {
-    return c != NULL && c->magic == MODELS_MAGIC;
+    return models != NULL && models->magic == MODELS_MAGIC;
 }
 
 int
 mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_models **ret_models)
 {
-    mrd_models *c;
+    mrd_models *models;
 
     if ((unsigned) mode > MRD_MODELS_ALL || ret_models == NULL)
         return mrd_fail(MERIDIAN_INVALID, "unknown mode %d of a model capture", (int) mode);
-    if ((c = calloc(1, sizeof(*c))) == NULL || !mrd_proc_lock_models()) {
-        free(c);
+    if ((models = calloc(1, sizeof(*models))) == NULL || !mrd_proc_lock_models()) {
+        free(models);
         return mrd_fail(MERIDIAN_NOMEM, "no memory for a model capture");
     }
-    c->magic = MODELS_MAGIC;
-    c->mode = mode;
-    c->userdata = userdata;
-    c->next = captures;
-    captures = c;
+    models->magic = MODELS_MAGIC;
+    models->mode = mode;
+    models->userdata = userdata;
+    models->next = captures;
+    captures = models;
     mrd_proc_unlock_models();
-    *ret_models = c;
+    *ret_models = models;
     return MERIDIAN_OK;
 }
 
 int
-mrd_models_start(mrd_models *c)
+mrd_models_start(mrd_models *models)
 {
     bool all = true;
 
-    if (!valid(c))
+    if (!valid(models))
         return mrd_fail(MERIDIAN_INVALID, "no such model capture");
-    if (c->running)
+    if (models->running)
         return mrd_fail(MERIDIAN_STATE, "model capture is started already");
     if (!mrd_proc_lock_models())
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
-    c->running = true;
+    models->running = true;
     for (model *m = loaded; m != NULL; m = m->next) {
         bool have = false;
 
-        for (size_t i = 0; i < c->n; i++) /* a second start keeps what the first one saw */
-            have = have || c->v[i] == m;
-        all = (have || capture_add(c, m)) && all;
+        for (size_t i = 0; i < models->n; i++) /* a second start keeps what the first one saw */
+            have = have || models->v[i] == m;
+        all = (have || capture_add(models, m)) && all;
     }
     mrd_proc_unlock_models();
     return all ? MERIDIAN_OK : mrd_fail(MERIDIAN_NOMEM, "no memory to note the loaded models");
 }
 
 int
-mrd_models_stop(mrd_models *c)
+mrd_models_stop(mrd_models *models)
 {
-    if (!valid(c))
+    if (!valid(models))
         return mrd_fail(MERIDIAN_INVALID, "no such model capture");
-    if (!c->running)
+    if (!models->running)
         return mrd_fail(MERIDIAN_STATE, "model capture is not started");
-    c->running = false;
+    models->running = false;
     return MERIDIAN_OK;
 }
 
 int
-mrd_models_get(mrd_models *c, mrd_model_list *ret_list)
+mrd_models_get(mrd_models *models, mrd_model_list *ret_list)
 {
     mrd_model_record *list;
 
-    if (!valid(c) || ret_list == NULL)
+    if (!valid(models) || ret_list == NULL)
         return mrd_fail(MERIDIAN_INVALID, "no such model capture");
     if (!mrd_proc_lock_models())
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
-    list = realloc(c->list, (c->n + 1) * sizeof(*list));
+    list = realloc(models->list, (models->n + 1) * sizeof(*list));
     if (list != NULL) {
-        c->list = list;
-        for (size_t i = 0; i < c->n; i++) {
-            list[i] = c->v[i]->rec;
-            if (c->mode == MRD_MODELS_SYMBOLS) {
+        models->list = list;
+        for (size_t i = 0; i < models->n; i++) {
+            list[i] = models->v[i]->rec;
+            if (models->mode == MRD_MODELS_SYMBOLS) {
                 list[i].data = NULL;
                 list[i].data_size = 0;
             }
@@ -479,29 +479,29 @@ mrd_models_get(mrd_models *c, mrd_model_list *ret_list)
     mrd_proc_unlock_models();
     if (list == NULL)
         return mrd_fail(MERIDIAN_NOMEM, "no memory for the list of models");
-    *ret_list = (mrd_model_list){ list, c->n, c->userdata };
+    *ret_list = (mrd_model_list){ list, models->n, models->userdata };
     return MERIDIAN_OK;
 }
 
 int
-mrd_models_free(mrd_models *c)
+mrd_models_free(mrd_models *models)
 {
     mrd_models **link = &captures;
 
-    if (!valid(c))
+    if (!valid(models))
         return mrd_fail(MERIDIAN_INVALID, "no such model capture");
     if (!mrd_proc_lock_models())
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
-    while (*link != NULL && *link != c)
+    while (*link != NULL && *link != models)
         link = &(*link)->next;
-    if (*link == c)
-        *link = c->next;
-    for (size_t i = 0; i < c->n; i++)
-        model_unref(c->v[i]);
+    if (*link == models)
+        *link = models->next;
+    for (size_t i = 0; i < models->n; i++)
+        model_unref(models->v[i]);
     mrd_proc_unlock_models();
-    c->magic = 0;
-    free(c->v);
-    free(c->list);
-    free(c);
+    models->magic = 0;
+    free(models->v);
+    free(models->list);
+    free(models);
     return MERIDIAN_OK;
 }

@@ -41,29 +41,29 @@ arg_of(mrd_nrt_key key, mrd_item_type type)
 mrd_rec_arg
 mrd_nrt_u64(mrd_nrt_key key, uint64_t v)
 {
-    mrd_rec_arg a = arg_of(key, MRD_ITEM_U64);
+    mrd_rec_arg arg = arg_of(key, MRD_ITEM_U64);
 
-    a.v.u = v;
-    return a;
+    arg.v.u = v;
+    return arg;
 }
 
 mrd_rec_arg
 mrd_nrt_i64(mrd_nrt_key key, int64_t v)
 {
-    mrd_rec_arg a = arg_of(key, MRD_ITEM_I64);
+    mrd_rec_arg arg = arg_of(key, MRD_ITEM_I64);
 
-    a.v.i = v;
-    return a;
+    arg.v.i = v;
+    return arg;
 }
 
 mrd_rec_arg
 mrd_nrt_text(mrd_nrt_key key, const char *v)
 {
-    mrd_rec_arg a = arg_of(key, MRD_ITEM_TEXT);
+    mrd_rec_arg arg = arg_of(key, MRD_ITEM_TEXT);
 
-    a.v.text.p = v == NULL ? "" : v;
-    a.v.text.len = strlen(a.v.text.p);
-    return a;
+    arg.v.text.p = v == NULL ? "" : v;
+    arg.v.text.len = strlen(arg.v.text.p);
+    return arg;
 }
 
 /* ---- one within another ---------------------------------------------------------------------- */
@@ -73,10 +73,10 @@ mrd_nrt_text(mrd_nrt_key key, const char *v)
 static bool
 left_behind(const void *here)
 {
-    stack_t s;
+    stack_t stack;
 
     return (uintptr_t) here >= outermost &&
-           (sigaltstack(NULL, &s) != 0 || (s.ss_flags & SS_ONSTACK) == 0);
+           (sigaltstack(NULL, &stack) != 0 || (stack.ss_flags & SS_ONSTACK) == 0);
 }
 
 bool
@@ -131,55 +131,55 @@ fn_id(mrd_nrt_fn fn)
 }
 
 void
-mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here)
+mrd_nrt_enter(mrd_nrt_call *call, mrd_nrt_fn fn, const void *here)
 {
     static _Atomic uint32_t domain;
     int saved = errno;
 
-    c->op.index = 0;
+    call->op.index = 0;
 
-    c->before = mrd_nrt_outermost(here) ? 0 : depth;
-    depth = c->before + 1;
-    if (c->before == 0)
+    call->before = mrd_nrt_outermost(here) ? 0 : depth;
+    depth = call->before + 1;
+    if (call->before == 0)
         outermost = (uintptr_t) here;
-    c->on = c->before == 0 && mrd_rec_on(MRD_CAP_API);
-    if (c->on) {
+    call->on = call->before == 0 && mrd_rec_on(MRD_CAP_API);
+    if (call->on) {
         mrd_rec_what what = { .name = fn_id(fn),
                               .name_text = mrd_nrt_name(fn),
                               .domain = id_of(&domain, "nrt"),
                               .flags = MRD_RECF_API };
 
-        mrd_rec_scope_begin(&c->scope, &what);
+        mrd_rec_scope_begin(&call->scope, &what);
     }
     errno = saved;
 }
 
 void
-mrd_nrt_together(mrd_nrt_call *c, mrd_nrt_fn fn, uint64_t group, uint64_t bytes)
+mrd_nrt_together(mrd_nrt_call *call, mrd_nrt_fn fn, uint64_t group, uint64_t bytes)
 {
     int saved = errno;
 
-    if (c->before == 0 && mrd_rec_possible())
-        mrd_rec_op_begin(&c->op, fn_id(fn), group, bytes);
+    if (call->before == 0 && mrd_rec_possible())
+        mrd_rec_op_begin(&call->op, fn_id(fn), group, bytes);
     errno = saved;
 }
 
 void
-mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n)
+mrd_nrt_leave(mrd_nrt_call *call, NRT_STATUS status, const mrd_rec_arg *extra, size_t n)
 {
     mrd_rec_arg args[MRD_NRT_ARGS_MAX];
     int saved = errno;
 
-    depth = c->before;
-    mrd_rec_op_end(&c->op, status != NRT_SUCCESS);
-    if (c->on) {
+    depth = call->before;
+    mrd_rec_op_end(&call->op, status != NRT_SUCCESS);
+    if (call->on) {
         for (size_t i = 0; i < n; i++)
             args[i] = extra[i];
         if (status != NRT_SUCCESS) { /* success is the usual case and is not recorded */
             args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
             args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
         }
-        mrd_rec_scope_end(&c->scope, args, n);
+        mrd_rec_scope_end(&call->scope, args, n);
     }
     errno = saved;
 }

@@ -31,10 +31,10 @@ typedef struct {
     bool on;
 } mrd_nrt_call;
 
-void mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here);
+void mrd_nrt_enter(mrd_nrt_call *call, mrd_nrt_fn fn, const void *here);
 /* After enter: the call is one that ranks enter together (capture/api/ops.h). */
-void mrd_nrt_together(mrd_nrt_call *c, mrd_nrt_fn fn, uint64_t group, uint64_t bytes);
-void mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
+void mrd_nrt_together(mrd_nrt_call *call, mrd_nrt_fn fn, uint64_t group, uint64_t bytes);
+void mrd_nrt_leave(mrd_nrt_call *call, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
 /* Reports the missing function once, and returns the status for the caller. */
 NRT_STATUS mrd_nrt_missing(mrd_nrt_fn fn);
 /* Returns true outside any other hook of this thread. Only such a call records more than its span. */

@@ -55,38 +55,38 @@ take(char *to, size_t room, const char *value)
 /* Parses the lines that choose models and settings of inspect. Sets *ret_known if it is such a
  * line. */
 static bool
-parse_choice(const char *key, const char *value, mrd_control *r, bool *ret_known)
+parse_choice(const char *key, const char *value, mrd_control *control, bool *ret_known)
 {
     *ret_known = true;
     if (strcmp(key, "models") == 0) {
-        r->any_model = false;
-        return take(r->models, sizeof(r->models), value);
+        control->any_model = false;
+        return take(control->models, sizeof(control->models), value);
     }
     if (strcmp(key, "activities") == 0)
-        return take(r->activities, sizeof(r->activities), value);
+        return take(control->activities, sizeof(control->activities), value);
     if (strcmp(key, "types") == 0)
-        return take(r->types, sizeof(r->types), value);
+        return take(control->types, sizeof(control->types), value);
     if (strcmp(key, "tag") == 0)
-        return (r->tag = atoi(value)) > 0;
+        return (control->tag = atoi(value)) > 0;
     if (strcmp(key, "execution") == 0)
-        return (r->execution = strtoull(value, NULL, 10)) != 0;
+        return (control->execution = strtoull(value, NULL, 10)) != 0;
     if (strcmp(key, "warmup") == 0)
-        r->warmup = strtoull(value, NULL, 10);
+        control->warmup = strtoull(value, NULL, 10);
     else if (strcmp(key, "events") == 0)
-        r->events = strtoull(value, NULL, 10);
+        control->events = strtoull(value, NULL, 10);
     else if (strcmp(key, "on_fail") == 0)
-        r->on_fail = strcmp(value, "1") == 0;
+        control->on_fail = strcmp(value, "1") == 0;
     else
         *ret_known = false;
     return true;
 }
 
 bool
-mrd_control_chooses(const mrd_control *r, uint64_t number, const char *hash)
+mrd_control_chooses(const mrd_control *control, uint64_t number, const char *hash)
 {
-    const char *at = r->models;
+    const char *at = control->models;
 
-    while (!r->any_model && *at != '\0') {
+    while (!control->any_model && *at != '\0') {
         size_t n = strcspn(at, ",");
 
         if (*at == '#' ? n > 1 && strncmp(at + 1, hash, n - 1) == 0
@@ -94,44 +94,45 @@ mrd_control_chooses(const mrd_control *r, uint64_t number, const char *hash)
             return true;
         at += n + (at[n] == ',');
     }
-    return r->any_model;
+    return control->any_model;
 }
 
 static bool
-parse_line(const char *key, const char *value, mrd_control *r)
+parse_line(const char *key, const char *value, mrd_control *control)
 {
-    bool known, good = parse_choice(key, value, r, &known);
+    bool known, good = parse_choice(key, value, control, &known);
 
     if (known)
         return good;
     if (strcmp(key, "request") == 0)
-        return (r->id = strtoull(value, NULL, 10)) != 0;
+        return (control->id = strtoull(value, NULL, 10)) != 0;
     if (strcmp(key, "seq") == 0)
-        return (r->seq = strtoull(value, NULL, 10)) != 0;
+        return (control->seq = strtoull(value, NULL, 10)) != 0;
     if (strcmp(key, "do") == 0)
-        r->verb = strcmp(value, "arm") == 0    ? MRD_CONTROL_ARM
-                  : strcmp(value, "save") == 0 ? MRD_CONTROL_SAVE
-                  : strcmp(value, "stop") == 0 ? MRD_CONTROL_STOP
-                                               : MRD_CONTROL_NO_VERB;
+        control->verb = strcmp(value, "arm") == 0    ? MRD_CONTROL_ARM
+                        : strcmp(value, "save") == 0 ? MRD_CONTROL_SAVE
+                        : strcmp(value, "stop") == 0 ? MRD_CONTROL_STOP
+                                                     : MRD_CONTROL_NO_VERB;
     else if (strcmp(key, "mode") == 0)
-        r->mode = strcmp(value, "model") == 0        ? MRD_CONTROL_MODEL
-                  : strcmp(value, "continuous") == 0 ? MRD_CONTROL_CONTINUOUS
-                  : strcmp(value, "on-fail") == 0    ? MRD_CONTROL_ON_FAIL
-                  : strcmp(value, "inspect") == 0    ? MRD_CONTROL_INSPECT
-                                                     : MRD_CONTROL_NOTHING;
+        control->mode = strcmp(value, "model") == 0        ? MRD_CONTROL_MODEL
+                        : strcmp(value, "continuous") == 0 ? MRD_CONTROL_CONTINUOUS
+                        : strcmp(value, "on-fail") == 0    ? MRD_CONTROL_ON_FAIL
+                        : strcmp(value, "inspect") == 0    ? MRD_CONTROL_INSPECT
+                                                           : MRD_CONTROL_NOTHING;
     else if (strcmp(key, "cores") == 0)
-        return mrd_control_cores(value, &r->any_core, r->core);
-    else if (strcmp(key, "instance") == 0 && is_plain(value) && strlen(value) < sizeof(r->instance))
-        strcpy(r->instance, value);
+        return mrd_control_cores(value, &control->any_core, control->core);
+    else if (strcmp(key, "instance") == 0 && is_plain(value) &&
+             strlen(value) < sizeof(control->instance))
+        strcpy(control->instance, value);
     return true; /* of a newer agent */
 }
 
 bool
-mrd_control_parse(char *text, mrd_control *r)
+mrd_control_parse(char *text, mrd_control *control)
 {
     char *save = NULL;
 
-    *r = (mrd_control){
+    *control = (mrd_control){
         .any_core = true, .any_model = true, .tag = 1, .execution = 1, .instance = "node"
     };
     for (char *line = strtok_r(text, "\n", &save); line != NULL;
@@ -141,9 +142,9 @@ mrd_control_parse(char *text, mrd_control *r)
         if (eq == NULL)
             return false;
         *eq = '\0';
-        if (!parse_line(line, eq + 1, r))
+        if (!parse_line(line, eq + 1, control))
             return false;
     }
-    return r->id != 0 && r->seq != 0 && r->verb != MRD_CONTROL_NO_VERB &&
-           r->mode != MRD_CONTROL_NOTHING;
+    return control->id != 0 && control->seq != 0 && control->verb != MRD_CONTROL_NO_VERB &&
+           control->mode != MRD_CONTROL_NOTHING;
 }

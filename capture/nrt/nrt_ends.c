@@ -94,7 +94,7 @@ find(nrta_seq_t seq)
 }
 
 static queue *
-make(const mrd_nrt_request *r)
+make(const mrd_nrt_request *nrt_request)
 {
     static const char *const kinds[MRD_NRT_WORKS] = { "compute", "tensors", "tensors", "tensors",
                                                       "collectives" };
@@ -106,11 +106,12 @@ make(const mrd_nrt_request *r)
         return NULL;
     }
     q->places = REQUESTS_FIRST;
-    snprintf(name, sizeof(name), "nrta %s, queue %d", kinds[r->work], (int) r->queue);
-    q->unit = (uint32_t) NRTA_SEQ_GET_XU_ID(r->seq);
-    q->version = r->version;
-    q->track =
-        mrd_rec_track(MRD_RING_TRACK_SPANS, name, mrd_rec_name("nrt"), r->lnc_idx, -1, -1, 0);
+    snprintf(name, sizeof(name), "nrta %s, queue %d", kinds[nrt_request->work],
+             (int) nrt_request->queue);
+    q->unit = (uint32_t) NRTA_SEQ_GET_XU_ID(nrt_request->seq);
+    q->version = nrt_request->version;
+    q->track = mrd_rec_track(MRD_RING_TRACK_SPANS, name, mrd_rec_name("nrt"), nrt_request->lnc_idx,
+                             -1, -1, 0);
     queues[n_queues++] = q;
     return q;
 }
@@ -160,23 +161,25 @@ read_status(const NRT_STATUS *from, NRT_STATUS *ret_status)
 static void
 end_first(queue *q, const NRT_STATUS *told)
 {
-    request *r = place(q, q->head++);
+    request *req = place(q, q->head++);
     NRT_STATUS status = NRT_SUCCESS;
     mrd_rec_arg args[4];
     size_t n = 0;
-    bool known = told != NULL ? (status = *told, true)
-                              : q->version == 3 && !r->shared && read_status(r->status, &status);
+    bool known = told != NULL
+                     ? (status = *told, true)
+                     : q->version == 3 && !req->shared && read_status(req->status, &status);
 
     atomic_fetch_sub(&under_way, 1);
-    args[n++] = mrd_nrt_u64(MRD_NRT_KEY_end_within_ns, (uint64_t) (mrd_rec_raw_ns(mrd_rec_now()) -
-                                                                   mrd_rec_raw_ns(r->since_ticks)));
+    args[n++] =
+        mrd_nrt_u64(MRD_NRT_KEY_end_within_ns,
+                    (uint64_t) (mrd_rec_raw_ns(mrd_rec_now()) - mrd_rec_raw_ns(req->since_ticks)));
     if (known && status != NRT_SUCCESS) {
         args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
     } else if (!known && q->version == 3) { /* not: it succeeded */
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, "not known");
     }
-    mrd_rec_end(r->span, args, n);
+    mrd_rec_end(req->span, args, n);
 }
 
 static void
@@ -198,7 +201,7 @@ share_place(const NRT_STATUS *place_of_status)
 }
 
 void
-mrd_nrt_async_taken(const mrd_nrt_request *r)
+mrd_nrt_async_taken(const mrd_nrt_request *nrt_request)
 {
     static const char *const names[MRD_NRT_WORKS] = { "nrta_execute", "nrta_read", "nrta_write",
                                                       "nrta_copy", "nrta_collective" };
@@ -209,20 +212,20 @@ mrd_nrt_async_taken(const mrd_nrt_request *r)
 
     if (!mrd_rec_on(MRD_CAP_API) || !take_lock())
         return;
-    if ((q = find(r->seq)) != NULL || (q = make(r)) != NULL) {
-        share_place(r->status);
+    if ((q = find(nrt_request->seq)) != NULL || (q = make(nrt_request)) != NULL) {
+        share_place(nrt_request->status);
         make_room(q);
-        what.name = mrd_rec_name(names[r->work]);
-        what.name_text = names[r->work];
+        what.name = mrd_rec_name(names[nrt_request->work]);
+        what.name_text = names[nrt_request->work];
         what.domain = mrd_rec_name("nrt");
         what.track = q->track;
-        args[0] = mrd_nrt_u64(MRD_NRT_KEY_nrta_seq_id, r->seq);
-        args[1] = mrd_nrt_i64(MRD_NRT_KEY_queue, r->queue);
-        args[2] = r->arg;
-        *place(q, q->tail++) = (request){ .seq = r->seq,
+        args[0] = mrd_nrt_u64(MRD_NRT_KEY_nrta_seq_id, nrt_request->seq);
+        args[1] = mrd_nrt_i64(MRD_NRT_KEY_queue, nrt_request->queue);
+        args[2] = nrt_request->arg;
+        *place(q, q->tail++) = (request){ .seq = nrt_request->seq,
                                           .span = mrd_rec_begin(&what, args, 3),
                                           .since_ticks = mrd_rec_now(),
-                                          .status = r->status };
+                                          .status = nrt_request->status };
         atomic_fetch_add(&under_way, 1);
     }
     drop_lock();
@@ -259,12 +262,12 @@ reported_of(const nrta_error_tracker_t *tracker)
 
 /* Records an error of a request after its end. */
 static void
-tell_error(const nrta_error_t *e)
+tell_error(const nrta_error_t *error)
 {
-    mrd_rec_arg args[3] = { mrd_nrt_u64(MRD_NRT_KEY_nrta_seq_id, e->seq_id),
-                            mrd_nrt_i64(MRD_NRT_KEY_status, (int64_t) e->error_code),
+    mrd_rec_arg args[3] = { mrd_nrt_u64(MRD_NRT_KEY_nrta_seq_id, error->seq_id),
+                            mrd_nrt_i64(MRD_NRT_KEY_status, (int64_t) error->error_code),
                             mrd_nrt_text(MRD_NRT_KEY_status_text,
-                                         mrd_nrt_status_name((NRT_STATUS) e->error_code)) };
+                                         mrd_nrt_status_name((NRT_STATUS) error->error_code)) };
     mrd_rec_what what = { .name = mrd_rec_name("nrta_error"),
                           .name_text = "nrta_error",
                           .domain = mrd_rec_name("nrt"),
@@ -285,16 +288,16 @@ mrd_nrt_async_errors(const nrta_error_tracker_t *tracker, const nrta_error_t *li
     told = reported_of(tracker);
     *told = *told > count ? 0 : *told;
     for (; *told < count; (*told)++) {
-        const nrta_error_t *e = &list[*told];
-        NRT_STATUS status = (NRT_STATUS) e->error_code;
-        queue *q = find(e->seq_id);
+        const nrta_error_t *error = &list[*told];
+        NRT_STATUS status = (NRT_STATUS) error->error_code;
+        queue *q = find(error->seq_id);
 
-        while (q != NULL && q->head != q->tail && place(q, q->head)->seq < e->seq_id)
+        while (q != NULL && q->head != q->tail && place(q, q->head)->seq < error->seq_id)
             end_first(q, NULL);
-        if (q != NULL && q->head != q->tail && place(q, q->head)->seq == e->seq_id)
+        if (q != NULL && q->head != q->tail && place(q, q->head)->seq == error->seq_id)
             end_first(q, &status);
         else
-            tell_error(e);
+            tell_error(error);
     }
     drop_lock();
     errno = saved;

@@ -53,13 +53,13 @@ add_types(mrd_buf *list)
 static void
 version_text(char to[64])
 {
-    nrt_version_t v = { 0 };
+    nrt_version_t version = { 0 };
 
     if (MRD_NRT_REAL(nrt_get_version) != NULL &&
-        MRD_NRT_REAL(nrt_get_version)(&v, sizeof(v)) == NRT_SUCCESS)
-        snprintf(to, 64, "%llu.%llu.%llu.%llu", (unsigned long long) v.rt_major,
-                 (unsigned long long) v.rt_minor, (unsigned long long) v.rt_patch,
-                 (unsigned long long) v.rt_maintenance);
+        MRD_NRT_REAL(nrt_get_version)(&version, sizeof(version)) == NRT_SUCCESS)
+        snprintf(to, 64, "%llu.%llu.%llu.%llu", (unsigned long long) version.rt_major,
+                 (unsigned long long) version.rt_minor, (unsigned long long) version.rt_patch,
+                 (unsigned long long) version.rt_maintenance);
     else
         snprintf(to, 64, "unknown");
 }

@@ -35,7 +35,7 @@ void
 nrt_close(void)
 {
     __typeof__(nrt_close) *real = MRD_NRT_REAL(nrt_close);
-    mrd_nrt_call c;
+    mrd_nrt_call call;
     bool outermost;
 
     if (real == NULL) {
@@ -45,9 +45,9 @@ nrt_close(void)
     outermost = mrd_nrt_outermost(HERE);
     if (outermost)
         mrd_nrt_closing();
-    mrd_nrt_enter(&c, MRD_NRT_nrt_close, HERE);
+    mrd_nrt_enter(&call, MRD_NRT_nrt_close, HERE);
     real();
-    mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
+    mrd_nrt_leave(&call, NRT_SUCCESS, NULL, 0);
     if (outermost) {
         mrd_nrt_models_closed();
         mrd_memory_remove_all(MRD_MEMORY_TENSOR);
@@ -265,7 +265,7 @@ void
 nrt_tensor_free(nrt_tensor_t **tensor)
 {
     __typeof__(nrt_tensor_free) *real = MRD_NRT_REAL(nrt_tensor_free);
-    mrd_nrt_call c;
+    mrd_nrt_call call;
 
     if (real == NULL) {
         (void) mrd_nrt_missing(MRD_NRT_nrt_tensor_free);
@@ -273,9 +273,9 @@ nrt_tensor_free(nrt_tensor_t **tensor)
     }
     if (tensor != NULL && mrd_rec_sources() != 0 && mrd_nrt_outermost(HERE))
         mrd_memory_remove(MRD_MEMORY_TENSOR, (uintptr_t) *tensor);
-    mrd_nrt_enter(&c, MRD_NRT_nrt_tensor_free, HERE);
+    mrd_nrt_enter(&call, MRD_NRT_nrt_tensor_free, HERE);
     real(tensor);
-    mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
+    mrd_nrt_leave(&call, NRT_SUCCESS, NULL, 0);
 }
 
 PLAIN(nrt_tensor_read, (const nrt_tensor_t *tensor, void *buf, size_t offset, size_t size),
@@ -597,15 +597,15 @@ void
 nrt_debug_client_connect_close(int stream_fd)
 {
     __typeof__(nrt_debug_client_connect_close) *real = MRD_NRT_REAL(nrt_debug_client_connect_close);
-    mrd_nrt_call c;
+    mrd_nrt_call call;
 
     if (real == NULL) {
         (void) mrd_nrt_missing(MRD_NRT_nrt_debug_client_connect_close);
         return;
     }
-    mrd_nrt_enter(&c, MRD_NRT_nrt_debug_client_connect_close, HERE);
+    mrd_nrt_enter(&call, MRD_NRT_nrt_debug_client_connect_close, HERE);
     real(stream_fd);
-    mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
+    mrd_nrt_leave(&call, NRT_SUCCESS, NULL, 0);
 }
 
 /* A query without result is not recorded, because programs make them in loops. */

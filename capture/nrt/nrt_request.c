@@ -39,12 +39,12 @@ static _Atomic bool occupies;
 /* Returns false if the file is missing, not trusted or invalid. The latter two are reported once
  * per file. */
 static bool
-read_control(mrd_control *r)
+read_control(mrd_control *control)
 {
     char text[MRD_CONTROL_MAX + 1];
     mrd_nrt_file_state state = mrd_nrt_file_read(path, text);
 
-    if (state == MRD_NRT_FILE_READ && mrd_control_parse(text, r))
+    if (state == MRD_NRT_FILE_READ && mrd_control_parse(text, control))
         return true;
     if (state == MRD_NRT_FILE_READ)
         mrd_rec_notice("a control file that is not understood was ignored", NULL, 0);
@@ -181,14 +181,15 @@ arm(void)
 }
 
 static void
-begin_request(const mrd_control *r)
+begin_request(const mrd_control *control)
 {
     const char *why;
 
-    if (mrd_request_on.id == r->id) { /* the agent was restarted, or the choice of models changed */
-        bool models = strcmp(mrd_request_on.models, r->models) != 0;
+    if (mrd_request_on.id ==
+        control->id) { /* the agent was restarted, or the choice of models changed */
+        bool models = strcmp(mrd_request_on.models, control->models) != 0;
 
-        memcpy(mrd_request_on.models, r->models, sizeof(mrd_request_on.models));
+        memcpy(mrd_request_on.models, control->models, sizeof(mrd_request_on.models));
         if (mrd_request_on.mode == MRD_CONTROL_MODEL && models)
             mrd_request_model_chosen();
         mrd_request_say("device profiles armed", mrd_request_on.id, -1, NULL, mrd_request_top());
@@ -196,32 +197,32 @@ begin_request(const mrd_control *r)
     }
     end_request(false, NULL);
     if ((why = make_top()) != NULL) {
-        mrd_request_refuse(r->id, -1, why);
+        mrd_request_refuse(control->id, -1, why);
         return;
     }
-    mrd_request_on = *r;
+    mrd_request_on = *control;
     if (!arm())
         mrd_request_on.id = 0;
     atomic_store(&occupies, mrd_request_on.id != 0 && mrd_request_on.mode != MRD_CONTROL_MODEL);
 }
 
 static void
-carry_out(const mrd_control *r)
+carry_out(const mrd_control *control)
 {
-    if (r->verb == MRD_CONTROL_ARM)
-        begin_request(r);
-    else if (r->verb == MRD_CONTROL_STOP && mrd_request_on.id != r->id)
-        mrd_request_say("device profiles ended", r->id, -1, NULL, NULL);
-    else if (r->verb == MRD_CONTROL_STOP)
+    if (control->verb == MRD_CONTROL_ARM)
+        begin_request(control);
+    else if (control->verb == MRD_CONTROL_STOP && mrd_request_on.id != control->id)
+        mrd_request_say("device profiles ended", control->id, -1, NULL, NULL);
+    else if (control->verb == MRD_CONTROL_STOP)
         end_request(true, NULL);
-    else if (mrd_request_on.id == r->id && mrd_request_on.mode == MRD_CONTROL_CONTINUOUS)
+    else if (mrd_request_on.id == control->id && mrd_request_on.mode == MRD_CONTROL_CONTINUOUS)
         save_continuous();
 }
 
 void
 mrd_nrt_request_poll(void)
 {
-    mrd_control r;
+    mrd_control control;
 
     mrd_request_lock();
     if (path[0] == '\0')
@@ -229,8 +230,8 @@ mrd_nrt_request_poll(void)
     if (mrd_nrt_file_changed(path, &last)) {
         if (last.st_ino == 0)
             end_request(false, NULL);
-        else if (read_control(&r))
-            carry_out(&r);
+        else if (read_control(&control))
+            carry_out(&control);
     }
     mrd_request_unlock();
 }

@@ -35,9 +35,9 @@ mrd_request_top(void)
 }
 
 bool
-mrd_request_wants(const mrd_control *r, int32_t core)
+mrd_request_wants(const mrd_control *control, int32_t core)
 {
-    return r->any_core || (core >= 0 && core < MRD_CONTROL_CORES && r->core[core]);
+    return control->any_core || (core >= 0 && core < MRD_CONTROL_CORES && control->core[core]);
 }
 
 /* ---- Answers ---- */

@@ -85,15 +85,15 @@ no_activity(const char *word, char why[WHY_MAX])
 
 /* Returns false with a reason if the runtime lacks one of them. */
 static bool
-choose_activities(nrt_inspect_config_t *c, const char *list, char why[WHY_MAX])
+choose_activities(nrt_inspect_config_t *config, const char *list, char why[WHY_MAX])
 {
     char copy[sizeof(((mrd_control *) 0)->activities)], *save = NULL;
 
     snprintf(copy, sizeof(copy), "%s", list);
-    if (MRD_NRT_REAL(nrt_inspect_config_set_activity)(c, "all", false) != NRT_SUCCESS)
+    if (MRD_NRT_REAL(nrt_inspect_config_set_activity)(config, "all", false) != NRT_SUCCESS)
         return false;
     for (char *word = strtok_r(copy, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save))
-        if (MRD_NRT_REAL(nrt_inspect_config_set_activity)(c, word, true) != NRT_SUCCESS) {
+        if (MRD_NRT_REAL(nrt_inspect_config_set_activity)(config, word, true) != NRT_SUCCESS) {
             no_activity(word, why);
             return false;
         }
@@ -113,76 +113,78 @@ lists(const char *list, const char *word)
 }
 
 static bool
-choose_warmup(nrt_inspect_config_t *c, const mrd_control *r, char why[WHY_MAX])
+choose_warmup(nrt_inspect_config_t *config, const mrd_control *control, char why[WHY_MAX])
 {
     __typeof__(nrt_inspect_config_set_device_profile_num_warmup) *set =
         MRD_NRT_REAL(nrt_inspect_config_set_device_profile_num_warmup);
 
-    if (r->warmup == 0 || (!lists(r->activities, "device_profile") && !lists(r->activities, "all")))
+    if (control->warmup == 0 ||
+        (!lists(control->activities, "device_profile") && !lists(control->activities, "all")))
         return true;
     if (set == NULL) {
         snprintf(why, WHY_MAX,
                  "this runtime library is older than the warm-up of device profiles (SDK 2.33)");
         return false;
     }
-    return set(c, (uint32_t) r->warmup) == NRT_SUCCESS;
+    return set(config, (uint32_t) control->warmup) == NRT_SUCCESS;
 }
 
 static bool
-choose_events(nrt_inspect_config_t *c, const mrd_control *r, char why[WHY_MAX])
+choose_events(nrt_inspect_config_t *config, const mrd_control *control, char why[WHY_MAX])
 {
     __typeof__(nrt_inspect_config_set_sys_trace_max_events_per_nc) *set =
         MRD_NRT_REAL(nrt_inspect_config_set_sys_trace_max_events_per_nc);
 
-    if (r->events == 0)
+    if (control->events == 0)
         return true;
-    if (set == NULL || set(c, r->events) != NRT_SUCCESS) {
+    if (set == NULL || set(config, control->events) != NRT_SUCCESS) {
         snprintf(why, WHY_MAX,
                  "this runtime library cannot keep %" PRIu64 " events of a core in an inspect",
-                 r->events);
+                 control->events);
         return false;
     }
     return true;
 }
 
 static bool
-choose_cores(nrt_inspect_config_t *c, const mrd_control *r)
+choose_cores(nrt_inspect_config_t *config, const mrd_control *control)
 {
-    uint32_t n = r->any_core ? 0 : mrd_nrt_cores(MRD_CONTROL_CORES);
+    uint32_t n = control->any_core ? 0 : mrd_nrt_cores(MRD_CONTROL_CORES);
 
     for (uint32_t core = 0; core < n; core++)
-        if (!r->core[core] && MRD_NRT_REAL(nrt_inspect_config_set_capture_enabled_for_nc)(
-                                  c, core, false) != NRT_SUCCESS)
+        if (!control->core[core] && MRD_NRT_REAL(nrt_inspect_config_set_capture_enabled_for_nc)(
+                                        config, core, false) != NRT_SUCCESS)
             return false;
     return true;
 }
 
 static bool
-choose(nrt_inspect_config_t *c, const mrd_control *r, char why[WHY_MAX])
+choose(nrt_inspect_config_t *config, const mrd_control *control, char why[WHY_MAX])
 {
-    bool inspect = r->mode == MRD_CONTROL_INSPECT;
+    bool inspect = control->mode == MRD_CONTROL_INSPECT;
     __typeof__(nrt_inspect_config_set_session_id) *tag =
         MRD_NRT_REAL(nrt_inspect_config_set_session_id);
 
-    if (MRD_NRT_REAL(nrt_inspect_config_set_output_dir)(c, mrd_request_top()) != NRT_SUCCESS ||
-        !choose_cores(c, r) ||
-        !choose_activities(c, inspect ? r->activities : "device_profile", why))
+    if (MRD_NRT_REAL(nrt_inspect_config_set_output_dir)(config, mrd_request_top()) != NRT_SUCCESS ||
+        !choose_cores(config, control) ||
+        !choose_activities(config, inspect ? control->activities : "device_profile", why))
         return false;
-    if (tag != NULL && tag(c, r->tag) != NRT_SUCCESS)
+    if (tag != NULL && tag(config, control->tag) != NRT_SUCCESS)
         return false;
-    if (!choose_warmup(c, r, why) || !choose_events(c, r, why))
+    if (!choose_warmup(config, control, why) || !choose_events(config, control, why))
         return false;
-    if (inspect && r->types[0] != '\0' &&
+    if (inspect && control->types[0] != '\0' &&
         MRD_NRT_REAL(nrt_inspect_config_set_capture_enabled_for_event_type_string) == NULL) {
         snprintf(why, WHY_MAX, "this runtime library cannot choose event types of an inspect");
         return false;
     }
-    if (inspect && mrd_nrt_types_choose(r->types, false, leave_out, c, why) != NULL)
+    if (inspect && mrd_nrt_types_choose(control->types, false, leave_out, config, why) != NULL)
         return false;
     return (!inspect ||
-            MRD_NRT_REAL(nrt_inspect_config_set_enable_inspect)(c, true) == NRT_SUCCESS) &&
-           ((inspect && !r->on_fail) ||
-            MRD_NRT_REAL(nrt_inspect_config_set_enable_inspect_on_fail)(c, true) == NRT_SUCCESS);
+            MRD_NRT_REAL(nrt_inspect_config_set_enable_inspect)(config, true) == NRT_SUCCESS) &&
+           ((inspect && !control->on_fail) ||
+            MRD_NRT_REAL(nrt_inspect_config_set_enable_inspect_on_fail)(config, true) ==
+                NRT_SUCCESS);
 }
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
@@ -213,45 +215,45 @@ taken(void)
 }
 
 bool
-mrd_request_inspect_arm(const mrd_control *r)
+mrd_request_inspect_arm(const mrd_control *control)
 {
-    nrt_inspect_config_t *c = NULL;
+    nrt_inspect_config_t *config = NULL;
     const char *unfit = taken();
     char why[WHY_MAX] = "";
     NRT_STATUS status;
 
-    if (unfit == NULL && MRD_NRT_REAL(nrt_inspect_config_allocate)(&c) != NRT_SUCCESS)
+    if (unfit == NULL && MRD_NRT_REAL(nrt_inspect_config_allocate)(&config) != NRT_SUCCESS)
         unfit = "the runtime has no options of inspect to give";
-    if (unfit == NULL && !choose(c, r, why))
+    if (unfit == NULL && !choose(config, control, why))
         unfit = why[0] != '\0' ? why : "the runtime refuses the options of inspect";
-    status = unfit == NULL ? MRD_NRT_REAL(nrt_inspect_begin_with_options)(c) : NRT_INVALID;
-    if (c != NULL)
-        MRD_NRT_REAL(nrt_inspect_config_free)(c);
+    status = unfit == NULL ? MRD_NRT_REAL(nrt_inspect_begin_with_options)(config) : NRT_INVALID;
+    if (config != NULL)
+        MRD_NRT_REAL(nrt_inspect_config_free)(config);
     if (unfit != NULL)
-        mrd_request_refuse(r->id, -1, unfit);
+        mrd_request_refuse(control->id, -1, unfit);
     else if (status != NRT_SUCCESS && atomic_load(&continuous_held))
-        mrd_request_refuse(r->id, -1,
+        mrd_request_refuse(control->id, -1,
                            "continuous device profiling of the program is on, and the runtime "
                            "refuses both together");
     else if (status == NRT_INVALID)
-        mrd_request_refuse(r->id, -1,
+        mrd_request_refuse(control->id, -1,
                            "inspect is in use already, by the program or its environment");
     else if (status != NRT_SUCCESS)
-        mrd_request_refuse_status(r->id, -1, "nrt_inspect_begin_with_options", status);
+        mrd_request_refuse_status(control->id, -1, "nrt_inspect_begin_with_options", status);
     else
-        mrd_request_say("device profiles armed", r->id, -1, NULL, mrd_request_top());
+        mrd_request_say("device profiles armed", control->id, -1, NULL, mrd_request_top());
     return unfit == NULL && status == NRT_SUCCESS;
 }
 
 void
-mrd_request_inspect_end(const mrd_control *r)
+mrd_request_inspect_end(const mrd_control *control)
 {
     NRT_STATUS status;
 
     (void) mrd_request_own_folder(mrd_request_top());
     status = MRD_NRT_REAL(nrt_inspect_stop)();
     if (status != NRT_SUCCESS)
-        mrd_request_refuse_status(r->id, -1, "nrt_inspect_stop", status);
-    else if (r->mode == MRD_CONTROL_INSPECT)
-        mrd_request_say("device profile written", r->id, -1, NULL, mrd_request_top());
+        mrd_request_refuse_status(control->id, -1, "nrt_inspect_stop", status);
+    else if (control->mode == MRD_CONTROL_INSPECT)
+        mrd_request_say("device profile written", control->id, -1, NULL, mrd_request_top());
 }

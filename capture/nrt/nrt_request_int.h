@@ -19,7 +19,7 @@ extern mrd_control mrd_request_on; /* the current request; id 0 means none */
 char *mrd_request_top(void);
 /* Called in a child of fork: the lock is free, and there is no request. */
 void mrd_request_forked(void);
-bool mrd_request_wants(const mrd_control *r, int32_t core);
+bool mrd_request_wants(const mrd_control *control, int32_t core);
 /* Creates the directory if it is missing. Returns false if other users have access to it. */
 bool mrd_request_own_folder(const char *dir);
 
@@ -32,10 +32,10 @@ void mrd_request_refuse_status(uint64_t id, int32_t core, const char *call, NRT_
 
 /* ---- Kinds (nrt_request_model.c, nrt_request_inspect.c). arm returns false if it was refused ---- */
 
-bool mrd_request_model_arm(const mrd_control *r);
+bool mrd_request_model_arm(const mrd_control *control);
 void mrd_request_model_chosen(void); /* its list of models changed */
-void mrd_request_model_end(const mrd_control *r);
-bool mrd_request_inspect_arm(const mrd_control *r);
-void mrd_request_inspect_end(const mrd_control *r);
+void mrd_request_model_end(const mrd_control *control);
+bool mrd_request_inspect_arm(const mrd_control *control);
+void mrd_request_inspect_end(const mrd_control *control);
 
 #endif

@@ -44,26 +44,26 @@ make_folder(void)
 }
 
 bool
-mrd_request_model_arm(const mrd_control *r)
+mrd_request_model_arm(const mrd_control *control)
 {
     struct timespec now;
 
     if (MRD_NRT_REAL(nrt_profile_start) == NULL || MRD_NRT_REAL(nrt_profile_stop) == NULL) {
-        mrd_request_refuse(r->id, -1, "this runtime library has no nrt_profile_start");
+        mrd_request_refuse(control->id, -1, "this runtime library has no nrt_profile_start");
         return false;
     }
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(folder, sizeof(folder), "%s_pid_%" PRIu32, r->instance, mrd_proc_pid());
+    snprintf(folder, sizeof(folder), "%s_pid_%" PRIu32, control->instance, mrd_proc_pid());
     snprintf(stamp, sizeof(stamp), "%lld%09ld", (long long) now.tv_sec, now.tv_nsec);
     if (!make_folder()) {
-        mrd_request_refuse(r->id, -1, "the folder for its files cannot be made");
+        mrd_request_refuse(control->id, -1, "the folder for its files cannot be made");
         return false;
     }
     n_models = 0;
     said_full = false;
     asked++;
     atomic_store_explicit(&armed, true, memory_order_release);
-    mrd_request_say("device profiles armed", r->id, -1, NULL, mrd_request_top());
+    mrd_request_say("device profiles armed", control->id, -1, NULL, mrd_request_top());
     return true;
 }
 
@@ -80,22 +80,22 @@ mrd_nrt_request_on(void)
 }
 
 static bool
-is_chosen(const mrd_control *r, uint64_t model)
+is_chosen(const mrd_control *control, uint64_t model)
 {
     char hash[MRD_MODEL_HASH] = "";
 
     mrd_model_hash(model, hash);
-    return mrd_control_chooses(r, model, hash);
+    return mrd_control_chooses(control, model, hash);
 }
 
 /* Returns the counter of this model on this core. NULL if it is not wanted, or if there are too
  * many. */
 static counted *
-count_of(const mrd_control *r, uint64_t model, int32_t core)
+count_of(const mrd_control *control, uint64_t model, int32_t core)
 {
     counted *m = NULL;
 
-    if (r->id == 0 || r->mode != MRD_CONTROL_MODEL || !mrd_request_wants(r, core))
+    if (control->id == 0 || control->mode != MRD_CONTROL_MODEL || !mrd_request_wants(control, core))
         return NULL;
     for (size_t i = 0; i < n_models && m == NULL; i++)
         if (models[i].model == model && models[i].core == core)
@@ -105,12 +105,12 @@ count_of(const mrd_control *r, uint64_t model, int32_t core)
         *m = (counted){ .model = model, .core = core };
     } else if (m == NULL && !said_full) {
         said_full = true;
-        mrd_request_refuse(r->id, core,
+        mrd_request_refuse(control->id, core,
                            "more models are executed than are counted for one request: 256");
     }
     if (m != NULL && m->asked != asked) {
         m->asked = asked;
-        m->chosen = is_chosen(r, model);
+        m->chosen = is_chosen(control, model);
     }
     return m;
 }
@@ -118,25 +118,27 @@ count_of(const mrd_control *r, uint64_t model, int32_t core)
 /* Returns true if this call makes the execution to be profiled. If that execution passed before its
  * model was chosen, a later one is taken. */
 static bool
-claim(uint64_t model, int32_t core, int times, mrd_nrt_profiled *p)
+claim(uint64_t model, int32_t core, int times, mrd_nrt_profiled *profiled)
 {
-    const mrd_control *r = &mrd_request_on;
-    counted *m = count_of(r, model, core);
+    const mrd_control *control = &mrd_request_on;
+    counted *m = count_of(control, model, core);
     uint64_t before;
 
     if (m == NULL)
         return false;
     before = m->executions;
     m->executions += (uint64_t) times;
-    if (m->had || !m->chosen || m->executions < r->warmup + r->execution)
+    if (m->had || !m->chosen || m->executions < control->warmup + control->execution)
         return false;
     m->had = true;
-    p->request = r->id;
-    p->core = core;
-    p->execution = before + 1 > r->warmup + r->execution ? before + 1 : r->warmup + r->execution;
-    snprintf(p->file, sizeof(p->file), "%s/%s/%s/profile_nc_%d_session_%zu.ntff", mrd_request_top(),
-             folder, stamp, core < 0 ? 0 : core, (size_t) (m - models));
-    p->name = p->file + strlen(mrd_request_top()) + 1 + strlen(folder) + 1;
+    profiled->request = control->id;
+    profiled->core = core;
+    profiled->execution = before + 1 > control->warmup + control->execution
+                              ? before + 1
+                              : control->warmup + control->execution;
+    snprintf(profiled->file, sizeof(profiled->file), "%s/%s/%s/profile_nc_%d_session_%zu.ntff",
+             mrd_request_top(), folder, stamp, core < 0 ? 0 : core, (size_t) (m - models));
+    profiled->name = profiled->file + strlen(mrd_request_top()) + 1 + strlen(folder) + 1;
     return true;
 }
 
@@ -180,7 +182,7 @@ mrd_nrt_request_after(const mrd_nrt_profiled *profile)
 
 /* Explains why there is no profile of the core; -1 means any core. */
 static void
-explain(const mrd_control *r, int32_t core, char why[160])
+explain(const mrd_control *control, int32_t core, char why[160])
 {
     uint64_t most = 0;
     bool chosen = false;
@@ -192,39 +194,39 @@ explain(const mrd_control *r, int32_t core, char why[160])
         if (models[i].chosen && models[i].executions > most)
             most = models[i].executions;
     }
-    if (chosen && most < r->warmup + r->execution)
+    if (chosen && most < control->warmup + control->execution)
         snprintf(why, 160,
                  "nrt_execute executed it %" PRIu64 " times%s, and the profile was to be of "
                  "execution %" PRIu64 " behind a warm-up of %" PRIu64,
-                 most, core >= 0 ? " there" : "", r->execution, r->warmup);
+                 most, core >= 0 ? " there" : "", control->execution, control->warmup);
     else
         snprintf(why, 160, "no %smodel was executed %sby nrt_execute",
-                 r->any_model ? "" : "chosen ", core >= 0 ? "there " : "");
+                 control->any_model ? "" : "chosen ", core >= 0 ? "there " : "");
 }
 
 /* Reports the executions that were requested by number and did not happen. */
 void
-mrd_request_model_end(const mrd_control *r)
+mrd_request_model_end(const mrd_control *control)
 {
     bool any = false;
     char why[160];
 
     atomic_store(&armed, false);
-    for (int32_t core = 0; core < MRD_CONTROL_CORES && r->id != 0; core++) {
+    for (int32_t core = 0; core < MRD_CONTROL_CORES && control->id != 0; core++) {
         bool had = false;
 
         for (size_t i = 0; i < n_models; i++)
             had = had || (models[i].core == core && models[i].had);
-        if (r->core[core] && !had) {
-            explain(r, core, why);
-            mrd_request_refuse(r->id, core, why);
+        if (control->core[core] && !had) {
+            explain(control, core, why);
+            mrd_request_refuse(control->id, core, why);
         }
     }
     for (size_t i = 0; i < n_models; i++)
         any = any || models[i].had;
-    if (r->id != 0 && r->any_core && !any) {
-        explain(r, -1, why);
-        mrd_request_refuse(r->id, -1, why);
+    if (control->id != 0 && control->any_core && !any) {
+        explain(control, -1, why);
+        mrd_request_refuse(control->id, -1, why);
     }
     n_models = 0;
 }

@@ -99,30 +99,30 @@ began(const char *name, const nrt_async_sendrecv_comm_t *by,
 {
     int saved = errno;
     const comm *c = NULL;
-    request *r = NULL;
+    request *req = NULL;
     mrd_rec_arg args[4];
     mrd_rec_what what = { .name_text = name, .flags = MRD_RECF_API };
-    size_t n = 0;
+    size_t count = 0;
 
     if (!mrd_rec_on(MRD_CAP_API) || !take_lock())
         return;
     for (size_t i = 0; i < COMMS_MAX && c == NULL; i++)
         c = comms[i].comm == by ? &comms[i] : NULL;
     /* An earlier request at this address is over, even if the program never queried its end. */
-    for (size_t i = 0; i < REQUESTS_MAX && (r == NULL || r->request != made); i++)
-        if (requests[i].request == made || (requests[i].request == NULL && r == NULL))
-            r = &requests[i];
-    if (r == NULL) /* the program never queries: the oldest stays without an end */
-        r = &requests[next_request++ % REQUESTS_MAX];
-    args[n++] = mrd_nrt_u64(MRD_NRT_KEY_size, size);
+    for (size_t i = 0; i < REQUESTS_MAX && (req == NULL || req->request != made); i++)
+        if (requests[i].request == made || (requests[i].request == NULL && req == NULL))
+            req = &requests[i];
+    if (req == NULL) /* the program never queries: the oldest stays without an end */
+        req = &requests[next_request++ % REQUESTS_MAX];
+    args[count++] = mrd_nrt_u64(MRD_NRT_KEY_size, size);
     if (c != NULL) {
-        args[n++] = mrd_nrt_i64(MRD_NRT_KEY_lnc_idx, c->lnc);
-        args[n++] = mrd_nrt_i64(MRD_NRT_KEY_peer_lnc, c->peer_lnc);
-        args[n++] = mrd_nrt_text(MRD_NRT_KEY_peer, c->peer_ip);
+        args[count++] = mrd_nrt_i64(MRD_NRT_KEY_lnc_idx, c->lnc);
+        args[count++] = mrd_nrt_i64(MRD_NRT_KEY_peer_lnc, c->peer_lnc);
+        args[count++] = mrd_nrt_text(MRD_NRT_KEY_peer, c->peer_ip);
     }
     what.name = mrd_rec_name(name);
     what.domain = mrd_rec_name("nrt");
-    *r = (request){ made, mrd_rec_begin(&what, args, n) };
+    *req = (request){ made, mrd_rec_begin(&what, args, count) };
     drop_lock();
     errno = saved;
 }

@@ -14,28 +14,28 @@
 /* ---- The queue ------------------------------------------------------------------------------- */
 
 bool
-mrd_sys_texts_add(mrd_sys_texts *q, const char *p, size_t len)
+mrd_sys_texts_add(mrd_sys_texts *texts, const char *p, size_t len)
 {
-    mrd_sys_text *t = malloc(sizeof(*t) + len);
+    mrd_sys_text *text = malloc(sizeof(*text) + len);
 
-    if (t == NULL)
+    if (text == NULL)
         return false;
-    *t = (mrd_sys_text){ .len = len, .wanted = mrd_rec_on(MRD_CAP_SYS) };
-    memcpy(t->p, p, len);
-    *(q->first == NULL ? &q->first : q->last) = t;
-    q->last = &t->next;
-    q->bytes += len;
+    *text = (mrd_sys_text){ .len = len, .wanted = mrd_rec_on(MRD_CAP_SYS) };
+    memcpy(text->p, p, len);
+    *(texts->first == NULL ? &texts->first : texts->last) = text;
+    texts->last = &text->next;
+    texts->bytes += len;
     return true;
 }
 
 void
-mrd_sys_texts_drop_first(mrd_sys_texts *q)
+mrd_sys_texts_drop_first(mrd_sys_texts *texts)
 {
-    mrd_sys_text *t = q->first;
+    mrd_sys_text *text = texts->first;
 
-    q->first = t->next;
-    q->bytes -= t->len;
-    free(t);
+    texts->first = text->next;
+    texts->bytes -= text->len;
+    free(text);
 }
 
 /* ---- Into the ring --------------------------------------------------------------------------- */
@@ -70,7 +70,7 @@ may_begin(size_t len)
 static bool
 put(const char *p, size_t len, bool wanted, size_t *at, uint32_t *seq)
 {
-    mrd_rec_blob b = { blob_name(), *seq, apart, p, len, *at };
+    mrd_rec_blob blob = { blob_name(), *seq, apart, p, len, *at };
 
     if (!wanted) {
         apart = true; /* the events are taken out and dropped, as asked */
@@ -78,7 +78,7 @@ put(const char *p, size_t len, bool wanted, size_t *at, uint32_t *seq)
     }
     if (*at == 0 && !may_begin(len))
         return false;
-    switch (mrd_rec_blob_put(&b)) {
+    switch (mrd_rec_blob_put(&blob)) {
     case MRD_BLOB_SILENT:
         apart = true;
         return true;
@@ -88,15 +88,15 @@ put(const char *p, size_t len, bool wanted, size_t *at, uint32_t *seq)
     case MRD_BLOB_ROOM:
         break;
     }
-    *at = b.at;
-    *seq = b.seq;
+    *at = blob.at;
+    *seq = blob.seq;
     return false;
 }
 
 bool
-mrd_sys_text_put(mrd_sys_text *t)
+mrd_sys_text_put(mrd_sys_text *text)
 {
-    return put(t->p, t->len, t->wanted, &t->at, &t->seq);
+    return put(text->p, text->len, text->wanted, &text->at, &text->seq);
 }
 
 bool
@@ -175,30 +175,30 @@ rest_work(void *arg)
 
 /* A ring is a thread's. */
 static bool
-rest_ring(mrd_sys_texts *q)
+rest_ring(mrd_sys_texts *texts)
 {
-    size_t want = q->bytes + q->bytes / 64 + REST_MIN, room = mrd_rec_ring_room();
-    rest_job job = { q, want < room ? want : room };
-    const mrd_sys_text *before = q->first;
+    size_t want = texts->bytes + texts->bytes / 64 + REST_MIN, room = mrd_rec_ring_room();
+    rest_job job = { texts, want < room ? want : room };
+    const mrd_sys_text *before = texts->first;
     pthread_t thread;
 
     if (room < REST_MIN || mrd_masked_thread(&thread, NULL, rest_work, &job) != 0)
         return false;
     pthread_join(thread, NULL);
-    return q->first != before;
+    return texts->first != before;
 }
 
 /* If the ring has a part of the first text, drops the rest and adds its events to *sum. The part in
  * the ring ends there. */
 static void
-drop_half(mrd_sys_texts *q, int64_t wall, mrd_sys_sum *sum)
+drop_half(mrd_sys_texts *texts, int64_t wall, mrd_sys_sum *sum)
 {
-    const mrd_sys_text *t = q->first;
+    const mrd_sys_text *text = texts->first;
 
-    if (t == NULL || t->at == 0)
+    if (text == NULL || text->at == 0)
         return;
-    sys_text_sum(t->p + t->at, t->len - t->at, wall, sum);
-    mrd_sys_texts_drop_first(q);
+    sys_text_sum(text->p + text->at, text->len - text->at, wall, sum);
+    mrd_sys_texts_drop_first(texts);
 }
 
 static mrd_wall_ns
@@ -210,32 +210,32 @@ wall_now(void)
     return (mrd_wall_ns){ (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec };
 }
 
-/* Counts what is in q, besides what is in *sum already. */
+/* Counts what is in texts, besides what is in *sum already. */
 static void
-lose(mrd_sys_texts *q, mrd_wall_ns now, mrd_sys_sum *sum)
+lose(mrd_sys_texts *texts, mrd_wall_ns now, mrd_sys_sum *sum)
 {
-    drop_half(q, now.ns, sum);
-    for (; q->first != NULL; mrd_sys_texts_drop_first(q))
-        sys_text_sum(q->first->p, q->first->len, now.ns, sum);
+    drop_half(texts, now.ns, sum);
+    for (; texts->first != NULL; mrd_sys_texts_drop_first(texts))
+        sys_text_sum(texts->first->p, texts->first->len, now.ns, sum);
     mrd_rec_blob_lose(sum->events, sum->first.ns == 0 ? now.ns : sum->first.ns,
                       sum->last.ns == 0 ? now.ns : sum->last.ns);
 }
 
 void
-mrd_sys_texts_lose(mrd_sys_texts *q)
+mrd_sys_texts_lose(mrd_sys_texts *texts)
 {
-    lose(q, wall_now(), &(mrd_sys_sum){ 0 });
+    lose(texts, wall_now(), &(mrd_sys_sum){ 0 });
     apart = true;
 }
 
 void
-mrd_sys_texts_rest(mrd_sys_texts *q)
+mrd_sys_texts_rest(mrd_sys_texts *texts)
 {
     mrd_wall_ns now = wall_now();
     mrd_sys_sum sum = { 0 };
 
-    drop_half(q, now.ns, &sum);
-    while (q->first != NULL && q->first->at == 0 && rest_ring(q))
+    drop_half(texts, now.ns, &sum);
+    while (texts->first != NULL && texts->first->at == 0 && rest_ring(texts))
         ;
-    lose(q, now, &sum);
+    lose(texts, now, &sum);
 }

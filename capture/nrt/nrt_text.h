@@ -34,22 +34,22 @@ typedef struct {
 } mrd_sys_texts;
 
 /* Takes a copy, which is recorded if recording is on now. Returns false if out of memory. */
-bool mrd_sys_texts_add(mrd_sys_texts *q, const char *p, size_t len);
-void mrd_sys_texts_drop_first(mrd_sys_texts *q);
+bool mrd_sys_texts_add(mrd_sys_texts *texts, const char *p, size_t len);
+void mrd_sys_texts_drop_first(mrd_sys_texts *texts);
 
 /* Called by the thread that fills the ring. Returns true if the text is finished: it is in the
  * ring, or was dropped because the reader asked for silence. Returns false if the ring has no room
  * now. */
-bool mrd_sys_text_put(mrd_sys_text *t);
+bool mrd_sys_text_put(mrd_sys_text *text);
 /* The same for a text that is not in a queue. False means that none of it was written. */
 bool mrd_sys_text_put_whole(const char *p, size_t len);
 /* Marks the next text as separate from the previous ones: the texts between them were not
  * requested. */
 void mrd_sys_text_apart(void);
-/* Counts the events of all texts in q as lost and empties q. */
-void mrd_sys_texts_lose(mrd_sys_texts *q);
-/* Texts for which there is no room, at the end: rings of their own, then losses. Empties q. */
-void mrd_sys_texts_rest(mrd_sys_texts *q);
+/* Counts the events of all texts in texts as lost and empties texts. */
+void mrd_sys_texts_lose(mrd_sys_texts *texts);
+/* Texts for which there is no room, at the end: rings of their own, then losses. Empties texts. */
+void mrd_sys_texts_rest(mrd_sys_texts *texts);
 
 /* The content of a text: the number of its events, and their first and last wall-clock time. */
 typedef struct {

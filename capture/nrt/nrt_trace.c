@@ -274,10 +274,10 @@ record_queued(void)
     bool done = true;
 
     while (texts.first != NULL && done) {
-        mrd_sys_text *t = texts.first;
+        mrd_sys_text *text = texts.first;
 
         pthread_mutex_unlock(&lock);
-        done = mrd_sys_text_put(t);
+        done = mrd_sys_text_put(text);
         pthread_mutex_lock(&lock);
         if (done)
             mrd_sys_texts_drop_first(&texts);

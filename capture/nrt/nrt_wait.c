@@ -20,13 +20,13 @@ static bool runs, stopping, fork_ready;
 /* Called with the lock, and releases it, because a recording that begins here may end this thread's
  * work. */
 static void
-look(mrd_nrt_settings_seen *seen, mrd_nrt_settings *s)
+look(mrd_nrt_settings_seen *seen, mrd_nrt_settings *settings)
 {
     bool on;
 
     pthread_mutex_unlock(&lock);
-    if (mrd_nrt_settings_poll(seen, s)) {
-        on = mrd_proc_set_asked(s->recording) && mrd_rec_sources() != 0;
+    if (mrd_nrt_settings_poll(seen, settings)) {
+        on = mrd_proc_set_asked(settings->recording) && mrd_rec_sources() != 0;
         mrd_models_tell();
         if (on && mrd_proc_late.turned_on != NULL)
             mrd_proc_late.turned_on();
@@ -37,7 +37,7 @@ look(mrd_nrt_settings_seen *seen, mrd_nrt_settings *s)
 static void *
 work(void *arg)
 {
-    mrd_nrt_settings s = { .any_core = true, .recording = -1 };
+    mrd_nrt_settings settings = { .any_core = true, .recording = -1 };
     mrd_nrt_settings_seen seen = { 0 };
 
     (void) arg;
@@ -47,7 +47,7 @@ work(void *arg)
     while (!stopping) {
         struct timespec until;
 
-        look(&seen, &s);
+        look(&seen, &settings);
         until = mrd_cond_deadline(LOOK_PERIOD);
         if (!stopping)
             pthread_cond_timedwait(&wake, &lock, &until);

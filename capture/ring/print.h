@@ -26,24 +26,24 @@ mrd_print_to(char *buf, size_t size)
 }
 
 static inline void
-mrd_print_bytes(mrd_print *p, const char *text, size_t len)
+mrd_print_bytes(mrd_print *print, const char *text, size_t len)
 {
-    size_t room = (size_t) (p->end - p->at), n = len < room ? len : room;
+    size_t room = (size_t) (print->end - print->at), n = len < room ? len : room;
 
-    memcpy(p->at, text, n);
-    p->at += n;
-    *p->at = '\0';
-    p->was_cut = p->was_cut || n < len;
+    memcpy(print->at, text, n);
+    print->at += n;
+    *print->at = '\0';
+    print->was_cut = print->was_cut || n < len;
 }
 
 static inline void
-mrd_print_text(mrd_print *p, const char *text)
+mrd_print_text(mrd_print *print, const char *text)
 {
-    mrd_print_bytes(p, text, strlen(text));
+    mrd_print_bytes(print, text, strlen(text));
 }
 
 static inline void
-mrd_print_u64(mrd_print *p, uint64_t v)
+mrd_print_u64(mrd_print *print, uint64_t v)
 {
     char digits[20];
     size_t at = sizeof(digits);
@@ -51,18 +51,18 @@ mrd_print_u64(mrd_print *p, uint64_t v)
     do
         digits[--at] = (char) ('0' + v % 10);
     while ((v /= 10) > 0);
-    mrd_print_bytes(p, digits + at, sizeof(digits) - at);
+    mrd_print_bytes(print, digits + at, sizeof(digits) - at);
 }
 
 /* Two digits a byte. */
 static inline void
-mrd_print_hex(mrd_print *p, const uint8_t *bytes, size_t n)
+mrd_print_hex(mrd_print *print, const uint8_t *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const char pair[2] = { "0123456789abcdef"[bytes[i] >> 4],
                                "0123456789abcdef"[bytes[i] & 15] };
 
-        mrd_print_bytes(p, pair, 2);
+        mrd_print_bytes(print, pair, 2);
     }
 }
 

@@ -68,17 +68,18 @@ take_track(mrd_ring_dict_copy *dict, uint32_t id, const mrd_ring_track *def, mrd
 }
 
 static mrd_err
-take_thread(mrd_ring_dict_copy *dict, const mrd_ring_dict *e, mrd_str name, mrd_why *why)
+take_thread(mrd_ring_dict_copy *dict, const mrd_ring_dict *ring_dict, mrd_str name, mrd_why *why)
 {
     uint32_t n = dict->thread_count;
     void *p = dict->thread;
 
-    if (n > 0 && e->pos < dict->thread[n - 1].pos)
+    if (n > 0 && ring_dict->pos < dict->thread[n - 1].pos)
         return mrd_why_set(why, MRD_CORRUPT, 0, "ring dictionary: thread entries out of order");
     if (!grow(&p, &dict->thread_cap, n, sizeof(*dict->thread)))
         return MRD_NOMEM;
     dict->thread = p;
-    dict->thread[dict->thread_count++] = (mrd_ring_thread){ e->pos, (int32_t) e->id, name };
+    dict->thread[dict->thread_count++] =
+        (mrd_ring_thread){ ring_dict->pos, (int32_t) ring_dict->id, name };
     return MRD_OK;
 }
 
@@ -86,33 +87,34 @@ take_thread(mrd_ring_dict_copy *dict, const mrd_ring_dict *e, mrd_str name, mrd_
 static mrd_err
 take_entry(mrd_ring_dict_copy *dict, uint32_t at, uint32_t left, uint32_t *ret_len, mrd_why *why)
 {
-    mrd_ring_dict e;
+    mrd_ring_dict ring_dict;
     mrd_ring_track def = { 0 };
-    uint32_t fixed = sizeof(e);
+    uint32_t fixed = sizeof(ring_dict);
     mrd_str text;
     mrd_err err = MRD_OK;
 
-    if (left < sizeof(e))
+    if (left < sizeof(ring_dict))
         return mrd_why_set(why, MRD_CORRUPT, 0, "ring dictionary: entry cut at %u", (unsigned) at);
-    memcpy(&e, dict->bytes + at, sizeof(e));
-    if (e.type == MRD_DICT_TRACK)
+    memcpy(&ring_dict, dict->bytes + at, sizeof(ring_dict));
+    if (ring_dict.type == MRD_DICT_TRACK)
         fixed += (uint32_t) sizeof(def);
-    if (e.len % 8 != 0 || e.len > left || e.len < fixed || e.text_len > e.len - fixed)
+    if (ring_dict.len % 8 != 0 || ring_dict.len > left || ring_dict.len < fixed ||
+        ring_dict.text_len > ring_dict.len - fixed)
         return mrd_why_set(why, MRD_CORRUPT, 0, "ring dictionary: entry at %u has length %u",
-                           (unsigned) at, (unsigned) e.len);
-    text = (mrd_str){ (const char *) dict->bytes + at + fixed, e.text_len };
-    if (e.type == MRD_DICT_THREAD) {
-        err = take_thread(dict, &e, text, why);
-    } else if (e.type == MRD_DICT_TEXT || e.type == MRD_DICT_TRACK) {
-        if (e.id == 0 || e.id >= MRD_RING_NAMES_MAX)
-            return mrd_why_set(why, MRD_CORRUPT, 0, "ring dictionary: id %u at %u", (unsigned) e.id,
-                               (unsigned) at);
-        if (e.type == MRD_DICT_TRACK)
-            memcpy(&def, dict->bytes + at + sizeof(e), sizeof(def));
-        err = e.type == MRD_DICT_TEXT ? take_text(dict, e.id, text)
-                                      : take_track(dict, e.id, &def, text);
+                           (unsigned) at, (unsigned) ring_dict.len);
+    text = (mrd_str){ (const char *) dict->bytes + at + fixed, ring_dict.text_len };
+    if (ring_dict.type == MRD_DICT_THREAD) {
+        err = take_thread(dict, &ring_dict, text, why);
+    } else if (ring_dict.type == MRD_DICT_TEXT || ring_dict.type == MRD_DICT_TRACK) {
+        if (ring_dict.id == 0 || ring_dict.id >= MRD_RING_NAMES_MAX)
+            return mrd_why_set(why, MRD_CORRUPT, 0, "ring dictionary: id %u at %u",
+                               (unsigned) ring_dict.id, (unsigned) at);
+        if (ring_dict.type == MRD_DICT_TRACK)
+            memcpy(&def, dict->bytes + at + sizeof(ring_dict), sizeof(def));
+        err = ring_dict.type == MRD_DICT_TEXT ? take_text(dict, ring_dict.id, text)
+                                              : take_track(dict, ring_dict.id, &def, text);
     }
-    *ret_len = e.len;
+    *ret_len = ring_dict.len;
     return err;
 }
 

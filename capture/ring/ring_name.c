@@ -33,26 +33,28 @@ name_hex(char c)
 
 /* Parses "meridian.<boot>.<pid>.<start>.". Returns the rest, or NULL. */
 static const char *
-parse_process(const char *p, mrd_ring_name *ret_name)
+parse_process(const char *cursor, mrd_ring_name *ret_name)
 {
     static const char prefix[] = "meridian.";
     uint64_t pid;
 
-    if (strncmp(p, prefix, sizeof(prefix) - 1) != 0)
+    if (strncmp(cursor, prefix, sizeof(prefix) - 1) != 0)
         return NULL;
-    p += sizeof(prefix) - 1;
-    for (size_t i = 0; i < 16; i++, p += 2) {
-        int hi = name_hex(p[0]), lo = hi < 0 ? -1 : name_hex(p[1]);
+    cursor += sizeof(prefix) - 1;
+    for (size_t i = 0; i < 16; i++, cursor += 2) {
+        int hi = name_hex(cursor[0]), lo = hi < 0 ? -1 : name_hex(cursor[1]);
 
         if (lo < 0)
             return NULL;
         ret_name->boot_id[i] = (uint8_t) (hi << 4 | lo);
     }
-    if (*p != '.' || (p = name_number(p + 1, INT32_MAX, &pid)) == NULL || *p != '.' ||
-        (p = name_number(p + 1, UINT64_MAX, &ret_name->start_ticks)) == NULL || *p != '.')
+    if (*cursor != '.' || (cursor = name_number(cursor + 1, INT32_MAX, &pid)) == NULL ||
+        *cursor != '.' ||
+        (cursor = name_number(cursor + 1, UINT64_MAX, &ret_name->start_ticks)) == NULL ||
+        *cursor != '.')
         return NULL;
     ret_name->pid = (int32_t) pid;
-    return p + 1;
+    return cursor + 1;
 }
 
 /* Parses an optional ".<n>" with n >= 1. */
@@ -100,37 +102,37 @@ mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name)
 static mrd_print
 print_process(const mrd_ring_name *name, char *text)
 {
-    mrd_print p = mrd_print_to(text, MRD_RING_NAME_MAX);
+    mrd_print print = mrd_print_to(text, MRD_RING_NAME_MAX);
 
-    mrd_print_text(&p, "meridian.");
-    mrd_print_hex(&p, name->boot_id, sizeof(name->boot_id));
-    mrd_print_text(&p, ".");
-    mrd_print_u64(&p, (uint64_t) name->pid);
-    mrd_print_text(&p, ".");
-    mrd_print_u64(&p, name->start_ticks);
-    mrd_print_text(&p, ".");
-    return p;
+    mrd_print_text(&print, "meridian.");
+    mrd_print_hex(&print, name->boot_id, sizeof(name->boot_id));
+    mrd_print_text(&print, ".");
+    mrd_print_u64(&print, (uint64_t) name->pid);
+    mrd_print_text(&print, ".");
+    mrd_print_u64(&print, name->start_ticks);
+    mrd_print_text(&print, ".");
+    return print;
 }
 
 void
 mrd_ring_name_print(const mrd_ring_name *name, char *text)
 {
-    mrd_print p = print_process(name, text);
+    mrd_print print = print_process(name, text);
 
-    mrd_print_u64(&p, (uint64_t) name->tid);
+    mrd_print_u64(&print, (uint64_t) name->tid);
     if (name->serial != 0) {
-        mrd_print_text(&p, ".");
-        mrd_print_u64(&p, name->serial);
+        mrd_print_text(&print, ".");
+        mrd_print_u64(&print, name->serial);
     }
-    mrd_print_text(&p, ".ring");
+    mrd_print_text(&print, ".ring");
 }
 
 static void
 print_beside(const mrd_ring_name *name, const char *suffix, char *text)
 {
-    mrd_print p = print_process(name, text);
+    mrd_print print = print_process(name, text);
 
-    mrd_print_text(&p, suffix);
+    mrd_print_text(&print, suffix);
 }
 
 void
@@ -148,12 +150,12 @@ mrd_ring_settings_print(const mrd_ring_name *name, char *text)
 void
 mrd_ring_note_print(const mrd_ring_note_name *name, char *text)
 {
-    mrd_print p = print_process(&name->process, text);
+    mrd_print print = print_process(&name->process, text);
 
-    mrd_print_text(&p, "lost");
+    mrd_print_text(&print, "lost");
     if (name->taken != 0) {
-        mrd_print_text(&p, ".");
-        mrd_print_u64(&p, name->taken);
+        mrd_print_text(&print, ".");
+        mrd_print_u64(&print, name->taken);
     }
 }
 

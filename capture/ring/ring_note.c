@@ -17,17 +17,17 @@
 /* ---- text ------------------------------------------------------------------------------------- */
 
 static void
-print_number(mrd_print *p, int64_t v)
+print_number(mrd_print *print, int64_t v)
 {
     if (v < 0)
-        mrd_print_text(p, "-");
-    mrd_print_u64(p, v < 0 ? 0 - (uint64_t) v : (uint64_t) v);
-    mrd_print_text(p, " ");
+        mrd_print_text(print, "-");
+    mrd_print_u64(print, v < 0 ? 0 - (uint64_t) v : (uint64_t) v);
+    mrd_print_text(print, " ");
 }
 
 /* Prints the keys by which sessions select a process, if they fit into `room` bytes. */
 static void
-print_most_important(mrd_print *p, mrd_str ident, size_t room)
+print_most_important(mrd_print *print, mrd_str ident, size_t room)
 {
     static const char *const keys[] = { "MERIDIAN_JOB", "SLURM_JOB_ID",  "POD_UID",
                                         "RANK",         "SLURM_PROCID",  "MERIDIAN_SESSION",
@@ -40,35 +40,35 @@ print_most_important(mrd_print *p, mrd_str ident, size_t room)
 
         if (value.len == 0 || len > room)
             continue;
-        mrd_print_bytes(p, value.p - strlen(keys[i]) - 1, len); /* the whole line */
+        mrd_print_bytes(print, value.p - strlen(keys[i]) - 1, len); /* the whole line */
         room -= len;
     }
 }
 
 /* `max` is in bytes. The identity gets what the numbers leave. */
 static void
-print_note(const mrd_ring_note *n, size_t max, char text[MRD_RING_NOTE_MAX + 1])
+print_note(const mrd_ring_note *note, size_t max, char text[MRD_RING_NOTE_MAX + 1])
 {
-    mrd_print p = mrd_print_to(text, MRD_RING_NOTE_MAX + 1);
+    mrd_print print = mrd_print_to(text, MRD_RING_NOTE_MAX + 1);
     size_t used, room;
 
-    mrd_print_u64(&p, VERSION);
-    mrd_print_text(&p, " ");
-    mrd_print_u64(&p, n->count);
-    mrd_print_text(&p, " ");
-    print_number(&p, n->first.ns);
-    print_number(&p, n->last.ns);
-    print_number(&p, (int64_t) n->why);
-    print_number(&p, (int64_t) n->pid_ns);
-    print_number(&p, n->timens_monotonic_ns);
-    print_number(&p, n->timens_boottime_ns);
-    mrd_print_text(&p, "\n");
-    used = (size_t) (p.at - text);
+    mrd_print_u64(&print, VERSION);
+    mrd_print_text(&print, " ");
+    mrd_print_u64(&print, note->count);
+    mrd_print_text(&print, " ");
+    print_number(&print, note->first.ns);
+    print_number(&print, note->last.ns);
+    print_number(&print, (int64_t) note->why);
+    print_number(&print, (int64_t) note->pid_ns);
+    print_number(&print, note->timens_monotonic_ns);
+    print_number(&print, note->timens_boottime_ns);
+    mrd_print_text(&print, "\n");
+    used = (size_t) (print.at - text);
     room = max > used ? max - used : 0;
-    if (n->ident.len <= room)
-        mrd_print_bytes(&p, n->ident.p, n->ident.len);
+    if (note->ident.len <= room)
+        mrd_print_bytes(&print, note->ident.p, note->ident.len);
     else
-        print_most_important(&p, n->ident, room);
+        print_most_important(&print, note->ident, room);
 }
 
 /* Takes the next number of the first line. */
@@ -93,24 +93,24 @@ mrd_ring_note_read(mrd_str text, mrd_ring_note *ret_note)
     const char *nl = memchr(text.p, '\n', text.len);
     mrd_str line = { text.p, nl == NULL ? 0 : (size_t) (nl - text.p) };
     int64_t version, count, why, pid_ns;
-    mrd_ring_note n;
+    mrd_ring_note note;
 
     if (!take_number(&line, VERSION, &version) || version != VERSION ||
-        !take_number(&line, 1, &count) || !take_number(&line, 0, &n.first.ns) ||
-        !take_number(&line, n.first.ns, &n.last.ns) || !take_number(&line, 0, &why) ||
+        !take_number(&line, 1, &count) || !take_number(&line, 0, &note.first.ns) ||
+        !take_number(&line, note.first.ns, &note.last.ns) || !take_number(&line, 0, &why) ||
         !take_number(&line, 0, &pid_ns) ||
-        !take_number(&line, -MRD_RING_TIMENS_MAX, &n.timens_monotonic_ns) ||
-        !take_number(&line, -MRD_RING_TIMENS_MAX, &n.timens_boottime_ns) ||
-        n.timens_monotonic_ns > MRD_RING_TIMENS_MAX || n.timens_boottime_ns > MRD_RING_TIMENS_MAX ||
-        !mrd_time_sane(n.last.ns))
+        !take_number(&line, -MRD_RING_TIMENS_MAX, &note.timens_monotonic_ns) ||
+        !take_number(&line, -MRD_RING_TIMENS_MAX, &note.timens_boottime_ns) ||
+        note.timens_monotonic_ns > MRD_RING_TIMENS_MAX ||
+        note.timens_boottime_ns > MRD_RING_TIMENS_MAX || !mrd_time_sane(note.last.ns))
         return false;
-    n.count = (uint64_t) count;
-    n.why = (uint64_t) why;
-    n.pid_ns = (uint64_t) pid_ns;
-    n.ident = (mrd_str){ nl + 1, text.len - (size_t) (nl + 1 - text.p) };
-    if (n.ident.len > MRD_RING_IDENT_MAX)
+    note.count = (uint64_t) count;
+    note.why = (uint64_t) why;
+    note.pid_ns = (uint64_t) pid_ns;
+    note.ident = (mrd_str){ nl + 1, text.len - (size_t) (nl + 1 - text.p) };
+    if (note.ident.len > MRD_RING_IDENT_MAX)
         return false;
-    *ret_note = n;
+    *ret_note = note;
     return true;
 }
 
@@ -168,27 +168,27 @@ errno_of(int status)
 
 /* Makes a note with the whole identity, or a short one if the file system has no block for it. */
 static int
-make_link(const mrd_ring_note *n, const char *at)
+make_link(const mrd_ring_note *note, const char *at)
 {
     int err;
 
-    print_note(n, MRD_RING_NOTE_MAX, buf.text);
+    print_note(note, MRD_RING_NOTE_MAX, buf.text);
     if ((err = errno_of(symlink(buf.text, at))) != ENOSPC && err != EDQUOT)
         return err;
-    print_note(n, MRD_RING_NOTE_SHORT, buf.text);
+    print_note(note, MRD_RING_NOTE_SHORT, buf.text);
     return errno_of(symlink(buf.text, at));
 }
 
 /* Replaces the existing note. ENOENT if a reader has taken it. */
 static int
-replace_link(const mrd_ring_note *n)
+replace_link(const mrd_ring_note *note)
 {
-    int err = make_link(n, buf.fresh);
+    int err = make_link(note, buf.fresh);
 
     /* left by an image of this process that an exec replaced between the two calls */
     if (err == EEXIST) {
         (void) unlink(buf.fresh);
-        err = make_link(n, buf.fresh);
+        err = make_link(note, buf.fresh);
     }
     if (err != 0)
         return err;
@@ -211,13 +211,13 @@ sum_of(const mrd_ring_note *losses, const mrd_ring_note *old)
 static bool
 print_path(char path[4096], const char *dir, const char *file, const char *suffix)
 {
-    mrd_print p = mrd_print_to(path, 4096);
+    mrd_print print = mrd_print_to(path, 4096);
 
-    mrd_print_text(&p, dir);
-    mrd_print_text(&p, "/");
-    mrd_print_text(&p, file);
-    mrd_print_text(&p, suffix);
-    return !p.was_cut;
+    mrd_print_text(&print, dir);
+    mrd_print_text(&print, "/");
+    mrd_print_text(&print, file);
+    mrd_print_text(&print, suffix);
+    return !print.was_cut;
 }
 
 int

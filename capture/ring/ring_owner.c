@@ -191,21 +191,21 @@ proc_maps(const mrd_ring_owner_id *id, int32_t pid, int32_t tid)
 {
     char path[512], line[1024];
     owner_seen seen = SEEN_NO;
-    FILE *f;
+    FILE *file;
 
     if (tid == pid)
         snprintf(path, sizeof(path), "%s/%" PRId32 "/maps", id->proc_dir, pid);
     else
         snprintf(path, sizeof(path), "%s/%" PRId32 "/task/%" PRId32 "/maps", id->proc_dir, pid,
                  tid);
-    if ((f = fopen(path, "re")) == NULL)
+    if ((file = fopen(path, "re")) == NULL)
         return errno == ENOENT || errno == ESRCH ? SEEN_NO : SEEN_DENIED;
-    while (seen == SEEN_NO && fgets(line, sizeof(line), f) != NULL)
+    while (seen == SEEN_NO && fgets(line, sizeof(line), file) != NULL)
         if (maps_line_is(line, id->inode, id->file_name))
             seen = SEEN_YES;
-    if (ferror(f))
+    if (ferror(file))
         seen = errno == ESRCH ? SEEN_NO : SEEN_DENIED;
-    fclose(f);
+    fclose(file);
     return seen;
 }
 

@@ -30,45 +30,45 @@ static_assert(sizeof(((live_part *) 0)->lost) == sizeof(((mrd_ring_hdr *) 0)->lo
               "mrd_ring_loss is four numbers");
 
 static mrd_err
-get_live(mrd_ring_reader *r, live_part *l)
+get_live(mrd_ring_reader *reader, live_part *part)
 {
     uint8_t bytes[LIVE_LEN];
     mrd_err err;
 
-    if (r->mem != NULL) {
-        const mrd_ring_hdr *m = ring_mem_hdr(r);
+    if (reader->mem != NULL) {
+        const mrd_ring_hdr *hdr = ring_mem_hdr(reader);
 
         /* acquire: pairs with the release of head in ring_write.c */
-        l->head = atomic_load_explicit(&m->head, memory_order_acquire);
-        l->state = atomic_load_explicit(&m->state, memory_order_acquire);
-        l->depth = atomic_load_explicit(&m->depth, memory_order_relaxed);
-        l->tail = atomic_load_explicit(&m->tail, memory_order_relaxed);
+        part->head = atomic_load_explicit(&hdr->head, memory_order_acquire);
+        part->state = atomic_load_explicit(&hdr->state, memory_order_acquire);
+        part->depth = atomic_load_explicit(&hdr->depth, memory_order_relaxed);
+        part->tail = atomic_load_explicit(&hdr->tail, memory_order_relaxed);
         for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
-            l->lost[i].count = atomic_load_explicit(&m->lost[i].count, memory_order_relaxed);
-            l->lost[i].first = atomic_load_explicit(&m->lost[i].first, memory_order_relaxed);
-            l->lost[i].last = atomic_load_explicit(&m->lost[i].last, memory_order_relaxed);
-            l->lost[i].told = atomic_load_explicit(&m->lost[i].told, memory_order_relaxed);
+            part->lost[i].count = atomic_load_explicit(&hdr->lost[i].count, memory_order_relaxed);
+            part->lost[i].first = atomic_load_explicit(&hdr->lost[i].first, memory_order_relaxed);
+            part->lost[i].last = atomic_load_explicit(&hdr->lost[i].last, memory_order_relaxed);
+            part->lost[i].told = atomic_load_explicit(&hdr->lost[i].told, memory_order_relaxed);
         }
         return MRD_OK;
     }
-    err = mrd_ring_get(r, LIVE_OFF, bytes, sizeof(bytes));
+    err = mrd_ring_get(reader, LIVE_OFF, bytes, sizeof(bytes));
     atomic_thread_fence(memory_order_acquire);
-    memcpy(&l->head, bytes + offsetof(mrd_ring_hdr, head) - LIVE_OFF, sizeof(l->head));
-    memcpy(&l->tail, bytes + offsetof(mrd_ring_hdr, tail) - LIVE_OFF, sizeof(l->tail));
-    memcpy(&l->state, bytes + offsetof(mrd_ring_hdr, state) - LIVE_OFF, sizeof(l->state));
-    memcpy(&l->depth, bytes + offsetof(mrd_ring_hdr, depth) - LIVE_OFF, sizeof(l->depth));
-    memcpy(l->lost, bytes + offsetof(mrd_ring_hdr, lost) - LIVE_OFF, sizeof(l->lost));
+    memcpy(&part->head, bytes + offsetof(mrd_ring_hdr, head) - LIVE_OFF, sizeof(part->head));
+    memcpy(&part->tail, bytes + offsetof(mrd_ring_hdr, tail) - LIVE_OFF, sizeof(part->tail));
+    memcpy(&part->state, bytes + offsetof(mrd_ring_hdr, state) - LIVE_OFF, sizeof(part->state));
+    memcpy(&part->depth, bytes + offsetof(mrd_ring_hdr, depth) - LIVE_OFF, sizeof(part->depth));
+    memcpy(part->lost, bytes + offsetof(mrd_ring_hdr, lost) - LIVE_OFF, sizeof(part->lost));
     return err;
 }
 
 static mrd_err
-get_dict_head(mrd_ring_reader *r, uint64_t *ret_head)
+get_dict_head(mrd_ring_reader *reader, uint64_t *ret_head)
 {
-    if (r->mem != NULL) {
-        *ret_head = atomic_load_explicit(&ring_mem_hdr(r)->dict_head, memory_order_acquire);
+    if (reader->mem != NULL) {
+        *ret_head = atomic_load_explicit(&ring_mem_hdr(reader)->dict_head, memory_order_acquire);
         return MRD_OK;
     }
-    return mrd_ring_get(r, offsetof(mrd_ring_hdr, dict_head), ret_head, sizeof(*ret_head));
+    return mrd_ring_get(reader, offsetof(mrd_ring_hdr, dict_head), ret_head, sizeof(*ret_head));
 }
 
 /* ---- the next chunk ---------------------------------------------------------------------------
@@ -77,54 +77,54 @@ get_dict_head(mrd_ring_reader *r, uint64_t *ret_head)
 #define FILE_CUT "the file changed its size"
 
 static mrd_ring_step
-ring_bad(mrd_ring_reader *r, mrd_err err, const char *what, uint64_t at)
+ring_bad(mrd_ring_reader *reader, mrd_err err, const char *what, uint64_t at)
 {
-    if (*r->cut != 0) {
+    if (*reader->cut != 0) {
         err = MRD_TRUNCATED;
         what = FILE_CUT;
     }
-    mrd_why_set(&r->why, err, err == MRD_IO ? errno : 0, "ring %s: %s at position %" PRIu64,
-                r->file_name, what, at);
-    r->bad = true;
+    mrd_why_set(&reader->why, err, err == MRD_IO ? errno : 0, "ring %s: %s at position %" PRIu64,
+                reader->file_name, what, at);
+    reader->bad = true;
     return MRD_RING_BAD;
 }
 
 mrd_ring_step
-mrd_ring_refresh_dict(mrd_ring_reader *r)
+mrd_ring_refresh_dict(mrd_ring_reader *reader)
 {
     uint64_t head = 0;
     mrd_why why;
-    mrd_err err = get_dict_head(r, &head);
+    mrd_err err = get_dict_head(reader, &head);
 
     if (err != MRD_OK)
-        return ring_bad(r, err, "cannot read the header", 0);
-    if (head < r->dict.used || head > r->dict.len)
-        return ring_bad(r, MRD_CORRUPT, "impossible head of the dictionary", head);
-    if (head == r->dict.used)
+        return ring_bad(reader, err, "cannot read the header", 0);
+    if (head < reader->dict.used || head > reader->dict.len)
+        return ring_bad(reader, MRD_CORRUPT, "impossible head of the dictionary", head);
+    if (head == reader->dict.used)
         return MRD_RING_MORE;
-    err = mrd_ring_get(r, MRD_RING_HEADER_LEN + r->dict.used, r->dict.bytes + r->dict.used,
-                       head - r->dict.used);
+    err = mrd_ring_get(reader, MRD_RING_HEADER_LEN + reader->dict.used,
+                       reader->dict.bytes + reader->dict.used, head - reader->dict.used);
     if (err != MRD_OK)
-        return ring_bad(r, err, "cannot read the dictionary", r->dict.used);
-    if ((err = mrd_ring_dict_take(&r->dict, (uint32_t) head, &why)) == MRD_NOMEM)
-        return ring_bad(r, err, "no memory for the dictionary", head);
+        return ring_bad(reader, err, "cannot read the dictionary", reader->dict.used);
+    if ((err = mrd_ring_dict_take(&reader->dict, (uint32_t) head, &why)) == MRD_NOMEM)
+        return ring_bad(reader, err, "no memory for the dictionary", head);
     if (err != MRD_OK) {
-        r->bad = true;
-        r->why = why;
-        mrd_why_prefix(&r->why, err, "ring %s", r->file_name);
+        reader->bad = true;
+        reader->why = why;
+        mrd_why_prefix(&reader->why, err, "ring %s", reader->file_name);
         return MRD_RING_BAD;
     }
     return MRD_RING_MORE;
 }
 
 static void
-take_losses(mrd_ring_reader *r, const live_part *h)
+take_losses(mrd_ring_reader *reader, const live_part *part)
 {
     for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
-        r->lost[i] = h->lost[i].count;
-        r->told[i] = h->lost[i].told;
-        r->first[i] = h->lost[i].first;
-        r->last[i] = h->lost[i].last;
+        reader->lost[i] = part->lost[i].count;
+        reader->told[i] = part->lost[i].told;
+        reader->first[i] = part->lost[i].first;
+        reader->last[i] = part->lost[i].last;
     }
 }
 
@@ -135,98 +135,98 @@ raw_now(void)
 }
 
 static void
-refresh_clock(mrd_ring_reader *r)
+refresh_clock(mrd_ring_reader *reader)
 {
     mrd_ring_cal cal;
 
-    if (!r->own_tsc || raw_now() < r->next_cal.ns)
+    if (!reader->own_tsc || raw_now() < reader->next_cal.ns)
         return;
     mrd_ring_cal_read(MRD_RING_CLOCK_TSC, &cal);
-    r->next_cal = (mrd_local_ns){ cal.raw_ns + RING_CAL_PERIOD_NS };
-    cal.raw_ns += r->ahead_ns;
-    mrd_ring_clock_add(&r->clock, &cal);
-    r->info.wall_offset_ns = cal.wall_ns - cal.raw_ns;
+    reader->next_cal = (mrd_local_ns){ cal.raw_ns + RING_CAL_PERIOD_NS };
+    cal.raw_ns += reader->ahead_ns;
+    mrd_ring_clock_add(&reader->clock, &cal);
+    reader->info.wall_offset_ns = cal.wall_ns - cal.raw_ns;
 }
 
 /* Finds the thread of position `pos`: the last thread entry that begins at or before it. */
 static void
-find_thread(mrd_ring_reader *r, uint64_t pos)
+find_thread(mrd_ring_reader *reader, uint64_t pos)
 {
-    uint32_t i = r->thread, n = r->dict.thread_count;
+    uint32_t i = reader->thread, n = reader->dict.thread_count;
 
-    while (i + 1 < n && r->dict.thread[i + 1].pos <= pos)
+    while (i + 1 < n && reader->dict.thread[i + 1].pos <= pos)
         i++;
-    r->thread = i;
-    r->thread_ends = i + 1 < n ? r->dict.thread[i + 1].pos : UINT64_MAX;
+    reader->thread = i;
+    reader->thread_ends = i + 1 < n ? reader->dict.thread[i + 1].pos : UINT64_MAX;
 }
 
 static int32_t
-thread_now(const mrd_ring_reader *r)
+thread_now(const mrd_ring_reader *reader)
 {
-    if (r->dict.thread_count == 0 || r->dict.thread[r->thread].tid <= 0)
-        return r->info.name.tid;
-    return r->dict.thread[r->thread].tid;
+    if (reader->dict.thread_count == 0 || reader->dict.thread[reader->thread].tid <= 0)
+        return reader->info.name.tid;
+    return reader->dict.thread[reader->thread].tid;
 }
 
 /* Returns true if the owner has exited. Maps, which show an exec, are checked more rarely. */
 static bool
-owner_gone(mrd_ring_reader *r, int64_t now)
+owner_gone(mrd_ring_reader *reader, int64_t now)
 {
     bool maps;
 
-    if (r->idle_since.ns == 0)
-        r->idle_since = (mrd_local_ns){ now };
-    maps = now - r->idle_since.ns >= r->maps_idle_ns;
-    if (maps && r->maps_idle_ns < MAPS_IDLE_MAX)
-        r->maps_idle_ns *= 2;
-    return mrd_ring_owner_check(&r->owner, maps) == MRD_OWNER_DEAD;
+    if (reader->idle_since.ns == 0)
+        reader->idle_since = (mrd_local_ns){ now };
+    maps = now - reader->idle_since.ns >= reader->maps_idle_ns;
+    if (maps && reader->maps_idle_ns < MAPS_IDLE_MAX)
+        reader->maps_idle_ns *= 2;
+    return mrd_ring_owner_check(&reader->owner, maps) == MRD_OWNER_DEAD;
 }
 
 /* No new records: checks the file and its owner once a second. */
 static mrd_ring_step
-nothing_new(mrd_ring_reader *r)
+nothing_new(mrd_ring_reader *reader)
 {
     struct stat st;
     int64_t now;
 
-    if (r->phase == READ_LAST) { /* the last read came after the owner's death */
-        r->phase = READ_OPEN;
+    if (reader->phase == READ_LAST) { /* the last read came after the owner's death */
+        reader->phase = READ_OPEN;
         return MRD_RING_MORE;
     }
-    if (r->state != MRD_RING_CLOSED) {
-        if (r->fd < 0 || (now = raw_now()) < r->next_owner.ns)
+    if (reader->state != MRD_RING_CLOSED) {
+        if (reader->fd < 0 || (now = raw_now()) < reader->next_owner.ns)
             return MRD_RING_AGAIN;
-        r->next_owner = (mrd_local_ns){ now + OWNER_PERIOD_NS };
-        if (fstat(r->fd, &st) != 0 || (uint64_t) st.st_size != ring_file_len(r))
-            return ring_bad(r, MRD_TRUNCATED, FILE_CUT, r->head);
-        if (!owner_gone(r, now))
+        reader->next_owner = (mrd_local_ns){ now + OWNER_PERIOD_NS };
+        if (fstat(reader->fd, &st) != 0 || (uint64_t) st.st_size != ring_file_len(reader))
+            return ring_bad(reader, MRD_TRUNCATED, FILE_CUT, reader->head);
+        if (!owner_gone(reader, now))
             return MRD_RING_AGAIN;
     }
-    r->phase = READ_LAST;
+    reader->phase = READ_LAST;
     return MRD_RING_MORE;
 }
 
 /* A peeking reader does not hold the tail, so released bytes may have been overwritten. */
 static bool
-peek_overtaken(mrd_ring_reader *r, uint64_t from)
+peek_overtaken(mrd_ring_reader *reader, uint64_t from)
 {
     uint64_t tail = 0;
 
-    if ((r->flags & MRD_RING_PEEK) == 0 ||
-        mrd_ring_get(r, offsetof(mrd_ring_hdr, tail), &tail, sizeof(tail)) != MRD_OK)
+    if ((reader->flags & MRD_RING_PEEK) == 0 ||
+        mrd_ring_get(reader, offsetof(mrd_ring_hdr, tail), &tail, sizeof(tail)) != MRD_OK)
         return false;
-    if (tail <= from || tail > r->head || tail % MRD_RING_UNIT != 0)
+    if (tail <= from || tail > reader->head || tail % MRD_RING_UNIT != 0)
         return false;
-    r->chunk_pos = tail;
-    r->chunk_len = r->at = 0;
+    reader->chunk_pos = tail;
+    reader->chunk_len = reader->at = 0;
     return true;
 }
 
 /* Reads the mapping in place. A chunk ends at the end of the area. */
 static bool
-in_place(const mrd_ring_reader *r)
+in_place(const mrd_ring_reader *reader)
 {
-    return r->mem != NULL && (r->flags & MRD_RING_PEEK) == 0;
+    return reader->mem != NULL && (reader->flags & MRD_RING_PEEK) == 0;
 }
 
 /*
@@ -234,47 +234,48 @@ in_place(const mrd_ring_reader *r)
  * again.
  */
 static mrd_ring_step
-fill(mrd_ring_reader *r)
+fill(mrd_ring_reader *reader)
 {
-    live_part h;
-    uint64_t from = r->chunk_pos + r->at, off, n;
+    live_part part;
+    uint64_t from = reader->chunk_pos + reader->at, off, count;
     mrd_ring_step step;
     mrd_err err;
 
-    r->chunk_pos = from;
-    r->chunk_len = r->at = 0;
-    refresh_clock(r);
-    if ((err = get_live(r, &h)) != MRD_OK)
-        return ring_bad(r, err, "cannot read the header", 0);
-    if (h.head < r->head || h.head < from || h.head % MRD_RING_UNIT != 0 ||
-        h.head - r->tail > r->info.data_len + ((r->flags & MRD_RING_PEEK) ? h.head : 0))
-        return ring_bad(r, MRD_CORRUPT, "impossible head", h.head);
-    r->head = h.head;
-    r->state = h.state;
-    r->depth = h.depth > MRD_RING_OPEN_MAX ? MRD_RING_OPEN_MAX : h.depth;
-    take_losses(r, &h);
-    if (h.head == from)
-        return nothing_new(r);
-    if ((step = mrd_ring_refresh_dict(r)) != MRD_RING_MORE)
+    reader->chunk_pos = from;
+    reader->chunk_len = reader->at = 0;
+    refresh_clock(reader);
+    if ((err = get_live(reader, &part)) != MRD_OK)
+        return ring_bad(reader, err, "cannot read the header", 0);
+    if (part.head < reader->head || part.head < from || part.head % MRD_RING_UNIT != 0 ||
+        part.head - reader->tail >
+            reader->info.data_len + ((reader->flags & MRD_RING_PEEK) ? part.head : 0))
+        return ring_bad(reader, MRD_CORRUPT, "impossible head", part.head);
+    reader->head = part.head;
+    reader->state = part.state;
+    reader->depth = part.depth > MRD_RING_OPEN_MAX ? MRD_RING_OPEN_MAX : part.depth;
+    take_losses(reader, &part);
+    if (part.head == from)
+        return nothing_new(reader);
+    if ((step = mrd_ring_refresh_dict(reader)) != MRD_RING_MORE)
         return step;
-    find_thread(r, from);
-    off = from & (r->info.data_len - 1);
-    n = r->info.data_len - off;
-    n = n < h.head - from ? n : h.head - from;
-    off += MRD_RING_HEADER_LEN + r->info.dict_len;
-    if (in_place(r)) {
-        r->data = r->mem + off;
+    find_thread(reader, from);
+    off = from & (reader->info.data_len - 1);
+    count = reader->info.data_len - off;
+    count = count < part.head - from ? count : part.head - from;
+    off += MRD_RING_HEADER_LEN + reader->info.dict_len;
+    if (in_place(reader)) {
+        reader->data = reader->mem + off;
     } else {
-        n = n < r->chunk_cap ? n : r->chunk_cap;
-        r->data = r->chunk;
-        if ((err = mrd_ring_get(r, off, r->chunk, n)) != MRD_OK)
-            return ring_bad(r, err, "cannot read the data", from);
+        count = count < reader->chunk_cap ? count : reader->chunk_cap;
+        reader->data = reader->chunk;
+        if ((err = mrd_ring_get(reader, off, reader->chunk, count)) != MRD_OK)
+            return ring_bad(reader, err, "cannot read the data", from);
     }
-    if (peek_overtaken(r, from))
+    if (peek_overtaken(reader, from))
         return MRD_RING_MORE;
-    r->chunk_len = n;
-    r->idle_since = (mrd_local_ns){ 0 };
-    r->maps_idle_ns = RING_MAPS_IDLE_NS;
+    reader->chunk_len = count;
+    reader->idle_since = (mrd_local_ns){ 0 };
+    reader->maps_idle_ns = RING_MAPS_IDLE_NS;
     return MRD_RING_MORE;
 }
 
@@ -282,20 +283,20 @@ fill(mrd_ring_reader *r)
 
 /* A record that does not fit into the rest of the chunk: cut by the chunk, or invalid. */
 static mrd_ring_step
-short_record(mrd_ring_reader *r, size_t len)
+short_record(mrd_ring_reader *reader, size_t len)
 {
-    uint64_t pos = r->chunk_pos + r->at, off = pos & (r->info.data_len - 1);
+    uint64_t pos = reader->chunk_pos + reader->at, off = pos & (reader->info.data_len - 1);
 
     if (len == 0)
-        return ring_bad(r, MRD_CORRUPT, "record of length 0", pos);
-    if (len > MRD_RING_REC_MAX || len > r->info.data_len - off)
-        return ring_bad(r, MRD_CORRUPT, "record longer than the limit or past the end", pos);
-    if (pos + len <= r->head)
-        return fill(r); /* starts the next chunk with this record */
-    if (r->stuck_head == r->head)
-        return ring_bad(r, MRD_CORRUPT, "record ends behind the head", pos);
-    r->stuck_head = r->head; /* perhaps a torn read of head: a second read decides */
-    return fill(r);
+        return ring_bad(reader, MRD_CORRUPT, "record of length 0", pos);
+    if (len > MRD_RING_REC_MAX || len > reader->info.data_len - off)
+        return ring_bad(reader, MRD_CORRUPT, "record longer than the limit or past the end", pos);
+    if (pos + len <= reader->head)
+        return fill(reader); /* starts the next chunk with this record */
+    if (reader->stuck_head == reader->head)
+        return ring_bad(reader, MRD_CORRUPT, "record ends behind the head", pos);
+    reader->stuck_head = reader->head; /* perhaps a torn read of head: a second read decides */
+    return fill(reader);
 }
 
 /* If the first item is NAME, it is the record's name. */
@@ -313,31 +314,31 @@ take_inline_name(mrd_ring_event *ev)
 }
 
 static void
-seen_time(mrd_ring_reader *r, int64_t ns)
+seen_time(mrd_ring_reader *reader, int64_t ns)
 {
-    if (ns > r->newest.ns)
-        r->newest = (mrd_local_ns){ ns };
+    if (ns > reader->newest.ns)
+        reader->newest = (mrd_local_ns){ ns };
 }
 
 static void
-decode_times(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
+decode_times(mrd_ring_reader *reader, const mrd_ring_rec *rec, mrd_ring_event *ev)
 {
-    int64_t start = mrd_ring_clock_ns(&r->clock, rec->ts);
+    int64_t start = mrd_ring_clock_ns(&reader->clock, rec->ts);
 
     ev->ts = (mrd_local_ns){ start };
     ev->dur_ns = 0;
     if (rec->kind == MRD_REC_SPAN) {
-        int64_t end = mrd_ring_clock_ns(&r->clock, rec->ts + rec->value);
+        int64_t end = mrd_ring_clock_ns(&reader->clock, rec->ts + rec->value);
 
         ev->dur_ns = end > start ? end - start : 0;
-        r->win.span_ticks = rec->ts;
-        r->win.span_name = rec->name;
+        reader->win.span_ticks = rec->ts;
+        reader->win.span_name = rec->name;
     }
-    seen_time(r, start + ev->dur_ns);
+    seen_time(reader, start + ev->dur_ns);
 }
 
 static mrd_ring_step
-loss_event(mrd_ring_reader *r, uint32_t cause, uint64_t first, uint64_t last, uint64_t count,
+loss_event(mrd_ring_reader *reader, uint32_t cause, uint64_t first, uint64_t last, uint64_t count,
            mrd_ring_event *ev)
 {
     memset(ev, 0, sizeof(*ev));
@@ -345,59 +346,60 @@ loss_event(mrd_ring_reader *r, uint32_t cause, uint64_t first, uint64_t last, ui
         cause = MRD_RING_LOST_CAUSES - 1;
     ev->kind = MRD_REC_LOSS;
     ev->flags = (uint8_t) cause;
-    ev->tid = thread_now(r);
+    ev->tid = thread_now(reader);
     ev->value = count;
-    if (ring_sane_ticks(r, first) && ring_sane_ticks(r, last)) {
-        int64_t end = mrd_ring_clock_ns(&r->clock, last);
+    if (ring_sane_ticks(reader, first) && ring_sane_ticks(reader, last)) {
+        int64_t end = mrd_ring_clock_ns(&reader->clock, last);
 
-        ev->ts = (mrd_local_ns){ mrd_ring_clock_ns(&r->clock, first) };
+        ev->ts = (mrd_local_ns){ mrd_ring_clock_ns(&reader->clock, first) };
         ev->dur_ns = end > ev->ts.ns ? end - ev->ts.ns : 0;
     }
-    r->reported[cause] += count;
+    reader->reported[cause] += count;
     return MRD_RING_LOST;
 }
 
 static mrd_ring_step
-clock_record(mrd_ring_reader *r, const mrd_ring_rec *rec)
+clock_record(mrd_ring_reader *reader, const mrd_ring_rec *rec)
 {
     mrd_ring_cal cal = { rec->ts, (int64_t) rec->value, (int64_t) rec->extra, rec->name };
 
-    if (!r->own_tsc) { /* our own readings are more reliable than the workload's */
-        mrd_ring_clock_add(&r->clock, &cal);
-        r->info.wall_offset_ns = (int64_t) (rec->extra - rec->value);
+    if (!reader->own_tsc) { /* our own readings are more reliable than the workload's */
+        mrd_ring_clock_add(&reader->clock, &cal);
+        reader->info.wall_offset_ns = (int64_t) (rec->extra - rec->value);
     }
     return MRD_RING_AGAIN; /* nothing for the caller: continue */
 }
 
 /* Handles kinds that are not plain events. Returns AGAIN if there is nothing for the caller. */
 static mrd_ring_step
-special(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
+special(mrd_ring_reader *reader, const mrd_ring_rec *rec, mrd_ring_event *ev)
 {
     switch (rec->kind) {
     case MRD_REC_PAD:
         return MRD_RING_AGAIN;
     case MRD_REC_LOSS:
-        return loss_event(r, rec->name, rec->ts, rec->value, rec->extra, ev);
+        return loss_event(reader, rec->name, rec->ts, rec->value, rec->extra, ev);
     case MRD_REC_CLOCK:
-        return clock_record(r, rec);
+        return clock_record(reader, rec);
     default:
-        r->skipped++;
+        reader->skipped++;
         return MRD_RING_AGAIN;
     }
 }
 
 static mrd_ring_step
-blob_body(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
+blob_body(mrd_ring_reader *reader, const mrd_ring_rec *rec, mrd_ring_event *ev)
 {
     if (rec->track > ev->body_len)
-        return ring_bad(r, MRD_CORRUPT, "blob chunk longer than its record", r->chunk_pos + r->at);
+        return ring_bad(reader, MRD_CORRUPT, "blob chunk longer than its record",
+                        reader->chunk_pos + reader->at);
     ev->body_len = rec->track;
     ev->track = 0;
     return MRD_RING_MORE;
 }
 
 static mrd_ring_step
-decode(mrd_ring_reader *r, const mrd_ring_rec *rec, size_t len, mrd_ring_event *ev)
+decode(mrd_ring_reader *reader, const mrd_ring_rec *rec, size_t len, mrd_ring_event *ev)
 {
     static const uint8_t plain[256] = {
         [MRD_REC_SPAN] = 1,    [MRD_REC_BEGIN] = 1,   [MRD_REC_END] = 1,
@@ -406,13 +408,13 @@ decode(mrd_ring_reader *r, const mrd_ring_rec *rec, size_t len, mrd_ring_event *
     };
 
     if (!plain[rec->kind])
-        return special(r, rec, ev);
-    if (!ring_sane_ticks(r, rec->ts) ||
-        (rec->kind == MRD_REC_SPAN && !ring_sane_ticks(r, rec->ts + rec->value)))
-        return ring_bad(r, MRD_CORRUPT, "impossible time", r->chunk_pos + r->at);
+        return special(reader, rec, ev);
+    if (!ring_sane_ticks(reader, rec->ts) ||
+        (rec->kind == MRD_REC_SPAN && !ring_sane_ticks(reader, rec->ts + rec->value)))
+        return ring_bad(reader, MRD_CORRUPT, "impossible time", reader->chunk_pos + reader->at);
     ev->kind = rec->kind;
     ev->flags = rec->flags;
-    ev->tid = thread_now(r);
+    ev->tid = thread_now(reader);
     ev->name = rec->name;
     ev->domain = rec->domain;
     ev->track = rec->track;
@@ -420,10 +422,10 @@ decode(mrd_ring_reader *r, const mrd_ring_rec *rec, size_t len, mrd_ring_event *
     ev->name_text = (mrd_str){ NULL, 0 };
     ev->body = (const uint8_t *) rec + sizeof(*rec);
     ev->body_len = (uint32_t) (len - sizeof(*rec));
-    decode_times(r, rec, ev);
-    r->records++;
+    decode_times(reader, rec, ev);
+    reader->records++;
     if (rec->kind == MRD_REC_BLOB)
-        return blob_body(r, rec, ev);
+        return blob_body(reader, rec, ev);
     if ((rec->flags & MRD_RECF_BODY) == 0)
         ev->body_len = 0;
     else if (rec->name == 0)
@@ -437,98 +439,104 @@ decode(mrd_ring_reader *r, const mrd_ring_rec *rec, size_t len, mrd_ring_event *
 /* Returns true if the owner was killed between its two stores: the scope is already in a SPAN
  * record, or counted as lost. */
 static bool
-scope_accounted(const mrd_ring_reader *r, const mrd_ring_scope *s)
+scope_accounted(const mrd_ring_reader *reader, const mrd_ring_scope *scope)
 {
-    uint64_t lost = r->lost[MRD_RING_LOST_FULL] + r->lost[MRD_RING_LOST_BIG];
+    uint64_t lost = reader->lost[MRD_RING_LOST_FULL] + reader->lost[MRD_RING_LOST_BIG];
 
-    return (s->ts == r->win.span_ticks && (uint32_t) (s->name_domain >> 32) == r->win.span_name) ||
-           (s->ending != 0 && lost >= s->ending);
+    return (scope->ts == reader->win.span_ticks &&
+            (uint32_t) (scope->name_domain >> 32) == reader->win.span_name) ||
+           (scope->ending != 0 && lost >= scope->ending);
 }
 
 static void
-scope_event(mrd_ring_reader *r, const mrd_ring_scope *s, mrd_ring_event *ev)
+scope_event(mrd_ring_reader *reader, const mrd_ring_scope *scope, mrd_ring_event *ev)
 {
-    uint64_t name_domain = s->name_domain, track_flags = s->track_flags;
+    uint64_t name_domain = scope->name_domain, track_flags = scope->track_flags;
 
     memset(ev, 0, sizeof(*ev));
     ev->kind = MRD_REC_SPAN;
     ev->flags = (uint8_t) ((uint32_t) track_flags & (MRD_RECF_FRAME | MRD_RECF_API));
-    ev->tid = thread_now(r);
+    ev->tid = thread_now(reader);
     ev->name = (uint32_t) (name_domain >> 32);
     ev->domain = (uint32_t) name_domain;
     ev->track = (uint32_t) (track_flags >> 32);
-    ev->ts = (mrd_local_ns){ mrd_ring_clock_ns(&r->clock, s->ts) };
+    ev->ts = (mrd_local_ns){ mrd_ring_clock_ns(&reader->clock, scope->ts) };
     ev->dur_ns = MRD_RING_DUR_NONE;
 }
 
 /* Gets the next scope that was open when the owner died. Returns AGAIN if there is none. */
 static mrd_ring_step
-next_open_scope(mrd_ring_reader *r, mrd_ring_event *ev)
+next_open_scope(mrd_ring_reader *reader, mrd_ring_event *ev)
 {
-    if (r->open_at == 0 && r->depth > 0) {
-        if (mrd_ring_refresh_dict(r) != MRD_RING_MORE)
+    if (reader->open_at == 0 && reader->depth > 0) {
+        if (mrd_ring_refresh_dict(reader) != MRD_RING_MORE)
             return MRD_RING_BAD;
-        if (mrd_ring_get(r, offsetof(mrd_ring_hdr, open), r->open, sizeof(r->open)) != MRD_OK)
-            return ring_bad(r, MRD_TRUNCATED, "cannot read the header", 0);
+        if (mrd_ring_get(reader, offsetof(mrd_ring_hdr, open), reader->open,
+                         sizeof(reader->open)) != MRD_OK)
+            return ring_bad(reader, MRD_TRUNCATED, "cannot read the header", 0);
     }
-    while (r->open_at < r->depth) {
-        const mrd_ring_scope *s = &r->open[r->open_at++];
+    while (reader->open_at < reader->depth) {
+        const mrd_ring_scope *scope = &reader->open[reader->open_at++];
 
-        if (s->ts == 0 || !ring_sane_ticks(r, s->ts) || scope_accounted(r, s))
+        if (scope->ts == 0 || !ring_sane_ticks(reader, scope->ts) || scope_accounted(reader, scope))
             continue;
-        scope_event(r, s, ev);
-        r->records++;
+        scope_event(reader, scope, ev);
+        reader->records++;
         return MRD_RING_MORE;
     }
-    r->phase = READ_GAPS;
+    reader->phase = READ_GAPS;
     return MRD_RING_AGAIN;
 }
 
 /* Reads the header's slots twice. A scope that is equal in both was there in between. */
 size_t
-mrd_ring_open_scopes(mrd_ring_reader *r, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX])
+mrd_ring_open_scopes(mrd_ring_reader *reader, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX])
 {
     mrd_ring_scope first[MRD_RING_OPEN_MAX], second[MRD_RING_OPEN_MAX];
-    live_part h;
-    size_t n = 0;
+    live_part part;
+    size_t count = 0;
     uint32_t depth;
 
-    if (r->bad || r->phase != READ_LIVE || get_live(r, &h) != MRD_OK || h.depth == 0 ||
-        mrd_ring_get(r, offsetof(mrd_ring_hdr, open), first, sizeof(first)) != MRD_OK)
+    if (reader->bad || reader->phase != READ_LIVE || get_live(reader, &part) != MRD_OK ||
+        part.depth == 0 ||
+        mrd_ring_get(reader, offsetof(mrd_ring_hdr, open), first, sizeof(first)) != MRD_OK)
         return 0;
-    depth = h.depth;
+    depth = part.depth;
     atomic_thread_fence(memory_order_acquire);
-    if (get_live(r, &h) != MRD_OK ||
-        mrd_ring_get(r, offsetof(mrd_ring_hdr, open), second, sizeof(second)) != MRD_OK ||
-        mrd_ring_refresh_dict(r) != MRD_RING_MORE)
+    if (get_live(reader, &part) != MRD_OK ||
+        mrd_ring_get(reader, offsetof(mrd_ring_hdr, open), second, sizeof(second)) != MRD_OK ||
+        mrd_ring_refresh_dict(reader) != MRD_RING_MORE)
         return 0;
-    depth = h.depth < depth ? h.depth : depth;
+    depth = part.depth < depth ? part.depth : depth;
     for (uint32_t i = 0; i < depth && i < MRD_RING_OPEN_MAX; i++) {
-        const mrd_ring_scope *s = &second[i];
+        const mrd_ring_scope *scope = &second[i];
 
-        if (s->ts == 0 || s->ts != first[i].ts || s->ending != 0 || !ring_sane_ticks(r, s->ts) ||
-            scope_accounted(r, s))
+        if (scope->ts == 0 || scope->ts != first[i].ts || scope->ending != 0 ||
+            !ring_sane_ticks(reader, scope->ts) || scope_accounted(reader, scope))
             continue;
-        if (s->ts > r->clock.newest) /* it is converted to the same time when it ends */
-            r->clock.newest = s->ts;
-        scope_event(r, s, &ret_scopes[n++]);
+        if (scope->ts > reader->clock.newest) /* it is converted to the same time when it ends */
+            reader->clock.newest = scope->ts;
+        scope_event(reader, scope, &ret_scopes[count++]);
     }
-    return n;
+    return count;
 }
 
 /* Returns the losses after the last LOSS record. A reader that resumed does not have what the
  * previous reader was given, so it takes the writer's count. */
 static mrd_ring_step
-next_gap(mrd_ring_reader *r, mrd_ring_event *ev)
+next_gap(mrd_ring_reader *reader, mrd_ring_event *ev)
 {
-    while (r->gap_at < MRD_RING_LOST_CAUSES) {
-        uint32_t i = r->gap_at++;
-        uint64_t told = r->resumed && r->told[i] > r->reported[i] ? r->told[i] : r->reported[i];
+    while (reader->gap_at < MRD_RING_LOST_CAUSES) {
+        uint32_t i = reader->gap_at++;
+        uint64_t told = reader->resumed && reader->told[i] > reader->reported[i]
+                            ? reader->told[i]
+                            : reader->reported[i];
 
-        if (r->lost[i] > told)
-            return loss_event(r, i, r->first[i], r->last[i], r->lost[i] - told, ev);
+        if (reader->lost[i] > told)
+            return loss_event(reader, i, reader->first[i], reader->last[i], reader->lost[i] - told,
+                              ev);
     }
-    r->phase = READ_END;
+    reader->phase = READ_END;
     return MRD_RING_END;
 }
 
@@ -536,59 +544,61 @@ next_gap(mrd_ring_reader *r, mrd_ring_event *ev)
 
 /* Takes the state of the inline part over. */
 static void
-leave_window(mrd_ring_reader *r)
+leave_window(mrd_ring_reader *reader)
 {
-    mrd_ring_window *w = &r->win;
-    uint64_t newest = w->seg_ticks + w->newest;
+    mrd_ring_window *window = &reader->win;
+    uint64_t newest = window->seg_ticks + window->newest;
 
-    if (w->at == NULL)
+    if (window->at == NULL)
         return;
-    r->at = (size_t) (w->at - r->data);
-    r->records += (uint64_t) (w->at - w->mark) / MRD_RING_UNIT;
-    w->mark = w->at;
-    if (w->newest != 0 && newest > r->clock.newest)
-        r->clock.newest = newest;
-    if (w->newest != 0)
-        seen_time(r, mrd_ring_clock_ns(&r->clock, newest));
+    reader->at = (size_t) (window->at - reader->data);
+    reader->records += (uint64_t) (window->at - window->mark) / MRD_RING_UNIT;
+    window->mark = window->at;
+    if (window->newest != 0 && newest > reader->clock.newest)
+        reader->clock.newest = newest;
+    if (window->newest != 0)
+        seen_time(reader, mrd_ring_clock_ns(&reader->clock, newest));
 }
 
 /* Sets the window to the bytes ahead in the chunk that belong to the current thread. */
 static void
-enter_window(mrd_ring_reader *r)
+enter_window(mrd_ring_reader *reader)
 {
-    mrd_ring_window *w = &r->win;
-    uint64_t pos = r->chunk_pos + r->at, own = r->thread_ends - pos;
-    size_t left = r->chunk_len - r->at;
+    mrd_ring_window *window = &reader->win;
+    uint64_t pos = reader->chunk_pos + reader->at, own = reader->thread_ends - pos;
+    size_t left = reader->chunk_len - reader->at;
 
-    w->at = w->mark = r->data + r->at;
-    w->end = w->at + (r->bad || r->thread_ends <= pos ? 0 : own < left ? own - own % 32 : left);
-    w->tid = thread_now(r);
-    w->newest = 0;
-    w->seg_ticks = r->base_ticks;
-    w->seg = (mrd_local_ns){ (int64_t) r->base_ticks };
-    w->seg_mult = 1ull << MRD_RING_MULT_SHIFT;
-    if (r->clock.id != MRD_RING_CLOCK_RAW) {
-        w->seg_ticks = r->clock.now.ticks;
-        w->seg = r->clock.now.raw;
-        w->seg_mult = r->clock.now.mult << MULT_UP; /* at most 10 ns: it fits */
+    window->at = window->mark = reader->data + reader->at;
+    window->end = window->at + (reader->bad || reader->thread_ends <= pos ? 0
+                                : own < left                              ? own - own % 32
+                                                                          : left);
+    window->tid = thread_now(reader);
+    window->newest = 0;
+    window->seg_ticks = reader->base_ticks;
+    window->seg = (mrd_local_ns){ (int64_t) reader->base_ticks };
+    window->seg_mult = 1ull << MRD_RING_MULT_SHIFT;
+    if (reader->clock.id != MRD_RING_CLOCK_RAW) {
+        window->seg_ticks = reader->clock.now.ticks;
+        window->seg = reader->clock.now.raw;
+        window->seg_mult = reader->clock.now.mult << MULT_UP; /* at most 10 ns: it fits */
     }
 }
 
 /* The chunk is used up. True means that *ret_step is the answer, false that the loop continues (a
  * new chunk, or a bad ring). */
 static bool
-between_chunks(mrd_ring_reader *r, mrd_ring_event *ev, mrd_ring_step *ret_step)
+between_chunks(mrd_ring_reader *reader, mrd_ring_event *ev, mrd_ring_step *ret_step)
 {
-    switch (r->phase) {
+    switch (reader->phase) {
     case READ_LIVE:
     case READ_LAST:
-        *ret_step = fill(r);
+        *ret_step = fill(reader);
         return *ret_step == MRD_RING_AGAIN;
     case READ_OPEN:
-        *ret_step = next_open_scope(r, ev);
+        *ret_step = next_open_scope(reader, ev);
         return *ret_step == MRD_RING_MORE;
     case READ_GAPS:
-        *ret_step = next_gap(r, ev);
+        *ret_step = next_gap(reader, ev);
         return true;
     case READ_END:
         break;
@@ -597,59 +607,60 @@ between_chunks(mrd_ring_reader *r, mrd_ring_event *ev, mrd_ring_step *ret_step)
     return true;
 }
 
-/* Returns the record at r->at in a form that cannot change: it is copied from the mapping. NULL if
+/* Returns the record at reader->at in a form that cannot change: it is copied from the mapping. NULL if
  * the ring is bad. */
 static const mrd_ring_rec *
-stable_record(mrd_ring_reader *r, const mrd_ring_rec *first, size_t len)
+stable_record(mrd_ring_reader *reader, const mrd_ring_rec *first, size_t len)
 {
-    uint64_t pos = r->chunk_pos + r->at;
+    uint64_t pos = reader->chunk_pos + reader->at;
     mrd_err err = MRD_OK;
 
-    if (!in_place(r))
-        return (const void *) (r->data + r->at);
+    if (!in_place(reader))
+        return (const void *) (reader->data + reader->at);
     if (len <= COPY_MAX)
-        memcpy(r->chunk, r->data + r->at, len);
+        memcpy(reader->chunk, reader->data + reader->at, len);
     else
-        err = mrd_ring_get(r, (uint64_t) (r->data + r->at - r->mem), r->chunk, len);
-    memcpy(r->chunk, first, sizeof(*first));
-    if (err != MRD_OK || *r->cut != 0) {
-        (void) ring_bad(r, err, "cannot read the data", pos);
+        err = mrd_ring_get(reader, (uint64_t) (reader->data + reader->at - reader->mem),
+                           reader->chunk, len);
+    memcpy(reader->chunk, first, sizeof(*first));
+    if (err != MRD_OK || *reader->cut != 0) {
+        (void) ring_bad(reader, err, "cannot read the data", pos);
         return NULL;
     }
-    return (const void *) r->chunk;
+    return (const void *) reader->chunk;
 }
 
-/* Returns one step; afterwards `r->at` is after the bytes that it consumed. */
+/* Returns one step; afterwards `reader->at` is after the bytes that it consumed. */
 static mrd_ring_step
-next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
+next_checked(mrd_ring_reader *reader, mrd_ring_event *ret_event)
 {
     mrd_ring_step step;
 
-    while (!r->bad) {
+    while (!reader->bad) {
         const mrd_ring_rec *rec;
         mrd_ring_rec first;
-        size_t left = r->chunk_len - r->at, len;
+        size_t left = reader->chunk_len - reader->at, len;
 
         if (__builtin_expect(left < MRD_RING_UNIT, 0)) {
-            if (between_chunks(r, ret_event, &step))
+            if (between_chunks(reader, ret_event, &step))
                 return step;
             continue;
         }
-        mrd_ring_rec_load(r->data + r->at, &first);
+        mrd_ring_rec_load(reader->data + reader->at, &first);
         len = (size_t) first.units * MRD_RING_UNIT;
         if (__builtin_expect(len > left || len == 0 || len > MRD_RING_REC_MAX, 0)) {
-            if (short_record(r, len) == MRD_RING_BAD)
+            if (short_record(reader, len) == MRD_RING_BAD)
                 break;
             continue;
         }
-        if ((rec = stable_record(r, &first, len)) == NULL)
+        if ((rec = stable_record(reader, &first, len)) == NULL)
             break;
-        if (__builtin_expect(r->chunk_pos + r->at >= r->thread_ends, 0))
-            find_thread(r, r->chunk_pos + r->at);
-        step = decode(r, rec, len, ret_event);
+        if (__builtin_expect(reader->chunk_pos + reader->at >= reader->thread_ends, 0))
+            find_thread(reader, reader->chunk_pos + reader->at);
+        step = decode(reader, rec, len, ret_event);
         if (step == MRD_RING_BAD)
             break;
-        r->at += len;
+        reader->at += len;
         if (step != MRD_RING_AGAIN)
             return step;
     }
@@ -657,142 +668,148 @@ next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
 }
 
 mrd_ring_step
-mrd_ring_next_slow(mrd_ring_reader *r, mrd_ring_event *ret_event, mrd_why *why)
+mrd_ring_next_slow(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
 {
     mrd_ring_step step;
 
-    leave_window(r);
-    step = next_checked(r, ret_event);
-    enter_window(r);
+    leave_window(reader);
+    step = next_checked(reader, ret_event);
+    enter_window(reader);
     if (step == MRD_RING_BAD && why != NULL)
-        *why = r->why;
+        *why = reader->why;
     return step;
 }
 
 /* Stored before tail, so that a reader that sees the new tail sees these, too. */
 static mrd_err
-put_left(mrd_ring_reader *r, uint64_t done, const mrd_ring_left *left)
+put_left(mrd_ring_reader *reader, uint64_t done, const mrd_ring_left *left)
 {
     uint64_t words[4] = { done, left->gaps_done, left->open_lost, (uint64_t) left->oldest_open.ns };
 
     _Static_assert(offsetof(mrd_ring_hdr, open_lost_ns) == offsetof(mrd_ring_hdr, done) + 24,
                    "written as one");
-    if (memcmp(words, r->left, sizeof(words)) == 0)
+    if (memcmp(words, reader->left, sizeof(words)) == 0)
         return MRD_OK;
-    memcpy(r->left, words, sizeof(words));
-    if (r->mem == NULL)
-        return mrd_ring_put(r, offsetof(mrd_ring_hdr, done), words, sizeof(words));
-    memcpy(&ring_mem_hdr(r)->done, words, sizeof(words));
+    memcpy(reader->left, words, sizeof(words));
+    if (reader->mem == NULL)
+        return mrd_ring_put(reader, offsetof(mrd_ring_hdr, done), words, sizeof(words));
+    memcpy(&ring_mem_hdr(reader)->done, words, sizeof(words));
     return MRD_OK;
 }
 
 mrd_err
-mrd_ring_release_to(mrd_ring_reader *r, const mrd_ring_left *left)
+mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left)
 {
     uint64_t pair[2], read;
 
-    leave_window(r);
-    read = r->chunk_pos + r->at;
+    leave_window(reader);
+    read = reader->chunk_pos + reader->at;
     pair[0] = left->keep < read ? left->keep & ~(uint64_t) (MRD_RING_UNIT - 1) : read;
-    if (pair[0] < r->tail)
-        pair[0] = r->tail;
+    if (pair[0] < reader->tail)
+        pair[0] = reader->tail;
     pair[1] = ~pair[0];
-    if ((r->flags & MRD_RING_PEEK) != 0)
+    if ((reader->flags & MRD_RING_PEEK) != 0)
         return MRD_OK;
-    if (put_left(r, pair[0] == read && left->open_lost == 0 ? 0 : read, left) != MRD_OK)
+    if (put_left(reader, pair[0] == read && left->open_lost == 0 ? 0 : read, left) != MRD_OK)
         return MRD_IO;
-    if (pair[0] == r->tail)
+    if (pair[0] == reader->tail)
         return MRD_OK;
     /* release, as our copies are complete before the workload may overwrite; pairs with the
      * writer's acquire */
     atomic_thread_fence(memory_order_seq_cst);
-    if (r->mem != NULL) {
-        atomic_store_explicit(&ring_mem_hdr(r)->tail_check, pair[1], memory_order_release);
-        atomic_store_explicit(&ring_mem_hdr(r)->tail, pair[0], memory_order_release);
-    } else if (mrd_ring_put(r, offsetof(mrd_ring_hdr, tail), pair, sizeof(pair)) != MRD_OK) {
+    if (reader->mem != NULL) {
+        atomic_store_explicit(&ring_mem_hdr(reader)->tail_check, pair[1], memory_order_release);
+        atomic_store_explicit(&ring_mem_hdr(reader)->tail, pair[0], memory_order_release);
+    } else if (mrd_ring_put(reader, offsetof(mrd_ring_hdr, tail), pair, sizeof(pair)) != MRD_OK) {
         return MRD_IO;
     }
-    r->tail = pair[0];
+    reader->tail = pair[0];
     return MRD_OK;
 }
 
 mrd_err
-mrd_ring_release(mrd_ring_reader *r)
+mrd_ring_release(mrd_ring_reader *reader)
 {
-    return mrd_ring_release_to(r, &(mrd_ring_left){ .keep = UINT64_MAX });
+    return mrd_ring_release_to(reader, &(mrd_ring_left){ .keep = UINT64_MAX });
 }
 
 bool
-mrd_ring_is_ending(const mrd_ring_reader *r)
+mrd_ring_is_ending(const mrd_ring_reader *reader)
 {
-    return r->phase >= READ_OPEN;
+    return reader->phase >= READ_OPEN;
 }
 
 bool
-mrd_ring_was_left(const mrd_ring_reader *r, int32_t tid)
+mrd_ring_was_left(const mrd_ring_reader *reader, int32_t tid)
 {
-    return r->state == MRD_RING_LIVE && thread_now(r) == tid;
+    return reader->state == MRD_RING_LIVE && thread_now(reader) == tid;
 }
 
 void
-mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
+mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats)
 {
-    mrd_ring_stats s = { .head = r->head, .tail = r->tail };
+    mrd_ring_stats stats = { .head = reader->head, .tail = reader->tail };
 
-    s.records = r->records + (uint64_t) (r->win.at - r->win.mark) / MRD_RING_UNIT;
-    s.read = r->chunk_pos + (r->win.at == NULL ? r->at : (size_t) (r->win.at - r->data));
+    stats.records =
+        reader->records + (uint64_t) (reader->win.at - reader->win.mark) / MRD_RING_UNIT;
+    stats.read = reader->chunk_pos +
+                 (reader->win.at == NULL ? reader->at : (size_t) (reader->win.at - reader->data));
     for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
-        s.lost[i] = r->lost[i];
-        s.lost_total += r->lost[i];
-        s.reported += r->reported[i];
+        stats.lost[i] = reader->lost[i];
+        stats.lost_total += reader->lost[i];
+        stats.reported += reader->reported[i];
     }
-    s.skipped = r->skipped;
-    s.clock_error_ns = mrd_ring_clock_error(&r->clock, r->clock.newest);
-    s.clock_steps = r->clock.steps;
-    s.newest = r->newest;
-    *ret_stats = s;
+    stats.skipped = reader->skipped;
+    stats.clock_error_ns = mrd_ring_clock_error(&reader->clock, reader->clock.newest);
+    stats.clock_steps = reader->clock.steps;
+    stats.newest = reader->newest;
+    *ret_stats = stats;
 }
 
 uint64_t
-mrd_ring_unreported(mrd_ring_reader *r, unsigned cause, int64_t *ret_first_ns, int64_t *ret_last_ns)
+mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *ret_first_ns,
+                    int64_t *ret_last_ns)
 {
-    uint64_t told = r->told[cause] > r->reported[cause] ? r->told[cause] : r->reported[cause];
+    uint64_t told = reader->told[cause] > reader->reported[cause] ? reader->told[cause]
+                                                                  : reader->reported[cause];
 
-    if (r->lost[cause] <= told || !ring_sane_ticks(r, r->first[cause]) ||
-        !ring_sane_ticks(r, r->last[cause]))
+    if (reader->lost[cause] <= told || !ring_sane_ticks(reader, reader->first[cause]) ||
+        !ring_sane_ticks(reader, reader->last[cause]))
         return 0;
-    *ret_first_ns = mrd_ring_clock_ns(&r->clock, r->first[cause]);
-    *ret_last_ns = mrd_ring_clock_ns(&r->clock, r->last[cause]);
-    return r->lost[cause] - told;
+    *ret_first_ns = mrd_ring_clock_ns(&reader->clock, reader->first[cause]);
+    *ret_last_ns = mrd_ring_clock_ns(&reader->clock, reader->last[cause]);
+    return reader->lost[cause] - told;
 }
 
 mrd_str
-mrd_ring_text(const mrd_ring_reader *r, uint32_t id)
+mrd_ring_text(const mrd_ring_reader *reader, uint32_t id)
 {
-    return id < r->dict.text_cap ? r->dict.text[id] : (mrd_str){ NULL, 0 };
+    return id < reader->dict.text_cap ? reader->dict.text[id] : (mrd_str){ NULL, 0 };
 }
 
 const mrd_ring_track_info *
-mrd_ring_track_of(const mrd_ring_reader *r, uint32_t id)
+mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id)
 {
-    return id < r->dict.track_cap && r->dict.track[id].def.kind != 0 ? &r->dict.track[id] : NULL;
+    return id < reader->dict.track_cap && reader->dict.track[id].def.kind != 0
+               ? &reader->dict.track[id]
+               : NULL;
 }
 
 mrd_str
-mrd_ring_thread_name(const mrd_ring_reader *r, int32_t tid)
+mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid)
 {
-    for (uint32_t i = r->dict.thread_count; i > 0; i--)
-        if (r->dict.thread[i - 1].tid == tid && r->dict.thread[i - 1].name.len > 0)
-            return r->dict.thread[i - 1].name;
+    for (uint32_t i = reader->dict.thread_count; i > 0; i--)
+        if (reader->dict.thread[i - 1].tid == tid && reader->dict.thread[i - 1].name.len > 0)
+            return reader->dict.thread[i - 1].name;
     return (mrd_str){ NULL, 0 };
 }
 
 size_t
-mrd_ring_memory(const mrd_ring_reader *r)
+mrd_ring_memory(const mrd_ring_reader *reader)
 {
-    const mrd_ring_dict_copy *d = &r->dict;
+    const mrd_ring_dict_copy *copy = &reader->dict;
 
-    return sizeof(*r) + (r->mem == NULL ? r->chunk_cap : 0) + d->used +
-           d->text_cap * sizeof(*d->text) + d->track_cap * sizeof(*d->track) +
-           d->thread_cap * sizeof(*d->thread);
+    return sizeof(*reader) + (reader->mem == NULL ? reader->chunk_cap : 0) + copy->used +
+           copy->text_cap * sizeof(*copy->text) + copy->track_cap * sizeof(*copy->track) +
+           copy->thread_cap * sizeof(*copy->thread);
 }

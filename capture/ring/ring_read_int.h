@@ -62,32 +62,32 @@ struct mrd_ring_reader {
 };
 
 /* Copies bytes [off, off + len) of the file. Errors: TRUNCATED, IO. */
-mrd_err mrd_ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len);
+mrd_err mrd_ring_get(mrd_ring_reader *reader, uint64_t off, void *to, size_t len);
 /* Writes bytes; not for a ring in memory. Errors: IO. */
-mrd_err mrd_ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len);
+mrd_err mrd_ring_put(mrd_ring_reader *reader, uint64_t off, const void *from, size_t len);
 
 static inline uint64_t
-ring_file_len(const mrd_ring_reader *r)
+ring_file_len(const mrd_ring_reader *reader)
 {
-    return MRD_RING_HEADER_LEN + r->info.dict_len + r->info.data_len;
+    return MRD_RING_HEADER_LEN + reader->info.dict_len + reader->info.data_len;
 }
 
 /* Reads the entries that the dictionary has more. Returns MORE, or BAD if it contradicts itself. */
-mrd_ring_step mrd_ring_refresh_dict(mrd_ring_reader *r);
+mrd_ring_step mrd_ring_refresh_dict(mrd_ring_reader *reader);
 
 /* A tick further than this from the ring's own calibration is invalid (centuries). */
 #define RING_TICKS_SANE (1ull << 62)
 static inline bool
-ring_sane_ticks(const mrd_ring_reader *r, uint64_t ticks)
+ring_sane_ticks(const mrd_ring_reader *reader, uint64_t ticks)
 {
-    return ticks - r->base_ticks + RING_TICKS_SANE / 2 < RING_TICKS_SANE;
+    return ticks - reader->base_ticks + RING_TICKS_SANE / 2 < RING_TICKS_SANE;
 }
 
 /* Returns the header of a ring that is in memory or mapped. */
 static inline mrd_ring_hdr *
-ring_mem_hdr(const mrd_ring_reader *r)
+ring_mem_hdr(const mrd_ring_reader *reader)
 {
-    return (mrd_ring_hdr *) (void *) r->mem;
+    return (mrd_ring_hdr *) (void *) reader->mem;
 }
 
 #endif

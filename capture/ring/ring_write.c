@@ -18,54 +18,54 @@
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static void
-fill_header(mrd_ring_hdr *h, const mrd_ring_owner_claim *claim, int32_t tid, uint64_t data_len,
+fill_header(mrd_ring_hdr *hdr, const mrd_ring_owner_claim *claim, int32_t tid, uint64_t data_len,
             uint32_t dict_len)
 {
-    h->abi = MRD_RING_ABI;
-    h->header_len = MRD_RING_HEADER_LEN;
-    h->dict_len = dict_len;
-    h->clock = claim->clock;
-    h->data_len = data_len;
-    h->start_ticks = claim->start_ticks;
-    h->rest = claim->rest;
-    h->pid = claim->pid;
-    h->tid = tid;
-    h->uid = claim->uid;
-    h->ident_len = claim->ident_len;
-    h->pid_ns = claim->pid_ns;
-    h->mnt_ns = claim->mnt_ns;
-    h->timens_monotonic_ns = claim->timens_monotonic_ns;
-    h->timens_boottime_ns = claim->timens_boottime_ns;
-    memcpy(h->boot_id, claim->boot_id, sizeof(h->boot_id));
-    h->cal[0] = claim->load_cal;
-    mrd_ring_cal_read(claim->clock, &h->cal[1]);
-    h->created_ns = h->cal[1].raw_ns;
-    memcpy(h->ident, claim->ident, claim->ident_len);
-    atomic_store_explicit(&h->tail_check, ~0ull, memory_order_relaxed);
-    atomic_store_explicit(&h->state, MRD_RING_LIVE, memory_order_relaxed);
+    hdr->abi = MRD_RING_ABI;
+    hdr->header_len = MRD_RING_HEADER_LEN;
+    hdr->dict_len = dict_len;
+    hdr->clock = claim->clock;
+    hdr->data_len = data_len;
+    hdr->start_ticks = claim->start_ticks;
+    hdr->rest = claim->rest;
+    hdr->pid = claim->pid;
+    hdr->tid = tid;
+    hdr->uid = claim->uid;
+    hdr->ident_len = claim->ident_len;
+    hdr->pid_ns = claim->pid_ns;
+    hdr->mnt_ns = claim->mnt_ns;
+    hdr->timens_monotonic_ns = claim->timens_monotonic_ns;
+    hdr->timens_boottime_ns = claim->timens_boottime_ns;
+    memcpy(hdr->boot_id, claim->boot_id, sizeof(hdr->boot_id));
+    hdr->cal[0] = claim->load_cal;
+    mrd_ring_cal_read(claim->clock, &hdr->cal[1]);
+    hdr->created_ns = hdr->cal[1].raw_ns;
+    memcpy(hdr->ident, claim->ident, claim->ident_len);
+    atomic_store_explicit(&hdr->tail_check, ~0ull, memory_order_relaxed);
+    atomic_store_explicit(&hdr->state, MRD_RING_LIVE, memory_order_relaxed);
 }
 
 void
-mrd_ring_create_mem(mrd_ring_writer *w, void *mem, const mrd_ring_owner_claim *claim, int32_t tid,
-                    uint64_t data_len, uint32_t dict_len)
+mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owner_claim *claim,
+                    int32_t tid, uint64_t data_len, uint32_t dict_len)
 {
-    mrd_ring_hdr *h = mem;
+    mrd_ring_hdr *hdr = mem;
 
-    fill_header(h, claim, tid, data_len, dict_len);
-    w->hdr = h;
-    w->data = (uint8_t *) mem + MRD_RING_HEADER_LEN + dict_len;
-    w->mask = data_len - 1;
-    w->limit = data_len;
-    w->dict_len = dict_len;
-    w->clock = claim->clock;
-    w->pid = (uint32_t) claim->pid;
-    w->cal_due = h->cal[1].ticks + MRD_RING_CAL_TICKS;
-    w->map_len = MRD_RING_HEADER_LEN + dict_len + data_len;
+    fill_header(hdr, claim, tid, data_len, dict_len);
+    writer->hdr = hdr;
+    writer->data = (uint8_t *) mem + MRD_RING_HEADER_LEN + dict_len;
+    writer->mask = data_len - 1;
+    writer->limit = data_len;
+    writer->dict_len = dict_len;
+    writer->clock = claim->clock;
+    writer->pid = (uint32_t) claim->pid;
+    writer->cal_due = hdr->cal[1].ticks + MRD_RING_CAL_TICKS;
+    writer->map_len = MRD_RING_HEADER_LEN + dict_len + data_len;
     /* release, as the header must be visible before its magic; pairs with reader_start in
      * ring_read.c */
     atomic_thread_fence(memory_order_release);
-    memcpy(h->magic, MRD_RING_MAGIC, sizeof(h->magic));
-    w->ready = 1;
+    memcpy(hdr->magic, MRD_RING_MAGIC, sizeof(hdr->magic));
+    writer->ready = 1;
 }
 
 /* The path of the file that is being made. Static, because the stack may be the small one of a
@@ -83,13 +83,13 @@ create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, uin
 
     memcpy(name.boot_id, claim->boot_id, sizeof(name.boot_id));
     for (name.serial = 0; name.serial < SERIALS_MAX; name.serial++) {
-        mrd_print p = mrd_print_to(path, sizeof(path));
+        mrd_print print = mrd_print_to(path, sizeof(path));
 
         mrd_ring_name_print(&name, file);
-        mrd_print_text(&p, dir);
-        mrd_print_text(&p, "/");
-        mrd_print_text(&p, file);
-        if (p.was_cut) {
+        mrd_print_text(&print, dir);
+        mrd_print_text(&print, "/");
+        mrd_print_text(&print, file);
+        if (print.was_cut) {
             errno = ENAMETOOLONG;
             return -1;
         }
@@ -134,10 +134,10 @@ reserve_blocks(int fd, uint64_t len)
 }
 
 int
-mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim *claim, int32_t tid,
-                uint64_t data_len, uint32_t dict_len)
+mrd_ring_create(mrd_ring_writer *writer, const char *dir, const mrd_ring_owner_claim *claim,
+                int32_t tid, uint64_t data_len, uint32_t dict_len)
 {
-    int fd = create_file(dir, claim, tid, &w->name_serial), err;
+    int fd = create_file(dir, claim, tid, &writer->name_serial), err;
     size_t len = 0;
     void *mem;
 
@@ -163,78 +163,78 @@ mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim 
     }
     close(fd);
     (void) madvise(mem, len, MADV_DONTFORK);
-    mrd_ring_create_mem(w, mem, claim, tid, data_len, dict_len);
+    mrd_ring_create_mem(writer, mem, claim, tid, data_len, dict_len);
     return 0;
 }
 
 void
-mrd_ring_finish(mrd_ring_writer *w)
+mrd_ring_finish(mrd_ring_writer *writer)
 {
-    if (!w->ready)
+    if (!writer->ready)
         return;
-    w->ready = 0;
-    w->limit = 0;
-    atomic_store_explicit(&w->hdr->state, MRD_RING_CLOSED, memory_order_release);
-    munmap(w->hdr, w->map_len);
-    w->hdr = NULL;
+    writer->ready = 0;
+    writer->limit = 0;
+    atomic_store_explicit(&writer->hdr->state, MRD_RING_CLOSED, memory_order_release);
+    munmap(writer->hdr, writer->map_len);
+    writer->hdr = NULL;
 }
 
 /* ---- dictionary ------------------------------------------------------------------------------ */
 
 static bool
-dict_add(mrd_ring_writer *w, const mrd_ring_dict *entry, const mrd_ring_track *def,
+dict_add(mrd_ring_writer *writer, const mrd_ring_dict *entry, const mrd_ring_track *def,
          const char *text, size_t len)
 {
-    mrd_ring_dict e = *entry;
-    size_t fixed = sizeof(e) + (def != NULL ? sizeof(*def) : 0), total;
-    uint8_t *to = (uint8_t *) w->hdr + MRD_RING_HEADER_LEN + w->dict_used;
+    mrd_ring_dict dict = *entry;
+    size_t fixed = sizeof(dict) + (def != NULL ? sizeof(*def) : 0), total;
+    uint8_t *to = (uint8_t *) writer->hdr + MRD_RING_HEADER_LEN + writer->dict_used;
 
     if (len > MRD_RING_TEXT_MAX)
         len = MRD_RING_TEXT_MAX;
     total = (fixed + len + 7) & ~(size_t) 7;
-    if (total > w->dict_len - w->dict_used)
+    if (total > writer->dict_len - writer->dict_used)
         return false;
-    e.text_len = (uint16_t) len;
-    e.len = (uint32_t) total;
-    memcpy(to, &e, sizeof(e));
+    dict.text_len = (uint16_t) len;
+    dict.len = (uint32_t) total;
+    memcpy(to, &dict, sizeof(dict));
     if (def != NULL)
-        memcpy(to + sizeof(e), def, sizeof(*def));
+        memcpy(to + sizeof(dict), def, sizeof(*def));
     memcpy(to + fixed, text, len);
-    w->dict_used += (uint32_t) total;
+    writer->dict_used += (uint32_t) total;
     /* release: the entry must be visible before its head, and both before any record that uses the
      * id */
-    atomic_store_explicit(&w->hdr->dict_head, w->dict_used, memory_order_release);
+    atomic_store_explicit(&writer->hdr->dict_head, writer->dict_used, memory_order_release);
     return true;
 }
 
 bool
-mrd_ring_define_text(mrd_ring_writer *w, uint32_t id, const char *text, size_t len)
+mrd_ring_define_text(mrd_ring_writer *writer, uint32_t id, const char *text, size_t len)
 {
-    mrd_ring_dict e = { .type = MRD_DICT_TEXT, .id = id };
+    mrd_ring_dict dict = { .type = MRD_DICT_TEXT, .id = id };
 
-    if (!dict_add(w, &e, NULL, text, len))
+    if (!dict_add(writer, &dict, NULL, text, len))
         return false;
-    mrd_ring_bit_set(w->named, id);
+    mrd_ring_bit_set(writer->named, id);
     return true;
 }
 
 bool
-mrd_ring_define_thread(mrd_ring_writer *w, int32_t tid, const char *name, size_t len)
+mrd_ring_define_thread(mrd_ring_writer *writer, int32_t tid, const char *name, size_t len)
 {
-    mrd_ring_dict e = { .type = MRD_DICT_THREAD, .id = (uint32_t) tid, .pos = w->head };
+    mrd_ring_dict dict = { .type = MRD_DICT_THREAD, .id = (uint32_t) tid, .pos = writer->head };
 
-    return dict_add(w, &e, NULL, name, len);
+    return dict_add(writer, &dict, NULL, name, len);
 }
 
 bool
-mrd_ring_define_track(mrd_ring_writer *w, uint32_t id, const mrd_ring_track *def, const char *name,
-                      size_t len)
+mrd_ring_define_track(mrd_ring_writer *writer, uint32_t id, const mrd_ring_track *def,
+                      const char *name, size_t len)
 {
-    mrd_ring_dict e = { .type = MRD_DICT_TRACK, .id = id };
+    mrd_ring_dict dict = { .type = MRD_DICT_TRACK, .id = id };
 
-    if (!dict_add(w, &e, def, name, len))
+    if (!dict_add(writer, &dict, def, name, len))
         return false;
-    mrd_ring_bit_set(w->tracked, id);
+    mrd_ring_bit_set(writer->tracked, id);
     return true;
 }
 
@@ -254,101 +254,102 @@ mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t coun
 /* Takes the reader's tail if it is valid. A reader that writes an invalid one only hurts its own
  * profile. */
 static void
-look_at_tail(mrd_ring_writer *w)
+look_at_tail(mrd_ring_writer *writer)
 {
     /* acquire, as the reader's copies come before our overwriting; pairs with mrd_ring_release */
-    uint64_t tail = atomic_load_explicit(&w->hdr->tail, memory_order_acquire);
-    uint64_t check = atomic_load_explicit(&w->hdr->tail_check, memory_order_acquire);
+    uint64_t tail = atomic_load_explicit(&writer->hdr->tail, memory_order_acquire);
+    uint64_t check = atomic_load_explicit(&writer->hdr->tail_check, memory_order_acquire);
 
-    if (check == ~tail && tail >= w->tail && tail <= w->head && tail % MRD_RING_UNIT == 0)
-        w->tail = tail;
-    w->limit = w->tail + w->mask + 1;
+    if (check == ~tail && tail >= writer->tail && tail <= writer->head && tail % MRD_RING_UNIT == 0)
+        writer->tail = tail;
+    writer->limit = writer->tail + writer->mask + 1;
 }
 
 uint64_t
-mrd_ring_room(mrd_ring_writer *w)
+mrd_ring_room(mrd_ring_writer *writer)
 {
-    look_at_tail(w);
-    return w->limit - w->head;
+    look_at_tail(writer);
+    return writer->limit - writer->head;
 }
 
 size_t
-mrd_ring_rec_max(const mrd_ring_writer *w)
+mrd_ring_rec_max(const mrd_ring_writer *writer)
 {
-    size_t quarter = (size_t) (w->mask + 1) / 4;
+    size_t quarter = (size_t) (writer->mask + 1) / 4;
 
     return quarter < MRD_RING_REC_MAX ? quarter : MRD_RING_REC_MAX;
 }
 
 static void
-put_small(mrd_ring_writer *w, const mrd_ring_rec *rec)
+put_small(mrd_ring_writer *writer, const mrd_ring_rec *rec)
 {
-    memcpy(w->data + (w->head & w->mask), rec, sizeof(*rec));
-    mrd_ring_commit(w, sizeof(*rec));
+    memcpy(writer->data + (writer->head & writer->mask), rec, sizeof(*rec));
+    mrd_ring_commit(writer, sizeof(*rec));
 }
 
 /* Records the losses since the last LOSS record, if there is room. */
 static void
-tell_losses(mrd_ring_writer *w)
+tell_losses(mrd_ring_writer *writer)
 {
     for (uint32_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
-        mrd_ring_loss *loss = &w->hdr->lost[i];
+        mrd_ring_loss *loss = &writer->hdr->lost[i];
         uint64_t count = atomic_load_explicit(&loss->count, memory_order_relaxed);
         uint64_t told = atomic_load_explicit(&loss->told, memory_order_relaxed);
         mrd_ring_rec rec = { .kind = MRD_REC_LOSS, .units = 1, .name = i };
 
-        if (count == told || w->limit - w->head < MRD_RING_UNIT)
+        if (count == told || writer->limit - writer->head < MRD_RING_UNIT)
             continue;
         rec.ts = atomic_load_explicit(&loss->first, memory_order_relaxed);
         rec.value = atomic_load_explicit(&loss->last, memory_order_relaxed);
         rec.extra = count - told;
-        put_small(w, &rec);
+        put_small(writer, &rec);
         atomic_store_explicit(&loss->told, count, memory_order_relaxed);
     }
 }
 
 static bool
-unreported(const mrd_ring_writer *w)
+unreported(const mrd_ring_writer *writer)
 {
     for (uint32_t i = 0; i < MRD_RING_LOST_CAUSES; i++)
-        if (atomic_load_explicit(&w->hdr->lost[i].count, memory_order_relaxed) !=
-            atomic_load_explicit(&w->hdr->lost[i].told, memory_order_relaxed))
+        if (atomic_load_explicit(&writer->hdr->lost[i].count, memory_order_relaxed) !=
+            atomic_load_explicit(&writer->hdr->lost[i].told, memory_order_relaxed))
             return true;
     return false;
 }
 
 static void
-put_clock(mrd_ring_writer *w, uint64_t ts)
+put_clock(mrd_ring_writer *writer, uint64_t ts)
 {
     mrd_ring_cal cal;
     mrd_ring_rec rec = { .kind = MRD_REC_CLOCK, .units = 1 };
 
-    mrd_ring_cal_read(w->clock, &cal);
+    mrd_ring_cal_read(writer->clock, &cal);
     rec.name = cal.width > UINT32_MAX ? UINT32_MAX : (uint32_t) cal.width;
     rec.ts = cal.ticks;
     rec.value = (uint64_t) cal.raw_ns;
     rec.extra = (uint64_t) cal.wall_ns;
-    put_small(w, &rec);
-    w->cal_due = (ts > cal.ticks ? ts : cal.ticks) + MRD_RING_CAL_TICKS;
+    put_small(writer, &rec);
+    writer->cal_due = (ts > cal.ticks ? ts : cal.ticks) + MRD_RING_CAL_TICKS;
 }
 
 static bool
-pad_to_end(mrd_ring_writer *w, size_t len)
+pad_to_end(mrd_ring_writer *writer, size_t len)
 {
-    size_t off = (size_t) (w->head & w->mask), rest = (size_t) (w->mask + 1) - off;
+    size_t off = (size_t) (writer->head & writer->mask), rest = (size_t) (writer->mask + 1) - off;
 
     if (len <= rest)
         return true;
-    if (rest + len > w->limit - w->head)
+    if (rest + len > writer->limit - writer->head)
         return false;
     while (rest > 0) { /* the length of a PAD is limited to 16 bits of units */
         size_t part = rest < MRD_RING_REC_MAX ? rest : MRD_RING_REC_MAX;
-        mrd_ring_rec *rec = (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
+        mrd_ring_rec *rec =
+            (mrd_ring_rec *) (void *) (writer->data + (writer->head & writer->mask));
 
         memset(rec, 0, sizeof(*rec));
         rec->kind = MRD_REC_PAD;
         rec->units = (uint16_t) (part / MRD_RING_UNIT);
-        mrd_ring_commit(w, part);
+        mrd_ring_commit(writer, part);
         rest -= part;
     }
     return true;
@@ -359,42 +360,43 @@ pad_to_end(mrd_ring_writer *w, size_t len)
  * process is killed in between, the reader sees from the counters whether the scope was counted.
  */
 static void
-lose_event(mrd_ring_writer *w, mrd_ring_lost cause, uint64_t ts)
+lose_event(mrd_ring_writer *writer, mrd_ring_lost cause, uint64_t ts)
 {
-    const mrd_ring_loss *lost = w->hdr->lost;
+    const mrd_ring_loss *lost = writer->hdr->lost;
 
-    if (w->ending != 0)
+    if (writer->ending != 0)
         atomic_store_explicit(
-            &w->hdr->open[w->ending - 1].ending,
+            &writer->hdr->open[writer->ending - 1].ending,
             atomic_load_explicit(&lost[MRD_RING_LOST_FULL].count, memory_order_relaxed) +
                 atomic_load_explicit(&lost[MRD_RING_LOST_BIG].count, memory_order_relaxed) + 1,
             memory_order_release);
-    mrd_ring_lose(w->hdr, cause, ts, 1);
+    mrd_ring_lose(writer->hdr, cause, ts, 1);
 }
 
 mrd_ring_rec *
-mrd_ring_reserve_slow(mrd_ring_writer *w, size_t len, uint64_t ts, bool quiet)
+mrd_ring_reserve_slow(mrd_ring_writer *writer, size_t len, uint64_t ts, bool quiet)
 {
-    if (w->limit - w->head < len || w->limit == 0 || ts > w->cal_due)
-        look_at_tail(w);
-    if (len > mrd_ring_rec_max(w)) {
+    if (writer->limit - writer->head < len || writer->limit == 0 || ts > writer->cal_due)
+        look_at_tail(writer);
+    if (len > mrd_ring_rec_max(writer)) {
         if (!quiet)
-            lose_event(w, MRD_RING_LOST_BIG, ts);
+            lose_event(writer, MRD_RING_LOST_BIG, ts);
         return NULL;
     }
     /* Losses first, so that they come before the records after the gap; but never if the record
      * then lacks room */
-    if (unreported(w) && w->limit - w->head >= len + MRD_RING_LOST_CAUSES * MRD_RING_UNIT)
-        tell_losses(w);
-    if (ts > w->cal_due && w->limit - w->head >= len + MRD_RING_UNIT)
-        put_clock(w, ts);
-    if (w->limit - w->head >= len && pad_to_end(w, len)) {
-        if (unreported(w))
-            w->limit = 0; /* stays on this path until there is room to record the losses */
-        return (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
+    if (unreported(writer) &&
+        writer->limit - writer->head >= len + MRD_RING_LOST_CAUSES * MRD_RING_UNIT)
+        tell_losses(writer);
+    if (ts > writer->cal_due && writer->limit - writer->head >= len + MRD_RING_UNIT)
+        put_clock(writer, ts);
+    if (writer->limit - writer->head >= len && pad_to_end(writer, len)) {
+        if (unreported(writer))
+            writer->limit = 0; /* stays on this path until there is room to record the losses */
+        return (mrd_ring_rec *) (void *) (writer->data + (writer->head & writer->mask));
     }
     if (!quiet)
-        lose_event(w, MRD_RING_LOST_FULL, ts);
-    w->limit = 0; /* the next event records the gap */
+        lose_event(writer, MRD_RING_LOST_FULL, ts);
+    writer->limit = 0; /* the next event records the gap */
     return NULL;
 }

@@ -65,34 +65,34 @@ typedef struct {
 } mrd_ring_owner_claim;
 
 /*
- * Makes the file in `dir` and maps it into *w, which must be zeroed. While the file system or the
+ * Makes the file in `dir` and maps it into *writer, which must be zeroed. While the file system or the
  * limit of file sizes has no room, halves data_len, down to MRD_RING_DATA_MIN. Returns 0, or an
  * errno value. One thread at a time.
  */
-int mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim *claim,
+int mrd_ring_create(mrd_ring_writer *writer, const char *dir, const mrd_ring_owner_claim *claim,
                     int32_t tid, uint64_t data_len, uint32_t dict_len);
 /* Makes a ring in the caller's memory (tests). `mem` has header + dict_len + data_len bytes,
  * zeroed. */
-void mrd_ring_create_mem(mrd_ring_writer *w, void *mem, const mrd_ring_owner_claim *claim,
+void mrd_ring_create_mem(mrd_ring_writer *writer, void *mem, const mrd_ring_owner_claim *claim,
                          int32_t tid, uint64_t data_len, uint32_t dict_len);
 /* Marks the ring as complete and unmaps it. */
-void mrd_ring_finish(mrd_ring_writer *w);
+void mrd_ring_finish(mrd_ring_writer *writer);
 
 /* Add to the dictionary, between enter and leave. Return false if there is no room. */
-bool mrd_ring_define_text(mrd_ring_writer *w, uint32_t id, const char *text, size_t len);
-bool mrd_ring_define_thread(mrd_ring_writer *w, int32_t tid, const char *name, size_t len);
-bool mrd_ring_define_track(mrd_ring_writer *w, uint32_t id, const mrd_ring_track *def,
+bool mrd_ring_define_text(mrd_ring_writer *writer, uint32_t id, const char *text, size_t len);
+bool mrd_ring_define_thread(mrd_ring_writer *writer, int32_t tid, const char *name, size_t len);
+bool mrd_ring_define_track(mrd_ring_writer *writer, uint32_t id, const mrd_ring_track *def,
                            const char *name, size_t len);
 
 /* Counts a lost event. May be called at any time, also while the writer is busy. */
 void mrd_ring_lose(mrd_ring_hdr *hdr, mrd_ring_lost cause, uint64_t ts, uint64_t count);
 /* Returns the free bytes, after a fresh load of tail. */
-uint64_t mrd_ring_room(mrd_ring_writer *w);
+uint64_t mrd_ring_room(mrd_ring_writer *writer);
 /* Returns room for len bytes (a multiple of 32) for an event at ts. NULL if there is none; the
  * event is then counted as lost, unless quiet. */
-mrd_ring_rec *mrd_ring_reserve_slow(mrd_ring_writer *w, size_t len, uint64_t ts, bool quiet);
+mrd_ring_rec *mrd_ring_reserve_slow(mrd_ring_writer *writer, size_t len, uint64_t ts, bool quiet);
 /* Returns the length of the longest record that this ring accepts. */
-size_t mrd_ring_rec_max(const mrd_ring_writer *w);
+size_t mrd_ring_rec_max(const mrd_ring_writer *writer);
 
 static inline void
 mrd_ring_fence(void)
@@ -102,59 +102,61 @@ mrd_ring_fence(void)
 
 /* Returns false if a signal handler interrupted a record of this thread. */
 static inline bool
-mrd_ring_enter(mrd_ring_writer *w)
+mrd_ring_enter(mrd_ring_writer *writer)
 {
-    if (__builtin_expect(w->busy, 0))
+    if (__builtin_expect(writer->busy, 0))
         return false;
-    w->busy = 1;
+    writer->busy = 1;
     mrd_ring_fence();
     return true;
 }
 
 static inline void
-mrd_ring_leave(mrd_ring_writer *w)
+mrd_ring_leave(mrd_ring_writer *writer)
 {
     mrd_ring_fence();
-    w->busy = 0;
+    writer->busy = 0;
 }
 
 static inline mrd_ring_rec *
-mrd_ring_reserve(mrd_ring_writer *w, uint64_t ts)
+mrd_ring_reserve(mrd_ring_writer *writer, uint64_t ts)
 {
-    if (__builtin_expect(w->head + MRD_RING_UNIT > w->limit || ts > w->cal_due, 0))
-        return mrd_ring_reserve_slow(w, MRD_RING_UNIT, ts, false);
-    return (mrd_ring_rec *) (void *) (w->data + (w->head & w->mask));
+    if (__builtin_expect(writer->head + MRD_RING_UNIT > writer->limit || ts > writer->cal_due, 0))
+        return mrd_ring_reserve_slow(writer, MRD_RING_UNIT, ts, false);
+    return (mrd_ring_rec *) (void *) (writer->data + (writer->head & writer->mask));
 }
 
 /* Reserves any length, a multiple of 32. */
 static inline mrd_ring_rec *
-mrd_ring_reserve_len(mrd_ring_writer *w, size_t len, uint64_t ts)
+mrd_ring_reserve_len(mrd_ring_writer *writer, size_t len, uint64_t ts)
 {
-    uint64_t at = w->head & w->mask;
+    uint64_t at = writer->head & writer->mask;
 
-    if (w->head + len > w->limit || ts > w->cal_due || at + len > w->mask + 1 ||
-        len > (w->mask + 1) / 4 || len > MRD_RING_REC_MAX)
-        return mrd_ring_reserve_slow(w, len, ts, false);
-    return (mrd_ring_rec *) (void *) (w->data + at);
+    if (writer->head + len > writer->limit || ts > writer->cal_due || at + len > writer->mask + 1 ||
+        len > (writer->mask + 1) / 4 || len > MRD_RING_REC_MAX)
+        return mrd_ring_reserve_slow(writer, len, ts, false);
+    return (mrd_ring_rec *) (void *) (writer->data + at);
 }
 
 /* Reserves a length that any ring accepts: at most 512 bytes. */
 static inline mrd_ring_rec *
-mrd_ring_reserve_short(mrd_ring_writer *w, size_t len, uint64_t ts)
+mrd_ring_reserve_short(mrd_ring_writer *writer, size_t len, uint64_t ts)
 {
-    uint64_t at = w->head & w->mask;
+    uint64_t at = writer->head & writer->mask;
 
-    if (__builtin_expect(w->head + len > w->limit || ts > w->cal_due || at + len > w->mask + 1, 0))
-        return mrd_ring_reserve_slow(w, len, ts, false);
-    return (mrd_ring_rec *) (void *) (w->data + at);
+    if (__builtin_expect(writer->head + len > writer->limit || ts > writer->cal_due ||
+                             at + len > writer->mask + 1,
+                         0))
+        return mrd_ring_reserve_slow(writer, len, ts, false);
+    return (mrd_ring_rec *) (void *) (writer->data + at);
 }
 
 /* release, as the record's bytes must be visible before head; pairs with get_live in ring_read.c */
 static inline void
-mrd_ring_commit(mrd_ring_writer *w, size_t len)
+mrd_ring_commit(mrd_ring_writer *writer, size_t len)
 {
-    w->head += len;
-    atomic_store_explicit(&w->hdr->head, w->head, memory_order_release);
+    writer->head += len;
+    atomic_store_explicit(&writer->hdr->head, writer->head, memory_order_release);
 }
 
 static inline uint64_t

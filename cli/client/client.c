@@ -31,7 +31,7 @@ struct mrd_client {
 
 /* Makes an Authorization header of the token in the file. */
 static mrd_err
-load_token(mrd_client *c, const char *path, mrd_why *why)
+load_token(mrd_client *client, const char *path, mrd_why *why)
 {
     mrd_buf header = { 0 };
     char *token = NULL;
@@ -43,8 +43,8 @@ load_token(mrd_client *c, const char *path, mrd_why *why)
         err = mrd_why_set(why, MRD_SYNTAX, 0, "token file %s holds more than one word", path);
     mrd_buf_fmt(&header, "Authorization: Bearer %s", token);
     if (err == MRD_OK)
-        c->headers = curl_slist_append(NULL, mrd_buf_cstr(&header));
-    if (err == MRD_OK && (header.err != MRD_OK || c->headers == NULL))
+        client->headers = curl_slist_append(NULL, mrd_buf_cstr(&header));
+    if (err == MRD_OK && (header.err != MRD_OK || client->headers == NULL))
         err = mrd_why_set(why, MRD_NOMEM, 0, "token");
     if (header.p != NULL)
         explicit_bzero(header.p, header.cap);
@@ -55,7 +55,7 @@ load_token(mrd_client *c, const char *path, mrd_why *why)
 
 /* A token must not be sent unencrypted to other machines, and must not be part of an address. */
 static mrd_err
-check_server(const char *server, bool token, const mrd_client_options *o, mrd_why *why)
+check_server(const char *server, bool token, const mrd_client_options *options, mrd_why *why)
 {
     mrd_url url;
 
@@ -68,7 +68,7 @@ check_server(const char *server, bool token, const mrd_client_options *o, mrd_wh
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--server: the address may not contain a name or password; the "
                            "aggregator takes tokens (--token-file)");
-    if (token && !o->insecure && !mrd_url_is_loopback(&url) && mrd_url_is(&url, "http"))
+    if (token && !options->insecure && !mrd_url_is_loopback(&url) && mrd_url_is(&url, "http"))
         return mrd_why_set(why, MRD_AUTH, 0,
                            "the token would be sent to %s unencrypted: use https://, or --insecure",
                            server);
@@ -78,41 +78,42 @@ check_server(const char *server, bool token, const mrd_client_options *o, mrd_wh
 mrd_err
 mrd_client_open(const mrd_client_options *options, mrd_client **ret_client, mrd_why *why)
 {
-    mrd_client *c = calloc(1, sizeof(*c));
+    mrd_client *client = calloc(1, sizeof(*client));
     mrd_client_place place;
     mrd_err err;
     size_t len;
 
-    if (c == NULL)
+    if (client == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "client");
     if ((err = mrd_client_place_find(options->server, options->token_file, options->ca_file, &place,
                                      why)) != MRD_OK) {
-        free(c);
+        free(client);
         return err;
     }
     curl_global_init(CURL_GLOBAL_DEFAULT);
-    c->curl = curl_easy_init();
-    c->server = mrd_str_dup(mrd_str_of(place.server));
-    c->ca_file = place.ca_file;
+    client->curl = curl_easy_init();
+    client->server = mrd_str_dup(mrd_str_of(place.server));
+    client->ca_file = place.ca_file;
     place.ca_file = NULL;
-    c->token_file = place.token_file;
+    client->token_file = place.token_file;
     place.token_file = NULL;
-    c->timeout = options->timeout;
-    if (c->curl == NULL || c->server == NULL)
+    client->timeout = options->timeout;
+    if (client->curl == NULL || client->server == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "client");
-    else if ((err = check_server(c->server, c->token_file != NULL, options, why)) == MRD_OK &&
-             c->token_file != NULL)
-        err = load_token(c, c->token_file, why);
+    else if ((err = check_server(client->server, client->token_file != NULL, options, why)) ==
+                 MRD_OK &&
+             client->token_file != NULL)
+        err = load_token(client, client->token_file, why);
     mrd_client_place_fini(&place);
-    if (err == MRD_OK && c->ca_file != NULL && access(c->ca_file, R_OK) != 0)
-        err = mrd_why_set(why, MRD_IO, errno, "cannot read --ca-file %s", c->ca_file);
+    if (err == MRD_OK && client->ca_file != NULL && access(client->ca_file, R_OK) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read --ca-file %s", client->ca_file);
     if (err != MRD_OK) {
-        mrd_client_close(c);
+        mrd_client_close(client);
         return err;
     }
-    for (len = strlen(c->server); len > 0 && c->server[len - 1] == '/'; len--)
-        c->server[len - 1] = '\0';
-    *ret_client = c;
+    for (len = strlen(client->server); len > 0 && client->server[len - 1] == '/'; len--)
+        client->server[len - 1] = '\0';
+    *ret_client = client;
     return MRD_OK;
 }
 
@@ -132,71 +133,73 @@ mrd_client_close(mrd_client *client)
 
 /* Explains frequent failures by what a user can check. */
 static mrd_err
-transport_error(mrd_client *c, CURLcode code, mrd_why *why)
+transport_error(mrd_client *client, CURLcode code, mrd_why *why)
 {
-    const char *detail = c->error[0] != '\0' ? c->error : curl_easy_strerror(code);
+    const char *detail = client->error[0] != '\0' ? client->error : curl_easy_strerror(code);
 
     switch (code) {
     case CURLE_COULDNT_CONNECT:
         return mrd_why_set(why, MRD_NET, 0,
                            "cannot connect to the aggregator at %s: check --server, and that "
                            "meridian-aggregator runs there",
-                           c->server);
+                           client->server);
     case CURLE_COULDNT_RESOLVE_HOST:
         return mrd_why_set(why, MRD_NET, 0, "the host name in %s cannot be resolved (--server)",
-                           c->server);
+                           client->server);
     case CURLE_OPERATION_TIMEDOUT:
-        return mrd_why_set(why, MRD_TIMEOUT, 0, "%s did not answer in time (--timeout)", c->server);
+        return mrd_why_set(why, MRD_TIMEOUT, 0, "%s did not answer in time (--timeout)",
+                           client->server);
     case CURLE_PEER_FAILED_VERIFICATION:
         if (strstr(detail, "expired") != NULL)
             return mrd_why_set(why, MRD_AUTH, 0,
                                "the certificate of %s has expired: it has to be renewed there "
                                "(`meridian certs renew`, if that made it)",
-                               c->server);
+                               client->server);
         __attribute__((fallthrough));
     case CURLE_SSL_CACERT_BADFILE:
         return mrd_why_set(
             why, MRD_AUTH, 0,
-            "the certificate of %s is not trusted (--ca-file names the authority): %s", c->server,
-            detail);
+            "the certificate of %s is not trusted (--ca-file names the authority): %s",
+            client->server, detail);
     case CURLE_GOT_NOTHING:
-        return mrd_why_set(why, MRD_NET, 0, "%s closed the connection without an answer%s",
-                           c->server,
-                           strncmp(c->server, "http://", 7) == 0 ? ": does it need https://?" : "");
+        return mrd_why_set(
+            why, MRD_NET, 0, "%s closed the connection without an answer%s", client->server,
+            strncmp(client->server, "http://", 7) == 0 ? ": does it need https://?" : "");
     case CURLE_SSL_CONNECT_ERROR:
-        return mrd_why_set(why, MRD_AUTH, 0, "%s: %s: does it need http://?", c->server, detail);
+        return mrd_why_set(why, MRD_AUTH, 0, "%s: %s: does it need http://?", client->server,
+                           detail);
     case CURLE_ABORTED_BY_CALLBACK:
         return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
     case CURLE_WRITE_ERROR:
-        return mrd_why_set(why, MRD_IO, errno, "cannot store what %s sent", c->server);
+        return mrd_why_set(why, MRD_IO, errno, "cannot store what %s sent", client->server);
     case CURLE_UNSUPPORTED_PROTOCOL: /* no line of HTTP came */
     case CURLE_WEIRD_SERVER_REPLY:
         return mrd_why_set(why, MRD_NET, 0,
                            "%s did not answer with HTTP: --server must be the aggregator's "
                            "--http-listen address (port 7780 by default)",
-                           c->server);
+                           client->server);
     default:
-        return mrd_why_set(why, MRD_NET, 0, "%s: %s", c->server, detail);
+        return mrd_why_set(why, MRD_NET, 0, "%s: %s", client->server, detail);
     }
 }
 
 /* Sets the options that all requests share. */
 static void
-prepare(mrd_client *c, const char *path, mrd_buf *url)
+prepare(mrd_client *client, const char *path, mrd_buf *url)
 {
-    curl_easy_reset(c->curl);
-    c->error[0] = '\0';
+    curl_easy_reset(client->curl);
+    client->error[0] = '\0';
     mrd_buf_reset(url);
-    mrd_buf_text(url, c->server);
+    mrd_buf_text(url, client->server);
     mrd_buf_text(url, path);
-    curl_easy_setopt(c->curl, CURLOPT_URL, mrd_buf_cstr(url));
-    curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->error);
-    curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c->curl, CURLOPT_USERAGENT, "meridian/" MRD_RELEASE);
-    curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, (long) (c->timeout / MRD_MS));
-    curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    if (c->ca_file != NULL)
-        curl_easy_setopt(c->curl, CURLOPT_CAINFO, c->ca_file);
+    curl_easy_setopt(client->curl, CURLOPT_URL, mrd_buf_cstr(url));
+    curl_easy_setopt(client->curl, CURLOPT_ERRORBUFFER, client->error);
+    curl_easy_setopt(client->curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(client->curl, CURLOPT_USERAGENT, "meridian/" MRD_RELEASE);
+    curl_easy_setopt(client->curl, CURLOPT_CONNECTTIMEOUT_MS, (long) (client->timeout / MRD_MS));
+    curl_easy_setopt(client->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (client->ca_file != NULL)
+        curl_easy_setopt(client->curl, CURLOPT_CAINFO, client->ca_file);
 }
 
 static size_t
@@ -218,7 +221,7 @@ is_refused(long status)
 
 /* Makes an error of a status other than 2xx, with the problem text if there is one. */
 static mrd_err
-status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path, mrd_why *why)
+status_error(mrd_client *client, long status, const mrd_buf *reply, const char *path, mrd_why *why)
 {
     mrd_err err = status == 401                    ? MRD_AUTH
                   : status == 403                  ? MRD_DENIED
@@ -230,34 +233,35 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
     const char *detail = NULL;
     char *to = NULL;
 
-    curl_easy_getinfo(c->curl, CURLINFO_REDIRECT_URL, &to);
+    curl_easy_getinfo(client->curl, CURLINFO_REDIRECT_URL, &to);
     /* a token is never sent to an address that the user did not give */
     if (status >= 300 && status < 400)
         return mrd_why_set(
             why, MRD_NET, 0,
             "%s%s answered with HTTP status %ld, a redirection to %s: --server must be "
             "the address of the aggregator itself",
-            c->server, path, status, to == NULL ? "nowhere" : to);
+            client->server, path, status, to == NULL ? "nowhere" : to);
     if (mrd_json_parse((mrd_str){ (const char *) reply->p, reply->len }, "reply", &doc, NULL) ==
         MRD_OK)
         detail = mrd_json_str(doc, "detail", mrd_json_str(doc, "title", NULL));
-    if (status == 401 && c->headers != NULL && detail != NULL &&
+    if (status == 401 && client->headers != NULL && detail != NULL &&
         strncmp(detail, "send a known token", 18) == 0)
         mrd_why_set(why, err, 0,
                     "%s does not know the token in %s (--token-file): it is of another aggregator, "
                     "or was withdrawn",
-                    c->server, c->token_file);
-    else if (status == 401 && c->headers == NULL &&
+                    client->server, client->token_file);
+    else if (status == 401 && client->headers == NULL &&
              (detail == NULL || strncmp(detail, "send a known token", 18) == 0))
         mrd_why_set(why, err, 0,
                     "%s requires a token: --token-file FILE or MERIDIAN_TOKEN_FILE; a job's owner "
                     "finds one "
                     "in /run/meridian/owner/UID on the job's nodes",
-                    c->server);
+                    client->server);
     else if (detail != NULL)
         mrd_why_set(why, err, 0, "%s", detail);
     else
-        mrd_why_set(why, err, 0, "%s%s answered with HTTP status %ld", c->server, path, status);
+        mrd_why_set(why, err, 0, "%s%s answered with HTTP status %ld", client->server, path,
+                    status);
     mrd_json_free(doc);
     return err;
 }
@@ -274,8 +278,8 @@ exchange(mrd_client *client, const char *method, const char *path, const mrd_jso
     CURLcode code;
 
     prepare(client, path, &url);
-    for (struct curl_slist *h = client->headers; h != NULL; h = h->next)
-        headers = curl_slist_append(headers, h->data);
+    for (struct curl_slist *list = client->headers; list != NULL; list = list->next)
+        headers = curl_slist_append(headers, list->data);
     headers = curl_slist_append(headers, accept);
     if (body != NULL) {
         mrd_json_write(body, false, &sent);
@@ -373,10 +377,10 @@ store(char *data, size_t size, size_t n, void *self)
 }
 
 static size_t
-note_header(char *data, size_t size, size_t n, void *self)
+note_header(char *data, size_t size, size_t count, void *self)
 {
     download *d = self;
-    size_t len = size * n;
+    size_t len = size * count;
 
     if (len > 6 && strncasecmp(data, "etag:", 5) == 0) {
         size_t at = 5;
@@ -394,7 +398,7 @@ note_header(char *data, size_t size, size_t n, void *self)
         if (mrd_num_u64(number, &d->total) != MRD_OK)
             d->total = 0;
     }
-    return size * n;
+    return size * count;
 }
 
 static int
@@ -429,8 +433,8 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
 
     load_etag(side, known, sizeof(known));
     prepare(client, path, &url);
-    for (struct curl_slist *h = client->headers; h != NULL; h = h->next)
-        headers = curl_slist_append(headers, h->data);
+    for (struct curl_slist *list = client->headers; list != NULL; list = list->next)
+        headers = curl_slist_append(headers, list->data);
     if (d->resumed > 0 && known[0] != '\0') {
         snprintf(range, sizeof(range), "Range: bytes=%llu-", (unsigned long long) d->resumed);
         snprintf(condition, sizeof(condition), "If-Range: %s", known);

@@ -99,26 +99,26 @@ mrd_err
 mrd_client_place_find(const char *server, const char *token_file, const char *ca_file,
                       mrd_client_place *ret_place, mrd_why *why)
 {
-    mrd_client_place p = { 0 };
+    mrd_client_place place = { 0 };
     config c = { 0 };
     mrd_err err = load(&c, why);
     const char *known = c.server != NULL ? c.server : MRD_CLIENT_SERVER;
     bool same = server == NULL || strcmp(server, known) == 0;
 
     if (err == MRD_OK) {
-        p.server = copy(server, known);
-        p.ca_file = copy(ca_file, same ? c.ca_file : NULL);
-        p.token_file = copy(token_file, NULL);
-        if (p.token_file == NULL && same)
-            p.token_file = find_token(&c);
-        if (p.server == NULL)
+        place.server = copy(server, known);
+        place.ca_file = copy(ca_file, same ? c.ca_file : NULL);
+        place.token_file = copy(token_file, NULL);
+        if (place.token_file == NULL && same)
+            place.token_file = find_token(&c);
+        if (place.server == NULL)
             err = mrd_why_set(why, MRD_NOMEM, 0, "client");
     }
     mrd_conf_fini(rows, MRD_COUNT(rows), &c);
     if (err != MRD_OK)
-        mrd_client_place_fini(&p);
+        mrd_client_place_fini(&place);
     else
-        *ret_place = p;
+        *ret_place = place;
     return err;
 }
 

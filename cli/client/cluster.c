@@ -69,16 +69,17 @@ mrd_cluster_sleep(mrd_dur_ns dur_ns)
 static int
 run_command(void *self, const mrd_strlist *words)
 {
-    const mrd_cluster_command *c = self;
+    const mrd_cluster_command *command = self;
     mrd_client *client = NULL;
     mrd_why why = { 0 };
     int status = MRD_EXIT_OK;
-    mrd_err err = mrd_client_open(c->client, &client, &why);
+    mrd_err err = mrd_client_open(command->client, &client, &why);
 
     if (err == MRD_OK)
-        err = c->run(c->settings, client, words->n > 0 ? words->v[0] : NULL, &status, &why);
+        err = command->run(command->settings, client, words->n > 0 ? words->v[0] : NULL, &status,
+                           &why);
     if (err != MRD_OK) {
-        mrd_cli_error(c->name, &why);
+        mrd_cli_error(command->name, &why);
         if (status == MRD_EXIT_OK)
             status = mrd_cli_status(err);
     }
@@ -87,21 +88,22 @@ run_command(void *self, const mrd_strlist *words)
 }
 
 int
-mrd_cluster_main(mrd_cluster_command *c, int argc, char **argv)
+mrd_cluster_main(mrd_cluster_command *command, int argc, char **argv)
 {
     mrd_opt table[OPTIONS_MAX];
-    mrd_cli_frame frame = { .usage = c->usage,
-                            .more = c->more,
+    mrd_cli_frame frame = { .usage = command->usage,
+                            .more = command->more,
                             .table = table,
-                            .rows = mrd_session_options(c->table, c->rows, table, OPTIONS_MAX),
-                            .settings = c->settings,
-                            .min_words = c->min_words,
-                            .max_words = c->max_words,
+                            .rows = mrd_session_options(command->table, command->rows, table,
+                                                        OPTIONS_MAX),
+                            .settings = command->settings,
+                            .min_words = command->min_words,
+                            .max_words = command->max_words,
                             .wants = "which session? Give its id, the beginning of it, or `latest`",
                             .run = run_command,
-                            .self = c };
+                            .self = command };
 
-    mrd_session_options_init(c->table, c->rows, c->settings);
+    mrd_session_options_init(command->table, command->rows, command->settings);
     return mrd_cli_main(&frame, argc, argv);
 }
 
@@ -256,15 +258,15 @@ expected(const mrd_json *doc)
 static bool
 is_over(void *self, const mrd_json *doc)
 {
-    mrd_progress *p = self;
+    mrd_progress *progress = self;
     const mrd_json *job = mrd_json_get(doc, "profile");
 
     if (mrd_cluster_in(doc, "merging") && job != NULL)
-        mrd_progress_show(p, (uint64_t) mrd_json_int(job, "events", 0),
+        mrd_progress_show(progress, (uint64_t) mrd_json_int(job, "events", 0),
                           (uint64_t) mrd_json_int(job, "total", 0), "events", "merged");
     else
-        mrd_progress_show(p, (uint64_t) mrd_json_int(doc, "events", 0), expected(doc), "events",
-                          mrd_json_str(doc, "state", ""));
+        mrd_progress_show(progress, (uint64_t) mrd_json_int(doc, "events", 0), expected(doc),
+                          "events", mrd_json_str(doc, "state", ""));
     return mrd_cluster_in(doc, "complete|failed");
 }
 
@@ -348,7 +350,7 @@ recorder_text(const mrd_json *node, char *text, size_t size)
 
 /* Joins what is not empty. */
 static void
-remark_cell(mrd_text_table *t, const char *const *remarks, size_t n)
+remark_cell(mrd_text_table *texts, const char *const *remarks, size_t n)
 {
     char all[900] = "";
     size_t len = 0;
@@ -358,34 +360,34 @@ remark_cell(mrd_text_table *t, const char *const *remarks, size_t n)
             len += (size_t) snprintf(all + len, sizeof(all) - len, "%s%.400s", len > 0 ? "; " : "",
                                      remarks[i]);
     }
-    mrd_text_table_cell(t, "%s", all);
+    mrd_text_table_cell(texts, "%s", all);
 }
 
 static void
-part_row(mrd_text_table *t, const mrd_json *p, bool over)
+part_row(mrd_text_table *texts, const mrd_json *json, bool over)
 {
-    const mrd_json *counters = mrd_json_get(p, "counters"), *clock = mrd_json_get(p, "clock");
-    int64_t missing = mrd_json_int(p, "missing_batches", 0);
+    const mrd_json *counters = mrd_json_get(json, "counters"), *clock = mrd_json_get(json, "clock");
+    int64_t missing = mrd_json_int(json, "missing_batches", 0);
     char batches[64] = "", damage[160], recorder[80];
 
     if (missing > 0)
         snprintf(batches, sizeof(batches), "%" PRId64 " batch%s %s", missing,
                  missing == 1 ? "" : "es", over ? "missing" : "on their way");
-    mrd_text_table_cell(t, "%s", mrd_json_str(p, "instance_id", "?"));
-    mrd_text_table_cell(t, "%s", mrd_json_str(p, "state", "?"));
-    mrd_text_table_count(t, mrd_json_int(p, "events", 0));
-    mrd_text_table_count(t, mrd_cluster_lost(counters));
-    mrd_text_table_count(t, mrd_json_int(counters, "held", 0));
-    mrd_text_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
-    mrd_text_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
-    mrd_text_table_dur(t, mrd_json_int(p, "started_local_ns", 0) == 0
-                              ? -1
-                              : mrd_json_int(p, "start_bound_ns", -1));
-    remark_cell(t,
-                (const char *[]){ batches, damage_text(p, damage, sizeof(damage)),
-                                  mrd_json_str(p, "message", ""),
-                                  recorder_text(p, recorder, sizeof(recorder)),
-                                  mrd_json_bool(p, "simulated", false) ? "simulated" : "" },
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "instance_id", "?"));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "state", "?"));
+    mrd_text_table_count(texts, mrd_json_int(json, "events", 0));
+    mrd_text_table_count(texts, mrd_cluster_lost(counters));
+    mrd_text_table_count(texts, mrd_json_int(counters, "held", 0));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(clock, "state", "?"));
+    mrd_text_table_dur(texts, mrd_json_int(clock, "bound_ns", -1));
+    mrd_text_table_dur(texts, mrd_json_int(json, "started_local_ns", 0) == 0
+                                  ? -1
+                                  : mrd_json_int(json, "start_bound_ns", -1));
+    remark_cell(texts,
+                (const char *[]){ batches, damage_text(json, damage, sizeof(damage)),
+                                  mrd_json_str(json, "message", ""),
+                                  recorder_text(json, recorder, sizeof(recorder)),
+                                  mrd_json_bool(json, "simulated", false) ? "simulated" : "" },
                 5);
 }
 
@@ -418,15 +420,15 @@ nodes_of(const mrd_json *doc)
 static void
 print_parts(const node_list *nodes, bool over, FILE *to)
 {
-    mrd_text_table t = { part_columns, MRD_COUNT(part_columns), { 0 } };
+    mrd_text_table texts = { part_columns, MRD_COUNT(part_columns), { 0 } };
 
     if (nodes->n == 0)
         return;
     for (size_t i = 0; i < nodes->n; i++)
-        part_row(&t, nodes->v[i], over);
+        part_row(&texts, nodes->v[i], over);
     fputc('\n', to);
-    mrd_text_table_print(&t, to);
-    mrd_text_table_fini(&t);
+    mrd_text_table_print(&texts, to);
+    mrd_text_table_fini(&texts);
 }
 
 static void
@@ -437,13 +439,13 @@ print_drops(const node_list *nodes, FILE *to)
         const mrd_json *drops = mrd_json_get(mrd_json_get(node, "counters"), "drops");
 
         for (size_t k = 0; k < mrd_json_size(drops); k++) {
-            const mrd_json *d = mrd_json_at(drops, k);
-            const char *meaning = mrd_drop_meaning(mrd_str_of(mrd_json_str(d, "cause", "")));
-            int64_t count = mrd_json_int(d, "count", 0);
+            const mrd_json *json = mrd_json_at(drops, k);
+            const char *meaning = mrd_drop_meaning(mrd_str_of(mrd_json_str(json, "cause", "")));
+            int64_t count = mrd_json_int(json, "count", 0);
 
             fprintf(to, "dropped on %s: %" PRId64 " event%s, cause %s%s%s\n",
                     mrd_cluster_shown(node, "instance_id", "?"), count,
-                    mrd_plural((uint64_t) count), mrd_cluster_shown(d, "cause", "?"),
+                    mrd_plural((uint64_t) count), mrd_cluster_shown(json, "cause", "?"),
                     meaning == NULL ? "" : ": ", meaning == NULL ? "" : meaning);
         }
     }
@@ -453,17 +455,17 @@ static void
 print_triggers(const mrd_json *list, FILE *to)
 {
     for (size_t i = 0; i < mrd_json_size(list); i++) {
-        const mrd_json *t = mrd_json_at(list, i);
+        const mrd_json *json = mrd_json_at(list, i);
 
         fprintf(to, "trigger %s: %s to %s, %" PRId64 " node%s answered",
-                mrd_cluster_shown(t, "id", "?"), mrd_cluster_shown(t, "from", "?"),
-                mrd_cluster_shown(t, "to", "?"), mrd_json_int(t, "answered", 0),
-                mrd_plural((uint64_t) mrd_json_int(t, "answered", 0)));
-        if (mrd_json_size(mrd_json_get(t, "unacknowledged")) > 0)
+                mrd_cluster_shown(json, "id", "?"), mrd_cluster_shown(json, "from", "?"),
+                mrd_cluster_shown(json, "to", "?"), mrd_json_int(json, "answered", 0),
+                mrd_plural((uint64_t) mrd_json_int(json, "answered", 0)));
+        if (mrd_json_size(mrd_json_get(json, "unacknowledged")) > 0)
             fprintf(to, ", %zu did not acknowledge it",
-                    mrd_json_size(mrd_json_get(t, "unacknowledged")));
+                    mrd_json_size(mrd_json_get(json, "unacknowledged")));
         fputs(": ", to);
-        mrd_cluster_say(to, mrd_json_str(t, "reason", ""));
+        mrd_cluster_say(to, mrd_json_str(json, "reason", ""));
     }
 }
 
@@ -521,14 +523,14 @@ print_device_profiles(const mrd_json *doc, const node_list *nodes, FILE *to)
         const mrd_json *node = nodes->v[i], *list = mrd_json_get(node, "device_profiles");
 
         for (size_t k = 0; k < mrd_json_size(list); k++) {
-            const mrd_json *p = mrd_json_at(list, k);
+            const mrd_json *json = mrd_json_at(list, k);
 
             fputs("device profile of ", to);
-            say_profile(node, p, to);
-            fprintf(to, ": %s%s", mrd_cluster_shown(p, "state", "?"),
-                    *mrd_json_str(p, "message", "") == '\0' ? "" : ": ");
-            mrd_cluster_say(to, mrd_json_str(p, "message", ""));
-            lacks = lacks || (by_model && mrd_json_int(p, "written", 0) > 0 && lacks_neff(node));
+            say_profile(node, json, to);
+            fprintf(to, ": %s%s", mrd_cluster_shown(json, "state", "?"),
+                    *mrd_json_str(json, "message", "") == '\0' ? "" : ": ");
+            mrd_cluster_say(to, mrd_json_str(json, "message", ""));
+            lacks = lacks || (by_model && mrd_json_int(json, "written", 0) > 0 && lacks_neff(node));
         }
     }
     if (lacks)
@@ -579,15 +581,15 @@ profiles_whole(const mrd_json *node, const char *command)
     bool whole = true;
 
     for (size_t i = 0; i < mrd_json_size(list); i++) {
-        const mrd_json *p = mrd_json_at(list, i);
+        const mrd_json *json = mrd_json_at(list, i);
 
-        if (strcmp(mrd_json_str(p, "state", ""), "refused") != 0)
+        if (strcmp(mrd_json_str(json, "state", ""), "refused") != 0)
             continue;
         whole = false;
         fprintf(stderr, "meridian %s: no device profile of ", command);
-        say_profile(node, p, stderr);
+        say_profile(node, json, stderr);
         fputs(": ", stderr);
-        mrd_cluster_say(stderr, mrd_json_str(p, "message", "no reason given"));
+        mrd_cluster_say(stderr, mrd_json_str(json, "message", "no reason given"));
     }
     return whole;
 }
@@ -695,10 +697,10 @@ mrd_cluster_nodes_text(const mrd_json *doc, char text[64])
 static bool
 node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 {
-    const mrd_json *c = mrd_json_get(node, "counters");
+    const mrd_json *json = mrd_json_get(node, "counters");
     bool over = is_ending(doc);
     int64_t missing = over ? mrd_json_int(node, "missing_batches", 0) : 0;
-    int64_t dropped = mrd_cluster_lost(c), clock = mrd_json_int(c, "clock_frames_lost", 0);
+    int64_t dropped = mrd_cluster_lost(json), clock = mrd_json_int(json, "clock_frames_lost", 0);
 
     if (missing == 0 && dropped == 0 && clock == 0 && !is_without(node) &&
         (!over || mrd_cluster_in(node, "flushed")))
@@ -725,12 +727,13 @@ triggers_whole(const mrd_json *doc, const char *command)
     bool whole = true;
 
     for (size_t i = 0; is_ending(doc) && i < mrd_json_size(list); i++) {
-        const mrd_json *t = mrd_json_at(list, i), *missing = mrd_json_get(t, "unacknowledged");
+        const mrd_json *json = mrd_json_at(list, i),
+                       *missing = mrd_json_get(json, "unacknowledged");
 
         for (size_t k = 0; k < mrd_json_size(missing); k++) {
             whole = false;
             fprintf(stderr, "meridian %s: incomplete: node %s did not acknowledge trigger %s\n",
-                    command, mrd_cluster_shown_at(missing, k), mrd_cluster_shown(t, "id", "?"));
+                    command, mrd_cluster_shown_at(missing, k), mrd_cluster_shown(json, "id", "?"));
         }
     }
     return whole;
@@ -750,9 +753,9 @@ mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mrd_why *w
 }
 
 static bool
-is_recorder(const mrd_json *s)
+is_recorder(const mrd_json *json)
 {
-    return strcmp(mrd_json_str(s, "mode", ""), "recorder") == 0;
+    return strcmp(mrd_json_str(json, "mode", ""), "recorder") == 0;
 }
 
 /* Prints why no events were recorded. A flight recorder without a trigger is as intended. */
@@ -777,16 +780,16 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
     whole = holds_events(doc, command) && whole;
 
     for (size_t i = 0; i < mrd_json_size(nodes); i++) {
-        const mrd_json *p = mrd_json_at(nodes, i);
+        const mrd_json *json = mrd_json_at(nodes, i);
 
-        whole = coverage_whole(doc, p, command) && whole;
-        whole = profiles_whole(p, command) && whole;
-        whole = journal_whole(p, command) && whole;
-        whole = files_whole(p, command) && whole;
-        whole = unread_whole(p, command) && whole;
-        whole = node_whole(doc, p, command) && whole;
-        say_remark(p, mrd_json_get(p, "uncounted"), command);
-        say_remark(p, mrd_json_get(mrd_json_get(p, "tally"), "unselected"), command);
+        whole = coverage_whole(doc, json, command) && whole;
+        whole = profiles_whole(json, command) && whole;
+        whole = journal_whole(json, command) && whole;
+        whole = files_whole(json, command) && whole;
+        whole = unread_whole(json, command) && whole;
+        whole = node_whole(doc, json, command) && whole;
+        say_remark(json, mrd_json_get(json, "uncounted"), command);
+        say_remark(json, mrd_json_get(mrd_json_get(json, "tally"), "unselected"), command);
     }
     return whole;
 }

@@ -40,7 +40,7 @@ int mrd_cluster_main(mrd_cluster_command *command, int argc, char **argv);
  * each, or the message `none` if the list is empty. */
 void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
                             const mrd_text_table_column *columns, size_t n_columns,
-                            void (*row)(mrd_text_table *t, const mrd_json *member),
+                            void (*row)(mrd_text_table *texts, const mrd_json *member),
                             const char *none);
 /* Prints one line of external text, with control characters as '?'. */
 void mrd_cluster_say(FILE *to, const char *text);

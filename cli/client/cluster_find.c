@@ -10,17 +10,17 @@
 /* Returns how well a session suits the purpose. "latest" prefers a higher value, then a later
  * session. */
 static int
-suits(const mrd_json *s, mrd_cluster_use use)
+suits(const mrd_json *json, mrd_cluster_use use)
 {
-    bool open = mrd_cluster_in(s, "arming|recording|stopping");
-    bool begun = !mrd_cluster_in(s, "arming|failed");
+    bool open = mrd_cluster_in(json, "arming|recording|stopping");
+    bool begun = !mrd_cluster_in(json, "arming|failed");
 
     switch (use) {
     case MRD_CLUSTER_END:
         return open ? 2 : begun;
     case MRD_CLUSTER_TRIGGER:
-        return mrd_cluster_in(s, "recording") &&
-                       strcmp(mrd_json_str(s, "mode", ""), "recorder") == 0
+        return mrd_cluster_in(json, "recording") &&
+                       strcmp(mrd_json_str(json, "mode", ""), "recorder") == 0
                    ? 2
                    : open;
     case MRD_CLUSTER_READ:
@@ -65,14 +65,15 @@ latest_of(const mrd_json *list, mrd_cluster_use use)
     const mrd_json *best = NULL;
 
     for (size_t i = 0; i < mrd_json_size(list); i++) {
-        const mrd_json *s = mrd_json_at(list, i);
+        const mrd_json *json = mrd_json_at(list, i);
 
-        if (best != NULL && suits(s, use) != suits(best, use)) {
-            best = suits(s, use) > suits(best, use) ? s : best;
+        if (best != NULL && suits(json, use) != suits(best, use)) {
+            best = suits(json, use) > suits(best, use) ? json : best;
             continue;
         }
-        if (best == NULL || mrd_json_int(s, "created_ns", 0) >= mrd_json_int(best, "created_ns", 0))
-            best = s;
+        if (best == NULL ||
+            mrd_json_int(json, "created_ns", 0) >= mrd_json_int(best, "created_ns", 0))
+            best = json;
     }
     return best;
 }
@@ -85,12 +86,12 @@ named(const mrd_json *list, const char *word, size_t *ret_matches)
 
     *ret_matches = 0;
     for (size_t i = 0; i < mrd_json_size(list); i++) {
-        const mrd_json *s = mrd_json_at(list, i);
-        const char *id = mrd_json_str(s, "id", "");
+        const mrd_json *json = mrd_json_at(list, i);
+        const char *id = mrd_json_str(json, "id", "");
 
         if (!mrd_str_starts(mrd_str_of(id), word))
             continue;
-        found = s;
+        found = json;
         if (++*ret_matches > 0 && strcmp(id, word) == 0) {
             *ret_matches = 1;
             return found;

@@ -60,18 +60,18 @@ mrd_cluster_print_json(const mrd_json *doc)
 void
 mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
                        const mrd_text_table_column *columns, size_t n_columns,
-                       void (*row)(mrd_text_table *t, const mrd_json *member), const char *none)
+                       void (*row)(mrd_text_table *texts, const mrd_json *member), const char *none)
 {
-    mrd_text_table t = { columns, n_columns, { 0 } };
+    mrd_text_table texts = { columns, n_columns, { 0 } };
     const mrd_json *list = mrd_json_get(doc, key);
 
     for (size_t i = 0; i < mrd_json_size(list); i++)
-        row(&t, mrd_json_at(list, i));
+        row(&texts, mrd_json_at(list, i));
     if (json)
         mrd_cluster_print_json(doc);
     else if (mrd_json_size(list) > 0)
-        mrd_text_table_print(&t, stdout);
+        mrd_text_table_print(&texts, stdout);
     else
         printf("%s\n", none);
-    mrd_text_table_fini(&t);
+    mrd_text_table_fini(&texts);
 }

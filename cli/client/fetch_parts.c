@@ -24,11 +24,11 @@ mrd_fetch_list(mrd_json *list, const char *file)
 static bool
 is_trace(const char *path)
 {
-    FILE *f = fopen(path, "rb");
-    int first = f == NULL ? EOF : fgetc(f);
+    FILE *file = fopen(path, "rb");
+    int first = file == NULL ? EOF : fgetc(file);
 
-    if (f != NULL)
-        fclose(f);
+    if (file != NULL)
+        fclose(file);
     return first == 0x0a;
 }
 

@@ -61,11 +61,11 @@ select_option(const mrd_select_row *row, size_t base)
 }
 
 size_t
-mrd_session_options(const mrd_opt *table, size_t n, mrd_opt *ret_table, size_t room)
+mrd_session_options(const mrd_opt *table, size_t count, mrd_opt *ret_table, size_t room)
 {
     size_t at = 0;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         const mrd_opt *own = &table[i];
         mrd_opt select = { .type = MRD_OPT_HEAD, .help = "Selection (everything when not given)" };
         size_t more = own->type == MRD_OPT_HEAD && own->name != NULL
@@ -79,7 +79,7 @@ mrd_session_options(const mrd_opt *table, size_t n, mrd_opt *ret_table, size_t r
         for (size_t k = 0; k < MRD_SESSION_PARAMS; k++) {
             const mrd_session_param *row = &mrd_session_param_table[k];
 
-            if ((row->commands & own->flags) != 0 && !has_option(table, n, row->option))
+            if ((row->commands & own->flags) != 0 && !has_option(table, count, row->option))
                 ret_table[at++] = param_option(row, own->offset);
         }
         ret_table[at++] = select;
@@ -93,40 +93,41 @@ void
 mrd_session_options_init(const mrd_opt *table, size_t n, void *settings)
 {
     for (size_t i = 0; i < n; i++) {
-        mrd_session_request *r = (mrd_session_request *) ((uintptr_t) settings + table[i].offset);
+        mrd_session_request *request =
+            (mrd_session_request *) ((uintptr_t) settings + table[i].offset);
 
         if (table[i].type == MRD_OPT_HEAD && table[i].name != NULL)
-            mrd_session_params_init_numbers(&r->params);
+            mrd_session_params_init_numbers(&request->params);
     }
 }
 
 static mrd_json *
-select_json(const mrd_select *s)
+select_json(const mrd_select *selection)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
 
     for (size_t i = 0; i < mrd_select_rows; i++) {
         const mrd_strlist *list =
-            (const mrd_strlist *) ((uintptr_t) s + mrd_select_table[i].offset);
+            (const mrd_strlist *) ((uintptr_t) selection + mrd_select_table[i].offset);
         mrd_json *a = list->n > 0 ? mrd_json_new_array() : NULL;
 
         for (size_t k = 0; k < list->n; k++)
             mrd_json_append(a, mrd_json_new_str(list->v[k]));
         if (a != NULL)
-            mrd_json_set(o, mrd_select_table[i].key, a);
+            mrd_json_set(json, mrd_select_table[i].key, a);
     }
-    return o;
+    return json;
 }
 
 mrd_json *
 mrd_session_request_json(const mrd_session_request *request)
 {
-    mrd_json *o = mrd_json_new_object(), *select = select_json(&request->select);
+    mrd_json *json = mrd_json_new_object(), *select = select_json(&request->select);
 
-    mrd_session_params_put_json(&request->params, o);
+    mrd_session_params_put_json(&request->params, json);
     if (mrd_json_size(select) > 0)
-        mrd_json_set(o, "select", select);
+        mrd_json_set(json, "select", select);
     else
         mrd_json_free(select);
-    return o;
+    return json;
 }

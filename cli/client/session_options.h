@@ -18,7 +18,7 @@
 
 /* Writes the table with those rows, at most `room`, and returns their number. A parameter with a
  * row in the command's own table keeps that row. */
-size_t mrd_session_options(const mrd_opt *table, size_t n, mrd_opt *ret_table, size_t room);
+size_t mrd_session_options(const mrd_opt *table, size_t count, mrd_opt *ret_table, size_t room);
 
 /* Sets the defaults of the parameters without a row in the table. The settings are zeroed. */
 void mrd_session_options_init(const mrd_opt *table, size_t n, void *settings);

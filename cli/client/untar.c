@@ -36,25 +36,25 @@ take(untar *u, void *to, size_t len, mrd_why *why)
 }
 
 static bool
-number(const uint8_t *p, size_t n, uint64_t *ret_v)
+number(const uint8_t *bytes, size_t n, uint64_t *ret_v)
 {
-    uint64_t v = 0;
+    uint64_t value = 0;
 
-    if (p[0] == 0x80) { /* base 256 */
+    if (bytes[0] == 0x80) { /* base 256 */
         for (size_t i = 1; i < n; i++) {
-            if (v >> 55 != 0)
+            if (value >> 55 != 0)
                 return false;
-            v = v << 8 | p[i];
+            value = value << 8 | bytes[i];
         }
-        *ret_v = v;
+        *ret_v = value;
         return true;
     }
-    for (size_t i = 0; i < n && p[i] != 0 && p[i] != ' '; i++) {
-        if (p[i] < '0' || p[i] > '7')
+    for (size_t i = 0; i < n && bytes[i] != 0 && bytes[i] != ' '; i++) {
+        if (bytes[i] < '0' || bytes[i] > '7')
             return false;
-        v = v << 3 | (uint64_t) (p[i] - '0');
+        value = value << 3 | (uint64_t) (bytes[i] - '0');
     }
-    *ret_v = v;
+    *ret_v = value;
     return true;
 }
 

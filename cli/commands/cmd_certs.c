@@ -125,11 +125,12 @@ static mrd_err
 issue_aggregator(settings *set, bool renew, mrd_why *why)
 {
     bool keep_names = renew && set->hosts.n == 0;
-    mrd_pki_request r = { set->dir,  "aggregator", "aggregator", keep_names ? NULL : &set->hosts,
-                          set->days, true };
+    mrd_pki_request request = { set->dir,     "aggregator",
+                                "aggregator", keep_names ? NULL : &set->hosts,
+                                set->days,    true };
     mrd_err err = keep_names ? MRD_OK : add_local_hosts(&set->hosts);
 
-    return err != MRD_OK ? mrd_why_set(why, err, 0, "hosts") : mrd_pki_issue(&r, renew, why);
+    return err != MRD_OK ? mrd_why_set(why, err, 0, "hosts") : mrd_pki_issue(&request, renew, why);
 }
 
 static mrd_err
@@ -262,7 +263,7 @@ static mrd_err
 certs_agent(settings *set, const char *instance, mrd_why *why)
 {
     mrd_buf file = { 0 };
-    mrd_pki_request r = { set->dir, instance, NULL, NULL, set->days, false };
+    mrd_pki_request request = { set->dir, instance, NULL, NULL, set->days, false };
     mrd_err err;
 
     if (!plain_name(instance))
@@ -270,8 +271,8 @@ certs_agent(settings *set, const char *instance, mrd_why *why)
             why, MRD_INVALID, 0,
             "'%s' is not an instance id: letters, digits, '.', '-' and '_', at most 64", instance);
     mrd_buf_fmt(&file, "agent-%s", instance);
-    r.file = mrd_buf_cstr(&file);
-    if ((err = mrd_pki_issue(&r, false, why)) == MRD_OK &&
+    request.file = mrd_buf_cstr(&file);
+    if ((err = mrd_pki_issue(&request, false, why)) == MRD_OK &&
         (err = bind_token(set->dir, instance, why)) == MRD_OK)
         printf("%s/agent-%s.pem, .key and .token: copy them and ca.pem to that node\n", set->dir,
                instance);
@@ -308,15 +309,15 @@ each_certificate(settings *set, mrd_err (*each)(settings *set, const char *file,
 static mrd_err
 renew_one(settings *set, const char *file, mrd_why *why)
 {
-    mrd_pki_request r = { set->dir, file, file, NULL, set->days, false };
+    mrd_pki_request request = { set->dir, file, file, NULL, set->days, false };
 
     if (strcmp(file, "ca") == 0)
         return MRD_OK;
     if (strcmp(file, "aggregator") == 0)
         return issue_aggregator(set, true, why);
     if (strncmp(file, "agent-", 6) == 0)
-        r.name = file + 6;
-    return mrd_pki_issue(&r, true, why);
+        request.name = file + 6;
+    return mrd_pki_issue(&request, true, why);
 }
 
 static mrd_err

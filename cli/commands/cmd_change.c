@@ -28,14 +28,14 @@ static const mrd_opt choices[] = {
 };
 
 static void
-put_list(mrd_json *o, const char *key, const mrd_strlist *list)
+put_list(mrd_json *json, const char *key, const mrd_strlist *list)
 {
     mrd_json *a = list->n > 0 ? mrd_json_new_array() : NULL;
 
     for (size_t i = 0; i < list->n; i++)
         mrd_json_append(a, mrd_json_new_str(list->v[i]));
     if (a != NULL)
-        mrd_json_set(o, key, a);
+        mrd_json_set(json, key, a);
 }
 
 static mrd_err
@@ -92,17 +92,17 @@ command(const char *name, const char *rest, const mrd_opt *table, size_t rows, i
         char **argv)
 {
     settings set = { .rest = rest };
-    mrd_cluster_command c = { .name = name,
-                              .usage = "SESSION [options]",
-                              .table = table,
-                              .rows = rows,
-                              .settings = &set,
-                              .client = &set.client,
-                              .min_words = 1,
-                              .max_words = 1,
-                              .run = alter };
+    mrd_cluster_command cluster_command = { .name = name,
+                                            .usage = "SESSION [options]",
+                                            .table = table,
+                                            .rows = rows,
+                                            .settings = &set,
+                                            .client = &set.client,
+                                            .min_words = 1,
+                                            .max_words = 1,
+                                            .run = alter };
 
-    return mrd_cluster_main(&c, argc, argv);
+    return mrd_cluster_main(&cluster_command, argc, argv);
 }
 
 int

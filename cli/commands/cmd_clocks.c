@@ -75,14 +75,14 @@ no_picture(const char *node, const char *reason)
 /* ---- From a directory ---- */
 
 static mrd_err
-draw(const mrd_clock_node *n, size_t boot, const char *path, mrd_why *why)
+draw(const mrd_clock_node *node, size_t boot, const char *path, mrd_why *why)
 {
-    const mrd_boot_clock *c = &n->clock.v[boot];
+    const mrd_boot_clock *clock = &node->clock.v[boot];
     mrd_buf svg = { 0 };
-    mrd_err err = mrd_clock_svg(c->align, c->probes, c->n_probes, &svg);
+    mrd_err err = mrd_clock_svg(clock->align, clock->probes, clock->n_probes, &svg);
 
     if (err != MRD_OK)
-        err = mrd_why_set(why, err, 0, "picture of the clock of %s", n->id);
+        err = mrd_why_set(why, err, 0, "picture of the clock of %s", node->id);
     else if ((err = mrd_write_file(path, (mrd_bytes){ svg.p, svg.len }, 0644, why)) == MRD_OK)
         fprintf(stderr, "wrote %s\n", path);
     mrd_buf_fini(&svg);
@@ -90,24 +90,24 @@ draw(const mrd_clock_node *n, size_t boot, const char *path, mrd_why *why)
 }
 
 static mrd_err
-draw_all(const mrd_clock_report *r, const char *file, mrd_why *why)
+draw_all(const mrd_clock_report *report, const char *file, mrd_why *why)
 {
     size_t all = 0;
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < r->n; i++)
-        all += r->v[i].clock.n;
-    for (size_t i = 0; i < r->n; i++) {
-        for (size_t k = 0; k < r->v[i].clock.n && err == MRD_OK; k++) {
+    for (size_t i = 0; i < report->n; i++)
+        all += report->v[i].clock.n;
+    for (size_t i = 0; i < report->n; i++) {
+        for (size_t k = 0; k < report->v[i].clock.n && err == MRD_OK; k++) {
             char *path;
 
-            if (r->v[i].clock.v[k].align == NULL) {
-                no_picture(r->v[i].id, r->v[i].clock.v[k].why.text);
+            if (report->v[i].clock.v[k].align == NULL) {
+                no_picture(report->v[i].id, report->v[i].clock.v[k].why.text);
                 continue;
             }
-            path = plot_path(file, r->v[i].id, k + 1, all);
+            path = plot_path(file, report->v[i].id, k + 1, all);
             err = path == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", file)
-                               : draw(&r->v[i], k, path, why);
+                               : draw(&report->v[i], k, path, why);
             free(path);
         }
     }
@@ -115,20 +115,20 @@ draw_all(const mrd_clock_report *r, const char *file, mrd_why *why)
 }
 
 static mrd_err
-print_report(const settings *set, const mrd_clock_report *r, mrd_why *why)
+print_report(const settings *set, const mrd_clock_report *report, mrd_why *why)
 {
     mrd_buf text = { 0 };
     mrd_json *doc;
     mrd_err err;
 
     if (set->client.json) {
-        if ((doc = mrd_clock_report_json(r)) == NULL)
+        if ((doc = mrd_clock_report_json(report)) == NULL)
             return mrd_why_set(why, MRD_NOMEM, 0, "table of clocks");
         mrd_cluster_print_json(doc);
         mrd_json_free(doc);
         return MRD_OK;
     }
-    mrd_clock_report_text(r, &text);
+    mrd_clock_report_text(report, &text);
     if ((err = text.err) == MRD_OK)
         fwrite(text.p, 1, text.len, stdout);
     mrd_buf_fini(&text);
@@ -138,16 +138,16 @@ print_report(const settings *set, const mrd_clock_report *r, mrd_why *why)
 static mrd_err
 from_directory(const settings *set, const char *session, int *ret_status, mrd_why *why)
 {
-    mrd_clock_report r = { 0 };
-    mrd_err err = mrd_clock_report_read(session, &set->instances, &r, why);
+    mrd_clock_report report = { 0 };
+    mrd_err err = mrd_clock_report_read(session, &set->instances, &report, why);
 
     if (err == MRD_OK)
-        err = print_report(set, &r, why);
+        err = print_report(set, &report, why);
     if (err == MRD_OK && set->plot != NULL)
-        err = draw_all(&r, set->plot, why);
-    if (err == MRD_OK && mrd_clock_report_violations(&r) > 0)
+        err = draw_all(&report, set->plot, why);
+    if (err == MRD_OK && mrd_clock_report_violations(&report) > 0)
         *ret_status = MRD_EXIT_INCOMPLETE;
-    mrd_clock_report_fini(&r);
+    mrd_clock_report_fini(&report);
     return err;
 }
 
@@ -172,12 +172,12 @@ query(mrd_buf *to, const settings *set, const char *rest)
 static mrd_err
 copy_out(const char *path, mrd_why *why)
 {
-    FILE *f = fopen(path, "re");
+    FILE *file = fopen(path, "re");
 
-    if (f == NULL)
+    if (file == NULL)
         return mrd_why_set(why, MRD_IO, errno, "%s", path);
-    mrd_text_show(f, false, stdout);
-    fclose(f);
+    mrd_text_show(file, false, stdout);
+    fclose(file);
     return MRD_OK;
 }
 
@@ -213,14 +213,14 @@ draw_remote(mrd_client *client, const char *id, const mrd_json *list, const char
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < all && err == MRD_OK; i++) {
-        const mrd_json *n = mrd_json_at(list, i);
-        const char *node = mrd_json_str(n, "instance_id", "?");
-        int64_t boot = mrd_json_int(n, "boot", 1);
+        const mrd_json *json = mrd_json_at(list, i);
+        const char *node = mrd_json_str(json, "instance_id", "?");
+        int64_t boot = mrd_json_int(json, "boot", 1);
         mrd_buf from = { 0 };
         char *to;
 
-        if (mrd_json_size(mrd_json_get(n, "segments")) == 0) {
-            no_picture(node, mrd_json_str(n, "assumptions", "?"));
+        if (mrd_json_size(mrd_json_get(json, "segments")) == 0) {
+            no_picture(node, mrd_json_str(json, "assumptions", "?"));
             continue;
         }
         to = plot_path(file, node, (size_t) boot, all);

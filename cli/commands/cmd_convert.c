@@ -113,19 +113,19 @@ static const mrd_text_table_column columns[] = {
 };
 
 static void
-put_row(mrd_text_table *t, const mrd_json *v)
+put_row(mrd_text_table *texts, const mrd_json *json)
 {
     char size[MRD_SIZE_TEXT], memory[MRD_SIZE_TEXT];
 
-    mrd_text_table_cell(t, "%s", mrd_json_str(v, "instance_id", "-"));
-    mrd_text_table_cell(t, "%lld", (long long) mrd_json_int(v, "process_id", -1));
-    mrd_text_table_cell(t, "%s", mrd_json_str(v, "state", "-"));
-    mrd_text_table_count(t, mrd_json_int(v, "files", 0));
-    mrd_text_table_cell(t, "%s", mrd_cli_size((uint64_t) mrd_json_int(v, "bytes", 0), size));
-    mrd_text_table_cell(t, "%.1f", (double) mrd_json_int(v, "took_ns", 0) / 1e9);
-    mrd_text_table_cell(t, "%s",
-                        mrd_cli_size((uint64_t) mrd_json_int(v, "memory_bytes", 0), memory));
-    mrd_text_table_cell(t, "%s", mrd_json_str(v, "message", "-"));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "instance_id", "-"));
+    mrd_text_table_cell(texts, "%lld", (long long) mrd_json_int(json, "process_id", -1));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "state", "-"));
+    mrd_text_table_count(texts, mrd_json_int(json, "files", 0));
+    mrd_text_table_cell(texts, "%s", mrd_cli_size((uint64_t) mrd_json_int(json, "bytes", 0), size));
+    mrd_text_table_cell(texts, "%.1f", (double) mrd_json_int(json, "took_ns", 0) / 1e9);
+    mrd_text_table_cell(texts, "%s",
+                        mrd_cli_size((uint64_t) mrd_json_int(json, "memory_bytes", 0), memory));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "message", "-"));
 }
 
 static size_t
@@ -328,11 +328,11 @@ link_tree(const char *from, const char *to, unsigned depth, mrd_why *why)
 {
     const struct dirent *entry;
     mrd_err err = mrd_make_dirs(to, why);
-    DIR *d = err == MRD_OK ? opendir(from) : NULL;
+    DIR *dir = err == MRD_OK ? opendir(from) : NULL;
 
-    if (err == MRD_OK && d == NULL)
+    if (err == MRD_OK && dir == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read the folder %s", from);
-    while (err == MRD_OK && d != NULL && (entry = readdir(d)) != NULL) {
+    while (err == MRD_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
         char *source = NULL, *target = NULL;
         struct stat st;
 
@@ -353,8 +353,8 @@ link_tree(const char *from, const char *to, unsigned depth, mrd_why *why)
         free(source);
         free(target);
     }
-    if (d != NULL)
-        closedir(d);
+    if (dir != NULL)
+        closedir(dir);
     return err;
 }
 
@@ -388,22 +388,22 @@ one_process(local *l, const char *process, mrd_converter_made *made, mrd_why *wh
 static mrd_err
 note(local *l, const char *process, const mrd_converter_made *made, mrd_err err, const mrd_why *why)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
     const char *said = err == MRD_OK ? made->note : why->text;
 
-    mrd_json_set(o, "process", mrd_json_new_str(process));
-    mrd_json_set(o, "state",
+    mrd_json_set(json, "process", mrd_json_new_str(process));
+    mrd_json_set(json, "state",
                  mrd_json_new_str(mrd_convert_state_text(err == MRD_OK ? MRD_CONVERT_DONE
                                                                        : MRD_CONVERT_FAILED)));
     if (said[0] != '\0')
-        mrd_json_set(o, "message", mrd_json_new_str(said));
-    mrd_json_set(o, "files", mrd_json_new_int(err == MRD_OK ? (int64_t) made->n : 0));
-    mrd_json_set(o, "took_ns", mrd_json_new_int(made->took));
-    mrd_json_set(o, "memory_bytes", mrd_json_new_int((int64_t) made->memory));
+        mrd_json_set(json, "message", mrd_json_new_str(said));
+    mrd_json_set(json, "files", mrd_json_new_int(err == MRD_OK ? (int64_t) made->n : 0));
+    mrd_json_set(json, "took_ns", mrd_json_new_int(made->took));
+    mrd_json_set(json, "memory_bytes", mrd_json_new_int((int64_t) made->memory));
     l->bad += err != MRD_OK;
     if (said[0] != '\0')
         mrd_cli_errorf("convert", "%s: %s", process, said);
-    return mrd_json_append(l->list, o);
+    return mrd_json_append(l->list, json);
 }
 
 /* Makes a working directory next to the results, so that they can be renamed. A later run removes

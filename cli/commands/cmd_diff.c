@@ -360,22 +360,22 @@ any_incomplete(const mrd_diff_side *side)
 static int
 compare(const settings *set, const mrd_diff_side *base, const mrd_diff_side *now, mrd_why *why)
 {
-    mrd_diff d;
+    mrd_diff diff;
     int status;
 
-    if (mrd_diff_make(base, now, set->shown.confidence / 100, set->shown.threshold / 100, &d,
+    if (mrd_diff_make(base, now, set->shown.confidence / 100, set->shown.threshold / 100, &diff,
                       why) != MRD_OK) {
         mrd_cli_error("diff", why);
         return MRD_EXIT_FAILED;
     }
     if (set->client.json)
-        mrd_diff_print_json(&set->shown, base, now, &d);
+        mrd_diff_print_json(&set->shown, base, now, &diff);
     else
-        mrd_diff_print_text(&set->shown, base, now, &d);
-    status = mrd_diff_verdict_of(&d) == MRD_DIFF_SLOWER    ? EXIT_SLOWER
+        mrd_diff_print_text(&set->shown, base, now, &diff);
+    status = mrd_diff_verdict_of(&diff) == MRD_DIFF_SLOWER ? EXIT_SLOWER
              : any_incomplete(base) || any_incomplete(now) ? MRD_EXIT_INCOMPLETE
                                                            : MRD_EXIT_OK;
-    mrd_diff_fini(&d);
+    mrd_diff_fini(&diff);
     return status;
 }
 

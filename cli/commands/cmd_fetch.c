@@ -165,23 +165,23 @@ add_list(mrd_buf *path, const char *key, const mrd_strlist *list)
 }
 
 static void
-profile_path(mrd_buf *path, const char *id, const char *format, const mrd_fetch_options *o)
+profile_path(mrd_buf *path, const char *id, const char *format, const mrd_fetch_options *options)
 {
     mrd_buf_text(path, "/api/v1/sessions/");
     mrd_client_escape(path, id);
     mrd_buf_text(path, "/profile?format=");
     mrd_client_escape(path, format);
-    if (o->clock != 0)
-        add_value(path, "clock", o->clock == 1 ? "utc" : "raw");
-    add_value(path, "start", o->start);
-    add_value(path, "end", o->end);
-    add_list(path, "instance_id", &o->instances);
-    add_list(path, "process_id", &o->processes);
-    add_list(path, "lnc_idx", &o->cores);
-    add_list(path, "event_type", &o->types);
+    if (options->clock != 0)
+        add_value(path, "clock", options->clock == 1 ? "utc" : "raw");
+    add_value(path, "start", options->start);
+    add_value(path, "end", options->end);
+    add_list(path, "instance_id", &options->instances);
+    add_list(path, "process_id", &options->processes);
+    add_list(path, "lnc_idx", &options->cores);
+    add_list(path, "event_type", &options->types);
     if (strcmp(format, mrd_sink_perfetto.name) == 0) {
-        add_value(path, "primary_group", o->primary);
-        add_value(path, "secondary_group", o->secondary);
+        add_value(path, "primary_group", options->primary);
+        add_value(path, "secondary_group", options->secondary);
     }
 }
 
@@ -195,9 +195,9 @@ typedef struct {
 static bool
 show(void *self, uint64_t done, uint64_t total)
 {
-    watching *w = self;
+    watching *watch = self;
 
-    mrd_progress_show(&w->line, done, total, "B", w->file);
+    mrd_progress_show(&watch->line, done, total, "B", watch->file);
     return !mrd_cluster_interrupted();
 }
 
@@ -213,16 +213,16 @@ static mrd_err
 fetch_file(mrd_client *client, const char *path, const char *to, bool force, mrd_json *list,
            mrd_why *why)
 {
-    watching w = { .file = to };
+    watching watch = { .file = to };
     mrd_json *entry;
     uint64_t size = 0;
     mrd_err err;
 
     if (!force && access(to, F_OK) == 0)
         return exists(to, why);
-    mrd_progress_start(&w.line, "fetched");
-    err = mrd_client_download(client, path, to, show, &w, &size, why);
-    mrd_progress_end(&w.line);
+    mrd_progress_start(&watch.line, "fetched");
+    err = mrd_client_download(client, path, to, show, &watch, &size, why);
+    mrd_progress_end(&watch.line);
     if (err == MRD_IO)
         return mrd_why_prefix(why, err, "%s", to);
     if (err == MRD_CANCELLED)
@@ -237,18 +237,19 @@ fetch_file(mrd_client *client, const char *path, const char *to, bool force, mrd
 }
 
 static bool
-is_slice(const mrd_fetch_options *o)
+is_slice(const mrd_fetch_options *options)
 {
-    return o->clock != 0 || o->start != NULL || o->end != NULL || o->instances.n > 0 ||
-           o->processes.n > 0 || o->cores.n > 0 || o->types.n > 0;
+    return options->clock != 0 || options->start != NULL || options->end != NULL ||
+           options->instances.n > 0 || options->processes.n > 0 || options->cores.n > 0 ||
+           options->types.n > 0;
 }
 
 /* Returns true if the aggregator makes the file for this request. */
 static bool
-is_made(const mrd_fetch_options *o, const mrd_sink_ops *ops)
+is_made(const mrd_fetch_options *options, const mrd_sink_ops *ops)
 {
-    return is_slice(o) ||
-           (ops == &mrd_sink_perfetto && (o->primary != NULL || o->secondary != NULL));
+    return is_slice(options) ||
+           (ops == &mrd_sink_perfetto && (options->primary != NULL || options->secondary != NULL));
 }
 
 /* Compares a finished file with the aggregator's hash. A file without a hash is accepted. A wrong
@@ -315,13 +316,13 @@ taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
 
 /* Downloads a further file of a finished profile, unless an earlier fetch did. */
 static mrd_err
-fetch_part(mrd_client *client, const char *id, const char *to, const mrd_fetch_options *o,
+fetch_part(mrd_client *client, const char *id, const char *to, const mrd_fetch_options *options,
            mrd_json *list, mrd_why *why)
 {
     mrd_buf path = { 0 };
     mrd_err err;
 
-    if (!o->force && access(to, F_OK) == 0 && verify(client, id, to, NULL) == MRD_OK)
+    if (!options->force && access(to, F_OK) == 0 && verify(client, id, to, NULL) == MRD_OK)
         return mrd_fetch_list(list, to);
     mrd_buf_fmt(&path, "/api/v1/sessions/%s/profile/%s", id, strrchr(to, '/') + 1);
     err = path.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "fetch")
@@ -333,7 +334,7 @@ fetch_part(mrd_client *client, const char *id, const char *to, const mrd_fetch_o
 /* Downloads the further parts of a finished Perfetto profile, then their index. */
 static mrd_err
 fetch_parts(mrd_client *client, const char *id, const char *trace, size_t parts,
-            const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
+            const mrd_fetch_options *options, mrd_json *list, mrd_why *why)
 {
     mrd_buf to = { 0 };
     mrd_err err = MRD_OK;
@@ -342,12 +343,12 @@ fetch_parts(mrd_client *client, const char *id, const char *trace, size_t parts,
     for (size_t part = 2; part <= parts && err == MRD_OK; part++) {
         mrd_pf_part_path(trace, part, &to);
         err = to.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "fetch")
-                               : fetch_part(client, id, mrd_buf_cstr(&to), o, list, why);
+                               : fetch_part(client, id, mrd_buf_cstr(&to), options, list, why);
     }
     if (err == MRD_OK) {
         mrd_pf_index_path(trace, &to);
         err = to.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "fetch")
-                               : fetch_part(client, id, mrd_buf_cstr(&to), o, list, why);
+                               : fetch_part(client, id, mrd_buf_cstr(&to), options, list, why);
     }
     mrd_buf_fini(&to);
     return err;
@@ -373,25 +374,25 @@ profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *re
  * first one last, otherwise an archive of them. */
 static mrd_err
 fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to,
-               const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
+               const mrd_fetch_options *options, mrd_json *list, mrd_why *why)
 {
     mrd_buf archive = { 0 };
     bool finished = false;
     size_t parts = 0;
     mrd_err err = profile_state(client, id, &finished, &parts, why);
 
-    if (err == MRD_OK && finished && !is_made(o, &mrd_sink_perfetto)) {
+    if (err == MRD_OK && finished && !is_made(options, &mrd_sink_perfetto)) {
         if (parts > 1)
-            err = fetch_parts(client, id, to, parts, o, list, why);
+            err = fetch_parts(client, id, to, parts, options, list, why);
         if (err == MRD_OK)
-            err = fetch_file(client, mrd_buf_cstr(path), to, o->force, list, why);
+            err = fetch_file(client, mrd_buf_cstr(path), to, options->force, list, why);
         if (err == MRD_OK && parts <= 1)
             mrd_pf_parts_stale(to, 1);
         return err;
     }
-    if (err == MRD_OK && o->split == 0)
-        return fetch_file(client, mrd_buf_cstr(path), to, o->force, list, why);
-    mrd_buf_fmt(path, "&split=%lld", (long long) o->split);
+    if (err == MRD_OK && options->split == 0)
+        return fetch_file(client, mrd_buf_cstr(path), to, options->force, list, why);
+    mrd_buf_fmt(path, "&split=%lld", (long long) options->split);
     mrd_buf_fmt(&archive, "%s.tar", to);
     if (err == MRD_OK && (path->err != MRD_OK || archive.err != MRD_OK))
         err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
@@ -405,22 +406,22 @@ fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to
 
 static mrd_err
 fetch_profile(mrd_client *client, const char *id, const char *format, const char *dir,
-              const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
+              const mrd_fetch_options *options, mrd_json *list, mrd_why *why)
 {
     const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(format));
     bool in_parts = ops == &mrd_sink_perfetto;
     mrd_buf path = { 0 }, to = { 0 };
     mrd_err err;
 
-    profile_path(&path, id, format, o);
+    profile_path(&path, id, format, options);
     mrd_buf_fmt(&to, "%s/%s%s", dir, ops->stem, ops->suffix);
     if (path.err != MRD_OK || to.err != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
-    else if (o->force || (err = taken(ops, dir, why)) == MRD_OK)
-        err = in_parts
-                  ? fetch_perfetto(client, id, &path, mrd_buf_cstr(&to), o, list, why)
-                  : fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), o->force, list, why);
-    if (err == MRD_OK && !is_made(o, ops))
+    else if (options->force || (err = taken(ops, dir, why)) == MRD_OK)
+        err = in_parts ? fetch_perfetto(client, id, &path, mrd_buf_cstr(&to), options, list, why)
+                       : fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), options->force,
+                                    list, why);
+    if (err == MRD_OK && !is_made(options, ops))
         err = verify(client, id, mrd_buf_cstr(&to), why);
     if (err == MRD_OK && ops->folder)
         err = unpack(mrd_buf_cstr(&to), ops, dir, list, why);
@@ -436,7 +437,7 @@ mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format
     mrd_buf path = { 0 };
     char dir[] = "/tmp/meridian-XXXXXX", file[sizeof(dir) + 16], block[65536];
     mrd_err err = MRD_OK;
-    FILE *f = NULL;
+    FILE *stream = NULL;
     size_t n;
 
     if (mkdtemp(dir) == NULL)
@@ -447,16 +448,16 @@ mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format
         err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
     else
         err = mrd_client_download(client, mrd_buf_cstr(&path), file, NULL, NULL, NULL, why);
-    if (err == MRD_OK && (f = fopen(file, "r")) == NULL)
+    if (err == MRD_OK && (stream = fopen(file, "r")) == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", file);
     if (err == MRD_OK && strcmp(format, "report-html") != 0)
-        mrd_text_show(f, mrd_str_ends(mrd_str_of(format), "json"), to);
-    while (err == MRD_OK && (n = fread(block, 1, sizeof(block), f)) > 0)
+        mrd_text_show(stream, mrd_str_ends(mrd_str_of(format), "json"), to);
+    while (err == MRD_OK && (n = fread(block, 1, sizeof(block), stream)) > 0)
         fwrite(block, 1, n, to);
     if (err == MRD_OK && ferror(to))
         err = mrd_why_set(why, MRD_IO, errno, "cannot write the output");
-    if (f != NULL)
-        fclose(f);
+    if (stream != NULL)
+        fclose(stream);
     unlink(file);
     strcat(file, ".part");
     unlink(file);
@@ -495,15 +496,15 @@ make_folder(const char *dir, mrd_why *why)
 
 /* Prepends the directory of the artifact's process, unless the name begins with one. */
 static void
-process_folder(mrd_buf *to, const mrd_json *a)
+process_folder(mrd_buf *to, const mrd_json *json)
 {
-    const char *name = mrd_json_str(a, "name", "");
+    const char *name = mrd_json_str(json, "name", "");
     mrd_str first = { name, strcspn(name, "/") };
-    int64_t pid = mrd_json_int(a, "process_id", MRD_NONE);
+    int64_t pid = mrd_json_int(json, "process_id", MRD_NONE);
 
     if (name[first.len] == '/' && memmem(first.p, first.len, "_pid_", 5) != NULL)
         return;
-    component(to, mrd_str_of(mrd_json_str(a, "instance_id", "unknown")));
+    component(to, mrd_str_of(mrd_json_str(json, "instance_id", "unknown")));
     if (pid != MRD_NONE)
         mrd_buf_fmt(to, "_pid_%" PRId64, pid);
     mrd_buf_byte(to, '/');
@@ -512,16 +513,16 @@ process_folder(mrd_buf *to, const mrd_json *a)
 /* Gets the path of the artifact and creates its directories. If another artifact of this name has
  * other contents, its hash is prepended. */
 static mrd_err
-artifact_path(const char *dir, const mrd_json *a, const char *sha, mrd_strlist *taken,
+artifact_path(const char *dir, const mrd_json *json, const char *sha, mrd_strlist *taken,
               mrd_buf *ret_path, mrd_why *why)
 {
-    const char *p = mrd_json_str(a, "name", "artifact");
+    const char *p = mrd_json_str(json, "name", "artifact");
     mrd_buf tree = { 0 };
     size_t last = 0;
     mrd_err err = MRD_OK;
 
     mrd_buf_fmt(&tree, "%s/", dir);
-    process_folder(&tree, a);
+    process_folder(&tree, json);
     for (size_t n; *p != '\0'; p += n + (p[n] == '/')) {
         n = strcspn(p, "/");
         last = tree.len;
@@ -612,12 +613,12 @@ download_artifact(mrd_client *client, const char *id, const char *sha, const cha
 }
 
 static mrd_err
-fetch_artifact(mrd_client *client, const char *id, const mrd_json *a, const char *dir, bool force,
-               fetched *done, mrd_json *list, mrd_why *why)
+fetch_artifact(mrd_client *client, const char *id, const mrd_json *json, const char *dir,
+               bool force, fetched *done, mrd_json *list, mrd_why *why)
 {
-    const char *sha = mrd_json_str(a, "sha256", ""), *same = file_of(done, sha), *to;
+    const char *sha = mrd_json_str(json, "sha256", ""), *same = file_of(done, sha), *to;
     mrd_buf path = { 0 };
-    mrd_err err = artifact_path(dir, a, sha, &done->taken, &path, why);
+    mrd_err err = artifact_path(dir, json, sha, &done->taken, &path, why);
 
     to = mrd_buf_cstr(&path);
     if (err == MRD_OK && (same == NULL || !linked(same, to, force, list)))
@@ -661,14 +662,14 @@ check_group(const char *option, const char *words, mrd_why *why)
 }
 
 static mrd_err
-check_options(const mrd_fetch_options *o, mrd_why *why)
+check_options(const mrd_fetch_options *options, mrd_why *why)
 {
-    mrd_err err = mrd_cluster_check_formats(&o->formats, why);
+    mrd_err err = mrd_cluster_check_formats(&options->formats, why);
 
     if (err == MRD_OK)
-        err = check_group("--system-trace-primary-group", o->primary, why);
+        err = check_group("--system-trace-primary-group", options->primary, why);
     if (err == MRD_OK)
-        err = check_group("--system-trace-secondary-group", o->secondary, why);
+        err = check_group("--system-trace-secondary-group", options->secondary, why);
     return err;
 }
 

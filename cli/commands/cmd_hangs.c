@@ -36,31 +36,32 @@ static const mrd_text_table_column columns[] = {
 
 /* The first culprit's member, "-" if nobody is named. */
 static const char *
-culprit(const mrd_json *m, const char *key)
+culprit(const mrd_json *json, const char *key)
 {
-    const mrd_json *list = mrd_json_get(m, "culprits");
+    const mrd_json *list = mrd_json_get(json, "culprits");
 
     return mrd_json_size(list) == 0 ? "-" : mrd_json_str(mrd_json_at(list, 0), key, "-");
 }
 
 static void
-put_row(mrd_text_table *t, const mrd_json *m)
+put_row(mrd_text_table *texts, const mrd_json *json)
 {
-    const mrd_json *list = mrd_json_get(m, "culprits");
+    const mrd_json *list = mrd_json_get(json, "culprits");
     char lasts[MRD_DUR_TEXT];
 
-    mrd_text_table_cell(t, "%s", mrd_json_str(mrd_json_get(m, "job"), "job", "-"));
-    mrd_text_table_cell(t, "%s%s", mrd_json_str(m, "verdict", "-"),
-                        mrd_json_bool(m, "standing", true) ? "" : " (over)");
-    mrd_text_table_cell(t, "%.19s", mrd_json_str(m, "since", "-"));
-    mrd_text_table_cell(t, "%s", mrd_dur_text(mrd_json_int(m, "lasts_ns", 0), lasts));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(mrd_json_get(json, "job"), "job", "-"));
+    mrd_text_table_cell(texts, "%s%s", mrd_json_str(json, "verdict", "-"),
+                        mrd_json_bool(json, "standing", true) ? "" : " (over)");
+    mrd_text_table_cell(texts, "%.19s", mrd_json_str(json, "since", "-"));
+    mrd_text_table_cell(texts, "%s", mrd_dur_text(mrd_json_int(json, "lasts_ns", 0), lasts));
     if (mrd_json_size(list) == 0 || mrd_json_get(mrd_json_at(list, 0), "rank") == NULL)
-        mrd_text_table_cell(t, "-");
+        mrd_text_table_cell(texts, "-");
     else
-        mrd_text_table_cell(t, "%lld", (long long) mrd_json_int(mrd_json_at(list, 0), "rank", -1));
-    mrd_text_table_cell(t, "%s", culprit(m, "instance_id"));
-    mrd_text_table_cell(t, "%s", culprit(m, "state"));
-    mrd_text_table_cell(t, "%s", mrd_json_str(m, "reason", ""));
+        mrd_text_table_cell(texts, "%lld",
+                            (long long) mrd_json_int(mrd_json_at(list, 0), "rank", -1));
+    mrd_text_table_cell(texts, "%s", culprit(json, "instance_id"));
+    mrd_text_table_cell(texts, "%s", culprit(json, "state"));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "reason", ""));
 }
 
 static mrd_err
@@ -83,26 +84,26 @@ get(const settings *set, mrd_client *client, bool all, mrd_json **ret_doc, mrd_w
 
 /* Prints a verdict that was not printed yet, as a line or as JSON. */
 static void
-tell(const settings *set, mrd_json *told, const mrd_json *m)
+tell(const settings *set, mrd_json *told, const mrd_json *json)
 {
-    bool stands = mrd_json_bool(m, "standing", true);
+    bool stands = mrd_json_bool(json, "standing", true);
     char key[128];
 
-    snprintf(key, sizeof(key), "%lld %lld%s", (long long) mrd_json_int(m, "id", 0),
-             (long long) (mrd_json_int(m, "told_ns", 0) / MRD_SEC), stands ? "" : " over");
+    snprintf(key, sizeof(key), "%lld %lld%s", (long long) mrd_json_int(json, "id", 0),
+             (long long) (mrd_json_int(json, "told_ns", 0) / MRD_SEC), stands ? "" : " over");
     if (mrd_json_get(told, key) != NULL)
         return;
     mrd_json_set(told, key, mrd_json_new_bool(true));
     if (set->client.json) {
-        mrd_cluster_print_json(m);
+        mrd_cluster_print_json(json);
     } else if (stands) {
-        printf("%s job %s stands still since %s: %s: %s\n", mrd_cluster_shown(m, "told", "-"),
-               mrd_cluster_shown(mrd_json_get(m, "job"), "job", "-"),
-               mrd_cluster_shown(m, "since", "-"), mrd_cluster_shown(m, "verdict", "-"),
-               mrd_cluster_shown(m, "reason", ""));
+        printf("%s job %s stands still since %s: %s: %s\n", mrd_cluster_shown(json, "told", "-"),
+               mrd_cluster_shown(mrd_json_get(json, "job"), "job", "-"),
+               mrd_cluster_shown(json, "since", "-"), mrd_cluster_shown(json, "verdict", "-"),
+               mrd_cluster_shown(json, "reason", ""));
     } else {
-        printf("%s job %s goes on, or ended\n", mrd_cluster_shown(m, "over", "-"),
-               mrd_cluster_shown(mrd_json_get(m, "job"), "job", "-"));
+        printf("%s job %s goes on, or ended\n", mrd_cluster_shown(json, "over", "-"),
+               mrd_cluster_shown(mrd_json_get(json, "job"), "job", "-"));
     }
     fflush(stdout);
 }

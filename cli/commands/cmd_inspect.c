@@ -298,35 +298,35 @@ typedef struct {
 static mrd_err
 take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
-    recording *r = self;
+    recording *rec = self;
     mrd_event mine = *ev;
     mrd_local_ns raw = clock == MRD_DRAIN_REALTIME
-                           ? mrd_drain_to_raw(r->drain, (mrd_wall_ns){ ev->ts.ns })
+                           ? mrd_drain_to_raw(rec->drain, (mrd_wall_ns){ ev->ts.ns })
                            : (mrd_local_ns){ ev->ts.ns };
     mrd_err err;
 
     if (process->user == NULL)
-        process->user = mrd_store_stream(r->store, 0, "live capture");
+        process->user = mrd_store_stream(rec->store, 0, "live capture");
     if (process->user == NULL)
         return MRD_NOMEM;
-    if (r->bytes > (uint64_t) r->set->max_size) {
-        r->refused++;
+    if (rec->bytes > (uint64_t) rec->set->max_size) {
+        rec->refused++;
         return MRD_LIMIT;
     }
-    r->bytes += 48 + ev->arg_count * 16u;
-    mine.ts = (mrd_ev_ns){ mrd_drain_raw_to_wall(r->drain, raw).ns };
+    rec->bytes += 48 + ev->arg_count * 16u;
+    mine.ts = (mrd_ev_ns){ mrd_drain_raw_to_wall(rec->drain, raw).ns };
     mine.bound_ns = MRD_BOUND_LOCAL;
     err = mrd_stream_push(process->user, &mine);
-    r->no_room += err == MRD_FULL;
+    rec->no_room += err == MRD_FULL;
     if (err == MRD_OK && ev->kind == MRD_LOSS)
-        r->marked += (uint64_t) ev->ivalue;
+        rec->marked += (uint64_t) ev->ivalue;
     return err;
 }
 
 static mrd_str
-notice_value(const recording *r, const mrd_arg *arg)
+notice_value(const recording *rec, const mrd_arg *arg)
 {
-    return arg->type == MRD_ARG_STR    ? mrd_catalog_text(r->catalog, arg->v.sid)
+    return arg->type == MRD_ARG_STR    ? mrd_catalog_text(rec->catalog, arg->v.sid)
            : arg->type == MRD_ARG_TEXT ? ((mrd_str){ arg->v.text, arg->len })
                                        : MRD_STR("");
 }
@@ -346,25 +346,25 @@ words_of(mrd_str list)
 
 /* A profiler of the program or its framework writes where the program says. */
 static void
-take_folder(recording *r, int64_t process, mrd_str folder)
+take_folder(recording *rec, int64_t process, mrd_str folder)
 {
     char path[PATH_MAX];
 
     if (folder.len < 2 || folder.p[0] != '/' || folder.len >= sizeof(path))
         return;
     snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(folder));
-    for (size_t i = 0; i < r->n_named; i++) {
-        if (strcmp(r->named[i].path, path) == 0) {
-            if (r->named[i].process != process)
-                r->named[i].process = MRD_NONE;
+    for (size_t i = 0; i < rec->n_named; i++) {
+        if (strcmp(rec->named[i].path, path) == 0) {
+            if (rec->named[i].process != process)
+                rec->named[i].process = MRD_NONE;
             return;
         }
     }
-    if (r->n_named == NAMED_MAX || !MRD_VEC_NEXT(r->named, r->n_named))
+    if (rec->n_named == NAMED_MAX || !MRD_VEC_NEXT(rec->named, rec->n_named))
         return;
-    r->named[r->n_named] =
+    rec->named[rec->n_named] =
         (mrd_read_named){ .path = mrd_str_dup(mrd_str_of(path)), .process = process };
-    r->n_named += r->named[r->n_named].path != NULL;
+    rec->n_named += rec->named[rec->n_named].path != NULL;
 }
 
 /* Prints a message of a process ("cannot arm: ..."). It is also an instant on the timeline, with
@@ -372,33 +372,34 @@ take_folder(recording *r, int64_t process, mrd_str folder)
 static void
 take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
-    recording *r = self;
+    recording *rec = self;
     mrd_buf text = { 0 };
 
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        mrd_str value = notice_value(r, &ev->args[i]);
+        mrd_str value = notice_value(rec, &ev->args[i]);
 
-        if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "labels"))
+        if (mrd_str_is(mrd_catalog_text(rec->catalog, ev->args[i].key), "labels"))
             continue; /* the process has them */
-        if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "event_types"))
+        if (mrd_str_is(mrd_catalog_text(rec->catalog, ev->args[i].key), "event_types"))
             mrd_buf_fmt(&text, ", %u event types", words_of(value));
         else if (value.len > 0)
             mrd_buf_fmt(&text, " " MRD_STR_FMT, MRD_STR_ARG(value));
-        if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "output_dir"))
-            take_folder(r, mrd_catalog_borrow_process(r->catalog, process->id)->process_id, value);
+        if (mrd_str_is(mrd_catalog_text(rec->catalog, ev->args[i].key), "output_dir"))
+            take_folder(rec, mrd_catalog_borrow_process(rec->catalog, process->id)->process_id,
+                        value);
     }
-    mrd_catalog_note(r->catalog, "process %" PRId64 ": " MRD_STR_FMT "%s",
-                     mrd_catalog_borrow_process(r->catalog, process->id)->process_id,
-                     MRD_STR_ARG(mrd_catalog_text(r->catalog, ev->name)), mrd_buf_cstr(&text));
+    mrd_catalog_note(rec->catalog, "process %" PRId64 ": " MRD_STR_FMT "%s",
+                     mrd_catalog_borrow_process(rec->catalog, process->id)->process_id,
+                     MRD_STR_ARG(mrd_catalog_text(rec->catalog, ev->name)), mrd_buf_cstr(&text));
     mrd_buf_fini(&text);
 }
 
 static void
 take_message(void *self, const char *message)
 {
-    recording *r = self;
+    recording *rec = self;
 
-    mrd_catalog_note(r->catalog, "%s", message);
+    mrd_catalog_note(rec->catalog, "%s", message);
 }
 
 /* ---- Running the command ---- */
@@ -460,7 +461,7 @@ spawn(char **argv, char **env, pid_t *ret_pid, mrd_why *why)
 
 /* Drains while the command runs. Returns its wait status. */
 static int
-drain_until_exit(recording *r, pid_t pid)
+drain_until_exit(recording *rec, pid_t pid)
 {
     struct sigaction act = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
     struct sigaction before[MRD_COUNT(passed_on)];
@@ -473,19 +474,19 @@ drain_until_exit(recording *r, pid_t pid)
         struct timespec nap = { .tv_nsec = 0 };
         int64_t wait_ns;
 
-        mrd_drain_step(r->drain);
+        mrd_drain_step(rec->drain);
         if (waitpid(pid, &status, WNOHANG) == pid)
             break;
         pass_on(pid);
-        mrd_sample_step(r->sample, r->drain, mrd_local_now());
+        mrd_sample_step(rec->sample, rec->drain, mrd_local_now());
         /* Short enough that a ring of the default size cannot fill. */
-        wait_ns = mrd_drain_wait_ns(r->drain);
+        wait_ns = mrd_drain_wait_ns(rec->drain);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
         nanosleep(&nap, NULL);
     }
     for (size_t i = 0; i < MRD_COUNT(passed_on); i++)
         sigaction(passed_on[i], &before[i], NULL);
-    mrd_drain_finish(r->drain);
+    mrd_drain_finish(rec->drain);
     return status;
 }
 
@@ -498,7 +499,7 @@ lost_here(mrd_buf *text, uint64_t n, const char *why)
 
 /* Adds the live capture to the catalog as one input, with its recorded and lost events. */
 static void
-account(recording *r, const char *command)
+account(recording *rec, const char *command)
 {
     mrd_drain_tally counts;
     mrd_input in = { .state = MRD_INPUT_OK };
@@ -506,11 +507,11 @@ account(recording *r, const char *command)
     mrd_buf text = { 0 };
     const mrd_why *full;
 
-    mrd_drain_counts(r->drain, &counts);
+    mrd_drain_counts(rec->drain, &counts);
     mrd_buf_fmt(&text, "live capture of '%s'", command);
-    in.path = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&text));
-    in.format = mrd_catalog_intern(r->catalog, "rings");
-    in.records = counts.begun - r->marked;
+    in.path = mrd_catalog_intern(rec->catalog, mrd_buf_cstr(&text));
+    in.format = mrd_catalog_intern(rec->catalog, "rings");
+    in.records = counts.begun - rec->marked;
     in.events = counts.events;
     in.bytes = counts.records * 32 + counts.blob_bytes;
     mrd_buf_reset(&text);
@@ -519,33 +520,33 @@ account(recording *r, const char *command)
 
         /* the drain counts refused events as this; here the reason is available */
         if (i == MRD_DROP_MEMORY)
-            n -= r->refused + r->no_room;
+            n -= rec->refused + rec->no_room;
         lost_here(&text, n, mrd_drop_text((mrd_drop_cause) i));
         dropped += counts.dropped[i];
     }
-    lost_here(&text, r->refused, "beyond --max-size");
-    lost_here(&text, r->no_room, "disk full");
-    in.dropped = dropped - r->marked;
-    in.lost = r->marked;
+    lost_here(&text, rec->refused, "beyond --max-size");
+    lost_here(&text, rec->no_room, "disk full");
+    in.dropped = dropped - rec->marked;
+    in.lost = rec->marked;
     if (dropped > 0) {
         mrd_buf line = { 0 };
 
         mrd_buf_fmt(&line, "live capture lost events: %s", mrd_buf_cstr(&text));
         in.state = MRD_INPUT_INCOMPLETE;
-        in.error = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&line));
+        in.error = mrd_catalog_intern(rec->catalog, mrd_buf_cstr(&line));
         mrd_buf_fini(&line);
     }
     mrd_buf_fini(&text);
-    mrd_catalog_add_input(r->catalog, &in);
-    if (r->refused > 0)
-        mrd_catalog_note(r->catalog, "%" PRIu64 " event%s did not fit into --max-size", r->refused,
-                         mrd_plural(r->refused));
-    if ((full = mrd_store_full(r->store)) != NULL)
-        mrd_catalog_note(r->catalog,
+    mrd_catalog_add_input(rec->catalog, &in);
+    if (rec->refused > 0)
+        mrd_catalog_note(rec->catalog, "%" PRIu64 " event%s did not fit into --max-size",
+                         rec->refused, mrd_plural(rec->refused));
+    if ((full = mrd_store_full(rec->store)) != NULL)
+        mrd_catalog_note(rec->catalog,
                          "%" PRIu64 " event%s did not fit: %s; what came before is kept",
-                         r->no_room, mrd_plural(r->no_room), full->text);
+                         rec->no_room, mrd_plural(rec->no_room), full->text);
     if (counts.processes_seen == 0)
-        mrd_catalog_note(r->catalog,
+        mrd_catalog_note(rec->catalog,
                          "nothing was recorded live: no process called the Neuron runtime or used "
                          "meridian.h (static and setuid programs cannot be recorded)");
 }
@@ -553,11 +554,11 @@ account(recording *r, const char *command)
 /* Writes the profile. If another program wrote results into the output directory meanwhile, writes
  * it into a new directory next to that one. */
 static mrd_err
-write_profile(recording *r, mrd_profile_result *ret_result, mrd_why *why)
+write_profile(recording *rec, mrd_profile_result *ret_result, mrd_why *why)
 {
-    mrd_profile_options options = r->set->profile;
+    mrd_profile_options options = rec->set->profile;
     mrd_buf dir = { 0 };
-    mrd_err err = mrd_profile_write(&options, r->catalog, r->store, stderr, ret_result, why);
+    mrd_err err = mrd_profile_write(&options, rec->catalog, rec->store, stderr, ret_result, why);
 
     if (err != MRD_EXISTS)
         return err;
@@ -566,14 +567,14 @@ write_profile(recording *r, mrd_profile_result *ret_result, mrd_why *why)
     fprintf(stderr, "meridian inspect: %s; so the results go to %s\n", why->text, options.dir);
     err = mrd_make_dirs(options.dir, why);
     if (err == MRD_OK)
-        err = mrd_profile_write(&options, r->catalog, r->store, stderr, ret_result, why);
+        err = mrd_profile_write(&options, rec->catalog, rec->store, stderr, ret_result, why);
     mrd_buf_fini(&dir);
     return err;
 }
 
 /* Reads the directories that are not below the output directory, which was already read. */
 static mrd_err
-read_named(recording *r, const mrd_read_options *of, mrd_why *why)
+read_named(recording *rec, const mrd_read_options *of, mrd_why *why)
 {
     mrd_read_options read = *of;
     char out[PATH_MAX];
@@ -581,10 +582,10 @@ read_named(recording *r, const mrd_read_options *of, mrd_why *why)
 
     read.earlier = NULL;
     read.all_earlier = true;
-    if (realpath(r->set->profile.dir, out) == NULL)
-        return mrd_why_set(why, MRD_IO, errno, "%s", r->set->profile.dir);
-    for (size_t i = 0; i < r->n_named && err == MRD_OK; i++) {
-        const char *path = r->named[i].path;
+    if (realpath(rec->set->profile.dir, out) == NULL)
+        return mrd_why_set(why, MRD_IO, errno, "%s", rec->set->profile.dir);
+    for (size_t i = 0; i < rec->n_named && err == MRD_OK; i++) {
+        const char *path = rec->named[i].path;
         size_t len = strlen(out);
         bool below = strncmp(path, out, len) == 0 && (path[len] == '/' || path[len] == '\0');
 
@@ -597,19 +598,19 @@ read_named(recording *r, const mrd_read_options *of, mrd_why *why)
 /* A path that was named before it existed may contain a link. Anyone may write to the output
  * directory. */
 static void
-resolve_named(recording *r)
+resolve_named(recording *rec)
 {
-    char *out = realpath(r->set->profile.dir, NULL);
+    char *out = realpath(rec->set->profile.dir, NULL);
 
-    for (size_t i = 0; i < r->n_named; i++) {
-        char *real = realpath(r->named[i].path, NULL);
+    for (size_t i = 0; i < rec->n_named; i++) {
+        char *real = realpath(rec->named[i].path, NULL);
 
         if (real == NULL)
             continue;
-        free(r->named[i].path);
-        r->named[i].path = real;
+        free(rec->named[i].path);
+        rec->named[i].path = real;
         if (out != NULL && strcmp(real, out) == 0)
-            r->named[i].process = MRD_NONE;
+            rec->named[i].process = MRD_NONE;
     }
     free(out);
 }
@@ -617,38 +618,38 @@ resolve_named(recording *r)
 /* Reads the files that the command left and writes the profile. *ret_whole is false if an input is
  * incomplete or an output ended early; a message said so. */
 static mrd_err
-finish_profile(recording *r, const char *command, bool *ret_whole, mrd_why *why)
+finish_profile(recording *rec, const char *command, bool *ret_whole, mrd_why *why)
 {
-    bool never = r->set->vendor_tool != NULL && strcmp(r->set->vendor_tool, "none") == 0;
-    mrd_read_options read = { .catalog = r->catalog,
-                              .store = r->store,
+    bool never = rec->set->vendor_tool != NULL && strcmp(rec->set->vendor_tool, "none") == 0;
+    mrd_read_options read = { .catalog = rec->catalog,
+                              .store = rec->store,
                               .system = true,
                               .device = true,
-                              .node = r->node,
-                              .vendor_tool = never ? "" : r->set->vendor_tool,
+                              .node = rec->node,
+                              .vendor_tool = never ? "" : rec->set->vendor_tool,
                               .vendor_timeout_ms = 600000,
                               .vendor_disk = 64ull << 30,
-                              .earlier = &r->earlier,
-                              .earlier_than = r->began };
+                              .earlier = &rec->earlier,
+                              .earlier_than = rec->began };
     mrd_profile_result result = { 0 };
     mrd_err err;
 
-    account(r, command);
-    mrd_drain_say(r->drain, take_message, r);
-    resolve_named(r);
-    read.named = r->named;
-    read.n_named = r->n_named;
-    if ((err = mrd_read_dir(&read, r->set->profile.dir, why)) != MRD_OK ||
-        (err = read_named(r, &read, why)) != MRD_OK)
+    account(rec, command);
+    mrd_drain_say(rec->drain, take_message, rec);
+    resolve_named(rec);
+    read.named = rec->named;
+    read.n_named = rec->n_named;
+    if ((err = mrd_read_dir(&read, rec->set->profile.dir, why)) != MRD_OK ||
+        (err = read_named(rec, &read, why)) != MRD_OK)
         return err;
-    for (size_t i = 0; i < mrd_store_streams(r->store); i++) {
-        if ((err = mrd_stream_finish(mrd_store_at(r->store, i), why)) != MRD_OK)
+    for (size_t i = 0; i < mrd_store_streams(rec->store); i++) {
+        if ((err = mrd_stream_finish(mrd_store_at(rec->store, i), why)) != MRD_OK)
             return err;
     }
-    if ((err = mrd_note_times(r->catalog, r->store, true, why)) != MRD_OK)
+    if ((err = mrd_note_times(rec->catalog, rec->store, true, why)) != MRD_OK)
         return err;
-    *ret_whole = mrd_view_report_inputs(r->catalog);
-    err = write_profile(r, &result, why);
+    *ret_whole = mrd_view_report_inputs(rec->catalog);
+    err = write_profile(rec, &result, why);
     *ret_whole = *ret_whole && !result.incomplete;
     return err;
 }
@@ -741,60 +742,60 @@ make_ring_dir(char dir[PATH_MAX], int *ret_fd, mrd_why *why)
 
 /* Creates the output directory, and lists files of earlier runs in it. */
 static mrd_err
-prepare_output(recording *r, mrd_why *why)
+prepare_output(recording *rec, mrd_why *why)
 {
-    const char *dir = r->set->profile.dir;
+    const char *dir = rec->set->profile.dir;
     struct dirent *entry;
-    mrd_err err = mrd_output_lock_take(&r->lock, dir, why);
+    mrd_err err = mrd_output_lock_take(&rec->lock, dir, why);
     DIR *d;
 
-    if (err != MRD_OK || (err = mrd_profile_check_output(&r->set->profile, why)) != MRD_OK)
+    if (err != MRD_OK || (err = mrd_profile_check_output(&rec->set->profile, why)) != MRD_OK)
         return err;
     if ((d = opendir(dir)) == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot list %s", dir);
     while (err == MRD_OK && (entry = readdir(d)) != NULL)
-        err = mrd_strlist_add(&r->earlier, mrd_str_of(entry->d_name));
+        err = mrd_strlist_add(&rec->earlier, mrd_str_of(entry->d_name));
     closedir(d);
-    r->began = mrd_wall_now();
+    rec->began = mrd_wall_now();
     return err == MRD_OK ? err : mrd_why_set(why, err, 0, "%s", dir);
 }
 
 static mrd_err
-open_recording(recording *r, const mrd_node_identity *node, const char *rings, mrd_why *why)
+open_recording(recording *rec, const mrd_node_identity *node, const char *rings, mrd_why *why)
 {
     static const char *const patterns[] = { "cpu.*.util_percent", "mem.used_bytes",
                                             "mem.used_percent",
                                             "neuron*.stats.memory_usage.*.total",
                                             "runtime.*utilization" };
-    mrd_drain_options rings_of = { .catalog = r->catalog,
+    mrd_drain_options rings_of = { .catalog = rec->catalog,
                                    .instance_id = node->instance_id,
                                    .ring_dir = rings,
                                    .only_uid = -1,
                                    .event = take_event,
                                    .notice = take_notice,
-                                   .self = r };
-    mrd_sample_options sample = { .catalog = r->catalog,
+                                   .self = rec };
+    mrd_sample_options sample = { .catalog = rec->catalog,
                                   .instance_id = node->instance_id,
-                                  .period = r->set->sample,
-                                  .process_period = r->set->sample,
+                                  .period = rec->set->sample,
+                                  .process_period = rec->set->sample,
                                   .patterns = patterns,
                                   .n_patterns = MRD_COUNT(patterns),
                                   .event = take_event,
-                                  .self = r };
+                                  .self = rec };
     mrd_hw_options hw = { .monitor = "" };
     mrd_err err;
 
-    if ((err = mrd_drain_open(&rings_of, &r->drain, why)) != MRD_OK ||
-        (err = mrd_hw_open(&hw, &r->hw, why)) != MRD_OK)
+    if ((err = mrd_drain_open(&rings_of, &rec->drain, why)) != MRD_OK ||
+        (err = mrd_hw_open(&hw, &rec->hw, why)) != MRD_OK)
         return err;
-    return mrd_sample_open(r->hw, &sample, &r->sample, why);
+    return mrd_sample_open(rec->hw, &sample, &rec->sample, why);
 }
 
 static int
 inspect(void *self, const mrd_strlist *words)
 {
     const settings *set = self;
-    recording r = { .set = set, .lock = MRD_OUTPUT_LOCK_NONE };
+    recording rec = { .set = set, .lock = MRD_OUTPUT_LOCK_NONE };
     mrd_why why = { 0 };
     mrd_node_options who = { .instance_id = set->instance };
     mrd_node_identity node;
@@ -812,24 +813,24 @@ inspect(void *self, const mrd_strlist *words)
         goto out;
     }
     if ((err = find_library(set, library, &why)) != MRD_OK ||
-        (err = prepare_output(&r, &why)) != MRD_OK ||
+        (err = prepare_output(&rec, &why)) != MRD_OK ||
         (err = make_ring_dir(rings, &rings_fd, &why)) != MRD_OK)
         goto out;
     if ((argv = calloc(words->n + 1, sizeof(*argv))) == NULL ||
-        (r.catalog = mrd_catalog_new()) == NULL ||
-        (r.store = mrd_store_new((size_t) set->memory, NULL)) == NULL ||
+        (rec.catalog = mrd_catalog_new()) == NULL ||
+        (rec.store = mrd_store_new((size_t) set->memory, NULL)) == NULL ||
         child_env(set, library, rings, &env) != MRD_OK) {
         err = mrd_why_set(&why, MRD_NOMEM, 0, "starting");
         goto out;
     }
     for (size_t i = 0; i < words->n; i++)
         argv[i] = words->v[i];
-    mrd_store_keep(r.store);
-    r.node = mrd_catalog_intern(r.catalog, node.instance_id);
-    mrd_catalog_set(r.catalog, "meridian.version", MRD_RELEASE);
+    mrd_store_keep(rec.store);
+    rec.node = mrd_catalog_intern(rec.catalog, node.instance_id);
+    mrd_catalog_set(rec.catalog, "meridian.version", MRD_RELEASE);
     if (*mrd_version_commit() != '\0')
-        mrd_catalog_set(r.catalog, "meridian.commit", mrd_version_commit());
-    if ((err = open_recording(&r, &node, rings, &why)) != MRD_OK)
+        mrd_catalog_set(rec.catalog, "meridian.commit", mrd_version_commit());
+    if ((err = open_recording(&rec, &node, rings, &why)) != MRD_OK)
         goto out;
     say_start(&env, words, set->verbose);
     wait_with_signals(SIG_BLOCK);
@@ -838,8 +839,8 @@ inspect(void *self, const mrd_strlist *words)
         status = err == MRD_NOTFOUND ? 127 : 126; /* as shells say it */
         goto out;
     }
-    wait_status = drain_until_exit(&r, pid);
-    err = finish_profile(&r, argv[0], &whole, &why);
+    wait_status = drain_until_exit(&rec, pid);
+    err = finish_profile(&rec, argv[0], &whole, &why);
     if (WIFSIGNALED(wait_status))
         status = 128 + WTERMSIG(wait_status);
     else if (WEXITSTATUS(wait_status) != 0)
@@ -849,19 +850,19 @@ inspect(void *self, const mrd_strlist *words)
 out:
     if (err != MRD_OK)
         mrd_cli_error("inspect", &why);
-    mrd_sample_close(r.sample);
-    mrd_hw_close(r.hw);
-    mrd_drain_close(r.drain);
+    mrd_sample_close(rec.sample);
+    mrd_hw_close(rec.hw);
+    mrd_drain_close(rec.drain);
     remove_ring_dir(rings);
     if (rings_fd >= 0)
         close(rings_fd);
-    mrd_store_free(r.store);
-    mrd_catalog_free(r.catalog);
-    mrd_strlist_fini(&r.earlier);
-    for (size_t i = 0; i < r.n_named; i++)
-        free(r.named[i].path);
-    free(r.named);
-    mrd_output_lock_release(&r.lock);
+    mrd_store_free(rec.store);
+    mrd_catalog_free(rec.catalog);
+    mrd_strlist_fini(&rec.earlier);
+    for (size_t i = 0; i < rec.n_named; i++)
+        free(rec.named[i].path);
+    free(rec.named);
+    mrd_output_lock_release(&rec.lock);
     env_free(&env);
     free(argv);
     return status;

@@ -120,16 +120,16 @@ static const mrd_opt join_table[] = {
 static mrd_err
 have(const join_settings *set, mrd_buf *to, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all, mrd_why *why)
 {
-    FILE *f = fopen(set->cert_path, "re");
+    FILE *file = fopen(set->cert_path, "re");
     char part[MRD_CSR_MAX];
     size_t n;
     mrd_err err;
 
     *ret_left = 0;
-    if (f == NULL)
+    if (file == NULL)
         return MRD_OK;
-    n = fread(part, 1, sizeof(part), f);
-    fclose(f);
+    n = fread(part, 1, sizeof(part), file);
+    fclose(file);
     mrd_buf_add(to, part, n);
     if ((err = mrd_csr_validity(set->cert_path, ret_left, ret_all, why)) != MRD_OK)
         return err;

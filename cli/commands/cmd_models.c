@@ -23,23 +23,23 @@ static const mrd_text_table_column columns[] = {
 static int64_t
 different(const mrd_json *loads, bool processes)
 {
-    int64_t n = 0;
+    int64_t count = 0;
 
     for (size_t i = 0; i < mrd_json_size(loads); i++) {
-        const mrd_json *a = mrd_json_at(loads, i);
+        const mrd_json *json = mrd_json_at(loads, i);
         bool seen = false;
 
         for (size_t j = 0; j < i && !seen; j++) {
             const mrd_json *b = mrd_json_at(loads, j);
 
-            seen = strcmp(mrd_json_str(a, "instance_id", ""), mrd_json_str(b, "instance_id", "")) ==
-                       0 &&
+            seen = strcmp(mrd_json_str(json, "instance_id", ""),
+                          mrd_json_str(b, "instance_id", "")) == 0 &&
                    (!processes ||
-                    mrd_json_int(a, "process_id", -1) == mrd_json_int(b, "process_id", -1));
+                    mrd_json_int(json, "process_id", -1) == mrd_json_int(b, "process_id", -1));
         }
-        n += !seen;
+        count += !seen;
     }
-    return n;
+    return count;
 }
 
 #define CORES 1024 /* of one process */
@@ -53,8 +53,8 @@ cores_text(const mrd_json *loads, char text[32])
 
     text[0] = '\0';
     for (size_t i = 0; i < mrd_json_size(loads); i++) {
-        const mrd_json *l = mrd_json_at(loads, i);
-        int64_t first = mrd_json_int(l, "lnc_idx", -1), n = mrd_json_int(l, "lnc_count", 1);
+        const mrd_json *json = mrd_json_at(loads, i);
+        int64_t first = mrd_json_int(json, "lnc_idx", -1), n = mrd_json_int(json, "lnc_count", 1);
 
         any = any || first < 0;
         for (int64_t c = first; c >= 0 && c < CORES && c < first + (n < 1 ? 1 : n); c++)
@@ -78,10 +78,10 @@ cores_text(const mrd_json *loads, char text[32])
 }
 
 static void
-put_row(mrd_text_table *t, const mrd_json *m)
+put_row(mrd_text_table *texts, const mrd_json *json)
 {
-    const mrd_json *loads = mrd_json_get(m, "loads");
-    const char *first = "-", *name = mrd_json_str(m, "name", mrd_json_str(m, "path", ""));
+    const mrd_json *loads = mrd_json_get(json, "loads");
+    const char *first = "-", *name = mrd_json_str(json, "name", mrd_json_str(json, "path", ""));
     int64_t first_ns = INT64_MAX, loaded = 0;
     char size[MRD_SIZE_TEXT], cores[32];
 
@@ -96,19 +96,19 @@ put_row(mrd_text_table *t, const mrd_json *m)
         }
     }
     cores_text(loads, cores);
-    mrd_text_table_cell(t, "%s", *name == '\0' ? "-" : name);
-    mrd_text_table_cell(t, "%.12s", mrd_json_str(m, "sha256", "-"));
-    mrd_text_table_cell(t, "%s", mrd_cli_size((uint64_t) mrd_json_int(m, "size", 0), size));
-    mrd_text_table_count(t, (int64_t) mrd_json_size(loads));
-    mrd_text_table_count(t, loaded);
-    mrd_text_table_count(t, different(loads, false));
-    mrd_text_table_count(t, different(loads, true));
-    mrd_text_table_cell(t, "%s", cores);
-    mrd_text_table_cell(t, "%.19s", first);
-    mrd_text_table_cell(t, "%s",
-                        mrd_json_get(m, "neff") == NULL   ? "-"
-                        : mrd_json_bool(m, "neff", false) ? "shipped"
-                                                          : "not shipped");
+    mrd_text_table_cell(texts, "%s", *name == '\0' ? "-" : name);
+    mrd_text_table_cell(texts, "%.12s", mrd_json_str(json, "sha256", "-"));
+    mrd_text_table_cell(texts, "%s", mrd_cli_size((uint64_t) mrd_json_int(json, "size", 0), size));
+    mrd_text_table_count(texts, (int64_t) mrd_json_size(loads));
+    mrd_text_table_count(texts, loaded);
+    mrd_text_table_count(texts, different(loads, false));
+    mrd_text_table_count(texts, different(loads, true));
+    mrd_text_table_cell(texts, "%s", cores);
+    mrd_text_table_cell(texts, "%.19s", first);
+    mrd_text_table_cell(texts, "%s",
+                        mrd_json_get(json, "neff") == NULL   ? "-"
+                        : mrd_json_bool(json, "neff", false) ? "shipped"
+                                                             : "not shipped");
 }
 
 static mrd_err

@@ -89,18 +89,18 @@ all_counted(const mrd_json *list, const mrd_json *first)
 
 /* Adds the release of the agent, and the short form of its commit. */
 static void
-put_release(mrd_text_table *t, const mrd_json *node)
+put_release(mrd_text_table *texts, const mrd_json *node)
 {
     const char *release = mrd_json_str(node, "release", ""), *commit;
 
     commit = mrd_json_str(node, "commit", "");
-    mrd_text_table_cell(t, "%s%s%.7s%s", *release == '\0' ? "-" : release,
+    mrd_text_table_cell(texts, "%s%s%.7s%s", *release == '\0' ? "-" : release,
                         *commit == '\0' ? "" : " ", commit,
                         strstr(commit, "-dirty") != NULL ? "+" : "");
 }
 
 static void
-put_row(mrd_text_table *t, const mrd_json *node)
+put_row(mrd_text_table *texts, const mrd_json *node)
 {
     const mrd_json *counters = mrd_json_get(node, "counters");
     const mrd_json *clock = mrd_json_get(node, "clock");
@@ -108,34 +108,34 @@ put_row(mrd_text_table *t, const mrd_json *node)
     const char *limit = mrd_json_str(node, "limited_by", "");
     char size[MRD_SIZE_TEXT];
 
-    mrd_text_table_cell(t, "%s", mrd_json_str(node, "instance_id", "?"));
-    mrd_text_table_cell(t, "%s%s%s%s", mrd_json_str(node, "state", "?"),
+    mrd_text_table_cell(texts, "%s", mrd_json_str(node, "instance_id", "?"));
+    mrd_text_table_cell(texts, "%s%s%s%s", mrd_json_str(node, "state", "?"),
                         *limit == '\0' ? "" : " by ", limit,
                         mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
     /* known from an earlier run, so there are no counts */
     if (!mrd_json_bool(node, "reported", true)) {
         for (int i = 0; i < 9; i++)
-            mrd_text_table_cell(t, "-");
-        put_release(t, node);
-        mrd_text_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
+            mrd_text_table_cell(texts, "-");
+        put_release(texts, node);
+        mrd_text_table_cell(texts, "%.19s", mrd_json_str(node, "seen", "-"));
         return;
     }
-    mrd_text_table_count(t, mrd_json_int(node, "rings", 0));
+    mrd_text_table_count(texts, mrd_json_int(node, "rings", 0));
     if (rate < 0)
-        mrd_text_table_cell(t, "-");
+        mrd_text_table_cell(texts, "-");
     else
-        mrd_text_table_count(t, rate);
-    mrd_text_table_count(t, mrd_json_int(node, "events", 0));
-    mrd_text_table_count(t, mrd_cluster_lost(counters));
-    mrd_text_table_count(t, mrd_json_int(counters, "held", 0));
-    mrd_text_table_cell(t, "%s",
+        mrd_text_table_count(texts, rate);
+    mrd_text_table_count(texts, mrd_json_int(node, "events", 0));
+    mrd_text_table_count(texts, mrd_cluster_lost(counters));
+    mrd_text_table_count(texts, mrd_json_int(counters, "held", 0));
+    mrd_text_table_cell(texts, "%s",
                         mrd_cli_size((uint64_t) mrd_json_int(node, "spool_bytes", 0), size));
-    mrd_text_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
-    mrd_text_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
-    mrd_text_table_cell(t, "%.10s",
+    mrd_text_table_cell(texts, "%s", mrd_json_str(clock, "state", "?"));
+    mrd_text_table_dur(texts, mrd_json_int(clock, "bound_ns", -1));
+    mrd_text_table_cell(texts, "%.10s",
                         mrd_json_str(mrd_json_get(node, "certificate"), "end", "-")); /* its day */
-    put_release(t, node);
-    mrd_text_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
+    put_release(texts, node);
+    mrd_text_table_cell(texts, "%.19s", mrd_json_str(node, "seen", "-"));
 }
 
 /* Counts come with heartbeats, once a second, so the interval may end between two. */
@@ -189,7 +189,7 @@ ask_twice(const settings *set, mrd_client *client, mrd_json **ret_doc, mrd_why *
 static mrd_err
 forget(const settings *set, mrd_client *client, mrd_why *why)
 {
-    mrd_json *o = mrd_json_new_object(), *list = mrd_json_new_array();
+    mrd_json *json = mrd_json_new_object(), *list = mrd_json_new_array();
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < set->forget.n && err == MRD_OK; i++) {
@@ -205,10 +205,10 @@ forget(const settings *set, mrd_client *client, mrd_why *why)
         if (!set->client.json)
             printf("%s is forgotten until it connects again\n", set->forget.v[i]);
     }
-    mrd_json_set(o, "forgotten", list);
+    mrd_json_set(json, "forgotten", list);
     if (set->client.json)
-        mrd_cluster_print_json(o);
-    mrd_json_free(o);
+        mrd_cluster_print_json(json);
+    mrd_json_free(json);
     return err;
 }
 
@@ -219,13 +219,13 @@ say_damaged(const mrd_json *node)
     const mrd_json *drops = mrd_json_get(mrd_json_get(node, "counters"), "drops");
 
     for (size_t i = 0; i < mrd_json_size(drops); i++) {
-        const mrd_json *d = mrd_json_at(drops, i);
+        const mrd_json *json = mrd_json_at(drops, i);
 
-        if (mrd_drop_of(mrd_str_of(mrd_json_str(d, "cause", ""))) == MRD_DROP_DAMAGED)
+        if (mrd_drop_of(mrd_str_of(mrd_json_str(json, "cause", ""))) == MRD_DROP_DAMAGED)
             printf("%s lost %" PRId64 " event%s with its spool, which was cut or removed while no "
                    "agent ran (spool-damaged)\n",
-                   mrd_cluster_shown(node, "instance_id", "?"), mrd_json_int(d, "count", 0),
-                   mrd_plural((uint64_t) mrd_json_int(d, "count", 0)));
+                   mrd_cluster_shown(node, "instance_id", "?"), mrd_json_int(json, "count", 0),
+                   mrd_plural((uint64_t) mrd_json_int(json, "count", 0)));
     }
 }
 

@@ -85,16 +85,16 @@ typedef struct {
 static bool
 recorded(void *self, const mrd_json *doc)
 {
-    watching *w = self;
+    watching *watch = self;
     char text[64];
-    long long passed = mrd_local_diff(mrd_local_now(), w->start) / MRD_SEC;
+    long long passed = mrd_local_diff(mrd_local_now(), watch->start) / MRD_SEC;
 
-    if (w->duration > 0)
+    if (watch->duration > 0)
         snprintf(text, sizeof(text), "%lld s of %lld s", passed,
-                 (long long) (w->duration / MRD_SEC));
+                 (long long) (watch->duration / MRD_SEC));
     else
         snprintf(text, sizeof(text), "%lld s; Ctrl-C ends it", passed);
-    mrd_progress_show(&w->line, (uint64_t) mrd_json_int(doc, "events", 0), 0, "events", text);
+    mrd_progress_show(&watch->line, (uint64_t) mrd_json_int(doc, "events", 0), 0, "events", text);
     return !mrd_cluster_in(doc, "arming|recording");
 }
 
@@ -120,12 +120,12 @@ static void
 report(const settings *set, const char *id, const mrd_json *doc, mrd_json *files)
 {
     if (set->client.json) {
-        mrd_json *o = mrd_json_new_object();
+        mrd_json *json = mrd_json_new_object();
 
-        mrd_json_set(o, "session", mrd_json_copy(doc));
-        mrd_json_set(o, "files", mrd_json_copy(files));
-        mrd_cluster_print_json(o);
-        mrd_json_free(o);
+        mrd_json_set(json, "session", mrd_json_copy(doc));
+        mrd_json_set(json, "files", mrd_json_copy(files));
+        mrd_cluster_print_json(json);
+        mrd_json_free(json);
         return;
     }
     mrd_cluster_print_session(doc, stdout);

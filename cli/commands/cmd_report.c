@@ -61,13 +61,13 @@ format_of(const settings *set)
 static int
 report_session(settings *set, const char *word)
 {
-    const mrd_profile_options *p = &set->view.profile;
-    mrd_fetch_options slice = { .start = p->start,
-                                .end = p->end,
-                                .instances = p->instances,
-                                .processes = p->processes,
-                                .cores = p->cores,
-                                .types = p->types };
+    const mrd_profile_options *options = &set->view.profile;
+    mrd_fetch_options slice = { .start = options->start,
+                                .end = options->end,
+                                .instances = options->instances,
+                                .processes = options->processes,
+                                .cores = options->cores,
+                                .types = options->types };
     mrd_client *client = NULL;
     char id[MRD_CLUSTER_ID];
     mrd_json *doc = NULL;
@@ -118,13 +118,13 @@ static bool
 has_only_results(int at, const char *name)
 {
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    bool only = d != NULL;
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    bool only = dir != NULL;
 
-    for (struct dirent *e; only && (e = readdir(d)) != NULL;)
-        only = is_result(e->d_name);
-    if (d != NULL)
-        closedir(d);
+    for (struct dirent *entry; only && (entry = readdir(dir)) != NULL;)
+        only = is_result(entry->d_name);
+    if (dir != NULL)
+        closedir(dir);
     else if (fd >= 0)
         close(fd);
     return only;
@@ -135,37 +135,39 @@ has_only_results(int at, const char *name)
 static bool
 print_kept(const settings *set, const char *dir)
 {
-    const mrd_profile_options *p = &set->view.profile;
+    const mrd_profile_options *options = &set->view.profile;
     const char *wanted = set->client.json ? "report.json"
                          : set->html      ? "report.html"
                                           : "report.txt";
-    bool sliced = p->start != NULL || p->end != NULL || p->instances.n + p->processes.n > 0 ||
-                  p->cores.n + p->types.n > 0 || set->view.align != 0 || set->view.classify != NULL;
+    bool sliced = options->start != NULL || options->end != NULL ||
+                  options->instances.n + options->processes.n > 0 ||
+                  options->cores.n + options->types.n > 0 || set->view.align != 0 ||
+                  set->view.classify != NULL;
     DIR *d = sliced ? NULL : opendir(dir);
     bool found = false, alone = true;
     char block[65536];
-    FILE *f = NULL;
-    size_t n;
+    FILE *file = NULL;
+    size_t count;
 
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        alone = alone && (is_result(e->d_name) || has_only_results(dirfd(d), e->d_name));
-        found = found || strcmp(e->d_name, wanted) == 0;
+    for (struct dirent *entry; d != NULL && (entry = readdir(d)) != NULL;) {
+        alone = alone && (is_result(entry->d_name) || has_only_results(dirfd(d), entry->d_name));
+        found = found || strcmp(entry->d_name, wanted) == 0;
     }
     if (alone && found) {
         int fd = openat(dirfd(d), wanted, O_RDONLY | O_CLOEXEC);
 
-        f = fd < 0 ? NULL : fdopen(fd, "r");
+        file = fd < 0 ? NULL : fdopen(fd, "r");
     }
     if (d != NULL)
         closedir(d);
-    if (f == NULL)
+    if (file == NULL)
         return false;
     if (!set->html || set->client.json)
-        mrd_text_show(f, set->client.json, stdout);
+        mrd_text_show(file, set->client.json, stdout);
     else
-        while ((n = fread(block, 1, sizeof(block), f)) > 0)
-            fwrite(block, 1, n, stdout);
-    fclose(f);
+        while ((count = fread(block, 1, sizeof(block), file)) > 0)
+            fwrite(block, 1, count, stdout);
+    fclose(file);
     return true;
 }
 

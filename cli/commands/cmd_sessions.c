@@ -61,46 +61,49 @@ static const mrd_text_table_column columns[] = {
 
 /* "4711_3 alice train (+2)": the first of its jobs, and the number of further ones. */
 static void
-put_job(mrd_text_table *t, const mrd_json *jobs)
+put_job(mrd_text_table *texts, const mrd_json *jobs)
 {
-    const mrd_json *o = mrd_json_at(jobs, 0);
-    const char *array = mrd_json_str(o, "array_job", NULL);
-    const char *task = mrd_json_str(o, "array_task", NULL);
-    const char *id = mrd_json_str(o, "job", mrd_json_str(o, "pod", ""));
-    const char *user = mrd_json_str(o, "user", mrd_json_str(o, "namespace", ""));
-    const char *name = mrd_json_str(o, "job_name", "");
+    const mrd_json *json = mrd_json_at(jobs, 0);
+    const char *array = mrd_json_str(json, "array_job", NULL);
+    const char *task = mrd_json_str(json, "array_task", NULL);
+    const char *id = mrd_json_str(json, "job", mrd_json_str(json, "pod", ""));
+    const char *user = mrd_json_str(json, "user", mrd_json_str(json, "namespace", ""));
+    const char *name = mrd_json_str(json, "job_name", "");
     char number[300], rest[32] = "";
 
     snprintf(number, sizeof(number), "%.120s%s%.120s", array != NULL && task != NULL ? array : id,
              array != NULL && task != NULL ? "_" : "", array != NULL && task != NULL ? task : "");
     if (mrd_json_size(jobs) > 1)
         snprintf(rest, sizeof(rest), " (+%zu)", mrd_json_size(jobs) - 1);
-    mrd_text_table_cell(t, "%s%s%s%s%s%s", number, *user != '\0' ? " " : "", user,
+    mrd_text_table_cell(texts, "%s%s%s%s%s%s", number, *user != '\0' ? " " : "", user,
                         *name != '\0' ? " " : "", name, rest);
 }
 
 static void
-put_row(mrd_text_table *t, const mrd_json *s)
+put_row(mrd_text_table *texts, const mrd_json *json)
 {
-    const char *message = mrd_json_str(s, "message", ""), *name = mrd_json_str(s, "name", "");
-    int64_t nodes = mrd_json_int(s, "nodes", 0), without = mrd_json_int(s, "nodes_without", 0);
+    const char *message = mrd_json_str(json, "message", ""), *name = mrd_json_str(json, "name", "");
+    int64_t nodes = mrd_json_int(json, "nodes", 0),
+            without = mrd_json_int(json, "nodes_without", 0);
     char size[MRD_SIZE_TEXT];
 
-    mrd_text_table_cell(t, "%s", mrd_json_str(s, "id", "?"));
-    mrd_text_table_cell(t, "%s", mrd_json_str(s, "state", "?"));
-    mrd_text_table_cell(t, "%s", mrd_json_str(s, "mode", "?"));
-    mrd_text_table_cell(t, "%.19s", mrd_json_str(s, "created", "-"));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "id", "?"));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "state", "?"));
+    mrd_text_table_cell(texts, "%s", mrd_json_str(json, "mode", "?"));
+    mrd_text_table_cell(texts, "%.19s", mrd_json_str(json, "created", "-"));
     if (without > 0)
-        mrd_text_table_cell(t, "%lld of %lld", (long long) (nodes - without), (long long) nodes);
+        mrd_text_table_cell(texts, "%lld of %lld", (long long) (nodes - without),
+                            (long long) nodes);
     else
-        mrd_text_table_count(t, nodes);
-    mrd_text_table_count(t, mrd_json_int(s, "events", 0));
-    mrd_text_table_cell(t, "%s",
-                        mrd_cli_size((uint64_t) (mrd_json_int(s, "store_bytes", 0) +
-                                                 mrd_json_int(s, "artifact_bytes", 0)),
+        mrd_text_table_count(texts, nodes);
+    mrd_text_table_count(texts, mrd_json_int(json, "events", 0));
+    mrd_text_table_cell(texts, "%s",
+                        mrd_cli_size((uint64_t) (mrd_json_int(json, "store_bytes", 0) +
+                                                 mrd_json_int(json, "artifact_bytes", 0)),
                                      size));
-    put_job(t, mrd_json_get(s, "jobs"));
-    mrd_text_table_cell(t, "%s%s%s", name, *name != '\0' && *message != '\0' ? ": " : "", message);
+    put_job(texts, mrd_json_get(json, "jobs"));
+    mrd_text_table_cell(texts, "%s%s%s", name, *name != '\0' && *message != '\0' ? ": " : "",
+                        message);
 }
 
 static void

@@ -91,18 +91,18 @@ static const char more[] =
 static mrd_err
 load_file(const char *path, mrd_buf *sql, mrd_why *why)
 {
-    FILE *f = fopen(path, "r");
+    FILE *file = fopen(path, "r");
     char chunk[4096];
     size_t n;
     mrd_err err = MRD_OK;
 
-    if (f == NULL)
+    if (file == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot read '%s'", path);
-    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
+    while ((n = fread(chunk, 1, sizeof(chunk), file)) > 0)
         mrd_buf_add(sql, chunk, n);
-    if (ferror(f))
+    if (ferror(file))
         err = mrd_why_set(why, MRD_IO, errno, "cannot read '%s'", path);
-    fclose(f);
+    fclose(file);
     return err;
 }
 
@@ -112,11 +112,11 @@ unknown(const char *word, mrd_why *why)
     const char *names[32];
     char guess[MRD_NEAR_TEXT];
     size_t n;
-    const mrd_query *q = mrd_queries(&n);
+    const mrd_query *query = mrd_queries(&n);
 
     n = n < MRD_COUNT(names) ? n : MRD_COUNT(names);
     for (size_t i = 0; i < n; i++)
-        names[i] = q[i].name;
+        names[i] = query[i].name;
     mrd_near_text(word, names, n, "", guess);
     return mrd_why_set(why, MRD_INVALID, 0, "'%s' is neither a shipped query nor a file nor SQL%s",
                        word, *guess == '\0' ? " (--list names the queries)" : guess);
@@ -142,10 +142,10 @@ static void
 list_queries(void)
 {
     size_t n;
-    const mrd_query *q = mrd_queries(&n);
+    const mrd_query *query = mrd_queries(&n);
 
     for (size_t i = 0; i < n; i++)
-        printf("%-24s %.*s\n", q[i].name, MRD_STR_ARG(mrd_query_title(&q[i])));
+        printf("%-24s %.*s\n", query[i].name, MRD_STR_ARG(mrd_query_title(&query[i])));
 }
 
 /* ---- For other engines ---- */

@@ -69,11 +69,11 @@ tell_all(mrd_client *client, const mrd_json *list, mrd_strlist *ret_ids, int *re
          mrd_why *why)
 {
     for (size_t i = 0; i < mrd_json_size(list); i++) {
-        const mrd_json *s = mrd_json_at(list, i);
-        const char *id = mrd_json_str(s, "id", "");
+        const mrd_json *json = mrd_json_at(list, i);
+        const char *id = mrd_json_str(json, "id", "");
         mrd_err err;
 
-        if (!mrd_cluster_in(s, "arming|recording|stopping"))
+        if (!mrd_cluster_in(json, "arming|recording|stopping"))
             continue;
         err = mrd_cluster_call(client, "POST", id, "/stop", NULL, NULL, why);
         if (err != MRD_OK && err != MRD_STATE) /* STATE means that it has just ended by itself */

@@ -55,21 +55,21 @@ static bool
 is_answered(void *self, const mrd_json *doc)
 {
     awaited *a = self;
-    const mrd_json *t = trigger_of(doc, a->number);
+    const mrd_json *json = trigger_of(doc, a->number);
 
-    if (mrd_json_int(t, "answered", 0) == 0)
+    if (mrd_json_int(json, "answered", 0) == 0)
         return false;
     if (a->until.ns == 0)
         a->until = mrd_local_add(mrd_local_now(), REST_WAIT);
-    return mrd_json_size(mrd_json_get(t, "unacknowledged")) == 0 ||
+    return mrd_json_size(mrd_json_get(json, "unacknowledged")) == 0 ||
            mrd_local_before(a->until, mrd_local_now());
 }
 
 static void
-say_missing(const mrd_json *t)
+say_missing(const mrd_json *json)
 {
-    const mrd_json *list = mrd_json_get(t, "unacknowledged");
-    int64_t answered = mrd_json_int(t, "answered", 0);
+    const mrd_json *list = mrd_json_get(json, "unacknowledged");
+    int64_t answered = mrd_json_int(json, "answered", 0);
 
     if (answered == 0)
         fprintf(stderr, "meridian trigger: no node has answered yet: `meridian nodes` shows which "
@@ -93,27 +93,27 @@ follow(const settings *set, mrd_client *client, const char *id, char *number, in
 {
     awaited a = { .number = number };
     mrd_json *doc = NULL;
-    const mrd_json *t;
+    const mrd_json *json;
     mrd_err err = mrd_cluster_wait(client, id, set->client.timeout, set->client.timeout,
                                    is_answered, &a, &doc, why);
 
-    t = trigger_of(doc, number);
-    if (err == MRD_TIMEOUT && t != NULL)
+    json = trigger_of(doc, number);
+    if (err == MRD_TIMEOUT && json != NULL)
         err = MRD_OK;
     if (err == MRD_OK) {
-        say_missing(t);
-        if (mrd_json_int(t, "answered", 0) == 0)
+        say_missing(json);
+        if (mrd_json_int(json, "answered", 0) == 0)
             *ret_status = MRD_EXIT_INCOMPLETE;
     }
     if (err == MRD_OK && set->client.json)
-        mrd_cluster_print_json(t);
+        mrd_cluster_print_json(json);
     else if (err == MRD_OK)
         printf("trigger %s: %s to %s, %" PRId64 " node%s answered\nget the window with: meridian "
                "fetch %s --start %" PRId64 " --end %" PRId64 "\n",
-               number, mrd_cluster_shown(t, "from", "?"), mrd_cluster_shown(t, "to", "?"),
-               mrd_json_int(t, "answered", 0),
-               mrd_plural((uint64_t) mrd_json_int(t, "answered", 0)), id,
-               mrd_json_int(t, "from_ns", 0), mrd_json_int(t, "to_ns", 0));
+               number, mrd_cluster_shown(json, "from", "?"), mrd_cluster_shown(json, "to", "?"),
+               mrd_json_int(json, "answered", 0),
+               mrd_plural((uint64_t) mrd_json_int(json, "answered", 0)), id,
+               mrd_json_int(json, "from_ns", 0), mrd_json_int(json, "to_ns", 0));
     mrd_json_free(doc);
     return err;
 }

@@ -124,10 +124,10 @@ typedef struct {
 static void
 show_reading(void *self, const char *path, uint64_t done, uint64_t total)
 {
-    view_reading *r = self;
+    view_reading *reading = self;
 
     (void) total;
-    mrd_progress_show(&r->progress, r->done + done, r->total, "B", path);
+    mrd_progress_show(&reading->progress, reading->done + done, reading->total, "B", path);
 }
 
 static mrd_err

@@ -72,9 +72,9 @@ typedef struct {
     mrd_local_ns step;  /* when a wall clock is stepped, in true raw time; 0 means never */
 } mrd_demo_nodes;
 
-/* Makes n nodes with directories below `dir`. `spaces` false disables namespaces. If namespaces are
+/* Makes count nodes with directories below `dir`. `spaces` false disables namespaces. If namespaces are
  * not available, there are none, and `note` says why. Errors: IO. */
-mrd_err mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t n, const char *dir, bool spaces,
+mrd_err mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t count, const char *dir, bool spaces,
                             mrd_why *why);
 /* Removes the namespaces; partly opened nodes are fine. */
 void mrd_demo_nodes_close(mrd_demo_nodes *nodes);

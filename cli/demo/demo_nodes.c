@@ -176,15 +176,15 @@ folders(mrd_demo_node *node, const char *dir, size_t i, mrd_why *why)
 }
 
 mrd_err
-mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_why *why)
+mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t count, const char *dir, bool spaces, mrd_why *why)
 {
     mrd_why reason = { 0 };
     mrd_err err = MRD_OK;
 
-    *nodes = (mrd_demo_nodes){ .n = n };
+    *nodes = (mrd_demo_nodes){ .n = count };
     snprintf(nodes->address, sizeof(nodes->address), "127.0.0.1");
     snprintf(nodes->outside, sizeof(nodes->outside), "127.0.0.1");
-    for (size_t i = 0; i < n && err == MRD_OK; i++)
+    for (size_t i = 0; i < count && err == MRD_OK; i++)
         err = folders(&nodes->v[i], dir, i, why);
     if (err == MRD_OK)
         err = clocks_open(nodes, why);
@@ -199,7 +199,7 @@ mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t n, const char *dir, bool space
     if (network_open(nodes, &reason) != MRD_OK) {
         network_close(nodes);
         snprintf(nodes->outside, sizeof(nodes->outside), "127.0.0.1");
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < count; i++)
             snprintf(nodes->v[i].address, sizeof(nodes->v[i].address), "127.0.0.1");
         snprintf(nodes->note, sizeof(nodes->note), "%.200s", reason.text);
         return MRD_OK;

@@ -84,16 +84,16 @@ mrd_err
 mrd_demo_start(mrd_demo_programs *programs, const char *name, const char *log,
                const mrd_strlist *argv, const mrd_strlist *env, mrd_why *why)
 {
-    mrd_demo_program *p = &programs->v[programs->n];
+    mrd_demo_program *program = &programs->v[programs->n];
     char **environment = NULL, **words = NULL;
     mrd_err err = MRD_OK;
     int out, failure;
 
     if (programs->n == MRD_COUNT(programs->v))
         return mrd_why_set(why, MRD_LIMIT, 0, "too many programs");
-    *p = (mrd_demo_program){ 0 };
-    snprintf(p->name, sizeof(p->name), "%s", name);
-    snprintf(p->log, sizeof(p->log), "%s", log);
+    *program = (mrd_demo_program){ 0 };
+    snprintf(program->name, sizeof(program->name), "%s", name);
+    snprintf(program->log, sizeof(program->log), "%s", log);
     if ((out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
         return mrd_why_set(why, MRD_IO, errno, "cannot write %s", log);
     words = calloc(argv->n + 1, sizeof(*words));
@@ -101,7 +101,8 @@ mrd_demo_start(mrd_demo_programs *programs, const char *name, const char *log,
         err = mrd_why_set(why, MRD_NOMEM, 0, "starting %s", name);
     } else {
         memcpy(words, argv->v, argv->n * sizeof(*words));
-        failure = spawn(words[0], strchr(words[0], '/') == NULL, words, environment, out, &p->pid);
+        failure =
+            spawn(words[0], strchr(words[0], '/') == NULL, words, environment, out, &program->pid);
         if (failure != 0)
             err = mrd_why_set(why, MRD_IO, failure, "cannot start %s", words[0]);
         else
@@ -116,11 +117,11 @@ mrd_demo_start(mrd_demo_programs *programs, const char *name, const char *log,
 /* ---- Ending ---- */
 
 static void
-reap(mrd_demo_program *p, int flags)
+reap(mrd_demo_program *program, int flags)
 {
-    if (p->pid > 0 && waitpid(p->pid, &p->status, flags) == p->pid) {
-        (void) kill(-p->pid, SIGKILL); /* ends its remaining child processes */
-        p->pid = 0;
+    if (program->pid > 0 && waitpid(program->pid, &program->status, flags) == program->pid) {
+        (void) kill(-program->pid, SIGKILL); /* ends its remaining child processes */
+        program->pid = 0;
     }
 }
 

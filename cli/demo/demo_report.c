@@ -21,15 +21,15 @@ void
 mrd_demo_print_head(const char *path)
 {
     char line[512];
-    FILE *f = fopen(path, "r");
+    FILE *file = fopen(path, "r");
 
-    if (f == NULL)
+    if (file == NULL)
         return;
     printf("\n");
-    while (fgets(line, sizeof(line), f) != NULL && line[0] != '\n')
+    while (fgets(line, sizeof(line), file) != NULL && line[0] != '\n')
         fputs(line, stdout);
     printf("... all of it: %s\n", path);
-    fclose(f);
+    fclose(file);
 }
 
 /* ---- Accounting ---- */
@@ -52,28 +52,28 @@ mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
         { "node", false },   { "begun", true }, { "delivered", true },
         { "dropped", true }, { "held", true },  { "begun = delivered + dropped + held", false },
     };
-    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
+    mrd_text_table texts = { columns, MRD_COUNT(columns), { 0 } };
     const mrd_json *parts = mrd_json_get(session, "nodes");
     bool holds = mrd_json_size(parts) == nodes->n;
 
     for (size_t i = 0; i < nodes->n; i++) {
-        const mrd_json *p = part_of(parts, nodes->v[i].id), *c = mrd_json_get(p, "counters");
-        int64_t begun = mrd_json_int(c, "begun", -1), stored = mrd_json_int(p, "events", -1);
+        const mrd_json *json = part_of(parts, nodes->v[i].id), *c = mrd_json_get(json, "counters");
+        int64_t begun = mrd_json_int(c, "begun", -1), stored = mrd_json_int(json, "events", -1);
         int64_t dropped = mrd_json_int(c, "dropped", -1), held = mrd_json_int(c, "held", -1);
         bool good = begun > 0 && begun == stored + dropped + held;
 
         holds = holds && good;
-        mrd_text_table_cell(&t, "%s", nodes->v[i].id);
-        mrd_text_table_count(&t, begun);
-        mrd_text_table_count(&t, stored);
-        mrd_text_table_count(&t, dropped);
-        mrd_text_table_count(&t, held);
-        mrd_text_table_cell(&t, "%s", good ? "holds" : "DOES NOT HOLD");
+        mrd_text_table_cell(&texts, "%s", nodes->v[i].id);
+        mrd_text_table_count(&texts, begun);
+        mrd_text_table_count(&texts, stored);
+        mrd_text_table_count(&texts, dropped);
+        mrd_text_table_count(&texts, held);
+        mrd_text_table_cell(&texts, "%s", good ? "holds" : "DOES NOT HOLD");
     }
     printf("\nNothing lost uncounted: what the agents say they began, beside what lies in the "
            "journal\n");
-    mrd_text_table_print(&t, stdout);
-    mrd_text_table_fini(&t);
+    mrd_text_table_print(&texts, stdout);
+    mrd_text_table_fini(&texts);
     return holds;
 }
 
@@ -97,13 +97,13 @@ static void
 compare(const mrd_demo_node *node, const mrd_align *align, int64_t from, int64_t to,
         int64_t constant, clock_facts *ret_facts)
 {
-    clock_facts f = { .asked = CLOCK_POINTS };
+    clock_facts facts = { .asked = CLOCK_POINTS };
     unsigned quality, source;
     mrd_align_cursor at = { 0 };
 
     mrd_align_worst(align, &quality, &source);
-    f.quality = (uint8_t) quality;
-    f.source = (uint8_t) source;
+    facts.quality = (uint8_t) quality;
+    facts.source = (uint8_t) source;
     for (size_t i = 0; i < CLOCK_POINTS; i++) {
         int64_t raw = from + (int64_t) i * ((to - from) / (CLOCK_POINTS - 1));
         mrd_local_ns local = mrd_simclock_local(&node->clock, raw);
@@ -114,36 +114,38 @@ compare(const mrd_demo_node *node, const mrd_align *align, int64_t from, int64_t
         if (!mrd_align_map(align, &at, local, &got, &bound))
             continue;
         if (i == CLOCK_POINTS / 2) {
-            f.truth = local.ns - raw;
-            f.found = local.ns - (got.ns - constant);
+            facts.truth = local.ns - raw;
+            facts.found = local.ns - (got.ns - constant);
         }
-        f.inside += bound.lo.ns <= truth && truth <= bound.hi.ns;
-        f.worst = magnitude(truth - got.ns) > magnitude(f.worst) ? truth - got.ns : f.worst;
-        if (f.bound >= 0 && bound.lo.ns != INT64_MIN) {
+        facts.inside += bound.lo.ns <= truth && truth <= bound.hi.ns;
+        facts.worst =
+            magnitude(truth - got.ns) > magnitude(facts.worst) ? truth - got.ns : facts.worst;
+        if (facts.bound >= 0 && bound.lo.ns != INT64_MIN) {
             mrd_dur_ns radius = mrd_align_radius(got, &bound);
 
-            f.bound = radius > f.bound ? radius : f.bound;
+            facts.bound = radius > facts.bound ? radius : facts.bound;
         } else {
-            f.bound = -1;
+            facts.bound = -1;
         }
     }
-    *ret_facts = f;
+    *ret_facts = facts;
 }
 
 static void
-clock_row(mrd_text_table *t, const mrd_demo_node *node, const clock_facts *f)
+clock_row(mrd_text_table *texts, const mrd_demo_node *node, const clock_facts *facts)
 {
     char text[MRD_DUR_TEXT];
 
-    mrd_text_table_cell(t, "%s", node->id);
-    mrd_text_table_count(t, f->truth);
-    mrd_text_table_count(t, f->found);
-    mrd_text_table_cell(t, "%s", mrd_dur_text(f->found - f->truth, text));
-    mrd_text_table_cell(t, "%s", mrd_dur_text(f->worst, text));
-    mrd_text_table_cell(t, "%s", f->bound < 0 ? "unknown" : mrd_dur_text(f->bound, text));
-    mrd_text_table_cell(t, "%s", f->inside == f->asked ? "yes" : "NO");
-    mrd_text_table_cell(t, "%s, %s", mrd_align_quality_text(f->quality),
-                        mrd_stamp_source_text(f->source));
+    mrd_text_table_cell(texts, "%s", node->id);
+    mrd_text_table_count(texts, facts->truth);
+    mrd_text_table_count(texts, facts->found);
+    mrd_text_table_cell(texts, "%s", mrd_dur_text(facts->found - facts->truth, text));
+    mrd_text_table_cell(texts, "%s", mrd_dur_text(facts->worst, text));
+    mrd_text_table_cell(texts, "%s",
+                        facts->bound < 0 ? "unknown" : mrd_dur_text(facts->bound, text));
+    mrd_text_table_cell(texts, "%s", facts->inside == facts->asked ? "yes" : "NO");
+    mrd_text_table_cell(texts, "%s, %s", mrd_align_quality_text(facts->quality),
+                        mrd_stamp_source_text(facts->source));
 }
 
 /* Prints why a node has no row. */
@@ -184,24 +186,24 @@ print_errors(const mrd_demo_nodes *nodes)
         { "node", false },  { "ahead at first", true },      { "rate", true },
         { "wander", true }, { "wall clock besides", false },
     };
-    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
+    mrd_text_table texts = { columns, MRD_COUNT(columns), { 0 } };
 
     for (size_t i = 0; i < nodes->n; i++) {
-        const mrd_simclock *c = &nodes->v[i].clock;
+        const mrd_simclock *clock = &nodes->v[i].clock;
         char text[MRD_DUR_TEXT], period[MRD_DUR_TEXT];
 
-        mrd_text_table_cell(&t, "%s", nodes->v[i].id);
-        mrd_text_table_cell(&t, "%s", mrd_dur_text(c->offset_ns, text));
-        mrd_text_table_cell(&t, "%+" PRId64 " ppm", c->rate_ppt / 1000000);
-        mrd_text_table_cell(&t, "%s in %s", mrd_dur_text(c->wander_ns, text),
-                            mrd_dur_text(c->wander_period_ns, period));
-        if (c->wall_step_count == 0)
-            mrd_text_table_cell(&t, "-");
+        mrd_text_table_cell(&texts, "%s", nodes->v[i].id);
+        mrd_text_table_cell(&texts, "%s", mrd_dur_text(clock->offset_ns, text));
+        mrd_text_table_cell(&texts, "%+" PRId64 " ppm", clock->rate_ppt / 1000000);
+        mrd_text_table_cell(&texts, "%s in %s", mrd_dur_text(clock->wander_ns, text),
+                            mrd_dur_text(clock->wander_period_ns, period));
+        if (clock->wall_step_count == 0)
+            mrd_text_table_cell(&texts, "-");
         else
-            mrd_text_table_cell(&t, "jumps by %s", mrd_dur_text(c->wall_steps[0].by, text));
+            mrd_text_table_cell(&texts, "jumps by %s", mrd_dur_text(clock->wall_steps[0].by, text));
     }
-    mrd_text_table_print(&t, stdout);
-    mrd_text_table_fini(&t);
+    mrd_text_table_print(&texts, stdout);
+    mrd_text_table_fini(&texts);
 }
 
 bool
@@ -212,7 +214,7 @@ mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_
         { "error", true },   { "worst error", true },   { "bound", true },
         { "inside", false }, { "quality", false },
     };
-    mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
+    mrd_text_table texts = { columns, MRD_COUNT(columns), { 0 } };
     int64_t constant = session_constant(store);
     int64_t from = mrd_json_int(session, "go_ns", 0) - constant;
     int64_t to = mrd_json_int(session, "stop_ns", 0) - constant;
@@ -227,7 +229,7 @@ mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_
             continue;
         }
         compare(&nodes->v[i], align, from, to, constant, &facts);
-        clock_row(&t, &nodes->v[i], &facts);
+        clock_row(&texts, &nodes->v[i], &facts);
         holds = holds && facts.inside == facts.asked;
         mrd_align_free(align);
     }
@@ -235,9 +237,9 @@ mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_
     print_errors(nodes);
     printf("\nHow far it was ahead in the middle of the recording; worst error and bound over all "
            "of it\n");
-    mrd_text_table_print(&t, stdout);
+    mrd_text_table_print(&texts, stdout);
     printf("(all nodes are on one machine: real networks give wider bounds)\n");
-    mrd_text_table_fini(&t);
+    mrd_text_table_fini(&texts);
     return holds;
 }
 
@@ -286,21 +288,21 @@ static mrd_err
 add_part(part_list *list, mrd_str text, mrd_why *why)
 {
     const mrd_demo_node *node;
-    mrd_json *e = NULL;
-    mrd_err err = mrd_json_parse(text, "an event of the profile", &e, why);
+    mrd_json *json = NULL;
+    mrd_err err = mrd_json_parse(text, "an event of the profile", &json, why);
     size_t core;
     part p;
 
     if (err != MRD_OK)
         return err;
-    node = node_called(list->nodes, mrd_json_str(e, "instance_id", ""));
-    core = strtoul(mrd_json_str(e, "lnc_idx", "0"), NULL, 10);
+    node = node_called(list->nodes, mrd_json_str(json, "instance_id", ""));
+    core = strtoul(mrd_json_str(json, "lnc_idx", "0"), NULL, 10);
     if (node == NULL || core >= list->cores ||
-        strcmp(mrd_json_str(e, "name", ""), "cc_exec_barrier") != 0)
+        strcmp(mrd_json_str(json, "name", ""), "cc_exec_barrier") != 0)
         goto out;
     p.core = (size_t) (node - list->nodes->v) * list->cores + core;
-    p.begin = (mrd_sess_ns){ mrd_json_int(e, "timestamp", 0) };
-    p.end = mrd_sess_add(p.begin, mrd_json_int(e, "duration", 0));
+    p.begin = (mrd_sess_ns){ mrd_json_int(json, "timestamp", 0) };
+    p.end = mrd_sess_add(p.begin, mrd_json_int(json, "duration", 0));
     p.wall_begin = (mrd_wall_ns){ p.begin.ns + mrd_simclock_wall_delta(
                                                    &node->clock, p.begin.ns - list->constant) };
     p.wall_end = (mrd_wall_ns){ p.end.ns +
@@ -310,7 +312,7 @@ add_part(part_list *list, mrd_str text, mrd_why *why)
     else
         err = mrd_why_set(why, MRD_NOMEM, 0, "collectives");
 out:
-    mrd_json_free(e);
+    mrd_json_free(json);
     return err;
 }
 
@@ -318,31 +320,31 @@ out:
 static mrd_err
 read_parts(const char *profile, part_list *list, mrd_why *why)
 {
-    mrd_json_reader *r = NULL;
+    mrd_json_reader *reader = NULL;
     mrd_in *in = NULL;
     mrd_str key, text;
     mrd_jr_type type;
     mrd_err err;
 
     if ((err = mrd_in_file(profile, &in, why)) != MRD_OK ||
-        (err = mrd_json_reader_open(in, &r, why)) != MRD_OK)
+        (err = mrd_json_reader_open(in, &reader, why)) != MRD_OK)
         goto out;
-    if (mrd_json_next(r, NULL, NULL) == MRD_JR_OBJECT)
-        mrd_json_enter(r);
-    while (err == MRD_OK && (type = mrd_json_next(r, &key, NULL)) > MRD_JR_END) {
+    if (mrd_json_next(reader, NULL, NULL) == MRD_JR_OBJECT)
+        mrd_json_enter(reader);
+    while (err == MRD_OK && (type = mrd_json_next(reader, &key, NULL)) > MRD_JR_END) {
         if (type != MRD_JR_ARRAY || !mrd_str_is(key, "trace_events"))
             continue;
-        mrd_json_enter(r);
-        while (err == MRD_OK && mrd_json_next(r, NULL, NULL) == MRD_JR_OBJECT &&
-               mrd_json_raw(r, MRD_JSON_MAX, &text) == MRD_OK)
+        mrd_json_enter(reader);
+        while (err == MRD_OK && mrd_json_next(reader, NULL, NULL) == MRD_JR_OBJECT &&
+               mrd_json_raw(reader, MRD_JSON_MAX, &text) == MRD_OK)
             err = add_part(list, text, why);
     }
     if (err == MRD_OK)
-        err = mrd_json_reader_err(r, why);
+        err = mrd_json_reader_err(reader, why);
     if (list->n > 0)
         qsort(list->v, list->n, sizeof(*list->v), by_end);
 out:
-    mrd_json_reader_close(r);
+    mrd_json_reader_close(reader);
     mrd_in_close(in);
     return err;
 }

@@ -89,12 +89,12 @@ static const char more[] =
 static mrd_err
 env_file_read(const char *path, bool must, mrd_why *why)
 {
-    FILE *f = fopen(path, "re");
+    FILE *file = fopen(path, "re");
     char line[4096];
 
-    if (f == NULL)
+    if (file == NULL)
         return must ? mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path) : MRD_OK;
-    while (fgets(line, sizeof(line), f) != NULL) {
+    while (fgets(line, sizeof(line), file) != NULL) {
         char *name = line + strspn(line, " \t"), *eq = strchr(name, '='), *value;
         size_t n;
 
@@ -110,7 +110,7 @@ env_file_read(const char *path, bool must, mrd_why *why)
         }
         setenv(name, value, 0);
     }
-    fclose(f);
+    fclose(file);
     return MRD_OK;
 }
 
@@ -156,34 +156,34 @@ settings_read(settings *set, int argc, char **argv, bool *ret_done)
 /* ---- Printing ---- */
 
 static void
-print_text(const mrd_doctor *d, bool quiet)
+print_text(const mrd_doctor *doctor, bool quiet)
 {
-    for (size_t i = 0; i < mrd_json_size(d->findings); i++) {
-        const mrd_json *o = mrd_json_at(d->findings, i);
-        const char *level = mrd_json_str(o, "level", ""), *fix = mrd_json_str(o, "fix", NULL);
+    for (size_t i = 0; i < mrd_json_size(doctor->findings); i++) {
+        const mrd_json *json = mrd_json_at(doctor->findings, i);
+        const char *level = mrd_json_str(json, "level", ""), *fix = mrd_json_str(json, "fix", NULL);
 
         if (quiet && strcmp(level, "ok") == 0)
             continue;
-        printf("%-8s %-16s ", level, mrd_json_str(o, "check", ""));
-        mrd_cluster_say(stdout, mrd_json_str(o, "message", ""));
+        printf("%-8s %-16s ", level, mrd_json_str(json, "check", ""));
+        mrd_cluster_say(stdout, mrd_json_str(json, "message", ""));
         if (fix != NULL)
             printf("%-25s → %s\n", "", fix);
     }
     if (!quiet)
-        printf("%u fine, %u warnings, %u failed\n", d->counts[MRD_DOCTOR_OK],
-               d->counts[MRD_DOCTOR_WARNING], d->counts[MRD_DOCTOR_FAILED]);
+        printf("%u fine, %u warnings, %u failed\n", doctor->counts[MRD_DOCTOR_OK],
+               doctor->counts[MRD_DOCTOR_WARNING], doctor->counts[MRD_DOCTOR_FAILED]);
 }
 
 static void
-print_json(const mrd_doctor *d)
+print_json(const mrd_doctor *doctor)
 {
     mrd_json *doc = mrd_json_new_object();
 
-    mrd_json_set(doc, "instance_id", mrd_json_new_str(d->node.instance_id));
+    mrd_json_set(doc, "instance_id", mrd_json_new_str(doctor->node.instance_id));
     for (size_t i = 0; i < MRD_DOCTOR_LEVELS; i++)
         mrd_json_set(doc, mrd_doctor_level_text((mrd_doctor_level) i),
-                     mrd_json_new_int(d->counts[i]));
-    mrd_json_set(doc, "findings", mrd_json_copy(d->findings));
+                     mrd_json_new_int(doctor->counts[i]));
+    mrd_json_set(doc, "findings", mrd_json_copy(doctor->findings));
     mrd_cluster_print_json(doc);
     mrd_json_free(doc);
 }
@@ -191,12 +191,12 @@ print_json(const mrd_doctor *d)
 static void
 add_counter(void *self, const mrd_hw_counter *counter)
 {
-    mrd_json *o = mrd_json_new_object(), *list = self;
+    mrd_json *json = mrd_json_new_object(), *list = self;
 
-    mrd_json_set(o, "name", mrd_json_new_str(counter->name));
-    mrd_json_set(o, "unit", mrd_json_new_str(mrd_unit_text(counter->unit)));
-    mrd_json_set(o, "cumulative", mrd_json_new_bool((counter->flags & MRD_HW_CUMULATIVE) != 0));
-    mrd_json_append(list, o);
+    mrd_json_set(json, "name", mrd_json_new_str(counter->name));
+    mrd_json_set(json, "unit", mrd_json_new_str(mrd_unit_text(counter->unit)));
+    mrd_json_set(json, "cumulative", mrd_json_new_bool((counter->flags & MRD_HW_CUMULATIVE) != 0));
+    mrd_json_append(list, json);
 }
 
 /* Prints every counter that `--counters` of a session, and mrd_counters_create, can name on this
@@ -218,10 +218,10 @@ list_counters(const settings *set)
     if (err == MRD_OK && set->json)
         mrd_cluster_print_json(list);
     for (size_t i = 0; err == MRD_OK && !set->json && i < mrd_json_size(list); i++) {
-        const mrd_json *o = mrd_json_at(list, i);
+        const mrd_json *json = mrd_json_at(list, i);
 
-        printf("%s %s%s\n", mrd_json_str(o, "name", ""), mrd_json_str(o, "unit", ""),
-               mrd_json_bool(o, "cumulative", false) ? ", grows" : "");
+        printf("%s %s%s\n", mrd_json_str(json, "name", ""), mrd_json_str(json, "unit", ""),
+               mrd_json_bool(json, "cumulative", false) ? ", grows" : "");
     }
     mrd_json_free(list);
     return err == MRD_OK ? MRD_EXIT_OK : MRD_EXIT_FAILED;
@@ -231,7 +231,7 @@ int
 mrd_cmd_doctor(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_doctor d = { .agent = &set.agent };
+    mrd_doctor doctor = { .agent = &set.agent };
     bool done = false;
     mrd_err err = settings_read(&set, argc, argv, &done);
 
@@ -245,18 +245,18 @@ mrd_cmd_doctor(int argc, char **argv)
         mrd_conf_fini(table, MRD_COUNT(table), &set);
         return status;
     }
-    d.findings = mrd_json_new_array();
+    doctor.findings = mrd_json_new_array();
     for (size_t i = 0; i < MRD_COUNT(checks); i++) {
-        d.check = checks[i].name;
-        checks[i].look(&d);
+        doctor.check = checks[i].name;
+        checks[i].look(&doctor);
     }
     if (set.json)
-        print_json(&d);
+        print_json(&doctor);
     else
-        print_text(&d, set.quiet);
-    mrd_json_free(d.findings);
+        print_text(&doctor, set.quiet);
+    mrd_json_free(doctor.findings);
     mrd_conf_fini(table, MRD_COUNT(table), &set);
-    return d.counts[MRD_DOCTOR_FAILED] > 0    ? MRD_EXIT_FAILED
-           : d.counts[MRD_DOCTOR_WARNING] > 0 ? MRD_EXIT_INCOMPLETE
-                                              : MRD_EXIT_OK;
+    return doctor.counts[MRD_DOCTOR_FAILED] > 0    ? MRD_EXIT_FAILED
+           : doctor.counts[MRD_DOCTOR_WARNING] > 0 ? MRD_EXIT_INCOMPLETE
+                                                   : MRD_EXIT_OK;
 }

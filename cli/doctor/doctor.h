@@ -30,32 +30,33 @@ typedef struct {
 
 const char *mrd_doctor_level_text(mrd_doctor_level level); /* as in JSON */
 /* Adds a finding. `fix` is the remedy, NULL if there is none. */
-void mrd_doctor_say(mrd_doctor *d, mrd_doctor_level level, const char *fix, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void mrd_doctor_say(mrd_doctor *doctor, mrd_doctor_level level, const char *fix, const char *format,
+                    ...) __attribute__((format(printf, 4, 5)));
 /* Returns a path below --advanced.proc-root or --sys-root in `to`. */
-const char *mrd_doctor_proc(const mrd_doctor *d, const char *rest, char to[1024]);
-const char *mrd_doctor_sys(const mrd_doctor *d, const char *rest, char to[1024]);
+const char *mrd_doctor_proc(const mrd_doctor *doctor, const char *rest, char to[1024]);
+const char *mrd_doctor_sys(const mrd_doctor *doctor, const char *rest, char to[1024]);
 /* Returns where an agent with these settings finds counters. */
 mrd_hw_options mrd_doctor_hw(const mrd_agent_options *agent);
 /* Reports a directory that is not writable. *ret_free are the free bytes for this user. */
-bool mrd_doctor_writable(mrd_doctor *d, const char *what, const char *dir, int64_t *ret_free);
+bool mrd_doctor_writable(mrd_doctor *doctor, const char *what, const char *dir, int64_t *ret_free);
 
 /* ---- The checks, in their order ---- */
 
-void mrd_doctor_identity(mrd_doctor *d); /* doctor_node.c */
-void mrd_doctor_process(mrd_doctor *d);  /* whether an agent runs, and with which capabilities */
-void mrd_doctor_rings(mrd_doctor *d);
-void mrd_doctor_containers(mrd_doctor *d); /* other processes, other namespaces */
-void mrd_doctor_limits(mrd_doctor *d);
-void mrd_doctor_clock(mrd_doctor *d); /* doctor_clock.c */
-void mrd_doctor_wall(mrd_doctor *d);
-void mrd_doctor_stamps(mrd_doctor *d);
-void mrd_doctor_spool(mrd_doctor *d); /* doctor_link.c */
-void mrd_doctor_tls(mrd_doctor *d);
-void mrd_doctor_token(mrd_doctor *d);
-void mrd_doctor_aggregator(mrd_doctor *d);
-void mrd_doctor_metrics(mrd_doctor *d);
-void mrd_doctor_neuron(mrd_doctor *d); /* doctor_neuron.c */
-void mrd_doctor_runtime(mrd_doctor *d);
+void mrd_doctor_identity(mrd_doctor *doctor); /* doctor_node.c */
+void
+mrd_doctor_process(mrd_doctor *doctor); /* whether an agent runs, and with which capabilities */
+void mrd_doctor_rings(mrd_doctor *doctor);
+void mrd_doctor_containers(mrd_doctor *doctor); /* other processes, other namespaces */
+void mrd_doctor_limits(mrd_doctor *doctor);
+void mrd_doctor_clock(mrd_doctor *doctor); /* doctor_clock.c */
+void mrd_doctor_wall(mrd_doctor *doctor);
+void mrd_doctor_stamps(mrd_doctor *doctor);
+void mrd_doctor_spool(mrd_doctor *doctor); /* doctor_link.c */
+void mrd_doctor_tls(mrd_doctor *doctor);
+void mrd_doctor_token(mrd_doctor *doctor);
+void mrd_doctor_aggregator(mrd_doctor *doctor);
+void mrd_doctor_metrics(mrd_doctor *doctor);
+void mrd_doctor_neuron(mrd_doctor *doctor); /* doctor_neuron.c */
+void mrd_doctor_runtime(mrd_doctor *doctor);
 
 #endif

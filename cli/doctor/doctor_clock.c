@@ -35,78 +35,83 @@ reading_cost(void)
 }
 
 static bool
-cpu_has(const mrd_doctor *d, const char *flag)
+cpu_has(const mrd_doctor *doctor, const char *flag)
 {
     char path[1024], *line = NULL;
     size_t cap = 0, n = strlen(flag);
-    FILE *f = fopen(mrd_doctor_proc(d, "/cpuinfo", path), "re");
+    FILE *file = fopen(mrd_doctor_proc(doctor, "/cpuinfo", path), "re");
     bool has = false;
 
-    while (f != NULL && !has && getline(&line, &cap, f) > 0) {
+    while (file != NULL && !has && getline(&line, &cap, file) > 0) {
         if (strncmp(line, "flags", 5) != 0)
             continue;
         for (const char *p = line; !has && (p = strstr(p, flag)) != NULL; p += n)
             has = (p[-1] == ' ' || p[-1] == '\t') && (p[n] == ' ' || p[n] == '\n');
         break; /* all processors have the same value */
     }
-    if (f != NULL)
-        fclose(f);
+    if (file != NULL)
+        fclose(file);
     free(line);
     return has;
 }
 
 void
-mrd_doctor_clock(mrd_doctor *d)
+mrd_doctor_clock(mrd_doctor *doctor)
 {
     char path[1024], now[64] = "", all[256] = "";
     int64_t cost = reading_cost();
     bool tsc;
 
     (void) mrd_file_line(
-        mrd_doctor_sys(d, "/devices/system/clocksource/clocksource0/current_clocksource", path),
+        mrd_doctor_sys(doctor, "/devices/system/clocksource/clocksource0/current_clocksource",
+                       path),
         now, sizeof(now));
     (void) mrd_file_line(
-        mrd_doctor_sys(d, "/devices/system/clocksource/clocksource0/available_clocksource", path),
+        mrd_doctor_sys(doctor, "/devices/system/clocksource/clocksource0/available_clocksource",
+                       path),
         all, sizeof(all));
     tsc = strstr(all, "tsc") != NULL;
     if (now[0] == '\0')
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "mount /sys, or give --sys-root",
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "mount /sys, or give --sys-root",
                        "the kernel's clock source cannot be read from %s", path);
     else if (strcmp(now, "tsc") == 0 || strcmp(now, "arch_sys_counter") == 0)
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s, a reading costs %" PRId64 " ns", now, cost);
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "%s, a reading costs %" PRId64 " ns", now,
+                       cost);
     else if (strcmp(now, "kvm-clock") == 0 || strcmp(now, "hyperv_clocksource_tsc_page") == 0)
-        mrd_doctor_say(d, MRD_DOCTOR_OK, tsc ? "a little cheaper: boot with clocksource=tsc" : NULL,
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK,
+                       tsc ? "a little cheaper: boot with clocksource=tsc" : NULL,
                        "%s, a reading costs %" PRId64 " ns", now, cost);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        tsc ? "boot with clocksource=tsc tsc=reliable"
                            : "the kernel distrusts this machine's TSC: see dmesg",
                        "the kernel reads time from %s: every event pays %" PRId64 " ns for it", now,
                        cost);
-    if (cpu_has(d, "tsc") && !(cpu_has(d, "constant_tsc") && cpu_has(d, "nonstop_tsc")))
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "use another instance type for exact work",
+    if (cpu_has(doctor, "tsc") &&
+        !(cpu_has(doctor, "constant_tsc") && cpu_has(doctor, "nonstop_tsc")))
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "use another instance type for exact work",
                        "the TSC of this processor changes its rate or stops in idle states");
 }
 
 /* ---- The wall clock ---- */
 
 void
-mrd_doctor_wall(mrd_doctor *d)
+mrd_doctor_wall(mrd_doctor *doctor)
 {
-    struct timex t = { 0 };
-    int state = adjtimex(&t); /* reads only */
+    struct timex tx = { 0 };
+    int state = adjtimex(&tx); /* reads only */
 
     if (state < 0)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, NULL, "adjtimex: %s", strerror(errno));
-    else if (state == TIME_ERROR || (t.status & STA_UNSYNC) != 0)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, NULL, "adjtimex: %s", strerror(errno));
+    else if (state == TIME_ERROR || (tx.status & STA_UNSYNC) != 0)
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "run chrony (on EC2 with `server 169.254.169.123`): certificates and "
                        "sessions before the first probe depend on it",
                        "no service sets the wall clock; profiles are aligned nevertheless");
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
                        "the wall clock is kept; the kernel's bound of its error is %ld us",
-                       t.maxerror);
+                       tx.maxerror);
 }
 
 /* ---- Kernel stamps of packets ---- */
@@ -115,7 +120,7 @@ mrd_doctor_wall(mrd_doctor *d)
 static bool
 stamped(int from, int to, bool *ret_sent, bool *ret_received, uint32_t number)
 {
-    struct pollfd p[2] = { { to, POLLIN, 0 }, { from, 0, 0 } }; /* errors always count */
+    struct pollfd poll_fds[2] = { { to, POLLIN, 0 }, { from, 0, 0 } }; /* errors always count */
     int64_t end = mrd_local_now().ns + MRD_SEC, wall;
     uint8_t data[16] = { 0 };
     bool arrived = false, left = false;
@@ -125,7 +130,7 @@ stamped(int from, int to, bool *ret_sent, bool *ret_received, uint32_t number)
     if (mrd_udp_send(from, data, sizeof(data), NULL) != MRD_OK)
         return false;
     while (!(arrived && left) && mrd_local_now().ns < end) {
-        (void) poll(p, 2, 10);
+        (void) poll(poll_fds, 2, 10);
         if (mrd_udp_recv(to, data, sizeof(data), &n, &wall, NULL) == MRD_OK) {
             arrived = true;
             *ret_received = *ret_received || wall != 0;
@@ -139,7 +144,7 @@ stamped(int from, int to, bool *ret_sent, bool *ret_received, uint32_t number)
 }
 
 void
-mrd_doctor_stamps(mrd_doctor *d)
+mrd_doctor_stamps(mrd_doctor *doctor)
 {
     bool sent = false, received = false;
     mrd_why why = { 0 };
@@ -147,16 +152,17 @@ mrd_doctor_stamps(mrd_doctor *d)
 
     if (mrd_udp_open("127.0.0.1", 0, true, &to, &why) != MRD_OK ||
         mrd_udp_open("127.0.0.1", mrd_udp_port(to), false, &from, &why) != MRD_OK)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, NULL, "%s", why.text);
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, NULL, "%s", why.text);
     else
         for (uint32_t i = 0; i < 3; i++) { /* the kernel enables it with a delay */
             if (stamped(from, to, &sent, &received, i))
                 break;
         }
     if (from >= 0 && sent && received)
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "the kernel stamps packets that leave and arrive");
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
+                       "the kernel stamps packets that leave and arrive");
     else if (from >= 0)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "allow SO_TIMESTAMPING (seccomp, gVisor and some network plug-ins do not)",
                        "the kernel does not stamp packets that %s: clock bounds get wider by what "
                        "the programs wait",

@@ -46,7 +46,7 @@ existing_folder(const char *dir, char to[1024])
 }
 
 void
-mrd_doctor_spool(mrd_doctor *d)
+mrd_doctor_spool(mrd_doctor *doctor)
 {
     char dir[1024];
     char room[MRD_SIZE_TEXT], bound[MRD_SIZE_TEXT];
@@ -55,188 +55,192 @@ mrd_doctor_spool(mrd_doctor *d)
     struct stat st;
     uint64_t lost;
 
-    if (d->agent->spool_dir == NULL) {
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "--spool-dir DIR on a disk",
+    if (doctor->agent->spool_dir == NULL) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "--spool-dir DIR on a disk",
                        "there is no spool: what is not acknowledged is lost when the agent ends");
         return;
     }
-    existing_folder(d->agent->spool_dir, dir);
-    if (!mrd_doctor_writable(d, "spool", dir, &avail) || stat(dir, &st) != 0)
+    existing_folder(doctor->agent->spool_dir, dir);
+    if (!mrd_doctor_writable(doctor, "spool", dir, &avail) || stat(dir, &st) != 0)
         return;
     mrd_cli_size((uint64_t) avail, room);
-    mrd_cli_size((uint64_t) d->agent->spool_bytes, bound);
-    if ((lost = mrd_spool_damage_in(d->agent->spool_dir)) > 0)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+    mrd_cli_size((uint64_t) doctor->agent->spool_bytes, bound);
+    if ((lost = mrd_spool_damage_in(doctor->agent->spool_dir)) > 0)
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "find out what removes files there, or use another --spool-dir",
                        "%" PRIu64 " event%s went with the spool %s, which was cut or removed "
                        "while no agent ran (spool-damaged)",
-                       lost, mrd_plural(lost), d->agent->spool_dir);
-    if ((st.st_mode & 077) != 0 && strcmp(dir, d->agent->spool_dir) == 0)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "chmod 700 it",
+                       lost, mrd_plural(lost), doctor->agent->spool_dir);
+    if ((st.st_mode & 077) != 0 && strcmp(dir, doctor->agent->spool_dir) == 0)
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "chmod 700 it",
                        "spool %s is open to other users: it holds what processes recorded", dir);
     if (statfs(dir, &fs) == 0 && fs.f_type == TMPFS)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "name a folder on a disk",
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "name a folder on a disk",
                        "spool %s is in memory: it takes memory from the workload and does not "
                        "outlive a boot",
                        dir);
-    if (avail < d->agent->spool_bytes)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "make room, or lower --spool-size",
+    if (avail < doctor->agent->spool_bytes)
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "make room, or lower --spool-size",
                        "spool %s has %s free, less than its bound of %s", dir, room, bound);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "spool %s: %s free, at most %s are used",
-                       d->agent->spool_dir, room, bound);
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "spool %s: %s free, at most %s are used",
+                       doctor->agent->spool_dir, room, bound);
 }
 
 /* ---- Certificates ---- */
 
 static bool
-wants_tls(const mrd_doctor *d)
+wants_tls(const mrd_doctor *doctor)
 {
-    return d->agent->data_url != NULL && strncmp(d->agent->data_url, "tls+", 4) == 0;
+    return doctor->agent->data_url != NULL && strncmp(doctor->agent->data_url, "tls+", 4) == 0;
 }
 
 /* Returns true if less than a third of its validity is left, when agents renew their certificates,
  * or very little time. */
 static bool
-ends_soon(const mrd_cert_times *c, int64_t left)
+ends_soon(const mrd_cert_times *times, int64_t left)
 {
-    int64_t life = mrd_wall_diff(c->end, c->begin) / MRD_SEC;
+    int64_t life = mrd_wall_diff(times->end, times->begin) / MRD_SEC;
 
-    return c->authority ? left < AUTHORITY_SOON : left < life / 3 || left < SOON;
+    return times->authority ? left < AUTHORITY_SOON : left < life / 3 || left < SOON;
 }
 
 /* `worst` is the level of an expired certificate. */
 static void
-say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_cert_times *c,
+say_validity(mrd_doctor *doctor, const char *what, const char *path, const mrd_cert_times *times,
              mrd_doctor_level worst, const char *fix)
 {
-    int64_t left = mrd_wall_diff(c->end, mrd_wall_now()) / MRD_SEC;
-    int64_t ahead = mrd_wall_diff(c->begin, mrd_wall_now()) / MRD_SEC;
+    int64_t left = mrd_wall_diff(times->end, mrd_wall_now()) / MRD_SEC;
+    int64_t ahead = mrd_wall_diff(times->begin, mrd_wall_now()) / MRD_SEC;
 
     if (left < 0)
-        mrd_doctor_say(d, worst, fix, "%s %s (%s) expired %" PRId64 " day%s ago", what, path,
-                       c->name, -left / DAY, mrd_plural((uint64_t) (-left / DAY)));
+        mrd_doctor_say(doctor, worst, fix, "%s %s (%s) expired %" PRId64 " day%s ago", what, path,
+                       times->name, -left / DAY, mrd_plural((uint64_t) (-left / DAY)));
     else if (ahead > 0)
-        mrd_doctor_say(d, worst, "set this node's clock", "%s %s (%s) is not valid before %s", what,
-                       path, c->name, mrd_wall_text(c->begin, (char[MRD_TIME_TEXT]){ "" }));
-    else if (ends_soon(c, left))
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, fix, "%s %s (%s) expires in %" PRId64 " day%s", what,
-                       path, c->name, left / DAY, mrd_plural((uint64_t) (left / DAY)));
+        mrd_doctor_say(doctor, worst, "set this node's clock", "%s %s (%s) is not valid before %s",
+                       what, path, times->name,
+                       mrd_wall_text(times->begin, (char[MRD_TIME_TEXT]){ "" }));
+    else if (ends_soon(times, left))
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, fix, "%s %s (%s) expires in %" PRId64 " day%s",
+                       what, path, times->name, left / DAY, mrd_plural((uint64_t) (left / DAY)));
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s %s (%s) is valid for %" PRId64 " more days",
-                       what, path, c->name, left / DAY);
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "%s %s (%s) is valid for %" PRId64 " more days",
+                       what, path, times->name, left / DAY);
 }
 
 /* An expired authority is harmless if the file has another one. */
 static void
-authorities(mrd_doctor *d, const char *path)
+authorities(mrd_doctor *doctor, const char *path)
 {
     static const char fix[] =
         "add its successor to the file before it ends: docs/explanation/security.md";
-    mrd_cert_times v[MRD_CERT_TIMES_MAX];
+    mrd_cert_times times[MRD_CERT_TIMES_MAX];
     size_t n = 0, told;
     mrd_why why = { 0 };
     bool one;
 
-    if (mrd_cert_times_read(path, v, &n, &why) != MRD_OK) {
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy ca.pem here and make it readable", "%s",
+    if (mrd_cert_times_read(path, times, &n, &why) != MRD_OK) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "copy ca.pem here and make it readable", "%s",
                        why.text);
         return;
     }
     told = n < MRD_CERT_TIMES_MAX ? n : MRD_CERT_TIMES_MAX;
-    one = n > told || v[told - 1].end.ns > mrd_wall_now().ns;
+    one = n > told || times[told - 1].end.ns > mrd_wall_now().ns;
     for (size_t i = 0; i < told; i++)
-        say_validity(d, "authority", path, &v[i], one ? MRD_DOCTOR_WARNING : MRD_DOCTOR_FAILED,
-                     fix);
+        say_validity(doctor, "authority", path, &times[i],
+                     one ? MRD_DOCTOR_WARNING : MRD_DOCTOR_FAILED, fix);
 }
 
 static void
-own_certificate(mrd_doctor *d)
+own_certificate(mrd_doctor *doctor)
 {
-    const mrd_agent_options *a = d->agent;
-    bool joins = mrd_agent_joins(a);
-    mrd_cert_times c;
-    mrd_pki_view v;
+    const mrd_agent_options *options = doctor->agent;
+    bool joins = mrd_agent_joins(options);
+    mrd_cert_times times;
+    mrd_pki_view view;
     mrd_why why = { 0 };
 
-    if (a->tls_cert == NULL && a->tls_key == NULL)
+    if (options->tls_cert == NULL && options->tls_key == NULL)
         return;
-    if (joins && access(a->tls_cert, F_OK) != 0) {
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+    if (joins && access(options->tls_cert, F_OK) != 0) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
                        "there is no certificate %s yet: the agent gets it with its token",
-                       a->tls_cert);
+                       options->tls_cert);
         return;
     }
-    if (a->tls_cert == NULL || a->tls_key == NULL) {
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "give both", "--tls-cert and --tls-key go together");
+    if (options->tls_cert == NULL || options->tls_key == NULL) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "give both",
+                       "--tls-cert and --tls-key go together");
         return;
     }
-    if (mrd_secret_check("key file", a->tls_key, &why) != MRD_OK ||
-        mrd_pki_examine(a->tls_ca, a->tls_cert, a->tls_key, &v, &why) != MRD_OK ||
-        mrd_cert_times_first(a->tls_cert, &c, &why) != MRD_OK) {
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+    if (mrd_secret_check("key file", options->tls_key, &why) != MRD_OK ||
+        mrd_pki_examine(options->tls_ca, options->tls_cert, options->tls_key, &view, &why) !=
+            MRD_OK ||
+        mrd_cert_times_first(options->tls_cert, &times, &why) != MRD_OK) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
         return;
     }
-    say_validity(d, "certificate", a->tls_cert, &c, MRD_DOCTOR_FAILED,
+    say_validity(doctor, "certificate", options->tls_cert, &times, MRD_DOCTOR_FAILED,
                  joins ? "the agent renews it by itself: its log says why it does not (AGT-CERT)"
                        : "meridian certs renew, where the authority's key is");
-    if (!v.key_fits)
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy both files of `meridian certs agent` again",
-                       "%s is not the key of %s", a->tls_key, a->tls_cert);
+    if (!view.key_fits)
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "copy both files of `meridian certs agent` again",
+                       "%s is not the key of %s", options->tls_key, options->tls_cert);
     /* The aggregator signs certificates of enrolling agents with another authority. */
-    if (!joins && v.error[0] != '\0' && c.end.ns > mrd_wall_now().ns)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+    if (!joins && view.error[0] != '\0' && times.end.ns > mrd_wall_now().ns)
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "fine when the aggregator trusts another authority than this node does",
-                       "no authority in %s has signed %s: %s", a->tls_ca, a->tls_cert, v.error);
-    if (!mrd_cert_named(v.names, '\n', d->node.instance_id))
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+                       "no authority in %s has signed %s: %s", options->tls_ca, options->tls_cert,
+                       view.error);
+    if (!mrd_cert_named(view.names, '\n', doctor->node.instance_id))
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "meridian certs agent with this node's id, or --instance-id",
                        "certificate %s names %s and not this node, %s: an aggregator that asks for "
                        "certificates refuses it",
-                       a->tls_cert, v.names, d->node.instance_id);
+                       options->tls_cert, view.names, doctor->node.instance_id);
 }
 
 void
-mrd_doctor_tls(mrd_doctor *d)
+mrd_doctor_tls(mrd_doctor *doctor)
 {
-    const mrd_agent_options *a = d->agent;
+    const mrd_agent_options *options = doctor->agent;
     mrd_link_options with; /* for an enrolling agent: where its certificate is stored */
 
-    if (!wants_tls(d)) {
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "no TLS is asked for");
+    if (!wants_tls(doctor)) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "no TLS is asked for");
         return;
     }
-    if (a->tls_ca == NULL)
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "--tls-ca FILE (ca.pem of `meridian certs init`)",
+    if (options->tls_ca == NULL)
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "--tls-ca FILE (ca.pem of `meridian certs init`)",
                        "the trusted authority is not given");
     else
-        authorities(d, a->tls_ca);
-    if (mrd_agent_joins(a))
-        (void) mrd_agent_link_options(d->agent, &with, &(mrd_why){ 0 }); /* said below */
-    own_certificate(d);
+        authorities(doctor, options->tls_ca);
+    if (mrd_agent_joins(options))
+        (void) mrd_agent_link_options(doctor->agent, &with, &(mrd_why){ 0 }); /* said below */
+    own_certificate(doctor);
 }
 
 void
-mrd_doctor_token(mrd_doctor *d)
+mrd_doctor_token(mrd_doctor *doctor)
 {
     mrd_why why = { 0 };
     char *token = NULL;
 
-    if (d->agent->token_file == NULL) {
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "no token is given");
+    if (doctor->agent->token_file == NULL) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "no token is given");
         return;
     }
-    if (mrd_secret_read("token file", d->agent->token_file, &token, &why) != MRD_OK)
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+    if (mrd_secret_read("token file", doctor->agent->token_file, &token, &why) != MRD_OK)
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
     else if (strlen(token) < TOKEN_LEAST)
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "meridian certs agent makes one",
-                       "the token in %s has fewer than %d characters", d->agent->token_file,
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "meridian certs agent makes one",
+                       "the token in %s has fewer than %d characters", doctor->agent->token_file,
                        TOKEN_LEAST);
     else
         mrd_doctor_say(
-            d, MRD_DOCTOR_OK, NULL,
+            doctor, MRD_DOCTOR_OK, NULL,
             "token file %s is private; the agent's log shows whether the aggregator accepts it",
-            d->agent->token_file);
+            doctor->agent->token_file);
     mrd_secret_free(token);
 }
 
@@ -260,7 +264,7 @@ static int
 try_connect(const struct addrinfo *to)
 {
     int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), err = 0;
-    struct pollfd p = { fd, POLLOUT, 0 };
+    struct pollfd poll_fd = { fd, POLLOUT, 0 };
     socklen_t len = sizeof(err);
 
     if (fd < 0)
@@ -268,7 +272,7 @@ try_connect(const struct addrinfo *to)
     if (connect(fd, to->ai_addr, to->ai_addrlen) != 0)
         err = errno;
     if (err == EINPROGRESS) {
-        if (poll(&p, 1, PATIENCE_MS) <= 0)
+        if (poll(&poll_fd, 1, PATIENCE_MS) <= 0)
             err = ETIMEDOUT;
         else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0)
             err = errno;
@@ -279,7 +283,7 @@ try_connect(const struct addrinfo *to)
 
 /* Returns true if the port accepts connections. */
 static bool
-reach(mrd_doctor *d, const char *what, const char *url)
+reach(mrd_doctor *doctor, const char *what, const char *url)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
     char host[256], port[16];
@@ -288,7 +292,7 @@ reach(mrd_doctor *d, const char *what, const char *url)
     if (!host_and_port(url, host, port))
         return true; /* ipc and similar are tested by the connection below */
     if ((rv = getaddrinfo(host, port, &hints, &found)) != 0) {
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "check the name and the resolver of this node",
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "check the name and the resolver of this node",
                        "%s %s: %s", what, url, gai_strerror(rv));
         return false;
     }
@@ -297,7 +301,7 @@ reach(mrd_doctor *d, const char *what, const char *url)
     freeaddrinfo(found);
     if (err == 0)
         return true;
-    mrd_doctor_say(d, MRD_DOCTOR_FAILED,
+    mrd_doctor_say(doctor, MRD_DOCTOR_FAILED,
                    err == ECONNREFUSED ? "start meridian-aggregator there, or correct the address"
                    : err == ETIMEDOUT  ? "let TCP to this port through (security group, "
                                          "NetworkPolicy, firewall)"
@@ -309,7 +313,7 @@ reach(mrd_doctor *d, const char *what, const char *url)
 
 /* Connects in the same way as the agent, without sending data. */
 static void
-dial(mrd_doctor *d, const mrd_link_options *options)
+dial(mrd_doctor *doctor, const mrd_link_options *options)
 {
     int64_t end = mrd_local_now().ns + PATIENCE_MS * MRD_MS;
     mrd_link *link = NULL;
@@ -318,7 +322,7 @@ dial(mrd_doctor *d, const mrd_link_options *options)
     bool failed = false;
 
     if (mrd_link_open(options, &link, &why) != MRD_OK) {
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
         return;
     }
     while (!mrd_link_is_up(link) && !failed && mrd_local_now().ns < end) {
@@ -327,12 +331,12 @@ dial(mrd_doctor *d, const mrd_link_options *options)
         failed = mrd_link_next_error(link, &why);
     }
     if (mrd_link_is_up(link))
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s can be reached%s", options->data_url,
-                       wants_tls(d) ? " and has proven who it is" : "");
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "%s can be reached%s", options->data_url,
+                       wants_tls(doctor) ? " and has proven who it is" : "");
     else if (failed)
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s: %s", options->data_url, why.text);
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, NULL, "%s: %s", options->data_url, why.text);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED,
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED,
                        "does the address belong to meridian-aggregator's data port, and is it "
                        "tls+tcp:// there?",
                        "%s accepts the connection and does not answer", options->data_url);
@@ -340,33 +344,34 @@ dial(mrd_doctor *d, const mrd_link_options *options)
 }
 
 void
-mrd_doctor_aggregator(mrd_doctor *d)
+mrd_doctor_aggregator(mrd_doctor *doctor)
 {
     mrd_link_options options;
     mrd_why why = { 0 };
 
-    if (d->agent->data_url == NULL) {
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "--aggregator URL, or MERIDIAN_AGGREGATOR",
+    if (doctor->agent->data_url == NULL) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "--aggregator URL, or MERIDIAN_AGGREGATOR",
                        "no aggregator is given: events are counted and dropped");
         return;
     }
-    if (mrd_agent_link_options(d->agent, &options, &why) != MRD_OK) {
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+    if (mrd_agent_link_options(doctor->agent, &options, &why) != MRD_OK) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
         return;
     }
     options.control_url = NULL;
-    if (reach(d, "data port", d->agent->data_url))
-        dial(d, &options);
-    if (d->agent->control_url == NULL)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "--control URL",
+    if (reach(doctor, "data port", doctor->agent->data_url))
+        dial(doctor, &options);
+    if (doctor->agent->control_url == NULL)
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "--control URL",
                        "the control port is not known: sessions reach this node with its next "
                        "heartbeat only");
-    else if (reach(d, "control port", d->agent->control_url))
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s can be reached", d->agent->control_url);
+    else if (reach(doctor, "control port", doctor->agent->control_url))
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "%s can be reached",
+                       doctor->agent->control_url);
 }
 
 void
-mrd_doctor_metrics(mrd_doctor *d)
+mrd_doctor_metrics(mrd_doctor *doctor)
 {
     struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                               .ai_socktype = SOCK_STREAM };
@@ -374,27 +379,27 @@ mrd_doctor_metrics(mrd_doctor *d)
     char port[24];
     int fd = -1, on = 1;
 
-    if (d->agent->metrics_port <= 0 || d->agent_runs) {
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
-                       d->agent->metrics_port <= 0 ? "no metrics port is asked for"
-                                                   : "the agent that runs has its port");
+    if (doctor->agent->metrics_port <= 0 || doctor->agent_runs) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
+                       doctor->agent->metrics_port <= 0 ? "no metrics port is asked for"
+                                                        : "the agent that runs has its port");
         return;
     }
-    snprintf(port, sizeof(port), "%" PRId64, d->agent->metrics_port);
-    if (getaddrinfo(d->agent->metrics_address, port, &hints, &at) != 0) {
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "a numeric one",
-                       "--metrics-address %s is not an address", d->agent->metrics_address);
+    snprintf(port, sizeof(port), "%" PRId64, doctor->agent->metrics_port);
+    if (getaddrinfo(doctor->agent->metrics_address, port, &hints, &at) != 0) {
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "a numeric one",
+                       "--metrics-address %s is not an address", doctor->agent->metrics_address);
         return;
     }
     if ((fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0)
         (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (fd < 0 || bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, 1) != 0)
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "another --metrics-port",
-                       "metrics port %" PRId64 " cannot be used: %s", d->agent->metrics_port,
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "another --metrics-port",
+                       "metrics port %" PRId64 " cannot be used: %s", doctor->agent->metrics_port,
                        strerror(errno));
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "metrics port %" PRId64 " is free",
-                       d->agent->metrics_port);
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "metrics port %" PRId64 " is free",
+                       doctor->agent->metrics_port);
     freeaddrinfo(at);
     if (fd >= 0)
         close(fd);

@@ -17,21 +17,22 @@
 static void
 say_backend(void *self, const char *name, bool present, const char *text)
 {
-    mrd_doctor *d = self;
+    mrd_doctor *doctor = self;
 
     if (strcmp(name, "fake") == 0 && !present)
         return;
     if (present)
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "counters of %s: %s", name, text);
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "counters of %s: %s", name, text);
 }
 
 static bool
-has_devices(const mrd_doctor *d)
+has_devices(const mrd_doctor *doctor)
 {
     char path[1024];
 
     return access("/dev/neuron0", F_OK) == 0 ||
-           access(mrd_doctor_sys(d, "/devices/virtual/neuron_device/neuron0", path), F_OK) == 0;
+           access(mrd_doctor_sys(doctor, "/devices/virtual/neuron_device/neuron0", path), F_OK) ==
+               0;
 }
 
 mrd_hw_options
@@ -44,34 +45,34 @@ mrd_doctor_hw(const mrd_agent_options *agent)
 }
 
 void
-mrd_doctor_neuron(mrd_doctor *d)
+mrd_doctor_neuron(mrd_doctor *doctor)
 {
     static const struct {
         const char *name, *what;
     } tools[] = { { "neuron-monitor", "core use, memory and errors of each runtime" },
                   { "neuron-ls", "which device has which cores" } };
-    mrd_hw_options options = mrd_doctor_hw(d->agent);
-    bool devices = has_devices(d);
+    mrd_hw_options options = mrd_doctor_hw(doctor->agent);
+    bool devices = has_devices(doctor);
     mrd_hw *hw = NULL;
     mrd_why why = { 0 };
     char path[1024];
 
     if (mrd_hw_open(&options, &hw, &why) == MRD_OK)
-        mrd_hw_report(hw, say_backend, d);
+        mrd_hw_report(hw, say_backend, doctor);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
     mrd_hw_close(hw);
     if (!devices)
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
                        "no Neuron device here (or its driver, aws-neuronx-dkms, is not loaded): "
                        "only the host is measured");
     for (size_t i = 0; devices && i < MRD_COUNT(tools); i++) {
-        const char *given = i == 0 ? d->agent->monitor : NULL;
+        const char *given = i == 0 ? doctor->agent->monitor : NULL;
 
         if (mrd_child_find(given, tools[i].name, path))
-            mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s: %s", tools[i].name, path);
+            mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "%s: %s", tools[i].name, path);
         else if (given == NULL || *given != '\0')
-            mrd_doctor_say(d, MRD_DOCTOR_WARNING, "install aws-neuronx-tools",
+            mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "install aws-neuronx-tools",
                            "%s is not on PATH nor in /opt/aws/neuron/bin: %s stays unknown",
                            tools[i].name, tools[i].what);
     }
@@ -132,32 +133,32 @@ runtime_release(const char *path, char text[64], release *ret)
 
 /* Reports what the release notes say about the compatibility of runtime and driver. */
 static void
-say_fit(mrd_doctor *d, const char *path)
+say_fit(mrd_doctor *doctor, const char *path)
 {
     char file[1024], driver_text[64] = "", runtime_text[64] = "";
     release driver, runtime;
 
-    if (!mrd_file_line(mrd_doctor_sys(d, "/module/neuron/version", file), driver_text,
+    if (!mrd_file_line(mrd_doctor_sys(doctor, "/module/neuron/version", file), driver_text,
                        sizeof(driver_text)) ||
         !release_of(driver_text, &driver) || !runtime_release(path, runtime_text, &runtime))
         return;
     if (!before(runtime, 2, 32) && before(driver, 2, 27))
         mrd_doctor_say(
-            d, MRD_DOCTOR_FAILED, "update aws-neuronx-dkms",
+            doctor, MRD_DOCTOR_FAILED, "update aws-neuronx-dkms",
             "runtime %s does not start on driver %s: from 2.32 on it requires driver 2.27 or newer",
             runtime_text, driver_text);
     else if (!before(driver, 2, 29) && before(runtime, 2, 33))
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "update aws-neuronx-runtime-lib",
+        mrd_doctor_say(doctor, MRD_DOCTOR_FAILED, "update aws-neuronx-runtime-lib",
                        "runtime %s does not start on driver %s: from 2.29 on the driver requires "
                        "runtime 2.33 or newer",
                        runtime_text, driver_text);
     else if (!before(runtime, 2, 35) && before(driver, 2, 31))
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "update aws-neuronx-dkms",
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING, "update aws-neuronx-dkms",
                        "runtime %s on driver %s: profiles of transfers, casts and computations of "
                        "tensors require driver 2.31",
                        runtime_text, driver_text);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "runtime %s and driver %s fit each other",
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "runtime %s and driver %s fit each other",
                        runtime_text, driver_text);
 }
 
@@ -196,13 +197,13 @@ look_at_function(void *self, const char *name, const char *version)
 }
 
 static void
-say_unknown(mrd_doctor *d, const char *path)
+say_unknown(mrd_doctor *doctor, const char *path)
 {
     unknown_list list = { 0 };
 
     if (mrd_exports_each(path, "nrt", look_at_function, &list, NULL) == MRD_OK && list.n > 0)
         mrd_doctor_say(
-            d, MRD_DOCTOR_WARNING,
+            doctor, MRD_DOCTOR_WARNING,
             "their calls run as they are, but are not recorded; a newer Meridian may know "
             "them",
             "%u functions of %s are not known here: %s%s", list.n, path, mrd_buf_cstr(&list.names),
@@ -211,7 +212,7 @@ say_unknown(mrd_doctor *d, const char *path)
 }
 
 void
-mrd_doctor_runtime(mrd_doctor *d)
+mrd_doctor_runtime(mrd_doctor *doctor)
 {
     char program[1024], folders[2200], path[1024];
     ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
@@ -219,16 +220,17 @@ mrd_doctor_runtime(mrd_doctor *d)
 
     if (in_folders(getenv("LD_LIBRARY_PATH"), "libnrt.so.1", path) ||
         in_folders(LIBRARY_FOLDERS, "libnrt.so.1", path)) {
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "the Neuron runtime is %s", path);
-        say_fit(d, path);
-        say_unknown(d, path);
-    } else if (has_devices(d))
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "the Neuron runtime is %s", path);
+        say_fit(doctor, path);
+        say_unknown(doctor, path);
+    } else if (has_devices(doctor))
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "fine when workloads bring it in their images; else install "
                        "aws-neuronx-runtime-lib",
                        "libnrt.so.1 is not in the usual folders of this node");
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "no Neuron runtime here: annotations are recorded");
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL,
+                       "no Neuron runtime here: annotations are recorded");
     program[n < 0 ? 0 : n] = '\0';
     for (int i = 0; i < 2 && (slash = strrchr(program, '/')) != NULL; i++)
         *slash = '\0'; /* …/bin/meridian to … */
@@ -236,9 +238,9 @@ mrd_doctor_runtime(mrd_doctor *d)
              LIBRARY_FOLDERS);
     if (in_folders(folders, "libmeridian.so", path) ||
         in_folders(folders, "libmeridian.so.0", path))
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "libmeridian.so for workloads is %s", path);
+        mrd_doctor_say(doctor, MRD_DOCTOR_OK, NULL, "libmeridian.so for workloads is %s", path);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
+        mrd_doctor_say(doctor, MRD_DOCTOR_WARNING,
                        "make install, or name it in LD_PRELOAD of the workload",
                        "libmeridian.so is not beside this program nor in the usual folders");
 }

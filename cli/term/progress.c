@@ -11,9 +11,9 @@
 #include "cli/cli.h"
 
 void
-mrd_progress_start(mrd_progress *p, const char *verb)
+mrd_progress_start(mrd_progress *progress, const char *verb)
 {
-    *p = (mrd_progress){ .on = isatty(2), .start = mrd_local_now(), .verb = verb };
+    *progress = (mrd_progress){ .on = isatty(2), .start = mrd_local_now(), .verb = verb };
 }
 
 /* Writes an amount with its unit: bytes as "1.2 GB", others as "3.4 M events". */
@@ -62,7 +62,7 @@ cut(const mrd_buf *line, int most)
 }
 
 void
-mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *unit,
+mrd_progress_show(mrd_progress *progress, uint64_t done, uint64_t total, const char *unit,
                   const char *what)
 {
     mrd_local_ns now;
@@ -70,18 +70,19 @@ mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *un
     double seconds;
     char amount[64], rate[64], left[64] = "";
     mrd_buf line = { 0 };
-    int n;
+    int count;
 
-    if (!p->on || mrd_local_diff((now = mrd_local_now()), p->last) < 100 * MRD_MS)
+    if (!progress->on || mrd_local_diff((now = mrd_local_now()), progress->last) < 100 * MRD_MS)
         return;
-    p->last = now;
-    if (!p->shown || done < p->first) { /* less than before: counts something else from now on */
-        p->first = done;
-        p->start = p->shown ? now : p->start;
-        p->shown = true;
+    progress->last = now;
+    if (!progress->shown ||
+        done < progress->first) { /* less than before: counts something else from now on */
+        progress->first = done;
+        progress->start = progress->shown ? now : progress->start;
+        progress->shown = true;
     }
-    gone = done - p->first;
-    seconds = (double) mrd_local_diff(now, p->start) / 1e9;
+    gone = done - progress->first;
+    seconds = (double) mrd_local_diff(now, progress->start) / 1e9;
     progress_amount(done, unit, amount, sizeof(amount));
     progress_amount(seconds > 0 ? (uint64_t) ((double) gone / seconds) : 0, unit, rate,
                     sizeof(rate));
@@ -89,20 +90,21 @@ mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *un
         snprintf(left, sizeof(left), ", %2.0f %%, %.0f s left",
                  100.0 * (double) done / (double) total,
                  seconds * (double) (total - done) / (double) gone);
-    mrd_buf_fmt(&line, "%s %s, %s/s%s", p->verb, amount, rate, left);
+    mrd_buf_fmt(&line, "%s %s, %s/s%s", progress->verb, amount, rate, left);
     if (what != NULL)
         add_name(&line, what);
-    n = line.err == MRD_OK ? cut(&line, columns()) : 0;
-    fprintf(stderr, "\r%.*s%*s", n, (const char *) line.p, p->width > n ? p->width - n : 0, "");
-    p->width = n;
+    count = line.err == MRD_OK ? cut(&line, columns()) : 0;
+    fprintf(stderr, "\r%.*s%*s", count, (const char *) line.p,
+            progress->width > count ? progress->width - count : 0, "");
+    progress->width = count;
     mrd_buf_fini(&line);
     fflush(stderr);
 }
 
 void
-mrd_progress_end(mrd_progress *p)
+mrd_progress_end(mrd_progress *progress)
 {
-    if (p->on && p->width > 0)
-        fprintf(stderr, "\r%*s\r", p->width, "");
-    p->width = 0;
+    if (progress->on && progress->width > 0)
+        fprintf(stderr, "\r%*s\r", progress->width, "");
+    progress->width = 0;
 }

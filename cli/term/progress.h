@@ -19,11 +19,11 @@ typedef struct {
     int width; /* of the line shown now */
 } mrd_progress;
 
-void mrd_progress_start(mrd_progress *p, const char *verb); /* "reading": borrowed */
+void mrd_progress_start(mrd_progress *progress, const char *verb); /* "reading": borrowed */
 /* `done` of `total` in `unit` ("B" for bytes, "events"). `total` 0 means unknown. `what` may be
  * NULL. */
-void mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *unit,
+void mrd_progress_show(mrd_progress *progress, uint64_t done, uint64_t total, const char *unit,
                        const char *what);
-void mrd_progress_end(mrd_progress *p); /* clears the line */
+void mrd_progress_end(mrd_progress *progress); /* clears the line */
 
 #endif

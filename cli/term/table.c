@@ -76,7 +76,7 @@ mrd_text_show(FILE *from, bool json, FILE *to)
 }
 
 void
-mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
+mrd_text_table_cell(mrd_text_table *texts, const char *format, ...)
 {
     char text[1024];
     va_list args;
@@ -86,33 +86,33 @@ mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
     va_end(args);
     mrd_text_plain(text);
     /* if out of memory, the table is shorter */
-    (void) mrd_strlist_add(&t->cells, mrd_str_of(text));
+    (void) mrd_strlist_add(&texts->cells, mrd_str_of(text));
 }
 
 void
-mrd_text_table_count(mrd_text_table *t, int64_t n)
+mrd_text_table_count(mrd_text_table *texts, int64_t n)
 {
     char text[MRD_COUNT_TEXT];
 
-    mrd_text_table_cell(t, "%s", mrd_cli_count(n, text));
+    mrd_text_table_cell(texts, "%s", mrd_cli_count(n, text));
 }
 
 void
-mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns)
+mrd_text_table_dur(mrd_text_table *texts, mrd_dur_ns dur_ns)
 {
     char text[MRD_DUR_TEXT];
 
-    mrd_text_table_cell(t, "%s", dur_ns < 0 ? "-" : mrd_dur_text(dur_ns, text));
+    mrd_text_table_cell(texts, "%s", dur_ns < 0 ? "-" : mrd_dur_text(dur_ns, text));
 }
 
 /* The last column is not padded, because it may be a sentence. */
 static void
-put_cell(const mrd_text_table *t, size_t column, const char *text, int width, FILE *to)
+put_cell(const mrd_text_table *texts, size_t column, const char *text, int width, FILE *to)
 {
     int pad = width - (int) mrd_text_columns(mrd_str_of(text));
-    bool last = column + 1 == t->n_columns;
+    bool last = column + 1 == texts->n_columns;
 
-    if (t->columns[column].right)
+    if (texts->columns[column].right)
         fprintf(to, "%*s%s", pad, "", text);
     else
         fprintf(to, "%s%*s", text, last ? 0 : pad, "");
@@ -120,29 +120,29 @@ put_cell(const mrd_text_table *t, size_t column, const char *text, int width, FI
 }
 
 void
-mrd_text_table_print(const mrd_text_table *t, FILE *to)
+mrd_text_table_print(const mrd_text_table *texts, FILE *to)
 {
     int width[MRD_TABLE_COLUMNS];
-    size_t rows = t->cells.n / t->n_columns;
+    size_t rows = texts->cells.n / texts->n_columns;
 
-    for (size_t c = 0; c < t->n_columns; c++) {
-        width[c] = (int) mrd_text_columns(mrd_str_of(t->columns[c].title));
+    for (size_t c = 0; c < texts->n_columns; c++) {
+        width[c] = (int) mrd_text_columns(mrd_str_of(texts->columns[c].title));
         for (size_t r = 0; r < rows; r++) {
-            int w = (int) mrd_text_columns(mrd_str_of(t->cells.v[r * t->n_columns + c]));
+            int w = (int) mrd_text_columns(mrd_str_of(texts->cells.v[r * texts->n_columns + c]));
 
             width[c] = w > width[c] ? w : width[c];
         }
     }
-    for (size_t c = 0; c < t->n_columns; c++)
-        put_cell(t, c, t->columns[c].title, width[c], to);
+    for (size_t c = 0; c < texts->n_columns; c++)
+        put_cell(texts, c, texts->columns[c].title, width[c], to);
     for (size_t r = 0; r < rows; r++) {
-        for (size_t c = 0; c < t->n_columns; c++)
-            put_cell(t, c, t->cells.v[r * t->n_columns + c], width[c], to);
+        for (size_t c = 0; c < texts->n_columns; c++)
+            put_cell(texts, c, texts->cells.v[r * texts->n_columns + c], width[c], to);
     }
 }
 
 void
-mrd_text_table_fini(mrd_text_table *t)
+mrd_text_table_fini(mrd_text_table *texts)
 {
-    mrd_strlist_fini(&t->cells);
+    mrd_strlist_fini(&texts->cells);
 }

@@ -24,13 +24,13 @@ typedef struct {
     mrd_strlist cells;
 } mrd_text_table;
 
-void mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
+void mrd_text_table_cell(mrd_text_table *texts, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void mrd_text_table_count(mrd_text_table *t, int64_t n); /* "1,234,567" */
+void mrd_text_table_count(mrd_text_table *texts, int64_t n); /* "1,234,567" */
 /* "-" for a negative value, which means unknown */
-void mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns);
-void mrd_text_table_print(const mrd_text_table *t, FILE *to); /* with its titles */
-void mrd_text_table_fini(mrd_text_table *t);
+void mrd_text_table_dur(mrd_text_table *texts, mrd_dur_ns dur_ns);
+void mrd_text_table_print(const mrd_text_table *texts, FILE *to); /* with its titles */
+void mrd_text_table_fini(mrd_text_table *texts);
 /* Replaces control characters by '?', in place. */
 void mrd_text_plain(char *text);
 /* Copy a text to `to`. Control characters of terminals become \xNN, or \uNNNN in JSON. */

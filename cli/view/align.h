@@ -52,14 +52,16 @@ typedef struct mrd_alignment mrd_alignment;
  */
 mrd_err mrd_alignment_new(const mrd_align_options *options, mrd_catalog *cat, mrd_store *store,
                           mrd_alignment **ret_alignment, mrd_why *why);
-void mrd_alignment_free(mrd_alignment *a); /* NULL is fine */
+void mrd_alignment_free(mrd_alignment *alignment); /* NULL is fine */
 /* Returns why there is no alignment, or not of all units; NULL if all are aligned as requested.
  * Borrowed. */
-const char *mrd_alignment_refused(const mrd_alignment *a);
+const char *mrd_alignment_refused(const mrd_alignment *alignment);
 
 /* Opens stream i of the store as a source in session time. Errors: errors of mrd_stream_open. */
-mrd_err mrd_alignment_open(mrd_alignment *a, size_t i, mrd_source **ret_source, mrd_why *why);
+mrd_err mrd_alignment_open(mrd_alignment *alignment, size_t i, mrd_source **ret_source,
+                           mrd_why *why);
 /* Gets its first and last time on the same clock. Returns false if it has no times. */
-bool mrd_alignment_range(mrd_alignment *a, size_t i, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last);
+bool mrd_alignment_range(mrd_alignment *alignment, size_t i, mrd_ev_ns *ret_first,
+                         mrd_ev_ns *ret_last);
 
 #endif

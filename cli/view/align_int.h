@@ -74,6 +74,6 @@ mrd_align_no_memory(mrd_why *why)
 }
 
 /* Returns NO_UNIT for a device profile. */
-uint32_t mrd_alignment_unit_of(const mrd_alignment *a, mrd_track_id track);
+uint32_t mrd_alignment_unit_of(const mrd_alignment *alignment, mrd_track_id track);
 
 #endif

@@ -24,9 +24,9 @@ is_of_clock(const unit *u, int64_t local)
 }
 
 static bool
-is_moved(const mrd_alignment *a, uint32_t u)
+is_moved(const mrd_alignment *alignment, uint32_t u)
 {
-    return u != NO_UNIT && a->units[u].table != NULL && !a->units[u].reference;
+    return u != NO_UNIT && alignment->units[u].table != NULL && !alignment->units[u].reference;
 }
 
 /* Between segments, before the first and after the last, nothing relates its clock to the timeline. */
@@ -41,9 +41,9 @@ is_known(const unit *at, int64_t local)
 }
 
 static int64_t
-map_time(mrd_alignment *a, uint32_t u, int64_t local, uint32_t *bound)
+map_time(mrd_alignment *alignment, uint32_t u, int64_t local, uint32_t *bound)
 {
-    unit *at = &a->units[u];
+    unit *at = &alignment->units[u];
     mrd_align_bound range;
     mrd_sess_ns there;
     uint64_t sum;
@@ -59,10 +59,10 @@ map_time(mrd_alignment *a, uint32_t u, int64_t local, uint32_t *bound)
 
 /* The reference's own times have no error, but a break of a clock may be the reference's. */
 static bool
-is_beside_break(const mrd_alignment *a, uint32_t u, mrd_ev_ns session)
+is_beside_break(const mrd_alignment *alignment, uint32_t u, mrd_ev_ns session)
 {
-    for (size_t i = 0; a->units[u].reference && i < a->n_breaks; i++) {
-        if (session.ns >= a->breaks[i].from && session.ns <= a->breaks[i].to)
+    for (size_t i = 0; alignment->units[u].reference && i < alignment->n_breaks; i++) {
+        if (session.ns >= alignment->breaks[i].from && session.ns <= alignment->breaks[i].to)
             return true;
     }
     return false;
@@ -71,93 +71,95 @@ is_beside_break(const mrd_alignment *a, uint32_t u, mrd_ev_ns session)
 static mrd_step
 part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
-    part_source *p = (part_source *) (void *) self;
+    part_source *source = (part_source *) (void *) self;
     const mrd_event *ev;
     mrd_step step;
     uint32_t u;
 
     do {
-        if ((step = p->inner->next(p->inner, &ev, why)) != MRD_MORE)
+        if ((step = source->inner->next(source->inner, &ev, why)) != MRD_MORE)
             return step;
-        u = mrd_alignment_unit_of(p->a, ev->track);
-    } while ((is_moved(p->a, u) ? u : NO_UNIT) != p->unit);
-    p->ev = *ev;
-    if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts.ns) ||
-        is_beside_break(p->a, u, ev->ts))
-        p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock without a relation to the timeline */
-    else if (p->unit != NO_UNIT)
-        p->ev.ts = (mrd_ev_ns){ map_time(p->a, u, ev->ts.ns, &p->ev.bound_ns) };
-    *ret_event = &p->ev;
+        u = mrd_alignment_unit_of(source->a, ev->track);
+    } while ((is_moved(source->a, u) ? u : NO_UNIT) != source->unit);
+    source->ev = *ev;
+    if (u == NO_UNIT || source->a->units[u].table == NULL ||
+        !is_of_clock(&source->a->units[u], ev->ts.ns) || is_beside_break(source->a, u, ev->ts))
+        source->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock without a relation to the timeline */
+    else if (source->unit != NO_UNIT)
+        source->ev.ts = (mrd_ev_ns){ map_time(source->a, u, ev->ts.ns, &source->ev.bound_ns) };
+    *ret_event = &source->ev;
     return MRD_MORE;
 }
 
 static void
 part_close(mrd_source *self)
 {
-    part_source *p = (part_source *) (void *) self;
+    part_source *source = (part_source *) (void *) self;
 
-    p->inner->close(p->inner);
-    free(p);
+    source->inner->close(source->inner);
+    free(source);
 }
 
 static mrd_err
-part_open(mrd_alignment *a, size_t stream, uint32_t u, mrd_source **ret_source, mrd_why *why)
+part_open(mrd_alignment *alignment, size_t stream, uint32_t u, mrd_source **ret_source,
+          mrd_why *why)
 {
-    part_source *p = calloc(1, sizeof(*p));
+    part_source *source = calloc(1, sizeof(*source));
     mrd_err err;
 
-    if (p == NULL)
+    if (source == NULL)
         return mrd_align_no_memory(why);
-    if ((err = mrd_stream_open(mrd_store_at(a->store, stream), &p->inner, why)) != MRD_OK) {
-        free(p);
+    if ((err = mrd_stream_open(mrd_store_at(alignment->store, stream), &source->inner, why)) !=
+        MRD_OK) {
+        free(source);
         return err;
     }
-    p->base = (mrd_source){ .next = part_next, .close = part_close, .key = u };
-    p->a = a;
-    p->unit = u;
-    *ret_source = &p->base;
+    source->base = (mrd_source){ .next = part_next, .close = part_close, .key = u };
+    source->a = alignment;
+    source->unit = u;
+    *ret_source = &source->base;
     return MRD_OK;
 }
 
 static bool
-moves_times(const mrd_alignment *a, size_t stream)
+moves_times(const mrd_alignment *alignment, size_t stream)
 {
-    return a->mapped && a->options.times == MRD_TIMES_ALIGNED &&
-           mrd_stream_profile(mrd_store_at(a->store, stream)) == 0;
+    return alignment->mapped && alignment->options.times == MRD_TIMES_ALIGNED &&
+           mrd_stream_profile(mrd_store_at(alignment->store, stream)) == 0;
 }
 
 /* Opens the parts of one stream that need a source of their own: each moved unit, and all others
  * together. */
 static mrd_err
-open_parts(mrd_alignment *a, size_t stream, mrd_source **parts, size_t *n, mrd_why *why)
+open_parts(mrd_alignment *alignment, size_t stream, mrd_source **parts, size_t *n, mrd_why *why)
 {
     mrd_err err = MRD_OK;
     bool rest = false;
 
-    for (size_t i = 0; i < a->n_at && err == MRD_OK; i++) {
-        uint32_t u = a->at[i].unit;
+    for (size_t i = 0; i < alignment->n_at && err == MRD_OK; i++) {
+        uint32_t u = alignment->at[i].unit;
 
-        if (a->at[i].stream != stream || (!is_moved(a, u) && rest))
+        if (alignment->at[i].stream != stream || (!is_moved(alignment, u) && rest))
             continue;
-        rest = rest || !is_moved(a, u);
-        err = part_open(a, stream, is_moved(a, u) ? u : NO_UNIT, &parts[*n], why);
+        rest = rest || !is_moved(alignment, u);
+        err = part_open(alignment, stream, is_moved(alignment, u) ? u : NO_UNIT, &parts[*n], why);
         *n += err == MRD_OK;
     }
     return err;
 }
 
 mrd_err
-mrd_alignment_open(mrd_alignment *a, size_t i, mrd_source **ret_source, mrd_why *why)
+mrd_alignment_open(mrd_alignment *alignment, size_t i, mrd_source **ret_source, mrd_why *why)
 {
     mrd_source **parts;
     size_t n = 0;
     mrd_err err;
 
-    if (!moves_times(a, i))
-        return mrd_stream_open(mrd_store_at(a->store, i), ret_source, why);
-    if ((parts = calloc(a->n_units + 2, sizeof(*parts))) == NULL)
+    if (!moves_times(alignment, i))
+        return mrd_stream_open(mrd_store_at(alignment->store, i), ret_source, why);
+    if ((parts = calloc(alignment->n_units + 2, sizeof(*parts))) == NULL)
         return mrd_align_no_memory(why);
-    err = open_parts(a, i, parts, &n, why);
+    err = open_parts(alignment, i, parts, &n, why);
     if (err == MRD_OK && n == 1)
         *ret_source = parts[0];
     else if (err == MRD_OK)
@@ -170,30 +172,31 @@ mrd_alignment_open(mrd_alignment *a, size_t i, mrd_source **ret_source, mrd_why 
 }
 
 static int64_t
-session_time(mrd_alignment *a, uint32_t u, mrd_local_ns local)
+session_time(mrd_alignment *alignment, uint32_t u, mrd_local_ns local)
 {
     uint32_t bound = 0;
 
-    return is_moved(a, u) && is_of_clock(&a->units[u], local.ns) ? map_time(a, u, local.ns, &bound)
-                                                                 : local.ns;
+    return is_moved(alignment, u) && is_of_clock(&alignment->units[u], local.ns)
+               ? map_time(alignment, u, local.ns, &bound)
+               : local.ns;
 }
 
 bool
-mrd_alignment_range(mrd_alignment *a, size_t i, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last)
+mrd_alignment_range(mrd_alignment *alignment, size_t i, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last)
 {
     int64_t first = INT64_MAX, last = INT64_MIN;
 
-    if (!moves_times(a, i))
-        return mrd_stream_range(mrd_store_at(a->store, i), ret_first, ret_last);
-    for (size_t k = 0; k < a->n_at; k++) {
-        const presence *at = &a->at[k];
+    if (!moves_times(alignment, i))
+        return mrd_stream_range(mrd_store_at(alignment->store, i), ret_first, ret_last);
+    for (size_t k = 0; k < alignment->n_at; k++) {
+        const presence *at = &alignment->at[k];
         int64_t from, to, end;
 
         if (at->stream != i || mrd_local_after(at->first, at->last))
             continue;
-        from = session_time(a, at->unit, at->first);
-        to = session_time(a, at->unit, at->last);
-        end = session_time(a, at->unit, at->longest_at) + at->longest;
+        from = session_time(alignment, at->unit, at->first);
+        to = session_time(alignment, at->unit, at->last);
+        end = session_time(alignment, at->unit, at->longest_at) + at->longest;
         first = from < first ? from : first;
         last = to > last ? to : last;
         last = end > last ? end : last;

@@ -140,7 +140,7 @@ typedef struct {
 /* Errors: STATE (only one side has steps, or there are no events), NOMEM. */
 mrd_err mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
                       double min_change, mrd_diff *ret, mrd_why *why);
-void mrd_diff_fini(mrd_diff *d);
+void mrd_diff_fini(mrd_diff *diff);
 
 typedef enum {
     MRD_DIFF_NO_DIFFERENCE,
@@ -151,7 +151,7 @@ typedef enum {
     MRD_DIFF_FASTER
 } mrd_diff_verdict;
 
-mrd_diff_verdict mrd_diff_verdict_of(const mrd_diff *d);
+mrd_diff_verdict mrd_diff_verdict_of(const mrd_diff *diff);
 
 /* Settings of the output. `confidence` and `threshold` are `level` and `min_change` of
  * mrd_diff_make(), in percent. */
@@ -162,8 +162,8 @@ typedef struct {
 
 /* Print to stdout. */
 void mrd_diff_print_text(const mrd_diff_shown *set, const mrd_diff_side *base,
-                         const mrd_diff_side *now, const mrd_diff *d);
+                         const mrd_diff_side *now, const mrd_diff *diff);
 void mrd_diff_print_json(const mrd_diff_shown *set, const mrd_diff_side *base,
-                         const mrd_diff_side *now, const mrd_diff *d);
+                         const mrd_diff_side *now, const mrd_diff *diff);
 
 #endif

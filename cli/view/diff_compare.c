@@ -36,15 +36,15 @@ typedef struct {
 
 /* Gets the values of one run, which the caller owns. NULL if out of memory. */
 static double *
-series_of(const mrd_diff_run *r, const mrd_json *op, size_t *ret_n)
+series_of(const mrd_diff_run *run, const mrd_json *op, size_t *ret_n)
 {
     const mrd_json *ns = mrd_json_get(op, "blocks_ns"), *counts = mrd_json_get(op, "blocks_count");
-    bool own = r->by_call || strcmp(mrd_json_str(op, "kind", ""), "part") == 0;
-    size_t n = own ? mrd_json_size(counts) : r->n_blocks, kept = 0;
+    bool own = run->by_call || strcmp(mrd_json_str(op, "kind", ""), "part") == 0;
+    size_t n = own ? mrd_json_size(counts) : run->n_blocks, kept = 0;
     double *v = malloc((n + 1) * sizeof(*v));
 
     for (size_t b = 0; v != NULL && b < n; b++) {
-        double per = own ? (double) mrd_json_int_of(mrd_json_at(counts, b)) : r->per_block[b];
+        double per = own ? (double) mrd_json_int_of(mrd_json_at(counts, b)) : run->per_block[b];
 
         if (per > 0)
             v[kept++] = (double) mrd_json_int_of(mrd_json_at(ns, b)) / per;
@@ -56,22 +56,22 @@ series_of(const mrd_diff_run *r, const mrd_json *op, size_t *ret_n)
 /* The time of a step of the processes that are compared, from process number `first` to before
  * `end`. */
 static double *
-step_series(const mrd_diff_run *r, size_t first, size_t end, size_t *ret_n)
+step_series(const mrd_diff_run *run, size_t first, size_t end, size_t *ret_n)
 {
-    const mrd_json *processes = mrd_json_get(r->steps, "processes");
-    double *v = malloc((r->n_blocks + 1) * sizeof(*v));
+    const mrd_json *processes = mrd_json_get(run->steps, "processes");
+    double *v = malloc((run->n_blocks + 1) * sizeof(*v));
     size_t kept = 0;
 
-    for (size_t b = 0; v != NULL && b < r->n_blocks; b++) {
+    for (size_t b = 0; v != NULL && b < run->n_blocks; b++) {
         double ns = 0, count = 0;
 
         for (size_t i = first; i < end; i++) {
-            const mrd_json *p = mrd_json_at(processes, i);
+            const mrd_json *json = mrd_json_at(processes, i);
 
-            if (!mrd_diff_has_process(r, i))
+            if (!mrd_diff_has_process(run, i))
                 continue;
-            ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_ns"), b));
-            count += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_count"), b));
+            ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(json, "blocks_ns"), b));
+            count += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(json, "blocks_count"), b));
         }
         if (count > 0)
             v[kept++] = ns / count;
@@ -83,7 +83,7 @@ step_series(const mrd_diff_run *r, size_t first, size_t end, size_t *ret_n)
 /* Own time of one process in a step: of this part, or of all with MRD_DIFF_OWN. A file of an
  * earlier version has no values. */
 static double *
-own_series(const mrd_diff_run *r, size_t process, mrd_diff_part part, size_t *ret_n)
+own_series(const mrd_diff_run *run, size_t process, mrd_diff_part part, size_t *ret_n)
 {
     static const struct {
         const char *key;
@@ -93,12 +93,12 @@ own_series(const mrd_diff_run *r, size_t process, mrd_diff_part part, size_t *re
                 { "copy", MRD_DIFF_COPIES },
                 { "host", MRD_DIFF_HOST_WORK },
                 { "idle", MRD_DIFF_IDLE } };
-    const mrd_json *p = mrd_json_at(mrd_json_get(r->steps, "processes"), process),
-                   *counts = mrd_json_get(p, "own_count"), *times = mrd_json_get(p, "own_ns");
-    double *v = malloc((r->n_blocks + 1) * sizeof(*v));
+    const mrd_json *json = mrd_json_at(mrd_json_get(run->steps, "processes"), process),
+                   *counts = mrd_json_get(json, "own_count"), *times = mrd_json_get(json, "own_ns");
+    double *v = malloc((run->n_blocks + 1) * sizeof(*v));
     size_t kept = 0;
 
-    for (size_t b = 0; v != NULL && b < r->n_blocks; b++) {
+    for (size_t b = 0; v != NULL && b < run->n_blocks; b++) {
         double count = (double) mrd_json_int_of(mrd_json_at(counts, b)), ns = 0;
 
         for (size_t i = 0; i < MRD_COUNT(own); i++)
@@ -152,22 +152,23 @@ pair_compare(const work *w, pair *p, mrd_compared *ret, double *ret_half)
 static int
 entry_order(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
-    int order = strcmp(x->kind, y->kind);
+    const entry *item = a, *y = b;
+    int order = strcmp(item->kind, y->kind);
 
     if (order == 0)
-        order = strcmp(x->name, y->name);
+        order = strcmp(item->name, y->name);
     if (order == 0)
-        order = x->size < y->size ? -1 : x->size > y->size;
+        order = item->size < y->size ? -1 : item->size > y->size;
     if (order == 0)
-        order = (int) x->now - (int) y->now;
-    return order != 0 ? order : x->run < y->run ? -1 : x->run > y->run;
+        order = (int) item->now - (int) y->now;
+    return order != 0 ? order : item->run < y->run ? -1 : item->run > y->run;
 }
 
 static bool
-same_operation(const entry *x, const entry *y)
+same_operation(const entry *item, const entry *y)
 {
-    return strcmp(x->kind, y->kind) == 0 && strcmp(x->name, y->name) == 0 && x->size == y->size;
+    return strcmp(item->kind, y->kind) == 0 && strcmp(item->name, y->name) == 0 &&
+           item->size == y->size;
 }
 
 static mrd_err
@@ -219,7 +220,7 @@ sum_by_rank(const work *w, const entry *group, size_t n)
 {
     memset(w->rank_sums, 0, w->d->n_ranks * sizeof(*w->rank_sums));
     for (size_t i = 0; i < n; i++) {
-        const mrd_diff_run *r = &w->side[group[i].now]->run[group[i].run];
+        const mrd_diff_run *run = &w->side[group[i].now]->run[group[i].run];
         const mrd_json *by = mrd_json_get(group[i].op, "by_process");
 
         for (size_t k = 0; k < mrd_json_size(by); k++) {
@@ -227,12 +228,12 @@ sum_by_rank(const work *w, const entry *group, size_t n)
             size_t process = (size_t) mrd_json_int_of(mrd_json_at(place, 0));
             uint32_t at;
 
-            if (process >= r->n_listed || r->listed[process].steps <= 0)
+            if (process >= run->n_listed || run->listed[process].steps <= 0)
                 continue;
-            at = mrd_map_get(&w->rank_at, mrd_diff_rank_key(r->listed[process].rank));
+            at = mrd_map_get(&w->rank_at, mrd_diff_rank_key(run->listed[process].rank));
             if (at != MRD_MAP_NONE)
                 w->rank_sums[at][group[i].now] += (double) mrd_json_int_of(mrd_json_at(place, 2)) /
-                                                  (double) r->listed[process].steps;
+                                                  (double) run->listed[process].steps;
         }
     }
 }
@@ -272,7 +273,7 @@ find_rank(const work *w, mrd_diff_row *row)
 static double *
 mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_t *ret_n)
 {
-    const mrd_diff_run *r = &w->side[now]->run[run];
+    const mrd_diff_run *diff_run = &w->side[now]->run[run];
     double *v = malloc(sizeof(*v)), ns = 0, calls = 0;
 
     for (size_t k = 0; k < n; k++) {
@@ -284,14 +285,14 @@ mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_
         for (size_t i = 0; i < mrd_json_size(by); i++) {
             const mrd_json *place = mrd_json_at(by, i);
 
-            if (!mrd_diff_has_process(r, (size_t) mrd_json_int_of(mrd_json_at(place, 0))))
+            if (!mrd_diff_has_process(diff_run, (size_t) mrd_json_int_of(mrd_json_at(place, 0))))
                 continue;
             calls += counts ? (double) mrd_json_int_of(mrd_json_at(place, 1)) : 0;
             ns += (double) mrd_json_int_of(mrd_json_at(place, 2));
         }
     }
-    if (!r->by_call)
-        calls = (double) r->n_steps;
+    if (!diff_run->by_call)
+        calls = (double) diff_run->n_steps;
     *ret_n = calls > 0;
     if (v != NULL)
         *v = calls > 0 ? ns / calls : 0;
@@ -355,15 +356,16 @@ static void
 note_host(const work *w, const char *name)
 {
     for (size_t i = 0; i < w->d->n_ranks; i++) {
-        mrd_diff_rank *r = &w->d->ranks[i];
+        mrd_diff_rank *rank = &w->d->ranks[i];
         double change = direction(w) * rank_change(w, i), base = w->rank_sums[i][0];
 
-        if (r->is_cause && (r->part == MRD_DIFF_IDLE || r->part == MRD_DIFF_HOST_WORK) &&
-            change * 2 >= r->beyond &&
-            (r->host == NULL || change * (r->host_base + 1) > r->host_change * (base + 1))) {
-            r->host = name;
-            r->host_change = change;
-            r->host_base = base;
+        if (rank->is_cause && (rank->part == MRD_DIFF_IDLE || rank->part == MRD_DIFF_HOST_WORK) &&
+            change * 2 >= rank->beyond &&
+            (rank->host == NULL ||
+             change * (rank->host_base + 1) > rank->host_change * (base + 1))) {
+            rank->host = name;
+            rank->host_change = change;
+            rank->host_base = base;
         }
     }
 }
@@ -377,7 +379,7 @@ note_transfer(const work *w)
 }
 
 static mrd_err
-row_add(work *w, const entry *group, size_t n)
+row_add(work *w, const entry *group, size_t count)
 {
     mrd_diff_row row = {
         .kind = group->kind, .name = group->name, .size = group->size, .rank = MRD_NONE
@@ -389,16 +391,16 @@ row_add(work *w, const entry *group, size_t n)
         return MRD_NOMEM;
     for (int side = 0; side < 2; side++) {
         for (size_t run = 0; run < w->side[side]->n; run++) {
-            const entry *e = entry_of(group, n, side == 1, run);
+            const entry *item = entry_of(group, count, side == 1, run);
             size_t values = 0;
             double *v;
 
-            *(side == 0 ? &row.in_base : &row.in_now) |= e != NULL;
-            if (e == NULL && w->d->by_call)
+            *(side == 0 ? &row.in_base : &row.in_now) |= item != NULL;
+            if (item == NULL && w->d->by_call)
                 continue; /* no call, no value */
             v = w->side[side]->some_left_out
-                    ? mean_of(w, group, n, side == 1, run, &values)
-                    : series_of(&w->side[side]->run[run], e == NULL ? NULL : e->op, &values);
+                    ? mean_of(w, group, count, side == 1, run, &values)
+                    : series_of(&w->side[side]->run[run], item == NULL ? NULL : item->op, &values);
             pair_add(p, side == 1, v, values);
         }
     }
@@ -406,7 +408,7 @@ row_add(work *w, const entry *group, size_t n)
     free(p);
     if (err != MRD_OK)
         return err;
-    sum_by_rank(w, group, n);
+    sum_by_rank(w, group, count);
     find_rank(w, &row);
     if (strcmp(row.kind, "host") == 0)
         note_host(w, row.name);
@@ -423,12 +425,13 @@ row_add(work *w, const entry *group, size_t n)
 /* Returns the number of the first process of this rank that has steps and is compared, or
  * MRD_MAP_NONE. */
 static uint32_t
-process_of(const mrd_diff_run *r, int64_t rank)
+process_of(const mrd_diff_run *run, int64_t rank)
 {
-    uint32_t i = mrd_map_get(&r->by_rank, mrd_diff_rank_key(rank));
+    uint32_t i = mrd_map_get(&run->by_rank, mrd_diff_rank_key(rank));
 
-    return i != MRD_MAP_NONE && r->listed[i].steps > 0 && mrd_diff_has_process(r, i) ? i
-                                                                                     : MRD_MAP_NONE;
+    return i != MRD_MAP_NONE && run->listed[i].steps > 0 && mrd_diff_has_process(run, i)
+               ? i
+               : MRD_MAP_NONE;
 }
 
 /* Compares the step of one rank, or its own time in it (own_series()). */
@@ -464,14 +467,14 @@ rank_compare(const work *w, int64_t rank, bool step, mrd_diff_part part, mrd_com
 static mrd_err
 rank_add(work *w, int64_t rank)
 {
-    mrd_diff_rank *r = &w->d->ranks[w->d->n_ranks];
-    mrd_err err = rank_compare(w, rank, true, MRD_DIFF_OWN, &r->is, &r->half);
+    mrd_diff_rank *diff_rank = &w->d->ranks[w->d->n_ranks];
+    mrd_err err = rank_compare(w, rank, true, MRD_DIFF_OWN, &diff_rank->is, &diff_rank->half);
     double half;
 
-    r->rank = rank;
+    diff_rank->rank = rank;
     for (unsigned k = 0; k <= MRD_DIFF_OWN && err == MRD_OK; k++) { /* own time comes last */
-        err = rank_compare(w, rank, false, (mrd_diff_part) k, &r->own, &half);
-        r->part_change[k] = direction(w) * r->own.change;
+        err = rank_compare(w, rank, false, (mrd_diff_part) k, &diff_rank->own, &half);
+        diff_rank->part_change[k] = direction(w) * diff_rank->own.change;
     }
     if (err == MRD_OK)
         err = mrd_map_put(&w->rank_at, mrd_diff_rank_key(rank), (uint32_t) w->d->n_ranks++);
@@ -483,24 +486,26 @@ rank_add(work *w, int64_t rank)
 static void
 find_causes(work *w)
 {
-    mrd_diff *d = w->d;
-    double level = 1 - (1 - w->level) / (double) (d->n_ranks + 1), most = fabs(d->step.is.change);
+    mrd_diff *diff = w->d;
+    double level = 1 - (1 - w->level) / (double) (diff->n_ranks + 1),
+           most = fabs(diff->step.is.change);
 
-    if (d->n_ranks < 2 || !d->step.differs)
+    if (diff->n_ranks < 2 || !diff->step.differs)
         return;
     for (unsigned k = 0; k <= MRD_DIFF_OWN; k++)
         subtract_middle(w, (mrd_diff_part) k);
-    for (size_t i = 0; i < d->n_ranks; i++) {
-        d->ranks[i].beyond = d->ranks[i].part_change[MRD_DIFF_OWN];
-        most = fmax(most, d->ranks[i].beyond);
+    for (size_t i = 0; i < diff->n_ranks; i++) {
+        diff->ranks[i].beyond = diff->ranks[i].part_change[MRD_DIFF_OWN];
+        most = fmax(most, diff->ranks[i].beyond);
     }
-    for (size_t i = 0; i < d->n_ranks; i++) {
-        mrd_diff_rank *r = &d->ranks[i];
+    for (size_t i = 0; i < diff->n_ranks; i++) {
+        mrd_diff_rank *rank = &diff->ranks[i];
 
-        r->is_cause = r->beyond * 2 >= most && r->beyond > mrd_compare_half(&r->own, level);
+        rank->is_cause =
+            rank->beyond * 2 >= most && rank->beyond > mrd_compare_half(&rank->own, level);
         for (unsigned k = 0; k < MRD_DIFF_OWN; k++)
-            if (r->part_change[k] > r->part_change[r->part])
-                r->part = (mrd_diff_part) k;
+            if (rank->part_change[k] > rank->part_change[rank->part])
+                rank->part = (mrd_diff_part) k;
     }
 }
 
@@ -509,21 +514,21 @@ find_causes(work *w)
 static void
 find_slow_transfer(const work *w)
 {
-    const mrd_diff *d = w->d;
-    mrd_diff_rank *most = d->ranks;
+    const mrd_diff *diff = w->d;
+    mrd_diff_rank *most = diff->ranks;
 
-    if (d->n_ranks < 2 || !d->step.differs || !w->on_one_timeline)
+    if (diff->n_ranks < 2 || !diff->step.differs || !w->on_one_timeline)
         return;
     subtract_middle(w, MRD_DIFF_TRANSFER);
-    for (size_t i = 0; i < d->n_ranks; i++) {
-        if (d->ranks[i].is_cause)
+    for (size_t i = 0; i < diff->n_ranks; i++) {
+        if (diff->ranks[i].is_cause)
             return;
-        if (d->ranks[i].part_change[MRD_DIFF_TRANSFER] > most->part_change[MRD_DIFF_TRANSFER])
-            most = &d->ranks[i];
+        if (diff->ranks[i].part_change[MRD_DIFF_TRANSFER] > most->part_change[MRD_DIFF_TRANSFER])
+            most = &diff->ranks[i];
     }
     most->part = MRD_DIFF_TRANSFER;
     most->beyond = most->part_change[MRD_DIFF_TRANSFER];
-    most->is_cause = most->beyond * 2 >= fabs(d->step.is.change);
+    most->is_cause = most->beyond * 2 >= fabs(diff->step.is.change);
 }
 
 static mrd_err
@@ -576,27 +581,28 @@ is_large(const work *w, const mrd_diff_row *row)
 static mrd_err
 judge(work *w)
 {
-    mrd_diff *d = w->d;
-    mrd_diff_row **order = calloc(d->n_rows + 1, sizeof(*order));
+    mrd_diff *diff = w->d;
+    mrd_diff_row **order = calloc(diff->n_rows + 1, sizeof(*order));
     size_t n = 0;
     bool on = true;
 
     if (order == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < d->n_rows; i++) {
-        if (is_large(w, &d->rows[i]))
-            order[n++] = &d->rows[i];
+    for (size_t i = 0; i < diff->n_rows; i++) {
+        if (is_large(w, &diff->rows[i]))
+            order[n++] = &diff->rows[i];
     }
     qsort(order, n, sizeof(*order), p_order);
     for (size_t i = 0; i < n && on; i++)
         on = order[i]->differs = order[i]->is.p <= (1 - w->level) / (double) (n - i);
     free(order);
-    for (size_t i = 0; i < d->n_ranks; i++) {
-        mrd_diff_rank *r = &d->ranks[i];
-        double beyond = fabs(r->is.change - d->step.is.change);
+    for (size_t i = 0; i < diff->n_ranks; i++) {
+        mrd_diff_rank *rank = &diff->ranks[i];
+        double beyond = fabs(rank->is.change - diff->step.is.change);
 
-        r->differs = beyond >= w->min_change * d->step.is.base &&
-                     beyond > mrd_compare_half(&r->is, 1 - (1 - w->level) / (double) d->n_ranks);
+        rank->differs =
+            beyond >= w->min_change * diff->step.is.base &&
+            beyond > mrd_compare_half(&rank->is, 1 - (1 - w->level) / (double) diff->n_ranks);
     }
     return MRD_OK;
 }
@@ -604,23 +610,23 @@ judge(work *w)
 static int
 row_order(const void *a, const void *b)
 {
-    const mrd_diff_row *x = a, *y = b;
-    double u = fabs(x->is.change), v = fabs(y->is.change);
+    const mrd_diff_row *row = a, *diff_row = b;
+    double u = fabs(row->is.change), v = fabs(diff_row->is.change);
     int order;
 
-    if (x->differs != y->differs)
-        return x->differs ? -1 : 1;
+    if (row->differs != diff_row->differs)
+        return row->differs ? -1 : 1;
     if (u != v)
         return u > v ? -1 : 1;
-    order = strcmp(x->kind, y->kind);
-    return order != 0 ? order : strcmp(x->name, y->name);
+    order = strcmp(row->kind, diff_row->kind);
+    return order != 0 ? order : strcmp(row->name, diff_row->name);
 }
 
 static bool
-can_cause(const mrd_diff *d, const mrd_diff_row *row)
+can_cause(const mrd_diff *diff, const mrd_diff_row *row)
 {
-    if (!row->differs && d->by_means && d->step.differs)
-        return fabs(row->is.change) * 2 >= fabs(d->step.is.change) &&
+    if (!row->differs && diff->by_means && diff->step.differs)
+        return fabs(row->is.change) * 2 >= fabs(diff->step.is.change) &&
                strcmp(row->kind, "collective") != 0;
     return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
 }
@@ -629,26 +635,27 @@ can_cause(const mrd_diff *d, const mrd_diff_row *row)
  * the largest change of its own time, because scopes and calls contain each other. Devices come
  * before hosts, because a host waits for its device. */
 static const mrd_diff_row *
-cause_of(const mrd_diff *d)
+cause_of(const mrd_diff *diff)
 {
     const mrd_diff_row *found = NULL;
 
     for (int device = 1; device >= 0 && found == NULL; device--) {
         double most = 0, part = 0;
 
-        for (size_t i = 0; i < d->n_rows; i++) {
-            const mrd_diff_row *r = &d->rows[i];
-            bool host = strcmp(r->kind, "host") == 0 || strcmp(r->kind, "runtime") == 0;
+        for (size_t i = 0; i < diff->n_rows; i++) {
+            const mrd_diff_row *row = &diff->rows[i];
+            bool host = strcmp(row->kind, "host") == 0 || strcmp(row->kind, "runtime") == 0;
 
-            if (!can_cause(d, r) || host == (device == 1) ||
-                (device == 1 && d->step.differs &&
-                 (r->is.change * d->step.is.change <= 0 ||
-                  fabs(r->is.change) * 4 < fabs(d->step.is.change))))
+            if (!can_cause(diff, row) || host == (device == 1) ||
+                (device == 1 && diff->step.differs &&
+                 (row->is.change * diff->step.is.change <= 0 ||
+                  fabs(row->is.change) * 4 < fabs(diff->step.is.change))))
                 continue;
-            most = most > 0 ? most : fabs(r->is.change); /* rows are sorted by falling change */
-            if (fabs(r->is.change) >= 0.8 * most && fabs(r->is.change) / (r->is.base + 1) > part) {
-                part = fabs(r->is.change) / (r->is.base + 1);
-                found = r;
+            most = most > 0 ? most : fabs(row->is.change); /* rows are sorted by falling change */
+            if (fabs(row->is.change) >= 0.8 * most &&
+                fabs(row->is.change) / (row->is.base + 1) > part) {
+                part = fabs(row->is.change) / (row->is.base + 1);
+                found = row;
             }
         }
     }
@@ -658,17 +665,17 @@ cause_of(const mrd_diff *d)
 static mrd_err
 step_make(work *w)
 {
-    mrd_diff *d = w->d;
+    mrd_diff *diff = w->d;
     pair *p;
     mrd_err err;
 
-    d->step = (mrd_diff_row){ .kind = "step",
-                              .name = "",
-                              .size = MRD_NONE,
-                              .rank = MRD_NONE,
-                              .in_base = true,
-                              .in_now = true };
-    if (d->by_call)
+    diff->step = (mrd_diff_row){ .kind = "step",
+                                 .name = "",
+                                 .size = MRD_NONE,
+                                 .rank = MRD_NONE,
+                                 .in_base = true,
+                                 .in_now = true };
+    if (diff->by_call)
         return MRD_OK;
     if ((p = calloc(1, sizeof(*p))) == NULL)
         return MRD_NOMEM;
@@ -681,12 +688,13 @@ step_make(work *w)
             pair_add(p, side == 1, v, n);
             if (v != NULL && mrd_compare_warmup(&(mrd_compare_run){ v, n }, &blocks) != MRD_OK)
                 p->failed = true;
-            d->warmup[side][run] = blocks * (uint64_t) mrd_json_int(of->steps, "width", 1);
+            diff->warmup[side][run] = blocks * (uint64_t) mrd_json_int(of->steps, "width", 1);
         }
     }
-    err = pair_compare(w, p, &d->step.is, &d->step.half);
+    err = pair_compare(w, p, &diff->step.is, &diff->step.half);
     free(p);
-    d->step.differs = err == MRD_OK && is_large(w, &d->step) && d->step.is.p <= 1 - w->level;
+    diff->step.differs =
+        err == MRD_OK && is_large(w, &diff->step) && diff->step.is.p <= 1 - w->level;
     return err;
 }
 
@@ -695,17 +703,17 @@ check_sides(const work *w, mrd_why *why)
 {
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < w->side[side]->n; i++) {
-            const mrd_diff_run *r = &w->side[side]->run[i], *first = &w->side[0]->run[0];
+            const mrd_diff_run *run = &w->side[side]->run[i], *first = &w->side[0]->run[0];
 
-            if (mrd_json_size(mrd_json_get(r->steps, "operations")) == 0 && r->n_steps == 0)
+            if (mrd_json_size(mrd_json_get(run->steps, "operations")) == 0 && run->n_steps == 0)
                 return mrd_why_set(why, MRD_STATE, 0,
-                                   "'%s' has no finished span: nothing to compare", r->label);
-            if (r->by_call != first->by_call)
+                                   "'%s' has no finished span: nothing to compare", run->label);
+            if (run->by_call != first->by_call)
                 return mrd_why_set(why, MRD_STATE, 0,
                                    "'%s' has training steps and '%s' has none: they cannot be "
                                    "compared per step",
-                                   r->by_call ? first->label : r->label,
-                                   r->by_call ? r->label : first->label);
+                                   run->by_call ? first->label : run->label,
+                                   run->by_call ? run->label : first->label);
         }
     }
     return MRD_OK;
@@ -748,23 +756,23 @@ mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
 }
 
 mrd_diff_verdict
-mrd_diff_verdict_of(const mrd_diff *d)
+mrd_diff_verdict_of(const mrd_diff *diff)
 {
-    if (d->by_call)
-        return d->cause == NULL ? MRD_DIFF_NO_DIFFERENCE : MRD_DIFF_OPERATIONS_DIFFER;
-    if (d->step.is.drifts)
+    if (diff->by_call)
+        return diff->cause == NULL ? MRD_DIFF_NO_DIFFERENCE : MRD_DIFF_OPERATIONS_DIFFER;
+    if (diff->step.is.drifts)
         return MRD_DIFF_DRIFTING;
-    if (isinf(d->step.half))
+    if (isinf(diff->step.half))
         return MRD_DIFF_TOO_FEW;
-    return !d->step.differs        ? MRD_DIFF_NO_DIFFERENCE
-           : d->step.is.change > 0 ? MRD_DIFF_SLOWER
-                                   : MRD_DIFF_FASTER;
+    return !diff->step.differs        ? MRD_DIFF_NO_DIFFERENCE
+           : diff->step.is.change > 0 ? MRD_DIFF_SLOWER
+                                      : MRD_DIFF_FASTER;
 }
 
 void
-mrd_diff_fini(mrd_diff *d)
+mrd_diff_fini(mrd_diff *diff)
 {
-    free(d->rows);
-    free(d->ranks);
-    *d = (mrd_diff){ 0 };
+    free(diff->rows);
+    free(diff->ranks);
+    *diff = (mrd_diff){ 0 };
 }

@@ -51,22 +51,22 @@ static void
 print_side(const char *name, const mrd_diff_side *side, const uint64_t *warmup)
 {
     for (size_t i = 0; i < side->n; i++) {
-        const mrd_diff_run *r = &side->run[i];
+        const mrd_diff_run *run = &side->run[i];
         mrd_buf label = { 0 };
 
-        mrd_plain_text(&label, mrd_str_of(r->label));
+        mrd_plain_text(&label, mrd_str_of(run->label));
         printf("%-5s %s", i == 0 ? name : "", mrd_buf_cstr(&label));
         mrd_buf_fini(&label);
-        if (r->by_call)
+        if (run->by_call)
             printf(" (no training steps: operations are compared call by call)");
         else
-            printf(" (%" PRIu64 " %s of %" PRIu64 " %s)", r->n_steps,
-                   r->n_steps == 1 ? "step" : "steps", r->n_processes,
-                   r->n_processes == 1 ? "process" : "processes");
+            printf(" (%" PRIu64 " %s of %" PRIu64 " %s)", run->n_steps,
+                   run->n_steps == 1 ? "step" : "steps", run->n_processes,
+                   run->n_processes == 1 ? "process" : "processes");
         if (warmup[i] > 0)
             printf(", the first %" PRIu64 " of each process left out: a warm-up", warmup[i]);
-        printf("%s%s\n", r->simulated ? ", simulated" : "",
-               r->incomplete ? ", incomplete: events are missing" : "");
+        printf("%s%s\n", run->simulated ? ", simulated" : "",
+               run->incomplete ? ", incomplete: events are missing" : "");
     }
 }
 
@@ -84,7 +84,7 @@ static int64_t *
 find_missing_ranks(const mrd_diff_side *const sides[2], const mrd_diff_run *run, size_t *ret_n)
 {
     int64_t *ranks = NULL;
-    size_t n = 0, cap = 0, kept = 0;
+    size_t count = 0, cap = 0, kept = 0;
 
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; i < sides[k]->n; i++) {
@@ -94,14 +94,14 @@ find_missing_ranks(const mrd_diff_side *const sides[2], const mrd_diff_run *run,
                 int64_t rank = other->listed[p].rank;
 
                 if (rank != MRD_NONE && mrd_diff_has_rank(other, rank) &&
-                    !mrd_diff_has_rank(run, rank) && MRD_VEC_ROOM(ranks, n, cap, 1))
-                    ranks[n++] = rank;
+                    !mrd_diff_has_rank(run, rank) && MRD_VEC_ROOM(ranks, count, cap, 1))
+                    ranks[count++] = rank;
             }
         }
     }
-    if (n > 0)
-        qsort(ranks, n, sizeof(*ranks), order_ranks);
-    for (size_t i = 0; i < n; i++) {
+    if (count > 0)
+        qsort(ranks, count, sizeof(*ranks), order_ranks);
+    for (size_t i = 0; i < count; i++) {
         if (kept == 0 || ranks[i] != ranks[kept - 1])
             ranks[kept++] = ranks[i];
     }
@@ -155,10 +155,10 @@ print_rank_sets(const mrd_diff_side *base, const mrd_diff_side *now)
 
 /* Smallest visible difference: half the width of the interval, in percent. */
 static void
-print_no_difference(const mrd_diff_shown *set, const mrd_diff *d)
+print_no_difference(const mrd_diff_shown *set, const mrd_diff *diff)
 {
-    const mrd_compared *is = &d->step.is;
-    double seen = percent(d->step.half, is->base);
+    const mrd_compared *is = &diff->step.is;
+    double seen = percent(diff->step.half, is->base);
     char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT];
     /* a significant difference below the threshold */
     bool small = is->p <= 1 - set->confidence / 100;
@@ -179,12 +179,12 @@ print_no_difference(const mrd_diff_shown *set, const mrd_diff *d)
 }
 
 static void
-print_verdict(const mrd_diff_shown *set, const mrd_diff *d)
+print_verdict(const mrd_diff_shown *set, const mrd_diff *diff)
 {
-    const mrd_compared *is = &d->step.is;
+    const mrd_compared *is = &diff->step.is;
     char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT];
 
-    switch (mrd_diff_verdict_of(d)) {
+    switch (mrd_diff_verdict_of(diff)) {
     case MRD_DIFF_DRIFTING:
         printf("\nThe steps of a run drift (%s and %s in the mean): a difference cannot be "
                "distinguished from that with fewer than %d runs a side (--base, --new).\n",
@@ -197,8 +197,8 @@ print_verdict(const mrd_diff_shown *set, const mrd_diff *d)
             MRD_COMPARE_LEAST, MRD_COMPARE_RUNS, MRD_COMPARE_RUN);
         break;
     case MRD_DIFF_NO_DIFFERENCE:
-        if (!d->by_call)
-            print_no_difference(set, d);
+        if (!diff->by_call)
+            print_no_difference(set, diff);
         break;
     case MRD_DIFF_OPERATIONS_DIFFER:
         break;
@@ -208,8 +208,8 @@ print_verdict(const mrd_diff_shown *set, const mrd_diff *d)
                time_text(is->now, a), time_text(is->base, b), is->median ? " (median)" : "");
         print_change(is->change);
         printf(" (%+.2f %%; between %+.2f and %+.2f %% with %g %% confidence)\n",
-               percent(is->change, is->base), percent(is->change - d->step.half, is->base),
-               percent(is->change + d->step.half, is->base), set->confidence);
+               percent(is->change, is->base), percent(is->change - diff->step.half, is->base),
+               percent(is->change + diff->step.half, is->base), set->confidence);
         break;
     }
 }
@@ -243,120 +243,120 @@ print_name(const mrd_diff_row *row, size_t width, bool pad)
 
 /* Prints the ranks that the others wait for, or no longer do. Returns true if there are any. */
 static bool
-print_slow_ranks(const mrd_diff *d)
+print_slow_ranks(const mrd_diff *diff)
 {
-    size_t n = 0;
+    size_t count = 0;
 
-    for (size_t i = 0; i < d->n_ranks; i++) {
-        const mrd_diff_rank *r = &d->ranks[i];
-        bool longer = d->step.is.change > 0;
+    for (size_t i = 0; i < diff->n_ranks; i++) {
+        const mrd_diff_rank *rank = &diff->ranks[i];
+        bool longer = diff->step.is.change > 0;
 
-        if (!r->is_cause || n++ >= SHOWN)
+        if (!rank->is_cause || count++ >= SHOWN)
             continue;
-        printf("Rank %" PRId64 " became %s in its %s: ", r->rank, longer ? "slower" : "faster",
-               mrd_diff_part_text(r->part));
-        print_change(longer ? r->beyond : -r->beyond);
+        printf("Rank %" PRId64 " became %s in its %s: ", rank->rank, longer ? "slower" : "faster",
+               mrd_diff_part_text(rank->part));
+        print_change(longer ? rank->beyond : -rank->beyond);
         printf(" per step");
-        if (r->host != NULL) {
+        if (rank->host != NULL) {
             printf(" (host ");
-            print_text_in(r->host, 60);
+            print_text_in(rank->host, 60);
             printf(" ");
-            print_change(longer ? r->host_change : -r->host_change);
+            print_change(longer ? rank->host_change : -rank->host_change);
             printf(")");
         }
         printf("\n");
     }
-    if (n > SHOWN)
-        printf("... and %zu more ranks (--json)\n", n - SHOWN);
-    return n > 0;
+    if (count > SHOWN)
+        printf("... and %zu more ranks (--json)\n", count - SHOWN);
+    return count > 0;
 }
 
 static void
-print_cause(const mrd_diff *d, bool any_rank)
+print_cause(const mrd_diff *diff, bool any_rank)
 {
-    const mrd_diff_row *c = d->cause;
+    const mrd_diff_row *row = diff->cause;
 
-    if (c == NULL) {
-        if (d->step.differs && !any_rank)
+    if (row == NULL) {
+        if (diff->step.differs && !any_rank)
             printf("No single operation explains it.\n");
         return;
     }
-    printf("%s: %s ", d->step.differs ? "Mainly" : "Look first at", c->kind);
-    print_name(c, 90, false);
+    printf("%s: %s ", diff->step.differs ? "Mainly" : "Look first at", row->kind);
+    print_name(row, 90, false);
     printf(", ");
-    print_change(c->is.change);
-    printf(" per %s", d->by_call ? "call" : "step");
-    if (c->in_base && c->in_now)
-        printf(" (%+.1f %%)", percent(c->is.change, c->is.base));
+    print_change(row->is.change);
+    printf(" per %s", diff->by_call ? "call" : "step");
+    if (row->in_base && row->in_now)
+        printf(" (%+.1f %%)", percent(row->is.change, row->is.base));
     else
-        printf(" (%s)", c->in_now ? "only in the new run" : "only in the base");
-    if (!c->differs)
+        printf(" (%s)", row->in_now ? "only in the new run" : "only in the base");
+    if (!row->differs)
         printf(", by the means of the runs");
-    if (c->rank != MRD_NONE) {
-        printf(", most of it on rank %" PRId64 " (", c->rank);
-        print_change(c->rank_change);
+    if (row->rank != MRD_NONE) {
+        printf(", most of it on rank %" PRId64 " (", row->rank);
+        print_change(row->rank_change);
         printf(")");
     }
     printf("\n");
 }
 
 static void
-print_rows(const mrd_diff_shown *set, const mrd_diff *d)
+print_rows(const mrd_diff_shown *set, const mrd_diff *diff)
 {
     size_t shown = 0, left = 0;
 
-    for (size_t i = 0; i < d->n_rows; i++) {
-        const mrd_diff_row *r = &d->rows[i];
+    for (size_t i = 0; i < diff->n_rows; i++) {
+        const mrd_diff_row *row = &diff->rows[i];
         char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT], change[MRD_DUR_TEXT + 1];
 
-        if (!set->all && (!r->differs || shown == SHOWN)) {
-            left += r->differs;
+        if (!set->all && (!row->differs || shown == SHOWN)) {
+            left += row->differs;
             continue;
         }
         if (shown++ == 0)
-            printf("\n%-10s %-40s %12s %12s %12s %9s\n", d->by_call ? "per call" : "per step",
+            printf("\n%-10s %-40s %12s %12s %12s %9s\n", diff->by_call ? "per call" : "per step",
                    "operation", "base", "new", "change", "");
-        printf("%-10s ", r->kind);
-        print_name(r, 40, true);
-        printf(" %12s %12s ", r->in_base ? time_text(r->is.base, a) : "-",
-               r->in_now ? time_text(r->is.now, b) : "-");
-        snprintf(change, sizeof(change), "%s%s", r->is.change < 0 ? "-" : "+",
-                 time_text(fabs(r->is.change), a));
+        printf("%-10s ", row->kind);
+        print_name(row, 40, true);
+        printf(" %12s %12s ", row->in_base ? time_text(row->is.base, a) : "-",
+               row->in_now ? time_text(row->is.now, b) : "-");
+        snprintf(change, sizeof(change), "%s%s", row->is.change < 0 ? "-" : "+",
+                 time_text(fabs(row->is.change), a));
         printf("%12s", change);
-        if (r->is.base > 0 && r->in_base)
-            printf(" %+8.1f%%", percent(r->is.change, r->is.base));
-        printf("%s\n", set->all && r->differs ? " *" : "");
+        if (row->is.base > 0 && row->in_base)
+            printf(" %+8.1f%%", percent(row->is.change, row->is.base));
+        printf("%s\n", set->all && row->differs ? " *" : "");
     }
     if (left > 0)
         printf("... and %zu more (--all)\n", left);
 }
 
 static void
-print_ranks(const mrd_diff *d)
+print_ranks(const mrd_diff *diff)
 {
-    for (size_t i = 0; i < d->n_ranks; i++) {
-        const mrd_diff_rank *r = &d->ranks[i];
+    for (size_t i = 0; i < diff->n_ranks; i++) {
+        const mrd_diff_rank *rank = &diff->ranks[i];
 
-        if (r->differs)
+        if (rank->differs)
             printf("Rank %" PRId64
                    " changed differently from all ranks together: %+.1f %% (all: %+.1f %%)\n",
-                   r->rank, percent(r->is.change, r->is.base),
-                   percent(d->step.is.change, d->step.is.base));
+                   rank->rank, percent(rank->is.change, rank->is.base),
+                   percent(diff->step.is.change, diff->step.is.base));
     }
 }
 
 void
 mrd_diff_print_text(const mrd_diff_shown *set, const mrd_diff_side *base, const mrd_diff_side *now,
-                    const mrd_diff *d)
+                    const mrd_diff *diff)
 {
-    print_side("base", base, d->warmup[0]);
-    print_side("new", now, d->warmup[1]);
+    print_side("base", base, diff->warmup[0]);
+    print_side("new", now, diff->warmup[1]);
     print_rank_sets(base, now);
-    print_verdict(set, d);
-    print_cause(d, print_slow_ranks(d));
-    print_rows(set, d);
-    print_ranks(d);
-    if (d->by_call && d->cause == NULL)
+    print_verdict(set, diff);
+    print_cause(diff, print_slow_ranks(diff));
+    print_rows(set, diff);
+    print_ranks(diff);
+    if (diff->by_call && diff->cause == NULL)
         printf("\nNo difference that the data can show.\n");
     if (base->n == 1 && now->n == 1)
         printf(
@@ -372,55 +372,56 @@ mrd_diff_print_text(const mrd_diff_shown *set, const mrd_diff_side *base, const 
 static mrd_json *
 compared_json(const mrd_compared *is, double half, bool differs)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
 
-    mrd_json_set(o, "base_ns", mrd_json_new_num(is->base));
-    mrd_json_set(o, "new_ns", mrd_json_new_num(is->now));
-    mrd_json_set(o, "change_ns", mrd_json_new_num(is->change));
-    mrd_json_set(o, "half_width_ns", isinf(half) ? mrd_json_new_str(NULL) : mrd_json_new_num(half));
-    mrd_json_set(o, "p", mrd_json_new_num(is->p));
-    mrd_json_set(o, "mean", mrd_json_new_str(is->median ? "median" : "trimmed"));
-    mrd_json_set(o, "differs", mrd_json_new_bool(differs));
-    return o;
+    mrd_json_set(json, "base_ns", mrd_json_new_num(is->base));
+    mrd_json_set(json, "new_ns", mrd_json_new_num(is->now));
+    mrd_json_set(json, "change_ns", mrd_json_new_num(is->change));
+    mrd_json_set(json, "half_width_ns",
+                 isinf(half) ? mrd_json_new_str(NULL) : mrd_json_new_num(half));
+    mrd_json_set(json, "p", mrd_json_new_num(is->p));
+    mrd_json_set(json, "mean", mrd_json_new_str(is->median ? "median" : "trimmed"));
+    mrd_json_set(json, "differs", mrd_json_new_bool(differs));
+    return json;
 }
 
 static mrd_json *
-row_json(const mrd_diff_row *r)
+row_json(const mrd_diff_row *row)
 {
-    mrd_json *o = compared_json(&r->is, r->half, r->differs);
+    mrd_json *json = compared_json(&row->is, row->half, row->differs);
 
-    mrd_json_set(o, "kind", mrd_json_new_str(r->kind));
-    mrd_json_set(o, "name", mrd_json_new_str(r->name));
-    mrd_json_set(o, "size",
-                 r->size == MRD_NONE ? mrd_json_new_str(NULL) : mrd_json_new_int(r->size));
-    mrd_json_set(o, "in_base", mrd_json_new_bool(r->in_base));
-    mrd_json_set(o, "in_new", mrd_json_new_bool(r->in_now));
-    mrd_json_set(o, "rank",
-                 r->rank == MRD_NONE ? mrd_json_new_str(NULL) : mrd_json_new_int(r->rank));
-    return o;
+    mrd_json_set(json, "kind", mrd_json_new_str(row->kind));
+    mrd_json_set(json, "name", mrd_json_new_str(row->name));
+    mrd_json_set(json, "size",
+                 row->size == MRD_NONE ? mrd_json_new_str(NULL) : mrd_json_new_int(row->size));
+    mrd_json_set(json, "in_base", mrd_json_new_bool(row->in_base));
+    mrd_json_set(json, "in_new", mrd_json_new_bool(row->in_now));
+    mrd_json_set(json, "rank",
+                 row->rank == MRD_NONE ? mrd_json_new_str(NULL) : mrd_json_new_int(row->rank));
+    return json;
 }
 
 static mrd_json *
-slow_ranks_json(const mrd_diff *d)
+slow_ranks_json(const mrd_diff *diff)
 {
     mrd_json *list = mrd_json_new_array();
-    double sign = d->step.is.change < 0 ? -1 : 1;
+    double sign = diff->step.is.change < 0 ? -1 : 1;
 
-    for (size_t i = 0; i < d->n_ranks; i++) {
-        const mrd_diff_rank *r = &d->ranks[i];
-        mrd_json *o;
+    for (size_t i = 0; i < diff->n_ranks; i++) {
+        const mrd_diff_rank *rank = &diff->ranks[i];
+        mrd_json *json;
 
-        if (!r->is_cause)
+        if (!rank->is_cause)
             continue;
-        o = mrd_json_new_object();
-        mrd_json_set(o, "rank", mrd_json_new_int(r->rank));
-        mrd_json_set(o, "part", mrd_json_new_str(mrd_diff_part_text(r->part)));
-        mrd_json_set(o, "change_ns", mrd_json_new_num(sign * r->beyond));
-        mrd_json_set(o, "host", mrd_json_new_str(r->host));
-        mrd_json_set(o, "host_change_ns",
-                     r->host == NULL ? mrd_json_new_str(NULL)
-                                     : mrd_json_new_num(sign * r->host_change));
-        mrd_json_append(list, o);
+        json = mrd_json_new_object();
+        mrd_json_set(json, "rank", mrd_json_new_int(rank->rank));
+        mrd_json_set(json, "part", mrd_json_new_str(mrd_diff_part_text(rank->part)));
+        mrd_json_set(json, "change_ns", mrd_json_new_num(sign * rank->beyond));
+        mrd_json_set(json, "host", mrd_json_new_str(rank->host));
+        mrd_json_set(json, "host_change_ns",
+                     rank->host == NULL ? mrd_json_new_str(NULL)
+                                        : mrd_json_new_num(sign * rank->host_change));
+        mrd_json_append(list, json);
     }
     return list;
 }
@@ -431,55 +432,57 @@ side_json(const mrd_diff_side *const sides[2], size_t k, const uint64_t *warmup)
     mrd_json *list = mrd_json_new_array();
 
     for (size_t i = 0; i < sides[k]->n; i++) {
-        const mrd_diff_run *r = &sides[k]->run[i];
-        mrd_json *o = mrd_json_new_object(), *missing = mrd_json_new_array();
+        const mrd_diff_run *run = &sides[k]->run[i];
+        mrd_json *json = mrd_json_new_object(), *missing = mrd_json_new_array();
         size_t n;
-        int64_t *ranks = find_missing_ranks(sides, r, &n);
+        int64_t *ranks = find_missing_ranks(sides, run, &n);
 
-        mrd_json_set(o, "run", mrd_json_new_str(r->label));
-        mrd_json_set(o, "steps", mrd_json_new_int((int64_t) r->n_steps));
-        mrd_json_set(o, "warmup_steps", mrd_json_new_int((int64_t) warmup[i]));
-        mrd_json_set(o, "processes", mrd_json_new_int((int64_t) r->n_processes));
-        mrd_json_set(o, "incomplete", mrd_json_new_bool(r->incomplete));
-        mrd_json_set(o, "simulated", mrd_json_new_bool(r->simulated));
+        mrd_json_set(json, "run", mrd_json_new_str(run->label));
+        mrd_json_set(json, "steps", mrd_json_new_int((int64_t) run->n_steps));
+        mrd_json_set(json, "warmup_steps", mrd_json_new_int((int64_t) warmup[i]));
+        mrd_json_set(json, "processes", mrd_json_new_int((int64_t) run->n_processes));
+        mrd_json_set(json, "incomplete", mrd_json_new_bool(run->incomplete));
+        mrd_json_set(json, "simulated", mrd_json_new_bool(run->simulated));
         for (size_t m = 0; m < n; m++)
             mrd_json_append(missing, mrd_json_new_int(ranks[m]));
         free(ranks);
-        mrd_json_set(o, "missing_ranks", missing);
-        mrd_json_append(list, o);
+        mrd_json_set(json, "missing_ranks", missing);
+        mrd_json_append(list, json);
     }
     return list;
 }
 
 void
 mrd_diff_print_json(const mrd_diff_shown *set, const mrd_diff_side *base, const mrd_diff_side *now,
-                    const mrd_diff *d)
+                    const mrd_diff *diff)
 {
     mrd_json *doc = mrd_json_new_object(), *rows = mrd_json_new_array(),
              *ranks = mrd_json_new_array();
     const mrd_diff_side *const sides[2] = { base, now };
 
-    mrd_json_set(doc, "verdict", mrd_json_new_str(verdict_words[mrd_diff_verdict_of(d)]));
-    mrd_json_set(doc, "unit", mrd_json_new_str(d->by_call ? "call" : "step"));
+    mrd_json_set(doc, "verdict", mrd_json_new_str(verdict_words[mrd_diff_verdict_of(diff)]));
+    mrd_json_set(doc, "unit", mrd_json_new_str(diff->by_call ? "call" : "step"));
     mrd_json_set(doc, "confidence_percent", mrd_json_new_num(set->confidence));
     mrd_json_set(doc, "threshold_percent", mrd_json_new_num(set->threshold));
-    mrd_json_set(doc, "base", side_json(sides, 0, d->warmup[0]));
-    mrd_json_set(doc, "new", side_json(sides, 1, d->warmup[1]));
-    if (!d->by_call)
-        mrd_json_set(doc, "step", compared_json(&d->step.is, d->step.half, d->step.differs));
-    mrd_json_set(doc, "cause", d->cause == NULL ? mrd_json_new_str(NULL) : row_json(d->cause));
-    for (size_t i = 0; i < d->n_rows; i++)
-        mrd_json_append(rows, row_json(&d->rows[i]));
+    mrd_json_set(doc, "base", side_json(sides, 0, diff->warmup[0]));
+    mrd_json_set(doc, "new", side_json(sides, 1, diff->warmup[1]));
+    if (!diff->by_call)
+        mrd_json_set(doc, "step",
+                     compared_json(&diff->step.is, diff->step.half, diff->step.differs));
+    mrd_json_set(doc, "cause",
+                 diff->cause == NULL ? mrd_json_new_str(NULL) : row_json(diff->cause));
+    for (size_t i = 0; i < diff->n_rows; i++)
+        mrd_json_append(rows, row_json(&diff->rows[i]));
     mrd_json_set(doc, "operations", rows);
-    for (size_t i = 0; i < d->n_ranks; i++) {
-        const mrd_diff_rank *r = &d->ranks[i];
-        mrd_json *o = compared_json(&r->is, r->half, r->differs);
+    for (size_t i = 0; i < diff->n_ranks; i++) {
+        const mrd_diff_rank *rank = &diff->ranks[i];
+        mrd_json *json = compared_json(&rank->is, rank->half, rank->differs);
 
-        mrd_json_set(o, "rank", mrd_json_new_int(r->rank));
-        mrd_json_append(ranks, o);
+        mrd_json_set(json, "rank", mrd_json_new_int(rank->rank));
+        mrd_json_append(ranks, json);
     }
     mrd_json_set(doc, "ranks", ranks);
-    mrd_json_set(doc, "changed_ranks", slow_ranks_json(d));
+    mrd_json_set(doc, "changed_ranks", slow_ranks_json(diff));
     mrd_cluster_print_json(doc);
     mrd_json_free(doc);
 }

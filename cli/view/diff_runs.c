@@ -7,13 +7,13 @@
 #include "cli/view/diff.h"
 
 static void
-run_fini(mrd_diff_run *r)
+run_fini(mrd_diff_run *run)
 {
-    free(r->label);
-    free(r->per_block);
-    free(r->listed);
-    mrd_map_fini(&r->by_rank);
-    mrd_json_free(r->doc);
+    free(run->label);
+    free(run->per_block);
+    free(run->listed);
+    mrd_map_fini(&run->by_rank);
+    mrd_json_free(run->doc);
 }
 
 bool
@@ -30,22 +30,22 @@ mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank)
 }
 
 static mrd_err
-list_processes(mrd_diff_run *r)
+list_processes(mrd_diff_run *run)
 {
-    const mrd_json *processes = mrd_json_get(r->steps, "processes");
+    const mrd_json *processes = mrd_json_get(run->steps, "processes");
 
-    r->n_listed = mrd_json_size(processes);
-    if ((r->listed = calloc(r->n_listed + 1, sizeof(*r->listed))) == NULL)
+    run->n_listed = mrd_json_size(processes);
+    if ((run->listed = calloc(run->n_listed + 1, sizeof(*run->listed))) == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < r->n_listed; i++) {
-        const mrd_json *p = mrd_json_at(processes, i);
-        int64_t rank = mrd_json_int(p, "rank", MRD_NONE), steps = mrd_json_int(p, "steps", 0);
-        uint32_t first = mrd_map_get(&r->by_rank, mrd_diff_rank_key(rank));
+    for (size_t i = 0; i < run->n_listed; i++) {
+        const mrd_json *json = mrd_json_at(processes, i);
+        int64_t rank = mrd_json_int(json, "rank", MRD_NONE), steps = mrd_json_int(json, "steps", 0);
+        uint32_t first = mrd_map_get(&run->by_rank, mrd_diff_rank_key(rank));
 
-        r->listed[i] = (mrd_diff_process){ .rank = rank, .steps = steps };
-        if ((first == MRD_MAP_NONE ? r->by_call || steps > 0
-                                   : r->listed[first].steps <= 0 && steps > 0) &&
-            mrd_map_put(&r->by_rank, mrd_diff_rank_key(rank), (uint32_t) i) != MRD_OK)
+        run->listed[i] = (mrd_diff_process){ .rank = rank, .steps = steps };
+        if ((first == MRD_MAP_NONE ? run->by_call || steps > 0
+                                   : run->listed[first].steps <= 0 && steps > 0) &&
+            mrd_map_put(&run->by_rank, mrd_diff_rank_key(rank), (uint32_t) i) != MRD_OK)
             return MRD_NOMEM;
     }
     return MRD_OK;
@@ -53,30 +53,30 @@ list_processes(mrd_diff_run *r)
 
 /* Counts the steps of all processes that are compared, block by block. */
 static mrd_err
-count_steps(mrd_diff_run *r)
+count_steps(mrd_diff_run *run)
 {
-    const mrd_json *processes = mrd_json_get(r->steps, "processes");
+    const mrd_json *processes = mrd_json_get(run->steps, "processes");
 
-    free(r->per_block);
-    r->per_block = NULL;
-    r->n_blocks = 0;
-    r->n_steps = r->n_processes = 0;
-    for (size_t i = 0; i < r->n_listed; i++) {
+    free(run->per_block);
+    run->per_block = NULL;
+    run->n_blocks = 0;
+    run->n_steps = run->n_processes = 0;
+    for (size_t i = 0; i < run->n_listed; i++) {
         const mrd_json *counts = mrd_json_get(mrd_json_at(processes, i), "blocks_count");
         size_t n = mrd_json_size(counts);
 
-        if (r->listed[i].is_left_out)
+        if (run->listed[i].is_left_out)
             continue;
-        if (n > 0 && !MRD_VEC_REACH(r->per_block, r->n_blocks, n - 1))
+        if (n > 0 && !MRD_VEC_REACH(run->per_block, run->n_blocks, n - 1))
             return MRD_NOMEM;
         for (size_t b = 0; b < n; b++)
-            r->per_block[b] += (double) mrd_json_int_of(mrd_json_at(counts, b));
-        r->n_steps += (uint64_t) r->listed[i].steps;
-        r->n_processes += n > 0;
+            run->per_block[b] += (double) mrd_json_int_of(mrd_json_at(counts, b));
+        run->n_steps += (uint64_t) run->listed[i].steps;
+        run->n_processes += n > 0;
     }
     /* The last block may be short, and a value of few steps is not comparable. */
-    if (r->n_blocks > 1 && r->per_block[r->n_blocks - 1] * 2 < r->per_block[0])
-        r->n_blocks--;
+    if (run->n_blocks > 1 && run->per_block[run->n_blocks - 1] * 2 < run->per_block[0])
+        run->n_blocks--;
     return MRD_OK;
 }
 
@@ -96,7 +96,7 @@ mrd_err
 mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why *why)
 {
     const mrd_json *about = mrd_json_get(doc, "meridian");
-    mrd_diff_run *r = &side->run[side->n];
+    mrd_diff_run *run = &side->run[side->n];
     const char *unit;
 
     if (side->n == MRD_DIFF_RUNS) {
@@ -104,26 +104,26 @@ mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why 
         return mrd_why_set(why, MRD_LIMIT, 0, "'%s': more than %u runs on a side", what,
                            MRD_DIFF_RUNS);
     }
-    *r = (mrd_diff_run){ .doc = doc,
-                         .steps = mrd_json_get(doc, "steps"),
-                         .label = strdup(what),
-                         .incomplete =
-                             mrd_json_bool(about, "incomplete", false) || lost_events(about),
-                         .simulated = mrd_json_bool(about, "simulated", false) };
-    r->on_one_timeline =
-        mrd_json_bool(r->steps, "same_clock", false) ||
+    *run = (mrd_diff_run){ .doc = doc,
+                           .steps = mrd_json_get(doc, "steps"),
+                           .label = strdup(what),
+                           .incomplete =
+                               mrd_json_bool(about, "incomplete", false) || lost_events(about),
+                           .simulated = mrd_json_bool(about, "simulated", false) };
+    run->on_one_timeline =
+        mrd_json_bool(run->steps, "same_clock", false) ||
         strcmp(mrd_json_str(mrd_json_get(about, "facts"), "clock.times", ""), "aligned") == 0;
-    unit = mrd_json_str(r->steps, "unit", "");
-    r->by_call = strcmp(unit, "call") == 0;
-    if (!mrd_json_is_array(mrd_json_get(r->steps, "operations")) ||
-        (!r->by_call && strcmp(unit, "step") != 0)) {
-        run_fini(r);
+    unit = mrd_json_str(run->steps, "unit", "");
+    run->by_call = strcmp(unit, "call") == 0;
+    if (!mrd_json_is_array(mrd_json_get(run->steps, "operations")) ||
+        (!run->by_call && strcmp(unit, "step") != 0)) {
+        run_fini(run);
         return mrd_why_set(why, MRD_TYPE, 0,
                            "'%s' is not a steps.json (the output format steps-json writes one)",
                            what);
     }
-    if (r->label == NULL || list_processes(r) != MRD_OK || count_steps(r) != MRD_OK) {
-        run_fini(r);
+    if (run->label == NULL || list_processes(run) != MRD_OK || count_steps(run) != MRD_OK) {
+        run_fini(run);
         return mrd_why_set(why, MRD_NOMEM, 0, "reading '%s'", what);
     }
     side->n++;
@@ -153,15 +153,15 @@ is_in_all_runs(const mrd_diff_side sides[2], int64_t rank)
 /* Marks the processes of the run with a rank that is not in all runs. Sets *any_left_out if there
  * are such processes, and *any_kept if there are others. */
 static void
-mark_left_out(const mrd_diff_side sides[2], mrd_diff_run *r, bool *any_left_out, bool *any_kept)
+mark_left_out(const mrd_diff_side sides[2], mrd_diff_run *run, bool *any_left_out, bool *any_kept)
 {
-    for (size_t i = 0; i < r->n_listed; i++) {
-        mrd_diff_process *p = &r->listed[i];
+    for (size_t i = 0; i < run->n_listed; i++) {
+        mrd_diff_process *process = &run->listed[i];
 
-        if (!mrd_diff_has_process(r, i))
+        if (!mrd_diff_has_process(run, i))
             continue;
-        p->is_left_out = !is_in_all_runs(sides, p->rank);
-        *(p->is_left_out ? any_left_out : any_kept) = true;
+        process->is_left_out = !is_in_all_runs(sides, process->rank);
+        *(process->is_left_out ? any_left_out : any_kept) = true;
     }
 }
 
@@ -178,11 +178,11 @@ mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why)
     sides[0].some_left_out = sides[1].some_left_out = any_left_out && any_kept;
     for (int k = 0; k < 2 && any_left_out; k++) {
         for (size_t i = 0; i < sides[k].n && err == MRD_OK; i++) {
-            mrd_diff_run *r = &sides[k].run[i];
+            mrd_diff_run *run = &sides[k].run[i];
 
-            for (size_t p = 0; p < r->n_listed && !any_kept; p++)
-                r->listed[p].is_left_out = false; /* nothing would be left to compare */
-            err = any_kept ? count_steps(r) : MRD_OK;
+            for (size_t p = 0; p < run->n_listed && !any_kept; p++)
+                run->listed[p].is_left_out = false; /* nothing would be left to compare */
+            err = any_kept ? count_steps(run) : MRD_OK;
         }
     }
     return err == MRD_OK ? err : mrd_why_set(why, err, 0, "matching the ranks of the runs");

@@ -81,104 +81,106 @@ mrd_place_file(const mrd_catalog *cat, uint32_t profile, mrd_buf *ret_name)
 static bool
 same_process(const mrd_catalog *cat, mrd_proc_id system, mrd_proc_id device)
 {
-    const mrd_process *a = mrd_catalog_borrow_process(cat, system),
+    const mrd_process *process = mrd_catalog_borrow_process(cat, system),
                       *b = mrd_catalog_borrow_process(cat, device);
 
-    return a->profile == 0 && a->process_id == b->process_id && a->instance_id == b->instance_id &&
-           ((a->flags | b->flags) & MRD_PROC_NO_PID) == 0;
+    return process->profile == 0 && process->process_id == b->process_id &&
+           process->instance_id == b->instance_id &&
+           ((process->flags | b->flags) & MRD_PROC_NO_PID) == 0;
 }
 
 static bool
-is_wanted(const mrd_places *p, mrd_proc_id process, int64_t core)
+is_wanted(const mrd_places *places, mrd_proc_id process, int64_t core)
 {
-    for (size_t i = 0; i < p->n; i++) {
-        const mrd_device_capture *c = p->v[i].capture;
+    for (size_t i = 0; i < places->n; i++) {
+        const mrd_device_capture *capture = places->v[i].capture;
 
-        if ((c->nc_idx == MRD_NONE || core == c->nc_idx) &&
-            same_process(p->cat, process, c->process))
+        if ((capture->nc_idx == MRD_NONE || core == capture->nc_idx) &&
+            same_process(places->cat, process, capture->process))
             return true;
     }
     return false;
 }
 
 static int64_t
-number_arg(const mrd_arg *a)
+number_arg(const mrd_arg *arg)
 {
-    return mrd_arg_is_int(a) ? a->v.i : MRD_NONE;
+    return mrd_arg_is_int(arg) ? arg->v.i : MRD_NONE;
 }
 
 static mrd_sid
-model_arg(mrd_places *p, const mrd_arg *a)
+model_arg(mrd_places *places, const mrd_arg *arg)
 {
     char text[24];
 
-    if (a->type == MRD_ARG_STR)
-        return a->v.sid;
-    if (number_arg(a) == MRD_NONE)
+    if (arg->type == MRD_ARG_STR)
+        return arg->v.sid;
+    if (number_arg(arg) == MRD_NONE)
         return MRD_SID_EMPTY;
-    snprintf(text, sizeof(text), "%" PRId64, a->v.i);
-    return mrd_catalog_intern(p->cat, text);
+    snprintf(text, sizeof(text), "%" PRId64, arg->v.i);
+    return mrd_catalog_intern(places->cat, text);
 }
 
 static mrd_err
-take_event(mrd_places *p, const mrd_event *ev, mrd_why *why)
+take_event(mrd_places *places, const mrd_event *ev, mrd_why *why)
 {
-    const mrd_track *t;
+    const mrd_track *track;
     execution e;
 
-    if (ev->kind != MRD_SPAN || ev->name != p->names[0] || ev->dur_ns < 0)
+    if (ev->kind != MRD_SPAN || ev->name != places->names[0] || ev->dur_ns < 0)
         return MRD_OK;
-    t = mrd_catalog_borrow_track(p->cat, ev->track);
-    e = (execution){ .process = t->process,
-                     .core = t->lnc_idx,
+    track = mrd_catalog_borrow_track(places->cat, ev->track);
+    e = (execution){ .process = track->process,
+                     .core = track->lnc_idx,
                      .start = { ev->ts.ns },
                      .dur_ns = ev->dur_ns,
                      .nc = { MRD_NONE },
                      .nc_end = { MRD_NONE },
                      .bound_ns = ev->bound_ns };
-    if (!is_wanted(p, e.process, e.core) || p->n_execs >= MRD_PLACE_MAX)
+    if (!is_wanted(places, e.process, e.core) || places->n_execs >= MRD_PLACE_MAX)
         return MRD_OK;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        if (ev->args[i].key == p->nc_key)
+        if (ev->args[i].key == places->nc_key)
             e.nc = (mrd_nc_ns){ number_arg(&ev->args[i]) };
-        else if (ev->args[i].key == p->nc_end_key)
+        else if (ev->args[i].key == places->nc_end_key)
             e.nc_end = (mrd_nc_ns){ number_arg(&ev->args[i]) };
-        else if (ev->args[i].key == p->model_key)
-            e.model = model_arg(p, &ev->args[i]);
+        else if (ev->args[i].key == places->model_key)
+            e.model = model_arg(places, &ev->args[i]);
     }
-    if (!MRD_VEC_ROOM_MAX(p->execs, p->n_execs, p->cap_execs, 1, MRD_PLACE_MAX))
+    if (!MRD_VEC_ROOM_MAX(places->execs, places->n_execs, places->cap_execs, 1, MRD_PLACE_MAX))
         return mrd_why_set(why, MRD_NOMEM, 0, "placing device profiles");
-    p->execs[p->n_execs++] = e;
+    places->execs[places->n_execs++] = e;
     return MRD_OK;
 }
 
 static mrd_err
-take_stream(mrd_places *p, mrd_alignment *alignment, size_t i, mrd_why *why)
+take_stream(mrd_places *places, mrd_alignment *alignment, size_t i, mrd_why *why)
 {
-    mrd_source *s = NULL;
+    mrd_source *source = NULL;
     const mrd_event *ev;
-    mrd_err err = alignment != NULL ? mrd_alignment_open(alignment, i, &s, why)
-                                    : mrd_stream_open(mrd_store_at(p->store, i), &s, why);
+    mrd_err err = alignment != NULL ? mrd_alignment_open(alignment, i, &source, why)
+                                    : mrd_stream_open(mrd_store_at(places->store, i), &source, why);
 
-    while (err == MRD_OK && s->next(s, &ev, why) == MRD_MORE) /* the merge reports a bad end */
-        err = take_event(p, ev, why);
-    if (s != NULL)
-        s->close(s);
+    while (err == MRD_OK &&
+           source->next(source, &ev, why) == MRD_MORE) /* the merge reports a bad end */
+        err = take_event(places, ev, why);
+    if (source != NULL)
+        source->close(source);
     return err;
 }
 
 /* ---- Placing ---- */
 
 static bool
-is_of(const mrd_places *p, const place *at, const execution *e)
+is_of(const mrd_places *places, const place *at, const execution *e)
 {
-    const mrd_device_capture *c = at->capture;
+    const mrd_device_capture *capture = at->capture;
     size_t n;
-    mrd_sid model = mrd_catalog_devprofiles(p->cat, &n)[c->profile].model;
+    mrd_sid model = mrd_catalog_devprofiles(places->cat, &n)[capture->profile].model;
 
-    return (c->nc_idx == MRD_NONE || e->core == c->nc_idx) &&
+    return (capture->nc_idx == MRD_NONE || e->core == capture->nc_idx) &&
            (model == MRD_SID_EMPTY || e->model == MRD_SID_EMPTY || model == e->model) &&
-           same_process(p->cat, e->process, c->process);
+           same_process(places->cat, e->process, capture->process);
 }
 
 static int64_t
@@ -197,46 +199,47 @@ widen_bound(uint32_t bound, int64_t by)
 
 /* Rows of some files count from their start, of others by the device's clock. */
 static bool
-has_device_times(const mrd_device_capture *c)
+has_device_times(const mrd_device_capture *capture)
 {
-    return c->first.ns >= c->hw_first.ns && c->first.ns <= c->hw_last.ns;
+    return capture->first.ns >= capture->hw_first.ns && capture->first.ns <= capture->hw_last.ns;
 }
 
 /* Returns the maximum drift of the device's clock from the host's between the start of an execution
  * and any row. */
 static int64_t
-find_drift(const execution *e, const mrd_device_capture *c)
+find_drift(const execution *e, const mrd_device_capture *capture)
 {
     mrd_nc_ns end = e->nc_end.ns != MRD_NONE ? e->nc_end : mrd_nc_add(e->nc, e->dur_ns);
     int64_t drift = e->nc_end.ns != MRD_NONE ? length_apart(e->dur_ns, mrd_nc_diff(end, e->nc))
                                              : (int64_t) (NRT_RATE * (double) e->dur_ns) + 1;
     int64_t outside = 0;
 
-    if (mrd_nc_before(c->hw_first, e->nc))
-        outside += mrd_nc_diff(e->nc, c->hw_first);
-    if (mrd_nc_after(c->hw_last, end))
-        outside += mrd_nc_diff(c->hw_last, end);
+    if (mrd_nc_before(capture->hw_first, e->nc))
+        outside += mrd_nc_diff(e->nc, capture->hw_first);
+    if (mrd_nc_after(capture->hw_last, end))
+        outside += mrd_nc_diff(capture->hw_last, end);
     return drift + (int64_t) (NRT_RATE * (double) outside);
 }
 
 static bool
-place_by_clock(mrd_places *p, place *at)
+place_by_clock(mrd_places *places, place *at)
 {
-    const mrd_device_capture *c = at->capture;
+    const mrd_device_capture *capture = at->capture;
     const execution *best = NULL;
     int64_t best_away = INT64_MAX;
 
-    if (c->hw_first.ns == MRD_NONE || c->hw_last.ns == MRD_NONE)
+    if (capture->hw_first.ns == MRD_NONE || capture->hw_last.ns == MRD_NONE)
         return false;
-    for (size_t i = 0; i < p->n_execs; i++) {
-        const execution *e = &p->execs[i];
+    for (size_t i = 0; i < places->n_execs; i++) {
+        const execution *e = &places->execs[i];
         int64_t slack = e->dur_ns / 1000 * TOLERANCE_PM + TOLERANCE_NS;
-        int64_t away = mrd_nc_after(e->nc, c->hw_first) ? mrd_nc_diff(e->nc, c->hw_first)
-                                                        : mrd_nc_diff(c->hw_first, e->nc);
+        int64_t away = mrd_nc_after(e->nc, capture->hw_first)
+                           ? mrd_nc_diff(e->nc, capture->hw_first)
+                           : mrd_nc_diff(capture->hw_first, e->nc);
 
-        if (e->nc.ns == MRD_NONE || !is_of(p, at, e) ||
-            mrd_nc_after(e->nc, mrd_nc_add(c->hw_last, slack)) ||
-            mrd_nc_before(mrd_nc_add(mrd_nc_add(e->nc, e->dur_ns), slack), c->hw_first) ||
+        if (e->nc.ns == MRD_NONE || !is_of(places, at, e) ||
+            mrd_nc_after(e->nc, mrd_nc_add(capture->hw_last, slack)) ||
+            mrd_nc_before(mrd_nc_add(mrd_nc_add(e->nc, e->dur_ns), slack), capture->hw_first) ||
             away >= best_away)
             continue;
         best_away = away;
@@ -245,31 +248,32 @@ place_by_clock(mrd_places *p, place *at)
     if (best == NULL)
         return false;
     at->offset_ns = best->start.ns - best->nc.ns;
-    at->bound_ns = widen_bound(best->bound_ns, find_drift(best, c));
-    if (!has_device_times(c)) {
-        at->offset_ns += c->hw_first.ns - c->first.ns;
+    at->bound_ns = widen_bound(best->bound_ns, find_drift(best, capture));
+    if (!has_device_times(capture)) {
+        at->offset_ns += capture->hw_first.ns - capture->first.ns;
         /* The capture may be longer than its rows, which then lie anywhere in it. */
-        at->bound_ns = widen_bound(at->bound_ns, length_apart(mrd_nc_diff(c->hw_last, c->hw_first),
-                                                              mrd_ev_diff(c->last, c->first)));
+        at->bound_ns =
+            widen_bound(at->bound_ns, length_apart(mrd_nc_diff(capture->hw_last, capture->hw_first),
+                                                   mrd_ev_diff(capture->last, capture->first)));
     }
     at->process = best->process;
     return at->placed = at->by_clock = true;
 }
 
 static bool
-place_by_length(mrd_places *p, place *at, size_t *ret_fitting)
+place_by_length(mrd_places *places, place *at, size_t *ret_fitting)
 {
-    const mrd_device_capture *c = at->capture;
+    const mrd_device_capture *capture = at->capture;
     const execution *found = NULL;
     int64_t off = 0;
 
     *ret_fitting = 0;
-    for (size_t i = 0; i < p->n_execs && c->total_ns > 0; i++) {
-        const execution *e = &p->execs[i];
-        int64_t diff = length_apart(e->dur_ns, c->total_ns);
+    for (size_t i = 0; i < places->n_execs && capture->total_ns > 0; i++) {
+        const execution *e = &places->execs[i];
+        int64_t diff = length_apart(e->dur_ns, capture->total_ns);
         int64_t slack = e->dur_ns / 1000 * TOLERANCE_PM;
 
-        if (!is_of(p, at, e) || diff > (slack > TOLERANCE_NS ? slack : TOLERANCE_NS))
+        if (!is_of(places, at, e) || diff > (slack > TOLERANCE_NS ? slack : TOLERANCE_NS))
             continue;
         /* The two physical cores of a logical one run one execution. */
         if (found != NULL && mrd_ev_before(e->start, mrd_ev_add(found->start, found->dur_ns)) &&
@@ -283,24 +287,26 @@ place_by_length(mrd_places *p, place *at, size_t *ret_fitting)
     }
     if (*ret_fitting != 1)
         return false;
-    at->offset_ns = mrd_ev_diff(found->start, c->first);
-    at->bound_ns = widen_bound(found->bound_ns,
-                               off + length_apart(c->total_ns, mrd_ev_diff(c->last, c->first)));
+    at->offset_ns = mrd_ev_diff(found->start, capture->first);
+    at->bound_ns = widen_bound(
+        found->bound_ns,
+        off + length_apart(capture->total_ns, mrd_ev_diff(capture->last, capture->first)));
     at->process = found->process;
     return at->placed = true;
 }
 
 /* Returns true if the placed profile is of one execution alone. */
 static bool
-shows_one(const mrd_places *p, const place *at)
+shows_one(const mrd_places *places, const place *at)
 {
     const execution *found = NULL;
 
-    for (size_t i = 0; i < p->n_execs; i++) {
-        const execution *e = &p->execs[i];
+    for (size_t i = 0; i < places->n_execs; i++) {
+        const execution *e = &places->execs[i];
         mrd_ev_ns end = mrd_ev_add(e->start, e->dur_ns);
 
-        if (!is_of(p, at, e) || !mrd_ev_before(e->start, at->to) || !mrd_ev_after(end, at->from))
+        if (!is_of(places, at, e) || !mrd_ev_before(e->start, at->to) ||
+            !mrd_ev_after(end, at->from))
             continue;
         /* The two physical cores of a logical one run one execution. */
         if (found != NULL && !mrd_ev_before(e->start, mrd_ev_add(found->start, found->dur_ns)))
@@ -311,15 +317,15 @@ shows_one(const mrd_places *p, const place *at)
 }
 
 static void
-say(mrd_places *p, const place *at, size_t fitting)
+say(mrd_places *places, const place *at, size_t fitting)
 {
-    mrd_str file = mrd_catalog_text(p->cat, at->file);
+    mrd_str file = mrd_catalog_text(places->cat, at->file);
     char bound[32] = "not known";
 
     if (at->placed) {
         if (at->bound_ns != MRD_BOUND_UNKNOWN)
             snprintf(bound, sizeof(bound), "%" PRIu32 " ns", at->bound_ns);
-        mrd_catalog_note(p->cat,
+        mrd_catalog_note(places->cat,
                          MRD_STR_FMT " of core %" PRId64
                                      " is on the time of the system profile (%s, bound %s)",
                          MRD_STR_ARG(file), at->capture->nc_idx,
@@ -328,115 +334,115 @@ say(mrd_places *p, const place *at, size_t fitting)
                          bound);
         return;
     }
-    if (p->n_execs == 0)
+    if (places->n_execs == 0)
         return; /* there is no system trace of it: nothing can be expected */
     if (fitting > 1)
-        mrd_catalog_note(p->cat,
+        mrd_catalog_note(places->cat,
                          MRD_STR_FMT
                          " stays on its own time: %zu executions are as long as it says it is",
                          MRD_STR_ARG(file), fitting);
     else
-        mrd_catalog_note(p->cat,
+        mrd_catalog_note(places->cat,
                          MRD_STR_FMT " stays on its own time: no nc_exec_running of its core has "
                                      "its device clock or its length",
                          MRD_STR_ARG(file));
 }
 
 static void
-place_one(mrd_places *p, place *at)
+place_one(mrd_places *places, place *at)
 {
-    const mrd_device_capture *c = at->capture;
+    const mrd_device_capture *capture = at->capture;
     mrd_buf name = { 0 };
     size_t fitting = 0, n;
 
-    mrd_place_file(p->cat, c->profile, &name);
+    mrd_place_file(places->cat, capture->profile, &name);
     mrd_buf_text(&name, ".pftrace");
-    at->file = mrd_catalog_intern(p->cat, mrd_buf_cstr(&name));
+    at->file = mrd_catalog_intern(places->cat, mrd_buf_cstr(&name));
     mrd_buf_fini(&name);
-    at->model = mrd_catalog_devprofiles(p->cat, &n)[c->profile].model;
+    at->model = mrd_catalog_devprofiles(places->cat, &n)[capture->profile].model;
     at->stream = SIZE_MAX;
-    for (size_t i = 0; i < mrd_store_streams(p->store); i++)
-        if (mrd_stream_profile(mrd_store_at(p->store, i)) == c->profile &&
-            mrd_str_is(mrd_catalog_text(p->cat, c->label),
-                       mrd_stream_label(mrd_store_at(p->store, i))))
+    for (size_t i = 0; i < mrd_store_streams(places->store); i++)
+        if (mrd_stream_profile(mrd_store_at(places->store, i)) == capture->profile &&
+            mrd_str_is(mrd_catalog_text(places->cat, capture->label),
+                       mrd_stream_label(mrd_store_at(places->store, i))))
             at->stream = i;
-    if (!place_by_clock(p, at))
-        (void) place_by_length(p, at, &fitting);
-    at->from = mrd_ev_add(c->first, at->offset_ns);
-    at->to = mrd_ev_add(c->last, at->offset_ns);
-    at->flops = at->placed && shows_one(p, at) ? c->flops : MRD_NONE;
-    say(p, at, fitting);
+    if (!place_by_clock(places, at))
+        (void) place_by_length(places, at, &fitting);
+    at->from = mrd_ev_add(capture->first, at->offset_ns);
+    at->to = mrd_ev_add(capture->last, at->offset_ns);
+    at->flops = at->placed && shows_one(places, at) ? capture->flops : MRD_NONE;
+    say(places, at, fitting);
 }
 
 mrd_err
 mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignment,
                mrd_places **ret_places, mrd_why *why)
 {
-    mrd_places *p = calloc(1, sizeof(*p));
-    size_t n;
-    const mrd_device_capture *captures = mrd_catalog_captures(cat, &n);
+    mrd_places *places = calloc(1, sizeof(*places));
+    size_t count;
+    const mrd_device_capture *captures = mrd_catalog_captures(cat, &count);
     mrd_err err = MRD_OK;
 
-    if (p == NULL || (n > 0 && (p->v = calloc(n, sizeof(*p->v))) == NULL)) {
-        free(p);
+    if (places == NULL || (count > 0 && (places->v = calloc(count, sizeof(*places->v))) == NULL)) {
+        free(places);
         return mrd_why_set(why, MRD_NOMEM, 0, "placing device profiles");
     }
-    p->cat = cat;
-    p->store = store;
-    p->n = n;
-    p->key = mrd_catalog_intern(cat, "device_profile");
-    p->flops_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_FLOPS);
-    p->names[0] = mrd_catalog_intern(cat, "nc_exec_running");
-    p->names[1] = mrd_catalog_intern(cat, "nrt_execute");
-    p->names[2] = mrd_catalog_intern(cat, "nrta_execute_schedule");
-    p->nc_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_NC_TIME);
-    p->nc_end_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_NC_TIME_END);
-    p->model_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_MODEL);
-    for (size_t i = 0; i < n; i++)
-        p->v[i].capture = &captures[i];
-    for (size_t i = 0; i < mrd_store_streams(store) && n > 0 && err == MRD_OK; i++)
+    places->cat = cat;
+    places->store = store;
+    places->n = count;
+    places->key = mrd_catalog_intern(cat, "device_profile");
+    places->flops_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_FLOPS);
+    places->names[0] = mrd_catalog_intern(cat, "nc_exec_running");
+    places->names[1] = mrd_catalog_intern(cat, "nrt_execute");
+    places->names[2] = mrd_catalog_intern(cat, "nrta_execute_schedule");
+    places->nc_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_NC_TIME);
+    places->nc_end_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_NC_TIME_END);
+    places->model_key = mrd_arg_key_add(mrd_catalog_strings(cat), MRD_KEY_MODEL);
+    for (size_t i = 0; i < count; i++)
+        places->v[i].capture = &captures[i];
+    for (size_t i = 0; i < mrd_store_streams(store) && count > 0 && err == MRD_OK; i++)
         if (mrd_stream_profile(mrd_store_at(store, i)) == 0)
-            err = take_stream(p, alignment, i, why);
-    for (size_t i = 0; i < n && err == MRD_OK; i++)
-        place_one(p, &p->v[i]);
+            err = take_stream(places, alignment, i, why);
+    for (size_t i = 0; i < count && err == MRD_OK; i++)
+        place_one(places, &places->v[i]);
     if (err != MRD_OK)
-        mrd_places_free(p);
+        mrd_places_free(places);
     else
-        *ret_places = p;
+        *ret_places = places;
     return err;
 }
 
 void
-mrd_places_free(mrd_places *p)
+mrd_places_free(mrd_places *places)
 {
-    if (p == NULL)
+    if (places == NULL)
         return;
-    free(p->v);
-    free(p->execs);
-    free(p);
+    free(places->v);
+    free(places->execs);
+    free(places);
 }
 
 /* ---- In front of the merge ---- */
 
 /* Returns true if execution and profile have the same model, or one of them states none. */
 static bool
-model_fits(const mrd_places *p, const place *at, const mrd_event *ev)
+model_fits(const mrd_places *places, const place *at, const mrd_event *ev)
 {
     char text[24];
 
     if (at->model == MRD_SID_EMPTY)
         return true;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
+        const mrd_arg *arg = &ev->args[i];
 
-        if (a->key != p->model_key)
+        if (arg->key != places->model_key)
             continue;
-        if (a->type == MRD_ARG_STR)
-            return a->v.sid == MRD_SID_EMPTY || a->v.sid == at->model;
-        if (number_arg(a) == MRD_NONE)
+        if (arg->type == MRD_ARG_STR)
+            return arg->v.sid == MRD_SID_EMPTY || arg->v.sid == at->model;
+        if (number_arg(arg) == MRD_NONE)
             return true;
-        snprintf(text, sizeof(text), "%" PRId64, a->v.i);
-        return mrd_str_is(mrd_catalog_text(p->cat, at->model), text);
+        snprintf(text, sizeof(text), "%" PRId64, arg->v.i);
+        return mrd_str_is(mrd_catalog_text(places->cat, at->model), text);
     }
     return true;
 }
@@ -444,22 +450,22 @@ model_fits(const mrd_places *p, const place *at, const mrd_event *ev)
 /* Returns the placed profile that shows this execution: the only file with matching process, core,
  * model and time. NULL if two match. */
 static const place *
-shown_by(const mrd_places *p, const mrd_event *ev)
+shown_by(const mrd_places *places, const mrd_event *ev)
 {
     const place *found = NULL;
-    const mrd_track *t;
+    const mrd_track *track;
 
-    if (ev->kind != MRD_SPAN ||
-        (ev->name != p->names[0] && ev->name != p->names[1] && ev->name != p->names[2]))
+    if (ev->kind != MRD_SPAN || (ev->name != places->names[0] && ev->name != places->names[1] &&
+                                 ev->name != places->names[2]))
         return NULL;
-    t = mrd_catalog_borrow_track(p->cat, ev->track);
-    for (size_t i = 0; i < p->n; i++) {
-        const place *at = &p->v[i];
+    track = mrd_catalog_borrow_track(places->cat, ev->track);
+    for (size_t i = 0; i < places->n; i++) {
+        const place *at = &places->v[i];
 
-        if (at->placed && t->process == at->process &&
-            (at->capture->nc_idx == MRD_NONE || t->lnc_idx == at->capture->nc_idx) &&
+        if (at->placed && track->process == at->process &&
+            (at->capture->nc_idx == MRD_NONE || track->lnc_idx == at->capture->nc_idx) &&
             mrd_ev_before(ev->ts, at->to) && mrd_ev_after(mrd_event_end(ev), at->from) &&
-            model_fits(p, at, ev)) {
+            model_fits(places, at, ev)) {
             if (found != NULL && found->file != at->file)
                 return NULL;
             found = at;
@@ -520,70 +526,71 @@ typedef struct {
 static mrd_step
 placed_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
 {
-    placed_source *s = (placed_source *) self;
+    placed_source *source = (placed_source *) self;
 
-    return s->inner->run(s->inner, ret_events, ret_n, why);
+    return source->inner->run(source->inner, ret_events, ret_n, why);
 }
 
 static mrd_step
 placed_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
-    placed_source *s = (placed_source *) self;
+    placed_source *source = (placed_source *) self;
 
-    return s->inner->next(s->inner, ret_event, why);
+    return source->inner->next(source->inner, ret_event, why);
 }
 
 static void
 placed_close(mrd_source *self)
 {
-    placed_source *s = (placed_source *) self;
+    placed_source *source = (placed_source *) self;
 
-    s->inner->close(s->inner);
-    free(s->m.args);
-    free(s);
+    source->inner->close(source->inner);
+    free(source->m.args);
+    free(source);
 }
 
 static const place *
-of_stream(const mrd_places *p, size_t i)
+of_stream(const mrd_places *places, size_t i)
 {
-    for (size_t k = 0; k < p->n; k++)
-        if (p->v[k].stream == i && p->v[k].placed)
-            return &p->v[k];
+    for (size_t k = 0; k < places->n; k++)
+        if (places->v[k].stream == i && places->v[k].placed)
+            return &places->v[k];
     return NULL;
 }
 
 mrd_err
-mrd_places_open(mrd_places *p, size_t i, mrd_source *inner, mrd_source **ret_source, mrd_why *why)
+mrd_places_open(mrd_places *places, size_t i, mrd_source *inner, mrd_source **ret_source,
+                mrd_why *why)
 {
-    const place *of = of_stream(p, i);
-    bool system = mrd_stream_profile(mrd_store_at(p->store, i)) == 0;
-    placed_source *s;
+    const place *of = of_stream(places, i);
+    bool system = mrd_stream_profile(mrd_store_at(places->store, i)) == 0;
+    placed_source *source;
     mrd_err err;
 
-    if (p->n == 0 || (of == NULL && !system)) {
+    if (places->n == 0 || (of == NULL && !system)) {
         *ret_source = inner;
         return MRD_OK;
     }
-    if ((s = calloc(1, sizeof(*s))) == NULL) {
+    if ((source = calloc(1, sizeof(*source))) == NULL) {
         inner->close(inner);
         return mrd_why_set(why, MRD_NOMEM, 0, "placing device profiles");
     }
-    s->m = (mapper){ .p = p, .of = of };
-    if ((err = mrd_map_open(inner, map, &s->m, &s->inner, why)) != MRD_OK) {
-        free(s);
+    source->m = (mapper){ .p = places, .of = of };
+    if ((err = mrd_map_open(inner, map, &source->m, &source->inner, why)) != MRD_OK) {
+        free(source);
         return err;
     }
-    s->source = (mrd_source){ .next = placed_next,
-                              .close = placed_close,
-                              .run = s->inner->run == NULL ? NULL : placed_run };
-    *ret_source = &s->source;
+    source->source = (mrd_source){ .next = placed_next,
+                                   .close = placed_close,
+                                   .run = source->inner->run == NULL ? NULL : placed_run };
+    *ret_source = &source->source;
     return MRD_OK;
 }
 
 void
-mrd_places_range(const mrd_places *p, size_t i, mrd_ev_ns *first, mrd_ev_ns *last)
+mrd_places_range(const mrd_places *places, size_t i, mrd_ev_ns *first, mrd_ev_ns *last)
 {
-    const place *of = of_stream(p, i);
+    const place *of = of_stream(places, i);
 
     if (of == NULL)
         return;

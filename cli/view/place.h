@@ -27,16 +27,16 @@ typedef struct mrd_places mrd_places;
  * alignment may be NULL. Errors: NOMEM, errors of streams. */
 mrd_err mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignment,
                        mrd_places **ret_places, mrd_why *why);
-void mrd_places_free(mrd_places *p); /* NULL is fine */
+void mrd_places_free(mrd_places *places); /* NULL is fine */
 /* Opens stream i of a placed device profile or of the system profile in session time. In the
  * latter, nrt_execute, nrta_execute_schedule and nc_exec_running get the file of the placed profile
  * that shows them as argument device_profile. If the profile shows one execution and states its
  * floating point operations, they also get flop_count. Takes `inner`, and gives it back as it is where there
  * is nothing to do. */
-mrd_err mrd_places_open(mrd_places *p, size_t i, mrd_source *inner, mrd_source **ret_source,
+mrd_err mrd_places_open(mrd_places *places, size_t i, mrd_source *inner, mrd_source **ret_source,
                         mrd_why *why);
 /* Moves the range of stream i likewise. */
-void mrd_places_range(const mrd_places *p, size_t i, mrd_ev_ns *first, mrd_ev_ns *last);
+void mrd_places_range(const mrd_places *places, size_t i, mrd_ev_ns *first, mrd_ev_ns *last);
 /* The file of a device profile without its suffix: "device_profile_model_10001". */
 void mrd_place_file(const mrd_catalog *cat, uint32_t profile, mrd_buf *ret_name);
 

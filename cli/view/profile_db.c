@@ -221,15 +221,15 @@ attach(sqlite3 *db, size_t i, size_t n, const char *word, const char *label, mrd
 
 /* Makes a view of this table in all profiles. */
 static mrd_err
-join_table(sqlite3 *db, const mrd_table_def *t, size_t profiles, mrd_why *why)
+join_table(sqlite3 *db, const mrd_table_def *def, size_t profiles, mrd_why *why)
 {
     mrd_buf sql = { 0 };
 
-    mrd_buf_fmt(&sql, "CREATE TEMP VIEW %s AS", t->name);
+    mrd_buf_fmt(&sql, "CREATE TEMP VIEW %s AS", def->name);
     for (size_t p = 0; p < profiles; p++) {
         mrd_buf_text(&sql, p == 0 ? " SELECT " : " UNION ALL SELECT ");
-        for (size_t c = 0; c < t->n; c++) {
-            const char *name = t->columns[c].name;
+        for (size_t c = 0; c < def->n; c++) {
+            const char *name = def->columns[c].name;
 
             mrd_buf_text(&sql, c == 0 ? "" : ", ");
             if (p > 0 && strcmp(name, "session_id") == 0)
@@ -237,9 +237,9 @@ join_table(sqlite3 *db, const mrd_table_def *t, size_t profiles, mrd_why *why)
             else
                 mrd_buf_text(&sql, name);
         }
-        mrd_buf_fmt(&sql, " FROM p%zu.%s", p, t->name);
+        mrd_buf_fmt(&sql, " FROM p%zu.%s", p, def->name);
     }
-    return run_sql(db, t->name, &sql, why);
+    return run_sql(db, def->name, &sql, why);
 }
 
 mrd_err

@@ -31,9 +31,9 @@ on_interrupt(int sig)
 }
 
 static mrd_err
-check_order(const mrd_profile_options *options, const mrd_filter *f, mrd_why *why)
+check_order(const mrd_profile_options *options, const mrd_filter *filter, mrd_why *why)
 {
-    if (options->start == NULL || options->end == NULL || mrd_ev_before(f->start, f->end))
+    if (options->start == NULL || options->end == NULL || mrd_ev_before(filter->start, filter->end))
         return MRD_OK;
     return mrd_why_set(why, MRD_RANGE, 0, "--start %s is not before --end %s", options->start,
                        options->end);
@@ -175,9 +175,9 @@ typedef struct {
 static bool
 show_writing(void *self, uint64_t events)
 {
-    profile_writing *w = self;
+    profile_writing *writing = self;
 
-    mrd_progress_show(&w->progress, events, w->total, "events", NULL);
+    mrd_progress_show(&writing->progress, events, writing->total, "events", NULL);
     return interrupted == 0;
 }
 
@@ -242,19 +242,19 @@ exists(const char *path, mrd_why *why)
 static mrd_err
 check_models(const mrd_profile_options *options, mrd_why *why)
 {
-    DIR *d = opendir(options->dir);
+    DIR *dir = opendir(options->dir);
     struct dirent *entry;
     mrd_buf path = { 0 };
     mrd_err err = MRD_OK;
 
-    while (d != NULL && err == MRD_OK && (entry = readdir(d)) != NULL) {
+    while (dir != NULL && err == MRD_OK && (entry = readdir(dir)) != NULL) {
         if (!mrd_str_starts(mrd_str_of(entry->d_name), "device_profile_model_"))
             continue;
         mrd_buf_fmt(&path, "%s/%s", options->dir, entry->d_name);
         err = exists(mrd_buf_cstr(&path), why);
     }
-    if (d != NULL)
-        closedir(d);
+    if (dir != NULL)
+        closedir(dir);
     mrd_buf_fini(&path);
     return err;
 }
@@ -323,7 +323,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, const p
     mrd_export_target *targets = t->v;
     char **dirs = t->dirs;
     mrd_buf path = { 0 };
-    size_t n = 0;
+    size_t count = 0;
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < options->formats.n && err == MRD_OK; i++) {
@@ -336,23 +336,23 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, const p
         name = mrd_buf_cstr(&path);
         if (mrd_strlist_has(paths, mrd_str_of(name)))
             continue; /* the same format twice */
-        if ((err = open_target(options, name, to, &targets[n].out, why)) == MRD_OK) {
-            targets[n++].ops = ops;
+        if ((err = open_target(options, name, to, &targets[count].out, why)) == MRD_OK) {
+            targets[count++].ops = ops;
             if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK ||
-                (ops->folder && !options->print && !folder_of(name, &dirs[n - 1])))
+                (ops->folder && !options->print && !folder_of(name, &dirs[count - 1])))
                 err = mrd_why_set(why, MRD_NOMEM, 0, "%s", name);
-            targets[n - 1].dir = dirs[n - 1];
+            targets[count - 1].dir = dirs[count - 1];
             if (!options->print && err == MRD_OK)
-                targets[n - 1].path = paths->v[paths->n - 1];
+                targets[count - 1].path = paths->v[paths->n - 1];
         }
     }
     if (err != MRD_OK) {
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < count; i++)
             mrd_out_abort(targets[i].out);
-        n = 0;
+        count = 0;
     }
     mrd_buf_fini(&path);
-    t->n = n;
+    t->n = count;
     return err;
 }
 
@@ -414,37 +414,38 @@ static void
 print_summary(const char *path, FILE *to)
 {
     enum { LINES = 90 };
-    FILE *f = fopen(path, "r");
+    FILE *file = fopen(path, "r");
     char *line = NULL;
     size_t size = 0, n = 0;
 
-    while (f != NULL && getline(&line, &size, f) > 0) {
+    while (file != NULL && getline(&line, &size, file) > 0) {
         if (n++ < LINES)
             fputs(line, to);
     }
     if (n > LINES)
         fprintf(to, "... and %zu more lines in %s\n", n - LINES, path);
     free(line);
-    if (f != NULL)
-        fclose(f);
+    if (file != NULL)
+        fclose(file);
 }
 
 /* Prints the report's first paragraph, if there were workers. */
 static void
 print_verdict(const char *path, FILE *to)
 {
-    FILE *f = fopen(path, "r");
+    FILE *file = fopen(path, "r");
     char *line = NULL;
     size_t size = 0;
-    bool any = f != NULL && getline(&line, &size, f) > 0 && strstr(line, " of 0 workers") == NULL;
+    bool any =
+        file != NULL && getline(&line, &size, file) > 0 && strstr(line, " of 0 workers") == NULL;
 
     if (any)
         fprintf(to, "\n%s", line);
-    while (any && getline(&line, &size, f) > 0 && *line != '\n')
+    while (any && getline(&line, &size, file) > 0 && *line != '\n')
         fputs(line, to);
     free(line);
-    if (f != NULL)
-        fclose(f);
+    if (file != NULL)
+        fclose(file);
 }
 
 /* Prints a line for a written file. */

@@ -17,134 +17,137 @@
 /* ---- Rows and maps ---- */
 
 static bool
-grow_rows(mrd_batch *b)
+grow_rows(mrd_batch *batch)
 {
-    rows *r = &b->rows;
-    uint32_t cap[8], more = b->rows_cap == 0 ? ROWS_FIRST : 1;
+    rows *r = &batch->rows;
+    uint32_t cap[8], more = batch->rows_cap == 0 ? ROWS_FIRST : 1;
 
     for (size_t i = 0; i < MRD_COUNT(cap); i++)
-        cap[i] = b->rows_cap;
-    if (!MRD_VEC_ROOM(r->ts_ns, b->n, cap[0], more) ||
-        !MRD_VEC_ROOM(r->dur_ns, b->n, cap[1], more) || !MRD_VEC_ROOM(r->id, b->n, cap[2], more) ||
-        !MRD_VEC_ROOM(r->value, b->n, cap[3], more) ||
-        !MRD_VEC_ROOM(r->track, b->n, cap[4], more) || !MRD_VEC_ROOM(r->name, b->n, cap[5], more) ||
-        !MRD_VEC_ROOM(r->form, b->n, cap[6], more) || !MRD_VEC_ROOM(r->bound, b->n, cap[7], more))
+        cap[i] = batch->rows_cap;
+    if (!MRD_VEC_ROOM(r->ts_ns, batch->n, cap[0], more) ||
+        !MRD_VEC_ROOM(r->dur_ns, batch->n, cap[1], more) ||
+        !MRD_VEC_ROOM(r->id, batch->n, cap[2], more) ||
+        !MRD_VEC_ROOM(r->value, batch->n, cap[3], more) ||
+        !MRD_VEC_ROOM(r->track, batch->n, cap[4], more) ||
+        !MRD_VEC_ROOM(r->name, batch->n, cap[5], more) ||
+        !MRD_VEC_ROOM(r->form, batch->n, cap[6], more) ||
+        !MRD_VEC_ROOM(r->bound, batch->n, cap[7], more))
         return false;
-    b->rows_cap = cap[0];
+    batch->rows_cap = cap[0];
     return true;
 }
 
 static inline uint32_t
-idmap_slot(const idmap *m, uint32_t id)
+idmap_slot(const idmap *map, uint32_t id)
 {
     /* multiplication by the golden ratio spreads consecutive ids */
-    uint32_t at = id * 0x9e3779b1u >> m->shift;
+    uint32_t at = id * 0x9e3779b1u >> map->shift;
 
-    while (m->slots[at] >> 32 != id && m->slots[at] != 0)
-        at = (at + 1) & m->mask;
+    while (map->slots[at] >> 32 != id && map->slots[at] != 0)
+        at = (at + 1) & map->mask;
     return at;
 }
 
 /* Returns the batch's number of this id + 1, or 0 if the id has no number. */
 static inline uint32_t
-idmap_find(const idmap *m, uint32_t id)
+idmap_find(const idmap *map, uint32_t id)
 {
-    return (uint32_t) m->slots[idmap_slot(m, id)];
+    return (uint32_t) map->slots[idmap_slot(map, id)];
 }
 
 static bool
-idmap_init(idmap *m)
+idmap_init(idmap *map)
 {
-    m->shift = 32 - 7;
-    m->mask = 127;
-    return (m->slots = calloc((size_t) m->mask + 1, sizeof(*m->slots))) != NULL;
+    map->shift = 32 - 7;
+    map->mask = 127;
+    return (map->slots = calloc((size_t) map->mask + 1, sizeof(*map->slots))) != NULL;
 }
 
 static bool
-idmap_rehash(idmap *m)
+idmap_rehash(idmap *map)
 {
-    idmap bigger = *m;
+    idmap bigger = *map;
 
-    bigger.shift = m->shift - 1;
-    bigger.mask = m->mask * 2 + 1;
-    if ((bigger.slots = calloc((size_t) bigger.mask + 1, sizeof(*m->slots))) == NULL)
+    bigger.shift = map->shift - 1;
+    bigger.mask = map->mask * 2 + 1;
+    if ((bigger.slots = calloc((size_t) bigger.mask + 1, sizeof(*map->slots))) == NULL)
         return false;
-    for (uint32_t i = 0; i < m->used; i++)
-        bigger.slots[idmap_slot(&bigger, m->order[i])] = (uint64_t) m->order[i] << 32 | (i + 1);
-    free(m->slots);
-    *m = bigger;
+    for (uint32_t i = 0; i < map->used; i++)
+        bigger.slots[idmap_slot(&bigger, map->order[i])] = (uint64_t) map->order[i] << 32 | (i + 1);
+    free(map->slots);
+    *map = bigger;
     return true;
 }
 
 /* Assigns a number to an id without one. UINT32_MAX if out of memory. */
 static uint32_t
-idmap_add(idmap *m, uint32_t id)
+idmap_add(idmap *map, uint32_t id)
 {
-    if ((m->used + 1) * 3 > m->mask && !idmap_rehash(m))
+    if ((map->used + 1) * 3 > map->mask && !idmap_rehash(map))
         return UINT32_MAX;
-    if (!MRD_VEC_ROOM(m->order, m->used, m->order_cap, 1))
+    if (!MRD_VEC_ROOM(map->order, map->used, map->order_cap, 1))
         return UINT32_MAX;
-    m->order[m->used] = id;
-    m->slots[idmap_slot(m, id)] = (uint64_t) id << 32 | (m->used + 1);
-    return m->used++;
+    map->order[map->used] = id;
+    map->slots[idmap_slot(map, id)] = (uint64_t) id << 32 | (map->used + 1);
+    return map->used++;
 }
 
 static void
-idmap_clear(idmap *m)
+idmap_clear(idmap *map)
 {
-    if (m->used > 0)
-        memset(m->slots, 0, ((size_t) m->mask + 1) * sizeof(*m->slots));
-    m->used = 0;
+    if (map->used > 0)
+        memset(map->slots, 0, ((size_t) map->mask + 1) * sizeof(*map->slots));
+    map->used = 0;
 }
 
 static void
-idmap_fini(idmap *m)
+idmap_fini(idmap *map)
 {
-    free(m->slots);
-    free(m->order);
-    *m = (idmap){ 0 };
+    free(map->slots);
+    free(map->order);
+    *map = (idmap){ 0 };
 }
 
 static uint32_t
-string_add(mrd_batch *b, mrd_sid sid)
+string_add(mrd_batch *batch, mrd_sid sid)
 {
-    uint32_t local = idmap_add(&b->strings, sid);
+    uint32_t local = idmap_add(&batch->strings, sid);
 
     if (local == UINT32_MAX)
         return local;
-    b->cost += mrd_catalog_text(b->cat, sid).len + 3;
+    batch->cost += mrd_catalog_text(batch->cat, sid).len + 3;
     return local + 1;
 }
 
 static inline uint32_t
-string_put(mrd_batch *b, mrd_sid sid)
+string_put(mrd_batch *batch, mrd_sid sid)
 {
-    uint32_t known = idmap_find(&b->strings, sid);
+    uint32_t known = idmap_find(&batch->strings, sid);
 
-    return known != 0 || sid == MRD_SID_EMPTY ? known : string_add(b, sid);
+    return known != 0 || sid == MRD_SID_EMPTY ? known : string_add(batch, sid);
 }
 
 uint32_t
-mrd_batch_string(mrd_batch *b, mrd_sid sid)
+mrd_batch_string(mrd_batch *batch, mrd_sid sid)
 {
-    return string_put(b, sid);
+    return string_put(batch, sid);
 }
 
 /* Ensures space for `words` more in every list of values, and for the excess that push_known
  * writes. */
 static bool
-values_room(mrd_batch *b, uint32_t words)
+values_room(mrd_batch *batch, uint32_t words)
 {
     uint32_t room = UINT32_MAX;
 
     for (int k = 0; k < VALS; k++) {
-        values *v = &b->vals[k];
+        values *v = &batch->vals[k];
 
         if (!MRD_VEC_ROOM(v->v, v->n, v->cap, words + FORM_FEW))
             return false;
         room = v->cap - v->n < room ? v->cap - v->n : room;
     }
-    b->vals_room = room - FORM_FEW;
+    batch->vals_room = room - FORM_FEW;
     return true;
 }
 
@@ -153,104 +156,105 @@ values_room(mrd_batch *b, uint32_t words)
 mrd_batch *
 mrd_batch_new(const mrd_catalog *cat, mrd_proc_id process, unsigned clock, uint32_t max_events)
 {
-    mrd_batch *b = calloc(1, sizeof(*b));
+    mrd_batch *batch = calloc(1, sizeof(*batch));
 
-    if (b == NULL)
+    if (batch == NULL)
         return NULL;
-    b->cat = cat;
-    b->process = process;
-    b->clock = clock;
-    b->max_events = max_events == 0                 ? MRD_BATCH_USUAL
-                    : max_events > MRD_BATCH_EVENTS ? MRD_BATCH_EVENTS
-                                                    : max_events;
-    b->form_shift = 64 - 8;
-    b->form_mask = 255;
-    b->form_slots = calloc((size_t) b->form_mask + 1, sizeof(*b->form_slots));
-    if (b->form_slots == NULL || !idmap_init(&b->strings) || !idmap_init(&b->tracks) ||
-        !values_room(b, 1)) {
-        mrd_batch_free(b);
+    batch->cat = cat;
+    batch->process = process;
+    batch->clock = clock;
+    batch->max_events = max_events == 0                 ? MRD_BATCH_USUAL
+                        : max_events > MRD_BATCH_EVENTS ? MRD_BATCH_EVENTS
+                                                        : max_events;
+    batch->form_shift = 64 - 8;
+    batch->form_mask = 255;
+    batch->form_slots = calloc((size_t) batch->form_mask + 1, sizeof(*batch->form_slots));
+    if (batch->form_slots == NULL || !idmap_init(&batch->strings) || !idmap_init(&batch->tracks) ||
+        !values_room(batch, 1)) {
+        mrd_batch_free(batch);
         return NULL;
     }
-    mrd_batch_reset(b);
-    return b;
+    mrd_batch_reset(batch);
+    return batch;
 }
 
 void
-mrd_batch_free(mrd_batch *b)
+mrd_batch_free(mrd_batch *batch)
 {
-    if (b == NULL)
+    if (batch == NULL)
         return;
-    free(b->rows.ts_ns);
-    free(b->rows.dur_ns);
-    free(b->rows.id);
-    free(b->rows.value);
-    free(b->rows.track);
-    free(b->rows.name);
-    free(b->rows.form);
-    free(b->rows.bound);
+    free(batch->rows.ts_ns);
+    free(batch->rows.dur_ns);
+    free(batch->rows.id);
+    free(batch->rows.value);
+    free(batch->rows.track);
+    free(batch->rows.name);
+    free(batch->rows.form);
+    free(batch->rows.bound);
     for (int k = 0; k < VALS; k++)
-        free(b->vals[k].v);
-    free(b->keys);
-    free(b->forms);
-    free(b->form_slots);
-    free(b->cross);
-    idmap_fini(&b->strings);
-    idmap_fini(&b->tracks);
-    mrd_buf_fini(&b->text);
-    free(b);
+        free(batch->vals[k].v);
+    free(batch->keys);
+    free(batch->forms);
+    free(batch->form_slots);
+    free(batch->cross);
+    idmap_fini(&batch->strings);
+    idmap_fini(&batch->tracks);
+    mrd_buf_fini(&batch->text);
+    free(batch);
 }
 
 void
-mrd_batch_reset(mrd_batch *b)
+mrd_batch_reset(mrd_batch *batch)
 {
-    b->n = b->n_keys = b->n_forms = 0;
+    batch->n = batch->n_keys = batch->n_forms = 0;
     for (int k = 0; k < VALS; k++)
-        b->vals[k].n = 0;
-    memset(b->form_slots, 0, ((size_t) b->form_mask + 1) * sizeof(*b->form_slots));
-    idmap_clear(&b->strings);
-    idmap_clear(&b->tracks);
-    if (b->text.cap > MRD_BATCH_BYTES)
-        mrd_buf_fini(&b->text);
-    mrd_buf_reset(&b->text);
-    b->vals_room = b->rows_ready = 0;
-    b->cost = 0;
-    b->sorted = true;
-    b->n_cross = 0;
+        batch->vals[k].n = 0;
+    memset(batch->form_slots, 0, ((size_t) batch->form_mask + 1) * sizeof(*batch->form_slots));
+    idmap_clear(&batch->strings);
+    idmap_clear(&batch->tracks);
+    if (batch->text.cap > MRD_BATCH_BYTES)
+        mrd_buf_fini(&batch->text);
+    mrd_buf_reset(&batch->text);
+    batch->vals_room = batch->rows_ready = 0;
+    batch->cost = 0;
+    batch->sorted = true;
+    batch->n_cross = 0;
 }
 
 uint32_t
-mrd_batch_events(const mrd_batch *b)
+mrd_batch_events(const mrd_batch *batch)
 {
-    return b->n;
+    return batch->n;
 }
 
 void
-mrd_batch_reach(mrd_batch *b, int64_t last_ns)
+mrd_batch_reach(mrd_batch *batch, int64_t last_ns)
 {
-    if (b->n > 0 && last_ns > b->last.ns)
-        b->last = (mrd_ev_ns){ last_ns };
+    if (batch->n > 0 && last_ns > batch->last.ns)
+        batch->last = (mrd_ev_ns){ last_ns };
 }
 
 bool
-mrd_batch_range(const mrd_batch *b, int64_t *ret_first_ns, int64_t *ret_last_ns)
+mrd_batch_range(const mrd_batch *batch, int64_t *ret_first_ns, int64_t *ret_last_ns)
 {
-    if (b->n == 0)
+    if (batch->n == 0)
         return false;
-    *ret_first_ns = b->first.ns;
-    *ret_last_ns = b->last.ns;
+    *ret_first_ns = batch->first.ns;
+    *ret_last_ns = batch->last.ns;
     return true;
 }
 
 mrd_err
-mrd_batch_cross(mrd_batch *b, const mrd_cross_read *read)
+mrd_batch_cross(mrd_batch *batch, const mrd_cross_read *read)
 {
     if (read->bracket_ns < 0)
         return MRD_INVALID;
-    if (b->cross == NULL && (b->cross = calloc(BATCH_CROSS_MAX, sizeof(*b->cross))) == NULL)
+    if (batch->cross == NULL &&
+        (batch->cross = calloc(BATCH_CROSS_MAX, sizeof(*batch->cross))) == NULL)
         return MRD_NOMEM;
-    if (b->n_cross == BATCH_CROSS_MAX)
-        memmove(b->cross, b->cross + 1, --b->n_cross * sizeof(*b->cross));
-    b->cross[b->n_cross++] = *read;
+    if (batch->n_cross == BATCH_CROSS_MAX)
+        memmove(batch->cross, batch->cross + 1, --batch->n_cross * sizeof(*batch->cross));
+    batch->cross[batch->n_cross++] = *read;
     return MRD_OK;
 }
 
@@ -317,9 +321,9 @@ form_columns(uint32_t bits, uint32_t flows)
 }
 
 static inline uint64_t
-arg_key(const mrd_arg *a)
+arg_key(const mrd_arg *arg)
 {
-    return (uint64_t) a->type << 32 | a->key;
+    return (uint64_t) arg->type << 32 | arg->key;
 }
 
 /* Returns argument i, or an empty one if the event has fewer. The compiler must not make a branch
@@ -381,12 +385,12 @@ form_same_few(const form_id *a, const form_id *b, bool args)
 }
 
 static bool
-form_same(const mrd_batch *b, const form *f, const form_id *id, const mrd_event *ev)
+form_same(const mrd_batch *batch, const form *f, const form_id *id, const mrd_event *ev)
 {
     if (!form_same_few(&f->id, id, true))
         return false;
     for (uint32_t i = FORM_FEW; i < ev->arg_count; i++) {
-        if (b->keys[f->keys_at + i] != arg_key(&ev->args[i]))
+        if (batch->keys[f->keys_at + i] != arg_key(&ev->args[i]))
             return false;
     }
     return true;
@@ -394,47 +398,49 @@ form_same(const mrd_batch *b, const form *f, const form_id *id, const mrd_event 
 
 /* Returns the slot of a form, or the free slot in which to put it. */
 static uint32_t
-form_slot(const mrd_batch *b, const form_id *id, const mrd_event *ev, uint64_t hash)
+form_slot(const mrd_batch *batch, const form_id *id, const mrd_event *ev, uint64_t hash)
 {
-    uint32_t at = (uint32_t) (hash >> b->form_shift), found;
+    uint32_t at = (uint32_t) (hash >> batch->form_shift), found;
 
-    while ((found = b->form_slots[at]) != 0 && !form_same(b, &b->forms[found - 1], id, ev))
-        at = (at + 1) & b->form_mask;
+    while ((found = batch->form_slots[at]) != 0 &&
+           !form_same(batch, &batch->forms[found - 1], id, ev))
+        at = (at + 1) & batch->form_mask;
     return at;
 }
 
 /* Finds the form of an event with at most FORM_FEW arguments. Returns its number + 1, or 0 if there
  * is none. */
 static inline uint32_t
-form_find_few(const mrd_batch *b, const form_id *id, bool args)
+form_find_few(const mrd_batch *batch, const form_id *id, bool args)
 {
-    uint32_t at = (uint32_t) (form_hash_few(id, args) >> b->form_shift), found;
+    uint32_t at = (uint32_t) (form_hash_few(id, args) >> batch->form_shift), found;
 
-    while ((found = b->form_slots[at]) != 0 && !form_same_few(&b->forms[found - 1].id, id, args))
-        at = (at + 1) & b->form_mask;
+    while ((found = batch->form_slots[at]) != 0 &&
+           !form_same_few(&batch->forms[found - 1].id, id, args))
+        at = (at + 1) & batch->form_mask;
     return found;
 }
 
 static bool
-form_rehash(mrd_batch *b)
+form_rehash(mrd_batch *batch)
 {
-    unsigned shift = b->form_shift - 1;
-    uint32_t mask = b->form_mask * 2 + 1;
+    unsigned shift = batch->form_shift - 1;
+    uint32_t mask = batch->form_mask * 2 + 1;
     uint32_t *slots = calloc((size_t) mask + 1, sizeof(*slots));
 
     if (slots == NULL)
         return false;
-    for (uint32_t i = 0; i < b->n_forms; i++) {
-        uint32_t at = (uint32_t) (b->forms[i].hash >> shift);
+    for (uint32_t i = 0; i < batch->n_forms; i++) {
+        uint32_t at = (uint32_t) (batch->forms[i].hash >> shift);
 
         while (slots[at] != 0)
             at = (at + 1) & mask;
         slots[at] = i + 1;
     }
-    free(b->form_slots);
-    b->form_slots = slots;
-    b->form_shift = shift;
-    b->form_mask = mask;
+    free(batch->form_slots);
+    batch->form_slots = slots;
+    batch->form_shift = shift;
+    batch->form_mask = mask;
     return true;
 }
 
@@ -461,7 +467,7 @@ form_is_plain(const form *f)
 
 /* Adds a new form with its strings. Errors: INVALID, NOMEM. */
 static mrd_err
-form_add(mrd_batch *b, const mrd_event *ev, const form_id *id, uint64_t hash)
+form_add(mrd_batch *batch, const mrd_event *ev, const form_id *id, uint64_t hash)
 {
     uint32_t bits = event_bits(ev);
     form f = { .id = *id,
@@ -470,56 +476,56 @@ form_add(mrd_batch *b, const mrd_event *ev, const form_id *id, uint64_t hash)
                .category = ev->category,
                .args = ev->arg_count,
                .flows = ev->flow_count,
-               .keys_at = b->n_keys,
+               .keys_at = batch->n_keys,
                .columns = form_columns(bits, ev->flow_count),
                .cost = EVENT_COST + ARG_COST * ev->arg_count + FLOW_COST * ev->flow_count };
 
-    if ((b->n_forms + 1) * 4 > b->form_mask && !form_rehash(b))
+    if ((batch->n_forms + 1) * 4 > batch->form_mask && !form_rehash(batch))
         return MRD_NOMEM;
-    if (!MRD_VEC_ROOM(b->forms, b->n_forms, b->forms_cap, 1) ||
-        !MRD_VEC_ROOM(b->keys, b->n_keys, b->keys_cap, ev->arg_count) ||
-        string_put(b, ev->category) == UINT32_MAX)
+    if (!MRD_VEC_ROOM(batch->forms, batch->n_forms, batch->forms_cap, 1) ||
+        !MRD_VEC_ROOM(batch->keys, batch->n_keys, batch->keys_cap, ev->arg_count) ||
+        string_put(batch, ev->category) == UINT32_MAX)
         return MRD_NOMEM;
     f.uses[VAL_FLOW] = (uint16_t) (2 * ev->flow_count);
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
+        const mrd_arg *arg = &ev->args[i];
 
-        if (arg_vals[a->type].words == 0)
+        if (arg_vals[arg->type].words == 0)
             return MRD_INVALID;
-        if (string_put(b, a->key) == UINT32_MAX)
+        if (string_put(batch, arg->key) == UINT32_MAX)
             return MRD_NOMEM;
-        b->keys[b->n_keys + i] = arg_key(a);
-        f.uses[arg_vals[a->type].kind] += arg_vals[a->type].words;
+        batch->keys[batch->n_keys + i] = arg_key(arg);
+        f.uses[arg_vals[arg->type].kind] += arg_vals[arg->type].words;
         if (i < FORM_FEW)
-            f.list[i] = arg_vals[a->type].kind;
+            f.list[i] = arg_vals[arg->type].kind;
     }
     for (int k = 0; k < VALS; k++)
         f.words = f.uses[k] > f.words ? f.uses[k] : f.words;
     f.checked = f.uses[VAL_DOUBLE] + f.uses[VAL_STR] + f.uses[VAL_TEXT] > 0;
     f.plain_words = form_is_plain(&f) ? f.words : UINT32_MAX;
-    b->n_keys += ev->arg_count;
-    b->cost += 6 + 3 * (size_t) ev->arg_count;
-    b->forms[b->n_forms++] = f;
+    batch->n_keys += ev->arg_count;
+    batch->cost += 6 + 3 * (size_t) ev->arg_count;
+    batch->forms[batch->n_forms++] = f;
     return MRD_OK;
 }
 
 /* Returns the batch's number of the event's form, and adds the form if necessary. Errors: as
  * form_add. */
 static mrd_err
-form_put(mrd_batch *b, const mrd_event *ev, uint32_t *ret_form)
+form_put(mrd_batch *batch, const mrd_event *ev, uint32_t *ret_form)
 {
     form_id id = form_id_of(ev, arg_or_none(ev, 0), arg_or_none(ev, 1));
     uint64_t hash = form_hash(&id, ev);
-    uint32_t at = form_slot(b, &id, ev, hash);
+    uint32_t at = form_slot(batch, &id, ev, hash);
     mrd_err err;
 
-    if (b->form_slots[at] == 0) {
-        if ((err = form_add(b, ev, &id, hash)) != MRD_OK)
+    if (batch->form_slots[at] == 0) {
+        if ((err = form_add(batch, ev, &id, hash)) != MRD_OK)
             return err;
-        at = form_slot(b, &id, ev, hash); /* form_add may have enlarged the table */
-        b->form_slots[at] = b->n_forms;
+        at = form_slot(batch, &id, ev, hash); /* form_add may have enlarged the table */
+        batch->form_slots[at] = batch->n_forms;
     }
-    *ret_form = b->form_slots[at] - 1;
+    *ret_form = batch->form_slots[at] - 1;
     return MRD_OK;
 }
 
@@ -528,25 +534,25 @@ form_put(mrd_batch *b, const mrd_event *ev, uint32_t *ret_form)
 /* Checks arguments that can be refused, and ensures space for their text. *cost grows by it.
  * Errors: INVALID, LIMIT, NOMEM. */
 static mrd_err
-args_check(mrd_batch *b, const mrd_event *ev, size_t *cost)
+args_check(mrd_batch *batch, const mrd_event *ev, size_t *cost)
 {
     size_t text = 0;
 
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
+        const mrd_arg *arg = &ev->args[i];
 
-        if (a->type == MRD_ARG_DOUBLE && !isfinite(a->v.d))
+        if (arg->type == MRD_ARG_DOUBLE && !isfinite(arg->v.d))
             return MRD_INVALID;
-        if (a->type == MRD_ARG_STR && string_put(b, a->v.sid) == UINT32_MAX)
+        if (arg->type == MRD_ARG_STR && string_put(batch, arg->v.sid) == UINT32_MAX)
             return MRD_NOMEM;
-        if (mrd_arg_has_text(a))
-            text += a->len;
+        if (mrd_arg_has_text(arg))
+            text += arg->len;
     }
     *cost += text;
     if (*cost > MRD_BATCH_EVENT_MAX)
         return MRD_LIMIT;
-    if (!mrd_buf_room(&b->text, text)) {
-        b->text.err = MRD_OK;
+    if (!mrd_buf_room(&batch->text, text)) {
+        batch->text.err = MRD_OK;
         return MRD_NOMEM;
     }
     return MRD_OK;
@@ -554,122 +560,124 @@ args_check(mrd_batch *b, const mrd_event *ev, size_t *cost)
 
 /* Appends arrows and arguments to their lists, which have enough space. */
 static inline void
-values_put(mrd_batch *b, const mrd_event *ev)
+values_put(mrd_batch *batch, const mrd_event *ev)
 {
-    values *flows = &b->vals[VAL_FLOW];
+    values *flows = &batch->vals[VAL_FLOW];
 
     for (uint32_t i = 0; i < ev->flow_count; i++) {
         flows->v[flows->n++] = ev->flows[i].id;
         flows->v[flows->n++] = ev->flows[i].dir;
     }
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
-        values *to = &b->vals[arg_vals[a->type].kind];
-        uint64_t word = a->v.u;
+        const mrd_arg *arg = &ev->args[i];
+        values *to = &batch->vals[arg_vals[arg->type].kind];
+        uint64_t word = arg->v.u;
 
-        if (a->type == MRD_ARG_STR) {
-            word = string_put(b, a->v.sid);
-        } else if (mrd_arg_has_text(a)) {
-            to->v[to->n++] = b->text.len;
-            word = a->len;
-            mrd_buf_add(&b->text, a->v.text, a->len);
+        if (arg->type == MRD_ARG_STR) {
+            word = string_put(batch, arg->v.sid);
+        } else if (mrd_arg_has_text(arg)) {
+            to->v[to->n++] = batch->text.len;
+            word = arg->len;
+            mrd_buf_add(&batch->text, arg->v.text, arg->len);
         }
         to->v[to->n++] = word;
     }
 }
 
 static inline void
-range_add(mrd_batch *b, int64_t ts_ns, int64_t end)
+range_add(mrd_batch *batch, int64_t ts_ns, int64_t end)
 {
-    if (b->n == 0) {
-        b->first = b->newest = (mrd_ev_ns){ ts_ns };
-        b->last = (mrd_ev_ns){ end };
+    if (batch->n == 0) {
+        batch->first = batch->newest = (mrd_ev_ns){ ts_ns };
+        batch->last = (mrd_ev_ns){ end };
         return;
     }
-    if (end > b->last.ns)
-        b->last = (mrd_ev_ns){ end };
-    if (ts_ns > b->newest.ns) {
-        b->newest = (mrd_ev_ns){ ts_ns };
+    if (end > batch->last.ns)
+        batch->last = (mrd_ev_ns){ end };
+    if (ts_ns > batch->newest.ns) {
+        batch->newest = (mrd_ev_ns){ ts_ns };
         return;
     }
-    b->sorted = false; /* equal times also need sorting */
-    if (ts_ns < b->first.ns)
-        b->first = (mrd_ev_ns){ ts_ns };
+    batch->sorted = false; /* equal times also need sorting */
+    if (ts_ns < batch->first.ns)
+        batch->first = (mrd_ev_ns){ ts_ns };
 }
 
 /* Returns true if a difference inside the batch would not fit 63 bits. */
 static inline bool
-range_too_wide(const mrd_batch *b, int64_t ts_ns)
+range_too_wide(const mrd_batch *batch, int64_t ts_ns)
 {
     int64_t d;
 
-    return __builtin_sub_overflow(ts_ns, b->first.ns, &d) ||
-           (d < 0 && __builtin_sub_overflow(b->newest.ns, ts_ns, &d));
+    return __builtin_sub_overflow(ts_ns, batch->first.ns, &d) ||
+           (d < 0 && __builtin_sub_overflow(batch->newest.ns, ts_ns, &d));
 }
 
 /* Assigns the batch's number to a track without one. The names of the track are added to the
  * dictionary. Errors: INVALID, FULL, NOMEM. */
 static mrd_err
-track_add(mrd_batch *b, mrd_track_id id, uint32_t *ret_local)
+track_add(mrd_batch *batch, mrd_track_id id, uint32_t *ret_local)
 {
-    const mrd_track *t;
+    const mrd_track *track;
     uint32_t local;
 
-    if (id >= mrd_catalog_tracks(b->cat))
+    if (id >= mrd_catalog_tracks(batch->cat))
         return MRD_INVALID;
-    t = mrd_catalog_borrow_track(b->cat, id);
-    if (t->process != b->process)
+    track = mrd_catalog_borrow_track(batch->cat, id);
+    if (track->process != batch->process)
         return MRD_INVALID;
-    if (b->tracks.used >= MRD_BATCH_TRACKS)
+    if (batch->tracks.used >= MRD_BATCH_TRACKS)
         return MRD_FULL;
-    if (string_put(b, t->name) == UINT32_MAX || string_put(b, t->unit_name) == UINT32_MAX ||
-        (local = idmap_add(&b->tracks, id)) == UINT32_MAX)
+    if (string_put(batch, track->name) == UINT32_MAX ||
+        string_put(batch, track->unit_name) == UINT32_MAX ||
+        (local = idmap_add(&batch->tracks, id)) == UINT32_MAX)
         return MRD_NOMEM;
-    b->cost += 24;
+    batch->cost += 24;
     *ret_local = local;
     return MRD_OK;
 }
 
 static inline mrd_err
-track_put(mrd_batch *b, mrd_track_id id, uint32_t *ret_local)
+track_put(mrd_batch *batch, mrd_track_id id, uint32_t *ret_local)
 {
-    uint32_t known = idmap_find(&b->tracks, id);
+    uint32_t known = idmap_find(&batch->tracks, id);
 
     if (__builtin_expect(known == 0, 0))
-        return track_add(b, id, ret_local);
+        return track_add(batch, id, ret_local);
     *ret_local = known - 1;
     return MRD_OK;
 }
 
 static inline bool
-has_room(const mrd_batch *b, const mrd_event *ev)
+has_room(const mrd_batch *batch, const mrd_event *ev)
 {
-    return b->n < b->max_events &&
-           (b->n == 0 || (b->strings.used + 4 + 2 * ev->arg_count <= MRD_BATCH_STRINGS &&
-                          b->n_forms < MRD_BATCH_FORMS && !range_too_wide(b, ev->ts.ns)));
+    return batch->n < batch->max_events &&
+           (batch->n == 0 ||
+            (batch->strings.used + 4 + 2 * ev->arg_count <= MRD_BATCH_STRINGS &&
+             batch->n_forms < MRD_BATCH_FORMS && !range_too_wide(batch, ev->ts.ns)));
 }
 
 /* Stores the event as the next row. The caller has ensured the space. */
 static inline void
-row_put(mrd_batch *b, const mrd_event *ev, uint32_t fi, uint32_t track, uint32_t name)
+row_put(mrd_batch *batch, const mrd_event *ev, uint32_t fi, uint32_t track, uint32_t name)
 {
-    const form *f = &b->forms[fi];
-    uint32_t at = b->n++;
+    const form *f = &batch->forms[fi];
+    uint32_t at = batch->n++;
 
-    b->rows.ts_ns[at] = ev->ts.ns;
-    b->rows.dur_ns[at] = ev->dur_ns;
-    b->rows.track[at] = track;
-    b->rows.name[at] = name;
-    b->rows.form[at] = fi;
-    b->rows.id[at] = ev->id;
+    batch->rows.ts_ns[at] = ev->ts.ns;
+    batch->rows.dur_ns[at] = ev->dur_ns;
+    batch->rows.track[at] = track;
+    batch->rows.name[at] = name;
+    batch->rows.form[at] = fi;
+    batch->rows.id[at] = ev->id;
     if ((f->columns & (1u << COL_COUNTER_INT | 1u << COL_COUNTER_DOUBLE)) != 0)
-        b->rows.value[at] = (uint64_t) ev->ivalue;
+        batch->rows.value[at] = (uint64_t) ev->ivalue;
     if ((f->columns & 1u << COL_BOUND) != 0)
-        b->rows.bound[at] = ev->bound_ns;
+        batch->rows.bound[at] = ev->bound_ns;
 }
 
 static __attribute__((noinline)) mrd_err
-push_any(mrd_batch *b, const mrd_event *ev)
+push_any(mrd_batch *batch, const mrd_event *ev)
 {
     uint32_t track = 0, name, fi = 0;
     const form *f;
@@ -680,54 +688,57 @@ push_any(mrd_batch *b, const mrd_event *ev)
         return MRD_INVALID;
     if (ev->arg_count > MRD_BATCH_ARGS)
         return MRD_LIMIT;
-    if (!has_room(b, ev))
+    if (!has_room(batch, ev))
         return MRD_FULL;
-    if ((err = track_put(b, ev->track, &track)) != MRD_OK || (err = form_put(b, ev, &fi)) != MRD_OK)
+    if ((err = track_put(batch, ev->track, &track)) != MRD_OK ||
+        (err = form_put(batch, ev, &fi)) != MRD_OK)
         return err;
-    f = &b->forms[fi];
+    f = &batch->forms[fi];
     cost = f->cost;
-    if (f->checked && (err = args_check(b, ev, &cost)) != MRD_OK)
+    if (f->checked && (err = args_check(batch, ev, &cost)) != MRD_OK)
         return err;
-    if (b->n > 0 && b->cost + cost > MRD_BATCH_BYTES)
+    if (batch->n > 0 && batch->cost + cost > MRD_BATCH_BYTES)
         return MRD_FULL;
-    if ((name = string_put(b, ev->name)) == UINT32_MAX || (b->n == b->rows_cap && !grow_rows(b)))
+    if ((name = string_put(batch, ev->name)) == UINT32_MAX ||
+        (batch->n == batch->rows_cap && !grow_rows(batch)))
         return MRD_NOMEM;
-    if (f->words > b->vals_room && !values_room(b, f->words))
+    if (f->words > batch->vals_room && !values_room(batch, f->words))
         return MRD_NOMEM;
-    b->vals_room -= f->words;
-    values_put(b, ev);
-    range_add(b, ev->ts.ns,
+    batch->vals_room -= f->words;
+    values_put(batch, ev);
+    range_add(batch, ev->ts.ns,
               ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED ? ev->ts.ns
                                                                        : mrd_event_end(ev).ns);
-    row_put(b, ev, fi, track, name);
-    b->rows_ready = b->rows_cap < b->max_events ? b->rows_cap : b->max_events;
-    b->cost += cost;
+    row_put(batch, ev, fi, track, name);
+    batch->rows_ready = batch->rows_cap < batch->max_events ? batch->rows_cap : batch->max_events;
+    batch->cost += cost;
     return MRD_OK;
 }
 
 /* Stores the arguments of an event of a plain form. They are always written, but counted only if
  * the event has any. */
 static inline void
-few_put(mrd_batch *b, const form *f, const mrd_event *ev, const mrd_arg *first,
+few_put(mrd_batch *batch, const form *f, const mrd_event *ev, const mrd_arg *first,
         const mrd_arg *second)
 {
-    values *to = &b->vals[f->list[0]];
+    values *to = &batch->vals[f->list[0]];
 
     to->v[to->n] = first->v.u;
     to->n += ev->arg_count > 0;
-    to = &b->vals[f->list[1]];
+    to = &batch->vals[f->list[1]];
     to->v[to->n] = second->v.u;
     to->n += ev->arg_count > 1;
-    b->vals_room -= f->plain_words;
+    batch->vals_room -= f->plain_words;
 }
 
 /* Appends an event with a plain form, and with a form, track and name that the batch already has.
  * Most events are of this kind. `args` says whether the event has arguments; each case is a
  * function of its own. Returns false, without any change, for other events. */
 static inline __attribute__((always_inline)) bool
-push_known(mrd_batch *b, const mrd_event *ev, bool args)
+push_known(mrd_batch *batch, const mrd_event *ev, bool args)
 {
-    uint32_t track = idmap_find(&b->tracks, ev->track), name = idmap_find(&b->strings, ev->name);
+    uint32_t track = idmap_find(&batch->tracks, ev->track),
+             name = idmap_find(&batch->strings, ev->name);
     static const mrd_arg none;
     const mrd_arg *first = &none, *second = &none;
     int64_t end = ev->ts.ns;
@@ -743,26 +754,27 @@ push_known(mrd_batch *b, const mrd_event *ev, bool args)
         second = arg_or_none(ev, 1);
     }
     id = form_id_of(ev, first, second);
-    if ((fi = form_find_few(b, &id, args)) == 0)
+    if ((fi = form_find_few(batch, &id, args)) == 0)
         return false;
-    f = &b->forms[fi - 1];
-    if (f->plain_words > b->vals_room || b->n >= b->rows_ready ||
-        b->cost + f->cost > MRD_BATCH_BYTES || ev->dur_ns < 0 || range_too_wide(b, ev->ts.ns))
+    f = &batch->forms[fi - 1];
+    if (f->plain_words > batch->vals_room || batch->n >= batch->rows_ready ||
+        batch->cost + f->cost > MRD_BATCH_BYTES || ev->dur_ns < 0 ||
+        range_too_wide(batch, ev->ts.ns))
         return false;
     if (ev->kind == MRD_SPAN && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end))
         return false;
     if (args)
-        few_put(b, f, ev, first, second);
-    range_add(b, ev->ts.ns, end);
-    row_put(b, ev, fi - 1, track - 1, name);
-    b->cost += f->cost;
+        few_put(batch, f, ev, first, second);
+    range_add(batch, ev->ts.ns, end);
+    row_put(batch, ev, fi - 1, track - 1, name);
+    batch->cost += f->cost;
     return true;
 }
 
 mrd_err
-mrd_batch_push(mrd_batch *b, const mrd_event *ev)
+mrd_batch_push(mrd_batch *batch, const mrd_event *ev)
 {
-    bool done = ev->arg_count == 0 ? push_known(b, ev, false) : push_known(b, ev, true);
+    bool done = ev->arg_count == 0 ? push_known(batch, ev, false) : push_known(batch, ev, true);
 
-    return done ? MRD_OK : push_any(b, ev);
+    return done ? MRD_OK : push_any(batch, ev);
 }

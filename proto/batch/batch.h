@@ -46,7 +46,7 @@ typedef struct {
  */
 mrd_batch *mrd_batch_new(const mrd_catalog *cat, mrd_proc_id process, unsigned clock,
                          uint32_t max_events);
-void mrd_batch_free(mrd_batch *b);
+void mrd_batch_free(mrd_batch *batch);
 
 /*
  * Copies an event with its arguments and flows. Events may come in any order, because encoding
@@ -56,17 +56,17 @@ void mrd_batch_free(mrd_batch *b);
  * LIMIT, NOMEM. LIMIT means that the event has too many arguments or too much text and can never be
  * sent. On an error the batch is unchanged.
  */
-mrd_err mrd_batch_push(mrd_batch *b, const mrd_event *ev);
+mrd_err mrd_batch_push(mrd_batch *batch, const mrd_event *ev);
 /* Adds a reading of both clocks, for batches with a clock other than RAW. The batch keeps the
  * newest 1024. */
-mrd_err mrd_batch_cross(mrd_batch *b, const mrd_cross_read *read);
+mrd_err mrd_batch_cross(mrd_batch *batch, const mrd_cross_read *read);
 
-uint32_t mrd_batch_events(const mrd_batch *b);
+uint32_t mrd_batch_events(const mrd_batch *batch);
 /* Stores the start of the first event and the latest end. Returns false if the batch is empty. */
-bool mrd_batch_range(const mrd_batch *b, int64_t *ret_first_ns, int64_t *ret_last_ns);
+bool mrd_batch_range(const mrd_batch *batch, int64_t *ret_first_ns, int64_t *ret_last_ns);
 /* Extends the batch to this time at least, so that readers know until when its unfinished spans
  * were open. */
-void mrd_batch_reach(mrd_batch *b, int64_t last_ns);
+void mrd_batch_reach(mrd_batch *batch, int64_t last_ns);
 
 /*
  * Appends all pushed events as a frame to `to` and empties the batch. The caller sets agent, epoch,
@@ -75,10 +75,10 @@ void mrd_batch_reach(mrd_batch *b, int64_t last_ns);
  * batch is unchanged.
  */
 #define MRD_BATCH_COMPRESS_MIN 256
-mrd_err mrd_batch_encode(mrd_batch *b, mrd_codec *codec, mrd_codec_id codec_id, mrd_frame *ids,
+mrd_err mrd_batch_encode(mrd_batch *batch, mrd_codec *codec, mrd_codec_id codec_id, mrd_frame *ids,
                          mrd_buf *to, mrd_why *why);
 /* Removes all events, and frees memory above the usual amount. */
-void mrd_batch_reset(mrd_batch *b);
+void mrd_batch_reset(mrd_batch *batch);
 
 /* ---- Reading ---- */
 
@@ -95,24 +95,24 @@ typedef struct mrd_batch_reader mrd_batch_reader;
 
 /* Creates a reader without a batch. `codec` is borrowed. NULL if out of memory. */
 mrd_batch_reader *mrd_batch_reader_new(mrd_codec *codec);
-void mrd_batch_reader_free(mrd_batch_reader *r);
+void mrd_batch_reader_free(mrd_batch_reader *reader);
 
 /*
  * Sets the node of all further batches (borrowed), because the receiver knows the sender better
  * than the batch's head does. Processes are then attributed to this node whatever the head says.
  * mrd_batch_info.foreign reports a difference. NULL means that the head decides.
  */
-void mrd_batch_reader_of(mrd_batch_reader *r, const char *instance_id);
+void mrd_batch_reader_of(mrd_batch_reader *reader, const char *instance_id);
 /*
  * Reads only the head of a checked frame, and adds its process, tracks and strings to `cat`. `body`
  * may be cut after frame->head_len bytes. Errors: TRUNCATED, CORRUPT, LIMIT, TYPE, NOMEM. After an
  * error `cat` may hold some of them.
  */
-mrd_err mrd_batch_scan(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body,
+mrd_err mrd_batch_scan(mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
                        mrd_catalog *cat, mrd_batch_info *ret_info, mrd_why *why);
 /* Opens a batch for mrd_batch_next. The body is decompressed, so it need not outlive the call. The
  * length of every column is checked. Errors: as mrd_batch_scan. */
-mrd_err mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body,
+mrd_err mrd_batch_open(mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
                        mrd_catalog *cat, mrd_batch_info *ret_info, mrd_why *why);
 /*
  * Returns the next event, borrowed until the next call. ts_ns is in the batch's clock. seq is
@@ -120,13 +120,14 @@ mrd_err mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes bo
  * ts_ns come in mrd_event_order of the reader's catalog. BAD if an id is not in its dictionary; the
  * rest of the batch is then unreadable.
  */
-mrd_step mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why);
+mrd_step mrd_batch_next(mrd_batch_reader *reader, const mrd_event **ret_event, mrd_why *why);
 /*
  * As mrd_batch_next, for many events at once. mrd_batch_peek returns the next *ret_n (at least 1)
  * decoded events. The caller may change them, and they are borrowed until the next call.
  * mrd_batch_take consumes the first n of them.
  */
-mrd_step mrd_batch_peek(mrd_batch_reader *r, mrd_event **ret_events, uint32_t *ret_n, mrd_why *why);
-void mrd_batch_take(mrd_batch_reader *r, uint32_t n);
+mrd_step mrd_batch_peek(mrd_batch_reader *reader, mrd_event **ret_events, uint32_t *ret_n,
+                        mrd_why *why);
+void mrd_batch_take(mrd_batch_reader *reader, uint32_t n);
 
 #endif

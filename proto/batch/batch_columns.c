@@ -34,90 +34,91 @@ radix_pass(const mrd_codec_slot *from, mrd_codec_slot *to, size_t n, unsigned sh
 }
 
 static mrd_event
-order_key(const mrd_batch *b, uint32_t row)
+order_key(const mrd_batch *batch, uint32_t row)
 {
-    return (mrd_event){ .ts = { b->rows.ts_ns[row] },
-                        .track = b->tracks.order[b->rows.track[row]],
-                        .dur_ns = b->rows.dur_ns[row],
-                        .kind = b->forms[b->rows.form[row]].bits & FORM_KIND,
+    return (mrd_event){ .ts = { batch->rows.ts_ns[row] },
+                        .track = batch->tracks.order[batch->rows.track[row]],
+                        .dur_ns = batch->rows.dur_ns[row],
+                        .kind = batch->forms[batch->rows.form[row]].bits & FORM_KIND,
                         .seq = row };
 }
 
 static int
 slot_order(const void *x, const void *y, void *self)
 {
-    mrd_event p = order_key(self, ((const mrd_codec_slot *) x)->row);
+    mrd_event event = order_key(self, ((const mrd_codec_slot *) x)->row);
     mrd_event q = order_key(self, ((const mrd_codec_slot *) y)->row);
 
-    return mrd_event_order(&p, &q);
+    return mrd_event_order(&event, &q);
 }
 
 static void
-sort_ties(mrd_batch *b, mrd_codec_slot *s, size_t n)
+sort_ties(mrd_batch *batch, mrd_codec_slot *slot, size_t n)
 {
     for (size_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && s[end].key == s[i].key; end++)
+        for (end = i + 1; end < n && slot[end].key == slot[i].key; end++)
             ;
         if (end - i > 1)
-            qsort_r(s + i, end - i, sizeof(*s), slot_order, b);
+            qsort_r(slot + i, end - i, sizeof(*slot), slot_order, batch);
     }
 }
 
 /* Returns the order of the rows, in one of the codec's two arrays. *ret_spare is the other array. */
 static const mrd_codec_slot *
-sorted_slots(mrd_batch *b, mrd_codec *codec, void **ret_spare)
+sorted_slots(mrd_batch *batch, mrd_codec *codec, void **ret_spare)
 {
-    mrd_codec_slot *s = codec->slots[0], *other = codec->slots[1];
+    mrd_codec_slot *slot = codec->slots[0], *other = codec->slots[1];
     uint64_t range = 0;
 
-    for (uint32_t i = 0; i < b->n; i++) {
-        s[i] = (mrd_codec_slot){ (uint64_t) b->rows.ts_ns[i] - (uint64_t) b->first.ns, i };
-        range |= s[i].key;
+    for (uint32_t i = 0; i < batch->n; i++) {
+        slot[i] =
+            (mrd_codec_slot){ (uint64_t) batch->rows.ts_ns[i] - (uint64_t) batch->first.ns, i };
+        range |= slot[i].key;
     }
     for (unsigned shift = 0; shift < 64 && range >> shift != 0; shift += RADIX_BITS) {
-        mrd_codec_slot *swap = s;
+        mrd_codec_slot *swap = slot;
 
-        radix_pass(s, other, b->n, shift);
-        s = other;
+        radix_pass(slot, other, batch->n, shift);
+        slot = other;
         other = swap;
     }
-    sort_ties(b, s, b->n);
+    sort_ties(batch, slot, batch->n);
     *ret_spare = other;
-    return s;
+    return slot;
 }
 
 static void
-arrange64(uint64_t *v, const mrd_codec_slot *order, uint32_t n, uint64_t *spare)
+arrange64(uint64_t *uint64, const mrd_codec_slot *order, uint32_t n, uint64_t *spare)
 {
     for (uint32_t i = 0; i < n; i++)
-        spare[i] = v[order[i].row];
-    memcpy(v, spare, n * sizeof(*v));
+        spare[i] = uint64[order[i].row];
+    memcpy(uint64, spare, n * sizeof(*uint64));
 }
 
 static void
-arrange32(uint32_t *v, const mrd_codec_slot *order, uint32_t n, uint32_t *spare)
+arrange32(uint32_t *uint32, const mrd_codec_slot *order, uint32_t n, uint32_t *spare)
 {
     for (uint32_t i = 0; i < n; i++)
-        spare[i] = v[order[i].row];
-    memcpy(v, spare, n * sizeof(*v));
+        spare[i] = uint32[order[i].row];
+    memcpy(uint32, spare, n * sizeof(*uint32));
 }
 
 /* Moves the values into the order of their rows. Needs the forms in the old order, and space for
  * the values in codec->packed. */
 static void
-arrange_values(mrd_batch *b, int kind, const mrd_codec_slot *order, mrd_codec *codec)
+arrange_values(mrd_batch *batch, int kind, const mrd_codec_slot *order, mrd_codec *codec)
 {
-    const values *from = &b->vals[kind];
+    const values *from = &batch->vals[kind];
     uint32_t *at = codec->offsets, sum = 0;
     uint64_t *to;
 
     to = (uint64_t *) (void *) codec->packed.p;
-    for (uint32_t i = 0; i < b->n; i++) {
+    for (uint32_t i = 0; i < batch->n; i++) {
         at[i] = sum;
-        sum += b->forms[b->rows.form[i]].uses[kind];
+        sum += batch->forms[batch->rows.form[i]].uses[kind];
     }
-    for (uint32_t i = 0; i < b->n; i++) {
-        uint32_t row = order[i].row, n = b->forms[b->rows.form[row]].uses[kind];
+    for (uint32_t i = 0; i < batch->n; i++) {
+        uint32_t row = order[i].row, n = batch->forms[batch->rows.form[row]].uses[kind];
 
         for (uint32_t k = 0; k < n; k++)
             *to++ = from->v[at[row] + k];
@@ -128,37 +129,37 @@ arrange_values(mrd_batch *b, int kind, const mrd_codec_slot *order, mrd_codec *c
 /* Sorts rows and values by mrd_event_order. Returns false if out of memory. The batch is then
  * unchanged, because all memory is allocated before the first row moves. */
 static bool
-batch_sort(mrd_batch *b, uint32_t used, mrd_codec *codec)
+batch_sort(mrd_batch *batch, uint32_t used, mrd_codec *codec)
 {
     const mrd_codec_slot *order;
     void *spare;
-    rows *r = &b->rows;
+    rows *r = &batch->rows;
     uint32_t most = 0;
 
-    if (b->sorted)
+    if (batch->sorted)
         return true;
     for (int kind = 0; kind < VALS; kind++)
-        most = b->vals[kind].n > most ? b->vals[kind].n : most;
+        most = batch->vals[kind].n > most ? batch->vals[kind].n : most;
     mrd_buf_reset(&codec->packed);
-    if (!mrd_codec_slots(codec, b->n) || !mrd_buf_room(&codec->packed, most * sizeof(uint64_t)))
+    if (!mrd_codec_slots(codec, batch->n) || !mrd_buf_room(&codec->packed, most * sizeof(uint64_t)))
         return false;
-    order = sorted_slots(b, codec, &spare);
+    order = sorted_slots(batch, codec, &spare);
     for (int kind = 0; kind < VALS; kind++) {
-        if (b->vals[kind].n > 0)
-            arrange_values(b, kind, order, codec);
+        if (batch->vals[kind].n > 0)
+            arrange_values(batch, kind, order, codec);
     }
-    for (uint32_t i = 0; i < b->n; i++)
-        r->ts_ns[i] = (int64_t) ((uint64_t) b->first.ns + order[i].key);
-    arrange64((uint64_t *) r->dur_ns, order, b->n, spare);
-    arrange32(r->track, order, b->n, spare);
-    arrange32(r->name, order, b->n, spare);
-    arrange32(r->form, order, b->n, spare);
-    arrange64(r->id, order, b->n, spare);
+    for (uint32_t i = 0; i < batch->n; i++)
+        r->ts_ns[i] = (int64_t) ((uint64_t) batch->first.ns + order[i].key);
+    arrange64((uint64_t *) r->dur_ns, order, batch->n, spare);
+    arrange32(r->track, order, batch->n, spare);
+    arrange32(r->name, order, batch->n, spare);
+    arrange32(r->form, order, batch->n, spare);
+    arrange64(r->id, order, batch->n, spare);
     if ((used & (1u << COL_COUNTER_INT | 1u << COL_COUNTER_DOUBLE)) != 0)
-        arrange64(r->value, order, b->n, spare);
+        arrange64(r->value, order, batch->n, spare);
     if ((used & 1u << COL_BOUND) != 0)
-        arrange32(r->bound, order, b->n, spare);
-    b->sorted = true;
+        arrange32(r->bound, order, batch->n, spare);
+    batch->sorted = true;
     return true;
 }
 
@@ -230,10 +231,10 @@ all_have(const writer *w, unsigned field)
 #define BLOCK 64u
 
 static uint8_t *
-varints_plain(uint8_t *p, const uint64_t *v, uint32_t n)
+varints_plain(uint8_t *p, const uint64_t *uint64, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        p = varint_put(p, v[i]);
+        p = varint_put(p, uint64[i]);
     return p;
 }
 
@@ -241,21 +242,21 @@ varints_plain(uint8_t *p, const uint64_t *v, uint32_t n)
 /* As the function above, with processor instructions that spread bits. It needs a third of the
  * instructions. */
 __attribute__((target("bmi2,lzcnt"))) static uint8_t *
-varints_spread(uint8_t *p, const uint64_t *v, uint32_t n)
+varints_spread(uint8_t *bytes, const uint64_t *uint64, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t x = _pdep_u64(v[i], 0x7f7f7f7f7f7f7f7fu);
+        uint64_t x = _pdep_u64(uint64[i], 0x7f7f7f7f7f7f7f7fu);
         /* number of bits in the unused high bytes */
         unsigned unused = (unsigned) _lzcnt_u64(x | 1) & 56;
 
-        if (__builtin_expect(v[i] >> 56 != 0, 0)) {
-            p = varint_put(p, v[i]);
+        if (__builtin_expect(uint64[i] >> 56 != 0, 0)) {
+            bytes = varint_put(bytes, uint64[i]);
             continue;
         }
-        store64(p, x | 0x0080808080808080u >> unused);
-        p += 8 - unused / 8;
+        store64(bytes, x | 0x0080808080808080u >> unused);
+        bytes += 8 - unused / 8;
     }
-    return p;
+    return bytes;
 }
 
 /* Uses CPUID directly, because __builtin_cpu_supports of clang 14 does not accept "lzcnt". The
@@ -315,10 +316,10 @@ pending_end(pending *q, uint8_t *p)
 }
 
 static inline void
-narrow_block(const uint32_t *restrict v, uint8_t *restrict to)
+narrow_block(const uint32_t *restrict uint32, uint8_t *restrict to)
 {
     for (unsigned i = 0; i < BLOCK; i++)
-        to[i] = (uint8_t) v[i];
+        to[i] = (uint8_t) uint32[i];
 }
 
 /* ---- The columns ---- */
@@ -344,7 +345,7 @@ write_times(const writer *w)
 
 /* Writes numbers of a dictionary that has `entries` entries. */
 static bool
-write_numbers(const writer *w, unsigned field, const uint32_t *v, uint32_t entries)
+write_numbers(const writer *w, unsigned field, const uint32_t *uint32, uint32_t entries)
 {
     uint32_t n = w->b->n, i = 0;
     column c;
@@ -352,9 +353,9 @@ write_numbers(const writer *w, unsigned field, const uint32_t *v, uint32_t entri
     if (!column_begin(&c, w->to, field, (size_t) n * 5))
         return false;
     for (; entries <= 0x80 && i + BLOCK <= n; i += BLOCK, c.p += BLOCK)
-        narrow_block(v + i, c.p);
+        narrow_block(uint32 + i, c.p);
     for (; i < n; i++)
-        c.p = varint_put_small(c.p, v[i]);
+        c.p = varint_put_small(c.p, uint32[i]);
     column_end(&c);
     return true;
 }
@@ -385,19 +386,19 @@ write_ids(const writer *w)
     const uint64_t *id = w->b->rows.id;
     bool all = all_have(w, COL_ID);
     column c;
-    uint8_t *p;
+    uint8_t *bytes;
     uint64_t last = 0;
 
     if (!column_begin(&c, w->to, COL_ID, (size_t) w->b->n * 10))
         return false;
-    p = c.p;
+    bytes = c.p;
     for (uint32_t i = 0; i < w->b->n; i++) {
         if (!has(w, all, i, COL_ID))
             continue;
-        p = varint_put_small(p, zigzag((int64_t) (id[i] - last)));
+        bytes = varint_put_small(bytes, zigzag((int64_t) (id[i] - last)));
         last = id[i];
     }
-    c.p = p;
+    c.p = bytes;
     column_end(&c);
     return true;
 }
@@ -441,7 +442,7 @@ write_samples(const writer *w, unsigned field)
 static bool
 write_flows(const writer *w, unsigned field)
 {
-    const uint64_t *v = w->b->vals[VAL_FLOW].v;
+    const uint64_t *uint64 = w->b->vals[VAL_FLOW].v;
     column c;
 
     if (!column_begin(&c, w->to, field, ((size_t) w->b->vals[VAL_FLOW].n + w->b->n) * 8))
@@ -451,33 +452,33 @@ write_flows(const writer *w, unsigned field)
 
         if (field == COL_FLOW_ID && (f->bits & FORM_KIND) == MRD_FLOW)
             c.p = put_fixed64(c.p, w->b->rows.id[i]);
-        for (uint32_t k = 0; k < f->flows; k++, v += 2)
-            c.p = field == COL_FLOW_ID ? put_fixed64(c.p, v[0]) : varint_put(c.p, v[1]);
+        for (uint32_t k = 0; k < f->flows; k++, uint64 += 2)
+            c.p = field == COL_FLOW_ID ? put_fixed64(c.p, uint64[0]) : varint_put(c.p, uint64[1]);
     }
     column_end(&c);
     return true;
 }
 
 static uint8_t *
-put_values(const writer *w, uint8_t *p, int kind, const uint64_t *v, uint32_t n)
+put_values(const writer *w, uint8_t *bytes, int kind, const uint64_t *uint64, uint32_t count)
 {
     pending q = { .put = w->varints };
 
     switch (kind) {
     case VAL_INT:
-        for (uint32_t i = 0; i < n; i++)
-            p = pending_add(&q, p, true, zigzag((int64_t) v[i]));
-        return pending_end(&q, p);
+        for (uint32_t i = 0; i < count; i++)
+            bytes = pending_add(&q, bytes, true, zigzag((int64_t) uint64[i]));
+        return pending_end(&q, bytes);
     case VAL_DOUBLE:
-        for (uint32_t i = 0; i < n; i++)
-            p = put_fixed64(p, v[i]);
-        return p;
+        for (uint32_t i = 0; i < count; i++)
+            bytes = put_fixed64(bytes, uint64[i]);
+        return bytes;
     case VAL_TEXT: /* offset and length */
-        for (uint32_t i = 0; i < n; i += 2)
-            p = varint_put(p, v[i + 1]);
-        return p;
+        for (uint32_t i = 0; i < count; i += 2)
+            bytes = varint_put(bytes, uint64[i + 1]);
+        return bytes;
     default:
-        return w->varints(p, v, n);
+        return w->varints(bytes, uint64, count);
     }
 }
 
@@ -536,20 +537,20 @@ values_of(unsigned field)
 static bool
 write_column(const writer *w, unsigned field)
 {
-    const mrd_batch *b = w->b;
+    const mrd_batch *batch = w->b;
     int kind = values_of(field);
 
-    if (kind < VALS ? b->vals[kind].n == 0 : field >= COL_DUR && (w->used & 1u << field) == 0)
+    if (kind < VALS ? batch->vals[kind].n == 0 : field >= COL_DUR && (w->used & 1u << field) == 0)
         return true;
     switch (field) {
     case COL_TS:
         return write_times(w);
     case COL_FORM:
-        return write_numbers(w, field, b->rows.form, b->n_forms);
+        return write_numbers(w, field, batch->rows.form, batch->n_forms);
     case COL_TRACK:
-        return write_numbers(w, field, b->rows.track, b->tracks.used);
+        return write_numbers(w, field, batch->rows.track, batch->tracks.used);
     case COL_NAME:
-        return write_numbers(w, field, b->rows.name, b->strings.used + 1);
+        return write_numbers(w, field, batch->rows.name, batch->strings.used + 1);
     case COL_DUR:
         return write_durations(w);
     case COL_ID:
@@ -570,15 +571,15 @@ write_column(const writer *w, unsigned field)
 }
 
 bool
-mrd_batch_columns(mrd_batch *b, mrd_codec *codec, mrd_buf *to)
+mrd_batch_columns(mrd_batch *batch, mrd_codec *codec, mrd_buf *to)
 {
-    writer w = { .b = b, .to = to, .varints = mrd_batch_varints(false), .all = UINT32_MAX };
+    writer w = { .b = batch, .to = to, .varints = mrd_batch_varints(false), .all = UINT32_MAX };
 
-    for (uint32_t i = 0; i < b->n_forms; i++) {
-        w.used |= b->forms[i].columns;
-        w.all &= b->forms[i].columns;
+    for (uint32_t i = 0; i < batch->n_forms; i++) {
+        w.used |= batch->forms[i].columns;
+        w.all &= batch->forms[i].columns;
     }
-    if (!batch_sort(b, w.used, codec))
+    if (!batch_sort(batch, w.used, codec))
         return false;
     for (unsigned field = COL_TS; field < COLS; field++) {
         if (!write_column(&w, field))

@@ -91,10 +91,10 @@ struct mrd_batch {
 
 /* Returns the number of a string on the wire, and adds it to the dictionary if it is new. 0 is the
  * empty string, and entry i of the dictionary is i + 1. UINT32_MAX if out of memory. */
-uint32_t mrd_batch_string(mrd_batch *b, mrd_sid sid);
+uint32_t mrd_batch_string(mrd_batch *batch, mrd_sid sid);
 
 /* Appends the columns, and stores their ends in codec->ends. The rows and their values must be in
  * mrd_event_order. False if out of memory. */
-bool mrd_batch_columns(mrd_batch *b, mrd_codec *codec, mrd_buf *to);
+bool mrd_batch_columns(mrd_batch *batch, mrd_codec *codec, mrd_buf *to);
 
 #endif

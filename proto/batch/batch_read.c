@@ -14,35 +14,35 @@ static const char out_of_memory[] = "out of memory";
 mrd_batch_reader *
 mrd_batch_reader_new(mrd_codec *codec)
 {
-    mrd_batch_reader *r = calloc(1, sizeof(*r));
+    mrd_batch_reader *reader = calloc(1, sizeof(*reader));
 
-    if (r != NULL)
-        r->codec = codec;
-    return r;
+    if (reader != NULL)
+        reader->codec = codec;
+    return reader;
 }
 
 void
-mrd_batch_reader_of(mrd_batch_reader *r, const char *instance_id)
+mrd_batch_reader_of(mrd_batch_reader *reader, const char *instance_id)
 {
-    r->node = instance_id;
+    reader->node = instance_id;
 }
 
 void
-mrd_batch_reader_free(mrd_batch_reader *r)
+mrd_batch_reader_free(mrd_batch_reader *reader)
 {
-    if (r == NULL)
+    if (reader == NULL)
         return;
-    free(r->strings);
-    free(r->tracks);
-    free(r->forms);
-    free(r->keys);
-    free(r->cross);
-    mrd_buf_fini(&r->head_raw);
-    mrd_buf_fini(&r->cols);
-    free(r->chunk);
-    free(r->args);
-    free(r->flows);
-    free(r);
+    free(reader->strings);
+    free(reader->tracks);
+    free(reader->forms);
+    free(reader->keys);
+    free(reader->cross);
+    mrd_buf_fini(&reader->head_raw);
+    mrd_buf_fini(&reader->cols);
+    free(reader->chunk);
+    free(reader->args);
+    free(reader->flows);
+    free(reader);
 }
 
 /* ---- Columns ---- */
@@ -70,27 +70,27 @@ varint_checked(const uint8_t **p, const uint8_t *end, uint64_t *ret_v)
 /* Finds the columns of the decompressed message and skips unknown fields. An absent column is empty
  * and points into the slack. */
 static bool
-columns_find(mrd_batch_reader *r, mrd_bytes data)
+columns_find(mrd_batch_reader *reader, mrd_bytes data)
 {
-    const uint8_t *p = data.p, *end = data.p + data.len;
+    const uint8_t *bytes = data.p, *end = data.p + data.len;
 
     for (unsigned c = 0; c < COLS; c++)
-        r->col[c] = (column){ end, end };
-    while (p < end) {
+        reader->col[c] = (column){ end, end };
+    while (bytes < end) {
         uint64_t tag, len;
 
-        if (!varint_checked(&p, end, &tag))
+        if (!varint_checked(&bytes, end, &tag))
             return false;
         switch (tag & 7) {
         case 0:
-            if (!varint_checked(&p, end, &len))
+            if (!varint_checked(&bytes, end, &len))
                 return false;
             continue;
         case 1:
             len = 8;
             break;
         case 2:
-            if (!varint_checked(&p, end, &len))
+            if (!varint_checked(&bytes, end, &len))
                 return false;
             break;
         case 5:
@@ -99,16 +99,16 @@ columns_find(mrd_batch_reader *r, mrd_bytes data)
         default:
             return false;
         }
-        if (len > (uint64_t) (end - p))
+        if (len > (uint64_t) (end - bytes))
             return false;
         if (tag >> 3 < COLS && tag >> 3 > 0) {
-            column *c = &r->col[tag >> 3];
+            column *c = &reader->col[tag >> 3];
 
             if ((tag & 7) != 2 || c->p != end)
                 return false; /* one field per column */
-            *c = (column){ p, p + len };
+            *c = (column){ bytes, bytes + len };
         }
-        p += len;
+        bytes += len;
     }
     return true;
 }
@@ -118,10 +118,10 @@ columns_find(mrd_batch_reader *r, mrd_bytes data)
 static size_t
 column_count(const column *c)
 {
-    const uint8_t *p = c->p;
-    size_t n = 0, words = (size_t) (c->end - p) / 8;
+    const uint8_t *bytes = c->p;
+    size_t count = 0, words = (size_t) (c->end - bytes) / 8;
 
-    if (p == c->end)
+    if (bytes == c->end)
         return 0;
     if (c->end[-1] >= 0x80)
         return SIZE_MAX;
@@ -129,15 +129,15 @@ column_count(const column *c)
         size_t some = words < 255 ? words : 255; /* a byte counts at most this number */
         uint64_t sum = 0;
 
-        for (size_t i = 0; i < some; i++, p += 8)
-            sum += ~load64(p) >> 7 & 0x0101010101010101u;
+        for (size_t i = 0; i < some; i++, bytes += 8)
+            sum += ~load64(bytes) >> 7 & 0x0101010101010101u;
         sum = (sum & 0x00ff00ff00ff00ffu) + (sum >> 8 & 0x00ff00ff00ff00ffu);
-        n += (size_t) (sum * 0x0001000100010001u >> 48);
+        count += (size_t) (sum * 0x0001000100010001u >> 48);
         words -= some;
     }
-    for (; p < c->end; p++)
-        n += *p < 0x80;
-    return n;
+    for (; bytes < c->end; bytes++)
+        count += *bytes < 0x80;
+    return count;
 }
 
 /* Reads the next varint of a column with a checked count, so that it ends inside the column. More
@@ -168,7 +168,7 @@ next_fixed64(column *c)
 
 /* Adds the entries that `times` events of a form have in each column. */
 static void
-form_uses(const mrd_batch_reader *r, const form *f, uint64_t times, uint64_t want[COLS])
+form_uses(const mrd_batch_reader *reader, const form *f, uint64_t times, uint64_t want[COLS])
 {
     uint32_t kind = f->bits & FORM_KIND;
     bool integer = (f->bits >> FORM_FLAGS_SHIFT & MRD_EV_INT) != 0;
@@ -186,41 +186,41 @@ form_uses(const mrd_batch_reader *r, const form *f, uint64_t times, uint64_t wan
     want[COL_FLOW_ID] += times * (f->flows + (kind == MRD_FLOW));
     want[COL_FLOW_DIR] += times * f->flows;
     for (uint32_t k = 0; k < f->args; k++)
-        want[r->keys[f->keys_at + k].column] += times;
+        want[reader->keys[f->keys_at + k].column] += times;
 }
 
 /* Computes the number of entries that each column must have. Errors: CORRUPT if a form id is out of
  * range. */
 static mrd_err
-columns_expect(mrd_batch_reader *r, uint64_t want[COLS])
+columns_expect(mrd_batch_reader *reader, uint64_t want[COLS])
 {
-    column forms = r->col[COL_FORM];
-    uint32_t *times = calloc(r->n_forms + 1, sizeof(*times));
+    column forms = reader->col[COL_FORM];
+    uint32_t *times = calloc(reader->n_forms + 1, sizeof(*times));
     bool ok = true;
 
     if (times == NULL)
         return MRD_NOMEM;
     for (unsigned c = COL_TS; c <= COL_NAME; c++)
-        want[c] = r->frame.events;
-    for (uint32_t i = 0; i < r->frame.events && ok; i++) {
+        want[c] = reader->frame.events;
+    for (uint32_t i = 0; i < reader->frame.events && ok; i++) {
         uint64_t f = next_small(&forms);
 
-        if ((ok = f < r->n_forms))
+        if ((ok = f < reader->n_forms))
             times[f]++;
     }
-    for (uint32_t f = 0; f < r->n_forms && ok; f++) {
+    for (uint32_t f = 0; f < reader->n_forms && ok; f++) {
         if (times[f] > 0)
-            form_uses(r, &r->forms[f], times[f], want);
+            form_uses(reader, &reader->forms[f], times[f], want);
     }
     free(times);
     return ok ? MRD_OK : MRD_CORRUPT;
 }
 
 static bool
-text_fits(const mrd_batch_reader *r, uint64_t n)
+text_fits(const mrd_batch_reader *reader, uint64_t n)
 {
-    column lens = r->col[COL_TEXT_LEN];
-    uint64_t sum = 0, have = (uint64_t) (r->col[COL_TEXT].end - r->col[COL_TEXT].p);
+    column lens = reader->col[COL_TEXT_LEN];
+    uint64_t sum = 0, have = (uint64_t) (reader->col[COL_TEXT].end - reader->col[COL_TEXT].p);
 
     for (uint64_t i = 0; i < n; i++) {
         uint64_t len = next_varint(&lens);
@@ -233,39 +233,39 @@ text_fits(const mrd_batch_reader *r, uint64_t n)
 }
 
 static mrd_err
-columns_check(mrd_batch_reader *r, mrd_why *why)
+columns_check(mrd_batch_reader *reader, mrd_why *why)
 {
     uint64_t want[COLS] = { 0 };
     mrd_err err;
 
     /* Check the forms first, because they determine the length of the other columns. */
-    if (column_count(&r->col[COL_FORM]) != r->frame.events)
-        return mrd_batch_corrupt(r, why, "its form column has another number of events");
-    if ((err = columns_expect(r, want)) == MRD_NOMEM)
-        return mrd_why_set(why, err, 0, "batch of %u forms", r->n_forms);
+    if (column_count(&reader->col[COL_FORM]) != reader->frame.events)
+        return mrd_batch_corrupt(reader, why, "its form column has another number of events");
+    if ((err = columns_expect(reader, want)) == MRD_NOMEM)
+        return mrd_why_set(why, err, 0, "batch of %u forms", reader->n_forms);
     if (err != MRD_OK)
-        return mrd_batch_corrupt(r, why, "an event has a form that it does not define");
+        return mrd_batch_corrupt(reader, why, "an event has a form that it does not define");
     for (unsigned c = COL_TS; c < COL_TEXT; c++) {
         bool fixed = c == COL_COUNTER_DOUBLE || c == COL_FLOW_ID || c == COL_ARG_DOUBLE;
-        size_t len = (size_t) (r->col[c].end - r->col[c].p);
+        size_t len = (size_t) (reader->col[c].end - reader->col[c].p);
 
-        if (fixed ? len != want[c] * 8 : column_count(&r->col[c]) != want[c])
-            return mrd_why_set(why, MRD_CORRUPT, 0,
-                               "batch %llu: column %u does not have its %llu entries",
-                               (unsigned long long) r->frame.seq, c, (unsigned long long) want[c]);
+        if (fixed ? len != want[c] * 8 : column_count(&reader->col[c]) != want[c])
+            return mrd_why_set(
+                why, MRD_CORRUPT, 0, "batch %llu: column %u does not have its %llu entries",
+                (unsigned long long) reader->frame.seq, c, (unsigned long long) want[c]);
     }
-    if (!text_fits(r, want[COL_TEXT_LEN]))
-        return mrd_batch_corrupt(r, why, "its text does not have the lengths it states");
+    if (!text_fits(reader, want[COL_TEXT_LEN]))
+        return mrd_batch_corrupt(reader, why, "its text does not have the lengths it states");
     return MRD_OK;
 }
 
 mrd_err
-mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_catalog *cat,
+mrd_batch_open(mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body, mrd_catalog *cat,
                mrd_batch_info *ret_info, mrd_why *why)
 {
     mrd_batch_info info;
     mrd_bytes cols;
-    mrd_err err = mrd_batch_scan(r, frame, body, cat, &info, why);
+    mrd_err err = mrd_batch_scan(reader, frame, body, cat, &info, why);
 
     if (err != MRD_OK)
         return err;
@@ -273,29 +273,30 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
         return mrd_why_set(why, MRD_TRUNCATED, 0, "batch with %zu of %u bytes", body.len,
                            frame->body_len);
     cols = (mrd_bytes){ body.p + frame->head_len, body.len - frame->head_len };
-    err = mrd_codec_unpack(r->codec, frame->codec, cols, frame->cols_raw, &r->cols, &cols, why);
-    if (err == MRD_OK && cols.p != r->cols.p) {
-        mrd_buf_reset(&r->cols);
-        if (mrd_buf_room(&r->cols, cols.len + CODEC_SLACK)) {
-            mrd_buf_add(&r->cols, cols.p, cols.len);
-            memset(r->cols.p + cols.len, 0, CODEC_SLACK);
+    err = mrd_codec_unpack(reader->codec, frame->codec, cols, frame->cols_raw, &reader->cols, &cols,
+                           why);
+    if (err == MRD_OK && cols.p != reader->cols.p) {
+        mrd_buf_reset(&reader->cols);
+        if (mrd_buf_room(&reader->cols, cols.len + CODEC_SLACK)) {
+            mrd_buf_add(&reader->cols, cols.p, cols.len);
+            memset(reader->cols.p + cols.len, 0, CODEC_SLACK);
         }
-        err = r->cols.err;
-        cols.p = r->cols.p;
+        err = reader->cols.err;
+        cols.p = reader->cols.p;
     }
     if (err != MRD_OK)
         return err;
-    if (!columns_find(r, cols))
-        return mrd_batch_corrupt(r, why, "its columns are no message");
-    if ((err = columns_check(r, why)) != MRD_OK)
+    if (!columns_find(reader, cols))
+        return mrd_batch_corrupt(reader, why, "its columns are no message");
+    if ((err = columns_check(reader, why)) != MRD_OK)
         return err;
-    if (!MRD_VEC_ROOM(r->chunk, 0, r->chunk_cap, AHEAD) ||
-        !MRD_VEC_ROOM(r->args, 0, r->args_cap, (AHEAD + 1) * FEW) ||
-        !MRD_VEC_ROOM(r->flows, 0, r->flows_cap, 1))
+    if (!MRD_VEC_ROOM(reader->chunk, 0, reader->chunk_cap, AHEAD) ||
+        !MRD_VEC_ROOM(reader->args, 0, reader->args_cap, (AHEAD + 1) * FEW) ||
+        !MRD_VEC_ROOM(reader->flows, 0, reader->flows_cap, 1))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch");
-    r->decoded = 0;
-    r->ts = frame->first;
-    r->last_id = 0;
+    reader->decoded = 0;
+    reader->ts = frame->first;
+    reader->last_id = 0;
     *ret_info = info;
     return MRD_OK;
 }
@@ -303,44 +304,44 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
 /* ---- Events ---- */
 
 static mrd_step
-bad(mrd_batch_reader *r, mrd_why *why)
+bad(mrd_batch_reader *reader, mrd_why *why)
 {
-    mrd_err err = r->wrong == out_of_memory ? MRD_NOMEM : MRD_CORRUPT;
+    mrd_err err = reader->wrong == out_of_memory ? MRD_NOMEM : MRD_CORRUPT;
 
-    mrd_why_set(why, err, 0, "batch %llu, event %u: %s", (unsigned long long) r->frame.seq,
-                r->given, r->wrong);
-    r->decoded = r->frame.events;
-    r->chunk_n = r->chunk_at = 0;
-    r->wrong = NULL;
+    mrd_why_set(why, err, 0, "batch %llu, event %u: %s", (unsigned long long) reader->frame.seq,
+                reader->given, reader->wrong);
+    reader->decoded = reader->frame.events;
+    reader->chunk_n = reader->chunk_at = 0;
+    reader->wrong = NULL;
     return MRD_BAD;
 }
 
 /* Every type but integers. */
 static const char *
-decode_arg(mrd_batch_reader *r, column *c, mrd_arg *a)
+decode_arg(mrd_batch_reader *reader, column *c, mrd_arg *arg)
 {
-    uint64_t v = a->type == MRD_ARG_DOUBLE ? next_fixed64(c) : next_varint(c);
+    uint64_t value = arg->type == MRD_ARG_DOUBLE ? next_fixed64(c) : next_varint(c);
 
-    a->v.u = v;
-    switch ((mrd_arg_type) a->type) {
+    arg->v.u = value;
+    switch ((mrd_arg_type) arg->type) {
     case MRD_ARG_STR:
-        if (v >= r->n_strings)
+        if (value >= reader->n_strings)
             return "an argument's string is not in the dictionary";
-        a->v.sid = r->strings[v];
+        arg->v.sid = reader->strings[value];
         break;
     case MRD_ARG_TEXT:
     case MRD_ARG_JSON:
-        if (v > MRD_ARG_TEXT_MAX)
+        if (value > MRD_ARG_TEXT_MAX)
             return "an argument's text is too long";
-        a->len = (uint32_t) v & MRD_ARG_TEXT_MAX;
-        a->v.text = (const char *) r->col[COL_TEXT].p;
-        r->col[COL_TEXT].p += v;
+        arg->len = (uint32_t) value & MRD_ARG_TEXT_MAX;
+        arg->v.text = (const char *) reader->col[COL_TEXT].p;
+        reader->col[COL_TEXT].p += value;
         break;
     case MRD_ARG_BOOL:
-        a->v.u = v != 0;
+        arg->v.u = value != 0;
         break;
     case MRD_ARG_DOUBLE:
-        if (!isfinite(a->v.d))
+        if (!isfinite(arg->v.d))
             return "an argument is not a finite number";
         break;
     default:
@@ -350,51 +351,52 @@ decode_arg(mrd_batch_reader *r, column *c, mrd_arg *a)
 }
 
 static inline const char *
-decode_args(mrd_batch_reader *r, const form *f)
+decode_args(mrd_batch_reader *reader, const form *f)
 {
-    const form_key *k = r->keys + f->keys_at, *end = k + f->args;
+    const form_key *key = reader->keys + f->keys_at, *end = key + f->args;
     const char *wrong;
-    mrd_arg *a;
+    mrd_arg *arg;
 
-    if (r->n_args + f->args + FEW > r->args_cap &&
-        !MRD_VEC_ROOM(r->args, 0, r->args_cap, (size_t) r->n_args + f->args + FEW))
+    if (reader->n_args + f->args + FEW > reader->args_cap &&
+        !MRD_VEC_ROOM(reader->args, 0, reader->args_cap, (size_t) reader->n_args + f->args + FEW))
         return out_of_memory;
-    a = r->args + r->n_args;
-    r->n_args += f->args;
-    for (; k < end; k++, a++) {
-        a->key = k->key;
-        a->type = k->type & 15;
-        a->len = 0;
-        if (k->type == MRD_ARG_INT)
-            a->v.i = unzigzag(next_varint(&r->col[COL_ARG_INT]));
-        else if ((wrong = decode_arg(r, &r->col[k->column], a)) != NULL)
+    arg = reader->args + reader->n_args;
+    reader->n_args += f->args;
+    for (; key < end; key++, arg++) {
+        arg->key = key->key;
+        arg->type = key->type & 15;
+        arg->len = 0;
+        if (key->type == MRD_ARG_INT)
+            arg->v.i = unzigzag(next_varint(&reader->col[COL_ARG_INT]));
+        else if ((wrong = decode_arg(reader, &reader->col[key->column], arg)) != NULL)
             return wrong;
     }
     return NULL;
 }
 
 static const char *
-decode_flows(mrd_batch_reader *r, const form *f)
+decode_flows(mrd_batch_reader *reader, const form *f)
 {
-    if (!MRD_VEC_ROOM(r->flows, 0, r->flows_cap, (size_t) r->n_flows + f->flows))
+    if (!MRD_VEC_ROOM(reader->flows, 0, reader->flows_cap, (size_t) reader->n_flows + f->flows))
         return out_of_memory;
     for (uint32_t k = 0; k < f->flows; k++) {
-        uint64_t id = next_fixed64(&r->col[COL_FLOW_ID]), dir = next_varint(&r->col[COL_FLOW_DIR]);
+        uint64_t id = next_fixed64(&reader->col[COL_FLOW_ID]),
+                 dir = next_varint(&reader->col[COL_FLOW_DIR]);
 
         if (dir < MRD_FLOW_START || dir > MRD_FLOW_END)
             return "an arrow has an unknown direction";
-        r->flows[r->n_flows++] = (mrd_flow){ .id = id, .dir = (mrd_flow_dir) dir };
+        reader->flows[reader->n_flows++] = (mrd_flow){ .id = id, .dir = (mrd_flow_dir) dir };
     }
     return NULL;
 }
 
 static const char *
-decode_values(mrd_batch_reader *r, const form *f, mrd_event *ev)
+decode_values(mrd_batch_reader *reader, const form *f, mrd_event *ev)
 {
     uint32_t bits = f->bits;
 
     if (ev->kind == MRD_LOSS || (ev->kind == MRD_SPAN && (bits & FORM_UNFINISHED) == 0)) {
-        uint64_t dur = next_varint(&r->col[COL_DUR]);
+        uint64_t dur = next_varint(&reader->col[COL_DUR]);
 
         if (dur > INT64_MAX)
             return "a duration is out of range";
@@ -403,53 +405,54 @@ decode_values(mrd_batch_reader *r, const form *f, mrd_event *ev)
         ev->dur_ns = MRD_DUR_UNFINISHED;
     }
     if ((bits & FORM_HAS_ID) != 0)
-        ev->id = r->last_id += (uint64_t) unzigzag(next_varint(&r->col[COL_ID]));
+        ev->id = reader->last_id += (uint64_t) unzigzag(next_varint(&reader->col[COL_ID]));
     if ((bits & FORM_HAS_BOUND) != 0)
-        ev->bound_ns = (uint32_t) next_varint(&r->col[COL_BOUND]);
+        ev->bound_ns = (uint32_t) next_varint(&reader->col[COL_BOUND]);
     if (ev->kind == MRD_LOSS || (ev->kind == MRD_COUNTER && (ev->flags & MRD_EV_INT) != 0)) {
-        ev->ivalue = unzigzag(next_varint(&r->col[COL_COUNTER_INT]));
+        ev->ivalue = unzigzag(next_varint(&reader->col[COL_COUNTER_INT]));
     } else if (ev->kind == MRD_COUNTER) {
-        ev->ivalue = (int64_t) next_fixed64(&r->col[COL_COUNTER_DOUBLE]);
+        ev->ivalue = (int64_t) next_fixed64(&reader->col[COL_COUNTER_DOUBLE]);
         if (!isfinite(ev->value))
             return "a sample is not a finite number";
     } else if (ev->kind == MRD_FLOW) {
-        ev->id = next_fixed64(&r->col[COL_FLOW_ID]);
+        ev->id = next_fixed64(&reader->col[COL_FLOW_ID]);
         ev->flow_dir = (uint8_t) (bits >> FORM_DIR_SHIFT & 3);
     }
     return NULL;
 }
 
-/* Decodes the next event into *ev. Its arguments and arrows are appended to r->args and r->flows.
+/* Decodes the next event into *ev. Its arguments and arrows are appended to reader->args and reader->flows.
  * Returns NULL, or a text that describes the error. */
 static inline const char *
-decode_event(mrd_batch_reader *r, mrd_event *ev)
+decode_event(mrd_batch_reader *reader, mrd_event *ev)
 {
-    uint64_t delta = next_varint(&r->col[COL_TS]), track = next_small(&r->col[COL_TRACK]),
-             name = next_small(&r->col[COL_NAME]);
-    const form *f = &r->forms[next_small(&r->col[COL_FORM])];
+    uint64_t delta = next_varint(&reader->col[COL_TS]), track = next_small(&reader->col[COL_TRACK]),
+             name = next_small(&reader->col[COL_NAME]);
+    const form *f = &reader->forms[next_small(&reader->col[COL_FORM])];
     const char *wrong;
 
-    if (delta > INT64_MAX || __builtin_add_overflow(r->ts.ns, (int64_t) delta, &r->ts.ns))
+    if (delta > INT64_MAX || __builtin_add_overflow(reader->ts.ns, (int64_t) delta, &reader->ts.ns))
         return "its time is out of range";
-    if (track >= r->n_tracks || name >= r->n_strings)
+    if (track >= reader->n_tracks || name >= reader->n_strings)
         return "its track or name is not in the dictionary";
     *ev = f->like;
-    ev->ts = r->ts;
-    ev->seq = r->frame.seq << 16 | r->decoded++;
-    ev->track = r->tracks[track];
-    ev->name = r->strings[name];
-    if ((wrong = decode_values(r, f, ev)) != NULL ||
-        (f->flows > 0 && (wrong = decode_flows(r, f)) != NULL))
+    ev->ts = reader->ts;
+    ev->seq = reader->frame.seq << 16 | reader->decoded++;
+    ev->track = reader->tracks[track];
+    ev->name = reader->strings[name];
+    if ((wrong = decode_values(reader, f, ev)) != NULL ||
+        (f->flows > 0 && (wrong = decode_flows(reader, f)) != NULL))
         return wrong;
-    return f->args > 0 ? decode_args(r, f) : NULL;
+    return f->args > 0 ? decode_args(reader, f) : NULL;
 }
 
 /* Decodes a signed integer argument for each of n keys, from p on. Returns the end. */
 static inline const uint8_t *
-decode_ints(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
+decode_ints(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
 {
     for (uint32_t i = 0; i < n; i++)
-        a[i] = (mrd_arg){ .key = k[i].key, .type = MRD_ARG_INT, .v.i = unzigzag(varint_get(&p)) };
+        arg[i] =
+            (mrd_arg){ .key = key[i].key, .type = MRD_ARG_INT, .v.i = unzigzag(varint_get(&p)) };
     return p;
 }
 
@@ -467,13 +470,13 @@ int_if(bool wanted, const uint8_t **p)
  * unpredictable, and a misprediction costs more than decoding one too many. The excess bytes then
  * belong to the next column, or to the slack after the last one. */
 static inline const uint8_t *
-decode_few(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
+decode_few(const form_key *key, uint32_t n, const uint8_t *p, mrd_arg *arg)
 {
     const uint8_t *one = p, *two;
 
-    a[0] = (mrd_arg){ .key = k[0].key, .type = MRD_ARG_INT, .v.i = int_if(n > 0, &one) };
+    arg[0] = (mrd_arg){ .key = key[0].key, .type = MRD_ARG_INT, .v.i = int_if(n > 0, &one) };
     two = one;
-    a[1] = (mrd_arg){ .key = k[1].key, .type = MRD_ARG_INT, .v.i = int_if(n > 1, &two) };
+    arg[1] = (mrd_arg){ .key = key[1].key, .type = MRD_ARG_INT, .v.i = int_if(n > 1, &two) };
     return n == 2 ? two : n == 1 ? one : p;
 }
 
@@ -481,24 +484,24 @@ decode_few(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
  * event is not plain. decode_event also decodes unusual events, with a number of many bytes or out
  * of range. */
 static bool
-decode_plain(mrd_batch_reader *r)
+decode_plain(mrd_batch_reader *reader)
 {
-    const uint8_t *ts = r->col[COL_TS].p, *form_id = r->col[COL_FORM].p;
-    const uint8_t *track = r->col[COL_TRACK].p, *name = r->col[COL_NAME].p;
-    const uint8_t *dur = r->col[COL_DUR].p, *ints = r->col[COL_ARG_INT].p;
-    uint32_t n_tracks = r->n_tracks < 0x80 ? r->n_tracks : 0x80;
-    uint32_t n_strings = r->n_strings < 0x80 ? r->n_strings : 0x80;
-    uint32_t room_left = AHEAD - r->chunk_n, left = r->frame.events - r->decoded;
-    mrd_event *begin = r->chunk + r->chunk_n, *ev = begin;
+    const uint8_t *ts = reader->col[COL_TS].p, *form_id = reader->col[COL_FORM].p;
+    const uint8_t *track = reader->col[COL_TRACK].p, *name = reader->col[COL_NAME].p;
+    const uint8_t *dur = reader->col[COL_DUR].p, *ints = reader->col[COL_ARG_INT].p;
+    uint32_t n_tracks = reader->n_tracks < 0x80 ? reader->n_tracks : 0x80;
+    uint32_t n_strings = reader->n_strings < 0x80 ? reader->n_strings : 0x80;
+    uint32_t room_left = AHEAD - reader->chunk_n, left = reader->frame.events - reader->decoded;
+    mrd_event *begin = reader->chunk + reader->chunk_n, *ev = begin;
     mrd_event *end = ev + (left < room_left ? left : room_left);
-    mrd_arg *args = r->args + r->n_args, *args_end = r->args + r->args_cap;
-    uint64_t seq = r->frame.seq << 16 | r->decoded, id = r->last_id;
-    int64_t now = r->ts.ns;
-    bool any_args = r->n_keys > 0, ties = false;
+    mrd_arg *args = reader->args + reader->n_args, *args_end = reader->args + reader->args_cap;
+    uint64_t seq = reader->frame.seq << 16 | reader->decoded, id = reader->last_id;
+    int64_t now = reader->ts.ns;
+    bool any_args = reader->n_keys > 0, ties = false;
 
     for (; ev < end; ev++) {
         const uint8_t *ts_next = ts, *dur_next = dur;
-        const form *f = &r->forms[*form_id & 0x7f];
+        const form *f = &reader->forms[*form_id & 0x7f];
         uint64_t delta, span;
 
         if (*form_id >= 0x80 || *track >= n_tracks || *name >= n_strings || !f->plain ||
@@ -515,30 +518,30 @@ decode_plain(mrd_batch_reader *r)
         ev->ts = (mrd_ev_ns){ now };
         ev->dur_ns = (int64_t) span;
         ev->seq = seq++;
-        ev->track = r->tracks[*track++];
-        ev->name = r->strings[*name++];
+        ev->track = reader->tracks[*track++];
+        ev->name = reader->strings[*name++];
         form_id++;
         ties |= delta == 0;
         if ((f->bits & FORM_HAS_ID) != 0)
-            ev->id = id += (uint64_t) unzigzag(next_small(&r->col[COL_ID]));
+            ev->id = id += (uint64_t) unzigzag(next_small(&reader->col[COL_ID]));
         if (any_args)
-            ints = f->args <= FEW ? decode_few(r->keys + f->keys_at, f->args, ints, args)
-                                  : decode_ints(r->keys + f->keys_at, f->args, ints, args);
+            ints = f->args <= FEW ? decode_few(reader->keys + f->keys_at, f->args, ints, args)
+                                  : decode_ints(reader->keys + f->keys_at, f->args, ints, args);
         args += f->args;
     }
-    r->col[COL_TS].p = ts;
-    r->col[COL_FORM].p = form_id;
-    r->col[COL_TRACK].p = track;
-    r->col[COL_NAME].p = name;
-    r->col[COL_DUR].p = dur;
-    r->col[COL_ARG_INT].p = ints;
-    r->last_id = id;
-    r->n_args = (uint32_t) (args - r->args);
-    r->chunk_n += (uint32_t) (ev - begin);
-    r->decoded += (uint32_t) (ev - begin);
+    reader->col[COL_TS].p = ts;
+    reader->col[COL_FORM].p = form_id;
+    reader->col[COL_TRACK].p = track;
+    reader->col[COL_NAME].p = name;
+    reader->col[COL_DUR].p = dur;
+    reader->col[COL_ARG_INT].p = ints;
+    reader->last_id = id;
+    reader->n_args = (uint32_t) (args - reader->args);
+    reader->chunk_n += (uint32_t) (ev - begin);
+    reader->decoded += (uint32_t) (ev - begin);
     if (ev > begin)
-        r->ts = ev[-1].ts;
-    r->ties |= ties;
+        reader->ts = ev[-1].ts;
+    reader->ties |= ties;
     return ev > begin;
 }
 
@@ -550,25 +553,26 @@ chunk_order(const void *a, const void *b)
 
 /* Sorts events with equal times. The catalog assigns new numbers to tracks, so their order changes. */
 static void
-chunk_sort_ties(mrd_batch_reader *r)
+chunk_sort_ties(mrd_batch_reader *reader)
 {
-    for (uint32_t i = 0, end; i < r->chunk_n; i = end) {
-        for (end = i + 1; end < r->chunk_n && r->chunk[end].ts.ns == r->chunk[i].ts.ns; end++)
+    for (uint32_t i = 0, end; i < reader->chunk_n; i = end) {
+        for (end = i + 1;
+             end < reader->chunk_n && reader->chunk[end].ts.ns == reader->chunk[i].ts.ns; end++)
             ;
         if (end - i > 1)
-            qsort(r->chunk + i, end - i, sizeof(*r->chunk), chunk_order);
+            qsort(reader->chunk + i, end - i, sizeof(*reader->chunk), chunk_order);
     }
 }
 
 /* Sets each event's pointers to its arguments and arrows, which no longer move. */
 static void
-chunk_point(mrd_batch_reader *r)
+chunk_point(mrd_batch_reader *reader)
 {
-    const mrd_arg *args = r->args;
-    const mrd_flow *flows = r->flows;
+    const mrd_arg *args = reader->args;
+    const mrd_flow *flows = reader->flows;
 
-    for (uint32_t i = 0; i < r->chunk_n; i++) {
-        mrd_event *ev = &r->chunk[i];
+    for (uint32_t i = 0; i < reader->chunk_n; i++) {
+        mrd_event *ev = &reader->chunk[i];
 
         ev->args = args;
         ev->flows = flows;
@@ -580,66 +584,66 @@ chunk_point(mrd_batch_reader *r)
 /* Decodes some events, and all events with the time of the last one. An error in an event is
  * reported after the events before it were returned. */
 static void
-chunk_fill(mrd_batch_reader *r)
+chunk_fill(mrd_batch_reader *reader)
 {
-    r->ties = r->loose = false;
-    r->chunk_n = r->chunk_at = r->n_args = r->n_flows = 0;
-    while (r->decoded < r->frame.events && r->wrong == NULL) {
-        bool tie = r->chunk_n > 0 && *r->col[COL_TS].p == 0;
+    reader->ties = reader->loose = false;
+    reader->chunk_n = reader->chunk_at = reader->n_args = reader->n_flows = 0;
+    while (reader->decoded < reader->frame.events && reader->wrong == NULL) {
+        bool tie = reader->chunk_n > 0 && *reader->col[COL_TS].p == 0;
 
-        if (r->chunk_n < AHEAD && decode_plain(r))
+        if (reader->chunk_n < AHEAD && decode_plain(reader))
             continue;
-        if (r->chunk_n >= AHEAD && !tie)
+        if (reader->chunk_n >= AHEAD && !tie)
             break;
-        r->ties |= tie;
-        if (!MRD_VEC_ROOM(r->chunk, 0, r->chunk_cap, (size_t) r->chunk_n + 1))
-            r->wrong = out_of_memory;
-        else if ((r->wrong = decode_event(r, &r->chunk[r->chunk_n])) == NULL)
-            r->chunk_n++;
-        r->loose = true; /* all pointers need updating if the arguments moved */
+        reader->ties |= tie;
+        if (!MRD_VEC_ROOM(reader->chunk, 0, reader->chunk_cap, (size_t) reader->chunk_n + 1))
+            reader->wrong = out_of_memory;
+        else if ((reader->wrong = decode_event(reader, &reader->chunk[reader->chunk_n])) == NULL)
+            reader->chunk_n++;
+        reader->loose = true; /* all pointers need updating if the arguments moved */
     }
-    if (r->loose)
-        chunk_point(r);
-    if (r->ties)
-        chunk_sort_ties(r);
+    if (reader->loose)
+        chunk_point(reader);
+    if (reader->ties)
+        chunk_sort_ties(reader);
     /* When many batches are read in turn, the processor does not predict the next accesses of each
      * batch. */
     for (unsigned c = COL_TS; c <= COL_DUR; c++)
-        __builtin_prefetch(r->col[c].p + 64);
-    __builtin_prefetch(r->col[COL_TS].p + 128);
+        __builtin_prefetch(reader->col[c].p + 64);
+    __builtin_prefetch(reader->col[COL_TS].p + 128);
 }
 
 mrd_step
-mrd_batch_peek(mrd_batch_reader *r, mrd_event **ret_events, uint32_t *ret_n, mrd_why *why)
+mrd_batch_peek(mrd_batch_reader *reader, mrd_event **ret_events, uint32_t *ret_n, mrd_why *why)
 {
-    if (__builtin_expect(r->chunk_at == r->chunk_n, 0)) {
-        if (r->wrong == NULL)
-            chunk_fill(r);
-        if (r->chunk_n == r->chunk_at)
-            return r->wrong == NULL ? MRD_END : bad(r, why);
+    if (__builtin_expect(reader->chunk_at == reader->chunk_n, 0)) {
+        if (reader->wrong == NULL)
+            chunk_fill(reader);
+        if (reader->chunk_n == reader->chunk_at)
+            return reader->wrong == NULL ? MRD_END : bad(reader, why);
     }
-    *ret_events = &r->chunk[r->chunk_at];
-    *ret_n = r->chunk_n - r->chunk_at;
+    *ret_events = &reader->chunk[reader->chunk_at];
+    *ret_n = reader->chunk_n - reader->chunk_at;
     return MRD_MORE;
 }
 
 void
-mrd_batch_take(mrd_batch_reader *r, uint32_t n)
+mrd_batch_take(mrd_batch_reader *reader, uint32_t n)
 {
-    r->chunk_at += n;
-    r->given += n;
+    reader->chunk_at += n;
+    reader->given += n;
 }
 
 mrd_step
-mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why)
+mrd_batch_next(mrd_batch_reader *reader, const mrd_event **ret_event, mrd_why *why)
 {
     mrd_event *ev;
     uint32_t n;
-    mrd_step step = mrd_batch_peek(r, &ev, &n, why);
+    mrd_step step = mrd_batch_peek(reader, &ev, &n, why);
 
     if (step != MRD_MORE)
         return step;
-    mrd_batch_take(r, 1);
+    mrd_batch_take(reader, 1);
     *ret_event = ev;
     return MRD_MORE;
 }

@@ -65,6 +65,6 @@ struct mrd_batch_reader {
 };
 
 /* Reports CORRUPT with the number of the batch. */
-mrd_err mrd_batch_corrupt(const mrd_batch_reader *r, mrd_why *why, const char *what);
+mrd_err mrd_batch_corrupt(const mrd_batch_reader *reader, mrd_why *why, const char *what);
 
 #endif

@@ -55,31 +55,31 @@ room_for(size_t len)
  * parameter is experimental. With a library that lacks it, the codec skims instead, which takes
  * twice the time. Any decoder can read the result. */
 static void
-codes_only(ZSTD_CCtx *c)
+codes_only(ZSTD_CCtx *CCtx)
 {
-    if (!ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_literalCompressionMode, 1)))
-        ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, ZSTD_minCLevel());
+    if (!ZSTD_isError(ZSTD_CCtx_setParameter(CCtx, ZSTD_c_literalCompressionMode, 1)))
+        ZSTD_CCtx_setParameter(CCtx, ZSTD_c_compressionLevel, ZSTD_minCLevel());
 }
 
 static ZSTD_CCtx *
 zstd_context(mrd_pack_way way)
 {
-    ZSTD_CCtx *c = ZSTD_createCCtx();
+    ZSTD_CCtx *CCtx = ZSTD_createCCtx();
 
-    if (c == NULL)
+    if (CCtx == NULL)
         return NULL;
-    ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, 1);
+    ZSTD_CCtx_setParameter(CCtx, ZSTD_c_compressionLevel, 1);
     /* Half of the default, so that the table stays in the L1 cache. This takes 10 % less time and
      * gives the same size. */
-    ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 12);
-    ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 0); /* our header has it */
+    ZSTD_CCtx_setParameter(CCtx, ZSTD_c_hashLog, 12);
+    ZSTD_CCtx_setParameter(CCtx, ZSTD_c_contentSizeFlag, 0); /* our header has it */
     if (way != MRD_PACK_SEARCH) {
-        ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 6);
-        ZSTD_CCtx_setParameter(c, ZSTD_c_minMatch, 7);
+        ZSTD_CCtx_setParameter(CCtx, ZSTD_c_hashLog, 6);
+        ZSTD_CCtx_setParameter(CCtx, ZSTD_c_minMatch, 7);
     }
     if (way == MRD_PACK_CODES)
-        codes_only(c);
-    return c;
+        codes_only(CCtx);
+    return CCtx;
 }
 
 static size_t
@@ -121,22 +121,22 @@ mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to)
 static size_t
 pack_stored(mrd_bytes src, uint8_t *to)
 {
-    uint8_t *p = to + STORED_HEAD;
+    uint8_t *bytes = to + STORED_HEAD;
 
     store32(to, ZSTD_MAGICNUMBER);
     to[4] = 2 << 6 | 1 << 5; /* flags: a size of four bytes follows, and a single segment */
     store32(to + 5, (uint32_t) src.len);
-    for (size_t at = 0, n; at < src.len; at += n, p += n) {
+    for (size_t at = 0, n; at < src.len; at += n, bytes += n) {
         uint32_t last;
 
         n = src.len - at < STORED_BLOCK ? src.len - at : STORED_BLOCK;
         last = at + n == src.len;
         /* writes three bytes; the fourth is overwritten by the data */
-        store32(p, (uint32_t) n << 3 | last);
-        p += 3;
-        memcpy(p, src.p + at, n);
+        store32(bytes, (uint32_t) n << 3 | last);
+        bytes += 3;
+        memcpy(bytes, src.p + at, n);
     }
-    return (size_t) (p - to);
+    return (size_t) (bytes - to);
 }
 
 static size_t

@@ -100,31 +100,31 @@ varint_len(uint64_t v)
 }
 
 static inline uint8_t *
-varint_put(uint8_t *p, uint64_t v)
+varint_put(uint8_t *bytes, uint64_t value)
 {
-    if (__builtin_expect(v >> 28 == 0, 1)) {
-        unsigned len = varint_len(v);
-        uint32_t x = (uint32_t) (v & 0x0fffc000u) << 2 | (uint32_t) (v & 0x3fffu);
+    if (__builtin_expect(value >> 28 == 0, 1)) {
+        unsigned len = varint_len(value);
+        uint32_t x = (uint32_t) (value & 0x0fffc000u) << 2 | (uint32_t) (value & 0x3fffu);
 
         x = (x & 0x3f803f80u) << 1 | (x & 0x007f007fu) | 0x00808080u >> (32 - 8 * len);
-        store32(p, x);
-        return p + len;
+        store32(bytes, x);
+        return bytes + len;
     }
-    if (__builtin_expect(v >> 56 == 0, 1)) {
-        unsigned len = varint_len(v);
-        uint64_t x = (v & 0x00fffffff0000000u) << 4 | (v & 0x000000000fffffffu);
+    if (__builtin_expect(value >> 56 == 0, 1)) {
+        unsigned len = varint_len(value);
+        uint64_t x = (value & 0x00fffffff0000000u) << 4 | (value & 0x000000000fffffffu);
 
         x = (x & 0x0fffc0000fffc000u) << 2 | (x & 0x00003fff00003fffu);
         x = (x & 0x3f803f803f803f80u) << 1 | (x & 0x007f007f007f007fu);
-        store64(p, x | 0x0080808080808080u >> (64 - 8 * len));
-        return p + len;
+        store64(bytes, x | 0x0080808080808080u >> (64 - 8 * len));
+        return bytes + len;
     }
-    while (v >= 0x80) {
-        *p++ = (uint8_t) (v | 0x80);
-        v >>= 7;
+    while (value >= 0x80) {
+        *bytes++ = (uint8_t) (value | 0x80);
+        value >>= 7;
     }
-    *p++ = (uint8_t) v;
-    return p;
+    *bytes++ = (uint8_t) value;
+    return bytes;
 }
 
 /* For small numbers, which nearly always take one byte, so that the branch is predicted. */
@@ -153,8 +153,8 @@ load32(const uint8_t *p)
 static inline uint64_t
 varint_get_long(const uint8_t **at)
 {
-    const uint8_t *p = *at;
-    uint64_t x = load64(p), stop = ~x & 0x8080808080808080u, v = 0;
+    const uint8_t *bytes = *at;
+    uint64_t x = load64(bytes), stop = ~x & 0x8080808080808080u, v = 0;
     unsigned shift = 0;
 
     if (__builtin_expect(stop != 0, 1)) {
@@ -162,13 +162,13 @@ varint_get_long(const uint8_t **at)
         x = (x & 0x7f007f007f007f00u) >> 1 | (x & 0x007f007f007f007fu);
         x = (x & 0x3fff00003fff0000u) >> 2 | (x & 0x00003fff00003fffu);
         x = (x & 0x0fffffff00000000u) >> 4 | (x & 0x000000000fffffffu);
-        *at = p + ((unsigned) __builtin_ctzll(stop) + 1) / 8;
+        *at = bytes + ((unsigned) __builtin_ctzll(stop) + 1) / 8;
         return x;
     }
-    for (; *p >= 0x80; p++, shift += 7)
-        v |= (uint64_t) (*p & 0x7f) << (shift & 63);
-    v |= (uint64_t) *p << (shift & 63);
-    *at = p + 1;
+    for (; *bytes >= 0x80; bytes++, shift += 7)
+        v |= (uint64_t) (*bytes & 0x7f) << (shift & 63);
+    v |= (uint64_t) *bytes << (shift & 63);
+    *at = bytes + 1;
     return v;
 }
 

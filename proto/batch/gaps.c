@@ -8,9 +8,9 @@
 #include "base/num.h"
 
 static bool
-same_kind(const mrd_gap *a, const mrd_gap *b)
+same_kind(const mrd_gap *gap, const mrd_gap *b)
 {
-    return a->cause == b->cause && a->marked == b->marked;
+    return gap->cause == b->cause && gap->marked == b->marked;
 }
 
 static void
@@ -23,42 +23,43 @@ join(mrd_gap *to, const mrd_gap *from)
 
 /* Returns the time between two gaps, or 0 if they touch. */
 static uint64_t
-apart(const mrd_gap *a, const mrd_gap *b)
+apart(const mrd_gap *gap, const mrd_gap *b)
 {
-    if (mrd_local_before(a->last, b->first))
-        return (uint64_t) b->first.ns - (uint64_t) a->last.ns;
-    return mrd_local_before(b->last, a->first) ? (uint64_t) a->first.ns - (uint64_t) b->last.ns : 0;
+    if (mrd_local_before(gap->last, b->first))
+        return (uint64_t) b->first.ns - (uint64_t) gap->last.ns;
+    return mrd_local_before(b->last, gap->first) ? (uint64_t) gap->first.ns - (uint64_t) b->last.ns
+                                                 : 0;
 }
 
 static void
-take_out(mrd_gaps *g, size_t i)
+take_out(mrd_gaps *gaps, size_t i)
 {
-    g->n--;
-    memmove(&g->v[i], &g->v[i + 1], (g->n - i) * sizeof(g->v[0]));
+    gaps->n--;
+    memmove(&gaps->v[i], &gaps->v[i + 1], (gaps->n - i) * sizeof(gaps->v[0]));
 }
 
 /* Joins two gaps to make space for another. These are the nearest two of one kind, or the first two
  * if no kind occurs twice. */
 static void
-make_room(mrd_gaps *g)
+make_room(mrd_gaps *gaps)
 {
     size_t a = 0, b = 1;
     uint64_t best = UINT64_MAX;
 
-    for (size_t i = 0; i < g->n; i++)
-        for (size_t k = i + 1; k < g->n; k++)
-            if (same_kind(&g->v[i], &g->v[k]) && apart(&g->v[i], &g->v[k]) < best) {
-                best = apart(&g->v[i], &g->v[k]);
+    for (size_t i = 0; i < gaps->n; i++)
+        for (size_t k = i + 1; k < gaps->n; k++)
+            if (same_kind(&gaps->v[i], &gaps->v[k]) && apart(&gaps->v[i], &gaps->v[k]) < best) {
+                best = apart(&gaps->v[i], &gaps->v[k]);
                 a = i;
                 b = k;
             }
-    join(&g->v[a], &g->v[b]);
-    take_out(g, b);
-    g->merged = true;
+    join(&gaps->v[a], &gaps->v[b]);
+    take_out(gaps, b);
+    gaps->merged = true;
 }
 
 void
-mrd_gaps_add(mrd_gaps *g, const mrd_gap *gap)
+mrd_gaps_add(mrd_gaps *gaps, const mrd_gap *gap)
 {
     mrd_gap grown = *gap;
 
@@ -66,34 +67,34 @@ mrd_gaps_add(mrd_gaps *g, const mrd_gap *gap)
         return;
     if (mrd_local_before(grown.last, grown.first))
         grown.last = grown.first;
-    for (size_t i = g->n; i-- > 0;)
-        if (same_kind(&g->v[i], &grown) && apart(&g->v[i], &grown) == 0) {
-            join(&grown, &g->v[i]);
-            take_out(g, i);
+    for (size_t i = gaps->n; i-- > 0;)
+        if (same_kind(&gaps->v[i], &grown) && apart(&gaps->v[i], &grown) == 0) {
+            join(&grown, &gaps->v[i]);
+            take_out(gaps, i);
         }
-    if (g->n == MRD_GAPS_MAX)
-        make_room(g);
-    g->v[g->n++] = grown;
+    if (gaps->n == MRD_GAPS_MAX)
+        make_room(gaps);
+    gaps->v[gaps->n++] = grown;
 }
 
 static int
 by_first(const void *a, const void *b)
 {
-    const mrd_gap *x = a, *y = b;
+    const mrd_gap *gap = a, *y = b;
 
-    return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
+    return mrd_local_after(gap->first, y->first) - mrd_local_before(gap->first, y->first);
 }
 
 int64_t
-mrd_gaps_union(mrd_gap *v, size_t n, int64_t from_ns, int64_t to_ns)
+mrd_gaps_union(mrd_gap *gap, size_t n, int64_t from_ns, int64_t to_ns)
 {
     uint64_t sum = 0;
 
     if (n > 0)
-        qsort(v, n, sizeof(*v), by_first);
+        qsort(gap, n, sizeof(*gap), by_first);
     for (size_t i = 0; i < n; i++) {
-        int64_t first = v[i].first.ns > from_ns ? v[i].first.ns : from_ns;
-        int64_t last = v[i].last.ns < to_ns ? v[i].last.ns : to_ns;
+        int64_t first = gap[i].first.ns > from_ns ? gap[i].first.ns : from_ns;
+        int64_t last = gap[i].last.ns < to_ns ? gap[i].last.ns : to_ns;
 
         if (last <= first)
             continue;

@@ -32,8 +32,8 @@ typedef struct {
 
 /* Adds a gap. If last precedes first, it counts as an instant. Beyond MRD_GAPS_MAX kinds of cause
  * and mark, gaps of different kinds are joined. */
-void mrd_gaps_add(mrd_gaps *g, const mrd_gap *gap);
+void mrd_gaps_add(mrd_gaps *gaps, const mrd_gap *gap);
 /* Sorts the n gaps and returns how much of [from, to] at least one of them covers. */
-int64_t mrd_gaps_union(mrd_gap *v, size_t n, int64_t from_ns, int64_t to_ns);
+int64_t mrd_gaps_union(mrd_gap *gap, size_t n, int64_t from_ns, int64_t to_ns);
 
 #endif

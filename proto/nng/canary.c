@@ -28,14 +28,14 @@ static struct {
 } canary;
 
 static void
-on_pipe(nng_pipe p, nng_pipe_ev what, void *arg)
+on_pipe(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
     (void) arg;
     pthread_mutex_lock(&lock);
     if (what == NNG_PIPE_EV_ADD_POST) {
-        canary.pipe = p;
+        canary.pipe = pipe;
         canary.up = mrd_local_now();
-    } else if (nng_pipe_id(p) == nng_pipe_id(canary.pipe)) {
+    } else if (nng_pipe_id(pipe) == nng_pipe_id(canary.pipe)) {
         canary.pipe = (nng_pipe) NNG_PIPE_INITIALIZER;
         canary.closed = false;
         canary.stuck_ns = 0;

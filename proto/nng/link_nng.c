@@ -36,7 +36,7 @@ ms_of(mrd_dur_ns ns, mrd_dur_ns def)
 }
 
 static mrd_err
-dialer(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, nng_dialer *d,
+dialer(nng_socket socket, const char *url, mrd_tls *tls, const char *server_name, nng_dialer *d,
        mrd_why *why)
 {
     nng_tls_config *cfg = NULL;
@@ -49,7 +49,7 @@ dialer(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, nng
     if (mrd_nng_wants_tls(url))
         rv = mrd_tls_nng_config(tls, server_name == NULL ? host : server_name, &cfg);
     if (rv == 0)
-        rv = nng_dialer_create(d, s, url);
+        rv = nng_dialer_create(d, socket, url);
     if (rv == 0 && cfg != NULL)
         rv = nng_dialer_set_ptr(*d, NNG_OPT_TLS_CONFIG, cfg);
     if (cfg != NULL)
@@ -164,9 +164,9 @@ static bool
 is_welcome(nng_msg *msg)
 {
     mrd_bytes data = { nng_msg_body(msg), nng_msg_len(msg) };
-    mrd_frame f;
+    mrd_frame frame;
 
-    return mrd_frame_get(data, &f, NULL) == MRD_OK && f.type == MRD_FRAME_WELCOME;
+    return mrd_frame_get(data, &frame, NULL) == MRD_OK && frame.type == MRD_FRAME_WELCOME;
 }
 
 /* Connects control at once with a new dialer. The old dialer may wait for a backoff of two seconds.
@@ -289,10 +289,10 @@ back_off(const mrd_link *link)
 }
 
 static void
-pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
+pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
     mrd_link *link = arg;
-    uint32_t id = (uint32_t) nng_pipe_id(p);
+    uint32_t id = (uint32_t) nng_pipe_id(pipe);
     bool add = what == NNG_PIPE_EV_ADD_POST, rebuffed = false;
     mrd_local_ns now = mrd_local_now();
     nng_duration ms;
@@ -315,11 +315,11 @@ pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
 }
 
 static void
-control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
+control_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
     mrd_link *link = arg;
 
-    (void) p;
+    (void) pipe;
     (void) what;
     pthread_mutex_lock(&link->lock);
     link->control_up = mrd_local_now();
@@ -357,62 +357,65 @@ slot_close(slot *s)
 }
 
 static mrd_err
-link_open_data(mrd_link *link, const mrd_link_options *o, mrd_why *why)
+link_open_data(mrd_link *link, const mrd_link_options *options, mrd_why *why)
 {
     int rv = nng_req0_open(&link->req);
 
     if (rv != 0)
-        return mrd_nng_why(why, rv, "open a socket for", o->data_url);
+        return mrd_nng_why(why, rv, "open a socket for", options->data_url);
     link->req_open = true;
     if ((rv = nng_socket_set_size(link->req, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
         (rv = nng_socket_set_ms(link->req, NNG_OPT_RECONNMINT, link->min_ms)) != 0 ||
         (rv = nng_socket_set_ms(link->req, NNG_OPT_RECONNMAXT, link->max_ms)) != 0 ||
         (rv = nng_socket_set_ms(link->req, NNG_OPT_REQ_RESENDTIME,
-                                ms_of(o->resend_ns, MRD_WAIT_RESEND))) != 0 ||
+                                ms_of(options->resend_ns, MRD_WAIT_RESEND))) != 0 ||
         (rv = nng_pipe_notify(link->req, NNG_PIPE_EV_ADD_POST, pipe_cb, link)) != 0 ||
         (rv = nng_pipe_notify(link->req, NNG_PIPE_EV_REM_POST, pipe_cb, link)) != 0)
-        return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
+        return mrd_nng_why(why, rv, "set up the socket for", options->data_url);
     for (unsigned i = 0; i < link->window + URGENT; i++) {
         if ((rv = slot_open(&link->slots[i], link, link->req, request_cb)) != 0)
-            return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
+            return mrd_nng_why(why, rv, "set up the socket for", options->data_url);
         nng_aio_set_timeout(link->slots[i].aio, link->reply_ms);
     }
-    return dialer(link->req, o->data_url, link->tls, o->tls.server_name, &link->data, why);
+    return dialer(link->req, options->data_url, link->tls, options->tls.server_name, &link->data,
+                  why);
 }
 
 static mrd_err
-link_open_control(mrd_link *link, const mrd_link_options *o, mrd_why *why)
+link_open_control(mrd_link *link, const mrd_link_options *options, mrd_why *why)
 {
     nng_duration most = ms_of(MRD_WAIT_RECONNECT_CONTROL_MAX, 0);
     nng_duration max_ms = link->max_ms < most ? link->max_ms : most;
     int rv = nng_respondent0_open(&link->resp);
 
     if (rv != 0)
-        return mrd_nng_why(why, rv, "open a socket for", o->control_url);
+        return mrd_nng_why(why, rv, "open a socket for", options->control_url);
     link->resp_open = true;
     if ((rv = nng_socket_set_size(link->resp, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
         (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMINT, link->min_ms)) != 0 ||
         (rv = nng_socket_set_ms(link->resp, NNG_OPT_RECONNMAXT, max_ms)) != 0 ||
         (rv = nng_pipe_notify(link->resp, NNG_PIPE_EV_ADD_POST, control_pipe_cb, link)) != 0)
-        return mrd_nng_why(why, rv, "set up the socket for", o->control_url);
+        return mrd_nng_why(why, rv, "set up the socket for", options->control_url);
     for (int i = 0; i < SURVEY_SLOTS; i++) {
         slot *s = &link->surveys[i];
 
         if ((rv = slot_open(s, link, link->resp, survey_cb)) != 0)
-            return mrd_nng_why(why, rv, "set up the socket for", o->control_url);
+            return mrd_nng_why(why, rv, "set up the socket for", options->control_url);
         s->state = SLOT_RECEIVING;
         nng_ctx_recv(s->ctx, s->aio);
     }
-    link->control_url = strdup(o->control_url);
-    link->server_name = o->tls.server_name == NULL ? NULL : strdup(o->tls.server_name);
-    if (link->control_url == NULL || (o->tls.server_name != NULL && link->server_name == NULL))
-        return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", o->control_url);
+    link->control_url = strdup(options->control_url);
+    link->server_name = options->tls.server_name == NULL ? NULL : strdup(options->tls.server_name);
+    if (link->control_url == NULL ||
+        (options->tls.server_name != NULL && link->server_name == NULL))
+        return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", options->control_url);
     link->control_waits = true; /* until we are welcome */
-    return dialer(link->resp, o->control_url, link->tls, o->tls.server_name, &link->control, why);
+    return dialer(link->resp, options->control_url, link->tls, options->tls.server_name,
+                  &link->control, why);
 }
 
 mrd_err
-mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
+mrd_link_open(const mrd_link_options *options, mrd_link **ret_link, mrd_why *why)
 {
     mrd_link *link = calloc(1, sizeof(*link));
     mrd_err err;
@@ -420,27 +423,27 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
 
     mrd_nng_end_refused();
     if (link == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", o->data_url);
-    link->window = o->window == 0                    ? 8
-                   : o->window > MRD_LINK_WINDOW_MAX ? MRD_LINK_WINDOW_MAX
-                                                     : o->window;
-    link->reply_ms = ms_of(o->reply_ns, MRD_WAIT_REPLY);
-    link->min_ms = ms_of(o->reconnect_min_ns, MRD_WAIT_RECONNECT_MIN);
-    link->max_ms = ms_of(o->reconnect_max_ns, MRD_WAIT_RECONNECT_MAX);
+        return mrd_why_set(why, MRD_NOMEM, 0, "link to %s", options->data_url);
+    link->window = options->window == 0                    ? 8
+                   : options->window > MRD_LINK_WINDOW_MAX ? MRD_LINK_WINDOW_MAX
+                                                           : options->window;
+    link->reply_ms = ms_of(options->reply_ns, MRD_WAIT_REPLY);
+    link->min_ms = ms_of(options->reconnect_min_ns, MRD_WAIT_RECONNECT_MIN);
+    link->max_ms = ms_of(options->reconnect_max_ns, MRD_WAIT_RECONNECT_MAX);
     link->last = &link->first;
     pthread_mutex_init(&link->lock, NULL);
     mrd_cond_init(&link->wake);
     link->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    err = link->fd < 0
-              ? mrd_why_set(why, MRD_IO, errno, "link to %s", o->data_url)
-              : mrd_nng_tls_for(o->data_url, o->control_url, &o->tls, false, &link->tls, why);
+    err = link->fd < 0 ? mrd_why_set(why, MRD_IO, errno, "link to %s", options->data_url)
+                       : mrd_nng_tls_for(options->data_url, options->control_url, &options->tls,
+                                         false, &link->tls, why);
     if (err == MRD_OK)
-        err = link_open_data(link, o, why);
-    if (err == MRD_OK && o->control_url != NULL)
-        err = link_open_control(link, o, why);
+        err = link_open_data(link, options, why);
+    if (err == MRD_OK && options->control_url != NULL)
+        err = link_open_control(link, options, why);
     if (err == MRD_OK && (rv = nng_dialer_start(link->data, NNG_FLAG_NONBLOCK)) != 0)
-        err =
-            mrd_nng_why(why, rv, "dial", o->data_url); /* otherwise it retries in the background */
+        err = mrd_nng_why(why, rv, "dial",
+                          options->data_url); /* otherwise it retries in the background */
     if (err != MRD_OK) {
         mrd_link_close(link);
         return err;

@@ -61,24 +61,24 @@ mrd_nng_end_refused(void)
 }
 
 __attribute__((visibility("default"))) void
-nng_stream_send(nng_stream *s, nng_aio *aio)
+nng_stream_send(nng_stream *stream, nng_aio *aio)
 {
     pthread_once(&once, find_real);
-    real_send(s, aio);
+    real_send(stream, aio);
     end_refused(aio);
 }
 
 __attribute__((visibility("default"))) void
-nng_stream_recv(nng_stream *s, nng_aio *aio)
+nng_stream_recv(nng_stream *stream, nng_aio *aio)
 {
     pthread_once(&once, find_real);
     if (mrd_nng_receiving != NULL)
-        *mrd_nng_receiving = (mrd_nng_receive){ s, aio };
-    if (!mrd_unaccepted_received(s, aio)) {
+        *mrd_nng_receiving = (mrd_nng_receive){ stream, aio };
+    if (!mrd_unaccepted_received(stream, aio)) {
         if (nng_aio_begin(aio))
             nng_aio_finish(aio, NNG_ECONNSHUT); /* ECLOSED in a handshake would end the listener */
         return;
     }
-    real_recv(s, aio);
+    real_recv(stream, aio);
     end_refused(aio);
 }

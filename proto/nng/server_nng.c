@@ -73,11 +73,11 @@ static void
 hold_cb(void *arg)
 {
     hold *h = arg;
-    mrd_server *s;
+    mrd_server *server;
     int rv;
 
     MRD_CHECK_MAGIC(h, HOLD_MAGIC);
-    s = h->server;
+    server = h->server;
     rv = nng_aio_result(h->aio);
     if (rv == NNG_ECLOSED || rv == NNG_ECANCELED) {
         if (h->sending && nng_aio_get_msg(h->aio) != NULL)
@@ -92,13 +92,13 @@ hold_cb(void *arg)
         return;
     }
     h->at = mrd_local_now();
-    mrd_unaccepted_complete(s->unaccepted, nng_aio_get_msg(h->aio));
-    pthread_mutex_lock(&s->lock);
+    mrd_unaccepted_complete(server->unaccepted, nng_aio_get_msg(h->aio));
+    pthread_mutex_lock(&server->lock);
     h->next = NULL;
-    *s->last = h;
-    s->last = &h->next;
-    pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->lock);
+    *server->last = h;
+    server->last = &h->next;
+    pthread_cond_signal(&server->wake);
+    pthread_mutex_unlock(&server->lock);
 }
 
 static mrd_map_key
@@ -109,98 +109,98 @@ conn_key(uint32_t id)
 
 /* Registers a connection. Returns false if there is no space even for waiting connections. */
 static bool
-conn_add(mrd_server *s, uint32_t id)
+conn_add(mrd_server *server, uint32_t id)
 {
-    bool within = s->n_within < s->max_connections;
+    bool within = server->n_within < server->max_connections;
 
-    if (s->n_conns >= s->max_connections + MRD_SERVER_WAITING ||
-        mrd_map_put(&s->conns, conn_key(id), within) != MRD_OK)
+    if (server->n_conns >= server->max_connections + MRD_SERVER_WAITING ||
+        mrd_map_put(&server->conns, conn_key(id), within) != MRD_OK)
         return false;
-    s->n_conns++;
-    s->n_within += within;
+    server->n_conns++;
+    server->n_within += within;
     return true;
 }
 
 static void
-conn_remove(mrd_server *s, uint32_t id)
+conn_remove(mrd_server *server, uint32_t id)
 {
-    uint32_t within = mrd_map_get(&s->conns, conn_key(id));
+    uint32_t within = mrd_map_get(&server->conns, conn_key(id));
 
     if (within == MRD_MAP_NONE) /* it was never let in */
         return;
-    mrd_map_remove(&s->conns, conn_key(id));
-    s->n_conns--;
-    s->n_within -= within != CONN_WAITS;
-    s->n_accepted -= within == CONN_ACCEPTED;
+    mrd_map_remove(&server->conns, conn_key(id));
+    server->n_conns--;
+    server->n_within -= within != CONN_WAITS;
+    server->n_accepted -= within == CONN_ACCEPTED;
 }
 
 static void
-server_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
+server_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
-    uint32_t id = (uint32_t) nng_pipe_id(p);
-    mrd_server *s = arg;
+    uint32_t id = (uint32_t) nng_pipe_id(pipe);
+    mrd_server *server = arg;
     bool ok = true;
 
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&server->lock);
     if (what != NNG_PIPE_EV_ADD_PRE)
-        conn_remove(s, id);
-    else if (!(ok = conn_add(s, id)))
-        s->refused++;
-    pthread_mutex_unlock(&s->lock);
+        conn_remove(server, id);
+    else if (!(ok = conn_add(server, id)))
+        server->refused++;
+    pthread_mutex_unlock(&server->lock);
     if (what != NNG_PIPE_EV_ADD_PRE)
-        mrd_unaccepted_remove(s->unaccepted, p);
+        mrd_unaccepted_remove(server->unaccepted, pipe);
     else
-        ok = ok && mrd_unaccepted_add(s->unaccepted, p);
+        ok = ok && mrd_unaccepted_add(server->unaccepted, pipe);
     if (!ok)
-        nng_pipe_close(p);
+        nng_pipe_close(pipe);
 }
 
 /* An agent has one connection for data and one for control. */
 static void
-control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
+control_pipe_cb(nng_pipe pipe, nng_pipe_ev what, void *arg)
 {
-    uint32_t id = (uint32_t) nng_pipe_id(p);
-    mrd_server *s = arg;
+    uint32_t id = (uint32_t) nng_pipe_id(pipe);
+    mrd_server *server = arg;
     bool ok = true;
 
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&server->lock);
     if (what != NNG_PIPE_EV_ADD_PRE) {
-        s->control_conns -= mrd_map_get(&s->controls, conn_key(id)) != MRD_MAP_NONE;
-        mrd_map_remove(&s->controls, conn_key(id));
+        server->control_conns -= mrd_map_get(&server->controls, conn_key(id)) != MRD_MAP_NONE;
+        mrd_map_remove(&server->controls, conn_key(id));
     } else {
-        ok = s->control_conns < s->max_connections + MRD_SERVER_WAITING &&
-             s->control_conns < 2 * s->n_accepted + CONTROLS_FREE &&
-             mrd_map_put(&s->controls, conn_key(id), 1) == MRD_OK;
-        s->control_conns += ok;
-        s->refused += !ok;
+        ok = server->control_conns < server->max_connections + MRD_SERVER_WAITING &&
+             server->control_conns < 2 * server->n_accepted + CONTROLS_FREE &&
+             mrd_map_put(&server->controls, conn_key(id), 1) == MRD_OK;
+        server->control_conns += ok;
+        server->refused += !ok;
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&server->lock);
     /* The handshake has ended. The limit of control connections bounds the memory from here on. */
     if (what == NNG_PIPE_EV_ADD_PRE)
-        mrd_unaccepted_end_handshake(s->unaccepted, p);
+        mrd_unaccepted_end_handshake(server->unaccepted, pipe);
     if (!ok)
-        nng_pipe_close(p);
+        nng_pipe_close(pipe);
 }
 
 static mrd_err
 listen_on(nng_socket socket, const char *url, mrd_tls *tls, char **ret_url, mrd_why *why)
 {
     nng_tls_config *cfg = NULL;
-    nng_listener l;
+    nng_listener listener;
     char *actual = NULL;
     int rv = mrd_nng_wants_tls(url) ? mrd_tls_nng_config(tls, NULL, &cfg) : 0;
 
     if (rv == 0)
-        rv = nng_listener_create(&l, socket, url);
+        rv = nng_listener_create(&listener, socket, url);
     if (rv == 0 && cfg != NULL)
-        rv = nng_listener_set_ptr(l, NNG_OPT_TLS_CONFIG, cfg);
+        rv = nng_listener_set_ptr(listener, NNG_OPT_TLS_CONFIG, cfg);
     if (rv == 0)
-        rv = nng_listener_start(l, 0);
+        rv = nng_listener_start(listener, 0);
     if (cfg != NULL)
         nng_tls_config_free(cfg);
     if (rv != 0)
         return mrd_nng_why(why, rv, "listen on", url);
-    if (nng_listener_get_string(l, NNG_OPT_URL, &actual) == 0) {
+    if (nng_listener_get_string(listener, NNG_OPT_URL, &actual) == 0) {
         *ret_url = mrd_str_dup(mrd_str_of(actual));
         nng_strfree(actual);
     } else {
@@ -210,47 +210,51 @@ listen_on(nng_socket socket, const char *url, mrd_tls *tls, char **ret_url, mrd_
 }
 
 static mrd_err
-server_open_data(mrd_server *s, const mrd_server_options *o, mrd_why *why)
+server_open_data(mrd_server *server, const mrd_server_options *options, mrd_why *why)
 {
-    int rv = nng_rep0_open(&s->rep);
+    int rv = nng_rep0_open(&server->rep);
 
     if (rv != 0)
-        return mrd_nng_why(why, rv, "open a socket for", o->data_url);
-    s->rep_open = true;
-    if ((rv = nng_socket_set_size(s->rep, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
-        (rv = nng_pipe_notify(s->rep, NNG_PIPE_EV_ADD_PRE, server_pipe_cb, s)) != 0 ||
-        (rv = nng_pipe_notify(s->rep, NNG_PIPE_EV_REM_POST, server_pipe_cb, s)) != 0)
-        return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
-    for (unsigned i = 0; i < s->n_holds; i++) {
-        hold *h = &s->holds[i];
+        return mrd_nng_why(why, rv, "open a socket for", options->data_url);
+    server->rep_open = true;
+    if ((rv = nng_socket_set_size(server->rep, NNG_OPT_RECVMAXSZ, MRD_FRAME_MAX)) != 0 ||
+        (rv = nng_pipe_notify(server->rep, NNG_PIPE_EV_ADD_PRE, server_pipe_cb, server)) != 0 ||
+        (rv = nng_pipe_notify(server->rep, NNG_PIPE_EV_REM_POST, server_pipe_cb, server)) != 0)
+        return mrd_nng_why(why, rv, "set up the socket for", options->data_url);
+    for (unsigned i = 0; i < server->n_holds; i++) {
+        hold *h = &server->holds[i];
 
         h->magic = HOLD_MAGIC;
-        h->server = s;
-        if ((rv = nng_ctx_open(&h->ctx, s->rep)) != 0)
-            return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
+        h->server = server;
+        if ((rv = nng_ctx_open(&h->ctx, server->rep)) != 0)
+            return mrd_nng_why(why, rv, "set up the socket for", options->data_url);
         if ((rv = nng_aio_alloc(&h->aio, hold_cb, h)) != 0) {
             nng_ctx_close(h->ctx);
-            return mrd_nng_why(why, rv, "set up the socket for", o->data_url);
+            return mrd_nng_why(why, rv, "set up the socket for", options->data_url);
         }
         h->open = true;
         hold_receive(h);
     }
-    return listen_on(s->rep, o->data_url, s->tls, &s->data_url, why);
+    return listen_on(server->rep, options->data_url, server->tls, &server->data_url, why);
 }
 
 static mrd_err
-server_open_control(mrd_server *s, const mrd_server_options *o, mrd_why *why)
+server_open_control(mrd_server *server, const mrd_server_options *options, mrd_why *why)
 {
-    int rv = nng_surveyor0_open(&s->surveyor);
+    int rv = nng_surveyor0_open(&server->surveyor);
 
     if (rv != 0)
-        return mrd_nng_why(why, rv, "open a socket for", o->control_url);
-    s->surveyor_open = true;
-    if ((rv = nng_socket_set_size(s->surveyor, NNG_OPT_RECVMAXSZ, MRD_FRAME_ANSWER_MAX)) != 0 ||
-        (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_ADD_PRE, control_pipe_cb, s)) != 0 ||
-        (rv = nng_pipe_notify(s->surveyor, NNG_PIPE_EV_REM_POST, control_pipe_cb, s)) != 0)
-        return mrd_nng_why(why, rv, "set up the socket for", o->control_url);
-    return listen_on(s->surveyor, o->control_url, s->tls, &s->control_url, why);
+        return mrd_nng_why(why, rv, "open a socket for", options->control_url);
+    server->surveyor_open = true;
+    if ((rv = nng_socket_set_size(server->surveyor, NNG_OPT_RECVMAXSZ, MRD_FRAME_ANSWER_MAX)) !=
+            0 ||
+        (rv = nng_pipe_notify(server->surveyor, NNG_PIPE_EV_ADD_PRE, control_pipe_cb, server)) !=
+            0 ||
+        (rv = nng_pipe_notify(server->surveyor, NNG_PIPE_EV_REM_POST, control_pipe_cb, server)) !=
+            0)
+        return mrd_nng_why(why, rv, "set up the socket for", options->control_url);
+    return listen_on(server->surveyor, options->control_url, server->tls, &server->control_url,
+                     why);
 }
 
 /* Returns the number of agents for which the descriptors suffice. Each needs two connections and a
@@ -270,108 +274,110 @@ connections_for_files(void)
 }
 
 mrd_err
-mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *why)
+mrd_server_open(const mrd_server_options *options, mrd_server **ret_server, mrd_why *why)
 {
-    mrd_server *s = calloc(1, sizeof(*s));
+    mrd_server *server = calloc(1, sizeof(*server));
     mrd_err err;
 
     mrd_nng_end_refused();
-    if (s == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url);
-    s->n_holds = o->contexts == 0 ? 64 : o->contexts;
-    s->max_connections = o->max_connections == 0 ? connections_for_files() : o->max_connections;
-    s->last = &s->first;
-    pthread_mutex_init(&s->lock, NULL);
-    mrd_cond_init(&s->wake);
-    s->holds = calloc(s->n_holds, sizeof(*s->holds));
-    err = s->holds == NULL
-              ? mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url)
-              : mrd_nng_tls_for(o->data_url, o->control_url, &o->tls, true, &s->tls, why);
+    if (server == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "server on %s", options->data_url);
+    server->n_holds = options->contexts == 0 ? 64 : options->contexts;
+    server->max_connections =
+        options->max_connections == 0 ? connections_for_files() : options->max_connections;
+    server->last = &server->first;
+    pthread_mutex_init(&server->lock, NULL);
+    mrd_cond_init(&server->wake);
+    server->holds = calloc(server->n_holds, sizeof(*server->holds));
+    err = server->holds == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "server on %s", options->data_url)
+                                : mrd_nng_tls_for(options->data_url, options->control_url,
+                                                  &options->tls, true, &server->tls, why);
     if (err == MRD_OK)
-        err = mrd_unaccepted_new(o->unaccepted_bytes, o->handshake, &s->unaccepted, why);
-    if (err == MRD_OK && s->tls != NULL)
-        mrd_tls_count_in(s->tls, s->unaccepted);
+        err = mrd_unaccepted_new(options->unaccepted_bytes, options->handshake, &server->unaccepted,
+                                 why);
+    if (err == MRD_OK && server->tls != NULL)
+        mrd_tls_count_in(server->tls, server->unaccepted);
     if (err == MRD_OK)
-        err = server_open_data(s, o, why);
-    if (err == MRD_OK && o->control_url != NULL)
-        err = server_open_control(s, o, why);
+        err = server_open_data(server, options, why);
+    if (err == MRD_OK && options->control_url != NULL)
+        err = server_open_control(server, options, why);
     if (err != MRD_OK) {
-        mrd_server_close(s);
+        mrd_server_close(server);
         return err;
     }
-    *ret_server = s;
+    *ret_server = server;
     return MRD_OK;
 }
 
 void
-mrd_server_close_control(mrd_server *s)
+mrd_server_close_control(mrd_server *server)
 {
-    if (s == NULL || !s->surveyor_open || s->control_closed)
+    if (server == NULL || !server->surveyor_open || server->control_closed)
         return;
-    s->control_closed = true;
-    s->control_stuck = !mrd_nng_close(s->surveyor);
+    server->control_closed = true;
+    server->control_stuck = !mrd_nng_close(server->surveyor);
 }
 
 void
-mrd_server_close(mrd_server *s)
+mrd_server_close(mrd_server *server)
 {
     bool closed = true;
 
-    if (s == NULL)
+    if (server == NULL)
         return;
-    pthread_mutex_lock(&s->lock);
-    s->closing = true;
-    pthread_cond_broadcast(&s->wake);
-    pthread_mutex_unlock(&s->lock);
-    for (unsigned i = 0; s->holds != NULL && i < s->n_holds; i++) {
-        if (s->holds[i].open)
-            nng_aio_stop(s->holds[i].aio);
+    pthread_mutex_lock(&server->lock);
+    server->closing = true;
+    pthread_cond_broadcast(&server->wake);
+    pthread_mutex_unlock(&server->lock);
+    for (unsigned i = 0; server->holds != NULL && i < server->n_holds; i++) {
+        if (server->holds[i].open)
+            nng_aio_stop(server->holds[i].aio);
     }
-    for (hold *h = s->first; h != NULL; h = h->next) { /* received, never taken */
+    for (hold *h = server->first; h != NULL; h = h->next) { /* received, never taken */
         if (nng_aio_get_msg(h->aio) != NULL)
             nng_msg_free(nng_aio_get_msg(h->aio));
     }
-    for (unsigned i = 0; s->holds != NULL && i < s->n_holds; i++) {
-        if (s->holds[i].open) {
-            nng_aio_free(s->holds[i].aio);
-            nng_ctx_close(s->holds[i].ctx);
+    for (unsigned i = 0; server->holds != NULL && i < server->n_holds; i++) {
+        if (server->holds[i].open) {
+            nng_aio_free(server->holds[i].aio);
+            nng_ctx_close(server->holds[i].ctx);
         }
     }
-    if (s->rep_open)
-        closed = mrd_nng_close(s->rep);
-    mrd_server_close_control(s);
-    if (!closed || s->control_stuck) { /* callbacks may still come */
-        mrd_nng_keep(s);
+    if (server->rep_open)
+        closed = mrd_nng_close(server->rep);
+    mrd_server_close_control(server);
+    if (!closed || server->control_stuck) { /* callbacks may still come */
+        mrd_nng_keep(server);
         return;
     }
-    if (s->tls != NULL)
-        mrd_tls_count_in(s->tls, NULL);
-    mrd_unaccepted_free(s->unaccepted);
-    mrd_tls_unref(s->tls);
-    pthread_cond_destroy(&s->wake);
-    pthread_mutex_destroy(&s->lock);
-    free(s->holds);
-    mrd_map_fini(&s->conns);
-    mrd_map_fini(&s->controls);
-    free(s->data_url);
-    free(s->control_url);
-    free(s);
+    if (server->tls != NULL)
+        mrd_tls_count_in(server->tls, NULL);
+    mrd_unaccepted_free(server->unaccepted);
+    mrd_tls_unref(server->tls);
+    pthread_cond_destroy(&server->wake);
+    pthread_mutex_destroy(&server->lock);
+    free(server->holds);
+    mrd_map_fini(&server->conns);
+    mrd_map_fini(&server->controls);
+    free(server->data_url);
+    free(server->control_url);
+    free(server);
 }
 
 const char *
-mrd_server_data_url(const mrd_server *s)
+mrd_server_data_url(const mrd_server *server)
 {
-    return s->data_url;
+    return server->data_url;
 }
 
 const char *
-mrd_server_control_url(const mrd_server *s)
+mrd_server_control_url(const mrd_server *server)
 {
-    return s->control_url == NULL ? "" : s->control_url;
+    return server->control_url == NULL ? "" : server->control_url;
 }
 
 bool
-mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request)
+mrd_server_next(mrd_server *server, int timeout_ms, mrd_server_request *ret_request)
 {
     struct timespec end = { 0 };
     nng_msg *msg;
@@ -379,17 +385,17 @@ mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request)
 
     if (timeout_ms > 0)
         end = mrd_cond_deadline(timeout_ms * MRD_MS);
-    pthread_mutex_lock(&s->lock);
-    while (s->first == NULL && !s->closing && !s->woken &&
-           mrd_nng_wait(&s->wake, &s->lock, timeout_ms, &end))
+    pthread_mutex_lock(&server->lock);
+    while (server->first == NULL && !server->closing && !server->woken &&
+           mrd_nng_wait(&server->wake, &server->lock, timeout_ms, &end))
         ;
-    s->woken = false;
-    if ((h = s->closing ? NULL : s->first) != NULL) {
-        s->first = h->next;
-        if (s->first == NULL)
-            s->last = &s->first;
+    server->woken = false;
+    if ((h = server->closing ? NULL : server->first) != NULL) {
+        server->first = h->next;
+        if (server->first == NULL)
+            server->last = &server->first;
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&server->lock);
     if (h == NULL)
         return false;
     msg = nng_aio_get_msg(h->aio);
@@ -401,12 +407,12 @@ mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request)
 }
 
 void
-mrd_server_wake(mrd_server *s)
+mrd_server_wake(mrd_server *server)
 {
-    pthread_mutex_lock(&s->lock);
-    s->woken = true;
-    pthread_cond_broadcast(&s->wake);
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_lock(&server->lock);
+    server->woken = true;
+    pthread_cond_broadcast(&server->wake);
+    pthread_mutex_unlock(&server->lock);
 }
 
 static void
@@ -419,14 +425,14 @@ request_free(hold *h)
 }
 
 void
-mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame)
+mrd_server_reply(mrd_server *server, mrd_server_request *request, mrd_bytes frame)
 {
     hold *h = request->keep;
     nng_msg *msg = mrd_nng_msg(frame);
 
     MRD_CHECK_MAGIC(h, HOLD_MAGIC);
     if (msg == NULL) {
-        mrd_server_drop(s, request);
+        mrd_server_drop(server, request);
         return;
     }
     request_free(h);
@@ -437,11 +443,11 @@ mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame)
 }
 
 void
-mrd_server_drop(mrd_server *s, mrd_server_request *request)
+mrd_server_drop(mrd_server *server, mrd_server_request *request)
 {
     hold *h = request->keep;
 
-    (void) s;
+    (void) server;
     MRD_CHECK_MAGIC(h, HOLD_MAGIC);
     request_free(h);
     *request = (mrd_server_request){ 0 };
@@ -461,66 +467,67 @@ mrd_server_conn_alive(const mrd_server *server, uint32_t conn)
 }
 
 bool
-mrd_server_conn_admit(mrd_server *s, uint32_t conn)
+mrd_server_conn_admit(mrd_server *server, uint32_t conn)
 {
     uint32_t within;
 
-    pthread_mutex_lock(&s->lock);
-    within = mrd_map_get(&s->conns, conn_key(conn));
+    pthread_mutex_lock(&server->lock);
+    within = mrd_map_get(&server->conns, conn_key(conn));
     /* an accepted connection closed, so a waiting one may take its place */
-    if (within == CONN_WAITS && s->n_within < s->max_connections) {
+    if (within == CONN_WAITS && server->n_within < server->max_connections) {
         within = CONN_WITHIN;
-        s->n_within++;
-        (void) mrd_map_put(&s->conns, conn_key(conn), within);
+        server->n_within++;
+        (void) mrd_map_put(&server->conns, conn_key(conn), within);
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&server->lock);
     return within == CONN_WITHIN || within == CONN_ACCEPTED;
 }
 
 void
-mrd_server_conn_accept(mrd_server *s, uint32_t conn)
+mrd_server_conn_accept(mrd_server *server, uint32_t conn)
 {
-    pthread_mutex_lock(&s->lock);
-    if (mrd_map_get(&s->conns, conn_key(conn)) == CONN_WITHIN &&
-        mrd_map_put(&s->conns, conn_key(conn), CONN_ACCEPTED) == MRD_OK)
-        s->n_accepted++;
-    pthread_mutex_unlock(&s->lock);
-    mrd_unaccepted_remove(s->unaccepted, (nng_pipe){ conn });
+    pthread_mutex_lock(&server->lock);
+    if (mrd_map_get(&server->conns, conn_key(conn)) == CONN_WITHIN &&
+        mrd_map_put(&server->conns, conn_key(conn), CONN_ACCEPTED) == MRD_OK)
+        server->n_accepted++;
+    pthread_mutex_unlock(&server->lock);
+    mrd_unaccepted_remove(server->unaccepted, (nng_pipe){ conn });
 }
 
 size_t
-mrd_server_unaccepted_bytes(const mrd_server *s)
+mrd_server_unaccepted_bytes(const mrd_server *server)
 {
-    return mrd_unaccepted_bytes(s->unaccepted);
+    return mrd_unaccepted_bytes(server->unaccepted);
 }
 
 uint64_t
-mrd_server_unaccepted_closed(const mrd_server *s)
+mrd_server_unaccepted_closed(const mrd_server *server)
 {
-    return mrd_unaccepted_closed(s->unaccepted);
+    return mrd_unaccepted_closed(server->unaccepted);
 }
 
 unsigned
-mrd_server_max_connections(const mrd_server *s)
+mrd_server_max_connections(const mrd_server *server)
 {
-    return s->max_connections;
+    return server->max_connections;
 }
 
 void
-mrd_server_conn_close(mrd_server *s, uint32_t conn)
+mrd_server_conn_close(mrd_server *server, uint32_t conn)
 {
-    (void) s;
+    (void) server;
     nng_pipe_close((nng_pipe){ conn });
 }
 
 bool
-mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names, size_t size)
+mrd_server_peer_is(mrd_server *server, uint32_t conn, const char *name, char *ret_names,
+                   size_t size)
 {
     char names[MRD_CERT_NAMES];
     bool is =
         mrd_tls_peer((nng_pipe){ conn }, names, sizeof(names)) && mrd_cert_named(names, '\n', name);
 
-    (void) s;
+    (void) server;
     for (char *p = names; (p = strchr(p, '\n')) != NULL;)
         *p = ' ';
     snprintf(ret_names, size, "%s", names);
@@ -528,27 +535,27 @@ mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_nam
 }
 
 mrd_err
-mrd_server_reload(mrd_server *s, mrd_why *why)
+mrd_server_reload(mrd_server *server, mrd_why *why)
 {
-    return s->tls == NULL ? MRD_OK : mrd_tls_reload(s->tls, why);
+    return server->tls == NULL ? MRD_OK : mrd_tls_reload(server->tls, why);
 }
 
 bool
-mrd_server_changed(mrd_server *s)
+mrd_server_changed(mrd_server *server)
 {
-    return s->tls != NULL && mrd_tls_changed(s->tls);
+    return server->tls != NULL && mrd_tls_changed(server->tls);
 }
 
 bool
-mrd_server_next_error(mrd_server *s, mrd_why *ret_why)
+mrd_server_next_error(mrd_server *server, mrd_why *ret_why)
 {
-    return s->tls != NULL && mrd_tls_next_error(s->tls, ret_why);
+    return server->tls != NULL && mrd_tls_next_error(server->tls, ret_why);
 }
 
 uint64_t
-mrd_server_tls_failures(mrd_server *s)
+mrd_server_tls_failures(mrd_server *server)
 {
-    return s->tls == NULL ? 0 : mrd_tls_failures(s->tls);
+    return server->tls == NULL ? 0 : mrd_tls_failures(server->tls);
 }
 
 static unsigned
@@ -564,9 +571,9 @@ count_of(const mrd_server *server, const unsigned *which)
 }
 
 unsigned
-mrd_server_connections(const mrd_server *s)
+mrd_server_connections(const mrd_server *server)
 {
-    return count_of(s, &s->n_conns);
+    return count_of(server, &server->n_conns);
 }
 
 uint64_t
@@ -605,7 +612,7 @@ survey_collect(nng_ctx ctx, nng_aio *aio, unsigned expect,
 }
 
 mrd_err
-mrd_server_ask(mrd_server *s, mrd_bytes frame, unsigned expect, int timeout_ms,
+mrd_server_ask(mrd_server *server, mrd_bytes frame, unsigned expect, int timeout_ms,
                bool (*on_reply)(void *self, mrd_bytes frame), void *self, mrd_why *why)
 {
     nng_aio *aio = NULL;
@@ -613,10 +620,10 @@ mrd_server_ask(mrd_server *s, mrd_bytes frame, unsigned expect, int timeout_ms,
     nng_ctx ctx;
     int rv;
 
-    if (!s->surveyor_open)
+    if (!server->surveyor_open)
         return mrd_why_set(why, MRD_UNSUPPORTED, 0, "there is no control channel");
-    if ((rv = nng_ctx_open(&ctx, s->surveyor)) != 0)
-        return mrd_nng_why(why, rv, "ask on", s->control_url);
+    if ((rv = nng_ctx_open(&ctx, server->surveyor)) != 0)
+        return mrd_nng_why(why, rv, "ask on", server->control_url);
     if ((msg = mrd_nng_msg(frame)) == NULL)
         rv = NNG_ENOMEM;
     else if ((rv = nng_ctx_set_ms(ctx, NNG_OPT_SURVEYOR_SURVEYTIME, timeout_ms)) != 0 ||
@@ -635,5 +642,5 @@ mrd_server_ask(mrd_server *s, mrd_bytes frame, unsigned expect, int timeout_ms,
     if (aio != NULL)
         nng_aio_free(aio);
     nng_ctx_close(ctx);
-    return rv == 0 ? MRD_OK : mrd_nng_why(why, rv, "ask on", s->control_url);
+    return rv == 0 ? MRD_OK : mrd_nng_why(why, rv, "ask on", server->control_url);
 }

@@ -88,12 +88,12 @@ mrd_tls_failures(mrd_tls *tls)
 }
 
 static void
-cert_time(const ASN1_TIME *t, char to[32])
+cert_time(const ASN1_TIME *TIME, char to[32])
 {
     struct tm tm;
 
     to[0] = '\0';
-    if (ASN1_TIME_to_tm(t, &tm) == 1)
+    if (ASN1_TIME_to_tm(TIME, &tm) == 1)
         strftime(to, 32, "%Y-%m-%d %H:%M UTC", &tm);
 }
 
@@ -103,10 +103,10 @@ static int
 on_verify(int ok, X509_STORE_CTX *store)
 {
     SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-    nng_tls_engine_conn *c = SSL_get_app_data(ssl);
+    nng_tls_engine_conn *conn = SSL_get_app_data(ssl);
     X509 *cert = X509_STORE_CTX_get_current_cert(store);
     int err = X509_STORE_CTX_get_error(store);
-    const char *whose = c->tls->server ? "agent" : "aggregator";
+    const char *whose = conn->tls->server ? "agent" : "aggregator";
     char names[300] = "", when[32] = "";
 
     if (ok)
@@ -116,20 +116,20 @@ on_verify(int ok, X509_STORE_CTX *store)
     switch (err) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
         cert_time(X509_get0_notAfter(cert), when);
-        snprintf(c->refused, sizeof(c->refused),
+        snprintf(conn->refused, sizeof(conn->refused),
                  "the %s's certificate (%s) expired on %s: renew it (meridian certs renew)", whose,
                  names, when);
         break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
         cert_time(X509_get0_notBefore(cert), when);
-        snprintf(c->refused, sizeof(c->refused),
+        snprintf(conn->refused, sizeof(conn->refused),
                  "the %s's certificate (%s) is valid only from %s on: check the wall clock of this "
                  "machine",
                  whose, names, when);
         break;
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-        snprintf(c->refused, sizeof(c->refused),
+        snprintf(conn->refused, sizeof(conn->refused),
                  "the %s's certificate names %s and not the host that was asked for: use one of "
                  "these names, --tls-name, or issue it again with --host",
                  whose, names[0] == '\0' ? "nothing" : names);
@@ -140,25 +140,25 @@ on_verify(int ok, X509_STORE_CTX *store)
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-        snprintf(c->refused, sizeof(c->refused),
+        snprintf(conn->refused, sizeof(conn->refused),
                  "the %s's certificate (%s) is not signed by an authority in %s", whose, names,
-                 c->tls->ca);
+                 conn->tls->ca);
         break;
     case X509_V_ERR_CERT_REVOKED:
-        snprintf(c->refused, sizeof(c->refused),
+        snprintf(conn->refused, sizeof(conn->refused),
                  "the %s's certificate (%s) is revoked by the list in %s", whose, names,
-                 c->tls->ca);
+                 conn->tls->ca);
         break;
     default:
-        snprintf(c->refused, sizeof(c->refused), "the %s's certificate (%s) is rejected: %s", whose,
-                 names, X509_verify_cert_error_string(err));
+        snprintf(conn->refused, sizeof(conn->refused), "the %s's certificate (%s) is rejected: %s",
+                 whose, names, X509_verify_cert_error_string(err));
     }
     return 0;
 }
 
 /* Writes a message for people about the peer's alert or about a local TLS error. */
 static void
-explain(const nng_tls_engine_conn *c, unsigned long code, char *to, size_t size)
+explain(const nng_tls_engine_conn *conn, unsigned long code, char *to, size_t size)
 {
     static const struct {
         int reason;
@@ -209,28 +209,28 @@ explain(const nng_tls_engine_conn *c, unsigned long code, char *to, size_t size)
 
     for (size_t i = 0; i < MRD_COUNT(known); i++) {
         if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == known[i].reason) {
-            snprintf(to, size, "%s", c->tls->server ? known[i].server : known[i].client);
+            snprintf(to, size, "%s", conn->tls->server ? known[i].server : known[i].client);
             return;
         }
     }
     snprintf(to, size, "%s: %s",
-             c->tls->server ? "TLS with an agent failed" : "TLS with the aggregator failed",
+             conn->tls->server ? "TLS with an agent failed" : "TLS with the aggregator failed",
              reason == NULL ? "broken off" : reason);
 }
 
 /* Marks the connection as failed because of TLS and reports the reason once. */
 static int
-conn_failed(nng_tls_engine_conn *c)
+conn_failed(nng_tls_engine_conn *conn)
 {
     char message[MRD_WHY_MAX];
 
-    if (!c->failed) {
-        c->failed = true;
-        if (c->refused[0] != '\0')
-            add_error(c->tls, c->refused);
+    if (!conn->failed) {
+        conn->failed = true;
+        if (conn->refused[0] != '\0')
+            add_error(conn->tls, conn->refused);
         else {
-            explain(c, ERR_peek_error(), message, sizeof(message));
-            add_error(c->tls, message);
+            explain(conn, ERR_peek_error(), message, sizeof(message));
+            add_error(conn->tls, message);
         }
     }
     ERR_clear_error();
@@ -242,12 +242,12 @@ conn_failed(nng_tls_engine_conn *c)
 static int
 bio_write(BIO *bio, const char *data, int len)
 {
-    nng_tls_engine_conn *c = BIO_get_data(bio);
+    nng_tls_engine_conn *conn = BIO_get_data(bio);
     size_t n = (size_t) len;
     int rv;
 
     BIO_clear_retry_flags(bio);
-    rv = nng_tls_engine_send(c->nng, (const uint8_t *) data, &n);
+    rv = nng_tls_engine_send(conn->nng, (const uint8_t *) data, &n);
     if (rv == NNG_EAGAIN)
         BIO_set_retry_write(bio);
     return rv == 0 ? (int) n : -1;
@@ -255,33 +255,33 @@ bio_write(BIO *bio, const char *data, int len)
 
 /* Counts a handshake that waits for its peer. */
 static void
-count_wait(nng_tls_engine_conn *c, const mrd_nng_receive *wait)
+count_wait(nng_tls_engine_conn *conn, const mrd_nng_receive *wait)
 {
-    pthread_mutex_lock(&c->tls->lock);
-    if (c->tls->unaccepted != NULL) {
-        mrd_unaccepted_waits(c->tls->unaccepted, wait->stream, wait->aio);
-        c->tcp = wait->stream;
+    pthread_mutex_lock(&conn->tls->lock);
+    if (conn->tls->unaccepted != NULL) {
+        mrd_unaccepted_waits(conn->tls->unaccepted, wait->stream, wait->aio);
+        conn->tcp = wait->stream;
     }
-    pthread_mutex_unlock(&c->tls->lock);
+    pthread_mutex_unlock(&conn->tls->lock);
 }
 
 static int
 bio_read(BIO *bio, char *data, int len)
 {
-    nng_tls_engine_conn *c = BIO_get_data(bio);
+    nng_tls_engine_conn *conn = BIO_get_data(bio);
     mrd_nng_receive wait = { 0 };
     size_t n = (size_t) len;
     int rv;
 
     BIO_clear_retry_flags(bio);
     mrd_nng_receiving = &wait;
-    rv = nng_tls_engine_recv(c->nng, (uint8_t *) data, &n);
+    rv = nng_tls_engine_recv(conn->nng, (uint8_t *) data, &n);
     mrd_nng_receiving = NULL;
-    if (wait.stream != NULL && !c->up)
-        count_wait(c, &wait);
+    if (wait.stream != NULL && !conn->up)
+        count_wait(conn, &wait);
     if (rv == NNG_EAGAIN)
         BIO_set_retry_read(bio);
-    c->received = c->received || rv == 0;
+    conn->received = conn->received || rv == 0;
     return rv == 0 ? (int) n : -1;
 }
 
@@ -300,9 +300,9 @@ static BIO_METHOD *bio_method; /* created once, and kept until the process ends 
 
 /* Returns 0, NNG_EAGAIN, or an error after which NNG closes the connection. */
 static int
-conn_result(nng_tls_engine_conn *c, int ret)
+conn_result(nng_tls_engine_conn *conn, int ret)
 {
-    switch (SSL_get_error(c->ssl, ret)) {
+    switch (SSL_get_error(conn->ssl, ret)) {
     case SSL_ERROR_NONE:
         return 0;
     case SSL_ERROR_WANT_READ:
@@ -313,14 +313,14 @@ conn_result(nng_tls_engine_conn *c, int ret)
     case SSL_ERROR_SYSCALL: /* end of the socket, which NNG detects itself */
         if (ERR_peek_error() == 0)
             return NNG_ECLOSED;
-        return conn_failed(c);
+        return conn_failed(conn);
     default:
-        return conn_failed(c);
+        return conn_failed(conn);
     }
 }
 
 static int
-conn_init(nng_tls_engine_conn *c, void *nng, nng_tls_engine_config *config)
+conn_init(nng_tls_engine_conn *conn, void *nng, nng_tls_engine_config *config)
 {
     mrd_tls *tls = config->tls;
     unsigned char raw[16];
@@ -329,93 +329,94 @@ conn_init(nng_tls_engine_conn *c, void *nng, nng_tls_engine_config *config)
 
     if (tls == NULL)
         return NNG_ECRYPTO;
-    c->nng = nng;
+    conn->nng = nng;
     pthread_mutex_lock(&tls->lock);
     tls->refs++;
-    c->tls = tls;
+    conn->tls = tls;
     if (tls->unaccepted == NULL || mrd_unaccepted_has_room(tls->unaccepted))
-        c->ssl = SSL_new(tls->ctx);
+        conn->ssl = SSL_new(tls->ctx);
     pthread_mutex_unlock(&tls->lock);
-    if (c->ssl == NULL || (bio = BIO_new(bio_method)) == NULL)
+    if (conn->ssl == NULL || (bio = BIO_new(bio_method)) == NULL)
         return NNG_ENOMEM;
-    BIO_set_data(bio, c);
+    BIO_set_data(bio, conn);
     BIO_set_init(bio, 1);
-    SSL_set_bio(c->ssl, bio, bio);
-    SSL_set_app_data(c->ssl, c);
+    SSL_set_bio(conn->ssl, bio, bio);
+    SSL_set_app_data(conn->ssl, conn);
     if (tls->server) {
-        SSL_set_accept_state(c->ssl);
+        SSL_set_accept_state(conn->ssl);
         return 0;
     }
-    SSL_set_connect_state(c->ssl);
+    SSL_set_connect_state(conn->ssl);
     if (inet_pton(AF_INET, config->name, raw) == 1 || inet_pton(AF_INET6, config->name, raw) == 1)
-        ok = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(c->ssl), config->name) == 1;
+        ok = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(conn->ssl), config->name) == 1;
     else
-        ok = SSL_set1_host(c->ssl, config->name) == 1 &&
-             SSL_set_tlsext_host_name(c->ssl, config->name) == 1;
+        ok = SSL_set1_host(conn->ssl, config->name) == 1 &&
+             SSL_set_tlsext_host_name(conn->ssl, config->name) == 1;
     return ok ? 0 : NNG_ECRYPTO;
 }
 
 static void
-conn_fini(nng_tls_engine_conn *c)
+conn_fini(nng_tls_engine_conn *conn)
 {
-    if (c->tcp != NULL)
-        mrd_unaccepted_stream_gone(c->tcp);
-    c->tcp = NULL;
-    SSL_free(c->ssl);
-    c->ssl = NULL;
-    mrd_tls_unref(c->tls);
-    c->tls = NULL;
+    if (conn->tcp != NULL)
+        mrd_unaccepted_stream_gone(conn->tcp);
+    conn->tcp = NULL;
+    SSL_free(conn->ssl);
+    conn->ssl = NULL;
+    mrd_tls_unref(conn->tls);
+    conn->tls = NULL;
 }
 
 static void
-conn_close(nng_tls_engine_conn *c)
+conn_close(nng_tls_engine_conn *conn)
 {
-    if (c->ssl == NULL || c->failed)
+    if (conn->ssl == NULL || conn->failed)
         return;
-    if (c->up && !c->tls->server && !c->answered) {
-        c->failed = true;
-        add_error(c->tls, "the aggregator closed the connection after the handshake: its log says "
-                          "why (AGG-TLS)");
-    } else if (c->up) {
-        (void) SSL_shutdown(c->ssl);
+    if (conn->up && !conn->tls->server && !conn->answered) {
+        conn->failed = true;
+        add_error(conn->tls,
+                  "the aggregator closed the connection after the handshake: its log says "
+                  "why (AGG-TLS)");
+    } else if (conn->up) {
+        (void) SSL_shutdown(conn->ssl);
         ERR_clear_error();
-    } else if (!c->tls->server && c->received) {
+    } else if (!conn->tls->server && conn->received) {
         /* The peer answered and then disconnected without a reason. It may use an older TLS, or the
          * port belongs to another service. */
-        c->failed = true;
-        add_error(c->tls, "the aggregator closed the connection in the middle of the handshake");
+        conn->failed = true;
+        add_error(conn->tls, "the aggregator closed the connection in the middle of the handshake");
     }
 }
 
 static int
-conn_handshake(nng_tls_engine_conn *c)
+conn_handshake(nng_tls_engine_conn *conn)
 {
     X509 *peer;
     int rv;
 
-    if (c->up)
+    if (conn->up)
         return 0;
-    if (c->failed)
+    if (conn->failed)
         return NNG_EPEERAUTH;
     ERR_clear_error();
-    if ((rv = conn_result(c, SSL_do_handshake(c->ssl))) != 0)
+    if ((rv = conn_result(conn, SSL_do_handshake(conn->ssl))) != 0)
         return rv;
-    c->up = true;
-    if ((peer = SSL_get1_peer_certificate(c->ssl)) != NULL)
-        mrd_cert_names(peer, '\n', c->names, sizeof(c->names));
+    conn->up = true;
+    if ((peer = SSL_get1_peer_certificate(conn->ssl)) != NULL)
+        mrd_cert_names(peer, '\n', conn->names, sizeof(conn->names));
     X509_free(peer);
     return 0;
 }
 
 static int
-conn_recv(nng_tls_engine_conn *c, uint8_t *to, size_t *size)
+conn_recv(nng_tls_engine_conn *conn, uint8_t *to, size_t *size)
 {
-    int rv = conn_handshake(c);
+    int rv = conn_handshake(conn);
 
     if (rv != 0)
         return rv;
     ERR_clear_error();
-    return conn_result(c, SSL_read_ex(c->ssl, to, *size, size));
+    return conn_result(conn, SSL_read_ex(conn->ssl, to, *size, size));
 }
 
 /*
@@ -425,37 +426,37 @@ conn_recv(nng_tls_engine_conn *c, uint8_t *to, size_t *size)
  * which NNG's protocol sends unrequested.
  */
 static int
-await_answer(nng_tls_engine_conn *c)
+await_answer(nng_tls_engine_conn *conn)
 {
     uint8_t byte;
     size_t n;
     int rv;
 
     ERR_clear_error();
-    rv = conn_result(c, SSL_peek_ex(c->ssl, &byte, 1, &n));
-    c->answered = rv == 0;
+    rv = conn_result(conn, SSL_peek_ex(conn->ssl, &byte, 1, &n));
+    conn->answered = rv == 0;
     return rv;
 }
 
 static int
-conn_send(nng_tls_engine_conn *c, const uint8_t *from, size_t *size)
+conn_send(nng_tls_engine_conn *conn, const uint8_t *from, size_t *size)
 {
-    int rv = conn_handshake(c);
+    int rv = conn_handshake(conn);
 
-    if (rv == 0 && !c->tls->server && !c->answered)
-        rv = await_answer(c);
+    if (rv == 0 && !conn->tls->server && !conn->answered)
+        rv = await_answer(conn);
     if (rv != 0)
         return rv;
     ERR_clear_error();
-    return conn_result(c, SSL_write_ex(c->ssl, from, *size, size));
+    return conn_result(conn, SSL_write_ex(conn->ssl, from, *size, size));
 }
 
 static bool
-conn_verified(nng_tls_engine_conn *c)
+conn_verified(nng_tls_engine_conn *conn)
 {
     if (asking != NULL)
-        snprintf(asking, asking_size, "%s", c->names);
-    return c->up && c->names[0] != '\0';
+        snprintf(asking, asking_size, "%s", conn->names);
+    return conn->up && conn->names[0] != '\0';
 }
 
 bool

@@ -59,23 +59,23 @@ static atomic_size_t counted; /* n_entries, to look at without the lock */
 /* ---- Peers by address ---- */
 
 static mrd_map_key
-pipe_key(nng_pipe p)
+pipe_key(nng_pipe pipe)
 {
-    return (mrd_map_key){ .a = (uint64_t) nng_pipe_id(p) };
+    return (mrd_map_key){ .a = (uint64_t) nng_pipe_id(pipe) };
 }
 
 /* Returns 0 if the address is not of TCP. */
 static uint64_t
-addr_word(const nng_sockaddr *a)
+addr_word(const nng_sockaddr *sockaddr)
 {
     uint8_t v6[18];
 
-    if (a->s_family == NNG_AF_INET)
-        return 1ull << 63 | (uint64_t) a->s_in.sa_addr << 16 | a->s_in.sa_port;
-    if (a->s_family != NNG_AF_INET6)
+    if (sockaddr->s_family == NNG_AF_INET)
+        return 1ull << 63 | (uint64_t) sockaddr->s_in.sa_addr << 16 | sockaddr->s_in.sa_port;
+    if (sockaddr->s_family != NNG_AF_INET6)
         return 0;
-    memcpy(v6, a->s_in6.sa_addr, 16);
-    memcpy(v6 + 16, &a->s_in6.sa_port, 2);
+    memcpy(v6, sockaddr->s_in6.sa_addr, 16);
+    memcpy(v6 + 16, &sockaddr->s_in6.sa_port, 2);
     return mrd_hash64(v6, sizeof(v6), seed) | 1;
 }
 
@@ -95,146 +95,151 @@ entry_at(uint32_t i)
 /* ---- Counting; all under the lock ---- */
 
 static int64_t
-received(const entry *e)
+received(const entry *item)
 {
-    return e->received[0] > e->received[1] ? e->received[0] : e->received[1];
+    return item->received[0] > item->received[1] ? item->received[0] : item->received[1];
 }
 
 static size_t
-cost_of(const entry *e)
+cost_of(const entry *item)
 {
-    int64_t got = received(e), kept = got > e->answered ? got - e->answered : 0,
-            begun = got > e->complete ? got - e->complete : 0, body = (int64_t) MRD_UNACCEPTED_BODY;
+    int64_t got = received(item), kept = got > item->answered ? got - item->answered : 0,
+            begun = got > item->complete ? got - item->complete : 0,
+            body = (int64_t) MRD_UNACCEPTED_BODY;
 
-    return e->each +
-           (size_t) (kept + (e->shaking == NULL && begun > 0 && begun < body ? body - begun : 0));
+    return item->each +
+           (size_t) (kept +
+                     (item->shaking == NULL && begun > 0 && begun < body ? body - begun : 0));
 }
 
 static bool
-is_over(const mrd_unaccepted *u)
+is_over(const mrd_unaccepted *unaccepted)
 {
-    return u->held > u->budget + u->budget / 2;
+    return unaccepted->held > unaccepted->budget + unaccepted->budget / 2;
 }
 
 /* After a change of the entry. */
 static void
-count(entry *e)
+count(entry *item)
 {
-    mrd_unaccepted *u = e->of;
-    size_t cost = cost_of(e);
-    bool holds = cost > e->each + MRD_UNACCEPTED_EACH;
+    mrd_unaccepted *unaccepted = item->of;
+    size_t cost = cost_of(item);
+    bool holds = cost > item->each + MRD_UNACCEPTED_EACH;
 
-    u->held += cost - e->cost;
-    u->closing += e->closing ? cost - e->cost : 0;
-    e->cost = cost;
-    if (holds && !e->holds)
-        e->since = mrd_local_now();
-    e->holds = holds;
-    if (u->held > u->budget)
-        pthread_cond_signal(&u->over);
+    unaccepted->held += cost - item->cost;
+    unaccepted->closing += item->closing ? cost - item->cost : 0;
+    item->cost = cost;
+    if (holds && !item->holds)
+        item->since = mrd_local_now();
+    item->holds = holds;
+    if (unaccepted->held > unaccepted->budget)
+        pthread_cond_signal(&unaccepted->over);
 }
 
 static void
-mark_closing(entry *e)
+mark_closing(entry *item)
 {
-    e->closing = true;
-    e->of->closing += e->cost;
-    e->of->closed++;
+    item->closing = true;
+    item->of->closing += item->cost;
+    item->of->closed++;
 }
 
 /* A stream in its handshake has no pipe: `shaking` is its key. */
 static mrd_map_key
-key_of(const entry *e)
+key_of(const entry *item)
 {
-    return e->shaking == NULL ? pipe_key(e->pipe)
-                              : (mrd_map_key){ .a = (uint64_t) (uintptr_t) e->shaking, .c = 2 };
+    return item->shaking == NULL
+               ? pipe_key(item->pipe)
+               : (mrd_map_key){ .a = (uint64_t) (uintptr_t) item->shaking, .c = 2 };
 }
 
 static void
-forget(entry *e)
+forget(entry *item)
 {
     entry *last = &entries[--n_entries];
 
-    e->of->held -= e->cost;
-    e->of->closing -= e->closing ? e->cost : 0;
-    e->of->shaking -= e->shaking != NULL;
-    mrd_map_remove(&by_key, key_of(e));
-    if (mrd_map_get(&by_ends, e->ends) == (uint32_t) (e - entries))
-        mrd_map_remove(&by_ends, e->ends);
-    if (last != e) { /* takes its place; neither map grows by that */
+    item->of->held -= item->cost;
+    item->of->closing -= item->closing ? item->cost : 0;
+    item->of->shaking -= item->shaking != NULL;
+    mrd_map_remove(&by_key, key_of(item));
+    if (mrd_map_get(&by_ends, item->ends) == (uint32_t) (item - entries))
+        mrd_map_remove(&by_ends, item->ends);
+    if (last != item) { /* takes its place; neither map grows by that */
         if (mrd_map_get(&by_ends, last->ends) == (uint32_t) (last - entries))
-            (void) mrd_map_put(&by_ends, last->ends, (uint32_t) (e - entries));
-        (void) mrd_map_put(&by_key, key_of(last), (uint32_t) (e - entries));
-        *e = *last;
+            (void) mrd_map_put(&by_ends, last->ends, (uint32_t) (item - entries));
+        (void) mrd_map_put(&by_key, key_of(last), (uint32_t) (item - entries));
+        *item = *last;
     }
     atomic_store_explicit(&counted, n_entries, memory_order_relaxed);
 }
 
 static bool
-insert(const entry *e)
+insert(const entry *item)
 {
     uint32_t at = (uint32_t) n_entries;
 
     if (!MRD_VEC_ROOM(entries, n_entries, cap_entries, 1) ||
-        mrd_map_put(&by_key, key_of(e), at) != MRD_OK)
+        mrd_map_put(&by_key, key_of(item), at) != MRD_OK)
         return false;
-    if (mrd_map_put(&by_ends, e->ends, at) != MRD_OK) {
-        mrd_map_remove(&by_key, key_of(e));
+    if (mrd_map_put(&by_ends, item->ends, at) != MRD_OK) {
+        mrd_map_remove(&by_key, key_of(item));
         return false;
     }
-    entries[n_entries++] = *e;
+    entries[n_entries++] = *item;
     atomic_store_explicit(&counted, n_entries, memory_order_relaxed);
     count(&entries[at]);
-    if (e->shaking != NULL && e->of->shaking++ == 0)
-        pthread_cond_signal(&e->of->over);
+    if (item->shaking != NULL && item->of->shaking++ == 0)
+        pthread_cond_signal(&item->of->over);
     return true;
 }
 
 /* Returns false if the connection is not of TCP. */
 static bool
-pipe_ends(nng_pipe p, mrd_map_key *ret)
+pipe_ends(nng_pipe pipe, mrd_map_key *ret)
 {
     nng_sockaddr remote, local;
 
-    return nng_pipe_get_addr(p, NNG_OPT_REMADDR, &remote) == 0 &&
-           nng_pipe_get_addr(p, NNG_OPT_LOCADDR, &local) == 0 && ends_of(&remote, &local, ret);
+    return nng_pipe_get_addr(pipe, NNG_OPT_REMADDR, &remote) == 0 &&
+           nng_pipe_get_addr(pipe, NNG_OPT_LOCADDR, &local) == 0 && ends_of(&remote, &local, ret);
 }
 
 /* Returns true if there was a handshake between these ends. */
 static bool
 end_handshake(mrd_map_key ends)
 {
-    entry *e = entry_at(mrd_map_get(&by_ends, ends));
+    entry *item = entry_at(mrd_map_get(&by_ends, ends));
 
-    if (e == NULL || e->shaking == NULL)
+    if (item == NULL || item->shaking == NULL)
         return false;
-    forget(e);
+    forget(item);
     return true;
 }
 
 bool
-mrd_unaccepted_add(mrd_unaccepted *u, nng_pipe p)
+mrd_unaccepted_add(mrd_unaccepted *unaccepted, nng_pipe pipe)
 {
-    entry e = { .of = u, .pipe = p, .each = MRD_UNACCEPTED_EACH, .since = mrd_local_now() };
+    entry item = {
+        .of = unaccepted, .pipe = pipe, .each = MRD_UNACCEPTED_EACH, .since = mrd_local_now()
+    };
     bool ok;
 
-    if (!pipe_ends(p, &e.ends))
+    if (!pipe_ends(pipe, &item.ends))
         return true;
     pthread_mutex_lock(&lock);
-    if (end_handshake(e.ends))
-        e.each = MRD_UNACCEPTED_TLS;
-    ok = insert(&e);
+    if (end_handshake(item.ends))
+        item.each = MRD_UNACCEPTED_TLS;
+    ok = insert(&item);
     pthread_mutex_unlock(&lock);
     return ok;
 }
 
 void
-mrd_unaccepted_end_handshake(mrd_unaccepted *u, nng_pipe p)
+mrd_unaccepted_end_handshake(mrd_unaccepted *unaccepted, nng_pipe pipe)
 {
     mrd_map_key ends;
 
-    (void) u;
-    if (!pipe_ends(p, &ends))
+    (void) unaccepted;
+    if (!pipe_ends(pipe, &ends))
         return;
     pthread_mutex_lock(&lock);
     (void) end_handshake(ends);
@@ -242,14 +247,14 @@ mrd_unaccepted_end_handshake(mrd_unaccepted *u, nng_pipe p)
 }
 
 void
-mrd_unaccepted_remove(mrd_unaccepted *u, nng_pipe p)
+mrd_unaccepted_remove(mrd_unaccepted *unaccepted, nng_pipe pipe)
 {
-    entry *e;
+    entry *item;
 
-    (void) u;
+    (void) unaccepted;
     pthread_mutex_lock(&lock);
-    if ((e = entry_at(mrd_map_get(&by_key, pipe_key(p)))) != NULL)
-        forget(e);
+    if ((item = entry_at(mrd_map_get(&by_key, pipe_key(pipe)))) != NULL)
+        forget(item);
     pthread_mutex_unlock(&lock);
 }
 
@@ -257,87 +262,88 @@ mrd_unaccepted_remove(mrd_unaccepted *u, nng_pipe p)
 static void
 count_message(const nng_msg *msg, bool is_answered)
 {
-    entry *e;
+    entry *item;
 
     if (atomic_load_explicit(&counted, memory_order_relaxed) == 0)
         return;
     pthread_mutex_lock(&lock);
-    if ((e = entry_at(mrd_map_get(&by_key, pipe_key(nng_msg_get_pipe(msg))))) != NULL) {
-        *(is_answered ? &e->answered : &e->complete) += (int64_t) nng_msg_len(msg) + FRAMED;
-        count(e);
+    if ((item = entry_at(mrd_map_get(&by_key, pipe_key(nng_msg_get_pipe(msg))))) != NULL) {
+        *(is_answered ? &item->answered : &item->complete) += (int64_t) nng_msg_len(msg) + FRAMED;
+        count(item);
     }
     pthread_mutex_unlock(&lock);
 }
 
 void
-mrd_unaccepted_complete(mrd_unaccepted *u, const nng_msg *msg)
+mrd_unaccepted_complete(mrd_unaccepted *unaccepted, const nng_msg *msg)
 {
-    (void) u;
+    (void) unaccepted;
     count_message(msg, false);
 }
 
 void
-mrd_unaccepted_answered(mrd_unaccepted *u, const nng_msg *msg)
+mrd_unaccepted_answered(mrd_unaccepted *unaccepted, const nng_msg *msg)
 {
-    (void) u;
+    (void) unaccepted;
     count_message(msg, true);
 }
 
 /* ---- Streams ---- */
 
 static int64_t *
-counter_of(entry *e, nng_stream *s)
+counter_of(entry *item, nng_stream *stream)
 {
-    for (unsigned i = 0; i < MRD_COUNT(e->streams); i++) {
-        if (e->streams[i] == NULL)
-            e->streams[i] = s;
-        if (e->streams[i] == s)
-            return &e->received[i];
+    for (unsigned i = 0; i < MRD_COUNT(item->streams); i++) {
+        if (item->streams[i] == NULL)
+            item->streams[i] = stream;
+        if (item->streams[i] == stream)
+            return &item->received[i];
     }
     return NULL;
 }
 
 static bool
-stream_ends(nng_stream *s, mrd_map_key *ret)
+stream_ends(nng_stream *stream, mrd_map_key *ret)
 {
     nng_sockaddr remote, local;
 
-    return nng_stream_get_addr(s, NNG_OPT_REMADDR, &remote) == 0 &&
-           nng_stream_get_addr(s, NNG_OPT_LOCADDR, &local) == 0 && ends_of(&remote, &local, ret);
+    return nng_stream_get_addr(stream, NNG_OPT_REMADDR, &remote) == 0 &&
+           nng_stream_get_addr(stream, NNG_OPT_LOCADDR, &local) == 0 &&
+           ends_of(&remote, &local, ret);
 }
 
 bool
-mrd_unaccepted_received(nng_stream *s, nng_aio *aio)
+mrd_unaccepted_received(nng_stream *stream, nng_aio *aio)
 {
     size_t bytes;
     mrd_map_key ends;
     int64_t *counter;
     bool may = true;
-    entry *e;
+    entry *item;
 
     if (atomic_load_explicit(&counted, memory_order_relaxed) == 0 ||
-        (bytes = nng_aio_count(aio)) == 0 || !stream_ends(s, &ends))
+        (bytes = nng_aio_count(aio)) == 0 || !stream_ends(stream, &ends))
         return true;
     pthread_mutex_lock(&lock);
-    if ((e = entry_at(mrd_map_get(&by_ends, ends))) != NULL &&
-        (counter = counter_of(e, s)) != NULL) {
+    if ((item = entry_at(mrd_map_get(&by_ends, ends))) != NULL &&
+        (counter = counter_of(item, stream)) != NULL) {
         *counter += (int64_t) bytes;
-        count(e);
-        may = !e->holds || !is_over(e->of);
-        if (!may && !e->closing)
-            mark_closing(e);
+        count(item);
+        may = !item->holds || !is_over(item->of);
+        if (!may && !item->closing)
+            mark_closing(item);
     }
     pthread_mutex_unlock(&lock);
     return may;
 }
 
 bool
-mrd_unaccepted_has_room(mrd_unaccepted *u)
+mrd_unaccepted_has_room(mrd_unaccepted *unaccepted)
 {
     bool has_room;
 
     pthread_mutex_lock(&lock);
-    has_room = !is_over(u);
+    has_room = !is_over(unaccepted);
     pthread_mutex_unlock(&lock);
     return has_room;
 }
@@ -345,28 +351,28 @@ mrd_unaccepted_has_room(mrd_unaccepted *u)
 /* Ends the connection of a handshake. The lock keeps it from being freed. The error must not be NNG_ECLOSED: NNG's listener
  * would take itself for closed and accept nothing more. */
 static void
-end_wait(entry *e)
+end_wait(entry *item)
 {
-    nng_aio_abort(e->waits, NNG_ETIMEDOUT);
+    nng_aio_abort(item->waits, NNG_ETIMEDOUT);
 }
 
 void
-mrd_unaccepted_waits(mrd_unaccepted *u, nng_stream *s, nng_aio *aio)
+mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *aio)
 {
     mrd_local_ns now = mrd_local_now();
-    entry e = { .of = u,
-                .shaking = s,
-                .waits = aio,
-                .each = MRD_UNACCEPTED_HANDS,
-                .since = now,
-                .began = now };
+    entry item = { .of = unaccepted,
+                   .shaking = stream,
+                   .waits = aio,
+                   .each = MRD_UNACCEPTED_HANDS,
+                   .since = now,
+                   .began = now };
     entry *known;
 
-    if (!stream_ends(s, &e.ends))
+    if (!stream_ends(stream, &item.ends))
         return;
     pthread_mutex_lock(&lock);
-    if ((known = entry_at(mrd_map_get(&by_key, key_of(&e)))) == NULL)
-        (void) insert(&e);
+    if ((known = entry_at(mrd_map_get(&by_key, key_of(&item)))) == NULL)
+        (void) insert(&item);
     else if (known->closing)
         end_wait(known); /* it did not wait when its end was decided */
     else
@@ -375,35 +381,35 @@ mrd_unaccepted_waits(mrd_unaccepted *u, nng_stream *s, nng_aio *aio)
 }
 
 void
-mrd_unaccepted_stream_gone(nng_stream *s)
+mrd_unaccepted_stream_gone(nng_stream *stream)
 {
-    const entry key = { .shaking = s };
-    entry *e;
+    const entry key = { .shaking = stream };
+    entry *item;
 
     pthread_mutex_lock(&lock);
-    if ((e = entry_at(mrd_map_get(&by_key, key_of(&key)))) != NULL)
-        forget(e);
+    if ((item = entry_at(mrd_map_get(&by_key, key_of(&key)))) != NULL)
+        forget(item);
     pthread_mutex_unlock(&lock);
 }
 
 size_t
-mrd_unaccepted_bytes(mrd_unaccepted *u)
+mrd_unaccepted_bytes(mrd_unaccepted *unaccepted)
 {
     size_t held;
 
     pthread_mutex_lock(&lock);
-    held = u->held;
+    held = unaccepted->held;
     pthread_mutex_unlock(&lock);
     return held;
 }
 
 uint64_t
-mrd_unaccepted_closed(mrd_unaccepted *u)
+mrd_unaccepted_closed(mrd_unaccepted *unaccepted)
 {
     uint64_t closed;
 
     pthread_mutex_lock(&lock);
-    closed = u->closed;
+    closed = unaccepted->closed;
     pthread_mutex_unlock(&lock);
     return closed;
 }
@@ -412,51 +418,51 @@ mrd_unaccepted_closed(mrd_unaccepted *u)
 
 /* Entries of a higher rank close first. */
 static unsigned
-rank_of(const entry *e)
+rank_of(const entry *item)
 {
-    return e->holds ? 2 : e->shaking != NULL ? 1 : 0;
+    return item->holds ? 2 : item->shaking != NULL ? 1 : 0;
 }
 
 /* Returns true if a is to be closed before b: by rank, then the older. */
 static bool
-sooner(const entry *a, const entry *b)
+sooner(const entry *item, const entry *b)
 {
-    if (b == NULL || rank_of(a) != rank_of(b))
-        return b == NULL || rank_of(a) > rank_of(b);
-    return mrd_local_before(a->since, b->since);
+    if (b == NULL || rank_of(item) != rank_of(b))
+        return b == NULL || rank_of(item) > rank_of(b);
+    return mrd_local_before(item->since, b->since);
 }
 
 static bool
-is_old(const entry *e, mrd_local_ns now)
+is_old(const entry *item, mrd_local_ns now)
 {
-    return mrd_local_diff(now, e->since) >=
-           (e->shaking != NULL ? MRD_UNACCEPTED_SHAKE : MRD_UNACCEPTED_OLD);
+    return mrd_local_diff(now, item->since) >=
+           (item->shaking != NULL ? MRD_UNACCEPTED_SHAKE : MRD_UNACCEPTED_OLD);
 }
 
 static bool
-is_overdue(const entry *e, mrd_local_ns now)
+is_overdue(const entry *item, mrd_local_ns now)
 {
-    return e->shaking != NULL && mrd_local_diff(now, e->began) >= e->of->handshake;
+    return item->shaking != NULL && mrd_local_diff(now, item->began) >= item->of->handshake;
 }
 
 /* Returns the entry to close next and marks it. Returns NULL if no entry must close now. */
 static entry *
-take_victim(mrd_unaccepted *u)
+take_victim(mrd_unaccepted *unaccepted)
 {
     mrd_local_ns now = mrd_local_now();
-    size_t stays = u->held - u->closing;
-    bool hard = stays > u->budget + u->budget / 2;
+    size_t stays = unaccepted->held - unaccepted->closing;
+    bool hard = stays > unaccepted->budget + unaccepted->budget / 2;
     entry *victim = NULL;
 
-    if (stays <= u->budget && u->shaking == 0)
+    if (stays <= unaccepted->budget && unaccepted->shaking == 0)
         return NULL;
     for (size_t i = 0; i < n_entries; i++) {
-        entry *e = &entries[i];
+        entry *item = &entries[i];
 
-        if (e->of == u && !e->closing &&
-            (hard || (stays > u->budget && is_old(e, now)) || is_overdue(e, now)) &&
-            sooner(e, victim))
-            victim = e;
+        if (item->of == unaccepted && !item->closing &&
+            (hard || (stays > unaccepted->budget && is_old(item, now)) || is_overdue(item, now)) &&
+            sooner(item, victim))
+            victim = item;
     }
     if (victim == NULL)
         return NULL;
@@ -466,18 +472,18 @@ take_victim(mrd_unaccepted *u)
 
 /* Waits up to timeout_ms for a change. Releases the lock meanwhile. */
 static void
-wait_ms(mrd_unaccepted *u, int timeout_ms)
+wait_ms(mrd_unaccepted *unaccepted, int timeout_ms)
 {
     struct timespec end = mrd_cond_deadline(timeout_ms * MRD_MS);
 
-    pthread_cond_timedwait(&u->over, &lock, &end);
+    pthread_cond_timedwait(&unaccepted->over, &lock, &end);
 }
 
 /* Returns freed memory to the kernel. NNG frees the messages of closed connections a little later. */
 static void
-give_back(mrd_unaccepted *u)
+give_back(mrd_unaccepted *unaccepted)
 {
-    wait_ms(u, GIVE_BACK_MS);
+    wait_ms(unaccepted, GIVE_BACK_MS);
     pthread_mutex_unlock(&lock);
     malloc_trim(0);
     pthread_mutex_lock(&lock);
@@ -486,32 +492,32 @@ give_back(mrd_unaccepted *u)
 static void *
 close_over_budget(void *arg)
 {
-    mrd_unaccepted *u = arg;
+    mrd_unaccepted *unaccepted = arg;
     bool closed = false;
     entry *victim;
-    nng_pipe p;
+    nng_pipe pipe;
 
     pthread_mutex_lock(&lock);
-    while (!u->ending) {
-        if ((victim = take_victim(u)) != NULL) {
+    while (!unaccepted->ending) {
+        if ((victim = take_victim(unaccepted)) != NULL) {
             closed = true;
             if (victim->shaking != NULL) {
                 end_wait(victim);
                 continue;
             }
-            p = victim->pipe;
+            pipe = victim->pipe;
             pthread_mutex_unlock(&lock);
-            nng_pipe_close(p);
+            nng_pipe_close(pipe);
             pthread_mutex_lock(&lock);
-        } else if (u->held > u->budget) { /* until one is old enough, or gone */
-            wait_ms(u, AGE_MS);
+        } else if (unaccepted->held > unaccepted->budget) { /* until one is old enough, or gone */
+            wait_ms(unaccepted, AGE_MS);
         } else if (closed) {
             closed = false;
-            give_back(u);
-        } else if (u->shaking > 0) {
-            wait_ms(u, SHAKING_MS);
+            give_back(unaccepted);
+        } else if (unaccepted->shaking > 0) {
+            wait_ms(unaccepted, SHAKING_MS);
         } else {
-            pthread_cond_wait(&u->over, &lock);
+            pthread_cond_wait(&unaccepted->over, &lock);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -521,42 +527,42 @@ close_over_budget(void *arg)
 mrd_err
 mrd_unaccepted_new(size_t budget, mrd_dur_ns handshake, mrd_unaccepted **ret_u, mrd_why *why)
 {
-    mrd_unaccepted *u = calloc(1, sizeof(*u));
+    mrd_unaccepted *unaccepted = calloc(1, sizeof(*unaccepted));
     int no;
 
-    if (u == NULL)
+    if (unaccepted == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "connections that are not accepted");
-    u->budget = budget == 0 ? MRD_UNACCEPTED_BUDGET : budget;
-    u->handshake = handshake == 0 ? MRD_UNACCEPTED_SHAKEN : handshake;
+    unaccepted->budget = budget == 0 ? MRD_UNACCEPTED_BUDGET : budget;
+    unaccepted->handshake = handshake == 0 ? MRD_UNACCEPTED_SHAKEN : handshake;
     pthread_mutex_lock(&lock);
     if (seed == 0)
         mrd_random(&seed, sizeof(seed));
     pthread_mutex_unlock(&lock);
     (void) mallopt(M_MMAP_THRESHOLD, (int) MRD_UNACCEPTED_BODY); /* the header says why */
-    mrd_cond_init(&u->over);
-    if ((no = pthread_create(&u->thread, NULL, close_over_budget, u)) != 0) {
-        pthread_cond_destroy(&u->over);
-        free(u);
+    mrd_cond_init(&unaccepted->over);
+    if ((no = pthread_create(&unaccepted->thread, NULL, close_over_budget, unaccepted)) != 0) {
+        pthread_cond_destroy(&unaccepted->over);
+        free(unaccepted);
         return mrd_why_set(why, MRD_IO, no,
                            "cannot start the thread that watches connections not accepted");
     }
-    *ret_u = u;
+    *ret_u = unaccepted;
     return MRD_OK;
 }
 
 void
-mrd_unaccepted_free(mrd_unaccepted *u)
+mrd_unaccepted_free(mrd_unaccepted *unaccepted)
 {
-    if (u == NULL)
+    if (unaccepted == NULL)
         return;
     pthread_mutex_lock(&lock);
-    u->ending = true;
-    pthread_cond_signal(&u->over);
+    unaccepted->ending = true;
+    pthread_cond_signal(&unaccepted->over);
     pthread_mutex_unlock(&lock);
-    pthread_join(u->thread, NULL);
+    pthread_join(unaccepted->thread, NULL);
     pthread_mutex_lock(&lock);
     for (size_t i = n_entries; i-- > 0;) {
-        if (entries[i].of == u)
+        if (entries[i].of == unaccepted)
             forget(&entries[i]);
     }
     if (n_entries == 0) {
@@ -567,6 +573,6 @@ mrd_unaccepted_free(mrd_unaccepted *u)
         cap_entries = 0;
     }
     pthread_mutex_unlock(&lock);
-    pthread_cond_destroy(&u->over);
-    free(u);
+    pthread_cond_destroy(&unaccepted->over);
+    free(unaccepted);
 }

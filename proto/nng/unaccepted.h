@@ -50,31 +50,31 @@ typedef struct mrd_unaccepted mrd_unaccepted;
  * If `handshake` is 0, MRD_UNACCEPTED_SHAKEN applies. Errors: NOMEM, IO. */
 mrd_err mrd_unaccepted_new(size_t budget, mrd_dur_ns handshake, mrd_unaccepted **ret_u,
                            mrd_why *why);
-void mrd_unaccepted_free(mrd_unaccepted *u); /* NULL is fine; after its socket is closed */
+void mrd_unaccepted_free(mrd_unaccepted *unaccepted); /* NULL is fine; after its socket is closed */
 
 /* Counts a new connection. Returns false if out of memory; the caller closes the pipe. */
-bool mrd_unaccepted_add(mrd_unaccepted *u, nng_pipe p);
+bool mrd_unaccepted_add(mrd_unaccepted *unaccepted, nng_pipe pipe);
 /* Ends the count of a connection that was accepted or closed. Unknown connections are ignored. */
-void mrd_unaccepted_remove(mrd_unaccepted *u, nng_pipe p);
+void mrd_unaccepted_remove(mrd_unaccepted *unaccepted, nng_pipe pipe);
 /* Notes that a whole message of its connection was received. */
-void mrd_unaccepted_complete(mrd_unaccepted *u, const nng_msg *msg);
+void mrd_unaccepted_complete(mrd_unaccepted *unaccepted, const nng_msg *msg);
 /* Notes that a message was answered or dropped and its memory is free again. */
-void mrd_unaccepted_answered(mrd_unaccepted *u, const nng_msg *msg);
+void mrd_unaccepted_answered(mrd_unaccepted *unaccepted, const nng_msg *msg);
 
 /* Returns true while one more handshake may begin. */
-bool mrd_unaccepted_has_room(mrd_unaccepted *u);
+bool mrd_unaccepted_has_room(mrd_unaccepted *unaccepted);
 /* Stops counting the handshake of a connection. */
-void mrd_unaccepted_end_handshake(mrd_unaccepted *u, nng_pipe p);
+void mrd_unaccepted_end_handshake(mrd_unaccepted *unaccepted, nng_pipe pipe);
 /* Notes that a handshake waits with this aio for bytes of its peer. Counts the TCP stream at the first call. */
-void mrd_unaccepted_waits(mrd_unaccepted *u, nng_stream *s, nng_aio *aio);
+void mrd_unaccepted_waits(mrd_unaccepted *unaccepted, nng_stream *stream, nng_aio *aio);
 /* Forgets a stream and its aio, which the caller is about to free. */
-void mrd_unaccepted_stream_gone(nng_stream *s);
+void mrd_unaccepted_stream_gone(nng_stream *stream);
 
-size_t mrd_unaccepted_bytes(mrd_unaccepted *u);    /* cost of all connections now */
-uint64_t mrd_unaccepted_closed(mrd_unaccepted *u); /* connections closed for it */
+size_t mrd_unaccepted_bytes(mrd_unaccepted *unaccepted);    /* cost of all connections now */
+uint64_t mrd_unaccepted_closed(mrd_unaccepted *unaccepted); /* connections closed for it */
 
 /* Call before a stream receives more with this aio. Counts the bytes of the last receive. Returns false if the stream must
  * not receive more. */
-bool mrd_unaccepted_received(nng_stream *s, nng_aio *aio);
+bool mrd_unaccepted_received(nng_stream *stream, nng_aio *aio);
 
 #endif

@@ -167,7 +167,7 @@ typedef struct {
     uint64_t arg[SIM_ARGS_MAX]; /* in the order of the type's keys in sim_events.def */
 } sim_emit_args;
 
-void sim_emit(const sim_emit_args *e);
+void sim_emit(const sim_emit_args *args);
 /* A number for a model's name; names outlive their models. */
 uint32_t sim_name_of(const char *name);
 uint64_t sim_tracking(void);
@@ -205,7 +205,7 @@ void sim_trace_sum(sim_trace_totals *ret_totals);
 
 /* Truth file. */
 void sim_truth_open(const char *path);
-void sim_truth_event(const sim_emit_args *e, int64_t stamp, uint64_t dev, bool kept);
+void sim_truth_event(const sim_emit_args *args, int64_t stamp, uint64_t dev, bool kept);
 void sim_truth_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_truth_flush(void);
 void sim_truth_close(void);

@@ -62,47 +62,47 @@ static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
 static const int unit_queues[UNITS] = { 2, 2, 2, 1, 3 };
 
 static void
-record_error(const request *r, NRT_STATUS status)
+record_error(const request *req, NRT_STATUS status)
 {
-    nrta_error_tracker_t *t = r->err.tracker;
+    nrta_error_tracker_t *tracker = req->err.tracker;
 
-    if (r->err.status != NULL) /* stored before the request is reported complete */
-        __atomic_store_n(r->err.status, status, __ATOMIC_RELEASE);
-    if (t == NULL || status == NRT_SUCCESS)
+    if (req->err.status != NULL) /* stored before the request is reported complete */
+        __atomic_store_n(req->err.status, status, __ATOMIC_RELEASE);
+    if (tracker == NULL || status == NRT_SUCCESS)
         return;
-    pthread_mutex_lock(&t->lock);
-    if (t->count == t->room) {
-        size_t room = t->room == 0 ? 16 : t->room * 2;
-        nrta_error_t *grown = realloc(t->list, room * sizeof(*grown));
+    pthread_mutex_lock(&tracker->lock);
+    if (tracker->count == tracker->room) {
+        size_t room = tracker->room == 0 ? 16 : tracker->room * 2;
+        nrta_error_t *grown = realloc(tracker->list, room * sizeof(*grown));
 
         if (grown != NULL) {
-            t->list = grown;
-            t->room = room;
+            tracker->list = grown;
+            tracker->room = room;
         }
     }
-    if (t->count < t->room)
-        t->list[t->count++] = (nrta_error_t){ r->seq, (uint64_t) status };
-    pthread_mutex_unlock(&t->lock);
+    if (tracker->count < tracker->room)
+        tracker->list[tracker->count++] = (nrta_error_t){ req->seq, (uint64_t) status };
+    pthread_mutex_unlock(&tracker->lock);
 }
 
 static NRT_STATUS
-run_copy(const sim_async_move *r)
+run_copy(const sim_async_move *move)
 {
-    void *bounce = malloc(r->size);
+    void *bounce = malloc(move->size);
     NRT_STATUS status = bounce == NULL ? NRT_RESOURCE : NRT_SUCCESS;
 
     if (status == NRT_SUCCESS)
-        status = sim_tensor_move(r->tensor, bounce, NULL, r->offset, r->size);
+        status = sim_tensor_move(move->tensor, bounce, NULL, move->offset, move->size);
     if (status == NRT_SUCCESS)
-        status = sim_tensor_move(r->dst, NULL, bounce, r->dst_offset, r->size);
+        status = sim_tensor_move(move->dst, NULL, bounce, move->dst_offset, move->size);
     free(bounce);
     return status;
 }
 
 static NRT_STATUS
-run_collective(request *r)
+run_collective(request *req)
 {
-    nrt_cc_context_t *cc = r->cc;
+    nrt_cc_context_t *cc = req->cc;
     int64_t last;
     uint64_t arg[4] = { cc->op.key & 0xffff, cc->op.seq, 0, 0 };
     NRT_STATUS status;
@@ -118,21 +118,22 @@ run_collective(request *r)
 }
 
 static NRT_STATUS
-run_move(const request *r)
+run_move(const request *req)
 {
     static const sim_type types[2] = { SIM_EV_nrt_tensor_read, SIM_EV_nrt_tensor_write };
-    const sim_async_move *m = &r->move;
-    uint64_t arg[2] = { m->tensor->id, m->size }, t;
+    const sim_async_move *move = &req->move;
+    uint64_t arg[2] = { move->tensor->id, move->size }, t;
     NRT_STATUS status;
     sim_core *core;
 
-    if (m->dst != NULL)
-        return run_copy(m);
-    core = m->tensor->storage != NULL && m->tensor->storage->core != NULL ? m->tensor->storage->core
-                                                                          : &sim.core[0];
-    t = sim_begin(core, types[m->from != NULL], NULL, r->seq, arg, 2);
-    status = sim_tensor_move(m->tensor, m->to, m->from, m->offset, m->size);
-    sim_end(core, types[m->from != NULL], t, r->seq, NULL, 0);
+    if (move->dst != NULL)
+        return run_copy(move);
+    core = move->tensor->storage != NULL && move->tensor->storage->core != NULL
+               ? move->tensor->storage->core
+               : &sim.core[0];
+    t = sim_begin(core, types[move->from != NULL], NULL, req->seq, arg, 2);
+    status = sim_tensor_move(move->tensor, move->to, move->from, move->offset, move->size);
+    sim_end(core, types[move->from != NULL], t, req->seq, NULL, 0);
     return status;
 }
 
@@ -153,18 +154,19 @@ tell(uint32_t model_id, uint32_t core, nrta_seq_t seq, NRT_STATUS status)
 }
 
 static NRT_STATUS
-run_request(request *r)
+run_request(request *req)
 {
-    switch (r->unit) {
+    switch (req->unit) {
     case SIM_UNIT_COMPUTE:
-        return sim_model_check(r->model) == NRT_SUCCESS ? sim_run(r->model, r->output, r->seq)
-                                                        : NRT_INVALID_HANDLE;
+        return sim_model_check(req->model) == NRT_SUCCESS
+                   ? sim_run(req->model, req->output, req->seq)
+                   : NRT_INVALID_HANDLE;
     case SIM_UNIT_COLLECTIVES:
-        return run_collective(r);
+        return run_collective(req);
     default:
         break;
     }
-    return run_move(r);
+    return run_move(req);
 }
 
 static void
@@ -204,22 +206,22 @@ work(void *arg)
 
     pthread_mutex_lock(&q->lock);
     while (true) {
-        request r;
+        request req;
         NRT_STATUS status;
 
         while (q->head == q->tail && !q->stop)
             pthread_cond_wait(&q->more, &q->lock);
         if (q->head == q->tail)
             break;
-        r = q->ring[q->tail % (uint64_t) sim.set.queue_depth];
+        req = q->ring[q->tail % (uint64_t) sim.set.queue_depth];
         pthread_mutex_unlock(&q->lock);
-        status = run_request(&r);
-        record_error(&r, status);
-        if (r.unit == SIM_UNIT_COMPUTE)
-            tell(r.model->id, q->core, r.seq, status);
+        status = run_request(&req);
+        record_error(&req, status);
+        if (req.unit == SIM_UNIT_COMPUTE)
+            tell(req.model->id, q->core, req.seq, status);
         pthread_mutex_lock(&q->lock);
         q->tail++;
-        complete(q, r.seq);
+        complete(q, req.seq);
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
@@ -278,14 +280,14 @@ queue_of_seq(nrta_seq_t seq)
 }
 
 static NRT_STATUS
-schedule(uint32_t core, int index, const request *r, nrta_seq_t *ret_seq)
+schedule(uint32_t core, int index, const request *req, nrta_seq_t *ret_seq)
 {
     queue *q;
     request *slot;
 
-    if (ret_seq == NULL || index < 0 || index >= unit_queues[r->unit])
+    if (ret_seq == NULL || index < 0 || index >= unit_queues[req->unit])
         return NRT_INVALID;
-    if ((q = queue_of(core, r->unit, index, true)) == NULL)
+    if ((q = queue_of(core, req->unit, index, true)) == NULL)
         return NRT_RESOURCE;
     pthread_mutex_lock(&q->lock);
     if (q->head - q->tail == (uint64_t) sim.set.queue_depth) {
@@ -293,7 +295,7 @@ schedule(uint32_t core, int index, const request *r, nrta_seq_t *ret_seq)
         return NRT_QUEUE_FULL;
     }
     slot = &q->ring[q->head % (uint64_t) sim.set.queue_depth];
-    *slot = *r;
+    *slot = *req;
     q->head++;
     *ret_seq = slot->seq = ((uint64_t) q->id << 48) + q->head;
     pthread_cond_signal(&q->more);
@@ -341,7 +343,7 @@ NRT_STATUS
 sim_async_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,
                   int queue_index, sim_async_err err, nrta_seq_t *seq)
 {
-    request r = { .unit = SIM_UNIT_COMPUTE, .model = model, .output = output, .err = err };
+    request req = { .unit = SIM_UNIT_COMPUTE, .model = model, .output = output, .err = err };
     NRT_STATUS status;
     uint64_t t;
 
@@ -351,7 +353,7 @@ sim_async_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_
         (status = sim_set_check(output)) != NRT_SUCCESS)
         return status;
     t = sim_begin(model->core, SIM_EV_nrta_execute_schedule, model, 0, NULL, 0);
-    status = schedule(model->core->idx, queue_index, &r, seq);
+    status = schedule(model->core->idx, queue_index, &req, seq);
     sim_end(model->core, SIM_EV_nrta_execute_schedule, t, status == NRT_SUCCESS ? *seq : 0, NULL,
             0);
     return status;
@@ -361,7 +363,7 @@ NRT_STATUS
 sim_async_tensor(sim_async_unit unit, const sim_async_move *move, int lnc_idx, int queue_index,
                  sim_async_err err, nrta_seq_t *seq)
 {
-    request r = { .unit = unit, .move = *move, .err = err };
+    request req = { .unit = unit, .move = *move, .err = err };
     const sim_core *of;
     NRT_STATUS status;
 
@@ -379,7 +381,7 @@ sim_async_tensor(sim_async_unit unit, const sim_async_move *move, int lnc_idx, i
         lnc_idx = of == NULL ? 0 : (int) of->idx;
     if (lnc_idx < 0 || (uint32_t) lnc_idx >= sim.core_count)
         return NRT_INVALID;
-    return schedule((uint32_t) lnc_idx, queue_index, &r, seq);
+    return schedule((uint32_t) lnc_idx, queue_index, &req, seq);
 }
 
 NRT_STATUS
@@ -388,35 +390,35 @@ sim_async_cc_prepare(const nrt_cc_comm_t *comm, const nrt_tensor_list_t *input,
                      nrt_cc_context_t **ctx)
 {
     static _Atomic uint64_t prepared[SIM_CORES_MAX];
-    nrt_cc_context_t *c;
+    nrt_cc_context_t *context;
 
     SIM_NEEDS_OPEN();
     if (comm == NULL || input == NULL || output == NULL || ctx == NULL || comm->rank_n == 0 ||
         comm->rank >= comm->rank_n || comm->vnc >= sim.core_count || (unsigned) cc_op > 2)
         return NRT_INVALID;
-    if ((c = calloc(1, sizeof(*c))) == NULL)
+    if ((context = calloc(1, sizeof(*context))) == NULL)
         return NRT_RESOURCE;
-    c->core = &sim.core[comm->vnc];
-    c->op = (sim_coll_op){ .rank = comm->rank, .count = comm->rank_n };
-    c->op.key = sim_mix(0x6e6563, (uint64_t) cc_op);
-    c->op.seq = atomic_fetch_add(&prepared[comm->vnc], 1) + 1;
+    context->core = &sim.core[comm->vnc];
+    context->op = (sim_coll_op){ .rank = comm->rank, .count = comm->rank_n };
+    context->op.key = sim_mix(0x6e6563, (uint64_t) cc_op);
+    context->op.seq = atomic_fetch_add(&prepared[comm->vnc], 1) + 1;
     for (uint32_t i = 0; comm->replica_group != NULL && i < comm->rank_n; i++)
-        c->op.key = sim_mix(c->op.key, comm->replica_group[i]);
-    *ctx = c;
+        context->op.key = sim_mix(context->op.key, comm->replica_group[i]);
+    *ctx = context;
     return NRT_SUCCESS;
 }
 
 NRT_STATUS
 sim_async_cc_schedule(nrt_cc_context_t **ctx, int queue_index, sim_async_err err, nrta_seq_t *seq)
 {
-    request r = { .unit = SIM_UNIT_COLLECTIVES, .err = err };
+    request req = { .unit = SIM_UNIT_COLLECTIVES, .err = err };
     NRT_STATUS status;
 
     SIM_NEEDS_OPEN();
     if (ctx == NULL || *ctx == NULL || queue_index != 0)
         return NRT_INVALID;
-    r.cc = *ctx;
-    status = schedule((*ctx)->core->idx, queue_index, &r, seq);
+    req.cc = *ctx;
+    status = schedule((*ctx)->core->idx, queue_index, &req, seq);
     if (status == NRT_SUCCESS)
         *ctx = NULL; /* the worker frees it */
     return status;

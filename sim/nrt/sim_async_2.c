@@ -29,27 +29,27 @@ NRT_STATUS
 nrta2_tensor_read(void *buf, nrt_tensor_t *tensor, uint64_t offset, uint64_t size, int queue,
                   nrta_error_tracker_t *err, nrta_seq_t *seq)
 {
-    sim_async_move m = { .tensor = tensor, .to = buf, .offset = offset, .size = size };
+    sim_async_move move = { .tensor = tensor, .to = buf, .offset = offset, .size = size };
 
-    return sim_async_tensor(SIM_UNIT_READ, &m, SIM_LNC_OF_TENSOR, queue, tracked(err), seq);
+    return sim_async_tensor(SIM_UNIT_READ, &move, SIM_LNC_OF_TENSOR, queue, tracked(err), seq);
 }
 
 NRT_STATUS
 nrta2_tensor_write(nrt_tensor_t *tensor, const void *buf, uint64_t offset, uint64_t size, int queue,
                    nrta_error_tracker_t *err, nrta_seq_t *seq)
 {
-    sim_async_move m = { .tensor = tensor, .from = buf, .offset = offset, .size = size };
+    sim_async_move move = { .tensor = tensor, .from = buf, .offset = offset, .size = size };
 
-    return sim_async_tensor(SIM_UNIT_WRITE, &m, SIM_LNC_OF_TENSOR, queue, tracked(err), seq);
+    return sim_async_tensor(SIM_UNIT_WRITE, &move, SIM_LNC_OF_TENSOR, queue, tracked(err), seq);
 }
 
 NRT_STATUS
 nrta2_tensor_copy(nrt_tensor_t *src, uint64_t src_offset, nrt_tensor_t *dst, uint64_t dst_offset,
                   uint64_t size, int queue, nrta_error_tracker_t *err, nrta_seq_t *seq)
 {
-    sim_async_move m = { src, dst, NULL, NULL, src_offset, dst_offset, size };
+    sim_async_move move = { src, dst, NULL, NULL, src_offset, dst_offset, size };
 
-    return sim_async_tensor(SIM_UNIT_TENSOR, &m, SIM_LNC_OF_TENSOR, queue, tracked(err), seq);
+    return sim_async_tensor(SIM_UNIT_TENSOR, &move, SIM_LNC_OF_TENSOR, queue, tracked(err), seq);
 }
 
 NRT_STATUS

@@ -32,27 +32,27 @@ NRT_STATUS
 nrta3_tensor_read(void *buf, nrt_tensor_t *tensor, uint64_t offset, uint64_t size, int lnc_idx,
                   int queue, NRT_STATUS *err, nrta_seq_t *seq)
 {
-    sim_async_move m = { .tensor = tensor, .to = buf, .offset = offset, .size = size };
+    sim_async_move move = { .tensor = tensor, .to = buf, .offset = offset, .size = size };
 
-    return sim_async_tensor(SIM_UNIT_TENSOR, &m, lnc_idx, queue, told(err), seq);
+    return sim_async_tensor(SIM_UNIT_TENSOR, &move, lnc_idx, queue, told(err), seq);
 }
 
 NRT_STATUS
 nrta3_tensor_write(nrt_tensor_t *tensor, const void *buf, uint64_t offset, uint64_t size,
                    int lnc_idx, int queue, NRT_STATUS *err, nrta_seq_t *seq)
 {
-    sim_async_move m = { .tensor = tensor, .from = buf, .offset = offset, .size = size };
+    sim_async_move move = { .tensor = tensor, .from = buf, .offset = offset, .size = size };
 
-    return sim_async_tensor(SIM_UNIT_TENSOR, &m, lnc_idx, queue, told(err), seq);
+    return sim_async_tensor(SIM_UNIT_TENSOR, &move, lnc_idx, queue, told(err), seq);
 }
 
 NRT_STATUS
 nrta3_tensor_copy(nrt_tensor_t *src, uint64_t src_offset, nrt_tensor_t *dst, uint64_t dst_offset,
                   uint64_t size, int lnc_idx, int queue, NRT_STATUS *err, nrta_seq_t *seq)
 {
-    sim_async_move m = { src, dst, NULL, NULL, src_offset, dst_offset, size };
+    sim_async_move move = { src, dst, NULL, NULL, src_offset, dst_offset, size };
 
-    return sim_async_tensor(SIM_UNIT_TENSOR, &m, lnc_idx, queue, told(err), seq);
+    return sim_async_tensor(SIM_UNIT_TENSOR, &move, lnc_idx, queue, told(err), seq);
 }
 
 NRT_STATUS

@@ -150,14 +150,14 @@ boot_hash(void)
 static int64_t
 namespace_offset(void)
 {
-    FILE *f = fopen("/proc/self/timens_offsets", "re");
+    FILE *file = fopen("/proc/self/timens_offsets", "re");
     long long s = 0, ns = 0;
 
-    if (f == NULL)
+    if (file == NULL)
         return 0;
-    if (fscanf(f, "monotonic %lld %lld", &s, &ns) != 2)
+    if (fscanf(file, "monotonic %lld %lld", &s, &ns) != 2)
         s = ns = 0;
-    fclose(f);
+    fclose(file);
     return (int64_t) s * MRD_SEC + ns;
 }
 
@@ -206,30 +206,31 @@ static struct {
 } root = { .listen_fd = -1, .stop_fd = -1 };
 
 static void
-client_drop(client *c)
+client_drop(client *peer)
 {
-    close(c->fd);
-    free(c->payload);
-    memset(c, 0, sizeof(*c));
-    c->fd = -1;
+    close(peer->fd);
+    free(peer->payload);
+    memset(peer, 0, sizeof(*peer));
+    peer->fd = -1;
 }
 
 static bool
-same_meeting(const client *a, const client *b)
+same_meeting(const client *peer, const client *b)
 {
-    return a->fd >= 0 && a->waiting && a->ask.key == b->ask.key && a->ask.seq == b->ask.seq &&
-           a->ask.count == b->ask.count && a->ask.len == b->ask.len;
+    return peer->fd >= 0 && peer->waiting && peer->ask.key == b->ask.key &&
+           peer->ask.seq == b->ask.seq && peer->ask.count == b->ask.count &&
+           peer->ask.len == b->ask.len;
 }
 
 static void
-reply(client *c, const answer *head, const uint8_t *payload)
+reply(client *peer, const answer *head, const uint8_t *payload)
 {
     answer out = *head;
     int64_t deadline = sim_raw() + 5 * MRD_SEC;
 
-    c->waiting = false;
-    c->got = 0;
-    if (!move_all(c->fd, &out, sizeof(out), false, deadline))
+    peer->waiting = false;
+    peer->got = 0;
+    if (!move_all(peer->fd, &out, sizeof(out), false, deadline))
         return;
     if (payload != NULL && out.len > 0) {
         /* a copy, because move_all works in both directions and takes no const */
@@ -237,7 +238,7 @@ reply(client *c, const answer *head, const uint8_t *payload)
 
         if (p != NULL) {
             memcpy(p, payload, out.len);
-            move_all(c->fd, p, out.len, false, deadline);
+            move_all(peer->fd, p, out.len, false, deadline);
         }
         free(p);
     }
@@ -264,13 +265,13 @@ try_meeting(const client *who)
     uint32_t here = 0;
 
     for (size_t i = 0; i < CLIENTS_MAX; i++) {
-        const client *c = &root.clients[i];
+        const client *peer = &root.clients[i];
 
-        if (!same_meeting(c, &key))
+        if (!same_meeting(peer, &key))
             continue;
         here++;
-        head.last = c->ask.arrive > head.last ? c->ask.arrive : head.last;
-        head.same_boot &= c->ask.boot == key.ask.boot;
+        head.last = peer->ask.arrive > head.last ? peer->ask.arrive : head.last;
+        head.same_boot &= peer->ask.boot == key.ask.boot;
     }
     if (here < key.ask.count)
         return;
@@ -297,46 +298,47 @@ ask_valid(const ask *a)
 }
 
 static void
-asked(client *c)
+asked(client *peer)
 {
     answer taken = { .magic = ASK_MAGIC, .status = NRT_INVALID };
 
     for (size_t i = 0; i < CLIENTS_MAX; i++)
-        if (&root.clients[i] != c && same_meeting(&root.clients[i], c) &&
-            root.clients[i].ask.rank == c->ask.rank) {
-            reply(c, &taken, NULL);
+        if (&root.clients[i] != peer && same_meeting(&root.clients[i], peer) &&
+            root.clients[i].ask.rank == peer->ask.rank) {
+            reply(peer, &taken, NULL);
             return;
         }
-    c->waiting = true;
-    try_meeting(c);
+    peer->waiting = true;
+    try_meeting(peer);
 }
 
 /* Reads the available bytes. Returns false if the connection has ended or sent invalid data. */
 static bool
-client_read(client *c)
+client_read(client *peer)
 {
-    uint8_t *to = (uint8_t *) &c->ask + c->got;
-    size_t want = sizeof(c->ask) - c->got;
+    uint8_t *to = (uint8_t *) &peer->ask + peer->got;
+    size_t want = sizeof(peer->ask) - peer->got;
     ssize_t n;
 
-    if (c->waiting) /* no data is expected now, so this is an end of file or invalid */
+    if (peer->waiting) /* no data is expected now, so this is an end of file or invalid */
         return false;
-    if (c->got >= sizeof(c->ask)) {
-        to = c->payload + (c->got - sizeof(c->ask));
-        want = c->ask.len - (c->got - sizeof(c->ask));
+    if (peer->got >= sizeof(peer->ask)) {
+        to = peer->payload + (peer->got - sizeof(peer->ask));
+        want = peer->ask.len - (peer->got - sizeof(peer->ask));
     }
-    n = recv(c->fd, to, want, MSG_DONTWAIT);
+    n = recv(peer->fd, to, want, MSG_DONTWAIT);
     if (n <= 0)
         return n < 0 && (errno == EAGAIN || errno == EINTR);
-    c->got += (size_t) n;
-    if (c->got == sizeof(c->ask)) {
-        free(c->payload);
-        c->payload = NULL;
-        if (!ask_valid(&c->ask) || (c->ask.len > 0 && (c->payload = malloc(c->ask.len)) == NULL))
+    peer->got += (size_t) n;
+    if (peer->got == sizeof(peer->ask)) {
+        free(peer->payload);
+        peer->payload = NULL;
+        if (!ask_valid(&peer->ask) ||
+            (peer->ask.len > 0 && (peer->payload = malloc(peer->ask.len)) == NULL))
             return false;
     }
-    if (c->got >= sizeof(c->ask) && c->got == sizeof(c->ask) + c->ask.len)
-        asked(c);
+    if (peer->got >= sizeof(peer->ask) && peer->got == sizeof(peer->ask) + peer->ask.len)
+        asked(peer);
     return true;
 }
 
@@ -363,28 +365,28 @@ accept_client(void)
 static nfds_t
 fill_table(struct pollfd *pfd, client **of)
 {
-    nfds_t n = 2;
+    nfds_t nfds = 2;
 
     pfd[0] = (struct pollfd){ .fd = root.stop_fd, .events = POLLIN };
     pfd[1] = (struct pollfd){ .fd = root.listen_fd, .events = POLLIN };
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         if (root.clients[i].fd >= 0) {
-            of[n] = &root.clients[i];
-            pfd[n++] = (struct pollfd){ .fd = root.clients[i].fd, .events = POLLIN };
+            of[nfds] = &root.clients[i];
+            pfd[nfds++] = (struct pollfd){ .fd = root.clients[i].fd, .events = POLLIN };
         }
-    return n;
+    return nfds;
 }
 
 static void
-serve_client(client *c)
+serve_client(client *peer)
 {
-    if (client_read(c))
+    if (client_read(peer))
         return;
-    if (c->waiting) {
-        c->waiting = false;
-        fail_meeting(c, NRT_EXEC_HW_ERR_COLLECTIVES);
+    if (peer->waiting) {
+        peer->waiting = false;
+        fail_meeting(peer, NRT_EXEC_HW_ERR_COLLECTIVES);
     }
-    client_drop(c);
+    client_drop(peer);
 }
 
 static void *
@@ -395,9 +397,9 @@ serve(void *arg)
 
     (void) arg;
     while (pfd != NULL && of != NULL) {
-        nfds_t n = fill_table(pfd, of);
+        nfds_t nfds = fill_table(pfd, of);
 
-        if (poll(pfd, n, -1) < 0) {
+        if (poll(pfd, nfds, -1) < 0) {
             if (errno == EINTR)
                 continue;
             sim_log("the root of collectives ends: poll: %s", strerror(errno));
@@ -405,7 +407,7 @@ serve(void *arg)
         }
         if (pfd[0].revents != 0)
             break;
-        for (nfds_t i = 2; i < n; i++)
+        for (nfds_t i = 2; i < nfds; i++)
             if (pfd[i].revents != 0)
                 serve_client(of[i]);
         if (pfd[1].revents != 0)

@@ -62,18 +62,18 @@ static void
 emit_at(const run *r, sim_type type, int phase, int64_t raw, unsigned pcore, uint64_t tracking,
         const uint64_t *arg, size_t n)
 {
-    sim_emit_args e = { .core = r->core,
-                        .type = type,
-                        .phase = phase,
-                        .raw = raw,
-                        .pcore = pcore,
-                        .tracking = tracking,
-                        .seq = r->seq,
-                        .model = r->model };
+    sim_emit_args args = { .core = r->core,
+                           .type = type,
+                           .phase = phase,
+                           .raw = raw,
+                           .pcore = pcore,
+                           .tracking = tracking,
+                           .seq = r->seq,
+                           .model = r->model };
 
     for (size_t i = 0; i < n; i++)
-        e.arg[i] = arg[i];
-    sim_emit(&e);
+        args.arg[i] = arg[i];
+    sim_emit(&args);
 }
 
 static void
@@ -90,11 +90,11 @@ hw_span(const run *r, sim_type type, unsigned pcore, int64_t from, int64_t to, c
 static NRT_STATUS
 meet(run *r)
 {
-    sim_model *m = r->model;
-    sim_coll_op op = { .rank = m->ctx_id,
-                       .count = m->ctx_count,
-                       .key = sim_mix(m->hash, m->group),
-                       .seq = ++m->cc_seq,
+    sim_model *model = r->model;
+    sim_coll_op op = { .rank = model->ctx_id,
+                       .count = model->ctx_count,
+                       .key = sim_mix(model->hash, model->group),
+                       .seq = ++model->cc_seq,
                        .arrive = r->arrive };
     const sim_fault *hang =
         sim_fault_hit(SIM_FAULT_COLLECTIVE_HANG, r->core->idx, rank_of(r), r->nth);
@@ -105,7 +105,7 @@ meet(run *r)
         sim_sleep_until(sim_raw() + sim.exec_timeout_ns);
         return (NRT_STATUS) hang->status;
     }
-    t = sim_begin(r->core, SIM_EV_enc_barrier, m, r->seq, arg, 3);
+    t = sim_begin(r->core, SIM_EV_enc_barrier, model, r->seq, arg, 3);
     status = sim_coll_wait(&op, &r->last);
     sim_end(r->core, SIM_EV_enc_barrier, t, r->seq, NULL, 0);
     return status;
@@ -266,18 +266,18 @@ after(const run *r)
 static NRT_STATUS
 injected(const run *r, NRT_STATUS status)
 {
-    const sim_fault *f;
+    const sim_fault *fault;
     uint64_t num[1] = { r->exec_id }, hw[3] = { 1, 0, r->exec_id };
 
     if (status != NRT_SUCCESS)
         return status;
-    if ((f = sim_fault_hit(SIM_FAULT_NUMERICAL, r->core->idx, rank_of(r), r->nth)) != NULL) {
+    if ((fault = sim_fault_hit(SIM_FAULT_NUMERICAL, r->core->idx, rank_of(r), r->nth)) != NULL) {
         emit_at(r, SIM_EV_numerical_err, SIM_INSTANT, r->dev_end, 0, sim_tracking(), num, 1);
-        return (NRT_STATUS) f->status;
+        return (NRT_STATUS) fault->status;
     }
-    if ((f = sim_fault_hit(SIM_FAULT_EXEC_ERROR, r->core->idx, rank_of(r), r->nth)) != NULL) {
+    if ((fault = sim_fault_hit(SIM_FAULT_EXEC_ERROR, r->core->idx, rank_of(r), r->nth)) != NULL) {
         emit_at(r, SIM_EV_hw_notify, SIM_INSTANT, r->dev_end, 0, sim_tracking(), hw, 3);
-        return (NRT_STATUS) f->status;
+        return (NRT_STATUS) fault->status;
     }
     return NRT_SUCCESS;
 }

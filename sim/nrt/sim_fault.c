@@ -25,31 +25,31 @@ static const struct {
 };
 
 static bool
-set_number(const char *key, sim_fault *f, int64_t v)
+set_number(const char *key, sim_fault *fault, int64_t value)
 {
     if (strcmp(key, "ns") == 0)
-        f->ns = v;
-    else if (v < 0)
+        fault->ns = value;
+    else if (value < 0)
         return false;
     else if (strcmp(key, "core") == 0)
-        f->core = (uint32_t) v;
+        fault->core = (uint32_t) value;
     else if (strcmp(key, "rank") == 0)
-        f->rank = (uint32_t) v;
+        fault->rank = (uint32_t) value;
     else if (strcmp(key, "exec") == 0)
-        f->exec = (uint64_t) v;
+        fault->exec = (uint64_t) value;
     else if (strcmp(key, "every") == 0)
-        f->every = (uint64_t) v;
+        fault->every = (uint64_t) value;
     else if (strcmp(key, "count") == 0)
-        f->count = (uint64_t) v;
+        fault->count = (uint64_t) value;
     else if (strcmp(key, "status") == 0)
-        f->status = v;
+        fault->status = value;
     else
         return false;
     return true;
 }
 
 static bool
-set_key(sim_fault *f, char *item)
+set_key(sim_fault *fault, char *item)
 {
     char *eq = strchr(item, '='), *end;
 
@@ -57,18 +57,18 @@ set_key(sim_fault *f, char *item)
         return false;
     *eq = '\0';
     if (strcmp(item, "file") == 0) {
-        free(f->file);
-        return (f->file = strdup(eq + 1)) != NULL;
+        free(fault->file);
+        return (fault->file = strdup(eq + 1)) != NULL;
     }
     if (strcmp(item, "factor") == 0) {
-        f->factor = strtod(eq + 1, &end);
-        return *end == '\0' && f->factor >= 0.0 && f->factor <= 1000.0;
+        fault->factor = strtod(eq + 1, &end);
+        return *end == '\0' && fault->factor >= 0.0 && fault->factor <= 1000.0;
     }
-    return set_number(item, f, strtoll(eq + 1, &end, 10)) && *end == '\0';
+    return set_number(item, fault, strtoll(eq + 1, &end, 10)) && *end == '\0';
 }
 
 static bool
-parse_fault(sim_fault *f, char *text)
+parse_fault(sim_fault *fault, char *text)
 {
     char *save = NULL, *item = strtok_r(text, ":", &save);
     size_t kind = 0;
@@ -77,13 +77,13 @@ parse_fault(sim_fault *f, char *text)
         kind++;
     if (item == NULL || kind == SIM_FAULT_KINDS)
         return false;
-    memset(f, 0, sizeof(*f));
-    f->kind = (sim_fault_kind) kind;
-    f->core = f->rank = SIM_ANY;
-    f->factor = 2.0;
-    f->status = kinds[kind].status;
+    memset(fault, 0, sizeof(*fault));
+    fault->kind = (sim_fault_kind) kind;
+    fault->core = fault->rank = SIM_ANY;
+    fault->factor = 2.0;
+    fault->status = kinds[kind].status;
     while ((item = strtok_r(NULL, ":", &save)) != NULL)
-        if (!set_key(f, item))
+        if (!set_key(fault, item))
             return false;
     return true;
 }
@@ -116,20 +116,21 @@ sim_fault_parse(const char *text)
 /* Returns whether a fault applies to an execution. exec= is the first execution, and every= repeats
  * from there. With neither, all executions fail. */
 static bool
-hits(sim_fault *f, uint32_t core, uint32_t rank, uint64_t exec)
+hits(sim_fault *fault, uint32_t core, uint32_t rank, uint64_t exec)
 {
-    uint64_t first = f->exec == 0 ? 1 : f->exec;
+    uint64_t first = fault->exec == 0 ? 1 : fault->exec;
 
-    if ((f->core != SIM_ANY && f->core != core) || (f->rank != SIM_ANY && f->rank != rank) ||
-        exec < first)
+    if ((fault->core != SIM_ANY && fault->core != core) ||
+        (fault->rank != SIM_ANY && fault->rank != rank) || exec < first)
         return false;
-    if (f->file != NULL && access(f->file, F_OK) != 0)
+    if (fault->file != NULL && access(fault->file, F_OK) != 0)
         return false;
-    if (f->every > 0 ? (exec - first) % f->every != 0
-                     : f->exec > 0 && f->count == 0 && f->kind != SIM_FAULT_SLOW_CORE &&
-                           f->kind != SIM_FAULT_DROP_SYNC && exec != first)
+    if (fault->every > 0
+            ? (exec - first) % fault->every != 0
+            : fault->exec > 0 && fault->count == 0 && fault->kind != SIM_FAULT_SLOW_CORE &&
+                  fault->kind != SIM_FAULT_DROP_SYNC && exec != first)
         return false;
-    return atomic_fetch_add(&f->fired, 1) < f->count || f->count == 0;
+    return atomic_fetch_add(&fault->fired, 1) < fault->count || fault->count == 0;
 }
 
 const sim_fault *

@@ -67,22 +67,22 @@ make_dirs(const char *path)
 __attribute__((format(printf, 4, 5))) static NRT_STATUS
 write_file(const char *path, const void *data, size_t len, const char *format, ...)
 {
-    FILE *f = fopen(path, "we");
+    FILE *file = fopen(path, "we");
     va_list args;
     bool ok;
 
-    if (f == NULL) {
+    if (file == NULL) {
         sim_log("cannot write '%s': %s", path, strerror(errno));
         return NRT_FAILURE;
     }
     if (format != NULL) {
-        fputs(SIM_LABEL "\n", f);
+        fputs(SIM_LABEL "\n", file);
         va_start(args, format);
-        vfprintf(f, format, args);
+        vfprintf(file, format, args);
         va_end(args);
     }
-    ok = data == NULL || fwrite(data, 1, len, f) == len;
-    ok = fclose(f) == 0 && ok;
+    ok = data == NULL || fwrite(data, 1, len, file) == len;
+    ok = fclose(file) == 0 && ok;
     return ok ? NRT_SUCCESS : NRT_FAILURE;
 }
 
@@ -93,29 +93,29 @@ process_dir(const char *base, char *to, size_t room)
 }
 
 static NRT_STATUS
-write_ntff(const char *path, const sim_model *m, uint64_t execs)
+write_ntff(const char *path, const sim_model *model, uint64_t execs)
 {
     /* No two real profiles are equal, so process and time make these differ too. */
     return write_file(path, NULL, 0,
                       "kind=ntff\nmodel=%s\nhash=%016llx\nvnc=%u\nexecutions=%llu\nprocess=%d\n"
                       "time=%lld\n",
-                      m->name, (unsigned long long) m->hash, m->core->idx,
+                      model->name, (unsigned long long) model->hash, model->core->idx,
                       (unsigned long long) execs, (int) getpid(), (long long) sim_wall(sim_raw()));
 }
 
 static void
-write_neff(const char *dir, const sim_model *m)
+write_neff(const char *dir, const sim_model *model)
 {
     char path[DIR_MAX + 300];
-    bool says = m->neff_size >= 7 && memcmp(m->neff, "SIMNEFF", 7) == 0;
+    bool says = model->neff_size >= 7 && memcmp(model->neff, "SIMNEFF", 7) == 0;
 
     if (sim.set.layout == 0)
         snprintf(path, sizeof(path), "%s/neff_%016llx_vnc_%u.neff", dir,
-                 (unsigned long long) m->hash, m->core->idx);
+                 (unsigned long long) model->hash, model->core->idx);
     else
-        snprintf(path, sizeof(path), "%s/neff_%016llx.neff", dir, (unsigned long long) m->hash);
+        snprintf(path, sizeof(path), "%s/neff_%016llx.neff", dir, (unsigned long long) model->hash);
     /* A simulated NEFF is labelled in its own text. Other bytes get the label in front. */
-    write_file(path, m->neff, m->neff_size, says ? NULL : "kind=neff\n");
+    write_file(path, model->neff, model->neff_size, says ? NULL : "kind=neff\n");
 }
 
 static unsigned
@@ -129,7 +129,7 @@ count_off(const bool *off, size_t n)
 }
 
 static void
-write_pb(const char *name, const sim_trace_totals *t)
+write_pb(const char *name, const sim_trace_totals *totals)
 {
     char path[DIR_MAX + 300];
 
@@ -137,8 +137,9 @@ write_pb(const char *name, const sim_trace_totals *t)
     write_file(path, NULL, 0,
                "kind=%s\nsession=%d\nevents_total=%llu\nevents_stored=%llu\n"
                "events_dropped=%llu\nevents_max=%llu\ncores_off=%u\ntypes_off=%u\n",
-               name, ins.c.session, (unsigned long long) t->emitted, (unsigned long long) t->stored,
-               (unsigned long long) t->overwritten, (unsigned long long) ins.c.trace.max_events,
+               name, ins.c.session, (unsigned long long) totals->emitted,
+               (unsigned long long) totals->stored, (unsigned long long) totals->overwritten,
+               (unsigned long long) ins.c.trace.max_events,
                count_off(ins.c.trace.core_off, sim.core_count),
                count_off(ins.c.trace.type_off, SIM_EV_COUNT));
 }
@@ -146,25 +147,25 @@ write_pb(const char *name, const sim_trace_totals *t)
 /* ---- device profiles of inspect -------------------------------------------------------------- */
 
 static void
-model_profile(sim_model *m)
+model_profile(sim_model *model)
 {
     char path[DIR_MAX + 300];
 
-    if (m->profiled || m->inspect_execs <= ins.c.warmup)
+    if (model->profiled || model->inspect_execs <= ins.c.warmup)
         return;
-    m->profiled = true; /* the first execution of each NEFF on each core after the warm-up */
-    write_neff(ins.dir, m);
+    model->profiled = true; /* the first execution of each NEFF on each core after the warm-up */
+    write_neff(ins.dir, model);
     if (sim.set.layout == 0)
         snprintf(path, sizeof(path), "%s/%016llx_vnc_%u.ntff", ins.dir,
-                 (unsigned long long) m->hash, m->core->idx);
+                 (unsigned long long) model->hash, model->core->idx);
     else
         snprintf(path, sizeof(path), "%s/%016llx_instid_0_vnc_%u.ntff", ins.dir,
-                 (unsigned long long) m->hash, m->core->idx);
+                 (unsigned long long) model->hash, model->core->idx);
     write_file(path, NULL, 0,
                "kind=ntff\nmodel=%s\nhash=%016llx\nvnc=%u\nexecutions=1\nexecution=%llu\n"
                "session=%d\nprocess=%d\ntime=%lld\n",
-               m->name, (unsigned long long) m->hash, m->core->idx,
-               (unsigned long long) m->inspect_execs, ins.c.session, (int) getpid(),
+               model->name, (unsigned long long) model->hash, model->core->idx,
+               (unsigned long long) model->inspect_execs, ins.c.session, (int) getpid(),
                (long long) sim_wall(sim_raw()));
 }
 
@@ -180,30 +181,30 @@ sim_inspect_device_on(void)
 }
 
 void
-sim_inspect_executed(sim_model *m, NRT_STATUS status)
+sim_inspect_executed(sim_model *model, NRT_STATUS status)
 {
     char path[DIR_MAX + 300];
 
     pthread_mutex_lock(&ins.lock);
     if (ins.on) {
-        if (m->inspected != ins.number) {
-            m->inspected = ins.number;
-            m->inspect_execs = 0;
-            m->profiled = false;
+        if (model->inspected != ins.number) {
+            model->inspected = ins.number;
+            model->inspect_execs = 0;
+            model->profiled = false;
         }
-        m->inspect_execs++;
-        ins.execs[m->core->idx]++;
+        model->inspect_execs++;
+        ins.execs[model->core->idx]++;
         if (ins.c.enable && (ins.c.activities & ACT_DEVICE) != 0 && !ins.c.by_session)
-            model_profile(m);
-        else if (ins.c.enable && (ins.c.activities & ACT_DEVICE) != 0 && !m->profiled) {
-            m->profiled = true;
-            write_neff(ins.dir, m);
+            model_profile(model);
+        else if (ins.c.enable && (ins.c.activities & ACT_DEVICE) != 0 && !model->profiled) {
+            model->profiled = true;
+            write_neff(ins.dir, model);
         }
         if (status != NRT_SUCCESS && ins.c.on_fail) {
             snprintf(path, sizeof(path), "%s/%016llx_vnc_%u_fail_%llu.ntff", ins.dir,
-                     (unsigned long long) m->hash, m->core->idx,
+                     (unsigned long long) model->hash, model->core->idx,
                      (unsigned long long) ins.failures++);
-            write_ntff(path, m, m->execs);
+            write_ntff(path, model, model->execs);
         }
     }
     pthread_mutex_unlock(&ins.lock);
@@ -213,19 +214,19 @@ sim_inspect_executed(sim_model *m, NRT_STATUS status)
 static void
 dump(unsigned what)
 {
-    sim_trace_totals t;
+    sim_trace_totals totals;
     char path[DIR_MAX + 300];
 
-    sim_trace_sum(&t);
+    sim_trace_sum(&totals);
     what &= ins.c.enable ? ins.c.activities : 0;
     if ((what & ACT_SYSTEM) != 0) {
-        write_pb("ntrace.pb", &t);
-        write_pb("trace_info.pb", &t);
+        write_pb("ntrace.pb", &totals);
+        write_pb("trace_info.pb", &totals);
     }
     if ((what & ACT_CPU) != 0)
-        write_pb("cpu_util.pb", &t);
+        write_pb("cpu_util.pb", &totals);
     if ((what & ACT_HOST_MEM) != 0)
-        write_pb("host_mem.pb", &t);
+        write_pb("host_mem.pb", &totals);
     for (uint32_t i = 0; (what & ACT_DEVICE) != 0 && ins.c.by_session && i < sim.core_count; i++) {
         if (ins.execs[i] == 0)
             continue;
@@ -299,26 +300,26 @@ install_handlers(void)
 /* ---- begin and stop -------------------------------------------------------------------------- */
 
 static void
-defaults(struct nrt_inspect_config *c)
+defaults(struct nrt_inspect_config *config)
 {
-    memset(c, 0, sizeof(*c));
-    c->session = 1;
-    snprintf(c->dir, sizeof(c->dir), DIR_DEFAULT);
-    sim_trace_defaults(&c->trace);
-    c->activities = ACT_ALL;
+    memset(config, 0, sizeof(*config));
+    config->session = 1;
+    snprintf(config->dir, sizeof(config->dir), DIR_DEFAULT);
+    sim_trace_defaults(&config->trace);
+    config->activities = ACT_ALL;
 }
 
 static bool continuous_on(void);
 
 static NRT_STATUS
-begin(const struct nrt_inspect_config *c)
+begin(const struct nrt_inspect_config *config)
 {
     NRT_STATUS status = NRT_SUCCESS;
     char base[DIR_MAX + 64];
 
-    if (!c->enable && !c->on_fail)
+    if (!config->enable && !config->on_fail)
         return NRT_SUCCESS; /* documented: no capture */
-    if (c->enable && (c->activities & ACT_DEVICE) != 0 && continuous_on()) {
+    if (config->enable && (config->activities & ACT_DEVICE) != 0 && continuous_on()) {
         sim_log("inspect: continuous device profiling is on");
         return NRT_FAILURE;
     }
@@ -326,7 +327,7 @@ begin(const struct nrt_inspect_config *c)
     if (ins.on)
         status = NRT_INVALID;
     else {
-        process_dir(c->dir, base, sizeof(base));
+        process_dir(config->dir, base, sizeof(base));
         if (sim.set.layout == 0)
             snprintf(ins.dir, sizeof(ins.dir), "%s/%lld", base, (long long) sim_wall(sim_raw()));
         else
@@ -336,10 +337,10 @@ begin(const struct nrt_inspect_config *c)
             status = NRT_FAILURE;
         }
     }
-    if (status == NRT_SUCCESS && c->enable && (c->activities & ACT_SYSTEM) != 0)
-        status = sim_trace_hold(SIM_TRACE_INSPECT, &c->trace);
+    if (status == NRT_SUCCESS && config->enable && (config->activities & ACT_SYSTEM) != 0)
+        status = sim_trace_hold(SIM_TRACE_INSPECT, &config->trace);
     if (status == NRT_SUCCESS) {
-        ins.c = *c;
+        ins.c = *config;
         ins.on = true;
         ins.number++;
         memset(ins.execs, 0, sizeof(ins.execs));
@@ -350,7 +351,7 @@ begin(const struct nrt_inspect_config *c)
 }
 
 static bool
-filter_types(const char *list, sim_trace_config *c)
+filter_types(const char *list, sim_trace_config *config)
 {
     char *copy = strdup(list), *save = NULL;
     bool named = false, ok = copy != NULL;
@@ -359,7 +360,7 @@ filter_types(const char *list, sim_trace_config *c)
     for (const char *p = list; *p != '\0'; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
         named = named || *p != '^';
     for (size_t i = 0; i < SIM_EV_COUNT; i++)
-        c->type_off[i] = named;
+        config->type_off[i] = named;
     for (char *item = ok ? strtok_r(copy, ",", &save) : NULL; item != NULL;
          item = strtok_r(NULL, ",", &save)) {
         bool off = *item == '^', any = false;
@@ -369,7 +370,7 @@ filter_types(const char *list, sim_trace_config *c)
             if ((strcmp(name, "hardware") == 0 && sim_type_is_hardware((sim_type) i)) ||
                 (strcmp(name, "software") == 0 && !sim_type_is_hardware((sim_type) i)) ||
                 sim_type_of(name) == (sim_type) i) {
-                c->type_off[i] = off;
+                config->type_off[i] = off;
                 any = true;
             }
         if (!any) {
@@ -382,7 +383,7 @@ filter_types(const char *list, sim_trace_config *c)
 }
 
 static bool
-filters_from_env(sim_trace_config *c)
+filters_from_env(sim_trace_config *config)
 {
     const char *nc = sim_env_text("NEURON_RT_INSPECT_EVENT_FILTER_NC", NULL);
     const char *type = sim_env_text("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", NULL);
@@ -391,75 +392,75 @@ filters_from_env(sim_trace_config *c)
     uint32_t n;
 
     if (max != NULL)
-        c->max_events = strtoull(max, NULL, 10);
+        config->max_events = strtoull(max, NULL, 10);
     if (nc != NULL) {
         if (!sim_env_cores(nc, mask, &n)) {
             sim_log("NEURON_RT_INSPECT_EVENT_FILTER_NC=%s is not a list of cores", nc);
             return false;
         }
         for (size_t i = 0; i < SIM_CORES_MAX; i++)
-            c->core_off[i] = !mask[i];
+            config->core_off[i] = !mask[i];
     }
-    return type == NULL || filter_types(type, c);
+    return type == NULL || filter_types(type, config);
 }
 
 static bool
-config_from_env(struct nrt_inspect_config *c)
+config_from_env(struct nrt_inspect_config *config)
 {
     const char *device = sim_env_text("NEURON_RT_INSPECT_DEVICE_PROFILE",
                                       sim.set.device_profile_default == 1 ? "1" : "0");
 
-    defaults(c);
-    c->enable = sim_env_flag("NEURON_RT_INSPECT_ENABLE", false);
-    c->on_fail = sim_env_flag("NEURON_RT_INSPECT_ON_FAIL", false);
-    snprintf(c->dir, sizeof(c->dir), "%s",
+    defaults(config);
+    config->enable = sim_env_flag("NEURON_RT_INSPECT_ENABLE", false);
+    config->on_fail = sim_env_flag("NEURON_RT_INSPECT_ON_FAIL", false);
+    snprintf(config->dir, sizeof(config->dir), "%s",
              sim_env_text("NEURON_RT_INSPECT_OUTPUT_DIR", DIR_DEFAULT));
-    c->activities = (sim_env_flag("NEURON_RT_INSPECT_SYSTEM_PROFILE", true) ? ACT_SYSTEM : 0) |
-                    (strcmp(device, "0") != 0 ? ACT_DEVICE : 0) |
-                    (sim_env_flag("NEURON_RT_INSPECT_CPU_UTIL", true) ? ACT_CPU : 0) |
-                    (sim_env_flag("NEURON_RT_INSPECT_HOST_MEMORY", true) ? ACT_HOST_MEM : 0);
-    c->by_session = strcmp(device, "session") == 0;
-    c->warmup = (uint32_t) strtoul(sim_env_text("NEURON_RT_INSPECT_DEVICE_PROFILE_NUM_WARMUP", "0"),
-                                   NULL, 10);
+    config->activities = (sim_env_flag("NEURON_RT_INSPECT_SYSTEM_PROFILE", true) ? ACT_SYSTEM : 0) |
+                         (strcmp(device, "0") != 0 ? ACT_DEVICE : 0) |
+                         (sim_env_flag("NEURON_RT_INSPECT_CPU_UTIL", true) ? ACT_CPU : 0) |
+                         (sim_env_flag("NEURON_RT_INSPECT_HOST_MEMORY", true) ? ACT_HOST_MEM : 0);
+    config->by_session = strcmp(device, "session") == 0;
+    config->warmup = (uint32_t) strtoul(
+        sim_env_text("NEURON_RT_INSPECT_DEVICE_PROFILE_NUM_WARMUP", "0"), NULL, 10);
     if (strcmp(device, "0") != 0 && strcmp(device, "1") != 0 && strcmp(device, "model") != 0 &&
         strcmp(device, "session") != 0) {
         sim_log("NEURON_RT_INSPECT_DEVICE_PROFILE=%s is none of 0, 1, model, session", device);
         return false;
     }
-    return filters_from_env(&c->trace);
+    return filters_from_env(&config->trace);
 }
 
 void
 sim_inspect_from_env(void)
 {
-    struct nrt_inspect_config c;
+    struct nrt_inspect_config config;
 
     if (sim_env_flag("NEURON_RT_INSPECT_ENABLE", false) ||
         sim_env_flag("NEURON_RT_INSPECT_ON_FAIL", false))
-        if (config_from_env(&c))
-            begin(&c);
+        if (config_from_env(&config))
+            begin(&config);
 }
 
 NRT_STATUS
 nrt_inspect_begin(void)
 {
-    struct nrt_inspect_config c;
+    struct nrt_inspect_config config;
 
     SIM_NEEDS_OPEN();
-    return config_from_env(&c) ? begin(&c) : NRT_INVALID;
+    return config_from_env(&config) ? begin(&config) : NRT_INVALID;
 }
 
 NRT_STATUS
 nrt_inspect_begin_with_options(nrt_inspect_config_t *options)
 {
-    struct nrt_inspect_config c;
+    struct nrt_inspect_config config;
 
     SIM_NEEDS_OPEN();
     if (options == NULL)
-        defaults(&c);
+        defaults(&config);
     else
-        c = *options;
-    return begin(&c);
+        config = *options;
+    return begin(&config);
 }
 
 NRT_STATUS
@@ -800,7 +801,7 @@ NRT_STATUS
 nrt_profile_continuous_save(uint32_t vnc, nrt_profile_continuous_options_t *options)
 {
     char dir[DIR_MAX + 64], path[DIR_MAX + 200];
-    const sim_model *m;
+    const sim_model *model;
     NRT_STATUS status = NRT_FAILURE;
 
     SIM_NEEDS_OPEN();
@@ -808,13 +809,13 @@ nrt_profile_continuous_save(uint32_t vnc, nrt_profile_continuous_options_t *opti
         return NRT_INVALID;
     process_dir(options->dir, dir, sizeof(dir));
     pthread_mutex_lock(&prof_lock);
-    m = sim.core[vnc].last;
-    if (continuous && m != NULL && sim_model_check(m) == NRT_SUCCESS && make_dirs(dir)) {
+    model = sim.core[vnc].last;
+    if (continuous && model != NULL && sim_model_check(model) == NRT_SUCCESS && make_dirs(dir)) {
         snprintf(path, sizeof(path), "%s/%016llx_vnc_%u_%llu.ntff", dir,
-                 (unsigned long long) m->hash, vnc, (unsigned long long) saved++);
-        status = write_ntff(path, m, 1);
+                 (unsigned long long) model->hash, vnc, (unsigned long long) saved++);
+        status = write_ntff(path, model, 1);
         if (status == NRT_SUCCESS)
-            write_neff(dir, m);
+            write_neff(dir, model);
     }
     pthread_mutex_unlock(&prof_lock);
     return status;

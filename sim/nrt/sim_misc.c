@@ -87,14 +87,14 @@ nrt_async_sendrecv_init(int lnc)
 }
 
 static void
-comm_free(nrt_async_sendrecv_comm_t *c)
+comm_free(nrt_async_sendrecv_comm_t *comm)
 {
-    if (c->fd >= 0)
-        close(c->fd);
-    if (c->listen_fd >= 0)
-        close(c->listen_fd);
-    c->magic = 0;
-    free(c);
+    if (comm->fd >= 0)
+        close(comm->fd);
+    if (comm->listen_fd >= 0)
+        close(comm->listen_fd);
+    comm->magic = 0;
+    free(comm);
 }
 
 NRT_STATUS
@@ -108,16 +108,16 @@ nrt_async_sendrecv_close(int lnc)
         lnc_open[lnc] = false;
         status = NRT_SUCCESS;
         for (nrt_async_sendrecv_comm_t **at = &comms; *at != NULL;) {
-            nrt_async_sendrecv_comm_t *c = *at;
+            nrt_async_sendrecv_comm_t *comm = *at;
 
-            if (c->lnc != lnc) {
-                at = &c->next;
+            if (comm->lnc != lnc) {
+                at = &comm->next;
                 continue;
             }
-            if (c->fd < 0 || c->pending > 0)
+            if (comm->fd < 0 || comm->pending > 0)
                 status = NRT_FAILURE; /* an error if not connected, or if requests are in flight */
-            *at = c->next;
-            comm_free(c);
+            *at = comm->next;
+            comm_free(comm);
         }
     }
     pthread_mutex_unlock(&misc_lock);
@@ -129,46 +129,46 @@ comms_of(int lnc)
 {
     uint32_t n = 0;
 
-    for (const nrt_async_sendrecv_comm_t *c = comms; c != NULL; c = c->next)
-        n += c->lnc == lnc;
+    for (const nrt_async_sendrecv_comm_t *comm = comms; comm != NULL; comm = comm->next)
+        n += comm->lnc == lnc;
     return n;
 }
 
 static NRT_STATUS
 comm_new(const char *ip, int to, int from, int lnc, bool sends, nrt_async_sendrecv_comm_t **ret)
 {
-    nrt_async_sendrecv_comm_t *c;
-    int n;
+    nrt_async_sendrecv_comm_t *comm;
+    int count;
 
     SIM_NEEDS_OPEN();
     if (ip == NULL || ret == NULL || !lnc_valid(lnc) || !lnc_valid(to) || !lnc_valid(from) ||
         !lnc_open[lnc])
         return NRT_FAILURE;
     pthread_mutex_lock(&misc_lock);
-    if (comms_of(lnc) >= COMMS_MAX || (c = calloc(1, sizeof(*c))) == NULL) {
+    if (comms_of(lnc) >= COMMS_MAX || (comm = calloc(1, sizeof(*comm))) == NULL) {
         pthread_mutex_unlock(&misc_lock);
         return NRT_RESOURCE;
     }
-    *c = (nrt_async_sendrecv_comm_t){
+    *comm = (nrt_async_sendrecv_comm_t){
         .magic = COMM_MAGIC, .sends = sends, .lnc = lnc, .fd = -1, .listen_fd = -1, .next = comms
     };
-    c->deadline = sim_raw() + sim.exec_timeout_ns;
-    c->at.sun_family = AF_UNIX;
-    n = snprintf(c->at.sun_path + 1, sizeof(c->at.sun_path) - 1, "simnrt.sr.%u.%s.%s.%d.%d",
-                 (unsigned) getuid(), sim.node, sim.job, from, to);
-    c->at_len = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) n);
+    comm->deadline = sim_raw() + sim.exec_timeout_ns;
+    comm->at.sun_family = AF_UNIX;
+    count = snprintf(comm->at.sun_path + 1, sizeof(comm->at.sun_path) - 1,
+                     "simnrt.sr.%u.%s.%s.%d.%d", (unsigned) getuid(), sim.node, sim.job, from, to);
+    comm->at_len = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) count);
     if (!sends && (strncmp(ip, "127.", 4) == 0 || strcmp(ip, "::1") == 0)) {
-        c->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (bind(c->listen_fd, (struct sockaddr *) &c->at, c->at_len) != 0 ||
-            listen(c->listen_fd, 1) != 0) {
+        comm->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (bind(comm->listen_fd, (struct sockaddr *) &comm->at, comm->at_len) != 0 ||
+            listen(comm->listen_fd, 1) != 0) {
             pthread_mutex_unlock(&misc_lock);
-            comm_free(c);
+            comm_free(comm);
             return NRT_FAILURE;
         }
     }
-    comms = c;
+    comms = comm;
     pthread_mutex_unlock(&misc_lock);
-    *ret = c;
+    *ret = comm;
     return NRT_SUCCESS;
 }
 
@@ -251,13 +251,14 @@ nrt_async_sendrecv_recv_tensor(nrt_tensor_t *tensor, size_t offset, size_t lengt
 
 /* Does one step of the transfer. The caller's test of the request drives it. */
 static ssize_t
-step(nrt_async_sendrecv_request_t *r)
+step(nrt_async_sendrecv_request_t *request)
 {
-    uint8_t *at = r->tensor->storage->bytes + r->tensor->offset + r->offset + r->done;
-    size_t left = r->length - r->done, n = left < PORTION ? left : PORTION;
+    uint8_t *at =
+        request->tensor->storage->bytes + request->tensor->offset + request->offset + request->done;
+    size_t left = request->length - request->done, n = left < PORTION ? left : PORTION;
 
-    return r->comm->sends ? send(r->comm->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT)
-                          : recv(r->comm->fd, at, n, MSG_DONTWAIT);
+    return request->comm->sends ? send(request->comm->fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                : recv(request->comm->fd, at, n, MSG_DONTWAIT);
 }
 
 NRT_STATUS
@@ -406,10 +407,10 @@ sim_misc_close(void)
 {
     pthread_mutex_lock(&misc_lock);
     while (comms != NULL) {
-        nrt_async_sendrecv_comm_t *c = comms;
+        nrt_async_sendrecv_comm_t *comm = comms;
 
-        comms = c->next;
-        comm_free(c);
+        comms = comm->next;
+        comm_free(comm);
     }
     memset(lnc_open, 0, sizeof(lnc_open));
     for (uint32_t i = 0; i < SIM_CORES_MAX; i++)

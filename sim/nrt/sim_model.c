@@ -54,46 +54,47 @@ info_free(nrt_tensor_info_array_t *info)
 
 /* Appends a tensor "name:float32:128x256" to the array. */
 static bool
-add_tensor(sim_model *m, nrt_tensor_usage_t usage, char *text)
+add_tensor(sim_model *model, nrt_tensor_usage_t usage, char *text)
 {
     char *save = NULL, *name = strtok_r(text, ":", &save), *type = strtok_r(NULL, ":", &save);
     char *shape = strtok_r(NULL, ":", &save), *end;
-    uint64_t n = m->info->tensor_count;
+    uint64_t n = model->info->tensor_count;
     nrt_tensor_info_array_t *grown;
-    nrt_tensor_info_t *t;
+    nrt_tensor_info_t *info;
 
     if (shape == NULL || dtype_of(type) == NRT_DTYPE_UNKNOWN || n == 64)
         return false;
-    grown = realloc(m->info, sizeof(*grown) + (n + 1) * sizeof(grown->tensor_array[0]));
+    grown = realloc(model->info, sizeof(*grown) + (n + 1) * sizeof(grown->tensor_array[0]));
     if (grown == NULL)
         return false;
-    m->info = grown;
-    t = &grown->tensor_array[n];
-    memset(t, 0, sizeof(*t));
-    if ((t->shape = calloc(8, sizeof(*t->shape))) == NULL)
+    model->info = grown;
+    info = &grown->tensor_array[n];
+    memset(info, 0, sizeof(*info));
+    if ((info->shape = calloc(8, sizeof(*info->shape))) == NULL)
         return false;
     grown->tensor_count = n + 1;
-    snprintf(t->name, sizeof(t->name), "%s", name);
-    t->usage = usage;
-    t->dtype = dtype_of(type);
-    t->size = dtype_size(t->dtype);
+    snprintf(info->name, sizeof(info->name), "%s", name);
+    info->usage = usage;
+    info->dtype = dtype_of(type);
+    info->size = dtype_size(info->dtype);
     for (;; shape = end + 1) {
         unsigned long dim = strtoul(shape, &end, 10);
 
-        if (end == shape || dim == 0 || dim > (1u << 24) || t->ndim == 8 || t->size > (1ull << 34))
+        if (end == shape || dim == 0 || dim > (1u << 24) || info->ndim == 8 ||
+            info->size > (1ull << 34))
             return false;
-        t->shape[t->ndim++] = (uint32_t) dim;
-        t->size *= dim;
+        info->shape[info->ndim++] = (uint32_t) dim;
+        info->size *= dim;
         if (*end != 'x')
             return *end == '\0';
     }
 }
 
 static bool
-neff_line(sim_model *m, char *line)
+neff_line(sim_model *model, char *line)
 {
     char *eq = strchr(line, '=');
-    long long v;
+    long long value;
 
     if (*line == '\0' || *line == '#')
         return true;
@@ -101,24 +102,24 @@ neff_line(sim_model *m, char *line)
         return false;
     *eq++ = '\0';
     if (strcmp(line, "name") == 0) {
-        snprintf(m->name, sizeof(m->name), "%s", eq);
+        snprintf(model->name, sizeof(model->name), "%s", eq);
         return true;
     }
     if (strcmp(line, "input") == 0)
-        return add_tensor(m, NRT_TENSOR_USAGE_INPUT, eq);
+        return add_tensor(model, NRT_TENSOR_USAGE_INPUT, eq);
     if (strcmp(line, "output") == 0)
-        return add_tensor(m, NRT_TENSOR_USAGE_OUTPUT, eq);
-    v = atoll(eq);
-    if (v < 0 || v > 3600000000LL)
+        return add_tensor(model, NRT_TENSOR_USAGE_OUTPUT, eq);
+    value = atoll(eq);
+    if (value < 0 || value > 3600000000LL)
         return false;
     if (strcmp(line, "exec_us") == 0)
-        m->exec_ns = v * 1000;
+        model->exec_ns = value * 1000;
     else if (strcmp(line, "cc") == 0)
-        m->cc = v;
+        model->cc = value;
     else if (strcmp(line, "tensor_frees") == 0)
-        m->tensor_frees = v;
+        model->tensor_frees = value;
     else if (strcmp(line, "copyins") == 0)
-        m->copyins = v;
+        model->copyins = value;
     else
         return false;
     return true;
@@ -127,20 +128,21 @@ neff_line(sim_model *m, char *line)
 /* Describes a model. A real NEFF cannot be read here, so one input and one output represent its
  * tensors. */
 static NRT_STATUS
-describe(sim_model *m)
+describe(sim_model *model)
 {
     char in[] = "input0:float32:256x256", out[] = "output0:float32:256x256";
     char *text, *save = NULL, *line;
     bool ok = true;
 
-    if ((m->info = calloc(1, sizeof(*m->info))) == NULL)
+    if ((model->info = calloc(1, sizeof(*model->info))) == NULL)
         return NRT_RESOURCE;
-    if (m->neff_size < strlen(NEFF_MAGIC) || memcmp(m->neff, NEFF_MAGIC, strlen(NEFF_MAGIC)) != 0)
-        return add_tensor(m, NRT_TENSOR_USAGE_INPUT, in) &&
-                       add_tensor(m, NRT_TENSOR_USAGE_OUTPUT, out)
+    if (model->neff_size < strlen(NEFF_MAGIC) ||
+        memcmp(model->neff, NEFF_MAGIC, strlen(NEFF_MAGIC)) != 0)
+        return add_tensor(model, NRT_TENSOR_USAGE_INPUT, in) &&
+                       add_tensor(model, NRT_TENSOR_USAGE_OUTPUT, out)
                    ? NRT_SUCCESS
                    : NRT_RESOURCE;
-    if ((text = strndup(m->neff, m->neff_size)) == NULL)
+    if ((text = strndup(model->neff, model->neff_size)) == NULL)
         return NRT_RESOURCE;
     line = strtok_r(text, "\n", &save);
     if (strcmp(line, NEFF_MAGIC "1") != 0) {
@@ -148,47 +150,47 @@ describe(sim_model *m)
         return NRT_UNSUPPORTED_NEFF_VERSION;
     }
     while (ok && (line = strtok_r(NULL, "\n", &save)) != NULL)
-        ok = neff_line(m, line);
+        ok = neff_line(model, line);
     free(text);
     return ok ? NRT_SUCCESS : NRT_INVALID;
 }
 
 static void
-model_free(sim_model *m)
+model_free(sim_model *model)
 {
-    if (m == NULL)
+    if (model == NULL)
         return;
-    m->magic = 0;
-    info_free(m->info);
-    free(m->neff);
-    free(m);
+    model->magic = 0;
+    info_free(model->info);
+    free(model->neff);
+    free(model);
 }
 
 static NRT_STATUS
 model_new(const void *neff, size_t size, sim_model **ret_model)
 {
-    sim_model *m = calloc(1, sizeof(*m));
+    sim_model *model = calloc(1, sizeof(*model));
     NRT_STATUS status;
 
-    if (m == NULL || (m->neff = malloc(size)) == NULL) {
-        free(m);
+    if (model == NULL || (model->neff = malloc(size)) == NULL) {
+        free(model);
         return NRT_RESOURCE;
     }
-    memcpy(m->neff, neff, size);
-    m->neff_size = size;
-    m->magic = SIM_MODEL_MAGIC;
-    m->hash = fnv1a(neff, size);
-    snprintf(m->name, sizeof(m->name), "model_%016llx", (unsigned long long) m->hash);
-    m->exec_ns = sim.set.exec_us * 1000;
-    m->cc = sim.set.cc_per_exec;
-    m->tensor_frees = sim.set.free_per_exec;
-    m->copyins = sim.set.copyin_per_exec;
-    if ((status = describe(m)) != NRT_SUCCESS) {
-        model_free(m);
+    memcpy(model->neff, neff, size);
+    model->neff_size = size;
+    model->magic = SIM_MODEL_MAGIC;
+    model->hash = fnv1a(neff, size);
+    snprintf(model->name, sizeof(model->name), "model_%016llx", (unsigned long long) model->hash);
+    model->exec_ns = sim.set.exec_us * 1000;
+    model->cc = sim.set.cc_per_exec;
+    model->tensor_frees = sim.set.free_per_exec;
+    model->copyins = sim.set.copyin_per_exec;
+    if ((status = describe(model)) != NRT_SUCCESS) {
+        model_free(model);
         return status;
     }
-    m->name_index = sim_name_of(m->name);
-    *ret_model = m;
+    model->name_index = sim_name_of(model->name);
+    *ret_model = model;
     return NRT_SUCCESS;
 }
 
@@ -206,33 +208,33 @@ load_checked(const void *neff, size_t size, int32_t vnc, uint32_t ctx_id, uint32
              sim_model **ret_model)
 {
     const sim_fault *fault;
-    sim_model *m;
+    sim_model *model;
     NRT_STATUS status;
 
-    if ((status = model_new(neff, size, &m)) != NRT_SUCCESS)
+    if ((status = model_new(neff, size, &model)) != NRT_SUCCESS)
         return status;
     pthread_mutex_lock(&sim.lock);
-    m->core = vnc < 0 ? free_core() : &sim.core[vnc];
-    if (m->core == NULL) {
+    model->core = vnc < 0 ? free_core() : &sim.core[vnc];
+    if (model->core == NULL) {
         pthread_mutex_unlock(&sim.lock);
-        model_free(m);
+        model_free(model);
         return NRT_LOAD_NOT_ENOUGH_NC;
     }
-    fault = sim_fault_hit(SIM_FAULT_LOAD_ERROR, m->core->idx, ctx_id, sim.model_next);
+    fault = sim_fault_hit(SIM_FAULT_LOAD_ERROR, model->core->idx, ctx_id, sim.model_next);
     if (fault != NULL) {
         pthread_mutex_unlock(&sim.lock);
-        model_free(m);
+        model_free(model);
         return (NRT_STATUS) fault->status;
     }
-    m->id = sim.model_next++;
-    m->ctx_id = ctx_id;
-    m->ctx_count = ctx_count;
-    m->core->models++;
-    sim_hbm_add(m->core, (int64_t) size, false);
-    m->next = sim.models;
-    sim.models = m;
+    model->id = sim.model_next++;
+    model->ctx_id = ctx_id;
+    model->ctx_count = ctx_count;
+    model->core->models++;
+    sim_hbm_add(model->core, (int64_t) size, false);
+    model->next = sim.models;
+    sim.models = model;
     pthread_mutex_unlock(&sim.lock);
-    *ret_model = m;
+    *ret_model = model;
     return NRT_SUCCESS;
 }
 
@@ -367,10 +369,10 @@ void
 sim_models_drop(void)
 {
     while (sim.models != NULL) {
-        sim_model *m = sim.models;
+        sim_model *model = sim.models;
 
-        sim.models = m->next;
-        model_free(m);
+        sim.models = model->next;
+        model_free(model);
     }
 }
 

@@ -22,45 +22,46 @@ tell_memory(sim_core *core, sim_type type, uint64_t bytes, uint64_t address)
 }
 
 static void
-storage_drop(sim_storage *s)
+storage_drop(sim_storage *storage)
 {
-    if (s == NULL || atomic_fetch_sub(&s->refs, 1) > 1)
+    if (storage == NULL || atomic_fetch_sub(&storage->refs, 1) > 1)
         return;
-    if (s->core != NULL) {
-        sim_hbm_add(s->core, -(int64_t) s->size, true);
+    if (storage->core != NULL) {
+        sim_hbm_add(storage->core, -(int64_t) storage->size, true);
         if (sim_check() == NRT_SUCCESS)
-            tell_memory(s->core, SIM_EV_nrt_dma_mem_dealloc, s->size, 0);
+            tell_memory(storage->core, SIM_EV_nrt_dma_mem_dealloc, storage->size, 0);
     }
-    if (s->owned)
-        free(s->bytes);
-    free(s);
+    if (storage->owned)
+        free(storage->bytes);
+    free(storage);
 }
 
 static sim_storage *
 storage_new(uint8_t *bytes, size_t size, bool owned, sim_core *core)
 {
-    sim_storage *s = calloc(1, sizeof(*s));
+    sim_storage *storage = calloc(1, sizeof(*storage));
 
-    if (s == NULL)
+    if (storage == NULL)
         return NULL;
-    *s = (sim_storage){ .refs = 1, .bytes = bytes, .size = size, .owned = owned, .core = core };
+    *storage =
+        (sim_storage){ .refs = 1, .bytes = bytes, .size = size, .owned = owned, .core = core };
     if (core != NULL)
         sim_hbm_add(core, (int64_t) size, true);
-    return s;
+    return storage;
 }
 
 static nrt_tensor_t *
 tensor_new(const char *name)
 {
-    nrt_tensor_t *t = calloc(1, sizeof(*t));
+    nrt_tensor_t *tensor = calloc(1, sizeof(*tensor));
 
-    if (t == NULL)
+    if (tensor == NULL)
         return NULL;
-    t->magic = SIM_TENSOR_MAGIC;
-    t->id = atomic_fetch_add(&sim.tensor_next, 1) + 1;
+    tensor->magic = SIM_TENSOR_MAGIC;
+    tensor->id = atomic_fetch_add(&sim.tensor_next, 1) + 1;
     if (name != NULL)
-        snprintf(t->name, sizeof(t->name), "%s", name);
-    return t;
+        snprintf(tensor->name, sizeof(tensor->name), "%s", name);
+    return tensor;
 }
 
 static bool
@@ -78,9 +79,10 @@ sim_tensor_check(const nrt_tensor_t *tensor)
 }
 
 static sim_core *
-tensor_core(const nrt_tensor_t *t)
+tensor_core(const nrt_tensor_t *tensor)
 {
-    return t->storage != NULL && t->storage->core != NULL ? t->storage->core : &sim.core[0];
+    return tensor->storage != NULL && tensor->storage->core != NULL ? tensor->storage->core
+                                                                    : &sim.core[0];
 }
 
 NRT_STATUS
@@ -139,7 +141,7 @@ nrt_tensor_allocate_slice(const nrt_tensor_t *source, size_t offset, size_t size
                           nrt_tensor_t **slice)
 {
     NRT_STATUS status;
-    nrt_tensor_t *t;
+    nrt_tensor_t *tensor;
 
     SIM_NEEDS_OPEN();
     if ((status = sim_tensor_check(source)) != NRT_SUCCESS)
@@ -147,20 +149,20 @@ nrt_tensor_allocate_slice(const nrt_tensor_t *source, size_t offset, size_t size
     if (slice == NULL || size == 0 || source->storage == NULL || offset > source->size ||
         size > source->size - offset || !name_fits(name))
         return NRT_INVALID;
-    if ((t = tensor_new(name)) == NULL)
+    if ((tensor = tensor_new(name)) == NULL)
         return NRT_RESOURCE;
-    t->storage = source->storage;
-    atomic_fetch_add(&t->storage->refs, 1);
-    t->offset = source->offset + offset;
-    t->size = size;
-    *slice = t;
+    tensor->storage = source->storage;
+    atomic_fetch_add(&tensor->storage->refs, 1);
+    tensor->offset = source->offset + offset;
+    tensor->size = size;
+    *slice = tensor;
     return NRT_SUCCESS;
 }
 
 NRT_STATUS
 nrt_tensor_attach_buffer(nrt_tensor_t *tensor, void *buffer, size_t size)
 {
-    sim_storage *s;
+    sim_storage *storage;
     NRT_STATUS status;
 
     SIM_NEEDS_OPEN();
@@ -168,10 +170,10 @@ nrt_tensor_attach_buffer(nrt_tensor_t *tensor, void *buffer, size_t size)
         return status;
     if (buffer == NULL || size == 0)
         return NRT_INVALID;
-    if ((s = storage_new(buffer, size, false, NULL)) == NULL)
+    if ((storage = storage_new(buffer, size, false, NULL)) == NULL)
         return NRT_RESOURCE;
     storage_drop(tensor->storage);
-    tensor->storage = s;
+    tensor->storage = storage;
     tensor->offset = 0;
     tensor->size = size;
     return NRT_SUCCESS;
@@ -456,11 +458,11 @@ nrt_destroy_tensor_set(nrt_tensor_set_t **set)
 }
 
 static set_entry *
-set_find(tensor_set *s, const char *name)
+set_find(tensor_set *set, const char *name)
 {
-    for (size_t i = 0; i < s->count; i++)
-        if (strcmp(s->entry[i].name, name) == 0)
-            return &s->entry[i];
+    for (size_t i = 0; i < set->count; i++)
+        if (strcmp(set->entry[i].name, name) == 0)
+            return &set->entry[i];
     return NULL;
 }
 
@@ -469,7 +471,7 @@ nrt_add_tensor_to_tensor_set(nrt_tensor_set_t *set, const char *name, nrt_tensor
 {
     tensor_set *s = set;
     NRT_STATUS status;
-    set_entry *e;
+    set_entry *entry;
 
     SIM_NEEDS_OPEN();
     if ((status = sim_set_check(set)) != NRT_SUCCESS ||
@@ -477,7 +479,7 @@ nrt_add_tensor_to_tensor_set(nrt_tensor_set_t *set, const char *name, nrt_tensor
         return status;
     if (name == NULL || *name == '\0' || !name_fits(name))
         return NRT_INVALID;
-    if ((e = set_find(s, name)) == NULL) {
+    if ((entry = set_find(s, name)) == NULL) {
         if (s->count == s->room) {
             size_t room = s->room == 0 ? 8 : s->room * 2;
             set_entry *grown = realloc(s->entry, room * sizeof(*grown));
@@ -487,10 +489,10 @@ nrt_add_tensor_to_tensor_set(nrt_tensor_set_t *set, const char *name, nrt_tensor
             s->entry = grown;
             s->room = room;
         }
-        e = &s->entry[s->count++];
-        snprintf(e->name, sizeof(e->name), "%s", name);
+        entry = &s->entry[s->count++];
+        snprintf(entry->name, sizeof(entry->name), "%s", name);
     }
-    e->tensor = tensor;
+    entry->tensor = tensor;
     return NRT_SUCCESS;
 }
 
@@ -498,15 +500,15 @@ NRT_STATUS
 nrt_get_tensor_from_tensor_set(nrt_tensor_set_t *set, const char *name, nrt_tensor_t **tensor)
 {
     NRT_STATUS status;
-    set_entry *e;
+    set_entry *entry;
 
     SIM_NEEDS_OPEN();
     if ((status = sim_set_check(set)) != NRT_SUCCESS)
         return status;
     if (name == NULL || tensor == NULL)
         return NRT_INVALID;
-    if ((e = set_find(set, name)) == NULL)
+    if ((entry = set_find(set, name)) == NULL)
         return NRT_FAILURE;
-    *tensor = e->tensor;
+    *tensor = entry->tensor;
     return NRT_SUCCESS;
 }

@@ -143,18 +143,18 @@ sim_name_of(const char *name)
 }
 
 static int64_t
-stamp_of(const sim_emit_args *e, uint64_t dev)
+stamp_of(const sim_emit_args *args, uint64_t dev)
 {
-    if (!types[e->type].hardware || e->type == SIM_EV_timestamp_sync_point ||
-        e->type == SIM_EV_nrt_model_switch)
-        return sim_wall(e->raw);
+    if (!types[args->type].hardware || args->type == SIM_EV_timestamp_sync_point ||
+        args->type == SIM_EV_nrt_model_switch)
+        return sim_wall(args->raw);
     if (sim.set.hw_timestamp == 1)
         return (int64_t) dev;
     /* Uses the same mapping as the real runtime: the offset of the core's latest sync point, with a
      * clock rate of exactly 1. */
-    if (e->core->sync_cpu[e->pcore] == 0)
-        return sim_wall(e->raw);
-    return e->core->sync_cpu[e->pcore] + ((int64_t) dev - e->core->sync_dev[e->pcore]);
+    if (args->core->sync_cpu[args->pcore] == 0)
+        return sim_wall(args->raw);
+    return args->core->sync_cpu[args->pcore] + ((int64_t) dev - args->core->sync_dev[args->pcore]);
 }
 
 static void
@@ -176,90 +176,90 @@ put(ring *r, const event *ev)
 }
 
 void
-sim_emit(const sim_emit_args *e)
+sim_emit(const sim_emit_args *args)
 {
-    uint64_t dev = types[e->type].hardware ? sim_dev(e->core, e->pcore, e->raw) : 0;
+    uint64_t dev = types[args->type].hardware ? sim_dev(args->core, args->pcore, args->raw) : 0;
     bool kept = atomic_load_explicit(&active, memory_order_acquire) &&
-                !config.core_off[e->core->idx] && !config.type_off[e->type];
-    int64_t stamp = stamp_of(e, dev);
+                !config.core_off[args->core->idx] && !config.type_off[args->type];
+    int64_t stamp = stamp_of(args, dev);
     event ev;
 
-    sim_truth_event(e, stamp, dev, kept);
+    sim_truth_event(args, stamp, dev, kept);
     if (!kept)
         return;
     ev = (event){ .id = atomic_fetch_add(&event_next, 1) + 1,
-                  .local_id = atomic_fetch_add(&local_next[e->core->idx], 1),
-                  .tracking = e->tracking,
+                  .local_id = atomic_fetch_add(&local_next[args->core->idx], 1),
+                  .tracking = args->tracking,
                   .thread = sim_thread_id(),
-                  .seq = e->seq,
+                  .seq = args->seq,
                   .stamp = stamp,
                   .dev = dev,
-                  .worker = e->core->g_id == SIM_ANY ? -1 : (int32_t) e->core->g_id,
-                  .type = (uint8_t) e->type,
-                  .phase = (uint8_t) e->phase,
-                  .pcore = (uint8_t) sim_pcore(e->core, e->pcore) };
-    memcpy(ev.arg, e->arg, sizeof(ev.arg));
-    if (e->model != NULL) {
-        ev.model_id = e->model->id;
-        ev.name = e->model->name_index;
+                  .worker = args->core->g_id == SIM_ANY ? -1 : (int32_t) args->core->g_id,
+                  .type = (uint8_t) args->type,
+                  .phase = (uint8_t) args->phase,
+                  .pcore = (uint8_t) sim_pcore(args->core, args->pcore) };
+    memcpy(ev.arg, args->arg, sizeof(ev.arg));
+    if (args->model != NULL) {
+        ev.model_id = args->model->id;
+        ev.name = args->model->name_index;
     }
-    put(&rings[e->core->idx], &ev);
+    put(&rings[args->core->idx], &ev);
 }
 
 static void
-emit_args(sim_emit_args *e, const uint64_t *arg, size_t n)
+emit_args(sim_emit_args *args, const uint64_t *arg, size_t n)
 {
     if (n > 0)
-        memcpy(e->arg, arg, n * sizeof(*arg));
-    sim_emit(e);
+        memcpy(args->arg, arg, n * sizeof(*arg));
+    sim_emit(args);
 }
 
 uint64_t
 sim_begin(sim_core *core, sim_type type, const sim_model *model, uint64_t seq, const uint64_t *arg,
           size_t arg_count)
 {
-    sim_emit_args e = { .core = core,
-                        .type = type,
-                        .phase = SIM_START,
-                        .raw = sim_raw(),
-                        .tracking = sim_tracking(),
-                        .model = model,
-                        .seq = seq };
+    sim_emit_args args = { .core = core,
+                           .type = type,
+                           .phase = SIM_START,
+                           .raw = sim_raw(),
+                           .tracking = sim_tracking(),
+                           .model = model,
+                           .seq = seq };
 
-    emit_args(&e, arg, arg_count);
-    return e.tracking;
+    emit_args(&args, arg, arg_count);
+    return args.tracking;
 }
 
 void
 sim_end(sim_core *core, sim_type type, uint64_t tracking, uint64_t seq, const uint64_t *arg,
         size_t arg_count)
 {
-    sim_emit_args e = { .core = core,
-                        .type = type,
-                        .phase = SIM_STOP,
-                        .raw = sim_raw(),
-                        .tracking = tracking,
-                        .seq = seq };
+    sim_emit_args args = { .core = core,
+                           .type = type,
+                           .phase = SIM_STOP,
+                           .raw = sim_raw(),
+                           .tracking = tracking,
+                           .seq = seq };
 
-    emit_args(&e, arg, arg_count);
+    emit_args(&args, arg, arg_count);
 }
 
 void
 sim_span(sim_core *core, sim_type type, const sim_model *model, int64_t from, int64_t to,
          const uint64_t *arg, size_t arg_count)
 {
-    sim_emit_args e = { .core = core,
-                        .type = type,
-                        .phase = SIM_START,
-                        .raw = from,
-                        .tracking = sim_tracking(),
-                        .model = model };
+    sim_emit_args args = { .core = core,
+                           .type = type,
+                           .phase = SIM_START,
+                           .raw = from,
+                           .tracking = sim_tracking(),
+                           .model = model };
 
-    emit_args(&e, arg, arg_count);
-    e.phase = SIM_STOP;
-    e.raw = to;
-    memset(e.arg, 0, sizeof(e.arg));
-    sim_emit(&e);
+    emit_args(&args, arg, arg_count);
+    args.phase = SIM_STOP;
+    args.raw = to;
+    memset(args.arg, 0, sizeof(args.arg));
+    sim_emit(&args);
 }
 
 /* ---- start and stop -------------------------------------------------------------------------- */
@@ -384,21 +384,21 @@ sim_trace_forked(void)
 void
 sim_trace_sum(sim_trace_totals *ret_totals)
 {
-    sim_trace_totals t = { 0 };
+    sim_trace_totals totals = { 0 };
 
     for (uint32_t i = 0; i < sim.core_count; i++) {
         ring *r = &rings[i];
 
         pthread_mutex_lock(&r->lock);
-        t.stored += r->slot == NULL ? 0 : r->head - r->tail;
+        totals.stored += r->slot == NULL ? 0 : r->head - r->tail;
         for (size_t k = 0; k < SIM_EV_COUNT; k++) {
-            t.emitted += r->emitted[k];
-            t.overwritten += r->overwritten[k];
-            t.fetched += r->fetched[k];
+            totals.emitted += r->emitted[k];
+            totals.overwritten += r->overwritten[k];
+            totals.fetched += r->fetched[k];
         }
         pthread_mutex_unlock(&r->lock);
     }
-    *ret_totals = t;
+    *ret_totals = totals;
 }
 
 NRT_STATUS

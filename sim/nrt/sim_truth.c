@@ -58,7 +58,7 @@ sim_truth_flush(void)
 }
 
 void
-sim_truth_event(const sim_emit_args *e, int64_t stamp, uint64_t dev, bool kept)
+sim_truth_event(const sim_emit_args *args, int64_t stamp, uint64_t dev, bool kept)
 {
     static const char phases[] = "BEI";
 
@@ -66,8 +66,8 @@ sim_truth_event(const sim_emit_args *e, int64_t stamp, uint64_t dev, bool kept)
         return;
     sim_truth_line("%c core=%u type=%d tracking=%" PRIu64 " raw=%" PRId64 " stamp=%" PRId64
                    " dev=%" PRIu64 " kept=%d",
-                   phases[e->phase], e->core->idx, (int) e->type, e->tracking, e->raw, stamp, dev,
-                   kept);
+                   phases[args->phase], args->core->idx, (int) args->type, args->tracking,
+                   args->raw, stamp, dev, kept);
 }
 
 void

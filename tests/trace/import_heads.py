@@ -68,6 +68,8 @@ class Catalog:
                 if v != UNSET and p["worker"] not in (UNSET, v):
                     p["several"] = True
                 p["worker"] = v if p["worker"] == UNSET else p["worker"]
+            elif key == "labels":
+                p[key] = v if len(v) > len(p[key]) else p[key]  # a process gets more when it opens a runtime
             elif p[key] in ((0,) if key == "clock" else (UNSET, "")):
                 p[key] = v
         return p

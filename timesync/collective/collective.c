@@ -12,74 +12,76 @@
 #define ROUNDS 10 /* rounds of lines against medians; measured to converge in 3 to 5 */
 
 static double
-session(const coll_solver *s, uint32_t p, double t)
+session(const coll_solver *solver, uint32_t p, double t)
 {
-    return t + s->a[p] + s->b[p] * t;
+    return t + solver->a[p] + solver->b[p] * t;
 }
 
 static void
-solver_fini(coll_solver *s)
+solver_fini(coll_solver *solver)
 {
-    free(s->parts);
-    free(s->first);
-    free(s->next);
-    free(s->origin);
-    free(s->a);
-    free(s->b);
-    free(s->known);
-    free(s->v);
-    free(s->x);
-    free(s->y);
-    free(s->w);
+    free(solver->parts);
+    free(solver->first);
+    free(solver->next);
+    free(solver->origin);
+    free(solver->a);
+    free(solver->b);
+    free(solver->known);
+    free(solver->v);
+    free(solver->x);
+    free(solver->y);
+    free(solver->w);
 }
 
 static bool
-solver_alloc(coll_solver *s, const mrd_coll_match *m)
+solver_alloc(coll_solver *solver, const mrd_coll_match *match)
 {
-    size_t np = m->process_count + 1;
+    size_t np = match->process_count + 1;
 
-    memset(s, 0, sizeof(*s));
-    s->match = m;
-    s->n = m->obs_n;
-    s->parts = malloc((s->n + 1) * sizeof(*s->parts));
-    s->first = calloc(np + 1, sizeof(*s->first));
-    s->next = calloc(np, sizeof(*s->next));
-    s->origin = calloc(np, sizeof(*s->origin));
-    s->a = calloc(np, sizeof(double));
-    s->b = calloc(np, sizeof(double));
-    s->known = calloc(np, sizeof(bool));
-    s->v = malloc((m->count + 1) * sizeof(double));
-    s->x = malloc((2 * s->n + 1) * sizeof(double));
-    s->y = malloc((2 * s->n + 1) * sizeof(double));
-    s->w = malloc((2 * s->n + 1) * sizeof(double));
-    return s->parts != NULL && s->first != NULL && s->next != NULL && s->origin != NULL &&
-           s->a != NULL && s->b != NULL && s->known != NULL && s->v != NULL && s->x != NULL &&
-           s->y != NULL && s->w != NULL;
+    memset(solver, 0, sizeof(*solver));
+    solver->match = match;
+    solver->n = match->obs_n;
+    solver->parts = malloc((solver->n + 1) * sizeof(*solver->parts));
+    solver->first = calloc(np + 1, sizeof(*solver->first));
+    solver->next = calloc(np, sizeof(*solver->next));
+    solver->origin = calloc(np, sizeof(*solver->origin));
+    solver->a = calloc(np, sizeof(double));
+    solver->b = calloc(np, sizeof(double));
+    solver->known = calloc(np, sizeof(bool));
+    solver->v = malloc((match->count + 1) * sizeof(double));
+    solver->x = malloc((2 * solver->n + 1) * sizeof(double));
+    solver->y = malloc((2 * solver->n + 1) * sizeof(double));
+    solver->w = malloc((2 * solver->n + 1) * sizeof(double));
+    return solver->parts != NULL && solver->first != NULL && solver->next != NULL &&
+           solver->origin != NULL && solver->a != NULL && solver->b != NULL &&
+           solver->known != NULL && solver->v != NULL && solver->x != NULL && solver->y != NULL &&
+           solver->w != NULL;
 }
 
 /* Counting sort by process; collectives stay in order. */
 static void
-solver_fill(coll_solver *s)
+solver_fill(coll_solver *solver)
 {
-    const mrd_coll_match *m = s->match;
+    const mrd_coll_match *match = solver->match;
 
-    for (size_t i = 0; i < s->n; i++)
-        s->first[m->obs[i].process + 1]++;
-    for (size_t p = 0; p < m->process_count; p++)
-        s->first[p + 1] += s->first[p];
-    s->reference = m->process_count;
-    for (size_t p = m->process_count; p-- > 0;)
-        s->reference = s->first[p + 1] > s->first[p] ? p : s->reference;
-    memcpy(s->next, s->first, m->process_count * sizeof(*s->next));
-    for (size_t c = 0; c < m->count; c++) {
-        for (size_t i = m->first[c]; i < m->first[c + 1]; i++) {
-            const mrd_coll_obs *o = &m->obs[i];
-            uint32_t p = o->process;
+    for (size_t i = 0; i < solver->n; i++)
+        solver->first[match->obs[i].process + 1]++;
+    for (size_t p = 0; p < match->process_count; p++)
+        solver->first[p + 1] += solver->first[p];
+    solver->reference = match->process_count;
+    for (size_t p = match->process_count; p-- > 0;)
+        solver->reference = solver->first[p + 1] > solver->first[p] ? p : solver->reference;
+    memcpy(solver->next, solver->first, match->process_count * sizeof(*solver->next));
+    for (size_t c = 0; c < match->count; c++) {
+        for (size_t i = match->first[c]; i < match->first[c + 1]; i++) {
+            const mrd_coll_obs *obs = &match->obs[i];
+            uint32_t p = obs->process;
 
-            if (s->next[p] == s->first[p])
-                s->origin[p] = o->end.ns;
-            s->parts[s->next[p]++] = (coll_part){ p, c, (double) (o->begin.ns - s->origin[p]),
-                                                  (double) (o->end.ns - s->origin[p]) };
+            if (solver->next[p] == solver->first[p])
+                solver->origin[p] = obs->end.ns;
+            solver->parts[solver->next[p]++] =
+                (coll_part){ p, c, (double) (obs->begin.ns - solver->origin[p]),
+                             (double) (obs->end.ns - solver->origin[p]) };
         }
     }
 }
@@ -88,74 +90,75 @@ solver_fill(coll_solver *s)
 
 /* Computes the end of each collective: the median over its known participants. */
 static void
-meet(coll_solver *s)
+meet(coll_solver *solver)
 {
-    const mrd_coll_match *m = s->match;
+    const mrd_coll_match *match = solver->match;
 
-    for (size_t c = 0; c < m->count; c++) {
+    for (size_t c = 0; c < match->count; c++) {
         size_t k = 0;
 
-        for (size_t i = m->first[c]; i < m->first[c + 1]; i++) {
-            uint32_t p = m->obs[i].process;
+        for (size_t i = match->first[c]; i < match->first[c + 1]; i++) {
+            uint32_t p = match->obs[i].process;
 
-            if (s->known[p])
-                s->y[k++] = session(s, p, (double) (m->obs[i].end.ns - s->origin[p]));
+            if (solver->known[p])
+                solver->y[k++] =
+                    session(solver, p, (double) (match->obs[i].end.ns - solver->origin[p]));
         }
-        s->v[c] = k == 0 ? NAN : mrd_coll_median(s->y, k);
+        solver->v[c] = k == 0 ? NAN : mrd_coll_median(solver->y, k);
     }
 }
 
 /* Fits one process to the known ends. Returns false if there are none. */
 static bool
-line_up(coll_solver *s, size_t p)
+line_up(coll_solver *solver, size_t p)
 {
     size_t k = 0;
 
-    for (size_t i = s->first[p]; i < s->first[p + 1]; i++) {
-        const coll_part *q = &s->parts[i];
+    for (size_t i = solver->first[p]; i < solver->first[p + 1]; i++) {
+        const coll_part *part = &solver->parts[i];
 
-        if (isnan(s->v[q->coll]))
+        if (isnan(solver->v[part->coll]))
             continue;
-        s->x[k] = q->end;
-        s->y[k++] = s->v[q->coll] - q->end;
+        solver->x[k] = part->end;
+        solver->y[k++] = solver->v[part->coll] - part->end;
     }
     if (k == 0)
         return false;
-    s->a[p] = mrd_coll_fit(s->x, s->y, s->w, k, &s->b[p]);
+    solver->a[p] = mrd_coll_fit(solver->x, solver->y, solver->w, k, &solver->b[p]);
     return true;
 }
 
 /* Fits from the reference outward, then all against the common ends. */
 static void
-align_all(coll_solver *s)
+align_all(coll_solver *solver)
 {
-    size_t np = s->match->process_count;
+    size_t np = solver->match->process_count;
     bool more = true;
 
-    s->known[s->reference] = true;
+    solver->known[solver->reference] = true;
     while (more) {
         more = false;
-        meet(s);
+        meet(solver);
         for (size_t p = 0; p < np; p++) {
-            if (!s->known[p] && line_up(s, p))
-                s->known[p] = more = true;
+            if (!solver->known[p] && line_up(solver, p))
+                solver->known[p] = more = true;
         }
     }
     for (int round = 0; round < ROUNDS; round++) {
         double a, b;
 
-        meet(s);
+        meet(solver);
         for (size_t p = 0; p < np; p++)
-            (void) (s->known[p] && line_up(s, p));
+            (void) (solver->known[p] && line_up(solver, p));
         /* The timeline is the reference's own clock, so its change by the round is reverted. */
-        a = s->a[s->reference];
-        b = s->b[s->reference];
+        a = solver->a[solver->reference];
+        b = solver->b[solver->reference];
         for (size_t p = 0; p < np; p++) {
-            s->a[p] = (s->a[p] - a) / (1 + b);
-            s->b[p] = (1 + s->b[p]) / (1 + b) - 1;
+            solver->a[p] = (solver->a[p] - a) / (1 + b);
+            solver->b[p] = (1 + solver->b[p]) / (1 + b) - 1;
         }
     }
-    meet(s);
+    meet(solver);
 }
 
 /* ---- samples ---- */
@@ -187,9 +190,9 @@ meetings_fini(meetings *m)
 }
 
 static bool
-meetings_alloc(meetings *m, const coll_solver *s)
+meetings_alloc(meetings *m, const coll_solver *solver)
 {
-    size_t n = s->match->count + 1;
+    size_t n = solver->match->count + 1;
 
     *m = (meetings){ .at = malloc(n * sizeof(double)),
                      .up = malloc(n * sizeof(double)),
@@ -197,8 +200,8 @@ meetings_alloc(meetings *m, const coll_solver *s)
                      .reach = calloc(n, sizeof(double)),
                      .sum = calloc(n, sizeof(double)),
                      .count = calloc(n, sizeof(*m->count)),
-                     .samples = malloc((s->n + 1) * sizeof(*m->samples)),
-                     .done = calloc(s->match->process_count + 1, sizeof(bool)) };
+                     .samples = malloc((solver->n + 1) * sizeof(*m->samples)),
+                     .done = calloc(solver->match->process_count + 1, sizeof(bool)) };
     if (m->at == NULL || m->up == NULL || m->down == NULL || m->reach == NULL || m->sum == NULL ||
         m->count == NULL || m->samples == NULL || m->done == NULL)
         return false;
@@ -213,23 +216,24 @@ meetings_alloc(meetings *m, const coll_solver *s)
 static int
 order_sample(const void *a, const void *b)
 {
-    const coll_sample *x = a, *y = b;
+    const coll_sample *sample = a, *y = b;
 
-    return mrd_double_order(&x->end, &y->end);
+    return mrd_double_order(&sample->end, &y->end);
 }
 
 static size_t
-take_samples(const coll_solver *s, const meetings *m, size_t p)
+take_samples(const coll_solver *solver, const meetings *m, size_t p)
 {
     size_t n = 0;
 
-    for (size_t i = s->first[p]; i < s->first[p + 1]; i++) {
-        const coll_part *q = &s->parts[i];
+    for (size_t i = solver->first[p]; i < solver->first[p + 1]; i++) {
+        const coll_part *part = &solver->parts[i];
 
-        if (!isnan(m->at[q->coll]))
-            m->samples[n++] =
-                (coll_sample){ q->begin,       q->end,           m->at[q->coll], m->reach[q->coll],
-                               m->up[q->coll], m->down[q->coll], q->coll };
+        if (!isnan(m->at[part->coll]))
+            m->samples[n++] = (coll_sample){ part->begin,       part->end,
+                                             m->at[part->coll], m->reach[part->coll],
+                                             m->up[part->coll], m->down[part->coll],
+                                             part->coll };
     }
     qsort(m->samples, n, sizeof(*m->samples), order_sample);
     return n;
@@ -237,34 +241,35 @@ take_samples(const coll_solver *s, const meetings *m, size_t p)
 
 /* The reference's clock is session time. */
 static void
-publish_reference(const coll_solver *s, meetings *m)
+publish_reference(const coll_solver *solver, meetings *m)
 {
-    for (size_t i = s->first[s->reference]; i < s->first[s->reference + 1]; i++) {
-        const coll_part *q = &s->parts[i];
+    for (size_t i = solver->first[solver->reference]; i < solver->first[solver->reference + 1];
+         i++) {
+        const coll_part *part = &solver->parts[i];
 
-        m->at[q->coll] = m->up[q->coll] = q->end;
-        m->down[q->coll] = q->begin;
+        m->at[part->coll] = m->up[part->coll] = part->end;
+        m->down[part->coll] = part->begin;
     }
-    m->done[s->reference] = true;
+    m->done[solver->reference] = true;
 }
 
 bool
-mrd_coll_knows(const mrd_coll_process *p, int64_t local)
+mrd_coll_knows(const mrd_coll_process *process, int64_t local)
 {
-    for (size_t k = 0; k < p->segment_count; k++) {
-        if (local >= p->segments[k].from && local <= p->segments[k].to)
+    for (size_t k = 0; k < process->segment_count; k++) {
+        if (local >= process->segments[k].from && local <= process->segments[k].to)
             return true;
     }
     return false;
 }
 
 static double
-largest_reach(const mrd_coll_process *p)
+largest_reach(const mrd_coll_process *process)
 {
     double most = 0;
 
-    for (size_t k = 0; k < p->segment_count; k++)
-        most = fmax(most, (double) p->segments[k].reach);
+    for (size_t k = 0; k < process->segment_count; k++)
+        most = fmax(most, (double) process->segments[k].reach);
     return most;
 }
 
@@ -275,28 +280,29 @@ since(mrd_sess_ns at, int64_t zero) /* either may be at the end of the range */
 }
 
 static bool
-publish(const coll_solver *s, meetings *m, const mrd_coll_solution *sol, size_t p)
+publish(const coll_solver *solver, meetings *m, const mrd_coll_solution *sol, size_t p)
 {
     const mrd_coll_process *to = &sol->process[p];
     mrd_align *table = mrd_coll_align(sol, p, "");
-    int64_t zero = s->origin[s->reference];
+    int64_t zero = solver->origin[solver->reference];
     mrd_align_cursor in = { 0 }, out = { 0 };
 
-    for (size_t i = s->first[p]; table != NULL && i < s->first[p + 1]; i++) {
-        const coll_part *q = &s->parts[i];
-        int64_t begin = to->origin + llround(q->begin), end = to->origin + llround(q->end);
-        mrd_align_bound b;
+    for (size_t i = solver->first[p]; table != NULL && i < solver->first[p + 1]; i++) {
+        const coll_part *part = &solver->parts[i];
+        int64_t begin = to->origin + llround(part->begin), end = to->origin + llround(part->end);
+        mrd_align_bound bound;
         mrd_sess_ns at;
 
-        if (mrd_align_map(table, &in, (mrd_local_ns){ begin }, &at, &b) &&
+        if (mrd_align_map(table, &in, (mrd_local_ns){ begin }, &at, &bound) &&
             mrd_coll_knows(to, begin))
-            m->down[q->coll] = fmax(m->down[q->coll], since(b.lo, zero));
-        if (mrd_align_map(table, &out, (mrd_local_ns){ end }, &at, &b) && mrd_coll_knows(to, end)) {
-            m->up[q->coll] = fmin(m->up[q->coll], since(b.hi, zero));
-            m->sum[q->coll] += since(at, zero);
-            m->count[q->coll]++;
-            if (isnan(m->at[q->coll]))
-                m->reach[q->coll] = fmax(m->reach[q->coll], largest_reach(to));
+            m->down[part->coll] = fmax(m->down[part->coll], since(bound.lo, zero));
+        if (mrd_align_map(table, &out, (mrd_local_ns){ end }, &at, &bound) &&
+            mrd_coll_knows(to, end)) {
+            m->up[part->coll] = fmin(m->up[part->coll], since(bound.hi, zero));
+            m->sum[part->coll] += since(at, zero);
+            m->count[part->coll]++;
+            if (isnan(m->at[part->coll]))
+                m->reach[part->coll] = fmax(m->reach[part->coll], largest_reach(to));
         }
     }
     mrd_align_free(table);
@@ -327,15 +333,15 @@ refuse_drift(size_t p, double b, mrd_why *why)
 /* Uses the line that all processes agreed on instead of a single own line, unless that is much
  * better. */
 static void
-prefer_common(const coll_solver *s, size_t p, const coll_sample *v, coll_line *line)
+prefer_common(const coll_solver *solver, size_t p, const coll_sample *sample, coll_line *line)
 {
     coll_line common = *line;
 
-    common.a = s->a[p];
-    common.b = s->b[p];
+    common.a = solver->a[p];
+    common.b = solver->b[p];
     common.residual = common.sum = 0;
     for (size_t i = 0; i < line->n; i++) {
-        double r = fabs(v[i].at - v[i].end - common.a - common.b * v[i].end);
+        double r = fabs(sample[i].at - sample[i].end - common.a - common.b * sample[i].end);
 
         common.residual = fmax(common.residual, r);
         common.sum += r;
@@ -345,59 +351,59 @@ prefer_common(const coll_solver *s, size_t p, const coll_sample *v, coll_line *l
 }
 
 static void
-take_residuals(coll_solver *s, const coll_sample *v, const coll_line *lines, size_t n_lines,
-               mrd_coll_process *to)
+take_residuals(coll_solver *solver, const coll_sample *sample, const coll_line *lines,
+               size_t n_lines, mrd_coll_process *to)
 {
     size_t k = 0, n;
 
     for (size_t l = 0; l < n_lines; l++) {
         for (size_t i = 0; i < lines[l].n; i++) {
-            const coll_sample *at = &v[lines[l].first + i];
+            const coll_sample *at = &sample[lines[l].first + i];
 
-            s->x[k++] = fabs(at->at - at->end - lines[l].a - lines[l].b * at->end);
+            solver->x[k++] = fabs(at->at - at->end - lines[l].a - lines[l].b * at->end);
         }
     }
     n = k;
-    qsort(s->x, n, sizeof(*s->x), mrd_double_order);
-    to->residual_median = llround(fmin(s->x[n / 2], MRD_COLL_FAR));
-    to->residual_p99 = llround(fmin(s->x[(size_t) (0.99 * (double) (n - 1))], MRD_COLL_FAR));
-    to->residual_max = llround(fmin(s->x[n - 1], MRD_COLL_FAR));
+    qsort(solver->x, n, sizeof(*solver->x), mrd_double_order);
+    to->residual_median = llround(fmin(solver->x[n / 2], MRD_COLL_FAR));
+    to->residual_p99 = llround(fmin(solver->x[(size_t) (0.99 * (double) (n - 1))], MRD_COLL_FAR));
+    to->residual_max = llround(fmin(solver->x[n - 1], MRD_COLL_FAR));
     to->used = n;
 }
 
 static double
-jump(const coll_sample *v, const coll_line *before, const coll_line *after)
+jump(const coll_sample *sample, const coll_line *before, const coll_line *after)
 {
-    double t = v[after->first].end;
+    double t = sample[after->first].end;
 
     return after->a + after->b * t - before->a - before->b * t;
 }
 
 /* A clock that was set back makes session - local larger. */
 static coll_seams
-seams_of(const coll_sample *v, const coll_line *lines, size_t n_lines, size_t l)
+seams_of(const coll_sample *sample, const coll_line *lines, size_t n_lines, size_t l)
 {
-    coll_seams s = { .before = l > 0, .after = l + 1 < n_lines };
+    coll_seams seams = { .before = l > 0, .after = l + 1 < n_lines };
 
-    if (s.before)
-        s.back_before = fmax(jump(v, &lines[l - 1], &lines[l]), 0);
-    if (s.after)
-        s.back_after = fmax(jump(v, &lines[l], &lines[l + 1]), 0);
-    return s;
+    if (seams.before)
+        seams.back_before = fmax(jump(sample, &lines[l - 1], &lines[l]), 0);
+    if (seams.after)
+        seams.back_after = fmax(jump(sample, &lines[l], &lines[l + 1]), 0);
+    return seams;
 }
 
 static mrd_err
-bound_segments(const coll_solver *s, size_t p, const coll_sample *v, const coll_line *lines,
-               size_t n_lines, mrd_coll_process *to, mrd_why *why)
+bound_segments(const coll_solver *solver, size_t pos, const coll_sample *sample,
+               const coll_line *lines, size_t n_lines, mrd_coll_process *to, mrd_why *why)
 {
-    int64_t shift = s->origin[s->reference] - s->origin[p];
+    int64_t shift = solver->origin[solver->reference] - solver->origin[pos];
     size_t longest = 0;
 
     for (size_t l = 0; l < n_lines; l++) {
         bool fits;
 
-        if (mrd_coll_bound(v, &lines[l], s->origin[p], shift, seams_of(v, lines, n_lines, l), to,
-                           &fits) != MRD_OK)
+        if (mrd_coll_bound(sample, &lines[l], solver->origin[pos], shift,
+                           seams_of(sample, lines, n_lines, l), to, &fits) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", lines[l].n);
         if (fits && lines[l].n >= longest) {
             longest = lines[l].n;
@@ -409,74 +415,74 @@ bound_segments(const coll_solver *s, size_t p, const coll_sample *v, const coll_
     if (to->aligned)
         return MRD_OK;
     if (fabs(lines[0].b) * 1e9 > MRD_ALIGN_RATE_MAX)
-        return refuse_drift(p, lines[0].b, why);
+        return refuse_drift(pos, lines[0].b, why);
     return mrd_why_set(why, MRD_CLOCK, 0,
                        "the collectives of process %zu contradict each other for any clock "
                        "whose rate changes by at most 5 ppm a second",
-                       p);
+                       pos);
 }
 
 static mrd_err
-add_gaps(const coll_solver *s, const coll_sample *v, const coll_line *lines, size_t n_lines,
-         mrd_coll_solution *sol)
+add_gaps(const coll_solver *solver, const coll_sample *sample, const coll_line *lines,
+         size_t n_lines, mrd_coll_solution *sol)
 {
     for (size_t l = 0; l + 1 < n_lines; l++) {
         double wide = fmin(lines[l].residual + lines[l + 1].residual, MRD_COLL_FAR);
-        int64_t zero = s->origin[s->reference];
+        int64_t zero = solver->origin[solver->reference];
 
         if (!MRD_VEC_NEXT(sol->breaks, sol->break_count))
             return MRD_NOMEM;
         sol->breaks[sol->break_count++] = (mrd_coll_break){
-            zero + (int64_t) floor(v[lines[l].first + lines[l].n - 1].at - wide),
-            zero + (int64_t) ceil(v[lines[l + 1].first].at + wide),
+            zero + (int64_t) floor(sample[lines[l].first + lines[l].n - 1].at - wide),
+            zero + (int64_t) ceil(sample[lines[l + 1].first].at + wide),
         };
     }
     return MRD_OK;
 }
 
 static mrd_err
-solve_process(coll_solver *s, const meetings *m, size_t p, size_t n, mrd_coll_solution *sol,
-              mrd_why *why)
+solve_process(coll_solver *solver, const meetings *m, size_t pos, size_t count,
+              mrd_coll_solution *sol, mrd_why *why)
 {
-    mrd_coll_process *to = &sol->process[p];
+    mrd_coll_process *to = &sol->process[pos];
     coll_line lines[MRD_COLL_SEGMENTS];
-    size_t n_lines = mrd_coll_cut(m->samples, n, s->x, s->y, s->w, lines);
+    size_t n_lines = mrd_coll_cut(m->samples, count, solver->x, solver->y, solver->w, lines);
     mrd_err err;
 
     if (n_lines == 1)
-        prefer_common(s, p, m->samples, &lines[0]);
-    to->origin = s->origin[p];
-    take_residuals(s, m->samples, lines, n_lines, to);
+        prefer_common(solver, pos, m->samples, &lines[0]);
+    to->origin = solver->origin[pos];
+    take_residuals(solver, m->samples, lines, n_lines, to);
     if (to->residual_median > MRD_COLL_RESIDUAL_MAX)
-        return refuse_ends(p, to->residual_median, why);
-    if ((err = mrd_coll_check_cut(s, p, m->at, m->samples, lines, n_lines, why)) != MRD_OK)
+        return refuse_ends(pos, to->residual_median, why);
+    if ((err = mrd_coll_check_cut(solver, pos, m->at, m->samples, lines, n_lines, why)) != MRD_OK)
         return err;
-    if (add_gaps(s, m->samples, lines, n_lines, sol) != MRD_OK)
-        return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", n);
-    return bound_segments(s, p, m->samples, lines, n_lines, to, why);
+    if (add_gaps(solver, m->samples, lines, n_lines, sol) != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", count);
+    return bound_segments(solver, pos, m->samples, lines, n_lines, to, why);
 }
 
 static mrd_err
-solve_reference(const coll_solver *s, mrd_coll_solution *sol, mrd_why *why)
+solve_reference(const coll_solver *solver, mrd_coll_solution *sol, mrd_why *why)
 {
-    size_t p = s->reference;
-    mrd_coll_process *to = &sol->process[p];
+    size_t pos = solver->reference;
+    mrd_coll_process *to = &sol->process[pos];
     int64_t first = INT64_MAX, last = INT64_MIN;
 
     to->segments = calloc(1, sizeof(*to->segments));
     to->bins = calloc(1, sizeof(*to->bins));
     if (to->segments == NULL || to->bins == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "%zu processes", sol->process_count);
-    for (size_t i = s->first[p]; i < s->first[p + 1]; i++) {
-        int64_t begin = s->origin[p] + llround(s->parts[i].begin);
-        int64_t end = s->origin[p] + llround(s->parts[i].end);
+    for (size_t i = solver->first[pos]; i < solver->first[pos + 1]; i++) {
+        int64_t begin = solver->origin[pos] + llround(solver->parts[i].begin);
+        int64_t end = solver->origin[pos] + llround(solver->parts[i].end);
 
         first = begin < first ? begin : first;
         last = end > last ? end : last;
     }
     to->aligned = true;
-    to->origin = s->origin[p];
-    to->used = s->first[p + 1] - s->first[p];
+    to->origin = solver->origin[pos];
+    to->used = solver->first[pos + 1] - solver->first[pos];
     to->bins[0] = (mrd_align_bin){ .at = { first }, .quality = MRD_ALIGN_GOOD };
     to->segments[0] = (mrd_coll_segment){ .from = first, .to = last, .count = 1 };
     to->segment_count = to->bin_count = 1;
@@ -498,18 +504,18 @@ blame(const meetings *m, size_t p, mrd_err err, const mrd_why *why)
 /* Solves one layer further from the reference: the processes with at least this many collectives in
  * common with the solved ones. *ret_more is false if no process was added. */
 static mrd_err
-solve_layer(coll_solver *s, meetings *m, mrd_coll_solution *sol, size_t least, bool *ret_more,
+solve_layer(coll_solver *solver, meetings *m, mrd_coll_solution *sol, size_t least, bool *ret_more,
             mrd_why *why)
 {
-    size_t np = s->match->process_count;
+    size_t np = solver->match->process_count;
     mrd_err err;
 
     *ret_more = false;
     for (size_t p = 0; p < np; p++) {
-        size_t n = m->done[p] ? 0 : take_samples(s, m, p);
+        size_t n = m->done[p] ? 0 : take_samples(solver, m, p);
 
         n = n < least ? 0 : n;
-        if (n > 0 && (err = solve_process(s, m, p, n, sol, why)) != MRD_OK &&
+        if (n > 0 && (err = solve_process(solver, m, p, n, sol, why)) != MRD_OK &&
             (err = blame(m, p, err, why)) != MRD_OK)
             return err;
     }
@@ -517,10 +523,10 @@ solve_layer(coll_solver *s, meetings *m, mrd_coll_solution *sol, size_t least, b
         if (m->done[p] || !sol->process[p].aligned)
             continue;
         m->done[p] = *ret_more = true;
-        if (!publish(s, m, sol, p))
+        if (!publish(solver, m, sol, p))
             return mrd_why_set(why, MRD_NOMEM, 0, "%zu processes", np);
     }
-    for (size_t c = 0; c < s->match->count; c++) {
+    for (size_t c = 0; c < solver->match->count; c++) {
         if (isnan(m->at[c]) && m->count[c] > 0)
             m->at[c] = m->sum[c] / m->count[c];
     }
@@ -530,36 +536,36 @@ solve_layer(coll_solver *s, meetings *m, mrd_coll_solution *sol, size_t least, b
 /* ---- Contradictions of the bounds ---- */
 
 static void
-check_one(const mrd_coll_match *m, size_t c, mrd_align *const *tables, mrd_align_cursor *cursors,
-          mrd_coll_solution *sol)
+check_one(const mrd_coll_match *match, size_t c, mrd_align *const *tables,
+          mrd_align_cursor *cursors, mrd_coll_solution *sol)
 {
     mrd_sess_ns enter = { INT64_MIN }, leave = { INT64_MAX };
 
-    for (size_t i = m->first[c]; i < m->first[c + 1]; i++) {
-        const mrd_coll_obs *o = &m->obs[i];
-        const mrd_coll_process *p = &sol->process[o->process];
-        mrd_align_cursor *at = &cursors[o->process];
-        mrd_align_bound b;
+    for (size_t i = match->first[c]; i < match->first[c + 1]; i++) {
+        const mrd_coll_obs *obs = &match->obs[i];
+        const mrd_coll_process *process = &sol->process[obs->process];
+        mrd_align_cursor *at = &cursors[obs->process];
+        mrd_align_bound bound;
         mrd_sess_ns there;
 
-        if (tables[o->process] == NULL)
+        if (tables[obs->process] == NULL)
             continue;
-        if (mrd_align_map(tables[o->process], at, o->begin, &there, &b) &&
-            mrd_coll_knows(p, o->begin.ns))
-            enter = mrd_sess_max(b.lo, enter);
-        if (mrd_align_map(tables[o->process], at, o->end, &there, &b) &&
-            mrd_coll_knows(p, o->end.ns))
-            leave = mrd_sess_min(b.hi, leave);
+        if (mrd_align_map(tables[obs->process], at, obs->begin, &there, &bound) &&
+            mrd_coll_knows(process, obs->begin.ns))
+            enter = mrd_sess_max(bound.lo, enter);
+        if (mrd_align_map(tables[obs->process], at, obs->end, &there, &bound) &&
+            mrd_coll_knows(process, obs->end.ns))
+            leave = mrd_sess_min(bound.hi, leave);
     }
     if (!mrd_sess_after(enter, leave))
         return;
     sol->violations++;
-    for (size_t i = m->first[c]; i < m->first[c + 1]; i++)
-        sol->process[m->obs[i].process].violations++;
+    for (size_t i = match->first[c]; i < match->first[c + 1]; i++)
+        sol->process[match->obs[i].process].violations++;
 }
 
 static mrd_err
-check_bounds(const coll_solver *s, mrd_coll_solution *sol)
+check_bounds(const coll_solver *solver, mrd_coll_solution *sol)
 {
     size_t np = sol->process_count;
     mrd_align **tables = calloc(np + 1, sizeof(mrd_align *));
@@ -570,8 +576,8 @@ check_bounds(const coll_solver *s, mrd_coll_solution *sol)
         if (sol->process[p].aligned && (tables[p] = mrd_coll_align(sol, p, "")) == NULL)
             err = MRD_NOMEM;
     }
-    for (size_t c = 0; c < s->match->count && err == MRD_OK; c++)
-        check_one(s->match, c, tables, cursors, sol);
+    for (size_t c = 0; c < solver->match->count && err == MRD_OK; c++)
+        check_one(solver->match, c, tables, cursors, sol);
     for (size_t p = 0; p < np && tables != NULL; p++)
         mrd_align_free(tables[p]);
     free(tables);
@@ -582,28 +588,28 @@ check_bounds(const coll_solver *s, mrd_coll_solution *sol)
 /* ---- the whole ---- */
 
 static mrd_err
-solve_layers(coll_solver *s, meetings *m, mrd_coll_solution *sol, mrd_why *why)
+solve_layers(coll_solver *solver, meetings *m, mrd_coll_solution *sol, mrd_why *why)
 {
     mrd_dur_ns trust = m->options == NULL ? 0 : m->options->trust_ns;
-    mrd_err err = solve_reference(s, sol, why);
+    mrd_err err = solve_reference(solver, sol, why);
     size_t least = ENOUGH;
     bool more = true;
 
-    publish_reference(s, m);
+    publish_reference(solver, m);
     while (err == MRD_OK && more) {
-        err = solve_layer(s, m, sol, least, &more, why);
+        err = solve_layer(solver, m, sol, least, &more, why);
         if (!more && least > 1) {
             least = 1;
             more = true;
         }
     }
     for (size_t p = 0; p < sol->process_count && err == MRD_OK; p++) {
-        if (p != s->reference && s->known[p] && m->odd[p] == NULL &&
-            (err = mrd_coll_check_pairs(s, p, trust, why)) != MRD_OK)
+        if (p != solver->reference && solver->known[p] && m->odd[p] == NULL &&
+            (err = mrd_coll_check_pairs(solver, p, trust, why)) != MRD_OK)
             err = blame(m, p, err, why);
     }
-    if (err == MRD_OK && (err = check_bounds(s, sol)) != MRD_OK)
-        err = mrd_why_set(why, err, 0, "%zu matched collectives", s->match->count);
+    if (err == MRD_OK && (err = check_bounds(solver, sol)) != MRD_OK)
+        err = mrd_why_set(why, err, 0, "%zu matched collectives", solver->match->count);
     return err;
 }
 
@@ -613,28 +619,28 @@ mrd_coll_solve_once(const mrd_coll_match *match, const mrd_coll_options *options
 {
     mrd_coll_solution sol = { .process_count = match->process_count };
     meetings m = { 0 };
-    coll_solver s;
+    coll_solver solver;
     mrd_err err;
 
     sol.process = calloc(match->process_count + 1, sizeof(*sol.process));
-    if (!solver_alloc(&s, match) || sol.process == NULL || !meetings_alloc(&m, &s)) {
+    if (!solver_alloc(&solver, match) || sol.process == NULL || !meetings_alloc(&m, &solver)) {
         err = mrd_why_set(why, MRD_NOMEM, 0, "%zu matched collectives", match->count);
         goto out;
     }
     m.odd = odd;
     m.first_odd = first_odd;
     m.options = options;
-    solver_fill(&s);
-    sol.reference = s.reference;
-    align_all(&s);
-    if ((err = solve_layers(&s, &m, &sol, why)) != MRD_OK)
+    solver_fill(&solver);
+    sol.reference = solver.reference;
+    align_all(&solver);
+    if ((err = solve_layers(&solver, &m, &sol, why)) != MRD_OK)
         goto out;
     *ret_solution = sol;
     sol = (mrd_coll_solution){ 0 };
 out:
     mrd_coll_solution_fini(&sol);
     meetings_fini(&m);
-    solver_fini(&s);
+    solver_fini(&solver);
     return err;
 }
 
@@ -652,33 +658,33 @@ mrd_coll_solution_fini(mrd_coll_solution *solution)
 }
 
 static bool
-add_segment(mrd_align *align, const mrd_coll_process *p, size_t k)
+add_segment(mrd_align *align, const mrd_coll_process *process, size_t k)
 {
-    const mrd_coll_segment *segment = &p->segments[k];
+    const mrd_coll_segment *segment = &process->segments[k];
 
     if (mrd_align_segment_add(align, (uint32_t) k,
                               k == 0 ? MRD_EPOCH_START : MRD_EPOCH_CONTRADICTION, segment->base,
                               segment->w) != MRD_OK)
         return false;
     for (size_t i = 0; i < segment->count; i++) {
-        if (mrd_align_bin_add(align, &p->bins[segment->first + i]) != MRD_OK)
+        if (mrd_align_bin_add(align, &process->bins[segment->first + i]) != MRD_OK)
             return false;
     }
-    return p->segment_count == 1 ||
+    return process->segment_count == 1 ||
            mrd_align_segment_extent(align, segment->from, segment->to) == MRD_OK;
 }
 
 mrd_align *
 mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name)
 {
-    const mrd_coll_process *p = &solution->process[process];
+    const mrd_coll_process *coll_process = &solution->process[process];
     mrd_align *align;
 
-    if (process >= solution->process_count || !p->aligned ||
+    if (process >= solution->process_count || !coll_process->aligned ||
         (align = mrd_align_new(name, process)) == NULL)
         return NULL;
-    for (size_t k = 0; k < p->segment_count; k++) {
-        if (!add_segment(align, p, k)) {
+    for (size_t k = 0; k < coll_process->segment_count; k++) {
+        if (!add_segment(align, coll_process, k)) {
             mrd_align_free(align);
             return NULL;
         }

@@ -90,7 +90,7 @@ typedef struct mrd_coll_match mrd_coll_match;
  * leave_out, CLOCK is returned only if nothing else is left. INVALID for an index or a time out of
  * range or an end before its begin. Collectives after a gap are left out and counted.
  */
-mrd_err mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
+mrd_err mrd_coll_match_new(const mrd_coll_obs *obs, size_t count, size_t process_count,
                            const mrd_coll_gap *gaps, size_t gap_count,
                            const mrd_coll_options *options, mrd_coll_match **ret_match,
                            mrd_why *why);
@@ -153,7 +153,7 @@ mrd_err mrd_coll_solve(const mrd_coll_match *match, const mrd_coll_options *opti
                        mrd_coll_solution *ret_solution, mrd_why *why);
 void mrd_coll_solution_fini(mrd_coll_solution *solution);
 /* Returns true if the local time lies in a segment, where a bound is stated. */
-bool mrd_coll_knows(const mrd_coll_process *p, int64_t local);
+bool mrd_coll_knows(const mrd_coll_process *process, int64_t local);
 /* Returns the table of one process, valid where its clock is aligned. NULL if not aligned or out of
  * memory. */
 mrd_align *mrd_coll_align(const mrd_coll_solution *solution, size_t process, const char *name);

@@ -17,15 +17,15 @@ static const double models[] = { MRD_BOUND_W, 5 * MRD_BOUND_W, 25 * MRD_BOUND_W 
 
 /* Returns the signed residual of an end. */
 static double
-residual(const coll_sample *s, const coll_line *line)
+residual(const coll_sample *sample, const coll_line *line)
 {
-    return s->at - s->end - line->a - line->b * s->end;
+    return sample->at - sample->end - line->a - line->b * sample->end;
 }
 
 /* Returns the largest residual that LASTING samples in a row exceed in one direction. A late end is
  * alone, and a clock that left its line stays away. */
 static double
-lasting_residual(const coll_sample *s, const coll_line *line)
+lasting_residual(const coll_sample *sample, const coll_line *line)
 {
     double most = 0;
 
@@ -33,8 +33,8 @@ lasting_residual(const coll_sample *s, const coll_line *line)
         double up = INFINITY, down = INFINITY;
 
         for (size_t k = i; k < i + LASTING; k++) {
-            up = fmin(up, residual(&s[k], line));
-            down = fmin(down, -residual(&s[k], line));
+            up = fmin(up, residual(&sample[k], line));
+            down = fmin(down, -residual(&sample[k], line));
         }
         most = fmax(most, fmax(up, down));
     }
@@ -50,26 +50,28 @@ lasting_residual(const coll_sample *s, const coll_line *line)
  * residual that other lines may have is assumed for them.
  */
 static void
-find_reach(const coll_sample *s, const coll_line *line, double *ret_reach)
+find_reach(const coll_sample *sample, const coll_line *line, double *ret_reach)
 {
-    size_t n = line->n;
-    double gap = 0, span = s[n - 1].end - s[0].end, other = s[0].reach, head = 0, tail = 0;
-    double lasting = n < 3             ? MRD_COLL_RESIDUAL_MAX
-                     : n < 4 * LASTING ? line->residual
-                                       : lasting_residual(s, line);
+    size_t count = line->n;
+    double gap = 0, span = sample[count - 1].end - sample[0].end, other = sample[0].reach, head = 0,
+           tail = 0;
+    double lasting = count < 3             ? MRD_COLL_RESIDUAL_MAX
+                     : count < 4 * LASTING ? line->residual
+                                           : lasting_residual(sample, line);
     double factor;
 
-    for (size_t i = 1; i < n; i++) {
-        gap = fmax(gap, s[i].end - s[i > LASTING ? i - LASTING : 0].end);
-        other = fmax(other, s[i].reach);
+    for (size_t i = 1; i < count; i++) {
+        gap = fmax(gap, sample[i].end - sample[i > LASTING ? i - LASTING : 0].end);
+        other = fmax(other, sample[i].reach);
     }
     factor = span > 0 ? 1 + EDGE * fmin(gap / span, 1) : 1 + EDGE;
-    for (size_t i = 0; i < LASTING && i < n; i++) {
-        head = fmax(head, fabs(residual(&s[i], line)));
-        tail = fmax(tail, fabs(residual(&s[n - 1 - i], line)));
+    for (size_t i = 0; i < LASTING && i < count; i++) {
+        head = fmax(head, fabs(residual(&sample[i], line)));
+        tail = fmax(tail, fabs(residual(&sample[count - 1 - i], line)));
     }
-    for (size_t i = 0; i < n; i++) {
-        double here = fmax(lasting, fmax(i <= LASTING ? head : 0, n - i <= LASTING + 1 ? tail : 0));
+    for (size_t i = 0; i < count; i++) {
+        double here =
+            fmax(lasting, fmax(i <= LASTING ? head : 0, count - i <= LASTING + 1 ? tail : 0));
 
         ret_reach[i] = ceil(fmin(other + here * factor, MRD_COLL_FAR)) + 1;
     }
@@ -80,15 +82,16 @@ find_reach(const coll_sample *s, const coll_line *line, double *ret_reach)
  * because the clock, or the reference's, may have been stepped in between.
  */
 static size_t
-ineqs_of(const coll_sample *s, const coll_sample *first, double by, mrd_ineq ret[2])
+ineqs_of(const coll_sample *sample, const coll_sample *first, double by, mrd_ineq ret[2])
 {
     size_t n = 0;
 
-    if (s->begin >= first->end && isfinite(s->up))
-        ret[n++] = (mrd_ineq){ .t = llround(s->begin), .v = (int64_t) ceil(s->up - s->begin + by) };
-    if (s->down >= first->at && isfinite(s->down))
-        ret[n++] = (mrd_ineq){ .t = llround(s->end),
-                               .v = (int64_t) floor(s->down - s->end - by),
+    if (sample->begin >= first->end && isfinite(sample->up))
+        ret[n++] = (mrd_ineq){ .t = llround(sample->begin),
+                               .v = (int64_t) ceil(sample->up - sample->begin + by) };
+    if (sample->down >= first->at && isfinite(sample->down))
+        ret[n++] = (mrd_ineq){ .t = llround(sample->end),
+                               .v = (int64_t) floor(sample->down - sample->end - by),
                                .lower = true };
     return n;
 }
@@ -122,25 +125,27 @@ work_free(work *w)
 
 /* Bins end at an end of a collective. The first and the last sample have bins at their ends. */
 static void
-fill_bins(work *w, const coll_sample *s, const coll_line *line)
+fill_bins(work *w, const coll_sample *sample, const coll_line *line)
 {
     size_t n = line->n, k = 0;
-    double length = (s[n - 1].end - s[0].end) / BINS_MAX, until = s[0].end;
+    double length = (sample[n - 1].end - sample[0].end) / BINS_MAX, until = sample[0].end;
 
     length = fmin(fmax(length, 0), (double) MRD_BIN_NS);
     w->n_spans = 0;
     for (size_t i = 0; i < n; i++) {
         double by = w->reach[i];
         /* A participant that did not wait for all others is alone with its residual. */
-        size_t more = ineqs_of(&s[i], &s[0], fmax(by, fabs(residual(&s[i], line))), w->ineqs + k);
+        size_t more = ineqs_of(&sample[i], &sample[0], fmax(by, fabs(residual(&sample[i], line))),
+                               w->ineqs + k);
         mrd_span *at = w->n_spans == 0 ? NULL : &w->spans[w->n_spans - 1];
 
-        if (at == NULL || s[i].end > until) {
-            w->spans[w->n_spans++] = (mrd_span){ .t0 = llround(s[i].end), .first = k, .n = more };
-            until = s[i].end + (i == 0 ? 0 : length);
+        if (at == NULL || sample[i].end > until) {
+            w->spans[w->n_spans++] =
+                (mrd_span){ .t0 = llround(sample[i].end), .first = k, .n = more };
+            until = sample[i].end + (i == 0 ? 0 : length);
             w->reach[w->n_spans - 1] = by;
         } else {
-            at->t0 = llround(s[i].end);
+            at->t0 = llround(sample[i].end);
             at->n += more;
             w->reach[w->n_spans - 1] = fmax(w->reach[w->n_spans - 1], by);
         }
@@ -163,16 +168,16 @@ static void
 add_bins(const work *w, const coll_line *line, double base, int64_t origin, mrd_coll_process *to)
 {
     for (size_t i = 0; i < w->n_spans; i++) {
-        const mrd_poly_range *r = &w->ranges[i];
+        const mrd_poly_range *range = &w->ranges[i];
         double t = (double) w->spans[i].t0, est = line->a + line->b * t - base;
         double rate = line->b * 1e9, by = w->reach[i];
         mrd_align_bin bin = { .at = { origin + w->spans[i].t0 },
                               .est = est,
-                              .lo = fmin(r->lo - by, est - by),
-                              .hi = fmax(r->hi + by, est + by),
+                              .lo = fmin(range->lo - by, est - by),
+                              .hi = fmax(range->hi + by, est + by),
                               .rate = (float) rate,
-                              .rate_lo = (float) fmin(r->rate_lo, rate),
-                              .rate_hi = (float) fmax(r->rate_hi, rate),
+                              .rate_lo = (float) fmin(range->rate_lo, rate),
+                              .rate_hi = (float) fmax(range->rate_hi, rate),
                               .noise = (float) line->residual,
                               .quality = MRD_ALIGN_GOOD };
 
@@ -188,12 +193,12 @@ add_bins(const work *w, const coll_line *line, double base, int64_t origin, mrd_
 /* Adds a segment without knowledge of its clock: times in it, and in the gaps next to it, have no
  * bound. */
 static void
-add_unknown(const coll_sample *s, const mrd_coll_segment *segment, double base, int64_t origin,
+add_unknown(const coll_sample *sample, const mrd_coll_segment *segment, double base, int64_t origin,
             mrd_coll_process *to)
 {
-    double est = s->at - s->end - base;
+    double est = sample->at - sample->end - base;
 
-    to->bins[to->bin_count++] = (mrd_align_bin){ .at = { origin + llround(s->end) },
+    to->bins[to->bin_count++] = (mrd_align_bin){ .at = { origin + llround(sample->end) },
                                                  .est = est,
                                                  .lo = est - 10 * FAR_NS,
                                                  .hi = est + 10 * FAR_NS,
@@ -212,20 +217,20 @@ fit(work *w, const coll_line *line, double base, mrd_coll_segment *segment)
     if (fabs(line->b) * 1e9 > MRD_BOUND_RATE_MAX)
         return false;
     for (size_t m = 0; m < MRD_COUNT(models); m++) {
-        mrd_bound_options o = { models[m], MRD_BOUND_RATE_MAX };
+        mrd_bound_options options = { models[m], MRD_BOUND_RATE_MAX };
 
-        segment->w = o.w;
-        if (mrd_bound_both(w->spans, w->n_spans, w->ineqs, (int64_t) base, &o, w->ranges))
+        segment->w = options.w;
+        if (mrd_bound_both(w->spans, w->n_spans, w->ineqs, (int64_t) base, &options, w->ranges))
             return true;
     }
     return false;
 }
 
 mrd_err
-mrd_coll_bound(const coll_sample *s, const coll_line *line, int64_t origin, int64_t shift,
+mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t origin, int64_t shift,
                coll_seams seams, mrd_coll_process *to, bool *ret_fits)
 {
-    const coll_sample *v = &s[line->first], *last = &v[line->n - 1];
+    const coll_sample *v = &sample[line->first], *last = &v[line->n - 1];
     double base = floor(v->at - v->end), from = v->end, until = last->end;
     mrd_coll_segment segment = { .base = shift + (int64_t) base, .first = to->bin_count };
     work w = { 0 };

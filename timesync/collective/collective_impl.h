@@ -36,22 +36,22 @@ typedef struct {
 
 /* Returns true if both can be the same collective. */
 static inline bool
-mrd_coll_same_kind(const mrd_coll_obs *a, const mrd_coll_obs *b)
+mrd_coll_same_kind(const mrd_coll_obs *obs, const mrd_coll_obs *coll_obs)
 {
-    return a->op == b->op && a->size == b->size;
+    return obs->op == coll_obs->op && obs->size == coll_obs->size;
 }
 
 /* Returns the name of a group or an operation for messages. `room` is for the hash if it has no
  * name. */
-const char *mrd_coll_called(const mrd_coll_options *o, uint64_t hash, char room[20]);
+const char *mrd_coll_called(const mrd_coll_options *options, uint64_t hash, char room[20]);
 
 /*
  * Finds one common sequence of the runs, and the position of each run in it. Sets `at` and `placed`.
  * Notes in `reasons`, by process, why a run is not placed. Errors: NOMEM. CLOCK if no more than half
  * of the runs fit together, or without options->leave_out if any run does not fit.
  */
-mrd_err mrd_coll_place(coll_run *runs, size_t n, const mrd_coll_options *options, char **reasons,
-                       mrd_why *why);
+mrd_err mrd_coll_place(coll_run *runs, size_t count, const mrd_coll_options *options,
+                       char **reasons, mrd_why *why);
 /* Tests whether participants meet in the collectives from number `from` on, which are of one group.
  * `missing` is the number of processes of the group that are not in them, because they did not fit.
  * Stores the answer for each of their observations. Errors: NOMEM. */
@@ -60,7 +60,7 @@ mrd_err mrd_coll_meet(const mrd_coll_match *match, size_t from, size_t missing,
                       mrd_coll_meeting *ret_meets);
 /* Returns the median change of the difference of two sequences of ends from one to the next, which
  * offset and drift cannot explain. More than `most` may be returned as INFINITY. */
-double mrd_coll_scatter(const mrd_coll_obs *a, const int64_t *b, size_t n, double most);
+double mrd_coll_scatter(const mrd_coll_obs *obs, const int64_t *int64, size_t n, double most);
 /* Copies a match without some processes. Errors: NOMEM, EMPTY. */
 mrd_err mrd_coll_match_without(const mrd_coll_match *match, const bool *without,
                                mrd_coll_match **ret_match);
@@ -114,7 +114,7 @@ double mrd_coll_median(double *v, size_t n); /* sorts v */
 /* Splits samples (by rising end) where one line does not fit. x, y, w: scratch memory of 2n.
  * Returns the number of lines, at most MRD_COLL_SEGMENTS. */
 #define MRD_COLL_SEGMENTS 64
-size_t mrd_coll_cut(const coll_sample *s, size_t n, double *x, double *y, double *w,
+size_t mrd_coll_cut(const coll_sample *sample, size_t n, double *x, double *y, double *w,
                     coll_line lines[MRD_COLL_SEGMENTS]);
 /* Whether a segment has neighbours, and how far its clock went back there. Local times within that
  * distance occur twice. */
@@ -128,13 +128,13 @@ typedef struct {
  * the reference's origin minus the process's. *ret_fits is false if no clock of the model fits. A
  * segment with neighbours then has no bound, any other segment is left out. Errors: NOMEM.
  */
-mrd_err mrd_coll_bound(const coll_sample *s, const coll_line *line, int64_t origin, int64_t shift,
-                       coll_seams seams, mrd_coll_process *to, bool *ret_fits);
+mrd_err mrd_coll_bound(const coll_sample *sample, const coll_line *line, int64_t origin,
+                       int64_t shift, coll_seams seams, mrd_coll_process *to, bool *ret_fits);
 /* Refuses the pairs of one process that fit as well when its collectives are counted differently. */
-mrd_err mrd_coll_check_pairs(coll_solver *s, size_t process, mrd_dur_ns trust, mrd_why *why);
+mrd_err mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_why *why);
 /* The same after a break: lines[k] continues lines[k - 1] when counted differently. */
-mrd_err mrd_coll_check_cut(const coll_solver *s, size_t process, const double *at,
-                           const coll_sample *v, const coll_line *lines, size_t n_lines,
+mrd_err mrd_coll_check_cut(const coll_solver *solver, size_t process, const double *at,
+                           const coll_sample *sample, const coll_line *lines, size_t n_lines,
                            mrd_why *why);
 
 /* Solves once. With leave_out, `odd` receives the processes at fault, with reasons, and *first_odd

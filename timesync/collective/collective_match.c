@@ -21,19 +21,20 @@ typedef struct {
 static int
 order_obs(const void *a, const void *b)
 {
-    const mrd_coll_obs *x = a, *y = b;
+    const mrd_coll_obs *obs = a, *coll_obs = b;
 
-    if (x->group != y->group)
-        return x->group < y->group ? -1 : 1;
-    if (x->process != y->process)
-        return x->process < y->process ? -1 : 1;
-    if (x->part != y->part)
-        return x->part < y->part ? -1 : 1;
-    if (x->seq != y->seq && x->seq >= 0 && y->seq >= 0)
-        return x->seq < y->seq ? -1 : 1;
-    if (x->begin.ns != y->begin.ns)
-        return mrd_local_before(x->begin, y->begin) ? -1 : 1;
-    return mrd_local_before(x->end, y->end) ? -1 : mrd_local_after(x->end, y->end);
+    if (obs->group != coll_obs->group)
+        return obs->group < coll_obs->group ? -1 : 1;
+    if (obs->process != coll_obs->process)
+        return obs->process < coll_obs->process ? -1 : 1;
+    if (obs->part != coll_obs->part)
+        return obs->part < coll_obs->part ? -1 : 1;
+    if (obs->seq != coll_obs->seq && obs->seq >= 0 && coll_obs->seq >= 0)
+        return obs->seq < coll_obs->seq ? -1 : 1;
+    if (obs->begin.ns != coll_obs->begin.ns)
+        return mrd_local_before(obs->begin, coll_obs->begin) ? -1 : 1;
+    return mrd_local_before(obs->end, coll_obs->end) ? -1
+                                                     : mrd_local_after(obs->end, coll_obs->end);
 }
 
 static bool
@@ -43,13 +44,13 @@ leaves_out(const matching *x)
 }
 
 static void
-add_collective(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n)
+add_collective(mrd_coll_match *match, const mrd_coll_obs *obs, size_t n)
 {
     if (n < 2)
         return;
-    memcpy(m->obs + m->obs_n, obs, n * sizeof(*obs));
-    m->obs_n += n;
-    m->first[++m->count] = m->obs_n;
+    memcpy(match->obs + match->obs_n, obs, n * sizeof(*obs));
+    match->obs_n += n;
+    match->first[++match->count] = match->obs_n;
 }
 
 /* ---- Matching by sequence number ---- */
@@ -65,22 +66,22 @@ all_numbered(const mrd_coll_obs *obs, size_t n)
 }
 
 static mrd_err
-refuse_twice(const coll_run *r, const mrd_coll_obs *o, const matching *x, mrd_why *why)
+refuse_twice(const coll_run *run, const mrd_coll_obs *obs, const matching *x, mrd_why *why)
 {
     char room[20];
 
-    return mrd_why_set(why, MRD_CLOCK, 0,
-                       "collectives do not match: process %u has number %lld of group %s twice",
-                       r->process, (long long) o->seq, mrd_coll_called(x->options, o->group, room));
+    return mrd_why_set(
+        why, MRD_CLOCK, 0, "collectives do not match: process %u has number %lld of group %s twice",
+        run->process, (long long) obs->seq, mrd_coll_called(x->options, obs->group, room));
 }
 
 /* Leaves out the runs that have a number twice, if they are the exception. */
 static mrd_err
-check_numbers(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
+check_numbers(mrd_coll_match *match, coll_run *runs, size_t count, const matching *x, mrd_why *why)
 {
     size_t odd = 0;
 
-    for (size_t r = 0; r < n; r++) {
+    for (size_t r = 0; r < count; r++) {
         runs[r].placed = true;
         for (size_t i = 1; i < runs[r].n && runs[r].placed; i++) {
             if (runs[r].obs[i].seq != runs[r].obs[i - 1].seq)
@@ -90,59 +91,59 @@ check_numbers(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mr
             odd++;
         }
     }
-    if (odd > 0 && (!leaves_out(x) || 2 * odd >= n))
+    if (odd > 0 && (!leaves_out(x) || 2 * odd >= count))
         return MRD_CLOCK;
-    for (size_t r = 0; r < n; r++) {
-        if (!runs[r].placed && mrd_coll_note(m->reasons, runs[r].process, why->text) != MRD_OK)
-            return mrd_why_set(why, MRD_NOMEM, 0, "%zu sequences of collectives", n);
+    for (size_t r = 0; r < count; r++) {
+        if (!runs[r].placed && mrd_coll_note(match->reasons, runs[r].process, why->text) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "%zu sequences of collectives", count);
     }
     return MRD_OK;
 }
 
 static mrd_err
-differ(const mrd_coll_obs *a, const mrd_coll_obs *b, const matching *x, mrd_why *why)
+differ(const mrd_coll_obs *obs, const mrd_coll_obs *coll_obs, const matching *x, mrd_why *why)
 {
     char room[3][20];
 
     return mrd_why_set(why, MRD_CLOCK, 0,
                        "collectives do not match: number %lld of group %s is operation %s of size "
                        "%lld for process %u, and operation %s of size %lld for process %u",
-                       (long long) a->seq, mrd_coll_called(x->options, a->group, room[0]),
-                       mrd_coll_called(x->options, a->op, room[1]), (long long) a->size, a->process,
-                       mrd_coll_called(x->options, b->op, room[2]), (long long) b->size,
-                       b->process);
+                       (long long) obs->seq, mrd_coll_called(x->options, obs->group, room[0]),
+                       mrd_coll_called(x->options, obs->op, room[1]), (long long) obs->size,
+                       obs->process, mrd_coll_called(x->options, coll_obs->op, room[2]),
+                       (long long) coll_obs->size, coll_obs->process);
 }
 
 static mrd_err
-match_numbered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
+match_numbered(mrd_coll_match *match, coll_run *runs, size_t count, const matching *x, mrd_why *why)
 {
     mrd_coll_obs *scratch = x->scratch;
-    mrd_err err = check_numbers(m, runs, n, x, why);
+    mrd_err err = check_numbers(match, runs, count, x, why);
 
-    for (size_t r = 0; r < n; r++)
+    for (size_t r = 0; r < count; r++)
         runs[r].at = 0;
     while (err == MRD_OK) {
         int64_t least = INT64_MAX;
         size_t k = 0;
 
-        for (size_t r = 0; r < n; r++) {
+        for (size_t r = 0; r < count; r++) {
             if (runs[r].placed && (size_t) runs[r].at < runs[r].n &&
                 runs[r].obs[runs[r].at].seq < least)
                 least = runs[r].obs[runs[r].at].seq;
         }
         if (least == INT64_MAX)
             break;
-        for (size_t r = 0; r < n; r++) {
-            const mrd_coll_obs *o = runs[r].obs + runs[r].at;
+        for (size_t r = 0; r < count; r++) {
+            const mrd_coll_obs *obs = runs[r].obs + runs[r].at;
 
-            if (!runs[r].placed || (size_t) runs[r].at == runs[r].n || o->seq != least)
+            if (!runs[r].placed || (size_t) runs[r].at == runs[r].n || obs->seq != least)
                 continue;
-            if (k > 0 && !mrd_coll_same_kind(&scratch[0], o))
-                return differ(&scratch[0], o, x, why);
-            scratch[k++] = *o;
+            if (k > 0 && !mrd_coll_same_kind(&scratch[0], obs))
+                return differ(&scratch[0], obs, x, why);
+            scratch[k++] = *obs;
             runs[r].at++;
         }
-        add_collective(m, scratch, k);
+        add_collective(match, scratch, k);
     }
     return err;
 }
@@ -150,12 +151,12 @@ match_numbered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, m
 /* ---- by order ---- */
 
 static mrd_err
-match_ordered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mrd_why *why)
+match_ordered(mrd_coll_match *match, coll_run *runs, size_t count, const matching *x, mrd_why *why)
 {
     ptrdiff_t first = PTRDIFF_MAX, last = PTRDIFF_MIN;
-    mrd_err err = mrd_coll_place(runs, n, x->options, m->reasons, why);
+    mrd_err err = mrd_coll_place(runs, count, x->options, match->reasons, why);
 
-    for (size_t r = 0; r < n && err == MRD_OK; r++) {
+    for (size_t r = 0; r < count && err == MRD_OK; r++) {
         ptrdiff_t end = runs[r].at + (ptrdiff_t) runs[r].n;
 
         if (!runs[r].placed || runs[r].n == 0)
@@ -166,11 +167,11 @@ match_ordered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mr
     for (ptrdiff_t i = first; i < last && err == MRD_OK; i++) {
         size_t k = 0;
 
-        for (size_t r = 0; r < n; r++) {
+        for (size_t r = 0; r < count; r++) {
             if (runs[r].placed && i >= runs[r].at && i - runs[r].at < (ptrdiff_t) runs[r].n)
                 x->scratch[k++] = runs[r].obs[i - runs[r].at];
         }
-        add_collective(m, x->scratch, k);
+        add_collective(match, x->scratch, k);
     }
     return err;
 }
@@ -179,16 +180,16 @@ match_ordered(mrd_coll_match *m, coll_run *runs, size_t n, const matching *x, mr
 
 /* The order is unknown after a gap, so this keeps what ended before the first one. */
 static void
-cut_at_gap(coll_run *r, const mrd_coll_gap *gaps, size_t gap_count)
+cut_at_gap(coll_run *run, const mrd_coll_gap *gaps, size_t gap_count)
 {
-    size_t n = r->n;
+    size_t n = run->n;
 
     for (size_t g = 0; g < gap_count; g++) {
-        while (gaps[g].process == r->process && r->n > 0 &&
-               mrd_local_after(r->obs[r->n - 1].end, gaps[g].begin))
-            r->n--;
+        while (gaps[g].process == run->process && run->n > 0 &&
+               mrd_local_after(run->obs[run->n - 1].end, gaps[g].begin))
+            run->n--;
     }
-    r->cut = r->n < n;
+    run->cut = run->n < n;
 }
 
 static size_t
@@ -206,19 +207,19 @@ find_runs(coll_run *runs, mrd_coll_obs *obs, size_t n, bool *ret_several)
 }
 
 static mrd_err
-match_runs(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, size_t k, const matching *x,
+match_runs(mrd_coll_match *match, mrd_coll_obs *obs, size_t n, size_t k, const matching *x,
            mrd_why *why)
 {
-    size_t count = m->count, obs_n = m->obs_n;
+    size_t count = match->count, obs_n = match->obs_n;
     bool several;
     mrd_err err;
 
     if (all_numbered(obs, n)) {
-        err = match_numbered(m, x->runs, k, x, why);
+        err = match_numbered(match, x->runs, k, x, why);
         if (err != MRD_CLOCK || !leaves_out(x))
             return err;
-        m->count = count; /* the numbers are not what they seem to be: count instead */
-        m->obs_n = obs_n;
+        match->count = count; /* the numbers are not what they seem to be: count instead */
+        match->obs_n = obs_n;
         for (size_t i = 0; i < n; i++)
             obs[i].seq = -1;
         qsort(obs, n, sizeof(*obs), order_obs);
@@ -226,38 +227,38 @@ match_runs(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, size_t k, const match
     }
     for (size_t r = 0; r < k; r++)
         cut_at_gap(&x->runs[r], x->gaps, x->gap_count);
-    return match_ordered(m, x->runs, k, x, why);
+    return match_ordered(match, x->runs, k, x, why);
 }
 
 /* Adds a participant to a collective. Participants of one process share a clock, so their latest
  * begin and earliest end count. */
 static size_t
-fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *o)
+fold_into(mrd_coll_obs *to, size_t n, const mrd_coll_obs *obs)
 {
-    if (n == 0 || to[n - 1].process != o->process) {
-        to[n] = *o;
+    if (n == 0 || to[n - 1].process != obs->process) {
+        to[n] = *obs;
         return n + 1;
     }
-    to[n - 1].begin = mrd_local_max(to[n - 1].begin, o->begin);
-    to[n - 1].end = mrd_local_min(to[n - 1].end, o->end);
+    to[n - 1].begin = mrd_local_max(to[n - 1].begin, obs->begin);
+    to[n - 1].end = mrd_local_min(to[n - 1].end, obs->end);
     return n;
 }
 
 /* Keeps one observation per process of the collectives from number `from` on. Drops participants
  * that do not meet the others or contradict themselves. If `meets` is NULL, all of them meet. */
 static void
-fold_parts(mrd_coll_match *m, size_t from, const mrd_coll_meeting *meets)
+fold_parts(mrd_coll_match *match, size_t from, const mrd_coll_meeting *meets)
 {
-    size_t zero = m->first[from], start = zero, out = zero, count = from;
+    size_t zero = match->first[from], start = zero, out = zero, count = from;
 
-    for (size_t c = from; c < m->count; c++) {
-        size_t next = m->first[c + 1], k = 0, kept = 0;
-        mrd_coll_obs *to = m->obs + out;
+    for (size_t c = from; c < match->count; c++) {
+        size_t next = match->first[c + 1], k = 0, kept = 0;
+        mrd_coll_obs *to = match->obs + out;
 
         for (size_t i = start; i < next; i++) {
-            mrd_coll_obs o = m->obs[i]; /* `to` may overwrite it */
+            mrd_coll_obs obs = match->obs[i]; /* `to` may overwrite it */
 
-            k = meets == NULL || meets[i - zero] == MRD_COLL_MEETS ? fold_into(to, k, &o) : k;
+            k = meets == NULL || meets[i - zero] == MRD_COLL_MEETS ? fold_into(to, k, &obs) : k;
         }
         for (size_t i = 0; i < k; i++) {
             if (!mrd_local_after(to[i].begin, to[i].end))
@@ -265,21 +266,21 @@ fold_parts(mrd_coll_match *m, size_t from, const mrd_coll_meeting *meets)
         }
         out += kept < 2 ? 0 : kept;
         if (kept >= 2)
-            m->first[++count] = out;
+            match->first[++count] = out;
         start = next;
     }
-    m->count = count;
-    m->obs_n = out;
+    match->count = count;
+    match->obs_n = out;
 }
 
 static mrd_err
-note_all(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, const char *reason)
+note_all(mrd_coll_match *match, const mrd_coll_obs *obs, size_t n, const char *reason)
 {
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
         if (i == 0 || obs[i].process != obs[i - 1].process)
-            err = mrd_coll_note(m->reasons, obs[i].process, reason);
+            err = mrd_coll_note(match->reasons, obs[i].process, reason);
     }
     return err;
 }
@@ -296,48 +297,48 @@ count_unplaced(const coll_run *runs, size_t n)
 
 /* Drops the participants of a doubtful group if nothing shows that they meet the others. */
 static mrd_err
-test_doubt(mrd_coll_match *m, size_t from, size_t unplaced, const matching *x, mrd_why *why)
+test_doubt(mrd_coll_match *match, size_t from, size_t unplaced, const matching *x, mrd_why *why)
 {
     static const char scatters[] =
         "the ends of matched collectives do not coincide: they scatter by more than 100 us";
-    size_t zero = m->first[from], n = m->obs_n - zero;
+    size_t zero = match->first[from], count = match->obs_n - zero;
     mrd_err err = MRD_OK;
     char room[20];
 
-    if (n == 0)
+    if (count == 0)
         return MRD_OK;
-    if ((err = mrd_coll_meet(m, from, unplaced, x->meets)) != MRD_OK)
-        return mrd_why_set(why, err, 0, "%zu collectives", n);
+    if ((err = mrd_coll_meet(match, from, unplaced, x->meets)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "%zu collectives", count);
     mrd_why_set(why, MRD_CLOCK, 0,
                 "nothing shows that the participants of group %s wait for each other: the trace "
                 "does not name its members, and in too few of its collectives one participant "
                 "clearly enters last; they may be several groups of one name",
-                mrd_coll_called(x->options, m->obs[zero].group, room));
-    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+                mrd_coll_called(x->options, match->obs[zero].group, room));
+    for (size_t i = 0; i < count && err == MRD_OK; i++) {
         if (x->meets[i] != MRD_COLL_MEETS)
-            err = mrd_coll_note(m->reasons, m->obs[zero + i].process,
+            err = mrd_coll_note(match->reasons, match->obs[zero + i].process,
                                 x->meets[i] == MRD_COLL_UNSHOWN ? why->text : scatters);
     }
     if (err != MRD_OK)
-        return mrd_why_set(why, err, 0, "%zu collectives", n);
-    fold_parts(m, from, x->meets);
-    return m->count > from ? MRD_OK : MRD_CLOCK;
+        return mrd_why_set(why, err, 0, "%zu collectives", count);
+    fold_parts(match, from, x->meets);
+    return match->count > from ? MRD_OK : MRD_CLOCK;
 }
 
 static mrd_err
-match_group(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
+match_group(mrd_coll_match *match, mrd_coll_obs *obs, size_t count, const matching *x, mrd_why *why)
 {
-    size_t from = m->count, before = m->obs_n, k;
+    size_t from = match->count, before = match->obs_n, k;
     bool several, doubtful = false;
     char room[20];
     mrd_err err;
 
-    k = find_runs(x->runs, obs, n, &several);
+    k = find_runs(x->runs, obs, count, &several);
     if (!several) {
-        m->left_out += n;
+        match->left_out += count;
         return MRD_OK;
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < count; i++)
         doubtful = doubtful || obs[i].doubtful;
     if (obs[0].members > 0 && k > obs[0].members)
         err = mrd_why_set(why, MRD_CLOCK, 0,
@@ -345,19 +346,19 @@ match_group(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, const matching *x, m
                           "but %zu take part: several communicators have its name",
                           mrd_coll_called(x->options, obs[0].group, room), obs[0].members, k);
     else
-        err = match_runs(m, obs, n, k, x, why);
+        err = match_runs(match, obs, count, k, x, why);
     if (err == MRD_OK && doubtful && leaves_out(x))
-        err = test_doubt(m, from, count_unplaced(x->runs, k), x, why);
+        err = test_doubt(match, from, count_unplaced(x->runs, k), x, why);
     else if (err == MRD_OK)
-        fold_parts(m, from, NULL);
+        fold_parts(match, from, NULL);
     if (err == MRD_CLOCK && leaves_out(x)) {
-        m->count = from;
-        m->obs_n = before;
+        match->count = from;
+        match->obs_n = before;
         if (x->first->err == MRD_OK)
             *x->first = *why;
-        err = note_all(m, obs, n, why->text) == MRD_OK ? MRD_OK : MRD_NOMEM;
+        err = note_all(match, obs, count, why->text) == MRD_OK ? MRD_OK : MRD_NOMEM;
     }
-    m->left_out += n - (m->obs_n - before);
+    match->left_out += count - (match->obs_n - before);
     return err;
 }
 
@@ -379,48 +380,49 @@ check_obs(const mrd_coll_obs *obs, size_t n, size_t process_count, mrd_why *why)
 }
 
 static bool
-match_alloc(mrd_coll_match *m, size_t n, size_t process_count)
+match_alloc(mrd_coll_match *match, size_t n, size_t process_count)
 {
-    m->process_count = process_count;
-    m->obs = malloc((n + 1) * sizeof(*m->obs));
-    m->first = calloc(n + 2, sizeof(*m->first));
-    m->reasons = calloc(process_count + 1, sizeof(char *));
-    return m->obs != NULL && m->first != NULL && m->reasons != NULL;
+    match->process_count = process_count;
+    match->obs = malloc((n + 1) * sizeof(*match->obs));
+    match->first = calloc(n + 2, sizeof(*match->first));
+    match->reasons = calloc(process_count + 1, sizeof(char *));
+    return match->obs != NULL && match->first != NULL && match->reasons != NULL;
 }
 
 static mrd_err
-match_groups(mrd_coll_match *m, mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
+match_groups(mrd_coll_match *match, mrd_coll_obs *obs, size_t count, const matching *x,
+             mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
-    if (n > 0)
-        qsort(obs, n, sizeof(*obs), order_obs);
-    for (size_t i = 0, end; i < n && err == MRD_OK; i = end) {
-        for (end = i; end < n && obs[end].group == obs[i].group;)
+    if (count > 0)
+        qsort(obs, count, sizeof(*obs), order_obs);
+    for (size_t i = 0, end; i < count && err == MRD_OK; i = end) {
+        for (end = i; end < count && obs[end].group == obs[i].group;)
             end++;
-        err = match_group(m, obs + i, end - i, x, why);
+        err = match_group(match, obs + i, end - i, x, why);
     }
-    if (err != MRD_OK || m->count > 0)
+    if (err != MRD_OK || match->count > 0)
         return err;
     if (x->first->err != MRD_OK) {
         *why = *x->first;
         return why->err;
     }
     return mrd_why_set(why, MRD_EMPTY, 0,
-                       "no collective was seen by two processes (%zu observations)", n);
+                       "no collective was seen by two processes (%zu observations)", count);
 }
 
 mrd_err
-mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
+mrd_coll_match_new(const mrd_coll_obs *obs, size_t count, size_t process_count,
                    const mrd_coll_gap *gaps, size_t gap_count, const mrd_coll_options *options,
                    mrd_coll_match **ret_match, mrd_why *why)
 {
-    mrd_coll_match *m = calloc(1, sizeof(*m));
-    mrd_coll_obs *sorted = malloc((n + 1) * sizeof(*sorted));
+    mrd_coll_match *match = calloc(1, sizeof(*match));
+    mrd_coll_obs *sorted = malloc((count + 1) * sizeof(*sorted));
     mrd_why first = { 0 }, unread = { 0 };
-    matching x = { .runs = malloc((n + 1) * sizeof(*x.runs)),
-                   .scratch = malloc((n + 1) * sizeof(*x.scratch)),
-                   .meets = malloc((n + 1) * sizeof(*x.meets)),
+    matching x = { .runs = malloc((count + 1) * sizeof(*x.runs)),
+                   .scratch = malloc((count + 1) * sizeof(*x.scratch)),
+                   .meets = malloc((count + 1) * sizeof(*x.meets)),
                    .gaps = gaps,
                    .gap_count = gap_count,
                    .options = options,
@@ -428,19 +430,19 @@ mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
     mrd_err err;
 
     why = why == NULL ? &unread : why;
-    err = check_obs(obs, n, process_count, why);
-    if (err == MRD_OK && (m == NULL || sorted == NULL || x.runs == NULL || x.scratch == NULL ||
-                          x.meets == NULL || !match_alloc(m, n, process_count)))
-        err = mrd_why_set(why, MRD_NOMEM, 0, "%zu collectives", n);
-    if (err == MRD_OK && n > 0)
-        memcpy(sorted, obs, n * sizeof(*sorted));
+    err = check_obs(obs, count, process_count, why);
+    if (err == MRD_OK && (match == NULL || sorted == NULL || x.runs == NULL || x.scratch == NULL ||
+                          x.meets == NULL || !match_alloc(match, count, process_count)))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%zu collectives", count);
+    if (err == MRD_OK && count > 0)
+        memcpy(sorted, obs, count * sizeof(*sorted));
     if (err == MRD_OK)
-        err = match_groups(m, sorted, n, &x, why);
+        err = match_groups(match, sorted, count, &x, why);
     if (err == MRD_OK) {
-        *ret_match = m;
-        m = NULL;
+        *ret_match = match;
+        match = NULL;
     }
-    mrd_coll_match_free(m);
+    mrd_coll_match_free(match);
     free(sorted);
     free(x.scratch);
     free(x.meets);
@@ -451,11 +453,11 @@ mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
 mrd_err
 mrd_coll_match_without(const mrd_coll_match *match, const bool *without, mrd_coll_match **ret_match)
 {
-    mrd_coll_match *m = calloc(1, sizeof(*m));
+    mrd_coll_match *coll_match = calloc(1, sizeof(*coll_match));
     mrd_err err = MRD_OK;
 
-    if (m == NULL || !match_alloc(m, match->obs_n, match->process_count)) {
-        mrd_coll_match_free(m);
+    if (coll_match == NULL || !match_alloc(coll_match, match->obs_n, match->process_count)) {
+        mrd_coll_match_free(coll_match);
         return MRD_NOMEM;
     }
     for (size_t c = 0; c < match->count; c++) {
@@ -463,22 +465,22 @@ mrd_coll_match_without(const mrd_coll_match *match, const bool *without, mrd_col
 
         for (size_t i = match->first[c]; i < match->first[c + 1]; i++) {
             if (!without[match->obs[i].process])
-                m->obs[m->obs_n + n++] = match->obs[i];
+                coll_match->obs[coll_match->obs_n + n++] = match->obs[i];
         }
         if (n >= 2)
-            m->first[++m->count] = m->obs_n += n;
+            coll_match->first[++coll_match->count] = coll_match->obs_n += n;
     }
     for (size_t p = 0; p < match->process_count && err == MRD_OK; p++) {
         if (match->reasons[p] != NULL)
-            err = mrd_coll_note(m->reasons, p, match->reasons[p]);
+            err = mrd_coll_note(coll_match->reasons, p, match->reasons[p]);
     }
-    if (err == MRD_OK && m->count == 0)
+    if (err == MRD_OK && coll_match->count == 0)
         err = MRD_EMPTY;
     if (err == MRD_OK) {
-        *ret_match = m;
-        m = NULL;
+        *ret_match = coll_match;
+        coll_match = NULL;
     }
-    mrd_coll_match_free(m);
+    mrd_coll_match_free(coll_match);
     return err;
 }
 
@@ -530,10 +532,10 @@ map_meeting(const mrd_coll_obs *obs, size_t n, const mrd_align *const *tables,
         const mrd_align *table = tables[obs[i].process];
         mrd_align_bound in, out;
         mrd_sess_ns a, b;
-        mrd_align_cursor *c = &cursors[obs[i].process];
+        mrd_align_cursor *cursor = &cursors[obs[i].process];
 
-        if (table == NULL || !mrd_align_map(table, c, obs[i].begin, &a, &in) ||
-            !mrd_align_map(table, c, obs[i].end, &b, &out))
+        if (table == NULL || !mrd_align_map(table, cursor, obs[i].begin, &a, &in) ||
+            !mrd_align_map(table, cursor, obs[i].end, &b, &out))
             return false;
         t.enter_est = a.ns > t.enter_est ? a.ns : t.enter_est;
         t.enter_lo = in.lo.ns > t.enter_lo ? in.lo.ns : t.enter_lo;

@@ -58,16 +58,16 @@ group_obs(const meeting *m)
 static int
 order_taken(const void *a, const void *b)
 {
-    const mrd_coll_obs *x = *(const mrd_coll_obs *const *) a;
-    const mrd_coll_obs *y = *(const mrd_coll_obs *const *) b;
+    const mrd_coll_obs *obs = *(const mrd_coll_obs *const *) a;
+    const mrd_coll_obs *coll_obs = *(const mrd_coll_obs *const *) b;
 
-    if (x->process != y->process)
-        return x->process < y->process ? -1 : 1;
-    if (x->part != y->part)
-        return x->part < y->part ? -1 : 1;
-    if (x->end.ns != y->end.ns)
-        return mrd_local_before(x->end, y->end) ? -1 : 1;
-    return x < y ? -1 : x > y;
+    if (obs->process != coll_obs->process)
+        return obs->process < coll_obs->process ? -1 : 1;
+    if (obs->part != coll_obs->part)
+        return obs->part < coll_obs->part ? -1 : 1;
+    if (obs->end.ns != coll_obs->end.ns)
+        return mrd_local_before(obs->end, coll_obs->end) ? -1 : 1;
+    return obs < coll_obs ? -1 : obs > coll_obs;
 }
 
 static void
@@ -79,12 +79,12 @@ find_takers(meeting *m)
         m->mine[i] = &obs[i];
     qsort(m->mine, m->n, sizeof(mrd_coll_obs *), order_taken);
     for (size_t i = 0; i < m->n; i++) {
-        const mrd_coll_obs *o = m->mine[i], *before = i == 0 ? o : m->mine[i - 1];
+        const mrd_coll_obs *coll_obs = m->mine[i], *before = i == 0 ? coll_obs : m->mine[i - 1];
 
-        if (i == 0 || before->process != o->process || before->part != o->part)
+        if (i == 0 || before->process != coll_obs->process || before->part != coll_obs->part)
             m->takers[m->n_takers++] = (taker){ .first = i };
         m->takers[m->n_takers - 1].n++;
-        m->who[o - obs] = (uint32_t) m->n_takers - 1;
+        m->who[coll_obs - obs] = (uint32_t) m->n_takers - 1;
     }
     for (size_t t = 0; t < m->n_takers; t++)
         m->base = m->takers[t].n > m->takers[m->base].n ? t : m->base;
@@ -119,15 +119,15 @@ shortest_add(shortest *s, mrd_map_key key, mrd_dur_ns length)
 }
 
 static mrd_map_key
-key_of(const mrd_coll_obs *o, uint64_t who)
+key_of(const mrd_coll_obs *obs, uint64_t who)
 {
-    return (mrd_map_key){ who, o->op, (uint64_t) o->size };
+    return (mrd_map_key){ who, obs->op, (uint64_t) obs->size };
 }
 
 static mrd_dur_ns
-length_of(const mrd_coll_obs *o)
+length_of(const mrd_coll_obs *obs)
 {
-    return mrd_local_diff(o->end, o->begin);
+    return mrd_local_diff(obs->end, obs->begin);
 }
 
 /* Finds the shortest span of each participant for each kind, if there are many. */
@@ -216,11 +216,11 @@ measure_ends(meeting *m, const int64_t *base_ends)
 /* Returns whether a span of a collective is as short as it can be. `least` is the shortest of this
  * collective, which decides if the participant has too few of this kind. */
 static bool
-is_brief(const meeting *m, const mrd_coll_obs *o, mrd_dur_ns least)
+is_brief(const meeting *m, const mrd_coll_obs *obs, mrd_dur_ns least)
 {
-    mrd_dur_ns own = m->lengths[o - group_obs(m)];
+    mrd_dur_ns own = m->lengths[obs - group_obs(m)];
 
-    return (double) length_of(o) <=
+    return (double) length_of(obs) <=
            m->tolerance + (own > 0 ? (double) own : SLOWER * (double) least);
 }
 

@@ -5,9 +5,10 @@
 #include "timesync/collective/collective_impl.h"
 
 const char *
-mrd_coll_called(const mrd_coll_options *o, uint64_t hash, char room[20])
+mrd_coll_called(const mrd_coll_options *options, uint64_t hash, char room[20])
 {
-    const char *text = o == NULL || o->text == NULL ? NULL : o->text(o->self, hash);
+    const char *text =
+        options == NULL || options->text == NULL ? NULL : options->text(options->self, hash);
 
     snprintf(room, 20, "%016llx", (unsigned long long) hash);
     return text != NULL ? text : room;

@@ -20,38 +20,39 @@ typedef struct {
 } series;
 
 static bool
-same_group(const mrd_coll_match *m, size_t c, size_t d)
+same_group(const mrd_coll_match *match, size_t c, size_t d)
 {
-    return m->obs[m->first[c]].group == m->obs[m->first[d]].group;
+    return match->obs[match->first[c]].group == match->obs[match->first[d]].group;
 }
 
 static bool
-same_kind(const mrd_coll_match *m, size_t c, size_t d)
+same_kind(const mrd_coll_match *match, size_t c, size_t d)
 {
-    return mrd_coll_same_kind(&m->obs[m->first[c]], &m->obs[m->first[d]]);
+    return mrd_coll_same_kind(&match->obs[match->first[c]], &match->obs[match->first[d]]);
 }
 
 static bool
-numbered(const mrd_coll_match *m, size_t c)
+numbered(const mrd_coll_match *match, size_t c)
 {
-    return m->obs[m->first[c]].seq >= 0;
+    return match->obs[match->first[c]].seq >= 0;
 }
 
 /* Returns the distance of the end of the collective `by` positions later from part i's end. */
 static double
-distance(const coll_solver *s, const series *v, size_t i, ptrdiff_t by)
+distance(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by)
 {
-    const coll_part *q = &v->parts[i];
+    const coll_part *part = &v->parts[i];
 
-    return s->v[v->parts[(size_t) ((ptrdiff_t) i + by)].coll] -
-           (q->end + s->a[v->process] + s->b[v->process] * q->end);
+    return solver->v[v->parts[(size_t) ((ptrdiff_t) i + by)].coll] -
+           (part->end + solver->a[v->process] + solver->b[v->process] * part->end);
 }
 
 static bool
-kinds_fit(const coll_solver *s, const series *v, size_t from, size_t to, ptrdiff_t by)
+kinds_fit(const coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
     for (size_t i = from; i < to; i++) {
-        if (!same_kind(s->match, v->parts[i].coll, v->parts[(size_t) ((ptrdiff_t) i + by)].coll))
+        if (!same_kind(solver->match, v->parts[i].coll,
+                       v->parts[(size_t) ((ptrdiff_t) i + by)].coll))
             return false;
     }
     return true;
@@ -60,24 +61,24 @@ kinds_fit(const coll_solver *s, const series *v, size_t from, size_t to, ptrdiff
 /* Returns the median change of the distance from one collective to the next, which drift and offset
  * cannot explain. */
 static double
-scatter(coll_solver *s, const series *v, size_t from, size_t to, ptrdiff_t by)
+scatter(coll_solver *solver, const series *v, size_t from, size_t to, ptrdiff_t by)
 {
     size_t step = (to - from) / TAKE + 1, n = 0;
 
     for (size_t i = from; i + 1 < to; i += step)
-        s->x[n++] = fabs(distance(s, v, i + 1, by) - distance(s, v, i, by));
-    return n == 0 ? 0 : mrd_coll_median(s->x, n);
+        solver->x[n++] = fabs(distance(solver, v, i + 1, by) - distance(solver, v, i, by));
+    return n == 0 ? 0 : mrd_coll_median(solver->x, n);
 }
 
 /* Returns true if clocks that agree within `trust` without alignment exclude this position. */
 static bool
-excluded(const coll_solver *s, const series *v, size_t i, ptrdiff_t by, mrd_dur_ns trust)
+excluded(const coll_solver *solver, const series *v, size_t i, ptrdiff_t by, mrd_dur_ns trust)
 {
-    const coll_part *q = &v->parts[i];
-    double zero = (double) (s->origin[s->reference] - s->origin[v->process]);
+    const coll_part *part = &v->parts[i];
+    double zero = (double) (solver->origin[solver->reference] - solver->origin[v->process]);
 
-    return trust > 0 && fabs(s->v[v->parts[(size_t) ((ptrdiff_t) i + by)].coll] - q->end + zero) >
-                            (double) trust;
+    return trust > 0 && fabs(solver->v[v->parts[(size_t) ((ptrdiff_t) i + by)].coll] - part->end +
+                             zero) > (double) trust;
 }
 
 static mrd_err
@@ -102,20 +103,20 @@ contradict(const series *v, ptrdiff_t by, mrd_why *why)
 /* At least half of both must be common, because fewer always fit somewhere. Sequence numbers are
  * believed unless another position fits much better. */
 static mrd_err
-check_series(coll_solver *s, const series *v, mrd_dur_ns trust, mrd_why *why)
+check_series(coll_solver *solver, const series *v, mrd_dur_ns trust, mrd_why *why)
 {
     ptrdiff_t n = (ptrdiff_t) v->n, most = n / 2 < OTHERS ? n / 2 : OTHERS;
-    double own = scatter(s, v, 0, v->n, 0);
-    bool by_number = numbered(s->match, v->parts[0].coll);
+    double own = scatter(solver, v, 0, v->n, 0);
+    bool by_number = numbered(solver->match, v->parts[0].coll);
 
     for (ptrdiff_t by = -most; by <= most; by++) {
         size_t from = by < 0 ? (size_t) -by : 0, to = (size_t) (by > 0 ? n - by : n);
         double other;
 
-        if (by == 0 || to < from + 2 || !kinds_fit(s, v, from, to, by) ||
-            excluded(s, v, from, by, trust))
+        if (by == 0 || to < from + 2 || !kinds_fit(solver, v, from, to, by) ||
+            excluded(solver, v, from, by, trust))
             continue;
-        other = scatter(s, v, from, to, by);
+        other = scatter(solver, v, from, to, by);
         if (by_number && MRD_COLL_AS_WELL * other + MRD_COLL_FINE_NS < own)
             return contradict(v, by, why);
         if (!by_number && other <= MRD_COLL_AS_WELL * own + MRD_COLL_FINE_NS)
@@ -125,18 +126,19 @@ check_series(coll_solver *s, const series *v, mrd_dur_ns trust, mrd_why *why)
 }
 
 mrd_err
-mrd_coll_check_pairs(coll_solver *s, size_t process, mrd_dur_ns trust, mrd_why *why)
+mrd_coll_check_pairs(coll_solver *solver, size_t process, mrd_dur_ns trust, mrd_why *why)
 {
-    size_t last = s->first[process + 1];
+    size_t last = solver->first[process + 1];
     mrd_err err = MRD_OK;
 
-    for (size_t i = s->first[process], end; i < last && err == MRD_OK; i = end) {
-        series v = { &s->parts[i], 0, (uint32_t) process };
+    for (size_t i = solver->first[process], end; i < last && err == MRD_OK; i = end) {
+        series v = { &solver->parts[i], 0, (uint32_t) process };
 
-        for (end = i; end < last && same_group(s->match, s->parts[i].coll, s->parts[end].coll);)
+        for (end = i; end < last &&
+                      same_group(solver->match, solver->parts[i].coll, solver->parts[end].coll);)
             end++;
         v.n = end - i;
-        err = check_series(s, &v, trust, why);
+        err = check_series(solver, &v, trust, why);
     }
     return err;
 }
@@ -146,20 +148,21 @@ mrd_coll_check_pairs(coll_solver *s, size_t process, mrd_dur_ns trust, mrd_why *
 /* Returns true if the first samples of a segment continue the previous line when counted `by`
  * positions further. */
 static bool
-continues(const coll_solver *s, const double *at, const coll_sample *v, const coll_line *line,
-          const coll_line *before, double jump, ptrdiff_t by)
+continues(const coll_solver *solver, const double *at, const coll_sample *sample,
+          const coll_line *line, const coll_line *before, double jump, ptrdiff_t by)
 {
-    const mrd_coll_match *m = s->match;
+    const mrd_coll_match *match = solver->match;
     double off[BEHIND];
     size_t n = 0;
 
     for (size_t i = 0; i < line->n && n < BEHIND; i++) {
-        const coll_sample *q = &v[line->first + i];
+        const coll_sample *q = &sample[line->first + i];
         ptrdiff_t other = (ptrdiff_t) q->coll + by;
 
-        if (other < 0 || other >= (ptrdiff_t) m->count || !same_group(m, q->coll, (size_t) other))
+        if (other < 0 || other >= (ptrdiff_t) match->count ||
+            !same_group(match, q->coll, (size_t) other))
             continue;
-        if (numbered(m, q->coll) || !same_kind(m, q->coll, (size_t) other))
+        if (numbered(match, q->coll) || !same_kind(match, q->coll, (size_t) other))
             return false;
         if (!isnan(at[other]))
             off[n++] = fabs(at[other] - q->end - before->a - before->b * q->end);
@@ -168,17 +171,17 @@ continues(const coll_solver *s, const double *at, const coll_sample *v, const co
 }
 
 mrd_err
-mrd_coll_check_cut(const coll_solver *s, size_t process, const double *at, const coll_sample *v,
-                   const coll_line *lines, size_t n_lines, mrd_why *why)
+mrd_coll_check_cut(const coll_solver *solver, size_t process, const double *at,
+                   const coll_sample *sample, const coll_line *lines, size_t n_lines, mrd_why *why)
 {
     for (size_t k = 1; k < n_lines; k++) {
-        double t = v[lines[k].first].end;
+        double t = sample[lines[k].first].end;
         double jump = lines[k].a + lines[k].b * t - lines[k - 1].a - lines[k - 1].b * t;
 
         if (fabs(jump) <= lines[k].residual + lines[k - 1].residual + SEAM_NS)
             continue; /* it only bends */
         for (ptrdiff_t by = -8; by <= 8; by++) {
-            if (by != 0 && continues(s, at, v, &lines[k], &lines[k - 1], jump, by))
+            if (by != 0 && continues(solver, at, sample, &lines[k], &lines[k - 1], jump, by))
                 return mrd_why_set(
                     why, MRD_CLOCK, 0,
                     "collectives do not match: behind number %zu of process %zu its clock was "

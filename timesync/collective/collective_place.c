@@ -39,16 +39,16 @@ typedef struct {
 } fit;
 
 double
-mrd_coll_scatter(const mrd_coll_obs *a, const int64_t *b, size_t n, double most)
+mrd_coll_scatter(const mrd_coll_obs *obs, const int64_t *int64, size_t n, double most)
 {
     size_t step = n / TAKE + 1, over = 0, all = n < 2 ? 0 : (n - 2) / step + 1;
     double changes[TAKE], rates[TAKE], drift;
 
     for (size_t k = 0; k < all; k++) {
         size_t i = k * step;
-        double length = (double) (b[i + 1] - b[i]);
+        double length = (double) (int64[i + 1] - int64[i]);
 
-        changes[k] = (double) (a[i + 1].end.ns - a[i].end.ns) - length;
+        changes[k] = (double) (obs[i + 1].end.ns - obs[i].end.ns) - length;
         over += fabs(changes[k]) > most + DRIFT_MAX * fabs(length);
         rates[k] = changes[k] / fmax(length, 1);
         if (2 * over > all + 1)
@@ -58,50 +58,51 @@ mrd_coll_scatter(const mrd_coll_obs *a, const int64_t *b, size_t n, double most)
         return 0;
     drift = fmax(fmin(mrd_coll_median(rates, all), DRIFT_MAX), -DRIFT_MAX);
     for (size_t k = 0; k < all; k++)
-        changes[k] = fabs(changes[k] - drift * (double) (b[k * step + 1] - b[k * step]));
+        changes[k] = fabs(changes[k] - drift * (double) (int64[k * step + 1] - int64[k * step]));
     return mrd_coll_median(changes, all);
 }
 
 static uint64_t
-next_hash(uint64_t before, const mrd_coll_obs *o)
+next_hash(uint64_t before, const mrd_coll_obs *obs)
 {
-    return before * RADIX + (o->op ^ (uint64_t) o->size * 0xff51afd7ed558ccdULL) + 1;
+    return before * RADIX + (obs->op ^ (uint64_t) obs->size * 0xff51afd7ed558ccdULL) + 1;
 }
 
 static uint64_t
-range_hash(const placing *p, const uint64_t *hash, size_t from, size_t n)
+range_hash(const placing *placer, const uint64_t *hash, size_t from, size_t n)
 {
-    return hash[from + n] - hash[from] * p->power[n];
+    return hash[from + n] - hash[from] * placer->power[n];
 }
 
 static void
-hash_common(sequence *s)
+hash_common(sequence *seq)
 {
-    s->hash[s->first] = 0;
-    for (size_t i = s->first; i < s->first + s->n; i++)
-        s->hash[i + 1] = next_hash(s->hash[i], s->kinds[i]);
+    seq->hash[seq->first] = 0;
+    for (size_t i = seq->first; i < seq->first + seq->n; i++)
+        seq->hash[i + 1] = next_hash(seq->hash[i], seq->kinds[i]);
 }
 
 /* Returns the number of entries that a run at this position shares with the common sequence.
  * *ret_mine and *ret_theirs are the first ones. */
 static size_t
-overlap(const sequence *s, const coll_run *r, ptrdiff_t at, size_t *ret_mine, size_t *ret_theirs)
+overlap(const sequence *seq, const coll_run *run, ptrdiff_t at, size_t *ret_mine,
+        size_t *ret_theirs)
 {
-    ptrdiff_t mine = at < s->at ? s->at - at : 0, theirs = at > s->at ? at - s->at : 0;
-    size_t a = r->n - (size_t) mine, b = s->n - (size_t) theirs;
+    ptrdiff_t mine = at < seq->at ? seq->at - at : 0, theirs = at > seq->at ? at - seq->at : 0;
+    size_t a = run->n - (size_t) mine, b = seq->n - (size_t) theirs;
 
     *ret_mine = (size_t) mine;
-    *ret_theirs = s->first + (size_t) theirs;
+    *ret_theirs = seq->first + (size_t) theirs;
     return a < b ? a : b;
 }
 
 static bool
-is_trusted(const placing *p, const mrd_coll_obs *mine, const int64_t *theirs, size_t n)
+is_trusted(const placing *placer, const mrd_coll_obs *mine, const int64_t *theirs, size_t n)
 {
-    for (size_t i = 0; i < n && p->trust > 0; i++) {
+    for (size_t i = 0; i < n && placer->trust > 0; i++) {
         int64_t d = mine[i].end.ns - theirs[i];
 
-        if (d > p->trust || d < -p->trust)
+        if (d > placer->trust || d < -placer->trust)
             return false;
     }
     return true;
@@ -110,52 +111,52 @@ is_trusted(const placing *p, const mrd_coll_obs *mine, const int64_t *theirs, si
 /* Returns the scatter of a run at a position, INFINITY if it is more than `most` or if kinds or
  * clocks exclude the position. Stores the number of entries in common. */
 static double
-scatter_at(const placing *p, const coll_run *r, ptrdiff_t at, double most, size_t *ret_n,
+scatter_at(const placing *placer, const coll_run *run, ptrdiff_t at, double most, size_t *ret_n,
            size_t *untrusted)
 {
-    const sequence *s = &p->common;
-    size_t mine, theirs, n = overlap(s, r, at, &mine, &theirs);
+    const sequence *seq = &placer->common;
+    size_t mine, theirs, n = overlap(seq, run, at, &mine, &theirs);
 
     *ret_n = n;
-    if (range_hash(p, p->hash, mine, n) != range_hash(p, s->hash, theirs, n))
+    if (range_hash(placer, placer->hash, mine, n) != range_hash(placer, seq->hash, theirs, n))
         return INFINITY;
-    if (!is_trusted(p, r->obs + mine, s->ends + theirs, n)) {
+    if (!is_trusted(placer, run->obs + mine, seq->ends + theirs, n)) {
         ++*untrusted;
         return INFINITY;
     }
-    return p->leave_out ? mrd_coll_scatter(r->obs + mine, s->ends + theirs, n, most) : 0;
+    return placer->leave_out ? mrd_coll_scatter(run->obs + mine, seq->ends + theirs, n, most) : 0;
 }
 
 /* Tries the positions with at least `common` entries in common. A position with much less in common
  * than the best may fit by chance, so it does not make that ambiguous. */
 static fit
-find_fit(const placing *p, const coll_run *r, size_t common)
+find_fit(const placing *placer, const coll_run *run, size_t common)
 {
-    const sequence *s = &p->common;
-    ptrdiff_t from = s->at - (ptrdiff_t) (r->n - common);
-    ptrdiff_t to = s->at + (ptrdiff_t) (s->n - common);
-    size_t least = r->n < s->n ? r->n : s->n, n, ignored = 0;
+    const sequence *seq = &placer->common;
+    ptrdiff_t from = seq->at - (ptrdiff_t) (run->n - common);
+    ptrdiff_t to = seq->at + (ptrdiff_t) (seq->n - common);
+    size_t least = run->n < seq->n ? run->n : seq->n, count, ignored = 0;
     fit f = { .scatter = INFINITY };
     double scatter, most;
 
     for (ptrdiff_t at = from; at <= to && !f.ambiguous; at++) {
         most = MRD_COLL_AS_WELL * f.scatter + MRD_COLL_FINE_NS;
-        scatter = scatter_at(p, r, at, most, &n, &f.untrusted);
+        scatter = scatter_at(placer, run, at, most, &count, &f.untrusted);
         /* two that fit this well, and have this much in common, exclude every decision */
         f.ambiguous = scatter <= MRD_COLL_FINE_NS && f.scatter <= MRD_COLL_FINE_NS &&
-                      2 * n >= least && 2 * f.n >= least;
+                      2 * count >= least && 2 * f.n >= least;
         f.other = at;
         if (scatter < f.scatter && !f.ambiguous) {
             f.at = at;
-            f.n = n;
+            f.n = count;
             f.scatter = scatter;
         }
     }
     most = MRD_COLL_AS_WELL * f.scatter + MRD_COLL_FINE_NS;
     for (ptrdiff_t at = from; at <= to && !f.ambiguous && !isinf(f.scatter); at++) {
         f.other = at;
-        f.ambiguous =
-            at != f.at && scatter_at(p, r, at, most, &n, &ignored) <= most && 2 * n >= f.n;
+        f.ambiguous = at != f.at && scatter_at(placer, run, at, most, &count, &ignored) <= most &&
+                      2 * count >= f.n;
     }
     return f;
 }
@@ -163,56 +164,58 @@ find_fit(const placing *p, const coll_run *r, size_t common)
 /* ---- Reasons ---- */
 
 static mrd_err
-refuse_kinds(const placing *p, const coll_run *r, mrd_why *why)
+refuse_kinds(const placing *placer, const coll_run *run, mrd_why *why)
 {
-    const sequence *s = &p->common;
-    size_t i = 0, n = r->n < s->n ? r->n : s->n;
-    const mrd_coll_obs *a, *b;
+    const sequence *seq = &placer->common;
+    size_t i = 0, n = run->n < seq->n ? run->n : seq->n;
+    const mrd_coll_obs *obs, *coll_obs;
     char room[3][20];
 
-    while (i + 1 < n && mrd_coll_same_kind(&r->obs[i], s->kinds[s->first + i]))
+    while (i + 1 < n && mrd_coll_same_kind(&run->obs[i], seq->kinds[seq->first + i]))
         i++;
-    a = s->kinds[s->first + i];
-    b = &r->obs[i];
+    obs = seq->kinds[seq->first + i];
+    coll_obs = &run->obs[i];
     return mrd_why_set(why, MRD_CLOCK, 0,
                        "collectives do not match: group %s, process %u number %zu is operation %s "
                        "of size %lld, process %u number %zu is operation %s of size %lld",
-                       mrd_coll_called(p->options, b->group, room[0]), a->process, i,
-                       mrd_coll_called(p->options, a->op, room[1]), (long long) a->size, b->process,
-                       i, mrd_coll_called(p->options, b->op, room[2]), (long long) b->size);
+                       mrd_coll_called(placer->options, coll_obs->group, room[0]), obs->process, i,
+                       mrd_coll_called(placer->options, obs->op, room[1]), (long long) obs->size,
+                       coll_obs->process, i,
+                       mrd_coll_called(placer->options, coll_obs->op, room[2]),
+                       (long long) coll_obs->size);
 }
 
 static mrd_err
-refuse(const placing *p, const coll_run *r, const fit *f, mrd_why *why)
+refuse(const placing *placer, const coll_run *run, const fit *f, mrd_why *why)
 {
     ptrdiff_t by = f->other - f->at;
     char room[20];
-    const char *group = mrd_coll_called(p->options, r->obs->group, room);
+    const char *group = mrd_coll_called(placer->options, run->obs->group, room);
 
     if (f->scatter > MRD_COLL_RESIDUAL_MAX && !isinf(f->scatter))
         return mrd_why_set(why, MRD_CLOCK, 0,
                            "the ends of matched collectives do not coincide: those of process %u "
                            "in group %s scatter by %.0f ns in the median at the best position",
-                           r->process, group, f->scatter);
-    if (f->ambiguous && p->leave_out)
+                           run->process, group, f->scatter);
+    if (f->ambiguous && placer->leave_out)
         return mrd_why_set(why, MRD_CLOCK, 0,
                            "collectives do not match: those of process %u%s in group %s fit as "
                            "well %td places %s; their intervals are too regular to tell which "
                            "belong together (--align-trust says how well the clocks agree before "
                            "alignment)",
-                           r->process, r->cut ? " before its gap" : "", group, by < 0 ? -by : by,
-                           by < 0 ? "earlier" : "later");
+                           run->process, run->cut ? " before its gap" : "", group,
+                           by < 0 ? -by : by, by < 0 ? "earlier" : "later");
     if (f->ambiguous)
         return mrd_why_set(why, MRD_CLOCK, 0,
                            "collectives do not match: the %zu of process %u%s fit those of the "
                            "others in group %s at several places",
-                           r->n, r->process, r->cut ? " before its gap" : "", group);
+                           run->n, run->process, run->cut ? " before its gap" : "", group);
     if (f->untrusted > 0)
         return mrd_why_set(why, MRD_CLOCK, 0,
                            "collectives do not match: the clocks of process %u and of the others "
                            "nowhere agree within %lld ns",
-                           r->process, (long long) p->trust);
-    return refuse_kinds(p, r, why);
+                           run->process, (long long) placer->trust);
+    return refuse_kinds(placer, run, why);
 }
 
 /* ---- Placing ---- */
@@ -220,95 +223,98 @@ refuse(const placing *p, const coll_run *r, const fit *f, mrd_why *why)
 /* Finds the position of a run. Without leave_out, the shorter sequence must be a part of the longer
  * one, and kinds alone must decide. */
 static mrd_err
-find_place(const placing *p, coll_run *r, mrd_why *why)
+find_place(const placing *placer, coll_run *run, mrd_why *why)
 {
-    const sequence *s = &p->common;
-    size_t least = r->n < s->n ? r->n : s->n, half = (least + 1) / 2;
+    const sequence *seq = &placer->common;
+    size_t least = run->n < seq->n ? run->n : seq->n, half = (least + 1) / 2;
     bool whole;
     fit f;
 
-    p->hash[0] = 0;
-    for (size_t i = 0; i < r->n; i++)
-        p->hash[i + 1] = next_hash(p->hash[i], &r->obs[i]);
-    f = find_fit(p, r, least < 3 || !p->leave_out ? least : half < COMMON ? half : COMMON);
+    placer->hash[0] = 0;
+    for (size_t i = 0; i < run->n; i++)
+        placer->hash[i + 1] = next_hash(placer->hash[i], &run->obs[i]);
+    f = find_fit(placer, run,
+                 least < 3 || !placer->leave_out ? least
+                 : half < COMMON                 ? half
+                                                 : COMMON);
     whole = f.n == least; /* kinds alone may decide, and the solver looks at the ends */
     if (isinf(f.scatter) || f.ambiguous || (!whole && f.scatter > MRD_COLL_RESIDUAL_MAX))
-        return refuse(p, r, &f, why);
-    r->at = f.at;
-    r->placed = true;
+        return refuse(placer, run, &f, why);
+    run->at = f.at;
+    run->placed = true;
     return MRD_OK;
 }
 
 /* Extends the common sequence by what a placed run has before its begin and after its end. */
 static void
-extend(sequence *s, const coll_run *r)
+extend(sequence *seq, const coll_run *run)
 {
-    size_t mine, theirs, n = overlap(s, r, r->at, &mine, &theirs);
+    size_t mine, theirs, n = overlap(seq, run, run->at, &mine, &theirs);
     int64_t shift;
 
-    shift = s->ends[theirs] - r->obs[mine].end.ns;
-    for (size_t i = mine; i-- > 0; s->n++, s->at--) {
-        s->kinds[--s->first] = &r->obs[i];
-        s->ends[s->first] = r->obs[i].end.ns + shift;
+    shift = seq->ends[theirs] - run->obs[mine].end.ns;
+    for (size_t i = mine; i-- > 0; seq->n++, seq->at--) {
+        seq->kinds[--seq->first] = &run->obs[i];
+        seq->ends[seq->first] = run->obs[i].end.ns + shift;
     }
-    shift = s->ends[theirs + n - 1] - r->obs[mine + n - 1].end.ns;
-    for (size_t i = mine + n; i < r->n; i++, s->n++) {
-        s->kinds[s->first + s->n] = &r->obs[i];
-        s->ends[s->first + s->n] = r->obs[i].end.ns + shift;
+    shift = seq->ends[theirs + n - 1] - run->obs[mine + n - 1].end.ns;
+    for (size_t i = mine + n; i < run->n; i++, seq->n++) {
+        seq->kinds[seq->first + seq->n] = &run->obs[i];
+        seq->ends[seq->first + seq->n] = run->obs[i].end.ns + shift;
     }
-    hash_common(s);
+    hash_common(seq);
 }
 
 /* Places the runs around one of them. Returns the number of placed runs. *why explains the first
  * run that was not placed. */
 static size_t
-place_around(placing *p, coll_run *runs, size_t n, size_t base, mrd_why *why)
+place_around(placing *placer, coll_run *runs, size_t count, size_t base, mrd_why *why)
 {
     size_t placed = 0, before;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < count; i++)
         runs[i].placed = runs[i].n == 0;
-    p->common.first = p->common.cap / 2;
-    p->common.n = 0;
-    p->common.at = 0;
+    placer->common.first = placer->common.cap / 2;
+    placer->common.n = 0;
+    placer->common.at = 0;
     runs[base].at = 0;
     runs[base].placed = true;
-    for (size_t i = 0; i < runs[base].n; i++, p->common.n++) {
-        p->common.kinds[p->common.first + i] = &runs[base].obs[i];
-        p->common.ends[p->common.first + i] = runs[base].obs[i].end.ns;
+    for (size_t i = 0; i < runs[base].n; i++, placer->common.n++) {
+        placer->common.kinds[placer->common.first + i] = &runs[base].obs[i];
+        placer->common.ends[placer->common.first + i] = runs[base].obs[i].end.ns;
     }
-    hash_common(&p->common);
+    hash_common(&placer->common);
     do {
         mrd_why *first = why, later = { 0 };
 
-        before = p->common.n;
+        before = placer->common.n;
         placed = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (!runs[i].placed && find_place(p, &runs[i], first) == MRD_OK)
-                extend(&p->common, &runs[i]);
+        for (size_t i = 0; i < count; i++) {
+            if (!runs[i].placed && find_place(placer, &runs[i], first) == MRD_OK)
+                extend(&placer->common, &runs[i]);
             placed += runs[i].placed;
             first = runs[i].placed ? first : &later;
         }
-    } while (p->common.n > before && placed < n);
+    } while (placer->common.n > before && placed < count);
     return placed;
 }
 
 /* Notes for each run without a place why it has none. */
 static mrd_err
-note_reasons(const placing *p, coll_run *runs, size_t n, char **reasons)
+note_reasons(const placing *placer, coll_run *runs, size_t n, char **reasons)
 {
     mrd_err err = MRD_OK;
     mrd_why why;
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        if (!runs[i].placed && find_place(p, &runs[i], &why) != MRD_OK)
+        if (!runs[i].placed && find_place(placer, &runs[i], &why) != MRD_OK)
             err = mrd_coll_note(reasons, runs[i].process, why.text);
     }
     return err;
 }
 
 static bool
-placing_alloc(placing *p, const coll_run *runs, size_t n)
+placing_alloc(placing *placer, const coll_run *runs, size_t n)
 {
     size_t most = 0, sum = 0;
 
@@ -316,29 +322,29 @@ placing_alloc(placing *p, const coll_run *runs, size_t n)
         most = runs[i].n > most ? runs[i].n : most;
         sum += runs[i].n;
     }
-    p->common.cap = 2 * sum + 2;
-    p->common.kinds = malloc(p->common.cap * sizeof(*p->common.kinds));
-    p->common.ends = malloc(p->common.cap * sizeof(*p->common.ends));
-    p->common.hash = malloc(p->common.cap * sizeof(*p->common.hash));
-    p->hash = malloc((most + 1) * sizeof(*p->hash));
-    p->power = malloc((most + 1) * sizeof(*p->power));
-    if (p->common.kinds == NULL || p->common.ends == NULL || p->common.hash == NULL ||
-        p->hash == NULL || p->power == NULL)
+    placer->common.cap = 2 * sum + 2;
+    placer->common.kinds = malloc(placer->common.cap * sizeof(*placer->common.kinds));
+    placer->common.ends = malloc(placer->common.cap * sizeof(*placer->common.ends));
+    placer->common.hash = malloc(placer->common.cap * sizeof(*placer->common.hash));
+    placer->hash = malloc((most + 1) * sizeof(*placer->hash));
+    placer->power = malloc((most + 1) * sizeof(*placer->power));
+    if (placer->common.kinds == NULL || placer->common.ends == NULL ||
+        placer->common.hash == NULL || placer->hash == NULL || placer->power == NULL)
         return false;
-    p->power[0] = 1;
+    placer->power[0] = 1;
     for (size_t i = 0; i < most; i++)
-        p->power[i + 1] = p->power[i] * RADIX;
+        placer->power[i + 1] = placer->power[i] * RADIX;
     return true;
 }
 
 static void
-placing_free(placing *p)
+placing_free(placing *placer)
 {
-    free(p->common.kinds);
-    free(p->common.ends);
-    free(p->common.hash);
-    free(p->hash);
-    free(p->power);
+    free(placer->common.kinds);
+    free(placer->common.ends);
+    free(placer->common.hash);
+    free(placer->hash);
+    free(placer->power);
 }
 
 /* Returns the longest run that was not tried before. */
@@ -359,31 +365,31 @@ next_base(const coll_run *runs, size_t n, const size_t *tried, size_t n_tried)
 }
 
 mrd_err
-mrd_coll_place(coll_run *runs, size_t n, const mrd_coll_options *options, char **reasons,
+mrd_coll_place(coll_run *runs, size_t count, const mrd_coll_options *options, char **reasons,
                mrd_why *why)
 {
-    placing p = { .options = options,
-                  .trust = options == NULL ? 0 : options->trust_ns,
-                  .leave_out = options != NULL && options->leave_out };
-    size_t tried[BASES], placed = 0, rounds = n == 2 ? 1 : n < BASES ? n : BASES;
+    placing placer = { .options = options,
+                       .trust = options == NULL ? 0 : options->trust_ns,
+                       .leave_out = options != NULL && options->leave_out };
+    size_t tried[BASES], placed = 0, rounds = count == 2 ? 1 : count < BASES ? count : BASES;
     mrd_err err = MRD_OK;
     mrd_why first, *reason = &first, later;
 
-    if (!placing_alloc(&p, runs, n)) {
-        placing_free(&p);
-        return mrd_why_set(why, MRD_NOMEM, 0, "%zu sequences of collectives", n);
+    if (!placing_alloc(&placer, runs, count)) {
+        placing_free(&placer);
+        return mrd_why_set(why, MRD_NOMEM, 0, "%zu sequences of collectives", count);
     }
-    for (size_t k = 0; k < (p.leave_out ? rounds : 1) && 2 * placed <= n; k++) {
-        tried[k] = next_base(runs, n, tried, k);
-        placed = place_around(&p, runs, n, tried[k], reason);
+    for (size_t k = 0; k < (placer.leave_out ? rounds : 1) && 2 * placed <= count; k++) {
+        tried[k] = next_base(runs, count, tried, k);
+        placed = place_around(&placer, runs, count, tried[k], reason);
         reason = &later;
     }
-    if (p.leave_out ? 2 * placed <= n : placed < n) {
+    if (placer.leave_out ? 2 * placed <= count : placed < count) {
         *why = first;
         err = MRD_CLOCK;
-    } else if (placed < n && note_reasons(&p, runs, n, reasons) != MRD_OK) {
-        err = mrd_why_set(why, MRD_NOMEM, 0, "%zu sequences of collectives", n);
+    } else if (placed < count && note_reasons(&placer, runs, count, reasons) != MRD_OK) {
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%zu sequences of collectives", count);
     }
-    placing_free(&p);
+    placing_free(&placer);
     return err;
 }

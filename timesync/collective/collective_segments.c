@@ -19,20 +19,20 @@ typedef struct {
 static coll_line
 line_of(const cutter *c, size_t first, size_t n)
 {
-    coll_line l = { .first = first, .n = n };
+    coll_line line = { .first = first, .n = n };
 
     for (size_t i = 0; i < n; i++) {
         c->x[i] = c->s[first + i].end;
         c->y[i] = c->s[first + i].at - c->s[first + i].end;
     }
-    l.a = mrd_coll_fit(c->x, c->y, c->w, n, &l.b);
+    line.a = mrd_coll_fit(c->x, c->y, c->w, n, &line.b);
     for (size_t i = 0; i < n; i++) {
-        double r = fabs(c->y[i] - l.a - l.b * c->x[i]);
+        double r = fabs(c->y[i] - line.a - line.b * c->x[i]);
 
-        l.residual = fmax(l.residual, r);
-        l.sum += r;
+        line.residual = fmax(line.residual, r);
+        line.sum += r;
     }
-    return l;
+    return line;
 }
 
 /* Running sums of one side of a cut. */
@@ -61,22 +61,22 @@ sums_rest(const sums *s)
     return fmax(yy - (xx > 0 ? xy * xy / xx : 0), 0);
 }
 
-/* Finds the cut with the least squares. Residuals against `l` keep the sums well conditioned. */
+/* Finds the cut with the least squares. Residuals against `line` keep the sums well conditioned. */
 static size_t
-best_cut(const cutter *c, const coll_line *l)
+best_cut(const cutter *c, const coll_line *line)
 {
-    double x0 = c->s[l->first].end, least = INFINITY;
+    double x0 = c->s[line->first].end, least = INFINITY;
     sums left = { 0 }, right = { 0 };
     size_t best = 0;
 
-    for (size_t i = 0; i < l->n; i++) {
-        const coll_sample *s = &c->s[l->first + i];
+    for (size_t i = 0; i < line->n; i++) {
+        const coll_sample *sample = &c->s[line->first + i];
 
-        c->x[i] = (s->end - x0) * 1e-9;
-        c->y[i] = s->at - s->end - l->a - l->b * s->end;
+        c->x[i] = (sample->end - x0) * 1e-9;
+        c->y[i] = sample->at - sample->end - line->a - line->b * sample->end;
         sums_add(&right, c->x[i], c->y[i], 1);
     }
-    for (size_t i = 0; i + SEGMENT_MIN < l->n; i++) {
+    for (size_t i = 0; i + SEGMENT_MIN < line->n; i++) {
         double rest;
 
         sums_add(&left, c->x[i], c->y[i], 1);
@@ -90,63 +90,63 @@ best_cut(const cutter *c, const coll_line *l)
     return best;
 }
 
-/* Appends the segments of `l` and returns the sum of their residuals. */
+/* Appends the segments of `line` and returns the sum of their residuals. */
 static double
-cut(cutter *c, const coll_line *l, int depth)
+cut(cutter *c, const coll_line *line, int depth)
 {
     size_t before = c->n, at;
     double sum = 0;
 
-    if (depth < DEPTH_MAX && l->residual > FINE_NS && l->n >= 2 * SEGMENT_MIN) {
+    if (depth < DEPTH_MAX && line->residual > FINE_NS && line->n >= 2 * SEGMENT_MIN) {
         coll_line half;
 
-        at = best_cut(c, l);
-        half = line_of(c, l->first, at);
+        at = best_cut(c, line);
+        half = line_of(c, line->first, at);
         sum += cut(c, &half, depth + 1);
-        half = line_of(c, l->first + at, l->n - at);
+        half = line_of(c, line->first + at, line->n - at);
         sum += cut(c, &half, depth + 1);
-        if (sum <= GAIN * l->sum)
+        if (sum <= GAIN * line->sum)
             return sum;
         c->n = before;
     }
-    c->lines[c->n++] = *l;
-    return l->sum;
+    c->lines[c->n++] = *line;
+    return line->sum;
 }
 
 static double
-residual(const cutter *c, const coll_line *l, size_t i)
+residual(const cutter *c, const coll_line *line, size_t i)
 {
-    return fabs(c->s[i].at - c->s[i].end - l->a - l->b * c->s[i].end);
+    return fabs(c->s[i].at - c->s[i].end - line->a - line->b * c->s[i].end);
 }
 
 /* Next to a cut an end may be on the wrong side, because a participant left late at that time. So
  * the nearest ends, and ends with larger residuals than others, are left to the gap. */
 static void
-trim_edges(const cutter *c, coll_line *l, bool before, bool after)
+trim_edges(const cutter *c, coll_line *line, bool before, bool after)
 {
     double odd;
 
-    for (size_t i = 0; i < l->n; i++)
-        c->x[i] = residual(c, l, l->first + i);
-    odd = ODD * mrd_coll_median(c->x, l->n) + FINE_NS;
-    l->first += before;
-    l->n -= (size_t) before + after;
-    for (; before && l->n > 1 && residual(c, l, l->first) > odd; l->n--)
-        l->first++;
-    while (after && l->n > 1 && residual(c, l, l->first + l->n - 1) > odd)
-        l->n--;
-    l->residual = l->sum = 0;
-    for (size_t i = 0; i < l->n; i++) {
-        l->residual = fmax(l->residual, residual(c, l, l->first + i));
-        l->sum += residual(c, l, l->first + i);
+    for (size_t i = 0; i < line->n; i++)
+        c->x[i] = residual(c, line, line->first + i);
+    odd = ODD * mrd_coll_median(c->x, line->n) + FINE_NS;
+    line->first += before;
+    line->n -= (size_t) before + after;
+    for (; before && line->n > 1 && residual(c, line, line->first) > odd; line->n--)
+        line->first++;
+    while (after && line->n > 1 && residual(c, line, line->first + line->n - 1) > odd)
+        line->n--;
+    line->residual = line->sum = 0;
+    for (size_t i = 0; i < line->n; i++) {
+        line->residual = fmax(line->residual, residual(c, line, line->first + i));
+        line->sum += residual(c, line, line->first + i);
     }
 }
 
 size_t
-mrd_coll_cut(const coll_sample *s, size_t n, double *x, double *y, double *w,
+mrd_coll_cut(const coll_sample *sample, size_t n, double *x, double *y, double *w,
              coll_line lines[MRD_COLL_SEGMENTS])
 {
-    cutter c = { s, x, y, w, lines, 0 };
+    cutter c = { sample, x, y, w, lines, 0 };
     coll_line all = line_of(&c, 0, n);
 
     (void) cut(&c, &all, 0);

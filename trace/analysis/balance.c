@@ -40,64 +40,65 @@ struct mrd_balance {
 mrd_balance *
 mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns first, mrd_ev_ns last)
 {
-    mrd_balance *b = calloc(1, sizeof(*b));
+    mrd_balance *balance = calloc(1, sizeof(*balance));
 
-    if (b == NULL || (b->accounts = calloc(workers + 1, sizeof(*b->accounts))) == NULL) {
-        free(b);
+    if (balance == NULL ||
+        (balance->accounts = calloc(workers + 1, sizeof(*balance->accounts))) == NULL) {
+        free(balance);
         return NULL;
     }
-    b->cat = cat;
+    balance->cat = cat;
     for (size_t i = 0; i < MRD_COUNT(step_keys); i++)
-        b->keys[i] = mrd_strtab_find(mrd_catalog_strings(cat), mrd_str_of(step_keys[i]));
+        balance->keys[i] = mrd_strtab_find(mrd_catalog_strings(cat), mrd_str_of(step_keys[i]));
     for (size_t w = 0; w < workers; w++)
-        b->accounts[w].end = b->accounts[w].step_end = (mrd_ev_ns){ INT64_MIN };
-    b->n_workers = workers;
-    b->first = first;
-    b->last = last;
-    return b;
+        balance->accounts[w].end = balance->accounts[w].step_end = (mrd_ev_ns){ INT64_MIN };
+    balance->n_workers = workers;
+    balance->first = first;
+    balance->last = last;
+    return balance;
 }
 
 void
-mrd_balance_free(mrd_balance *b)
+mrd_balance_free(mrd_balance *balance)
 {
-    if (b == NULL)
+    if (balance == NULL)
         return;
-    mrd_map_fini(&b->step_of);
-    free(b->cells);
-    free(b->accounts);
-    free(b);
+    mrd_map_fini(&balance->step_of);
+    free(balance->cells);
+    free(balance->accounts);
+    free(balance);
 }
 
 /* Finds the step that the arguments of a span state. */
 static bool
-stated_step(const mrd_balance *b, const mrd_event *ev, uint64_t *ret_step)
+stated_step(const mrd_balance *balance, const mrd_event *ev, uint64_t *ret_step)
 {
     for (size_t k = 0; k < MRD_COUNT(step_keys); k++) {
-        const mrd_arg *arg = mrd_event_arg(ev, b->keys[k]);
+        const mrd_arg *arg = mrd_event_arg(ev, balance->keys[k]);
 
         if (mrd_arg_is_int(arg)) {
             *ret_step = arg->v.u;
             return true;
         }
-        if (mrd_num_digits(mrd_arg_text(mrd_catalog_strings(b->cat), arg), ret_step))
+        if (mrd_num_digits(mrd_arg_text(mrd_catalog_strings(balance->cat), arg), ret_step))
             return true;
     }
     return false;
 }
 
 void
-mrd_balance_around(mrd_balance *b, const mrd_workers *who, const mrd_event *ev, bool is_step)
+mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_event *ev, bool is_step)
 {
-    mrd_proc_id process = mrd_catalog_borrow_track(b->cat, ev->track)->process;
+    mrd_proc_id process = mrd_catalog_borrow_track(balance->cat, ev->track)->process;
     uint32_t first, n = mrd_workers_of_process(who, process, &first),
                     of = mrd_workers_of(who, ev->track);
     bool all = of == MRD_NO_WORKER || mrd_workers_at(who, of)->ranks.len == 0;
     uint64_t step;
-    bool has_number = stated_step(b, ev, &step) ||
-                      (is_step && mrd_phase_step(mrd_catalog_text(b->cat, ev->name), &step));
+    bool has_number = stated_step(balance, ev, &step) ||
+                      (is_step && mrd_phase_step(mrd_catalog_text(balance->cat, ev->name), &step));
 
     for (uint32_t i = first; i < first + n && (has_number || is_step); i++) {
-        account *a = &b->accounts[i];
+        account *a = &balance->accounts[i];
         bool again = has_number && a->step == step;
 
         if (!all && i != of)
@@ -109,79 +110,79 @@ mrd_balance_around(mrd_balance *b, const mrd_workers *who, const mrd_event *ev, 
 
 /* Finds the step of a span. Returns false if it has none. */
 static bool
-find_step(const mrd_balance *b, uint32_t worker, const mrd_event *ev, uint64_t *ret_step)
+find_step(const mrd_balance *balance, uint32_t worker, const mrd_event *ev, uint64_t *ret_step)
 {
-    const account *a = &b->accounts[worker];
+    const account *a = &balance->accounts[worker];
 
-    if (stated_step(b, ev, ret_step))
+    if (stated_step(balance, ev, ret_step))
         return true;
     *ret_step = a->step;
     return mrd_ev_before(ev->ts, a->step_end) ||
-           mrd_phase_step(mrd_catalog_text(b->cat, ev->name), ret_step);
+           mrd_phase_step(mrd_catalog_text(balance->cat, ev->name), ret_step);
 }
 
 /* Finds the row of a step or part, and adds it if needed. Returns MRD_MAP_NONE if there is no room
  * for it, or if memory is out, which *ret_err tells. */
 static uint32_t
-row_of(mrd_balance *b, mrd_map_key key, mrd_err *ret_err)
+row_of(mrd_balance *balance, mrd_map_key key, mrd_err *ret_err)
 {
-    size_t width = b->n_workers + 1;
-    uint32_t row = mrd_map_get(&b->step_of, key);
+    size_t width = balance->n_workers + 1;
+    uint32_t row = mrd_map_get(&balance->step_of, key);
 
-    if (row != MRD_MAP_NONE || b->n_cells + width > MRD_BALANCE_CELLS)
+    if (row != MRD_MAP_NONE || balance->n_cells + width > MRD_BALANCE_CELLS)
         return row;
-    if (!MRD_VEC_ROOM(b->cells, b->n_cells, b->cap_cells, width)) {
+    if (!MRD_VEC_ROOM(balance->cells, balance->n_cells, balance->cap_cells, width)) {
         *ret_err = MRD_NOMEM;
         return MRD_MAP_NONE;
     }
-    row = (uint32_t) (b->n_cells / width);
-    if ((*ret_err = mrd_map_put(&b->step_of, key, row)) != MRD_OK)
+    row = (uint32_t) (balance->n_cells / width);
+    if ((*ret_err = mrd_map_put(&balance->step_of, key, row)) != MRD_OK)
         return MRD_MAP_NONE;
-    memset(b->cells + b->n_cells, 0, width * sizeof(*b->cells));
-    b->n_cells += width;
-    b->cells[b->n_cells - 1] = key.a;
+    memset(balance->cells + balance->n_cells, 0, width * sizeof(*balance->cells));
+    balance->n_cells += width;
+    balance->cells[balance->n_cells - 1] = key.a;
     return row;
 }
 
 /* Returns the part of the recording in which a span begins. */
 static uint64_t
-part_of(const mrd_balance *b, const mrd_event *ev)
+part_of(const mrd_balance *balance, const mrd_event *ev)
 {
-    double length = (double) b->last.ns - (double) b->first.ns,
-           at = (double) ev->ts.ns - (double) b->first.ns;
+    double length = (double) balance->last.ns - (double) balance->first.ns,
+           at = (double) ev->ts.ns - (double) balance->first.ns;
 
     return at > 0 && length > 0 ? (uint64_t) (BALANCE_PARTS * (at / length)) : 0;
 }
 
 mrd_err
-mrd_balance_add(mrd_balance *b, uint32_t worker, const mrd_event *ev)
+mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev)
 {
-    account *a = &b->accounts[worker];
+    account *a = &balance->accounts[worker];
     mrd_ev_ns begin = mrd_ev_max(ev->ts, a->end), end = mrd_event_end(ev);
     uint64_t ns = mrd_ev_before(begin, end) ? (uint64_t) mrd_ev_diff(end, begin) : 0, step;
-    bool has_step = find_step(b, worker, ev, &step);
-    mrd_map_key keys[2] = { { 0, part_of(b, ev), 0 }, { 1, step, 0 } };
+    bool has_step = find_step(balance, worker, ev, &step);
+    mrd_map_key keys[2] = { { 0, part_of(balance, ev), 0 }, { 1, step, 0 } };
     mrd_err err = MRD_OK;
 
     a->end = mrd_ev_max(a->end, end);
-    b->ns[has_step] += ns;
+    balance->ns[has_step] += ns;
     for (size_t i = 0; i < (has_step ? 2 : 1) && err == MRD_OK; i++) {
-        uint32_t row = row_of(b, keys[i], &err);
+        uint32_t row = row_of(balance, keys[i], &err);
 
         if (row != MRD_MAP_NONE)
-            b->cells[row * (b->n_workers + 1) + worker] += ns;
+            balance->cells[row * (balance->n_workers + 1) + worker] += ns;
     }
     return err;
 }
 
 /* Adds one step to the accounts. Returns the computation of the median worker; 0 if fewer than two workers computed. */
 static uint64_t
-add_step(mrd_balance *b, const uint64_t *cells, uint64_t *sorted)
+add_step(mrd_balance *balance, const uint64_t *cells, uint64_t *sorted)
 {
     size_t n = 0;
     uint64_t median;
 
-    for (size_t w = 0; w < b->n_workers; w++) {
+    for (size_t w = 0; w < balance->n_workers; w++) {
         if (cells[w] > 0)
             sorted[n++] = cells[w];
     }
@@ -189,32 +190,33 @@ add_step(mrd_balance *b, const uint64_t *cells, uint64_t *sorted)
         return 0;
     qsort(sorted, n, sizeof(*sorted), mrd_u64_order);
     median = sorted[(n - 1) / 2];
-    for (size_t w = 0; w < b->n_workers; w++) {
-        b->accounts[w].ns += cells[w];
-        b->accounts[w].over += cells[w] > median;
+    for (size_t w = 0; w < balance->n_workers; w++) {
+        balance->accounts[w].ns += cells[w];
+        balance->accounts[w].over += cells[w] > median;
     }
     return median;
 }
 
 mrd_err
-mrd_balance_judge(mrd_balance *b, mrd_imbalance *ret)
+mrd_balance_judge(mrd_balance *balance, mrd_imbalance *ret)
 {
-    uint64_t *sorted = malloc((b->n_workers + 1) * sizeof(*sorted)), most = 0;
+    uint64_t *sorted = malloc((balance->n_workers + 1) * sizeof(*sorted)), most = 0;
 
-    *ret = (mrd_imbalance){ .by_step = b->ns[1] > b->ns[0] };
+    *ret = (mrd_imbalance){ .by_step = balance->ns[1] > balance->ns[0] };
     if (sorted == NULL)
         return MRD_NOMEM;
-    memset(b->accounts, 0, b->n_workers * sizeof(*b->accounts));
-    for (size_t at = 0; at < b->n_cells; at += b->n_workers + 1) {
-        const uint64_t *row = b->cells + at;
-        uint64_t median = row[b->n_workers] == ret->by_step ? add_step(b, row, sorted) : 0;
+    memset(balance->accounts, 0, balance->n_workers * sizeof(*balance->accounts));
+    for (size_t at = 0; at < balance->n_cells; at += balance->n_workers + 1) {
+        const uint64_t *row = balance->cells + at;
+        uint64_t median =
+            row[balance->n_workers] == ret->by_step ? add_step(balance, row, sorted) : 0;
 
         ret->median_ns += median;
         ret->steps += median > 0;
     }
     free(sorted);
-    for (uint32_t w = 0; w < b->n_workers; w++) {
-        account *a = &b->accounts[w];
+    for (uint32_t w = 0; w < balance->n_workers; w++) {
+        account *a = &balance->accounts[w];
 
         a->excess_ns = a->ns > ret->median_ns ? a->ns - ret->median_ns : 0;
         if (a->excess_ns > most) {
@@ -222,21 +224,21 @@ mrd_balance_judge(mrd_balance *b, mrd_imbalance *ret)
             ret->worker = w;
         }
     }
-    for (uint32_t w = 0; w < b->n_workers; w++) {
-        account *a = &b->accounts[w];
+    for (uint32_t w = 0; w < balance->n_workers; w++) {
+        account *a = &balance->accounts[w];
 
         a->is_over = a->excess_ns > 0 && a->excess_ns >= most / 2 &&
                      (double) a->excess_ns >= MRD_BALANCE_EXCESS * (double) ret->median_ns &&
                      ret->steps > 1 && (double) a->over >= MRD_BALANCE_STEADY * (double) ret->steps;
         ret->workers += a->is_over;
     }
-    ret->ns = b->accounts[ret->worker].ns;
-    ret->over = b->accounts[ret->worker].over;
+    ret->ns = balance->accounts[ret->worker].ns;
+    ret->over = balance->accounts[ret->worker].over;
     return MRD_OK;
 }
 
 bool
-mrd_balance_is_over(const mrd_balance *b, uint32_t worker)
+mrd_balance_is_over(const mrd_balance *balance, uint32_t worker)
 {
-    return b->accounts[worker].is_over;
+    return balance->accounts[worker].is_over;
 }

@@ -40,17 +40,18 @@ typedef struct {
 /* Creates a balance for a recording from `first` to `last`. Returns NULL if out of memory. */
 mrd_balance *mrd_balance_new(const mrd_catalog *cat, size_t workers, mrd_ev_ns first,
                              mrd_ev_ns last);
-void mrd_balance_free(mrd_balance *b); /* accepts NULL */
+void mrd_balance_free(mrd_balance *balance); /* accepts NULL */
 /* Adds a span that is no work. Work inside it has its step: the one of its arguments, or for a step
  * of the program the number in its name, or how many steps began. On a line with ranks this holds
  * for one worker, on another line for all workers of the process. */
-void mrd_balance_around(mrd_balance *b, const mrd_workers *who, const mrd_event *ev, bool is_step);
+void mrd_balance_around(mrd_balance *balance, const mrd_workers *who, const mrd_event *ev,
+                        bool is_step);
 /* Adds a span of computation of this worker, in the order of begins. Time that several spans of a
  * worker cover counts once. Errors: NOMEM. */
-mrd_err mrd_balance_add(mrd_balance *b, uint32_t worker, const mrd_event *ev);
+mrd_err mrd_balance_add(mrd_balance *balance, uint32_t worker, const mrd_event *ev);
 /* Compares the workers. With fewer than two steps, none computes more. Errors: NOMEM. */
-mrd_err mrd_balance_judge(mrd_balance *b, mrd_imbalance *ret);
+mrd_err mrd_balance_judge(mrd_balance *balance, mrd_imbalance *ret);
 /* Returns true if this worker computes more than the others. Call mrd_balance_judge first. */
-bool mrd_balance_is_over(const mrd_balance *b, uint32_t worker);
+bool mrd_balance_is_over(const mrd_balance *balance, uint32_t worker);
 
 #endif

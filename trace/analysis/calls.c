@@ -35,26 +35,26 @@ struct mrd_calls {
 /* ---- Tracks ---- */
 
 static uint8_t
-source_of(const mrd_track *t)
+source_of(const mrd_track *track)
 {
-    if (t->kind != MRD_TRACK_SPANS)
+    if (track->kind != MRD_TRACK_SPANS)
         return OTHER;
-    return t->source == MRD_SRC_API ? HOOK : t->source == MRD_SRC_RUNTIME ? RUNTIME : OTHER;
+    return track->source == MRD_SRC_API ? HOOK : track->source == MRD_SRC_RUNTIME ? RUNTIME : OTHER;
 }
 
 enum { BOTH = 1u << HOOK | 1u << RUNTIME };
 
 /* The sources of a process, and of each of its threads, are stored as sets. */
 static mrd_map_key
-process_key(const call_track *t)
+process_key(const call_track *track)
 {
-    return (mrd_map_key){ t->process, 0, 1 };
+    return (mrd_map_key){ track->process, 0, 1 };
 }
 
 static mrd_map_key
-thread_key(const call_track *t)
+thread_key(const call_track *track)
 {
-    return (mrd_map_key){ t->process, t->thread, 0 };
+    return (mrd_map_key){ track->process, track->thread, 0 };
 }
 
 /* Errors: NOMEM. */
@@ -67,29 +67,29 @@ source_seen(mrd_map *seen, mrd_map_key key, uint8_t source)
 }
 
 static mrd_err
-tracks_make(mrd_calls *c, const mrd_catalog *cat, uint32_t profile)
+tracks_make(mrd_calls *calls, const mrd_catalog *cat, uint32_t profile)
 {
     mrd_map seen = { 0 };
     mrd_err err = MRD_OK;
 
-    for (mrd_track_id i = 0; i < c->n_tracks && err == MRD_OK; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(cat, i);
+    for (mrd_track_id id = 0; id < calls->n_tracks && err == MRD_OK; id++) {
+        const mrd_track *track = mrd_catalog_borrow_track(cat, id);
 
-        if (mrd_catalog_profile_of(cat, i) != profile || source_of(t) == OTHER)
+        if (mrd_catalog_profile_of(cat, id) != profile || source_of(track) == OTHER)
             continue;
-        c->sources[i] = source_of(t);
-        c->tracks[i] = (call_track){ t->process, (uint64_t) t->thread_id };
-        err = source_seen(&seen, process_key(&c->tracks[i]), c->sources[i]);
+        calls->sources[id] = source_of(track);
+        calls->tracks[id] = (call_track){ track->process, (uint64_t) track->thread_id };
+        err = source_seen(&seen, process_key(&calls->tracks[id]), calls->sources[id]);
         if (err == MRD_OK)
-            err = source_seen(&seen, thread_key(&c->tracks[i]), c->sources[i]);
+            err = source_seen(&seen, thread_key(&calls->tracks[id]), calls->sources[id]);
     }
-    for (size_t i = 0; i < c->n_tracks && err == MRD_OK; i++) {
-        call_track *t = &c->tracks[i];
+    for (size_t i = 0; i < calls->n_tracks && err == MRD_OK; i++) {
+        call_track *track = &calls->tracks[i];
 
-        if (c->sources[i] != OTHER && mrd_map_get(&seen, process_key(t)) != BOTH)
-            c->sources[i] = OTHER; /* only one source, so each event counts immediately */
-        else if (c->sources[i] != OTHER && mrd_map_get(&seen, thread_key(t)) != BOTH)
-            t->thread = NO_THREAD;
+        if (calls->sources[i] != OTHER && mrd_map_get(&seen, process_key(track)) != BOTH)
+            calls->sources[i] = OTHER; /* only one source, so each event counts immediately */
+        else if (calls->sources[i] != OTHER && mrd_map_get(&seen, thread_key(track)) != BOTH)
+            track->thread = NO_THREAD;
     }
     mrd_map_fini(&seen);
     return err;
@@ -98,92 +98,93 @@ tracks_make(mrd_calls *c, const mrd_catalog *cat, uint32_t profile)
 mrd_calls *
 mrd_calls_new(const mrd_catalog *cat, uint32_t profile, mrd_calls_fn *give, void *self)
 {
-    mrd_calls *c = calloc(1, sizeof(*c));
+    mrd_calls *calls = calloc(1, sizeof(*calls));
 
-    if (c == NULL)
+    if (calls == NULL)
         return NULL;
-    c->give = give;
-    c->self = self;
-    c->n_tracks = mrd_catalog_tracks(cat);
-    c->sources = calloc(c->n_tracks + 1, sizeof(*c->sources));
-    c->tracks = calloc(c->n_tracks + 1, sizeof(*c->tracks));
-    if (c->sources == NULL || c->tracks == NULL || tracks_make(c, cat, profile) != MRD_OK) {
-        mrd_calls_free(c);
+    calls->give = give;
+    calls->self = self;
+    calls->n_tracks = mrd_catalog_tracks(cat);
+    calls->sources = calloc(calls->n_tracks + 1, sizeof(*calls->sources));
+    calls->tracks = calloc(calls->n_tracks + 1, sizeof(*calls->tracks));
+    if (calls->sources == NULL || calls->tracks == NULL ||
+        tracks_make(calls, cat, profile) != MRD_OK) {
+        mrd_calls_free(calls);
         return NULL;
     }
-    return c;
+    return calls;
 }
 
 void
-mrd_calls_free(mrd_calls *c)
+mrd_calls_free(mrd_calls *calls)
 {
-    if (c == NULL)
+    if (calls == NULL)
         return;
-    for (size_t i = 0; i < c->n_lines; i++)
-        free(c->lines[i].v);
-    free(c->lines);
-    mrd_map_fini(&c->by_call);
-    free(c->sources);
-    free(c->tracks);
-    free(c);
+    for (size_t i = 0; i < calls->n_lines; i++)
+        free(calls->lines[i].v);
+    free(calls->lines);
+    mrd_map_fini(&calls->by_call);
+    free(calls->sources);
+    free(calls->tracks);
+    free(calls);
 }
 
 uint64_t
-mrd_calls_twice(const mrd_calls *c)
+mrd_calls_twice(const mrd_calls *calls)
 {
-    return c->twice;
+    return calls->twice;
 }
 
 /* ---- Lines ---- */
 
 static mrd_err
-line_new(mrd_calls *c, mrd_map_key key, call_line **ret_line)
+line_new(mrd_calls *calls, mrd_map_key key, call_line **ret_line)
 {
     mrd_err err;
 
-    if (!MRD_VEC_ROOM(c->lines, c->n_lines, c->cap_lines, 1))
+    if (!MRD_VEC_ROOM(calls->lines, calls->n_lines, calls->cap_lines, 1))
         return MRD_NOMEM;
-    if ((err = mrd_map_put(&c->by_call, key, (uint32_t) c->n_lines)) != MRD_OK)
+    if ((err = mrd_map_put(&calls->by_call, key, (uint32_t) calls->n_lines)) != MRD_OK)
         return err;
-    c->lines[c->n_lines] = (call_line){ 0 };
-    *ret_line = &c->lines[c->n_lines++];
+    calls->lines[calls->n_lines] = (call_line){ 0 };
+    *ret_line = &calls->lines[calls->n_lines++];
     return MRD_OK;
 }
 
 static mrd_err
-line_for(mrd_calls *c, const mrd_event *ev, call_line **ret_line)
+line_for(mrd_calls *calls, const mrd_event *ev, call_line **ret_line)
 {
-    const call_track *t = &c->tracks[ev->track];
-    mrd_map_key key = { t->process, t->thread, ev->name };
-    uint32_t i = mrd_map_get(&c->by_call, key);
+    const call_track *track = &calls->tracks[ev->track];
+    mrd_map_key key = { track->process, track->thread, ev->name };
+    uint32_t i = mrd_map_get(&calls->by_call, key);
 
     if (i == MRD_MAP_NONE)
-        return line_new(c, key, ret_line);
-    *ret_line = &c->lines[i];
+        return line_new(calls, key, ret_line);
+    *ret_line = &calls->lines[i];
     return MRD_OK;
 }
 
 static bool
-is_hook(const mrd_calls *c, const mrd_event *ev)
+is_hook(const mrd_calls *calls, const mrd_event *ev)
 {
-    return c->sources[ev->track] == HOOK;
+    return calls->sources[ev->track] == HOOK;
 }
 
 static void
-take_out(call_line *l, size_t i)
+take_out(call_line *line, size_t i)
 {
-    l->n--;
-    memmove(&l->v[i], &l->v[i + 1], (l->n - i) * sizeof(l->v[0]));
+    line->n--;
+    memmove(&line->v[i], &line->v[i + 1], (line->n - i) * sizeof(line->v[0]));
 }
 
 /* Removes a span that has no counterpart. A call that only the hook recorded counts now. */
 static mrd_err
-alone(mrd_calls *c, call_line *l, size_t i)
+alone(mrd_calls *calls, call_line *line, size_t i)
 {
-    mrd_event ev = l->v[i];
+    mrd_event ev = line->v[i];
 
-    take_out(l, i);
-    return is_hook(c, &ev) ? c->give(c->self, &ev) : MRD_OK;
+    take_out(line, i);
+    return is_hook(calls, &ev) ? calls->give(calls->self, &ev) : MRD_OK;
 }
 
 static bool
@@ -195,13 +196,13 @@ is_over(const mrd_event *ev, mrd_ev_ns now)
 }
 
 static mrd_err
-expire(mrd_calls *c, call_line *l, mrd_ev_ns now)
+expire(mrd_calls *calls, call_line *line, mrd_ev_ns now)
 {
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < l->n && err == MRD_OK;) {
-        if (is_over(&l->v[i], now))
-            err = alone(c, l, i);
+    for (size_t i = 0; i < line->n && err == MRD_OK;) {
+        if (is_over(&line->v[i], now))
+            err = alone(calls, line, i);
         else
             i++;
     }
@@ -210,65 +211,66 @@ expire(mrd_calls *c, call_line *l, mrd_ev_ns now)
 
 /* Returns the oldest span that may be the counterpart of this call; SIZE_MAX if there is none. */
 static size_t
-other_of(const mrd_calls *c, const call_line *l, const mrd_event *ev)
+other_of(const mrd_calls *calls, const call_line *line, const mrd_event *ev)
 {
-    for (size_t i = 0; i < l->n; i++)
-        if (is_hook(c, &l->v[i]) != is_hook(c, ev))
+    for (size_t i = 0; i < line->n; i++)
+        if (is_hook(calls, &line->v[i]) != is_hook(calls, ev))
             return i;
     return SIZE_MAX;
 }
 
 static mrd_err
-wait_for_other(mrd_calls *c, call_line *l, const mrd_event *ev)
+wait_for_other(mrd_calls *calls, call_line *line, const mrd_event *ev)
 {
-    mrd_err err = l->n < MRD_CALLS_WAITING ? MRD_OK : alone(c, l, 0);
+    mrd_err err = line->n < MRD_CALLS_WAITING ? MRD_OK : alone(calls, line, 0);
 
-    if (err == MRD_OK && !MRD_VEC_ROOM(l->v, l->n, l->cap, 1))
+    if (err == MRD_OK && !MRD_VEC_ROOM(line->v, line->n, line->cap, 1))
         return MRD_NOMEM;
     if (err != MRD_OK)
         return err;
-    l->v[l->n] = *ev;
-    l->v[l->n].args = NULL;
-    l->v[l->n].arg_count = 0;
-    l->v[l->n].flows = NULL;
-    l->v[l->n++].flow_count = 0;
+    line->v[line->n] = *ev;
+    line->v[line->n].args = NULL;
+    line->v[line->n].arg_count = 0;
+    line->v[line->n].flows = NULL;
+    line->v[line->n++].flow_count = 0;
     return MRD_OK;
 }
 
 /* ---- API ---- */
 
 static mrd_err
-pair(mrd_calls *c, const mrd_event *ev)
+pair(mrd_calls *calls, const mrd_event *ev)
 {
-    call_line *l = NULL;
-    mrd_err err = line_for(c, ev, &l);
+    call_line *line = NULL;
+    mrd_err err = line_for(calls, ev, &line);
     size_t other;
 
-    if (err != MRD_OK || (err = expire(c, l, ev->ts)) != MRD_OK)
+    if (err != MRD_OK || (err = expire(calls, line, ev->ts)) != MRD_OK)
         return err;
-    if ((other = other_of(c, l, ev)) == SIZE_MAX)
-        return wait_for_other(c, l, ev);
-    take_out(l, other);
-    c->twice++;
+    if ((other = other_of(calls, line, ev)) == SIZE_MAX)
+        return wait_for_other(calls, line, ev);
+    take_out(line, other);
+    calls->twice++;
     return MRD_OK;
 }
 
 mrd_err
-mrd_calls_add(mrd_calls *c, const mrd_event *ev)
+mrd_calls_add(mrd_calls *calls, const mrd_event *ev)
 {
-    bool call = ev->kind == MRD_SPAN && ev->track < c->n_tracks && c->sources[ev->track] != OTHER;
-    mrd_err err = call && is_hook(c, ev) ? MRD_OK : c->give(c->self, ev);
+    bool call =
+        ev->kind == MRD_SPAN && ev->track < calls->n_tracks && calls->sources[ev->track] != OTHER;
+    mrd_err err = call && is_hook(calls, ev) ? MRD_OK : calls->give(calls->self, ev);
 
-    return call && err == MRD_OK ? pair(c, ev) : err;
+    return call && err == MRD_OK ? pair(calls, ev) : err;
 }
 
 mrd_err
-mrd_calls_finish(mrd_calls *c)
+mrd_calls_finish(mrd_calls *calls)
 {
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < c->n_lines; i++)
-        while (c->lines[i].n > 0 && err == MRD_OK)
-            err = alone(c, &c->lines[i], 0);
+    for (size_t i = 0; i < calls->n_lines; i++)
+        while (calls->lines[i].n > 0 && err == MRD_OK)
+            err = alone(calls, &calls->lines[i], 0);
     return err;
 }

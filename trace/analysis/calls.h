@@ -29,12 +29,12 @@ typedef mrd_err mrd_calls_fn(void *self, const mrd_event *ev);
 
 /* Creates it for the tracks that the catalog has now. Returns NULL if out of memory. */
 mrd_calls *mrd_calls_new(const mrd_catalog *cat, uint32_t profile, mrd_calls_fn *give, void *self);
-void mrd_calls_free(mrd_calls *c);
+void mrd_calls_free(mrd_calls *calls);
 /* Adds an event. Events come in order of time. Errors: NOMEM, errors of `give`. */
-mrd_err mrd_calls_add(mrd_calls *c, const mrd_event *ev);
+mrd_err mrd_calls_add(mrd_calls *calls, const mrd_event *ev);
 /* Call after the last event. Passes the events that still wait to `give`. */
-mrd_err mrd_calls_finish(mrd_calls *c);
+mrd_err mrd_calls_finish(mrd_calls *calls);
 /* Returns how many calls both sources have, among the events added. */
-uint64_t mrd_calls_twice(const mrd_calls *c);
+uint64_t mrd_calls_twice(const mrd_calls *calls);
 
 #endif

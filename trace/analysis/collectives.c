@@ -103,52 +103,52 @@ classify(mrd_str name)
 mrd_collectives *
 mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules)
 {
-    mrd_collectives *c = calloc(1, sizeof(*c));
+    mrd_collectives *collectives = calloc(1, sizeof(*collectives));
 
-    if (c == NULL)
+    if (collectives == NULL)
         return NULL;
-    c->cat = cat;
-    c->strings = mrd_catalog_strings(cat);
-    c->n = mrd_strtab_count(c->strings);
-    c->classes = calloc(c->n + 1, sizeof(*c->classes));
-    c->work = mrd_device_work_new(cat, rules);
-    if (c->classes == NULL || c->work == NULL) {
-        mrd_collectives_free(c);
+    collectives->cat = cat;
+    collectives->strings = mrd_catalog_strings(cat);
+    collectives->n = mrd_strtab_count(collectives->strings);
+    collectives->classes = calloc(collectives->n + 1, sizeof(*collectives->classes));
+    collectives->work = mrd_device_work_new(cat, rules);
+    if (collectives->classes == NULL || collectives->work == NULL) {
+        mrd_collectives_free(collectives);
         return NULL;
     }
     for (size_t i = 0; i < MRD_ARG_KEYS; i++)
-        c->keys[i] = mrd_arg_key_find(c->strings, (mrd_arg_key) i);
-    return c;
+        collectives->keys[i] = mrd_arg_key_find(collectives->strings, (mrd_arg_key) i);
+    return collectives;
 }
 
 void
-mrd_collectives_free(mrd_collectives *c)
+mrd_collectives_free(mrd_collectives *collectives)
 {
-    if (c == NULL)
+    if (collectives == NULL)
         return;
-    for (size_t i = 0; i < c->n_texts; i++)
-        free(c->texts[i]);
-    free(c->texts);
-    mrd_map_fini(&c->text_of);
-    mrd_device_work_free(c->work);
-    free(c->classes);
-    free(c);
+    for (size_t i = 0; i < collectives->n_texts; i++)
+        free(collectives->texts[i]);
+    free(collectives->texts);
+    mrd_map_fini(&collectives->text_of);
+    mrd_device_work_free(collectives->work);
+    free(collectives->classes);
+    free(collectives);
 }
 
 static mrd_str
-arg_text(const mrd_collectives *c, const mrd_event *ev, unsigned key)
+arg_text(const mrd_collectives *collectives, const mrd_event *ev, unsigned key)
 {
-    return mrd_arg_text(c->strings, mrd_event_arg(ev, c->keys[key]));
+    return mrd_arg_text(collectives->strings, mrd_event_arg(ev, collectives->keys[key]));
 }
 
 static bool
-arg_int(const mrd_collectives *c, const mrd_event *ev, unsigned key, int64_t *ret_v)
+arg_int(const mrd_collectives *collectives, const mrd_event *ev, unsigned key, int64_t *ret_v)
 {
-    const mrd_arg *a = mrd_event_arg(ev, c->keys[key]);
+    const mrd_arg *arg = mrd_event_arg(ev, collectives->keys[key]);
 
-    if (!mrd_arg_is_int(a) || a->v.i < 0)
+    if (!mrd_arg_is_int(arg) || arg->v.i < 0)
         return false;
-    *ret_v = a->v.i;
+    *ret_v = arg->v.i;
     return true;
 }
 
@@ -208,23 +208,24 @@ is_cut(mrd_str ranks)
 
 /* Returns the number of a collective that all its participants write. */
 static int64_t
-number_of(const mrd_collectives *c, const mrd_event *ev)
+number_of(const mrd_collectives *collectives, const mrd_event *ev)
 {
-    mrd_str id = arg_text(c, ev, MRD_KEY_COMMS);
+    mrd_str id = arg_text(collectives, ev, MRD_KEY_COMMS);
     int64_t v;
 
-    if (arg_int(c, ev, MRD_KEY_COLLECTIVE_SEQ, &v) || arg_int(c, ev, MRD_KEY_COMMS, &v))
+    if (arg_int(collectives, ev, MRD_KEY_COLLECTIVE_SEQ, &v) ||
+        arg_int(collectives, ev, MRD_KEY_COMMS, &v))
         return v;
     return id.len > 0 ? (int64_t) (hash_text(id, 0) & INT64_MAX) : -1;
 }
 
 /* Returns false if a kernel's group contradicts itself. */
 static bool
-is_possible(const mrd_collectives *c, const mrd_event *ev, int64_t members)
+is_possible(const mrd_collectives *collectives, const mrd_event *ev, int64_t members)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
-    int64_t rank = mrd_catalog_borrow_process(c->cat, t->process)->rank, n = 0;
-    mrd_str ranks = arg_text(c, ev, MRD_KEY_GROUP_RANKS);
+    const mrd_track *track = mrd_catalog_borrow_track(collectives->cat, ev->track);
+    int64_t rank = mrd_catalog_borrow_process(collectives->cat, track->process)->rank, n = 0;
+    mrd_str ranks = arg_text(collectives, ev, MRD_KEY_GROUP_RANKS);
     bool mine = rank == MRD_NONE, cut = is_cut(ranks);
     uint64_t v;
 
@@ -250,19 +251,21 @@ is_half(mrd_str name)
  * the operation's name and the number of the execution identify a collective, unless a loop repeats
  * the operation. Returns false if its members are unknown, or if a member need not wait in it. */
 static bool
-see_hlo(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
+see_hlo(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
 {
-    mrd_str op = arg_text(c, ev, MRD_KEY_HLO_OP), groups = arg_text(c, ev, MRD_KEY_HLO_GROUPS),
-            name = mrd_catalog_text(c->cat, ev->name);
+    mrd_str op = arg_text(collectives, ev, MRD_KEY_HLO_OP),
+            groups = arg_text(collectives, ev, MRD_KEY_HLO_GROUPS),
+            name = mrd_catalog_text(collectives->cat, ev->name);
     int64_t run;
-    uint64_t v;
+    uint64_t value;
 
-    if (is_half(name) || (mrd_str_eq(name, op) && is_half(arg_text(c, ev, MRD_KEY_HLO_CATEGORY))))
+    if (is_half(name) ||
+        (mrd_str_eq(name, op) && is_half(arg_text(collectives, ev, MRD_KEY_HLO_CATEGORY))))
         return false;
     if (op.len == 0)
         return true;
-    ret->op = hash_text(arg_text(c, ev, MRD_KEY_HLO_MODULE), hash_text(op, 0));
-    if (arg_int(c, ev, MRD_KEY_HLO_RUN, &run))
+    ret->op = hash_text(arg_text(collectives, ev, MRD_KEY_HLO_MODULE), hash_text(op, 0));
+    if (arg_int(collectives, ev, MRD_KEY_HLO_RUN, &run))
         ret->seq = (int64_t) (mrd_hash64(&run, sizeof(run), ret->op) & INT64_MAX);
     if (groups.len == 0)
         return true;
@@ -271,66 +274,68 @@ see_hlo(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
     ret->group = hash_text(groups, hash_text(MRD_STR("hlo"), 0));
     ret->world = false;
     ret->listed = true;
-    for (ret->members = 0; next_number(&groups, &v);)
+    for (ret->members = 0; next_number(&groups, &value);)
         ret->members++;
     return true;
 }
 
 /* Classifies a span of communication on a device. */
 static mrd_cc_kind
-see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class, mrd_cc *ret)
+see_kernel(const mrd_collectives *collectives, const mrd_event *ev, mrd_kernel_class class,
+           mrd_cc *ret)
 {
-    mrd_str called = arg_text(c, ev, MRD_KEY_COLLECTIVE);
-    const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
+    mrd_str called = arg_text(collectives, ev, MRD_KEY_COLLECTIVE);
+    const mrd_track *track = mrd_catalog_borrow_track(collectives->cat, ev->track);
     char form[256];
     mrd_str word = mrd_kernel_name_form(
-        called.len > 0 ? called : mrd_catalog_text(c->cat, ev->name), form, sizeof(form));
+        called.len > 0 ? called : mrd_catalog_text(collectives->cat, ev->name), form, sizeof(form));
     int64_t members = 0, out = 0;
     mrd_cc_kind kind = operations[class].kind;
     bool uneven = operations[class].uneven;
 
     ret->traffic = operations[class].traffic;
-    ret->op = hash_text(arg_text(c, ev, MRD_KEY_ELEMENT_TYPE), hash_text(word, 0));
-    ret->group =
-        hash_text(arg_text(c, ev, MRD_KEY_GROUP_RANKS),
-                  hash_text(arg_text(c, ev, MRD_KEY_GROUP_NAME), hash_text(MRD_STR("nccl"), 0)));
-    if (arg_int(c, ev, MRD_KEY_GROUP_SIZE, &members)) {
+    ret->op = hash_text(arg_text(collectives, ev, MRD_KEY_ELEMENT_TYPE), hash_text(word, 0));
+    ret->group = hash_text(
+        arg_text(collectives, ev, MRD_KEY_GROUP_RANKS),
+        hash_text(arg_text(collectives, ev, MRD_KEY_GROUP_NAME), hash_text(MRD_STR("nccl"), 0)));
+    if (arg_int(collectives, ev, MRD_KEY_GROUP_SIZE, &members)) {
         ret->group = mrd_hash64(&members, sizeof(members), ret->group);
         if (members == 1)
             return MRD_CC_LOOSE; /* no other member to wait for */
     }
-    ret->world = members == 0 && arg_text(c, ev, MRD_KEY_GROUP_RANKS).len == 0 &&
-                 arg_text(c, ev, MRD_KEY_GROUP_NAME).len == 0;
-    ret->listed = arg_text(c, ev, MRD_KEY_GROUP_RANKS).len > 0 &&
-                  !is_cut(arg_text(c, ev, MRD_KEY_GROUP_RANKS));
-    ret->seq = number_of(c, ev);
+    ret->world = members == 0 && arg_text(collectives, ev, MRD_KEY_GROUP_RANKS).len == 0 &&
+                 arg_text(collectives, ev, MRD_KEY_GROUP_NAME).len == 0;
+    ret->listed = arg_text(collectives, ev, MRD_KEY_GROUP_RANKS).len > 0 &&
+                  !is_cut(arg_text(collectives, ev, MRD_KEY_GROUP_RANKS));
+    ret->seq = number_of(collectives, ev);
     if (ret->world)
-        members = mrd_catalog_borrow_process(c->cat, t->process)->world_size;
+        members = mrd_catalog_borrow_process(collectives->cat, track->process)->world_size;
     ret->members = members > 0 && members < UINT32_MAX ? (uint32_t) members : 0;
-    if (!ret->world && !is_possible(c, ev, members))
+    if (!ret->world && !is_possible(collectives, ev, members))
         return MRD_CC_WRONG;
-    if (!arg_int(c, ev, MRD_KEY_IN_ELEMENTS, &ret->size))
+    if (!arg_int(collectives, ev, MRD_KEY_IN_ELEMENTS, &ret->size))
         ret->size = -1;
-    if (!arg_int(c, ev, MRD_KEY_OUT_ELEMENTS, &out))
+    if (!arg_int(collectives, ev, MRD_KEY_OUT_ELEMENTS, &out))
         out = 0;
-    ret->bytes = bytes_of(arg_text(c, ev, MRD_KEY_ELEMENT_TYPE), ret->size, out);
-    if (kind == MRD_CC_SYNC && ((ret->size == 0 && class != MRD_CLASS_BARRIER) ||
-                                (uneven && (has_zero(arg_text(c, ev, MRD_KEY_IN_SPLIT)) ||
-                                            has_zero(arg_text(c, ev, MRD_KEY_OUT_SPLIT))))))
+    ret->bytes = bytes_of(arg_text(collectives, ev, MRD_KEY_ELEMENT_TYPE), ret->size, out);
+    if (kind == MRD_CC_SYNC &&
+        ((ret->size == 0 && class != MRD_CLASS_BARRIER) ||
+         (uneven && (has_zero(arg_text(collectives, ev, MRD_KEY_IN_SPLIT)) ||
+                     has_zero(arg_text(collectives, ev, MRD_KEY_OUT_SPLIT))))))
         return MRD_CC_LOOSE; /* a member that receives nothing may leave early */
     if (uneven)
         ret->size = -1;
-    if (called.len == 0 && !see_hlo(c, ev, ret))
+    if (called.len == 0 && !see_hlo(collectives, ev, ret))
         return MRD_CC_LOOSE;
     return kind;
 }
 
 static mrd_cc_kind
-see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
+see_running(const mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret)
 {
     int64_t gid, op;
 
-    if (!arg_int(c, ev, MRD_KEY_GID, &gid) || !arg_int(c, ev, MRD_KEY_OP, &op))
+    if (!arg_int(collectives, ev, MRD_KEY_GID, &gid) || !arg_int(collectives, ev, MRD_KEY_OP, &op))
         return MRD_CC_LOOSE; /* group or operation unknown */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
     ret->members = 0;
@@ -339,51 +344,51 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
     ret->bytes = 0;
     ret->traffic = MRD_CC_TRAFFIC_UNKNOWN;
     ret->op = mrd_hash64(&op, sizeof(op), 0);
-    if (!arg_int(c, ev, MRD_KEY_SIZE, &ret->size))
+    if (!arg_int(collectives, ev, MRD_KEY_SIZE, &ret->size))
         ret->size = -1;
     return MRD_CC_SYNC;
 }
 
 static name_class
-class_of(mrd_collectives *c, mrd_sid name)
+class_of(mrd_collectives *collectives, mrd_sid name)
 {
-    if (name >= c->n)
+    if (name >= collectives->n)
         return NAME_OTHER;
-    if (c->classes[name] == NAME_UNSEEN)
-        c->classes[name] = (uint8_t) classify(mrd_catalog_text(c->cat, name));
-    return (name_class) c->classes[name];
+    if (collectives->classes[name] == NAME_UNSEEN)
+        collectives->classes[name] = (uint8_t) classify(mrd_catalog_text(collectives->cat, name));
+    return (name_class) collectives->classes[name];
 }
 
 mrd_device_work *
-mrd_collectives_work(const mrd_collectives *c)
+mrd_collectives_work(const mrd_collectives *collectives)
 {
-    return c->work;
+    return collectives->work;
 }
 
 bool
-mrd_collectives_named(mrd_collectives *c, mrd_sid name)
+mrd_collectives_named(mrd_collectives *collectives, mrd_sid name)
 {
-    return class_of(c, name) != NAME_OTHER;
+    return class_of(collectives, name) != NAME_OTHER;
 }
 
 mrd_cc_kind
-mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc)
+mrd_collectives_see(mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret_cc)
 {
     mrd_kernel_class class;
 
-    return mrd_collectives_see_class(c, ev, &class, ret_cc);
+    return mrd_collectives_see_class(collectives, ev, &class, ret_cc);
 }
 
 mrd_cc_kind
-mrd_collectives_see_class(mrd_collectives *c, const mrd_event *ev, mrd_kernel_class *ret_class,
-                          mrd_cc *ret_cc)
+mrd_collectives_see_class(mrd_collectives *collectives, const mrd_event *ev,
+                          mrd_kernel_class *ret_class, mrd_cc *ret_cc)
 {
     *ret_class = MRD_CLASS_COMPUTE;
     if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START))
         return MRD_CC_NO;
-    switch (class_of(c, ev->name)) {
+    switch (class_of(collectives, ev->name)) {
     case NAME_RUNNING:
-        return see_running(c, ev, ret_cc);
+        return see_running(collectives, ev, ret_cc);
     case NAME_BARRIER:
         *ret_cc =
             (mrd_cc){ .group = hash_text(MRD_STR("cc_exec_barrier"), 0), .size = -1, .seq = -1 };
@@ -396,10 +401,11 @@ mrd_collectives_see_class(mrd_collectives *c, const mrd_event *ev, mrd_kernel_cl
     case NAME_OTHER:
         break;
     }
-    if (!mrd_device_work_on(c->work, ev->track))
+    if (!mrd_device_work_on(collectives->work, ev->track))
         return MRD_CC_NO;
-    *ret_class = mrd_device_work_class(c->work, ev);
-    return mrd_class_communicates(*ret_class) ? see_kernel(c, ev, *ret_class, ret_cc) : MRD_CC_NO;
+    *ret_class = mrd_device_work_class(collectives->work, ev);
+    return mrd_class_communicates(*ret_class) ? see_kernel(collectives, ev, *ret_class, ret_cc)
+                                              : MRD_CC_NO;
 }
 
 bool
@@ -408,8 +414,8 @@ mrd_collectives_all_to_all(const mrd_catalog *cat)
     size_t n = mrd_strtab_count(mrd_catalog_strings(cat));
     bool all = false;
 
-    for (mrd_sid i = 1; i < n; i++) {
-        name_class is = classify(mrd_catalog_text(cat, i));
+    for (mrd_sid sid = 1; sid < n; sid++) {
+        name_class is = classify(mrd_catalog_text(cat, sid));
 
         if (is == NAME_SAYS_SINGLE)
             return false;
@@ -430,22 +436,22 @@ put_short(mrd_buf *to, mrd_str text)
 
 /* Appends an argument that is a number, such as "gid 5". */
 static void
-put_number(const mrd_collectives *c, const mrd_event *ev, unsigned key, mrd_buf *to)
+put_number(const mrd_collectives *collectives, const mrd_event *ev, unsigned key, mrd_buf *to)
 {
     int64_t v;
 
-    if (arg_int(c, ev, key, &v))
+    if (arg_int(collectives, ev, key, &v))
         mrd_buf_fmt(to, "%s %" PRId64, mrd_arg_key_text(key), v);
 }
 
 static void
-put_group(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf *to)
+put_group(const mrd_collectives *collectives, const mrd_event *ev, name_class is, mrd_buf *to)
 {
-    mrd_str name = arg_text(c, ev, MRD_KEY_GROUP_NAME),
-            ranks = arg_text(c, ev, MRD_KEY_GROUP_RANKS);
+    mrd_str name = arg_text(collectives, ev, MRD_KEY_GROUP_NAME),
+            ranks = arg_text(collectives, ev, MRD_KEY_GROUP_RANKS);
 
     if (is == NAME_RUNNING) {
-        put_number(c, ev, MRD_KEY_GID, to);
+        put_number(collectives, ev, MRD_KEY_GID, to);
         return;
     }
     put_short(to, name);
@@ -458,13 +464,14 @@ put_group(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf 
 }
 
 static void
-put_operation(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf *to)
+put_operation(const mrd_collectives *collectives, const mrd_event *ev, name_class is, mrd_buf *to)
 {
-    mrd_str called = arg_text(c, ev, MRD_KEY_COLLECTIVE),
-            type = arg_text(c, ev, MRD_KEY_ELEMENT_TYPE), name = mrd_catalog_text(c->cat, ev->name);
+    mrd_str called = arg_text(collectives, ev, MRD_KEY_COLLECTIVE),
+            type = arg_text(collectives, ev, MRD_KEY_ELEMENT_TYPE),
+            name = mrd_catalog_text(collectives->cat, ev->name);
 
     if (is == NAME_RUNNING) {
-        put_number(c, ev, MRD_KEY_OP, to);
+        put_number(collectives, ev, MRD_KEY_OP, to);
         return;
     }
     put_short(to, called.len > 0 ? called : kernel_part(name));
@@ -474,37 +481,39 @@ put_operation(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_
 }
 
 static void
-keep(mrd_collectives *c, uint64_t hash, mrd_buf *text)
+keep(mrd_collectives *collectives, uint64_t hash, mrd_buf *text)
 {
     char *copy;
 
-    if (text->err != MRD_OK || c->n_texts == MRD_CC_TEXTS ||
-        !MRD_VEC_ROOM(c->texts, c->n_texts, c->cap_texts, 1) ||
+    if (text->err != MRD_OK || collectives->n_texts == MRD_CC_TEXTS ||
+        !MRD_VEC_ROOM(collectives->texts, collectives->n_texts, collectives->cap_texts, 1) ||
         (copy = mrd_str_dup((mrd_str){ (const char *) text->p, text->len })) == NULL)
         return;
-    if (mrd_map_put(&c->text_of, (mrd_map_key){ hash, 0, 0 }, (uint32_t) c->n_texts) != MRD_OK) {
+    if (mrd_map_put(&collectives->text_of, (mrd_map_key){ hash, 0, 0 },
+                    (uint32_t) collectives->n_texts) != MRD_OK) {
         free(copy);
         return;
     }
-    c->texts[c->n_texts++] = copy;
+    collectives->texts[collectives->n_texts++] = copy;
 }
 
 void
-mrd_collectives_remember(mrd_collectives *c, const mrd_event *ev, const mrd_cc *cc)
+mrd_collectives_remember(mrd_collectives *collectives, const mrd_event *ev, const mrd_cc *cc)
 {
     const struct {
         uint64_t hash;
-        void (*put)(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf *to);
+        void (*put)(const mrd_collectives *collectives, const mrd_event *ev, name_class is,
+                    mrd_buf *to);
     } parts[] = { { cc->group, put_group }, { cc->op, put_operation } };
-    name_class is = class_of(c, ev->name);
+    name_class is = class_of(collectives, ev->name);
 
     for (size_t i = 0; i < MRD_COUNT(parts); i++) {
         mrd_buf text = { 0 };
 
-        if (mrd_collectives_text(c, parts[i].hash) != NULL)
+        if (mrd_collectives_text(collectives, parts[i].hash) != NULL)
             continue;
-        parts[i].put(c, ev, is, &text);
-        keep(c, parts[i].hash, &text);
+        parts[i].put(collectives, ev, is, &text);
+        keep(collectives, parts[i].hash, &text);
         mrd_buf_fini(&text);
     }
 }

@@ -75,18 +75,18 @@ typedef struct mrd_collectives mrd_collectives;
 /* Creates it. `rules` are rules of a user; they are borrowed and may be NULL. Returns NULL if out
  * of memory. */
 mrd_collectives *mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
-void mrd_collectives_free(mrd_collectives *c); /* NULL is fine */
+void mrd_collectives_free(mrd_collectives *collectives); /* NULL is fine */
 /*
  * Returns the kind of this event. Writes *ret_cc for SYNC, LOOSE, SENDRECV, BARRIER and WRONG. Only
  * finished spans are collectives.
  */
-mrd_cc_kind mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc);
+mrd_cc_kind mrd_collectives_see(mrd_collectives *collectives, const mrd_event *ev, mrd_cc *ret_cc);
 /* Does the same as mrd_collectives_see. Also stores the class of a span on a framework's device in
  * *ret_class, and COMPUTE for other spans. */
-mrd_cc_kind mrd_collectives_see_class(mrd_collectives *c, const mrd_event *ev,
+mrd_cc_kind mrd_collectives_see_class(mrd_collectives *collectives, const mrd_event *ev,
                                       mrd_kernel_class *ret_class, mrd_cc *ret_cc);
-/* Returns the classification of device work that c uses. Borrowed. */
-mrd_device_work *mrd_collectives_work(const mrd_collectives *c);
+/* Returns the classification of device work that collectives uses. Borrowed. */
+mrd_device_work *mrd_collectives_work(const mrd_collectives *collectives);
 
 /*
  * Stores readable names of the group and the operation of an event, for messages. *cc is the result
@@ -94,7 +94,7 @@ mrd_device_work *mrd_collectives_work(const mrd_collectives *c);
  * the first MRD_CC_TEXTS names are stored, and none if out of memory.
  */
 #define MRD_CC_TEXTS 4096
-void mrd_collectives_remember(mrd_collectives *c, const mrd_event *ev, const mrd_cc *cc);
+void mrd_collectives_remember(mrd_collectives *collectives, const mrd_event *ev, const mrd_cc *cc);
 /* Returns the name for a hash, such as "allreduce Float", "default_pg of ranks [0, 1]" or "gid 5".
  * Returns NULL if the name was not stored. `collectives` is a mrd_collectives, in the form that a
  * callback has it (timesync/collective/collective.h). Borrowed. */
@@ -102,7 +102,7 @@ const char *mrd_collectives_text(const void *collectives, uint64_t hash);
 
 /* Returns false if an event of this name is a collective only on a device's line of a framework's
  * trace (mrd_device_work_on). */
-bool mrd_collectives_named(mrd_collectives *c, mrd_sid name);
+bool mrd_collectives_named(mrd_collectives *collectives, mrd_sid name);
 
 /* Returns true if the profile's SendRecv kernels are all-to-alls. This holds if annotations of the
  * host name an all-to-all, and none names a single message. Looks at the names of the catalog once. */

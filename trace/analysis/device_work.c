@@ -105,10 +105,10 @@ task_class(mrd_str task)
 /* Returns the class of an operation from its XLA category, which is reliable. Except for
  * communication and copies, all categories compute, even if the name looks different. */
 static mrd_kernel_class
-hlo_class(mrd_device_work *d, mrd_str category, mrd_sid name)
+hlo_class(mrd_device_work *work, mrd_str category, mrd_sid name)
 {
     mrd_kernel_class class = mrd_kernel_class_of_operation(category),
-                     by_name = mrd_device_work_name_class(d, name);
+                     by_name = mrd_device_work_name_class(work, name);
 
     if (class != MRD_CLASS_MESSAGE || mrd_class_communicates(by_name) || by_name == MRD_CLASS_COPY)
         return class != MRD_CLASS_MESSAGE ? class : by_name;
@@ -117,37 +117,37 @@ hlo_class(mrd_device_work *d, mrd_str category, mrd_sid name)
 
 /* Returns the class of a span that communicates: the class of its name if this is communication, too. */
 static mrd_kernel_class
-operation_class(mrd_device_work *d, mrd_sid name)
+operation_class(mrd_device_work *work, mrd_sid name)
 {
-    mrd_kernel_class class = mrd_device_work_name_class(d, name);
+    mrd_kernel_class class = mrd_device_work_name_class(work, name);
 
     return mrd_class_communicates(class) || class == MRD_CLASS_FUSED
                ? class
-               : mrd_kernel_class_of_operation(mrd_catalog_text(d->cat, name));
+               : mrd_kernel_class_of_operation(mrd_catalog_text(work->cat, name));
 }
 
 static mrd_kernel_class
-args_class(mrd_device_work *d, const mrd_event *ev)
+args_class(mrd_device_work *work, const mrd_event *ev)
 {
     mrd_kernel_class class = MRD_CLASS_UNKNOWN;
 
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
+        const mrd_arg *arg = &ev->args[i];
 
-        switch (a->key < d->n_names ? (role) d->role_of[a->key] : ROLE_NONE) {
+        switch (arg->key < work->n_names ? (role) work->role_of[arg->key] : ROLE_NONE) {
         case ROLE_OPERATION:
-            return mrd_kernel_class_of_operation(mrd_arg_text(mrd_catalog_strings(d->cat), a));
+            return mrd_kernel_class_of_operation(mrd_arg_text(mrd_catalog_strings(work->cat), arg));
         case ROLE_MEMBER:
-            class = operation_class(d, ev->name);
+            class = operation_class(work, ev->name);
             break; /* a later argument may contain the operation */
         case ROLE_COPY:
             return MRD_CLASS_COPY;
         case ROLE_TASK:
-            class = task_class(mrd_arg_text(mrd_catalog_strings(d->cat), a));
-            class = class == MRD_CLASS_MESSAGE ? operation_class(d, ev->name) : class;
+            class = task_class(mrd_arg_text(mrd_catalog_strings(work->cat), arg));
+            class = class == MRD_CLASS_MESSAGE ? operation_class(work, ev->name) : class;
             break;
         case ROLE_HLO:
-            class = hlo_class(d, mrd_arg_text(mrd_catalog_strings(d->cat), a), ev->name);
+            class = hlo_class(work, mrd_arg_text(mrd_catalog_strings(work->cat), arg), ev->name);
             break;
         case ROLE_NONE:
             break;
@@ -159,20 +159,21 @@ args_class(mrd_device_work *d, const mrd_event *ev)
 /* ---- Names and categories ---- */
 
 mrd_kernel_class
-mrd_device_work_name_class(mrd_device_work *d, mrd_sid name)
+mrd_device_work_name_class(mrd_device_work *work, mrd_sid name)
 {
-    if (name >= d->n_names)
+    if (name >= work->n_names)
         return MRD_CLASS_UNKNOWN;
-    if (d->names[name] == 0)
-        d->names[name] =
-            (uint8_t) (mrd_kernel_class_of_name(d->rules, mrd_catalog_text(d->cat, name)) | KEPT);
-    return (mrd_kernel_class) (d->names[name] & ~KEPT);
+    if (work->names[name] == 0)
+        work->names[name] =
+            (uint8_t) (mrd_kernel_class_of_name(work->rules, mrd_catalog_text(work->cat, name)) |
+                       KEPT);
+    return (mrd_kernel_class) (work->names[name] & ~KEPT);
 }
 
 static __attribute__((noinline)) uint8_t
-category_first(mrd_device_work *d, mrd_sid category)
+category_first(mrd_device_work *work, mrd_sid category)
 {
-    mrd_str text = mrd_catalog_text(d->cat, category);
+    mrd_str text = mrd_catalog_text(work->cat, category);
     mrd_activity is = mrd_activity_of(text);
     mrd_kernel_class class = is == MRD_ACTIVITY_HOST || is == MRD_ACTIVITY_BESIDE
                                  ? MRD_CLASS_NOTHING
@@ -180,60 +181,62 @@ category_first(mrd_device_work *d, mrd_sid category)
 
     if (class == MRD_CLASS_UNKNOWN && mrd_str_starts(text, "gpu_mem"))
         class = MRD_CLASS_COPY;
-    d->categories[category] = (uint8_t) (class | KEPT | (is == MRD_ACTIVITY_BESIDE ? BESIDE : 0));
-    return d->categories[category];
+    work->categories[category] =
+        (uint8_t) (class | KEPT | (is == MRD_ACTIVITY_BESIDE ? BESIDE : 0));
+    return work->categories[category];
 }
 
 /* Returns the entry of a category, with its flags. */
 static inline uint8_t
-category_of(mrd_device_work *d, mrd_sid category)
+category_of(mrd_device_work *work, mrd_sid category)
 {
-    if (category == MRD_SID_EMPTY || category >= d->n_names)
+    if (category == MRD_SID_EMPTY || category >= work->n_names)
         return MRD_CLASS_UNKNOWN;
-    return d->categories[category] != 0 ? d->categories[category] : category_first(d, category);
+    return work->categories[category] != 0 ? work->categories[category]
+                                           : category_first(work, category);
 }
 
 bool
-mrd_device_work_is_beside(mrd_device_work *d, mrd_sid category)
+mrd_device_work_is_beside(mrd_device_work *work, mrd_sid category)
 {
-    return (category_of(d, category) & BESIDE) != 0;
+    return (category_of(work, category) & BESIDE) != 0;
 }
 
 mrd_kernel_class
-mrd_device_work_class(mrd_device_work *d, const mrd_event *ev)
+mrd_device_work_class(mrd_device_work *work, const mrd_event *ev)
 {
     mrd_kernel_class category =
-                         (mrd_kernel_class) (category_of(d, ev->category) & ~(KEPT | BESIDE)),
+                         (mrd_kernel_class) (category_of(work, ev->category) & ~(KEPT | BESIDE)),
                      line;
     mrd_kernel_class class = MRD_CLASS_UNKNOWN;
 
     if (category == MRD_CLASS_NOTHING)
         return category;
-    if (d->role_of != NULL)
-        class = args_class(d, ev);
+    if (work->role_of != NULL)
+        class = args_class(work, ev);
     if (class != MRD_CLASS_UNKNOWN)
         return class;
-    line = ev->track < d->n_tracks ? d->lines[ev->track].class : MRD_CLASS_UNKNOWN;
+    line = ev->track < work->n_tracks ? work->lines[ev->track].class : MRD_CLASS_UNKNOWN;
     if (category == MRD_CLASS_UNKNOWN && line == MRD_CLASS_UNKNOWN)
-        return mrd_device_work_name_class(d, ev->name);
+        return mrd_device_work_name_class(work, ev->name);
     class = category != MRD_CLASS_UNKNOWN ? category : line;
-    return class != MRD_CLASS_MESSAGE ? class : operation_class(d, ev->name);
+    return class != MRD_CLASS_MESSAGE ? class : operation_class(work, ev->name);
 }
 
 /* ---- Lifecycle ---- */
 
 /* Finds the arguments of `roles` in the profile. If there are none, role_of stays NULL. Returns false when out of memory. */
 static bool
-find_roles(mrd_device_work *d)
+find_roles(mrd_device_work *work)
 {
     for (size_t i = 0; i < MRD_COUNT(roles); i++) {
-        mrd_sid key = mrd_arg_key_find(mrd_catalog_strings(d->cat), roles[i].key);
+        mrd_sid key = mrd_arg_key_find(mrd_catalog_strings(work->cat), roles[i].key);
 
         if (key == MRD_SID_EMPTY)
             continue;
-        if (d->role_of == NULL && (d->role_of = calloc(d->n_names + 1, 1)) == NULL)
+        if (work->role_of == NULL && (work->role_of = calloc(work->n_names + 1, 1)) == NULL)
             return false;
-        d->role_of[key] = (uint8_t) roles[i].is;
+        work->role_of[key] = (uint8_t) roles[i].is;
     }
     return true;
 }
@@ -241,46 +244,47 @@ find_roles(mrd_device_work *d)
 mrd_device_work *
 mrd_device_work_new(const mrd_catalog *cat, const mrd_kernel_rules *rules)
 {
-    mrd_device_work *d = calloc(1, sizeof(*d));
+    mrd_device_work *work = calloc(1, sizeof(*work));
 
-    if (d == NULL)
+    if (work == NULL)
         return NULL;
-    d->cat = cat;
-    d->rules = rules;
-    d->n_names = mrd_strtab_count(mrd_catalog_strings(cat));
-    d->n_tracks = mrd_catalog_tracks(cat);
-    d->names = calloc(d->n_names + 1, 1);
-    d->categories = calloc(d->n_names + 1, 1);
-    d->lines = calloc(d->n_tracks + 1, sizeof(*d->lines));
-    if (d->names == NULL || d->categories == NULL || d->lines == NULL || !find_roles(d)) {
-        mrd_device_work_free(d);
+    work->cat = cat;
+    work->rules = rules;
+    work->n_names = mrd_strtab_count(mrd_catalog_strings(cat));
+    work->n_tracks = mrd_catalog_tracks(cat);
+    work->names = calloc(work->n_names + 1, 1);
+    work->categories = calloc(work->n_names + 1, 1);
+    work->lines = calloc(work->n_tracks + 1, sizeof(*work->lines));
+    if (work->names == NULL || work->categories == NULL || work->lines == NULL ||
+        !find_roles(work)) {
+        mrd_device_work_free(work);
         return NULL;
     }
-    for (mrd_track_id i = 0; i < d->n_tracks; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(cat, i);
+    for (mrd_track_id id = 0; id < work->n_tracks; id++) {
+        const mrd_track *track = mrd_catalog_borrow_track(cat, id);
 
-        d->lines[i].device =
-            t->source == MRD_SRC_FRAMEWORK && (t->device_idx != MRD_NONE || t->lnc_idx != MRD_NONE);
-        if (d->lines[i].device && t->name != MRD_SID_EMPTY)
-            d->lines[i].class = line_class(mrd_catalog_text(cat, t->name));
+        work->lines[id].device = track->source == MRD_SRC_FRAMEWORK &&
+                                 (track->device_idx != MRD_NONE || track->lnc_idx != MRD_NONE);
+        if (work->lines[id].device && track->name != MRD_SID_EMPTY)
+            work->lines[id].class = line_class(mrd_catalog_text(cat, track->name));
     }
-    return d;
+    return work;
 }
 
 void
-mrd_device_work_free(mrd_device_work *d)
+mrd_device_work_free(mrd_device_work *work)
 {
-    if (d == NULL)
+    if (work == NULL)
         return;
-    free(d->names);
-    free(d->categories);
-    free(d->role_of);
-    free(d->lines);
-    free(d);
+    free(work->names);
+    free(work->categories);
+    free(work->role_of);
+    free(work->lines);
+    free(work);
 }
 
 bool
-mrd_device_work_on(const mrd_device_work *d, mrd_track_id track)
+mrd_device_work_on(const mrd_device_work *work, mrd_track_id track)
 {
-    return track < d->n_tracks && d->lines[track].device;
+    return track < work->n_tracks && work->lines[track].device;
 }

@@ -28,14 +28,14 @@ typedef struct mrd_device_work mrd_device_work;
 
 /* Creates it. The rules are borrowed and may be NULL. Returns NULL if out of memory. */
 mrd_device_work *mrd_device_work_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
-void mrd_device_work_free(mrd_device_work *d); /* accepts NULL */
+void mrd_device_work_free(mrd_device_work *work); /* accepts NULL */
 /* Returns true if this track is a device's line of a framework's trace. */
-bool mrd_device_work_on(const mrd_device_work *d, mrd_track_id track);
+bool mrd_device_work_on(const mrd_device_work *work, mrd_track_id track);
 /* Returns the class of a span on such a line. */
-mrd_kernel_class mrd_device_work_class(mrd_device_work *d, const mrd_event *ev);
+mrd_kernel_class mrd_device_work_class(mrd_device_work *work, const mrd_event *ev);
 /* Returns the class that a name alone gives. */
-mrd_kernel_class mrd_device_work_name_class(mrd_device_work *d, mrd_sid name);
+mrd_kernel_class mrd_device_work_name_class(mrd_device_work *work, mrd_sid name);
 /* Returns true if spans of this category are annotations over other spans, on any line. */
-bool mrd_device_work_is_beside(mrd_device_work *d, mrd_sid category);
+bool mrd_device_work_is_beside(mrd_device_work *work, mrd_sid category);
 
 #endif

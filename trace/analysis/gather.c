@@ -43,38 +43,38 @@ struct mrd_gather {
 };
 
 static job_ranks *
-job_find(const mrd_gather *g, uint64_t job)
+job_find(const mrd_gather *gather, uint64_t job)
 {
-    for (size_t i = 0; i < g->n_jobs; i++) {
-        if (g->jobs[i].job == job)
-            return &g->jobs[i];
+    for (size_t i = 0; i < gather->n_jobs; i++) {
+        if (gather->jobs[i].job == job)
+            return &gather->jobs[i];
     }
     return NULL;
 }
 
 /* Counts the ranks of each job. Errors: NOMEM. */
 static mrd_err
-count_ranks(mrd_gather *g)
+count_ranks(mrd_gather *gather)
 {
     mrd_map seen = { 0 };
     mrd_err err = MRD_OK;
 
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(g->cat) && err == MRD_OK; i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(g->cat, i);
-        mrd_map_key key = { p->job, (uint64_t) p->rank, 0 };
-        job_ranks *job = job_find(g, p->job);
+    for (mrd_proc_id id = 0; id < mrd_catalog_processes(gather->cat) && err == MRD_OK; id++) {
+        const mrd_process *process = mrd_catalog_borrow_process(gather->cat, id);
+        mrd_map_key key = { process->job, (uint64_t) process->rank, 0 };
+        job_ranks *job = job_find(gather, process->job);
 
-        if (p->profile != 0 || p->rank == MRD_NONE)
+        if (process->profile != 0 || process->rank == MRD_NONE)
             continue;
-        if (job == NULL && !MRD_VEC_ROOM(g->jobs, g->n_jobs, g->cap_jobs, 1)) {
+        if (job == NULL && !MRD_VEC_ROOM(gather->jobs, gather->n_jobs, gather->cap_jobs, 1)) {
             err = MRD_NOMEM;
             break;
         }
         if (job == NULL) {
-            job = &g->jobs[g->n_jobs++];
-            *job = (job_ranks){ .job = p->job };
+            job = &gather->jobs[gather->n_jobs++];
+            *job = (job_ranks){ .job = process->job };
         }
-        job->world = p->world_size > job->world ? p->world_size : job->world;
+        job->world = process->world_size > job->world ? process->world_size : job->world;
         if (mrd_map_get(&seen, key) == MRD_MAP_NONE) {
             job->ranks++;
             err = mrd_map_put(&seen, key, 0);
@@ -87,53 +87,53 @@ count_ranks(mrd_gather *g)
 mrd_gather *
 mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self)
 {
-    mrd_gather *g = calloc(1, sizeof(*g));
+    mrd_gather *gather = calloc(1, sizeof(*gather));
 
-    if (g == NULL)
+    if (gather == NULL)
         return NULL;
-    g->cat = cat;
-    g->done = done;
-    g->self = self;
-    g->all_to_all = mrd_collectives_all_to_all(cat);
-    if (count_ranks(g) != MRD_OK) {
-        mrd_gather_free(g);
+    gather->cat = cat;
+    gather->done = done;
+    gather->self = self;
+    gather->all_to_all = mrd_collectives_all_to_all(cat);
+    if (count_ranks(gather) != MRD_OK) {
+        mrd_gather_free(gather);
         return NULL;
     }
-    return g;
+    return gather;
 }
 
 void
-mrd_gather_free(mrd_gather *g)
+mrd_gather_free(mrd_gather *gather)
 {
-    if (g == NULL)
+    if (gather == NULL)
         return;
-    for (size_t i = 0; i < g->n; i++)
-        free(g->groups[i].parts);
-    free(g->groups);
-    free(g->jobs);
-    mrd_map_fini(&g->group_of);
-    mrd_map_fini(&g->part_of);
-    free(g);
+    for (size_t i = 0; i < gather->n; i++)
+        free(gather->groups[i].parts);
+    free(gather->groups);
+    free(gather->jobs);
+    mrd_map_fini(&gather->group_of);
+    mrd_map_fini(&gather->part_of);
+    free(gather);
 }
 
 /* Finds or adds a group. Errors: LIMIT if there are too many groups, NOMEM. */
 static mrd_err
-group_find(mrd_gather *g, uint64_t group, uint64_t job, uint32_t *ret_index)
+group_find(mrd_gather *gather, uint64_t group, uint64_t job, uint32_t *ret_index)
 {
     mrd_map_key key = { group, job, 0 };
-    uint32_t i = mrd_map_get(&g->group_of, key);
+    uint32_t i = mrd_map_get(&gather->group_of, key);
     const job_ranks *of;
 
     if (i == MRD_MAP_NONE) {
-        if (g->n == MRD_GATHER_GROUPS)
+        if (gather->n == MRD_GATHER_GROUPS)
             return MRD_LIMIT;
-        if (!MRD_VEC_ROOM(g->groups, g->n, g->cap, 1))
+        if (!MRD_VEC_ROOM(gather->groups, gather->n, gather->cap, 1))
             return MRD_NOMEM;
-        i = (uint32_t) g->n;
-        if (mrd_map_put(&g->group_of, key, i) != MRD_OK)
+        i = (uint32_t) gather->n;
+        if (mrd_map_put(&gather->group_of, key, i) != MRD_OK)
             return MRD_NOMEM;
-        of = job_find(g, job);
-        g->groups[g->n++] = (group_now){ .lacks = of != NULL && of->ranks < of->world };
+        of = job_find(gather, job);
+        gather->groups[gather->n++] = (group_now){ .lacks = of != NULL && of->ranks < of->world };
     }
     *ret_index = i;
     return MRD_OK;
@@ -164,28 +164,29 @@ members_of(const group_now *now)
 }
 
 static void
-tell(mrd_gather *g, const group_now *now, mrd_gather_done whom, bool is_left)
+tell(mrd_gather *gather, const group_now *now, mrd_gather_done whom, bool is_left)
 {
     uint32_t members = members_of(now);
-    mrd_gathered c = { .name = now->name,
-                       .id = (uint64_t) (now - g->groups) << 32 | (uint32_t) now->number,
-                       .group = (uint32_t) (now - g->groups),
-                       .size = now->size,
-                       .bytes = now->bytes,
-                       .members = members > 0 && members != MRD_GATHER_MORE ? members : now->takers,
-                       .absent = members == MRD_GATHER_MORE ? 1
-                                 : members > now->takers    ? members - now->takers
-                                                            : 0,
-                       .traffic = now->traffic,
-                       .is_tie = now->n > 1 &&
-                                 mrd_ev_diff(now->parts[now->n - 1].begin,
-                                             now->parts[now->n - 2].begin) <= MRD_REPORT_NOISE,
-                       .is_left = is_left,
-                       .n = now->n,
-                       .parts = now->parts };
+    mrd_gathered group = {
+        .name = now->name,
+        .id = (uint64_t) (now - gather->groups) << 32 | (uint32_t) now->number,
+        .group = (uint32_t) (now - gather->groups),
+        .size = now->size,
+        .bytes = now->bytes,
+        .members = members > 0 && members != MRD_GATHER_MORE ? members : now->takers,
+        .absent = members == MRD_GATHER_MORE ? 1
+                  : members > now->takers    ? members - now->takers
+                                             : 0,
+        .traffic = now->traffic,
+        .is_tie = now->n > 1 && mrd_ev_diff(now->parts[now->n - 1].begin,
+                                            now->parts[now->n - 2].begin) <= MRD_REPORT_NOISE,
+        .is_left = is_left,
+        .n = now->n,
+        .parts = now->parts
+    };
 
     if (now->n > 0)
-        whom(g->self, &c);
+        whom(gather->self, &group);
 }
 
 static mrd_err
@@ -203,31 +204,32 @@ part_add(group_now *now, const mrd_event *ev, uint32_t core, int64_t mark)
 }
 
 mrd_err
-mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_event *ev,
+mrd_gather_add(mrd_gather *gather, mrd_cc_kind kind, const mrd_cc *what, const mrd_event *ev,
                uint32_t core, int64_t mark)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(g->cat, ev->track);
+    const mrd_track *track = mrd_catalog_borrow_track(gather->cat, ev->track);
     uint32_t index, before;
     group_now *now;
     mrd_err err;
 
     if (kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER &&
-        !(kind == MRD_CC_SENDRECV && g->all_to_all))
+        !(kind == MRD_CC_SENDRECV && gather->all_to_all))
         return MRD_OK;
-    err = group_find(g, what->group, mrd_catalog_borrow_process(g->cat, t->process)->job, &index);
+    err = group_find(gather, what->group,
+                     mrd_catalog_borrow_process(gather->cat, track->process)->job, &index);
     if (err == MRD_LIMIT) {
-        g->left_out++;
+        gather->left_out++;
         return MRD_OK;
     }
     if (err != MRD_OK)
         return err;
-    now = &g->groups[index];
-    before = mrd_map_get(&g->part_of, (mrd_map_key){ index, core, 0 });
+    now = &gather->groups[index];
+    before = mrd_map_get(&gather->part_of, (mrd_map_key){ index, core, 0 });
     now->takers += before == MRD_MAP_NONE;
     now->members = what->members;
     now->world = what->world;
     if (!belongs(now, ev, what, before)) {
-        tell(g, now, g->done,
+        tell(gather, now, gather->done,
              before != (uint32_t) (now->number & INT32_MAX) &&
                  mrd_ev_before(ev->ts, now->first_end));
         now->op = what->op;
@@ -241,46 +243,47 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
     }
     now->bytes = what->bytes > now->bytes ? what->bytes : now->bytes;
     if ((err = part_add(now, ev, core, mark)) != MRD_OK ||
-        (err = mrd_map_put(&g->part_of, (mrd_map_key){ index, core, 0 },
+        (err = mrd_map_put(&gather->part_of, (mrd_map_key){ index, core, 0 },
                            (uint32_t) (now->number & INT32_MAX))) != MRD_OK)
         return err;
-    if (g->met != NULL && now->n > 1 && now->n >= now->takers)
-        tell(g, now, g->met, false);
+    if (gather->met != NULL && now->n > 1 && now->n >= now->takers)
+        tell(gather, now, gather->met, false);
     return MRD_OK;
 }
 
 void
-mrd_gather_on_met(mrd_gather *g, mrd_gather_done met)
+mrd_gather_on_met(mrd_gather *gather, mrd_gather_done met)
 {
-    g->met = met;
+    gather->met = met;
 }
 
 void
-mrd_gather_finish(mrd_gather *g)
+mrd_gather_finish(mrd_gather *gather)
 {
-    for (size_t i = 0; i < g->n; i++) {
-        tell(g, &g->groups[i], g->done, true);
-        g->groups[i].n = 0;
+    for (size_t i = 0; i < gather->n; i++) {
+        tell(gather, &gather->groups[i], gather->done, true);
+        gather->groups[i].n = 0;
     }
 }
 
 uint32_t
-mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members)
+mrd_gather_takers(const mrd_gather *gather, uint32_t group, uint32_t *ret_members)
 {
-    *ret_members = members_of(&g->groups[group]);
-    return g->groups[group].takers;
+    *ret_members = members_of(&gather->groups[group]);
+    return gather->groups[group].takers;
 }
 
 bool
-mrd_gather_lacks(const mrd_gather *g, uint32_t group, uint32_t core)
+mrd_gather_lacks(const mrd_gather *gather, uint32_t group, uint32_t core)
 {
-    uint32_t number = mrd_map_get(&g->part_of, (mrd_map_key){ group, core, 0 });
+    uint32_t number = mrd_map_get(&gather->part_of, (mrd_map_key){ group, core, 0 });
 
-    return number != MRD_MAP_NONE && number != (uint32_t) (g->groups[group].number & INT32_MAX);
+    return number != MRD_MAP_NONE &&
+           number != (uint32_t) (gather->groups[group].number & INT32_MAX);
 }
 
 uint64_t
-mrd_gather_left_out(const mrd_gather *g)
+mrd_gather_left_out(const mrd_gather *gather)
 {
-    return g->left_out;
+    return gather->left_out;
 }

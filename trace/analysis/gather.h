@@ -60,21 +60,21 @@ typedef struct mrd_gather mrd_gather;
 
 /* NULL if out of memory */
 mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self);
-void mrd_gather_free(mrd_gather *g); /* accepts NULL; does not report open collectives */
+void mrd_gather_free(mrd_gather *gather); /* accepts NULL; does not report open collectives */
 /* Sets a function that is called when all cores that ever took part in the group have begun this
  * collective. The call comes at the begin of the last part, and again when a new member comes
  * later. The ends of the parts are available. If `absent` is not 0, a member that is not in the
  * profile may be later still. */
-void mrd_gather_on_met(mrd_gather *g, mrd_gather_done met);
+void mrd_gather_on_met(mrd_gather *gather, mrd_gather_done met);
 /*
  * Adds one part: a finished span for which mrd_collectives_see returned this kind. Kinds that do
  * not synchronise are ignored. Spans come in order of time. May call `done` for the previous
  * collective. Errors: NOMEM.
  */
-mrd_err mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_event *ev,
-                       uint32_t core, int64_t mark);
+mrd_err mrd_gather_add(mrd_gather *gather, mrd_cc_kind kind, const mrd_cc *what,
+                       const mrd_event *ev, uint32_t core, int64_t mark);
 /* Reports all open collectives. */
-void mrd_gather_finish(mrd_gather *g);
+void mrd_gather_finish(mrd_gather *gather);
 /*
  * Returns how many cores ever took part in the group. If a collective has fewer parts, some are
  * missing, and its last core is unknown. *ret_members is set to the number of the group's members,
@@ -82,11 +82,11 @@ void mrd_gather_finish(mrd_gather *g);
  * some members are not in the profile. If more took part, several groups share this name, and parts
  * may be mixed up.
  */
-uint32_t mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members);
+uint32_t mrd_gather_takers(const mrd_gather *gather, uint32_t group, uint32_t *ret_members);
 /* Returns true if the core took part in earlier collectives of the group and not in the current
  * one. Only valid inside `done` for that collective. */
-bool mrd_gather_lacks(const mrd_gather *g, uint32_t group, uint32_t core);
+bool mrd_gather_lacks(const mrd_gather *gather, uint32_t group, uint32_t core);
 /* Returns the number of parts that were ignored because of MRD_GATHER_GROUPS. */
-uint64_t mrd_gather_left_out(const mrd_gather *g);
+uint64_t mrd_gather_left_out(const mrd_gather *gather);
 
 #endif

@@ -24,119 +24,119 @@ bucket_of(uint64_t v)
 }
 
 static uint64_t *
-page_for(mrd_hist *h, unsigned octave)
+page_for(mrd_hist *hist, unsigned octave)
 {
-    if (h->page_of[octave] == 0) {
-        if (!MRD_VEC_ROOM_MAX(h->pages, h->n, h->cap, 1, MRD_COUNT(h->page_of)))
+    if (hist->page_of[octave] == 0) {
+        if (!MRD_VEC_ROOM_MAX(hist->pages, hist->n, hist->cap, 1, MRD_COUNT(hist->page_of)))
             return NULL;
-        memset(h->pages[h->n], 0, sizeof(*h->pages));
-        h->page_of[octave] = ++h->n;
+        memset(hist->pages[hist->n], 0, sizeof(*hist->pages));
+        hist->page_of[octave] = ++hist->n;
     }
-    return h->pages[h->page_of[octave] - 1];
+    return hist->pages[hist->page_of[octave] - 1];
 }
 
 static mrd_err
-page_add(mrd_hist *h, unsigned bucket)
+page_add(mrd_hist *hist, unsigned bucket)
 {
-    uint64_t *page = page_for(h, bucket / MRD_HIST_STEPS);
+    uint64_t *page = page_for(hist, bucket / MRD_HIST_STEPS);
 
     if (page == NULL)
         return MRD_NOMEM;
     page[bucket % MRD_HIST_STEPS]++;
-    h->count++;
+    hist->count++;
     return MRD_OK;
 }
 
 /* Converts from `few` to pages. */
 static mrd_err
-spread(mrd_hist *h)
+spread(mrd_hist *hist)
 {
     mrd_hist paged = { 0 };
 
-    for (size_t i = 0; i < h->count; i++) {
-        if (page_add(&paged, h->few[i]) != MRD_OK) {
+    for (size_t i = 0; i < hist->count; i++) {
+        if (page_add(&paged, hist->few[i]) != MRD_OK) {
             free(paged.pages);
             return MRD_NOMEM;
         }
     }
-    paged.least = h->least;
-    paged.largest = h->largest;
-    *h = paged;
+    paged.least = hist->least;
+    paged.largest = hist->largest;
+    *hist = paged;
     return MRD_OK;
 }
 
 static mrd_err
-bucket_add(mrd_hist *h, unsigned bucket)
+bucket_add(mrd_hist *hist, unsigned bucket)
 {
-    if (h->pages == NULL && h->count < MRD_HIST_FEW) {
-        h->few[h->count++] = (uint16_t) bucket;
+    if (hist->pages == NULL && hist->count < MRD_HIST_FEW) {
+        hist->few[hist->count++] = (uint16_t) bucket;
         return MRD_OK;
     }
-    if (h->pages == NULL && spread(h) != MRD_OK)
+    if (hist->pages == NULL && spread(hist) != MRD_OK)
         return MRD_NOMEM;
-    return page_add(h, bucket);
+    return page_add(hist, bucket);
 }
 
 void
-mrd_hist_fini(mrd_hist *h)
+mrd_hist_fini(mrd_hist *hist)
 {
-    free(h->pages);
-    *h = (mrd_hist){ 0 };
+    free(hist->pages);
+    *hist = (mrd_hist){ 0 };
 }
 
 static void
-reach(mrd_hist *h, uint64_t least, uint64_t largest)
+reach(mrd_hist *hist, uint64_t least, uint64_t largest)
 {
-    h->least = h->count == 0 || least < h->least ? least : h->least;
-    h->largest = largest > h->largest ? largest : h->largest;
+    hist->least = hist->count == 0 || least < hist->least ? least : hist->least;
+    hist->largest = largest > hist->largest ? largest : hist->largest;
 }
 
 mrd_err
-mrd_hist_add(mrd_hist *h, uint64_t v)
+mrd_hist_add(mrd_hist *hist, uint64_t v)
 {
-    reach(h, v, v);
-    return bucket_add(h, bucket_of(v));
+    reach(hist, v, v);
+    return bucket_add(hist, bucket_of(v));
 }
 
 void
-mrd_hist_prefetch(const mrd_hist *h, uint64_t v)
+mrd_hist_prefetch(const mrd_hist *hist, uint64_t v)
 {
     unsigned bucket = bucket_of(v), octave = bucket / MRD_HIST_STEPS;
 
-    if (h->pages != NULL && h->page_of[octave] != 0)
-        __builtin_prefetch(&h->pages[h->page_of[octave] - 1][bucket % MRD_HIST_STEPS], 1);
+    if (hist->pages != NULL && hist->page_of[octave] != 0)
+        __builtin_prefetch(&hist->pages[hist->page_of[octave] - 1][bucket % MRD_HIST_STEPS], 1);
 }
 
 static mrd_err
-merge_few(mrd_hist *h, const mrd_hist *from)
+merge_few(mrd_hist *hist, const mrd_hist *from)
 {
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < from->count && err == MRD_OK; i++)
-        err = bucket_add(h, from->few[i]);
+        err = bucket_add(hist, from->few[i]);
     return err;
 }
 
 mrd_err
-mrd_hist_merge(mrd_hist *h, const mrd_hist *from)
+mrd_hist_merge(mrd_hist *hist, const mrd_hist *from)
 {
     if (from->count > 0)
-        reach(h, from->least, from->largest);
+        reach(hist, from->least, from->largest);
     if (from->pages == NULL)
-        return merge_few(h, from);
-    if (h->pages == NULL && spread(h) != MRD_OK)
+        return merge_few(hist, from);
+    if (hist->pages == NULL && spread(hist) != MRD_OK)
         return MRD_NOMEM;
-    for (unsigned octave = 0; octave < MRD_COUNT(h->page_of); octave++) {
+    for (unsigned octave = 0; octave < MRD_COUNT(hist->page_of); octave++) {
         uint64_t *page;
 
         if (from->page_of[octave] == 0)
             continue;
-        if ((page = page_for(h, octave)) == NULL)
+        if ((page = page_for(hist, octave)) == NULL)
             return MRD_NOMEM;
         for (size_t i = 0; i < MRD_HIST_STEPS; i++)
             page[i] += from->pages[from->page_of[octave] - 1][i];
     }
-    h->count += from->count;
+    hist->count += from->count;
     return MRD_OK;
 }
 
@@ -152,15 +152,15 @@ middle(unsigned octave, size_t step)
 
 /* Returns the bucket at a rank counted from the largest value. */
 static unsigned
-paged_back(const mrd_hist *h, uint64_t rank)
+paged_back(const mrd_hist *hist, uint64_t rank)
 {
     unsigned bucket = 0;
 
-    for (unsigned octave = MRD_COUNT(h->page_of); octave-- > 0;) {
-        if (h->page_of[octave] == 0)
+    for (unsigned octave = MRD_COUNT(hist->page_of); octave-- > 0;) {
+        if (hist->page_of[octave] == 0)
             continue;
         for (unsigned i = MRD_HIST_STEPS; i-- > 0;) {
-            uint64_t here = h->pages[h->page_of[octave] - 1][i];
+            uint64_t here = hist->pages[hist->page_of[octave] - 1][i];
 
             if (here == 0)
                 continue;
@@ -175,35 +175,35 @@ paged_back(const mrd_hist *h, uint64_t rank)
 
 /* Returns the bucket at a rank of `few`. */
 static unsigned
-few_at(const mrd_hist *h, uint64_t rank)
+few_at(const mrd_hist *hist, uint64_t rank)
 {
     uint16_t v[MRD_HIST_FEW], most = 0;
 
-    for (size_t n = 0; n < h->count && rank == h->count; n++)
-        most = h->few[n] > most ? h->few[n] : most;
-    if (rank == h->count) /* always so for p99 */
+    for (size_t n = 0; n < hist->count && rank == hist->count; n++)
+        most = hist->few[n] > most ? hist->few[n] : most;
+    if (rank == hist->count) /* always so for p99 */
         return most;
-    for (size_t n = 0; n < h->count; n++) {
+    for (size_t n = 0; n < hist->count; n++) {
         size_t at = n;
 
-        for (; at > 0 && v[at - 1] > h->few[n]; at--)
+        for (; at > 0 && v[at - 1] > hist->few[n]; at--)
             v[at] = v[at - 1];
-        v[at] = h->few[n];
+        v[at] = hist->few[n];
     }
     /* cppcheck-suppress uninitvar ; rank is at most the count */
     return v[rank - 1];
 }
 
 static unsigned
-paged_at(const mrd_hist *h, uint64_t rank)
+paged_at(const mrd_hist *hist, uint64_t rank)
 {
     unsigned bucket = 0;
 
-    for (unsigned octave = 0; octave < MRD_COUNT(h->page_of); octave++) {
-        if (h->page_of[octave] == 0)
+    for (unsigned octave = 0; octave < MRD_COUNT(hist->page_of); octave++) {
+        if (hist->page_of[octave] == 0)
             continue;
         for (unsigned i = 0; i < MRD_HIST_STEPS; i++) {
-            uint64_t here = h->pages[h->page_of[octave] - 1][i];
+            uint64_t here = hist->pages[hist->page_of[octave] - 1][i];
 
             if (here == 0)
                 continue;
@@ -217,18 +217,18 @@ paged_at(const mrd_hist *h, uint64_t rank)
 }
 
 uint64_t
-mrd_hist_quantile(const mrd_hist *h, double q)
+mrd_hist_quantile(const mrd_hist *hist, double q)
 {
     uint64_t rank, v;
     unsigned bucket;
 
-    if (h->count == 0)
+    if (hist->count == 0)
         return 0;
-    rank = (uint64_t) ceil(q * (double) h->count);
-    rank = rank == 0 ? 1 : rank > h->count ? h->count : rank;
-    bucket = h->pages == NULL           ? few_at(h, rank)
-             : rank <= h->count / 2 + 1 ? paged_at(h, rank)
-                                        : paged_back(h, h->count - rank + 1);
+    rank = (uint64_t) ceil(q * (double) hist->count);
+    rank = rank == 0 ? 1 : rank > hist->count ? hist->count : rank;
+    bucket = hist->pages == NULL           ? few_at(hist, rank)
+             : rank <= hist->count / 2 + 1 ? paged_at(hist, rank)
+                                           : paged_back(hist, hist->count - rank + 1);
     v = middle(bucket / MRD_HIST_STEPS, bucket % MRD_HIST_STEPS);
-    return v < h->least ? h->least : v > h->largest ? h->largest : v;
+    return v < hist->least ? hist->least : v > hist->largest ? hist->largest : v;
 }

@@ -30,14 +30,14 @@ typedef struct {
     };
 } mrd_hist; /* a zeroed struct is empty */
 
-void mrd_hist_fini(mrd_hist *h);
+void mrd_hist_fini(mrd_hist *hist);
 /* Adds a value. Errors: NOMEM, and the value is not counted. */
-mrd_err mrd_hist_add(mrd_hist *h, uint64_t v);
+mrd_err mrd_hist_add(mrd_hist *hist, uint64_t v);
 /* Prefetches into the caches what mrd_hist_add of this value will change. The struct itself should
  * be there already. */
-void mrd_hist_prefetch(const mrd_hist *h, uint64_t v);
-mrd_err mrd_hist_merge(mrd_hist *h, const mrd_hist *from);
+void mrd_hist_prefetch(const mrd_hist *hist, uint64_t v);
+mrd_err mrd_hist_merge(mrd_hist *hist, const mrd_hist *from);
 /* Returns the value at rank ceil(q * count), 0 < q <= 1; 0 if the histogram is empty. */
-uint64_t mrd_hist_quantile(const mrd_hist *h, double q);
+uint64_t mrd_hist_quantile(const mrd_hist *hist, double q);
 
 #endif

@@ -27,71 +27,73 @@ struct mrd_kernels {
 mrd_kernels *
 mrd_kernels_new(const mrd_catalog *cat, size_t workers)
 {
-    mrd_kernels *k = calloc(1, sizeof(*k));
+    mrd_kernels *kernels = calloc(1, sizeof(*kernels));
 
-    if (k == NULL)
+    if (kernels == NULL)
         return NULL;
-    k->cat = cat;
-    k->n_workers = workers;
-    k->most = workers == 0 ? 0 : MRD_KERNELS_CELLS / workers;
-    k->most = k->most > MRD_KERNELS_NAMES ? MRD_KERNELS_NAMES : k->most;
-    k->n_names = mrd_strtab_count(mrd_catalog_strings(cat));
-    k->row_of = calloc(k->n_names + 1, sizeof(*k->row_of));
-    k->names = calloc(k->most + 1, sizeof(*k->names));
-    k->collective = calloc(k->most + 1, sizeof(*k->collective));
-    k->unclear = calloc(k->most + 1, sizeof(*k->unclear));
-    k->cells = calloc(k->most + 1, sizeof(*k->cells));
-    if (k->row_of == NULL || k->names == NULL || k->cells == NULL || k->collective == NULL ||
-        k->unclear == NULL) {
-        mrd_kernels_free(k);
+    kernels->cat = cat;
+    kernels->n_workers = workers;
+    kernels->most = workers == 0 ? 0 : MRD_KERNELS_CELLS / workers;
+    kernels->most = kernels->most > MRD_KERNELS_NAMES ? MRD_KERNELS_NAMES : kernels->most;
+    kernels->n_names = mrd_strtab_count(mrd_catalog_strings(cat));
+    kernels->row_of = calloc(kernels->n_names + 1, sizeof(*kernels->row_of));
+    kernels->names = calloc(kernels->most + 1, sizeof(*kernels->names));
+    kernels->collective = calloc(kernels->most + 1, sizeof(*kernels->collective));
+    kernels->unclear = calloc(kernels->most + 1, sizeof(*kernels->unclear));
+    kernels->cells = calloc(kernels->most + 1, sizeof(*kernels->cells));
+    if (kernels->row_of == NULL || kernels->names == NULL || kernels->cells == NULL ||
+        kernels->collective == NULL || kernels->unclear == NULL) {
+        mrd_kernels_free(kernels);
         return NULL;
     }
-    return k;
+    return kernels;
 }
 
 void
-mrd_kernels_free(mrd_kernels *k)
+mrd_kernels_free(mrd_kernels *kernels)
 {
-    if (k == NULL)
+    if (kernels == NULL)
         return;
-    for (size_t i = 0; k->cells != NULL && i < k->n; i++)
-        free(k->cells[i]);
-    free(k->row_of);
-    free(k->names);
-    free(k->collective);
-    free(k->unclear);
-    free(k->cells);
-    free(k->list);
-    free(k);
+    for (size_t i = 0; kernels->cells != NULL && i < kernels->n; i++)
+        free(kernels->cells[i]);
+    free(kernels->row_of);
+    free(kernels->names);
+    free(kernels->collective);
+    free(kernels->unclear);
+    free(kernels->cells);
+    free(kernels->list);
+    free(kernels);
 }
 
 /* Returns the row for a name that has none yet; NULL if its time counts as the rest. */
 static __attribute__((noinline)) cell *
-row_first(mrd_kernels *k, const mrd_work *work, mrd_sid name)
+row_first(mrd_kernels *kernels, const mrd_work *work, mrd_sid name)
 {
-    if (name >= k->n_names || k->n == k->most)
+    if (name >= kernels->n_names || kernels->n == kernels->most)
         return NULL;
-    if ((k->cells[k->n] = calloc(k->n_workers, sizeof(cell))) == NULL) {
-        k->err = MRD_NOMEM;
+    if ((kernels->cells[kernels->n] = calloc(kernels->n_workers, sizeof(cell))) == NULL) {
+        kernels->err = MRD_NOMEM;
         return NULL;
     }
-    k->names[k->n] = name;
-    k->collective[k->n] = work->on == MRD_ON_COLLECTIVE || work->on == MRD_ON_BARRIER;
-    k->unclear[k->n] = work->class == MRD_CLASS_FUSED ||
-                       (work->class == MRD_CLASS_UNKNOWN &&
-                        mrd_kernel_name_suspicious(mrd_catalog_text(k->cat, name)));
-    k->row_of[name] = (uint16_t) ++k->n;
-    return k->cells[k->n - 1];
+    kernels->names[kernels->n] = name;
+    kernels->collective[kernels->n] = work->on == MRD_ON_COLLECTIVE || work->on == MRD_ON_BARRIER;
+    kernels->unclear[kernels->n] =
+        work->class == MRD_CLASS_FUSED ||
+        (work->class == MRD_CLASS_UNKNOWN &&
+         mrd_kernel_name_suspicious(mrd_catalog_text(kernels->cat, name)));
+    kernels->row_of[name] = (uint16_t) ++kernels->n;
+    return kernels->cells[kernels->n - 1];
 }
 
 void
-mrd_kernels_add(mrd_kernels *k, const mrd_work *work, mrd_sid name, uint64_t ns)
+mrd_kernels_add(mrd_kernels *kernels, const mrd_work *work, mrd_sid name, uint64_t ns)
 {
-    cell *row = name < k->n_names && k->row_of[name] != NO_ROW ? k->cells[k->row_of[name] - 1]
-                                                               : row_first(k, work, name);
+    cell *row = name < kernels->n_names && kernels->row_of[name] != NO_ROW
+                    ? kernels->cells[kernels->row_of[name] - 1]
+                    : row_first(kernels, work, name);
 
     if (row == NULL) {
-        k->rest_ns += ns;
+        kernels->rest_ns += ns;
         return;
     }
     row[work->worker].calls++;
@@ -101,79 +103,81 @@ mrd_kernels_add(mrd_kernels *k, const mrd_work *work, mrd_sid name, uint64_t ns)
 static int
 kernel_order(const void *a, const void *b, void *self)
 {
-    const mrd_kernel *x = a, *y = b;
+    const mrd_kernel *kernel = a, *y = b;
     const mrd_catalog *cat = self;
 
-    if (x->ns != y->ns)
-        return x->ns > y->ns ? -1 : 1;
-    return strcmp(mrd_catalog_text(cat, x->name).p, mrd_catalog_text(cat, y->name).p);
+    if (kernel->ns != y->ns)
+        return kernel->ns > y->ns ? -1 : 1;
+    return strcmp(mrd_catalog_text(cat, kernel->name).p, mrd_catalog_text(cat, y->name).p);
 }
 
 mrd_err
-mrd_kernels_finish(mrd_kernels *k, const uint32_t *place)
+mrd_kernels_finish(mrd_kernels *kernels, const uint32_t *place)
 {
-    uint64_t *times = calloc(k->n_workers + 1, sizeof(*times));
+    uint64_t *times = calloc(kernels->n_workers + 1, sizeof(*times));
 
-    if (k->err != MRD_OK) {
+    if (kernels->err != MRD_OK) {
         free(times);
-        return k->err;
+        return kernels->err;
     }
-    k->list = calloc(k->n + 1, sizeof(*k->list));
-    if (times == NULL || k->list == NULL) {
+    kernels->list = calloc(kernels->n + 1, sizeof(*kernels->list));
+    if (times == NULL || kernels->list == NULL) {
         free(times);
         return MRD_NOMEM;
     }
-    for (size_t i = 0; i < k->n; i++) {
-        mrd_kernel *v = &k->list[i];
+    for (size_t i = 0; i < kernels->n; i++) {
+        mrd_kernel *kernel = &kernels->list[i];
 
-        v->name = k->names[i];
-        v->collective = k->collective[i];
-        v->unclear = k->unclear[i];
-        for (size_t w = 0; w < k->n_workers; w++) {
-            const cell *c = &k->cells[i][w];
+        kernel->name = kernels->names[i];
+        kernel->collective = kernels->collective[i];
+        kernel->unclear = kernels->unclear[i];
+        for (size_t w = 0; w < kernels->n_workers; w++) {
+            const cell *c = &kernels->cells[i][w];
 
             if (c->calls == 0)
                 continue;
-            times[v->workers++] = c->ns;
-            v->calls += c->calls;
-            v->ns += c->ns;
-            if (v->workers > 1 &&
-                (c->ns < v->most_ns || (c->ns == v->most_ns && place[w] > v->most_worker)))
+            times[kernel->workers++] = c->ns;
+            kernel->calls += c->calls;
+            kernel->ns += c->ns;
+            if (kernel->workers > 1 &&
+                (c->ns < kernel->most_ns ||
+                 (c->ns == kernel->most_ns && place[w] > kernel->most_worker)))
                 continue;
-            v->most_worker = place[w];
-            v->most_ns = c->ns;
-            v->most_calls = c->calls;
+            kernel->most_worker = place[w];
+            kernel->most_ns = c->ns;
+            kernel->most_calls = c->calls;
         }
-        qsort(times, v->workers, sizeof(*times), mrd_u64_order);
-        v->median_ns = v->workers == 0 ? 0 : times[(v->workers - 1) / 2];
+        qsort(times, kernel->workers, sizeof(*times), mrd_u64_order);
+        kernel->median_ns = kernel->workers == 0 ? 0 : times[(kernel->workers - 1) / 2];
     }
     free(times);
-    if (k->n > 0)
-        qsort_r(k->list, k->n, sizeof(*k->list), kernel_order, (void *) (uintptr_t) k->cat);
+    if (kernels->n > 0)
+        qsort_r(kernels->list, kernels->n, sizeof(*kernels->list), kernel_order,
+                (void *) (uintptr_t) kernels->cat);
     return MRD_OK;
 }
 
 const mrd_kernel *
-mrd_kernels_list(const mrd_kernels *k, size_t *ret_n)
+mrd_kernels_list(const mrd_kernels *kernels, size_t *ret_n)
 {
-    *ret_n = k->n;
-    return k->list;
+    *ret_n = kernels->n;
+    return kernels->list;
 }
 
 uint64_t
-mrd_kernels_rest(const mrd_kernels *k)
+mrd_kernels_rest(const mrd_kernels *kernels)
 {
-    return k->rest_ns;
+    return kernels->rest_ns;
 }
 
 bool
-mrd_kernels_are_unclear(const mrd_kernels *k, uint64_t *ret_unclear_ns, uint64_t *ret_all_ns)
+mrd_kernels_are_unclear(const mrd_kernels *kernels, uint64_t *ret_unclear_ns, uint64_t *ret_all_ns)
 {
     *ret_unclear_ns = 0;
-    *ret_all_ns = k->rest_ns;
-    for (size_t i = 0; i < k->n; i++) {
-        *ret_all_ns += k->list[i].ns;
-        *ret_unclear_ns += k->list[i].unclear ? k->list[i].ns : 0;
+    *ret_all_ns = kernels->rest_ns;
+    for (size_t i = 0; i < kernels->n; i++) {
+        *ret_all_ns += kernels->list[i].ns;
+        *ret_unclear_ns += kernels->list[i].unclear ? kernels->list[i].ns : 0;
     }
     return *ret_unclear_ns > *ret_all_ns / MRD_KERNELS_UNCLEAR;
 }

@@ -33,15 +33,16 @@ typedef struct {
 typedef struct mrd_kernels mrd_kernels;
 
 mrd_kernels *mrd_kernels_new(const mrd_catalog *cat, size_t workers); /* NULL if out of memory */
-void mrd_kernels_free(mrd_kernels *k);                                /* NULL is fine */
-void mrd_kernels_add(mrd_kernels *k, const mrd_work *work, mrd_sid name, uint64_t ns);
+void mrd_kernels_free(mrd_kernels *kernels);                          /* NULL is fine */
+void mrd_kernels_add(mrd_kernels *kernels, const mrd_work *work, mrd_sid name, uint64_t ns);
 /* Call after the last event. `place` is described at mrd_step_path_renumber. Errors: NOMEM. */
-mrd_err mrd_kernels_finish(mrd_kernels *k, const uint32_t *place);
+mrd_err mrd_kernels_finish(mrd_kernels *kernels, const uint32_t *place);
 /* Returns the kernels by falling time, then name. Borrowed. */
-const mrd_kernel *mrd_kernels_list(const mrd_kernels *k, size_t *ret_n);
-uint64_t mrd_kernels_rest(const mrd_kernels *k); /* ns of names beyond the limit */
+const mrd_kernel *mrd_kernels_list(const mrd_kernels *kernels, size_t *ret_n);
+uint64_t mrd_kernels_rest(const mrd_kernels *kernels); /* ns of names beyond the limit */
 /* Stores the time of unclear names and of all names. Returns true if the share of unclear names is
  * more than 1/MRD_KERNELS_UNCLEAR. */
-bool mrd_kernels_are_unclear(const mrd_kernels *k, uint64_t *ret_unclear_ns, uint64_t *ret_all_ns);
+bool mrd_kernels_are_unclear(const mrd_kernels *kernels, uint64_t *ret_unclear_ns,
+                             uint64_t *ret_all_ns);
 
 #endif

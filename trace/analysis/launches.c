@@ -24,12 +24,12 @@ mrd_launches_new(void)
 }
 
 void
-mrd_launches_free(mrd_launches *l)
+mrd_launches_free(mrd_launches *launches)
 {
-    if (l == NULL)
+    if (launches == NULL)
         return;
-    mrd_map_fini(&l->places);
-    free(l);
+    mrd_map_fini(&launches->places);
+    free(launches);
 }
 
 static mrd_map_key
@@ -40,29 +40,29 @@ key_of(uint64_t flow)
 
 /* Drops the oldest launch, unless its arrow's number was reused since. */
 static void
-forget(mrd_launches *l, uint32_t place)
+forget(mrd_launches *launches, uint32_t place)
 {
-    mrd_map_key key = key_of(l->v[place].flow);
+    mrd_map_key key = key_of(launches->v[place].flow);
 
-    if (l->noted >= MRD_LAUNCHES && mrd_map_get(&l->places, key) == place)
-        mrd_map_remove(&l->places, key);
+    if (launches->noted >= MRD_LAUNCHES && mrd_map_get(&launches->places, key) == place)
+        mrd_map_remove(&launches->places, key);
 }
 
 mrd_err
-mrd_launches_note(mrd_launches *l, uint64_t flow, mrd_ev_ns ts)
+mrd_launches_note(mrd_launches *launches, uint64_t flow, mrd_ev_ns ts)
 {
-    uint32_t place = (uint32_t) (l->noted % MRD_LAUNCHES);
+    uint32_t place = (uint32_t) (launches->noted % MRD_LAUNCHES);
 
-    forget(l, place);
-    l->v[place] = (launch){ flow, ts };
-    l->noted++;
-    return mrd_map_put(&l->places, key_of(flow), place);
+    forget(launches, place);
+    launches->v[place] = (launch){ flow, ts };
+    launches->noted++;
+    return mrd_map_put(&launches->places, key_of(flow), place);
 }
 
 const mrd_ev_ns *
-mrd_launches_find(const mrd_launches *l, uint64_t flow)
+mrd_launches_find(const mrd_launches *launches, uint64_t flow)
 {
-    uint32_t place = mrd_map_get(&l->places, key_of(flow));
+    uint32_t place = mrd_map_get(&launches->places, key_of(flow));
 
-    return place == MRD_MAP_NONE ? NULL : &l->v[place].ts;
+    return place == MRD_MAP_NONE ? NULL : &launches->v[place].ts;
 }

@@ -20,11 +20,11 @@
 typedef struct mrd_launches mrd_launches;
 
 mrd_launches *mrd_launches_new(void); /* NULL if out of memory */
-void mrd_launches_free(mrd_launches *l);
+void mrd_launches_free(mrd_launches *launches);
 /* Stores that the arrow with this number leaves a span that began at `ts`. Replaces an earlier
  * arrow of this number. Errors: NOMEM, and the arrow is not stored. */
-mrd_err mrd_launches_note(mrd_launches *l, uint64_t flow, mrd_ev_ns ts);
+mrd_err mrd_launches_note(mrd_launches *launches, uint64_t flow, mrd_ev_ns ts);
 /* Returns the begin of the launch; NULL if it is not stored. Borrowed until the next note. */
-const mrd_ev_ns *mrd_launches_find(const mrd_launches *l, uint64_t flow);
+const mrd_ev_ns *mrd_launches_find(const mrd_launches *launches, uint64_t flow);
 
 #endif

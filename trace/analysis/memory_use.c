@@ -17,28 +17,28 @@ struct mrd_memory_use {
 mrd_memory_use *
 mrd_memory_use_new(const mrd_sink_env *env)
 {
-    mrd_memory_use *m = calloc(1, sizeof(*m));
+    mrd_memory_use *use = calloc(1, sizeof(*use));
 
-    if (m == NULL)
+    if (use == NULL)
         return NULL;
-    m->cat = env->catalog;
-    m->profile = env->profile;
-    m->n_tracks = mrd_catalog_tracks(m->cat);
-    if ((m->row_of = calloc(m->n_tracks + 1, sizeof(*m->row_of))) == NULL) {
-        free(m);
+    use->cat = env->catalog;
+    use->profile = env->profile;
+    use->n_tracks = mrd_catalog_tracks(use->cat);
+    if ((use->row_of = calloc(use->n_tracks + 1, sizeof(*use->row_of))) == NULL) {
+        free(use);
         return NULL;
     }
-    return m;
+    return use;
 }
 
 void
-mrd_memory_use_free(mrd_memory_use *m)
+mrd_memory_use_free(mrd_memory_use *use)
 {
-    if (m == NULL)
+    if (use == NULL)
         return;
-    free(m->rows);
-    free(m->row_of);
-    free(m);
+    free(use->rows);
+    free(use->row_of);
+    free(use);
 }
 
 /* Returns true if a counter of this name measures used memory. */
@@ -54,28 +54,28 @@ is_use(mrd_str name)
 }
 
 static mrd_err
-find_row(mrd_memory_use *m, mrd_track_id track, mrd_memory_row **ret)
+find_row(mrd_memory_use *use, mrd_track_id track, mrd_memory_row **ret)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(m->cat, track);
+    const mrd_track *t = mrd_catalog_borrow_track(use->cat, track);
 
     *ret = NULL;
-    if (m->row_of[track] == UINT32_MAX)
+    if (use->row_of[track] == UINT32_MAX)
         return MRD_OK;
-    if (m->row_of[track] == 0) {
-        m->row_of[track] = UINT32_MAX;
-        if (t->unit != MRD_UNIT_BYTES || mrd_catalog_profile_of(m->cat, track) != m->profile ||
-            !is_use(mrd_catalog_text(m->cat, t->name)))
+    if (use->row_of[track] == 0) {
+        use->row_of[track] = UINT32_MAX;
+        if (t->unit != MRD_UNIT_BYTES || mrd_catalog_profile_of(use->cat, track) != use->profile ||
+            !is_use(mrd_catalog_text(use->cat, t->name)))
             return MRD_OK;
-        if (m->n_rows == MRD_MEMORY_ROWS) {
-            m->left_out++;
+        if (use->n_rows == MRD_MEMORY_ROWS) {
+            use->left_out++;
             return MRD_OK;
         }
-        if (!MRD_VEC_ROOM(m->rows, m->n_rows, m->cap_rows, 1))
+        if (!MRD_VEC_ROOM(use->rows, use->n_rows, use->cap_rows, 1))
             return MRD_NOMEM;
-        m->rows[m->n_rows] = (mrd_memory_row){ .track = track, .width = 1 };
-        m->row_of[track] = (uint32_t) ++m->n_rows;
+        use->rows[use->n_rows] = (mrd_memory_row){ .track = track, .width = 1 };
+        use->row_of[track] = (uint32_t) ++use->n_rows;
     }
-    *ret = &m->rows[m->row_of[track] - 1];
+    *ret = &use->rows[use->row_of[track] - 1];
     return MRD_OK;
 }
 
@@ -108,15 +108,15 @@ add_sample(mrd_memory_row *row, mrd_ev_ns at, uint64_t bytes)
 }
 
 mrd_err
-mrd_memory_use_add(mrd_memory_use *m, const mrd_event *ev)
+mrd_memory_use_add(mrd_memory_use *use, const mrd_event *ev)
 {
     mrd_memory_row *row;
     mrd_err err;
     double bytes = (ev->flags & MRD_EV_INT) != 0 ? (double) ev->ivalue : ev->value;
 
-    if (ev->kind != MRD_COUNTER || ev->track >= m->n_tracks || !(bytes >= 0 && bytes < 1e18))
+    if (ev->kind != MRD_COUNTER || ev->track >= use->n_tracks || !(bytes >= 0 && bytes < 1e18))
         return MRD_OK;
-    if ((err = find_row(m, ev->track, &row)) == MRD_OK && row != NULL)
+    if ((err = find_row(use, ev->track, &row)) == MRD_OK && row != NULL)
         add_sample(row, ev->ts,
                    (ev->flags & MRD_EV_INT) != 0 ? (uint64_t) ev->ivalue : (uint64_t) bytes);
     return err;
@@ -125,34 +125,35 @@ mrd_memory_use_add(mrd_memory_use *m, const mrd_event *ev)
 static int
 row_order(const void *a, const void *b, void *self)
 {
-    const mrd_memory_row *x = a, *y = b;
+    const mrd_memory_row *row = a, *memory_row = b;
     const mrd_catalog *cat = self;
-    const mrd_track *s = mrd_catalog_borrow_track(cat, x->track),
-                    *t = mrd_catalog_borrow_track(cat, y->track);
-    int order = (s->process > t->process) - (s->process < t->process);
+    const mrd_track *track = mrd_catalog_borrow_track(cat, row->track),
+                    *t = mrd_catalog_borrow_track(cat, memory_row->track);
+    int order = (track->process > t->process) - (track->process < t->process);
 
     if (order == 0)
-        order = (x->peak < y->peak) - (x->peak > y->peak);
+        order = (row->peak < memory_row->peak) - (row->peak > memory_row->peak);
     if (order == 0)
-        order = strcmp(mrd_catalog_text(cat, s->name).p, mrd_catalog_text(cat, t->name).p);
-    return order != 0 ? order : (x->track > y->track) - (x->track < y->track);
+        order = strcmp(mrd_catalog_text(cat, track->name).p, mrd_catalog_text(cat, t->name).p);
+    return order != 0 ? order : (row->track > memory_row->track) - (row->track < memory_row->track);
 }
 
 const mrd_memory_row *
-mrd_memory_use_rows(mrd_memory_use *m, size_t *ret_n)
+mrd_memory_use_rows(mrd_memory_use *use, size_t *ret_n)
 {
-    if (m->n_rows > 1)
-        qsort_r(m->rows, m->n_rows, sizeof(*m->rows), row_order, (void *) (uintptr_t) m->cat);
-    for (size_t i = 0; i < m->n_rows; i++)
-        m->row_of[m->rows[i].track] = (uint32_t) i + 1;
-    *ret_n = m->n_rows;
-    return m->rows;
+    if (use->n_rows > 1)
+        qsort_r(use->rows, use->n_rows, sizeof(*use->rows), row_order,
+                (void *) (uintptr_t) use->cat);
+    for (size_t i = 0; i < use->n_rows; i++)
+        use->row_of[use->rows[i].track] = (uint32_t) i + 1;
+    *ret_n = use->n_rows;
+    return use->rows;
 }
 
 uint64_t
-mrd_memory_use_left_out(const mrd_memory_use *m)
+mrd_memory_use_left_out(const mrd_memory_use *use)
 {
-    return m->left_out;
+    return use->left_out;
 }
 
 mrd_trend

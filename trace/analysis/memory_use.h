@@ -35,14 +35,14 @@ typedef struct {
 typedef struct mrd_memory_use mrd_memory_use;
 
 mrd_memory_use *mrd_memory_use_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_memory_use_free(mrd_memory_use *m);                 /* NULL is fine */
+void mrd_memory_use_free(mrd_memory_use *use);               /* NULL is fine */
 /* Adds an event. Events come in order of time. Other kinds of events and other counters are
  * ignored. Errors: NOMEM. */
-mrd_err mrd_memory_use_add(mrd_memory_use *m, const mrd_event *ev);
+mrd_err mrd_memory_use_add(mrd_memory_use *use, const mrd_event *ev);
 /* Returns the rows by process (in the order of the catalog), then falling peak, then name. Borrowed
  * until the next add. */
-const mrd_memory_row *mrd_memory_use_rows(mrd_memory_use *m, size_t *ret_n);
-uint64_t mrd_memory_use_left_out(const mrd_memory_use *m); /* counters beyond the limit */
+const mrd_memory_row *mrd_memory_use_rows(mrd_memory_use *use, size_t *ret_n);
+uint64_t mrd_memory_use_left_out(const mrd_memory_use *use); /* counters beyond the limit */
 mrd_trend mrd_memory_trend(const mrd_memory_row *row);
 
 #endif

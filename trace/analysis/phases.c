@@ -44,19 +44,19 @@ typedef struct {
 static form_word
 word_at(const char *at)
 {
-    form_word w = { .len = strcspn(at + 1, "_") + 1, .counted = MRD_COUNT(counted) };
+    form_word word = { .len = strcspn(at + 1, "_") + 1, .counted = MRD_COUNT(counted) };
     size_t from = 1;
 
-    for (size_t i = 0; i < MRD_COUNT(counted) && w.counted == MRD_COUNT(counted); i++) {
+    for (size_t i = 0; i < MRD_COUNT(counted) && word.counted == MRD_COUNT(counted); i++) {
         size_t len = strlen(counted[i]);
 
         if (strncmp(at + 1, counted[i], len) == 0 && !isalpha((unsigned char) at[1 + len])) {
-            w.counted = i;
+            word.counted = i;
             from += len;
         }
     }
-    w.is_number = mrd_num_digits((mrd_str){ at + from, w.len - from }, &w.number);
-    return w;
+    word.is_number = mrd_num_digits((mrd_str){ at + from, word.len - from }, &word.number);
+    return word;
 }
 
 /* Removes numbers from a form, and the counted words before them: "_forward_mb_3_" becomes
@@ -67,17 +67,17 @@ remove_numbers(char *form)
     char *to = form, *words = NULL; /* where the counted words before `to` begin */
 
     for (const char *from = form; from[1] != '\0';) {
-        form_word w = word_at(from);
+        form_word word = word_at(from);
 
-        if (w.is_number) {
+        if (word.is_number) {
             to = words != NULL ? words : to;
             words = NULL;
         } else {
-            words = w.counted == MRD_COUNT(counted) ? NULL : words != NULL ? words : to;
-            memmove(to, from, w.len);
-            to += w.len;
+            words = word.counted == MRD_COUNT(counted) ? NULL : words != NULL ? words : to;
+            memmove(to, from, word.len);
+            to += word.len;
         }
-        from += w.len;
+        from += word.len;
     }
     memcpy(to, "_", 2);
 }
@@ -228,17 +228,17 @@ mrd_phase_step(mrd_str name, uint64_t *ret_number)
         text[i] = strchr("()<>", name.p[i]) != NULL ? ' ' : name.p[i];
     (void) mrd_kernel_name_form((mrd_str){ text, len }, form, sizeof(form));
     for (const char *at = form; at[1] != '\0';) {
-        form_word w = word_at(at);
+        form_word word = word_at(at);
 
-        if (w.counted < MRD_COUNT(counted))
-            is_step = w.counted < STEP_WORDS && !after_phase;
-        if (w.is_number && is_step) {
-            *ret_number = w.number;
+        if (word.counted < MRD_COUNT(counted))
+            is_step = word.counted < STEP_WORDS && !after_phase;
+        if (word.is_number && is_step) {
+            *ret_number = word.number;
             found = true;
         }
-        is_step = is_step && !w.is_number && w.counted < MRD_COUNT(counted);
-        after_phase = names_phase(at, w.len);
-        at += w.len;
+        is_step = is_step && !word.is_number && word.counted < MRD_COUNT(counted);
+        after_phase = names_phase(at, word.len);
+        at += word.len;
     }
     return found;
 }
@@ -257,26 +257,26 @@ mrd_phase_stage(mrd_str ranks)
 }
 
 int
-mrd_phase_ranks_order(mrd_str a, mrd_str b)
+mrd_phase_ranks_order(mrd_str str, mrd_str b)
 {
     size_t i = 0, k = 0;
 
-    while (i < a.len && k < b.len) {
+    while (i < str.len && k < b.len) {
         uint64_t x = 0, y = 0;
 
-        if (!isdigit((unsigned char) a.p[i]) || !isdigit((unsigned char) b.p[k])) {
-            if (a.p[i] != b.p[k])
-                return (unsigned char) a.p[i] < (unsigned char) b.p[k] ? -1 : 1;
+        if (!isdigit((unsigned char) str.p[i]) || !isdigit((unsigned char) b.p[k])) {
+            if (str.p[i] != b.p[k])
+                return (unsigned char) str.p[i] < (unsigned char) b.p[k] ? -1 : 1;
             i++;
             k++;
             continue;
         }
-        for (; i < a.len && isdigit((unsigned char) a.p[i]); i++)
-            x = 10 * x + (uint64_t) (a.p[i] - '0');
+        for (; i < str.len && isdigit((unsigned char) str.p[i]); i++)
+            x = 10 * x + (uint64_t) (str.p[i] - '0');
         for (; k < b.len && isdigit((unsigned char) b.p[k]); k++)
             y = 10 * y + (uint64_t) (b.p[k] - '0');
         if (x != y)
             return x < y ? -1 : 1;
     }
-    return (i < a.len) - (k < b.len);
+    return (i < str.len) - (k < b.len);
 }

@@ -28,7 +28,7 @@ mrd_str mrd_phase_ranks(mrd_str name);
  * 7". In "forward_step 7" it is a microbatch. Returns false if there is none. */
 bool mrd_phase_step(mrd_str name, uint64_t *ret_number);
 /* Compares two such texts, numbers by value. Returns a value below, equal to or above 0. */
-int mrd_phase_ranks_order(mrd_str a, mrd_str b);
+int mrd_phase_ranks_order(mrd_str str, mrd_str b);
 /* Returns the pipeline stage in such a text; MRD_NONE if it contains no stage. */
 int64_t mrd_phase_stage(mrd_str ranks);
 

@@ -55,12 +55,12 @@ typedef struct {
     bool any;
 } mrd_queue;
 
-void mrd_queue_init(mrd_queue *q);
-void mrd_queue_fini(mrd_queue *q);
+void mrd_queue_init(mrd_queue *queue);
+void mrd_queue_fini(mrd_queue *queue);
 /* Adds a device span. The window begins with the first span. `launch` is the time of its launch. It
  * is ignored if `known` is false or it lies after `begin`. Errors: NOMEM. */
-mrd_err mrd_queue_add(mrd_queue *q, mrd_ev_ns launch, bool known, mrd_ev_ns begin);
+mrd_err mrd_queue_add(mrd_queue *queue, mrd_ev_ns launch, bool known, mrd_ev_ns begin);
 /* Ends the window, at or after the begin of the last span. */
-void mrd_queue_finish(mrd_queue *q, mrd_ev_ns end);
+void mrd_queue_finish(mrd_queue *queue, mrd_ev_ns end);
 
 #endif

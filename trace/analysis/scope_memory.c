@@ -29,15 +29,15 @@ struct mrd_scope_memory {
     mrd_scope_memory_row *list;
 };
 
-/* If s begins with `head`, removes it and returns true. */
+/* If str begins with `head`, removes it and returns true. */
 static bool
-behind(mrd_str *s, const char *head)
+behind(mrd_str *str, const char *head)
 {
     size_t n = strlen(head);
 
-    if (s->len < n || memcmp(s->p, head, n) != 0)
+    if (str->len < n || memcmp(str->p, head, n) != 0)
         return false;
-    *s = (mrd_str){ s->p + n, s->len - n };
+    *str = (mrd_str){ str->p + n, str->len - n };
     return true;
 }
 
@@ -55,19 +55,19 @@ parse(mrd_str name, mrd_scope_memory_row *row, what_kind *ret_what)
         row->place = MRD_STR("device");
     else
         return false;
-    for (what_kind k = CURRENT; k < WHATS; k++)
-        if (behind(&name, whats[k])) {
+    for (what_kind kind = CURRENT; kind < WHATS; kind++)
+        if (behind(&name, whats[kind])) {
             row->scope = name;
-            *ret_what = k;
+            *ret_what = kind;
             return true;
         }
     return false;
 }
 
 static bool
-same_str(mrd_str a, mrd_str b)
+same_str(mrd_str str, mrd_str b)
 {
-    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+    return str.len == b.len && memcmp(str.p, b.p, str.len) == 0;
 }
 
 static bool
@@ -82,62 +82,62 @@ is_row(const void *self, uint32_t item, const void *key)
 
 /* Returns the index of the scope's row + 1; 0 if out of memory. */
 static uint32_t
-row_of(mrd_scope_memory *m, mrd_index *by_scope, const mrd_scope_memory_row *want)
+row_of(mrd_scope_memory *memory, mrd_index *by_scope, const mrd_scope_memory_row *want)
 {
     uint64_t hash = mrd_hash64(want->place.p, want->place.len, mrd_hash_seed() ^ want->process);
     uint32_t at;
 
     hash = mrd_hash64(want->scope.p, want->scope.len, hash);
-    if ((at = mrd_index_find(by_scope, hash, is_row, m, want)) != MRD_INDEX_NONE)
+    if ((at = mrd_index_find(by_scope, hash, is_row, memory, want)) != MRD_INDEX_NONE)
         return at + 1;
-    if (!MRD_VEC_ROOM(m->rows, m->n_rows, m->cap_rows, 1) ||
-        mrd_index_add(by_scope, hash, (uint32_t) m->n_rows) != MRD_OK)
+    if (!MRD_VEC_ROOM(memory->rows, memory->n_rows, memory->cap_rows, 1) ||
+        mrd_index_add(by_scope, hash, (uint32_t) memory->n_rows) != MRD_OK)
         return 0;
-    m->rows[m->n_rows++] = (scope_row){ .out = *want };
-    return (uint32_t) m->n_rows;
+    memory->rows[memory->n_rows++] = (scope_row){ .out = *want };
+    return (uint32_t) memory->n_rows;
 }
 
 mrd_scope_memory *
 mrd_scope_memory_new(const mrd_sink_env *env)
 {
-    mrd_scope_memory *m = calloc(1, sizeof(*m));
+    mrd_scope_memory *memory = calloc(1, sizeof(*memory));
     mrd_index by_scope = { 0 };
     bool ok = true;
 
-    if (m == NULL)
+    if (memory == NULL)
         return NULL;
-    m->cat = env->catalog;
-    m->n_tracks = mrd_catalog_tracks(env->catalog);
-    if ((m->tracks = calloc(m->n_tracks + 1, sizeof(*m->tracks))) == NULL) {
-        mrd_scope_memory_free(m);
+    memory->cat = env->catalog;
+    memory->n_tracks = mrd_catalog_tracks(env->catalog);
+    if ((memory->tracks = calloc(memory->n_tracks + 1, sizeof(*memory->tracks))) == NULL) {
+        mrd_scope_memory_free(memory);
         return NULL;
     }
-    for (mrd_track_id i = 0; i < m->n_tracks && ok; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(env->catalog, i);
-        mrd_scope_memory_row row = { .process = t->process };
+    for (mrd_track_id id = 0; id < memory->n_tracks && ok; id++) {
+        const mrd_track *track = mrd_catalog_borrow_track(env->catalog, id);
+        mrd_scope_memory_row row = { .process = track->process };
 
-        if (t->kind != MRD_TRACK_COUNTER || t->source != MRD_SRC_ANNOTATION ||
-            mrd_catalog_profile_of(env->catalog, i) != env->profile ||
-            !parse(mrd_catalog_text(env->catalog, t->name), &row, &m->tracks[i].what))
+        if (track->kind != MRD_TRACK_COUNTER || track->source != MRD_SRC_ANNOTATION ||
+            mrd_catalog_profile_of(env->catalog, id) != env->profile ||
+            !parse(mrd_catalog_text(env->catalog, track->name), &row, &memory->tracks[id].what))
             continue;
-        ok = (m->tracks[i].row = row_of(m, &by_scope, &row)) != 0;
+        ok = (memory->tracks[id].row = row_of(memory, &by_scope, &row)) != 0;
     }
     mrd_index_fini(&by_scope);
     if (ok)
-        return m;
-    mrd_scope_memory_free(m);
+        return memory;
+    mrd_scope_memory_free(memory);
     return NULL;
 }
 
 void
-mrd_scope_memory_free(mrd_scope_memory *m)
+mrd_scope_memory_free(mrd_scope_memory *memory)
 {
-    if (m == NULL)
+    if (memory == NULL)
         return;
-    free(m->rows);
-    free(m->tracks);
-    free(m->list);
-    free(m);
+    free(memory->rows);
+    free(memory->tracks);
+    free(memory->list);
+    free(memory);
 }
 
 static uint64_t
@@ -149,29 +149,29 @@ value_of(const mrd_event *ev)
 }
 
 void
-mrd_scope_memory_add(mrd_scope_memory *m, const mrd_event *ev)
+mrd_scope_memory_add(mrd_scope_memory *memory, const mrd_event *ev)
 {
-    const scope_track *t;
-    scope_row *r;
+    const scope_track *track;
+    scope_row *row;
 
-    if (ev->kind != MRD_COUNTER || !mrd_scope_memory_has(m, ev->track))
+    if (ev->kind != MRD_COUNTER || !mrd_scope_memory_has(memory, ev->track))
         return;
-    t = &m->tracks[ev->track];
-    r = &m->rows[t->row - 1];
-    r->any = true;
-    switch (t->what) {
+    track = &memory->tracks[ev->track];
+    row = &memory->rows[track->row - 1];
+    row->any = true;
+    switch (track->what) {
     case CURRENT:
-        r->out.current = value_of(ev);
-        r->highest = r->out.current > r->highest ? r->out.current : r->highest;
+        row->out.current = value_of(ev);
+        row->highest = row->out.current > row->highest ? row->out.current : row->highest;
         break;
     case PEAK:
-        r->out.peak = value_of(ev);
+        row->out.peak = value_of(ev);
         break;
     case ALLOCATED:
-        r->out.allocated = value_of(ev);
+        row->out.allocated = value_of(ev);
         break;
     case ALLOCATIONS:
-        r->out.count = value_of(ev);
+        row->out.count = value_of(ev);
         break;
     case WHATS:
         break;
@@ -179,54 +179,56 @@ mrd_scope_memory_add(mrd_scope_memory *m, const mrd_event *ev)
 }
 
 bool
-mrd_scope_memory_has(const mrd_scope_memory *m, mrd_track_id track)
+mrd_scope_memory_has(const mrd_scope_memory *memory, mrd_track_id track)
 {
-    return track < m->n_tracks && m->tracks[track].row != 0;
+    return track < memory->n_tracks && memory->tracks[track].row != 0;
 }
 
 static int
-order_str(mrd_str a, mrd_str b)
+order_str(mrd_str str, mrd_str b)
 {
-    int c = memcmp(a.p, b.p, a.len < b.len ? a.len : b.len);
+    int c = memcmp(str.p, b.p, str.len < b.len ? str.len : b.len);
 
-    return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
+    return c != 0 ? c : (str.len > b.len) - (str.len < b.len);
 }
 
 static int
 order(const void *pa, const void *pb, void *self)
 {
-    const mrd_scope_memory_row *a = pa, *b = pb;
-    int c = a->process == b->process ? 0 : mrd_catalog_process_order(self, a->process, b->process);
+    const mrd_scope_memory_row *row = pa, *scope_memory_row = pb;
+    int c = row->process == scope_memory_row->process
+                ? 0
+                : mrd_catalog_process_order(self, row->process, scope_memory_row->process);
 
     if (c != 0)
         return c;
-    if ((c = order_str(a->place, b->place)) != 0)
+    if ((c = order_str(row->place, scope_memory_row->place)) != 0)
         return c;
-    if (a->peak != b->peak)
-        return a->peak > b->peak ? -1 : 1;
-    return order_str(a->scope, b->scope);
+    if (row->peak != scope_memory_row->peak)
+        return row->peak > scope_memory_row->peak ? -1 : 1;
+    return order_str(row->scope, scope_memory_row->scope);
 }
 
 const mrd_scope_memory_row *
-mrd_scope_memory_rows(mrd_scope_memory *m, size_t *ret_n)
+mrd_scope_memory_rows(mrd_scope_memory *memory, size_t *ret_n)
 {
-    size_t n = 0;
+    size_t count = 0;
 
     *ret_n = 0;
-    free(m->list);
-    if ((m->list = calloc(m->n_rows + 1, sizeof(*m->list))) == NULL)
+    free(memory->list);
+    if ((memory->list = calloc(memory->n_rows + 1, sizeof(*memory->list))) == NULL)
         return NULL;
-    for (size_t i = 0; i < m->n_rows; i++) {
-        mrd_scope_memory_row *to = &m->list[n];
+    for (size_t i = 0; i < memory->n_rows; i++) {
+        mrd_scope_memory_row *to = &memory->list[count];
 
-        if (!m->rows[i].any)
+        if (!memory->rows[i].any)
             continue;
-        *to = m->rows[i].out;
-        to->peak = to->peak > m->rows[i].highest ? to->peak : m->rows[i].highest;
+        *to = memory->rows[i].out;
+        to->peak = to->peak > memory->rows[i].highest ? to->peak : memory->rows[i].highest;
         to->freed = to->allocated > to->current ? to->allocated - to->current : 0;
-        n++;
+        count++;
     }
-    qsort_r(m->list, n, sizeof(*m->list), order, (void *) (uintptr_t) m->cat);
-    *ret_n = n;
-    return m->list;
+    qsort_r(memory->list, count, sizeof(*memory->list), order, (void *) (uintptr_t) memory->cat);
+    *ret_n = count;
+    return memory->list;
 }

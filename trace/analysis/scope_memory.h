@@ -22,12 +22,12 @@ typedef struct {
 typedef struct mrd_scope_memory mrd_scope_memory;
 
 mrd_scope_memory *mrd_scope_memory_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_scope_memory_free(mrd_scope_memory *m);
+void mrd_scope_memory_free(mrd_scope_memory *memory);
 /* Adds an event. Other kinds of events and other counters are ignored. */
-void mrd_scope_memory_add(mrd_scope_memory *m, const mrd_event *ev);
+void mrd_scope_memory_add(mrd_scope_memory *memory, const mrd_event *ev);
 /* Returns true if the track is such a counter. */
-bool mrd_scope_memory_has(const mrd_scope_memory *m, mrd_track_id track);
+bool mrd_scope_memory_has(const mrd_scope_memory *memory, mrd_track_id track);
 /* Returns the rows by process, place, falling peak and scope. Borrowed until the next call. */
-const mrd_scope_memory_row *mrd_scope_memory_rows(mrd_scope_memory *m, size_t *ret_n);
+const mrd_scope_memory_row *mrd_scope_memory_rows(mrd_scope_memory *memory, size_t *ret_n);
 
 #endif

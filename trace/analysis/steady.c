@@ -13,48 +13,48 @@ struct mrd_steady {
 mrd_steady *
 mrd_steady_new(size_t workers)
 {
-    mrd_steady *s = calloc(1, sizeof(*s));
+    mrd_steady *steady = calloc(1, sizeof(*steady));
 
-    if (s == NULL)
+    if (steady == NULL)
         return NULL;
-    s->workers = workers;
-    s->width = 1;
-    if ((s->ns = calloc(workers + 1, MRD_STEADY_BLOCKS * sizeof(*s->ns))) == NULL) {
-        free(s);
+    steady->workers = workers;
+    steady->width = 1;
+    if ((steady->ns = calloc(workers + 1, MRD_STEADY_BLOCKS * sizeof(*steady->ns))) == NULL) {
+        free(steady);
         return NULL;
     }
-    return s;
+    return steady;
 }
 
 void
-mrd_steady_free(mrd_steady *s)
+mrd_steady_free(mrd_steady *steady)
 {
-    if (s == NULL)
+    if (steady == NULL)
         return;
-    free(s->ns);
-    free(s);
+    free(steady->ns);
+    free(steady);
 }
 
 /* Joins blocks in pairs. */
 static void
-widen(mrd_steady *s)
+widen(mrd_steady *steady)
 {
-    for (size_t w = 0; w < s->workers; w++) {
-        uint64_t *ns = &s->ns[w * MRD_STEADY_BLOCKS];
+    for (size_t w = 0; w < steady->workers; w++) {
+        uint64_t *ns = &steady->ns[w * MRD_STEADY_BLOCKS];
 
         for (size_t b = 0; b < MRD_STEADY_BLOCKS / 2; b++)
             ns[b] = ns[2 * b] + ns[2 * b + 1];
         memset(&ns[MRD_STEADY_BLOCKS / 2], 0, MRD_STEADY_BLOCKS / 2 * sizeof(*ns));
     }
-    s->width *= 2;
+    steady->width *= 2;
 }
 
 void
-mrd_steady_add(mrd_steady *s, uint32_t worker, uint64_t ns)
+mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns)
 {
-    if (s->n == s->width * MRD_STEADY_BLOCKS)
-        widen(s);
-    s->ns[worker * MRD_STEADY_BLOCKS + s->n++ / s->width] += ns;
+    if (steady->n == steady->width * MRD_STEADY_BLOCKS)
+        widen(steady);
+    steady->ns[worker * MRD_STEADY_BLOCKS + steady->n++ / steady->width] += ns;
 }
 
 /*
@@ -63,7 +63,7 @@ mrd_steady_add(mrd_steady *s, uint32_t worker, uint64_t ns)
  * largest of their block, so that nothing overflows.
  */
 static double
-log_bound(const mrd_steady *s, uint32_t worker, size_t workers, double rate)
+log_bound(const mrd_steady *steady, uint32_t worker, size_t workers, double rate)
 {
     double sum = 0;
 
@@ -72,13 +72,13 @@ log_bound(const mrd_steady *s, uint32_t worker, size_t workers, double rate)
         double all = 0;
         size_t others = workers;
 
-        for (size_t w = 0; w < s->workers; w++) {
-            uint64_t ns = s->ns[w * MRD_STEADY_BLOCKS + b];
+        for (size_t w = 0; w < steady->workers; w++) {
+            uint64_t ns = steady->ns[w * MRD_STEADY_BLOCKS + b];
 
             most = ns > most ? ns : most;
         }
-        for (size_t w = 0; w < s->workers && most > 0; w++) {
-            uint64_t ns = s->ns[w * MRD_STEADY_BLOCKS + b];
+        for (size_t w = 0; w < steady->workers && most > 0; w++) {
+            uint64_t ns = steady->ns[w * MRD_STEADY_BLOCKS + b];
 
             if (ns == 0)
                 continue;
@@ -89,19 +89,19 @@ log_bound(const mrd_steady *s, uint32_t worker, size_t workers, double rate)
             continue;
         all += (double) others * exp(-rate * (double) most);
         sum += log(all / (double) workers) +
-               rate * ((double) most - (double) s->ns[worker * MRD_STEADY_BLOCKS + b]);
+               rate * ((double) most - (double) steady->ns[worker * MRD_STEADY_BLOCKS + b]);
     }
     return sum;
 }
 
 static double
-chance(const mrd_steady *s, uint32_t worker, size_t workers)
+chance(const mrd_steady *steady, uint32_t worker, size_t workers)
 {
     uint64_t most = 0;
     double low = -10, high = 15, p; /* range of log2(rate * largest amount) */
 
     for (size_t b = 0; b < MRD_STEADY_BLOCKS; b++) {
-        uint64_t ns = s->ns[worker * MRD_STEADY_BLOCKS + b];
+        uint64_t ns = steady->ns[worker * MRD_STEADY_BLOCKS + b];
 
         most = ns > most ? ns : most;
     }
@@ -111,59 +111,59 @@ chance(const mrd_steady *s, uint32_t worker, size_t workers)
     for (unsigned round = 0; round < 40; round++) {
         double third = (high - low) / 3, a = low + third, b = high - third;
 
-        if (log_bound(s, worker, workers, exp2(a) / (double) most) <
-            log_bound(s, worker, workers, exp2(b) / (double) most))
+        if (log_bound(steady, worker, workers, exp2(a) / (double) most) <
+            log_bound(steady, worker, workers, exp2(b) / (double) most))
             high = b;
         else
             low = a;
     }
     p = (double) workers *
-        exp(log_bound(s, worker, workers, exp2((low + high) / 2) / (double) most));
+        exp(log_bound(steady, worker, workers, exp2((low + high) / 2) / (double) most));
     return p < 1 ? p : 1;
 }
 
 static uint64_t
-waits_in(const mrd_steady *s, size_t worker, size_t from, size_t to)
+waits_in(const mrd_steady *steady, size_t worker, size_t from, size_t to)
 {
     uint64_t ns = 0;
 
     for (size_t b = from; b < to; b++)
-        ns += s->ns[worker * MRD_STEADY_BLOCKS + b];
+        ns += steady->ns[worker * MRD_STEADY_BLOCKS + b];
     return ns;
 }
 
 /* Returns true if the worker has the most in these blocks, and at least `least`. */
 static bool
-leads_in(const mrd_steady *s, uint32_t worker, size_t from, size_t to, uint64_t least)
+leads_in(const mrd_steady *steady, uint32_t worker, size_t from, size_t to, uint64_t least)
 {
-    uint64_t ns = waits_in(s, worker, from, to);
+    uint64_t ns = waits_in(steady, worker, from, to);
     bool leads = ns > 0 && ns >= least;
 
-    for (size_t w = 0; w < s->workers && leads; w++)
-        leads = w == worker || waits_in(s, w, from, to) < ns;
+    for (size_t w = 0; w < steady->workers && leads; w++)
+        leads = w == worker || waits_in(steady, w, from, to) < ns;
     return leads;
 }
 
 /* Returns true if the worker leads in each of `parts` equal parts of the blocks from `from` on. */
 static bool
-leads_from(const mrd_steady *s, uint32_t worker, size_t from, size_t blocks, size_t parts)
+leads_from(const mrd_steady *steady, uint32_t worker, size_t from, size_t blocks, size_t parts)
 {
-    uint64_t least = waits_in(s, worker, 0, blocks) / 10;
+    uint64_t least = waits_in(steady, worker, 0, blocks) / 10;
     bool leads = true;
 
     for (size_t i = 0; i < parts && leads; i++)
-        leads = leads_in(s, worker, from + (blocks - from) * i / parts,
+        leads = leads_in(steady, worker, from + (blocks - from) * i / parts,
                          from + (blocks - from) * (i + 1) / parts, least);
     return leads;
 }
 
 mrd_steadiness
-mrd_steady_of(const mrd_steady *s, uint32_t worker, size_t workers)
+mrd_steady_of(const mrd_steady *steady, uint32_t worker, size_t workers)
 {
-    size_t blocks = (size_t) ((s->n + s->width - 1) / s->width);
+    size_t blocks = (size_t) ((steady->n + steady->width - 1) / steady->width);
 
-    return (mrd_steadiness){ .p = chance(s, worker, workers),
-                             .lasts = leads_from(s, worker, 0, blocks, 4) ||
-                                      (s->n >= MRD_STEADY_BLOCKS &&
-                                       leads_from(s, worker, blocks / 2, blocks, 4)) };
+    return (mrd_steadiness){ .p = chance(steady, worker, workers),
+                             .lasts = leads_from(steady, worker, 0, blocks, 4) ||
+                                      (steady->n >= MRD_STEADY_BLOCKS &&
+                                       leads_from(steady, worker, blocks / 2, blocks, 4)) };
 }

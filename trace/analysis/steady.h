@@ -32,10 +32,10 @@
 typedef struct mrd_steady mrd_steady;
 
 mrd_steady *mrd_steady_new(size_t workers); /* NULL if out of memory */
-void mrd_steady_free(mrd_steady *s);        /* NULL is fine */
+void mrd_steady_free(mrd_steady *steady);   /* NULL is fine */
 /* Adds a collective, in which the others waited `ns` for this worker alone. `ns` is 0 if no worker
  * came last. */
-void mrd_steady_add(mrd_steady *s, uint32_t worker, uint64_t ns);
+void mrd_steady_add(mrd_steady *steady, uint32_t worker, uint64_t ns);
 
 typedef struct {
     double p;   /* 1 if no worker waited for it */
@@ -43,6 +43,6 @@ typedef struct {
 } mrd_steadiness;
 
 /* Tests one worker. `workers` is the number of workers that took part in collectives. */
-mrd_steadiness mrd_steady_of(const mrd_steady *s, uint32_t worker, size_t workers);
+mrd_steadiness mrd_steady_of(const mrd_steady *steady, uint32_t worker, size_t workers);
 
 #endif

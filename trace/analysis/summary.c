@@ -40,23 +40,25 @@ static mrd_err add_type(void *self, const mrd_event *ev);
 /* ---- Rows ---- */
 
 static int
-text_order(const mrd_catalog *cat, mrd_sid a, mrd_sid b)
+text_order(const mrd_catalog *cat, mrd_sid sid, mrd_sid b)
 {
-    return a == b ? 0 : strcmp(mrd_catalog_text(cat, a).p, mrd_catalog_text(cat, b).p);
+    return sid == b ? 0 : strcmp(mrd_catalog_text(cat, sid).p, mrd_catalog_text(cat, b).p);
 }
 
 static int
 track_order(const void *a, const void *b, void *self)
 {
     const mrd_catalog *cat = self;
-    const mrd_track_id *x = a, *y = b;
-    const mrd_track *t = mrd_catalog_borrow_track(cat, *x), *u = mrd_catalog_borrow_track(cat, *y);
-    int order =
-        t->process == u->process ? 0 : mrd_catalog_process_order(cat, t->process, u->process);
+    const mrd_track_id *id = a, *track_id = b;
+    const mrd_track *track = mrd_catalog_borrow_track(cat, *id),
+                    *u = mrd_catalog_borrow_track(cat, *track_id);
+    int order = track->process == u->process
+                    ? 0
+                    : mrd_catalog_process_order(cat, track->process, u->process);
 
     if (order == 0)
-        order = mrd_i64_order(mrd_none_last(t->lnc_idx), mrd_none_last(u->lnc_idx));
-    return order != 0 ? order : mrd_i64_order(*x, *y);
+        order = mrd_i64_order(mrd_none_last(track->lnc_idx), mrd_none_last(u->lnc_idx));
+    return order != 0 ? order : mrd_i64_order(*id, *track_id);
 }
 
 static void
@@ -66,43 +68,45 @@ row_init(mrd_summary_row *row, uint32_t parent)
 }
 
 static void
-core_new(mrd_summary *s, int64_t lnc_idx)
+core_new(mrd_summary *summary, int64_t lnc_idx)
 {
-    mrd_summary_row *core = &s->cores[s->n_cores], *process = &s->processes[s->n_processes - 1],
-                    *node = &s->nodes[s->n_nodes - 1];
+    mrd_summary_row *core = &summary->cores[summary->n_cores],
+                    *process = &summary->processes[summary->n_processes - 1],
+                    *node = &summary->nodes[summary->n_nodes - 1];
 
-    row_init(core, (uint32_t) s->n_processes - 1);
+    row_init(core, (uint32_t) summary->n_processes - 1);
     core->lnc_idx = lnc_idx;
-    core->cores = (uint32_t) s->n_cores++;
-    core->cores_end = process->cores_end = node->cores_end = (uint32_t) s->n_cores;
+    core->cores = (uint32_t) summary->n_cores++;
+    core->cores_end = process->cores_end = node->cores_end = (uint32_t) summary->n_cores;
 }
 
 /* Assigns rows to the track. Tracks come in the order of rows. */
 static void
-rows_add(mrd_summary *s, mrd_track_id id)
+rows_add(mrd_summary *summary, mrd_track_id id)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, id);
-    const mrd_process *p = mrd_catalog_borrow_process(s->cat, t->process);
-    bool new_node = s->n_nodes == 0 || s->nodes[s->n_nodes - 1].instance != p->instance_id;
-    bool new_process =
-        new_node || s->n_processes == 0 || s->processes[s->n_processes - 1].process != t->process;
+    const mrd_track *track = mrd_catalog_borrow_track(summary->cat, id);
+    const mrd_process *process = mrd_catalog_borrow_process(summary->cat, track->process);
+    bool new_node = summary->n_nodes == 0 ||
+                    summary->nodes[summary->n_nodes - 1].instance != process->instance_id;
+    bool new_process = new_node || summary->n_processes == 0 ||
+                       summary->processes[summary->n_processes - 1].process != track->process;
 
     if (new_node) {
-        row_init(&s->nodes[s->n_nodes], 0);
-        s->nodes[s->n_nodes].cores = (uint32_t) s->n_cores;
-        s->nodes[s->n_nodes++].instance = p->instance_id;
+        row_init(&summary->nodes[summary->n_nodes], 0);
+        summary->nodes[summary->n_nodes].cores = (uint32_t) summary->n_cores;
+        summary->nodes[summary->n_nodes++].instance = process->instance_id;
     }
     if (new_process) {
-        row_init(&s->processes[s->n_processes], (uint32_t) s->n_nodes - 1);
-        s->processes[s->n_processes].cores = (uint32_t) s->n_cores;
-        s->processes[s->n_processes++].process = t->process;
+        row_init(&summary->processes[summary->n_processes], (uint32_t) summary->n_nodes - 1);
+        summary->processes[summary->n_processes].cores = (uint32_t) summary->n_cores;
+        summary->processes[summary->n_processes++].process = track->process;
     }
-    if (new_process || s->cores[s->n_cores - 1].lnc_idx != t->lnc_idx)
-        core_new(s, t->lnc_idx);
-    s->tracks[id].core = (uint32_t) s->n_cores - 1;
-    s->tracks[id].process = (uint32_t) s->n_processes - 1;
-    s->tracks[id].node = (uint32_t) s->n_nodes - 1;
-    s->tracks[id].mine = true;
+    if (new_process || summary->cores[summary->n_cores - 1].lnc_idx != track->lnc_idx)
+        core_new(summary, track->lnc_idx);
+    summary->tracks[id].core = (uint32_t) summary->n_cores - 1;
+    summary->tracks[id].process = (uint32_t) summary->n_processes - 1;
+    summary->tracks[id].node = (uint32_t) summary->n_nodes - 1;
+    summary->tracks[id].mine = true;
 }
 
 /* Returns true if a row has only one core. rows_finish copies the values of that core. */
@@ -113,54 +117,55 @@ has_one_core(const mrd_summary_row *row)
 }
 
 static void
-track_kind(mrd_summary *s, mrd_track_id id)
+track_kind(mrd_summary *summary, mrd_track_id id)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, id);
-    mrd_str name = mrd_catalog_text(s->cat, t->name), cpu;
+    const mrd_track *track = mrd_catalog_borrow_track(summary->cat, id);
+    mrd_str name = mrd_catalog_text(summary->cat, track->name), cpu;
 
-    s->tracks[id].device = t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_DEVPROF;
-    if (t->kind != MRD_TRACK_COUNTER)
+    summary->tracks[id].device =
+        track->source == MRD_SRC_DEVICE || track->source == MRD_SRC_DEVPROF;
+    if (track->kind != MRD_TRACK_COUNTER)
         return;
-    s->counters[s->n_counters].track = id;
-    s->tracks[id].counter = (uint32_t) ++s->n_counters;
-    if (t->source == MRD_SRC_HOST) {
-        s->tracks[id].cpu = mrd_json_cpu_id(name, &cpu);
-        s->tracks[id].memory =
+    summary->counters[summary->n_counters].track = id;
+    summary->tracks[id].counter = (uint32_t) ++summary->n_counters;
+    if (track->source == MRD_SRC_HOST) {
+        summary->tracks[id].cpu = mrd_json_cpu_id(name, &cpu);
+        summary->tracks[id].memory =
             mrd_str_is(name, MRD_NAME_MEM_USED) || mrd_str_is(name, MRD_NAME_MEM_MONITOR);
     }
 }
 
 static bool
-rows_make(mrd_summary *s)
+rows_make(mrd_summary *summary)
 {
-    size_t n = mrd_catalog_tracks(s->cat), kept = 0;
+    size_t n = mrd_catalog_tracks(summary->cat), kept = 0;
     mrd_track_id *order = malloc((n + 1) * sizeof(*order));
 
-    s->n_tracks = n;
-    s->tracks = calloc(n + 1, sizeof(*s->tracks));
-    s->nodes = calloc(n + 1, sizeof(*s->nodes));
-    s->processes = calloc(n + 1, sizeof(*s->processes));
-    s->cores = calloc(n + 1, sizeof(*s->cores));
-    s->counters = calloc(n + 1, sizeof(*s->counters));
-    if (order == NULL || s->tracks == NULL || s->nodes == NULL || s->processes == NULL ||
-        s->cores == NULL || s->counters == NULL) {
+    summary->n_tracks = n;
+    summary->tracks = calloc(n + 1, sizeof(*summary->tracks));
+    summary->nodes = calloc(n + 1, sizeof(*summary->nodes));
+    summary->processes = calloc(n + 1, sizeof(*summary->processes));
+    summary->cores = calloc(n + 1, sizeof(*summary->cores));
+    summary->counters = calloc(n + 1, sizeof(*summary->counters));
+    if (order == NULL || summary->tracks == NULL || summary->nodes == NULL ||
+        summary->processes == NULL || summary->cores == NULL || summary->counters == NULL) {
         free(order);
         return false;
     }
-    for (mrd_track_id i = 0; i < n; i++) {
-        if (mrd_catalog_profile_of(s->cat, i) == s->profile)
-            order[kept++] = i;
+    for (mrd_track_id id = 0; id < n; id++) {
+        if (mrd_catalog_profile_of(summary->cat, id) == summary->profile)
+            order[kept++] = id;
     }
-    qsort_r(order, kept, sizeof(*order), track_order, (void *) (uintptr_t) s->cat);
+    qsort_r(order, kept, sizeof(*order), track_order, (void *) (uintptr_t) summary->cat);
     for (size_t i = 0; i < kept; i++) {
-        rows_add(s, order[i]);
-        track_kind(s, order[i]);
+        rows_add(summary, order[i]);
+        track_kind(summary, order[i]);
     }
     for (size_t i = 0; i < kept; i++) {
-        sum_track *t = &s->tracks[order[i]];
+        sum_track *track = &summary->tracks[order[i]];
 
-        t->process_too = !has_one_core(&s->processes[t->process]);
-        t->node_too = !has_one_core(&s->nodes[t->node]);
+        track->process_too = !has_one_core(&summary->processes[track->process]);
+        track->node_too = !has_one_core(&summary->nodes[track->node]);
     }
     free(order);
     return true;
@@ -169,88 +174,89 @@ rows_make(mrd_summary *s)
 mrd_summary *
 mrd_summary_new(const mrd_sink_env *env)
 {
-    mrd_summary *s = calloc(1, sizeof(*s));
+    mrd_summary *summary = calloc(1, sizeof(*summary));
     const mrd_strtab *strings;
 
-    if (s == NULL)
+    if (summary == NULL)
         return NULL;
-    s->cat = env->catalog;
-    s->profile = env->profile;
-    s->totals.first = (mrd_ev_ns){ INT64_MAX };
-    s->totals.last = (mrd_ev_ns){ INT64_MIN };
-    strings = mrd_catalog_strings(s->cat);
-    s->cc_running = mrd_strtab_find(strings, MRD_STR("cc_running"));
-    s->nc_exec_running = mrd_strtab_find(strings, MRD_STR("nc_exec_running"));
-    s->cc_exec_barrier = mrd_strtab_find(strings, MRD_STR("cc_exec_barrier"));
-    s->cc_op = mrd_strtab_find(strings, MRD_STR("cc_op"));
-    s->calls = mrd_calls_new(s->cat, s->profile, add_type, s);
-    if (s->calls == NULL || !rows_make(s) || (s->types = mrd_types_new(s->n_cores)) == NULL) {
-        mrd_summary_free(s);
+    summary->cat = env->catalog;
+    summary->profile = env->profile;
+    summary->totals.first = (mrd_ev_ns){ INT64_MAX };
+    summary->totals.last = (mrd_ev_ns){ INT64_MIN };
+    strings = mrd_catalog_strings(summary->cat);
+    summary->cc_running = mrd_strtab_find(strings, MRD_STR("cc_running"));
+    summary->nc_exec_running = mrd_strtab_find(strings, MRD_STR("nc_exec_running"));
+    summary->cc_exec_barrier = mrd_strtab_find(strings, MRD_STR("cc_exec_barrier"));
+    summary->cc_op = mrd_strtab_find(strings, MRD_STR("cc_op"));
+    summary->calls = mrd_calls_new(summary->cat, summary->profile, add_type, summary);
+    if (summary->calls == NULL || !rows_make(summary) ||
+        (summary->types = mrd_types_new(summary->n_cores)) == NULL) {
+        mrd_summary_free(summary);
         return NULL;
     }
-    return s;
+    return summary;
 }
 
 void
-mrd_summary_free(mrd_summary *s)
+mrd_summary_free(mrd_summary *summary)
 {
-    if (s == NULL)
+    if (summary == NULL)
         return;
-    mrd_calls_free(s->calls);
-    mrd_types_free(s->types);
-    free(s->nodes);
-    free(s->processes);
-    free(s->cores);
-    free(s->counters);
-    free(s->losses);
-    mrd_map_fini(&s->loss_of);
-    free(s->tracks);
-    free(s);
+    mrd_calls_free(summary->calls);
+    mrd_types_free(summary->types);
+    free(summary->nodes);
+    free(summary->processes);
+    free(summary->cores);
+    free(summary->counters);
+    free(summary->losses);
+    mrd_map_fini(&summary->loss_of);
+    free(summary->tracks);
+    free(summary);
 }
 
 /* ---- Adding ---- */
 
 /* Begins never decrease, so one open interval is enough. */
 static void
-union_add(mrd_union *u, mrd_ev_ns start, mrd_ev_ns end)
+union_add(mrd_union *spans, mrd_ev_ns start, mrd_ev_ns end)
 {
-    if (!u->any || mrd_ev_after(start, u->end)) {
-        u->ns = mrd_sat_count(u->ns, (uint64_t) end.ns - (uint64_t) start.ns);
-        u->end = end;
-        u->any = true;
-    } else if (mrd_ev_after(end, u->end)) {
-        u->ns = mrd_sat_count(u->ns, (uint64_t) end.ns - (uint64_t) u->end.ns);
-        u->end = end;
+    if (!spans->any || mrd_ev_after(start, spans->end)) {
+        spans->ns = mrd_sat_count(spans->ns, (uint64_t) end.ns - (uint64_t) start.ns);
+        spans->end = end;
+        spans->any = true;
+    } else if (mrd_ev_after(end, spans->end)) {
+        spans->ns = mrd_sat_count(spans->ns, (uint64_t) end.ns - (uint64_t) spans->end.ns);
+        spans->end = end;
     }
 }
 
 static mrd_err
 add_type(void *self, const mrd_event *ev)
 {
-    mrd_summary *s = self;
+    mrd_summary *summary = self;
 
-    return mrd_types_add(s->types, s->tracks[ev->track].core, ev);
+    return mrd_types_add(summary->types, summary->tracks[ev->track].core, ev);
 }
 
 static bool
-is_collective(const mrd_summary *s, const mrd_event *ev)
+is_collective(const mrd_summary *summary, const mrd_event *ev)
 {
-    return (ev->name == s->cc_running && ev->name != 0) ||
-           (ev->name == s->cc_exec_barrier && ev->name != 0) ||
-           (ev->category == s->cc_op && ev->category != 0);
+    return (ev->name == summary->cc_running && ev->name != 0) ||
+           (ev->name == summary->cc_exec_barrier && ev->name != 0) ||
+           (ev->category == summary->cc_op && ev->category != 0);
 }
 
 static void
-add_interval(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, mrd_ev_ns end)
+add_interval(const mrd_summary *summary, mrd_summary_row *row, const mrd_event *ev, mrd_ev_ns end)
 {
     row->first = mrd_ev_min(ev->ts, row->first);
     row->last = mrd_ev_max(end, row->last);
     if (ev->kind != MRD_SPAN || ev->dur_ns < 0)
         return;
     union_add(&row->busy, ev->ts, end);
-    if (s->tracks[ev->track].device)
+    if (summary->tracks[ev->track].device)
         union_add(&row->device, ev->ts, end);
-    if (is_collective(s, ev))
+    if (is_collective(summary, ev))
         union_add(&row->collective, ev->ts, end);
 }
 
@@ -262,136 +268,138 @@ events_of(const mrd_event *ev)
 }
 
 static void
-add_execution(mrd_summary *s, uint32_t core, const mrd_event *ev)
+add_execution(mrd_summary *summary, uint32_t core, const mrd_event *ev)
 {
     bool pair = events_of(ev) == 2;
 
-    if (ev->kind != MRD_SPAN || ev->name != s->nc_exec_running || ev->name == 0)
+    if (ev->kind != MRD_SPAN || ev->name != summary->nc_exec_running || ev->name == 0)
         return;
-    s->cores[core].executions++;
-    s->cores[core].pairs += pair;
-    s->totals.pairs += pair;
+    summary->cores[core].executions++;
+    summary->cores[core].pairs += pair;
+    summary->totals.pairs += pair;
 }
 
 static void
-add_row(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, mrd_ev_ns end, bool timed)
+add_row(const mrd_summary *summary, mrd_summary_row *row, const mrd_event *ev, mrd_ev_ns end,
+        bool timed)
 {
     row->events += events_of(ev);
     if (ev->kind == MRD_LOSS && ev->ivalue > 0)
         row->lost = mrd_sat_count(row->lost, (uint64_t) ev->ivalue);
-    if (ev->kind == MRD_SPAN && ev->name == s->cc_running && ev->name != 0)
+    if (ev->kind == MRD_SPAN && ev->name == summary->cc_running && ev->name != 0)
         row->cc_running++;
     if (timed)
-        add_interval(s, row, ev, end);
+        add_interval(summary, row, ev, end);
 }
 
 static void
-add_sample(mrd_summary *s, const mrd_event *ev)
+add_sample(mrd_summary *summary, const mrd_event *ev)
 {
-    const sum_track *t = &s->tracks[ev->track];
-    mrd_summary_counter *c;
+    const sum_track *track = &summary->tracks[ev->track];
+    mrd_summary_counter *counter;
     double v = !(ev->flags & MRD_EV_INT)     ? ev->value
                : ev->flags & MRD_EV_UNSIGNED ? (double) (uint64_t) ev->ivalue
                                              : (double) ev->ivalue;
 
-    s->totals.samples++;
-    s->totals.cpu_samples += t->cpu;
-    s->totals.memory_samples += t->memory;
-    if (t->counter == 0)
+    summary->totals.samples++;
+    summary->totals.cpu_samples += track->cpu;
+    summary->totals.memory_samples += track->memory;
+    if (track->counter == 0)
         return;
-    c = &s->counters[t->counter - 1];
-    c->min = c->count == 0 || v < c->min ? v : c->min;
-    c->max = c->count == 0 || v > c->max ? v : c->max;
-    c->sum += v;
-    c->last = v;
-    c->count++;
+    counter = &summary->counters[track->counter - 1];
+    counter->min = counter->count == 0 || v < counter->min ? v : counter->min;
+    counter->max = counter->count == 0 || v > counter->max ? v : counter->max;
+    counter->sum += v;
+    counter->last = v;
+    counter->count++;
 }
 
 static mrd_err
-add_loss(mrd_summary *s, const mrd_event *ev, mrd_ev_ns end)
+add_loss(mrd_summary *summary, const mrd_event *ev, mrd_ev_ns end)
 {
     mrd_map_key key = { ev->track, ev->name, 0 };
-    uint32_t at = mrd_map_get(&s->loss_of, key);
-    mrd_summary_loss *l;
+    uint32_t at = mrd_map_get(&summary->loss_of, key);
+    mrd_summary_loss *loss;
 
-    s->totals.losses++;
-    s->totals.lost = mrd_sat_count(s->totals.lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
+    summary->totals.losses++;
+    summary->totals.lost =
+        mrd_sat_count(summary->totals.lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
     if (at == MRD_MAP_NONE) {
-        at = (uint32_t) s->n_losses;
-        if (!MRD_VEC_ROOM(s->losses, s->n_losses, s->cap_losses, 1) ||
-            mrd_map_put(&s->loss_of, key, at) != MRD_OK)
+        at = (uint32_t) summary->n_losses;
+        if (!MRD_VEC_ROOM(summary->losses, summary->n_losses, summary->cap_losses, 1) ||
+            mrd_map_put(&summary->loss_of, key, at) != MRD_OK)
             return MRD_NOMEM;
-        s->losses[s->n_losses++] = (mrd_summary_loss){
+        summary->losses[summary->n_losses++] = (mrd_summary_loss){
             .track = ev->track, .cause = ev->name, .first = ev->ts, .last = end
         };
     }
-    l = &s->losses[at];
-    l->records++;
-    l->lost = mrd_sat_count(l->lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
-    l->last = mrd_ev_max(end, l->last);
-    l->gaps_ns = mrd_sat_count(l->gaps_ns, (uint64_t) end.ns - (uint64_t) ev->ts.ns);
+    loss = &summary->losses[at];
+    loss->records++;
+    loss->lost = mrd_sat_count(loss->lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
+    loss->last = mrd_ev_max(end, loss->last);
+    loss->gaps_ns = mrd_sat_count(loss->gaps_ns, (uint64_t) end.ns - (uint64_t) ev->ts.ns);
     return MRD_OK;
 }
 
 mrd_err
-mrd_summary_add(mrd_summary *s, const mrd_event *ev)
+mrd_summary_add(mrd_summary *summary, const mrd_event *ev)
 {
-    mrd_summary_totals *t = &s->totals;
+    mrd_summary_totals *totals = &summary->totals;
     bool timed = (ev->flags & MRD_EV_MISTIMED) == 0;
     mrd_ev_ns end = ev->ts;
     const sum_track *track;
 
-    if (ev->track >= s->n_tracks || !s->tracks[ev->track].mine)
+    if (ev->track >= summary->n_tracks || !summary->tracks[ev->track].mine)
         return MRD_STATE; /* the track is not of this profile, or was added later */
-    track = &s->tracks[ev->track];
+    track = &summary->tracks[ev->track];
     if (ev->dur_ns > 0 && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end.ns))
         end = (mrd_ev_ns){ INT64_MAX };
-    t->events += events_of(ev);
-    t->mistimed += !timed;
+    totals->events += events_of(ev);
+    totals->mistimed += !timed;
     if (timed) {
-        t->first = mrd_ev_min(ev->ts, t->first);
-        t->last = mrd_ev_max(end, t->last);
+        totals->first = mrd_ev_min(ev->ts, totals->first);
+        totals->last = mrd_ev_max(end, totals->last);
     }
-    add_execution(s, track->core, ev);
-    add_row(s, &s->cores[track->core], ev, end, timed);
+    add_execution(summary, track->core, ev);
+    add_row(summary, &summary->cores[track->core], ev, end, timed);
     if (track->process_too)
-        add_row(s, &s->processes[track->process], ev, end, timed);
+        add_row(summary, &summary->processes[track->process], ev, end, timed);
     if (track->node_too)
-        add_row(s, &s->nodes[track->node], ev, end, timed);
+        add_row(summary, &summary->nodes[track->node], ev, end, timed);
     switch (ev->kind) {
     case MRD_COUNTER:
-        add_sample(s, ev);
+        add_sample(summary, ev);
         return MRD_OK;
     case MRD_FLOW:
-        t->flow_points++;
+        totals->flow_points++;
         return MRD_OK;
     case MRD_LOSS:
-        return add_loss(s, ev, end);
+        return add_loss(summary, ev, end);
     case MRD_INSTANT:
-        t->instants++;
+        totals->instants++;
         break;
     default:
-        t->spans += events_of(ev);
-        t->unfinished += ev->dur_ns < 0;
-        t->no_start += (ev->flags & MRD_EV_NO_START) != 0;
+        totals->spans += events_of(ev);
+        totals->unfinished += ev->dur_ns < 0;
+        totals->no_start += (ev->flags & MRD_EV_NO_START) != 0;
         break;
     }
-    t->flow_points += ev->flow_count;
-    return mrd_calls_add(s->calls, ev);
+    totals->flow_points += ev->flow_count;
+    return mrd_calls_add(summary->calls, ev);
 }
 
 /* ---- Results ---- */
 
 static void
-rows_finish(const mrd_summary *s, mrd_summary_row *rows, size_t n)
+rows_finish(const mrd_summary *summary, mrd_summary_row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         mrd_summary_row *row = &rows[i];
-        const mrd_summary_row *core = &s->cores[row->cores];
+        const mrd_summary_row *core = &summary->cores[row->cores];
 
         for (uint32_t k = row->cores; k < row->cores_end; k++) {
-            row->executions += s->cores[k].executions;
-            row->pairs += s->cores[k].pairs;
+            row->executions += summary->cores[k].executions;
+            row->pairs += summary->cores[k].pairs;
         }
         if (!has_one_core(row))
             continue;
@@ -407,93 +415,96 @@ rows_finish(const mrd_summary *s, mrd_summary_row *rows, size_t n)
 }
 
 mrd_err
-mrd_summary_finish(mrd_summary *s)
+mrd_summary_finish(mrd_summary *summary)
 {
-    mrd_err err = mrd_calls_finish(s->calls);
+    mrd_err err = mrd_calls_finish(summary->calls);
 
-    rows_finish(s, s->processes, s->n_processes);
-    rows_finish(s, s->nodes, s->n_nodes);
-    s->totals.twice = mrd_calls_twice(s->calls);
-    return err != MRD_OK ? err : mrd_types_finish(s->types);
+    rows_finish(summary, summary->processes, summary->n_processes);
+    rows_finish(summary, summary->nodes, summary->n_nodes);
+    summary->totals.twice = mrd_calls_twice(summary->calls);
+    return err != MRD_OK ? err : mrd_types_finish(summary->types);
 }
 
 const mrd_summary_totals *
-mrd_summary_totals_of(const mrd_summary *s)
+mrd_summary_totals_of(const mrd_summary *summary)
 {
-    return &s->totals;
+    return &summary->totals;
 }
 
 const mrd_summary_row *
-mrd_summary_nodes(const mrd_summary *s, size_t *ret_n)
+mrd_summary_nodes(const mrd_summary *summary, size_t *ret_n)
 {
-    *ret_n = s->n_nodes;
-    return s->nodes;
+    *ret_n = summary->n_nodes;
+    return summary->nodes;
 }
 
 const mrd_summary_row *
-mrd_summary_processes(const mrd_summary *s, size_t *ret_n)
+mrd_summary_processes(const mrd_summary *summary, size_t *ret_n)
 {
-    *ret_n = s->n_processes;
-    return s->processes;
+    *ret_n = summary->n_processes;
+    return summary->processes;
 }
 
 uint32_t
-mrd_summary_core_of(const mrd_summary *s, mrd_track_id track)
+mrd_summary_core_of(const mrd_summary *summary, mrd_track_id track)
 {
-    return track < s->n_tracks && s->tracks[track].mine ? s->tracks[track].core : UINT32_MAX;
+    return track < summary->n_tracks && summary->tracks[track].mine ? summary->tracks[track].core
+                                                                    : UINT32_MAX;
 }
 
 const mrd_summary_row *
-mrd_summary_cores(const mrd_summary *s, size_t *ret_n)
+mrd_summary_cores(const mrd_summary *summary, size_t *ret_n)
 {
-    *ret_n = s->n_cores;
-    return s->cores;
+    *ret_n = summary->n_cores;
+    return summary->cores;
 }
 
 const mrd_summary_counter *
-mrd_summary_counters(const mrd_summary *s, size_t *ret_n)
+mrd_summary_counters(const mrd_summary *summary, size_t *ret_n)
 {
-    *ret_n = s->n_counters;
-    return s->counters;
+    *ret_n = summary->n_counters;
+    return summary->counters;
 }
 
 const mrd_summary_loss *
-mrd_summary_losses(const mrd_summary *s, size_t *ret_n)
+mrd_summary_losses(const mrd_summary *summary, size_t *ret_n)
 {
-    *ret_n = s->n_losses;
-    return s->losses;
+    *ret_n = summary->n_losses;
+    return summary->losses;
 }
 
 static int
 weight_order(const void *a, const void *b, void *self)
 {
-    const mrd_type *x = a, *y = b;
+    const mrd_type *type = a, *y = b;
 
-    if (x->total_ns != y->total_ns)
-        return x->total_ns > y->total_ns ? -1 : 1;
-    if (x->count != y->count)
-        return x->count > y->count ? -1 : 1;
-    if (x->name != y->name)
-        return text_order(self, x->name, y->name);
-    return mrd_i64_order(x->kind, y->kind);
+    if (type->total_ns != y->total_ns)
+        return type->total_ns > y->total_ns ? -1 : 1;
+    if (type->count != y->count)
+        return type->count > y->count ? -1 : 1;
+    if (type->name != y->name)
+        return text_order(self, type->name, y->name);
+    return mrd_i64_order(type->kind, y->kind);
 }
 
 mrd_err
-mrd_summary_types(const mrd_summary *s, const mrd_summary_row *row, mrd_type **ret_types,
+mrd_summary_types(const mrd_summary *summary, const mrd_summary_row *row, mrd_type **ret_types,
                   size_t *ret_n)
 {
-    size_t from = row == NULL ? 0 : row->cores, to = row == NULL ? s->n_cores : row->cores_end;
-    mrd_err err = mrd_types_merged(s->types, from, to, ret_types, ret_n);
+    size_t from = row == NULL ? 0 : row->cores,
+           to = row == NULL ? summary->n_cores : row->cores_end;
+    mrd_err err = mrd_types_merged(summary->types, from, to, ret_types, ret_n);
 
     if (err == MRD_OK && *ret_n > 0)
-        qsort_r(*ret_types, *ret_n, sizeof(**ret_types), weight_order, (void *) (uintptr_t) s->cat);
+        qsort_r(*ret_types, *ret_n, sizeof(**ret_types), weight_order,
+                (void *) (uintptr_t) summary->cat);
     return err;
 }
 
 bool
-mrd_summary_any_type(const mrd_summary *s, const mrd_summary_row *row)
+mrd_summary_any_type(const mrd_summary *summary, const mrd_summary_row *row)
 {
-    return mrd_types_any(s->types, row->cores, row->cores_end);
+    return mrd_types_any(summary->types, row->cores, row->cores_end);
 }
 
 int64_t

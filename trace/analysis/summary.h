@@ -69,11 +69,11 @@ typedef struct {
 typedef struct mrd_summary mrd_summary;
 
 mrd_summary *mrd_summary_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_summary_free(mrd_summary *s);
+void mrd_summary_free(mrd_summary *summary);
 /* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
-mrd_err mrd_summary_add(mrd_summary *s, const mrd_event *ev);
+mrd_err mrd_summary_add(mrd_summary *summary, const mrd_event *ev);
 /* Call once, after the last event and before the functions below. */
-mrd_err mrd_summary_finish(mrd_summary *s);
+mrd_err mrd_summary_finish(mrd_summary *summary);
 
 typedef struct {
     uint64_t events, spans, instants, samples, flow_points, losses;
@@ -84,22 +84,22 @@ typedef struct {
     mrd_ev_ns first, last;
 } mrd_summary_totals;
 
-const mrd_summary_totals *mrd_summary_totals_of(const mrd_summary *s);
+const mrd_summary_totals *mrd_summary_totals_of(const mrd_summary *summary);
 /* Rows in order: nodes by name, processes by node, rank and number, cores by process and number.
  * Borrowed. */
-const mrd_summary_row *mrd_summary_nodes(const mrd_summary *s, size_t *ret_n);
-const mrd_summary_row *mrd_summary_processes(const mrd_summary *s, size_t *ret_n);
-const mrd_summary_row *mrd_summary_cores(const mrd_summary *s, size_t *ret_n);
+const mrd_summary_row *mrd_summary_nodes(const mrd_summary *summary, size_t *ret_n);
+const mrd_summary_row *mrd_summary_processes(const mrd_summary *summary, size_t *ret_n);
+const mrd_summary_row *mrd_summary_cores(const mrd_summary *summary, size_t *ret_n);
 /* Returns the index of the track's row among the cores; UINT32_MAX if the track is not of this
  * profile. */
-uint32_t mrd_summary_core_of(const mrd_summary *s, mrd_track_id track);
+uint32_t mrd_summary_core_of(const mrd_summary *summary, mrd_track_id track);
 /* Stores the event types of a row, or of the whole profile if `row` is NULL. Sorted by falling
  * total time, then count, then name. Free with mrd_types_merged_free. Errors: NOMEM. */
-mrd_err mrd_summary_types(const mrd_summary *s, const mrd_summary_row *row, mrd_type **ret_types,
-                          size_t *ret_n);
-bool mrd_summary_any_type(const mrd_summary *s, const mrd_summary_row *row);
-const mrd_summary_counter *mrd_summary_counters(const mrd_summary *s, size_t *ret_n);
-const mrd_summary_loss *mrd_summary_losses(const mrd_summary *s, size_t *ret_n);
+mrd_err mrd_summary_types(const mrd_summary *summary, const mrd_summary_row *row,
+                          mrd_type **ret_types, size_t *ret_n);
+bool mrd_summary_any_type(const mrd_summary *summary, const mrd_summary_row *row);
+const mrd_summary_counter *mrd_summary_counters(const mrd_summary *summary, size_t *ret_n);
+const mrd_summary_loss *mrd_summary_losses(const mrd_summary *summary, size_t *ret_n);
 
 /* Returns a quantile of a type, within [min, max]. */
 int64_t mrd_summary_quantile(const mrd_type *type, double q);

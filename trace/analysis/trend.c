@@ -74,30 +74,31 @@ neighbours(const double *v, size_t n, double slope)
 }
 
 mrd_trend
-mrd_trend_of(const double *v, size_t n, bool alike)
+mrd_trend_of(const double *v, size_t count, bool alike)
 {
-    mrd_trend t = { .p = 1 };
+    mrd_trend trend = { .p = 1 };
     double var, z;
 
-    n = n < MRD_TREND_MOST ? n : MRD_TREND_MOST;
-    t.n = n;
-    for (size_t i = 0; i < n; i++)
-        t.mean += v[i] / (double) n;
-    if (n < MRD_TREND_LEAST)
-        return t;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = i + 1; k < n; k++)
-            t.s += (v[k] > v[i]) - (v[k] < v[i]);
+    count = count < MRD_TREND_MOST ? count : MRD_TREND_MOST;
+    trend.n = count;
+    for (size_t i = 0; i < count; i++)
+        trend.mean += v[i] / (double) count;
+    if (count < MRD_TREND_LEAST)
+        return trend;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = i + 1; k < count; k++)
+            trend.s += (v[k] > v[i]) - (v[k] < v[i]);
     }
-    t.slope = median_slope(v, n);
-    t.change = t.slope * (double) (n - 1);
-    t.r = alike ? neighbours(v, n, t.slope) : 0;
-    var = variance(v, n) * (1 + t.r) / (1 - t.r);
-    z = var > 0 && t.s != 0 ? ((double) llabs(t.s) - 1) / sqrt(var) : 0;
-    t.p = erfc(z / sqrt(2));
-    t.says = t.p > MRD_TREND_P || fabs(t.change) < MRD_TREND_SHARE * fabs(t.mean) || t.change == 0
-                 ? MRD_TREND_FLAT
-             : t.change > 0 ? MRD_TREND_UP
-                            : MRD_TREND_DOWN;
-    return t;
+    trend.slope = median_slope(v, count);
+    trend.change = trend.slope * (double) (count - 1);
+    trend.r = alike ? neighbours(v, count, trend.slope) : 0;
+    var = variance(v, count) * (1 + trend.r) / (1 - trend.r);
+    z = var > 0 && trend.s != 0 ? ((double) llabs(trend.s) - 1) / sqrt(var) : 0;
+    trend.p = erfc(z / sqrt(2));
+    trend.says = trend.p > MRD_TREND_P || fabs(trend.change) < MRD_TREND_SHARE * fabs(trend.mean) ||
+                         trend.change == 0
+                     ? MRD_TREND_FLAT
+                 : trend.change > 0 ? MRD_TREND_UP
+                                    : MRD_TREND_DOWN;
+    return trend;
 }

@@ -39,48 +39,48 @@ struct mrd_types {
 mrd_types *
 mrd_types_new(size_t rows)
 {
-    mrd_types *t = calloc(1, sizeof(*t));
+    mrd_types *types = calloc(1, sizeof(*types));
 
-    if (t == NULL)
+    if (types == NULL)
         return NULL;
-    t->rows = rows;
-    t->seed = mrd_hash_seed();
-    if ((t->starts = calloc(rows + 1, sizeof(*t->starts))) == NULL) {
-        mrd_types_free(t);
+    types->rows = rows;
+    types->seed = mrd_hash_seed();
+    if ((types->starts = calloc(rows + 1, sizeof(*types->starts))) == NULL) {
+        mrd_types_free(types);
         return NULL;
     }
-    return t;
+    return types;
 }
 
 void
-mrd_types_free(mrd_types *t)
+mrd_types_free(mrd_types *types)
 {
-    if (t == NULL)
+    if (types == NULL)
         return;
-    for (size_t i = 0; i < t->n_entries; i++)
-        mrd_hist_fini(&t->entries[i].type.hist);
-    free(t->entries);
-    mrd_index_fini(&t->by_key);
-    free(t->order);
-    free(t->starts);
-    free(t);
+    for (size_t i = 0; i < types->n_entries; i++)
+        mrd_hist_fini(&types->entries[i].type.hist);
+    free(types->entries);
+    mrd_index_fini(&types->by_key);
+    free(types->order);
+    free(types->starts);
+    free(types);
 }
 
 /* ---- Entries ---- */
 
 static void
-entry_prefetch(const mrd_types *t, uint32_t at)
+entry_prefetch(const mrd_types *types, uint32_t at)
 {
     for (size_t k = 0; k < sizeof(type_entry); k += 64)
-        __builtin_prefetch((const char *) &t->entries[at] + k, 1);
+        __builtin_prefetch((const char *) &types->entries[at] + k, 1);
 }
 
 /* The key consists of numbers that this program assigned, so a multiplication is a sufficient hash. */
 static uint64_t
-key_hash(const mrd_types *t, uint32_t row, mrd_sid name, uint8_t kind)
+key_hash(const mrd_types *types, uint32_t row, mrd_sid name, uint8_t kind)
 {
     uint64_t key = ((uint64_t) row << 32 | name) ^ (uint64_t) kind << 56;
-    unsigned __int128 m = (unsigned __int128) (key ^ t->seed) * 0x9e3779b97f4a7c15u;
+    unsigned __int128 m = (unsigned __int128) (key ^ types->seed) * 0x9e3779b97f4a7c15u;
 
     return (uint64_t) m ^ (uint64_t) (m >> 64);
 }
@@ -88,10 +88,10 @@ key_hash(const mrd_types *t, uint32_t row, mrd_sid name, uint8_t kind)
 static bool
 is_key(const void *self, uint32_t item, const void *key)
 {
-    const type_entry *e = &((const mrd_types *) self)->entries[item];
+    const type_entry *entry = &((const mrd_types *) self)->entries[item];
     const type_event *ev = key;
 
-    return e->row == ev->row && e->type.name == ev->name && e->type.kind == ev->kind;
+    return entry->row == ev->row && entry->type.name == ev->name && entry->type.kind == ev->kind;
 }
 
 /* Accepts the first entry with the same hash, without reading it, because it is almost always the
@@ -112,26 +112,27 @@ type_empty(mrd_sid name, uint8_t kind)
 }
 
 static mrd_err
-entry_for(mrd_types *t, type_event *ev, uint64_t hash, mrd_type **ret)
+entry_for(mrd_types *types, type_event *ev, uint64_t hash, mrd_type **ret)
 {
-    uint32_t at = mrd_index_find(&t->by_key, hash, is_key, t, ev);
+    uint32_t at = mrd_index_find(&types->by_key, hash, is_key, types, ev);
     mrd_err err;
 
     if (at == MRD_INDEX_NONE && ev->name != MRD_SID_FULL &&
-        t->n_entries >= MRD_TYPES_MOST + t->rows * MRD_TYPES_ROW) {
+        types->n_entries >= MRD_TYPES_MOST + types->rows * MRD_TYPES_ROW) {
         ev->name = MRD_SID_FULL;
-        hash = key_hash(t, ev->row, ev->name, ev->kind);
-        at = mrd_index_find(&t->by_key, hash, is_key, t, ev);
+        hash = key_hash(types, ev->row, ev->name, ev->kind);
+        at = mrd_index_find(&types->by_key, hash, is_key, types, ev);
     }
     if (at == MRD_INDEX_NONE) {
-        if (!MRD_VEC_ROOM(t->entries, t->n_entries, t->cap_entries, 1))
+        if (!MRD_VEC_ROOM(types->entries, types->n_entries, types->cap_entries, 1))
             return MRD_NOMEM;
-        at = (uint32_t) t->n_entries;
-        if ((err = mrd_index_add(&t->by_key, hash, at)) != MRD_OK)
+        at = (uint32_t) types->n_entries;
+        if ((err = mrd_index_add(&types->by_key, hash, at)) != MRD_OK)
             return err;
-        t->entries[t->n_entries++] = (type_entry){ ev->row, type_empty(ev->name, ev->kind) };
+        types->entries[types->n_entries++] =
+            (type_entry){ ev->row, type_empty(ev->name, ev->kind) };
     }
-    *ret = &t->entries[at].type;
+    *ret = &types->entries[at].type;
     return MRD_OK;
 }
 
@@ -158,71 +159,72 @@ type_count(mrd_type *type, const type_event *ev)
 /* ---- Batches ---- */
 
 static mrd_err
-batch_count(mrd_types *t)
+batch_count(mrd_types *types)
 {
     uint64_t hashes[MRD_TYPES_BATCH];
     uint32_t at[MRD_TYPES_BATCH];
-    size_t n = t->n_batch;
+    size_t count = types->n_batch;
     mrd_err err = MRD_OK;
 
-    t->n_batch = 0;
-    for (size_t i = 0; i < n; i++) {
-        hashes[i] = key_hash(t, t->batch[i].row, t->batch[i].name, t->batch[i].kind);
-        mrd_index_prefetch(&t->by_key, hashes[i]);
+    types->n_batch = 0;
+    for (size_t i = 0; i < count; i++) {
+        hashes[i] =
+            key_hash(types, types->batch[i].row, types->batch[i].name, types->batch[i].kind);
+        mrd_index_prefetch(&types->by_key, hashes[i]);
     }
-    for (size_t i = 0; i < n; i++) {
-        at[i] = mrd_index_find(&t->by_key, hashes[i], is_likely, NULL, NULL);
+    for (size_t i = 0; i < count; i++) {
+        at[i] = mrd_index_find(&types->by_key, hashes[i], is_likely, NULL, NULL);
         if (at[i] != MRD_INDEX_NONE)
-            entry_prefetch(t, at[i]);
+            entry_prefetch(types, at[i]);
     }
-    for (size_t i = 0; i < n && t->paged; i++) {
-        if (at[i] != MRD_INDEX_NONE && t->batch[i].dur_ns >= 0)
-            mrd_hist_prefetch(&t->entries[at[i]].type.hist, (uint64_t) t->batch[i].dur_ns);
+    for (size_t i = 0; i < count && types->paged; i++) {
+        if (at[i] != MRD_INDEX_NONE && types->batch[i].dur_ns >= 0)
+            mrd_hist_prefetch(&types->entries[at[i]].type.hist, (uint64_t) types->batch[i].dur_ns);
     }
-    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+    for (size_t i = 0; i < count && err == MRD_OK; i++) {
         mrd_type *type;
 
-        if ((err = entry_for(t, &t->batch[i], hashes[i], &type)) == MRD_OK)
-            err = type_count(type, &t->batch[i]);
-        t->paged = t->paged || (err == MRD_OK && type->hist.pages != NULL);
+        if ((err = entry_for(types, &types->batch[i], hashes[i], &type)) == MRD_OK)
+            err = type_count(type, &types->batch[i]);
+        types->paged = types->paged || (err == MRD_OK && type->hist.pages != NULL);
     }
     return err;
 }
 
 mrd_err
-mrd_types_add(mrd_types *t, uint32_t row, const mrd_event *ev)
+mrd_types_add(mrd_types *types, uint32_t row, const mrd_event *ev)
 {
-    t->batch[t->n_batch++] = (type_event){
+    types->batch[types->n_batch++] = (type_event){
         .row = row, .name = ev->name, .dur_ns = ev->dur_ns, .kind = ev->kind, .flags = ev->flags
     };
-    return t->n_batch < MRD_TYPES_BATCH ? MRD_OK : batch_count(t);
+    return types->n_batch < MRD_TYPES_BATCH ? MRD_OK : batch_count(types);
 }
 
 /* ---- Results ---- */
 
 mrd_err
-mrd_types_finish(mrd_types *t)
+mrd_types_finish(mrd_types *types)
 {
-    mrd_err err = batch_count(t);
+    mrd_err err = batch_count(types);
 
     if (err != MRD_OK)
         return err;
-    if ((t->order = malloc((t->n_entries + 1) * sizeof(*t->order))) == NULL)
+    if ((types->order = malloc((types->n_entries + 1) * sizeof(*types->order))) == NULL)
         return MRD_NOMEM;
     /* Counts per row are summed up to each row's end. Inserting backwards turns ends into starts. */
-    for (size_t i = 0; i < t->n_entries; i++)
-        t->starts[t->entries[i].row]++;
-    for (size_t r = 1; r <= t->rows; r++)
-        t->starts[r] += t->starts[r - 1];
-    for (size_t i = t->n_entries; i > 0; i--)
-        t->order[--t->starts[t->entries[i - 1].row]] = (uint32_t) i - 1;
+    for (size_t i = 0; i < types->n_entries; i++)
+        types->starts[types->entries[i].row]++;
+    for (size_t r = 1; r <= types->rows; r++)
+        types->starts[r] += types->starts[r - 1];
+    for (size_t i = types->n_entries; i > 0; i--)
+        types->order[--types->starts[types->entries[i - 1].row]] = (uint32_t) i - 1;
     return MRD_OK;
 }
 
 bool
-mrd_types_any(const mrd_types *t, size_t from, size_t to)
+mrd_types_any(const mrd_types *types, size_t from, size_t to)
 {
-    return t->starts[to] > t->starts[from];
+    return types->starts[to] > types->starts[from];
 }
 
 /* The types merged until now, with an index by name and kind. */
@@ -263,14 +265,14 @@ merged_new(merged *m, const mrd_type *type)
 
 /* Lists the types of one row. Each name occurs once, so nothing is merged. */
 static mrd_err
-row_list(const mrd_types *t, size_t row, merged *m)
+row_list(const mrd_types *types, size_t row, merged *m)
 {
-    size_t from = t->starts[row], n = t->starts[row + 1] - from;
+    size_t from = types->starts[row], n = types->starts[row + 1] - from;
 
     if (!MRD_VEC_ROOM(m->types, 0, m->cap, n))
         return MRD_NOMEM;
     for (; m->n < n; m->n++) {
-        m->types[m->n] = t->entries[t->order[from + m->n]].type;
+        m->types[m->n] = types->entries[types->order[from + m->n]].type;
         m->types[m->n].borrowed = true;
     }
     return MRD_OK;
@@ -290,22 +292,23 @@ merged_add(merged *m, const mrd_type *type, uint64_t hash)
 }
 
 mrd_err
-mrd_types_merged(const mrd_types *t, size_t from, size_t to, mrd_type **ret_types, size_t *ret_n)
+mrd_types_merged(const mrd_types *types, size_t from, size_t to, mrd_type **ret_types,
+                 size_t *ret_n)
 {
-    size_t end = t->starts[to];
+    size_t end = types->starts[to];
     merged m = { 0 };
     mrd_err err = MRD_OK;
 
     if (to - from == 1) {
-        err = row_list(t, from, &m);
+        err = row_list(types, from, &m);
         end = 0;
     }
-    for (size_t i = t->starts[from]; i < end && err == MRD_OK; i++) {
-        const mrd_type *type = &t->entries[t->order[i]].type;
+    for (size_t i = types->starts[from]; i < end && err == MRD_OK; i++) {
+        const mrd_type *type = &types->entries[types->order[i]].type;
 
         if (i + 8 < end)
-            entry_prefetch(t, t->order[i + 8]);
-        err = merged_add(&m, type, key_hash(t, 0, type->name, type->kind));
+            entry_prefetch(types, types->order[i + 8]);
+        err = merged_add(&m, type, key_hash(types, 0, type->name, type->kind));
     }
     mrd_index_fini(&m.by_key);
     if (err != MRD_OK) {

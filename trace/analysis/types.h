@@ -34,16 +34,16 @@ typedef struct {
 typedef struct mrd_types mrd_types;
 
 mrd_types *mrd_types_new(size_t rows); /* NULL if out of memory */
-void mrd_types_free(mrd_types *t);
+void mrd_types_free(mrd_types *types);
 /* Adds an event, row < rows. Errors: NOMEM, and all later counts are wrong. */
-mrd_err mrd_types_add(mrd_types *t, uint32_t row, const mrd_event *ev);
+mrd_err mrd_types_add(mrd_types *types, uint32_t row, const mrd_event *ev);
 /* Call after the last event, before the functions below. Errors: NOMEM. */
-mrd_err mrd_types_finish(mrd_types *t);
+mrd_err mrd_types_finish(mrd_types *types);
 /* Returns true if a row in [from, to) has a name. */
-bool mrd_types_any(const mrd_types *t, size_t from, size_t to);
+bool mrd_types_any(const mrd_types *types, size_t from, size_t to);
 /* Stores the names of the rows [from, to), each once, in no order. Free with mrd_types_merged_free,
  * before the mrd_types. Errors: NOMEM. */
-mrd_err mrd_types_merged(const mrd_types *t, size_t from, size_t to, mrd_type **ret_types,
+mrd_err mrd_types_merged(const mrd_types *types, size_t from, size_t to, mrd_type **ret_types,
                          size_t *ret_n);
 void mrd_types_merged_free(mrd_type *types, size_t n);
 

@@ -16,14 +16,14 @@ mrd_report_part_text(mrd_report_part part)
 }
 
 void
-mrd_worker_time_init(mrd_worker_time *t)
+mrd_worker_time_init(mrd_worker_time *times)
 {
-    *t = (mrd_worker_time){ 0 };
+    *times = (mrd_worker_time){ 0 };
     for (unsigned k = 0; k < MRD_ONS; k++)
-        t->until[k] = (mrd_ev_ns){ INT64_MIN };
-    t->met = (mrd_ev_ns){ INT64_MIN };
-    t->met_others = (mrd_ev_ns){ INT64_MIN };
-    t->met_id = UINT64_MAX;
+        times->until[k] = (mrd_ev_ns){ INT64_MIN };
+    times->met = (mrd_ev_ns){ INT64_MIN };
+    times->met_others = (mrd_ev_ns){ INT64_MIN };
+    times->met_id = UINT64_MAX;
 }
 
 static mrd_report_part
@@ -44,191 +44,192 @@ part_of(unsigned on)
 
 /* Adds `ns` of exposed time that is not split yet. */
 static void
-untold_add(mrd_worker_time *t, uint64_t ns)
+untold_add(mrd_worker_time *times, uint64_t ns)
 {
-    unsigned n = t->n_untold;
+    unsigned n = times->n_untold;
 
     if (ns == 0)
         return;
-    if (n == 0 || t->untold_to[n - 1] != t->untold_ns) {
+    if (n == 0 || times->untold_to[n - 1] != times->untold_ns) {
         if (n == MRD_WORKER_TIME_OPEN) { /* the oldest interval is never split */
             n--;
-            memmove(t->untold_from, t->untold_from + 1, n * sizeof(t->untold_from[0]));
-            memmove(t->untold_to, t->untold_to + 1, n * sizeof(t->untold_to[0]));
+            memmove(times->untold_from, times->untold_from + 1, n * sizeof(times->untold_from[0]));
+            memmove(times->untold_to, times->untold_to + 1, n * sizeof(times->untold_to[0]));
         }
-        t->untold_from[n] = t->untold_ns;
-        t->n_untold = n + 1;
+        times->untold_from[n] = times->untold_ns;
+        times->n_untold = n + 1;
     }
-    t->untold_ns += ns;
-    t->untold_to[t->n_untold - 1] = t->untold_ns;
+    times->untold_ns += ns;
+    times->untold_to[times->n_untold - 1] = times->untold_ns;
 }
 
 /* Removes and returns the time since the mark that is not split yet. */
 static uint64_t
-untold_since(mrd_worker_time *t, uint64_t mark)
+untold_since(mrd_worker_time *times, uint64_t mark)
 {
     uint64_t ns = 0;
 
-    while (t->n_untold > 0 && t->untold_to[t->n_untold - 1] > mark) {
-        unsigned top = t->n_untold - 1;
+    while (times->n_untold > 0 && times->untold_to[times->n_untold - 1] > mark) {
+        unsigned top = times->n_untold - 1;
 
-        if (t->untold_from[top] < mark) {
-            ns += t->untold_to[top] - mark;
-            t->untold_to[top] = mark;
+        if (times->untold_from[top] < mark) {
+            ns += times->untold_to[top] - mark;
+            times->untold_to[top] = mark;
             break;
         }
-        ns += t->untold_to[top] - t->untold_from[top];
-        t->n_untold = top;
+        ns += times->untold_to[top] - times->untold_from[top];
+        times->n_untold = top;
     }
     return ns;
 }
 
-/* Splits exposed time: only a collective runs from t->now to `to`. */
+/* Splits exposed time: only a collective runs from times->now to `to`. */
 static void
-split_exposed(mrd_worker_time *t, mrd_ev_ns to)
+split_exposed(mrd_worker_time *times, mrd_ev_ns to)
 {
-    mrd_ev_ns met = mrd_ev_max(mrd_ev_min(t->met, to), t->now),
-              own = mrd_ev_min(mrd_ev_max(t->met_others, t->now), met);
+    mrd_ev_ns met = mrd_ev_max(mrd_ev_min(times->met, to), times->now),
+              own = mrd_ev_min(mrd_ev_max(times->met_others, times->now), met);
 
-    t->transfer_ns += (uint64_t) met.ns - (uint64_t) t->now.ns;
-    t->met_own_ns += (uint64_t) met.ns - (uint64_t) own.ns;
-    untold_add(t, (uint64_t) to.ns - (uint64_t) met.ns);
+    times->transfer_ns += (uint64_t) met.ns - (uint64_t) times->now.ns;
+    times->met_own_ns += (uint64_t) met.ns - (uint64_t) own.ns;
+    untold_add(times, (uint64_t) to.ns - (uint64_t) met.ns);
 }
 
 /* No span begins inside [now, to), so activities only end. */
 void
-mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to)
+mrd_worker_time_advance(mrd_worker_time *times, mrd_ev_ns to)
 {
-    while (mrd_ev_before(t->now, to)) {
-        bool inside = mrd_ev_before(t->now, t->device_end);
-        mrd_ev_ns next = inside && mrd_ev_before(t->device_end, to) ? t->device_end : to;
+    while (mrd_ev_before(times->now, to)) {
+        bool inside = mrd_ev_before(times->now, times->device_end);
+        mrd_ev_ns next = inside && mrd_ev_before(times->device_end, to) ? times->device_end : to;
         unsigned on = 0;
 
         for (unsigned k = 0; k < MRD_ONS; k++) {
-            if (!mrd_ev_after(t->until[k], t->now))
+            if (!mrd_ev_after(times->until[k], times->now))
                 continue;
             on |= 1u << k;
-            next = mrd_ev_min(t->until[k], next);
+            next = mrd_ev_min(times->until[k], next);
         }
-        *(inside ? &t->part_ns[part_of(on)] : &t->pending[part_of(on)]) +=
-            (uint64_t) next.ns - (uint64_t) t->now.ns;
+        *(inside ? &times->part_ns[part_of(on)] : &times->pending[part_of(on)]) +=
+            (uint64_t) next.ns - (uint64_t) times->now.ns;
         if (part_of(on) == MRD_REPORT_UNRECORDED && (on & 1u << MRD_ON_PAUSED) != 0)
-            *(inside ? &t->paused_ns : &t->pending_paused) +=
-                (uint64_t) next.ns - (uint64_t) t->now.ns;
+            *(inside ? &times->paused_ns : &times->pending_paused) +=
+                (uint64_t) next.ns - (uint64_t) times->now.ns;
         if (part_of(on) == MRD_REPORT_EXPOSED || part_of(on) == MRD_REPORT_WAITING)
-            t->unmet_ns +=
-                (uint64_t) next.ns - (uint64_t) mrd_ev_max(mrd_ev_min(t->met, next), t->now).ns;
+            times->unmet_ns += (uint64_t) next.ns -
+                               (uint64_t) mrd_ev_max(mrd_ev_min(times->met, next), times->now).ns;
         if (part_of(on) == MRD_REPORT_EXPOSED)
-            split_exposed(t, next);
+            split_exposed(times, next);
         if (on == 1u << MRD_ON_LOADING)
-            t->loading_ns += (uint64_t) next.ns - (uint64_t) t->now.ns;
-        t->now = next;
+            times->loading_ns += (uint64_t) next.ns - (uint64_t) times->now.ns;
+        times->now = next;
     }
 }
 
 static void
-end_pause(mrd_worker_time *t, const mrd_event *ev, mrd_worker_pause *ret_pause)
+end_pause(mrd_worker_time *times, const mrd_event *ev, mrd_worker_pause *ret_pause)
 {
-    ret_pause->start = t->device_end;
-    ret_pause->dur_ns = mrd_ev_diff(ev->ts, t->device_end);
-    ret_pause->before = t->device_last;
-    memcpy(ret_pause->part_ns, t->pending, sizeof(t->pending));
+    ret_pause->start = times->device_end;
+    ret_pause->dur_ns = mrd_ev_diff(ev->ts, times->device_end);
+    ret_pause->before = times->device_last;
+    memcpy(ret_pause->part_ns, times->pending, sizeof(times->pending));
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
-        t->part_ns[k] += t->pending[k];
-    memset(t->pending, 0, sizeof(t->pending));
-    ret_pause->loading_ns = t->loading_ns;
-    t->loading_ns = 0;
-    t->paused_ns += t->pending_paused;
-    t->pending_paused = 0;
+        times->part_ns[k] += times->pending[k];
+    memset(times->pending, 0, sizeof(times->pending));
+    ret_pause->loading_ns = times->loading_ns;
+    times->loading_ns = 0;
+    times->paused_ns += times->pending_paused;
+    times->pending_paused = 0;
 }
 
 bool
-mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_event *ev,
+mrd_worker_time_add(mrd_worker_time *times, mrd_work_on on, bool device, const mrd_event *ev,
                     mrd_worker_pause *ret_pause)
 {
     mrd_ev_ns end = mrd_event_end(ev);
     bool paused = false;
 
-    if (t->any)
-        mrd_worker_time_advance(t, ev->ts);
-    if (device && !t->any) {
-        t->any = true;
-        t->now = t->device_end = t->first = ev->ts;
-    } else if (device && !mrd_ev_before(ev->ts, t->device_end)) {
-        end_pause(t, ev, ret_pause);
+    if (times->any)
+        mrd_worker_time_advance(times, ev->ts);
+    if (device && !times->any) {
+        times->any = true;
+        times->now = times->device_end = times->first = ev->ts;
+    } else if (device && !mrd_ev_before(ev->ts, times->device_end)) {
+        end_pause(times, ev, ret_pause);
         paused = ret_pause->dur_ns > 0;
     }
-    if (on == MRD_ON_COLLECTIVE && mrd_ev_before(t->until[on], ev->ts))
-        t->n_untold = 0;
-    t->until[on] = mrd_ev_after(end, t->until[on]) ? end : t->until[on];
-    if (device && (uint64_t) end.ns - (uint64_t) ev->ts.ns > t->span_ns)
-        t->span_ns = (uint64_t) end.ns - (uint64_t) ev->ts.ns;
-    if (device && !mrd_ev_before(end, t->device_end)) {
-        t->device_end = end;
-        t->device_last = ev->name;
+    if (on == MRD_ON_COLLECTIVE && mrd_ev_before(times->until[on], ev->ts))
+        times->n_untold = 0;
+    times->until[on] = mrd_ev_after(end, times->until[on]) ? end : times->until[on];
+    if (device && (uint64_t) end.ns - (uint64_t) ev->ts.ns > times->span_ns)
+        times->span_ns = (uint64_t) end.ns - (uint64_t) ev->ts.ns;
+    if (device && !mrd_ev_before(end, times->device_end)) {
+        times->device_end = end;
+        times->device_last = ev->name;
     }
     return paused;
 }
 
 static void
-go_on_until(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
+go_on_until(mrd_worker_time *times, mrd_work_on on, const mrd_event *ev)
 {
     mrd_ev_ns end = mrd_event_end(ev);
 
-    if (t->any)
-        mrd_worker_time_advance(t, ev->ts);
-    t->until[on] = mrd_ev_after(end, t->until[on]) ? end : t->until[on];
+    if (times->any)
+        mrd_worker_time_advance(times, ev->ts);
+    times->until[on] = mrd_ev_after(end, times->until[on]) ? end : times->until[on];
 }
 
 void
-mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev)
+mrd_worker_time_load(mrd_worker_time *times, const mrd_event *ev)
 {
-    go_on_until(t, MRD_ON_LOADING, ev);
+    go_on_until(times, MRD_ON_LOADING, ev);
 }
 
 void
-mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
+mrd_worker_time_lose(mrd_worker_time *times, mrd_work_on on, const mrd_event *ev)
 {
-    go_on_until(t, on, ev);
+    go_on_until(times, on, ev);
 }
 
 int64_t
-mrd_worker_time_mark(const mrd_worker_time *t)
+mrd_worker_time_mark(const mrd_worker_time *times)
 {
-    return (int64_t) t->untold_ns;
+    return (int64_t) times->untold_ns;
 }
 
 void
-mrd_worker_time_meet(mrd_worker_time *t, const mrd_gathered *c, size_t part)
+mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t part)
 {
-    mrd_ev_ns at = c->parts[c->n - 1].begin, end = c->parts[part].end;
+    mrd_ev_ns at = group->parts[group->n - 1].begin, end = group->parts[part].end;
 
-    mrd_worker_time_advance(t, at);
+    mrd_worker_time_advance(times, at);
     /* by its clock it left before all had begun, so the split is unknown */
     if (mrd_ev_before(end, at))
         return;
-    if (t->met_id == c->id) {
-        t->wait_ns += t->met_own_ns;
-        t->transfer_ns -= t->met_own_ns;
-        t->met_own_ns = 0;
+    if (times->met_id == group->id) {
+        times->wait_ns += times->met_own_ns;
+        times->transfer_ns -= times->met_own_ns;
+        times->met_own_ns = 0;
     }
-    t->wait_ns += untold_since(t, (uint64_t) c->parts[part].mark);
-    if (c->absent > 0)
+    times->wait_ns += untold_since(times, (uint64_t) group->parts[part].mark);
+    if (group->absent > 0)
         return;
-    if (t->met_id != c->id) {
-        t->met_id = c->id;
-        t->met_others = t->met;
-        t->met_own_ns = 0;
+    if (times->met_id != group->id) {
+        times->met_id = group->id;
+        times->met_others = times->met;
+        times->met_own_ns = 0;
     }
-    if (mrd_ev_after(end, t->met))
-        t->met = end;
+    if (mrd_ev_after(end, times->met))
+        times->met = end;
 }
 
 void
-mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS])
+mrd_worker_time_read(mrd_worker_time *times, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS])
 {
-    if (t->any)
-        mrd_worker_time_advance(t, at);
+    if (times->any)
+        mrd_worker_time_advance(times, at);
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) /* pending is the time after device_end */
-        ret_part_ns[k] = t->part_ns[k] + (mrd_ev_after(at, t->device_end) ? t->pending[k] : 0);
+        ret_part_ns[k] =
+            times->part_ns[k] + (mrd_ev_after(at, times->device_end) ? times->pending[k] : 0);
 }

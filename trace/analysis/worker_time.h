@@ -74,9 +74,9 @@ typedef struct {
     bool any; /* it had a device span */
 } mrd_worker_time;
 
-void mrd_worker_time_init(mrd_worker_time *t);
+void mrd_worker_time_init(mrd_worker_time *times);
 /* Accounts up to `to`. Does nothing if `to` is before `now`. */
-void mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to);
+void mrd_worker_time_advance(mrd_worker_time *times, mrd_ev_ns to);
 /* A time in which the device did nothing. */
 typedef struct {
     mrd_ev_ns start;
@@ -87,21 +87,22 @@ typedef struct {
 } mrd_worker_pause;
 
 /* Adds a span. Returns true if it is a device span that ends a pause; then *ret_pause is written. */
-bool mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_event *ev,
+bool mrd_worker_time_add(mrd_worker_time *times, mrd_work_on on, bool device, const mrd_event *ev,
                          mrd_worker_pause *ret_pause);
 /* Adds a time in which the worker's process loads data, from ev's begin to its end. */
-void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);
+void mrd_worker_time_load(mrd_worker_time *times, const mrd_event *ev);
 /* Adds a time in which nothing is recorded, from ev's begin to its end. MRD_ON_GAP means that
  * events are lost, MRD_ON_PAUSED that the session is paused. Spans that come nevertheless still
  * count. */
-void mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev);
+void mrd_worker_time_lose(mrd_worker_time *times, mrd_work_on on, const mrd_event *ev);
 /* Returns the mark of mrd_gather_add for a part of a collective that begins now. */
-int64_t mrd_worker_time_mark(const mrd_worker_time *t);
-/* The last part of collective c begins, at or after all earlier events. c->parts[part] is the
+int64_t mrd_worker_time_mark(const mrd_worker_time *times);
+/* The last part of collective group begins, at or after all earlier events. group->parts[part] is the
  * worker's. A repeated call for the same collective means that a part began later still. */
-void mrd_worker_time_meet(mrd_worker_time *t, const mrd_gathered *c, size_t part);
+void mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t part);
 /* Stores the account up to `at`, also after the last device span, for parts of a window. `at` is at
  * or after `now`. It may also be the end of the last device span if `now` is already later. */
-void mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);
+void mrd_worker_time_read(mrd_worker_time *times, mrd_ev_ns at,
+                          uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 
 #endif

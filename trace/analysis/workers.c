@@ -52,43 +52,45 @@ typedef struct {
 
 /* Users think in ranks, so ranks come first. */
 int
-mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
+mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id)
 {
-    int order = mrd_i64_order(mrd_catalog_borrow_process(cat, a)->rank & INT64_MAX,
-                              mrd_catalog_borrow_process(cat, b)->rank & INT64_MAX);
+    int order = mrd_i64_order(mrd_catalog_borrow_process(cat, id)->rank & INT64_MAX,
+                              mrd_catalog_borrow_process(cat, process_id)->rank & INT64_MAX);
 
-    return order != 0 ? order : mrd_catalog_process_order(cat, a, b);
+    return order != 0 ? order : mrd_catalog_process_order(cat, id, process_id);
 }
 
 /* Returns the ranks in the name of a process with phases; empty if its rank is known otherwise. */
 static mrd_str
-ranks_of_process(const mrd_workers *w, mrd_proc_id id)
+ranks_of_process(const mrd_workers *workers, mrd_proc_id id)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(w->cat, id);
+    const mrd_process *process = mrd_catalog_borrow_process(workers->cat, id);
 
-    return w->phases && p->rank == MRD_NONE ? mrd_phase_ranks(mrd_catalog_text(w->cat, p->name))
-                                            : MRD_STR("");
+    return workers->phases && process->rank == MRD_NONE
+               ? mrd_phase_ranks(mrd_catalog_text(workers->cat, process->name))
+               : MRD_STR("");
 }
 
 static int
-worker_order(const mrd_workers *w, const mrd_worker *a, const mrd_worker *b)
+worker_order(const mrd_workers *workers, const mrd_worker *worker, const mrd_worker *b)
 {
     int order = 0;
 
-    if (a->process != b->process) {
-        mrd_str x = ranks_of_process(w, a->process), y = ranks_of_process(w, b->process);
+    if (worker->process != b->process) {
+        mrd_str str = ranks_of_process(workers, worker->process),
+                y = ranks_of_process(workers, b->process);
 
-        order = (x.len == 0) - (y.len == 0);
+        order = (str.len == 0) - (y.len == 0);
         if (order == 0)
-            order = mrd_phase_ranks_order(x, y);
+            order = mrd_phase_ranks_order(str, y);
         if (order == 0)
-            order = mrd_workers_process_order(w->cat, a->process, b->process);
+            order = mrd_workers_process_order(workers->cat, worker->process, b->process);
     }
     if (order == 0)
-        order = mrd_phase_ranks_order(a->ranks, b->ranks);
+        order = mrd_phase_ranks_order(worker->ranks, b->ranks);
     if (order == 0)
-        order = mrd_i64_order(a->lnc_idx, b->lnc_idx);
-    return order != 0 ? order : mrd_i64_order(a->device_idx, b->device_idx);
+        order = mrd_i64_order(worker->lnc_idx, b->lnc_idx);
+    return order != 0 ? order : mrd_i64_order(worker->device_idx, b->device_idx);
 }
 
 static int
@@ -102,88 +104,92 @@ track_order(const void *a, const void *b, void *self)
 
 /* Finds the worker of a line of spans. Returns false if there is none. */
 static bool
-worker_of(const mrd_workers *w, mrd_track_id id, track_of *ret)
+worker_of(const mrd_workers *workers, mrd_track_id id, track_of *ret)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(w->cat, id);
-    bool by_core = t->lnc_idx != MRD_NONE;
-    bool by_device = t->source == MRD_SRC_FRAMEWORK && t->device_idx != MRD_NONE;
+    const mrd_track *track = mrd_catalog_borrow_track(workers->cat, id);
+    bool by_core = track->lnc_idx != MRD_NONE;
+    bool by_device = track->source == MRD_SRC_FRAMEWORK && track->device_idx != MRD_NONE;
 
-    if (mrd_catalog_profile_of(w->cat, id) != w->profile || t->kind != MRD_TRACK_SPANS ||
-        (!by_core && !by_device && !(w->phases && t->source == MRD_SRC_FRAMEWORK)))
+    if (mrd_catalog_profile_of(workers->cat, id) != workers->profile ||
+        track->kind != MRD_TRACK_SPANS ||
+        (!by_core && !by_device && !(workers->phases && track->source == MRD_SRC_FRAMEWORK)))
         return false;
     *ret = (track_of){
         .track = id,
-        .worker = { .process = t->process,
-                    .lnc_idx = t->lnc_idx,
-                    .device_idx = by_core ? MRD_NONE : t->device_idx,
-                    .ranks = w->phases ? mrd_phase_ranks(mrd_catalog_text(w->cat, t->name))
-                                       : MRD_STR(""),
-                    .worker_gid = t->worker_gid },
+        .worker = { .process = track->process,
+                    .lnc_idx = track->lnc_idx,
+                    .device_idx = by_core ? MRD_NONE : track->device_idx,
+                    .ranks = workers->phases
+                                 ? mrd_phase_ranks(mrd_catalog_text(workers->cat, track->name))
+                                 : MRD_STR(""),
+                    .worker_gid = track->worker_gid },
     };
     if (ret->worker.ranks.len == 0)
-        ret->worker.ranks = ranks_of_process(w, t->process);
+        ret->worker.ranks = ranks_of_process(workers, track->process);
     return true;
 }
 
 /* Prepares for a profile without cores and devices. Returns false when out of memory. */
 static bool
-look_for_phases(mrd_workers *w)
+look_for_phases(mrd_workers *workers)
 {
-    w->phases = mrd_phase_any(w->cat, w->rules);
-    w->labels = calloc(w->n_names + 1, sizeof(*w->labels));
-    w->phase_classes = calloc(w->n_names + 1, sizeof(*w->phase_classes));
-    return w->labels != NULL && w->phase_classes != NULL;
+    workers->phases = mrd_phase_any(workers->cat, workers->rules);
+    workers->labels = calloc(workers->n_names + 1, sizeof(*workers->labels));
+    workers->phase_classes = calloc(workers->n_names + 1, sizeof(*workers->phase_classes));
+    return workers->labels != NULL && workers->phase_classes != NULL;
 }
 
 static bool
-workers_make(mrd_workers *w)
+workers_make(mrd_workers *workers)
 {
-    size_t n = mrd_catalog_tracks(w->cat), kept = 0;
-    track_of *order = malloc((n + 1) * sizeof(*order));
+    size_t count = mrd_catalog_tracks(workers->cat), kept = 0;
+    track_of *order = malloc((count + 1) * sizeof(*order));
 
-    w->n_tracks = n;
-    w->tracks = calloc(n + 1, sizeof(*w->tracks));
-    w->all = calloc(n + 1, sizeof(*w->all));
-    w->n_processes = mrd_catalog_processes(w->cat);
-    w->processes = calloc(w->n_processes + 1, sizeof(*w->processes));
-    if (order == NULL || w->tracks == NULL || w->all == NULL || w->processes == NULL) {
+    workers->n_tracks = count;
+    workers->tracks = calloc(count + 1, sizeof(*workers->tracks));
+    workers->all = calloc(count + 1, sizeof(*workers->all));
+    workers->n_processes = mrd_catalog_processes(workers->cat);
+    workers->processes = calloc(workers->n_processes + 1, sizeof(*workers->processes));
+    if (order == NULL || workers->tracks == NULL || workers->all == NULL ||
+        workers->processes == NULL) {
         free(order);
         return false;
     }
-    for (mrd_track_id i = 0; i < n; i++) {
-        w->tracks[i] = (track_state){ .worker = MRD_NO_WORKER,
-                                      .process = mrd_catalog_borrow_track(w->cat, i)->process,
-                                      .mine = mrd_catalog_profile_of(w->cat, i) == w->profile };
-        kept += worker_of(w, i, &order[kept]);
+    for (mrd_track_id id = 0; id < count; id++) {
+        workers->tracks[id] =
+            (track_state){ .worker = MRD_NO_WORKER,
+                           .process = mrd_catalog_borrow_track(workers->cat, id)->process,
+                           .mine = mrd_catalog_profile_of(workers->cat, id) == workers->profile };
+        kept += worker_of(workers, id, &order[kept]);
     }
-    if (kept == 0 && !look_for_phases(w)) {
+    if (kept == 0 && !look_for_phases(workers)) {
         free(order);
         return false;
     }
-    for (mrd_track_id i = 0; i < n && w->phases; i++)
-        kept += worker_of(w, i, &order[kept]);
-    qsort_r(order, kept, sizeof(*order), track_order, w);
+    for (mrd_track_id id = 0; id < count && workers->phases; id++)
+        kept += worker_of(workers, id, &order[kept]);
+    qsort_r(order, kept, sizeof(*order), track_order, workers);
     for (size_t i = 0; i < kept; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(w->cat, order[i].track);
-        mrd_worker *last = w->n_all == 0 ? NULL : &w->all[w->n_all - 1];
+        const mrd_track *track = mrd_catalog_borrow_track(workers->cat, order[i].track);
+        mrd_worker *last = workers->n_all == 0 ? NULL : &workers->all[workers->n_all - 1];
         track_state *state;
 
-        if (last == NULL || worker_order(w, last, &order[i].worker) != 0) {
-            last = &w->all[w->n_all++];
+        if (last == NULL || worker_order(workers, last, &order[i].worker) != 0) {
+            last = &workers->all[workers->n_all++];
             *last = order[i].worker;
-            if (w->processes[t->process].n++ == 0)
-                w->processes[t->process].first = (uint32_t) w->n_all - 1;
+            if (workers->processes[track->process].n++ == 0)
+                workers->processes[track->process].first = (uint32_t) workers->n_all - 1;
         }
-        last->mapped = last->mapped || t->source == MRD_SRC_DEVICE;
-        if (t->source == MRD_SRC_DEVICE)
+        last->mapped = last->mapped || track->source == MRD_SRC_DEVICE;
+        if (track->source == MRD_SRC_DEVICE)
             last->waits_known = true;
-        else if (t->source != MRD_SRC_FRAMEWORK)
+        else if (track->source != MRD_SRC_FRAMEWORK)
             last->host_known = true;
         if (last->worker_gid == MRD_NONE)
-            last->worker_gid = t->worker_gid;
-        state = &w->tracks[order[i].track];
-        state->worker = (uint32_t) w->n_all - 1;
-        state->device = t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_FRAMEWORK;
+            last->worker_gid = track->worker_gid;
+        state = &workers->tracks[order[i].track];
+        state->worker = (uint32_t) workers->n_all - 1;
+        state->device = track->source == MRD_SRC_DEVICE || track->source == MRD_SRC_FRAMEWORK;
     }
     free(order);
     return true;
@@ -250,32 +256,33 @@ classify(mrd_str name)
 
 /* The first use of a name is rare, so its code is kept out of line. */
 static __attribute__((noinline)) name_class
-class_first(mrd_workers *w, mrd_sid name)
+class_first(mrd_workers *workers, mrd_sid name)
 {
-    if (name >= w->n_names)
+    if (name >= workers->n_names)
         return NAME_OTHER;
-    w->classes[name] = (uint8_t) classify(mrd_catalog_text(w->cat, name));
-    return (name_class) w->classes[name];
+    workers->classes[name] = (uint8_t) classify(mrd_catalog_text(workers->cat, name));
+    return (name_class) workers->classes[name];
 }
 
 static inline name_class
-class_of(mrd_workers *w, mrd_sid name)
+class_of(mrd_workers *workers, mrd_sid name)
 {
-    return name < w->n_names && w->classes[name] != NAME_UNSEEN ? (name_class) w->classes[name]
-                                                                : class_first(w, name);
+    return name < workers->n_names && workers->classes[name] != NAME_UNSEEN
+               ? (name_class) workers->classes[name]
+               : class_first(workers, name);
 }
 
 /* Classifies a span on a worker's track. Returns false if it is not part of the worker's time. */
 static bool
-see_worker(mrd_workers *w, const track_state *track, const mrd_event *ev, mrd_work *ret)
+see_worker(mrd_workers *workers, const track_state *track, const mrd_event *ev, mrd_work *ret)
 {
-    bool framework = mrd_device_work_on(w->work, ev->track);
+    bool framework = mrd_device_work_on(workers->work, ev->track);
 
     ret->on = MRD_ON_HOST;
     ret->class = MRD_CLASS_COMPUTE;
     if (track->device) {
         ret->what = (mrd_cc){ 0 };
-        ret->kind = mrd_collectives_see_class(w->see, ev, &ret->class, &ret->what);
+        ret->kind = mrd_collectives_see_class(workers->see, ev, &ret->class, &ret->what);
         if (ret->kind == MRD_CC_SAYS_ALL || ret->kind == MRD_CC_SAYS_SINGLE ||
             ret->class == MRD_CLASS_NOTHING)
             return false;
@@ -286,29 +293,29 @@ see_worker(mrd_workers *w, const track_state *track, const mrd_event *ev, mrd_wo
     }
     /* These are Neuron's names, so patterns of other libraries are not tried. */
     if (!framework && (ret->on == MRD_ON_HOST || ret->on == MRD_ON_COMPUTE) &&
-        mrd_device_work_name_class(w->work, ev->name) == MRD_CLASS_COPY)
+        mrd_device_work_name_class(workers->work, ev->name) == MRD_CLASS_COPY)
         ret->on = MRD_ON_COPY;
     return true;
 }
 
 static mrd_kernel_class
-phase_class(mrd_workers *w, mrd_sid label)
+phase_class(mrd_workers *workers, mrd_sid label)
 {
-    if (label == MRD_SID_EMPTY || label >= w->n_names)
+    if (label == MRD_SID_EMPTY || label >= workers->n_names)
         return MRD_CLASS_UNKNOWN;
-    if (w->phase_classes[label] == 0)
-        w->phase_classes[label] =
-            (uint8_t) (mrd_phase_class(w->rules, mrd_catalog_text(w->cat, label)) + 1);
-    return (mrd_kernel_class) (w->phase_classes[label] - 1);
+    if (workers->phase_classes[label] == 0)
+        workers->phase_classes[label] =
+            (uint8_t) (mrd_phase_class(workers->rules, mrd_catalog_text(workers->cat, label)) + 1);
+    return (mrd_kernel_class) (workers->phase_classes[label] - 1);
 }
 
 /* Classifies a program phase. Returns false if it is no work. */
 static bool
-see_phase(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
+see_phase(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
 {
-    ret->class = phase_class(w, ev->name);
+    ret->class = phase_class(workers, ev->name);
     if (ret->class == MRD_CLASS_UNKNOWN)
-        ret->class = phase_class(w, ev->category);
+        ret->class = phase_class(workers, ev->category);
     if (ret->class == MRD_CLASS_UNKNOWN || ret->class == MRD_CLASS_NOTHING)
         return false;
     ret->device = true;
@@ -322,31 +329,31 @@ see_phase(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
 }
 
 mrd_work_kind
-mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
+mrd_workers_see(mrd_workers *workers, const mrd_event *ev, mrd_work *ret)
 {
-    const track_state *track = &w->tracks[ev->track];
+    const track_state *track = &workers->tracks[ev->track];
 
-    if (ev->track >= w->n_tracks || !track->mine || ev->kind != MRD_SPAN || ev->dur_ns < 0 ||
+    if (ev->track >= workers->n_tracks || !track->mine || ev->kind != MRD_SPAN || ev->dur_ns < 0 ||
         (ev->flags & (MRD_EV_NO_START | MRD_EV_MISTIMED)) != 0 || mrd_event_end(ev).ns == INT64_MAX)
         return MRD_WORK_NONE;
     ret->process = track->process;
     ret->worker = track->worker;
     ret->device = track->device;
     ret->kind = MRD_CC_NO;
-    if (w->phases && track->worker != MRD_NO_WORKER && see_phase(w, ev, ret))
+    if (workers->phases && track->worker != MRD_NO_WORKER && see_phase(workers, ev, ret))
         return MRD_WORK_WORKER;
-    if (w->labels != NULL) {
+    if (workers->labels != NULL) {
         mrd_sid label = ev->category != MRD_SID_EMPTY ? ev->category : ev->name;
 
-        if (label < w->n_names && w->labels[label] < UINT32_MAX)
-            w->labels[label]++;
+        if (label < workers->n_names && workers->labels[label] < UINT32_MAX)
+            workers->labels[label]++;
         ret->worker = MRD_NO_WORKER;
         ret->device = false;
     } else if (track->worker != MRD_NO_WORKER)
-        return see_worker(w, track, ev, ret) ? MRD_WORK_WORKER : MRD_WORK_BESIDE;
-    if (mrd_device_work_is_beside(w->work, ev->category))
+        return see_worker(workers, track, ev, ret) ? MRD_WORK_WORKER : MRD_WORK_BESIDE;
+    if (mrd_device_work_is_beside(workers->work, ev->category))
         return MRD_WORK_BESIDE;
-    switch (class_of(w, ev->name)) {
+    switch (class_of(workers, ev->name)) {
     case NAME_STEP:
         return MRD_WORK_STEP;
     case NAME_LOADING:
@@ -357,22 +364,22 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
 }
 
 bool
-mrd_workers_are_phases(const mrd_workers *w)
+mrd_workers_are_phases(const mrd_workers *workers)
 {
-    return w->phases;
+    return workers->phases;
 }
 
 size_t
-mrd_workers_labels(const mrd_workers *w, mrd_sid *ret_labels, size_t most)
+mrd_workers_labels(const mrd_workers *workers, mrd_sid *ret_labels, size_t most)
 {
     size_t n = 0;
 
-    for (mrd_sid label = 1; w->labels != NULL && label < w->n_names; label++) {
+    for (mrd_sid label = 1; workers->labels != NULL && label < workers->n_names; label++) {
         size_t at = n;
 
-        while (at > 0 && w->labels[ret_labels[at - 1]] < w->labels[label])
+        while (at > 0 && workers->labels[ret_labels[at - 1]] < workers->labels[label])
             at--;
-        if (w->labels[label] == 0 || at == most)
+        if (workers->labels[label] == 0 || at == most)
             continue;
         n += n < most;
         memmove(ret_labels + at + 1, ret_labels + at, (n - at - 1) * sizeof(*ret_labels));
@@ -382,37 +389,40 @@ mrd_workers_labels(const mrd_workers *w, mrd_sid *ret_labels, size_t most)
 }
 
 uint32_t
-mrd_workers_of(const mrd_workers *w, mrd_track_id track)
+mrd_workers_of(const mrd_workers *workers, mrd_track_id track)
 {
-    return track < w->n_tracks ? w->tracks[track].worker : MRD_NO_WORKER;
+    return track < workers->n_tracks ? workers->tracks[track].worker : MRD_NO_WORKER;
 }
 
 uint32_t
-mrd_workers_of_process(const mrd_workers *w, mrd_proc_id process, uint32_t *ret_first)
+mrd_workers_of_process(const mrd_workers *workers, mrd_proc_id process, uint32_t *ret_first)
 {
-    process_state p = process < w->n_processes ? w->processes[process] : (process_state){ 0 };
+    process_state state =
+        process < workers->n_processes ? workers->processes[process] : (process_state){ 0 };
 
-    *ret_first = p.first;
-    return p.n;
+    *ret_first = state.first;
+    return state.n;
 }
 
 bool
-mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker, mrd_work_on *ret_on)
+mrd_workers_lost(const mrd_workers *workers, const mrd_event *ev, uint32_t worker,
+                 mrd_work_on *ret_on)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(w->cat, ev->track);
-    const mrd_worker *mine = &w->all[worker];
-    const mrd_process *lost = mrd_catalog_borrow_process(w->cat, t->process);
+    const mrd_track *track = mrd_catalog_borrow_track(workers->cat, ev->track);
+    const mrd_worker *mine = &workers->all[worker];
+    const mrd_process *lost = mrd_catalog_borrow_process(workers->cat, track->process);
 
-    mrd_loss_effect effect = mrd_drop_effect(mrd_catalog_text(w->cat, ev->name));
+    mrd_loss_effect effect = mrd_drop_effect(mrd_catalog_text(workers->cat, ev->name));
     bool paused = effect == MRD_LOSS_NONE;
 
     if ((ev->ivalue <= 0 && !paused) || effect == MRD_LOSS_THREAD)
         return false;
     *ret_on = paused ? MRD_ON_PAUSED : MRD_ON_GAP;
-    if (t->process != mine->process) /* a loss of the whole node */
+    if (track->process != mine->process) /* a loss of the whole node */
         return (lost->flags & MRD_PROC_NODE) != 0 &&
-               lost->instance_id == mrd_catalog_borrow_process(w->cat, mine->process)->instance_id;
-    return t->lnc_idx == MRD_NONE || t->lnc_idx == mine->lnc_idx;
+               lost->instance_id ==
+                   mrd_catalog_borrow_process(workers->cat, mine->process)->instance_id;
+    return track->lnc_idx == MRD_NONE || track->lnc_idx == mine->lnc_idx;
 }
 
 /* ---- Lifecycle ---- */
@@ -420,53 +430,53 @@ mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker, mrd
 mrd_workers *
 mrd_workers_new(const mrd_sink_env *env)
 {
-    mrd_workers *w = calloc(1, sizeof(*w));
+    mrd_workers *workers = calloc(1, sizeof(*workers));
 
-    if (w == NULL)
+    if (workers == NULL)
         return NULL;
-    w->cat = env->catalog;
-    w->profile = env->profile;
-    w->n_names = mrd_strtab_count(mrd_catalog_strings(w->cat));
-    w->classes = calloc(w->n_names + 1, sizeof(*w->classes));
-    w->rules = env->options->classify;
-    w->see = mrd_collectives_new(w->cat, w->rules);
-    if (w->classes == NULL || w->see == NULL || !workers_make(w)) {
-        mrd_workers_free(w);
+    workers->cat = env->catalog;
+    workers->profile = env->profile;
+    workers->n_names = mrd_strtab_count(mrd_catalog_strings(workers->cat));
+    workers->classes = calloc(workers->n_names + 1, sizeof(*workers->classes));
+    workers->rules = env->options->classify;
+    workers->see = mrd_collectives_new(workers->cat, workers->rules);
+    if (workers->classes == NULL || workers->see == NULL || !workers_make(workers)) {
+        mrd_workers_free(workers);
         return NULL;
     }
-    w->work = mrd_collectives_work(w->see);
-    return w;
+    workers->work = mrd_collectives_work(workers->see);
+    return workers;
 }
 
 void
-mrd_workers_free(mrd_workers *w)
+mrd_workers_free(mrd_workers *workers)
 {
-    if (w == NULL)
+    if (workers == NULL)
         return;
-    free(w->tracks);
-    free(w->all);
-    free(w->processes);
-    free(w->classes);
-    free(w->labels);
-    free(w->phase_classes);
-    mrd_collectives_free(w->see);
-    free(w);
+    free(workers->tracks);
+    free(workers->all);
+    free(workers->processes);
+    free(workers->classes);
+    free(workers->labels);
+    free(workers->phase_classes);
+    mrd_collectives_free(workers->see);
+    free(workers);
 }
 
 size_t
-mrd_workers_count(const mrd_workers *w)
+mrd_workers_count(const mrd_workers *workers)
 {
-    return w->n_all;
+    return workers->n_all;
 }
 
 const mrd_worker *
-mrd_workers_at(const mrd_workers *w, uint32_t i)
+mrd_workers_at(const mrd_workers *workers, uint32_t i)
 {
-    return &w->all[i];
+    return &workers->all[i];
 }
 
 bool
-mrd_workers_knows(const mrd_workers *w, mrd_track_id track)
+mrd_workers_knows(const mrd_workers *workers, mrd_track_id track)
 {
-    return track < w->n_tracks && w->tracks[track].mine;
+    return track < workers->n_tracks && workers->tracks[track].mine;
 }

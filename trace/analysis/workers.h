@@ -67,28 +67,29 @@ typedef struct {
 typedef struct mrd_workers mrd_workers;
 
 mrd_workers *mrd_workers_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_workers_free(mrd_workers *w);                 /* NULL is fine */
-size_t mrd_workers_count(const mrd_workers *w);
+void mrd_workers_free(mrd_workers *workers);           /* NULL is fine */
+size_t mrd_workers_count(const mrd_workers *workers);
 /* Returns worker i < count. Workers are sorted by rank, instance, process and core. Borrowed. */
-const mrd_worker *mrd_workers_at(const mrd_workers *w, uint32_t i);
+const mrd_worker *mrd_workers_at(const mrd_workers *workers, uint32_t i);
 /* Returns false if the track is not of this profile or was added after mrd_workers_new. */
-bool mrd_workers_knows(const mrd_workers *w, mrd_track_id track);
+bool mrd_workers_knows(const mrd_workers *workers, mrd_track_id track);
 /* Returns true if the workers come from program phases. */
-bool mrd_workers_are_phases(const mrd_workers *w);
+bool mrd_workers_are_phases(const mrd_workers *workers);
 /* Stores at most `most` labels (category, else name) of spans that are not work, the most frequent
  * first. Returns their number. Only profiles without cores and devices have labels. */
-size_t mrd_workers_labels(const mrd_workers *w, mrd_sid *ret_labels, size_t most);
+size_t mrd_workers_labels(const mrd_workers *workers, mrd_sid *ret_labels, size_t most);
 /* Returns the worker of a track, MRD_NO_WORKER if it has none. */
-uint32_t mrd_workers_of(const mrd_workers *w, mrd_track_id track);
+uint32_t mrd_workers_of(const mrd_workers *workers, mrd_track_id track);
 /* Returns the number of workers of a process. They have successive numbers from *ret_first. */
-uint32_t mrd_workers_of_process(const mrd_workers *w, mrd_proc_id process, uint32_t *ret_first);
+uint32_t mrd_workers_of_process(const mrd_workers *workers, mrd_proc_id process,
+                                uint32_t *ret_first);
 /* Returns the kind of an event. Writes *ret for MRD_WORK_WORKER and all later kinds. */
-mrd_work_kind mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret);
+mrd_work_kind mrd_workers_see(mrd_workers *workers, const mrd_event *ev, mrd_work *ret);
 /* Returns true if an MRD_LOSS event concerns this worker: it is of the worker's core, process or
  * node, and not of annotations of threads. Stores MRD_ON_GAP or MRD_ON_PAUSED in *ret_on. */
-bool mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker,
+bool mrd_workers_lost(const mrd_workers *workers, const mrd_event *ev, uint32_t worker,
                       mrd_work_on *ret_on);
 /* Compares processes for lists: by rank if they have ranks, then mrd_catalog_process_order. */
-int mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
+int mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id);
 
 #endif

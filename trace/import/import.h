@@ -104,10 +104,10 @@ void mrd_import_note_reasons(mrd_import *imp);
  * Resumes after damage, as mrd_json_resume(), and counts the skipped bytes and the dropped records.
  * Returns false if the reader cannot resume or has no error.
  */
-bool mrd_import_resume(mrd_import *imp, mrd_json_reader *r, unsigned depth);
+bool mrd_import_resume(mrd_import *imp, mrd_json_reader *reader, unsigned depth);
 
 /* Notes text that was not JSON, and text that was damaged. Called once, at the end. */
-void mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r);
+void mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *reader);
 void mrd_import_note_repairs(const mrd_import *imp, uint64_t lenient, uint64_t replaced);
 
 /* Returns the importer for this content, by its first MRD_PROBE_BYTES. NULL if none accepts it. */

@@ -80,18 +80,18 @@ static void
 add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_identity *id)
 {
     mrd_catalog *cat = walk->options->catalog;
-    mrd_artifact a = { .path = mrd_catalog_intern(cat, path),
-                       .kind = mrd_catalog_intern(cat, kind),
-                       .instance_id = id->instance_id,
-                       .process_id = id->process_id,
-                       .nc_idx = id->nc_idx };
+    mrd_artifact artifact = { .path = mrd_catalog_intern(cat, path),
+                              .kind = mrd_catalog_intern(cat, kind),
+                              .instance_id = id->instance_id,
+                              .process_id = id->process_id,
+                              .nc_idx = id->nc_idx };
     mrd_why why = { 0 };
 
-    if (mrd_sha256_file(path, a.sha256, &a.size, &why) != MRD_OK) {
-        a.sha256[0] = '\0';
+    if (mrd_sha256_file(path, artifact.sha256, &artifact.size, &why) != MRD_OK) {
+        artifact.sha256[0] = '\0';
         mrd_catalog_note(cat, "not hashed: %s", why.text);
     }
-    mrd_catalog_add_artifact(cat, &a);
+    mrd_catalog_add_artifact(cat, &artifact);
     if (strcmp(kind, "NTFF") == 0)
         walk->ntff++;
     else if (strcmp(kind, "NEFF") == 0)
@@ -335,15 +335,15 @@ is_earlier(const dir_walk *walk, const struct stat *st)
 static void
 find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
 {
-    const mrd_read_options *o = walk->options;
+    const mrd_read_options *options = walk->options;
     char real[PATH_MAX];
 
-    if (o->n_named == 0 || id->process_id != MRD_NONE || realpath(path, real) == NULL)
+    if (options->n_named == 0 || id->process_id != MRD_NONE || realpath(path, real) == NULL)
         return;
-    for (size_t i = 0; i < o->n_named; i++) {
-        if (o->named[i].process != MRD_NONE && strcmp(o->named[i].path, real) == 0) {
-            id->instance_id = o->node;
-            id->process_id = o->named[i].process;
+    for (size_t i = 0; i < options->n_named; i++) {
+        if (options->named[i].process != MRD_NONE && strcmp(options->named[i].path, real) == 0) {
+            id->instance_id = options->node;
+            id->process_id = options->named[i].process;
         }
     }
 }
@@ -368,7 +368,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     mrd_identity here = *above;
     bool again;
     mrd_err err;
-    int n;
+    int count;
 
     if (holds_own_tables(path)) {
         walk->own++;
@@ -379,12 +379,12 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     if (err != MRD_OK || again)
         return err;
     /* a fixed order, so that the output is reproducible */
-    n = scandir(path, &names, NULL, alphasort);
-    if (n < 0) {
+    count = scandir(path, &names, NULL, alphasort);
+    if (count < 0) {
         dir_unreadable(walk, path, errno);
         return MRD_OK;
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < count; i++) {
         mrd_str name = mrd_str_of(names[i]->d_name), instance, rest;
         mrd_identity id = here;
         mrd_buf full = { 0 };

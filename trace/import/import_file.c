@@ -34,27 +34,28 @@ typedef struct {
 } file_reading;
 
 static mrd_err
-file_stream_of(file_reading *f, uint32_t profile, mrd_stream **ret_stream)
+file_stream_of(file_reading *reading, uint32_t profile, mrd_stream **ret_stream)
 {
-    bool wanted = profile == 0 ? f->options->system : f->options->device;
+    bool wanted = profile == 0 ? reading->options->system : reading->options->device;
 
-    for (size_t i = 0; i < f->n; i++) {
-        if (f->streams[i].profile == profile) {
-            f->last = i;
-            *ret_stream = f->streams[i].stream;
+    for (size_t i = 0; i < reading->n; i++) {
+        if (reading->streams[i].profile == profile) {
+            reading->last = i;
+            *ret_stream = reading->streams[i].stream;
             return MRD_OK;
         }
     }
-    if (!MRD_VEC_ROOM(f->streams, f->n, f->cap, 1))
+    if (!MRD_VEC_ROOM(reading->streams, reading->n, reading->cap, 1))
         return MRD_NOMEM;
-    f->streams[f->n] = (file_stream){ profile, NULL };
+    reading->streams[reading->n] = (file_stream){ profile, NULL };
     if (wanted) {
-        f->streams[f->n].stream = mrd_store_stream(f->options->store, profile, f->path);
-        if (f->streams[f->n].stream == NULL)
+        reading->streams[reading->n].stream =
+            mrd_store_stream(reading->options->store, profile, reading->path);
+        if (reading->streams[reading->n].stream == NULL)
             return MRD_NOMEM;
     }
-    f->last = f->n;
-    *ret_stream = f->streams[f->n++].stream;
+    reading->last = reading->n;
+    *ret_stream = reading->streams[reading->n++].stream;
     return MRD_OK;
 }
 
@@ -105,78 +106,80 @@ event_hash(const mrd_catalog *cat, const mrd_event *ev, uint64_t before)
 
 /* Discards the events of the earlier reading when all of them have come. */
 static void
-note_end(file_reading *f, const mrd_event *ev)
+note_end(file_reading *reading, const mrd_event *ev)
 {
-    f->end.events = event_hash(f->imp.catalog, ev, f->end.events);
-    if (f->options->had == 0 || f->end.continued || f->end.events != f->options->had)
+    reading->end.events = event_hash(reading->imp.catalog, ev, reading->end.events);
+    if (reading->options->had == 0 || reading->end.continued ||
+        reading->end.events != reading->options->had)
         return;
-    for (size_t i = 0; i < f->n; i++)
-        if (f->streams[i].stream != NULL)
-            mrd_stream_clear(f->streams[i].stream);
-    f->end.continued = true;
-    f->end.dropped = mrd_import_input(&f->imp)->dropped;
+    for (size_t i = 0; i < reading->n; i++)
+        if (reading->streams[i].stream != NULL)
+            mrd_stream_clear(reading->streams[i].stream);
+    reading->end.continued = true;
+    reading->end.dropped = mrd_import_input(&reading->imp)->dropped;
 }
 
 static void
-file_progress(const file_reading *f)
+file_progress(const file_reading *reading)
 {
-    if (f->options->progress != NULL)
-        f->options->progress(f->options->self, f->path, mrd_in_file_bytes(f->imp.in),
-                             mrd_in_file_size(f->imp.in));
+    if (reading->options->progress != NULL)
+        reading->options->progress(reading->options->self, reading->path,
+                                   mrd_in_file_bytes(reading->imp.in),
+                                   mrd_in_file_size(reading->imp.in));
 }
 
 static mrd_err
 file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
 {
-    file_reading *f = (file_reading *) imp->emit_self;
+    file_reading *reading = (file_reading *) imp->emit_self;
     mrd_stream *stream = NULL;
     mrd_err err = MRD_OK;
 
-    if (f->n > 0 && f->streams[f->last].profile == profile)
-        stream = f->streams[f->last].stream;
+    if (reading->n > 0 && reading->streams[reading->last].profile == profile)
+        stream = reading->streams[reading->last].stream;
     else
-        err = file_stream_of(f, profile, &stream);
+        err = file_stream_of(reading, profile, &stream);
     if (profile == 0)
-        mrd_times_add(&f->times, ev);
-    if (profile == 0 && f->options->once != NULL)
-        mrd_sample_add(&f->sample, ev);
+        mrd_times_add(&reading->times, ev);
+    if (profile == 0 && reading->options->once != NULL)
+        mrd_sample_add(&reading->sample, ev);
     if (err == MRD_OK && stream != NULL)
         err = mrd_stream_push(stream, ev);
     if (err != MRD_OK) {
         const mrd_why *failure = stream == NULL ? NULL : mrd_stream_failure(stream);
 
         if (failure != NULL)
-            f->own = *failure;
+            reading->own = *failure;
         else
-            mrd_why_set(&f->own, err, 0, "its events");
+            mrd_why_set(&reading->own, err, 0, "its events");
     }
-    if (f->options->ret_end != NULL)
-        note_end(f, ev);
-    if ((++f->emitted & 65535) == 0)
-        file_progress(f);
+    if (reading->options->ret_end != NULL)
+        note_end(reading, ev);
+    if ((++reading->emitted & 65535) == 0)
+        file_progress(reading);
     return err;
 }
 
 static mrd_err
 file_shift(mrd_import *imp, uint32_t profile, mrd_dur_ns delta_ns)
 {
-    file_reading *f = (file_reading *) imp->emit_self;
+    file_reading *reading = (file_reading *) imp->emit_self;
     mrd_stream *stream;
-    mrd_err err = file_stream_of(f, profile, &stream);
+    mrd_err err = file_stream_of(reading, profile, &stream);
 
     if (err == MRD_OK && stream != NULL)
         mrd_stream_shift(stream, delta_ns);
     if (profile == 0)
-        f->base = mrd_sat_add(f->base, delta_ns);
+        reading->base = mrd_sat_add(reading->base, delta_ns);
     return err;
 }
 
 static bool
 file_cancelled(mrd_import *imp)
 {
-    const file_reading *f = (const file_reading *) imp->emit_self;
+    const file_reading *reading = (const file_reading *) imp->emit_self;
 
-    return f->options->cancelled(f->options->self);
+    return reading->options->cancelled(reading->options->self);
 }
 
 #define UTF_16 "is text in UTF-16: convert it with 'iconv -f UTF-16 -t UTF-8' and give the result"
@@ -263,15 +266,15 @@ file_advice(mrd_str head, const char *path)
 }
 
 static bool
-recorded_pid(const file_reading *f, int64_t pid)
+recorded_pid(const file_reading *reading, int64_t pid)
 {
-    mrd_catalog *cat = f->imp.catalog;
+    mrd_catalog *cat = reading->imp.catalog;
 
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
+    for (mrd_proc_id id = 0; id < mrd_catalog_processes(cat); id++) {
+        const mrd_process *process = mrd_catalog_borrow_process(cat, id);
 
-        if (p->process_id == pid && p->instance_id == f->options->node && p->scope == 0 &&
-            (p->flags & MRD_PROC_NODE) == 0)
+        if (process->process_id == pid && process->instance_id == reading->options->node &&
+            process->scope == 0 && (process->flags & MRD_PROC_NODE) == 0)
             return true;
     }
     return false;
@@ -280,7 +283,7 @@ recorded_pid(const file_reading *f, int64_t pid)
 /* Returns the first pid in the text that is a recorded process. A trace also contains pids of
  * devices. */
 static int64_t
-recorded_process(const file_reading *f, mrd_str head)
+recorded_process(const file_reading *reading, mrd_str head)
 {
     static const char key[] = "\"pid\"";
     const char *at = head.p, *end = head.p + head.len;
@@ -294,7 +297,7 @@ recorded_process(const file_reading *f, mrd_str head)
         for (at = from; at < end && *at >= '0' && *at <= '9';)
             at++;
         if (at < end && mrd_num_i64((mrd_str){ from, (size_t) (at - from) }, &pid) == MRD_OK &&
-            recorded_pid(f, pid))
+            recorded_pid(reading, pid))
             return pid;
     }
     return MRD_NONE;
@@ -302,61 +305,63 @@ recorded_process(const file_reading *f, mrd_str head)
 
 /* Returns MRD_NONE if there are several recorded processes, or none. */
 static int64_t
-only_recorded(const file_reading *f)
+only_recorded(const file_reading *reading)
 {
-    mrd_catalog *cat = f->imp.catalog;
+    mrd_catalog *cat = reading->imp.catalog;
     int64_t found = MRD_NONE;
 
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
+    for (mrd_proc_id id = 0; id < mrd_catalog_processes(cat); id++) {
+        const mrd_process *process = mrd_catalog_borrow_process(cat, id);
 
-        if (p->instance_id != f->options->node || p->scope != 0 || (p->flags & MRD_PROC_NODE) != 0)
+        if (process->instance_id != reading->options->node || process->scope != 0 ||
+            (process->flags & MRD_PROC_NODE) != 0)
             continue;
-        if (found != MRD_NONE && found != p->process_id)
+        if (found != MRD_NONE && found != process->process_id)
             return MRD_NONE;
-        found = p->process_id;
+        found = process->process_id;
     }
     return found;
 }
 
 static void
-find_owner(file_reading *f, const mrd_import_ops *ops, mrd_str head)
+find_owner(file_reading *reading, const mrd_import_ops *ops, mrd_str head)
 {
-    if (f->options->node == MRD_SID_EMPTY || f->imp.identity.instance_id != MRD_SID_EMPTY)
+    if (reading->options->node == MRD_SID_EMPTY ||
+        reading->imp.identity.instance_id != MRD_SID_EMPTY)
         return;
-    f->imp.identity.instance_id = f->options->node;
-    if (f->imp.identity.process_id == MRD_NONE)
-        f->imp.identity.process_id =
-            ops == &mrd_import_xplane ? only_recorded(f) : recorded_process(f, head);
+    reading->imp.identity.instance_id = reading->options->node;
+    if (reading->imp.identity.process_id == MRD_NONE)
+        reading->imp.identity.process_id =
+            ops == &mrd_import_xplane ? only_recorded(reading) : recorded_process(reading, head);
 }
 
 static mrd_err
-file_run(file_reading *f, mrd_why *why)
+file_run(file_reading *reading, mrd_why *why)
 {
     const mrd_import_ops *ops;
     mrd_bytes data;
     mrd_str head;
-    mrd_err err = mrd_in_fill(f->imp.in, MRD_PROBE_BYTES, &data, why);
+    mrd_err err = mrd_in_fill(reading->imp.in, MRD_PROBE_BYTES, &data, why);
 
     if (err != MRD_OK)
         return err;
     head =
         (mrd_str){ (const char *) data.p, data.len < MRD_PROBE_BYTES ? data.len : MRD_PROBE_BYTES };
-    if ((ops = mrd_import_detect(head, f->path)) == NULL)
-        return mrd_why_set(why, head.len == 0 ? MRD_EMPTY : MRD_FORMAT, 0, "'%s' %s", f->path,
-                           file_advice(head, f->path));
-    mrd_import_input(&f->imp)->format = mrd_catalog_intern(f->imp.catalog, ops->name);
-    find_owner(f, ops, head);
-    return ops->run(&f->imp, why);
+    if ((ops = mrd_import_detect(head, reading->path)) == NULL)
+        return mrd_why_set(why, head.len == 0 ? MRD_EMPTY : MRD_FORMAT, 0, "'%s' %s", reading->path,
+                           file_advice(head, reading->path));
+    mrd_import_input(&reading->imp)->format = mrd_catalog_intern(reading->imp.catalog, ops->name);
+    find_owner(reading, ops, head);
+    return ops->run(&reading->imp, why);
 }
 
 /* Notes that the file has more names than allowed. Its events are kept, some of them without a
  * name. */
 static void
-file_names(file_reading *f, uint64_t refused)
+file_names(file_reading *reading, uint64_t refused)
 {
-    mrd_input *input = mrd_import_input(&f->imp);
-    mrd_strtab *strings = mrd_catalog_strings(f->imp.catalog);
+    mrd_input *input = mrd_import_input(&reading->imp);
+    mrd_strtab *strings = mrd_catalog_strings(reading->imp.catalog);
     mrd_why said = { 0 };
 
     if ((refused = mrd_strtab_refused(strings) - refused) == 0 || input->error != MRD_SID_EMPTY)
@@ -364,62 +369,63 @@ file_names(file_reading *f, uint64_t refused)
     mrd_why_set(&said, MRD_LIMIT, 0,
                 "'%s': %" PRIu64 " time%s a name stands as '" MRD_STR_FMT
                 "': a file may have %zu MiB of them, 64 bytes for each included",
-                f->path, refused, mrd_plural(refused),
+                reading->path, refused, mrd_plural(refused),
                 MRD_STR_ARG(mrd_strtab_get(strings, MRD_SID_FULL)), MRD_STRTAB_INPUT >> 20);
-    input->error = mrd_catalog_intern(f->imp.catalog, said.text);
+    input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
 }
 
 /* Reports the records with wrong times in a note, and marks them in the stream of the system
  * profile. */
 static void
-file_mark_mistimed(file_reading *f)
+file_mark_mistimed(file_reading *reading)
 {
     mrd_times_verdict times;
     char far_by[MRD_DUR_TEXT];
 
-    if (!mrd_times_judge(&f->times, &times))
+    if (!mrd_times_judge(&reading->times, &times))
         return;
-    for (size_t i = 0; i < f->n; i++)
-        if (f->streams[i].profile == 0 && f->streams[i].stream != NULL)
-            mrd_stream_trust(f->streams[i].stream, times.first, times.end);
+    for (size_t i = 0; i < reading->n; i++)
+        if (reading->streams[i].profile == 0 && reading->streams[i].stream != NULL)
+            mrd_stream_trust(reading->streams[i].stream, times.first, times.end);
     if (times.without > 0)
-        mrd_catalog_note(f->imp.catalog,
+        mrd_catalog_note(reading->imp.catalog,
                          "'%s': %" PRIu64
                          " record%s no time (0, where the others count from 1970): "
                          "left out of windows, shares and timelines",
-                         f->path, times.without, times.without == 1 ? " has" : "s have");
+                         reading->path, times.without, times.without == 1 ? " has" : "s have");
     if (times.far > 0)
-        mrd_catalog_note(f->imp.catalog,
+        mrd_catalog_note(reading->imp.catalog,
                          "'%s': %" PRIu64 " record%s far from all others ('" MRD_STR_FMT
                          "' by %s): left out of windows, shares and timelines",
-                         f->path, times.far, times.far == 1 ? " lies" : "s lie",
-                         MRD_STR_ARG(mrd_catalog_text(f->imp.catalog, times.far_name)),
+                         reading->path, times.far, times.far == 1 ? " lies" : "s lie",
+                         MRD_STR_ARG(mrd_catalog_text(reading->imp.catalog, times.far_name)),
                          mrd_dur_text(times.far_by, far_by));
 }
 
 static void
-file_conclude(file_reading *f, mrd_err err, const mrd_why *why)
+file_conclude(file_reading *reading, mrd_err err, const mrd_why *why)
 {
-    mrd_input *input = mrd_import_input(&f->imp);
+    mrd_input *input = mrd_import_input(&reading->imp);
     mrd_why said = { 0 };
 
-    input->bytes = f->imp.in == NULL ? 0 : mrd_in_file_bytes(f->imp.in);
+    input->bytes = reading->imp.in == NULL ? 0 : mrd_in_file_bytes(reading->imp.in);
     if (err != MRD_OK) {
         input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
-        input->error = mrd_catalog_intern(f->imp.catalog, why->text);
+        input->error = mrd_catalog_intern(reading->imp.catalog, why->text);
     } else if (input->error != MRD_SID_EMPTY) {
-        mrd_str text = mrd_catalog_text(f->imp.catalog, input->error);
+        mrd_str text = mrd_catalog_text(reading->imp.catalog, input->error);
 
         /* The importer gave the reason for the first dropped record. The message also needs the
          * file's name. */
         input->state = input->events > 0 ? MRD_INPUT_INCOMPLETE : MRD_INPUT_FAILED;
-        mrd_why_set(&said, MRD_INCOMPLETE, 0, "'%s': " MRD_STR_FMT, f->path, MRD_STR_ARG(text));
+        mrd_why_set(&said, MRD_INCOMPLETE, 0, "'%s': " MRD_STR_FMT, reading->path,
+                    MRD_STR_ARG(text));
         if (!mrd_str_starts(text, "'"))
-            input->error = mrd_catalog_intern(f->imp.catalog, said.text);
+            input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
     } else if (input->events == 0) {
         input->state = MRD_INPUT_FAILED;
-        mrd_why_set(&said, MRD_EMPTY, 0, "'%s' holds no events", f->path);
-        input->error = mrd_catalog_intern(f->imp.catalog, said.text);
+        mrd_why_set(&said, MRD_EMPTY, 0, "'%s' holds no events", reading->path);
+        input->error = mrd_catalog_intern(reading->imp.catalog, said.text);
     } else {
         input->state = MRD_INPUT_OK;
     }
@@ -427,20 +433,22 @@ file_conclude(file_reading *f, mrd_err err, const mrd_why *why)
 
 /* Adds the input to the comparison with others, if all its events are of the system profile. */
 static mrd_err
-file_remember(file_reading *f)
+file_remember(file_reading *reading)
 {
-    bool only_system = f->n == 1 && f->streams[0].profile == 0 && f->streams[0].stream != NULL;
+    bool only_system =
+        reading->n == 1 && reading->streams[0].profile == 0 && reading->streams[0].stream != NULL;
 
-    if (f->options->once == NULL || !only_system) {
-        mrd_sample_fini(&f->sample);
+    if (reading->options->once == NULL || !only_system) {
+        mrd_sample_fini(&reading->sample);
         return MRD_OK;
     }
-    return mrd_same_data_add(f->options->once, &(mrd_read_input){ .input = f->imp.input,
-                                                                  .place = f->imp.identity,
-                                                                  .backend = f->imp.backend,
-                                                                  .base = f->base,
-                                                                  .stream = f->streams[0].stream,
-                                                                  .sample = f->sample });
+    return mrd_same_data_add(reading->options->once,
+                             &(mrd_read_input){ .input = reading->imp.input,
+                                                .place = reading->imp.identity,
+                                                .backend = reading->imp.backend,
+                                                .base = reading->base,
+                                                .stream = reading->streams[0].stream,
+                                                .sample = reading->sample });
 }
 
 mrd_err
@@ -448,7 +456,7 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
               mrd_why *why)
 {
     mrd_input blank = { .state = MRD_INPUT_FAILED };
-    file_reading f = { .options = options, .path = path };
+    file_reading reading = { .options = options, .path = path };
     uint64_t refused;
     mrd_why said = { 0 };
     bool again;
@@ -459,39 +467,39 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
     if (again)
         return MRD_OK;
     blank.path = mrd_catalog_intern(options->catalog, path);
-    f.imp = (mrd_import){ .catalog = options->catalog,
-                          .identity = *identity,
-                          .part_max = options->part_max,
-                          .input = mrd_catalog_add_input(options->catalog, &blank),
-                          .emit = file_emit,
-                          .emit_self = &f,
-                          .shift = file_shift,
-                          .cancelled = options->cancelled != NULL ? file_cancelled : NULL };
+    reading.imp = (mrd_import){ .catalog = options->catalog,
+                                .identity = *identity,
+                                .part_max = options->part_max,
+                                .input = mrd_catalog_add_input(options->catalog, &blank),
+                                .emit = file_emit,
+                                .emit_self = &reading,
+                                .shift = file_shift,
+                                .cancelled = options->cancelled != NULL ? file_cancelled : NULL };
     if ((err = mrd_catalog_err(options->catalog)) != MRD_OK)
         return mrd_why_set(why, err, 0, "'%s'", path);
-    err = options->fd != NULL ? mrd_in_fd(*options->fd, path, &f.imp.in, &said)
-                              : mrd_in_file(path, &f.imp.in, &said);
+    err = options->fd != NULL ? mrd_in_fd(*options->fd, path, &reading.imp.in, &said)
+                              : mrd_in_file(path, &reading.imp.in, &said);
     refused = mrd_strtab_allow(mrd_catalog_strings(options->catalog), MRD_STRTAB_INPUT);
     mrd_catalog_allow(options->catalog, MRD_CATALOG_INPUT);
     if (err == MRD_OK)
-        err = file_run(&f, &said);
+        err = file_run(&reading, &said);
     (void) mrd_strtab_allow(mrd_catalog_strings(options->catalog), MRD_STRTAB_ANY);
     mrd_catalog_allow(options->catalog, MRD_CATALOG_ANY);
-    file_names(&f, refused);
-    file_conclude(&f, err, &said);
-    if (f.imp.in != NULL) {
-        mrd_import_note_reasons(&f.imp);
-        file_mark_mistimed(&f);
-        file_progress(&f);
+    file_names(&reading, refused);
+    file_conclude(&reading, err, &said);
+    if (reading.imp.in != NULL) {
+        mrd_import_note_reasons(&reading.imp);
+        file_mark_mistimed(&reading);
+        file_progress(&reading);
     }
-    mrd_in_close(f.imp.in);
-    if (file_remember(&f) != MRD_OK && f.own.err == MRD_OK)
-        mrd_why_set(&f.own, MRD_NOMEM, 0, "its events");
-    free(f.streams);
+    mrd_in_close(reading.imp.in);
+    if (file_remember(&reading) != MRD_OK && reading.own.err == MRD_OK)
+        mrd_why_set(&reading.own, MRD_NOMEM, 0, "its events");
+    free(reading.streams);
     if (options->ret_end != NULL)
-        *options->ret_end = f.end;
-    if (f.own.err != MRD_OK)
-        return mrd_why_set(why, f.own.err, 0, "'%s': %s", path, f.own.text);
+        *options->ret_end = reading.end;
+    if (reading.own.err != MRD_OK)
+        return mrd_why_set(why, reading.own.err, 0, "'%s': %s", path, reading.own.text);
     if ((err = mrd_catalog_err(options->catalog)) != MRD_OK)
         return mrd_why_set(why, err, 0, "'%s'", path);
     return MRD_OK;

@@ -10,9 +10,9 @@
 #include "base/obj.h"
 
 void
-mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r)
+mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *reader)
 {
-    mrd_import_note_repairs(imp, mrd_json_reader_lenient(r), mrd_json_reader_replaced(r));
+    mrd_import_note_repairs(imp, mrd_json_reader_lenient(reader), mrd_json_reader_replaced(reader));
 }
 
 void
@@ -125,15 +125,15 @@ mrd_import_note_reasons(mrd_import *imp)
 }
 
 bool
-mrd_import_resume(mrd_import *imp, mrd_json_reader *r, unsigned depth)
+mrd_import_resume(mrd_import *imp, mrd_json_reader *reader, unsigned depth)
 {
     mrd_input *input = mrd_import_input(imp);
     mrd_json_damage damage;
     bool resumed;
 
-    if (mrd_json_reader_err(r, NULL) == MRD_OK)
+    if (mrd_json_reader_err(reader, NULL) == MRD_OK)
         return false;
-    resumed = mrd_json_resume(r, depth, &damage);
+    resumed = mrd_json_resume(reader, depth, &damage);
     input->skipped += damage.skipped;
     input->records += damage.records;
     input->dropped += damage.records;

@@ -18,64 +18,65 @@ slot_add(mrd_times_slot *to, const mrd_times_slot *from)
 
 /* Doubles the length of an interval until at most half of the slots are in use. */
 static void
-make_coarser(mrd_times *t)
+make_coarser(mrd_times *times)
 {
     do {
         unsigned n = 0;
 
-        t->coarser++;
-        for (unsigned i = 0; i < t->n; i++) {
-            mrd_times_slot slot = t->slots[i];
+        times->coarser++;
+        for (unsigned i = 0; i < times->n; i++) {
+            mrd_times_slot slot = times->slots[i];
             unsigned k = 0;
 
             slot.number >>= 1;
-            while (k < n && t->slots[k].number != slot.number)
+            while (k < n && times->slots[k].number != slot.number)
                 k++;
             if (k == n)
-                t->slots[n++] = slot;
+                times->slots[n++] = slot;
             else
-                slot_add(&t->slots[k], &slot);
+                slot_add(&times->slots[k], &slot);
         }
-        t->n = n;
-    } while (t->n > MRD_TIMES_SLOTS / 2);
+        times->n = n;
+    } while (times->n > MRD_TIMES_SLOTS / 2);
 }
 
 /* Returns the slot of the event's begin, if the latest slot does not fit. */
 static __attribute__((noinline)) mrd_times_slot *
-find_slot(mrd_times *t, const mrd_event *ev)
+find_slot(mrd_times *times, const mrd_event *ev)
 {
-    if (t->n == MRD_TIMES_SLOTS)
-        make_coarser(t);
-    for (t->at = 0; t->at < t->n; t->at++)
-        if (t->slots[t->at].number == ev->ts.ns >> (MRD_TIMES_SHIFT + t->coarser))
-            return &t->slots[t->at];
-    t->slots[t->n] = (mrd_times_slot){ .number = ev->ts.ns >> (MRD_TIMES_SHIFT + t->coarser),
-                                       .first = ev->ts,
-                                       .last = ev->ts,
-                                       .end = ev->ts,
-                                       .name = ev->name };
-    return &t->slots[t->n++];
+    if (times->n == MRD_TIMES_SLOTS)
+        make_coarser(times);
+    for (times->at = 0; times->at < times->n; times->at++)
+        if (times->slots[times->at].number == ev->ts.ns >> (MRD_TIMES_SHIFT + times->coarser))
+            return &times->slots[times->at];
+    times->slots[times->n] =
+        (mrd_times_slot){ .number = ev->ts.ns >> (MRD_TIMES_SHIFT + times->coarser),
+                          .first = ev->ts,
+                          .last = ev->ts,
+                          .end = ev->ts,
+                          .name = ev->name };
+    return &times->slots[times->n++];
 }
 
 void
-mrd_times_add(mrd_times *t, const mrd_event *ev)
+mrd_times_add(mrd_times *times, const mrd_event *ev)
 {
-    mrd_times_slot *slot = &t->slots[t->at];
+    mrd_times_slot *slot = &times->slots[times->at];
     mrd_ev_ns end = mrd_event_end(ev);
 
     if (ev->kind == MRD_FLOW)
         return;
-    if (t->n == 0 || slot->number != ev->ts.ns >> (MRD_TIMES_SHIFT + t->coarser))
-        slot = find_slot(t, ev);
+    if (times->n == 0 || slot->number != ev->ts.ns >> (MRD_TIMES_SHIFT + times->coarser))
+        slot = find_slot(times, ev);
     slot->count++;
     slot->first = mrd_ev_min(slot->first, ev->ts);
     slot->last = mrd_ev_max(slot->last, ev->ts);
-    t->count++;
+    times->count++;
     if (end.ns == INT64_MAX)
         return;
-    if (ev->dur_ns >= MRD_TIMES_APART && t->n_longs < MRD_TIMES_FEW) {
-        t->longs[t->n_longs].end = end;
-        t->longs[t->n_longs++].name = ev->name;
+    if (ev->dur_ns >= MRD_TIMES_APART && times->n_longs < MRD_TIMES_FEW) {
+        times->longs[times->n_longs].end = end;
+        times->longs[times->n_longs++].name = ev->name;
         return;
     }
     slot->end = mrd_ev_max(slot->end, end);
@@ -84,25 +85,26 @@ mrd_times_add(mrd_times *t, const mrd_event *ev)
 static int
 slot_order(const void *a, const void *b)
 {
-    const mrd_times_slot *x = a, *y = b;
+    const mrd_times_slot *slot = a, *times_slot = b;
 
-    return mrd_i64_order(x->first.ns, y->first.ns);
+    return mrd_i64_order(slot->first.ns, times_slot->first.ns);
 }
 
 /* Joins slots that have no gap of MRD_TIMES_APART between them. */
 static void
-join_slots(mrd_times *t)
+join_slots(mrd_times *times)
 {
     unsigned n = 0;
 
-    qsort(t->slots, t->n, sizeof(t->slots[0]), slot_order);
-    for (unsigned i = 0; i < t->n; i++) {
-        if (n > 0 && mrd_sat_sub(t->slots[i].first.ns, t->slots[n - 1].end.ns) < MRD_TIMES_APART)
-            slot_add(&t->slots[n - 1], &t->slots[i]);
+    qsort(times->slots, times->n, sizeof(times->slots[0]), slot_order);
+    for (unsigned i = 0; i < times->n; i++) {
+        if (n > 0 &&
+            mrd_sat_sub(times->slots[i].first.ns, times->slots[n - 1].end.ns) < MRD_TIMES_APART)
+            slot_add(&times->slots[n - 1], &times->slots[i]);
         else
-            t->slots[n++] = t->slots[i];
+            times->slots[n++] = times->slots[i];
     }
-    t->n = n;
+    times->n = n;
 }
 
 /* The state of removing wrong slots from both ends. */
@@ -160,48 +162,48 @@ most_far(uint64_t all, uint64_t main_part)
 }
 
 static mrd_dur_ns
-gap_before(const mrd_times *t, unsigned i)
+gap_before(const mrd_times *times, unsigned i)
 {
-    return mrd_sat_sub(t->slots[i].first.ns, t->slots[i - 1].end.ns);
+    return mrd_sat_sub(times->slots[i].first.ns, times->slots[i - 1].end.ns);
 }
 
 bool
-mrd_times_judge(mrd_times *t, mrd_times_verdict *ret)
+mrd_times_judge(mrd_times *times, mrd_times_verdict *ret)
 {
     judging j = { .said = ret };
     unsigned low = 0, high, most = 0;
     mrd_ev_ns end = { INT64_MIN };
 
     *ret = (mrd_times_verdict){ 0 };
-    if (t->n == 0)
+    if (times->n == 0)
         return false;
-    join_slots(t);
-    high = t->n - 1;
-    for (unsigned i = 0; i < t->n; i++) {
-        j.of_epoch = j.of_epoch || t->slots[i].first.ns > EPOCH_FROM;
-        if (t->slots[i].count > t->slots[most].count)
+    join_slots(times);
+    high = times->n - 1;
+    for (unsigned i = 0; i < times->n; i++) {
+        j.of_epoch = j.of_epoch || times->slots[i].first.ns > EPOCH_FROM;
+        if (times->slots[i].count > times->slots[most].count)
             most = i;
     }
-    if (j.of_epoch && t->slots[most].first.ns == 0 && t->slots[most].last.ns == 0)
+    if (j.of_epoch && times->slots[most].first.ns == 0 && times->slots[most].last.ns == 0)
         most = high; /* most records have no time */
-    j.of_epoch = t->slots[most].first.ns > EPOCH_FROM;
-    j.apart = apart_of(&t->slots[most]);
-    j.most = most_far(t->count, t->slots[most].count);
-    while (low < most && take_off(&j, &t->slots[low], gap_before(t, low + 1)))
+    j.of_epoch = times->slots[most].first.ns > EPOCH_FROM;
+    j.apart = apart_of(&times->slots[most]);
+    j.most = most_far(times->count, times->slots[most].count);
+    while (low < most && take_off(&j, &times->slots[low], gap_before(times, low + 1)))
         low++;
-    while (high > most && take_off(&j, &t->slots[high], gap_before(t, high)))
+    while (high > most && take_off(&j, &times->slots[high], gap_before(times, high)))
         high--;
-    ret->first = t->slots[low].first;
+    ret->first = times->slots[low].first;
     for (unsigned i = low; i <= high; i++)
-        end = mrd_ev_max(end, t->slots[i].end);
+        end = mrd_ev_max(end, times->slots[i].end);
     ret->end = end;
-    for (unsigned i = 0; i < t->n_longs; i++) {
-        mrd_dur_ns by = mrd_sat_sub(t->longs[i].end.ns, end.ns);
+    for (unsigned i = 0; i < times->n_longs; i++) {
+        mrd_dur_ns by = mrd_sat_sub(times->longs[i].end.ns, end.ns);
 
         if (by >= j.apart && ret->far < j.most)
-            note_far(&j, 1, t->longs[i].end, t->longs[i].name, by);
+            note_far(&j, 1, times->longs[i].end, times->longs[i].name, by);
         else
-            ret->end = mrd_ev_max(ret->end, t->longs[i].end);
+            ret->end = mrd_ev_max(ret->end, times->longs[i].end);
     }
     return ret->without + ret->far > 0;
 }

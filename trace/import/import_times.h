@@ -57,9 +57,9 @@ typedef struct {
     mrd_ev_ns first, end; /* of the other records */
 } mrd_times_verdict;
 
-void mrd_times_add(mrd_times *t, const mrd_event *ev);
+void mrd_times_add(mrd_times *times, const mrd_event *ev);
 /* Judges all records that were added. Sorts the slots, so nothing may be added afterwards. Returns
  * true if a time is wrong. */
-bool mrd_times_judge(mrd_times *t, mrd_times_verdict *ret);
+bool mrd_times_judge(mrd_times *times, mrd_times_verdict *ret);
 
 #endif

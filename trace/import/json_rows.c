@@ -71,15 +71,15 @@ take_flow(mrd_json_row *row, mrd_jr_type type, mrd_str text)
 }
 
 static mrd_err
-take_flows(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field)
+take_flows(mrd_json_row *row, mrd_json_reader *reader, mrd_row_field field)
 {
     mrd_jr_type type;
     mrd_str text;
 
-    mrd_json_enter(r);
-    while ((type = mrd_json_next(r, NULL, &text)) != MRD_JR_END) {
+    mrd_json_enter(reader);
+    while ((type = mrd_json_next(reader, NULL, &text)) != MRD_JR_END) {
         if (type == MRD_JR_ERROR)
-            return mrd_json_reader_err(r, NULL);
+            return mrd_json_reader_err(reader, NULL);
         if (type != MRD_JR_STRING && type != MRD_JR_NUMBER)
             text = (mrd_str){ 0 };
         if (field == MRD_ROW_FLOW_ID)
@@ -93,17 +93,17 @@ take_flows(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field)
 }
 
 static mrd_err
-take_args(mrd_json_row *row, mrd_json_reader *r, mrd_strtab *strings)
+take_args(mrd_json_row *row, mrd_json_reader *reader, mrd_strtab *strings)
 {
     mrd_jr_type type;
     mrd_str key, text;
     mrd_err err = MRD_OK;
 
-    mrd_json_enter(r);
-    while (err == MRD_OK && (type = mrd_json_next(r, &key, &text)) != MRD_JR_END) {
+    mrd_json_enter(reader);
+    while (err == MRD_OK && (type = mrd_json_next(reader, &key, &text)) != MRD_JR_END) {
         if (type == MRD_JR_ERROR)
-            return mrd_json_reader_err(r, NULL);
-        err = mrd_args_value(row->args, mrd_strtab_add(strings, key), r, type, text);
+            return mrd_json_reader_err(reader, NULL);
+        err = mrd_args_value(row->args, mrd_strtab_add(strings, key), reader, type, text);
     }
     return err;
 }
@@ -111,8 +111,8 @@ take_args(mrd_json_row *row, mrd_json_reader *r, mrd_strtab *strings)
 /* Returns true if the value was used, or the reader failed (*ret_err). False means that it is an
  * argument. */
 static bool
-take(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field, mrd_jr_type type, mrd_str text,
-     mrd_strtab *strings, mrd_err *ret_err)
+take(mrd_json_row *row, mrd_json_reader *reader, mrd_row_field field, mrd_jr_type type,
+     mrd_str text, mrd_strtab *strings, mrd_err *ret_err)
 {
     if (field < MRD_ROW_TEXTS)
         return take_text(row, field, type, text);
@@ -145,12 +145,12 @@ take(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field, mrd_jr_type typ
     case MRD_ROW_FLOW_DIR:
         if (type != MRD_JR_ARRAY)
             return false;
-        *ret_err = take_flows(row, r, field);
+        *ret_err = take_flows(row, reader, field);
         return true;
     case MRD_ROW_ARGS:
         if (type != MRD_JR_OBJECT)
             return false;
-        *ret_err = take_args(row, r, strings);
+        *ret_err = take_args(row, reader, strings);
         return true;
     default:
         return false;
@@ -158,25 +158,26 @@ take(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field, mrd_jr_type typ
 }
 
 mrd_err
-mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys, mrd_strtab *strings)
+mrd_row_read(mrd_json_row *row, mrd_json_reader *reader, const mrd_row_key *keys,
+             mrd_strtab *strings)
 {
     mrd_jr_type type;
     mrd_str key, text;
 
     row->has = 0;
     row->n_flow_ids = row->n_flow_dirs = row->flows_refused = 0;
-    row->offset = mrd_json_reader_offset(r);
+    row->offset = mrd_json_reader_offset(reader);
     mrd_args_reset(row->args);
-    mrd_json_enter(r);
-    while ((type = mrd_json_next(r, &key, &text)) != MRD_JR_END) {
-        const mrd_row_key *k;
+    mrd_json_enter(reader);
+    while ((type = mrd_json_next(reader, &key, &text)) != MRD_JR_END) {
+        const mrd_row_key *row_key;
         mrd_err err = MRD_OK;
         int64_t v;
 
         if (type == MRD_JR_ERROR)
-            return mrd_json_reader_err(r, NULL);
-        k = key_find(keys, key);
-        if (k != NULL && k->field == MRD_ROW_NUMBER_ARG) {
+            return mrd_json_reader_err(reader, NULL);
+        row_key = key_find(keys, key);
+        if (row_key != NULL && row_key->field == MRD_ROW_NUMBER_ARG) {
             uint64_t u;
             mrd_sid sid = mrd_strtab_add(strings, key);
 
@@ -185,15 +186,16 @@ mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys, mrd
             else if (type == MRD_JR_STRING && mrd_num_u64(text, &u) == MRD_OK)
                 mrd_args_uint(row->args, sid, u);
             else
-                err = mrd_args_value(row->args, sid, r, type, text);
-        } else if (k != NULL && !mrd_row_has(row, k->field) &&
-                   take(row, r, k->field, type, text, strings, &err)) {
-            bool named = k->field == MRD_ROW_PROCESS && mrd_row_has(row, MRD_ROW_PROCESS_NAME);
+                err = mrd_args_value(row->args, sid, reader, type, text);
+        } else if (row_key != NULL && !mrd_row_has(row, row_key->field) &&
+                   take(row, reader, row_key->field, type, text, strings, &err)) {
+            bool named =
+                row_key->field == MRD_ROW_PROCESS && mrd_row_has(row, MRD_ROW_PROCESS_NAME);
 
             if (!named)
-                row->has |= UINT64_C(1) << k->field;
+                row->has |= UINT64_C(1) << row_key->field;
         } else {
-            err = mrd_args_value(row->args, mrd_strtab_add(strings, key), r, type, text);
+            err = mrd_args_value(row->args, mrd_strtab_add(strings, key), reader, type, text);
         }
         if (err != MRD_OK)
             return err;
@@ -202,28 +204,28 @@ mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys, mrd
 }
 
 mrd_err
-mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section, mrd_err (*row)(void *self),
+mrd_rows_read(mrd_import *imp, mrd_json_reader *reader, mrd_str section, mrd_err (*row)(void *self),
               void *self)
 {
     unsigned depth;
     mrd_jr_type type;
     mrd_err err;
 
-    mrd_json_enter(r);
-    depth = mrd_json_depth(r);
-    while ((type = mrd_json_next(r, NULL, NULL)) != MRD_JR_END) {
+    mrd_json_enter(reader);
+    depth = mrd_json_depth(reader);
+    while ((type = mrd_json_next(reader, NULL, NULL)) != MRD_JR_END) {
         if (type == MRD_JR_OBJECT) {
-            mrd_json_mark(r, mrd_json_reader_offset(r), depth);
+            mrd_json_mark(reader, mrd_json_reader_offset(reader), depth);
             err = row(self);
         } else {
-            err = mrd_json_reader_err(r, NULL);
+            err = mrd_json_reader_err(reader, NULL);
         }
-        if (err != MRD_OK && !mrd_import_resume(imp, r, depth))
+        if (err != MRD_OK && !mrd_import_resume(imp, reader, depth))
             return err;
         if (err != MRD_OK || type == MRD_JR_OBJECT)
             continue;
         mrd_import_input(imp)->records++;
-        mrd_import_drop(imp, mrd_json_reader_offset(r),
+        mrd_import_drop(imp, mrd_json_reader_offset(reader),
                         MRD_STR_FMT " holds %s where an object belongs", MRD_STR_ARG(section),
                         mrd_jr_type_text(type));
     }
@@ -270,14 +272,14 @@ mrd_row_marks(const mrd_json_row *row, const mrd_strtab *strings, mrd_event *ev)
 uint8_t
 mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows)
 {
-    size_t n = 0;
+    size_t count = 0;
 
     for (size_t i = 0; i < row->n_flow_ids; i++) {
         /* The vendor's arrows have no direction. A repeated id continues the arrow. */
         mrd_flow_dir dir = i < row->n_flow_dirs ? (mrd_flow_dir) row->flow_dir[i] : MRD_FLOW_STEP;
 
         if (row->flow_taken[i])
-            flows[n++] =
+            flows[count++] =
                 (mrd_flow){ .id = mrd_flow_id((uint64_t) imp->input + 1, 0x726f77, row->flow_id[i]),
                             .dir = dir };
     }
@@ -286,5 +288,5 @@ mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows)
         mrd_import_drop(imp, row->offset,
                         "an arrow of an event: its id is no number, or the event has more than %d",
                         MRD_ROW_FLOWS);
-    return (uint8_t) n;
+    return (uint8_t) count;
 }

@@ -116,14 +116,14 @@ mrd_row_text(const mrd_json_row *row, mrd_row_field field)
  * Reads the object that the reader has just entered. `keys` ends with a NULL key. Errors: NOMEM and
  * the errors of the reader.
  */
-mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys,
+mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *reader, const mrd_row_key *keys,
                      mrd_strtab *strings);
 /*
  * Reads an array of rows, of which the reader has returned the begin. Calls row(self) at each
  * object, counts other elements as dropped, and resumes after damage. `section` is its name in
  * messages. Errors: errors of the reader and of row.
  */
-mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section,
+mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *reader, mrd_str section,
                       mrd_err (*row)(void *self), void *self);
 /* Sets the event's sample from a number: an integer if possible, else a double. Returns false if it
  * is out of range. */

@@ -48,26 +48,26 @@ mrd_pb_take_fixed(mrd_bytes *from, size_t n, uint64_t *ret)
 /* Takes the next field. Returns false at the end, or for an invalid field; from->len is not 0
  * then. */
 static inline bool
-mrd_pb_take(mrd_bytes *from, mrd_pb_item *f)
+mrd_pb_take(mrd_bytes *from, mrd_pb_item *item)
 {
     mrd_bytes rest = *from;
     uint64_t tag, n;
 
     if (rest.len == 0 || !mrd_pb_take_varint(&rest, &tag) || tag >> 3 == 0 || tag >> 32 != 0)
         return false;
-    *f = (mrd_pb_item){ .number = (uint32_t) (tag >> 3),
-                        .wire = (uint32_t) (tag & 7),
-                        .tag = (uint32_t) tag };
-    if (f->wire == MRD_PB_BYTES) {
+    *item = (mrd_pb_item){ .number = (uint32_t) (tag >> 3),
+                           .wire = (uint32_t) (tag & 7),
+                           .tag = (uint32_t) tag };
+    if (item->wire == MRD_PB_BYTES) {
         if (!mrd_pb_take_varint(&rest, &n) || n > rest.len)
             return false;
-        f->bytes = (mrd_bytes){ rest.p, (size_t) n };
+        item->bytes = (mrd_bytes){ rest.p, (size_t) n };
         rest.p += n;
         rest.len -= (size_t) n;
-    } else if (f->wire == MRD_PB_VARINT ? !mrd_pb_take_varint(&rest, &f->v)
-               : f->wire == MRD_PB_FIXED64
-                   ? !mrd_pb_take_fixed(&rest, 8, &f->v)
-                   : f->wire != MRD_PB_FIXED32 || !mrd_pb_take_fixed(&rest, 4, &f->v)) {
+    } else if (item->wire == MRD_PB_VARINT ? !mrd_pb_take_varint(&rest, &item->v)
+               : item->wire == MRD_PB_FIXED64
+                   ? !mrd_pb_take_fixed(&rest, 8, &item->v)
+                   : item->wire != MRD_PB_FIXED32 || !mrd_pb_take_fixed(&rest, 4, &item->v)) {
         return false;
     }
     *from = rest;
@@ -75,9 +75,9 @@ mrd_pb_take(mrd_bytes *from, mrd_pb_item *f)
 }
 
 static inline mrd_str
-mrd_pb_text(mrd_bytes b)
+mrd_pb_text(mrd_bytes bytes)
 {
-    return (mrd_str){ (const char *) b.p, b.len };
+    return (mrd_str){ (const char *) bytes.p, bytes.len };
 }
 
 #endif

@@ -85,18 +85,18 @@ mrd_sample_fini(mrd_sample *sample)
 
 /* Sorts the hashes and removes duplicates. */
 static void
-sort_sample(mrd_sample *s)
+sort_sample(mrd_sample *sample)
 {
     size_t kept = 0;
 
-    if (s->failed)
-        s->n = 0;
-    if (s->n > 1)
-        qsort(s->v, s->n, sizeof(*s->v), mrd_u64_order);
-    for (size_t i = 0; i < s->n; i++)
-        if (kept == 0 || s->v[kept - 1] != s->v[i])
-            s->v[kept++] = s->v[i];
-    s->n = kept;
+    if (sample->failed)
+        sample->n = 0;
+    if (sample->n > 1)
+        qsort(sample->v, sample->n, sizeof(*sample->v), mrd_u64_order);
+    for (size_t i = 0; i < sample->n; i++)
+        if (kept == 0 || sample->v[kept - 1] != sample->v[i])
+            sample->v[kept++] = sample->v[i];
+    sample->n = kept;
 }
 
 /* Halves the samples of all inputs, and their memory. */
@@ -105,18 +105,18 @@ thin_samples(mrd_read_once *once)
 {
     once->samples = 0;
     for (size_t i = 0; i < once->n_inputs; i++) {
-        mrd_sample *s = &once->inputs[i].sample;
+        mrd_sample *sample = &once->inputs[i].sample;
         uint64_t *smaller = NULL;
         size_t cap = 0;
 
-        thin_sample(s);
-        once->samples += s->n;
-        if (!MRD_VEC_ROOM(smaller, 0, cap, s->n) || smaller == NULL)
+        thin_sample(sample);
+        once->samples += sample->n;
+        if (!MRD_VEC_ROOM(smaller, 0, cap, sample->n) || smaller == NULL)
             continue;
-        memcpy(smaller, s->v, s->n * sizeof(*s->v));
-        free(s->v);
-        s->v = smaller;
-        s->cap = cap;
+        memcpy(smaller, sample->v, sample->n * sizeof(*sample->v));
+        free(sample->v);
+        sample->v = smaller;
+        sample->cap = cap;
     }
 }
 
@@ -182,15 +182,15 @@ typedef struct {
 } comparison;
 
 static uint64_t
-count_of(const comparison *c, uint32_t i)
+count_of(const comparison *cmp, uint32_t i)
 {
-    return c->files[i].read->sample.count;
+    return cmp->files[i].read->sample.count;
 }
 
 static bool
-is_used(const comparison *c, uint32_t i)
+is_used(const comparison *cmp, uint32_t i)
 {
-    return c->files[i].used_for == MRD_NO_INPUT;
+    return cmp->files[i].used_for == MRD_NO_INPUT;
 }
 
 static int
@@ -235,339 +235,345 @@ find_sampled(const sampled *v, size_t n, uint64_t hash, uint32_t from_file)
 
 /* Returns the smallest hash of a sample, UINT64_MAX if it is empty. */
 static uint64_t
-first_hash(const mrd_sample *s)
+first_hash(const mrd_sample *sample)
 {
-    return s->n > 0 ? s->v[0] : UINT64_MAX;
+    return sample->n > 0 ? sample->v[0] : UINT64_MAX;
 }
 
 /* Errors: NOMEM. */
 static mrd_err
-collect_files(comparison *c, mrd_whose *whose)
+collect_files(comparison *cmp, mrd_whose *whose)
 {
-    const mrd_read_once *once = c->once;
+    const mrd_read_once *once = cmp->once;
     size_t n_inputs;
-    const mrd_input *inputs = mrd_catalog_inputs(c->cat, &n_inputs);
+    const mrd_input *inputs = mrd_catalog_inputs(cmp->cat, &n_inputs);
 
-    c->files = calloc(once->n_inputs + 1, sizeof(*c->files));
-    c->all = malloc((once->samples + 1) * sizeof(*c->all));
-    c->firsts = malloc((once->n_inputs + 1) * sizeof(*c->firsts));
-    c->parts = malloc(PARTS_MOST * sizeof(*c->parts));
-    c->part_files = malloc(PARTS_MOST * sizeof(*c->part_files));
-    if (c->files == NULL || c->all == NULL || c->firsts == NULL || c->parts == NULL ||
-        c->part_files == NULL)
+    cmp->files = calloc(once->n_inputs + 1, sizeof(*cmp->files));
+    cmp->all = malloc((once->samples + 1) * sizeof(*cmp->all));
+    cmp->firsts = malloc((once->n_inputs + 1) * sizeof(*cmp->firsts));
+    cmp->parts = malloc(PARTS_MOST * sizeof(*cmp->parts));
+    cmp->part_files = malloc(PARTS_MOST * sizeof(*cmp->part_files));
+    if (cmp->files == NULL || cmp->all == NULL || cmp->firsts == NULL || cmp->parts == NULL ||
+        cmp->part_files == NULL)
         return MRD_NOMEM;
     for (size_t i = 0; i < once->n_inputs; i++)
-        c->files[c->n_files++] =
+        cmp->files[cmp->n_files++] =
             (file){ .read = &once->inputs[i],
                     .whose = &whose[i],
                     .format = inputs[once->inputs[i].input].format,
                     .is_damaged = inputs[once->inputs[i].input].error != MRD_SID_EMPTY,
                     .used_for = MRD_NO_INPUT,
                     .seen = MRD_NO_INPUT };
-    qsort(c->files, c->n_files, sizeof(*c->files), file_order);
-    for (uint32_t i = 0; i < c->n_files; i++) {
-        const mrd_sample *s = &c->files[i].read->sample;
+    qsort(cmp->files, cmp->n_files, sizeof(*cmp->files), file_order);
+    for (uint32_t i = 0; i < cmp->n_files; i++) {
+        const mrd_sample *sample = &cmp->files[i].read->sample;
 
-        for (size_t k = 0; k < s->n; k++)
-            c->all[c->n++] = (sampled){ s->v[k], i };
-        if (s->count >= EVENTS_FEWEST)
-            c->firsts[c->n_firsts++] = (sampled){ first_hash(s), i };
+        for (size_t k = 0; k < sample->n; k++)
+            cmp->all[cmp->n++] = (sampled){ sample->v[k], i };
+        if (sample->count >= EVENTS_FEWEST)
+            cmp->firsts[cmp->n_firsts++] = (sampled){ first_hash(sample), i };
     }
-    qsort(c->all, c->n, sizeof(*c->all), sampled_order);
-    qsort(c->firsts, c->n_firsts, sizeof(*c->firsts), sampled_order);
+    qsort(cmp->all, cmp->n, sizeof(*cmp->all), sampled_order);
+    qsort(cmp->firsts, cmp->n_firsts, sizeof(*cmp->firsts), sampled_order);
     return MRD_OK;
 }
 
 /* Returns true if the sample of `whole` has all hashes of `part` that it can have. */
 static bool
-has_samples(const comparison *c, uint32_t whole, uint32_t part)
+has_samples(const comparison *cmp, uint32_t whole, uint32_t part)
 {
-    const mrd_sample *w = &c->files[whole].read->sample, *p = &c->files[part].read->sample;
+    const mrd_sample *sample = &cmp->files[whole].read->sample, *p = &cmp->files[part].read->sample;
     size_t k = 0;
 
-    for (size_t i = 0; i < p->n && p->v[i] <= hash_limit(w->shift); i++) {
-        while (k < w->n && w->v[k] < p->v[i])
+    for (size_t i = 0; i < p->n && p->v[i] <= hash_limit(sample->shift); i++) {
+        while (k < sample->n && sample->v[k] < p->v[i])
             k++;
-        if (k == w->n || w->v[k] != p->v[i])
+        if (k == sample->n || sample->v[k] != p->v[i])
             return false;
     }
     return true;
 }
 
 static bool
-can_be_part(comparison *c, uint32_t whole, uint32_t part)
+can_be_part(comparison *cmp, uint32_t whole, uint32_t part)
 {
-    return is_used(c, part) && !c->files[part].is_pinned &&
-           !mrd_whose_contradict(c->files[whole].whose, c->files[part].whose);
+    return is_used(cmp, part) && !cmp->files[part].is_pinned &&
+           !mrd_whose_contradict(cmp->files[whole].whose, cmp->files[part].whose);
 }
 
 static void
-add_part(comparison *c, uint32_t part)
+add_part(comparison *cmp, uint32_t part)
 {
-    c->parts[c->n_parts] = (mrd_events_part){ .read = c->files[part].read };
-    c->part_files[c->n_parts++] = part;
+    cmp->parts[cmp->n_parts] = (mrd_events_part){ .read = cmp->files[part].read };
+    cmp->part_files[cmp->n_parts++] = part;
 }
 
 /* Drops one of two files with equal events, and keeps the file that states more. The processes of
  * the compared lines decide first. If they do not decide, everything that the files and their names
  * state decides. If neither file states more, drops `b`, the damaged or later file. */
 static void
-drop_equal(comparison *c, uint32_t a, uint32_t b, const mrd_events_part *compared)
+drop_equal(comparison *cmp, uint32_t a, uint32_t b, const mrd_events_part *compared)
 {
-    const mrd_whose *x = c->files[a].whose, *y = c->files[b].whose;
+    const mrd_whose *owner = cmp->files[a].whose, *y = cmp->files[b].whose;
     bool more = compared->states_more != compared->states_less
                     ? compared->states_more
-                    : mrd_whose_states_more(y, x) && !mrd_whose_states_more(x, y);
+                    : mrd_whose_states_more(y, owner) && !mrd_whose_states_more(owner, y);
     bool drop_a = more && !compared->lacks_ends;
     uint32_t kept = drop_a ? b : a, dropped = drop_a ? a : b;
 
-    c->files[kept].is_pinned = compared->states_more && compared->states_less;
-    c->files[dropped].used_for = kept;
-    c->files[dropped].parts = 1;
-    mrd_whose_take(c->files[kept].whose, c->files[dropped].whose);
+    cmp->files[kept].is_pinned = compared->states_more && compared->states_less;
+    cmp->files[dropped].used_for = kept;
+    cmp->files[dropped].parts = 1;
+    mrd_whose_take(cmp->files[kept].whose, cmp->files[dropped].whose);
 }
 
 /* Compares a file with the parts that try_part() collected, and drops each part that it contains.
  * */
 static mrd_err
-read_parts(comparison *c, uint32_t whole, uint32_t *ret_tries)
+read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
 {
-    mrd_err err =
-        mrd_events_find_parts(c->cat, c->files[whole].read, c->parts, c->n_parts, c->by_name);
+    mrd_err err = mrd_events_find_parts(cmp->cat, cmp->files[whole].read, cmp->parts, cmp->n_parts,
+                                        cmp->by_name);
 
-    c->once->compared += c->n_parts + 1;
-    for (size_t i = 0; i < c->n_parts && err == MRD_OK && is_used(c, whole); i++) {
-        uint32_t part = c->part_files[i];
+    cmp->once->compared += cmp->n_parts + 1;
+    for (size_t i = 0; i < cmp->n_parts && err == MRD_OK && is_used(cmp, whole); i++) {
+        uint32_t part = cmp->part_files[i];
 
-        if (c->parts[i].differs || !can_be_part(c, whole, part)) {
+        if (cmp->parts[i].differs || !can_be_part(cmp, whole, part)) {
             *ret_tries += TRIES_MOST / READ_MOST;
-        } else if (count_of(c, part) == count_of(c, whole)) {
-            drop_equal(c, whole, part, &c->parts[i]);
+        } else if (count_of(cmp, part) == count_of(cmp, whole)) {
+            drop_equal(cmp, whole, part, &cmp->parts[i]);
         } else {
-            c->files[part].used_for = whole;
-            c->files[part].parts = 1;
+            cmp->files[part].used_for = whole;
+            cmp->files[part].parts = 1;
         }
     }
-    c->n_parts = 0;
+    cmp->n_parts = 0;
     return err;
 }
 
 /* Tries a file as a part. Counts the failures. */
 static mrd_err
-try_part(comparison *c, uint32_t whole, uint32_t part, uint32_t *tries)
+try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
 {
-    bool by_name = c->files[whole].format != c->files[part].format;
+    bool by_name = cmp->files[whole].format != cmp->files[part].format;
     mrd_err err = MRD_OK;
 
-    if (!can_be_part(c, whole, part) || !has_samples(c, whole, part)) {
+    if (!can_be_part(cmp, whole, part) || !has_samples(cmp, whole, part)) {
         ++*tries;
         return MRD_OK;
     }
-    if (c->n_parts == READ_MOST || (c->n_parts > 0 && c->by_name != by_name))
-        err = read_parts(c, whole, tries);
-    c->by_name = by_name;
-    add_part(c, part);
+    if (cmp->n_parts == READ_MOST || (cmp->n_parts > 0 && cmp->by_name != by_name))
+        err = read_parts(cmp, whole, tries);
+    cmp->by_name = by_name;
+    add_part(cmp, part);
     return err;
 }
 
 /* Returns true if the part is so small that the two samples have no events in common by chance, but
  * lies in the time of the whole. */
 static bool
-is_small_inside(const comparison *c, uint32_t whole, uint32_t part)
+is_small_inside(const comparison *cmp, uint32_t whole, uint32_t part)
 {
-    const mrd_sample *w = &c->files[whole].read->sample, *p = &c->files[part].read->sample;
+    const mrd_sample *sample = &cmp->files[whole].read->sample, *p = &cmp->files[part].read->sample;
 
-    return part > whole && !mrd_ev_before(p->first, w->first) && !mrd_ev_after(p->last, w->last);
+    return part > whole && !mrd_ev_before(p->first, sample->first) &&
+           !mrd_ev_after(p->last, sample->last);
 }
 
 /* Returns the index in `firsts` of the first file without a hash that the sample of `whole` can
  * have. */
 static size_t
-first_small(const comparison *c, uint32_t whole)
+first_small(const comparison *cmp, uint32_t whole)
 {
-    uint64_t limit = hash_limit(c->files[whole].read->sample.shift);
+    uint64_t limit = hash_limit(cmp->files[whole].read->sample.shift);
 
-    return limit == UINT64_MAX ? c->n_firsts : find_sampled(c->firsts, c->n_firsts, limit + 1, 0);
+    return limit == UINT64_MAX ? cmp->n_firsts
+                               : find_sampled(cmp->firsts, cmp->n_firsts, limit + 1, 0);
 }
 
 /* Ends the search for parts of a file: reads the last ones. */
 static mrd_err
-end_search(comparison *c, uint32_t whole, uint32_t tries, mrd_err err)
+end_search(comparison *cmp, uint32_t whole, uint32_t tries, mrd_err err)
 {
-    if (err == MRD_OK && c->n_parts > 0)
-        err = read_parts(c, whole, &tries);
-    c->limited += tries >= TRIES_MOST;
+    if (err == MRD_OK && cmp->n_parts > 0)
+        err = read_parts(cmp, whole, &tries);
+    cmp->limited += tries >= TRIES_MOST;
     return err;
 }
 
 /* Tries the files with this first sampled hash as parts, or only those with as many events. */
 static mrd_err
-try_first(comparison *c, uint32_t whole, uint64_t hash, bool only_equal, uint32_t *tries)
+try_first(comparison *cmp, uint32_t whole, uint64_t hash, bool only_equal, uint32_t *tries)
 {
     mrd_err err = MRD_OK;
 
-    for (size_t k = find_sampled(c->firsts, c->n_firsts, hash, whole + 1);
-         k < c->n_firsts && c->firsts[k].hash == hash && err == MRD_OK && *tries < TRIES_MOST &&
-         is_used(c, whole) && (!only_equal || count_of(c, c->firsts[k].file) == count_of(c, whole));
+    for (size_t k = find_sampled(cmp->firsts, cmp->n_firsts, hash, whole + 1);
+         k < cmp->n_firsts && cmp->firsts[k].hash == hash && err == MRD_OK && *tries < TRIES_MOST &&
+         is_used(cmp, whole) &&
+         (!only_equal || count_of(cmp, cmp->firsts[k].file) == count_of(cmp, whole));
          k++)
-        err = try_part(c, whole, c->firsts[k].file, tries);
+        err = try_part(cmp, whole, cmp->firsts[k].file, tries);
     return err;
 }
 
 /* Drops the files with the same events as this file. Their first sampled event is the same. */
 static mrd_err
-find_equal(comparison *c, uint32_t i)
+find_equal(comparison *cmp, uint32_t i)
 {
     uint32_t tries = 0;
-    mrd_err err = try_first(c, i, first_hash(&c->files[i].read->sample), true, &tries);
+    mrd_err err = try_first(cmp, i, first_hash(&cmp->files[i].read->sample), true, &tries);
 
-    return end_search(c, i, tries, err);
+    return end_search(cmp, i, tries, err);
 }
 
 /* Drops the files that this file contains. Its sample has the first sampled event of each one. */
 static mrd_err
-find_parts(comparison *c, uint32_t whole)
+find_parts(comparison *cmp, uint32_t whole)
 {
-    const mrd_sample *w = &c->files[whole].read->sample;
+    const mrd_sample *sample = &cmp->files[whole].read->sample;
     uint32_t tries = 0;
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < w->n && err == MRD_OK; i++)
-        err = try_first(c, whole, w->v[i], false, &tries);
-    for (size_t k = first_small(c, whole); k < c->n_firsts && err == MRD_OK && tries < TRIES_MOST;
-         k++)
-        if (is_small_inside(c, whole, c->firsts[k].file))
-            err = try_part(c, whole, c->firsts[k].file, &tries);
+    for (size_t i = 0; i < sample->n && err == MRD_OK; i++)
+        err = try_first(cmp, whole, sample->v[i], false, &tries);
+    for (size_t k = first_small(cmp, whole);
+         k < cmp->n_firsts && err == MRD_OK && tries < TRIES_MOST; k++)
+        if (is_small_inside(cmp, whole, cmp->firsts[k].file))
+            err = try_part(cmp, whole, cmp->firsts[k].file, &tries);
         else
             tries++;
-    return end_search(c, whole, tries, err);
+    return end_search(cmp, whole, tries, err);
 }
 
 /* ---- Merged files ---- */
 
 static bool
-can_be_merged(const comparison *c, uint32_t whole, uint32_t part)
+can_be_merged(const comparison *cmp, uint32_t whole, uint32_t part)
 {
-    return is_used(c, part) && count_of(c, part) < count_of(c, whole) &&
-           c->files[part].format == c->files[whole].format &&
-           !mrd_whose_contradict(c->files[whole].whose, c->files[part].whose);
+    return is_used(cmp, part) && count_of(cmp, part) < count_of(cmp, whole) &&
+           cmp->files[part].format == cmp->files[whole].format &&
+           !mrd_whose_contradict(cmp->files[whole].whose, cmp->files[part].whose);
 }
 
 /* Returns true if each sampled event of a file is in a smaller one. Smaller files have more samples,
  * but by chance the share can be half as large. */
 static bool
-is_covered(const comparison *c, uint32_t whole)
+is_covered(const comparison *cmp, uint32_t whole)
 {
-    const mrd_sample *w = &c->files[whole].read->sample;
-    bool covered = w->n > 0;
+    const mrd_sample *sample = &cmp->files[whole].read->sample;
+    bool covered = sample->n > 0;
 
-    for (size_t k = 0; k < w->n && covered && w->v[k] <= hash_limit(w->shift + 1); k++) {
-        size_t at = find_sampled(c->all, c->n, w->v[k], whole) + 1, most = at + TRIES_EVENT;
+    for (size_t k = 0; k < sample->n && covered && sample->v[k] <= hash_limit(sample->shift + 1);
+         k++) {
+        size_t at = find_sampled(cmp->all, cmp->n, sample->v[k], whole) + 1,
+               most = at + TRIES_EVENT;
 
-        for (covered = false; at < c->n && at < most && c->all[at].hash == w->v[k] && !covered;
-             at++)
-            covered = can_be_merged(c, whole, c->all[at].file);
+        for (covered = false;
+             at < cmp->n && at < most && cmp->all[at].hash == sample->v[k] && !covered; at++)
+            covered = can_be_merged(cmp, whole, cmp->all[at].file);
     }
     return covered;
 }
 
 static void
-add_merged(comparison *c, uint32_t whole, uint32_t part)
+add_merged(comparison *cmp, uint32_t whole, uint32_t part)
 {
-    if (!can_be_merged(c, whole, part) || c->files[part].seen == whole)
+    if (!can_be_merged(cmp, whole, part) || cmp->files[part].seen == whole)
         return;
-    c->files[part].seen = whole;
-    if (c->n_parts < PARTS_MOST)
-        add_part(c, part);
+    cmp->files[part].seen = whole;
+    if (cmp->n_parts < PARTS_MOST)
+        add_part(cmp, part);
     else
-        c->limited++;
+        cmp->limited++;
 }
 
 /* Drops a file if each of its events is in exactly one of several smaller files. */
 static mrd_err
-find_merged(comparison *c, uint32_t whole)
+find_merged(comparison *cmp, uint32_t whole)
 {
-    const mrd_sample *w = &c->files[whole].read->sample;
+    const mrd_sample *sample = &cmp->files[whole].read->sample;
     bool is_merged = false;
     mrd_err err = MRD_OK;
 
-    if (w->count < EVENTS_FEWEST || c->files[whole].is_pinned || !is_covered(c, whole))
+    if (sample->count < EVENTS_FEWEST || cmp->files[whole].is_pinned || !is_covered(cmp, whole))
         return MRD_OK;
-    for (size_t k = 0; k < w->n; k++)
-        for (size_t i = find_sampled(c->all, c->n, w->v[k], whole) + 1;
-             i < c->n && c->all[i].hash == w->v[k]; i++)
-            add_merged(c, whole, c->all[i].file);
-    for (size_t i = first_small(c, whole); i < c->n_firsts; i++)
-        if (is_small_inside(c, whole, c->firsts[i].file))
-            add_merged(c, whole, c->firsts[i].file);
-    if (c->n_parts > 1) {
-        c->once->compared += c->n_parts + 1;
-        err = mrd_events_are_merged(c->cat, c->files[whole].read, c->parts, c->n_parts, &is_merged);
+    for (size_t k = 0; k < sample->n; k++)
+        for (size_t i = find_sampled(cmp->all, cmp->n, sample->v[k], whole) + 1;
+             i < cmp->n && cmp->all[i].hash == sample->v[k]; i++)
+            add_merged(cmp, whole, cmp->all[i].file);
+    for (size_t i = first_small(cmp, whole); i < cmp->n_firsts; i++)
+        if (is_small_inside(cmp, whole, cmp->firsts[i].file))
+            add_merged(cmp, whole, cmp->firsts[i].file);
+    if (cmp->n_parts > 1) {
+        cmp->once->compared += cmp->n_parts + 1;
+        err = mrd_events_are_merged(cmp->cat, cmp->files[whole].read, cmp->parts, cmp->n_parts,
+                                    &is_merged);
     }
-    for (size_t i = 0; i < c->n_parts && is_merged; i++) {
-        file *f = &c->files[whole];
-        uint32_t part = c->part_files[i];
+    for (size_t i = 0; i < cmp->n_parts && is_merged; i++) {
+        file *f = &cmp->files[whole];
+        uint32_t part = cmp->part_files[i];
 
-        if (!c->parts[i].is_used)
+        if (!cmp->parts[i].is_used)
             continue;
-        if (f->parts++ == 0 || c->files[part].read->input < c->files[f->used_for].read->input)
+        if (f->parts++ == 0 || cmp->files[part].read->input < cmp->files[f->used_for].read->input)
             f->used_for = part;
-        mrd_whose_take(c->files[part].whose, f->whose);
+        mrd_whose_take(cmp->files[part].whose, f->whose);
     }
-    c->n_parts = 0;
+    cmp->n_parts = 0;
     return err;
 }
 
 /* Merged files are found from the smallest one on, because a part can be merged too. */
 static mrd_err
-find_copies(comparison *c)
+find_copies(comparison *cmp)
 {
     mrd_err err = MRD_OK;
 
-    for (uint32_t i = 0; i < c->n_files && err == MRD_OK; i++)
-        if (is_used(c, i))
-            err = find_equal(c, i);
-    for (uint32_t i = c->n_files; i-- > 0 && err == MRD_OK;)
-        if (is_used(c, i))
-            err = find_merged(c, i);
-    for (uint32_t i = 0; i < c->n_files && err == MRD_OK; i++)
-        if (is_used(c, i))
-            err = find_parts(c, i);
+    for (uint32_t i = 0; i < cmp->n_files && err == MRD_OK; i++)
+        if (is_used(cmp, i))
+            err = find_equal(cmp, i);
+    for (uint32_t i = cmp->n_files; i-- > 0 && err == MRD_OK;)
+        if (is_used(cmp, i))
+            err = find_merged(cmp, i);
+    for (uint32_t i = 0; i < cmp->n_files && err == MRD_OK; i++)
+        if (is_used(cmp, i))
+            err = find_parts(cmp, i);
     return err;
 }
 
 /* ---- The result ---- */
 
 static mrd_str
-path_of(const comparison *c, uint32_t i)
+path_of(const comparison *cmp, uint32_t i)
 {
-    return mrd_input_path(c->cat, c->files[i].read->input);
+    return mrd_input_path(cmp->cat, cmp->files[i].read->input);
 }
 
 /* Removes a copy from the store. A damaged copy stays incomplete, because the contents of its
  * unreadable part are unknown. */
 static mrd_err
-skip_file(const comparison *c, uint32_t i)
+skip_file(const comparison *cmp, uint32_t i)
 {
-    const file *f = &c->files[i];
+    const file *f = &cmp->files[i];
     size_t n;
-    mrd_input *in = &mrd_catalog_inputs(c->cat, &n)[f->read->input];
+    mrd_input *in = &mrd_catalog_inputs(cmp->cat, &n)[f->read->input];
     const bool damaged = in->state == MRD_INPUT_INCOMPLETE;
     uint32_t used = f->used_for;
     mrd_buf why = { 0 };
 
-    while (!is_used(c, used) && c->files[used].parts == 1)
-        used = c->files[used].used_for;
+    while (!is_used(cmp, used) && cmp->files[used].parts == 1)
+        used = cmp->files[used].used_for;
     if (damaged)
-        mrd_buf_fmt(&why, MRD_STR_FMT ". ", MRD_STR_ARG(mrd_catalog_text(c->cat, in->error)));
+        mrd_buf_fmt(&why, MRD_STR_FMT ". ", MRD_STR_ARG(mrd_catalog_text(cmp->cat, in->error)));
     mrd_buf_fmt(&why, "'" MRD_STR_FMT "' has no other events than '" MRD_STR_FMT "'",
-                MRD_STR_ARG(path_of(c, i)), MRD_STR_ARG(path_of(c, used)));
+                MRD_STR_ARG(path_of(cmp, i)), MRD_STR_ARG(path_of(cmp, used)));
     if (f->parts > 1)
         mrd_buf_fmt(&why, " and %" PRIu32 " other input%s", f->parts - 1, mrd_plural(f->parts - 1));
     mrd_buf_text(&why, ": used once");
     *in = (mrd_input){ .path = in->path,
                        .format = in->format,
-                       .error = mrd_catalog_intern(c->cat, mrd_buf_cstr(&why)),
+                       .error = mrd_catalog_intern(cmp->cat, mrd_buf_cstr(&why)),
                        .state = damaged ? MRD_INPUT_INCOMPLETE : MRD_INPUT_SKIPPED,
                        .bytes = in->bytes };
     mrd_stream_clear(f->read->stream);
@@ -577,31 +583,32 @@ skip_file(const comparison *c, uint32_t i)
 }
 
 static mrd_err
-skip_copies(const comparison *c)
+skip_copies(const comparison *cmp)
 {
-    size_t skipped = 0, n;
+    size_t skipped = 0, count;
     uint32_t first = MRD_NO_INPUT; /* in the order of the catalog */
     mrd_err err = MRD_OK;
 
-    for (uint32_t i = 0; i < c->n_files && err == MRD_OK; i++) {
-        if (is_used(c, i))
+    for (uint32_t i = 0; i < cmp->n_files && err == MRD_OK; i++) {
+        if (is_used(cmp, i))
             continue;
         skipped++;
-        first = c->files[i].read->input < first ? c->files[i].read->input : first;
-        err = skip_file(c, i);
+        first = cmp->files[i].read->input < first ? cmp->files[i].read->input : first;
+        err = skip_file(cmp, i);
     }
     if (skipped == 0 || err != MRD_OK)
         return err;
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(c->cat); i++) {
-        mrd_process *p = mrd_catalog_borrow_process(c->cat, i);
-        uint32_t of = p->scope == 0 ? MRD_NO_INPUT : mrd_read_index(c->once, p->scope - 1);
+    for (mrd_proc_id id = 0; id < mrd_catalog_processes(cmp->cat); id++) {
+        mrd_process *process = mrd_catalog_borrow_process(cmp->cat, id);
+        uint32_t of =
+            process->scope == 0 ? MRD_NO_INPUT : mrd_read_index(cmp->once, process->scope - 1);
 
-        if (of != MRD_NO_INPUT && c->once->inputs[of].is_dropped)
-            p->profile = MRD_PROFILE_NONE;
+        if (of != MRD_NO_INPUT && cmp->once->inputs[of].is_dropped)
+            process->profile = MRD_PROFILE_NONE;
     }
     mrd_catalog_note(
-        c->cat, MRD_STR_FMT "%s",
-        MRD_STR_ARG(mrd_catalog_text(c->cat, mrd_catalog_inputs(c->cat, &n)[first].error)),
+        cmp->cat, MRD_STR_FMT "%s",
+        MRD_STR_ARG(mrd_catalog_text(cmp->cat, mrd_catalog_inputs(cmp->cat, &count)[first].error)),
         skipped > 1 ? ", and further inputs are copies like it" : "");
     return MRD_OK;
 }
@@ -610,16 +617,16 @@ skip_copies(const comparison *c)
 
 /* Returns true if two files may have the same events, or if only their names say otherwise. */
 static bool
-is_remarkable(const comparison *c, uint32_t a, uint32_t b)
+is_remarkable(const comparison *cmp, uint32_t a, uint32_t b)
 {
-    const mrd_whose *x = c->files[a].whose, *y = c->files[b].whose;
+    const mrd_whose *owner = cmp->files[a].whose, *y = cmp->files[b].whose;
 
-    return !mrd_whose_contradict(x, y) || mrd_whose_named_apart(x, y);
+    return !mrd_whose_contradict(owner, y) || mrd_whose_named_apart(owner, y);
 }
 
 /* Counts the common samples of each file and the nearest other ones. Errors: NOMEM. */
 static mrd_err
-count_pairs(const comparison *c, file_pair **pairs, size_t *ret_n)
+count_pairs(const comparison *cmp, file_pair **pairs, size_t *ret_n)
 {
     enum { NEAREST = 4 };
     uint32_t before[NEAREST]; /* files with the same hash, the last one first */
@@ -627,16 +634,16 @@ count_pairs(const comparison *c, file_pair **pairs, size_t *ret_n)
     mrd_map index = { 0 };
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < c->n && err == MRD_OK; i++) {
-        n_before = i > 0 && c->all[i - 1].hash == c->all[i].hash ? n_before : 0;
-        if (!is_used(c, c->all[i].file))
+    for (size_t i = 0; i < cmp->n && err == MRD_OK; i++) {
+        n_before = i > 0 && cmp->all[i - 1].hash == cmp->all[i].hash ? n_before : 0;
+        if (!is_used(cmp, cmp->all[i].file))
             continue;
         for (size_t k = 0; k < n_before && err == MRD_OK; k++) {
-            mrd_map_key key = { before[k], c->all[i].file, 0 };
+            mrd_map_key key = { before[k], cmp->all[i].file, 0 };
             uint32_t pair = mrd_map_get(&index, key);
 
             if (pair == MRD_MAP_NONE &&
-                (*ret_n == PAIRS_MOST || !is_remarkable(c, before[k], c->all[i].file)))
+                (*ret_n == PAIRS_MOST || !is_remarkable(cmp, before[k], cmp->all[i].file)))
                 continue;
             if (pair == MRD_MAP_NONE) {
                 pair = (uint32_t) *ret_n;
@@ -644,13 +651,13 @@ count_pairs(const comparison *c, file_pair **pairs, size_t *ret_n)
                     mrd_map_put(&index, key, pair) != MRD_OK)
                     err = MRD_NOMEM;
                 else
-                    (*pairs)[(*ret_n)++] = (file_pair){ .a = before[k], .b = c->all[i].file };
+                    (*pairs)[(*ret_n)++] = (file_pair){ .a = before[k], .b = cmp->all[i].file };
             }
             if (err == MRD_OK)
                 (*pairs)[pair].common++;
         }
         memmove(before + 1, before, (NEAREST - 1) * sizeof(*before));
-        before[0] = c->all[i].file;
+        before[0] = cmp->all[i].file;
         n_before += n_before < NEAREST;
     }
     mrd_map_fini(&index);
@@ -659,19 +666,19 @@ count_pairs(const comparison *c, file_pair **pairs, size_t *ret_n)
 
 /* Returns the number of hashes of a file that the sample of the other one can have. */
 static uint64_t
-comparable(const comparison *c, uint32_t i, uint32_t other)
+comparable(const comparison *cmp, uint32_t i, uint32_t other)
 {
-    const mrd_sample *s = &c->files[i].read->sample;
-    uint64_t limit = hash_limit(c->files[other].read->sample.shift), n = 0;
+    const mrd_sample *sample = &cmp->files[i].read->sample;
+    uint64_t limit = hash_limit(cmp->files[other].read->sample.shift), n = 0;
 
-    while (n < s->n && s->v[n] <= limit)
+    while (n < sample->n && sample->v[n] <= limit)
         n++;
     return n;
 }
 
 /* Notes pairs of files that are used both, although they share events. */
 static mrd_err
-note_overlaps(const comparison *c)
+note_overlaps(const comparison *cmp)
 {
     enum { SHARED, NAMED_APART, KINDS };
     static const char *const results[KINDS] = {
@@ -681,30 +688,30 @@ note_overlaps(const comparison *c)
     const file_pair *first[KINDS] = { NULL };
     size_t found[KINDS] = { 0 }, n = 0;
     file_pair *pairs = NULL;
-    mrd_err err = count_pairs(c, &pairs, &n);
+    mrd_err err = count_pairs(cmp, &pairs, &n);
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        const file_pair *p = &pairs[i];
-        const mrd_whose *a = c->files[p->a].whose, *b = c->files[p->b].whose;
-        int kind = mrd_whose_named_apart(a, b) ? NAMED_APART : SHARED;
+        const file_pair *pair = &pairs[i];
+        const mrd_whose *owner = cmp->files[pair->a].whose, *b = cmp->files[pair->b].whose;
+        int kind = mrd_whose_named_apart(owner, b) ? NAMED_APART : SHARED;
 
-        if (p->common < EVENTS_FEWEST || p->common * 20 < comparable(c, p->b, p->a))
+        if (pair->common < EVENTS_FEWEST || pair->common * 20 < comparable(cmp, pair->b, pair->a))
             continue;
-        first[kind] = found[kind]++ == 0 ? p : first[kind];
+        first[kind] = found[kind]++ == 0 ? pair : first[kind];
     }
     for (int kind = 0; kind < KINDS; kind++) {
-        const file_pair *p = first[kind];
+        const file_pair *pair = first[kind];
         uint64_t share;
 
-        if (p == NULL)
+        if (pair == NULL)
             continue;
-        share = p->common * 100 / comparable(c, p->b, p->a);
-        mrd_catalog_note(c->cat,
+        share = pair->common * 100 / comparable(cmp, pair->b, pair->a);
+        mrd_catalog_note(cmp->cat,
                          "about %" PRIu64 " %% of the events of '" MRD_STR_FMT
                          "' have the time, length and name of events in '" MRD_STR_FMT
                          "'. %s (%zu pair%s of inputs like this)",
-                         share > 100 ? 100 : share, MRD_STR_ARG(path_of(c, p->b)),
-                         MRD_STR_ARG(path_of(c, p->a)), results[kind], found[kind],
+                         share > 100 ? 100 : share, MRD_STR_ARG(path_of(cmp, pair->b)),
+                         MRD_STR_ARG(path_of(cmp, pair->a)), results[kind], found[kind],
                          mrd_plural(found[kind]));
     }
     free(pairs);
@@ -714,25 +721,25 @@ note_overlaps(const comparison *c)
 static mrd_err
 compare_inputs(mrd_read_once *once, mrd_whose *whose, mrd_catalog *cat)
 {
-    comparison c = { .once = once, .cat = cat };
-    mrd_err err = collect_files(&c, whose);
+    comparison cmp = { .once = once, .cat = cat };
+    mrd_err err = collect_files(&cmp, whose);
 
     if (err == MRD_OK)
-        err = find_copies(&c);
+        err = find_copies(&cmp);
     if (err == MRD_OK)
-        err = note_overlaps(&c);
+        err = note_overlaps(&cmp);
     if (err == MRD_OK)
-        err = skip_copies(&c);
-    if (c.limited > 0)
+        err = skip_copies(&cmp);
+    if (cmp.limited > 0)
         mrd_catalog_note(cat,
                          "%zu input%s not compared with all other inputs, because too many have "
                          "events in common: a copy among them would count twice",
-                         c.limited, c.limited == 1 ? " was" : "s were");
-    free(c.files);
-    free(c.all);
-    free(c.firsts);
-    free(c.parts);
-    free(c.part_files);
+                         cmp.limited, cmp.limited == 1 ? " was" : "s were");
+    free(cmp.files);
+    free(cmp.all);
+    free(cmp.firsts);
+    free(cmp.parts);
+    free(cmp.part_files);
     return err;
 }
 

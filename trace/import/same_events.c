@@ -83,9 +83,9 @@ args_hash(const mrd_catalog *cat, const mrd_event *ev, bool *ret_is_unsure)
 static item
 item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(cat, ev->track);
+    const mrd_track *track = mrd_catalog_borrow_track(cat, ev->track);
     bool is_unsure = ev->name == MRD_SID_FULL || ev->category == MRD_SID_FULL ||
-                     t->name == MRD_SID_FULL || mrd_catalog_is_full(cat, ev->track);
+                     track->name == MRD_SID_FULL || mrd_catalog_is_full(cat, ev->track);
     const uint64_t key[] = { (uint64_t) ev->name << 8 | ev->kind,
                              ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue
                                                                              : 0,
@@ -93,10 +93,10 @@ item_of(const mrd_catalog *cat, const mrd_event *ev, bool by_name)
                              ev->flow_dir,
                              ev->category,
                              ev->kind == MRD_FLOW ? 0 : ev->id,
-                             t->kind,
-                             (uint64_t) t->thread_id,
-                             (uint64_t) t->lnc_idx,
-                             (uint64_t) t->pcore_idx };
+                             track->kind,
+                             (uint64_t) track->thread_id,
+                             (uint64_t) track->lnc_idx,
+                             (uint64_t) track->pcore_idx };
     const uint64_t detail[] = { (uint64_t) ev->dur_ns, by_name ? 0 : args_hash(cat, ev, &is_unsure),
                                 by_name ? 0 : ev->flow_count };
 
@@ -154,7 +154,7 @@ reader_close(reader *r)
 
 /* Reads all events at the time `at`. Errors: NOMEM, and errors of the store. */
 static mrd_err
-read_instant(const comparison *c, reader *r, mrd_ev_ns at, items *ret_items)
+read_instant(const comparison *cmp, reader *r, mrd_ev_ns at, items *ret_items)
 {
     mrd_err err = MRD_OK;
 
@@ -166,7 +166,7 @@ read_instant(const comparison *c, reader *r, mrd_ev_ns at, items *ret_items)
         else if (!MRD_VEC_ROOM(ret_items->v, ret_items->n, ret_items->cap, 1))
             return MRD_NOMEM;
         else
-            ret_items->v[ret_items->n++] = item_of(c->cat, r->ev, c->by_name);
+            ret_items->v[ret_items->n++] = item_of(cmp->cat, r->ev, cmp->by_name);
         err = reader_next(r);
     }
     if (ret_items->n > 1)
@@ -180,27 +180,27 @@ read_instant(const comparison *c, reader *r, mrd_ev_ns at, items *ret_items)
 static bool
 precedes(const void *self, uint64_t a, uint64_t b)
 {
-    const comparison *c = self;
-    bool has_a = c->readers[a].ev != NULL, has_b = c->readers[b].ev != NULL;
+    const comparison *cmp = self;
+    bool has_a = cmp->readers[a].ev != NULL, has_b = cmp->readers[b].ev != NULL;
 
     return has_a != has_b ? has_a : a < b;
 }
 
 /* Puts a part in its place after it was read. */
 static void
-place_part(const comparison *c, size_t part)
+place_part(const comparison *cmp, size_t part)
 {
-    const reader *r = &c->readers[part];
+    const reader *r = &cmp->readers[part];
 
-    mrd_tournament_set(&c->next, c->next.k + part, r->ev == NULL ? INT64_MAX : r->ev->ts.ns, part,
-                       precedes, c);
+    mrd_tournament_set(&cmp->next, cmp->next.k + part, r->ev == NULL ? INT64_MAX : r->ev->ts.ns,
+                       part, precedes, cmp);
 }
 
 /* Returns the reader of the part with the earliest event; its `ev` is NULL if all parts ended. */
 static reader *
-earliest_part(const comparison *c)
+earliest_part(const comparison *cmp)
 {
-    return &c->readers[c->next.tag[1]];
+    return &cmp->readers[cmp->next.tag[1]];
 }
 
 /* ---- Comparison ---- */
@@ -208,9 +208,9 @@ earliest_part(const comparison *c)
 /* Returns true if two names can mean the same line. If another process of the file owns the line,
  * the name of this process precedes the name of the line ("GPU 0 stream 7"). */
 static bool
-names_agree(mrd_str a, mrd_str b)
+names_agree(mrd_str str, mrd_str b)
 {
-    mrd_str more = a.len > b.len ? a : b, less = a.len > b.len ? b : a;
+    mrd_str more = str.len > b.len ? str : b, less = str.len > b.len ? b : str;
     size_t before = more.len - less.len;
 
     return memcmp(more.p + before, less.p, less.len) == 0 &&
@@ -219,34 +219,34 @@ names_agree(mrd_str a, mrd_str b)
 
 /* Returns what the process of a line states, with the pid of the line in its file. */
 static mrd_whose
-whose_line(const mrd_catalog *cat, const mrd_track *t)
+whose_line(const mrd_catalog *cat, const mrd_track *track)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process);
-    mrd_whose w = mrd_whose_process(cat, p);
+    const mrd_process *process = mrd_catalog_borrow_process(cat, track->process);
+    mrd_whose owner = mrd_whose_process(cat, process);
 
-    if (p->container_pid != MRD_NONE)
-        w.pid = p->container_pid;
-    if (t->source_pid != MRD_NONE)
-        w.pid = t->source_pid;
-    return w;
+    if (process->container_pid != MRD_NONE)
+        owner.pid = process->container_pid;
+    if (track->source_pid != MRD_NONE)
+        owner.pid = track->source_pid;
+    return owner;
 }
 
 /* Compares the lines of two events. A thread may have a name in only one of the files. Stores in
  * `part` which of the two states more. */
 static bool
-lines_agree(const comparison *c, mrd_events_part *part, mrd_track_id theirs, mrd_track_id ours)
+lines_agree(const comparison *cmp, mrd_events_part *part, mrd_track_id theirs, mrd_track_id ours)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(c->cat, theirs);
-    const mrd_track *o = mrd_catalog_borrow_track(c->cat, ours);
+    const mrd_track *track = mrd_catalog_borrow_track(cmp->cat, theirs);
+    const mrd_track *o = mrd_catalog_borrow_track(cmp->cat, ours);
     mrd_whose their, our;
 
-    if (t == o)
+    if (track == o)
         return true;
-    if (!c->by_name && t->thread_id == MRD_NONE && t->name != o->name &&
-        !names_agree(mrd_catalog_text(c->cat, t->name), mrd_catalog_text(c->cat, o->name)))
+    if (!cmp->by_name && track->thread_id == MRD_NONE && track->name != o->name &&
+        !names_agree(mrd_catalog_text(cmp->cat, track->name), mrd_catalog_text(cmp->cat, o->name)))
         return false;
-    their = whose_line(c->cat, t);
-    our = whose_line(c->cat, o);
+    their = whose_line(cmp->cat, track);
+    our = whose_line(cmp->cat, o);
     if (mrd_whose_contradict(&their, &our))
         return false;
     part->states_more = part->states_more || mrd_whose_states_more(&their, &our);
@@ -258,125 +258,126 @@ lines_agree(const comparison *c, mrd_events_part *part, mrd_track_id theirs, mrd
  * Events that the part already used do not count. *from is the first event to try, and is set to
  * the position after the found one. */
 static bool
-use_equal(comparison *c, size_t part, const item *their, size_t *from)
+use_equal(comparison *cmp, size_t part, const item *their, size_t *from)
 {
-    const uint32_t user = c->together ? 1 : (uint32_t) part + 1;
+    const uint32_t user = cmp->together ? 1 : (uint32_t) part + 1;
     bool is_used = false;
 
-    for (size_t i = *from; i < c->ours.n && c->ours.v[i].key == their->key; i++) {
-        item *our = &c->ours.v[i];
-        bool is_open = c->together ? our->unfinished : their->unfinished;
+    for (size_t i = *from; i < cmp->ours.n && cmp->ours.v[i].key == their->key; i++) {
+        item *our = &cmp->ours.v[i];
+        bool is_open = cmp->together ? our->unfinished : their->unfinished;
 
-        if (++c->steps > STEPS_MOST)
+        if (++cmp->steps > STEPS_MOST)
             break;
         if ((our->detail != their->detail && !is_open) || our->is_unsure || their->is_unsure ||
-            !lines_agree(c, &c->parts[part], their->track, our->track))
+            !lines_agree(cmp, &cmp->parts[part], their->track, our->track))
             continue;
         if (our->used_by != user) {
             our->used_by = user;
-            c->parts[part].is_used = true;
-            c->parts[part].lacks_ends |= our->detail != their->detail;
+            cmp->parts[part].is_used = true;
+            cmp->parts[part].lacks_ends |= our->detail != their->detail;
             *from = i + 1;
             return true;
         }
         is_used = true;
     }
-    c->twice = c->twice || is_used;
+    cmp->twice = cmp->twice || is_used;
     return false;
 }
 
 /* Compares the events of a part and of the whole at one instant. Returns false if one of the part is
  * not in the whole. */
 static bool
-compare_instant(comparison *c, size_t part)
+compare_instant(comparison *cmp, size_t part)
 {
-    bool all = !c->theirs.overflow && !c->ours.overflow;
+    bool all = !cmp->theirs.overflow && !cmp->ours.overflow;
     size_t first = 0, from = 0; /* the first event of a key, and the first one to try */
 
-    c->steps = 0;
-    for (size_t i = 0; i < c->theirs.n && (all || c->together); i++) {
-        const item *their = &c->theirs.v[i], *before = i > 0 ? their - 1 : NULL;
+    cmp->steps = 0;
+    for (size_t i = 0; i < cmp->theirs.n && (all || cmp->together); i++) {
+        const item *their = &cmp->theirs.v[i], *before = i > 0 ? their - 1 : NULL;
         bool same = before != NULL && before->key == their->key &&
                     before->detail == their->detail && before->track == their->track;
 
-        while (first < c->ours.n && c->ours.v[first].key < their->key)
+        while (first < cmp->ours.n && cmp->ours.v[first].key < their->key)
             first++;
-        from = same && !c->together ? from : first;
-        all = use_equal(c, part, their, &from) && all;
+        from = same && !cmp->together ? from : first;
+        all = use_equal(cmp, part, their, &from) && all;
     }
     return all;
 }
 
 /* Reads the whole up to this time, and the events of this time. */
 static mrd_err
-read_whole(comparison *c, mrd_ev_ns at)
+read_whole(comparison *cmp, mrd_ev_ns at)
 {
     mrd_err err = MRD_OK;
 
-    while (err == MRD_OK && c->whole.ev != NULL && mrd_ev_before(c->whole.ev->ts, at))
-        err = reader_next(&c->whole);
-    return err == MRD_OK ? read_instant(c, &c->whole, at, &c->ours) : err;
+    while (err == MRD_OK && cmp->whole.ev != NULL && mrd_ev_before(cmp->whole.ev->ts, at))
+        err = reader_next(&cmp->whole);
+    return err == MRD_OK ? read_instant(cmp, &cmp->whole, at, &cmp->ours) : err;
 }
 
 /* Compares all parts with the whole at the next instant. */
 static mrd_err
-next_instant(comparison *c)
+next_instant(comparison *cmp)
 {
-    mrd_ev_ns at = c->together ? c->whole.ev->ts : earliest_part(c)->ev->ts;
-    mrd_err err = read_whole(c, at);
+    mrd_ev_ns at = cmp->together ? cmp->whole.ev->ts : earliest_part(cmp)->ev->ts;
+    mrd_err err = read_whole(cmp, at);
     reader *r;
 
-    while (err == MRD_OK && (r = earliest_part(c))->ev != NULL && !mrd_ev_after(r->ev->ts, at)) {
-        size_t part = (size_t) (r - c->readers);
+    while (err == MRD_OK && (r = earliest_part(cmp))->ev != NULL && !mrd_ev_after(r->ev->ts, at)) {
+        size_t part = (size_t) (r - cmp->readers);
 
         if (mrd_ev_before(r->ev->ts, at)) {
             err = reader_next(r);
-        } else if ((err = read_instant(c, r, at, &c->theirs)) == MRD_OK) {
-            bool all = compare_instant(c, part);
+        } else if ((err = read_instant(cmp, r, at, &cmp->theirs)) == MRD_OK) {
+            bool all = compare_instant(cmp, part);
 
-            if (!all && !c->together) {
-                c->parts[part].differs = true;
+            if (!all && !cmp->together) {
+                cmp->parts[part].differs = true;
                 reader_close(r);
             }
         }
-        place_part(c, part);
+        place_part(cmp, part);
     }
-    c->missing = c->missing || c->ours.overflow;
-    for (size_t i = 0; i < c->ours.n; i++)
-        c->missing = c->missing || c->ours.v[i].used_by == 0;
+    cmp->missing = cmp->missing || cmp->ours.overflow;
+    for (size_t i = 0; i < cmp->ours.n; i++)
+        cmp->missing = cmp->missing || cmp->ours.v[i].used_by == 0;
     return err;
 }
 
-/* n is at least 1. */
+/* count is at least 1. */
 static mrd_err
-compare(comparison *c, const mrd_read_input *whole, size_t n)
+compare(comparison *cmp, const mrd_read_input *whole, size_t count)
 {
     mrd_err err = MRD_NOMEM;
 
-    c->readers = calloc(n, sizeof(*c->readers));
-    if (c->readers != NULL && mrd_tournament_init(&c->next, n))
-        err = reader_open(&c->whole, whole->stream);
-    for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        c->parts[i] = (mrd_events_part){ .read = c->parts[i].read };
-        err = reader_open(&c->readers[i], c->parts[i].read->stream);
-        c->next.key[n + i] = c->readers[i].ev == NULL ? INT64_MAX : c->readers[i].ev->ts.ns;
-        c->next.tag[n + i] = i;
+    cmp->readers = calloc(count, sizeof(*cmp->readers));
+    if (cmp->readers != NULL && mrd_tournament_init(&cmp->next, count))
+        err = reader_open(&cmp->whole, whole->stream);
+    for (size_t i = 0; i < count && err == MRD_OK; i++) {
+        cmp->parts[i] = (mrd_events_part){ .read = cmp->parts[i].read };
+        err = reader_open(&cmp->readers[i], cmp->parts[i].read->stream);
+        cmp->next.key[count + i] =
+            cmp->readers[i].ev == NULL ? INT64_MAX : cmp->readers[i].ev->ts.ns;
+        cmp->next.tag[count + i] = i;
     }
     if (err == MRD_OK)
-        mrd_tournament_build(&c->next, precedes, c);
-    if (c->together)
-        while (err == MRD_OK && c->whole.ev != NULL && !c->missing && !c->twice)
-            err = next_instant(c);
+        mrd_tournament_build(&cmp->next, precedes, cmp);
+    if (cmp->together)
+        while (err == MRD_OK && cmp->whole.ev != NULL && !cmp->missing && !cmp->twice)
+            err = next_instant(cmp);
     else
-        while (err == MRD_OK && earliest_part(c)->ev != NULL)
-            err = next_instant(c);
-    for (size_t i = 0; i < n && c->readers != NULL; i++)
-        reader_close(&c->readers[i]);
-    reader_close(&c->whole);
-    free(c->readers);
-    mrd_tournament_fini(&c->next);
-    free(c->ours.v);
-    free(c->theirs.v);
+        while (err == MRD_OK && earliest_part(cmp)->ev != NULL)
+            err = next_instant(cmp);
+    for (size_t i = 0; i < count && cmp->readers != NULL; i++)
+        reader_close(&cmp->readers[i]);
+    reader_close(&cmp->whole);
+    free(cmp->readers);
+    mrd_tournament_fini(&cmp->next);
+    free(cmp->ours.v);
+    free(cmp->theirs.v);
     return err;
 }
 
@@ -384,21 +385,21 @@ mrd_err
 mrd_events_find_parts(const mrd_catalog *cat, const mrd_read_input *whole, mrd_events_part *parts,
                       size_t n, bool by_name)
 {
-    comparison c = { .cat = cat, .parts = parts, .by_name = by_name };
+    comparison cmp = { .cat = cat, .parts = parts, .by_name = by_name };
 
-    return compare(&c, whole, n);
+    return compare(&cmp, whole, n);
 }
 
 mrd_err
 mrd_events_are_merged(const mrd_catalog *cat, const mrd_read_input *whole, mrd_events_part *parts,
                       size_t n, bool *ret_is_merged)
 {
-    comparison c = { .cat = cat, .parts = parts, .together = true };
-    mrd_err err = compare(&c, whole, n);
+    comparison cmp = { .cat = cat, .parts = parts, .together = true };
+    mrd_err err = compare(&cmp, whole, n);
     bool keeps = true;
 
     for (size_t i = 0; i < n; i++)
         keeps = keeps && !parts[i].states_less;
-    *ret_is_merged = err == MRD_OK && keeps && !c.missing && !c.twice;
+    *ret_is_merged = err == MRD_OK && keeps && !cmp.missing && !cmp.twice;
     return err;
 }

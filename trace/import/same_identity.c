@@ -7,11 +7,11 @@
 #include "trace/import/same_data_int.h"
 
 int
-mrd_numbers_order(const int64_t *a, const int64_t *b, size_t n)
+mrd_numbers_order(const int64_t *int64, const int64_t *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (a[i] != b[i])
-            return a[i] < b[i] ? -1 : 1;
+        if (int64[i] != b[i])
+            return int64[i] < b[i] ? -1 : 1;
     return 0;
 }
 
@@ -44,12 +44,12 @@ mrd_read_index(const mrd_read_once *once, uint32_t input)
 /* ---- Names ---- */
 
 static void
-read_names(mrd_whose *w, mrd_str path)
+read_names(mrd_whose *owner, mrd_str path)
 {
     static const char *const words[MRD_NAMED] = { "rank", "node", "worker", "host", "job", "run" };
 
     for (size_t i = 0; i < MRD_NAMED; i++)
-        w->named[i] = mrd_number_after(path, words[i]);
+        owner->named[i] = mrd_number_after(path, words[i]);
 }
 
 /* ---- Processes ---- */
@@ -61,35 +61,35 @@ static const mrd_whose nothing = { .rank = MRD_NONE,
                                               MRD_NONE } };
 
 mrd_whose
-mrd_whose_process(const mrd_catalog *cat, const mrd_process *p)
+mrd_whose_process(const mrd_catalog *cat, const mrd_process *process)
 {
-    mrd_whose w = nothing;
+    mrd_whose owner = nothing;
 
-    w.rank = p->rank;
-    w.pid = p->flags & MRD_PROC_NO_PID ? MRD_NONE : p->process_id;
-    w.world_size = p->world_size;
-    if (!mrd_str_is(mrd_catalog_text(cat, p->instance_id), "unknown"))
-        w.node = p->instance_id;
-    w.job = p->job;
-    return w;
+    owner.rank = process->rank;
+    owner.pid = process->flags & MRD_PROC_NO_PID ? MRD_NONE : process->process_id;
+    owner.world_size = process->world_size;
+    if (!mrd_str_is(mrd_catalog_text(cat, process->instance_id), "unknown"))
+        owner.node = process->instance_id;
+    owner.job = process->job;
+    return owner;
 }
 
 /* Adds what a process states. Several processes state what all of them state. */
 static void
-add_process(mrd_whose *w, const mrd_whose *p)
+add_process(mrd_whose *owner, const mrd_whose *p)
 {
-    if (w->processes++ == 0) {
-        w->rank = p->rank;
-        w->pid = p->pid;
-        w->world_size = p->world_size;
-        w->node = p->node;
-        w->job = p->job;
+    if (owner->processes++ == 0) {
+        owner->rank = p->rank;
+        owner->pid = p->pid;
+        owner->world_size = p->world_size;
+        owner->node = p->node;
+        owner->job = p->job;
     }
-    w->rank = w->rank == p->rank ? w->rank : MRD_NONE;
-    w->pid = w->pid == p->pid ? w->pid : MRD_NONE;
-    w->world_size = w->world_size == p->world_size ? w->world_size : MRD_NONE;
-    w->node = w->node == p->node ? w->node : MRD_SID_EMPTY;
-    w->job = w->job == p->job ? w->job : MRD_SID_EMPTY;
+    owner->rank = owner->rank == p->rank ? owner->rank : MRD_NONE;
+    owner->pid = owner->pid == p->pid ? owner->pid : MRD_NONE;
+    owner->world_size = owner->world_size == p->world_size ? owner->world_size : MRD_NONE;
+    owner->node = owner->node == p->node ? owner->node : MRD_SID_EMPTY;
+    owner->job = owner->job == p->job ? owner->job : MRD_SID_EMPTY;
 }
 
 mrd_whose *
@@ -109,14 +109,15 @@ mrd_whose_new(const mrd_read_once *once, const mrd_catalog *cat)
         whose[i].base = in->base;
         read_names(&whose[i], mrd_input_path(cat, in->input));
     }
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat) && whose != NULL; i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
-        uint32_t input = p->scope == 0 ? MRD_NO_INPUT : mrd_read_index(once, p->scope - 1);
+    for (mrd_proc_id id = 0; id < mrd_catalog_processes(cat) && whose != NULL; id++) {
+        const mrd_process *process = mrd_catalog_borrow_process(cat, id);
+        uint32_t input =
+            process->scope == 0 ? MRD_NO_INPUT : mrd_read_index(once, process->scope - 1);
         mrd_whose stated;
 
         if (input == MRD_NO_INPUT)
             continue;
-        stated = mrd_whose_process(cat, p);
+        stated = mrd_whose_process(cat, process);
         add_process(&whose[input], &stated);
     }
     return whose;
@@ -131,27 +132,27 @@ numbers_differ(int64_t a, int64_t b)
 }
 
 static bool
-texts_differ(mrd_sid a, mrd_sid b)
+texts_differ(mrd_sid sid, mrd_sid b)
 {
-    return a != MRD_SID_EMPTY && b != MRD_SID_EMPTY && a != b;
+    return sid != MRD_SID_EMPTY && b != MRD_SID_EMPTY && sid != b;
 }
 
 static bool
-contents_differ(const mrd_whose *a, const mrd_whose *b)
+contents_differ(const mrd_whose *owner, const mrd_whose *b)
 {
-    return numbers_differ(a->rank, b->rank) || numbers_differ(a->pid, b->pid) ||
-           numbers_differ(a->world_size, b->world_size) || texts_differ(a->node, b->node) ||
-           texts_differ(a->job, b->job) || texts_differ(a->backend, b->backend) ||
-           (a->base != 0 && b->base != 0 && a->base != b->base);
+    return numbers_differ(owner->rank, b->rank) || numbers_differ(owner->pid, b->pid) ||
+           numbers_differ(owner->world_size, b->world_size) || texts_differ(owner->node, b->node) ||
+           texts_differ(owner->job, b->job) || texts_differ(owner->backend, b->backend) ||
+           (owner->base != 0 && b->base != 0 && owner->base != b->base);
 }
 
 /* A rank that a file states counts more than the one in its name. */
 static bool
-names_differ(const mrd_whose *a, const mrd_whose *b)
+names_differ(const mrd_whose *owner, const mrd_whose *b)
 {
-    mrd_whose x = *a, y = *b;
+    mrd_whose x = *owner, y = *b;
 
-    x.named[MRD_NAMED_RANK] = a->rank != MRD_NONE ? a->rank : a->named[MRD_NAMED_RANK];
+    x.named[MRD_NAMED_RANK] = owner->rank != MRD_NONE ? owner->rank : owner->named[MRD_NAMED_RANK];
     y.named[MRD_NAMED_RANK] = b->rank != MRD_NONE ? b->rank : b->named[MRD_NAMED_RANK];
     for (size_t i = 0; i < MRD_NAMED; i++)
         if (numbers_differ(x.named[i], y.named[i]))
@@ -160,15 +161,15 @@ names_differ(const mrd_whose *a, const mrd_whose *b)
 }
 
 bool
-mrd_whose_contradict(const mrd_whose *a, const mrd_whose *b)
+mrd_whose_contradict(const mrd_whose *owner, const mrd_whose *b)
 {
-    return contents_differ(a, b) || names_differ(a, b);
+    return contents_differ(owner, b) || names_differ(owner, b);
 }
 
 bool
-mrd_whose_named_apart(const mrd_whose *a, const mrd_whose *b)
+mrd_whose_named_apart(const mrd_whose *owner, const mrd_whose *b)
 {
-    return !contents_differ(a, b) && names_differ(a, b);
+    return !contents_differ(owner, b) && names_differ(owner, b);
 }
 
 static bool
@@ -207,9 +208,9 @@ mrd_whose_take(mrd_whose *to, const mrd_whose *from)
 }
 
 bool
-mrd_whose_states_more(const mrd_whose *a, const mrd_whose *b)
+mrd_whose_states_more(const mrd_whose *owner, const mrd_whose *b)
 {
     mrd_whose both = *b;
 
-    return mrd_whose_take(&both, a);
+    return mrd_whose_take(&both, owner);
 }

@@ -47,11 +47,11 @@ static bool
 window_init(window *w, const mrd_read_once *once, const mrd_whose *whose, const mrd_catalog *cat,
             mrd_proc_id id)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(cat, id);
-    uint32_t input = p->scope == 0 ? MRD_NO_INPUT : mrd_read_index(once, p->scope - 1);
-    const mrd_whose own = mrd_whose_process(cat, p);
+    const mrd_process *process = mrd_catalog_borrow_process(cat, id);
+    uint32_t input = process->scope == 0 ? MRD_NO_INPUT : mrd_read_index(once, process->scope - 1);
+    const mrd_whose own = mrd_whose_process(cat, process);
 
-    if (input == MRD_NO_INPUT || p->profile != 0 || (p->flags & MRD_PROC_NO_PID) != 0 ||
+    if (input == MRD_NO_INPUT || process->profile != 0 || (process->flags & MRD_PROC_NO_PID) != 0 ||
         (own.rank == MRD_NONE && own.node == MRD_SID_EMPTY))
         return false;
     *w = (window){ .id = id, .into = id, .input = &once->inputs[input] };
@@ -113,18 +113,18 @@ join_processes(mrd_catalog *cat, const window *v, size_t n)
 
     if (into == NULL)
         return MRD_NOMEM;
-    for (mrd_proc_id i = 0; i < processes; i++)
-        into[i] = i;
+    for (mrd_proc_id id = 0; id < processes; id++)
+        into[id] = id;
     for (size_t i = 0; i < n; i++) {
         if (v[i].into == v[i].id)
             continue;
         into[v[i].id] = v[i].into;
         mrd_catalog_borrow_process(cat, v[i].id)->profile = MRD_PROFILE_NONE;
     }
-    for (mrd_track_id i = 0; i < mrd_catalog_tracks(cat); i++) {
-        mrd_track *t = mrd_catalog_borrow_track(cat, i);
+    for (mrd_track_id id = 0; id < mrd_catalog_tracks(cat); id++) {
+        mrd_track *track = mrd_catalog_borrow_track(cat, id);
 
-        t->process = into[t->process];
+        track->process = into[track->process];
     }
     free(into);
     return MRD_OK;
@@ -135,11 +135,11 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
                  mrd_store *store)
 {
     window *v = NULL;
-    size_t n = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
-    mrd_err err = collect_windows(once, whose, cat, &v, &n);
+    size_t count = 0, joined = 0, apart = 0, first_joined = 0, first_apart = 0;
+    mrd_err err = collect_windows(once, whose, cat, &v, &count);
     size_t last = 0; /* the window of the process that ends last */
 
-    for (size_t i = 1; i < n && err == MRD_OK; i++) {
+    for (size_t i = 1; i < count && err == MRD_OK; i++) {
         if (identity_order(&v[last], &v[i]) != 0 || v[last].input == v[i].input) {
             last = i;
         } else if (mrd_ev_after(v[i].first, v[last].last)) {
@@ -153,7 +153,7 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
         }
     }
     if (joined > 0 && err == MRD_OK)
-        err = join_processes(cat, v, n);
+        err = join_processes(cat, v, count);
     if (joined > 0)
         mrd_catalog_note(cat,
                          "%zu input%s a further window of a process that an earlier input has "
@@ -175,9 +175,10 @@ mrd_windows_join(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog 
 /* Returns the index in `once` of the input with this process; MRD_NO_INPUT if it has none, or if its
  * events are not used. */
 static uint32_t
-input_of_process(const mrd_read_once *once, const mrd_process *p)
+input_of_process(const mrd_read_once *once, const mrd_process *process)
 {
-    return p->scope == 0 || p->profile != 0 ? MRD_NO_INPUT : mrd_read_index(once, p->scope - 1);
+    return process->scope == 0 || process->profile != 0 ? MRD_NO_INPUT
+                                                        : mrd_read_index(once, process->scope - 1);
 }
 
 /* Stores the number of each input that has no other rank, else MRD_NONE. Returns true if two or more
@@ -186,25 +187,25 @@ static bool
 number_files(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *cat, unsigned word,
              int64_t *ret_numbers, uint64_t *sorted)
 {
-    size_t n = 0, numbers = 0;
+    size_t count = 0, numbers = 0;
 
     for (size_t i = 0; i < once->n_inputs; i++)
         ret_numbers[i] = whose[i].named[word];
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
-        uint32_t input = input_of_process(once, p);
+    for (mrd_proc_id id = 0; id < mrd_catalog_processes(cat); id++) {
+        const mrd_process *process = mrd_catalog_borrow_process(cat, id);
+        uint32_t input = input_of_process(once, process);
 
-        if (input != MRD_NO_INPUT && p->rank != MRD_NONE)
+        if (input != MRD_NO_INPUT && process->rank != MRD_NONE)
             ret_numbers[input] = MRD_NONE;
     }
     for (size_t i = 0; i < once->n_inputs; i++) {
         ret_numbers[i] = once->inputs[i].is_dropped ? MRD_NONE : ret_numbers[i];
         numbers += ret_numbers[i] != MRD_NONE;
-        sorted[n] = (uint64_t) (ret_numbers[i] != MRD_NONE ? ret_numbers[i] : whose[i].rank);
-        n += sorted[n] != (uint64_t) MRD_NONE && !once->inputs[i].is_dropped;
+        sorted[count] = (uint64_t) (ret_numbers[i] != MRD_NONE ? ret_numbers[i] : whose[i].rank);
+        count += sorted[count] != (uint64_t) MRD_NONE && !once->inputs[i].is_dropped;
     }
-    qsort(sorted, n, sizeof(*sorted), mrd_u64_order);
-    for (size_t i = 1; i < n; i++)
+    qsort(sorted, count, sizeof(*sorted), mrd_u64_order);
+    for (size_t i = 1; i < count; i++)
         if (sorted[i - 1] == sorted[i])
             return false;
     return numbers > 1;
@@ -219,14 +220,15 @@ mrd_files_rank(const mrd_read_once *once, const mrd_whose *whose, mrd_catalog *c
 
     if (err == MRD_OK && (number_files(once, whose, cat, MRD_NAMED_RANK, numbers, sorted) ||
                           number_files(once, whose, cat, MRD_NAMED_WORKER, numbers, sorted))) {
-        for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
-            mrd_process *p = mrd_catalog_borrow_process(cat, i);
-            uint32_t input = input_of_process(once, p);
+        for (mrd_proc_id id = 0; id < mrd_catalog_processes(cat); id++) {
+            mrd_process *process = mrd_catalog_borrow_process(cat, id);
+            uint32_t input = input_of_process(once, process);
 
             if (input == MRD_NO_INPUT || numbers[input] == MRD_NONE)
                 continue;
-            p->rank = numbers[input];
-            p->sort_index = p->sort_index == MRD_NONE ? p->rank : p->sort_index;
+            process->rank = numbers[input];
+            process->sort_index =
+                process->sort_index == MRD_NONE ? process->rank : process->sort_index;
         }
     }
     free(numbers);
@@ -242,34 +244,36 @@ typedef struct {
 static int
 look_order(const void *a, const void *b)
 {
-    const mrd_process *p = ((const named *) a)->p, *q = ((const named *) b)->p;
+    const mrd_process *process = ((const named *) a)->p, *q = ((const named *) b)->p;
 
-    return mrd_numbers_order((const int64_t[]){ p->instance_id, p->rank, p->process_id, p->scope },
+    return mrd_numbers_order((const int64_t[]){ process->instance_id, process->rank,
+                                                process->process_id, process->scope },
                              (const int64_t[]){ q->instance_id, q->rank, q->process_id, q->scope },
                              4);
 }
 
 static bool
-look_alike(const mrd_process *p, const mrd_process *q)
+look_alike(const mrd_process *process, const mrd_process *q)
 {
-    return p->instance_id == q->instance_id && p->rank == q->rank && p->process_id == q->process_id;
+    return process->instance_id == q->instance_id && process->rank == q->rank &&
+           process->process_id == q->process_id;
 }
 
 /* Returns the length of the directories that the paths have in common. */
 static size_t
-common_folders(mrd_str a, mrd_str b)
+common_folders(mrd_str str, mrd_str b)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < a.len && i < b.len && a.p[i] == b.p[i]; i++)
-        n = a.p[i] == '/' ? i + 1 : n;
+    for (size_t i = 0; i < str.len && i < b.len && str.p[i] == b.p[i]; i++)
+        n = str.p[i] == '/' ? i + 1 : n;
     return n;
 }
 
 static mrd_str
-path_of_process(const mrd_catalog *cat, const mrd_process *p)
+path_of_process(const mrd_catalog *cat, const mrd_process *process)
 {
-    return p->scope == 0 ? MRD_STR("") : mrd_input_path(cat, p->scope - 1);
+    return process->scope == 0 ? MRD_STR("") : mrd_input_path(cat, process->scope - 1);
 }
 
 /* Names the processes v[0 .. n), which look alike, after their files, instead of or after their own
@@ -289,19 +293,19 @@ name_alike(mrd_catalog *cat, const named *v, size_t n)
         one_name = one_name && v[i].p->name == v[0].p->name;
     }
     for (size_t i = 0; i < n; i++) {
-        mrd_process *p = mrd_catalog_borrow_process(cat, v[i].id);
-        mrd_str path = path_of_process(cat, p);
+        mrd_process *process = mrd_catalog_borrow_process(cat, v[i].id);
+        mrd_str path = path_of_process(cat, process);
 
         if (path.len <= folders)
             continue;
         mrd_buf_reset(&name);
-        if (!one_name && p->name != MRD_SID_EMPTY) {
-            mrd_buf_str(&name, mrd_catalog_text(cat, p->name));
+        if (!one_name && process->name != MRD_SID_EMPTY) {
+            mrd_buf_str(&name, mrd_catalog_text(cat, process->name));
             mrd_buf_byte(&name, ' ');
         }
         mrd_buf_str(&name, (mrd_str){ path.p + folders, path.len - folders });
-        p->name = mrd_catalog_intern(cat, mrd_buf_cstr(&name));
-        p->flags |= MRD_PROC_ALIKE;
+        process->name = mrd_catalog_intern(cat, mrd_buf_cstr(&name));
+        process->flags |= MRD_PROC_ALIKE;
     }
     mrd_buf_fini(&name);
     return name.err;
@@ -314,11 +318,11 @@ mrd_files_name(mrd_catalog *cat)
     named *v = malloc((all + 1) * sizeof(*v));
     mrd_err err = v == NULL ? MRD_NOMEM : MRD_OK;
 
-    for (mrd_proc_id i = 0; i < all && err == MRD_OK; i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
+    for (mrd_proc_id id = 0; id < all && err == MRD_OK; id++) {
+        const mrd_process *process = mrd_catalog_borrow_process(cat, id);
 
-        if (p->profile == 0)
-            v[n++] = (named){ p, i };
+        if (process->profile == 0)
+            v[n++] = (named){ process, id };
     }
     qsort(v, n, sizeof(*v), look_order);
     for (size_t i = 0, end; i < n && err == MRD_OK; i = end) {

@@ -50,13 +50,13 @@ mrd_vendor_convert(const char *tool, const char *dir, const char *into,
 {
     char full[PATH_MAX], program[PATH_MAX], place[PATH_MAX];
     const char *const argv[] = { program, "view", "-d", full, "--output-format", "json", NULL };
-    mrd_confined_options o = { .argv = argv,
-                               .dir = place,
-                               .time = limits->timeout_ms * MRD_MS,
-                               .memory = limits->memory,
-                               .disk = limits->disk,
-                               .remove = true };
-    mrd_confined_result r;
+    mrd_confined_options options = { .argv = argv,
+                                     .dir = place,
+                                     .time = limits->timeout_ms * MRD_MS,
+                                     .memory = limits->memory,
+                                     .disk = limits->disk,
+                                     .remove = true };
+    mrd_confined_result result;
     mrd_err err;
 
     /* The tool runs in another directory, so make all paths absolute first. */
@@ -64,6 +64,6 @@ mrd_vendor_convert(const char *tool, const char *dir, const char *into,
         return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", dir);
     if (realpath(tool, program) == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "vendor tool %s", tool);
-    err = mrd_confined_run(&o, &r, why);
+    err = mrd_confined_run(&options, &result, why);
     return err == MRD_OK ? err : mrd_why_prefix(why, err, "converting %s", dir);
 }

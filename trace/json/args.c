@@ -70,43 +70,44 @@ mrd_args_reset(mrd_args *args)
     mrd_buf_reset(&args->text);
 }
 
-/* Returns true if n bytes are equal. Inline, because nearly all texts are short. */
+/* Returns true if count bytes are equal. Inline, because nearly all texts are short. */
 static inline bool
-same_bytes(const char *a, const char *b, size_t n)
+same_bytes(const char *a, const char *b, size_t count)
 {
-    if (n >= 8 && n <= 16) { /* the first eight and the last eight bytes, which may overlap */
+    if (count >= 8 &&
+        count <= 16) { /* the first eight and the last eight bytes, which may overlap */
         uint64_t a0, a1, b0, b1;
 
-        memcpy(&a0, a, 8), memcpy(&a1, a + n - 8, 8);
-        memcpy(&b0, b, 8), memcpy(&b1, b + n - 8, 8);
+        memcpy(&a0, a, 8), memcpy(&a1, a + count - 8, 8);
+        memcpy(&b0, b, 8), memcpy(&b1, b + count - 8, 8);
         return ((a0 ^ b0) | (a1 ^ b1)) == 0;
     }
-    if (n >= 4 && n < 8) {
+    if (count >= 4 && count < 8) {
         uint32_t a0, a1, b0, b1;
 
-        memcpy(&a0, a, 4), memcpy(&a1, a + n - 4, 4);
-        memcpy(&b0, b, 4), memcpy(&b1, b + n - 4, 4);
+        memcpy(&a0, a, 4), memcpy(&a1, a + count - 4, 4);
+        memcpy(&b0, b, 4), memcpy(&b1, b + count - 4, 4);
         return ((a0 ^ b0) | (a1 ^ b1)) == 0;
     }
-    return memcmp(a, b, n) == 0;
+    return memcmp(a, b, count) == 0;
 }
 
 mrd_sid
 mrd_args_key(mrd_args *args, mrd_str text)
 {
-    args_name *n;
+    args_name *name;
     size_t at;
 
     if (text.len == 0)
         return MRD_SID_EMPTY;
     at = text.len * 31 + (unsigned char) text.p[0] * 7u +
          (unsigned char) text.p[text.len - 1] * 17u + (unsigned char) text.p[text.len / 2];
-    n = &args->names[at & (ARGS_KEYS - 1)];
-    if (n->text.len == text.len && same_bytes(n->text.p, text.p, text.len))
-        return n->sid;
-    n->sid = mrd_strtab_add(args->strings, text);
-    n->text = mrd_strtab_get(args->strings, n->sid);
-    return n->sid;
+    name = &args->names[at & (ARGS_KEYS - 1)];
+    if (name->text.len == text.len && same_bytes(name->text.p, text.p, text.len))
+        return name->sid;
+    name->sid = mrd_strtab_add(args->strings, text);
+    name->text = mrd_strtab_get(args->strings, name->sid);
+    return name->sid;
 }
 
 /* Returns an entry for another argument. NULL if there are too many or out of memory, which is
@@ -114,7 +115,7 @@ mrd_args_key(mrd_args *args, mrd_str text)
 static inline mrd_arg *
 args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
 {
-    mrd_arg *a;
+    mrd_arg *arg;
 
     if (args->n == MRD_ARGS_MAX) {
         args->cut++;
@@ -124,39 +125,39 @@ args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
         args->err = MRD_NOMEM;
         return NULL;
     }
-    a = &args->v[args->n++];
-    a->key = key;
-    a->type = (unsigned) type & 0xf;
-    a->len = 0;
-    return a;
+    arg = &args->v[args->n++];
+    arg->key = key;
+    arg->type = (unsigned) type & 0xf;
+    arg->len = 0;
+    return arg;
 }
 
 void
 mrd_args_int(mrd_args *args, mrd_sid key, int64_t v)
 {
-    mrd_arg *a = args_add(args, key, MRD_ARG_INT);
+    mrd_arg *arg = args_add(args, key, MRD_ARG_INT);
 
-    if (a != NULL)
-        a->v.i = v;
+    if (arg != NULL)
+        arg->v.i = v;
 }
 
 void
 mrd_args_uint(mrd_args *args, mrd_sid key, uint64_t v)
 {
-    mrd_arg *a;
+    mrd_arg *arg;
 
     if (v <= INT64_MAX) {
         mrd_args_int(args, key, (int64_t) v);
         return;
     }
-    if ((a = args_add(args, key, MRD_ARG_UINT)) != NULL)
-        a->v.u = v;
+    if ((arg = args_add(args, key, MRD_ARG_UINT)) != NULL)
+        arg->v.u = v;
 }
 
 void
 mrd_args_double(mrd_args *args, mrd_sid key, double v)
 {
-    mrd_arg *a;
+    mrd_arg *arg;
 
     if (!isfinite(v)) {
         mrd_args_str(args, key,
@@ -165,120 +166,120 @@ mrd_args_double(mrd_args *args, mrd_sid key, double v)
                               : MRD_STR("-Infinity"));
         return;
     }
-    if ((a = args_add(args, key, MRD_ARG_DOUBLE)) != NULL)
-        a->v.d = v;
+    if ((arg = args_add(args, key, MRD_ARG_DOUBLE)) != NULL)
+        arg->v.d = v;
 }
 
 void
 mrd_args_bool(mrd_args *args, mrd_sid key, bool v)
 {
-    mrd_arg *a = args_add(args, key, MRD_ARG_BOOL);
+    mrd_arg *arg = args_add(args, key, MRD_ARG_BOOL);
 
-    if (a != NULL)
-        a->v.u = v;
+    if (arg != NULL)
+        arg->v.u = v;
 }
 
 void
-mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid v)
+mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid sid)
 {
-    mrd_arg *a = args_add(args, key, MRD_ARG_STR);
+    mrd_arg *arg = args_add(args, key, MRD_ARG_STR);
 
-    if (a != NULL)
-        a->v.sid = v;
+    if (arg != NULL)
+        arg->v.sid = sid;
 }
 
 static void
-args_text(mrd_args *args, mrd_sid key, mrd_arg_type type, mrd_str v)
+args_text(mrd_args *args, mrd_sid key, mrd_arg_type type, mrd_str str)
 {
     size_t at = args->text.len;
-    mrd_arg *a;
+    mrd_arg *arg;
 
     /* The last view has pointers. Change them back to offsets, because the text may move. */
     while (args->resolved > 0) {
-        a = &args->v[--args->resolved];
-        if (mrd_arg_has_text(a))
-            a->v.u = (uint64_t) (a->v.text - (const char *) args->text.p);
+        arg = &args->v[--args->resolved];
+        if (mrd_arg_has_text(arg))
+            arg->v.u = (uint64_t) (arg->v.text - (const char *) args->text.p);
     }
 
-    if (v.len > MRD_ARGS_TEXT - at) {
+    if (str.len > MRD_ARGS_TEXT - at) {
         args->cut++;
         return;
     }
-    mrd_buf_str(&args->text, v);
+    mrd_buf_str(&args->text, str);
     if (args->text.err != MRD_OK)
         args->err = args->text.err;
-    else if ((a = args_add(args, key, type)) != NULL) {
-        a->len = (unsigned) v.len & MRD_ARG_TEXT_MAX;
-        a->v.u = at;
+    else if ((arg = args_add(args, key, type)) != NULL) {
+        arg->len = (unsigned) str.len & MRD_ARG_TEXT_MAX;
+        arg->v.u = at;
     }
 }
 
 void
-mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v)
+mrd_args_str(mrd_args *args, mrd_sid key, mrd_str str)
 {
     args_key *k = &args->keys[key & (ARGS_KEYS - 1)];
     mrd_sid sid;
 
-    if (v.len > MRD_ARGS_REPEAT) {
-        args_text(args, key, MRD_ARG_TEXT, v);
+    if (str.len > MRD_ARGS_REPEAT) {
+        args_text(args, key, MRD_ARG_TEXT, str);
         return;
     }
     if (k->key != key)
         *k = (args_key){ .key = key };
     k->seen++;
     if (k->fresh >= 256 && k->fresh > k->seen / 2) {
-        args_text(args, key, MRD_ARG_TEXT, v);
+        args_text(args, key, MRD_ARG_TEXT, str);
         return;
     }
-    sid = mrd_strtab_find(args->strings, v);
-    if (sid == MRD_SID_EMPTY && v.len > 0) {
+    sid = mrd_strtab_find(args->strings, str);
+    if (sid == MRD_SID_EMPTY && str.len > 0) {
         k->fresh++;
-        sid = mrd_strtab_try(args->strings, v);
+        sid = mrd_strtab_try(args->strings, str);
     }
     if (sid == MRD_SID_FULL)
-        args_text(args, key, MRD_ARG_TEXT, v);
+        args_text(args, key, MRD_ARG_TEXT, str);
     else
         mrd_args_sid(args, key, sid);
 }
 
 void
-mrd_args_json(mrd_args *args, mrd_sid key, mrd_str v)
+mrd_args_json(mrd_args *args, mrd_sid key, mrd_str str)
 {
-    if (v.len > MRD_ARGS_JSON)
+    if (str.len > MRD_ARGS_JSON)
         args->cut++;
     else
-        args_text(args, key, MRD_ARG_JSON, v);
+        args_text(args, key, MRD_ARG_JSON, str);
 }
 
 /* Adds the digits of a JSON number. */
 static void
-args_number(mrd_args *args, mrd_sid key, mrd_str v)
+args_number(mrd_args *args, mrd_sid key, mrd_str str)
 {
     int64_t i;
     uint64_t u;
     double d;
 
-    if (mrd_num_digits(v, &u))
+    if (mrd_num_digits(str, &u))
         mrd_args_uint(args, key, u);
-    else if (!mrd_str_is(v, "-0") && mrd_num_i64(v, &i) == MRD_OK)
+    else if (!mrd_str_is(str, "-0") && mrd_num_i64(str, &i) == MRD_OK)
         mrd_args_int(args, key, i);
-    else if (mrd_num_u64(v, &u) == MRD_OK)
+    else if (mrd_num_u64(str, &u) == MRD_OK)
         mrd_args_uint(args, key, u);
-    else if ((memchr(v.p, '.', v.len) != NULL || memchr(v.p, 'e', v.len) != NULL ||
-              memchr(v.p, 'E', v.len) != NULL || mrd_str_is(v, "-0")) &&
-             mrd_num_double(v, &d) == MRD_OK)
+    else if ((memchr(str.p, '.', str.len) != NULL || memchr(str.p, 'e', str.len) != NULL ||
+              memchr(str.p, 'E', str.len) != NULL || mrd_str_is(str, "-0")) &&
+             mrd_num_double(str, &d) == MRD_OK)
         mrd_args_double(args, key, d);
     else
-        args_text(args, key, MRD_ARG_JSON, v);
+        args_text(args, key, MRD_ARG_JSON, str);
 }
 
 static mrd_err
-args_container(mrd_args *args, mrd_sid key, mrd_json_reader *r)
+args_container(mrd_args *args, mrd_sid key, mrd_json_reader *reader)
 {
     mrd_str raw;
-    mrd_err err = mrd_json_raw(r, MRD_ARGS_JSON, &raw);
+    mrd_err err = mrd_json_raw(reader, MRD_ARGS_JSON, &raw);
 
-    if (err == MRD_LIMIT && mrd_json_reader_err(r, NULL) == MRD_OK) {
+    if (err == MRD_LIMIT && mrd_json_reader_err(reader, NULL) == MRD_OK) {
         args->cut++;
         return MRD_OK;
     }
@@ -288,15 +289,15 @@ args_container(mrd_args *args, mrd_sid key, mrd_json_reader *r)
 }
 
 mrd_err
-mrd_args_value(mrd_args *args, mrd_sid key, mrd_json_reader *r, mrd_jr_type type, mrd_str text)
+mrd_args_value(mrd_args *args, mrd_sid key, mrd_json_reader *reader, mrd_jr_type type, mrd_str text)
 {
     switch (type) {
     case MRD_JR_ERROR:
     case MRD_JR_END:
-        return mrd_json_reader_err(r, NULL);
+        return mrd_json_reader_err(reader, NULL);
     case MRD_JR_OBJECT:
     case MRD_JR_ARRAY:
-        return args_container(args, key, r);
+        return args_container(args, key, reader);
     case MRD_JR_NUMBER:
         args_number(args, key, text);
         break;
@@ -327,10 +328,10 @@ mrd_args_view(mrd_args *args, size_t *ret_n)
         mrd_args_uint(args, args->cut_key, cut);
     }
     for (; args->resolved < args->n; args->resolved++) {
-        mrd_arg *a = &args->v[args->resolved];
+        mrd_arg *arg = &args->v[args->resolved];
 
-        if (mrd_arg_has_text(a))
-            a->v.text = (const char *) args->text.p + a->v.u;
+        if (mrd_arg_has_text(arg))
+            arg->v.text = (const char *) args->text.p + arg->v.u;
     }
     *ret_n = args->n;
     return args->v;
@@ -340,11 +341,11 @@ const mrd_arg *
 mrd_args_find(mrd_args *args, mrd_sid key)
 {
     size_t n;
-    const mrd_arg *v = mrd_args_view(args, &n);
+    const mrd_arg *arg = mrd_args_view(args, &n);
 
     for (size_t i = 0; i < n; i++) {
-        if (v[i].key == key)
-            return &v[i];
+        if (arg[i].key == key)
+            return &arg[i];
     }
     return NULL;
 }

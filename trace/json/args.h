@@ -35,15 +35,15 @@ void mrd_args_int(mrd_args *args, mrd_sid key, int64_t v);
 void mrd_args_uint(mrd_args *args, mrd_sid key, uint64_t v); /* INT when it fits */
 void mrd_args_double(mrd_args *args, mrd_sid key, double v); /* not finite: a string */
 void mrd_args_bool(mrd_args *args, mrd_sid key, bool v);
-void mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid v);
-void mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v); /* STR or TEXT as above */
+void mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid sid);
+void mrd_args_str(mrd_args *args, mrd_sid key, mrd_str str); /* STR or TEXT as above */
 /* Adds the text of a JSON container as it is. It must be valid UTF-8. */
-void mrd_args_json(mrd_args *args, mrd_sid key, mrd_str v);
+void mrd_args_json(mrd_args *args, mrd_sid key, mrd_str str);
 /*
  * Adds the value that mrd_json_next has just returned (its type and text). Containers are skipped,
  * and their text is kept. Errors: errors of the reader.
  */
-mrd_err mrd_args_value(mrd_args *args, mrd_sid key, mrd_json_reader *r, mrd_jr_type type,
+mrd_err mrd_args_value(mrd_args *args, mrd_sid key, mrd_json_reader *reader, mrd_jr_type type,
                        mrd_str text);
 
 /* Returns the collected arguments, borrowed until the next call that adds or resets. Errors are in

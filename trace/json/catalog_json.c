@@ -68,69 +68,69 @@ mrd_catalog_scopes(const mrd_catalog *cat)
 }
 
 static void
-put_process(mrd_jw *w, const mrd_catalog *cat, const uint32_t *scopes, mrd_proc_id id)
+put_process(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_proc_id id)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(cat, id);
+    const mrd_process *process = mrd_catalog_borrow_process(cat, id);
     uint32_t scope = scopes == NULL ? 0 : scopes[id];
 
-    mrd_jw_open(w, '{');
-    mrd_jw_put_sid(w, MRD_STR("instance_id"), p->instance_id);
-    MRD_JW_KEY(w, "process_id");
-    mrd_jw_i64_text(w, p->process_id);
+    mrd_jw_open(jw, '{');
+    mrd_jw_put_sid(jw, MRD_STR("instance_id"), process->instance_id);
+    MRD_JW_KEY(jw, "process_id");
+    mrd_jw_i64_text(jw, process->process_id);
     if (scope != 0)
-        mrd_jw_put_i64(w, MRD_STR("scope"), scope);
-    mrd_jw_put_sid(w, MRD_STR("name"), p->name);
-    mrd_jw_put_i64(w, MRD_STR("container_pid"), p->container_pid);
-    mrd_jw_put_sid(w, MRD_STR("job"), p->job);
-    mrd_jw_put_sid(w, MRD_STR("pod"), p->pod);
-    mrd_jw_put_sid(w, MRD_STR("labels"), p->labels);
-    mrd_jw_put_i64(w, MRD_STR("rank"), p->rank);
-    mrd_jw_put_i64(w, MRD_STR("world_size"), p->world_size);
-    mrd_jw_put_i64(w, MRD_STR("worker_gid"), p->worker_gid);
-    mrd_jw_put_i64(w, MRD_STR("sort_index"), p->sort_index);
-    if (p->clock != 0)
-        mrd_jw_put_i64(w, MRD_STR("clock"), p->clock);
-    mrd_jw_put_flag(w, MRD_STR("simulated"), p->flags & MRD_PROC_SIMULATED);
-    mrd_jw_put_flag(w, MRD_STR("no_pid"), p->flags & MRD_PROC_NO_PID);
-    mrd_jw_put_flag(w, MRD_STR("node"), p->flags & MRD_PROC_NODE);
-    mrd_jw_close(w, '}');
+        mrd_jw_put_i64(jw, MRD_STR("scope"), scope);
+    mrd_jw_put_sid(jw, MRD_STR("name"), process->name);
+    mrd_jw_put_i64(jw, MRD_STR("container_pid"), process->container_pid);
+    mrd_jw_put_sid(jw, MRD_STR("job"), process->job);
+    mrd_jw_put_sid(jw, MRD_STR("pod"), process->pod);
+    mrd_jw_put_sid(jw, MRD_STR("labels"), process->labels);
+    mrd_jw_put_i64(jw, MRD_STR("rank"), process->rank);
+    mrd_jw_put_i64(jw, MRD_STR("world_size"), process->world_size);
+    mrd_jw_put_i64(jw, MRD_STR("worker_gid"), process->worker_gid);
+    mrd_jw_put_i64(jw, MRD_STR("sort_index"), process->sort_index);
+    if (process->clock != 0)
+        mrd_jw_put_i64(jw, MRD_STR("clock"), process->clock);
+    mrd_jw_put_flag(jw, MRD_STR("simulated"), process->flags & MRD_PROC_SIMULATED);
+    mrd_jw_put_flag(jw, MRD_STR("no_pid"), process->flags & MRD_PROC_NO_PID);
+    mrd_jw_put_flag(jw, MRD_STR("node"), process->flags & MRD_PROC_NODE);
+    mrd_jw_close(jw, '}');
 }
 
 /* Tracks are written in order of their ids. When the file is read again, events with equal times
  * keep their order. */
 static void
-put_track(mrd_jw *w, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_id id)
+put_track(mrd_jw *jw, const mrd_catalog *cat, const uint32_t *scopes, mrd_track_id id)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(cat, id);
-    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process);
-    uint32_t scope = scopes == NULL ? 0 : scopes[t->process];
+    const mrd_track *track = mrd_catalog_borrow_track(cat, id);
+    const mrd_process *process = mrd_catalog_borrow_process(cat, track->process);
+    uint32_t scope = scopes == NULL ? 0 : scopes[track->process];
 
-    mrd_jw_open(w, '{');
-    mrd_jw_put_sid(w, MRD_STR("instance_id"), p->instance_id);
-    MRD_JW_KEY(w, "process_id");
-    mrd_jw_i64_text(w, p->process_id);
+    mrd_jw_open(jw, '{');
+    mrd_jw_put_sid(jw, MRD_STR("instance_id"), process->instance_id);
+    MRD_JW_KEY(jw, "process_id");
+    mrd_jw_i64_text(jw, process->process_id);
     if (scope != 0)
-        mrd_jw_put_i64(w, MRD_STR("scope"), scope);
-    MRD_JW_KEY(w, "trace_event_source");
-    mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
-    mrd_jw_put_flag(w, MRD_STR("counter"), t->kind == MRD_TRACK_COUNTER);
-    mrd_jw_put_i64(w, MRD_STR("lnc_idx"), t->lnc_idx);
-    mrd_jw_put_i64(w, MRD_STR("pcore_idx"), t->pcore_idx);
-    mrd_jw_put_i64(w, MRD_STR("device_idx"), t->device_idx);
-    mrd_jw_put_i64(w, MRD_STR("thread_id"), t->thread_id);
-    mrd_jw_put_sid(w, MRD_STR("track"), t->name);
-    mrd_jw_put_i64(w, MRD_STR("worker_gid"), t->worker_gid);
-    if (t->unit != MRD_UNIT_NONE) {
-        MRD_JW_KEY(w, "unit");
-        mrd_jw_str(w, mrd_str_of(mrd_unit_text(t->unit)));
+        mrd_jw_put_i64(jw, MRD_STR("scope"), scope);
+    MRD_JW_KEY(jw, "trace_event_source");
+    mrd_jw_str(jw, mrd_str_of(mrd_source_text(track->source)));
+    mrd_jw_put_flag(jw, MRD_STR("counter"), track->kind == MRD_TRACK_COUNTER);
+    mrd_jw_put_i64(jw, MRD_STR("lnc_idx"), track->lnc_idx);
+    mrd_jw_put_i64(jw, MRD_STR("pcore_idx"), track->pcore_idx);
+    mrd_jw_put_i64(jw, MRD_STR("device_idx"), track->device_idx);
+    mrd_jw_put_i64(jw, MRD_STR("thread_id"), track->thread_id);
+    mrd_jw_put_sid(jw, MRD_STR("track"), track->name);
+    mrd_jw_put_i64(jw, MRD_STR("worker_gid"), track->worker_gid);
+    if (track->unit != MRD_UNIT_NONE) {
+        MRD_JW_KEY(jw, "unit");
+        mrd_jw_str(jw, mrd_str_of(mrd_unit_text(track->unit)));
     }
-    mrd_jw_put_sid(w, MRD_STR("unit_name"), t->unit_name);
-    mrd_jw_put_i64(w, MRD_STR("sort_index"), t->sort_index);
-    mrd_jw_close(w, '}');
+    mrd_jw_put_sid(jw, MRD_STR("unit_name"), track->unit_name);
+    mrd_jw_put_i64(jw, MRD_STR("sort_index"), track->sort_index);
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_input(mrd_jw *w, const mrd_input *in)
+put_input(mrd_jw *jw, const mrd_input *in)
 {
     const struct {
         mrd_str key;
@@ -144,148 +144,148 @@ put_input(mrd_jw *w, const mrd_input *in)
                    { MRD_STR("lost"), in->lost },
                    { MRD_STR("skipped_bytes"), in->skipped } };
 
-    mrd_jw_open(w, '{');
-    mrd_jw_put_sid(w, MRD_STR("path"), in->path);
-    mrd_jw_put_sid(w, MRD_STR("format"), in->format);
-    MRD_JW_KEY(w, "state");
-    mrd_jw_str(w, mrd_str_of(mrd_input_state_text(in->state)));
+    mrd_jw_open(jw, '{');
+    mrd_jw_put_sid(jw, MRD_STR("path"), in->path);
+    mrd_jw_put_sid(jw, MRD_STR("format"), in->format);
+    MRD_JW_KEY(jw, "state");
+    mrd_jw_str(jw, mrd_str_of(mrd_input_state_text(in->state)));
     for (size_t i = 0; i < MRD_COUNT(counts); i++) {
-        mrd_jw_key(w, counts[i].key);
-        mrd_jw_u64(w, counts[i].v);
+        mrd_jw_key(jw, counts[i].key);
+        mrd_jw_u64(jw, counts[i].v);
     }
-    mrd_jw_put_sid(w, MRD_STR("error"), in->error);
-    mrd_jw_close(w, '}');
+    mrd_jw_put_sid(jw, MRD_STR("error"), in->error);
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_clock(mrd_jw *w, const mrd_clock_info *c)
+put_clock(mrd_jw *jw, const mrd_clock_info *info)
 {
-    mrd_jw_open(w, '{');
-    mrd_jw_put_sid(w, MRD_STR("name"), c->name);
-    mrd_jw_put_sid(w, MRD_STR("node"), c->node);
-    mrd_jw_put_sid(w, MRD_STR("quality"), c->quality);
-    mrd_jw_put_sid(w, MRD_STR("method"), c->method);
-    MRD_JW_KEY(w, "estimate_ns");
-    mrd_jw_i64(w, c->estimate_ns);
-    mrd_jw_put_i64(w, MRD_STR("bound_ns"), c->bound_ns);
-    mrd_jw_put_i64(w, MRD_STR("noise_ns"), c->noise_ns);
-    mrd_jw_put_i64(w, MRD_STR("epochs"), c->epochs);
-    MRD_JW_KEY(w, "violations");
-    mrd_jw_u64(w, c->violations);
-    mrd_jw_close(w, '}');
+    mrd_jw_open(jw, '{');
+    mrd_jw_put_sid(jw, MRD_STR("name"), info->name);
+    mrd_jw_put_sid(jw, MRD_STR("node"), info->node);
+    mrd_jw_put_sid(jw, MRD_STR("quality"), info->quality);
+    mrd_jw_put_sid(jw, MRD_STR("method"), info->method);
+    MRD_JW_KEY(jw, "estimate_ns");
+    mrd_jw_i64(jw, info->estimate_ns);
+    mrd_jw_put_i64(jw, MRD_STR("bound_ns"), info->bound_ns);
+    mrd_jw_put_i64(jw, MRD_STR("noise_ns"), info->noise_ns);
+    mrd_jw_put_i64(jw, MRD_STR("epochs"), info->epochs);
+    MRD_JW_KEY(jw, "violations");
+    mrd_jw_u64(jw, info->violations);
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_artifact(mrd_jw *w, const mrd_artifact *a)
+put_artifact(mrd_jw *jw, const mrd_artifact *artifact)
 {
-    mrd_jw_open(w, '{');
-    mrd_jw_put_sid(w, MRD_STR("path"), a->path);
-    mrd_jw_put_sid(w, MRD_STR("kind"), a->kind);
-    if (a->sha256[0] != '\0') {
-        MRD_JW_KEY(w, "sha256");
-        mrd_jw_str(w, mrd_str_of(a->sha256));
+    mrd_jw_open(jw, '{');
+    mrd_jw_put_sid(jw, MRD_STR("path"), artifact->path);
+    mrd_jw_put_sid(jw, MRD_STR("kind"), artifact->kind);
+    if (artifact->sha256[0] != '\0') {
+        MRD_JW_KEY(jw, "sha256");
+        mrd_jw_str(jw, mrd_str_of(artifact->sha256));
     }
-    MRD_JW_KEY(w, "size");
-    mrd_jw_u64(w, a->size);
-    mrd_jw_put_sid(w, MRD_STR("instance_id"), a->instance_id);
-    mrd_jw_put_i64(w, MRD_STR("process_id"), a->process_id);
-    mrd_jw_put_i64(w, MRD_STR("nc_idx"), a->nc_idx);
-    mrd_jw_put_sid(w, MRD_STR("decoded_by"), a->decoded_by);
-    mrd_jw_close(w, '}');
+    MRD_JW_KEY(jw, "size");
+    mrd_jw_u64(jw, artifact->size);
+    mrd_jw_put_sid(jw, MRD_STR("instance_id"), artifact->instance_id);
+    mrd_jw_put_i64(jw, MRD_STR("process_id"), artifact->process_id);
+    mrd_jw_put_i64(jw, MRD_STR("nc_idx"), artifact->nc_idx);
+    mrd_jw_put_sid(jw, MRD_STR("decoded_by"), artifact->decoded_by);
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_devprofile(mrd_jw *w, const mrd_devprofile *d)
+put_devprofile(mrd_jw *jw, const mrd_devprofile *devprofile)
 {
-    mrd_jw_open(w, '{');
-    mrd_jw_put_sid(w, MRD_STR("name"), d->name);
-    mrd_jw_put_sid(w, MRD_STR("model_id"), d->model);
-    mrd_jw_put_sid(w, MRD_STR("instance_id"), d->instance_id);
-    mrd_jw_put_i64(w, MRD_STR("process_id"), d->process_id);
-    mrd_jw_put_i64(w, MRD_STR("nc_id"), d->nc_idx);
-    mrd_jw_put_i64(w, MRD_STR("session_id"), d->session);
-    mrd_jw_close(w, '}');
+    mrd_jw_open(jw, '{');
+    mrd_jw_put_sid(jw, MRD_STR("name"), devprofile->name);
+    mrd_jw_put_sid(jw, MRD_STR("model_id"), devprofile->model);
+    mrd_jw_put_sid(jw, MRD_STR("instance_id"), devprofile->instance_id);
+    mrd_jw_put_i64(jw, MRD_STR("process_id"), devprofile->process_id);
+    mrd_jw_put_i64(jw, MRD_STR("nc_id"), devprofile->nc_idx);
+    mrd_jw_put_i64(jw, MRD_STR("session_id"), devprofile->session);
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_lists(mrd_jw *w, const mrd_catalog *cat, uint32_t profile)
+put_lists(mrd_jw *jw, const mrd_catalog *cat, uint32_t profile)
 {
-    size_t n;
-    const mrd_input *in = mrd_catalog_inputs(cat, &n);
+    size_t count;
+    const mrd_input *in = mrd_catalog_inputs(cat, &count);
     uint32_t *scopes = mrd_catalog_scopes(cat);
 
-    MRD_JW_KEY(w, "inputs");
-    mrd_jw_open(w, '[');
-    for (size_t i = 0; i < n; i++)
-        put_input(w, &in[i]);
-    mrd_jw_close(w, ']');
-    MRD_JW_KEY(w, "clocks");
-    mrd_jw_open(w, '[');
-    const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
-    for (size_t i = 0; i < n; i++)
-        put_clock(w, &clocks[i]);
-    mrd_jw_close(w, ']');
-    MRD_JW_KEY(w, "processes");
-    mrd_jw_open(w, '[');
+    MRD_JW_KEY(jw, "inputs");
+    mrd_jw_open(jw, '[');
+    for (size_t i = 0; i < count; i++)
+        put_input(jw, &in[i]);
+    mrd_jw_close(jw, ']');
+    MRD_JW_KEY(jw, "clocks");
+    mrd_jw_open(jw, '[');
+    const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &count);
+    for (size_t i = 0; i < count; i++)
+        put_clock(jw, &clocks[i]);
+    mrd_jw_close(jw, ']');
+    MRD_JW_KEY(jw, "processes");
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < mrd_catalog_processes(cat); i++) {
         if (mrd_catalog_borrow_process(cat, (mrd_proc_id) i)->profile == profile)
-            put_process(w, cat, scopes, (mrd_proc_id) i);
+            put_process(jw, cat, scopes, (mrd_proc_id) i);
     }
-    mrd_jw_close(w, ']');
-    MRD_JW_KEY(w, "tracks");
-    mrd_jw_open(w, '[');
+    mrd_jw_close(jw, ']');
+    MRD_JW_KEY(jw, "tracks");
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < mrd_catalog_tracks(cat); i++) {
         if (mrd_catalog_profile_of(cat, (mrd_track_id) i) == profile)
-            put_track(w, cat, scopes, (mrd_track_id) i);
+            put_track(jw, cat, scopes, (mrd_track_id) i);
     }
-    mrd_jw_close(w, ']');
-    MRD_JW_KEY(w, "artifacts");
-    mrd_jw_open(w, '[');
-    const mrd_artifact *artifacts = mrd_catalog_artifacts(cat, &n);
-    for (size_t i = 0; i < n; i++)
-        put_artifact(w, &artifacts[i]);
-    mrd_jw_close(w, ']');
-    MRD_JW_KEY(w, "device_profiles");
-    mrd_jw_open(w, '[');
-    const mrd_devprofile *profiles = mrd_catalog_devprofiles(cat, &n);
-    for (size_t i = 1; i < n; i++) {
+    mrd_jw_close(jw, ']');
+    MRD_JW_KEY(jw, "artifacts");
+    mrd_jw_open(jw, '[');
+    const mrd_artifact *artifacts = mrd_catalog_artifacts(cat, &count);
+    for (size_t i = 0; i < count; i++)
+        put_artifact(jw, &artifacts[i]);
+    mrd_jw_close(jw, ']');
+    MRD_JW_KEY(jw, "device_profiles");
+    mrd_jw_open(jw, '[');
+    const mrd_devprofile *profiles = mrd_catalog_devprofiles(cat, &count);
+    for (size_t i = 1; i < count; i++) {
         if (profile == 0 || i == profile)
-            put_devprofile(w, &profiles[i]);
+            put_devprofile(jw, &profiles[i]);
     }
-    mrd_jw_close(w, ']');
+    mrd_jw_close(jw, ']');
     free(scopes);
 }
 
 void
-mrd_catalog_json(mrd_jw *w, const mrd_catalog *cat, uint32_t profile, const char *format)
+mrd_catalog_json(mrd_jw *jw, const mrd_catalog *cat, uint32_t profile, const char *format)
 {
     const char *version = mrd_catalog_get(cat, "meridian.version");
 
-    MRD_JW_KEY(w, "meridian");
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "format");
-    mrd_jw_str(w, mrd_str_of(format));
-    MRD_JW_KEY(w, "version");
-    mrd_jw_str(w, mrd_str_of(version == NULL ? "" : version));
-    MRD_JW_KEY(w, "simulated");
-    mrd_jw_bool(w, mrd_catalog_simulated(cat));
-    MRD_JW_KEY(w, "incomplete");
-    mrd_jw_bool(w, catalog_incomplete(cat));
-    put_lists(w, cat, profile);
-    MRD_JW_KEY(w, "facts");
-    mrd_jw_open(w, '{');
+    MRD_JW_KEY(jw, "meridian");
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "format");
+    mrd_jw_str(jw, mrd_str_of(format));
+    MRD_JW_KEY(jw, "version");
+    mrd_jw_str(jw, mrd_str_of(version == NULL ? "" : version));
+    MRD_JW_KEY(jw, "simulated");
+    mrd_jw_bool(jw, mrd_catalog_simulated(cat));
+    MRD_JW_KEY(jw, "incomplete");
+    mrd_jw_bool(jw, catalog_incomplete(cat));
+    put_lists(jw, cat, profile);
+    MRD_JW_KEY(jw, "facts");
+    mrd_jw_open(jw, '{');
     for (size_t i = 0; i < mrd_catalog_facts(cat); i++) {
         mrd_str key, value;
 
         mrd_catalog_fact(cat, i, &key, &value);
-        mrd_jw_key_sid(w, mrd_strtab_find(mrd_catalog_strings(cat), key));
-        mrd_jw_str(w, value);
+        mrd_jw_key_sid(jw, mrd_strtab_find(mrd_catalog_strings(cat), key));
+        mrd_jw_str(jw, value);
     }
-    mrd_jw_close(w, '}');
-    MRD_JW_KEY(w, "notes");
-    mrd_jw_open(w, '[');
+    mrd_jw_close(jw, '}');
+    MRD_JW_KEY(jw, "notes");
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < mrd_catalog_notes(cat); i++)
-        mrd_jw_str(w, mrd_catalog_note_at(cat, i));
-    mrd_jw_close(w, ']');
-    mrd_jw_close(w, '}');
+        mrd_jw_str(jw, mrd_catalog_note_at(cat, i));
+    mrd_jw_close(jw, ']');
+    mrd_jw_close(jw, '}');
 }

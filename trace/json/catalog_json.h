@@ -9,7 +9,7 @@
 #include "trace/model/catalog.h"
 
 /* Writes the member "meridian" into the open object. format: "system_profile", ... */
-void mrd_catalog_json(mrd_jw *w, const mrd_catalog *cat, uint32_t profile, const char *format);
+void mrd_catalog_json(mrd_jw *jw, const mrd_catalog *cat, uint32_t profile, const char *format);
 /* Returns true if a fact or a process is marked as simulated. */
 bool mrd_catalog_simulated(const mrd_catalog *cat);
 const char *mrd_unit_text(mrd_unit unit); /* "bytes", "" for MRD_UNIT_NONE */

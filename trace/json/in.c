@@ -46,29 +46,29 @@ in_fail(mrd_in *in, mrd_err err, int sys, const char *what)
 static size_t
 in_source(mrd_in *in, uint8_t *to, size_t room)
 {
-    ssize_t n;
+    ssize_t count;
 
     if (in->fd < 0) {
-        n = (ssize_t) (room < in->memory.len ? room : in->memory.len);
-        if (n > 0) {
-            memcpy(to, in->memory.p, (size_t) n);
-            in->memory.p += n;
-            in->memory.len -= (size_t) n;
+        count = (ssize_t) (room < in->memory.len ? room : in->memory.len);
+        if (count > 0) {
+            memcpy(to, in->memory.p, (size_t) count);
+            in->memory.p += count;
+            in->memory.len -= (size_t) count;
         }
     } else {
         do {
-            n = in->given ? pread(in->fd, to, room, (off_t) in->file_bytes)
-                          : read(in->fd, to, room);
-        } while (n < 0 && errno == EINTR);
-        if (n < 0) {
+            count = in->given ? pread(in->fd, to, room, (off_t) in->file_bytes)
+                              : read(in->fd, to, room);
+        } while (count < 0 && errno == EINTR);
+        if (count < 0) {
             in_fail(in, MRD_IO, errno, "cannot be read");
-            n = 0;
+            count = 0;
         }
     }
-    if (n == 0)
+    if (count == 0)
         in->source_end = true;
-    in->file_bytes += (size_t) n;
-    return (size_t) n;
+    in->file_bytes += (size_t) count;
+    return (size_t) count;
 }
 
 static void

@@ -14,29 +14,29 @@ mrd_json_hex(int c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Returns the number of bytes at p that begin a character without completing it. 1 if the first
+/* Returns the number of bytes at bytes that begin a character without completing it. 1 if the first
  * byte cannot begin one. */
 static size_t
-bad_run(const unsigned char *p, size_t left)
+bad_run(const unsigned char *bytes, size_t left)
 {
     unsigned char low = 0x80, high = 0xbf;
-    size_t need, n = 1;
+    size_t need, count = 1;
 
-    if (p[0] >= 0xc2 && p[0] <= 0xdf)
+    if (bytes[0] >= 0xc2 && bytes[0] <= 0xdf)
         need = 1;
-    else if ((p[0] & 0xf0) == 0xe0)
+    else if ((bytes[0] & 0xf0) == 0xe0)
         need = 2;
-    else if (p[0] >= 0xf0 && p[0] <= 0xf4)
+    else if (bytes[0] >= 0xf0 && bytes[0] <= 0xf4)
         need = 3;
     else
         return 1;
-    low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : low;
-    high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : high;
-    for (; n <= need && n < left && p[n] >= low && p[n] <= high; n++) {
+    low = bytes[0] == 0xe0 ? 0xa0 : bytes[0] == 0xf0 ? 0x90 : low;
+    high = bytes[0] == 0xed ? 0x9f : bytes[0] == 0xf4 ? 0x8f : high;
+    for (; count <= need && count < left && bytes[count] >= low && bytes[count] <= high; count++) {
         low = 0x80;
         high = 0xbf;
     }
-    return n;
+    return count;
 }
 
 uint64_t
@@ -76,55 +76,57 @@ unit_at(const char *p, const char *end)
     return unit;
 }
 
-/* Cleans the escape at p and returns the position after it. */
+/* Cleans the escape at cursor and returns the position after it. */
 static const char *
-clean_escape(const char *p, const char *end, mrd_buf *to)
+clean_escape(const char *cursor, const char *end, mrd_buf *to)
 {
-    int unit = unit_at(p, end), low;
+    int unit = unit_at(cursor, end), low;
 
-    if (unit >= 0xd800 && unit < 0xdc00 && (low = unit_at(p + 6, end)) >= 0xdc00 && low < 0xe000) {
-        mrd_buf_add(to, p, 12);
-        return p + 12;
+    if (unit >= 0xd800 && unit < 0xdc00 && (low = unit_at(cursor + 6, end)) >= 0xdc00 &&
+        low < 0xe000) {
+        mrd_buf_add(to, cursor, 12);
+        return cursor + 12;
     }
     if (unit >= 0 && (unit < 0xd800 || unit >= 0xe000)) {
-        mrd_buf_add(to, p, 6);
-        return p + 6;
+        mrd_buf_add(to, cursor, 6);
+        return cursor + 6;
     }
-    if (p + 1 < end && p[1] == 'u') { /* half of a surrogate pair, or too few digits */
+    if (cursor + 1 < end && cursor[1] == 'u') { /* half of a surrogate pair, or too few digits */
         mrd_buf_text(to, ESCAPED_REPLACEMENT);
-        for (p += 2; unit < 0 && p < end && mrd_json_hex((unsigned char) *p) >= 0; p++)
+        for (cursor += 2; unit < 0 && cursor < end && mrd_json_hex((unsigned char) *cursor) >= 0;
+             cursor++)
             ;
-        return unit < 0 ? p : p + 4;
+        return unit < 0 ? cursor : cursor + 4;
     }
-    if (p + 1 < end && p[1] != '\0' && strchr("\"\\/bfnrt", p[1]) != NULL) {
-        mrd_buf_add(to, p, 2);
-        return p + 2;
+    if (cursor + 1 < end && cursor[1] != '\0' && strchr("\"\\/bfnrt", cursor[1]) != NULL) {
+        mrd_buf_add(to, cursor, 2);
+        return cursor + 2;
     }
     mrd_buf_text(to, "\\\\"); /* an unknown escape is kept as text */
-    return p + 1;
+    return cursor + 1;
 }
 
 /* Cleans a string from after its opening quote. Returns the position after the closing one. */
 static const char *
-clean_string(const char *p, const char *end, mrd_buf *to)
+clean_string(const char *cursor, const char *end, mrd_buf *to)
 {
-    while (p < end && *p != '"') {
-        const char *from = p;
+    while (cursor < end && *cursor != '"') {
+        const char *from = cursor;
 
-        while (p < end && *p != '"' && *p != '\\' && (unsigned char) *p >= 0x20)
-            p++;
-        mrd_json_clean_utf8((mrd_str){ from, (size_t) (p - from) }, to);
-        if (p == end || *p == '"')
+        while (cursor < end && *cursor != '"' && *cursor != '\\' && (unsigned char) *cursor >= 0x20)
+            cursor++;
+        mrd_json_clean_utf8((mrd_str){ from, (size_t) (cursor - from) }, to);
+        if (cursor == end || *cursor == '"')
             break;
-        if (*p == '\\')
-            p = clean_escape(p, end, to);
-        else if (*p == '\0')
-            mrd_buf_text(to, ESCAPED_REPLACEMENT), p++;
+        if (*cursor == '\\')
+            cursor = clean_escape(cursor, end, to);
+        else if (*cursor == '\0')
+            mrd_buf_text(to, ESCAPED_REPLACEMENT), cursor++;
         else
-            mrd_buf_fmt(to, "\\u%04x", (unsigned) (unsigned char) *p++);
+            mrd_buf_fmt(to, "\\u%04x", (unsigned) (unsigned char) *cursor++);
     }
     mrd_buf_byte(to, '"');
-    return p < end ? p + 1 : end;
+    return cursor < end ? cursor + 1 : end;
 }
 
 /* Returns the first byte from p on that does not belong to a number or word. */
@@ -144,35 +146,36 @@ skip_digits(const char *p, const char *end)
     return p;
 }
 
-/* Returns true if [p, end) is a number, true, false or null by RFC 8259. */
+/* Returns true if [cursor, end) is a number, true, false or null by RFC 8259. */
 static bool
-is_scalar(const char *p, const char *end)
+is_scalar(const char *cursor, const char *end)
 {
     static const char *const words[] = { "true", "false", "null" };
     const char *digits;
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if ((size_t) (end - p) == strlen(words[i]) && memcmp(p, words[i], (size_t) (end - p)) == 0)
+        if ((size_t) (end - cursor) == strlen(words[i]) &&
+            memcmp(cursor, words[i], (size_t) (end - cursor)) == 0)
             return true;
     }
-    p += p < end && *p == '-';
-    digits = p;
-    p = skip_digits(p, end);
-    if (p == digits || (*digits == '0' && p > digits + 1))
+    cursor += cursor < end && *cursor == '-';
+    digits = cursor;
+    cursor = skip_digits(cursor, end);
+    if (cursor == digits || (*digits == '0' && cursor > digits + 1))
         return false;
-    if (p < end && *p == '.') {
-        digits = p + 1;
-        if ((p = skip_digits(digits, end)) == digits)
+    if (cursor < end && *cursor == '.') {
+        digits = cursor + 1;
+        if ((cursor = skip_digits(digits, end)) == digits)
             return false;
     }
-    if (p < end && (*p | 32) == 'e') {
-        p++;
-        p += p < end && (*p == '-' || *p == '+');
-        digits = p;
-        if ((p = skip_digits(digits, end)) == digits)
+    if (cursor < end && (*cursor | 32) == 'e') {
+        cursor++;
+        cursor += cursor < end && (*cursor == '-' || *cursor == '+');
+        digits = cursor;
+        if ((cursor = skip_digits(digits, end)) == digits)
             return false;
     }
-    return p == end;
+    return cursor == end;
 }
 
 /* Returns true if the comma at p is between two values. `before` is the last byte before it that is
@@ -191,25 +194,26 @@ is_separator(const char *p, const char *end, char before)
 void
 mrd_json_clean(mrd_str raw, mrd_buf *to)
 {
-    const char *p = raw.p, *end = raw.p + raw.len;
+    const char *cursor = raw.p, *end = raw.p + raw.len;
     char before = '[';
 
-    while (p < end) {
-        const char *word = scalar_end(p, end);
+    while (cursor < end) {
+        const char *word = scalar_end(cursor, end);
 
-        if (*p == '"') {
+        if (*cursor == '"') {
             mrd_buf_byte(to, '"');
-            p = clean_string(p + 1, end, to);
+            cursor = clean_string(cursor + 1, end, to);
             before = '"';
-        } else if (word > p) {
-            mrd_buf_fmt(to, is_scalar(p, word) ? "%.*s" : "\"%.*s\"", (int) (word - p), p);
-            p = word;
+        } else if (word > cursor) {
+            mrd_buf_fmt(to, is_scalar(cursor, word) ? "%.*s" : "\"%.*s\"", (int) (word - cursor),
+                        cursor);
+            cursor = word;
             before = '0';
         } else {
-            if (*p != ',' || is_separator(p, end, before))
-                mrd_buf_byte(to, (uint8_t) *p);
-            before = strchr(" \t\r\n", *p) != NULL ? before : *p;
-            p++;
+            if (*cursor != ',' || is_separator(cursor, end, before))
+                mrd_buf_byte(to, (uint8_t) *cursor);
+            before = strchr(" \t\r\n", *cursor) != NULL ? before : *cursor;
+            cursor++;
         }
     }
 }

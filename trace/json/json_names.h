@@ -40,16 +40,17 @@ mrd_json_event_type(mrd_source_kind source, mrd_str name)
 
 /* "nrt-nc-003", "framework-4711", "annotation-4711": the row in the guide's viewer. */
 static inline int
-mrd_json_group(const mrd_track *t, char text[64])
+mrd_json_group(const mrd_track *track, char text[64])
 {
-    if (mrd_source_is_runtime(t->source) && t->lnc_idx != MRD_NONE)
-        return snprintf(text, 64, "nrt-nc-%03lld", (long long) t->lnc_idx);
-    if (t->thread_id == MRD_NONE)
+    if (mrd_source_is_runtime(track->source) && track->lnc_idx != MRD_NONE)
+        return snprintf(text, 64, "nrt-nc-%03lld", (long long) track->lnc_idx);
+    if (track->thread_id == MRD_NONE)
         return snprintf(text, 64, "%s",
-                        mrd_source_is_runtime(t->source) ? "nrt" : mrd_source_text(t->source));
+                        mrd_source_is_runtime(track->source) ? "nrt"
+                                                             : mrd_source_text(track->source));
     return snprintf(text, 64, "%s-%lld",
-                    mrd_source_is_runtime(t->source) ? "nrt" : mrd_source_text(t->source),
-                    (long long) t->thread_id);
+                    mrd_source_is_runtime(track->source) ? "nrt" : mrd_source_text(track->source),
+                    (long long) track->thread_id);
 }
 
 /* Used instead of the number of a CPU, in names of counters and as a cpu_id: all CPUs together. */

@@ -54,12 +54,12 @@ typedef struct mrd_json_reader mrd_json_reader;
 
 /* Borrows `in`. Errors: NOMEM. */
 mrd_err mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why);
-void mrd_json_reader_close(mrd_json_reader *r);
+void mrd_json_reader_close(mrd_json_reader *reader);
 /*
  * Several documents may follow each other, with or without white space in between (JSON lines). At
  * the top level next() returns each of them, then MRD_JR_END. Call this before the first next().
  */
-void mrd_json_many(mrd_json_reader *r);
+void mrd_json_many(mrd_json_reader *reader);
 
 /*
  * Returns the next value of the current container. In an object *ret_key is its unescaped key.
@@ -67,16 +67,16 @@ void mrd_json_many(mrd_json_reader *r);
  * WORD. Both borrow until the next reading call, and are valid together. ret_key and ret_text may
  * be NULL.
  */
-mrd_jr_type mrd_json_next(mrd_json_reader *r, mrd_str *ret_key, mrd_str *ret_text);
+mrd_jr_type mrd_json_next(mrd_json_reader *reader, mrd_str *ret_key, mrd_str *ret_text);
 /* After OBJECT or ARRAY: enters it. */
-void mrd_json_enter(mrd_json_reader *r);
+void mrd_json_enter(mrd_json_reader *reader);
 /*
  * After OBJECT or ARRAY: skips it and gets its raw text, borrowed until the next reading call (the
  * container's key becomes invalid). It is repaired if necessary, so that it is JSON. LIMIT means
  * that it was longer than `max` bytes; it was skipped, and the reader continues. Other errors are
  * the reader's and remain.
  */
-mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
+mrd_err mrd_json_raw(mrd_json_reader *reader, size_t max, mrd_str *ret_text);
 /*
  * For a caller with a faster reader for a known format. After OBJECT or ARRAY, mrd_json_ahead
  * returns the part of the text after its bracket that the window has, followed by MRD_IN_PAD zero
@@ -84,11 +84,11 @@ mrd_err mrd_json_raw(mrd_json_reader *r, size_t max, mrd_str *ret_text);
  * has read up to p, after the closing bracket, and guarantees the grammar. The next call continues
  * there. Without mrd_json_passed nothing counts as read.
  */
-mrd_str mrd_json_ahead(const mrd_json_reader *r);
-void mrd_json_passed(mrd_json_reader *r, const char *p);
+mrd_str mrd_json_ahead(const mrd_json_reader *reader);
+void mrd_json_passed(mrd_json_reader *reader, const char *p);
 /* Marks the object at `offset` as a record. It is currently being read, in a container at depth
  * `depth`. If it is damaged, mrd_json_resume() may search it again. */
-void mrd_json_mark(mrd_json_reader *r, uint64_t offset, unsigned depth);
+void mrd_json_mark(mrd_json_reader *reader, uint64_t offset, unsigned depth);
 
 /* The losses caused by damage. */
 typedef struct {
@@ -111,14 +111,14 @@ typedef struct {
  * same begin follows a record of the array. Then two programs wrote into one file, and their
  * records cannot be separated.
  */
-bool mrd_json_resume(mrd_json_reader *r, unsigned depth, mrd_json_damage *ret_damage);
+bool mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_damage);
 /* After ERROR: gets code and message, also later. MRD_OK if there was none. */
-mrd_err mrd_json_reader_err(const mrd_json_reader *r, mrd_why *why);
+mrd_err mrd_json_reader_err(const mrd_json_reader *reader, mrd_why *why);
 /* Returns the byte offset of the last value (its first byte); after ERROR, of the error. */
-uint64_t mrd_json_reader_offset(const mrd_json_reader *r);
-unsigned mrd_json_depth(const mrd_json_reader *r); /* containers entered */
-uint64_t mrd_json_reader_lenient(const mrd_json_reader *r);
-uint64_t mrd_json_reader_replaced(const mrd_json_reader *r);
+uint64_t mrd_json_reader_offset(const mrd_json_reader *reader);
+unsigned mrd_json_depth(const mrd_json_reader *reader); /* containers entered */
+uint64_t mrd_json_reader_lenient(const mrd_json_reader *reader);
+uint64_t mrd_json_reader_replaced(const mrd_json_reader *reader);
 
 /* "object", "array", "string", ...: for messages. Static. */
 const char *mrd_jr_type_text(mrd_jr_type type);

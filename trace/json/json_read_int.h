@@ -45,15 +45,15 @@ struct mrd_json_reader {
 
 /* Offset in the input of a byte of the window. */
 static inline uint64_t
-mrd_jr_offset(const mrd_json_reader *r, const char *at)
+mrd_jr_offset(const mrd_json_reader *reader, const char *at)
 {
-    return r->base_offset + (uint64_t) (at - r->base);
+    return reader->base_offset + (uint64_t) (at - reader->base);
 }
 
 /*
- * Reads more input into the window. Keeps the bytes from `keep` on, and r->p with them. Returns false at
- * the end of the input (r->p is then r->end) and after an error, which r->why holds.
+ * Reads more input into the window. Keeps the bytes from `keep` on, and reader->p with them. Returns false at
+ * the end of the input (reader->p is then reader->end) and after an error, which reader->why holds.
  */
-bool mrd_jr_more(mrd_json_reader *r, const char *keep);
+bool mrd_jr_more(mrd_json_reader *reader, const char *keep);
 
 #endif

@@ -11,65 +11,66 @@ is_blank(int c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* Returns the byte at r->p + n, which stays in the window. 0 at the end of the input and after
+/* Returns the byte at reader->p + n, which stays in the window. 0 at the end of the input and after
  * errors. */
 static char
-byte_at(mrd_json_reader *r, size_t n)
+byte_at(mrd_json_reader *reader, size_t n)
 {
-    while ((size_t) (r->end - r->p) <= n && mrd_jr_more(r, r->p))
+    while ((size_t) (reader->end - reader->p) <= n && mrd_jr_more(reader, reader->p))
         ;
-    return (size_t) (r->end - r->p) <= n ? '\0' : r->p[n];
+    return (size_t) (reader->end - reader->p) <= n ? '\0' : reader->p[n];
 }
 
-/* Returns the next byte after r->p + *n that is not blank, and sets *n to its distance. */
+/* Returns the next byte after reader->p + *n that is not blank, and sets *n to its distance. */
 static char
-byte_behind(mrd_json_reader *r, size_t *n)
+byte_behind(mrd_json_reader *reader, size_t *n)
 {
     char c;
 
-    while (is_blank(c = byte_at(r, ++*n)) && *n < JR_LOOK)
+    while (is_blank(c = byte_at(reader, ++*n)) && *n < JR_LOOK)
         ;
     return c;
 }
 
-/* Returns true if r->p is the '{' of an object that is empty or begins with a key. */
+/* Returns true if reader->p is the '{' of an object that is empty or begins with a key. */
 static bool
-is_record(mrd_json_reader *r)
+is_record(mrd_json_reader *reader)
 {
     size_t n = 0;
-    char c = byte_behind(r, &n);
+    char c = byte_behind(reader, &n);
 
     return c == '"' || c == '}';
 }
 
-/* Returns true if a document begins at r->p, with the same bytes as the first one. */
+/* Returns true if a document begins at reader->p, with the same bytes as the first one. */
 static bool
-is_other(mrd_json_reader *r)
+is_other(mrd_json_reader *reader)
 {
-    return r->head_len > 0 && *r->p == r->head[0] && byte_at(r, r->head_len) != '\0' &&
-           memcmp(r->p, r->head, r->head_len) == 0;
+    return reader->head_len > 0 && *reader->p == reader->head[0] &&
+           byte_at(reader, reader->head_len) != '\0' &&
+           memcmp(reader->p, reader->head, reader->head_len) == 0;
 }
 
 typedef enum { FOUND_NOTHING, FOUND_RECORD, FOUND_END, FOUND_OTHER } found;
 
-/* Moves r->p to the next record, end or document. `before` is the last byte before r->p that is not
+/* Moves reader->p to the next record, end or document. `before` is the last byte before reader->p that is not
  * a space, or 0 if unknown. */
 static found
-find_record(mrd_json_reader *r, char before, bool in_array)
+find_record(mrd_json_reader *reader, char before, bool in_array)
 {
-    for (;; r->p++) {
-        char c = byte_at(r, 0);
+    for (;; reader->p++) {
+        char c = byte_at(reader, 0);
 
-        if (r->p == r->end)
+        if (reader->p == reader->end)
             return FOUND_NOTHING;
         /* programs that write records usually begin each on a new line */
         if (c == '\n' && before != ':')
             before = ',';
         if (is_blank(c))
             continue;
-        if (in_array && is_other(r))
+        if (in_array && is_other(reader))
             return FOUND_OTHER;
-        if (c == '{' && before != '\0' && strchr(",[]}", before) != NULL && is_record(r))
+        if (c == '{' && before != '\0' && strchr(",[]}", before) != NULL && is_record(reader))
             return FOUND_RECORD;
         if (c == ']' && before == '}' && in_array)
             return FOUND_END;
@@ -80,61 +81,62 @@ find_record(mrd_json_reader *r, char before, bool in_array)
 /* Clears the error and begins the search, inside the damaged record if it is still in the
  * window. */
 static found
-search(mrd_json_reader *r, bool in_record, bool in_array)
+search(mrd_json_reader *reader, bool in_record, bool in_array)
 {
-    uint64_t at = mrd_jr_offset(r, r->p);
+    uint64_t at = mrd_jr_offset(reader, reader->p);
     char before = in_record ? '\0' : ',';
 
-    if (in_record && r->mark != NULL && r->mark_at >= r->tried) {
-        r->p = r->mark + 1;
+    if (in_record && reader->mark != NULL && reader->mark_at >= reader->tried) {
+        reader->p = reader->mark + 1;
         before = '{';
     }
-    r->tried = at; /* so that each byte is searched at most twice */
-    r->mark = r->raw = NULL;
-    r->key_live = false;
-    r->pending = 0;
-    r->why.err = MRD_OK;
-    return find_record(r, before, in_array);
+    reader->tried = at; /* so that each byte is searched at most twice */
+    reader->mark = reader->raw = NULL;
+    reader->key_live = false;
+    reader->pending = 0;
+    reader->why.err = MRD_OK;
+    return find_record(reader, before, in_array);
 }
 
-/* Sets the reader to continue at the record or bracket at r->p. */
+/* Sets the reader to continue at the record or bracket at reader->p. */
 static void
-stand_at(mrd_json_reader *r, unsigned depth)
+stand_at(mrd_json_reader *reader, unsigned depth)
 {
-    r->depth = depth;
-    r->first = true;
-    r->loose = r->many = r->loose || depth == 0;
+    reader->depth = depth;
+    reader->first = true;
+    reader->loose = reader->many = reader->loose || depth == 0;
 }
 
 bool
-mrd_json_resume(mrd_json_reader *r, unsigned depth, mrd_json_damage *ret_damage)
+mrd_json_resume(mrd_json_reader *reader, unsigned depth, mrd_json_damage *ret_damage)
 {
-    bool in_record = r->depth > depth && r->mark_depth == depth;
-    bool in_array = r->stack[depth] == '[', resumes;    /* stack[0] is 0 */
-    bool is_again = in_record && r->mark_at < r->tried; /* it was found inside a damaged record */
-    uint64_t from = in_record ? r->mark_at : mrd_jr_offset(r, r->p);
-    mrd_why damage = r->why;
+    bool in_record = reader->depth > depth && reader->mark_depth == depth;
+    bool in_array = reader->stack[depth] == '[', resumes; /* stack[0] is 0 */
+    bool is_again =
+        in_record && reader->mark_at < reader->tried; /* it was found inside a damaged record */
+    uint64_t from = in_record ? reader->mark_at : mrd_jr_offset(reader, reader->p);
+    mrd_why damage = reader->why;
     found what = FOUND_NOTHING;
 
     if (damage.err == MRD_SYNTAX || damage.err == MRD_DEPTH || damage.err == MRD_LIMIT)
-        what = search(r, in_record, in_array);
+        what = search(reader, in_record, in_array);
     if (what == FOUND_OTHER) {
         mrd_why_set(&damage, MRD_CORRUPT, 0,
                     "%s; behind it another document begins, as when two programs write into one "
                     "file: the rest is not read",
-                    r->why.text);
+                    reader->why.text);
         do
-            r->p = r->end;
-        while (mrd_jr_more(r, r->end));
+            reader->p = reader->end;
+        while (mrd_jr_more(reader, reader->end));
     }
     resumes = what == FOUND_RECORD || what == FOUND_END;
     ret_damage->why = damage;
-    ret_damage->skipped = mrd_jr_offset(r, r->p) - from;
+    ret_damage->skipped = mrd_jr_offset(reader, reader->p) - from;
     ret_damage->records = in_record ? !is_again : resumes && ret_damage->skipped > 0;
     if (resumes)
-        stand_at(r, in_array ? depth : 0);
+        stand_at(reader, in_array ? depth : 0);
     /* otherwise the search reached the end of the decompressible data */
-    else if (r->why.err == MRD_OK)
-        r->why = damage;
+    else if (reader->why.err == MRD_OK)
+        reader->why = damage;
     return resumes;
 }

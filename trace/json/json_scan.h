@@ -26,9 +26,10 @@ mrd_scan_blanks(const char *p)
     const __m128i cr = _mm_set1_epi8('\r'), tab = _mm_set1_epi8('\t');
 
     for (;; p += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
-        __m128i blank = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, space), _mm_cmpeq_epi8(v, nl)),
-                                     _mm_or_si128(_mm_cmpeq_epi8(v, cr), _mm_cmpeq_epi8(v, tab)));
+        __m128i m128i = _mm_loadu_si128((const __m128i *) (const void *) p);
+        __m128i blank =
+            _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(m128i, space), _mm_cmpeq_epi8(m128i, nl)),
+                         _mm_or_si128(_mm_cmpeq_epi8(m128i, cr), _mm_cmpeq_epi8(m128i, tab)));
         unsigned other = (unsigned) _mm_movemask_epi8(blank) ^ 0xffffu;
 
         if (other != 0)
@@ -36,26 +37,27 @@ mrd_scan_blanks(const char *p)
     }
 }
 
-/* Returns the first byte from p on that is '"', '\\' or a control character. Sets *high if a byte
+/* Returns the first byte from cursor on that is '"', '\\' or a control character. Sets *high if a byte
  * before it is >= 0x80. */
 static inline const char *
-mrd_scan_text(const char *p, bool *high)
+mrd_scan_text(const char *cursor, bool *high)
 {
     const __m128i quote = _mm_set1_epi8('"'), back = _mm_set1_epi8('\\');
     const __m128i control = _mm_set1_epi8(0x1f);
     unsigned wide = 0;
 
-    for (;; p += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
-        __m128i stop = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, back)),
-                                    _mm_cmpeq_epi8(_mm_min_epu8(v, control), v));
+    for (;; cursor += 16) {
+        __m128i m128i = _mm_loadu_si128((const __m128i *) (const void *) cursor);
+        __m128i stop =
+            _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(m128i, quote), _mm_cmpeq_epi8(m128i, back)),
+                         _mm_cmpeq_epi8(_mm_min_epu8(m128i, control), m128i));
         unsigned mask = (unsigned) _mm_movemask_epi8(stop);
-        unsigned top = (unsigned) _mm_movemask_epi8(v);
+        unsigned top = (unsigned) _mm_movemask_epi8(m128i);
 
         if (mask != 0) {
             wide |= top & (mask ^ (mask - 1));
             *high = *high || wide != 0;
-            return p + (unsigned) __builtin_ctz(mask);
+            return cursor + (unsigned) __builtin_ctz(mask);
         }
         wide |= top;
     }
@@ -68,8 +70,8 @@ mrd_scan_digits(const char *p)
     const __m128i zero = _mm_set1_epi8('0'), ten = _mm_set1_epi8(10);
 
     for (;; p += 16) {
-        __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
-        __m128i d = _mm_sub_epi8(v, zero);
+        __m128i m128i = _mm_loadu_si128((const __m128i *) (const void *) p);
+        __m128i d = _mm_sub_epi8(m128i, zero);
         unsigned other = (unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(d, ten), d));
 
         if (other != 0)
@@ -82,10 +84,10 @@ mrd_scan_digits(const char *p)
 static inline bool
 mrd_scan_same(const char *p, const char *want, unsigned mask)
 {
-    __m128i v = _mm_loadu_si128((const __m128i *) (const void *) p);
+    __m128i m128i = _mm_loadu_si128((const __m128i *) (const void *) p);
     __m128i w = _mm_loadu_si128((const __m128i *) (const void *) want);
 
-    return ((unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(v, w)) & mask) == mask;
+    return ((unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(m128i, w)) & mask) == mask;
 }
 
 #else

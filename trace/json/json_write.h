@@ -27,56 +27,56 @@ typedef struct {
     uint8_t state;
 } mrd_jw;
 
-void mrd_jw_init(mrd_jw *w, mrd_out *out, const mrd_strtab *strings, bool pretty);
+void mrd_jw_init(mrd_jw *jw, mrd_out *out, const mrd_strtab *strings, bool pretty);
 /* Begins as if `depth` containers were open and had a value already. For parts that are inserted
  * later. */
-void mrd_jw_inside(mrd_jw *w, unsigned depth);
+void mrd_jw_inside(mrd_jw *jw, unsigned depth);
 /* Passes the text to the mrd_out. Required before another writer uses it. */
-void mrd_jw_flush(mrd_jw *w);
-void mrd_jw_fini(mrd_jw *w); /* flushes */
+void mrd_jw_flush(mrd_jw *jw);
+void mrd_jw_fini(mrd_jw *jw); /* flushes */
 
-void mrd_jw_open(mrd_jw *w, char bracket);  /* '{' or '[' */
-void mrd_jw_close(mrd_jw *w, char bracket); /* '}' or ']' */
-void mrd_jw_end(mrd_jw *w);                 /* after the document: writes the last line end */
-void mrd_jw_key(mrd_jw *w, mrd_str plain);  /* without characters to escape, at most 1,024 bytes */
-void mrd_jw_key_sid(mrd_jw *w, mrd_sid key);
+void mrd_jw_open(mrd_jw *jw, char bracket);  /* '{' or '[' */
+void mrd_jw_close(mrd_jw *jw, char bracket); /* '}' or ']' */
+void mrd_jw_end(mrd_jw *jw);                 /* after the document: writes the last line end */
+void mrd_jw_key(mrd_jw *jw, mrd_str plain);  /* without characters to escape, at most 1,024 bytes */
+void mrd_jw_key_sid(mrd_jw *jw, mrd_sid key);
 
-void mrd_jw_i64(mrd_jw *w, int64_t v);
-void mrd_jw_u64(mrd_jw *w, uint64_t v);
-void mrd_jw_i64_text(mrd_jw *w, int64_t v); /* a number in quotes */
-void mrd_jw_u64_text(mrd_jw *w, uint64_t v);
+void mrd_jw_i64(mrd_jw *jw, int64_t v);
+void mrd_jw_u64(mrd_jw *jw, uint64_t v);
+void mrd_jw_i64_text(mrd_jw *jw, int64_t v); /* a number in quotes */
+void mrd_jw_u64_text(mrd_jw *jw, uint64_t v);
 /* Writes a short text that reads back to the same double, with a point or an exponent. NaN and
  * infinities are written as strings. */
-void mrd_jw_double(mrd_jw *w, double v);
-void mrd_jw_bool(mrd_jw *w, bool v);
-void mrd_jw_null(mrd_jw *w);
-void mrd_jw_str(mrd_jw *w, mrd_str text);
-void mrd_jw_sid(mrd_jw *w, mrd_sid sid);
+void mrd_jw_double(mrd_jw *jw, double value);
+void mrd_jw_bool(mrd_jw *jw, bool v);
+void mrd_jw_null(mrd_jw *jw);
+void mrd_jw_str(mrd_jw *jw, mrd_str text);
+void mrd_jw_sid(mrd_jw *jw, mrd_sid sid);
 /* Writes nanoseconds as microseconds with three decimals. 1234 becomes 1.234. */
-void mrd_jw_us(mrd_jw *w, int64_t ns);
+void mrd_jw_us(mrd_jw *jw, int64_t ns);
 /* Inserts members that another writer has rendered (mrd_jw_inside), after at least one member. */
-void mrd_jw_members(mrd_jw *w, mrd_str text);
-void mrd_jw_arg(mrd_jw *w, const mrd_arg *arg); /* the value */
+void mrd_jw_members(mrd_jw *jw, mrd_str text);
+void mrd_jw_arg(mrd_jw *jw, const mrd_arg *arg); /* the value */
 
 /* Write a member unless its value is MRD_NONE, "" or false. */
-void mrd_jw_put_i64(mrd_jw *w, mrd_str key, int64_t v);
-void mrd_jw_put_sid(mrd_jw *w, mrd_str key, mrd_sid v);
-void mrd_jw_put_flag(mrd_jw *w, mrd_str key, bool v);
+void mrd_jw_put_i64(mrd_jw *jw, mrd_str key, int64_t v);
+void mrd_jw_put_sid(mrd_jw *jw, mrd_str key, mrd_sid sid);
+void mrd_jw_put_flag(mrd_jw *jw, mrd_str key, bool v);
 /* Writes null for MRD_NONE. */
-void mrd_jw_put_i64_or_null(mrd_jw *w, mrd_str key, int64_t v);
+void mrd_jw_put_i64_or_null(mrd_jw *jw, mrd_str key, int64_t v);
 
 /* The common case of mrd_jw_key, without a call: a literal key after another member, compact. */
 enum { MRD_JW_OPENED, MRD_JW_KEYED, MRD_JW_VALUED }; /* the last output */
 static inline void
-mrd_jw_key_fast(mrd_jw *w, const char *token, size_t len)
+mrd_jw_key_fast(mrd_jw *jw, const char *token, size_t len)
 {
-    if (!w->pretty && w->state == MRD_JW_VALUED && w->depth > 1 &&
-        (size_t) (w->end - w->p) >= len) {
-        memcpy(w->p, token, len);
-        w->p += len;
-        w->state = MRD_JW_KEYED;
+    if (!jw->pretty && jw->state == MRD_JW_VALUED && jw->depth > 1 &&
+        (size_t) (jw->end - jw->p) >= len) {
+        memcpy(jw->p, token, len);
+        jw->p += len;
+        jw->state = MRD_JW_KEYED;
     } else {
-        mrd_jw_key(w, (mrd_str){ token + 2, len - 4 });
+        mrd_jw_key(jw, (mrd_str){ token + 2, len - 4 });
     }
 }
 #define MRD_JW_KEY(w, literal) mrd_jw_key_fast((w), ",\"" literal "\":", sizeof(literal) - 1 + 4)

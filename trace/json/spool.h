@@ -23,10 +23,10 @@ typedef struct {
 } mrd_jw_spool;
 
 /* Returns the writer for the next element of an array at depth `depth`. NULL if out of memory. */
-mrd_jw *mrd_jw_spool_writer(mrd_jw_spool *s, const mrd_strtab *strings, bool pretty,
+mrd_jw *mrd_jw_spool_writer(mrd_jw_spool *spool, const mrd_strtab *strings, bool pretty,
                             unsigned depth);
 /* Writes the elements into the open array of `to`, and empties the spool. */
-mrd_err mrd_jw_spool_drain(mrd_jw_spool *s, mrd_jw *to, mrd_why *why);
-void mrd_jw_spool_fini(mrd_jw_spool *s);
+mrd_err mrd_jw_spool_drain(mrd_jw_spool *spool, mrd_jw *to, mrd_why *why);
+void mrd_jw_spool_fini(mrd_jw_spool *spool);
 
 #endif

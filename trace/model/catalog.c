@@ -138,34 +138,35 @@ mrd_source_vendor_text(mrd_source_kind source)
 }
 
 void
-mrd_process_init(mrd_process *p)
+mrd_process_init(mrd_process *process)
 {
-    *p = (mrd_process){ .container_pid = MRD_NONE,
-                        .rank = MRD_NONE,
-                        .world_size = MRD_NONE,
-                        .worker_gid = MRD_NONE,
-                        .sort_index = MRD_NONE };
+    *process = (mrd_process){ .container_pid = MRD_NONE,
+                              .rank = MRD_NONE,
+                              .world_size = MRD_NONE,
+                              .worker_gid = MRD_NONE,
+                              .sort_index = MRD_NONE };
 }
 
 void
-mrd_track_init(mrd_track *t, mrd_proc_id process, mrd_source_kind source)
+mrd_track_init(mrd_track *track, mrd_proc_id process, mrd_source_kind source)
 {
-    *t = (mrd_track){ .process = process,
-                      .source = source,
-                      .lnc_idx = MRD_NONE,
-                      .pcore_idx = MRD_NONE,
-                      .device_idx = MRD_NONE,
-                      .thread_id = MRD_NONE,
-                      .sort_index = MRD_NONE,
-                      .worker_gid = MRD_NONE,
-                      .source_pid = MRD_NONE };
+    *track = (mrd_track){ .process = process,
+                          .source = source,
+                          .lnc_idx = MRD_NONE,
+                          .pcore_idx = MRD_NONE,
+                          .device_idx = MRD_NONE,
+                          .thread_id = MRD_NONE,
+                          .sort_index = MRD_NONE,
+                          .worker_gid = MRD_NONE,
+                          .source_pid = MRD_NONE };
 }
 
 static uint64_t
 process_hash(const void *item)
 {
-    const mrd_process *p = item;
-    int64_t key[4] = { p->instance_id, p->process_id, p->scope, p->profile };
+    const mrd_process *process = item;
+    int64_t key[4] = { process->instance_id, process->process_id, process->scope,
+                       process->profile };
 
     return mrd_hash64(key, sizeof(key), mrd_hash_seed());
 }
@@ -173,18 +174,18 @@ process_hash(const void *item)
 static bool
 process_same(const void *a, const void *b)
 {
-    const mrd_process *p = a, *q = b;
+    const mrd_process *process = a, *q = b;
 
-    return p->instance_id == q->instance_id && p->process_id == q->process_id &&
-           p->scope == q->scope && p->profile == q->profile;
+    return process->instance_id == q->instance_id && process->process_id == q->process_id &&
+           process->scope == q->scope && process->profile == q->profile;
 }
 
 static uint64_t
 track_hash(const void *item)
 {
-    const mrd_track *t = item;
-    int64_t key[8] = { t->process,   t->source,     t->kind,      t->lnc_idx,
-                       t->pcore_idx, t->device_idx, t->thread_id, t->name };
+    const mrd_track *track = item;
+    int64_t key[8] = { track->process,   track->source,     track->kind,      track->lnc_idx,
+                       track->pcore_idx, track->device_idx, track->thread_id, track->name };
 
     return mrd_hash64(key, sizeof(key), mrd_hash_seed());
 }
@@ -192,11 +193,12 @@ track_hash(const void *item)
 static bool
 track_same(const void *a, const void *b)
 {
-    const mrd_track *t = a, *u = b;
+    const mrd_track *track = a, *u = b;
 
-    return t->process == u->process && t->source == u->source && t->kind == u->kind &&
-           t->lnc_idx == u->lnc_idx && t->pcore_idx == u->pcore_idx &&
-           t->device_idx == u->device_idx && t->thread_id == u->thread_id && t->name == u->name;
+    return track->process == u->process && track->source == u->source && track->kind == u->kind &&
+           track->lnc_idx == u->lnc_idx && track->pcore_idx == u->pcore_idx &&
+           track->device_idx == u->device_idx && track->thread_id == u->thread_id &&
+           track->name == u->name;
 }
 
 typedef struct {
@@ -261,29 +263,30 @@ index_put(mrd_catalog *cat, mrd_index *index, cat_list *list, const cat_kind *ki
 static uint32_t
 full_process(mrd_catalog *cat)
 {
-    mrd_process p;
+    mrd_process process;
     bool added;
 
     if (cat->full_process != UINT32_MAX)
         return cat->full_process;
-    mrd_process_init(&p);
-    p.instance_id = mrd_catalog_intern(cat, "(too many processes)");
-    p.scope = UINT32_MAX;
+    mrd_process_init(&process);
+    process.instance_id = mrd_catalog_intern(cat, "(too many processes)");
+    process.scope = UINT32_MAX;
     cat->full_process =
-        index_put(cat, &cat->process_index, &cat->processes, &process_kind, 0, &p, &added);
+        index_put(cat, &cat->process_index, &cat->processes, &process_kind, 0, &process, &added);
     return cat->full_process;
 }
 
 static uint32_t
 full_track(mrd_catalog *cat)
 {
-    mrd_track t;
+    mrd_track track;
     bool added;
 
     if (cat->full_track != UINT32_MAX)
         return cat->full_track;
-    mrd_track_init(&t, full_process(cat), MRD_SRC_MERIDIAN);
-    cat->full_track = index_put(cat, &cat->track_index, &cat->tracks, &track_kind, 0, &t, &added);
+    mrd_track_init(&track, full_process(cat), MRD_SRC_MERIDIAN);
+    cat->full_track =
+        index_put(cat, &cat->track_index, &cat->tracks, &track_kind, 0, &track, &added);
     return cat->full_track;
 }
 
@@ -308,21 +311,21 @@ mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id)
 
 /* One process may have several workers. The process then has no worker of its own. */
 static void
-set_worker(mrd_process *p, int64_t worker_gid)
+set_worker(mrd_process *process, int64_t worker_gid)
 {
-    if (p->worker_gid == MRD_NONE)
-        p->worker_gid = worker_gid;
-    else if (worker_gid != MRD_NONE && worker_gid != p->worker_gid)
-        p->flags |= MRD_PROC_WORKERS;
-    if ((p->flags & MRD_PROC_WORKERS) != 0)
-        p->worker_gid = MRD_NONE;
+    if (process->worker_gid == MRD_NONE)
+        process->worker_gid = worker_gid;
+    else if (worker_gid != MRD_NONE && worker_gid != process->worker_gid)
+        process->flags |= MRD_PROC_WORKERS;
+    if ((process->flags & MRD_PROC_WORKERS) != 0)
+        process->worker_gid = MRD_NONE;
 }
 
 mrd_proc_id
-mrd_catalog_process(mrd_catalog *cat, const mrd_process *p)
+mrd_catalog_process(mrd_catalog *cat, const mrd_process *process)
 {
     bool added;
-    mrd_process key = *p, *have;
+    mrd_process key = *process, *have;
     uint32_t id;
 
     if (key.instance_id == MRD_SID_EMPTY)
@@ -334,43 +337,43 @@ mrd_catalog_process(mrd_catalog *cat, const mrd_process *p)
     if (added || cat->processes.n == 0)
         return id;
     have = mrd_catalog_borrow_process(cat, id);
-    FILL(have->container_pid, p->container_pid, MRD_NONE);
-    FILL(have->name, p->name, MRD_SID_EMPTY);
-    FILL(have->job, p->job, MRD_SID_EMPTY);
-    FILL(have->pod, p->pod, MRD_SID_EMPTY);
+    FILL(have->container_pid, process->container_pid, MRD_NONE);
+    FILL(have->name, process->name, MRD_SID_EMPTY);
+    FILL(have->job, process->job, MRD_SID_EMPTY);
+    FILL(have->pod, process->pod, MRD_SID_EMPTY);
     /* A process gets more labels when it opens a runtime. */
-    if (mrd_catalog_text(cat, p->labels).len > mrd_catalog_text(cat, have->labels).len)
-        have->labels = p->labels;
-    FILL(have->rank, p->rank, MRD_NONE);
-    FILL(have->world_size, p->world_size, MRD_NONE);
-    FILL(have->sort_index, p->sort_index, MRD_NONE);
-    FILL(have->clock, p->clock, 0);
-    have->flags |= p->flags;
-    set_worker(have, p->worker_gid);
+    if (mrd_catalog_text(cat, process->labels).len > mrd_catalog_text(cat, have->labels).len)
+        have->labels = process->labels;
+    FILL(have->rank, process->rank, MRD_NONE);
+    FILL(have->world_size, process->world_size, MRD_NONE);
+    FILL(have->sort_index, process->sort_index, MRD_NONE);
+    FILL(have->clock, process->clock, 0);
+    have->flags |= process->flags;
+    set_worker(have, process->worker_gid);
     return id;
 }
 
 mrd_track_id
-mrd_catalog_track(mrd_catalog *cat, const mrd_track *t)
+mrd_catalog_track(mrd_catalog *cat, const mrd_track *track)
 {
     bool added;
-    uint32_t id = cat->full_process != UINT32_MAX && t->process == cat->full_process
+    uint32_t id = cat->full_process != UINT32_MAX && track->process == cat->full_process
                       ? MRD_INDEX_NONE
                       : index_put(cat, &cat->track_index, &cat->tracks, &track_kind,
-                                  cat->tracks_max, t, &added);
+                                  cat->tracks_max, track, &added);
     mrd_track *have;
 
     if (id == MRD_INDEX_NONE)
         return full_track(cat);
-    if (t->worker_gid != MRD_NONE)
-        set_worker(mrd_catalog_borrow_process(cat, t->process), t->worker_gid);
+    if (track->worker_gid != MRD_NONE)
+        set_worker(mrd_catalog_borrow_process(cat, track->process), track->worker_gid);
     if (added || cat->tracks.n == 0)
         return id;
     have = mrd_catalog_borrow_track(cat, id);
-    FILL(have->unit, t->unit, MRD_UNIT_NONE);
-    FILL(have->unit_name, t->unit_name, MRD_SID_EMPTY);
-    FILL(have->sort_index, t->sort_index, MRD_NONE);
-    FILL(have->worker_gid, t->worker_gid, MRD_NONE);
+    FILL(have->unit, track->unit, MRD_UNIT_NONE);
+    FILL(have->unit_name, track->unit_name, MRD_SID_EMPTY);
+    FILL(have->sort_index, track->sort_index, MRD_NONE);
+    FILL(have->worker_gid, track->worker_gid, MRD_NONE);
     return id;
 }
 
@@ -396,10 +399,10 @@ int64_t
 mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev)
 {
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
+        const mrd_arg *arg = &ev->args[i];
 
-        if (mrd_arg_is_int(a) && mrd_str_is(mrd_catalog_text(cat, a->key), "lnc_idx"))
-            return a->v.i < 0 ? MRD_NONE : a->v.i;
+        if (mrd_arg_is_int(arg) && mrd_str_is(mrd_catalog_text(cat, arg->key), "lnc_idx"))
+            return arg->v.i < 0 ? MRD_NONE : arg->v.i;
     }
     return MRD_NONE;
 }
@@ -411,19 +414,20 @@ mrd_catalog_processes(const mrd_catalog *cat)
 }
 
 int
-mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
+mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(cat, a),
-                      *q = mrd_catalog_borrow_process(cat, b);
-    int order = p->instance_id == q->instance_id ? 0
-                                                 : strcmp(mrd_catalog_text(cat, p->instance_id).p,
-                                                          mrd_catalog_text(cat, q->instance_id).p);
+    const mrd_process *process = mrd_catalog_borrow_process(cat, id),
+                      *q = mrd_catalog_borrow_process(cat, process_id);
+    int order = process->instance_id == q->instance_id
+                    ? 0
+                    : strcmp(mrd_catalog_text(cat, process->instance_id).p,
+                             mrd_catalog_text(cat, q->instance_id).p);
 
     if (order == 0) /* MRD_NONE becomes the largest number */
-        order = mrd_i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
+        order = mrd_i64_order(process->rank & INT64_MAX, q->rank & INT64_MAX);
     if (order == 0)
-        order = mrd_i64_order(p->process_id, q->process_id);
-    return order != 0 ? order : mrd_i64_order(a, b);
+        order = mrd_i64_order(process->process_id, q->process_id);
+    return order != 0 ? order : mrd_i64_order(id, process_id);
 }
 
 size_t
@@ -451,15 +455,15 @@ list_put(mrd_catalog *cat, cat_list *list, const void *item, size_t size)
 }
 
 uint32_t
-mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *d)
+mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *devprofile)
 {
-    return list_put(cat, &cat->devprofiles, d, sizeof(*d));
+    return list_put(cat, &cat->devprofiles, devprofile, sizeof(*devprofile));
 }
 
 uint32_t
-mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *c)
+mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture)
 {
-    return list_put(cat, &cat->captures, c, sizeof(*c));
+    return list_put(cat, &cat->captures, capture, sizeof(*capture));
 }
 
 /* Finds the number of the session in "profile_nc_3_session_1". */
@@ -489,16 +493,17 @@ last_part(mrd_str path)
 /* Returns the index of the same file, or UINT32_MAX. A folder may hold files of a capture beside an
  * earlier result, which lists them too, perhaps by another path. */
 static uint32_t
-find_artifact(const mrd_catalog *cat, const mrd_artifact *a)
+find_artifact(const mrd_catalog *cat, const mrd_artifact *artifact)
 {
     size_t n;
     const mrd_artifact *have = mrd_catalog_artifacts(cat, &n);
-    mrd_str name = last_part(mrd_catalog_text(cat, a->path));
+    mrd_str name = last_part(mrd_catalog_text(cat, artifact->path));
 
     for (size_t i = 0; i < n; i++) {
-        if (have[i].size == a->size && have[i].kind == a->kind && a->sha256[0] != '\0' &&
-            strcmp(have[i].sha256, a->sha256) == 0 && have[i].instance_id == a->instance_id &&
-            have[i].process_id == a->process_id && have[i].nc_idx == a->nc_idx &&
+        if (have[i].size == artifact->size && have[i].kind == artifact->kind &&
+            artifact->sha256[0] != '\0' && strcmp(have[i].sha256, artifact->sha256) == 0 &&
+            have[i].instance_id == artifact->instance_id &&
+            have[i].process_id == artifact->process_id && have[i].nc_idx == artifact->nc_idx &&
             mrd_str_eq(last_part(mrd_catalog_text(cat, have[i].path)), name))
             return (uint32_t) i;
     }
@@ -506,18 +511,18 @@ find_artifact(const mrd_catalog *cat, const mrd_artifact *a)
 }
 
 uint32_t
-mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a)
+mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *artifact)
 {
     static const char ending[] = ".ntff";
-    mrd_artifact added = *a;
-    uint32_t have = find_artifact(cat, a);
+    mrd_artifact added = *artifact;
+    uint32_t have = find_artifact(cat, artifact);
 
     if (have != UINT32_MAX)
         return have;
     added.profile = MRD_SID_EMPTY;
     added.session = MRD_NONE;
-    if (mrd_str_is(mrd_catalog_text(cat, a->kind), "NTFF")) {
-        mrd_str name = last_part(mrd_catalog_text(cat, a->path));
+    if (mrd_str_is(mrd_catalog_text(cat, artifact->kind), "NTFF")) {
+        mrd_str name = last_part(mrd_catalog_text(cat, artifact->path));
 
         if (mrd_str_ends(name, ending))
             name.len -= sizeof(ending) - 1;
@@ -528,9 +533,10 @@ mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a)
 }
 
 bool
-mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *a)
+mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *artifact)
 {
-    return a->profile != MRD_SID_EMPTY && a->decoded_by == MRD_SID_EMPTY && cat->devprofiles.n <= 1;
+    return artifact->profile != MRD_SID_EMPTY && artifact->decoded_by == MRD_SID_EMPTY &&
+           cat->devprofiles.n <= 1;
 }
 
 uint32_t
@@ -540,9 +546,9 @@ mrd_catalog_add_input(mrd_catalog *cat, const mrd_input *in)
 }
 
 uint32_t
-mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *c)
+mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *info)
 {
-    return list_put(cat, &cat->clocks, c, sizeof(*c));
+    return list_put(cat, &cat->clocks, info, sizeof(*info));
 }
 
 mrd_devprofile *
@@ -584,10 +590,10 @@ static cat_fact *
 fact_find(const mrd_catalog *cat, mrd_sid key)
 {
     for (size_t i = 0; i < cat->facts.n; i++) {
-        cat_fact *f = list_at(&cat->facts, i, sizeof(*f));
+        cat_fact *fact = list_at(&cat->facts, i, sizeof(*fact));
 
-        if (f->key == key)
-            return f;
+        if (fact->key == key)
+            return fact;
     }
     return NULL;
 }
@@ -596,20 +602,20 @@ void
 mrd_catalog_set(mrd_catalog *cat, const char *key, const char *value)
 {
     mrd_sid sid = mrd_catalog_intern(cat, key);
-    cat_fact *f = fact_find(cat, sid);
+    cat_fact *fact = fact_find(cat, sid);
 
-    if (f == NULL && (f = list_add(cat, &cat->facts, sizeof(*f))) == NULL)
+    if (fact == NULL && (fact = list_add(cat, &cat->facts, sizeof(*fact))) == NULL)
         return;
-    *f = (cat_fact){ sid, mrd_catalog_intern(cat, value) };
+    *fact = (cat_fact){ sid, mrd_catalog_intern(cat, value) };
 }
 
 const char *
 mrd_catalog_get(const mrd_catalog *cat, const char *key)
 {
     mrd_sid sid = mrd_strtab_find(cat->strings, mrd_str_of(key));
-    const cat_fact *f = sid == 0 ? NULL : fact_find(cat, sid);
+    const cat_fact *fact = sid == 0 ? NULL : fact_find(cat, sid);
 
-    return f == NULL ? NULL : mrd_catalog_text(cat, f->value).p;
+    return fact == NULL ? NULL : mrd_catalog_text(cat, fact->value).p;
 }
 
 size_t
@@ -621,10 +627,10 @@ mrd_catalog_facts(const mrd_catalog *cat)
 void
 mrd_catalog_fact(const mrd_catalog *cat, size_t i, mrd_str *ret_key, mrd_str *ret_value)
 {
-    const cat_fact *f = list_at(&cat->facts, i, sizeof(*f));
+    const cat_fact *fact = list_at(&cat->facts, i, sizeof(*fact));
 
-    *ret_key = mrd_catalog_text(cat, f->key);
-    *ret_value = mrd_catalog_text(cat, f->value);
+    *ret_key = mrd_catalog_text(cat, fact->key);
+    *ret_value = mrd_catalog_text(cat, fact->value);
 }
 
 void

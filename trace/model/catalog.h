@@ -186,16 +186,16 @@ mrd_catalog_text(const mrd_catalog *cat, mrd_sid id)
     return mrd_strtab_get(mrd_catalog_strings(cat), id);
 }
 
-void mrd_process_init(mrd_process *p); /* sets all attributes to unknown */
-void mrd_track_init(mrd_track *t, mrd_proc_id process, mrd_source_kind source);
+void mrd_process_init(mrd_process *process); /* sets all attributes to unknown */
+void mrd_track_init(mrd_track *track, mrd_proc_id process, mrd_source_kind source);
 
 /* Returns the process with this identity (instance_id, process_id, scope, profile), and adds it if
  * it is new. Attributes that were unknown are filled in, and longer labels replace
  * shorter ones. */
-mrd_proc_id mrd_catalog_process(mrd_catalog *cat, const mrd_process *p);
+mrd_proc_id mrd_catalog_process(mrd_catalog *cat, const mrd_process *process);
 /* Returns the track with exactly this (process, source, kind, lnc, pcore, device, thread, name),
  * and adds it if it is new. */
-mrd_track_id mrd_catalog_track(mrd_catalog *cat, const mrd_track *t);
+mrd_track_id mrd_catalog_track(mrd_catalog *cat, const mrd_track *track);
 /* Limits the number of processes and tracks that may be added from now on to n each
  * (MRD_CATALOG_ANY means no limit). The total limit is MRD_CATALOG_MOST. All further ones have one
  * id, for which mrd_catalog_is_full returns true; their events must not be used. */
@@ -211,21 +211,21 @@ int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
 /* For lists: orders by instance, rank (unknown last), process id, then addition. Returns <0, 0,
  * >0. */
-int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
+int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id id, mrd_proc_id process_id);
 size_t mrd_catalog_tracks(const mrd_catalog *cat);
 /* Returns the profile of a track's events (0 is the system profile). */
 uint32_t mrd_catalog_profile_of(const mrd_catalog *cat, mrd_track_id id);
 
 /* Lists. `add` returns the index. The same artifact is listed once. Borrowed pointers are valid until
  * the next add. Index 0 of devprofiles is the system profile, index 0 of clocks is "unaligned". */
-uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *d);
-uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *c);
-uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *a);
+uint32_t mrd_catalog_add_devprofile(mrd_catalog *cat, const mrd_devprofile *devprofile);
+uint32_t mrd_catalog_add_capture(mrd_catalog *cat, const mrd_device_capture *capture);
+uint32_t mrd_catalog_add_artifact(mrd_catalog *cat, const mrd_artifact *artifact);
 /* Returns true if the artifact is a device profile that the list of device profiles should have: an
  * NTFF, if none was decoded. */
-bool mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *a);
+bool mrd_catalog_is_only_carried(const mrd_catalog *cat, const mrd_artifact *artifact);
 uint32_t mrd_catalog_add_input(mrd_catalog *cat, const mrd_input *in);
-uint32_t mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *c);
+uint32_t mrd_catalog_add_clock(mrd_catalog *cat, const mrd_clock_info *info);
 mrd_devprofile *mrd_catalog_devprofiles(const mrd_catalog *cat, size_t *ret_n);
 mrd_device_capture *mrd_catalog_captures(const mrd_catalog *cat, size_t *ret_n);
 mrd_artifact *mrd_catalog_artifacts(const mrd_catalog *cat, size_t *ret_n);

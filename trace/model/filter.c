@@ -10,12 +10,12 @@
 #include "base/vec.h"
 
 void
-mrd_filter_fini(mrd_filter *f)
+mrd_filter_fini(mrd_filter *filter)
 {
-    mrd_strlist_fini(&f->instances);
-    mrd_strlist_fini(&f->types);
-    mrd_strlist_fini(&f->cores);
-    mrd_strlist_fini(&f->processes);
+    mrd_strlist_fini(&filter->instances);
+    mrd_strlist_fini(&filter->types);
+    mrd_strlist_fini(&filter->cores);
+    mrd_strlist_fini(&filter->processes);
 }
 
 /* Converts "2026-03-01T12:34:56[.fraction]Z" to ns since 1970. */
@@ -96,18 +96,19 @@ filter_range(const char *word, int64_t *ret_low, int64_t *ret_high)
 }
 
 mrd_err
-mrd_filter_check(const mrd_filter *f, mrd_why *why)
+mrd_filter_check(const mrd_filter *filter, mrd_why *why)
 {
     int64_t low, high;
 
-    for (size_t i = 0; i < f->cores.n; i++) {
-        if (filter_range(f->cores.v[i], &low, &high) != MRD_OK)
+    for (size_t i = 0; i < filter->cores.n; i++) {
+        if (filter_range(filter->cores.v[i], &low, &high) != MRD_OK)
             return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a core: write 3 or 0-7",
-                               f->cores.v[i]);
+                               filter->cores.v[i]);
     }
-    for (size_t i = 0; i < f->processes.n; i++) {
-        if (mrd_num_i64(mrd_str_of(f->processes.v[i]), &low) != MRD_OK)
-            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a process id", f->processes.v[i]);
+    for (size_t i = 0; i < filter->processes.n; i++) {
+        if (mrd_num_i64(mrd_str_of(filter->processes.v[i]), &low) != MRD_OK)
+            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a process id",
+                               filter->processes.v[i]);
     }
     return MRD_OK;
 }
@@ -147,47 +148,48 @@ has_core_in(const mrd_catalog *cat, int64_t low, int64_t high)
     bool any = false, calls = false;
 
     for (size_t i = 0; i < mrd_catalog_tracks(cat); i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(cat, (mrd_track_id) i);
-        int64_t core = t->lnc_idx;
+        const mrd_track *track = mrd_catalog_borrow_track(cat, (mrd_track_id) i);
+        int64_t core = track->lnc_idx;
 
         if (core != MRD_NONE && core >= low && core <= high)
             return true;
         any = any || core != MRD_NONE;
-        calls = calls || t->source == MRD_SRC_API;
+        calls = calls || track->source == MRD_SRC_API;
     }
     return calls && !any;
 }
 
 mrd_err
-mrd_filter_check_present(const mrd_filter *f, const mrd_catalog *cat, mrd_why *why)
+mrd_filter_check_present(const mrd_filter *filter, const mrd_catalog *cat, mrd_why *why)
 {
-    for (size_t i = 0; i < f->processes.n; i++) {
+    for (size_t i = 0; i < filter->processes.n; i++) {
         int64_t pid = MRD_NONE;
         bool found = false;
 
-        (void) mrd_num_i64(mrd_str_of(f->processes.v[i]), &pid);
+        (void) mrd_num_i64(mrd_str_of(filter->processes.v[i]), &pid);
         for (size_t p = 0; p < mrd_catalog_processes(cat) && !found; p++)
             found = mrd_catalog_borrow_process(cat, (mrd_proc_id) p)->process_id == pid;
         if (!found)
             return mrd_why_set(why, MRD_NOTFOUND, 0, "no process %s is in this profile",
-                               f->processes.v[i]);
+                               filter->processes.v[i]);
     }
-    for (size_t i = 0; i < f->cores.n; i++) {
+    for (size_t i = 0; i < filter->cores.n; i++) {
         int64_t low = 0, high = INT64_MAX;
 
-        (void) filter_range(f->cores.v[i], &low, &high);
+        (void) filter_range(filter->cores.v[i], &low, &high);
         if (!has_core_in(cat, low, high))
             return mrd_why_set(why, MRD_NOTFOUND, 0, "no core %s is in this profile",
-                               f->cores.v[i]);
+                               filter->cores.v[i]);
     }
     return MRD_OK;
 }
 
 bool
-mrd_filter_is_all(const mrd_filter *f)
+mrd_filter_is_all(const mrd_filter *filter)
 {
-    return f->start.ns == INT64_MIN && f->end.ns == INT64_MAX && f->instances.n == 0 &&
-           f->types.n == 0 && f->cores.n == 0 && f->processes.n == 0;
+    return filter->start.ns == INT64_MIN && filter->end.ns == INT64_MAX &&
+           filter->instances.n == 0 && filter->types.n == 0 && filter->cores.n == 0 &&
+           filter->processes.n == 0;
 }
 
 /* Results per track and per name, computed once. WANTED_BY_CORE: only calls that name a chosen
@@ -205,40 +207,41 @@ typedef struct {
 } filter_source;
 
 static bool
-filter_has_core(const mrd_filter *f, int64_t core)
+filter_has_core(const mrd_filter *filter, int64_t core)
 {
-    for (size_t i = 0; i < f->cores.n; i++) {
+    for (size_t i = 0; i < filter->cores.n; i++) {
         int64_t low, high;
 
-        if (core != MRD_NONE && filter_range(f->cores.v[i], &low, &high) == MRD_OK && core >= low &&
-            core <= high)
+        if (core != MRD_NONE && filter_range(filter->cores.v[i], &low, &high) == MRD_OK &&
+            core >= low && core <= high)
             return true;
     }
     return false;
 }
 
 static uint8_t
-filter_wants_track(const filter_source *s, mrd_track_id id)
+filter_wants_track(const filter_source *source, mrd_track_id id)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, id);
-    const mrd_process *p = mrd_catalog_borrow_process(s->cat, t->process);
-    bool ok = s->f->instances.n == 0 ||
-              mrd_strlist_has(&s->f->instances, mrd_catalog_text(s->cat, p->instance_id));
+    const mrd_track *track = mrd_catalog_borrow_track(source->cat, id);
+    const mrd_process *process = mrd_catalog_borrow_process(source->cat, track->process);
+    bool ok =
+        source->f->instances.n == 0 ||
+        mrd_strlist_has(&source->f->instances, mrd_catalog_text(source->cat, process->instance_id));
 
-    if (ok && s->f->processes.n > 0) {
+    if (ok && source->f->processes.n > 0) {
         ok = false;
-        for (size_t i = 0; i < s->f->processes.n && !ok; i++) {
+        for (size_t i = 0; i < source->f->processes.n && !ok; i++) {
             int64_t pid;
 
-            ok = mrd_num_i64(mrd_str_of(s->f->processes.v[i]), &pid) == MRD_OK &&
-                 pid == p->process_id;
+            ok = mrd_num_i64(mrd_str_of(source->f->processes.v[i]), &pid) == MRD_OK &&
+                 pid == process->process_id;
         }
     }
-    if (!ok || s->f->cores.n == 0)
+    if (!ok || source->f->cores.n == 0)
         return ok ? WANTED : UNWANTED;
-    return filter_has_core(s->f, t->lnc_idx)                    ? WANTED
-           : t->lnc_idx == MRD_NONE && t->source == MRD_SRC_API ? WANTED_BY_CORE
-                                                                : UNWANTED;
+    return filter_has_core(source->f, track->lnc_idx)                   ? WANTED
+           : track->lnc_idx == MRD_NONE && track->source == MRD_SRC_API ? WANTED_BY_CORE
+                                                                        : UNWANTED;
 }
 
 /* Returns the cached result at an index. The cache grows with the catalog, because live merges add
@@ -251,28 +254,28 @@ filter_memo(uint8_t **memo, size_t *n, size_t at)
 
 /* Counters and losses have no event type, so a type filter does not apply to them. */
 static bool
-filter_wants(filter_source *s, const mrd_event *ev)
+filter_wants(filter_source *source, const mrd_event *ev)
 {
     uint8_t *track, *name;
     mrd_ev_ns end = mrd_event_end(ev);
 
-    if (!mrd_ev_before(ev->ts, s->f->end) || mrd_ev_before(end, s->f->start) ||
-        (end.ns == s->f->start.ns && mrd_ev_after(end, ev->ts)))
+    if (!mrd_ev_before(ev->ts, source->f->end) || mrd_ev_before(end, source->f->start) ||
+        (end.ns == source->f->start.ns && mrd_ev_after(end, ev->ts)))
         return false;
-    if ((track = filter_memo(&s->tracks, &s->n_tracks, ev->track)) == NULL)
+    if ((track = filter_memo(&source->tracks, &source->n_tracks, ev->track)) == NULL)
         return true; /* out of memory: pass all events */
     if (*track == UNKNOWN)
-        *track = filter_wants_track(s, ev->track);
-    if (*track == UNWANTED ||
-        (*track == WANTED_BY_CORE && !filter_has_core(s->f, mrd_catalog_call_core(s->cat, ev))))
+        *track = filter_wants_track(source, ev->track);
+    if (*track == UNWANTED || (*track == WANTED_BY_CORE &&
+                               !filter_has_core(source->f, mrd_catalog_call_core(source->cat, ev))))
         return false;
-    if (s->f->types.n == 0 || ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS)
+    if (source->f->types.n == 0 || ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS)
         return true;
-    if ((name = filter_memo(&s->names, &s->n_names, ev->name)) == NULL)
+    if ((name = filter_memo(&source->names, &source->n_names, ev->name)) == NULL)
         return true;
     if (*name == UNKNOWN)
-        *name = mrd_types_want(words_of(&s->f->types), s->f->types.n,
-                               mrd_catalog_text(s->cat, ev->name))
+        *name = mrd_types_want(words_of(&source->f->types), source->f->types.n,
+                               mrd_catalog_text(source->cat, ev->name))
                     ? WANTED
                     : UNWANTED;
     return *name == WANTED;
@@ -281,16 +284,16 @@ filter_wants(filter_source *s, const mrd_event *ev)
 static mrd_step
 filter_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
-    filter_source *s = (filter_source *) self;
+    filter_source *source = (filter_source *) self;
     mrd_step step;
 
-    while ((step = s->inner->next(s->inner, ret_event, why)) == MRD_MORE) {
-        bool wanted = filter_wants(s, *ret_event);
+    while ((step = source->inner->next(source->inner, ret_event, why)) == MRD_MORE) {
+        bool wanted = filter_wants(source, *ret_event);
 
-        if (wanted && s->passed != NULL)
-            ++*s->passed;
-        if (!wanted && s->held != NULL)
-            ++*s->held;
+        if (wanted && source->passed != NULL)
+            ++*source->passed;
+        if (!wanted && source->held != NULL)
+            ++*source->held;
         if (wanted)
             return MRD_MORE;
     }
@@ -300,30 +303,30 @@ filter_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 static void
 filter_close(mrd_source *self)
 {
-    filter_source *s = (filter_source *) self;
+    filter_source *source = (filter_source *) self;
 
-    s->inner->close(s->inner);
-    free(s->tracks);
-    free(s->names);
-    free(s);
+    source->inner->close(source->inner);
+    free(source->tracks);
+    free(source->names);
+    free(source);
 }
 
 mrd_err
-mrd_filter_open(mrd_source *inner, const mrd_filter *f, const mrd_catalog *cat,
+mrd_filter_open(mrd_source *inner, const mrd_filter *filter, const mrd_catalog *cat,
                 uint64_t *ret_passed, uint64_t *ret_held, mrd_source **ret_source, mrd_why *why)
 {
-    filter_source *s = calloc(1, sizeof(*s));
+    filter_source *source = calloc(1, sizeof(*source));
 
-    if (s == NULL) {
+    if (source == NULL) {
         inner->close(inner);
         return mrd_why_set(why, MRD_NOMEM, 0, "filter");
     }
-    s->source = (mrd_source){ .next = filter_next, .close = filter_close, .key = inner->key };
-    s->inner = inner;
-    s->f = f;
-    s->cat = cat;
-    s->passed = ret_passed;
-    s->held = ret_held;
-    *ret_source = &s->source;
+    source->source = (mrd_source){ .next = filter_next, .close = filter_close, .key = inner->key };
+    source->inner = inner;
+    source->f = filter;
+    source->cat = cat;
+    source->passed = ret_passed;
+    source->held = ret_held;
+    *ret_source = &source->source;
     return MRD_OK;
 }

@@ -104,9 +104,9 @@ lanes_track(mrd_lanes *lanes, mrd_track_id track)
 }
 
 static inline lane *
-track_lane(track_lanes *t, size_t i)
+track_lane(track_lanes *lanes, size_t i)
 {
-    return i == 0 ? &t->first : &t->more[i - 1];
+    return i == 0 ? &lanes->first : &lanes->more[i - 1];
 }
 
 /* Removes the spans that ended by `start`. Returns true if a span until `end` nests in the rest. */
@@ -127,22 +127,22 @@ lane_leaf(const lane *l)
 }
 
 static void
-tree_update(track_lanes *t, size_t i)
+tree_update(track_lanes *lanes, size_t i)
 {
-    size_t at = t->leaves + i;
+    size_t at = lanes->leaves + i;
 
-    t->tree[at] = lane_leaf(track_lane(t, i));
+    lanes->tree[at] = lane_leaf(track_lane(lanes, i));
     for (at /= 2; at > 0; at /= 2) {
-        const lane_node *a = &t->tree[at * 2], *b = a + 1;
+        const lane_node *node = &lanes->tree[at * 2], *b = node + 1;
 
-        t->tree[at].low = a->low < b->low ? a->low : b->low;
-        t->tree[at].high = a->high > b->high ? a->high : b->high;
+        lanes->tree[at].low = node->low < b->low ? node->low : b->low;
+        lanes->tree[at].high = node->high > b->high ? node->high : b->high;
     }
 }
 
 /* Builds a tree for `leaves` lanes. Missing lanes never fit. */
 static bool
-tree_build(track_lanes *t, size_t leaves)
+tree_build(track_lanes *lanes, size_t leaves)
 {
     lane_node *tree = malloc(2 * leaves * sizeof(*tree));
 
@@ -150,60 +150,60 @@ tree_build(track_lanes *t, size_t leaves)
         return false;
     for (size_t i = 0; i < 2 * leaves; i++)
         tree[i] = (lane_node){ INT64_MAX, INT64_MIN };
-    free(t->tree);
-    t->tree = tree;
-    t->leaves = leaves;
-    for (size_t i = 0; i < t->n; i++)
-        tree_update(t, i);
+    free(lanes->tree);
+    lanes->tree = tree;
+    lanes->leaves = leaves;
+    for (size_t i = 0; i < lanes->n; i++)
+        tree_update(lanes, i);
     return true;
 }
 
-/* Returns the first lane that fits, t->n if none does. */
+/* Returns the first lane that fits, lanes->n if none does. */
 static size_t
-tree_find(track_lanes *t, mrd_ev_ns start, mrd_ev_ns end)
+tree_find(track_lanes *lanes, mrd_ev_ns start, mrd_ev_ns end)
 {
     for (;;) {
         size_t at = 1;
 
-        if (t->tree[1].low > start.ns && t->tree[1].high < end.ns)
-            return t->n;
-        while (at < t->leaves) {
+        if (lanes->tree[1].low > start.ns && lanes->tree[1].high < end.ns)
+            return lanes->n;
+        while (at < lanes->leaves) {
             at *= 2;
-            if (t->tree[at].low > start.ns && t->tree[at].high < end.ns)
+            if (lanes->tree[at].low > start.ns && lanes->tree[at].high < end.ns)
                 at++;
         }
-        at -= t->leaves;
-        if (at >= t->n) /* end is INT64_MIN: only an unused lane */
-            return t->n;
-        if (lane_fits(track_lane(t, at), start, end))
+        at -= lanes->leaves;
+        if (at >= lanes->n) /* end is INT64_MIN: only an unused lane */
+            return lanes->n;
+        if (lane_fits(track_lane(lanes, at), start, end))
             return at;
-        tree_update(t, at); /* a span has ended, but the new one does not nest in the rest */
+        tree_update(lanes, at); /* a span has ended, but the new one does not nest in the rest */
     }
 }
 
 static bool
-lanes_add(track_lanes *t)
+lanes_add(track_lanes *lanes)
 {
-    if (t->n++ == 0) /* the first lane is not in the array */
+    if (lanes->n++ == 0) /* the first lane is not in the array */
         return true;
-    if (!MRD_VEC_ROOM(t->more, t->n - 2, t->cap, 1)) {
-        t->n--;
+    if (!MRD_VEC_ROOM(lanes->more, lanes->n - 2, lanes->cap, 1)) {
+        lanes->n--;
         return false;
     }
-    t->more[t->n - 2] = (lane){ 0 };
-    if (t->n <= LANES_LINEAR || (t->tree != NULL && t->n <= t->leaves))
+    lanes->more[lanes->n - 2] = (lane){ 0 };
+    if (lanes->n <= LANES_LINEAR || (lanes->tree != NULL && lanes->n <= lanes->leaves))
         return true;
-    return tree_build(t, t->leaves == 0 ? 4 * LANES_LINEAR : t->leaves * 2);
+    return tree_build(lanes, lanes->leaves == 0 ? 4 * LANES_LINEAR : lanes->leaves * 2);
 }
 
 static size_t
-lanes_find(track_lanes *t, mrd_ev_ns start, mrd_ev_ns end)
+lanes_find(track_lanes *lanes, mrd_ev_ns start, mrd_ev_ns end)
 {
     size_t i;
 
-    if (t->tree != NULL)
-        return tree_find(t, start, end);
-    for (i = 0; i < t->n && !lane_fits(track_lane(t, i), start, end);)
+    if (lanes->tree != NULL)
+        return tree_find(lanes, start, end);
+    for (i = 0; i < lanes->n && !lane_fits(track_lane(lanes, i), start, end);)
         i++;
     return i;
 }

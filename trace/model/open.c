@@ -50,29 +50,29 @@ mrd_open_free(mrd_open *open)
 }
 
 void
-mrd_joiner_fini(mrd_joiner *j)
+mrd_joiner_fini(mrd_joiner *joiner)
 {
-    free(j->v);
-    mrd_map_fini(&j->end_keys);
-    *j = (mrd_joiner){ 0 };
+    free(joiner->v);
+    mrd_map_fini(&joiner->end_keys);
+    *joiner = (mrd_joiner){ 0 };
 }
 
 static bool
-arg_same(const mrd_arg *a, const mrd_arg *b)
+arg_same(const mrd_arg *arg, const mrd_arg *b)
 {
-    if (a->type != b->type)
+    if (arg->type != b->type)
         return false;
-    if (mrd_arg_has_text(a))
-        return a->len == b->len && memcmp(a->v.text, b->v.text, a->len) == 0;
-    return a->type == MRD_ARG_STR ? a->v.sid == b->v.sid : a->v.u == b->v.u;
+    if (mrd_arg_has_text(arg))
+        return arg->len == b->len && memcmp(arg->v.text, b->v.text, arg->len) == 0;
+    return arg->type == MRD_ARG_STR ? arg->v.sid == b->v.sid : arg->v.u == b->v.u;
 }
 
 static mrd_err
-join_end_key(mrd_joiner *j, mrd_sid key, mrd_sid *ret_key)
+join_end_key(mrd_joiner *joiner, mrd_sid key, mrd_sid *ret_key)
 {
     mrd_map_key at = { key, 0, 0 };
-    uint32_t sid = mrd_map_get(&j->end_keys, at);
-    mrd_str text = mrd_strtab_get(j->strings, key);
+    uint32_t sid = mrd_map_get(&joiner->end_keys, at);
+    mrd_str text = mrd_strtab_get(joiner->strings, key);
     mrd_buf name = { 0 };
     mrd_err err;
 
@@ -83,30 +83,31 @@ join_end_key(mrd_joiner *j, mrd_sid key, mrd_sid *ret_key)
     mrd_buf_text(&name, "end.");
     mrd_buf_str(&name, text);
     if ((err = name.err) == MRD_OK)
-        *ret_key = sid = mrd_strtab_add(j->strings, (mrd_str){ (const char *) name.p, name.len });
+        *ret_key = sid =
+            mrd_strtab_add(joiner->strings, (mrd_str){ (const char *) name.p, name.len });
     mrd_buf_fini(&name);
     if (err == MRD_OK && sid != MRD_SID_FULL)
-        (void) mrd_map_put(&j->end_keys, at, sid); /* if out of memory, it is only slower */
+        (void) mrd_map_put(&joiner->end_keys, at, sid); /* if out of memory, it is only slower */
     return err;
 }
 
 mrd_err
-mrd_join(mrd_joiner *j, const mrd_event *start, const mrd_arg *end, size_t n_end,
+mrd_join(mrd_joiner *joiner, const mrd_event *start, const mrd_arg *end, size_t n_end,
          const mrd_arg **ret_args, uint32_t *ret_n)
 {
-    size_t n = start->arg_count;
+    size_t count = start->arg_count;
 
     if (n_end == 0) {
         *ret_args = start->args;
         *ret_n = start->arg_count;
         return MRD_OK;
     }
-    if (!MRD_VEC_ROOM(j->v, n, j->cap, n_end))
+    if (!MRD_VEC_ROOM(joiner->v, count, joiner->cap, n_end))
         return MRD_NOMEM;
-    if (n > 0)
-        memcpy(j->v, start->args, n * sizeof(*j->v));
+    if (count > 0)
+        memcpy(joiner->v, start->args, count * sizeof(*joiner->v));
     for (size_t i = 0; i < n_end; i++) {
-        mrd_arg *to = &j->v[n];
+        mrd_arg *to = &joiner->v[count];
         bool same = false;
 
         *to = end[i];
@@ -114,137 +115,138 @@ mrd_join(mrd_joiner *j, const mrd_event *start, const mrd_arg *end, size_t n_end
             if (start->args[k].key != end[i].key)
                 continue;
             same = arg_same(&start->args[k], &end[i]);
-            if (join_end_key(j, end[i].key, &to->key) != MRD_OK)
+            if (join_end_key(joiner, end[i].key, &to->key) != MRD_OK)
                 return MRD_NOMEM;
         }
-        n += !same;
+        count += !same;
     }
-    *ret_args = j->v;
-    *ret_n = (uint32_t) n;
+    *ret_args = joiner->v;
+    *ret_n = (uint32_t) count;
     return MRD_OK;
 }
 
 /* ---- The table ---- */
 
 void
-mrd_open_table_fini(mrd_open_table *t)
+mrd_open_table_fini(mrd_open_table *table)
 {
-    for (size_t i = 0; i < t->n; i++)
-        mrd_open_free(t->slots[i].open);
-    free(t->slots);
-    mrd_map_fini(&t->first);
-    *t = (mrd_open_table){ 0 };
+    for (size_t i = 0; i < table->n; i++)
+        mrd_open_free(table->slots[i].open);
+    free(table->slots);
+    mrd_map_fini(&table->first);
+    *table = (mrd_open_table){ 0 };
 }
 
 /* Returns a free slot, MRD_OPEN_NONE if out of memory. */
 static uint32_t
-open_slot(mrd_open_table *t)
+open_slot(mrd_open_table *table)
 {
-    if (t->n == 0)
-        t->oldest = t->newest = t->free = MRD_OPEN_NONE;
-    if (t->free != MRD_OPEN_NONE)
-        return t->free;
-    if (!MRD_VEC_ROOM(t->slots, t->n, t->cap, 1))
+    if (table->n == 0)
+        table->oldest = table->newest = table->free = MRD_OPEN_NONE;
+    if (table->free != MRD_OPEN_NONE)
+        return table->free;
+    if (!MRD_VEC_ROOM(table->slots, table->n, table->cap, 1))
         return MRD_OPEN_NONE;
-    t->slots[t->n] = (mrd_open_slot){ .newer = MRD_OPEN_NONE };
-    t->free = (uint32_t) t->n++;
-    return t->free;
+    table->slots[table->n] = (mrd_open_slot){ .newer = MRD_OPEN_NONE };
+    table->free = (uint32_t) table->n++;
+    return table->free;
 }
 
 mrd_err
-mrd_open_put(mrd_open_table *t, mrd_map_key key, mrd_open *open)
+mrd_open_put(mrd_open_table *table, mrd_map_key key, mrd_open *open)
 {
-    uint32_t slot = open_slot(t), at;
+    uint32_t slot = open_slot(table), at;
 
     if (slot == MRD_OPEN_NONE)
         return MRD_NOMEM;
-    at = mrd_map_get(&t->first, key);
-    if (at == MRD_MAP_NONE && mrd_map_put(&t->first, key, slot) != MRD_OK)
+    at = mrd_map_get(&table->first, key);
+    if (at == MRD_MAP_NONE && mrd_map_put(&table->first, key, slot) != MRD_OK)
         return MRD_NOMEM;
-    t->free = t->slots[slot].newer;
-    t->slots[slot] = (mrd_open_slot){ open, key, t->newest, MRD_OPEN_NONE, slot, MRD_OPEN_NONE };
+    table->free = table->slots[slot].newer;
+    table->slots[slot] =
+        (mrd_open_slot){ open, key, table->newest, MRD_OPEN_NONE, slot, MRD_OPEN_NONE };
     if (at != MRD_MAP_NONE) {
-        uint32_t last = t->slots[at].before_same;
+        uint32_t last = table->slots[at].before_same;
 
-        t->slots[last].next_same = slot;
-        t->slots[slot].before_same = last;
-        t->slots[at].before_same = slot;
+        table->slots[last].next_same = slot;
+        table->slots[slot].before_same = last;
+        table->slots[at].before_same = slot;
     }
-    if (t->newest == MRD_OPEN_NONE)
-        t->oldest = slot;
+    if (table->newest == MRD_OPEN_NONE)
+        table->oldest = slot;
     else
-        t->slots[t->newest].newer = slot;
-    t->newest = slot;
-    t->used++;
-    t->bytes += open->bytes;
+        table->slots[table->newest].newer = slot;
+    table->newest = slot;
+    table->used++;
+    table->bytes += open->bytes;
     return MRD_OK;
 }
 
 uint32_t
-mrd_open_first(const mrd_open_table *t, mrd_map_key key)
+mrd_open_first(const mrd_open_table *table, mrd_map_key key)
 {
-    return mrd_map_get(&t->first, key); /* MRD_OPEN_NONE and MRD_MAP_NONE are both UINT32_MAX */
+    return mrd_map_get(&table->first, key); /* MRD_OPEN_NONE and MRD_MAP_NONE are both UINT32_MAX */
 }
 
 uint32_t
-mrd_open_next(const mrd_open_table *t, uint32_t slot)
+mrd_open_next(const mrd_open_table *table, uint32_t slot)
 {
-    return t->slots[slot].next_same;
+    return table->slots[slot].next_same;
 }
 
 uint32_t
-mrd_open_oldest(const mrd_open_table *t)
+mrd_open_oldest(const mrd_open_table *table)
 {
-    return t->n == 0 ? MRD_OPEN_NONE : t->oldest;
+    return table->n == 0 ? MRD_OPEN_NONE : table->oldest;
 }
 
 mrd_open *
-mrd_open_at(const mrd_open_table *t, uint32_t slot)
+mrd_open_at(const mrd_open_table *table, uint32_t slot)
 {
-    return t->slots[slot].open;
+    return table->slots[slot].open;
 }
 
 static void
-open_unchain(mrd_open_table *t, uint32_t slot)
+open_unchain(mrd_open_table *table, uint32_t slot)
 {
-    mrd_open_slot *s = &t->slots[slot];
-    uint32_t first = mrd_map_get(&t->first, s->key);
+    mrd_open_slot *open_slot = &table->slots[slot];
+    uint32_t first = mrd_map_get(&table->first, open_slot->key);
 
     if (first == slot) {
-        if (s->next_same == MRD_OPEN_NONE) {
-            mrd_map_remove(&t->first, s->key);
+        if (open_slot->next_same == MRD_OPEN_NONE) {
+            mrd_map_remove(&table->first, open_slot->key);
             return;
         }
-        t->slots[s->next_same].before_same = s->before_same;
+        table->slots[open_slot->next_same].before_same = open_slot->before_same;
         /* replaces an entry, so it needs no memory */
-        (void) mrd_map_put(&t->first, s->key, s->next_same);
+        (void) mrd_map_put(&table->first, open_slot->key, open_slot->next_same);
         return;
     }
-    t->slots[s->before_same].next_same = s->next_same;
-    if (s->next_same == MRD_OPEN_NONE)
-        t->slots[first].before_same = s->before_same;
+    table->slots[open_slot->before_same].next_same = open_slot->next_same;
+    if (open_slot->next_same == MRD_OPEN_NONE)
+        table->slots[first].before_same = open_slot->before_same;
     else
-        t->slots[s->next_same].before_same = s->before_same;
+        table->slots[open_slot->next_same].before_same = open_slot->before_same;
 }
 
 mrd_open *
-mrd_open_take(mrd_open_table *t, uint32_t slot)
+mrd_open_take(mrd_open_table *table, uint32_t slot)
 {
-    mrd_open_slot *s = &t->slots[slot];
-    mrd_open *open = s->open;
+    mrd_open_slot *open_slot = &table->slots[slot];
+    mrd_open *open = open_slot->open;
 
-    open_unchain(t, slot);
-    if (s->older == MRD_OPEN_NONE)
-        t->oldest = s->newer;
+    open_unchain(table, slot);
+    if (open_slot->older == MRD_OPEN_NONE)
+        table->oldest = open_slot->newer;
     else
-        t->slots[s->older].newer = s->newer;
-    if (s->newer == MRD_OPEN_NONE)
-        t->newest = s->older;
+        table->slots[open_slot->older].newer = open_slot->newer;
+    if (open_slot->newer == MRD_OPEN_NONE)
+        table->newest = open_slot->older;
     else
-        t->slots[s->newer].older = s->older;
-    *s = (mrd_open_slot){ .newer = t->free };
-    t->free = slot;
-    t->used--;
-    t->bytes -= open->bytes;
+        table->slots[open_slot->newer].older = open_slot->older;
+    *open_slot = (mrd_open_slot){ .newer = table->free };
+    table->free = slot;
+    table->used--;
+    table->bytes -= open->bytes;
     return open;
 }

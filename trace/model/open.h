@@ -42,16 +42,16 @@ typedef struct {
     mrd_map first;                 /* key -> its first slot */
 } mrd_open_table;
 
-void mrd_open_table_fini(mrd_open_table *t); /* frees the remaining open spans */
+void mrd_open_table_fini(mrd_open_table *table); /* frees the remaining open spans */
 /* Owns `open` on success. Errors: NOMEM. */
-mrd_err mrd_open_put(mrd_open_table *t, mrd_map_key key, mrd_open *open);
+mrd_err mrd_open_put(mrd_open_table *table, mrd_map_key key, mrd_open *open);
 /* Returns the first slot of the key, and the next one; MRD_OPEN_NONE at the end. */
-uint32_t mrd_open_first(const mrd_open_table *t, mrd_map_key key);
-uint32_t mrd_open_next(const mrd_open_table *t, uint32_t slot);
-uint32_t mrd_open_oldest(const mrd_open_table *t);             /* MRD_OPEN_NONE if empty */
-mrd_open *mrd_open_at(const mrd_open_table *t, uint32_t slot); /* borrowed */
+uint32_t mrd_open_first(const mrd_open_table *table, mrd_map_key key);
+uint32_t mrd_open_next(const mrd_open_table *table, uint32_t slot);
+uint32_t mrd_open_oldest(const mrd_open_table *table);             /* MRD_OPEN_NONE if empty */
+mrd_open *mrd_open_at(const mrd_open_table *table, uint32_t slot); /* borrowed */
 /* removes it from the table; the caller frees it */
-mrd_open *mrd_open_take(mrd_open_table *t, uint32_t slot);
+mrd_open *mrd_open_take(mrd_open_table *table, uint32_t slot);
 
 /* Merges argument lists, and reuses its memory for each event. A zeroed one with `strings` set is
  * ready. */
@@ -62,13 +62,13 @@ typedef struct {
     mrd_map end_keys; /* key -> "end.<key>" */
 } mrd_joiner;
 
-void mrd_joiner_fini(mrd_joiner *j);
+void mrd_joiner_fini(mrd_joiner *joiner);
 /*
  * Returns the arguments of the start, then the arguments of the end. An end argument with the same
  * key and value as in the start is left out. With another value its key becomes "end.<key>". The
  * result borrows from both and from the joiner. Errors: NOMEM.
  */
-mrd_err mrd_join(mrd_joiner *j, const mrd_event *start, const mrd_arg *end, size_t n_end,
+mrd_err mrd_join(mrd_joiner *joiner, const mrd_event *start, const mrd_arg *end, size_t n_end,
                  const mrd_arg **ret_args, uint32_t *ret_n);
 
 #endif

@@ -86,23 +86,23 @@ strtab_id(const mrd_strtab *tab, mrd_str text, uint64_t hash)
 static char *
 strtab_copy(mrd_strtab *tab, mrd_str text)
 {
-    strtab_chunk *c = tab->chunks;
+    strtab_chunk *chunk = tab->chunks;
     char *copy;
 
-    if (c == NULL || c->size - c->used < text.len + 1) {
+    if (chunk == NULL || chunk->size - chunk->used < text.len + 1) {
         size_t size = text.len + 1 > STRTAB_CHUNK ? text.len + 1 : STRTAB_CHUNK;
 
-        if ((c = malloc(sizeof(*c) + size)) == NULL)
+        if ((chunk = malloc(sizeof(*chunk) + size)) == NULL)
             return NULL;
-        c->size = size;
-        c->used = 0;
-        c->next = tab->chunks;
-        tab->chunks = c;
+        chunk->size = size;
+        chunk->used = 0;
+        chunk->next = tab->chunks;
+        tab->chunks = chunk;
     }
-    copy = c->text + c->used;
+    copy = chunk->text + chunk->used;
     memcpy(copy, text.p, text.len);
     copy[text.len] = '\0';
-    c->used += text.len + 1;
+    chunk->used += text.len + 1;
     return copy;
 }
 

@@ -422,26 +422,26 @@ static mrd_err
 tracks_make(arrows *a, const mrd_catalog *cat, uint32_t profile, bool *ret_calls)
 {
     mrd_map by_thread = { 0 };
-    uint32_t n = 0;
+    uint32_t count = 0;
     mrd_err err = MRD_OK;
 
     *ret_calls = false;
-    for (mrd_track_id i = 0; i < a->n_tracks && err == MRD_OK; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(cat, i);
+    for (mrd_track_id id = 0; id < a->n_tracks && err == MRD_OK; id++) {
+        const mrd_track *t = mrd_catalog_borrow_track(cat, id);
         mrd_map_key key = { t->process, (uint64_t) t->thread_id, 0 };
         uint32_t at;
 
-        if (mrd_catalog_profile_of(cat, i) != profile || role_of(t) == NONE)
+        if (mrd_catalog_profile_of(cat, id) != profile || role_of(t) == NONE)
             continue;
-        a->tracks[i].role = (uint8_t) role_of(t);
-        a->tracks[i].own_clock = t->source == MRD_SRC_FRAMEWORK;
+        a->tracks[id].role = (uint8_t) role_of(t);
+        a->tracks[id].own_clock = t->source == MRD_SRC_FRAMEWORK;
         *ret_calls = *ret_calls || t->source == MRD_SRC_API || t->source == MRD_SRC_RUNTIME;
         if ((at = mrd_map_get(&by_thread, key)) == MRD_MAP_NONE)
-            err = mrd_map_put(&by_thread, key, at = n++);
-        a->tracks[i].thread = at;
+            err = mrd_map_put(&by_thread, key, at = count++);
+        a->tracks[id].thread = at;
     }
     mrd_map_fini(&by_thread);
-    if (err == MRD_OK && *ret_calls && (a->threads = calloc(n, sizeof(*a->threads))) == NULL)
+    if (err == MRD_OK && *ret_calls && (a->threads = calloc(count, sizeof(*a->threads))) == NULL)
         err = MRD_NOMEM;
     return err;
 }

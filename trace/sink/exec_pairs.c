@@ -49,9 +49,9 @@ struct mrd_exec_pairs {
 };
 
 static pair_place *
-place_at(const mrd_exec_pairs *p, size_t i)
+place_at(const mrd_exec_pairs *pairs, size_t i)
 {
-    return &p->v[(p->first + i) % PLACES];
+    return &pairs->v[(pairs->first + i) % PLACES];
 }
 
 /* ---- Output ---------------------------------------------------------------------------------- */
@@ -64,63 +64,63 @@ time_arg(mrd_sid key, int64_t value)
 
 /* Returns the event with up to four more arguments. */
 static mrd_err
-give_more(mrd_exec_pairs *p, const mrd_event *from, const mrd_arg *more, size_t n)
+give_more(mrd_exec_pairs *pairs, const mrd_event *from, const mrd_arg *more, size_t n)
 {
     mrd_event ev = *from;
 
-    if (!MRD_VEC_ROOM(p->args, 0, p->cap_args, from->arg_count + n))
+    if (!MRD_VEC_ROOM(pairs->args, 0, pairs->cap_args, from->arg_count + n))
         return MRD_NOMEM;
     if (from->arg_count > 0)
-        memcpy(p->args, from->args, from->arg_count * sizeof(*p->args));
-    memcpy(p->args + from->arg_count, more, n * sizeof(*more));
-    ev.args = p->args;
+        memcpy(pairs->args, from->args, from->arg_count * sizeof(*pairs->args));
+    memcpy(pairs->args + from->arg_count, more, n * sizeof(*more));
+    ev.args = pairs->args;
     ev.arg_count = from->arg_count + (uint32_t) n;
-    return p->give(p->self, &ev);
+    return pairs->give(pairs->self, &ev);
 }
 
 static mrd_err
-give_half(mrd_exec_pairs *p, const mrd_event *ev)
+give_half(mrd_exec_pairs *pairs, const mrd_event *ev)
 {
-    const pair_track *t = &p->tracks[ev->track];
-    mrd_arg arg = time_arg(p->missing, p->groups[t->group - 1].pcore[!t->half]);
+    const pair_track *track = &pairs->tracks[ev->track];
+    mrd_arg arg = time_arg(pairs->missing, pairs->groups[track->group - 1].pcore[!track->half]);
 
-    return give_more(p, ev, &arg, 1);
+    return give_more(pairs, ev, &arg, 1);
 }
 
 static mrd_err
-give_pair(mrd_exec_pairs *p, const mrd_event *first, const mrd_event *second)
+give_pair(mrd_exec_pairs *pairs, const mrd_event *first, const mrd_event *second)
 {
-    const pair_group *g = &p->groups[p->tracks[first->track].group - 1];
-    unsigned a = p->tracks[first->track].half, b = !a;
+    const pair_group *group = &pairs->groups[pairs->tracks[first->track].group - 1];
+    unsigned a = pairs->tracks[first->track].half, b = !a;
     mrd_ev_ns end = mrd_event_end(first), other = mrd_event_end(second);
     mrd_event ev = *first;
-    const mrd_arg more[] = { time_arg(g->from[a], first->ts.ns),
-                             time_arg(g->length[a], first->dur_ns),
-                             time_arg(g->from[b], second->ts.ns),
-                             time_arg(g->length[b], second->dur_ns) };
+    const mrd_arg more[] = { time_arg(group->from[a], first->ts.ns),
+                             time_arg(group->length[a], first->dur_ns),
+                             time_arg(group->from[b], second->ts.ns),
+                             time_arg(group->length[b], second->dur_ns) };
 
-    ev.track = g->low;
+    ev.track = group->low;
     ev.flags |= MRD_EV_PAIR;
     if (second->bound_ns > ev.bound_ns) /* MRD_BOUND_UNKNOWN is the greatest value */
         ev.bound_ns = second->bound_ns;
     ev.dur_ns = (mrd_ev_after(other, end) ? other.ns : end.ns) - ev.ts.ns;
-    return give_more(p, &ev, more, MRD_COUNT(more));
+    return give_more(pairs, &ev, more, MRD_COUNT(more));
 }
 
 /* Emits the oldest event in its current form. */
 static mrd_err
-give_oldest(mrd_exec_pairs *p)
+give_oldest(mrd_exec_pairs *pairs)
 {
-    pair_place *o = place_at(p, 0);
-    mrd_err err = o->has_half ? give_pair(p, &o->open->ev, &o->half)
-                  : o->waits  ? give_half(p, &o->open->ev)
-                              : p->give(p->self, &o->open->ev);
+    pair_place *place = place_at(pairs, 0);
+    mrd_err err = place->has_half ? give_pair(pairs, &place->open->ev, &place->half)
+                  : place->waits  ? give_half(pairs, &place->open->ev)
+                                  : pairs->give(pairs->self, &place->open->ev);
 
-    p->n_waiting -= o->waits;
-    mrd_open_free(o->open);
-    *o = (pair_place){ 0 };
-    p->first = (p->first + 1) % PLACES;
-    p->n--;
+    pairs->n_waiting -= place->waits;
+    mrd_open_free(place->open);
+    *place = (pair_place){ 0 };
+    pairs->first = (pairs->first + 1) % PLACES;
+    pairs->n--;
     return err;
 }
 
@@ -134,16 +134,16 @@ may_come(const mrd_event *half, mrd_ev_ns at)
 
 /* Emits the events that need not wait for a half any more. `now` is the time of the next event. */
 static mrd_err
-give_ready(mrd_exec_pairs *p, mrd_ev_ns now)
+give_ready(mrd_exec_pairs *pairs, mrd_ev_ns now)
 {
     mrd_err err = MRD_OK;
 
-    while (p->n > 0 && err == MRD_OK) {
-        const pair_place *o = place_at(p, 0);
+    while (pairs->n > 0 && err == MRD_OK) {
+        const pair_place *place = place_at(pairs, 0);
 
-        if (o->waits && p->n < MRD_PAIR_EVENTS && may_come(&o->open->ev, now))
+        if (place->waits && pairs->n < MRD_PAIR_EVENTS && may_come(&place->open->ev, now))
             break;
-        err = give_oldest(p);
+        err = give_oldest(pairs);
     }
     return err;
 }
@@ -151,9 +151,9 @@ give_ready(mrd_exec_pairs *p, mrd_ev_ns now)
 /* ---- Input ----------------------------------------------------------------------------------- */
 
 static bool
-exec_of(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t *ret_id)
+exec_of(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t *ret_id)
 {
-    const mrd_arg *id = mrd_event_arg(ev, p->exec_id);
+    const mrd_arg *id = mrd_event_arg(ev, pairs->exec_id);
 
     if (mrd_arg_is_int(id))
         *ret_id = id->v.u;
@@ -161,122 +161,125 @@ exec_of(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t *ret_id)
 }
 
 static bool
-is_half(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t *ret_exec)
+is_half(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t *ret_exec)
 {
-    return ev->kind == MRD_SPAN && ev->name == p->running && ev->dur_ns >= 0 &&
-           (ev->flags & MRD_EV_NO_START) == 0 && ev->track < p->n_tracks &&
-           p->tracks[ev->track].group != NO_GROUP && exec_of(p, ev, ret_exec);
+    return ev->kind == MRD_SPAN && ev->name == pairs->running && ev->dur_ns >= 0 &&
+           (ev->flags & MRD_EV_NO_START) == 0 && ev->track < pairs->n_tracks &&
+           pairs->tracks[ev->track].group != NO_GROUP && exec_of(pairs, ev, ret_exec);
 }
 
 /* Returns the half that waits for this one; NULL if there is none. */
 static pair_place *
-other_of(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t exec)
+other_of(const mrd_exec_pairs *pairs, const mrd_event *ev, uint64_t exec)
 {
-    const pair_track *t = &p->tracks[ev->track];
+    const pair_track *track = &pairs->tracks[ev->track];
     uint64_t have = 0;
 
-    for (size_t i = 0; i < p->n && p->n_waiting > 0; i++) {
-        pair_place *o = place_at(p, i);
-        const pair_track *u = o->waits ? &p->tracks[o->open->ev.track] : NULL;
+    for (size_t i = 0; i < pairs->n && pairs->n_waiting > 0; i++) {
+        pair_place *place = place_at(pairs, i);
+        const pair_track *u = place->waits ? &pairs->tracks[place->open->ev.track] : NULL;
 
-        if (u != NULL && u->group == t->group && u->half != t->half &&
-            may_come(&o->open->ev, ev->ts) && exec_of(p, &o->open->ev, &have) && have == exec)
-            return o;
+        if (u != NULL && u->group == track->group && u->half != track->half &&
+            may_come(&place->open->ev, ev->ts) && exec_of(pairs, &place->open->ev, &have) &&
+            have == exec)
+            return place;
     }
     return NULL;
 }
 
 mrd_err
-mrd_exec_pairs_add(mrd_exec_pairs *p, const mrd_event *ev)
+mrd_exec_pairs_add(mrd_exec_pairs *pairs, const mrd_event *ev)
 {
-    mrd_err err = p->n == 0 ? MRD_OK : give_ready(p, ev->ts);
+    mrd_err err = pairs->n == 0 ? MRD_OK : give_ready(pairs, ev->ts);
     uint64_t exec = 0;
-    bool half = err == MRD_OK && is_half(p, ev, &exec);
-    pair_place *o = half && p->n_waiting > 0 ? other_of(p, ev, exec) : NULL;
+    bool half = err == MRD_OK && is_half(pairs, ev, &exec);
+    pair_place *place = half && pairs->n_waiting > 0 ? other_of(pairs, ev, exec) : NULL;
 
     if (err != MRD_OK)
         return err;
-    if (o != NULL) {
-        o->half = *ev;
-        o->half.args = NULL;
-        o->half.arg_count = 0;
-        o->half.flows = NULL;
-        o->half.flow_count = 0;
-        o->has_half = true;
-        o->waits = false;
-        p->n_waiting--;
-        return give_ready(p, ev->ts);
+    if (place != NULL) {
+        place->half = *ev;
+        place->half.args = NULL;
+        place->half.arg_count = 0;
+        place->half.flows = NULL;
+        place->half.flow_count = 0;
+        place->has_half = true;
+        place->waits = false;
+        pairs->n_waiting--;
+        return give_ready(pairs, ev->ts);
     }
-    if (p->n == 0 && !half)
-        return p->give(p->self, ev);
-    o = place_at(p, p->n);
-    if ((o->open = mrd_open_new(ev)) == NULL)
+    if (pairs->n == 0 && !half)
+        return pairs->give(pairs->self, ev);
+    place = place_at(pairs, pairs->n);
+    if ((place->open = mrd_open_new(ev)) == NULL)
         return MRD_NOMEM;
-    o->waits = half;
-    p->n_waiting += half;
-    p->n++;
+    place->waits = half;
+    pairs->n_waiting += half;
+    pairs->n++;
     return MRD_OK;
 }
 
 mrd_err
-mrd_exec_pairs_finish(mrd_exec_pairs *p)
+mrd_exec_pairs_finish(mrd_exec_pairs *pairs)
 {
     mrd_err err = MRD_OK;
 
-    while (p->n > 0 && err == MRD_OK)
-        err = give_oldest(p);
+    while (pairs->n > 0 && err == MRD_OK)
+        err = give_oldest(pairs);
     return err;
 }
 
 /* ---- Open and close -------------------------------------------------------------------------- */
 
 static void
-name_args(pair_group *g, mrd_strtab *strings, int64_t low)
+name_args(pair_group *group, mrd_strtab *strings, int64_t low)
 {
     char text[64];
 
     for (int i = 0; i < 2; i++) {
-        g->pcore[i] = low + i;
+        group->pcore[i] = low + i;
         snprintf(text, sizeof(text), "pcore%" PRId64 "_timestamp", low + i);
-        g->from[i] = mrd_strtab_addz(strings, text);
+        group->from[i] = mrd_strtab_addz(strings, text);
         snprintf(text, sizeof(text), "pcore%" PRId64 "_duration", low + i);
-        g->length[i] = mrd_strtab_addz(strings, text);
+        group->length[i] = mrd_strtab_addz(strings, text);
     }
 }
 
 /* Finds lines of physical cores in pairs, by process, logical core and k. */
 static mrd_err
-groups_make(mrd_exec_pairs *p, const mrd_catalog *cat, uint32_t profile)
+groups_make(mrd_exec_pairs *pairs, const mrd_catalog *cat, uint32_t profile)
 {
     mrd_map by_core = { 0 };
     mrd_err err = MRD_OK;
 
-    for (mrd_track_id i = 0; i < p->n_tracks && err == MRD_OK; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(cat, i);
-        mrd_map_key key = { (uint64_t) t->process << 32 | (uint32_t) t->source,
-                            (uint64_t) t->lnc_idx, (uint64_t) t->pcore_idx / 2 };
+    for (mrd_track_id id = 0; id < pairs->n_tracks && err == MRD_OK; id++) {
+        const mrd_track *track = mrd_catalog_borrow_track(cat, id);
+        mrd_map_key key = { (uint64_t) track->process << 32 | (uint32_t) track->source,
+                            (uint64_t) track->lnc_idx, (uint64_t) track->pcore_idx / 2 };
         uint32_t at;
-        pair_group *g;
+        pair_group *group;
 
-        if (mrd_catalog_profile_of(cat, i) != profile || t->kind != MRD_TRACK_SPANS ||
-            t->source != MRD_SRC_DEVICE || t->lnc_idx == MRD_NONE || t->pcore_idx < 0)
+        if (mrd_catalog_profile_of(cat, id) != profile || track->kind != MRD_TRACK_SPANS ||
+            track->source != MRD_SRC_DEVICE || track->lnc_idx == MRD_NONE || track->pcore_idx < 0)
             continue;
         if ((at = mrd_map_get(&by_core, key)) == MRD_MAP_NONE) {
-            at = (uint32_t) p->n_groups;
+            at = (uint32_t) pairs->n_groups;
             err = mrd_map_put(&by_core, key, at);
-            name_args(&p->groups[p->n_groups++], mrd_catalog_strings(cat), t->pcore_idx & ~1);
-            p->groups[at].low = i;
+            name_args(&pairs->groups[pairs->n_groups++], mrd_catalog_strings(cat),
+                      track->pcore_idx & ~1);
+            pairs->groups[at].low = id;
         }
-        g = &p->groups[at];
-        p->tracks[i] = (pair_track){ at + 1, (uint8_t) (t->pcore_idx & 1) };
-        if ((t->pcore_idx & 1) == 0 && (g->halves & 1) == 0)
-            g->low = i;
-        g->halves |= 1u << (t->pcore_idx & 1);
+        group = &pairs->groups[at];
+        pairs->tracks[id] = (pair_track){ at + 1, (uint8_t) (track->pcore_idx & 1) };
+        if ((track->pcore_idx & 1) == 0 && (group->halves & 1) == 0)
+            group->low = id;
+        group->halves |= 1u << (track->pcore_idx & 1);
     }
     mrd_map_fini(&by_core);
-    for (size_t i = 0; i < p->n_tracks; i++)
-        if (p->tracks[i].group != NO_GROUP && p->groups[p->tracks[i].group - 1].halves != 3)
-            p->tracks[i].group = NO_GROUP;
+    for (size_t i = 0; i < pairs->n_tracks; i++)
+        if (pairs->tracks[i].group != NO_GROUP &&
+            pairs->groups[pairs->tracks[i].group - 1].halves != 3)
+            pairs->tracks[i].group = NO_GROUP;
     return err;
 }
 
@@ -284,45 +287,46 @@ mrd_err
 mrd_exec_pairs_new(const mrd_catalog *cat, uint32_t profile, mrd_exec_pairs_fn *give, void *self,
                    mrd_exec_pairs **ret_pairs)
 {
-    mrd_exec_pairs *p = calloc(1, sizeof(*p));
+    mrd_exec_pairs *pairs = calloc(1, sizeof(*pairs));
     bool any = false;
     mrd_err err = MRD_NOMEM;
 
-    if (p == NULL)
+    if (pairs == NULL)
         return MRD_NOMEM;
-    p->give = give;
-    p->self = self;
-    p->n_tracks = mrd_catalog_tracks(cat);
-    p->tracks = calloc(p->n_tracks + 1, sizeof(*p->tracks));
-    p->groups = calloc(p->n_tracks + 1, sizeof(*p->groups));
-    p->v = calloc(PLACES, sizeof(*p->v));
-    if (p->tracks != NULL && p->groups != NULL && p->v != NULL)
-        err = groups_make(p, cat, profile);
-    for (size_t i = 0; i < p->n_tracks && err == MRD_OK && !any; i++)
-        any = p->tracks[i].group != NO_GROUP;
-    p->running = mrd_strtab_find(mrd_catalog_strings(cat), MRD_STR("nc_exec_running"));
-    p->exec_id = mrd_arg_key_find(mrd_catalog_strings(cat), MRD_KEY_EXEC);
-    if (err != MRD_OK || !any || p->running == MRD_SID_EMPTY || p->exec_id == MRD_SID_EMPTY) {
-        mrd_exec_pairs_free(p);
-        p = NULL;
+    pairs->give = give;
+    pairs->self = self;
+    pairs->n_tracks = mrd_catalog_tracks(cat);
+    pairs->tracks = calloc(pairs->n_tracks + 1, sizeof(*pairs->tracks));
+    pairs->groups = calloc(pairs->n_tracks + 1, sizeof(*pairs->groups));
+    pairs->v = calloc(PLACES, sizeof(*pairs->v));
+    if (pairs->tracks != NULL && pairs->groups != NULL && pairs->v != NULL)
+        err = groups_make(pairs, cat, profile);
+    for (size_t i = 0; i < pairs->n_tracks && err == MRD_OK && !any; i++)
+        any = pairs->tracks[i].group != NO_GROUP;
+    pairs->running = mrd_strtab_find(mrd_catalog_strings(cat), MRD_STR("nc_exec_running"));
+    pairs->exec_id = mrd_arg_key_find(mrd_catalog_strings(cat), MRD_KEY_EXEC);
+    if (err != MRD_OK || !any || pairs->running == MRD_SID_EMPTY ||
+        pairs->exec_id == MRD_SID_EMPTY) {
+        mrd_exec_pairs_free(pairs);
+        pairs = NULL;
     } else {
-        p->missing = mrd_strtab_addz(mrd_catalog_strings(cat), "pcore_missing");
+        pairs->missing = mrd_strtab_addz(mrd_catalog_strings(cat), "pcore_missing");
     }
     if (err == MRD_OK)
-        *ret_pairs = p;
+        *ret_pairs = pairs;
     return err;
 }
 
 void
-mrd_exec_pairs_free(mrd_exec_pairs *p)
+mrd_exec_pairs_free(mrd_exec_pairs *pairs)
 {
-    if (p == NULL)
+    if (pairs == NULL)
         return;
-    for (size_t i = 0; i < p->n; i++)
-        mrd_open_free(place_at(p, i)->open);
-    free(p->v);
-    free(p->args);
-    free(p->tracks);
-    free(p->groups);
-    free(p);
+    for (size_t i = 0; i < pairs->n; i++)
+        mrd_open_free(place_at(pairs, i)->open);
+    free(pairs->v);
+    free(pairs->args);
+    free(pairs->tracks);
+    free(pairs->groups);
+    free(pairs);
 }

@@ -31,10 +31,10 @@ typedef mrd_err mrd_exec_pairs_fn(void *self, const mrd_event *ev);
  * lines. Errors: NOMEM. */
 mrd_err mrd_exec_pairs_new(const mrd_catalog *cat, uint32_t profile, mrd_exec_pairs_fn *give,
                            void *self, mrd_exec_pairs **ret_pairs);
-void mrd_exec_pairs_free(mrd_exec_pairs *p);
+void mrd_exec_pairs_free(mrd_exec_pairs *pairs);
 /* Adds an event, in order of time. Errors: NOMEM, errors of `give`. */
-mrd_err mrd_exec_pairs_add(mrd_exec_pairs *p, const mrd_event *ev);
+mrd_err mrd_exec_pairs_add(mrd_exec_pairs *pairs, const mrd_event *ev);
 /* Called after the last event. */
-mrd_err mrd_exec_pairs_finish(mrd_exec_pairs *p);
+mrd_err mrd_exec_pairs_finish(mrd_exec_pairs *pairs);
 
 #endif

@@ -62,21 +62,21 @@ is_of_device(mrd_source_kind source)
 
 /* Returns the value of a numeric field; MRD_NONE if the track has none. */
 static int64_t
-group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t)
+group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *track)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process);
+    const mrd_process *process = mrd_catalog_borrow_process(cat, track->process);
 
     switch (field) {
     case MRD_GROUP_PROCESS:
-        return p->process_id;
+        return process->process_id;
     case MRD_GROUP_LNC:
-        return t->lnc_idx;
+        return track->lnc_idx;
     case MRD_GROUP_THREAD:
-        return t->thread_id;
+        return track->thread_id;
     case MRD_GROUP_WORKER:
-        return t->worker_gid != MRD_NONE ? t->worker_gid : p->worker_gid;
+        return track->worker_gid != MRD_NONE ? track->worker_gid : process->worker_gid;
     case MRD_GROUP_SIDE:
-        return is_of_device(t->source);
+        return is_of_device(track->source);
     case MRD_GROUP_INSTANCE:
     case MRD_GROUP_FIELDS:
         break;
@@ -86,23 +86,23 @@ group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t)
 
 /* Writes the value as text. Returns false if the track has none. */
 static bool
-group_value(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t, mrd_buf *to)
+group_value(const mrd_catalog *cat, mrd_group_field field, const mrd_track *track, mrd_buf *to)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process);
-    int64_t number = group_number(cat, field, t);
+    const mrd_process *process = mrd_catalog_borrow_process(cat, track->process);
+    int64_t number = group_number(cat, field, track);
 
     if (field == MRD_GROUP_INSTANCE) {
-        mrd_buf_str(to, mrd_catalog_text(cat, p->instance_id));
+        mrd_buf_str(to, mrd_catalog_text(cat, process->instance_id));
         return true;
     }
     if (field == MRD_GROUP_SIDE) {
-        mrd_buf_text(to, is_of_device(t->source) ? "device" : "CPU");
+        mrd_buf_text(to, is_of_device(track->source) ? "device" : "CPU");
         return true;
     }
-    if (number == MRD_NONE || (field == MRD_GROUP_PROCESS && (p->flags & MRD_PROC_NODE)))
+    if (number == MRD_NONE || (field == MRD_GROUP_PROCESS && (process->flags & MRD_PROC_NODE)))
         return false;
-    if (field == MRD_GROUP_PROCESS && (p->flags & MRD_PROC_NO_PID)) {
-        mrd_buf_str(to, mrd_catalog_text(cat, p->name));
+    if (field == MRD_GROUP_PROCESS && (process->flags & MRD_PROC_NO_PID)) {
+        mrd_buf_str(to, mrd_catalog_text(cat, process->name));
         return true;
     }
     mrd_buf_text(to, group_fields[field].label);
@@ -133,45 +133,47 @@ mrd_group_label(const mrd_catalog *cat, const mrd_group *group, mrd_track_id tra
 }
 
 static int
-text_order(mrd_str a, mrd_str b)
+text_order(mrd_str str, mrd_str b)
 {
-    size_t n = a.len < b.len ? a.len : b.len;
-    int order = n == 0 ? 0 : memcmp(a.p, b.p, n);
+    size_t n = str.len < b.len ? str.len : b.len;
+    int order = n == 0 ? 0 : memcmp(str.p, b.p, n);
 
-    return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
+    return order != 0 ? order : str.len < b.len ? -1 : str.len > b.len;
 }
 
 /* A process without a number is identified by its name only. */
 static int
-process_order(const mrd_catalog *cat, const mrd_process *a, const mrd_process *b)
+process_order(const mrd_catalog *cat, const mrd_process *process, const mrd_process *b)
 {
     uint32_t named = MRD_PROC_NO_PID | MRD_PROC_NODE;
 
-    if ((a->flags & named) != (b->flags & named))
-        return (a->flags & named) < (b->flags & named) ? -1 : 1;
-    if (a->process_id != b->process_id)
-        return a->process_id < b->process_id ? -1 : 1;
-    if (a->scope != b->scope)
-        return a->scope < b->scope ? -1 : 1;
-    return a->flags & named
-               ? text_order(mrd_catalog_text(cat, a->name), mrd_catalog_text(cat, b->name))
+    if ((process->flags & named) != (b->flags & named))
+        return (process->flags & named) < (b->flags & named) ? -1 : 1;
+    if (process->process_id != b->process_id)
+        return process->process_id < b->process_id ? -1 : 1;
+    if (process->scope != b->scope)
+        return process->scope < b->scope ? -1 : 1;
+    return process->flags & named
+               ? text_order(mrd_catalog_text(cat, process->name), mrd_catalog_text(cat, b->name))
                : 0;
 }
 
 int
-mrd_group_order(const mrd_catalog *cat, const mrd_group *group, mrd_track_id a, mrd_track_id b)
+mrd_group_order(const mrd_catalog *cat, const mrd_group *group, mrd_track_id id,
+                mrd_track_id track_id)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(cat, a), *u = mrd_catalog_borrow_track(cat, b);
-    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process),
+    const mrd_track *track = mrd_catalog_borrow_track(cat, id),
+                    *u = mrd_catalog_borrow_track(cat, track_id);
+    const mrd_process *process = mrd_catalog_borrow_process(cat, track->process),
                       *q = mrd_catalog_borrow_process(cat, u->process);
 
     for (size_t i = 0; i < group->n; i++) {
-        int64_t x = group_number(cat, group->field[i], t);
+        int64_t x = group_number(cat, group->field[i], track);
         int64_t y = group_number(cat, group->field[i], u);
         int order = group->field[i] == MRD_GROUP_INSTANCE
-                        ? text_order(mrd_catalog_text(cat, p->instance_id),
+                        ? text_order(mrd_catalog_text(cat, process->instance_id),
                                      mrd_catalog_text(cat, q->instance_id))
-                    : group->field[i] == MRD_GROUP_PROCESS ? process_order(cat, p, q)
+                    : group->field[i] == MRD_GROUP_PROCESS ? process_order(cat, process, q)
                                                            : (x < y ? -1 : x > y);
 
         if (order != 0)

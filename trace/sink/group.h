@@ -17,6 +17,7 @@ mrd_err mrd_group_parse(mrd_str text, mrd_group *ret_group, mrd_why *why);
 void mrd_group_label(const mrd_catalog *cat, const mrd_group *group, mrd_track_id track,
                      mrd_buf *to);
 /* Compares two tracks by the group's fields (numbers as numbers); 0 means the same group. */
-int mrd_group_order(const mrd_catalog *cat, const mrd_group *group, mrd_track_id a, mrd_track_id b);
+int mrd_group_order(const mrd_catalog *cat, const mrd_group *group, mrd_track_id id,
+                    mrd_track_id track_id);
 
 #endif

@@ -7,9 +7,9 @@
 
 /* Writes the members category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id and
  * flow_dir, each only if it has a value. */
-void mrd_json_put_marks(mrd_jw *w, const mrd_event *ev);
+void mrd_json_put_marks(mrd_jw *jw, const mrd_event *ev);
 /* Writes clock_bound_ns, or nothing for a local time. */
-void mrd_json_put_bound(mrd_jw *w, uint32_t bound_ns);
-void mrd_json_put_sample(mrd_jw *w, const mrd_event *ev); /* the value of a counter */
+void mrd_json_put_bound(mrd_jw *jw, uint32_t bound_ns);
+void mrd_json_put_sample(mrd_jw *jw, const mrd_event *ev); /* the value of a counter */
 
 #endif

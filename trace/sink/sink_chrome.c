@@ -44,129 +44,129 @@ typedef struct {
 /* ---- Metadata ---- */
 
 static void
-put_meta(chrome_sink *s, const char *name, uint32_t pid, uint32_t tid)
+put_meta(chrome_sink *sink, const char *name, uint32_t pid, uint32_t tid)
 {
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
 
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "ph");
-    mrd_jw_str(w, MRD_STR("M"));
-    MRD_JW_KEY(w, "pid");
-    mrd_jw_u64(w, pid);
-    MRD_JW_KEY(w, "tid");
-    mrd_jw_u64(w, tid);
-    MRD_JW_KEY(w, "ts");
-    mrd_jw_u64(w, 0);
-    MRD_JW_KEY(w, "name");
-    mrd_jw_str(w, mrd_str_of(name));
-    MRD_JW_KEY(w, "args");
-    mrd_jw_open(w, '{');
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "ph");
+    mrd_jw_str(jw, MRD_STR("M"));
+    MRD_JW_KEY(jw, "pid");
+    mrd_jw_u64(jw, pid);
+    MRD_JW_KEY(jw, "tid");
+    mrd_jw_u64(jw, tid);
+    MRD_JW_KEY(jw, "ts");
+    mrd_jw_u64(jw, 0);
+    MRD_JW_KEY(jw, "name");
+    mrd_jw_str(jw, mrd_str_of(name));
+    MRD_JW_KEY(jw, "args");
+    mrd_jw_open(jw, '{');
 }
 
 static void
-end_meta(chrome_sink *s)
+end_meta(chrome_sink *sink)
 {
-    mrd_jw_close(&s->w, '}');
-    mrd_jw_close(&s->w, '}');
+    mrd_jw_close(&sink->w, '}');
+    mrd_jw_close(&sink->w, '}');
 }
 
 static void
-put_sort_index(chrome_sink *s, const char *name, uint32_t pid, uint32_t tid, uint64_t index)
+put_sort_index(chrome_sink *sink, const char *name, uint32_t pid, uint32_t tid, uint64_t index)
 {
-    put_meta(s, name, pid, tid);
-    MRD_JW_KEY(&s->w, "sort_index");
-    mrd_jw_u64(&s->w, index);
-    end_meta(s);
+    put_meta(sink, name, pid, tid);
+    MRD_JW_KEY(&sink->w, "sort_index");
+    mrd_jw_u64(&sink->w, index);
+    end_meta(sink);
 }
 
 static void
-process_title(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to)
+process_title(const mrd_catalog *cat, const mrd_process *process, mrd_buf *to)
 {
-    mrd_str name = mrd_catalog_text(cat, p->name);
+    mrd_str name = mrd_catalog_text(cat, process->name);
 
     to->len = 0;
-    mrd_buf_str(to, mrd_catalog_text(cat, p->instance_id));
-    if (p->flags & MRD_PROC_NODE)
+    mrd_buf_str(to, mrd_catalog_text(cat, process->instance_id));
+    if (process->flags & MRD_PROC_NODE)
         mrd_buf_text(to, " host");
-    else if (!(p->flags & MRD_PROC_NO_PID))
-        mrd_buf_fmt(to, " pid %lld", (long long) p->process_id);
-    if (p->rank != MRD_NONE)
-        mrd_buf_fmt(to, " rank %lld", (long long) p->rank);
+    else if (!(process->flags & MRD_PROC_NO_PID))
+        mrd_buf_fmt(to, " pid %lld", (long long) process->process_id);
+    if (process->rank != MRD_NONE)
+        mrd_buf_fmt(to, " rank %lld", (long long) process->rank);
     if (name.len > 0)
         mrd_buf_fmt(to, " " MRD_STR_FMT, MRD_STR_ARG(name));
 }
 
 static void
-put_process(chrome_sink *s, mrd_proc_id id, uint64_t sort_index, mrd_buf *title)
+put_process(chrome_sink *sink, mrd_proc_id id, uint64_t sort_index, mrd_buf *title)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(s->cat, id);
-    mrd_jw *w = &s->w;
+    const mrd_process *process = mrd_catalog_borrow_process(sink->cat, id);
+    mrd_jw *jw = &sink->w;
 
-    process_title(s->cat, p, title);
-    put_meta(s, "process_name", id + 1, 0);
-    MRD_JW_KEY(w, "name");
-    mrd_jw_str(w, (mrd_str){ (const char *) title->p, title->len });
-    MRD_JW_KEY(w, "instance_id");
-    mrd_jw_sid(w, p->instance_id);
-    MRD_JW_KEY(w, "process_id");
-    mrd_jw_i64(w, p->process_id);
-    mrd_jw_put_i64(w, MRD_STR("container_pid"), p->container_pid);
-    mrd_jw_put_i64(w, MRD_STR("rank"), p->rank);
-    mrd_jw_put_i64(w, MRD_STR("world_size"), p->world_size);
-    mrd_jw_put_i64(w, MRD_STR("worker_gid"), p->worker_gid);
-    end_meta(s);
-    put_sort_index(s, "process_sort_index", id + 1, 0, sort_index);
+    process_title(sink->cat, process, title);
+    put_meta(sink, "process_name", id + 1, 0);
+    MRD_JW_KEY(jw, "name");
+    mrd_jw_str(jw, (mrd_str){ (const char *) title->p, title->len });
+    MRD_JW_KEY(jw, "instance_id");
+    mrd_jw_sid(jw, process->instance_id);
+    MRD_JW_KEY(jw, "process_id");
+    mrd_jw_i64(jw, process->process_id);
+    mrd_jw_put_i64(jw, MRD_STR("container_pid"), process->container_pid);
+    mrd_jw_put_i64(jw, MRD_STR("rank"), process->rank);
+    mrd_jw_put_i64(jw, MRD_STR("world_size"), process->world_size);
+    mrd_jw_put_i64(jw, MRD_STR("worker_gid"), process->worker_gid);
+    end_meta(sink);
+    put_sort_index(sink, "process_sort_index", id + 1, 0, sort_index);
 }
 
 static void
-track_title(const mrd_catalog *cat, const mrd_track *t, mrd_buf *to)
+track_title(const mrd_catalog *cat, const mrd_track *track, mrd_buf *to)
 {
-    mrd_str name = mrd_catalog_text(cat, t->name);
+    mrd_str name = mrd_catalog_text(cat, track->name);
 
     to->len = 0;
     if (name.len > 0)
         mrd_buf_str(to, name);
     else
-        mrd_buf_text(to, mrd_source_text(t->source));
-    if (t->device_idx != MRD_NONE)
-        mrd_buf_fmt(to, " device %lld", (long long) t->device_idx);
-    if (t->lnc_idx != MRD_NONE)
-        mrd_buf_fmt(to, " NC %lld", (long long) t->lnc_idx);
-    if (t->pcore_idx != MRD_NONE)
-        mrd_buf_fmt(to, " core %lld", (long long) t->pcore_idx);
-    if (t->thread_id != MRD_NONE)
-        mrd_buf_fmt(to, " tid %lld", (long long) t->thread_id);
+        mrd_buf_text(to, mrd_source_text(track->source));
+    if (track->device_idx != MRD_NONE)
+        mrd_buf_fmt(to, " device %lld", (long long) track->device_idx);
+    if (track->lnc_idx != MRD_NONE)
+        mrd_buf_fmt(to, " NC %lld", (long long) track->lnc_idx);
+    if (track->pcore_idx != MRD_NONE)
+        mrd_buf_fmt(to, " core %lld", (long long) track->pcore_idx);
+    if (track->thread_id != MRD_NONE)
+        mrd_buf_fmt(to, " tid %lld", (long long) track->thread_id);
 }
 
 static void
-put_thread(chrome_sink *s, mrd_track_id id, uint32_t tid, uint32_t lane)
+put_thread(chrome_sink *sink, mrd_track_id id, uint32_t tid, uint32_t lane)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, id);
+    const mrd_track *track = mrd_catalog_borrow_track(sink->cat, id);
     mrd_buf title = { 0 };
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
 
-    track_title(s->cat, t, &title);
+    track_title(sink->cat, track, &title);
     if (lane > 0)
         mrd_buf_fmt(&title, " (lane %u)", lane + 1);
-    put_meta(s, "thread_name", t->process + 1, tid);
-    MRD_JW_KEY(w, "name");
-    mrd_jw_str(w, (mrd_str){ (const char *) title.p, title.len });
-    s->err = title.err != MRD_OK ? title.err : s->err;
+    put_meta(sink, "thread_name", track->process + 1, tid);
+    MRD_JW_KEY(jw, "name");
+    mrd_jw_str(jw, (mrd_str){ (const char *) title.p, title.len });
+    sink->err = title.err != MRD_OK ? title.err : sink->err;
     mrd_buf_fini(&title);
-    MRD_JW_KEY(w, "trace_event_source");
-    mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
-    mrd_jw_put_i64(w, MRD_STR("lnc_idx"), t->lnc_idx);
-    mrd_jw_put_i64(w, MRD_STR("pcore_idx"), t->pcore_idx);
-    mrd_jw_put_i64(w, MRD_STR("device_idx"), t->device_idx);
-    mrd_jw_put_i64(w, MRD_STR("thread_id"), t->thread_id);
-    mrd_jw_put_i64(w, MRD_STR("worker_gid"), t->worker_gid);
-    if (t->name != MRD_SID_EMPTY) {
-        MRD_JW_KEY(w, "track");
-        mrd_jw_sid(w, t->name);
+    MRD_JW_KEY(jw, "trace_event_source");
+    mrd_jw_str(jw, mrd_str_of(mrd_source_text(track->source)));
+    mrd_jw_put_i64(jw, MRD_STR("lnc_idx"), track->lnc_idx);
+    mrd_jw_put_i64(jw, MRD_STR("pcore_idx"), track->pcore_idx);
+    mrd_jw_put_i64(jw, MRD_STR("device_idx"), track->device_idx);
+    mrd_jw_put_i64(jw, MRD_STR("thread_id"), track->thread_id);
+    mrd_jw_put_i64(jw, MRD_STR("worker_gid"), track->worker_gid);
+    if (track->name != MRD_SID_EMPTY) {
+        MRD_JW_KEY(jw, "track");
+        mrd_jw_sid(jw, track->name);
     }
-    end_meta(s);
+    end_meta(sink);
     /* All lanes of a track have one position. Their names give them an order. */
-    put_sort_index(s, "thread_sort_index", t->process + 1, tid, s->tracks[id].tid);
+    put_sort_index(sink, "thread_sort_index", track->process + 1, tid, sink->tracks[id].tid);
 }
 
 typedef struct {
@@ -178,357 +178,360 @@ typedef struct {
 static int
 process_order(const void *a, const void *b)
 {
-    const process_key *x = a, *y = b;
-    const mrd_process *p = mrd_catalog_borrow_process(x->cat, x->id),
+    const process_key *key = a, *y = b;
+    const mrd_process *process = mrd_catalog_borrow_process(key->cat, key->id),
                       *q = mrd_catalog_borrow_process(y->cat, y->id);
-    int64_t u[3] = { mrd_none_last(p->rank), mrd_none_last(p->sort_index), p->process_id },
+    int64_t int64s[3] = { mrd_none_last(process->rank), mrd_none_last(process->sort_index),
+                          process->process_id },
             v[3] = { mrd_none_last(q->rank), mrd_none_last(q->sort_index), q->process_id };
 
     for (size_t i = 0; i < 3; i++) {
-        int order = i == 2 ? strcmp(mrd_catalog_text(x->cat, p->instance_id).p,
-                                    mrd_catalog_text(x->cat, q->instance_id).p)
+        int order = i == 2 ? strcmp(mrd_catalog_text(key->cat, process->instance_id).p,
+                                    mrd_catalog_text(key->cat, q->instance_id).p)
                            : 0;
 
         if (order != 0)
             return order;
-        if (u[i] != v[i])
-            return u[i] < v[i] ? -1 : 1;
+        if (int64s[i] != v[i])
+            return int64s[i] < v[i] ? -1 : 1;
     }
-    return x->id < y->id ? -1 : x->id > y->id;
+    return key->id < y->id ? -1 : key->id > y->id;
 }
 
 static void
-put_processes(chrome_sink *s)
+put_processes(chrome_sink *sink)
 {
-    size_t n = mrd_catalog_processes(s->cat);
+    size_t n = mrd_catalog_processes(sink->cat);
     process_key *keys = malloc((n + 1) * sizeof(*keys));
     mrd_buf title = { 0 };
 
     if (keys == NULL) {
-        s->err = MRD_NOMEM;
+        sink->err = MRD_NOMEM;
         return;
     }
     for (size_t i = 0; i < n; i++)
-        keys[i] = (process_key){ s->cat, (mrd_proc_id) i };
+        keys[i] = (process_key){ sink->cat, (mrd_proc_id) i };
     qsort(keys, n, sizeof(*keys), process_order);
     for (size_t i = 0; i < n; i++) {
-        if (mrd_catalog_borrow_process(s->cat, keys[i].id)->profile == s->env->profile)
-            put_process(s, keys[i].id, i, &title);
+        if (mrd_catalog_borrow_process(sink->cat, keys[i].id)->profile == sink->env->profile)
+            put_process(sink, keys[i].id, i, &title);
     }
-    s->err = title.err != MRD_OK ? title.err : s->err;
+    sink->err = title.err != MRD_OK ? title.err : sink->err;
     mrd_buf_fini(&title);
     free(keys);
 }
 
 /* Makes a name for the counter, because Chrome identifies counters only by process and name. */
 static bool
-counter_name(chrome_sink *s, mrd_track_id id)
+counter_name(chrome_sink *sink, mrd_track_id id)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, id);
+    const mrd_track *track = mrd_catalog_borrow_track(sink->cat, id);
     mrd_buf title = { 0 };
 
-    track_title(s->cat, t, &title);
+    track_title(sink->cat, track, &title);
     if (title.err == MRD_OK)
-        s->tracks[id].counter = mrd_str_dup((mrd_str){ (const char *) title.p, title.len });
+        sink->tracks[id].counter = mrd_str_dup((mrd_str){ (const char *) title.p, title.len });
     mrd_buf_fini(&title);
-    return s->tracks[id].counter != NULL;
+    return sink->tracks[id].counter != NULL;
 }
 
 static void
-start(chrome_sink *s, mrd_ev_ns first)
+start(chrome_sink *sink, mrd_ev_ns first)
 {
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
 
-    s->started = true;
-    s->base = mrd_ev_after(s->env->first, s->env->last) ? first : mrd_ev_min(s->env->first, first);
-    mrd_jw_open(w, '{');
+    sink->started = true;
+    sink->base = mrd_ev_after(sink->env->first, sink->env->last)
+                     ? first
+                     : mrd_ev_min(sink->env->first, first);
+    mrd_jw_open(jw, '{');
     /* The profile's name lets readers find the list of events after a head of any length. */
-    mrd_catalog_json(w, s->cat, s->env->profile, "traceEvents");
-    MRD_JW_KEY(w, "displayTimeUnit");
-    mrd_jw_str(w, MRD_STR("ns"));
-    MRD_JW_KEY(w, "baseTimeNanoseconds");
-    mrd_jw_i64(w, s->base.ns);
-    MRD_JW_KEY(w, "traceEvents");
-    mrd_jw_open(w, '[');
-    put_processes(s);
+    mrd_catalog_json(jw, sink->cat, sink->env->profile, "traceEvents");
+    MRD_JW_KEY(jw, "displayTimeUnit");
+    mrd_jw_str(jw, MRD_STR("ns"));
+    MRD_JW_KEY(jw, "baseTimeNanoseconds");
+    mrd_jw_i64(jw, sink->base.ns);
+    MRD_JW_KEY(jw, "traceEvents");
+    mrd_jw_open(jw, '[');
+    put_processes(sink);
 }
 
 /* ---- Events ---- */
 
 /* Returns the tid of the lane, and names a new one. 0 if out of memory. */
 static uint32_t
-lane_tid(chrome_sink *s, mrd_track_id track, uint32_t lane)
+lane_tid(chrome_sink *sink, mrd_track_id track, uint32_t lane)
 {
-    chrome_track *t = &s->tracks[track];
+    chrome_track *t = &sink->tracks[track];
 
     if (t->tid == 0) {
-        t->tid = s->next_tid++;
-        put_thread(s, track, t->tid, 0);
+        t->tid = sink->next_tid++;
+        put_thread(sink, track, t->tid, 0);
     }
     if (lane == 0)
         return t->tid;
     if (!MRD_VEC_REACH(t->lanes, t->n_lanes, lane - 1))
         return 0;
     if (t->lanes[lane - 1] == 0) {
-        t->lanes[lane - 1] = s->next_tid++;
-        put_thread(s, track, t->lanes[lane - 1], lane);
+        t->lanes[lane - 1] = sink->next_tid++;
+        put_thread(sink, track, t->lanes[lane - 1], lane);
     }
     return t->lanes[lane - 1];
 }
 
 static int64_t
-since_base(const chrome_sink *s, mrd_ev_ns ts)
+since_base(const chrome_sink *sink, mrd_ev_ns ts)
 {
     int64_t v;
 
-    if (__builtin_sub_overflow(ts.ns, s->base.ns, &v))
-        return mrd_ev_before(ts, s->base) ? INT64_MIN : INT64_MAX;
+    if (__builtin_sub_overflow(ts.ns, sink->base.ns, &v))
+        return mrd_ev_before(ts, sink->base) ? INT64_MIN : INT64_MAX;
     return v;
 }
 
 static void
-put_head(chrome_sink *s, mrd_str ph, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
+put_head(chrome_sink *sink, mrd_str ph, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
 
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "ph");
-    mrd_jw_str(w, ph);
-    MRD_JW_KEY(w, "pid");
-    mrd_jw_u64(w, pid);
-    MRD_JW_KEY(w, "tid");
-    mrd_jw_u64(w, tid);
-    MRD_JW_KEY(w, "ts");
-    mrd_jw_us(w, since_base(s, ts));
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "ph");
+    mrd_jw_str(jw, ph);
+    MRD_JW_KEY(jw, "pid");
+    mrd_jw_u64(jw, pid);
+    MRD_JW_KEY(jw, "tid");
+    mrd_jw_u64(jw, tid);
+    MRD_JW_KEY(jw, "ts");
+    mrd_jw_us(jw, since_base(sink, ts));
 }
 
 static void
-put_cat(mrd_jw *w, mrd_sid category)
+put_cat(mrd_jw *jw, mrd_sid category)
 {
     if (category == MRD_SID_EMPTY)
         return;
-    MRD_JW_KEY(w, "cat");
-    mrd_jw_sid(w, category);
+    MRD_JW_KEY(jw, "cat");
+    mrd_jw_sid(jw, category);
 }
 
 static void
-put_args(mrd_jw *w, const mrd_event *ev)
+put_args(mrd_jw *jw, const mrd_event *ev)
 {
     bool no_start = ev->flags & MRD_EV_NO_START, simulated = ev->flags & MRD_EV_SIMULATED;
 
     if (ev->arg_count == 0 && ev->id == 0 && ev->bound_ns == 0 && !no_start && !simulated)
         return;
-    MRD_JW_KEY(w, "args");
-    mrd_jw_open(w, '{');
+    MRD_JW_KEY(jw, "args");
+    mrd_jw_open(jw, '{');
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        mrd_jw_key_sid(w, ev->args[i].key);
-        mrd_jw_arg(w, &ev->args[i]);
+        mrd_jw_key_sid(jw, ev->args[i].key);
+        mrd_jw_arg(jw, &ev->args[i]);
     }
     if (ev->id != 0) {
-        MRD_JW_KEY(w, "meridian.id");
-        mrd_jw_u64(w, ev->id);
+        MRD_JW_KEY(jw, "meridian.id");
+        mrd_jw_u64(jw, ev->id);
     }
     if (ev->bound_ns != MRD_BOUND_LOCAL && ev->bound_ns != MRD_BOUND_UNKNOWN) {
-        MRD_JW_KEY(w, "meridian.clock_bound_ns");
-        mrd_jw_u64(w, ev->bound_ns);
+        MRD_JW_KEY(jw, "meridian.clock_bound_ns");
+        mrd_jw_u64(jw, ev->bound_ns);
     }
     if (no_start) {
-        MRD_JW_KEY(w, "meridian.no_start");
-        mrd_jw_bool(w, true);
+        MRD_JW_KEY(jw, "meridian.no_start");
+        mrd_jw_bool(jw, true);
     }
     if (simulated) {
-        MRD_JW_KEY(w, "meridian.simulated");
-        mrd_jw_bool(w, true);
+        MRD_JW_KEY(jw, "meridian.simulated");
+        mrd_jw_bool(jw, true);
     }
-    mrd_jw_close(w, '}');
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_flow_point(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
+put_flow_point(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
     static const char *const ph[] = { "t", "s", "t", "f" };
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
     char id[24];
 
-    put_head(s, mrd_str_of(ph[flow->dir & 3]), pid, tid, ts);
-    MRD_JW_KEY(w, "name");
-    mrd_jw_str(w, MRD_STR("flow"));
-    MRD_JW_KEY(w, "cat");
-    mrd_jw_str(w, MRD_STR("flow"));
+    put_head(sink, mrd_str_of(ph[flow->dir & 3]), pid, tid, ts);
+    MRD_JW_KEY(jw, "name");
+    mrd_jw_str(jw, MRD_STR("flow"));
+    MRD_JW_KEY(jw, "cat");
+    mrd_jw_str(jw, MRD_STR("flow"));
     /* Hexadecimal text, because readers with doubles would confuse large numbers, and
      * trace_processor reads text as hexadecimal. */
-    MRD_JW_KEY(w, "id");
-    mrd_jw_str(w, (mrd_str){ id, (size_t) snprintf(id, sizeof(id), "0x%" PRIx64, flow->id) });
+    MRD_JW_KEY(jw, "id");
+    mrd_jw_str(jw, (mrd_str){ id, (size_t) snprintf(id, sizeof(id), "0x%" PRIx64, flow->id) });
     if (flow->dir == MRD_FLOW_END) {
-        MRD_JW_KEY(w, "bp");
-        mrd_jw_str(w, MRD_STR("e"));
+        MRD_JW_KEY(jw, "bp");
+        mrd_jw_str(jw, MRD_STR("e"));
     }
-    mrd_jw_close(w, '}');
+    mrd_jw_close(jw, '}');
 }
 
 /* Each end of an arrow gets an id, and the start is written once for each of them. */
 static void
-put_flow(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
+put_flow(chrome_sink *sink, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
     mrd_map_key key = { flow->id, 0, 0 };
     mrd_flow point = { .id = flow->id, .dir = flow->dir };
     uint32_t n;
 
     if (flow->dir == MRD_FLOW_START && flow->ends > 1 &&
-        mrd_map_put(&s->fans, key, flow->ends) == MRD_OK)
+        mrd_map_put(&sink->fans, key, flow->ends) == MRD_OK)
         for (n = flow->ends; --n > 0;) {
             point.id = mrd_flow_end_id(flow->id, n);
-            put_flow_point(s, &point, pid, tid, ts);
+            put_flow_point(sink, &point, pid, tid, ts);
             point.id = flow->id;
         }
-    if (flow->dir == MRD_FLOW_END && (n = mrd_map_get(&s->fans, key)) != MRD_MAP_NONE) {
+    if (flow->dir == MRD_FLOW_END && (n = mrd_map_get(&sink->fans, key)) != MRD_MAP_NONE) {
         point.id = mrd_flow_end_id(flow->id, n - 1);
-        if (n == 1 || mrd_map_put(&s->fans, key, n - 1) != MRD_OK)
-            mrd_map_remove(&s->fans, key);
+        if (n == 1 || mrd_map_put(&sink->fans, key, n - 1) != MRD_OK)
+            mrd_map_remove(&sink->fans, key);
     }
-    put_flow_point(s, &point, pid, tid, ts);
+    put_flow_point(sink, &point, pid, tid, ts);
 }
 
 static void
-put_span(chrome_sink *s, const mrd_event *ev, uint32_t pid, uint32_t tid)
+put_span(chrome_sink *sink, const mrd_event *ev, uint32_t pid, uint32_t tid)
 {
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
     bool open = ev->kind == MRD_SPAN && ev->dur_ns < 0;
 
-    put_head(s,
+    put_head(sink,
              ev->kind == MRD_INSTANT ? MRD_STR("i")
              : open                  ? MRD_STR("B")
                                      : MRD_STR("X"),
              pid, tid, ev->ts);
     if (ev->kind == MRD_SPAN && !open) {
-        MRD_JW_KEY(w, "dur");
-        mrd_jw_us(w, ev->dur_ns);
+        MRD_JW_KEY(jw, "dur");
+        mrd_jw_us(jw, ev->dur_ns);
     }
     if (ev->kind == MRD_INSTANT) {
-        MRD_JW_KEY(w, "s");
-        mrd_jw_str(w, MRD_STR("t"));
+        MRD_JW_KEY(jw, "s");
+        mrd_jw_str(jw, MRD_STR("t"));
     }
-    MRD_JW_KEY(w, "name");
-    mrd_jw_sid(w, ev->name);
-    put_cat(w, ev->category);
-    put_args(w, ev);
-    mrd_jw_close(w, '}');
+    MRD_JW_KEY(jw, "name");
+    mrd_jw_sid(jw, ev->name);
+    put_cat(jw, ev->category);
+    put_args(jw, ev);
+    mrd_jw_close(jw, '}');
     for (uint8_t i = 0; i < ev->flow_count; i++)
-        put_flow(s, &ev->flows[i], pid, tid, ev->ts);
+        put_flow(sink, &ev->flows[i], pid, tid, ev->ts);
 }
 
 static void
-put_loss(chrome_sink *s, const mrd_event *ev, uint32_t pid, uint32_t tid)
+put_loss(chrome_sink *sink, const mrd_event *ev, uint32_t pid, uint32_t tid)
 {
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
 
-    put_head(s, MRD_STR("X"), pid, tid, ev->ts);
-    MRD_JW_KEY(w, "dur");
-    mrd_jw_us(w, ev->dur_ns < 0 ? 0 : ev->dur_ns);
-    MRD_JW_KEY(w, "name");
-    mrd_jw_sid(w, ev->name);
-    MRD_JW_KEY(w, "cat");
-    mrd_jw_str(w, MRD_STR("meridian.loss"));
-    MRD_JW_KEY(w, "args");
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "meridian.lost");
-    mrd_jw_i64(w, ev->ivalue);
-    mrd_jw_close(w, '}');
-    mrd_jw_close(w, '}');
+    put_head(sink, MRD_STR("X"), pid, tid, ev->ts);
+    MRD_JW_KEY(jw, "dur");
+    mrd_jw_us(jw, ev->dur_ns < 0 ? 0 : ev->dur_ns);
+    MRD_JW_KEY(jw, "name");
+    mrd_jw_sid(jw, ev->name);
+    MRD_JW_KEY(jw, "cat");
+    mrd_jw_str(jw, MRD_STR("meridian.loss"));
+    MRD_JW_KEY(jw, "args");
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "meridian.lost");
+    mrd_jw_i64(jw, ev->ivalue);
+    mrd_jw_close(jw, '}');
+    mrd_jw_close(jw, '}');
 }
 
 static mrd_err
-put_counter(chrome_sink *s, const mrd_event *ev, uint32_t pid)
+put_counter(chrome_sink *sink, const mrd_event *ev, uint32_t pid)
 {
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
 
-    if (s->tracks[ev->track].counter == NULL && !counter_name(s, ev->track))
+    if (sink->tracks[ev->track].counter == NULL && !counter_name(sink, ev->track))
         return MRD_NOMEM;
-    put_head(s, MRD_STR("C"), pid, 0, ev->ts);
-    MRD_JW_KEY(w, "name");
-    mrd_jw_str(w, mrd_str_of(s->tracks[ev->track].counter));
-    put_cat(w, ev->category);
-    MRD_JW_KEY(w, "args");
-    mrd_jw_open(w, '{');
+    put_head(sink, MRD_STR("C"), pid, 0, ev->ts);
+    MRD_JW_KEY(jw, "name");
+    mrd_jw_str(jw, mrd_str_of(sink->tracks[ev->track].counter));
+    put_cat(jw, ev->category);
+    MRD_JW_KEY(jw, "args");
+    mrd_jw_open(jw, '{');
     if (ev->name != MRD_SID_EMPTY)
-        mrd_jw_key_sid(w, ev->name);
+        mrd_jw_key_sid(jw, ev->name);
     else
-        MRD_JW_KEY(w, "value");
-    mrd_json_put_sample(w, ev);
-    mrd_jw_close(w, '}');
-    mrd_jw_close(w, '}');
+        MRD_JW_KEY(jw, "value");
+    mrd_json_put_sample(jw, ev);
+    mrd_jw_close(jw, '}');
+    mrd_jw_close(jw, '}');
     return MRD_OK;
 }
 
 static mrd_err
 chrome_event(void *state, const mrd_event *ev)
 {
-    chrome_sink *s = state;
+    chrome_sink *sink = state;
     mrd_flow flow = { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir };
     uint32_t pid, tid;
 
-    if (ev->track >= s->n_tracks)
+    if (ev->track >= sink->n_tracks)
         return MRD_STATE; /* not in the catalog when the sink was opened */
     /* viewers would show all the time between this event and the others */
     if (ev->flags & MRD_EV_MISTIMED)
         return MRD_OK;
-    if (!s->started)
-        start(s, ev->ts);
-    pid = mrd_catalog_borrow_track(s->cat, ev->track)->process + 1;
+    if (!sink->started)
+        start(sink, ev->ts);
+    pid = mrd_catalog_borrow_track(sink->cat, ev->track)->process + 1;
     if (ev->kind == MRD_COUNTER)
-        return put_counter(s, ev, pid);
-    if ((tid = lane_tid(s, ev->track, mrd_lanes_put(s->lanes, ev))) == 0)
+        return put_counter(sink, ev, pid);
+    if ((tid = lane_tid(sink, ev->track, mrd_lanes_put(sink->lanes, ev))) == 0)
         return MRD_NOMEM;
     if (ev->kind == MRD_FLOW)
-        put_flow(s, &flow, pid, tid, ev->ts);
+        put_flow(sink, &flow, pid, tid, ev->ts);
     else if (ev->kind == MRD_LOSS)
-        put_loss(s, ev, pid, tid);
+        put_loss(sink, ev, pid, tid);
     else
-        put_span(s, ev, pid, tid);
-    return s->err != MRD_OK ? s->err : mrd_lanes_err(s->lanes);
+        put_span(sink, ev, pid, tid);
+    return sink->err != MRD_OK ? sink->err : mrd_lanes_err(sink->lanes);
 }
 
 static mrd_err
 chrome_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
-    chrome_sink *s = state;
+    chrome_sink *sink = state;
 
-    s->env = env;
-    s->cat = env->catalog;
-    s->next_tid = 1;
-    s->n_tracks = mrd_catalog_tracks(env->catalog);
-    s->tracks = calloc(s->n_tracks + 1, sizeof(*s->tracks));
-    s->lanes = mrd_lanes_new(s->n_tracks);
-    if (s->tracks == NULL || s->lanes == NULL) {
-        free(s->tracks);
-        mrd_lanes_free(s->lanes);
-        mrd_map_fini(&s->fans);
+    sink->env = env;
+    sink->cat = env->catalog;
+    sink->next_tid = 1;
+    sink->n_tracks = mrd_catalog_tracks(env->catalog);
+    sink->tracks = calloc(sink->n_tracks + 1, sizeof(*sink->tracks));
+    sink->lanes = mrd_lanes_new(sink->n_tracks);
+    if (sink->tracks == NULL || sink->lanes == NULL) {
+        free(sink->tracks);
+        mrd_lanes_free(sink->lanes);
+        mrd_map_fini(&sink->fans);
         return mrd_why_set(why, MRD_NOMEM, 0, "chrome: tracks");
     }
-    mrd_jw_init(&s->w, env->out, mrd_catalog_strings(env->catalog), false);
+    mrd_jw_init(&sink->w, env->out, mrd_catalog_strings(env->catalog), false);
     return MRD_OK;
 }
 
 static mrd_err
 chrome_close(void *state, mrd_why *why)
 {
-    chrome_sink *s = state;
+    chrome_sink *sink = state;
 
     (void) why;
-    if (!s->started)
-        start(s, (mrd_ev_ns){ 0 });
-    mrd_jw_close(&s->w, ']');
-    mrd_jw_close(&s->w, '}');
-    mrd_jw_end(&s->w);
-    mrd_jw_fini(&s->w);
-    for (size_t i = 0; i < s->n_tracks; i++) {
-        free(s->tracks[i].lanes);
-        free(s->tracks[i].counter);
+    if (!sink->started)
+        start(sink, (mrd_ev_ns){ 0 });
+    mrd_jw_close(&sink->w, ']');
+    mrd_jw_close(&sink->w, '}');
+    mrd_jw_end(&sink->w);
+    mrd_jw_fini(&sink->w);
+    for (size_t i = 0; i < sink->n_tracks; i++) {
+        free(sink->tracks[i].lanes);
+        free(sink->tracks[i].counter);
     }
-    free(s->tracks);
-    mrd_lanes_free(s->lanes);
-    mrd_map_fini(&s->fans);
-    return s->err;
+    free(sink->tracks);
+    mrd_lanes_free(sink->lanes);
+    mrd_map_fini(&sink->fans);
+    return sink->err;
 }
 
 const mrd_sink_ops mrd_sink_chrome = {

@@ -13,29 +13,29 @@ typedef struct {
 static mrd_err
 csv_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
-    csv_sink *s = state;
+    csv_sink *sink = state;
 
-    s->folder = env->dir != NULL;
-    return mrd_csv_open(env, &s->csv, why);
+    sink->folder = env->dir != NULL;
+    return mrd_csv_open(env, &sink->csv, why);
 }
 
 static mrd_err
 csv_event(void *state, const mrd_event *ev)
 {
-    csv_sink *s = state;
-    mrd_err err = mrd_csv_event(s->csv, ev);
+    csv_sink *sink = state;
+    mrd_err err = mrd_csv_event(sink->csv, ev);
 
-    s->failed = s->failed || err != MRD_OK;
+    sink->failed = sink->failed || err != MRD_OK;
     return err;
 }
 
 static mrd_err
 csv_close(void *state, mrd_why *why)
 {
-    csv_sink *s = state;
+    csv_sink *sink = state;
 
     /* A NULL `why` means that another output failed: no files remain without a manifest. */
-    return mrd_csv_close(s->csv, !s->failed && (why != NULL || !s->folder), why);
+    return mrd_csv_close(sink->csv, !sink->failed && (why != NULL || !sink->folder), why);
 }
 
 const mrd_sink_ops mrd_sink_csv = {

@@ -71,73 +71,74 @@ typedef struct {
 /* ---- Parts that all events of a track share, rendered once ---- */
 
 static void
-put_i64(mrd_jw *w, mrd_str key, int64_t v, bool text)
+put_i64(mrd_jw *jw, mrd_str key, int64_t v, bool text)
 {
     if (v == MRD_NONE || !text) {
-        mrd_jw_put_i64(w, key, v);
+        mrd_jw_put_i64(jw, key, v);
         return;
     }
-    mrd_jw_key(w, key);
-    mrd_jw_i64_text(w, v);
+    mrd_jw_key(jw, key);
+    mrd_jw_i64_text(jw, v);
 }
 
 static void
-put_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
+put_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(s->cat, t->process);
-    bool vendor = s->explorer && t->kind == MRD_TRACK_SPANS; /* a row of the vendor's schema */
+    const mrd_process *process = mrd_catalog_borrow_process(sink->cat, track->process);
+    bool vendor =
+        sink->explorer && track->kind == MRD_TRACK_SPANS; /* a row of the vendor's schema */
     char group[64];
 
-    if (!s->explorer && t->kind == MRD_TRACK_SPANS) {
-        MRD_JW_KEY(w, "group");
-        mrd_jw_str(w, (mrd_str){ group, (size_t) mrd_json_group(t, group) });
+    if (!sink->explorer && track->kind == MRD_TRACK_SPANS) {
+        MRD_JW_KEY(jw, "group");
+        mrd_jw_str(jw, (mrd_str){ group, (size_t) mrd_json_group(track, group) });
     }
-    mrd_jw_put_sid(w, MRD_STR("instance_id"), p->instance_id);
-    if (s->explorer)
-        mrd_jw_put_i64(w, MRD_STR("nc_idx"), t->lnc_idx);
-    put_i64(w, MRD_STR("lnc_idx"), t->lnc_idx, !s->explorer);
-    put_i64(w, MRD_STR("process_id"), p->process_id, true);
+    mrd_jw_put_sid(jw, MRD_STR("instance_id"), process->instance_id);
+    if (sink->explorer)
+        mrd_jw_put_i64(jw, MRD_STR("nc_idx"), track->lnc_idx);
+    put_i64(jw, MRD_STR("lnc_idx"), track->lnc_idx, !sink->explorer);
+    put_i64(jw, MRD_STR("process_id"), process->process_id, true);
     if (scope != 0)
-        mrd_jw_put_i64(w, MRD_STR("scope"), scope);
-    mrd_jw_put_i64(w, MRD_STR("thread_id"), t->thread_id);
-    mrd_jw_put_i64(w, MRD_STR("pcore_idx"), t->pcore_idx);
-    mrd_jw_put_i64(w, MRD_STR("device_idx"), t->device_idx);
-    put_i64(w, MRD_STR("worker_gid"), t->worker_gid != MRD_NONE ? t->worker_gid : p->worker_gid,
-            false);
-    MRD_JW_KEY(w, "trace_event_source");
-    mrd_jw_str(w,
-               mrd_str_of(vendor ? mrd_source_vendor_text(t->source) : mrd_source_text(t->source)));
-    if (vendor && t->source > MRD_SRC_FRAMEWORK) {
-        MRD_JW_KEY(w, "source");
-        mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
+        mrd_jw_put_i64(jw, MRD_STR("scope"), scope);
+    mrd_jw_put_i64(jw, MRD_STR("thread_id"), track->thread_id);
+    mrd_jw_put_i64(jw, MRD_STR("pcore_idx"), track->pcore_idx);
+    mrd_jw_put_i64(jw, MRD_STR("device_idx"), track->device_idx);
+    put_i64(jw, MRD_STR("worker_gid"),
+            track->worker_gid != MRD_NONE ? track->worker_gid : process->worker_gid, false);
+    MRD_JW_KEY(jw, "trace_event_source");
+    mrd_jw_str(jw, mrd_str_of(vendor ? mrd_source_vendor_text(track->source)
+                                     : mrd_source_text(track->source)));
+    if (vendor && track->source > MRD_SRC_FRAMEWORK) {
+        MRD_JW_KEY(jw, "source");
+        mrd_jw_str(jw, mrd_str_of(mrd_source_text(track->source)));
     }
-    mrd_jw_put_sid(w, MRD_STR("track"), t->name);
-    if (t->kind == MRD_TRACK_COUNTER) {
-        mrd_jw_put_flag(w, MRD_STR("node"), p->flags & MRD_PROC_NODE);
-        if (t->unit != MRD_UNIT_NONE) {
-            MRD_JW_KEY(w, "unit");
-            mrd_jw_str(w, mrd_str_of(mrd_unit_text(t->unit)));
+    mrd_jw_put_sid(jw, MRD_STR("track"), track->name);
+    if (track->kind == MRD_TRACK_COUNTER) {
+        mrd_jw_put_flag(jw, MRD_STR("node"), process->flags & MRD_PROC_NODE);
+        if (track->unit != MRD_UNIT_NONE) {
+            MRD_JW_KEY(jw, "unit");
+            mrd_jw_str(jw, mrd_str_of(mrd_unit_text(track->unit)));
         }
-        mrd_jw_put_sid(w, MRD_STR("unit_name"), t->unit_name);
+        mrd_jw_put_sid(jw, MRD_STR("unit_name"), track->unit_name);
     }
 }
 
 /* Writes the node of a mem_usage or cpu_util row, and the process only for a process's own
  * sample. */
 static void
-put_host_identity(json_sink *s, mrd_jw *w, const mrd_track *t, uint32_t scope)
+put_host_identity(json_sink *sink, mrd_jw *jw, const mrd_track *track, uint32_t scope)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(s->cat, t->process);
+    const mrd_process *process = mrd_catalog_borrow_process(sink->cat, track->process);
 
-    mrd_jw_put_sid(w, MRD_STR("instance_id"), p->instance_id);
-    if (!(p->flags & MRD_PROC_NODE) || p->process_id != 0)
-        put_i64(w, MRD_STR("process_id"), p->process_id, true);
+    mrd_jw_put_sid(jw, MRD_STR("instance_id"), process->instance_id);
+    if (!(process->flags & MRD_PROC_NODE) || process->process_id != 0)
+        put_i64(jw, MRD_STR("process_id"), process->process_id, true);
     if (scope != 0)
-        mrd_jw_put_i64(w, MRD_STR("scope"), scope);
-    if (!(p->flags & MRD_PROC_NODE))
-        mrd_jw_put_flag(w, MRD_STR("process"), true);
-    if (mrd_str_is(mrd_catalog_text(s->cat, t->name), MRD_NAME_MEM_MONITOR))
-        mrd_jw_put_sid(w, MRD_STR("track"), t->name);
+        mrd_jw_put_i64(jw, MRD_STR("scope"), scope);
+    if (!(process->flags & MRD_PROC_NODE))
+        mrd_jw_put_flag(jw, MRD_STR("process"), true);
+    if (mrd_str_is(mrd_catalog_text(sink->cat, track->name), MRD_NAME_MEM_MONITOR))
+        mrd_jw_put_sid(jw, MRD_STR("track"), track->name);
 }
 
 static bool
@@ -148,14 +149,15 @@ collect(void *self, const void *data, size_t len)
 }
 
 static json_role
-track_role(const mrd_catalog *cat, const mrd_track *t, mrd_str *ret_cpu_id)
+track_role(const mrd_catalog *cat, const mrd_track *track, mrd_str *ret_cpu_id)
 {
-    mrd_str name = mrd_catalog_text(cat, t->name);
+    mrd_str name = mrd_catalog_text(cat, track->name);
 
-    if (t->kind == MRD_TRACK_SPANS)
+    if (track->kind == MRD_TRACK_SPANS)
         return ROLE_EVENT;
-    if (t->source != MRD_SRC_HOST || t->lnc_idx != MRD_NONE || t->pcore_idx != MRD_NONE ||
-        t->device_idx != MRD_NONE || t->thread_id != MRD_NONE)
+    if (track->source != MRD_SRC_HOST || track->lnc_idx != MRD_NONE ||
+        track->pcore_idx != MRD_NONE || track->device_idx != MRD_NONE ||
+        track->thread_id != MRD_NONE)
         return ROLE_COUNTER;
     if (mrd_str_is(name, MRD_NAME_MEM_USED) || mrd_str_is(name, MRD_NAME_MEM_MONITOR))
         return ROLE_MEM_USED;
@@ -165,54 +167,54 @@ track_role(const mrd_catalog *cat, const mrd_track *t, mrd_str *ret_cpu_id)
 }
 
 static mrd_err
-render_tracks(json_sink *s, mrd_why *why)
+render_tracks(json_sink *sink, mrd_why *why)
 {
-    uint32_t *scopes = mrd_catalog_scopes(s->cat);
+    uint32_t *scopes = mrd_catalog_scopes(sink->cat);
     mrd_out *out = NULL;
-    mrd_jw w;
+    mrd_jw jw;
     mrd_err err;
 
-    s->n_tracks = mrd_catalog_tracks(s->cat);
-    s->tracks = calloc(s->n_tracks + 1, sizeof(*s->tracks));
-    if (scopes == NULL || s->tracks == NULL) {
+    sink->n_tracks = mrd_catalog_tracks(sink->cat);
+    sink->tracks = calloc(sink->n_tracks + 1, sizeof(*sink->tracks));
+    if (scopes == NULL || sink->tracks == NULL) {
         free(scopes);
         return mrd_why_set(why, MRD_NOMEM, 0, "json: tracks");
     }
-    if ((err = mrd_out_func(collect, &s->fragments, "tracks", &out, why)) != MRD_OK) {
+    if ((err = mrd_out_func(collect, &sink->fragments, "tracks", &out, why)) != MRD_OK) {
         free(scopes);
         return err;
     }
-    mrd_jw_init(&w, out, mrd_catalog_strings(s->cat), s->env->options->pretty);
-    for (size_t i = 0; i < s->n_tracks; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(s->cat, (mrd_track_id) i);
-        json_track *j = &s->tracks[i];
+    mrd_jw_init(&jw, out, mrd_catalog_strings(sink->cat), sink->env->options->pretty);
+    for (size_t i = 0; i < sink->n_tracks; i++) {
+        const mrd_track *track = mrd_catalog_borrow_track(sink->cat, (mrd_track_id) i);
+        json_track *j = &sink->tracks[i];
 
-        mrd_jw_flush(&w);
+        mrd_jw_flush(&jw);
         j->at = mrd_out_size(out);
-        j->role = track_role(s->cat, t, &j->cpu_id);
-        j->runtime = mrd_source_is_runtime(t->source);
-        if (mrd_catalog_profile_of(s->cat, (mrd_track_id) i) != s->env->profile)
+        j->role = track_role(sink->cat, track, &j->cpu_id);
+        j->runtime = mrd_source_is_runtime(track->source);
+        if (mrd_catalog_profile_of(sink->cat, (mrd_track_id) i) != sink->env->profile)
             continue;
-        mrd_jw_inside(&w, 3);
+        mrd_jw_inside(&jw, 3);
         if (j->role == ROLE_EVENT || j->role == ROLE_COUNTER)
-            put_identity(s, &w, t, scopes[t->process]);
+            put_identity(sink, &jw, track, scopes[track->process]);
         else
-            put_host_identity(s, &w, t, scopes[t->process]);
+            put_host_identity(sink, &jw, track, scopes[track->process]);
     }
-    mrd_jw_fini(&w);
-    s->tracks[s->n_tracks].at = mrd_out_size(out);
+    mrd_jw_fini(&jw);
+    sink->tracks[sink->n_tracks].at = mrd_out_size(out);
     free(scopes);
     return mrd_out_commit(out, why);
 }
 
 static void
-put_fragment(const json_sink *s, mrd_jw *w, mrd_track_id track)
+put_fragment(const json_sink *sink, mrd_jw *jw, mrd_track_id track)
 {
-    const json_track *j = &s->tracks[track];
+    const json_track *j = &sink->tracks[track];
 
     if (j[1].at > j->at)
         mrd_jw_members(
-            w, (mrd_str){ (const char *) s->fragments.p + j->at, (size_t) (j[1].at - j->at) });
+            jw, (mrd_str){ (const char *) sink->fragments.p + j->at, (size_t) (j[1].at - j->at) });
 }
 
 /* ---- Events ---- */
@@ -220,48 +222,48 @@ put_fragment(const json_sink *s, mrd_jw *w, mrd_track_id track)
 /* Returns the index of the member for an argument, PROMOTED if it has none. The guide's numbers
  * must be integers. */
 static size_t
-promoted_index(const json_sink *s, const json_track *track, const mrd_arg *arg)
+promoted_index(const json_sink *sink, const json_track *track, const mrd_arg *arg)
 {
     size_t i = 0;
     bool number = mrd_arg_is_int(arg);
 
-    while (i < PROMOTED && (s->promoted_key[i] != arg->key || s->promoted_key[i] == 0))
+    while (i < PROMOTED && (sink->promoted_key[i] != arg->key || sink->promoted_key[i] == 0))
         i++;
     if (i == PROMOTED)
         return PROMOTED;
     if (i == PROMOTED_PARENT || i == PROMOTED_TYPE)
         return number && track->runtime ? i : PROMOTED;
-    if (promoted[i].text && !s->explorer)
+    if (promoted[i].text && !sink->explorer)
         return number ? i : PROMOTED;
     return arg->type == MRD_ARG_JSON ? PROMOTED : i;
 }
 
 static void
-put_promoted(json_sink *s, mrd_jw *w, const mrd_arg *const at[PROMOTED])
+put_promoted(json_sink *sink, mrd_jw *jw, const mrd_arg *const at[PROMOTED])
 {
     for (size_t i = 0; i < PROMOTED_PARENT; i++) {
         if (at[i] == NULL)
             continue;
-        mrd_jw_key(w, mrd_str_of(mrd_arg_key_text(promoted[i].key)));
-        if (promoted[i].text && !s->explorer && at[i]->type == MRD_ARG_INT)
-            mrd_jw_i64_text(w, at[i]->v.i);
-        else if (promoted[i].text && !s->explorer)
-            mrd_jw_u64_text(w, at[i]->v.u);
+        mrd_jw_key(jw, mrd_str_of(mrd_arg_key_text(promoted[i].key)));
+        if (promoted[i].text && !sink->explorer && at[i]->type == MRD_ARG_INT)
+            mrd_jw_i64_text(jw, at[i]->v.i);
+        else if (promoted[i].text && !sink->explorer)
+            mrd_jw_u64_text(jw, at[i]->v.u);
         else
-            mrd_jw_arg(w, at[i]);
+            mrd_jw_arg(jw, at[i]);
     }
 }
 
 /* Separates arguments with their own member from the others, and returns the number of the
  * others. */
 static uint32_t
-sort_args(const json_sink *s, const mrd_event *ev, const mrd_arg *at[PROMOTED])
+sort_args(const json_sink *sink, const mrd_event *ev, const mrd_arg *at[PROMOTED])
 {
-    const json_track *track = &s->tracks[ev->track];
+    const json_track *track = &sink->tracks[ev->track];
     uint32_t rest = 0;
 
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        size_t k = promoted_index(s, track, &ev->args[i]);
+        size_t k = promoted_index(sink, track, &ev->args[i]);
 
         if (k < PROMOTED && at[k] == NULL)
             at[k] = &ev->args[i];
@@ -272,10 +274,10 @@ sort_args(const json_sink *s, const mrd_event *ev, const mrd_arg *at[PROMOTED])
 }
 
 static void
-put_args(mrd_jw *w, const mrd_event *ev, const mrd_arg *const at[PROMOTED])
+put_args(mrd_jw *jw, const mrd_event *ev, const mrd_arg *const at[PROMOTED])
 {
-    MRD_JW_KEY(w, "args");
-    mrd_jw_open(w, '{');
+    MRD_JW_KEY(jw, "args");
+    mrd_jw_open(jw, '{');
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *arg = &ev->args[i];
         bool own = false;
@@ -284,67 +286,68 @@ put_args(mrd_jw *w, const mrd_event *ev, const mrd_arg *const at[PROMOTED])
             own = at[k] == arg;
         if (own)
             continue;
-        mrd_jw_key_sid(w, arg->key);
-        mrd_jw_arg(w, arg);
+        mrd_jw_key_sid(jw, arg->key);
+        mrd_jw_arg(jw, arg);
     }
-    mrd_jw_close(w, '}');
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_guide_numbers(json_sink *s, mrd_jw *w, const mrd_event *ev, const mrd_arg *const at[PROMOTED])
+put_guide_numbers(json_sink *sink, mrd_jw *jw, const mrd_event *ev,
+                  const mrd_arg *const at[PROMOTED])
 {
-    const json_track *j = &s->tracks[ev->track];
+    const json_track *track = &sink->tracks[ev->track];
     const mrd_arg *type = at[PROMOTED_TYPE];
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, ev->track);
+    const mrd_track *t = mrd_catalog_borrow_track(sink->cat, ev->track);
 
-    if (j->runtime) {
-        MRD_JW_KEY(w, "parent_id");
+    if (track->runtime) {
+        MRD_JW_KEY(jw, "parent_id");
         if (at[PROMOTED_PARENT] != NULL)
-            mrd_jw_arg(w, at[PROMOTED_PARENT]);
+            mrd_jw_arg(jw, at[PROMOTED_PARENT]);
         else
-            mrd_jw_u64(w, 0);
+            mrd_jw_u64(jw, 0);
     }
-    MRD_JW_KEY(w, "type");
+    MRD_JW_KEY(jw, "type");
     if (type != NULL)
-        mrd_jw_arg(w, type);
+        mrd_jw_arg(jw, type);
     else
-        mrd_jw_i64(w, mrd_json_event_type(t->source, mrd_catalog_text(s->cat, ev->name)));
+        mrd_jw_i64(jw, mrd_json_event_type(t->source, mrd_catalog_text(sink->cat, ev->name)));
 }
 
 static void
-put_event(json_sink *s, mrd_jw *w, const mrd_event *ev)
+put_event(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
 {
     const mrd_arg *at[PROMOTED] = { NULL };
-    uint32_t rest = ev->arg_count == 0 ? 0 : sort_args(s, ev, at);
+    uint32_t rest = ev->arg_count == 0 ? 0 : sort_args(sink, ev, at);
 
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "duration");
-    mrd_jw_i64(w, ev->kind != MRD_SPAN || ev->dur_ns < 0 ? 0 : ev->dur_ns);
-    put_fragment(s, w, ev->track);
-    if (ev->id != 0 || (s->tracks[ev->track].runtime && !s->explorer)) {
-        MRD_JW_KEY(w, "id");
-        mrd_jw_u64(w, ev->id);
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "duration");
+    mrd_jw_i64(jw, ev->kind != MRD_SPAN || ev->dur_ns < 0 ? 0 : ev->dur_ns);
+    put_fragment(sink, jw, ev->track);
+    if (ev->id != 0 || (sink->tracks[ev->track].runtime && !sink->explorer)) {
+        MRD_JW_KEY(jw, "id");
+        mrd_jw_u64(jw, ev->id);
     }
-    MRD_JW_KEY(w, "name");
-    mrd_jw_sid(w, ev->name);
-    put_promoted(s, w, at);
-    MRD_JW_KEY(w, "timestamp");
-    mrd_jw_i64(w, ev->ts.ns);
-    if (s->explorer) {
-        MRD_JW_KEY(w, "timestamp_unit");
-        mrd_jw_str(w, MRD_STR("ns"));
+    MRD_JW_KEY(jw, "name");
+    mrd_jw_sid(jw, ev->name);
+    put_promoted(sink, jw, at);
+    MRD_JW_KEY(jw, "timestamp");
+    mrd_jw_i64(jw, ev->ts.ns);
+    if (sink->explorer) {
+        MRD_JW_KEY(jw, "timestamp_unit");
+        mrd_jw_str(jw, MRD_STR("ns"));
     } else {
-        put_guide_numbers(s, w, ev, at);
+        put_guide_numbers(sink, jw, ev, at);
     }
-    mrd_json_put_marks(w, ev);
+    mrd_json_put_marks(jw, ev);
     if (rest > 0)
-        put_args(w, ev, at);
-    mrd_jw_close(w, '}');
+        put_args(jw, ev, at);
+    mrd_jw_close(jw, '}');
 }
 
 /* Writes a point of an arrow without a span. */
 static void
-put_flow_point(json_sink *s, mrd_jw *w, const mrd_event *ev)
+put_flow_point(json_sink *sink, mrd_jw *jw, const mrd_event *ev)
 {
     mrd_flow flow = { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir };
     mrd_event point = *ev;
@@ -354,159 +357,160 @@ put_flow_point(json_sink *s, mrd_jw *w, const mrd_event *ev)
     point.flows = &flow;
     point.flow_count = 1;
     point.dur_ns = 0;
-    put_event(s, w, &point);
+    put_event(sink, jw, &point);
 }
 
 /* ---- Counters and losses ---- */
 
 static mrd_jw *
-spool_row(json_sink *s, mrd_jw_spool *spool)
+spool_row(json_sink *sink, mrd_jw_spool *spool)
 {
-    mrd_jw *w = mrd_jw_spool_writer(spool, mrd_catalog_strings(s->cat), s->env->options->pretty, 2);
+    mrd_jw *jw =
+        mrd_jw_spool_writer(spool, mrd_catalog_strings(sink->cat), sink->env->options->pretty, 2);
 
-    if (w != NULL)
-        mrd_jw_open(w, '{');
-    return w;
+    if (jw != NULL)
+        mrd_jw_open(jw, '{');
+    return jw;
 }
 
 /* Writes the first members of a host row. */
 static void
-put_row_start(json_sink *s, mrd_jw *w, mrd_track_id track)
+put_row_start(json_sink *sink, mrd_jw *jw, mrd_track_id track)
 {
-    MRD_JW_KEY(w, "duration");
-    mrd_jw_u64(w, 1);
-    put_fragment(s, w, track);
+    MRD_JW_KEY(jw, "duration");
+    mrd_jw_u64(jw, 1);
+    put_fragment(sink, jw, track);
 }
 
 static void
-put_row_end(mrd_jw *w, const mrd_event *ev)
+put_row_end(mrd_jw *jw, const mrd_event *ev)
 {
-    MRD_JW_KEY(w, "timestamp");
-    mrd_jw_i64(w, ev->ts.ns);
-    mrd_jw_put_flag(w, MRD_STR("simulated"), ev->flags & MRD_EV_SIMULATED);
-    mrd_json_put_bound(w, ev->bound_ns);
-    mrd_jw_close(w, '}');
+    MRD_JW_KEY(jw, "timestamp");
+    mrd_jw_i64(jw, ev->ts.ns);
+    mrd_jw_put_flag(jw, MRD_STR("simulated"), ev->flags & MRD_EV_SIMULATED);
+    mrd_json_put_bound(jw, ev->bound_ns);
+    mrd_jw_close(jw, '}');
 }
 
 static mrd_err
-put_counter(json_sink *s, const mrd_event *ev)
+put_counter(json_sink *sink, const mrd_event *ev)
 {
-    mrd_jw *w = spool_row(s, &s->counters);
+    mrd_jw *jw = spool_row(sink, &sink->counters);
 
-    if (w == NULL)
+    if (jw == NULL)
         return MRD_NOMEM;
-    MRD_JW_KEY(w, "value");
-    mrd_json_put_sample(w, ev);
-    put_fragment(s, w, ev->track);
-    mrd_jw_put_sid(w, MRD_STR("name"), ev->name);
-    mrd_jw_put_sid(w, MRD_STR("category"), ev->category);
-    put_row_end(w, ev);
+    MRD_JW_KEY(jw, "value");
+    mrd_json_put_sample(jw, ev);
+    put_fragment(sink, jw, ev->track);
+    mrd_jw_put_sid(jw, MRD_STR("name"), ev->name);
+    mrd_jw_put_sid(jw, MRD_STR("category"), ev->category);
+    put_row_end(jw, ev);
     return MRD_OK;
 }
 
 static mrd_err
-put_cpu(json_sink *s, const mrd_event *ev)
+put_cpu(json_sink *sink, const mrd_event *ev)
 {
-    mrd_jw *w = spool_row(s, &s->cpu);
+    mrd_jw *jw = spool_row(sink, &sink->cpu);
 
-    if (w == NULL)
+    if (jw == NULL)
         return MRD_NOMEM;
-    put_row_start(s, w, ev->track);
-    MRD_JW_KEY(w, "cpu_id");
-    mrd_jw_str(w, s->tracks[ev->track].cpu_id);
-    mrd_jw_key(w, s->explorer ? MRD_STR("util_percent") : MRD_STR("util"));
-    mrd_json_put_sample(w, ev);
-    put_row_end(w, ev);
+    put_row_start(sink, jw, ev->track);
+    MRD_JW_KEY(jw, "cpu_id");
+    mrd_jw_str(jw, sink->tracks[ev->track].cpu_id);
+    mrd_jw_key(jw, sink->explorer ? MRD_STR("util_percent") : MRD_STR("util"));
+    mrd_json_put_sample(jw, ev);
+    put_row_end(jw, ev);
     return MRD_OK;
 }
 
 static mrd_err
-flush_memory(json_sink *s)
+flush_memory(json_sink *sink)
 {
-    for (size_t i = 0; i < s->n_rows; i++) {
-        const mem_row *r = &s->rows[i];
-        const mrd_event *any = r->has_used ? &r->used : &r->percent;
-        mrd_jw *w = spool_row(s, &s->mem);
+    for (size_t i = 0; i < sink->n_rows; i++) {
+        const mem_row *row = &sink->rows[i];
+        const mrd_event *any = row->has_used ? &row->used : &row->percent;
+        mrd_jw *jw = spool_row(sink, &sink->mem);
 
-        if (w == NULL)
+        if (jw == NULL)
             return MRD_NOMEM;
-        put_row_start(s, w, any->track);
-        if (r->has_percent) {
-            mrd_jw_key(w, s->explorer ? MRD_STR("used_percent") : MRD_STR("percent_usage"));
-            mrd_json_put_sample(w, &r->percent);
+        put_row_start(sink, jw, any->track);
+        if (row->has_percent) {
+            mrd_jw_key(jw, sink->explorer ? MRD_STR("used_percent") : MRD_STR("percent_usage"));
+            mrd_json_put_sample(jw, &row->percent);
         }
-        if (r->has_used) {
-            mrd_jw_key(w, s->explorer ? MRD_STR("used_bytes") : MRD_STR("usage"));
-            mrd_json_put_sample(w, &r->used);
+        if (row->has_used) {
+            mrd_jw_key(jw, sink->explorer ? MRD_STR("used_bytes") : MRD_STR("usage"));
+            mrd_json_put_sample(jw, &row->used);
         }
-        put_row_end(w, any);
+        put_row_end(jw, any);
     }
-    s->n_rows = 0;
+    sink->n_rows = 0;
     return MRD_OK;
 }
 
 static mem_row *
-memory_row(json_sink *s, mrd_proc_id process, bool used)
+memory_row(json_sink *sink, mrd_proc_id process, bool used)
 {
-    for (size_t i = 0; i < s->n_rows; i++) {
-        mem_row *r = &s->rows[i];
+    for (size_t i = 0; i < sink->n_rows; i++) {
+        mem_row *row = &sink->rows[i];
 
-        if (r->process == process && !(used ? r->has_used : r->has_percent))
-            return r;
+        if (row->process == process && !(used ? row->has_used : row->has_percent))
+            return row;
     }
-    if (!MRD_VEC_ROOM(s->rows, s->n_rows, s->cap_rows, 1))
+    if (!MRD_VEC_ROOM(sink->rows, sink->n_rows, sink->cap_rows, 1))
         return NULL;
-    s->rows[s->n_rows] = (mem_row){ .process = process };
-    return &s->rows[s->n_rows++];
+    sink->rows[sink->n_rows] = (mem_row){ .process = process };
+    return &sink->rows[sink->n_rows++];
 }
 
 static mrd_err
-put_memory(json_sink *s, const mrd_event *ev, bool used)
+put_memory(json_sink *sink, const mrd_event *ev, bool used)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, ev->track);
+    const mrd_track *track = mrd_catalog_borrow_track(sink->cat, ev->track);
     mrd_err err = MRD_OK;
-    mem_row *r;
+    mem_row *row;
 
-    if (s->n_rows > 0 &&
-        (s->rows[0].has_used ? s->rows[0].used : s->rows[0].percent).ts.ns != ev->ts.ns)
-        err = flush_memory(s);
-    if (err != MRD_OK || (r = memory_row(s, t->process, used)) == NULL)
+    if (sink->n_rows > 0 &&
+        (sink->rows[0].has_used ? sink->rows[0].used : sink->rows[0].percent).ts.ns != ev->ts.ns)
+        err = flush_memory(sink);
+    if (err != MRD_OK || (row = memory_row(sink, track->process, used)) == NULL)
         return MRD_NOMEM;
     if (used) {
-        r->used = *ev;
-        r->has_used = true;
+        row->used = *ev;
+        row->has_used = true;
     } else {
-        r->percent = *ev;
-        r->has_percent = true;
+        row->percent = *ev;
+        row->has_percent = true;
     }
     return MRD_OK;
 }
 
 static mrd_err
-put_loss(json_sink *s, const mrd_event *ev)
+put_loss(json_sink *sink, const mrd_event *ev)
 {
-    mrd_jw *w = spool_row(s, &s->losses);
+    mrd_jw *jw = spool_row(sink, &sink->losses);
 
-    if (w == NULL)
+    if (jw == NULL)
         return MRD_NOMEM;
-    s->lost += ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue;
-    MRD_JW_KEY(w, "lost");
-    mrd_jw_i64(w, ev->ivalue);
-    put_fragment(s, w, ev->track);
-    MRD_JW_KEY(w, "cause");
-    mrd_jw_sid(w, ev->name);
-    mrd_jw_put_sid(w, MRD_STR("category"), ev->category);
-    mrd_jw_put_flag(w, MRD_STR("unfinished"), ev->dur_ns < 0);
-    MRD_JW_KEY(w, "duration");
-    mrd_jw_i64(w, ev->dur_ns < 0 ? 0 : ev->dur_ns);
-    put_row_end(w, ev);
+    sink->lost += ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue;
+    MRD_JW_KEY(jw, "lost");
+    mrd_jw_i64(jw, ev->ivalue);
+    put_fragment(sink, jw, ev->track);
+    MRD_JW_KEY(jw, "cause");
+    mrd_jw_sid(jw, ev->name);
+    mrd_jw_put_sid(jw, MRD_STR("category"), ev->category);
+    mrd_jw_put_flag(jw, MRD_STR("unfinished"), ev->dur_ns < 0);
+    MRD_JW_KEY(jw, "duration");
+    mrd_jw_i64(jw, ev->dur_ns < 0 ? 0 : ev->dur_ns);
+    put_row_end(jw, ev);
     return MRD_OK;
 }
 
 /* ---- The sink ---- */
 
 static void
-see_range(json_sink *s, const mrd_event *ev)
+see_range(json_sink *sink, const mrd_event *ev)
 {
     mrd_ev_ns end = ev->ts;
 
@@ -515,40 +519,40 @@ see_range(json_sink *s, const mrd_event *ev)
     if (ev->kind == MRD_SPAN && ev->dur_ns > 0 &&
         __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end.ns))
         end = (mrd_ev_ns){ INT64_MAX };
-    s->first = mrd_ev_min(ev->ts, s->first);
-    s->last = mrd_ev_max(end, s->last);
+    sink->first = mrd_ev_min(ev->ts, sink->first);
+    sink->last = mrd_ev_max(end, sink->last);
 }
 
 static mrd_err
 json_event(void *state, const mrd_event *ev)
 {
-    json_sink *s = state;
+    json_sink *sink = state;
 
-    if (s->device != NULL)
-        return mrd_json_device_event(s->device, &s->w, ev);
-    if (ev->track >= s->n_tracks)
+    if (sink->device != NULL)
+        return mrd_json_device_event(sink->device, &sink->w, ev);
+    if (ev->track >= sink->n_tracks)
         return MRD_STATE; /* not in the catalog when the sink was opened */
-    s->events++;
-    see_range(s, ev);
+    sink->events++;
+    see_range(sink, ev);
     switch (ev->kind) {
     case MRD_COUNTER:
-        switch (s->tracks[ev->track].role) {
+        switch (sink->tracks[ev->track].role) {
         case ROLE_MEM_USED:
-            return put_memory(s, ev, true);
+            return put_memory(sink, ev, true);
         case ROLE_MEM_PERCENT:
-            return put_memory(s, ev, false);
+            return put_memory(sink, ev, false);
         case ROLE_CPU:
-            return put_cpu(s, ev);
+            return put_cpu(sink, ev);
         default:
-            return put_counter(s, ev);
+            return put_counter(sink, ev);
         }
     case MRD_LOSS:
-        return put_loss(s, ev);
+        return put_loss(sink, ev);
     case MRD_FLOW:
-        put_flow_point(s, &s->w, ev);
+        put_flow_point(sink, &sink->w, ev);
         return MRD_OK;
     default:
-        put_event(s, &s->w, ev);
+        put_event(sink, &sink->w, ev);
         return MRD_OK;
     }
 }
@@ -556,160 +560,160 @@ json_event(void *state, const mrd_event *ev)
 static mrd_err
 json_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
-    json_sink *s = state;
+    json_sink *sink = state;
     mrd_strtab *strings = mrd_catalog_strings(env->catalog);
     mrd_err err;
 
-    s->env = env;
-    s->cat = env->catalog;
-    s->explorer = env->options->json_layout == MRD_JSON_EXPLORER;
-    s->first = (mrd_ev_ns){ INT64_MAX };
-    s->last = (mrd_ev_ns){ INT64_MIN };
-    mrd_jw_init(&s->w, env->out, strings, env->options->pretty);
-    mrd_jw_open(&s->w, '{');
+    sink->env = env;
+    sink->cat = env->catalog;
+    sink->explorer = env->options->json_layout == MRD_JSON_EXPLORER;
+    sink->first = (mrd_ev_ns){ INT64_MAX };
+    sink->last = (mrd_ev_ns){ INT64_MIN };
+    mrd_jw_init(&sink->w, env->out, strings, env->options->pretty);
+    mrd_jw_open(&sink->w, '{');
     if (env->profile != 0) {
-        mrd_catalog_json(&s->w, s->cat, env->profile, "device_profile");
-        if ((err = mrd_json_device_open(env, &s->w, &s->device, why)) != MRD_OK)
-            mrd_jw_fini(&s->w);
+        mrd_catalog_json(&sink->w, sink->cat, env->profile, "device_profile");
+        if ((err = mrd_json_device_open(env, &sink->w, &sink->device, why)) != MRD_OK)
+            mrd_jw_fini(&sink->w);
         return err;
     }
     for (size_t i = 0; i < PROMOTED; i++) {
-        if (s->explorer ? promoted[i].explorer : promoted[i].guide)
-            s->promoted_key[i] = mrd_arg_key_find(strings, promoted[i].key);
+        if (sink->explorer ? promoted[i].explorer : promoted[i].guide)
+            sink->promoted_key[i] = mrd_arg_key_find(strings, promoted[i].key);
     }
-    mrd_catalog_json(&s->w, s->cat, 0, "system_profile");
-    mrd_jw_key(&s->w, s->explorer ? MRD_STR("trace_event") : MRD_STR("trace_events"));
-    mrd_jw_open(&s->w, '[');
-    if ((err = render_tracks(s, why)) != MRD_OK) {
-        free(s->tracks);
-        mrd_buf_fini(&s->fragments);
-        mrd_jw_fini(&s->w);
+    mrd_catalog_json(&sink->w, sink->cat, 0, "system_profile");
+    mrd_jw_key(&sink->w, sink->explorer ? MRD_STR("trace_event") : MRD_STR("trace_events"));
+    mrd_jw_open(&sink->w, '[');
+    if ((err = render_tracks(sink, why)) != MRD_OK) {
+        free(sink->tracks);
+        mrd_buf_fini(&sink->fragments);
+        mrd_jw_fini(&sink->w);
     }
     return err;
 }
 
 static mrd_err
-put_section(json_sink *s, const char *key, mrd_jw_spool *spool, mrd_why *why)
+put_section(json_sink *sink, const char *key, mrd_jw_spool *spool, mrd_why *why)
 {
     mrd_err err;
 
-    mrd_jw_key(&s->w, mrd_str_of(key));
-    mrd_jw_open(&s->w, '[');
-    err = mrd_jw_spool_drain(spool, &s->w, why);
-    mrd_jw_close(&s->w, ']');
+    mrd_jw_key(&sink->w, mrd_str_of(key));
+    mrd_jw_open(&sink->w, '[');
+    err = mrd_jw_spool_drain(spool, &sink->w, why);
+    mrd_jw_close(&sink->w, ']');
     return err;
 }
 
 static void
-put_listed_profile(json_sink *s, const mrd_devprofile *d)
+put_listed_profile(json_sink *sink, const mrd_devprofile *devprofile)
 {
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
 
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "device_profile_name");
-    mrd_jw_sid(w, d->name);
-    mrd_jw_put_sid(w, MRD_STR("instance_id"), d->instance_id);
-    mrd_jw_put_i64(w, MRD_STR("process_id"), d->process_id);
-    mrd_jw_put_i64(w, MRD_STR("nc_id"), d->nc_idx);
-    mrd_jw_put_i64(w, MRD_STR("session_id"), d->session);
-    mrd_jw_put_sid(w, MRD_STR("model_id"), d->model);
-    mrd_jw_close(w, '}');
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "device_profile_name");
+    mrd_jw_sid(jw, devprofile->name);
+    mrd_jw_put_sid(jw, MRD_STR("instance_id"), devprofile->instance_id);
+    mrd_jw_put_i64(jw, MRD_STR("process_id"), devprofile->process_id);
+    mrd_jw_put_i64(jw, MRD_STR("nc_id"), devprofile->nc_idx);
+    mrd_jw_put_i64(jw, MRD_STR("session_id"), devprofile->session);
+    mrd_jw_put_sid(jw, MRD_STR("model_id"), devprofile->model);
+    mrd_jw_close(jw, '}');
 }
 
 /* Writes rows of the newer layout that are derived from the catalog. */
 static void
-put_explorer_lists(json_sink *s)
+put_explorer_lists(json_sink *sink)
 {
-    mrd_jw *w = &s->w;
+    mrd_jw *jw = &sink->w;
     size_t n;
-    const mrd_devprofile *d = mrd_catalog_devprofiles(s->cat, &n);
-    const mrd_artifact *a;
+    const mrd_devprofile *devprofile = mrd_catalog_devprofiles(sink->cat, &n);
+    const mrd_artifact *artifact;
 
-    MRD_JW_KEY(w, "device_profile_list");
-    mrd_jw_open(w, '[');
+    MRD_JW_KEY(jw, "device_profile_list");
+    mrd_jw_open(jw, '[');
     for (size_t i = 1; i < n; i++)
-        put_listed_profile(s, &d[i]);
-    a = mrd_catalog_artifacts(s->cat, &n);
+        put_listed_profile(sink, &devprofile[i]);
+    artifact = mrd_catalog_artifacts(sink->cat, &n);
     for (size_t i = 0; i < n; i++)
-        if (mrd_catalog_is_only_carried(s->cat, &a[i]))
-            put_listed_profile(s, &(mrd_devprofile){ .name = a[i].profile,
-                                                     .instance_id = a[i].instance_id,
-                                                     .process_id = a[i].process_id,
-                                                     .nc_idx = a[i].nc_idx,
-                                                     .session = a[i].session });
-    mrd_jw_close(w, ']');
-    MRD_JW_KEY(w, "warnings");
-    mrd_jw_open(w, '[');
-    for (size_t i = 0; i < mrd_catalog_notes(s->cat); i++) {
-        mrd_jw_open(w, '{');
-        MRD_JW_KEY(w, "category");
-        mrd_jw_str(w, MRD_STR("meridian"));
-        MRD_JW_KEY(w, "message");
-        mrd_jw_str(w, mrd_catalog_note_at(s->cat, i));
-        mrd_jw_close(w, '}');
+        if (mrd_catalog_is_only_carried(sink->cat, &artifact[i]))
+            put_listed_profile(sink, &(mrd_devprofile){ .name = artifact[i].profile,
+                                                        .instance_id = artifact[i].instance_id,
+                                                        .process_id = artifact[i].process_id,
+                                                        .nc_idx = artifact[i].nc_idx,
+                                                        .session = artifact[i].session });
+    mrd_jw_close(jw, ']');
+    MRD_JW_KEY(jw, "warnings");
+    mrd_jw_open(jw, '[');
+    for (size_t i = 0; i < mrd_catalog_notes(sink->cat); i++) {
+        mrd_jw_open(jw, '{');
+        MRD_JW_KEY(jw, "category");
+        mrd_jw_str(jw, MRD_STR("meridian"));
+        MRD_JW_KEY(jw, "message");
+        mrd_jw_str(jw, mrd_catalog_note_at(sink->cat, i));
+        mrd_jw_close(jw, '}');
     }
-    mrd_jw_close(w, ']');
+    mrd_jw_close(jw, ']');
 }
 
 /* Writes totals. first_ts_ns and last_ts_ns are strings, as in the vendor's schema. */
 static void
-put_totals(json_sink *s)
+put_totals(json_sink *sink)
 {
-    mrd_jw *w = &s->w;
-    bool any = !mrd_ev_after(s->first, s->last);
+    mrd_jw *jw = &sink->w;
+    bool any = !mrd_ev_after(sink->first, sink->last);
 
-    MRD_JW_KEY(w, "system_profile_metadata");
-    mrd_jw_open(w, '[');
-    mrd_jw_open(w, '{');
-    put_i64(w, MRD_STR("first_ts_ns"), any ? s->first.ns : MRD_NONE, true);
-    put_i64(w, MRD_STR("last_ts_ns"), any ? s->last.ns : MRD_NONE, true);
-    MRD_JW_KEY(w, "events_written");
-    mrd_jw_u64(w, s->events);
-    MRD_JW_KEY(w, "events_lost");
-    mrd_jw_u64(w, s->lost);
-    mrd_jw_close(w, '}');
-    mrd_jw_close(w, ']');
+    MRD_JW_KEY(jw, "system_profile_metadata");
+    mrd_jw_open(jw, '[');
+    mrd_jw_open(jw, '{');
+    put_i64(jw, MRD_STR("first_ts_ns"), any ? sink->first.ns : MRD_NONE, true);
+    put_i64(jw, MRD_STR("last_ts_ns"), any ? sink->last.ns : MRD_NONE, true);
+    MRD_JW_KEY(jw, "events_written");
+    mrd_jw_u64(jw, sink->events);
+    MRD_JW_KEY(jw, "events_lost");
+    mrd_jw_u64(jw, sink->lost);
+    mrd_jw_close(jw, '}');
+    mrd_jw_close(jw, ']');
 }
 
 static mrd_err
-finish_system(json_sink *s, mrd_why *why)
+finish_system(json_sink *sink, mrd_why *why)
 {
     mrd_err err;
 
-    mrd_jw_close(&s->w, ']');
-    if (flush_memory(s) != MRD_OK)
+    mrd_jw_close(&sink->w, ']');
+    if (flush_memory(sink) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "json: mem_usage");
-    if ((err = put_section(s, "mem_usage", &s->mem, why)) != MRD_OK ||
-        (err = put_section(s, "cpu_util", &s->cpu, why)) != MRD_OK ||
-        (err = put_section(s, "counters", &s->counters, why)) != MRD_OK ||
-        (err = put_section(s, "losses", &s->losses, why)) != MRD_OK)
+    if ((err = put_section(sink, "mem_usage", &sink->mem, why)) != MRD_OK ||
+        (err = put_section(sink, "cpu_util", &sink->cpu, why)) != MRD_OK ||
+        (err = put_section(sink, "counters", &sink->counters, why)) != MRD_OK ||
+        (err = put_section(sink, "losses", &sink->losses, why)) != MRD_OK)
         return err;
-    if (s->explorer)
-        put_explorer_lists(s);
-    put_totals(s);
+    if (sink->explorer)
+        put_explorer_lists(sink);
+    put_totals(sink);
     return MRD_OK;
 }
 
 static mrd_err
 json_close(void *state, mrd_why *why)
 {
-    json_sink *s = state;
+    json_sink *sink = state;
     mrd_err err;
 
-    if (s->device != NULL)
-        err = mrd_json_device_close(s->device, &s->w, why);
+    if (sink->device != NULL)
+        err = mrd_json_device_close(sink->device, &sink->w, why);
     else
-        err = finish_system(s, why);
-    mrd_jw_close(&s->w, '}');
-    mrd_jw_end(&s->w);
-    mrd_jw_fini(&s->w);
-    mrd_jw_spool_fini(&s->mem);
-    mrd_jw_spool_fini(&s->cpu);
-    mrd_jw_spool_fini(&s->counters);
-    mrd_jw_spool_fini(&s->losses);
-    mrd_buf_fini(&s->fragments);
-    free(s->tracks);
-    free(s->rows);
+        err = finish_system(sink, why);
+    mrd_jw_close(&sink->w, '}');
+    mrd_jw_end(&sink->w);
+    mrd_jw_fini(&sink->w);
+    mrd_jw_spool_fini(&sink->mem);
+    mrd_jw_spool_fini(&sink->cpu);
+    mrd_jw_spool_fini(&sink->counters);
+    mrd_jw_spool_fini(&sink->losses);
+    mrd_buf_fini(&sink->fragments);
+    free(sink->tracks);
+    free(sink->rows);
     return err;
 }
 

@@ -11,9 +11,9 @@
 typedef struct mrd_json_device mrd_json_device;
 
 /* The document is open and "meridian" is written. */
-mrd_err mrd_json_device_open(const mrd_sink_env *env, mrd_jw *w, mrd_json_device **ret_device,
+mrd_err mrd_json_device_open(const mrd_sink_env *env, mrd_jw *jw, mrd_json_device **ret_device,
                              mrd_why *why);
-mrd_err mrd_json_device_event(mrd_json_device *d, mrd_jw *w, const mrd_event *ev);
-mrd_err mrd_json_device_close(mrd_json_device *d, mrd_jw *w, mrd_why *why); /* frees */
+mrd_err mrd_json_device_event(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev);
+mrd_err mrd_json_device_close(mrd_json_device *device, mrd_jw *jw, mrd_why *why); /* frees */
 
 #endif

@@ -42,81 +42,82 @@ several_cores(const mrd_sink_env *env)
     const mrd_track *first = NULL;
 
     for (size_t i = 0; i < mrd_catalog_tracks(env->catalog); i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(env->catalog, (mrd_track_id) i);
+        const mrd_track *track = mrd_catalog_borrow_track(env->catalog, (mrd_track_id) i);
 
         if (mrd_catalog_profile_of(env->catalog, (mrd_track_id) i) != env->profile)
             continue;
-        if (first != NULL && (t->process != first->process || t->lnc_idx != first->lnc_idx))
+        if (first != NULL && (track->process != first->process || track->lnc_idx != first->lnc_idx))
             return true;
-        first = t;
+        first = track;
     }
     return false;
 }
 
 mrd_err
-mrd_json_device_open(const mrd_sink_env *env, mrd_jw *w, mrd_json_device **ret_device, mrd_why *why)
+mrd_json_device_open(const mrd_sink_env *env, mrd_jw *jw, mrd_json_device **ret_device,
+                     mrd_why *why)
 {
     mrd_strtab *strings = mrd_catalog_strings(env->catalog);
-    mrd_json_device *d = calloc(1, sizeof(*d));
+    mrd_json_device *device = calloc(1, sizeof(*device));
 
-    if (d == NULL)
+    if (device == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "json: device profile");
-    d->env = env;
-    d->instruction = mrd_strtab_find(strings, MRD_STR("instruction"));
+    device->env = env;
+    device->instruction = mrd_strtab_find(strings, MRD_STR("instruction"));
     for (size_t i = 0; i < MRD_COUNT(reserved_keys); i++)
-        d->reserved[i] = mrd_strtab_find(strings, mrd_str_of(reserved_keys[i]));
-    d->taken[0] = mrd_strtab_find(strings, MRD_STR("counters"));
-    d->taken[1] = mrd_strtab_find(strings, MRD_STR("losses"));
-    d->taken[2] = mrd_strtab_find(strings, MRD_STR("meridian"));
-    d->taken[3] = mrd_strtab_find(strings, MRD_STR("event"));
-    d->many = several_cores(env);
-    MRD_JW_KEY(w, "instruction");
-    mrd_jw_open(w, '[');
-    *ret_device = d;
+        device->reserved[i] = mrd_strtab_find(strings, mrd_str_of(reserved_keys[i]));
+    device->taken[0] = mrd_strtab_find(strings, MRD_STR("counters"));
+    device->taken[1] = mrd_strtab_find(strings, MRD_STR("losses"));
+    device->taken[2] = mrd_strtab_find(strings, MRD_STR("meridian"));
+    device->taken[3] = mrd_strtab_find(strings, MRD_STR("event"));
+    device->many = several_cores(env);
+    MRD_JW_KEY(jw, "instruction");
+    mrd_jw_open(jw, '[');
+    *ret_device = device;
     return MRD_OK;
 }
 
 static bool
-is_reserved(const mrd_json_device *d, mrd_sid key)
+is_reserved(const mrd_json_device *device, mrd_sid key)
 {
     for (size_t i = 0; i < MRD_COUNT(reserved_keys); i++) {
-        if (d->reserved[i] == key && key != MRD_SID_EMPTY)
+        if (device->reserved[i] == key && key != MRD_SID_EMPTY)
             return true;
     }
     return false;
 }
 
 static void
-put_row_args(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
+put_row_args(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        if (is_reserved(d, ev->args[i].key)) {
+        if (is_reserved(device, ev->args[i].key)) {
             kept++;
             continue;
         }
-        mrd_jw_key_sid(w, ev->args[i].key);
-        mrd_jw_arg(w, &ev->args[i]);
+        mrd_jw_key_sid(jw, ev->args[i].key);
+        mrd_jw_arg(jw, &ev->args[i]);
     }
     if (kept == 0)
         return;
-    MRD_JW_KEY(w, "args");
-    mrd_jw_open(w, '{');
+    MRD_JW_KEY(jw, "args");
+    mrd_jw_open(jw, '{');
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        if (!is_reserved(d, ev->args[i].key))
+        if (!is_reserved(device, ev->args[i].key))
             continue;
-        mrd_jw_key_sid(w, ev->args[i].key);
-        mrd_jw_arg(w, &ev->args[i]);
+        mrd_jw_key_sid(jw, ev->args[i].key);
+        mrd_jw_arg(jw, &ev->args[i]);
     }
-    mrd_jw_close(w, '}');
+    mrd_jw_close(jw, '}');
 }
 
 static bool
-has_section(const mrd_json_device *d, mrd_sid category)
+has_section(const mrd_json_device *device, mrd_sid category)
 {
-    for (size_t i = 0; i < MRD_COUNT(d->taken); i++) {
-        if (d->taken[i] == category)
+    for (size_t i = 0; i < MRD_COUNT(device->taken); i++) {
+        if (device->taken[i] == category)
             return false;
     }
     return category != MRD_SID_EMPTY;
@@ -124,153 +125,154 @@ has_section(const mrd_json_device *d, mrd_sid category)
 
 /* Begins a row with the members that all rows have. */
 static void
-put_row_head(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
+put_row_head(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(d->env->catalog, ev->track);
+    const mrd_track *track = mrd_catalog_borrow_track(device->env->catalog, ev->track);
     mrd_event bare = *ev;
 
-    if (has_section(d, ev->category))
+    if (has_section(device, ev->category))
         bare.category = MRD_SID_EMPTY; /* the section states it */
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "timestamp");
-    mrd_jw_i64(w, ev->ts.ns);
-    MRD_JW_KEY(w, "duration");
-    mrd_jw_i64(w, ev->dur_ns < 0 ? 0 : ev->dur_ns);
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "timestamp");
+    mrd_jw_i64(jw, ev->ts.ns);
+    MRD_JW_KEY(jw, "duration");
+    mrd_jw_i64(jw, ev->dur_ns < 0 ? 0 : ev->dur_ns);
     if (ev->name != MRD_SID_EMPTY) {
-        MRD_JW_KEY(w, "name");
-        mrd_jw_sid(w, ev->name);
+        MRD_JW_KEY(jw, "name");
+        mrd_jw_sid(jw, ev->name);
     }
-    MRD_JW_KEY(w, "track");
-    mrd_jw_sid(w, t->name);
-    if (d->many) {
-        const mrd_process *p = mrd_catalog_borrow_process(d->env->catalog, t->process);
+    MRD_JW_KEY(jw, "track");
+    mrd_jw_sid(jw, track->name);
+    if (device->many) {
+        const mrd_process *process =
+            mrd_catalog_borrow_process(device->env->catalog, track->process);
 
-        MRD_JW_KEY(w, "instance_id");
-        mrd_jw_sid(w, p->instance_id);
-        MRD_JW_KEY(w, "process_id");
-        mrd_jw_i64_text(w, p->process_id);
-        if (t->lnc_idx != MRD_NONE) {
-            MRD_JW_KEY(w, "nc_idx");
-            mrd_jw_i64(w, t->lnc_idx);
+        MRD_JW_KEY(jw, "instance_id");
+        mrd_jw_sid(jw, process->instance_id);
+        MRD_JW_KEY(jw, "process_id");
+        mrd_jw_i64_text(jw, process->process_id);
+        if (track->lnc_idx != MRD_NONE) {
+            MRD_JW_KEY(jw, "nc_idx");
+            mrd_jw_i64(jw, track->lnc_idx);
         }
     }
     if (ev->id != 0 && ev->kind != MRD_FLOW) {
-        MRD_JW_KEY(w, "id");
-        mrd_jw_u64(w, ev->id);
+        MRD_JW_KEY(jw, "id");
+        mrd_jw_u64(jw, ev->id);
     }
-    mrd_json_put_marks(w, &bare);
+    mrd_json_put_marks(jw, &bare);
 }
 
 static mrd_jw_spool *
-section_of(mrd_json_device *d, mrd_sid category)
+section_of(mrd_json_device *device, mrd_sid category)
 {
-    for (size_t i = 1; i < d->n_sections; i++) {
-        if (d->section[i].name == category)
-            return &d->section[i].spool;
+    for (size_t i = 1; i < device->n_sections; i++) {
+        if (device->section[i].name == category)
+            return &device->section[i].spool;
     }
-    if (d->n_sections == DEVICE_SECTIONS)
-        return &d->section[0].spool;
+    if (device->n_sections == DEVICE_SECTIONS)
+        return &device->section[0].spool;
     /* The first section is "event". It has rows without a kind, and rows of too many kinds. */
-    if (d->n_sections == 0)
-        d->n_sections = 1;
-    if (!has_section(d, category))
-        return &d->section[0].spool;
-    d->section[d->n_sections].name = category;
-    return &d->section[d->n_sections++].spool;
+    if (device->n_sections == 0)
+        device->n_sections = 1;
+    if (!has_section(device, category))
+        return &device->section[0].spool;
+    device->section[device->n_sections].name = category;
+    return &device->section[device->n_sections++].spool;
 }
 
 static mrd_jw *
-spool_writer(mrd_json_device *d, mrd_jw_spool *spool)
+spool_writer(mrd_json_device *device, mrd_jw_spool *spool)
 {
-    return mrd_jw_spool_writer(spool, mrd_catalog_strings(d->env->catalog), d->env->options->pretty,
-                               2);
+    return mrd_jw_spool_writer(spool, mrd_catalog_strings(device->env->catalog),
+                               device->env->options->pretty, 2);
 }
 
 static mrd_err
-put_extra(mrd_json_device *d, const mrd_event *ev)
+put_extra(mrd_json_device *device, const mrd_event *ev)
 {
-    mrd_jw *w = spool_writer(d, ev->kind == MRD_LOSS ? &d->losses : &d->counters);
+    mrd_jw *jw = spool_writer(device, ev->kind == MRD_LOSS ? &device->losses : &device->counters);
 
-    if (w == NULL)
+    if (jw == NULL)
         return MRD_NOMEM;
-    put_row_head(d, w, ev);
+    put_row_head(device, jw, ev);
     if (ev->kind == MRD_LOSS) {
-        MRD_JW_KEY(w, "lost");
-        mrd_jw_i64(w, ev->ivalue);
+        MRD_JW_KEY(jw, "lost");
+        mrd_jw_i64(jw, ev->ivalue);
     } else {
-        MRD_JW_KEY(w, "value");
-        mrd_json_put_sample(w, ev);
+        MRD_JW_KEY(jw, "value");
+        mrd_json_put_sample(jw, ev);
     }
-    mrd_jw_close(w, '}');
+    mrd_jw_close(jw, '}');
     return MRD_OK;
 }
 
 mrd_err
-mrd_json_device_event(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
+mrd_json_device_event(mrd_json_device *device, mrd_jw *jw, const mrd_event *ev)
 {
     mrd_flow flow = { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir };
     mrd_event row = *ev;
 
-    if (ev->track >= mrd_catalog_tracks(d->env->catalog))
+    if (ev->track >= mrd_catalog_tracks(device->env->catalog))
         return MRD_STATE;
     if (ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS)
-        return put_extra(d, ev);
+        return put_extra(device, ev);
     if (ev->kind == MRD_FLOW) {
         row.kind = MRD_INSTANT;
         row.id = 0;
         row.flows = &flow;
         row.flow_count = 1;
     }
-    if (d->instruction == MRD_SID_EMPTY || ev->category != d->instruction) {
-        if ((w = spool_writer(d, section_of(d, ev->category))) == NULL)
+    if (device->instruction == MRD_SID_EMPTY || ev->category != device->instruction) {
+        if ((jw = spool_writer(device, section_of(device, ev->category))) == NULL)
             return MRD_NOMEM;
     }
-    put_row_head(d, w, &row);
-    put_row_args(d, w, ev);
-    mrd_jw_close(w, '}');
+    put_row_head(device, jw, &row);
+    put_row_args(device, jw, ev);
+    mrd_jw_close(jw, '}');
     return MRD_OK;
 }
 
 static mrd_err
-put_section(mrd_jw *w, mrd_str key, mrd_jw_spool *spool, mrd_why *why)
+put_section(mrd_jw *jw, mrd_str key, mrd_jw_spool *spool, mrd_why *why)
 {
     mrd_err err;
 
     if (spool->elements == 0)
         return MRD_OK;
-    mrd_jw_key(w, key);
-    mrd_jw_open(w, '[');
-    err = mrd_jw_spool_drain(spool, w, why);
-    mrd_jw_close(w, ']');
+    mrd_jw_key(jw, key);
+    mrd_jw_open(jw, '[');
+    err = mrd_jw_spool_drain(spool, jw, why);
+    mrd_jw_close(jw, ']');
     return err;
 }
 
 mrd_err
-mrd_json_device_close(mrd_json_device *d, mrd_jw *w, mrd_why *why)
+mrd_json_device_close(mrd_json_device *device, mrd_jw *jw, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
-    mrd_jw_close(w, ']');
-    for (size_t i = 0; i < d->n_sections && err == MRD_OK; i++) {
-        device_section *s = &d->section[i];
+    mrd_jw_close(jw, ']');
+    for (size_t i = 0; i < device->n_sections && err == MRD_OK; i++) {
+        device_section *section = &device->section[i];
 
-        if (s->name == MRD_SID_EMPTY) {
-            err = put_section(w, MRD_STR("event"), &s->spool, why);
-        } else if (s->spool.elements > 0) {
-            mrd_jw_key_sid(w, s->name);
-            mrd_jw_open(w, '[');
-            err = mrd_jw_spool_drain(&s->spool, w, why);
-            mrd_jw_close(w, ']');
+        if (section->name == MRD_SID_EMPTY) {
+            err = put_section(jw, MRD_STR("event"), &section->spool, why);
+        } else if (section->spool.elements > 0) {
+            mrd_jw_key_sid(jw, section->name);
+            mrd_jw_open(jw, '[');
+            err = mrd_jw_spool_drain(&section->spool, jw, why);
+            mrd_jw_close(jw, ']');
         }
     }
     if (err == MRD_OK)
-        err = put_section(w, MRD_STR("counters"), &d->counters, why);
+        err = put_section(jw, MRD_STR("counters"), &device->counters, why);
     if (err == MRD_OK)
-        err = put_section(w, MRD_STR("losses"), &d->losses, why);
-    for (size_t i = 0; i < d->n_sections; i++)
-        mrd_jw_spool_fini(&d->section[i].spool);
-    mrd_jw_spool_fini(&d->counters);
-    mrd_jw_spool_fini(&d->losses);
-    free(d);
+        err = put_section(jw, MRD_STR("losses"), &device->losses, why);
+    for (size_t i = 0; i < device->n_sections; i++)
+        mrd_jw_spool_fini(&device->section[i].spool);
+    mrd_jw_spool_fini(&device->counters);
+    mrd_jw_spool_fini(&device->losses);
+    free(device);
     return err;
 }

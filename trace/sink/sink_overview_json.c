@@ -53,10 +53,10 @@ typedef struct {
 /* ---- Time ---- */
 
 static void
-join_pairs(overview_sink *s)
+join_pairs(overview_sink *sink)
 {
-    for (size_t c = 0; c < s->n_cores; c++) {
-        cell *v = s->cores[c].cells;
+    for (size_t c = 0; c < sink->n_cores; c++) {
+        cell *v = sink->cores[c].cells;
 
         for (size_t i = 0; i < BUCKETS && v != NULL; i++) {
             cell sum = { 0 };
@@ -72,39 +72,39 @@ join_pairs(overview_sink *s)
         late_cell sum = { .core = NO_CORE };
 
         for (size_t k = 2 * i; k < 2 * i + 2 && k < BUCKETS; k++) {
-            sum.count += s->late[k].count;
-            if (s->late[k].count > 0 && s->late[k].late_ns >= sum.late_ns) {
-                sum.late_ns = s->late[k].late_ns;
-                sum.core = s->late[k].core;
+            sum.count += sink->late[k].count;
+            if (sink->late[k].count > 0 && sink->late[k].late_ns >= sum.late_ns) {
+                sum.late_ns = sink->late[k].late_ns;
+                sum.core = sink->late[k].core;
             }
         }
-        s->late[i] = sum;
+        sink->late[i] = sum;
     }
-    s->width_ns *= 2;
+    sink->width_ns *= 2;
 }
 
 /* Returns the bucket of `at`, which is not before the first event. */
 static size_t
-bucket_of(overview_sink *s, mrd_ev_ns at)
+bucket_of(overview_sink *sink, mrd_ev_ns at)
 {
-    uint64_t since = (uint64_t) at.ns - (uint64_t) s->base.ns;
+    uint64_t since = (uint64_t) at.ns - (uint64_t) sink->base.ns;
 
-    while (since / s->width_ns >= BUCKETS)
-        join_pairs(s);
-    return (size_t) (since / s->width_ns);
+    while (since / sink->width_ns >= BUCKETS)
+        join_pairs(sink);
+    return (size_t) (since / sink->width_ns);
 }
 
 /* Adds [begin, end) to the buckets that it overlaps. */
 static void
-spread(overview_sink *s, cell *cells, mrd_ev_ns begin, mrd_ev_ns end, size_t offset)
+spread(overview_sink *sink, cell *cells, mrd_ev_ns begin, mrd_ev_ns end, size_t offset)
 {
-    size_t last = bucket_of(s, mrd_ev_sub(end, 1));
+    size_t last = bucket_of(sink, mrd_ev_sub(end, 1));
 
-    for (size_t i = bucket_of(s, begin); i <= last; i++) {
-        uint64_t from = (uint64_t) begin.ns - (uint64_t) s->base.ns,
-                 to = (uint64_t) end.ns - (uint64_t) s->base.ns;
-        uint64_t left = i * s->width_ns,
-                 right = s->width_ns > UINT64_MAX - left ? UINT64_MAX : left + s->width_ns;
+    for (size_t i = bucket_of(sink, begin); i <= last; i++) {
+        uint64_t from = (uint64_t) begin.ns - (uint64_t) sink->base.ns,
+                 to = (uint64_t) end.ns - (uint64_t) sink->base.ns;
+        uint64_t left = i * sink->width_ns,
+                 right = sink->width_ns > UINT64_MAX - left ? UINT64_MAX : left + sink->width_ns;
         uint64_t *sum = (uint64_t *) (void *) ((char *) &cells[i] + offset);
 
         *sum += (to < right ? to : right) - (from > left ? from : left);
@@ -114,21 +114,21 @@ spread(overview_sink *s, cell *cells, mrd_ev_ns begin, mrd_ev_ns end, size_t off
 /* ---- Collectives ---- */
 
 static void
-collective_done(void *self, const mrd_gathered *c)
+collective_done(void *self, const mrd_gathered *group)
 {
-    overview_sink *s = self;
-    const mrd_gather_part *last = &c->parts[c->n - 1];
-    uint64_t late = (uint64_t) last->begin.ns - (uint64_t) c->parts[0].begin.ns;
+    overview_sink *sink = self;
+    const mrd_gather_part *last = &group->parts[group->n - 1];
+    uint64_t late = (uint64_t) last->begin.ns - (uint64_t) group->parts[0].begin.ns;
     late_cell *at;
 
-    if (c->n < 2) {
-        s->alone++;
+    if (group->n < 2) {
+        sink->alone++;
         return;
     }
-    s->matched++;
-    s->cores[last->core].last_count++;
-    s->cores[last->core].late_ns += late;
-    at = &s->late[bucket_of(s, last->begin)];
+    sink->matched++;
+    sink->cores[last->core].last_count++;
+    sink->cores[last->core].late_ns += late;
+    at = &sink->late[bucket_of(sink, last->begin)];
     at->count++;
     if (at->count == 1 || late > at->late_ns) {
         at->late_ns = late;
@@ -139,58 +139,58 @@ collective_done(void *self, const mrd_gathered *c)
 /* ---- The sink ---- */
 
 static void
-overview_free(overview_sink *s)
+overview_free(overview_sink *sink)
 {
-    for (size_t i = 0; i < s->n_cores && s->cores != NULL; i++)
-        free(s->cores[i].cells);
-    free(s->cores);
-    mrd_gather_free(s->gather);
-    mrd_collectives_free(s->cc);
-    mrd_summary_free(s->rows);
+    for (size_t i = 0; i < sink->n_cores && sink->cores != NULL; i++)
+        free(sink->cores[i].cells);
+    free(sink->cores);
+    mrd_gather_free(sink->gather);
+    mrd_collectives_free(sink->cc);
+    mrd_summary_free(sink->rows);
 }
 
 static mrd_err
 overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
-    overview_sink *s = state;
+    overview_sink *sink = state;
 
-    s->env = env;
-    s->width_ns = 1000;
-    s->rows = mrd_summary_new(env);
-    s->cc = mrd_collectives_new(env->catalog, env->options->classify);
-    s->gather = mrd_gather_new(env->catalog, collective_done, s);
-    if (s->rows != NULL) {
-        mrd_summary_cores(s->rows, &s->n_cores);
-        s->cores = calloc(s->n_cores + 1, sizeof(*s->cores));
+    sink->env = env;
+    sink->width_ns = 1000;
+    sink->rows = mrd_summary_new(env);
+    sink->cc = mrd_collectives_new(env->catalog, env->options->classify);
+    sink->gather = mrd_gather_new(env->catalog, collective_done, sink);
+    if (sink->rows != NULL) {
+        mrd_summary_cores(sink->rows, &sink->n_cores);
+        sink->cores = calloc(sink->n_cores + 1, sizeof(*sink->cores));
     }
-    if (s->rows == NULL || s->cc == NULL || s->gather == NULL || s->cores == NULL) {
-        overview_free(s);
+    if (sink->rows == NULL || sink->cc == NULL || sink->gather == NULL || sink->cores == NULL) {
+        overview_free(sink);
         return mrd_why_set(why, MRD_NOMEM, 0, "overview");
     }
     for (size_t i = 0; i < BUCKETS; i++)
-        s->late[i].core = NO_CORE;
+        sink->late[i].core = NO_CORE;
     return MRD_OK;
 }
 
 /* Adds the part of [begin, end) after the union's end. Begins never decrease. */
 static void
-add_union(overview_sink *s, core_line *line, mrd_ev_ns *reached, mrd_ev_ns begin, mrd_ev_ns end,
+add_union(overview_sink *sink, core_line *line, mrd_ev_ns *reached, mrd_ev_ns begin, mrd_ev_ns end,
           size_t offset)
 {
     mrd_ev_ns from = mrd_ev_max(begin, *reached);
 
     if (!mrd_ev_after(end, from))
         return;
-    spread(s, line->cells, from, end, offset);
+    spread(sink, line->cells, from, end, offset);
     *reached = end;
 }
 
 static mrd_err
 overview_event(void *state, const mrd_event *ev)
 {
-    overview_sink *s = state;
-    uint32_t core = mrd_summary_core_of(s->rows, ev->track);
-    const mrd_track *t;
+    overview_sink *sink = state;
+    uint32_t core = mrd_summary_core_of(sink->rows, ev->track);
+    const mrd_track *track;
     core_line *line;
     mrd_cc_kind kind;
     mrd_cc what;
@@ -200,146 +200,146 @@ overview_event(void *state, const mrd_event *ev)
         return MRD_STATE; /* not a track of this profile when the catalog was complete */
     if (ev->kind != MRD_SPAN || ev->dur_ns <= 0 || (ev->flags & MRD_EV_MISTIMED) != 0)
         return MRD_OK;
-    t = mrd_catalog_borrow_track(s->env->catalog, ev->track);
-    if (t->lnc_idx == MRD_NONE || (end = mrd_event_end(ev)).ns == INT64_MAX)
+    track = mrd_catalog_borrow_track(sink->env->catalog, ev->track);
+    if (track->lnc_idx == MRD_NONE || (end = mrd_event_end(ev)).ns == INT64_MAX)
         return MRD_OK;
-    line = &s->cores[core];
+    line = &sink->cores[core];
     if (line->cells == NULL) {
         if ((line->cells = calloc(BUCKETS, sizeof(*line->cells))) == NULL)
             return MRD_NOMEM;
         line->busy_end = line->collective_end = (mrd_ev_ns){ INT64_MIN };
     }
-    if (!s->any)
-        s->base = ev->ts;
-    s->any = true;
-    add_union(s, line, &line->busy_end, ev->ts, end, offsetof(cell, busy_ns));
-    if ((kind = mrd_collectives_see(s->cc, ev, &what)) == MRD_CC_NO)
+    if (!sink->any)
+        sink->base = ev->ts;
+    sink->any = true;
+    add_union(sink, line, &line->busy_end, ev->ts, end, offsetof(cell, busy_ns));
+    if ((kind = mrd_collectives_see(sink->cc, ev, &what)) == MRD_CC_NO)
         return MRD_OK;
-    add_union(s, line, &line->collective_end, ev->ts, end, offsetof(cell, collective_ns));
-    return mrd_gather_add(s->gather, kind, &what, ev, core, 0);
+    add_union(sink, line, &line->collective_end, ev->ts, end, offsetof(cell, collective_ns));
+    return mrd_gather_add(sink->gather, kind, &what, ev, core, 0);
 }
 
 /* Writes one number per bucket, in thousandths of its width. */
 static void
-put_line(mrd_jw *w, const overview_sink *s, const cell *cells, size_t n, size_t offset)
+put_line(mrd_jw *jw, const overview_sink *sink, const cell *cells, size_t n, size_t offset)
 {
-    mrd_jw_open(w, '[');
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < n; i++) {
         const uint64_t *ns = (const uint64_t *) (const void *) ((const char *) &cells[i] + offset);
 
-        mrd_jw_u64(w, s->width_ns > UINT64_MAX / 1000 ? *ns / (s->width_ns / 1000)
-                                                      : *ns * 1000 / s->width_ns);
+        mrd_jw_u64(jw, sink->width_ns > UINT64_MAX / 1000 ? *ns / (sink->width_ns / 1000)
+                                                          : *ns * 1000 / sink->width_ns);
     }
-    mrd_jw_close(w, ']');
+    mrd_jw_close(jw, ']');
 }
 
 static void
-put_core(mrd_jw *w, const overview_sink *s, uint32_t core, size_t buckets)
+put_core(mrd_jw *jw, const overview_sink *sink, uint32_t core, size_t buckets)
 {
     size_t n;
-    const core_line *line = &s->cores[core];
-    const mrd_summary_row *row = &mrd_summary_cores(s->rows, &n)[core];
-    const mrd_process *p = mrd_catalog_borrow_process(
-        s->env->catalog, mrd_summary_processes(s->rows, &n)[row->parent].process);
+    const core_line *line = &sink->cores[core];
+    const mrd_summary_row *row = &mrd_summary_cores(sink->rows, &n)[core];
+    const mrd_process *process = mrd_catalog_borrow_process(
+        sink->env->catalog, mrd_summary_processes(sink->rows, &n)[row->parent].process);
 
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "instance_id");
-    mrd_jw_sid(w, p->instance_id);
-    mrd_jw_put_i64_or_null(w, MRD_STR("process_id"), p->process_id);
-    mrd_jw_put_i64_or_null(w, MRD_STR("rank"), p->rank);
-    mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), row->lnc_idx);
-    mrd_jw_put_i64_or_null(w, MRD_STR("last_count"), (int64_t) line->last_count);
-    mrd_jw_put_i64_or_null(w, MRD_STR("late_ns"), (int64_t) line->late_ns);
-    MRD_JW_KEY(w, "busy");
-    put_line(w, s, line->cells, buckets, offsetof(cell, busy_ns));
-    MRD_JW_KEY(w, "collective");
-    put_line(w, s, line->cells, buckets, offsetof(cell, collective_ns));
-    mrd_jw_close(w, '}');
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "instance_id");
+    mrd_jw_sid(jw, process->instance_id);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("process_id"), process->process_id);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("rank"), process->rank);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("lnc_idx"), row->lnc_idx);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("last_count"), (int64_t) line->last_count);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("late_ns"), (int64_t) line->late_ns);
+    MRD_JW_KEY(jw, "busy");
+    put_line(jw, sink, line->cells, buckets, offsetof(cell, busy_ns));
+    MRD_JW_KEY(jw, "collective");
+    put_line(jw, sink, line->cells, buckets, offsetof(cell, collective_ns));
+    mrd_jw_close(jw, '}');
 }
 
 /* "core" is an index into "cores"; null if no collective ended in this bucket. */
 static void
-put_late(mrd_jw *w, const overview_sink *s, const uint32_t *place, size_t buckets)
+put_late(mrd_jw *jw, const overview_sink *sink, const uint32_t *place, size_t buckets)
 {
-    MRD_JW_KEY(w, "lateness");
-    mrd_jw_open(w, '[');
+    MRD_JW_KEY(jw, "lateness");
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < buckets; i++) {
-        if (s->late[i].count == 0) {
-            mrd_jw_null(w);
+        if (sink->late[i].count == 0) {
+            mrd_jw_null(jw);
             continue;
         }
-        mrd_jw_open(w, '{');
-        mrd_jw_put_i64_or_null(w, MRD_STR("count"), (int64_t) s->late[i].count);
-        mrd_jw_put_i64_or_null(w, MRD_STR("late_ns"), (int64_t) s->late[i].late_ns);
-        mrd_jw_put_i64_or_null(w, MRD_STR("core"), place[s->late[i].core]);
-        mrd_jw_close(w, '}');
+        mrd_jw_open(jw, '{');
+        mrd_jw_put_i64_or_null(jw, MRD_STR("count"), (int64_t) sink->late[i].count);
+        mrd_jw_put_i64_or_null(jw, MRD_STR("late_ns"), (int64_t) sink->late[i].late_ns);
+        mrd_jw_put_i64_or_null(jw, MRD_STR("core"), place[sink->late[i].core]);
+        mrd_jw_close(jw, '}');
     }
-    mrd_jw_close(w, ']');
+    mrd_jw_close(jw, ']');
 }
 
 /* Returns the number of buckets up to the last non-empty one. */
 static size_t
-buckets_used(overview_sink *s)
+buckets_used(overview_sink *sink)
 {
-    mrd_ev_ns last = s->base;
+    mrd_ev_ns last = sink->base;
 
-    for (size_t c = 0; c < s->n_cores && s->any; c++) {
-        if (s->cores[c].cells != NULL && mrd_ev_after(s->cores[c].busy_end, last))
-            last = s->cores[c].busy_end;
+    for (size_t c = 0; c < sink->n_cores && sink->any; c++) {
+        if (sink->cores[c].cells != NULL && mrd_ev_after(sink->cores[c].busy_end, last))
+            last = sink->cores[c].busy_end;
     }
-    return s->any ? bucket_of(s, mrd_ev_sub(last, mrd_ev_after(last, s->base))) + 1 : 0;
+    return sink->any ? bucket_of(sink, mrd_ev_sub(last, mrd_ev_after(last, sink->base))) + 1 : 0;
 }
 
 static void
-put_all(mrd_jw *w, overview_sink *s, uint32_t *place)
+put_all(mrd_jw *jw, overview_sink *sink, uint32_t *place)
 {
-    size_t buckets = buckets_used(s);
+    size_t buckets = buckets_used(sink);
     uint32_t shown = 0;
 
-    mrd_jw_open(w, '{');
-    mrd_catalog_json(w, s->env->catalog, s->env->profile, "overview");
-    MRD_JW_KEY(w, "overview");
-    mrd_jw_open(w, '{');
-    mrd_jw_key(w, MRD_STR("start_ns"));
-    mrd_jw_i64_text(w, s->base.ns);
-    mrd_jw_put_i64_or_null(w, MRD_STR("bucket_ns"), (int64_t) s->width_ns);
-    mrd_jw_put_i64_or_null(w, MRD_STR("buckets"), (int64_t) buckets);
-    mrd_jw_put_i64_or_null(w, MRD_STR("collectives"), (int64_t) s->matched);
-    mrd_jw_put_i64_or_null(w, MRD_STR("without_partner"), (int64_t) s->alone);
-    mrd_jw_put_i64_or_null(w, MRD_STR("left_out"), (int64_t) mrd_gather_left_out(s->gather));
-    MRD_JW_KEY(w, "cores");
-    mrd_jw_open(w, '[');
-    for (uint32_t c = 0; c < s->n_cores; c++) {
-        if (s->cores[c].cells == NULL)
+    mrd_jw_open(jw, '{');
+    mrd_catalog_json(jw, sink->env->catalog, sink->env->profile, "overview");
+    MRD_JW_KEY(jw, "overview");
+    mrd_jw_open(jw, '{');
+    mrd_jw_key(jw, MRD_STR("start_ns"));
+    mrd_jw_i64_text(jw, sink->base.ns);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("bucket_ns"), (int64_t) sink->width_ns);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("buckets"), (int64_t) buckets);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("collectives"), (int64_t) sink->matched);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("without_partner"), (int64_t) sink->alone);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("left_out"), (int64_t) mrd_gather_left_out(sink->gather));
+    MRD_JW_KEY(jw, "cores");
+    mrd_jw_open(jw, '[');
+    for (uint32_t c = 0; c < sink->n_cores; c++) {
+        if (sink->cores[c].cells == NULL)
             continue;
         place[c] = shown++;
-        put_core(w, s, c, buckets);
+        put_core(jw, sink, c, buckets);
     }
-    mrd_jw_close(w, ']');
-    put_late(w, s, place, buckets);
-    mrd_jw_close(w, '}');
-    mrd_jw_close(w, '}');
-    mrd_jw_end(w);
+    mrd_jw_close(jw, ']');
+    put_late(jw, sink, place, buckets);
+    mrd_jw_close(jw, '}');
+    mrd_jw_close(jw, '}');
+    mrd_jw_end(jw);
 }
 
 static mrd_err
 overview_close(void *state, mrd_why *why)
 {
-    overview_sink *s = state;
+    overview_sink *sink = state;
     uint32_t *place = NULL;
     mrd_err err = MRD_NOMEM;
-    mrd_jw w;
+    mrd_jw jw;
 
-    if (s->rows != NULL && s->cc != NULL && s->gather != NULL && s->cores != NULL &&
-        (place = calloc(s->n_cores + 1, sizeof(*place))) != NULL) {
-        mrd_gather_finish(s->gather);
-        mrd_jw_init(&w, s->env->out, mrd_catalog_strings(s->env->catalog), false);
-        put_all(&w, s, place);
-        mrd_jw_fini(&w);
+    if (sink->rows != NULL && sink->cc != NULL && sink->gather != NULL && sink->cores != NULL &&
+        (place = calloc(sink->n_cores + 1, sizeof(*place))) != NULL) {
+        mrd_gather_finish(sink->gather);
+        mrd_jw_init(&jw, sink->env->out, mrd_catalog_strings(sink->env->catalog), false);
+        put_all(&jw, sink, place);
+        mrd_jw_fini(&jw);
         err = MRD_OK;
     }
     free(place);
-    overview_free(s);
+    overview_free(sink);
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "overview: %s", mrd_err_text(err));
 }
 

@@ -13,29 +13,29 @@ typedef struct {
 static mrd_err
 explorer_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
-    explorer_sink *s = state;
+    explorer_sink *sink = state;
 
-    s->folder = env->dir != NULL;
-    return mrd_parts_open(env, &mrd_dialect_explorer, &s->parts, why);
+    sink->folder = env->dir != NULL;
+    return mrd_parts_open(env, &mrd_dialect_explorer, &sink->parts, why);
 }
 
 static mrd_err
 explorer_event(void *state, const mrd_event *ev)
 {
-    explorer_sink *s = state;
-    mrd_err err = mrd_parts_event(s->parts, ev);
+    explorer_sink *sink = state;
+    mrd_err err = mrd_parts_event(sink->parts, ev);
 
-    s->failed = s->failed || err != MRD_OK;
+    sink->failed = sink->failed || err != MRD_OK;
     return err;
 }
 
 static mrd_err
 explorer_close(void *state, mrd_why *why)
 {
-    explorer_sink *s = state;
+    explorer_sink *sink = state;
 
     /* A NULL `why` means that another output failed: no parts remain without a manifest. */
-    return mrd_parts_close(s->parts, !s->failed && (why != NULL || !s->folder), why);
+    return mrd_parts_close(sink->parts, !sink->failed && (why != NULL || !sink->folder), why);
 }
 
 const mrd_sink_ops mrd_sink_parquet_explorer = {

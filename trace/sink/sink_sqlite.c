@@ -18,19 +18,19 @@ sqlite_open(void *state, const mrd_sink_env *env, mrd_why *why)
 static mrd_err
 sqlite_event(void *state, const mrd_event *ev)
 {
-    sqlite_sink *s = state;
-    mrd_err err = mrd_sqlite_event(s->db, ev);
+    sqlite_sink *sink = state;
+    mrd_err err = mrd_sqlite_event(sink->db, ev);
 
-    s->failed = s->failed || err != MRD_OK;
+    sink->failed = sink->failed || err != MRD_OK;
     return err;
 }
 
 static mrd_err
 sqlite_close(void *state, mrd_why *why)
 {
-    sqlite_sink *s = state;
+    sqlite_sink *sink = state;
 
-    return mrd_sqlite_close(s->db, !s->failed, why);
+    return mrd_sqlite_close(sink->db, !sink->failed, why);
 }
 
 const mrd_sink_ops mrd_sink_sqlite = {

@@ -32,26 +32,26 @@ mrd_text_share(uint64_t part, uint64_t whole, char text[MRD_TEXT_SHARE])
 }
 
 size_t
-mrd_text_columns(mrd_str s)
+mrd_text_columns(mrd_str str)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < s.len; i++)
-        n += ((unsigned char) s.p[i] & 0xc0) != 0x80;
+    for (size_t i = 0; i < str.len; i++)
+        n += ((unsigned char) str.p[i] & 0xc0) != 0x80;
     return n;
 }
 
 void
-mrd_text_cell(mrd_buf *to, mrd_str s, size_t width, bool pad)
+mrd_text_cell(mrd_buf *to, mrd_str str, size_t width, bool pad)
 {
-    size_t have = mrd_text_columns(s), keep = have > width ? width - 3 : have, at = 0, hidden;
+    size_t have = mrd_text_columns(str), keep = have > width ? width - 3 : have, at = 0, hidden;
 
-    for (size_t n = 0; at < s.len; at++) {
-        unsigned char c = (unsigned char) s.p[at];
+    for (size_t n = 0; at < str.len; at++) {
+        unsigned char c = (unsigned char) str.p[at];
 
         if ((c & 0xc0) != 0x80 && n++ == keep)
             break;
-        hidden = mrd_plain_hidden(s.p + at, s.len - at);
+        hidden = mrd_plain_hidden(str.p + at, str.len - at);
         mrd_buf_byte(to, hidden > 0 ? ' ' : c);
         at += hidden > 0 ? hidden - 1 : 0;
     }
@@ -62,10 +62,10 @@ mrd_text_cell(mrd_buf *to, mrd_str s, size_t width, bool pad)
 }
 
 void
-mrd_text_line(mrd_buf *to, const char *indent, mrd_str s)
+mrd_text_line(mrd_buf *to, const char *indent, mrd_str str)
 {
     mrd_buf_text(to, indent);
-    mrd_text_cell(to, s, MRD_TEXT_WIDTH - strlen(indent), false);
+    mrd_text_cell(to, str, MRD_TEXT_WIDTH - strlen(indent), false);
     mrd_buf_byte(to, '\n');
 }
 

@@ -18,10 +18,10 @@ const char *mrd_text_long(uint64_t ns, char text[MRD_DUR_TEXT]);
 #define MRD_TEXT_SHARE 16
 const char *mrd_text_share(uint64_t part, uint64_t whole, char text[MRD_TEXT_SHARE]);
 /* Appends the text, truncated to `width` columns with "..." and, with `pad`, padded to it. */
-void mrd_text_cell(mrd_buf *to, mrd_str s, size_t width, bool pad);
-size_t mrd_text_columns(mrd_str s); /* one per character */
+void mrd_text_cell(mrd_buf *to, mrd_str str, size_t width, bool pad);
+size_t mrd_text_columns(mrd_str str); /* one per character */
 /* Appends a line of at most MRD_TEXT_WIDTH columns. */
-void mrd_text_line(mrd_buf *to, const char *indent, mrd_str s);
+void mrd_text_line(mrd_buf *to, const char *indent, mrd_str str);
 /* "  ... and 3 more cores (all are in summary-json)"; nothing for n = 0. */
 void mrd_text_left_out(mrd_buf *to, size_t n, const char *what, const char *where);
 /* "pid 4711 rank 0 python" */

@@ -44,44 +44,44 @@ mrd_store_full(const mrd_store *st)
 }
 
 static void
-block_free_all(mrd_block *b)
+block_free_all(mrd_block *block)
 {
-    while (b != NULL) {
-        mrd_block *next = b->next;
+    while (block != NULL) {
+        mrd_block *next = block->next;
 
-        free(b);
-        b = next;
+        free(block);
+        block = next;
     }
 }
 
 mrd_stream *
 mrd_stream_new(mrd_store *store, const char *label)
 {
-    mrd_stream *s = calloc(1, sizeof(*s));
+    mrd_stream *stream = calloc(1, sizeof(*stream));
 
-    if (s == NULL)
+    if (stream == NULL)
         return NULL;
-    s->store = store;
-    s->ordered = true;
-    if ((s->label = mrd_str_dup(mrd_str_of(label == NULL ? "" : label))) == NULL) {
-        free(s);
+    stream->store = store;
+    stream->ordered = true;
+    if ((stream->label = mrd_str_dup(mrd_str_of(label == NULL ? "" : label))) == NULL) {
+        free(stream);
         return NULL;
     }
-    return s;
+    return stream;
 }
 
 mrd_stream *
 mrd_store_stream(mrd_store *st, uint32_t profile, const char *label)
 {
-    mrd_stream *s;
+    mrd_stream *stream;
 
     if (!MRD_VEC_ROOM(st->streams, st->n, st->cap, 1))
         return NULL;
-    if ((s = mrd_stream_new(st, label)) == NULL)
+    if ((stream = mrd_stream_new(st, label)) == NULL)
         return NULL;
-    s->profile = profile;
-    st->streams[st->n++] = s;
-    return s;
+    stream->profile = profile;
+    st->streams[st->n++] = stream;
+    return stream;
 }
 
 size_t
@@ -97,109 +97,109 @@ mrd_store_at(const mrd_store *st, size_t i)
 }
 
 uint32_t
-mrd_stream_profile(const mrd_stream *s)
+mrd_stream_profile(const mrd_stream *stream)
 {
-    return s->profile;
+    return stream->profile;
 }
 
 const char *
-mrd_stream_label(const mrd_stream *s)
+mrd_stream_label(const mrd_stream *stream)
 {
-    return s->label;
+    return stream->label;
 }
 
 uint64_t
-mrd_stream_count(const mrd_stream *s)
+mrd_stream_count(const mrd_stream *stream)
 {
-    return s->count;
+    return stream->count;
 }
 
 bool
-mrd_stream_range(const mrd_stream *s, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last)
+mrd_stream_range(const mrd_stream *stream, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last)
 {
-    if (s->has_range) {
-        *ret_first = mrd_time_shifted(s->earliest, s->shift_ns);
-        *ret_last = mrd_time_shifted(s->latest, s->shift_ns);
+    if (stream->has_range) {
+        *ret_first = mrd_time_shifted(stream->earliest, stream->shift_ns);
+        *ret_last = mrd_time_shifted(stream->latest, stream->shift_ns);
     }
-    return s->has_range;
+    return stream->has_range;
 }
 
 void
-mrd_stream_shift(mrd_stream *s, mrd_dur_ns delta_ns)
+mrd_stream_shift(mrd_stream *stream, mrd_dur_ns delta_ns)
 {
-    s->shift_ns = mrd_sat_add(s->shift_ns, delta_ns);
+    stream->shift_ns = mrd_sat_add(stream->shift_ns, delta_ns);
 }
 
 void
-mrd_stream_trust(mrd_stream *s, mrd_ev_ns first, mrd_ev_ns end)
+mrd_stream_trust(mrd_stream *stream, mrd_ev_ns first, mrd_ev_ns end)
 {
-    s->earliest = first;
-    s->latest = end;
-    s->has_mistimed = true;
+    stream->earliest = first;
+    stream->latest = end;
+    stream->has_mistimed = true;
 }
 
 /* Keeps the first failure of the stream with its message. */
 static mrd_err
-stream_fail(mrd_stream *s, const mrd_why *why)
+stream_fail(mrd_stream *stream, const mrd_why *why)
 {
-    if (s->err == MRD_OK) {
-        s->err = why->err;
-        s->why = *why;
+    if (stream->err == MRD_OK) {
+        stream->err = why->err;
+        stream->why = *why;
     }
-    return s->err;
+    return stream->err;
 }
 
 /* ---- Blocks ---- */
 
 static void
-stream_drop_blocks(mrd_stream *s)
+stream_drop_blocks(mrd_stream *stream)
 {
-    mrd_store *st = s->store;
+    mrd_store *st = stream->store;
 
-    while (s->head != NULL) {
-        mrd_block *b = s->head;
+    while (stream->head != NULL) {
+        mrd_block *block = stream->head;
 
-        s->head = b->next;
-        if (b->size == st->block_size) {
-            b->next = st->spare;
-            st->spare = b;
+        stream->head = block->next;
+        if (block->size == st->block_size) {
+            block->next = st->spare;
+            st->spare = block;
         } else {
-            free(b);
+            free(block);
         }
     }
-    st->used -= s->bytes;
-    free(s->order);
-    s->order = NULL;
-    s->tail = NULL;
-    s->last = NULL;
-    s->bytes = 0;
-    s->in_memory = 0;
-    s->ordered = true;
+    st->used -= stream->bytes;
+    free(stream->order);
+    stream->order = NULL;
+    stream->tail = NULL;
+    stream->last = NULL;
+    stream->bytes = 0;
+    stream->in_memory = 0;
+    stream->ordered = true;
 }
 
 static void
-stream_free(mrd_stream *s)
+stream_free(mrd_stream *stream)
 {
-    if (s == NULL)
+    if (stream == NULL)
         return;
-    stream_drop_blocks(s);
-    for (size_t i = 0; i < s->n_chains; i++)
-        mrd_chain_fini(&s->chains[i]);
-    stream_free(s->bound);
-    free(s->chains);
-    free(s->label);
-    free(s);
+    stream_drop_blocks(stream);
+    for (size_t i = 0; i < stream->n_chains; i++)
+        mrd_chain_fini(&stream->chains[i]);
+    stream_free(stream->bound);
+    free(stream->chains);
+    free(stream->label);
+    free(stream);
 }
 
 void
-mrd_stream_clear(mrd_stream *s)
+mrd_stream_clear(mrd_stream *stream)
 {
-    stream_drop_blocks(s);
-    for (size_t i = 0; i < s->n_chains; i++)
-        mrd_chain_release(&s->chains[i], s->store->fd);
-    s->n_chains = 0;
-    s->count = 0;
-    s->has_range = s->has_flows = s->has_mistimed = false;
+    stream_drop_blocks(stream);
+    for (size_t i = 0; i < stream->n_chains; i++)
+        mrd_chain_release(&stream->chains[i], stream->store->fd);
+    stream->n_chains = 0;
+    stream->count = 0;
+    stream->has_range = stream->has_flows = stream->has_mistimed = false;
 }
 
 void
@@ -224,16 +224,16 @@ static mrd_block *
 store_block(mrd_store *st, size_t need)
 {
     size_t size = need > st->block_size ? need : st->block_size;
-    mrd_block *b = st->spare;
+    mrd_block *block = st->spare;
 
-    if (size == st->block_size && b != NULL)
-        st->spare = b->next;
-    else if ((b = malloc(sizeof(*b) + size)) == NULL)
+    if (size == st->block_size && block != NULL)
+        st->spare = block->next;
+    else if ((block = malloc(sizeof(*block) + size)) == NULL)
         return NULL;
-    b->next = NULL;
-    b->used = 0;
-    b->size = size;
-    return b;
+    block->next = NULL;
+    block->used = 0;
+    block->size = size;
+    return block;
 }
 
 /* Appends the events of the source to the file as one sorted run. */
@@ -275,69 +275,71 @@ store_write_run(mrd_store *st, mrd_source *in, mrd_extent *ret_extent, mrd_rec *
 }
 
 static mrd_err
-stream_sort(mrd_stream *s, mrd_why *why)
+stream_sort(mrd_stream *stream, mrd_why *why)
 {
-    if (s->ordered || s->order != NULL)
+    if (stream->ordered || stream->order != NULL)
         return MRD_OK;
-    if (!mrd_rec_sort(s->head, s->in_memory, &s->order))
+    if (!mrd_rec_sort(stream->head, stream->in_memory, &stream->order))
         return mrd_why_set(why, MRD_NOMEM, 0, "sorting %llu events of %s",
-                           (unsigned long long) s->in_memory, s->label);
+                           (unsigned long long) stream->in_memory, stream->label);
     return MRD_OK;
 }
 
 static mrd_err
-stream_add_run(mrd_stream *s, mrd_extent e, const mrd_rec *first, const mrd_rec *last, mrd_why *why)
+stream_add_run(mrd_stream *stream, mrd_extent extent, const mrd_rec *first, const mrd_rec *last,
+               mrd_why *why)
 {
-    mrd_chain *c = mrd_stream_chain_for(s, first);
+    mrd_chain *chain = mrd_stream_chain_for(stream, first);
 
-    if (c == NULL || !mrd_chain_append(c, e))
-        return mrd_why_set(why, MRD_NOMEM, 0, "sorted runs of %s", s->label);
-    c->last = *last;
+    if (chain == NULL || !mrd_chain_append(chain, extent))
+        return mrd_why_set(why, MRD_NOMEM, 0, "sorted runs of %s", stream->label);
+    chain->last = *last;
     return MRD_OK;
 }
 
 /* Appends the records in memory to the file as one run. They are in order or were sorted. */
 static mrd_err
-stream_write_memory(mrd_stream *s, mrd_rec *ret_first, mrd_rec *ret_last, mrd_why *why)
+stream_write_memory(mrd_stream *stream, mrd_rec *ret_first, mrd_rec *ret_last, mrd_why *why)
 {
-    mrd_store *st = s->store;
+    mrd_store *st = stream->store;
     mrd_err err = MRD_OK;
 
-    if (s->order == NULL) {
-        *ret_first = *(const mrd_rec *) (const void *) s->head->data;
-        *ret_last = *s->last;
-        for (const mrd_block *b = s->head; b != NULL && err == MRD_OK; b = b->next)
-            err = mrd_store_put(st, b->data, b->used, why);
+    if (stream->order == NULL) {
+        *ret_first = *(const mrd_rec *) (const void *) stream->head->data;
+        *ret_last = *stream->last;
+        for (const mrd_block *block = stream->head; block != NULL && err == MRD_OK;
+             block = block->next)
+            err = mrd_store_put(st, block->data, block->used, why);
     } else {
-        *ret_first = *s->order[0];
-        *ret_last = *s->order[s->in_memory - 1];
-        for (size_t i = 0; i < s->in_memory && err == MRD_OK; i++)
-            err = mrd_store_put(st, s->order[i], (size_t) s->order[i]->words * 8, why);
+        *ret_first = *stream->order[0];
+        *ret_last = *stream->order[stream->in_memory - 1];
+        for (size_t i = 0; i < stream->in_memory && err == MRD_OK; i++)
+            err = mrd_store_put(st, stream->order[i], (size_t) stream->order[i]->words * 8, why);
     }
     return err == MRD_OK ? mrd_store_flush(st, why) : err;
 }
 
 /* Moves the records in memory to the file. */
 static mrd_err
-stream_spill(mrd_stream *s, mrd_why *why)
+stream_spill(mrd_stream *stream, mrd_why *why)
 {
-    mrd_extent e;
+    mrd_extent extent;
     mrd_rec first, last;
     mrd_err err;
 
-    if ((err = stream_sort(s, why)) != MRD_OK ||
-        (err = mrd_store_open_file(s->store, why)) != MRD_OK)
+    if ((err = stream_sort(stream, why)) != MRD_OK ||
+        (err = mrd_store_open_file(stream->store, why)) != MRD_OK)
         return err;
-    e.at = s->store->file_len;
-    s->store->out_len = 0;
-    err = stream_write_memory(s, &first, &last, why);
-    e.len = s->store->file_len - e.at;
+    extent.at = stream->store->file_len;
+    stream->store->out_len = 0;
+    err = stream_write_memory(stream, &first, &last, why);
+    extent.len = stream->store->file_len - extent.at;
     if (err == MRD_OK)
-        err = stream_add_run(s, e, &first, &last, why);
+        err = stream_add_run(stream, extent, &first, &last, why);
     if (err == MRD_OK)
-        stream_drop_blocks(s);
+        stream_drop_blocks(stream);
     else
-        s->store->file_len = e.at; /* discard the incomplete run */
+        stream->store->file_len = extent.at; /* discard the incomplete run */
     return err;
 }
 
@@ -369,170 +371,171 @@ store_victim(mrd_store *st, mrd_stream *self)
 
 /* Makes room for `need` bytes at the tail of the stream. */
 static mrd_err
-stream_room(mrd_stream *s, size_t need)
+stream_room(mrd_stream *stream, size_t need)
 {
-    mrd_store *st = s->store;
+    mrd_store *st = stream->store;
     mrd_why why = { 0 };
     mrd_stream *victim;
-    mrd_block *b;
+    mrd_block *block;
 
     if (st->used + need > st->budget && st->full.err == MRD_OK &&
-        (victim = store_victim(st, s)) != NULL && stream_spill(victim, &why) != MRD_OK &&
+        (victim = store_victim(st, stream)) != NULL && stream_spill(victim, &why) != MRD_OK &&
         !store_is_full(st, &why)) {
         stream_drop_blocks(victim); /* its events are lost; its finish reports this */
         stream_fail(victim, &why);
-        if (victim == s)
-            return s->err;
+        if (victim == stream)
+            return stream->err;
     }
     /* Flow points add no events, so they may use the budget a second time. */
-    if (st->full.err != MRD_OK && (!s->hidden || st->used + need > 2 * st->budget))
+    if (st->full.err != MRD_OK && (!stream->hidden || st->used + need > 2 * st->budget))
         return MRD_FULL;
-    if ((b = store_block(st, need)) == NULL) {
-        mrd_why_set(&why, MRD_NOMEM, 0, "events of %s", s->label);
-        return stream_fail(s, &why);
+    if ((block = store_block(st, need)) == NULL) {
+        mrd_why_set(&why, MRD_NOMEM, 0, "events of %s", stream->label);
+        return stream_fail(stream, &why);
     }
-    if (s->tail == NULL)
-        s->head = b;
+    if (stream->tail == NULL)
+        stream->head = block;
     else
-        s->tail->next = b;
-    s->tail = b;
-    s->bytes += b->size;
-    st->used += b->size;
+        stream->tail->next = block;
+    stream->tail = block;
+    stream->bytes += block->size;
+    st->used += block->size;
     return MRD_OK;
 }
 
 static mrd_err
-stream_refuse(mrd_stream *s, size_t size)
+stream_refuse(mrd_stream *stream, size_t size)
 {
     mrd_why why = { 0 };
 
-    if (s->finished)
-        mrd_why_set(&why, MRD_STATE, 0, "%s was finished already", s->label);
+    if (stream->finished)
+        mrd_why_set(&why, MRD_STATE, 0, "%s was finished already", stream->label);
     else
         mrd_why_set(&why, MRD_LIMIT, 0, "event %llu of %s needs %zu bytes (at most %zu)",
-                    (unsigned long long) s->count, s->label, size, MRD_REC_BYTES_MAX);
-    return stream_fail(s, &why);
+                    (unsigned long long) stream->count, stream->label, size, MRD_REC_BYTES_MAX);
+    return stream_fail(stream, &why);
 }
 
 static void
-stream_note_range(mrd_stream *s, const mrd_event *ev)
+stream_note_range(mrd_stream *stream, const mrd_event *ev)
 {
     mrd_ev_ns end = mrd_event_end(ev);
 
     if (end.ns == INT64_MAX)
         end = ev->ts;
-    if (!s->has_range) {
-        s->earliest = ev->ts;
-        s->latest = end;
-        s->has_range = true;
+    if (!stream->has_range) {
+        stream->earliest = ev->ts;
+        stream->latest = end;
+        stream->has_range = true;
     }
-    s->earliest = mrd_ev_before(ev->ts, s->earliest) ? ev->ts : s->earliest;
-    s->latest = mrd_ev_after(end, s->latest) ? end : s->latest;
+    stream->earliest = mrd_ev_before(ev->ts, stream->earliest) ? ev->ts : stream->earliest;
+    stream->latest = mrd_ev_after(end, stream->latest) ? end : stream->latest;
 }
 
 mrd_err
-mrd_stream_push(mrd_stream *s, const mrd_event *ev)
+mrd_stream_push(mrd_stream *stream, const mrd_event *ev)
 {
     uint8_t has;
     size_t text, size = mrd_rec_size(ev, &has, &text);
-    const mrd_rec *r;
+    const mrd_rec *rec;
 
-    if (s->err != MRD_OK)
-        return s->err;
-    if (s->store->full.err != MRD_OK && !s->hidden)
+    if (stream->err != MRD_OK)
+        return stream->err;
+    if (stream->store->full.err != MRD_OK && !stream->hidden)
         return MRD_FULL;
-    if (s->finished || size > MRD_REC_BYTES_MAX || s->count > MRD_REC_SEQ_MAX)
-        return stream_refuse(s, size);
-    if (s->tail == NULL || s->tail->size - s->tail->used < size) {
-        mrd_err err = stream_room(s, size);
+    if (stream->finished || size > MRD_REC_BYTES_MAX || stream->count > MRD_REC_SEQ_MAX)
+        return stream_refuse(stream, size);
+    if (stream->tail == NULL || stream->tail->size - stream->tail->used < size) {
+        mrd_err err = stream_room(stream, size);
 
         if (err != MRD_OK)
             return err;
     }
-    r = (const mrd_rec *) (const void *) (s->tail->data + s->tail->used);
-    mrd_rec_put(s->tail->data + s->tail->used, size, has, text, ev, s->count);
-    s->tail->used += size;
-    if (s->ordered && s->last != NULL && mrd_rec_order(s->last, r) > 0)
-        s->ordered = false;
-    s->last = r;
-    s->count++;
-    s->in_memory++;
-    s->has_flows |= ev->kind == MRD_FLOW;
-    if (!s->hidden)
-        mrd_stream_note_flows(s, ev);
-    stream_note_range(s, ev);
+    rec = (const mrd_rec *) (const void *) (stream->tail->data + stream->tail->used);
+    mrd_rec_put(stream->tail->data + stream->tail->used, size, has, text, ev, stream->count);
+    stream->tail->used += size;
+    if (stream->ordered && stream->last != NULL && mrd_rec_order(stream->last, rec) > 0)
+        stream->ordered = false;
+    stream->last = rec;
+    stream->count++;
+    stream->in_memory++;
+    stream->has_flows |= ev->kind == MRD_FLOW;
+    if (!stream->hidden)
+        mrd_stream_note_flows(stream, ev);
+    stream_note_range(stream, ev);
     return MRD_OK;
 }
 
 const mrd_why *
-mrd_stream_failure(const mrd_stream *s)
+mrd_stream_failure(const mrd_stream *stream)
 {
-    return s->err == MRD_OK ? NULL : &s->why;
+    return stream->err == MRD_OK ? NULL : &stream->why;
 }
 
 /* Merges the oldest chains until the number of chains can be read at the same time. */
 static mrd_err
-stream_reduce(mrd_stream *s, mrd_why *why)
+stream_reduce(mrd_stream *stream, mrd_why *why)
 {
-    while (s->n_chains > MRD_STORE_FAN_IN) {
+    while (stream->n_chains > MRD_STORE_FAN_IN) {
         mrd_source *in;
         mrd_chain joined = { 0 };
-        mrd_extent e;
+        mrd_extent extent;
         mrd_rec first;
-        mrd_err err = mrd_stream_open_part(s, MRD_STORE_FAN_IN, false, &in, why);
+        mrd_err err = mrd_stream_open_part(stream, MRD_STORE_FAN_IN, false, &in, why);
 
         if (err != MRD_OK)
             return err;
-        err = store_write_run(s->store, in, &e, &first, &joined.last, why);
+        err = store_write_run(stream->store, in, &extent, &first, &joined.last, why);
         in->close(in);
-        if (err == MRD_OK && !mrd_chain_append(&joined, e))
-            err = mrd_why_set(why, MRD_NOMEM, 0, "sorted runs of %s", s->label);
+        if (err == MRD_OK && !mrd_chain_append(&joined, extent))
+            err = mrd_why_set(why, MRD_NOMEM, 0, "sorted runs of %s", stream->label);
         if (err != MRD_OK)
             return err;
         for (size_t i = 0; i < MRD_STORE_FAN_IN; i++)
-            mrd_chain_release(&s->chains[i], s->store->fd);
-        s->n_chains -= MRD_STORE_FAN_IN;
-        memmove(s->chains, s->chains + MRD_STORE_FAN_IN, s->n_chains * sizeof(*s->chains));
-        s->chains[s->n_chains++] = joined;
+            mrd_chain_release(&stream->chains[i], stream->store->fd);
+        stream->n_chains -= MRD_STORE_FAN_IN;
+        memmove(stream->chains, stream->chains + MRD_STORE_FAN_IN,
+                stream->n_chains * sizeof(*stream->chains));
+        stream->chains[stream->n_chains++] = joined;
     }
     return MRD_OK;
 }
 
 mrd_err
-mrd_stream_finish(mrd_stream *s, mrd_why *why)
+mrd_stream_finish(mrd_stream *stream, mrd_why *why)
 {
     mrd_why own = { 0 };
-    mrd_err err = s->err;
+    mrd_err err = stream->err;
 
-    s->finished = true;
-    if (err == MRD_OK && (err = stream_sort(s, &own)) == MRD_OK) {
-        err = stream_reduce(s, &own);
-        if (err != MRD_OK && store_is_full(s->store, &own))
+    stream->finished = true;
+    if (err == MRD_OK && (err = stream_sort(stream, &own)) == MRD_OK) {
+        err = stream_reduce(stream, &own);
+        if (err != MRD_OK && store_is_full(stream->store, &own))
             err = MRD_OK; /* it can be read without this change */
     }
-    if (err == MRD_OK && s->has_flows && (err = mrd_stream_bind(s, &own)) != MRD_OK &&
-        store_is_full(s->store, &own)) {
-        stream_free(s->bound);
-        s->bound = NULL;
+    if (err == MRD_OK && stream->has_flows && (err = mrd_stream_bind(stream, &own)) != MRD_OK &&
+        store_is_full(stream->store, &own)) {
+        stream_free(stream->bound);
+        stream->bound = NULL;
         err = MRD_OK;
     }
     if (err == MRD_OK)
         return MRD_OK;
-    stream_fail(s, &own);
+    stream_fail(stream, &own);
     if (why != NULL)
-        *why = s->why;
-    return s->err;
+        *why = stream->why;
+    return stream->err;
 }
 
 mrd_err
-mrd_stream_open_pushed(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
+mrd_stream_open_pushed(mrd_stream *stream, mrd_source **ret_source, mrd_why *why)
 {
-    mrd_err err = s->err;
+    mrd_err err = stream->err;
 
-    s->finished = true; /* else its memory might be spilled under the reader */
+    stream->finished = true; /* else its memory might be spilled under the reader */
     if (err == MRD_OK)
-        err = stream_sort(s, why);
+        err = stream_sort(stream, why);
     else if (why != NULL)
-        *why = s->why;
-    return err == MRD_OK ? mrd_stream_open_raw(s, ret_source, why) : err;
+        *why = stream->why;
+    return err == MRD_OK ? mrd_stream_open_raw(stream, ret_source, why) : err;
 }

@@ -59,85 +59,86 @@ bind_track_at(binder *b, mrd_track_id id)
 }
 
 static mrd_map_key
-bind_end_key(const bind_span *s)
+bind_end_key(const bind_span *span)
 {
-    return (mrd_map_key){ (uint64_t) s->end.ns, 0, 0 };
+    return (mrd_map_key){ (uint64_t) span->end.ns, 0, 0 };
 }
 
 /* Removes the innermost span, which has ended. Others with the same end have ended, too, and need
  * no entry. */
 static void
-bind_pop(bind_track *t)
+bind_pop(bind_track *track)
 {
-    if (--t->n >= BIND_LOOK)
-        mrd_map_remove(&t->ends, bind_end_key(&t->v[t->n]));
+    if (--track->n >= BIND_LOOK)
+        mrd_map_remove(&track->ends, bind_end_key(&track->v[track->n]));
 }
 
 /* Notes the end of v[i]. */
 static mrd_err
-bind_note_end(bind_track *t, size_t i)
+bind_note_end(bind_track *track, size_t i)
 {
-    const bind_span *s = &t->v[i];
+    const bind_span *span = &track->v[i];
 
-    return i < BIND_LOOK || !mrd_ev_before(s->start, s->end)
+    return i < BIND_LOOK || !mrd_ev_before(span->start, span->end)
                ? MRD_OK
-               : mrd_map_put(&t->ends, bind_end_key(s), (uint32_t) i);
+               : mrd_map_put(&track->ends, bind_end_key(span), (uint32_t) i);
 }
 
 static mrd_err
-bind_forget_ended(bind_track *t, mrd_ev_ns now)
+bind_forget_ended(bind_track *track, mrd_ev_ns now)
 {
     mrd_err err = MRD_OK;
     size_t kept = 0;
 
-    mrd_map_fini(&t->ends);
-    for (size_t i = 0; i < t->n && err == MRD_OK; i++) {
-        if (mrd_ev_before(t->v[i].end, now))
+    mrd_map_fini(&track->ends);
+    for (size_t i = 0; i < track->n && err == MRD_OK; i++) {
+        if (mrd_ev_before(track->v[i].end, now))
             continue;
-        t->v[kept] = t->v[i];
-        err = bind_note_end(t, kept++);
+        track->v[kept] = track->v[i];
+        err = bind_note_end(track, kept++);
     }
-    t->n = kept;
+    track->n = kept;
     return err;
 }
 
 static void
 bind_open(binder *b, const mrd_event *ev, uint64_t pos)
 {
-    bind_track *t = bind_track_at(b, ev->track);
+    bind_track *track = bind_track_at(b, ev->track);
 
-    if (t == NULL) {
+    if (track == NULL) {
         b->err = MRD_NOMEM;
         return;
     }
-    while (t->n > 0 && mrd_ev_before(t->v[t->n - 1].end, ev->ts))
-        bind_pop(t);
-    if (t->n == t->cap) {
-        b->err = bind_forget_ended(t, ev->ts);
+    while (track->n > 0 && mrd_ev_before(track->v[track->n - 1].end, ev->ts))
+        bind_pop(track);
+    if (track->n == track->cap) {
+        b->err = bind_forget_ended(track, ev->ts);
         /* Doubling the array leaves half of it free, so that ended spans are searched for
          * rarely. */
-        if (b->err != MRD_OK || !MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
+        if (b->err != MRD_OK ||
+            !MRD_VEC_ROOM(track->v, track->n, track->cap, track->n == 0 ? 1 : track->n)) {
             b->err = MRD_NOMEM;
             return;
         }
     }
-    t->v[t->n++] = (bind_span){ ev->ts, mrd_event_end(ev), pos, ev->flow_count };
-    b->err = bind_note_end(t, t->n - 1);
+    track->v[track->n++] = (bind_span){ ev->ts, mrd_event_end(ev), pos, ev->flow_count };
+    b->err = bind_note_end(track, track->n - 1);
 }
 
 /* Returns the innermost span that began earlier and ends at this time. */
 static bind_span *
-bind_touching(bind_track *t, mrd_ev_ns at)
+bind_touching(bind_track *track, mrd_ev_ns at)
 {
-    uint32_t above = t->n > BIND_LOOK
-                         ? mrd_map_get(&t->ends, (mrd_map_key){ (uint64_t) at.ns, 0, 0 })
+    uint32_t above = track->n > BIND_LOOK
+                         ? mrd_map_get(&track->ends, (mrd_map_key){ (uint64_t) at.ns, 0, 0 })
                          : MRD_MAP_NONE;
 
     if (above != MRD_MAP_NONE)
-        return &t->v[above];
-    for (size_t i = t->n < BIND_LOOK ? t->n : BIND_LOOK; i-- > 0;) {
-        if (t->v[i].end.ns == at.ns && mrd_ev_before(t->v[i].start, at))
-            return &t->v[i];
+        return &track->v[above];
+    for (size_t i = track->n < BIND_LOOK ? track->n : BIND_LOOK; i-- > 0;) {
+        if (track->v[i].end.ns == at.ns && mrd_ev_before(track->v[i].start, at))
+            return &track->v[i];
     }
     return NULL;
 }
@@ -145,32 +146,32 @@ bind_touching(bind_track *t, mrd_ev_ns at)
 /* Returns the innermost span that contains this time, if no span begins then. A span that ends at
  * this time is only used if there is no other. */
 static bind_span *
-bind_enclosing(bind_track *t, mrd_ev_ns at)
+bind_enclosing(bind_track *track, mrd_ev_ns at)
 {
-    while (t->n > 0 && mrd_ev_before(t->v[t->n - 1].end, at))
-        bind_pop(t);
-    for (size_t i = t->n; i-- > 0;) {
-        if (mrd_ev_after(t->v[i].end, at))
-            return &t->v[i];
+    while (track->n > 0 && mrd_ev_before(track->v[track->n - 1].end, at))
+        bind_pop(track);
+    for (size_t i = track->n; i-- > 0;) {
+        if (mrd_ev_after(track->v[i].end, at))
+            return &track->v[i];
     }
-    return bind_touching(t, at);
+    return bind_touching(track, at);
 }
 
 /* Finds a span by its position. Positions in v ascend. */
 static bind_span *
-bind_find(bind_track *t, uint64_t pos)
+bind_find(bind_track *track, uint64_t pos)
 {
-    size_t from = 0, to = t->n;
+    size_t from = 0, to = track->n;
 
     while (from < to) {
         size_t middle = from + (to - from) / 2;
 
-        if (t->v[middle].pos < pos)
+        if (track->v[middle].pos < pos)
             from = middle + 1;
         else
             to = middle;
     }
-    return from < t->n && t->v[from].pos == pos ? &t->v[from] : NULL;
+    return from < track->n && track->v[from].pos == pos ? &track->v[from] : NULL;
 }
 
 static void
@@ -187,57 +188,58 @@ bind_push(binder *b, uint8_t kind, uint64_t pos, mrd_flow flow)
 /* Attaches the point to the event. It stays unbound if there is no event, or the event has too
  * many. */
 static void
-bind_attach(binder *b, bind_span *target, const bind_flow *f)
+bind_attach(binder *b, bind_span *target, const bind_flow *flow)
 {
     if (target != NULL && target->flows < BIND_FLOWS_MAX) {
         target->flows++;
-        bind_push(b, MRD_FLOW, target->pos, f->flow);
+        bind_push(b, MRD_FLOW, target->pos, flow->flow);
     } else {
-        bind_push(b, MRD_INSTANT, f->pos, f->flow);
+        bind_push(b, MRD_INSTANT, flow->pos, flow->flow);
     }
 }
 
 /* Keeps the point until a span begins on the track. */
 static void
-bind_wait_next(binder *b, bind_track *t, const bind_flow *f)
+bind_wait_next(binder *b, bind_track *track, const bind_flow *flow)
 {
-    if (t->next == NULL && (t->next = malloc(BIND_FLOWS_MAX * sizeof(*t->next))) == NULL)
+    if (track->next == NULL &&
+        (track->next = malloc(BIND_FLOWS_MAX * sizeof(*track->next))) == NULL)
         b->err = MRD_NOMEM;
-    else if (t->n_next == BIND_FLOWS_MAX)
-        bind_attach(b, NULL, f);
+    else if (track->n_next == BIND_FLOWS_MAX)
+        bind_attach(b, NULL, flow);
     else
-        t->next[t->n_next++] = *f;
+        track->next[track->n_next++] = *flow;
 }
 
 /* Returns the event for a waiting point, after all events that begin at its time were seen. */
 static bind_span *
-bind_target(binder *b, bind_track *t, const bind_flow *f)
+bind_target(binder *b, bind_track *track, const bind_flow *flow)
 {
-    bind_span *touching = f->flow.dir == MRD_FLOW_START ? bind_touching(t, b->at) : NULL;
+    bind_span *touching = flow->flow.dir == MRD_FLOW_START ? bind_touching(track, b->at) : NULL;
 
-    if (touching != NULL && (!b->has_exact || b->exact_seq > f->seq))
+    if (touching != NULL && (!b->has_exact || b->exact_seq > flow->seq))
         return touching;
     if (!b->has_exact)
-        return bind_enclosing(t, b->at);
-    return b->exact_is_span ? bind_find(t, b->exact.pos) : &b->exact;
+        return bind_enclosing(track, b->at);
+    return b->exact_is_span ? bind_find(track, b->exact.pos) : &b->exact;
 }
 
 static void
 bind_resolve(binder *b)
 {
-    bind_track *t = bind_track_at(b, b->at_track);
+    bind_track *track = bind_track_at(b, b->at_track);
 
-    if (t == NULL)
+    if (track == NULL)
         b->err = MRD_NOMEM;
     for (size_t i = 0; i < b->waiting && b->err == MRD_OK; i++) {
-        const bind_flow *f = &b->flow[i];
+        const bind_flow *flow = &b->flow[i];
 
-        if (!f->next)
-            bind_attach(b, bind_target(b, t, f), f);
+        if (!flow->next)
+            bind_attach(b, bind_target(b, track, flow), flow);
         else if (b->has_first)
-            bind_attach(b, bind_find(t, b->first_pos), f);
+            bind_attach(b, bind_find(track, b->first_pos), flow);
         else
-            bind_wait_next(b, t, f);
+            bind_wait_next(b, track, flow);
     }
     b->waiting = 0;
     b->has_exact = b->has_first = false;
@@ -246,18 +248,18 @@ bind_resolve(binder *b)
 static void
 bind_point(binder *b, const mrd_event *ev, uint64_t pos)
 {
-    bind_flow f = { { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir },
-                    pos,
-                    ev->seq,
-                    (ev->flags & MRD_EV_NEXT) != 0 };
+    bind_flow flow = { { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir },
+                       pos,
+                       ev->seq,
+                       (ev->flags & MRD_EV_NEXT) != 0 };
 
     if (b->waiting == BIND_FLOWS_MAX) {
-        bind_attach(b, NULL, &f);
+        bind_attach(b, NULL, &flow);
         return;
     }
     b->at = ev->ts;
     b->at_track = ev->track;
-    b->flow[b->waiting++] = f;
+    b->flow[b->waiting++] = flow;
 }
 
 /* A span begins on this track: binds the points that wait for it. */
@@ -316,7 +318,7 @@ bind_leave(binder *b)
 }
 
 mrd_err
-mrd_stream_bind(mrd_stream *s, mrd_why *why)
+mrd_stream_bind(mrd_stream *stream, mrd_why *why)
 {
     binder *b = calloc(1, sizeof(*b));
     mrd_source *in = NULL;
@@ -324,13 +326,13 @@ mrd_stream_bind(mrd_stream *s, mrd_why *why)
     mrd_step step = MRD_BAD;
     mrd_err err;
 
-    if (b == NULL || (s->bound = mrd_stream_new(s->store, s->label)) == NULL) {
+    if (b == NULL || (stream->bound = mrd_stream_new(stream->store, stream->label)) == NULL) {
         free(b);
-        return mrd_why_set(why, MRD_NOMEM, 0, "flows of %s", s->label);
+        return mrd_why_set(why, MRD_NOMEM, 0, "flows of %s", stream->label);
     }
-    b->bound = s->bound;
-    s->bound->hidden = true;
-    if ((err = mrd_stream_open_raw(s, &in, why)) == MRD_OK) {
+    b->bound = stream->bound;
+    stream->bound->hidden = true;
+    if ((err = mrd_stream_open_raw(stream, &in, why)) == MRD_OK) {
         for (uint64_t pos = 0; b->err == MRD_OK && (step = in->next(in, &ev, why)) == MRD_MORE;
              pos++)
             bind_event(b, ev, pos);
@@ -339,9 +341,9 @@ mrd_stream_bind(mrd_stream *s, mrd_why *why)
         bind_leave(b);
         in->close(in);
         err = b->err != MRD_OK && b->bound->err == MRD_OK
-                  ? mrd_why_set(why, b->err, 0, "flows of %s", s->label)
+                  ? mrd_why_set(why, b->err, 0, "flows of %s", stream->label)
               : step == MRD_BAD ? mrd_why_err(why)
-                                : mrd_stream_finish(s->bound, why);
+                                : mrd_stream_finish(stream->bound, why);
     }
     for (size_t i = 0; i < b->n_tracks; i++) {
         free(b->tracks[i].v);
@@ -363,51 +365,52 @@ typedef struct {
 } bound_reader;
 
 static mrd_step
-bound_peek(bound_reader *r, mrd_why *why)
+bound_peek(bound_reader *reader, mrd_why *why)
 {
-    mrd_step step = r->bound->next(r->bound, &r->next_bound, why);
+    mrd_step step = reader->bound->next(reader->bound, &reader->next_bound, why);
 
     if (step != MRD_MORE)
-        r->next_bound = NULL;
+        reader->next_bound = NULL;
     return step;
 }
 
 /* Attaches the flows of the current position to a copy of the event. */
 static mrd_step
-bound_attach(bound_reader *r, const mrd_event *ev, uint64_t pos, mrd_why *why)
+bound_attach(bound_reader *reader, const mrd_event *ev, uint64_t pos, mrd_why *why)
 {
-    r->ev = *ev;
+    reader->ev = *ev;
     if (ev->flow_count > 0)
-        memcpy(r->flows, ev->flows, ev->flow_count * sizeof(*r->flows));
-    while (r->next_bound != NULL && (uint64_t) r->next_bound->ts.ns == pos) {
-        r->flows[r->ev.flow_count++] =
-            (mrd_flow){ .id = r->next_bound->id, .dir = (mrd_flow_dir) r->next_bound->flow_dir };
-        if (bound_peek(r, why) == MRD_BAD)
+        memcpy(reader->flows, ev->flows, ev->flow_count * sizeof(*reader->flows));
+    while (reader->next_bound != NULL && (uint64_t) reader->next_bound->ts.ns == pos) {
+        reader->flows[reader->ev.flow_count++] =
+            (mrd_flow){ .id = reader->next_bound->id,
+                        .dir = (mrd_flow_dir) reader->next_bound->flow_dir };
+        if (bound_peek(reader, why) == MRD_BAD)
             return MRD_BAD;
     }
-    r->ev.flows = r->flows;
+    reader->ev.flows = reader->flows;
     return MRD_MORE;
 }
 
 static mrd_step
 bound_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
-    bound_reader *r = (bound_reader *) (void *) self;
+    bound_reader *reader = (bound_reader *) (void *) self;
     mrd_step step;
 
-    while ((step = r->raw->next(r->raw, ret_event, why)) == MRD_MORE) {
-        uint64_t pos = r->pos++;
-        bool named = r->next_bound != NULL && (uint64_t) r->next_bound->ts.ns == pos;
+    while ((step = reader->raw->next(reader->raw, ret_event, why)) == MRD_MORE) {
+        uint64_t pos = reader->pos++;
+        bool named = reader->next_bound != NULL && (uint64_t) reader->next_bound->ts.ns == pos;
 
         if ((*ret_event)->kind == MRD_FLOW) {
             if (named) /* unbound */
-                return bound_peek(r, why) == MRD_BAD ? MRD_BAD : MRD_MORE;
+                return bound_peek(reader, why) == MRD_BAD ? MRD_BAD : MRD_MORE;
             continue;
         }
         if (!named)
             return MRD_MORE;
-        step = bound_attach(r, *ret_event, pos, why);
-        *ret_event = &r->ev;
+        step = bound_attach(reader, *ret_event, pos, why);
+        *ret_event = &reader->ev;
         return step;
     }
     return step;
@@ -416,34 +419,34 @@ bound_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 static void
 bound_close(mrd_source *self)
 {
-    bound_reader *r = (bound_reader *) (void *) self;
+    bound_reader *reader = (bound_reader *) (void *) self;
 
-    r->raw->close(r->raw);
-    r->bound->close(r->bound);
-    free(r);
+    reader->raw->close(reader->raw);
+    reader->bound->close(reader->bound);
+    free(reader);
 }
 
 mrd_err
-mrd_stream_open_bound(mrd_stream *s, mrd_source *raw, mrd_source **ret_source, mrd_why *why)
+mrd_stream_open_bound(mrd_stream *stream, mrd_source *raw, mrd_source **ret_source, mrd_why *why)
 {
-    bound_reader *r = calloc(1, sizeof(*r));
+    bound_reader *reader = calloc(1, sizeof(*reader));
     mrd_err err;
 
-    if (r == NULL) {
+    if (reader == NULL) {
         raw->close(raw);
-        return mrd_why_set(why, MRD_NOMEM, 0, "flows of %s", s->label);
+        return mrd_why_set(why, MRD_NOMEM, 0, "flows of %s", stream->label);
     }
-    if ((err = mrd_stream_open_raw(s->bound, &r->bound, why)) != MRD_OK) {
+    if ((err = mrd_stream_open_raw(stream->bound, &reader->bound, why)) != MRD_OK) {
         raw->close(raw);
-        free(r);
+        free(reader);
         return err;
     }
-    r->base = (mrd_source){ .next = bound_next, .close = bound_close };
-    r->raw = raw;
-    if (bound_peek(r, why) == MRD_BAD) {
-        bound_close(&r->base);
+    reader->base = (mrd_source){ .next = bound_next, .close = bound_close };
+    reader->raw = raw;
+    if (bound_peek(reader, why) == MRD_BAD) {
+        bound_close(&reader->base);
         return mrd_why_err(why);
     }
-    *ret_source = &r->base;
+    *ret_source = &reader->base;
     return MRD_OK;
 }

@@ -17,62 +17,62 @@ typedef struct {
 } memory_cursor;
 
 static const mrd_rec *
-memory_rec(memory_cursor *c)
+memory_rec(memory_cursor *cursor)
 {
-    const mrd_rec *r;
+    const mrd_rec *rec;
 
-    if (c->order != NULL) {
-        if (c->i + 1 < c->n)
-            __builtin_prefetch(c->order[c->i + 1]);
-        return c->order[c->i];
+    if (cursor->order != NULL) {
+        if (cursor->i + 1 < cursor->n)
+            __builtin_prefetch(cursor->order[cursor->i + 1]);
+        return cursor->order[cursor->i];
     }
-    while (c->at == c->block->used) {
-        c->block = c->block->next;
-        c->at = 0;
+    while (cursor->at == cursor->block->used) {
+        cursor->block = cursor->block->next;
+        cursor->at = 0;
     }
-    r = (const mrd_rec *) (const void *) (c->block->data + c->at);
-    c->at += (size_t) r->words * 8;
-    __builtin_prefetch(c->block->data + c->at);
-    return r;
+    rec = (const mrd_rec *) (const void *) (cursor->block->data + cursor->at);
+    cursor->at += (size_t) rec->words * 8;
+    __builtin_prefetch(cursor->block->data + cursor->at);
+    return rec;
 }
 
 static mrd_step
 memory_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
-    memory_cursor *c = (memory_cursor *) (void *) self;
+    memory_cursor *cursor = (memory_cursor *) (void *) self;
 
-    if (c->i == c->n)
+    if (cursor->i == cursor->n)
         return MRD_END;
-    if (!mrd_rec_get(memory_rec(c), &c->ev, &c->args)) {
+    if (!mrd_rec_get(memory_rec(cursor), &cursor->ev, &cursor->args)) {
         mrd_why_set(why, MRD_NOMEM, 0, "arguments of an event");
         return MRD_BAD;
     }
-    c->i++;
-    *ret_event = &c->ev;
+    cursor->i++;
+    *ret_event = &cursor->ev;
     return MRD_MORE;
 }
 
 static void
 memory_close(mrd_source *self)
 {
-    memory_cursor *c = (memory_cursor *) (void *) self;
+    memory_cursor *cursor = (memory_cursor *) (void *) self;
 
-    mrd_buf_fini(&c->args);
-    free(c);
+    mrd_buf_fini(&cursor->args);
+    free(cursor);
 }
 
 mrd_err
 mrd_cursor_memory(const mrd_stream *stream, mrd_source **ret_source, mrd_why *why)
 {
-    memory_cursor *c = calloc(1, sizeof(*c));
+    memory_cursor *cursor = calloc(1, sizeof(*cursor));
 
-    if (c == NULL)
+    if (cursor == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", stream->label);
-    c->base = (mrd_source){ .next = memory_next, .close = memory_close };
-    c->block = stream->head;
-    c->order = stream->order;
-    c->n = stream->in_memory;
-    *ret_source = &c->base;
+    cursor->base = (mrd_source){ .next = memory_next, .close = memory_close };
+    cursor->block = stream->head;
+    cursor->order = stream->order;
+    cursor->n = stream->in_memory;
+    *ret_source = &cursor->base;
     return MRD_OK;
 }
 
@@ -90,24 +90,26 @@ typedef struct {
 } file_cursor;
 
 static mrd_err
-file_read(file_cursor *c, mrd_why *why)
+file_read(file_cursor *cursor, mrd_why *why)
 {
-    while (c->have < c->cap && c->extent < c->chain->n) {
-        const mrd_extent *e = &c->chain->v[c->extent];
-        size_t room = c->cap - c->have;
-        size_t want = e->len - c->done < room ? (size_t) (e->len - c->done) : room;
-        ssize_t got = pread(c->fd, c->buf + c->have, want, (off_t) (e->at + c->done));
+    while (cursor->have < cursor->cap && cursor->extent < cursor->chain->n) {
+        const mrd_extent *extent = &cursor->chain->v[cursor->extent];
+        size_t room = cursor->cap - cursor->have;
+        size_t want =
+            extent->len - cursor->done < room ? (size_t) (extent->len - cursor->done) : room;
+        ssize_t got = pread(cursor->fd, cursor->buf + cursor->have, want,
+                            (off_t) (extent->at + cursor->done));
 
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
             return mrd_why_set(why, MRD_IO, got == 0 ? EIO : errno,
-                               "cannot read back the sorted events of %s", c->label);
-        c->have += (size_t) got;
-        c->done += (size_t) got;
-        if (c->done == e->len) {
-            c->extent++;
-            c->done = 0;
+                               "cannot read back the sorted events of %s", cursor->label);
+        cursor->have += (size_t) got;
+        cursor->done += (size_t) got;
+        if (cursor->done == extent->len) {
+            cursor->extent++;
+            cursor->done = 0;
         }
     }
     return MRD_OK;
@@ -115,71 +117,72 @@ file_read(file_cursor *c, mrd_why *why)
 
 /* Makes `need` bytes available at `at`. Fewer are available only at the end of the chain. */
 static mrd_err
-file_fill(file_cursor *c, size_t need, mrd_why *why)
+file_fill(file_cursor *cursor, size_t need, mrd_why *why)
 {
-    memmove(c->buf, c->buf + c->at, c->have - c->at);
-    c->have -= c->at;
-    c->at = 0;
-    if (!MRD_VEC_ROOM(c->buf, 0, c->cap, need))
-        return mrd_why_set(why, MRD_NOMEM, 0, "an event of %zu bytes of %s", need, c->label);
-    return file_read(c, why);
+    memmove(cursor->buf, cursor->buf + cursor->at, cursor->have - cursor->at);
+    cursor->have -= cursor->at;
+    cursor->at = 0;
+    if (!MRD_VEC_ROOM(cursor->buf, 0, cursor->cap, need))
+        return mrd_why_set(why, MRD_NOMEM, 0, "an event of %zu bytes of %s", need, cursor->label);
+    return file_read(cursor, why);
 }
 
 static mrd_step
 file_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
-    file_cursor *c = (file_cursor *) (void *) self;
-    const mrd_rec *r;
+    file_cursor *cursor = (file_cursor *) (void *) self;
+    const mrd_rec *rec;
 
-    if (c->have - c->at < sizeof(mrd_rec)) {
-        if (file_fill(c, sizeof(mrd_rec), why) != MRD_OK)
+    if (cursor->have - cursor->at < sizeof(mrd_rec)) {
+        if (file_fill(cursor, sizeof(mrd_rec), why) != MRD_OK)
             return MRD_BAD;
-        if (c->have == 0)
+        if (cursor->have == 0)
             return MRD_END;
     }
-    r = (const mrd_rec *) (const void *) (c->buf + c->at);
-    if (c->have - c->at < (size_t) r->words * 8) {
-        size_t need = (size_t) r->words * 8;
+    rec = (const mrd_rec *) (const void *) (cursor->buf + cursor->at);
+    if (cursor->have - cursor->at < (size_t) rec->words * 8) {
+        size_t need = (size_t) rec->words * 8;
 
-        if (file_fill(c, need, why) != MRD_OK)
+        if (file_fill(cursor, need, why) != MRD_OK)
             return MRD_BAD;
-        r = (const mrd_rec *) (const void *) c->buf;
+        rec = (const mrd_rec *) (const void *) cursor->buf;
     }
-    if (!mrd_rec_get(r, &c->ev, &c->args)) {
-        mrd_why_set(why, MRD_NOMEM, 0, "arguments of an event of %s", c->label);
+    if (!mrd_rec_get(rec, &cursor->ev, &cursor->args)) {
+        mrd_why_set(why, MRD_NOMEM, 0, "arguments of an event of %s", cursor->label);
         return MRD_BAD;
     }
-    c->at += (size_t) r->words * 8;
-    __builtin_prefetch(c->buf + c->at); /* the next record, which may be needed much later */
-    *ret_event = &c->ev;
+    cursor->at += (size_t) rec->words * 8;
+    __builtin_prefetch(cursor->buf +
+                       cursor->at); /* the next record, which may be needed much later */
+    *ret_event = &cursor->ev;
     return MRD_MORE;
 }
 
 static void
 file_close(mrd_source *self)
 {
-    file_cursor *c = (file_cursor *) (void *) self;
+    file_cursor *cursor = (file_cursor *) (void *) self;
 
-    mrd_buf_fini(&c->args);
-    free(c->buf);
-    free(c);
+    mrd_buf_fini(&cursor->args);
+    free(cursor->buf);
+    free(cursor);
 }
 
 mrd_err
 mrd_cursor_file(int fd, const char *label, const mrd_chain *chain, size_t buffer,
                 mrd_source **ret_source, mrd_why *why)
 {
-    file_cursor *c = calloc(1, sizeof(*c));
+    file_cursor *cursor = calloc(1, sizeof(*cursor));
 
-    if (c == NULL || (c->buf = malloc(buffer)) == NULL) {
-        free(c);
+    if (cursor == NULL || (cursor->buf = malloc(buffer)) == NULL) {
+        free(cursor);
         return mrd_why_set(why, MRD_NOMEM, 0, "a read buffer for %s", label);
     }
-    c->base = (mrd_source){ .next = file_next, .close = file_close };
-    c->fd = fd;
-    c->label = label;
-    c->chain = chain;
-    c->cap = buffer;
-    *ret_source = &c->base;
+    cursor->base = (mrd_source){ .next = file_next, .close = file_close };
+    cursor->fd = fd;
+    cursor->label = label;
+    cursor->chain = chain;
+    cursor->cap = buffer;
+    *ret_source = &cursor->base;
     return MRD_OK;
 }

@@ -29,23 +29,23 @@ is_seen(uint64_t *bits, uint64_t id)
 }
 
 static void
-note_end(mrd_fans *f, uint64_t id)
+note_end(mrd_fans *fans, uint64_t id)
 {
     mrd_map_key key = { id, 0, 0 };
     uint32_t n;
 
-    f->ends++;
-    if (f->one == NULL && (f->one = calloc(BITS / 64, sizeof(*f->one))) == NULL)
+    fans->ends++;
+    if (fans->one == NULL && (fans->one = calloc(BITS / 64, sizeof(*fans->one))) == NULL)
         return;
-    if (!is_seen(f->one, id))
+    if (!is_seen(fans->one, id))
         return;
-    n = mrd_map_get(&f->more, key);
-    if (n == MRD_MAP_NONE && f->more.used < MRD_STORE_FANS)
-        (void) mrd_map_put(&f->more, key, 2);
+    n = mrd_map_get(&fans->more, key);
+    if (n == MRD_MAP_NONE && fans->more.used < MRD_STORE_FANS)
+        (void) mrd_map_put(&fans->more, key, 2);
     else if (n == MRD_MAP_NONE)
-        f->is_full = true;
+        fans->is_full = true;
     else if (n < MRD_FLOW_ENDS_MAX)
-        (void) mrd_map_put(&f->more, key, n + 1);
+        (void) mrd_map_put(&fans->more, key, n + 1);
 }
 
 bool
@@ -55,20 +55,20 @@ mrd_store_lacks_ends(const mrd_store *store)
 }
 
 static void
-note_point(mrd_stream *s, mrd_flow point)
+note_point(mrd_stream *stream, mrd_flow point)
 {
-    s->has_starts |= point.dir == MRD_FLOW_START;
+    stream->has_starts |= point.dir == MRD_FLOW_START;
     if (point.dir == MRD_FLOW_END)
-        note_end(&s->store->fans, point.id);
+        note_end(&stream->store->fans, point.id);
 }
 
 void
-mrd_stream_note_flows(mrd_stream *s, const mrd_event *ev)
+mrd_stream_note_flows(mrd_stream *stream, const mrd_event *ev)
 {
     if (ev->kind == MRD_FLOW)
-        note_point(s, (mrd_flow){ .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir });
+        note_point(stream, (mrd_flow){ .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir });
     for (uint8_t i = 0; i < ev->flow_count; i++)
-        note_point(s, ev->flows[i]);
+        note_point(stream, ev->flows[i]);
 }
 
 typedef struct {
@@ -83,9 +83,9 @@ typedef struct {
 static mrd_step
 fans_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
-    fan_reader *r = (fan_reader *) (void *) self;
+    fan_reader *reader = (fan_reader *) (void *) self;
     const mrd_event *ev;
-    mrd_step step = r->inner->next(r->inner, &ev, why);
+    mrd_step step = reader->inner->next(reader->inner, &ev, why);
     bool is_copied = false;
 
     if (step != MRD_MORE)
@@ -95,19 +95,19 @@ fans_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         const mrd_flow *flow = &ev->flows[i];
         uint32_t ends = flow->dir != MRD_FLOW_START
                             ? MRD_MAP_NONE
-                            : mrd_map_get(r->more, (mrd_map_key){ flow->id, 0, 0 });
+                            : mrd_map_get(reader->more, (mrd_map_key){ flow->id, 0, 0 });
 
-        if (ends == MRD_MAP_NONE || ends > r->left)
+        if (ends == MRD_MAP_NONE || ends > reader->left)
             continue;
         if (!is_copied) {
-            r->ev = *ev;
-            memcpy(r->flows, ev->flows, ev->flow_count * sizeof(*r->flows));
-            r->ev.flows = r->flows;
+            reader->ev = *ev;
+            memcpy(reader->flows, ev->flows, ev->flow_count * sizeof(*reader->flows));
+            reader->ev.flows = reader->flows;
             is_copied = true;
-            *ret_event = &r->ev;
+            *ret_event = &reader->ev;
         }
-        r->flows[i].ends = ends;
-        r->left -= ends;
+        reader->flows[i].ends = ends;
+        reader->left -= ends;
     }
     return step;
 }
@@ -115,25 +115,26 @@ fans_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 static void
 fans_close(mrd_source *self)
 {
-    fan_reader *r = (fan_reader *) (void *) self;
+    fan_reader *reader = (fan_reader *) (void *) self;
 
-    r->inner->close(r->inner);
-    free(r);
+    reader->inner->close(reader->inner);
+    free(reader);
 }
 
 mrd_err
-mrd_stream_open_fans(const mrd_stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why *why)
+mrd_stream_open_fans(const mrd_stream *stream, mrd_source *inner, mrd_source **ret_source,
+                     mrd_why *why)
 {
-    fan_reader *r = calloc(1, sizeof(*r));
+    fan_reader *reader = calloc(1, sizeof(*reader));
 
-    if (r == NULL) {
+    if (reader == NULL) {
         inner->close(inner);
-        return mrd_why_set(why, MRD_NOMEM, 0, "flows of %s", s->label);
+        return mrd_why_set(why, MRD_NOMEM, 0, "flows of %s", stream->label);
     }
-    r->base = (mrd_source){ .next = fans_next, .close = fans_close, .key = inner->key };
-    r->inner = inner;
-    r->more = &s->store->fans.more;
-    r->left = 2 * s->store->fans.ends;
-    *ret_source = &r->base;
+    reader->base = (mrd_source){ .next = fans_next, .close = fans_close, .key = inner->key };
+    reader->inner = inner;
+    reader->more = &stream->store->fans.more;
+    reader->left = 2 * stream->store->fans.ends;
+    *ret_source = &reader->base;
     return MRD_OK;
 }

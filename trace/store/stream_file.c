@@ -33,10 +33,10 @@ mrd_store_open_file(mrd_store *st, mrd_why *why)
 }
 
 static mrd_err
-store_write(mrd_store *st, const uint8_t *p, size_t len, mrd_why *why)
+store_write(mrd_store *st, const uint8_t *bytes, size_t len, mrd_why *why)
 {
     while (len > 0) {
-        ssize_t n = pwrite(st->fd, p, len, (off_t) st->file_len);
+        ssize_t n = pwrite(st->fd, bytes, len, (off_t) st->file_len);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -48,7 +48,7 @@ store_write(mrd_store *st, const uint8_t *p, size_t len, mrd_why *why)
         if (n <= 0)
             return mrd_why_set(why, MRD_IO, n == 0 ? EIO : errno,
                                "cannot write sorted events to a temporary file in %s", st->dir);
-        p += n;
+        bytes += n;
         len -= (size_t) n;
         st->file_len += (uint64_t) n;
     }
@@ -81,54 +81,54 @@ mrd_store_put(mrd_store *st, const void *rec, size_t len, mrd_why *why)
 /* ---- Chains ---- */
 
 void
-mrd_chain_fini(mrd_chain *c)
+mrd_chain_fini(mrd_chain *chain)
 {
-    free(c->v);
-    *c = (mrd_chain){ 0 };
+    free(chain->v);
+    *chain = (mrd_chain){ 0 };
 }
 
 bool
-mrd_chain_append(mrd_chain *c, mrd_extent e)
+mrd_chain_append(mrd_chain *chain, mrd_extent extent)
 {
-    if (c->n > 0 && c->v[c->n - 1].at + c->v[c->n - 1].len == e.at) {
-        c->v[c->n - 1].len += e.len;
+    if (chain->n > 0 && chain->v[chain->n - 1].at + chain->v[chain->n - 1].len == extent.at) {
+        chain->v[chain->n - 1].len += extent.len;
         return true;
     }
-    if (!MRD_VEC_ROOM(c->v, c->n, c->cap, 1))
+    if (!MRD_VEC_ROOM(chain->v, chain->n, chain->cap, 1))
         return false;
-    c->v[c->n++] = e;
+    chain->v[chain->n++] = extent;
     return true;
 }
 
 /* Returns a chain that the record may follow: the one with the nearest end among the newest few, or
  * else a new one. */
 mrd_chain *
-mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first)
+mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first)
 {
     mrd_chain *best = NULL;
 
-    for (size_t i = s->n_chains, tries = 8; i-- > 0 && tries-- > 0;) {
-        mrd_chain *c = &s->chains[i];
+    for (size_t i = stream->n_chains, tries = 8; i-- > 0 && tries-- > 0;) {
+        mrd_chain *chain = &stream->chains[i];
 
-        if (mrd_rec_order(&c->last, first) < 0 &&
-            (best == NULL || mrd_rec_order(&best->last, &c->last) < 0))
-            best = c;
+        if (mrd_rec_order(&chain->last, first) < 0 &&
+            (best == NULL || mrd_rec_order(&best->last, &chain->last) < 0))
+            best = chain;
     }
     if (best != NULL)
         return best;
-    if (!MRD_VEC_ROOM(s->chains, s->n_chains, s->cap_chains, 1))
+    if (!MRD_VEC_ROOM(stream->chains, stream->n_chains, stream->cap_chains, 1))
         return NULL;
-    s->chains[s->n_chains] = (mrd_chain){ 0 };
-    return &s->chains[s->n_chains++];
+    stream->chains[stream->n_chains] = (mrd_chain){ 0 };
+    return &stream->chains[stream->n_chains++];
 }
 
 /* Frees the disk space of a chain that was merged into another one, if the file system can do
  * so. */
 void
-mrd_chain_release(mrd_chain *c, int fd)
+mrd_chain_release(mrd_chain *chain, int fd)
 {
-    for (size_t i = 0; i < c->n; i++)
-        (void) !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) c->v[i].at,
-                          (off_t) c->v[i].len);
-    mrd_chain_fini(c);
+    for (size_t i = 0; i < chain->n; i++)
+        (void) !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) chain->v[i].at,
+                          (off_t) chain->v[i].len);
+    mrd_chain_fini(chain);
 }

@@ -92,9 +92,9 @@ mrd_time_shifted(mrd_ev_ns at, mrd_dur_ns by)
     return (mrd_ev_ns){ mrd_sat_add(at.ns, by) };
 }
 
-/* Sorts the records of the blocks into *ret_order (malloc'd, n pointers). Returns false if out of
+/* Sorts the records of the blocks into *ret_order (malloc'd, count pointers). Returns false if out of
  * memory. */
-bool mrd_rec_sort(const mrd_block *head, size_t n, const mrd_rec ***ret_order);
+bool mrd_rec_sort(const mrd_block *head, size_t count, const mrd_rec ***ret_order);
 
 /* Open sources over both kinds of sorted sequences, which must outlive them. */
 mrd_err mrd_cursor_memory(const mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
@@ -107,19 +107,19 @@ mrd_err mrd_store_open_file(mrd_store *st, mrd_why *why);
 mrd_err mrd_store_put(mrd_store *st, const void *rec, size_t len, mrd_why *why);
 mrd_err mrd_store_flush(mrd_store *st, mrd_why *why);
 
-void mrd_chain_fini(mrd_chain *c);
+void mrd_chain_fini(mrd_chain *chain);
 /* Returns false if out of memory. */
-bool mrd_chain_append(mrd_chain *c, mrd_extent e);
+bool mrd_chain_append(mrd_chain *chain, mrd_extent extent);
 /* Frees the chain and its disk space, if the file system can do so. */
-void mrd_chain_release(mrd_chain *c, int fd);
+void mrd_chain_release(mrd_chain *chain, int fd);
 /* Returns the chain that a run beginning with `first` continues, or a new one. NULL if out of
  * memory. */
-mrd_chain *mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first);
+mrd_chain *mrd_stream_chain_for(mrd_stream *stream, const mrd_rec *first);
 
 /* Creates a stream that mrd_store_at does not return. */
 mrd_stream *mrd_stream_new(mrd_store *store, const char *label);
 /* Opens a reader of the first n chains, and optionally of the records in memory. */
-mrd_err mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_source,
+mrd_err mrd_stream_open_part(mrd_stream *stream, size_t n, bool memory, mrd_source **ret_source,
                              mrd_why *why);
 /* Opens a reader without bound flow points. */
 mrd_err mrd_stream_open_raw(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);

@@ -17,34 +17,34 @@ typedef struct {
 static void
 reader_bad(void *self, uint64_t key, const mrd_why *why)
 {
-    stream_reader *r = self;
+    stream_reader *reader = self;
 
     (void) key;
-    r->bad = true;
-    r->why = *why;
+    reader->bad = true;
+    reader->why = *why;
 }
 
 static mrd_step
 reader_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 {
-    stream_reader *r = (stream_reader *) (void *) self;
-    mrd_step step = r->bad ? MRD_BAD : r->merged->next(r->merged, ret_event, why);
+    stream_reader *reader = (stream_reader *) (void *) self;
+    mrd_step step = reader->bad ? MRD_BAD : reader->merged->next(reader->merged, ret_event, why);
 
-    if (!r->bad)
+    if (!reader->bad)
         return step;
     if (why != NULL)
-        *why = r->why;
+        *why = reader->why;
     return MRD_BAD;
 }
 
 static void
 reader_close(mrd_source *self)
 {
-    stream_reader *r = (stream_reader *) (void *) self;
+    stream_reader *reader = (stream_reader *) (void *) self;
 
-    if (r->merged != NULL)
-        r->merged->close(r->merged);
-    free(r);
+    if (reader->merged != NULL)
+        reader->merged->close(reader->merged);
+    free(reader);
 }
 
 /* Returns one source over all cursors. If one cursor fails the whole source fails, so that no
@@ -52,30 +52,31 @@ reader_close(mrd_source *self)
 static mrd_err
 reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *why)
 {
-    stream_reader *r;
+    stream_reader *reader;
     mrd_err err;
 
     if (n == 1) {
         *ret_source = cursors[0];
         return MRD_OK;
     }
-    if ((r = calloc(1, sizeof(*r))) == NULL) {
+    if ((reader = calloc(1, sizeof(*reader))) == NULL) {
         for (size_t i = 0; i < n; i++)
             cursors[i]->close(cursors[i]);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader");
     }
-    r->base = (mrd_source){ .next = reader_next, .close = reader_close };
-    if ((err = mrd_merge_open(cursors, n, reader_bad, r, &r->merged, why)) != MRD_OK) {
-        free(r);
+    reader->base = (mrd_source){ .next = reader_next, .close = reader_close };
+    if ((err = mrd_merge_open(cursors, n, reader_bad, reader, &reader->merged, why)) != MRD_OK) {
+        free(reader);
         return err;
     }
-    *ret_source = &r->base;
+    *ret_source = &reader->base;
     return MRD_OK;
 }
 
 /* Opens the first n chains, and optionally the records in memory. */
 mrd_err
-mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_source, mrd_why *why)
+mrd_stream_open_part(mrd_stream *stream, size_t n, bool memory, mrd_source **ret_source,
+                     mrd_why *why)
 {
     mrd_source **cursors = malloc((n + 1) * sizeof(*cursors));
     size_t opened = 0, buffer = STREAM_READ_ALL / (n == 0 ? 1 : n);
@@ -84,9 +85,10 @@ mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_sour
     buffer = buffer < STREAM_READ_ONE_MIN ? STREAM_READ_ONE_MIN : buffer;
     buffer = buffer > STREAM_READ_ONE_MAX ? STREAM_READ_ONE_MAX : buffer;
     for (; err == MRD_OK && opened < n; opened += err == MRD_OK)
-        err = mrd_cursor_file(s->store->fd, s->label, &s->chains[opened], buffer, &cursors[opened],
-                              why);
-    if (err == MRD_OK && memory && (err = mrd_cursor_memory(s, &cursors[opened], why)) == MRD_OK)
+        err = mrd_cursor_file(stream->store->fd, stream->label, &stream->chains[opened], buffer,
+                              &cursors[opened], why);
+    if (err == MRD_OK && memory &&
+        (err = mrd_cursor_memory(stream, &cursors[opened], why)) == MRD_OK)
         opened++;
     if (err == MRD_OK) {
         err = reader_open(cursors, opened, ret_source, why);
@@ -101,10 +103,10 @@ mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_sour
 }
 
 mrd_err
-mrd_stream_open_raw(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
+mrd_stream_open_raw(mrd_stream *stream, mrd_source **ret_source, mrd_why *why)
 {
-    return mrd_stream_open_part(s, s->n_chains, s->in_memory > 0 || s->n_chains == 0, ret_source,
-                                why);
+    return mrd_stream_open_part(stream, stream->n_chains,
+                                stream->in_memory > 0 || stream->n_chains == 0, ret_source, why);
 }
 
 /* Events of a stream that was moved or has wrong times, as copies with changed time and flag. */
@@ -116,12 +118,12 @@ typedef struct {
 } stream_shifter;
 
 static bool
-is_mistimed(const mrd_stream *s, const mrd_event *ev)
+is_mistimed(const mrd_stream *stream, const mrd_event *ev)
 {
     mrd_ev_ns end = mrd_event_end(ev);
 
-    return mrd_ev_before(ev->ts, s->earliest) || mrd_ev_after(ev->ts, s->latest) ||
-           (end.ns != INT64_MAX && mrd_ev_after(end, s->latest));
+    return mrd_ev_before(ev->ts, stream->earliest) || mrd_ev_after(ev->ts, stream->latest) ||
+           (end.ns != INT64_MAX && mrd_ev_after(end, stream->latest));
 }
 
 static mrd_step
@@ -170,27 +172,27 @@ shifter_open(mrd_source *inner, const mrd_stream *stream, mrd_source **ret_sourc
 }
 
 mrd_err
-mrd_stream_open(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
+mrd_stream_open(mrd_stream *stream, mrd_source **ret_source, mrd_why *why)
 {
     mrd_source *raw;
     mrd_err err;
 
-    if (!s->finished)
-        return mrd_why_set(why, MRD_STATE, 0, "%s is not finished", s->label);
-    if (s->err != MRD_OK) {
+    if (!stream->finished)
+        return mrd_why_set(why, MRD_STATE, 0, "%s is not finished", stream->label);
+    if (stream->err != MRD_OK) {
         if (why != NULL)
-            *why = s->why;
-        return s->err;
+            *why = stream->why;
+        return stream->err;
     }
-    if ((err = mrd_stream_open_raw(s, &raw, why)) != MRD_OK)
+    if ((err = mrd_stream_open_raw(stream, &raw, why)) != MRD_OK)
         return err;
-    if (s->bound != NULL && (err = mrd_stream_open_bound(s, raw, &raw, why)) != MRD_OK)
+    if (stream->bound != NULL && (err = mrd_stream_open_bound(stream, raw, &raw, why)) != MRD_OK)
         return err;
-    if (s->has_starts && s->store->fans.more.used > 0 &&
-        (err = mrd_stream_open_fans(s, raw, &raw, why)) != MRD_OK)
+    if (stream->has_starts && stream->store->fans.more.used > 0 &&
+        (err = mrd_stream_open_fans(stream, raw, &raw, why)) != MRD_OK)
         return err;
-    if (s->shift_ns != 0 || s->has_mistimed)
-        return shifter_open(raw, s, ret_source, why);
+    if (stream->shift_ns != 0 || stream->has_mistimed)
+        return shifter_open(raw, stream, ret_source, why);
     *ret_source = raw;
     return MRD_OK;
 }

@@ -35,19 +35,19 @@ enum {
 #define MRD_REC_BYTES_MAX ((size_t) 256 << 20) /* arguments of one event */
 
 static inline uint64_t
-mrd_rec_seq(const mrd_rec *r)
+mrd_rec_seq(const mrd_rec *rec)
 {
-    return (uint64_t) r->seq_hi << 32 | r->seq_lo;
+    return (uint64_t) rec->seq_hi << 32 | rec->seq_lo;
 }
 
 static inline mrd_ev_ns
-mrd_rec_end(const mrd_rec *r)
+mrd_rec_end(const mrd_rec *rec)
 {
     int64_t end;
 
-    if (r->kind != MRD_SPAN && r->kind != MRD_LOSS)
-        return r->ts;
-    if (r->dur_ns < 0 || __builtin_add_overflow(r->ts.ns, r->dur_ns, &end))
+    if (rec->kind != MRD_SPAN && rec->kind != MRD_LOSS)
+        return rec->ts;
+    if (rec->dur_ns < 0 || __builtin_add_overflow(rec->ts.ns, rec->dur_ns, &end))
         return (mrd_ev_ns){ INT64_MAX };
     return (mrd_ev_ns){ end };
 }
@@ -60,18 +60,18 @@ mrd_rec_rank(uint8_t kind)
 
 /* Compares two records by mrd_event_order. */
 static inline int
-mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
+mrd_rec_order(const mrd_rec *rec, const mrd_rec *b)
 {
     int64_t a_end, b_end;
-    uint64_t a_seq = mrd_rec_seq(a), b_seq = mrd_rec_seq(b);
+    uint64_t a_seq = mrd_rec_seq(rec), b_seq = mrd_rec_seq(b);
 
-    if (a->ts.ns != b->ts.ns)
-        return mrd_ev_before(a->ts, b->ts) ? -1 : 1;
-    if (a->track != b->track)
-        return a->track < b->track ? -1 : 1;
-    if (mrd_rec_rank(a->kind) != mrd_rec_rank(b->kind))
-        return mrd_rec_rank(a->kind) - mrd_rec_rank(b->kind);
-    a_end = mrd_rec_end(a).ns;
+    if (rec->ts.ns != b->ts.ns)
+        return mrd_ev_before(rec->ts, b->ts) ? -1 : 1;
+    if (rec->track != b->track)
+        return rec->track < b->track ? -1 : 1;
+    if (mrd_rec_rank(rec->kind) != mrd_rec_rank(b->kind))
+        return mrd_rec_rank(rec->kind) - mrd_rec_rank(b->kind);
+    a_end = mrd_rec_end(rec).ns;
     b_end = mrd_rec_end(b).ns;
     if (a_end != b_end)
         return a_end > b_end ? -1 : 1;
@@ -97,55 +97,55 @@ mrd_rec_args(const uint8_t *args, uint32_t count, const uint8_t *text, mrd_buf *
     return copy;
 }
 
-/* Fills *ev from r. args, flows and text point into r or *scratch. Returns false if out of memory. */
+/* Fills *ev from rec. args, flows and text point into rec or *scratch. Returns false if out of memory. */
 static inline bool
-mrd_rec_get(const mrd_rec *r, mrd_event *ev, mrd_buf *scratch)
+mrd_rec_get(const mrd_rec *rec, mrd_event *ev, mrd_buf *scratch)
 {
-    const uint8_t *p = (const uint8_t *) (r + 1), *args = NULL;
+    const uint8_t *bytes = (const uint8_t *) (rec + 1), *args = NULL;
 
-    ev->ts = r->ts;
-    ev->dur_ns = r->dur_ns;
-    ev->seq = mrd_rec_seq(r);
+    ev->ts = rec->ts;
+    ev->dur_ns = rec->dur_ns;
+    ev->seq = mrd_rec_seq(rec);
     ev->id = 0;
     ev->ivalue = 0;
-    ev->track = r->track;
-    ev->name = r->name;
-    ev->category = r->category;
+    ev->track = rec->track;
+    ev->name = rec->name;
+    ev->category = rec->category;
     ev->bound_ns = 0;
-    ev->kind = r->kind;
-    ev->flags = r->flags;
+    ev->kind = rec->kind;
+    ev->flags = rec->flags;
     ev->flow_dir = ev->flow_count = 0;
     ev->arg_count = 0;
     ev->args = NULL;
     ev->flows = NULL;
-    if (r->kind == MRD_COUNTER) {
-        ev->ivalue = r->dur_ns;
+    if (rec->kind == MRD_COUNTER) {
+        ev->ivalue = rec->dur_ns;
         ev->dur_ns = 0;
-    } else if (r->kind == MRD_FLOW) {
-        ev->flow_dir = (uint8_t) r->dur_ns;
+    } else if (rec->kind == MRD_FLOW) {
+        ev->flow_dir = (uint8_t) rec->dur_ns;
         ev->dur_ns = 0;
     }
-    if (r->has == 0)
+    if (rec->has == 0)
         return true;
-    if (r->has & REC_ID)
-        memcpy(&ev->id, p, 8), p += 8;
-    if (r->has & REC_BOUND)
-        memcpy(&ev->bound_ns, p, 4), p += 8;
-    if (r->has & REC_VALUE)
-        memcpy(&ev->ivalue, p, 8), p += 8;
-    if (r->has & REC_ARGS) {
-        memcpy(&ev->arg_count, p, 4), p += 8;
-        args = p;
-        ev->args = (const mrd_arg *) (const void *) p;
-        p += ev->arg_count * sizeof(mrd_arg);
+    if (rec->has & REC_ID)
+        memcpy(&ev->id, bytes, 8), bytes += 8;
+    if (rec->has & REC_BOUND)
+        memcpy(&ev->bound_ns, bytes, 4), bytes += 8;
+    if (rec->has & REC_VALUE)
+        memcpy(&ev->ivalue, bytes, 8), bytes += 8;
+    if (rec->has & REC_ARGS) {
+        memcpy(&ev->arg_count, bytes, 4), bytes += 8;
+        args = bytes;
+        ev->args = (const mrd_arg *) (const void *) bytes;
+        bytes += ev->arg_count * sizeof(mrd_arg);
     }
-    if (r->has & REC_FLOWS) {
-        ev->flow_count = *p, p += 8;
-        ev->flows = (const mrd_flow *) (const void *) p;
-        p += ev->flow_count * sizeof(mrd_flow);
+    if (rec->has & REC_FLOWS) {
+        ev->flow_count = *bytes, bytes += 8;
+        ev->flows = (const mrd_flow *) (const void *) bytes;
+        bytes += ev->flow_count * sizeof(mrd_flow);
     }
-    if (r->has & REC_TEXT)
-        return (ev->args = mrd_rec_args(args, ev->arg_count, p, scratch)) != NULL;
+    if (rec->has & REC_TEXT)
+        return (ev->args = mrd_rec_args(args, ev->arg_count, bytes, scratch)) != NULL;
     return true;
 }
 

@@ -36,76 +36,77 @@ mrd_rec_size(const mrd_event *ev, uint8_t *ret_has, size_t *ret_text)
 }
 
 static inline uint8_t *
-mrd_rec_put_args(uint8_t *p, const mrd_event *ev)
+mrd_rec_put_args(uint8_t *bytes, const mrd_event *ev)
 {
     uint64_t at = 0;
 
-    for (uint32_t i = 0; i < ev->arg_count; i++, p += sizeof(mrd_arg)) {
+    for (uint32_t i = 0; i < ev->arg_count; i++, bytes += sizeof(mrd_arg)) {
         mrd_arg arg = ev->args[i];
 
         if (mrd_arg_has_text(&arg)) {
             arg.v.u = at;
             at += arg.len;
         }
-        memcpy(p, &arg, sizeof(arg));
+        memcpy(bytes, &arg, sizeof(arg));
     }
-    return p;
+    return bytes;
 }
 
-/* Writes the event at p, which is aligned and has room for `size` bytes (mrd_rec_size). */
+/* Writes the event at bytes, which is aligned and has room for `size` bytes (mrd_rec_size). */
 static inline void
-mrd_rec_put(uint8_t *p, size_t size, uint8_t has, size_t text, const mrd_event *ev, uint64_t seq)
+mrd_rec_put(uint8_t *bytes, size_t size, uint8_t has, size_t text, const mrd_event *ev,
+            uint64_t seq)
 {
-    mrd_rec r = { ev->ts,
-                  ev->dur_ns,
-                  (uint32_t) seq,
-                  ev->track,
-                  ev->name,
-                  ev->category,
-                  (uint32_t) (size / 8),
-                  (uint8_t) (seq >> 32),
-                  ev->kind,
-                  ev->flags,
-                  has };
+    mrd_rec rec = { ev->ts,
+                    ev->dur_ns,
+                    (uint32_t) seq,
+                    ev->track,
+                    ev->name,
+                    ev->category,
+                    (uint32_t) (size / 8),
+                    (uint8_t) (seq >> 32),
+                    ev->kind,
+                    ev->flags,
+                    has };
 
     if (ev->kind == MRD_COUNTER)
-        r.dur_ns = ev->ivalue; /* copies the bits, for either member of the union */
+        rec.dur_ns = ev->ivalue; /* copies the bits, for either member of the union */
     else if (ev->kind == MRD_FLOW)
-        r.dur_ns = ev->flow_dir;
-    memcpy(p, &r, sizeof(r));
+        rec.dur_ns = ev->flow_dir;
+    memcpy(bytes, &rec, sizeof(rec));
     if (has == 0)
         return;
-    p += sizeof(r);
+    bytes += sizeof(rec);
     if (has & REC_ID)
-        memcpy(p, &ev->id, 8), p += 8;
+        memcpy(bytes, &ev->id, 8), bytes += 8;
     if (has & REC_BOUND) {
         uint32_t word[2] = { ev->bound_ns, 0 };
 
-        memcpy(p, word, 8), p += 8;
+        memcpy(bytes, word, 8), bytes += 8;
     }
     if (has & REC_VALUE)
-        memcpy(p, &ev->ivalue, 8), p += 8;
+        memcpy(bytes, &ev->ivalue, 8), bytes += 8;
     if (has & REC_ARGS) {
         uint32_t word[2] = { ev->arg_count, (uint32_t) text };
 
-        memcpy(p, word, 8);
-        p = mrd_rec_put_args(p + 8, ev);
+        memcpy(bytes, word, 8);
+        bytes = mrd_rec_put_args(bytes + 8, ev);
     }
     if (has & REC_FLOWS) {
         uint64_t count = ev->flow_count;
 
-        memcpy(p, &count, 8), p += 8;
-        memcpy(p, ev->flows, ev->flow_count * sizeof(mrd_flow));
-        p += ev->flow_count * sizeof(mrd_flow);
+        memcpy(bytes, &count, 8), bytes += 8;
+        memcpy(bytes, ev->flows, ev->flow_count * sizeof(mrd_flow));
+        bytes += ev->flow_count * sizeof(mrd_flow);
     }
     if (has & REC_TEXT) {
         for (uint32_t i = 0; i < ev->arg_count; i++) {
             if (mrd_arg_has_text(&ev->args[i]) && ev->args[i].len > 0) {
-                memcpy(p, ev->args[i].v.text, ev->args[i].len);
-                p += ev->args[i].len;
+                memcpy(bytes, ev->args[i].v.text, ev->args[i].len);
+                bytes += ev->args[i].len;
             }
         }
-        memset(p, 0, (8 - text % 8) % 8);
+        memset(bytes, 0, (8 - text % 8) % 8);
     }
 }
 

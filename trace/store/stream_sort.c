@@ -12,24 +12,24 @@ typedef struct {
 enum { RADIX_BITS = 11, RADIX = 1 << RADIX_BITS };
 
 static inline bool
-entry_less(const sort_entry *a, const sort_entry *b)
+entry_less(const sort_entry *entry, const sort_entry *b)
 {
-    return a->key != b->key ? a->key < b->key : mrd_rec_order(a->rec, b->rec) < 0;
+    return entry->key != b->key ? entry->key < b->key : mrd_rec_order(entry->rec, b->rec) < 0;
 }
 
 /* Sorts while fewer than `budget` moves are needed. Returns false if it stopped before the end. */
 static bool
-sort_insertion(sort_entry *v, size_t n, size_t budget)
+sort_insertion(sort_entry *entry, size_t n, size_t budget)
 {
     for (size_t i = 1; i < n; i++) {
-        sort_entry moving = v[i];
+        sort_entry moving = entry[i];
         size_t at = i;
 
-        while (at > 0 && entry_less(&moving, &v[at - 1])) {
-            v[at] = v[at - 1];
+        while (at > 0 && entry_less(&moving, &entry[at - 1])) {
+            entry[at] = entry[at - 1];
             at--;
         }
-        v[at] = moving;
+        entry[at] = moving;
         if (i - at > budget)
             return false;
         budget -= i - at;
@@ -64,67 +64,67 @@ sort_digit(const sort_entry *from, sort_entry *to, size_t n, unsigned shift)
 /* Radix sort by time, then each group of equal times by the remaining order. Returns the array that
  * holds the result. */
 static sort_entry *
-sort_radix(sort_entry *v, sort_entry *spare, size_t n)
+sort_radix(sort_entry *entry, sort_entry *spare, size_t n)
 {
     uint64_t all = 0;
 
     for (size_t i = 0; i < n; i++)
-        all |= v[i].key;
+        all |= entry[i].key;
     for (unsigned shift = 0; shift < 64 && all >> shift != 0; shift += RADIX_BITS) {
-        sort_entry *swap = v;
+        sort_entry *swap = entry;
 
-        sort_digit(v, spare, n, shift);
-        v = spare;
+        sort_digit(entry, spare, n, shift);
+        entry = spare;
         spare = swap;
     }
     for (size_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && v[end].key == v[i].key;)
+        for (end = i + 1; end < n && entry[end].key == entry[i].key;)
             end++;
-        if (end - i > 1 && !sort_insertion(v + i, end - i, 8 * (end - i)))
-            qsort(v + i, end - i, sizeof(*v), entry_compare);
+        if (end - i > 1 && !sort_insertion(entry + i, end - i, 8 * (end - i)))
+            qsort(entry + i, end - i, sizeof(*entry), entry_compare);
     }
-    return v;
+    return entry;
 }
 
 static void
-sort_index(const mrd_block *head, sort_entry *v)
+sort_index(const mrd_block *head, sort_entry *entry)
 {
     mrd_ev_ns min = { INT64_MAX };
     size_t n = 0;
 
-    for (const mrd_block *b = head; b != NULL; b = b->next) {
-        for (size_t at = 0; at < b->used;) {
-            const mrd_rec *r = (const mrd_rec *) (const void *) (b->data + at);
+    for (const mrd_block *block = head; block != NULL; block = block->next) {
+        for (size_t at = 0; at < block->used;) {
+            const mrd_rec *rec = (const mrd_rec *) (const void *) (block->data + at);
 
-            v[n++].rec = r;
-            min = mrd_ev_before(r->ts, min) ? r->ts : min;
-            at += (size_t) r->words * 8;
+            entry[n++].rec = rec;
+            min = mrd_ev_before(rec->ts, min) ? rec->ts : min;
+            at += (size_t) rec->words * 8;
         }
     }
     for (size_t i = 0; i < n; i++)
-        v[i].key = (uint64_t) v[i].rec->ts.ns - (uint64_t) min.ns;
+        entry[i].key = (uint64_t) entry[i].rec->ts.ns - (uint64_t) min.ns;
 }
 
 bool
-mrd_rec_sort(const mrd_block *head, size_t n, const mrd_rec ***ret_order)
+mrd_rec_sort(const mrd_block *head, size_t count, const mrd_rec ***ret_order)
 {
-    sort_entry *v = malloc(n * sizeof(*v)), *spare = NULL, *sorted = v;
+    sort_entry *entry = malloc(count * sizeof(*entry)), *spare = NULL, *sorted = entry;
     const mrd_rec **order;
 
-    if (v == NULL)
+    if (entry == NULL)
         return false;
-    sort_index(head, v);
-    if (!sort_insertion(v, n, 4 * n)) {
-        if ((spare = malloc(n * sizeof(*spare))) == NULL) {
-            free(v);
+    sort_index(head, entry);
+    if (!sort_insertion(entry, count, 4 * count)) {
+        if ((spare = malloc(count * sizeof(*spare))) == NULL) {
+            free(entry);
             return false;
         }
-        sorted = sort_radix(v, spare, n);
+        sorted = sort_radix(entry, spare, count);
     }
-    order = malloc(n * sizeof(*order));
-    for (size_t i = 0; order != NULL && i < n; i++)
+    order = malloc(count * sizeof(*order));
+    for (size_t i = 0; order != NULL && i < count; i++)
         order[i] = sorted[i].rec;
-    free(v);
+    free(entry);
     free(spare);
     *ret_order = order;
     return order != NULL;

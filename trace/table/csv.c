@@ -57,7 +57,7 @@ mrd_csv_text(mrd_buf *to, mrd_str text)
 }
 
 static void
-put_cell(mrd_csv *c, const mrd_column *column, const mrd_slot *slot)
+put_cell(mrd_csv *csv, const mrd_column *column, const mrd_slot *slot)
 {
     char text[40];
 
@@ -65,18 +65,18 @@ put_cell(mrd_csv *c, const mrd_column *column, const mrd_slot *slot)
     case MRD_COL_I64:
     case MRD_COL_BOOL:
         if (!column->optional || slot->i != -1)
-            mrd_buf_i64(&c->line, slot->i);
+            mrd_buf_i64(&csv->line, slot->i);
         break;
     case MRD_COL_DOUBLE:
     case MRD_COL_FLOAT:
         snprintf(text, sizeof(text), "%.17g", slot->d);
-        mrd_buf_text(&c->line, isfinite(slot->d) ? text : "");
+        mrd_buf_text(&csv->line, isfinite(slot->d) ? text : "");
         break;
     case MRD_COL_SID:
-        mrd_csv_text(&c->line, mrd_rows_text(c->rows, slot->sid));
+        mrd_csv_text(&csv->line, mrd_rows_text(csv->rows, slot->sid));
         break;
     case MRD_COL_TEXT:
-        mrd_csv_text(&c->line, (mrd_str){ slot->text.p, slot->text.len });
+        mrd_csv_text(&csv->line, (mrd_str){ slot->text.p, slot->text.len });
         break;
     case MRD_COL_FLOWS:
         break; /* types of the other dialect */
@@ -86,146 +86,146 @@ put_cell(mrd_csv *c, const mrd_column *column, const mrd_slot *slot)
 static mrd_err
 put_row(void *self, size_t number, const mrd_slot slots[F_COUNT])
 {
-    mrd_csv *c = self;
-    const mrd_table_def *t = &c->dialect->tables[number];
-    bool by_track = mrd_rows_by_track(t->rows);
+    mrd_csv *csv = self;
+    const mrd_table_def *def = &csv->dialect->tables[number];
+    bool by_track = mrd_rows_by_track(def->rows);
     const mrd_slot *track =
-        by_track ? mrd_rows_track(c->rows, (mrd_track_id) slots[F_TRACK].i) : NULL;
+        by_track ? mrd_rows_track(csv->rows, (mrd_track_id) slots[F_TRACK].i) : NULL;
 
-    mrd_buf_reset(&c->line);
-    for (size_t i = 0; i < t->n; i++) {
-        mrd_field f = t->columns[i].field;
+    mrd_buf_reset(&csv->line);
+    for (size_t i = 0; i < def->n; i++) {
+        mrd_field field = def->columns[i].field;
 
         if (i > 0)
-            mrd_buf_byte(&c->line, ',');
-        put_cell(c, &t->columns[i],
-                 by_track && mrd_field_of_track(f) ? &track[f - F_TRACK] : &slots[f]);
+            mrd_buf_byte(&csv->line, ',');
+        put_cell(csv, &def->columns[i],
+                 by_track && mrd_field_of_track(field) ? &track[field - F_TRACK] : &slots[field]);
     }
-    mrd_buf_byte(&c->line, '\n');
-    c->tables[number].rows++;
-    if (c->line.err != MRD_OK)
-        return c->line.err;
-    mrd_out_add(mrd_outdir_out(c->tables[number].file), c->line.p, c->line.len);
-    return mrd_out_err(mrd_outdir_out(c->tables[number].file));
+    mrd_buf_byte(&csv->line, '\n');
+    csv->tables[number].rows++;
+    if (csv->line.err != MRD_OK)
+        return csv->line.err;
+    mrd_out_add(mrd_outdir_out(csv->tables[number].file), csv->line.p, csv->line.len);
+    return mrd_out_err(mrd_outdir_out(csv->tables[number].file));
 }
 
 static mrd_err
-open_table(mrd_csv *c, size_t number, mrd_why *why)
+open_table(mrd_csv *csv, size_t number, mrd_why *why)
 {
-    const mrd_table_def *t = &c->dialect->tables[number];
+    const mrd_table_def *def = &csv->dialect->tables[number];
     char path[80];
     mrd_err err;
 
-    snprintf(path, sizeof(path), "%s.csv", t->name);
-    if ((err = mrd_outdir_open(c->to, path, &c->tables[number].file, why)) != MRD_OK)
+    snprintf(path, sizeof(path), "%s.csv", def->name);
+    if ((err = mrd_outdir_open(csv->to, path, &csv->tables[number].file, why)) != MRD_OK)
         return err;
-    for (size_t i = 0; i < t->n; i++) {
-        mrd_out_add(mrd_outdir_out(c->tables[number].file), ",", i > 0);
-        mrd_out_add(mrd_outdir_out(c->tables[number].file), t->columns[i].name,
-                    strlen(t->columns[i].name));
+    for (size_t i = 0; i < def->n; i++) {
+        mrd_out_add(mrd_outdir_out(csv->tables[number].file), ",", i > 0);
+        mrd_out_add(mrd_outdir_out(csv->tables[number].file), def->columns[i].name,
+                    strlen(def->columns[i].name));
     }
-    mrd_out_add(mrd_outdir_out(c->tables[number].file), "\n", 1);
+    mrd_out_add(mrd_outdir_out(csv->tables[number].file), "\n", 1);
     return MRD_OK;
 }
 
 static void
-csv_free(mrd_csv *c)
+csv_free(mrd_csv *csv)
 {
-    for (size_t i = 0; i < c->dialect->n && c->tables != NULL; i++)
-        mrd_outdir_drop(c->tables[i].file);
-    mrd_rows_free(c->rows);
-    mrd_buf_fini(&c->line);
-    free(c->tables);
-    free(c);
+    for (size_t i = 0; i < csv->dialect->n && csv->tables != NULL; i++)
+        mrd_outdir_drop(csv->tables[i].file);
+    mrd_rows_free(csv->rows);
+    mrd_buf_fini(&csv->line);
+    free(csv->tables);
+    free(csv);
 }
 
 mrd_err
 mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why)
 {
     static const char *const stale[] = { "*.csv", "*.csv.*.part", NULL };
-    mrd_csv *c = calloc(1, sizeof(*c));
+    mrd_csv *csv = calloc(1, sizeof(*csv));
     mrd_err err = MRD_OK;
 
-    if (c == NULL)
+    if (csv == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "csv");
-    c->env = env;
-    c->dialect = &mrd_dialect_meridian;
-    if ((c->tables = calloc(c->dialect->n, sizeof(*c->tables))) == NULL)
+    csv->env = env;
+    csv->dialect = &mrd_dialect_meridian;
+    if ((csv->tables = calloc(csv->dialect->n, sizeof(*csv->tables))) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "csv");
     if (err == MRD_OK)
-        err = mrd_rows_new(env, c->dialect, put_row, c, &c->rows, why);
+        err = mrd_rows_new(env, csv->dialect, put_row, csv, &csv->rows, why);
     if (err == MRD_OK)
-        err = env->dir == NULL ? mrd_outdir_tar(env->out, &c->to, why)
-                               : mrd_outdir_dir(env->dir, stale, &c->to, why);
-    for (size_t i = 0; i < c->dialect->n && err == MRD_OK; i++)
-        err = open_table(c, i, why);
+        err = env->dir == NULL ? mrd_outdir_tar(env->out, &csv->to, why)
+                               : mrd_outdir_dir(env->dir, stale, &csv->to, why);
+    for (size_t i = 0; i < csv->dialect->n && err == MRD_OK; i++)
+        err = open_table(csv, i, why);
     if (err == MRD_OK) {
-        *ret_csv = c;
+        *ret_csv = csv;
         return MRD_OK;
     }
-    mrd_outdir_close(c->to, false);
-    csv_free(c);
+    mrd_outdir_close(csv->to, false);
+    csv_free(csv);
     return err;
 }
 
 mrd_err
-mrd_csv_event(mrd_csv *c, const mrd_event *ev)
+mrd_csv_event(mrd_csv *csv, const mrd_event *ev)
 {
-    return mrd_rows_event(c->rows, ev);
+    return mrd_rows_event(csv->rows, ev);
 }
 
 static mrd_err
-done(mrd_csv *c, size_t i, mrd_json *list)
+done(mrd_csv *csv, size_t i, mrd_json *list)
 {
     char hex[MRD_SHA256_HEX], path[80];
     uint64_t size;
-    mrd_json *t, *part, *parts;
-    mrd_err err = mrd_outdir_done(c->tables[i].file, hex, &size, &c->why);
+    mrd_json *json, *part, *parts;
+    mrd_err err = mrd_outdir_done(csv->tables[i].file, hex, &size, &csv->why);
 
-    c->tables[i].file = NULL;
+    csv->tables[i].file = NULL;
     if (err != MRD_OK)
         return err;
-    t = mrd_json_new_object();
+    json = mrd_json_new_object();
     part = mrd_json_new_object();
     parts = mrd_json_new_array();
-    snprintf(path, sizeof(path), "%s.csv", c->dialect->tables[i].name);
+    snprintf(path, sizeof(path), "%s.csv", csv->dialect->tables[i].name);
     mrd_json_set(part, "path", mrd_json_new_str(path));
-    mrd_json_set(part, "rows", mrd_json_new_int((int64_t) c->tables[i].rows));
+    mrd_json_set(part, "rows", mrd_json_new_int((int64_t) csv->tables[i].rows));
     mrd_json_set(part, "bytes", mrd_json_new_int((int64_t) size));
     mrd_json_set(part, "sha256", mrd_json_new_str(hex));
     mrd_json_append(parts, part);
-    mrd_json_set(t, "table", mrd_json_new_str(c->dialect->tables[i].name));
-    mrd_json_set(t, "rows", mrd_json_new_int((int64_t) c->tables[i].rows));
-    mrd_json_set(t, "parts", parts);
-    return mrd_json_append(list, t);
+    mrd_json_set(json, "table", mrd_json_new_str(csv->dialect->tables[i].name));
+    mrd_json_set(json, "rows", mrd_json_new_int((int64_t) csv->tables[i].rows));
+    mrd_json_set(json, "parts", parts);
+    return mrd_json_append(list, json);
 }
 
 static mrd_err
-finish(mrd_csv *c)
+finish(mrd_csv *csv)
 {
     mrd_json *doc = mrd_json_new_object(), *list = mrd_json_new_array();
     mrd_buf text = { 0 };
     mrd_outdir_file *file;
     char hex[MRD_SHA256_HEX];
     uint64_t size;
-    mrd_err err = mrd_rows_finish(c->rows);
+    mrd_err err = mrd_rows_finish(csv->rows);
 
-    for (size_t i = 0; i < c->dialect->n && err == MRD_OK; i++)
-        err = done(c, i, list);
+    for (size_t i = 0; i < csv->dialect->n && err == MRD_OK; i++)
+        err = done(csv, i, list);
     mrd_json_set(doc, "format", mrd_json_new_str("meridian csv"));
-    mrd_json_set(doc, "version", mrd_json_new_str(c->dialect->version));
-    mrd_json_set(doc, "session", mrd_json_new_str(mrd_rows_session(c->rows)));
+    mrd_json_set(doc, "version", mrd_json_new_str(csv->dialect->version));
+    mrd_json_set(doc, "session", mrd_json_new_str(mrd_rows_session(csv->rows)));
     mrd_json_set(doc, "tables", list);
     mrd_json_write(doc, true, &text);
     mrd_buf_byte(&text, '\n');
     if (err == MRD_OK)
         err = text.err;
-    if (err == MRD_OK && c->env->dir != NULL) {
-        mrd_out_add(c->env->out, text.p, text.len);
+    if (err == MRD_OK && csv->env->dir != NULL) {
+        mrd_out_add(csv->env->out, text.p, text.len);
     } else if (err == MRD_OK &&
-               (err = mrd_outdir_open(c->to, MRD_FOLDER_MANIFEST, &file, &c->why)) == MRD_OK) {
+               (err = mrd_outdir_open(csv->to, MRD_FOLDER_MANIFEST, &file, &csv->why)) == MRD_OK) {
         mrd_out_add(mrd_outdir_out(file), text.p, text.len);
-        err = mrd_outdir_done(file, hex, &size, &c->why);
+        err = mrd_outdir_done(file, hex, &size, &csv->why);
     }
     mrd_json_free(doc);
     mrd_buf_fini(&text);
@@ -233,13 +233,13 @@ finish(mrd_csv *c)
 }
 
 mrd_err
-mrd_csv_close(mrd_csv *c, bool good, mrd_why *why)
+mrd_csv_close(mrd_csv *csv, bool good, mrd_why *why)
 {
-    mrd_err err = good ? finish(c) : MRD_OK;
+    mrd_err err = good ? finish(csv) : MRD_OK;
 
     if (err != MRD_OK)
-        mrd_why_set(why, err, c->why.sys, "%s", c->why.text[0] != '\0' ? c->why.text : "csv");
-    mrd_outdir_close(c->to, good && err == MRD_OK);
-    csv_free(c);
+        mrd_why_set(why, err, csv->why.sys, "%s", csv->why.text[0] != '\0' ? csv->why.text : "csv");
+    mrd_outdir_close(csv->to, good && err == MRD_OK);
+    csv_free(csv);
     return err;
 }

@@ -14,8 +14,8 @@ typedef struct mrd_csv mrd_csv;
 /* Writes <table>.csv for each table, into env->dir or as an archive to env->out, like
  * mrd_parts_open. */
 mrd_err mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why);
-mrd_err mrd_csv_event(mrd_csv *c, const mrd_event *ev);
-mrd_err mrd_csv_close(mrd_csv *c, bool good, mrd_why *why); /* frees c */
+mrd_err mrd_csv_event(mrd_csv *csv, const mrd_event *ev);
+mrd_err mrd_csv_close(mrd_csv *csv, bool good, mrd_why *why); /* frees c */
 
 /* Appends a text as a field: in quotes if it contains a comma, a quote or a line end. A text that a
  * spreadsheet would take for a formula (it begins with = + - @, a tab or a return) gets an

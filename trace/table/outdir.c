@@ -36,14 +36,14 @@ folder_new(mrd_outdir **ret_folder, mrd_why *why)
 mrd_err
 mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folder, mrd_why *why)
 {
-    mrd_outdir *f;
+    mrd_outdir *outdir;
     mrd_buf pattern = { 0 };
-    mrd_err err = folder_new(&f, why);
+    mrd_err err = folder_new(&outdir, why);
 
     if (err != MRD_OK)
         return err;
-    if ((f->dir = mrd_str_dup(mrd_str_of(dir))) == NULL) {
-        free(f);
+    if ((outdir->dir = mrd_str_dup(mrd_str_of(dir))) == NULL) {
+        free(outdir);
         return mrd_why_set(why, MRD_NOMEM, 0, "folder");
     }
     /* First removes the manifest, which announces the other files. */
@@ -71,11 +71,11 @@ mrd_outdir_dir(const char *dir, const char *const *stale, mrd_outdir **ret_folde
     }
     mrd_buf_fini(&pattern);
     if (err != MRD_OK) {
-        free(f->dir);
-        free(f);
+        free(outdir->dir);
+        free(outdir);
         return err;
     }
-    *ret_folder = f;
+    *ret_folder = outdir;
     return MRD_OK;
 }
 
@@ -92,14 +92,14 @@ mrd_outdir_tar(mrd_out *to, mrd_outdir **ret_folder, mrd_why *why)
 static bool
 pass_on(void *self, const void *data, size_t len)
 {
-    mrd_outdir_file *f = self;
+    mrd_outdir_file *file = self;
 
-    mrd_sha256_add(f->sha, data, len);
-    f->size += len;
-    if (f->spool != NULL)
-        return fwrite(data, 1, len, f->spool) == len;
-    mrd_out_add(f->file, data, len);
-    return mrd_out_err(f->file) == MRD_OK;
+    mrd_sha256_add(file->sha, data, len);
+    file->size += len;
+    if (file->spool != NULL)
+        return fwrite(data, 1, len, file->spool) == len;
+    mrd_out_add(file->file, data, len);
+    return mrd_out_err(file->file) == MRD_OK;
 }
 
 /* Opens a file without a name. */
@@ -108,35 +108,35 @@ spool_open(mrd_why *why)
 {
     const char *dir = getenv("TMPDIR");
     char *name = NULL;
-    FILE *f = NULL;
+    FILE *file = NULL;
     int fd = -1;
 
     if (asprintf(&name, "%s/meridian-XXXXXX", dir != NULL && *dir != '\0' ? dir : "/var/tmp") >= 0)
         fd = mkostemp(name, 02000000 /* O_CLOEXEC */);
     if (fd >= 0) {
         (void) unlink(name);
-        f = fdopen(fd, "w+b");
-        if (f == NULL)
+        file = fdopen(fd, "w+b");
+        if (file == NULL)
             close(fd);
     }
-    if (f == NULL)
+    if (file == NULL)
         mrd_why_set(why, MRD_IO, errno, "cannot make a temporary file as %s", name);
     free(name);
-    return f;
+    return file;
 }
 
 void
-mrd_outdir_drop(mrd_outdir_file *f)
+mrd_outdir_drop(mrd_outdir_file *file)
 {
-    if (f == NULL)
+    if (file == NULL)
         return;
-    mrd_out_abort(f->seen);
-    mrd_out_abort(f->file);
-    if (f->spool != NULL)
-        fclose(f->spool);
-    mrd_sha256_free(f->sha);
-    free(f->path);
-    free(f);
+    mrd_out_abort(file->seen);
+    mrd_out_abort(file->file);
+    if (file->spool != NULL)
+        fclose(file->spool);
+    mrd_sha256_free(file->sha);
+    free(file->path);
+    free(file);
 }
 
 mrd_out *
@@ -148,32 +148,32 @@ mrd_outdir_out(const mrd_outdir_file *file)
 mrd_err
 mrd_outdir_open(mrd_outdir *of, const char *path, mrd_outdir_file **ret_file, mrd_why *why)
 {
-    mrd_outdir_file *f = calloc(1, sizeof(*f));
+    mrd_outdir_file *file = calloc(1, sizeof(*file));
     char *whole = NULL;
     mrd_err err = MRD_OK;
 
-    if (f != NULL) {
-        f->of = of;
-        f->sha = mrd_sha256_new();
-        f->path = mrd_str_dup(mrd_str_of(path));
+    if (file != NULL) {
+        file->of = of;
+        file->sha = mrd_sha256_new();
+        file->path = mrd_str_dup(mrd_str_of(path));
     }
-    if (f == NULL || f->sha == NULL || f->path == NULL ||
+    if (file == NULL || file->sha == NULL || file->path == NULL ||
         (of->dir != NULL && asprintf(&whole, "%s/%s", of->dir, path) < 0))
         err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
     if (err == MRD_OK && of->dir != NULL)
-        err = mrd_out_file(whole, &f->file, why);
-    if (err == MRD_OK && of->dir == NULL && (f->spool = spool_open(why)) == NULL)
+        err = mrd_out_file(whole, &file->file, why);
+    if (err == MRD_OK && of->dir == NULL && (file->spool = spool_open(why)) == NULL)
         err = MRD_IO;
     if (err == MRD_OK)
-        err = mrd_out_func(pass_on, f, f->path, &f->seen, why);
+        err = mrd_out_func(pass_on, file, file->path, &file->seen, why);
     if (err == MRD_OK && of->dir != NULL &&
         mrd_strlist_add(&of->written, mrd_str_of(whole)) != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
     free(whole);
     if (err == MRD_OK)
-        *ret_file = f;
+        *ret_file = file;
     else
-        mrd_outdir_drop(f);
+        mrd_outdir_drop(file);
     return err;
 }
 
@@ -199,27 +199,27 @@ tar_size(char to[12], uint64_t size)
 }
 
 static mrd_err
-tar_head(mrd_outdir_file *f, mrd_why *why)
+tar_head(mrd_outdir_file *file, mrd_why *why)
 {
     char head[TAR_BLOCK] = { 0 };
-    size_t len = strlen(f->path), cut = 0;
+    size_t len = strlen(file->path), cut = 0;
     unsigned sum = 0;
 
     while (len - cut > 100) { /* prefix that ends at a slash */
-        const char *slash = strchr(f->path + cut, '/');
+        const char *slash = strchr(file->path + cut, '/');
 
-        if (slash == NULL || slash - f->path > 155)
+        if (slash == NULL || slash - file->path > 155)
             return mrd_why_set(why, MRD_LIMIT, 0, "the name %s is too long for an archive",
-                               f->path);
-        cut = (size_t) (slash - f->path) + 1;
+                               file->path);
+        cut = (size_t) (slash - file->path) + 1;
     }
-    memcpy(head, f->path + cut, len - cut);
+    memcpy(head, file->path + cut, len - cut);
     if (cut > 0)
-        memcpy(head + 345, f->path, cut - 1);
+        memcpy(head + 345, file->path, cut - 1);
     octal(head + 100, 8, 0644);
     octal(head + 108, 8, 0);
     octal(head + 116, 8, 0);
-    tar_size(head + 124, f->size);
+    tar_size(head + 124, file->size);
     octal(head + 136, 12, 0);
     memset(head + 148, ' ', 8);
     head[156] = '0';
@@ -230,66 +230,66 @@ tar_head(mrd_outdir_file *f, mrd_why *why)
     for (size_t i = 0; i < sizeof(head); i++)
         sum += (unsigned char) head[i];
     octal(head + 148, 7, sum);
-    mrd_out_add(f->of->tar, head, sizeof(head));
+    mrd_out_add(file->of->tar, head, sizeof(head));
     return MRD_OK;
 }
 
 static mrd_err
-tar_add(mrd_outdir_file *f, mrd_why *why)
+tar_add(mrd_outdir_file *file, mrd_why *why)
 {
     static const char zeros[TAR_BLOCK];
     char chunk[65536];
-    uint64_t left = f->size;
-    mrd_err err = tar_head(f, why);
+    uint64_t left = file->size;
+    mrd_err err = tar_head(file, why);
 
-    if (err == MRD_OK && (fflush(f->spool) != 0 || fseek(f->spool, 0, SEEK_SET) != 0))
-        err = mrd_why_set(why, MRD_IO, errno, "the temporary file of %s", f->path);
+    if (err == MRD_OK && (fflush(file->spool) != 0 || fseek(file->spool, 0, SEEK_SET) != 0))
+        err = mrd_why_set(why, MRD_IO, errno, "the temporary file of %s", file->path);
     while (err == MRD_OK && left > 0) {
         size_t want = left < sizeof(chunk) ? (size_t) left : sizeof(chunk);
 
-        if (fread(chunk, 1, want, f->spool) != want)
-            err = mrd_why_set(why, MRD_IO, errno, "the temporary file of %s", f->path);
+        if (fread(chunk, 1, want, file->spool) != want)
+            err = mrd_why_set(why, MRD_IO, errno, "the temporary file of %s", file->path);
         else
-            mrd_out_add(f->of->tar, chunk, want);
+            mrd_out_add(file->of->tar, chunk, want);
         left -= want;
     }
-    if (err == MRD_OK && f->size % TAR_BLOCK != 0)
-        mrd_out_add(f->of->tar, zeros, TAR_BLOCK - f->size % TAR_BLOCK);
+    if (err == MRD_OK && file->size % TAR_BLOCK != 0)
+        mrd_out_add(file->of->tar, zeros, TAR_BLOCK - file->size % TAR_BLOCK);
     return err;
 }
 
 mrd_err
-mrd_outdir_done(mrd_outdir_file *f, char hex[MRD_SHA256_HEX], uint64_t *ret_size, mrd_why *why)
+mrd_outdir_done(mrd_outdir_file *file, char hex[MRD_SHA256_HEX], uint64_t *ret_size, mrd_why *why)
 {
-    mrd_err err = mrd_out_commit(f->seen, why);
+    mrd_err err = mrd_out_commit(file->seen, why);
 
-    f->seen = NULL;
-    if (f->file != NULL && (err == MRD_OK || mrd_out_err(f->file) != MRD_OK)) {
-        err = mrd_out_commit(f->file, why); /* after a failure: only to get its reason */
-        f->file = NULL;
+    file->seen = NULL;
+    if (file->file != NULL && (err == MRD_OK || mrd_out_err(file->file) != MRD_OK)) {
+        err = mrd_out_commit(file->file, why); /* after a failure: only to get its reason */
+        file->file = NULL;
     } else if (err == MRD_OK) {
-        err = tar_add(f, why);
+        err = tar_add(file, why);
     }
     if (err == MRD_OK) {
-        mrd_sha256_hex(f->sha, hex);
-        *ret_size = f->size;
+        mrd_sha256_hex(file->sha, hex);
+        *ret_size = file->size;
     }
-    mrd_outdir_drop(f);
+    mrd_outdir_drop(file);
     return err;
 }
 
 void
-mrd_outdir_close(mrd_outdir *f, bool whole)
+mrd_outdir_close(mrd_outdir *outdir, bool whole)
 {
     static const char zeros[2 * TAR_BLOCK];
 
-    if (f == NULL)
+    if (outdir == NULL)
         return;
-    for (size_t i = 0; i < f->written.n && !whole; i++)
-        (void) unlink(f->written.v[i]);
-    if (f->tar != NULL && whole)
-        mrd_out_add(f->tar, zeros, sizeof(zeros));
-    mrd_strlist_fini(&f->written);
-    free(f->dir);
-    free(f);
+    for (size_t i = 0; i < outdir->written.n && !whole; i++)
+        (void) unlink(outdir->written.v[i]);
+    if (outdir->tar != NULL && whole)
+        mrd_out_add(outdir->tar, zeros, sizeof(zeros));
+    mrd_strlist_fini(&outdir->written);
+    free(outdir->dir);
+    free(outdir);
 }

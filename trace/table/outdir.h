@@ -34,6 +34,6 @@ mrd_err mrd_outdir_done(mrd_outdir_file *file, char hex[MRD_SHA256_HEX], uint64_
 void mrd_outdir_drop(mrd_outdir_file *file); /* discards the file; NULL is fine */
 /* Call it after the last file. If not `whole`, files of this run are removed. Frees; NULL is
  * fine. */
-void mrd_outdir_close(mrd_outdir *f, bool whole);
+void mrd_outdir_close(mrd_outdir *outdir, bool whole);
 
 #endif

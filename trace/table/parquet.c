@@ -94,11 +94,11 @@ mrd_pq_drop(mrd_pq *pq)
 void
 mrd_pq_note(mrd_pq *pq, mrd_str key, mrd_str value)
 {
-    mrd_thrift t = { &pq->notes, 0 };
+    mrd_thrift thrift = { &pq->notes, 0 };
 
-    mrd_thrift_text(&t, 1, key);
-    mrd_thrift_text(&t, 2, value);
-    mrd_thrift_end(&t);
+    mrd_thrift_text(&thrift, 1, key);
+    mrd_thrift_text(&thrift, 2, value);
+    mrd_thrift_end(&thrift);
     pq->n_notes++;
 }
 
@@ -127,15 +127,15 @@ put_page(mrd_pq *pq, chunk *c, int type, size_t values)
 /* ---- Statistics ---- */
 
 static void
-stats_i64(chunk *c, const int64_t *v, size_t n)
+stats_i64(chunk *c, const int64_t *int64, size_t n)
 {
     int64_t least = INT64_MAX, most = INT64_MIN;
 
     if (n == 0)
         return;
     for (size_t i = 0; i < n; i++) {
-        least = v[i] < least ? v[i] : least;
-        most = v[i] > most ? v[i] : most;
+        least = int64[i] < least ? int64[i] : least;
+        most = int64[i] > most ? int64[i] : most;
     }
     least = (int64_t) htole64((uint64_t) least);
     most = (int64_t) htole64((uint64_t) most);
@@ -146,12 +146,12 @@ stats_i64(chunk *c, const int64_t *v, size_t n)
 }
 
 static int
-text_order(mrd_str a, mrd_str b)
+text_order(mrd_str str, mrd_str b)
 {
-    size_t n = a.len < b.len ? a.len : b.len;
-    int order = n == 0 ? 0 : memcmp(a.p, b.p, n);
+    size_t n = str.len < b.len ? str.len : b.len;
+    int order = n == 0 ? 0 : memcmp(str.p, b.p, n);
 
-    return order != 0 ? order : a.len < b.len ? -1 : a.len > b.len;
+    return order != 0 ? order : str.len < b.len ? -1 : str.len > b.len;
 }
 
 /* Sets the statistics of the least and the greatest text. */
@@ -196,16 +196,16 @@ put_nulls(mrd_pq *pq, chunk *c, size_t rows)
 
 /* Writes data pages of dictionary indexes, with nulls left out of `index`. */
 static void
-put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v,
+put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values,
             const uint32_t *index, size_t rows)
 {
-    unsigned width = mrd_pq_index_width(v->entries);
+    unsigned width = mrd_pq_index_width(values->entries);
 
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
         size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS, there;
 
-        there = rows_there(column, v->present, at, n);
-        put_presence(pq, column, v->present, at, n);
+        there = rows_there(column, values->present, at, n);
+        put_presence(pq, column, values->present, at, n);
         mrd_buf_byte(&pq->pages.page, (uint8_t) width);
         mrd_pq_put_index(&pq->pages.page, index, there, width);
         index += there;
@@ -215,15 +215,15 @@ put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_valu
 
 /* Writes data pages of integers without a dictionary, with nulls left out of `kept`. */
 static void
-put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v,
+put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values,
               const int64_t *kept, mrd_pq_form form, size_t rows)
 {
     c->encoding = form == MRD_PQ_AS_PLAIN ? MRD_PQ_PLAIN : MRD_PQ_DELTA;
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
         size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS, there;
 
-        there = rows_there(column, v->present, at, n);
-        put_presence(pq, column, v->present, at, n);
+        there = rows_there(column, values->present, at, n);
+        put_presence(pq, column, values->present, at, n);
         if (form == MRD_PQ_AS_PLAIN)
             mrd_pq_put_ints(&pq->pages, kept, there);
         else
@@ -235,11 +235,11 @@ put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_va
 
 /* Writes the n integers (1 or more) of the rows that have one. */
 static void
-put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, const int64_t *kept,
+put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, const int64_t *kept,
                 size_t n)
 {
     const mrd_pq_column *column = &pq->columns[i];
-    mrd_pq_values made = { .present = v->present, .entries = 1 };
+    mrd_pq_values made = { .present = values->present, .entries = 1 };
     size_t rows = pq->group_rows;
     mrd_pq_form form;
 
@@ -252,7 +252,7 @@ put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, const in
                                 (int) i == pq->sorted_by, pq->index);
         if (form != MRD_PQ_AS_INDEXES) {
             stats_i64(c, kept, n);
-            put_int_pages(pq, c, column, v, kept, form, rows);
+            put_int_pages(pq, c, column, values, kept, form, rows);
             return;
         }
         made.entries = pq->ints.n;
@@ -265,23 +265,24 @@ put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, const in
 }
 
 static void
-put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size_t rows)
 {
     int64_t *kept;
     size_t n = 0;
 
     if (c->nulls == rows) {
         put_nulls(pq, c, rows);
-    } else if (v->kept != NULL || c->nulls == 0) {
-        put_ints_column(pq, c, i, v, v->kept != NULL ? v->kept : v->i64, rows - c->nulls);
+    } else if (values->kept != NULL || c->nulls == 0) {
+        put_ints_column(pq, c, i, values, values->kept != NULL ? values->kept : values->i64,
+                        rows - c->nulls);
     } else if ((kept = malloc(rows * sizeof(*kept))) == NULL) {
         mrd_pq_fail(&pq->pages, MRD_NOMEM);
     } else {
         for (size_t r = 0; r < rows; r++) {
-            kept[n] = v->i64[r]; /* keeps the value if there is one: n is at most r */
-            n += v->present[r];
+            kept[n] = values->i64[r]; /* keeps the value if there is one: n is at most r */
+            n += values->present[r];
         }
-        put_ints_column(pq, c, i, v, kept, n);
+        put_ints_column(pq, c, i, values, kept, n);
         free(kept);
     }
 }
@@ -297,72 +298,72 @@ put_text_plain(mrd_pq *pq, mrd_str text)
 
 /* Writes the given dictionary and its statistics. */
 static void
-put_entries(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v)
+put_entries(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *values)
 {
     size_t least = 0, most = 0;
 
     c->encoding = MRD_PQ_DICT;
     if (column->type == MRD_PQ_I64) {
-        stats_i64(c, v->ints, v->entries);
-        mrd_pq_put_ints(&pq->pages, v->ints, v->entries);
+        stats_i64(c, values->ints, values->entries);
+        mrd_pq_put_ints(&pq->pages, values->ints, values->entries);
     } else {
-        for (size_t e = 0; e < v->entries; e++) {
-            least = text_order(v->texts[e], v->texts[least]) < 0 ? e : least;
-            most = text_order(v->texts[e], v->texts[most]) > 0 ? e : most;
-            put_text_plain(pq, v->texts[e]);
+        for (size_t e = 0; e < values->entries; e++) {
+            least = text_order(values->texts[e], values->texts[least]) < 0 ? e : least;
+            most = text_order(values->texts[e], values->texts[most]) > 0 ? e : most;
+            put_text_plain(pq, values->texts[e]);
         }
-        stats_text(c, v->texts[least], v->texts[most]);
+        stats_text(c, values->texts[least], values->texts[most]);
     }
-    put_page(pq, c, MRD_PQ_PAGE_DICT, v->entries);
+    put_page(pq, c, MRD_PQ_PAGE_DICT, values->entries);
 }
 
 static void
-put_indexed_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+put_indexed_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size_t rows)
 {
     const mrd_pq_column *column = &pq->columns[i];
-    const uint32_t *index = v->index;
-    size_t n = 0;
+    const uint32_t *index = values->index;
+    size_t count = 0;
 
-    if (v->entries == 0) {
+    if (values->entries == 0) {
         put_nulls(pq, c, rows);
         return;
     }
-    put_entries(pq, c, column, v);
-    if (v->like > 0) {
-        MRD_ASSERT(pq->keeps[v->like - 1].entries == v->entries &&
-                   pq->columns[pq->keeps[v->like - 1].column].optional == column->optional);
-        mrd_pq_put_copy(&pq->pages, c, &pq->keeps[v->like - 1].pages);
+    put_entries(pq, c, column, values);
+    if (values->like > 0) {
+        MRD_ASSERT(pq->keeps[values->like - 1].entries == values->entries &&
+                   pq->columns[pq->keeps[values->like - 1].column].optional == column->optional);
+        mrd_pq_put_copy(&pq->pages, c, &pq->keeps[values->like - 1].pages);
         return;
     }
-    if (column->optional && v->present != NULL) {
+    if (column->optional && values->present != NULL) {
         for (size_t r = 0; r < rows; r++) {
-            pq->index[n] = v->index[r];
-            n += v->present[r];
+            pq->index[count] = values->index[r];
+            count += values->present[r];
         }
         index = pq->index;
     }
-    if (v->keep > 0) {
-        pq->keeps[v->keep - 1].entries = v->entries;
-        pq->keeps[v->keep - 1].column = i;
-        pq->pages.copy = &pq->keeps[v->keep - 1].pages;
+    if (values->keep > 0) {
+        pq->keeps[values->keep - 1].entries = values->entries;
+        pq->keeps[values->keep - 1].column = i;
+        pq->pages.copy = &pq->keeps[values->keep - 1].pages;
         pq->pages.copy->raw = 0;
         mrd_buf_reset(&pq->pages.copy->bytes);
     }
-    put_indexes(pq, c, column, v, index, rows);
+    put_indexes(pq, c, column, values, index, rows);
     pq->pages.copy = NULL;
 }
 
 static mrd_pq_text_rows
-texts_of(const mrd_pq_values *v)
+texts_of(const mrd_pq_values *values)
 {
-    return (mrd_pq_text_rows){ v->ends, v->bytes, v->present };
+    return (mrd_pq_text_rows){ values->ends, values->bytes, values->present };
 }
 
 static void
-put_text_dictionary(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+put_text_dictionary(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size_t rows)
 {
-    mrd_pq_text_rows of = texts_of(v);
-    mrd_pq_values made = *v;
+    mrd_pq_text_rows of = texts_of(values);
+    mrd_pq_values made = *values;
     mrd_str least = mrd_pq_text_at(&of, pq->texts.rows[0]), most = least;
 
     made.entries = pq->texts.n;
@@ -380,27 +381,27 @@ put_text_dictionary(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size
 }
 
 static void
-put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size_t rows)
 {
     const mrd_pq_column *column = &pq->columns[i];
-    mrd_pq_text_rows of = texts_of(v);
+    mrd_pq_text_rows of = texts_of(values);
     mrd_str least = { 0 }, most = { 0 };
     bool any = false;
 
     if (!mrd_pq_texts_make(&pq->texts, &of, rows, pq->index))
         mrd_pq_fail(&pq->pages, MRD_NOMEM);
     if (pq->texts.n > 0) {
-        put_text_dictionary(pq, c, i, v, rows);
+        put_text_dictionary(pq, c, i, values, rows);
         return;
     }
     c->encoding = MRD_PQ_PLAIN;
-    for (size_t at = 0, n; at < rows; at += n) {
+    for (size_t at = 0, count; at < rows; at += count) {
         size_t bytes = 0;
 
-        for (n = 0; at + n < rows && n < PAGE_ROWS && bytes < PAGE_BYTES; n++)
-            bytes += mrd_pq_text_at(&of, at + n).len;
-        put_presence(pq, column, v->present, at, n);
-        for (size_t r = at; r < at + n; r++) {
+        for (count = 0; at + count < rows && count < PAGE_ROWS && bytes < PAGE_BYTES; count++)
+            bytes += mrd_pq_text_at(&of, at + count).len;
+        put_presence(pq, column, values->present, at, count);
+        for (size_t r = at; r < at + count; r++) {
             mrd_str text = mrd_pq_text_at(&of, r);
 
             if (mrd_pq_is_null(&of, r))
@@ -410,7 +411,7 @@ put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
             any = true;
             put_text_plain(pq, text);
         }
-        put_page(pq, c, MRD_PQ_PAGE_DATA, n);
+        put_page(pq, c, MRD_PQ_PAGE_DATA, count);
     }
     if (any)
         stats_text(c, least, most);
@@ -418,43 +419,43 @@ put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
 
 /* One page for the group, because lists are short. */
 static void
-put_list_column(mrd_pq *pq, chunk *c, const mrd_pq_values *v, size_t rows)
+put_list_column(mrd_pq *pq, chunk *c, const mrd_pq_values *values, size_t rows)
 {
-    mrd_pq_text_rows of = texts_of(v);
+    mrd_pq_text_rows of = texts_of(values);
     uint32_t *levels;
-    size_t n = 0, e = 0;
+    size_t count = 0, e = 0;
 
     for (size_t r = 0; r < rows; r++)
-        n += v->counts[r] == 0 ? 1 : v->counts[r];
+        count += values->counts[r] == 0 ? 1 : values->counts[r];
     c->encoding = MRD_PQ_PLAIN;
-    c->values = n;
-    if ((levels = calloc(n + 1, sizeof(*levels))) == NULL) {
+    c->values = count;
+    if ((levels = calloc(count + 1, sizeof(*levels))) == NULL) {
         mrd_pq_fail(&pq->pages, MRD_NOMEM);
         return;
     }
-    n = 0;
+    count = 0;
     for (size_t r = 0; r < rows; r++) {
-        size_t k = v->counts[r] == 0 ? 1 : v->counts[r];
+        size_t k = values->counts[r] == 0 ? 1 : values->counts[r];
 
         for (size_t j = 0; j < k; j++)
-            levels[n++] = j > 0;
+            levels[count++] = j > 0;
     }
-    mrd_pq_put_levels(&pq->pages, levels, n, 1);
-    n = 0;
+    mrd_pq_put_levels(&pq->pages, levels, count, 1);
+    count = 0;
     for (size_t r = 0; r < rows; r++) {
-        size_t k = v->counts[r] == 0 ? 1 : v->counts[r];
+        size_t k = values->counts[r] == 0 ? 1 : values->counts[r];
 
-        c->nulls += v->counts[r] == 0;
+        c->nulls += values->counts[r] == 0;
         for (size_t j = 0; j < k; j++)
-            levels[n++] = v->counts[r] == 0 ? 0 : 3;
+            levels[count++] = values->counts[r] == 0 ? 0 : 3;
     }
-    mrd_pq_put_levels(&pq->pages, levels, n, 2);
+    mrd_pq_put_levels(&pq->pages, levels, count, 2);
     free(levels);
     for (size_t r = 0; r < rows; r++) {
-        for (uint32_t j = 0; j < v->counts[r]; j++)
+        for (uint32_t j = 0; j < values->counts[r]; j++)
             put_text_plain(pq, mrd_pq_text_at(&of, e++));
     }
-    put_page(pq, c, MRD_PQ_PAGE_DATA, n);
+    put_page(pq, c, MRD_PQ_PAGE_DATA, count);
 }
 
 static void
@@ -495,7 +496,7 @@ stats_real(mrd_pq *pq, chunk *c, mrd_pq_type type, double least, double most)
 }
 
 static void
-put_real_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+put_real_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size_t rows)
 {
     const mrd_pq_column *column = &pq->columns[i];
     double least = INFINITY, most = -INFINITY;
@@ -505,11 +506,11 @@ put_real_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
         size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS;
 
-        put_presence(pq, column, v->present, at, n);
+        put_presence(pq, column, values->present, at, n);
         for (size_t r = at; r < at + n; r++) {
-            double d = column->type == MRD_PQ_FLOAT ? (double) (float) v->d[r] : v->d[r];
+            double d = column->type == MRD_PQ_FLOAT ? (double) (float) values->d[r] : values->d[r];
 
-            if (v->present != NULL && v->present[r] == 0)
+            if (values->present != NULL && values->present[r] == 0)
                 continue;
             nan = nan || isnan(d);
             least = d < least ? d : least;
@@ -524,18 +525,18 @@ put_real_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
 }
 
 static void
-put_bool_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+put_bool_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size_t rows)
 {
     c->encoding = MRD_PQ_PLAIN;
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
         size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS, bits = 0;
         uint8_t byte = 0;
 
-        put_presence(pq, &pq->columns[i], v->present, at, n);
+        put_presence(pq, &pq->columns[i], values->present, at, n);
         for (size_t r = at; r < at + n; r++) {
-            if (v->present != NULL && v->present[r] == 0)
+            if (values->present != NULL && values->present[r] == 0)
                 continue;
-            byte = (uint8_t) (byte | (v->i64[r] != 0) << bits % 8);
+            byte = (uint8_t) (byte | (values->i64[r] != 0) << bits % 8);
             if (++bits % 8 == 0) {
                 mrd_buf_byte(&pq->pages.page, byte);
                 byte = 0;
@@ -552,47 +553,47 @@ put_bool_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
 static void
 put_schema(const mrd_pq *pq, mrd_thrift *file)
 {
-    mrd_thrift t, sub, type;
+    mrd_thrift thrift, sub, type;
     size_t n = pq->n + 1;
 
     for (size_t i = 0; i < pq->n; i++)
         n += pq->columns[i].type == MRD_PQ_TEXTS ? 2 : 0;
     mrd_thrift_list(file, 2, TH_STRUCT, n);
-    t = mrd_thrift_open(file, 0);
-    mrd_thrift_text(&t, 4, MRD_STR("schema"));
-    mrd_thrift_int(&t, 5, TH_I32, (int64_t) pq->n);
-    mrd_thrift_end(&t);
+    thrift = mrd_thrift_open(file, 0);
+    mrd_thrift_text(&thrift, 4, MRD_STR("schema"));
+    mrd_thrift_int(&thrift, 5, TH_I32, (int64_t) pq->n);
+    mrd_thrift_end(&thrift);
     for (size_t i = 0; i < pq->n; i++) {
-        const mrd_pq_column *c = &pq->columns[i];
-        bool list = c->type == MRD_PQ_TEXTS;
+        const mrd_pq_column *column = &pq->columns[i];
+        bool list = column->type == MRD_PQ_TEXTS;
 
         for (int level = list ? 0 : 2; level < 3; level++) { /* the group, "list", "element" */
-            t = mrd_thrift_open(file, 0);
+            thrift = mrd_thrift_open(file, 0);
             if (level == 2)
-                mrd_thrift_int(&t, 1, TH_I32, physical(c->type));
-            mrd_thrift_int(&t, 3, TH_I32, level == 1 ? 2 : list || c->optional);
-            mrd_thrift_text(&t, 4,
+                mrd_thrift_int(&thrift, 1, TH_I32, physical(column->type));
+            mrd_thrift_int(&thrift, 3, TH_I32, level == 1 ? 2 : list || column->optional);
+            mrd_thrift_text(&thrift, 4,
                             level == 1           ? MRD_STR("list")
                             : list && level == 2 ? MRD_STR("element")
-                                                 : mrd_str_of(c->name));
+                                                 : mrd_str_of(column->name));
             if (level < 2)
-                mrd_thrift_int(&t, 5, TH_I32, 1);
-            if (level == 0 || (level == 2 && physical(c->type) == T_BYTES)) {
-                mrd_thrift_int(&t, 6, TH_I32, level == 0 ? 3 : 0); /* LIST, UTF8 */
-                sub = mrd_thrift_open(&t, 10);
+                mrd_thrift_int(&thrift, 5, TH_I32, 1);
+            if (level == 0 || (level == 2 && physical(column->type) == T_BYTES)) {
+                mrd_thrift_int(&thrift, 6, TH_I32, level == 0 ? 3 : 0); /* LIST, UTF8 */
+                sub = mrd_thrift_open(&thrift, 10);
                 type = mrd_thrift_open(&sub, level == 0 ? 3 : 1);
                 mrd_thrift_end(&type);
                 mrd_thrift_end(&sub);
             }
-            mrd_thrift_end(&t);
+            mrd_thrift_end(&thrift);
         }
     }
 }
 
 static void
-put_statistics(mrd_thrift *t, const chunk *c)
+put_statistics(mrd_thrift *thrift, const chunk *c)
 {
-    mrd_thrift sub = mrd_thrift_open(t, 12);
+    mrd_thrift sub = mrd_thrift_open(thrift, 12);
 
     mrd_thrift_int(&sub, 3, TH_I64, (int64_t) c->nulls);
     if (c->sure) {
@@ -606,10 +607,10 @@ static void
 put_chunk(mrd_pq *pq, mrd_thrift *group, size_t i, const chunk *c)
 {
     const mrd_pq_column *column = &pq->columns[i];
-    mrd_thrift t = mrd_thrift_open(group, 0), meta;
+    mrd_thrift thrift = mrd_thrift_open(group, 0), meta;
 
-    mrd_thrift_int(&t, 2, TH_I64, 0);
-    meta = mrd_thrift_open(&t, 3);
+    mrd_thrift_int(&thrift, 2, TH_I64, 0);
+    meta = mrd_thrift_open(&thrift, 3);
     mrd_thrift_int(&meta, 1, TH_I32, physical(column->type));
     mrd_thrift_list(&meta, 2, TH_I32, c->dict ? 3 : 2);
     mrd_pq_put_zigzag(meta.to, c->encoding);
@@ -631,37 +632,38 @@ put_chunk(mrd_pq *pq, mrd_thrift *group, size_t i, const chunk *c)
         mrd_thrift_int(&meta, 11, TH_I64, (int64_t) c->dict_at);
     put_statistics(&meta, c);
     mrd_thrift_end(&meta);
-    mrd_thrift_end(&t);
+    mrd_thrift_end(&thrift);
 }
 
 static void
-put_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+put_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *values, size_t rows)
 {
     c->values = rows;
     c->nulls =
-        rows - (v->kept != NULL ? v->n_kept : rows_there(&pq->columns[i], v->present, 0, rows));
+        rows - (values->kept != NULL ? values->n_kept
+                                     : rows_there(&pq->columns[i], values->present, 0, rows));
     switch (pq->columns[i].type) {
     case MRD_PQ_I64:
-        if (v->index == NULL)
-            put_i64_column(pq, c, i, v, rows);
+        if (values->index == NULL)
+            put_i64_column(pq, c, i, values, rows);
         else
-            put_indexed_column(pq, c, i, v, rows);
+            put_indexed_column(pq, c, i, values, rows);
         break;
     case MRD_PQ_DOUBLE:
     case MRD_PQ_FLOAT:
-        put_real_column(pq, c, i, v, rows);
+        put_real_column(pq, c, i, values, rows);
         break;
     case MRD_PQ_BOOL:
-        put_bool_column(pq, c, i, v, rows);
+        put_bool_column(pq, c, i, values, rows);
         break;
     case MRD_PQ_TEXT:
-        if (v->index == NULL)
-            put_text_column(pq, c, i, v, rows);
+        if (values->index == NULL)
+            put_text_column(pq, c, i, values, rows);
         else
-            put_indexed_column(pq, c, i, v, rows);
+            put_indexed_column(pq, c, i, values, rows);
         break;
     case MRD_PQ_TEXTS:
-        put_list_column(pq, c, v, rows);
+        put_list_column(pq, c, values, rows);
         break;
     }
 }
@@ -703,25 +705,25 @@ mrd_pq_add(mrd_pq *pq, const mrd_pq_values *values)
 mrd_err
 mrd_pq_end(mrd_pq *pq)
 {
-    mrd_thrift *t = &pq->group;
+    mrd_thrift *thrift = &pq->group;
 
     MRD_ASSERT(pq->column == pq->n);
-    mrd_thrift_int(t, 2, TH_I64, (int64_t) pq->group_raw);
-    mrd_thrift_int(t, 3, TH_I64, (int64_t) pq->group_rows);
+    mrd_thrift_int(thrift, 2, TH_I64, (int64_t) pq->group_raw);
+    mrd_thrift_int(thrift, 3, TH_I64, (int64_t) pq->group_rows);
     if (pq->sorted_by >= 0) {
         mrd_thrift sub;
 
-        mrd_thrift_list(t, 4, TH_STRUCT, 1);
-        sub = mrd_thrift_open(t, 0);
+        mrd_thrift_list(thrift, 4, TH_STRUCT, 1);
+        sub = mrd_thrift_open(thrift, 0);
         mrd_thrift_int(&sub, 1, TH_I32, pq->sorted_by);
         mrd_thrift_bool(&sub, 2, false);
         mrd_thrift_bool(&sub, 3, false);
         mrd_thrift_end(&sub);
     }
-    mrd_thrift_int(t, 5, TH_I64, (int64_t) pq->group_at);
-    mrd_thrift_int(t, 6, TH_I64, (int64_t) pq->group_packed);
-    mrd_thrift_int(t, 7, TH_I16, (int64_t) (pq->groups & INT16_MAX));
-    mrd_thrift_end(t);
+    mrd_thrift_int(thrift, 5, TH_I64, (int64_t) pq->group_at);
+    mrd_thrift_int(thrift, 6, TH_I64, (int64_t) pq->group_packed);
+    mrd_thrift_int(thrift, 7, TH_I16, (int64_t) (pq->groups & INT16_MAX));
+    mrd_thrift_end(thrift);
     pq->groups++;
     pq->rows += pq->group_rows;
     return pq->pages.err;
@@ -730,32 +732,32 @@ mrd_pq_end(mrd_pq *pq)
 mrd_err
 mrd_pq_close(mrd_pq *pq)
 {
-    mrd_thrift t, sub, order;
+    mrd_thrift thrift, sub, order;
     mrd_buf foot = { 0 };
     uint32_t le;
     mrd_err err;
 
     if (pq == NULL)
         return MRD_OK;
-    t = (mrd_thrift){ &foot, 0 };
-    mrd_thrift_int(&t, 1, TH_I32, 1);
-    put_schema(pq, &t);
-    mrd_thrift_int(&t, 3, TH_I64, (int64_t) pq->rows);
-    mrd_thrift_list(&t, 4, TH_STRUCT, pq->groups);
+    thrift = (mrd_thrift){ &foot, 0 };
+    mrd_thrift_int(&thrift, 1, TH_I32, 1);
+    put_schema(pq, &thrift);
+    mrd_thrift_int(&thrift, 3, TH_I64, (int64_t) pq->rows);
+    mrd_thrift_list(&thrift, 4, TH_STRUCT, pq->groups);
     mrd_buf_add(&foot, pq->meta.p, pq->meta.len);
     if (pq->n_notes > 0) {
-        mrd_thrift_list(&t, 5, TH_STRUCT, pq->n_notes);
+        mrd_thrift_list(&thrift, 5, TH_STRUCT, pq->n_notes);
         mrd_buf_add(&foot, pq->notes.p, pq->notes.len);
     }
-    mrd_thrift_text(&t, 6, MRD_STR("meridian version " MRD_RELEASE " (build release)"));
-    mrd_thrift_list(&t, 7, TH_STRUCT, pq->n);
+    mrd_thrift_text(&thrift, 6, MRD_STR("meridian version " MRD_RELEASE " (build release)"));
+    mrd_thrift_list(&thrift, 7, TH_STRUCT, pq->n);
     for (size_t i = 0; i < pq->n; i++) { /* the order by type, which is defined for all types */
-        sub = mrd_thrift_open(&t, 0);
+        sub = mrd_thrift_open(&thrift, 0);
         order = mrd_thrift_open(&sub, 1);
         mrd_thrift_end(&order);
         mrd_thrift_end(&sub);
     }
-    mrd_thrift_end(&t);
+    mrd_thrift_end(&thrift);
     err = pq->pages.err != MRD_OK  ? pq->pages.err
           : pq->meta.err != MRD_OK ? pq->meta.err
                                    : foot.err;

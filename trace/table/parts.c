@@ -110,10 +110,10 @@ width_of(mrd_col_type type)
 }
 
 static bool
-is_arg(const mrd_column *c)
+is_arg(const mrd_column *column)
 {
-    return c->field >= F_ARG_FIRST && c->field <= F_ARG_LAST && c->type == MRD_COL_I64 &&
-           c->optional;
+    return column->field >= F_ARG_FIRST && column->field <= F_ARG_LAST &&
+           column->type == MRD_COL_I64 && column->optional;
 }
 
 /* ---- Rows to columns ---- */
@@ -187,13 +187,13 @@ add_args(table *t, uint64_t set, const mrd_slot slots[F_COUNT], size_t row)
     return MRD_OK;
 }
 
-static mrd_err flush_group(mrd_parts *p, table *t);
+static mrd_err flush_group(mrd_parts *parts, table *t);
 
 static mrd_err
 add_row(void *self, size_t number, const mrd_slot slots[F_COUNT])
 {
-    mrd_parts *p = self;
-    table *t = &p->tables[number];
+    mrd_parts *parts = self;
+    table *t = &parts->tables[number];
     size_t text = 0, row = t->n;
     mrd_err err = row == t->cap ? table_grow(t) : MRD_OK;
 
@@ -227,32 +227,32 @@ add_row(void *self, size_t number, const mrd_slot slots[F_COUNT])
     if (t->by_track)
         t->track[row] = (uint32_t) slots[F_TRACK].i;
     t->n++;
-    return t->n == GROUP_ROWS || text > GROUP_TEXT ? flush_group(p, t) : MRD_OK;
+    return t->n == GROUP_ROWS || text > GROUP_TEXT ? flush_group(parts, t) : MRD_OK;
 }
 
 /* ---- Parts ---- */
 
 static mrd_err
-part_open(mrd_parts *p, table *t)
+part_open(mrd_parts *parts, table *t)
 {
     mrd_err err;
 
-    if (p->hive)
+    if (parts->hive)
         snprintf(t->path, sizeof(t->path), "table=%s/date=%s/session=%s/part-%05u.parquet",
-                 t->t->name, mrd_rows_date(p->rows), mrd_rows_session(p->rows), t->parts);
+                 t->t->name, mrd_rows_date(parts->rows), mrd_rows_session(parts->rows), t->parts);
     else
         snprintf(t->path, sizeof(t->path), "%s.parquet", t->t->name);
-    if ((err = mrd_outdir_open(p->folder, t->path, &t->file, &p->why)) != MRD_OK)
+    if ((err = mrd_outdir_open(parts->folder, t->path, &t->file, &parts->why)) != MRD_OK)
         return err;
-    err =
-        mrd_pq_open(mrd_outdir_out(t->file), t->columns, t->t->n, t->t->sorted_by, &t->pq, &p->why);
+    err = mrd_pq_open(mrd_outdir_out(t->file), t->columns, t->t->n, t->t->sorted_by, &t->pq,
+                      &parts->why);
     if (err != MRD_OK)
         return err;
-    mrd_pq_note(t->pq, p->hive ? MRD_STR("meridian.table") : MRD_STR("table"),
+    mrd_pq_note(t->pq, parts->hive ? MRD_STR("meridian.table") : MRD_STR("table"),
                 mrd_str_of(t->t->name));
-    mrd_pq_note(t->pq, p->hive ? MRD_STR("meridian.schema") : MRD_STR("profile_schema_version"),
-                mrd_str_of(p->dialect->version));
-    mrd_pq_note(t->pq, MRD_STR("meridian.session"), mrd_str_of(mrd_rows_session(p->rows)));
+    mrd_pq_note(t->pq, parts->hive ? MRD_STR("meridian.schema") : MRD_STR("profile_schema_version"),
+                mrd_str_of(parts->dialect->version));
+    mrd_pq_note(t->pq, MRD_STR("meridian.session"), mrd_str_of(mrd_rows_session(parts->rows)));
     t->parts++;
     t->part_rows = 0;
     t->part_least = INT64_MAX;
@@ -263,21 +263,21 @@ part_open(mrd_parts *p, table *t)
 static mrd_err
 part_list(table *t, const char *hex, uint64_t size)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
 
-    mrd_json_set(o, "path", mrd_json_new_str(t->path));
-    mrd_json_set(o, "rows", mrd_json_new_int((int64_t) t->part_rows));
-    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) size));
-    mrd_json_set(o, "sha256", mrd_json_new_str(hex));
+    mrd_json_set(json, "path", mrd_json_new_str(t->path));
+    mrd_json_set(json, "rows", mrd_json_new_int((int64_t) t->part_rows));
+    mrd_json_set(json, "bytes", mrd_json_new_int((int64_t) size));
+    mrd_json_set(json, "sha256", mrd_json_new_str(hex));
     if (t->part_least <= t->part_most) {
-        mrd_json_set(o, "min", mrd_json_new_int(t->part_least));
-        mrd_json_set(o, "max", mrd_json_new_int(t->part_most));
+        mrd_json_set(json, "min", mrd_json_new_int(t->part_least));
+        mrd_json_set(json, "max", mrd_json_new_int(t->part_most));
     }
-    return mrd_json_append(t->list, o);
+    return mrd_json_append(t->list, json);
 }
 
 static mrd_err
-part_close(mrd_parts *p, table *t)
+part_close(mrd_parts *parts, table *t)
 {
     char hex[MRD_SHA256_HEX];
     uint64_t size;
@@ -288,7 +288,7 @@ part_close(mrd_parts *p, table *t)
     err = mrd_pq_close(t->pq);
     t->pq = NULL;
     if (err == MRD_OK)
-        err = mrd_outdir_done(t->file, hex, &size, &p->why);
+        err = mrd_outdir_done(t->file, hex, &size, &parts->why);
     else
         mrd_outdir_drop(t->file);
     t->file = NULL;
@@ -299,80 +299,80 @@ part_close(mrd_parts *p, table *t)
 
 /* Returns the entry of a SID in the group's dictionary, which is added if new. */
 static uint32_t
-entry_of(mrd_parts *p, mrd_sid sid, size_t *n)
+entry_of(mrd_parts *parts, mrd_sid sid, size_t *n)
 {
-    if (p->entry[sid] == NO_ENTRY) {
-        p->entry[sid] = (uint32_t) *n;
-        p->sids[(*n)++] = sid;
+    if (parts->entry[sid] == NO_ENTRY) {
+        parts->entry[sid] = (uint32_t) *n;
+        parts->sids[(*n)++] = sid;
     }
-    return p->entry[sid];
+    return parts->entry[sid];
 }
 
 static mrd_err
-room_for_entries(mrd_parts *p)
+room_for_entries(mrd_parts *parts)
 {
-    size_t sids = mrd_rows_sids(p->rows), most = sids + mrd_rows_tracks(p->rows) + 1;
-    size_t entries = p->cap_entries, list = entries, ints = entries, found = entries,
+    size_t sids = mrd_rows_sids(parts->rows), most = sids + mrd_rows_tracks(parts->rows) + 1;
+    size_t entries = parts->cap_entries, list = entries, ints = entries, found = entries,
            texts = entries;
 
-    if (most <= p->cap_entries)
+    if (most <= parts->cap_entries)
         return MRD_OK;
     most += most / 4 + 64;
-    if (!MRD_VEC_ROOM(p->entry, 0, entries, most) || !MRD_VEC_ROOM(p->sids, 0, list, most) ||
-        !MRD_VEC_ROOM(p->ints, 0, ints, most) || !MRD_VEC_ROOM(p->found, 0, found, most) ||
-        !MRD_VEC_ROOM(p->texts, 0, texts, most))
+    if (!MRD_VEC_ROOM(parts->entry, 0, entries, most) ||
+        !MRD_VEC_ROOM(parts->sids, 0, list, most) || !MRD_VEC_ROOM(parts->ints, 0, ints, most) ||
+        !MRD_VEC_ROOM(parts->found, 0, found, most) || !MRD_VEC_ROOM(parts->texts, 0, texts, most))
         return MRD_NOMEM;
-    for (size_t i = p->cap_entries; i < most; i++)
-        p->entry[i] = NO_ENTRY;
-    p->cap_entries = most;
+    for (size_t i = parts->cap_entries; i < most; i++)
+        parts->entry[i] = NO_ENTRY;
+    parts->cap_entries = most;
     return MRD_OK;
 }
 
 /* Takes the texts of the entries, and clears the entries of SIDs. */
 static void
-take_texts(mrd_parts *p, size_t n)
+take_texts(mrd_parts *parts, size_t n)
 {
     for (size_t e = 0; e < n; e++) {
-        p->texts[e] = mrd_rows_text(p->rows, p->sids[e]);
-        p->entry[p->sids[e]] = NO_ENTRY;
+        parts->texts[e] = mrd_rows_text(parts->rows, parts->sids[e]);
+        parts->entry[parts->sids[e]] = NO_ENTRY;
     }
 }
 
 /* If every row has a value, rows need not be checked one by one. */
 static const uint8_t *
-present_if_any_null(const mrd_parts *p, size_t rows)
+present_if_any_null(const mrd_parts *parts, size_t rows)
 {
-    return memchr(p->present, 0, rows) == NULL ? NULL : p->present;
+    return memchr(parts->present, 0, rows) == NULL ? NULL : parts->present;
 }
 
 static void
-values_sid(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
+values_sid(mrd_parts *parts, const table *t, size_t i, mrd_pq_values *values)
 {
     const mrd_sid *sid = t->held[i].v.sid;
     bool optional = t->t->columns[i].optional;
     size_t n = 0;
 
     for (size_t r = 0; r < t->n; r++) {
-        if (optional && (p->present[r] = sid[r] != MRD_SID_EMPTY) == 0)
+        if (optional && (parts->present[r] = sid[r] != MRD_SID_EMPTY) == 0)
             continue;
-        p->index[r] = entry_of(p, sid[r], &n);
+        parts->index[r] = entry_of(parts, sid[r], &n);
     }
-    take_texts(p, n);
-    *v = (mrd_pq_values){ .index = p->index,
-                          .texts = p->texts,
-                          .entries = n,
-                          .present = optional ? present_if_any_null(p, t->n) : NULL };
+    take_texts(parts, n);
+    *values = (mrd_pq_values){ .index = parts->index,
+                               .texts = parts->texts,
+                               .entries = n,
+                               .present = optional ? present_if_any_null(parts, t->n) : NULL };
 }
 
 static void
-find_tracks(mrd_parts *p, const table *t)
+find_tracks(mrd_parts *parts, const table *t)
 {
-    p->n_tracks = 0;
-    memset(p->track_seen, 0, mrd_rows_tracks(p->rows));
+    parts->n_tracks = 0;
+    memset(parts->track_seen, 0, mrd_rows_tracks(parts->rows));
     for (size_t r = 0; r < t->n; r++) {
-        if (p->track_seen[t->track[r]] == 0) {
-            p->track_seen[t->track[r]] = 1;
-            p->tracks[p->n_tracks++] = t->track[r];
+        if (parts->track_seen[t->track[r]] == 0) {
+            parts->track_seen[t->track[r]] = 1;
+            parts->tracks[parts->n_tracks++] = t->track[r];
         }
     }
 }
@@ -389,67 +389,68 @@ order_ints(const void *a, const void *b)
 
 /* Collects the integers of the group's tracks, in the order of the tracks as for texts. */
 static size_t
-track_ints(mrd_parts *p, mrd_field field, bool optional)
+track_ints(mrd_parts *parts, mrd_field field, bool optional)
 {
-    size_t n = 0, kept = 0;
+    size_t count = 0, kept = 0;
 
-    for (size_t k = 0; k < p->n_tracks; k++) {
-        int64_t v = mrd_rows_track(p->rows, p->tracks[k])[field - F_TRACK].i;
+    for (size_t k = 0; k < parts->n_tracks; k++) {
+        int64_t v = mrd_rows_track(parts->rows, parts->tracks[k])[field - F_TRACK].i;
 
         if (!optional || v != -1)
-            p->ints[n++] = v;
+            parts->ints[count++] = v;
     }
-    qsort(p->ints, n, sizeof(*p->ints), order_ints);
-    for (size_t k = 0; k < n; k++) {
-        if (k == 0 || p->ints[k] != p->ints[kept - 1])
-            p->ints[kept++] = p->ints[k];
+    qsort(parts->ints, count, sizeof(*parts->ints), order_ints);
+    for (size_t k = 0; k < count; k++) {
+        if (k == 0 || parts->ints[k] != parts->ints[kept - 1])
+            parts->ints[kept++] = parts->ints[k];
     }
     for (size_t k = 0; k < kept; k++)
-        p->sids[k] = NO_ENTRY;
-    n = 0;
-    for (size_t k = 0; k < p->n_tracks; k++) {
-        int64_t v = mrd_rows_track(p->rows, p->tracks[k])[field - F_TRACK].i;
-        const int64_t *at = kept == 0 ? NULL : bsearch(&v, p->ints, kept, sizeof(v), order_ints);
+        parts->sids[k] = NO_ENTRY;
+    count = 0;
+    for (size_t k = 0; k < parts->n_tracks; k++) {
+        int64_t v = mrd_rows_track(parts->rows, parts->tracks[k])[field - F_TRACK].i;
+        const int64_t *at =
+            kept == 0 ? NULL : bsearch(&v, parts->ints, kept, sizeof(v), order_ints);
 
-        p->track_null[p->tracks[k]] = at == NULL;
-        p->entry_of_track[p->tracks[k]] = 0;
+        parts->track_null[parts->tracks[k]] = at == NULL;
+        parts->entry_of_track[parts->tracks[k]] = 0;
         if (at == NULL)
             continue;
-        if (p->sids[at - p->ints] == NO_ENTRY) {
-            p->found[n] = v;
-            p->sids[at - p->ints] = (uint32_t) n++;
+        if (parts->sids[at - parts->ints] == NO_ENTRY) {
+            parts->found[count] = v;
+            parts->sids[at - parts->ints] = (uint32_t) count++;
         }
-        p->entry_of_track[p->tracks[k]] = p->sids[at - p->ints];
+        parts->entry_of_track[parts->tracks[k]] = parts->sids[at - parts->ints];
     }
-    return n;
+    return count;
 }
 
 static size_t
-track_texts(mrd_parts *p, mrd_field field, bool optional)
+track_texts(mrd_parts *parts, mrd_field field, bool optional)
 {
     size_t n = 0;
 
-    for (size_t k = 0; k < p->n_tracks; k++) {
-        mrd_sid sid = mrd_rows_track(p->rows, p->tracks[k])[field - F_TRACK].sid;
+    for (size_t k = 0; k < parts->n_tracks; k++) {
+        mrd_sid sid = mrd_rows_track(parts->rows, parts->tracks[k])[field - F_TRACK].sid;
 
-        p->track_null[p->tracks[k]] = optional && sid == MRD_SID_EMPTY;
-        if (!p->track_null[p->tracks[k]])
-            p->entry_of_track[p->tracks[k]] = entry_of(p, sid, &n);
+        parts->track_null[parts->tracks[k]] = optional && sid == MRD_SID_EMPTY;
+        if (!parts->track_null[parts->tracks[k]])
+            parts->entry_of_track[parts->tracks[k]] = entry_of(parts, sid, &n);
         else
-            p->entry_of_track[p->tracks[k]] = 0;
+            parts->entry_of_track[parts->tracks[k]] = 0;
     }
-    take_texts(p, n);
+    take_texts(parts, n);
     return n;
 }
 
 /* Gets the entry of each row from its track, and whether it has one. */
 static void
-rows_of_tracks(mrd_parts *p, const table *t, bool any_null)
+rows_of_tracks(mrd_parts *parts, const table *t, bool any_null)
 {
-    const uint32_t *restrict track = t->track, *restrict entry = p->entry_of_track;
-    const uint8_t *restrict is_null = p->track_null;
-    uint32_t *restrict index = p->index;
-    uint8_t *restrict present = p->present;
+    const uint32_t *restrict track = t->track, *restrict entry = parts->entry_of_track;
+    const uint8_t *restrict is_null = parts->track_null;
+    uint32_t *restrict index = parts->index;
+    uint8_t *restrict present = parts->present;
     size_t rows = t->n;
 
     for (size_t r = 0; r < rows; r++)
@@ -461,105 +462,109 @@ rows_of_tracks(mrd_parts *p, const table *t, bool any_null)
 /* Uses the entries of an earlier column of this row group if they are equal, or keeps these for
  * later columns. */
 static void
-share_entries(mrd_parts *p, bool optional, mrd_pq_values *v)
+share_entries(mrd_parts *parts, bool optional, mrd_pq_values *values)
 {
-    uint32_t *own = p->n_keeps < MRD_PQ_KEEPS ? p->keeps[p->n_keeps].entries : p->tried;
+    uint32_t *own =
+        parts->n_keeps < MRD_PQ_KEEPS ? parts->keeps[parts->n_keeps].entries : parts->tried;
 
-    for (size_t k = 0; k < p->n_tracks; k++)
-        own[k] = p->track_null[p->tracks[k]] != 0 ? NO_ENTRY : p->entry_of_track[p->tracks[k]];
-    for (unsigned i = 0; i < p->n_keeps; i++) {
-        if (p->keeps[i].optional == optional &&
-            memcmp(p->keeps[i].entries, own, p->n_tracks * sizeof(*own)) == 0) {
-            v->like = i + 1;
+    for (size_t k = 0; k < parts->n_tracks; k++)
+        own[k] = parts->track_null[parts->tracks[k]] != 0 ? NO_ENTRY
+                                                          : parts->entry_of_track[parts->tracks[k]];
+    for (unsigned i = 0; i < parts->n_keeps; i++) {
+        if (parts->keeps[i].optional == optional &&
+            memcmp(parts->keeps[i].entries, own, parts->n_tracks * sizeof(*own)) == 0) {
+            values->like = i + 1;
             return;
         }
     }
-    if (p->n_keeps == MRD_PQ_KEEPS)
+    if (parts->n_keeps == MRD_PQ_KEEPS)
         return;
-    p->keeps[p->n_keeps++].optional = optional;
-    v->keep = p->n_keeps;
+    parts->keeps[parts->n_keeps++].optional = optional;
+    values->keep = parts->n_keeps;
 }
 
 static void
-values_track(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
+values_track(mrd_parts *parts, const table *t, size_t i, mrd_pq_values *values)
 {
-    const mrd_column *c = &t->t->columns[i];
-    bool text = c->type == MRD_COL_SID;
-    size_t n = text ? track_texts(p, c->field, c->optional) : track_ints(p, c->field, c->optional);
+    const mrd_column *column = &t->t->columns[i];
+    bool text = column->type == MRD_COL_SID;
+    size_t n = text ? track_texts(parts, column->field, column->optional)
+                    : track_ints(parts, column->field, column->optional);
     bool any_null = false;
 
-    for (size_t k = 0; k < p->n_tracks && c->optional; k++)
-        any_null = any_null || p->track_null[p->tracks[k]] != 0;
-    *v =
-        (mrd_pq_values){ .index = p->index, .entries = n, .present = any_null ? p->present : NULL };
+    for (size_t k = 0; k < parts->n_tracks && column->optional; k++)
+        any_null = any_null || parts->track_null[parts->tracks[k]] != 0;
+    *values = (mrd_pq_values){ .index = parts->index,
+                               .entries = n,
+                               .present = any_null ? parts->present : NULL };
     if (text)
-        v->texts = p->texts;
+        values->texts = parts->texts;
     else
-        v->ints = p->found;
+        values->ints = parts->found;
     if (n > 1)
-        share_entries(p, c->optional, v);
+        share_entries(parts, column->optional, values);
     if (n == 0)
-        memset(p->present, 0, t->n);
-    else if (v->like == 0 || any_null)
-        rows_of_tracks(p, t, any_null);
+        memset(parts->present, 0, t->n);
+    else if (values->like == 0 || any_null)
+        rows_of_tracks(parts, t, any_null);
 }
 
 /* Separate from the structures, so that the compiler can vectorize the loop. */
 static void
-present_ints(uint8_t *restrict present, const int64_t *restrict v, size_t rows)
+present_ints(uint8_t *restrict present, const int64_t *restrict int64, size_t rows)
 {
     for (size_t r = 0; r < rows; r++)
-        present[r] = v[r] != -1;
+        present[r] = int64[r] != -1;
 }
 
 static void
-values_of(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
+values_of(mrd_parts *parts, const table *t, size_t i, mrd_pq_values *values)
 {
-    const mrd_column *c = &t->t->columns[i];
+    const mrd_column *column = &t->t->columns[i];
     const held *h = &t->held[i];
 
-    *v = (mrd_pq_values){ 0 };
-    if (t->by_track && mrd_field_of_track(c->field)) {
-        values_track(p, t, i, v);
+    *values = (mrd_pq_values){ 0 };
+    if (t->by_track && mrd_field_of_track(column->field)) {
+        values_track(parts, t, i, values);
         return;
     }
-    if (is_arg(c)) {
+    if (is_arg(column)) {
         static const int64_t none;
 
-        v->kept = h->n_elements == 0 ? &none : h->v.i;
-        v->n_kept = h->n_elements;
-        v->present = h->n_elements == t->n ? NULL : h->present;
+        values->kept = h->n_elements == 0 ? &none : h->v.i;
+        values->n_kept = h->n_elements;
+        values->present = h->n_elements == t->n ? NULL : h->present;
         return;
     }
-    switch (c->type) {
+    switch (column->type) {
     case MRD_COL_I64:
     case MRD_COL_BOOL:
-        v->i64 = h->v.i;
-        if (c->optional)
-            present_ints(p->present, h->v.i, t->n);
-        v->present = c->optional ? present_if_any_null(p, t->n) : NULL;
+        values->i64 = h->v.i;
+        if (column->optional)
+            present_ints(parts->present, h->v.i, t->n);
+        values->present = column->optional ? present_if_any_null(parts, t->n) : NULL;
         break;
     case MRD_COL_DOUBLE:
     case MRD_COL_FLOAT:
-        v->d = h->v.d;
-        for (size_t r = 0; r < t->n && c->optional; r++)
-            p->present[r] = c->field != F_NONE && !isnan(h->v.d[r]) && h->v.d[r] != -1;
-        v->present = c->optional ? present_if_any_null(p, t->n) : NULL;
+        values->d = h->v.d;
+        for (size_t r = 0; r < t->n && column->optional; r++)
+            parts->present[r] = column->field != F_NONE && !isnan(h->v.d[r]) && h->v.d[r] != -1;
+        values->present = column->optional ? present_if_any_null(parts, t->n) : NULL;
         break;
     case MRD_COL_SID:
-        values_sid(p, t, i, v);
+        values_sid(parts, t, i, values);
         break;
     case MRD_COL_TEXT:
-        v->ends = h->v.n;
-        v->bytes = h->text.p;
-        for (size_t r = 0; r < t->n && c->optional; r++)
-            p->present[r] = h->v.n[r] != (r == 0 ? 0 : h->v.n[r - 1]);
-        v->present = c->optional ? p->present : NULL;
+        values->ends = h->v.n;
+        values->bytes = h->text.p;
+        for (size_t r = 0; r < t->n && column->optional; r++)
+            parts->present[r] = h->v.n[r] != (r == 0 ? 0 : h->v.n[r - 1]);
+        values->present = column->optional ? parts->present : NULL;
         break;
     case MRD_COL_FLOWS:
-        v->counts = h->v.n;
-        v->ends = h->elements;
-        v->bytes = h->text.p;
+        values->counts = h->v.n;
+        values->ends = h->elements;
+        values->bytes = h->text.p;
         break;
     }
 }
@@ -567,32 +572,32 @@ values_of(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
 static void
 part_range(table *t)
 {
-    const int64_t *v;
+    const int64_t *int64;
 
-    if (t->t->sorted_by < 0 || (v = t->held[t->t->sorted_by].v.i) == NULL)
+    if (t->t->sorted_by < 0 || (int64 = t->held[t->t->sorted_by].v.i) == NULL)
         return;
     for (size_t r = 0; r < t->n; r++) {
-        t->part_least = v[r] < t->part_least ? v[r] : t->part_least;
-        t->part_most = v[r] > t->part_most ? v[r] : t->part_most;
+        t->part_least = int64[r] < t->part_least ? int64[r] : t->part_least;
+        t->part_most = int64[r] > t->part_most ? int64[r] : t->part_most;
     }
 }
 
 static mrd_err
-flush_group(mrd_parts *p, table *t)
+flush_group(mrd_parts *parts, table *t)
 {
     size_t rows = t->n;
-    mrd_pq_values v;
+    mrd_pq_values values;
     mrd_err err = MRD_OK;
 
     if (rows == 0)
         return MRD_OK;
-    if (t->pq == NULL && (err = part_open(p, t)) != MRD_OK)
+    if (t->pq == NULL && (err = part_open(parts, t)) != MRD_OK)
         return err;
-    if ((err = room_for_entries(p)) != MRD_OK)
+    if ((err = room_for_entries(parts)) != MRD_OK)
         return err;
     if (t->by_track)
-        find_tracks(p, t);
-    p->n_keeps = 0;
+        find_tracks(parts, t);
+    parts->n_keeps = 0;
     mrd_pq_small(
         t->pq,
         t->rows <
@@ -601,8 +606,8 @@ flush_group(mrd_parts *p, table *t)
             GROUP_ROWS);
     mrd_pq_begin(t->pq, t->n);
     for (size_t i = 0; i < t->t->n; i++) {
-        values_of(p, t, i, &v);
-        mrd_pq_add(t->pq, &v);
+        values_of(parts, t, i, &values);
+        mrd_pq_add(t->pq, &values);
     }
     err = mrd_pq_end(t->pq);
     mrd_pq_small(t->pq, false); /* releases its memory until the next one */
@@ -618,8 +623,8 @@ flush_group(mrd_parts *p, table *t)
     }
     if (err == MRD_OK && mrd_out_err(mrd_outdir_out(t->file)) != MRD_OK)
         err = mrd_out_err(mrd_outdir_out(t->file));
-    if (err == MRD_OK && p->hive && mrd_out_size(mrd_outdir_out(t->file)) >= PART_BYTES)
-        err = part_close(p, t);
+    if (err == MRD_OK && parts->hive && mrd_out_size(mrd_outdir_out(t->file)) >= PART_BYTES)
+        err = part_close(parts, t);
     return err;
 }
 
@@ -663,16 +668,16 @@ own_column(table *t, uint8_t c)
 }
 
 static mrd_err
-tables_make(mrd_parts *p)
+tables_make(mrd_parts *parts)
 {
     size_t tracks;
 
-    if ((p->tables = calloc(p->dialect->n, sizeof(*p->tables))) == NULL)
+    if ((parts->tables = calloc(parts->dialect->n, sizeof(*parts->tables))) == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < p->dialect->n; i++) {
-        table *t = &p->tables[i];
+    for (size_t i = 0; i < parts->dialect->n; i++) {
+        table *t = &parts->tables[i];
 
-        t->t = &p->dialect->tables[i];
+        t->t = &parts->dialect->tables[i];
         t->by_track = mrd_rows_by_track(t->t->rows);
         MRD_ASSERT(t->t->n <= COLUMNS_MAX);
         for (size_t c = 0; c < t->t->n; c++)
@@ -684,43 +689,44 @@ tables_make(mrd_parts *p)
         if ((t->list = mrd_json_new_array()) == NULL)
             return MRD_NOMEM;
     }
-    tracks = mrd_rows_tracks(p->rows) + 1;
-    p->tracks = calloc(tracks, sizeof(*p->tracks));
-    p->entry_of_track = calloc(tracks, sizeof(*p->entry_of_track));
-    p->track_null = calloc(tracks, 1);
-    p->track_seen = calloc(tracks, 1);
-    p->tried = calloc(tracks, sizeof(*p->tried));
+    tracks = mrd_rows_tracks(parts->rows) + 1;
+    parts->tracks = calloc(tracks, sizeof(*parts->tracks));
+    parts->entry_of_track = calloc(tracks, sizeof(*parts->entry_of_track));
+    parts->track_null = calloc(tracks, 1);
+    parts->track_seen = calloc(tracks, 1);
+    parts->tried = calloc(tracks, sizeof(*parts->tried));
     for (size_t i = 0; i < MRD_PQ_KEEPS; i++) {
-        if ((p->keeps[i].entries = calloc(tracks, sizeof(uint32_t))) == NULL)
+        if ((parts->keeps[i].entries = calloc(tracks, sizeof(uint32_t))) == NULL)
             return MRD_NOMEM;
     }
-    p->index = calloc(GROUP_ROWS, sizeof(*p->index));
-    p->present = calloc(GROUP_ROWS, 1);
-    return p->tracks == NULL || p->entry_of_track == NULL || p->track_null == NULL ||
-                   p->track_seen == NULL || p->tried == NULL || p->index == NULL ||
-                   p->present == NULL
+    parts->index = calloc(GROUP_ROWS, sizeof(*parts->index));
+    parts->present = calloc(GROUP_ROWS, 1);
+    return parts->tracks == NULL || parts->entry_of_track == NULL || parts->track_null == NULL ||
+                   parts->track_seen == NULL || parts->tried == NULL || parts->index == NULL ||
+                   parts->present == NULL
                ? MRD_NOMEM
-               : room_for_entries(p);
+               : room_for_entries(parts);
 }
 
 static mrd_err
-folder_make(mrd_parts *p, mrd_why *why)
+folder_make(mrd_parts *parts, mrd_why *why)
 {
     char stale[256];
     const char *hive[] = { stale, NULL };
     static const char *const flat[] = { "*.parquet", "*.parquet.*.part", NULL };
 
-    if (p->env->dir == NULL)
-        return mrd_outdir_tar(p->env->out, &p->folder, why);
-    snprintf(stale, sizeof(stale), "table=*/date=*/session=%s/part-*", mrd_rows_session(p->rows));
-    return mrd_outdir_dir(p->env->dir, p->hive ? hive : flat, &p->folder, why);
+    if (parts->env->dir == NULL)
+        return mrd_outdir_tar(parts->env->out, &parts->folder, why);
+    snprintf(stale, sizeof(stale), "table=*/date=*/session=%s/part-*",
+             mrd_rows_session(parts->rows));
+    return mrd_outdir_dir(parts->env->dir, parts->hive ? hive : flat, &parts->folder, why);
 }
 
 static void
-parts_free(mrd_parts *p)
+parts_free(mrd_parts *parts)
 {
-    for (size_t i = 0; p->tables != NULL && i < p->dialect->n; i++) {
-        table *t = &p->tables[i];
+    for (size_t i = 0; parts->tables != NULL && i < parts->dialect->n; i++) {
+        table *t = &parts->tables[i];
 
         mrd_pq_drop(t->pq);
         mrd_outdir_drop(t->file);
@@ -733,79 +739,80 @@ parts_free(mrd_parts *p)
         free(t->track);
         mrd_json_free(t->list);
     }
-    mrd_rows_free(p->rows);
-    free(p->tables);
-    free(p->entry);
-    free(p->sids);
-    free(p->tracks);
-    free(p->entry_of_track);
-    free(p->index);
-    free(p->present);
-    free(p->ints);
-    free(p->found);
-    free(p->texts);
-    free(p->track_null);
-    free(p->track_seen);
-    free(p->tried);
+    mrd_rows_free(parts->rows);
+    free(parts->tables);
+    free(parts->entry);
+    free(parts->sids);
+    free(parts->tracks);
+    free(parts->entry_of_track);
+    free(parts->index);
+    free(parts->present);
+    free(parts->ints);
+    free(parts->found);
+    free(parts->texts);
+    free(parts->track_null);
+    free(parts->track_seen);
+    free(parts->tried);
     for (size_t i = 0; i < MRD_PQ_KEEPS; i++)
-        free(p->keeps[i].entries);
-    free(p);
+        free(parts->keeps[i].entries);
+    free(parts);
 }
 
 mrd_err
 mrd_parts_open(const mrd_sink_env *env, const mrd_dialect *dialect, mrd_parts **ret_parts,
                mrd_why *why)
 {
-    mrd_parts *p = calloc(1, sizeof(*p));
+    mrd_parts *parts = calloc(1, sizeof(*parts));
     mrd_err err;
 
-    if (p == NULL)
+    if (parts == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "tables");
-    p->env = env;
-    p->dialect = dialect;
-    p->hive = dialect == &mrd_dialect_meridian;
-    err = mrd_rows_new(env, dialect, add_row, p, &p->rows, why);
-    if (err == MRD_OK && (err = tables_make(p)) != MRD_OK)
+    parts->env = env;
+    parts->dialect = dialect;
+    parts->hive = dialect == &mrd_dialect_meridian;
+    err = mrd_rows_new(env, dialect, add_row, parts, &parts->rows, why);
+    if (err == MRD_OK && (err = tables_make(parts)) != MRD_OK)
         mrd_why_set(why, err, 0, "tables");
     if (err == MRD_OK)
-        err = folder_make(p, why);
+        err = folder_make(parts, why);
     if (err == MRD_OK)
-        *ret_parts = p;
+        *ret_parts = parts;
     else
-        parts_free(p);
+        parts_free(parts);
     return err;
 }
 
 mrd_err
-mrd_parts_event(mrd_parts *p, const mrd_event *ev)
+mrd_parts_event(mrd_parts *parts, const mrd_event *ev)
 {
-    return mrd_rows_event(p->rows, ev);
+    return mrd_rows_event(parts->rows, ev);
 }
 
 /* Writes the manifest: the list of files, and whether it is complete. */
 static mrd_err
-put_manifest(mrd_parts *p, mrd_out *to)
+put_manifest(mrd_parts *parts, mrd_out *to)
 {
     mrd_json *doc = mrd_json_new_object(), *tables = mrd_json_new_array();
     mrd_buf text = { 0 };
     mrd_err err;
 
     mrd_json_set(doc, "format", mrd_json_new_str("meridian tables"));
-    mrd_json_set(doc, "dialect", mrd_json_new_str(p->dialect->name));
-    mrd_json_set(doc, "version", mrd_json_new_str(p->dialect->version));
-    mrd_json_set(doc, "session", mrd_json_new_str(mrd_rows_session(p->rows)));
-    mrd_json_set(doc, "date", mrd_json_new_str(mrd_rows_date(p->rows)));
-    for (size_t i = 0; i < p->dialect->n; i++) {
-        mrd_json *t = mrd_json_new_object();
+    mrd_json_set(doc, "dialect", mrd_json_new_str(parts->dialect->name));
+    mrd_json_set(doc, "version", mrd_json_new_str(parts->dialect->version));
+    mrd_json_set(doc, "session", mrd_json_new_str(mrd_rows_session(parts->rows)));
+    mrd_json_set(doc, "date", mrd_json_new_str(mrd_rows_date(parts->rows)));
+    for (size_t i = 0; i < parts->dialect->n; i++) {
+        mrd_json *json = mrd_json_new_object();
 
-        mrd_json_set(t, "table", mrd_json_new_str(p->tables[i].t->name));
-        mrd_json_set(t, "rows", mrd_json_new_int((int64_t) p->tables[i].rows));
-        if (p->tables[i].t->sorted_by >= 0)
-            mrd_json_set(t, "sorted_by",
-                         mrd_json_new_str(p->tables[i].t->columns[p->tables[i].t->sorted_by].name));
-        mrd_json_set(t, "parts", p->tables[i].list);
-        p->tables[i].list = NULL;
-        mrd_json_append(tables, t);
+        mrd_json_set(json, "table", mrd_json_new_str(parts->tables[i].t->name));
+        mrd_json_set(json, "rows", mrd_json_new_int((int64_t) parts->tables[i].rows));
+        if (parts->tables[i].t->sorted_by >= 0)
+            mrd_json_set(
+                json, "sorted_by",
+                mrd_json_new_str(parts->tables[i].t->columns[parts->tables[i].t->sorted_by].name));
+        mrd_json_set(json, "parts", parts->tables[i].list);
+        parts->tables[i].list = NULL;
+        mrd_json_append(tables, json);
     }
     err = mrd_json_set(doc, "tables", tables);
     mrd_json_write(doc, true, &text);
@@ -820,41 +827,42 @@ put_manifest(mrd_parts *p, mrd_out *to)
 }
 
 static mrd_err
-finish(mrd_parts *p)
+finish(mrd_parts *parts)
 {
     char hex[MRD_SHA256_HEX];
     mrd_outdir_file *file;
     uint64_t size;
-    mrd_err err = mrd_rows_finish(p->rows);
+    mrd_err err = mrd_rows_finish(parts->rows);
 
-    for (size_t i = 0; i < p->dialect->n && err == MRD_OK; i++) {
-        table *t = &p->tables[i];
+    for (size_t i = 0; i < parts->dialect->n && err == MRD_OK; i++) {
+        table *t = &parts->tables[i];
 
-        err = flush_group(p, t);
-        if (err == MRD_OK && p->hive && t->parts == 0)
-            err = part_open(p, t); /* a table without rows gets one file without rows */
+        err = flush_group(parts, t);
+        if (err == MRD_OK && parts->hive && t->parts == 0)
+            err = part_open(parts, t); /* a table without rows gets one file without rows */
         if (err == MRD_OK)
-            err = part_close(p, t);
+            err = part_close(parts, t);
     }
-    if (err != MRD_OK || p->env->dir != NULL)
-        return err == MRD_OK ? put_manifest(p, p->env->out) : err;
-    if ((err = mrd_outdir_open(p->folder, "_manifest.json", &file, &p->why)) != MRD_OK)
+    if (err != MRD_OK || parts->env->dir != NULL)
+        return err == MRD_OK ? put_manifest(parts, parts->env->out) : err;
+    if ((err = mrd_outdir_open(parts->folder, "_manifest.json", &file, &parts->why)) != MRD_OK)
         return err;
-    if ((err = put_manifest(p, mrd_outdir_out(file))) != MRD_OK) {
+    if ((err = put_manifest(parts, mrd_outdir_out(file))) != MRD_OK) {
         mrd_outdir_drop(file);
         return err;
     }
-    return mrd_outdir_done(file, hex, &size, &p->why);
+    return mrd_outdir_done(file, hex, &size, &parts->why);
 }
 
 mrd_err
-mrd_parts_close(mrd_parts *p, bool good, mrd_why *why)
+mrd_parts_close(mrd_parts *parts, bool good, mrd_why *why)
 {
-    mrd_err err = good ? finish(p) : MRD_OK;
+    mrd_err err = good ? finish(parts) : MRD_OK;
 
     if (err != MRD_OK)
-        mrd_why_set(why, err, p->why.sys, "%s", p->why.text[0] != '\0' ? p->why.text : "tables");
-    mrd_outdir_close(p->folder, good && err == MRD_OK);
-    parts_free(p);
+        mrd_why_set(why, err, parts->why.sys, "%s",
+                    parts->why.text[0] != '\0' ? parts->why.text : "tables");
+    mrd_outdir_close(parts->folder, good && err == MRD_OK);
+    parts_free(parts);
     return err;
 }

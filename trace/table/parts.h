@@ -22,8 +22,8 @@ typedef struct mrd_parts mrd_parts;
  * tar archive to env->out. */
 mrd_err mrd_parts_open(const mrd_sink_env *env, const mrd_dialect *dialect, mrd_parts **ret_parts,
                        mrd_why *why);
-mrd_err mrd_parts_event(mrd_parts *p, const mrd_event *ev);
+mrd_err mrd_parts_event(mrd_parts *parts, const mrd_event *ev);
 /* Frees the parts. `good` means that no call failed; otherwise the output is removed. */
-mrd_err mrd_parts_close(mrd_parts *p, bool good, mrd_why *why);
+mrd_err mrd_parts_close(mrd_parts *parts, bool good, mrd_why *why);
 
 #endif

@@ -19,7 +19,7 @@ mrd_pq_width(uint64_t most)
 }
 
 /* Appends n values of `width` (0 .. 32) bits. All must fit. Width 0 takes one run. */
-void mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *v, size_t n, unsigned width);
+void mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width);
 /* Returns the width of indexes into this number of entries. Whole bytes are used if packed bits
  * would cross bytes, because zstd then finds repetitions. */
 static inline unsigned
@@ -30,10 +30,10 @@ mrd_pq_index_width(size_t entries)
     return width <= 4 || width > 16 ? width : width <= 8 ? 8 : 16;
 }
 /* Appends n indexes as a hybrid of this width. Runs of whole bytes are left to zstd. */
-void mrd_pq_put_index(mrd_buf *to, const uint32_t *v, size_t n, unsigned width);
+void mrd_pq_put_index(mrd_buf *to, const uint32_t *uint32, size_t n, unsigned width);
 /* Appends n values with the header of the encoding, in blocks of 128 with 4 miniblocks. `bytes`
  * means that their widths are whole bytes. */
-void mrd_pq_put_delta(mrd_buf *to, const int64_t *v, size_t n, bool bytes);
+void mrd_pq_put_delta(mrd_buf *to, const int64_t *int64, size_t n, bool bytes);
 /* Append an unsigned LEB128, and its zigzag form. */
 void mrd_pq_put_varint(mrd_buf *to, uint64_t v);
 static inline void

@@ -12,23 +12,24 @@
 #define GROUPS      7u   /* row groups for which a form is kept */
 
 bool
-mrd_pq_ints_init(mrd_pq_ints *t)
+mrd_pq_ints_init(mrd_pq_ints *ints)
 {
-    *t = (mrd_pq_ints){ .slots = calloc(SLOTS, sizeof(*t->slots)),
-                        .entries = malloc(ENTRIES_MAX * sizeof(*t->entries)),
-                        .as_found = malloc(ENTRIES_MAX * sizeof(*t->as_found)),
-                        .place = malloc(ENTRIES_MAX * sizeof(*t->place)) };
-    return t->slots != NULL && t->entries != NULL && t->as_found != NULL && t->place != NULL;
+    *ints = (mrd_pq_ints){ .slots = calloc(SLOTS, sizeof(*ints->slots)),
+                           .entries = malloc(ENTRIES_MAX * sizeof(*ints->entries)),
+                           .as_found = malloc(ENTRIES_MAX * sizeof(*ints->as_found)),
+                           .place = malloc(ENTRIES_MAX * sizeof(*ints->place)) };
+    return ints->slots != NULL && ints->entries != NULL && ints->as_found != NULL &&
+           ints->place != NULL;
 }
 
 void
-mrd_pq_ints_fini(mrd_pq_ints *t)
+mrd_pq_ints_fini(mrd_pq_ints *ints)
 {
-    free(t->slots);
-    free(t->entries);
-    free(t->as_found);
-    free(t->place);
-    *t = (mrd_pq_ints){ 0 };
+    free(ints->slots);
+    free(ints->entries);
+    free(ints->as_found);
+    free(ints->place);
+    *ints = (mrd_pq_ints){ 0 };
 }
 
 void
@@ -55,30 +56,31 @@ _Static_assert(SLOTS == 1u << (64 - 47), "slot_of gives a slot");
 
 /* Finds the different values. Returns false if there are too many. */
 static bool
-find_entries(mrd_pq_ints *t, const int64_t *v, size_t n, uint32_t *index)
+find_entries(mrd_pq_ints *ints, const int64_t *int64, size_t n, uint32_t *index)
 {
-    t->base += (uint32_t) t->n;
-    t->n = 0;
-    if (t->base > UINT32_MAX - ENTRIES_MAX) {
-        memset(t->slots, 0, SLOTS * sizeof(*t->slots));
-        t->base = 0;
+    ints->base += (uint32_t) ints->n;
+    ints->n = 0;
+    if (ints->base > UINT32_MAX - ENTRIES_MAX) {
+        memset(ints->slots, 0, SLOTS * sizeof(*ints->slots));
+        ints->base = 0;
     }
     for (size_t i = 0; i < n; i++) {
-        size_t at = slot_of(v[i]);
+        size_t at = slot_of(int64[i]);
 
-        if (i > 0 && v[i] == v[i - 1]) {
+        if (i > 0 && int64[i] == int64[i - 1]) {
             index[i] = index[i - 1];
             continue;
         }
-        while (t->slots[at] > t->base && t->as_found[t->slots[at] - t->base - 1] != v[i])
+        while (ints->slots[at] > ints->base &&
+               ints->as_found[ints->slots[at] - ints->base - 1] != int64[i])
             at = (at + 1) & (SLOTS - 1);
-        if (t->slots[at] <= t->base) {
-            if (t->n == ENTRIES_MAX)
+        if (ints->slots[at] <= ints->base) {
+            if (ints->n == ENTRIES_MAX)
                 return false;
-            t->as_found[t->n++] = v[i];
-            t->slots[at] = t->base + (uint32_t) t->n;
+            ints->as_found[ints->n++] = int64[i];
+            ints->slots[at] = ints->base + (uint32_t) ints->n;
         }
-        index[i] = t->slots[at] - t->base - 1;
+        index[i] = ints->slots[at] - ints->base - 1;
     }
     return true;
 }
@@ -95,59 +97,60 @@ order_ints(const void *a, const void *b)
 
 /* Sorts the entries, so that close values get close indexes with equal high bytes. */
 static void
-sort_entries(mrd_pq_ints *t, uint32_t *index, size_t n)
+sort_entries(mrd_pq_ints *ints, uint32_t *index, size_t count)
 {
-    memcpy(t->entries, t->as_found, t->n * sizeof(*t->entries));
-    qsort(t->entries, t->n, sizeof(*t->entries), order_ints);
-    for (size_t e = 0; e < t->n; e++) {
-        size_t from = 0, to = t->n;
+    memcpy(ints->entries, ints->as_found, ints->n * sizeof(*ints->entries));
+    qsort(ints->entries, ints->n, sizeof(*ints->entries), order_ints);
+    for (size_t e = 0; e < ints->n; e++) {
+        size_t from = 0, to = ints->n;
 
         while (from < to) {
             size_t mid = (from + to) / 2;
 
-            if (t->entries[mid] < t->as_found[e])
+            if (ints->entries[mid] < ints->as_found[e])
                 from = mid + 1;
             else
                 to = mid;
         }
-        t->place[e] = (uint32_t) from;
+        ints->place[e] = (uint32_t) from;
     }
-    for (size_t i = 0; i < n; i++)
-        index[i] = t->place[index[i]];
+    for (size_t i = 0; i < count; i++)
+        index[i] = ints->place[index[i]];
 }
 
 static size_t
-try_deltas(mrd_pq_pages *p, const int64_t *v, size_t n, bool bytes)
+try_deltas(mrd_pq_pages *pages, const int64_t *int64, size_t n, bool bytes)
 {
-    mrd_pq_put_delta(&p->page, v, n, bytes);
-    return mrd_pq_try_page(p);
+    mrd_pq_put_delta(&pages->page, int64, n, bytes);
+    return mrd_pq_try_page(pages);
 }
 
 static size_t
-try_plain(mrd_pq_pages *p, const int64_t *v, size_t n)
+try_plain(mrd_pq_pages *pages, const int64_t *int64, size_t n)
 {
-    mrd_pq_put_ints(p, v, n);
-    return mrd_pq_try_page(p);
+    mrd_pq_put_ints(pages, int64, n);
+    return mrd_pq_try_page(pages);
 }
 
 /* Returns the bytes of a dictionary's entries for `some` of n values, without their indexes. */
 static size_t
-try_indexes(mrd_pq_ints *t, mrd_pq_pages *p, const uint32_t *index, size_t some, size_t n)
+try_indexes(mrd_pq_ints *ints, mrd_pq_pages *pages, const uint32_t *index, size_t some, size_t n)
 {
-    size_t entries = t->n < SAMPLE ? t->n : SAMPLE;
-    double share = (double) t->n / (double) entries * (double) some / (double) n;
+    size_t entries = ints->n < SAMPLE ? ints->n : SAMPLE;
+    double share = (double) ints->n / (double) entries * (double) some / (double) n;
     size_t of_entries =
-        (size_t) ((double) try_plain(p, t->entries + (t->n - entries) / 2, entries) * share);
+        (size_t) ((double) try_plain(pages, ints->entries + (ints->n - entries) / 2, entries) *
+                  share);
 
-    mrd_pq_put_index(&p->page, index, some, mrd_pq_index_width(t->n));
-    return of_entries + mrd_pq_try_page(p);
+    mrd_pq_put_index(&pages->page, index, some, mrd_pq_index_width(ints->n));
+    return of_entries + mrd_pq_try_page(pages);
 }
 
 mrd_pq_form
-mrd_pq_ints_form(mrd_pq_ints *t, mrd_pq_pages *p, mrd_pq_habit *habit, const int64_t *v, size_t n,
-                 bool ordered, uint32_t *index)
+mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit, const int64_t *int64,
+                 size_t count, bool ordered, uint32_t *index)
 {
-    size_t some = n < SAMPLE ? n : SAMPLE, at = (n - some) / 2, least, takes;
+    size_t some = count < SAMPLE ? count : SAMPLE, at = (count - some) / 2, least, takes;
     mrd_pq_form form = MRD_PQ_AS_DELTAS;
     bool entries;
 
@@ -155,26 +158,26 @@ mrd_pq_ints_form(mrd_pq_ints *t, mrd_pq_pages *p, mrd_pq_habit *habit, const int
         habit->groups--;
         return habit->form;
     }
-    least = try_deltas(p, v + at, some, false);
+    least = try_deltas(pages, int64 + at, some, false);
     if (least <= some / 64) /* rows that are counted */
         return form;
-    entries = !ordered && find_entries(t, v, n, index);
+    entries = !ordered && find_entries(ints, int64, count, index);
     if (entries) {
-        sort_entries(t, index, n);
-        if (habit->groups > 0 || (t->n <= FEW && t->n <= n / 8)) {
+        sort_entries(ints, index, count);
+        if (habit->groups > 0 || (ints->n <= FEW && ints->n <= count / 8)) {
             habit->groups -= habit->groups > 0;
             return MRD_PQ_AS_INDEXES;
         }
     }
-    if ((takes = try_deltas(p, v + at, some, true)) < least) {
+    if ((takes = try_deltas(pages, int64 + at, some, true)) < least) {
         form = MRD_PQ_AS_BYTE_DELTAS;
         least = takes;
     }
-    if (!ordered && (takes = try_plain(p, v + at, some)) < least) {
+    if (!ordered && (takes = try_plain(pages, int64 + at, some)) < least) {
         form = MRD_PQ_AS_PLAIN;
         least = takes;
     }
-    if (entries && try_indexes(t, p, index + at, some, n) < least)
+    if (entries && try_indexes(ints, pages, index + at, some, count) < least)
         form = MRD_PQ_AS_INDEXES;
     *habit = (mrd_pq_habit){ form, GROUPS };
     return form;

@@ -35,13 +35,13 @@ typedef struct {
 } mrd_pq_ints;
 
 /* Returns false if out of memory. */
-bool mrd_pq_ints_init(mrd_pq_ints *t);
-void mrd_pq_ints_fini(mrd_pq_ints *t);
+bool mrd_pq_ints_init(mrd_pq_ints *ints);
+void mrd_pq_ints_fini(mrd_pq_ints *ints);
 
-/* Returns the form of n (1 or more) values. `ordered` means that they ascend. `index` has room for
- * n; it is filled if the form is MRD_PQ_AS_INDEXES. */
-mrd_pq_form mrd_pq_ints_form(mrd_pq_ints *t, mrd_pq_pages *p, mrd_pq_habit *habit, const int64_t *v,
-                             size_t n, bool ordered, uint32_t *index);
+/* Returns the form of count (1 or more) values. `ordered` means that they ascend. `index` has room for
+ * count; it is filled if the form is MRD_PQ_AS_INDEXES. */
+mrd_pq_form mrd_pq_ints_form(mrd_pq_ints *ints, mrd_pq_pages *pages, mrd_pq_habit *habit,
+                             const int64_t *int64, size_t count, bool ordered, uint32_t *index);
 /* Appends n values to p->page without encoding. */
 void mrd_pq_put_ints(mrd_pq_pages *p, const int64_t *v, size_t n);
 

@@ -42,26 +42,26 @@ typedef struct {
 } mrd_pq_pages;
 
 /* Returns false if out of memory; mrd_pq_pages_fini may be called then, too. */
-bool mrd_pq_pages_init(mrd_pq_pages *p, mrd_out *out);
-void mrd_pq_pages_fini(mrd_pq_pages *p);
+bool mrd_pq_pages_init(mrd_pq_pages *pages, mrd_out *out);
+void mrd_pq_pages_fini(mrd_pq_pages *pages);
 /* Sets whether the following pages should be small, at more time. Initially false. Uses about 5 MiB
  * while it is set. */
-void mrd_pq_pages_small(mrd_pq_pages *p, bool small);
-void mrd_pq_fail(mrd_pq_pages *p, mrd_err err);
+void mrd_pq_pages_small(mrd_pq_pages *pages, bool small);
+void mrd_pq_fail(mrd_pq_pages *pages, mrd_err err);
 
 /* Writes `page` as a page of `values` entries, and empties it. `type` is MRD_PQ_PAGE_... */
-void mrd_pq_put_page(mrd_pq_pages *p, mrd_pq_chunk *c, int type, size_t values);
+void mrd_pq_put_page(mrd_pq_pages *pages, mrd_pq_chunk *chunk, int type, size_t values);
 /* Writes the data pages of another column. */
-void mrd_pq_put_copy(mrd_pq_pages *p, mrd_pq_chunk *c, const mrd_pq_copy *copy);
+void mrd_pq_put_copy(mrd_pq_pages *pages, mrd_pq_chunk *chunk, const mrd_pq_copy *copy);
 /* Compresses `page` quickly, writes nothing, and empties it. Returns the compressed size. */
-size_t mrd_pq_try_page(mrd_pq_pages *p);
+size_t mrd_pq_try_page(mrd_pq_pages *pages);
 
 /* Appends n levels of `width` bits to `page`, in the v1 format, which begins with their length. */
-void mrd_pq_put_levels(mrd_pq_pages *p, const uint32_t *levels, size_t n, unsigned width);
-/* Append the levels of n rows of an optional column: 1 for a value, 0 for null. put_same is for
+void mrd_pq_put_levels(mrd_pq_pages *pages, const uint32_t *levels, size_t n, unsigned width);
+/* Append the levels of count rows of an optional column: 1 for a value, 0 for null. put_same is for
  * equal levels. */
-void mrd_pq_put_presence(mrd_pq_pages *p, const uint8_t *present, size_t n);
-void mrd_pq_put_same(mrd_pq_pages *p, bool present, size_t n);
+void mrd_pq_put_presence(mrd_pq_pages *pages, const uint8_t *present, size_t count);
+void mrd_pq_put_same(mrd_pq_pages *pages, bool present, size_t n);
 /* Returns the number of ones in n levels. */
 size_t mrd_pq_count(const uint8_t *present, size_t n);
 

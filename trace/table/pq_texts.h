@@ -25,24 +25,25 @@ typedef struct {
 } mrd_pq_text_rows;
 
 static inline mrd_str
-mrd_pq_text_at(const mrd_pq_text_rows *v, size_t i)
+mrd_pq_text_at(const mrd_pq_text_rows *rows, size_t i)
 {
-    uint32_t from = i == 0 ? 0 : v->ends[i - 1];
+    uint32_t from = i == 0 ? 0 : rows->ends[i - 1];
 
-    return (mrd_str){ (const char *) v->bytes + from, v->ends[i] - from };
+    return (mrd_str){ (const char *) rows->bytes + from, rows->ends[i] - from };
 }
 
 static inline bool
-mrd_pq_is_null(const mrd_pq_text_rows *v, size_t row)
+mrd_pq_is_null(const mrd_pq_text_rows *rows, size_t row)
 {
-    return v->present != NULL && v->present[row] == 0;
+    return rows->present != NULL && rows->present[row] == 0;
 }
 
-/* Sets t->n and t->rows, and in `index`, which has room for `rows`, the entry of each row that is
- * not null, without gaps. t->n is 0 if more than half of the texts are different or they are too
+/* Sets texts->n and texts->rows, and in `index`, which has room for `rows`, the entry of each row that is
+ * not null, without gaps. texts->n is 0 if more than half of the texts are different or they are too
  * long. A dictionary would then be longer than the compressed texts. Returns false if out of
  * memory. */
-bool mrd_pq_texts_make(mrd_pq_texts *t, const mrd_pq_text_rows *v, size_t rows, uint32_t *index);
-void mrd_pq_texts_fini(mrd_pq_texts *t);
+bool mrd_pq_texts_make(mrd_pq_texts *texts, const mrd_pq_text_rows *pq_text_rows, size_t rows,
+                       uint32_t *index);
+void mrd_pq_texts_fini(mrd_pq_texts *texts);
 
 #endif

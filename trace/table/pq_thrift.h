@@ -24,28 +24,28 @@ typedef struct {
 } mrd_thrift;
 
 static inline void
-mrd_thrift_field(mrd_thrift *t, int id, int type)
+mrd_thrift_field(mrd_thrift *thrift, int id, int type)
 {
-    if (id - t->last >= 1 && id - t->last <= 15) {
-        mrd_buf_byte(t->to, (uint8_t) ((id - t->last) << 4 | type));
+    if (id - thrift->last >= 1 && id - thrift->last <= 15) {
+        mrd_buf_byte(thrift->to, (uint8_t) ((id - thrift->last) << 4 | type));
     } else {
-        mrd_buf_byte(t->to, (uint8_t) type);
-        mrd_pq_put_zigzag(t->to, id);
+        mrd_buf_byte(thrift->to, (uint8_t) type);
+        mrd_pq_put_zigzag(thrift->to, id);
     }
-    t->last = id;
+    thrift->last = id;
 }
 
 static inline void
-mrd_thrift_int(mrd_thrift *t, int id, int type, int64_t v)
+mrd_thrift_int(mrd_thrift *thrift, int id, int type, int64_t v)
 {
-    mrd_thrift_field(t, id, type);
-    mrd_pq_put_zigzag(t->to, v);
+    mrd_thrift_field(thrift, id, type);
+    mrd_pq_put_zigzag(thrift->to, v);
 }
 
 static inline void
-mrd_thrift_bool(mrd_thrift *t, int id, bool v)
+mrd_thrift_bool(mrd_thrift *thrift, int id, bool v)
 {
-    mrd_thrift_field(t, id, v ? TH_TRUE : TH_FALSE);
+    mrd_thrift_field(thrift, id, v ? TH_TRUE : TH_FALSE);
 }
 
 static inline void
@@ -56,38 +56,38 @@ mrd_thrift_binary(mrd_buf *to, const void *p, size_t len)
 }
 
 static inline void
-mrd_thrift_text(mrd_thrift *t, int id, mrd_str v)
+mrd_thrift_text(mrd_thrift *thrift, int id, mrd_str str)
 {
-    mrd_thrift_field(t, id, TH_BINARY);
-    mrd_thrift_binary(t->to, v.p, v.len);
+    mrd_thrift_field(thrift, id, TH_BINARY);
+    mrd_thrift_binary(thrift->to, str.p, str.len);
 }
 
 static inline void
-mrd_thrift_list(mrd_thrift *t, int id, int type, size_t n)
+mrd_thrift_list(mrd_thrift *thrift, int id, int type, size_t n)
 {
-    mrd_thrift_field(t, id, TH_LIST);
+    mrd_thrift_field(thrift, id, TH_LIST);
     if (n < 15) {
-        mrd_buf_byte(t->to, (uint8_t) (n << 4 | (unsigned) type));
+        mrd_buf_byte(thrift->to, (uint8_t) (n << 4 | (unsigned) type));
     } else {
-        mrd_buf_byte(t->to, (uint8_t) (0xf0 | type));
-        mrd_pq_put_varint(t->to, n);
+        mrd_buf_byte(thrift->to, (uint8_t) (0xf0 | type));
+        mrd_pq_put_varint(thrift->to, n);
     }
 }
 
 /* Begins a struct as field `id`. 0 means an element of a list, or the outermost struct. Fields of
  * the struct are written through the result. */
 static inline mrd_thrift
-mrd_thrift_open(mrd_thrift *t, int id)
+mrd_thrift_open(mrd_thrift *thrift, int id)
 {
     if (id > 0)
-        mrd_thrift_field(t, id, TH_STRUCT);
-    return (mrd_thrift){ t->to, 0 };
+        mrd_thrift_field(thrift, id, TH_STRUCT);
+    return (mrd_thrift){ thrift->to, 0 };
 }
 
 static inline void
-mrd_thrift_end(mrd_thrift *t)
+mrd_thrift_end(mrd_thrift *thrift)
 {
-    mrd_buf_byte(t->to, 0);
+    mrd_buf_byte(thrift->to, 0);
 }
 
 #endif

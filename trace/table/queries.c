@@ -20,9 +20,9 @@ mrd_query_find(mrd_str name)
 }
 
 mrd_str
-mrd_query_title(const mrd_query *q)
+mrd_query_title(const mrd_query *query)
 {
-    const char *p = strncmp(q->sql, "-- ", 3) == 0 ? q->sql + 3 : q->sql;
+    const char *p = strncmp(query->sql, "-- ", 3) == 0 ? query->sql + 3 : query->sql;
 
     return (mrd_str){ p, strcspn(p, "\n") };
 }

@@ -17,6 +17,6 @@ typedef struct {
 const mrd_query *mrd_queries(size_t *ret_n);
 const mrd_query *mrd_query_find(mrd_str name); /* NULL if unknown */
 /* Returns the first line of its comment, without "-- ". */
-mrd_str mrd_query_title(const mrd_query *q);
+mrd_str mrd_query_title(const mrd_query *query);
 
 #endif

@@ -25,9 +25,9 @@ mrd_rows_by_track(mrd_rows_kind kind)
 }
 
 static inline bool
-mrd_field_of_track(mrd_field f)
+mrd_field_of_track(mrd_field field)
 {
-    return f >= F_TRACK && f <= F_TRACK_LAST;
+    return field >= F_TRACK && field <= F_TRACK_LAST;
 }
 
 typedef struct mrd_rows mrd_rows;
@@ -35,24 +35,24 @@ typedef struct mrd_rows mrd_rows;
 /* `env` must outlive it. Errors: NOMEM. */
 mrd_err mrd_rows_new(const mrd_sink_env *env, const mrd_dialect *dialect, mrd_rows_fn *give,
                      void *self, mrd_rows **ret_rows, mrd_why *why);
-void mrd_rows_free(mrd_rows *r); /* ignores NULL */
+void mrd_rows_free(mrd_rows *rows); /* ignores NULL */
 /* Errors: NOMEM, STATE for an unknown track, errors of `give`. */
-mrd_err mrd_rows_event(mrd_rows *r, const mrd_event *ev);
+mrd_err mrd_rows_event(mrd_rows *rows, const mrd_event *ev);
 /* Called once, after the last event. */
-mrd_err mrd_rows_finish(mrd_rows *r);
+mrd_err mrd_rows_finish(mrd_rows *rows);
 
 /* Returns the fields F_TRACK .. F_TRACK_LAST of a track, at [field - F_TRACK]. */
-const mrd_slot *mrd_rows_track(const mrd_rows *r, mrd_track_id track);
-size_t mrd_rows_tracks(const mrd_rows *r);
+const mrd_slot *mrd_rows_track(const mrd_rows *rows, mrd_track_id track);
+size_t mrd_rows_tracks(const mrd_rows *rows);
 /* Returns the text of a row's SID, which is in the catalog or a word of the tables.
  * NUL-terminated. */
-mrd_str mrd_rows_text(const mrd_rows *r, mrd_sid sid);
-size_t mrd_rows_sids(const mrd_rows *r); /* greater than all SIDs */
+mrd_str mrd_rows_text(const mrd_rows *rows, mrd_sid sid);
+size_t mrd_rows_sids(const mrd_rows *rows); /* greater than all SIDs */
 
 /* Return the name and the date of the profile's tables. The name has letters, digits, '-', '_' and
  * '.', and begins with s- ("s-files" without a session). The date is the UTC day of its begin,
  * "1970-01-01" for times without an epoch. */
-const char *mrd_rows_session(const mrd_rows *r);
-const char *mrd_rows_date(const mrd_rows *r);
+const char *mrd_rows_session(const mrd_rows *rows);
+const char *mrd_rows_date(const mrd_rows *rows);
 
 #endif

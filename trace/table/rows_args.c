@@ -36,12 +36,12 @@ put_quoted(mrd_buf *to, mrd_str text)
 }
 
 void
-mrd_rows_arg(mrd_rows *r, const mrd_arg *arg)
+mrd_rows_arg(mrd_rows *rows, const mrd_arg *arg)
 {
-    mrd_buf *to = &r->text;
+    mrd_buf *to = &rows->text;
 
     mrd_buf_byte(to, to->len == 0 ? '{' : ',');
-    put_quoted(to, mrd_catalog_text(r->cat, arg->key));
+    put_quoted(to, mrd_catalog_text(rows->cat, arg->key));
     mrd_buf_byte(to, ':');
     switch ((mrd_arg_type) arg->type) {
     case MRD_ARG_INT:
@@ -54,7 +54,7 @@ mrd_rows_arg(mrd_rows *r, const mrd_arg *arg)
         put_double(to, arg->v.d);
         break;
     case MRD_ARG_STR:
-        put_quoted(to, mrd_catalog_text(r->cat, arg->v.sid));
+        put_quoted(to, mrd_catalog_text(rows->cat, arg->v.sid));
         break;
     case MRD_ARG_TEXT:
         put_quoted(to, (mrd_str){ arg->v.text, arg->len });

@@ -40,27 +40,27 @@ struct mrd_hbm {
 mrd_hbm *
 mrd_hbm_new(const mrd_catalog *cat, mrd_hbm_fn *give, void *self)
 {
-    mrd_hbm *h = calloc(1, sizeof(*h));
+    mrd_hbm *hbm = calloc(1, sizeof(*hbm));
 
-    if (h == NULL)
+    if (hbm == NULL)
         return NULL;
-    *h = (mrd_hbm){ .cat = cat, .give = give, .self = self };
-    h->series = calloc(mrd_catalog_tracks(cat) + 1, sizeof(*h->series));
-    if (h->series == NULL) {
-        free(h);
+    *hbm = (mrd_hbm){ .cat = cat, .give = give, .self = self };
+    hbm->series = calloc(mrd_catalog_tracks(cat) + 1, sizeof(*hbm->series));
+    if (hbm->series == NULL) {
+        free(hbm);
         return NULL;
     }
-    return h;
+    return hbm;
 }
 
 void
-mrd_hbm_free(mrd_hbm *h)
+mrd_hbm_free(mrd_hbm *hbm)
 {
-    if (h == NULL)
+    if (hbm == NULL)
         return;
-    free(h->series);
-    free(h->v);
-    free(h);
+    free(hbm->series);
+    free(hbm->v);
+    free(hbm);
 }
 
 /* Parses "hbm.2.tensors", or "hbm.2.tensors_bytes" of the vendor's own JSON. */
@@ -102,77 +102,79 @@ category_of(mrd_str name)
 
 /* Returns the memory of a device of the track's node; NULL if out of memory. */
 static hbm_memory *
-memory_of(mrd_hbm *h, const mrd_track *t, int64_t index)
+memory_of(mrd_hbm *hbm, const mrd_track *track, int64_t index)
 {
-    mrd_sid node = mrd_catalog_borrow_process(h->cat, t->process)->instance_id;
+    mrd_sid node = mrd_catalog_borrow_process(hbm->cat, track->process)->instance_id;
 
-    for (size_t i = 0; i < h->n; i++) {
-        const mrd_hbm_row *row = &h->v[i].row;
+    for (size_t i = 0; i < hbm->n; i++) {
+        const mrd_hbm_row *row = &hbm->v[i].row;
 
-        if (row->device == t->device_idx && row->index == index &&
-            mrd_catalog_borrow_process(h->cat, row->process)->instance_id == node)
-            return &h->v[i];
+        if (row->device == track->device_idx && row->index == index &&
+            mrd_catalog_borrow_process(hbm->cat, row->process)->instance_id == node)
+            return &hbm->v[i];
     }
-    if (!MRD_VEC_ROOM(h->v, h->n, h->cap, 1))
+    if (!MRD_VEC_ROOM(hbm->v, hbm->n, hbm->cap, 1))
         return NULL;
-    h->v[h->n] =
-        (hbm_memory){ .row = { .process = t->process, .device = t->device_idx, .index = index } };
-    return &h->v[h->n++];
+    hbm->v[hbm->n] = (hbm_memory){
+        .row = { .process = track->process, .device = track->device_idx, .index = index }
+    };
+    return &hbm->v[hbm->n++];
 }
 
 static mrd_err
-look_at(mrd_hbm *h, mrd_track_id track, hbm_series *s)
+look_at(mrd_hbm *hbm, mrd_track_id track, hbm_series *series)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(h->cat, track);
-    hbm_memory *m;
+    const mrd_track *t = mrd_catalog_borrow_track(hbm->cat, track);
+    hbm_memory *memory;
     mrd_str category;
     int64_t index;
 
-    if (!take_apart(mrd_catalog_text(h->cat, t->name), &index, &category))
+    if (!take_apart(mrd_catalog_text(hbm->cat, t->name), &index, &category))
         return MRD_OK;
-    if ((m = memory_of(h, t, index)) == NULL)
+    if ((memory = memory_of(hbm, t, index)) == NULL)
         return MRD_NOMEM;
-    s->memory = (size_t) (m - h->v) + 1;
-    s->category = category_of(category);
+    series->memory = (size_t) (memory - hbm->v) + 1;
+    series->category = category_of(category);
     return MRD_OK;
 }
 
 mrd_err
-mrd_hbm_flush(mrd_hbm *h)
+mrd_hbm_flush(mrd_hbm *hbm)
 {
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < h->n && err == MRD_OK; i++) {
-        mrd_hbm_row row = h->v[i].row;
+    for (size_t i = 0; i < hbm->n && err == MRD_OK; i++) {
+        mrd_hbm_row row = hbm->v[i].row;
 
-        if (!h->v[i].changed)
+        if (!hbm->v[i].changed)
             continue;
-        h->v[i].changed = false;
-        row.at = h->at;
-        for (unsigned k = 0; k < MRD_HBM_CATEGORIES && !h->v[i].total; k++)
+        hbm->v[i].changed = false;
+        row.at = hbm->at;
+        for (unsigned k = 0; k < MRD_HBM_CATEGORIES && !hbm->v[i].total; k++)
             row.total += row.bytes[k];
-        err = h->give(h->self, &row);
+        err = hbm->give(hbm->self, &row);
     }
     return err;
 }
 
 mrd_err
-mrd_hbm_add(mrd_hbm *h, const mrd_event *ev, double bytes)
+mrd_hbm_add(mrd_hbm *hbm, const mrd_event *ev, double bytes)
 {
-    hbm_series *s = &h->series[ev->track];
+    hbm_series *series = &hbm->series[ev->track];
     int64_t now = bytes > 0 && bytes < 1e18 ? (int64_t) bytes : 0;
-    mrd_err err = s->memory == 0 ? look_at(h, ev->track, s) : MRD_OK;
-    hbm_memory *m;
+    mrd_err err = series->memory == 0 ? look_at(hbm, ev->track, series) : MRD_OK;
+    hbm_memory *memory;
 
-    if (err == MRD_OK && h->any && h->at.ns != ev->ts.ns)
-        err = mrd_hbm_flush(h);
-    if (err != MRD_OK || s->memory == 0)
+    if (err == MRD_OK && hbm->any && hbm->at.ns != ev->ts.ns)
+        err = mrd_hbm_flush(hbm);
+    if (err != MRD_OK || series->memory == 0)
         return err;
-    m = &h->v[s->memory - 1];
-    *(s->category == TOTAL ? &m->row.total : &m->row.bytes[s->category]) += now - s->bytes;
-    m->total = m->total || s->category == TOTAL;
-    m->changed = h->any = true;
-    s->bytes = now;
-    h->at = ev->ts;
+    memory = &hbm->v[series->memory - 1];
+    *(series->category == TOTAL ? &memory->row.total : &memory->row.bytes[series->category]) +=
+        now - series->bytes;
+    memory->total = memory->total || series->category == TOTAL;
+    memory->changed = hbm->any = true;
+    series->bytes = now;
+    hbm->at = ev->ts;
     return MRD_OK;
 }

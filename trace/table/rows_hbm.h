@@ -27,12 +27,12 @@ typedef struct mrd_hbm mrd_hbm;
 
 /* `cat` must outlive it. NULL if out of memory. */
 mrd_hbm *mrd_hbm_new(const mrd_catalog *cat, mrd_hbm_fn *give, void *self);
-void mrd_hbm_free(mrd_hbm *h); /* ignores NULL */
+void mrd_hbm_free(mrd_hbm *hbm); /* ignores NULL */
 /* Returns true if the counter is of device memory. */
 bool mrd_hbm_is(mrd_str counter);
 /* Adds a sample, and emits the rows of an earlier time. Errors: NOMEM and the errors of `give`. */
-mrd_err mrd_hbm_add(mrd_hbm *h, const mrd_event *ev, double bytes);
+mrd_err mrd_hbm_add(mrd_hbm *hbm, const mrd_event *ev, double bytes);
 /* Emits the remaining rows. */
-mrd_err mrd_hbm_flush(mrd_hbm *h);
+mrd_err mrd_hbm_flush(mrd_hbm *hbm);
 
 #endif

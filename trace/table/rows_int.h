@@ -92,22 +92,22 @@ struct mrd_rows {
 };
 
 static inline mrd_sid
-rows_word(const mrd_rows *r, mrd_word word)
+rows_word(const mrd_rows *rows, mrd_word word)
 {
-    return (mrd_sid) (r->n_catalog + word);
+    return (mrd_sid) (rows->n_catalog + word);
 }
 
-/* Returns the SID of a text that is not in the catalog, 0 for ''. Sets r->err if out of memory. */
-mrd_sid mrd_rows_own(mrd_rows *r, const char *text);
+/* Returns the SID of a text that is not in the catalog, 0 for ''. Sets rows->err if out of memory. */
+mrd_sid mrd_rows_own(mrd_rows *rows, const char *text);
 /* Sets all fields to unknown. */
 void mrd_rows_clear(mrd_slot slots[F_COUNT]);
-void mrd_rows_identity(mrd_rows *r, mrd_proc_id process);
-mrd_err mrd_rows_give(mrd_rows *r, mrd_rows_kind kind);
+void mrd_rows_identity(mrd_rows *rows, mrd_proc_id process);
+mrd_err mrd_rows_give(mrd_rows *rows, mrd_rows_kind kind);
 /* Returns true if a check has contradicted a clock since mrd_rows_new (see mrd_proof_fell). */
-bool mrd_rows_contradicted(const mrd_rows *r);
-/* Appends an argument to r->text, after the opening brace of the object or a comma. */
-void mrd_rows_arg(mrd_rows *r, const mrd_arg *arg);
+bool mrd_rows_contradicted(const mrd_rows *rows);
+/* Appends an argument to rows->text, after the opening brace of the object or a comma. */
+void mrd_rows_arg(mrd_rows *rows, const mrd_arg *arg);
 /* Emits the memory samples of the current time as rows. */
-mrd_err mrd_rows_flush_memory(mrd_rows *r);
+mrd_err mrd_rows_flush_memory(mrd_rows *rows);
 
 #endif

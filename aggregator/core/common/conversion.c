@@ -27,21 +27,23 @@ mrd_convert_state_of(const char *text)
 }
 
 bool
-mrd_conversions_are_open(const mrd_session_conversions *x)
+mrd_conversions_are_open(const mrd_session_conversions *conversions)
 {
-    for (size_t i = 0; i < x->n; i++) {
-        if (x->v[i].state <= MRD_CONVERT_RUNNING)
+    for (size_t i = 0; i < conversions->n; i++) {
+        if (conversions->v[i].state <= MRD_CONVERT_RUNNING)
             return true;
     }
     return false;
 }
 
 mrd_conversion *
-mrd_conversions_find(const mrd_session_conversions *x, const char *instance_id, int64_t process_id)
+mrd_conversions_find(const mrd_session_conversions *conversions, const char *instance_id,
+                     int64_t process_id)
 {
-    for (size_t i = 0; i < x->n; i++) {
-        if (x->v[i].process_id == process_id && strcmp(x->v[i].instance_id, instance_id) == 0)
-            return &x->v[i];
+    for (size_t i = 0; i < conversions->n; i++) {
+        if (conversions->v[i].process_id == process_id &&
+            strcmp(conversions->v[i].instance_id, instance_id) == 0)
+            return &conversions->v[i];
     }
     return NULL;
 }

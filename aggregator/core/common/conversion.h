@@ -50,9 +50,9 @@ typedef struct {
 } mrd_session_conversions;
 
 /* One is waiting or runs. */
-bool mrd_conversions_are_open(const mrd_session_conversions *x);
-mrd_conversion *mrd_conversions_find(const mrd_session_conversions *x, const char *instance_id,
-                                     int64_t process_id);    /* NULL: none */
+bool mrd_conversions_are_open(const mrd_session_conversions *conversions);
+mrd_conversion *mrd_conversions_find(const mrd_session_conversions *conversions,
+                                     const char *instance_id, int64_t process_id); /* NULL: none */
 const char *mrd_convert_state_text(mrd_convert_state state); /* "not-installed", static */
 mrd_convert_state mrd_convert_state_of(const char *text);    /* WAITING for another word */
 /* Returns true if a viewer made artifacts of this kind. */

@@ -3,9 +3,9 @@
 #include "base/obj.h"
 
 static mrd_strlist *
-select_list(const mrd_select *s, size_t i)
+select_list(const mrd_select *selection, size_t i)
 {
-    return (mrd_strlist *) ((uintptr_t) s + mrd_select_table[i].offset);
+    return (mrd_strlist *) ((uintptr_t) selection + mrd_select_table[i].offset);
 }
 
 mrd_err
@@ -29,37 +29,39 @@ mrd_select_copy(mrd_select *to, const mrd_select *from)
 }
 
 bool
-mrd_select_matches(const mrd_select *s, const char *instance_id)
+mrd_select_matches(const mrd_select *selection, const char *instance_id)
 {
-    return s->instances.n == 0 || mrd_strlist_has(&s->instances, mrd_str_of(instance_id));
+    return selection->instances.n == 0 ||
+           mrd_strlist_has(&selection->instances, mrd_str_of(instance_id));
 }
 
 mrd_json *
 mrd_strings_json(const mrd_strlist *list)
 {
-    mrd_json *a = mrd_json_new_array();
+    mrd_json *json = mrd_json_new_array();
 
     for (size_t i = 0; i < list->n; i++)
-        mrd_json_append(a, mrd_json_new_str(list->v[i]));
-    return a;
+        mrd_json_append(json, mrd_json_new_str(list->v[i]));
+    return json;
 }
 
 mrd_json *
-mrd_select_json(const mrd_select *s)
+mrd_select_json(const mrd_select *selection)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
 
     for (size_t i = 0; i < mrd_select_rows; i++) {
-        if (select_list(s, i)->n > 0)
-            mrd_json_set(o, mrd_select_table[i].key, mrd_strings_json(select_list(s, i)));
+        if (select_list(selection, i)->n > 0)
+            mrd_json_set(json, mrd_select_table[i].key,
+                         mrd_strings_json(select_list(selection, i)));
     }
-    return o;
+    return json;
 }
 
 static bool
-is_word(const mrd_json *v)
+is_word(const mrd_json *json)
 {
-    return mrd_json_type_of(v) == MRD_JSON_TEXT || mrd_json_type_of(v) == MRD_JSON_INT;
+    return mrd_json_type_of(json) == MRD_JSON_TEXT || mrd_json_type_of(json) == MRD_JSON_INT;
 }
 
 /* Returns true for keys where an empty text means that the process has no such value. */
@@ -70,13 +72,13 @@ may_be_empty(const char *key)
 }
 
 mrd_err
-mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why)
+mrd_select_from_json(mrd_select *selection, const mrd_json *json, mrd_why *why)
 {
-    if (!mrd_json_is_object(o))
+    if (!mrd_json_is_object(json))
         return mrd_why_set(why, MRD_TYPE, 0, "select must be an object");
     for (size_t i = 0; i < mrd_select_rows; i++) {
         const char *key = mrd_select_table[i].key;
-        const mrd_json *a = mrd_json_get(o, key);
+        const mrd_json *a = mrd_json_get(json, key);
 
         if (a != NULL && !mrd_json_is_array(a))
             return mrd_why_set(why, MRD_TYPE, 0, "select.%s must be a list", key);
@@ -91,7 +93,7 @@ mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why)
                                    "select.%s must be a list of at most 4096 words or numbers, "
                                    "each of 1 to 255 bytes",
                                    key);
-            if (mrd_strlist_add(select_list(s, i), text) != MRD_OK)
+            if (mrd_strlist_add(select_list(selection, i), text) != MRD_OK)
                 return mrd_why_set(why, MRD_NOMEM, 0, "selection");
         }
     }

@@ -8,10 +8,10 @@
 #include "proto/selection.h"
 
 mrd_err mrd_select_copy(mrd_select *to, const mrd_select *from); /* to: zeroed. Errors: NOMEM */
-bool mrd_select_matches(const mrd_select *s, const char *instance_id);
-/* Reads {"instance_id": ["i-1"], "rank": [0, 1], ...}. On TYPE and NOMEM *s is partly filled. */
-mrd_err mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why);
-mrd_json *mrd_select_json(const mrd_select *s);
+bool mrd_select_matches(const mrd_select *selection, const char *instance_id);
+/* Reads {"instance_id": ["i-1"], "rank": [0, 1], ...}. On TYPE and NOMEM *selection is partly filled. */
+mrd_err mrd_select_from_json(mrd_select *selection, const mrd_json *json, mrd_why *why);
+mrd_json *mrd_select_json(const mrd_select *selection);
 
 mrd_json *mrd_strings_json(const mrd_strlist *list);
 mrd_err mrd_strings_copy(mrd_strlist *to, const mrd_strlist *from); /* to: zeroed. Errors: NOMEM */

@@ -9,18 +9,20 @@
 
 /* A node announced a file for a session. Session 0 means no session. Errors: INVALID, LIMIT, STATE,
  * FULL, NOMEM. */
-mrd_err mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n,
-                                    uint64_t session, const Mrd__ArtifactAnnounce *o, mrd_why *why);
+mrd_err mrd_core_artifact_announced(mrd_core *core, mrd_core_time now, const mrd_node *node,
+                                    uint64_t session, const Mrd__ArtifactAnnounce *announce,
+                                    mrd_why *why);
 /* The file is in the store, so it is complete in every session that lists it. Calls `unlogged` for
  * each session without the file in its log. `is_new` is true if the file was not complete
  * before. */
-void mrd_core_artifact_complete(mrd_core *c, mrd_core_time now, const char *sha256,
-                                void (*unlogged)(void *self, const mrd_session *s,
-                                                 const mrd_listed_artifact *a, bool is_new),
+void mrd_core_artifact_complete(mrd_core *core, mrd_core_time now, const char *sha256,
+                                void (*unlogged)(void *self, const mrd_session *session,
+                                                 const mrd_listed_artifact *artifact, bool is_new),
                                 void *self);
 /* The log entry of the file is on disk. */
-void mrd_core_artifact_logged(mrd_core *c, mrd_core_time now, uint64_t session, const char *sha256);
+void mrd_core_artifact_logged(mrd_core *core, mrd_core_time now, uint64_t session,
+                              const char *sha256);
 /* Returns true if an open session lists the file and still waits for it. */
-bool mrd_core_artifact_is_open(const mrd_core *c, const char *sha256);
+bool mrd_core_artifact_is_open(const mrd_core *core, const char *sha256);
 
 #endif

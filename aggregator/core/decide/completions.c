@@ -14,128 +14,130 @@
 /* ---- Answers to questions ---- */
 
 static void
-take_answer(mrd_core *c, mrd_session *s, const mrd_survey *v, const mrd_node *n,
-            const Mrd__ControlReply *r)
+take_answer(mrd_core *core, mrd_session *session, const mrd_survey *survey, const mrd_node *node,
+            const Mrd__ControlReply *reply)
 {
-    mrd_part *p = mrd_session_part(s, n->instance_id);
+    mrd_part *part = mrd_session_part(session, node->instance_id);
 
-    if (p == NULL && r->selected)
-        p = mrd_core_add_part(c, s, n);
-    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_ARM && s->state == MRD_SESSION_ARMING) {
-        bool refused = r->phase == MRD__NODE_PHASE__NODE_REFUSED || r->err != 0;
+    if (part == NULL && reply->selected)
+        part = mrd_core_add_part(core, session, node);
+    if (part != NULL && reply->type == MRD__CONTROL_TYPE__CONTROL_ARM &&
+        session->state == MRD_SESSION_ARMING) {
+        bool refused = reply->phase == MRD__NODE_PHASE__NODE_REFUSED || reply->err != 0;
 
-        p->state = refused ? MRD_PART_REFUSED : MRD_PART_ARMED;
-        p->err = (mrd_err) r->err;
-        mrd_text_set(p->message, sizeof(p->message), r->message);
-        mrd_clock_quality_take(&p->clock, r->clock);
+        part->state = refused ? MRD_PART_REFUSED : MRD_PART_ARMED;
+        part->err = (mrd_err) reply->err;
+        mrd_text_set(part->message, sizeof(part->message), reply->message);
+        mrd_clock_quality_take(&part->clock, reply->clock);
     }
-    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && r->err == 0)
-        mrd_session_acknowledge_ids(s, p, &v->trigger, 1);
-    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err == 0 &&
-        v->revision > p->revision)
-        p->revision = v->revision;
-    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err != 0) {
-        p->unchangeable = r->err == MRD_UNSUPPORTED ? n->run : 0;
-        mrd_text_set(p->message, sizeof(p->message), r->message);
+    if (part != NULL && reply->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && reply->err == 0)
+        mrd_session_acknowledge_ids(session, part, &survey->trigger, 1);
+    if (part != NULL && reply->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && reply->err == 0 &&
+        survey->revision > part->revision)
+        part->revision = survey->revision;
+    if (part != NULL && reply->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && reply->err != 0) {
+        part->unchangeable = reply->err == MRD_UNSUPPORTED ? node->run : 0;
+        mrd_text_set(part->message, sizeof(part->message), reply->message);
     }
-    mrd_session_touch(s);
+    mrd_session_touch(session);
 }
 
 void
-mrd_core_answered(mrd_core *c, mrd_core_time now, uint64_t survey, const Mrd__ControlReply *r)
+mrd_core_answered(mrd_core *core, mrd_core_time now, uint64_t survey,
+                  const Mrd__ControlReply *reply)
 {
     mrd_survey *v;
-    mrd_session *s;
-    const mrd_node *n;
+    mrd_session *session;
+    const mrd_node *node;
 
-    mrd_core_enter(c, now);
-    v = mrd_core_survey(c, survey);
-    n = mrd_nodes_by_id(&c->nodes, r->instance_id);
-    if (v == NULL || n == NULL || n->run != r->run || r->type != v->type ||
-        mrd_map_get(&v->answered_by, mrd_id_key(n->instance_id)) != MRD_MAP_NONE ||
-        (s = mrd_core_session(c, v->session)) == NULL)
+    mrd_core_enter(core, now);
+    v = mrd_core_survey(core, survey);
+    node = mrd_nodes_by_id(&core->nodes, reply->instance_id);
+    if (v == NULL || node == NULL || node->run != reply->run || reply->type != v->type ||
+        mrd_map_get(&v->answered_by, mrd_id_key(node->instance_id)) != MRD_MAP_NONE ||
+        (session = mrd_core_session(core, v->session)) == NULL)
         return;
-    (void) mrd_map_put(&v->answered_by, mrd_id_key(n->instance_id), 1);
+    (void) mrd_map_put(&v->answered_by, mrd_id_key(node->instance_id), 1);
     v->last = now.local;
     v->answered++;
-    take_answer(c, s, v, n, r);
+    take_answer(core, session, v, node, reply);
     if (v->answered < v->asked)
         return;
-    if (s->survey == v->id)
-        mrd_session_run(c, s);
+    if (session->survey == v->id)
+        mrd_session_run(core, session);
     else
-        mrd_core_survey_end(c, v);
+        mrd_core_survey_end(core, v);
 }
 
 /* ---- Manifests ---- */
 
 /* Undoes a start after its manifest could not be written. */
 static void
-undo_start(mrd_core *c, mrd_session *s, const mrd_why *failed)
+undo_start(mrd_core *core, mrd_session *session, const mrd_why *failed)
 {
-    s->state = MRD_SESSION_FAILED;
-    s->step = MRD_STEP_OVER;
-    s->closed = true;
-    mrd_text_set(s->message, sizeof(s->message), failed->text);
-    mrd_core_retire(c, s); /* including the existing part of its directory */
+    session->state = MRD_SESSION_FAILED;
+    session->step = MRD_STEP_OVER;
+    session->closed = true;
+    mrd_text_set(session->message, sizeof(session->message), failed->text);
+    mrd_core_retire(core, session); /* including the existing part of its directory */
 }
 
 void
-mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t version,
+mrd_core_saved(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t version,
                const mrd_why *failed)
 {
     mrd_session *s;
     mrd_dur_ns took;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_any_session(c, session)) == NULL || s->save.writing != version)
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_any_session(core, session)) == NULL || s->save.writing != version)
         return;
     took = now.local.ns - s->save.began.ns;
     s->save.writing = 0;
     s->save.tried = version;
     s->save.durable = failed == NULL ? version : s->save.durable;
     s->save.next.ns = now.local.ns + (SAVE_SHARE * took > SAVE_EVERY ? SAVE_SHARE * took : 0);
-    c->save_dur = took;
-    if (failed != NULL && !c->manifest_failed) /* logged once; retried every second */
-        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-MANIFEST",
+    core->save_dur = took;
+    if (failed != NULL && !core->manifest_failed) /* logged once; retried every second */
+        mrd_effects_log(&core->out, MRD_LOG_ERROR, "AGG-MANIFEST",
                         "A session's manifest was not written: session=%s reason=%s", s->text,
                         failed->text);
-    c->manifest_failed = failed != NULL;
-    mrd_core_answer_waiting(c, session, version, failed);
+    core->manifest_failed = failed != NULL;
+    mrd_core_answer_waiting(core, session, version, failed);
     if (s->deleted)
         return;
     if (failed != NULL && s->step == MRD_STEP_NEW) {
-        undo_start(c, s, failed);
+        undo_start(core, s, failed);
         return;
     }
     if (s->save.urgent && s->save.tried < s->save.version)
-        mrd_core_save(c, s);
-    mrd_session_send_triggers(c, s);
-    mrd_session_send_change(c, s);
-    mrd_session_run(c, s);
+        mrd_core_save(core, s);
+    mrd_session_send_triggers(core, s);
+    mrd_session_send_change(core, s);
+    mrd_session_run(core, s);
 }
 
 /* ---- Copies on shared storage ---- */
 
 void
-mrd_core_export_began(mrd_core *c, mrd_core_time now, uint64_t session)
+mrd_core_export_began(mrd_core *core, mrd_core_time now, uint64_t session)
 {
     mrd_session *s;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_any_session(c, session)) != NULL && s->copy.state == MRD_EXPORT_PENDING)
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_any_session(core, session)) != NULL && s->copy.state == MRD_EXPORT_PENDING)
         s->copy.state = MRD_EXPORT_RUNNING;
 }
 
 void
-mrd_core_export_stalled(mrd_core *c, mrd_core_time now, uint64_t session, const char *target,
+mrd_core_export_stalled(mrd_core *core, mrd_core_time now, uint64_t session, const char *target,
                         mrd_dur_ns quiet)
 {
     mrd_session *s;
     char text[MRD_WHY_MAX] = "";
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_any_session(c, session)) == NULL)
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_any_session(core, session)) == NULL)
         return;
     if (target != NULL)
         snprintf(text, sizeof(text),
@@ -144,24 +146,24 @@ mrd_core_export_stalled(mrd_core *c, mrd_core_time now, uint64_t session, const 
     mrd_text_set(s->copy.message, sizeof(s->copy.message), text);
     mrd_session_touch(s);
     if (target != NULL)
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-EXPORT-STALLED",
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-EXPORT-STALLED",
                         "An export waits for its target, see whether its file system hangs: id=%s "
                         "target=%s quiet_s=%lld",
                         s->text, target, (long long) (quiet / MRD_SEC));
     else
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-EXPORT-ANSWERS",
+        mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-EXPORT-ANSWERS",
                         "The target of an export answers again: id=%s", s->text);
 }
 
 void
-mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t files, uint64_t bytes,
-                  const mrd_why *failed)
+mrd_core_exported(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t files,
+                  uint64_t bytes, const mrd_why *failed)
 {
     mrd_session *s;
     mrd_dur_ns wait = EXPORT_AGAIN;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_any_session(c, session)) == NULL)
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_any_session(core, session)) == NULL)
         return;
     s->copy.state = failed != NULL ? MRD_EXPORT_FAILED
                     : s->copy.old  ? MRD_EXPORT_NONE
@@ -176,13 +178,13 @@ mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t fil
     mrd_text_set(s->copy.message, sizeof(s->copy.message), failed == NULL ? "" : failed->text);
     mrd_session_touch(s);
     if (failed != NULL)
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-EXPORT",
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-EXPORT",
                         "A session was not exported, the next attempt is in %lld s: id=%s "
                         "attempts=%u reason=%s",
                         (long long) ((s->copy.again.ns - now.local.ns) / MRD_SEC), s->text,
                         s->copy.attempts, failed->text);
     else
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-EXPORTED",
+        mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-EXPORTED",
                         "A session was exported: id=%s files=%llu bytes=%llu", s->text,
                         (unsigned long long) files, (unsigned long long) bytes);
 }
@@ -190,26 +192,26 @@ mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t fil
 /* ---- Journals and merges ---- */
 
 void
-mrd_core_closed(mrd_core *c, mrd_core_time now, uint64_t session)
+mrd_core_closed(mrd_core *core, mrd_core_time now, uint64_t session)
 {
     mrd_session *s;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_any_session(c, session)) == NULL)
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_any_session(core, session)) == NULL)
         return;
     s->closing = false;
     s->closed = true;
     if (!s->deleted)
-        mrd_session_run(c, s);
+        mrd_session_run(core, s);
 }
 
 void
-mrd_core_merge_progress(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t events)
+mrd_core_merge_progress(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t events)
 {
     mrd_session *s;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_any_session(c, session)) == NULL || !mrd_session_is_merging(s))
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_any_session(core, session)) == NULL || !mrd_session_is_merging(s))
         return;
     s->job.state = MRD_MERGE_RUNNING;
     s->job.events = events;
@@ -217,90 +219,93 @@ mrd_core_merge_progress(mrd_core *c, mrd_core_time now, uint64_t session, uint64
 
 /* Publishes the result of the clock checks. A contradiction marks the session. */
 static void
-take_verdict(mrd_core *c, mrd_session *s, mrd_clock_verdict *v)
+take_verdict(mrd_core *core, mrd_session *session, mrd_clock_verdict *verdict)
 {
-    c->stats.clock_held_out += v->held_out;
-    c->stats.clock_held_out_violations += v->held_out_violations;
-    c->stats.clock_absolute += v->absolute;
-    c->stats.clock_absolute_violations += v->absolute_violations;
-    c->stats.clock_collectives += v->collectives.collectives;
-    c->stats.clock_collective_violations += v->collectives.violations;
-    if (mrd_clock_verdict_violations(v) > 0)
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-CLOCK-VIOLATION",
+    core->stats.clock_held_out += verdict->held_out;
+    core->stats.clock_held_out_violations += verdict->held_out_violations;
+    core->stats.clock_absolute += verdict->absolute;
+    core->stats.clock_absolute_violations += verdict->absolute_violations;
+    core->stats.clock_collectives += verdict->collectives.collectives;
+    core->stats.clock_collective_violations += verdict->collectives.violations;
+    if (mrd_clock_verdict_violations(verdict) > 0)
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-CLOCK-VIOLATION",
                         "A session's clocks contradict their bounds: id=%s held_out=%llu "
                         "absolute=%llu collectives=%zu links=%llu",
-                        s->text, (unsigned long long) v->held_out_violations,
-                        (unsigned long long) v->absolute_violations, v->collectives.violations,
-                        (unsigned long long) v->link_violations);
-    mrd_clock_verdict_fini(&s->verdict);
-    s->verdict = *v;
-    *v = (mrd_clock_verdict){ 0 };
+                        session->text, (unsigned long long) verdict->held_out_violations,
+                        (unsigned long long) verdict->absolute_violations,
+                        verdict->collectives.violations,
+                        (unsigned long long) verdict->link_violations);
+    mrd_clock_verdict_fini(&session->verdict);
+    session->verdict = *verdict;
+    *verdict = (mrd_clock_verdict){ 0 };
 }
 
 void
-mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_damage *found, bool whole)
+mrd_core_part_damaged(mrd_core *core, mrd_session *session, mrd_part *part, const mrd_damage *found,
+                      bool whole)
 {
-    if (!mrd_part_damaged(p, found, whole))
+    if (!mrd_part_damaged(part, found, whole))
         return;
-    mrd_session_touch(s);
-    if (p->damage.events > 0 || p->damage.frames > 0)
-        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-JOURNAL-DAMAGE",
+    mrd_session_touch(session);
+    if (part->damage.events > 0 || part->damage.frames > 0)
+        mrd_effects_log(&core->out, MRD_LOG_ERROR, "AGG-JOURNAL-DAMAGE",
                         "Stored events cannot be read back: session=%s node=%s events=%llu "
                         "frames=%llu",
-                        s->text, p->instance_id, (unsigned long long) p->damage.events,
-                        (unsigned long long) p->damage.frames);
-    if (p->damage.foreign > 0)
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-FOREIGN",
+                        session->text, part->instance_id, (unsigned long long) part->damage.events,
+                        (unsigned long long) part->damage.frames);
+    if (part->damage.foreign > 0)
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-FOREIGN",
                         "Batches name another node and are shown as of the node that sent them: "
                         "session=%s node=%s batches=%llu",
-                        s->text, p->instance_id, (unsigned long long) p->damage.foreign);
+                        session->text, part->instance_id,
+                        (unsigned long long) part->damage.foreign);
 }
 
 void
-mrd_core_damaged(mrd_core *c, mrd_core_time now, uint64_t session, const char *instance_id,
+mrd_core_damaged(mrd_core *core, mrd_core_time now, uint64_t session, const char *instance_id,
                  const mrd_damage *found, bool whole)
 {
     mrd_session *s;
-    mrd_part *p;
+    mrd_part *part;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_session(c, session)) != NULL &&
-        (p = mrd_session_part(s, instance_id)) != NULL)
-        mrd_core_part_damaged(c, s, p, found, whole);
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_session(core, session)) != NULL &&
+        (part = mrd_session_part(s, instance_id)) != NULL)
+        mrd_core_part_damaged(core, s, part, found, whole);
 }
 
 void
-mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge_state state,
+mrd_core_merged(mrd_core *core, mrd_core_time now, uint64_t session, mrd_merge_state state,
                 uint64_t events, mrd_clock_verdict *verdict, const mrd_why *why)
 {
     mrd_session *s;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_any_session(c, session)) == NULL)
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_any_session(core, session)) == NULL)
         return;
     s->job.state = state;
     s->job.events = events;
     mrd_session_copy_again(s);
     if (state == MRD_MERGE_DONE && verdict != NULL)
-        take_verdict(c, s, verdict);
+        take_verdict(core, s, verdict);
     if (state == MRD_MERGE_FAILED) {
         mrd_text_set(s->job.message, sizeof(s->job.message), why->text);
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-MERGE",
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-MERGE",
                         "A session was not merged: id=%s reason=%s", s->text, why->text);
     }
     s->measured = false;
     mrd_session_touch(s);
     if (!s->deleted)
-        mrd_session_run(c, s);
+        mrd_session_run(core, s);
 }
 
 void
-mrd_core_measured(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t bytes)
+mrd_core_measured(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t bytes)
 {
     mrd_session *s;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_any_session(c, session)) == NULL)
+    mrd_core_enter(core, now);
+    if ((s = mrd_core_any_session(core, session)) == NULL)
         return;
     s->measuring = false;
     s->folder_bytes = bytes;

@@ -36,110 +36,113 @@ local_of(const bridge *b, int64_t ns)
 }
 
 static void
-take_op(mrd_hang_rank *r, const bridge *b, const Mrd__RankOp *m)
+take_op(mrd_hang_rank *rank, const bridge *b, const Mrd__RankOp *rank_op)
 {
-    mrd_hang_op *op = &r->ops[r->n_ops++];
+    mrd_hang_op *op = &rank->ops[rank->n_ops++];
 
-    mrd_text_set(op->name, sizeof(op->name), m->name);
-    op->group = m->group;
-    op->entered = mrd_count_checked(m->entered);
-    op->open = m->open;
-    op->begin = local_of(b, m->begin_local_ns);
-    op->bytes = m->bytes;
-    op->bytes_before = m->bytes_before;
-    op->seen = mrd_count_checked(m->seen);
-    op->slow = mrd_time_checked(m->slow_ns) / MRD_SEC > 100000 ? 100000 * MRD_SEC
-                                                               : mrd_time_checked(m->slow_ns);
+    mrd_text_set(op->name, sizeof(op->name), rank_op->name);
+    op->group = rank_op->group;
+    op->entered = mrd_count_checked(rank_op->entered);
+    op->open = rank_op->open;
+    op->begin = local_of(b, rank_op->begin_local_ns);
+    op->bytes = rank_op->bytes;
+    op->bytes_before = rank_op->bytes_before;
+    op->seen = mrd_count_checked(rank_op->seen);
+    op->slow = mrd_time_checked(rank_op->slow_ns) / MRD_SEC > 100000
+                   ? 100000 * MRD_SEC
+                   : mrd_time_checked(rank_op->slow_ns);
 }
 
 static void
-take_rank(mrd_core *c, const mrd_node *n, const bridge *b, const Mrd__RankState *m)
+take_rank(mrd_core *core, const mrd_node *node, const bridge *b, const Mrd__RankState *state)
 {
-    mrd_hang_rank r = { .pid = m->process_id,
-                        .start_ticks = m->start_ticks,
-                        .rank = m->rank,
-                        .world = m->world,
-                        .state =
-                            m->state[0] == 'X' ? MRD_HANG_GONE : mrd_hang_state_of(m->state[0]),
-                        .quiet = local_of(b, m->quiet_local_ns),
-                        .idle = local_of(b, m->idle_local_ns),
-                        .state_at = local_of(b, m->state_local_ns),
-                        .bound = b->bound,
-                        .lost = m->lost[0] != '\0',
-                        .partial = m->partial };
+    mrd_hang_rank rank = { .pid = state->process_id,
+                           .start_ticks = state->start_ticks,
+                           .rank = state->rank,
+                           .world = state->world,
+                           .state = state->state[0] == 'X' ? MRD_HANG_GONE
+                                                           : mrd_hang_state_of(state->state[0]),
+                           .quiet = local_of(b, state->quiet_local_ns),
+                           .idle = local_of(b, state->idle_local_ns),
+                           .state_at = local_of(b, state->state_local_ns),
+                           .bound = b->bound,
+                           .lost = state->lost[0] != '\0',
+                           .partial = state->partial };
     mrd_jobid id = { "" };
 
-    mrd_text_set(r.lost_why, sizeof(r.lost_why), m->lost);
-    mrd_text_set(r.inside, sizeof(r.inside), m->inside);
-    for (size_t i = 0; i < m->n_ops && i < MRD_HANG_OPS; i++)
-        take_op(&r, b, m->ops[i]);
-    mrd_jobid_parse(&id, mrd_str_of(m->identity));
-    mrd_hang_report(c->hang, n->key, &id, m->uid, m->confirmed, &r);
+    mrd_text_set(rank.lost_why, sizeof(rank.lost_why), state->lost);
+    mrd_text_set(rank.inside, sizeof(rank.inside), state->inside);
+    for (size_t i = 0; i < state->n_ops && i < MRD_HANG_OPS; i++)
+        take_op(&rank, b, state->ops[i]);
+    mrd_jobid_parse(&id, mrd_str_of(state->identity));
+    mrd_hang_report(core->hang, node->key, &id, state->uid, state->confirmed, &rank);
 }
 
 void
-mrd_core_take_ranks(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb, mrd_local_ns received)
+mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
+                    mrd_local_ns received)
 {
     bridge b = bridge_of(hb, received);
 
-    mrd_hang_node_seen(c->hang, n->key, c->now.local);
-    if (hb->ranks == NULL || !mrd_hang_node_begin(c->hang, n->key, n->instance_id,
-                                                  hb->ranks->left_out > 0, c->now.local))
+    mrd_hang_node_seen(core->hang, node->key, core->now.local);
+    if (hb->ranks == NULL || !mrd_hang_node_begin(core->hang, node->key, node->instance_id,
+                                                  hb->ranks->left_out > 0, core->now.local))
         return;
     for (size_t i = 0; i < hb->ranks->n_ranks; i++)
-        take_rank(c, n, &b, hb->ranks->ranks[i]);
+        take_rank(core, node, &b, hb->ranks->ranks[i]);
 }
 
 /* ---- Verdicts ---- */
 
 /* Returns true if readers of the session may know of this job. */
 static bool
-concerns(const mrd_session *s, const mrd_hang_verdict *v)
+concerns(const mrd_session *session, const mrd_hang_verdict *verdict)
 {
-    return s->of_job.key.text[0] == '\0' || mrd_job_key_equal(&s->of_job.key, &v->job);
+    return session->of_job.key.text[0] == '\0' ||
+           mrd_job_key_equal(&session->of_job.key, &verdict->job);
 }
 
 /* The flight recorders on the nodes of the job keep their windows. One report is enough for all
  * nodes of a session. */
 static void
-freeze(mrd_core *c, const mrd_hang_verdict *v)
+freeze(mrd_core *core, const mrd_hang_verdict *verdict)
 {
     char reason[MRD_TEXT_MAX];
 
-    snprintf(reason, sizeof(reason), "the job stands still: %.200s", v->reason);
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        mrd_session *s = c->sessions[i];
+    snprintf(reason, sizeof(reason), "the job stands still: %.200s", verdict->reason);
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        mrd_session *session = core->sessions[i];
 
-        if (!concerns(s, v))
+        if (!concerns(session, verdict))
             continue;
-        for (size_t k = 0; k < c->nodes.n; k++) {
-            const mrd_node *n = c->nodes.v[k];
+        for (size_t k = 0; k < core->nodes.n; k++) {
+            const mrd_node *node = core->nodes.v[k];
 
-            if (mrd_session_part(s, n->instance_id) == NULL ||
-                !mrd_hang_is_on(c->hang, &v->job, n->key))
+            if (mrd_session_part(session, node->instance_id) == NULL ||
+                !mrd_hang_is_on(core->hang, &verdict->job, node->key))
                 continue;
-            mrd_session_report(c, s, n, reason);
+            mrd_session_report(core, session, node, reason);
             break;
         }
     }
 }
 
 void
-mrd_core_watch_hangs(mrd_core *c)
+mrd_core_watch_hangs(mrd_core *core)
 {
-    const mrd_hang_verdict *v;
+    const mrd_hang_verdict *verdict;
 
-    (void) mrd_hang_step(c->hang, c->now.local);
-    for (size_t i = 0; (v = mrd_hang_changed(c->hang, i)) != NULL; i++) {
-        if (v->withdrawn.ns != 0) {
-            mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-HANG-OVER",
-                            "A job goes on, or ended: job=%s after=%.1fs", v->job.text,
-                            (double) mrd_local_diff(v->withdrawn, v->since) / 1e9);
+    (void) mrd_hang_step(core->hang, core->now.local);
+    for (size_t i = 0; (verdict = mrd_hang_changed(core->hang, i)) != NULL; i++) {
+        if (verdict->withdrawn.ns != 0) {
+            mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-HANG-OVER",
+                            "A job goes on, or ended: job=%s after=%.1fs", verdict->job.text,
+                            (double) mrd_local_diff(verdict->withdrawn, verdict->since) / 1e9);
             continue;
         }
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-HANG",
-                        "A job stands still: job=%s verdict=%s reason=%s", v->job.text,
-                        mrd_hang_class_text(v->cls), v->reason);
-        freeze(c, v);
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-HANG",
+                        "A job stands still: job=%s verdict=%s reason=%s", verdict->job.text,
+                        mrd_hang_class_text(verdict->cls), verdict->reason);
+        freeze(core, verdict);
     }
 }

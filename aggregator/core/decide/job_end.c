@@ -10,42 +10,43 @@
 
 /* Returns how long the node has been away; negative if it is connected. */
 static mrd_dur_ns
-away(const mrd_core *c, const mrd_part *p)
+away(const mrd_core *core, const mrd_part *part)
 {
-    const mrd_node *n = mrd_nodes_by_id(&c->nodes, p->instance_id);
+    const mrd_node *node = mrd_nodes_by_id(&core->nodes, part->instance_id);
 
-    if (n == NULL)
+    if (node == NULL)
         return INT64_MAX;
-    return mrd_core_is_alive(c, n) ? -1 : c->now.local.ns - n->seen.ns;
+    return mrd_core_is_alive(core, node) ? -1 : core->now.local.ns - node->seen.ns;
 }
 
 bool
-mrd_job_part_is_gone(const mrd_core *c, const mrd_session *s, const mrd_part *p)
+mrd_job_part_is_gone(const mrd_core *core, const mrd_session *session, const mrd_part *part)
 {
-    return s->of_job.key.text[0] != '\0' && away(c, p) > AWAY * c->limits.node_timeout;
+    return session->of_job.key.text[0] != '\0' &&
+           away(core, part) > AWAY * core->limits.node_timeout;
 }
 
 bool
-mrd_job_is_over(const mrd_core *c, const mrd_session *s)
+mrd_job_is_over(const mrd_core *core, const mrd_session *session)
 {
     size_t ended = 0;
     mrd_dur_ns least = INT64_MAX;
 
-    for (size_t i = 0; i < s->n_parts; i++) {
-        const mrd_part *p = s->parts[i];
+    for (size_t i = 0; i < session->n_parts; i++) {
+        const mrd_part *part = session->parts[i];
         mrd_dur_ns d;
 
-        if (p->job_ended) {
+        if (part->job_ended) {
             ended++;
             continue;
         }
-        if ((d = away(c, p)) < 0)
+        if ((d = away(core, part)) < 0)
             return false;
         least = d < least ? d : least;
     }
-    if (ended == s->n_parts)
-        return (s->of_job.nodes > 0 && ended >= s->of_job.nodes) ||
-               c->now.local.ns >
-                   s->of_job.ended.ns + (s->of_job.nodes > 0 ? MORE_NODES : ANY_NODES);
-    return least > (ended > 0 ? AWAY * c->limits.node_timeout : c->limits.flush_timeout);
+    if (ended == session->n_parts)
+        return (session->of_job.nodes > 0 && ended >= session->of_job.nodes) ||
+               core->now.local.ns >
+                   session->of_job.ended.ns + (session->of_job.nodes > 0 ? MORE_NODES : ANY_NODES);
+    return least > (ended > 0 ? AWAY * core->limits.node_timeout : core->limits.flush_timeout);
 }

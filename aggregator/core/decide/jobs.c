@@ -45,17 +45,18 @@ row_of(mrd_str word)
 }
 
 static mrd_err
-not_allowed(const mrd_core *c, mrd_str word, mrd_why *why)
+not_allowed(const mrd_core *core, mrd_str word, mrd_why *why)
 {
     return mrd_why_set(
         why, MRD_DENIED, 0,
         "'" MRD_STR_FMT
         "' may not be requested by a job here: allowed is %s (--job-allow of the aggregator)",
-        MRD_STR_ARG(word), c->limits.job_allow);
+        MRD_STR_ARG(word), core->limits.job_allow);
 }
 
 static mrd_err
-take_word(const mrd_core *c, mrd_session_params *p, mrd_str word, bool *ret_off, mrd_why *why)
+take_word(const mrd_core *core, mrd_session_params *params, mrd_str word, bool *ret_off,
+          mrd_why *why)
 {
     const char *eq = memchr(word.p, '=', word.len);
     mrd_str key = { word.p, eq == NULL ? word.len : (size_t) (eq - word.p) };
@@ -78,16 +79,16 @@ take_word(const mrd_core *c, mrd_session_params *p, mrd_str word, bool *ret_off,
                            "off, or an option of `meridian start` with its value",
                            MRD_STR_ARG(word));
     }
-    if (!is_allowed(c->limits.job_allow, key))
-        return not_allowed(c, key, why);
+    if (!is_allowed(core->limits.job_allow, key))
+        return not_allowed(core, key, why);
     snprintf(text, sizeof(text), MRD_STR_FMT, MRD_STR_ARG(value));
-    if ((err = mrd_session_params_set(p, row->request, text, &bad)) != MRD_OK)
+    if ((err = mrd_session_params_set(params, row->request, text, &bad)) != MRD_OK)
         mrd_why_set(why, err, 0, "'" MRD_STR_FMT "': %s", MRD_STR_ARG(word), bad.text);
     return err;
 }
 
 static mrd_err
-take_request(const mrd_core *c, mrd_session_params *p, const char *text, bool *ret_off,
+take_request(const mrd_core *core, mrd_session_params *params, const char *text, bool *ret_off,
              mrd_why *why)
 {
     mrd_err err = MRD_OK;
@@ -96,16 +97,16 @@ take_request(const mrd_core *c, mrd_session_params *p, const char *text, bool *r
         size_t n = strcspn(text, ",");
 
         if (n > 0)
-            err = take_word(c, p, (mrd_str){ text, n }, ret_off, why);
+            err = take_word(core, params, (mrd_str){ text, n }, ret_off, why);
         text += n + (text[n] == ',');
     }
     return err;
 }
 
 mrd_err
-mrd_job_request_check(const mrd_session_request *r, mrd_why *why)
+mrd_job_request_check(const mrd_session_request *request, mrd_why *why)
 {
-    if (r->params.wait && r->select.jobs.n != 1)
+    if (request->params.wait && request->select.jobs.n != 1)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "waiting for a job needs exactly one job in select.job (--job)");
     return MRD_OK;
@@ -123,24 +124,24 @@ typedef struct {
 
 /* Its open session; NULL if it has none. */
 static mrd_session *
-find(const mrd_core *c, const reported_job *job)
+find(const mrd_core *core, const reported_job *job)
 {
-    for (size_t i = c->n_sessions; i-- > 0;) {
-        mrd_session *s = c->sessions[i];
+    for (size_t i = core->n_sessions; i-- > 0;) {
+        mrd_session *session = core->sessions[i];
 
-        if (!s->deleted && s->state <= MRD_SESSION_STOPPING &&
-            mrd_job_key_equal(&s->of_job.key, &job->key))
-            return s;
+        if (!session->deleted && session->state <= MRD_SESSION_STOPPING &&
+            mrd_job_key_equal(&session->of_job.key, &job->key))
+            return session;
     }
     return NULL;
 }
 
 /* Returns true if the session selects only nodes that record it already. */
 static bool
-is_open_to_nodes(const mrd_session *s)
+is_open_to_nodes(const mrd_session *session)
 {
-    for (size_t i = 0; i < s->select.instances.n; i++)
-        if (mrd_session_part(s, s->select.instances.v[i]) == NULL)
+    for (size_t i = 0; i < session->select.instances.n; i++)
+        if (mrd_session_part(session, session->select.instances.v[i]) == NULL)
             return false;
     return true;
 }
@@ -148,21 +149,23 @@ is_open_to_nodes(const mrd_session *s)
 /* Returns true if only a process claimed the job. The job that the scheduler's hook reports can
  * still join the session. */
 static bool
-is_claimed(const mrd_session *s)
+is_claimed(const mrd_session *session)
 {
-    return s->params.wait && s->state == MRD_SESSION_RECORDING && s->of_job.key.text[0] != '\0' &&
-           s->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS;
+    return session->params.wait && session->state == MRD_SESSION_RECORDING &&
+           session->of_job.key.text[0] != '\0' &&
+           session->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS;
 }
 
 static bool
-waits_for(const mrd_session *s, const mrd_node *n, const reported_job *job)
+waits_for(const mrd_session *session, const mrd_node *node, const reported_job *job)
 {
-    bool claimed = is_claimed(s) && job->m->witness == MRD__JOB_WITNESS__WITNESS_HOOK;
+    bool claimed = is_claimed(session) && job->m->witness == MRD__JOB_WITNESS__WITNESS_HOOK;
 
-    return !s->deleted && !s->stop_requested && (s->step == MRD_STEP_EXPECT || claimed) &&
-           s->select.jobs.n == 1 &&
-           (mrd_select_matches(&s->select, n->instance_id) || (claimed && is_open_to_nodes(s))) &&
-           mrd_select_takes_job(&s->select, &job->id, NULL);
+    return !session->deleted && !session->stop_requested &&
+           (session->step == MRD_STEP_EXPECT || claimed) && session->select.jobs.n == 1 &&
+           (mrd_select_matches(&session->select, node->instance_id) ||
+            (claimed && is_open_to_nodes(session))) &&
+           mrd_select_takes_job(&session->select, &job->id, NULL);
 }
 
 /*
@@ -171,85 +174,85 @@ waits_for(const mrd_session *s, const mrd_node *n, const reported_job *job)
  * namespace, as reported by the kubelet.
  */
 static bool
-is_proven(const mrd_session *s, const reported_job *job)
+is_proven(const mrd_session *session, const reported_job *job)
 {
-    return job->m->witness == MRD__JOB_WITNESS__WITNESS_HOOK || s->select.uids.n > 0 ||
-           (s->select.namespaces.n > 0 && job->m->witness == MRD__JOB_WITNESS__WITNESS_POD);
+    return job->m->witness == MRD__JOB_WITNESS__WITNESS_HOOK || session->select.uids.n > 0 ||
+           (session->select.namespaces.n > 0 && job->m->witness == MRD__JOB_WITNESS__WITNESS_POD);
 }
 
 /* Logs once, for the operator, that a process claims the job that the session waits for. */
 static void
-tell_claim(mrd_core *c, mrd_session *s, const mrd_node *n, const reported_job *job)
+tell_claim(mrd_core *core, mrd_session *session, const mrd_node *node, const reported_job *job)
 {
     mrd_str space = mrd_jobid_get(&job->id, "namespace");
     char tenant[MRD_JOBID_VALUE + 32];
 
-    if (s->message[0] != '\0')
+    if (session->message[0] != '\0')
         return;
     if (job->m->witness == MRD__JOB_WITNESS__WITNESS_POD && space.len > 0)
         snprintf(tenant, sizeof(tenant), "namespace " MRD_STR_FMT, MRD_STR_ARG(space));
     else
         snprintf(tenant, sizeof(tenant), "uid %lld", (long long) job->m->uid);
-    snprintf(s->message, sizeof(s->message),
+    snprintf(session->message, sizeof(session->message),
              "still waiting: a process on node %s says that it is of this job, and no scheduler's "
              "hook does; if it is meant, start again with --%s",
-             n->instance_id, tenant);
+             node->instance_id, tenant);
     mrd_effects_log(
-        &c->out, MRD_LOG_WARN, "AGG-JOB-CLAIM",
-        "A process claims a job that a session waits for: id=%s node=%s job=%s uid=%lld", s->text,
-        n->instance_id, job->key.text, (long long) job->m->uid);
-    mrd_session_touch(s);
-    mrd_core_save(c, s);
+        &core->out, MRD_LOG_WARN, "AGG-JOB-CLAIM",
+        "A process claims a job that a session waits for: id=%s node=%s job=%s uid=%lld",
+        session->text, node->instance_id, job->key.text, (long long) job->m->uid);
+    mrd_session_touch(session);
+    mrd_core_save(core, session);
 }
 
 /* Returns the session that was created before its job began and waits for it. NULL if no session
  * may take the job. */
 static mrd_session *
-find_waiting(mrd_core *c, const mrd_node *n, const reported_job *job)
+find_waiting(mrd_core *core, const mrd_node *node, const reported_job *job)
 {
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        mrd_session *s = c->sessions[i];
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        mrd_session *session = core->sessions[i];
 
-        if (!waits_for(s, n, job))
+        if (!waits_for(session, node, job))
             continue;
-        if (is_proven(s, job))
-            return s;
-        tell_claim(c, s, n, job);
+        if (is_proven(session, job))
+            return session;
+        tell_claim(core, session, node, job);
     }
     return NULL;
 }
 
 static mrd_err
-allowed(mrd_core *c, int64_t uid, mrd_why *why)
+allowed(mrd_core *core, int64_t uid, mrd_why *why)
 {
     int64_t open = 0, of_user = 0;
 
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        const mrd_session *s = c->sessions[i];
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        const mrd_session *session = core->sessions[i];
 
-        if (s->of_job.key.text[0] == '\0' || !mrd_session_is_open(s))
+        if (session->of_job.key.text[0] == '\0' || !mrd_session_is_open(session))
             continue;
         open++;
-        of_user += s->of_job.key.uid == uid;
+        of_user += session->of_job.key.uid == uid;
     }
-    if (of_user >= c->limits.job_sessions_user)
+    if (of_user >= core->limits.job_sessions_user)
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "%lld jobs of user %lld are being recorded, which is the limit "
                            "(--advanced.job-sessions-user)",
                            (long long) of_user, (long long) uid);
-    if (open >= c->limits.job_sessions)
+    if (open >= core->limits.job_sessions)
         return mrd_why_set(
             why, MRD_LIMIT, 0,
             "%lld jobs are being recorded, which is the limit (--advanced.job-sessions)",
             (long long) open);
-    if ((int64_t) c->n_sessions >= c->limits.max_sessions) {
-        c->stats.limited[MRD_LIMIT_SESSIONS]++;
+    if ((int64_t) core->n_sessions >= core->limits.max_sessions) {
+        core->stats.limited[MRD_LIMIT_SESSIONS]++;
         return mrd_why_set(
             why, MRD_LIMIT, 0,
             "the store holds %zu sessions, which is the limit (--advanced.max-sessions)",
-            c->n_sessions);
+            core->n_sessions);
     }
-    return mrd_core_store_check(c, why);
+    return mrd_core_store_check(core, why);
 }
 
 /* ---- Making one ---- */
@@ -263,86 +266,86 @@ choose_one(mrd_strlist *list, mrd_str word)
 
 /* Restricts the session to processes with the identity of this job. */
 static mrd_err
-choose_job(mrd_select *s, const reported_job *job)
+choose_job(mrd_select *selection, const reported_job *job)
 {
     mrd_str run = mrd_jobid_get(&job->id, "restart");
-    mrd_err err = choose_one(&s->jobs, mrd_jobid_get(&job->id, "job"));
+    mrd_err err = choose_one(&selection->jobs, mrd_jobid_get(&job->id, "job"));
 
     if (err == MRD_OK)
-        err = choose_one(&s->uids, mrd_jobid_get(&job->id, "uid"));
+        err = choose_one(&selection->uids, mrd_jobid_get(&job->id, "uid"));
     if (err == MRD_OK)
-        err = choose_one(&s->namespaces, mrd_jobid_get(&job->id, "namespace"));
+        err = choose_one(&selection->namespaces, mrd_jobid_get(&job->id, "namespace"));
     if (err == MRD_OK)
-        err = choose_one(&s->clusters, mrd_jobid_get(&job->id, "cluster"));
+        err = choose_one(&selection->clusters, mrd_jobid_get(&job->id, "cluster"));
     if (err == MRD_OK)
-        err = choose_one(&s->restarts, run.len == 0 ? MRD_STR("0") : run);
+        err = choose_one(&selection->restarts, run.len == 0 ? MRD_STR("0") : run);
     return err;
 }
 
 static void
-belong(mrd_core *c, mrd_session *s, const reported_job *job)
+belong(mrd_core *core, mrd_session *session, const reported_job *job)
 {
     const Mrd__Job *m = job->m;
     uint64_t age = m->age_ns > (uint64_t) AGE_MAX ? (uint64_t) AGE_MAX : m->age_ns;
 
-    s->of_job.key = job->key;
-    s->of_job.witness = mrd_job_witness_of(mrd_job_witness_text(m->witness));
-    s->of_job.nodes = m->nodes > 1000000 ? 0 : m->nodes;
-    s->go.ns = mrd_core_session_now(c).ns - (int64_t) age;
-    mrd_session_touch(s);
+    session->of_job.key = job->key;
+    session->of_job.witness = mrd_job_witness_of(mrd_job_witness_text(m->witness));
+    session->of_job.nodes = m->nodes > 1000000 ? 0 : m->nodes;
+    session->go.ns = mrd_core_session_now(core).ns - (int64_t) age;
+    mrd_session_touch(session);
 }
 
 static mrd_err
-fill(mrd_core *c, mrd_session *s, const reported_job *job, mrd_why *why)
+fill(mrd_core *core, mrd_session *session, const reported_job *job, mrd_why *why)
 {
     char name[MRD_TEXT_MAX];
     bool off = false;
-    mrd_err err = mrd_session_params_init(&s->params);
+    mrd_err err = mrd_session_params_init(&session->params);
 
     if (err == MRD_OK)
-        err = take_request(c, &s->params, c->limits.job_default, &off, why);
+        err = take_request(core, &session->params, core->limits.job_default, &off, why);
     if (err == MRD_OK && *job->m->request != '\0') {
         off = false;
-        err = take_request(c, &s->params, job->m->request, &off, why);
+        err = take_request(core, &session->params, job->m->request, &off, why);
     }
     if (err == MRD_OK)
-        err = mrd_session_params_check(&s->params, why);
+        err = mrd_session_params_check(&session->params, why);
     if (err == MRD_OK)
-        err = mrd_session_target_check(&s->params, c->limits.export_targets, why);
+        err = mrd_session_target_check(&session->params, core->limits.export_targets, why);
     if (err == MRD_OK && off)
         err = mrd_why_set(why, MRD_CANCELLED, 0,
                           "the job or the site has switched its recording off");
     snprintf(name, sizeof(name), "job " MRD_STR_FMT, MRD_STR_ARG(mrd_jobid_get(&job->id, "job")));
-    if (err == MRD_OK && (s->params.name == NULL || s->params.name[0] == '\0'))
-        err = mrd_session_params_set(&s->params, "name", name, why);
+    if (err == MRD_OK && (session->params.name == NULL || session->params.name[0] == '\0'))
+        err = mrd_session_params_set(&session->params, "name", name, why);
     if (err == MRD_OK)
-        err = choose_job(&s->select, job);
-    mrd_core_name_session(c, s);
-    s->state = MRD_SESSION_RECORDING;
-    belong(c, s, job);
+        err = choose_job(&session->select, job);
+    mrd_core_name_session(core, session);
+    session->state = MRD_SESSION_RECORDING;
+    belong(core, session, job);
     return err;
 }
 
 static mrd_err
-make(mrd_core *c, const reported_job *job, mrd_session **ret_s, mrd_why *why)
+make(mrd_core *core, const reported_job *job, mrd_session **ret_s, mrd_why *why)
 {
-    mrd_session *s;
-    mrd_err err = allowed(c, job->m->uid, why);
+    mrd_session *session;
+    mrd_err err = allowed(core, job->m->uid, why);
 
     if (err != MRD_OK)
         return err;
-    if ((s = calloc(1, sizeof(*s))) == NULL)
+    if ((session = calloc(1, sizeof(*session))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "session");
-    err = fill(c, s, job, why);
-    if (err == MRD_OK && (err = mrd_core_add_session(c, s)) != MRD_OK)
+    err = fill(core, session, job, why);
+    if (err == MRD_OK && (err = mrd_core_add_session(core, session)) != MRD_OK)
         mrd_why_set(why, err, 0, "session");
     if (err != MRD_OK) {
-        mrd_session_free(s);
+        mrd_session_free(session);
         return err;
     }
-    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-JOB", "A job is recorded: id=%s job=%s uid=%lld",
-                    s->text, job->key.text, (long long) job->m->uid);
-    *ret_s = s;
+    mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-JOB", "A job is recorded: id=%s job=%s uid=%lld",
+                    session->text, job->key.text, (long long) job->m->uid);
+    *ret_s = session;
     return MRD_OK;
 }
 
@@ -352,151 +355,155 @@ make(mrd_core *c, const reported_job *job, mrd_session **ret_s, mrd_why *why)
  * can still count.
  */
 static mrd_err
-begin_waiting(mrd_core *c, mrd_session *s, const reported_job *job, mrd_why *why)
+begin_waiting(mrd_core *core, mrd_session *session, const reported_job *job, mrd_why *why)
 {
-    bool claimed = is_claimed(s);
+    bool claimed = is_claimed(session);
 
     if (claimed) {
-        s->of_job.key = job->key;
-        mrd_session_touch(s);
+        session->of_job.key = job->key;
+        mrd_session_touch(session);
     } else {
         if (job->m->witness != MRD__JOB_WITNESS__WITNESS_PROCESS &&
-            choose_job(&s->select, job) != MRD_OK)
-            return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
-        mrd_text_set(s->message, sizeof(s->message), "");
-        belong(c, s, job);
-        mrd_session_join(c, s);
+            choose_job(&session->select, job) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "session %s", session->text);
+        mrd_text_set(session->message, sizeof(session->message), "");
+        belong(core, session, job);
+        mrd_session_join(core, session);
     }
-    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-JOB",
-                    "A job that a session waited for is recorded: id=%s job=%s uid=%lld", s->text,
-                    job->key.text, (long long) job->m->uid);
+    mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-JOB",
+                    "A job that a session waited for is recorded: id=%s job=%s uid=%lld",
+                    session->text, job->key.text, (long long) job->m->uid);
     return MRD_OK;
 }
 
 /* ---- Begin and end on a node ---- */
 
 static void
-add_owner(mrd_session *s, const char *key)
+add_owner(mrd_session *session, const char *key)
 {
-    if (!mrd_hash_is_valid(key) || s->of_job.owner_keys.n == OWNERS_MAX ||
-        mrd_strlist_has(&s->of_job.owner_keys, mrd_str_of(key)))
+    if (!mrd_hash_is_valid(key) || session->of_job.owner_keys.n == OWNERS_MAX ||
+        mrd_strlist_has(&session->of_job.owner_keys, mrd_str_of(key)))
         return;
-    (void) mrd_strlist_add(&s->of_job.owner_keys, mrd_str_of(key));
+    (void) mrd_strlist_add(&session->of_job.owner_keys, mrd_str_of(key));
 }
 
 static mrd_err
-join(mrd_core *c, mrd_session *s, const mrd_node *n, const reported_job *job, mrd_why *why)
+join(mrd_core *core, mrd_session *session, const mrd_node *node, const reported_job *job,
+     mrd_why *why)
 {
     const Mrd__Job *m = job->m;
-    mrd_part *p = mrd_session_part(s, n->instance_id);
+    mrd_part *part = mrd_session_part(session, node->instance_id);
 
-    if (s->state > MRD_SESSION_RECORDING)
-        return mrd_why_set(why, MRD_STATE, 0, "session %s of the job is over", s->text);
-    if (p == NULL && ((p = mrd_core_add_part(c, s, n)) == NULL ||
-                      mrd_strlist_add(&s->select.instances, mrd_str_of(n->instance_id)) != MRD_OK))
-        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
-    p->job_ended = false;
-    mrd_session_add_job(s, job->id.text);
-    add_owner(s, m->owner_key);
-    if (m->nodes > s->of_job.nodes && m->nodes <= 1000000)
-        s->of_job.nodes = m->nodes;
-    mrd_session_touch(s);
+    if (session->state > MRD_SESSION_RECORDING)
+        return mrd_why_set(why, MRD_STATE, 0, "session %s of the job is over", session->text);
+    if (part == NULL &&
+        ((part = mrd_core_add_part(core, session, node)) == NULL ||
+         mrd_strlist_add(&session->select.instances, mrd_str_of(node->instance_id)) != MRD_OK))
+        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", session->text);
+    part->job_ended = false;
+    mrd_session_add_job(session, job->id.text);
+    add_owner(session, m->owner_key);
+    if (m->nodes > session->of_job.nodes && m->nodes <= 1000000)
+        session->of_job.nodes = m->nodes;
+    mrd_session_touch(session);
     return MRD_OK;
 }
 
 static mrd_err
-begin(mrd_core *c, mrd_effect *e, const mrd_node *n, const reported_job *job, mrd_why *why)
+begin(mrd_core *core, mrd_effect *effect, const mrd_node *node, const reported_job *job,
+      mrd_why *why)
 {
-    mrd_session *s = find(c, job);
+    mrd_session *session = find(core, job);
     mrd_err err = MRD_OK;
 
-    if (s == NULL && (s = find_waiting(c, n, job)) != NULL)
-        err = begin_waiting(c, s, job, why);
-    if (s == NULL && strcmp(job->m->request, MRD_JOB_UNASKED) == 0)
+    if (session == NULL && (session = find_waiting(core, node, job)) != NULL)
+        err = begin_waiting(core, session, job, why);
+    if (session == NULL && strcmp(job->m->request, MRD_JOB_UNASKED) == 0)
         return mrd_why_set(why, MRD_CANCELLED, 0, "no session waits for this job");
-    if (s == NULL)
-        err = make(c, job, &s, why);
-    if (err != MRD_OK || (err = join(c, s, n, job, why)) != MRD_OK)
+    if (session == NULL)
+        err = make(core, job, &session, why);
+    if (err != MRD_OK || (err = join(core, session, node, job, why)) != MRD_OK)
         return err;
-    mrd_core_save(c, s);
-    mrd_session_run(c, s);
-    if (s->step != MRD_STEP_RECORD) { /* told when it is on disk */
-        e->retry_ms = RETRY_MS;
+    mrd_core_save(core, session);
+    mrd_session_run(core, session);
+    if (session->step != MRD_STEP_RECORD) { /* told when it is on disk */
+        effect->retry_ms = RETRY_MS;
         return MRD_OK;
     }
-    e->directives[0] =
-        (mrd_directive){ .type = MRD__CONTROL_TYPE__CONTROL_GO, .id = s->id, .session = s };
-    e->n_directives = 1;
+    effect->directives[0] = (mrd_directive){ .type = MRD__CONTROL_TYPE__CONTROL_GO,
+                                             .id = session->id,
+                                             .session = session };
+    effect->n_directives = 1;
     return MRD_OK;
 }
 
 /* Returns the session of a job that ends on a node. A session that a process began may have the
  * hook's key by now. */
 static mrd_session *
-find_ending(const mrd_core *c, const reported_job *job)
+find_ending(const mrd_core *core, const reported_job *job)
 {
-    mrd_session *s = find(c, job);
+    mrd_session *session = find(core, job);
 
-    for (size_t i = 0; s == NULL && i < c->n_sessions; i++)
-        if (!c->sessions[i]->deleted && is_claimed(c->sessions[i]) &&
-            mrd_select_takes_job(&c->sessions[i]->select, &job->id, NULL))
-            s = c->sessions[i];
-    return s;
+    for (size_t i = 0; session == NULL && i < core->n_sessions; i++)
+        if (!core->sessions[i]->deleted && is_claimed(core->sessions[i]) &&
+            mrd_select_takes_job(&core->sessions[i]->select, &job->id, NULL))
+            session = core->sessions[i];
+    return session;
 }
 
 static void
-end(mrd_core *c, const mrd_node *n, const reported_job *job)
+end(mrd_core *core, const mrd_node *node, const reported_job *job)
 {
-    mrd_session *s = find_ending(c, job);
-    mrd_part *p = s == NULL ? NULL : mrd_session_part(s, n->instance_id);
+    mrd_session *session = find_ending(core, job);
+    mrd_part *part = session == NULL ? NULL : mrd_session_part(session, node->instance_id);
 
-    if (p == NULL || p->job_ended)
+    if (part == NULL || part->job_ended)
         return;
-    p->job_ended = true;
-    s->of_job.ended = c->now.local;
-    mrd_session_touch(s);
-    mrd_core_save(c, s);
-    mrd_session_run(c, s);
+    part->job_ended = true;
+    session->of_job.ended = core->now.local;
+    mrd_session_touch(session);
+    mrd_core_save(core, session);
+    mrd_session_run(core, session);
 }
 
 static void
-read_job(const Mrd__Job *m, reported_job *ret_job)
+read_job(const Mrd__Job *job, reported_job *ret_job)
 {
     static const char *const keys[] = { "uid", NULL };
     mrd_jobid told = { "" };
     char uid[24];
 
-    ret_job->m = m;
+    ret_job->m = job;
     ret_job->id = told;
-    snprintf(uid, sizeof(uid), "%lld", (long long) m->uid);
+    snprintf(uid, sizeof(uid), "%lld", (long long) job->uid);
     (void) mrd_jobid_set(&told, MRD_STR("uid"), mrd_str_of(uid));
-    mrd_jobid_parse(&ret_job->id, mrd_str_of(m->identity));
+    mrd_jobid_parse(&ret_job->id, mrd_str_of(job->identity));
     if (!mrd_str_is(mrd_jobid_get(&ret_job->id, "uid"), uid))
         mrd_jobid_correct(&ret_job->id, &told, keys);
-    mrd_job_key_of(&ret_job->id, m->uid, &ret_job->key);
+    mrd_job_key_of(&ret_job->id, job->uid, &ret_job->key);
 }
 
 void
-mrd_core_job(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, const Mrd__Job *m)
+mrd_core_job(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *node, const Mrd__Job *m)
 {
     reported_job job;
     mrd_why why = { 0 };
-    mrd_effect *e;
+    mrd_effect *effect;
 
-    mrd_core_enter(c, now);
-    e = mrd_effects_add(&c->out, MRD_DO_JOB_REPLY);
-    e->ticket = ticket;
+    mrd_core_enter(core, now);
+    effect = mrd_effects_add(&core->out, MRD_DO_JOB_REPLY);
+    effect->ticket = ticket;
     read_job(m, &job);
     if (job.key.text[0] == '\0')
         mrd_why_set(&why, MRD_INVALID, 0, "the job has no id");
     else if (m->phase == MRD__JOB_PHASE__JOB_END)
-        end(c, n, &job);
+        end(core, node, &job);
     else
-        (void) begin(c, e, n, &job, &why);
-    e->err = why.err;
-    mrd_text_set(e->text, sizeof(e->text), why.text);
+        (void) begin(core, effect, node, &job, &why);
+    effect->err = why.err;
+    mrd_text_set(effect->text, sizeof(effect->text), why.text);
     if (why.err != MRD_OK && why.err != MRD_CANCELLED)
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-JOB-REFUSED",
-                        "A job is not recorded: node=%s job=%s reason=%s", n->instance_id,
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-JOB-REFUSED",
+                        "A job is not recorded: node=%s job=%s reason=%s", node->instance_id,
                         job.key.text, why.text);
 }

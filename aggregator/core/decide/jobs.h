@@ -11,10 +11,10 @@
 #include "aggregator/core/model/state.h"
 
 /* Validates the job that a request waits for. Errors: INVALID. */
-mrd_err mrd_job_request_check(const mrd_session_request *r, mrd_why *why);
+mrd_err mrd_job_request_check(const mrd_session_request *request, mrd_why *why);
 /* Returns true if the job ended on all nodes that record it. */
-bool mrd_job_is_over(const mrd_core *c, const mrd_session *s);
+bool mrd_job_is_over(const mrd_core *core, const mrd_session *session);
 /* Returns true if the part's node has been away for longer than the end of a job waits for it. */
-bool mrd_job_part_is_gone(const mrd_core *c, const mrd_session *s, const mrd_part *p);
+bool mrd_job_part_is_gone(const mrd_core *core, const mrd_session *session, const mrd_part *part);
 
 #endif

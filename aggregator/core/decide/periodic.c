@@ -5,45 +5,45 @@
 #define RETAIN_EVERY (10 * MRD_SEC)
 
 static bool
-waits(const mrd_core *c, const mrd_node *n)
+waits(const mrd_core *core, const mrd_node *node)
 {
-    for (unsigned i = 0; i < c->n_pending; i++) {
-        if (c->pending[i].node == n)
+    for (unsigned i = 0; i < core->n_pending; i++) {
+        if (core->pending[i].node == node)
             return true;
     }
     return false;
 }
 
 static void
-drop_forgotten(mrd_core *c)
+drop_forgotten(mrd_core *core)
 {
-    for (size_t i = c->nodes.n; i-- > 0;) {
-        mrd_node *n = c->nodes.v[i];
+    for (size_t i = core->nodes.n; i-- > 0;) {
+        mrd_node *node = core->nodes.v[i];
 
-        if (n->forget && n->conn == 0 && !waits(c, n) &&
-            mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
-            mrd_core_drop_node(c, n);
+        if (node->forget && node->conn == 0 && !waits(core, node) &&
+            mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
+            mrd_core_drop_node(core, node);
     }
 }
 
 void
-mrd_core_tick(mrd_core *c, mrd_core_time now)
+mrd_core_tick(mrd_core *core, mrd_core_time now)
 {
-    mrd_core_enter(c, now);
-    drop_forgotten(c);
-    mrd_core_surveys_tick(c);
-    mrd_core_watch_hangs(c);
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        if (!c->sessions[i]->deleted && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
-            mrd_session_run(c, c->sessions[i]);
+    mrd_core_enter(core, now);
+    drop_forgotten(core);
+    mrd_core_surveys_tick(core);
+    mrd_core_watch_hangs(core);
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        if (!core->sessions[i]->deleted && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
+            mrd_session_run(core, core->sessions[i]);
     }
-    mrd_core_remove_deleted(c);
-    if (now.local.ns >= c->next_save.ns) {
-        c->next_save.ns = now.local.ns + SAVE_EVERY;
-        mrd_core_save_round(c);
+    mrd_core_remove_deleted(core);
+    if (now.local.ns >= core->next_save.ns) {
+        core->next_save.ns = now.local.ns + SAVE_EVERY;
+        mrd_core_save_round(core);
     }
-    if (now.local.ns >= c->next_retain.ns) {
-        c->next_retain.ns = now.local.ns + RETAIN_EVERY;
-        mrd_core_retain(c);
+    if (now.local.ns >= core->next_retain.ns) {
+        core->next_retain.ns = now.local.ns + RETAIN_EVERY;
+        mrd_core_retain(core);
     }
 }

@@ -10,9 +10,9 @@
 /* 1 for "any", UINT64_MAX for "all". */
 uint64_t mrd_require_number(const char *require);
 /* Lists the selected nodes that did not answer or are not connected. */
-void mrd_require_mark_absent(mrd_core *c, mrd_session *s);
-/* Returns false and sets s->message if too few nodes are ready. A missing node counts as one of all
+void mrd_require_mark_absent(mrd_core *core, mrd_session *session);
+/* Returns false and sets session->message if too few nodes are ready. A missing node counts as one of all
  * nodes. */
-bool mrd_require_is_met(mrd_session *s);
+bool mrd_require_is_met(mrd_session *session);
 
 #endif

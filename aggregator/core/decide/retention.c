@@ -7,88 +7,90 @@
 #include "base/num.h"
 
 void
-mrd_core_retire(mrd_core *c, mrd_session *s)
+mrd_core_retire(mrd_core *core, mrd_session *session)
 {
-    if (s->deleted)
+    if (session->deleted)
         return;
-    s->deleted = true;
-    if (s->job.after != 0) /* it has not begun */
-        s->job = (mrd_merge_job){ .state = MRD_MERGE_CANCELLED };
-    for (size_t i = 0; i < s->n_artifacts; i++)
-        mrd_stored_files_retire(&c->files, s->artifacts[i].sha256);
-    mrd_core_answer_gone(c, s->id);
+    session->deleted = true;
+    if (session->job.after != 0) /* it has not begun */
+        session->job = (mrd_merge_job){ .state = MRD_MERGE_CANCELLED };
+    for (size_t i = 0; i < session->n_artifacts; i++)
+        mrd_stored_files_retire(&core->files, session->artifacts[i].sha256);
+    mrd_core_answer_gone(core, session->id);
 }
 
 /* the session lists no files any more */
 static void
-core_unlist(mrd_core *c, mrd_session *s)
+core_unlist(mrd_core *core, mrd_session *session)
 {
-    mrd_core_retire(c, s);
-    for (size_t i = 0; i < s->n_artifacts; i++)
-        mrd_stored_files_unlist(&c->files, s->artifacts[i].sha256);
-    s->n_artifacts = 0;
+    mrd_core_retire(core, session);
+    for (size_t i = 0; i < session->n_artifacts; i++)
+        mrd_stored_files_unlist(&core->files, session->artifacts[i].sha256);
+    session->n_artifacts = 0;
 }
 
 static uint64_t
-folders_bytes(const mrd_core *c)
+folders_bytes(const mrd_core *core)
 {
     uint64_t sum = 0;
 
-    for (size_t i = 0; i < c->n_sessions; i++)
-        sum += c->sessions[i]->deleted ? 0 : mrd_session_bytes(c->sessions[i]);
+    for (size_t i = 0; i < core->n_sessions; i++)
+        sum += core->sessions[i]->deleted ? 0 : mrd_session_bytes(core->sessions[i]);
     return sum;
 }
 
 uint64_t
-mrd_core_store_bytes(const mrd_core *c)
+mrd_core_store_bytes(const mrd_core *core)
 {
-    return folders_bytes(c) + c->files.bytes;
+    return folders_bytes(core) + core->files.bytes;
 }
 
 /* A session that runs, is being merged or is being sent stays. */
 static bool
-may_go(const mrd_session *s)
+may_go(const mrd_session *session)
 {
-    return !s->deleted && mrd_session_is_over(s) && s->served == 0 && !mrd_session_is_merging(s) &&
-           !mrd_session_is_converting(s);
+    return !session->deleted && mrd_session_is_over(session) && session->served == 0 &&
+           !mrd_session_is_merging(session) && !mrd_session_is_converting(session);
 }
 
 /* A session that is to be exported stays until the export is complete. */
 static bool
-may_be_retired(const mrd_core *c, const mrd_session *s)
+may_be_retired(const mrd_core *core, const mrd_session *session)
 {
-    return may_go(s) && (!mrd_session_is_exported(s, c->limits.exports) ||
-                         s->state != MRD_SESSION_COMPLETE || s->copy.state == MRD_EXPORT_DONE);
+    return may_go(session) &&
+           (!mrd_session_is_exported(session, core->limits.exports) ||
+            session->state != MRD_SESSION_COMPLETE || session->copy.state == MRD_EXPORT_DONE);
 }
 
 /* Returns the time from which a session's age counts: its end, so that long and short recordings
  * are kept for the same time. */
 static mrd_wall_ns
-age_begins(const mrd_session *s)
+age_begins(const mrd_session *session)
 {
-    return s->ended.ns > s->created.ns ? s->ended : s->created;
+    return session->ended.ns > session->created.ns ? session->ended : session->created;
 }
 
 static void
-retire(mrd_core *c, mrd_session *s, const char *reason)
+retire(mrd_core *core, mrd_session *session, const char *reason)
 {
-    mrd_core_retire(c, s);
-    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-RETAIN",
-                    "A session was removed: id=%s hours=%lld bytes=%llu reason=%s", s->text,
-                    (long long) ((c->now.wall.ns - age_begins(s).ns) / (3600 * MRD_SEC)),
-                    (unsigned long long) mrd_session_bytes(s), reason);
+    mrd_core_retire(core, session);
+    mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-RETAIN",
+                    "A session was removed: id=%s hours=%lld bytes=%llu reason=%s", session->text,
+                    (long long) ((core->now.wall.ns - age_begins(session).ns) / (3600 * MRD_SEC)),
+                    (unsigned long long) mrd_session_bytes(session), reason);
 }
 
 static mrd_session *
-oldest_that_may_go(const mrd_core *c)
+oldest_that_may_go(const mrd_core *core)
 {
     mrd_session *oldest = NULL;
 
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        mrd_session *s = c->sessions[i];
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        mrd_session *session = core->sessions[i];
 
-        if (may_be_retired(c, s) && (oldest == NULL || age_begins(s).ns < age_begins(oldest).ns))
-            oldest = s;
+        if (may_be_retired(core, session) &&
+            (oldest == NULL || age_begins(session).ns < age_begins(oldest).ns))
+            oldest = session;
     }
     return oldest;
 }
@@ -99,44 +101,45 @@ oldest_that_may_go(const mrd_core *c)
 /* Returns false for an hour after the wall clock was set. A wrong time would make every session too
  * old, and what is removed does not come back with the right time. */
 static bool
-age_is_known(mrd_core *c)
+age_is_known(mrd_core *core)
 {
-    int64_t offset = mrd_sat_sub(c->now.wall.ns, c->now.local.ns);
-    int64_t step = mrd_sat_sub(offset, c->wall_offset);
+    int64_t offset = mrd_sat_sub(core->now.wall.ns, core->now.local.ns);
+    int64_t step = mrd_sat_sub(offset, core->wall_offset);
 
-    c->wall_offset = offset;
+    core->wall_offset = offset;
     if (mrd_sat_abs(step) > WALL_STEP) {
-        c->age_known = mrd_local_add(c->now.local, WALL_TRUST);
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-WALL-SET",
+        core->age_known = mrd_local_add(core->now.local, WALL_TRUST);
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-WALL-SET",
                         "The wall clock was set or this machine slept, so no session is removed "
                         "for its age in the next hour: seconds=%lld",
                         (long long) (step / MRD_SEC));
     }
-    return !mrd_local_before(c->now.local, c->age_known);
+    return !mrd_local_before(core->now.local, core->age_known);
 }
 
 void
-mrd_core_retain(mrd_core *c)
+mrd_core_retain(mrd_core *core)
 {
-    uint64_t most = (uint64_t) c->limits.retain_bytes, folders;
-    bool by_age = c->limits.retain > 0 && age_is_known(c);
+    uint64_t most = (uint64_t) core->limits.retain_bytes, folders;
+    bool by_age = core->limits.retain > 0 && age_is_known(core);
 
-    if (c->store_gone) /* the directory in its path belongs to someone else */
+    if (core->store_gone) /* the directory in its path belongs to someone else */
         return;
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        mrd_session *s = c->sessions[i];
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        mrd_session *session = core->sessions[i];
 
-        if (by_age && may_be_retired(c, s) && c->now.wall.ns - age_begins(s).ns > c->limits.retain)
-            retire(c, s, "older than --retain");
+        if (by_age && may_be_retired(core, session) &&
+            core->now.wall.ns - age_begins(session).ns > core->limits.retain)
+            retire(core, session, "older than --retain");
     }
-    folders = folders_bytes(c);
-    while (most > 0 && folders + c->files.bytes > most) {
-        mrd_session *oldest = oldest_that_may_go(c);
+    folders = folders_bytes(core);
+    while (most > 0 && folders + core->files.bytes > most) {
+        mrd_session *oldest = oldest_that_may_go(core);
 
         if (oldest == NULL)
             return;
         folders -= mrd_session_bytes(oldest);
-        retire(c, oldest, "the oldest beyond --retain-size");
+        retire(core, oldest, "the oldest beyond --retain-size");
     }
 }
 
@@ -145,83 +148,84 @@ mrd_core_retain(mrd_core *c)
 #define REMOVE_AGAIN (60 * MRD_SEC)
 
 static bool
-is_used(const mrd_core *c, const mrd_session *s)
+is_used(const mrd_core *core, const mrd_session *session)
 {
-    for (unsigned i = 0; i < c->n_pending; i++) {
-        if (c->pending[i].session == s)
+    for (unsigned i = 0; i < core->n_pending; i++) {
+        if (core->pending[i].session == session)
             return true;
     }
     /* A manifest that is being written would create the directory again. */
-    return s->served > 0 || mrd_session_is_merging(s) || s->save.writing != 0 || s->measuring ||
-           mrd_session_is_converting(s) || s->copy.state == MRD_EXPORT_PENDING ||
-           s->copy.state == MRD_EXPORT_RUNNING;
+    return session->served > 0 || mrd_session_is_merging(session) || session->save.writing != 0 ||
+           session->measuring || mrd_session_is_converting(session) ||
+           session->copy.state == MRD_EXPORT_PENDING || session->copy.state == MRD_EXPORT_RUNNING;
 }
 
 void
-mrd_core_remove_deleted(mrd_core *c)
+mrd_core_remove_deleted(mrd_core *core)
 {
-    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM); i++) {
-        mrd_session *s = c->sessions[i];
+    for (size_t i = 0; i < core->n_sessions && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM);
+         i++) {
+        mrd_session *session = core->sessions[i];
 
-        if (!s->deleted || s->removing || mrd_local_before(c->now.local, s->remove_at) ||
-            is_used(c, s))
+        if (!session->deleted || session->removing ||
+            mrd_local_before(core->now.local, session->remove_at) || is_used(core, session))
             continue;
-        if (!s->closed) {
-            if (!s->closing)
-                mrd_effects_add(&c->out, MRD_DO_CLOSE)->session = s;
-            s->closing = true;
+        if (!session->closed) {
+            if (!session->closing)
+                mrd_effects_add(&core->out, MRD_DO_CLOSE)->session = session;
+            session->closing = true;
             continue;
         }
-        s->removing = true;
-        mrd_effects_add(&c->out, MRD_DO_REMOVE)->session = s;
+        session->removing = true;
+        mrd_effects_add(&core->out, MRD_DO_REMOVE)->session = session;
     }
 }
 
 static void
-give_gaps_back(const mrd_core *c, const mrd_session *s)
+give_gaps_back(const mrd_core *core, const mrd_session *session)
 {
-    for (size_t i = 0; i < s->n_parts; i++) {
-        mrd_node *n = mrd_nodes_by_id(&c->nodes, s->parts[i]->instance_id);
-        uint64_t gaps = mrd_part_gaps(s->parts[i]);
+    for (size_t i = 0; i < session->n_parts; i++) {
+        mrd_node *node = mrd_nodes_by_id(&core->nodes, session->parts[i]->instance_id);
+        uint64_t gaps = mrd_part_gaps(session->parts[i]);
 
-        if (n != NULL)
-            n->gaps -= gaps < n->gaps ? gaps : n->gaps;
+        if (node != NULL)
+            node->gaps -= gaps < node->gaps ? gaps : node->gaps;
     }
 }
 
 /* The session stays hidden. After a restart it is listed again if the directory still exists. */
 static void
-remove_later(mrd_core *c, mrd_session *s, const mrd_why *failed)
+remove_later(mrd_core *core, mrd_session *session, const mrd_why *failed)
 {
-    if (s->remove_at.ns == 0)
-        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-REMOVE",
+    if (session->remove_at.ns == 0)
+        mrd_effects_log(&core->out, MRD_LOG_ERROR, "AGG-REMOVE",
                         "The files of a deleted session cannot be removed, this is tried again "
                         "each minute and needs another deletion after a restart: id=%s reason=%s",
-                        s->text, failed->text);
-    s->removing = false;
-    s->remove_at = mrd_local_add(c->now.local, REMOVE_AGAIN);
+                        session->text, failed->text);
+    session->removing = false;
+    session->remove_at = mrd_local_add(core->now.local, REMOVE_AGAIN);
 }
 
 void
-mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session, const mrd_why *failed)
+mrd_core_removed(mrd_core *core, mrd_core_time now, uint64_t session, const mrd_why *failed)
 {
-    mrd_core_enter(c, now);
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        mrd_session *s = c->sessions[i];
+    mrd_core_enter(core, now);
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        mrd_session *s = core->sessions[i];
 
         if (s->id != session || !s->removing)
             continue;
         if (failed != NULL) {
-            remove_later(c, s, failed);
+            remove_later(core, s, failed);
             return;
         }
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DELETED",
+        mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-SESSION-DELETED",
                         "A session was deleted: id=%s", s->text);
-        core_unlist(c, s);
-        give_gaps_back(c, s);
-        mrd_effects_add(&c->out, MRD_DO_SWEEP);
+        core_unlist(core, s);
+        give_gaps_back(core, s);
+        mrd_effects_add(&core->out, MRD_DO_SWEEP);
         mrd_session_free(s);
-        c->sessions[i] = c->sessions[--c->n_sessions];
+        core->sessions[i] = core->sessions[--core->n_sessions];
         return;
     }
 }

@@ -3,97 +3,97 @@
 #include "aggregator/core/model/state.h"
 
 static unsigned
-nodes_alive(const mrd_core *c)
+nodes_alive(const mrd_core *core)
 {
     unsigned n = 0;
 
-    for (size_t i = 0; i < c->nodes.n; i++)
-        n += mrd_core_is_alive(c, c->nodes.v[i]);
+    for (size_t i = 0; i < core->nodes.n; i++)
+        n += mrd_core_is_alive(core, core->nodes.v[i]);
     return n;
 }
 
 mrd_survey *
-mrd_core_survey(mrd_core *c, uint64_t id)
+mrd_core_survey(mrd_core *core, uint64_t id)
 {
     for (size_t i = 0; i < MRD_SURVEYS_MAX && id != 0; i++) {
-        if (c->surveys[i].id == id)
-            return &c->surveys[i];
+        if (core->surveys[i].id == id)
+            return &core->surveys[i];
     }
     return NULL;
 }
 
 static mrd_survey *
-free_survey(mrd_core *c)
+free_survey(mrd_core *core)
 {
     for (size_t i = 0; i < MRD_SURVEYS_MAX; i++) {
-        if (c->surveys[i].id == 0)
-            return &c->surveys[i];
+        if (core->surveys[i].id == 0)
+            return &core->surveys[i];
     }
     return NULL;
 }
 
 uint64_t
-mrd_core_ask(mrd_core *c, const mrd_session *s, Mrd__ControlType type, const mrd_trigger *t,
-             mrd_dur_ns timeout, mrd_dur_ns give_up)
+mrd_core_ask(mrd_core *core, const mrd_session *session, Mrd__ControlType type,
+             const mrd_trigger *trigger, mrd_dur_ns timeout, mrd_dur_ns give_up)
 {
-    mrd_survey *v = free_survey(c);
-    mrd_effect *e;
+    mrd_survey *survey = free_survey(core);
+    mrd_effect *effect;
 
-    if (v == NULL || !mrd_effects_room(&c->out, 1))
+    if (survey == NULL || !mrd_effects_room(&core->out, 1))
         return 0;
-    *v = (mrd_survey){ .id = ++c->last_survey,
-                       .session = s->id,
-                       .trigger = t == NULL ? 0 : t->id,
-                       .type = type,
-                       .revision = s->changes.revision,
-                       .asked = nodes_alive(c),
-                       .began = c->now.local,
-                       .last = c->now.local,
-                       .deadline = { c->now.local.ns + timeout } };
-    if (v->asked == 0) /* over at once */
-        v->deadline = c->now.local;
-    e = mrd_effects_add(&c->out, MRD_DO_ASK);
-    e->survey = v->id;
-    e->timeout = timeout;
-    e->give_up = give_up;
-    e->session = mrd_core_session(c, s->id);
-    e->directives[0] = (mrd_directive){
+    *survey = (mrd_survey){ .id = ++core->last_survey,
+                            .session = session->id,
+                            .trigger = trigger == NULL ? 0 : trigger->id,
+                            .type = type,
+                            .revision = session->changes.revision,
+                            .asked = nodes_alive(core),
+                            .began = core->now.local,
+                            .last = core->now.local,
+                            .deadline = { core->now.local.ns + timeout } };
+    if (survey->asked == 0) /* over at once */
+        survey->deadline = core->now.local;
+    effect = mrd_effects_add(&core->out, MRD_DO_ASK);
+    effect->survey = survey->id;
+    effect->timeout = timeout;
+    effect->give_up = give_up;
+    effect->session = mrd_core_session(core, session->id);
+    effect->directives[0] = (mrd_directive){
         .type = type,
-        .id = s->id,
-        .session = s,
-        .trigger = t == NULL ? 0 : (size_t) (t - s->triggers) + 1,
+        .id = session->id,
+        .session = session,
+        .trigger = trigger == NULL ? 0 : (size_t) (trigger - session->triggers) + 1,
     };
-    e->n_directives = 1;
-    e->value = v->asked;
-    return v->id;
+    effect->n_directives = 1;
+    effect->value = survey->asked;
+    return survey->id;
 }
 
 void
-mrd_core_survey_end(mrd_core *c, mrd_survey *v)
+mrd_core_survey_end(mrd_core *core, mrd_survey *survey)
 {
-    mrd_effects_add(&c->out, MRD_DO_ASK_END)->survey = v->id;
-    mrd_map_fini(&v->answered_by);
-    *v = (mrd_survey){ 0 };
+    mrd_effects_add(&core->out, MRD_DO_ASK_END)->survey = survey->id;
+    mrd_map_fini(&survey->answered_by);
+    *survey = (mrd_survey){ 0 };
 }
 
 /* Returns true while the session still needs the survey. The session removes its survey after it
  * used the result. */
 static bool
-is_awaited(const mrd_core *c, const mrd_survey *v)
+is_awaited(const mrd_core *core, const mrd_survey *survey)
 {
-    const mrd_session *s = mrd_core_session(c, v->session);
+    const mrd_session *session = mrd_core_session(core, survey->session);
 
-    return s != NULL && s->survey == v->id;
+    return session != NULL && session->survey == survey->id;
 }
 
 void
-mrd_core_surveys_tick(mrd_core *c)
+mrd_core_surveys_tick(mrd_core *core)
 {
     for (size_t i = 0; i < MRD_SURVEYS_MAX; i++) {
-        mrd_survey *v = &c->surveys[i];
+        mrd_survey *survey = &core->surveys[i];
 
-        if (v->id != 0 && c->now.local.ns >= v->deadline.ns && !is_awaited(c, v) &&
-            mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
-            mrd_core_survey_end(c, v);
+        if (survey->id != 0 && core->now.local.ns >= survey->deadline.ns &&
+            !is_awaited(core, survey) && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
+            mrd_core_survey_end(core, survey);
     }
 }

@@ -14,92 +14,98 @@
 #define ASK_TIMEOUT MRD_SEC
 
 mrd_err
-mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why)
+mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_why *why)
 {
-    if (s->n_triggers >= MRD_TRIGGERS_MAX)
+    if (session->n_triggers >= MRD_TRIGGERS_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "session %s was triggered %d times: start a new one",
-                           s->text, MRD_TRIGGERS_MAX);
-    if (!MRD_VEC_NEXT(s->triggers, s->n_triggers))
+                           session->text, MRD_TRIGGERS_MAX);
+    if (!MRD_VEC_NEXT(session->triggers, session->n_triggers))
         return mrd_why_set(why, MRD_NOMEM, 0, "trigger");
-    mrd_session_touch(s);
-    s->triggers[s->n_triggers] = *t;
-    s->triggers[s->n_triggers++].version = s->save.version;
+    mrd_session_touch(session);
+    session->triggers[session->n_triggers] = *trigger;
+    session->triggers[session->n_triggers++].version = session->save.version;
     return MRD_OK;
 }
 
 /* A session accepts triggers as soon as its state is "recording". The nodes receive the trigger
  * when the start is on disk. */
 static bool
-is_triggered(const mrd_session *s, uint64_t id)
+is_triggered(const mrd_session *session, uint64_t id)
 {
-    return !s->deleted && mrd_session_is_recorder(s) &&
-           (s->step == MRD_STEP_GO || s->step == MRD_STEP_RECORD) && (id == 0 || s->id == id);
+    return !session->deleted && mrd_session_is_recorder(session) &&
+           (session->step == MRD_STEP_GO || session->step == MRD_STEP_RECORD) &&
+           (id == 0 || session->id == id);
 }
 
 /* All reports within half a second, from all nodes, become one trigger, and a session has at most
  * one trigger a second. No report is lost, because the window ends after the last of them. */
 void
-mrd_session_report(mrd_core *c, mrd_session *s, const mrd_node *n, const char *reason)
+mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node, const char *reason)
 {
-    int64_t now = mrd_core_session_now(c).ns;
+    int64_t now = mrd_core_session_now(core).ns;
 
-    if (!is_triggered(s, 0) || s->report_at.ns != 0 || mrd_session_part(s, n->instance_id) == NULL)
+    if (!is_triggered(session, 0) || session->report_at.ns != 0 ||
+        mrd_session_part(session, node->instance_id) == NULL)
         return;
-    s->report_at.ns = now + REPORT_GATHER;
-    if (s->report_last.ns != 0 && s->report_at.ns < s->report_last.ns + REPORT_PERIOD)
-        s->report_at.ns = s->report_last.ns + REPORT_PERIOD;
-    snprintf(s->report, sizeof(s->report), "%.100s: %.150s", n->instance_id, reason);
+    session->report_at.ns = now + REPORT_GATHER;
+    if (session->report_last.ns != 0 &&
+        session->report_at.ns < session->report_last.ns + REPORT_PERIOD)
+        session->report_at.ns = session->report_last.ns + REPORT_PERIOD;
+    snprintf(session->report, sizeof(session->report), "%.100s: %.150s", node->instance_id, reason);
 }
 
 void
-mrd_session_gather_reports(mrd_core *c, mrd_session *s)
+mrd_session_gather_reports(mrd_core *core, mrd_session *session)
 {
-    mrd_trigger t = { .to = mrd_core_session_now(c) };
+    mrd_trigger trigger = { .to = mrd_core_session_now(core) };
     mrd_why why = { 0 };
 
-    if (s->report_at.ns == 0 || t.to.ns < s->report_at.ns)
+    if (session->report_at.ns == 0 || trigger.to.ns < session->report_at.ns)
         return;
-    s->report_at.ns = 0;
-    s->report_last = t.to;
-    t.from.ns =
-        t.to.ns - (s->params.recorder_ns < REPORT_WINDOW ? s->params.recorder_ns : REPORT_WINDOW);
-    t.id = mrd_core_random(c);
-    mrd_text_set(t.reason, sizeof(t.reason), s->report);
-    if (mrd_session_add_trigger(s, &t, &why) != MRD_OK) {
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-TRIGGER",
-                        "A trigger was refused: session=%s reason=%s", s->text, why.text);
+    session->report_at.ns = 0;
+    session->report_last = trigger.to;
+    trigger.from.ns =
+        trigger.to.ns -
+        (session->params.recorder_ns < REPORT_WINDOW ? session->params.recorder_ns : REPORT_WINDOW);
+    trigger.id = mrd_core_random(core);
+    mrd_text_set(trigger.reason, sizeof(trigger.reason), session->report);
+    if (mrd_session_add_trigger(session, &trigger, &why) != MRD_OK) {
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-TRIGGER",
+                        "A trigger was refused: session=%s reason=%s", session->text, why.text);
         return;
     }
-    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-TRIGGER",
-                    "A flight recorder's window is collected: session=%s reason=%s", s->text,
-                    t.reason);
-    mrd_core_save(c, s);
+    mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-TRIGGER",
+                    "A flight recorder's window is collected: session=%s reason=%s", session->text,
+                    trigger.reason);
+    mrd_core_save(core, session);
 }
 
 /* Returns true while nodes still receive the start. Surveys of a session run in parallel, so a
  * trigger could reach a node that does not have the session yet. */
 static bool
-is_starting(const mrd_core *c, const mrd_session *s)
+is_starting(const mrd_core *core, const mrd_session *session)
 {
     for (size_t i = 0; i < MRD_SURVEYS_MAX; i++)
-        if (c->surveys[i].id != 0 && c->surveys[i].session == s->id &&
-            c->surveys[i].type == MRD__CONTROL_TYPE__CONTROL_GO)
+        if (core->surveys[i].id != 0 && core->surveys[i].session == session->id &&
+            core->surveys[i].type == MRD__CONTROL_TYPE__CONTROL_GO)
             return true;
     return false;
 }
 
 void
-mrd_session_send_triggers(mrd_core *c, mrd_session *s)
+mrd_session_send_triggers(mrd_core *core, mrd_session *session)
 {
-    if (s->step != MRD_STEP_RECORD || is_starting(c, s))
+    if (session->step != MRD_STEP_RECORD || is_starting(core, session))
         return;
-    for (size_t i = 0; i < s->n_triggers; i++) {
-        mrd_trigger *t = &s->triggers[i];
+    for (size_t i = 0; i < session->n_triggers; i++) {
+        mrd_trigger *trigger = &session->triggers[i];
 
-        if (t->sent || t->version > s->save.tried || !mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
+        if (trigger->sent || trigger->version > session->save.tried ||
+            !mrd_effects_room(&core->out, MRD_EFFECTS_ROOM))
             continue;
-        t->sent = true;
-        (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_TRIGGER, t, ASK_TIMEOUT, 0);
+        trigger->sent = true;
+        (void) mrd_core_ask(core, session, MRD__CONTROL_TYPE__CONTROL_TRIGGER, trigger, ASK_TIMEOUT,
+                            0);
     }
 }
 
@@ -115,32 +121,32 @@ say_others(mrd_why *why, size_t triggered)
 }
 
 void
-mrd_core_trigger(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, mrd_dur_ns last,
+mrd_core_trigger(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id, mrd_dur_ns last,
                  const char *reason)
 {
-    mrd_trigger t = { 0 };
+    mrd_trigger trigger = { 0 };
     mrd_why why = { 0 }, refused = { 0 };
     size_t triggered = 0, awaited = 0;
 
-    mrd_core_enter(c, now);
-    t.to = mrd_core_session_now(c);
-    t.from.ns = t.to.ns - last;
-    t.id = mrd_core_random(c);
-    mrd_text_set(t.reason, sizeof(t.reason), reason);
+    mrd_core_enter(core, now);
+    trigger.to = mrd_core_session_now(core);
+    trigger.from.ns = trigger.to.ns - last;
+    trigger.id = mrd_core_random(core);
+    mrd_text_set(trigger.reason, sizeof(trigger.reason), reason);
     /* a failure in one session does not affect the others */
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        mrd_session *s = c->sessions[i];
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        mrd_session *session = core->sessions[i];
 
-        if (!is_triggered(s, id))
+        if (!is_triggered(session, id))
             continue;
-        if (mrd_session_add_trigger(s, &t, &refused) != MRD_OK) {
+        if (mrd_session_add_trigger(session, &trigger, &refused) != MRD_OK) {
             if (why.err == MRD_OK)
                 why = refused;
             continue;
         }
         triggered++;
-        awaited += mrd_core_await(c, ticket, s, t.id) == MRD_OK;
-        mrd_core_save(c, s);
+        awaited += mrd_core_await(core, ticket, session, trigger.id) == MRD_OK;
+        mrd_core_save(core, session);
     }
     if (triggered == 0 && why.err == MRD_OK)
         mrd_why_set(&why, MRD_STATE, 0,
@@ -152,7 +158,7 @@ mrd_core_trigger(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, m
                     "too many commands wait for the disk: windows are collected, but the answer "
                     "does not wait for it");
     if (awaited == 0)
-        mrd_core_answer(c, ticket, &why, 0);
+        mrd_core_answer(core, ticket, &why, 0);
     else if (why.err != MRD_OK)
-        mrd_core_await_failed(c, ticket, &why);
+        mrd_core_await_failed(core, ticket, &why);
 }

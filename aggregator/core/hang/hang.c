@@ -10,24 +10,24 @@
 #define FORGET_GONE (600 * MRD_SEC) /* of the processes of a node that left */
 
 const char *
-mrd_hang_class_text(mrd_hang_class c)
+mrd_hang_class_text(mrd_hang_class hang_class)
 {
     static const char *const texts[MRD_HANG_CLASSES] = {
         "none",   "dead",      "unseen",     "stopped", "not entered", "other operation",
         "inside", "all stuck", "cannot tell"
     };
 
-    return texts[c];
+    return texts[hang_class];
 }
 
 const char *
-mrd_hang_state_text(mrd_hang_state s)
+mrd_hang_state_text(mrd_hang_state state)
 {
     static const char *const texts[MRD_HANG_STATES] = { "running",   "sleeping", "stopped",
                                                         "disk wait", "zombie",   "gone",
                                                         "unknown" };
 
-    return texts[s];
+    return texts[state];
 }
 
 mrd_hang_state
@@ -57,58 +57,59 @@ mrd_hang_state_of(char letter)
 mrd_hang *
 mrd_hang_new(const mrd_hang_options *options)
 {
-    mrd_hang *h = calloc(1, sizeof(*h));
+    mrd_hang *hang = calloc(1, sizeof(*hang));
 
-    if (h == NULL || (h->history = calloc(MRD_HANG_HISTORY, sizeof(*h->history))) == NULL) {
-        free(h);
+    if (hang == NULL ||
+        (hang->history = calloc(MRD_HANG_HISTORY, sizeof(*hang->history))) == NULL) {
+        free(hang);
         return NULL;
     }
-    h->o = *options;
-    h->o.confirm = h->o.confirm != 0 ? h->o.confirm : 500 * MRD_MS;
-    h->o.stale = h->o.stale != 0 ? h->o.stale : 2 * MRD_SEC;
-    h->o.unseen = h->o.unseen != 0 ? h->o.unseen : 5 * MRD_SEC;
-    h->o.busy = h->o.busy != 0 ? h->o.busy : 1800 * MRD_SEC;
-    h->o.unlearned = h->o.unlearned != 0 ? h->o.unlearned : 1800 * MRD_SEC;
-    return h;
+    hang->o = *options;
+    hang->o.confirm = hang->o.confirm != 0 ? hang->o.confirm : 500 * MRD_MS;
+    hang->o.stale = hang->o.stale != 0 ? hang->o.stale : 2 * MRD_SEC;
+    hang->o.unseen = hang->o.unseen != 0 ? hang->o.unseen : 5 * MRD_SEC;
+    hang->o.busy = hang->o.busy != 0 ? hang->o.busy : 1800 * MRD_SEC;
+    hang->o.unlearned = hang->o.unlearned != 0 ? hang->o.unlearned : 1800 * MRD_SEC;
+    return hang;
 }
 
 static void
-free_job(hang_job *j)
+free_job(hang_job *job)
 {
-    free(j->nodes);
-    free(j);
+    free(job->nodes);
+    free(job);
 }
 
 void
-mrd_hang_free(mrd_hang *h)
+mrd_hang_free(mrd_hang *hang)
 {
-    if (h == NULL)
+    if (hang == NULL)
         return;
-    for (size_t i = 0; i < h->n_jobs; i++)
-        free_job(h->jobs[i]);
-    for (size_t i = 0; i < h->n_nodes; i++)
-        free(h->nodes[i].processes);
-    mrd_map_fini(&h->node_by_key);
-    free(h->jobs);
-    free(h->nodes);
-    free(h->members);
-    free(h->history);
-    free(h->changed);
-    free(h);
+    for (size_t i = 0; i < hang->n_jobs; i++)
+        free_job(hang->jobs[i]);
+    for (size_t i = 0; i < hang->n_nodes; i++)
+        free(hang->nodes[i].processes);
+    mrd_map_fini(&hang->node_by_key);
+    free(hang->jobs);
+    free(hang->nodes);
+    free(hang->members);
+    free(hang->history);
+    free(hang->changed);
+    free(hang);
 }
 
 static hang_node *
-find_node(const mrd_hang *h, uint64_t key)
+find_node(const mrd_hang *hang, uint64_t key)
 {
-    uint32_t i = mrd_map_get(&h->node_by_key, (mrd_map_key){ key, 0, 0 });
+    uint32_t i = mrd_map_get(&hang->node_by_key, (mrd_map_key){ key, 0, 0 });
 
-    return i == MRD_MAP_NONE ? NULL : &h->nodes[i];
+    return i == MRD_MAP_NONE ? NULL : &hang->nodes[i];
 }
 
 void
-mrd_hang_node_seen(mrd_hang *h, uint64_t node, mrd_local_ns at)
+mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at)
 {
-    hang_node *n = find_node(h, node);
+    hang_node *n = find_node(hang, node);
 
     if (n == NULL)
         return; /* it reported no process */
@@ -117,9 +118,9 @@ mrd_hang_node_seen(mrd_hang *h, uint64_t node, mrd_local_ns at)
 }
 
 void
-mrd_hang_node_gone(mrd_hang *h, uint64_t node)
+mrd_hang_node_gone(mrd_hang *hang, uint64_t node)
 {
-    hang_node *n = find_node(h, node);
+    hang_node *n = find_node(hang, node);
 
     if (n != NULL)
         n->gone = true;
@@ -127,29 +128,29 @@ mrd_hang_node_gone(mrd_hang *h, uint64_t node)
 
 /* The job's list of nodes keeps the node, so that the order of reports does not matter. */
 static void
-forget_processes(mrd_hang *h, hang_node *n)
+forget_processes(mrd_hang *hang, hang_node *node)
 {
-    for (size_t i = 0; i < n->n; i++)
-        n->processes[i].job->n--;
-    h->counts.ranks -= n->n;
-    n->n = 0;
+    for (size_t i = 0; i < node->n; i++)
+        node->processes[i].job->n--;
+    hang->counts.ranks -= node->n;
+    node->n = 0;
 }
 
 bool
-mrd_hang_node_begin(mrd_hang *h, uint64_t node, const char *name, bool left_out, mrd_local_ns at)
+mrd_hang_node_begin(mrd_hang *hang, uint64_t node, const char *name, bool left_out, mrd_local_ns at)
 {
-    hang_node *n = find_node(h, node);
+    hang_node *n = find_node(hang, node);
 
     if (n == NULL) {
-        if (!MRD_VEC_ROOM(h->nodes, h->n_nodes, h->cap_nodes, 1) ||
-            mrd_map_put(&h->node_by_key, (mrd_map_key){ node, 0, 0 }, (uint32_t) h->n_nodes) !=
-                MRD_OK)
+        if (!MRD_VEC_ROOM(hang->nodes, hang->n_nodes, hang->cap_nodes, 1) ||
+            mrd_map_put(&hang->node_by_key, (mrd_map_key){ node, 0, 0 },
+                        (uint32_t) hang->n_nodes) != MRD_OK)
             return false;
-        n = &h->nodes[h->n_nodes++];
+        n = &hang->nodes[hang->n_nodes++];
         *n = (hang_node){ 0 };
         mrd_text_set(n->name, sizeof(n->name), name);
     }
-    forget_processes(h, n);
+    forget_processes(hang, n);
     n->seen = at;
     n->gone = false;
     n->left_out = left_out;
@@ -158,61 +159,63 @@ mrd_hang_node_begin(mrd_hang *h, uint64_t node, const char *name, bool left_out,
 
 /* What processes only claim is never mixed with what is confirmed. */
 static hang_job *
-find_job(const mrd_hang *h, const mrd_job_key *key, bool confirmed)
+find_job(const mrd_hang *hang, const mrd_job_key *key, bool confirmed)
 {
-    for (size_t i = 0; i < h->n_jobs; i++)
-        if (h->jobs[i]->confirmed == confirmed && mrd_job_key_equal(&h->jobs[i]->key, key))
-            return h->jobs[i];
+    for (size_t i = 0; i < hang->n_jobs; i++)
+        if (hang->jobs[i]->confirmed == confirmed && mrd_job_key_equal(&hang->jobs[i]->key, key))
+            return hang->jobs[i];
     return NULL;
 }
 
 static hang_job *
-job_of(mrd_hang *h, const mrd_job_key *key, const mrd_jobid *identity, bool confirmed)
+job_of(mrd_hang *hang, const mrd_job_key *key, const mrd_jobid *identity, bool confirmed)
 {
-    hang_job *j = find_job(h, key, confirmed);
+    hang_job *job = find_job(hang, key, confirmed);
 
-    if (j != NULL || h->n_jobs == MRD_HANG_JOBS_MAX)
-        return j;
-    if (!MRD_VEC_ROOM(h->jobs, h->n_jobs, h->cap_jobs, 1) || (j = calloc(1, sizeof(*j))) == NULL)
+    if (job != NULL || hang->n_jobs == MRD_HANG_JOBS_MAX)
+        return job;
+    if (!MRD_VEC_ROOM(hang->jobs, hang->n_jobs, hang->cap_jobs, 1) ||
+        (job = calloc(1, sizeof(*job))) == NULL)
         return NULL;
-    j->key = *key;
-    j->identity = *identity;
-    j->confirmed = confirmed;
-    h->jobs[h->n_jobs++] = j;
-    return j;
+    job->key = *key;
+    job->identity = *identity;
+    job->confirmed = confirmed;
+    hang->jobs[hang->n_jobs++] = job;
+    return job;
 }
 
 static bool
-join(hang_job *j, size_t node)
+join(hang_job *job, size_t node)
 {
-    for (size_t i = 0; i < j->n_nodes; i++)
-        if (j->nodes[i] == node)
+    for (size_t i = 0; i < job->n_nodes; i++)
+        if (job->nodes[i] == node)
             return true;
-    if (!MRD_VEC_ROOM(j->nodes, j->n_nodes, j->cap_nodes, 1))
+    if (!MRD_VEC_ROOM(job->nodes, job->n_nodes, job->cap_nodes, 1))
         return false;
-    j->nodes[j->n_nodes++] = node;
+    job->nodes[job->n_nodes++] = node;
     return true;
 }
 
 void
-mrd_hang_report(mrd_hang *h, uint64_t node, const mrd_jobid *job, int64_t uid, bool confirmed,
+mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid, bool confirmed,
                 const mrd_hang_rank *rank)
 {
-    hang_node *n = find_node(h, node);
+    hang_node *n = find_node(hang, node);
     mrd_job_key key;
     hang_job *j;
 
     mrd_job_key_of(job, uid, &key);
     if (n == NULL || key.text[0] == '\0')
         return; /* which ranks belong together is not known */
-    if (h->counts.ranks >= MRD_HANG_RANKS_MAX || (j = job_of(h, &key, job, confirmed)) == NULL ||
-        !join(j, (size_t) (n - h->nodes)) || !MRD_VEC_ROOM(n->processes, n->n, n->cap, 1)) {
+    if (hang->counts.ranks >= MRD_HANG_RANKS_MAX ||
+        (j = job_of(hang, &key, job, confirmed)) == NULL || !join(j, (size_t) (n - hang->nodes)) ||
+        !MRD_VEC_ROOM(n->processes, n->n, n->cap, 1)) {
         n->left_out = true;
-        h->counts.left_out++;
+        hang->counts.left_out++;
         return;
     }
     j->n++;
-    h->counts.ranks++;
+    hang->counts.ranks++;
     n->processes[n->n] = (hang_process){ .r = *rank, .job = j };
     if (rank->n_ops > MRD_HANG_OPS)
         n->processes[n->n].r.n_ops = MRD_HANG_OPS;
@@ -222,132 +225,136 @@ mrd_hang_report(mrd_hang *h, uint64_t node, const mrd_jobid *job, int64_t uid, b
 /* ---- Verdicts ---- */
 
 static void
-note(mrd_hang *h, const mrd_hang_verdict *v)
+note(mrd_hang *hang, const mrd_hang_verdict *verdict)
 {
-    if (MRD_VEC_ROOM(h->changed, h->n_changed, h->cap_changed, 1))
-        h->changed[h->n_changed++] = *v;
+    if (MRD_VEC_ROOM(hang->changed, hang->n_changed, hang->cap_changed, 1))
+        hang->changed[hang->n_changed++] = *verdict;
 }
 
 static void
-withdraw(mrd_hang *h, hang_job *j, mrd_local_ns now)
+withdraw(mrd_hang *hang, hang_job *job, mrd_local_ns now)
 {
-    j->verdict.withdrawn = now;
-    h->counts.withdrawn++;
-    note(h, &j->verdict);
-    h->history[h->history_at] = j->verdict;
-    h->history_at = (h->history_at + 1) % MRD_HANG_HISTORY;
-    h->n_history += h->n_history < MRD_HANG_HISTORY;
-    j->verdict.cls = MRD_HANG_NO_VERDICT;
+    job->verdict.withdrawn = now;
+    hang->counts.withdrawn++;
+    note(hang, &job->verdict);
+    hang->history[hang->history_at] = job->verdict;
+    hang->history_at = (hang->history_at + 1) % MRD_HANG_HISTORY;
+    hang->n_history += hang->n_history < MRD_HANG_HISTORY;
+    job->verdict.cls = MRD_HANG_NO_VERDICT;
 }
 
 static bool
-is_same(const mrd_hang_verdict *a, const mrd_hang_verdict *b)
+is_same(const mrd_hang_verdict *verdict, const mrd_hang_verdict *hang_verdict)
 {
-    if (a->cls != b->cls || a->n_culprits != b->n_culprits || a->n_named != b->n_named ||
-        strcmp(a->op, b->op) != 0 || a->entered != b->entered || strcmp(a->reason, b->reason) != 0)
+    if (verdict->cls != hang_verdict->cls || verdict->n_culprits != hang_verdict->n_culprits ||
+        verdict->n_named != hang_verdict->n_named || strcmp(verdict->op, hang_verdict->op) != 0 ||
+        verdict->entered != hang_verdict->entered ||
+        strcmp(verdict->reason, hang_verdict->reason) != 0)
         return false;
-    for (size_t i = 0; i < a->n_named; i++)
-        if (a->named[i].rank != b->named[i].rank || a->named[i].pid != b->named[i].pid)
+    for (size_t i = 0; i < verdict->n_named; i++)
+        if (verdict->named[i].rank != hang_verdict->named[i].rank ||
+            verdict->named[i].pid != hang_verdict->named[i].pid)
             return false;
     return true;
 }
 
 static void
-give(mrd_hang *h, hang_job *j, mrd_local_ns now)
+give(mrd_hang *hang, hang_job *job, mrd_local_ns now)
 {
-    uint64_t id = j->verdict.cls != MRD_HANG_NO_VERDICT ? j->verdict.id : ++h->last_id;
+    uint64_t id = job->verdict.cls != MRD_HANG_NO_VERDICT ? job->verdict.id : ++hang->last_id;
 
-    j->verdict = j->candidate;
-    j->verdict.id = id;
-    j->verdict.job = j->key;
-    memcpy(j->verdict.identity, j->identity.text, sizeof(j->verdict.identity));
-    j->verdict.confirmed = j->confirmed;
-    j->verdict.told = now;
-    h->counts.told[j->verdict.cls]++;
-    note(h, &j->verdict);
+    job->verdict = job->candidate;
+    job->verdict.id = id;
+    job->verdict.job = job->key;
+    memcpy(job->verdict.identity, job->identity.text, sizeof(job->verdict.identity));
+    job->verdict.confirmed = job->confirmed;
+    job->verdict.told = now;
+    hang->counts.told[job->verdict.cls]++;
+    note(hang, &job->verdict);
 }
 
 /* A verdict that names ranks stays until the job goes on. What happens during a standstill, such as
  * exits after a time-out or a debugger that stops a process, is a consequence of it. */
 static bool
-may_replace(const mrd_hang_verdict *old, const mrd_hang_verdict *v)
+may_replace(const mrd_hang_verdict *old, const mrd_hang_verdict *verdict)
 {
     return old->cls == MRD_HANG_NO_VERDICT ||
-           (old->cls == MRD_HANG_CANNOT_TELL && v->cls >= MRD_HANG_NOT_ENTERED &&
-            v->cls != MRD_HANG_ALL_STUCK && !is_same(old, v));
+           (old->cls == MRD_HANG_CANNOT_TELL && verdict->cls >= MRD_HANG_NOT_ENTERED &&
+            verdict->cls != MRD_HANG_ALL_STUCK && !is_same(old, verdict));
 }
 
 static void
-step_job(mrd_hang *h, hang_job *j, mrd_local_ns now)
+step_job(mrd_hang *hang, hang_job *job, mrd_local_ns now)
 {
-    mrd_hang_verdict v = { 0 };
+    mrd_hang_verdict verdict = { 0 };
 
-    if (!mrd_hang_judge(h, j, now, &v))
+    if (!mrd_hang_judge(hang, job, now, &verdict))
         return;
-    if (v.cls == MRD_HANG_NO_VERDICT) {
-        j->candidate.cls = MRD_HANG_NO_VERDICT;
-        if (j->verdict.cls != MRD_HANG_NO_VERDICT)
-            withdraw(h, j, now);
+    if (verdict.cls == MRD_HANG_NO_VERDICT) {
+        job->candidate.cls = MRD_HANG_NO_VERDICT;
+        if (job->verdict.cls != MRD_HANG_NO_VERDICT)
+            withdraw(hang, job, now);
         return;
     }
-    if (!is_same(&v, &j->candidate)) {
-        j->candidate = v;
-        j->candidate_at = now;
+    if (!is_same(&verdict, &job->candidate)) {
+        job->candidate = verdict;
+        job->candidate_at = now;
     }
-    if (mrd_local_diff(now, j->candidate_at) >= h->o.confirm && may_replace(&j->verdict, &v))
-        give(h, j, now);
+    if (mrd_local_diff(now, job->candidate_at) >= hang->o.confirm &&
+        may_replace(&job->verdict, &verdict))
+        give(hang, job, now);
 }
 
 /* Nodes that left long ago, and jobs without processes, are removed. */
 static void
-forget(mrd_hang *h, mrd_local_ns now)
+forget(mrd_hang *hang, mrd_local_ns now)
 {
-    for (size_t i = 0; i < h->n_nodes; i++)
-        if (h->nodes[i].n > 0 && mrd_local_diff(now, h->nodes[i].seen) > FORGET_GONE)
-            forget_processes(h, &h->nodes[i]);
-    for (size_t i = h->n_jobs; i-- > 0;) {
-        hang_job *j = h->jobs[i];
+    for (size_t i = 0; i < hang->n_nodes; i++)
+        if (hang->nodes[i].n > 0 && mrd_local_diff(now, hang->nodes[i].seen) > FORGET_GONE)
+            forget_processes(hang, &hang->nodes[i]);
+    for (size_t i = hang->n_jobs; i-- > 0;) {
+        hang_job *job = hang->jobs[i];
 
-        if (j->n > 0)
+        if (job->n > 0)
             continue;
-        if (j->verdict.cls != MRD_HANG_NO_VERDICT)
-            withdraw(h, j, now);
-        free_job(j);
-        h->jobs[i] = h->jobs[--h->n_jobs];
+        if (job->verdict.cls != MRD_HANG_NO_VERDICT)
+            withdraw(hang, job, now);
+        free_job(job);
+        hang->jobs[i] = hang->jobs[--hang->n_jobs];
     }
 }
 
 size_t
-mrd_hang_step(mrd_hang *h, mrd_local_ns now)
+mrd_hang_step(mrd_hang *hang, mrd_local_ns now)
 {
-    h->n_changed = 0;
-    for (size_t i = 0; i < h->n_jobs; i++)
-        step_job(h, h->jobs[i], now);
-    forget(h, now);
-    return h->n_changed;
+    hang->n_changed = 0;
+    for (size_t i = 0; i < hang->n_jobs; i++)
+        step_job(hang, hang->jobs[i], now);
+    forget(hang, now);
+    return hang->n_changed;
 }
 
 const mrd_hang_verdict *
-mrd_hang_get(const mrd_hang *h, size_t i)
+mrd_hang_get(const mrd_hang *hang, size_t i)
 {
-    for (size_t k = 0; k < h->n_jobs; k++)
-        if (h->jobs[k]->verdict.cls != MRD_HANG_NO_VERDICT && i-- == 0)
-            return &h->jobs[k]->verdict;
-    if (i >= h->n_history)
+    for (size_t k = 0; k < hang->n_jobs; k++)
+        if (hang->jobs[k]->verdict.cls != MRD_HANG_NO_VERDICT && i-- == 0)
+            return &hang->jobs[k]->verdict;
+    if (i >= hang->n_history)
         return NULL;
-    return &h->history[(h->history_at + 2 * MRD_HANG_HISTORY - 1 - i) % MRD_HANG_HISTORY];
+    return &hang->history[(hang->history_at + 2 * MRD_HANG_HISTORY - 1 - i) % MRD_HANG_HISTORY];
 }
 
 const mrd_hang_verdict *
-mrd_hang_changed(const mrd_hang *h, size_t i)
+mrd_hang_changed(const mrd_hang *hang, size_t i)
 {
-    return i < h->n_changed ? &h->changed[i] : NULL;
+    return i < hang->n_changed ? &hang->changed[i] : NULL;
 }
 
 bool
-mrd_hang_is_on(const mrd_hang *h, const mrd_job_key *job, uint64_t node)
+mrd_hang_is_on(const mrd_hang *hang, const mrd_job_key *job, uint64_t node)
 {
-    const hang_node *n = find_node(h, node);
+    const hang_node *n = find_node(hang, node);
 
     for (size_t i = 0; n != NULL && i < n->n; i++)
         if (mrd_job_key_equal(&n->processes[i].job->key, job))
@@ -356,11 +363,11 @@ mrd_hang_is_on(const mrd_hang *h, const mrd_job_key *job, uint64_t node)
 }
 
 void
-mrd_hang_get_counts(const mrd_hang *h, mrd_hang_counts *ret_counts)
+mrd_hang_get_counts(const mrd_hang *hang, mrd_hang_counts *ret_counts)
 {
-    *ret_counts = h->counts;
-    ret_counts->jobs = h->n_jobs;
+    *ret_counts = hang->counts;
+    ret_counts->jobs = hang->n_jobs;
     ret_counts->standing = 0;
-    for (size_t i = 0; i < h->n_jobs; i++)
-        ret_counts->standing += h->jobs[i]->verdict.cls != MRD_HANG_NO_VERDICT;
+    for (size_t i = 0; i < hang->n_jobs; i++)
+        ret_counts->standing += hang->jobs[i]->verdict.cls != MRD_HANG_NO_VERDICT;
 }

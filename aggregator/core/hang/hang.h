@@ -122,37 +122,37 @@ typedef struct {
 typedef struct mrd_hang mrd_hang;
 
 mrd_hang *mrd_hang_new(const mrd_hang_options *options); /* NULL: out of memory */
-void mrd_hang_free(mrd_hang *h);
+void mrd_hang_free(mrd_hang *hang);
 /* A message of the node arrived. What it reported before is still so. */
-void mrd_hang_node_seen(mrd_hang *h, uint64_t node, mrd_local_ns at);
+void mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at);
 /* The connection of the node ended. */
-void mrd_hang_node_gone(mrd_hang *h, uint64_t node);
+void mrd_hang_node_gone(mrd_hang *hang, uint64_t node);
 /* The node reports all its processes: forgets what it reported before. `node` is mrd_agent_key.
  * `left_out`: its message had no room for some. Returns false if out of memory. */
-bool mrd_hang_node_begin(mrd_hang *h, uint64_t node, const char *name, bool left_out,
+bool mrd_hang_node_begin(mrd_hang *hang, uint64_t node, const char *name, bool left_out,
                          mrd_local_ns at);
 /* ... one of them. `confirmed` as in mrd_hang_verdict. Confirmed processes and others are different
  * jobs. */
-void mrd_hang_report(mrd_hang *h, uint64_t node, const mrd_jobid *job, int64_t uid, bool confirmed,
-                     const mrd_hang_rank *rank);
+void mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid,
+                     bool confirmed, const mrd_hang_rank *rank);
 /* Judges all jobs. Returns how many verdicts were given or withdrawn. */
-size_t mrd_hang_step(mrd_hang *h, mrd_local_ns now);
+size_t mrd_hang_step(mrd_hang *hang, mrd_local_ns now);
 /* Verdicts that stand, then those of the history, newest first. NULL beyond the last. */
-const mrd_hang_verdict *mrd_hang_get(const mrd_hang *h, size_t i);
+const mrd_hang_verdict *mrd_hang_get(const mrd_hang *hang, size_t i);
 /* Verdicts that the last step gave or withdrew. NULL beyond the last. */
-const mrd_hang_verdict *mrd_hang_changed(const mrd_hang *h, size_t i);
+const mrd_hang_verdict *mrd_hang_changed(const mrd_hang *hang, size_t i);
 /* Returns true if processes of this job that run, or ran until it stood still, are on the node. */
-bool mrd_hang_is_on(const mrd_hang *h, const mrd_job_key *job, uint64_t node);
+bool mrd_hang_is_on(const mrd_hang *hang, const mrd_job_key *job, uint64_t node);
 
 typedef struct {
     uint64_t told[MRD_HANG_CLASSES], withdrawn; /* up to now */
     size_t jobs, ranks, standing;               /* now; standing: jobs with a verdict */
     uint64_t left_out;                          /* reports beyond the limits */
 } mrd_hang_counts;
-void mrd_hang_get_counts(const mrd_hang *h, mrd_hang_counts *ret_counts);
+void mrd_hang_get_counts(const mrd_hang *hang, mrd_hang_counts *ret_counts);
 
-const char *mrd_hang_class_text(mrd_hang_class c); /* "not entered"; static */
-const char *mrd_hang_state_text(mrd_hang_state s); /* "stopped"; static */
-mrd_hang_state mrd_hang_state_of(char letter);     /* of /proc/PID/stat */
+const char *mrd_hang_class_text(mrd_hang_class hang_class); /* "not entered"; static */
+const char *mrd_hang_state_text(mrd_hang_state state);      /* "stopped"; static */
+mrd_hang_state mrd_hang_state_of(char letter);              /* of /proc/PID/stat */
 
 #endif

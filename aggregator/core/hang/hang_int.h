@@ -59,6 +59,6 @@ struct mrd_hang {
 
 /* Judges one job. Stores a verdict of class NO_VERDICT if it does not stand still, or if that is not
  * certain yet. Returns false if the reports do not suffice for either; then a verdict stays. */
-bool mrd_hang_judge(mrd_hang *h, hang_job *j, mrd_local_ns now, mrd_hang_verdict *ret_verdict);
+bool mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict);
 
 #endif

@@ -32,74 +32,74 @@ typedef struct {
 /* ---- Ranks ---- */
 
 static bool
-is_gone(const hang_member *m)
+is_gone(const hang_member *member)
 {
-    return m->r->state == MRD_HANG_GONE || m->r->state == MRD_HANG_ZOMBIE;
+    return member->r->state == MRD_HANG_GONE || member->r->state == MRD_HANG_ZOMBIE;
 }
 
 static bool
-is_alive(const hang_member *m)
+is_alive(const hang_member *member)
 {
-    return !is_gone(m) && !m->unseen;
+    return !is_gone(member) && !member->unseen;
 }
 
 static const mrd_hang_op *
-op_of(const mrd_hang_rank *r, const mrd_hang_op *like)
+op_of(const mrd_hang_rank *rank, const mrd_hang_op *like)
 {
-    for (size_t i = 0; i < r->n_ops; i++)
-        if (r->ops[i].group == like->group && strcmp(r->ops[i].name, like->name) == 0)
-            return &r->ops[i];
+    for (size_t i = 0; i < rank->n_ops; i++)
+        if (rank->ops[i].group == like->group && strcmp(rank->ops[i].name, like->name) == 0)
+            return &rank->ops[i];
     return NULL;
 }
 
 static uint64_t
-entered(const hang_member *m, const mrd_hang_op *op)
+entered(const hang_member *member, const mrd_hang_op *op)
 {
-    const mrd_hang_op *o = op_of(m->r, op);
+    const mrd_hang_op *hang_op = op_of(member->r, op);
 
-    return o == NULL ? 0 : o->entered;
+    return hang_op == NULL ? 0 : hang_op->entered;
 }
 
 static bool
-is_open(const hang_member *m, const mrd_hang_op *op)
+is_open(const hang_member *member, const mrd_hang_op *op)
 {
-    const mrd_hang_op *o = op_of(m->r, op);
+    const mrd_hang_op *hang_op = op_of(member->r, op);
 
-    return o != NULL && o->open > 0;
+    return hang_op != NULL && hang_op->open > 0;
 }
 
 static int
 by_rank(const void *a, const void *b)
 {
-    const hang_member *x = a, *y = b;
+    const hang_member *member = a, *y = b;
 
-    if (x->r->rank != y->r->rank)
-        return x->r->rank < y->r->rank ? -1 : 1;
+    if (member->r->rank != y->r->rank)
+        return member->r->rank < y->r->rank ? -1 : 1;
     /* the living first, then the one that was seen last */
-    if (is_gone(x) != is_gone(y))
-        return is_gone(x) ? 1 : -1;
-    return (x->node->seen.ns < y->node->seen.ns) - (x->node->seen.ns > y->node->seen.ns);
+    if (is_gone(member) != is_gone(y))
+        return is_gone(member) ? 1 : -1;
+    return (member->node->seen.ns < y->node->seen.ns) - (member->node->seen.ns > y->node->seen.ns);
 }
 
 /* Collects the processes that entered an operation. Helpers that inherited a rank enter none.
  * Returns false if out of memory. */
 static bool
-collect(look *l, const hang_job *j)
+collect(look *l, const hang_job *job)
 {
-    mrd_hang *h = l->h;
+    mrd_hang *hang = l->h;
 
-    if (!MRD_VEC_ROOM(h->members, 0, h->cap_members, j->n + 1))
+    if (!MRD_VEC_ROOM(hang->members, 0, hang->cap_members, job->n + 1))
         return false;
-    l->m = h->members;
-    for (size_t i = 0; i < j->n_nodes; i++) {
-        const hang_node *n = &h->nodes[j->nodes[i]];
-        bool unseen = n->gone || mrd_local_diff(l->now, n->seen) > h->o.unseen;
+    l->m = hang->members;
+    for (size_t i = 0; i < job->n_nodes; i++) {
+        const hang_node *node = &hang->nodes[job->nodes[i]];
+        bool unseen = node->gone || mrd_local_diff(l->now, node->seen) > hang->o.unseen;
 
-        if (n->n > 0 && !unseen && mrd_local_diff(l->now, n->seen) > h->o.stale)
+        if (node->n > 0 && !unseen && mrd_local_diff(l->now, node->seen) > hang->o.stale)
             *l->ret_unsure = true;
-        for (size_t k = 0; k < n->n && l->n < j->n; k++)
-            if (n->processes[k].job == j && n->processes[k].r.n_ops > 0)
-                l->m[l->n++] = (hang_member){ &n->processes[k].r, n, unseen };
+        for (size_t k = 0; k < node->n && l->n < job->n; k++)
+            if (node->processes[k].job == job && node->processes[k].r.n_ops > 0)
+                l->m[l->n++] = (hang_member){ &node->processes[k].r, node, unseen };
     }
     qsort(l->m, l->n, sizeof(*l->m), by_rank);
     return true;
@@ -108,32 +108,34 @@ collect(look *l, const hang_job *j)
 /* ---- The verdict's text ---- */
 
 static void
-name(look *l, const hang_member *m)
+name(look *l, const hang_member *member)
 {
-    mrd_hang_verdict *v = l->v;
+    mrd_hang_verdict *verdict = l->v;
 
-    v->n_culprits++;
-    if (v->n_named == MRD_HANG_NAMED)
+    verdict->n_culprits++;
+    if (verdict->n_named == MRD_HANG_NAMED)
         return;
-    v->named[v->n_named].rank = m->r->rank;
-    v->named[v->n_named].pid = m->r->pid;
-    v->named[v->n_named].state = m->r->state;
-    snprintf(v->named[v->n_named].node, sizeof(v->named[0].node), "%s", m->node->name);
-    snprintf(v->named[v->n_named].inside, sizeof(v->named[0].inside), "%s", m->r->inside);
-    v->n_named++;
+    verdict->named[verdict->n_named].rank = member->r->rank;
+    verdict->named[verdict->n_named].pid = member->r->pid;
+    verdict->named[verdict->n_named].state = member->r->state;
+    snprintf(verdict->named[verdict->n_named].node, sizeof(verdict->named[0].node), "%s",
+             member->node->name);
+    snprintf(verdict->named[verdict->n_named].inside, sizeof(verdict->named[0].inside), "%s",
+             member->r->inside);
+    verdict->n_named++;
 }
 
 /* "rank 3", "ranks 1, 4, 5 and 9 more". Returns `to`. */
 static const char *
-ranks_text(const mrd_hang_verdict *v, char to[96])
+ranks_text(const mrd_hang_verdict *verdict, char to[96])
 {
-    size_t at = (size_t) snprintf(to, 96, v->n_culprits == 1 ? "rank" : "ranks");
+    size_t at = (size_t) snprintf(to, 96, verdict->n_culprits == 1 ? "rank" : "ranks");
 
-    for (size_t i = 0; i < v->n_named && at < 60; i++)
+    for (size_t i = 0; i < verdict->n_named && at < 60; i++)
         at += (size_t) snprintf(to + at, 96 - at, "%s %lld", i == 0 ? "" : ",",
-                                (long long) v->named[i].rank);
-    if (v->n_culprits > v->n_named)
-        snprintf(to + at, 96 - at, " and %zu more", v->n_culprits - v->n_named);
+                                (long long) verdict->named[i].rank);
+    if (verdict->n_culprits > verdict->n_named)
+        snprintf(to + at, 96 - at, " and %zu more", verdict->n_culprits - verdict->n_named);
     return to;
 }
 
@@ -159,14 +161,14 @@ refuse(look *l, const char *why)
 
 /* A load compiles or reads large files, an execution may be an evaluation. */
 static mrd_dur_ns
-unlearned(const mrd_hang *h, const mrd_hang_op *op)
+unlearned(const mrd_hang *hang, const mrd_hang_op *op)
 {
     mrd_dur_ns d = strstr(op->name, "load") != NULL || strstr(op->name, "init") != NULL
                        ? 1800 * MRD_SEC
                    : strstr(op->name, "execute") != NULL ? 600 * MRD_SEC
                                                          : 60 * MRD_SEC;
 
-    return d < h->o.unlearned ? d : h->o.unlearned;
+    return d < hang->o.unlearned ? d : hang->o.unlearned;
 }
 
 static mrd_dur_ns
@@ -176,12 +178,12 @@ limit_of(const look *l, const mrd_hang_op *op)
     bool learned = false;
 
     for (size_t i = 0; i < l->n; i++) {
-        const mrd_hang_op *o = op_of(l->m[i].r, op);
+        const mrd_hang_op *hang_op = op_of(l->m[i].r, op);
 
-        if (o == NULL || o->seen < MRD_HANG_LEARN)
+        if (hang_op == NULL || hang_op->seen < MRD_HANG_LEARN)
             continue;
         learned = true;
-        slow = o->slow > slow ? o->slow : slow;
+        slow = hang_op->slow > slow ? hang_op->slow : slow;
     }
     if (!learned)
         return unlearned(l->h, op);
@@ -193,12 +195,12 @@ limit_of(const look *l, const mrd_hang_op *op)
 /* Returns true if the rank waits in the operation for longer than its deadline, at the earliest
  * time that its report admits. */
 static bool
-is_late(const look *l, const hang_member *m, const mrd_hang_op *op, mrd_dur_ns limit)
+is_late(const look *l, const hang_member *member, const mrd_hang_op *op, mrd_dur_ns limit)
 {
-    const mrd_hang_op *o = op_of(m->r, op);
+    const mrd_hang_op *hang_op = op_of(member->r, op);
 
-    return is_alive(m) && m->r->quiet.ns != 0 && o != NULL && o->open > 0 &&
-           mrd_local_diff(l->now, o->begin) - m->r->bound > limit;
+    return is_alive(member) && member->r->quiet.ns != 0 && hang_op != NULL && hang_op->open > 0 &&
+           mrd_local_diff(l->now, hang_op->begin) - member->r->bound > limit;
 }
 
 static size_t
@@ -244,26 +246,26 @@ find_front(look *l)
 static void
 describe(look *l)
 {
-    mrd_hang_verdict *v = l->v;
+    mrd_hang_verdict *verdict = l->v;
 
-    v->ranks = l->n;
-    v->group = l->front.group;
-    v->entered = l->front.entered = 0;
-    v->limit = l->limit;
-    memcpy(v->op, l->front.name, sizeof(v->op));
+    verdict->ranks = l->n;
+    verdict->group = l->front.group;
+    verdict->entered = l->front.entered = 0;
+    verdict->limit = l->limit;
+    memcpy(verdict->op, l->front.name, sizeof(verdict->op));
     for (size_t i = 0; i < l->n; i++) {
-        const mrd_hang_op *o = op_of(l->m[i].r, &l->front);
+        const mrd_hang_op *op = op_of(l->m[i].r, &l->front);
 
-        if (o == NULL)
+        if (op == NULL)
             continue;
-        if (o->entered > v->entered && is_alive(&l->m[i]))
-            v->entered = l->front.entered = o->entered;
-        if (o->open == 0 || !is_alive(&l->m[i]))
+        if (op->entered > verdict->entered && is_alive(&l->m[i]))
+            verdict->entered = l->front.entered = op->entered;
+        if (op->open == 0 || !is_alive(&l->m[i]))
             continue;
-        v->waiting++;
-        if (o->begin.ns >= v->since.ns) {
-            v->since = o->begin;
-            v->since_bound = l->m[i].r->bound;
+        verdict->waiting++;
+        if (op->begin.ns >= verdict->since.ns) {
+            verdict->since = op->begin;
+            verdict->since_bound = l->m[i].r->bound;
         }
     }
 }
@@ -276,16 +278,16 @@ drop_ended(look *l)
     size_t kept = 0;
 
     for (size_t i = 0; i < l->n; i++) {
-        const hang_member *m = &l->m[i];
-        uint64_t e = entered(m, &l->front);
-        bool before = e + 1 == l->front.entered && (e > 0 || !m->r->partial);
-        bool missed = before || (e == l->front.entered && is_open(m, &l->front));
-        mrd_dur_ns went_on = mrd_local_diff(l->v->since, m->r->state_at);
+        const hang_member *member = &l->m[i];
+        uint64_t e = entered(member, &l->front);
+        bool before = e + 1 == l->front.entered && (e > 0 || !member->r->partial);
+        bool missed = before || (e == l->front.entered && is_open(member, &l->front));
+        mrd_dur_ns went_on = mrd_local_diff(l->v->since, member->r->state_at);
 
-        if (is_gone(m) && (!missed || went_on > LONG_GONE + l->limit ||
-                           (kept > 0 && l->m[kept - 1].r->rank == m->r->rank)))
+        if (is_gone(member) && (!missed || went_on > LONG_GONE + l->limit ||
+                                (kept > 0 && l->m[kept - 1].r->rank == member->r->rank)))
             continue;
-        l->m[kept++] = *m;
+        l->m[kept++] = *member;
     }
     l->n = kept;
 }
@@ -295,10 +297,11 @@ static bool
 stands(const look *l)
 {
     for (size_t i = 0; i < l->n; i++) {
-        const hang_member *m = &l->m[i];
+        const hang_member *member = &l->m[i];
 
-        if (is_alive(m) &&
-            (m->r->quiet.ns == 0 || mrd_local_diff(l->now, m->r->quiet) - m->r->bound < QUIET_MIN))
+        if (is_alive(member) &&
+            (member->r->quiet.ns == 0 ||
+             mrd_local_diff(l->now, member->r->quiet) - member->r->bound < QUIET_MIN))
             return false;
     }
     return true;
@@ -322,18 +325,18 @@ incomplete(look *l, char text[128])
     int64_t world = MRD_HANG_NONE;
 
     for (size_t i = 0; i < l->n; i++) {
-        const mrd_hang_rank *r = l->m[i].r;
+        const mrd_hang_rank *rank = l->m[i].r;
 
-        if (r->rank < 0)
+        if (rank->rank < 0)
             return "a process does not say which rank it is";
-        if (r->lost) {
+        if (rank->lost) {
             snprintf(text, 128, "the calls of rank %lld are not complete here: %s",
-                     (long long) r->rank, r->lost_why);
+                     (long long) rank->rank, rank->lost_why);
             return text;
         }
         if (l->m[i].node->left_out)
             return "a node has more processes than it reports";
-        world = r->world > world ? r->world : world;
+        world = rank->world > world ? rank->world : world;
     }
     if (has_twins(l))
         return "two processes say that they are the same rank";
@@ -382,22 +385,22 @@ incomparable(const look *l, char text[160])
 /* ---- Classes, in order ---- */
 
 static bool
-did_enter(const look *l, const hang_member *m)
+did_enter(const look *l, const hang_member *member)
 {
-    return entered(m, &l->front) == l->front.entered;
+    return entered(member, &l->front) == l->front.entered;
 }
 
 /* What happens to a rank that already waits may be a consequence: it gave up, or a debugger looks at
  * it. Then the cause may be any rank, unless this rank is the only one that others wait for. */
 static bool
-may_be_victim(const look *l, const hang_member *m)
+may_be_victim(const look *l, const hang_member *member)
 {
-    if (mrd_local_diff(m->r->state_at, l->v->since) <= AT_ONCE + m->r->bound)
+    if (mrd_local_diff(member->r->state_at, l->v->since) <= AT_ONCE + member->r->bound)
         return false;
-    if (did_enter(l, m))
+    if (did_enter(l, member))
         return true;
     for (size_t i = 0; i < l->n; i++)
-        if (&l->m[i] != m && !did_enter(l, &l->m[i]))
+        if (&l->m[i] != member && !did_enter(l, &l->m[i]))
             return true;
     return false;
 }
@@ -483,7 +486,7 @@ judge_stopped(look *l)
 
 /* Judges a rank that did not enter the call, by the operation in which it is. */
 static void
-judge_elsewhere(look *l, const hang_member *m, const mrd_hang_op *op)
+judge_elsewhere(look *l, const hang_member *member, const mrd_hang_op *op)
 {
     size_t left = 0, behind = 0;
     char what[160];
@@ -491,16 +494,16 @@ judge_elsewhere(look *l, const hang_member *m, const mrd_hang_op *op)
     for (size_t i = 0; i < l->n; i++) {
         uint64_t e = entered(&l->m[i], op);
 
-        if (l->m[i].r == m->r)
+        if (l->m[i].r == member->r)
             continue;
         left += e == op->entered + 1 || (e == op->entered && !is_open(&l->m[i], op));
         behind += e < op->entered;
     }
-    if (!is_late(l, m, op, limit_of(l, op))) {
+    if (!is_late(l, member, op, limit_of(l, op))) {
         *l->ret_unsure = true; /* it may be an evaluation or a load */
         return;
     }
-    name(l, m);
+    name(l, member);
     if (behind == l->n - 1) {
         snprintf(what, sizeof(what), "is in %s, the others are in %s", op->name, l->front.name);
         decide(l, MRD_HANG_OTHER, what);
@@ -509,33 +512,33 @@ judge_elsewhere(look *l, const hang_member *m, const mrd_hang_op *op)
         decide(l, MRD_HANG_INSIDE, what);
     } else {
         snprintf(what, sizeof(what), "rank %lld is in %s, in which other ranks are, too",
-                 (long long) m->r->rank, op->name);
+                 (long long) member->r->rank, op->name);
         refuse(l, what);
     }
 }
 
 static const mrd_hang_op *
-open_op(const mrd_hang_rank *r)
+open_op(const mrd_hang_rank *rank)
 {
-    for (size_t i = 0; i < r->n_ops; i++)
-        if (r->ops[i].open > 0)
-            return &r->ops[i];
+    for (size_t i = 0; i < rank->n_ops; i++)
+        if (rank->ops[i].open > 0)
+            return &rank->ops[i];
     return NULL;
 }
 
 /* Returns true if the program says in a span that it does something that takes long, such as "save
  * checkpoint". */
 static bool
-says_so(const mrd_hang_rank *r)
+says_so(const mrd_hang_rank *rank)
 {
     static const char *const words[] = {
         "checkpoint", "save", "saving", "eval", "valid", "compil"
     };
-    char lower[sizeof(r->inside)];
+    char lower[sizeof(rank->inside)];
 
     for (size_t i = 0; i < sizeof(lower); i++)
-        lower[i] =
-            (char) (r->inside[i] >= 'A' && r->inside[i] <= 'Z' ? r->inside[i] + 32 : r->inside[i]);
+        lower[i] = (char) (rank->inside[i] >= 'A' && rank->inside[i] <= 'Z' ? rank->inside[i] + 32
+                                                                            : rank->inside[i]);
     lower[sizeof(lower) - 1] = '\0';
     for (size_t i = 0; i < MRD_COUNT(words); i++)
         if (strstr(lower, words[i]) != NULL)
@@ -545,11 +548,12 @@ says_so(const mrd_hang_rank *r)
 
 /* A rank that works may be in a checkpoint, a compilation or an evaluation. */
 static bool
-works(const look *l, const hang_member *m)
+works(const look *l, const hang_member *member)
 {
-    return (m->r->idle.ns == 0 || m->r->state == MRD_HANG_DISK_WAIT || says_so(m->r) ||
-            mrd_local_diff(l->now, m->r->idle) - m->r->bound < FLOOR) &&
-           mrd_local_diff(l->now, m->r->quiet) < l->h->o.busy;
+    return (member->r->idle.ns == 0 || member->r->state == MRD_HANG_DISK_WAIT ||
+            says_so(member->r) ||
+            mrd_local_diff(l->now, member->r->idle) - member->r->bound < FLOOR) &&
+           mrd_local_diff(l->now, member->r->quiet) < l->h->o.busy;
 }
 
 /* Returns the only rank that did not enter the call and waits in no other one, if each other rank
@@ -592,7 +596,7 @@ static bool
 judge_not_entered(look *l)
 {
     const hang_member *missing = NULL;
-    size_t n = 0, inside = 0;
+    size_t count = 0, inside = 0;
     char what[160];
 
     for (size_t i = 0; i < l->n; i++) {
@@ -600,11 +604,11 @@ judge_not_entered(look *l)
         if (did_enter(l, &l->m[i]))
             continue;
         missing = &l->m[i];
-        n++;
+        count++;
     }
-    if (n == 0)
+    if (count == 0)
         return false;
-    if (n > 1)
+    if (count > 1)
         missing = blocker(l);
     if (missing == NULL || 2 * inside <= l->n) {
         if (may_go_on(l)) {
@@ -612,7 +616,7 @@ judge_not_entered(look *l)
             return true;
         }
         snprintf(what, sizeof(what), "%zu of %zu ranks are in %s, %zu did not enter it", inside,
-                 l->n, l->front.name, n);
+                 l->n, l->front.name, count);
         refuse(l, what);
         return true;
     }
@@ -638,11 +642,11 @@ judge_size(look *l)
     size_t changed = 0;
 
     for (size_t i = 0; i < l->n; i++) {
-        const mrd_hang_op *o = op_of(l->m[i].r, &l->front);
+        const mrd_hang_op *op = op_of(l->m[i].r, &l->front);
 
-        if (o->bytes == 0 || o->open != 1 || o->bytes_before == 0)
+        if (op->bytes == 0 || op->open != 1 || op->bytes_before == 0)
             return false;
-        if (o->bytes == o->bytes_before)
+        if (op->bytes == op->bytes_before)
             continue;
         changed++;
         other = &l->m[i];
@@ -692,15 +696,15 @@ judge_inside(look *l)
 }
 
 bool
-mrd_hang_judge(mrd_hang *h, hang_job *j, mrd_local_ns now, mrd_hang_verdict *ret_verdict)
+mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict)
 {
     bool unsure = false;
     char text[160];
     const char *why;
-    look l = { .h = h, .now = now, .v = ret_verdict, .ret_unsure = &unsure };
+    look l = { .h = hang, .now = now, .v = ret_verdict, .ret_unsure = &unsure };
 
     ret_verdict->cls = MRD_HANG_NO_VERDICT;
-    if (!collect(&l, j))
+    if (!collect(&l, job))
         return false;
     if (!find_front(&l)) {
         return !unsure;
@@ -715,7 +719,8 @@ mrd_hang_judge(mrd_hang *h, hang_job *j, mrd_local_ns now, mrd_hang_verdict *ret
     if (judge_dead(&l) || judge_unseen(&l) || judge_stopped(&l))
         return true;
     if ((why = incomplete(&l, text)) != NULL || (why = incomparable(&l, text)) != NULL) {
-        if (mrd_local_diff(now, l.v->since) < (BLIND < h->o.unlearned ? BLIND : h->o.unlearned))
+        if (mrd_local_diff(now, l.v->since) <
+            (BLIND < hang->o.unlearned ? BLIND : hang->o.unlearned))
             return true;
         refuse(&l, why);
         return true;

@@ -19,92 +19,97 @@ key_of(const char *instance_id, int64_t process_id)
 }
 
 static mrd_err
-add(const mrd_core *c, mrd_session_conversions *x, const mrd_listed_artifact *a)
+add(const mrd_core *core, mrd_session_conversions *conversions, const mrd_listed_artifact *artifact)
 {
-    if (x->n == MRD_CONVERSIONS_MAX) {
-        x->left_out++;
+    if (conversions->n == MRD_CONVERSIONS_MAX) {
+        conversions->left_out++;
         return MRD_OK;
     }
-    if (!MRD_VEC_NEXT(x->v, x->n))
+    if (!MRD_VEC_NEXT(conversions->v, conversions->n))
         return MRD_NOMEM;
-    x->v[x->n] = (mrd_conversion){ .process_id = a->process_id,
-                                   .state = c->limits.conversions == 0 ? MRD_CONVERT_NOT_INSTALLED
-                                                                       : MRD_CONVERT_WAITING };
-    mrd_text_set(x->v[x->n].instance_id, sizeof(x->v[x->n].instance_id), a->instance_id);
-    x->n++;
+    conversions->v[conversions->n] =
+        (mrd_conversion){ .process_id = artifact->process_id,
+                          .state = core->limits.conversions == 0 ? MRD_CONVERT_NOT_INSTALLED
+                                                                 : MRD_CONVERT_WAITING };
+    mrd_text_set(conversions->v[conversions->n].instance_id,
+                 sizeof(conversions->v[conversions->n].instance_id), artifact->instance_id);
+    conversions->n++;
     return MRD_OK;
 }
 
 /* Plans one conversion for each process that has a complete NTFF. */
 static mrd_err
-plan(const mrd_core *c, mrd_session *s)
+plan(const mrd_core *core, mrd_session *session)
 {
-    mrd_session_conversions *x = &s->conversions;
+    mrd_session_conversions *conversions = &session->conversions;
     mrd_map seen = { 0 };
     mrd_err err = MRD_OK;
 
-    x->left_out = 0;
-    for (size_t i = 0; i < x->n && err == MRD_OK; i++)
-        err = mrd_map_put(&seen, key_of(x->v[i].instance_id, x->v[i].process_id), 0);
-    for (size_t i = 0; i < s->n_artifacts && err == MRD_OK; i++) {
-        const mrd_listed_artifact *a = &s->artifacts[i];
-        mrd_map_key key = key_of(a->instance_id, a->process_id);
+    conversions->left_out = 0;
+    for (size_t i = 0; i < conversions->n && err == MRD_OK; i++)
+        err = mrd_map_put(&seen,
+                          key_of(conversions->v[i].instance_id, conversions->v[i].process_id), 0);
+    for (size_t i = 0; i < session->n_artifacts && err == MRD_OK; i++) {
+        const mrd_listed_artifact *artifact = &session->artifacts[i];
+        mrd_map_key key = key_of(artifact->instance_id, artifact->process_id);
 
-        if (strcmp(a->kind, "NTFF") == 0 && a->complete &&
+        if (strcmp(artifact->kind, "NTFF") == 0 && artifact->complete &&
             mrd_map_get(&seen, key) == MRD_MAP_NONE && (err = mrd_map_put(&seen, key, 0)) == MRD_OK)
-            err = add(c, x, a);
+            err = add(core, conversions, artifact);
     }
     mrd_map_fini(&seen);
     return err;
 }
 
 static bool
-is_ready(const mrd_core *c, const mrd_session *s)
+is_ready(const mrd_core *core, const mrd_session *session)
 {
-    return s->step == MRD_STEP_OVER && s->state == MRD_SESSION_COMPLETE && s->closed &&
-           !s->deleted && !mrd_session_is_merging(s) && mrd_core_store_message(c) == NULL;
+    return session->step == MRD_STEP_OVER && session->state == MRD_SESSION_COMPLETE &&
+           session->closed && !session->deleted && !mrd_session_is_merging(session) &&
+           mrd_core_store_message(core) == NULL;
 }
 
 void
-mrd_session_convert(mrd_core *c, mrd_session *s)
+mrd_session_convert(mrd_core *core, mrd_session *session)
 {
-    mrd_session_conversions *x = &s->conversions;
+    mrd_session_conversions *conversions = &session->conversions;
     int64_t under_way = 0;
 
-    if (!is_ready(c, s))
+    if (!is_ready(core, session))
         return;
-    if (!x->planned) {
-        if (plan(c, s) != MRD_OK)
+    if (!conversions->planned) {
+        if (plan(core, session) != MRD_OK)
             return; /* the next tick tries again */
-        x->planned = true;
-        if (x->n > 0)
-            mrd_session_touch(s);
-        if (x->left_out > 0)
-            mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-CONVERT-LEFT-OUT",
+        conversions->planned = true;
+        if (conversions->n > 0)
+            mrd_session_touch(session);
+        if (conversions->left_out > 0)
+            mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-CONVERT-LEFT-OUT",
                             "Device profiles of further processes are not converted: id=%s "
                             "processes=%zu limit=%d",
-                            s->text, x->left_out, MRD_CONVERSIONS_MAX);
+                            session->text, conversions->left_out, MRD_CONVERSIONS_MAX);
     }
-    for (size_t i = 0; i < x->n; i++)
-        under_way += x->v[i].sent;
-    for (size_t i = 0; i < x->n && under_way < c->limits.conversions; i++) {
-        mrd_effect *e;
+    for (size_t i = 0; i < conversions->n; i++)
+        under_way += conversions->v[i].sent;
+    for (size_t i = 0; i < conversions->n && under_way < core->limits.conversions; i++) {
+        mrd_effect *effect;
 
-        if (x->v[i].sent || x->v[i].state != MRD_CONVERT_WAITING || !mrd_effects_room(&c->out, 4))
+        if (conversions->v[i].sent || conversions->v[i].state != MRD_CONVERT_WAITING ||
+            !mrd_effects_room(&core->out, 4))
             continue;
-        x->v[i].sent = true;
+        conversions->v[i].sent = true;
         under_way++;
-        e = mrd_effects_add(&c->out, MRD_DO_CONVERT);
-        e->session = s;
-        e->value = i;
+        effect = mrd_effects_add(&core->out, MRD_DO_CONVERT);
+        effect->session = session;
+        effect->value = i;
     }
 }
 
 bool
-mrd_session_is_converting(const mrd_session *s)
+mrd_session_is_converting(const mrd_session *session)
 {
-    for (size_t i = 0; i < s->conversions.n; i++) {
-        if (s->conversions.v[i].sent)
+    for (size_t i = 0; i < session->conversions.n; i++) {
+        if (session->conversions.v[i].sent)
             return true;
     }
     return false;
@@ -113,296 +118,309 @@ mrd_session_is_converting(const mrd_session *s)
 /* ---- The end of a conversion ---- */
 
 static mrd_conversion *
-find(mrd_core *c, const mrd_conversion_of *of, mrd_session **ret_session)
+find(mrd_core *core, const mrd_conversion_of *of, mrd_session **ret_session)
 {
-    mrd_session *s = mrd_core_any_session(c, of->session);
-    mrd_conversion *v =
-        s == NULL ? NULL : mrd_conversions_find(&s->conversions, of->instance_id, of->process_id);
+    mrd_session *session = mrd_core_any_session(core, of->session);
+    mrd_conversion *conversion =
+        session == NULL
+            ? NULL
+            : mrd_conversions_find(&session->conversions, of->instance_id, of->process_id);
 
-    *ret_session = s;
-    return v != NULL && v->sent ? v : NULL;
+    *ret_session = session;
+    return conversion != NULL && conversion->sent ? conversion : NULL;
 }
 
 void
-mrd_core_conversion_began(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of)
+mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of)
 {
-    mrd_session *s;
-    mrd_conversion *v;
+    mrd_session *session;
+    mrd_conversion *conversion;
 
-    mrd_core_enter(c, now);
-    if ((v = find(c, of, &s)) == NULL || s->deleted)
+    mrd_core_enter(core, now);
+    if ((conversion = find(core, of, &session)) == NULL || session->deleted)
         return;
-    v->state = MRD_CONVERT_RUNNING;
-    v->runs++;
-    mrd_session_touch(s);
-    mrd_core_save(c, s);
+    conversion->state = MRD_CONVERT_RUNNING;
+    conversion->runs++;
+    mrd_session_touch(session);
+    mrd_core_save(core, session);
 }
 
 /* Removes the files from the list that a viewer made for this process. */
 static void
-unlist(mrd_core *c, mrd_session *s, const mrd_conversion *v)
+unlist(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < s->n_artifacts; i++) {
-        const mrd_listed_artifact *a = &s->artifacts[i];
+    for (size_t i = 0; i < session->n_artifacts; i++) {
+        const mrd_listed_artifact *artifact = &session->artifacts[i];
 
-        if (a->process_id == v->process_id && strcmp(a->instance_id, v->instance_id) == 0 &&
-            mrd_kind_is_converted(a->kind)) {
-            mrd_stored_files_retire(&c->files, a->sha256);
-            mrd_stored_files_unlist(&c->files, a->sha256);
-            s->artifact_bytes -= a->size < s->artifact_bytes ? a->size : s->artifact_bytes;
+        if (artifact->process_id == conversion->process_id &&
+            strcmp(artifact->instance_id, conversion->instance_id) == 0 &&
+            mrd_kind_is_converted(artifact->kind)) {
+            mrd_stored_files_retire(&core->files, artifact->sha256);
+            mrd_stored_files_unlist(&core->files, artifact->sha256);
+            session->artifact_bytes -=
+                artifact->size < session->artifact_bytes ? artifact->size : session->artifact_bytes;
             continue;
         }
         if (kept != i)
-            s->artifacts[kept] = *a;
+            session->artifacts[kept] = *artifact;
         kept++;
     }
-    if (kept != s->n_artifacts)
-        mrd_effects_add(&c->out, MRD_DO_SWEEP);
-    s->n_artifacts = kept;
+    if (kept != session->n_artifacts)
+        mrd_effects_add(&core->out, MRD_DO_SWEEP);
+    session->n_artifacts = kept;
 }
 
 /* All at once. */
 static void
-complete(mrd_core *c, mrd_session *s, const mrd_conversion *v)
+complete(mrd_core *core, mrd_session *session, const mrd_conversion *conversion)
 {
-    for (size_t i = 0; i < s->n_artifacts; i++) {
-        mrd_listed_artifact *a = &s->artifacts[i];
+    for (size_t i = 0; i < session->n_artifacts; i++) {
+        mrd_listed_artifact *artifact = &session->artifacts[i];
 
-        if (a->complete || a->process_id != v->process_id || !mrd_kind_is_converted(a->kind) ||
-            strcmp(a->instance_id, v->instance_id) != 0)
+        if (artifact->complete || artifact->process_id != conversion->process_id ||
+            !mrd_kind_is_converted(artifact->kind) ||
+            strcmp(artifact->instance_id, conversion->instance_id) != 0)
             continue;
-        a->complete = a->logged = true; /* the manifest contains it before a restart relies on it */
-        mrd_stored_files_grown(&c->files, a->sha256, a->size);
+        artifact->complete = artifact->logged =
+            true; /* the manifest contains it before a restart relies on it */
+        mrd_stored_files_grown(&core->files, artifact->sha256, artifact->size);
     }
 }
 
 bool
-mrd_core_conversion_list(mrd_core *c, mrd_core_time now, const mrd_conversion_results *r)
+mrd_core_conversion_list(mrd_core *core, mrd_core_time now, const mrd_conversion_results *results)
 {
-    mrd_session *s;
-    mrd_conversion *v;
+    mrd_session *session;
+    mrd_conversion *conversion;
 
-    mrd_core_enter(c, now);
-    if ((v = find(c, r->of, &s)) == NULL || s->deleted)
+    mrd_core_enter(core, now);
+    if ((conversion = find(core, results->of, &session)) == NULL || session->deleted)
         return false;
-    unlist(c, s, v); /* results of an attempt that got this far */
-    for (size_t i = 0; i < r->n; i++) {
-        if (s->n_artifacts >= MRD_ARTIFACTS_MAX || !MRD_VEC_NEXT(s->artifacts, s->n_artifacts) ||
-            mrd_stored_files_list(&c->files, r->files[i].sha256) != MRD_OK) {
-            unlist(c, s, v);
+    unlist(core, session, conversion); /* results of an attempt that got this far */
+    for (size_t i = 0; i < results->n; i++) {
+        if (session->n_artifacts >= MRD_ARTIFACTS_MAX ||
+            !MRD_VEC_NEXT(session->artifacts, session->n_artifacts) ||
+            mrd_stored_files_list(&core->files, results->files[i].sha256) != MRD_OK) {
+            unlist(core, session, conversion);
             return false;
         }
-        s->artifacts[s->n_artifacts++] = r->files[i];
-        s->artifact_bytes += r->files[i].size;
+        session->artifacts[session->n_artifacts++] = results->files[i];
+        session->artifact_bytes += results->files[i].size;
     }
     return true;
 }
 
 void
-mrd_core_conversion_ended(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of,
+mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of,
                           const mrd_conversion_end *end)
 {
-    mrd_session *s;
-    mrd_conversion *v;
+    mrd_session *session;
+    mrd_conversion *conversion;
 
-    mrd_core_enter(c, now);
-    if ((v = find(c, of, &s)) == NULL)
+    mrd_core_enter(core, now);
+    if ((conversion = find(core, of, &session)) == NULL)
         return;
-    v->sent = false;
-    if (s->deleted)
+    conversion->sent = false;
+    if (session->deleted)
         return;
-    v->state = end->state;
-    v->runs -= v->runs > 0;
-    v->files = end->files;
-    v->bytes = end->bytes;
-    v->memory = end->memory;
-    v->took = end->took;
-    mrd_text_set(v->message, sizeof(v->message), end->message);
+    conversion->state = end->state;
+    conversion->runs -= conversion->runs > 0;
+    conversion->files = end->files;
+    conversion->bytes = end->bytes;
+    conversion->memory = end->memory;
+    conversion->took = end->took;
+    mrd_text_set(conversion->message, sizeof(conversion->message), end->message);
     if (end->state == MRD_CONVERT_DONE)
-        complete(c, s, v);
+        complete(core, session, conversion);
     else
-        unlist(c, s, v);
+        unlist(core, session, conversion);
     if (end->state == MRD_CONVERT_FAILED)
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-CONVERT",
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-CONVERT",
                         "Device profiles were not converted: id=%s node=%s process=%lld reason=%s",
-                        s->text, v->instance_id, (long long) v->process_id, v->message);
+                        session->text, conversion->instance_id, (long long) conversion->process_id,
+                        conversion->message);
     else if (end->state == MRD_CONVERT_DONE)
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-CONVERTED",
+        mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-CONVERTED",
                         "Device profiles were converted: id=%s node=%s process=%lld files=%llu "
                         "bytes=%llu ms=%lld",
-                        s->text, v->instance_id, (long long) v->process_id,
-                        (unsigned long long) v->files, (unsigned long long) v->bytes,
-                        (long long) (v->took / MRD_MS));
+                        session->text, conversion->instance_id, (long long) conversion->process_id,
+                        (unsigned long long) conversion->files,
+                        (unsigned long long) conversion->bytes,
+                        (long long) (conversion->took / MRD_MS));
     if (end->state != MRD_CONVERT_WAITING)
-        mrd_session_copy_again(s);
-    mrd_session_touch(s);
-    mrd_core_save(c, s);
+        mrd_session_copy_again(session);
+    mrd_session_touch(session);
+    mrd_core_save(core, session);
     if (end->state != MRD_CONVERT_WAITING) /* else the aggregator ends */
-        mrd_session_convert(c, s);
+        mrd_session_convert(core, session);
 }
 
 void
-mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once)
+mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once)
 {
     size_t waiting = 0;
 
-    mrd_core_enter(c, now);
-    c->limits.conversions = at_once;
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        mrd_session *s = c->sessions[i];
+    mrd_core_enter(core, now);
+    core->limits.conversions = at_once;
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        mrd_session *session = core->sessions[i];
         size_t before = waiting;
 
-        for (size_t k = 0; k < s->conversions.n; k++) {
-            if (s->conversions.v[k].state != MRD_CONVERT_NOT_INSTALLED)
+        for (size_t k = 0; k < session->conversions.n; k++) {
+            if (session->conversions.v[k].state != MRD_CONVERT_NOT_INSTALLED)
                 continue;
-            s->conversions.v[k].state = MRD_CONVERT_WAITING;
+            session->conversions.v[k].state = MRD_CONVERT_WAITING;
             waiting++;
         }
         if (waiting == before)
             continue;
-        mrd_session_copy_again(s);
-        mrd_session_touch(s); /* the next tick passes them to the viewer */
+        mrd_session_copy_again(session);
+        mrd_session_touch(session); /* the next tick passes them to the viewer */
     }
-    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-VIEWER",
+    mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-VIEWER",
                     "A viewer was installed: device profiles of %zu process%s are converted",
                     waiting, waiting == 1 ? "" : "es");
 }
 
 void
-mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
+mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
-    mrd_session *s;
+    mrd_session *session;
     mrd_why why = { 0 };
     size_t again = 0;
 
-    mrd_core_enter(c, now);
-    if ((s = mrd_core_session(c, id)) == NULL)
+    mrd_core_enter(core, now);
+    if ((session = mrd_core_session(core, id)) == NULL)
         mrd_why_set(&why, MRD_NOTFOUND, 0, "there is no such session");
-    else if (c->limits.conversions == 0)
+    else if (core->limits.conversions == 0)
         mrd_why_set(&why, MRD_STATE, 0,
                     "the aggregator has no viewer: install aws-neuronx-tools beside it, which it "
                     "finds within 10 s, or name one with --viewer and start it again");
-    else if (s->state != MRD_SESSION_COMPLETE)
+    else if (session->state != MRD_SESSION_COMPLETE)
         mrd_why_set(&why, MRD_STATE, 0,
-                    "session %s is %s: device profiles of complete ones are converted", s->text,
-                    mrd_session_state_text(s->state));
-    for (size_t i = 0; why.err == MRD_OK && i < s->conversions.n; i++) {
-        mrd_conversion *v = &s->conversions.v[i];
+                    "session %s is %s: device profiles of complete ones are converted",
+                    session->text, mrd_session_state_text(session->state));
+    for (size_t i = 0; why.err == MRD_OK && i < session->conversions.n; i++) {
+        mrd_conversion *conversion = &session->conversions.v[i];
 
-        if (v->state != MRD_CONVERT_FAILED && v->state != MRD_CONVERT_NOT_INSTALLED)
+        if (conversion->state != MRD_CONVERT_FAILED &&
+            conversion->state != MRD_CONVERT_NOT_INSTALLED)
             continue;
-        v->state = MRD_CONVERT_WAITING;
-        v->runs = 0;
-        v->message[0] = '\0';
+        conversion->state = MRD_CONVERT_WAITING;
+        conversion->runs = 0;
+        conversion->message[0] = '\0';
         again++;
     }
-    if (why.err == MRD_OK && again == 0 && s->conversions.planned)
+    if (why.err == MRD_OK && again == 0 && session->conversions.planned)
         mrd_why_set(&why, MRD_STATE, 0, "session %s has no device profiles whose conversion failed",
-                    s->text);
+                    session->text);
     if (again == 0) {
-        mrd_core_answer(c, ticket, why.err == MRD_OK ? NULL : &why, again);
+        mrd_core_answer(core, ticket, why.err == MRD_OK ? NULL : &why, again);
         return;
     }
     /* an export is not complete while files of the session are still to come */
-    mrd_session_copy_again(s);
-    mrd_session_touch(s);
-    if (mrd_core_await(c, ticket, s, again) != MRD_OK)
-        mrd_core_answer(c, ticket, NULL, again); /* too many commands wait for the disk */
-    mrd_session_convert(c, s);
-    mrd_core_save(c, s);
+    mrd_session_copy_again(session);
+    mrd_session_touch(session);
+    if (mrd_core_await(core, ticket, session, again) != MRD_OK)
+        mrd_core_answer(core, ticket, NULL, again); /* too many commands wait for the disk */
+    mrd_session_convert(core, session);
+    mrd_core_save(core, session);
 }
 
 /* ---- The manifest ---- */
 
 /* Writes what the program that has the viewer needs for a run. */
 static void
-put_run(const mrd_session *s, const mrd_conversion *v, mrd_json *o)
+put_run(const mrd_session *session, const mrd_conversion *conversion, mrd_json *json)
 {
     char text[512];
 
     snprintf(text, sizeof(text),
              "meridian fetch %s --artifacts -o DIR && neuron-explorer view -d DIR/%s_pid_%lld "
              "--output-format perfetto",
-             s->text, v->instance_id, (long long) v->process_id);
-    mrd_json_set(o, "run", mrd_json_new_str(text));
+             session->text, conversion->instance_id, (long long) conversion->process_id);
+    mrd_json_set(json, "run", mrd_json_new_str(text));
 }
 
 mrd_json *
-mrd_conversions_json(const mrd_session *s)
+mrd_conversions_json(const mrd_session *session)
 {
-    mrd_json *a = mrd_json_new_array();
+    mrd_json *json = mrd_json_new_array();
 
-    for (size_t i = 0; i < s->conversions.n; i++) {
-        const mrd_conversion *v = &s->conversions.v[i];
+    for (size_t i = 0; i < session->conversions.n; i++) {
+        const mrd_conversion *conversion = &session->conversions.v[i];
         mrd_json *o = mrd_json_new_object();
 
-        mrd_json_set(o, "instance_id", mrd_json_new_str(v->instance_id));
-        mrd_json_set(o, "process_id", mrd_json_new_int(v->process_id));
-        mrd_json_set(o, "state", mrd_json_new_str(mrd_convert_state_text(v->state)));
-        if (v->message[0] != '\0')
-            mrd_json_set(o, "message", mrd_json_new_str(v->message));
-        if (v->state == MRD_CONVERT_NOT_INSTALLED)
-            put_run(s, v, o);
-        if (v->runs > 0)
-            mrd_json_set(o, "runs", mrd_json_new_count(v->runs));
-        mrd_json_set(o, "files", mrd_json_new_count(v->files));
-        mrd_json_set(o, "bytes", mrd_json_new_count(v->bytes));
-        mrd_json_set(o, "memory_bytes", mrd_json_new_count(v->memory));
-        mrd_json_set(o, "took_ns", mrd_json_new_int(v->took));
-        mrd_json_append(a, o);
+        mrd_json_set(o, "instance_id", mrd_json_new_str(conversion->instance_id));
+        mrd_json_set(o, "process_id", mrd_json_new_int(conversion->process_id));
+        mrd_json_set(o, "state", mrd_json_new_str(mrd_convert_state_text(conversion->state)));
+        if (conversion->message[0] != '\0')
+            mrd_json_set(o, "message", mrd_json_new_str(conversion->message));
+        if (conversion->state == MRD_CONVERT_NOT_INSTALLED)
+            put_run(session, conversion, o);
+        if (conversion->runs > 0)
+            mrd_json_set(o, "runs", mrd_json_new_count(conversion->runs));
+        mrd_json_set(o, "files", mrd_json_new_count(conversion->files));
+        mrd_json_set(o, "bytes", mrd_json_new_count(conversion->bytes));
+        mrd_json_set(o, "memory_bytes", mrd_json_new_count(conversion->memory));
+        mrd_json_set(o, "took_ns", mrd_json_new_int(conversion->took));
+        mrd_json_append(json, o);
     }
-    return a;
+    return json;
 }
 
 /* Makes a pending or running conversion pending again after a restart, unless it ended the
  * aggregator three times. An export that was complete contains neither the new results nor the new
  * message, so it is repeated. */
 static void
-resume(const mrd_core *c, mrd_session *s, mrd_conversion *v)
+resume(const mrd_core *core, mrd_session *session, mrd_conversion *conversion)
 {
-    bool has_viewer = c->limits.conversions > 0;
-    mrd_convert_state was = v->state;
+    bool has_viewer = core->limits.conversions > 0;
+    mrd_convert_state was = conversion->state;
 
-    if (v->state == MRD_CONVERT_RUNNING || v->state == MRD_CONVERT_NOT_INSTALLED ||
-        v->state == MRD_CONVERT_WAITING)
-        v->state = has_viewer ? MRD_CONVERT_WAITING : MRD_CONVERT_NOT_INSTALLED;
-    if (v->state != was || was == MRD_CONVERT_WAITING)
-        mrd_session_copy_again(s);
-    if (v->state != MRD_CONVERT_WAITING || v->runs < MRD_CONVERSION_RUNS)
+    if (conversion->state == MRD_CONVERT_RUNNING ||
+        conversion->state == MRD_CONVERT_NOT_INSTALLED || conversion->state == MRD_CONVERT_WAITING)
+        conversion->state = has_viewer ? MRD_CONVERT_WAITING : MRD_CONVERT_NOT_INSTALLED;
+    if (conversion->state != was || was == MRD_CONVERT_WAITING)
+        mrd_session_copy_again(session);
+    if (conversion->state != MRD_CONVERT_WAITING || conversion->runs < MRD_CONVERSION_RUNS)
         return;
-    v->state = MRD_CONVERT_FAILED;
-    snprintf(v->message, sizeof(v->message),
+    conversion->state = MRD_CONVERT_FAILED;
+    snprintf(conversion->message, sizeof(conversion->message),
              "the aggregator ended %u times while the viewer ran: give the viewer less memory "
              "(--advanced.viewer-memory) and convert again",
-             v->runs);
+             conversion->runs);
 }
 
 void
-mrd_conversions_load(mrd_core *c, mrd_session *s, const mrd_json *list)
+mrd_conversions_load(mrd_core *core, mrd_session *session, const mrd_json *list)
 {
-    mrd_session_conversions *x = &s->conversions;
+    mrd_session_conversions *conversions = &session->conversions;
 
-    for (size_t i = 0; list != NULL && i < mrd_json_size(list) && x->n < MRD_CONVERSIONS_MAX; i++) {
-        const mrd_json *o = mrd_json_at(list, i);
-        mrd_conversion *v;
+    for (size_t i = 0;
+         list != NULL && i < mrd_json_size(list) && conversions->n < MRD_CONVERSIONS_MAX; i++) {
+        const mrd_json *json = mrd_json_at(list, i);
+        mrd_conversion *conversion;
 
-        if (!mrd_instance_id_valid(mrd_str_of(mrd_json_str(o, "instance_id", ""))) ||
-            !MRD_VEC_NEXT(x->v, x->n))
+        if (!mrd_instance_id_valid(mrd_str_of(mrd_json_str(json, "instance_id", ""))) ||
+            !MRD_VEC_NEXT(conversions->v, conversions->n))
             continue;
-        v = &x->v[x->n++];
-        *v = (mrd_conversion){
-            .process_id = mrd_json_int(o, "process_id", -1),
-            .state = mrd_convert_state_of(mrd_json_str(o, "state", "")),
-            .runs = mrd_json_get_u32(o, "runs"),
-            .files = (uint64_t) mrd_json_int(o, "files", 0),
-            .bytes = (uint64_t) mrd_json_int(o, "bytes", 0),
-            .memory = (uint64_t) mrd_json_int(o, "memory_bytes", 0),
-            .took = mrd_json_int(o, "took_ns", 0),
+        conversion = &conversions->v[conversions->n++];
+        *conversion = (mrd_conversion){
+            .process_id = mrd_json_int(json, "process_id", -1),
+            .state = mrd_convert_state_of(mrd_json_str(json, "state", "")),
+            .runs = mrd_json_get_u32(json, "runs"),
+            .files = (uint64_t) mrd_json_int(json, "files", 0),
+            .bytes = (uint64_t) mrd_json_int(json, "bytes", 0),
+            .memory = (uint64_t) mrd_json_int(json, "memory_bytes", 0),
+            .took = mrd_json_int(json, "took_ns", 0),
         };
-        mrd_text_set(v->instance_id, sizeof(v->instance_id), mrd_json_str(o, "instance_id", ""));
-        mrd_text_set(v->message, sizeof(v->message), mrd_json_str(o, "message", ""));
-        resume(c, s, v);
+        mrd_text_set(conversion->instance_id, sizeof(conversion->instance_id),
+                     mrd_json_str(json, "instance_id", ""));
+        mrd_text_set(conversion->message, sizeof(conversion->message),
+                     mrd_json_str(json, "message", ""));
+        resume(core, session, conversion);
     }
 }

@@ -12,9 +12,9 @@
 #include "aggregator/core/model/state.h"
 
 /* Starts the pending conversions of a finished session, up to the limit of concurrent conversions. */
-void mrd_session_convert(mrd_core *c, mrd_session *s);
+void mrd_session_convert(mrd_core *core, mrd_session *session);
 /* Returns true if the viewer works on a conversion of the session. */
-bool mrd_session_is_converting(const mrd_session *s);
+bool mrd_session_is_converting(const mrd_session *session);
 
 /* Identifies the device profiles of one process in a session. */
 typedef struct {
@@ -32,10 +32,11 @@ typedef struct {
 } mrd_conversion_results;
 
 /* The viewer runs. */
-void mrd_core_conversion_began(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of);
+void mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of);
 /* The results are about to be stored. Lists them as incomplete. Returns false, and lists nothing,
  * if the session no longer exists or its list has no room. */
-bool mrd_core_conversion_list(mrd_core *c, mrd_core_time now, const mrd_conversion_results *r);
+bool mrd_core_conversion_list(mrd_core *core, mrd_core_time now,
+                              const mrd_conversion_results *results);
 /* The outcome of a conversion: CANCELLED (the aggregator is shutting down and the conversion
  * becomes pending again), DONE or FAILED. */
 typedef struct {
@@ -44,17 +45,17 @@ typedef struct {
     mrd_dur_ns took;
     const char *message;
 } mrd_conversion_end;
-void mrd_core_conversion_ended(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of,
+void mrd_core_conversion_ended(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of,
                                const mrd_conversion_end *end);
 /* A viewer was installed after there was none. `at_once` is the maximum number of concurrent
  * conversions. Conversions in state not-installed become pending again. */
-void mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once);
+void mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once);
 /* Makes the conversions of a session pending again that failed or had no viewer. Answers the
  * ticket. Errors: NOTFOUND, STATE. */
-void mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);
+void mrd_core_convert_again(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
 
 /* For the manifest. */
-mrd_json *mrd_conversions_json(const mrd_session *s);
-void mrd_conversions_load(mrd_core *c, mrd_session *s, const mrd_json *list);
+mrd_json *mrd_conversions_json(const mrd_session *session);
+void mrd_conversions_load(mrd_core *core, mrd_session *session, const mrd_json *list);
 
 #endif

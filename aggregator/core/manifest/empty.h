@@ -7,13 +7,13 @@
 
 #include "aggregator/core/model/session.h"
 
-void mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally); /* NULL: not told */
-mrd_json *mrd_part_tally_json(const mrd_part *p);                 /* NULL if out of memory */
+void mrd_part_tally(mrd_part *part, const Mrd__SessionTally *tally); /* NULL: not told */
+mrd_json *mrd_part_tally_json(const mrd_part *part);                 /* NULL if out of memory */
 /* Says which processes could have been of the session's job but are in no session. Returns false if there are none. */
-bool mrd_part_unselected_text(const mrd_part *p, char text[MRD_WHY_MAX]);
-void mrd_part_tally_load(mrd_part *p, const mrd_json *o);
+bool mrd_part_unselected_text(const mrd_part *part, char text[MRD_WHY_MAX]);
+void mrd_part_tally_load(mrd_part *part, const mrd_json *json);
 /* Explains why a finished session has recorded only counters. Returns false if it has recorded
  * more. */
-bool mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX]);
+bool mrd_session_is_empty(const mrd_session *session, char text[MRD_WHY_MAX]);
 
 #endif

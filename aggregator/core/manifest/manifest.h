@@ -14,9 +14,10 @@ typedef struct {
     bool of_file;              /* for session.json: includes members that the API does not show */
 } mrd_manifest_context;
 
-mrd_manifest_context mrd_core_manifest_context(const mrd_core *c);
-mrd_json *mrd_session_json(const mrd_session *s, const mrd_manifest_context *x); /* NULL: NOMEM */
-mrd_json *mrd_listed_artifact_json(const mrd_listed_artifact *a);
+mrd_manifest_context mrd_core_manifest_context(const mrd_core *core);
+mrd_json *mrd_session_json(const mrd_session *session,
+                           const mrd_manifest_context *context); /* NULL: NOMEM */
+mrd_json *mrd_listed_artifact_json(const mrd_listed_artifact *artifact);
 
 /*
  * Adds a session from its manifest to the core, as an input of its own. The caller then reads its
@@ -24,23 +25,23 @@ mrd_json *mrd_listed_artifact_json(const mrd_listed_artifact *a);
  * log entries of artifacts that are newer than the manifest, or NULL. On VERSION, CORRUPT, NOMEM
  * and TYPE nothing is added, and the caller counts the session as unreadable.
  */
-mrd_err mrd_core_load_session(mrd_core *c, uint64_t id, const mrd_json *manifest,
+mrd_err mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manifest,
                               const mrd_json *artifact_log, mrd_session **ret_session,
                               mrd_why *why);
 
 /* The journal of the part was read completely. Frames that the manifest counted but the journal
  * lacks are counted as damage. */
-void mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p);
+void mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part);
 /* Adds a part for a node that has a journal but is not in the manifest yet. Returns NULL if out of
  * memory, or if the name is not a valid instance id. */
-mrd_part *mrd_core_found_part(mrd_core *c, mrd_session *s, const char *instance_id);
+mrd_part *mrd_core_found_part(mrd_core *core, mrd_session *session, const char *instance_id);
 /* Removes a loaded session with unreadable journals. */
-void mrd_core_unload_session(mrd_core *c, mrd_session *s);
+void mrd_core_unload_session(mrd_core *core, mrd_session *session);
 
 /* <store>/nodes.json: the nodes that are remembered across restarts. */
-void mrd_core_registry_text(const mrd_core *c, mrd_buf *to);
+void mrd_core_registry_text(const mrd_core *core, mrd_buf *to);
 /* Adds the nodes that were seen within node_forget, at most max_nodes: nodes that sent data first, then those seen last.
  * Errors: NOMEM, VERSION. */
-mrd_err mrd_core_load_registry(mrd_core *c, const mrd_json *registry, mrd_why *why);
+mrd_err mrd_core_load_registry(mrd_core *core, const mrd_json *registry, mrd_why *why);
 
 #endif

@@ -16,90 +16,92 @@
 /* ---- Parts ---- */
 
 static void
-part_clock_load(mrd_part *p, const mrd_json *o)
+part_clock_load(mrd_part *part, const mrd_json *json)
 {
-    mrd_text_set(p->clock.state, sizeof(p->clock.state), mrd_json_str(o, "state", ""));
-    mrd_text_set(p->clock.method, sizeof(p->clock.method), mrd_json_str(o, "method", ""));
-    p->clock.bound = mrd_json_int(o, "bound_ns", -1);
-    p->clock.offset = mrd_time_checked(mrd_json_int(o, "offset_ns", 0));
-    p->clock.probes = (uint64_t) mrd_json_int(o, "probes", 0);
-    p->causality.checked = (uint64_t) mrd_json_int(o, "frames_checked", 0);
-    p->causality.violations = (uint64_t) mrd_json_int(o, "frame_violations", 0);
-    p->causality.worst = mrd_json_int(o, "frame_worst_ns", 0);
-    p->has_reading = mrd_host_reading_load(&p->reading, mrd_json_get(o, "host"));
+    mrd_text_set(part->clock.state, sizeof(part->clock.state), mrd_json_str(json, "state", ""));
+    mrd_text_set(part->clock.method, sizeof(part->clock.method), mrd_json_str(json, "method", ""));
+    part->clock.bound = mrd_json_int(json, "bound_ns", -1);
+    part->clock.offset = mrd_time_checked(mrd_json_int(json, "offset_ns", 0));
+    part->clock.probes = (uint64_t) mrd_json_int(json, "probes", 0);
+    part->causality.checked = (uint64_t) mrd_json_int(json, "frames_checked", 0);
+    part->causality.violations = (uint64_t) mrd_json_int(json, "frame_violations", 0);
+    part->causality.worst = mrd_json_int(json, "frame_worst_ns", 0);
+    part->has_reading = mrd_host_reading_load(&part->reading, mrd_json_get(json, "host"));
 }
 
 /* The epochs as the agent reported them. The journal shows what is stored. */
 static void
-epochs_load(mrd_part *p, const mrd_json *list)
+epochs_load(mrd_part *part, const mrd_json *list)
 {
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++) {
-        const mrd_json *o = mrd_json_at(list, i);
-        mrd_part_epoch *e = mrd_part_epoch_of(p, mrd_json_get_hex(o, "epoch"));
+        const mrd_json *json = mrd_json_at(list, i);
+        mrd_part_epoch *epoch = mrd_part_epoch_of(part, mrd_json_get_hex(json, "epoch"));
 
-        if (e == NULL)
+        if (epoch == NULL)
             return;
-        e->end = (uint64_t) mrd_json_int(o, "end", 0);
-        e->since = mrd_json_get_hex(o, "since");
+        epoch->end = (uint64_t) mrd_json_int(json, "end", 0);
+        epoch->since = mrd_json_get_hex(json, "since");
     }
 }
 
 static void
-part_fill(mrd_part *p, const mrd_json *o)
+part_fill(mrd_part *part, const mrd_json *json)
 {
-    p->job_ended = mrd_json_bool(o, "job_ended", false);
-    p->state = mrd_part_state_of(mrd_json_str(o, "state", "lost"));
-    mrd_text_set(p->message, sizeof(p->message), mrd_json_str(o, "message", ""));
-    p->err = mrd_err_of((uint64_t) mrd_json_int(o, "err", MRD_OK));
-    p->revision = mrd_json_get_u32(o, "revision");
-    p->started.ns = mrd_time_checked(mrd_json_int(o, "started_local_ns", 0));
-    p->stopped.ns = mrd_time_checked(mrd_json_int(o, "stopped_local_ns", 0));
-    p->complete.ns = mrd_time_checked(mrd_json_int(o, "complete_local_ns", 0));
-    p->start_bound = mrd_json_int(o, "start_bound_ns", -1);
-    p->lost.ns = mrd_time_checked(mrd_json_int(o, "lost_ns", 0));
-    p->damage = (mrd_damage){ .events = (uint64_t) mrd_json_int(o, "damaged_events", 0),
-                              .frames = (uint64_t) mrd_json_int(o, "damaged_frames", 0),
-                              .foreign = (uint64_t) mrd_json_int(o, "foreign_batches", 0) };
-    p->refused_files = (uint64_t) mrd_json_int(o, "refused_files", 0);
-    mrd_text_set(p->refused_file, sizeof(p->refused_file), mrd_json_str(o, "refused_file", ""));
-    p->manifest_events = mrd_json_int(o, "events", 0);
-    epochs_load(p, mrd_json_get(o, "epochs"));
-    mrd_part_counts_load(p, o);
-    mrd_part_tally_load(p, mrd_json_get(o, "tally"));
-    mrd_unread_load(&p->unread, mrd_json_get(o, "unread"));
-    p->models = mrd_node_models_load(o);
-    p->features = mrd_runtime_features_load(o);
-    if (mrd_json_is_array(mrd_json_get(o, "device_profiles")))
-        p->device_profiles = mrd_json_copy(mrd_json_get(o, "device_profiles"));
-    part_clock_load(p, mrd_json_get(o, "clock"));
+    part->job_ended = mrd_json_bool(json, "job_ended", false);
+    part->state = mrd_part_state_of(mrd_json_str(json, "state", "lost"));
+    mrd_text_set(part->message, sizeof(part->message), mrd_json_str(json, "message", ""));
+    part->err = mrd_err_of((uint64_t) mrd_json_int(json, "err", MRD_OK));
+    part->revision = mrd_json_get_u32(json, "revision");
+    part->started.ns = mrd_time_checked(mrd_json_int(json, "started_local_ns", 0));
+    part->stopped.ns = mrd_time_checked(mrd_json_int(json, "stopped_local_ns", 0));
+    part->complete.ns = mrd_time_checked(mrd_json_int(json, "complete_local_ns", 0));
+    part->start_bound = mrd_json_int(json, "start_bound_ns", -1);
+    part->lost.ns = mrd_time_checked(mrd_json_int(json, "lost_ns", 0));
+    part->damage = (mrd_damage){ .events = (uint64_t) mrd_json_int(json, "damaged_events", 0),
+                                 .frames = (uint64_t) mrd_json_int(json, "damaged_frames", 0),
+                                 .foreign = (uint64_t) mrd_json_int(json, "foreign_batches", 0) };
+    part->refused_files = (uint64_t) mrd_json_int(json, "refused_files", 0);
+    mrd_text_set(part->refused_file, sizeof(part->refused_file),
+                 mrd_json_str(json, "refused_file", ""));
+    part->manifest_events = mrd_json_int(json, "events", 0);
+    epochs_load(part, mrd_json_get(json, "epochs"));
+    mrd_part_counts_load(part, json);
+    mrd_part_tally_load(part, mrd_json_get(json, "tally"));
+    mrd_unread_load(&part->unread, mrd_json_get(json, "unread"));
+    part->models = mrd_node_models_load(json);
+    part->features = mrd_runtime_features_load(json);
+    if (mrd_json_is_array(mrd_json_get(json, "device_profiles")))
+        part->device_profiles = mrd_json_copy(mrd_json_get(json, "device_profiles"));
+    part_clock_load(part, mrd_json_get(json, "clock"));
 }
 
 static mrd_err
-part_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_why *why)
+part_load(mrd_core *core, mrd_session *session, const mrd_json *json, mrd_why *why)
 {
     mrd_node stand_in = { 0 };
-    mrd_part *p;
+    mrd_part *part;
 
     mrd_text_set(stand_in.instance_id, sizeof(stand_in.instance_id),
-                 mrd_json_str(o, "instance_id", ""));
+                 mrd_json_str(json, "instance_id", ""));
     if (!mrd_instance_id_valid(mrd_str_of(stand_in.instance_id)))
         return mrd_why_set(why, MRD_CORRUPT, 0,
-                           "the manifest of session %s contains an invalid node name '%s'", s->text,
-                           stand_in.instance_id);
-    if (mrd_session_part(s, stand_in.instance_id) != NULL)
+                           "the manifest of session %s contains an invalid node name '%s'",
+                           session->text, stand_in.instance_id);
+    if (mrd_session_part(session, stand_in.instance_id) != NULL)
         return mrd_why_set(why, MRD_CORRUPT, 0,
-                           "the manifest of session %s contains node '%s' twice", s->text,
+                           "the manifest of session %s contains node '%s' twice", session->text,
                            stand_in.instance_id);
-    mrd_text_set(stand_in.host_name, sizeof(stand_in.host_name), mrd_json_str(o, "host_name", ""));
-    mrd_text_set(stand_in.boot_id, sizeof(stand_in.boot_id), mrd_json_str(o, "boot_id", ""));
-    mrd_text_set(stand_in.release, sizeof(stand_in.release), mrd_json_str(o, "release", ""));
-    mrd_text_set(stand_in.commit, sizeof(stand_in.commit), mrd_json_str(o, "commit", ""));
-    stand_in.hello_local.ns = mrd_time_checked(mrd_json_int(o, "local_ns", 0));
-    stand_in.hello_wall.ns = mrd_time_checked(mrd_json_int(o, "wall_ns", 0));
-    stand_in.simulated = mrd_json_bool(o, "simulated", false);
-    if ((p = mrd_core_add_part(c, s, &stand_in)) == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
-    part_fill(p, o);
+    mrd_text_set(stand_in.host_name, sizeof(stand_in.host_name),
+                 mrd_json_str(json, "host_name", ""));
+    mrd_text_set(stand_in.boot_id, sizeof(stand_in.boot_id), mrd_json_str(json, "boot_id", ""));
+    mrd_text_set(stand_in.release, sizeof(stand_in.release), mrd_json_str(json, "release", ""));
+    mrd_text_set(stand_in.commit, sizeof(stand_in.commit), mrd_json_str(json, "commit", ""));
+    stand_in.hello_local.ns = mrd_time_checked(mrd_json_int(json, "local_ns", 0));
+    stand_in.hello_wall.ns = mrd_time_checked(mrd_json_int(json, "wall_ns", 0));
+    stand_in.simulated = mrd_json_bool(json, "simulated", false);
+    if ((part = mrd_core_add_part(core, session, &stand_in)) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", session->text);
+    part_fill(part, json);
     return MRD_OK;
 }
 
@@ -108,74 +110,79 @@ part_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_why *why)
 /* Returns true if a viewer made the file in a conversion that was not complete. The conversion runs
  * again. */
 static bool
-is_half_made(const mrd_session *s, const mrd_listed_artifact *a)
+is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
 {
-    const mrd_conversion *v;
+    const mrd_conversion *conversion;
 
-    if (!mrd_kind_is_converted(a->kind))
+    if (!mrd_kind_is_converted(artifact->kind))
         return false;
-    v = mrd_conversions_find(&s->conversions, a->instance_id, a->process_id);
-    return v == NULL || v->state != MRD_CONVERT_DONE;
+    conversion =
+        mrd_conversions_find(&session->conversions, artifact->instance_id, artifact->process_id);
+    return conversion == NULL || conversion->state != MRD_CONVERT_DONE;
 }
 
 /* Adds an artifact, or completes it if it is listed already. `seen` maps artifacts to their index. */
 static mrd_err
-artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, bool of_log, mrd_map *seen)
+artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool of_log,
+              mrd_map *seen)
 {
-    mrd_listed_artifact a = { .size = (uint64_t) mrd_json_int(o, "size", 0),
-                              .process_id = mrd_json_int(o, "process_id", -1),
-                              .nc_idx = mrd_json_int(o, "nc_idx", -1),
-                              .complete = mrd_json_bool(o, "complete", false) };
+    mrd_listed_artifact artifact = { .size = (uint64_t) mrd_json_int(json, "size", 0),
+                                     .process_id = mrd_json_int(json, "process_id", -1),
+                                     .nc_idx = mrd_json_int(json, "nc_idx", -1),
+                                     .complete = mrd_json_bool(json, "complete", false) };
     mrd_map_key key, file;
     uint32_t at;
 
-    mrd_text_set(a.sha256, sizeof(a.sha256), mrd_json_str(o, "sha256", ""));
-    mrd_text_set(a.name, sizeof(a.name), mrd_json_str(o, "name", ""));
-    mrd_text_set(a.kind, sizeof(a.kind), mrd_json_str(o, "kind", ""));
-    mrd_text_set(a.instance_id, sizeof(a.instance_id), mrd_json_str(o, "instance_id", ""));
-    a.logged = a.complete && !of_log;
-    if (!mrd_hash_is_valid(a.sha256) || mrd_artifact_name_fault(a.name) != NULL ||
-        !mrd_instance_id_valid(mrd_str_of(a.instance_id)))
+    mrd_text_set(artifact.sha256, sizeof(artifact.sha256), mrd_json_str(json, "sha256", ""));
+    mrd_text_set(artifact.name, sizeof(artifact.name), mrd_json_str(json, "name", ""));
+    mrd_text_set(artifact.kind, sizeof(artifact.kind), mrd_json_str(json, "kind", ""));
+    mrd_text_set(artifact.instance_id, sizeof(artifact.instance_id),
+                 mrd_json_str(json, "instance_id", ""));
+    artifact.logged = artifact.complete && !of_log;
+    if (!mrd_hash_is_valid(artifact.sha256) || mrd_artifact_name_fault(artifact.name) != NULL ||
+        !mrd_instance_id_valid(mrd_str_of(artifact.instance_id)))
         return MRD_CORRUPT;
-    if (is_half_made(s, &a))
+    if (is_half_made(session, &artifact))
         return MRD_OK;
-    key = (mrd_map_key){ mrd_hash64(a.sha256, strlen(a.sha256), (uint64_t) a.process_id),
-                         mrd_hash64(a.name, strlen(a.name), 1),
-                         mrd_hash64(a.instance_id, strlen(a.instance_id), 2) };
+    key = (mrd_map_key){ mrd_hash64(artifact.sha256, strlen(artifact.sha256),
+                                    (uint64_t) artifact.process_id),
+                         mrd_hash64(artifact.name, strlen(artifact.name), 1),
+                         mrd_hash64(artifact.instance_id, strlen(artifact.instance_id), 2) };
     file = (mrd_map_key){ .a = key.a };
     if ((at = mrd_map_get(seen, key)) != MRD_MAP_NONE) {
-        s->artifacts[at].complete = s->artifacts[at].complete || a.complete;
-        s->artifacts[at].logged = s->artifacts[at].logged || a.logged;
+        session->artifacts[at].complete = session->artifacts[at].complete || artifact.complete;
+        session->artifacts[at].logged = session->artifacts[at].logged || artifact.logged;
         return MRD_OK;
     }
-    if (s->n_artifacts >= MRD_ARTIFACTS_MAX)
+    if (session->n_artifacts >= MRD_ARTIFACTS_MAX)
         return MRD_LIMIT;
-    if (!MRD_VEC_NEXT(s->artifacts, s->n_artifacts))
+    if (!MRD_VEC_NEXT(session->artifacts, session->n_artifacts))
         return MRD_NOMEM;
-    if (mrd_stored_files_list(&c->files, a.sha256) != MRD_OK)
+    if (mrd_stored_files_list(&core->files, artifact.sha256) != MRD_OK)
         return MRD_NOMEM;
-    s->artifacts[s->n_artifacts] = a;
+    session->artifacts[session->n_artifacts] = artifact;
     if (mrd_map_get(seen, file) == MRD_MAP_NONE)
-        s->artifact_bytes += a.size;
+        session->artifact_bytes += artifact.size;
     (void) mrd_map_put(seen, file, 0);
-    return mrd_map_put(seen, key, (uint32_t) s->n_artifacts++);
+    return mrd_map_put(seen, key, (uint32_t) session->n_artifacts++);
 }
 
 /* Loads the artifacts of the manifest, then the entries that were logged later. A line of the log
  * may be in the page cache only, if a sync failed. An upload of the same file then writes the line
  * again. */
 static void
-artifacts_load(mrd_core *c, mrd_session *s, const mrd_json *list, const mrd_json *log)
+artifacts_load(mrd_core *core, mrd_session *session, const mrd_json *list, const mrd_json *log)
 {
     mrd_map seen = { 0 };
 
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++)
-        (void) artifact_load(c, s, mrd_json_at(list, i), false, &seen);
+        (void) artifact_load(core, session, mrd_json_at(list, i), false, &seen);
     for (size_t i = 0; log != NULL && i < mrd_json_size(log); i++)
-        (void) artifact_load(c, s, mrd_json_at(log, i), true, &seen);
-    for (size_t i = 0; i < s->n_artifacts; i++) {
-        if (s->artifacts[i].complete)
-            mrd_stored_files_grown(&c->files, s->artifacts[i].sha256, s->artifacts[i].size);
+        (void) artifact_load(core, session, mrd_json_at(log, i), true, &seen);
+    for (size_t i = 0; i < session->n_artifacts; i++) {
+        if (session->artifacts[i].complete)
+            mrd_stored_files_grown(&core->files, session->artifacts[i].sha256,
+                                   session->artifacts[i].size);
     }
     mrd_map_fini(&seen);
 }
@@ -184,18 +191,18 @@ artifacts_load(mrd_core *c, mrd_session *s, const mrd_json *list, const mrd_json
 
 /* Nodes that have not confirmed this revision receive it again. */
 static void
-changes_load(mrd_session *s, const mrd_json *o)
+changes_load(mrd_session *session, const mrd_json *json)
 {
-    const mrd_json *list = mrd_json_get(o, "pauses");
-    unsigned revision = mrd_json_get_u32(o, "revision");
+    const mrd_json *list = mrd_json_get(json, "pauses");
+    unsigned revision = mrd_json_get_u32(json, "revision");
 
     if (revision == 0)
         return;
-    s->changes.revision = s->changes.sent = revision;
+    session->changes.revision = session->changes.sent = revision;
     for (size_t i = 0; list != NULL && i < mrd_json_size(list) && i < MRD_PAUSES_MAX; i++) {
         const mrd_json *p = mrd_json_at(list, i);
 
-        s->changes.pauses[s->changes.n_pauses++] =
+        session->changes.pauses[session->changes.n_pauses++] =
             (mrd_pause){ { mrd_time_checked(mrd_json_int(p, "from_ns", 0)) },
                          { mrd_time_checked(mrd_json_int(p, "to_ns", 0)) },
                          mrd_json_get_u32(p, "from_revision"),
@@ -206,20 +213,20 @@ changes_load(mrd_session *s, const mrd_json *o)
 /* Triggers that no agent confirmed are sent again. An agent recognizes a repeated trigger by its
  * id. */
 static void
-triggers_load(mrd_session *s, const mrd_json *list)
+triggers_load(mrd_session *session, const mrd_json *list)
 {
     size_t n = list == NULL ? 0 : mrd_json_size(list);
 
     for (size_t i = 0; i < n && n <= MRD_TRIGGERS_MAX; i++) {
-        const mrd_json *o = mrd_json_at(list, i);
-        mrd_trigger t = { .id = mrd_json_get_hex(o, "id"),
-                          .from = { mrd_time_checked(mrd_json_int(o, "from_ns", 0)) },
-                          .to = { mrd_time_checked(mrd_json_int(o, "to_ns", 0)) },
-                          .acknowledged = mrd_json_get_u32(o, "answered") };
+        const mrd_json *json = mrd_json_at(list, i);
+        mrd_trigger trigger = { .id = mrd_json_get_hex(json, "id"),
+                                .from = { mrd_time_checked(mrd_json_int(json, "from_ns", 0)) },
+                                .to = { mrd_time_checked(mrd_json_int(json, "to_ns", 0)) },
+                                .acknowledged = mrd_json_get_u32(json, "answered") };
 
-        t.sent = t.acknowledged > 0;
-        mrd_text_set(t.reason, sizeof(t.reason), mrd_json_str(o, "reason", ""));
-        if (mrd_session_add_trigger(s, &t, NULL) != MRD_OK)
+        trigger.sent = trigger.acknowledged > 0;
+        mrd_text_set(trigger.reason, sizeof(trigger.reason), mrd_json_str(json, "reason", ""));
+        if (mrd_session_add_trigger(session, &trigger, NULL) != MRD_OK)
             return;
     }
 }
@@ -240,51 +247,52 @@ names(const mrd_json *list, const char *instance_id)
 
 /* Nodes that are not listed confirmed the trigger or joined later. */
 static void
-acknowledged_load(mrd_session *s, const mrd_json *list)
+acknowledged_load(mrd_session *session, const mrd_json *list)
 {
-    for (size_t i = 0; i < s->n_triggers; i++) {
+    for (size_t i = 0; i < session->n_triggers; i++) {
         const mrd_json *without = mrd_json_get(mrd_json_at(list, i), "unacknowledged");
-        unsigned acknowledged = s->triggers[i].acknowledged;
+        unsigned acknowledged = session->triggers[i].acknowledged;
 
-        for (size_t k = 0; k < s->n_parts; k++) {
-            mrd_part *p = s->parts[k];
+        for (size_t k = 0; k < session->n_parts; k++) {
+            mrd_part *part = session->parts[k];
 
-            if (mrd_session_missed(s, p, i) && !names(without, p->instance_id))
-                mrd_session_acknowledge(s, p, i);
+            if (mrd_session_missed(session, part, i) && !names(without, part->instance_id))
+                mrd_session_acknowledge(session, part, i);
         }
-        s->triggers[i].acknowledged = acknowledged;
+        session->triggers[i].acknowledged = acknowledged;
     }
 }
 
 /* ---- The session ---- */
 
 static void
-verdict_load(mrd_session *s, const mrd_json *o)
+verdict_load(mrd_session *session, const mrd_json *json)
 {
-    const mrd_json *timeline = mrd_json_get(o, "timeline");
-    mrd_clock_verdict *v = &s->verdict;
+    const mrd_json *timeline = mrd_json_get(json, "timeline");
+    mrd_clock_verdict *verdict = &session->verdict;
 
-    v->done = mrd_json_bool(o, "merged", false);
-    v->held_out = (uint64_t) mrd_json_int(o, "held_out_checked", 0);
-    v->held_out_violations = (uint64_t) mrd_json_int(o, "held_out_violations", 0);
-    v->absolute = (uint64_t) mrd_json_int(o, "absolute_checked", 0);
-    v->absolute_violations = (uint64_t) mrd_json_int(o, "absolute_violations", 0);
-    v->collectives.collectives = (size_t) mrd_json_int(o, "collectives_checked", 0);
-    v->collectives.out_of_order = (size_t) mrd_json_int(o, "collectives_out_of_order", 0);
-    v->collectives.violations = (size_t) mrd_json_int(o, "collective_violations", 0);
-    v->collectives.worst = mrd_json_int(o, "collective_worst_ns", 0);
+    verdict->done = mrd_json_bool(json, "merged", false);
+    verdict->held_out = (uint64_t) mrd_json_int(json, "held_out_checked", 0);
+    verdict->held_out_violations = (uint64_t) mrd_json_int(json, "held_out_violations", 0);
+    verdict->absolute = (uint64_t) mrd_json_int(json, "absolute_checked", 0);
+    verdict->absolute_violations = (uint64_t) mrd_json_int(json, "absolute_violations", 0);
+    verdict->collectives.collectives = (size_t) mrd_json_int(json, "collectives_checked", 0);
+    verdict->collectives.out_of_order = (size_t) mrd_json_int(json, "collectives_out_of_order", 0);
+    verdict->collectives.violations = (size_t) mrd_json_int(json, "collective_violations", 0);
+    verdict->collectives.worst = mrd_json_int(json, "collective_worst_ns", 0);
     if (mrd_json_is_array(timeline))
-        v->timeline = mrd_json_copy(timeline);
-    for (size_t i = 0; v->timeline != NULL && i < mrd_json_size(v->timeline); i++)
-        v->link_violations +=
-            (uint64_t) mrd_json_int(mrd_json_at(v->timeline, i), "contradicting", 0);
-    mrd_text_set(v->message, sizeof(v->message), mrd_json_str(o, "message", ""));
+        verdict->timeline = mrd_json_copy(timeline);
+    for (size_t i = 0; verdict->timeline != NULL && i < mrd_json_size(verdict->timeline); i++)
+        verdict->link_violations +=
+            (uint64_t) mrd_json_int(mrd_json_at(verdict->timeline, i), "contradicting", 0);
+    mrd_text_set(verdict->message, sizeof(verdict->message), mrd_json_str(json, "message", ""));
 }
 
 static void
-jobs_load(mrd_session *s, const mrd_json *o)
+jobs_load(mrd_session *session, const mrd_json *json)
 {
-    mrd_json *list = mrd_json_get(o, "jobs"); /* manifests of releases before 0.2 do not have it */
+    mrd_json *list =
+        mrd_json_get(json, "jobs"); /* manifests of releases before 0.2 do not have it */
 
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++) {
         mrd_json *job = mrd_json_at(list, i);
@@ -295,206 +303,214 @@ jobs_load(mrd_session *s, const mrd_json *o)
 
             (void) mrd_jobid_set(&id, mrd_str_of(key), mrd_str_of(mrd_json_str(job, key, "")));
         }
-        mrd_session_add_job(s, id.text);
+        mrd_session_add_job(session, id.text);
     }
-    s->jobs_left_out = mrd_json_get_u32(o, "jobs_left_out");
+    session->jobs_left_out = mrd_json_get_u32(json, "jobs_left_out");
 }
 
 static void
-job_load(mrd_session *s, const mrd_json *o)
+job_load(mrd_session *session, const mrd_json *json)
 {
-    const mrd_json *keys = mrd_json_get(o, "owner_keys");
+    const mrd_json *keys = mrd_json_get(json, "owner_keys");
 
-    if (o == NULL)
+    if (json == NULL)
         return;
-    mrd_text_set(s->of_job.key.text, sizeof(s->of_job.key.text), mrd_json_str(o, "key", ""));
-    s->of_job.key.uid = mrd_json_int(o, "uid", -1);
-    s->of_job.nodes = mrd_json_get_u32(o, "nodes");
-    s->of_job.witness = mrd_job_witness_of(mrd_json_str(o, "witness", ""));
+    mrd_text_set(session->of_job.key.text, sizeof(session->of_job.key.text),
+                 mrd_json_str(json, "key", ""));
+    session->of_job.key.uid = mrd_json_int(json, "uid", -1);
+    session->of_job.nodes = mrd_json_get_u32(json, "nodes");
+    session->of_job.witness = mrd_job_witness_of(mrd_json_str(json, "witness", ""));
     for (size_t i = 0; keys != NULL && i < mrd_json_size(keys); i++) {
         char scratch[64];
         mrd_str key;
 
         if (mrd_json_text(mrd_json_at(keys, i), scratch, &key) == MRD_OK)
-            (void) mrd_strlist_add(&s->of_job.owner_keys, key);
+            (void) mrd_strlist_add(&session->of_job.owner_keys, key);
     }
 }
 
 /* An incomplete export runs again. It finds the files that were already copied. */
 static void
-export_load(mrd_session *s, const mrd_json *o)
+export_load(mrd_session *session, const mrd_json *json)
 {
-    if (o == NULL || strcmp(mrd_json_str(o, "state", ""), "done") != 0)
+    if (json == NULL || strcmp(mrd_json_str(json, "state", ""), "done") != 0)
         return;
-    s->copy.state = MRD_EXPORT_DONE;
-    s->copy.files = (uint64_t) mrd_json_int(o, "files", 0);
-    s->copy.bytes = (uint64_t) mrd_json_int(o, "bytes", 0);
+    session->copy.state = MRD_EXPORT_DONE;
+    session->copy.files = (uint64_t) mrd_json_int(json, "files", 0);
+    session->copy.bytes = (uint64_t) mrd_json_int(json, "bytes", 0);
 }
 
 /* Loads the last merge of a complete session. A merge that did not end left half a profile. It runs
  * again when the manifest says so on disk. */
 static void
-merge_load(mrd_session *s, const mrd_json *o)
+merge_load(mrd_session *session, const mrd_json *json)
 {
-    const char *state = mrd_json_str(o, "state", "");
+    const char *state = mrd_json_str(json, "state", "");
 
-    for (mrd_merge_state k = MRD_MERGE_NONE; k <= MRD_MERGE_CANCELLED; k++)
-        s->job.state = strcmp(state, mrd_merge_state_text(k)) == 0 ? k : s->job.state;
-    s->job.events = (uint64_t) mrd_json_int(o, "events", 0);
-    s->job.total = (uint64_t) mrd_json_int(o, "total", 0);
-    mrd_text_set(s->job.message, sizeof(s->job.message), mrd_json_str(o, "message", ""));
-    if (mrd_session_is_merging(s))
-        s->job = (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = s->save.version };
+    for (mrd_merge_state merge_state = MRD_MERGE_NONE; merge_state <= MRD_MERGE_CANCELLED;
+         merge_state++)
+        session->job.state = strcmp(state, mrd_merge_state_text(merge_state)) == 0
+                                 ? merge_state
+                                 : session->job.state;
+    session->job.events = (uint64_t) mrd_json_int(json, "events", 0);
+    session->job.total = (uint64_t) mrd_json_int(json, "total", 0);
+    mrd_text_set(session->job.message, sizeof(session->job.message),
+                 mrd_json_str(json, "message", ""));
+    if (mrd_session_is_merging(session))
+        session->job =
+            (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = session->save.version };
 }
 
 /* An accepted start is carried out after agents had time to reconnect, unless it is too old to be
  * useful. */
 static void
-resume(mrd_core *c, mrd_session *s)
+resume(mrd_core *core, mrd_session *session)
 {
     static const mrd_session_step steps[MRD_SESSION_STATES] = { MRD_STEP_WAIT,  MRD_STEP_RECORD,
                                                                 MRD_STEP_FLUSH, MRD_STEP_CLOSE,
                                                                 MRD_STEP_OVER,  MRD_STEP_OVER };
 
-    s->step = steps[s->state];
-    s->closed = s->state >= MRD_SESSION_MERGING;
-    s->flush_deadline.ns = c->now.local.ns + c->limits.flush_timeout;
-    if (s->state == MRD_SESSION_ARMING && mrd_session_waits_for_job(s))
-        s->step = MRD_STEP_EXPECT; /* however long */
-    if (s->state != MRD_SESSION_ARMING || mrd_session_waits_for_job(s))
+    session->step = steps[session->state];
+    session->closed = session->state >= MRD_SESSION_MERGING;
+    session->flush_deadline.ns = core->now.local.ns + core->limits.flush_timeout;
+    if (session->state == MRD_SESSION_ARMING && mrd_session_waits_for_job(session))
+        session->step = MRD_STEP_EXPECT; /* however long */
+    if (session->state != MRD_SESSION_ARMING || mrd_session_waits_for_job(session))
         return;
-    if (c->now.wall.ns - s->created.ns < RESUME_MAX) {
-        s->arm_from.ns = c->now.local.ns + 2 * c->limits.node_timeout;
+    if (core->now.wall.ns - session->created.ns < RESUME_MAX) {
+        session->arm_from.ns = core->now.local.ns + 2 * core->limits.node_timeout;
         return;
     }
-    s->state = MRD_SESSION_FAILED;
-    s->step = MRD_STEP_OVER;
-    s->closed = true;
-    mrd_text_set(s->message, sizeof(s->message),
+    session->state = MRD_SESSION_FAILED;
+    session->step = MRD_STEP_OVER;
+    session->closed = true;
+    mrd_text_set(session->message, sizeof(session->message),
                  "the aggregator stopped before the session had begun: start it again");
 }
 
 static mrd_err
-session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s, mrd_why *why)
+session_load(mrd_core *core, const mrd_json *json, const mrd_json *log, mrd_session *session,
+             mrd_why *why)
 {
-    const mrd_json *nodes = mrd_json_get(o, "nodes");
+    const mrd_json *nodes = mrd_json_get(json, "nodes");
     mrd_err err = MRD_OK;
 
-    if (mrd_json_int(o, "version", 0) != MANIFEST_VERSION)
-        return mrd_why_set(why, MRD_VERSION, 0, "session %s has manifest version %lld", s->text,
-                           (long long) mrd_json_int(o, "version", 0));
-    if (mrd_session_params_init(&s->params) != MRD_OK)
-        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
-    mrd_session_params_from_manifest(&s->params, o);
-    s->stop_requested = mrd_json_bool(o, "stop_requested", false);
-    jobs_load(s, o);
-    job_load(s, mrd_json_get(o, "job"));
-    s->of_job.ended = c->now.local;
-    mrd_text_set(s->message, sizeof(s->message), mrd_json_str(o, "message", ""));
-    s->state = mrd_session_state_of(mrd_json_str(o, "state", "failed"));
-    s->created.ns = mrd_time_checked(mrd_json_int(o, "created_ns", 0));
-    mrd_text_set(s->timeline, sizeof(s->timeline), mrd_json_str(o, "timeline", ""));
-    verdict_load(s, mrd_json_get(o, "clocks"));
-    s->go.ns = mrd_time_checked(mrd_json_int(o, "go_ns", 0));
-    s->stop.ns = mrd_time_checked(mrd_json_int(o, "stop_ns", 0));
-    s->ended.ns = mrd_time_checked(mrd_json_int(o, "ended_ns", 0));
-    s->full.ns = mrd_time_checked(mrd_json_int(o, "store_full_ns", 0));
-    s->room.ns = mrd_time_checked(mrd_json_int(o, "store_room_ns", 0));
-    triggers_load(s, mrd_json_get(o, "triggers"));
-    changes_load(s, o);
-    export_load(s, mrd_json_get(o, "export"));
-    mrd_conversions_load(c, s, mrd_json_get(o, "conversions")); /* may undo that it is done */
-    artifacts_load(c, s, mrd_json_get(o, "artifacts"), log);
-    if (mrd_json_get(o, "select") != NULL)
-        err = mrd_select_from_json(&s->select, mrd_json_get(o, "select"), why);
+    if (mrd_json_int(json, "version", 0) != MANIFEST_VERSION)
+        return mrd_why_set(why, MRD_VERSION, 0, "session %s has manifest version %lld",
+                           session->text, (long long) mrd_json_int(json, "version", 0));
+    if (mrd_session_params_init(&session->params) != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "session %s", session->text);
+    mrd_session_params_from_manifest(&session->params, json);
+    session->stop_requested = mrd_json_bool(json, "stop_requested", false);
+    jobs_load(session, json);
+    job_load(session, mrd_json_get(json, "job"));
+    session->of_job.ended = core->now.local;
+    mrd_text_set(session->message, sizeof(session->message), mrd_json_str(json, "message", ""));
+    session->state = mrd_session_state_of(mrd_json_str(json, "state", "failed"));
+    session->created.ns = mrd_time_checked(mrd_json_int(json, "created_ns", 0));
+    mrd_text_set(session->timeline, sizeof(session->timeline), mrd_json_str(json, "timeline", ""));
+    verdict_load(session, mrd_json_get(json, "clocks"));
+    session->go.ns = mrd_time_checked(mrd_json_int(json, "go_ns", 0));
+    session->stop.ns = mrd_time_checked(mrd_json_int(json, "stop_ns", 0));
+    session->ended.ns = mrd_time_checked(mrd_json_int(json, "ended_ns", 0));
+    session->full.ns = mrd_time_checked(mrd_json_int(json, "store_full_ns", 0));
+    session->room.ns = mrd_time_checked(mrd_json_int(json, "store_room_ns", 0));
+    triggers_load(session, mrd_json_get(json, "triggers"));
+    changes_load(session, json);
+    export_load(session, mrd_json_get(json, "export"));
+    mrd_conversions_load(core, session,
+                         mrd_json_get(json, "conversions")); /* may undo that it is done */
+    artifacts_load(core, session, mrd_json_get(json, "artifacts"), log);
+    if (mrd_json_get(json, "select") != NULL)
+        err = mrd_select_from_json(&session->select, mrd_json_get(json, "select"), why);
     for (size_t i = 0; err == MRD_OK && nodes != NULL && i < mrd_json_size(nodes); i++)
-        err = part_load(c, s, mrd_json_at(nodes, i), why);
-    acknowledged_load(s, mrd_json_get(o, "triggers"));
-    resume(c, s);
+        err = part_load(core, session, mrd_json_at(nodes, i), why);
+    acknowledged_load(session, mrd_json_get(json, "triggers"));
+    resume(core, session);
     /* The manifest on disk is current, except for the changes by `resume`. */
-    s->save.durable = s->save.tried = s->save.version;
-    mrd_session_touch(s);
-    if (s->state == MRD_SESSION_COMPLETE && mrd_json_get(o, "profile") != NULL)
-        merge_load(s, mrd_json_get(o, "profile"));
+    session->save.durable = session->save.tried = session->save.version;
+    mrd_session_touch(session);
+    if (session->state == MRD_SESSION_COMPLETE && mrd_json_get(json, "profile") != NULL)
+        merge_load(session, mrd_json_get(json, "profile"));
     return err;
 }
 
 static void
-session_drop(mrd_core *c, mrd_session *s)
+session_drop(mrd_core *core, mrd_session *session)
 {
-    for (size_t i = 0; i < s->n_artifacts; i++) {
-        mrd_stored_files_retire(&c->files, s->artifacts[i].sha256);
-        mrd_stored_files_unlist(&c->files, s->artifacts[i].sha256);
+    for (size_t i = 0; i < session->n_artifacts; i++) {
+        mrd_stored_files_retire(&core->files, session->artifacts[i].sha256);
+        mrd_stored_files_unlist(&core->files, session->artifacts[i].sha256);
     }
-    mrd_session_free(s);
+    mrd_session_free(session);
 }
 
 mrd_err
-mrd_core_load_session(mrd_core *c, uint64_t id, const mrd_json *manifest,
+mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manifest,
                       const mrd_json *artifact_log, mrd_session **ret_session, mrd_why *why)
 {
-    mrd_session *s = calloc(1, sizeof(*s));
+    mrd_session *session = calloc(1, sizeof(*session));
     mrd_err err;
 
-    if (s == NULL)
+    if (session == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "session");
-    s->id = id;
-    mrd_session_id_text(id, s->text);
-    err = session_load(c, manifest, artifact_log, s, why);
-    if (err == MRD_OK && mrd_core_add_session(c, s) != MRD_OK)
-        err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+    session->id = id;
+    mrd_session_id_text(id, session->text);
+    err = session_load(core, manifest, artifact_log, session, why);
+    if (err == MRD_OK && mrd_core_add_session(core, session) != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", session->text);
     if (err == MRD_OK) {
-        *ret_session = s;
+        *ret_session = session;
         return MRD_OK;
     }
-    session_drop(c, s);
+    session_drop(core, session);
     return err;
 }
 
 /* If the manifest counted more events than the journal has, stored events are missing. The journal
  * may also have more, because a flushed node sent more afterwards (begins_again in frames.c). */
 void
-mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p)
+mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part)
 {
-    mrd_node *n = mrd_nodes_by_id(&c->nodes, p->instance_id);
-    mrd_damage d = p->damage;
+    mrd_node *node = mrd_nodes_by_id(&core->nodes, part->instance_id);
+    mrd_damage damage = part->damage;
 
-    if (n != NULL)
-        n->gaps += mrd_part_gaps(p);
-    if (p->state == MRD_PART_FLUSHED && mrd_session_is_open(s) && p->manifest_events >= 0 &&
-        p->events > (uint64_t) p->manifest_events)
-        p->state = MRD_PART_STOPPING;
-    if (p->manifest_events <= 0 || (uint64_t) p->manifest_events <= p->events)
+    if (node != NULL)
+        node->gaps += mrd_part_gaps(part);
+    if (part->state == MRD_PART_FLUSHED && mrd_session_is_open(session) &&
+        part->manifest_events >= 0 && part->events > (uint64_t) part->manifest_events)
+        part->state = MRD_PART_STOPPING;
+    if (part->manifest_events <= 0 || (uint64_t) part->manifest_events <= part->events)
         return;
-    d.events = (uint64_t) p->manifest_events - p->events;
-    p->events = (uint64_t) p->manifest_events;
-    mrd_core_part_damaged(c, s, p, &d, false);
+    damage.events = (uint64_t) part->manifest_events - part->events;
+    part->events = (uint64_t) part->manifest_events;
+    mrd_core_part_damaged(core, session, part, &damage, false);
 }
 
 mrd_part *
-mrd_core_found_part(mrd_core *c, mrd_session *s, const char *instance_id)
+mrd_core_found_part(mrd_core *core, mrd_session *session, const char *instance_id)
 {
     mrd_node stand_in = { 0 };
-    mrd_part *p;
+    mrd_part *part;
 
     if (!mrd_instance_id_valid(mrd_str_of(instance_id)))
         return NULL;
     mrd_text_set(stand_in.instance_id, sizeof(stand_in.instance_id), instance_id);
-    if ((p = mrd_core_add_part(c, s, &stand_in)) == NULL)
+    if ((part = mrd_core_add_part(core, session, &stand_in)) == NULL)
         return NULL;
-    p->state = s->state <= MRD_SESSION_STOPPING ? MRD_PART_RECORDING : MRD_PART_LOST;
-    mrd_text_set(p->message, sizeof(p->message), "joined just before the aggregator stopped");
-    return p;
+    part->state = session->state <= MRD_SESSION_STOPPING ? MRD_PART_RECORDING : MRD_PART_LOST;
+    mrd_text_set(part->message, sizeof(part->message), "joined just before the aggregator stopped");
+    return part;
 }
 
 void
-mrd_core_unload_session(mrd_core *c, mrd_session *s)
+mrd_core_unload_session(mrd_core *core, mrd_session *session)
 {
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        if (c->sessions[i] != s)
+    for (size_t i = 0; i < core->n_sessions; i++) {
+        if (core->sessions[i] != session)
             continue;
-        c->sessions[i] = c->sessions[--c->n_sessions];
-        session_drop(c, s);
+        core->sessions[i] = core->sessions[--core->n_sessions];
+        session_drop(core, session);
         return;
     }
 }

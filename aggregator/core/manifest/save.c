@@ -6,149 +6,152 @@
 #define NODES_EVERY (30 * MRD_SEC) /* if nothing changed except when the nodes were seen */
 
 static void
-write_now(mrd_core *c, mrd_session *s)
+write_now(mrd_core *core, mrd_session *session)
 {
-    mrd_effect *e = mrd_effects_add(&c->out, MRD_DO_SAVE);
+    mrd_effect *effect = mrd_effects_add(&core->out, MRD_DO_SAVE);
 
-    s->save.urgent = false;
-    s->save.writing = s->save.version;
-    s->save.began = c->now.local;
-    e->session = s;
-    e->version = s->save.version;
+    session->save.urgent = false;
+    session->save.writing = session->save.version;
+    session->save.began = core->now.local;
+    effect->session = session;
+    effect->version = session->save.version;
 }
 
 void
-mrd_core_save(mrd_core *c, mrd_session *s)
+mrd_core_save(mrd_core *core, mrd_session *session)
 {
-    s->save.urgent = true;
-    if (s->save.writing == 0 && mrd_effects_room(&c->out, 1))
-        write_now(c, s);
+    session->save.urgent = true;
+    if (session->save.writing == 0 && mrd_effects_room(&core->out, 1))
+        write_now(core, session);
 }
 
 static void
-save_nodes(mrd_core *c)
+save_nodes(mrd_core *core)
 {
-    int64_t now = c->now.local.ns;
+    int64_t now = core->now.local.ns;
 
-    if (c->registry.writing || c->nodes.n == 0 ||
-        (!c->registry.changed && now < c->registry.saved.ns + NODES_EVERY))
+    if (core->registry.writing || core->nodes.n == 0 ||
+        (!core->registry.changed && now < core->registry.saved.ns + NODES_EVERY))
         return;
-    c->registry.writing = true;
-    c->registry.saved = c->now.local;
-    mrd_effects_add(&c->out, MRD_DO_SAVE_NODES)->final = c->registry.changed;
-    c->registry.changed = false;
+    core->registry.writing = true;
+    core->registry.saved = core->now.local;
+    mrd_effects_add(&core->out, MRD_DO_SAVE_NODES)->final = core->registry.changed;
+    core->registry.changed = false;
 }
 
 void
-mrd_core_save_round(mrd_core *c)
+mrd_core_save_round(mrd_core *core)
 {
-    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM); i++) {
-        mrd_session *s = c->sessions[i];
+    for (size_t i = 0; i < core->n_sessions && mrd_effects_room(&core->out, MRD_EFFECTS_ROOM);
+         i++) {
+        mrd_session *session = core->sessions[i];
 
-        if (!s->deleted && s->save.writing == 0 && s->step != MRD_STEP_NEW &&
-            s->save.durable < s->save.version &&
-            (s->save.urgent || c->now.local.ns >= s->save.next.ns))
-            write_now(c, s);
+        if (!session->deleted && session->save.writing == 0 && session->step != MRD_STEP_NEW &&
+            session->save.durable < session->save.version &&
+            (session->save.urgent || core->now.local.ns >= session->save.next.ns))
+            write_now(core, session);
     }
-    save_nodes(c);
+    save_nodes(core);
 }
 
 void
-mrd_core_nodes_saved(mrd_core *c, mrd_core_time now, const mrd_why *failed)
+mrd_core_nodes_saved(mrd_core *core, mrd_core_time now, const mrd_why *failed)
 {
-    mrd_core_enter(c, now);
-    if (failed != NULL && !c->registry.failed) /* logged once; retried every second */
-        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-NODES",
+    mrd_core_enter(core, now);
+    if (failed != NULL && !core->registry.failed) /* logged once; retried every second */
+        mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-NODES",
                         "The list of nodes was not written, after a restart missing nodes would "
                         "not be reported: reason=%s",
                         failed->text);
-    c->registry.writing = false;
-    c->registry.failed = failed != NULL;
-    c->registry.changed = c->registry.changed || failed != NULL;
+    core->registry.writing = false;
+    core->registry.failed = failed != NULL;
+    core->registry.changed = core->registry.changed || failed != NULL;
 }
 
 /* ---- Who waits ---- */
 
 void
-mrd_core_answer(mrd_core *c, uint64_t ticket, const mrd_why *why, uint64_t value)
+mrd_core_answer(mrd_core *core, uint64_t ticket, const mrd_why *why, uint64_t value)
 {
-    mrd_effect *e = mrd_effects_add(&c->out, MRD_DO_ANSWER);
+    mrd_effect *effect = mrd_effects_add(&core->out, MRD_DO_ANSWER);
 
-    e->ticket = ticket;
-    e->value = value;
+    effect->ticket = ticket;
+    effect->value = value;
     if (why == NULL)
         return;
-    e->err = why->err;
-    mrd_text_set(e->text, sizeof(e->text), why->text);
+    effect->err = why->err;
+    mrd_text_set(effect->text, sizeof(effect->text), why->text);
 }
 
 mrd_err
-mrd_core_await(mrd_core *c, uint64_t ticket, const mrd_session *s, uint64_t value)
+mrd_core_await(mrd_core *core, uint64_t ticket, const mrd_session *session, uint64_t value)
 {
     for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
-        mrd_waiting_command *w = &c->commands[i];
+        mrd_waiting_command *command = &core->commands[i];
 
-        if (w->ticket != 0)
+        if (command->ticket != 0)
             continue;
-        *w = (mrd_waiting_command){
-            .ticket = ticket, .session = s->id, .version = s->save.version, .value = value
-        };
+        *command = (mrd_waiting_command){ .ticket = ticket,
+                                          .session = session->id,
+                                          .version = session->save.version,
+                                          .value = value };
         return MRD_OK;
     }
     return MRD_LIMIT;
 }
 
 void
-mrd_core_await_failed(mrd_core *c, uint64_t ticket, const mrd_why *why)
+mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why)
 {
     for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
-        if (c->commands[i].ticket != ticket)
+        if (core->commands[i].ticket != ticket)
             continue;
-        c->commands[i].err = why->err;
-        mrd_text_set(c->commands[i].text, sizeof(c->commands[i].text), why->text);
+        core->commands[i].err = why->err;
+        mrd_text_set(core->commands[i].text, sizeof(core->commands[i].text), why->text);
     }
 }
 
 /* The other sessions of the command remember the failure. The last one answers. */
 static void
-finish(mrd_core *c, mrd_waiting_command *w, mrd_err err, const char *text)
+finish(mrd_core *core, mrd_waiting_command *command, mrd_err err, const char *text)
 {
-    mrd_waiting_command done = *w;
+    mrd_waiting_command done = *command;
     mrd_why why = { 0 };
 
     if (done.err == MRD_OK && err != MRD_OK) {
         done.err = err;
         mrd_text_set(done.text, sizeof(done.text), text);
     }
-    w->ticket = 0;
+    command->ticket = 0;
     for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
-        if (c->commands[i].ticket != done.ticket)
+        if (core->commands[i].ticket != done.ticket)
             continue;
-        c->commands[i].err = done.err;
-        mrd_text_set(c->commands[i].text, sizeof(c->commands[i].text), done.text);
+        core->commands[i].err = done.err;
+        mrd_text_set(core->commands[i].text, sizeof(core->commands[i].text), done.text);
         return;
     }
     if (done.err != MRD_OK)
         mrd_why_set(&why, done.err, 0, "%s", done.text);
-    mrd_core_answer(c, done.ticket, done.err == MRD_OK ? NULL : &why, done.value);
+    mrd_core_answer(core, done.ticket, done.err == MRD_OK ? NULL : &why, done.value);
 }
 
 void
-mrd_core_answer_waiting(mrd_core *c, uint64_t session, uint64_t version, const mrd_why *failed)
+mrd_core_answer_waiting(mrd_core *core, uint64_t session, uint64_t version, const mrd_why *failed)
 {
     for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
-        mrd_waiting_command *w = &c->commands[i];
+        mrd_waiting_command *command = &core->commands[i];
 
-        if (w->ticket != 0 && w->session == session && w->version <= version)
-            finish(c, w, failed == NULL ? MRD_OK : failed->err, failed == NULL ? "" : failed->text);
+        if (command->ticket != 0 && command->session == session && command->version <= version)
+            finish(core, command, failed == NULL ? MRD_OK : failed->err,
+                   failed == NULL ? "" : failed->text);
     }
 }
 
 void
-mrd_core_answer_gone(mrd_core *c, uint64_t session)
+mrd_core_answer_gone(mrd_core *core, uint64_t session)
 {
     mrd_why why = { 0 };
 
     mrd_why_set(&why, MRD_NOTFOUND, 0, "the session was deleted meanwhile");
-    mrd_core_answer_waiting(c, session, UINT64_MAX, &why);
+    mrd_core_answer_waiting(core, session, UINT64_MAX, &why);
 }

@@ -3,19 +3,19 @@
 #include "base/obj.h"
 
 bool
-mrd_effects_room(const mrd_effects *e, unsigned n)
+mrd_effects_room(const mrd_effects *effects, unsigned n)
 {
-    return e->n + n <= MRD_EFFECTS_MAX;
+    return effects->n + n <= MRD_EFFECTS_MAX;
 }
 
 /* Clearing all of an effect for each acknowledgement would cost more than deciding it. */
 mrd_effect *
-mrd_effects_add(mrd_effects *e, mrd_effect_kind kind)
+mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind)
 {
-    mrd_effect *to = &e->v[e->n];
+    mrd_effect *to = &effects->v[effects->n];
 
-    MRD_ASSERT(e->n < MRD_EFFECTS_MAX);
-    e->n++;
+    MRD_ASSERT(effects->n < MRD_EFFECTS_MAX);
+    effects->n++;
     memset(to, 0, offsetof(mrd_effect, directives));
     memset(&to->n_directives, 0, offsetof(mrd_effect, text) - offsetof(mrd_effect, n_directives));
     to->text[0] = '\0';
@@ -25,14 +25,14 @@ mrd_effects_add(mrd_effects *e, mrd_effect_kind kind)
 
 /* A log line that does not fit is dropped. Effects are never dropped. */
 void
-mrd_effects_log(mrd_effects *e, mrd_log_level level, const char *id, const char *format, ...)
+mrd_effects_log(mrd_effects *effects, mrd_log_level level, const char *id, const char *format, ...)
 {
     mrd_effect *to;
     va_list args;
 
-    if (!mrd_effects_room(e, MRD_EFFECTS_MAX / 8))
+    if (!mrd_effects_room(effects, MRD_EFFECTS_MAX / 8))
         return;
-    to = mrd_effects_add(e, MRD_DO_LOG);
+    to = mrd_effects_add(effects, MRD_DO_LOG);
     to->level = level;
     to->id = id;
     va_start(args, format);

@@ -87,12 +87,12 @@ typedef struct {
 } mrd_effects;
 
 /* Adds an effect, zeroed except for its kind. The caller has checked that there is room. */
-mrd_effect *mrd_effects_add(mrd_effects *e, mrd_effect_kind kind);
+mrd_effect *mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind);
 /* The most effects that one step may add. A loop checks for this much room before each step. */
 #define MRD_EFFECTS_ROOM 32
 /* Returns true if there is room for n more. */
-bool mrd_effects_room(const mrd_effects *e, unsigned n);
-void mrd_effects_log(mrd_effects *e, mrd_log_level level, const char *id, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+bool mrd_effects_room(const mrd_effects *effects, unsigned n);
+void mrd_effects_log(mrd_effects *effects, mrd_log_level level, const char *id, const char *format,
+                     ...) __attribute__((format(printf, 4, 5)));
 
 #endif

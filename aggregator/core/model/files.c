@@ -12,10 +12,10 @@
 #define NAME_PART_MAX 200
 
 void
-mrd_stored_files_fini(mrd_stored_files *t)
+mrd_stored_files_fini(mrd_stored_files *files)
 {
-    free(t->v);
-    mrd_map_fini(&t->at);
+    free(files->v);
+    mrd_map_fini(&files->at);
 }
 
 bool
@@ -71,71 +71,72 @@ file_key(const char *sha256)
 }
 
 static mrd_stored_file *
-file_of(const mrd_stored_files *t, const char *sha256)
+file_of(const mrd_stored_files *files, const char *sha256)
 {
-    uint32_t at = mrd_hash_is_valid(sha256) ? mrd_map_get(&t->at, file_key(sha256)) : MRD_MAP_NONE;
+    uint32_t at =
+        mrd_hash_is_valid(sha256) ? mrd_map_get(&files->at, file_key(sha256)) : MRD_MAP_NONE;
 
-    return at == MRD_MAP_NONE ? NULL : &t->v[at];
+    return at == MRD_MAP_NONE ? NULL : &files->v[at];
 }
 
 bool
-mrd_stored_files_has(const mrd_stored_files *t, const char *sha256)
+mrd_stored_files_has(const mrd_stored_files *files, const char *sha256)
 {
-    return file_of(t, sha256) != NULL;
+    return file_of(files, sha256) != NULL;
 }
 
 mrd_err
-mrd_stored_files_list(mrd_stored_files *t, const char *sha256)
+mrd_stored_files_list(mrd_stored_files *files, const char *sha256)
 {
-    mrd_stored_file *f = file_of(t, sha256);
+    mrd_stored_file *file = file_of(files, sha256);
 
     MRD_ASSERT(mrd_hash_is_valid(sha256));
-    if (f == NULL) {
-        if (!MRD_VEC_NEXT(t->v, t->n) ||
-            mrd_map_put(&t->at, file_key(sha256), (uint32_t) t->n) != MRD_OK)
+    if (file == NULL) {
+        if (!MRD_VEC_NEXT(files->v, files->n) ||
+            mrd_map_put(&files->at, file_key(sha256), (uint32_t) files->n) != MRD_OK)
             return MRD_NOMEM;
-        f = &t->v[t->n++];
-        *f = (mrd_stored_file){ .key = file_key(sha256) };
+        file = &files->v[files->n++];
+        *file = (mrd_stored_file){ .key = file_key(sha256) };
     }
-    f->listed++;
-    if (f->live++ == 0)
-        t->bytes += f->bytes;
+    file->listed++;
+    if (file->live++ == 0)
+        files->bytes += file->bytes;
     return MRD_OK;
 }
 
 void
-mrd_stored_files_grown(mrd_stored_files *t, const char *sha256, uint64_t bytes)
+mrd_stored_files_grown(mrd_stored_files *files, const char *sha256, uint64_t bytes)
 {
-    mrd_stored_file *f = file_of(t, sha256);
+    mrd_stored_file *file = file_of(files, sha256);
 
-    if (f == NULL)
+    if (file == NULL)
         return;
-    if (f->live > 0)
-        t->bytes += bytes - f->bytes;
-    f->bytes = bytes;
+    if (file->live > 0)
+        files->bytes += bytes - file->bytes;
+    file->bytes = bytes;
 }
 
 void
-mrd_stored_files_retire(mrd_stored_files *t, const char *sha256)
+mrd_stored_files_retire(mrd_stored_files *files, const char *sha256)
 {
-    mrd_stored_file *f = file_of(t, sha256);
+    mrd_stored_file *file = file_of(files, sha256);
 
-    if (f != NULL && f->live > 0 && --f->live == 0)
-        t->bytes -= f->bytes;
+    if (file != NULL && file->live > 0 && --file->live == 0)
+        files->bytes -= file->bytes;
 }
 
 void
-mrd_stored_files_unlist(mrd_stored_files *t, const char *sha256)
+mrd_stored_files_unlist(mrd_stored_files *files, const char *sha256)
 {
-    mrd_stored_file *f = file_of(t, sha256);
+    mrd_stored_file *file = file_of(files, sha256);
     size_t at;
 
-    if (f == NULL || --f->listed > 0)
+    if (file == NULL || --file->listed > 0)
         return;
-    at = (size_t) (f - t->v);
-    mrd_map_remove(&t->at, f->key);
-    if (at != --t->n) {
-        *f = t->v[t->n];
-        (void) mrd_map_put(&t->at, f->key, (uint32_t) at); /* replaces: cannot fail */
+    at = (size_t) (file - files->v);
+    mrd_map_remove(&files->at, file->key);
+    if (at != --files->n) {
+        *file = files->v[files->n];
+        (void) mrd_map_put(&files->at, file->key, (uint32_t) at); /* replaces: cannot fail */
     }
 }

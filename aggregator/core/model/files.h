@@ -21,19 +21,19 @@ typedef struct {
     uint64_t bytes; /* of the live ones */
 } mrd_stored_files;
 
-void mrd_stored_files_fini(mrd_stored_files *t);
+void mrd_stored_files_fini(mrd_stored_files *files);
 bool mrd_hash_is_valid(const char *hex); /* a SHA-256 in lower case */
 /* Returns NULL if the name is a relative path of plain components below a session's directory.
  * Otherwise returns the fault, which follows "the name" in a message. */
 const char *mrd_artifact_name_fault(const char *name);
-bool mrd_stored_files_has(const mrd_stored_files *t, const char *sha256);
+bool mrd_stored_files_has(const mrd_stored_files *files, const char *sha256);
 /* A session lists the file. Errors: NOMEM. */
-mrd_err mrd_stored_files_list(mrd_stored_files *t, const char *sha256);
-void mrd_stored_files_grown(mrd_stored_files *t, const char *sha256,
+mrd_err mrd_stored_files_list(mrd_stored_files *files, const char *sha256);
+void mrd_stored_files_grown(mrd_stored_files *files, const char *sha256,
                             uint64_t bytes); /* bytes stored now */
 /* The session that lists the file was deleted. Its directory still exists. */
-void mrd_stored_files_retire(mrd_stored_files *t, const char *sha256);
+void mrd_stored_files_retire(mrd_stored_files *files, const char *sha256);
 /* ... and its directory is removed. */
-void mrd_stored_files_unlist(mrd_stored_files *t, const char *sha256);
+void mrd_stored_files_unlist(mrd_stored_files *files, const char *sha256);
 
 #endif

@@ -29,9 +29,9 @@ mrd_merge_state_text(mrd_merge_state state)
 }
 
 const char *
-mrd_session_state_text(mrd_session_state s)
+mrd_session_state_text(mrd_session_state state)
 {
-    return s < MRD_SESSION_STATES ? states[s] : "unknown";
+    return state < MRD_SESSION_STATES ? states[state] : "unknown";
 }
 
 mrd_session_state
@@ -41,37 +41,37 @@ mrd_session_state_of(const char *text)
 }
 
 void
-mrd_clock_verdict_fini(mrd_clock_verdict *v)
+mrd_clock_verdict_fini(mrd_clock_verdict *verdict)
 {
-    mrd_json_free(v->timeline);
-    v->timeline = NULL;
+    mrd_json_free(verdict->timeline);
+    verdict->timeline = NULL;
 }
 
 uint64_t
-mrd_clock_verdict_violations(const mrd_clock_verdict *v)
+mrd_clock_verdict_violations(const mrd_clock_verdict *verdict)
 {
-    return v->held_out_violations + v->collectives.violations + v->absolute_violations +
-           v->link_violations;
+    return verdict->held_out_violations + verdict->collectives.violations +
+           verdict->absolute_violations + verdict->link_violations;
 }
 
 void
-mrd_session_free(mrd_session *s)
+mrd_session_free(mrd_session *session)
 {
-    if (s == NULL)
+    if (session == NULL)
         return;
-    for (size_t i = 0; i < s->n_parts; i++)
-        mrd_part_free(s->parts[i]);
-    free(s->parts);
-    mrd_map_fini(&s->part_by_id);
-    free(s->triggers);
-    free(s->artifacts);
-    free(s->conversions.v);
-    mrd_select_fini(&s->select);
-    mrd_session_params_fini(&s->params);
-    mrd_strlist_fini(&s->jobs);
-    mrd_strlist_fini(&s->of_job.owner_keys);
-    mrd_clock_verdict_fini(&s->verdict);
-    free(s);
+    for (size_t i = 0; i < session->n_parts; i++)
+        mrd_part_free(session->parts[i]);
+    free(session->parts);
+    mrd_map_fini(&session->part_by_id);
+    free(session->triggers);
+    free(session->artifacts);
+    free(session->conversions.v);
+    mrd_select_fini(&session->select);
+    mrd_session_params_fini(&session->params);
+    mrd_strlist_fini(&session->jobs);
+    mrd_strlist_fini(&session->of_job.owner_keys);
+    mrd_clock_verdict_fini(&session->verdict);
+    free(session);
 }
 
 static void *
@@ -90,25 +90,25 @@ parts_copy(mrd_session *to, const mrd_session *from)
     if ((to->parts = calloc(from->n_parts + 1, sizeof(*to->parts))) == NULL)
         return false;
     for (size_t i = 0; i < from->n_parts; i++) {
-        mrd_part *p = mrd_part_copy(from->parts[i]);
+        mrd_part *part = mrd_part_copy(from->parts[i]);
 
-        if (p == NULL)
+        if (part == NULL)
             return false;
-        to->parts[to->n_parts++] = p;
-        if (mrd_id_put(&to->part_by_id, p->instance_id, i) != MRD_OK)
+        to->parts[to->n_parts++] = part;
+        if (mrd_id_put(&to->part_by_id, part->instance_id, i) != MRD_OK)
             return false;
     }
     return true;
 }
 
 mrd_session *
-mrd_session_copy(const mrd_session *s)
+mrd_session_copy(const mrd_session *session)
 {
     mrd_session *c = malloc(sizeof(*c));
 
     if (c == NULL)
         return NULL;
-    *c = *s;
+    *c = *session;
     c->select = (mrd_select){ 0 };
     c->params = (mrd_session_params){ 0 };
     c->jobs = (mrd_strlist){ 0 };
@@ -117,17 +117,18 @@ mrd_session_copy(const mrd_session *s)
     c->n_parts = 0;
     c->part_by_id = (mrd_map){ 0 };
     c->verdict.timeline = NULL;
-    c->triggers = list_copy(s->triggers, s->n_triggers, sizeof(*s->triggers));
-    c->artifacts = list_copy(s->artifacts, s->n_artifacts, sizeof(*s->artifacts));
-    c->conversions.v = list_copy(s->conversions.v, s->conversions.n, sizeof(*s->conversions.v));
+    c->triggers = list_copy(session->triggers, session->n_triggers, sizeof(*session->triggers));
+    c->artifacts = list_copy(session->artifacts, session->n_artifacts, sizeof(*session->artifacts));
+    c->conversions.v =
+        list_copy(session->conversions.v, session->conversions.n, sizeof(*session->conversions.v));
     if (c->triggers == NULL || c->artifacts == NULL || c->conversions.v == NULL ||
-        mrd_select_copy(&c->select, &s->select) != MRD_OK ||
-        mrd_session_params_copy(&c->params, &s->params) != MRD_OK ||
-        mrd_strings_copy(&c->jobs, &s->jobs) != MRD_OK ||
-        mrd_strings_copy(&c->of_job.owner_keys, &s->of_job.owner_keys) != MRD_OK ||
-        !parts_copy(c, s) ||
-        (s->verdict.timeline != NULL &&
-         (c->verdict.timeline = mrd_json_copy(s->verdict.timeline)) == NULL)) {
+        mrd_select_copy(&c->select, &session->select) != MRD_OK ||
+        mrd_session_params_copy(&c->params, &session->params) != MRD_OK ||
+        mrd_strings_copy(&c->jobs, &session->jobs) != MRD_OK ||
+        mrd_strings_copy(&c->of_job.owner_keys, &session->of_job.owner_keys) != MRD_OK ||
+        !parts_copy(c, session) ||
+        (session->verdict.timeline != NULL &&
+         (c->verdict.timeline = mrd_json_copy(session->verdict.timeline)) == NULL)) {
         mrd_session_free(c);
         return NULL;
     }
@@ -135,40 +136,41 @@ mrd_session_copy(const mrd_session *s)
 }
 
 bool
-mrd_session_waits_for_job(const mrd_session *s)
+mrd_session_waits_for_job(const mrd_session *session)
 {
-    return s->params.wait;
+    return session->params.wait;
 }
 
 size_t
-mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX])
+mrd_session_pauses(const mrd_session *session, const mrd_part *part, mrd_gap ret[MRD_PAUSES_MAX])
 {
-    mrd_dur_ns shift = mrd_part_shift(p);
+    mrd_dur_ns shift = mrd_part_shift(part);
     size_t n = 0;
 
-    for (size_t i = 0; i < s->changes.n_pauses && p->unchangeable == 0; i++) {
-        const mrd_pause *k = &s->changes.pauses[i];
-        bool ended = k->to.ns != 0 && k->to_revision <= p->revision;
+    for (size_t i = 0; i < session->changes.n_pauses && part->unchangeable == 0; i++) {
+        const mrd_pause *pause = &session->changes.pauses[i];
+        bool ended = pause->to.ns != 0 && pause->to_revision <= part->revision;
 
-        if (k->from_revision <= p->revision)
+        if (pause->from_revision <= part->revision)
             ret[n++] = (mrd_gap){
-                .first = { mrd_sat_sub(k->from.ns, shift) },
-                .last = { ended ? mrd_sat_sub(k->to.ns, shift) : INT64_MAX },
+                .first = { mrd_sat_sub(pause->from.ns, shift) },
+                .last = { ended ? mrd_sat_sub(pause->to.ns, shift) : INT64_MAX },
             };
     }
     return n;
 }
 
 bool
-mrd_session_is_paused(const mrd_session *s)
+mrd_session_is_paused(const mrd_session *session)
 {
-    return s->changes.n_pauses > 0 && s->changes.pauses[s->changes.n_pauses - 1].to.ns == 0;
+    return session->changes.n_pauses > 0 &&
+           session->changes.pauses[session->changes.n_pauses - 1].to.ns == 0;
 }
 
 bool
-mrd_session_is_recorder(const mrd_session *s)
+mrd_session_is_recorder(const mrd_session *session)
 {
-    return s->params.mode == MRD_MODE_RECORDER;
+    return session->params.mode == MRD_MODE_RECORDER;
 }
 
 static const char *const witnesses[] = { [MRD__JOB_WITNESS__WITNESS_PROCESS] = "process",
@@ -192,9 +194,9 @@ mrd_job_witness_of(const char *text)
 }
 
 bool
-mrd_session_is_of_one_job(const mrd_session *s)
+mrd_session_is_of_one_job(const mrd_session *session)
 {
-    const mrd_select *by = &s->select;
+    const mrd_select *by = &session->select;
 
     return by->jobs.n == 1 && by->uids.n == 1 && by->namespaces.n == 1 && by->clusters.n == 1 &&
            by->restarts.n == 1;
@@ -203,62 +205,64 @@ mrd_session_is_of_one_job(const mrd_session *s)
 /* Returns true if a node recorded another job into the session of one job. An agent of wire 1.1 does so, because it selects by
  * job and user alone. */
 static bool
-has_foreign_job(const mrd_session *s)
+has_foreign_job(const mrd_session *session)
 {
-    for (size_t i = 0; i < s->jobs.n && mrd_session_is_of_one_job(s); i++) {
+    for (size_t i = 0; i < session->jobs.n && mrd_session_is_of_one_job(session); i++) {
         mrd_jobid id = { "" };
 
-        mrd_jobid_parse(&id, mrd_str_of(s->jobs.v[i]));
-        if (mrd_jobid_get(&id, "job").len > 0 && !mrd_select_takes_job(&s->select, &id, NULL))
+        mrd_jobid_parse(&id, mrd_str_of(session->jobs.v[i]));
+        if (mrd_jobid_get(&id, "job").len > 0 && !mrd_select_takes_job(&session->select, &id, NULL))
             return true;
     }
     return false;
 }
 
 bool
-mrd_session_has_owner(const mrd_session *s)
+mrd_session_has_owner(const mrd_session *session)
 {
-    return s->of_job.key.text[0] != '\0' &&
-           !(s->params.wait && s->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS) &&
-           !has_foreign_job(s);
+    return session->of_job.key.text[0] != '\0' &&
+           !(session->params.wait &&
+             session->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS) &&
+           !has_foreign_job(session);
 }
 
 void
-mrd_session_add_job(mrd_session *s, const char *jobid)
+mrd_session_add_job(mrd_session *session, const char *jobid)
 {
     mrd_jobid id = { "" };
     mrd_str text;
 
     mrd_jobid_parse(&id, mrd_str_of(jobid));
     text = mrd_str_of(id.text);
-    if (text.len == 0 || mrd_strlist_has(&s->jobs, text))
+    if (text.len == 0 || mrd_strlist_has(&session->jobs, text))
         return;
-    if (s->jobs.n == MRD_SESSION_JOBS || mrd_strlist_add(&s->jobs, text) != MRD_OK)
-        s->jobs_left_out++;
+    if (session->jobs.n == MRD_SESSION_JOBS || mrd_strlist_add(&session->jobs, text) != MRD_OK)
+        session->jobs_left_out++;
     else
-        mrd_session_touch(s);
+        mrd_session_touch(session);
 }
 
 void
-mrd_session_touch(mrd_session *s)
+mrd_session_touch(mrd_session *session)
 {
-    s->save.version++;
+    session->save.version++;
 }
 
 void
-mrd_session_copy_again(mrd_session *s)
+mrd_session_copy_again(mrd_session *session)
 {
-    if (s->copy.state == MRD_EXPORT_DONE)
-        s->copy.state = MRD_EXPORT_NONE;
-    s->copy.old = s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING;
+    if (session->copy.state == MRD_EXPORT_DONE)
+        session->copy.state = MRD_EXPORT_NONE;
+    session->copy.old =
+        session->copy.state == MRD_EXPORT_PENDING || session->copy.state == MRD_EXPORT_RUNNING;
 }
 
 bool
-mrd_session_is_open(const mrd_session *s)
+mrd_session_is_open(const mrd_session *session)
 {
-    return !s->deleted && !s->closed && !s->closing &&
-           (s->state == MRD_SESSION_ARMING || s->state == MRD_SESSION_RECORDING ||
-            s->state == MRD_SESSION_STOPPING);
+    return !session->deleted && !session->closed && !session->closing &&
+           (session->state == MRD_SESSION_ARMING || session->state == MRD_SESSION_RECORDING ||
+            session->state == MRD_SESSION_STOPPING);
 }
 
 mrd_err
@@ -270,34 +274,34 @@ mrd_session_target_check(const mrd_session_params *params, const char *targets, 
 }
 
 bool
-mrd_session_is_exported(const mrd_session *s, bool all)
+mrd_session_is_exported(const mrd_session *session, bool all)
 {
-    return all || (s->params.export_to != NULL && s->params.export_to[0] != '\0');
+    return all || (session->params.export_to != NULL && session->params.export_to[0] != '\0');
 }
 
 bool
-mrd_session_is_over(const mrd_session *s)
+mrd_session_is_over(const mrd_session *session)
 {
-    return s->state == MRD_SESSION_COMPLETE || s->state == MRD_SESSION_FAILED;
+    return session->state == MRD_SESSION_COMPLETE || session->state == MRD_SESSION_FAILED;
 }
 
 bool
-mrd_session_is_merging(const mrd_session *s)
+mrd_session_is_merging(const mrd_session *session)
 {
-    return s->job.state == MRD_MERGE_WAITING || s->job.state == MRD_MERGE_RUNNING;
+    return session->job.state == MRD_MERGE_WAITING || session->job.state == MRD_MERGE_RUNNING;
 }
 
 mrd_part *
-mrd_session_part(const mrd_session *s, const char *instance_id)
+mrd_session_part(const mrd_session *session, const char *instance_id)
 {
-    uint32_t at = mrd_map_get(&s->part_by_id, mrd_id_key(instance_id));
+    uint32_t at = mrd_map_get(&session->part_by_id, mrd_id_key(instance_id));
 
-    if (at == MRD_MAP_NONE || strcmp(s->parts[at]->instance_id, instance_id) == 0)
-        return at == MRD_MAP_NONE ? NULL : s->parts[at];
+    if (at == MRD_MAP_NONE || strcmp(session->parts[at]->instance_id, instance_id) == 0)
+        return at == MRD_MAP_NONE ? NULL : session->parts[at];
     /* two names with one hash, which only an attacker makes */
-    for (size_t i = 0; i < s->n_parts; i++) {
-        if (strcmp(s->parts[i]->instance_id, instance_id) == 0)
-            return s->parts[i];
+    for (size_t i = 0; i < session->n_parts; i++) {
+        if (strcmp(session->parts[i]->instance_id, instance_id) == 0)
+            return session->parts[i];
     }
     return NULL;
 }
@@ -305,61 +309,61 @@ mrd_session_part(const mrd_session *s, const char *instance_id)
 /* A result for nodes that did not take part would be empty, and would look as if nothing had
  * happened on them. */
 mrd_err
-mrd_session_has_nodes(const mrd_session *s, const mrd_strlist *nodes, mrd_why *why)
+mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why)
 {
     for (size_t i = 0; i < nodes->n; i++)
-        if (mrd_session_part(s, nodes->v[i]) == NULL)
+        if (mrd_session_part(session, nodes->v[i]) == NULL)
             return mrd_why_set(why, MRD_NOTFOUND, 0, "no node '%s' takes part in session %s",
-                               nodes->v[i], s->text);
+                               nodes->v[i], session->text);
     return MRD_OK;
 }
 
 uint64_t
-mrd_session_violations(const mrd_session *s)
+mrd_session_violations(const mrd_session *session)
 {
-    uint64_t violations = mrd_clock_verdict_violations(&s->verdict);
+    uint64_t violations = mrd_clock_verdict_violations(&session->verdict);
 
-    for (size_t i = 0; i < s->n_parts; i++)
-        violations += s->parts[i]->causality.violations;
+    for (size_t i = 0; i < session->n_parts; i++)
+        violations += session->parts[i]->causality.violations;
     return violations;
 }
 
 unsigned
-mrd_session_count(const mrd_session *s, mrd_part_state state)
+mrd_session_count(const mrd_session *session, mrd_part_state state)
 {
     unsigned n = 0;
 
-    for (size_t i = 0; i < s->n_parts; i++)
-        n += s->parts[i]->state == state;
+    for (size_t i = 0; i < session->n_parts; i++)
+        n += session->parts[i]->state == state;
     return n;
 }
 
 uint64_t
-mrd_session_bytes(const mrd_session *s)
+mrd_session_bytes(const mrd_session *session)
 {
     uint64_t sum = 0;
 
-    if (s->closed && s->folder_bytes > 0)
-        return s->folder_bytes;
-    for (size_t i = 0; i < s->n_parts; i++)
-        sum += s->parts[i]->bytes;
+    if (session->closed && session->folder_bytes > 0)
+        return session->folder_bytes;
+    for (size_t i = 0; i < session->n_parts; i++)
+        sum += session->parts[i]->bytes;
     return sum;
 }
 
 void
-mrd_session_acknowledge(mrd_session *s, mrd_part *p, size_t trigger)
+mrd_session_acknowledge(mrd_session *session, mrd_part *part, size_t trigger)
 {
-    if (mrd_part_knows(p, trigger))
+    if (mrd_part_knows(part, trigger))
         return;
-    p->acknowledged[trigger / 64] |= 1ull << (trigger % 64);
-    s->triggers[trigger].acknowledged++;
-    mrd_session_touch(s);
+    part->acknowledged[trigger / 64] |= 1ull << (trigger % 64);
+    session->triggers[trigger].acknowledged++;
+    mrd_session_touch(session);
 }
 
 static size_t
-trigger_below(const mrd_session *s, uint64_t id, size_t at)
+trigger_below(const mrd_session *session, uint64_t id, size_t at)
 {
-    while (at > 0 && s->triggers[at - 1].id != id)
+    while (at > 0 && session->triggers[at - 1].id != id)
         at--;
     return at;
 }
@@ -367,25 +371,25 @@ trigger_below(const mrd_session *s, uint64_t id, size_t at)
 /* Both lists end with the latest triggers, so the search usually ends at once. A node that missed a
  * trigger and received it later lists it in another order. */
 void
-mrd_session_acknowledge_ids(mrd_session *s, mrd_part *p, const uint64_t *ids, size_t n)
+mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids, size_t n)
 {
-    size_t at = s->n_triggers;
+    size_t at = session->n_triggers;
 
     for (size_t i = n; i-- > 0;) {
-        size_t k = trigger_below(s, ids[i], at);
+        size_t k = trigger_below(session, ids[i], at);
 
-        if (k == 0 && (k = trigger_below(s, ids[i], s->n_triggers)) == 0)
+        if (k == 0 && (k = trigger_below(session, ids[i], session->n_triggers)) == 0)
             continue; /* not ours */
-        mrd_session_acknowledge(s, p, k - 1);
+        mrd_session_acknowledge(session, part, k - 1);
         at = k - 1;
     }
 }
 
 bool
-mrd_session_missed(const mrd_session *s, const mrd_part *p, size_t trigger)
+mrd_session_missed(const mrd_session *session, const mrd_part *part, size_t trigger)
 {
-    mrd_sess_ns began = mrd_part_began(p);
+    mrd_sess_ns began = mrd_part_began(part);
 
-    return s->triggers[trigger].sent && !mrd_part_knows(p, trigger) && began.ns != 0 &&
-           began.ns < s->triggers[trigger].to.ns;
+    return session->triggers[trigger].sent && !mrd_part_knows(part, trigger) && began.ns != 0 &&
+           began.ns < session->triggers[trigger].to.ns;
 }

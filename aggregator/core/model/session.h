@@ -74,8 +74,8 @@ typedef struct {
     char message[MRD_WHY_MAX]; /* why collectives could not be checked, or not all; may be empty */
 } mrd_clock_verdict;
 
-void mrd_clock_verdict_fini(mrd_clock_verdict *v);
-uint64_t mrd_clock_verdict_violations(const mrd_clock_verdict *v);
+void mrd_clock_verdict_fini(mrd_clock_verdict *verdict);
+uint64_t mrd_clock_verdict_violations(const mrd_clock_verdict *verdict);
 
 typedef enum {
     MRD_MERGE_NONE,
@@ -199,52 +199,52 @@ typedef struct mrd_session {
  * session, or if the session waited for the job and more than a process's own claim confirms the
  * job. Otherwise only operators may read it. A session of one job into which an agent of wire 1.1
  * recorded another job has no owner. */
-bool mrd_session_has_owner(const mrd_session *s);
-/* Returns true if all its processes are of one job. */
-bool mrd_session_is_of_one_job(const mrd_session *s);
-const char *mrd_job_witness_text(Mrd__JobWitness witness); /* "hook", static */
+bool mrd_session_has_owner(const mrd_session *session);
+bool mrd_session_is_of_one_job(const mrd_session *session); /* all its processes */
+const char *mrd_job_witness_text(Mrd__JobWitness witness);  /* "hook", static */
 /* Returns WITNESS_PROCESS, the weakest source, for an unknown text. */
 Mrd__JobWitness mrd_job_witness_of(const char *text);
 const char *mrd_export_state_text(mrd_export_state state); /* "done", static */
 const char *mrd_merge_state_text(mrd_merge_state state);   /* "done", static */
-void mrd_session_free(mrd_session *s);
+void mrd_session_free(mrd_session *session);
 /* Returns an immutable copy for readers and for the manifest. NULL if out of memory. */
-mrd_session *mrd_session_copy(const mrd_session *s);
+mrd_session *mrd_session_copy(const mrd_session *session);
 #define MRD_SESSION_JOBS 256
 /* Adds a job, step or pod that was recorded. Ignores invalid texts, and texts beyond the limit. */
-void mrd_session_add_job(mrd_session *s, const char *jobid);
-void mrd_session_touch(mrd_session *s);      /* marks its manifest for writing */
-void mrd_session_copy_again(mrd_session *s); /* marks its export as outdated */
-const char *mrd_session_state_text(mrd_session_state s);
-mrd_session_state mrd_session_state_of(const char *text); /* FAILED for another word */
-bool mrd_session_waits_for_job(const mrd_session *s);     /* may not have begun yet */
-bool mrd_session_is_recorder(const mrd_session *s);       /* keeps events in the nodes' memory */
-bool mrd_session_is_open(const mrd_session *s);           /* takes frames */
+void mrd_session_add_job(mrd_session *session, const char *jobid);
+void mrd_session_touch(mrd_session *session);      /* marks its manifest for writing */
+void mrd_session_copy_again(mrd_session *session); /* marks its export as outdated */
+const char *mrd_session_state_text(mrd_session_state state);
+mrd_session_state mrd_session_state_of(const char *text);   /* FAILED for another word */
+bool mrd_session_waits_for_job(const mrd_session *session); /* may not have begun yet */
+bool mrd_session_is_recorder(const mrd_session *session);   /* keeps events in the nodes' memory */
+bool mrd_session_is_open(const mrd_session *session);       /* takes frames */
 /* Errors: INVALID if it names a target that is not in `targets` (aggregator/core/common/targets.h). */
 mrd_err mrd_session_target_check(const mrd_session_params *params, const char *targets,
                                  mrd_why *why);
 /* Returns true if the session is exported, because all are (`all`) or because it names a target. */
-bool mrd_session_is_exported(const mrd_session *s, bool all);
-bool mrd_session_is_over(const mrd_session *s);   /* complete or failed */
-bool mrd_session_is_paused(const mrd_session *s); /* or will be at once */
+bool mrd_session_is_exported(const mrd_session *session, bool all);
+bool mrd_session_is_over(const mrd_session *session);   /* complete or failed */
+bool mrd_session_is_paused(const mrd_session *session); /* or will be at once */
 /* Gets the pauses that the part's agent confirmed, by its node's clock, and returns their number. A
  * pause ends at INT64_MAX until the agent confirmed its end. */
-size_t mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX]);
-bool mrd_session_is_merging(const mrd_session *s); /* a job waits or runs */
+size_t mrd_session_pauses(const mrd_session *session, const mrd_part *part,
+                          mrd_gap ret[MRD_PAUSES_MAX]);
+bool mrd_session_is_merging(const mrd_session *session); /* a job waits or runs */
 /* Returns the node's part, NULL if it has none. */
-mrd_part *mrd_session_part(const mrd_session *s, const char *instance_id);
+mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id);
 /* Errors: NOTFOUND, with the first node that did not take part. */
-mrd_err mrd_session_has_nodes(const mrd_session *s, const mrd_strlist *nodes, mrd_why *why);
+mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);
 /* Returns how many observations contradict its clocks, on arrival and in the merge. */
-uint64_t mrd_session_violations(const mrd_session *s);
-unsigned mrd_session_count(const mrd_session *s, mrd_part_state state);
+uint64_t mrd_session_violations(const mrd_session *session);
+unsigned mrd_session_count(const mrd_session *session, mrd_part_state state);
 /* Returns the bytes of its directory, or of its journals while it is open, without artifacts. */
-uint64_t mrd_session_bytes(const mrd_session *s);
-/* The part's node confirmed this trigger. */
-void mrd_session_acknowledge(mrd_session *s, mrd_part *p, size_t trigger);
-/* ... confirmed the triggers with these ids, in the order in which it received them. */
-void mrd_session_acknowledge_ids(mrd_session *s, mrd_part *p, const uint64_t *ids, size_t n);
+uint64_t mrd_session_bytes(const mrd_session *session);
+/* The part's node confirmed this trigger, or those with these ids, in the order of arrival. */
+void mrd_session_acknowledge(mrd_session *session, mrd_part *part, size_t trigger);
+void mrd_session_acknowledge_ids(mrd_session *session, mrd_part *part, const uint64_t *ids,
+                                 size_t n);
 /* Returns true if the part was active when the trigger came and has not confirmed it. */
-bool mrd_session_missed(const mrd_session *s, const mrd_part *p, size_t trigger);
+bool mrd_session_missed(const mrd_session *session, const mrd_part *part, size_t trigger);
 
 #endif

@@ -105,88 +105,94 @@ struct mrd_core {
 
 /* ---- For the files of the core ---- */
 
-void mrd_core_enter(mrd_core *c, mrd_core_time now); /* first in every input */
-mrd_sess_ns mrd_core_session_now(const mrd_core *c);
-uint64_t mrd_core_random(mrd_core *c);
+void mrd_core_enter(mrd_core *core, mrd_core_time now); /* first in every input */
+mrd_sess_ns mrd_core_session_now(const mrd_core *core);
+uint64_t mrd_core_random(mrd_core *core);
 /* not a deleted session. NULL means none */
-mrd_session *mrd_core_session(const mrd_core *c, uint64_t id);
-mrd_session *mrd_core_any_session(const mrd_core *c, uint64_t id); /* a deleted one, too */
-mrd_err mrd_core_add_session(mrd_core *c, mrd_session *s);         /* takes it on MRD_OK */
+mrd_session *mrd_core_session(const mrd_core *core, uint64_t id);
+mrd_session *mrd_core_any_session(const mrd_core *core, uint64_t id); /* a deleted one, too */
+mrd_err mrd_core_add_session(mrd_core *core, mrd_session *session);   /* takes it on MRD_OK */
 /* Notes that a session cannot be read, and why. `may_pass`: its nodes keep its events, and the caller
  * tries again. Errors: NOMEM. */
-mrd_err mrd_core_unreadable(mrd_core *c, uint64_t session, bool may_pass, const char *why);
+mrd_err mrd_core_unreadable(mrd_core *core, uint64_t session, bool may_pass, const char *why);
 /* The session was loaded, or is gone. */
-void mrd_core_readable(mrd_core *c, uint64_t session);
+void mrd_core_readable(mrd_core *core, uint64_t session);
 /* Returns why the session cannot be read now, if that may pass. NULL otherwise. */
-const char *mrd_core_withheld(const mrd_core *c, uint64_t session);
+const char *mrd_core_withheld(const mrd_core *core, uint64_t session);
 /* Adds a part for the node. Returns NULL if out of memory. */
-mrd_part *mrd_core_add_part(mrd_core *c, mrd_session *s, const mrd_node *n);
-bool mrd_core_is_alive(const mrd_core *c, const mrd_node *n);
-bool mrd_core_is_expected(const mrd_core *c, const mrd_node *n);
-void mrd_core_drop_node(mrd_core *c, mrd_node *n);
+mrd_part *mrd_core_add_part(mrd_core *core, mrd_session *session, const mrd_node *node);
+bool mrd_core_is_alive(const mrd_core *core, const mrd_node *node);
+bool mrd_core_is_expected(const mrd_core *core, const mrd_node *node);
+void mrd_core_drop_node(mrd_core *core, mrd_node *node);
 /* Returns why nothing can be stored now, NULL if it can. */
-const char *mrd_core_store_message(const mrd_core *c);
+const char *mrd_core_store_message(const mrd_core *core);
 /* ... as an error: FULL, or IO if its directory is missing. */
-mrd_err mrd_core_store_check(const mrd_core *c, mrd_why *why);
+mrd_err mrd_core_store_check(const mrd_core *core, mrd_why *why);
 /* The store became full, or has room again. Open sessions note the time. */
-void mrd_core_disk_is(mrd_core *c, bool full);
-void mrd_core_disk_has_room(mrd_core *c); /* ... and says so */
+void mrd_core_disk_is(mrd_core *core, bool full);
+void mrd_core_disk_has_room(mrd_core *core); /* ... and says so */
 
-void mrd_core_name_session(mrd_core *c, mrd_session *s); /* sets a new id, the time, the timeline */
+void mrd_core_name_session(mrd_core *core,
+                           mrd_session *session); /* sets a new id, the time, the timeline */
 
 /* manifest/save.c: manifests and the requests that wait for them */
-void mrd_core_save(mrd_core *c, mrd_session *s); /* now, or when the current write ends */
-void mrd_core_save_round(mrd_core *c);           /* saves changed sessions, about once a second */
+void mrd_core_save(mrd_core *core, mrd_session *session); /* now, or when the current write ends */
+void mrd_core_save_round(mrd_core *core); /* saves changed sessions, about once a second */
 /* Answers the command when the current state of the session was written. Errors: LIMIT. */
-mrd_err mrd_core_await(mrd_core *c, uint64_t ticket, const mrd_session *s, uint64_t value);
+mrd_err mrd_core_await(mrd_core *core, uint64_t ticket, const mrd_session *session, uint64_t value);
 /* A part of a command with a pending answer failed. The answer reports it. */
-void mrd_core_await_failed(mrd_core *c, uint64_t ticket, const mrd_why *why);
+void mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why);
 /* Answers a command. `why` may be NULL. */
-void mrd_core_answer(mrd_core *c, uint64_t ticket, const mrd_why *why, uint64_t value);
+void mrd_core_answer(mrd_core *core, uint64_t ticket, const mrd_why *why, uint64_t value);
 /* Answers the commands that wait for this or an earlier version of the session. */
-void mrd_core_answer_waiting(mrd_core *c, uint64_t session, uint64_t version,
+void mrd_core_answer_waiting(mrd_core *core, uint64_t session, uint64_t version,
                              const mrd_why *failed);
-void mrd_core_answer_gone(mrd_core *c, uint64_t session); /* it was deleted meanwhile */
+void mrd_core_answer_gone(mrd_core *core, uint64_t session); /* it was deleted meanwhile */
 
 /* decide/hangs.c: the ranks that a heartbeat reports, and what they say about their jobs */
-void mrd_core_take_ranks(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb,
+void mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
                          mrd_local_ns received);
-void mrd_core_watch_hangs(mrd_core *c);
+void mrd_core_watch_hangs(mrd_core *core);
 
 /* decide/survey.c. Returns the id of the survey, 0 if all slots are in use. */
-uint64_t mrd_core_ask(mrd_core *c, const mrd_session *s, Mrd__ControlType type,
-                      const mrd_trigger *t, mrd_dur_ns timeout, mrd_dur_ns give_up);
-mrd_survey *mrd_core_survey(mrd_core *c, uint64_t id); /* NULL: it is over */
-void mrd_core_survey_end(mrd_core *c, mrd_survey *v);
-void mrd_core_surveys_tick(mrd_core *c);
+uint64_t mrd_core_ask(mrd_core *core, const mrd_session *session, Mrd__ControlType type,
+                      const mrd_trigger *trigger, mrd_dur_ns timeout, mrd_dur_ns give_up);
+mrd_survey *mrd_core_survey(mrd_core *core, uint64_t id); /* NULL: it is over */
+void mrd_core_survey_end(mrd_core *core, mrd_survey *survey);
+void mrd_core_surveys_tick(mrd_core *core);
 
 /* decide/directives.c: collects the commands that the node does not have yet. `hb` is NULL at a
  * hello. */
-void mrd_core_directives(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb, mrd_effect *to);
+void mrd_core_directives(mrd_core *core, const mrd_node *node, const Mrd__Heartbeat *hb,
+                         mrd_effect *to);
 
 /* Takes the damage that was found, and logs it. */
-void mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_damage *found,
-                           bool whole);
+void mrd_core_part_damaged(mrd_core *core, mrd_session *session, mrd_part *part,
+                           const mrd_damage *found, bool whole);
 
 /* decide/steps.c: carries out all steps of the session that are possible now. */
-void mrd_session_run(mrd_core *c, mrd_session *s);
-void mrd_session_join(mrd_core *c, mrd_session *s);     /* the job that it waits for has begun */
-void mrd_core_merge_again(mrd_core *c, mrd_session *s); /* of one that was complete */
+void mrd_session_run(mrd_core *core, mrd_session *session);
+void mrd_session_join(mrd_core *core,
+                      mrd_session *session); /* the job that it waits for has begun */
+void mrd_core_merge_again(mrd_core *core, mrd_session *session); /* of one that was complete */
 
 /* decide/triggers.c */
-mrd_err mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why);
+mrd_err mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_why *why);
 /* Makes the session's flight recorder keep a window soon, if it is a recorder that records this
  * node. */
-void mrd_session_report(mrd_core *c, mrd_session *s, const mrd_node *n, const char *reason);
-void mrd_session_gather_reports(mrd_core *c, mrd_session *s);
-void mrd_session_send_triggers(mrd_core *c, mrd_session *s); /* triggers that are on disk */
-void mrd_session_send_change(mrd_core *c, mrd_session *s);   /* the last change, if it is on disk */
+void mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node,
+                        const char *reason);
+void mrd_session_gather_reports(mrd_core *core, mrd_session *session);
+void mrd_session_send_triggers(mrd_core *core,
+                               mrd_session *session); /* triggers that are on disk */
+void mrd_session_send_change(mrd_core *core,
+                             mrd_session *session); /* the last change, if it is on disk */
 
 /* decide/retention.c */
 /* deletes it; its directory is removed when no reader has it open */
-void mrd_core_retire(mrd_core *c, mrd_session *s);
-void mrd_core_retain(mrd_core *c); /* by age and size */
-void mrd_core_remove_deleted(mrd_core *c);
-uint64_t mrd_core_store_bytes(const mrd_core *c); /* of all sessions, each artifact once */
+void mrd_core_retire(mrd_core *core, mrd_session *session);
+void mrd_core_retain(mrd_core *core); /* by age and size */
+void mrd_core_remove_deleted(mrd_core *core);
+uint64_t mrd_core_store_bytes(const mrd_core *core); /* of all sessions, each artifact once */
 
 #endif

@@ -23,29 +23,30 @@ struct mrd_probe_memory {
 };
 
 static void
-follow(mrd_node *n, const mrd_probe *probe)
+follow(mrd_node *node, const mrd_probe *probe)
 {
-    mrd_follow_options o = mrd_follow_defaults;
+    mrd_follow_options options = mrd_follow_defaults;
 
-    o.lagged_keep = LAGGED_KEEP;
-    if (n->follow == NULL)
-        n->follow =
-            mrd_follow_new(n->instance_id, mrd_hash64(n->boot_id, strlen(n->boot_id), 0), &o);
-    if (n->follow != NULL)
-        mrd_follow_probe(n->follow, probe);
-    if (n->probes == NULL && (n->probes = calloc(1, sizeof(*n->probes))) == NULL)
+    options.lagged_keep = LAGGED_KEEP;
+    if (node->follow == NULL)
+        node->follow = mrd_follow_new(
+            node->instance_id, mrd_hash64(node->boot_id, strlen(node->boot_id), 0), &options);
+    if (node->follow != NULL)
+        mrd_follow_probe(node->follow, probe);
+    if (node->probes == NULL && (node->probes = calloc(1, sizeof(*node->probes))) == NULL)
         return; /* only a second session would miss it */
-    n->probes->v[n->probes->next++ % PROBES_REMEMBERED] = *probe;
+    node->probes->v[node->probes->next++ % PROBES_REMEMBERED] = *probe;
 }
 
 static bool
-recall(const mrd_node *n, const mrd_probe_id *id, mrd_probe *ret_probe)
+recall(const mrd_node *node, const mrd_probe_id *id, mrd_probe *ret_probe)
 {
-    for (size_t i = 0; n->probes != NULL && i < PROBES_REMEMBERED; i++) {
-        const mrd_probe *p = &n->probes->v[i];
+    for (size_t i = 0; node->probes != NULL && i < PROBES_REMEMBERED; i++) {
+        const mrd_probe *probe = &node->probes->v[i];
 
-        if (p->id.agent == id->agent && p->id.agent_epoch == id->agent_epoch && p->id.k == id->k) {
-            *ret_probe = *p;
+        if (probe->id.agent == id->agent && probe->id.agent_epoch == id->agent_epoch &&
+            probe->id.k == id->k) {
+            *ret_probe = *probe;
             return true;
         }
     }
@@ -53,36 +54,36 @@ recall(const mrd_node *n, const mrd_probe_id *id, mrd_probe *ret_probe)
 }
 
 void
-mrd_node_asleep(mrd_node *n, mrd_dur_ns asleep, mrd_local_ns at)
+mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at)
 {
-    mrd_epoch_break b = { .cause = MRD_EPOCH_SUSPEND, .keep_rate = true, .before = at };
-    bool more = n->has_asleep && mrd_sat_sub(asleep, n->asleep) > MRD_EPOCH_SUSPEND_MIN;
+    mrd_epoch_break epoch_break = { .cause = MRD_EPOCH_SUSPEND, .keep_rate = true, .before = at };
+    bool more = node->has_asleep && mrd_sat_sub(asleep, node->asleep) > MRD_EPOCH_SUSPEND_MIN;
 
     if (!mrd_time_sane(asleep) || !mrd_time_sane(at.ns))
         return;
-    if (n->has_asleep && !more) {
-        if (mrd_sat_sub(n->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN &&
-            mrd_local_before(n->told, at))
-            n->told = at;
+    if (node->has_asleep && !more) {
+        if (mrd_sat_sub(node->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN &&
+            mrd_local_before(node->told, at))
+            node->told = at;
         return;
     }
     if (more) {
-        b.after = mrd_local_before(n->told, at) ? n->told : at;
-        b.lost = asleep - n->asleep;
-        if (n->follow != NULL)
-            mrd_follow_break(n->follow, &b);
+        epoch_break.after = mrd_local_before(node->told, at) ? node->told : at;
+        epoch_break.lost = asleep - node->asleep;
+        if (node->follow != NULL)
+            mrd_follow_break(node->follow, &epoch_break);
     }
     if (more || asleep > MRD_EPOCH_SUSPEND_MIN) /* else it never slept */
-        n->awake = at;
-    n->has_asleep = true;
-    n->asleep = asleep;
-    n->told = at;
+        node->awake = at;
+    node->has_asleep = true;
+    node->asleep = asleep;
+    node->told = at;
 }
 
 static bool
-is_suspend(const Mrd__ClockBreak *b)
+is_suspend(const Mrd__ClockBreak *clock_break)
 {
-    return b->cause == MRD_EPOCH_SUSPEND && mrd_clock_break_sane(b);
+    return clock_break->cause == MRD_EPOCH_SUSPEND && mrd_clock_break_sane(clock_break);
 }
 
 /* Returns true if the agent reports suspends, but not the total time that its machine was
@@ -99,60 +100,61 @@ is_of_earlier_release(const Mrd__ClockData *data)
 /* A spool keeps frames across a reboot. Their times belong to the clock of an earlier boot, so they
  * are stored and do not change the estimate of the current clock. */
 static bool
-is_of_this_boot(const mrd_node *n, const Mrd__ClockData *data)
+is_of_this_boot(const mrd_node *node, const Mrd__ClockData *data)
 {
-    return data->boot_id[0] == '\0' || n->boot_id[0] == '\0' ||
-           strncmp(data->boot_id, n->boot_id, sizeof(n->boot_id) - 1) == 0;
+    return data->boot_id[0] == '\0' || node->boot_id[0] == '\0' ||
+           strncmp(data->boot_id, node->boot_id, sizeof(node->boot_id) - 1) == 0;
 }
 
 /* Returns true if a probe that was sent at a1 belongs to the current clock. It does not if the
  * machine was suspended since; the frame with such a probe arrives late. */
 static bool
-is_of_now(mrd_node *n, const Mrd__ClockData *data, int64_t a1)
+is_of_now(mrd_node *node, const Mrd__ClockData *data, int64_t a1)
 {
     mrd_dur_ns asleep = data->asleep_ns;
     int64_t from = a1;
 
-    if (!is_of_this_boot(n, data))
+    if (!is_of_this_boot(node, data))
         return false;
     if (is_of_earlier_release(data))
         return true;
     for (size_t i = 0; i < data->n_breaks; i++) {
-        const Mrd__ClockBreak *b = data->breaks[i];
+        const Mrd__ClockBreak *clock_break = data->breaks[i];
 
-        if (!is_suspend(b))
+        if (!is_suspend(clock_break))
             continue;
-        if (b->before_ns > a1)
-            asleep = mrd_sat_sub(asleep, b->lost_ns);
+        if (clock_break->before_ns > a1)
+            asleep = mrd_sat_sub(asleep, clock_break->lost_ns);
         else
-            from = b->before_ns;
+            from = clock_break->before_ns;
     }
-    mrd_node_asleep(n, asleep, (mrd_local_ns){ from });
-    return mrd_sat_sub(n->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
+    mrd_node_asleep(node, asleep, (mrd_local_ns){ from });
+    return mrd_sat_sub(node->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
 }
 
 /* Probes over a connection arrive complete, because the reply carried our stamps. A quality label
  * that is better than theirs is not accepted. */
 static void
-take_whole(mrd_node *n, const mrd_timescale *t, const Mrd__ClockData *data, mrd_buf *joined)
+take_whole(mrd_node *node, const mrd_timescale *timescale, const Mrd__ClockData *data,
+           mrd_buf *joined)
 {
     mrd_bytes own = { data->joined.data, data->joined.len };
     mrd_probe probe;
     size_t at = 0;
 
     while (at < own.len && mrd_probe_decode(own, &at, &probe) == MRD_OK) {
-        if (probe.id.agent != n->key || probe.source_up > MRD_STAMP_NNG ||
+        if (probe.id.agent != node->key || probe.source_up > MRD_STAMP_NNG ||
             probe.source_down > MRD_STAMP_NNG)
             continue;
-        if (strcmp(data->reference, t->timeline) == 0 && !recall(n, &probe.id, &(mrd_probe){ 0 }) &&
-            is_of_now(n, data, probe.a1))
-            follow(n, &probe);
+        if (strcmp(data->reference, timescale->timeline) == 0 &&
+            !recall(node, &probe.id, &(mrd_probe){ 0 }) && is_of_now(node, data, probe.a1))
+            follow(node, &probe);
         mrd_probe_encode(&probe, joined);
     }
 }
 
 static void
-take_halves(mrd_node *n, const Mrd__ClockData *data, mrd_probe_join_fn *join, void *self,
+take_halves(mrd_node *node, const Mrd__ClockData *data, mrd_probe_join_fn *join, void *self,
             mrd_buf *joined)
 {
     mrd_bytes sent = { data->sent.data, data->sent.len };
@@ -161,35 +163,36 @@ take_halves(mrd_node *n, const Mrd__ClockData *data, mrd_probe_join_fn *join, vo
     size_t at = 0;
 
     while (at < sent.len && mrd_probe_sent_decode(sent, &at, &half) == MRD_OK) {
-        if (half.id.agent != n->key || join == NULL)
+        if (half.id.agent != node->key || join == NULL)
             continue;
-        if (!recall(n, &half.id, &probe)) {
+        if (!recall(node, &half.id, &probe)) {
             if (join(self, &half, &probe) != MRD_OK)
                 continue; /* counted by the joiner; loses only this sample */
-            if (is_of_now(n, data, half.a1))
-                follow(n, &probe);
+            if (is_of_now(node, data, half.a1))
+                follow(node, &probe);
         }
         mrd_probe_encode(&probe, joined);
     }
 }
 
 void
-mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
+mrd_node_take_clock(mrd_node *node, const mrd_timescale *timescale, Mrd__ClockData *data,
                     mrd_probe_join_fn *join, void *self, mrd_buf *joined)
 {
     mrd_buf_reset(joined);
-    take_whole(n, t, data, joined);
-    take_halves(n, data, join, self, joined);
-    for (size_t i = 0; i < data->n_breaks && n->follow != NULL && is_of_this_boot(n, data); i++) {
-        mrd_epoch_break b = mrd_clock_break_of(data->breaks[i]);
+    take_whole(node, timescale, data, joined);
+    take_halves(node, data, join, self, joined);
+    for (size_t i = 0; i < data->n_breaks && node->follow != NULL && is_of_this_boot(node, data);
+         i++) {
+        mrd_epoch_break epoch_break = mrd_clock_break_of(data->breaks[i]);
 
         if (mrd_clock_break_sane(data->breaks[i]) &&
-            (b.cause != MRD_EPOCH_SUSPEND || is_of_earlier_release(data)))
-            mrd_follow_break(n->follow, &b);
+            (epoch_break.cause != MRD_EPOCH_SUSPEND || is_of_earlier_release(data)))
+            mrd_follow_break(node->follow, &epoch_break);
     }
-    if (data->n_readings > 0 && is_of_this_boot(n, data) &&
-        mrd_host_reading_take(&n->reading, data->readings[data->n_readings - 1]))
-        n->has_reading = true;
+    if (data->n_readings > 0 && is_of_this_boot(node, data) &&
+        mrd_host_reading_take(&node->reading, data->readings[data->n_readings - 1]))
+        node->has_reading = true;
     if (joined->err != MRD_OK)
         mrd_buf_reset(joined);
     data->sent.len = 0;
@@ -197,16 +200,16 @@ mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
 }
 
 bool
-mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to, mrd_local_ns local,
-                         mrd_local_ns received, bool answer, bool *ret_violated)
+mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_causality *to,
+                         mrd_local_ns local, mrd_local_ns received, bool answer, bool *ret_violated)
 {
-    int64_t session = mrd_sat_add(received.ns, t->offset), by;
+    int64_t session = mrd_sat_add(received.ns, timescale->offset), by;
     mrd_align_bound bound;
     mrd_sess_ns at;
 
-    if (n->follow == NULL || local.ns == 0 || mrd_local_before(local, n->awake) ||
+    if (node->follow == NULL || local.ns == 0 || mrd_local_before(local, node->awake) ||
         !mrd_time_sane(local.ns) || !mrd_time_sane(received.ns) ||
-        !mrd_follow_live(n->follow, local, &at, &bound) ||
+        !mrd_follow_live(node->follow, local, &at, &bound) ||
         bound.quality < MRD_ALIGN_EXTRAPOLATED) /* the agent itself marks the bound as unreliable */
         return false;
     by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
@@ -223,7 +226,7 @@ mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
  * everything that the solver considers possible up to half a minute before and after. 0 means
  * unknown. The bound one second later would not do: between two probes it can even be narrower. */
 static uint64_t
-drift_of(mrd_follow *f, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int64_t rate_ppb)
+drift_of(mrd_follow *follow, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int64_t rate_ppb)
 {
     static const int seconds[] = { 1, 2, 4, 8, 16, 30, -1, -2, -4, -8, -16, -30 };
     int64_t drift = 1;
@@ -234,7 +237,7 @@ drift_of(mrd_follow *f, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int
         mrd_sess_ns then;
         uint32_t wide;
 
-        if (!mrd_follow_live(f, (mrd_local_ns){ local.ns + s * MRD_SEC }, &then, &bound) ||
+        if (!mrd_follow_live(follow, (mrd_local_ns){ local.ns + s * MRD_SEC }, &then, &bound) ||
             (wide = mrd_align_radius(then, &bound)) == UINT32_MAX)
             return 0;
         room = mrd_sat_abs(mrd_sat_sub(then.ns, line)) + (int64_t) wide - (int64_t) radius;
@@ -245,8 +248,8 @@ drift_of(mrd_follow *f, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int
 }
 
 bool
-mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local, Mrd__ClockEstimate *ret,
-                  char text[24])
+mrd_node_estimate(mrd_node *node, const mrd_timescale *timescale, mrd_local_ns local,
+                  Mrd__ClockEstimate *ret, char text[24])
 {
     mrd_align_bound bound;
     mrd_dur_ns now, best;
@@ -256,25 +259,26 @@ mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local, Mrd__
     mrd__clock_estimate__init(ret);
     ret->at_local_ns = local.ns;
     ret->state = text;
-    if (t->same_clock && !n->simulated && strcmp(n->boot_id, t->boot_id) == 0) {
-        ret->offset_ns = t->offset;
+    if (timescale->same_clock && !node->simulated &&
+        strcmp(node->boot_id, timescale->boot_id) == 0) {
+        ret->offset_ns = timescale->offset;
         mrd_text_set(text, 24, "aligned");
         return true;
     }
-    if (n->follow == NULL || local.ns == 0 || mrd_local_before(local, n->awake) ||
-        !mrd_time_sane(local.ns) || !mrd_follow_live(n->follow, local, &at, &bound) ||
+    if (node->follow == NULL || local.ns == 0 || mrd_local_before(local, node->awake) ||
+        !mrd_time_sane(local.ns) || !mrd_follow_live(node->follow, local, &at, &bound) ||
         !mrd_time_sane(at.ns))
         return false;
     radius = mrd_align_radius(at, &bound);
-    mrd_follow_width(n->follow, &now, &best);
+    mrd_follow_width(node->follow, &now, &best);
     ret->offset_ns = at.ns - local.ns;
     ret->bound_ns = radius == UINT32_MAX ? -1 : (int64_t) radius;
     ret->probe_faster = best > 0 && now > 2 * best;
     mrd_text_set(text, 24, mrd_align_quality_text(bound.quality));
-    if (mrd_follow_live(n->follow, (mrd_local_ns){ local.ns + MRD_SEC }, &later, &bound) &&
+    if (mrd_follow_live(node->follow, (mrd_local_ns){ local.ns + MRD_SEC }, &later, &bound) &&
         mrd_align_radius(later, &bound) != UINT32_MAX) {
         ret->rate_ppb = mrd_sat_sub(later.ns, at.ns + MRD_SEC);
-        ret->drift_ppb = drift_of(n->follow, local, at, radius, ret->rate_ppb);
+        ret->drift_ppb = drift_of(node->follow, local, at, radius, ret->rate_ppb);
     }
     return true;
 }

@@ -25,21 +25,21 @@ typedef mrd_err mrd_probe_join_fn(void *self, const mrd_probe_sent *half, mrd_pr
 
 /* Joins the agent's halves in *data and updates the estimate of the node's clock with them. Leaves
  * the joined probes in data->joined, which borrows from *joined. `join` may be NULL. */
-void mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
+void mrd_node_take_clock(mrd_node *node, const mrd_timescale *timescale, Mrd__ClockData *data,
                          mrd_probe_join_fn *join, void *self, mrd_buf *joined);
 /* The node reported that its machine had been suspended for `asleep` in total when its clock showed
  * `at`. If this is more than before, its clock stood still in between, and everything measured
  * earlier is discarded. */
-void mrd_node_asleep(mrd_node *n, mrd_dur_ns asleep, mrd_local_ns at);
+void mrd_node_asleep(mrd_node *node, mrd_dur_ns asleep, mrd_local_ns at);
 /* Checks the order of a frame's times. Without `answer` the frame left the node after `local` and
  * arrived here at `received`. With `answer` it left here at `received` and arrived at the node
  * before `local`. Returns false if the frame could not be checked. */
-bool mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
+bool mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_causality *to,
                               mrd_local_ns local, mrd_local_ns received, bool answer,
                               bool *ret_violated);
 /* Gets the current estimate of the node's clock. Returns false if there is none. `text` receives
  * the state. */
-bool mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local,
+bool mrd_node_estimate(mrd_node *node, const mrd_timescale *timescale, mrd_local_ns local,
                        Mrd__ClockEstimate *ret, char text[24]);
 
 #endif

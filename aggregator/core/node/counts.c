@@ -7,11 +7,11 @@
 #include "base/obj.h"
 
 static mrd_loss *
-loss_of(mrd_counts *c, const char *cause)
+loss_of(mrd_counts *counts, const char *cause)
 {
-    for (unsigned i = 0; i < c->n_losses; i++) {
-        if (strcmp(c->losses[i].cause, cause) == 0)
-            return &c->losses[i];
+    for (unsigned i = 0; i < counts->n_losses; i++) {
+        if (strcmp(counts->losses[i].cause, cause) == 0)
+            return &counts->losses[i];
     }
     return NULL;
 }
@@ -36,30 +36,30 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
 
 /* Returns the row of a cause. When the table is full, the last row sums all further causes. */
 static uint8_t
-row_of(const mrd_counts *c, const char *cause)
+row_of(const mrd_counts *counts, const char *cause)
 {
-    for (unsigned i = 0; i < c->n_losses; i++)
-        if (strcmp(c->losses[i].cause, cause) == 0)
+    for (unsigned i = 0; i < counts->n_losses; i++)
+        if (strcmp(counts->losses[i].cause, cause) == 0)
             return (uint8_t) i;
-    return c->n_losses == 0 ? 0 : (uint8_t) (c->n_losses - 1);
+    return counts->n_losses == 0 ? 0 : (uint8_t) (counts->n_losses - 1);
 }
 
 /* Ignores gaps with times that are no times of a clock. */
 static void
-gaps_take(mrd_counts *to, const Mrd__Drop *d)
+gaps_take(mrd_counts *to, const Mrd__Drop *drop)
 {
-    for (size_t i = 0; i < d->n_gaps && i < MRD_GAPS_MAX; i++) {
-        const Mrd__Gap *g = d->gaps[i];
+    for (size_t i = 0; i < drop->n_gaps && i < MRD_GAPS_MAX; i++) {
+        const Mrd__Gap *g = drop->gaps[i];
         mrd_gap gap = { .first = { g->first_ns },
                         .last = { g->last_ns },
                         .count = mrd_count_checked(g->count),
-                        .cause = row_of(to, d->cause),
+                        .cause = row_of(to, drop->cause),
                         .marked = g->marked };
 
         if (mrd_time_sane(gap.first.ns) && mrd_time_sane(gap.last.ns))
             mrd_gaps_add(&to->gaps, &gap);
     }
-    to->gaps.merged = to->gaps.merged || d->gaps_merged;
+    to->gaps.merged = to->gaps.merged || drop->gaps_merged;
 }
 
 /* Sets the numbers and empties the lists. */
@@ -76,9 +76,9 @@ counts_begin(mrd_counts *to, uint64_t begun, uint64_t delivered, uint64_t held, 
 }
 
 void
-mrd_counts_clear(mrd_counts *c)
+mrd_counts_clear(mrd_counts *counts)
 {
-    counts_begin(c, 0, 0, 0, 0);
+    counts_begin(counts, 0, 0, 0, 0);
 }
 
 void
@@ -111,13 +111,13 @@ mrd_counts_add(mrd_counts *to, const mrd_counts *from)
 }
 
 static bool
-has_gap(const mrd_counts *c, const char *cause, const mrd_gap *gap)
+has_gap(const mrd_counts *counts, const char *cause, const mrd_gap *gap)
 {
-    for (unsigned i = 0; i < c->gaps.n; i++) {
-        const mrd_gap *other = &c->gaps.v[i];
+    for (unsigned i = 0; i < counts->gaps.n; i++) {
+        const mrd_gap *other = &counts->gaps.v[i];
 
         if (other->first.ns == gap->first.ns && other->last.ns == gap->last.ns &&
-            strcmp(c->losses[other->cause].cause, cause) == 0)
+            strcmp(counts->losses[other->cause].cause, cause) == 0)
             return true;
     }
     return false;
@@ -145,28 +145,28 @@ mrd_counts_subtract(mrd_counts *from, const mrd_counts *last)
 }
 
 static bool
-has_gaps(const mrd_counts *c, unsigned row)
+has_gaps(const mrd_counts *counts, unsigned row)
 {
-    for (unsigned i = 0; i < c->gaps.n; i++)
-        if (c->gaps.v[i].cause == row)
+    for (unsigned i = 0; i < counts->gaps.n; i++)
+        if (counts->gaps.v[i].cause == row)
             return true;
     return false;
 }
 
 void
-mrd_counts_tidy(mrd_counts *c)
+mrd_counts_tidy(mrd_counts *counts)
 {
     unsigned left = 0;
 
-    for (unsigned row = 0; row < c->n_losses; row++) {
-        if (c->losses[row].count == 0 && !has_gaps(c, row))
+    for (unsigned row = 0; row < counts->n_losses; row++) {
+        if (counts->losses[row].count == 0 && !has_gaps(counts, row))
             continue;
-        for (unsigned i = 0; i < c->gaps.n; i++)
-            if (c->gaps.v[i].cause == row)
-                c->gaps.v[i].cause = (uint8_t) left;
-        c->losses[left++] = c->losses[row];
+        for (unsigned i = 0; i < counts->gaps.n; i++)
+            if (counts->gaps.v[i].cause == row)
+                counts->gaps.v[i].cause = (uint8_t) left;
+        counts->losses[left++] = counts->losses[row];
     }
-    c->n_losses = left;
+    counts->n_losses = left;
 }
 
 void
@@ -194,12 +194,12 @@ static void
 drops_take(mrd_counts *to, Mrd__Drop *const *drops, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        const Mrd__Drop *d = drops[i];
-        mrd_loss loss = { .count = mrd_count_checked(d->count),
-                          .first = { d->first_ns },
-                          .last = { d->last_ns } };
+        const Mrd__Drop *drop = drops[i];
+        mrd_loss loss = { .count = mrd_count_checked(drop->count),
+                          .first = { drop->first_ns },
+                          .last = { drop->last_ns } };
 
-        mrd_text_set(loss.cause, sizeof(loss.cause), d->cause);
+        mrd_text_set(loss.cause, sizeof(loss.cause), drop->cause);
         mrd_counts_add_loss(to, &loss);
     }
 }
@@ -225,23 +225,23 @@ mrd_counts_take(mrd_counts *to, const Mrd__Counters *from)
 }
 
 uint64_t
-mrd_counts_lost(const mrd_counts *c)
+mrd_counts_lost(const mrd_counts *counts)
 {
     uint64_t sum = 0;
 
-    for (unsigned i = 0; i < c->n_losses; i++)
-        sum += c->losses[i].count;
+    for (unsigned i = 0; i < counts->n_losses; i++)
+        sum += counts->losses[i].count;
     return sum;
 }
 
 uint64_t
-mrd_counts_unwanted(const mrd_counts *c)
+mrd_counts_unwanted(const mrd_counts *counts)
 {
     uint64_t sum = 0;
 
-    for (unsigned i = 0; i < c->n_losses; i++) {
-        if (mrd_drop_effect(mrd_str_of(c->losses[i].cause)) == MRD_LOSS_UNWANTED)
-            sum += c->losses[i].count;
+    for (unsigned i = 0; i < counts->n_losses; i++) {
+        if (mrd_drop_effect(mrd_str_of(counts->losses[i].cause)) == MRD_LOSS_UNWANTED)
+            sum += counts->losses[i].count;
     }
     return sum;
 }
@@ -249,34 +249,35 @@ mrd_counts_unwanted(const mrd_counts *c)
 /* ---- Holes ---- */
 
 static bool
-makes_holes(const mrd_loss *l)
+makes_holes(const mrd_loss *loss)
 {
-    return l->count > 0 && l->last.ns > l->first.ns &&
-           mrd_drop_effect(mrd_str_of(l->cause)) == MRD_LOSS_HOLE;
+    return loss->count > 0 && loss->last.ns > loss->first.ns &&
+           mrd_drop_effect(mrd_str_of(loss->cause)) == MRD_LOSS_HOLE;
 }
 
 mrd_dur_ns
-mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n_apart, mrd_local_ns from,
+mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n_apart, mrd_local_ns from,
                  mrd_local_ns to)
 {
-    mrd_gap v[MRD_GAPS_MAX + MRD_LOSSES_MAX + MRD_APART_MAX];
+    mrd_gap gaps[MRD_GAPS_MAX + MRD_LOSSES_MAX + MRD_APART_MAX];
     bool told[MRD_LOSSES_MAX] = { false };
     size_t n = 0;
     mrd_dur_ns others;
 
     for (size_t i = 0; i < n_apart && i < MRD_APART_MAX; i++)
-        v[n++] = apart[i];
-    others = mrd_gaps_union(v, n, from.ns, to.ns);
-    for (unsigned i = 0; i < c->gaps.n; i++) {
-        told[c->gaps.v[i].cause] = true;
-        if (makes_holes(&c->losses[c->gaps.v[i].cause]))
-            v[n++] = c->gaps.v[i];
+        gaps[n++] = apart[i];
+    others = mrd_gaps_union(gaps, n, from.ns, to.ns);
+    for (unsigned i = 0; i < counts->gaps.n; i++) {
+        told[counts->gaps.v[i].cause] = true;
+        if (makes_holes(&counts->losses[counts->gaps.v[i].cause]))
+            gaps[n++] = counts->gaps.v[i];
     }
     /* causes without gaps: from the first to the last loss */
-    for (unsigned i = 0; i < c->n_losses; i++)
-        if (!told[i] && makes_holes(&c->losses[i]))
-            v[n++] = (mrd_gap){ .first = c->losses[i].first, .last = c->losses[i].last };
-    return mrd_gaps_union(v, n, from.ns, to.ns) - others;
+    for (unsigned i = 0; i < counts->n_losses; i++)
+        if (!told[i] && makes_holes(&counts->losses[i]))
+            gaps[n++] =
+                (mrd_gap){ .first = counts->losses[i].first, .last = counts->losses[i].last };
+    return mrd_gaps_union(gaps, n, from.ns, to.ns) - others;
 }
 
 /* ---- In the manifest ---- */
@@ -284,13 +285,13 @@ mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n_apart, mrd_
 static mrd_json *
 gap_json(const mrd_gap *gap)
 {
-    mrd_json *g = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
 
-    mrd_json_set(g, "count", mrd_json_new_count(gap->count));
-    mrd_json_set(g, "first_local_ns", mrd_json_new_int(gap->first.ns));
-    mrd_json_set(g, "last_local_ns", mrd_json_new_int(gap->last.ns));
-    mrd_json_set(g, "marked", mrd_json_new_bool(gap->marked));
-    return g;
+    mrd_json_set(json, "count", mrd_json_new_count(gap->count));
+    mrd_json_set(json, "first_local_ns", mrd_json_new_int(gap->first.ns));
+    mrd_json_set(json, "last_local_ns", mrd_json_new_int(gap->last.ns));
+    mrd_json_set(json, "marked", mrd_json_new_bool(gap->marked));
+    return json;
 }
 
 static void
@@ -314,28 +315,28 @@ put_gaps(const mrd_gaps *gaps, unsigned cause, mrd_json *to)
 }
 
 mrd_json *
-mrd_counts_json(const mrd_counts *c)
+mrd_counts_json(const mrd_counts *counts)
 {
-    mrd_json *o = mrd_json_new_object(), *losses = mrd_json_new_array();
+    mrd_json *json = mrd_json_new_object(), *losses = mrd_json_new_array();
 
-    mrd_json_set(o, "begun", mrd_json_new_count(c->begun));
-    mrd_json_set(o, "delivered", mrd_json_new_count(c->delivered));
-    mrd_json_set(o, "held", mrd_json_new_count(c->held));
-    mrd_json_set(o, "dropped", mrd_json_new_count(mrd_counts_lost(c)));
-    mrd_json_set(o, "unwanted", mrd_json_new_count(mrd_counts_unwanted(c)));
-    for (unsigned i = 0; i < c->n_losses; i++) {
+    mrd_json_set(json, "begun", mrd_json_new_count(counts->begun));
+    mrd_json_set(json, "delivered", mrd_json_new_count(counts->delivered));
+    mrd_json_set(json, "held", mrd_json_new_count(counts->held));
+    mrd_json_set(json, "dropped", mrd_json_new_count(mrd_counts_lost(counts)));
+    mrd_json_set(json, "unwanted", mrd_json_new_count(mrd_counts_unwanted(counts)));
+    for (unsigned i = 0; i < counts->n_losses; i++) {
         mrd_json *d = mrd_json_new_object();
 
-        mrd_json_set(d, "cause", mrd_json_new_str(c->losses[i].cause));
-        mrd_json_set(d, "count", mrd_json_new_count(c->losses[i].count));
-        mrd_json_set(d, "first_local_ns", mrd_json_new_int(c->losses[i].first.ns));
-        mrd_json_set(d, "last_local_ns", mrd_json_new_int(c->losses[i].last.ns));
-        put_gaps(&c->gaps, i, d);
+        mrd_json_set(d, "cause", mrd_json_new_str(counts->losses[i].cause));
+        mrd_json_set(d, "count", mrd_json_new_count(counts->losses[i].count));
+        mrd_json_set(d, "first_local_ns", mrd_json_new_int(counts->losses[i].first.ns));
+        mrd_json_set(d, "last_local_ns", mrd_json_new_int(counts->losses[i].last.ns));
+        put_gaps(&counts->gaps, i, d);
         mrd_json_append(losses, d);
     }
-    mrd_json_set(o, "drops", losses);
-    mrd_json_set(o, "clock_frames_lost", mrd_json_new_count(c->clock_lost));
-    return o;
+    mrd_json_set(json, "drops", losses);
+    mrd_json_set(json, "clock_frames_lost", mrd_json_new_count(counts->clock_lost));
+    return json;
 }
 
 static void
@@ -344,12 +345,12 @@ gaps_load(mrd_gaps *to, const mrd_json *drop, uint8_t cause)
     const mrd_json *gaps = mrd_json_get(drop, "gaps");
 
     for (size_t i = 0; gaps != NULL && i < mrd_json_size(gaps) && i < MRD_GAPS_MAX; i++) {
-        const mrd_json *g = mrd_json_at(gaps, i);
-        mrd_gap gap = { .first = { mrd_json_int(g, "first_local_ns", 0) },
-                        .last = { mrd_json_int(g, "last_local_ns", 0) },
-                        .count = (uint64_t) mrd_json_int(g, "count", 0),
+        const mrd_json *json = mrd_json_at(gaps, i);
+        mrd_gap gap = { .first = { mrd_json_int(json, "first_local_ns", 0) },
+                        .last = { mrd_json_int(json, "last_local_ns", 0) },
+                        .count = (uint64_t) mrd_json_int(json, "count", 0),
                         .cause = cause,
-                        .marked = mrd_json_bool(g, "marked", false) };
+                        .marked = mrd_json_bool(json, "marked", false) };
 
         mrd_gaps_add(to, &gap);
     }
@@ -357,28 +358,28 @@ gaps_load(mrd_gaps *to, const mrd_json *drop, uint8_t cause)
 }
 
 void
-mrd_counts_load(mrd_counts *c, const mrd_json *o)
+mrd_counts_load(mrd_counts *counts, const mrd_json *json)
 {
-    const mrd_json *losses = mrd_json_get(o, "drops");
+    const mrd_json *losses = mrd_json_get(json, "drops");
 
-    c->begun = (uint64_t) mrd_json_int(o, "begun", 0);
-    c->delivered = (uint64_t) mrd_json_int(o, "delivered", 0);
-    c->held = (uint64_t) mrd_json_int(o, "held", 0);
-    c->clock_lost = (uint64_t) mrd_json_int(o, "clock_frames_lost", 0);
+    counts->begun = (uint64_t) mrd_json_int(json, "begun", 0);
+    counts->delivered = (uint64_t) mrd_json_int(json, "delivered", 0);
+    counts->held = (uint64_t) mrd_json_int(json, "held", 0);
+    counts->clock_lost = (uint64_t) mrd_json_int(json, "clock_frames_lost", 0);
     for (size_t i = 0; losses != NULL && i < mrd_json_size(losses) && i < MRD_LOSSES_MAX; i++) {
         const mrd_json *d = mrd_json_at(losses, i);
         const char *cause = mrd_json_str(d, "cause", "other");
         uint64_t count = (uint64_t) mrd_json_int(d, "count", 0);
-        mrd_loss *to = &c->losses[c->n_losses];
+        mrd_loss *to = &counts->losses[counts->n_losses];
 
         if (mrd_drop_of(mrd_str_of(cause)) == MRD_DROP_STORE_MISSING) {
-            c->delivered += count;
+            counts->delivered += count;
             continue;
         }
         mrd_text_set(to->cause, sizeof(to->cause), cause);
         to->count = count;
         to->first.ns = mrd_json_int(d, "first_local_ns", 0);
         to->last.ns = mrd_json_int(d, "last_local_ns", 0);
-        gaps_load(&c->gaps, d, (uint8_t) c->n_losses++);
+        gaps_load(&counts->gaps, d, (uint8_t) counts->n_losses++);
     }
 }

@@ -28,30 +28,30 @@ typedef struct {
 /* Copies only the used entries, because the lists are long and mostly empty and each heartbeat
  * copies them. */
 void mrd_counts_copy(mrd_counts *to, const mrd_counts *from);
-void mrd_counts_clear(mrd_counts *c);
+void mrd_counts_clear(mrd_counts *counts);
 void mrd_counts_add(mrd_counts *to, const mrd_counts *from);
 void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
 /* Subtracts `last` from `from`, cause by cause. */
 void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
 /* Removes causes without events and gaps. */
-void mrd_counts_tidy(mrd_counts *c);
+void mrd_counts_tidy(mrd_counts *counts);
 /* Adds the losses of `come` minus the losses of `base`. A row may become negative (it wraps) until
  * the counts that continue from `base` are added. */
 void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base);
 void mrd_counts_take(mrd_counts *to, const Mrd__Counters *from); /* NULL: stays */
 void mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from);
-uint64_t mrd_counts_lost(const mrd_counts *c);
+uint64_t mrd_counts_lost(const mrd_counts *counts);
 /* Returns the losses that no user requested: no session selected the events, or a flight recorder
  * made room. */
-uint64_t mrd_counts_unwanted(const mrd_counts *c);
+uint64_t mrd_counts_unwanted(const mrd_counts *counts);
 /* Returns how much of these local times lies in gaps of the record. This is the length of the union
  * of the gaps, without the n times `apart` (at most MRD_APART_MAX), which are reported separately. */
 #define MRD_APART_MAX 64
-mrd_dur_ns mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n, mrd_local_ns from,
-                            mrd_local_ns to);
-mrd_json *mrd_counts_json(const mrd_counts *c); /* Returns NULL if out of memory. */
+mrd_dur_ns mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n,
+                            mrd_local_ns from, mrd_local_ns to);
+mrd_json *mrd_counts_json(const mrd_counts *counts); /* Returns NULL if out of memory. */
 /* Loads the counts as the agent reported them. Events with the cause "store-missing" load as
  * delivered. */
-void mrd_counts_load(mrd_counts *to, const mrd_json *o);
+void mrd_counts_load(mrd_counts *to, const mrd_json *json);
 
 #endif

@@ -42,21 +42,22 @@ typedef struct {
 bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
 /* Returns how far the wall clock may be from UTC by the node's best source: ClockBound, otherwise
  * the maxerror of adjtimex. -1 means unknown. */
-int64_t mrd_host_reading_utc_bound(const mrd_host_reading *r);
+int64_t mrd_host_reading_utc_bound(const mrd_host_reading *reading);
 /* Gets absolute time by one source at a RAW time of the node. Returns false if the node has no such
  * source or the source states no bound. */
-bool mrd_host_reading_absolute(const mrd_host_reading *r, mrd_absolute kind, mrd_abs *ret);
-const char *mrd_absolute_text(mrd_absolute kind);           /* for people; static */
-mrd_json *mrd_host_reading_json(const mrd_host_reading *r); /* Returns NULL if out of memory. */
+bool mrd_host_reading_absolute(const mrd_host_reading *reading, mrd_absolute kind, mrd_abs *ret);
+const char *mrd_absolute_text(mrd_absolute kind); /* for people; static */
+mrd_json *
+mrd_host_reading_json(const mrd_host_reading *reading); /* Returns NULL if out of memory. */
 /* Reads the reading from JSON. Returns false if it is not valid. */
-bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *o);
+bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *json);
 /* Appends one line of text without a line end. */
-void mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to);
+void mrd_host_reading_text(const mrd_host_reading *reading, mrd_buf *to);
 
 /* Its times can be times. */
-bool mrd_clock_break_sane(const Mrd__ClockBreak *b);
+bool mrd_clock_break_sane(const Mrd__ClockBreak *clock_break);
 /* Decodes a break of a node's clock. A cause that a newer agent sends becomes "unknown": the clock
  * has no continuous line across a break of any cause. */
-mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *b);
+mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *clock_break);
 
 #endif

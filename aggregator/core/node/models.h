@@ -28,13 +28,13 @@ typedef struct {
 mrd_node_models *mrd_node_models_new(const Mrd__ModelList *from, mrd_local_ns local,
                                      mrd_wall_ns wall);
 /* Reads what mrd_node_models_put wrote. Returns NULL if there is no list. */
-mrd_node_models *mrd_node_models_load(const mrd_json *o);
-mrd_node_models *mrd_node_models_ref(mrd_node_models *l); /* NULL is fine */
-void mrd_node_models_unref(mrd_node_models *l);           /* NULL is fine */
-/* Puts "models" and "models_left_out" into *o. Puts nothing for NULL. */
-void mrd_node_models_put(const mrd_node_models *l, mrd_json *o);
+mrd_node_models *mrd_node_models_load(const mrd_json *json);
+mrd_node_models *mrd_node_models_ref(mrd_node_models *list); /* NULL is fine */
+void mrd_node_models_unref(mrd_node_models *list);           /* NULL is fine */
+/* Puts "models" and "models_left_out" into *json. Puts nothing for NULL. */
+void mrd_node_models_put(const mrd_node_models *list, mrd_json *json);
 /* Adds the models of a node to a list over all nodes. There each model is one member, and its loads
  * have an instance_id. */
-void mrd_node_models_gather(const mrd_node_models *l, const char *instance_id, mrd_json *models);
+void mrd_node_models_gather(const mrd_node_models *list, const char *instance_id, mrd_json *models);
 
 #endif

@@ -89,35 +89,37 @@ typedef struct {
     mrd_map by_id, by_conn; /* index into v */
 } mrd_nodes;
 
-void mrd_nodes_fini(mrd_nodes *t);
-mrd_node *mrd_nodes_by_conn(const mrd_nodes *t, uint32_t conn);
-mrd_node *mrd_nodes_by_id(const mrd_nodes *t, const char *instance_id);
-mrd_node *mrd_nodes_add(mrd_nodes *t, const char *instance_id, mrd_local_ns now); /* NULL: NOMEM */
-void mrd_nodes_remove(mrd_nodes *t, mrd_node *n);                                 /* and frees it */
+void mrd_nodes_fini(mrd_nodes *nodes);
+mrd_node *mrd_nodes_by_conn(const mrd_nodes *nodes, uint32_t conn);
+mrd_node *mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id);
+mrd_node *mrd_nodes_add(mrd_nodes *nodes, const char *instance_id,
+                        mrd_local_ns now);               /* NULL: NOMEM */
+void mrd_nodes_remove(mrd_nodes *nodes, mrd_node *node); /* and frees it */
 /* Binds the node to this connection and removes the binding of any other node to it. Connection 0
  * means none. */
-void mrd_nodes_connect(mrd_nodes *t, mrd_node *n, uint32_t conn);
+void mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn);
 /*
  * Returns the node that makes room for a new one in a full table, NULL if all must stay. The order
  * is: nodes that were disconnected for node_forget, then nodes that are not alive and never sent a
  * frame of a session. Among the latter, nodes without a heartbeat go first. So hellos alone cannot
  * keep new nodes out. Among equals the node with the oldest last frame goes first.
  */
-mrd_node *mrd_nodes_replaceable(const mrd_nodes *t, mrd_local_ns now, const mrd_core_limits *l);
+mrd_node *mrd_nodes_replaceable(const mrd_nodes *nodes, mrd_local_ns now,
+                                const mrd_core_limits *limits);
 
-bool mrd_node_is_alive(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
+bool mrd_node_is_alive(const mrd_node *node, mrd_local_ns now, const mrd_core_limits *limits);
 /* Returns true if the node was seen within node_forget, by this or an earlier run. Sessions list an
  * expected node as missing if it is not connected. */
-bool mrd_node_is_expected(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
-mrd_json *mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
-mrd_json *mrd_clock_quality_json(const mrd_clock_quality *c);
+bool mrd_node_is_expected(const mrd_node *node, mrd_local_ns now, const mrd_core_limits *limits);
+mrd_json *mrd_node_json(const mrd_node *node, mrd_local_ns now, const mrd_core_limits *limits);
+mrd_json *mrd_clock_quality_json(const mrd_clock_quality *quality);
 void mrd_clock_quality_take(mrd_clock_quality *to, const Mrd__ClockQuality *from);
 /* Copies the contents of a hello into the node. */
-void mrd_node_hello(mrd_node *n, const mrd_msg *msg);
+void mrd_node_hello(mrd_node *node, const mrd_msg *msg);
 /* Returns a copy without probes, which the caller frees. NULL if out of memory. */
-mrd_node *mrd_node_copy(const mrd_node *n);
-void mrd_node_free(mrd_node *n);
+mrd_node *mrd_node_copy(const mrd_node *node);
+void mrd_node_free(mrd_node *node);
 /* Discards the estimate of the node's clock. */
-void mrd_node_forget_clock(mrd_node *n);
+void mrd_node_forget_clock(mrd_node *node);
 
 #endif

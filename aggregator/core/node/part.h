@@ -134,69 +134,70 @@ typedef struct {
 } mrd_part;
 
 /* Returns NULL if out of memory. */
-mrd_part *mrd_part_new(const mrd_node *n, uint64_t number);
-void mrd_part_free(mrd_part *p);
+mrd_part *mrd_part_new(const mrd_node *node, uint64_t number);
+void mrd_part_free(mrd_part *part);
 /* Returns a copy for readers, without the sets of numbers. NULL if out of memory. */
-mrd_part *mrd_part_copy(const mrd_part *p);
-const char *mrd_part_state_text(mrd_part_state s);
+mrd_part *mrd_part_copy(const mrd_part *part);
+const char *mrd_part_state_text(mrd_part_state state);
 mrd_part_state mrd_part_state_of(const char *text); /* LOST for another word */
 /* Returns true if the node refused, was lost or is missing, so that a part of its record is
  * missing. */
-bool mrd_part_is_without(const mrd_part *p);
+bool mrd_part_is_without(const mrd_part *part);
 /* Returns true if nothing more is expected of the part. */
-bool mrd_part_is_over(const mrd_part *p);
+bool mrd_part_is_over(const mrd_part *part);
 /* Returns the session time at which its recording began, 0 if it did not. */
-mrd_sess_ns mrd_part_began(const mrd_part *p);
+mrd_sess_ns mrd_part_began(const mrd_part *part);
 /* Returns the difference from the node's clock to session time. It is the measured offset if there
  * is one, otherwise the difference of the two clock readings. */
-mrd_dur_ns mrd_part_shift(const mrd_part *p);
+mrd_dur_ns mrd_part_shift(const mrd_part *part);
 /* Returns the total time between the first and the last loss of each cause, where overlaps count
  * once. In these times the node's record has holes, because events that a session selected were
  * lost. A thread's own annotations do not count. The n pauses of the session (mrd_session_pauses)
  * are excluded, because nothing was to be recorded then. */
-mrd_dur_ns mrd_part_holes(const mrd_part *p, const mrd_gap *pauses, size_t n);
-bool mrd_part_knows(const mrd_part *p, size_t trigger);
+mrd_dur_ns mrd_part_holes(const mrd_part *part, const mrd_gap *pauses, size_t n);
+bool mrd_part_knows(const mrd_part *part, size_t trigger);
 
-uint64_t mrd_part_epoch_end(const mrd_part_epoch *e); /* stored, or said to exist */
-uint64_t mrd_part_epoch_missing(const mrd_part_epoch *e);
+uint64_t mrd_part_epoch_end(const mrd_part_epoch *epoch); /* stored, or said to exist */
+uint64_t mrd_part_epoch_missing(const mrd_part_epoch *epoch);
 /* Returns the number of different frames that were stored, clock data included. */
-uint64_t mrd_part_frames(const mrd_part *p);
+uint64_t mrd_part_frames(const mrd_part *part);
 /* Takes the damage that a merge found. A merge of the whole session replaces earlier findings, a
  * slice adds to them. Returns false if nothing changed. */
-bool mrd_part_damaged(mrd_part *p, const mrd_damage *found, bool whole);
-bool mrd_part_has(const mrd_part *p, const mrd_frame *f);
+bool mrd_part_damaged(mrd_part *part, const mrd_damage *found, bool whole);
+bool mrd_part_has(const mrd_part *part, const mrd_frame *frame);
 /* Returns LIMIT if the frame's number could not be remembered. */
-mrd_err mrd_part_may_store(const mrd_part *p, const mrd_frame *f);
+mrd_err mrd_part_may_store(const mrd_part *part, const mrd_frame *frame);
 /* Returns the gaps in the numbers of all its epochs; whether this frame adds another one. */
-uint64_t mrd_part_gaps(const mrd_part *p);
-bool mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f);
+uint64_t mrd_part_gaps(const mrd_part *part);
+bool mrd_part_adds_gap(const mrd_part *part, const mrd_frame *frame);
 /* NULL: none yet. */
-mrd_part_epoch *mrd_part_epoch_find(const mrd_part *p, uint64_t epoch);
+mrd_part_epoch *mrd_part_epoch_find(const mrd_part *part, uint64_t epoch);
 /* Finds or adds an epoch. Returns NULL if out of memory or there are too many epochs. */
-mrd_part_epoch *mrd_part_epoch_of(mrd_part *p, uint64_t epoch);
+mrd_part_epoch *mrd_part_epoch_of(mrd_part *part, uint64_t epoch);
 /* A frame is in the journal. Updates numbers, counts and the time range. Errors: NOMEM, LIMIT. */
-mrd_err mrd_part_stored(mrd_part *p, const mrd_frame *f);
+mrd_err mrd_part_stored(mrd_part *part, const mrd_frame *frame);
 /* Follows the counts of an agent in a session, across its restarts and when other agents take over
  * and return. `epoch` is the epoch of its current spool. `now` is the node's clock, 0 if unknown.
  * In part_count.c. */
-void mrd_part_count(mrd_part *p, uint64_t epoch, mrd_local_ns now, const Mrd__Counters *c);
+void mrd_part_count(mrd_part *part, uint64_t epoch, mrd_local_ns now,
+                    const Mrd__Counters *counters);
 /* Returns the number of events that agents delivered and the store does not contain, because it was
  * restored from an older copy or its disk lost data. The number is a lower bound, because the stored
  * events include records of losses. It is 0 until the part is over, because agents may send the
  * events again. For the same reason `counts` has them as delivered. The manifest counts them as lost
  * with the cause "store-missing". */
-uint64_t mrd_part_store_missing(const mrd_part *p);
+uint64_t mrd_part_store_missing(const mrd_part *part);
 /* Describes the delivered events that the store does not contain. Returns false if there are none. */
-bool mrd_part_store_missing_text(const mrd_part *p, char text[MRD_WHY_MAX]);
+bool mrd_part_store_missing_text(const mrd_part *part, char text[MRD_WHY_MAX]);
 /* Returns the number of lost events of all causes, including "store-missing". */
-uint64_t mrd_part_lost(const mrd_part *p);
+uint64_t mrd_part_lost(const mrd_part *part);
 /* Describes what no count contains. Returns false if there is nothing. */
-bool mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX]);
+bool mrd_part_uncounted_text(const mrd_part *part, char text[MRD_WHY_MAX]);
 /* The members of a node in the manifest that hold its counts. */
-void mrd_part_counts_put(const mrd_part *p, mrd_json *to);
-void mrd_part_counts_load(mrd_part *p, const mrd_json *o);
+void mrd_part_counts_put(const mrd_part *part, mrd_json *to);
+void mrd_part_counts_load(mrd_part *part, const mrd_json *json);
 /* Takes over the part's status from a heartbeat. In part_heartbeat.c. */
-void mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
+void mrd_part_heartbeat(mrd_part *part, const mrd_node *node, const Mrd__SessionStatus *st,
                         bool with_profiles);
 
 #endif

@@ -15,81 +15,81 @@
 
 /* Counts this many events as lost with their agent. */
 static void
-add_gone(const mrd_part *p, mrd_counts *to, uint64_t events)
+add_gone(const mrd_part *part, mrd_counts *to, uint64_t events)
 {
     mrd_loss gone = { .count = events };
 
     mrd_text_set(gone.cause, sizeof(gone.cause), mrd_drop_text(MRD_DROP_RESTART));
-    if (p->last.ns >= p->first.ns)
-        gone.first = gone.last = p->last;
+    if (part->last.ns >= part->first.ns)
+        gone.first = gone.last = part->last;
     if (events > 0)
         mrd_counts_add_loss(to, &gone);
 }
 
 /* Returns the counts of a run in `before`, with its held events counted as lost. */
 static mrd_counts
-without_held(const mrd_part *p, const mrd_counts *run)
+without_held(const mrd_part *part, const mrd_counts *run)
 {
-    mrd_counts c = *run;
+    mrd_counts counts = *run;
 
-    c.held = 0;
-    add_gone(p, &c, run->held);
-    return c;
+    counts.held = 0;
+    add_gone(part, &counts, run->held);
+    return counts;
 }
 
 static void
-count_behind(mrd_uncounted *u, mrd_dur_ns behind, int runs)
+count_behind(mrd_uncounted *uncounted, mrd_dur_ns behind, int runs)
 {
-    u->runs += (unsigned) runs;
+    uncounted->runs += (unsigned) runs;
     if (behind < 0)
-        u->unknown += (unsigned) runs;
+        uncounted->unknown += (unsigned) runs;
     else
-        u->within = mrd_sat_add(u->within, runs * behind);
+        uncounted->within = mrd_sat_add(uncounted->within, runs * behind);
 }
 
 /* Another agent took over at `now`. Without memory, or beyond the limit, the counts of the previous
  * runs are summed. */
 static void
-remember(mrd_part *p, mrd_local_ns now)
+remember(mrd_part *part, mrd_local_ns now)
 {
-    bool known = p->told.ns != 0 && !mrd_local_before(now, p->told);
-    mrd_dur_ns behind = known ? mrd_local_diff(now, p->told) : -1;
+    bool known = part->told.ns != 0 && !mrd_local_before(now, part->told);
+    mrd_dur_ns behind = known ? mrd_local_diff(now, part->told) : -1;
 
-    count_behind(&p->uncounted, behind, 1);
-    if (p->n_runs == MRD_RUNS_MAX)
-        memmove(p->runs, p->runs + 1, --p->n_runs * sizeof(*p->runs));
-    if (p->since > 1 && MRD_VEC_NEXT(p->runs, p->n_runs))
-        p->runs[p->n_runs++] = (mrd_part_run){ p->since, p->last_run, behind };
+    count_behind(&part->uncounted, behind, 1);
+    if (part->n_runs == MRD_RUNS_MAX)
+        memmove(part->runs, part->runs + 1, --part->n_runs * sizeof(*part->runs));
+    if (part->since > 1 && MRD_VEC_NEXT(part->runs, part->n_runs))
+        part->runs[part->n_runs++] = (mrd_part_run){ part->since, part->last_run, behind };
 }
 
 /* The run continues with its counts, so it is removed from `before`. */
 static void
-recall(mrd_part *p, uint64_t since)
+recall(mrd_part *part, uint64_t since)
 {
-    for (unsigned i = 0; i < p->n_runs; i++) {
+    for (unsigned i = 0; i < part->n_runs; i++) {
         mrd_counts run;
 
-        if (p->runs[i].since != since)
+        if (part->runs[i].since != since)
             continue;
-        p->last_run = p->runs[i].counts;
-        run = without_held(p, &p->last_run);
-        mrd_counts_subtract(&p->before, &run);
-        mrd_counts_tidy(&p->before);
-        count_behind(&p->uncounted, p->runs[i].behind, -1);
-        memmove(p->runs + i, p->runs + i + 1, (--p->n_runs - i) * sizeof(*p->runs));
+        part->last_run = part->runs[i].counts;
+        run = without_held(part, &part->last_run);
+        mrd_counts_subtract(&part->before, &run);
+        mrd_counts_tidy(&part->before);
+        count_behind(&part->uncounted, part->runs[i].behind, -1);
+        memmove(part->runs + i, part->runs + i + 1, (--part->n_runs - i) * sizeof(*part->runs));
         return;
     }
 }
 
 /* Returns the events that were counted in `before` for runs that are not kept separately. */
 static uint64_t
-counted_before_runs(const mrd_part *p)
+counted_before_runs(const mrd_part *part)
 {
-    uint64_t sum = p->before.delivered + mrd_counts_lost(&p->before);
+    uint64_t sum = part->before.delivered + mrd_counts_lost(&part->before);
 
-    for (unsigned i = 0; i < p->n_runs; i++) {
-        const mrd_counts *c = &p->runs[i].counts;
-        uint64_t of_run = c->delivered + mrd_counts_lost(c) + c->held;
+    for (unsigned i = 0; i < part->n_runs; i++) {
+        const mrd_counts *counts = &part->runs[i].counts;
+        uint64_t of_run = counts->delivered + mrd_counts_lost(counts) + counts->held;
 
         sum -= of_run < sum ? of_run : sum;
     }
@@ -101,20 +101,20 @@ counted_before_runs(const mrd_part *p)
  * belong to this run, except the epoch of the next run, which has sent frames already, and events
  * that were counted otherwise. */
 static uint64_t
-stored_of_run(mrd_part *p, uint64_t next)
+stored_of_run(mrd_part *part, uint64_t next)
 {
-    uint64_t own = 0, unnamed = 0, others = counted_before_runs(p);
-    uint64_t lost = mrd_counts_lost(&p->last_run);
+    uint64_t own = 0, unnamed = 0, others = counted_before_runs(part);
+    uint64_t lost = mrd_counts_lost(&part->last_run);
 
-    for (unsigned i = 0; i < p->n_epochs; i++) {
-        mrd_part_epoch *e = &p->epochs[i];
+    for (unsigned i = 0; i < part->n_epochs; i++) {
+        mrd_part_epoch *epoch = &part->epochs[i];
 
-        if (e->since == 0 && e->epoch != next && others == 0)
-            e->since = p->since;
-        if (e->since == p->since && p->since != 0)
-            own += e->events;
-        else if (e->since == 0 && e->epoch != next)
-            unnamed += e->events;
+        if (epoch->since == 0 && epoch->epoch != next && others == 0)
+            epoch->since = part->since;
+        if (epoch->since == part->since && part->since != 0)
+            own += epoch->events;
+        else if (epoch->since == 0 && epoch->epoch != next)
+            unnamed += epoch->events;
     }
     own += unnamed > others ? unnamed - others : 0;
     return own > lost ? own - lost : 0;
@@ -123,10 +123,10 @@ stored_of_run(mrd_part *p, uint64_t next)
 /* The next run begins. Events that the previous run held when it was last seen, and that are not
  * stored, are lost. */
 static void
-count_anew(mrd_part *p, uint64_t epoch, mrd_local_ns now)
+count_anew(mrd_part *part, uint64_t epoch, mrd_local_ns now)
 {
-    mrd_counts *run = &p->last_run, gone;
-    uint64_t stored = stored_of_run(p, epoch), known;
+    mrd_counts *run = &part->last_run, gone;
+    uint64_t stored = stored_of_run(part, epoch), known;
 
     if (run->delivered < stored)
         run->delivered = stored;
@@ -134,93 +134,95 @@ count_anew(mrd_part *p, uint64_t epoch, mrd_local_ns now)
     if (run->begun < known)
         run->begun = known;
     run->held = run->begun - known;
-    gone = without_held(p, run);
-    mrd_counts_add(&p->before, &gone);
-    remember(p, now);
+    gone = without_held(part, run);
+    mrd_counts_add(&part->before, &gone);
+    remember(part, now);
     mrd_counts_clear(run);
 }
 
 /* ---- A machine that restarted ---- */
 
 static bool
-is_older(const mrd_counts *a, const mrd_counts *b)
+is_older(const mrd_counts *counts, const mrd_counts *b)
 {
-    uint64_t x = a->delivered + mrd_counts_lost(a), y = b->delivered + mrd_counts_lost(b);
+    uint64_t x = counts->delivered + mrd_counts_lost(counts), y = b->delivered + mrd_counts_lost(b);
 
-    return a->begun != b->begun ? a->begun < b->begun : x < y;
+    return counts->begun != b->begun ? counts->begun < b->begun : x < y;
 }
 
 /* The node's machine restarted, and the counts of its spool fell back to `base` or stayed. The
  * counts that we received before may be newer or older than the spool's. The newer of the two shows
  * how far the run had come. Events in it that are neither counted nor held any more are lost. */
 static void
-count_from(mrd_part *p, const Mrd__Counters *c)
+count_from(mrd_part *part, const Mrd__Counters *counters)
 {
-    mrd_counts base = { 0 }, come = p->last_run;
+    mrd_counts base = { 0 }, come = part->last_run;
     uint64_t start, known;
 
-    mrd_counts_take_at_boot(&base, c->at_boot);
+    mrd_counts_take_at_boot(&base, counters->at_boot);
     start = base.delivered + mrd_counts_lost(&base) + base.held;
     if (base.begun < start)
         base.begun = start;
     if (is_older(&come, &base))
         come = base;
-    if (come.delivered < p->last_run.delivered)
-        come.delivered = p->last_run.delivered;
+    if (come.delivered < part->last_run.delivered)
+        come.delivered = part->last_run.delivered;
     come.held = 0;
-    come.clock_lost =
-        come.clock_lost > c->clock_frames_lost ? come.clock_lost - c->clock_frames_lost : 0;
+    come.clock_lost = come.clock_lost > counters->clock_frames_lost
+                          ? come.clock_lost - counters->clock_frames_lost
+                          : 0;
     known = come.delivered + mrd_counts_lost(&come) + base.held;
     if (come.begun < known) /* delivered, and held again until the answer arrives */
         come.begun = known;
-    add_gone(p, &p->before, come.begun - known);
-    p->before.begun += come.begun - start;
-    p->before.delivered += come.delivered - base.delivered;
-    p->before.clock_lost += come.clock_lost;
-    mrd_counts_move(&p->before, &come, &base);
+    add_gone(part, &part->before, come.begun - known);
+    part->before.begun += come.begun - start;
+    part->before.delivered += come.delivered - base.delivered;
+    part->before.clock_lost += come.clock_lost;
+    mrd_counts_move(&part->before, &come, &base);
 }
 
 /* ---- Heartbeats ---- */
 
 void
-mrd_part_count(mrd_part *p, uint64_t epoch, mrd_local_ns now, const Mrd__Counters *c)
+mrd_part_count(mrd_part *part, uint64_t epoch, mrd_local_ns now, const Mrd__Counters *counters)
 {
-    mrd_part_epoch *e;
+    mrd_part_epoch *part_epoch;
     bool anew;
 
-    if (c == NULL)
+    if (counters == NULL)
         return;
-    anew = c->since != p->since || (c->since <= 1 && c->begun < p->last_run.begun);
-    if (anew && c->at_boot != NULL) {
-        count_from(p, c);
+    anew = counters->since != part->since ||
+           (counters->since <= 1 && counters->begun < part->last_run.begun);
+    if (anew && counters->at_boot != NULL) {
+        count_from(part, counters);
     } else if (anew) {
-        if (p->last_run.begun > 0 || p->since != 0)
-            count_anew(p, epoch, now);
-        recall(p, c->since);
+        if (part->last_run.begun > 0 || part->since != 0)
+            count_anew(part, epoch, now);
+        recall(part, counters->since);
     }
-    p->since = c->since;
-    p->told = now;
-    if ((e = mrd_part_epoch_find(p, epoch)) != NULL)
-        e->since = c->since;
-    mrd_counts_take(&p->last_run, c);
-    mrd_counts_copy(&p->counts, &p->before);
-    mrd_counts_add(&p->counts, &p->last_run);
+    part->since = counters->since;
+    part->told = now;
+    if ((part_epoch = mrd_part_epoch_find(part, epoch)) != NULL)
+        part_epoch->since = counters->since;
+    mrd_counts_take(&part->last_run, counters);
+    mrd_counts_copy(&part->counts, &part->before);
+    mrd_counts_add(&part->counts, &part->last_run);
 }
 
 /* ---- Delivered events that the store does not contain ---- */
 
 uint64_t
-mrd_part_store_missing(const mrd_part *p)
+mrd_part_store_missing(const mrd_part *part)
 {
-    if (!mrd_part_is_over(p) || p->counts.delivered <= p->events)
+    if (!mrd_part_is_over(part) || part->counts.delivered <= part->events)
         return 0;
-    return p->counts.delivered - p->events;
+    return part->counts.delivered - part->events;
 }
 
 bool
-mrd_part_store_missing_text(const mrd_part *p, char text[MRD_WHY_MAX])
+mrd_part_store_missing_text(const mrd_part *part, char text[MRD_WHY_MAX])
 {
-    uint64_t missing = mrd_part_store_missing(p);
+    uint64_t missing = mrd_part_store_missing(part);
 
     text[0] = '\0';
     if (missing > 0)
@@ -233,22 +235,22 @@ mrd_part_store_missing_text(const mrd_part *p, char text[MRD_WHY_MAX])
 }
 
 uint64_t
-mrd_part_lost(const mrd_part *p)
+mrd_part_lost(const mrd_part *part)
 {
-    return mrd_counts_lost(&p->counts) + mrd_part_store_missing(p);
+    return mrd_counts_lost(&part->counts) + mrd_part_store_missing(part);
 }
 
 /* ---- The manifest ---- */
 
 /* Returns the counts, with the delivered events that the store does not contain as lost. */
 static mrd_json *
-counters_json(const mrd_part *p)
+counters_json(const mrd_part *part)
 {
-    mrd_loss missing = { .count = mrd_part_store_missing(p) };
+    mrd_loss missing = { .count = mrd_part_store_missing(part) };
     mrd_counts counts;
 
     mrd_text_set(missing.cause, sizeof(missing.cause), mrd_drop_text(MRD_DROP_STORE_MISSING));
-    mrd_counts_copy(&counts, &p->counts);
+    mrd_counts_copy(&counts, &part->counts);
     counts.delivered -= missing.count;
     if (missing.count > 0)
         mrd_counts_add_loss(&counts, &missing);
@@ -256,102 +258,102 @@ counters_json(const mrd_part *p)
 }
 
 bool
-mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX])
+mrd_part_uncounted_text(const mrd_part *part, char text[MRD_WHY_MAX])
 {
-    const mrd_uncounted *u = &p->uncounted;
+    const mrd_uncounted *uncounted = &part->uncounted;
     char within[48] = "";
 
     text[0] = '\0';
-    if (u->runs == 0)
+    if (uncounted->runs == 0)
         return false;
-    if (u->unknown == 0)
-        snprintf(within, sizeof(within), " (%.1f s at most)", (double) u->within / MRD_SEC);
+    if (uncounted->unknown == 0)
+        snprintf(within, sizeof(within), " (%.1f s at most)", (double) uncounted->within / MRD_SEC);
     snprintf(text, MRD_WHY_MAX,
              "%u run%s of the agent ended without a successor that knows the counts. Events that "
              "the agent read after its last heartbeat%s and had not sent are in no count. Give it "
              "a directory (--spool-dir)",
-             u->runs, mrd_plural(u->runs), within);
+             uncounted->runs, mrd_plural(uncounted->runs), within);
     return true;
 }
 
 static void
-put_uncounted(const mrd_part *p, mrd_json *to)
+put_uncounted(const mrd_part *part, mrd_json *to)
 {
     char text[MRD_WHY_MAX];
-    mrd_json *o;
+    mrd_json *json;
 
-    if (!mrd_part_uncounted_text(p, text))
+    if (!mrd_part_uncounted_text(part, text))
         return;
-    o = mrd_json_new_object();
-    mrd_json_set(o, "runs", mrd_json_new_int(p->uncounted.runs));
-    if (p->uncounted.unknown > 0)
-        mrd_json_set(o, "unknown", mrd_json_new_int(p->uncounted.unknown));
-    mrd_json_set(o, "within_ns", mrd_json_new_int(p->uncounted.within));
-    mrd_json_set(o, "message", mrd_json_new_str(text));
-    mrd_json_set(to, "uncounted", o);
+    json = mrd_json_new_object();
+    mrd_json_set(json, "runs", mrd_json_new_int(part->uncounted.runs));
+    if (part->uncounted.unknown > 0)
+        mrd_json_set(json, "unknown", mrd_json_new_int(part->uncounted.unknown));
+    mrd_json_set(json, "within_ns", mrd_json_new_int(part->uncounted.within));
+    mrd_json_set(json, "message", mrd_json_new_str(text));
+    mrd_json_set(to, "uncounted", json);
 }
 
 static mrd_json *
-runs_json(const mrd_part *p)
+runs_json(const mrd_part *part)
 {
     mrd_json *list = mrd_json_new_array();
 
-    for (unsigned i = 0; i < p->n_runs; i++) {
-        mrd_json *o = mrd_json_new_object();
+    for (unsigned i = 0; i < part->n_runs; i++) {
+        mrd_json *json = mrd_json_new_object();
 
-        mrd_json_put_hex(o, "since", p->runs[i].since);
-        mrd_json_set(o, "behind_ns", mrd_json_new_int(p->runs[i].behind));
-        mrd_json_set(o, "counters", mrd_counts_json(&p->runs[i].counts));
-        mrd_json_append(list, o);
+        mrd_json_put_hex(json, "since", part->runs[i].since);
+        mrd_json_set(json, "behind_ns", mrd_json_new_int(part->runs[i].behind));
+        mrd_json_set(json, "counters", mrd_counts_json(&part->runs[i].counts));
+        mrd_json_append(list, json);
     }
     return list;
 }
 
 void
-mrd_part_counts_put(const mrd_part *p, mrd_json *to)
+mrd_part_counts_put(const mrd_part *part, mrd_json *to)
 {
-    mrd_json_set(to, "counters", counters_json(p));
-    if (p->before.begun > 0)
-        mrd_json_set(to, "counters_of_last_run", mrd_counts_json(&p->last_run));
-    if (p->n_runs > 0)
-        mrd_json_set(to, "counters_of_runs", runs_json(p));
-    put_uncounted(p, to);
-    if (p->since != 0)
-        mrd_json_put_hex(to, "counters_since", p->since);
-    if (p->told.ns != 0)
-        mrd_json_set(to, "counters_local_ns", mrd_json_new_int(p->told.ns));
+    mrd_json_set(to, "counters", counters_json(part));
+    if (part->before.begun > 0)
+        mrd_json_set(to, "counters_of_last_run", mrd_counts_json(&part->last_run));
+    if (part->n_runs > 0)
+        mrd_json_set(to, "counters_of_runs", runs_json(part));
+    put_uncounted(part, to);
+    if (part->since != 0)
+        mrd_json_put_hex(to, "counters_since", part->since);
+    if (part->told.ns != 0)
+        mrd_json_set(to, "counters_local_ns", mrd_json_new_int(part->told.ns));
 }
 
 static void
-runs_load(mrd_part *p, const mrd_json *list)
+runs_load(mrd_part *part, const mrd_json *list)
 {
     for (size_t i = 0; list != NULL && i < mrd_json_size(list) && i < MRD_RUNS_MAX; i++) {
-        const mrd_json *o = mrd_json_at(list, i);
-        mrd_part_run run = { .since = mrd_json_get_hex(o, "since"),
-                             .behind = mrd_time_checked(mrd_json_int(o, "behind_ns", -1)) };
+        const mrd_json *json = mrd_json_at(list, i);
+        mrd_part_run run = { .since = mrd_json_get_hex(json, "since"),
+                             .behind = mrd_time_checked(mrd_json_int(json, "behind_ns", -1)) };
 
-        mrd_counts_load(&run.counts, mrd_json_get(o, "counters"));
-        if (run.since > 1 && MRD_VEC_NEXT(p->runs, p->n_runs))
-            p->runs[p->n_runs++] = run;
+        mrd_counts_load(&run.counts, mrd_json_get(json, "counters"));
+        if (run.since > 1 && MRD_VEC_NEXT(part->runs, part->n_runs))
+            part->runs[part->n_runs++] = run;
     }
 }
 
 void
-mrd_part_counts_load(mrd_part *p, const mrd_json *o)
+mrd_part_counts_load(mrd_part *part, const mrd_json *json)
 {
-    const mrd_json *last = mrd_json_get(o, "counters_of_last_run");
-    const mrd_json *uncounted = mrd_json_get(o, "uncounted");
+    const mrd_json *last = mrd_json_get(json, "counters_of_last_run");
+    const mrd_json *uncounted = mrd_json_get(json, "uncounted");
 
-    p->since = mrd_json_get_hex(o, "counters_since");
-    p->told.ns = mrd_time_checked(mrd_json_int(o, "counters_local_ns", 0));
-    p->uncounted = (mrd_uncounted){ mrd_json_get_u32(uncounted, "runs"),
-                                    mrd_json_get_u32(uncounted, "unknown"),
-                                    mrd_time_checked(mrd_json_int(uncounted, "within_ns", 0)) };
-    mrd_counts_load(&p->counts, mrd_json_get(o, "counters"));
-    mrd_counts_load(&p->last_run, last != NULL ? last : mrd_json_get(o, "counters"));
-    runs_load(p, mrd_json_get(o, "counters_of_runs"));
+    part->since = mrd_json_get_hex(json, "counters_since");
+    part->told.ns = mrd_time_checked(mrd_json_int(json, "counters_local_ns", 0));
+    part->uncounted = (mrd_uncounted){ mrd_json_get_u32(uncounted, "runs"),
+                                       mrd_json_get_u32(uncounted, "unknown"),
+                                       mrd_time_checked(mrd_json_int(uncounted, "within_ns", 0)) };
+    mrd_counts_load(&part->counts, mrd_json_get(json, "counters"));
+    mrd_counts_load(&part->last_run, last != NULL ? last : mrd_json_get(json, "counters"));
+    runs_load(part, mrd_json_get(json, "counters_of_runs"));
     if (last == NULL)
         return;
-    p->before = p->counts;
-    mrd_counts_subtract(&p->before, &p->last_run);
+    part->before = part->counts;
+    mrd_counts_subtract(&part->before, &part->last_run);
 }

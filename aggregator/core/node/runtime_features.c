@@ -25,72 +25,73 @@ names(char *const *from, size_t n)
 static mrd_runtime_features *
 made(mrd_json *json)
 {
-    mrd_runtime_features *r = calloc(1, sizeof(*r));
+    mrd_runtime_features *features = calloc(1, sizeof(*features));
 
-    if (r == NULL) {
+    if (features == NULL) {
         mrd_json_free(json);
         return NULL;
     }
-    r->refs = 1;
-    r->json = json;
-    return r;
+    features->refs = 1;
+    features->json = json;
+    return features;
 }
 
 mrd_runtime_features *
 mrd_runtime_features_new(const Mrd__RuntimeFeatures *from)
 {
-    mrd_json *o;
+    mrd_json *json;
     char version[64], labels[192];
 
     if (from == NULL)
         return NULL;
-    o = mrd_json_new_object();
+    json = mrd_json_new_object();
     mrd_text_set(version, sizeof(version), from->version);
-    mrd_json_set(o, "version", mrd_json_new_str(version));
+    mrd_json_set(json, "version", mrd_json_new_str(version));
     mrd_text_set(labels, sizeof(labels), from->labels);
     if (labels[0] != '\0')
-        mrd_json_set(o, "labels", mrd_json_new_str(labels));
-    mrd_json_set(o, "event_types", names(from->event_types, from->n_event_types));
-    mrd_json_set(o, "unknown_functions", names(from->unknown_functions, from->n_unknown_functions));
-    return made(o);
+        mrd_json_set(json, "labels", mrd_json_new_str(labels));
+    mrd_json_set(json, "event_types", names(from->event_types, from->n_event_types));
+    mrd_json_set(json, "unknown_functions",
+                 names(from->unknown_functions, from->n_unknown_functions));
+    return made(json);
 }
 
 mrd_runtime_features *
-mrd_runtime_features_load(const mrd_json *o)
+mrd_runtime_features_load(const mrd_json *json)
 {
-    const mrd_json *there = mrd_json_get(o, "runtime");
+    const mrd_json *there = mrd_json_get(json, "runtime");
 
     return there == NULL ? NULL : made(mrd_json_copy(there));
 }
 
 mrd_runtime_features *
-mrd_runtime_features_ref(mrd_runtime_features *r)
+mrd_runtime_features_ref(mrd_runtime_features *features)
 {
-    if (r != NULL)
-        mrd_refs_take(&r->refs);
-    return r;
+    if (features != NULL)
+        mrd_refs_take(&features->refs);
+    return features;
 }
 
 void
-mrd_runtime_features_unref(mrd_runtime_features *r)
+mrd_runtime_features_unref(mrd_runtime_features *features)
 {
-    if (r == NULL || !mrd_refs_drop(&r->refs))
+    if (features == NULL || !mrd_refs_drop(&features->refs))
         return;
-    mrd_json_free(r->json);
-    free(r);
+    mrd_json_free(features->json);
+    free(features);
 }
 
 void
-mrd_runtime_features_put(const mrd_runtime_features *r, mrd_json *o)
+mrd_runtime_features_put(const mrd_runtime_features *features, mrd_json *json)
 {
-    if (r != NULL)
-        mrd_json_set(o, "runtime", mrd_json_copy(r->json));
+    if (features != NULL)
+        mrd_json_set(json, "runtime", mrd_json_copy(features->json));
 }
 
 bool
-mrd_runtime_features_has(const mrd_runtime_features *r, const char *type)
+mrd_runtime_features_has(const mrd_runtime_features *features, const char *type)
 {
-    const mrd_json *types = r == NULL ? NULL : mrd_json_get(r->json, "event_types");
+    const mrd_json *types = features == NULL ? NULL : mrd_json_get(features->json, "event_types");
 
     for (size_t i = 0; types != NULL && i < mrd_json_size(types); i++) {
         char scratch[64];

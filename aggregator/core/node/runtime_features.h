@@ -19,11 +19,11 @@ typedef struct {
 /* Returns NULL if out of memory or `from` is NULL. */
 mrd_runtime_features *mrd_runtime_features_new(const Mrd__RuntimeFeatures *from);
 /* Reads the object that was written under "runtime". Returns NULL if there is none. */
-mrd_runtime_features *mrd_runtime_features_load(const mrd_json *o);
-mrd_runtime_features *mrd_runtime_features_ref(mrd_runtime_features *r); /* NULL is fine */
-void mrd_runtime_features_unref(mrd_runtime_features *r);                /* NULL is fine */
-void mrd_runtime_features_put(const mrd_runtime_features *r, mrd_json *o);
+mrd_runtime_features *mrd_runtime_features_load(const mrd_json *json);
+mrd_runtime_features *mrd_runtime_features_ref(mrd_runtime_features *features); /* NULL is fine */
+void mrd_runtime_features_unref(mrd_runtime_features *features);                /* NULL is fine */
+void mrd_runtime_features_put(const mrd_runtime_features *features, mrd_json *json);
 /* Returns true if this event type can be in its trace. */
-bool mrd_runtime_features_has(const mrd_runtime_features *r, const char *type);
+bool mrd_runtime_features_has(const mrd_runtime_features *features, const char *type);
 
 #endif

@@ -17,13 +17,13 @@ typedef struct {
 } mrd_unread;
 
 /* Takes the current report. NULL means none. */
-void mrd_unread_take(mrd_unread *u, const Mrd__Unread *m);
+void mrd_unread_take(mrd_unread *unread, const Mrd__Unread *m);
 /* Keeps the highest values, for a session. Rings of another boot do not belong to a session. */
-void mrd_unread_most(mrd_unread *u, const Mrd__Unread *m);
+void mrd_unread_most(mrd_unread *unread, const Mrd__Unread *m);
 /* Describes it, and what to do. Returns false if there is nothing. */
-bool mrd_unread_text(const mrd_unread *u, char text[MRD_WHY_MAX]);
+bool mrd_unread_text(const mrd_unread *unread, char text[MRD_WHY_MAX]);
 /* Puts the member "unread" into *to if there is something. */
-void mrd_unread_put(const mrd_unread *u, mrd_json *to);
-void mrd_unread_load(mrd_unread *u, const mrd_json *from); /* NULL: nothing */
+void mrd_unread_put(const mrd_unread *unread, mrd_json *to);
+void mrd_unread_load(mrd_unread *unread, const mrd_json *from); /* NULL: nothing */
 
 #endif

@@ -59,25 +59,25 @@ mrd_student_tail(double t, double df)
 }
 
 double
-mrd_compare_half(const mrd_compared *c, double level)
+mrd_compare_half(const mrd_compared *compared, double level)
 {
     double lo = 0, hi = 1;
 
     double beyond = (1 - level) / ESTIMATES;
 
-    if (!(c->df > 0))
+    if (!(compared->df > 0))
         return INFINITY;
-    while (mrd_student_tail(hi, c->df) > beyond && hi < 1e12)
+    while (mrd_student_tail(hi, compared->df) > beyond && hi < 1e12)
         hi *= 2;
     for (int i = 0; i < 100; i++) {
         double mid = (lo + hi) / 2;
 
-        if (mrd_student_tail(mid, c->df) > beyond)
+        if (mrd_student_tail(mid, compared->df) > beyond)
             lo = mid;
         else
             hi = mid;
     }
-    return hi * c->error;
+    return hi * compared->error;
 }
 
 /* ---- One run ---- */
@@ -185,7 +185,7 @@ leading(const mrd_compare_run *run, const double *later, size_t n_later)
 mrd_err
 mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
 {
-    size_t n_later = run->n - run->n / 2, n, third, tenth = n_later / 10;
+    size_t n_later = run->n - run->n / 2, count, third, tenth = n_later / 10;
     double *later, *first, evident;
 
     if (run->n < MRD_COMPARE_TRIM) {
@@ -196,13 +196,13 @@ mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
         return MRD_NOMEM;
     memcpy(later, run->v + run->n / 2, n_later * sizeof(*later));
     qsort(later, n_later, sizeof(*later), mrd_double_order);
-    n = leading(run, later, n_later);
-    third = (n + 2) / 3;
+    count = leading(run, later, n_later);
+    third = (count + 2) / 3;
     first = later + n_later;
     memcpy(first, run->v, third * sizeof(*first));
     qsort(first, third, sizeof(*first), mrd_double_order);
     evident = MRD_COMPARE_EVIDENT * (later[n_later - 1 - tenth] - later[tenth]);
-    *ret = n >= 3 && middle(first, third) - middle(later, n_later) > evident ? n : 0;
+    *ret = count >= 3 && middle(first, third) - middle(later, n_later) > evident ? count : 0;
     free(later);
     return MRD_OK;
 }
@@ -226,16 +226,16 @@ part_variance(const mrd_compare_run *run, double low, double high, double *part,
         }
         qsort(part, n, sizeof(*part), mrd_double_order);
         of[MEDIAN][p] = middle(part, n);
-        for (estimate e = 0; e < ESTIMATES; e++)
-            mean[e] += of[e][p] / (double) parts;
+        for (estimate est = 0; est < ESTIMATES; est++)
+            mean[est] += of[est][p] / (double) parts;
     }
-    for (estimate e = 0; e < ESTIMATES; e++) {
+    for (estimate est = 0; est < ESTIMATES; est++) {
         double square = 0;
 
         for (size_t p = 0; p < parts; p++)
-            square += (of[e][p] - mean[e]) * (of[e][p] - mean[e]);
-        to->error2[e] = parts < 2 ? INFINITY : square / (double) (parts - 1);
-        to->df[e] = parts < 2 ? 1 : (double) (parts - 1);
+            square += (of[est][p] - mean[est]) * (of[est][p] - mean[est]);
+        to->error2[est] = parts < 2 ? INFINITY : square / (double) (parts - 1);
+        to->df[est] = parts < 2 ? 1 : (double) (parts - 1);
     }
 }
 
@@ -258,10 +258,10 @@ value_variance(const mrd_compare_run *run, const double *sorted, size_t cut, run
     half = sorted[run->n / 2 + around < run->n ? run->n / 2 + around : run->n - 1];
     half = (half - sorted[run->n / 2 - around]) / 2;
     error2[MEDIAN] = half * half * less;
-    for (estimate e = 0; e < ESTIMATES; e++) {
-        if (error2[e] > to->error2[e]) {
-            to->error2[e] = error2[e];
-            to->df[e] = clamp((double) kept / less - 1, 1, INFINITY);
+    for (estimate est = 0; est < ESTIMATES; est++) {
+        if (error2[est] > to->error2[est]) {
+            to->error2[est] = error2[est];
+            to->df[est] = clamp((double) kept / less - 1, 1, INFINITY);
         }
     }
 }
@@ -307,16 +307,16 @@ typedef struct {
 } summed;
 
 static void
-sum_up(const summed *of, size_t k, estimate e, run_mean *to)
+sum_up(const summed *of, size_t k, estimate est, run_mean *to)
 {
     double between = k < 2 ? 0 : of->square / (double) (k - 1) / (double) k;
 
-    to->mean[e] = of->sum / (double) k;
-    to->error2[e] = of->within / ((double) k * (double) k);
-    to->df[e] = of->df;
-    if (between > to->error2[e] || (isinf(to->error2[e]) && k >= MRD_COMPARE_RUNS)) {
-        to->error2[e] = between;
-        to->df[e] = (double) (k - 1);
+    to->mean[est] = of->sum / (double) k;
+    to->error2[est] = of->within / ((double) k * (double) k);
+    to->df[est] = of->df;
+    if (between > to->error2[est] || (isinf(to->error2[est]) && k >= MRD_COMPARE_RUNS)) {
+        to->error2[est] = between;
+        to->df[est] = (double) (k - 1);
     }
 }
 
@@ -331,49 +331,51 @@ side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values
     *ret_values = 0;
     *ret = (run_mean){ .drifts = false };
     for (size_t i = 0; i < n; i++) {
-        run_mean m;
+        run_mean mean;
         mrd_err err;
 
         if (runs[i].n == 0)
             continue;
-        if ((err = mean_of(&runs[i], &m)) != MRD_OK)
+        if ((err = mean_of(&runs[i], &mean)) != MRD_OK)
             return err;
         k++;
         *ret_values += runs[i].n;
-        drifts = drifts || m.drifts;
-        for (estimate e = 0; e < ESTIMATES; e++) {
-            double away = m.mean[e] - of[e].sum / (double) (k > 1 ? k - 1 : 1);
+        drifts = drifts || mean.drifts;
+        for (estimate est = 0; est < ESTIMATES; est++) {
+            double away = mean.mean[est] - of[est].sum / (double) (k > 1 ? k - 1 : 1);
 
-            of[e].square += away * away * (double) (k - 1) / (double) k;
-            of[e].sum += m.mean[e];
-            of[e].within += m.error2[e];
-            of[e].df += m.df[e];
+            of[est].square += away * away * (double) (k - 1) / (double) k;
+            of[est].sum += mean.mean[est];
+            of[est].within += mean.error2[est];
+            of[est].df += mean.df[est];
         }
     }
-    for (estimate e = 0; e < ESTIMATES && k > 0; e++)
-        sum_up(&of[e], k, e, ret);
+    for (estimate est = 0; est < ESTIMATES && k > 0; est++)
+        sum_up(&of[est], k, est, ret);
     ret->drifts = drifts && k < MRD_COMPARE_RUNS;
     return MRD_OK;
 }
 
 static mrd_compared
-compare_by(const run_mean *a, const run_mean *b, estimate e, bool say)
+compare_by(const run_mean *mean, const run_mean *b, estimate est, bool say)
 {
-    mrd_compared c = { .base = a->mean[e],
-                       .now = b->mean[e],
-                       .change = b->mean[e] - a->mean[e],
-                       .p = 1,
-                       .median = e == MEDIAN };
-    double x = a->error2[e], y = b->error2[e], both = x + y;
+    mrd_compared compared = { .base = mean->mean[est],
+                              .now = b->mean[est],
+                              .change = b->mean[est] - mean->mean[est],
+                              .p = 1,
+                              .median = est == MEDIAN };
+    double x = mean->error2[est], y = b->error2[est], both = x + y;
 
     if (!say || isinf(both))
-        return c;
-    c.error = sqrt(both);
+        return compared;
+    compared.error = sqrt(both);
     /* Without any spread, any difference is real. */
-    c.df = both > 0 ? both * both / (x * x / a->df[e] + y * y / b->df[e]) : 1e9;
-    c.p = both > 0 ? mrd_student_tail(c.change / c.error, c.df) : c.change == 0 ? 1 : 0;
-    c.p = fmin(1, ESTIMATES * c.p);
-    return c;
+    compared.df = both > 0 ? both * both / (x * x / mean->df[est] + y * y / b->df[est]) : 1e9;
+    compared.p = both > 0 ? mrd_student_tail(compared.change / compared.error, compared.df)
+                 : compared.change == 0 ? 1
+                                        : 0;
+    compared.p = fmin(1, ESTIMATES * compared.p);
+    return compared;
 }
 
 mrd_err
@@ -381,19 +383,19 @@ mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *n
             mrd_compared *ret)
 {
     mrd_compared by_mean, by_median;
-    run_mean a, b;
+    run_mean mean, b;
     size_t n, m;
-    mrd_err err = side_of(base, n_base, &a, &n);
+    mrd_err err = side_of(base, n_base, &mean, &n);
     bool drifts, say;
 
     if (err == MRD_OK)
         err = side_of(now, n_now, &b, &m);
     if (err != MRD_OK)
         return err;
-    drifts = a.drifts || b.drifts;
+    drifts = mean.drifts || b.drifts;
     say = !drifts && n >= MRD_COMPARE_LEAST && m >= MRD_COMPARE_LEAST;
-    by_mean = compare_by(&a, &b, TRIMMED, say);
-    by_median = compare_by(&a, &b, MEDIAN, say);
+    by_mean = compare_by(&mean, &b, TRIMMED, say);
+    by_median = compare_by(&mean, &b, MEDIAN, say);
     *ret = by_median.p < by_mean.p ? by_median : by_mean;
     ret->drifts = drifts;
     return MRD_OK;

@@ -77,7 +77,7 @@ mrd_err mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compar
                     size_t n_now, mrd_compared *ret);
 /* Returns half the width of the interval that contains the true change with this probability, 0 <
  * level < 1. Infinite if there is no result. */
-double mrd_compare_half(const mrd_compared *c, double level);
+double mrd_compare_half(const mrd_compared *compared, double level);
 /* Returns P(|T| > |t|) for Student's t. */
 double mrd_student_tail(double t, double df);
 

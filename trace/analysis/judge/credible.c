@@ -71,54 +71,54 @@ struct mrd_credible {
 mrd_credible *
 mrd_credible_new(const mrd_catalog *cat)
 {
-    mrd_credible *c = calloc(1, sizeof(*c));
+    mrd_credible *credible = calloc(1, sizeof(*credible));
     const mrd_strtab *strings = mrd_catalog_strings(cat);
     size_t processes = mrd_catalog_processes(cat);
 
-    if (c == NULL)
+    if (credible == NULL)
         return NULL;
-    c->cat = cat;
-    c->n_tracks = mrd_catalog_tracks(cat);
-    c->n_names = mrd_strtab_count(strings);
-    c->rows = calloc(processes + 1, sizeof(*c->rows));
-    c->devices = calloc(processes + 1, sizeof(*c->devices));
-    c->lines = calloc(c->n_tracks + 1, sizeof(*c->lines));
-    c->names = calloc(c->n_names + 1, sizeof(*c->names));
-    c->unlaunched = mrd_launches_new();
-    c->kernel = mrd_strtab_find(strings, MRD_STR("kernel"));
-    c->copy = mrd_strtab_find(strings, MRD_STR("gpu_memcpy"));
-    c->set = mrd_strtab_find(strings, MRD_STR("gpu_memset"));
-    c->device_key = mrd_arg_key_find(strings, MRD_KEY_DEVICE);
-    c->stream_key = mrd_arg_key_find(strings, MRD_KEY_STREAM);
-    c->annotation = mrd_strtab_find(strings, MRD_STR("gpu_user_annotation"));
-    if (c->rows == NULL || c->devices == NULL || c->lines == NULL || c->names == NULL ||
-        c->unlaunched == NULL) {
-        mrd_credible_free(c);
+    credible->cat = cat;
+    credible->n_tracks = mrd_catalog_tracks(cat);
+    credible->n_names = mrd_strtab_count(strings);
+    credible->rows = calloc(processes + 1, sizeof(*credible->rows));
+    credible->devices = calloc(processes + 1, sizeof(*credible->devices));
+    credible->lines = calloc(credible->n_tracks + 1, sizeof(*credible->lines));
+    credible->names = calloc(credible->n_names + 1, sizeof(*credible->names));
+    credible->unlaunched = mrd_launches_new();
+    credible->kernel = mrd_strtab_find(strings, MRD_STR("kernel"));
+    credible->copy = mrd_strtab_find(strings, MRD_STR("gpu_memcpy"));
+    credible->set = mrd_strtab_find(strings, MRD_STR("gpu_memset"));
+    credible->device_key = mrd_arg_key_find(strings, MRD_KEY_DEVICE);
+    credible->stream_key = mrd_arg_key_find(strings, MRD_KEY_STREAM);
+    credible->annotation = mrd_strtab_find(strings, MRD_STR("gpu_user_annotation"));
+    if (credible->rows == NULL || credible->devices == NULL || credible->lines == NULL ||
+        credible->names == NULL || credible->unlaunched == NULL) {
+        mrd_credible_free(credible);
         return NULL;
     }
     for (size_t i = 0; i < processes; i++)
-        c->devices[i] = (device_state){ { INT64_MIN }, { INT64_MIN }, NO_LINE };
-    for (mrd_track_id i = 0; i < c->n_tracks; i++) {
-        c->lines[i].graph_end = (mrd_ev_ns){ INT64_MIN };
-        c->lines[i].shows_steps =
-            mrd_str_ends(mrd_catalog_text(cat, mrd_catalog_borrow_track(cat, i)->name), " Steps");
+        credible->devices[i] = (device_state){ { INT64_MIN }, { INT64_MIN }, NO_LINE };
+    for (mrd_track_id id = 0; id < credible->n_tracks; id++) {
+        credible->lines[id].graph_end = (mrd_ev_ns){ INT64_MIN };
+        credible->lines[id].shows_steps =
+            mrd_str_ends(mrd_catalog_text(cat, mrd_catalog_borrow_track(cat, id)->name), " Steps");
     }
-    return c;
+    return credible;
 }
 
 void
-mrd_credible_free(mrd_credible *c)
+mrd_credible_free(mrd_credible *credible)
 {
-    if (c == NULL)
+    if (credible == NULL)
         return;
-    mrd_launches_free(c->unlaunched);
-    mrd_map_fini(&c->by_key);
-    free(c->launches);
-    free(c->names);
-    free(c->lines);
-    free(c->devices);
-    free(c->rows);
-    free(c);
+    mrd_launches_free(credible->unlaunched);
+    mrd_map_fini(&credible->by_key);
+    free(credible->launches);
+    free(credible->names);
+    free(credible->lines);
+    free(credible->devices);
+    free(credible->rows);
+    free(credible);
 }
 
 /* ---- Launches ---- */
@@ -127,11 +127,11 @@ bool
 mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret)
 {
     mrd_proc_id process = mrd_catalog_borrow_track(cat, ev->track)->process;
-    const mrd_arg *a = mrd_event_arg(ev, key);
+    const mrd_arg *arg = mrd_event_arg(ev, key);
 
-    if (!mrd_arg_is_int(a))
+    if (!mrd_arg_is_int(arg))
         return false;
-    *ret = mrd_flow_id(process, LAUNCH_NUMBER, a->v.u);
+    *ret = mrd_flow_id(process, LAUNCH_NUMBER, arg->v.u);
     return true;
 }
 
@@ -151,10 +151,10 @@ keys_of(const mrd_event *ev, const uint64_t *number, bool leaving, uint64_t ret[
 }
 
 static name_class
-classify_name(const mrd_credible *c, mrd_sid name)
+classify_name(const mrd_credible *credible, mrd_sid name)
 {
     static const char *const launches[] = { "cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch" };
-    mrd_str text = mrd_catalog_text(c->cat, name);
+    mrd_str text = mrd_catalog_text(credible->cat, name);
 
     for (size_t i = 0; i < MRD_COUNT(launches); i++) /* a version may follow: _v10000 */
         if (mrd_str_starts(text, launches[i]))
@@ -163,24 +163,24 @@ classify_name(const mrd_credible *c, mrd_sid name)
 }
 
 static name_class
-class_of(mrd_credible *c, mrd_sid name)
+class_of(mrd_credible *credible, mrd_sid name)
 {
-    if (name >= c->n_names)
-        return classify_name(c, name);
-    if (c->names[name] == NAME_UNSEEN)
-        c->names[name] = (uint8_t) classify_name(c, name);
-    return (name_class) c->names[name];
+    if (name >= credible->n_names)
+        return classify_name(credible, name);
+    if (credible->names[name] == NAME_UNSEEN)
+        credible->names[name] = (uint8_t) classify_name(credible, name);
+    return (name_class) credible->names[name];
 }
 
 /* Returns the launch with one of these keys; NULL if there is none. */
 static launch *
-find_launch(const mrd_credible *c, const uint64_t *keys, unsigned n)
+find_launch(const mrd_credible *credible, const uint64_t *keys, unsigned n)
 {
-    for (unsigned i = 0; i < n && c->n_launches > 0; i++) {
-        uint32_t at = mrd_map_get(&c->by_key, (mrd_map_key){ keys[i], 0, 0 });
+    for (unsigned i = 0; i < n && credible->n_launches > 0; i++) {
+        uint32_t at = mrd_map_get(&credible->by_key, (mrd_map_key){ keys[i], 0, 0 });
 
         if (at != MRD_MAP_NONE)
-            return &c->launches[at];
+            return &credible->launches[at];
     }
     return NULL;
 }
@@ -188,33 +188,34 @@ find_launch(const mrd_credible *c, const uint64_t *keys, unsigned n)
 /* Adds a launch with these keys, unless there is one. A launch of a graph that is inside another one
  * on its line is added to that one. */
 static mrd_err
-add_launch(mrd_credible *c, const mrd_event *ev, const launch *new, const uint64_t *keys,
-           unsigned n)
+add_launch(mrd_credible *credible, const mrd_event *ev, const launch *new, const uint64_t *keys,
+           unsigned count)
 {
-    line_state *line = ev->track < c->n_tracks && new->is_graph ? &c->lines[ev->track] : NULL;
-    uint32_t at = (uint32_t) c->n_launches;
+    line_state *line =
+        ev->track < credible->n_tracks && new->is_graph ? &credible->lines[ev->track] : NULL;
+    uint32_t at = (uint32_t) credible->n_launches;
     mrd_err err = MRD_OK;
 
-    if (n == 0 || find_launch(c, keys, n) != NULL)
+    if (count == 0 || find_launch(credible, keys, count) != NULL)
         return MRD_OK;
     if (line != NULL && mrd_ev_before(ev->ts, line->graph_end)) {
         at = line->graph;
-        c->launches[at].has_kernel = c->launches[at].has_kernel || new->has_kernel;
-        if (c->launches[at].early_ns < new->early_ns)
-            c->launches[at].early_ns = new->early_ns;
+        credible->launches[at].has_kernel = credible->launches[at].has_kernel || new->has_kernel;
+        if (credible->launches[at].early_ns < new->early_ns)
+            credible->launches[at].early_ns = new->early_ns;
     } else {
-        if (c->n_launches >= MRD_CREDIBLE_LAUNCHES)
+        if (credible->n_launches >= MRD_CREDIBLE_LAUNCHES)
             return MRD_OK;
-        if (!MRD_VEC_ROOM(c->launches, c->n_launches, c->cap_launches, 1))
+        if (!MRD_VEC_ROOM(credible->launches, credible->n_launches, credible->cap_launches, 1))
             return MRD_NOMEM;
-        c->launches[c->n_launches++] = *new;
+        credible->launches[credible->n_launches++] = *new;
         if (line != NULL && ev->dur_ns > 0) {
             line->graph = at;
             line->graph_end = mrd_event_end(ev);
         }
     }
-    for (unsigned i = 0; i < n && err == MRD_OK; i++)
-        err = mrd_map_put(&c->by_key, (mrd_map_key){ keys[i], 0, 0 }, at);
+    for (unsigned i = 0; i < count && err == MRD_OK; i++)
+        err = mrd_map_put(&credible->by_key, (mrd_map_key){ keys[i], 0, 0 }, at);
     return err;
 }
 
@@ -223,12 +224,12 @@ add_launch(mrd_credible *c, const mrd_event *ev, const launch *new, const uint64
 /* Closes the steps of a process that end at or before `to`. Marks the others if there is device
  * work. */
 static void
-visit_steps(mrd_credible *c, mrd_proc_id process, mrd_ev_ns to, bool has_work)
+visit_steps(mrd_credible *credible, mrd_proc_id process, mrd_ev_ns to, bool has_work)
 {
-    mrd_track_id *link = &c->devices[process].open_step;
+    mrd_track_id *link = &credible->devices[process].open_step;
 
     while (*link != NO_LINE) {
-        line_state *line = &c->lines[*link];
+        line_state *line = &credible->lines[*link];
 
         line->step_has_work =
             line->step_has_work || (has_work && mrd_ev_before(to, line->step_end));
@@ -236,67 +237,68 @@ visit_steps(mrd_credible *c, mrd_proc_id process, mrd_ev_ns to, bool has_work)
             link = &line->next;
             continue;
         }
-        c->rows[process].steps++;
-        c->rows[process].steps_empty += !line->step_has_work;
+        credible->rows[process].steps++;
+        credible->rows[process].steps_empty += !line->step_has_work;
         line->is_stepping = false;
         *link = line->next;
     }
 }
 
 static void
-open_step(mrd_credible *c, mrd_proc_id process, const mrd_event *ev)
+open_step(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev)
 {
-    device_state *d = &c->devices[process];
-    line_state *line = &c->lines[ev->track];
+    device_state *state = &credible->devices[process];
+    line_state *line = &credible->lines[ev->track];
 
-    visit_steps(c, process, ev->ts, false);
+    visit_steps(credible, process, ev->ts, false);
     if (line->is_stepping || ev->dur_ns <= 0) /* inside another step */
         return;
     line->is_stepping = true;
     line->step_end = mrd_event_end(ev);
-    line->step_has_work = mrd_ev_after(d->end, ev->ts);
-    line->next = d->open_step;
-    d->open_step = ev->track;
+    line->step_has_work = mrd_ev_after(state->end, ev->ts);
+    line->next = state->open_step;
+    state->open_step = ev->track;
 }
 
 static bool
-is_device_step(mrd_credible *c, const mrd_event *ev)
+is_device_step(mrd_credible *credible, const mrd_event *ev)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
+    const mrd_track *track = mrd_catalog_borrow_track(credible->cat, ev->track);
 
-    if (ev->kind != MRD_SPAN || t->source != MRD_SRC_FRAMEWORK)
+    if (ev->kind != MRD_SPAN || track->source != MRD_SRC_FRAMEWORK)
         return false;
-    if (ev->category == c->annotation && c->annotation != MRD_SID_EMPTY)
-        return class_of(c, ev->name) == NAME_DEVICE_STEP;
-    return c->lines[ev->track].shows_steps;
+    if (ev->category == credible->annotation && credible->annotation != MRD_SID_EMPTY)
+        return class_of(credible, ev->name) == NAME_DEVICE_STEP;
+    return credible->lines[ev->track].shows_steps;
 }
 
 static int64_t
 int_arg(const mrd_event *ev, mrd_sid key)
 {
-    const mrd_arg *a = mrd_event_arg(ev, key);
+    const mrd_arg *arg = mrd_event_arg(ev, key);
 
-    return mrd_arg_is_int(a) ? a->v.i : MRD_NONE;
+    return mrd_arg_is_int(arg) ? arg->v.i : MRD_NONE;
 }
 
 /* Returns true if two kernels cannot overlap. They are in one stream and come from different
  * launches. */
 static bool
-is_serial(const queue_place *a, const queue_place *b)
+is_serial(const queue_place *place, const queue_place *b)
 {
-    return a->device == b->device && a->stream == b->stream &&
-           (a->launch == 0 || a->launch != b->launch);
+    return place->device == b->device && place->stream == b->stream &&
+           (place->launch == 0 || place->launch != b->launch);
 }
 
 /* Counts kernels of a stream that lie inside an earlier kernel. */
 static void
-add_to_stream(mrd_credible *c, mrd_proc_id process, const mrd_event *ev, uint64_t launch_key)
+add_to_stream(mrd_credible *credible, mrd_proc_id process, const mrd_event *ev, uint64_t launch_key)
 {
-    line_state *line = &c->lines[ev->track];
-    mrd_credible_row *row = &c->rows[process];
+    line_state *line = &credible->lines[ev->track];
+    mrd_credible_row *row = &credible->rows[process];
     mrd_ev_ns end = mrd_event_end(ev);
-    const mrd_arg *stream = mrd_event_arg(ev, c->stream_key);
-    queue_place at = { int_arg(ev, c->device_key), int_arg(ev, c->stream_key), launch_key };
+    const mrd_arg *stream = mrd_event_arg(ev, credible->stream_key);
+    queue_place at = { int_arg(ev, credible->device_key), int_arg(ev, credible->stream_key),
+                       launch_key };
 
     if (mrd_arg_is_int(stream) && (stream->v.i < 0 || stream->v.u == UINT32_MAX))
         return; /* unknown */
@@ -318,69 +320,70 @@ add_to_stream(mrd_credible *c, mrd_proc_id process, const mrd_event *ev, uint64_
 }
 
 mrd_err
-mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
+mrd_credible_device(mrd_credible *credible, const mrd_work *work, const mrd_event *ev,
                     const uint64_t *number, bool is_launched)
 {
-    device_state *d = &c->devices[work->process];
-    bool is_record = ev->category == c->kernel || ev->category == c->copy || ev->category == c->set;
+    device_state *state = &credible->devices[work->process];
+    bool is_record = ev->category == credible->kernel || ev->category == credible->copy ||
+                     ev->category == credible->set;
     uint64_t keys[KEYS_MOST];
     unsigned n = keys_of(ev, number, false, keys);
-    launch *by = find_launch(c, keys, n);
+    launch *by = find_launch(credible, keys, n);
     mrd_err err = MRD_OK;
 
-    visit_steps(c, work->process, ev->ts, true);
-    d->begin = mrd_ev_max(d->begin, ev->ts);
+    visit_steps(credible, work->process, ev->ts, true);
+    state->begin = mrd_ev_max(state->begin, ev->ts);
     if (ev->dur_ns >= 0)
-        d->end = mrd_ev_max(d->end, mrd_event_end(ev));
+        state->end = mrd_ev_max(state->end, mrd_event_end(ev));
     /* A collective waits on the device while other streams of a graph run, so it may contain
      * kernels. */
     if (is_record && ev->category != MRD_SID_EMPTY && ev->dur_ns >= 0 && work->kind == MRD_CC_NO &&
-        ev->track < c->n_tracks)
-        add_to_stream(c, work->process, ev, n == 0 ? 0 : keys[0]);
+        ev->track < credible->n_tracks)
+        add_to_stream(credible, work->process, ev, n == 0 ? 0 : keys[0]);
     if (by != NULL && (by->is_graph || number != NULL)) /* an arrow may lead to several kernels */
         by->has_kernel = true;
     for (unsigned i = 0; i < n && !is_launched && err == MRD_OK; i++)
-        err = mrd_launches_note(c->unlaunched, keys[i], ev->ts);
+        err = mrd_launches_note(credible->unlaunched, keys[i], ev->ts);
     return err;
 }
 
 mrd_err
-mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number)
+mrd_credible_other(mrd_credible *credible, const mrd_event *ev, const uint64_t *number)
 {
-    mrd_proc_id process = mrd_catalog_borrow_track(c->cat, ev->track)->process;
+    mrd_proc_id process = mrd_catalog_borrow_track(credible->cat, ev->track)->process;
     launch new = { .process = process, .ts = ev->ts };
     uint64_t keys[KEYS_MOST];
     unsigned n = keys_of(ev, number, true, keys);
     const mrd_ev_ns *kernel = NULL;
 
-    if (ev->track < c->n_tracks && is_device_step(c, ev))
-        open_step(c, process, ev);
+    if (ev->track < credible->n_tracks && is_device_step(credible, ev))
+        open_step(credible, process, ev);
     for (unsigned i = 0; i < n && kernel == NULL; i++)
-        kernel = mrd_launches_find(c->unlaunched, keys[i]);
+        kernel = mrd_launches_find(credible->unlaunched, keys[i]);
     if (kernel != NULL && mrd_ev_diff(ev->ts, *kernel) > EARLY_MOST)
         kernel = NULL;
     if (kernel != NULL && mrd_ev_diff(ev->ts, *kernel) >= MRD_CREDIBLE_EARLY)
         new.early_ns = mrd_ev_diff(ev->ts, *kernel);
-    new.is_graph = class_of(c, ev->name) == NAME_GRAPH_LAUNCH;
+    new.is_graph = class_of(credible, ev->name) == NAME_GRAPH_LAUNCH;
     new.has_kernel = new.is_graph &&kernel != NULL;
-    return new.is_graph || new.early_ns > 0 ? add_launch(c, ev, &new, keys, n) : MRD_OK;
+    return new.is_graph || new.early_ns > 0 ? add_launch(credible, ev, &new, keys, n) : MRD_OK;
 }
 
 /* ---- Results ---- */
 
 void
-mrd_credible_finish(mrd_credible *c)
+mrd_credible_finish(mrd_credible *credible)
 {
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(c->cat); i++) {
-        mrd_credible_row *row = &c->rows[i];
+    for (mrd_proc_id id = 0; id < mrd_catalog_processes(credible->cat); id++) {
+        mrd_credible_row *row = &credible->rows[id];
 
-        visit_steps(c, i, (mrd_ev_ns){ INT64_MAX }, false);
+        visit_steps(credible, id, (mrd_ev_ns){ INT64_MAX }, false);
         if (row->steps < 2 || row->steps_empty < row->steps)
             row->steps_empty = 0;
     }
-    for (size_t i = 0; i < c->n_launches; i++) {
-        const launch *g = &c->launches[i];
-        mrd_credible_row *row = &c->rows[g->process];
+    for (size_t i = 0; i < credible->n_launches; i++) {
+        const launch *g = &credible->launches[i];
+        mrd_credible_row *row = &credible->rows[g->process];
 
         if (g->early_ns > 0 && (g->is_graph || !g->has_kernel)) {
             row->early++;
@@ -389,7 +392,7 @@ mrd_credible_finish(mrd_credible *c)
         if (!g->is_graph)
             continue;
         /* The trace ended before the kernels of later launches ran. */
-        if (!g->has_kernel && mrd_ev_after(g->ts, c->devices[g->process].begin))
+        if (!g->has_kernel && mrd_ev_after(g->ts, credible->devices[g->process].begin))
             continue;
         row->graphs++;
         row->graphs_empty += !g->has_kernel;
@@ -397,9 +400,9 @@ mrd_credible_finish(mrd_credible *c)
 }
 
 const mrd_credible_row *
-mrd_credible_of(const mrd_credible *c, mrd_proc_id process)
+mrd_credible_of(const mrd_credible *credible, mrd_proc_id process)
 {
-    return &c->rows[process];
+    return &credible->rows[process];
 }
 
 bool

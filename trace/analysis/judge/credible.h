@@ -46,20 +46,20 @@ typedef struct {
 typedef struct mrd_credible mrd_credible;
 
 mrd_credible *mrd_credible_new(const mrd_catalog *cat); /* NULL if out of memory */
-void mrd_credible_free(mrd_credible *c);                /* NULL is fine */
+void mrd_credible_free(mrd_credible *credible);         /* NULL is fine */
 /* Gets the number that a framework's tracer gives a launch and everything that it launched: the
  * argument "correlation". `key` is the string id of this name. Returns false if the event has no
  * number. */
 bool mrd_credible_number(const mrd_catalog *cat, mrd_sid key, const mrd_event *ev, uint64_t *ret);
 /* Adds a span of a device. `number` is its number, NULL if it has none. `is_launched` means that the
  * trace contains its launch. Errors: NOMEM. */
-mrd_err mrd_credible_device(mrd_credible *c, const mrd_work *work, const mrd_event *ev,
+mrd_err mrd_credible_device(mrd_credible *credible, const mrd_work *work, const mrd_event *ev,
                             const uint64_t *number, bool is_launched);
 /* Adds any other span. Errors: NOMEM. */
-mrd_err mrd_credible_other(mrd_credible *c, const mrd_event *ev, const uint64_t *number);
-void mrd_credible_finish(mrd_credible *c);
+mrd_err mrd_credible_other(mrd_credible *credible, const mrd_event *ev, const uint64_t *number);
+void mrd_credible_finish(mrd_credible *credible);
 /* Returns the findings for a process. Call after mrd_credible_finish. Borrowed. */
-const mrd_credible_row *mrd_credible_of(const mrd_credible *c, mrd_proc_id process);
+const mrd_credible_row *mrd_credible_of(const mrd_credible *credible, mrd_proc_id process);
 /* Returns true if these findings make the shares of the process's devices unknown. */
 bool mrd_credible_hides(const mrd_credible_row *row);
 

@@ -56,56 +56,56 @@ struct mrd_host_work {
 mrd_host_work *
 mrd_host_work_new(const mrd_workers *who, size_t processes)
 {
-    mrd_host_work *h = calloc(1, sizeof(*h));
+    mrd_host_work *work = calloc(1, sizeof(*work));
 
-    if (h == NULL)
+    if (work == NULL)
         return NULL;
-    h->n_workers = mrd_workers_count(who);
-    h->workers = calloc(h->n_workers + 1, sizeof(*h->workers));
-    h->processes = calloc(processes + 1, sizeof(process_state *));
-    h->n_processes = h->processes == NULL ? 0 : processes;
-    if (h->workers == NULL || h->processes == NULL)
+    work->n_workers = mrd_workers_count(who);
+    work->workers = calloc(work->n_workers + 1, sizeof(*work->workers));
+    work->processes = calloc(processes + 1, sizeof(process_state *));
+    work->n_processes = work->processes == NULL ? 0 : processes;
+    if (work->workers == NULL || work->processes == NULL)
         goto fail;
-    for (size_t i = 0; i < h->n_workers; i++) {
-        h->workers[i].device_end = (mrd_ev_ns){ INT64_MIN };
-        h->workers[i].lost_end = h->workers[i].counted = h->workers[i].device_end;
+    for (size_t i = 0; i < work->n_workers; i++) {
+        work->workers[i].device_end = (mrd_ev_ns){ INT64_MIN };
+        work->workers[i].lost_end = work->workers[i].counted = work->workers[i].device_end;
     }
-    for (mrd_proc_id i = 0; i < processes; i++) {
-        uint32_t first, n = mrd_workers_of_process(who, i, &first);
+    for (mrd_proc_id id = 0; id < processes; id++) {
+        uint32_t first, n = mrd_workers_of_process(who, id, &first);
 
         if (n == 0)
             continue;
-        if ((h->processes[i] = calloc(1, sizeof(process_state))) == NULL)
+        if ((work->processes[id] = calloc(1, sizeof(process_state))) == NULL)
             goto fail;
-        h->processes[i]->first = first;
-        h->processes[i]->workers = n;
+        work->processes[id]->first = first;
+        work->processes[id]->workers = n;
     }
-    return h;
+    return work;
 fail:
-    mrd_host_work_free(h);
+    mrd_host_work_free(work);
     return NULL;
 }
 
 void
-mrd_host_work_free(mrd_host_work *h)
+mrd_host_work_free(mrd_host_work *work)
 {
-    if (h == NULL)
+    if (work == NULL)
         return;
-    for (size_t i = 0; i < h->n_processes; i++)
-        free(h->processes[i]);
-    free(h->processes);
-    free(h->workers);
-    mrd_map_fini(&h->by_name);
-    free(h->rows);
-    free(h->cells);
-    free(h);
+    for (size_t i = 0; i < work->n_processes; i++)
+        free(work->processes[i]);
+    free(work->processes);
+    free(work->workers);
+    mrd_map_fini(&work->by_name);
+    free(work->rows);
+    free(work->cells);
+    free(work);
 }
 
 /* Counts what the kept spans cover of the worker's pause, which has lasted until `to` at least. */
 static void
-count_pause(mrd_host_work *h, const process_state *p, uint32_t worker, mrd_ev_ns to)
+count_pause(mrd_host_work *work, const process_state *state, uint32_t worker, mrd_ev_ns to)
 {
-    worker_state *w = &h->workers[worker];
+    worker_state *w = &work->workers[worker];
     mrd_ev_ns from = mrd_ev_max(w->device_end, w->counted);
 
     if (!mrd_ev_before(from, to))
@@ -113,15 +113,15 @@ count_pause(mrd_host_work *h, const process_state *p, uint32_t worker, mrd_ev_ns
     w->counted = to;
     if (mrd_ev_after(w->lost_end, w->device_end))
         return;
-    for (unsigned i = 0; i < p->n; i++) {
-        const host_span *s = &p->kept[i];
-        mrd_ev_ns begin, end = mrd_ev_min(s->end, to);
+    for (unsigned i = 0; i < state->n; i++) {
+        const host_span *span = &state->kept[i];
+        mrd_ev_ns begin, end = mrd_ev_min(span->end, to);
         name_cell *cell;
 
-        if (!mrd_ev_after(end, from) || (s->worker != MRD_NO_WORKER && s->worker != worker))
+        if (!mrd_ev_after(end, from) || (span->worker != MRD_NO_WORKER && span->worker != worker))
             continue;
-        cell = &h->cells[h->rows[s->row].cells + worker - p->first];
-        begin = mrd_ev_max(mrd_ev_max(s->begin, from), cell->until);
+        cell = &work->cells[work->rows[span->row].cells + worker - state->first];
+        begin = mrd_ev_max(mrd_ev_max(span->begin, from), cell->until);
         if (!mrd_ev_before(begin, end))
             continue;
         if (!mrd_ev_after(cell->until, w->device_end)) /* the first time in this pause */
@@ -134,20 +134,20 @@ count_pause(mrd_host_work *h, const process_state *p, uint32_t worker, mrd_ev_ns
 
 /* Takes back what was counted for a worker since its last device span. */
 static void
-drop_pause(mrd_host_work *h, uint32_t worker)
+drop_pause(mrd_host_work *work, uint32_t worker)
 {
-    const worker_state *w = &h->workers[worker];
+    const worker_state *state = &work->workers[worker];
 
-    if (!mrd_ev_after(w->counted, w->device_end))
+    if (!mrd_ev_after(state->counted, state->device_end))
         return;
-    for (size_t i = 0; i < h->n_rows; i++) {
-        const name_row *row = &h->rows[i];
+    for (size_t i = 0; i < work->n_rows; i++) {
+        const name_row *row = &work->rows[i];
         name_cell *cell;
 
         if (worker < row->first || worker - row->first >= row->n)
             continue;
-        cell = &h->cells[row->cells + worker - row->first];
-        if (!mrd_ev_after(cell->until, w->device_end))
+        cell = &work->cells[row->cells + worker - row->first];
+        if (!mrd_ev_after(cell->until, state->device_end))
             continue;
         cell->ns -= cell->last_ns;
         cell->last_ns = 0;
@@ -156,128 +156,130 @@ drop_pause(mrd_host_work *h, uint32_t worker)
 
 /* Spans that have ended are counted for all workers. */
 static void
-forget_ended(process_state *p, mrd_ev_ns now)
+forget_ended(process_state *state, mrd_ev_ns now)
 {
     unsigned kept = 0;
 
-    for (unsigned i = 0; i < p->n; i++) {
-        if (mrd_ev_after(p->kept[i].end, now))
-            p->kept[kept++] = p->kept[i];
+    for (unsigned i = 0; i < state->n; i++) {
+        if (mrd_ev_after(state->kept[i].end, now))
+            state->kept[kept++] = state->kept[i];
     }
-    p->n = kept;
+    state->n = kept;
 }
 
 /* Makes space in the list of kept spans, which is full. */
 static void
-make_space(mrd_host_work *h, process_state *p, mrd_ev_ns now)
+make_space(mrd_host_work *work, process_state *state, mrd_ev_ns now)
 {
     unsigned first = 0;
 
-    for (uint32_t i = 0; i < p->workers; i++)
-        count_pause(h, p, p->first + i, now);
-    forget_ended(p, now);
-    if (p->n < MRD_HOST_WORK_OPEN)
+    for (uint32_t i = 0; i < state->workers; i++)
+        count_pause(work, state, state->first + i, now);
+    forget_ended(state, now);
+    if (state->n < MRD_HOST_WORK_OPEN)
         return;
-    for (unsigned i = 1; i < p->n; i++)
-        first = mrd_ev_before(p->kept[i].end, p->kept[first].end) ? i : first;
-    for (unsigned i = first + 1; i < p->n; i++)
-        p->kept[i - 1] = p->kept[i];
-    p->n--;
+    for (unsigned i = 1; i < state->n; i++)
+        first = mrd_ev_before(state->kept[i].end, state->kept[first].end) ? i : first;
+    for (unsigned i = first + 1; i < state->n; i++)
+        state->kept[i - 1] = state->kept[i];
+    state->n--;
 }
 
 /* Returns the row of a name. UINT32_MAX if out of memory. */
 static uint32_t
-find_row(mrd_host_work *h, mrd_proc_id process, mrd_sid name)
+find_row(mrd_host_work *work, mrd_proc_id process, mrd_sid name)
 {
-    const process_state *p = h->processes[process];
+    const process_state *state = work->processes[process];
     mrd_map_key key = { process, name, 0 };
-    uint32_t i = mrd_map_get(&h->by_name, key);
+    uint32_t i = mrd_map_get(&work->by_name, key);
 
     if (i != MRD_MAP_NONE)
         return i;
-    if (!MRD_VEC_ROOM(h->rows, h->n_rows, h->cap_rows, 1) ||
-        !MRD_VEC_ROOM(h->cells, h->n_cells, h->cap_cells, p->workers) ||
-        mrd_map_put(&h->by_name, key, (uint32_t) h->n_rows) != MRD_OK)
+    if (!MRD_VEC_ROOM(work->rows, work->n_rows, work->cap_rows, 1) ||
+        !MRD_VEC_ROOM(work->cells, work->n_cells, work->cap_cells, state->workers) ||
+        mrd_map_put(&work->by_name, key, (uint32_t) work->n_rows) != MRD_OK)
         return UINT32_MAX;
-    h->rows[h->n_rows] =
-        (name_row){ .name = name, .first = p->first, .n = p->workers, .cells = h->n_cells };
-    for (uint32_t k = 0; k < p->workers; k++)
-        h->cells[h->n_cells++] = (name_cell){ .until = { INT64_MIN } };
-    return (uint32_t) h->n_rows++;
+    work->rows[work->n_rows] = (name_row){
+        .name = name, .first = state->first, .n = state->workers, .cells = work->n_cells
+    };
+    for (uint32_t k = 0; k < state->workers; k++)
+        work->cells[work->n_cells++] = (name_cell){ .until = { INT64_MIN } };
+    return (uint32_t) work->n_rows++;
 }
 
 static mrd_err
-add_host(mrd_host_work *h, const mrd_work *work, uint32_t worker, const mrd_event *ev)
+add_host(mrd_host_work *host_work, const mrd_work *work, uint32_t worker, const mrd_event *ev)
 {
-    process_state *p = h->processes[work->process];
+    process_state *state = host_work->processes[work->process];
     uint32_t row;
 
-    if (p == NULL || ev->dur_ns <= 0)
+    if (state == NULL || ev->dur_ns <= 0)
         return MRD_OK;
-    if ((row = find_row(h, work->process, ev->name)) == UINT32_MAX)
+    if ((row = find_row(host_work, work->process, ev->name)) == UINT32_MAX)
         return MRD_NOMEM;
-    h->rows[row].all_ns += (uint64_t) ev->dur_ns;
-    if (p->n == MRD_HOST_WORK_OPEN)
-        make_space(h, p, ev->ts);
-    p->kept[p->n++] =
+    host_work->rows[row].all_ns += (uint64_t) ev->dur_ns;
+    if (state->n == MRD_HOST_WORK_OPEN)
+        make_space(host_work, state, ev->ts);
+    state->kept[state->n++] =
         (host_span){ .begin = ev->ts, .end = mrd_event_end(ev), .row = row, .worker = worker };
     return MRD_OK;
 }
 
 mrd_err
-mrd_host_work_add(mrd_host_work *h, mrd_work_kind kind, const mrd_work *work, const mrd_event *ev)
+mrd_host_work_add(mrd_host_work *host_work, mrd_work_kind kind, const mrd_work *work,
+                  const mrd_event *ev)
 {
-    process_state *p;
+    process_state *state;
     worker_state *w;
 
     if (kind == MRD_WORK_HOST || kind == MRD_WORK_LOADING)
-        return add_host(h, work, MRD_NO_WORKER, ev);
+        return add_host(host_work, work, MRD_NO_WORKER, ev);
     if (kind != MRD_WORK_WORKER)
         return MRD_OK;
     if (!work->device)
-        return add_host(h, work, work->worker, ev);
-    w = &h->workers[work->worker];
-    p = h->processes[work->process];
-    count_pause(h, p, work->worker, ev->ts);
-    if (p->workers == 1)
-        forget_ended(p, ev->ts);
+        return add_host(host_work, work, work->worker, ev);
+    w = &host_work->workers[work->worker];
+    state = host_work->processes[work->process];
+    count_pause(host_work, state, work->worker, ev->ts);
+    if (state->workers == 1)
+        forget_ended(state, ev->ts);
     w->any = true;
     w->device_end = mrd_ev_max(w->device_end, mrd_event_end(ev));
     return MRD_OK;
 }
 
 void
-mrd_host_work_lose(mrd_host_work *h, uint32_t worker, const mrd_event *ev)
+mrd_host_work_lose(mrd_host_work *work, uint32_t worker, const mrd_event *ev)
 {
-    worker_state *w = &h->workers[worker];
-    mrd_ev_ns end = mrd_ev_max(w->lost_end, mrd_event_end(ev));
+    worker_state *state = &work->workers[worker];
+    mrd_ev_ns end = mrd_ev_max(state->lost_end, mrd_event_end(ev));
 
-    if (mrd_ev_after(end, w->device_end) && !mrd_ev_after(w->lost_end, w->device_end))
-        drop_pause(h, worker);
-    w->lost_end = end;
+    if (mrd_ev_after(end, state->device_end) && !mrd_ev_after(state->lost_end, state->device_end))
+        drop_pause(work, worker);
+    state->lost_end = end;
 }
 
 static int
 row_order(const void *a, const void *b)
 {
-    const name_row *x = a, *y = b;
+    const name_row *row = a, *y = b;
 
-    return x->name != y->name ? (x->name < y->name ? -1 : 1)
-                              : (x->first < y->first ? -1 : x->first > y->first);
+    return row->name != y->name ? (row->name < y->name ? -1 : 1)
+                                : (row->first < y->first ? -1 : row->first > y->first);
 }
 
 /* Returns the lower median of what the rows of one name cover, over `workers` workers. Those without a
  * cell have 0. `values` has space for them. */
 static uint64_t
-median_of(const mrd_host_work *h, const name_row *row, size_t rows, size_t workers,
+median_of(const mrd_host_work *work, const name_row *row, size_t rows, size_t workers,
           uint64_t *values)
 {
     size_t n = 0, middle = (workers - 1) / 2;
 
     for (size_t i = 0; i < rows; i++) {
         for (uint32_t k = 0; k < row[i].n; k++) {
-            if (h->workers[row[i].first + k].any && h->cells[row[i].cells + k].ns > 0)
-                values[n++] = h->cells[row[i].cells + k].ns;
+            if (work->workers[row[i].first + k].any && work->cells[row[i].cells + k].ns > 0)
+                values[n++] = work->cells[row[i].cells + k].ns;
         }
     }
     if (middle < workers - n)
@@ -288,52 +290,53 @@ median_of(const mrd_host_work *h, const name_row *row, size_t rows, size_t worke
 
 /* Keeps a name as the answer of the workers to which it fits better than those before. */
 static void
-judge_name(mrd_host_work *h, const name_row *row, uint64_t median_ns)
+judge_name(mrd_host_work *work, const name_row *row, uint64_t median_ns)
 {
     for (uint32_t k = 0; k < row->n; k++) {
-        worker_state *w = &h->workers[row->first + k];
-        uint64_t ns = h->cells[row->cells + k].ns;
+        worker_state *state = &work->workers[row->first + k];
+        uint64_t ns = work->cells[row->cells + k].ns;
         double excess = ns > median_ns ? (double) (ns - median_ns) : 0,
                score = excess * excess / (double) row->all_ns;
 
-        if (score <= w->most_score)
+        if (score <= state->most_score)
             continue;
-        w->most = (mrd_host_excess){ .name = row->name, .ns = ns, .median_ns = median_ns };
-        w->most_score = score;
+        state->most = (mrd_host_excess){ .name = row->name, .ns = ns, .median_ns = median_ns };
+        state->most_score = score;
     }
 }
 
 mrd_err
-mrd_host_work_finish(mrd_host_work *h)
+mrd_host_work_finish(mrd_host_work *work)
 {
-    uint64_t *values = calloc(h->n_workers + 1, sizeof(*values));
+    uint64_t *values = calloc(work->n_workers + 1, sizeof(*values));
     size_t workers = 0, next;
 
     if (values == NULL)
         return MRD_NOMEM;
-    for (uint32_t i = 0; i < h->n_workers; i++) {
-        workers += h->workers[i].any;
-        drop_pause(h, i);
+    for (uint32_t i = 0; i < work->n_workers; i++) {
+        workers += work->workers[i].any;
+        drop_pause(work, i);
     }
-    if (h->n_rows > 0)
-        qsort(h->rows, h->n_rows, sizeof(*h->rows), row_order);
-    for (size_t i = 0; i < h->n_rows && workers > 1; i = next) {
+    if (work->n_rows > 0)
+        qsort(work->rows, work->n_rows, sizeof(*work->rows), row_order);
+    for (size_t i = 0; i < work->n_rows && workers > 1; i = next) {
         uint64_t median_ns;
 
-        for (next = i + 1; next < h->n_rows && h->rows[next].name == h->rows[i].name; next++)
+        for (next = i + 1; next < work->n_rows && work->rows[next].name == work->rows[i].name;
+             next++)
             continue;
-        median_ns = median_of(h, &h->rows[i], next - i, workers, values);
+        median_ns = median_of(work, &work->rows[i], next - i, workers, values);
         for (size_t k = i; k < next; k++)
-            judge_name(h, &h->rows[k], median_ns);
+            judge_name(work, &work->rows[k], median_ns);
     }
     free(values);
     return MRD_OK;
 }
 
 mrd_host_excess
-mrd_host_work_of(const mrd_host_work *h, uint32_t worker, const mrd_lateness_sum *late)
+mrd_host_work_of(const mrd_host_work *work, uint32_t worker, const mrd_lateness_sum *late)
 {
-    const mrd_host_excess *most = &h->workers[worker].most;
+    const mrd_host_excess *most = &work->workers[worker].most;
     int64_t idle_ns = late->part_ns[MRD_REPORT_IDLE] + late->part_ns[MRD_REPORT_HOST];
 
     idle_ns = (idle_ns > 0 ? idle_ns : 0) + (late->began_ns > 0 ? late->began_ns : 0);

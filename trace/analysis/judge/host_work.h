@@ -38,18 +38,18 @@ typedef struct mrd_host_work mrd_host_work;
 
 /* Returns NULL if out of memory. */
 mrd_host_work *mrd_host_work_new(const mrd_workers *who, size_t processes);
-void mrd_host_work_free(mrd_host_work *h); /* NULL is fine */
+void mrd_host_work_free(mrd_host_work *work); /* NULL is fine */
 /* Adds a finished span, in the order of begins. `kind` and `work` come from mrd_workers_see.
  * Errors: NOMEM. */
-mrd_err mrd_host_work_add(mrd_host_work *h, mrd_work_kind kind, const mrd_work *work,
+mrd_err mrd_host_work_add(mrd_host_work *host_work, mrd_work_kind kind, const mrd_work *work,
                           const mrd_event *ev);
 /* Leaves out the time of `ev`, in which events of this worker were lost. */
-void mrd_host_work_lose(mrd_host_work *h, uint32_t worker, const mrd_event *ev);
+void mrd_host_work_lose(mrd_host_work *work, uint32_t worker, const mrd_event *ev);
 /* Must be called once, after the last span and before mrd_host_work_of. Errors: NOMEM. */
-mrd_err mrd_host_work_finish(mrd_host_work *h);
+mrd_err mrd_host_work_finish(mrd_host_work *work);
 /* Returns the answer, if its excess is at least a quarter of the time that the worker was late
  * because its device was idle, or because it started later. */
-mrd_host_excess mrd_host_work_of(const mrd_host_work *h, uint32_t worker,
+mrd_host_excess mrd_host_work_of(const mrd_host_work *work, uint32_t worker,
                                  const mrd_lateness_sum *late);
 
 #endif

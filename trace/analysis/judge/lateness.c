@@ -39,99 +39,100 @@ struct mrd_lateness {
 mrd_lateness *
 mrd_lateness_new(size_t workers)
 {
-    mrd_lateness *l = calloc(1, sizeof(*l));
+    mrd_lateness *lateness = calloc(1, sizeof(*lateness));
 
-    if (l == NULL || (l->workers = calloc(workers + 1, sizeof(*l->workers))) == NULL) {
-        free(l);
+    if (lateness == NULL ||
+        (lateness->workers = calloc(workers + 1, sizeof(*lateness->workers))) == NULL) {
+        free(lateness);
         return NULL;
     }
-    return l;
+    return lateness;
 }
 
 void
-mrd_lateness_free(mrd_lateness *l)
+mrd_lateness_free(mrd_lateness *lateness)
 {
-    if (l == NULL)
+    if (lateness == NULL)
         return;
-    free(l->workers);
-    free(l->groups);
-    free(l);
+    free(lateness->workers);
+    free(lateness->groups);
+    free(lateness);
 }
 
 /* Returns the running part that ends first; NULL if none runs. */
 static taken_part *
-first_to_end(worker_state *w)
+first_to_end(worker_state *state)
 {
     taken_part *first = NULL;
 
-    for (unsigned i = 0; i < w->n; i++) {
-        taken_part *p = &w->parts[i];
+    for (unsigned i = 0; i < state->n; i++) {
+        taken_part *part = &state->parts[i];
 
-        if (p->is_running && (first == NULL || mrd_ev_before(p->end, first->end)))
-            first = p;
+        if (part->is_running && (first == NULL || mrd_ev_before(part->end, first->end)))
+            first = part;
     }
     return first;
 }
 
 void
-mrd_lateness_leave(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_ns to)
+mrd_lateness_leave(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times, mrd_ev_ns to)
 {
-    worker_state *w = &l->workers[worker];
+    worker_state *state = &lateness->workers[worker];
 
-    while (w->running > 0) {
-        taken_part *p = first_to_end(w);
+    while (state->running > 0) {
+        taken_part *part = first_to_end(state);
 
-        if (mrd_ev_after(p->end, to))
+        if (mrd_ev_after(part->end, to))
             return;
-        mrd_worker_time_read(t, p->end, p->end_ns);
-        p->is_running = false;
-        w->running--;
+        mrd_worker_time_read(times, part->end, part->end_ns);
+        part->is_running = false;
+        state->running--;
     }
 }
 
 void
-mrd_lateness_begin(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_ns end)
+mrd_lateness_begin(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times, mrd_ev_ns end)
 {
-    worker_state *w = &l->workers[worker];
-    taken_part *p;
+    worker_state *state = &lateness->workers[worker];
+    taken_part *part;
 
-    if (w->n == 0) /* the begin of the window is a possible start, too */
-        w->parts[w->n++] = (taken_part){ .begin = { INT64_MIN }, .end = t->first };
-    w->next = w->next == 0 ? 1 : w->next;
-    p = &w->parts[w->next];
-    w->running -= w->next < w->n && p->is_running;
-    w->n = w->next == w->n ? w->n + 1 : w->n;
-    w->next = (w->next + 1) % MRD_LATENESS_KEPT;
-    *p = (taken_part){ .begin = t->now, .end = end, .is_running = true };
-    mrd_worker_time_read(t, t->now, p->begin_ns);
-    w->running++;
+    if (state->n == 0) /* the begin of the window is a possible start, too */
+        state->parts[state->n++] = (taken_part){ .begin = { INT64_MIN }, .end = times->first };
+    state->next = state->next == 0 ? 1 : state->next;
+    part = &state->parts[state->next];
+    state->running -= state->next < state->n && part->is_running;
+    state->n = state->next == state->n ? state->n + 1 : state->n;
+    state->next = (state->next + 1) % MRD_LATENESS_KEPT;
+    *part = (taken_part){ .begin = times->now, .end = end, .is_running = true };
+    mrd_worker_time_read(times, times->now, part->begin_ns);
+    state->running++;
 }
 
 /* Returns the worker's part that begins at this time; NULL if it is no longer stored. */
 static taken_part *
-part_at(worker_state *w, mrd_ev_ns begin)
+part_at(worker_state *state, mrd_ev_ns begin)
 {
-    for (unsigned i = 1; i < w->n; i++)
-        if (w->parts[i].begin.ns == begin.ns)
-            return &w->parts[i];
+    for (unsigned i = 1; i < state->n; i++)
+        if (state->parts[i].begin.ns == begin.ns)
+            return &state->parts[i];
     return NULL;
 }
 
 /* Returns the part that was left nearest to `at`, among the parts left at or before `until`. Each
  * worker with a part has at least the begin of its window. */
 static const taken_part *
-left_near(const worker_state *w, mrd_ev_ns until, mrd_ev_ns at)
+left_near(const worker_state *state, mrd_ev_ns until, mrd_ev_ns at)
 {
-    const taken_part *best = &w->parts[0];
+    const taken_part *best = &state->parts[0];
     uint64_t least = UINT64_MAX;
 
-    for (unsigned i = 0; i < w->n; i++) {
-        const taken_part *p = &w->parts[i];
-        uint64_t apart = mrd_ev_after(p->end, at) ? (uint64_t) p->end.ns - (uint64_t) at.ns
-                                                  : (uint64_t) at.ns - (uint64_t) p->end.ns;
+    for (unsigned i = 0; i < state->n; i++) {
+        const taken_part *part = &state->parts[i];
+        uint64_t apart = mrd_ev_after(part->end, at) ? (uint64_t) part->end.ns - (uint64_t) at.ns
+                                                     : (uint64_t) at.ns - (uint64_t) part->end.ns;
 
-        if (!p->is_running && !mrd_ev_after(p->end, until) && apart < least) {
-            best = p;
+        if (!part->is_running && !mrd_ev_after(part->end, until) && apart < least) {
+            best = part;
             least = apart;
         }
     }
@@ -141,23 +142,23 @@ left_near(const worker_state *w, mrd_ev_ns until, mrd_ev_ns at)
 /* Finds the newest collective that both workers left before these begins. Returns false if none of
  * the stored ones is. */
 static bool
-left_together(const worker_state *a, mrd_ev_ns a_until, const worker_state *b, mrd_ev_ns b_until,
-              const taken_part **ret_a, const taken_part **ret_b)
+left_together(const worker_state *state, mrd_ev_ns a_until, const worker_state *b,
+              mrd_ev_ns b_until, const taken_part **ret_a, const taken_part **ret_b)
 {
     const taken_part *best = NULL;
 
-    for (unsigned i = 1; i < a->n; i++) {
-        const taken_part *p = &a->parts[i];
+    for (unsigned i = 1; i < state->n; i++) {
+        const taken_part *part = &state->parts[i];
 
-        if (p->id == 0 || p->is_running || mrd_ev_after(p->end, a_until) ||
-            (best != NULL && !mrd_ev_after(p->end, best->end)))
+        if (part->id == 0 || part->is_running || mrd_ev_after(part->end, a_until) ||
+            (best != NULL && !mrd_ev_after(part->end, best->end)))
             continue;
         for (unsigned k = 1; k < b->n; k++) {
             const taken_part *q = &b->parts[k];
 
-            if (q->id != p->id || q->is_running || mrd_ev_after(q->end, b_until))
+            if (q->id != part->id || q->is_running || mrd_ev_after(q->end, b_until))
                 continue;
-            *ret_a = best = p;
+            *ret_a = best = part;
             *ret_b = q;
         }
     }
@@ -167,10 +168,10 @@ left_together(const worker_state *a, mrd_ev_ns a_until, const worker_state *b, m
 /* Splits the lateness of `last` against `middle`, which are parts of c. Their stored parts are
  * `mine` and `other`. */
 static void
-divide(reason *r, const mrd_lateness *l, const mrd_gather_part *last, const mrd_gather_part *middle,
-       const taken_part *mine, const taken_part *other)
+divide(reason *r, const mrd_lateness *lateness, const mrd_gather_part *last,
+       const mrd_gather_part *middle, const taken_part *mine, const taken_part *other)
 {
-    const worker_state *me = &l->workers[last->core], *it = &l->workers[middle->core];
+    const worker_state *me = &lateness->workers[last->core], *it = &lateness->workers[middle->core];
     const taken_part *my_start = NULL, *other_start = NULL;
 
     if (!left_together(me, last->begin, it, middle->begin, &my_start, &other_start)) {
@@ -187,40 +188,41 @@ divide(reason *r, const mrd_lateness *l, const mrd_gather_part *last, const mrd_
 }
 
 mrd_err
-mrd_lateness_met(mrd_lateness *l, const mrd_gathered *c)
+mrd_lateness_met(mrd_lateness *lateness, const mrd_gathered *group)
 {
-    const mrd_gather_part *last = &c->parts[c->n - 1], *middle = &c->parts[(c->n - 1) / 2];
-    const taken_part *mine = part_at(&l->workers[last->core], last->begin),
-                     *other = part_at(&l->workers[middle->core], middle->begin);
+    const mrd_gather_part *last = &group->parts[group->n - 1],
+                          *middle = &group->parts[(group->n - 1) / 2];
+    const taken_part *mine = part_at(&lateness->workers[last->core], last->begin),
+                     *other = part_at(&lateness->workers[middle->core], middle->begin);
     reason *r;
 
-    while (l->n_groups <= c->group) {
-        if (!MRD_VEC_ROOM(l->groups, l->n_groups, l->cap_groups, 1))
+    while (lateness->n_groups <= group->group) {
+        if (!MRD_VEC_ROOM(lateness->groups, lateness->n_groups, lateness->cap_groups, 1))
             return MRD_NOMEM;
-        l->groups[l->n_groups++] = (reason){ 0 };
+        lateness->groups[lateness->n_groups++] = (reason){ 0 };
     }
-    r = &l->groups[c->group];
-    *r = (reason){ .id = c->id, .n = c->n };
-    for (size_t i = 0; i < c->n; i++) {
-        taken_part *p = part_at(&l->workers[c->parts[i].core], c->parts[i].begin);
+    r = &lateness->groups[group->group];
+    *r = (reason){ .id = group->id, .n = group->n };
+    for (size_t i = 0; i < group->n; i++) {
+        taken_part *part = part_at(&lateness->workers[group->parts[i].core], group->parts[i].begin);
 
-        if (p != NULL)
-            p->id = c->id;
+        if (part != NULL)
+            part->id = group->id;
     }
     if (mine != NULL && other != NULL)
-        divide(r, l, last, middle, mine, other);
+        divide(r, lateness, last, middle, mine, other);
     return MRD_OK;
 }
 
 uint64_t
-mrd_lateness_done(mrd_lateness *l, const mrd_gathered *c)
+mrd_lateness_done(mrd_lateness *lateness, const mrd_gathered *group)
 {
-    mrd_lateness_sum *sum = &l->workers[c->parts[c->n - 1].core].sum;
-    const reason *r = c->group < l->n_groups ? &l->groups[c->group] : NULL;
+    mrd_lateness_sum *sum = &lateness->workers[group->parts[group->n - 1].core].sum;
+    const reason *r = group->group < lateness->n_groups ? &lateness->groups[group->group] : NULL;
     int64_t brought;
 
     sum->count++;
-    if (r == NULL || r->id != c->id || r->n != c->n || !r->known) {
+    if (r == NULL || r->id != group->id || r->n != group->n || !r->known) {
         sum->unknown++;
         return 0;
     }
@@ -234,7 +236,7 @@ mrd_lateness_done(mrd_lateness *l, const mrd_gathered *c)
 }
 
 const mrd_lateness_sum *
-mrd_lateness_of(const mrd_lateness *l, uint32_t worker)
+mrd_lateness_of(const mrd_lateness *lateness, uint32_t worker)
 {
-    return &l->workers[worker].sum;
+    return &lateness->workers[worker].sum;
 }

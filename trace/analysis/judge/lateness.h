@@ -36,20 +36,23 @@ typedef struct {
 typedef struct mrd_lateness mrd_lateness;
 
 mrd_lateness *mrd_lateness_new(size_t workers); /* NULL if out of memory */
-void mrd_lateness_free(mrd_lateness *l);        /* NULL is fine */
+void mrd_lateness_free(mrd_lateness *lateness); /* NULL is fine */
 /* Advances the worker's account to the ends of its collectives that lie at or before `to`, and
  * stores the account at each end. Call before the account advances to `to`. */
-void mrd_lateness_leave(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_ns to);
-/* Adds the worker's part of a collective, from t->now to `end`. */
-void mrd_lateness_begin(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_ns end);
-/* The last part of the collective c began (mrd_gather_on_met). Errors: NOMEM. */
-mrd_err mrd_lateness_met(mrd_lateness *l, const mrd_gathered *c);
+void mrd_lateness_leave(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times,
+                        mrd_ev_ns to);
+/* Adds the worker's part of a collective, from times->now to `end`. */
+void mrd_lateness_begin(mrd_lateness *lateness, uint32_t worker, mrd_worker_time *times,
+                        mrd_ev_ns end);
+/* The last part of the collective group began (mrd_gather_on_met). Errors: NOMEM. */
+mrd_err mrd_lateness_met(mrd_lateness *lateness, const mrd_gathered *group);
 /*
  * Counts a collective that is complete. Returns how much of the lateness the last worker had before
  * it: it left the previous collective later than the middle worker, or spent more time in other
  * collectives. Returns 0 if the reason is unknown.
  */
-uint64_t mrd_lateness_done(mrd_lateness *l, const mrd_gathered *c);
-const mrd_lateness_sum *mrd_lateness_of(const mrd_lateness *l, uint32_t worker); /* borrowed */
+uint64_t mrd_lateness_done(mrd_lateness *lateness, const mrd_gathered *group);
+const mrd_lateness_sum *mrd_lateness_of(const mrd_lateness *lateness,
+                                        uint32_t worker); /* borrowed */
 
 #endif

@@ -34,12 +34,12 @@ typedef struct mrd_proof mrd_proof;
 
 /* NULL if out of memory */
 mrd_proof *mrd_proof_new(const mrd_sink_env *env, const mrd_workers *who);
-void mrd_proof_free(mrd_proof *p); /* NULL is fine */
+void mrd_proof_free(mrd_proof *proof); /* NULL is fine */
 /* Sets the longest span of a worker's device. This is the longest time between two points at which
  * the device's clock was compared with the host's clock. */
-void mrd_proof_span(mrd_proof *p, uint32_t worker, uint64_t span_ns);
-bool mrd_proof_of(const mrd_proof *p, const mrd_gathered *c, mrd_doubts *ret);
+void mrd_proof_span(mrd_proof *proof, uint32_t worker, uint64_t span_ns);
+bool mrd_proof_of(const mrd_proof *proof, const mrd_gathered *group, mrd_doubts *ret);
 /* Returns true if a check has contradicted a clock since mrd_proof_new. */
-bool mrd_proof_fell(const mrd_proof *p);
+bool mrd_proof_fell(const mrd_proof *proof);
 
 #endif

@@ -191,40 +191,40 @@ typedef struct {
 typedef struct mrd_report mrd_report;
 
 mrd_report *mrd_report_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_report_free(mrd_report *r);
+void mrd_report_free(mrd_report *report);
 /* Adds an event. Errors: NOMEM, STATE (unknown track or another profile). */
-mrd_err mrd_report_add(mrd_report *r, const mrd_event *ev);
+mrd_err mrd_report_add(mrd_report *report, const mrd_event *ev);
 /* Call once, after the last event and before the functions below. */
-mrd_err mrd_report_finish(mrd_report *r);
+mrd_err mrd_report_finish(mrd_report *report);
 
 /* Results, all borrowed. Workers are sorted by rank, instance, process and core. Collectives are
  * sorted by falling waits, then name. Paces are sorted like workers, and pauses and steps by
  * falling length. */
-const mrd_report_totals *mrd_report_totals_of(const mrd_report *r);
-const mrd_report_worker *mrd_report_workers(const mrd_report *r, size_t *ret_n);
-const mrd_report_collective *mrd_report_collectives(const mrd_report *r, size_t *ret_n);
-const mrd_report_pace *mrd_report_paces(const mrd_report *r, size_t *ret_n);
+const mrd_report_totals *mrd_report_totals_of(const mrd_report *report);
+const mrd_report_worker *mrd_report_workers(const mrd_report *report, size_t *ret_n);
+const mrd_report_collective *mrd_report_collectives(const mrd_report *report, size_t *ret_n);
+const mrd_report_pace *mrd_report_paces(const mrd_report *report, size_t *ret_n);
 /* Returns the number of steps of a process. Call after finish. */
-uint64_t mrd_report_steps_of(const mrd_report *r, mrd_proc_id process);
-const mrd_report_pause *mrd_report_pauses(const mrd_report *r, size_t *ret_n);
-const mrd_report_step *mrd_report_slow_steps(const mrd_report *r, size_t *ret_n);
+uint64_t mrd_report_steps_of(const mrd_report *report, mrd_proc_id process);
+const mrd_report_pause *mrd_report_pauses(const mrd_report *report, size_t *ret_n);
+const mrd_report_step *mrd_report_slow_steps(const mrd_report *report, size_t *ret_n);
 /* Returns steps over time, and the critical path through them. Workers are numbered as in
  * mrd_report_workers. */
-const mrd_step_path *mrd_report_path(const mrd_report *r);
-const mrd_kernels *mrd_report_kernels(const mrd_report *r);
+const mrd_step_path *mrd_report_path(const mrd_report *report);
+const mrd_kernels *mrd_report_kernels(const mrd_report *report);
 /* Returns the trend of the mean step of each block of mrd_step_path_blocks. The last block is left
  * out if it has fewer steps. */
-mrd_trend mrd_report_trend(const mrd_report *r);
+mrd_trend mrd_report_trend(const mrd_report *report);
 /* Returns an incomplete collective: the one with the most parts, or the longest of several. */
-const mrd_report_absence *mrd_report_absent(const mrd_report *r);
+const mrd_report_absence *mrd_report_absent(const mrd_report *report);
 /* Returns the state at the end of the recording, in which totals.open spans did not end. */
-const mrd_standstill *mrd_report_standstill(const mrd_report *r);
+const mrd_standstill *mrd_report_standstill(const mrd_report *report);
 /* Returns the comparison of program phases. Its `workers` is 0 in other traces. */
-const mrd_imbalance *mrd_report_imbalance(const mrd_report *r);
+const mrd_imbalance *mrd_report_imbalance(const mrd_report *report);
 /* Stores labels as mrd_workers_labels does. */
-size_t mrd_report_labels(const mrd_report *r, mrd_sid *ret_labels, size_t most);
+size_t mrd_report_labels(const mrd_report *report, mrd_sid *ret_labels, size_t most);
 /* Returns the impossible records of a process. Call after finish. */
-const mrd_credible_row *mrd_report_credible(const mrd_report *r, mrd_proc_id process);
-uint64_t mrd_report_window(const mrd_report_worker *w);
+const mrd_credible_row *mrd_report_credible(const mrd_report *report, mrd_proc_id process);
+uint64_t mrd_report_window(const mrd_report_worker *worker);
 
 #endif

@@ -22,47 +22,49 @@ struct mrd_standstill {
 mrd_standstill *
 mrd_standstill_new(const mrd_catalog *cat)
 {
-    mrd_standstill *s = calloc(1, sizeof(*s));
+    mrd_standstill *standstill = calloc(1, sizeof(*standstill));
 
-    if (s == NULL)
+    if (standstill == NULL)
         return NULL;
-    s->cat = cat;
-    s->n = mrd_catalog_processes(cat);
-    s->end = (mrd_ev_ns){ INT64_MIN };
-    if ((s->processes = calloc(s->n + 1, sizeof(*s->processes))) == NULL) {
-        free(s);
+    standstill->cat = cat;
+    standstill->n = mrd_catalog_processes(cat);
+    standstill->end = (mrd_ev_ns){ INT64_MIN };
+    if ((standstill->processes = calloc(standstill->n + 1, sizeof(*standstill->processes))) ==
+        NULL) {
+        free(standstill);
         return NULL;
     }
-    for (size_t i = 0; i < s->n; i++)
-        s->processes[i] = (mrd_at_end){ .process = (mrd_proc_id) i,
-                                        .lnc_idx = MRD_NONE,
-                                        .start = { INT64_MIN },
-                                        .last = { INT64_MIN } };
-    return s;
+    for (size_t i = 0; i < standstill->n; i++)
+        standstill->processes[i] = (mrd_at_end){ .process = (mrd_proc_id) i,
+                                                 .lnc_idx = MRD_NONE,
+                                                 .start = { INT64_MIN },
+                                                 .last = { INT64_MIN } };
+    return standstill;
 }
 
 void
-mrd_standstill_free(mrd_standstill *s)
+mrd_standstill_free(mrd_standstill *standstill)
 {
-    if (s == NULL)
+    if (standstill == NULL)
         return;
-    free(s->processes);
-    free(s);
+    free(standstill->processes);
+    free(standstill);
 }
 
 void
-mrd_standstill_ended(mrd_standstill *s, mrd_proc_id process, mrd_ended kind, const mrd_event *ev)
+mrd_standstill_ended(mrd_standstill *standstill, mrd_proc_id process, mrd_ended kind,
+                     const mrd_event *ev)
 {
     mrd_ev_ns end = mrd_event_end(ev);
-    mrd_at_end *p = &s->processes[process];
+    mrd_at_end *at_end = &standstill->processes[process];
 
-    if (p->last_name == MRD_SID_EMPTY || mrd_ev_after(end, p->last)) {
-        p->last = end;
-        p->last_name = ev->name;
+    if (at_end->last_name == MRD_SID_EMPTY || mrd_ev_after(end, at_end->last)) {
+        at_end->last = end;
+        at_end->last_name = ev->name;
     }
-    s->end = mrd_ev_max(s->end, end);
+    standstill->end = mrd_ev_max(standstill->end, end);
     for (unsigned k = kind; k < MRD_ENDED_KINDS; k++) {
-        ends *e = &s->ends[k];
+        ends *e = &standstill->ends[k];
 
         if (e->n++ == 0)
             e->last = end;
@@ -75,92 +77,93 @@ mrd_standstill_ended(mrd_standstill *s, mrd_proc_id process, mrd_ended kind, con
 }
 
 void
-mrd_standstill_lost(mrd_standstill *s, const mrd_event *ev)
+mrd_standstill_lost(mrd_standstill *standstill, const mrd_event *ev)
 {
     for (unsigned k = 0; k < MRD_ENDED_KINDS; k++)
-        if (s->ends[k].n > 0)
-            s->ends[k].last = mrd_ev_max(s->ends[k].last, mrd_event_end(ev));
+        if (standstill->ends[k].n > 0)
+            standstill->ends[k].last = mrd_ev_max(standstill->ends[k].last, mrd_event_end(ev));
 }
 
 void
-mrd_standstill_open(mrd_standstill *s, const mrd_event *ev)
+mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, ev->track);
-    mrd_at_end *p = &s->processes[t->process];
+    const mrd_track *track = mrd_catalog_borrow_track(standstill->cat, ev->track);
+    mrd_at_end *end = &standstill->processes[track->process];
 
-    s->end = mrd_ev_max(s->end, ev->ts);
-    if (p->open++ > 0 && mrd_ev_before(ev->ts, p->start))
+    standstill->end = mrd_ev_max(standstill->end, ev->ts);
+    if (end->open++ > 0 && mrd_ev_before(ev->ts, end->start))
         return;
-    p->lnc_idx = t->lnc_idx;
-    p->name = ev->name;
-    p->start = ev->ts;
+    end->lnc_idx = track->lnc_idx;
+    end->name = ev->name;
+    end->start = ev->ts;
 }
 
 /* Returns true if a process is in one span for at least `ns`. */
 static bool
-is_held(const mrd_standstill *s, uint64_t ns)
+is_held(const mrd_standstill *standstill, uint64_t ns)
 {
     bool held = false;
 
-    for (size_t i = 0; i < s->n && !held; i++)
-        held = s->processes[i].open > 0 &&
-               (uint64_t) s->end.ns - (uint64_t) s->processes[i].start.ns >= ns;
+    for (size_t i = 0; i < standstill->n && !held; i++)
+        held = standstill->processes[i].open > 0 &&
+               (uint64_t) standstill->end.ns - (uint64_t) standstill->processes[i].start.ns >= ns;
     return held;
 }
 
 static int
 process_order(const void *a, const void *b, void *self)
 {
-    const mrd_at_end *x = a, *y = b;
+    const mrd_at_end *end = a, *at_end = b;
 
-    return mrd_workers_process_order(self, x->process, y->process);
+    return mrd_workers_process_order(self, end->process, at_end->process);
 }
 
 void
-mrd_standstill_finish(mrd_standstill *s, mrd_ev_ns first, mrd_ev_ns end)
+mrd_standstill_finish(mrd_standstill *standstill, mrd_ev_ns first, mrd_ev_ns end)
 {
     size_t kept = 0;
     const ends *e;
     uint64_t quiet;
 
-    s->end = mrd_ev_max(s->end, end);
-    while (s->kind < MRD_ENDED_ANY && s->ends[s->kind].n == 0)
-        s->kind++;
-    e = &s->ends[s->kind];
+    standstill->end = mrd_ev_max(standstill->end, end);
+    while (standstill->kind < MRD_ENDED_ANY && standstill->ends[standstill->kind].n == 0)
+        standstill->kind++;
+    e = &standstill->ends[standstill->kind];
     if (e->n > 0) {
-        quiet = (uint64_t) s->end.ns - (uint64_t) e->last.ns;
-        s->still = quiet >= MRD_STANDSTILL_LEAST &&
-                   quiet >= ((uint64_t) s->end.ns - (uint64_t) first.ns) / 3 &&
-                   quiet / 2 > e->pause_ns && is_held(s, quiet / 2);
+        quiet = (uint64_t) standstill->end.ns - (uint64_t) e->last.ns;
+        standstill->still = quiet >= MRD_STANDSTILL_LEAST &&
+                            quiet >= ((uint64_t) standstill->end.ns - (uint64_t) first.ns) / 3 &&
+                            quiet / 2 > e->pause_ns && is_held(standstill, quiet / 2);
     }
-    for (size_t i = 0; i < s->n; i++)
-        if (s->processes[i].open > 0 || s->processes[i].last_name != MRD_SID_EMPTY)
-            s->processes[kept++] = s->processes[i];
-    s->n = kept;
+    for (size_t i = 0; i < standstill->n; i++)
+        if (standstill->processes[i].open > 0 ||
+            standstill->processes[i].last_name != MRD_SID_EMPTY)
+            standstill->processes[kept++] = standstill->processes[i];
+    standstill->n = kept;
     if (kept > 0)
-        qsort_r(s->processes, kept, sizeof(*s->processes), process_order,
-                (void *) (uintptr_t) s->cat);
+        qsort_r(standstill->processes, kept, sizeof(*standstill->processes), process_order,
+                (void *) (uintptr_t) standstill->cat);
 }
 
 mrd_ev_ns
-mrd_standstill_end(const mrd_standstill *s)
+mrd_standstill_end(const mrd_standstill *standstill)
 {
-    return s->end;
+    return standstill->end;
 }
 
 bool
-mrd_standstill_since(const mrd_standstill *s, mrd_ev_ns *ret_since, mrd_ended *ret_kind)
+mrd_standstill_since(const mrd_standstill *standstill, mrd_ev_ns *ret_since, mrd_ended *ret_kind)
 {
-    if (!s->still)
+    if (!standstill->still)
         return false;
-    *ret_since = s->ends[s->kind].last;
-    *ret_kind = s->kind;
+    *ret_since = standstill->ends[standstill->kind].last;
+    *ret_kind = standstill->kind;
     return true;
 }
 
 const mrd_at_end *
-mrd_standstill_processes(const mrd_standstill *s, size_t *ret_n)
+mrd_standstill_processes(const mrd_standstill *standstill, size_t *ret_n)
 {
-    *ret_n = s->n;
-    return s->processes;
+    *ret_n = standstill->n;
+    return standstill->processes;
 }

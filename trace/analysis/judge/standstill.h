@@ -36,24 +36,25 @@ typedef struct {
 typedef struct mrd_standstill mrd_standstill;
 
 mrd_standstill *mrd_standstill_new(const mrd_catalog *cat); /* NULL if out of memory */
-void mrd_standstill_free(mrd_standstill *s);                /* NULL is fine */
+void mrd_standstill_free(mrd_standstill *standstill);       /* NULL is fine */
 /* Adds a finished span. `kind` is MRD_ENDED_ANY for a span of a host. */
-void mrd_standstill_ended(mrd_standstill *s, mrd_proc_id process, mrd_ended kind,
+void mrd_standstill_ended(mrd_standstill *standstill, mrd_proc_id process, mrd_ended kind,
                           const mrd_event *ev);
 /* Adds a time in which events were lost. Progress is assumed until the event's end. */
-void mrd_standstill_lost(mrd_standstill *s, const mrd_event *ev);
+void mrd_standstill_lost(mrd_standstill *standstill, const mrd_event *ev);
 /* Adds a span without an end. */
-void mrd_standstill_open(mrd_standstill *s, const mrd_event *ev);
+void mrd_standstill_open(mrd_standstill *standstill, const mrd_event *ev);
 /* Call after the last event, with the begin and the end of the recording. */
-void mrd_standstill_finish(mrd_standstill *s, mrd_ev_ns first, mrd_ev_ns end);
+void mrd_standstill_finish(mrd_standstill *standstill, mrd_ev_ns first, mrd_ev_ns end);
 
 /* Returns the end of the recording: the end from finish, or the latest span if that is later. Call
  * after finish. */
-mrd_ev_ns mrd_standstill_end(const mrd_standstill *s);
+mrd_ev_ns mrd_standstill_end(const mrd_standstill *standstill);
 /* Returns true if the job stood still. Then stores the kind of span that decided, and when the last
  * span of this kind ended. */
-bool mrd_standstill_since(const mrd_standstill *s, mrd_ev_ns *ret_since, mrd_ended *ret_kind);
+bool mrd_standstill_since(const mrd_standstill *standstill, mrd_ev_ns *ret_since,
+                          mrd_ended *ret_kind);
 /* Returns all processes with spans, by rank, instance and pid. Borrowed. */
-const mrd_at_end *mrd_standstill_processes(const mrd_standstill *s, size_t *ret_n);
+const mrd_at_end *mrd_standstill_processes(const mrd_standstill *standstill, size_t *ret_n);
 
 #endif

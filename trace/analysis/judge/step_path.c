@@ -39,63 +39,64 @@ struct mrd_step_path {
 mrd_step_path *
 mrd_step_path_new(const mrd_workers *who, mrd_step_account_fn account, void *self)
 {
-    mrd_step_path *p = calloc(1, sizeof(*p));
+    mrd_step_path *step_path = calloc(1, sizeof(*step_path));
 
-    if (p == NULL)
+    if (step_path == NULL)
         return NULL;
-    p->account = account;
-    p->self = self;
-    p->n = mrd_workers_count(who);
-    p->has_paths = !mrd_workers_are_phases(who);
-    p->end = (mrd_ev_ns){ INT64_MAX };
-    p->last_late = p->met_late = MRD_NO_WORKER;
-    p->totals.width = 1;
-    if ((p->workers = calloc(p->n + 1, sizeof(*p->workers))) == NULL) {
-        free(p);
+    step_path->account = account;
+    step_path->self = self;
+    step_path->n = mrd_workers_count(who);
+    step_path->has_paths = !mrd_workers_are_phases(who);
+    step_path->end = (mrd_ev_ns){ INT64_MAX };
+    step_path->last_late = step_path->met_late = MRD_NO_WORKER;
+    step_path->totals.width = 1;
+    if ((step_path->workers = calloc(step_path->n + 1, sizeof(*step_path->workers))) == NULL) {
+        free(step_path);
         return NULL;
     }
-    for (uint32_t i = 0; i < p->n; i++) {
-        p->workers[i].process = mrd_workers_at(who, i)->process;
-        p->workers[i].path.since = (mrd_ev_ns){ INT64_MIN };
+    for (uint32_t i = 0; i < step_path->n; i++) {
+        step_path->workers[i].process = mrd_workers_at(who, i)->process;
+        step_path->workers[i].path.since = (mrd_ev_ns){ INT64_MIN };
     }
-    return p;
+    return step_path;
 }
 
 void
-mrd_step_path_free(mrd_step_path *p)
+mrd_step_path_free(mrd_step_path *step_path)
 {
-    if (p == NULL)
+    if (step_path == NULL)
         return;
-    free(p->workers);
-    free(p);
+    free(step_path->workers);
+    free(step_path);
 }
 
 /* ---- Paths ---- */
 
 /* Adds a time in which the path ran through a worker. */
 static void
-share_add(mrd_critical_path *c, uint32_t worker, uint64_t ns)
+share_add(mrd_critical_path *critical_path, uint32_t worker, uint64_t ns)
 {
     uint32_t i = 0;
 
-    while (i < c->shares && c->share[i].worker != worker)
+    while (i < critical_path->shares && critical_path->share[i].worker != worker)
         i++;
-    if (i == c->shares && i == MRD_PATH_SHARES && c->share[--i].ns >= ns) {
-        c->rest_ns += ns;
+    if (i == critical_path->shares && i == MRD_PATH_SHARES && critical_path->share[--i].ns >= ns) {
+        critical_path->rest_ns += ns;
         return;
     }
-    if (i < c->shares && c->share[i].worker != worker) { /* replaces the smallest share */
-        c->rest_ns += c->share[i].ns;
-        c->share[i] = (mrd_path_share){ worker, 0 };
-    } else if (i == c->shares) {
-        c->share[c->shares++] = (mrd_path_share){ worker, 0 };
+    if (i < critical_path->shares &&
+        critical_path->share[i].worker != worker) { /* replaces the smallest share */
+        critical_path->rest_ns += critical_path->share[i].ns;
+        critical_path->share[i] = (mrd_path_share){ worker, 0 };
+    } else if (i == critical_path->shares) {
+        critical_path->share[critical_path->shares++] = (mrd_path_share){ worker, 0 };
     }
-    c->share[i].ns += ns;
-    for (; i > 0 && c->share[i - 1].ns < c->share[i].ns; i--) {
-        mrd_path_share v = c->share[i];
+    critical_path->share[i].ns += ns;
+    for (; i > 0 && critical_path->share[i - 1].ns < critical_path->share[i].ns; i--) {
+        mrd_path_share share = critical_path->share[i];
 
-        c->share[i] = c->share[i - 1];
-        c->share[i - 1] = v;
+        critical_path->share[i] = critical_path->share[i - 1];
+        critical_path->share[i - 1] = share;
     }
 }
 
@@ -111,118 +112,120 @@ path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_a
 
 /* Returns the path that ends at the worker at `at`. `account` is the worker's account at that time. */
 static mrd_critical_path
-path_to(mrd_step_path *p, uint32_t worker, mrd_ev_ns at, const mrd_step_account *account)
+path_to(mrd_step_path *step_path, uint32_t worker, mrd_ev_ns at, const mrd_step_account *account)
 {
-    const path *v = &p->workers[worker].path;
-    mrd_critical_path c = v->base;
+    const path *v = &step_path->workers[worker].path;
+    mrd_critical_path critical_path = v->base;
     mrd_ev_ns since = v->since;
     uint64_t known = 0, all;
 
     if (since.ns == INT64_MIN) {
         since = account->any ? account->first : at;
-        c.begin = since;
+        critical_path.begin = since;
     }
     all = mrd_ev_after(at, since) ? (uint64_t) mrd_ev_diff(at, since) : 0;
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
-        c.part_ns[k] += account->part_ns[k] - v->had_ns[k];
+        critical_path.part_ns[k] += account->part_ns[k] - v->had_ns[k];
         known += account->part_ns[k] - v->had_ns[k];
     }
-    c.unmet_ns += account->unmet_ns - v->had_unmet_ns;
-    c.part_ns[MRD_REPORT_IDLE] += all > known ? all - known : 0; /* before its first device span */
-    share_add(&c, worker, all);
-    return c;
+    critical_path.unmet_ns += account->unmet_ns - v->had_unmet_ns;
+    critical_path.part_ns[MRD_REPORT_IDLE] +=
+        all > known ? all - known : 0; /* before its first device span */
+    share_add(&critical_path, worker, all);
+    return critical_path;
 }
 
 /* Adds the waits for the last worker of a collective. A repeated call for the same collective
  * replaces the waits, because a part began later still. */
 static void
-waits_add(mrd_step_path *p, const mrd_gathered *c)
+waits_add(mrd_step_path *step_path, const mrd_gathered *group)
 {
-    mrd_ev_ns at = c->parts[c->n - 1].begin;
+    mrd_ev_ns at = group->parts[group->n - 1].begin;
 
-    if (p->met_late != MRD_NO_WORKER && p->met_id == c->id)
-        p->workers[p->met_late].caused_ns -= p->met_ns;
-    p->met_id = c->id;
-    p->met_late = c->parts[c->n - 1].core;
-    p->met_ns = 0;
-    for (size_t i = 0; i + 1 < c->n && !c->is_tie; i++) {
-        mrd_ev_ns from = c->parts[i].begin;
+    if (step_path->met_late != MRD_NO_WORKER && step_path->met_id == group->id)
+        step_path->workers[step_path->met_late].caused_ns -= step_path->met_ns;
+    step_path->met_id = group->id;
+    step_path->met_late = group->parts[group->n - 1].core;
+    step_path->met_ns = 0;
+    for (size_t i = 0; i + 1 < group->n && !group->is_tie; i++) {
+        mrd_ev_ns from = group->parts[i].begin;
 
-        if (p->end.ns != INT64_MAX)
-            from = mrd_ev_max(from, p->begin);
-        p->met_ns += (uint64_t) mrd_ev_diff(at, from);
+        if (step_path->end.ns != INT64_MAX)
+            from = mrd_ev_max(from, step_path->begin);
+        step_path->met_ns += (uint64_t) mrd_ev_diff(at, from);
     }
-    p->workers[p->met_late].caused_ns += p->met_ns;
+    step_path->workers[step_path->met_late].caused_ns += step_path->met_ns;
 }
 
 void
-mrd_step_path_meet(mrd_step_path *p, const mrd_gathered *c)
+mrd_step_path_meet(mrd_step_path *step_path, const mrd_gathered *group)
 {
-    const mrd_gather_part *last = &c->parts[c->n - 1];
+    const mrd_gather_part *last = &group->parts[group->n - 1];
     mrd_step_account account;
     mrd_critical_path from;
 
-    waits_add(p, c);
-    p->account(p->self, last->core, last->begin, &account);
-    from = path_to(p, last->core, last->begin, &account);
-    path_from(&p->workers[last->core].path, &from, last->begin, &account);
+    waits_add(step_path, group);
+    step_path->account(step_path->self, last->core, last->begin, &account);
+    from = path_to(step_path, last->core, last->begin, &account);
+    path_from(&step_path->workers[last->core].path, &from, last->begin, &account);
     from.changes++;
-    for (size_t i = 0; i + 1 < c->n; i++) {
-        const mrd_gather_part *part = &c->parts[i];
+    for (size_t i = 0; i + 1 < group->n; i++) {
+        const mrd_gather_part *part = &group->parts[i];
 
         if (!mrd_ev_before(part->begin, last->begin) || mrd_ev_before(part->end, last->begin))
             continue; /* did not wait, or left before by its clock */
-        p->account(p->self, part->core, last->begin, &account);
-        path_from(&p->workers[part->core].path, &from, last->begin, &account);
+        step_path->account(step_path->self, part->core, last->begin, &account);
+        path_from(&step_path->workers[part->core].path, &from, last->begin, &account);
     }
 }
 
 /* ---- Steps ---- */
 
 mrd_ev_ns
-mrd_step_path_end(const mrd_step_path *p)
+mrd_step_path_end(const mrd_step_path *step_path)
 {
-    return p->end;
+    return step_path->end;
 }
 
 void
-mrd_step_path_begin(mrd_step_path *p, mrd_proc_id process, mrd_ev_ns begin, mrd_ev_ns end)
+mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns begin, mrd_ev_ns end)
 {
     const mrd_critical_path none = { .begin = begin };
 
-    if (p->end.ns != INT64_MAX || (p->chosen && process != p->totals.process) ||
-        !mrd_ev_after(end, begin) || end.ns == INT64_MAX)
+    if (step_path->end.ns != INT64_MAX ||
+        (step_path->chosen && process != step_path->totals.process) || !mrd_ev_after(end, begin) ||
+        end.ns == INT64_MAX)
         return;
-    p->chosen = true;
-    p->totals.process = process;
-    p->begin = begin;
-    p->end = end;
-    p->met_late = MRD_NO_WORKER;
-    for (uint32_t i = 0; i < p->n; i++) {
+    step_path->chosen = true;
+    step_path->totals.process = process;
+    step_path->begin = begin;
+    step_path->end = end;
+    step_path->met_late = MRD_NO_WORKER;
+    for (uint32_t i = 0; i < step_path->n; i++) {
         mrd_step_account account;
 
-        p->account(p->self, i, begin, &account);
-        path_from(&p->workers[i].path, &none, begin, &account);
-        memcpy(p->workers[i].at_begin, account.part_ns, sizeof(account.part_ns));
-        p->workers[i].caused_ns = 0;
+        step_path->account(step_path->self, i, begin, &account);
+        path_from(&step_path->workers[i].path, &none, begin, &account);
+        memcpy(step_path->workers[i].at_begin, account.part_ns, sizeof(account.part_ns));
+        step_path->workers[i].caused_ns = 0;
     }
 }
 
 /* Returns the worker at which the path ends. Workers of the steps' process come first, then all
  * workers. Of several, the longest working device decides. */
 static uint32_t
-ends_at(mrd_step_path *p, mrd_ev_ns at)
+ends_at(mrd_step_path *step_path, mrd_ev_ns at)
 {
     mrd_ev_ns longest = { INT64_MIN };
     uint32_t best = MRD_NO_WORKER;
 
-    for (unsigned all = p->chosen ? 0 : 1; all < 2 && best == MRD_NO_WORKER; all++) {
-        for (uint32_t i = 0; i < p->n; i++) {
+    for (unsigned all = step_path->chosen ? 0 : 1; all < 2 && best == MRD_NO_WORKER; all++) {
+        for (uint32_t i = 0; i < step_path->n; i++) {
             mrd_step_account account;
 
-            if (all == 0 && p->workers[i].process != p->totals.process)
+            if (all == 0 && step_path->workers[i].process != step_path->totals.process)
                 continue;
-            p->account(p->self, i, at, &account);
+            step_path->account(step_path->self, i, at, &account);
             if (!account.any || !mrd_ev_after(account.device_end, longest))
                 continue;
             longest = account.device_end;
@@ -244,132 +247,135 @@ block_add(mrd_step_block *to, const mrd_step_block *from)
 }
 
 static mrd_step_block *
-block_of(mrd_step_path *p, uint64_t step)
+block_of(mrd_step_path *step_path, uint64_t step)
 {
-    if (step / p->totals.width == MRD_PATH_BLOCKS) {
+    if (step / step_path->totals.width == MRD_PATH_BLOCKS) {
         for (size_t i = 0; i < MRD_PATH_BLOCKS / 2; i++) {
-            mrd_step_block both = p->blocks[2 * i];
+            mrd_step_block both = step_path->blocks[2 * i];
 
-            block_add(&both, &p->blocks[2 * i + 1]);
-            p->blocks[i] = both;
+            block_add(&both, &step_path->blocks[2 * i + 1]);
+            step_path->blocks[i] = both;
         }
-        memset(&p->blocks[MRD_PATH_BLOCKS / 2], 0, sizeof(p->blocks) / 2);
-        p->totals.width *= 2;
+        memset(&step_path->blocks[MRD_PATH_BLOCKS / 2], 0, sizeof(step_path->blocks) / 2);
+        step_path->totals.width *= 2;
     }
-    p->totals.blocks = (size_t) (step / p->totals.width) + 1;
-    return &p->blocks[step / p->totals.width];
+    step_path->totals.blocks = (size_t) (step / step_path->totals.width) + 1;
+    return &step_path->blocks[step / step_path->totals.width];
 }
 
 /* Adds a complete path to the totals. */
 static void
-path_over(mrd_step_path *p, mrd_ev_ns at, mrd_step_block *block)
+path_over(mrd_step_path *step_path, mrd_ev_ns at, mrd_step_block *block)
 {
-    uint32_t worker = p->has_paths ? ends_at(p, at) : MRD_NO_WORKER;
+    uint32_t worker = step_path->has_paths ? ends_at(step_path, at) : MRD_NO_WORKER;
     mrd_step_account account;
-    mrd_critical_path c = { .begin = p->begin };
+    mrd_critical_path critical_path = { .begin = step_path->begin };
 
     if (worker != MRD_NO_WORKER) {
-        p->account(p->self, worker, at, &account);
-        c = path_to(p, worker, at, &account);
-    } else if (!p->chosen) {
+        step_path->account(step_path->self, worker, at, &account);
+        critical_path = path_to(step_path, worker, at, &account);
+    } else if (!step_path->chosen) {
         return;
     }
-    c.ns = mrd_ev_after(at, c.begin) ? (uint64_t) mrd_ev_diff(at, c.begin) : 0;
+    critical_path.ns =
+        mrd_ev_after(at, critical_path.begin) ? (uint64_t) mrd_ev_diff(at, critical_path.begin) : 0;
     if (worker == MRD_NO_WORKER)
-        c.part_ns[MRD_REPORT_IDLE] = c.rest_ns = c.ns;
-    p->any = p->any || worker != MRD_NO_WORKER;
-    p->totals.path_of_all_ns += c.ns;
-    p->totals.unmet_ns += c.unmet_ns;
-    p->totals.changes += c.changes;
+        critical_path.part_ns[MRD_REPORT_IDLE] = critical_path.rest_ns = critical_path.ns;
+    step_path->any = step_path->any || worker != MRD_NO_WORKER;
+    step_path->totals.path_of_all_ns += critical_path.ns;
+    step_path->totals.unmet_ns += critical_path.unmet_ns;
+    step_path->totals.changes += critical_path.changes;
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
-        p->totals.path_ns[k] += c.part_ns[k];
+        step_path->totals.path_ns[k] += critical_path.part_ns[k];
         if (block != NULL)
-            block->path_ns[k] += c.part_ns[k];
+            block->path_ns[k] += critical_path.part_ns[k];
     }
-    for (uint32_t i = 0; i < c.shares; i++)
-        p->workers[c.share[i].worker].pub.path_ns += c.share[i].ns;
-    if (c.ns > p->totals.slowest.ns) {
-        p->totals.slowest = c;
-        p->totals.slowest_number = p->totals.steps;
+    for (uint32_t i = 0; i < critical_path.shares; i++)
+        step_path->workers[critical_path.share[i].worker].pub.path_ns += critical_path.share[i].ns;
+    if (critical_path.ns > step_path->totals.slowest.ns) {
+        step_path->totals.slowest = critical_path;
+        step_path->totals.slowest_number = step_path->totals.steps;
     }
 }
 
 /* Finds the late worker of the step, and counts whether it changed. */
 static void
-late_over(mrd_step_path *p)
+late_over(mrd_step_path *step_path)
 {
     uint32_t late = MRD_NO_WORKER;
 
-    for (uint32_t i = 0; i < p->n; i++) {
-        p->workers[i].pub.caused_ns += p->workers[i].caused_ns;
-        if (p->workers[i].caused_ns > 0 &&
-            (late == MRD_NO_WORKER || p->workers[i].caused_ns > p->workers[late].caused_ns))
+    for (uint32_t i = 0; i < step_path->n; i++) {
+        step_path->workers[i].pub.caused_ns += step_path->workers[i].caused_ns;
+        if (step_path->workers[i].caused_ns > 0 &&
+            (late == MRD_NO_WORKER ||
+             step_path->workers[i].caused_ns > step_path->workers[late].caused_ns))
             late = i;
     }
     if (late == MRD_NO_WORKER)
         return;
-    p->totals.changed += p->last_late != MRD_NO_WORKER && p->last_late != late;
-    p->totals.late_steps++;
-    p->workers[late].pub.late++;
-    p->last_late = late;
+    step_path->totals.changed +=
+        step_path->last_late != MRD_NO_WORKER && step_path->last_late != late;
+    step_path->totals.late_steps++;
+    step_path->workers[late].pub.late++;
+    step_path->last_late = late;
 }
 
 void
-mrd_step_path_over(mrd_step_path *p)
+mrd_step_path_over(mrd_step_path *step_path)
 {
     mrd_step_block *block;
 
-    if (p->end.ns == INT64_MAX)
+    if (step_path->end.ns == INT64_MAX)
         return;
-    block = block_of(p, p->totals.steps);
+    block = block_of(step_path, step_path->totals.steps);
     block->steps++;
-    block->ns += (uint64_t) mrd_ev_diff(p->end, p->begin);
-    for (uint32_t i = 0; i < p->n; i++) {
+    block->ns += (uint64_t) mrd_ev_diff(step_path->end, step_path->begin);
+    for (uint32_t i = 0; i < step_path->n; i++) {
         mrd_step_account account;
 
-        p->account(p->self, i, p->end, &account);
+        step_path->account(step_path->self, i, step_path->end, &account);
         for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
-            block->part_ns[k] += account.part_ns[k] - p->workers[i].at_begin[k];
+            block->part_ns[k] += account.part_ns[k] - step_path->workers[i].at_begin[k];
     }
-    path_over(p, p->end, block);
-    late_over(p);
-    p->totals.steps++;
-    p->end = (mrd_ev_ns){ INT64_MAX };
-    p->met_late = MRD_NO_WORKER;
+    path_over(step_path, step_path->end, block);
+    late_over(step_path);
+    step_path->totals.steps++;
+    step_path->end = (mrd_ev_ns){ INT64_MAX };
+    step_path->met_late = MRD_NO_WORKER;
 }
 
 void
-mrd_step_path_finish(mrd_step_path *p)
+mrd_step_path_finish(mrd_step_path *step_path)
 {
     mrd_ev_ns last = { INT64_MIN };
 
-    if (p->chosen) {
-        mrd_step_path_over(p);
-        if (!p->any) { /* no device did anything before the end of the last step */
-            p->totals.path_of_all_ns = p->totals.slowest.ns = 0;
-            memset(p->totals.path_ns, 0, sizeof(p->totals.path_ns));
-            for (size_t i = 0; i < p->totals.blocks; i++)
-                memset(p->blocks[i].path_ns, 0, sizeof(p->blocks[i].path_ns));
+    if (step_path->chosen) {
+        mrd_step_path_over(step_path);
+        if (!step_path->any) { /* no device did anything before the end of the last step */
+            step_path->totals.path_of_all_ns = step_path->totals.slowest.ns = 0;
+            memset(step_path->totals.path_ns, 0, sizeof(step_path->totals.path_ns));
+            for (size_t i = 0; i < step_path->totals.blocks; i++)
+                memset(step_path->blocks[i].path_ns, 0, sizeof(step_path->blocks[i].path_ns));
         }
         return;
     }
-    for (uint32_t i = 0; i < p->n; i++) {
+    for (uint32_t i = 0; i < step_path->n; i++) {
         mrd_step_account account;
 
-        p->account(p->self, i, (mrd_ev_ns){ INT64_MIN }, &account);
+        step_path->account(step_path->self, i, (mrd_ev_ns){ INT64_MIN }, &account);
         if (account.any)
             last = mrd_ev_max(last, account.device_end);
     }
-    path_over(p, last, NULL);
+    path_over(step_path, last, NULL);
 }
 
 void
-mrd_step_path_renumber(mrd_step_path *p, const uint32_t *place)
+mrd_step_path_renumber(mrd_step_path *step_path, const uint32_t *place)
 {
-    mrd_critical_path *slowest = &p->totals.slowest;
+    mrd_critical_path *slowest = &step_path->totals.slowest;
 
-    for (size_t i = 0; i < p->n; i++)
-        p->workers[place[i]].pub = p->workers[i].pub;
+    for (size_t i = 0; i < step_path->n; i++)
+        step_path->workers[place[i]].pub = step_path->workers[i].pub;
     for (uint32_t i = 0; i < slowest->shares; i++)
         slowest->share[i].worker = place[slowest->share[i].worker];
 }
@@ -377,20 +383,20 @@ mrd_step_path_renumber(mrd_step_path *p, const uint32_t *place)
 /* ---- Results ---- */
 
 const mrd_step_totals *
-mrd_step_path_totals(const mrd_step_path *p)
+mrd_step_path_totals(const mrd_step_path *step_path)
 {
-    return &p->totals;
+    return &step_path->totals;
 }
 
 const mrd_step_block *
-mrd_step_path_blocks(const mrd_step_path *p, size_t *ret_n)
+mrd_step_path_blocks(const mrd_step_path *step_path, size_t *ret_n)
 {
-    *ret_n = p->totals.blocks;
-    return p->blocks;
+    *ret_n = step_path->totals.blocks;
+    return step_path->blocks;
 }
 
 const mrd_step_worker *
-mrd_step_path_worker(const mrd_step_path *p, uint32_t worker)
+mrd_step_path_worker(const mrd_step_path *step_path, uint32_t worker)
 {
-    return &p->workers[worker].pub;
+    return &step_path->workers[worker].pub;
 }

@@ -97,23 +97,24 @@ typedef struct {
 typedef struct mrd_step_path mrd_step_path;
 
 mrd_step_path *mrd_step_path_new(const mrd_workers *who, mrd_step_account_fn account,
-                                 void *self); /* NULL if out of memory */
-void mrd_step_path_free(mrd_step_path *p);    /* NULL is fine */
+                                 void *self);      /* NULL if out of memory */
+void mrd_step_path_free(mrd_step_path *step_path); /* NULL is fine */
 /* Begins a step of a process. All earlier events must have been added. Call mrd_step_path_over for
  * the previous step first. */
-void mrd_step_path_begin(mrd_step_path *p, mrd_proc_id process, mrd_ev_ns begin, mrd_ev_ns end);
+void mrd_step_path_begin(mrd_step_path *step_path, mrd_proc_id process, mrd_ev_ns begin,
+                         mrd_ev_ns end);
 /* Returns the end of the current step; INT64_MAX if there is none. Call mrd_step_path_over at the
  * first event at or after it. */
-mrd_ev_ns mrd_step_path_end(const mrd_step_path *p);
-void mrd_step_path_over(mrd_step_path *p);
+mrd_ev_ns mrd_step_path_end(const mrd_step_path *step_path);
+void mrd_step_path_over(mrd_step_path *step_path);
 /* Adds a collective at the begin of its last part (mrd_gather_on_met). */
-void mrd_step_path_meet(mrd_step_path *p, const mrd_gathered *c);
-void mrd_step_path_finish(mrd_step_path *p);
+void mrd_step_path_meet(mrd_step_path *step_path, const mrd_gathered *group);
+void mrd_step_path_finish(mrd_step_path *step_path);
 /* Renumbers the workers. place[old] is the new number, which is not larger. */
-void mrd_step_path_renumber(mrd_step_path *p, const uint32_t *place);
+void mrd_step_path_renumber(mrd_step_path *step_path, const uint32_t *place);
 
-const mrd_step_totals *mrd_step_path_totals(const mrd_step_path *p);
-const mrd_step_block *mrd_step_path_blocks(const mrd_step_path *p, size_t *ret_n);
-const mrd_step_worker *mrd_step_path_worker(const mrd_step_path *p, uint32_t worker);
+const mrd_step_totals *mrd_step_path_totals(const mrd_step_path *step_path);
+const mrd_step_block *mrd_step_path_blocks(const mrd_step_path *step_path, size_t *ret_n);
+const mrd_step_worker *mrd_step_path_worker(const mrd_step_path *step_path, uint32_t worker);
 
 #endif

@@ -89,15 +89,15 @@ halve_counts(uint32_t *counts)
 }
 
 static void
-widen(mrd_steps *s)
+widen(mrd_steps *steps)
 {
-    s->totals.width *= 2;
-    for (size_t i = 0; i < s->n_rows; i++) {
-        halve_ns(s->rows[i]->block_ns);
-        halve_counts(s->rows[i]->block_calls);
+    steps->totals.width *= 2;
+    for (size_t i = 0; i < steps->n_rows; i++) {
+        halve_ns(steps->rows[i]->block_ns);
+        halve_counts(steps->rows[i]->block_calls);
     }
-    for (size_t i = 0; i < s->n_processes; i++) {
-        mrd_steps_process *pub = s->processes[i].pub;
+    for (size_t i = 0; i < steps->n_processes; i++) {
+        mrd_steps_process *pub = steps->processes[i].pub;
 
         if (pub == NULL)
             continue;
@@ -119,14 +119,14 @@ put_block(uint64_t *block_ns, uint32_t *block_count, uint64_t ns)
 /* ---- Operations ---- */
 
 static mrd_steps_row *
-row_make(mrd_steps *s, mrd_map_key key, const mrd_steps_row *like)
+row_make(mrd_steps *steps, mrd_map_key key, const mrd_steps_row *like)
 {
     mrd_steps_row *row;
 
-    if (!MRD_VEC_ROOM(s->rows, s->n_rows, s->cap_rows, 1) ||
+    if (!MRD_VEC_ROOM(steps->rows, steps->n_rows, steps->cap_rows, 1) ||
         (row = calloc(1, sizeof(*row))) == NULL)
         return NULL;
-    if (mrd_map_put(&s->row_of, key, (uint32_t) s->n_rows) != MRD_OK) {
+    if (mrd_map_put(&steps->row_of, key, (uint32_t) steps->n_rows) != MRD_OK) {
         free(row);
         return NULL;
     }
@@ -135,56 +135,56 @@ row_make(mrd_steps *s, mrd_map_key key, const mrd_steps_row *like)
     row->part = like->part;
     row->size = like->size;
     row->width = 1;
-    s->rows[s->n_rows++] = row;
-    s->n_host += like->kind == MRD_OP_HOST;
+    steps->rows[steps->n_rows++] = row;
+    steps->n_host += like->kind == MRD_OP_HOST;
     return row;
 }
 
 /* Returns the row of an operation, or the row for the rest of its kind. Stores its number in
  * *ret_at. */
 static mrd_steps_row *
-row_of(mrd_steps *s, mrd_steps_row *like, uint32_t *ret_at)
+row_of(mrd_steps *steps, mrd_steps_row *like, uint32_t *ret_at)
 {
     mrd_map_key key = { like->kind, like->kind == MRD_OP_PART ? like->part : like->name,
                         (uint64_t) like->size };
     bool full;
 
-    *ret_at = mrd_map_get(&s->row_of, key);
+    *ret_at = mrd_map_get(&steps->row_of, key);
     if (*ret_at != MRD_MAP_NONE)
-        return s->rows[*ret_at];
-    full = s->n_rows >= MRD_STEPS_ROWS ||
-           (like->kind == MRD_OP_HOST && s->n_host >= MRD_STEPS_ROWS / 2);
+        return steps->rows[*ret_at];
+    full = steps->n_rows >= MRD_STEPS_ROWS ||
+           (like->kind == MRD_OP_HOST && steps->n_host >= MRD_STEPS_ROWS / 2);
     if (full && like->kind != MRD_OP_PART) {
-        s->totals.rest++;
+        steps->totals.rest++;
         like->name = MRD_SID_EMPTY;
         like->size = MRD_NONE;
         key = (mrd_map_key){ like->kind, MRD_SID_EMPTY, (uint64_t) MRD_NONE };
-        if ((*ret_at = mrd_map_get(&s->row_of, key)) != MRD_MAP_NONE)
-            return s->rows[*ret_at];
+        if ((*ret_at = mrd_map_get(&steps->row_of, key)) != MRD_MAP_NONE)
+            return steps->rows[*ret_at];
     }
-    *ret_at = (uint32_t) s->n_rows;
-    return row_make(s, key, like);
+    *ret_at = (uint32_t) steps->n_rows;
+    return row_make(steps, key, like);
 }
 
 static mrd_err
-place_add(mrd_steps *s, uint32_t row, mrd_proc_id process, uint64_t ns)
+place_add(mrd_steps *steps, uint32_t row, mrd_proc_id process, uint64_t ns)
 {
     mrd_map_key key = { row, process, 0 };
-    uint32_t at = mrd_map_get(&s->place_of, key);
+    uint32_t at = mrd_map_get(&steps->place_of, key);
 
     if (at == MRD_MAP_NONE) {
-        if (s->n_places == MRD_STEPS_PLACES) {
-            s->totals.unplaced++;
+        if (steps->n_places == MRD_STEPS_PLACES) {
+            steps->totals.unplaced++;
             return MRD_OK;
         }
-        if (!MRD_VEC_ROOM(s->places, s->n_places, s->cap_places, 1) ||
-            mrd_map_put(&s->place_of, key, (uint32_t) s->n_places) != MRD_OK)
+        if (!MRD_VEC_ROOM(steps->places, steps->n_places, steps->cap_places, 1) ||
+            mrd_map_put(&steps->place_of, key, (uint32_t) steps->n_places) != MRD_OK)
             return MRD_NOMEM;
-        at = (uint32_t) s->n_places;
-        s->places[s->n_places++] = (mrd_steps_place){ .row = row, .process = process };
+        at = (uint32_t) steps->n_places;
+        steps->places[steps->n_places++] = (mrd_steps_place){ .row = row, .process = process };
     }
-    s->places[at].calls++;
-    s->places[at].ns += ns;
+    steps->places[at].calls++;
+    steps->places[at].ns += ns;
     return MRD_OK;
 }
 
@@ -203,90 +203,94 @@ put_by_call(mrd_steps_row *row, uint64_t ns)
 /* Returns the step of this process at time `at`, NO_STEP if there is none. `at` is at or after all
  * earlier events. */
 static int64_t
-step_of(const process_state *p, mrd_ev_ns at)
+step_of(const process_state *state, mrd_ev_ns at)
 {
-    return p->step != NO_STEP && mrd_ev_before(at, p->end) ? p->step : NO_STEP;
+    return state->step != NO_STEP && mrd_ev_before(at, state->end) ? state->step : NO_STEP;
 }
 
 static mrd_err
-operation(mrd_steps *s, mrd_steps_row like, mrd_proc_id process, int64_t step, uint64_t ns)
+operation(mrd_steps *steps, mrd_steps_row like, mrd_proc_id process, int64_t step, uint64_t ns)
 {
     mrd_steps_row *row;
     uint32_t i;
 
-    if (!s->totals.by_call && step == NO_STEP) {
-        s->totals.outside_ns += like.kind == MRD_OP_HOST ? 0 : ns;
+    if (!steps->totals.by_call && step == NO_STEP) {
+        steps->totals.outside_ns += like.kind == MRD_OP_HOST ? 0 : ns;
         return MRD_OK;
     }
-    if ((row = row_of(s, &like, &i)) == NULL)
+    if ((row = row_of(steps, &like, &i)) == NULL)
         return MRD_NOMEM;
-    if (s->totals.by_call)
+    if (steps->totals.by_call)
         put_by_call(row, ns);
     else
-        put_block(&row->block_ns[(uint64_t) step / s->totals.width],
-                  &row->block_calls[(uint64_t) step / s->totals.width], ns);
+        put_block(&row->block_ns[(uint64_t) step / steps->totals.width],
+                  &row->block_calls[(uint64_t) step / steps->totals.width], ns);
     row->calls++;
     row->ns += ns;
-    return place_add(s, i, process, ns);
+    return place_add(steps, i, process, ns);
 }
 
 static void
-collective_done(void *self, const mrd_gathered *c)
+collective_done(void *self, const mrd_gathered *group)
 {
-    mrd_steps *s = self;
-    mrd_ev_ns last = c->parts[c->n - 1].begin;
+    mrd_steps *steps = self;
+    mrd_ev_ns last = group->parts[group->n - 1].begin;
 
-    for (size_t i = 0; i < c->n; i++) {
-        const mrd_gather_part *p = &c->parts[i];
-        mrd_proc_id process = mrd_workers_at(s->who, p->core)->process;
-        mrd_ev_ns met = mrd_ev_before(last, p->end)
+    for (size_t i = 0; i < group->n; i++) {
+        const mrd_gather_part *part = &group->parts[i];
+        mrd_proc_id process = mrd_workers_at(steps->who, part->core)->process;
+        mrd_ev_ns met = mrd_ev_before(last, part->end)
                             ? last
-                            : p->end; /* clocks may place an end before the last begin */
-        mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE, .name = c->name, .size = c->size };
-        mrd_err err =
-            operation(s, like, process, p->mark, (uint64_t) p->end.ns - (uint64_t) met.ns);
+                            : part->end; /* clocks may place an end before the last begin */
+        mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE,
+                               .name = group->name,
+                               .size = group->size };
+        mrd_err err = operation(steps, like, process, part->mark,
+                                (uint64_t) part->end.ns - (uint64_t) met.ns);
 
         like.kind = MRD_OP_WAITING;
-        if (err == MRD_OK && c->n > 1)
-            err = operation(s, like, process, p->mark, (uint64_t) met.ns - (uint64_t) p->begin.ns);
-        s->err = s->err != MRD_OK ? s->err : err;
+        if (err == MRD_OK && group->n > 1)
+            err = operation(steps, like, process, part->mark,
+                            (uint64_t) met.ns - (uint64_t) part->begin.ns);
+        steps->err = steps->err != MRD_OK ? steps->err : err;
     }
 }
 
 /* ---- Steps ---- */
 
 static void
-heap_down(mrd_steps *s, size_t i)
+heap_down(mrd_steps *steps, size_t i)
 {
-    step_end v = s->ends[i];
+    step_end end = steps->ends[i];
 
-    for (size_t child; (child = 2 * i + 1) < s->n_ends; i = child) {
-        if (child + 1 < s->n_ends && mrd_ev_before(s->ends[child + 1].end, s->ends[child].end))
+    for (size_t child; (child = 2 * i + 1) < steps->n_ends; i = child) {
+        if (child + 1 < steps->n_ends &&
+            mrd_ev_before(steps->ends[child + 1].end, steps->ends[child].end))
             child++;
-        if (!mrd_ev_before(s->ends[child].end, v.end))
+        if (!mrd_ev_before(steps->ends[child].end, end.end))
             break;
-        s->ends[i] = s->ends[child];
+        steps->ends[i] = steps->ends[child];
     }
-    s->ends[i] = v;
+    steps->ends[i] = end;
 }
 
 static void
-heap_push(mrd_steps *s, step_end v)
+heap_push(mrd_steps *steps, step_end end)
 {
-    size_t i = s->n_ends++;
+    size_t i = steps->n_ends++;
 
-    for (; i > 0 && mrd_ev_after(s->ends[(i - 1) / 2].end, v.end); i = (i - 1) / 2)
-        s->ends[i] = s->ends[(i - 1) / 2];
-    s->ends[i] = v;
+    for (; i > 0 && mrd_ev_after(steps->ends[(i - 1) / 2].end, end.end); i = (i - 1) / 2)
+        steps->ends[i] = steps->ends[(i - 1) / 2];
+    steps->ends[i] = end;
 }
 
 static mrd_err
-part_add(mrd_steps *s, mrd_report_part part, uint64_t block, uint64_t ns)
+part_add(mrd_steps *steps, mrd_report_part part, uint64_t block, uint64_t ns)
 {
     mrd_steps_row like = { .kind = MRD_OP_PART, .part = part, .size = MRD_NONE }, *row;
     uint32_t at;
 
-    if ((row = row_of(s, &like, &at)) == NULL)
+    if ((row = row_of(steps, &like, &at)) == NULL)
         return MRD_NOMEM;
     put_block(&row->block_ns[block], &row->block_calls[block], ns);
     row->calls++;
@@ -311,31 +315,31 @@ own_add(mrd_steps_process *pub, const uint64_t parts[MRD_REPORT_PARTS], uint64_t
     pub->own_steps[block] += pub->own_steps[block] < UINT32_MAX;
 }
 
-/* Ends a step. All events before p->end have come. */
+/* Ends a step. All events before state->end have come. */
 static mrd_err
-step_over(mrd_steps *s, process_state *p)
+step_over(mrd_steps *steps, process_state *state)
 {
-    uint64_t block = (uint64_t) p->step / s->totals.width,
-             dur = (uint64_t) p->end.ns - (uint64_t) p->begin.ns, most = 0;
+    uint64_t block = (uint64_t) state->step / steps->totals.width,
+             dur = (uint64_t) state->end.ns - (uint64_t) state->begin.ns, most = 0;
     uint64_t busiest[MRD_REPORT_PARTS] = { 0 };
     bool any = false;
     mrd_err err = MRD_OK;
 
-    p->open = false;
-    p->pub->steps++;
-    p->pub->ns += dur;
-    put_block(&p->pub->block_ns[block], &p->pub->block_steps[block], dur);
-    for (uint32_t i = 0; i < p->n_workers && err == MRD_OK; i++) {
-        worker_state *w = &s->workers[p->first_worker + i];
+    state->open = false;
+    state->pub->steps++;
+    state->pub->ns += dur;
+    put_block(&state->pub->block_ns[block], &state->pub->block_steps[block], dur);
+    for (uint32_t i = 0; i < state->n_workers && err == MRD_OK; i++) {
+        worker_state *w = &steps->workers[state->first_worker + i];
         uint64_t now[MRD_REPORT_PARTS], parts[MRD_REPORT_PARTS], own = 0;
 
-        if (!w->time.any || mrd_ev_after(w->time.first, p->begin))
+        if (!w->time.any || mrd_ev_after(w->time.first, state->begin))
             continue; /* the account was unknown at the begin of the step */
-        mrd_worker_time_read(&w->time, p->end, now);
+        mrd_worker_time_read(&w->time, state->end, now);
         for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++) {
             parts[k] = now[k] - w->at_begin[k];
             own += is_own((mrd_report_part) k) ? parts[k] : 0;
-            err = part_add(s, (mrd_report_part) k, block, parts[k]);
+            err = part_add(steps, (mrd_report_part) k, block, parts[k]);
         }
         if (err == MRD_OK && own >= most) {
             most = own;
@@ -344,87 +348,88 @@ step_over(mrd_steps *s, process_state *p)
         }
     }
     if (any)
-        own_add(p->pub, busiest, block);
+        own_add(state->pub, busiest, block);
     return err;
 }
 
 static mrd_err
-steps_over(mrd_steps *s, mrd_ev_ns now)
+steps_over(mrd_steps *steps, mrd_ev_ns now)
 {
     mrd_err err = MRD_OK;
 
-    while (err == MRD_OK && s->n_ends > 0 && !mrd_ev_after(s->ends[0].end, now)) {
-        mrd_proc_id process = s->ends[0].process;
+    while (err == MRD_OK && steps->n_ends > 0 && !mrd_ev_after(steps->ends[0].end, now)) {
+        mrd_proc_id process = steps->ends[0].process;
 
-        s->ends[0] = s->ends[--s->n_ends];
-        if (s->n_ends > 0)
-            heap_down(s, 0);
-        err = step_over(s, &s->processes[process]);
+        steps->ends[0] = steps->ends[--steps->n_ends];
+        if (steps->n_ends > 0)
+            heap_down(steps, 0);
+        err = step_over(steps, &steps->processes[process]);
     }
     return err;
 }
 
 /* Begins the first step. All counts by call began before it, so their time becomes outside time. */
 static void
-steps_begin(mrd_steps *s)
+steps_begin(mrd_steps *steps)
 {
-    s->totals.by_call = false;
-    for (size_t i = 0; i < s->n_rows; i++) {
-        s->totals.outside_ns += s->rows[i]->kind == MRD_OP_HOST ? 0 : s->rows[i]->ns;
-        free(s->rows[i]);
+    steps->totals.by_call = false;
+    for (size_t i = 0; i < steps->n_rows; i++) {
+        steps->totals.outside_ns += steps->rows[i]->kind == MRD_OP_HOST ? 0 : steps->rows[i]->ns;
+        free(steps->rows[i]);
     }
-    mrd_map_fini(&s->row_of);
-    mrd_map_fini(&s->place_of);
-    s->n_rows = s->n_host = s->n_places = 0;
-    s->totals.rest = s->totals.unplaced = 0;
+    mrd_map_fini(&steps->row_of);
+    mrd_map_fini(&steps->place_of);
+    steps->n_rows = steps->n_host = steps->n_places = 0;
+    steps->totals.rest = steps->totals.unplaced = 0;
 }
 
 static mrd_err
-step_add(mrd_steps *s, mrd_proc_id process, const mrd_event *ev)
+step_add(mrd_steps *steps, mrd_proc_id process, const mrd_event *ev)
 {
-    process_state *p = &s->processes[process];
+    process_state *state = &steps->processes[process];
 
-    if (p->open) {
-        s->totals.nested++;
+    if (state->open) {
+        steps->totals.nested++;
         return MRD_OK;
     }
     if (ev->dur_ns == 0)
         return MRD_OK;
-    if (s->totals.by_call)
-        steps_begin(s);
-    if (p->pub == NULL && (p->pub = calloc(1, sizeof(*p->pub))) == NULL)
+    if (steps->totals.by_call)
+        steps_begin(steps);
+    if (state->pub == NULL && (state->pub = calloc(1, sizeof(*state->pub))) == NULL)
         return MRD_NOMEM;
-    p->pub->process = process;
-    p->begin = ev->ts;
-    p->end = mrd_event_end(ev);
-    p->open = true;
-    p->step++;
-    if ((uint64_t) p->step / s->totals.width == MRD_STEPS_BLOCKS)
-        widen(s);
-    for (uint32_t i = 0; i < p->n_workers; i++) {
-        worker_state *w = &s->workers[p->first_worker + i];
+    state->pub->process = process;
+    state->begin = ev->ts;
+    state->end = mrd_event_end(ev);
+    state->open = true;
+    state->step++;
+    if ((uint64_t) state->step / steps->totals.width == MRD_STEPS_BLOCKS)
+        widen(steps);
+    for (uint32_t i = 0; i < state->n_workers; i++) {
+        worker_state *w = &steps->workers[state->first_worker + i];
 
-        mrd_worker_time_read(&w->time, p->begin, w->at_begin);
+        mrd_worker_time_read(&w->time, state->begin, w->at_begin);
     }
-    heap_push(s, (step_end){ .end = p->end, .process = process });
+    heap_push(steps, (step_end){ .end = state->end, .process = process });
     return MRD_OK;
 }
 
 /* ---- Adding ---- */
 
 static mrd_err
-worker_add(mrd_steps *s, const mrd_work *work, const mrd_event *ev)
+worker_add(mrd_steps *steps, const mrd_work *work, const mrd_event *ev)
 {
     mrd_steps_row like = { .name = ev->name, .size = MRD_NONE };
-    int64_t step = step_of(&s->processes[work->process], ev->ts);
+    int64_t step = step_of(&steps->processes[work->process], ev->ts);
     mrd_worker_pause pause;
 
-    mrd_worker_time_add(&s->workers[work->worker].time, work->on, work->device, ev, &pause);
+    mrd_worker_time_add(&steps->workers[work->worker].time, work->on, work->device, ev, &pause);
     if (work->kind == MRD_CC_SYNC || work->kind == MRD_CC_BARRIER ||
-        (work->kind == MRD_CC_SENDRECV && s->all_to_all)) {
-        mrd_err err = mrd_gather_add(s->gather, work->kind, &work->what, ev, work->worker, step);
+        (work->kind == MRD_CC_SENDRECV && steps->all_to_all)) {
+        mrd_err err =
+            mrd_gather_add(steps->gather, work->kind, &work->what, ev, work->worker, step);
 
-        return err != MRD_OK ? err : s->err;
+        return err != MRD_OK ? err : steps->err;
     }
     if (work->kind != MRD_CC_NO)
         like.size = work->what.size;
@@ -433,42 +438,42 @@ worker_add(mrd_steps *s, const mrd_work *work, const mrd_event *ev)
                 : work->on == MRD_ON_HOST    ? MRD_OP_RUNTIME
                 : work->on == MRD_ON_BARRIER ? MRD_OP_WAITING
                                              : MRD_OP_COLLECTIVE;
-    return operation(s, like, work->process, step, (uint64_t) ev->dur_ns);
+    return operation(steps, like, work->process, step, (uint64_t) ev->dur_ns);
 }
 
 static void
-loss_add(mrd_steps *s, const mrd_event *ev)
+loss_add(mrd_steps *steps, const mrd_event *ev)
 {
     mrd_work_on on;
 
-    for (uint32_t i = 0; i < s->n_workers; i++) {
-        if (mrd_workers_lost(s->who, ev, i, &on))
-            mrd_worker_time_lose(&s->workers[i].time, on, ev);
+    for (uint32_t i = 0; i < steps->n_workers; i++) {
+        if (mrd_workers_lost(steps->who, ev, i, &on))
+            mrd_worker_time_lose(&steps->workers[i].time, on, ev);
     }
 }
 
 mrd_err
-mrd_steps_add(mrd_steps *s, const mrd_event *ev)
+mrd_steps_add(mrd_steps *steps, const mrd_event *ev)
 {
     mrd_steps_row like = { .kind = MRD_OP_HOST, .name = ev->name, .size = MRD_NONE };
     mrd_work work;
     mrd_err err;
 
-    if (!mrd_workers_knows(s->who, ev->track))
+    if (!mrd_workers_knows(steps->who, ev->track))
         return MRD_STATE;
-    if ((err = steps_over(s, ev->ts)) != MRD_OK)
+    if ((err = steps_over(steps, ev->ts)) != MRD_OK)
         return err;
     if (ev->kind == MRD_LOSS)
-        loss_add(s, ev);
-    switch (mrd_workers_see(s->who, ev, &work)) {
+        loss_add(steps, ev);
+    switch (mrd_workers_see(steps->who, ev, &work)) {
     case MRD_WORK_WORKER:
-        return worker_add(s, &work, ev);
+        return worker_add(steps, &work, ev);
     case MRD_WORK_STEP:
-        return step_add(s, work.process, ev);
+        return step_add(steps, work.process, ev);
     case MRD_WORK_LOADING:
     case MRD_WORK_HOST:
-        return operation(s, like, work.process, step_of(&s->processes[work.process], ev->ts),
-                         (uint64_t) ev->dur_ns);
+        return operation(steps, like, work.process,
+                         step_of(&steps->processes[work.process], ev->ts), (uint64_t) ev->dur_ns);
     case MRD_WORK_NONE:
     case MRD_WORK_BESIDE:
         break;
@@ -479,78 +484,79 @@ mrd_steps_add(mrd_steps *s, const mrd_event *ev)
 /* ---- Lifecycle ---- */
 
 static void
-workers_make(mrd_steps *s)
+workers_make(mrd_steps *steps)
 {
-    for (uint32_t i = 0; i < s->n_workers; i++) {
-        process_state *p = &s->processes[mrd_workers_at(s->who, i)->process];
+    for (uint32_t i = 0; i < steps->n_workers; i++) {
+        process_state *state = &steps->processes[mrd_workers_at(steps->who, i)->process];
 
-        mrd_worker_time_init(&s->workers[i].time);
-        if (p->n_workers++ == 0)
-            p->first_worker = i;
+        mrd_worker_time_init(&steps->workers[i].time);
+        if (state->n_workers++ == 0)
+            state->first_worker = i;
     }
 }
 
 mrd_steps *
 mrd_steps_new(const mrd_sink_env *env)
 {
-    mrd_steps *s = calloc(1, sizeof(*s));
+    mrd_steps *steps = calloc(1, sizeof(*steps));
 
-    if (s == NULL)
+    if (steps == NULL)
         return NULL;
-    s->cat = env->catalog;
-    s->totals.by_call = true;
-    s->totals.width = 1;
-    s->who = mrd_workers_new(env);
-    s->gather = mrd_gather_new(s->cat, collective_done, s);
-    s->all_to_all = mrd_collectives_all_to_all(s->cat);
-    s->n_processes = mrd_catalog_processes(s->cat);
-    s->processes = calloc(s->n_processes + 1, sizeof(*s->processes));
-    s->ends = calloc(s->n_processes + 1, sizeof(*s->ends));
-    s->n_workers = s->who == NULL ? 0 : mrd_workers_count(s->who);
-    s->workers = calloc(s->n_workers + 1, sizeof(*s->workers));
-    if (s->who == NULL || s->gather == NULL || s->processes == NULL || s->ends == NULL ||
-        s->workers == NULL) {
-        mrd_steps_free(s);
+    steps->cat = env->catalog;
+    steps->totals.by_call = true;
+    steps->totals.width = 1;
+    steps->who = mrd_workers_new(env);
+    steps->gather = mrd_gather_new(steps->cat, collective_done, steps);
+    steps->all_to_all = mrd_collectives_all_to_all(steps->cat);
+    steps->n_processes = mrd_catalog_processes(steps->cat);
+    steps->processes = calloc(steps->n_processes + 1, sizeof(*steps->processes));
+    steps->ends = calloc(steps->n_processes + 1, sizeof(*steps->ends));
+    steps->n_workers = steps->who == NULL ? 0 : mrd_workers_count(steps->who);
+    steps->workers = calloc(steps->n_workers + 1, sizeof(*steps->workers));
+    if (steps->who == NULL || steps->gather == NULL || steps->processes == NULL ||
+        steps->ends == NULL || steps->workers == NULL) {
+        mrd_steps_free(steps);
         return NULL;
     }
-    for (size_t i = 0; i < s->n_processes; i++)
-        s->processes[i].step = NO_STEP;
-    workers_make(s);
-    return s;
+    for (size_t i = 0; i < steps->n_processes; i++)
+        steps->processes[i].step = NO_STEP;
+    workers_make(steps);
+    return steps;
 }
 
 void
-mrd_steps_free(mrd_steps *s)
+mrd_steps_free(mrd_steps *steps)
 {
-    if (s == NULL)
+    if (steps == NULL)
         return;
-    for (size_t i = 0; i < s->n_rows; i++)
-        free(s->rows[i]);
-    for (size_t i = 0; s->processes != NULL && i < s->n_processes; i++)
-        free(s->processes[i].pub);
-    free(s->rows);
-    free(s->places);
-    free(s->paced);
-    free(s->processes);
-    free(s->workers);
-    free(s->ends);
-    mrd_map_fini(&s->row_of);
-    mrd_map_fini(&s->place_of);
-    mrd_gather_free(s->gather);
-    mrd_workers_free(s->who);
-    free(s);
+    for (size_t i = 0; i < steps->n_rows; i++)
+        free(steps->rows[i]);
+    for (size_t i = 0; steps->processes != NULL && i < steps->n_processes; i++)
+        free(steps->processes[i].pub);
+    free(steps->rows);
+    free(steps->places);
+    free(steps->paced);
+    free(steps->processes);
+    free(steps->workers);
+    free(steps->ends);
+    mrd_map_fini(&steps->row_of);
+    mrd_map_fini(&steps->place_of);
+    mrd_gather_free(steps->gather);
+    mrd_workers_free(steps->who);
+    free(steps);
 }
 
 static int
-row_order(const mrd_catalog *cat, const mrd_steps_row *x, const mrd_steps_row *y)
+row_order(const mrd_catalog *cat, const mrd_steps_row *row, const mrd_steps_row *steps_row)
 {
-    int order = x->kind != y->kind ? (x->kind < y->kind ? -1 : 1) : 0;
+    int order = row->kind != steps_row->kind ? (row->kind < steps_row->kind ? -1 : 1) : 0;
 
-    if (order == 0 && x->kind == MRD_OP_PART)
-        return x->part < y->part ? -1 : x->part > y->part;
+    if (order == 0 && row->kind == MRD_OP_PART)
+        return row->part < steps_row->part ? -1 : row->part > steps_row->part;
     if (order == 0)
-        order = strcmp(mrd_catalog_text(cat, x->name).p, mrd_catalog_text(cat, y->name).p);
-    return order != 0 ? order : x->size < y->size ? -1 : x->size > y->size;
+        order =
+            strcmp(mrd_catalog_text(cat, row->name).p, mrd_catalog_text(cat, steps_row->name).p);
+    return order != 0 ? order : row->size < steps_row->size ? -1 : row->size > steps_row->size;
 }
 
 typedef struct {
@@ -569,40 +575,41 @@ numbered_order(const void *a, const void *b, void *self)
 static int
 place_order(const void *a, const void *b)
 {
-    const mrd_steps_place *x = a, *y = b;
+    const mrd_steps_place *place = a, *steps_place = b;
 
-    if (x->row != y->row)
-        return x->row < y->row ? -1 : 1;
-    return x->process < y->process ? -1 : x->process > y->process;
+    if (place->row != steps_place->row)
+        return place->row < steps_place->row ? -1 : 1;
+    return place->process < steps_place->process ? -1 : place->process > steps_place->process;
 }
 
 static int
 paced_order(const void *a, const void *b, void *self)
 {
-    const mrd_steps_process *x = a, *y = b;
+    const mrd_steps_process *process = a, *steps_process = b;
 
-    return mrd_workers_process_order(self, x->process, y->process);
+    return mrd_workers_process_order(self, process->process, steps_process->process);
 }
 
 /* Sorts rows as the header describes. Places follow their rows. */
 static mrd_err
-sort_rows(mrd_steps *s)
+sort_rows(mrd_steps *steps)
 {
-    numbered *order = calloc(s->n_rows + 1, sizeof(*order));
-    uint32_t *now = calloc(s->n_rows + 1, sizeof(*now));
+    numbered *order = calloc(steps->n_rows + 1, sizeof(*order));
+    uint32_t *now = calloc(steps->n_rows + 1, sizeof(*now));
 
     if (order != NULL && now != NULL) {
-        for (uint32_t i = 0; i < s->n_rows; i++)
-            order[i] = (numbered){ s->rows[i], i };
-        qsort_r(order, s->n_rows, sizeof(*order), numbered_order, (void *) (uintptr_t) s->cat);
-        for (uint32_t i = 0; i < s->n_rows; i++) {
-            s->rows[i] = order[i].row;
+        for (uint32_t i = 0; i < steps->n_rows; i++)
+            order[i] = (numbered){ steps->rows[i], i };
+        qsort_r(order, steps->n_rows, sizeof(*order), numbered_order,
+                (void *) (uintptr_t) steps->cat);
+        for (uint32_t i = 0; i < steps->n_rows; i++) {
+            steps->rows[i] = order[i].row;
             now[order[i].was] = i;
         }
-        for (size_t i = 0; i < s->n_places; i++)
-            s->places[i].row = now[s->places[i].row];
-        if (s->n_places > 0)
-            qsort(s->places, s->n_places, sizeof(*s->places), place_order);
+        for (size_t i = 0; i < steps->n_places; i++)
+            steps->places[i].row = now[steps->places[i].row];
+        if (steps->n_places > 0)
+            qsort(steps->places, steps->n_places, sizeof(*steps->places), place_order);
     }
     free(order);
     free(now);
@@ -610,55 +617,57 @@ sort_rows(mrd_steps *s)
 }
 
 mrd_err
-mrd_steps_finish(mrd_steps *s)
+mrd_steps_finish(mrd_steps *steps)
 {
     mrd_err err;
 
-    mrd_gather_finish(s->gather);
-    if ((err = s->err) != MRD_OK || (err = steps_over(s, (mrd_ev_ns){ INT64_MAX })) != MRD_OK ||
-        (err = sort_rows(s)) != MRD_OK)
+    mrd_gather_finish(steps->gather);
+    if ((err = steps->err) != MRD_OK ||
+        (err = steps_over(steps, (mrd_ev_ns){ INT64_MAX })) != MRD_OK ||
+        (err = sort_rows(steps)) != MRD_OK)
         return err;
-    if ((s->paced = calloc(s->n_processes + 1, sizeof(*s->paced))) == NULL)
+    if ((steps->paced = calloc(steps->n_processes + 1, sizeof(*steps->paced))) == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < s->n_processes; i++) {
-        if (s->processes[i].pub != NULL)
-            s->paced[s->n_paced++] = *s->processes[i].pub;
+    for (size_t i = 0; i < steps->n_processes; i++) {
+        if (steps->processes[i].pub != NULL)
+            steps->paced[steps->n_paced++] = *steps->processes[i].pub;
     }
-    if (s->n_paced > 0)
-        qsort_r(s->paced, s->n_paced, sizeof(*s->paced), paced_order, (void *) (uintptr_t) s->cat);
+    if (steps->n_paced > 0)
+        qsort_r(steps->paced, steps->n_paced, sizeof(*steps->paced), paced_order,
+                (void *) (uintptr_t) steps->cat);
     return MRD_OK;
 }
 
 /* ---- Results ---- */
 
 const mrd_steps_totals *
-mrd_steps_totals_of(const mrd_steps *s)
+mrd_steps_totals_of(const mrd_steps *steps)
 {
-    return &s->totals;
+    return &steps->totals;
 }
 
 size_t
-mrd_steps_rows(const mrd_steps *s)
+mrd_steps_rows(const mrd_steps *steps)
 {
-    return s->n_rows;
+    return steps->n_rows;
 }
 
 const mrd_steps_row *
-mrd_steps_row_at(const mrd_steps *s, size_t i)
+mrd_steps_row_at(const mrd_steps *steps, size_t i)
 {
-    return s->rows[i];
+    return steps->rows[i];
 }
 
 const mrd_steps_process *
-mrd_steps_processes(const mrd_steps *s, size_t *ret_n)
+mrd_steps_processes(const mrd_steps *steps, size_t *ret_n)
 {
-    *ret_n = s->n_paced;
-    return s->paced;
+    *ret_n = steps->n_paced;
+    return steps->paced;
 }
 
 const mrd_steps_place *
-mrd_steps_places(const mrd_steps *s, size_t *ret_n)
+mrd_steps_places(const mrd_steps *steps, size_t *ret_n)
 {
-    *ret_n = s->n_places;
-    return s->places;
+    *ret_n = steps->n_places;
+    return steps->places;
 }

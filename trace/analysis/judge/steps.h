@@ -89,19 +89,19 @@ typedef struct {
 typedef struct mrd_steps mrd_steps;
 
 mrd_steps *mrd_steps_new(const mrd_sink_env *env); /* NULL if out of memory */
-void mrd_steps_free(mrd_steps *s);                 /* NULL is fine */
+void mrd_steps_free(mrd_steps *steps);             /* NULL is fine */
 /* Adds an event. Events come in order of time. Errors: NOMEM, STATE (unknown track or another
  * profile). */
-mrd_err mrd_steps_add(mrd_steps *s, const mrd_event *ev);
+mrd_err mrd_steps_add(mrd_steps *steps, const mrd_event *ev);
 /* Call once, after the last event and before the functions below. */
-mrd_err mrd_steps_finish(mrd_steps *s);
+mrd_err mrd_steps_finish(mrd_steps *steps);
 
 /* Results, all borrowed. Rows are sorted by kind, name and size. Processes with a step are sorted
  * by rank, instance and id, and places by row and process. */
-const mrd_steps_totals *mrd_steps_totals_of(const mrd_steps *s);
-const mrd_steps_row *mrd_steps_row_at(const mrd_steps *s, size_t i); /* i < mrd_steps_rows */
-size_t mrd_steps_rows(const mrd_steps *s);
-const mrd_steps_process *mrd_steps_processes(const mrd_steps *s, size_t *ret_n);
-const mrd_steps_place *mrd_steps_places(const mrd_steps *s, size_t *ret_n);
+const mrd_steps_totals *mrd_steps_totals_of(const mrd_steps *steps);
+const mrd_steps_row *mrd_steps_row_at(const mrd_steps *steps, size_t i); /* i < mrd_steps_rows */
+size_t mrd_steps_rows(const mrd_steps *steps);
+const mrd_steps_process *mrd_steps_processes(const mrd_steps *steps, size_t *ret_n);
+const mrd_steps_place *mrd_steps_places(const mrd_steps *steps, size_t *ret_n);
 
 #endif

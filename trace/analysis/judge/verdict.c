@@ -19,58 +19,59 @@ mrd_bound_by_text(mrd_bound_by by)
 }
 
 void
-mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS])
+mrd_report_bounds_of(const mrd_report_worker *worker, uint64_t ret_ns[MRD_BOUNDS])
 {
-    ret_ns[MRD_BOUND_COMPUTE] = w->part_ns[MRD_REPORT_COMPUTE] + w->part_ns[MRD_REPORT_BOTH];
-    ret_ns[MRD_BOUND_SKEW] = w->part_ns[MRD_REPORT_WAITING] + w->exposed_wait_ns;
-    ret_ns[MRD_BOUND_TRANSFER] = w->exposed_transfer_ns + w->part_ns[MRD_REPORT_COPY];
+    ret_ns[MRD_BOUND_COMPUTE] =
+        worker->part_ns[MRD_REPORT_COMPUTE] + worker->part_ns[MRD_REPORT_BOTH];
+    ret_ns[MRD_BOUND_SKEW] = worker->part_ns[MRD_REPORT_WAITING] + worker->exposed_wait_ns;
+    ret_ns[MRD_BOUND_TRANSFER] = worker->exposed_transfer_ns + worker->part_ns[MRD_REPORT_COPY];
     ret_ns[MRD_BOUND_COMMUNICATION] =
-        w->part_ns[MRD_REPORT_EXPOSED] - w->exposed_wait_ns - w->exposed_transfer_ns;
-    ret_ns[MRD_BOUND_HOST] = w->part_ns[MRD_REPORT_HOST] + w->idle_ns[MRD_IDLE_LAUNCH];
-    ret_ns[MRD_BOUND_LOADING] = w->idle_ns[MRD_IDLE_LOADING];
-    ret_ns[MRD_BOUND_IDLE] =
-        w->idle_ns[MRD_IDLE_SHORT] + w->idle_ns[MRD_IDLE_QUEUED] + w->idle_ns[MRD_IDLE_UNKNOWN];
-    ret_ns[MRD_BOUND_UNRECORDED] = w->part_ns[MRD_REPORT_UNRECORDED];
+        worker->part_ns[MRD_REPORT_EXPOSED] - worker->exposed_wait_ns - worker->exposed_transfer_ns;
+    ret_ns[MRD_BOUND_HOST] = worker->part_ns[MRD_REPORT_HOST] + worker->idle_ns[MRD_IDLE_LAUNCH];
+    ret_ns[MRD_BOUND_LOADING] = worker->idle_ns[MRD_IDLE_LOADING];
+    ret_ns[MRD_BOUND_IDLE] = worker->idle_ns[MRD_IDLE_SHORT] + worker->idle_ns[MRD_IDLE_QUEUED] +
+                             worker->idle_ns[MRD_IDLE_UNKNOWN];
+    ret_ns[MRD_BOUND_UNRECORDED] = worker->part_ns[MRD_REPORT_UNRECORDED];
 }
 
 void
-mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS])
+mrd_report_bounds(const mrd_report *report, uint64_t ret_ns[MRD_BOUNDS])
 {
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(r, &n);
+    const mrd_report_worker *worker = mrd_report_workers(report, &n);
 
     memset(ret_ns, 0, MRD_BOUNDS * sizeof(*ret_ns));
     for (size_t i = 0; i < n; i++) {
         uint64_t one[MRD_BOUNDS];
 
-        mrd_report_bounds_of(&w[i], one);
+        mrd_report_bounds_of(&worker[i], one);
         for (unsigned k = 0; k < MRD_BOUNDS; k++)
             ret_ns[k] += one[k];
     }
 }
 
 bool
-mrd_report_is_hidden(const mrd_report *r)
+mrd_report_is_hidden(const mrd_report *report)
 {
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(r, &n);
+    const mrd_report_worker *worker = mrd_report_workers(report, &n);
     uint64_t hidden = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (mrd_credible_hides(mrd_report_credible(r, w[i].process)))
-            hidden += mrd_report_window(&w[i]);
-    return hidden > 0 && hidden >= mrd_report_totals_of(r)->window_ns / 2;
+        if (mrd_credible_hides(mrd_report_credible(report, worker[i].process)))
+            hidden += mrd_report_window(&worker[i]);
+    return hidden > 0 && hidden >= mrd_report_totals_of(report)->window_ns / 2;
 }
 
 mrd_bound_by
-mrd_report_bottleneck(const mrd_report *r)
+mrd_report_bottleneck(const mrd_report *report)
 {
-    uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(r)->window_ns;
+    uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(report)->window_ns;
     mrd_bound_by loss = MRD_BOUND_COMPUTE + 1;
 
     if (window == 0)
         return MRD_BOUNDS;
-    mrd_report_bounds(r, ns);
+    mrd_report_bounds(report, ns);
     for (unsigned k = loss + 1; k < MRD_BOUNDS; k++)
         loss = ns[k] > ns[loss] ? (mrd_bound_by) k : loss;
     return ns[loss] > ns[MRD_BOUND_COMPUTE] || ns[loss] > (window - 1) / MRD_REPORT_LOSS
@@ -79,30 +80,30 @@ mrd_report_bottleneck(const mrd_report *r)
 }
 
 bool
-mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret)
+mrd_report_stands_out(const mrd_report *report, mrd_bound_by by, mrd_report_most *ret)
 {
-    size_t n;
-    const mrd_report_worker *w = mrd_report_workers(r, &n);
-    double *share = calloc(n + 1, sizeof(*share));
+    size_t count;
+    const mrd_report_worker *worker = mrd_report_workers(report, &count);
+    double *share = calloc(count + 1, sizeof(*share));
     mrd_report_most most = { .share = -1 };
 
     if (share == NULL)
         return false;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t ns[MRD_BOUNDS], window = mrd_report_window(&w[i]);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t ns[MRD_BOUNDS], window = mrd_report_window(&worker[i]);
 
-        mrd_report_bounds_of(&w[i], ns);
+        mrd_report_bounds_of(&worker[i], ns);
         share[i] = window == 0 ? 0 : (double) ns[by] / (double) window;
         if (share[i] > most.share)
             most = (mrd_report_most){ .worker = (uint32_t) i, .share = share[i] };
     }
-    if (n > 0) {
-        qsort(share, n, sizeof(*share), mrd_double_order);
-        most.middle = share[(n - 1) / 2];
+    if (count > 0) {
+        qsort(share, count, sizeof(*share), mrd_double_order);
+        most.middle = share[(count - 1) / 2];
         *ret = most;
     }
     free(share);
-    return n > 1 && most.share >= 1.5 * most.middle && most.share >= most.middle + 0.05;
+    return count > 1 && most.share >= 1.5 * most.middle && most.share >= most.middle + 0.05;
 }
 
 /* ---- The late worker ---- */
@@ -110,20 +111,20 @@ mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret
 /* Finds the worker with the most own waits, and the own waits of the next. Returns the number of
  * workers that took part in collectives. */
 static size_t
-find_most(const mrd_report_worker *w, size_t n, uint32_t *ret_most, uint64_t *ret_next_ns)
+find_most(const mrd_report_worker *worker, size_t n, uint32_t *ret_most, uint64_t *ret_next_ns)
 {
     uint64_t most = 0, next = 0;
     size_t took_part = 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (w[i].took_part == 0)
+        if (worker[i].took_part == 0)
             continue;
-        if (took_part++ == 0 || w[i].own_wait_ns > most) {
+        if (took_part++ == 0 || worker[i].own_wait_ns > most) {
             next = took_part == 1 ? 0 : most;
-            most = w[i].own_wait_ns;
+            most = worker[i].own_wait_ns;
             *ret_most = (uint32_t) i;
-        } else if (w[i].own_wait_ns > next) {
-            next = w[i].own_wait_ns;
+        } else if (worker[i].own_wait_ns > next) {
+            next = worker[i].own_wait_ns;
         }
     }
     *ret_next_ns = next;
@@ -132,58 +133,59 @@ find_most(const mrd_report_worker *w, size_t n, uint32_t *ret_most, uint64_t *re
 
 /* Finds the late worker, without regard to standstills and absences. */
 static mrd_verdict
-judge_lateness(const mrd_report *r)
+judge_lateness(const mrd_report *report)
 {
-    mrd_verdict v = { .kind = MRD_VERDICT_NOTHING };
-    const mrd_report_totals *t = mrd_report_totals_of(r);
+    mrd_verdict verdict = { .kind = MRD_VERDICT_NOTHING };
+    const mrd_report_totals *totals = mrd_report_totals_of(report);
     uint64_t next_ns;
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(r, &n);
-    double even = 1.0 / (double) find_most(w, n, &v.worker, &next_ns), much;
+    const mrd_report_worker *worker = mrd_report_workers(report, &n);
+    double even = 1.0 / (double) find_most(worker, n, &verdict.worker, &next_ns), much;
 
-    if (even > 1 || t->window_ns == 0)
-        return v;
-    w += v.worker;
-    v.kind = MRD_VERDICT_NONE;
-    if (t->wait_ns == 0)
-        return v;
-    v.share = (double) w->caused_ns / (double) t->wait_ns;
-    v.impact = (double) w->own_wait_ns / (double) t->window_ns;
+    if (even > 1 || totals->window_ns == 0)
+        return verdict;
+    worker += verdict.worker;
+    verdict.kind = MRD_VERDICT_NONE;
+    if (totals->wait_ns == 0)
+        return verdict;
+    verdict.share = (double) worker->caused_ns / (double) totals->wait_ns;
+    verdict.impact = (double) worker->own_wait_ns / (double) totals->window_ns;
     much = 2 * even < (1 + even) / 2 ? 2 * even : (1 + even) / 2;
-    if (v.share <= much || v.impact < MRD_VERDICT_IMPACT)
-        return v;
-    v.kind = w->own_wait_ns / MRD_VERDICT_RATIO < next_ns || !w->steady.lasts ||
-                     w->steady.p > MRD_VERDICT_P
-                 ? MRD_VERDICT_SOMETIMES
-             : w->proven_ns >= w->caused_ns - w->proven_ns ? MRD_VERDICT_LATE
-                                                           : MRD_VERDICT_UNPROVEN;
-    return v;
+    if (verdict.share <= much || verdict.impact < MRD_VERDICT_IMPACT)
+        return verdict;
+    verdict.kind = worker->own_wait_ns / MRD_VERDICT_RATIO < next_ns || !worker->steady.lasts ||
+                           worker->steady.p > MRD_VERDICT_P
+                       ? MRD_VERDICT_SOMETIMES
+                   : worker->proven_ns >= worker->caused_ns - worker->proven_ns
+                       ? MRD_VERDICT_LATE
+                       : MRD_VERDICT_UNPROVEN;
+    return verdict;
 }
 
 mrd_verdict
-mrd_report_verdict(const mrd_report *r)
+mrd_report_verdict(const mrd_report *report)
 {
-    mrd_verdict v = judge_lateness(r);
-    const mrd_report_absence *absence = mrd_report_absent(r);
-    const mrd_imbalance *imbalance = mrd_report_imbalance(r);
-    double window = (double) mrd_report_totals_of(r)->window_ns,
+    mrd_verdict verdict = judge_lateness(report);
+    const mrd_report_absence *absence = mrd_report_absent(report);
+    const mrd_imbalance *imbalance = mrd_report_imbalance(report);
+    double window = (double) mrd_report_totals_of(report)->window_ns,
            spent = window > 0 ? (double) absence->spent_ns / window : 0;
     mrd_ev_ns since;
     mrd_ended kind;
 
-    if (mrd_standstill_since(mrd_report_standstill(r), &since, &kind))
+    if (mrd_standstill_since(mrd_report_standstill(report), &since, &kind))
         return (mrd_verdict){ .kind = MRD_VERDICT_STILL };
     if (absence->workers > 0 && spent >= MRD_VERDICT_IMPACT &&
-        (v.kind < MRD_VERDICT_SOMETIMES || spent > v.impact))
-        v = (mrd_verdict){ .kind = MRD_VERDICT_ABSENT,
-                           .worker = absence->worker[0],
-                           .impact = spent };
-    if (v.kind < MRD_VERDICT_ABSENT && imbalance->workers > 0)
-        v = (mrd_verdict){ .kind = MRD_VERDICT_MORE_WORK,
-                           .worker = imbalance->worker,
-                           .impact = (double) (imbalance->ns - imbalance->median_ns) /
-                                     (double) imbalance->ns };
-    return v;
+        (verdict.kind < MRD_VERDICT_SOMETIMES || spent > verdict.impact))
+        verdict = (mrd_verdict){ .kind = MRD_VERDICT_ABSENT,
+                                 .worker = absence->worker[0],
+                                 .impact = spent };
+    if (verdict.kind < MRD_VERDICT_ABSENT && imbalance->workers > 0)
+        verdict = (mrd_verdict){ .kind = MRD_VERDICT_MORE_WORK,
+                                 .worker = imbalance->worker,
+                                 .impact = (double) (imbalance->ns - imbalance->median_ns) /
+                                           (double) imbalance->ns };
+    return verdict;
 }
 
 const char *

@@ -52,13 +52,13 @@ typedef enum {
 
 const char *mrd_bound_by_text(mrd_bound_by by); /* "skew", static */
 /* Stores the time of all workers by MRD_BOUND_*. The values add up to the windows. */
-void mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS]);
+void mrd_report_bounds(const mrd_report *report, uint64_t ret_ns[MRD_BOUNDS]);
 /* Does the same for one worker. */
-void mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS]);
+void mrd_report_bounds_of(const mrd_report_worker *worker, uint64_t ret_ns[MRD_BOUNDS]);
 /* Returns true if impossible records hide how half of all device time was spent. */
-bool mrd_report_is_hidden(const mrd_report *r);
+bool mrd_report_is_hidden(const mrd_report *report);
 /* Returns the bottleneck; MRD_BOUNDS if there is no window. */
-mrd_bound_by mrd_report_bottleneck(const mrd_report *r);
+mrd_bound_by mrd_report_bottleneck(const mrd_report *report);
 
 typedef struct {
     uint32_t worker;
@@ -71,7 +71,7 @@ typedef struct {
  * share is at least 1.5 times the median worker's, and exceeds it by 5 % of the window. For
  * waiting, this worker suffers and is not the cause.
  */
-bool mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret);
+bool mrd_report_stands_out(const mrd_report *report, mrd_bound_by by, mrd_report_most *ret);
 
 typedef enum {
     MRD_VERDICT_NOTHING, /* no collective has two parts */
@@ -94,6 +94,6 @@ typedef struct {
     double impact;
 } mrd_verdict;
 
-mrd_verdict mrd_report_verdict(const mrd_report *r);
+mrd_verdict mrd_report_verdict(const mrd_report *report);
 
 #endif

@@ -21,9 +21,9 @@ find(mrd_args *args, mrd_strtab *strings, const char *key)
 static int64_t
 amount(mrd_args *args, mrd_strtab *strings, const char *key)
 {
-    const mrd_arg *a = find(args, strings, key);
+    const mrd_arg *arg = find(args, strings, key);
 
-    return a == NULL || a->type != MRD_ARG_INT || a->v.i < 0 ? -1 : a->v.i;
+    return arg == NULL || arg->type != MRD_ARG_INT || arg->v.i < 0 ? -1 : arg->v.i;
 }
 
 static mrd_str
@@ -37,28 +37,28 @@ text(mrd_args *args, mrd_strtab *strings, const char *key)
 static uint64_t
 members(mrd_str groups)
 {
-    uint64_t n = 0, all = 0;
+    uint64_t count = 0, all = 0;
     bool in_number = false;
 
     for (size_t i = 0; i < groups.len; i++) {
         char c = groups.p[i];
 
         if (isdigit((unsigned char) c)) {
-            n += !in_number;
+            count += !in_number;
             in_number = true;
             continue;
         }
         in_number = false;
-        if (c == ']' && n > 0) {
-            if (all != 0 && all != n)
+        if (c == ']' && count > 0) {
+            if (all != 0 && all != count)
                 return 0;
-            all = n;
-            n = 0;
+            all = count;
+            count = 0;
         } else if (c != '[' && c != ']' && c != ',' && c != ' ') {
             return 0; /* truncated, or another format */
         }
     }
-    return n > 0 ? 0 : all;
+    return count > 0 ? 0 : all;
 }
 
 typedef enum { OTHER, ALL_REDUCE, SHARED, PLAIN } cc_moves;

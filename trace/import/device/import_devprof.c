@@ -123,17 +123,17 @@ scan_number(devprof_scan *scan, scan_row *row, mrd_str key, mrd_str text)
 }
 
 static mrd_err
-scan_object(devprof_scan *scan, mrd_json_reader *r, bool main_rows)
+scan_object(devprof_scan *scan, mrd_json_reader *reader, bool main_rows)
 {
     scan_row row = { 0 };
     mrd_jr_type type;
     mrd_str key, text, digits;
     long double end;
 
-    mrd_json_enter(r);
-    while ((type = mrd_json_next(r, &key, &text)) != MRD_JR_END) {
+    mrd_json_enter(reader);
+    while ((type = mrd_json_next(reader, &key, &text)) != MRD_JR_END) {
         if (type == MRD_JR_ERROR)
-            return mrd_json_reader_err(r, NULL);
+            return mrd_json_reader_err(reader, NULL);
         if (type == MRD_JR_NUMBER || type == MRD_JR_STRING)
             scan_number(scan, &row, key, text);
     }
@@ -156,7 +156,7 @@ scan_object(devprof_scan *scan, mrd_json_reader *r, bool main_rows)
 }
 
 static mrd_err
-scan_member(devprof_scan *scan, mrd_json_reader *r, mrd_str key, mrd_jr_type type)
+scan_member(devprof_scan *scan, mrd_json_reader *reader, mrd_str key, mrd_jr_type type)
 {
     bool main_rows = mrd_str_is(key, "instruction") || mrd_str_is(key, "dma");
     unsigned depth;
@@ -169,73 +169,73 @@ scan_member(devprof_scan *scan, mrd_json_reader *r, mrd_str key, mrd_jr_type typ
     if (type == MRD_JR_OBJECT || type == MRD_JR_ARRAY)
         scan->any_section = true;
     if (type == MRD_JR_OBJECT)
-        return scan_object(scan, r, main_rows);
+        return scan_object(scan, reader, main_rows);
     if (type != MRD_JR_ARRAY)
         return MRD_OK;
-    mrd_json_enter(r);
-    depth = mrd_json_depth(r);
-    while ((type = mrd_json_next(r, NULL, NULL)) != MRD_JR_END) {
+    mrd_json_enter(reader);
+    depth = mrd_json_depth(reader);
+    while ((type = mrd_json_next(reader, NULL, NULL)) != MRD_JR_END) {
         mrd_json_damage damage;
 
         if (type == MRD_JR_OBJECT) {
-            mrd_json_mark(r, mrd_json_reader_offset(r), depth);
-            scan_object(scan, r, main_rows);
+            mrd_json_mark(reader, mrd_json_reader_offset(reader), depth);
+            scan_object(scan, reader, main_rows);
         }
         /* Damage is only skipped here; mrd_rows_read() counts it. */
-        if (mrd_json_reader_err(r, NULL) != MRD_OK && !mrd_json_resume(r, depth, &damage))
-            return mrd_json_reader_err(r, NULL);
+        if (mrd_json_reader_err(reader, NULL) != MRD_OK && !mrd_json_resume(reader, depth, &damage))
+            return mrd_json_reader_err(reader, NULL);
     }
     return MRD_OK;
 }
 
 /* Calls `call` for each member of the document. Returns errors of the reader and of `call`. */
 static mrd_err
-each_member(mrd_json_reader *r, const char *name,
-            mrd_err (*call)(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type,
+each_member(mrd_json_reader *reader, const char *name,
+            mrd_err (*call)(void *self, mrd_json_reader *reader, mrd_str key, mrd_jr_type type,
                             mrd_str text),
             void *self, mrd_why *why)
 {
-    mrd_jr_type type = mrd_json_next(r, NULL, NULL);
+    mrd_jr_type type = mrd_json_next(reader, NULL, NULL);
     mrd_str key, text;
     mrd_err err = MRD_OK;
 
     if (type == MRD_JR_ERROR)
-        return mrd_json_reader_err(r, why);
+        return mrd_json_reader_err(reader, why);
     if (type != MRD_JR_OBJECT)
         return mrd_why_set(why, MRD_FORMAT, 0, "'%s': a device profile is an object, not %s", name,
                            mrd_jr_type_text(type));
-    mrd_json_enter(r);
-    while (err == MRD_OK && (type = mrd_json_next(r, &key, &text)) != MRD_JR_END) {
+    mrd_json_enter(reader);
+    while (err == MRD_OK && (type = mrd_json_next(reader, &key, &text)) != MRD_JR_END) {
         if (type == MRD_JR_ERROR)
             break;
-        err = call(self, r, key, type, text);
+        err = call(self, reader, key, type, text);
     }
-    if (err == MRD_OK && type == MRD_JR_END && mrd_json_next(r, NULL, NULL) == MRD_JR_END)
+    if (err == MRD_OK && type == MRD_JR_END && mrd_json_next(reader, NULL, NULL) == MRD_JR_END)
         return MRD_OK;
-    if (mrd_json_reader_err(r, why) != MRD_OK)
-        return mrd_json_reader_err(r, why);
+    if (mrd_json_reader_err(reader, why) != MRD_OK)
+        return mrd_json_reader_err(reader, why);
     return mrd_why_set(why, err, 0, "'%s': %s", name, mrd_err_text(err));
 }
 
 static mrd_err
-scan_call(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type, mrd_str text)
+scan_call(void *self, mrd_json_reader *reader, mrd_str key, mrd_jr_type type, mrd_str text)
 {
     (void) text;
-    return scan_member(self, r, key, type);
+    return scan_member(self, reader, key, type);
 }
 
 static mrd_err
-scan_input(devprof *d, mrd_why *why)
+scan_input(devprof *prof, mrd_why *why)
 {
-    mrd_json_reader *r = NULL;
+    mrd_json_reader *reader = NULL;
     mrd_in *in = NULL;
-    mrd_err err = mrd_in_again(d->imp->in, &in, why);
+    mrd_err err = mrd_in_again(prof->imp->in, &in, why);
 
     if (err == MRD_OK)
-        err = mrd_json_reader_open(in, &r, why);
+        err = mrd_json_reader_open(in, &reader, why);
     if (err == MRD_OK)
-        err = each_member(r, mrd_in_name(in), scan_call, &d->scan, why);
-    mrd_json_reader_close(r);
+        err = each_member(reader, mrd_in_name(in), scan_call, &prof->scan, why);
+    mrd_json_reader_close(reader);
     mrd_in_close(in);
     return err;
 }
@@ -261,23 +261,24 @@ unit_that_fits(long double span, double seconds, int *ret_exp10)
 }
 
 static mrd_err
-refuse_unit(const devprof *d, long double span, const char *reason, mrd_why *why)
+refuse_unit(const devprof *prof, long double span, const char *reason, mrd_why *why)
 {
     return mrd_why_set(why, MRD_UNIT, 0,
                        "'%s': the unit of time cannot be inferred: rows span %.0Lf units, "
                        "total_time is %g s, total_active_time %g s (0: not said), the hardware "
                        "stamps span %g ns; %s",
-                       mrd_in_name(d->imp->in), span, d->scan.total_time_s, d->scan.total_active_s,
-                       d->scan.has_hw_first && d->scan.has_hw_last
-                           ? (double) (d->scan.hw_last - d->scan.hw_first)
+                       mrd_in_name(prof->imp->in), span, prof->scan.total_time_s,
+                       prof->scan.total_active_s,
+                       prof->scan.has_hw_first && prof->scan.has_hw_last
+                           ? (double) (prof->scan.hw_last - prof->scan.hw_first)
                            : 0.0,
                        reason);
 }
 
 static mrd_err
-infer_unit(devprof *d, mrd_why *why)
+infer_unit(devprof *prof, mrd_why *why)
 {
-    const devprof_scan *scan = &d->scan;
+    const devprof_scan *scan = &prof->scan;
     bool main_rows = scan->first_text.p != NULL;
     long double span = main_rows ? scan->last - scan->first : scan->all_last - scan->all_first;
     double references[3] = { scan->total_time_s, scan->total_active_s,
@@ -295,13 +296,13 @@ infer_unit(devprof *d, mrd_why *why)
         if (!unit_that_fits(span, references[i], &fits))
             continue;
         if (found && fits != exp10)
-            return refuse_unit(d, span, "two of these ask for different units", why);
+            return refuse_unit(prof, span, "two of these ask for different units", why);
         exp10 = fits;
         found = true;
     }
     if (!found)
-        return refuse_unit(d, span, "no power of ten joins them within 2 %", why);
-    d->exp10 = exp10;
+        return refuse_unit(prof, span, "no power of ten joins them within 2 %", why);
+    prof->exp10 = exp10;
     return MRD_OK;
 }
 
@@ -312,22 +313,22 @@ static mrd_str
 stem(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    mrd_str s = mrd_str_of(slash == NULL ? path : slash + 1);
+    mrd_str str = mrd_str_of(slash == NULL ? path : slash + 1);
     static const char *const suffixes[] = { ".gz", ".zst", ".json" };
 
     for (size_t i = 0; i < MRD_COUNT(suffixes); i++) {
-        if (mrd_str_ends(s, suffixes[i]) && s.len > strlen(suffixes[i]))
-            s.len -= strlen(suffixes[i]);
+        if (mrd_str_ends(str, suffixes[i]) && str.len > strlen(suffixes[i]))
+            str.len -= strlen(suffixes[i]);
     }
-    return s;
+    return str;
 }
 
 /* Profiles of one model are one result, for all of its cores. */
 static uint32_t
-profile_of_model(const devprof *d, mrd_sid model)
+profile_of_model(const devprof *prof, mrd_sid model)
 {
     size_t n;
-    const mrd_devprofile *list = mrd_catalog_devprofiles(d->cat, &n);
+    const mrd_devprofile *list = mrd_catalog_devprofiles(prof->cat, &n);
 
     for (uint32_t i = 1; i < n && model != MRD_SID_EMPTY; i++) {
         if (list[i].model == model)
@@ -338,17 +339,17 @@ profile_of_model(const devprof *d, mrd_sid model)
 
 /* Returns the name with number `turn`. Sets *ret_taken if another profile has this name. */
 static mrd_sid
-numbered_name(const devprof *d, mrd_str wanted, unsigned turn, bool *ret_taken)
+numbered_name(const devprof *prof, mrd_str wanted, unsigned turn, bool *ret_taken)
 {
     size_t n;
-    const mrd_devprofile *list = mrd_catalog_devprofiles(d->cat, &n);
+    const mrd_devprofile *list = mrd_catalog_devprofiles(prof->cat, &n);
     mrd_buf text = { 0 };
     mrd_sid name;
 
     mrd_buf_str(&text, wanted);
     if (turn > 1)
         mrd_buf_fmt(&text, "_%u", turn);
-    name = mrd_strtab_add(d->strings, (mrd_str){ (const char *) text.p, text.len });
+    name = mrd_strtab_add(prof->strings, (mrd_str){ (const char *) text.p, text.len });
     mrd_buf_fini(&text);
     *ret_taken = false;
     for (uint32_t i = 1; i < n && !*ret_taken; i++)
@@ -359,20 +360,20 @@ numbered_name(const devprof *d, mrd_str wanted, unsigned turn, bool *ret_taken)
 /* Returns a name that no other profile has. Finds its number by doubling and then by
  * bisection, because thousands of profiles may have the same name. */
 static mrd_sid
-fresh_name(const devprof *d, mrd_str wanted)
+fresh_name(const devprof *prof, mrd_str wanted)
 {
     unsigned used = 0, open = 1;
     bool taken;
-    mrd_sid name = numbered_name(d, wanted, open, &taken);
+    mrd_sid name = numbered_name(prof, wanted, open, &taken);
 
     while (taken && open < 1u << 30) {
         used = open;
         open *= 2;
-        name = numbered_name(d, wanted, open, &taken);
+        name = numbered_name(prof, wanted, open, &taken);
     }
     while (open - used > 1) { /* `used` is taken, `open` is free */
         unsigned middle = used + (open - used) / 2;
-        mrd_sid between = numbered_name(d, wanted, middle, &taken);
+        mrd_sid between = numbered_name(prof, wanted, middle, &taken);
 
         if (taken) {
             used = middle;
@@ -385,49 +386,51 @@ fresh_name(const devprof *d, mrd_str wanted)
 }
 
 static void
-register_profile(devprof *d, const mrd_devprofile *told)
+register_profile(devprof *prof, const mrd_devprofile *told)
 {
-    const mrd_identity *place = &d->imp->identity;
-    mrd_devprofile p = *told;
+    const mrd_identity *place = &prof->imp->identity;
+    mrd_devprofile devprofile = *told;
     mrd_process proc;
     char text[32];
 
-    if (p.instance_id == MRD_SID_EMPTY)
-        p.instance_id = place->instance_id;
-    if (p.process_id == MRD_NONE)
-        p.process_id = place->process_id;
-    if (p.nc_idx == MRD_NONE)
-        p.nc_idx = place->nc_idx;
-    if (p.session == MRD_NONE)
-        p.session = place->session;
-    if (p.model == MRD_SID_EMPTY && place->model != MRD_NONE) {
+    if (devprofile.instance_id == MRD_SID_EMPTY)
+        devprofile.instance_id = place->instance_id;
+    if (devprofile.process_id == MRD_NONE)
+        devprofile.process_id = place->process_id;
+    if (devprofile.nc_idx == MRD_NONE)
+        devprofile.nc_idx = place->nc_idx;
+    if (devprofile.session == MRD_NONE)
+        devprofile.session = place->session;
+    if (devprofile.model == MRD_SID_EMPTY && place->model != MRD_NONE) {
         snprintf(text, sizeof(text), "%lld", (long long) place->model);
-        p.model = mrd_strtab_addz(d->strings, text);
+        devprofile.model = mrd_strtab_addz(prof->strings, text);
     }
-    p.total_time_s = d->scan.total_time_s;
-    d->profile = profile_of_model(d, p.model);
-    if (d->profile == 0) {
-        mrd_str wanted = p.name != MRD_SID_EMPTY ? mrd_strtab_get(d->strings, p.name)
-                                                 : stem(mrd_in_name(d->imp->in));
+    devprofile.total_time_s = prof->scan.total_time_s;
+    prof->profile = profile_of_model(prof, devprofile.model);
+    if (prof->profile == 0) {
+        mrd_str wanted = devprofile.name != MRD_SID_EMPTY
+                             ? mrd_strtab_get(prof->strings, devprofile.name)
+                             : stem(mrd_in_name(prof->imp->in));
 
-        p.name = fresh_name(d, wanted);
-        d->profile = mrd_catalog_add_devprofile(d->cat, &p);
+        devprofile.name = fresh_name(prof, wanted);
+        prof->profile = mrd_catalog_add_devprofile(prof->cat, &devprofile);
     } else {
-        mrd_catalog_note(
-            d->cat, "device profile of model " MRD_STR_FMT ": several captures stand in one file",
-            MRD_STR_ARG(mrd_strtab_get(d->strings, p.model)));
+        mrd_catalog_note(prof->cat,
+                         "device profile of model " MRD_STR_FMT
+                         ": several captures stand in one file",
+                         MRD_STR_ARG(mrd_strtab_get(prof->strings, devprofile.model)));
     }
     mrd_process_init(&proc);
-    proc.instance_id = p.instance_id;
-    proc.process_id = p.process_id == MRD_NONE ? 0 : p.process_id;
-    proc.flags = p.process_id == MRD_NONE ? MRD_PROC_NO_PID : 0;
+    proc.instance_id = devprofile.instance_id;
+    proc.process_id = devprofile.process_id == MRD_NONE ? 0 : devprofile.process_id;
+    proc.flags = devprofile.process_id == MRD_NONE ? MRD_PROC_NO_PID : 0;
     proc.rank = place->rank;
     proc.job = place->job;
-    proc.profile = d->profile;
-    if (p.instance_id == MRD_SID_EMPTY || p.process_id == MRD_NONE)
-        proc.scope = d->imp->input + 1;
-    d->process = mrd_catalog_process(d->cat, &proc);
-    d->nc_idx = p.nc_idx;
+    proc.profile = prof->profile;
+    if (devprofile.instance_id == MRD_SID_EMPTY || devprofile.process_id == MRD_NONE)
+        proc.scope = prof->imp->input + 1;
+    prof->process = mrd_catalog_process(prof->cat, &proc);
+    prof->nc_idx = devprofile.nc_idx;
 }
 
 static int64_t
@@ -439,27 +442,28 @@ whole(long double v, bool has)
 /* Notes the known times of the profile, from which it is placed on the time of the system profile.
  * Meridian's own files were placed when they were written. */
 static void
-register_capture(devprof *d)
+register_capture(devprof *prof)
 {
-    const devprof_scan *scan = &d->scan;
-    long double scale = powl(10, d->exp10), total = scan->total_time_s * 1e9L;
-    mrd_device_capture c = { .label = mrd_strtab_addz(d->strings, mrd_in_name(d->imp->in)),
-                             .profile = d->profile,
-                             .process = d->process,
-                             .nc_idx = d->nc_idx,
-                             .first = d->first,
-                             .hw_first = { whole(scan->hw_first, scan->has_hw_first) },
-                             .hw_last = { whole(scan->hw_last, scan->has_hw_last) },
-                             .flops = whole(scan->flops, true),
-                             .total_ns =
-                                 total > 0 && total < 9.2e18L ? (int64_t) roundl(total) : 0 };
+    const devprof_scan *scan = &prof->scan;
+    long double scale = powl(10, prof->exp10), total = scan->total_time_s * 1e9L;
+    mrd_device_capture capture = { .label =
+                                       mrd_strtab_addz(prof->strings, mrd_in_name(prof->imp->in)),
+                                   .profile = prof->profile,
+                                   .process = prof->process,
+                                   .nc_idx = prof->nc_idx,
+                                   .first = prof->first,
+                                   .hw_first = { whole(scan->hw_first, scan->has_hw_first) },
+                                   .hw_last = { whole(scan->hw_last, scan->has_hw_last) },
+                                   .flops = whole(scan->flops, true),
+                                   .total_ns =
+                                       total > 0 && total < 9.2e18L ? (int64_t) roundl(total) : 0 };
 
-    if (scan->own || scan->timed_rows == 0 || d->profile == 0)
+    if (scan->own || scan->timed_rows == 0 || prof->profile == 0)
         return;
-    c.last = (mrd_ev_ns){ whole(scan->all_last * scale, true) };
-    if (c.last.ns == MRD_NONE || mrd_ev_before(c.last, c.first))
-        c.last = c.first;
-    mrd_catalog_add_capture(d->cat, &c);
+    capture.last = (mrd_ev_ns){ whole(scan->all_last * scale, true) };
+    if (capture.last.ns == MRD_NONE || mrd_ev_before(capture.last, capture.first))
+        capture.last = capture.first;
+    mrd_catalog_add_capture(prof->cat, &capture);
 }
 
 /* ---- Second pass: rows ---- */
@@ -531,11 +535,11 @@ static const struct {
 
 /* Returns the first of the keys for which the row has a text or an integer. 0 if there is none. */
 static mrd_sid
-arg_as_name(devprof *d, const char *const keys[4])
+arg_as_name(devprof *prof, const char *const keys[4])
 {
     for (size_t i = 0; i < 4 && keys[i] != NULL; i++) {
-        mrd_sid key = mrd_strtab_find(d->strings, mrd_str_of(keys[i]));
-        const mrd_arg *arg = key == MRD_SID_EMPTY ? NULL : mrd_args_find(d->row.args, key);
+        mrd_sid key = mrd_strtab_find(prof->strings, mrd_str_of(keys[i]));
+        const mrd_arg *arg = key == MRD_SID_EMPTY ? NULL : mrd_args_find(prof->row.args, key);
         char text[96];
 
         if (arg == NULL)
@@ -543,19 +547,19 @@ arg_as_name(devprof *d, const char *const keys[4])
         if (arg->type == MRD_ARG_STR && arg->v.sid != MRD_SID_EMPTY)
             return arg->v.sid;
         if (arg->type == MRD_ARG_TEXT && arg->len > 0)
-            return mrd_strtab_add(d->strings, (mrd_str){ arg->v.text, arg->len });
+            return mrd_strtab_add(prof->strings, (mrd_str){ arg->v.text, arg->len });
         if (arg->type != MRD_ARG_INT)
             continue;
         snprintf(text, sizeof(text), "%s %lld", keys[i], (long long) arg->v.i);
-        return mrd_strtab_addz(d->strings, text);
+        return mrd_strtab_addz(prof->strings, text);
     }
     return MRD_SID_EMPTY;
 }
 
 static size_t
-shape_of(const devprof *d)
+shape_of(const devprof *prof)
 {
-    mrd_str section = mrd_strtab_get(d->strings, d->section);
+    mrd_str section = mrd_strtab_get(prof->strings, prof->section);
     size_t i = 0;
 
     while (shapes[i].section[0] != '\0' && !mrd_str_is(section, shapes[i].section))
@@ -565,158 +569,159 @@ shape_of(const devprof *d)
 
 /* In a result of several cores each row states its process. */
 static mrd_proc_id
-row_process(devprof *d)
+row_process(devprof *prof)
 {
-    const mrd_process *own = mrd_catalog_borrow_process(d->cat, d->process);
-    mrd_process p = *own;
+    const mrd_process *own = mrd_catalog_borrow_process(prof->cat, prof->process);
+    mrd_process process = *own;
 
-    if (!mrd_row_has(&d->row, MRD_ROW_INSTANCE) && !mrd_row_has(&d->row, MRD_ROW_PROCESS))
-        return d->process;
-    if (mrd_row_has(&d->row, MRD_ROW_INSTANCE))
-        p.instance_id = mrd_row_sid(&d->row, MRD_ROW_INSTANCE);
-    if (mrd_row_has(&d->row, MRD_ROW_PROCESS)) {
-        p.process_id = mrd_row_number(&d->row, MRD_ROW_PROCESS);
-        p.flags &= ~(uint32_t) MRD_PROC_NO_PID;
+    if (!mrd_row_has(&prof->row, MRD_ROW_INSTANCE) && !mrd_row_has(&prof->row, MRD_ROW_PROCESS))
+        return prof->process;
+    if (mrd_row_has(&prof->row, MRD_ROW_INSTANCE))
+        process.instance_id = mrd_row_sid(&prof->row, MRD_ROW_INSTANCE);
+    if (mrd_row_has(&prof->row, MRD_ROW_PROCESS)) {
+        process.process_id = mrd_row_number(&prof->row, MRD_ROW_PROCESS);
+        process.flags &= ~(uint32_t) MRD_PROC_NO_PID;
     }
-    return mrd_catalog_process(d->cat, &p);
+    return mrd_catalog_process(prof->cat, &process);
 }
 
 static mrd_track_id
-row_track(devprof *d, mrd_track_kind kind, size_t shape)
+row_track(devprof *prof, mrd_track_kind kind, size_t shape)
 {
-    mrd_track t;
+    mrd_track track;
 
-    mrd_track_init(&t, row_process(d), MRD_SRC_DEVPROF);
-    t.kind = kind;
-    t.lnc_idx = mrd_row_has(&d->row, MRD_ROW_NC) ? mrd_row_number(&d->row, MRD_ROW_NC) : d->nc_idx;
-    t.name = mrd_row_sid(&d->row, MRD_ROW_TRACK);
-    if (t.name == MRD_SID_EMPTY)
-        t.name = arg_as_name(d, shapes[shape].track);
-    if (t.name == MRD_SID_EMPTY)
-        t.name = d->section;
-    return mrd_catalog_track(d->cat, &t);
+    mrd_track_init(&track, row_process(prof), MRD_SRC_DEVPROF);
+    track.kind = kind;
+    track.lnc_idx =
+        mrd_row_has(&prof->row, MRD_ROW_NC) ? mrd_row_number(&prof->row, MRD_ROW_NC) : prof->nc_idx;
+    track.name = mrd_row_sid(&prof->row, MRD_ROW_TRACK);
+    if (track.name == MRD_SID_EMPTY)
+        track.name = arg_as_name(prof, shapes[shape].track);
+    if (track.name == MRD_SID_EMPTY)
+        track.name = prof->section;
+    return mrd_catalog_track(prof->cat, &track);
 }
 
 /* Sets the times of a row; a row without a time becomes an instant. Returns false if the row was
  * dropped and counted. */
 static bool
-row_times(devprof *d, mrd_event *ev)
+row_times(devprof *prof, mrd_event *ev)
 {
-    const mrd_json_row *row = &d->row;
+    const mrd_json_row *row = &prof->row;
     bool open = ev->dur_ns < 0;
 
     if (!mrd_row_has(row, MRD_ROW_TIMESTAMP)) {
-        ev->ts = d->first;
+        ev->ts = prof->first;
         ev->kind = MRD_INSTANT;
         ev->dur_ns = 0;
         return true;
     }
-    if (mrd_num_scaled(mrd_row_text(row, MRD_ROW_TIMESTAMP), d->exp10, &ev->ts.ns) != MRD_OK) {
-        mrd_import_drop(d->imp, row->offset, "a timestamp out of range");
+    if (mrd_num_scaled(mrd_row_text(row, MRD_ROW_TIMESTAMP), prof->exp10, &ev->ts.ns) != MRD_OK) {
+        mrd_import_drop(prof->imp, row->offset, "a timestamp out of range");
         return false;
     }
     if (ev->kind == MRD_INSTANT || open || !mrd_row_has(row, MRD_ROW_DURATION))
         return true;
-    if (mrd_num_scaled(mrd_row_text(row, MRD_ROW_DURATION), d->exp10, &ev->dur_ns) != MRD_OK ||
+    if (mrd_num_scaled(mrd_row_text(row, MRD_ROW_DURATION), prof->exp10, &ev->dur_ns) != MRD_OK ||
         ev->dur_ns < 0) {
-        mrd_import_drop(d->imp, row->offset, "a row whose duration is negative or out of range");
+        mrd_import_drop(prof->imp, row->offset, "a row whose duration is negative or out of range");
         return false;
     }
     return true;
 }
 
 static mrd_err
-put_event(devprof *d)
+put_event(devprof *prof)
 {
     mrd_event ev = { 0 };
-    size_t shape = shape_of(d), n_args;
+    size_t shape = shape_of(prof), n_args;
 
-    d->input->records++;
-    mrd_row_marks(&d->row, d->strings, &ev);
-    if (!row_times(d, &ev))
+    prof->input->records++;
+    mrd_row_marks(&prof->row, prof->strings, &ev);
+    if (!row_times(prof, &ev))
         return MRD_OK;
-    if (!d->scan.own || !mrd_str_is(mrd_strtab_get(d->strings, d->section), "event"))
-        ev.category = d->section;
-    ev.name = mrd_row_sid(&d->row, MRD_ROW_NAME);
+    if (!prof->scan.own || !mrd_str_is(mrd_strtab_get(prof->strings, prof->section), "event"))
+        ev.category = prof->section;
+    ev.name = mrd_row_sid(&prof->row, MRD_ROW_NAME);
     if (ev.name == MRD_SID_EMPTY)
-        ev.name = arg_as_name(d, shapes[shape].name);
+        ev.name = arg_as_name(prof, shapes[shape].name);
     if (ev.name == MRD_SID_EMPTY)
-        ev.name = d->section;
-    ev.track = row_track(d, MRD_TRACK_SPANS, shape);
-    if (!d->scan.own && mrd_str_is(mrd_strtab_get(d->strings, d->section), "cc_op"))
-        mrd_devprof_cc(d->row.args, d->strings, &ev, d->exp10);
-    ev.args = mrd_args_view(d->row.args, &n_args);
+        ev.name = prof->section;
+    ev.track = row_track(prof, MRD_TRACK_SPANS, shape);
+    if (!prof->scan.own && mrd_str_is(mrd_strtab_get(prof->strings, prof->section), "cc_op"))
+        mrd_devprof_cc(prof->row.args, prof->strings, &ev, prof->exp10);
+    ev.args = mrd_args_view(prof->row.args, &n_args);
     ev.arg_count = (uint32_t) n_args;
-    ev.flow_count = mrd_row_flows(d->imp, &d->row, d->flows);
-    ev.flows = d->flows;
-    d->input->unfinished += ev.kind == MRD_SPAN && ev.dur_ns < 0;
-    d->input->no_start += (ev.flags & MRD_EV_NO_START) != 0;
-    return mrd_import_put(d->imp, d->profile, &ev);
+    ev.flow_count = mrd_row_flows(prof->imp, &prof->row, prof->flows);
+    ev.flows = prof->flows;
+    prof->input->unfinished += ev.kind == MRD_SPAN && ev.dur_ns < 0;
+    prof->input->no_start += (ev.flags & MRD_EV_NO_START) != 0;
+    return mrd_import_put(prof->imp, prof->profile, &ev);
 }
 
 /* Reads "counters" and "losses" of Meridian's own files. */
 static mrd_err
-put_own_extra(devprof *d, bool loss)
+put_own_extra(devprof *prof, bool loss)
 {
     mrd_event ev = { 0 };
 
-    d->input->records++;
-    mrd_row_marks(&d->row, d->strings, &ev);
-    if (!row_times(d, &ev))
+    prof->input->records++;
+    mrd_row_marks(&prof->row, prof->strings, &ev);
+    if (!row_times(prof, &ev))
         return MRD_OK;
-    ev.name = mrd_row_sid(&d->row, MRD_ROW_NAME);
+    ev.name = mrd_row_sid(&prof->row, MRD_ROW_NAME);
     ev.id = 0;
     if (loss) {
         ev.kind = MRD_LOSS;
-        ev.ivalue = mrd_row_number(&d->row, MRD_ROW_LOST);
+        ev.ivalue = mrd_row_number(&prof->row, MRD_ROW_LOST);
         if (ev.ivalue < 0 || ev.name == MRD_SID_EMPTY) {
-            mrd_import_drop(d->imp, d->row.offset, "a loss without a number or a cause");
+            mrd_import_drop(prof->imp, prof->row.offset, "a loss without a number or a cause");
             return MRD_OK;
         }
-        d->input->lost += (uint64_t) ev.ivalue;
-        ev.track = row_track(d, MRD_TRACK_SPANS, 0);
-        return mrd_import_put(d->imp, d->profile, &ev);
+        prof->input->lost += (uint64_t) ev.ivalue;
+        ev.track = row_track(prof, MRD_TRACK_SPANS, 0);
+        return mrd_import_put(prof->imp, prof->profile, &ev);
     }
     ev.kind = MRD_COUNTER;
     ev.dur_ns = 0;
-    if (!mrd_row_has(&d->row, MRD_ROW_VALUE) ||
-        !mrd_row_sample(mrd_row_text(&d->row, MRD_ROW_VALUE), &ev)) {
-        mrd_import_drop(d->imp, d->row.offset, "a counter without a value");
+    if (!mrd_row_has(&prof->row, MRD_ROW_VALUE) ||
+        !mrd_row_sample(mrd_row_text(&prof->row, MRD_ROW_VALUE), &ev)) {
+        mrd_import_drop(prof->imp, prof->row.offset, "a counter without a value");
         return MRD_OK;
     }
-    ev.track = row_track(d, MRD_TRACK_COUNTER, 0);
-    return mrd_import_put(d->imp, d->profile, &ev);
+    ev.track = row_track(prof, MRD_TRACK_COUNTER, 0);
+    return mrd_import_put(prof->imp, prof->profile, &ev);
 }
 
 static mrd_err
 read_row(void *self)
 {
-    devprof *d = self;
-    mrd_str section = mrd_strtab_get(d->strings, d->section);
-    bool counters = d->scan.own && mrd_str_is(section, "counters");
-    bool losses = d->scan.own && mrd_str_is(section, "losses");
-    mrd_err err = mrd_row_read(&d->row, d->r,
+    devprof *prof = self;
+    mrd_str section = mrd_strtab_get(prof->strings, prof->section);
+    bool counters = prof->scan.own && mrd_str_is(section, "counters");
+    bool losses = prof->scan.own && mrd_str_is(section, "losses");
+    mrd_err err = mrd_row_read(&prof->row, prof->r,
                                counters || losses ? extra_keys
-                               : d->scan.own      ? own_keys
+                               : prof->scan.own   ? own_keys
                                                   : vendor_keys,
-                               d->strings);
+                               prof->strings);
 
     if (err != MRD_OK)
         return err;
-    return counters || losses ? put_own_extra(d, losses) : put_event(d);
+    return counters || losses ? put_own_extra(prof, losses) : put_event(prof);
 }
 
 /* Reads the identity that Meridian's own files state. */
 static mrd_err
-read_own(devprof *d)
+read_own(devprof *prof)
 {
     mrd_devprofile told = { .process_id = MRD_NONE, .nc_idx = MRD_NONE, .session = MRD_NONE };
     mrd_json *doc = NULL, *first;
     mrd_str raw;
-    mrd_err err = mrd_json_raw(d->r, MRD_JSON_MAX, &raw);
+    mrd_err err = mrd_json_raw(prof->r, MRD_JSON_MAX, &raw);
     const char *text;
 
-    if (err != MRD_OK && mrd_json_reader_err(d->r, NULL) != MRD_OK)
+    if (err != MRD_OK && mrd_json_reader_err(prof->r, NULL) != MRD_OK)
         return err;
     if (err == MRD_OK)
         err = mrd_json_parse(raw, "meridian", &doc, NULL);
@@ -725,111 +730,113 @@ read_own(devprof *d)
     first = err == MRD_OK ? mrd_json_at(mrd_json_get(doc, "device_profiles"), 0) : NULL;
     if (first != NULL) {
         if ((text = mrd_json_str(first, "name", ""))[0] != '\0')
-            told.name = mrd_strtab_addz(d->strings, text);
+            told.name = mrd_strtab_addz(prof->strings, text);
         if ((text = mrd_json_str(first, "model_id", ""))[0] != '\0')
-            told.model = mrd_strtab_addz(d->strings, text);
+            told.model = mrd_strtab_addz(prof->strings, text);
         if ((text = mrd_json_str(first, "instance_id", ""))[0] != '\0')
-            told.instance_id = mrd_strtab_addz(d->strings, text);
+            told.instance_id = mrd_strtab_addz(prof->strings, text);
         told.process_id = mrd_json_int(first, "process_id", MRD_NONE);
         told.nc_idx = mrd_json_int(first, "nc_id", MRD_NONE);
         told.session = mrd_json_int(first, "session_id", MRD_NONE);
     }
     if (doc != NULL && mrd_json_bool(doc, "simulated", false) &&
-        mrd_catalog_get(d->cat, "simulated") == NULL)
-        mrd_catalog_set(d->cat, "simulated", mrd_in_name(d->imp->in));
+        mrd_catalog_get(prof->cat, "simulated") == NULL)
+        mrd_catalog_set(prof->cat, "simulated", mrd_in_name(prof->imp->in));
     mrd_json_free(doc);
-    if (d->profile == 0)
-        register_profile(d, &told);
+    if (prof->profile == 0)
+        register_profile(prof, &told);
     return MRD_OK;
 }
 
 /* Stores a scalar of the top level as a fact about the file. */
 static void
-put_fact(devprof *d, mrd_str key, mrd_str text)
+put_fact(devprof *prof, mrd_str key, mrd_str text)
 {
     char name[128], value[256];
 
     if (mrd_str_is(key, "simulated")) {
-        if (mrd_catalog_get(d->cat, "simulated") == NULL)
-            mrd_catalog_set(d->cat, "simulated", mrd_in_name(d->imp->in));
+        if (mrd_catalog_get(prof->cat, "simulated") == NULL)
+            mrd_catalog_set(prof->cat, "simulated", mrd_in_name(prof->imp->in));
         return;
     }
-    snprintf(name, sizeof(name), "input.%u.%.*s", d->imp->input, key.len > 80 ? 80 : (int) key.len,
-             key.p);
+    snprintf(name, sizeof(name), "input.%u.%.*s", prof->imp->input,
+             key.len > 80 ? 80 : (int) key.len, key.p);
     snprintf(value, sizeof(value), "%.*s", text.len > 200 ? 200 : (int) text.len,
              text.p == NULL ? "" : text.p);
-    mrd_catalog_set(d->cat, name, value);
+    mrd_catalog_set(prof->cat, name, value);
 }
 
 static mrd_err
-read_member(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type, mrd_str text)
+read_member(void *self, mrd_json_reader *reader, mrd_str key, mrd_jr_type type, mrd_str text)
 {
     static const mrd_devprofile unknown = { .process_id = MRD_NONE,
                                             .nc_idx = MRD_NONE,
                                             .session = MRD_NONE };
-    devprof *d = self;
+    devprof *prof = self;
     mrd_sid section;
 
-    (void) r;
+    (void) reader;
     if (type != MRD_JR_OBJECT && type != MRD_JR_ARRAY) {
-        put_fact(d, key,
+        put_fact(prof, key,
                  type == MRD_JR_STRING || type == MRD_JR_NUMBER || type == MRD_JR_WORD
                      ? text
                      : mrd_str_of(mrd_jr_type_text(type)));
         return MRD_OK;
     }
     if (mrd_str_is(key, "meridian") && type == MRD_JR_OBJECT)
-        return read_own(d);
-    section = mrd_strtab_add(d->strings, key);
-    if (d->profile == 0)
-        register_profile(d, &unknown);
-    d->section = section;
+        return read_own(prof);
+    section = mrd_strtab_add(prof->strings, key);
+    if (prof->profile == 0)
+        register_profile(prof, &unknown);
+    prof->section = section;
     return type == MRD_JR_OBJECT
-               ? read_row(d)
-               : mrd_rows_read(d->imp, d->r, mrd_strtab_get(d->strings, d->section), read_row, d);
+               ? read_row(prof)
+               : mrd_rows_read(prof->imp, prof->r, mrd_strtab_get(prof->strings, prof->section),
+                               read_row, prof);
 }
 
 static mrd_err
-read_input(devprof *d, mrd_why *why)
+read_input(devprof *prof, mrd_why *why)
 {
-    mrd_str first = d->scan.first_text.p != NULL ? d->scan.first_text : d->scan.all_first_text;
-    mrd_err err = mrd_json_reader_open(d->imp->in, &d->r, why);
+    mrd_str first =
+        prof->scan.first_text.p != NULL ? prof->scan.first_text : prof->scan.all_first_text;
+    mrd_err err = mrd_json_reader_open(prof->imp->in, &prof->r, why);
 
-    if (first.p == NULL || mrd_num_scaled(first, d->exp10, &d->first.ns) != MRD_OK)
-        d->first = (mrd_ev_ns){ 0 };
+    if (first.p == NULL || mrd_num_scaled(first, prof->exp10, &prof->first.ns) != MRD_OK)
+        prof->first = (mrd_ev_ns){ 0 };
     if (err == MRD_OK)
-        err = each_member(d->r, mrd_in_name(d->imp->in), read_member, d, why);
-    register_capture(d);
+        err = each_member(prof->r, mrd_in_name(prof->imp->in), read_member, prof, why);
+    register_capture(prof);
     return err;
 }
 
 static mrd_err
 devprof_run(mrd_import *imp, mrd_why *why)
 {
-    devprof *d = calloc(1, sizeof(*d));
+    devprof *prof = calloc(1, sizeof(*prof));
     mrd_err err;
 
-    if (d == NULL)
+    if (prof == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
-    d->imp = imp;
-    d->cat = imp->catalog;
-    d->strings = mrd_catalog_strings(imp->catalog);
-    d->input = mrd_import_input(imp);
-    err = scan_input(d, why);
-    if (err == MRD_OK && !d->scan.any_section)
+    prof->imp = imp;
+    prof->cat = imp->catalog;
+    prof->strings = mrd_catalog_strings(imp->catalog);
+    prof->input = mrd_import_input(imp);
+    err = scan_input(prof, why);
+    if (err == MRD_OK && !prof->scan.any_section)
         err = mrd_why_set(why, MRD_EMPTY, 0, "'%s' has no section of a device profile",
                           mrd_in_name(imp->in));
     if (err == MRD_OK)
-        err = infer_unit(d, why);
-    if (err == MRD_OK && (d->row.args = mrd_args_new(d->strings)) == NULL)
+        err = infer_unit(prof, why);
+    if (err == MRD_OK && (prof->row.args = mrd_args_new(prof->strings)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     if (err == MRD_OK)
-        err = read_input(d, why);
-    if (d->r != NULL)
-        mrd_import_note_text(d->imp, d->r);
-    mrd_json_reader_close(d->r);
-    mrd_args_free(d->row.args);
-    free(d);
+        err = read_input(prof, why);
+    if (prof->r != NULL)
+        mrd_import_note_text(prof->imp, prof->r);
+    mrd_json_reader_close(prof->r);
+    mrd_args_free(prof->row.args);
+    free(prof);
     return err;
 }
 

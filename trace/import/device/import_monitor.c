@@ -55,7 +55,7 @@ static const struct {
 };
 
 static void
-mon_put(mon *m, const mon_place *at, const char *key, mrd_str number)
+mon_put(mon *monitor, const mon_place *at, const char *key, mrd_str number)
 {
     static const struct {
         const char *part, *unit_name;
@@ -66,11 +66,13 @@ mon_put(mon *m, const mon_place *at, const char *key, mrd_str number)
         { "latency", "s", MRD_UNIT_NONE },         { "period", "s", MRD_UNIT_NONE },
         { "flops", "flop/s", MRD_UNIT_NONE },
     };
-    mrd_event ev = { .ts = { m->now.ns }, .kind = MRD_COUNTER, .bound_ns = MRD_BOUND_UNKNOWN };
+    mrd_event ev = { .ts = { monitor->now.ns },
+                     .kind = MRD_COUNTER,
+                     .bound_ns = MRD_BOUND_UNKNOWN };
     char name[2 * MON_NAME_MAX];
     mrd_track track;
 
-    if (m->err != MRD_OK)
+    if (monitor->err != MRD_OK)
         return;
     for (size_t i = 0; i < MRD_COUNT(mon_aliases); i++) {
         if (strcmp(key, mon_aliases[i].key) == 0)
@@ -82,56 +84,56 @@ mon_put(mon *m, const mon_place *at, const char *key, mrd_str number)
     track.lnc_idx = at->lnc_idx;
     track.pcore_idx = at->pcore_idx;
     track.device_idx = at->device_idx;
-    track.name = ev.name = mrd_catalog_intern(m->imp->catalog, name);
+    track.name = ev.name = mrd_catalog_intern(monitor->imp->catalog, name);
     track.unit = MRD_UNIT_COUNT;
     for (size_t i = 0; i < MRD_COUNT(units) && strcmp(key, "context_switch_count") != 0; i++) {
         if (strstr(name, units[i].part) == NULL)
             continue;
         track.unit = units[i].unit;
         if (units[i].unit_name != NULL)
-            track.unit_name = mrd_catalog_intern(m->imp->catalog, units[i].unit_name);
+            track.unit_name = mrd_catalog_intern(monitor->imp->catalog, units[i].unit_name);
         if (units[i].unit_name != NULL || strcmp(units[i].part, "bytes") != 0)
             break;
     }
-    ev.track = mrd_catalog_track(m->imp->catalog, &track);
+    ev.track = mrd_catalog_track(monitor->imp->catalog, &track);
     if (mrd_num_i64(number, &ev.ivalue) == MRD_OK)
         ev.flags = MRD_EV_INT;
     else if (mrd_num_double(number, &ev.value) != MRD_OK) {
-        m->input->records++;
-        mrd_import_drop(m->imp, m->offset, "'%s' is out of range", name);
+        monitor->input->records++;
+        mrd_import_drop(monitor->imp, monitor->offset, "'%s' is out of range", name);
         return;
     }
-    m->input->records++;
-    m->err = mrd_import_put(m->imp, 0, &ev);
+    monitor->input->records++;
+    monitor->err = mrd_import_put(monitor->imp, 0, &ev);
 }
 
 /* Emits a non-empty "error" text. */
 static void
-mon_put_error(mon *m, const mon_place *at, const char *group, const char *text)
+mon_put_error(mon *monitor, const mon_place *at, const char *group, const char *text)
 {
-    mrd_event ev = { .ts = { m->now.ns },
+    mrd_event ev = { .ts = { monitor->now.ns },
                      .kind = MRD_INSTANT,
-                     .name = m->word_error,
+                     .name = monitor->word_error,
                      .bound_ns = MRD_BOUND_UNKNOWN };
-    mrd_arg args[2] = { { .key = m->key_group, .type = MRD_ARG_STR },
-                        { .key = m->key_text, .type = MRD_ARG_TEXT } };
+    mrd_arg args[2] = { { .key = monitor->key_group, .type = MRD_ARG_STR },
+                        { .key = monitor->key_text, .type = MRD_ARG_TEXT } };
     mrd_track track;
 
-    if (m->err != MRD_OK || text[0] == '\0')
+    if (monitor->err != MRD_OK || text[0] == '\0')
         return;
     mrd_track_init(&track, at->process, at->source);
     track.lnc_idx = at->lnc_idx;
     track.pcore_idx = at->pcore_idx;
     track.device_idx = at->device_idx;
-    track.name = m->word_error;
-    args[0].v.sid = mrd_catalog_intern(m->imp->catalog, group);
+    track.name = monitor->word_error;
+    args[0].v.sid = mrd_catalog_intern(monitor->imp->catalog, group);
     args[1].v.text = text;
     args[1].len = (unsigned) strlen(text) & MRD_ARG_TEXT_MAX;
     ev.args = args;
     ev.arg_count = 2;
-    ev.track = mrd_catalog_track(m->imp->catalog, &track);
-    m->input->records++;
-    m->err = mrd_import_put(m->imp, 0, &ev);
+    ev.track = mrd_catalog_track(monitor->imp->catalog, &track);
+    monitor->input->records++;
+    monitor->err = mrd_import_put(monitor->imp, 0, &ev);
 }
 
 static void
@@ -159,15 +161,15 @@ mon_physical(const char *key)
     return strncmp(key, "nc_v", 4) == 0 && dot != NULL ? mon_index(dot + 1) : MRD_NONE;
 }
 
-static void mon_walk(mon *m, mon_place at, const char *group, mrd_json *v, unsigned depth);
+static void mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned depth);
 
 /* Sets the identity that an element of "neuron_devices" or "loaded_models", or a subgraph, states
  * itself. */
 static void
-mon_identify(mon_place *at, const char *parent, const mrd_json *v)
+mon_identify(mon_place *at, const char *parent, const mrd_json *json)
 {
-    int64_t device = mrd_json_int(v, "neuron_device_index", MRD_NONE);
-    int64_t core = mrd_json_int(v, "neuroncore_index", MRD_NONE);
+    int64_t device = mrd_json_int(json, "neuron_device_index", MRD_NONE);
+    int64_t core = mrd_json_int(json, "neuroncore_index", MRD_NONE);
     char text[48];
 
     if (device >= 0)
@@ -176,15 +178,15 @@ mon_identify(mon_place *at, const char *parent, const mrd_json *v)
         at->lnc_idx = core;
     if (strcmp(parent, "loaded_models") == 0) {
         snprintf(text, sizeof(text), "model %lld",
-                 (long long) mrd_json_int(v, "model_id", MRD_NONE));
+                 (long long) mrd_json_int(json, "model_id", MRD_NONE));
         mon_name_add(at, text);
     }
 }
 
 /* Walks a member that is an object or an array, with the owner of its numbers. */
 static void
-mon_descend(mon *m, const mon_place *at, const char *group, const char *parent, const char *key,
-            mrd_json *v, unsigned depth)
+mon_descend(mon *monitor, const mon_place *at, const char *group, const char *parent,
+            const char *key, mrd_json *json, unsigned depth)
 {
     mon_place below = *at;
     int64_t index = mon_index(key);
@@ -200,75 +202,76 @@ mon_descend(mon *m, const mon_place *at, const char *group, const char *parent, 
                strcmp(key, "usage_data") != 0 && strcmp(key, "neuron_devices") != 0 &&
                strcmp(key, "loaded_models") != 0 && strcmp(key, "subgraphs") != 0)
         mon_name_add(&below, key);
-    if (mrd_json_is_array(v)) {
-        for (size_t i = 0; i < mrd_json_size(v); i++) {
+    if (mrd_json_is_array(json)) {
+        for (size_t i = 0; i < mrd_json_size(json); i++) {
             mon_place element = below;
 
-            mon_identify(&element, key, mrd_json_at(v, i));
-            mon_walk(m, element, group, mrd_json_at(v, i), depth + 1);
+            mon_identify(&element, key, mrd_json_at(json, i));
+            mon_walk(monitor, element, group, mrd_json_at(json, i), depth + 1);
         }
         return;
     }
-    mon_identify(&below, key, v);
-    mon_walk(m, below, key, v, depth + 1);
+    mon_identify(&below, key, json);
+    mon_walk(monitor, below, key, json, depth + 1);
 }
 
 /* Drops a value that is not an object or is nested too deeply. Its numbers count as one. */
 static void
-mon_pass_over(mon *m, const mon_place *at, const mrd_json *v)
+mon_pass_over(mon *monitor, const mon_place *at, const mrd_json *json)
 {
-    mrd_json_type type = mrd_json_type_of(v);
+    mrd_json_type type = mrd_json_type_of(json);
 
-    if (type != MRD_JSON_INT && type != MRD_JSON_REAL && mrd_json_size(v) == 0)
+    if (type != MRD_JSON_INT && type != MRD_JSON_REAL && mrd_json_size(json) == 0)
         return;
-    m->input->records++;
-    mrd_import_drop(m->imp, m->offset, "'%s' has numbers in a list, or too deep", at->name);
+    monitor->input->records++;
+    mrd_import_drop(monitor->imp, monitor->offset, "'%s' has numbers in a list, or too deep",
+                    at->name);
 }
 
 /* Walks the members of an object. */
 static void
-mon_walk(mon *m, mon_place at, const char *group, mrd_json *v, unsigned depth)
+mon_walk(mon *monitor, mon_place at, const char *group, mrd_json *json, unsigned depth)
 {
-    if (!mrd_json_is_object(v) || depth > MON_DEPTH) {
-        mon_pass_over(m, &at, v);
+    if (!mrd_json_is_object(json) || depth > MON_DEPTH) {
+        mon_pass_over(monitor, &at, json);
         return;
     }
-    for (void *it = mrd_json_iter(v); it != NULL; it = mrd_json_iter_next(v, it)) {
+    for (void *it = mrd_json_iter(json); it != NULL; it = mrd_json_iter_next(json, it)) {
         const char *key = mrd_json_iter_key(it);
         mrd_json *member = mrd_json_iter_value(it);
         char scratch[64];
         mrd_str text;
 
         if (mrd_json_is_object(member) || mrd_json_is_array(member))
-            mon_descend(m, &at, group, group, key, member, depth);
+            mon_descend(monitor, &at, group, group, key, member, depth);
         else if (strcmp(key, "error") == 0)
-            mon_put_error(m, &at, group, mrd_json_str(v, "error", ""));
+            mon_put_error(monitor, &at, group, mrd_json_str(json, "error", ""));
         else if (mrd_str_ends(mrd_str_of(key), "_index") || strcmp(key, "model_id") == 0)
             continue; /* the identity was used by mon_identify */
         else if (mrd_json_text(member, scratch, &text) == MRD_OK && text.p == scratch)
-            mon_put(m, &at, key, text);
+            mon_put(monitor, &at, key, text);
     }
 }
 
 /* ---- A report ---- */
 
 static mrd_proc_id
-mon_process(mon *m, int64_t pid, const char *tag)
+mon_process(mon *monitor, int64_t pid, const char *tag)
 {
-    mrd_process p;
+    mrd_process process;
 
-    mrd_process_init(&p);
-    p.instance_id = m->instance;
-    p.process_id = pid == MRD_NONE ? 0 : pid;
-    p.flags = pid == MRD_NONE ? MRD_PROC_NODE : 0;
-    p.scope = m->has_instance ? 0 : m->imp->input + 1;
+    mrd_process_init(&process);
+    process.instance_id = monitor->instance;
+    process.process_id = pid == MRD_NONE ? 0 : pid;
+    process.flags = pid == MRD_NONE ? MRD_PROC_NODE : 0;
+    process.scope = monitor->has_instance ? 0 : monitor->imp->input + 1;
     if (pid != MRD_NONE && tag[0] != '\0')
-        p.name = mrd_catalog_intern(m->imp->catalog, tag);
-    return mrd_catalog_process(m->imp->catalog, &p);
+        process.name = mrd_catalog_intern(monitor->imp->catalog, tag);
+    return mrd_catalog_process(monitor->imp->catalog, &process);
 }
 
 static void
-mon_runtimes(mon *m, mrd_json *runtimes)
+mon_runtimes(mon *monitor, mrd_json *runtimes)
 {
     for (size_t i = 0; i < mrd_json_size(runtimes); i++) {
         mrd_json *rt = mrd_json_at(runtimes, i), *report = mrd_json_get(rt, "report");
@@ -278,18 +281,18 @@ mon_runtimes(mon *m, mrd_json *runtimes)
                          .pcore_idx = MRD_NONE,
                          .device_idx = MRD_NONE };
 
-        at.process = mon_process(m, pid, mrd_json_str(rt, "neuron_runtime_tag", ""));
-        mon_put_error(m, &at, "neuron_runtime_data", mrd_json_str(rt, "error", ""));
-        mon_walk(m, at, "report", report, 0);
+        at.process = mon_process(monitor, pid, mrd_json_str(rt, "neuron_runtime_tag", ""));
+        mon_put_error(monitor, &at, "neuron_runtime_data", mrd_json_str(rt, "error", ""));
+        mon_walk(monitor, at, "report", report, 0);
     }
 }
 
 static void
-mon_system(mon *m, mrd_json *system)
+mon_system(mon *monitor, mrd_json *system)
 {
     for (void *it = mrd_json_iter(system); it != NULL; it = mrd_json_iter_next(system, it)) {
         const char *key = mrd_json_iter_key(it);
-        mon_place at = { .process = mon_process(m, MRD_NONE, ""),
+        mon_place at = { .process = mon_process(monitor, MRD_NONE, ""),
                          .source =
                              strcmp(key, "neuron_hw_counters") == 0 ? MRD_SRC_DEVCTR : MRD_SRC_HOST,
                          .lnc_idx = MRD_NONE,
@@ -297,25 +300,25 @@ mon_system(mon *m, mrd_json *system)
                          .device_idx = MRD_NONE };
 
         mon_name_add(&at, key);
-        mon_walk(m, at, key, mrd_json_iter_value(it), 0);
+        mon_walk(monitor, at, key, mrd_json_iter_value(it), 0);
     }
 }
 
 /* Finds the shortest "period" of all nested groups. */
 static void
-mon_shortest(mrd_json *v, unsigned depth, double *shortest)
+mon_shortest(mrd_json *json, unsigned depth, double *shortest)
 {
-    double period = mrd_json_is_object(v) ? mrd_json_num(v, "period", 0) : 0;
+    double period = mrd_json_is_object(json) ? mrd_json_num(json, "period", 0) : 0;
 
     if (period > 0 && (*shortest == 0 || period < *shortest))
         *shortest = period;
     if (depth == 5)
         return;
-    if (mrd_json_is_array(v)) {
-        for (size_t i = 0; i < mrd_json_size(v); i++)
-            mon_shortest(mrd_json_at(v, i), depth + 1, shortest);
-    } else if (mrd_json_is_object(v)) {
-        for (void *it = mrd_json_iter(v); it != NULL; it = mrd_json_iter_next(v, it))
+    if (mrd_json_is_array(json)) {
+        for (size_t i = 0; i < mrd_json_size(json); i++)
+            mon_shortest(mrd_json_at(json, i), depth + 1, shortest);
+    } else if (mrd_json_is_object(json)) {
+        for (void *it = mrd_json_iter(json); it != NULL; it = mrd_json_iter_next(json, it))
             mon_shortest(mrd_json_iter_value(it), depth + 1, shortest);
     }
 }
@@ -338,7 +341,7 @@ mon_epoch(mrd_str number, mrd_wall_ns *ret)
 }
 
 static void
-mon_time(mon *m, mrd_json *report)
+mon_time(mon *monitor, mrd_json *report)
 {
     static const char *const keys[] = { "timestamp", "timestamp_ns", "timestamp_ms", "time" };
     double shortest = 0;
@@ -346,21 +349,22 @@ mon_time(mon *m, mrd_json *report)
     mrd_str text;
 
     for (size_t i = 0; i < MRD_COUNT(keys); i++) {
-        mrd_json *v = mrd_json_get(report, keys[i]);
+        mrd_json *json = mrd_json_get(report, keys[i]);
 
-        if (v != NULL && mrd_json_text(v, scratch, &text) == MRD_OK && mon_epoch(text, &m->now)) {
-            m->timed++;
+        if (json != NULL && mrd_json_text(json, scratch, &text) == MRD_OK &&
+            mon_epoch(text, &monitor->now)) {
+            monitor->timed++;
             return;
         }
     }
     mon_shortest(report, 0, &shortest);
     if (shortest > 0 && shortest < 1e6)
-        m->period_ns = (int64_t) (shortest * 1e9);
-    m->now = mrd_wall_add(m->now, m->period_ns);
+        monitor->period_ns = (int64_t) (shortest * 1e9);
+    monitor->now = mrd_wall_add(monitor->now, monitor->period_ns);
 }
 
 static void
-mon_facts(mon *m, mrd_json *report)
+mon_facts(mon *monitor, mrd_json *report)
 {
     static const char *const parts[] = { "instance_info", "neuron_hardware_info" };
 
@@ -375,15 +379,16 @@ mon_facts(mon *m, mrd_json *report)
 
             if (mrd_json_text(mrd_json_iter_value(it), scratch, &text) != MRD_OK || text.len == 0)
                 continue;
-            snprintf(key, sizeof(key), "input.%u.%.100s", m->imp->input, mrd_json_iter_key(it));
+            snprintf(key, sizeof(key), "input.%u.%.100s", monitor->imp->input,
+                     mrd_json_iter_key(it));
             snprintf(value, sizeof(value), "%.*s", (int) (text.len < 200 ? text.len : 200), text.p);
-            mrd_catalog_set(m->imp->catalog, key, value);
+            mrd_catalog_set(monitor->imp->catalog, key, value);
         }
     }
 }
 
 static mrd_err
-mon_report(mon *m, mrd_str raw)
+mon_report(mon *monitor, mrd_str raw)
 {
     mrd_json *report = NULL, *info;
     const char *id;
@@ -392,79 +397,81 @@ mon_report(mon *m, mrd_str raw)
     if (err == MRD_NOMEM)
         return err;
     if (err != MRD_OK) {
-        m->input->records++;
-        mrd_import_drop(m->imp, m->offset,
+        monitor->input->records++;
+        mrd_import_drop(monitor->imp, monitor->offset,
                         "a report with numbers beyond 64 bits or nested too deeply");
         return MRD_OK;
     }
     info = mrd_json_get(report, "instance_info");
     id = mrd_json_is_object(info) ? mrd_json_str(info, "instance_id", "") : "";
-    if (m->imp->identity.instance_id != MRD_SID_EMPTY)
-        m->instance = m->imp->identity.instance_id;
+    if (monitor->imp->identity.instance_id != MRD_SID_EMPTY)
+        monitor->instance = monitor->imp->identity.instance_id;
     else if (id[0] != '\0')
-        m->instance = mrd_catalog_intern(m->imp->catalog, id);
-    else if (!m->has_instance)
-        m->instance = mrd_catalog_intern(m->imp->catalog, "unknown");
-    m->has_instance =
-        m->has_instance || m->imp->identity.instance_id != MRD_SID_EMPTY || id[0] != '\0';
-    mon_time(m, report);
-    if (m->reports++ == 0)
-        mon_facts(m, report);
+        monitor->instance = mrd_catalog_intern(monitor->imp->catalog, id);
+    else if (!monitor->has_instance)
+        monitor->instance = mrd_catalog_intern(monitor->imp->catalog, "unknown");
+    monitor->has_instance = monitor->has_instance ||
+                            monitor->imp->identity.instance_id != MRD_SID_EMPTY || id[0] != '\0';
+    mon_time(monitor, report);
+    if (monitor->reports++ == 0)
+        mon_facts(monitor, report);
     if (mrd_json_is_array(mrd_json_get(report, "neuron_runtime_data")))
-        mon_runtimes(m, mrd_json_get(report, "neuron_runtime_data"));
+        mon_runtimes(monitor, mrd_json_get(report, "neuron_runtime_data"));
     if (mrd_json_is_object(mrd_json_get(report, "system_data")))
-        mon_system(m, mrd_json_get(report, "system_data"));
+        mon_system(monitor, mrd_json_get(report, "system_data"));
     mrd_json_free(report);
-    return m->err;
+    return monitor->err;
 }
 
 static mrd_err
-mon_read(mon *m)
+mon_read(mon *monitor)
 {
     mrd_jr_type type;
     mrd_str raw;
     mrd_err err = MRD_OK;
 
-    mrd_json_many(m->r);
-    while (err == MRD_OK && (type = mrd_json_next(m->r, NULL, NULL)) > MRD_JR_END) {
-        m->offset = mrd_json_reader_offset(m->r);
-        if (type == MRD_JR_OBJECT && (err = mrd_json_raw(m->r, MON_REPORT_MAX, &raw)) == MRD_OK) {
-            err = mon_report(m, raw);
+    mrd_json_many(monitor->r);
+    while (err == MRD_OK && (type = mrd_json_next(monitor->r, NULL, NULL)) > MRD_JR_END) {
+        monitor->offset = mrd_json_reader_offset(monitor->r);
+        if (type == MRD_JR_OBJECT &&
+            (err = mrd_json_raw(monitor->r, MON_REPORT_MAX, &raw)) == MRD_OK) {
+            err = mon_report(monitor, raw);
             continue;
         }
-        if (err == MRD_NOMEM || mrd_json_reader_err(m->r, NULL) != MRD_OK)
+        if (err == MRD_NOMEM || mrd_json_reader_err(monitor->r, NULL) != MRD_OK)
             break;
         err = MRD_OK;
-        m->input->records++;
-        mrd_import_drop(m->imp, m->offset, "a report that is not an object of at most %u bytes",
-                        MON_REPORT_MAX);
+        monitor->input->records++;
+        mrd_import_drop(monitor->imp, monitor->offset,
+                        "a report that is not an object of at most %u bytes", MON_REPORT_MAX);
     }
-    return err != MRD_OK ? err : mrd_json_reader_err(m->r, NULL);
+    return err != MRD_OK ? err : mrd_json_reader_err(monitor->r, NULL);
 }
 
 static mrd_err
 mon_run(mrd_import *imp, mrd_why *why)
 {
-    mon m = { .imp = imp, .input = mrd_import_input(imp), .period_ns = MON_PERIOD };
-    mrd_err err = mrd_json_reader_open(imp->in, &m.r, why);
+    mon monitor = { .imp = imp, .input = mrd_import_input(imp), .period_ns = MON_PERIOD };
+    mrd_err err = mrd_json_reader_open(imp->in, &monitor.r, why);
 
     if (err != MRD_OK)
         return err;
-    m.word_error = mrd_catalog_intern(imp->catalog, "neuron-monitor error");
-    m.key_group = mrd_catalog_intern(imp->catalog, "group");
-    m.key_text = mrd_catalog_intern(imp->catalog, "error");
-    err = mon_read(&m);
-    if (err != MRD_OK && mrd_json_reader_err(m.r, why) == MRD_OK)
+    monitor.word_error = mrd_catalog_intern(imp->catalog, "neuron-monitor error");
+    monitor.key_group = mrd_catalog_intern(imp->catalog, "group");
+    monitor.key_text = mrd_catalog_intern(imp->catalog, "error");
+    err = mon_read(&monitor);
+    if (err != MRD_OK && mrd_json_reader_err(monitor.r, why) == MRD_OK)
         mrd_why_set(why, err, 0, "'%s': events could not be kept", mrd_in_name(imp->in));
-    if (m.reports > m.timed)
+    if (monitor.reports > monitor.timed)
         mrd_catalog_note(imp->catalog,
                          "'%s': %llu of %llu reports state no time; they are placed one period "
                          "apart, from zero",
-                         mrd_in_name(imp->in), (unsigned long long) (m.reports - m.timed),
-                         (unsigned long long) m.reports);
-    if (m.r != NULL)
-        mrd_import_note_text(imp, m.r);
-    mrd_json_reader_close(m.r);
+                         mrd_in_name(imp->in),
+                         (unsigned long long) (monitor.reports - monitor.timed),
+                         (unsigned long long) monitor.reports);
+    if (monitor.r != NULL)
+        mrd_import_note_text(imp, monitor.r);
+    mrd_json_reader_close(monitor.r);
     return err;
 }
 

@@ -23,19 +23,19 @@
 /* ---- Identity ---- */
 
 static uint32_t
-scope_of(const sysprof *s, const mrd_json_row *row)
+scope_of(const sysprof *prof, const mrd_json_row *row)
 {
     int64_t scope = mrd_row_number(row, MRD_ROW_SCOPE);
 
     if (scope <= 0 || scope > 0xffff)
         return 0;
-    return (s->imp->input + 1) << 16 | (uint32_t) scope;
+    return (prof->imp->input + 1) << 16 | (uint32_t) scope;
 }
 
 static void
-identify(const sysprof *s, const mrd_json_row *row, row_identity *id)
+identify(const sysprof *prof, const mrd_json_row *row, row_identity *id)
 {
-    const mrd_identity *place = &s->imp->identity;
+    const mrd_identity *place = &prof->imp->identity;
 
     memset(id, 0, sizeof(*id)); /* because ids are compared as bytes */
     id->instance = mrd_row_sid(row, MRD_ROW_INSTANCE);
@@ -49,50 +49,51 @@ identify(const sysprof *s, const mrd_json_row *row, row_identity *id)
     id->thread = mrd_row_number(row, MRD_ROW_THREAD);
     id->worker = mrd_row_number(row, MRD_ROW_WORKER);
     id->track = mrd_row_sid(row, MRD_ROW_TRACK);
-    id->scope = scope_of(s, row);
+    id->scope = scope_of(prof, row);
     id->node = mrd_row_flag(row, MRD_ROW_NODE);
     if (id->instance == MRD_SID_EMPTY)
         id->instance = place->instance_id;
     if (id->instance == MRD_SID_EMPTY) {
-        id->instance = s->unknown;
-        id->scope = id->scope != 0 ? id->scope : s->imp->input + 1;
+        id->instance = prof->unknown;
+        id->scope = id->scope != 0 ? id->scope : prof->imp->input + 1;
     }
     if (id->pid == MRD_NONE && id->process_name == MRD_SID_EMPTY)
         id->pid = place->process_id;
 }
 
 static mrd_proc_id
-process_of(sysprof *s, const row_identity *id)
+process_of(sysprof *prof, const row_identity *id)
 {
-    mrd_process p;
+    mrd_process process;
 
-    mrd_process_init(&p);
-    p.instance_id = id->instance;
-    p.process_id = id->pid;
-    p.scope = id->scope;
-    p.flags = id->node ? MRD_PROC_NODE : 0;
+    mrd_process_init(&process);
+    process.instance_id = id->instance;
+    process.process_id = id->pid;
+    process.scope = id->scope;
+    process.flags = id->node ? MRD_PROC_NODE : 0;
     if (id->pid == MRD_NONE) {
-        p.process_id = 0;
+        process.process_id = 0;
         if (!id->node) {
-            p.flags |= MRD_PROC_NO_PID;
-            p.name = id->process_name;
-            p.scope = p.scope != 0 ? p.scope : s->imp->input + 1;
+            process.flags |= MRD_PROC_NO_PID;
+            process.name = id->process_name;
+            process.scope = process.scope != 0 ? process.scope : prof->imp->input + 1;
             if (id->process_name != MRD_SID_EMPTY) /* a generated number that only this name has */
-                p.process_id = (int64_t) id->process_name;
+                process.process_id = (int64_t) id->process_name;
         }
     }
-    return mrd_catalog_process(s->cat, &p);
+    return mrd_catalog_process(prof->cat, &process);
 }
 
 static mrd_track_id
-track_of(sysprof *s, const row_identity *id, mrd_track_kind kind, mrd_unit unit, mrd_sid unit_name)
+track_of(sysprof *prof, const row_identity *id, mrd_track_kind kind, mrd_unit unit,
+         mrd_sid unit_name)
 {
-    cached_track *c = &s->cache[mrd_hash64(id, sizeof(*id), kind) & (CACHE_TRACKS - 1)];
+    cached_track *track = &prof->cache[mrd_hash64(id, sizeof(*id), kind) & (CACHE_TRACKS - 1)];
     mrd_track t;
 
-    if (c->used && kind == MRD_TRACK_SPANS && memcmp(&c->key, id, sizeof(*id)) == 0)
-        return c->track;
-    mrd_track_init(&t, process_of(s, id), (mrd_source_kind) id->source);
+    if (track->used && kind == MRD_TRACK_SPANS && memcmp(&track->key, id, sizeof(*id)) == 0)
+        return track->track;
+    mrd_track_init(&t, process_of(prof, id), (mrd_source_kind) id->source);
     t.kind = kind;
     t.lnc_idx = id->lnc;
     t.pcore_idx = id->pcore;
@@ -103,33 +104,33 @@ track_of(sysprof *s, const row_identity *id, mrd_track_kind kind, mrd_unit unit,
     t.unit_name = unit_name;
     t.worker_gid = id->worker;
     if (kind != MRD_TRACK_SPANS)
-        return mrd_catalog_track(s->cat, &t);
-    *c = (cached_track){ .key = *id, .track = mrd_catalog_track(s->cat, &t), .used = true };
-    return c->track;
+        return mrd_catalog_track(prof->cat, &t);
+    *track = (cached_track){ .key = *id, .track = mrd_catalog_track(prof->cat, &t), .used = true };
+    return track->track;
 }
 
 static mrd_str
-sid_text(const sysprof *s, mrd_sid sid)
+sid_text(const sysprof *prof, mrd_sid sid)
 {
-    return mrd_strtab_get(s->strings, sid);
+    return mrd_strtab_get(prof->strings, sid);
 }
 
 static uint32_t
-guess_source(const sysprof *s, const mrd_json_row *row)
+guess_source(const sysprof *prof, const mrd_json_row *row)
 {
-    mrd_str group = sid_text(s, mrd_row_sid(row, MRD_ROW_GROUP));
+    mrd_str group = sid_text(prof, mrd_row_sid(row, MRD_ROW_GROUP));
 
     if (mrd_row_number(row, MRD_ROW_TYPE) == MRD_TYPE_FRAMEWORK ||
         mrd_str_starts(group, "framework"))
         return MRD_SRC_FRAMEWORK;
-    return mrd_type_is_hardware(sid_text(s, mrd_row_sid(row, MRD_ROW_NAME))) ? MRD_SRC_DEVICE
-                                                                             : MRD_SRC_RUNTIME;
+    return mrd_type_is_hardware(sid_text(prof, mrd_row_sid(row, MRD_ROW_NAME))) ? MRD_SRC_DEVICE
+                                                                                : MRD_SRC_RUNTIME;
 }
 
 /* ---- Times ---- */
 
 static bool
-unit_exponent(const sysprof *s, const mrd_json_row *row, int *ret_exp10)
+unit_exponent(const sysprof *prof, const mrd_json_row *row, int *ret_exp10)
 {
     static const struct {
         const char *name;
@@ -138,10 +139,10 @@ unit_exponent(const sysprof *s, const mrd_json_row *row, int *ret_exp10)
     mrd_sid unit = mrd_row_sid(row, MRD_ROW_TIME_UNIT);
 
     *ret_exp10 = 0;
-    if (unit == MRD_SID_EMPTY || unit == s->ns)
+    if (unit == MRD_SID_EMPTY || unit == prof->ns)
         return true;
     for (size_t i = 0; i < MRD_COUNT(units); i++) {
-        if (mrd_str_is(sid_text(s, unit), units[i].name)) {
+        if (mrd_str_is(sid_text(prof, unit), units[i].name)) {
             *ret_exp10 = units[i].exp10;
             return true;
         }
@@ -159,24 +160,24 @@ text_ns(mrd_str text, int exp10, int64_t *ret_ns)
 
 /* Sets the times. Returns false if the row has no usable time; it is then counted as dropped. */
 static bool
-row_times(sysprof *s, mrd_event *ev)
+row_times(sysprof *prof, mrd_event *ev)
 {
-    const mrd_json_row *row = &s->row;
+    const mrd_json_row *row = &prof->row;
     int exp10;
 
-    if (!unit_exponent(s, row, &exp10)) {
-        mrd_import_drop(s->imp, row->offset, "timestamp_unit '" MRD_STR_FMT "' is not known",
-                        MRD_STR_ARG(sid_text(s, mrd_row_sid(row, MRD_ROW_TIME_UNIT))));
+    if (!unit_exponent(prof, row, &exp10)) {
+        mrd_import_drop(prof->imp, row->offset, "timestamp_unit '" MRD_STR_FMT "' is not known",
+                        MRD_STR_ARG(sid_text(prof, mrd_row_sid(row, MRD_ROW_TIME_UNIT))));
         return false;
     }
     if (!text_ns(mrd_row_text(row, MRD_ROW_TIMESTAMP), exp10, &ev->ts.ns)) {
-        mrd_import_drop(s->imp, row->offset, "a row without a usable timestamp");
+        mrd_import_drop(prof->imp, row->offset, "a row without a usable timestamp");
         return false;
     }
     ev->dur_ns = 0;
     if (mrd_row_has(row, MRD_ROW_DURATION) &&
         (!text_ns(mrd_row_text(row, MRD_ROW_DURATION), exp10, &ev->dur_ns) || ev->dur_ns < 0)) {
-        mrd_import_drop(s->imp, row->offset, "a row whose duration is negative or out of range");
+        mrd_import_drop(prof->imp, row->offset, "a row whose duration is negative or out of range");
         return false;
     }
     return true;
@@ -223,105 +224,105 @@ static const mrd_row_key event_keys[] = {
 
 /* Drops members that follow from others. All others become arguments. */
 static void
-keep_guide_members(sysprof *s, const row_identity *id)
+keep_guide_members(sysprof *prof, const row_identity *id)
 {
-    const mrd_json_row *row = &s->row;
-    mrd_track t;
+    const mrd_json_row *row = &prof->row;
+    mrd_track track;
     char group[64];
-    int64_t v;
+    int64_t value;
 
-    mrd_track_init(&t, 0, (mrd_source_kind) id->source);
-    t.lnc_idx = id->lnc;
-    t.thread_id = id->thread;
+    mrd_track_init(&track, 0, (mrd_source_kind) id->source);
+    track.lnc_idx = id->lnc;
+    track.thread_id = id->thread;
     if (mrd_row_has(row, MRD_ROW_GROUP)) {
-        mrd_str said = sid_text(s, mrd_row_sid(row, MRD_ROW_GROUP));
-        size_t len = (size_t) mrd_json_group(&t, group);
+        mrd_str said = sid_text(prof, mrd_row_sid(row, MRD_ROW_GROUP));
+        size_t len = (size_t) mrd_json_group(&track, group);
 
         if (!mrd_str_eq(said, (mrd_str){ group, len }))
-            mrd_args_str(row->args, mrd_strtab_addz(s->strings, "group"), said);
+            mrd_args_str(row->args, mrd_strtab_addz(prof->strings, "group"), said);
     }
     if (mrd_row_has(row, MRD_ROW_KIND) &&
-        !mrd_str_is(sid_text(s, mrd_row_sid(row, MRD_ROW_KIND)), "instant"))
-        mrd_args_sid(row->args, mrd_strtab_addz(s->strings, "kind"),
+        !mrd_str_is(sid_text(prof, mrd_row_sid(row, MRD_ROW_KIND)), "instant"))
+        mrd_args_sid(row->args, mrd_strtab_addz(prof->strings, "kind"),
                      mrd_row_sid(row, MRD_ROW_KIND));
-    v = mrd_row_number(row, MRD_ROW_PARENT);
-    if (mrd_row_has(row, MRD_ROW_PARENT) && v != 0)
-        mrd_args_int(row->args, mrd_arg_key_add(s->strings, MRD_KEY_PARENT), v);
-    v = mrd_row_number(row, MRD_ROW_TYPE);
-    if (mrd_row_has(row, MRD_ROW_TYPE) && v != 0 &&
-        v != mrd_json_event_type(t.source, sid_text(s, mrd_row_sid(row, MRD_ROW_NAME))))
-        mrd_args_int(row->args, mrd_arg_key_add(s->strings, MRD_KEY_TYPE), v);
+    value = mrd_row_number(row, MRD_ROW_PARENT);
+    if (mrd_row_has(row, MRD_ROW_PARENT) && value != 0)
+        mrd_args_int(row->args, mrd_arg_key_add(prof->strings, MRD_KEY_PARENT), value);
+    value = mrd_row_number(row, MRD_ROW_TYPE);
+    if (mrd_row_has(row, MRD_ROW_TYPE) && value != 0 &&
+        value != mrd_json_event_type(track.source, sid_text(prof, mrd_row_sid(row, MRD_ROW_NAME))))
+        mrd_args_int(row->args, mrd_arg_key_add(prof->strings, MRD_KEY_TYPE), value);
     if (mrd_row_has(row, MRD_ROW_NC) && mrd_row_has(row, MRD_ROW_LNC) &&
         mrd_row_number(row, MRD_ROW_NC) != id->lnc)
-        mrd_args_int(row->args, mrd_strtab_addz(s->strings, "nc_idx"),
+        mrd_args_int(row->args, mrd_strtab_addz(prof->strings, "nc_idx"),
                      mrd_row_number(row, MRD_ROW_NC));
 }
 
 /* Under LNC 2 two physical cores run one execution. Newer files state the core in
  * device_core_idx. */
 static void
-find_physical_core(sysprof *s, row_identity *id)
+find_physical_core(sysprof *prof, row_identity *id)
 {
     const mrd_arg *core;
     mrd_sid key;
 
-    if (s->own || id->source != MRD_SRC_DEVICE || id->pcore != MRD_NONE)
+    if (prof->own || id->source != MRD_SRC_DEVICE || id->pcore != MRD_NONE)
         return;
-    key = mrd_arg_key_find(s->strings, MRD_KEY_PCORE);
-    core = key == MRD_SID_EMPTY ? NULL : mrd_args_find(s->row.args, key);
+    key = mrd_arg_key_find(prof->strings, MRD_KEY_PCORE);
+    core = key == MRD_SID_EMPTY ? NULL : mrd_args_find(prof->row.args, key);
     if (core != NULL && core->type == MRD_ARG_INT && core->v.i >= 0)
         id->pcore = core->v.i;
 }
 
 /* Stores the source that a row states. Returns false if it states none that is known. */
 static bool
-find_source(sysprof *s, uint32_t *ret_source)
+find_source(sysprof *prof, uint32_t *ret_source)
 {
-    mrd_json_row *row = &s->row;
+    mrd_json_row *row = &prof->row;
     mrd_sid own = mrd_row_sid(row, MRD_ROW_OWN_SOURCE);
 
     if (mrd_row_has(row, MRD_ROW_OWN_SOURCE)) {
-        if (mrd_sysprof_source(sid_text(s, own), ret_source))
+        if (mrd_sysprof_source(sid_text(prof, own), ret_source))
             return true;
-        mrd_args_sid(row->args, mrd_strtab_addz(s->strings, "source"), own);
+        mrd_args_sid(row->args, mrd_strtab_addz(prof->strings, "source"), own);
     }
-    return mrd_sysprof_source(sid_text(s, mrd_row_sid(row, MRD_ROW_SOURCE)), ret_source);
+    return mrd_sysprof_source(sid_text(prof, mrd_row_sid(row, MRD_ROW_SOURCE)), ret_source);
 }
 
 static mrd_err
-put_event(sysprof *s)
+put_event(sysprof *prof)
 {
-    mrd_json_row *row = &s->row;
+    mrd_json_row *row = &prof->row;
     mrd_event ev = { 0 };
     row_identity id;
     size_t n_args;
 
-    s->input->records++;
-    if (!row_times(s, &ev))
+    prof->input->records++;
+    if (!row_times(prof, &ev))
         return MRD_OK;
     if (mrd_row_sid(row, MRD_ROW_NAME) == MRD_SID_EMPTY) {
-        mrd_import_drop(s->imp, row->offset, "an event without a name");
+        mrd_import_drop(prof->imp, row->offset, "an event without a name");
         return MRD_OK;
     }
-    identify(s, row, &id);
-    if (!find_source(s, &id.source)) {
-        id.source = guess_source(s, row);
+    identify(prof, row, &id);
+    if (!find_source(prof, &id.source)) {
+        id.source = guess_source(prof, row);
         if (mrd_row_has(row, MRD_ROW_SOURCE))
-            mrd_args_sid(row->args, mrd_strtab_addz(s->strings, "trace_event_source"),
+            mrd_args_sid(row->args, mrd_strtab_addz(prof->strings, "trace_event_source"),
                          mrd_row_sid(row, MRD_ROW_SOURCE));
     }
-    find_physical_core(s, &id);
-    keep_guide_members(s, &id);
-    mrd_row_marks(row, s->strings, &ev);
+    find_physical_core(prof, &id);
+    keep_guide_members(prof, &id);
+    mrd_row_marks(row, prof->strings, &ev);
     ev.name = mrd_row_sid(row, MRD_ROW_NAME);
-    ev.track = track_of(s, &id, MRD_TRACK_SPANS, MRD_UNIT_NONE, MRD_SID_EMPTY);
+    ev.track = track_of(prof, &id, MRD_TRACK_SPANS, MRD_UNIT_NONE, MRD_SID_EMPTY);
     ev.args = mrd_args_view(row->args, &n_args);
     ev.arg_count = (uint32_t) n_args;
-    ev.flow_count = mrd_row_flows(s->imp, row, s->flows);
-    ev.flows = s->flows;
-    s->input->unfinished += ev.kind == MRD_SPAN && ev.dur_ns < 0;
-    s->input->no_start += (ev.flags & MRD_EV_NO_START) != 0;
-    return mrd_import_put(s->imp, 0, &ev);
+    ev.flow_count = mrd_row_flows(prof->imp, row, prof->flows);
+    ev.flows = prof->flows;
+    prof->input->unfinished += ev.kind == MRD_SPAN && ev.dur_ns < 0;
+    prof->input->no_start += (ev.flags & MRD_EV_NO_START) != 0;
+    return mrd_import_put(prof->imp, 0, &ev);
 }
 
 /* ---- Counters ---- */
@@ -351,45 +352,45 @@ static const mrd_row_key host_keys[] = {
 
 /* Sets the owner of a host row: the node, unless the row states a process. */
 static void
-identify_host(const sysprof *s, row_identity *id)
+identify_host(const sysprof *prof, row_identity *id)
 {
-    identify(s, &s->row, id);
+    identify(prof, &prof->row, id);
     id->source = MRD_SRC_HOST;
-    id->node = !mrd_row_flag(&s->row, MRD_ROW_OWN_PROCESS);
-    if (id->node && !mrd_row_has(&s->row, MRD_ROW_PROCESS))
+    id->node = !mrd_row_flag(&prof->row, MRD_ROW_OWN_PROCESS);
+    if (id->node && !mrd_row_has(&prof->row, MRD_ROW_PROCESS))
         id->pid = 0;
 }
 
 static mrd_err
-put_sample(sysprof *s, const row_identity *id, const char *name, mrd_unit unit, mrd_event *ev,
+put_sample(sysprof *prof, const row_identity *id, const char *name, mrd_unit unit, mrd_event *ev,
            mrd_str number)
 {
     row_identity named = *id;
 
-    s->input->records++;
+    prof->input->records++;
     if (!mrd_row_sample(number, ev)) {
-        mrd_import_drop(s->imp, s->row.offset, "'%s' is out of range", name);
+        mrd_import_drop(prof->imp, prof->row.offset, "'%s' is out of range", name);
         return MRD_OK;
     }
-    named.track = mrd_strtab_addz(s->strings, name);
-    ev->track = track_of(s, &named, MRD_TRACK_COUNTER, unit, MRD_SID_EMPTY);
-    return mrd_import_put(s->imp, 0, ev);
+    named.track = mrd_strtab_addz(prof->strings, name);
+    ev->track = track_of(prof, &named, MRD_TRACK_COUNTER, unit, MRD_SID_EMPTY);
+    return mrd_import_put(prof->imp, 0, ev);
 }
 
 /* Numbers under unknown keys are samples, too. Other values are counted and noted. */
 static mrd_err
-put_other_samples(sysprof *s, const row_identity *id, const char *prefix, mrd_event *ev)
+put_other_samples(sysprof *prof, const row_identity *id, const char *prefix, mrd_event *ev)
 {
     size_t n;
-    const mrd_arg *args = mrd_args_view(s->row.args, &n);
+    const mrd_arg *args = mrd_args_view(prof->row.args, &n);
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        mrd_str key = sid_text(s, args[i].key);
+        mrd_str key = sid_text(prof, args[i].key);
         row_identity named = *id;
         char name[256];
 
-        s->input->records++;
+        prof->input->records++;
         snprintf(name, sizeof(name), "%s" MRD_STR_FMT, prefix, MRD_STR_ARG(key));
         ev->flags &= (uint8_t) ~(MRD_EV_INT | MRD_EV_UNSIGNED);
         if (args[i].type == MRD_ARG_DOUBLE) {
@@ -398,27 +399,27 @@ put_other_samples(sysprof *s, const row_identity *id, const char *prefix, mrd_ev
             ev->ivalue = args[i].v.i;
             ev->flags |= MRD_EV_INT | (args[i].type == MRD_ARG_UINT ? MRD_EV_UNSIGNED : 0);
         } else {
-            mrd_import_drop(s->imp, s->row.offset, "'%s' of a sample is not a number", name);
+            mrd_import_drop(prof->imp, prof->row.offset, "'%s' of a sample is not a number", name);
             continue;
         }
-        named.track = mrd_strtab_addz(s->strings, name);
+        named.track = mrd_strtab_addz(prof->strings, name);
         ev->track =
-            track_of(s, &named, MRD_TRACK_COUNTER,
+            track_of(prof, &named, MRD_TRACK_COUNTER,
                      mrd_str_ends(key, "_bytes") ? MRD_UNIT_BYTES : MRD_UNIT_NONE, MRD_SID_EMPTY);
-        err = mrd_import_put(s->imp, 0, ev);
+        err = mrd_import_put(prof->imp, 0, ev);
     }
     return err;
 }
 
 /* Sets times and flags of a sample. Returns false if the sample was dropped. */
 static bool
-sample_times(sysprof *s, mrd_event *ev)
+sample_times(sysprof *prof, mrd_event *ev)
 {
-    if (!row_times(s, ev)) {
-        s->input->records++;
+    if (!row_times(prof, ev)) {
+        prof->input->records++;
         return false;
     }
-    mrd_row_marks(&s->row, s->strings, ev);
+    mrd_row_marks(&prof->row, prof->strings, ev);
     ev->kind = MRD_COUNTER;
     ev->dur_ns = 0;
     ev->id = 0;
@@ -426,62 +427,65 @@ sample_times(sysprof *s, mrd_event *ev)
 }
 
 static mrd_err
-put_memory(sysprof *s)
+put_memory(sysprof *prof)
 {
     mrd_event ev = { 0 };
     row_identity id;
-    mrd_str track = sid_text(s, mrd_row_sid(&s->row, MRD_ROW_TRACK));
+    mrd_str track = sid_text(prof, mrd_row_sid(&prof->row, MRD_ROW_TRACK));
     bool monitor = mrd_str_is(track, MRD_NAME_MEM_MONITOR);
     mrd_err err = MRD_OK;
 
-    if (!sample_times(s, &ev))
+    if (!sample_times(prof, &ev))
         return MRD_OK;
-    identify_host(s, &id);
-    if (mrd_row_has(&s->row, MRD_ROW_USED))
-        err = put_sample(s, &id, monitor ? MRD_NAME_MEM_MONITOR : MRD_NAME_MEM_USED, MRD_UNIT_BYTES,
-                         &ev, mrd_row_text(&s->row, MRD_ROW_USED));
-    if (err == MRD_OK && mrd_row_has(&s->row, MRD_ROW_PERCENT))
-        err = put_sample(s, &id, MRD_NAME_MEM_PERCENT, MRD_UNIT_PERCENT, &ev,
-                         mrd_row_text(&s->row, MRD_ROW_PERCENT));
-    return err == MRD_OK ? put_other_samples(s, &id, "mem.", &ev) : err;
+    identify_host(prof, &id);
+    if (mrd_row_has(&prof->row, MRD_ROW_USED))
+        err = put_sample(prof, &id, monitor ? MRD_NAME_MEM_MONITOR : MRD_NAME_MEM_USED,
+                         MRD_UNIT_BYTES, &ev, mrd_row_text(&prof->row, MRD_ROW_USED));
+    if (err == MRD_OK && mrd_row_has(&prof->row, MRD_ROW_PERCENT))
+        err = put_sample(prof, &id, MRD_NAME_MEM_PERCENT, MRD_UNIT_PERCENT, &ev,
+                         mrd_row_text(&prof->row, MRD_ROW_PERCENT));
+    return err == MRD_OK ? put_other_samples(prof, &id, "mem.", &ev) : err;
 }
 
 static mrd_err
-put_cpu(sysprof *s)
+put_cpu(sysprof *prof)
 {
-    mrd_str cpu = sid_text(s, mrd_row_sid(&s->row, MRD_ROW_CPU));
+    mrd_str cpu = sid_text(prof, mrd_row_sid(&prof->row, MRD_ROW_CPU));
     mrd_event ev = { 0 };
     row_identity id;
     char name[256];
     mrd_err err = MRD_OK;
 
-    if (!sample_times(s, &ev))
+    if (!sample_times(prof, &ev))
         return MRD_OK;
     if (mrd_str_is(cpu, MRD_NAME_CPU_AVERAGE))
         cpu = MRD_STR(MRD_NAME_CPU_ALL);
-    identify_host(s, &id);
+    identify_host(prof, &id);
     snprintf(name, sizeof(name), MRD_NAME_CPU_PREFIX "%.*s" MRD_NAME_CPU_SUFFIX,
              cpu.len > 128 ? 128 : (int) cpu.len, cpu.len == 0 ? "" : cpu.p);
-    if (mrd_row_has(&s->row, MRD_ROW_VALUE))
-        err = put_sample(s, &id, name, MRD_UNIT_PERCENT, &ev, mrd_row_text(&s->row, MRD_ROW_VALUE));
+    if (mrd_row_has(&prof->row, MRD_ROW_VALUE))
+        err = put_sample(prof, &id, name, MRD_UNIT_PERCENT, &ev,
+                         mrd_row_text(&prof->row, MRD_ROW_VALUE));
     snprintf(name, sizeof(name), MRD_NAME_CPU_PREFIX "%.*s.", cpu.len > 128 ? 128 : (int) cpu.len,
              cpu.len == 0 ? "" : cpu.p);
-    return err == MRD_OK ? put_other_samples(s, &id, name, &ev) : err;
+    return err == MRD_OK ? put_other_samples(prof, &id, name, &ev) : err;
 }
 
 static mrd_err
-put_device_memory(sysprof *s)
+put_device_memory(sysprof *prof)
 {
     mrd_event ev = { 0 };
     row_identity id;
     char prefix[48];
 
-    if (!sample_times(s, &ev))
+    if (!sample_times(prof, &ev))
         return MRD_OK;
-    identify_host(s, &id);
+    identify_host(prof, &id);
     id.source = MRD_SRC_DEVCTR;
-    snprintf(prefix, sizeof(prefix), "hbm.%lld.", (long long) mrd_row_number(&s->row, MRD_ROW_HBM));
-    return put_other_samples(s, &id, mrd_row_has(&s->row, MRD_ROW_HBM) ? prefix : "hbm.", &ev);
+    snprintf(prefix, sizeof(prefix), "hbm.%lld.",
+             (long long) mrd_row_number(&prof->row, MRD_ROW_HBM));
+    return put_other_samples(prof, &id, mrd_row_has(&prof->row, MRD_ROW_HBM) ? prefix : "hbm.",
+                             &ev);
 }
 
 static const mrd_row_key counter_keys[] = {
@@ -494,27 +498,27 @@ static const mrd_row_key counter_keys[] = {
 };
 
 static mrd_err
-put_counter(sysprof *s)
+put_counter(sysprof *prof)
 {
     mrd_event ev = { 0 };
     row_identity id;
 
-    if (!sample_times(s, &ev))
+    if (!sample_times(prof, &ev))
         return MRD_OK;
-    s->input->records++;
-    identify(s, &s->row, &id);
-    if (!find_source(s, &id.source))
+    prof->input->records++;
+    identify(prof, &prof->row, &id);
+    if (!find_source(prof, &id.source))
         id.source = MRD_SRC_HOST;
-    if (!mrd_row_has(&s->row, MRD_ROW_VALUE) ||
-        !mrd_row_sample(mrd_row_text(&s->row, MRD_ROW_VALUE), &ev)) {
-        mrd_import_drop(s->imp, s->row.offset, "a counter without a value");
+    if (!mrd_row_has(&prof->row, MRD_ROW_VALUE) ||
+        !mrd_row_sample(mrd_row_text(&prof->row, MRD_ROW_VALUE), &ev)) {
+        mrd_import_drop(prof->imp, prof->row.offset, "a counter without a value");
         return MRD_OK;
     }
-    ev.name = mrd_row_sid(&s->row, MRD_ROW_NAME);
-    ev.track = track_of(s, &id, MRD_TRACK_COUNTER,
-                        mrd_sysprof_unit(sid_text(s, mrd_row_sid(&s->row, MRD_ROW_UNIT))),
-                        mrd_row_sid(&s->row, MRD_ROW_UNIT_NAME));
-    return mrd_import_put(s->imp, 0, &ev);
+    ev.name = mrd_row_sid(&prof->row, MRD_ROW_NAME);
+    ev.track = track_of(prof, &id, MRD_TRACK_COUNTER,
+                        mrd_sysprof_unit(sid_text(prof, mrd_row_sid(&prof->row, MRD_ROW_UNIT))),
+                        mrd_row_sid(&prof->row, MRD_ROW_UNIT_NAME));
+    return mrd_import_put(prof->imp, 0, &ev);
 }
 
 static const mrd_row_key loss_keys[] = {
@@ -532,29 +536,29 @@ static const mrd_row_key loss_keys[] = {
 };
 
 static mrd_err
-put_loss(sysprof *s)
+put_loss(sysprof *prof)
 {
     mrd_event ev = { 0 };
     row_identity id;
 
-    s->input->records++;
-    if (!row_times(s, &ev))
+    prof->input->records++;
+    if (!row_times(prof, &ev))
         return MRD_OK;
-    if (mrd_row_number(&s->row, MRD_ROW_LOST) < 0 ||
-        mrd_row_sid(&s->row, MRD_ROW_NAME) == MRD_SID_EMPTY) {
-        mrd_import_drop(s->imp, s->row.offset, "a loss without a number or a cause");
+    if (mrd_row_number(&prof->row, MRD_ROW_LOST) < 0 ||
+        mrd_row_sid(&prof->row, MRD_ROW_NAME) == MRD_SID_EMPTY) {
+        mrd_import_drop(prof->imp, prof->row.offset, "a loss without a number or a cause");
         return MRD_OK;
     }
-    identify(s, &s->row, &id);
-    if (!find_source(s, &id.source))
+    identify(prof, &prof->row, &id);
+    if (!find_source(prof, &id.source))
         id.source = MRD_SRC_MERIDIAN;
-    mrd_row_marks(&s->row, s->strings, &ev);
+    mrd_row_marks(&prof->row, prof->strings, &ev);
     ev.kind = MRD_LOSS;
-    ev.name = mrd_row_sid(&s->row, MRD_ROW_NAME);
-    ev.ivalue = mrd_row_number(&s->row, MRD_ROW_LOST);
-    ev.track = track_of(s, &id, MRD_TRACK_SPANS, MRD_UNIT_NONE, MRD_SID_EMPTY);
-    s->input->lost += (uint64_t) ev.ivalue;
-    return mrd_import_put(s->imp, 0, &ev);
+    ev.name = mrd_row_sid(&prof->row, MRD_ROW_NAME);
+    ev.ivalue = mrd_row_number(&prof->row, MRD_ROW_LOST);
+    ev.track = track_of(prof, &id, MRD_TRACK_SPANS, MRD_UNIT_NONE, MRD_SID_EMPTY);
+    prof->input->lost += (uint64_t) ev.ivalue;
+    return mrd_import_put(prof->imp, 0, &ev);
 }
 
 /* ---- Facts about the whole profile ---- */
@@ -562,26 +566,26 @@ put_loss(sysprof *s)
 /* Stores scalars of the vendor's metadata as facts. first_ts and last_ts are skipped because they
  * follow from the events. */
 static mrd_err
-put_fact_rows(sysprof *s, const char *section, bool notes)
+put_fact_rows(sysprof *prof, const char *section, bool notes)
 {
     static const mrd_row_key none[] = { { NULL, MRD_ROW_FIELDS } };
-    mrd_err err = mrd_row_read(&s->row, s->r, none, s->strings);
+    mrd_err err = mrd_row_read(&prof->row, prof->r, none, prof->strings);
     size_t n;
     const mrd_arg *args;
     mrd_buf value = { 0 };
 
     if (err != MRD_OK)
         return err;
-    args = mrd_args_view(s->row.args, &n);
+    args = mrd_args_view(prof->row.args, &n);
     for (size_t i = 0; i < n; i++) {
-        mrd_str key = sid_text(s, args[i].key), text = { args[i].v.text, args[i].len };
+        mrd_str key = sid_text(prof, args[i].key), text = { args[i].v.text, args[i].len };
         char name[160];
 
-        if (s->own || mrd_str_is(key, "category"))
+        if (prof->own || mrd_str_is(key, "category"))
             continue;
         mrd_buf_reset(&value);
         if (args[i].type == MRD_ARG_STR)
-            text = sid_text(s, args[i].v.sid);
+            text = sid_text(prof, args[i].v.sid);
         if (args[i].type == MRD_ARG_STR || args[i].type == MRD_ARG_TEXT ||
             args[i].type == MRD_ARG_JSON)
             mrd_buf_str(&value, text);
@@ -591,34 +595,34 @@ put_fact_rows(sysprof *s, const char *section, bool notes)
             mrd_buf_i64(&value, args[i].v.i);
         else
             mrd_buf_u64(&value, args[i].v.u);
-        snprintf(name, sizeof(name), "input.%u.%s." MRD_STR_FMT, s->imp->input, section,
+        snprintf(name, sizeof(name), "input.%u.%s." MRD_STR_FMT, prof->imp->input, section,
                  MRD_STR_ARG(key));
         if (notes && mrd_str_is(key, "message"))
-            mrd_catalog_note(s->cat, "'%s' warns: %.400s", mrd_in_name(s->imp->in),
+            mrd_catalog_note(prof->cat, "'%s' warns: %.400s", mrd_in_name(prof->imp->in),
                              mrd_buf_cstr(&value));
         else if (!notes)
-            mrd_catalog_set(s->cat, name, mrd_buf_cstr(&value));
+            mrd_catalog_set(prof->cat, name, mrd_buf_cstr(&value));
     }
     mrd_buf_fini(&value);
     return MRD_OK;
 }
 
 static mrd_err
-put_metadata(sysprof *s)
+put_metadata(sysprof *prof)
 {
-    return put_fact_rows(s, "system_profile_metadata", false);
+    return put_fact_rows(prof, "system_profile_metadata", false);
 }
 
 static mrd_err
-put_profile_list(sysprof *s)
+put_profile_list(sysprof *prof)
 {
-    return put_fact_rows(s, "device_profile_list", false);
+    return put_fact_rows(prof, "device_profile_list", false);
 }
 
 static mrd_err
-put_warning(sysprof *s)
+put_warning(sysprof *prof)
 {
-    return put_fact_rows(s, "warnings", true);
+    return put_fact_rows(prof, "warnings", true);
 }
 
 /* ---- The document ---- */
@@ -647,98 +651,98 @@ static const struct {
 static mrd_err
 read_row(void *self)
 {
-    sysprof *s = self;
+    sysprof *prof = self;
     mrd_err err = MRD_OK;
 
-    if (sections[s->section].keys != NULL)
-        err = mrd_row_read(&s->row, s->r, sections[s->section].keys, s->strings);
-    return err == MRD_OK ? sections[s->section].put(s) : err;
+    if (sections[prof->section].keys != NULL)
+        err = mrd_row_read(&prof->row, prof->r, sections[prof->section].keys, prof->strings);
+    return err == MRD_OK ? sections[prof->section].put(prof) : err;
 }
 
 static mrd_err
-read_member(sysprof *s, mrd_str key, mrd_jr_type type)
+read_member(sysprof *prof, mrd_str key, mrd_jr_type type)
 {
     char name[80];
 
     for (size_t i = 0; i < MRD_COUNT(sections); i++) {
         if (!mrd_str_is(key, sections[i].key))
             continue;
-        s->any_section = true;
-        s->section = i;
+        prof->any_section = true;
+        prof->section = i;
         if (type == MRD_JR_ARRAY)
-            return mrd_rows_read(s->imp, s->r, key, read_row, s);
+            return mrd_rows_read(prof->imp, prof->r, key, read_row, prof);
         if (type == MRD_JR_OBJECT)
-            return read_row(s);
+            return read_row(prof);
         if (type == MRD_JR_NULL)
             return MRD_OK;
-        s->input->records++;
-        mrd_import_drop(s->imp, mrd_json_reader_offset(s->r), "%s is %s where an array belongs",
-                        sections[i].key, mrd_jr_type_text(type));
+        prof->input->records++;
+        mrd_import_drop(prof->imp, mrd_json_reader_offset(prof->r),
+                        "%s is %s where an array belongs", sections[i].key, mrd_jr_type_text(type));
         return MRD_OK;
     }
     if (mrd_str_is(key, "meridian") && type == MRD_JR_OBJECT)
-        return mrd_sysprof_own(s);
+        return mrd_sysprof_own(prof);
     snprintf(name, sizeof(name), "%.*s", key.len > 60 ? 60 : (int) key.len, key.p);
-    mrd_catalog_note(s->cat, "'%s': section '%s' is not known and was passed over",
-                     mrd_in_name(s->imp->in), name);
+    mrd_catalog_note(prof->cat, "'%s': section '%s' is not known and was passed over",
+                     mrd_in_name(prof->imp->in), name);
     return MRD_OK;
 }
 
 static mrd_err
-read_document(sysprof *s, mrd_why *why)
+read_document(sysprof *prof, mrd_why *why)
 {
-    mrd_jr_type type = mrd_json_next(s->r, NULL, NULL);
+    mrd_jr_type type = mrd_json_next(prof->r, NULL, NULL);
     mrd_str key;
     mrd_err err = MRD_OK;
 
     if (type == MRD_JR_ERROR)
-        return mrd_json_reader_err(s->r, why);
+        return mrd_json_reader_err(prof->r, why);
     if (type != MRD_JR_OBJECT)
         return mrd_why_set(why, MRD_FORMAT, 0, "'%s': a system profile is an object, not %s",
-                           mrd_in_name(s->imp->in), mrd_jr_type_text(type));
-    mrd_json_enter(s->r);
-    while (err == MRD_OK && (type = mrd_json_next(s->r, &key, NULL)) != MRD_JR_END) {
+                           mrd_in_name(prof->imp->in), mrd_jr_type_text(type));
+    mrd_json_enter(prof->r);
+    while (err == MRD_OK && (type = mrd_json_next(prof->r, &key, NULL)) != MRD_JR_END) {
         if (type == MRD_JR_ERROR)
             break;
-        err = read_member(s, key, type);
+        err = read_member(prof, key, type);
     }
-    if (err == MRD_OK && type == MRD_JR_END && mrd_json_next(s->r, NULL, NULL) == MRD_JR_END)
+    if (err == MRD_OK && type == MRD_JR_END && mrd_json_next(prof->r, NULL, NULL) == MRD_JR_END)
         return MRD_OK;
-    if (mrd_json_reader_err(s->r, why) != MRD_OK)
-        return mrd_json_reader_err(s->r, why);
-    return mrd_why_set(why, err, 0, "'%s': events could not be kept", mrd_in_name(s->imp->in));
+    if (mrd_json_reader_err(prof->r, why) != MRD_OK)
+        return mrd_json_reader_err(prof->r, why);
+    return mrd_why_set(why, err, 0, "'%s': events could not be kept", mrd_in_name(prof->imp->in));
 }
 
 static mrd_err
 sysprof_run(mrd_import *imp, mrd_why *why)
 {
-    sysprof *s = calloc(1, sizeof(*s));
+    sysprof *prof = calloc(1, sizeof(*prof));
     mrd_err err = MRD_OK;
 
-    if (s == NULL)
+    if (prof == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
-    s->imp = imp;
-    s->scope_input = imp->input;
-    s->cat = imp->catalog;
-    s->strings = mrd_catalog_strings(imp->catalog);
-    s->input = mrd_import_input(imp);
-    s->ns = mrd_strtab_addz(s->strings, "ns");
-    s->unknown = mrd_strtab_addz(s->strings, "unknown");
-    if ((s->row.args = mrd_args_new(s->strings)) == NULL)
+    prof->imp = imp;
+    prof->scope_input = imp->input;
+    prof->cat = imp->catalog;
+    prof->strings = mrd_catalog_strings(imp->catalog);
+    prof->input = mrd_import_input(imp);
+    prof->ns = mrd_strtab_addz(prof->strings, "ns");
+    prof->unknown = mrd_strtab_addz(prof->strings, "unknown");
+    if ((prof->row.args = mrd_args_new(prof->strings)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     if (err == MRD_OK)
-        err = mrd_json_reader_open(imp->in, &s->r, why);
+        err = mrd_json_reader_open(imp->in, &prof->r, why);
     if (err == MRD_OK)
-        err = read_document(s, why);
-    if (err == MRD_OK && !s->any_section)
+        err = read_document(prof, why);
+    if (err == MRD_OK && !prof->any_section)
         err = mrd_why_set(why, MRD_EMPTY, 0, "'%s' has no section of a system profile",
                           mrd_in_name(imp->in));
-    if (s->r != NULL)
-        mrd_import_note_text(s->imp, s->r);
-    mrd_json_reader_close(s->r);
-    mrd_args_free(s->row.args);
-    mrd_sysprof_own_fini(s);
-    free(s);
+    if (prof->r != NULL)
+        mrd_import_note_text(prof->imp, prof->r);
+    mrd_json_reader_close(prof->r);
+    mrd_args_free(prof->row.args);
+    mrd_sysprof_own_fini(prof);
+    free(prof);
     return err;
 }
 

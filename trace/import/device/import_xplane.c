@@ -73,34 +73,34 @@ number_key(uint64_t id)
 /* Reads an entry of a map: key 1, value 2. The value is a message with the name in field 2 (the
  * display name in field 4). */
 static mrd_err
-take_entry(xp *x, mrd_map *to, mrd_bytes entry, bool events)
+take_entry(xp *path, mrd_map *to, mrd_bytes entry, bool events)
 {
     mrd_bytes value = { NULL, 0 }, name = { NULL, 0 }, shown = { NULL, 0 };
     uint64_t id = 0;
-    mrd_pb_item f;
+    mrd_pb_item item;
 
-    while (mrd_pb_take(&entry, &f)) {
-        if (f.number == 1 && f.wire == MRD_PB_VARINT)
-            id = f.v;
-        else if (f.number == 2 && f.wire == MRD_PB_BYTES)
-            value = f.bytes;
+    while (mrd_pb_take(&entry, &item)) {
+        if (item.number == 1 && item.wire == MRD_PB_VARINT)
+            id = item.v;
+        else if (item.number == 2 && item.wire == MRD_PB_BYTES)
+            value = item.bytes;
     }
-    while (mrd_pb_take(&value, &f)) {
-        if (f.number == 1 && f.wire == MRD_PB_VARINT && id == 0)
-            id = f.v;
-        else if (f.wire == MRD_PB_BYTES && f.number == 2)
-            name = f.bytes;
-        else if (f.wire == MRD_PB_BYTES && f.number == 4 && events)
-            shown = f.bytes;
+    while (mrd_pb_take(&value, &item)) {
+        if (item.number == 1 && item.wire == MRD_PB_VARINT && id == 0)
+            id = item.v;
+        else if (item.wire == MRD_PB_BYTES && item.number == 2)
+            name = item.bytes;
+        else if (item.wire == MRD_PB_BYTES && item.number == 4 && events)
+            shown = item.bytes;
     }
     return mrd_map_put(to, number_key(id),
-                       mrd_strtab_add(x->strings, mrd_pb_text(shown.len > 0 ? shown : name)));
+                       mrd_strtab_add(path->strings, mrd_pb_text(shown.len > 0 ? shown : name)));
 }
 
 static mrd_sid
-name_of(const mrd_map *m, uint64_t id)
+name_of(const mrd_map *map, uint64_t id)
 {
-    uint32_t sid = mrd_map_get(m, number_key(id));
+    uint32_t sid = mrd_map_get(map, number_key(id));
 
     return sid == MRD_MAP_NONE ? MRD_SID_EMPTY : sid;
 }
@@ -109,15 +109,15 @@ name_of(const mrd_map *m, uint64_t id)
 
 /* Appends the numbers of a packed or single repeated field. */
 static void
-put_numbers(mrd_buf *to, const mrd_pb_item *f)
+put_numbers(mrd_buf *to, const mrd_pb_item *item)
 {
-    mrd_bytes packed = f->bytes;
-    uint64_t v = f->v;
-    bool is_more = f->wire == MRD_PB_VARINT || mrd_pb_take_varint(&packed, &v);
+    mrd_bytes packed = item->bytes;
+    uint64_t v = item->v;
+    bool is_more = item->wire == MRD_PB_VARINT || mrd_pb_take_varint(&packed, &v);
 
     while (is_more) {
         mrd_buf_fmt(to, "%s%" PRIu64, to->len > 0 && to->p[to->len - 1] != '[' ? ", " : "", v);
-        is_more = f->wire == MRD_PB_BYTES && mrd_pb_take_varint(&packed, &v);
+        is_more = item->wire == MRD_PB_BYTES && mrd_pb_take_varint(&packed, &v);
     }
 }
 
@@ -125,42 +125,42 @@ put_numbers(mrd_buf *to, const mrd_pb_item *f)
 static void
 put_group(mrd_buf *to, mrd_bytes group)
 {
-    mrd_pb_item f;
+    mrd_pb_item item;
 
     mrd_buf_text(to, to->len > 1 ? ", [" : "[");
-    while (mrd_pb_take(&group, &f)) {
-        if (f.number == 1)
-            put_numbers(to, &f);
+    while (mrd_pb_take(&group, &item)) {
+        if (item.number == 1)
+            put_numbers(to, &item);
     }
     mrd_buf_byte(to, ']');
 }
 
 /* Takes an HloInstructionProto of a program. Errors: NOMEM. */
 static mrd_err
-take_instruction(xp *x, uint64_t program, mrd_bytes instruction)
+take_instruction(xp *path, uint64_t program, mrd_bytes instruction)
 {
     static const char *const opcodes[] = { "all-",       "reduce-scatter", "collective-",
                                            "ragged-all", "send",           "recv" };
     mrd_str name = MRD_STR(""), opcode = MRD_STR("");
     mrd_buf groups = { 0 };
     bool communicates = false, is_iota = false;
-    mrd_pb_item f, g;
+    mrd_pb_item item, pb_item;
     mrd_err err;
 
     mrd_buf_byte(&groups, '[');
-    while (mrd_pb_take(&instruction, &f)) {
-        if (f.wire != MRD_PB_BYTES)
+    while (mrd_pb_take(&instruction, &item)) {
+        if (item.wire != MRD_PB_BYTES)
             continue;
-        if (f.number == 1)
-            name = mrd_pb_text(f.bytes);
-        else if (f.number == 2)
-            opcode = mrd_pb_text(f.bytes);
-        else if (f.number == 49)
-            put_group(&groups, f.bytes);
-        while (f.number == 87 && mrd_pb_take(&f.bytes, &g)) {
-            if (g.number == 1 && g.wire == MRD_PB_BYTES)
-                put_group(&groups, g.bytes);
-            is_iota = is_iota || g.number == 2;
+        if (item.number == 1)
+            name = mrd_pb_text(item.bytes);
+        else if (item.number == 2)
+            opcode = mrd_pb_text(item.bytes);
+        else if (item.number == 49)
+            put_group(&groups, item.bytes);
+        while (item.number == 87 && mrd_pb_take(&item.bytes, &pb_item)) {
+            if (pb_item.number == 1 && pb_item.wire == MRD_PB_BYTES)
+                put_group(&groups, pb_item.bytes);
+            is_iota = is_iota || pb_item.number == 2;
         }
     }
     mrd_buf_byte(&groups, ']');
@@ -168,16 +168,17 @@ take_instruction(xp *x, uint64_t program, mrd_bytes instruction)
     for (size_t i = 0; i < MRD_COUNT(opcodes); i++)
         communicates = communicates || mrd_str_starts(opcode, opcodes[i]);
     if (communicates && err == MRD_OK &&
-        MRD_VEC_ROOM(x->instructions, x->n_instructions, x->cap_instructions, 1)) {
+        MRD_VEC_ROOM(path->instructions, path->n_instructions, path->cap_instructions, 1)) {
         mrd_map_key key = { program, mrd_hash64(name.p, name.len, 0), 0 };
 
-        err = mrd_map_put(&x->instruction_of, key, (uint32_t) x->n_instructions);
-        x->instructions[x->n_instructions++] = (xp_instruction){
-            .opcode = mrd_strtab_add(x->strings, opcode),
-            .groups = groups.len > 2 && !is_iota
-                          ? mrd_strtab_add(x->strings, (mrd_str){ (char *) groups.p, groups.len })
-                          : MRD_SID_EMPTY
-        };
+        err = mrd_map_put(&path->instruction_of, key, (uint32_t) path->n_instructions);
+        path->instructions[path->n_instructions++] =
+            (xp_instruction){ .opcode = mrd_strtab_add(path->strings, opcode),
+                              .groups =
+                                  groups.len > 2 && !is_iota
+                                      ? mrd_strtab_add(path->strings,
+                                                       (mrd_str){ (char *) groups.p, groups.len })
+                                      : MRD_SID_EMPTY };
     } else if (communicates) {
         err = MRD_NOMEM;
     }
@@ -187,9 +188,9 @@ take_instruction(xp *x, uint64_t program, mrd_bytes instruction)
 
 /* Takes the module of an HloProto: field 1, its computations 3, their instructions 2. */
 static mrd_err
-take_program(xp *x, uint64_t program, mrd_bytes proto)
+take_program(xp *path, uint64_t program, mrd_bytes proto)
 {
-    mrd_pb_item module, computation, f;
+    mrd_pb_item module, computation, item;
     mrd_err err = MRD_OK;
 
     while (err == MRD_OK && mrd_pb_take(&proto, &module)) {
@@ -198,9 +199,9 @@ take_program(xp *x, uint64_t program, mrd_bytes proto)
         while (err == MRD_OK && mrd_pb_take(&module.bytes, &computation)) {
             if (computation.number != 3 || computation.wire != MRD_PB_BYTES)
                 continue;
-            while (err == MRD_OK && mrd_pb_take(&computation.bytes, &f)) {
-                if (f.number == 2 && f.wire == MRD_PB_BYTES)
-                    err = take_instruction(x, program, f.bytes);
+            while (err == MRD_OK && mrd_pb_take(&computation.bytes, &item)) {
+                if (item.number == 2 && item.wire == MRD_PB_BYTES)
+                    err = take_instruction(path, program, item.bytes);
             }
         }
     }
@@ -222,70 +223,72 @@ number_of_program(mrd_str name)
 
 /* Takes the program of an entry of "/host:metadata": its name, and the statistic that has bytes. */
 static mrd_err
-take_metadata(xp *x, mrd_bytes entry)
+take_metadata(xp *path, mrd_bytes entry)
 {
     mrd_bytes value = { NULL, 0 }, proto = { NULL, 0 };
     uint64_t program = 0;
-    mrd_pb_item f, s;
+    mrd_pb_item item, pb_item;
 
-    while (mrd_pb_take(&entry, &f)) {
-        if (f.number == 2 && f.wire == MRD_PB_BYTES)
-            value = f.bytes;
+    while (mrd_pb_take(&entry, &item)) {
+        if (item.number == 2 && item.wire == MRD_PB_BYTES)
+            value = item.bytes;
     }
-    while (mrd_pb_take(&value, &f)) {
-        if (f.number == 2 && f.wire == MRD_PB_BYTES)
-            program = number_of_program(mrd_pb_text(f.bytes));
-        while (f.number == 5 && f.wire == MRD_PB_BYTES && mrd_pb_take(&f.bytes, &s)) {
-            if (s.number == 6 && s.wire == MRD_PB_BYTES)
-                proto = s.bytes;
+    while (mrd_pb_take(&value, &item)) {
+        if (item.number == 2 && item.wire == MRD_PB_BYTES)
+            program = number_of_program(mrd_pb_text(item.bytes));
+        while (item.number == 5 && item.wire == MRD_PB_BYTES &&
+               mrd_pb_take(&item.bytes, &pb_item)) {
+            if (pb_item.number == 6 && pb_item.wire == MRD_PB_BYTES)
+                proto = pb_item.bytes;
         }
     }
-    return take_program(x, program, proto);
+    return take_program(path, program, proto);
 }
 
 /* ---- Events ---- */
 
 /* Returns true if a field of a statistic is its value, of a type of the schema. */
 static bool
-is_value(const mrd_pb_item *f)
+is_value(const mrd_pb_item *item)
 {
-    return f->number == 2 ? f->wire == MRD_PB_FIXED64
-           : f->number == 5 || f->number == 6
-               ? f->wire == MRD_PB_BYTES
-               : f->wire == MRD_PB_VARINT && (f->number == 3 || f->number == 4 || f->number == 7);
+    return item->number == 2 ? item->wire == MRD_PB_FIXED64
+           : item->number == 5 || item->number == 6
+               ? item->wire == MRD_PB_BYTES
+               : item->wire == MRD_PB_VARINT &&
+                     (item->number == 3 || item->number == 4 || item->number == 7);
 }
 
 static void
-take_stat(xp *x, mrd_bytes stat)
+take_stat(xp *path, mrd_bytes stat)
 {
     mrd_sid key = MRD_SID_EMPTY;
-    mrd_pb_item f, value = { 0 };
+    mrd_pb_item item, value = { 0 };
     double d;
 
-    while (mrd_pb_take(&stat, &f)) {
-        if (f.number == 1 && f.wire == MRD_PB_VARINT)
-            key = name_of(&x->stats, f.v);
-        else if (is_value(&f))
-            value = f;
+    while (mrd_pb_take(&stat, &item)) {
+        if (item.number == 1 && item.wire == MRD_PB_VARINT)
+            key = name_of(&path->stats, item.v);
+        else if (is_value(&item))
+            value = item;
     }
     if (key == MRD_SID_EMPTY)
         return;
     switch (value.number) {
     case 2:
         memcpy(&d, &value.v, sizeof(d));
-        mrd_args_double(x->args, key, d);
+        mrd_args_double(path->args, key, d);
         break;
     case 3:
-        mrd_args_uint(x->args, key, value.v);
+        mrd_args_uint(path->args, key, value.v);
         break;
     case 4:
-        mrd_args_int(x->args, key, (int64_t) value.v);
+        mrd_args_int(path->args, key, (int64_t) value.v);
         break;
     case 5:
-        mrd_args_str(x->args, key, mrd_pb_text(value.bytes));
+        mrd_args_str(path->args, key, mrd_pb_text(value.bytes));
         break;
     case 7:
-        mrd_args_sid(x->args, key, name_of(&x->stats, value.v));
+        mrd_args_sid(path->args, key, name_of(&path->stats, value.v));
         break;
     default: /* bytes of other formats */
         break;
@@ -301,42 +304,43 @@ typedef struct {
 
 /* Adds what its program states about the operation of an event. */
 static void
-put_instruction(xp *x)
+put_instruction(xp *path)
 {
-    const mrd_arg *op = mrd_args_find(x->args, x->key_op),
-                  *program = mrd_args_find(x->args, x->key_program);
-    mrd_str name = mrd_arg_text(x->strings, op);
+    const mrd_arg *op = mrd_args_find(path->args, path->key_op),
+                  *program = mrd_args_find(path->args, path->key_program);
+    mrd_str name = mrd_arg_text(path->strings, op);
     uint32_t i;
 
-    if (op == NULL || !mrd_arg_is_int(program) || mrd_args_find(x->args, x->key_category) != NULL)
+    if (op == NULL || !mrd_arg_is_int(program) ||
+        mrd_args_find(path->args, path->key_category) != NULL)
         return;
-    i = mrd_map_get(&x->instruction_of,
+    i = mrd_map_get(&path->instruction_of,
                     (mrd_map_key){ program->v.u, mrd_hash64(name.p, name.len, 0), 0 });
     if (i == MRD_MAP_NONE)
         return;
-    mrd_args_sid(x->args, x->key_category, x->instructions[i].opcode);
-    if (x->instructions[i].groups != MRD_SID_EMPTY)
-        mrd_args_sid(x->args, x->key_groups, x->instructions[i].groups);
+    mrd_args_sid(path->args, path->key_category, path->instructions[i].opcode);
+    if (path->instructions[i].groups != MRD_SID_EMPTY)
+        mrd_args_sid(path->args, path->key_groups, path->instructions[i].groups);
 }
 
 /* Moves an operation of the CPU's client to the line of its device and thread. */
 static void
-move_to_device(xp *x, const xp_line *line, mrd_event *ev)
+move_to_device(xp *path, const xp_line *line, mrd_event *ev)
 {
-    const mrd_arg *ordinal = mrd_args_find(x->args, x->key_ordinal);
-    mrd_track t;
+    const mrd_arg *ordinal = mrd_args_find(path->args, path->key_ordinal);
+    mrd_track track;
 
-    if (!line->is_client || mrd_args_find(x->args, x->key_op) == NULL ||
-        mrd_str_starts(mrd_strtab_get(x->strings, ev->name), "end: "))
+    if (!line->is_client || mrd_args_find(path->args, path->key_op) == NULL ||
+        mrd_str_starts(mrd_strtab_get(path->strings, ev->name), "end: "))
         return;
-    t = *mrd_catalog_borrow_track(x->imp->catalog, line->track);
-    t.device_idx = mrd_arg_is_int(ordinal) && ordinal->v.i >= 0 ? ordinal->v.i : 0;
-    ev->track = mrd_catalog_track(x->imp->catalog, &t);
+    track = *mrd_catalog_borrow_track(path->imp->catalog, line->track);
+    track.device_idx = mrd_arg_is_int(ordinal) && ordinal->v.i >= 0 ? ordinal->v.i : 0;
+    ev->track = mrd_catalog_track(path->imp->catalog, &track);
     ev->category = line->device_category;
 }
 
 static mrd_err
-take_event(xp *x, const xp_line *line, mrd_bytes event)
+take_event(xp *path, const xp_line *line, mrd_bytes event)
 {
     mrd_event ev = { .kind = MRD_SPAN,
                      .track = line->track,
@@ -346,155 +350,157 @@ take_event(xp *x, const xp_line *line, mrd_bytes event)
     unsigned stats = 0;
     bool counted = false;
     char text[48];
-    mrd_pb_item f;
-    size_t n;
+    mrd_pb_item item;
+    size_t count;
 
-    mrd_args_reset(x->args);
-    while (mrd_pb_take(&event, &f)) {
-        if (f.number == 4 && f.wire == MRD_PB_BYTES && stats++ < XP_STATS_MAX)
-            take_stat(x, f.bytes);
-        else if (f.wire != MRD_PB_VARINT)
+    mrd_args_reset(path->args);
+    while (mrd_pb_take(&event, &item)) {
+        if (item.number == 4 && item.wire == MRD_PB_BYTES && stats++ < XP_STATS_MAX)
+            take_stat(path, item.bytes);
+        else if (item.wire != MRD_PB_VARINT)
             continue;
-        else if (f.number == 1)
-            id = f.v;
-        else if (f.number == 2)
-            offset_ps = f.v;
-        else if (f.number == 3)
-            dur_ps = f.v;
-        else if (f.number == 5)
+        else if (item.number == 1)
+            id = item.v;
+        else if (item.number == 2)
+            offset_ps = item.v;
+        else if (item.number == 3)
+            dur_ps = item.v;
+        else if (item.number == 5)
             counted = true;
     }
-    x->input->records++;
+    path->input->records++;
     if (event.len > 0 || counted || offset_ps > INT64_MAX || dur_ps > INT64_MAX) {
-        mrd_import_drop(x->imp, x->at,
+        mrd_import_drop(path->imp, path->at,
                         counted ? "an event that states a count, no time" : "a damaged event");
         return MRD_OK;
     }
-    ev.name = name_of(&x->names, id);
+    ev.name = name_of(&path->names, id);
     if (ev.name == MRD_SID_EMPTY) {
         snprintf(text, sizeof(text), "event %" PRIu64, id);
-        ev.name = mrd_strtab_addz(x->strings, text);
+        ev.name = mrd_strtab_addz(path->strings, text);
     }
-    put_instruction(x);
-    move_to_device(x, line, &ev);
+    put_instruction(path);
+    move_to_device(path, line, &ev);
     ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
     /* From rounded start to rounded end, so that adjacent events stay adjacent. */
     ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
-    ev.args = mrd_args_view(x->args, &n);
-    ev.arg_count = (uint32_t) n;
-    x->any = true;
-    return mrd_import_put(x->imp, 0, &ev);
+    ev.args = mrd_args_view(path->args, &count);
+    ev.arg_count = (uint32_t) count;
+    path->any = true;
+    return mrd_import_put(path->imp, 0, &ev);
 }
 
 static void
-begin_line(xp *x, xp_line *line, mrd_str name, uint64_t id)
+begin_line(xp *path, xp_line *line, mrd_str name, uint64_t id)
 {
-    bool overlay = x->has_device && mrd_activity_is_overlay(name);
-    mrd_track t;
+    bool overlay = path->has_device && mrd_activity_is_overlay(name);
+    mrd_track track;
     char label[256];
 
-    mrd_track_init(&t, x->process, MRD_SRC_FRAMEWORK);
-    if (x->has_device) {
-        t.device_idx = x->device;
+    mrd_track_init(&track, path->process, MRD_SRC_FRAMEWORK);
+    if (path->has_device) {
+        track.device_idx = path->device;
         snprintf(label, sizeof(label), MRD_STR_FMT " " MRD_STR_FMT,
-                 (int) (x->plane.len < 100 ? x->plane.len : 100), x->plane.p,
+                 (int) (path->plane.len < 100 ? path->plane.len : 100), path->plane.p,
                  (int) (name.len < 100 ? name.len : 100), name.p);
     } else {
-        t.thread_id = id > INT64_MAX ? MRD_NONE : (int64_t) id;
+        track.thread_id = id > INT64_MAX ? MRD_NONE : (int64_t) id;
         snprintf(label, sizeof(label), MRD_STR_FMT, (int) (name.len < 200 ? name.len : 200),
                  name.p);
     }
-    t.name = mrd_strtab_addz(x->strings, label);
-    line->track = mrd_catalog_track(x->imp->catalog, &t);
-    line->category = mrd_strtab_addz(x->strings, overlay         ? "xla overlay"
-                                                 : x->has_device ? "kernel"
-                                                                 : "host");
-    line->device_category = mrd_strtab_addz(x->strings, "kernel");
+    track.name = mrd_strtab_addz(path->strings, label);
+    line->track = mrd_catalog_track(path->imp->catalog, &track);
+    line->category = mrd_strtab_addz(path->strings, overlay            ? "xla overlay"
+                                                    : path->has_device ? "kernel"
+                                                                       : "host");
+    line->device_category = mrd_strtab_addz(path->strings, "kernel");
     line->is_client =
-        !x->has_device && mrd_str_starts(name, "tf_XLA") && mrd_str_has(name, "CpuClient");
+        !path->has_device && mrd_str_starts(name, "tf_XLA") && mrd_str_has(name, "CpuClient");
 }
 
 static mrd_err
-take_line(xp *x, mrd_bytes bytes)
+take_line(xp *path, mrd_bytes bytes)
 {
     mrd_bytes rest = bytes;
     mrd_str name = MRD_STR("");
     xp_line line = { 0 };
     uint64_t id = 0;
     mrd_err err = MRD_OK;
-    mrd_pb_item f;
+    mrd_pb_item item;
 
-    while (mrd_pb_take(&rest, &f)) {
-        if (f.number == 1 && f.wire == MRD_PB_VARINT)
-            id = f.v;
-        else if (f.number == 3 && f.wire == MRD_PB_VARINT)
-            line.start = (mrd_ev_ns){ f.v > INT64_MAX / 2 ? 0 : (int64_t) f.v }; /* the year 2116 */
-        else if ((f.number == 2 || f.number == 11) && f.wire == MRD_PB_BYTES && f.bytes.len > 0)
-            name = mrd_pb_text(f.bytes);
+    while (mrd_pb_take(&rest, &item)) {
+        if (item.number == 1 && item.wire == MRD_PB_VARINT)
+            id = item.v;
+        else if (item.number == 3 && item.wire == MRD_PB_VARINT)
+            line.start =
+                (mrd_ev_ns){ item.v > INT64_MAX / 2 ? 0 : (int64_t) item.v }; /* the year 2116 */
+        else if ((item.number == 2 || item.number == 11) && item.wire == MRD_PB_BYTES &&
+                 item.bytes.len > 0)
+            name = mrd_pb_text(item.bytes);
     }
-    x->absolute = x->absolute || line.start.ns > XP_EPOCH_FROM;
-    begin_line(x, &line, name, id);
-    while (err == MRD_OK && mrd_pb_take(&bytes, &f))
-        if (f.number == 4 && f.wire == MRD_PB_BYTES)
-            err = take_event(x, &line, f.bytes);
+    path->absolute = path->absolute || line.start.ns > XP_EPOCH_FROM;
+    begin_line(path, &line, name, id);
+    while (err == MRD_OK && mrd_pb_take(&bytes, &item))
+        if (item.number == 4 && item.wire == MRD_PB_BYTES)
+            err = take_event(path, &line, item.bytes);
     return err;
 }
 
 /* Reads the profile's start from "Task Environment". */
 static void
-take_start(xp *x, mrd_bytes stat)
+take_start(xp *path, mrd_bytes stat)
 {
     uint64_t v = 0;
     mrd_sid key = MRD_SID_EMPTY;
-    mrd_pb_item f;
+    mrd_pb_item item;
 
-    while (mrd_pb_take(&stat, &f)) {
-        if (f.number == 1 && f.wire == MRD_PB_VARINT)
-            key = name_of(&x->stats, f.v);
-        else if ((f.number == 3 || f.number == 4) && f.wire == MRD_PB_VARINT)
-            v = f.v;
+    while (mrd_pb_take(&stat, &item)) {
+        if (item.number == 1 && item.wire == MRD_PB_VARINT)
+            key = name_of(&path->stats, item.v);
+        else if ((item.number == 3 || item.number == 4) && item.wire == MRD_PB_VARINT)
+            v = item.v;
     }
-    if (mrd_str_is(mrd_strtab_get(x->strings, key), "profile_start_time") && v <= INT64_MAX)
-        x->start = (mrd_wall_ns){ (int64_t) v };
+    if (mrd_str_is(mrd_strtab_get(path->strings, key), "profile_start_time") && v <= INT64_MAX)
+        path->start = (mrd_wall_ns){ (int64_t) v };
 }
 
 static mrd_err
-take_plane(xp *x, mrd_bytes plane, mrd_why *why)
+take_plane(xp *path, mrd_bytes plane, mrd_why *why)
 {
     mrd_bytes rest = plane;
     mrd_err err = MRD_OK;
     bool environment;
-    mrd_pb_item f;
+    mrd_pb_item item;
 
-    mrd_map_fini(&x->names);
-    mrd_map_fini(&x->stats);
-    x->names = x->stats = (mrd_map){ 0 };
-    x->plane = MRD_STR("");
-    while (err == MRD_OK && mrd_pb_take(&rest, &f)) {
-        if (f.wire != MRD_PB_BYTES)
+    mrd_map_fini(&path->names);
+    mrd_map_fini(&path->stats);
+    path->names = path->stats = (mrd_map){ 0 };
+    path->plane = MRD_STR("");
+    while (err == MRD_OK && mrd_pb_take(&rest, &item)) {
+        if (item.wire != MRD_PB_BYTES)
             continue;
-        if (f.number == 2)
-            x->plane = mrd_pb_text(f.bytes);
-        else if (f.number == 4)
-            err = take_entry(x, &x->names, f.bytes, true);
-        else if (f.number == 5)
-            err = take_entry(x, &x->stats, f.bytes, false);
+        if (item.number == 2)
+            path->plane = mrd_pb_text(item.bytes);
+        else if (item.number == 4)
+            err = take_entry(path, &path->names, item.bytes, true);
+        else if (item.number == 5)
+            err = take_entry(path, &path->stats, item.bytes, false);
     }
     if (err == MRD_OK && rest.len > 0)
         return mrd_why_set(why, MRD_CORRUPT, 0, "'%s': the plane at offset %" PRIu64 " is damaged",
-                           mrd_in_name(x->imp->in), x->at);
+                           mrd_in_name(path->imp->in), path->at);
     for (rest = plane;
-         err == MRD_OK && mrd_str_is(x->plane, "/host:metadata") && mrd_pb_take(&rest, &f);) {
-        if (f.number == 4 && f.wire == MRD_PB_BYTES)
-            err = take_metadata(x, f.bytes);
+         err == MRD_OK && mrd_str_is(path->plane, "/host:metadata") && mrd_pb_take(&rest, &item);) {
+        if (item.number == 4 && item.wire == MRD_PB_BYTES)
+            err = take_metadata(path, item.bytes);
     }
-    environment = mrd_str_is(x->plane, "Task Environment");
-    x->has_device = mrd_activity_is_device(x->plane, &x->device);
-    while (err == MRD_OK && mrd_pb_take(&plane, &f)) {
-        if (f.number == 3 && f.wire == MRD_PB_BYTES)
-            err = take_line(x, f.bytes);
-        else if (f.number == 6 && f.wire == MRD_PB_BYTES && environment)
-            take_start(x, f.bytes);
+    environment = mrd_str_is(path->plane, "Task Environment");
+    path->has_device = mrd_activity_is_device(path->plane, &path->device);
+    while (err == MRD_OK && mrd_pb_take(&plane, &item)) {
+        if (item.number == 3 && item.wire == MRD_PB_BYTES)
+            err = take_line(path, item.bytes);
+        else if (item.number == 6 && item.wire == MRD_PB_BYTES && environment)
+            take_start(path, item.bytes);
     }
     return err;
 }
@@ -503,13 +509,14 @@ take_plane(xp *x, mrd_bytes plane, mrd_why *why)
 
 /* Reads the next top-level field and copies its bytes. Returns END at the end. */
 static mrd_err
-read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
+read_field(xp *path, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
 {
-    mrd_in *in = x->imp->in;
+    mrd_in *in = path->imp->in;
     mrd_bytes data, head;
-    uint64_t tag, n = 0;
-    size_t most =
-        x->imp->part_max != 0 && x->imp->part_max < XP_PLANE_MAX ? x->imp->part_max : XP_PLANE_MAX;
+    uint64_t tag, count = 0;
+    size_t most = path->imp->part_max != 0 && path->imp->part_max < XP_PLANE_MAX
+                      ? path->imp->part_max
+                      : XP_PLANE_MAX;
     mrd_err err = mrd_in_fill(in, 20, &data, why);
 
     *ret_number = 0;
@@ -517,18 +524,18 @@ read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
     if (err != MRD_OK || data.len == 0)
         return err;
     head = data;
-    x->at = mrd_in_offset(in);
+    path->at = mrd_in_offset(in);
     if (!mrd_pb_take_varint(&head, &tag) || (tag & 7) != MRD_PB_BYTES || tag >> 3 == 0 ||
-        !mrd_pb_take_varint(&head, &n))
+        !mrd_pb_take_varint(&head, &count))
         return mrd_why_set(why, MRD_CORRUPT, 0, "'%s': no field of an XSpace at offset %" PRIu64,
-                           mrd_in_name(in), x->at);
-    if (n > most)
+                           mrd_in_name(in), path->at);
+    if (count > most)
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "'%s': the plane at offset %" PRIu64 " has %" PRIu64
                            " bytes; at most %zu are read",
-                           mrd_in_name(in), x->at, n, most);
+                           mrd_in_name(in), path->at, count, most);
     mrd_in_consume(in, data.len - head.len);
-    while (to->len < n) {
+    while (to->len < count) {
         size_t chunk;
 
         if ((err = mrd_in_fill(in, 1, &data, why)) != MRD_OK)
@@ -536,8 +543,8 @@ read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
         if (data.len == 0)
             return mrd_why_set(why, MRD_TRUNCATED, 0,
                                "'%s' ends inside the plane at offset %" PRIu64, mrd_in_name(in),
-                               x->at);
-        chunk = data.len < n - to->len ? data.len : (size_t) (n - to->len);
+                               path->at);
+        chunk = data.len < count - to->len ? data.len : (size_t) (count - to->len);
         mrd_buf_add(to, data.p, chunk);
         mrd_in_consume(in, chunk);
         if (to->err != MRD_OK)
@@ -548,37 +555,37 @@ read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
 }
 
 static void
-begin_process(xp *x)
+begin_process(xp *path)
 {
-    const mrd_identity *place = &x->imp->identity;
-    mrd_process p;
+    const mrd_identity *place = &path->imp->identity;
+    mrd_process process;
 
-    mrd_process_init(&p);
-    p.instance_id = place->instance_id;
-    p.process_id = place->process_id == MRD_NONE ? 0 : place->process_id;
-    p.flags = place->process_id == MRD_NONE ? MRD_PROC_NO_PID : 0;
-    p.rank = place->rank;
-    p.job = place->job;
+    mrd_process_init(&process);
+    process.instance_id = place->instance_id;
+    process.process_id = place->process_id == MRD_NONE ? 0 : place->process_id;
+    process.flags = place->process_id == MRD_NONE ? MRD_PROC_NO_PID : 0;
+    process.rank = place->rank;
+    process.job = place->job;
     if (place->instance_id == MRD_SID_EMPTY || place->process_id == MRD_NONE)
-        p.scope = x->imp->input + 1;
-    x->process = mrd_catalog_process(x->imp->catalog, &p);
+        process.scope = path->imp->input + 1;
+    path->process = mrd_catalog_process(path->imp->catalog, &process);
 }
 
 static mrd_err
-read_space(xp *x, mrd_why *why)
+read_space(xp *path, mrd_why *why)
 {
     mrd_buf plane = { 0 };
     uint32_t number = 1;
     mrd_err err = MRD_OK;
 
     while (err == MRD_OK && number != 0) {
-        err = read_field(x, &plane, &number, why);
+        err = read_field(path, &plane, &number, why);
         if (err == MRD_OK && number == 1)
-            err = take_plane(x, (mrd_bytes){ plane.p, plane.len }, why);
+            err = take_plane(path, (mrd_bytes){ plane.p, plane.len }, why);
         else if (err == MRD_OK &&
                  (number == 2 || number == 3)) /* errors and warnings of the profiler */
-            mrd_catalog_note(x->imp->catalog, "'%s': the profiler says: %.*s",
-                             mrd_in_name(x->imp->in), plane.len > 300 ? 300 : (int) plane.len,
+            mrd_catalog_note(path->imp->catalog, "'%s': the profiler says: %.*s",
+                             mrd_in_name(path->imp->in), plane.len > 300 ? 300 : (int) plane.len,
                              (const char *) plane.p);
     }
     mrd_buf_fini(&plane);
@@ -588,31 +595,31 @@ read_space(xp *x, mrd_why *why)
 static mrd_err
 xp_run(mrd_import *imp, mrd_why *why)
 {
-    xp x = { .imp = imp,
-             .input = mrd_import_input(imp),
-             .strings = mrd_catalog_strings(imp->catalog) };
+    xp path = { .imp = imp,
+                .input = mrd_import_input(imp),
+                .strings = mrd_catalog_strings(imp->catalog) };
     mrd_err err;
 
-    if ((x.args = mrd_args_new(x.strings)) == NULL)
+    if ((path.args = mrd_args_new(path.strings)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
-    x.key_op = mrd_strtab_addz(x.strings, "hlo_op");
-    x.key_program = mrd_strtab_addz(x.strings, "program_id");
-    x.key_category = mrd_strtab_addz(x.strings, "hlo_category");
-    x.key_groups = mrd_strtab_addz(x.strings, "replica_groups");
-    x.key_ordinal = mrd_strtab_addz(x.strings, "device_ordinal");
-    begin_process(&x);
-    err = read_space(&x, why);
-    if (x.any && !x.absolute && x.start.ns > 0)
-        err = imp->shift(imp, 0, x.start.ns) == MRD_OK || err != MRD_OK ? err : MRD_NOMEM;
-    else if (x.any && !x.absolute)
+    path.key_op = mrd_strtab_addz(path.strings, "hlo_op");
+    path.key_program = mrd_strtab_addz(path.strings, "program_id");
+    path.key_category = mrd_strtab_addz(path.strings, "hlo_category");
+    path.key_groups = mrd_strtab_addz(path.strings, "replica_groups");
+    path.key_ordinal = mrd_strtab_addz(path.strings, "device_ordinal");
+    begin_process(&path);
+    err = read_space(&path, why);
+    if (path.any && !path.absolute && path.start.ns > 0)
+        err = imp->shift(imp, 0, path.start.ns) == MRD_OK || err != MRD_OK ? err : MRD_NOMEM;
+    else if (path.any && !path.absolute)
         mrd_catalog_note(imp->catalog,
                          "'%s' does not say when the profile began: it stays on its own time",
                          mrd_in_name(imp->in));
-    mrd_map_fini(&x.names);
-    mrd_map_fini(&x.stats);
-    mrd_map_fini(&x.instruction_of);
-    free(x.instructions);
-    mrd_args_free(x.args);
+    mrd_map_fini(&path.names);
+    mrd_map_fini(&path.stats);
+    mrd_map_fini(&path.instruction_of);
+    free(path.instructions);
+    mrd_args_free(path.args);
     return err;
 }
 

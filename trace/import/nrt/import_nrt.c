@@ -300,13 +300,13 @@ typedef struct {
 static mrd_err
 nrt_file_emit(void *self, const mrd_event *ev)
 {
-    nrt_file *f = self;
+    nrt_file *file = self;
 
-    if (f->refused != MRD_OK)
-        return f->refused;
-    f->losses += ev->kind == MRD_LOSS;
-    f->refused = mrd_import_put(f->imp, 0, ev);
-    return f->refused;
+    if (file->refused != MRD_OK)
+        return file->refused;
+    file->losses += ev->kind == MRD_LOSS;
+    file->refused = mrd_import_put(file->imp, 0, ev);
+    return file->refused;
 }
 
 static mrd_proc_id
@@ -314,46 +314,46 @@ nrt_file_process(const mrd_import *imp)
 {
     const mrd_identity *place = &imp->identity;
     bool known = place->instance_id != MRD_SID_EMPTY && place->process_id != MRD_NONE;
-    mrd_process p;
+    mrd_process process;
 
-    mrd_process_init(&p);
-    p.instance_id = place->instance_id != MRD_SID_EMPTY
-                        ? place->instance_id
-                        : mrd_catalog_intern(imp->catalog, "unknown");
-    p.process_id = place->process_id != MRD_NONE ? place->process_id : 0;
-    p.flags = place->process_id != MRD_NONE ? 0 : MRD_PROC_NO_PID;
-    p.scope = known ? 0 : imp->input + 1;
-    p.rank = place->rank;
-    p.job = place->job;
-    return mrd_catalog_process(imp->catalog, &p);
+    mrd_process_init(&process);
+    process.instance_id = place->instance_id != MRD_SID_EMPTY
+                              ? place->instance_id
+                              : mrd_catalog_intern(imp->catalog, "unknown");
+    process.process_id = place->process_id != MRD_NONE ? place->process_id : 0;
+    process.flags = place->process_id != MRD_NONE ? 0 : MRD_PROC_NO_PID;
+    process.scope = known ? 0 : imp->input + 1;
+    process.rank = place->rank;
+    process.job = place->job;
+    return mrd_catalog_process(imp->catalog, &process);
 }
 
 static void
-nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n, uint64_t losses)
+nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *counts, uint64_t losses)
 {
     mrd_input *input = mrd_import_input(imp);
     const char *name = mrd_in_name(imp->in);
 
-    input->records = n->records + losses;
-    input->unfinished = n->unfinished;
-    input->no_start = n->no_start;
-    input->lost = n->lost;
-    if (n->dropped > 0 && input->dropped == 0) /* otherwise mrd_import_put gave the reason */
-        input->error = mrd_catalog_intern(imp->catalog, n->first_drop);
-    input->dropped += n->dropped;
-    if (n->no_version > 0)
+    input->records = counts->records + losses;
+    input->unfinished = counts->unfinished;
+    input->no_start = counts->no_start;
+    input->lost = counts->lost;
+    if (counts->dropped > 0 && input->dropped == 0) /* otherwise mrd_import_put gave the reason */
+        input->error = mrd_catalog_intern(imp->catalog, counts->first_drop);
+    input->dropped += counts->dropped;
+    if (counts->no_version > 0)
         mrd_catalog_note(imp->catalog, "'%s' does not state its data_version; read as version %d",
                          name, NRT_VERSION);
-    input->skipped += n->skipped;
-    mrd_import_note_repairs(imp, n->lenient, n->replaced);
-    if (n->beyond > n->between || n->unmapped + n->moved > 0)
+    input->skipped += counts->skipped;
+    mrd_import_note_repairs(imp, counts->lenient, counts->replaced);
+    if (counts->beyond > counts->between || counts->unmapped + counts->moved > 0)
         mrd_catalog_note(
             imp->catalog,
             "'%s': of the events with device time %llu lie between two sync points, %llu "
             "beyond the sync points of their core, so their bound is wide, %llu are as "
             "the runtime placed them, without a bound, and %llu could not be placed",
-            name, (unsigned long long) n->between, (unsigned long long) n->beyond,
-            (unsigned long long) n->moved, (unsigned long long) n->unmapped);
+            name, (unsigned long long) counts->between, (unsigned long long) counts->beyond,
+            (unsigned long long) counts->moved, (unsigned long long) counts->unmapped);
 }
 
 static mrd_err

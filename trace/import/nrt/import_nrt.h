@@ -54,9 +54,9 @@ mrd_nrt_seq_flow(uint64_t scope, uint64_t seq_id)
 /* Returns true if the argument is a request's id. The runtime writes 0 if there is no request. NULL
  * is fine. */
 static inline bool
-mrd_nrt_is_seq(const mrd_arg *a)
+mrd_nrt_is_seq(const mrd_arg *arg)
 {
-    return mrd_arg_is_int(a) && a->v.u != 0;
+    return mrd_arg_is_int(arg) && arg->v.u != 0;
 }
 
 typedef struct {

@@ -144,7 +144,7 @@ mrd_err mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key
 
 /* ---- nrt_layout.c ---- */
 
-void mrd_nrt_layout_fini(nrt_layout *l);
+void mrd_nrt_layout_fini(nrt_layout *layout);
 /*
  * Reads an event into `rec` and the arguments. `text` begins after its opening bracket. Returns the
  * position after its closing bracket. NULL means that the general reader must read the event; rec

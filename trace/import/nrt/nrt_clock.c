@@ -49,21 +49,21 @@ is_epoch(int64_t ns)
 }
 
 void
-mrd_nrt_clock_fini(nrt_clock *c)
+mrd_nrt_clock_fini(nrt_clock *clock)
 {
-    for (size_t i = 0; i < c->n; i++)
-        free(c->devices[i].points);
-    free(c->devices);
-    *c = (nrt_clock){ .max_points = c->max_points };
+    for (size_t i = 0; i < clock->n; i++)
+        free(clock->devices[i].points);
+    free(clock->devices);
+    *clock = (nrt_clock){ .max_points = clock->max_points };
 }
 
 size_t
-mrd_nrt_clock_memory(const nrt_clock *c)
+mrd_nrt_clock_memory(const nrt_clock *clock)
 {
-    size_t sum = c->cap * sizeof(*c->devices);
+    size_t sum = clock->cap * sizeof(*clock->devices);
 
-    for (size_t i = 0; i < c->n; i++)
-        sum += c->devices[i].cap * sizeof(point);
+    for (size_t i = 0; i < clock->n; i++)
+        sum += clock->devices[i].cap * sizeof(point);
     return sum;
 }
 
@@ -74,41 +74,42 @@ clock_apart(int64_t a, int64_t b)
 }
 
 bool
-mrd_nrt_clock_is_device(const nrt_clock *c, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp)
+mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp)
 {
     if (timestamp.ns == nc_timestamp.ns)
         return true;
-    if (!c->has_host)
+    if (!clock->has_host)
         return !is_epoch(timestamp.ns);
     /* A wall clock may be set by hours. A device clock that seems to count from 1970 is further
      * off. */
-    return clock_apart(timestamp.ns, c->host.ns) >
-           (uint64_t) (is_epoch(timestamp.ns) && is_epoch(c->host.ns) ? NRT_SET_NS : NRT_FAR_NS);
+    return clock_apart(timestamp.ns, clock->host.ns) >
+           (uint64_t) (is_epoch(timestamp.ns) && is_epoch(clock->host.ns) ? NRT_SET_NS
+                                                                          : NRT_FAR_NS);
 }
 
 /* ---- Course of a clock ---- */
 
 /* An offset needs all 64 bits. A difference of two fits into a double. */
 static double
-offset_between(const nrt_device *d, size_t from, size_t to)
+offset_between(const nrt_device *device, size_t from, size_t to)
 {
     int64_t diff;
 
-    return __builtin_sub_overflow(d->points[to].offset, d->points[from].offset, &diff)
+    return __builtin_sub_overflow(device->points[to].offset, device->points[from].offset, &diff)
                ? INFINITY
                : (double) diff;
 }
 
 static double
-time_between(const nrt_device *d, size_t from, size_t to)
+time_between(const nrt_device *device, size_t from, size_t to)
 {
-    return (double) (d->points[to].device - d->points[from].device);
+    return (double) (device->points[to].device - device->points[from].device);
 }
 
 static double
-rate_between(const nrt_device *d, size_t from, size_t to)
+rate_between(const nrt_device *device, size_t from, size_t to)
 {
-    return offset_between(d, from, to) / time_between(d, from, to);
+    return offset_between(device, from, to) / time_between(device, from, to);
 }
 
 /* Returns the first point at or after a device time, n if there is none. */
@@ -133,21 +134,22 @@ find_point(const nrt_device *d, int64_t device)
  * exceeds the largest of uniform errors. The median of few points is unsteady, so the sixth of
  * eight is used then, which one step does not reach. */
 static void
-learn_noise(nrt_device *d)
+learn_noise(nrt_device *device)
 {
     double bends[WINDOW];
     size_t n = 0;
 
-    for (size_t i = d->n - 1; i > 1 && n < WINDOW; i--) {
-        double line = offset_between(d, i - 2, i) / time_between(d, i - 2, i);
+    for (size_t i = device->n - 1; i > 1 && n < WINDOW; i--) {
+        double line = offset_between(device, i - 2, i) / time_between(device, i - 2, i);
 
-        bends[n++] = fabs(offset_between(d, i - 2, i - 1) - line * time_between(d, i - 2, i - 1));
+        bends[n++] =
+            fabs(offset_between(device, i - 2, i - 1) - line * time_between(device, i - 2, i - 1));
     }
-    d->noise = NRT_NOISE_EARLY_NS;
+    device->noise = NRT_NOISE_EARLY_NS;
     if (n < BENDS_FEW)
         return;
     qsort(bends, n, sizeof(*bends), mrd_double_order);
-    d->noise = fmax(NRT_NOISE_NS, 3 * bends[n < WINDOW ? n * 5 / 8 : n / 2]);
+    device->noise = fmax(NRT_NOISE_NS, 3 * bends[n < WINDOW ? n * 5 / 8 : n / 2]);
 }
 
 /*
@@ -156,65 +158,65 @@ learn_noise(nrt_device *d)
  * are too few chords.
  */
 static bool
-find_rate(const nrt_device *d, size_t before, size_t behind, double length, double *ret_rate)
+find_rate(const nrt_device *device, size_t before, size_t behind, double length, double *ret_rate)
 {
     double rates[2 * CHORDS];
-    size_t n = 0;
+    size_t count = 0;
 
     for (size_t k = 0; k < CHORDS; k++) {
-        size_t from = find_point(d, d->points[before].device - (int64_t) length + 1);
+        size_t from = find_point(device, device->points[before].device - (int64_t) length + 1);
 
         if (from == 0)
             break;
-        rates[n++] = rate_between(d, from - 1, before);
+        rates[count++] = rate_between(device, from - 1, before);
         before = from - 1;
     }
     for (size_t k = 0; k < CHORDS; k++) {
-        size_t to = find_point(d, d->points[behind].device + (int64_t) length);
+        size_t to = find_point(device, device->points[behind].device + (int64_t) length);
 
-        if (to == d->n)
+        if (to == device->n)
             break;
-        rates[n++] = rate_between(d, behind, to);
+        rates[count++] = rate_between(device, behind, to);
         behind = to;
     }
     *ret_rate = 0;
-    if (n < CHORDS_FEW)
+    if (count < CHORDS_FEW)
         return false;
-    qsort(rates, n, sizeof(*rates), mrd_double_order);
-    *ret_rate = fmax(-NRT_RATE, fmin(NRT_RATE, rates[n / 2]));
+    qsort(rates, count, sizeof(*rates), mrd_double_order);
+    *ret_rate = fmax(-NRT_RATE, fmin(NRT_RATE, rates[count / 2]));
     return true;
 }
 
 /* Returns how far the clock may have left its nearby rate between points i - 1 and i. */
 static double
-misfit_before(const nrt_device *d, size_t i, double *ret_rate)
+misfit_before(const nrt_device *device, size_t i, double *ret_rate)
 {
-    double span = time_between(d, i - 1, i), change = offset_between(d, i - 1, i);
+    double span = time_between(device, i - 1, i), change = offset_between(device, i - 1, i);
     double most = fabs(change) + NRT_RATE * span;
 
-    if (!find_rate(d, i - 1, i, span, ret_rate))
+    if (!find_rate(device, i - 1, i, span, ret_rate))
         return most;
-    return fmin(most, fabs(change - *ret_rate * span) + 3 * d->noise);
+    return fmin(most, fabs(change - *ret_rate * span) + 3 * device->noise);
 }
 
 /* ---- Sync points ---- */
 
 static nrt_device *
-add_device(nrt_clock *c, const nrt_sync *sync)
+add_device(nrt_clock *clock, const nrt_sync *sync)
 {
-    if (c->n == DEVICES_MAX || !MRD_VEC_ROOM(c->devices, c->n, c->cap, 1))
+    if (clock->n == DEVICES_MAX || !MRD_VEC_ROOM(clock->devices, clock->n, clock->cap, 1))
         return NULL;
-    c->devices[c->n] = (nrt_device){ .nc_idx = sync->nc_idx,
-                                     .pcore_idx = sync->pcore_idx,
-                                     .noise = NRT_NOISE_EARLY_NS };
-    return &c->devices[c->n++];
+    clock->devices[clock->n] = (nrt_device){ .nc_idx = sync->nc_idx,
+                                             .pcore_idx = sync->pcore_idx,
+                                             .noise = NRT_NOISE_EARLY_NS };
+    return &clock->devices[clock->n++];
 }
 
 static bool
-may_be_of(const nrt_device *d, const nrt_sync *like)
+may_be_of(const nrt_device *device, const nrt_sync *like)
 {
-    return d->n > 0 && d->nc_idx == like->nc_idx &&
-           (d->pcore_idx < 0 || like->pcore_idx < 0 || d->pcore_idx == like->pcore_idx);
+    return device->n > 0 && device->nc_idx == like->nc_idx &&
+           (device->pcore_idx < 0 || like->pcore_idx < 0 || device->pcore_idx == like->pcore_idx);
 }
 
 static bool
@@ -237,29 +239,30 @@ point_apart(const point *p, int64_t device, int64_t offset)
 /* Returns the clock that a sync point was read from, or adds one. NULL if out of memory or if there
  * are DEVICES_MAX clocks. */
 static nrt_device *
-device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
+device_of_sync(nrt_clock *clock, const nrt_sync *sync, int64_t offset)
 {
     nrt_device *best = NULL;
     uint64_t best_off = UINT64_MAX;
     size_t halves = 0;
 
-    for (size_t i = 0; i < c->n; i++) {
-        nrt_device *d = &c->devices[i];
+    for (size_t i = 0; i < clock->n; i++) {
+        nrt_device *device = &clock->devices[i];
         uint64_t off;
 
-        if (d->n == 0 || d->nc_idx != sync->nc_idx || d->pcore_idx != sync->pcore_idx)
+        if (device->n == 0 || device->nc_idx != sync->nc_idx ||
+            device->pcore_idx != sync->pcore_idx)
             continue;
         halves++;
-        off = point_apart(&d->points[d->n - 1], sync->device.ns, offset);
+        off = point_apart(&device->points[device->n - 1], sync->device.ns, offset);
         if (off < best_off) {
             best_off = off;
-            best = d;
+            best = device;
         }
     }
     if (best != NULL && sync->pcore_idx < 0 && halves < HALVES_MAX && best_off > APART_NS &&
         (!sync->has_exec || same_exec(&best->points[best->n - 1], sync)))
         best = NULL;
-    return best != NULL ? best : add_device(c, sync);
+    return best != NULL ? best : add_device(clock, sync);
 }
 
 /* Returns true if a point that arrives late fits the clock, or is of earlier host time or of an
@@ -276,48 +279,50 @@ fits_before(const nrt_device *d, size_t at, const point *p)
 }
 
 static mrd_err
-add_point(nrt_clock *c, nrt_device *d, const point *p)
+add_point(nrt_clock *clock, nrt_device *device, const point *p)
 {
-    size_t at = find_point(d, p->device);
+    size_t at = find_point(device, p->device);
 
-    if (at < d->n && !fits_before(d, at, p)) {
-        d->n = at = 0;
-        d->was_reset = true;
+    if (at < device->n && !fits_before(device, at, p)) {
+        device->n = at = 0;
+        device->was_reset = true;
     }
-    if (at < d->n && d->points[at].device == p->device)
+    if (at < device->n && device->points[at].device == p->device)
         return MRD_OK; /* a duplicate */
-    if (d->n >= c->max_points) {
-        size_t drop = d->n / 2;
+    if (device->n >= clock->max_points) {
+        size_t drop = device->n / 2;
 
         if (at < drop)
             return MRD_OK;
-        memmove(d->points, d->points + drop, (d->n - drop) * sizeof(*d->points));
-        d->n -= drop;
+        memmove(device->points, device->points + drop,
+                (device->n - drop) * sizeof(*device->points));
+        device->n -= drop;
         at -= drop;
     }
-    if (!MRD_VEC_ROOM(d->points, d->n, d->cap, 1))
+    if (!MRD_VEC_ROOM(device->points, device->n, device->cap, 1))
         return MRD_NOMEM;
-    memmove(d->points + at + 1, d->points + at, (d->n - at) * sizeof(*d->points));
-    d->points[at] = *p;
-    d->n++;
-    d->is_backward = at == 0 && d->n > 1;
-    d->last_exec = p->has_exec ? p->exec_id : d->last_exec;
-    learn_noise(d);
+    memmove(device->points + at + 1, device->points + at,
+            (device->n - at) * sizeof(*device->points));
+    device->points[at] = *p;
+    device->n++;
+    device->is_backward = at == 0 && device->n > 1;
+    device->last_exec = p->has_exec ? p->exec_id : device->last_exec;
+    learn_noise(device);
     return MRD_OK;
 }
 
 mrd_err
-mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync)
+mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync)
 {
     point p = { .device = sync->device.ns, .exec_id = sync->exec_id, .has_exec = sync->has_exec };
-    nrt_device *d;
+    nrt_device *device;
 
-    nrt_clock_host(c, sync->cpu);
+    nrt_clock_host(clock, sync->cpu);
     if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
         return MRD_OK; /* invalid: clocks never differ so much */
-    if ((d = device_of_sync(c, sync, p.offset)) == NULL)
-        return c->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
-    return add_point(c, d, &p);
+    if ((device = device_of_sync(clock, sync, p.offset)) == NULL)
+        return clock->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
+    return add_point(clock, device, &p);
 }
 
 /* ---- Mapping ---- */
@@ -338,51 +343,52 @@ typedef struct {
 /* Returns the largest step among the points nearest to an end. Sets *ret_every to the time in which
  * one step may occur. */
 static double
-find_step(const nrt_device *d, size_t end, double *ret_every)
+find_step(const nrt_device *device, size_t end, double *ret_every)
 {
-    size_t n = d->n - 1 < WINDOW ? d->n - 1 : WINDOW, from = end == 0 ? 0 : end - n;
+    size_t n = device->n - 1 < WINDOW ? device->n - 1 : WINDOW, from = end == 0 ? 0 : end - n;
     double step = 0, rate;
 
     for (size_t i = from + 1; i <= from + n; i++)
-        step = fmax(step, misfit_before(d, i, &rate) - 5 * d->noise);
-    *ret_every = time_between(d, from, from + n) / (double) n;
+        step = fmax(step, misfit_before(device, i, &rate) - 5 * device->noise);
+    *ret_every = time_between(device, from, from + n) / (double) n;
     return step;
 }
 
 /* Maps a time beyond the sync points: `end` is the nearest, `time` the distance, negative before
  * it. */
 static mapping
-map_beyond(const nrt_device *d, size_t end, double time)
+map_beyond(const nrt_device *device, size_t end, double time)
 {
-    double room = time_between(d, 0, d->n - 1), away = fabs(time), rate, growth, step = 0, every;
+    double room = time_between(device, 0, device->n - 1), away = fabs(time), rate, growth, step = 0,
+           every;
     double length = fmin(fmax(CHORD_NS, away), room / (2 * CHORDS_FEW));
 
-    if (length < 1 || !find_rate(d, end, end, length, &rate)) {
+    if (length < 1 || !find_rate(device, end, end, length, &rate)) {
         rate = 0;
         growth = NRT_RATE * away;
     } else {
-        step = find_step(d, end, &every);
-        growth =
-            2 * d->noise / length + NRT_RATE_CHANGE * (CHORDS * length + away) / 2 + step / every;
+        step = find_step(device, end, &every);
+        growth = 2 * device->noise / length + NRT_RATE_CHANGE * (CHORDS * length + away) / 2 +
+                 step / every;
         growth = fmin(growth, NRT_RATE + fabs(rate)) * away;
     }
-    return (mapping){ end, rate * time, 2 * d->noise + step + growth, NRT_MAP_BEYOND };
+    return (mapping){ end, rate * time, 2 * device->noise + step + growth, NRT_MAP_BEYOND };
 }
 
 /* Maps a time between the points i - 1 and i. */
 static mapping
-map_between(const nrt_device *d, size_t i, const nrt_sync *like)
+map_between(const nrt_device *device, size_t i, const nrt_sync *like)
 {
-    double span = time_between(d, i - 1, i), change = offset_between(d, i - 1, i);
-    double behind = (double) (like->device.ns - d->points[i - 1].device);
-    double rate, misfit = misfit_before(d, i, &rate);
-    mapping m = { i - 1, change / span * behind, d->noise + misfit, NRT_MAP_BETWEEN };
+    double span = time_between(device, i - 1, i), change = offset_between(device, i - 1, i);
+    double behind = (double) (like->device.ns - device->points[i - 1].device);
+    double rate, misfit = misfit_before(device, i, &rate);
+    mapping m = { i - 1, change / span * behind, device->noise + misfit, NRT_MAP_BETWEEN };
 
-    if (fabs(change) <= NRT_RATE * span + 2 * fmin(d->noise, NRT_NOISE_EARLY_NS))
+    if (fabs(change) <= NRT_RATE * span + 2 * fmin(device->noise, NRT_NOISE_EARLY_NS))
         return m;
     /* No rate is so large, so there is a step in between. The execution shows on which side of it
      * the event is. */
-    if (same_exec(&d->points[i - 1], like))
+    if (same_exec(&device->points[i - 1], like))
         m.change = rate * behind;
     else
         m = (mapping){ i, -rate * (span - behind), m.bound, m.how };
@@ -391,11 +397,11 @@ map_between(const nrt_device *d, size_t i, const nrt_sync *like)
 
 /* Returns by how much the clock was set back between points i - 1 and i; 0 if it was not. */
 static double
-set_back_before(const nrt_device *d, size_t i)
+set_back_before(const nrt_device *device, size_t i)
 {
-    double change = offset_between(d, i - 1, i);
+    double change = offset_between(device, i - 1, i);
 
-    return change > NRT_RATE * time_between(d, i - 1, i) ? change : 0;
+    return change > NRT_RATE * time_between(device, i - 1, i) ? change : 0;
 }
 
 /*
@@ -403,47 +409,47 @@ set_back_before(const nrt_device *d, size_t i)
  * between the two. The clock showed the event's time twice then.
  */
 static bool
-was_set_back(const nrt_device *d, size_t i, const nrt_sync *like)
+was_set_back(const nrt_device *device, size_t i, const nrt_sync *like)
 {
-    return i + 1 < d->n && !same_exec(&d->points[i], like) && same_exec(&d->points[i + 1], like) &&
-           set_back_before(d, i + 1) > 0;
+    return i + 1 < device->n && !same_exec(&device->points[i], like) &&
+           same_exec(&device->points[i + 1], like) && set_back_before(device, i + 1) > 0;
 }
 
 static mapping
-map_device(const nrt_device *d, size_t i, const nrt_sync *like)
+map_device(const nrt_device *device, size_t i, const nrt_sync *like)
 {
     mapping m;
 
-    if (i < d->n && was_set_back(d, i, like)) {
-        double rate, misfit = misfit_before(d, i + 1, &rate);
-        double before = (double) (d->points[i + 1].device - like->device.ns);
+    if (i < device->n && was_set_back(device, i, like)) {
+        double rate, misfit = misfit_before(device, i + 1, &rate);
+        double before = (double) (device->points[i + 1].device - like->device.ns);
 
-        return (mapping){ i + 1, -rate * before, d->noise + misfit, NRT_MAP_BETWEEN };
+        return (mapping){ i + 1, -rate * before, device->noise + misfit, NRT_MAP_BETWEEN };
     }
-    if (i > 0 && i < d->n) {
-        m = map_between(d, i, like);
+    if (i > 0 && i < device->n) {
+        m = map_between(device, i, like);
     } else {
-        size_t end = i == 0 ? 0 : d->n - 1;
+        size_t end = i == 0 ? 0 : device->n - 1;
 
-        m = map_beyond(d, end, (double) like->device.ns - (double) d->points[end].device);
+        m = map_beyond(device, end, (double) like->device.ns - (double) device->points[end].device);
     }
     /* A sync point follows its execution. If the event seems to be later, the clock may have been
      * set back in between. */
-    if (i > 1 && same_exec(&d->points[i - 1], like))
-        m.bound += set_back_before(d, i - 1);
+    if (i > 1 && same_exec(&device->points[i - 1], like))
+        m.bound += set_back_before(device, i - 1);
     return m;
 }
 
 /* Returns the distance of an event from a clock: by offset if the runtime moved the event, else by
  * device time. */
 static uint64_t
-distance(const nrt_device *d, const nrt_sync *like)
+distance(const nrt_device *device, const nrt_sync *like)
 {
-    size_t i = find_point(d, like->device.ns);
+    size_t i = find_point(device, like->device.ns);
     uint64_t least = UINT64_MAX;
 
-    for (size_t k = i > 0 ? i - 1 : 0; k <= i && k < d->n; k++) {
-        const point *p = &d->points[k];
+    for (size_t k = i > 0 ? i - 1 : 0; k <= i && k < device->n; k++) {
+        const point *p = &device->points[k];
         uint64_t off = like->cpu.ns == 0
                            ? clock_apart(p->device, like->device.ns)
                            : point_apart(p, like->device.ns, like->cpu.ns - like->device.ns);
@@ -456,27 +462,27 @@ distance(const nrt_device *d, const nrt_sync *like)
 /* Returns the clock of an event. Sets *ret_other to another clock that is close enough to be the
  * right one. */
 static const nrt_device *
-device_of(const nrt_clock *c, const nrt_sync *like, const nrt_device **ret_other)
+device_of(const nrt_clock *clock, const nrt_sync *like, const nrt_device **ret_other)
 {
     const nrt_device *best = NULL;
     uint64_t best_off = UINT64_MAX;
     bool best_same = false;
 
     *ret_other = NULL;
-    for (size_t i = 0; i < c->n; i++) {
-        const nrt_device *d = &c->devices[i];
-        bool same = d->pcore_idx == like->pcore_idx;
+    for (size_t i = 0; i < clock->n; i++) {
+        const nrt_device *device = &clock->devices[i];
+        bool same = device->pcore_idx == like->pcore_idx;
         uint64_t off;
 
-        if (!may_be_of(d, like) || (best_same && !same))
+        if (!may_be_of(device, like) || (best_same && !same))
             continue;
-        off = distance(d, like);
+        off = distance(device, like);
         if (same == best_same && off >= best_off) {
-            *ret_other = off < OTHER_NS && like->cpu.ns == 0 ? d : *ret_other;
+            *ret_other = off < OTHER_NS && like->cpu.ns == 0 ? device : *ret_other;
             continue;
         }
         *ret_other = same == best_same && best_off < OTHER_NS && like->cpu.ns == 0 ? best : NULL;
-        best = d;
+        best = device;
         best_off = off;
         best_same = same;
     }
@@ -484,21 +490,21 @@ device_of(const nrt_clock *c, const nrt_sync *like, const nrt_device **ret_other
 }
 
 static bool
-host_of(const nrt_device *d, const mapping *m, const nrt_sync *like, int64_t *ret_host)
+host_of(const nrt_device *device, const mapping *m, const nrt_sync *like, int64_t *ret_host)
 {
-    return !__builtin_add_overflow(like->device.ns, d->points[m->at].offset, ret_host) &&
+    return !__builtin_add_overflow(like->device.ns, device->points[m->at].offset, ret_host) &&
            fabs(m->change) < 1e18 &&
            !__builtin_add_overflow(*ret_host, llround(m->change), ret_host);
 }
 
 /* Returns true if the runtime moved the event by a sync point that is not next to it. */
 static bool
-was_moved_otherwise(const nrt_device *d, size_t i, const nrt_sync *like)
+was_moved_otherwise(const nrt_device *device, size_t i, const nrt_sync *like)
 {
     if (like->cpu.ns == 0)
         return false;
-    for (size_t k = i > 0 ? i - 1 : 0; k < d->n && k <= i + 1; k++) {
-        if (like->cpu.ns - like->device.ns == d->points[k].offset)
+    for (size_t k = i > 0 ? i - 1 : 0; k < device->n && k <= i + 1; k++) {
+        if (like->cpu.ns - like->device.ns == device->points[k].offset)
             return false;
     }
     return true;
@@ -506,10 +512,10 @@ was_moved_otherwise(const nrt_device *d, size_t i, const nrt_sync *like)
 
 /* Returns true if a sync point next to the event is of its execution. */
 static bool
-has_own_point(const nrt_device *d, size_t i, const nrt_sync *like)
+has_own_point(const nrt_device *device, size_t i, const nrt_sync *like)
 {
-    for (size_t k = i > 0 ? i - 1 : 0; k < d->n && k <= i + 1; k++) {
-        if (same_exec(&d->points[k], like))
+    for (size_t k = i > 0 ? i - 1 : 0; k < device->n && k <= i + 1; k++) {
+        if (same_exec(&device->points[k], like))
             return true;
     }
     return false;
@@ -517,21 +523,21 @@ has_own_point(const nrt_device *d, size_t i, const nrt_sync *like)
 
 /* Maps one device time by this clock. Returns false if there is no such host time. */
 static bool
-map_time(const nrt_device *d, const nrt_device *other, const nrt_sync *like, nrt_time *ret)
+map_time(const nrt_device *device, const nrt_device *other, const nrt_sync *like, nrt_time *ret)
 {
-    size_t i = find_point(d, like->device.ns);
-    mapping m = map_device(d, i, like);
+    size_t i = find_point(device, like->device.ns);
+    mapping m = map_device(device, i, like);
     int64_t host, second;
 
-    if (!host_of(d, &m, like, &host))
+    if (!host_of(device, &m, like, &host))
         return false;
-    if (was_moved_otherwise(d, i, like)) {
+    if (was_moved_otherwise(device, i, like)) {
         m.bound += (double) clock_apart(like->cpu.ns, host) + fabs(m.change);
-        if (i == d->n)
+        if (i == device->n)
             /* that sync point is later, and a step before it would be unknown */
             m.bound = INFINITY;
     }
-    if (d->was_reset && like->has_exec && !has_own_point(d, i, like))
+    if (device->was_reset && like->has_exec && !has_own_point(device, i, like))
         m.bound = INFINITY;
     if (other != NULL) {
         mapping o = map_device(other, find_point(other, like->device.ns), like);
@@ -544,20 +550,20 @@ map_time(const nrt_device *d, const nrt_device *other, const nrt_sync *like, nrt
 }
 
 nrt_mapped
-mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, mrd_nc_ns end, mrd_wall_ns *ret_host,
-                  mrd_dur_ns *ret_dur, uint32_t *ret_bound)
+mrd_nrt_clock_map(const nrt_clock *clock, const nrt_sync *like, mrd_nc_ns end,
+                  mrd_wall_ns *ret_host, mrd_dur_ns *ret_dur, uint32_t *ret_bound)
 {
-    const nrt_device *other, *d = device_of(c, like, &other);
+    const nrt_device *other, *device = device_of(clock, like, &other);
     mrd_nc_ns times[2] = { like->device, end };
     nrt_time at[2];
     double bound = 0;
 
-    if (d == NULL)
+    if (device == NULL)
         return NRT_MAP_NONE;
     for (int i = 0; i < 2; i++) {
-        nrt_sync s = nrt_sync_at(like, times[i]);
+        nrt_sync sync = nrt_sync_at(like, times[i]);
 
-        if (!map_time(d, other, &s, &at[i]))
+        if (!map_time(device, other, &sync, &at[i]))
             return NRT_MAP_NONE;
         bound = fmax(bound, at[i].bound);
     }
@@ -568,26 +574,27 @@ mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, mrd_nc_ns end, mrd_w
 }
 
 bool
-mrd_nrt_clock_is_ahead(const nrt_clock *c, const nrt_sync *like)
+mrd_nrt_clock_is_ahead(const nrt_clock *clock, const nrt_sync *like)
 {
-    const nrt_device *other, *d = device_of(c, like, &other);
+    const nrt_device *other, *device = device_of(clock, like, &other);
 
-    return d != NULL && find_point(d, like->device.ns) == d->n &&
-           was_moved_otherwise(d, d->n, like);
+    return device != NULL && find_point(device, like->device.ns) == device->n &&
+           was_moved_otherwise(device, device->n, like);
 }
 
 bool
-mrd_nrt_clock_is_ready(const nrt_clock *c, const nrt_sync *like, size_t points)
+mrd_nrt_clock_is_ready(const nrt_clock *clock, const nrt_sync *like, size_t points)
 {
-    const nrt_device *other, *d = device_of(c, like, &other);
-    size_t i = d == NULL ? 0 : find_point(d, like->device.ns);
+    const nrt_device *other, *device = device_of(clock, like, &other);
+    size_t i = device == NULL ? 0 : find_point(device, like->device.ns);
 
-    if (d == NULL || i == d->n || d->n < points || distance(d, like) >= NEAR_NS)
+    if (device == NULL || i == device->n || device->n < points || distance(device, like) >= NEAR_NS)
         return false;
-    if (i == 0 && d->is_backward) /* earlier sync points follow */
+    if (i == 0 && device->is_backward) /* earlier sync points follow */
         return false;
     /* The sync point of its execution may show that the clock was reset. */
-    if (like->has_exec && like->exec_id > d->last_exec && !has_own_point(d, i, like))
+    if (like->has_exec && like->exec_id > device->last_exec && !has_own_point(device, i, like))
         return false;
-    return i + 1 < d->n || same_exec(&d->points[i], like) || (!like->has_exec && d->n > 1);
+    return i + 1 < device->n || same_exec(&device->points[i], like) ||
+           (!like->has_exec && device->n > 1);
 }

@@ -87,17 +87,17 @@ typedef struct {
     bool has_host;
 } nrt_clock;
 
-void mrd_nrt_clock_fini(nrt_clock *c); /* init: zeroed, max_points set */
+void mrd_nrt_clock_fini(nrt_clock *clock); /* init: zeroed, max_points set */
 /* Notes a time that is certainly host time: of software events and of sync points. */
 static inline void
-nrt_clock_host(nrt_clock *c, mrd_wall_ns host)
+nrt_clock_host(nrt_clock *clock, mrd_wall_ns host)
 {
-    c->host = host;
-    c->has_host = true;
+    clock->host = host;
+    clock->has_host = true;
 }
-mrd_err mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync); /* Errors: NOMEM */
+mrd_err mrd_nrt_clock_sync(nrt_clock *clock, const nrt_sync *sync); /* Errors: NOMEM */
 /* Returns true if timestamp_ns of a hardware event is the device's clock. */
-bool mrd_nrt_clock_is_device(const nrt_clock *c, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp);
+bool mrd_nrt_clock_is_device(const nrt_clock *clock, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp);
 
 typedef enum { NRT_MAP_NONE, NRT_MAP_BEYOND, NRT_MAP_BETWEEN } nrt_mapped;
 
@@ -106,14 +106,14 @@ typedef enum { NRT_MAP_NONE, NRT_MAP_BEYOND, NRT_MAP_BETWEEN } nrt_mapped;
  * execution and moved time. Returns host time and length, and a bound that holds for each time
  * within the span. NRT_MAP_NONE, with the outputs unchanged, if the core has no sync point.
  */
-nrt_mapped mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, mrd_nc_ns end,
+nrt_mapped mrd_nrt_clock_map(const nrt_clock *clock, const nrt_sync *like, mrd_nc_ns end,
                              mrd_wall_ns *ret_host, mrd_dur_ns *ret_dur, uint32_t *ret_bound);
 /* Returns true if the runtime moved the event by a sync point that is later than all known ones. */
-bool mrd_nrt_clock_is_ahead(const nrt_clock *c, const nrt_sync *like);
+bool mrd_nrt_clock_is_ahead(const nrt_clock *clock, const nrt_sync *like);
 /* Returns true if the clock of `like` has `points` sync points, including one of its execution or
  * later, and earlier ones unless none follow. Further sync points then hardly improve the event's
  * time. */
-bool mrd_nrt_clock_is_ready(const nrt_clock *c, const nrt_sync *like, size_t points);
-size_t mrd_nrt_clock_memory(const nrt_clock *c); /* bytes */
+bool mrd_nrt_clock_is_ready(const nrt_clock *clock, const nrt_sync *like, size_t points);
+size_t mrd_nrt_clock_memory(const nrt_clock *clock); /* bytes */
 
 #endif

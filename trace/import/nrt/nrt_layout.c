@@ -13,10 +13,10 @@ enum { STEP_END = 1, STEP_STRING = 2, STEP_NUMBER = 4, STEP_WORD = 8 }; /* bits 
 enum { FROM_START, FROM_EVENT, FROM_DATA };
 
 void
-mrd_nrt_layout_fini(nrt_layout *l)
+mrd_nrt_layout_fini(nrt_layout *layout)
 {
-    free(l->steps);
-    *l = (nrt_layout){ .off = l->off, .read = l->read };
+    free(layout->steps);
+    *layout = (nrt_layout){ .off = layout->off, .read = layout->read };
 }
 
 /* ---- Learning ---- */
@@ -94,38 +94,39 @@ pass(passage *at)
 }
 
 static bool
-steps_room(nrt_layout *l)
+steps_room(nrt_layout *layout)
 {
-    return MRD_VEC_ROOM_MAX(l->steps, l->n, l->cap, 1, NRT_STEPS);
+    return MRD_VEC_ROOM_MAX(layout->steps, layout->n, layout->cap, 1, NRT_STEPS);
 }
 
 static uint32_t
-step_find(const nrt_layout *l, const nrt_step *want)
+step_find(const nrt_layout *layout, const nrt_step *want)
 {
     uint32_t i = 1;
 
-    while (i < l->n &&
-           (l->steps[i].from != want->from || l->steps[i].value != want->value ||
-            l->steps[i].len != want->len || memcmp(l->steps[i].text, want->text, want->len) != 0))
+    while (i < layout->n &&
+           (layout->steps[i].from != want->from || layout->steps[i].value != want->value ||
+            layout->steps[i].len != want->len ||
+            memcmp(layout->steps[i].text, want->text, want->len) != 0))
         i++;
     return i;
 }
 
 /* All slots are used. Starts again with the next event if this pays off. */
 static void
-forget(nrt_layout *l)
+forget(nrt_layout *layout)
 {
-    if (l->events >= NRT_FORGET) {
-        l->n = 1;
-        l->steps[0].n_next = 0;
-        l->steps[0].next[0] = 0;
-        l->events = 0;
+    if (layout->events >= NRT_FORGET) {
+        layout->n = 1;
+        layout->steps[0].n_next = 0;
+        layout->steps[0].next[0] = 0;
+        layout->events = 0;
     }
 }
 
 /* Sets the target of a number of this field. Returns false if the field is not a number. */
 static bool
-step_number(nrt_step *s)
+step_number(nrt_step *step)
 {
     static const struct {
         size_t number, has;
@@ -150,30 +151,30 @@ step_number(nrt_step *s)
 
     _Static_assert(sizeof(nrt_step) == 128, "an index is a shift");
     _Static_assert(sizeof(nrt_record) < UINT8_MAX, "places fit a byte");
-    s->number_at = (uint8_t) places[s->field].number;
-    s->has_at = (uint8_t) places[s->field].has;
-    s->max = places[s->field].max;
-    return s->max > 0;
+    step->number_at = (uint8_t) places[step->field].number;
+    step->has_at = (uint8_t) places[step->field].has;
+    step->max = places[step->field].max;
+    return step->max > 0;
 }
 
 /* Makes a step of the text [p, way->p). Returns false if this is not possible. */
 static bool
-step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *s)
+step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *step)
 {
     if ((size_t) (way->p - p) > NRT_STEP_TEXT)
         return false;
-    s->len = (uint8_t) (way->p - p);
-    s->value = way->value;
-    s->needs = way->value & (STEP_NUMBER | STEP_WORD);
-    s->in_data = way->in_data;
-    memcpy(s->text, p, s->len);
-    for (unsigned i = 0; i < s->len; i++)
-        s->mask[i / 16] |= (uint16_t) (1u << i % 16);
-    if (s->value == STEP_END)
+    step->len = (uint8_t) (way->p - p);
+    step->value = way->value;
+    step->needs = way->value & (STEP_NUMBER | STEP_WORD);
+    step->in_data = way->in_data;
+    memcpy(step->text, p, step->len);
+    for (unsigned i = 0; i < step->len; i++)
+        step->mask[i / 16] |= (uint16_t) (1u << i % 16);
+    if (step->value == STEP_END)
         return true;
-    s->field = (uint8_t) mrd_nrt_field_of(nrt, way->key, way->in_data, &s->key);
-    s->argument = way->in_data || s->field == NRT_OTHER || s->field == NRT_DATA;
-    return s->key != MRD_SID_FULL && (s->value == STEP_STRING || step_number(s));
+    step->field = (uint8_t) mrd_nrt_field_of(nrt, way->key, way->in_data, &step->key);
+    step->argument = way->in_data || step->field == NRT_OTHER || step->field == NRT_DATA;
+    return step->key != MRD_SID_FULL && (step->value == STEP_STRING || step_number(step));
 }
 
 /* Adds the text at p as a step that follows step `at`. Returns 0 if this is not possible or all
@@ -181,52 +182,52 @@ step_make(mrd_nrt *nrt, const char *p, const passage *way, nrt_step *s)
 static uint32_t
 learn(mrd_nrt *nrt, uint32_t at, const char *p)
 {
-    nrt_layout *l = &nrt->layout;
-    nrt_step step = { .from = at == 0                ? FROM_START
-                              : l->steps[at].in_data ? FROM_DATA
-                                                     : FROM_EVENT };
-    passage way = { .p = p, .in_data = l->steps[at].in_data, .fresh = at == 0 };
+    nrt_layout *layout = &nrt->layout;
+    nrt_step step = { .from = at == 0                     ? FROM_START
+                              : layout->steps[at].in_data ? FROM_DATA
+                                                          : FROM_EVENT };
+    passage way = { .p = p, .in_data = layout->steps[at].in_data, .fresh = at == 0 };
     uint32_t i;
 
     if (!pass(&way) || !step_make(nrt, p, &way, &step))
         return 0;
-    i = step_find(l, &step);
-    if (l->steps[at].n_next == NRT_STEP_NEXT || (i == l->n && !steps_room(l))) {
-        forget(l);
+    i = step_find(layout, &step);
+    if (layout->steps[at].n_next == NRT_STEP_NEXT || (i == layout->n && !steps_room(layout))) {
+        forget(layout);
         return 0;
     }
-    if (i == l->n)
-        l->steps[l->n++] = step;
-    l->steps[at].next[l->steps[at].n_next++] = (uint16_t) i;
+    if (i == layout->n)
+        layout->steps[layout->n++] = step;
+    layout->steps[at].next[layout->steps[at].n_next++] = (uint16_t) i;
     return i;
 }
 
 /* ---- Following ---- */
 
 static inline bool
-step_fits(const nrt_step *s, const char *p)
+step_fits(const nrt_step *step, const char *p)
 {
-    if (!mrd_scan_same(p, s->text, s->mask[0]))
+    if (!mrd_scan_same(p, step->text, step->mask[0]))
         return false;
-    for (unsigned i = 1; i * 16 < s->len; i++)
-        if (!mrd_scan_same(p + i * 16, s->text + i * 16, s->mask[i]))
+    for (unsigned i = 1; i * 16 < step->len; i++)
+        if (!mrd_scan_same(p + i * 16, step->text + i * 16, step->mask[i]))
             return false;
     /* A text that ends before a number is also a prefix of the same text with a quote. */
-    return (begins[(unsigned char) p[s->len]] & s->needs) == s->needs;
+    return (begins[(unsigned char) p[step->len]] & step->needs) == step->needs;
 }
 
-/* Returns the step after `s` that matches the text at p. 0 if none matches. */
+/* Returns the step after `step` that matches the text at p. 0 if none matches. */
 static uint32_t
-next_other(const nrt_layout *l, nrt_step *s, const char *p)
+next_other(const nrt_layout *layout, nrt_step *step, const char *p)
 {
-    for (uint32_t i = 1; i < s->n_next; i++) {
-        uint32_t next = s->next[i];
+    for (uint32_t i = 1; i < step->n_next; i++) {
+        uint32_t next = step->next[i];
 
-        if (!step_fits(&l->steps[next], p))
+        if (!step_fits(&layout->steps[next], p))
             continue;
         if (i > 1) { /* move frequent steps to the front */
-            s->next[i] = s->next[i - 1];
-            s->next[i - 1] = (uint16_t) next;
+            step->next[i] = step->next[i - 1];
+            step->next[i - 1] = (uint16_t) next;
         }
         return next;
     }
@@ -234,11 +235,12 @@ next_other(const nrt_layout *l, nrt_step *s, const char *p)
 }
 
 static inline uint32_t
-next_step(const nrt_layout *l, nrt_step *s, const char *p)
+next_step(const nrt_layout *layout, nrt_step *step, const char *p)
 {
-    uint32_t next = s->next[0]; /* if there is none yet this is [0], which never fits */
+    uint32_t next = step->next[0]; /* if there is none yet this is [0], which never fits */
 
-    return __builtin_expect(step_fits(&l->steps[next], p), 1) ? next : next_other(l, s, p);
+    return __builtin_expect(step_fits(&layout->steps[next], p), 1) ? next
+                                                                   : next_other(layout, step, p);
 }
 
 /* Parses 1 to 20 digits of a 64-bit number. Returns the position after them, or NULL. */
@@ -281,12 +283,12 @@ digits_word(const char *p)
 
 /* Parses nine digits and more, of which *ret_v holds the first eight. */
 static inline const char *
-digits_more(const char *p, uint64_t *ret_v)
+digits_more(const char *cursor, uint64_t *ret_v)
 {
     static const uint64_t tens[] = {
         1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000
     };
-    const char *at = p + 8;
+    const char *at = cursor + 8;
 
     for (int i = 0; i < 2; i++) {
         uint64_t w = digits_word(at);
@@ -301,7 +303,7 @@ digits_more(const char *p, uint64_t *ret_v)
         if (n < 8)
             return at;
     }
-    return digits_slow(p, mrd_scan_digits(p), ret_v);
+    return digits_slow(cursor, mrd_scan_digits(cursor), ret_v);
 }
 
 static inline const char *
@@ -327,13 +329,13 @@ digits(const char *p, uint64_t *ret_v)
 
 /* As mrd_nrt_take, for a number below 0. Returns false if the general reader must read it. */
 static bool
-take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, uint64_t mag)
+take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *step, uint64_t mag)
 {
-    int64_t v = (int64_t) (0 - mag);
+    int64_t value = (int64_t) (0 - mag);
 
     if (mag == 0 || mag > (uint64_t) INT64_MAX + 1) /* "-0" is a double */
         return false;
-    switch ((nrt_field) s->field) {
+    switch ((nrt_field) step->field) {
     case NRT_NC_IDX:
         rec->nc_idx = MRD_NONE;
         break;
@@ -345,7 +347,7 @@ take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, uint64_t mag)
         break;
     case NRT_OTHER:
     case NRT_DATA:
-        mrd_args_int(nrt->args, s->key, v);
+        mrd_args_int(nrt->args, step->key, value);
         break;
     default:
         return false;
@@ -354,27 +356,27 @@ take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, uint64_t mag)
 }
 
 static inline const char *
-read_number(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, const char *p)
+read_number(mrd_nrt *nrt, nrt_record *rec, const nrt_step *step, const char *cursor)
 {
-    bool neg = *p == '-';
+    bool neg = *cursor == '-';
     uint64_t v;
 
-    p = digits(p + neg, &v);
-    if (p == NULL)
+    cursor = digits(cursor + neg, &v);
+    if (cursor == NULL)
         return NULL;
     if (__builtin_expect(neg, 0))
-        return take_negative(nrt, rec, s, v) ? p : NULL;
-    if (__builtin_expect(v > s->max, 0))
+        return take_negative(nrt, rec, step, v) ? cursor : NULL;
+    if (__builtin_expect(v > step->max, 0))
         return NULL;
-    memcpy((char *) rec + s->number_at, &v, sizeof(v));
-    *((bool *) rec + s->has_at) = true;
-    if (s->argument)
-        mrd_args_uint(nrt->args, s->key, v);
-    return p;
+    memcpy((char *) rec + step->number_at, &v, sizeof(v));
+    *((bool *) rec + step->has_at) = true;
+    if (step->argument)
+        mrd_args_uint(nrt->args, step->key, v);
+    return cursor;
 }
 
 static inline const char *
-read_string(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, const char *p)
+read_string(mrd_nrt *nrt, nrt_record *rec, const nrt_step *step, const char *p)
 {
     bool high = false;
     const char *end = mrd_scan_text(p, &high);
@@ -382,67 +384,69 @@ read_string(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, const char *p)
 
     if (*end != '"' || high)
         return NULL;
-    if (s->field == NRT_PHASE)
+    if (step->field == NRT_PHASE)
         rec->phase = mrd_nrt_phase_of(text);
-    else if (s->field == NRT_EVENT_TYPE && text.len > 0)
+    else if (step->field == NRT_EVENT_TYPE && text.len > 0)
         rec->type = mrd_args_key(nrt->args, text);
-    else if (mrd_nrt_take(nrt, rec, (nrt_field) s->field, s->key, MRD_JR_STRING, text) != MRD_OK)
+    else if (mrd_nrt_take(nrt, rec, (nrt_field) step->field, step->key, MRD_JR_STRING, text) !=
+             MRD_OK)
         return NULL;
     return end + 1;
 }
 
 static const char *
-read_word(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, const char *p)
+read_word(mrd_nrt *nrt, nrt_record *rec, const nrt_step *step, const char *p)
 {
     bool yes = *p == 't';
     mrd_str text = yes ? MRD_STR("true") : MRD_STR("false");
 
     if (memcmp(p, text.p, text.len) != 0 ||
-        mrd_nrt_take(nrt, rec, (nrt_field) s->field, s->key, yes ? MRD_JR_TRUE : MRD_JR_FALSE,
+        mrd_nrt_take(nrt, rec, (nrt_field) step->field, step->key, yes ? MRD_JR_TRUE : MRD_JR_FALSE,
                      text) != MRD_OK)
         return NULL;
     return p + text.len;
 }
 
 static bool
-begin(nrt_layout *l)
+begin(nrt_layout *layout)
 {
-    if (l->n == 0 && steps_room(l)) {
-        l->steps[0] = (nrt_step){ .mask = { 0xffff } };
-        memset(l->steps[0].text, 0xff, NRT_STEP_TEXT); /* matches nothing */
-        l->n = 1;
+    if (layout->n == 0 && steps_room(layout)) {
+        layout->steps[0] = (nrt_step){ .mask = { 0xffff } };
+        memset(layout->steps[0].text, 0xff, NRT_STEP_TEXT); /* matches nothing */
+        layout->n = 1;
     }
-    return l->n > 0 && !l->off;
+    return layout->n > 0 && !layout->off;
 }
 
 const char *
 mrd_nrt_layout_event(mrd_nrt *nrt, nrt_record *rec, mrd_str text)
 {
-    nrt_layout *l = &nrt->layout;
-    const char *p = text.p;
+    nrt_layout *layout = &nrt->layout;
+    const char *cursor = text.p;
     uint32_t at = 0;
 
-    if (!begin(l))
+    if (!begin(layout))
         return NULL;
-    l->events++;
-    while (p != NULL) {
-        const nrt_step *s;
+    layout->events++;
+    while (cursor != NULL) {
+        const nrt_step *step;
         uint32_t next;
 
-        if ((next = next_step(l, &l->steps[at], p)) == 0 && (next = learn(nrt, at, p)) == 0)
+        if ((next = next_step(layout, &layout->steps[at], cursor)) == 0 &&
+            (next = learn(nrt, at, cursor)) == 0)
             return NULL;
         at = next;
-        s = &l->steps[at];
-        p += s->len;
-        if (s->value == STEP_NUMBER)
-            p = read_number(nrt, rec, s, p);
-        else if (s->value == STEP_STRING)
-            p = read_string(nrt, rec, s, p);
-        else if (s->value == STEP_WORD)
-            p = read_word(nrt, rec, s, p);
-        else if (s->value == STEP_END)
+        step = &layout->steps[at];
+        cursor += step->len;
+        if (step->value == STEP_NUMBER)
+            cursor = read_number(nrt, rec, step, cursor);
+        else if (step->value == STEP_STRING)
+            cursor = read_string(nrt, rec, step, cursor);
+        else if (step->value == STEP_WORD)
+            cursor = read_word(nrt, rec, step, cursor);
+        else if (step->value == STEP_END)
             break;
     }
-    l->read += p != NULL;
-    return p;
+    layout->read += cursor != NULL;
+    return cursor;
 }

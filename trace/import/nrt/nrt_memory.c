@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 static bool
-is_number(const mrd_arg *a)
+is_number(const mrd_arg *arg)
 {
-    return mrd_arg_is_int(a) && a->v.i >= 0;
+    return mrd_arg_is_int(arg) && arg->v.i >= 0;
 }
 
 /* Emits a sample of a separate counter, which counts as a record. */
@@ -24,14 +24,14 @@ give_bytes(mrd_nrt *nrt, const mrd_event *from, int64_t device, const char *name
                      .flags = (uint8_t) (MRD_EV_INT | (from->flags & MRD_EV_SIMULATED)),
                      .bound_ns = from->bound_ns,
                      .ivalue = value };
-    mrd_track t;
+    mrd_track track;
 
-    mrd_track_init(&t, of->process, MRD_SRC_DEVCTR);
-    t.kind = MRD_TRACK_COUNTER;
-    t.unit = MRD_UNIT_BYTES;
-    t.device_idx = device;
-    t.name = ev.name = mrd_strtab_addz(nrt->strings, name);
-    ev.track = mrd_catalog_track(nrt->o.catalog, &t);
+    mrd_track_init(&track, of->process, MRD_SRC_DEVCTR);
+    track.kind = MRD_TRACK_COUNTER;
+    track.unit = MRD_UNIT_BYTES;
+    track.device_idx = device;
+    track.name = ev.name = mrd_strtab_addz(nrt->strings, name);
+    ev.track = mrd_catalog_track(nrt->o.catalog, &track);
     nrt->counts.records++;
     nrt->counts.events++;
     return nrt->o.emit(nrt->o.self, &ev);

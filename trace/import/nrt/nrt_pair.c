@@ -27,11 +27,12 @@ mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
 static bool
 nrt_is_hardware(mrd_nrt *nrt, const nrt_record *rec)
 {
-    nrt_type *t = &nrt->types[rec->type & (NRT_TYPES - 1)];
+    nrt_type *type = &nrt->types[rec->type & (NRT_TYPES - 1)];
 
-    if (t->type != rec->type)
-        *t = (nrt_type){ rec->type, mrd_type_is_hardware(mrd_strtab_get(nrt->strings, rec->type)) };
-    return t->hardware || rec->has_nc_ts; /* an unknown type with the device's clock */
+    if (type->type != rec->type)
+        *type =
+            (nrt_type){ rec->type, mrd_type_is_hardware(mrd_strtab_get(nrt->strings, rec->type)) };
+    return type->hardware || rec->has_nc_ts; /* an unknown type with the device's clock */
 }
 
 /* ---- Tracks ---- */
@@ -99,11 +100,11 @@ nrt_give(mrd_nrt *nrt, const mrd_event *ev)
 /* ---- Device times ---- */
 
 static bool
-nrt_number(const mrd_arg *a, int64_t *ret_v)
+nrt_number(const mrd_arg *arg, int64_t *ret_v)
 {
-    if (mrd_arg_is_int(a))
-        *ret_v = a->v.i;
-    return mrd_arg_is_int(a);
+    if (mrd_arg_is_int(arg))
+        *ret_v = arg->v.i;
+    return mrd_arg_is_int(arg);
 }
 
 /* Core, execution and device times of a hardware event, from its track and arguments. */
@@ -116,44 +117,44 @@ static nrt_span
 nrt_span_of(const mrd_nrt *nrt, const mrd_event *ev)
 {
     const mrd_track *track = mrd_catalog_borrow_track(nrt->o.catalog, ev->track);
-    nrt_span s = { .start = { .nc_idx = track->lnc_idx, .pcore_idx = track->pcore_idx } };
+    nrt_span span = { .start = { .nc_idx = track->lnc_idx, .pcore_idx = track->pcore_idx } };
     int64_t end = 0, exec = 0, length = ev->dur_ns > 0 ? ev->dur_ns : 0;
     bool has_end = false;
 
     if ((ev->flags & NRT_DEVICE) != 0)
-        s.start.device = (mrd_nc_ns){ ev->ts.ns };
+        span.start.device = (mrd_nc_ns){ ev->ts.ns };
     else
-        s.start.cpu = (mrd_wall_ns){ ev->ts.ns };
+        span.start.cpu = (mrd_wall_ns){ ev->ts.ns };
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *a = &ev->args[i];
+        const mrd_arg *arg = &ev->args[i];
 
-        if (a->key == nrt->key_exec)
-            s.start.has_exec = nrt_number(a, &exec);
-        else if (a->key == nrt->key_nc_ts && s.start.cpu.ns != 0)
-            (void) nrt_number(a, &s.start.device.ns);
-        else if (a->key == nrt->key_end_nc_ts)
-            has_end = nrt_number(a, &end);
+        if (arg->key == nrt->key_exec)
+            span.start.has_exec = nrt_number(arg, &exec);
+        else if (arg->key == nrt->key_nc_ts && span.start.cpu.ns != 0)
+            (void) nrt_number(arg, &span.start.device.ns);
+        else if (arg->key == nrt->key_end_nc_ts)
+            has_end = nrt_number(arg, &end);
     }
-    s.start.exec_id = (uint64_t) exec;
-    if (__builtin_add_overflow(s.start.device.ns, length, &s.end.ns))
-        s.end = s.start.device;
-    if (has_end && ev->dur_ns >= 0 && end >= s.start.device.ns)
-        s.end = (mrd_nc_ns){ end };
-    return s;
+    span.start.exec_id = (uint64_t) exec;
+    if (__builtin_add_overflow(span.start.device.ns, length, &span.end.ns))
+        span.end = span.start.device;
+    if (has_end && ev->dur_ns >= 0 && end >= span.start.device.ns)
+        span.end = (mrd_nc_ns){ end };
+    return span;
 }
 
 /* Sets time, length and bound of a hardware event by the device's clock, if it can be mapped. */
 static nrt_mapped
 nrt_map(const mrd_nrt *nrt, mrd_event *ev)
 {
-    nrt_span s = nrt_span_of(nrt, ev);
+    nrt_span span = nrt_span_of(nrt, ev);
     mrd_wall_ns host;
     mrd_dur_ns dur;
     nrt_mapped how;
 
     ev->flags &= (uint8_t) ~(NRT_DEVICE | NRT_MOVED);
     ev->bound_ns = MRD_BOUND_UNKNOWN;
-    how = mrd_nrt_clock_map(&nrt->clock, &s.start, s.end, &host, &dur, &ev->bound_ns);
+    how = mrd_nrt_clock_map(&nrt->clock, &span.start, span.end, &host, &dur, &ev->bound_ns);
     if (how == NRT_MAP_NONE)
         return how;
     ev->ts = (mrd_ev_ns){ host.ns };
@@ -217,9 +218,9 @@ nrt_release(mrd_nrt *nrt, uint32_t slot)
 static bool
 nrt_is_ready(const mrd_nrt *nrt, const mrd_event *ev)
 {
-    nrt_span s = nrt_span_of(nrt, ev);
+    nrt_span span = nrt_span_of(nrt, ev);
 
-    nrt_sync end = nrt_sync_at(&s.start, s.end);
+    nrt_sync end = nrt_sync_at(&span.start, span.end);
 
     if (!nrt->o.patient && (ev->flags & NRT_MOVED) != 0)
         return !mrd_nrt_clock_is_ahead(&nrt->clock, &end);
@@ -618,11 +619,12 @@ nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
 void
 mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd_event *ev), void *self)
 {
-    const mrd_open_table *t = &nrt->open;
+    const mrd_open_table *table = &nrt->open;
     mrd_event ev;
 
-    for (uint32_t slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer)
-        if (nrt_is_in_flight(nrt, mrd_open_at(t, slot), &ev) && call(self, &ev) != MRD_OK)
+    for (uint32_t slot = mrd_open_oldest(table); slot != MRD_OPEN_NONE;
+         slot = table->slots[slot].newer)
+        if (nrt_is_in_flight(nrt, mrd_open_at(table, slot), &ev) && call(self, &ev) != MRD_OK)
             return;
 }
 
@@ -642,13 +644,14 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 /* Counts the entries of a table with a mark below `mark` that were not passed to the caller in
  * round `told`. Also returns their oldest time and lowest mark. */
 static uint64_t
-nrt_waiting(const mrd_open_table *t, uint64_t mark, uint32_t told, uint64_t *lowest,
+nrt_waiting(const mrd_open_table *table, uint64_t mark, uint32_t told, uint64_t *lowest,
             mrd_wall_ns *oldest)
 {
     uint64_t n = 0;
 
-    for (uint32_t slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer) {
-        const mrd_open *open = mrd_open_at(t, slot);
+    for (uint32_t slot = mrd_open_oldest(table); slot != MRD_OPEN_NONE;
+         slot = table->slots[slot].newer) {
+        const mrd_open *open = mrd_open_at(table, slot);
 
         if (open->mark >= mark || open->told == told)
             continue;
@@ -685,12 +688,12 @@ mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, mrd_wall_ns *ret_oldes
 }
 
 static uint32_t
-nrt_first_before(const mrd_open_table *t, uint64_t mark)
+nrt_first_before(const mrd_open_table *table, uint64_t mark)
 {
-    uint32_t slot = mrd_open_oldest(t);
+    uint32_t slot = mrd_open_oldest(table);
 
-    while (slot != MRD_OPEN_NONE && mrd_open_at(t, slot)->mark >= mark)
-        slot = t->slots[slot].newer;
+    while (slot != MRD_OPEN_NONE && mrd_open_at(table, slot)->mark >= mark)
+        slot = table->slots[slot].newer;
     return slot;
 }
 
@@ -713,13 +716,13 @@ mrd_err
 mrd_nrt_tell_before(mrd_nrt *nrt, uint64_t mark, mrd_err (*call)(void *self, const mrd_event *ev),
                     void *self)
 {
-    const mrd_open_table *t = &nrt->open;
+    const mrd_open_table *table = &nrt->open;
     mrd_err err = MRD_OK;
     mrd_event ev;
     uint32_t slot;
 
-    for (slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer) {
-        mrd_open *open = mrd_open_at(t, slot);
+    for (slot = mrd_open_oldest(table); slot != MRD_OPEN_NONE; slot = table->slots[slot].newer) {
+        mrd_open *open = mrd_open_at(table, slot);
 
         if (open->mark < mark && open->told != nrt->telling + 1 &&
             nrt_is_in_flight(nrt, open, &ev) && call(self, &ev) == MRD_OK)

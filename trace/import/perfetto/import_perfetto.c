@@ -28,22 +28,23 @@
 
 /* Reads the packets until the end of `in`. `top` means that it is the file. Errors: CORRUPT,
  * TRUNCATED, and errors of ours. */
-static mrd_err read_packets(pt *p, mrd_in *in, bool top, mrd_why *why);
+static mrd_err read_packets(pt *import, mrd_in *in, bool top, mrd_why *why);
 
 /* Returns the sequence, NULL if there are too many or out of memory. */
 static pt_seq *
-find_seq(pt *p, uint32_t id)
+find_seq(pt *import, uint32_t id)
 {
     mrd_map_key key = { id, 0, 0 };
-    uint32_t i = mrd_map_get(&p->seq_map, key);
+    uint32_t i = mrd_map_get(&import->seq_map, key);
 
     if (i != MRD_MAP_NONE)
-        return &p->seqs[i];
-    if (p->n_seqs == PT_SEQS_MAX || !MRD_VEC_ROOM(p->seqs, p->n_seqs, p->cap_seqs, 1) ||
-        mrd_map_put(&p->seq_map, key, (uint32_t) p->n_seqs) != MRD_OK)
+        return &import->seqs[i];
+    if (import->n_seqs == PT_SEQS_MAX ||
+        !MRD_VEC_ROOM(import->seqs, import->n_seqs, import->cap_seqs, 1) ||
+        mrd_map_put(&import->seq_map, key, (uint32_t) import->n_seqs) != MRD_OK)
         return NULL;
-    p->seqs[p->n_seqs] = (pt_seq){ .id = id };
-    return &p->seqs[p->n_seqs++];
+    import->seqs[import->n_seqs] = (pt_seq){ .id = id };
+    return &import->seqs[import->n_seqs++];
 }
 
 /* Returns true if a content of this number has no events. */
@@ -57,68 +58,68 @@ is_about_trace(uint32_t number)
 }
 
 static void
-take_field(pt_packet *to, const mrd_pb_item *f)
+take_field(pt_packet *to, const mrd_pb_item *item)
 {
-    switch (f->tag) {
+    switch (item->tag) {
     case PF_TIMESTAMP:
-        to->timestamp = f->v;
+        to->timestamp = item->v;
         to->has_time = true;
         return;
     case PF_TIMESTAMP_CLOCK:
-        to->clock = (uint32_t) f->v;
+        to->clock = (uint32_t) item->v;
         return;
     case PF_SEQUENCE_ID:
-        to->seq = (uint32_t) f->v;
+        to->seq = (uint32_t) item->v;
         return;
     case PF_SEQUENCE_FLAGS:
-        to->flags |= (uint32_t) f->v;
+        to->flags |= (uint32_t) item->v;
         return;
     case PF_STATE_CLEARED:
-        to->flags |= f->v != 0 ? CLEARED : 0;
+        to->flags |= item->v != 0 ? CLEARED : 0;
         return;
     case PF_DROPPED_BEFORE:
-        to->dropped = f->v != 0;
+        to->dropped = item->v != 0;
         return;
     case PF_MACHINE:
-        to->machine = (uint32_t) f->v;
+        to->machine = (uint32_t) item->v;
         return;
     case PF_INTERNED_DATA:
-        to->interned = f->bytes;
+        to->interned = item->bytes;
         return;
     case PF_DEFAULTS:
-        to->defaults = f->bytes;
+        to->defaults = item->bytes;
         return;
     case PF_MERIDIAN_TRACK:
-        to->own_track = f->v;
+        to->own_track = item->v;
         return;
     case PF_MERIDIAN_CATALOG:
-        to->catalog = f->bytes;
+        to->catalog = item->bytes;
         return;
     case PF_TRACK_EVENT:
-        to->event = f->bytes;
+        to->event = item->bytes;
         to->has_event = true;
         break;
     case PF_TRACK_DESCRIPTOR:
-        to->descriptor = f->bytes;
+        to->descriptor = item->bytes;
         break;
     case PF_CLOCK_SNAPSHOT:
-        to->snapshot = f->bytes;
+        to->snapshot = item->bytes;
         break;
     case PF_PROCESS_TREE:
-        to->tree = f->bytes;
+        to->tree = item->bytes;
         break;
     case PF_TRACE_ATTRIBUTES:
-        to->attributes = f->bytes;
+        to->attributes = item->bytes;
         break;
     case PF_COMPRESSED:
     case PF_COMPRESSED_ZSTD:
-        to->compressed = f->bytes;
-        to->is_zstd = f->tag == PF_COMPRESSED_ZSTD;
+        to->compressed = item->bytes;
+        to->is_zstd = item->tag == PF_COMPRESSED_ZSTD;
         break;
     default:
-        if (f->number == 3 || f->number == 79 || f->number == 87) /* about the writer */
+        if (item->number == 3 || item->number == 79 || item->number == 87) /* about the writer */
             return;
-        to->other = f->number;
+        to->other = item->number;
     }
     to->data++;
 }
@@ -128,18 +129,18 @@ take_field(pt_packet *to, const mrd_pb_item *f)
 static bool
 parse(mrd_bytes body, pt_packet *to)
 {
-    mrd_pb_item f;
+    mrd_pb_item item;
 
     *to = (pt_packet){ .own_track = UINT64_MAX };
-    while (mrd_pb_take(&body, &f))
-        take_field(to, &f);
+    while (mrd_pb_take(&body, &item))
+        take_field(to, &item);
     return body.len == 0 && to->data <= 1;
 }
 
 static void
-forget_names(pt *p, pt_seq *seq)
+forget_names(pt *import, pt_seq *seq)
 {
-    p->n_names -= seq->n_names;
+    import->n_names -= seq->n_names;
     seq->n_names = 0;
     mrd_map_fini(&seq->names);
     seq->names = (mrd_map){ 0 };
@@ -147,44 +148,44 @@ forget_names(pt *p, pt_seq *seq)
 
 /* Applies what the packet says about its sequence. */
 static mrd_err
-take_state(pt *p, pt_seq *seq, const pt_packet *packet)
+take_state(pt *import, pt_seq *seq, const pt_packet *packet)
 {
     mrd_bytes rest = packet->defaults;
-    mrd_pb_item f, of;
+    mrd_pb_item item, of;
 
     if (packet->dropped != 0 && seq->seen) {
-        p->writer_losses++;
+        import->writer_losses++;
         seq->valid = false;
     }
     seq->seen = true;
     if (packet->flags & CLEARED) {
-        forget_names(p, seq);
+        forget_names(import, seq);
         seq->valid = true;
         seq->clock = 0;
         seq->track = 0;
     }
-    while (mrd_pb_take(&rest, &f)) {
-        if (f.tag == PF_TIMESTAMP_CLOCK)
-            seq->clock = (uint32_t) f.v;
-        while (f.tag == PF_DEFAULTS_EVENT && mrd_pb_take(&f.bytes, &of))
+    while (mrd_pb_take(&rest, &item)) {
+        if (item.tag == PF_TIMESTAMP_CLOCK)
+            seq->clock = (uint32_t) item.v;
+        while (item.tag == PF_DEFAULTS_EVENT && mrd_pb_take(&item.bytes, &of))
             seq->track = of.tag == PF_EVENT_TRACK ? of.v : seq->track;
     }
-    return mrd_pt_interned(p, seq, packet->interned);
+    return mrd_pt_interned(import, seq, packet->interned);
 }
 
 /* Keeps what the writer says about the trace. Some names are of Kineto's files. */
 static void
-take_attributes(pt *p, mrd_bytes attributes)
+take_attributes(pt *import, mrd_bytes attributes)
 {
-    te_facts *facts = &p->te.facts;
-    mrd_pb_item f, of;
+    te_facts *facts = &import->te.facts;
+    mrd_pb_item item, of;
 
-    while (mrd_pb_take(&attributes, &f)) {
+    while (mrd_pb_take(&attributes, &item)) {
         mrd_str key = MRD_STR(""), text = MRD_STR("");
         int64_t number = MRD_NONE;
         char digits[32] = "";
 
-        while (f.tag == PF_ATTRIBUTE && mrd_pb_take(&f.bytes, &of)) {
+        while (item.tag == PF_ATTRIBUTE && mrd_pb_take(&item.bytes, &of)) {
             if (of.tag == PF_ATTRIBUTE_KEY)
                 key = mrd_pb_text(of.bytes);
             else if (of.tag == PF_ATTRIBUTE_TEXT)
@@ -196,36 +197,36 @@ take_attributes(pt *p, mrd_bytes attributes)
             }
         }
         if (mrd_str_is(key, "meridian.time_shift_ns"))
-            p->own_shift = number;
+            import->own_shift = number;
         else if (mrd_str_is(key, "rank") && number >= 0)
             facts->rank = number;
         else if (mrd_str_is(key, "world_size") && number >= 0)
             facts->world_size = number;
         else if (mrd_str_is(key, "host_name"))
-            facts->host = mrd_strtab_add(p->te.strings, text);
-        if (!p->is_own && mrd_utf8_valid(key, NULL) && mrd_utf8_valid(text, NULL))
-            mrd_te_keep_fact(&p->te, key, text);
+            facts->host = mrd_strtab_add(import->te.strings, text);
+        if (!import->is_own && mrd_utf8_valid(key, NULL) && mrd_utf8_valid(text, NULL))
+            mrd_te_keep_fact(&import->te, key, text);
     }
 }
 
 static mrd_err
-take_compressed(pt *p, const pt_packet *packet, mrd_why *why)
+take_compressed(pt *import, const pt_packet *packet, mrd_why *why)
 {
-    uint64_t skipped = p->te.input->skipped;
+    uint64_t skipped = import->te.input->skipped;
     mrd_in *in = NULL;
     mrd_why damage = { 0 };
     mrd_err err = packet->is_zstd
-                      ? mrd_in_memory(packet->compressed, mrd_in_name(p->imp->in), &in, why)
-                      : mrd_in_zlib(packet->compressed, mrd_in_name(p->imp->in), &in, why);
+                      ? mrd_in_memory(packet->compressed, mrd_in_name(import->imp->in), &in, why)
+                      : mrd_in_zlib(packet->compressed, mrd_in_name(import->imp->in), &in, why);
 
     if (err == MRD_OK)
-        err = read_packets(p, in, false, &damage);
+        err = read_packets(import, in, false, &damage);
     mrd_in_close(in);
     if (err == MRD_CORRUPT || err == MRD_TRUNCATED) {
-        if (p->te.input->skipped == skipped)
-            p->te.input->skipped += packet->compressed.len;
-        mrd_pt_drop(p, "damaged compressed packets");
-        mrd_pt_clocks_lost(p);
+        if (import->te.input->skipped == skipped)
+            import->te.input->skipped += packet->compressed.len;
+        mrd_pt_drop(import, "damaged compressed packets");
+        mrd_pt_clocks_lost(import);
         return MRD_OK;
     }
     if (damage.err != MRD_OK && why != NULL)
@@ -234,50 +235,51 @@ take_compressed(pt *p, const pt_packet *packet, mrd_why *why)
 }
 
 static mrd_err
-take_event(pt *p, pt_seq *seq, const pt_packet *packet)
+take_event(pt *import, pt_seq *seq, const pt_packet *packet)
 {
     if ((packet->flags & NEEDS_STATE) && !seq->valid) {
-        mrd_pt_drop(p, "an event whose names and clock were in packets that the writer lost");
+        mrd_pt_drop(import, "an event whose names and clock were in packets that the writer lost");
         return MRD_OK;
     }
-    return mrd_pt_event(p, seq, packet);
+    return mrd_pt_event(import, seq, packet);
 }
 
 /* Handles a packet that is not compressed. */
 static mrd_err
-take_packet(pt *p, const pt_packet *packet)
+take_packet(pt *import, const pt_packet *packet)
 {
-    pt_seq *seq = find_seq(p, packet->seq);
+    pt_seq *seq = find_seq(import, packet->seq);
     mrd_err err;
 
     if (packet->catalog.p != NULL) {
-        if (p->own_json.len + packet->catalog.len <= MRD_JSON_MAX && !p->own_read)
-            mrd_buf_add(&p->own_json, packet->catalog.p, packet->catalog.len);
-        return p->own_json.err;
+        if (import->own_json.len + packet->catalog.len <= MRD_JSON_MAX && !import->own_read)
+            mrd_buf_add(&import->own_json, packet->catalog.p, packet->catalog.len);
+        return import->own_json.err;
     }
-    if (p->own_json.len > 0 && !p->own_read && (err = mrd_pt_own(p)) != MRD_OK)
+    if (import->own_json.len > 0 && !import->own_read && (err = mrd_pt_own(import)) != MRD_OK)
         return err;
     if (seq == NULL) {
-        mrd_pt_drop(p, "more different sequences of packets than are kept");
-        return p->n_seqs == PT_SEQS_MAX ? MRD_OK : MRD_NOMEM;
+        mrd_pt_drop(import, "more different sequences of packets than are kept");
+        return import->n_seqs == PT_SEQS_MAX ? MRD_OK : MRD_NOMEM;
     }
-    p->others += packet->machine != 0;
-    if ((err = take_state(p, seq, packet)) != MRD_OK)
+    import->others += packet->machine != 0;
+    if ((err = take_state(import, seq, packet)) != MRD_OK)
         return err;
     if (packet->snapshot.p != NULL)
-        return mrd_pt_snapshot(p, packet);
+        return mrd_pt_snapshot(import, packet);
     if (packet->descriptor.p != NULL)
-        return mrd_pt_descriptor(p, packet);
+        return mrd_pt_descriptor(import, packet);
     if (packet->has_event)
-        return take_event(p, seq, packet);
+        return take_event(import, seq, packet);
     if (packet->tree.p != NULL)
-        return mrd_pt_tree(p, packet->tree);
+        return mrd_pt_tree(import, packet->tree);
     if (packet->attributes.p != NULL)
-        take_attributes(p, packet->attributes);
-    if (p->is_own && packet->has_time && packet->clock != 0 && packet->clock == p->main_clock)
-        mrd_pt_clocks_found(p, packet->timestamp);
+        take_attributes(import, packet->attributes);
+    if (import->is_own && packet->has_time && packet->clock != 0 &&
+        packet->clock == import->main_clock)
+        mrd_pt_clocks_found(import, packet->timestamp);
     if (packet->other != 0 && !is_about_trace(packet->other))
-        p->unread[packet->other < PT_FIELDS ? packet->other : 0]++;
+        import->unread[packet->other < PT_FIELDS ? packet->other : 0]++;
     return MRD_OK;
 }
 
@@ -306,7 +308,7 @@ is_packet(mrd_bytes data, bool is_end)
 
 /* Skips bytes until the next packet, and counts them. Stores false in *ret_found at the end. */
 static mrd_err
-search(pt *p, mrd_in *in, bool *ret_found, mrd_why *why)
+search(pt *import, mrd_in *in, bool *ret_found, mrd_why *why)
 {
     mrd_bytes data;
     mrd_err err;
@@ -319,7 +321,7 @@ search(pt *p, mrd_in *in, bool *ret_found, mrd_why *why)
 
         for (; i < until && !*ret_found; i += !*ret_found)
             *ret_found = is_packet((mrd_bytes){ data.p + i, data.len - i }, is_end);
-        p->te.input->skipped += i < data.len ? i : data.len;
+        import->te.input->skipped += i < data.len ? i : data.len;
         mrd_in_consume(in, i < data.len ? i : data.len);
         if (*ret_found)
             break;
@@ -353,39 +355,40 @@ copy_packet(mrd_buf *to, mrd_in *in, size_t len, mrd_why *why)
 }
 
 static mrd_err
-dispatch(pt *p, const pt_packet *packet, bool top, mrd_why *why)
+dispatch(pt *import, const pt_packet *packet, bool top, mrd_why *why)
 {
     mrd_err err;
 
     if (packet->compressed.p != NULL)
-        return top ? take_compressed(p, packet, why) : MRD_OK; /* they do not nest */
-    if ((err = take_packet(p, packet)) == MRD_OK)
+        return top ? take_compressed(import, packet, why) : MRD_OK; /* they do not nest */
+    if ((err = take_packet(import, packet)) == MRD_OK)
         return MRD_OK;
-    return mrd_why_set(why, err, 0, "'%s': its events could not be kept", mrd_in_name(p->imp->in));
+    return mrd_why_set(why, err, 0, "'%s': its events could not be kept",
+                       mrd_in_name(import->imp->in));
 }
 
 /* Skips damage at the current position. Without a packet after it, the input ends inside one. */
 static mrd_err
-skip_damage(pt *p, mrd_in *in, mrd_why *why)
+skip_damage(pt *import, mrd_in *in, mrd_why *why)
 {
     bool found;
-    mrd_err err = search(p, in, &found, why);
+    mrd_err err = search(import, in, &found, why);
 
     if (err != MRD_OK)
         return err;
     if (!found)
         return mrd_why_set(why, MRD_TRUNCATED, 0, "'%s' ends inside the packet at byte %" PRIu64,
-                           mrd_in_name(in), p->at);
-    mrd_pt_drop(p, "a damaged packet");
-    mrd_pt_clocks_lost(p);
+                           mrd_in_name(in), import->at);
+    mrd_pt_drop(import, "a damaged packet");
+    mrd_pt_clocks_lost(import);
     return MRD_OK;
 }
 
 /* Reads the packet of this length, after `head` bytes of tag and length. */
 static mrd_err
-read_packet(pt *p, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
+read_packet(pt *import, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
 {
-    mrd_buf *copy = &p->big[top];
+    mrd_buf *copy = &import->big[top];
     pt_packet packet;
     mrd_bytes data;
     mrd_err err;
@@ -394,47 +397,48 @@ read_packet(pt *p, mrd_in *in, size_t head, size_t len, bool top, mrd_why *why)
         if ((err = mrd_in_fill(in, head + len, &data, why)) != MRD_OK)
             return err;
         if (data.len < head + len || !parse((mrd_bytes){ data.p + head, len }, &packet))
-            return skip_damage(p, in, why);
-        err = dispatch(p, &packet, top, why);
+            return skip_damage(import, in, why);
+        err = dispatch(import, &packet, top, why);
         mrd_in_consume(in, head + len);
         return err;
     }
     mrd_in_consume(in, head);
     if ((err = copy_packet(copy, in, len, why)) == MRD_TRUNCATED) {
-        p->te.input->skipped += copy->len;
+        import->te.input->skipped += copy->len;
         return why != NULL && why->err != MRD_OK
                    ? err
                    : mrd_why_set(why, err, 0, "'%s' ends inside the packet at byte %" PRIu64,
-                                 mrd_in_name(in), p->at);
+                                 mrd_in_name(in), import->at);
     }
     if (err != MRD_OK)
         return err;
     if (!parse((mrd_bytes){ copy->p, len }, &packet)) {
-        p->te.input->skipped += len;
-        mrd_pt_drop(p, "a damaged packet");
-        mrd_pt_clocks_lost(p);
+        import->te.input->skipped += len;
+        mrd_pt_drop(import, "a damaged packet");
+        mrd_pt_clocks_lost(import);
         return MRD_OK;
     }
-    return dispatch(p, &packet, top, why);
+    return dispatch(import, &packet, top, why);
 }
 
 static mrd_err
-read_packets(pt *p, mrd_in *in, bool top, mrd_why *why)
+read_packets(pt *import, mrd_in *in, bool top, mrd_why *why)
 {
-    size_t part = p->imp->part_max, most = part > 0 && part < PT_PACKET_MAX ? part : PT_PACKET_MAX;
+    size_t part = import->imp->part_max,
+           most = part > 0 && part < PT_PACKET_MAX ? part : PT_PACKET_MAX;
     mrd_bytes data, rest;
     uint64_t tag, len;
     mrd_err err;
 
     while ((err = mrd_in_fill(in, 20, &data, why)) == MRD_OK && data.len > 0) {
         if (top)
-            p->at = mrd_in_offset(in);
+            import->at = mrd_in_offset(in);
         rest = data;
         if (mrd_pb_take_varint(&rest, &tag) && tag == PF_TRACE_PACKET &&
             mrd_pb_take_varint(&rest, &len) && len <= most)
-            err = read_packet(p, in, data.len - rest.len, (size_t) len, top, why);
+            err = read_packet(import, in, data.len - rest.len, (size_t) len, top, why);
         else
-            err = skip_damage(p, in, why);
+            err = skip_damage(import, in, why);
         if (err != MRD_OK)
             break;
     }
@@ -467,140 +471,141 @@ static const struct {
 
 /* Names the contents that are not read, in one sentence. */
 static void
-note_unread(pt *p)
+note_unread(pt *import)
 {
     uint64_t total = 0;
     unsigned named = 0;
 
-    p->words.len = 0;
+    import->words.len = 0;
     for (uint32_t i = 0; i < PT_FIELDS; i++) {
         size_t k = 0;
 
-        total += p->unread[i];
-        if (p->unread[i] == 0 || ++named > 8)
+        total += import->unread[i];
+        if (import->unread[i] == 0 || ++named > 8)
             continue;
         while (k < MRD_COUNT(unread_names) && unread_names[k].number != i)
             k++;
-        mrd_buf_fmt(&p->words, "%s%" PRIu64 " x ", named > 1 ? ", " : "", p->unread[i]);
+        mrd_buf_fmt(&import->words, "%s%" PRIu64 " x ", named > 1 ? ", " : "", import->unread[i]);
         if (k < MRD_COUNT(unread_names))
-            mrd_buf_text(&p->words, unread_names[k].what);
+            mrd_buf_text(&import->words, unread_names[k].what);
         else
-            mrd_buf_fmt(&p->words, "field %" PRIu32, i);
+            mrd_buf_fmt(&import->words, "field %" PRIu32, i);
     }
     if (total > 0)
-        mrd_catalog_note(p->imp->catalog,
+        mrd_catalog_note(import->imp->catalog,
                          "'%s': %" PRIu64
                          " packet%s of kinds that are not read were left out (%s%s): only track "
                          "events are read",
-                         mrd_in_name(p->imp->in), total, mrd_plural(total), mrd_buf_cstr(&p->words),
-                         named > 8 ? ", ..." : "");
+                         mrd_in_name(import->imp->in), total, mrd_plural(total),
+                         mrd_buf_cstr(&import->words), named > 8 ? ", ..." : "");
 }
 
 static void
-notes(pt *p)
+notes(pt *import)
 {
-    mrd_catalog *cat = p->imp->catalog;
-    const char *name = mrd_in_name(p->imp->in);
+    mrd_catalog *cat = import->imp->catalog;
+    const char *name = mrd_in_name(import->imp->in);
 
-    note_unread(p);
-    mrd_import_note_reasons(p->imp);
-    if (p->writer_losses > 0)
+    note_unread(import);
+    mrd_import_note_reasons(import->imp);
+    if (import->writer_losses > 0)
         mrd_catalog_note(cat,
                          "'%s': its writer lost packets in %" PRIu64
                          " place%s; how many events they had is unknown",
-                         name, p->writer_losses, mrd_plural(p->writer_losses));
-    if (p->doubtful > 0)
+                         name, import->writer_losses, mrd_plural(import->writer_losses));
+    if (import->doubtful > 0)
         mrd_catalog_note(cat,
                          "'%s': the times of %" PRIu64
                          " event%s after damage are too early by what the damaged packets held",
-                         name, p->doubtful, mrd_plural(p->doubtful));
-    if (p->nameless > 0)
+                         name, import->doubtful, mrd_plural(import->doubtful));
+    if (import->nameless > 0)
         mrd_catalog_note(cat,
                          "'%s': %" PRIu64 " name%s missing, because of lost packets: numbers "
                          "stand instead",
-                         name, p->nameless, p->nameless == 1 ? " is" : "s are");
-    if (p->beyond_arrows > 0)
+                         name, import->nameless, import->nameless == 1 ? " is" : "s are");
+    if (import->beyond_arrows > 0)
         mrd_catalog_note(cat,
                          "'%s': %" PRIu64 " points of arrows beyond the first %u have no start",
-                         name, p->beyond_arrows, PT_ARROWS_MAX);
-    if (p->others > 0)
+                         name, import->beyond_arrows, PT_ARROWS_MAX);
+    if (import->others > 0)
         mrd_catalog_note(cat,
                          "'%s': %" PRIu64 " packets are of other machines than the first, whose "
                          "clocks are taken as equal to its clocks",
-                         name, p->others);
-    if (!p->is_own && !p->has_wall && p->main_clock != PF_REALTIME && p->te.input->events > 0)
+                         name, import->others);
+    if (!import->is_own && !import->has_wall && import->main_clock != PF_REALTIME &&
+        import->te.input->events > 0)
         mrd_catalog_note(cat, "'%s' relates its clock to no wall clock: it stays on its own time",
                          name);
 }
 
 static mrd_err
-finish(pt *p, mrd_why *why)
+finish(pt *import, mrd_why *why)
 {
-    mrd_dur_ns delta = p->is_own ? -p->own_shift : p->wall;
-    mrd_err err = mrd_te_pair(&p->te, why), placed = mrd_pt_place(p);
+    mrd_dur_ns delta = import->is_own ? -import->own_shift : import->wall;
+    mrd_err err = mrd_te_pair(&import->te, why), placed = mrd_pt_place(import);
 
     if (placed == MRD_OK)
-        placed = mrd_te_lines_finish(&p->te.lines, &p->te.facts);
+        placed = mrd_te_lines_finish(&import->te.lines, &import->te.facts);
     if (placed != MRD_OK)
         err = mrd_why_set(why, placed, 0, "the processes and threads of the file");
-    mrd_pt_units(p);
-    notes(p);
-    if (err == MRD_OK && delta != 0 && p->te.input->events > 0)
-        err = p->imp->shift(p->imp, p->te.profile, delta);
+    mrd_pt_units(import);
+    notes(import);
+    if (err == MRD_OK && delta != 0 && import->te.input->events > 0)
+        err = import->imp->shift(import->imp, import->te.profile, delta);
     return err;
 }
 
 static void
-pt_fini(pt *p)
+pt_fini(pt *import)
 {
-    for (size_t i = 0; i < p->n_seqs; i++)
-        mrd_map_fini(&p->seqs[i].names);
-    mrd_pt_clocks_fini(p);
-    mrd_te_fini(&p->te);
-    free(p->seqs);
-    free(p->tracks);
-    free(p->own_tracks);
-    free(p->own_args);
-    free(p->own_bases);
-    mrd_map_fini(&p->own_fans);
-    mrd_map_fini(&p->seq_map);
-    mrd_map_fini(&p->clock_map);
-    mrd_map_fini(&p->track_map);
-    mrd_map_fini(&p->tree);
-    mrd_buf_fini(&p->big[0]);
-    mrd_buf_fini(&p->big[1]);
-    mrd_buf_fini(&p->words);
-    mrd_buf_fini(&p->own_json);
-    free(p);
+    for (size_t i = 0; i < import->n_seqs; i++)
+        mrd_map_fini(&import->seqs[i].names);
+    mrd_pt_clocks_fini(import);
+    mrd_te_fini(&import->te);
+    free(import->seqs);
+    free(import->tracks);
+    free(import->own_tracks);
+    free(import->own_args);
+    free(import->own_bases);
+    mrd_map_fini(&import->own_fans);
+    mrd_map_fini(&import->seq_map);
+    mrd_map_fini(&import->clock_map);
+    mrd_map_fini(&import->track_map);
+    mrd_map_fini(&import->tree);
+    mrd_buf_fini(&import->big[0]);
+    mrd_buf_fini(&import->big[1]);
+    mrd_buf_fini(&import->words);
+    mrd_buf_fini(&import->own_json);
+    free(import);
 }
 
 static mrd_err
 pt_run(mrd_import *imp, mrd_why *why)
 {
-    pt *p = calloc(1, sizeof(*p));
+    pt *import = calloc(1, sizeof(*import));
     mrd_why late = { 0 };
     mrd_err err = MRD_OK, end;
 
-    if (p == NULL)
+    if (import == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
-    p->imp = imp;
-    p->first_part = imp->input;
-    mrd_te_init(&p->te, imp);
-    p->te.arrows_by_time = true;
-    p->key_torch = mrd_strtab_addz(p->te.strings, "cpu_op");
-    if (p->te.args == NULL)
+    import->imp = imp;
+    import->first_part = imp->input;
+    mrd_te_init(&import->te, imp);
+    import->te.arrows_by_time = true;
+    import->key_torch = mrd_strtab_addz(import->te.strings, "cpu_op");
+    if (import->te.args == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     else
-        err = read_packets(p, imp->in, true, why);
+        err = read_packets(import, imp->in, true, why);
     if (err == MRD_OK || err == MRD_TRUNCATED || err == MRD_CORRUPT) { /* keep what was read */
-        end = finish(p, &late);
+        end = finish(import, &late);
         if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
             err = end;
             if (why != NULL)
                 *why = late;
         }
     }
-    pt_fini(p);
+    pt_fini(import);
     return err;
 }
 
@@ -613,7 +618,7 @@ take_head(mrd_bytes *from, pt_packet *to)
 {
     mrd_bytes body;
     uint64_t tag, len;
-    mrd_pb_item f;
+    mrd_pb_item item;
 
     *to = (pt_packet){ .own_track = UINT64_MAX };
     if (!mrd_pb_take_varint(from, &tag) || tag != PF_TRACE_PACKET ||
@@ -622,8 +627,8 @@ take_head(mrd_bytes *from, pt_packet *to)
     body = (mrd_bytes){ from->p, len < from->len ? (size_t) len : from->len };
     from->p += body.len;
     from->len -= body.len;
-    while (mrd_pb_take(&body, &f))
-        take_field(to, &f);
+    while (mrd_pb_take(&body, &item))
+        take_field(to, &item);
     /* a compressed packet that is longer than the probed bytes */
     if (body.len > 0 && from->len == 0 && mrd_pb_take_varint(&body, &tag) &&
         (tag == PF_COMPRESSED || tag == PF_COMPRESSED_ZSTD) && mrd_pb_take_varint(&body, &len)) {

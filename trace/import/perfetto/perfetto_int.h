@@ -115,48 +115,48 @@ typedef struct {
 
 /* Counts a record that is dropped at the current packet. */
 static inline void
-mrd_pt_drop(pt *p, const char *reason)
+mrd_pt_drop(pt *import, const char *reason)
 {
-    p->te.input->records++;
-    mrd_import_drop(p->imp, p->at, "%s", reason);
+    import->te.input->records++;
+    mrd_import_drop(import->imp, import->at, "%s", reason);
 }
 
 /* Reads a ClockSnapshot. Errors: NOMEM. */
-mrd_err mrd_pt_snapshot(pt *p, const pt_packet *packet);
+mrd_err mrd_pt_snapshot(pt *import, const pt_packet *packet);
 /* Converts the packet's time to the trace clock. Stores UNKNOWN in *ret_bound_ns if it crossed
  * clocks by a reading of them. Returns false if the clock is not related to the trace clock. */
-bool mrd_pt_time(pt *p, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *ret_ts,
+bool mrd_pt_time(pt *import, const pt_packet *packet, const pt_seq *seq, mrd_ev_ns *ret_ts,
                  uint32_t *ret_bound_ns);
 /* Notes that packets are missing here, so that differences of times are wrong until the next
  * reading. */
-void mrd_pt_clocks_lost(pt *p);
+void mrd_pt_clocks_lost(pt *import);
 /* Sets the clocks after such a loss. `now` is a time of the trace clock, which Meridian's own
  * traces state from time to time. */
-void mrd_pt_clocks_found(pt *p, uint64_t now);
-void mrd_pt_clocks_fini(pt *p);
+void mrd_pt_clocks_found(pt *import, uint64_t now);
+void mrd_pt_clocks_fini(pt *import);
 
 /* Each returns MRD_OK also for contents that are not usable. Errors: NOMEM. */
-mrd_err mrd_pt_descriptor(pt *p, const pt_packet *packet);
-mrd_err mrd_pt_tree(pt *p, mrd_bytes tree);
+mrd_err mrd_pt_descriptor(pt *import, const pt_packet *packet);
+mrd_err mrd_pt_tree(pt *import, mrd_bytes tree);
 /* Returns the track, and adds it if it is new. NULL if there are too many or out of memory. */
-pt_track *mrd_pt_track(pt *p, uint64_t uuid);
+pt_track *mrd_pt_track(pt *import, uint64_t uuid);
 /* Stores the line of the track. Errors: LIMIT, NOMEM. */
-mrd_err mrd_pt_line(pt *p, pt_track *track, bool counter, uint32_t *ret_line);
+mrd_err mrd_pt_line(pt *import, pt_track *track, bool counter, uint32_t *ret_line);
 /* At the end: gives all lines their processes and names. Errors: NOMEM. */
-mrd_err mrd_pt_place(pt *p);
+mrd_err mrd_pt_place(pt *import);
 /* After mrd_te_lines_finish: sets what only the tracks of the catalog have. */
-void mrd_pt_units(pt *p);
+void mrd_pt_units(pt *import);
 
-mrd_err mrd_pt_interned(pt *p, pt_seq *seq, mrd_bytes interned);
-mrd_err mrd_pt_event(pt *p, pt_seq *seq, const pt_packet *packet);
+mrd_err mrd_pt_interned(pt *import, pt_seq *seq, mrd_bytes interned);
+mrd_err mrd_pt_event(pt *import, pt_seq *seq, const pt_packet *packet);
 
-/* Reads the catalog of a trace of Meridian from the chunks in p->own_json. Errors: NOMEM. */
-mrd_err mrd_pt_own(pt *p);
+/* Reads the catalog of a trace of Meridian from the chunks in import->own_json. Errors: NOMEM. */
+mrd_err mrd_pt_own(pt *import);
 /* Notes that id `fan` is another end of the arrow `base`. Errors: NOMEM. */
-mrd_err mrd_pt_own_fan(pt *p, uint64_t base, uint64_t fan);
+mrd_err mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan);
 /* Returns the id of the arrow of which this is another end, the id itself for others. */
-uint64_t mrd_pt_own_base(const pt *p, uint64_t id);
+uint64_t mrd_pt_own_base(const pt *import, uint64_t id);
 /* Interns the key of an argument that the writer added, which no key of an event equals. */
-mrd_sid mrd_pt_own_key(pt *p, mrd_str name);
+mrd_sid mrd_pt_own_key(pt *import, mrd_str name);
 
 #endif

@@ -15,39 +15,39 @@
 /* The arguments that the writer adds have their names in place, and all others by number. So these
  * get keys that no argument of an event has. */
 mrd_sid
-mrd_pt_own_key(pt *p, mrd_str name)
+mrd_pt_own_key(pt *import, mrd_str name)
 {
     const struct {
         const char *name;
         mrd_sid key;
-    } keys[] = { { "id", p->own_id },
-                 { "meridian.note", p->own_note },
-                 { "lost", p->own_lost },
-                 { "meridian_continued", p->own_continued },
-                 { "meridian_begin_ns", p->own_begin } };
+    } keys[] = { { "id", import->own_id },
+                 { "meridian.note", import->own_note },
+                 { "lost", import->own_lost },
+                 { "meridian_continued", import->own_continued },
+                 { "meridian_begin_ns", import->own_begin } };
 
     for (size_t i = 0; i < MRD_COUNT(keys); i++) {
         if (mrd_str_is(name, keys[i].name))
             return keys[i].key;
     }
-    return mrd_args_key(p->te.args, name);
+    return mrd_args_key(import->te.args, name);
 }
 
 static void
-own_keys(pt *p)
+own_keys(pt *import)
 {
-    mrd_strtab *strings = p->te.strings;
+    mrd_strtab *strings = import->te.strings;
 
-    p->own_instance = mrd_strtab_addz(strings, "instance_id");
-    p->own_process = mrd_strtab_addz(strings, "process_id");
-    p->own_core = mrd_strtab_addz(strings, "lnc_idx");
-    p->own_rank = mrd_strtab_addz(strings, "rank");
-    p->own_id = mrd_strtab_addz(strings, "\001id");
-    p->own_note = mrd_strtab_addz(strings, "\001note");
-    p->own_lost = mrd_strtab_addz(strings, "\001lost");
-    p->own_continued = mrd_strtab_addz(strings, "\001continued");
-    p->own_begin = mrd_strtab_addz(strings, "\001begin_ns");
-    p->word_no_start = mrd_strtab_addz(strings, "only its end was seen");
+    import->own_instance = mrd_strtab_addz(strings, "instance_id");
+    import->own_process = mrd_strtab_addz(strings, "process_id");
+    import->own_core = mrd_strtab_addz(strings, "lnc_idx");
+    import->own_rank = mrd_strtab_addz(strings, "rank");
+    import->own_id = mrd_strtab_addz(strings, "\001id");
+    import->own_note = mrd_strtab_addz(strings, "\001note");
+    import->own_lost = mrd_strtab_addz(strings, "\001lost");
+    import->own_continued = mrd_strtab_addz(strings, "\001continued");
+    import->own_begin = mrd_strtab_addz(strings, "\001begin_ns");
+    import->word_no_start = mrd_strtab_addz(strings, "only its end was seen");
 }
 
 /* Returns the path of a trace without the number of its part. */
@@ -68,156 +68,159 @@ stem_of(mrd_str path)
 
 /* Returns the first input that is a part of the same trace, so that all have the same processes. */
 static uint32_t
-first_part(const pt *p)
+first_part(const pt *import)
 {
     size_t n;
-    const mrd_input *inputs = mrd_catalog_inputs(p->imp->catalog, &n);
-    mrd_str own = mrd_catalog_text(p->imp->catalog, inputs[p->imp->input].path);
+    const mrd_input *inputs = mrd_catalog_inputs(import->imp->catalog, &n);
+    mrd_str own = mrd_catalog_text(import->imp->catalog, inputs[import->imp->input].path);
 
-    for (uint32_t i = 0; i < p->imp->input; i++) {
-        mrd_str path = mrd_catalog_text(p->imp->catalog, inputs[i].path);
+    for (uint32_t i = 0; i < import->imp->input; i++) {
+        mrd_str path = mrd_catalog_text(import->imp->catalog, inputs[i].path);
 
         if (mrd_str_eq(stem_of(path), stem_of(own)) && !mrd_str_eq(path, own))
             return i;
     }
-    return p->imp->input;
+    return import->imp->input;
 }
 
 /* Reads {"meridian": {...}}. */
 static mrd_err
-read_catalog(pt *p, mrd_json_reader *r)
+read_catalog(pt *import, mrd_json_reader *reader)
 {
-    sysprof head = { .imp = p->imp,
-                     .cat = p->imp->catalog,
-                     .strings = p->te.strings,
-                     .input = p->te.input,
-                     .scope_input = p->first_part = first_part(p),
-                     .r = r };
+    sysprof head = { .imp = import->imp,
+                     .cat = import->imp->catalog,
+                     .strings = import->te.strings,
+                     .input = import->te.input,
+                     .scope_input = import->first_part = first_part(import),
+                     .r = reader };
     mrd_err err = MRD_OK;
     mrd_str key, text;
 
-    if (mrd_json_next(r, &key, &text) == MRD_JR_OBJECT) {
-        mrd_json_enter(r);
-        if (mrd_json_next(r, &key, &text) == MRD_JR_OBJECT)
+    if (mrd_json_next(reader, &key, &text) == MRD_JR_OBJECT) {
+        mrd_json_enter(reader);
+        if (mrd_json_next(reader, &key, &text) == MRD_JR_OBJECT)
             err = mrd_sysprof_own(&head);
     }
-    free(p->own_tracks);
-    p->own_tracks = head.tracks; /* ownership moves */
-    p->n_own_tracks = head.n_tracks;
-    p->n_own_clocks = head.n_clocks;
+    free(import->own_tracks);
+    import->own_tracks = head.tracks; /* ownership moves */
+    import->n_own_tracks = head.n_tracks;
+    import->n_own_clocks = head.n_clocks;
     head.tracks = NULL;
-    p->te.profile = head.profile;
+    import->te.profile = head.profile;
     mrd_sysprof_own_fini(&head);
     return err == MRD_NOMEM ? err : MRD_OK; /* without it the rows are read as of any other trace */
 }
 
 /* Reverses what the writer did to an event (te.refine). */
-static bool refine_own(te *t, mrd_event *ev);
+static bool refine_own(te *import, mrd_event *ev);
 
 mrd_err
-mrd_pt_own(pt *p)
+mrd_pt_own(pt *import)
 {
     static const uint8_t pad[MRD_IN_PAD];
-    size_t len = p->own_json.len;
-    mrd_json_reader *r = NULL;
+    size_t len = import->own_json.len;
+    mrd_json_reader *reader = NULL;
     mrd_in *in = NULL;
     mrd_err err;
 
-    p->own_read = true;
-    own_keys(p);
-    mrd_buf_add(&p->own_json, pad, sizeof(pad));
-    if (p->own_json.err != MRD_OK)
+    import->own_read = true;
+    own_keys(import);
+    mrd_buf_add(&import->own_json, pad, sizeof(pad));
+    if (import->own_json.err != MRD_OK)
         return MRD_NOMEM;
-    err = mrd_in_borrow((mrd_bytes){ p->own_json.p, len }, mrd_in_name(p->imp->in), &in, NULL);
+    err = mrd_in_borrow((mrd_bytes){ import->own_json.p, len }, mrd_in_name(import->imp->in), &in,
+                        NULL);
     if (err == MRD_OK)
-        err = mrd_json_reader_open(in, &r, NULL);
+        err = mrd_json_reader_open(in, &reader, NULL);
     if (err == MRD_OK)
-        err = read_catalog(p, r);
-    mrd_json_reader_close(r);
+        err = read_catalog(import, reader);
+    mrd_json_reader_close(reader);
     mrd_in_close(in);
-    p->is_own = p->n_own_tracks > 0;
-    p->te.refine = p->is_own ? refine_own : NULL;
-    p->te.refine_self = p;
-    p->te.arrows_are_chains = p->is_own;
+    import->is_own = import->n_own_tracks > 0;
+    import->te.refine = import->is_own ? refine_own : NULL;
+    import->te.refine_self = import;
+    import->te.arrows_are_chains = import->is_own;
     return err;
 }
 
 /* ---- Arrows ---- */
 
 mrd_err
-mrd_pt_own_fan(pt *p, uint64_t base, uint64_t fan)
+mrd_pt_own_fan(pt *import, uint64_t base, uint64_t fan)
 {
-    size_t n = p->n_own_bases;
+    size_t n = import->n_own_bases;
 
     if (n == PT_ARROWS_MAX)
         return MRD_OK; /* its ends are read as arrows of their own */
-    if (n == 0 || p->own_bases[n - 1] != base) {
-        if (!MRD_VEC_ROOM(p->own_bases, n, p->cap_own_bases, 1))
+    if (n == 0 || import->own_bases[n - 1] != base) {
+        if (!MRD_VEC_ROOM(import->own_bases, n, import->cap_own_bases, 1))
             return MRD_NOMEM;
-        p->own_bases[p->n_own_bases++] = base;
+        import->own_bases[import->n_own_bases++] = base;
     }
-    return mrd_map_put(&p->own_fans, (mrd_map_key){ fan, 0, 0 }, (uint32_t) p->n_own_bases - 1);
+    return mrd_map_put(&import->own_fans, (mrd_map_key){ fan, 0, 0 },
+                       (uint32_t) import->n_own_bases - 1);
 }
 
 uint64_t
-mrd_pt_own_base(const pt *p, uint64_t id)
+mrd_pt_own_base(const pt *import, uint64_t id)
 {
-    uint32_t i = mrd_map_get(&p->own_fans, (mrd_map_key){ id, 0, 0 });
+    uint32_t i = mrd_map_get(&import->own_fans, (mrd_map_key){ id, 0, 0 });
 
-    return i == MRD_MAP_NONE ? id : p->own_bases[i];
+    return i == MRD_MAP_NONE ? id : import->own_bases[i];
 }
 
 /* ---- Events ---- */
 
 static bool
-is_text(const mrd_arg *a, mrd_sid key, mrd_sid text)
+is_text(const mrd_arg *arg, mrd_sid key, mrd_sid text)
 {
-    return a->key == key && a->type == MRD_ARG_STR && a->v.sid == text;
+    return arg->key == key && arg->type == MRD_ARG_STR && arg->v.sid == text;
 }
 
 static bool
-is_number(const mrd_arg *a, mrd_sid key, int64_t v)
+is_number(const mrd_arg *arg, mrd_sid key, int64_t v)
 {
-    return a->key == key && a->type == MRD_ARG_INT && a->v.i == v;
+    return arg->key == key && arg->type == MRD_ARG_INT && arg->v.i == v;
 }
 
 /* Returns the number of arguments before the identity of the track, which the writer appends. */
 static uint32_t
-without_identity(const pt *p, const mrd_track *t, const mrd_process *of, const mrd_arg *v,
-                 uint32_t n)
+without_identity(const pt *import, const mrd_track *track, const mrd_process *of,
+                 const mrd_arg *arg, uint32_t n)
 {
     uint32_t i = n;
 
-    if (i > 0 && of->rank != MRD_NONE && is_number(&v[i - 1], p->own_rank, of->rank))
+    if (i > 0 && of->rank != MRD_NONE && is_number(&arg[i - 1], import->own_rank, of->rank))
         i--;
-    if (i > 0 && t->lnc_idx != MRD_NONE && is_number(&v[i - 1], p->own_core, t->lnc_idx))
+    if (i > 0 && track->lnc_idx != MRD_NONE &&
+        is_number(&arg[i - 1], import->own_core, track->lnc_idx))
         i--;
-    if (i > 0 && is_number(&v[i - 1], p->own_process, of->process_id))
+    if (i > 0 && is_number(&arg[i - 1], import->own_process, of->process_id))
         i--;
-    return i > 0 && is_text(&v[i - 1], p->own_instance, of->instance_id) ? i - 1 : n;
+    return i > 0 && is_text(&arg[i - 1], import->own_instance, of->instance_id) ? i - 1 : n;
 }
 
 /* Takes the cause from "lost 3 events (cause)". */
 static mrd_sid
-loss_cause(pt *p, mrd_sid name)
+loss_cause(pt *import, mrd_sid name)
 {
-    mrd_str text = mrd_strtab_get(p->te.strings, name);
+    mrd_str text = mrd_strtab_get(import->te.strings, name);
     const char *from = text.len == 0 ? NULL : memchr(text.p, '(', text.len);
 
     if (from == NULL || text.p[text.len - 1] != ')')
         return name;
     from++;
-    return mrd_strtab_add(p->te.strings,
+    return mrd_strtab_add(import->te.strings,
                           (mrd_str){ from, text.len - 1 - (size_t) (from - text.p) });
 }
 
 static void
-take_note(pt *p, mrd_event *ev, const mrd_arg *a)
+take_note(pt *import, mrd_event *ev, const mrd_arg *arg)
 {
-    if (is_text(a, p->own_note, p->word_no_start)) {
+    if (is_text(arg, import->own_note, import->word_no_start)) {
         ev->kind = MRD_SPAN;
         ev->flags |= MRD_EV_NO_START;
-        p->te.input->no_start++;
+        import->te.input->no_start++;
     } else {
         ev->flags |= MRD_EV_SIMULATED;
     }
@@ -225,18 +228,18 @@ take_note(pt *p, mrd_event *ev, const mrd_arg *a)
 
 /* Returns false if the argument belongs to the event. */
 static bool
-take_own(pt *p, mrd_event *ev, const mrd_arg *a)
+take_own(pt *import, mrd_event *ev, const mrd_arg *arg)
 {
-    if (a->key == p->own_id)
-        ev->id = a->v.u;
-    else if (a->key == p->own_note)
-        take_note(p, ev, a);
-    else if (a->key == p->own_lost) {
+    if (arg->key == import->own_id)
+        ev->id = arg->v.u;
+    else if (arg->key == import->own_note)
+        take_note(import, ev, arg);
+    else if (arg->key == import->own_lost) {
         ev->kind = MRD_LOSS;
-        ev->name = loss_cause(p, ev->name);
-        ev->ivalue = a->type == MRD_ARG_INT && a->v.i > 0 ? a->v.i : 0;
+        ev->name = loss_cause(import, ev->name);
+        ev->ivalue = arg->type == MRD_ARG_INT && arg->v.i > 0 ? arg->v.i : 0;
     } else {
-        return a->key == p->own_begin;
+        return arg->key == import->own_begin;
     }
     return true;
 }
@@ -244,17 +247,17 @@ take_own(pt *p, mrd_event *ev, const mrd_arg *a)
 /* Returns the largest bound of the process's clock. Times of the only clock of a trace crossed no
  * other one. */
 static uint32_t
-bound_of(const pt *p, const mrd_process *of)
+bound_of(const pt *import, const mrd_process *of)
 {
-    const mrd_catalog *cat = p->imp->catalog;
+    const mrd_catalog *cat = import->imp->catalog;
     size_t n;
     const mrd_clock_info *clock = mrd_catalog_clocks(cat, &n);
 
     if (of->clock == 0 || of->clock >= n)
-        return p->n_own_clocks > 1 ? MRD_BOUND_UNKNOWN : MRD_BOUND_LOCAL;
+        return import->n_own_clocks > 1 ? MRD_BOUND_UNKNOWN : MRD_BOUND_LOCAL;
     clock += of->clock;
     if (clock->bound_ns < 0)
-        return p->n_own_clocks == 2 && mrd_str_is(mrd_catalog_text(cat, clock->method), "none")
+        return import->n_own_clocks == 2 && mrd_str_is(mrd_catalog_text(cat, clock->method), "none")
                    ? MRD_BOUND_LOCAL
                    : MRD_BOUND_UNKNOWN;
     return clock->bound_ns >= MRD_BOUND_UNKNOWN ? MRD_BOUND_UNKNOWN - 1
@@ -262,13 +265,13 @@ bound_of(const pt *p, const mrd_process *of)
 }
 
 static bool
-refine_own(te *t, mrd_event *ev)
+refine_own(te *import, mrd_event *ev)
 {
-    pt *p = t->refine_self;
+    pt *p = import->refine_self;
     const mrd_catalog *cat = p->imp->catalog;
     const mrd_track *track;
     const mrd_process *of;
-    uint32_t n = 0;
+    uint32_t count = 0;
 
     if (mrd_catalog_is_full(cat, ev->track)) /* is dropped */
         return true;
@@ -286,8 +289,8 @@ refine_own(te *t, mrd_event *ev)
         return true; /* if out of memory, with the writer's arguments */
     for (uint32_t i = 0; i < ev->arg_count; i++)
         if (!take_own(p, ev, &ev->args[i]))
-            p->own_args[n++] = ev->args[i];
+            p->own_args[count++] = ev->args[i];
     ev->args = p->own_args;
-    ev->arg_count = without_identity(p, track, of, p->own_args, n);
+    ev->arg_count = without_identity(p, track, of, p->own_args, count);
     return true;
 }

@@ -82,7 +82,7 @@ te_key_of(mrd_str key)
 /* ---- Fields ---- */
 
 static te_id
-te_id_of(te *t, mrd_jr_type type, mrd_str text)
+te_id_of(te *import, mrd_jr_type type, mrd_str text)
 {
     te_id id = { 0 };
 
@@ -92,7 +92,7 @@ te_id_of(te *t, mrd_jr_type type, mrd_str text)
         return (te_id){ .number = (int64_t) digits };
     if (type == MRD_JR_NULL || mrd_num_i64(text, &id.number) == MRD_OK)
         return id;
-    return (te_id){ .is_word = true, .word = mrd_strtab_add(t->strings, text) };
+    return (te_id){ .is_word = true, .word = mrd_strtab_add(import->strings, text) };
 }
 
 /* Parses ids of flows and async spans: a number, a number in quotes (also hexadecimal), or any
@@ -142,17 +142,17 @@ te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
            mrd_num_scaled(text, 3, ret_ns) == MRD_OK;
 }
 
-static mrd_err te_read_args(te *t);
+static mrd_err te_read_args(te *import);
 
 /* Reads an object with "local" or "global". */
 static mrd_err
-te_read_id2(te *t, te_record *rec)
+te_read_id2(te *import, te_record *rec)
 {
     mrd_str key, text;
     mrd_jr_type type;
 
-    mrd_json_enter(t->r);
-    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+    mrd_json_enter(import->r);
+    while ((type = mrd_json_next(import->r, &key, &text)) > MRD_JR_END) {
         if (!te_is_scalar(type))
             continue;
         rec->id = te_id_number(text);
@@ -160,7 +160,7 @@ te_read_id2(te *t, te_record *rec)
         rec->local_id = mrd_str_is(key, "local");
         rec->global_id = !rec->local_id;
     }
-    return mrd_json_reader_err(t->r, NULL);
+    return mrd_json_reader_err(import->r, NULL);
 }
 
 /* Returns why a number cannot be a time. */
@@ -178,7 +178,7 @@ te_bad_time(mrd_str text)
 }
 
 static mrd_err
-te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type, mrd_str text)
+te_read_field(te *import, te_record *rec, te_key field, mrd_str key, mrd_jr_type type, mrd_str text)
 {
 #define TE_WRONG(name) "\"" name "\" has the wrong type or range"
     static const char *const wrong[] = {
@@ -198,19 +198,19 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
         break;
     case TE_NAME:
         if (ok)
-            rec->name = mrd_args_key(t->args, text);
+            rec->name = mrd_args_key(import->args, text);
         break;
     case TE_CAT:
         if (ok)
-            rec->cat = mrd_args_key(t->args, text);
+            rec->cat = mrd_args_key(import->args, text);
         break;
     case TE_PID:
         if (ok)
-            rec->pid = te_id_of(t, type, text);
+            rec->pid = te_id_of(import, type, text);
         break;
     case TE_TID:
         if (ok)
-            rec->tid = te_id_of(t, type, text);
+            rec->tid = te_id_of(import, type, text);
         break;
     case TE_TS:
         rec->has_ts = te_time(type, text, &rec->ts.ns);
@@ -237,7 +237,7 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
         break;
     case TE_SCOPE:
         if (ok)
-            rec->scope = mrd_strtab_add(t->strings, text);
+            rec->scope = mrd_strtab_add(import->strings, text);
         break;
     case TE_BP:
         rec->enclosing = mrd_str_is(text, "e");
@@ -247,13 +247,13 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
         ok = true;
         break;
     case TE_ID2:
-        return type == MRD_JR_OBJECT ? te_read_id2(t, rec) : MRD_OK;
+        return type == MRD_JR_OBJECT ? te_read_id2(import, rec) : MRD_OK;
     case TE_ARGS:
         if (type == MRD_JR_OBJECT)
-            return te_read_args(t);
+            return te_read_args(import);
         __attribute__((fallthrough));
     case TE_KEY_NONE:
-        return mrd_args_value(t->args, mrd_args_key(t->args, key), t->r, type, text);
+        return mrd_args_value(import->args, mrd_args_key(import->args, key), import->r, type, text);
     }
     if (!ok && rec->bad == NULL)
         rec->bad = wrong[field];
@@ -261,41 +261,42 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
 }
 
 static mrd_err
-te_read_args(te *t)
+te_read_args(te *import)
 {
     mrd_str key, text;
     mrd_jr_type type;
     mrd_err err;
 
-    mrd_json_enter(t->r);
-    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
-        err = mrd_args_value(t->args, mrd_args_key(t->args, key), t->r, type, text);
+    mrd_json_enter(import->r);
+    while ((type = mrd_json_next(import->r, &key, &text)) > MRD_JR_END) {
+        err = mrd_args_value(import->args, mrd_args_key(import->args, key), import->r, type, text);
         if (err != MRD_OK)
             return err;
     }
-    return mrd_json_reader_err(t->r, NULL);
+    return mrd_json_reader_err(import->r, NULL);
 }
 
 /* ---- The file ---- */
 
 /* Handles a record that follows damage or is in another document. */
 static mrd_err
-te_doubtful(te *t, te_record *rec)
+te_doubtful(te *import, te_record *rec)
 {
-    if (rec->ph == 0 && t->is_searching) /* an object inside the damaged record */
+    if (rec->ph == 0 && import->is_searching) /* an object inside the damaged record */
         return MRD_OK;
-    t->is_searching = false;
-    return t->foreign ? mrd_te_drop(t, rec,
-                                    "the document that begins here or before is of another rank, "
-                                    "node or time base than the first: split the file")
-                      : mrd_te_dispatch(t, rec);
+    import->is_searching = false;
+    return import->foreign
+               ? mrd_te_drop(import, rec,
+                             "the document that begins here or before is of another rank, "
+                             "node or time base than the first: split the file")
+               : mrd_te_dispatch(import, rec);
 }
 
-static mrd_err te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text);
+static mrd_err te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text);
 
 /* Reads the object that was just entered: a record, or at the top level the object of a trace. */
 __attribute__((always_inline)) static inline mrd_err
-te_read_object(te *t, bool is_top)
+te_read_object(te *import, bool is_top)
 {
     te_record rec;
     mrd_str key, text;
@@ -303,84 +304,85 @@ te_read_object(te *t, bool is_top)
     mrd_err err;
 
     memset(&rec, 0, sizeof(rec)); /* with its padding, because ids are compared as bytes */
-    rec.offset = mrd_json_reader_offset(t->r);
-    mrd_args_reset(t->args);
+    rec.offset = mrd_json_reader_offset(import->r);
+    mrd_args_reset(import->args);
     if (!is_top)
-        mrd_json_mark(t->r, rec.offset, mrd_json_depth(t->r));
-    mrd_json_enter(t->r);
-    type = mrd_json_next(t->r, &key, &text);
+        mrd_json_mark(import->r, rec.offset, mrd_json_depth(import->r));
+    mrd_json_enter(import->r);
+    type = mrd_json_next(import->r, &key, &text);
     if (is_top) {
         if (type <= MRD_JR_END || te_key_of(key) == TE_KEY_NONE)
-            return te_read_trace(t, key, type, text);
-        mrd_json_mark(t->r, rec.offset, 0);
+            return te_read_trace(import, key, type, text);
+        mrd_json_mark(import->r, rec.offset, 0);
     }
-    t->empty_last = type == MRD_JR_END; /* the XLA profiler ends its list with {} */
-    if (t->empty_last)
+    import->empty_last = type == MRD_JR_END; /* the XLA profiler ends its list with {} */
+    if (import->empty_last)
         return MRD_OK;
-    for (; type > MRD_JR_END; type = mrd_json_next(t->r, &key, &text)) {
-        if ((err = te_read_field(t, &rec, te_key_of(key), key, type, text)) != MRD_OK)
+    for (; type > MRD_JR_END; type = mrd_json_next(import->r, &key, &text)) {
+        if ((err = te_read_field(import, &rec, te_key_of(key), key, type, text)) != MRD_OK)
             return err;
     }
-    if ((err = mrd_json_reader_err(t->r, NULL)) != MRD_OK)
+    if ((err = mrd_json_reader_err(import->r, NULL)) != MRD_OK)
         return err;
-    if ((err = mrd_args_err(t->args)) != MRD_OK)
+    if ((err = mrd_args_err(import->args)) != MRD_OK)
         return err;
-    return t->is_searching || t->foreign ? te_doubtful(t, &rec) : mrd_te_dispatch(t, &rec);
+    return import->is_searching || import->foreign ? te_doubtful(import, &rec)
+                                                   : mrd_te_dispatch(import, &rec);
 }
 
-static mrd_err te_read_values(te *t);
+static mrd_err te_read_values(te *import);
 
 /* Handles a value where a record or a trace is expected. */
 static mrd_err
-te_read_other(te *t, bool is_top, mrd_jr_type type)
+te_read_other(te *import, bool is_top, mrd_jr_type type)
 {
-    te_record rec = { .offset = mrd_json_reader_offset(t->r) };
-    uint64_t before = t->input->records;
+    te_record rec = { .offset = mrd_json_reader_offset(import->r) };
+    uint64_t before = import->input->records;
     mrd_err err;
 
     if (type ==
         MRD_JR_ARRAY) { /* in a list: another writer continued after a list without its end */
-        t->traces += is_top;
-        t->is_array_form = t->is_array_form || is_top;
-        mrd_json_enter(t->r);
-        err = te_read_values(t);
-        t->is_array_form = t->is_array_form && !is_top;
-        if (is_top || err != MRD_OK || t->input->records > before)
+        import->traces += is_top;
+        import->is_array_form = import->is_array_form || is_top;
+        mrd_json_enter(import->r);
+        err = te_read_values(import);
+        import->is_array_form = import->is_array_form && !is_top;
+        if (is_top || err != MRD_OK || import->input->records > before)
             return err;
     }
     if (!is_top)
-        return mrd_te_drop(t, &rec, "a record that is not an object");
-    if (t->stray_at == 0)
-        t->stray_at = rec.offset;
-    return t->traces + t->input->records > 0 ? MRD_OK : MRD_FORMAT;
+        return mrd_te_drop(import, &rec, "a record that is not an object");
+    if (import->stray_at == 0)
+        import->stray_at = rec.offset;
+    return import->traces + import->input->records > 0 ? MRD_OK : MRD_FORMAT;
 }
 
 /* Reads the records of the current list, or the traces and records at the top level. */
 static mrd_err
-te_read_values(te *t)
+te_read_values(te *import)
 {
-    unsigned depth = mrd_json_depth(t->r);
+    unsigned depth = mrd_json_depth(import->r);
     mrd_jr_type type;
     mrd_bytes rest;
     mrd_err err = MRD_OK;
 
     do {
-        while (err == MRD_OK && (type = mrd_json_next(t->r, NULL, NULL)) > MRD_JR_END)
-            err = type == MRD_JR_OBJECT ? te_read_object(t, depth == 0)
-                                        : te_read_other(t, depth == 0, type);
-        if (mrd_json_reader_err(t->r, NULL) == MRD_OK || t->cut_array)
+        while (err == MRD_OK && (type = mrd_json_next(import->r, NULL, NULL)) > MRD_JR_END)
+            err = type == MRD_JR_OBJECT ? te_read_object(import, depth == 0)
+                                        : te_read_other(import, depth == 0, type);
+        if (mrd_json_reader_err(import->r, NULL) == MRD_OK || import->cut_array)
             return err;
-        err = mrd_json_reader_err(t->r, NULL);
+        err = mrd_json_reader_err(import->r, NULL);
         /* The format allows the array form to end without its bracket. It does not allow damaged
          * compression. */
-        if (err == MRD_TRUNCATED && t->is_array_form && mrd_json_depth(t->r) == depth &&
-            mrd_in_fill(t->imp->in, 1, &rest, NULL) == MRD_OK) {
-            t->cut_array = true;
+        if (err == MRD_TRUNCATED && import->is_array_form && mrd_json_depth(import->r) == depth &&
+            mrd_in_fill(import->imp->in, 1, &rest, NULL) == MRD_OK) {
+            import->cut_array = true;
             return MRD_OK;
         }
-        t->is_searching = mrd_import_resume(t->imp, t->r, depth);
-        t->resumed = t->resumed || (depth == 0 && t->is_searching);
-        err = t->is_searching ? MRD_OK : err;
+        import->is_searching = mrd_import_resume(import->imp, import->r, depth);
+        import->resumed = import->resumed || (depth == 0 && import->is_searching);
+        err = import->is_searching ? MRD_OK : err;
     } while (err == MRD_OK);
     return err;
 }
@@ -388,7 +390,7 @@ te_read_values(te *t)
 /* Stores a fact about the file as a whole. If an earlier document has another value, this document
  * belongs to another trace. */
 static void
-te_take_number(te *t, mrd_str text, int64_t *fact)
+te_take_number(te *import, mrd_str text, int64_t *fact)
 {
     int64_t value;
 
@@ -396,137 +398,138 @@ te_take_number(te *t, mrd_str text, int64_t *fact)
         return;
     if (*fact == MRD_NONE)
         *fact = value;
-    t->foreign = t->foreign || *fact != value;
+    import->foreign = import->foreign || *fact != value;
 }
 
 /* Stores the base of the file's times, in nanoseconds since 1970. */
 static void
-te_take_base(te *t, mrd_str text)
+te_take_base(te *import, mrd_str text)
 {
     int64_t base;
 
     if (mrd_num_i64(text, &base) != MRD_OK || !mrd_time_sane(base))
         return;
-    if (!t->has_base)
-        t->base.ns = base;
-    t->foreign = t->foreign || t->base.ns != base;
-    t->has_base = true;
+    if (!import->has_base)
+        import->base.ns = base;
+    import->foreign = import->foreign || import->base.ns != base;
+    import->has_base = true;
 }
 
 static mrd_err
-te_read_distributed(te *t)
+te_read_distributed(te *import)
 {
     mrd_str key, text;
     mrd_jr_type type;
 
-    t->facts.kineto = true;
-    mrd_json_enter(t->r);
-    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+    import->facts.kineto = true;
+    mrd_json_enter(import->r);
+    while ((type = mrd_json_next(import->r, &key, &text)) > MRD_JR_END) {
         if (mrd_str_is(key, "rank") && te_is_scalar(type))
-            te_take_number(t, text, &t->facts.rank);
+            te_take_number(import, text, &import->facts.rank);
         else if (mrd_str_is(key, "world_size") && te_is_scalar(type))
-            te_take_number(t, text, &t->facts.world_size);
+            te_take_number(import, text, &import->facts.world_size);
         else if (te_is_scalar(type))
-            mrd_te_keep_fact(t, key, text);
+            mrd_te_keep_fact(import, key, text);
         if (mrd_str_is(key, "backend") && type == MRD_JR_STRING)
-            t->imp->backend = mrd_strtab_add(t->strings, text);
+            import->imp->backend = mrd_strtab_add(import->strings, text);
     }
-    return mrd_json_reader_err(t->r, NULL);
+    return mrd_json_reader_err(import->r, NULL);
 }
 
 /* Reads any other top-level key. */
 static mrd_err
-te_read_fact(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+te_read_fact(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
     char name[128];
     mrd_err err;
 
     if (te_is_scalar(type)) {
         if (mrd_str_is(key, "host_name") && type == MRD_JR_STRING) {
-            mrd_sid host = mrd_strtab_add(t->strings, text);
+            mrd_sid host = mrd_strtab_add(import->strings, text);
 
-            t->foreign = t->foreign || (t->facts.host != MRD_SID_EMPTY && t->facts.host != host);
-            t->facts.host = t->facts.host != MRD_SID_EMPTY ? t->facts.host : host;
+            import->foreign = import->foreign ||
+                              (import->facts.host != MRD_SID_EMPTY && import->facts.host != host);
+            import->facts.host = import->facts.host != MRD_SID_EMPTY ? import->facts.host : host;
         }
         if (mrd_str_is(key, "schemaVersion"))
-            t->facts.kineto = true;
-        mrd_te_keep_fact(t, key, text);
+            import->facts.kineto = true;
+        mrd_te_keep_fact(import, key, text);
         return MRD_OK;
     }
     if (mrd_str_is(key, "deviceProperties") || mrd_str_is(key, "computeProperties"))
-        t->facts.kineto = true;
+        import->facts.kineto = true;
     snprintf(name, sizeof(name), MRD_STR_FMT, (int) (key.len < 100 ? key.len : 100), key.p);
-    err = mrd_json_raw(t->r, TE_FACT_BYTES - 1, &text);
+    err = mrd_json_raw(import->r, TE_FACT_BYTES - 1, &text);
     if (err == MRD_OK)
-        mrd_te_keep_fact(t, mrd_str_of(name), text);
-    return mrd_json_reader_err(t->r, NULL);
+        mrd_te_keep_fact(import, mrd_str_of(name), text);
+    return mrd_json_reader_err(import->r, NULL);
 }
 
 /* Reads {"baseTimeNanoseconds": ...}, which VizTracer writes. */
 static mrd_err
-te_read_viztracer(te *t)
+te_read_viztracer(te *import)
 {
     mrd_str key, text;
     mrd_jr_type type;
 
-    mrd_json_enter(t->r);
-    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+    mrd_json_enter(import->r);
+    while ((type = mrd_json_next(import->r, &key, &text)) > MRD_JR_END) {
         if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type))
-            te_take_base(t, text);
+            te_take_base(import, text);
         else if (te_is_scalar(type))
-            mrd_te_keep_fact(t, key, text);
+            mrd_te_keep_fact(import, key, text);
     }
-    return mrd_json_reader_err(t->r, NULL);
+    return mrd_json_reader_err(import->r, NULL);
 }
 
 /* {"highres-ticks": true} is a mark of the XLA profiler. */
 static mrd_err
-te_read_metadata(te *t)
+te_read_metadata(te *import)
 {
     mrd_str key, text;
     mrd_jr_type type;
 
-    mrd_json_enter(t->r);
-    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
-        t->is_xla = t->is_xla || mrd_str_is(key, "highres-ticks");
+    mrd_json_enter(import->r);
+    while ((type = mrd_json_next(import->r, &key, &text)) > MRD_JR_END) {
+        import->is_xla = import->is_xla || mrd_str_is(key, "highres-ticks");
         if (te_is_scalar(type))
-            mrd_te_keep_fact(t, key, text);
+            mrd_te_keep_fact(import, key, text);
     }
-    return mrd_json_reader_err(t->r, NULL);
+    return mrd_json_reader_err(import->r, NULL);
 }
 
 static mrd_err
-te_read_top_member(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+te_read_top_member(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
     if (mrd_str_is(key, "traceEvents") && type == MRD_JR_ARRAY) {
-        t->traces++;
-        mrd_json_enter(t->r);
-        return te_read_values(t);
+        import->traces++;
+        mrd_json_enter(import->r);
+        return te_read_values(import);
     }
     if (mrd_str_is(key, "distributedInfo") && type == MRD_JR_OBJECT)
-        return te_read_distributed(t);
+        return te_read_distributed(import);
     if (mrd_str_is(key, "viztracer_metadata") && type == MRD_JR_OBJECT)
-        return te_read_viztracer(t);
+        return te_read_viztracer(import);
     if (mrd_str_is(key, "metadata") && type == MRD_JR_OBJECT)
-        return te_read_metadata(t);
+        return te_read_metadata(import);
     if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type)) {
-        te_take_base(t, text);
+        te_take_base(import, text);
         return MRD_OK;
     }
-    return te_read_fact(t, key, type, text);
+    return te_read_fact(import, key, type, text);
 }
 
 /* Reads the other members of a trace's object after its first member. */
 static mrd_err
-te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+te_read_trace(te *import, mrd_str key, mrd_jr_type type, mrd_str text)
 {
-    for (; type > MRD_JR_END; type = mrd_json_next(t->r, &key, &text)) {
-        mrd_err err = te_read_top_member(t, key, type, text);
+    for (; type > MRD_JR_END; type = mrd_json_next(import->r, &key, &text)) {
+        mrd_err err = te_read_top_member(import, key, type, text);
 
         if (err != MRD_OK)
             return err;
     }
-    return mrd_json_reader_err(t->r, NULL);
+    return mrd_json_reader_err(import->r, NULL);
 }
 
 /* The XLA profiler writes at most this many records, and leaves out the latest ones. */
@@ -534,105 +537,109 @@ te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
 
 /* Checks the file as a whole if no single record has an error. */
 static void
-te_whole(te *t)
+te_whole(te *import)
 {
     char text[256] = "";
 
-    if (t->traces > 1)
+    if (import->traces > 1)
         snprintf(text, sizeof(text),
                  "%" PRIu64 " traces stand one behind another in the file, and were read as one%s",
-                 t->traces,
-                 t->foreign ? ", although they state different ranks, nodes or time bases" : "");
-    else if ((t->is_xla || t->empty_last) && t->input->records == TE_XLA_MOST)
+                 import->traces,
+                 import->foreign ? ", although they state different ranks, nodes or time bases"
+                                 : "");
+    else if ((import->is_xla || import->empty_last) && import->input->records == TE_XLA_MOST)
         snprintf(
             text, sizeof(text),
             "it has exactly %u events, which is the most that the JAX profiler writes as JSON: "
             "later ones are missing, and the .xplane.pb beside it has them",
             TE_XLA_MOST);
-    else if (t->stray_at > 0)
+    else if (import->stray_at > 0)
         snprintf(text, sizeof(text), "byte %" PRIu64 ": text behind the end of the trace",
-                 t->stray_at);
-    if (text[0] != '\0' && t->input->error == MRD_SID_EMPTY)
-        t->input->error = mrd_catalog_intern(t->imp->catalog, text);
+                 import->stray_at);
+    if (text[0] != '\0' && import->input->error == MRD_SID_EMPTY)
+        import->input->error = mrd_catalog_intern(import->imp->catalog, text);
 }
 
 static void
-te_notes(te *t)
+te_notes(te *import)
 {
-    const char *name = mrd_in_name(t->imp->in);
+    const char *name = mrd_in_name(import->imp->in);
 
-    if (t->cut_array)
-        mrd_catalog_note(t->imp->catalog,
+    if (import->cut_array)
+        mrd_catalog_note(import->imp->catalog,
                          "'%s' ends without the closing bracket, which its format allows", name);
-    if (t->unsupported > 0)
-        mrd_catalog_note(t->imp->catalog,
+    if (import->unsupported > 0)
+        mrd_catalog_note(import->imp->catalog,
                          "'%s': %llu records of phases that are not events on a timeline (%s) were "
                          "left out",
-                         name, (unsigned long long) t->unsupported, t->unsupported_phases);
-    mrd_import_note_text(t->imp, t->r);
-    if (t->has_base && t->absolute > 0)
-        mrd_catalog_note(t->imp->catalog,
+                         name, (unsigned long long) import->unsupported,
+                         import->unsupported_phases);
+    mrd_import_note_text(import->imp, import->r);
+    if (import->has_base && import->absolute > 0)
+        mrd_catalog_note(import->imp->catalog,
                          "'%s': baseTimeNanoseconds was ignored, since the times are of the epoch "
                          "already",
                          name);
 }
 
 static mrd_err
-te_finish(te *t, mrd_why *why)
+te_finish(te *import, mrd_why *why)
 {
-    mrd_err err = mrd_te_pair(t, why), places = mrd_te_lines_finish(&t->lines, &t->facts);
+    mrd_err err = mrd_te_pair(import, why),
+            places = mrd_te_lines_finish(&import->lines, &import->facts);
 
     if (places != MRD_OK) /* the events of a damaged file would have wrong owners */
         err = mrd_why_set(why, places, 0, "the processes and threads of the file");
-    te_notes(t);
-    te_whole(t);
+    te_notes(import);
+    te_whole(import);
     /* Done at the end, because single records may have a wrong time. */
-    if (err == MRD_OK && t->has_base && t->absolute <= 0 && t->base.ns != 0 && t->input->events > 0)
-        err = t->imp->shift(t->imp, 0, t->base.ns);
+    if (err == MRD_OK && import->has_base && import->absolute <= 0 && import->base.ns != 0 &&
+        import->input->events > 0)
+        err = import->imp->shift(import->imp, 0, import->base.ns);
     return err;
 }
 
 static mrd_err
 te_run(mrd_import *imp, mrd_why *why)
 {
-    mrd_json_reader *r = NULL;
-    mrd_err err = mrd_json_reader_open(imp->in, &r, why), end;
+    mrd_json_reader *reader = NULL;
+    mrd_err err = mrd_json_reader_open(imp->in, &reader, why), end;
     mrd_why late = { 0 };
     const mrd_why *kept = NULL;
     bool refused;
-    te t;
+    te import;
 
     if (err != MRD_OK)
         return err;
-    mrd_te_init(&t, imp);
-    t.r = r;
-    if (t.args == NULL) {
+    mrd_te_init(&import, imp);
+    import.r = reader;
+    if (import.args == NULL) {
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
         goto out;
     }
-    mrd_json_many(r);
-    err = te_read_values(&t);
-    refused = err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK;
-    if (refused && t.later != NULL)
-        kept = mrd_stream_failure(t.later);
+    mrd_json_many(reader);
+    err = te_read_values(&import);
+    refused = err != MRD_OK && mrd_json_reader_err(reader, why) == MRD_OK;
+    if (refused && import.later != NULL)
+        kept = mrd_stream_failure(import.later);
     if (refused)
         mrd_why_set(why, err, 0, "'%s': %s", mrd_in_name(imp->in),
                     err == MRD_FORMAT ? "neither an object nor an array"
                     : kept != NULL    ? kept->text
                                       : "events could not be kept");
-    else if (err == MRD_SYNTAX && t.resumed && t.input->error != MRD_SID_EMPTY)
+    else if (err == MRD_SYNTAX && import.resumed && import.input->error != MRD_SID_EMPTY)
         /* ignore an error after the last record, because the damage before it is reported */
         err = MRD_OK;
     /* the receiver refused an event, so send no more */
-    end = refused ? MRD_OK : te_finish(&t, &late);
+    end = refused ? MRD_OK : te_finish(&import, &late);
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
         err = end; /* the part of a damaged file that was read must be correct */
         if (why != NULL)
             *why = late;
     }
 out:
-    mrd_te_fini(&t);
-    mrd_json_reader_close(r);
+    mrd_te_fini(&import);
+    mrd_json_reader_close(reader);
     return err;
 }
 

@@ -82,19 +82,19 @@ struct te {
     mrd_flow flows[TE_FLOWS_MAX];
 };
 
-/* t->args is NULL if out of memory. */
-void mrd_te_init(te *t, mrd_import *imp);
-void mrd_te_fini(te *t);
+/* import->args is NULL if out of memory. */
+void mrd_te_init(te *import, mrd_import *imp);
+void mrd_te_fini(te *import);
 /* Emits an event that was counted as a record. Errors: as mrd_import_put. */
-mrd_err mrd_te_put(te *t, mrd_event *ev);
-/* Notes where a span of this category ran: as its category says, else on a device if t->args state
+mrd_err mrd_te_put(te *import, mrd_event *ev);
+/* Notes where a span of this category ran: as its category says, else on a device if import->args state
  * a device and a stream. */
-void mrd_te_look(te *t, mrd_sid category, uint32_t line);
+void mrd_te_look(te *import, mrd_sid category, uint32_t line);
 
 /* Converts a complete record to events. Errors: NOMEM and the errors of the store. A bad record is
  * counted. */
-mrd_err mrd_te_dispatch(te *t, te_record *rec);
-mrd_err mrd_te_drop(te *t, const te_record *rec, const char *reason);
+mrd_err mrd_te_dispatch(te *import, te_record *rec);
+mrd_err mrd_te_drop(te *import, const te_record *rec, const char *reason);
 /*
  * te_pairs.c: a begin and its end may be anywhere in the file. They are kept in a store of their
  * own (bounded memory, then a temporary file) and paired in order of their times. Records of equal
@@ -107,10 +107,10 @@ typedef enum { TE_BEGIN = 1, TE_END, TE_MARK, TE_WHOLE } te_part; /* TE_WHOLE: a
 
 /* Keeps an event without a track for mrd_te_pair; its name is 0 if the record has none. `line` is
  * the line of a thread, or TE_NONE, with the owner of the async id. */
-mrd_err mrd_te_later(te *t, const mrd_event *ev, te_part part, uint32_t line, uint32_t owner);
+mrd_err mrd_te_later(te *import, const mrd_event *ev, te_part part, uint32_t line, uint32_t owner);
 /* Pairs all kept events. Emits events without an end as unfinished. */
-mrd_err mrd_te_pair(te *t, mrd_why *why);
+mrd_err mrd_te_pair(te *import, mrd_why *why);
 /* Sets a fact of the input as a whole: "input.<n>.<key>" in the catalog. */
-void mrd_te_keep_fact(te *t, mrd_str key, mrd_str value);
+void mrd_te_keep_fact(te *import, mrd_str key, mrd_str value);
 
 #endif

@@ -105,35 +105,36 @@ typedef struct {
     bool kineto; /* has top-level keys that only Kineto writes */
 } te_facts;
 
-void mrd_te_lines_init(te_lines *t, mrd_import *imp);
-void mrd_te_lines_fini(te_lines *t);
+void mrd_te_lines_init(te_lines *lines, mrd_import *imp);
+void mrd_te_lines_fini(te_lines *lines);
 /* Each returns an index, and adds a new entry if needed. Errors: LIMIT and NOMEM, with *ret_i
  * unchanged. */
-mrd_err mrd_te_proc_of(te_lines *t, te_id pid, uint32_t *ret_i);
-mrd_err mrd_te_thread_of(te_lines *t, uint32_t proc, te_id tid, uint32_t *ret_i);
+mrd_err mrd_te_proc_of(te_lines *lines, te_id pid, uint32_t *ret_i);
+mrd_err mrd_te_thread_of(te_lines *lines, uint32_t proc, te_id tid, uint32_t *ret_i);
 /* Adds a line of a process that is not known yet. The caller sets `proc`, and `tid` for TE_THREAD,
  * before mrd_te_lines_finish. */
-mrd_err mrd_te_line_new(te_lines *t, te_line_kind kind, uint32_t *ret_i);
+mrd_err mrd_te_line_new(te_lines *lines, te_line_kind kind, uint32_t *ret_i);
 /* Kind is TE_ASYNC or TE_COUNTER. Within a process, lines of the same kind differ by name and
  * category. */
-mrd_err mrd_te_named_line(te_lines *t, te_line_kind kind, uint32_t proc, mrd_sid name,
+mrd_err mrd_te_named_line(te_lines *lines, te_line_kind kind, uint32_t proc, mrd_sid name,
                           mrd_sid category, uint32_t *ret_i);
 /* The owner of an id is its process, unless the id is global ("id2"). A global id has one owner per
  * process too, for the line on which it begins. Compare owners by mrd_te_owner_key. */
-mrd_err mrd_te_owner_of(te_lines *t, uint32_t proc, mrd_sid scope, bool global, uint32_t *ret_i);
-uint64_t mrd_te_owner_key(const te_lines *t, uint32_t owner);
+mrd_err mrd_te_owner_of(te_lines *lines, uint32_t proc, mrd_sid scope, bool global,
+                        uint32_t *ret_i);
+uint64_t mrd_te_owner_key(const te_lines *lines, uint32_t owner);
 /* Returns the track of a line, creating it at the first call. Counts an event of the line. */
-mrd_track_id mrd_te_track(te_lines *t, uint32_t line);
+mrd_track_id mrd_te_track(te_lines *lines, uint32_t line);
 /* Notes where a span of this line ran. `device` is its argument, or MRD_NONE. */
-void mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device);
+void mrd_te_saw(te_lines *lines, uint32_t line, mrd_activity where, int64_t device);
 /* Notes the rank that a span of this line states. */
-void mrd_te_saw_rank(te_lines *t, uint32_t line, int64_t rank);
+void mrd_te_saw_rank(te_lines *lines, uint32_t line, int64_t rank);
 /* The open spans of an async id. mrd_te_async_get returns TE_NONE if none is open. */
-uint32_t mrd_te_async_get(const te_lines *t, mrd_map_key key);
-mrd_err mrd_te_async_open(te_lines *t, mrd_map_key key, uint32_t line, uint32_t *ret_i);
-void mrd_te_async_close(te_lines *t, uint32_t async);
+uint32_t mrd_te_async_get(const te_lines *lines, mrd_map_key key);
+mrd_err mrd_te_async_open(te_lines *lines, mrd_map_key key, uint32_t line, uint32_t *ret_i);
+void mrd_te_async_close(te_lines *lines, uint32_t async);
 /* Gives processes and tracks of the catalog their final form. If this fails (NOMEM), they are
  * incomplete. */
-mrd_err mrd_te_lines_finish(te_lines *t, const te_facts *facts);
+mrd_err mrd_te_lines_finish(te_lines *lines, const te_facts *facts);
 
 #endif

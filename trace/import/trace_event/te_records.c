@@ -9,150 +9,152 @@
 #include "trace/model/arg_keys.h"
 
 void
-mrd_te_init(te *t, mrd_import *imp)
+mrd_te_init(te *import, mrd_import *imp)
 {
-    *t = (te){ .imp = imp,
-               .strings = mrd_catalog_strings(imp->catalog),
-               .input = mrd_import_input(imp),
-               .facts = { .rank = MRD_NONE, .world_size = MRD_NONE } };
-    t->joiner.strings = t->strings;
-    t->args = mrd_args_new(t->strings);
-    t->key_name = mrd_strtab_addz(t->strings, "name");
-    t->key_labels = mrd_strtab_addz(t->strings, "labels");
-    t->key_sort = mrd_strtab_addz(t->strings, "sort_index");
-    t->key_value = mrd_strtab_addz(t->strings, "value");
-    t->key_device = mrd_arg_key_add(t->strings, MRD_KEY_DEVICE);
-    t->key_stream = mrd_arg_key_add(t->strings, MRD_KEY_STREAM);
-    t->key_rank = mrd_arg_key_add(t->strings, MRD_KEY_RANK);
-    t->word_end = mrd_strtab_addz(t->strings, "(end without start)");
-    mrd_te_lines_init(&t->lines, imp);
+    *import = (te){ .imp = imp,
+                    .strings = mrd_catalog_strings(imp->catalog),
+                    .input = mrd_import_input(imp),
+                    .facts = { .rank = MRD_NONE, .world_size = MRD_NONE } };
+    import->joiner.strings = import->strings;
+    import->args = mrd_args_new(import->strings);
+    import->key_name = mrd_strtab_addz(import->strings, "name");
+    import->key_labels = mrd_strtab_addz(import->strings, "labels");
+    import->key_sort = mrd_strtab_addz(import->strings, "sort_index");
+    import->key_value = mrd_strtab_addz(import->strings, "value");
+    import->key_device = mrd_arg_key_add(import->strings, MRD_KEY_DEVICE);
+    import->key_stream = mrd_arg_key_add(import->strings, MRD_KEY_STREAM);
+    import->key_rank = mrd_arg_key_add(import->strings, MRD_KEY_RANK);
+    import->word_end = mrd_strtab_addz(import->strings, "(end without start)");
+    mrd_te_lines_init(&import->lines, imp);
 }
 
 void
-mrd_te_fini(te *t)
+mrd_te_fini(te *import)
 {
-    mrd_te_lines_fini(&t->lines);
-    mrd_store_free(t->later_store);
-    mrd_joiner_fini(&t->joiner);
-    mrd_map_fini(&t->arrows);
-    mrd_args_free(t->args);
+    mrd_te_lines_fini(&import->lines);
+    mrd_store_free(import->later_store);
+    mrd_joiner_fini(&import->joiner);
+    mrd_map_fini(&import->arrows);
+    mrd_args_free(import->args);
 }
 
 mrd_err
-mrd_te_drop(te *t, const te_record *rec, const char *reason)
+mrd_te_drop(te *import, const te_record *rec, const char *reason)
 {
-    t->input->records++;
-    mrd_import_drop(t->imp, rec->offset, "%s", reason);
+    import->input->records++;
+    mrd_import_drop(import->imp, rec->offset, "%s", reason);
     return MRD_OK;
 }
 
 /* A full table is an error of the file. Out of memory is an error of ours. */
 static mrd_err
-te_no_line(te *t, const te_record *rec, mrd_err err)
+te_no_line(te *import, const te_record *rec, mrd_err err)
 {
     if (err != MRD_LIMIT)
         return err;
-    return mrd_te_drop(t, rec, "more different pids, tids, counters or open spans than are kept");
+    return mrd_te_drop(import, rec,
+                       "more different pids, tids, counters or open spans than are kept");
 }
 
 static mrd_err
-te_thread_line(te *t, const te_record *rec, uint32_t *ret_line)
+te_thread_line(te *import, const te_record *rec, uint32_t *ret_line)
 {
-    size_t at = ((uint64_t) rec->tid.number + rec->tid.word) % MRD_COUNT(t->met);
+    size_t at = ((uint64_t) rec->tid.number + rec->tid.word) % MRD_COUNT(import->met);
     uint32_t proc;
     mrd_err err;
 
-    if (t->met[at].used && memcmp(&rec->pid, &t->met[at].pid, sizeof(te_id)) == 0 &&
-        memcmp(&rec->tid, &t->met[at].tid, sizeof(te_id)) == 0) {
-        *ret_line = t->met[at].line;
+    if (import->met[at].used && memcmp(&rec->pid, &import->met[at].pid, sizeof(te_id)) == 0 &&
+        memcmp(&rec->tid, &import->met[at].tid, sizeof(te_id)) == 0) {
+        *ret_line = import->met[at].line;
         return MRD_OK;
     }
-    if ((err = mrd_te_proc_of(&t->lines, rec->pid, &proc)) != MRD_OK ||
-        (err = mrd_te_thread_of(&t->lines, proc, rec->tid, ret_line)) != MRD_OK)
+    if ((err = mrd_te_proc_of(&import->lines, rec->pid, &proc)) != MRD_OK ||
+        (err = mrd_te_thread_of(&import->lines, proc, rec->tid, ret_line)) != MRD_OK)
         return err;
-    t->met[at].pid = rec->pid;
-    t->met[at].tid = rec->tid;
-    t->met[at].line = *ret_line;
-    t->met[at].used = true;
+    import->met[at].pid = rec->pid;
+    import->met[at].tid = rec->tid;
+    import->met[at].line = *ret_line;
+    import->met[at].used = true;
     return MRD_OK;
 }
 
 static uint64_t
-te_input_number(const te *t)
+te_input_number(const te *import)
 {
-    return (uint64_t) t->imp->input + 1;
+    return (uint64_t) import->imp->input + 1;
 }
 
 static uint64_t
-te_flow_scope(const te *t, const te_record *rec)
+te_flow_scope(const te *import, const te_record *rec)
 {
-    mrd_str c = mrd_strtab_get(t->strings, rec->cat), n = mrd_strtab_get(t->strings, rec->name);
-    uint64_t scope = mrd_hash64(n.p, n.len, mrd_hash64(c.p, c.len, 0xf10));
+    mrd_str str = mrd_strtab_get(import->strings, rec->cat),
+            n = mrd_strtab_get(import->strings, rec->name);
+    uint64_t scope = mrd_hash64(n.p, n.len, mrd_hash64(str.p, str.len, 0xf10));
 
     return rec->local_id ? mrd_hash64(&rec->pid, sizeof(rec->pid), scope) : scope;
 }
 
 static mrd_activity
-te_activity(te *t, mrd_sid category)
+te_activity(te *import, mrd_sid category)
 {
-    size_t at = category % MRD_COUNT(t->seen);
+    size_t at = category % MRD_COUNT(import->seen);
 
     if (category == MRD_SID_EMPTY)
         return MRD_ACTIVITY_UNKNOWN;
-    if (t->seen[at].category != category) {
-        t->seen[at].category = category;
-        t->seen[at].is = mrd_activity_of(mrd_strtab_get(t->strings, category));
+    if (import->seen[at].category != category) {
+        import->seen[at].category = category;
+        import->seen[at].is = mrd_activity_of(mrd_strtab_get(import->strings, category));
     }
-    return t->seen[at].is;
+    return import->seen[at].is;
 }
 
 static int64_t
-te_arg_int(te *t, mrd_sid key)
+te_arg_int(te *import, mrd_sid key)
 {
-    const mrd_arg *a = mrd_args_find(t->args, key);
+    const mrd_arg *arg = mrd_args_find(import->args, key);
 
-    return a != NULL && a->type == MRD_ARG_INT ? a->v.i : MRD_NONE;
+    return arg != NULL && arg->type == MRD_ARG_INT ? arg->v.i : MRD_NONE;
 }
 
 void
-mrd_te_look(te *t, mrd_sid category, uint32_t line)
+mrd_te_look(te *import, mrd_sid category, uint32_t line)
 {
-    mrd_activity where = te_activity(t, category);
+    mrd_activity where = te_activity(import, category);
     int64_t device = MRD_NONE, rank;
 
-    if (where == MRD_ACTIVITY_UNKNOWN && (rank = te_arg_int(t, t->key_rank)) >= 0)
-        mrd_te_saw_rank(&t->lines, line, rank);
+    if (where == MRD_ACTIVITY_UNKNOWN && (rank = te_arg_int(import, import->key_rank)) >= 0)
+        mrd_te_saw_rank(&import->lines, line, rank);
     if (where == MRD_ACTIVITY_DEVICE || where == MRD_ACTIVITY_UNKNOWN)
-        device = te_arg_int(t, t->key_device);
+        device = te_arg_int(import, import->key_device);
     if (where == MRD_ACTIVITY_UNKNOWN && device >= 0 && device != MRD_NONE &&
-        te_arg_int(t, t->key_stream) != MRD_NONE)
+        te_arg_int(import, import->key_stream) != MRD_NONE)
         where = MRD_ACTIVITY_DEVICE;
     if (where != MRD_ACTIVITY_UNKNOWN)
-        mrd_te_saw(&t->lines, line, where, device);
+        mrd_te_saw(&import->lines, line, where, device);
 }
 
 /* Fills an event from a record with its arguments. `flow` is memory for its bind_id arrow. */
 static void
-te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
+te_event(te *import, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_flow *flow,
          mrd_event *ev)
 {
     size_t n_args;
 
     *ev = (mrd_event){ .ts = rec->ts,
                        .kind = (uint8_t) kind,
-                       .track = line == TE_NONE ? 0 : mrd_te_track(&t->lines, line),
+                       .track = line == TE_NONE ? 0 : mrd_te_track(&import->lines, line),
                        .name = rec->name,
                        .category = rec->cat,
                        .bound_ns = MRD_BOUND_LOCAL,
                        .id = rec->has_id ? rec->id : 0 };
-    ev->args = mrd_args_view(t->args, &n_args);
+    ev->args = mrd_args_view(import->args, &n_args);
     ev->arg_count = (uint32_t) n_args;
     if (ev->name == MRD_SID_EMPTY)
-        ev->name = mrd_strtab_addz(t->strings, "(no name)");
+        ev->name = mrd_strtab_addz(import->strings, "(no name)");
     if (kind == MRD_SPAN && line != TE_NONE)
-        mrd_te_look(t, rec->cat, line);
+        mrd_te_look(import, rec->cat, line);
     if (rec->has_bind && (rec->flow_in || rec->flow_out)) {
-        *flow = (mrd_flow){ .id = mrd_flow_id(te_input_number(t), 0xb1d, rec->bind_id),
+        *flow = (mrd_flow){ .id = mrd_flow_id(te_input_number(import), 0xb1d, rec->bind_id),
                             .dir = rec->flow_in && rec->flow_out ? MRD_FLOW_STEP
                                    : rec->flow_in                ? MRD_FLOW_END
                                                                  : MRD_FLOW_START };
@@ -162,7 +164,7 @@ te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_fl
 }
 
 static mrd_err
-te_complete(te *t, const te_record *rec)
+te_complete(te *import, const te_record *rec)
 {
     mrd_event ev;
     mrd_flow flow;
@@ -170,33 +172,33 @@ te_complete(te *t, const te_record *rec)
     mrd_err err;
 
     if (rec->has_dur && rec->dur < 0)
-        return mrd_te_drop(t, rec, "a span with a negative duration");
-    if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
-        return te_no_line(t, rec, err);
-    te_event(t, rec, MRD_SPAN, line, &flow, &ev);
+        return mrd_te_drop(import, rec, "a span with a negative duration");
+    if ((err = te_thread_line(import, rec, &line)) != MRD_OK)
+        return te_no_line(import, rec, err);
+    te_event(import, rec, MRD_SPAN, line, &flow, &ev);
     ev.dur_ns = rec->has_dur ? rec->dur : MRD_DUR_UNFINISHED;
-    t->input->records++;
-    t->input->unfinished += !rec->has_dur;
-    return mrd_te_put(t, &ev);
+    import->input->records++;
+    import->input->unfinished += !rec->has_dur;
+    return mrd_te_put(import, &ev);
 }
 
 static mrd_err
-te_instant(te *t, const te_record *rec)
+te_instant(te *import, const te_record *rec)
 {
     mrd_event ev;
     mrd_flow flow;
     uint32_t line;
     mrd_err err;
 
-    if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
-        return te_no_line(t, rec, err);
-    te_event(t, rec, MRD_INSTANT, line, &flow, &ev);
-    t->input->records++;
-    return mrd_te_put(t, &ev);
+    if ((err = te_thread_line(import, rec, &line)) != MRD_OK)
+        return te_no_line(import, rec, err);
+    te_event(import, rec, MRD_INSTANT, line, &flow, &ev);
+    import->input->records++;
+    return mrd_te_put(import, &ev);
 }
 
 static mrd_err
-te_flow_point(te *t, const te_record *rec)
+te_flow_point(te *import, const te_record *rec)
 {
     mrd_event ev;
     mrd_flow flow;
@@ -204,39 +206,39 @@ te_flow_point(te *t, const te_record *rec)
     mrd_err err;
 
     if (!rec->has_id)
-        return mrd_te_drop(t, rec, "a flow record without id");
-    if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
-        return te_no_line(t, rec, err);
-    te_event(t, rec, MRD_FLOW, line, &flow, &ev);
-    ev.id = mrd_flow_id(te_input_number(t), te_flow_scope(t, rec), rec->id);
+        return mrd_te_drop(import, rec, "a flow record without id");
+    if ((err = te_thread_line(import, rec, &line)) != MRD_OK)
+        return te_no_line(import, rec, err);
+    te_event(import, rec, MRD_FLOW, line, &flow, &ev);
+    ev.id = mrd_flow_id(te_input_number(import), te_flow_scope(import, rec), rec->id);
     ev.flow_dir = rec->ph == 's' ? MRD_FLOW_START : rec->ph == 't' ? MRD_FLOW_STEP : MRD_FLOW_END;
     ev.flow_count = 0;
     if (rec->ph == 'f' && !rec->enclosing)
         ev.flags |= MRD_EV_NEXT;
-    t->input->records++;
-    return mrd_te_put(t, &ev);
+    import->input->records++;
+    return mrd_te_put(import, &ev);
 }
 
 /* Keeps begins, ends and marks, which are paired at the end of the file (te_pairs.c). */
 static mrd_err
-te_begin_end(te *t, const te_record *rec)
+te_begin_end(te *import, const te_record *rec)
 {
     mrd_event ev;
     mrd_flow flow;
     uint32_t line;
     mrd_err err;
 
-    if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
-        return te_no_line(t, rec, err);
-    te_event(t, rec, MRD_INSTANT, TE_NONE, &flow, &ev);
+    if ((err = te_thread_line(import, rec, &line)) != MRD_OK)
+        return te_no_line(import, rec, err);
+    te_event(import, rec, MRD_INSTANT, TE_NONE, &flow, &ev);
     ev.name = rec->name;
     if (rec->ph == 'B')
-        mrd_te_look(t, rec->cat, line);
-    return mrd_te_later(t, &ev, rec->ph == 'B' ? TE_BEGIN : TE_END, line, TE_NONE);
+        mrd_te_look(import, rec->cat, line);
+    return mrd_te_later(import, &ev, rec->ph == 'B' ? TE_BEGIN : TE_END, line, TE_NONE);
 }
 
 static mrd_err
-te_async_record(te *t, const te_record *rec)
+te_async_record(te *import, const te_record *rec)
 {
     te_part part = rec->ph == 'b' || rec->ph == 'S'   ? TE_BEGIN
                    : rec->ph == 'e' || rec->ph == 'F' ? TE_END
@@ -244,69 +246,70 @@ te_async_record(te *t, const te_record *rec)
     uint32_t proc, owner;
     mrd_event ev;
     mrd_flow flow;
-    mrd_err err = mrd_te_proc_of(&t->lines, rec->pid, &proc);
+    mrd_err err = mrd_te_proc_of(&import->lines, rec->pid, &proc);
 
     if (err != MRD_OK)
-        return te_no_line(t, rec, err);
+        return te_no_line(import, rec, err);
     if (!rec->has_id)
-        return mrd_te_drop(t, rec, "an async record without id");
-    if ((err = mrd_te_owner_of(&t->lines, proc, rec->scope, rec->global_id, &owner)) != MRD_OK)
-        return te_no_line(t, rec, err);
-    te_event(t, rec, MRD_INSTANT, TE_NONE, &flow, &ev);
+        return mrd_te_drop(import, rec, "an async record without id");
+    if ((err = mrd_te_owner_of(&import->lines, proc, rec->scope, rec->global_id, &owner)) != MRD_OK)
+        return te_no_line(import, rec, err);
+    te_event(import, rec, MRD_INSTANT, TE_NONE, &flow, &ev);
     ev.name = rec->name;
-    return mrd_te_later(t, &ev, part, TE_NONE, owner);
+    return mrd_te_later(import, &ev, part, TE_NONE, owner);
 }
 
 /* Sets the counter's name: "name" for the only or the "value" argument, else "name key". The id is
  * appended if there is one. */
 static mrd_err
-te_counter_name(te *t, const te_record *rec, mrd_sid key, mrd_sid *ret_name)
+te_counter_name(te *import, const te_record *rec, mrd_sid key, mrd_sid *ret_name)
 {
-    mrd_str name = mrd_strtab_get(t->strings, rec->name), k = mrd_strtab_get(t->strings, key);
+    mrd_str name = mrd_strtab_get(import->strings, rec->name),
+            str = mrd_strtab_get(import->strings, key);
     mrd_buf buf = { 0 };
     mrd_err err;
 
-    if ((key == t->key_value || key == rec->name) && !rec->has_id) {
+    if ((key == import->key_value || key == rec->name) && !rec->has_id) {
         *ret_name = rec->name;
         return MRD_OK;
     }
     mrd_buf_str(&buf, name);
     if (rec->has_id)
         mrd_buf_fmt(&buf, "[%llu]", (unsigned long long) rec->id);
-    if (key != t->key_value && key != rec->name) {
+    if (key != import->key_value && key != rec->name) {
         mrd_buf_byte(&buf, ' ');
-        mrd_buf_str(&buf, k);
+        mrd_buf_str(&buf, str);
     }
     if ((err = buf.err) == MRD_OK)
-        *ret_name = mrd_strtab_add(t->strings, (mrd_str){ (const char *) buf.p, buf.len });
+        *ret_name = mrd_strtab_add(import->strings, (mrd_str){ (const char *) buf.p, buf.len });
     mrd_buf_fini(&buf);
     return err;
 }
 
 /* Accepts numbers, also in quotes. */
 static bool
-te_counter_value(te *t, const mrd_arg *a, mrd_event *ev)
+te_counter_value(te *import, const mrd_arg *arg, mrd_event *ev)
 {
     mrd_str text = { "", 0 };
 
-    switch ((mrd_arg_type) a->type) {
+    switch ((mrd_arg_type) arg->type) {
     case MRD_ARG_INT:
     case MRD_ARG_UINT:
-        ev->ivalue = a->v.i;
-        ev->flags = a->type == MRD_ARG_UINT ? MRD_EV_INT | MRD_EV_UNSIGNED : MRD_EV_INT;
+        ev->ivalue = arg->v.i;
+        ev->flags = arg->type == MRD_ARG_UINT ? MRD_EV_INT | MRD_EV_UNSIGNED : MRD_EV_INT;
         return true;
     case MRD_ARG_BOOL:
-        ev->ivalue = (int64_t) a->v.u;
+        ev->ivalue = (int64_t) arg->v.u;
         ev->flags = MRD_EV_INT;
         return true;
     case MRD_ARG_DOUBLE:
-        ev->value = a->v.d;
+        ev->value = arg->v.d;
         return true;
     case MRD_ARG_STR:
-        text = mrd_strtab_get(t->strings, a->v.sid);
+        text = mrd_strtab_get(import->strings, arg->v.sid);
         break;
     case MRD_ARG_TEXT:
-        text = (mrd_str){ a->v.text, a->len };
+        text = (mrd_str){ arg->v.text, arg->len };
         break;
     case MRD_ARG_JSON:
         return false;
@@ -319,36 +322,36 @@ te_counter_value(te *t, const mrd_arg *a, mrd_event *ev)
 }
 
 static mrd_err
-te_counter(te *t, const te_record *rec)
+te_counter(te *import, const te_record *rec)
 {
     size_t n;
-    const mrd_arg *args = mrd_args_view(t->args, &n);
+    const mrd_arg *args = mrd_args_view(import->args, &n);
     uint32_t proc, line;
     mrd_sid name;
-    mrd_err err = mrd_te_proc_of(&t->lines, rec->pid, &proc);
+    mrd_err err = mrd_te_proc_of(&import->lines, rec->pid, &proc);
 
     if (err != MRD_OK)
-        return te_no_line(t, rec, err);
+        return te_no_line(import, rec, err);
     if (n == 0)
-        return mrd_te_drop(t, rec, "a counter record without values");
+        return mrd_te_drop(import, rec, "a counter record without values");
     for (size_t i = 0; i < n; i++) {
         mrd_event ev = { .ts = rec->ts, .kind = MRD_COUNTER, .category = rec->cat };
 
-        if (!te_counter_value(t, &args[i], &ev)) {
-            mrd_te_drop(t, rec, "a counter value that is not a number");
+        if (!te_counter_value(import, &args[i], &ev)) {
+            mrd_te_drop(import, rec, "a counter value that is not a number");
             continue;
         }
-        if ((err = te_counter_name(t, rec, args[i].key, &name)) == MRD_OK)
-            err = mrd_te_named_line(&t->lines, TE_COUNTER, proc, name, 0, &line);
+        if ((err = te_counter_name(import, rec, args[i].key, &name)) == MRD_OK)
+            err = mrd_te_named_line(&import->lines, TE_COUNTER, proc, name, 0, &line);
         if (err != MRD_OK) {
-            if ((err = te_no_line(t, rec, err)) != MRD_OK)
+            if ((err = te_no_line(import, rec, err)) != MRD_OK)
                 return err;
             continue;
         }
-        ev.track = mrd_te_track(&t->lines, line);
-        ev.name = t->lines.lines[line].name;
-        t->input->records++;
-        if ((err = mrd_te_put(t, &ev)) != MRD_OK)
+        ev.track = mrd_te_track(&import->lines, line);
+        ev.name = import->lines.lines[line].name;
+        import->input->records++;
+        if ((err = mrd_te_put(import, &ev)) != MRD_OK)
             return err;
     }
     return MRD_OK;
@@ -357,105 +360,108 @@ te_counter(te *t, const te_record *rec)
 /* ---- Metadata ---- */
 
 static mrd_sid
-te_arg_sid(te *t, mrd_sid key)
+te_arg_sid(te *import, mrd_sid key)
 {
-    const mrd_arg *a = mrd_args_find(t->args, key);
+    const mrd_arg *arg = mrd_args_find(import->args, key);
 
-    if (a == NULL)
+    if (arg == NULL)
         return MRD_SID_EMPTY;
-    if (a->type == MRD_ARG_STR)
-        return a->v.sid;
-    return a->type == MRD_ARG_TEXT ? mrd_strtab_add(t->strings, (mrd_str){ a->v.text, a->len })
-                                   : MRD_SID_EMPTY;
+    if (arg->type == MRD_ARG_STR)
+        return arg->v.sid;
+    return arg->type == MRD_ARG_TEXT
+               ? mrd_strtab_add(import->strings, (mrd_str){ arg->v.text, arg->len })
+               : MRD_SID_EMPTY;
 }
 
 void
-mrd_te_keep_fact(te *t, mrd_str key, mrd_str value)
+mrd_te_keep_fact(te *import, mrd_str key, mrd_str value)
 {
     char name[160], text[TE_FACT_BYTES];
 
-    if (t->facts_kept == TE_FACTS_MAX || key.len == 0 || key.len > 100 || value.len >= sizeof(text))
+    if (import->facts_kept == TE_FACTS_MAX || key.len == 0 || key.len > 100 ||
+        value.len >= sizeof(text))
         return;
-    t->facts_kept++;
-    snprintf(name, sizeof(name), "input.%u." MRD_STR_FMT, t->imp->input, MRD_STR_ARG(key));
+    import->facts_kept++;
+    snprintf(name, sizeof(name), "input.%u." MRD_STR_FMT, import->imp->input, MRD_STR_ARG(key));
     snprintf(text, sizeof(text), MRD_STR_FMT, MRD_STR_ARG(value));
-    mrd_catalog_set(t->imp->catalog, name, text);
+    mrd_catalog_set(import->imp->catalog, name, text);
 }
 
 static mrd_err
-te_metadata(te *t, const te_record *rec)
+te_metadata(te *import, const te_record *rec)
 {
-    mrd_str what = mrd_strtab_get(t->strings, rec->name);
+    mrd_str what = mrd_strtab_get(import->strings, rec->name);
     uint32_t proc, line;
     mrd_err err;
 
     if (mrd_str_starts(what, "thread_")) {
-        if ((err = te_thread_line(t, rec, &line)) != MRD_OK)
+        if ((err = te_thread_line(import, rec, &line)) != MRD_OK)
             return err == MRD_LIMIT ? MRD_OK : err;
         if (mrd_str_is(what, "thread_name"))
-            t->lines.lines[line].name = te_arg_sid(t, t->key_name);
+            import->lines.lines[line].name = te_arg_sid(import, import->key_name);
         else if (mrd_str_is(what, "thread_sort_index"))
-            t->lines.lines[line].sort_index = te_arg_int(t, t->key_sort);
+            import->lines.lines[line].sort_index = te_arg_int(import, import->key_sort);
         return MRD_OK;
     }
-    if ((err = mrd_te_proc_of(&t->lines, rec->pid, &proc)) != MRD_OK)
+    if ((err = mrd_te_proc_of(&import->lines, rec->pid, &proc)) != MRD_OK)
         return err == MRD_LIMIT ? MRD_OK : err;
     if (mrd_str_is(what, "process_name"))
-        t->lines.procs[proc].name = te_arg_sid(t, t->key_name);
+        import->lines.procs[proc].name = te_arg_sid(import, import->key_name);
     else if (mrd_str_is(what, "process_labels"))
-        t->lines.procs[proc].labels = te_arg_sid(t, t->key_labels);
+        import->lines.procs[proc].labels = te_arg_sid(import, import->key_labels);
     else if (mrd_str_is(what, "process_sort_index"))
-        t->lines.procs[proc].sort_index = te_arg_int(t, t->key_sort);
+        import->lines.procs[proc].sort_index = te_arg_int(import, import->key_sort);
     else
-        mrd_te_keep_fact(t, what, mrd_strtab_get(t->strings, te_arg_sid(t, t->key_name)));
+        mrd_te_keep_fact(import, what,
+                         mrd_strtab_get(import->strings, te_arg_sid(import, import->key_name)));
     return MRD_OK;
 }
 
 static mrd_err
-te_unsupported(te *t, const te_record *rec)
+te_unsupported(te *import, const te_record *rec)
 {
-    size_t n = strlen(t->unsupported_phases);
+    size_t n = strlen(import->unsupported_phases);
 
-    t->input->records++;
-    t->input->dropped++;
-    t->unsupported++;
-    if (rec->ph > ' ' && rec->ph < 0x7f && strchr(t->unsupported_phases, rec->ph) == NULL &&
-        n + 1 < sizeof(t->unsupported_phases))
-        t->unsupported_phases[n] = rec->ph;
+    import->input->records++;
+    import->input->dropped++;
+    import->unsupported++;
+    if (rec->ph > ' ' && rec->ph < 0x7f && strchr(import->unsupported_phases, rec->ph) == NULL &&
+        n + 1 < sizeof(import->unsupported_phases))
+        import->unsupported_phases[n] = rec->ph;
     return MRD_OK;
 }
 
 mrd_err
-mrd_te_dispatch(te *t, te_record *rec)
+mrd_te_dispatch(te *import, te_record *rec)
 {
     if (rec->ph == 'M')
-        return te_metadata(t, rec);
+        return te_metadata(import, rec);
     if (rec->ph == 0 && rec->bad == NULL)
-        return mrd_te_drop(t, rec, "a record without phase (\"ph\")");
+        return mrd_te_drop(import, rec, "a record without phase (\"ph\")");
     if (rec->bad != NULL)
-        return mrd_te_drop(t, rec, rec->bad);
+        return mrd_te_drop(import, rec, rec->bad);
     if (strchr("XBEiIRstfCbneSTpF", rec->ph) == NULL)
-        return te_unsupported(t, rec);
+        return te_unsupported(import, rec);
     if (!rec->has_ts)
-        return mrd_te_drop(t, rec, "an event without time (\"ts\")");
-    t->absolute += rec->ts.ns >= 1000000000LL * MRD_SEC ? 1 : -1;
+        return mrd_te_drop(import, rec, "an event without time (\"ts\")");
+    import->absolute += rec->ts.ns >= 1000000000LL * MRD_SEC ? 1 : -1;
     switch (rec->ph) {
     case 'X':
-        return te_complete(t, rec);
+        return te_complete(import, rec);
     case 'B':
     case 'E':
-        return te_begin_end(t, rec);
+        return te_begin_end(import, rec);
     case 'C':
-        return te_counter(t, rec);
+        return te_counter(import, rec);
     case 's':
     case 't':
     case 'f':
-        return te_flow_point(t, rec);
+        return te_flow_point(import, rec);
     case 'i':
     case 'I':
     case 'R':
-        return te_instant(t, rec);
+        return te_instant(import, rec);
     default:
-        return te_async_record(t, rec);
+        return te_async_record(import, rec);
     }
 }

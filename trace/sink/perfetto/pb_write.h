@@ -60,17 +60,17 @@ mrd_pb_field_of(uint32_t tag, uint32_t v)
 {
     uint8_t bytes[MRD_PB_VARINT_MAX];
     unsigned n = (unsigned) (mrd_pb_varint(mrd_pb_varint(bytes, tag), v) - bytes);
-    mrd_pb_field f = (mrd_pb_field) n << 56;
+    mrd_pb_field field = (mrd_pb_field) n << 56;
 
     for (unsigned i = 0; i < n; i++)
-        f |= (mrd_pb_field) bytes[i] << 8 * i;
-    return f;
+        field |= (mrd_pb_field) bytes[i] << 8 * i;
+    return field;
 }
 
 static inline unsigned
-mrd_pb_field_len(mrd_pb_field f)
+mrd_pb_field_len(mrd_pb_field field)
 {
-    return (unsigned) (f >> 56);
+    return (unsigned) (field >> 56);
 }
 
 static inline uint8_t *
@@ -85,10 +85,10 @@ mrd_pb_fixed64(uint8_t *p, uint64_t v)
 
 /* Writes eight bytes, although the field may be shorter. */
 static inline uint8_t *
-mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
+mrd_pb_put_field(uint8_t *p, mrd_pb_field field)
 {
-    (void) mrd_pb_fixed64(p, f);
-    return p + mrd_pb_field_len(f);
+    (void) mrd_pb_fixed64(p, field);
+    return p + mrd_pb_field_len(field);
 }
 
 /* Returns the bytes of a field with `len` bytes of contents and a tag below 128; writes the
@@ -123,10 +123,10 @@ mrd_pb_u64(mrd_buf *buf, uint32_t tag, uint64_t v)
 }
 
 static inline void
-mrd_pb_field_add(mrd_buf *buf, mrd_pb_field f)
+mrd_pb_field_add(mrd_buf *buf, mrd_pb_field field)
 {
-    if (mrd_buf_room(buf, sizeof(f)))
-        buf->len = (size_t) (mrd_pb_put_field(buf->p + buf->len, f) - buf->p);
+    if (mrd_buf_room(buf, sizeof(field)))
+        buf->len = (size_t) (mrd_pb_put_field(buf->p + buf->len, field) - buf->p);
 }
 
 static inline void
@@ -138,9 +138,9 @@ mrd_pb_bytes(mrd_buf *buf, uint32_t tag, const void *p, size_t len)
 }
 
 static inline void
-mrd_pb_str(mrd_buf *buf, uint32_t tag, mrd_str s)
+mrd_pb_str(mrd_buf *buf, uint32_t tag, mrd_str str)
 {
-    mrd_pb_bytes(buf, tag, s.p, s.len);
+    mrd_pb_bytes(buf, tag, str.p, str.len);
 }
 
 /* Begins a nested message. Its body are the fields that are added between open and close. */

@@ -44,78 +44,78 @@ mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v)
 
 /* Keeps packets of attributes small, by starting another one when this one has grown. */
 static size_t
-pf_attributes_split(pf_about *s, size_t attributes)
+pf_attributes_split(pf_about *about, size_t attributes)
 {
-    if (s->packet.len < MRD_PF_ARGS_MAX)
+    if (about->packet.len < MRD_PF_ARGS_MAX)
         return attributes;
-    mrd_pb_close(&s->packet, attributes);
-    mrd_pf_packet(s->file, &s->packet);
-    mrd_buf_reset(&s->packet);
-    return mrd_pb_open(&s->packet, PF_TRACE_ATTRIBUTES);
+    mrd_pb_close(&about->packet, attributes);
+    mrd_pf_packet(about->file, &about->packet);
+    mrd_buf_reset(&about->packet);
+    return mrd_pb_open(&about->packet, PF_TRACE_ATTRIBUTES);
 }
 
 static void
-attr_clocks(pf_about *s, mrd_buf *text)
+attr_clocks(pf_about *about, mrd_buf *text)
 {
-    const mrd_catalog *cat = s->catalog;
+    const mrd_catalog *cat = about->catalog;
     size_t n;
     const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
 
     for (size_t i = 1; i < n && i <= ABOUT_LIST_MAX; i++) {
-        const mrd_clock_info *c = &clocks[i];
+        const mrd_clock_info *info = &clocks[i];
         char key[64];
 
         text->len = 0;
-        mrd_buf_str(text, mrd_catalog_text(cat, c->name));
+        mrd_buf_str(text, mrd_catalog_text(cat, info->name));
         mrd_buf_text(text, ": ");
-        mrd_buf_str(text, mrd_catalog_text(cat, c->quality));
+        mrd_buf_str(text, mrd_catalog_text(cat, info->quality));
         mrd_buf_text(text, " by ");
-        mrd_buf_str(text, mrd_catalog_text(cat, c->method));
-        mrd_buf_fmt(text, ", session - local %" PRId64 " ns", c->estimate_ns);
-        if (c->bound_ns >= 0)
-            mrd_buf_fmt(text, " +/- %" PRId64 " ns", c->bound_ns);
+        mrd_buf_str(text, mrd_catalog_text(cat, info->method));
+        mrd_buf_fmt(text, ", session - local %" PRId64 " ns", info->estimate_ns);
+        if (info->bound_ns >= 0)
+            mrd_buf_fmt(text, " +/- %" PRId64 " ns", info->bound_ns);
         else
             mrd_buf_text(text, ", bound unknown");
-        if (c->noise_ns >= 0)
-            mrd_buf_fmt(text, ", deviation %" PRId64 " ns", c->noise_ns);
-        mrd_buf_fmt(text, ", epochs %u, violations %" PRIu64, c->epochs, c->violations);
+        if (info->noise_ns >= 0)
+            mrd_buf_fmt(text, ", deviation %" PRId64 " ns", info->noise_ns);
+        mrd_buf_fmt(text, ", epochs %u, violations %" PRIu64, info->epochs, info->violations);
         snprintf(key, sizeof(key), "meridian.clock.%04zu", i);
-        pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
+        pf_attribute(&about->packet, key, (mrd_str){ (const char *) text->p, text->len });
     }
 }
 
 static size_t
-attr_processes(pf_about *s, mrd_buf *text, size_t attributes)
+attr_processes(pf_about *about, mrd_buf *text, size_t attributes)
 {
-    const mrd_catalog *cat = s->catalog;
+    const mrd_catalog *cat = about->catalog;
     size_t said = 0;
 
     for (size_t i = 0; i < mrd_catalog_processes(cat) && said < ABOUT_LIST_MAX; i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, (mrd_proc_id) i);
+        const mrd_process *process = mrd_catalog_borrow_process(cat, (mrd_proc_id) i);
         char key[64];
 
-        if (p->profile != s->profile)
+        if (process->profile != about->profile)
             continue;
         text->len = 0;
-        mrd_pf_rows_describe_process(cat, p, text);
+        mrd_pf_rows_describe_process(cat, process, text);
         snprintf(key, sizeof(key), "meridian.process.%04zu", said++);
-        pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
-        attributes = pf_attributes_split(s, attributes);
+        pf_attribute(&about->packet, key, (mrd_str){ (const char *) text->p, text->len });
+        attributes = pf_attributes_split(about, attributes);
     }
     return attributes;
 }
 
 /* Writes incomplete inputs, and sums over all of them. */
 static size_t
-attr_inputs(pf_about *s, mrd_buf *text, size_t attributes)
+attr_inputs(pf_about *about, mrd_buf *text, size_t attributes)
 {
     static const char *const states[] = { "ok", "incomplete", "failed", "skipped" };
-    const mrd_catalog *cat = s->catalog;
+    const mrd_catalog *cat = about->catalog;
     uint64_t dropped = 0, lost = 0, unfinished = 0, no_start = 0;
-    size_t n, said = 0;
-    const mrd_input *in = mrd_catalog_inputs(cat, &n);
+    size_t count, said = 0;
+    const mrd_input *in = mrd_catalog_inputs(cat, &count);
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < count; i++) {
         char key[64];
 
         dropped += in[i].dropped;
@@ -135,14 +135,14 @@ attr_inputs(pf_about *s, mrd_buf *text, size_t attributes)
         if (in[i].error != MRD_SID_EMPTY)
             mrd_buf_fmt(text, ": " MRD_STR_FMT, MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
         snprintf(key, sizeof(key), "meridian.input.%04zu", said++);
-        pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
-        attributes = pf_attributes_split(s, attributes);
+        pf_attribute(&about->packet, key, (mrd_str){ (const char *) text->p, text->len });
+        attributes = pf_attributes_split(about, attributes);
     }
-    mrd_pf_attribute_int(&s->packet, "meridian.inputs", (int64_t) n);
-    mrd_pf_attribute_int(&s->packet, "meridian.dropped", (int64_t) dropped);
-    mrd_pf_attribute_int(&s->packet, "meridian.lost_at_source", (int64_t) lost);
-    mrd_pf_attribute_int(&s->packet, "meridian.unfinished", (int64_t) unfinished);
-    mrd_pf_attribute_int(&s->packet, "meridian.ends_without_start", (int64_t) no_start);
+    mrd_pf_attribute_int(&about->packet, "meridian.inputs", (int64_t) count);
+    mrd_pf_attribute_int(&about->packet, "meridian.dropped", (int64_t) dropped);
+    mrd_pf_attribute_int(&about->packet, "meridian.lost_at_source", (int64_t) lost);
+    mrd_pf_attribute_int(&about->packet, "meridian.unfinished", (int64_t) unfinished);
+    mrd_pf_attribute_int(&about->packet, "meridian.ends_without_start", (int64_t) no_start);
     return attributes;
 }
 
@@ -197,17 +197,17 @@ mrd_pf_write_catalog(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile
 {
     mrd_buf text = { 0 }, packet = { 0 };
     mrd_out *out = NULL;
-    mrd_jw w;
+    mrd_jw jw;
 
     if (mrd_out_func(push_text, &text, "catalog", &out, NULL) != MRD_OK) {
         file->err = MRD_NOMEM;
         return;
     }
-    mrd_jw_init(&w, out, mrd_catalog_strings(cat), false);
-    mrd_jw_open(&w, '{');
-    mrd_catalog_json(&w, cat, profile, profile == 0 ? "system_profile" : "device_profile");
-    mrd_jw_close(&w, '}');
-    mrd_jw_fini(&w);
+    mrd_jw_init(&jw, out, mrd_catalog_strings(cat), false);
+    mrd_jw_open(&jw, '{');
+    mrd_catalog_json(&jw, cat, profile, profile == 0 ? "system_profile" : "device_profile");
+    mrd_jw_close(&jw, '}');
+    mrd_jw_fini(&jw);
     if (mrd_out_commit(out, NULL) != MRD_OK || text.err != MRD_OK)
         file->err = MRD_NOMEM;
     for (size_t at = 0; file->err == MRD_OK && at < text.len; at += CATALOG_CHUNK) {

@@ -50,84 +50,87 @@ mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
 }
 
 static inline void
-mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, mrd_ev_ns at, uint32_t order)
+mrd_pf_ends_set(const mrd_pf_ends *ends, uint32_t place, mrd_ev_ns at, uint32_t order)
 {
-    mrd_tournament_set(&e->tree, (size_t) e->cap + place, at.ns, (uint64_t) order << 32 | place,
-                       mrd_pf_ends_tie, NULL);
+    mrd_tournament_set(&ends->tree, (size_t) ends->cap + place, at.ns,
+                       (uint64_t) order << 32 | place, mrd_pf_ends_tie, NULL);
 }
 
 /* Doubles the slots. Returns false, without changes, if out of memory. */
 static inline bool
-mrd_pf_ends_grow(mrd_pf_ends *e)
+mrd_pf_ends_grow(mrd_pf_ends *ends)
 {
-    uint32_t cap = e->cap == 0 ? 8 : e->cap * 2, rows = e->cap, spares = rows;
+    uint32_t cap = ends->cap == 0 ? 8 : ends->cap * 2, rows = ends->cap, spares = rows;
     mrd_tournament tree = { 0 };
 
-    if (cap == 0 || !MRD_VEC_ROOM(e->begun, e->cap, rows, cap - e->cap) ||
-        !MRD_VEC_ROOM(e->spare, e->cap, spares, cap - e->cap) || !mrd_tournament_init(&tree, cap))
+    if (cap == 0 || !MRD_VEC_ROOM(ends->begun, ends->cap, rows, cap - ends->cap) ||
+        !MRD_VEC_ROOM(ends->spare, ends->cap, spares, cap - ends->cap) ||
+        !mrd_tournament_init(&tree, cap))
         return false;
     for (uint32_t i = 0; i < cap; i++) {
-        tree.key[cap + i] = i < e->cap ? e->tree.key[e->cap + i] : INT64_MAX - i;
-        tree.tag[cap + i] = i < e->cap ? e->tree.tag[e->cap + i] : i;
+        tree.key[cap + i] = i < ends->cap ? ends->tree.key[ends->cap + i] : INT64_MAX - i;
+        tree.tag[cap + i] = i < ends->cap ? ends->tree.tag[ends->cap + i] : i;
     }
     mrd_tournament_build(&tree, mrd_pf_ends_tie, NULL);
-    for (uint32_t i = 0; i < cap - e->cap; i++)
-        e->spare[i] = cap - 1 - i;
-    mrd_tournament_fini(&e->tree);
-    e->tree = tree;
-    e->cap = cap;
+    for (uint32_t i = 0; i < cap - ends->cap; i++)
+        ends->spare[i] = cap - 1 - i;
+    mrd_tournament_fini(&ends->tree);
+    ends->tree = tree;
+    ends->cap = cap;
     return true;
 }
 
 static inline void
-mrd_pf_ends_fini(mrd_pf_ends *e)
+mrd_pf_ends_fini(mrd_pf_ends *ends)
 {
-    mrd_tournament_fini(&e->tree);
-    free(e->begun);
-    free(e->spare);
-    *e = (mrd_pf_ends){ 0 };
+    mrd_tournament_fini(&ends->tree);
+    free(ends->begun);
+    free(ends->spare);
+    *ends = (mrd_pf_ends){ 0 };
 }
 
 /* Adds an end. Returns false if out of memory. */
 static inline bool
-mrd_pf_ends_put(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, const mrd_pf_begun *begun)
+mrd_pf_ends_put(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, const mrd_pf_begun *begun)
 {
     uint32_t place;
 
-    if (__builtin_expect(e->n == e->cap, 0) && !mrd_pf_ends_grow(e))
+    if (__builtin_expect(ends->n == ends->cap, 0) && !mrd_pf_ends_grow(ends))
         return false;
-    place = e->spare[e->cap - 1 - e->n++];
-    e->begun[place] = *begun;
-    mrd_pf_ends_set(e, place, at, order);
+    place = ends->spare[ends->cap - 1 - ends->n++];
+    ends->begun[place] = *begun;
+    mrd_pf_ends_set(ends, place, at, order);
     return true;
 }
 
 /* Returns true if an end is due at this time. */
 static inline bool
-mrd_pf_ends_due(const mrd_pf_ends *e, mrd_ev_ns at)
+mrd_pf_ends_due(const mrd_pf_ends *ends, mrd_ev_ns at)
 {
-    return e->n > 0 && e->tree.key[1] <= at.ns;
+    return ends->n > 0 && ends->tree.key[1] <= at.ns;
 }
 
 /* Returns the first end, which must exist. */
 static inline mrd_pf_end
-mrd_pf_ends_first(const mrd_pf_ends *e)
+mrd_pf_ends_first(const mrd_pf_ends *ends)
 {
-    uint64_t tag = e->tree.tag[1];
+    uint64_t tag = ends->tree.tag[1];
 
-    return (mrd_pf_end){ { e->tree.key[1] }, e->begun[(uint32_t) tag].row, (uint32_t) (tag >> 32) };
+    return (mrd_pf_end){ { ends->tree.key[1] },
+                         ends->begun[(uint32_t) tag].row,
+                         (uint32_t) (tag >> 32) };
 }
 
 /* Removes the first end, which must exist. */
 static inline mrd_pf_end
-mrd_pf_ends_take(mrd_pf_ends *e)
+mrd_pf_ends_take(mrd_pf_ends *ends)
 {
-    mrd_pf_end first = mrd_pf_ends_first(e);
-    uint32_t place = (uint32_t) e->tree.tag[1];
+    mrd_pf_end first = mrd_pf_ends_first(ends);
+    uint32_t place = (uint32_t) ends->tree.tag[1];
 
-    e->spare[e->cap - e->n--] = place;
-    mrd_tournament_set(&e->tree, (size_t) e->cap + place, INT64_MAX - place, place, mrd_pf_ends_tie,
-                       NULL);
+    ends->spare[ends->cap - ends->n--] = place;
+    mrd_tournament_set(&ends->tree, (size_t) ends->cap + place, INT64_MAX - place, place,
+                       mrd_pf_ends_tie, NULL);
     return first;
 }
 
@@ -136,32 +139,32 @@ mrd_pf_ends_take(mrd_pf_ends *e)
  * by mrd_pf_ends_name before its end is taken.
  */
 static inline mrd_pf_end
-mrd_pf_ends_replace(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)
+mrd_pf_ends_replace(mrd_pf_ends *ends, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)
 {
-    mrd_pf_end first = mrd_pf_ends_first(e);
+    mrd_pf_end first = mrd_pf_ends_first(ends);
 
-    *ret_place = (uint32_t) e->tree.tag[1];
-    mrd_pf_ends_set(e, *ret_place, at, order);
+    *ret_place = (uint32_t) ends->tree.tag[1];
+    mrd_pf_ends_set(ends, *ret_place, at, order);
     return first;
 }
 
 static inline void
-mrd_pf_ends_name(mrd_pf_ends *e, uint32_t place, const mrd_pf_begun *begun)
+mrd_pf_ends_name(mrd_pf_ends *ends, uint32_t place, const mrd_pf_begun *begun)
 {
-    e->begun[place] = *begun;
+    ends->begun[place] = *begun;
 }
 
 /* Gets an open span, in no order, for `place` from 0 to cap. Returns false if the slot is empty. */
 static inline bool
-mrd_pf_ends_open(const mrd_pf_ends *e, uint32_t place, mrd_pf_end *ret_end)
+mrd_pf_ends_open(const mrd_pf_ends *ends, uint32_t place, mrd_pf_end *ret_end)
 {
-    size_t leaf = (size_t) e->cap + place;
+    size_t leaf = (size_t) ends->cap + place;
 
-    if (e->tree.key[leaf] > MRD_PF_ENDS_BEFORE)
+    if (ends->tree.key[leaf] > MRD_PF_ENDS_BEFORE)
         return false;
-    *ret_end = (mrd_pf_end){ { e->tree.key[leaf] },
-                             e->begun[place].row,
-                             (uint32_t) (e->tree.tag[leaf] >> 32) };
+    *ret_end = (mrd_pf_end){ { ends->tree.key[leaf] },
+                             ends->begun[place].row,
+                             (uint32_t) (ends->tree.tag[leaf] >> 32) };
     return true;
 }
 

@@ -8,92 +8,92 @@
 #define PF_LEVEL 2
 
 mrd_err
-mrd_pf_file_init(mrd_pf_file *f, mrd_out *out, bool compress)
+mrd_pf_file_init(mrd_pf_file *file, mrd_out *out, bool compress)
 {
-    z_stream *z;
+    z_stream *stream;
 
-    *f = (mrd_pf_file){ .out = out };
-    if (!mrd_buf_room(&f->block, PF_BLOCK))
+    *file = (mrd_pf_file){ .out = out };
+    if (!mrd_buf_room(&file->block, PF_BLOCK))
         return MRD_NOMEM;
     if (!compress)
         return MRD_OK;
-    if ((z = calloc(1, sizeof(*z))) == NULL)
+    if ((stream = calloc(1, sizeof(*stream))) == NULL)
         return MRD_NOMEM;
-    if (deflateInit(z, PF_LEVEL) != Z_OK) {
-        free(z);
+    if (deflateInit(stream, PF_LEVEL) != Z_OK) {
+        free(stream);
         return MRD_NOMEM;
     }
-    f->deflate = z;
+    file->deflate = stream;
     return MRD_OK;
 }
 
 void
-mrd_pf_file_fini(mrd_pf_file *f)
+mrd_pf_file_fini(mrd_pf_file *file)
 {
-    if (f->deflate != NULL)
-        deflateEnd(f->deflate);
-    free(f->deflate);
-    mrd_buf_fini(&f->block);
-    mrd_buf_fini(&f->packed);
-    f->deflate = NULL;
+    if (file->deflate != NULL)
+        deflateEnd(file->deflate);
+    free(file->deflate);
+    mrd_buf_fini(&file->block);
+    mrd_buf_fini(&file->packed);
+    file->deflate = NULL;
 }
 
 /* Writes the block as one packet that contains packets. */
 static void
-file_flush_packed(mrd_pf_file *f)
+file_flush_packed(mrd_pf_file *file)
 {
-    z_stream *z = f->deflate;
-    size_t bound = deflateBound(z, f->block.len);
-    uint8_t head[2 * MRD_PB_VARINT_MAX + 2], *p = head, length[MRD_PB_VARINT_MAX];
+    z_stream *stream = file->deflate;
+    size_t bound = deflateBound(stream, file->block.len);
+    uint8_t head[2 * MRD_PB_VARINT_MAX + 2], *bytes = head, length[MRD_PB_VARINT_MAX];
     size_t inner;
 
-    mrd_buf_reset(&f->packed);
-    if (!mrd_buf_room(&f->packed, bound)) {
-        f->err = MRD_NOMEM;
+    mrd_buf_reset(&file->packed);
+    if (!mrd_buf_room(&file->packed, bound)) {
+        file->err = MRD_NOMEM;
         return;
     }
-    deflateReset(z);
-    z->next_in = f->block.p;
-    z->avail_in = (uInt) f->block.len;
-    z->next_out = f->packed.p;
-    z->avail_out = (uInt) bound;
-    if (deflate(z, Z_FINISH) != Z_STREAM_END) {
-        f->err = MRD_IO;
+    deflateReset(stream);
+    stream->next_in = file->block.p;
+    stream->avail_in = (uInt) file->block.len;
+    stream->next_out = file->packed.p;
+    stream->avail_out = (uInt) bound;
+    if (deflate(stream, Z_FINISH) != Z_STREAM_END) {
+        file->err = MRD_IO;
         return;
     }
-    f->packed.len = bound - z->avail_out;
-    inner = (size_t) (mrd_pb_varint(length, f->packed.len) - length) + f->packed.len +
+    file->packed.len = bound - stream->avail_out;
+    inner = (size_t) (mrd_pb_varint(length, file->packed.len) - length) + file->packed.len +
             (PF_COMPRESSED >= 0x80 ? 2 : 1);
-    p = mrd_pb_varint(p, PF_TRACE_PACKET);
-    p = mrd_pb_varint(p, inner);
-    p = mrd_pb_varint(p, PF_COMPRESSED);
-    p = mrd_pb_varint(p, f->packed.len);
-    mrd_out_add(f->out, head, (size_t) (p - head));
-    mrd_out_add(f->out, f->packed.p, f->packed.len);
+    bytes = mrd_pb_varint(bytes, PF_TRACE_PACKET);
+    bytes = mrd_pb_varint(bytes, inner);
+    bytes = mrd_pb_varint(bytes, PF_COMPRESSED);
+    bytes = mrd_pb_varint(bytes, file->packed.len);
+    mrd_out_add(file->out, head, (size_t) (bytes - head));
+    mrd_out_add(file->out, file->packed.p, file->packed.len);
 }
 
 void
-mrd_pf_file_flush(mrd_pf_file *f)
+mrd_pf_file_flush(mrd_pf_file *file)
 {
-    if (f->block.len == 0)
+    if (file->block.len == 0)
         return;
-    f->raw += f->block.len;
-    if (f->deflate != NULL)
-        file_flush_packed(f);
+    file->raw += file->block.len;
+    if (file->deflate != NULL)
+        file_flush_packed(file);
     else
-        mrd_out_add(f->out, f->block.p, f->block.len);
-    mrd_buf_reset(&f->block);
+        mrd_out_add(file->out, file->block.p, file->block.len);
+    mrd_buf_reset(&file->block);
 }
 
 void
-mrd_pf_packet(mrd_pf_file *f, const mrd_buf *body)
+mrd_pf_packet(mrd_pf_file *file, const mrd_buf *body)
 {
-    uint8_t *p = mrd_pf_packet_room(f, body->len);
+    uint8_t *p = mrd_pf_packet_room(file, body->len);
 
     if (body->err != MRD_OK)
-        f->err = body->err;
+        file->err = body->err;
     if (p == NULL || body->err != MRD_OK)
         return;
     memcpy(p, body->p, body->len);
-    mrd_pf_did(f, p + body->len);
+    mrd_pf_did(file, p + body->len);
 }

@@ -20,37 +20,37 @@ typedef struct {
 } mrd_pf_file;
 
 /* Errors: NOMEM. mrd_pf_file_fini may be called on a zeroed or failed file, and writes nothing. */
-mrd_err mrd_pf_file_init(mrd_pf_file *f, mrd_out *out, bool compress);
-void mrd_pf_file_fini(mrd_pf_file *f);
+mrd_err mrd_pf_file_init(mrd_pf_file *file, mrd_out *out, bool compress);
+void mrd_pf_file_fini(mrd_pf_file *file);
 /* Passes the block to the output. */
-void mrd_pf_file_flush(mrd_pf_file *f);
+void mrd_pf_file_flush(mrd_pf_file *file);
 
-/* Returns room for `len` bytes of complete packets. NULL if out of memory, which sets f->err. */
+/* Returns room for `len` bytes of complete packets. NULL if out of memory, which sets file->err. */
 static inline uint8_t *
-mrd_pf_room(mrd_pf_file *f, size_t len)
+mrd_pf_room(mrd_pf_file *file, size_t len)
 {
-    if (__builtin_expect(f->block.len + len > PF_BLOCK, 0)) {
-        mrd_pf_file_flush(f);
-        if (!mrd_buf_room(&f->block, len > PF_BLOCK ? len : PF_BLOCK)) {
-            f->err = MRD_NOMEM;
+    if (__builtin_expect(file->block.len + len > PF_BLOCK, 0)) {
+        mrd_pf_file_flush(file);
+        if (!mrd_buf_room(&file->block, len > PF_BLOCK ? len : PF_BLOCK)) {
+            file->err = MRD_NOMEM;
             return NULL;
         }
     }
-    return f->block.p + f->block.len;
+    return file->block.p + file->block.len;
 }
 
 static inline void
-mrd_pf_did(mrd_pf_file *f, const uint8_t *end)
+mrd_pf_did(mrd_pf_file *file, const uint8_t *end)
 {
-    f->block.len = (size_t) (end - f->block.p);
+    file->block.len = (size_t) (end - file->block.p);
 }
 
 /* Writes the head of a packet. The caller then writes its body, which must have this length. Errors
  * as mrd_pf_room. */
 static inline uint8_t *
-mrd_pf_packet_room(mrd_pf_file *f, size_t body)
+mrd_pf_packet_room(mrd_pf_file *file, size_t body)
 {
-    uint8_t *p = mrd_pf_room(f, body + 2 * MRD_PB_VARINT_MAX);
+    uint8_t *p = mrd_pf_room(file, body + 2 * MRD_PB_VARINT_MAX);
 
     if (p != NULL) {
         *p++ = PF_TRACE_PACKET;
@@ -60,6 +60,6 @@ mrd_pf_packet_room(mrd_pf_file *f, size_t body)
 }
 
 /* Adds one packet with this body. */
-void mrd_pf_packet(mrd_pf_file *f, const mrd_buf *body);
+void mrd_pf_packet(mrd_pf_file *file, const mrd_buf *body);
 
 #endif

@@ -57,12 +57,12 @@ typedef struct {
 /* Add a point. `order` is the order of the point's span, `ends` is as in mrd_flow. Both return the
  * id for the file; for a start with several ends, the id of the last end. mrd_pf_flows_point
  * returns 0 if the arrow has not started. */
-uint64_t mrd_pf_flows_start(mrd_pf_flows *f, uint64_t id, uint32_t order, uint32_t ends);
-uint64_t mrd_pf_flows_point(mrd_pf_flows *f, uint64_t id, bool end);
+uint64_t mrd_pf_flows_start(mrd_pf_flows *flows, uint64_t id, uint32_t order, uint32_t ends);
+uint64_t mrd_pf_flows_point(mrd_pf_flows *flows, uint64_t id, bool end);
 /* Defers the end of this arrow to the END of span `order`. */
-void mrd_pf_flows_defer(mrd_pf_flows *f, uint64_t id, uint32_t order);
+void mrd_pf_flows_defer(mrd_pf_flows *flows, uint64_t id, uint32_t order);
 /* Returns one flow that was deferred to this END, 0 if there are no more. */
-uint64_t mrd_pf_flows_due(mrd_pf_flows *f, uint32_t order);
-void mrd_pf_flows_fini(mrd_pf_flows *f);
+uint64_t mrd_pf_flows_due(mrd_pf_flows *flows, uint32_t order);
+void mrd_pf_flows_fini(mrd_pf_flows *flows);
 
 #endif

@@ -38,15 +38,15 @@ mrd_pf_names_again(mrd_pf_names *names)
 
 /* Returns at most max bytes, cut between characters. */
 static mrd_str
-text_cut(mrd_pf_names *names, mrd_str s, size_t max)
+text_cut(mrd_pf_names *names, mrd_str str, size_t max)
 {
-    if (s.len <= max)
-        return s;
+    if (str.len <= max)
+        return str;
     names->cut++;
-    s.len = max;
-    while (s.len > 0 && ((unsigned char) s.p[s.len] & 0xc0) == 0x80)
-        s.len--;
-    return s;
+    str.len = max;
+    while (str.len > 0 && ((unsigned char) str.p[str.len] & 0xc0) == 0x80)
+        str.len--;
+    return str;
 }
 
 static bool
@@ -79,7 +79,7 @@ static void
 arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mrd_pb_field mark)
 {
     size_t body;
-    uint8_t *p;
+    uint8_t *bytes;
 
     if (text.len > MRD_PF_TEXT_MAX)
         mark = 0; /* a part of JSON is text */
@@ -87,13 +87,13 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
     body = mrd_pb_field_len(key) + mrd_pb_bytes_len(text.len) + mrd_pb_field_len(mark);
     if (!mrd_buf_room(event, body + 2 * MRD_PB_VARINT_MAX + sizeof(mark)))
         return;
-    p = event->p + event->len;
-    *p++ = PF_EVENT_ANNOTATION;
-    p = mrd_pb_varint(p, body);
-    p = mrd_pb_put_field(p, key);
-    p = mrd_pb_put_bytes(p, PF_ARG_STRING, text.p, text.len);
-    p = mrd_pb_put_field(p, mark);
-    event->len = (size_t) (p - event->p);
+    bytes = event->p + event->len;
+    *bytes++ = PF_EVENT_ANNOTATION;
+    bytes = mrd_pb_varint(bytes, body);
+    bytes = mrd_pb_put_field(bytes, key);
+    bytes = mrd_pb_put_bytes(bytes, PF_ARG_STRING, text.p, text.len);
+    bytes = mrd_pb_put_field(bytes, mark);
+    event->len = (size_t) (bytes - event->p);
 }
 
 /* A value of at most ten bytes: the annotation is shorter than 128, so its length takes one
@@ -101,18 +101,18 @@ arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text, mr
 static void
 arg_small(mrd_buf *event, mrd_pb_field key, uint32_t tag, uint64_t v)
 {
-    uint8_t *p, *length;
+    uint8_t *bytes, *length;
 
     if (!mrd_buf_room(event, 32))
         return;
-    p = event->p + event->len;
-    *p++ = PF_EVENT_ANNOTATION;
-    length = p++;
-    p = mrd_pb_put_field(p, key);
-    p = mrd_pb_varint(p, tag);
-    p = (tag & 7) == PF_FIXED64 ? mrd_pb_fixed64(p, v) : mrd_pb_varint(p, v);
-    *length = (uint8_t) (p - length - 1);
-    event->len = (size_t) (p - event->p);
+    bytes = event->p + event->len;
+    *bytes++ = PF_EVENT_ANNOTATION;
+    length = bytes++;
+    bytes = mrd_pb_put_field(bytes, key);
+    bytes = mrd_pb_varint(bytes, tag);
+    bytes = (tag & 7) == PF_FIXED64 ? mrd_pb_fixed64(bytes, v) : mrd_pb_varint(bytes, v);
+    *length = (uint8_t) (bytes - length - 1);
+    event->len = (size_t) (bytes - event->p);
 }
 
 static void

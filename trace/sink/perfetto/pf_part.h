@@ -8,19 +8,19 @@
 
 #include "trace/sink/perfetto/pf_state.h"
 
-/* Sets s->out, the output of the file. s->env must be set. Errors: NOMEM, IO. */
-mrd_err mrd_pf_part_init(mrd_pf *s);
-/* Begins the first file at s->now, which is `session` in session time. */
-void mrd_pf_part_begin(mrd_pf *s, mrd_ev_ns session);
+/* Sets pf->out, the output of the file. pf->env must be set. Errors: NOMEM, IO. */
+mrd_err mrd_pf_part_init(mrd_pf *pf);
+/* Begins the first file at pf->now, which is `session` in session time. */
+void mrd_pf_part_begin(mrd_pf *pf, mrd_ev_ns session);
 /* Continues in another file. Its first event is at this time, after all earlier ones, and ends up
- * to it must have been written. Failures are in s->err and s->why. */
-void mrd_pf_part_cut(mrd_pf *s, mrd_ev_ns session, mrd_ev_ns at);
+ * to it must have been written. Failures are in pf->err and pf->why. */
+void mrd_pf_part_cut(mrd_pf *pf, mrd_ev_ns session, mrd_ev_ns at);
 /* Completes the last file. Errors: NOMEM, IO. */
-mrd_err mrd_pf_part_finish(mrd_pf *s);
+mrd_err mrd_pf_part_finish(mrd_pf *pf);
 /* Ends the trace. If `whole`, the files after the first appear, with their index. Otherwise they
  * are removed. Frees the memory of init. Errors: IO, FULL. */
-mrd_err mrd_pf_part_fini(mrd_pf *s, bool whole);
+mrd_err mrd_pf_part_fini(mrd_pf *pf, bool whole);
 /* Begins the event of a loss, with its name. */
-void mrd_pf_begin_loss(mrd_pf *s, const mrd_pf_begun *loss);
+void mrd_pf_begin_loss(mrd_pf *pf, const mrd_pf_begun *loss);
 
 #endif

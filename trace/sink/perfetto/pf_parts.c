@@ -51,82 +51,83 @@ last_name(const char *path)
 
 /* Returns the name of the first part. In an archive this is the name of a finished profile. */
 static const char *
-first_name(const mrd_pf_parts *p)
+first_name(const mrd_pf_parts *parts)
 {
-    return p->archive != NULL ? "system_profile" SUFFIX : p->env->path;
+    return parts->archive != NULL ? "system_profile" SUFFIX : parts->env->path;
 }
 
 bool
-mrd_pf_parts_can(const mrd_pf_parts *p)
+mrd_pf_parts_can(const mrd_pf_parts *parts)
 {
-    return p->archive != NULL || p->env->path != NULL;
+    return parts->archive != NULL || parts->env->path != NULL;
 }
 
 /* Opens a file of the archive. */
 static mrd_err
-archive_open(mrd_pf_parts *p, const char *name, mrd_out **ret_out, mrd_why *why)
+archive_open(mrd_pf_parts *parts, const char *name, mrd_out **ret_out, mrd_why *why)
 {
-    mrd_err err = mrd_outdir_open(p->archive, name, &p->file, why);
+    mrd_err err = mrd_outdir_open(parts->archive, name, &parts->file, why);
 
     if (err == MRD_OK)
-        *ret_out = mrd_outdir_out(p->file);
+        *ret_out = mrd_outdir_out(parts->file);
     return err;
 }
 
 static mrd_err
-archive_done(mrd_pf_parts *p, uint64_t *ret_size, mrd_why *why)
+archive_done(mrd_pf_parts *parts, uint64_t *ret_size, mrd_why *why)
 {
-    mrd_outdir_file *file = p->file;
+    mrd_outdir_file *file = parts->file;
     char hex[MRD_SHA256_HEX];
 
-    p->file = NULL;
+    parts->file = NULL;
     return mrd_outdir_done(file, hex, ret_size, why);
 }
 
 mrd_err
-mrd_pf_parts_init(mrd_pf_parts *p, const mrd_sink_env *env, mrd_out **ret_out, mrd_why *why)
+mrd_pf_parts_init(mrd_pf_parts *parts, const mrd_sink_env *env, mrd_out **ret_out, mrd_why *why)
 {
     mrd_err err;
 
-    *p = (mrd_pf_parts){ .env = env, .list = mrd_json_new_array() };
+    *parts = (mrd_pf_parts){ .env = env, .list = mrd_json_new_array() };
     *ret_out = env->out;
-    if (p->list == NULL)
+    if (parts->list == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
     if (env->path != NULL || !env->options->archive)
         return MRD_OK;
-    if ((err = mrd_outdir_tar(env->out, &p->archive, why)) != MRD_OK)
+    if ((err = mrd_outdir_tar(env->out, &parts->archive, why)) != MRD_OK)
         return err;
-    return archive_open(p, first_name(p), ret_out, why);
+    return archive_open(parts, first_name(parts), ret_out, why);
 }
 
 void
-mrd_pf_parts_fini(mrd_pf_parts *p)
+mrd_pf_parts_fini(mrd_pf_parts *parts)
 {
-    for (size_t i = 0; i < p->n; i++)
-        mrd_out_abort(p->more[i]);
-    free(p->more);
-    mrd_outdir_drop(p->file);
-    mrd_outdir_close(p->archive, false);
-    mrd_json_free(p->list);
-    *p = (mrd_pf_parts){ 0 };
+    for (size_t i = 0; i < parts->n; i++)
+        mrd_out_abort(parts->more[i]);
+    free(parts->more);
+    mrd_outdir_drop(parts->file);
+    mrd_outdir_close(parts->archive, false);
+    mrd_json_free(parts->list);
+    *parts = (mrd_pf_parts){ 0 };
 }
 
 /* Lists the nodes of a part without duplicates, in the order of their processes. */
 static mrd_json *
-nodes_of(const mrd_pf_parts *p, const mrd_pf_part *part)
+nodes_of(const mrd_pf_parts *parts, const mrd_pf_part *part)
 {
-    const mrd_catalog *cat = p->env->catalog;
+    const mrd_catalog *cat = parts->env->catalog;
     size_t tracks = mrd_catalog_tracks(cat), n = mrd_catalog_processes(cat), said = 0;
     uint8_t *has = calloc(mrd_strtab_count(mrd_catalog_strings(cat)) + 1, 1);
     mrd_json *list = mrd_json_new_array();
 
-    for (mrd_track_id t = 0; has != NULL && t < tracks; t++) {
-        if (part->seen[t])
-            has[mrd_catalog_borrow_process(cat, mrd_catalog_borrow_track(cat, t)->process)
+    for (mrd_track_id id = 0; has != NULL && id < tracks; id++) {
+        if (part->seen[id])
+            has[mrd_catalog_borrow_process(cat, mrd_catalog_borrow_track(cat, id)->process)
                     ->instance_id] = 1;
     }
-    for (mrd_proc_id i = 0; has != NULL && i < n && said < NODES_MAX; i++) {
-        mrd_sid node = mrd_catalog_borrow_process(cat, i)->instance_id;
+    for (mrd_proc_id process_id = 0; has != NULL && process_id < n && said < NODES_MAX;
+         process_id++) {
+        mrd_sid node = mrd_catalog_borrow_process(cat, process_id)->instance_id;
 
         if (node == MRD_SID_EMPTY || !has[node])
             continue;
@@ -139,71 +140,71 @@ nodes_of(const mrd_pf_parts *p, const mrd_pf_part *part)
 }
 
 mrd_err
-mrd_pf_parts_end(mrd_pf_parts *p, mrd_out *out, const mrd_pf_part *part, mrd_why *why)
+mrd_pf_parts_end(mrd_pf_parts *parts, mrd_out *out, const mrd_pf_part *part, mrd_why *why)
 {
-    mrd_json *o = mrd_json_new_object();
+    mrd_json *json = mrd_json_new_object();
     uint64_t size = mrd_out_size(out);
     mrd_buf name = { 0 };
     mrd_err err = MRD_OK;
 
-    mrd_pf_part_path(last_name(first_name(p) == NULL ? "" : first_name(p)),
-                     mrd_json_size(p->list) + 1, &name);
-    if (p->archive != NULL)
-        err = archive_done(p, &size, why);
-    else if (p->n > 0)
+    mrd_pf_part_path(last_name(first_name(parts) == NULL ? "" : first_name(parts)),
+                     mrd_json_size(parts->list) + 1, &name);
+    if (parts->archive != NULL)
+        err = archive_done(parts, &size, why);
+    else if (parts->n > 0)
         mrd_out_seal(out);
-    mrd_json_set(o, "file", mrd_json_new_str(mrd_buf_cstr(&name)));
-    mrd_json_set(o, "bytes", mrd_json_new_int((int64_t) size));
-    mrd_json_set(o, "begin_ns", mrd_json_new_int(part->first.ns));
-    mrd_json_set(o, "last_ns", mrd_json_new_int(part->last.ns));
-    mrd_json_set(o, "cut_ns", mrd_json_new_int(part->until.ns));
-    mrd_json_set(o, "events", mrd_json_new_int((int64_t) part->events));
-    mrd_json_set(o, "spans", mrd_json_new_int((int64_t) part->spans));
-    mrd_json_set(o, "repeated", mrd_json_new_int((int64_t) part->repeated));
-    mrd_json_set(o, "nodes", nodes_of(p, part));
-    p->events += part->events;
+    mrd_json_set(json, "file", mrd_json_new_str(mrd_buf_cstr(&name)));
+    mrd_json_set(json, "bytes", mrd_json_new_int((int64_t) size));
+    mrd_json_set(json, "begin_ns", mrd_json_new_int(part->first.ns));
+    mrd_json_set(json, "last_ns", mrd_json_new_int(part->last.ns));
+    mrd_json_set(json, "cut_ns", mrd_json_new_int(part->until.ns));
+    mrd_json_set(json, "events", mrd_json_new_int((int64_t) part->events));
+    mrd_json_set(json, "spans", mrd_json_new_int((int64_t) part->spans));
+    mrd_json_set(json, "repeated", mrd_json_new_int((int64_t) part->repeated));
+    mrd_json_set(json, "nodes", nodes_of(parts, part));
+    parts->events += part->events;
     mrd_buf_fini(&name);
-    if (mrd_json_append(p->list, o) != MRD_OK && err == MRD_OK)
+    if (mrd_json_append(parts->list, json) != MRD_OK && err == MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
     return err;
 }
 
 mrd_err
-mrd_pf_parts_next(mrd_pf_parts *p, mrd_out **ret_out, mrd_why *why)
+mrd_pf_parts_next(mrd_pf_parts *parts, mrd_out **ret_out, mrd_why *why)
 {
     mrd_buf name = { 0 };
     mrd_err err;
 
-    mrd_pf_part_path(first_name(p), mrd_json_size(p->list) + 1, &name);
-    if (name.err != MRD_OK || !MRD_VEC_ROOM(p->more, p->n, p->cap, 1))
+    mrd_pf_part_path(first_name(parts), mrd_json_size(parts->list) + 1, &name);
+    if (name.err != MRD_OK || !MRD_VEC_ROOM(parts->more, parts->n, parts->cap, 1))
         err = mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
-    else if (p->archive != NULL)
-        err = archive_open(p, mrd_buf_cstr(&name), ret_out, why);
+    else if (parts->archive != NULL)
+        err = archive_open(parts, mrd_buf_cstr(&name), ret_out, why);
     else {
         mrd_remove_parts_of(mrd_buf_cstr(&name));
-        if ((err = mrd_out_file(mrd_buf_cstr(&name), &p->more[p->n], why)) == MRD_OK)
-            *ret_out = p->more[p->n++];
+        if ((err = mrd_out_file(mrd_buf_cstr(&name), &parts->more[parts->n], why)) == MRD_OK)
+            *ret_out = parts->more[parts->n++];
     }
     mrd_buf_fini(&name);
     return err;
 }
 
 static mrd_err
-index_text(mrd_pf_parts *p, mrd_buf *to, mrd_why *why)
+index_text(mrd_pf_parts *parts, mrd_buf *to, mrd_why *why)
 {
     mrd_json *doc = mrd_json_new_object();
 
     mrd_json_set(doc, "format", mrd_json_new_str("meridian-perfetto-parts"));
     mrd_json_set(doc, "version", mrd_json_new_int(1));
     mrd_json_set(doc, "split_by", mrd_json_new_str("time"));
-    mrd_json_set(doc, "limit_bytes", mrd_json_new_int((int64_t) p->env->options->split));
-    mrd_json_set(doc, "events", mrd_json_new_int((int64_t) p->events));
+    mrd_json_set(doc, "limit_bytes", mrd_json_new_int((int64_t) parts->env->options->split));
+    mrd_json_set(doc, "events", mrd_json_new_int((int64_t) parts->events));
     mrd_json_set(doc, "how",
                  mrd_json_new_str(
                      "each part opens alone: meridian open FILE; what a part repeats of earlier "
                      "ones has the argument " MRD_PF_CONTINUED));
-    mrd_json_set(doc, "parts", p->list);
-    p->list = NULL;
+    mrd_json_set(doc, "parts", parts->list);
+    parts->list = NULL;
     mrd_json_write(doc, true, to);
     mrd_buf_byte(to, '\n');
     mrd_json_free(doc);
@@ -258,39 +259,39 @@ mrd_pf_parts_stale(const char *path, size_t parts)
 }
 
 static mrd_err
-commit_archive(mrd_pf_parts *p, const mrd_buf *text, mrd_why *why)
+commit_archive(mrd_pf_parts *parts, const mrd_buf *text, mrd_why *why)
 {
     mrd_out *out;
     uint64_t size;
     mrd_buf name = { 0 };
     mrd_err err;
 
-    mrd_pf_index_path(first_name(p), &name);
-    if ((err = archive_open(p, mrd_buf_cstr(&name), &out, why)) == MRD_OK) {
+    mrd_pf_index_path(first_name(parts), &name);
+    if ((err = archive_open(parts, mrd_buf_cstr(&name), &out, why)) == MRD_OK) {
         mrd_out_add(out, text->p, text->len);
-        err = archive_done(p, &size, why);
+        err = archive_done(parts, &size, why);
     }
     if (err == MRD_OK) {
-        mrd_outdir_close(p->archive, true);
-        p->archive = NULL;
+        mrd_outdir_close(parts->archive, true);
+        parts->archive = NULL;
     }
     mrd_buf_fini(&name);
     return err;
 }
 
 static mrd_err
-commit_files(mrd_pf_parts *p, const mrd_buf *text, mrd_why *why)
+commit_files(mrd_pf_parts *parts, const mrd_buf *text, mrd_why *why)
 {
     mrd_buf name = { 0 };
     mrd_err err = MRD_OK;
 
-    mrd_pf_parts_stale(p->env->path, p->n + 1);
-    for (size_t i = 0; i < p->n && err == MRD_OK; i++) {
-        err = mrd_out_commit(p->more[i], why);
-        p->more[i] = NULL;
+    mrd_pf_parts_stale(parts->env->path, parts->n + 1);
+    for (size_t i = 0; i < parts->n && err == MRD_OK; i++) {
+        err = mrd_out_commit(parts->more[i], why);
+        parts->more[i] = NULL;
     }
-    mrd_pf_index_path(p->env->path, &name);
-    if (err == MRD_OK && p->n > 0)
+    mrd_pf_index_path(parts->env->path, &name);
+    if (err == MRD_OK && parts->n > 0)
         err = name.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "perfetto output")
                                  : mrd_write_file(mrd_buf_cstr(&name),
                                                   (mrd_bytes){ text->p, text->len }, 0666, why);
@@ -299,15 +300,16 @@ commit_files(mrd_pf_parts *p, const mrd_buf *text, mrd_why *why)
 }
 
 mrd_err
-mrd_pf_parts_commit(mrd_pf_parts *p, mrd_why *why)
+mrd_pf_parts_commit(mrd_pf_parts *parts, mrd_why *why)
 {
     mrd_buf text = { 0 };
     mrd_err err;
 
-    if (!mrd_pf_parts_can(p))
+    if (!mrd_pf_parts_can(parts))
         return MRD_OK;
-    if ((err = index_text(p, &text, why)) == MRD_OK)
-        err = p->archive != NULL ? commit_archive(p, &text, why) : commit_files(p, &text, why);
+    if ((err = index_text(parts, &text, why)) == MRD_OK)
+        err = parts->archive != NULL ? commit_archive(parts, &text, why)
+                                     : commit_files(parts, &text, why);
     mrd_buf_fini(&text);
     return err;
 }

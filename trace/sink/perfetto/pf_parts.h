@@ -53,17 +53,17 @@ void mrd_pf_parts_stale(const char *path, size_t parts);
 
 /* Gets the output of the first part. Errors: NOMEM, IO. mrd_pf_parts_fini may be called on a zeroed
  * one, and removes uncommitted files. */
-mrd_err mrd_pf_parts_init(mrd_pf_parts *p, const mrd_sink_env *env, mrd_out **ret_out,
+mrd_err mrd_pf_parts_init(mrd_pf_parts *parts, const mrd_sink_env *env, mrd_out **ret_out,
                           mrd_why *why);
-void mrd_pf_parts_fini(mrd_pf_parts *p);
+void mrd_pf_parts_fini(mrd_pf_parts *parts);
 /* Returns true if there can be another part. */
-bool mrd_pf_parts_can(const mrd_pf_parts *p);
+bool mrd_pf_parts_can(const mrd_pf_parts *parts);
 /* Completes the part that was written to `out`. */
-mrd_err mrd_pf_parts_end(mrd_pf_parts *p, mrd_out *out, const mrd_pf_part *part, mrd_why *why);
+mrd_err mrd_pf_parts_end(mrd_pf_parts *parts, mrd_out *out, const mrd_pf_part *part, mrd_why *why);
 /* Begins the next part and gets its output. */
-mrd_err mrd_pf_parts_next(mrd_pf_parts *p, mrd_out **ret_out, mrd_why *why);
+mrd_err mrd_pf_parts_next(mrd_pf_parts *parts, mrd_out **ret_out, mrd_why *why);
 /* After all parts: lets the parts after the first appear, then the index. The caller commits the
  * first part. */
-mrd_err mrd_pf_parts_commit(mrd_pf_parts *p, mrd_why *why);
+mrd_err mrd_pf_parts_commit(mrd_pf_parts *parts, mrd_why *why);
 
 #endif

@@ -46,22 +46,23 @@ open_descriptor(tables *t)
 static void
 write_process(tables *t, mrd_proc_id id)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(t->catalog, id);
+    const mrd_process *process = mrd_catalog_borrow_process(t->catalog, id);
     int64_t next = t->next_pid;
     size_t row, part;
 
     t->pid[id] = (int32_t) number_of(
-        t, &t->pids, (p->flags & MRD_PROC_NO_PID) != 0 ? 0 : p->process_id, MRD_PF_PID_FREE, &next);
+        t, &t->pids, (process->flags & MRD_PROC_NO_PID) != 0 ? 0 : process->process_id,
+        MRD_PF_PID_FREE, &next);
     t->next_pid = (int32_t) next;
     t->name.len = 0; /* drop the text of the failure */
-    if (p->rank != MRD_NONE)
-        mrd_buf_fmt(&t->name, "rank %lld, ", (long long) p->rank);
-    mrd_buf_str(&t->name, mrd_catalog_text(t->catalog, p->instance_id));
-    if ((p->flags & (MRD_PROC_NO_PID | MRD_PROC_NODE)) == 0)
-        mrd_buf_fmt(&t->name, " pid %lld", (long long) p->process_id);
-    if (p->name != MRD_SID_EMPTY) {
+    if (process->rank != MRD_NONE)
+        mrd_buf_fmt(&t->name, "rank %lld, ", (long long) process->rank);
+    mrd_buf_str(&t->name, mrd_catalog_text(t->catalog, process->instance_id));
+    if ((process->flags & (MRD_PROC_NO_PID | MRD_PROC_NODE)) == 0)
+        mrd_buf_fmt(&t->name, " pid %lld", (long long) process->process_id);
+    if (process->name != MRD_SID_EMPTY) {
         mrd_buf_text(&t->name, ": ");
-        mrd_buf_str(&t->name, mrd_catalog_text(t->catalog, p->name));
+        mrd_buf_str(&t->name, mrd_catalog_text(t->catalog, process->name));
     }
     row = open_descriptor(t);
     part = mrd_pb_open(&t->packet, PF_TRACK_PROCESS);
@@ -106,10 +107,10 @@ mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profi
 
     if (t.pid == NULL)
         return MRD_NOMEM;
-    for (mrd_track_id i = 0; i < mrd_catalog_tracks(cat); i++) {
-        const mrd_track *track = mrd_catalog_borrow_track(cat, i);
+    for (mrd_track_id id = 0; id < mrd_catalog_tracks(cat); id++) {
+        const mrd_track *track = mrd_catalog_borrow_track(cat, id);
 
-        if (mrd_catalog_profile_of(cat, i) != profile)
+        if (mrd_catalog_profile_of(cat, id) != profile)
             continue;
         if (t.pid[track->process] == 0)
             write_process(&t, track->process);
@@ -179,11 +180,11 @@ mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, co
 {
     mrd_pf_identity_row *row = &of->rows[ev->track];
     unsigned said = says(of, ev);
-    const mrd_track *t;
-    const mrd_process *p;
+    const mrd_track *track;
+    const mrd_process *process;
     size_t start = event->len, len;
     mrd_arg args[4];
-    uint32_t n = 0;
+    uint32_t count = 0;
 
     if (said == 0 && row->made) {
         if (mrd_buf_room(event, sizeof(row->bytes))) {
@@ -193,17 +194,19 @@ mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, co
         }
         return;
     }
-    t = mrd_catalog_borrow_track(of->catalog, ev->track);
-    p = mrd_catalog_borrow_process(of->catalog, t->process);
-    if (p->instance_id != MRD_SID_EMPTY && !(said & SAYS_INSTANCE))
-        args[n++] = (mrd_arg){ .key = of->instance, .type = MRD_ARG_STR, .v.sid = p->instance_id };
-    if ((p->flags & (MRD_PROC_NO_PID | MRD_PROC_NODE)) == 0 && !(said & SAYS_PROCESS))
-        args[n++] = (mrd_arg){ .key = of->process, .type = MRD_ARG_INT, .v.i = p->process_id };
-    if (t->lnc_idx != MRD_NONE && !(said & SAYS_CORE))
-        args[n++] = (mrd_arg){ .key = of->core, .type = MRD_ARG_INT, .v.i = t->lnc_idx };
-    if (p->rank != MRD_NONE && !(said & SAYS_RANK))
-        args[n++] = (mrd_arg){ .key = of->rank, .type = MRD_ARG_INT, .v.i = p->rank };
-    mrd_pf_args(names, event, args, n);
+    track = mrd_catalog_borrow_track(of->catalog, ev->track);
+    process = mrd_catalog_borrow_process(of->catalog, track->process);
+    if (process->instance_id != MRD_SID_EMPTY && !(said & SAYS_INSTANCE))
+        args[count++] =
+            (mrd_arg){ .key = of->instance, .type = MRD_ARG_STR, .v.sid = process->instance_id };
+    if ((process->flags & (MRD_PROC_NO_PID | MRD_PROC_NODE)) == 0 && !(said & SAYS_PROCESS))
+        args[count++] =
+            (mrd_arg){ .key = of->process, .type = MRD_ARG_INT, .v.i = process->process_id };
+    if (track->lnc_idx != MRD_NONE && !(said & SAYS_CORE))
+        args[count++] = (mrd_arg){ .key = of->core, .type = MRD_ARG_INT, .v.i = track->lnc_idx };
+    if (process->rank != MRD_NONE && !(said & SAYS_RANK))
+        args[count++] = (mrd_arg){ .key = of->rank, .type = MRD_ARG_INT, .v.i = process->rank };
+    mrd_pf_args(names, event, args, count);
     len = event->len - start;
     if (said != 0 || len > sizeof(row->bytes) || event->err != MRD_OK || names->err != MRD_OK)
         return;

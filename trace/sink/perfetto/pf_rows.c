@@ -20,54 +20,57 @@ static int
 by_primary(const void *a, const void *b, void *self)
 {
     const mrd_pf_rows *rows = self;
-    const row_key *x = a, *y = b;
-    int order = mrd_group_order(rows->catalog, rows->primary, x->id, y->id);
+    const row_key *key = a, *y = b;
+    int order = mrd_group_order(rows->catalog, rows->primary, key->id, y->id);
 
-    return order != 0 ? order : mrd_i64_order(x->id, y->id);
+    return order != 0 ? order : mrd_i64_order(key->id, y->id);
 }
 
 /* Sorts rows of one secondary group: spans before counters, then in the source's order, then by
  * name. */
 static int
-track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
+track_order(const mrd_catalog *cat, mrd_track_id id, mrd_track_id track_id)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(cat, a), *u = mrd_catalog_borrow_track(cat, b);
+    const mrd_track *track = mrd_catalog_borrow_track(cat, id),
+                    *u = mrd_catalog_borrow_track(cat, track_id);
     int order;
 
-    if (t->kind != u->kind)
-        return t->kind < u->kind ? -1 : 1;
-    if (t->source != u->source)
-        return t->source < u->source ? -1 : 1;
-    if ((order = mrd_i64_order(mrd_none_last(t->sort_index), mrd_none_last(u->sort_index))) != 0 ||
-        (order = mrd_i64_order(t->device_idx, u->device_idx)) != 0 ||
-        (order = mrd_i64_order(t->pcore_idx, u->pcore_idx)) != 0)
+    if (track->kind != u->kind)
+        return track->kind < u->kind ? -1 : 1;
+    if (track->source != u->source)
+        return track->source < u->source ? -1 : 1;
+    if ((order = mrd_i64_order(mrd_none_last(track->sort_index), mrd_none_last(u->sort_index))) !=
+            0 ||
+        (order = mrd_i64_order(track->device_idx, u->device_idx)) != 0 ||
+        (order = mrd_i64_order(track->pcore_idx, u->pcore_idx)) != 0)
         return order;
-    if ((order = strcmp(mrd_catalog_text(cat, t->name).p, mrd_catalog_text(cat, u->name).p)) != 0)
+    if ((order = strcmp(mrd_catalog_text(cat, track->name).p, mrd_catalog_text(cat, u->name).p)) !=
+        0)
         return order;
-    return mrd_i64_order(a, b);
+    return mrd_i64_order(id, track_id);
 }
 
 static int
 by_row(const void *a, const void *b, void *self)
 {
     const mrd_pf_rows *rows = self;
-    const row_key *x = a, *y = b;
+    const row_key *key = a, *y = b;
     int order;
 
-    if (x->group != y->group) {
-        if ((order = mrd_i64_order(x->rank, y->rank)) != 0 ||
-            (order = mrd_i64_order(x->asked, y->asked)) != 0)
+    if (key->group != y->group) {
+        if ((order = mrd_i64_order(key->rank, y->rank)) != 0 ||
+            (order = mrd_i64_order(key->asked, y->asked)) != 0)
             return order;
-        return x->group < y->group ? -1 : 1;
+        return key->group < y->group ? -1 : 1;
     }
-    order = mrd_group_order(rows->catalog, rows->secondary, x->id, y->id);
-    return order != 0 ? order : track_order(rows->catalog, x->id, y->id);
+    order = mrd_group_order(rows->catalog, rows->secondary, key->id, y->id);
+    return order != 0 ? order : track_order(rows->catalog, key->id, y->id);
 }
 
 static int64_t
-process_rank(const mrd_process *p)
+process_rank(const mrd_process *process)
 {
-    return mrd_none_last(p->rank != MRD_NONE ? p->rank : p->worker_gid);
+    return mrd_none_last(process->rank != MRD_NONE ? process->rank : process->worker_gid);
 }
 
 /* Numbers the primary groups, and gives each key the lowest rank and requested position of its
@@ -82,11 +85,11 @@ rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
         for (end = i; end < n &&
                       mrd_group_order(rows->catalog, rows->primary, keys[i].id, keys[end].id) == 0;
              end++) {
-            const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, keys[end].id);
-            const mrd_process *p = mrd_catalog_borrow_process(rows->catalog, t->process);
+            const mrd_track *track = mrd_catalog_borrow_track(rows->catalog, keys[end].id);
+            const mrd_process *process = mrd_catalog_borrow_process(rows->catalog, track->process);
 
-            rank = process_rank(p) < rank ? process_rank(p) : rank;
-            asked = mrd_none_last(p->sort_index) < asked ? p->sort_index : asked;
+            rank = process_rank(process) < rank ? process_rank(process) : rank;
+            asked = mrd_none_last(process->sort_index) < asked ? process->sort_index : asked;
         }
         for (size_t k = i; k < end; k++) {
             keys[k].group = (uint32_t) i;
@@ -135,14 +138,14 @@ group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
     return none;
 }
 
-/* Adds the rows of one secondary group, keys[0 .. n). */
+/* Adds the rows of one secondary group, keys[0 .. count). */
 static void
-rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, size_t n)
+rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, size_t count)
 {
     uint32_t folder = primary, row = 0;
     size_t spans = 0;
 
-    while (spans < n &&
+    while (spans < count &&
            mrd_catalog_borrow_track(rows->catalog, keys[spans].id)->kind == MRD_TRACK_SPANS)
         spans++;
     if (!group_is_none(rows, rows->secondary, keys[0].id)) {
@@ -155,7 +158,7 @@ rows_add_secondary(mrd_pf_rows *rows, uint32_t primary, const row_key *keys, siz
     } else {
         spans = 0;
     }
-    for (size_t i = spans == 1 ? 1 : 0; i < n && rows->v != NULL; i++) {
+    for (size_t i = spans == 1 ? 1 : 0; i < count && rows->v != NULL; i++) {
         row = rows_add(rows, MRD_ROW_TRACK, folder, keys[i].id);
         rows->of_track[keys[i].id] = row;
     }
@@ -212,15 +215,15 @@ name_root(const mrd_pf_rows *rows, mrd_buf *to)
         return;
     }
     for (size_t i = 0; i < mrd_catalog_processes(cat); i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, (mrd_proc_id) i);
+        const mrd_process *process = mrd_catalog_borrow_process(cat, (mrd_proc_id) i);
 
-        if (p->profile != 0 || p->job == MRD_SID_EMPTY || p->job == job)
+        if (process->profile != 0 || process->job == MRD_SID_EMPTY || process->job == job)
             continue;
         if (job != MRD_SID_EMPTY) {
             job = MRD_SID_EMPTY;
             break;
         }
-        job = p->job;
+        job = process->job;
     }
     if (job != MRD_SID_EMPTY) {
         mrd_buf_text(to, "job ");
@@ -234,11 +237,11 @@ name_root(const mrd_pf_rows *rows, mrd_buf *to)
 static const mrd_process *
 primary_process(const mrd_pf_rows *rows, const mrd_row *row)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
+    const mrd_track *track = mrd_catalog_borrow_track(rows->catalog, row->track);
 
     for (size_t i = 0; i < rows->primary->n; i++) {
         if (rows->primary->field[i] == MRD_GROUP_PROCESS)
-            return mrd_catalog_borrow_process(rows->catalog, t->process);
+            return mrd_catalog_borrow_process(rows->catalog, track->process);
     }
     return NULL;
 }
@@ -247,41 +250,41 @@ primary_process(const mrd_pf_rows *rows, const mrd_row *row)
 static void
 name_primary(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
-    const mrd_process *p = primary_process(rows, row);
+    const mrd_process *process = primary_process(rows, row);
 
     mrd_group_label(rows->catalog, rows->primary, row->track, to);
-    if (p == NULL || (p->flags & MRD_PROC_NODE))
+    if (process == NULL || (process->flags & MRD_PROC_NODE))
         return;
-    if (p->name != MRD_SID_EMPTY && !(p->flags & MRD_PROC_NO_PID)) {
+    if (process->name != MRD_SID_EMPTY && !(process->flags & MRD_PROC_NO_PID)) {
         mrd_buf_byte(to, ' ');
-        mrd_buf_str(to, mrd_catalog_text(rows->catalog, p->name));
+        mrd_buf_str(to, mrd_catalog_text(rows->catalog, process->name));
     }
-    if (p->rank != MRD_NONE) {
+    if (process->rank != MRD_NONE) {
         mrd_buf_text(to, " (rank ");
-        mrd_buf_i64(to, p->rank);
+        mrd_buf_i64(to, process->rank);
         mrd_buf_byte(to, ')');
     }
-    if (p->flags & MRD_PROC_SIMULATED)
+    if (process->flags & MRD_PROC_SIMULATED)
         mrd_buf_text(to, " (simulated)");
 }
 
 /* Returns true if the track's own name contains its thread already ("thread 59812 (python3)") and
  * the group would add nothing else. */
 static bool
-label_is_in_name(const mrd_pf_rows *rows, const mrd_track *t)
+label_is_in_name(const mrd_pf_rows *rows, const mrd_track *track)
 {
     char number[24];
 
     for (size_t i = 0; i < rows->secondary->n; i++) {
         mrd_group_field field = rows->secondary->field[i];
 
-        if ((field == MRD_GROUP_LNC && t->lnc_idx != MRD_NONE) || field == MRD_GROUP_WORKER ||
+        if ((field == MRD_GROUP_LNC && track->lnc_idx != MRD_NONE) || field == MRD_GROUP_WORKER ||
             field == MRD_GROUP_INSTANCE || field == MRD_GROUP_PROCESS || field == MRD_GROUP_SIDE)
             return false;
     }
-    snprintf(number, sizeof(number), "%" PRId64, t->thread_id);
-    return t->thread_id != MRD_NONE &&
-           strstr(mrd_catalog_text(rows->catalog, t->name).p, number) != NULL;
+    snprintf(number, sizeof(number), "%" PRId64, track->thread_id);
+    return track->thread_id != MRD_NONE &&
+           strstr(mrd_catalog_text(rows->catalog, track->name).p, number) != NULL;
 }
 
 static void
@@ -306,44 +309,47 @@ enum {
 };
 
 static uint32_t
-apart_by(const mrd_catalog *cat, const mrd_track *t, const mrd_track *u)
+apart_by(const mrd_catalog *cat, const mrd_track *track, const mrd_track *u)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process),
+    const mrd_process *process = mrd_catalog_borrow_process(cat, track->process),
                       *q = mrd_catalog_borrow_process(cat, u->process);
 
-    return (t->device_idx != u->device_idx ? APART_DEVICE : 0u) |
-           (t->lnc_idx != u->lnc_idx ? APART_NC : 0u) |
-           (t->pcore_idx != u->pcore_idx ? APART_CORE : 0u) |
-           (t->thread_id != u->thread_id ? APART_THREAD : 0u) |
-           (t->worker_gid != u->worker_gid ? APART_WORKER : 0u) |
-           (t->source != u->source ? APART_SOURCE : 0u) |
-           (p->instance_id != q->instance_id ? APART_INSTANCE : 0u) |
-           (p->process_id != q->process_id ? APART_PROCESS : 0u);
+    return (track->device_idx != u->device_idx ? APART_DEVICE : 0u) |
+           (track->lnc_idx != u->lnc_idx ? APART_NC : 0u) |
+           (track->pcore_idx != u->pcore_idx ? APART_CORE : 0u) |
+           (track->thread_id != u->thread_id ? APART_THREAD : 0u) |
+           (track->worker_gid != u->worker_gid ? APART_WORKER : 0u) |
+           (track->source != u->source ? APART_SOURCE : 0u) |
+           (process->instance_id != q->instance_id ? APART_INSTANCE : 0u) |
+           (process->process_id != q->process_id ? APART_PROCESS : 0u);
 }
 
 static void
 say_apart(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
-    const mrd_process *p = mrd_catalog_borrow_process(rows->catalog, t->process);
+    const mrd_track *track = mrd_catalog_borrow_track(rows->catalog, row->track);
+    const mrd_process *process = mrd_catalog_borrow_process(rows->catalog, track->process);
     const struct {
         uint32_t bit;
         const char *what;
         int64_t v;
     } numbers[] = {
-        { APART_DEVICE, " device ", t->device_idx }, { APART_NC, " NC ", t->lnc_idx },
-        { APART_CORE, " core ", t->pcore_idx },      { APART_THREAD, " tid ", t->thread_id },
-        { APART_WORKER, " worker ", t->worker_gid }, { APART_PROCESS, " pid ", p->process_id },
+        { APART_DEVICE, " device ", track->device_idx },
+        { APART_NC, " NC ", track->lnc_idx },
+        { APART_CORE, " core ", track->pcore_idx },
+        { APART_THREAD, " tid ", track->thread_id },
+        { APART_WORKER, " worker ", track->worker_gid },
+        { APART_PROCESS, " pid ", process->process_id },
     };
 
     for (size_t i = 0; i < MRD_COUNT(numbers); i++)
         if ((row->apart & numbers[i].bit) != 0)
             say_number(to, numbers[i].what, numbers[i].v);
     if ((row->apart & APART_SOURCE) != 0)
-        mrd_buf_fmt(to, " %s", mrd_source_text(t->source));
+        mrd_buf_fmt(to, " %s", mrd_source_text(track->source));
     if ((row->apart & APART_INSTANCE) != 0)
         mrd_buf_fmt(to, " " MRD_STR_FMT,
-                    MRD_STR_ARG(mrd_catalog_text(rows->catalog, p->instance_id)));
+                    MRD_STR_ARG(mrd_catalog_text(rows->catalog, process->instance_id)));
     if (row->twin != 0)
         mrd_buf_fmt(to, " #%" PRIu32, row->twin);
 }
@@ -351,22 +357,22 @@ say_apart(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 static void
 name_track(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
-    mrd_str name = mrd_catalog_text(rows->catalog, t->name);
+    const mrd_track *track = mrd_catalog_borrow_track(rows->catalog, row->track);
+    mrd_str name = mrd_catalog_text(rows->catalog, track->name);
 
     while (name.len > 0 && name.p[name.len - 1] == ' ')
         name.len--;
-    if (row->labelled && !label_is_in_name(rows, t)) {
+    if (row->labelled && !label_is_in_name(rows, track)) {
         mrd_group_label(rows->catalog, rows->secondary, row->track, to);
         mrd_buf_byte(to, ' ');
     }
     if (name.len > 0)
         mrd_buf_str(to, name);
     else
-        mrd_buf_text(to, mrd_source_text(t->source));
-    if (t->name == MRD_SID_EMPTY && t->pcore_idx != MRD_NONE) {
-        mrd_buf_text(to, t->pcore_idx < 10 ? " core 0" : " core ");
-        mrd_buf_i64(to, t->pcore_idx);
+        mrd_buf_text(to, mrd_source_text(track->source));
+    if (track->name == MRD_SID_EMPTY && track->pcore_idx != MRD_NONE) {
+        mrd_buf_text(to, track->pcore_idx < 10 ? " core 0" : " core ");
+        mrd_buf_i64(to, track->pcore_idx);
     }
 }
 
@@ -401,55 +407,55 @@ say_text(const mrd_catalog *cat, mrd_buf *to, const char *what, mrd_sid sid)
 }
 
 void
-mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to)
+mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *process, mrd_buf *to)
 {
-    say_text(cat, to, "instance_id ", p->instance_id);
-    if (!(p->flags & (MRD_PROC_NODE | MRD_PROC_NO_PID)))
-        say_number(to, ", process_id ", p->process_id);
-    say_number(to, ", container pid ", p->container_pid);
-    say_text(cat, to, ", name ", p->name);
-    say_number(to, ", rank ", p->rank);
-    say_number(to, " of ", p->world_size);
-    say_number(to, ", worker_gid ", p->worker_gid);
-    say_text(cat, to, ", job ", p->job);
-    say_text(cat, to, ", pod ", p->pod);
-    say_text(cat, to, ", labels ", p->labels);
-    if (p->clock != 0) {
+    say_text(cat, to, "instance_id ", process->instance_id);
+    if (!(process->flags & (MRD_PROC_NODE | MRD_PROC_NO_PID)))
+        say_number(to, ", process_id ", process->process_id);
+    say_number(to, ", container pid ", process->container_pid);
+    say_text(cat, to, ", name ", process->name);
+    say_number(to, ", rank ", process->rank);
+    say_number(to, " of ", process->world_size);
+    say_number(to, ", worker_gid ", process->worker_gid);
+    say_text(cat, to, ", job ", process->job);
+    say_text(cat, to, ", pod ", process->pod);
+    say_text(cat, to, ", labels ", process->labels);
+    if (process->clock != 0) {
         size_t n;
         const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
 
-        if (p->clock < n) {
-            say_text(cat, to, ", clock ", clocks[p->clock].quality);
-            if (clocks[p->clock].bound_ns >= 0)
-                say_number(to, " within +/- ns ", clocks[p->clock].bound_ns);
+        if (process->clock < n) {
+            say_text(cat, to, ", clock ", clocks[process->clock].quality);
+            if (clocks[process->clock].bound_ns >= 0)
+                say_number(to, " within +/- ns ", clocks[process->clock].bound_ns);
         }
     }
-    if (p->flags & MRD_PROC_SIMULATED)
+    if (process->flags & MRD_PROC_SIMULATED)
         mrd_buf_text(to, ", SIMULATED hardware");
 }
 
 static void
-describe_track(const mrd_pf_rows *rows, const mrd_track *t, mrd_buf *to)
+describe_track(const mrd_pf_rows *rows, const mrd_track *track, mrd_buf *to)
 {
     mrd_buf_text(to, "source ");
-    mrd_buf_text(to, mrd_source_text(t->source));
-    say_number(to, ", lnc_idx ", t->lnc_idx);
-    say_number(to, ", pcore_idx ", t->pcore_idx);
-    say_number(to, ", device_idx ", t->device_idx);
-    say_number(to, ", thread_id ", t->thread_id);
-    say_number(to, ", worker_gid ", t->worker_gid);
-    say_text(rows->catalog, to, ", name ", t->name);
+    mrd_buf_text(to, mrd_source_text(track->source));
+    say_number(to, ", lnc_idx ", track->lnc_idx);
+    say_number(to, ", pcore_idx ", track->pcore_idx);
+    say_number(to, ", device_idx ", track->device_idx);
+    say_number(to, ", thread_id ", track->thread_id);
+    say_number(to, ", worker_gid ", track->worker_gid);
+    say_text(rows->catalog, to, ", name ", track->name);
 }
 
 void
 mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
-    const mrd_process *p = row->kind == MRD_ROW_PRIMARY ? primary_process(rows, row) : NULL;
+    const mrd_process *process = row->kind == MRD_ROW_PRIMARY ? primary_process(rows, row) : NULL;
 
     if (row->kind == MRD_ROW_TRACK)
         describe_track(rows, mrd_catalog_borrow_track(rows->catalog, row->track), to);
-    else if (p != NULL)
-        mrd_pf_rows_describe_process(rows->catalog, p, to);
+    else if (process != NULL)
+        mrd_pf_rows_describe_process(rows->catalog, process, to);
 }
 
 /* ---- Rows of one name ---- */
@@ -463,13 +469,13 @@ typedef struct {
 static int
 by_name(const void *a, const void *b)
 {
-    const named_row *x = a, *y = b;
+    const named_row *row = a, *y = b;
 
-    if (x->parent != y->parent)
-        return x->parent < y->parent ? -1 : 1;
-    if (x->name != y->name)
-        return x->name < y->name ? -1 : 1;
-    return x->row < y->row ? -1 : x->row > y->row;
+    if (row->parent != y->parent)
+        return row->parent < y->parent ? -1 : 1;
+    if (row->name != y->name)
+        return row->name < y->name ? -1 : 1;
+    return row->row < y->row ? -1 : row->row > y->row;
 }
 
 /* Rows v[0 .. n) have equal names. With `number`, rows that no text distinguishes are numbered. */
@@ -493,7 +499,7 @@ tell_apart(mrd_pf_rows *rows, const named_row *v, size_t n, bool number)
 }
 
 static mrd_err
-look_for_names(mrd_pf_rows *rows, named_row *v, bool number)
+look_for_names(mrd_pf_rows *rows, named_row *row, bool number)
 {
     mrd_buf name = { 0 };
     mrd_err err = MRD_OK;
@@ -503,17 +509,18 @@ look_for_names(mrd_pf_rows *rows, named_row *v, bool number)
         name.len = 0;
         mrd_pf_rows_name(rows, &rows->v[i], &name);
         err = name.err;
-        v[i] = (named_row){ mrd_hash64(name.p, name.len, 0), rows->v[i].parent, (uint32_t) i };
+        row[i] = (named_row){ mrd_hash64(name.p, name.len, 0), rows->v[i].parent, (uint32_t) i };
     }
     mrd_buf_fini(&name);
     if (err != MRD_OK)
         return err;
-    qsort(v + 1, n - 1, sizeof(*v), by_name); /* the root has no siblings */
+    qsort(row + 1, n - 1, sizeof(*row), by_name); /* the root has no siblings */
     for (size_t i = 1, end; i < n; i = end) {
-        for (end = i + 1; end < n && v[end].parent == v[i].parent && v[end].name == v[i].name;)
+        for (end = i + 1;
+             end < n && row[end].parent == row[i].parent && row[end].name == row[i].name;)
             end++;
         if (end > i + 1)
-            tell_apart(rows, v + i, end - i, number);
+            tell_apart(rows, row + i, end - i, number);
     }
     return MRD_OK;
 }
@@ -521,12 +528,12 @@ look_for_names(mrd_pf_rows *rows, named_row *v, bool number)
 static mrd_err
 tell_names_apart(mrd_pf_rows *rows)
 {
-    named_row *v = malloc(rows->n * sizeof(*v));
-    mrd_err err = v == NULL ? MRD_NOMEM : look_for_names(rows, v, false);
+    named_row *row = malloc(rows->n * sizeof(*row));
+    mrd_err err = row == NULL ? MRD_NOMEM : look_for_names(rows, row, false);
 
     if (err == MRD_OK)
-        err = look_for_names(rows, v, true);
-    free(v);
+        err = look_for_names(rows, row, true);
+    free(row);
     return err;
 }
 
@@ -534,7 +541,7 @@ mrd_err
 mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
                  const mrd_sink_options *options)
 {
-    size_t n = 0, tracks = mrd_catalog_tracks(cat);
+    size_t count = 0, tracks = mrd_catalog_tracks(cat);
     row_key *keys = malloc((tracks + 1) * sizeof(*keys));
 
     *rows = (mrd_pf_rows){ .catalog = cat,
@@ -550,11 +557,11 @@ mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
     memset(rows->of_track, 0xff, (tracks + 1) * sizeof(*rows->of_track));
     for (mrd_track_id id = 0; id < tracks; id++) {
         if (mrd_catalog_profile_of(cat, id) == profile)
-            keys[n++] = (row_key){ .id = id };
+            keys[count++] = (row_key){ .id = id };
     }
-    rows_number_groups(rows, keys, n);
-    qsort_r(keys, n, sizeof(*keys), by_row, rows);
-    rows_build(rows, keys, n);
+    rows_number_groups(rows, keys, count);
+    qsort_r(keys, count, sizeof(*keys), by_row, rows);
+    rows_build(rows, keys, count);
     free(keys);
     return rows->v == NULL ? MRD_NOMEM : tell_names_apart(rows);
 }

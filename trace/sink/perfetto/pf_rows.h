@@ -46,7 +46,7 @@ void mrd_pf_rows_fini(mrd_pf_rows *rows);
 int32_t mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row);
 void mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 /* Appends the identity of a process as text. */
-void mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to);
+void mrd_pf_rows_describe_process(const mrd_catalog *cat, const mrd_process *process, mrd_buf *to);
 /* Appends the row's identity as text; nothing if it has none. */
 void mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to);
 

@@ -71,35 +71,35 @@ typedef struct mrd_pf {
 /* ---- Packets ---- */
 
 static inline void
-pf_packet_begin(mrd_pf *s)
+pf_packet_begin(mrd_pf *pf)
 {
-    mrd_buf_reset(&s->packet);
-    mrd_pb_u64(&s->packet, PF_SEQUENCE_ID, PF_SEQ);
+    mrd_buf_reset(&pf->packet);
+    mrd_pb_u64(&pf->packet, PF_SEQUENCE_ID, PF_SEQ);
 }
 
 static inline void
-pf_packet_end(mrd_pf *s)
+pf_packet_end(mrd_pf *pf)
 {
-    mrd_pf_packet(&s->file, &s->packet);
+    mrd_pf_packet(&pf->file, &pf->packet);
 }
 
 static inline uint64_t
-pf_trace_clock(const mrd_pf *s)
+pf_trace_clock(const mrd_pf *pf)
 {
-    return s->env->options->wall_time && s->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
+    return pf->env->options->wall_time && pf->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
 }
 
 /* Writes the head of every event: sequence, and time since the previous one. Does not set the flag
  * NEEDS_INCREMENTAL_STATE. With this flag readers skip packets before a sequence's first packet.
  * Here there are none, and the flag would cost two bytes per packet. */
 PF_HOT uint8_t *
-pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
+pf_put_head(mrd_pf *pf, uint8_t *p, mrd_ev_ns at)
 {
     static const uint8_t rest[] = { PF_SEQUENCE_ID, PF_SEQ };
 
     *p++ = PF_TIMESTAMP;
-    p = mrd_pb_varint_short(p, (uint64_t) at.ns - (uint64_t) s->now.ns);
-    s->now = at;
+    p = mrd_pb_varint_short(p, (uint64_t) at.ns - (uint64_t) pf->now.ns);
+    pf->now = at;
     memcpy(p, rest, sizeof(rest));
     return p + sizeof(rest);
 }
@@ -107,61 +107,61 @@ pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
 /* Writes an event without arguments of its own. Its names must have been written before. 0 means no
  * category or name, NULL no identity. */
 PF_HOT void
-pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
+pf_put_plain(mrd_pf *pf, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name, const mrd_pf_identity_row *whose)
 {
-    uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p;
+    uint8_t *start = mrd_pf_room(&pf->file, PF_FAST_ROOM), *bytes;
     unsigned len = 2 + mrd_pb_field_len(row) + mrd_pb_field_len(category) + mrd_pb_field_len(name) +
                    (whose == NULL ? 0 : whose->len);
 
     if (start == NULL)
         return;
     start[0] = PF_TRACE_PACKET;
-    p = pf_put_head(s, start + 2, at);
-    p[0] = PF_TRACK_EVENT;
-    p[1] = (uint8_t) len;
-    p[2] = PF_EVENT_TYPE;
-    p[3] = type;
-    p = mrd_pb_put_field(p + 4, row);
-    p = mrd_pb_put_field(p, category);
-    p = mrd_pb_put_field(p, name);
+    bytes = pf_put_head(pf, start + 2, at);
+    bytes[0] = PF_TRACK_EVENT;
+    bytes[1] = (uint8_t) len;
+    bytes[2] = PF_EVENT_TYPE;
+    bytes[3] = type;
+    bytes = mrd_pb_put_field(bytes + 4, row);
+    bytes = mrd_pb_put_field(bytes, category);
+    bytes = mrd_pb_put_field(bytes, name);
     if (whose != NULL) {
         /* a fixed size is faster, and the bytes after `len` are overwritten */
-        memcpy(p, whose->bytes, sizeof(whose->bytes));
-        p += whose->len;
+        memcpy(bytes, whose->bytes, sizeof(whose->bytes));
+        bytes += whose->len;
     }
-    start[1] = (uint8_t) (p - start - 2);
-    mrd_pf_did(&s->file, p);
+    start[1] = (uint8_t) (bytes - start - 2);
+    mrd_pf_did(&pf->file, bytes);
 }
 
-/* Begins s->event, which pf_write_event completes. */
+/* Begins pf->event, which pf_write_event completes. */
 static inline void
-pf_begin_event(mrd_pf *s, uint8_t type, mrd_pb_field row)
+pf_begin_event(mrd_pf *pf, uint8_t type, mrd_pb_field row)
 {
-    mrd_buf_reset(&s->event);
-    mrd_pb_u64(&s->event, PF_EVENT_TYPE, type);
-    mrd_pb_field_add(&s->event, row);
+    mrd_buf_reset(&pf->event);
+    mrd_pb_u64(&pf->event, PF_EVENT_TYPE, type);
+    mrd_pb_field_add(&pf->event, row);
 }
 
-/* Writes s->event, with the names that it uses for the first time. */
+/* Writes pf->event, with the names that it uses for the first time. */
 static inline void
-pf_write_event(mrd_pf *s, mrd_ev_ns at)
+pf_write_event(mrd_pf *pf, mrd_ev_ns at)
 {
-    mrd_buf *fresh = &s->names.fresh;
-    uint8_t head[16] = { 0 }, *p;
-    size_t n_head = (size_t) (pf_put_head(s, head, at) - head);
+    mrd_buf *fresh = &pf->names.fresh;
+    uint8_t head[16] = { 0 }, *bytes;
+    size_t n_head = (size_t) (pf_put_head(pf, head, at) - head);
     size_t n_fresh = fresh->len > 0 ? mrd_pb_bytes_len(fresh->len) : 0;
-    size_t body = n_head + n_fresh + mrd_pb_bytes_len(s->event.len);
+    size_t body = n_head + n_fresh + mrd_pb_bytes_len(pf->event.len);
 
-    if (fresh->err != MRD_OK || s->event.err != MRD_OK)
-        s->err = MRD_NOMEM;
-    else if ((p = mrd_pf_packet_room(&s->file, body)) != NULL) {
+    if (fresh->err != MRD_OK || pf->event.err != MRD_OK)
+        pf->err = MRD_NOMEM;
+    else if ((bytes = mrd_pf_packet_room(&pf->file, body)) != NULL) {
         /* a fixed size is faster, and the bytes after the head are overwritten */
-        memcpy(p, head, sizeof(head));
-        p += n_head;
+        memcpy(bytes, head, sizeof(head));
+        bytes += n_head;
         if (fresh->len > 0)
-            p = mrd_pb_put_bytes(p, PF_INTERNED_DATA, fresh->p, fresh->len);
-        mrd_pf_did(&s->file, mrd_pb_put_bytes(p, PF_TRACK_EVENT, s->event.p, s->event.len));
+            bytes = mrd_pb_put_bytes(bytes, PF_INTERNED_DATA, fresh->p, fresh->len);
+        mrd_pf_did(&pf->file, mrd_pb_put_bytes(bytes, PF_TRACK_EVENT, pf->event.p, pf->event.len));
     }
     mrd_buf_reset(fresh);
 }
@@ -175,19 +175,19 @@ pf_add_fixed(mrd_buf *to, uint32_t tag, uint64_t v)
 }
 
 static inline void
-pf_add_value(mrd_buf *to, const mrd_pf_value *v)
+pf_add_value(mrd_buf *to, const mrd_pf_value *value)
 {
-    if (v->whole)
-        mrd_pb_u64(to, PF_EVENT_COUNTER, v->bits);
+    if (value->whole)
+        mrd_pb_u64(to, PF_EVENT_COUNTER, value->bits);
     else
-        pf_add_fixed(to, PF_EVENT_COUNTER_DOUBLE, v->bits);
+        pf_add_fixed(to, PF_EVENT_COUNTER_DOUBLE, value->bits);
 }
 
 /* Returns the bytes of this part, before compression. */
 PF_HOT uint64_t
-pf_size(const mrd_pf *s)
+pf_size(const mrd_pf *pf)
 {
-    return s->file.raw + s->file.block.len;
+    return pf->file.raw + pf->file.block.len;
 }
 
 #endif

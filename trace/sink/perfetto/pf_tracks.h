@@ -35,34 +35,35 @@ typedef struct {
 
 /* Borrows file and env. Errors: NOMEM. mrd_pf_tracks_fini may be called on a zeroed or failed
  * one. */
-mrd_err mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env);
-void mrd_pf_tracks_fini(mrd_pf_tracks *p);
+mrd_err mrd_pf_tracks_init(mrd_pf_tracks *tracks, mrd_pf_file *file, const mrd_sink_env *env);
+void mrd_pf_tracks_fini(mrd_pf_tracks *tracks);
 
 /* Writes all rows again, with the same uuids, to another file of the same trace. */
-void mrd_pf_tracks_repeat(mrd_pf_tracks *p);
+void mrd_pf_tracks_repeat(mrd_pf_tracks *tracks);
 
 /* Returns true if the track belongs to this profile, which the functions below require. */
 static inline bool
-mrd_pf_tracks_has(const mrd_pf_tracks *p, mrd_track_id track)
+mrd_pf_tracks_has(const mrd_pf_tracks *tracks, mrd_track_id track)
 {
-    return track < p->n && (p->spans[track] != 0 || p->rows.of_track[track] != UINT32_MAX);
+    return track < tracks->n &&
+           (tracks->spans[track] != 0 || tracks->rows.of_track[track] != UINT32_MAX);
 }
 
 /* Returns the field of the row for a track's spans and instants (`counter` false) or samples. It
  * does not depend on the declared kind of the track. */
-mrd_pb_field mrd_pf_row(mrd_pf_tracks *p, mrd_track_id track, bool counter);
-mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
+mrd_pb_field mrd_pf_row(mrd_pf_tracks *tracks, mrd_track_id track, bool counter);
+mrd_pb_field mrd_pf_lane_new(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane);
 /* Returns the field of the row for spans of a lane. */
 static inline mrd_pb_field
-mrd_pf_lane(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane)
+mrd_pf_lane(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane)
 {
-    mrd_pb_field row = p->spans[track];
+    mrd_pb_field row = tracks->spans[track];
 
-    return lane == 0 && row != 0 ? row : mrd_pf_lane_new(p, track, lane);
+    return lane == 0 && row != 0 ? row : mrd_pf_lane_new(tracks, track, lane);
 }
 /* Returns the field of the row for losses. */
-mrd_pb_field mrd_pf_loss(mrd_pf_tracks *p, mrd_track_id track, uint32_t lane);
+mrd_pb_field mrd_pf_loss(mrd_pf_tracks *tracks, mrd_track_id track, uint32_t lane);
 /* Makes a new row of samples below the root, after all others, with the unit of `counter`. */
-mrd_pb_field mrd_pf_row_at_root(mrd_pf_tracks *p, mrd_str name, const mrd_track *counter);
+mrd_pb_field mrd_pf_row_at_root(mrd_pf_tracks *tracks, mrd_str name, const mrd_track *counter);
 
 #endif

@@ -30,18 +30,18 @@
 
 /* Converts session time to trace time. */
 PF_HOT mrd_ev_ns
-pf_time(mrd_pf *s, mrd_ev_ns session)
+pf_time(mrd_pf *pf, mrd_ev_ns session)
 {
     mrd_ev_ns at;
 
-    if (__builtin_expect(__builtin_add_overflow(session.ns, s->shift_ns, &at.ns) ||
+    if (__builtin_expect(__builtin_add_overflow(session.ns, pf->shift_ns, &at.ns) ||
                              at.ns > MRD_PF_ENDS_BEFORE,
                          0)) {
-        s->clamped++;
+        pf->clamped++;
         return (mrd_ev_ns){ MRD_PF_ENDS_BEFORE };
     }
     if (__builtin_expect(at.ns < 0, 0)) { /* 292 years before zero, so no shift is sufficient */
-        s->clamped++;
+        pf->clamped++;
         return (mrd_ev_ns){ 0 };
     }
     return at;
@@ -49,219 +49,219 @@ pf_time(mrd_pf *s, mrd_ev_ns session)
 
 /* Sets the row and the time of the points that are added next. */
 PF_COLD void
-pf_here(mrd_pf *s, mrd_pb_field row, mrd_ev_ns at)
+pf_here(mrd_pf *pf, mrd_pb_field row, mrd_ev_ns at)
 {
-    s->flows.row = row;
-    s->flows.at = at;
+    pf->flows.row = row;
+    pf->flows.at = at;
 }
 
 /* Repeats the last point of an arrow, which is in an earlier part, as an instant of its row. The
  * arrow then has a begin in this part. */
 PF_COLD void
-pf_repeat_point(mrd_pf *s, const mrd_pf_flow *before, uint64_t id)
+pf_repeat_point(mrd_pf *pf, const mrd_pf_flow *before, uint64_t id)
 {
-    uint8_t head[32], *end = pf_put_head(s, head, s->now);
+    uint8_t head[32], *end = pf_put_head(pf, head, pf->now);
     mrd_buf event = { 0 };
 
     mrd_pb_u64(&event, PF_EVENT_TYPE, PF_INSTANT);
     mrd_pb_field_add(&event, before->row);
     mrd_pb_str(&event, PF_EVENT_NAME, MRD_STR("arrow from an earlier part"));
     mrd_pf_arg_int(&event, MRD_PF_CONTINUED, 1);
-    mrd_pf_arg_int(&event, MRD_PF_BEGIN_NS, before->at.ns - s->shift_ns);
-    s->said.repeated++;
+    mrd_pf_arg_int(&event, MRD_PF_BEGIN_NS, before->at.ns - pf->shift_ns);
+    pf->said.repeated++;
     pf_add_fixed(&event, PF_EVENT_FLOW, id);
-    mrd_buf_reset(&s->packet);
-    mrd_buf_add(&s->packet, head, (size_t) (end - head));
-    mrd_pb_bytes(&s->packet, PF_TRACK_EVENT, event.p, event.len);
+    mrd_buf_reset(&pf->packet);
+    mrd_buf_add(&pf->packet, head, (size_t) (end - head));
+    mrd_pb_bytes(&pf->packet, PF_TRACK_EVENT, event.p, event.len);
     if (event.err != MRD_OK)
-        s->err = MRD_NOMEM;
+        pf->err = MRD_NOMEM;
     mrd_buf_fini(&event);
-    pf_packet_end(s);
+    pf_packet_end(pf);
 }
 
 /* Adds a point of an arrow to the event that begins here. */
 static void
-pf_add_flow(mrd_pf *s, mrd_flow flow, bool has_end)
+pf_add_flow(mrd_pf *pf, mrd_flow flow, bool has_end)
 {
     uint64_t id = 0;
 
     if (flow.dir != MRD_FLOW_START)
-        id = mrd_pf_flows_point(&s->flows, flow.id, flow.dir == MRD_FLOW_END);
-    if (flow.dir != MRD_FLOW_START && id != 0 && s->flows.before.id != 0)
-        pf_repeat_point(s, &s->flows.before, id);
+        id = mrd_pf_flows_point(&pf->flows, flow.id, flow.dir == MRD_FLOW_END);
+    if (flow.dir != MRD_FLOW_START && id != 0 && pf->flows.before.id != 0)
+        pf_repeat_point(pf, &pf->flows.before, id);
     if (id == 0 && flow.dir == MRD_FLOW_END) {
         if (has_end)
-            mrd_pf_flows_defer(&s->flows, flow.id, s->order);
+            mrd_pf_flows_defer(&pf->flows, flow.id, pf->order);
         else
-            s->flows_without_start++;
+            pf->flows_without_start++;
         return;
     }
     if (id == 0)
-        id = mrd_pf_flows_start(&s->flows, flow.id, s->order, flow.ends);
-    pf_add_fixed(&s->event, PF_EVENT_FLOW, id);
+        id = mrd_pf_flows_start(&pf->flows, flow.id, pf->order, flow.ends);
+    pf_add_fixed(&pf->event, PF_EVENT_FLOW, id);
     for (uint32_t n = 1; flow.dir == MRD_FLOW_START && n < flow.ends; n++)
-        pf_add_fixed(&s->event, PF_EVENT_FLOW, mrd_flow_end_id(id, n));
+        pf_add_fixed(&pf->event, PF_EVENT_FLOW, mrd_flow_end_id(id, n));
 }
 
 /* Writes an END with the ends of arrows that were deferred to it. */
 PF_COLD void
-pf_end_with_flows(mrd_pf *s, mrd_pf_end end, uint64_t id)
+pf_end_with_flows(mrd_pf *pf, mrd_pf_end end, uint64_t id)
 {
-    pf_begin_event(s, PF_END, end.row);
-    pf_here(s, end.row, end.at);
-    for (; id != 0; id = mrd_pf_flows_due(&s->flows, end.order))
-        pf_add_flow(s, (mrd_flow){ .id = id, .dir = MRD_FLOW_END }, false);
-    pf_write_event(s, end.at);
+    pf_begin_event(pf, PF_END, end.row);
+    pf_here(pf, end.row, end.at);
+    for (; id != 0; id = mrd_pf_flows_due(&pf->flows, end.order))
+        pf_add_flow(pf, (mrd_flow){ .id = id, .dir = MRD_FLOW_END }, false);
+    pf_write_event(pf, end.at);
 }
 
 PF_HOT void
-pf_put_end(mrd_pf *s, mrd_pf_end end)
+pf_put_end(mrd_pf *pf, mrd_pf_end end)
 {
-    uint64_t id = s->flows.n_late == 0 ? 0 : mrd_pf_flows_due(&s->flows, end.order);
+    uint64_t id = pf->flows.n_late == 0 ? 0 : mrd_pf_flows_due(&pf->flows, end.order);
 
     if (id != 0)
-        pf_end_with_flows(s, end, id);
+        pf_end_with_flows(pf, end, id);
     else
-        pf_put_plain(s, end.at, PF_END, end.row, 0, 0, NULL);
+        pf_put_plain(pf, end.at, PF_END, end.row, 0, 0, NULL);
 }
 
 /* Writes the ends of spans up to and including this time. */
 PF_HOT void
-pf_end_until(mrd_pf *s, mrd_ev_ns at)
+pf_end_until(mrd_pf *pf, mrd_ev_ns at)
 {
-    while (mrd_pf_ends_due(&s->ends, at))
-        pf_put_end(s, mrd_pf_ends_take(&s->ends));
+    while (mrd_pf_ends_due(&pf->ends, at))
+        pf_put_end(pf, mrd_pf_ends_take(&pf->ends));
 }
 
 /* Writes the common parts of a span, an instant and an unbound flow point, after their names. */
 static void
-pf_add_details(mrd_pf *s, const mrd_event *ev, bool has_end)
+pf_add_details(mrd_pf *pf, const mrd_event *ev, bool has_end)
 {
-    const mrd_process *p;
+    const mrd_process *process;
 
     if (ev->id != 0 && ev->kind != MRD_FLOW) {
-        size_t annotation = mrd_pb_open(&s->event, PF_EVENT_ANNOTATION);
+        size_t annotation = mrd_pb_open(&pf->event, PF_EVENT_ANNOTATION);
 
-        mrd_pb_str(&s->event, PF_ARG_NAME, MRD_STR("id"));
-        mrd_pb_u64(&s->event, PF_ARG_UINT, ev->id);
-        mrd_pb_close(&s->event, annotation);
+        mrd_pb_str(&pf->event, PF_ARG_NAME, MRD_STR("id"));
+        mrd_pb_u64(&pf->event, PF_ARG_UINT, ev->id);
+        mrd_pb_close(&pf->event, annotation);
     }
-    mrd_pf_args(&s->names, &s->event, ev->args, ev->arg_count);
-    if (s->identity.catalog != NULL)
-        mrd_pf_identity_add(&s->identity, &s->names, &s->event, ev);
+    mrd_pf_args(&pf->names, &pf->event, ev->args, ev->arg_count);
+    if (pf->identity.catalog != NULL)
+        mrd_pf_identity_add(&pf->identity, &pf->names, &pf->event, ev);
     if (ev->flags & MRD_EV_NO_START)
-        mrd_pf_arg_text(&s->event, "meridian.note", "only its end was seen");
+        mrd_pf_arg_text(&pf->event, "meridian.note", "only its end was seen");
     if (ev->flags & MRD_EV_SIMULATED) {
-        p = mrd_catalog_borrow_process(
-            s->env->catalog, mrd_catalog_borrow_track(s->env->catalog, ev->track)->process);
-        if (!(p->flags & MRD_PROC_SIMULATED))
-            mrd_pf_arg_text(&s->event, "meridian.note", "simulated");
+        process = mrd_catalog_borrow_process(
+            pf->env->catalog, mrd_catalog_borrow_track(pf->env->catalog, ev->track)->process);
+        if (!(process->flags & MRD_PROC_SIMULATED))
+            mrd_pf_arg_text(&pf->event, "meridian.note", "simulated");
     }
-    for (uint32_t i = 0; i < ev->flow_count && s->env->options->show_flows; i++)
-        pf_add_flow(s, ev->flows[i], has_end);
+    for (uint32_t i = 0; i < ev->flow_count && pf->env->options->show_flows; i++)
+        pf_add_flow(pf, ev->flows[i], has_end);
 }
 
 PF_COLD void
-pf_put_detailed(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
+pf_put_detailed(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
                 bool has_end)
 {
-    mrd_pb_field name = mrd_pf_name(&s->names, MRD_PF_NAME, ev->name);
+    mrd_pb_field name = mrd_pf_name(&pf->names, MRD_PF_NAME, ev->name);
 
-    pf_begin_event(s, type, row);
-    pf_here(s, row, at);
+    pf_begin_event(pf, type, row);
+    pf_here(pf, row, at);
     if (ev->category != MRD_SID_EMPTY)
-        mrd_pb_field_add(&s->event, mrd_pf_name(&s->names, MRD_PF_CATEGORY, ev->category));
-    mrd_pb_field_add(&s->event, name);
-    pf_add_details(s, ev, has_end);
-    pf_write_event(s, at);
+        mrd_pb_field_add(&pf->event, mrd_pf_name(&pf->names, MRD_PF_CATEGORY, ev->category));
+    mrd_pb_field_add(&pf->event, name);
+    pf_add_details(pf, ev, has_end);
+    pf_write_event(pf, at);
 }
 
 /* Writes a BEGIN or INSTANT with its names and, if any, details. */
 PF_HOT void
-pf_put_named(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
+pf_put_named(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
              bool has_end)
 {
-    mrd_pb_field name = mrd_pf_name(&s->names, MRD_PF_NAME, ev->name), category = 0;
+    mrd_pb_field name = mrd_pf_name(&pf->names, MRD_PF_NAME, ev->name), category = 0;
     const mrd_pf_identity_row *whose =
-        s->identity.rows == NULL ? NULL : &s->identity.rows[ev->track];
+        pf->identity.rows == NULL ? NULL : &pf->identity.rows[ev->track];
 
     if (ev->category != MRD_SID_EMPTY)
-        category = mrd_pf_name(&s->names, MRD_PF_CATEGORY, ev->category);
+        category = mrd_pf_name(&pf->names, MRD_PF_CATEGORY, ev->category);
     if (ev->arg_count == 0 && ev->flow_count == 0 && ev->id == 0 && ev->flags == 0 &&
-        s->names.fresh.len == 0 && (whose == NULL || whose->made))
-        pf_put_plain(s, at, type, row, category, name, whose);
+        pf->names.fresh.len == 0 && (whose == NULL || whose->made))
+        pf_put_plain(pf, at, type, row, category, name, whose);
     else
-        pf_put_detailed(s, ev, at, type, row, has_end);
+        pf_put_detailed(pf, ev, at, type, row, has_end);
 }
 
 /* Remembers a span without an end, which is open in all following parts. */
 PF_COLD void
-pf_keep_unended(mrd_pf *s, const mrd_pf_begun *begun)
+pf_keep_unended(mrd_pf *pf, const mrd_pf_begun *begun)
 {
-    if (s->values == NULL)
+    if (pf->values == NULL)
         return;
-    if (!MRD_VEC_ROOM(s->unended, s->n_unended, s->cap_unended, 1))
-        s->err = MRD_NOMEM;
+    if (!MRD_VEC_ROOM(pf->unended, pf->n_unended, pf->cap_unended, 1))
+        pf->err = MRD_NOMEM;
     else
-        s->unended[s->n_unended++] = (mrd_pf_unended){ s->order, *begun };
+        pf->unended[pf->n_unended++] = (mrd_pf_unended){ pf->order, *begun };
 }
 
 /* Remembers the end of the span that was begun last. */
 PF_HOT void
-pf_open_span(mrd_pf *s, mrd_ev_ns end, const mrd_pf_begun *begun)
+pf_open_span(mrd_pf *pf, mrd_ev_ns end, const mrd_pf_begun *begun)
 {
     if (end.ns == INT64_MAX)
-        pf_keep_unended(s, begun);
-    else if (!mrd_pf_ends_put(&s->ends, pf_time(s, end), s->order, begun))
-        s->err = MRD_NOMEM;
-    s->order++;
+        pf_keep_unended(pf, begun);
+    else if (!mrd_pf_ends_put(&pf->ends, pf_time(pf, end), pf->order, begun))
+        pf->err = MRD_NOMEM;
+    pf->order++;
 }
 
 /* Writes a span. Its end often replaces an end that is due now. */
 PF_HOT void
-pf_span(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
+pf_span(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
-    uint32_t lane = mrd_lanes_put(s->lanes, ev), place = 0;
+    uint32_t lane = mrd_lanes_put(pf->lanes, ev), place = 0;
     mrd_ev_ns end = mrd_event_end(ev);
-    bool replaces = mrd_pf_ends_due(&s->ends, at) && end.ns < MRD_PF_ENDS_BEFORE - s->shift_ns &&
-                    end.ns + s->shift_ns > at.ns;
+    bool replaces = mrd_pf_ends_due(&pf->ends, at) && end.ns < MRD_PF_ENDS_BEFORE - pf->shift_ns &&
+                    end.ns + pf->shift_ns > at.ns;
     mrd_pf_begun begun = { .begin = at, .lost = -1, .name = ev->name, .category = ev->category };
 
     if (replaces) {
         mrd_pf_end due =
-            mrd_pf_ends_replace(&s->ends, mrd_ev_add(end, s->shift_ns), s->order, &place);
+            mrd_pf_ends_replace(&pf->ends, mrd_ev_add(end, pf->shift_ns), pf->order, &place);
 
-        pf_put_end(s, due);
+        pf_put_end(pf, due);
     }
-    pf_end_until(s, at);
-    begun.row = mrd_pf_lane(&s->rows, ev->track, lane);
-    pf_put_named(s, ev, at, PF_BEGIN, begun.row, end.ns != INT64_MAX);
+    pf_end_until(pf, at);
+    begun.row = mrd_pf_lane(&pf->rows, ev->track, lane);
+    pf_put_named(pf, ev, at, PF_BEGIN, begun.row, end.ns != INT64_MAX);
     if (replaces) {
-        mrd_pf_ends_name(&s->ends, place, &begun);
-        s->order++;
+        mrd_pf_ends_name(&pf->ends, place, &begun);
+        pf->order++;
     } else {
-        pf_open_span(s, end, &begun);
+        pf_open_span(pf, end, &begun);
     }
-    s->spans++;
+    pf->spans++;
 }
 
 static void
-pf_loss(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
+pf_loss(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
-    uint32_t lane = mrd_lanes_put(s->loss_lanes, ev);
-    mrd_pf_begun begun = { .row = mrd_pf_loss(&s->rows, ev->track, lane),
+    uint32_t lane = mrd_lanes_put(pf->loss_lanes, ev);
+    mrd_pf_begun begun = { .row = mrd_pf_loss(&pf->rows, ev->track, lane),
                            .begin = at,
                            .lost = ev->ivalue > 0 ? ev->ivalue : 0,
                            .name = ev->name };
 
-    mrd_pf_begin_loss(s, &begun);
-    mrd_pf_arg_int(&s->event, "lost", ev->ivalue);
-    mrd_pf_args(&s->names, &s->event, ev->args, ev->arg_count);
-    pf_write_event(s, at);
-    pf_open_span(s, mrd_event_end(ev), &begun);
+    mrd_pf_begin_loss(pf, &begun);
+    mrd_pf_arg_int(&pf->event, "lost", ev->ivalue);
+    mrd_pf_args(&pf->names, &pf->event, ev->args, ev->arg_count);
+    pf_write_event(pf, at);
+    pf_open_span(pf, mrd_event_end(ev), &begun);
     if (ev->ivalue > 0) {
-        s->lost += (uint64_t) ev->ivalue;
-        s->lost_of[mrd_catalog_borrow_track(s->env->catalog, ev->track)->process] +=
+        pf->lost += (uint64_t) ev->ivalue;
+        pf->lost_of[mrd_catalog_borrow_track(pf->env->catalog, ev->track)->process] +=
             (uint64_t) ev->ivalue;
     }
 }
@@ -269,158 +269,158 @@ pf_loss(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
 static mrd_pf_value
 pf_value_of(const mrd_event *ev)
 {
-    mrd_pf_value v = { .has = true, .whole = true, .bits = (uint64_t) ev->ivalue };
+    mrd_pf_value pf_value = { .has = true, .whole = true, .bits = (uint64_t) ev->ivalue };
     double value = ev->value;
 
     if ((ev->flags & MRD_EV_INT) && !((ev->flags & MRD_EV_UNSIGNED) && ev->ivalue < 0))
-        return v;
+        return pf_value;
     if (ev->flags & MRD_EV_INT) /* values from 2^63 on, because the field is signed */
         value = (double) (uint64_t) ev->ivalue;
-    v.whole = false;
-    memcpy(&v.bits, &value, sizeof(v.bits));
-    return v;
+    pf_value.whole = false;
+    memcpy(&pf_value.bits, &value, sizeof(pf_value.bits));
+    return pf_value;
 }
 
 static void
-pf_counter(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
+pf_counter(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
-    mrd_pf_value v = pf_value_of(ev);
+    mrd_pf_value value = pf_value_of(ev);
 
-    pf_begin_event(s, PF_COUNTER, mrd_pf_row(&s->rows, ev->track, true));
-    pf_add_value(&s->event, &v);
-    mrd_pf_args(&s->names, &s->event, ev->args, ev->arg_count);
-    pf_write_event(s, at);
-    if (s->values != NULL)
-        s->values[ev->track] = v;
+    pf_begin_event(pf, PF_COUNTER, mrd_pf_row(&pf->rows, ev->track, true));
+    pf_add_value(&pf->event, &value);
+    mrd_pf_args(&pf->names, &pf->event, ev->args, ev->arg_count);
+    pf_write_event(pf, at);
+    if (pf->values != NULL)
+        pf->values[ev->track] = value;
 }
 
 /* Writes an unbound point as an instant. */
 static void
-pf_flow_point(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
+pf_flow_point(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
-    if (!s->env->options->show_flows)
+    if (!pf->env->options->show_flows)
         return;
-    pf_begin_event(s, PF_INSTANT, mrd_pf_row(&s->rows, ev->track, false));
-    pf_here(s, mrd_pf_row(&s->rows, ev->track, false), at);
+    pf_begin_event(pf, PF_INSTANT, mrd_pf_row(&pf->rows, ev->track, false));
+    pf_here(pf, mrd_pf_row(&pf->rows, ev->track, false), at);
     if (ev->name == MRD_SID_EMPTY)
-        mrd_pb_str(&s->event, PF_EVENT_NAME, MRD_STR("flow"));
+        mrd_pb_str(&pf->event, PF_EVENT_NAME, MRD_STR("flow"));
     else
-        mrd_pb_field_add(&s->event, mrd_pf_name(&s->names, MRD_PF_NAME, ev->name));
-    pf_add_details(s, ev, false);
-    pf_add_flow(s, (mrd_flow){ .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir }, false);
-    pf_write_event(s, at);
+        mrd_pb_field_add(&pf->event, mrd_pf_name(&pf->names, MRD_PF_NAME, ev->name));
+    pf_add_details(pf, ev, false);
+    pf_add_flow(pf, (mrd_flow){ .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir }, false);
+    pf_write_event(pf, at);
 }
 
 /* ---- The sink ---- */
 
 /* Frees all except the parts. */
 static void
-pf_free(mrd_pf *s)
+pf_free(mrd_pf *pf)
 {
-    free(s->clock_row);
-    free(s->lost_of);
-    mrd_lanes_free(s->lanes);
-    mrd_lanes_free(s->loss_lanes);
-    mrd_pf_tracks_fini(&s->rows);
-    mrd_pf_names_fini(&s->names);
-    mrd_pf_identity_fini(&s->identity);
-    mrd_pf_flows_fini(&s->flows);
-    mrd_pf_file_fini(&s->file);
-    mrd_pf_ends_fini(&s->ends);
-    mrd_buf_fini(&s->packet);
-    mrd_buf_fini(&s->event);
+    free(pf->clock_row);
+    free(pf->lost_of);
+    mrd_lanes_free(pf->lanes);
+    mrd_lanes_free(pf->loss_lanes);
+    mrd_pf_tracks_fini(&pf->rows);
+    mrd_pf_names_fini(&pf->names);
+    mrd_pf_identity_fini(&pf->identity);
+    mrd_pf_flows_fini(&pf->flows);
+    mrd_pf_file_fini(&pf->file);
+    mrd_pf_ends_fini(&pf->ends);
+    mrd_buf_fini(&pf->packet);
+    mrd_buf_fini(&pf->event);
 }
 
 static mrd_err
 pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
-    mrd_pf *s = state;
+    mrd_pf *pf = state;
     mrd_err err;
 
-    s->env = env;
-    mrd_catalog_clocks(env->catalog, &s->n_clocks);
-    s->clock_row = calloc(s->n_clocks + 1, sizeof(*s->clock_row));
-    s->lost_of = calloc(mrd_catalog_processes(env->catalog) + 1, sizeof(*s->lost_of));
-    s->lanes = mrd_lanes_new(mrd_catalog_tracks(env->catalog));
-    s->loss_lanes = mrd_lanes_new(0);
-    err = env->options->identity ? mrd_pf_identity_init(&s->identity, env->catalog) : MRD_OK;
-    mrd_pf_names_init(&s->names, mrd_catalog_strings(env->catalog));
-    if (s->clock_row == NULL || s->lost_of == NULL || s->lanes == NULL || s->loss_lanes == NULL)
+    pf->env = env;
+    mrd_catalog_clocks(env->catalog, &pf->n_clocks);
+    pf->clock_row = calloc(pf->n_clocks + 1, sizeof(*pf->clock_row));
+    pf->lost_of = calloc(mrd_catalog_processes(env->catalog) + 1, sizeof(*pf->lost_of));
+    pf->lanes = mrd_lanes_new(mrd_catalog_tracks(env->catalog));
+    pf->loss_lanes = mrd_lanes_new(0);
+    err = env->options->identity ? mrd_pf_identity_init(&pf->identity, env->catalog) : MRD_OK;
+    mrd_pf_names_init(&pf->names, mrd_catalog_strings(env->catalog));
+    if (pf->clock_row == NULL || pf->lost_of == NULL || pf->lanes == NULL || pf->loss_lanes == NULL)
         err = MRD_NOMEM;
     if (err == MRD_OK)
-        err = mrd_pf_part_init(s);
+        err = mrd_pf_part_init(pf);
     if (err == MRD_OK &&
-        (err = mrd_pf_file_init(&s->file, s->out, env->options->compress)) == MRD_OK)
-        err = mrd_pf_tracks_init(&s->rows, &s->file, env);
-    s->err = err;
-    if (err != MRD_OK && s->why.err != MRD_OK && why != NULL)
-        *why = s->why;
+        (err = mrd_pf_file_init(&pf->file, pf->out, env->options->compress)) == MRD_OK)
+        err = mrd_pf_tracks_init(&pf->rows, &pf->file, env);
+    pf->err = err;
+    if (err != MRD_OK && pf->why.err != MRD_OK && why != NULL)
+        *why = pf->why;
     else if (err != MRD_OK)
         mrd_why_set(why, err, 0, "perfetto output");
     if (err != MRD_OK) {
-        (void) mrd_pf_part_fini(s, false);
-        pf_free(s);
+        (void) mrd_pf_part_fini(pf, false);
+        pf_free(pf);
     }
     return err;
 }
 
 /* Writes the parts before the first event, which has this session time. */
 PF_COLD void
-pf_start(mrd_pf *s, mrd_ev_ns first)
+pf_start(mrd_pf *pf, mrd_ev_ns first)
 {
-    s->started = true;
+    pf->started = true;
     if (first.ns < 0) { /* whole seconds, so that fractions stay readable */
         uint64_t seconds = (0 - (uint64_t) first.ns + MRD_SEC - 1) / MRD_SEC;
 
-        s->shift_ns = seconds > INT64_MAX / MRD_SEC ? INT64_MAX : (int64_t) (seconds * MRD_SEC);
+        pf->shift_ns = seconds > INT64_MAX / MRD_SEC ? INT64_MAX : (int64_t) (seconds * MRD_SEC);
     }
-    s->now = mrd_ev_add(first, s->shift_ns);
-    if (s->now.ns < 0)
-        s->now = (mrd_ev_ns){ 0 };
-    mrd_pf_part_begin(s, first);
+    pf->now = mrd_ev_add(first, pf->shift_ns);
+    if (pf->now.ns < 0)
+        pf->now = (mrd_ev_ns){ 0 };
+    mrd_pf_part_begin(pf, first);
 }
 
 /* Writes that everything before this is complete: twice flushed, once read (see the top of the
  * file). */
 PF_COLD void
-pf_mark(mrd_pf *s)
+pf_mark(mrd_pf *pf)
 {
     static const uint32_t marks[] = { PF_SERVICE_FLUSHED, PF_SERVICE_FLUSHED, PF_SERVICE_READ };
 
     for (size_t i = 0; i < MRD_COUNT(marks); i++) {
         size_t service;
 
-        mrd_buf_reset(&s->packet);
-        mrd_pb_u64(&s->packet, PF_TIMESTAMP, (uint64_t) s->now.ns);
-        mrd_pb_u64(&s->packet, PF_TIMESTAMP_CLOCK, pf_trace_clock(s));
-        service = mrd_pb_open(&s->packet, PF_SERVICE_EVENT);
-        mrd_pb_u64(&s->packet, marks[i], 1);
-        mrd_pb_close(&s->packet, service);
-        pf_packet_end(s);
+        mrd_buf_reset(&pf->packet);
+        mrd_pb_u64(&pf->packet, PF_TIMESTAMP, (uint64_t) pf->now.ns);
+        mrd_pb_u64(&pf->packet, PF_TIMESTAMP_CLOCK, pf_trace_clock(pf));
+        service = mrd_pb_open(&pf->packet, PF_SERVICE_EVENT);
+        mrd_pb_u64(&pf->packet, marks[i], 1);
+        mrd_pb_close(&pf->packet, service);
+        pf_packet_end(pf);
     }
-    s->since_mark = 0;
-    if (mrd_out_err(s->out) != MRD_OK) /* detects a full disk early */
-        s->err = mrd_out_err(s->out);
+    pf->since_mark = 0;
+    if (mrd_out_err(pf->out) != MRD_OK) /* detects a full disk early */
+        pf->err = mrd_out_err(pf->out);
 }
 
 /* Writes all events except spans with a known begin. */
 PF_COLD mrd_err
-pf_other(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
+pf_other(mrd_pf *pf, const mrd_event *ev, mrd_ev_ns at)
 {
-    pf_end_until(s, at);
+    pf_end_until(pf, at);
     switch (ev->kind) {
     case MRD_SPAN:
     case MRD_INSTANT:
-        pf_put_named(s, ev, at, PF_INSTANT, mrd_pf_row(&s->rows, ev->track, false), false);
+        pf_put_named(pf, ev, at, PF_INSTANT, mrd_pf_row(&pf->rows, ev->track, false), false);
         break;
     case MRD_COUNTER:
-        pf_counter(s, ev, at);
+        pf_counter(pf, ev, at);
         break;
     case MRD_FLOW:
-        pf_flow_point(s, ev, at);
+        pf_flow_point(pf, ev, at);
         break;
     case MRD_LOSS:
-        pf_loss(s, ev, at);
+        pf_loss(pf, ev, at);
         break;
     default:
         return MRD_INVALID;
@@ -431,67 +431,68 @@ pf_other(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
 static mrd_err
 pf_event(void *state, const mrd_event *ev)
 {
-    mrd_pf *s = state;
+    mrd_pf *pf = state;
     mrd_ev_ns at;
 
-    if (s->err != MRD_OK)
-        return s->err;
-    if (!mrd_pf_tracks_has(&s->rows, ev->track))
+    if (pf->err != MRD_OK)
+        return pf->err;
+    if (!mrd_pf_tracks_has(&pf->rows, ev->track))
         return MRD_INVALID;          /* of another profile, or not in the catalog */
     if (ev->flags & MRD_EV_MISTIMED) /* it would extend the time axis to its time */
         return MRD_OK;
-    if (!s->started)
-        pf_start(s, ev->ts);
-    at = pf_time(s, ev->ts);
-    if (__builtin_expect(pf_size(s) + (uint64_t) s->ends.n * PF_END_ROOM >= s->cut_at, 0) &&
-        mrd_ev_after(ev->ts, s->said.last)) {
-        pf_end_until(s, at);
-        mrd_pf_part_cut(s, ev->ts, at);
+    if (!pf->started)
+        pf_start(pf, ev->ts);
+    at = pf_time(pf, ev->ts);
+    if (__builtin_expect(pf_size(pf) + (uint64_t) pf->ends.n * PF_END_ROOM >= pf->cut_at, 0) &&
+        mrd_ev_after(ev->ts, pf->said.last)) {
+        pf_end_until(pf, at);
+        mrd_pf_part_cut(pf, ev->ts, at);
     }
     if (__builtin_expect(ev->kind == MRD_SPAN && (ev->flags & MRD_EV_NO_START) == 0, 1))
-        pf_span(s, ev, at);
-    else if (pf_other(s, ev, at) != MRD_OK)
+        pf_span(pf, ev, at);
+    else if (pf_other(pf, ev, at) != MRD_OK)
         return MRD_INVALID;
-    s->events++;
-    s->said.last = ev->ts;
-    s->seen[ev->track] = 1;
-    if (++s->since_mark >= PF_MARK_EVENTS)
-        pf_mark(s);
-    return s->err;
+    pf->events++;
+    pf->said.last = ev->ts;
+    pf->seen[ev->track] = 1;
+    if (++pf->since_mark >= PF_MARK_EVENTS)
+        pf_mark(pf);
+    return pf->err;
 }
 
 static void
-pf_finish(mrd_pf *s)
+pf_finish(mrd_pf *pf)
 {
-    if (!s->started)
-        pf_start(s, !mrd_ev_after(s->env->first, s->env->last) ? s->env->first : (mrd_ev_ns){ 0 });
-    pf_end_until(s, (mrd_ev_ns){ INT64_MAX });
-    if (s->err == MRD_OK)
-        s->err = mrd_pf_part_finish(s);
-    if (s->err == MRD_OK)
-        s->err = s->file.err != MRD_OK          ? s->file.err
-                 : s->flows.err != MRD_OK       ? s->flows.err
-                 : s->rows.err != MRD_OK        ? s->rows.err
-                 : s->names.err != MRD_OK       ? s->names.err
-                 : mrd_lanes_err(s->lanes) != 0 ? mrd_lanes_err(s->lanes)
-                                                : mrd_lanes_err(s->loss_lanes);
+    if (!pf->started)
+        pf_start(pf,
+                 !mrd_ev_after(pf->env->first, pf->env->last) ? pf->env->first : (mrd_ev_ns){ 0 });
+    pf_end_until(pf, (mrd_ev_ns){ INT64_MAX });
+    if (pf->err == MRD_OK)
+        pf->err = mrd_pf_part_finish(pf);
+    if (pf->err == MRD_OK)
+        pf->err = pf->file.err != MRD_OK          ? pf->file.err
+                  : pf->flows.err != MRD_OK       ? pf->flows.err
+                  : pf->rows.err != MRD_OK        ? pf->rows.err
+                  : pf->names.err != MRD_OK       ? pf->names.err
+                  : mrd_lanes_err(pf->lanes) != 0 ? mrd_lanes_err(pf->lanes)
+                                                  : mrd_lanes_err(pf->loss_lanes);
 }
 
 static mrd_err
 pf_close(void *state, mrd_why *why)
 {
-    mrd_pf *s = state;
+    mrd_pf *pf = state;
     mrd_err err, closed;
 
-    if (s->err == MRD_OK)
-        pf_finish(s);
-    err = s->err;
+    if (pf->err == MRD_OK)
+        pf_finish(pf);
+    err = pf->err;
     /* otherwise another output failed */
-    closed = mrd_pf_part_fini(s, err == MRD_OK && why != NULL);
+    closed = mrd_pf_part_fini(pf, err == MRD_OK && why != NULL);
     err = err == MRD_OK ? closed : err;
-    if (err != MRD_OK && s->why.err != MRD_OK && why != NULL)
-        *why = s->why;
-    pf_free(s);
+    if (err != MRD_OK && pf->why.err != MRD_OK && why != NULL)
+        *why = pf->why;
+    pf_free(pf);
     return err == MRD_OK || (why != NULL && why->err != MRD_OK)
                ? err
                : mrd_why_set(why, err, 0, "perfetto output");

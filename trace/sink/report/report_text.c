@@ -9,67 +9,68 @@
 /* Writes the label of a row. A label that is too long (an EC2 id with its rank, core and pid) has a
  * line of its own, so that node and pid stay readable. */
 void
-mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width)
+mrd_report_text_cell(mrd_report_text *text, mrd_str label, size_t width)
 {
-    mrd_text_cell(&s->text, label, MRD_TEXT_WIDTH - 2, false);
+    mrd_text_cell(&text->text, label, MRD_TEXT_WIDTH - 2, false);
     if (mrd_text_columns(label) > width)
-        mrd_buf_fmt(&s->text, "\n  %*s", (int) width, "");
+        mrd_buf_fmt(&text->text, "\n  %*s", (int) width, "");
     for (size_t n = mrd_text_columns(label); n < width; n++)
-        mrd_buf_byte(&s->text, ' ');
+        mrd_buf_byte(&text->text, ' ');
 }
 
 void
-mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_buf *to)
+mrd_report_text_label(const mrd_report_text *text, const mrd_report_worker *worker, mrd_buf *to)
 {
-    const mrd_catalog *cat = s->common.env->catalog;
-    const mrd_process *p = mrd_catalog_borrow_process(cat, w->process);
+    const mrd_catalog *cat = text->common.env->catalog;
+    const mrd_process *process = mrd_catalog_borrow_process(cat, worker->process);
 
-    if (p->rank != MRD_NONE)
-        mrd_buf_fmt(to, "rank %" PRId64 " ", p->rank);
-    if (w->lnc_idx != MRD_NONE || w->device_idx != MRD_NONE)
-        mrd_buf_fmt(to, "%s %" PRId64 " ", w->lnc_idx != MRD_NONE ? "NC" : "device",
-                    w->lnc_idx != MRD_NONE ? w->lnc_idx : w->device_idx);
-    if (w->ranks.len > 0)
-        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(w->ranks));
-    if (!s->one_node)
-        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
-    if (p->flags & MRD_PROC_NO_PID)
-        mrd_buf_str(to, mrd_catalog_text(cat, p->name));
+    if (process->rank != MRD_NONE)
+        mrd_buf_fmt(to, "rank %" PRId64 " ", process->rank);
+    if (worker->lnc_idx != MRD_NONE || worker->device_idx != MRD_NONE)
+        mrd_buf_fmt(to, "%s %" PRId64 " ", worker->lnc_idx != MRD_NONE ? "NC" : "device",
+                    worker->lnc_idx != MRD_NONE ? worker->lnc_idx : worker->device_idx);
+    if (worker->ranks.len > 0)
+        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(worker->ranks));
+    if (!text->one_node)
+        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, process->instance_id)));
+    if (process->flags & MRD_PROC_NO_PID)
+        mrd_buf_str(to, mrd_catalog_text(cat, process->name));
     else
-        mrd_buf_fmt(to, "pid %" PRId64 " ", p->process_id);
-    if ((p->flags & (MRD_PROC_ALIKE | MRD_PROC_NO_PID)) == MRD_PROC_ALIKE)
-        mrd_buf_str(to, mrd_catalog_text(cat, p->name));
+        mrd_buf_fmt(to, "pid %" PRId64 " ", process->process_id);
+    if ((process->flags & (MRD_PROC_ALIKE | MRD_PROC_NO_PID)) == MRD_PROC_ALIKE)
+        mrd_buf_str(to, mrd_catalog_text(cat, process->name));
     while (to->len > 0 && to->p[to->len - 1] == ' ') /* a process without a name */
         to->len--;
 }
 
 void
-mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w)
+mrd_report_text_worker(mrd_report_text *text, const mrd_report_worker *worker)
 {
     mrd_buf label = { 0 };
 
-    mrd_report_text_label(s, w, &label);
-    mrd_buf_text(&s->text, "  ");
-    mrd_report_text_cell(s, (mrd_str){ (const char *) label.p, label.len }, MRD_REPORT_TEXT_LABEL);
-    mrd_text_done(&label, &s->text);
+    mrd_report_text_label(text, worker, &label);
+    mrd_buf_text(&text->text, "  ");
+    mrd_report_text_cell(text, (mrd_str){ (const char *) label.p, label.len },
+                         MRD_REPORT_TEXT_LABEL);
+    mrd_text_done(&label, &text->text);
 }
 
 /* Returns true at a space, but not between a number and its unit. */
 static bool
-may_break(mrd_str s, size_t at)
+may_break(mrd_str str, size_t at)
 {
     static const char *const units[] = { "%", "ns", "us", "ms", "s", "min", "h" };
     size_t n = 0;
 
-    if (s.p[at] != ' ')
+    if (str.p[at] != ' ')
         return false;
-    if (at == 0 || s.p[at - 1] < '0' || s.p[at - 1] > '9')
+    if (at == 0 || str.p[at - 1] < '0' || str.p[at - 1] > '9')
         return true;
-    while (at + 1 + n < s.len &&
-           (s.p[at + 1 + n] == '%' || (s.p[at + 1 + n] >= 'a' && s.p[at + 1 + n] <= 'z')))
+    while (at + 1 + n < str.len &&
+           (str.p[at + 1 + n] == '%' || (str.p[at + 1 + n] >= 'a' && str.p[at + 1 + n] <= 'z')))
         n++;
     for (size_t i = 0; i < MRD_COUNT(units); i++) {
-        if (mrd_str_is((mrd_str){ s.p + at + 1, n }, units[i]))
+        if (mrd_str_is((mrd_str){ str.p + at + 1, n }, units[i]))
             return false;
     }
     return true;
@@ -82,35 +83,35 @@ put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
 {
     mrd_buf plain = { 0 };
     size_t at = 0;
-    mrd_str s;
+    mrd_str str;
 
     mrd_plain_text(&plain, text);
-    s = mrd_str_of(mrd_buf_cstr(&plain));
-    while (s.len > 0 && s.p[s.len - 1] == ' ')
-        s.len--;
+    str = mrd_str_of(mrd_buf_cstr(&plain));
+    while (str.len > 0 && str.p[str.len - 1] == ' ')
+        str.len--;
     mrd_buf_fmt(to, "%-*s", (int) indent, head);
-    while (at < s.len) {
-        size_t take = s.len - at, room = MRD_TEXT_WIDTH - indent;
+    while (at < str.len) {
+        size_t take = str.len - at, room = MRD_TEXT_WIDTH - indent;
 
         if (take > room) {
-            for (take = room; take > 0 && !may_break(s, at + take); take--)
+            for (take = room; take > 0 && !may_break(str, at + take); take--)
                 ;
             take = take == 0 ? room : take;
             while (take > 1 &&
-                   ((unsigned char) s.p[at + take] & 0xc0) == 0x80) /* inside a UTF-8 character */
+                   ((unsigned char) str.p[at + take] & 0xc0) == 0x80) /* inside a UTF-8 character */
                 take--;
         }
-        mrd_buf_fmt(to, "%*s%.*s\n", at == 0 ? 0 : (int) indent, "", (int) take, s.p + at);
-        for (at += take; at < s.len && s.p[at] == ' '; at++)
+        mrd_buf_fmt(to, "%*s%.*s\n", at == 0 ? 0 : (int) indent, "", (int) take, str.p + at);
+        for (at += take; at < str.len && str.p[at] == ' '; at++)
             ;
     }
     mrd_text_done(&plain, to);
 }
 
 void
-mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s)
+mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str str)
 {
-    put_wrapped(to, 11, head, s);
+    put_wrapped(to, 11, head, str);
 }
 
 void

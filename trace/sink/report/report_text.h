@@ -19,47 +19,48 @@ typedef struct {
 } mrd_report_text;
 
 /* Appends a label such as "rank 3 NC 1 pid 4711". */
-void mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_buf *to);
+void mrd_report_text_label(const mrd_report_text *text, const mrd_report_worker *worker,
+                           mrd_buf *to);
 /* Writes the label as the first cell of a row. */
-void mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w);
+void mrd_report_text_worker(mrd_report_text *text, const mrd_report_worker *worker);
 /* Writes a first cell. A cell that is too long gets a separate line. */
-void mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width);
+void mrd_report_text_cell(mrd_report_text *text, mrd_str label, size_t width);
 /* Writes text in lines after a head of 11 columns. Breaks lines at spaces, but not between a number
  * and its unit. */
-void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s);
+void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str str);
 /* Writes an explanation of the columns of the table above, with the same line breaks. */
 void mrd_report_text_note(mrd_buf *to, const char *text);
 
 /* Describes the use of time in words, the bottleneck first; names the late worker. */
-void mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to);
-void mrd_report_text_verdict(const mrd_report_text *s, mrd_buf *to);
+void mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to);
+void mrd_report_text_verdict(const mrd_report_text *text, mrd_buf *to);
 /* Describes missing data that these answers need; nothing if the profile has all. */
-void mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to);
+void mrd_report_text_coverage(const mrd_report_text *text, mrd_buf *to);
 /* Appends a sentence for each kind of impossible record (trace/analysis/judge/credible.h). */
-void mrd_report_text_impossible(const mrd_report_text *s, mrd_buf *to);
+void mrd_report_text_impossible(const mrd_report_text *text, mrd_buf *to);
 /* Writes the whole report into `text`. */
-void mrd_report_text_all(mrd_report_text *s);
+void mrd_report_text_all(mrd_report_text *sink);
 
 /* Sections. A section without contents is left out. */
-void mrd_report_text_open(mrd_report_text *s);
-void mrd_report_text_exposed(mrd_report_text *s);
-void mrd_report_text_bandwidth(mrd_report_text *s);
-void mrd_report_text_kernels(mrd_report_text *s);
-void mrd_report_text_why(mrd_report_text *s);
-void mrd_report_text_queue(mrd_report_text *s);
-void mrd_report_text_memory(mrd_report_text *s);
+void mrd_report_text_open(mrd_report_text *text);
+void mrd_report_text_exposed(mrd_report_text *text);
+void mrd_report_text_bandwidth(mrd_report_text *text);
+void mrd_report_text_kernels(mrd_report_text *text);
+void mrd_report_text_why(mrd_report_text *text);
+void mrd_report_text_queue(mrd_report_text *text);
+void mrd_report_text_memory(mrd_report_text *text);
 /* Appends a sentence with the kernels of unclear class, if they take much of the devices' time. */
-void mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to);
+void mrd_report_text_unclear(const mrd_report_text *text, mrd_buf *to);
 /* Appends "+1.50 MiB per step", "-2.00 GiB" over a recording without steps, or "none". Appends
  * nothing if there are too few values. */
-void mrd_report_text_growth(const mrd_report_sink *s, const mrd_memory_row *row, mrd_buf *to);
-void mrd_report_text_path(mrd_report_text *s);
+void mrd_report_text_growth(const mrd_report_sink *sink, const mrd_memory_row *row, mrd_buf *to);
+void mrd_report_text_path(mrd_report_text *text);
 /* Writes the parts that a shorter critical path would shorten: all, or all except communication
  * that may be waiting. */
-void mrd_report_text_shortens(const mrd_step_totals *t, mrd_buf *to);
-void mrd_report_text_series(mrd_report_text *s);
+void mrd_report_text_shortens(const mrd_step_totals *totals, mrd_buf *to);
+void mrd_report_text_series(mrd_report_text *text);
 /* Writes whether steps grow or shrink, as a sentence without its full stop. Writes nothing without
  * a series. */
-void mrd_report_text_trend(const mrd_report *r, mrd_buf *to);
+void mrd_report_text_trend(const mrd_report *report, mrd_buf *to);
 
 #endif

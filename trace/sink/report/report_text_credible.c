@@ -40,14 +40,14 @@ put_early(const mrd_credible_row *row, mrd_buf *to)
 }
 
 static void
-put_process(const mrd_report_text *s, mrd_proc_id process, unsigned kind, mrd_buf *to)
+put_process(const mrd_report_text *text, mrd_proc_id process, unsigned kind, mrd_buf *to)
 {
-    const mrd_credible_row *row = mrd_report_credible(s->common.report, process);
+    const mrd_credible_row *row = mrd_report_credible(text->common.report, process);
 
-    mrd_text_process(s->common.env->catalog, process, to);
+    mrd_text_process(text->common.env->catalog, process, to);
     mrd_buf_text(to, ": ");
     if (kind == 0)
-        put_inside(s->common.env->catalog, row, to);
+        put_inside(text->common.env->catalog, row, to);
     else if (kind == 1)
         put_empty(row, row->graphs_empty, row->graphs, "graph launches have no kernel", to);
     else if (kind == 2)
@@ -58,22 +58,22 @@ put_process(const mrd_report_text *s, mrd_proc_id process, unsigned kind, mrd_bu
 }
 
 void
-mrd_report_text_impossible(const mrd_report_text *s, mrd_buf *to)
+mrd_report_text_impossible(const mrd_report_text *text, mrd_buf *to)
 {
-    const mrd_catalog *cat = s->common.env->catalog;
+    const mrd_catalog *cat = text->common.env->catalog;
 
     for (unsigned kind = 0; kind < 4; kind++) {
         size_t shown = 0, more = 0;
 
-        for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
-            const mrd_credible_row *row = mrd_report_credible(s->common.report, i);
+        for (mrd_proc_id id = 0; id < mrd_catalog_processes(cat); id++) {
+            const mrd_credible_row *row = mrd_report_credible(text->common.report, id);
             const uint64_t counts[] = { row->inside, row->graphs_empty, row->early,
                                         row->steps_empty };
 
             if (counts[kind] == 0)
                 continue;
             if (shown < SHOWN_MAX)
-                put_process(s, i, kind, to);
+                put_process(text, id, kind, to);
             more += shown++ >= SHOWN_MAX;
         }
         if (more > 0)

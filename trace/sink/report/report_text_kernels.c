@@ -14,95 +14,97 @@ enum {
 /* Returns the length of the common beginning of two names if their cells would look the same;
  * otherwise 0. */
 static size_t
-alike(mrd_str a, mrd_str b)
+alike(mrd_str str, mrd_str b)
 {
     size_t n = 0;
 
-    if (mrd_text_columns(a) <= NAME || mrd_text_columns(b) <= NAME)
+    if (mrd_text_columns(str) <= NAME || mrd_text_columns(b) <= NAME)
         return 0;
-    while (n < a.len && n < b.len && a.p[n] == b.p[n])
+    while (n < str.len && n < b.len && str.p[n] == b.p[n])
         n++;
     return n >= NAME - DOTS ? n : 0;
 }
 
 /* Moves back by some UTF-8 characters. */
 static size_t
-back(mrd_str s, size_t at, size_t letters)
+back(mrd_str str, size_t at, size_t letters)
 {
     while (at > 0 && letters > 0)
-        letters -= ((unsigned char) s.p[--at] & 0xc0) != 0x80;
+        letters -= ((unsigned char) str.p[--at] & 0xc0) != 0x80;
     return at;
 }
 
 /* Writes the i-th name as a cell. For names that would look the same (generated kernels differ in
  * their last characters), shows the beginning and the part where they differ. */
 static void
-put_name(mrd_report_text *s, const mrd_kernel *k, size_t n, size_t i)
+put_name(mrd_report_text *text, const mrd_kernel *kernel, size_t n, size_t i)
 {
     enum { REST = NAME - DOTS - BEGIN };
-    const mrd_catalog *cat = s->common.env->catalog;
-    mrd_str name = mrd_catalog_text(cat, k[i].name);
+    const mrd_catalog *cat = text->common.env->catalog;
+    mrd_str name = mrd_catalog_text(cat, kernel[i].name);
     size_t parts = 0, from, last;
 
     for (size_t j = 0; j < n && j < KERNELS; j++) {
-        size_t same = j == i ? 0 : alike(name, mrd_catalog_text(cat, k[j].name));
+        size_t same = j == i ? 0 : alike(name, mrd_catalog_text(cat, kernel[j].name));
 
         parts = same > parts ? same : parts;
     }
     if (parts == 0) {
-        mrd_text_cell(&s->text, name, NAME, true);
+        mrd_text_cell(&text->text, name, NAME, true);
         return;
     }
     from = back(name, parts, 4);
     last = back(name, name.len, REST);
     from = from > last ? last : from;
-    mrd_text_cell(&s->text, name, BEGIN + DOTS, false);
-    mrd_text_cell(&s->text, (mrd_str){ name.p + from, name.len - from }, REST, true);
+    mrd_text_cell(&text->text, name, BEGIN + DOTS, false);
+    mrd_text_cell(&text->text, (mrd_str){ name.p + from, name.len - from }, REST, true);
 }
 
 void
-mrd_report_text_kernels(mrd_report_text *s)
+mrd_report_text_kernels(mrd_report_text *text)
 {
-    size_t n, workers;
-    const mrd_kernel *k = mrd_kernels_list(mrd_report_kernels(s->common.report), &n);
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
-    uint64_t window = mrd_report_totals_of(s->common.report)->window_ns;
+    size_t count, workers;
+    const mrd_kernel *kernel = mrd_kernels_list(mrd_report_kernels(text->common.report), &count);
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &workers);
+    uint64_t window = mrd_report_totals_of(text->common.report)->window_ns;
     char d[2][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
 
-    if (n == 0)
+    if (count == 0)
         return;
-    mrd_buf_fmt(&s->text, "\n%-38s %9s %9s %9s  %s\n", "What devices ran, % of all windows",
+    mrd_buf_fmt(&text->text, "\n%-38s %9s %9s %9s  %s\n", "What devices ran, % of all windows",
                 "count", "total", "share", workers > 1 ? "slowest worker, x the median" : "");
-    for (size_t i = 0; i < n && i < KERNELS; i++) {
+    for (size_t i = 0; i < count && i < KERNELS; i++) {
         mrd_buf label = { 0 };
 
-        mrd_buf_text(&s->text, "  ");
-        put_name(s, k, n, i);
-        mrd_buf_fmt(&s->text, " %9" PRIu64 " %9s %9s", k[i].calls, mrd_text_dur(k[i].ns, d[0]),
-                    mrd_text_share(k[i].ns, window, share));
-        if (k[i].collective) {
-            mrd_buf_text(&s->text, "  includes waiting for others");
-        } else if (k[i].workers > 1 && k[i].median_ns > 0) {
-            mrd_report_text_label(s, &w[k[i].most_worker], &label);
-            mrd_buf_text(&s->text, "  ");
-            mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, 22, true);
-            mrd_buf_fmt(&s->text, " %.2f x", (double) k[i].most_ns / (double) k[i].median_ns);
+        mrd_buf_text(&text->text, "  ");
+        put_name(text, kernel, count, i);
+        mrd_buf_fmt(&text->text, " %9" PRIu64 " %9s %9s", kernel[i].calls,
+                    mrd_text_dur(kernel[i].ns, d[0]), mrd_text_share(kernel[i].ns, window, share));
+        if (kernel[i].collective) {
+            mrd_buf_text(&text->text, "  includes waiting for others");
+        } else if (kernel[i].workers > 1 && kernel[i].median_ns > 0) {
+            mrd_report_text_label(text, &worker[kernel[i].most_worker], &label);
+            mrd_buf_text(&text->text, "  ");
+            mrd_text_cell(&text->text, (mrd_str){ (const char *) label.p, label.len }, 22, true);
+            mrd_buf_fmt(&text->text, " %.2f x",
+                        (double) kernel[i].most_ns / (double) kernel[i].median_ns);
         }
-        mrd_buf_byte(&s->text, '\n');
-        mrd_text_done(&label, &s->text);
+        mrd_buf_byte(&text->text, '\n');
+        mrd_text_done(&label, &text->text);
     }
-    mrd_text_left_out(&s->text, n > KERNELS ? n - KERNELS : 0, "names", "report-json");
-    mrd_report_text_note(&s->text, "sums of spans: spans that run at the same time count each, so "
-                                   "that a share can exceed 100 %; an execution on two physical "
-                                   "cores is one, from the earlier begin to the later end");
+    mrd_text_left_out(&text->text, count > KERNELS ? count - KERNELS : 0, "names", "report-json");
+    mrd_report_text_note(&text->text,
+                         "sums of spans: spans that run at the same time count each, so "
+                         "that a share can exceed 100 %; an execution on two physical "
+                         "cores is one, from the earlier begin to the later end");
 }
 
 void
-mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to)
+mrd_report_text_unclear(const mrd_report_text *text, mrd_buf *to)
 {
     size_t n, listed = 0;
-    const mrd_kernels *kernels = mrd_report_kernels(s->common.report);
-    const mrd_kernel *k = mrd_kernels_list(kernels, &n);
+    const mrd_kernels *kernels = mrd_report_kernels(text->common.report);
+    const mrd_kernel *kernel = mrd_kernels_list(kernels, &n);
     uint64_t unclear_ns, all_ns;
     char share[MRD_TEXT_SHARE];
 
@@ -113,10 +115,11 @@ mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to)
                 "of communication: ",
                 mrd_text_share(unclear_ns, all_ns, share));
     for (size_t i = 0; i < n && listed < UNCLEAR; i++) {
-        if (!k[i].unclear)
+        if (!kernel[i].unclear)
             continue;
         mrd_buf_text(to, listed++ == 0 ? "" : ", ");
-        mrd_text_cell(to, mrd_catalog_text(s->common.env->catalog, k[i].name), UNCLEAR_NAME, false);
+        mrd_text_cell(to, mrd_catalog_text(text->common.env->catalog, kernel[i].name), UNCLEAR_NAME,
+                      false);
     }
     mrd_buf_text(to, ". If they communicate, a file for --classify can say so. ");
 }

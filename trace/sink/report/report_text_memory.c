@@ -8,81 +8,82 @@
 enum { ROWS = 48 };
 
 void
-mrd_report_text_growth(const mrd_report_sink *s, const mrd_memory_row *row, mrd_buf *to)
+mrd_report_text_growth(const mrd_report_sink *sink, const mrd_memory_row *row, mrd_buf *to)
 {
-    const mrd_catalog *cat = s->env->catalog;
-    mrd_trend t = mrd_memory_trend(row);
+    const mrd_catalog *cat = sink->env->catalog;
+    mrd_trend trend = mrd_memory_trend(row);
     uint64_t steps =
-        mrd_report_steps_of(s->report, mrd_catalog_borrow_track(cat, row->track)->process);
-    double by = t.change < 0 ? -t.change : t.change;
+        mrd_report_steps_of(sink->report, mrd_catalog_borrow_track(cat, row->track)->process);
+    double by = trend.change < 0 ? -trend.change : trend.change;
     char text[MRD_MEMORY_TEXT];
 
-    if (t.says == MRD_TREND_NONE)
+    if (trend.says == MRD_TREND_NONE)
         return;
-    if (t.says == MRD_TREND_FLAT) {
+    if (trend.says == MRD_TREND_FLAT) {
         mrd_buf_text(to, "none");
         return;
     }
-    mrd_buf_fmt(to, "%s%s%s", t.change < 0 ? "-" : "+",
+    mrd_buf_fmt(to, "%s%s%s", trend.change < 0 ? "-" : "+",
                 mrd_memory_text((uint64_t) (steps > 0 ? by / (double) steps : by), text),
                 steps > 0 ? " per step" : "");
 }
 
 /* Returns the time from which the table counts: the first span or, without spans, the first sample. */
 static int64_t
-begin_of(const mrd_report_text *s, const mrd_memory_row *rows, size_t n)
+begin_of(const mrd_report_text *text, const mrd_memory_row *rows, size_t n)
 {
-    int64_t first = mrd_report_totals_of(s->common.report)->first.ns;
+    int64_t first = mrd_report_totals_of(text->common.report)->first.ns;
 
-    for (size_t i = 0; i < n && mrd_report_totals_of(s->common.report)->last.ns == 0; i++)
+    for (size_t i = 0; i < n && mrd_report_totals_of(text->common.report)->last.ns == 0; i++)
         first = i == 0 || rows[i].first_at.ns < first ? rows[i].first_at.ns : first;
     return first;
 }
 
 void
-mrd_report_text_memory(mrd_report_text *s)
+mrd_report_text_memory(mrd_report_text *text)
 {
-    const mrd_catalog *cat = s->common.env->catalog;
-    size_t n;
-    const mrd_memory_row *r = mrd_memory_use_rows(s->common.memory, &n);
-    int64_t first = begin_of(s, r, n);
+    const mrd_catalog *cat = text->common.env->catalog;
+    size_t count;
+    const mrd_memory_row *row = mrd_memory_use_rows(text->common.memory, &count);
+    int64_t first = begin_of(text, row, count);
 
-    if (n == 0)
+    if (count == 0)
         return;
-    mrd_buf_fmt(&s->text, "\n%-42s %10s %10s %10s  %s\n", "Memory by category", "peak", "at",
+    mrd_buf_fmt(&text->text, "\n%-42s %10s %10s %10s  %s\n", "Memory by category", "peak", "at",
                 "last", "growth");
-    for (size_t i = 0; i < n && i < ROWS; i++) {
-        const mrd_track *t = mrd_catalog_borrow_track(cat, r[i].track);
+    for (size_t i = 0; i < count && i < ROWS; i++) {
+        const mrd_track *track = mrd_catalog_borrow_track(cat, row[i].track);
         char b[2][MRD_MEMORY_TEXT], dur[MRD_DUR_TEXT];
         mrd_buf growth = { 0 }, line = { 0 }, name = { 0 };
 
-        if (i == 0 || mrd_catalog_borrow_track(cat, r[i - 1].track)->process != t->process) {
+        if (i == 0 || mrd_catalog_borrow_track(cat, row[i - 1].track)->process != track->process) {
             mrd_buf_fmt(&line, MRD_STR_FMT " / ",
                         MRD_STR_ARG(mrd_catalog_text(
-                            cat, mrd_catalog_borrow_process(cat, t->process)->instance_id)));
-            mrd_text_process(cat, t->process, &line);
-            mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
+                            cat, mrd_catalog_borrow_process(cat, track->process)->instance_id)));
+            mrd_text_process(cat, track->process, &line);
+            mrd_text_line(&text->text, "  ", (mrd_str){ (const char *) line.p, line.len });
         }
-        mrd_report_text_growth(&s->common, &r[i], &growth);
-        mrd_buf_text(&s->text, "    ");
-        mrd_buf_str(&name, mrd_catalog_text(cat, t->name));
-        if (t->device_idx != MRD_NONE)
-            mrd_buf_fmt(&name, " device %" PRId64, t->device_idx);
-        mrd_text_cell(&s->text, (mrd_str){ (const char *) name.p, name.len }, 38, true);
-        mrd_buf_fmt(&s->text, " %10s %10s %10s  %s\n", mrd_memory_text(r[i].peak, b[0]),
-                    r[i].peak_at.ns < first
+        mrd_report_text_growth(&text->common, &row[i], &growth);
+        mrd_buf_text(&text->text, "    ");
+        mrd_buf_str(&name, mrd_catalog_text(cat, track->name));
+        if (track->device_idx != MRD_NONE)
+            mrd_buf_fmt(&name, " device %" PRId64, track->device_idx);
+        mrd_text_cell(&text->text, (mrd_str){ (const char *) name.p, name.len }, 38, true);
+        mrd_buf_fmt(&text->text, " %10s %10s %10s  %s\n", mrd_memory_text(row[i].peak, b[0]),
+                    row[i].peak_at.ns < first
                         ? "before"
-                        : mrd_text_dur((uint64_t) r[i].peak_at.ns - (uint64_t) first, dur),
-                    mrd_memory_text(r[i].last, b[1]),
+                        : mrd_text_dur((uint64_t) row[i].peak_at.ns - (uint64_t) first, dur),
+                    mrd_memory_text(row[i].last, b[1]),
                     growth.len == 0 ? "-" : mrd_buf_cstr(&growth));
-        mrd_text_done(&growth, &s->text);
-        mrd_text_done(&line, &s->text);
-        mrd_text_done(&name, &s->text);
+        mrd_text_done(&growth, &text->text);
+        mrd_text_done(&line, &text->text);
+        mrd_text_done(&name, &text->text);
     }
-    mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "counters", "report-json");
-    if (mrd_memory_use_left_out(s->common.memory) > 0)
-        mrd_report_text_note(&s->text, "further counters of memory are beyond what a report keeps");
-    mrd_report_text_note(&s->text,
+    mrd_text_left_out(&text->text, count > ROWS ? count - ROWS : 0, "counters", "report-json");
+    if (mrd_memory_use_left_out(text->common.memory) > 0)
+        mrd_report_text_note(&text->text,
+                             "further counters of memory are beyond what a report keeps");
+    mrd_report_text_note(&text->text,
                          "at: after the begin of the first span, or after the first sample if "
                          "there are no spans; growth: of the largest values of "
                          "equal stretches, when it is beyond their spread; -: too few samples");

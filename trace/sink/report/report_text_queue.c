@@ -5,36 +5,36 @@
 #include "trace/sink/text.h"
 
 void
-mrd_report_text_queue(mrd_report_text *s)
+mrd_report_text_queue(mrd_report_text *text)
 {
     size_t n, with = 0, shown = 0;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
     uint64_t unknown = 0, cut = 0;
     char share[MRD_TEXT_SHARE], dur[MRD_DUR_TEXT];
 
     for (size_t i = 0; i < n; i++) {
-        with += w[i].queue.launches > 0;
-        unknown += w[i].queue.unknown;
-        cut += w[i].queue.cut_ns;
+        with += worker[i].queue.launches > 0;
+        unknown += worker[i].queue.unknown;
+        cut += worker[i].queue.cut_ns;
     }
     if (with == 0)
         return;
-    mrd_buf_fmt(&s->text, "\n%-34s %9s %9s %9s %9s\n", "Queue of each worker", "launches", "mean",
-                "most", "empty");
+    mrd_buf_fmt(&text->text, "\n%-34s %9s %9s %9s %9s\n", "Queue of each worker", "launches",
+                "mean", "most", "empty");
     for (size_t i = 0; i < n && shown < MRD_REPORT_TEXT_ROWS; i++) {
-        const mrd_queue_sum *q = &w[i].queue;
-        uint64_t window = mrd_report_window(&w[i]);
+        const mrd_queue_sum *sum = &worker[i].queue;
+        uint64_t window = mrd_report_window(&worker[i]);
 
-        if (q->launches == 0)
+        if (sum->launches == 0)
             continue;
-        mrd_report_text_worker(s, &w[i]);
-        mrd_buf_fmt(&s->text, " %9" PRIu64 " %9.2f %9" PRIu64 " %9s\n", q->launches,
-                    window == 0 ? 0 : (double) q->sum_ns / (double) window, q->most,
-                    mrd_text_share(q->empty_ns, window, share));
+        mrd_report_text_worker(text, &worker[i]);
+        mrd_buf_fmt(&text->text, " %9" PRIu64 " %9.2f %9" PRIu64 " %9s\n", sum->launches,
+                    window == 0 ? 0 : (double) sum->sum_ns / (double) window, sum->most,
+                    mrd_text_share(sum->empty_ns, window, share));
         shown++;
     }
-    mrd_text_left_out(&s->text, with - shown, "workers", "report-json");
-    mrd_report_text_note(&s->text,
+    mrd_text_left_out(&text->text, with - shown, "workers", "report-json");
+    mrd_report_text_note(&text->text,
                          "launches that have begun and whose device span has not; mean: over "
                          "the worker's window; empty: none was in flight");
     if (unknown > 0) {
@@ -43,8 +43,8 @@ mrd_report_text_queue(mrd_report_text *s)
         mrd_buf_fmt(&note,
                     "the launch of %" PRIu64 " device spans is not known: they count nowhere",
                     unknown);
-        mrd_report_text_note(&s->text, mrd_buf_cstr(&note));
-        mrd_text_done(&note, &s->text);
+        mrd_report_text_note(&text->text, mrd_buf_cstr(&note));
+        mrd_text_done(&note, &text->text);
     }
     if (cut > 0) {
         mrd_buf note = { 0 };
@@ -53,7 +53,7 @@ mrd_report_text_queue(mrd_report_text *s)
                     "%s in flight are not counted, for queues were longer than is kept: the mean "
                     "is too low, most may be, and empty may be too high",
                     mrd_text_dur(cut, dur));
-        mrd_report_text_note(&s->text, mrd_buf_cstr(&note));
-        mrd_text_done(&note, &s->text);
+        mrd_report_text_note(&text->text, mrd_buf_cstr(&note));
+        mrd_text_done(&note, &text->text);
     }
 }

@@ -49,13 +49,13 @@ reason_ns(const mrd_lateness_sum *late, size_t reason)
 /* Chooses the columns with the largest sums over all workers. Of equal sums the first column is
  * chosen. */
 static void
-choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
+choose_reasons(const mrd_report_worker *worker, size_t n, bool ret_shown[REASONS])
 {
     double most[REASONS] = { 0 };
 
     for (size_t k = 0; k < REASONS; k++)
         for (size_t i = 0; i < n; i++)
-            most[k] += fabs((double) reason_ns(&w[i].late, k));
+            most[k] += fabs((double) reason_ns(&worker[i].late, k));
     for (size_t k = 0; k < REASONS; k++) {
         size_t larger = 0;
 
@@ -69,112 +69,113 @@ choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
  * worker i ran longest. NULL if the excess is less than a quarter of its lateness by
  * computation. */
 static const mrd_kernel *
-find_longer_kernel(const mrd_report_text *s, size_t i)
+find_longer_kernel(const mrd_report_text *text, size_t i)
 {
     size_t n, workers;
-    const mrd_kernel *k = mrd_kernels_list(mrd_report_kernels(s->common.report), &n);
-    int64_t compute_ns = reason_ns(&mrd_report_workers(s->common.report, &workers)[i].late, 0);
+    const mrd_kernel *kernel = mrd_kernels_list(mrd_report_kernels(text->common.report), &n);
+    int64_t compute_ns = reason_ns(&mrd_report_workers(text->common.report, &workers)[i].late, 0);
     const mrd_kernel *found = NULL;
     uint64_t most = compute_ns > 0 ? (uint64_t) compute_ns / 4 : UINT64_MAX;
 
     for (size_t j = 0; j < n; j++) {
-        if (k[j].collective || k[j].most_worker != i || k[j].workers < 2 || k[j].median_ns == 0 ||
-            k[j].most_ns - k[j].median_ns <= most)
+        if (kernel[j].collective || kernel[j].most_worker != i || kernel[j].workers < 2 ||
+            kernel[j].median_ns == 0 || kernel[j].most_ns - kernel[j].median_ns <= most)
             continue;
-        most = k[j].most_ns - k[j].median_ns;
-        found = &k[j];
+        most = kernel[j].most_ns - kernel[j].median_ns;
+        found = &kernel[j];
     }
     return found;
 }
 
 /* Names the work that took worker i longer than the others, if its lateness is by computation. */
 static void
-put_longer_kernel(mrd_report_text *s, size_t i)
+put_longer_kernel(mrd_report_text *text, size_t i)
 {
-    const mrd_kernel *k = find_longer_kernel(s, i);
+    const mrd_kernel *kernel = find_longer_kernel(text, i);
     size_t workers;
     mrd_buf line = { 0 };
     char dur[MRD_DUR_TEXT];
 
-    if (k == NULL)
+    if (kernel == NULL)
         return;
-    mrd_report_text_label(s, &mrd_report_workers(s->common.report, &workers)[i], &line);
+    mrd_report_text_label(text, &mrd_report_workers(text->common.report, &workers)[i], &line);
     mrd_buf_text(&line, ": ");
-    mrd_text_cell(&line, mrd_catalog_text(s->common.env->catalog, k->name), NAMED, false);
+    mrd_text_cell(&line, mrd_catalog_text(text->common.env->catalog, kernel->name), NAMED, false);
     mrd_buf_fmt(&line, " took %.1f %% longer than on the median worker, %s in all",
-                100 * (double) (k->most_ns - k->median_ns) / (double) k->median_ns,
-                mrd_text_dur(k->most_ns - k->median_ns, dur));
-    mrd_report_text_note(&s->text, mrd_buf_cstr(&line));
-    mrd_text_done(&line, &s->text);
+                100 * (double) (kernel->most_ns - kernel->median_ns) / (double) kernel->median_ns,
+                mrd_text_dur(kernel->most_ns - kernel->median_ns, dur));
+    mrd_report_text_note(&text->text, mrd_buf_cstr(&line));
+    mrd_text_done(&line, &text->text);
 }
 
 /* Names what the host of worker i did while its device was idle, if this made it late. */
 static void
-put_host_work(mrd_report_text *s, size_t i)
+put_host_work(mrd_report_text *text, size_t i)
 {
     size_t workers;
-    const mrd_report_worker *w = &mrd_report_workers(s->common.report, &workers)[i];
+    const mrd_report_worker *worker = &mrd_report_workers(text->common.report, &workers)[i];
     mrd_buf line = { 0 };
     char dur[2][MRD_DUR_TEXT];
 
-    if (w->host_work.ns == 0)
+    if (worker->host_work.ns == 0)
         return;
-    mrd_report_text_label(s, w, &line);
+    mrd_report_text_label(text, worker, &line);
     mrd_buf_text(&line, ": while its device did nothing, its host was in ");
-    mrd_text_cell(&line, mrd_catalog_text(s->common.env->catalog, w->host_work.name), NAMED, false);
+    mrd_text_cell(&line, mrd_catalog_text(text->common.env->catalog, worker->host_work.name), NAMED,
+                  false);
     mrd_buf_fmt(&line, " for %s, %s longer than on the median worker",
-                mrd_text_dur(w->host_work.ns, dur[0]),
-                mrd_text_dur(w->host_work.ns - w->host_work.median_ns, dur[1]));
-    mrd_report_text_note(&s->text, mrd_buf_cstr(&line));
-    mrd_text_done(&line, &s->text);
+                mrd_text_dur(worker->host_work.ns, dur[0]),
+                mrd_text_dur(worker->host_work.ns - worker->host_work.median_ns, dur[1]));
+    mrd_report_text_note(&text->text, mrd_buf_cstr(&line));
+    mrd_text_done(&line, &text->text);
 }
 
 void
-mrd_report_text_why(mrd_report_text *s)
+mrd_report_text_why(mrd_report_text *text)
 {
-    size_t n, shown = 0, all = 0;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    size_t count, shown = 0, all = 0;
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &count);
     char dur[MRD_DUR_TEXT + 1];
     bool is_shown[REASONS];
     uint64_t sum = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        all += w[i].late.late_ns > 0;
-        sum += w[i].late.late_ns;
+    for (size_t i = 0; i < count; i++) {
+        all += worker[i].late.late_ns > 0;
+        sum += worker[i].late.late_ns;
     }
     if (all == 0)
         return;
-    choose_reasons(w, n, is_shown);
-    mrd_buf_fmt(&s->text, "\n%-34s %9s", "Why it came last, where it did", "late by");
+    choose_reasons(worker, count, is_shown);
+    mrd_buf_fmt(&text->text, "\n%-34s %9s", "Why it came last, where it did", "late by");
     for (size_t k = 0; k < REASONS; k++)
         if (is_shown[k])
-            mrd_buf_fmt(&s->text, " %10.10s", reasons[k].title);
-    mrd_buf_fmt(&s->text, " %10s\n", "began");
-    for (size_t i = 0; i < n && shown < MRD_REPORT_TEXT_ROWS; i++) {
-        const mrd_lateness_sum *late = &w[i].late;
+            mrd_buf_fmt(&text->text, " %10.10s", reasons[k].title);
+    mrd_buf_fmt(&text->text, " %10s\n", "began");
+    for (size_t i = 0; i < count && shown < MRD_REPORT_TEXT_ROWS; i++) {
+        const mrd_lateness_sum *late = &worker[i].late;
 
         if (late->late_ns == 0 || late->late_ns < sum / 100)
             continue;
-        mrd_report_text_worker(s, &w[i]);
-        mrd_buf_fmt(&s->text, " %9s", mrd_text_dur(late->late_ns, dur));
+        mrd_report_text_worker(text, &worker[i]);
+        mrd_buf_fmt(&text->text, " %9s", mrd_text_dur(late->late_ns, dur));
         for (size_t k = 0; k < REASONS; k++)
             if (is_shown[k])
-                mrd_buf_fmt(&s->text, " %10s",
-                            (w[i].unmeasured & reasons[k].parts) == reasons[k].parts
+                mrd_buf_fmt(&text->text, " %10s",
+                            (worker[i].unmeasured & reasons[k].parts) == reasons[k].parts
                                 ? "-"
                                 : signed_dur(reason_ns(late, k), dur));
-        mrd_buf_fmt(&s->text, " %10s\n", signed_dur(late->began_ns, dur));
+        mrd_buf_fmt(&text->text, " %10s\n", signed_dur(late->began_ns, dur));
         shown++;
     }
-    mrd_text_left_out(&s->text, all - shown, "workers, less late", "report-json");
-    for (size_t i = 0, named = 0; i < n && named < shown; i++) {
-        if (w[i].late.late_ns == 0 || w[i].late.late_ns < sum / 100)
+    mrd_text_left_out(&text->text, all - shown, "workers, less late", "report-json");
+    for (size_t i = 0, named = 0; i < count && named < shown; i++) {
+        if (worker[i].late.late_ns == 0 || worker[i].late.late_ns < sum / 100)
             continue;
-        put_longer_kernel(s, i);
-        put_host_work(s, i);
+        put_longer_kernel(text, i);
+        put_host_work(text, i);
         named++;
     }
-    mrd_report_text_note(&s->text,
+    mrd_report_text_note(&text->text,
                          "sums over the collectives that it came last to, each against the median "
                          "worker: what each did since it left a collective before; collective: "
                          "in other collectives meanwhile; began: how much later it left the one "
@@ -182,53 +183,53 @@ mrd_report_text_why(mrd_report_text *s)
 }
 
 void
-mrd_report_text_shortens(const mrd_step_totals *t, mrd_buf *to)
+mrd_report_text_shortens(const mrd_step_totals *totals, mrd_buf *to)
 {
-    const char *whole = t->steps > 0 ? "the steps" : "the recording";
+    const char *whole = totals->steps > 0 ? "the steps" : "the recording";
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
 
-    if (t->unmet_ns > 0) {
+    if (totals->unmet_ns > 0) {
         mrd_buf_fmt(to,
                     "Of it, %s (%s) may be waiting for others: communication in single messages, "
                     "in operations that need not wait for all, or of which the parts of others "
                     "are missing. Only what shortens the rest or this waiting can shorten %s.",
-                    mrd_text_dur(t->unmet_ns, dur),
-                    mrd_text_share(t->unmet_ns, t->path_of_all_ns, share), whole);
+                    mrd_text_dur(totals->unmet_ns, dur),
+                    mrd_text_share(totals->unmet_ns, totals->path_of_all_ns, share), whole);
         return;
     }
     mrd_buf_fmt(to,
                 "It contains no waiting for others in collectives%s: only what shortens it "
                 "can shorten %s.",
-                t->path_ns[MRD_REPORT_WAITING] > 0
+                totals->path_ns[MRD_REPORT_WAITING] > 0
                     ? " (the part called waiting is of barriers after the last had come)"
                     : "",
                 whole);
 }
 
 void
-mrd_report_text_path(mrd_report_text *s)
+mrd_report_text_path(mrd_report_text *text)
 {
-    const mrd_step_path *path = mrd_report_path(s->common.report);
-    const mrd_step_totals *t = mrd_step_path_totals(path);
-    size_t n, most;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    const mrd_step_path *path = mrd_report_path(text->common.report);
+    const mrd_step_totals *totals = mrd_step_path_totals(path);
+    size_t count, most;
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &count);
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
     bool used[3] = { false };
     mrd_buf words = { 0 }, head = { 0 };
     uint32_t before[3] = { 0 };
 
-    if (t->path_of_all_ns == 0 || n < 2)
+    if (totals->path_of_all_ns == 0 || count < 2)
         return;
-    mrd_buf_fmt(&words, "%s: ", mrd_text_dur(t->path_of_all_ns, dur));
+    mrd_buf_fmt(&words, "%s: ", mrd_text_dur(totals->path_of_all_ns, dur));
     for (unsigned k = 0, told = 0; k < MRD_REPORT_PARTS; k++)
-        if (t->path_ns[k] > 0)
+        if (totals->path_ns[k] > 0)
             mrd_buf_fmt(&words, "%s%s %s", told++ > 0 ? ", " : "",
                         mrd_report_part_text((mrd_report_part) k),
-                        mrd_text_share(t->path_ns[k], t->path_of_all_ns, share));
+                        mrd_text_share(totals->path_ns[k], totals->path_of_all_ns, share));
     mrd_buf_text(&words, ". It ran through ");
     for (unsigned round = 0; round < 3; round++, used[round - 1] = true) {
         most = SIZE_MAX;
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < count; i++) {
             bool again = (used[0] && before[0] == i) || (used[1] && before[1] == i);
             uint64_t ns = mrd_step_path_worker(path, i)->path_ns;
 
@@ -240,40 +241,40 @@ mrd_report_text_path(mrd_report_text *s)
             break;
         before[round] = (uint32_t) most;
         mrd_buf_text(&words, round > 0 ? ", " : "");
-        mrd_report_text_label(s, &w[most], &words);
+        mrd_report_text_label(text, &worker[most], &words);
         mrd_buf_fmt(&words, " for %s",
                     mrd_text_share(mrd_step_path_worker(path, (uint32_t) most)->path_ns,
-                                   t->path_of_all_ns, share));
+                                   totals->path_of_all_ns, share));
     }
-    mrd_buf_fmt(&words, ", and moved %" PRIu64 " time%s from one worker to another. ", t->changes,
-                mrd_plural(t->changes));
-    mrd_report_text_shortens(t, &words);
+    mrd_buf_fmt(&words, ", and moved %" PRIu64 " time%s from one worker to another. ",
+                totals->changes, mrd_plural(totals->changes));
+    mrd_report_text_shortens(totals, &words);
     mrd_buf_text(&head, "Critical path through ");
-    if (t->steps > 0) {
-        mrd_buf_fmt(&head, "%" PRIu64 " step%s of ", t->steps, mrd_plural(t->steps));
-        mrd_text_process(s->common.env->catalog, t->process, &head);
+    if (totals->steps > 0) {
+        mrd_buf_fmt(&head, "%" PRIu64 " step%s of ", totals->steps, mrd_plural(totals->steps));
+        mrd_text_process(text->common.env->catalog, totals->process, &head);
     } else {
         mrd_buf_text(&head, "the recording");
     }
-    mrd_buf_byte(&s->text, '\n');
-    mrd_text_line(&s->text, "", (mrd_str){ (const char *) head.p, head.len });
-    mrd_text_done(&head, &s->text);
-    mrd_report_text_wrapped(&s->text, "", (mrd_str){ (const char *) words.p, words.len });
-    mrd_text_done(&words, &s->text);
+    mrd_buf_byte(&text->text, '\n');
+    mrd_text_line(&text->text, "", (mrd_str){ (const char *) head.p, head.len });
+    mrd_text_done(&head, &text->text);
+    mrd_report_text_wrapped(&text->text, "", (mrd_str){ (const char *) words.p, words.len });
+    mrd_text_done(&words, &text->text);
 }
 
 /* Writes whether the same worker was always last, or changing ones. */
 static void
-put_persistence(mrd_report_text *s)
+put_persistence(mrd_report_text *text)
 {
-    const mrd_step_path *path = mrd_report_path(s->common.report);
-    const mrd_step_totals *t = mrd_step_path_totals(path);
+    const mrd_step_path *path = mrd_report_path(text->common.report);
+    const mrd_step_totals *totals = mrd_step_path_totals(path);
     uint32_t most = 0, different = 0;
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
     mrd_buf words = { 0 };
 
-    if (t->late_steps == 0)
+    if (totals->late_steps == 0)
         return;
     for (uint32_t i = 0; i < n; i++) {
         different += mrd_step_path_worker(path, i)->late > 0;
@@ -281,9 +282,9 @@ put_persistence(mrd_report_text *s)
             most = i;
     }
     mrd_buf_text(&words, "The others waited longest for ");
-    mrd_report_text_label(s, &w[most], &words);
+    mrd_report_text_label(text, &worker[most], &words);
     mrd_buf_fmt(&words, " in %" PRIu64 " of %" PRIu64 " steps; ",
-                mrd_step_path_worker(path, most)->late, t->late_steps);
+                mrd_step_path_worker(path, most)->late, totals->late_steps);
     if (different == 1)
         mrd_buf_text(&words, "it was always this worker.");
     else
@@ -291,72 +292,73 @@ put_persistence(mrd_report_text *s)
                     "in all, %" PRIu32
                     " workers were the latest in some step, and the latest changed "
                     "%" PRIu64 " time%s from one step to the next: %s.",
-                    different, t->changed, mrd_plural(t->changed),
-                    mrd_step_path_worker(path, most)->late * 4 >= t->late_steps * 3
+                    different, totals->changed, mrd_plural(totals->changed),
+                    mrd_step_path_worker(path, most)->late * 4 >= totals->late_steps * 3
                         ? "mostly it is the same worker"
                         : "it is not always the same worker");
-    mrd_report_text_wrapped(&s->text, "  latest", (mrd_str){ (const char *) words.p, words.len });
-    mrd_text_done(&words, &s->text);
+    mrd_report_text_wrapped(&text->text, "  latest",
+                            (mrd_str){ (const char *) words.p, words.len });
+    mrd_text_done(&words, &text->text);
 }
 
 void
-mrd_report_text_trend(const mrd_report *r, mrd_buf *to)
+mrd_report_text_trend(const mrd_report *report, mrd_buf *to)
 {
-    mrd_trend t = mrd_report_trend(r);
+    mrd_trend trend = mrd_report_trend(report);
     char dur[MRD_DUR_TEXT];
 
-    if (t.n == 0)
+    if (trend.n == 0)
         return;
-    if (t.says == MRD_TREND_NONE) {
-        mrd_buf_fmt(to, "too few steps to tell a trend: %zu of the %d that it takes", t.n,
+    if (trend.says == MRD_TREND_NONE) {
+        mrd_buf_fmt(to, "too few steps to tell a trend: %zu of the %d that it takes", trend.n,
                     MRD_TREND_LEAST);
-    } else if (t.says == MRD_TREND_FLAT) {
-        mrd_buf_fmt(to, "no trend beyond the spread of %zu values (p %.3g)", t.n, t.p);
+    } else if (trend.says == MRD_TREND_FLAT) {
+        mrd_buf_fmt(to, "no trend beyond the spread of %zu values (p %.3g)", trend.n, trend.p);
     } else {
-        uint64_t change = (uint64_t) (t.change < 0 ? -t.change : t.change);
+        uint64_t change = (uint64_t) (trend.change < 0 ? -trend.change : trend.change);
 
         mrd_buf_fmt(
             to, "steps become %s: %s (%+.1f %%) from the first of %zu values to the last (p %.2g)",
-            t.says == MRD_TREND_UP ? "longer" : "shorter", mrd_text_dur(change, dur),
-            100 * t.change / t.mean, t.n, t.p);
+            trend.says == MRD_TREND_UP ? "longer" : "shorter", mrd_text_dur(change, dur),
+            100 * trend.change / trend.mean, trend.n, trend.p);
     }
 }
 
 static void
-put_trend(mrd_report_text *s)
+put_trend(mrd_report_text *text)
 {
     mrd_buf words = { 0 };
 
-    mrd_report_text_trend(s->common.report, &words);
-    mrd_report_text_wrapped(&s->text, "  trend", (mrd_str){ (const char *) words.p, words.len });
-    mrd_text_done(&words, &s->text);
+    mrd_report_text_trend(text->common.report, &words);
+    mrd_report_text_wrapped(&text->text, "  trend", (mrd_str){ (const char *) words.p, words.len });
+    mrd_text_done(&words, &text->text);
 }
 
 void
-mrd_report_text_series(mrd_report_text *s)
+mrd_report_text_series(mrd_report_text *text)
 {
-    const mrd_step_path *path = mrd_report_path(s->common.report);
-    size_t n, each;
-    const mrd_step_block *b = mrd_step_path_blocks(path, &n);
+    const mrd_step_path *path = mrd_report_path(text->common.report);
+    size_t count, each;
+    const mrd_step_block *block = mrd_step_path_blocks(path, &count);
     uint64_t first = 1;
     char dur[MRD_DUR_TEXT], name[48];
 
-    if (n == 0)
+    if (count == 0)
         return;
-    each = (n + SPANS - 1) / SPANS;
-    mrd_buf_fmt(&s->text, "\n%-34s %9s", "Steps over time, % of all workers", "mean");
+    each = (count + SPANS - 1) / SPANS;
+    mrd_buf_fmt(&text->text, "\n%-34s %9s", "Steps over time, % of all workers", "mean");
     for (unsigned k = 0; k < MRD_REPORT_PARTS - 1; k++)
-        mrd_buf_fmt(&s->text, " %7s", mrd_report_part_text((mrd_report_part) k));
-    mrd_buf_byte(&s->text, '\n');
-    for (size_t i = 0; i < n; i += each) {
+        mrd_buf_fmt(&text->text, " %7s", mrd_report_part_text((mrd_report_part) k));
+    mrd_buf_byte(&text->text, '\n');
+    for (size_t i = 0; i < count; i += each) {
         mrd_step_block sum = { 0 };
         uint64_t all = 0;
 
-        for (size_t j = i; j < n && j < i + each; j++) {
-            sum.steps += b[j].steps;
-            sum.ns += b[j].ns;
+        for (size_t j = i; j < count && j < i + each; j++) {
+            sum.steps += block[j].steps;
+            sum.ns += block[j].ns;
             for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
-                sum.part_ns[k] += b[j].part_ns[k];
+                sum.part_ns[k] += block[j].part_ns[k];
         }
         for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
             all += sum.part_ns[k];
@@ -365,13 +367,13 @@ mrd_report_text_series(mrd_report_text *s)
         else
             snprintf(name, sizeof(name), "steps %" PRIu64 " to %" PRIu64, first,
                      first + sum.steps - 1);
-        mrd_buf_fmt(&s->text, "  %-32s %9s", name, mrd_text_dur(sum.ns / sum.steps, dur));
+        mrd_buf_fmt(&text->text, "  %-32s %9s", name, mrd_text_dur(sum.ns / sum.steps, dur));
         for (unsigned k = 0; k < MRD_REPORT_PARTS - 1; k++)
-            mrd_buf_fmt(&s->text, " %7.2f",
+            mrd_buf_fmt(&text->text, " %7.2f",
                         all == 0 ? 0 : 100.0 * (double) sum.part_ns[k] / (double) all);
-        mrd_buf_byte(&s->text, '\n');
+        mrd_buf_byte(&text->text, '\n');
         first += sum.steps;
     }
-    put_trend(s);
-    put_persistence(s);
+    put_trend(text);
+    put_persistence(text);
 }

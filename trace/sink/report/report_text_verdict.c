@@ -22,26 +22,26 @@ grade(double impact)
 
 /* Writes that a worker was sometimes late, and why this does not make it the cause. */
 static void
-sometimes_words(const mrd_report_text *s, const mrd_report_worker *w, const mrd_verdict *v,
-                mrd_buf *to)
+sometimes_words(const mrd_report_text *text, const mrd_report_worker *worker,
+                const mrd_verdict *verdict, mrd_buf *to)
 {
-    mrd_report_text_label(s, w, to);
+    mrd_report_text_label(text, worker, to);
     mrd_buf_fmt(to,
                 " was late%s: it came last to %" PRIu64 " of its %" PRIu64
                 " collective%s, and %.0f %% of all waiting in collectives was for it (%.1f %% of "
                 "the workers' time). This does not show that it is the cause, because ",
-                w->came_last == 1             ? " once"
-                : w->came_last < w->took_part ? " now and then"
-                                              : "",
-                w->came_last, w->took_part, mrd_plural(w->took_part), 100 * v->share,
-                100 * v->impact);
-    if (w->longest_wait_ns > w->own_wait_ns / 2)
+                worker->came_last == 1                  ? " once"
+                : worker->came_last < worker->took_part ? " now and then"
+                                                        : "",
+                worker->came_last, worker->took_part, mrd_plural(worker->took_part),
+                100 * verdict->share, 100 * verdict->impact);
+    if (worker->longest_wait_ns > worker->own_wait_ns / 2)
         mrd_buf_fmt(to, "%.0f %% of this was in one collective.",
-                    100 * (double) w->longest_wait_ns / (double) w->own_wait_ns);
-    else if (w->steady.p > MRD_VERDICT_P)
+                    100 * (double) worker->longest_wait_ns / (double) worker->own_wait_ns);
+    else if (worker->steady.p > MRD_VERDICT_P)
         mrd_buf_fmt(to, "by chance some worker has as much with a probability of up to %.1f %%.",
-                    100 * w->steady.p);
-    else if (!w->steady.lasts)
+                    100 * worker->steady.p);
+    else if (!worker->steady.lasts)
         mrd_buf_text(to, "others were later in parts of the recording.");
     else
         mrd_buf_text(to, "another worker caused more than half as much.");
@@ -50,61 +50,61 @@ sometimes_words(const mrd_report_text *s, const mrd_report_worker *w, const mrd_
 /* Counts the processes in a span of the same name as this one; for a process without open spans,
  * the processes without open spans. */
 static size_t
-count_alike(const mrd_at_end *p, size_t n, const mrd_at_end *one)
+count_alike(const mrd_at_end *end, size_t n, const mrd_at_end *one)
 {
     size_t alike = 0;
 
     for (size_t i = 0; i < n; i++)
-        alike += (p[i].open > 0) == (one->open > 0) && p[i].name == one->name;
+        alike += (end[i].open > 0) == (one->open > 0) && end[i].name == one->name;
     return alike;
 }
 
 /* Writes where most processes are, and the few that are elsewhere. */
 static void
-elsewhere_words(const mrd_report_text *s, mrd_buf *to)
+elsewhere_words(const mrd_report_text *text, mrd_buf *to)
 {
-    const mrd_catalog *cat = s->common.env->catalog;
-    const mrd_standstill *still = mrd_report_standstill(s->common.report);
+    const mrd_catalog *cat = text->common.env->catalog;
+    const mrd_standstill *still = mrd_report_standstill(text->common.report);
     size_t n, most = 0, alike = 0, told = 0;
-    const mrd_at_end *p = mrd_standstill_processes(still, &n);
+    const mrd_at_end *end = mrd_standstill_processes(still, &n);
     char dur[MRD_DUR_TEXT];
 
     for (size_t i = 0; i < n; i++) {
-        size_t count = count_alike(p, n, &p[i]);
+        size_t count = count_alike(end, n, &end[i]);
 
         most = count > alike ? i : most;
         alike = count > alike ? count : alike;
     }
-    if (n < 3 || alike <= n / 2 || alike == n || p[most].open == 0)
+    if (n < 3 || alike <= n / 2 || alike == n || end[most].open == 0)
         return;
     mrd_buf_fmt(to, " %zu of %zu processes are in " MRD_STR_FMT "; elsewhere", alike, n,
-                MRD_STR_ARG(mrd_catalog_text(cat, p[most].name)));
+                MRD_STR_ARG(mrd_catalog_text(cat, end[most].name)));
     for (size_t i = 0; i < n && told < RANKS_LISTED; i++) {
-        mrd_report_worker of = { .process = p[i].process,
+        mrd_report_worker of = { .process = end[i].process,
                                  .lnc_idx = MRD_NONE,
                                  .device_idx = MRD_NONE };
-        mrd_ev_ns since = p[i].open > 0 ? p[i].start : p[i].last;
+        mrd_ev_ns since = end[i].open > 0 ? end[i].start : end[i].last;
 
-        if (p[i].open > 0 && p[i].name == p[most].name)
+        if (end[i].open > 0 && end[i].name == end[most].name)
             continue;
         mrd_buf_text(to, told++ == 0 ? " is " : ", ");
-        mrd_report_text_label(s, &of, to);
+        mrd_report_text_label(text, &of, to);
         mrd_buf_fmt(
-            to, " (%s" MRD_STR_FMT ", %s)", p[i].open > 0 ? "in " : "nothing since ",
-            MRD_STR_ARG(mrd_catalog_text(cat, p[i].open > 0 ? p[i].name : p[i].last_name)),
+            to, " (%s" MRD_STR_FMT ", %s)", end[i].open > 0 ? "in " : "nothing since ",
+            MRD_STR_ARG(mrd_catalog_text(cat, end[i].open > 0 ? end[i].name : end[i].last_name)),
             mrd_text_dur((uint64_t) mrd_standstill_end(still).ns - (uint64_t) since.ns, dur));
     }
     mrd_buf_fmt(to, n - alike > told ? " and %zu more." : ".", n - alike - told);
 }
 
 static void
-still_words(const mrd_report_text *s, mrd_buf *to)
+still_words(const mrd_report_text *text, mrd_buf *to)
 {
     static const char *const ended[] = { [MRD_ENDED_COLLECTIVE] = "collective",
                                          [MRD_ENDED_DEVICE] = "span of a device",
                                          [MRD_ENDED_ANY] = "span" };
-    const mrd_standstill *still = mrd_report_standstill(s->common.report);
-    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+    const mrd_standstill *still = mrd_report_standstill(text->common.report);
+    const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
     mrd_ev_ns since = { 0 }, end = mrd_standstill_end(still);
     mrd_ended kind = MRD_ENDED_ANY;
     char dur[3][MRD_DUR_TEXT];
@@ -113,11 +113,11 @@ still_words(const mrd_report_text *s, mrd_buf *to)
     mrd_buf_fmt(to,
                 "the job stands still since %s: in the last %s of %s no %s ended, and %" PRIu64
                 " span%s %s open.",
-                mrd_text_dur((uint64_t) since.ns - (uint64_t) t->first.ns, dur[0]),
+                mrd_text_dur((uint64_t) since.ns - (uint64_t) totals->first.ns, dur[0]),
                 mrd_text_dur((uint64_t) end.ns - (uint64_t) since.ns, dur[1]),
-                mrd_text_dur((uint64_t) end.ns - (uint64_t) t->first.ns, dur[2]), ended[kind],
-                t->open, mrd_plural(t->open), t->open == 1 ? "is" : "are");
-    elsewhere_words(s, to);
+                mrd_text_dur((uint64_t) end.ns - (uint64_t) totals->first.ns, dur[2]), ended[kind],
+                totals->open, mrd_plural(totals->open), totals->open == 1 ? "is" : "are");
+    elsewhere_words(text, to);
 }
 
 /* Returns a kernel's name without its arguments. */
@@ -130,67 +130,71 @@ shortened(mrd_str name)
 }
 
 static void
-absent_words(const mrd_report_text *s, mrd_buf *to)
+absent_words(const mrd_report_text *text, mrd_buf *to)
 {
-    const mrd_report_absence *a = mrd_report_absent(s->common.report);
-    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+    const mrd_report_absence *absence = mrd_report_absent(text->common.report);
+    const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
     char dur[3][MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
     uint32_t told = 0;
-    uint64_t at = (uint64_t) a->begin.ns - (uint64_t) t->first.ns;
-    mrd_str name = mrd_catalog_text(s->common.env->catalog, a->name);
+    uint64_t at = (uint64_t) absence->begin.ns - (uint64_t) totals->first.ns;
+    mrd_str name = mrd_catalog_text(text->common.env->catalog, absence->name);
 
-    for (; told < a->workers && told < MRD_REPORT_ABSENTS; told++) {
+    for (; told < absence->workers && told < MRD_REPORT_ABSENTS; told++) {
         mrd_buf_text(to, told > 0 ? "; " : "");
-        mrd_report_text_label(s, &w[a->worker[told]], to);
+        mrd_report_text_label(text, &worker[absence->worker[told]], to);
     }
-    if (a->workers > told)
-        mrd_buf_fmt(to, " and %" PRIu32 " more", a->workers - told);
-    mrd_buf_fmt(to,
-                " did not come to the last " MRD_STR_FMT
-                ", which began at %s: %s last device span ended at %s. ",
-                MRD_STR_ARG(shortened(name)), mrd_text_dur(at, dur[0]),
-                a->workers > 1 ? "the first one's" : "its",
-                mrd_text_dur((uint64_t) w[a->worker[0]].last.ns - (uint64_t) t->first.ns, dur[1]));
+    if (absence->workers > told)
+        mrd_buf_fmt(to, " and %" PRIu32 " more", absence->workers - told);
+    mrd_buf_fmt(
+        to,
+        " did not come to the last " MRD_STR_FMT
+        ", which began at %s: %s last device span ended at %s. ",
+        MRD_STR_ARG(shortened(name)), mrd_text_dur(at, dur[0]),
+        absence->workers > 1 ? "the first one's" : "its",
+        mrd_text_dur((uint64_t) worker[absence->worker[0]].last.ns - (uint64_t) totals->first.ns,
+                     dur[1]));
     mrd_buf_fmt(to,
                 "The other%s spent %s in it (%s of the workers' time). Either %s %s hung, or %s "
                 "recording ended earlier.",
-                a->parts == 1 ? "" : "s", mrd_text_dur(a->spent_ns, dur[2]),
-                mrd_text_share(a->spent_ns, t->window_ns, share), a->workers > 1 ? "they" : "it",
-                a->workers > 1 ? "have" : "has", a->workers > 1 ? "their" : "its");
+                absence->parts == 1 ? "" : "s", mrd_text_dur(absence->spent_ns, dur[2]),
+                mrd_text_share(absence->spent_ns, totals->window_ns, share),
+                absence->workers > 1 ? "they" : "it", absence->workers > 1 ? "have" : "has",
+                absence->workers > 1 ? "their" : "its");
 }
 
 /* Returns the pipeline stage if exactly its workers compute more than others, otherwise
  * MRD_NONE. */
 static int64_t
-stage_of_more(const mrd_report_worker *w, size_t n, const mrd_report_worker *one)
+stage_of_more(const mrd_report_worker *worker, size_t n, const mrd_report_worker *one)
 {
     int64_t stage = mrd_phase_stage(one->ranks);
 
     for (size_t i = 0; i < n; i++) {
-        if ((mrd_phase_stage(w[i].ranks) == stage) != w[i].more_work)
+        if ((mrd_phase_stage(worker[i].ranks) == stage) != worker[i].more_work)
             return MRD_NONE;
     }
     return stage;
 }
 
 static void
-more_work_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
+more_work_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *to)
 {
-    const mrd_imbalance *more = mrd_report_imbalance(s->common.report);
+    const mrd_imbalance *more = mrd_report_imbalance(text->common.report);
     size_t n, told = 0;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
-    int64_t stage = more->workers > 1 ? stage_of_more(w, n, w + v->worker) : MRD_NONE;
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
+    int64_t stage =
+        more->workers > 1 ? stage_of_more(worker, n, worker + verdict->worker) : MRD_NONE;
     char dur[2][MRD_DUR_TEXT];
 
     if (stage != MRD_NONE)
         mrd_buf_fmt(to, "pipeline stage %" PRId64 " computes more than the others (", stage);
     for (size_t i = 0; i < n && told < RANKS_LISTED; i++) {
-        if (!w[i].more_work)
+        if (!worker[i].more_work)
             continue;
         mrd_buf_text(to, told++ > 0 ? "; " : "");
-        mrd_report_text_label(s, &w[i], to);
+        mrd_report_text_label(text, &worker[i], to);
     }
     if (more->workers > told)
         mrd_buf_fmt(to, " and %zu more", more->workers - told);
@@ -208,32 +212,33 @@ more_work_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
 
 /* For a profile without work of cores or devices: names its contents. */
 static void
-no_work_words(const mrd_report_text *s, mrd_buf *to)
+no_work_words(const mrd_report_text *text, mrd_buf *to)
 {
     mrd_sid labels[RANKS_LISTED];
-    size_t n = mrd_report_labels(s->common.report, labels, RANKS_LISTED);
+    size_t n = mrd_report_labels(text->common.report, labels, RANKS_LISTED);
 
     mrd_buf_text(to, "the profile has no work of any core or device");
     for (size_t i = 0; i < n; i++) {
         mrd_buf_text(to, i == 0 ? ". Its spans are labelled " : ", ");
-        mrd_text_cell(to, mrd_catalog_text(s->common.env->catalog, labels[i]), RANK_LABEL, false);
+        mrd_text_cell(to, mrd_catalog_text(text->common.env->catalog, labels[i]), RANK_LABEL,
+                      false);
     }
     if (n > 0)
         mrd_buf_text(to, ". If some of them are work of workers, a file for --classify can say so");
 }
 
 static void
-verdict_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
+verdict_words(const mrd_report_text *text, const mrd_verdict *verdict, mrd_buf *to)
 {
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n) + v->worker;
-    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
-    const mrd_imbalance *more = mrd_report_imbalance(s->common.report);
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n) + verdict->worker;
+    const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
+    const mrd_imbalance *more = mrd_report_imbalance(text->common.report);
 
-    switch (v->kind) {
+    switch (verdict->kind) {
     case MRD_VERDICT_NOTHING:
         if (n == 0)
-            no_work_words(s, to);
+            no_work_words(text, to);
         else if (more->steps > 1) /* only in program phases */
             mrd_buf_fmt(to,
                         "no worker computes at least %.0f %% more than the median worker in most "
@@ -242,45 +247,47 @@ verdict_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
                         more->by_step ? "steps" : "parts of the recording");
         else
             mrd_buf_text(
-                to, t->loose > 0 && t->alone == 0
+                to, totals->loose > 0 && totals->alone == 0
                         ? "workers cannot be compared: none has to wait for the others "
                           "in their communication (single messages, broadcast)"
                         : "workers cannot be compared: no collective has spans of two workers");
         return;
     case MRD_VERDICT_STILL:
-        still_words(s, to);
+        still_words(text, to);
         return;
     case MRD_VERDICT_ABSENT:
-        absent_words(s, to);
+        absent_words(text, to);
         return;
     case MRD_VERDICT_MORE_WORK:
-        more_work_words(s, v, to);
+        more_work_words(text, verdict, to);
         return;
     case MRD_VERDICT_NONE:
-        mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collective%s", t->matched,
-                    mrd_plural(t->matched));
+        mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collective%s", totals->matched,
+                    mrd_plural(totals->matched));
         return;
     case MRD_VERDICT_SOMETIMES:
-        sometimes_words(s, w, v, to);
+        sometimes_words(text, worker, verdict, to);
         return;
     case MRD_VERDICT_UNPROVEN:
     case MRD_VERDICT_LATE:
         break;
     }
-    mrd_report_text_label(s, w, to);
+    mrd_report_text_label(text, worker, to);
     mrd_buf_fmt(
         to,
         " came last to %" PRIu64 " of its %" PRIu64 " collective%s (%" PRIu64
         " proven). Of all waiting in collectives, %.0f %% was for it (%.0f %% proven). The waiting "
         "that only it caused is %.1f %% of the workers' time (%s).",
-        w->came_last, w->took_part, mrd_plural(w->took_part), w->proven, 100 * v->share,
-        100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
-    if (v->kind == MRD_VERDICT_LATE)
+        worker->came_last, worker->took_part, mrd_plural(worker->took_part), worker->proven,
+        100 * verdict->share, 100 * (double) worker->proven_ns / (double) totals->wait_ns,
+        100 * verdict->impact, grade(verdict->impact));
+    if (verdict->kind == MRD_VERDICT_LATE)
         return;
-    if (t->no_bound + t->suspect + t->mapped > 0 && t->partial + t->mixed > 0)
+    if (totals->no_bound + totals->suspect + totals->mapped > 0 &&
+        totals->partial + totals->mixed > 0)
         mrd_buf_text(to, " This is not proven: in some collectives the clocks leave open who came "
                          "last, and in some the parts of other workers are not in this profile.");
-    else if (t->partial + t->mixed > 0)
+    else if (totals->partial + totals->mixed > 0)
         mrd_buf_text(to, " This is not proven: who else took part is not in this profile, and may "
                          "have come later.");
     else
@@ -290,12 +297,12 @@ verdict_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
 
 /* Returns why the report has no share of waiting in exposed communication. */
 static const char *
-why_untold(const mrd_report_text *s)
+why_untold(const mrd_report_text *text)
 {
-    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
-    bool lacks_parts = t->alone + t->partial > 0 || t->ranks < t->world_size;
+    const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
+    bool lacks_parts = totals->alone + totals->partial > 0 || totals->ranks < totals->world_size;
 
-    return t->loose == 0 ? "parts of other workers are missing"
+    return totals->loose == 0 ? "parts of other workers are missing"
            : lacks_parts ? "parts of other workers are missing, or a worker need not wait for the "
                            "others (single messages, broadcast)"
                          : "a worker need not wait for the others in these operations (single "
@@ -304,7 +311,7 @@ why_untold(const mrd_report_text *s)
 
 /* Writes the bottleneck, then the other large parts of the time. */
 void
-mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to)
+mrd_report_text_bound(const mrd_report_text *text, mrd_buf *to)
 {
     static const struct {
         const char *name, *what;
@@ -322,19 +329,19 @@ mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to)
         [MRD_BOUND_UNRECORDED] = { "not recorded",
                                    "not recorded (events were lost, or the session was paused)" },
     };
-    uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(s->common.report)->window_ns;
+    uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(text->common.report)->window_ns;
     bool told[MRD_BOUNDS] = { false };
-    size_t n;
+    size_t count;
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
-    mrd_bound_by first = mrd_report_bottleneck(s->common.report);
+    mrd_bound_by first = mrd_report_bottleneck(text->common.report);
     mrd_report_most who;
 
-    if (mrd_report_is_hidden(s->common.report)) {
+    if (mrd_report_is_hidden(text->common.report)) {
         mrd_buf_text(to, "unknown: the trace has impossible records, or lacks those of device work "
                          "(see Coverage)");
         return;
     }
-    mrd_report_bounds(s->common.report, ns);
+    mrd_report_bounds(text->common.report, ns);
     for (unsigned round = 0; round < 3 && window > 0; round++) {
         unsigned most = round == 0 ? first : 0;
 
@@ -348,41 +355,42 @@ mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to)
                     mrd_text_share(ns[most], window, share), mrd_text_dur(ns[most], dur),
                     words[most].what);
         if (most == MRD_BOUND_COMMUNICATION)
-            mrd_buf_text(to, why_untold(s));
+            mrd_buf_text(to, why_untold(text));
     }
     if (first == MRD_BOUNDS || first == MRD_BOUND_SKEW || first == MRD_BOUND_COMMUNICATION ||
-        !mrd_report_stands_out(s->common.report, first, &who))
+        !mrd_report_stands_out(text->common.report, first, &who))
         return;
     mrd_buf_text(to, ". Most of it is at ");
-    mrd_report_text_label(s, mrd_report_workers(s->common.report, &n) + who.worker, to);
+    mrd_report_text_label(text, mrd_report_workers(text->common.report, &count) + who.worker, to);
     mrd_buf_fmt(to, ": %.1f %% of its time; of the median worker's time %.1f %%", 100 * who.share,
                 100 * who.middle);
 }
 
 void
-mrd_report_text_verdict(const mrd_report_text *s, mrd_buf *to)
+mrd_report_text_verdict(const mrd_report_text *text, mrd_buf *to)
 {
-    mrd_verdict v = mrd_report_verdict(s->common.report);
+    mrd_verdict verdict = mrd_report_verdict(text->common.report);
 
-    verdict_words(s, &v, to);
+    verdict_words(text, &verdict, to);
 }
 
 /* Returns how to get clock bounds for traces without them. */
 static const char *
-bounds_from(const mrd_report_text *s)
+bounds_from(const mrd_report_text *text)
 {
-    const mrd_catalog *cat = s->common.env->catalog;
+    const mrd_catalog *cat = text->common.env->catalog;
     const char *align = mrd_catalog_get(cat, "clock.align");
     size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &n);
     bool files = false;
 
     for (size_t i = 0; i < n; i++)
-        files = files ||
-                mrd_str_is(mrd_catalog_text(
-                               cat, mrd_catalog_borrow_process(cat, w[i].process)->instance_id),
-                           "unknown");
-    return !files || s->common.env->options->same_clock ? ""
+        files =
+            files ||
+            mrd_str_is(mrd_catalog_text(
+                           cat, mrd_catalog_borrow_process(cat, worker[i].process)->instance_id),
+                       "unknown");
+    return !files || text->common.env->options->same_clock ? ""
            : align != NULL && strcmp(align, "none") != 0
                ? "Traces of one machine need no bound with --same-clock. "
                : "Traces of one machine need no bound with --same-clock, those of several get one "
@@ -392,18 +400,18 @@ bounds_from(const mrd_report_text *s)
 
 /* Writes why some collectives prove nothing. */
 static void
-put_doubts(const mrd_report_text *s, const mrd_report_totals *t, mrd_buf *to)
+put_doubts(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
 {
     const struct {
         uint64_t n;
         const char *what;
     } rows[] = {
-        { t->no_bound, "because the bound of a clock is unknown" },
-        { t->suspect, "because a clock is suspect, or observations contradict it" },
-        { t->mapped, "because the runtime maps the clocks of the cores too coarsely" },
-        { t->partial, "because the part of a worker of its group is missing, or may be" },
-        { t->mixed, "because several groups have the same name: more members took part than "
-                    "the group has" },
+        { totals->no_bound, "because the bound of a clock is unknown" },
+        { totals->suspect, "because a clock is suspect, or observations contradict it" },
+        { totals->mapped, "because the runtime maps the clocks of the cores too coarsely" },
+        { totals->partial, "because the part of a worker of its group is missing, or may be" },
+        { totals->mixed, "because several groups have the same name: more members took part than "
+                         "the group has" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -411,14 +419,14 @@ put_doubts(const mrd_report_text *s, const mrd_report_totals *t, mrd_buf *to)
             mrd_buf_fmt(to, "In %" PRIu64 " collective%s the last worker is not proven, %s. ",
                         rows[i].n, rows[i].n == 1 ? "" : "s", rows[i].what);
     }
-    if (t->no_bound > 0)
-        mrd_buf_text(to, bounds_from(s));
+    if (totals->no_bound > 0)
+        mrd_buf_text(to, bounds_from(text));
 }
 
 /* Returns the longest time without any worker's window, after the end of one. 0 if there are very
  * many workers. */
 static uint64_t
-widest_gap(const mrd_report_worker *w, size_t n)
+widest_gap(const mrd_report_worker *worker, size_t n)
 {
     uint64_t widest = 0;
 
@@ -427,38 +435,40 @@ widest_gap(const mrd_report_worker *w, size_t n)
         bool covered = false;
 
         for (size_t k = 0; k < n; k++) {
-            covered = covered ||
-                      (!mrd_ev_after(w[k].first, w[i].last) && mrd_ev_after(w[k].last, w[i].last));
-            if (mrd_ev_after(w[k].first, w[i].last) && w[k].first.ns < next)
-                next = w[k].first.ns;
+            covered = covered || (!mrd_ev_after(worker[k].first, worker[i].last) &&
+                                  mrd_ev_after(worker[k].last, worker[i].last));
+            if (mrd_ev_after(worker[k].first, worker[i].last) && worker[k].first.ns < next)
+                next = worker[k].first.ns;
         }
-        if (!covered && next != INT64_MAX && (uint64_t) next - (uint64_t) w[i].last.ns > widest)
-            widest = (uint64_t) next - (uint64_t) w[i].last.ns;
+        if (!covered && next != INT64_MAX &&
+            (uint64_t) next - (uint64_t) worker[i].last.ns > widest)
+            widest = (uint64_t) next - (uint64_t) worker[i].last.ns;
     }
     return widest;
 }
 
 /* Writes the job's ranks that are missing in the profile, by name if they are few. */
 static void
-missing_words(const mrd_report_text *s, const mrd_report_totals *t, mrd_buf *to)
+missing_words(const mrd_report_text *text, const mrd_report_totals *totals, mrd_buf *to)
 {
-    const mrd_catalog *cat = s->common.env->catalog;
-    uint64_t missing = t->world_size - t->ranks, told = 0;
+    const mrd_catalog *cat = text->common.env->catalog;
+    uint64_t missing = totals->world_size - totals->ranks, told = 0;
     size_t workers, processes, next = 0;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
-    const mrd_at_end *p =
-        mrd_standstill_processes(mrd_report_standstill(s->common.report), &processes);
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &workers);
+    const mrd_at_end *end =
+        mrd_standstill_processes(mrd_report_standstill(text->common.report), &processes);
 
-    mrd_buf_fmt(to, "Of the job's %" PRIu64 " ranks, %" PRIu64 " %s in this profile", t->world_size,
-                t->ranks,
-                workers == 0    ? t->ranks == 1 ? "is" : "are"
-                : t->ranks == 1 ? "has device work"
-                                : "have device work");
+    mrd_buf_fmt(to, "Of the job's %" PRIu64 " ranks, %" PRIu64 " %s in this profile",
+                totals->world_size, totals->ranks,
+                workers == 0         ? totals->ranks == 1 ? "is" : "are"
+                : totals->ranks == 1 ? "has device work"
+                                     : "have device work");
     for (int64_t rank = 0; missing <= RANKS_LISTED && told < missing; rank++) {
         int64_t known = -1; /* the next rank of the profile */
 
         for (; next < (workers > 0 ? workers : processes) && known < rank; next++)
-            known = mrd_catalog_borrow_process(cat, workers > 0 ? w[next].process : p[next].process)
+            known = mrd_catalog_borrow_process(cat, workers > 0 ? worker[next].process
+                                                                : end[next].process)
                         ->rank;
         next -= known > rank;
         if (known == rank)
@@ -475,18 +485,18 @@ missing_words(const mrd_report_text *s, const mrd_report_totals *t, mrd_buf *to)
 }
 
 void
-mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to)
+mrd_report_text_coverage(const mrd_report_text *text, mrd_buf *to)
 {
-    const mrd_catalog *cat = s->common.env->catalog;
-    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
+    const mrd_catalog *cat = text->common.env->catalog;
+    const mrd_report_totals *totals = mrd_report_totals_of(text->common.report);
     size_t workers, inputs, bad = 0;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
+    const mrd_report_worker *worker = mrd_report_workers(text->common.report, &workers);
     const mrd_input *in = mrd_catalog_inputs(cat, &inputs);
     char dur[MRD_DUR_TEXT];
     unsigned told = 0;
-    uint64_t gap = widest_gap(w, workers);
+    uint64_t gap = widest_gap(worker, workers);
 
-    mrd_report_text_impossible(s, to);
+    mrd_report_text_impossible(text, to);
     for (size_t i = 0; i < inputs; i++)
         bad += (in[i].state != MRD_INPUT_OK && in[i].state != MRD_INPUT_SKIPPED) ||
                in[i].dropped > 0 || in[i].lost > 0;
@@ -503,16 +513,16 @@ mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to)
                     "Between workers that ended and those that began later lie %s: they may be of "
                     "several runs, or of times with different origins. ",
                     mrd_text_long(gap, dur));
-    if (t->ranks < t->world_size)
-        missing_words(s, t, to);
-    mrd_report_text_unclear(s, to);
-    put_doubts(s, t, to);
-    if (t->alone > 0)
+    if (totals->ranks < totals->world_size)
+        missing_words(text, totals, to);
+    mrd_report_text_unclear(text, to);
+    put_doubts(text, totals, to);
+    if (totals->alone > 0)
         mrd_buf_fmt(
             to, "%" PRIu64 " span%s of collectives could not be matched with another worker's. ",
-            t->alone, mrd_plural(t->alone));
-    if (t->left_out > 0)
+            totals->alone, mrd_plural(totals->alone));
+    if (totals->left_out > 0)
         mrd_buf_fmt(
             to, "%" PRIu64 " span%s of collectives %s left out, because there are too many groups.",
-            t->left_out, mrd_plural(t->left_out), t->left_out == 1 ? "was" : "were");
+            totals->left_out, mrd_plural(totals->left_out), totals->left_out == 1 ? "was" : "were");
 }

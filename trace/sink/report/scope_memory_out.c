@@ -36,68 +36,68 @@ put_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to)
 }
 
 void
-mrd_scope_memory_text(mrd_scope_memory *m, const mrd_catalog *cat, size_t most, const char *where,
-                      mrd_buf *to)
+mrd_scope_memory_text(mrd_scope_memory *memory, const mrd_catalog *cat, size_t most,
+                      const char *where, mrd_buf *to)
 {
-    size_t n;
-    const mrd_scope_memory_row *r = mrd_scope_memory_rows(m, &n);
+    size_t count;
+    const mrd_scope_memory_row *row = mrd_scope_memory_rows(memory, &count);
 
-    if (n == 0)
+    if (count == 0)
         return;
     mrd_buf_fmt(to, "\n%-*s %6s %10s %10s %10s %10s %7s\n", LABEL, "Memory by scope", "", "current",
                 "peak", "allocated", "freed", "count");
-    for (size_t i = 0; i < n && i < most; i++) {
+    for (size_t i = 0; i < count && i < most; i++) {
         char b[4][MRD_MEMORY_TEXT];
 
-        if (i == 0 || r[i - 1].process != r[i].process)
-            put_process(cat, r[i].process, to);
+        if (i == 0 || row[i - 1].process != row[i].process)
+            put_process(cat, row[i].process, to);
         mrd_buf_text(to, "    ");
-        mrd_text_cell(to, r[i].scope, LABEL - 5, true);
+        mrd_text_cell(to, row[i].scope, LABEL - 5, true);
         mrd_buf_fmt(to, "  " MRD_STR_FMT "%*s %10s %10s %10s %10s %7" PRIu64 "\n",
-                    MRD_STR_ARG(r[i].place), 6 - (int) r[i].place.len, "",
-                    mrd_memory_text(r[i].current, b[0]), mrd_memory_text(r[i].peak, b[1]),
-                    mrd_memory_text(r[i].allocated, b[2]), mrd_memory_text(r[i].freed, b[3]),
-                    r[i].count);
+                    MRD_STR_ARG(row[i].place), 6 - (int) row[i].place.len, "",
+                    mrd_memory_text(row[i].current, b[0]), mrd_memory_text(row[i].peak, b[1]),
+                    mrd_memory_text(row[i].allocated, b[2]), mrd_memory_text(row[i].freed, b[3]),
+                    row[i].count);
     }
-    if (n > most)
-        mrd_text_left_out(to, n - most, "scopes", where);
+    if (count > most)
+        mrd_text_left_out(to, count - most, "scopes", where);
 }
 
 static void
-put_u64(mrd_jw *w, mrd_str key, uint64_t v)
+put_u64(mrd_jw *jw, mrd_str key, uint64_t v)
 {
-    mrd_jw_key(w, key);
-    mrd_jw_u64(w, v);
+    mrd_jw_key(jw, key);
+    mrd_jw_u64(jw, v);
 }
 
 void
-mrd_scope_memory_json(mrd_scope_memory *m, const mrd_catalog *cat, mrd_jw *w)
+mrd_scope_memory_json(mrd_scope_memory *memory, const mrd_catalog *cat, mrd_jw *jw)
 {
     size_t n;
-    const mrd_scope_memory_row *r = mrd_scope_memory_rows(m, &n);
+    const mrd_scope_memory_row *row = mrd_scope_memory_rows(memory, &n);
 
     if (n == 0)
         return;
-    MRD_JW_KEY(w, "memory_by_scope");
-    mrd_jw_open(w, '[');
+    MRD_JW_KEY(jw, "memory_by_scope");
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < n; i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, r[i].process);
+        const mrd_process *process = mrd_catalog_borrow_process(cat, row[i].process);
 
-        mrd_jw_open(w, '{');
-        MRD_JW_KEY(w, "instance_id");
-        mrd_jw_sid(w, p->instance_id);
-        MRD_JW_KEY(w, "process_id");
-        mrd_jw_i64(w, p->process_id);
-        MRD_JW_KEY(w, "scope");
-        mrd_jw_str(w, r[i].scope);
-        MRD_JW_KEY(w, "place");
-        mrd_jw_str(w, r[i].place);
-        put_u64(w, MRD_STR("current_bytes"), r[i].current);
-        put_u64(w, MRD_STR("peak_bytes"), r[i].peak);
-        put_u64(w, MRD_STR("allocated_bytes"), r[i].allocated);
-        put_u64(w, MRD_STR("freed_bytes"), r[i].freed);
-        put_u64(w, MRD_STR("count"), r[i].count);
-        mrd_jw_close(w, '}');
+        mrd_jw_open(jw, '{');
+        MRD_JW_KEY(jw, "instance_id");
+        mrd_jw_sid(jw, process->instance_id);
+        MRD_JW_KEY(jw, "process_id");
+        mrd_jw_i64(jw, process->process_id);
+        MRD_JW_KEY(jw, "scope");
+        mrd_jw_str(jw, row[i].scope);
+        MRD_JW_KEY(jw, "place");
+        mrd_jw_str(jw, row[i].place);
+        put_u64(jw, MRD_STR("current_bytes"), row[i].current);
+        put_u64(jw, MRD_STR("peak_bytes"), row[i].peak);
+        put_u64(jw, MRD_STR("allocated_bytes"), row[i].allocated);
+        put_u64(jw, MRD_STR("freed_bytes"), row[i].freed);
+        put_u64(jw, MRD_STR("count"), row[i].count);
+        mrd_jw_close(jw, '}');
     }
-    mrd_jw_close(w, ']');
+    mrd_jw_close(jw, ']');
 }

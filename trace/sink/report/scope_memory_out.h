@@ -14,9 +14,9 @@
 const char *mrd_memory_text(uint64_t bytes, char text[MRD_MEMORY_TEXT]);
 /* Writes nothing if no scope allocated. `most` is the number of rows, `where` names the output with
  * all of them. */
-void mrd_scope_memory_text(mrd_scope_memory *m, const mrd_catalog *cat, size_t most,
+void mrd_scope_memory_text(mrd_scope_memory *memory, const mrd_catalog *cat, size_t most,
                            const char *where, mrd_buf *to);
 /* Writes a member "memory_by_scope", under the same condition. */
-void mrd_scope_memory_json(mrd_scope_memory *m, const mrd_catalog *cat, mrd_jw *w);
+void mrd_scope_memory_json(mrd_scope_memory *memory, const mrd_catalog *cat, mrd_jw *jw);
 
 #endif

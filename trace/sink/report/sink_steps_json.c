@@ -16,11 +16,11 @@ typedef struct {
 static mrd_err
 steps_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
-    steps_sink *s = state;
+    steps_sink *sink = state;
 
-    s->env = env;
-    s->steps = mrd_steps_new(env);
-    return s->steps == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "steps") : MRD_OK;
+    sink->env = env;
+    sink->steps = mrd_steps_new(env);
+    return sink->steps == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "steps") : MRD_OK;
 }
 
 static mrd_err
@@ -30,10 +30,10 @@ steps_event(void *state, const mrd_event *ev)
 }
 
 static void
-put_u64(mrd_jw *w, const char *key, uint64_t v)
+put_u64(mrd_jw *jw, const char *key, uint64_t v)
 {
-    mrd_jw_key(w, mrd_str_of(key));
-    mrd_jw_u64(w, v);
+    mrd_jw_key(jw, mrd_str_of(key));
+    mrd_jw_u64(jw, v);
 }
 
 /* Returns the number of blocks up to the last one with a count. */
@@ -48,84 +48,84 @@ blocks_of(const uint32_t *counts)
 }
 
 static void
-put_times(mrd_jw *w, const char *key, const uint64_t *ns, size_t n)
+put_times(mrd_jw *jw, const char *key, const uint64_t *ns, size_t n)
 {
-    mrd_jw_key(w, mrd_str_of(key));
-    mrd_jw_open(w, '[');
+    mrd_jw_key(jw, mrd_str_of(key));
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < n; i++)
-        mrd_jw_u64(w, ns[i]);
-    mrd_jw_close(w, ']');
+        mrd_jw_u64(jw, ns[i]);
+    mrd_jw_close(jw, ']');
 }
 
 static void
-put_counts(mrd_jw *w, const char *key, const uint32_t *counts, size_t n)
+put_counts(mrd_jw *jw, const char *key, const uint32_t *counts, size_t n)
 {
-    mrd_jw_key(w, mrd_str_of(key));
-    mrd_jw_open(w, '[');
+    mrd_jw_key(jw, mrd_str_of(key));
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < n; i++)
-        mrd_jw_u64(w, counts[i]);
-    mrd_jw_close(w, ']');
+        mrd_jw_u64(jw, counts[i]);
+    mrd_jw_close(jw, ']');
 }
 
 static void
-put_series(mrd_jw *w, const uint64_t *ns, const uint32_t *counts)
+put_series(mrd_jw *jw, const uint64_t *ns, const uint32_t *counts)
 {
     size_t n = blocks_of(counts);
 
-    put_times(w, "blocks_ns", ns, n);
-    put_counts(w, "blocks_count", counts, n);
+    put_times(jw, "blocks_ns", ns, n);
+    put_counts(jw, "blocks_count", counts, n);
 }
 
 /* Writes the own time of a process by part, without the parts that are always 0. */
 static void
-put_own(mrd_jw *w, const mrd_steps_process *p)
+put_own(mrd_jw *jw, const mrd_steps_process *process)
 {
-    size_t n = blocks_of(p->own_steps);
+    size_t n = blocks_of(process->own_steps);
 
-    put_counts(w, "own_count", p->own_steps, n);
-    MRD_JW_KEY(w, "own_ns");
-    mrd_jw_open(w, '{');
+    put_counts(jw, "own_count", process->own_steps, n);
+    MRD_JW_KEY(jw, "own_ns");
+    mrd_jw_open(jw, '{');
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
         bool any = false;
 
         for (size_t i = 0; i < n; i++)
-            any = any || p->own_ns[k][i] > 0;
+            any = any || process->own_ns[k][i] > 0;
         if (any)
-            put_times(w, mrd_report_part_text((mrd_report_part) k), p->own_ns[k], n);
+            put_times(jw, mrd_report_part_text((mrd_report_part) k), process->own_ns[k], n);
     }
-    mrd_jw_close(w, '}');
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_process(mrd_jw *w, const steps_sink *s, mrd_proc_id id)
+put_process(mrd_jw *jw, const steps_sink *sink, mrd_proc_id id)
 {
-    const mrd_process *p = mrd_catalog_borrow_process(s->env->catalog, id);
+    const mrd_process *process = mrd_catalog_borrow_process(sink->env->catalog, id);
     size_t n;
-    const mrd_steps_process *paced = mrd_steps_processes(s->steps, &n);
+    const mrd_steps_process *paced = mrd_steps_processes(sink->steps, &n);
 
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "instance_id");
-    mrd_jw_sid(w, p->instance_id);
-    mrd_jw_put_i64_or_null(w, MRD_STR("process_id"), p->process_id);
-    mrd_jw_put_i64_or_null(w, MRD_STR("rank"), p->rank);
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "instance_id");
+    mrd_jw_sid(jw, process->instance_id);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("process_id"), process->process_id);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("rank"), process->rank);
     for (size_t i = 0; i < n; i++) {
         if (paced[i].process != id)
             continue;
-        put_u64(w, "steps", paced[i].steps);
-        put_u64(w, "total_ns", paced[i].ns);
-        put_series(w, paced[i].block_ns, paced[i].block_steps);
-        put_own(w, &paced[i]);
+        put_u64(jw, "steps", paced[i].steps);
+        put_u64(jw, "total_ns", paced[i].ns);
+        put_series(jw, paced[i].block_ns, paced[i].block_steps);
+        put_own(jw, &paced[i]);
     }
-    mrd_jw_close(w, '}');
+    mrd_jw_close(jw, '}');
 }
 
 /* Numbers the processes with data, from 0 in the order of the catalog. NULL if out of memory. */
 static uint32_t *
-number_processes(const steps_sink *s, size_t *ret_n)
+number_processes(const steps_sink *sink, size_t *ret_n)
 {
-    size_t n, n_paced, all = mrd_catalog_processes(s->env->catalog);
-    const mrd_steps_place *places = mrd_steps_places(s->steps, &n);
-    const mrd_steps_process *paced = mrd_steps_processes(s->steps, &n_paced);
+    size_t n, n_paced, all = mrd_catalog_processes(sink->env->catalog);
+    const mrd_steps_place *places = mrd_steps_places(sink->steps, &n);
+    const mrd_steps_process *paced = mrd_steps_processes(sink->steps, &n_paced);
     uint32_t *number = calloc(all + 1, sizeof(*number)), next = 0;
 
     if (number == NULL)
@@ -141,10 +141,10 @@ number_processes(const steps_sink *s, size_t *ret_n)
 }
 
 static void
-put_places(mrd_jw *w, const steps_sink *s, uint32_t row, const uint32_t *number)
+put_places(mrd_jw *jw, const steps_sink *sink, uint32_t row, const uint32_t *number)
 {
     size_t n, lo = 0, hi;
-    const mrd_steps_place *places = mrd_steps_places(s->steps, &n);
+    const mrd_steps_place *places = mrd_steps_places(sink->steps, &n);
 
     for (hi = n; lo < hi;) { /* the first entry of the row */
         size_t mid = lo + (hi - lo) / 2;
@@ -154,90 +154,90 @@ put_places(mrd_jw *w, const steps_sink *s, uint32_t row, const uint32_t *number)
         else
             hi = mid;
     }
-    MRD_JW_KEY(w, "by_process");
-    mrd_jw_open(w, '[');
+    MRD_JW_KEY(jw, "by_process");
+    mrd_jw_open(jw, '[');
     for (; lo < n && places[lo].row == row; lo++) {
-        mrd_jw_open(w, '[');
-        mrd_jw_u64(w, number[places[lo].process]);
-        mrd_jw_u64(w, places[lo].calls);
-        mrd_jw_u64(w, places[lo].ns);
-        mrd_jw_close(w, ']');
+        mrd_jw_open(jw, '[');
+        mrd_jw_u64(jw, number[places[lo].process]);
+        mrd_jw_u64(jw, places[lo].calls);
+        mrd_jw_u64(jw, places[lo].ns);
+        mrd_jw_close(jw, ']');
     }
-    mrd_jw_close(w, ']');
+    mrd_jw_close(jw, ']');
 }
 
 static void
-put_row(mrd_jw *w, const steps_sink *s, uint32_t i, const uint32_t *number)
+put_row(mrd_jw *jw, const steps_sink *sink, uint32_t i, const uint32_t *number)
 {
-    const mrd_steps_row *row = mrd_steps_row_at(s->steps, i);
+    const mrd_steps_row *row = mrd_steps_row_at(sink->steps, i);
 
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "kind");
-    mrd_jw_str(w, mrd_str_of(mrd_op_kind_text(row->kind)));
-    MRD_JW_KEY(w, "name");
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "kind");
+    mrd_jw_str(jw, mrd_str_of(mrd_op_kind_text(row->kind)));
+    MRD_JW_KEY(jw, "name");
     if (row->kind == MRD_OP_PART)
-        mrd_jw_str(w, mrd_str_of(mrd_report_part_text(row->part)));
+        mrd_jw_str(jw, mrd_str_of(mrd_report_part_text(row->part)));
     else
-        mrd_jw_sid(w, row->name);
-    mrd_jw_put_i64_or_null(w, MRD_STR("size"), row->size);
-    put_u64(w, "count", row->calls);
-    put_u64(w, "total_ns", row->ns);
-    put_u64(w, "width",
-            mrd_steps_totals_of(s->steps)->by_call ? row->width
-                                                   : mrd_steps_totals_of(s->steps)->width);
-    put_series(w, row->block_ns, row->block_calls);
+        mrd_jw_sid(jw, row->name);
+    mrd_jw_put_i64_or_null(jw, MRD_STR("size"), row->size);
+    put_u64(jw, "count", row->calls);
+    put_u64(jw, "total_ns", row->ns);
+    put_u64(jw, "width",
+            mrd_steps_totals_of(sink->steps)->by_call ? row->width
+                                                      : mrd_steps_totals_of(sink->steps)->width);
+    put_series(jw, row->block_ns, row->block_calls);
     if (row->kind != MRD_OP_PART)
-        put_places(w, s, i, number);
-    mrd_jw_close(w, '}');
+        put_places(jw, sink, i, number);
+    mrd_jw_close(jw, '}');
 }
 
 static void
-put_all(mrd_jw *w, const steps_sink *s, const uint32_t *number, size_t n_processes)
+put_all(mrd_jw *jw, const steps_sink *sink, const uint32_t *number, size_t n_processes)
 {
-    const mrd_steps_totals *t = mrd_steps_totals_of(s->steps);
+    const mrd_steps_totals *totals = mrd_steps_totals_of(sink->steps);
 
-    mrd_jw_open(w, '{');
-    mrd_catalog_json(w, s->env->catalog, s->env->profile, "steps");
-    MRD_JW_KEY(w, "steps");
-    mrd_jw_open(w, '{');
-    MRD_JW_KEY(w, "unit");
-    mrd_jw_str(w, t->by_call ? MRD_STR("call") : MRD_STR("step"));
-    MRD_JW_KEY(w, "same_clock");
-    mrd_jw_bool(w, s->env->options->same_clock);
-    put_u64(w, "width", t->width);
-    put_u64(w, "nested_steps", t->nested);
-    put_u64(w, "outside_ns", t->outside_ns);
-    put_u64(w, "unnamed", t->rest);
-    put_u64(w, "without_process", t->unplaced);
-    MRD_JW_KEY(w, "processes");
-    mrd_jw_open(w, '[');
+    mrd_jw_open(jw, '{');
+    mrd_catalog_json(jw, sink->env->catalog, sink->env->profile, "steps");
+    MRD_JW_KEY(jw, "steps");
+    mrd_jw_open(jw, '{');
+    MRD_JW_KEY(jw, "unit");
+    mrd_jw_str(jw, totals->by_call ? MRD_STR("call") : MRD_STR("step"));
+    MRD_JW_KEY(jw, "same_clock");
+    mrd_jw_bool(jw, sink->env->options->same_clock);
+    put_u64(jw, "width", totals->width);
+    put_u64(jw, "nested_steps", totals->nested);
+    put_u64(jw, "outside_ns", totals->outside_ns);
+    put_u64(jw, "unnamed", totals->rest);
+    put_u64(jw, "without_process", totals->unplaced);
+    MRD_JW_KEY(jw, "processes");
+    mrd_jw_open(jw, '[');
     for (size_t i = 0; i < n_processes; i++) {
         if (number[i] != UINT32_MAX)
-            put_process(w, s, (mrd_proc_id) i);
+            put_process(jw, sink, (mrd_proc_id) i);
     }
-    mrd_jw_close(w, ']');
-    MRD_JW_KEY(w, "operations");
-    mrd_jw_open(w, '[');
-    for (size_t i = 0; i < mrd_steps_rows(s->steps); i++)
-        put_row(w, s, (uint32_t) i, number);
-    mrd_jw_close(w, ']');
-    mrd_jw_close(w, '}');
-    mrd_jw_close(w, '}');
-    mrd_jw_end(w);
+    mrd_jw_close(jw, ']');
+    MRD_JW_KEY(jw, "operations");
+    mrd_jw_open(jw, '[');
+    for (size_t i = 0; i < mrd_steps_rows(sink->steps); i++)
+        put_row(jw, sink, (uint32_t) i, number);
+    mrd_jw_close(jw, ']');
+    mrd_jw_close(jw, '}');
+    mrd_jw_close(jw, '}');
+    mrd_jw_end(jw);
 }
 
 static mrd_err
-steps_write(steps_sink *s)
+steps_write(steps_sink *sink)
 {
     size_t n = 0;
-    uint32_t *number = number_processes(s, &n);
-    mrd_jw w;
+    uint32_t *number = number_processes(sink, &n);
+    mrd_jw jw;
 
     if (number == NULL)
         return MRD_NOMEM;
-    mrd_jw_init(&w, s->env->out, mrd_catalog_strings(s->env->catalog), false);
-    put_all(&w, s, number, n);
-    mrd_jw_fini(&w);
+    mrd_jw_init(&jw, sink->env->out, mrd_catalog_strings(sink->env->catalog), false);
+    put_all(&jw, sink, number, n);
+    mrd_jw_fini(&jw);
     free(number);
     return MRD_OK;
 }
@@ -245,12 +245,12 @@ steps_write(steps_sink *s)
 static mrd_err
 steps_close(void *state, mrd_why *why)
 {
-    steps_sink *s = state;
-    mrd_err err = s->steps == NULL ? MRD_NOMEM : mrd_steps_finish(s->steps);
+    steps_sink *sink = state;
+    mrd_err err = sink->steps == NULL ? MRD_NOMEM : mrd_steps_finish(sink->steps);
 
     if (err == MRD_OK)
-        err = steps_write(s);
-    mrd_steps_free(s->steps);
+        err = steps_write(sink);
+    mrd_steps_free(sink->steps);
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "steps: %s", mrd_err_text(err));
 }
 
