@@ -42,7 +42,9 @@ next_of_hang(const void *self)
 {
     const mrd_agent *agent = self;
 
-    return agent->publish == NULL ? (mrd_local_ns){ INT64_MAX } : mrd_ranks_next_ns(agent->ranks);
+    if (agent->publish == NULL)
+        return (mrd_local_ns){ INT64_MAX };
+    return mrd_ranks_next_ns(agent->ranks);
 }
 
 static void
