@@ -47,7 +47,14 @@ static const char *const fault_names[KINDS] = { "never enters",    "enters late"
                                                 "link cut",        "disk wait" };
 
 /* What the standstill causes later. */
-typedef enum { NOTHING, VICTIM_EXITS, VICTIM_STOPPED, TIME_OUTS, CONSEQUENCES } consequence;
+typedef enum {
+    NOTHING,
+    VICTIM_EXITS,
+    VICTIM_STOPPED,
+    TIME_OUTS,
+    AGENT_SILENT,
+    CONSEQUENCES
+} consequence;
 
 /* What hides the truth. */
 typedef enum {
@@ -460,7 +467,8 @@ start(job *j, uint64_t seed, fault kind, blind hidden, int n)
     }
 }
 
-/* Fifteen seconds later an innocent rank gives up or is looked at, or all but one fail. */
+/* Fifteen seconds later an innocent rank gives up or is looked at, all but one fail, or the agent of
+ * an innocent rank is not heard any more. */
 static void
 follow(job *j)
 {
@@ -486,6 +494,13 @@ follow(job *j)
                 j->r[i].failed = true;
                 j->r[i].until = INT64_MAX;
             }
+        break;
+    case AGENT_SILENT:
+        if (j->cut || victim / j->per_node == j->culprit / j->per_node)
+            break;
+        j->cut = true;
+        j->node = victim / j->per_node;
+        mrd_hang_node_gone(j->h, (uint64_t) j->node + 1);
         break;
     default:
         break;
@@ -534,6 +549,8 @@ run_fault(score *s, uint64_t seed, fault kind, blind hidden, int n, consequence 
         s->slowest = j->told_after;
     if (kind == LINK_CUT)
         CHECK_ROW("link cut", j->told == 0);
+    if (then == AGENT_SILENT && kind != ENTERS_LATE)
+        CHECK_ROW(fault_names[kind], !j->withdrawn); /* nothing moved */
     if (kind == ENTERS_LATE && j->told > 0)
         CHECK_ROW("enters late", j->withdrawn && mrd_hang_get(j->h, 0)->withdrawn.ns != 0);
     mrd_hang_free(j->h);

@@ -292,6 +292,15 @@ drop_ended(look *l)
     l->n = kept;
 }
 
+static bool
+has_unseen(const look *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (l->m[i].unseen)
+            return true;
+    return false;
+}
+
 /* Returns true if every visible rank has done nothing for QUIET_MIN. */
 static bool
 stands(const look *l)
@@ -698,7 +707,7 @@ judge_inside(look *l)
 bool
 mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict *ret_verdict)
 {
-    bool unsure = false;
+    bool unsure = false, is_given = job->verdict.cls != MRD_HANG_NO_VERDICT;
     char text[160];
     const char *why;
     look l = { .h = hang, .now = now, .v = ret_verdict, .ret_unsure = &unsure };
@@ -706,9 +715,8 @@ mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict
     ret_verdict->cls = MRD_HANG_NO_VERDICT;
     if (!collect(&l, job))
         return false;
-    if (!find_front(&l)) {
-        return !unsure;
-    }
+    if (!find_front(&l))
+        return !unsure && !(is_given && has_unseen(&l) && stands(&l));
     describe(&l);
     drop_ended(&l);
     l.v->ranks = l.n;
@@ -721,7 +729,7 @@ mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict
     if ((why = incomplete(&l, text)) != NULL || (why = incomparable(&l, text)) != NULL) {
         if (mrd_local_diff(now, l.v->since) <
             (BLIND < hang->o.unlearned ? BLIND : hang->o.unlearned))
-            return true;
+            return !is_given; /* nothing moved, so a verdict stays */
         refuse(&l, why);
         return true;
     }
