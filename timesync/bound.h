@@ -57,8 +57,9 @@ typedef struct {
     uint64_t bad;  /* dropped: they contradicted the set that later packets confirmed */
     /* of these, by less than the width of the set, so there may have been a small step */
     uint64_t near;
-    uint64_t over_capacity; /* dropped: looser than the MRD_BIN_INEQS / 2 tightest of their bin */
-    uint64_t implied;       /* dropped: implied by another one of their bin at any rate */
+    /* dropped: their bin has MRD_BIN_INEQS / 2 tighter ones of the same direction */
+    uint64_t over_capacity;
+    uint64_t implied; /* dropped: implied by another one of their bin at any rate */
     /* arrived after their bin was closed, so that only the offline result contains them */
     uint64_t late;
     uint64_t one_sided;      /* of these, before the epoch had both directions: not emitted */

@@ -131,7 +131,8 @@ look_at_work(mrd_ranks *ranks, rank *k)
     k->work_at = ranks->now;
 }
 
-/* Reads the process's state, and whether it works. Returns true if that changed. */
+/* Reads from /proc the process's state, and whether it uses CPU, reads or writes. Returns true if
+ * one of these changed. */
 static bool
 look_at_kernel(mrd_ranks *ranks, rank *k)
 {

@@ -236,7 +236,8 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
     return true;
 }
 
-/* A session of a predecessor continues with its counts. */
+/* Initialises the session's counts from the spool. They are not zero if the session was recorded on
+ * this node before, such as by a predecessor of this agent. */
 void
 mrd_record_take_tally(mrd_record *record, session *sess)
 {

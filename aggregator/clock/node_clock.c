@@ -182,7 +182,8 @@ add_data(mrd_boot_clock *clock, const Mrd__ClockData *data)
     if (err == MRD_OK)
         err = add_looks(clock, data, first);
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
-        /* If each frame names its timeline, begin_incarnation is more precise. */
+        /* A reported change of the aggregator is ignored if the frame names its timeline, because
+         * begin_incarnation then finds the change more precisely. */
         if (!mrd_clock_break_sane(data->breaks[i]))
             clock->absurd++;
         else if (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0')

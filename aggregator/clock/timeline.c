@@ -79,8 +79,8 @@ count_incarnation(void *self, const mrd_boot_clock *clock, size_t incarnation)
         all->before[last][i] = true;
 }
 
-/* Returns the next incarnation without a recorded predecessor among the remaining; among several,
- * the earliest to begin. */
+/* Returns the next incarnation in order of time. It is not taken yet and has no predecessor that is
+ * not taken. If several qualify, returns the earliest to begin. */
 static size_t
 next_incarnation(const census *all, const bool *taken)
 {

@@ -39,7 +39,7 @@ void mrd_nrt_request_forked(void);
 void mrd_nrt_request_yield(const char *call);
 /* The runtime was opened. The environment may have started an inspect. */
 void mrd_nrt_inspect_opened(void);
-/* The program began an inspect that writes this. */
+/* The program began an inspect. `keeps` says which data the runtime writes during it. */
 void mrd_nrt_inspect_begun(mrd_nrt_kept keeps);
 /* The program's stop succeeded. Returns what the inspect that was active wrote. */
 mrd_nrt_kept mrd_nrt_inspect_ended(void);

@@ -394,7 +394,8 @@ flush_as_wanted(void)
     pthread_cond_broadcast(&room);
 }
 
-/* With the lock. The trace ends for now, because nothing records. */
+/* With the lock. Stops our trace for now, and records the texts that are left if there is room for
+ * them. Does nothing if no trace of ours runs. */
 static void
 pause_ours(void)
 {

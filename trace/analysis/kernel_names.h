@@ -33,8 +33,10 @@ typedef enum {
     MRD_CLASS_ALLTOALL,
     MRD_CLASS_BARRIER,
     /* Communication in which a member may leave earlier. */
-    MRD_CLASS_SENDRECV, /* an all-to-all if the host's spans say so */
-    MRD_CLASS_MESSAGE,  /* send, receive, broadcast, dispatch of tokens and the like */
+    /* A SendRecv kernel. It counts as an all-to-all if the host's annotations say so
+     * (mrd_collectives_all_to_all). */
+    MRD_CLASS_SENDRECV,
+    MRD_CLASS_MESSAGE, /* send, receive, broadcast, dispatch of tokens and the like */
 } mrd_kernel_class;
 
 /* Only for rules. The operation follows from the words of the name, and is MESSAGE without such

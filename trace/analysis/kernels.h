@@ -25,7 +25,7 @@ typedef struct {
     bool unclear; /* counts as computation, although its name contains words of communication */
     uint64_t calls, ns;
     uint32_t workers;     /* workers that ran it */
-    uint64_t median_ns;   /* the lower median of these workers, each with its sum */
+    uint64_t median_ns;   /* lower median of the total times of these workers */
     uint32_t most_worker; /* the worker with the longest time, the first if there are several */
     uint64_t most_ns, most_calls;
 } mrd_kernel;

@@ -100,8 +100,9 @@ int64_t mrd_worker_time_mark(const mrd_worker_time *times);
 /* The last part of collective group begins, at or after all earlier events. group->parts[part] is the
  * worker's. A repeated call for the same collective means that a part began later still. */
 void mrd_worker_time_meet(mrd_worker_time *times, const mrd_gathered *group, size_t part);
-/* Stores the account up to `at`, also after the last device span, for parts of a window. `at` is at
- * or after `now`. It may also be the end of the last device span if `now` is already later. */
+/* Stores the account up to `at`, for parts of a window. It includes time after the last device span
+ * if `at` is later. `at` must not be before `now`, with one exception: it may be the end of the last
+ * device span. */
 void mrd_worker_time_read(mrd_worker_time *times, mrd_ev_ns at,
                           uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 

@@ -352,7 +352,8 @@ read_parts(comparison *cmp, uint32_t whole, uint32_t *ret_tries)
     return err;
 }
 
-/* Tries a file as a part. Counts the failures. */
+/* Collects `part` for the next read_parts() if `whole` can contain it. Otherwise counts a failed try
+ * in *tries. If there is no room, read_parts() compares the collected parts first. */
 static mrd_err
 try_part(comparison *cmp, uint32_t whole, uint32_t part, uint32_t *tries)
 {

@@ -6,9 +6,9 @@
  * by at most one. While nothing moves, they therefore say who has not entered.
  *
  * Units    Times are of the aggregator's clock (CLOCK_MONOTONIC_RAW). The caller converts.
- * Rule     hang_rule.c. The earlier class explains the later ones. A rank is named only if the
- *          reports of all ranks are there and admit no other rank. Otherwise the verdict is "cannot
- *          tell", with the reason.
+ * Rule     hang_rule.c. An earlier class of mrd_hang_class takes precedence, because it explains the
+ *          later ones. A rank is named only if the reports of all ranks are there and admit no
+ *          other rank. Otherwise the verdict is "cannot tell", with the reason.
  * Never    I/O, clocks, threads, random numbers.
  * Memory   at most MRD_HANG_RANKS_MAX ranks of MRD_HANG_JOBS_MAX jobs. Others are counted.
  */
@@ -131,8 +131,9 @@ void mrd_hang_node_gone(mrd_hang *hang, uint64_t node);
  * `left_out`: its message had no room for some. Returns false if out of memory. */
 bool mrd_hang_node_begin(mrd_hang *hang, uint64_t node, const char *name, bool left_out,
                          mrd_local_ns at);
-/* ... one of them. `confirmed` as in mrd_hang_verdict. Confirmed processes and others are different
- * jobs. */
+/* Adds one process to the node's report, after mrd_hang_node_begin. `confirmed` as in
+ * mrd_hang_verdict. Confirmed and unconfirmed processes count as different jobs, even if they name
+ * the same job. */
 void mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid,
                      bool confirmed, const mrd_hang_rank *rank);
 /* Judges all jobs. Returns how many verdicts were given or withdrawn. */

@@ -17,7 +17,8 @@ typedef struct {
     bool mapped;
 } worker_state;
 
-/* Proofs that hold only if the group has this many members. Its size is final at the end. */
+/* Proofs that one worker was late. They hold only if the group has exactly `parts` members, and the
+ * size of the group is known only after the last event. */
 typedef struct {
     uint32_t group, worker, collective; /* last to begin; index of its row */
     size_t parts;

@@ -533,7 +533,8 @@ static const struct {
     { "", { "label", "opcode", "operation" }, { "engine", "stream_id" } },
 };
 
-/* Returns the first of the keys for which the row has a text or an integer. 0 if there is none. */
+/* Returns the value of the first key for which the row has a text or an integer. An integer is
+ * returned as a text with its key, such as "stream_id 3". MRD_SID_EMPTY if the row has no value. */
 static mrd_sid
 arg_as_name(devprof *prof, const char *const keys[4])
 {
