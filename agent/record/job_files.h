@@ -23,15 +23,15 @@ typedef struct mrd_job_files mrd_job_files;
 
 /* The contents of a file. */
 typedef struct {
-    mrd_jobid id; /* without the keys for the agent */
+    mrd_jobid id; /* job id, without the keys that are for the agent */
     mrd_job_key key;
     char request[256], owner_key[65], component[32];
-    bool asks, ended; /* it has a request, which may be empty; it has `ended` */
+    bool asks, ended; /* the file has the key `request`, perhaps empty; the file has `ended` */
     mrd_wall_ns written;
 } mrd_job_told;
 
 typedef struct {
-    const char *dir; /* NULL: there is none */
+    const char *dir; /* directory of job files; NULL means none */
     /* A file with a job appeared, or a file with another run of it. Returns the caller's handle of
      * the job. NULL means that the job is not followed, and is reported again at the next search. */
     void *(*begin)(void *self, const mrd_job_told *told, mrd_local_ns now);
@@ -46,7 +46,7 @@ typedef struct {
 mrd_err mrd_job_files_open(const mrd_job_files_options *options, mrd_job_files **ret_files,
                            mrd_why *why);
 void mrd_job_files_close(mrd_job_files *files); /* NULL is fine */
-/* Searches the directory if that is due, or at once. */
+/* Searches the directory if a search is due, or in any case if `at_once`. */
 void mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once);
 mrd_local_ns mrd_job_files_next_ns(const mrd_job_files *files);
 /* Returns true if a file of the job is still in the directory. */

@@ -8,9 +8,9 @@
 #include "agent/rings/drain_int.h"
 
 void mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec);
-/* The ring ended, possibly in the middle of a text or together with its process. */
+/* Handles the end of the ring: a text that is still incomplete is cut. */
 void mrd_drain_blob_end(mrd_drain *drain, ring *r);
-/* Handles a record that a predecessor already processed: only its texts are read again. */
+/* Handles a record that a previous agent already processed: only its runtime JSON is read again. */
 void mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
 #endif

@@ -55,7 +55,8 @@ take_notes(mrd_spool *spool, const uint8_t *bytes, size_t len, uint32_t n)
     return len == 0 ? MRD_OK : MRD_CORRUPT;
 }
 
-/* The frames since the last commit, and their numbers, count now. */
+/* Handles a commit record: the frames since the previous commit, and their numbers, count from here
+ * on. */
 static mrd_err
 take_commit(mrd_spool *spool, const segment *seg, const uint8_t *payload, uint32_t len)
 {
@@ -101,7 +102,8 @@ take_answer(mrd_spool *spool, const answer_record *record)
         if (!ent->done && ent->item.seq == record->seq && ent->item.session == record->session &&
             ent->item.epoch == record->epoch) {
             ent->recorded =
-                record->events > 0 ? (uint8_t) (record->stored + 1) : 0; /* else counted before */
+                /* otherwise the answer was counted before */
+                record->events > 0 ? (uint8_t) (record->stored + 1) : 0;
             mrd_spool_complete(spool, ent);
             break;
         }
@@ -109,7 +111,7 @@ take_answer(mrd_spool *spool, const answer_record *record)
     return err;
 }
 
-/* Later records replace earlier ones. */
+/* Takes the state of a session from its record. Later records replace earlier ones. */
 static mrd_err
 take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
 {
@@ -208,7 +210,7 @@ take_record(mrd_spool *spool, segment *seg, const record_head *head, const uint8
     }
 }
 
-/* Reads records until the end, or until the first incomplete one. */
+/* Reads records until the end of the segment, or until the first incomplete one. */
 static mrd_err
 scan(mrd_spool *spool, segment *seg, uint64_t size)
 {
