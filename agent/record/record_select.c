@@ -143,7 +143,7 @@ mrd_record_tally_session(mrd_record *record, session *sess)
 
 /* ---- Events ---- */
 
-/* "3" or "0-7" */
+/* Returns true if the list contains the core. An entry is "3" or "0-7". */
 static bool
 core_in(const mrd_strlist *list, int64_t core)
 {
@@ -166,7 +166,8 @@ core_in(const mrd_strlist *list, int64_t core)
     return list->n == 0;
 }
 
-/* "^x" excludes. Without a positive value all others are included. */
+/* Returns true if the list selects the source. An entry "^x" excludes x. Without a positive entry
+ * all others are selected. */
 static bool
 source_in(const mrd_strlist *list, const char *name)
 {
@@ -183,12 +184,13 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
-/* A cached answer: unknown, wanted, unwanted, or only calls that name a selected core. */
+/* The values of a cached answer. WANTED_BY_CORE: only calls that name a selected core are
+ * wanted. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
-/* A selection of cores applies to events of cores. Counters and events of the program (steps) have
- * no core and stay. Events of the runtime, its calls and the device without a core are excluded. A
- * call names its core in an argument. */
+/* Returns whether the session wants events of a track. A selection of cores applies to events of
+ * cores. Counters and steps of the program have no core and are wanted. Events of the runtime or
+ * the device without a core are excluded. A call names its core in an argument. */
 static uint8_t
 wants_track(const session *sess, const mrd_track *track)
 {
@@ -236,7 +238,7 @@ mrd_record_gate(const mrd_record *record, rec_process *process, const session *s
         if (gate->session == 0 || mrd_record_session_of(record, gate->session) == NULL)
             free_one = gate;
     }
-    if (free_one != NULL) /* there is one per session */
+    if (free_one != NULL) /* a slot is always free, because there is one per session */
         mrd_step_gate_init(free_one, sess->st.id, sess->params.from_step);
     return free_one;
 }

@@ -12,7 +12,7 @@
 #define CROSS_MAX   1024
 #define TRIES       5
 #define LAST        4      /* readings that each batch contains */
-#define LOOK_WITHIN MRD_US /* a wider look is repeated */
+#define LOOK_WITHIN MRD_US /* a reading with a wider bracket is repeated */
 #define DEPARTURE   (MRD_CROSS_UNSEEN / 2)
 #define PER_PPM     (1000000 / 500) /* maximum rate error of an oscillator */
 
@@ -107,7 +107,8 @@ record(mrd_drain *drain, const mrd_cross_read *here)
         mrd_local_after(drain->cross_look.raw, drain->crosses[drain->n_crosses - 1].raw))
         push(drain, &drain->cross_look, true);
     if (departed)
-        drain->cross_departs[drain->n_crosses - 1] = true; /* also if that was the reading before */
+        /* the last recorded reading may itself be the one before the deviation */
+        drain->cross_departs[drain->n_crosses - 1] = true;
     push(drain, here, departed);
     drain->cross_look = *here;
     drain->cross_at = mrd_local_add(here->raw, MRD_WAIT_CROSS);
@@ -174,7 +175,7 @@ mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
 
     while (i > 0 && !mrd_local_before(drain->crosses[i - 1].raw, since))
         i--;
-    i -= i > 0; /* the interval before */
+    i -= i > 0; /* also include the interval before it */
     for (; i < n; i++)
         if (i >= first || drain->cross_departs[i])
             take(self, &drain->crosses[i]);

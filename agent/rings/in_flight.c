@@ -10,7 +10,7 @@
 typedef struct {
     mrd_drain *p;
     proc *pr;
-    mrd_arg at; /* in_flight=... */
+    mrd_arg at; /* the argument "in_flight" */
     mrd_arg *args;
     size_t cap;
     void (*call)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
@@ -51,8 +51,8 @@ look_at_scopes(look *l, ring *r)
     }
 }
 
-/* The rings report losses with the next event. Until then the ends of spans may be among the lost
- * events. */
+/* Returns true if a ring has losses that no record reports yet: rings report losses with the next
+ * event. Until */
 static bool
 loses_unreported(const proc *pr)
 {
@@ -106,8 +106,8 @@ mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
 
     if (!drain->o.hold || pr->nrt == NULL)
         return;
-    /* Any text that its rings keep may contain the start, so only later starts are certainly out of
-     * reach. */
+    /* A later agent can read any text that the rings keep, so only starts in older texts are out of
+     * its reach. */
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (r->texts != NULL && !r->ended && !mrd_ring_borrow_info(r->reader)->rest) {
             of_ring = mrd_drain_text_first(r);

@@ -24,7 +24,7 @@ emit(void *self, const mrd_event *ev)
 {
     runtime *rt = self;
 
-    if (rt->p->again) /* a predecessor gave it */
+    if (rt->p->again) /* a previous agent already emitted the event */
         return MRD_OK;
     if (ev->kind == MRD_LOSS) {
         rt->p->counts.begun += (uint64_t) ev->ivalue;
@@ -34,7 +34,8 @@ emit(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* `whole`: the next text is the process's first. */
+/* Returns the reader of the process's runtime JSON, which is created on first use. `whole` is true
+ * if the next text is the process's first. */
 static runtime *
 runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
 {
@@ -61,14 +62,15 @@ runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
     return rt;
 }
 
-/* Adds the reader's new counts to the drain's. Its events were counted when they were emitted. */
+/* Adds the reader's new counts to the drain's counts. Emitted events are not added, because they
+ * were counted when they were emitted. */
 static void
 count(mrd_drain *drain, runtime *rt)
 {
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
     drain->counts.begun += now->records - rt->seen.records;
-    /* emitted and dropped events began with a predecessor; pending events begin here */
+    /* emitted and dropped events were begun by a previous agent; pending events begin here */
     if (drain->again)
         drain->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
     else
@@ -130,7 +132,7 @@ mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now)
         return;
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->caught_up)
-            return; /* the missing numbers may be in it */
+            return; /* the missing numbers may be in the incomplete text */
     (void) mrd_nrt_report_gaps(rt->nrt, mrd_local_sub(now, MRD_WAIT_RUNTIME_GAP));
 }
 

@@ -16,7 +16,7 @@
 #include "agent/rings/loss_count.h"
 #include "base/vec.h"
 
-#define KEEP_SHARE 4u /* of the ring's data */
+#define KEEP_SHARE 4u /* at most 1/KEEP_SHARE of the ring's data is kept */
 
 bool
 mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos)
@@ -67,7 +67,7 @@ gaps_done(const ring *r, uint64_t read)
     return read;
 }
 
-/* Adds the open spans of the process that the file for a successor lacks. */
+/* Adds the number of the process's open spans that the log (open_log.c) lacks. */
 static void
 add_unsaved(const mrd_drain *drain, const proc *pr, mrd_ring_left *left)
 {
@@ -103,7 +103,7 @@ mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left, ui
     if (r->next_of_proc == NULL)
         add_unsaved(drain, r->proc, &left);
     if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
-        left.keep = r->blob.pos; /* half a text */
+        left.keep = r->blob.pos; /* position of the first chunk of an incomplete text */
     *ret_left = left;
 }
 
@@ -149,7 +149,7 @@ mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe)
 
     mrd_ring_get_stats(r->reader, &st);
     if (safe <= st.tail || safe > info->head || safe % MRD_RING_UNIT != 0)
-        safe = 0; /* of another ring */
+        safe = 0; /* the position belongs to another ring */
     r->safe = safe > info->done ? safe : info->done;
     r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
     if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {
