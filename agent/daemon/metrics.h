@@ -14,12 +14,12 @@
 typedef struct mrd_metrics mrd_metrics;
 
 typedef struct {
-    const char *address; /* numeric. NULL means 127.0.0.1 */
-    uint16_t port;       /* 0: any free one */
+    const char *address; /* numeric IP address to listen on; NULL means 127.0.0.1 */
+    uint16_t port;       /* 0 means any free port */
     const char *token;   /* bearer token for /metrics. NULL means none */
     /* Appends the metrics, as OpenMetrics if `open`. */
     void (*write)(void *self, bool open, mrd_buf *to);
-    /* For /readyz: the text says what is the matter when false. NULL: always ready. */
+    /* Answers /readyz. If it returns false, the text has the reason. NULL means always ready. */
     bool (*ready)(void *self, char text[MRD_WHY_MAX]);
     void *self;
 } mrd_metrics_options;
@@ -29,10 +29,12 @@ mrd_err mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_m
                          mrd_why *why);
 void mrd_metrics_close(mrd_metrics *metrics); /* NULL is fine */
 int mrd_metrics_fd(
-    const mrd_metrics *metrics); /* readable when step has something to do; -1 for NULL */
-/* Takes what came and answers whole requests. Never waits; NULL is fine. */
+    /* Returns a descriptor that is readable when step has something to do; -1 for NULL. */
+    const mrd_metrics *metrics);
+/* Reads received data and answers complete requests. Never waits; NULL is fine. */
 void mrd_metrics_step(mrd_metrics *metrics, mrd_local_ns now);
-/* The answer to one request head (ends with an empty line), for step and for the fuzzer. */
+/* Appends the answer to one request head (which ends with an empty line), for step and for the
+ * fuzzer. */
 void mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to);
 
 #endif

@@ -19,7 +19,7 @@
 
 typedef struct mrd_enrol mrd_enrol;
 
-/* All borrowed until close. */
+/* All texts are borrowed until close. */
 typedef struct {
     const char *server; /* https://HOST:PORT of the aggregator */
     const char
@@ -27,7 +27,9 @@ typedef struct {
         *token_file;
     const char *instance;
     mrd_link_options
-        link; /* of the data connection: its certificate and key are the files to write */
+        /* options of the data connection; its certificate and key files are written by this
+         * module */
+        link;
 } mrd_enrol_options;
 
 mrd_err mrd_enrol_open(const mrd_enrol_options *options, mrd_enrol **ret_enrol, mrd_why *why);
@@ -45,20 +47,20 @@ const char *mrd_enrol_lacks(const mrd_enrol *enrol);
 
 typedef struct {
     bool have;            /* a certificate for this key and this instance exists */
-    mrd_wall_ns from, to; /* when it came; its end */
+    mrd_wall_ns from, to; /* when the certificate was issued; when it expires */
     bool token;           /* a token file is given */
-    bool refused;         /* connections with it fail */
+    bool refused;         /* connections with the certificate fail */
 } mrd_enrol_facts;
 
 typedef enum {
     MRD_ENROL_NOTHING,
-    MRD_ENROL_JOIN,  /* with the token */
-    MRD_ENROL_RENEW, /* with the existing certificate */
+    MRD_ENROL_JOIN,  /* requests a certificate with the token */
+    MRD_ENROL_RENEW, /* renews with the existing certificate */
 } mrd_enrol_act;
 
 mrd_enrol_act mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now);
-/* Returns the pause after this many failures in a row, to which the caller adds a random quarter
- * more or less. */
+/* Returns the pause after this many consecutive failures. The caller adds or subtracts up to a
+ * random quarter of it. */
 mrd_dur_ns mrd_enrol_pause(unsigned failures);
 
 #endif

@@ -76,8 +76,8 @@ mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         blob_end(drain, r, (rec->flags & MRD_RECF_CUT) != 0);
 }
 
-/* Reports that the thread which fetched the runtime's trace exited early. It ends normally when the
- * program closes the runtime or returns from main. */
+/* Reports that the process ended without closing the Neuron runtime. Normally the thread that
+ * fetches the runtime's trace ends when the program closes the runtime or returns from main. */
 static void
 say_not_fetched(mrd_drain *drain, ring *r)
 {
