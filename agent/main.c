@@ -77,7 +77,8 @@ fail(const mrd_why *why)
     return 1;
 }
 
-/* MERIDIAN_LOG_LEVEL was the name until release 0.1. Returns true where it applies. */
+/* Returns true if only MERIDIAN_LOG_LEVEL is set, which was the name of MERIDIAN_LOG until release
+ * 0.1. */
 static bool
 has_old_name(void)
 {
@@ -87,7 +88,7 @@ has_old_name(void)
            setenv("MERIDIAN_LOG_LEVEL", old, 1) == 0;
 }
 
-/* Metrics that other machines can reach need a token. */
+/* Refuses a metrics port that other machines can reach without a token. */
 static mrd_err
 metrics_check(const mrd_agent_options *agent_options, mrd_why *why)
 {
@@ -149,8 +150,9 @@ check(mrd_agent_options *agent_options, const mrd_node_identity *node)
     return 0;
 }
 
-/* The threads of the connection and of the vendor's library drop all capabilities. This thread
- * keeps the three that reading other users' rings and searching containers need. */
+/* Switches to the given user. The threads of the connection and of the vendor's library drop all
+ * capabilities. This thread keeps the three that reading other users' rings and searching
+ * containers need. */
 static mrd_err
 become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 {
@@ -160,7 +162,7 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
         err = mrd_user_become(
             user, MRD_RIGHT_LOOK_INTO | MRD_RIGHT_READ_OTHERS | MRD_RIGHT_UNLINK_OTHERS, why);
     mrd_drain_memory_goes_back();
-    mrd_secret_process(); /* a change of user may have undone it */
+    mrd_secret_process(); /* repeated, because a change of user may have undone it */
     return err;
 }
 
@@ -176,7 +178,7 @@ cut_off(const mrd_agent *agent)
     return !counts.connected;
 }
 
-/* Does not return if the transport's threads cannot be stopped. */
+/* Returns the exit code. Exits the process at once if the transport's threads cannot be stopped. */
 static int
 leave(int code)
 {

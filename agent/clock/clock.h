@@ -1,15 +1,10 @@
-/*
- * agent/clock/clock.h - the node's clock relative to the session's: sends probes, keeps the aggregator's
- * estimate (until then the middle of heartbeats), and reads the node's own clocks
- *
- *   transports  UDP (agent/clock/timeprobe.h). After 8 packets in a row without an answer, a separate
- *               connection (agent/clock/linkprobe.h), while UDP is tried every 10 s and used again when
- *               it answers. If neither answers, the stamps of heartbeats. Each probe names its
- *               transport
- *   readings    every 10 s, and when a recording begins: hw/hostclock.h
- *
- * Sign     session time = local + offset. Threads one.
- */
+/* agent/clock/clock.h - estimates the node's clock relative to the session's clock: sends probes,
+ * keeps the aggregator's estimate (until then the middle of heartbeats), and reads the node's own
+ * clocks transports UDP (agent/clock/timeprobe.h). After 8 packets in a row without an answer, a
+ * separate connection (agent/clock/linkprobe.h), while UDP is tried every 10 s and used again when
+ * it answers. If neither answers, the stamps of heartbeats. Each probe names its transport readings
+ * every 10 s, and when a recording begins: hw/hostclock.h Sign session time = local + offset.
+ * Threads one. */
 #ifndef MRD_AGENT_CLOCK_CLOCK_H
 #define MRD_AGENT_CLOCK_CLOCK_H
 
@@ -39,16 +34,17 @@ typedef struct {
 
 typedef struct {
     bool known;
-    mrd_dur_ns offset_ns, bound_ns; /* bound -1: unknown */
-    /* of the last probe: "udp-kernel", "udp-user", "nng", "batch", or before the first estimate
-     * "heartbeat" or "none" */
+    mrd_dur_ns offset_ns, bound_ns; /* offset and its maximum error; bound -1 means unknown */
+    /* method of the last probe: "udp-kernel", "udp-user", "nng", "batch", or before the first
+     * estimate "heartbeat" or "none" */
     char method[16];
     char state[24]; /* "aligned", "settling", ... as the aggregator reports */
     uint64_t probes;
     mrd_local_ns answered;
     /* End of the last suspend of the machine, 0 means never. Earlier bounds are unknown. */
     mrd_local_ns woke;
-    mrd_dur_ns slept;       /* its length by BOOTTIME; 0 means before this process began */
+    /* length of that suspend by CLOCK_BOOTTIME; 0 if it was before this process began */
+    mrd_dur_ns slept;
     mrd_peer_ns answer_raw; /* our time and the aggregator's of the last heartbeat; 0 means none */
 } mrd_clock_sync_view;
 
@@ -72,8 +68,8 @@ bool mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to);
 void mrd_clock_sync_get(const mrd_clock_sync *sync, mrd_clock_sync_view *ret_view);
 void mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns local,
                        mrd_clock_sync_view *ret_view);
-int mrd_clock_sync_fd(const mrd_clock_sync *sync); /* of UDP, -1 */
-/* of the connection for probes, -1 means none */
+int mrd_clock_sync_fd(const mrd_clock_sync *sync); /* Returns the UDP socket, -1 if none. */
+/* Returns a descriptor of the connection for probes, -1 if none. */
 int mrd_clock_sync_link_fd(const mrd_clock_sync *sync);
 mrd_local_ns mrd_clock_sync_next_ns(const mrd_clock_sync *sync);
 

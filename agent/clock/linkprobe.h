@@ -32,6 +32,7 @@ void mrd_linkprobe_pace(mrd_linkprobe *probe, mrd_pace pace);
 uint64_t mrd_linkprobe_answered(const mrd_linkprobe *probe);
 int mrd_linkprobe_fd(const mrd_linkprobe *probe);
 mrd_local_ns
-mrd_linkprobe_next_ns(const mrd_linkprobe *probe); /* when to call step if nothing arrives */
+/* Returns when to call step if nothing arrives. */
+mrd_linkprobe_next_ns(const mrd_linkprobe *probe);
 
 #endif

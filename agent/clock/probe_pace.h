@@ -22,10 +22,10 @@ typedef enum { MRD_PACE_STOP, MRD_PACE_IDLE, MRD_PACE_RUN, MRD_PACE_FAST } mrd_p
 
 typedef struct {
     mrd_pace pace;
-    double pairs_per_s; /* of RUN */
-    int burst;          /* pairs of it still to go */
+    double pairs_per_s; /* average number of pairs per second at RUN */
+    int burst;          /* pairs of the current burst that are still to be sent */
     bool half;          /* the next or the previous pair is held out */
-    bool spent;         /* FAST was used up */
+    bool spent;         /* the 60 s of FAST are over */
     mrd_local_ns next, fast_until;
     uint64_t random;
 } mrd_probe_pace;
@@ -36,9 +36,9 @@ void mrd_probe_pace_burst(mrd_probe_pace *pace, mrd_local_ns now);
 void mrd_probe_pace_set(mrd_probe_pace *probe_pace, mrd_pace pace, mrd_local_ns now);
 /* Returns true if a pair should be sent now. Ends FAST in time. */
 bool mrd_probe_pace_due(mrd_probe_pace *pace, mrd_local_ns now);
-/* Delays the pair a little. */
+/* Delays a pair that waits for a better moment a little. */
 void mrd_probe_pace_again(mrd_probe_pace *pace, mrd_local_ns now);
-/* A pair was sent or dropped. Plans the next one, which will be `id`. */
+/* Call it when a pair was sent or dropped. Plans the next pair, which has the number `id`. */
 void mrd_probe_pace_next(mrd_probe_pace *pace, mrd_probe_id id, mrd_local_ns now);
 
 #endif

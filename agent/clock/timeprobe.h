@@ -31,26 +31,29 @@ typedef struct {
     const char *host;
     uint16_t port;
     uint64_t session, agent;
-    uint32_t agent_epoch; /* counts starts of the agent; k begins at 0 in each */
+    uint32_t agent_epoch; /* epoch of the probe numbers k, which begin at 0 in each epoch */
     uint8_t key[MRD_PROBE_KEY_LEN];
-    int64_t (*bend)(void *self, int64_t raw); /* NULL: the real clock */
+    /* converts a RAW time to a simulated clock; NULL uses the real clock */
+    int64_t (*bend)(void *self, int64_t raw);
     void *bend_self;
-    double pairs_per_s; /* of MRD_PACE_RUN. 0 means 1 */
+    double pairs_per_s; /* pairs per second at MRD_PACE_RUN; 0 means 1 */
     bool user_stamps;   /* for tests: as if the kernel gave no stamps */
 } mrd_timeprobe_options;
 
 typedef struct {
-    uint64_t pairs, sent, answered; /* sent: without the warm-up packets */
-    uint64_t lost;                  /* no answer within a second */
+    /* numbers of pairs, of sent packets without warm-up packets, of answers */
+    uint64_t pairs, sent, answered;
+    uint64_t lost; /* packets without an answer within a second */
     /* packets that are not answers to this client: wrong tag, session, number */
     uint64_t foreign;
-    uint64_t no_kernel_stamp; /* stamps taken from user space */
+    /* stamps that were taken from user space, because the kernel's was missing */
+    uint64_t no_kernel_stamp;
     /* probes that are void because the wall clock moved by more than 1 us inside */
     uint64_t stepped;
-    uint64_t
-        /* pairs that did not follow their warm-up packets, because the processor was slow */
-        postponed;
-    uint64_t unsent;      /* the socket refused: buffer full or no route */
+    /* pairs that were delayed after their warm-up packets, because the processor was slow */
+    uint64_t postponed;
+    /* packets that the socket refused, because its buffer was full or there was no route */
+    uint64_t unsent;
     uint64_t overwritten; /* halves that were not taken in time */
 } mrd_timeprobe_counts;
 

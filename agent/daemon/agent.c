@@ -18,7 +18,7 @@
 #include "base/sys/file.h"
 #include "base/sys/secret.h"
 
-#define SCRIPT_MAX 65536 /* of --advanced.fake-counters */
+#define SCRIPT_MAX 65536 /* maximum length of the script in --advanced.fake-counters */
 
 /* ---- Callbacks of the parts ---- */
 
@@ -308,7 +308,7 @@ open_parts(mrd_agent *agent, mrd_why *why)
     return mrd_agent_open_metrics(agent, why);
 }
 
-/* Resumes the sessions that a predecessor saved. */
+/* Begins the collection for sessions that a previous agent saved. */
 static void
 resume_sessions(mrd_agent *agent)
 {

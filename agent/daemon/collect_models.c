@@ -59,5 +59,5 @@ const mrd_collector mrd_collector_models = {
     .process = process_of_models,
     .model = model_event,
     .stop = stop_models,
-    .close = stop_models, /* where start failed */
+    .close = stop_models, /* needed if start failed */
 };

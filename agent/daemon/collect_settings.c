@@ -117,7 +117,7 @@ wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mr
 {
     mrd_record *record = s->agent->record;
     want w = { 0 };
-    bool on = false, paused = true; /* all of them are */
+    bool on = false, paused = true; /* true if all sessions of the process are paused */
 
     for (size_t i = 0; i < mrd_record_sessions(record); i++) {
         const mrd_strlist *cores, *types;
@@ -208,7 +208,7 @@ process_of_settings(void *self, mrd_drain_process *process)
         mrd_settings_file_drop(s->agent->drain, process);
         free(item);
     } else if (*at == NULL && (item = calloc(1, sizeof(*item))) != NULL) {
-        /* 1 forces a new file in place of a predecessor's */
+        /* the value 1 forces a new file in place of a previous agent's */
         *item = (entry){ .next = s->entries, .process = process, .written = 1 };
         s->entries = item;
         s->looked_at = (mrd_local_ns){ 0 };

@@ -21,7 +21,7 @@ mrd_agent_token_load(mrd_agent *agent, mrd_why *why)
     return MRD_OK;
 }
 
-/* Logs a message once, until a read succeeds. */
+/* Logs a failed read once. It is logged again only after a read succeeded. */
 static void
 say_reload(mrd_agent *agent, mrd_err err, const mrd_why *why)
 {

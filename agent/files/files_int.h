@@ -35,7 +35,7 @@ typedef struct {
     uint32_t replaced; /* number of replaced versions of a trace file that a session wanted */
     mrd_local_ns still_since;
     file_state state;
-    bool told;         /* some version was passed to options.complete */
+    bool told;         /* options.complete was called for this version and is not called again */
     bool had;          /* a session has this version */
     session_set given; /* sessions that have the file, or refused it for good */
     uint64_t look;     /* number of the directory's last search that found it */

@@ -2,7 +2,8 @@
 #include "agent/files/files_int.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
-#define STAMP_SLACK (20 * MRD_MS) /* times of files are the time of the kernel's last tick */
+/* tolerance, because the time of a file is that of the kernel's last tick */
+#define STAMP_SLACK (20 * MRD_MS)
 
 bool
 mrd_files_have_sessions(const mrd_files *files)

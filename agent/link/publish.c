@@ -10,7 +10,7 @@
 #define TAG_HEARTBEAT (1ull << 60)
 
 typedef struct {
-    uint64_t id; /* of the spool's item. 0 means free */
+    uint64_t id; /* id of the spool's item; 0 means that the slot is free */
     bool in_flight;
     mrd_local_ns again_at, sent;
     mrd_local_ns unread; /* when the spool first failed to read it. 0 means never */
@@ -101,7 +101,7 @@ send_item(mrd_publish *publish, flight *f, mrd_local_ns now)
     mrd_why why = { 0 };
     mrd_err err = mrd_spool_read(publish->o.spool, f->id, &publish->frame, &why);
 
-    if (err == MRD_NOTFOUND) { /* dropped from the spool meanwhile */
+    if (err == MRD_NOTFOUND) { /* the spool dropped the frame meanwhile */
         f->id = 0;
         return true;
     }
@@ -367,7 +367,7 @@ mrd_publish_heartbeat_now(mrd_publish *publish)
 mrd_err
 mrd_publish_foreign(mrd_publish *publish, uint64_t tag, mrd_bytes frame)
 {
-    /* Events go first, so at least one slot is reserved for them. */
+    /* Frames of events have priority, so at least one slot is reserved for them. */
     if (!publish->stats.welcome || publish->o.transport->free_slots(publish->o.transport) < 2)
         return MRD_AGAIN;
     return publish->o.transport->submit(publish->o.transport, tag | MRD_PUBLISH_FOREIGN, frame);
@@ -392,7 +392,8 @@ mrd_publish_next_ns(const mrd_publish *publish)
         next = publish->hello_at;
     else if (!publish->urgent && publish->stats.welcome)
         next = publish->beat_at;
-    /* Without a free slot an answer must arrive first, which wakes the loop. */
+    /* Without a free slot no timer is needed, because an answer must arrive first, which wakes the
+     * loop. */
     for (size_t i = 0; sends && i < MRD_LINK_WINDOW_MAX; i++)
         if (publish->flights[i].id != 0 && !publish->flights[i].in_flight &&
             mrd_local_before(publish->flights[i].again_at, next))

@@ -5,7 +5,7 @@
 
 typedef struct {
     mrd_transport pub; /* first */
-    mrd_link *link;    /* NULL: not open yet */
+    mrd_link *link;    /* NULL means that the connection is not open yet */
     mrd_link_options later;
 } over_link;
 
