@@ -77,8 +77,8 @@ fail(const mrd_why *why)
     return 1;
 }
 
-/* Returns true if only MERIDIAN_LOG_LEVEL is set, which was the name of MERIDIAN_LOG until release
- * 0.1. */
+/* Until release 0.1 MERIDIAN_LOG_LEVEL was named MERIDIAN_LOG. If only the old name is set, copies
+ * its value to the new one and returns true. */
 static bool
 has_old_name(void)
 {

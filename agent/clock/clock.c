@@ -68,7 +68,7 @@ struct mrd_clock_sync {
     char state[24], method[16];
     /* State about suspends of this machine. */
     mrd_dur_ns asleep, lost; /* total time in suspends up to now; length of the last one */
-    mrd_local_ns woke_at;    /* when that was detected. 0 means never suspended */
+    mrd_local_ns woke_at;    /* when the last suspend was detected; 0 means never suspended */
 };
 
 /* Gets the host of the address; "" if it has none for clock probes. */
@@ -166,7 +166,8 @@ mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome)
     sync->session_offset =
         mrd_time_sane(welcome->session_offset_ns) ? welcome->session_offset_ns : 0;
     sync->have_session_offset = sync->session_offset != 0;
-    sync->beat_bound = sync->word_bound = -1; /* it may be another aggregator */
+    /* the estimate is discarded, because this may be another aggregator */
+    sync->beat_bound = sync->word_bound = -1;
     sync->state[0] = '\0';
     mrd_linkprobe_close(sync->link);
     sync->link = NULL;
@@ -567,7 +568,7 @@ mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns at, mrd_clock_sync_vi
                                     mrd_sat_abs(mrd_sat_sub(at.ns, sync->beat_at.ns)) / DRIFT_PART);
         snprintf(view.method, sizeof(view.method), "heartbeat");
     }
-    /* for times before the last suspend the bound is unknown */
+    /* the bound is unknown for times before the last suspend */
     if (mrd_local_before(at, sync->woke_at))
         view.bound_ns = -1;
     *ret_view = view;

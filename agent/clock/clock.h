@@ -14,7 +14,7 @@
 
 typedef struct mrd_clock_sync mrd_clock_sync;
 
-/* In the order of the choices of --advanced.clock-probes. */
+/* The values have the order of the choices of --advanced.clock-probes. */
 typedef enum {
     MRD_PROBES_AUTO,
     MRD_PROBES_UDP,
@@ -45,7 +45,8 @@ typedef struct {
     mrd_local_ns woke;
     /* length of that suspend by CLOCK_BOOTTIME; 0 if it was before this process began */
     mrd_dur_ns slept;
-    mrd_peer_ns answer_raw; /* our time and the aggregator's of the last heartbeat; 0 means none */
+    /* the aggregator's clock in the answer to the last heartbeat; 0 means none */
+    mrd_peer_ns answer_raw;
 } mrd_clock_sync_view;
 
 mrd_err mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock,

@@ -15,7 +15,7 @@ struct mrd_linkprobe {
     mrd_probe_pace pace;
     uint64_t agent;
     char timeline[64];
-    uint32_t agent_epoch, k; /* of the current or the next request */
+    uint32_t agent_epoch, k; /* epoch and probe number k of the current or the next request */
     bool up, flying;
     mrd_local_ns looked;
     int64_t a1;
@@ -135,8 +135,8 @@ take_event(mrd_linkprobe *probe, const mrd_link_event *ev)
         next_pair(probe, mrd_local_now());
 }
 
-/* Reconnects with a renewed certificate. The agent's own check of the connection's files reports
- * unreadable ones. */
+/* Uses a renewed certificate for this connection as well. The agent's own check of the files
+ * reports unreadable ones. */
 static void
 look_at_files(mrd_linkprobe *probe, mrd_local_ns now)
 {

@@ -23,7 +23,7 @@ typedef struct mrd_linkprobe mrd_linkprobe;
  * `timeline` is Welcome.boot_id, copied, at most 63 bytes. NULL if out of memory. */
 mrd_linkprobe *mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch,
                                   const char *timeline);
-void mrd_linkprobe_close(mrd_linkprobe *probe); /* NULL is fine */
+void mrd_linkprobe_close(mrd_linkprobe *probe); /* Does nothing for NULL. */
 void mrd_linkprobe_step(mrd_linkprobe *probe);
 /* Gets the next complete probe, oldest first. Returns false if there is none. */
 bool mrd_linkprobe_take(mrd_linkprobe *probe, mrd_probe *ret_probe);

@@ -37,7 +37,7 @@ typedef struct {
     int64_t (*bend)(void *self, int64_t raw);
     void *bend_self;
     double pairs_per_s; /* pairs per second at MRD_PACE_RUN; 0 means 1 */
-    bool user_stamps;   /* for tests: as if the kernel gave no stamps */
+    bool user_stamps;   /* for tests: stamps of the kernel are ignored */
 } mrd_timeprobe_options;
 
 typedef struct {
@@ -62,7 +62,7 @@ typedef struct mrd_timeprobe mrd_timeprobe;
 /* Opens the socket and starts a burst at MRD_PACE_RUN. Errors: errors of mrd_udp_open, NOMEM. */
 mrd_err mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_probe,
                            mrd_why *why);
-void mrd_timeprobe_close(mrd_timeprobe *probe); /* NULL is fine */
+void mrd_timeprobe_close(mrd_timeprobe *probe); /* Does nothing for NULL. */
 int mrd_timeprobe_fd(const mrd_timeprobe *probe);
 /* Returns when to call step if nothing arrives, in mrd_local_now() time. */
 mrd_local_ns mrd_timeprobe_deadline(const mrd_timeprobe *probe);

@@ -116,9 +116,9 @@ cpu_seconds(void)
     return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
 }
 
-/* With a CPU limit: pauses after turns, so that the share of all turns stays below the limit. A
- * pause is at most 50 ms, because heartbeats must continue. During longer pauses turns skip the
- * rings. */
+/* With a CPU limit, pauses after turns, so that the share of all turns stays below the limit. A
+ * pause is at most 50 ms, because heartbeats must continue. If more pause is needed, turns skip the
+ * rings meanwhile. */
 static void
 cap_cpu(mrd_agent *agent, double used)
 {

@@ -21,12 +21,12 @@ typedef struct {
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
     char *spool_dir, *job_dir, *pod_dir;
     int64_t spool_bytes, recorder_bytes, ring_bytes;
-    int clock_probes; /* mrd_probes_transport */
+    int clock_probes; /* a mrd_probes_transport */
     mrd_dur_ns flush;
     bool containers, imds;
     mrd_strlist counters; /* patterns of hw counters to sample */
     mrd_dur_ns sample_period, process_period;
-    mrd_strlist watch;  /* capture directories */
+    mrd_strlist watch;  /* paths of capture directories to watch */
     bool watch_inspect; /* also watch the NEURON_RT_INSPECT_OUTPUT_DIR of processes */
     /* a file is complete if it is unchanged for this time and no process has it open */
     mrd_dur_ns stable;

@@ -26,14 +26,14 @@
 
 /* The counters of one session. */
 typedef struct {
-    uint64_t session; /* 0: free */
+    uint64_t session; /* 0 means that the slot is free */
     mrd_sample *sample;
     mrd_agent *agent;
 } mrd_session_counters;
 
 /* The watch of one flight recorder for slow steps and collectives (collect_triggers.c). */
 typedef struct {
-    uint64_t session; /* 0: free */
+    uint64_t session; /* 0 means that the slot is free */
     mrd_trigger_watch *watch;
 } mrd_session_watch;
 
@@ -77,7 +77,8 @@ struct mrd_agent {
     mrd_sample *sample;
     mrd_session_counters counters[MRD_RECORD_SESSIONS];
     mrd_sample_stats counters_before; /* sum of the counter statistics of ended sessions */
-    mrd_local_ns all_given;           /* when all counters of the node were last reported */
+    /* when all counters of the node were last emitted, including unchanged ones */
+    mrd_local_ns all_given;
     mrd_files *files;
     mrd_ident *gone[64]; /* the last processes that ended; NULL means an unused entry */
     size_t n_gone;
@@ -89,7 +90,7 @@ struct mrd_agent {
     mrd_ranks *ranks;    /* NULL without the collector of hangs */
     /* values of mrd_ranks_version: in the last heartbeat; in the last acknowledged one */
     uint64_t ranks_sent, ranks_reported;
-    mrd_local_ns ranks_at; /* when a heartbeat was last sent for a change */
+    mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */
     mrd_traces *traces;
     mrd_jobs *jobs;
     /* detects error statuses and numerical errors, which trigger all flight recorders */
@@ -97,7 +98,7 @@ struct mrd_agent {
     mrd_session_watch watches[MRD_RECORD_SESSIONS];
     size_t n_watches;
     mrd_publish *publish;
-    /* since when the aggregator is unreachable (0 means reachable), and when that was last
+    /* time since when the aggregator is unreachable (0 means reachable), and when this was last
      * logged */
     mrd_local_ns unreached_since, unreached_said;
     mrd_metrics *metrics; /* NULL means that no metrics port is open */
@@ -106,7 +107,7 @@ struct mrd_agent {
     uint64_t spool_failures;   /* number of failed writes that were already logged */
     mrd_local_ns spool_failed; /* time of the last failed write; 0 means none failed */
     mrd_dur_ns capped_ns;
-    mrd_dur_ns pause_ns; /* with a CPU limit: pause before rings are read again */
+    mrd_dur_ns pause_ns; /* remaining pause before rings are read again, because of the CPU limit */
     bool said_left_out, said_refused;
     uint64_t notices; /* number of notices logged in this minute */
     mrd_local_ns notices_at;
@@ -125,7 +126,7 @@ struct mrd_agent {
     size_t n_refusals;
 };
 
-/* control.c */
+/* ---- control.c ---- */
 void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
@@ -138,7 +139,7 @@ void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
 /* Removes flushed sessions and old refusals. */
 void mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now);
 
-/* agent.c */
+/* ---- agent.c ---- */
 uint32_t mrd_agent_boot_key(const mrd_agent *agent);
 /* Returns true while the agent does not know the running sessions. Events then stay in the rings,
  * so that those sessions receive them. False without an aggregator, and while the agent has a
@@ -148,10 +149,10 @@ bool mrd_agent_waits(mrd_agent *agent, mrd_local_ns now);
 void mrd_agent_counters_sum(const mrd_agent *agent, mrd_sample_stats *sum);
 /* collect_trace_files.c: notes how trace files of this process are named. */
 void mrd_agent_note_process(void *agent, mrd_drain_process *process);
-/* collect_trace_files.c: as mrd_files_options.missed. */
+/* collect_trace_files.c: implements mrd_files_options.missed. */
 void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);
 
-/* reachability.c */
+/* ---- reachability.c ---- */
 void mrd_agent_reach_step(mrd_agent *agent, mrd_local_ns now);
 mrd_local_ns mrd_agent_reach_next_ns(const mrd_agent *agent);
 /* Returns for how long the aggregator has been unreachable. 0 means that it is reachable, or that
@@ -160,10 +161,10 @@ mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *agent);
 /* Answers /readyz: returns true if the aggregator is reachable. Otherwise *text has the reason. */
 bool mrd_agent_ready(void *self, char text[MRD_WHY_MAX]);
 
-/* heartbeat.c */
+/* ---- heartbeat.c ---- */
 mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
 
-/* status.c */
+/* ---- status.c ---- */
 mrd_err mrd_agent_hello(void *self, mrd_buf *to);
 void mrd_agent_label(Mrd__Label *to, char *key, char *value);
 /* Fills in *to. Its texts point into *view. */
@@ -173,7 +174,7 @@ void mrd_agent_clock_quality(const mrd_agent *agent, mrd_clock_sync_view *view,
 void mrd_agent_unread(const mrd_agent *agent, Mrd__Unread *to);
 mrd_err mrd_agent_open_metrics(mrd_agent *agent, mrd_why *why);
 
-/* secrets.c */
+/* ---- secrets.c ---- */
 mrd_err mrd_agent_token_load(mrd_agent *agent, mrd_why *why);
 void mrd_agent_secrets_step(mrd_agent *agent, mrd_local_ns now);
 mrd_err mrd_agent_open_enrol(mrd_agent *agent, mrd_why *why);

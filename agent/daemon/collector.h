@@ -64,7 +64,8 @@ typedef struct {
     void (*finish)(void *self); /* requests that all open events are emitted in the next turns */
     /* returns true if nothing is left that the end of the agent should wait for */
     bool (*idle)(const void *self);
-    void (*account)(const void *self, mrd_collector_account *sum); /* adds to *sum */
+    /* adds the collector's counts to *sum */
+    void (*account)(const void *self, mrd_collector_account *sum);
     void (*stop)(void *self);
     void (*close)(void *self);
     bool pauses; /* the collector has no turns while the agent pauses for its CPU limit */

@@ -27,7 +27,7 @@ typedef struct {
 /* Errors: INVALID (address), NET (port in use), NOMEM. Borrows the options' texts. */
 mrd_err mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_metrics,
                          mrd_why *why);
-void mrd_metrics_close(mrd_metrics *metrics); /* NULL is fine */
+void mrd_metrics_close(mrd_metrics *metrics); /* Does nothing for NULL. */
 int mrd_metrics_fd(
     /* Returns a descriptor that is readable when step has something to do; -1 for NULL. */
     const mrd_metrics *metrics);

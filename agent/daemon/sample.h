@@ -15,7 +15,7 @@ typedef struct {
     /* catalog for the process that represents the node; NULL means a new one */
     mrd_catalog *catalog;
     const char *instance_id;
-    const char *proc_root; /* NULL: /proc */
+    const char *proc_root; /* root of procfs; NULL means /proc */
     bool simulated;
     mrd_dur_ns period;         /* interval of the node's counters; 0 means off */
     mrd_dur_ns process_period; /* interval of the processes' values; 0 means off */
@@ -32,7 +32,8 @@ typedef struct {
     uint64_t begun, refused;
     uint64_t rounds, failed; /* polls; polls that failed */
     size_t counters;
-    char message[MRD_WHY_MAX]; /* the last failure; empty if the last poll succeeded */
+    /* reason of the last failed poll; empty if the last poll succeeded */
+    char message[MRD_WHY_MAX];
 } mrd_sample_stats;
 
 #define MRD_SAMPLE_DEFAULT                                                                         \

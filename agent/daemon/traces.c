@@ -34,7 +34,7 @@ typedef struct {
     char job[128];
     bool runtime;  /* the runtime events of its process came through rings */
     uint64_t both; /* key shared by an XSpace and the JSON next to it; 0 for other files */
-    uint64_t kind; /* which of these two files it is */
+    uint64_t kind; /* which of the two files of `both` it is, 1 or 2 */
     /* key in `known` for this file name; its value says what was read (mrd_read_end.events or
      * NOTHING) */
     uint64_t name;

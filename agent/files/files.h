@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "proto/wire.h"
 
-#define MRD_FILES_DIRS     256 /* capture directories */
+#define MRD_FILES_DIRS     256 /* maximum number of capture directories */
 #define MRD_FILES_MAX      65536
 #define MRD_FILES_SESSIONS 16
 
@@ -33,7 +33,7 @@ typedef struct {
     int64_t pid; /* pid of the process, as given to mrd_files_watch */
     int64_t uid; /* user of the file; -1 means that the operator named the directory */
     int fd;      /* the file that was checked and hashed; borrowed */
-    /* of a trace file: minimum number of earlier versions that were replaced before they were
+    /* for a trace file: minimum number of earlier versions that were replaced before they were
      * complete */
     uint32_t replaced;
     bool grown; /* the file begins with the contents of an earlier version that was complete */
@@ -78,7 +78,7 @@ typedef struct {
 } mrd_files_whose;
 
 typedef struct {
-    const char *proc_root; /* NULL: "/proc" */
+    const char *proc_root; /* root of procfs; NULL means "/proc" */
     mrd_dur_ns stable;     /* time without changes after which a file is complete; 0 means 2 s */
     uint64_t max_bytes;    /* larger files are listed as left out; 0 means no limit */
     /* known files, including finished ones that still exist; 0 means MRD_FILES_MAX */

@@ -458,7 +458,9 @@ end_look(mrd_files *files, unsigned at, const mrd_folder_state *st, mrd_local_ns
     if ((gone > 0 && beyond > 0) || gone > files->n / 2)
         forget_files(files, MRD_FILES_DIRS);
     if (mrd_local_before(d->looked_at, d->ended_at))
-        again = true; /* this search may have missed the last files */
+        /* search again, because this search may have missed the files that the process wrote
+         * last */
+        again = true;
     d->look_at = mrd_local_add(now, (again            ? 0
                                      : d->waiting > 0 ? MRD_WAIT_FILES_BUSY
                                      : d->blind       ? MRD_WAIT_FILES_BLIND

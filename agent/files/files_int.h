@@ -28,10 +28,11 @@ typedef struct {
     uint32_t next; /* next file of the same directory: index + 1 */
     uint64_t size;
     mrd_wall_ns mtime, ctime;
-    mrd_file_marks marks; /* of this version, as in mrd_folder_file */
+    mrd_file_marks marks; /* marks of this version of the file, as in mrd_folder_file */
     bool is_trace;
-    bool passed;       /* this version was passed to options.complete */
-    bool grown;        /* it begins with a version that was passed */
+    bool passed; /* this version was passed to options.complete */
+    /* the file begins with the contents of a version that was passed to options.complete */
+    bool grown;
     uint32_t replaced; /* number of replaced versions of a trace file that a session wanted */
     mrd_local_ns still_since;
     file_state state;
@@ -49,13 +50,14 @@ typedef struct {
 
 typedef struct {
     bool used;
-    char *label; /* its path, or the path through which a container's directory is reached */
+    /* path of the directory, or the path through which a container's directory is reached */
+    char *label;
     mrd_folder *folder;
     int64_t uid, pid; /* owner and process; MRD_OWNED_ANY, MRD_NONE */
     namer *namers;    /* processes that named the directory; it is dropped when none is left */
     size_t n_namers, cap_namers;
     bool whole;           /* search all files, not only named ones */
-    bool any_age, remove; /* as in mrd_files_place */
+    bool any_age, remove; /* same meaning as in mrd_files_place */
     /* sessions that want its files, because they select a process that named it */
     session_set wanted;
     mrd_strlist names;     /* names added since the directory's last search */

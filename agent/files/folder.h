@@ -44,7 +44,8 @@ typedef struct {
     bool there;  /* the directory exists */
     bool blind;  /* inotify does not watch all of it */
     mrd_err err; /* DENIED if the directory is refused (for good if `lost`); message in `why` */
-    bool lost;   /* its process cannot be verified, or ended before the directory was opened */
+    /* the directory's process cannot be verified, or ended before the directory was opened */
+    bool lost;
     const char *why;
     uint64_t refused;  /* number of files of other users, links and similar in this search */
     uint64_t ignored;  /* number of files of unknown kinds in this search */

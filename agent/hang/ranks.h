@@ -23,7 +23,7 @@ typedef struct mrd_ranks mrd_ranks;
 
 mrd_err mrd_ranks_open(mrd_drain *drain, const char *proc_root, mrd_ranks **ret_ranks,
                        mrd_why *why);
-void mrd_ranks_close(mrd_ranks *ranks); /* NULL is fine */
+void mrd_ranks_close(mrd_ranks *ranks); /* Does nothing for NULL. */
 /* Notes that a process with rings ended. */
 void mrd_ranks_gone(mrd_ranks *ranks, mrd_drain_process *process, mrd_local_ns now);
 void mrd_ranks_step(mrd_ranks *ranks, mrd_local_ns now);
@@ -38,7 +38,7 @@ typedef struct {
     bool gone;
     char state;               /* letter of /proc/PID/stat; 'X' if it ended, '?' if unknown */
     mrd_local_ns state_at;    /* since when `state` is unchanged */
-    mrd_local_ns quiet, idle; /* as in mrd_hang_rank */
+    mrd_local_ns quiet, idle; /* same meaning as in mrd_hang_rank */
     const char *lost;         /* why its counts are incomplete; "" if they are complete */
     bool partial;             /* operations that it entered long ago may be missing in `ops` */
     const char *inside;       /* names of its open spans, outermost first */

@@ -64,7 +64,8 @@ mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now)
         return facts->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
     if (facts->refused || now.ns - facts->from.ns >= (facts->to.ns - facts->from.ns) / 3 * 2)
         return MRD_ENROL_RENEW;
-    return MRD_ENROL_NOTHING; /* also if the clock is still before the certificate's start */
+    /* a clock before the certificate's start is no reason for a new one */
+    return MRD_ENROL_NOTHING;
 }
 
 mrd_dur_ns

@@ -13,7 +13,7 @@ typedef struct {
     uint64_t id; /* id of the spool's item; 0 means that the slot is free */
     bool in_flight;
     mrd_local_ns again_at, sent;
-    mrd_local_ns unread; /* when the spool first failed to read it. 0 means never */
+    mrd_local_ns unread; /* when the spool first failed to read the frame; 0 means never */
 } flight;
 
 struct mrd_publish {

@@ -20,8 +20,8 @@ typedef struct mrd_publish mrd_publish;
 #define MRD_PUBLISH_FOREIGN (1ull << 62)
 
 typedef struct {
-    mrd_transport *transport; /* borrowed */
-    mrd_spool *spool;         /* borrowed */
+    mrd_transport *transport; /* borrowed until close */
+    mrd_spool *spool;         /* borrowed until close */
     uint64_t agent;
     /* Encodes the hello and heartbeat messages into *to. */
     mrd_err (*hello)(void *self, mrd_buf *to);

@@ -15,7 +15,7 @@
 
 /* Contents of an event with which the runtime reports a load. */
 typedef struct {
-    const mrd_drain_process *process; /* NULL: gone */
+    const mrd_drain_process *process; /* NULL means that the process ended */
     int64_t thread_id;
     mrd_wall_ns from, to;
     int64_t id;

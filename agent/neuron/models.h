@@ -49,7 +49,7 @@ typedef struct {
  * `boot_id` is the id of this boot. */
 mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
                              mrd_record *record, mrd_model_table **ret_table, mrd_why *why);
-void mrd_model_table_close(mrd_model_table *models); /* NULL is fine */
+void mrd_model_table_close(mrd_model_table *models); /* Does nothing for NULL. */
 /* Call it when a process was found: restores the loads of it that a previous agent saved. */
 void mrd_model_table_seen(mrd_model_table *models, const mrd_drain_process *process);
 /* Notes that a process loaded or unloaded a model. */

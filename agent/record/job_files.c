@@ -318,7 +318,7 @@ find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
 void
 mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
 {
-    /* These keys identify jobs and their owners. */
+    /* These keys identify jobs and their owners, so a process must not choose them. */
     static const char *const words[] = { "job", "cluster", "namespace", "restart", "user", NULL };
     mrd_str name = mrd_jobid_get(&ident->jobid, "job");
     mrd_jobid nothing = { "" };

@@ -42,10 +42,10 @@ typedef struct {
     void *self;
 } mrd_job_files_options;
 
-/* Errors: NOMEM. */
+/* Starts to follow the directory. Errors: NOMEM. */
 mrd_err mrd_job_files_open(const mrd_job_files_options *options, mrd_job_files **ret_files,
                            mrd_why *why);
-void mrd_job_files_close(mrd_job_files *files); /* NULL is fine */
+void mrd_job_files_close(mrd_job_files *files); /* Does nothing for NULL. */
 /* Searches the directory if a search is due, or in any case if `at_once`. */
 void mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once);
 mrd_local_ns mrd_job_files_next_ns(const mrd_job_files *files);

@@ -27,12 +27,12 @@ typedef struct {
     char request[256], owner_key[65];
     uint64_t session;
     mrd_local_ns begin, ended;       /* RAW; ended 0 means not yet */
-    mrd_local_ns known;              /* when the agent found it, which may be after `begin` */
+    mrd_local_ns known;              /* when the agent found the job, which may be after `begin` */
     mrd_local_ns ask_at, idle_since; /* idle_since: when its last process ended, 0 if any run */
     mrd_local_ns told; /* when its end was reported to the aggregator; 0 means not yet */
     unsigned processes, serial;
     bool in_flight, end_reported, holds;
-    mrd_local_ns whole; /* as in mrd_job_times */
+    mrd_local_ns whole; /* same meaning as in mrd_job_times */
     bool said_wait;
     bool again;    /* its request changed while the previous one was in flight */
     bool owes_end; /* the aggregator has a session for it that this node could not begin */

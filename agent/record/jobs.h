@@ -38,7 +38,7 @@ typedef struct {
 
 typedef struct {
     const char *dir;  /* directory of job files. NULL means none */
-    mrd_drain *drain; /* borrowed */
+    mrd_drain *drain; /* borrowed until close */
     /* Sends a frame. Its answer comes to mrd_jobs_answer with the same tag. AGAIN: try later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
     /* Records the session of a job from t->start (RAW) on, or until stop_ns. */
@@ -49,7 +49,7 @@ typedef struct {
 } mrd_jobs_options;
 
 mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
-void mrd_jobs_close(mrd_jobs *jobs); /* NULL is fine */
+void mrd_jobs_close(mrd_jobs *jobs); /* Does nothing for NULL. */
 /* Corrects the job of a process by the job files, see mrd_job_files_correct. */
 void mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident);
 /* Returns the user of a process, as the kernel says; -1 if unknown. */

@@ -16,8 +16,8 @@ add_cross(void *self, const mrd_cross_read *read)
     (void) mrd_batch_cross(self, read);
 }
 
-/* The first batch of a new process contains more cross-reads: also those before a step of the
- * clock, because its first events may have stamps from before the step. */
+/* Adds cross-reads to a batch. The first batch of a new process contains more of them, also those
+ * before a step of the clock, because its first events may have stamps from before the step. */
 static void
 add_crosses(mrd_record *record, open_batch *batch)
 {
@@ -677,7 +677,7 @@ turn(mrd_record *record, mrd_local_ns now, bool all)
         process->releasing = false;
         if (!process->is_ring)
             continue;
-        mrd_drain_release(record->o.drain, process->process); /* may free process */
+        mrd_drain_release(record->o.drain, process->process); /* this call may free `process` */
     }
     /* Processes that ended with the release have emitted their open spans. */
     if (waits_for_commit(record))

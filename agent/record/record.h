@@ -95,9 +95,9 @@ mrd_record_is_under_way(Mrd__NodePhase phase)
 }
 
 typedef struct {
-    uint64_t agent; /* mrd_agent_key */
+    uint64_t agent; /* id of this agent (mrd_agent_key) */
     mrd_codec_id codec;
-    uint32_t max_events;   /* of a batch. 0 means MRD_BATCH_USUAL */
+    uint32_t max_events;   /* maximum number of events in a batch; 0 means MRD_BATCH_USUAL */
     mrd_dur_ns flush_ns;   /* a batch is closed after this time. 0 means 200 ms */
     uint64_t recorder_max; /* bytes of recorder memory of all sessions */
     /* file in which the sessions of this node are saved, so that the next agent continues them at
@@ -106,7 +106,7 @@ typedef struct {
     /* id of this boot; saved sessions of another boot are ignored, because their times belong to
      * its clock */
     const char *boot_id;
-    mrd_spool *spool; /* borrowed */
+    mrd_spool *spool; /* borrowed until close */
     mrd_drain *drain; /* borrowed: cross-reads and times of the wall clock */
     uint32_t boot;    /* mrd_boot_key of this boot */
     /* Called for every commit: passes for each trace file its key and the amount that was
@@ -135,7 +135,8 @@ mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local
  * although it arrived later, because the rings were not read meanwhile. Never withdraws an earlier
  * statement. INT64_MAX has no effect. */
 void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
-mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop); /* NOTFOUND */
+/* Errors: NOTFOUND. */
+mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
 /* Call it when the aggregator has listed all its sessions, and each was armed or started. Events
  * that were read two seconds earlier or before belong to no session that arrives later. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now);

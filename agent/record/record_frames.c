@@ -145,9 +145,9 @@ mrd_record_drops_wait(const mrd_record *record)
     return false;
 }
 
-/* Notes the drops of sessions in the spool, for the commit with the read positions. Excludes losses
- * of rings that are not released now, because a successor would count them again. Includes events
- * in recorder memory, which a successor will not have. */
+/* Writes the drops of sessions into their notes in the spool, for the commit with the read
+ * positions. Excludes losses of rings that are not released now, because a successor would count
+ * them again. Includes events in recorder memory, which a successor will not have. */
 void
 mrd_record_note_drops(mrd_record *record)
 {
@@ -239,7 +239,7 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
 }
 
 /* Initialises the session's counts from the spool. They are not zero if the session was recorded on
- * this node before, such as by a predecessor of this agent. */
+ * this node before, such as by a previous agent. */
 void
 mrd_record_take_tally(mrd_record *record, session *sess)
 {

@@ -23,7 +23,7 @@ typedef struct {
     uint8_t *frame;
     uint32_t len;
     uint64_t events;
-    mrd_local_ns first, last; /* RAW */
+    mrd_local_ns first, last; /* RAW times of its first and last event */
 } buffered_batch;
 
 typedef struct {
@@ -47,9 +47,9 @@ typedef struct {
     mrd_buf control;           /* the control frame that armed the session */
     mrd_session_params params; /* parameters of the session */
     mrd_select select;
-    buffered_batch *buffered; /* oldest first */
+    buffered_batch *buffered; /* frames in recorder memory, oldest first */
     size_t n_buffered, cap_buffered;
-    forgotten *forgotten; /* oldest first */
+    forgotten *forgotten; /* events forced out, oldest first */
     size_t n_forgotten, cap_forgotten;
     uint64_t buffered_reported; /* events in `buffered` according to the last note in the spool */
     mrd_strlist identities;     /* mrd_jobid texts of the processes that the session selects */
@@ -91,11 +91,11 @@ typedef struct rec_process {
     open_batch *open_batches;
     /* since when changes of its open spans wait to be saved in the log; 0 means no changes */
     mrd_local_ns news;
-    bool dirty;  /* it had events since its rings were last released */
+    bool dirty;  /* the process had events since its rings were last released */
     bool sealed; /* a batch was closed in this turn */
     bool releasing;
-    bool is_ring;  /* it is a process of the drain, with rings to release */
-    bool is_file;  /* it is a process of a trace file */
+    bool is_ring;  /* the process is one of the drain, with rings to release */
+    bool is_file;  /* the process is one of a trace file */
     bool selected; /* some present or past session of this node selected it */
     /* times of events that were read recently [0] and before [1]; see record_late.c */
     mrd_late_histogram passed[2];
@@ -121,7 +121,7 @@ struct mrd_record {
     rec_process *processes;
     gone_process *gone;
     size_t n_gone, cap_gone;
-    mrd_local_ns aged;        /* when the histograms `passed` were last aged */
+    mrd_local_ns aged;        /* when the histograms `passed` were last moved from [0] to [1] */
     mrd_record_totals totals; /* without `open` and `buffered`, which are computed */
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;

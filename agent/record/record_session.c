@@ -421,7 +421,7 @@ mrd_record_wants_neffs(const mrd_record *record, uint64_t id)
 
 /* ---- Open and close ---- */
 
-/* Resumes a session that a predecessor noted. */
+/* Resumes a session from the note of a previous agent. */
 static void
 resume(mrd_record *record, const mrd_record_note *note)
 {

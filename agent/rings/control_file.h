@@ -11,7 +11,7 @@
 mrd_err mrd_control_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                              mrd_why *why);
 void mrd_control_file_drop(mrd_drain *drain, mrd_drain_process *process);
-/* As above, for the file with the settings of the process's system trace
+/* As mrd_control_file_put, for the file with the settings of the process's system trace
  * (capture/nrt/nrt_settings.h). */
 mrd_err mrd_settings_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                               mrd_why *why);

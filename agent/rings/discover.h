@@ -18,7 +18,7 @@ typedef struct mrd_discover mrd_discover;
 /* Callback for a ring file or a note of losses. Called for */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
-/* Errors: NOMEM. */
+/* Starts to search for ring directories. Errors: NOMEM. */
 mrd_err mrd_discover_open(const char *ring_dir, const char *proc_root, bool containers,
                           mrd_discover **ret_discover, mrd_why *why);
 void mrd_discover_close(mrd_discover *discover);

@@ -31,7 +31,7 @@
 #include "agent/rings/rank_ops.h"
 #include "base/loss_cause.h"
 #include "hw/identity.h"
-#include "proto/batch/batch.h" /* mrd_cross_read */
+#include "proto/batch/batch.h" /* for mrd_cross_read */
 #include "trace/model/catalog.h"
 
 #define MRD_DRAIN_BLOB_MAX (64u << 20)
@@ -65,7 +65,8 @@ typedef struct mrd_drain_process {
     mrd_catalog *catalog; /* the caller's, or the process's own */
     mrd_proc_id id;       /* id of the process in `catalog` */
     mrd_ident ident;
-    bool gone; /* its last ring was drained; reported once, then the struct is freed */
+    /* the process ended and its last ring was drained; reported once, then the struct is freed */
+    bool gone;
     /* Time until which the open spans of an exited process were certainly open, in the clock
      * open_until_clock. 0 means that they may still be open. */
     unsigned open_until_clock;
@@ -80,9 +81,9 @@ typedef struct {
     mrd_catalog *catalog;
     const char *instance_id; /* instance id (hw/identity.h) of this node */
     const char *job;         /* job of processes without a job of their own; may be NULL */
-    const char *ring_dir;    /* NULL: mrd_ring_dir() */
+    const char *ring_dir;    /* directory of the node's rings; NULL means mrd_ring_dir() */
     const char *pod_dir;   /* directory in which the kubelet names its pods, or NULL; not copied */
-    const char *proc_root; /* NULL: "/proc" */
+    const char *proc_root; /* root of procfs; NULL means "/proc" */
     bool containers;       /* also search /proc/<pid>/root/dev/shm of other mount namespaces */
     bool exclusive;        /* wait while another agent of this user reads the directory */
     bool keep_rings;       /* do not unlink drained rings of dead processes */
@@ -197,7 +198,8 @@ typedef enum {
     MRD_UNREAD_BEYOND,     /* beyond the limit of rings of this agent or of one user */
     MRD_UNREAD_HELD,       /* another agent reads them */
     MRD_UNREAD_OTHER_BOOT, /* written in an earlier boot, so no agent can read them */
-    MRD_UNREAD_REFUSED,    /* not a ring, or must not be read; mrd_drain_say reports the reason */
+    /* the file is not a ring, or must not be read; mrd_drain_say reports the reason */
+    MRD_UNREAD_REFUSED,
     MRD_UNREAD_WHYS
 } mrd_unread_why;
 void mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS]);

@@ -77,7 +77,7 @@ typedef struct ring_note ring_note; /* ring_notes.c */
 typedef struct {
     uint32_t uid;
     size_t rings;        /* 0: the slot is free */
-    size_t bytes;        /* see ring_memory.h */
+    size_t bytes;        /* memory used for its rings, see ring_memory.h */
     mrd_dur_ns spent_ns; /* time spent on its rings in this turn */
 } ring_user;
 
@@ -90,7 +90,7 @@ typedef struct {
 } unread_ring;
 
 struct proc {
-    mrd_drain_process pub; /* first */
+    mrd_drain_process pub; /* must be the first member, because it is cast to proc */
     proc *next;
     ring *rings;
     size_t n_rings, n_notes;
@@ -121,7 +121,7 @@ typedef struct mrd_open_log mrd_open_log;
 
 struct mrd_drain {
     mrd_drain_options o;
-    mrd_open_log *log; /* NULL means that open spans are not kept for a successor */
+    mrd_open_log *log; /* NULL means that open spans are not kept for the next agent */
     char *instance_id, *job, *proc_root;
     mrd_discover *discover;
     ring **rings;
@@ -145,7 +145,7 @@ struct mrd_drain {
     mrd_dur_ns timens_ns; /* time namespace offset of this agent */
     uint64_t pid_ns;      /* inode of the agent's pid namespace */
     char *ring_dir;
-    int lock_fd;                    /* -1 */
+    int lock_fd;                    /* lock of the ring directory; -1 means none */
     mrd_local_ns lock_at, swept_at; /* lock_at: last attempt; swept_at: last check of early ends */
     bool stands_back;
     uint32_t *owners;       /* indexed by pid: last confirmed uid + 1, 0 means none */
@@ -183,7 +183,7 @@ void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
 /* ---- open_log.c: open spans for a successor ---- */
 
-/* Errors: NOMEM. */
+/* Opens the log and reads a previous agent's file. Errors: NOMEM. */
 mrd_err mrd_drain_open_begin(mrd_drain *drain, mrd_why *why);
 void mrd_drain_open_end(mrd_drain *drain);
 /* Called with a process's first ring: restores the spans that were open in a previous agent. */
@@ -239,7 +239,7 @@ bool mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos);
 void mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left,
                          uint64_t *ret_read);
 void mrd_drain_text_release(const mrd_drain *drain, ring *r);
-/* Returns the mark of the first text that the ring keeps for a successor; UINT64_MAX if it keeps
+/* Returns the mark of the first text that the ring keeps for the next agent; UINT64_MAX if it keeps
  * none. */
 uint64_t mrd_drain_text_first(ring *r);
 /* At the end of the agent: emits the pending events that a later agent cannot read again. */

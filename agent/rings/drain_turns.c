@@ -354,7 +354,7 @@ mrd_drain_finish(mrd_drain *drain)
             mrd_drain_runtime_flush(drain, pr);
         for (ring *r = pr->rings; r != NULL && drain->o.hold; r = r->next_of_proc)
             mrd_drain_text_end(drain, r);
-        if (drain->log == NULL) /* with a log the next agent continues them */
+        if (drain->log == NULL) /* with a log, the next agent continues the open spans instead */
             mrd_drain_flush_open(drain, pr);
     }
 }
@@ -457,7 +457,8 @@ mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process)
         if (!r->waits)
             continue;
         mrd_ring_get_stats(r->reader, &st);
-        if (r->given_back > st.tail) /* records that are kept for a successor do not count */
+        /* records that are kept only for the next agent do not count */
+        if (r->given_back > st.tail)
             st.tail = r->given_back;
         full = (double) (st.head - st.tail) / (double) mrd_ring_borrow_info(r->reader)->data_len;
         most = full > most ? full : most;

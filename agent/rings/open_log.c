@@ -400,7 +400,7 @@ next_record(mrd_bytes *text, record_head *ret_head, record_who *ret_who, mrd_byt
     return true;
 }
 
-/* Restores the open spans of this process that the predecessor had. */
+/* Restores the open spans of this process that the previous agent had. */
 static void
 replay(mrd_drain *drain, proc *pr, const pending *q)
 {

@@ -17,10 +17,10 @@ typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
     size_t bytes;
-    bool early; /* only the end was read yet; `ev` has its time and arguments */
+    bool early; /* only the span's end was read yet; `ev` has its time and arguments */
     bool saved; /* the entry is in the file for a later agent (open_log.c) */
     bool model; /* the span is the time in which a model is loaded */
-    /* its owner exited before this agent saw it running, so no record can end the span */
+    /* the owner exited before this agent saw it running, so no record can end the span */
     bool left;
     mrd_local_ns since; /* RAW time when this entry was made */
     uint64_t lost;      /* value of proc.lost at that time */

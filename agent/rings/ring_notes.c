@@ -35,7 +35,7 @@ struct ring_note {
      * namespace */
     mrd_dur_ns start_ahead_ns;
     bool was_said; /* it was logged that the process is not recorded */
-    bool waits;    /* its losses were emitted and are not committed yet */
+    bool waits;    /* the losses of the note were emitted and are not committed yet */
 };
 
 /* ---- Files ------------------------------------------------------------------------------------ */

@@ -37,8 +37,8 @@ forget(ring *r, size_t n)
     r->n_texts -= n;
 }
 
-/* Keeps the texts that a successor needs. Returns the mark of the first, UINT64_MAX if there are
- * none. */
+/* Keeps the texts that the next agent needs. Returns the mark of the first one, UINT64_MAX if there
+ * are none. */
 static uint64_t
 keep_texts(ring *r, uint64_t read)
 {

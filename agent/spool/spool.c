@@ -18,8 +18,8 @@
 /* ---- Room ---- */
 
 /* Adds to the sums the answers that only this segment contains, and its dropped frames for which
- * there was no room in a record. While the segment exists, a successor finds these frames again, so
- * the sums leave them out (mrd_spool_known). After its removal the segments must contain these
+ * there was no room in a record. While the segment exists, the next agent finds these frames again,
+ * so the sums leave them out (mrd_spool_known). After its removal the segments must contain these
  * answers as soon as there is room, because a slot of the counts may be torn. Returns true if there
  * were such answers or frames. `number` 0 means all segments. */
 static bool
@@ -64,8 +64,8 @@ remove_oldest(mrd_spool *spool)
         mrd_spool_counts_write_all(spool);
 }
 
-/* When there is room again, writes the answers that had none, in order, and data that only the
- * counts contain. */
+/* Writes the answers and data for which the segments had no room before, in order, if there is room
+ * now. */
 static void
 tell_again(mrd_spool *spool)
 {
@@ -111,7 +111,7 @@ forget_done(mrd_spool *spool)
 }
 
 /* Keeps a frame in flight in memory, because the aggregator may have stored it already. If this
- * process ends, its successor counts the frame as dropped. */
+ * process ends, the next agent counts the frame as dropped. */
 static bool
 rescue(const mrd_spool *spool, entry *ent)
 {
@@ -150,7 +150,7 @@ count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
         seq->there += ent->item.events;
 }
 
-/* Drops the oldest segment with its frames. Tallies are written first because a successor needs
+/* Drops the oldest segment with its frames. Tallies are written first because the next agent needs
  * them. On a full disk there is room for them only after the segment's removal. */
 static void
 drop_oldest(mrd_spool *spool)
@@ -341,7 +341,8 @@ begin(mrd_spool *spool, mrd_why *why)
     for (size_t i = 0; i < spool->n_sequences; i++)
         /* every session counts as removed until it is requested again */
         spool->sequences[i].forgotten = true;
-    /* The predecessor may have sent this many of the oldest frames without receiving an answer. */
+    /* The previous agent may have sent this many of the oldest frames without receiving an
+     * answer. */
     for (size_t i = 0, sent = 0; i < spool->n && sent < WINDOW_MAX; i++)
         if (!spool->entries[spool->first + i].done) {
             mrd_spool_sent(spool, spool->entries[spool->first + i].item.id);

@@ -100,8 +100,8 @@ typedef struct {
     void *self;
 } mrd_spool_options;
 
-/* Errors: BUSY (another agent uses the directory), FULL (no room for data that a successor needs,
- * nothing is lost, open it again), IO, NOMEM, INVALID (max_bytes). */
+/* Errors: BUSY (another agent uses the directory), FULL (no room for data that the next agent
+ * needs; nothing is lost, open it again), IO, NOMEM, INVALID (max_bytes). */
 mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why);
 void mrd_spool_close(mrd_spool *spool);
 

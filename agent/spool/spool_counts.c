@@ -16,10 +16,10 @@
 
 #define SLOTS_MAX  64u
 #define SLOT_SIZE  1280
-#define SLOT_MAGIC 0x4353524du /* "MRSC" */
+#define SLOT_MAGIC 0x4353524du /* the bytes "MRSC" */
 
 typedef struct {
-    uint32_t magic, crc; /* of what follows */
+    uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     mrd_ev_ns last, answered_to, damaged_first, damaged_last;
     /* all sequence numbers below `answered` are answered; `bits` has a bit for each answered number
@@ -35,33 +35,33 @@ typedef struct {
 _Static_assert(sizeof(slot) <= SLOT_SIZE, "a slot of the file");
 
 /* After the slots follows the extent of the newest segment when the slots were written. */
-#define EXTENT_MAGIC 0x4553524du /* "MRSE" */
+#define EXTENT_MAGIC 0x4553524du /* the bytes "MRSE" */
 
 typedef struct {
-    uint32_t magic, crc; /* of what follows */
+    uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     uint64_t number, len;
 } extent;
 
 /* After the extent follow new sums of the sessions in the slots, for the removal of a segment. They
  * are valid from the removal on, even if the process is killed before it writes them into the
  * slots. */
-#define GOING_MAGIC 0x4753524du /* "MRSG" */
+#define GOING_MAGIC 0x4753524du /* the bytes "MRSG" */
 
 typedef struct {
     uint64_t session, delivered, refused, forced;
 } going_sums;
 
 typedef struct {
-    uint32_t magic, crc; /* of what follows */
+    uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     uint64_t number;     /* number of the segment that is removed */
     going_sums sums[SLOTS_MAX];
 } going;
 
 /* After the sums follows a copy of the lock file's contents, in case the lock file is removed. */
-#define BOOT_MAGIC 0x4253524du /* "MRSB" */
+#define BOOT_MAGIC 0x4253524du /* the bytes "MRSB" */
 
 typedef struct {
-    uint32_t magic, crc; /* of what follows */
+    uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     char text[MRD_SPOOL_BOOT_TEXT];
 } boot_copy;
 

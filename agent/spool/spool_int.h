@@ -7,7 +7,7 @@
 #include "agent/spool/spool.h"
 #include "base/buf.h"
 
-#define RECORD_MAGIC 0x5053524du /* "MRSP" */
+#define RECORD_MAGIC 0x5053524du /* the bytes "MRSP" */
 
 enum {
     KIND_FRAME = 1,
@@ -25,7 +25,7 @@ typedef struct {
 } record_head;
 
 typedef struct {
-    uint64_t epoch, session, next, delivered, refused, forced; /* then the note */
+    uint64_t epoch, session, next, delivered, refused, forced; /* followed by the session's note */
 } session_record;
 
 typedef struct {
@@ -68,9 +68,9 @@ typedef struct {
     uint8_t *copy;
     bool done, sent;
     bool cut; /* the record of its answer was lost with the end of the segments */
-    /* at open: its answer according to a record, as enum answer + 1; 0 means none */
+    /* at open: the frame's answer according to a record, as enum answer + 1; 0 means none */
     uint8_t recorded;
-    /* its answer that no segment contains for lack of room, as enum answer + 1; 0: none */
+    /* the frame's answer that no segment contains for lack of room, as enum answer + 1; 0: none */
     uint8_t unreported;
 } entry;
 
@@ -110,7 +110,7 @@ struct mrd_spool {
     bool rebooted;        /* this agent is the first to open the directory in this boot */
     bool behind;          /* some session has `behind` set */
     bool going;           /* the file of counts holds sums for a segment that is to be removed */
-    bool cut;             /* at open: the segments end before the counts */
+    bool cut;             /* at open: the end of the segments was lost, compared with the counts */
     segment *segments;    /* in ascending order of their numbers */
     size_t n_segments;
     /* The queue: ids are base + index. Completed entries at the front are removed. */
@@ -189,8 +189,8 @@ mrd_err mrd_spool_counts_open(mrd_spool *spool, mrd_why *why);
 void mrd_spool_counts_commit(mrd_spool *spool);
 void mrd_spool_counts_write(mrd_spool *spool, sequence *seq);
 void mrd_spool_counts_write_all(mrd_spool *spool);
-/* Called before a segment is removed: writes the sums that a successor needs without it, until all
- * slots have them. Overwrites in place, which works on a full disk. */
+/* Called before a segment is removed: writes the sums that the next agent needs without it, until
+ * all slots have them. Overwrites in place, which works on a full disk. */
 void mrd_spool_counts_going(mrd_spool *spool, uint64_t number);
 void mrd_spool_counts_forget(mrd_spool *spool, sequence *seq);
 /* Contents of the lock file: "<boot>\n<origin, hex>\n", followed by zeros. */
@@ -211,7 +211,7 @@ bool mrd_spool_is_there(const mrd_spool *spool);
  * The old lock is kept. Errors: BUSY, IO. */
 mrd_err mrd_spool_folder_again(mrd_spool *spool, mrd_why *why);
 void mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_BOOT]);
-/* Errors: FULL, IO. */
+/* Writes the boot into the lock file. Errors: FULL, IO. */
 mrd_err mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why);
 
 /* ---- spool_recover.c ---- */
