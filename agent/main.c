@@ -67,7 +67,8 @@ catch_signals(void)
     (void) sigaction(SIGTERM, &end, NULL);
     (void) sigaction(SIGINT, &end, NULL);
     (void) sigaction(SIGPIPE, &ignore, NULL);
-    (void) sigaction(SIGXFSZ, &ignore, NULL); /* a file size limit becomes an error of the write */
+    /* so that a write beyond a file size limit fails with an error instead of ending the process */
+    (void) sigaction(SIGXFSZ, &ignore, NULL);
 }
 
 static int
@@ -258,7 +259,8 @@ run(mrd_agent_options *agent_options, const mrd_node_identity *node)
                 "The transport library hangs and will not connect again, so this process ends and "
                 "has to be started again, as systemd and Kubernetes do: node=%s",
                 node->instance_id);
-    /* Recent events get a moment. The rest stays in the spool directory for the next start. */
+    /* Tries for a short time to send recent events. The rest stays in the spool directory for the
+     * next start. */
     (void) mrd_agent_drain(agent, agent_options->spool_dir == NULL ? MRD_WAIT_END_UNSPOOLED
                                                                    : MRD_WAIT_END_SPOOLED);
     mrd_log(MRD_LOG_INFO, "AGT-END", "The agent ends: node=%s", node->instance_id);
@@ -287,7 +289,8 @@ main(int argc, char **argv)
 
     mrd_version_set_commit(MRD_COMMIT);
     (void) umask(077);
-    mrd_secret_process(); /* keeps tokens and other users' events out of core files */
+    /* disables core files, which would contain tokens and other users' events */
+    mrd_secret_process();
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
         return mrd_manual_end("meridian-agent", 0);
     for (int i = 1; i < argc; i++) {

@@ -16,14 +16,15 @@
 #include "timesync/epoch.h"
 
 #define DRIFT_PART     10000  /* 1/DRIFT_PART is the maximum rate error of a clock, 100 ppm */
-#define RATE_MAX       500000 /* ppb, the limit for a plausible clock */
-#define RATE_BEND      5000   /* ppb/s, how fast the rate may change */
+#define RATE_MAX       500000 /* maximum rate error of a plausible clock, in ppb */
+#define RATE_BEND      5000   /* how fast the rate of a clock may change, in ppb per second */
 #define WORD_BOUND_MAX MRD_TIME_MAX
 #define FRAME_LEN      16384
 #define BREAKS         16
 #define READINGS       4
-#define SILENT         8           /* packets in a row without an answer: UDP is blocked */
-#define BEAT_K         0x80000000u /* first probe number k of heartbeats that serve as probes */
+/* after this many packets in a row without an answer UDP counts as blocked */
+#define SILENT 8
+#define BEAT_K 0x80000000u /* first probe number k of heartbeats that serve as probes */
 
 struct mrd_clock_sync {
     mrd_clock_sync_options o;
@@ -63,8 +64,10 @@ struct mrd_clock_sync {
     mrd_peer_ns answer_raw;
     /* Estimate that the aggregator sent. */
     mrd_dur_ns word_offset, word_bound;
-    int64_t word_rate, word_drift;       /* ns, ns, ppb, ppb; drift 0 means unknown */
-    mrd_local_ns word_at, word_received; /* local time of its validity; when it arrived */
+    /* rate of the clock and its error, in ppb; drift 0 means unknown */
+    int64_t word_rate, word_drift;
+    /* local time for which the estimate holds; when it arrived */
+    mrd_local_ns word_at, word_received;
     char state[24], method[16];
     /* State about suspends of this machine. */
     mrd_dur_ns asleep, lost; /* total time in suspends up to now; length of the last one */
@@ -227,7 +230,8 @@ notice_sleep(mrd_clock_sync *sync)
     sync->state[0] = '\0';
 }
 
-/* If nothing else answers, the four stamps of a heartbeat serve as a probe, although a loose one. */
+/* If nothing else answers, the four stamps of a heartbeat serve as a probe, although a loose
+ * one. */
 static void
 beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
@@ -460,7 +464,9 @@ mrd_clock_sync_step(mrd_clock_sync *sync, bool recording)
         sync->word_bound >= 0 && mrd_local_diff(now, sync->word_received) < MRD_WAIT_ESTIMATE_VALID;
     mrd_pace want = recording ? (sync->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
-                              : MRD_PACE_RUN; /* a session may begin soon */
+                            /* without a valid estimate the pace is RUN, because a session may begin
+                             * soon */
+                            : MRD_PACE_RUN;
 
     notice_sleep(sync);
     now = mrd_local_now();
@@ -511,13 +517,15 @@ mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to)
         sync->break_list[i] = &sync->breaks[i];
     to->breaks = sync->break_list;
     to->n_breaks = sync->n_breaks;
-    sync->sent.len = sync->joined.len = 0; /* the bytes stay valid until the next step */
+    /* only the length is reset: the bytes stay valid until the next step */
+    sync->sent.len = sync->joined.len = 0;
     sync->n_breaks = sync->n_readings = 0;
     return true;
 }
 
-/* Gets the aggregator's offset `age` later (or earlier), and the growth of its bound. A rate that
- * is no better known than any clock's is ignored, because a rate from few probes can be far worse. */
+/* Gets the aggregator's offset `age` later (or earlier), and the growth of its bound. A rate
+ * that is no better known than any clock's is ignored, because a rate from few probes can be far
+ * worse. */
 static void
 word_moved(const mrd_clock_sync *sync, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {

@@ -38,7 +38,7 @@ typedef struct {
     /* method of the last probe: "udp-kernel", "udp-user", "nng", "batch", or before the first
      * estimate "heartbeat" or "none" */
     char method[16];
-    char state[24]; /* "aligned", "settling", ... as the aggregator reports */
+    char state[24]; /* state that the aggregator reports, such as "aligned" or "settling" */
     uint64_t probes;
     mrd_local_ns answered;
     /* End of the last suspend of the machine, 0 means never. Earlier bounds are unknown. */
@@ -54,7 +54,7 @@ mrd_err mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_syn
 void mrd_clock_sync_close(mrd_clock_sync *sync);
 /* Takes the port, key and reference clock from the aggregator's welcome. */
 void mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome);
-/* Takes an answered heartbeat with our two readings around it. */
+/* Takes an answered heartbeat, with the RAW times when it was sent and when the answer arrived. */
 void mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack *ack,
                         mrd_local_ns received);
 /* Sends and receives probes. Their rate depends on `recording`. */

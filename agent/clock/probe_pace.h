@@ -1,6 +1,7 @@
 /*
- * agent/clock/probe_pace.h - decides when the next pair of probes is sent: bursts, and random intervals,
- * so that agents never synchronize with each other or with training steps. For the probe clients.
+ * agent/clock/probe_pace.h - decides when the next pair of probes is sent: bursts, and random
+ * intervals, so that agents never synchronize with each other or with training steps. For the probe
+ * clients.
  *
  *   burst     16 pairs, 2 to 10 ms apart
  *   pace      IDLE is a tenth of RUN. FAST is four times RUN for at most 60 s, then RUN until
@@ -24,7 +25,7 @@ typedef struct {
     mrd_pace pace;
     double pairs_per_s; /* average number of pairs per second at RUN */
     int burst;          /* pairs of the current burst that are still to be sent */
-    bool half;          /* the next or the previous pair is held out */
+    bool half;          /* the next or the previous pair is held out, so the interval is halved */
     bool spent;         /* the 60 s of FAST are over */
     mrd_local_ns next, fast_until;
     uint64_t random;

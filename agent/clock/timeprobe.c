@@ -43,7 +43,7 @@ struct mrd_timeprobe {
     int tries;           /* number of attempts to send the next pair */
     int64_t took[SENDS]; /* time for sending the last warm-up packet of each try */
     size_t took_count;
-    uint32_t number_k[NUMBERS]; /* k of the packet with this transmit number */
+    uint32_t number_k[NUMBERS]; /* probe number k of the packet with this transmit number */
     mrd_probe_sent done[DONE];
     size_t done_head, done_tail;
 };

@@ -1,6 +1,6 @@
 /*
- * agent/clock/timeprobe.h - the probe client: sends probes to the aggregator in pairs of packets after
- * two warm-up packets, and collects this node's half of each probe
+ * agent/clock/timeprobe.h - the probe client: sends probes to the aggregator in pairs of packets
+ * after two warm-up packets, and collects this node's half of each probe
  *
  *   use      open when the control channel has provided session, key and address. Poll
  *            mrd_timeprobe_fd (POLLIN; POLLERR is implied) and wake up at mrd_timeprobe_deadline,

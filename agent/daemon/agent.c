@@ -1,5 +1,5 @@
-/* agent/daemon/agent.c - the loop: collectors (agent/daemon/collector.h) on one side, spool and aggregator on the
- * other. */
+/* agent/daemon/agent.c - the loop: collectors (agent/daemon/collector.h) on one side, spool and
+ * aggregator on the other. */
 #include "agent/daemon/agent.h"
 
 #include <inttypes.h>
@@ -383,8 +383,8 @@ mrd_agent_close(mrd_agent *agent)
 {
     if (agent == NULL)
         return;
-    /* Closes the connection first, so that no message arrives any more. Then the reverse order of
-     * opening. */
+    /* The connection is closed first, so that no message arrives any more. The rest is closed in
+     * the reverse order of opening. */
     if (agent->transport != NULL)
         agent->transport->close(agent->transport);
     mrd_enrol_close(agent->enrol);

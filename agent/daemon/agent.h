@@ -94,8 +94,8 @@ typedef struct {
     mrd_dur_ns clock_bound_ns; /* maximum error of the sessions' start times, -1 if unknown */
 } mrd_agent_counts;
 
-/* begun = delivered + dropped + held, exact between two steps. Events that were in the spool when
- * the agent started count as begun. */
+/* Gets the agent's counts. begun = delivered + dropped + held, exact between two steps. Events that
+ * were in the spool when the agent started count as begun. */
 void mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *ret_counts);
 /* Writes Prometheus text 0.0.4, or OpenMetrics. */
 void mrd_agent_metrics(const mrd_agent *agent, bool open, mrd_buf *to);

@@ -54,14 +54,14 @@ typedef struct {
 } mrd_collector_slot;
 
 struct mrd_agent {
-    mrd_agent_options o; /* texts are borrowed from the caller */
+    mrd_agent_options o; /* options; their texts are borrowed from the caller */
     mrd_node_identity node;
     const char *proc_root;
     uint64_t key, run;
     char *fake_script, state_path[1024], open_path[1024], models_path[1024];
     char *token; /* bearer token; the memory is wiped before it is freed */
     uint64_t token_stamp;
-    mrd_local_ns secrets_at; /* last check of the files with secrets */
+    mrd_local_ns secrets_at; /* when the files with secrets were last checked */
     char secret_said[MRD_WHY_MAX];
     mrd_enrol *enrol;         /* NULL means that the agent does not manage its certificate */
     mrd_transport *transport; /* NULL means that there is no aggregator */
@@ -80,14 +80,14 @@ struct mrd_agent {
     /* when all counters of the node were last emitted, including unchanged ones */
     mrd_local_ns all_given;
     mrd_files *files;
-    mrd_ident *gone[64]; /* the last processes that ended; NULL means an unused entry */
+    mrd_ident *gone[64]; /* the last processes that ended; NULL marks an unused entry */
     size_t n_gone;
     mrd_devprof *devprof;
     mrd_model_table *models;
     mrd_runtime_seen features;
     uint64_t models_sent,
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
-    mrd_ranks *ranks;    /* NULL without the collector of hangs */
+    mrd_ranks *ranks;    /* state of ranks; NULL without the collector of hangs */
     /* values of mrd_ranks_version: in the last heartbeat; in the last acknowledged one */
     uint64_t ranks_sent, ranks_reported;
     mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */
@@ -118,7 +118,7 @@ struct mrd_agent {
     uint64_t recovered, delivered, dropped_spool, dropped_refused;
     uint64_t clock_lost; /* number of lost frames of clock data */
     uint64_t cert_stamp; /* change stamp of the --tls-cert file when it was last checked */
-    mrd_cert_times cert; /* the current certificate; end 0 means none */
+    mrd_cert_times cert; /* validity of the current certificate; end 0 means that there is none */
     uint64_t triggers;
     char trigger_reason[256];
     mrd_local_ns trigger_at;
@@ -131,8 +131,8 @@ void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
-/* Runs a job's session on this node from times->start on, whether the aggregator began it here before
- * or after it answered the job. Errors: errors of arming and starting. */
+/* Runs a job's session on this node from times->start on, whether the aggregator began it here
+ * before or after it answered the job. Errors: errors of arming and starting. */
 mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *times,
                          mrd_why *why);
 void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);

@@ -1,6 +1,6 @@
-/* agent/daemon/collect_capture_files.c - capture directories that processes name or the operator gives,
- * and their files (agent/files/files.h). Finds the sessions of each file, and how long a session waits
- * for its files */
+/* agent/daemon/collect_capture_files.c - capture directories that processes name or the operator
+ * gives, and their files (agent/files/files.h). Finds the sessions of each file, and how long a
+ * session waits for its files */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
-/* agent/daemon/collect_clock.c - the node's clock relative to the session's (agent/clock/clock.h), as frames of
- * clock data: for the recording sessions, or, without one, for the aggregator's live estimate only */
+/* agent/daemon/collect_clock.c - the node's clock relative to the session's (agent/clock/clock.h),
+ * as frames of clock data: for the recording sessions, or, without one, for the aggregator's live
+ * estimate only */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 #include "base/conf/agent_waits.h"

@@ -1,6 +1,6 @@
-/* agent/daemon/collect_counters.c - counters for sessions: counters that a session requests are sampled
- * while it records and for this session only. The node's counters are emitted completely when a
- * session begins. */
+/* agent/daemon/collect_counters.c - counters for sessions: counters that a session requests are
+ * sampled while it records and for this session only. The node's counters are emitted completely
+ * when a session begins. */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 #include "base/conf/log.h"
@@ -63,7 +63,8 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     if ((counters = find(agent, 0)) == NULL)
         return mrd_why_set(why, MRD_LIMIT, 0, "at most %d sessions can have counters of their own",
                            MRD_RECORD_SESSIONS);
-    options.patterns = (const char *const *) list->v; /* valid while the session exists */
+    /* the list is valid while the session exists */
+    options.patterns = (const char *const *) list->v;
     options.n_patterns = list->n;
     options.self = counters;
     err = mrd_sample_open(agent->hw, &options, &counters->sample, why);

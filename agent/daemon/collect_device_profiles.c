@@ -1,4 +1,5 @@
-/* agent/daemon/collect_device_profiles.c - device profiles that sessions request (agent/neuron/devprof.h) */
+/* agent/daemon/collect_device_profiles.c - device profiles that sessions request
+ * (agent/neuron/devprof.h) */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 

@@ -1,5 +1,5 @@
-/* agent/daemon/collect_jobs.c - the collector of jobs (agent/record/jobs.h). It is the first in the table, so
- * that rings of a job that has just begun wait for its session. */
+/* agent/daemon/collect_jobs.c - the collector of jobs (agent/record/jobs.h). It is the first in the
+ * table, so that rings of a job that has just begun wait for its session. */
 #include <stdlib.h>
 
 #include "agent/daemon/agent_int.h"

@@ -1,4 +1,5 @@
-/* agent/daemon/collect_models.c - the models that processes load, for the sessions (agent/neuron/models.h). */
+/* agent/daemon/collect_models.c - the models that processes load, for the sessions
+ * (agent/neuron/models.h). */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"

@@ -6,7 +6,7 @@
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
-#define NOTICES 10u /* maximum log lines in this interval */
+#define NOTICES 10u /* maximum number of notices that are logged per minute */
 
 static void
 on_process(void *self, mrd_drain_process *process)

@@ -1,4 +1,5 @@
-/* agent/daemon/collect_trace_files.c - events of the trace files in capture directories (agent/daemon/traces.h). */
+/* agent/daemon/collect_trace_files.c - events of the trace files in capture directories
+ * (agent/daemon/traces.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /*
- * agent/daemon/collector.h - the interface of collectors: rings, counters, the node's clock, files, and so
- * on. A collector is one file that defines `const mrd_collector mrd_collector_x`, and one row in
- * agent/daemon/collectors.def. agent/daemon/collectors.c calls all collectors in the order of the rows.
+ * agent/daemon/collector.h - the interface of collectors: rings, counters, the node's clock, files,
+ * and so on. A collector is one file that defines `const mrd_collector mrd_collector_x`, and one
+ * row in agent/daemon/collectors.def. agent/daemon/collectors.c calls all collectors in the order
+ * of the rows.
  *
  * Phases   open, then start when the recorder exists, then turns. At the end finish, then stop
  *          while the recorder still exists, then close. stop and close run in the opposite order.
@@ -22,9 +23,9 @@ typedef struct mrd_agent mrd_agent;
 
 #define MRD_COLLECTORS_MAX    16
 #define MRD_COLLECTOR_FDS     4
-#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS) /* longer turns are counted */
+#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS) /* budget of one turn; longer turns are counted */
 
-/* Sums since the agent started. */
+/* Numbers of events of a collector since the agent started. */
 typedef struct {
     uint64_t begun; /* known events: delivered, held and lost */
     uint64_t held;  /* events held by the collector itself, not by recorder and spool */
@@ -84,8 +85,8 @@ mrd_err mrd_collectors_start(mrd_agent *agent, mrd_why *why);
 void mrd_collectors_step(mrd_agent *agent, mrd_local_ns now);
 mrd_local_ns mrd_collectors_next_ns(const mrd_agent *agent);
 size_t mrd_collectors_fds(const mrd_agent *agent, int *ret_fds, size_t room);
-/* Errors: the error of the first collector that fails. The collectors before it have ended the
- * session. */
+/* Begins the session in all collectors. If one fails, those before it end the session again, and
+ * its error is returned. */
 mrd_err mrd_collectors_begin(mrd_agent *agent, uint64_t session, mrd_why *why);
 void mrd_collectors_save(mrd_agent *agent, uint64_t session, mrd_local_ns now);
 void mrd_collectors_process(mrd_agent *agent, mrd_drain_process *process);

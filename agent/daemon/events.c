@@ -1,5 +1,5 @@
-/* agent/daemon/events.c - handles an event of a collector: checks it as a trigger, notes models, and
- * passes it to the recorder */
+/* agent/daemon/events.c - handles an event of a collector: checks it as a trigger, notes models,
+ * and passes it to the recorder */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"

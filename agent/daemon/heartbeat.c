@@ -1,5 +1,5 @@
-/* agent/daemon/heartbeat.c - the message that an agent sends every second: its state, its clock, and its
- * part in each session */
+/* agent/daemon/heartbeat.c - the message that an agent sends every second: its state, its clock,
+ * and its part in each session */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -526,7 +526,8 @@ fill_refusal(heartbeat *h, mrd_agent *agent, size_t i)
     st->message = agent->refusals[i].message;
 }
 
-/* Repeats the last report for aggregators of wire 1.1, which apply it to all sessions of the node. */
+/* Repeats the last trigger report as labels for aggregators of protocol 1.1, which apply it to all
+ * sessions of the node. */
 static void
 fill_trigger(heartbeat *h, mrd_agent *agent)
 {

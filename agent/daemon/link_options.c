@@ -9,7 +9,8 @@
 #include "base/url.h"
 #include "proto/fetch.h"
 
-/* Returns tcp://host:7771 for tcp://host:7770, NULL for other addresses. */
+/* Returns the control address of a data address: the next port, such as tcp://host:7771 for
+ * tcp://host:7770. NULL for addresses of another form. */
 static char *
 control_of(const char *data_url)
 {

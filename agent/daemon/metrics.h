@@ -1,6 +1,7 @@
 /*
- * agent/daemon/metrics.h - GET /metrics, /healthz and /readyz of a node, inside the agent's loop: a few
- * concurrent connections with one exchange each. The loop never waits for them. Internal to agent/.
+ * agent/daemon/metrics.h - GET /metrics, /healthz and /readyz of a node, inside the agent's loop: a
+ * few concurrent connections with one exchange each. The loop never waits for them. Internal to
+ * agent/.
  *
  * If it listens on more than the loopback address, a token is required (main.c refuses otherwise).
  * The metrics name no workload, but should not be public by default.
@@ -24,7 +25,8 @@ typedef struct {
     void *self;
 } mrd_metrics_options;
 
-/* Errors: INVALID (address), NET (port in use), NOMEM. Borrows the options' texts. */
+/* Listens on the address. Errors: INVALID (address), NET (port in use), NOMEM. Borrows the options'
+ * texts. */
 mrd_err mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_metrics,
                          mrd_why *why);
 void mrd_metrics_close(mrd_metrics *metrics); /* Does nothing for NULL. */

@@ -1,4 +1,5 @@
-/* agent/daemon/reachability.c - reports that the aggregator is unreachable: in the log, the metrics, and /readyz */
+/* agent/daemon/reachability.c - reports that the aggregator is unreachable: in the log, the
+ * metrics, and /readyz */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"

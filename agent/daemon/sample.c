@@ -7,13 +7,13 @@
 #include "base/obj.h"
 #include "hw/proc.h"
 
-#define REPEAT        10 /* an unchanged value is emitted every this many rounds */
+#define REPEAT        10 /* an unchanged value is emitted only once in this many rounds */
 #define TIMEOUT_SHARE 10
 
 typedef struct {
     mrd_track_id track;
     mrd_hw_value last;
-    unsigned silent; /* rounds since it was last emitted */
+    unsigned silent; /* rounds since the counter was last emitted */
 } line;
 
 struct mrd_sample {
@@ -96,7 +96,7 @@ open_session(mrd_sample *sample, mrd_why *why)
     return err == MRD_TIMEOUT || err == MRD_CLOSED ? MRD_OK : err;
 }
 
-/* Creates a new session if there are new devices or interfaces. */
+/* Opens the hardware counters again if there are new devices or interfaces. */
 static void
 refresh(mrd_sample *sample, mrd_local_ns now)
 {

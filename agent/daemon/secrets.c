@@ -1,5 +1,5 @@
-/* agent/daemon/secrets.c - certificate, key and token of a running agent: obtains and renews them where
- * the agent manages its certificate, reads changed files again, and explains TLS failures */
+/* agent/daemon/secrets.c - certificate, key and token of a running agent: obtains and renews them
+ * where the agent manages its certificate, reads changed files again, and explains TLS failures */
 #include "agent/daemon/agent_int.h"
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"

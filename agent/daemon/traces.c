@@ -223,8 +223,9 @@ has_share(const mrd_traces *traces, int64_t uid)
            (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - traces->n);
 }
 
-/* The XLA profiler writes <host>.xplane.pb and, with the same events, <host>.trace.json.gz into one
- * directory. Returns the key that both share, and which of them this is (1, 2); 0 for other files. */
+/* The XLA profiler writes <host>.xplane.pb and, with the same events, <host>.trace.json.gz into
+ * one directory. Returns the key that both share, and which of them this is (1, 2); 0 for other
+ * files. */
 static uint64_t
 both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 {

@@ -3,7 +3,7 @@
  * framework traces (Trace Event JSON, XSpace). The files are also sent as artifacts. Reading a
  * separate thread reads a file into a sorted store (MRD_TRACES_MEMORY, the rest in a temporary
  * file). The loop emits its events in parts, one per step. The emitted part is committed with the
- * batches (mrd_traces_positions), so that the successor of a killed agent continues after it, and
+ * batches (mrd_traces_positions), so that the next agent after a killed one continues after it, and
  * each event is emitted once. A file is identified by its contents and name. Process  is named by
  * the directory. It must be on this node and of the same user. agent/files/files.h ignores files of
  * other nodes. Growth a file that grows after it was read is read again. If the events of the

@@ -1,6 +1,6 @@
 /*
- * agent/files/file_marks.h - hashes of parts of a file, which tell whether its contents were replaced or
- * only grew. Reads at most 64 KiB at the start, and 4 KiB at each further power of two.
+ * agent/files/file_marks.h - hashes of parts of a file, which tell whether its contents were
+ * replaced or only grew. Reads at most 64 KiB at the start, and 4 KiB at each further power of two.
  */
 #ifndef MRD_AGENT_FILES_FILE_MARKS_H
 #define MRD_AGENT_FILES_FILE_MARKS_H

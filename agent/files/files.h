@@ -1,14 +1,14 @@
 /*
- * agent/files/files.h - capture directories: finds complete files, hashes them, and sends each once per
- * cluster, in chunks that resume where an earlier attempt ended. A file goes to every session that
- * selects its process and began before the file was written.
+ * agent/files/files.h - capture directories: finds complete files, hashes them, and sends each once
+ * per cluster, in chunks that resume where an earlier attempt ended. A file goes to every session
+ * that selects its process and began before the file was written.
  *
  * Complete: size and change time are unchanged for `stable`, and no process has the file open for
  * writing (checked by a lease where that is allowed). Directories are watched by inotify and
  * searched periodically. Where inotify does not work (network file systems) they are searched more
  * often. Owner: a directory that a workload named is opened in that process's own root, and only
- * files of the user of its ring are taken (agent/guard/safe_open.h). Only known kinds of files are taken.
- * Other files are counted and reported. Work: a thread searches, opens, hashes and reads, in
+ * files of the user of its ring are taken (agent/guard/safe_open.h). Only known kinds of files are
+ * taken. Other files are counted and reported. Work: a thread searches, opens, hashes and reads, in
  * slices, so that the loop never waits for a file system. Users have equal shares of the thread and
  * of the known files. A directory is dropped when no process that named it remains and no file of
  * it is pending. Threads: the caller's, and one more once there is a directory.
@@ -145,7 +145,8 @@ bool mrd_files_idle(const mrd_files *files, uint64_t session, mrd_local_ns since
 /* Makes the next step search the directories. */
 void mrd_files_look(mrd_files *files);
 void mrd_files_step(mrd_files *files, mrd_local_ns now);
-/* Takes the answer to `tag`. msg NULL means that there was none, so the frame is sent again. */
+/* Takes the answer to the frame with this tag. `msg` is NULL if there was none; then the frame is
+ * sent again. */
 void mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg);
 /* Returns a descriptor to wait for; -1 if there is none. */
 int mrd_files_fd(const mrd_files *files);

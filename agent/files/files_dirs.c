@@ -1,5 +1,5 @@
-/* agent/files/files_dirs.c - capture directories: their owners, their searches, and the table of their
- * files */
+/* agent/files/files_dirs.c - capture directories: their owners, their searches, and the table of
+ * their files */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -29,8 +29,8 @@ files_max(const mrd_files *files)
     return files->o.max_files == 0 ? MRD_FILES_MAX : files->o.max_files;
 }
 
-/* A user may use all slots that other users leave free. The operator's directories have no
- * limit. */
+/* Returns true if there is room for another file of this user. A user may use all slots that other
+ * users leave free. The operator's directories have no limit. */
 static bool
 has_share(const mrd_files *files, int64_t uid)
 {
@@ -85,7 +85,8 @@ forget_files(mrd_files *files, unsigned leaving)
     }
     files->n = left;
     mrd_index_clear(&files->by_path);
-    for (uint32_t i = 0; i < files->n; i++) /* cannot fail: the entries were in it before */
+    /* adding cannot fail, because the index already had room for these entries */
+    for (uint32_t i = 0; i < files->n; i++)
         (void) mrd_index_add(&files->by_path,
                              mrd_dir_name_hash(files->files[i].dir, files->files[i].path), i);
 }

@@ -1,7 +1,7 @@
 /*
- * agent/files/files_int.h - internals of files: files.c (the path of one file, and the thread's work),
- * files_dirs.c (directories and the table of their files), files_sessions.c (which sessions get
- * them), files_state.c (pending files)
+ * agent/files/files_int.h - internals of files: files.c (the path of one file, and the thread's
+ * work), files_dirs.c (directories and the table of their files), files_sessions.c (which sessions
+ * get them), files_state.c (pending files)
  */
 #ifndef MRD_AGENT_FILES_FILES_INT_H
 #define MRD_AGENT_FILES_FILES_INT_H
@@ -25,7 +25,7 @@ typedef struct {
     char *path;
     const char *rel; /* points into `path`: the part below the capture directory */
     unsigned dir;
-    uint32_t next; /* next file of the same directory: index + 1 */
+    uint32_t next; /* index + 1 of the next file of the same directory; 0 means none */
     uint64_t size;
     mrd_wall_ns mtime, ctime;
     mrd_file_marks marks; /* marks of this version of the file, as in mrd_folder_file */
@@ -56,7 +56,7 @@ typedef struct {
     int64_t uid, pid; /* owner and process; MRD_OWNED_ANY, MRD_NONE */
     namer *namers;    /* processes that named the directory; it is dropped when none is left */
     size_t n_namers, cap_namers;
-    bool whole;           /* search all files, not only named ones */
+    bool whole;           /* all files of the directory are searched, not only named ones */
     bool any_age, remove; /* same meaning as in mrd_files_place */
     /* sessions that want its files, because they select a process that named it */
     session_set wanted;
@@ -122,7 +122,8 @@ struct mrd_files {
     bool file_next;       /* the next task is a file's, not a search */
     mrd_local_ns pick_at; /* before this time no pending file can be complete */
     mrd_files_session
-        sessions[MRD_FILES_SESSIONS]; /* each keeps its slot while it exists; id 0 means free */
+        /* a session keeps its slot while it exists; id 0 marks a free slot */
+        sessions[MRD_FILES_SESSIONS];
     mrd_job_thread *worker;
     bool worker_polled;
     work *work;
@@ -206,7 +207,8 @@ bool mrd_files_have_sessions(const mrd_files *files);
 session_set mrd_files_takers(const mrd_files *files, const file *one);
 /* Call it when a process has named the directory: finds the sessions that want its files. */
 void mrd_files_ask(mrd_files *files, dir *d, int64_t pid);
-/* Passes the current file to the next session that should get it. Returns false if there is none. */
+/* Passes the current file to the next session that should get it. Returns false if there is
+ * none. */
 bool mrd_files_next_taker(mrd_files *files);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * agent/files/folder.h - a capture directory, and a search through it in slices. Finds only files of the
- * directory's user (agent/guard/safe_open.h) and of known kinds; the others are counted.
+ * agent/files/folder.h - a capture directory, and a search through it in slices. Finds only files
+ * of the directory's user (agent/guard/safe_open.h) and of known kinds; the others are counted.
  *
  * The directory stays open, so that it can be read after its process and container ended. Threads:
  * one at a time.

@@ -146,7 +146,8 @@ mrd_safe_open_descend(int root, const char *path, const mrd_safe_open_user *user
     return at;
 }
 
-/* Opens the object of a path descriptor. The link in /proc leads to the object, not to a path. */
+/* Opens the object that an O_PATH descriptor refers to. The link in /proc/self/fd leads to this
+ * object, even if its path now names another one. */
 static int
 reopen(int fd, int flags)
 {

@@ -1,6 +1,6 @@
 /*
- * agent/guard/safe_open.h - the only functions that open files named by a workload. The agent may read files
- * of other users, and a workload must not be able to use this right.
+ * agent/guard/safe_open.h - the only functions that open files named by a workload. The agent may
+ * read files of other users, and a workload must not be able to use this right.
  *
  * A path is walked component by component from a descriptor of the process's root. No link is
  * followed, no path leads above the root, and the user must have the right to enter each directory.
@@ -60,7 +60,8 @@ mrd_err mrd_safe_open_dir(int root, const char *path, const mrd_safe_open_user *
  * lease), IO. */
 mrd_err mrd_safe_open_file(int dir, const char *rel, const mrd_safe_open_user *user, int *ret_fd,
                            struct stat *ret_st, mrd_why *why);
-/* The checks of the two functions above for a stat result; `parent` is the stat of its directory. */
+/* The checks of the two functions above for a stat result; `parent` is the stat of its
+ * directory. */
 bool mrd_safe_open_may_enter(const mrd_safe_open_user *user, const struct stat *st);
 bool mrd_safe_open_is_own(const mrd_safe_open_user *user, const struct stat *st,
                           const struct stat *parent);

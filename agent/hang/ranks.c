@@ -10,9 +10,9 @@
 
 #define LOOK       (100 * MRD_MS)
 #define QUIET      MRD_SEC /* time without progress after which the aggregator must be informed */
-#define WORK_LOOK  (500 * MRD_MS) /* time over which CPU and bytes are compared */
+#define WORK_LOOK  (500 * MRD_MS) /* CPU time and bytes are compared over this time */
 #define WORK_SHARE 20             /* a process works if it used at least 1/WORK_SHARE of a core */
-#define WORK_BYTES 65536u         /* or if it read and wrote this many bytes */
+#define WORK_BYTES 65536u /* a process also works if it read and wrote at least this many bytes */
 #define KEEP_GONE  (600 * MRD_SEC)
 
 typedef struct {
@@ -162,7 +162,8 @@ find(mrd_ranks *ranks, const mrd_drain_process *process)
     return NULL;
 }
 
-/* Reads the counts. Returns true if the process entered or left an operation since the last look. */
+/* Reads the process's counts of operations. Returns true if the process entered or left one since
+ * the last look. */
 static bool
 look_at_ops(mrd_ranks *ranks, rank *k)
 {

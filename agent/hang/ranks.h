@@ -39,7 +39,7 @@ typedef struct {
     char state;               /* letter of /proc/PID/stat; 'X' if it ended, '?' if unknown */
     mrd_local_ns state_at;    /* since when `state` is unchanged */
     mrd_local_ns quiet, idle; /* same meaning as in mrd_hang_rank */
-    const char *lost;         /* why its counts are incomplete; "" if they are complete */
+    const char *lost;         /* why the process's counts are incomplete; "" if they are complete */
     bool partial;             /* operations that it entered long ago may be missing in `ops` */
     const char *inside;       /* names of its open spans, outermost first */
     const mrd_drain_op *ops;

@@ -142,7 +142,8 @@ post(mrd_enrol *enrol, const char *path, const mrd_json *body, const char *beare
 
     mrd_buf_fmt(&url, "%s%s", enrol->o.server, path);
     mrd_buf_cstr(&url);
-    mrd_buf_room(&text, 4 * MRD_CSR_MAX); /* avoids copies of the invitation in freed memory */
+    /* reserves all memory at once, so that no copy of the invitation stays in freed memory */
+    mrd_buf_room(&text, 4 * MRD_CSR_MAX);
     mrd_json_write(body, false, &text);
     mrd_buf_cstr(&text);
     if (url.err != MRD_OK || text.err != MRD_OK)

@@ -1,7 +1,7 @@
 /*
- * agent/link/enrol.h - the node's certificate: the agent gets it with an invitation (`meridian invite`)
- * or with the service account of its pod. It renews it with the certificate itself after two thirds
- * of its validity.
+ * agent/link/enrol.h - the node's certificate: the agent gets it with an invitation (`meridian
+ * invite`) or with the service account of its pod. It renews it with the certificate itself after
+ * two thirds of its validity.
  *
  * A new certificate is written next to the old one, tried on a separate connection, and renamed
  * over the old one when the aggregator has accepted it. So an agent that is killed at any time
@@ -22,9 +22,8 @@ typedef struct mrd_enrol mrd_enrol;
 /* All texts are borrowed until close. */
 typedef struct {
     const char *server; /* https://HOST:PORT of the aggregator */
-    const char
-        /* an invitation, or the token of a service account; NULL means renewals only */
-        *token_file;
+    /* file with an invitation or the token of a service account; NULL means renewals only */
+    const char *token_file;
     const char *instance;
     mrd_link_options
         /* options of the data connection; its certificate and key files are written by this
@@ -48,7 +47,7 @@ const char *mrd_enrol_lacks(const mrd_enrol *enrol);
 typedef struct {
     bool have;            /* a certificate for this key and this instance exists */
     mrd_wall_ns from, to; /* when the certificate was issued; when it expires */
-    bool token;           /* a token file is given */
+    bool token;           /* the options name a token file */
     bool refused;         /* connections with the certificate fail */
 } mrd_enrol_facts;
 

@@ -68,8 +68,8 @@ item_of(const mrd_publish *publish, uint64_t id, mrd_spool_item *ret_item)
     return mrd_spool_peek(publish->o.spool, id, ret_item) && ret_item->id == id;
 }
 
-/* Schedules another read of a frame that the spool could not read, or gives the frame up if its file
- * is too short or the failure lasts. */
+/* Schedules another read of a frame that the spool could not read, or gives the frame up if its
+ * file is too short or the failure lasts. */
 static void
 not_read(mrd_publish *publish, flight *f, mrd_local_ns now, const mrd_why *why)
 {
@@ -192,7 +192,7 @@ on_ack(mrd_publish *publish, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
         say_hello(publish);
         again(publish, f, now);
         return;
-    default: /* SLOW_DOWN, NOT_STORED, and unknown answers of a newer aggregator */
+    default: /* for SLOW_DOWN, NOT_STORED, and unknown answers of a newer aggregator */
         if (!publish->stats.slow)
             mrd_log(MRD_LOG_WARN, "AGT-NOT-STORED",
                     "The aggregator stores no batches now: reason=%s", ack->message);
@@ -241,7 +241,8 @@ on_urgent(mrd_publish *publish, uint64_t tag, const mrd_msg *msg, mrd_local_ns n
 
         if (ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST)
             say_hello(publish);
-        /* `now` may be older than the answer. A bound needs a time that is not before the arrival. */
+        /* `now` may be older than the answer's arrival. The bound of the clock needs a time that is
+         * not before the arrival. */
         publish->o.clock(publish->o.self, publish->urgent_sent, ack,
                          (mrd_local_ns){ came != 0 ? came : mrd_local_now().ns });
         for (size_t i = 0; i < ack->n_directives; i++)

@@ -16,7 +16,7 @@
 
 typedef enum { ASKED, ARMED, SAVING, STOPPING, OVER } entry_phase;
 
-/* One process in one session. */
+/* The request of one session to one process. */
 typedef struct entry {
     struct entry *next;
     uint64_t session, seq;
@@ -95,7 +95,7 @@ note(mrd_devprof *prof, const entry *item, int64_t core, const char *state, mrd_
     if (res == NULL)
         return;
     if (strcmp(state, "ended") == 0 && res->state != NULL && strcmp(res->state, "refused") == 0)
-        return; /* keep the reason of the failure */
+        return; /* the earlier message is kept, because it has the reason of the failure */
     res->state = state;
     res->count += strcmp(state, "written") == 0;
     snprintf(res->message, sizeof(res->message), MRD_STR_FMT, MRD_STR_ARG(message));
@@ -179,7 +179,8 @@ put_choice(const mrd_devprof *prof, const entry *item, const mrd_session_params 
                 params->profile_warmup);
 }
 
-/* Refuses a text that libmeridian would not understand, because it would not answer. */
+/* Refuses a request text that libmeridian would not understand, because libmeridian would not
+ * answer it. */
 static mrd_err
 check(const char *text, mrd_why *why)
 {

@@ -1,12 +1,12 @@
 /*
- * agent/neuron/devprof.h - device profiles and inspect captures of the runtime that sessions request.
- * Sends requests to workloads by control files beside their rings (docs/reference/nrt.md), receives answers
- * as notices, and keeps the state of each request for the manifest. Converts names of models to
- * numbers, because only the agent knows the names.
+ * agent/neuron/devprof.h - device profiles and inspect captures of the runtime that sessions
+ * request. Sends requests to workloads by control files beside their rings (docs/reference/nrt.md),
+ * receives answers as notices, and keeps the state of each request for the manifest. Converts names
+ * of models to numbers, because only the agent knows the names.
  *
  * A process belongs to one request at a time. Processes that appear while a session records receive
- * the request, too. agent/files/files.h finds the files, because answers name their directory. Threads:
- * one. Memory: MRD_DEVPROF_RESULTS answers per session. Further answers are logged.
+ * the request, too. agent/files/files.h finds the files, because answers name their directory.
+ * Threads: one. Memory: MRD_DEVPROF_RESULTS answers per session. Further answers are logged.
  */
 #ifndef MRD_AGENT_NEURON_DEVPROF_H
 #define MRD_AGENT_NEURON_DEVPROF_H
@@ -18,8 +18,8 @@
 typedef struct mrd_devprof mrd_devprof;
 
 typedef struct {
-    int64_t pid, core;   /* core MRD_NONE means the whole process */
-    const char *state;   /* "asked", "armed", "written", "refused", "ended": static */
+    int64_t pid, core;   /* pid and core of the answer; core MRD_NONE means the whole process */
+    const char *state;   /* state: "asked", "armed", "written", "refused" or "ended"; static text */
     uint32_t count;      /* number of written profiles */
     const char *message; /* why no profile was written; "" if there is no reason */
 } mrd_devprof_result;

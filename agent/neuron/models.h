@@ -1,14 +1,14 @@
 /*
- * agent/neuron/models.h - the models that processes of this node have loaded. libmeridian reports each
- * nrt_load and nrt_unload. They are kept without a session, too, so that a session has the
- * models that were loaded before it began. A successor of a killed agent reads them from a
+ * agent/neuron/models.h - the models that processes of this node have loaded. libmeridian reports
+ * each nrt_load and nrt_unload. They are kept without a session, too, so that a session has the
+ * models that were loaded before it began. The next agent after a killed one reads them from a
  * separate note.
  *
  * Names    libmeridian reports size and hash of a model. Its name and the runtime's own number come
  *          from an event of the runtime: the outermost load event on the thread of the call that
- *          loaded the model, inside the time of this call (both by the host's wall clock). A runtime
- *          may number threads differently. Then the event is used only if exactly one call and one
- *          event match. Otherwise the load has no name, which is reported; no name is guessed.
+ *          loaded the model, inside the time of this call (both by the host's wall clock). Some
+ *          runtimes number threads differently. Then the event is used only if exactly one call and
+ *          one event match. Otherwise the load has no name, which is reported; no name is guessed.
  * Times    RAW of the node.
  * Memory   MRD_MODELS_MAX loads. Beyond that the first unloaded one is dropped, and counted if a
  *          session wants it; if none is unloaded, new ones are only counted. The table also keeps
@@ -40,7 +40,7 @@ typedef struct {
     mrd_local_ns load;
     /* when it was unloaded, or the end of its process was detected; 0 means loaded */
     mrd_local_ns unload;
-    char sha256[65], name[128], path[192]; /* "" means unknown; path of a file */
+    char sha256[65], name[128], path[192]; /* all are "" if unknown; path: the model's file */
     /* file in which the process keeps the model's bytes; "" means none */
     char kept[512];
 } mrd_model_load;

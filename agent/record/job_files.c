@@ -241,8 +241,9 @@ read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
     closedir(dir);
 }
 
-/* Returns true if no file was renamed since the last search. The time of a directory that has just
- * changed does not show it, because further changes within the same tick leave the time unchanged. */
+/* Returns true if no file was renamed since the last search. The time of a directory that has
+ * just changed does not show it, because further changes within the same tick leave the time
+ * unchanged. */
 static bool
 is_as_before(const mrd_job_files *files, const struct stat *st)
 {

@@ -1,6 +1,6 @@
 /*
- * agent/record/job_files.h - reads the directory in which the scheduler's hooks list the jobs of this
- * node.
+ * agent/record/job_files.h - reads the directory in which the scheduler's hooks list the jobs of
+ * this node.
  *
  * A file has lines "key=value" with the keys of base/jobid.h. `job` and `uid` are required. The
  * keys `request`, `owner_key` and `ended` are for the agent. So is `component`, the number of one
@@ -32,12 +32,14 @@ typedef struct {
 
 typedef struct {
     const char *dir; /* directory of job files; NULL means none */
-    /* A file with a job appeared, or a file with another run of it. Returns the caller's handle of
-     * the job. NULL means that the job is not followed, and is reported again at the next search. */
+    /* Called when a file with a new job appeared, or a file has another run of its job. Returns the
+     * caller's handle of the job. NULL means that the job is not followed; it is reported again at
+     * the next search. */
     void *(*begin)(void *self, const mrd_job_told *told, mrd_local_ns now);
-    /* The file was written again, and the job continues. */
+    /* Called when the file was written again and the job continues. */
     void (*change)(void *self, void *job, const mrd_job_told *told, mrd_local_ns now);
-    /* The file says that the job ended, or the file was removed. Called once for each `begin`. */
+    /* Called when the file says that the job ended, or was removed. Called once for each
+     * `begin`. */
     void (*end)(void *self, void *job, mrd_local_ns now);
     void *self;
 } mrd_job_files_options;

@@ -23,10 +23,11 @@ typedef struct {
     mrd_jobid id;
     mrd_job_key key;
     Mrd__JobWitness witness;
-    unsigned n_files; /* files of the job that do not say that it has ended */
+    unsigned n_files; /* number of the job's files that do not say that it has ended */
     char request[256], owner_key[65];
     uint64_t session;
-    mrd_local_ns begin, ended;       /* RAW; ended 0 means not yet */
+    /* RAW times of the job's begin and end; ended 0 means that it still runs */
+    mrd_local_ns begin, ended;
     mrd_local_ns known;              /* when the agent found the job, which may be after `begin` */
     mrd_local_ns ask_at, idle_since; /* idle_since: when its last process ended, 0 if any run */
     mrd_local_ns told; /* when its end was reported to the aggregator; 0 means not yet */
@@ -35,7 +36,7 @@ typedef struct {
     mrd_local_ns whole; /* same meaning as in mrd_job_times */
     bool said_wait;
     bool again;    /* its request changed while the previous one was in flight */
-    bool owes_end; /* the aggregator has a session for it that this node could not begin */
+    bool owes_end; /* the aggregator has a session for the job that this node could not begin */
 } job;
 
 struct mrd_jobs {
@@ -205,7 +206,7 @@ asks(const mrd_drain_process *process)
     return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
 }
 
-/* A known job without a request makes one now. */
+/* Handles the request of a known job that had none before. */
 static void
 asks_after_all(mrd_jobs *jobs, job *b, mrd_str request, mrd_local_ns now)
 {
@@ -275,7 +276,7 @@ over(job *b, mrd_local_ns now)
         b->ended = now;
 }
 
-/* The hook reports a job that a process had claimed. */
+/* Updates a job that a process had claimed before the scheduler's hook reported it. */
 static void
 adopt(job *b, const mrd_jobid *id)
 {

@@ -39,13 +39,14 @@ typedef struct {
 typedef struct {
     const char *dir;  /* directory of job files. NULL means none */
     mrd_drain *drain; /* borrowed until close */
-    /* Sends a frame. Its answer comes to mrd_jobs_answer with the same tag. AGAIN: try later. */
+    /* Sends a frame. The answer must be passed to mrd_jobs_answer with the same tag. AGAIN means to
+     * try later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
     /* Records the session of a job from t->start (RAW) on, or until stop_ns. */
     mrd_err (*go)(void *self, const Mrd__Control *control, const mrd_job_times *t, mrd_why *why);
     void (*stop)(void *self, uint64_t session, mrd_local_ns stop);
     void *self;
-    uint64_t agent; /* mrd_agent_key, of the frames */
+    uint64_t agent; /* id of this agent in the frames (mrd_agent_key) */
 } mrd_jobs_options;
 
 mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);

@@ -1,6 +1,6 @@
 /*
- * agent/record/late_histogram.h - a histogram of the events of a process by time, for a session that this node
- * receives after its start
+ * agent/record/late_histogram.h - a histogram of the events of a process by time, for a session
+ * that this node receives after its start
  *
  * Buckets have equal length, which doubles when the events need a longer range. Times are the ends
  * of events, RAW of the node. Buckets count as a whole, because the order within the bucket of
@@ -12,7 +12,7 @@
 #include "base/clock.h"
 
 #define MRD_PASSED_PLACES 32
-#define MRD_PASSED_SHIFT  24 /* the shortest bucket: 2^24 ns, 17 ms */
+#define MRD_PASSED_SHIFT  24 /* the shortest bucket has 2^24 ns, which are 17 ms */
 
 /* A histogram that is all zero is empty. */
 typedef struct {

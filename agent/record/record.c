@@ -1,5 +1,5 @@
-/* agent/record/record.c - puts events into open batches of every session that wants them, makes frames of
- * batches, commits the frames, and releases the rings */
+/* agent/record/record.c - puts events into open batches of every session that wants them, makes
+ * frames of batches, commits the frames, and releases the rings */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /*
- * agent/record/record.h - the node's part in sessions: assigns events to sessions, in batches that become
- * frames. Stream sessions write into the spool. Recorder sessions write into a bounded memory, from
- * which a trigger takes its window.
+ * agent/record/record.h - the node's part in sessions: assigns events to sessions, in batches that
+ * become frames. Stream sessions write into the spool. Recorder sessions write into a bounded
+ * memory, from which a trigger takes its window.
  *
  * Times are CLOCK_MONOTONIC_RAW of the node. Counts per session:
  *
@@ -50,7 +50,7 @@ typedef struct {
     /* drops[MRD_DROP_LATE] is an upper limit, because the session selects only some of the counted
      * events */
     bool late_at_most;
-    mrd_gaps gaps;           /* times of the losses, by mrd_drop_cause */
+    mrd_gaps gaps;           /* times of the lost events, by mrd_drop_cause */
     uint64_t batches, bytes; /* sealed batches and their bytes */
     uint64_t recorder_bytes;
     mrd_local_ns recorder_first;
@@ -99,7 +99,7 @@ typedef struct {
     mrd_codec_id codec;
     uint32_t max_events;   /* maximum number of events in a batch; 0 means MRD_BATCH_USUAL */
     mrd_dur_ns flush_ns;   /* a batch is closed after this time. 0 means 200 ms */
-    uint64_t recorder_max; /* bytes of recorder memory of all sessions */
+    uint64_t recorder_max; /* maximum bytes of recorder memory of all sessions together */
     /* file in which the sessions of this node are saved, so that the next agent continues them at
      * once. NULL means none */
     const char *state_path;
@@ -107,7 +107,7 @@ typedef struct {
      * its clock */
     const char *boot_id;
     mrd_spool *spool; /* borrowed until close */
-    mrd_drain *drain; /* borrowed: cross-reads and times of the wall clock */
+    mrd_drain *drain; /* source of cross-reads and times of the wall clock; borrowed */
     uint32_t boot;    /* mrd_boot_key of this boot */
     /* Called for every commit: passes for each trace file its key and the amount that was
      * processed. May be NULL. */
@@ -238,7 +238,7 @@ void mrd_record_hold_flush(mrd_record *record, uint64_t session, bool hold);
 /* Counts of events of the whole agent. Each event is unwanted, or `copies` + 1 copies of it are
  * each in one of these states: lost here, open, buffered, passed to the spool. */
 typedef struct {
-    uint64_t unwanted; /* no session wanted them */
+    uint64_t unwanted; /* events that no session wanted */
     uint64_t copies;   /* additional copies of events that several sessions wanted */
     uint64_t lost[MRD_DROP_CAUSES];
     uint64_t open, buffered; /* events now in open batches; now in recorder memory */

@@ -71,7 +71,7 @@ mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t le
     return cause;
 }
 
-/* ---- Counts for a successor ---- */
+/* ---- Counts for the next agent ---- */
 
 static uint64_t
 buffered_events(const session *sess)
@@ -146,8 +146,8 @@ mrd_record_drops_wait(const mrd_record *record)
 }
 
 /* Writes the drops of sessions into their notes in the spool, for the commit with the read
- * positions. Excludes losses of rings that are not released now, because a successor would count
- * them again. Includes events in recorder memory, which a successor will not have. */
+ * positions. Excludes losses of rings that are not released now, because the next agent would count
+ * them again. Includes events in recorder memory, which the next agent will not have. */
 void
 mrd_record_note_drops(mrd_record *record)
 {

@@ -1,8 +1,8 @@
 /*
- * agent/record/record_int.h - internals of agent/record/record.h, from top to bottom: record_session.c (sessions
- * from arm to cancel), record.c (events, batches, turns), record_select.c (what a session takes),
- * record_late.c (events that a late session misses), record_notes.c (for a successor),
- * record_frames.c (spool and recorder memory).
+ * agent/record/record_int.h - internals of agent/record/record.h, from top to bottom:
+ * record_session.c (sessions from arm to cancel), record.c (events, batches, turns),
+ * record_select.c (what a session takes), record_late.c (events that a late session misses),
+ * record_notes.c (for the next agent), record_frames.c (spool and recorder memory).
  */
 #ifndef MRD_AGENT_RECORD_RECORD_INT_H
 #define MRD_AGENT_RECORD_RECORD_INT_H
@@ -77,7 +77,8 @@ typedef struct open_batch {
     memo tracks, names;
     mrd_batch *batch;
     uint64_t events; /* number of events in the batch, without loss events */
-    /* events lost here, counted in the session, of rings not yet released */
+    /* numbers of lost events of this batch that are already counted in the session; their rings are
+     * not released yet */
     uint64_t lost[MRD_DROP_CAUSES];
     mrd_local_ns opened;
     /* RAW: until when its in-flight spans were open; 0 means that it has none */
@@ -92,7 +93,7 @@ typedef struct rec_process {
     /* since when changes of its open spans wait to be saved in the log; 0 means no changes */
     mrd_local_ns news;
     bool dirty;  /* the process had events since its rings were last released */
-    bool sealed; /* a batch was closed in this turn */
+    bool sealed; /* a batch of the process was closed in this turn */
     bool releasing;
     bool is_ring;  /* the process is one of the drain, with rings to release */
     bool is_file;  /* the process is one of a trace file */

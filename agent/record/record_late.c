@@ -1,5 +1,5 @@
-/* agent/record/record_late.c - a session that arrives at the node after its start: counts the events that
- * were read in between as lost to it (MRD_DROP_LATE) */
+/* agent/record/record_late.c - a session that arrives at the node after its start: counts the
+ * events that were read in between as lost to it (MRD_DROP_LATE) */
 #include <stdlib.h>
 
 #include "agent/record/record_int.h"

@@ -1,4 +1,5 @@
-/* agent/record/record_notes.c - notes of this node's sessions, from which a successor resumes them at once */
+/* agent/record/record_notes.c - notes of this node's sessions, from which the next agent resumes
+ * them at once */
 #include <stdio.h>
 
 #include "agent/record/record_int.h"

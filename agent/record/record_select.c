@@ -1,5 +1,5 @@
-/* agent/record/record_select.c - what a session takes: of which processes, cores, sources and event types, from which
- * step to which, and in which of its pauses nothing. */
+/* agent/record/record_select.c - what a session takes: of which processes, cores, sources and event
+ * types, from which step to which, and in which of its pauses nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,9 @@ mrd_record_wants_ident(const session *sess, const mrd_ident *id)
     return mrd_record_takes(&sess->select, id);
 }
 
-/* Every session in which the node takes part gets the process that represents the node. Counters of
- * a host or device belong to no job, rank or process. */
+/* Returns true if the session selects the process. Every session in which the node takes part gets
+ * the process that represents the node, because counters of a host or device belong to no job, rank
+ * or process. */
 bool
 mrd_record_wants_process(const session *sess, const mrd_drain_process *process)
 {
@@ -104,7 +105,8 @@ add_unselected(session *sess, const rec_process *process)
                       sizeof(sess->st.unselected_one));
 }
 
-/* A later session selects a process that this session counted. */
+/* Removes a process from the unselected ones that this session counted, because a later session
+ * selects it. */
 static void
 remove_unselected(session *sess, const rec_process *process)
 {
@@ -209,7 +211,8 @@ wants_track(const session *sess, const mrd_track *track)
     return of_cores && track->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
 }
 
-/* Returns the cached answer of an index; 0 means unknown. NULL if out of memory. */
+/* Returns a pointer to the cached answer of an index; *answer is 0 if unknown. NULL if out of
+ * memory. */
 static uint8_t *
 memo_at(memo *m, size_t at)
 {

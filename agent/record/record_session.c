@@ -1,5 +1,5 @@
-/* agent/record/record_session.c - sessions of the node, from arming to their removal; opens and closes the
- * recorder */
+/* agent/record/record_session.c - sessions of the node, from arming to their removal; opens and
+ * closes the recorder */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -325,7 +325,9 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
                 continue;
             }
             if (gone->of > sess)
-                gone->of--; /* later sessions move up by one */
+                /* the removed session's slot in the array is closed, so later sessions move by
+                 * one */
+                gone->of--;
             batchs = &gone->next;
         }
     for (size_t i = 0; i < sess->n_buffered; i++)

@@ -1,6 +1,6 @@
 /*
- * agent/record/step_gate.h - decides which times of a process a session records that is limited to a range
- * of steps
+ * agent/record/step_gate.h - decides which times of a process a session records that is limited to
+ * a range of steps
  *
  * A step  is a span "step", "step 12", "train_step", "ProfilerStep#12" and similar of the program
  *         (the names that reports use), numbered by its argument `step` or by the number in its

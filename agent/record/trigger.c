@@ -17,11 +17,11 @@ typedef struct {
     mrd_sid name;
     mrd_dur_ns history[MRD_TRIGGER_HISTORY];
     unsigned n, at;
-    uint64_t used; /* turn of its last use */
+    uint64_t used; /* number of the turn in which the entry was last used */
 } steps;
 
 #define STARTS          16 /* number of session starts that are remembered, the newest ones */
-#define TENANTS         64 /* Beyond this number of tenants, the oldest one is replaced. */
+#define TENANTS         64 /* maximum number of tenants; beyond it the oldest one is replaced */
 #define QUEUE_FULL      7
 #define PENDING         1100
 #define EXECUTIONS_FROM 1000
@@ -89,7 +89,8 @@ trigger_status_text(int64_t status)
                                                                                     : NULL;
 }
 
-/* NRT_QUEUE_FULL is back-pressure if a schedule call (nrta_...) returns it, and a fault otherwise. */
+/* NRT_QUEUE_FULL is back-pressure if a schedule call (nrta_...) returns it, and a fault
+ * otherwise. */
 static bool
 trigger_status_is_fault(const char *function, int64_t status)
 {
@@ -166,7 +167,8 @@ started_since(const mrd_trigger_watch *watch, mrd_local_ns told, mrd_local_ns no
     return false;
 }
 
-/* Returns the causes of the tenant that the process belongs to: its job, or outside of jobs its user. */
+/* Returns the causes of the tenant that the process belongs to: its job, or outside of jobs its
+ * user. */
 static told_causes *
 told_of(mrd_trigger_watch *watch, const mrd_drain_process *process)
 {

@@ -13,7 +13,7 @@
 #define MRD_TRIGGER_LEARN   8  /* a median is used from this number of durations on */
 
 typedef struct {
-    bool errors; /* runtime statuses and numerical errors */
+    bool errors; /* error statuses of the runtime and numerical errors are triggers */
     /* threshold, in percent of the running median of steps with this name; 0 means off */
     int64_t slow_step_percent;
     /* fnmatch pattern of span names that are steps, borrowed. NULL or "" means "*step*". */
@@ -31,7 +31,8 @@ void mrd_trigger_close(mrd_trigger_watch *watch);
 /* Notes that a flight recorder starts at this time (RAW). It did not receive earlier triggers, so
  * quiet_ns does not suppress the next one. */
 void mrd_trigger_session(mrd_trigger_watch *watch, mrd_local_ns start);
-/* Checks one event. Returns true if it is a trigger; `reason` is a message (truncated at its size). */
+/* Checks one event. Returns true if it is a trigger; `reason` is a message (truncated at its
+ * size). */
 bool mrd_trigger_event(mrd_trigger_watch *watch, const mrd_drain_process *process,
                        const mrd_event *ev, char reason[256]);
 

@@ -1,6 +1,6 @@
 /*
- * agent/rings/blobs.h - assembles runtime JSON that rings carry in chunks, with padding for its scanner,
- * and passes it to agent/rings/runtime.c when it is complete or cut. Threads: the drain's.
+ * agent/rings/blobs.h - assembles runtime JSON that rings carry in chunks, with padding for its
+ * scanner, and passes it to agent/rings/runtime.c when it is complete or cut. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_BLOBS_H
 #define MRD_AGENT_RINGS_BLOBS_H

@@ -1,7 +1,7 @@
-/* agent/rings/clock_bridge.c - cross-reads of the node's clocks: RAW and REALTIME, now and as recorded. Each
- * turn reads both clocks. If REALTIME has left the line of the recorded readings, the readings
- * before and after are recorded (MRD_CROSS_UNSEEN is the resulting error of a conversion by the
- * readings). */
+/* agent/rings/clock_bridge.c - cross-reads of the node's clocks: RAW and REALTIME, now and as
+ * recorded. Each turn reads both clocks. If REALTIME has left the line of the recorded readings,
+ * the readings before and after are recorded (MRD_CROSS_UNSEEN is the resulting error of a
+ * conversion by the readings). */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -11,10 +11,11 @@
 
 #define CROSS_MAX   1024
 #define TRIES       5
-#define LAST        4      /* readings that each batch contains */
+#define LAST        4      /* number of the last readings that each batch contains */
 #define LOOK_WITHIN MRD_US /* a reading with a wider bracket is repeated */
 #define DEPARTURE   (MRD_CROSS_UNSEEN / 2)
-#define PER_PPM     (1000000 / 500) /* maximum rate error of an oscillator */
+/* a time divided by this is its maximum error by the rate of an oscillator (500 ppm) */
+#define PER_PPM (1000000 / 500)
 
 /* Reads RAW, REALTIME, RAW up to `tries` times until the bracket is tight enough. Returns the
  * tightest; `other` is REALTIME. */
@@ -55,7 +56,7 @@ departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_
     return mrd_sat_abs(mrd_sat_sub(by, expected)) > mrd_sat_add(DEPARTURE, within);
 }
 
-/* Chooses the earliest reading from which the clock ran like an oscillator up to the last, within
+/* Sets cross_base to the earliest reading since which the wall clock ran at a steady rate, within
  * the interval of readings. */
 static void
 set_base(mrd_drain *drain)

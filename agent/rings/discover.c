@@ -21,7 +21,7 @@
 #define TURN_TIME (2 * MRD_MS) /* time limit of one turn, for all directories together */
 /* minimum number of rings in one turn, in case the machine is too slow for the time limit */
 #define TURN_LEAST 16
-#define NOTICES    16 /* reads of inotify in one turn */
+#define NOTICES    16 /* maximum number of reads of inotify in one turn */
 /* after this number of searches a process is assumed to stay in our mount namespace */
 #define OURS_SURE 2
 /* every search of this number checks even those processes */
@@ -29,7 +29,8 @@
 
 typedef struct {
     bool used;
-    char *path;    /* NULL means that only the descriptor is available (a container's) */
+    /* path of the directory; NULL if only the descriptor is available (in a container) */
+    char *path;
     int fd, watch; /* descriptor and inotify watch of the directory; -1 means none */
     dev_t dev;
     ino_t ino;
@@ -65,7 +66,7 @@ struct mrd_discover {
     ino_t own_mnt;
     /* process roots that could not be searched, in the last search; in the running one */
     unsigned denied, denying;
-    ino_t mnt[MNTS_MAX]; /* namespaces found in one search */
+    ino_t mnt[MNTS_MAX]; /* mount namespaces found in one search */
     size_t n_mnt, ours_at;
     DIR *procs; /* stream of a running search through the roots of all processes */
     unsigned turn;
@@ -178,7 +179,8 @@ in_time(mrd_local_ns end)
     return mrd_local_before(mrd_local_now(), end);
 }
 
-/* Opens a stream of its own, because duplicates of a descriptor share its position. */
+/* Begins to read the directory with a newly opened stream, because duplicates of a descriptor share
+ * its position. */
 static bool
 begin_look(mrd_discover *discover, ring_dir *dir)
 {

@@ -1,6 +1,6 @@
 /*
- * agent/rings/discover.h - finds the directories of rings: the node's ring directory and, in the host's
- * pid namespace, the /dev/shm of every container through /proc/<pid>/root
+ * agent/rings/discover.h - finds the directories of rings: the node's ring directory and, in the
+ * host's pid namespace, the /dev/shm of every container through /proc/<pid>/root
  *
  * New files are detected by inotify and, because inotify does not work everywhere, by repeated
  * searches. A search is split into turns of a few milliseconds for all directories together,

@@ -47,7 +47,7 @@ enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
 
 typedef struct {
     uint64_t begun;  /* events that the agent knows of, including lost events */
-    uint64_t events; /* passed to event() and accepted, without MRD_LOSS */
+    uint64_t events; /* events that event() accepted, without MRD_LOSS */
     uint64_t dropped[MRD_DROP_CAUSES];
     uint64_t held;       /* open spans: begun, and their end was not read yet */
     uint64_t losses;     /* MRD_LOSS events passed to event() */
@@ -62,8 +62,9 @@ typedef struct {
 
 /* A process with known rings. */
 typedef struct mrd_drain_process {
-    mrd_catalog *catalog; /* the caller's, or the process's own */
-    mrd_proc_id id;       /* id of the process in `catalog` */
+    /* catalog of its strings and tracks: the caller's, or the process's own */
+    mrd_catalog *catalog;
+    mrd_proc_id id; /* id of the process in `catalog` */
     mrd_ident ident;
     /* the process ended and its last ring was drained; reported once, then the struct is freed */
     bool gone;
@@ -88,10 +89,10 @@ typedef struct {
     bool exclusive;        /* wait while another agent of this user reads the directory */
     bool keep_rings;       /* do not unlink drained rings of dead processes */
     bool simulated;        /* mark processes and events as simulated */
-    int64_t only_uid;      /* rings of this user only; -1 means any */
-    /* true: the workload may overwrite records only after mrd_drain_release. So if this reader is
-     * killed, its successor finds the records that were not durable. false: the workload may
-     * overwrite them after the step that read them. */
+    int64_t only_uid;      /* read only rings of this user; -1 means any user */
+    /* If true, the workload may overwrite records only after mrd_drain_release, so that after a
+     * kill the next agent finds records that were not durable. If false, after the step that read
+     * them. */
     bool hold;
     /* With hold: path of the file that keeps open spans for a later agent of the same boot. NULL
      * means that open spans count as lost if this agent is killed. */
@@ -99,7 +100,7 @@ typedef struct {
     /* A process with spans in that file counts as ended if none of its rings was found after this
      * time. 0 means 10 s. */
     mrd_dur_ns orphan_ns;
-    uint32_t budget; /* records per ring and step; 0 means 8192 */
+    uint32_t budget; /* maximum number of records per ring and step; 0 means 8192 */
     size_t memory;   /* maximum bytes of memory for rings; 0 means 256 MiB */
     /* With hold: returns up to which position a previous agent made this ring's records durable, 0
      * if unknown. Earlier records are skipped. `ring` is a mrd_drain_ring_hash. May be NULL. */
@@ -127,14 +128,15 @@ typedef struct mrd_drain mrd_drain;
 
 /* The ring directory need not exist yet. Errors: NOMEM. */
 mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why);
-void mrd_drain_close(mrd_drain *drain); /* drains nothing; NULL is fine */
+void mrd_drain_close(mrd_drain *drain); /* Closes without draining. NULL is fine. */
 /* Searches for rings if a search is due, then reads each ring once, up to its budget. Returns the
  * number of records read; never UINT64_MAX. */
 uint64_t mrd_drain_step(mrd_drain *drain);
 /* Reads until no ring has new records, except rings whose reading is stopped, then emits the open
  * spans as unfinished. Rings of running processes stay open. */
 void mrd_drain_finish(mrd_drain *drain);
-/* Returns the nanoseconds until the next step is worth its cost, 0 while rings have new records. */
+/* Returns in how many nanoseconds the next step should be called, 0 while rings have new
+ * records. */
 int64_t mrd_drain_wait_ns(const mrd_drain *drain);
 /* With hold: the caller states that all events of this process that were passed to event() are
  * durable. The rings' records may then be overwritten. */
@@ -188,15 +190,14 @@ size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
 mrd_safe_open_claim mrd_drain_claim(const mrd_drain_process *process);
 /* Returns the hash of a ring's file name. */
 uint64_t mrd_drain_ring_hash(const char *file_name);
-/* With hold: returns which part of the process's fullest ring holds unread or unreleased records, 0
- * .. 1. */
+/* With hold: returns the unread and unreleased part of the process's fullest ring, 0 .. 1. */
 double mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process);
 /* Returns true if another agent of this user reads the directory, so that this one does not. */
 bool mrd_drain_stands_back(const mrd_drain *drain);
 /* Ring files that exist and are not read, according to the last searches (at most 16,384). */
 typedef enum {
-    MRD_UNREAD_BEYOND,     /* beyond the limit of rings of this agent or of one user */
-    MRD_UNREAD_HELD,       /* another agent reads them */
+    MRD_UNREAD_BEYOND,     /* the file is beyond the limit of rings of this agent or of one user */
+    MRD_UNREAD_HELD,       /* another agent reads these rings */
     MRD_UNREAD_OTHER_BOOT, /* written in an earlier boot, so no agent can read them */
     /* the file is not a ring, or must not be read; mrd_drain_say reports the reason */
     MRD_UNREAD_REFUSED,

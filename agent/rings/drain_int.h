@@ -1,5 +1,5 @@
 /*
- * agent/rings/drain_int.h - internals of the drain: drain_turns.c, drain_rings.c, drain_processes.c,
+ * agent/rings/drain_int.h - internals of drain_turns.c, drain_rings.c, drain_processes.c,
  * translate.c (records to events), open_spans.c (ends that come later), clock_bridge.c (clocks)
  */
 #ifndef MRD_AGENT_RINGS_DRAIN_INT_H
@@ -181,7 +181,7 @@ void mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 uint64_t mrd_drain_plain(mrd_drain *drain, ring *r, uint64_t most);
 void mrd_drain_loss(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
-/* ---- open_log.c: open spans for a successor ---- */
+/* ---- open_log.c: open spans for the next agent ---- */
 
 /* Opens the log and reads a previous agent's file. Errors: NOMEM. */
 mrd_err mrd_drain_open_begin(mrd_drain *drain, mrd_why *why);
@@ -194,7 +194,7 @@ typedef void mrd_drain_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *in
 void mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan);
 void mrd_drain_open_replay(mrd_drain *drain, proc *pr, uint64_t key, const void *records);
 void mrd_drain_open_gone(mrd_drain *drain, const proc *pr);
-/* Returns the number of the process's open spans that the log lacks, and the oldest start. */
+/* Returns how many of the process's open spans the log lacks, and the oldest start of them. */
 uint64_t mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns);
 
 /* Makes *ret_event, an unfinished span, from a scope that is still open. */
@@ -231,7 +231,7 @@ uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);
 void mrd_drain_runtime_flush_before(mrd_drain *drain, proc *pr, uint64_t mark);
 
-/* ---- text_checkpoint.c: texts that are kept for a successor ---- */
+/* ---- text_checkpoint.c: texts that are kept for the next agent ---- */
 
 /* Notes that a text begins at position `pos`. Returns false if out of memory. */
 bool mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos);

@@ -1,6 +1,6 @@
 /*
- * agent/rings/drain_processes.h - the processes with rings that the drain reads: identifies them, and
- * reports their first ring and their end. Threads: the drain's.
+ * agent/rings/drain_processes.h - the processes with rings that the drain reads: identifies them,
+ * and reports their first ring and their end. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_DRAIN_PROCESSES_H
 #define MRD_AGENT_RINGS_DRAIN_PROCESSES_H

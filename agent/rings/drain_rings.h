@@ -1,7 +1,7 @@
 /*
- * agent/rings/drain_rings.h - opens and closes the rings that the drain reads. A ring is opened when its
- * file is found, within its user's share. It is closed when all its records were read, or when it
- * is inconsistent. Threads: the drain's.
+ * agent/rings/drain_rings.h - opens and closes the rings that the drain reads. A ring is opened
+ * when its file is found, within its user's share. It is closed when all its records were read, or
+ * when it is inconsistent. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_DRAIN_RINGS_H
 #define MRD_AGENT_RINGS_DRAIN_RINGS_H

@@ -107,7 +107,7 @@ read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, 
     }
 }
 
-/* Stores until when the owner was alive. */
+/* Stores the latest time in the ring, until which its owner certainly lived. */
 static void
 save_last_use(ring *r, mrd_ring_step step)
 {
@@ -336,7 +336,7 @@ mrd_drain_finish(mrd_drain *drain)
 
     (void) mrd_drain_lock(drain, mrd_local_now());
     mrd_drain_cross(drain);
-    do { /* completely read rings make room for rings that could not be open at the same time */
+    do { /* repeats, because completely read rings make room for rings beyond the limit */
         beyond = drain->rings_beyond;
         removed = drain->counts.rings_removed;
         mrd_discover_all(drain->discover, file_found, drain);
@@ -372,7 +372,7 @@ mrd_drain_release(mrd_drain *drain, mrd_drain_process *process)
 
     bool has_rings = pr->rings != NULL;
 
-    mrd_drain_note_release(drain, pr); /* may free a process without rings */
+    mrd_drain_note_release(drain, pr); /* this call may free a process without rings */
     for (ring *r = has_rings ? pr->rings : NULL, *next; r != NULL; r = next) {
         next = r->next_of_proc;
         if (r->waits || (r->next_of_proc == NULL && pr->reported_unsaved != unsaved(pr)))
@@ -435,7 +435,8 @@ mrd_drain_claim(const mrd_drain_process *process)
     const proc *pr = (const proc *) process;
     const ring *r = pr->rings;
 
-    while (r != NULL && r->next_of_proc != NULL) /* the oldest ring, usually the main thread's */
+    /* finds the oldest ring, which is usually the main thread's */
+    while (r != NULL && r->next_of_proc != NULL)
         r = r->next_of_proc;
     return r == NULL ? pr->first
                      : (mrd_safe_open_claim){ process->ident.pid,

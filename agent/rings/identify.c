@@ -1,16 +1,16 @@
 /*
- * agent/rings/identify.c - finds the process of a ring. A ring's claims about its process are verified with
- * the kernel. The owner of the file is part of a process's identity, so that no user can write events
- * into the profile of another user's process.
+ * agent/rings/identify.c - finds the process of a ring. A ring's claims about its process are
+ * verified with the kernel. The owner of the file is part of a process's identity, so that no user
+ * can write events into the profile of another user's process.
  *
  *   confirmed   The process exists, began at the claimed time, and owns the file. If root owns the
  *               file or it lies in a container, the process must map it instead.
- *   refused     The process exists and began at that time, but belongs to another user. The claim is
- *               false, so the file is removed, and the pid is remembered as that user's.
- *   apart       Nothing can be confirmed, because the process ended or its namespace is not readable.
- *               The pid belongs or belonged to another user, or is of another namespace. The process
- *               gets a number that no process of this node can have.
- *   believed    Nothing can be confirmed and nothing contradicts: the process has ended.
+ *   refused     The process exists and began at that time, but belongs to another user. The claim
+ *               is false, so the file is removed, and the pid is remembered as that user's.
+ *   apart       Nothing can be confirmed, because the process ended or its namespace is not
+ *               readable. The pid belongs or belonged to another user, or is of another namespace.
+ *               The process gets a number that no process of this node can have.
+ *   believed    The process has ended. Nothing can be confirmed, but nothing contradicts the claim.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@
 mrd_err
 mrd_drain_owners_init(mrd_drain *drain)
 {
-    /* 16 MB of addresses, of which one page of memory is used per 1,024 pids */
+    /* reserves 16 MB of addresses; one page of memory is used per 1,024 pids */
     drain->owners = mmap(NULL, PIDS_MAX * sizeof(*drain->owners), PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (drain->owners == MAP_FAILED)
@@ -104,7 +104,8 @@ apart_pid(const mrd_ring_info *info)
            (int64_t) (mrd_hash64(claim, sizeof(claim), 0x41504152) & APART_MASK);
 }
 
-/* Returns true if the process maps the file, which no user can arrange for another user's process. */
+/* Returns true if the process maps the file, which no user can arrange for another user's
+ * process. */
 static bool
 maps_it(mrd_ring_reader *reader)
 {

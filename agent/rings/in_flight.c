@@ -1,6 +1,6 @@
-/* agent/rings/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans with
- * their end in another record, starts of the runtime's trace. Also the operations that it enters
- * together with other ranks */
+/* agent/rings/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans
+ * with their end in another record, starts of the runtime's trace. Also the operations that it
+ * enters together with other ranks */
 #include <stdlib.h>
 #include <string.h>
 

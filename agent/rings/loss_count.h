@@ -1,6 +1,6 @@
 /*
- * agent/rings/loss_count.h - passes events on and counts them as delivered, dropped by cause, or lost in a
- * ring. Threads: the drain's.
+ * agent/rings/loss_count.h - passes events on and counts them as delivered, dropped by cause, or
+ * lost in a ring. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_LOSS_COUNT_H
 #define MRD_AGENT_RINGS_LOSS_COUNT_H

@@ -1,12 +1,12 @@
 /*
- * agent/rings/open_log.c - keeps open spans in a file for a successor: their begins were released in the
- * rings long ago, and no frame contains them yet.
+ * agent/rings/open_log.c - keeps open spans in a file for the next agent: their begins were
+ * released in the rings long ago, and no frame contains them yet.
  *
  * Entries are appended: spans that opened, spans that ended, processes that ended. Each entry has
  * the number of the commit from which on it counts, because it is only valid together with the read
- * positions of the rings. That commit contains the same number as a position. A successor uses the
- * entries that the last commit covers and ignores the rest. A file that has grown is written again
- * without old entries. Its size is limited; spans that do not fit are counted in their ring
+ * positions of the rings. That commit contains the same number as a position. The next agent uses
+ * the entries that the last commit covers and ignores the rest. A file that has grown is written
+ * again without old entries. Its size is limited; spans that do not fit are counted in their ring
  * (docs/reference/ring.md, open_lost).
  */
 #include <errno.h>
@@ -65,7 +65,7 @@ typedef struct pending {
 struct mrd_open_log {
     char *path;
     file_head head;
-    int fd; /* -1 means that it could not be written */
+    int fd; /* the open file; -1 means that it could not be written */
     uint64_t len, needed;
     uint64_t number; /* number of the next commit */
     bool changed;    /* appended entries wait for the next commit */
@@ -326,7 +326,7 @@ mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns)
     return n;
 }
 
-/* ---- The file of a predecessor ---- */
+/* ---- The file of a previous agent ---- */
 
 static uint64_t
 key_of(proc *pr, unsigned group, const mrd_event *ev)

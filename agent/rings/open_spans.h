@@ -1,6 +1,6 @@
 /*
- * agent/rings/open_spans.h - spans with their end in another record, possibly of another thread: begins
- * without an end yet, and ends that came before their begin. Threads: the drain's.
+ * agent/rings/open_spans.h - spans with their end in another record, possibly of another thread:
+ * begins without an end yet, and ends that came before their begin. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_OPEN_SPANS_H
 #define MRD_AGENT_RINGS_OPEN_SPANS_H
@@ -24,7 +24,7 @@ typedef struct mrd_open_span {
     bool left;
     mrd_local_ns since; /* RAW time when this entry was made */
     uint64_t lost;      /* value of proc.lost at that time */
-    mrd_event ev;       /* args are stored after the struct */
+    mrd_event ev;       /* the event; its arguments are stored after the struct */
     mrd_arg args[];     /* followed by the texts of the arguments */
 } mrd_open_span;
 
@@ -42,7 +42,7 @@ typedef struct {
 void mrd_open_spans_fini(mrd_open_spans *opens);
 size_t mrd_open_spans_memory(const mrd_open_spans *opens);
 mrd_open_span *mrd_open_spans_find(mrd_open_spans *opens, uint64_t key, bool early);
-/* Stores a copy. Errors: LIMIT, NOMEM. */
+/* Stores a copy of the event. Errors: LIMIT, NOMEM. */
 mrd_err mrd_open_spans_add(mrd_open_spans *opens, uint64_t key, bool early, mrd_local_ns since,
                            const mrd_event *ev);
 /* Removes the span from the set. The caller frees it with free(). */

@@ -1,6 +1,6 @@
 /*
- * agent/rings/ring_lock.c - ensures that one agent of a user reads the rings of a directory. Two agents
- * would divide the threads of a process between them without noticing.
+ * agent/rings/ring_lock.c - ensures that one agent of a user reads the rings of a directory. Two
+ * agents would divide the threads of a process between them without noticing.
  *
  * The lock is on a file of the agent's own user that other users cannot open. Any user could block
  * a lock on the directory or on a public file. The kernel releases it when its holder ends. A

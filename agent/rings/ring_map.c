@@ -60,7 +60,8 @@ mrd_ring_map_open(mrd_ring_map *map, mrd_ring_reader *reader)
         atomic_fetch_sub(&mapped, len);
         return;
     }
-    (void) madvise(p, len, MADV_DONTFORK); /* a child process would hold the file's lock */
+    /* a child process would inherit the mapping and hold the file's lock */
+    (void) madvise(p, len, MADV_DONTFORK);
     pthread_once(&once, install);
     map->p = p;
     map->len = len;

@@ -20,7 +20,8 @@
 
 /* maximum number of processes with notes; a user gets at most as many as remain for others */
 #define NOTES_MAX 4096u
-#define TAKEN_MAX 64u /* notes of one process that were taken and not removed yet */
+/* maximum number of notes of one process that were taken and not removed yet */
+#define TAKEN_MAX 64u
 
 /* A process that wrote notes of losses. */
 struct ring_note {
@@ -38,7 +39,8 @@ struct ring_note {
     bool waits;    /* the losses of the note were emitted and are not committed yet */
 };
 
-/* ---- Files ------------------------------------------------------------------------------------ */
+/* ---- Files
+ * ------------------------------------------------------------------------------------ */
 
 static ring_note *
 find_note(mrd_drain *drain, unsigned dir, const char *base)
@@ -63,7 +65,8 @@ take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_
     return false;
 }
 
-/* ---- The process of a note -------------------------------------------------------------------- */
+/* ---- The process of a note
+ * -------------------------------------------------------------------- */
 
 /* Returns the pid on this node of a process in another pid namespace, or 0 if it was not found. */
 static int32_t
@@ -190,7 +193,8 @@ drop_note(mrd_drain *drain, ring_note *note)
     mrd_drain_proc_unused(drain, pr);
 }
 
-/* ---- The contents of a note ------------------------------------------------------------------- */
+/* ---- The contents of a note
+ * ------------------------------------------------------------------- */
 
 static void
 give_losses(mrd_drain *drain, ring_note *n, const mrd_ring_note *note)
@@ -262,7 +266,8 @@ read_note(mrd_drain *drain, unsigned dir, const char *base, const char *file,
         end_file(drain, n);
 }
 
-/* Returns whether the note is of this boot. Losses of an earlier boot belong to no running session. */
+/* Returns whether the note is of this boot. Losses of an earlier boot belong to no running
+ * session. */
 static bool
 is_of_this_boot(const mrd_drain *drain, const mrd_ring_note_name *name)
 {
@@ -296,7 +301,8 @@ mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *fil
         read_note(drain, dir, base, file, &name);
 }
 
-/* ---- Turns ------------------------------------------------------------------------------------ */
+/* ---- Turns
+ * ------------------------------------------------------------------------------------ */
 
 void
 mrd_drain_note_positions(const mrd_drain *drain, const proc *pr,

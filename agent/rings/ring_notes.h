@@ -1,6 +1,6 @@
 /*
- * agent/rings/ring_notes.h - reads notes of losses (capture/ring/ring_note.h). A process that cannot make a
- * ring writes the number of its lost events to a note.
+ * agent/rings/ring_notes.h - reads notes of losses (capture/ring/ring_note.h). A process that
+ * cannot make a ring writes the number of its lost events to a note.
  *
  * The agent takes a note by renaming it, so that its process starts another one, and then reads it.
  * It emits the losses like losses of a ring. After they are committed it removes the file. If an

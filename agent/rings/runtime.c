@@ -1,5 +1,5 @@
-/* agent/rings/runtime.c - converts the runtime's JSON, which rings carry as blobs, to events of the wall
- * clock */
+/* agent/rings/runtime.c - converts the runtime's JSON, which rings carry as blobs, to events of the
+ * wall clock */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -15,7 +15,7 @@ typedef struct {
     mrd_nrt_counts seen; /* counts that were added to the drain's counts */
 } runtime;
 
-/* A daemon keeps fewer open starts per process than a file importer, because ends come within
+/* Maximum number of open starts per process. A file importer keeps more; here ends come within
  * seconds. */
 #define OPEN_MAX (1u << 15)
 
@@ -112,7 +112,8 @@ mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut)
     mrd_in_close(in);
     if (rt != NULL)
         count(drain, rt);
-    /* The writer counted a truncated blob. A complete one that is not a trace is counted here. */
+    /* The writer already counted a truncated text as lost. A complete text that is not a trace is
+     * counted here. */
     if (err != MRD_OK && !cut && !drain->again)
         mrd_drain_lost(drain, pr, MRD_DROP_JSON, 1, now, now);
 }

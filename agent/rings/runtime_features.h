@@ -1,7 +1,7 @@
 /*
- * agent/rings/runtime_features.h - the abilities of the Neuron runtimes of the node, which libmeridian
- * reports when a process opens one. They are version, event types of the trace, functions that
- * libmeridian does not know. Threads: one.
+ * agent/rings/runtime_features.h - the abilities of the Neuron runtimes of the node, which
+ * libmeridian reports when a process opens one. They are version, event types of the trace,
+ * functions that libmeridian does not know. Threads: one.
  */
 #ifndef MRD_AGENT_RINGS_RUNTIME_FEATURES_H
 #define MRD_AGENT_RINGS_RUNTIME_FEATURES_H

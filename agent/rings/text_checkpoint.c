@@ -1,12 +1,12 @@
 /*
- * agent/rings/text_checkpoint.c - keeps a part of a ring for a successor. It keeps texts of the runtime's trace
- * with pending events (which wait for an end, a sync point, a number), and the newest text, whose
- * numbers the next one continues.
+ * agent/rings/text_checkpoint.c - keeps a part of a ring for the next agent. It keeps texts of the
+ * runtime's trace with pending events (which wait for an end, a sync point, a number), and the
+ * newest text, whose numbers the next one continues.
  *
  * The ring's tail stays before these texts, and `done` says how far all other records were
- * processed. A successor reads the part in between again without emitting events, and has the same
- * pending events. At most a quarter of the ring is kept. Pending events of older texts exist only
- * in this agent. Their starts are emitted in advance as in flight, and again when they end
+ * processed. The next agent reads the part in between again without emitting events, and has the
+ * same pending events. At most a quarter of the ring is kept. Pending events of older texts exist
+ * only in this agent. Their starts are emitted in advance as in flight, and again when they end
  * (mrd_drain_long_open). When the agent ends, the others are emitted as they are. For a kill they
  * are counted (open_lost).
  */
@@ -23,7 +23,7 @@ mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos)
 {
     drain->text_mark++;
     if (!drain->o.hold)
-        return true; /* no agent will read the ring after this one */
+        return true; /* no text must be kept, because no agent reads the ring after this one */
     if (!MRD_VEC_ROOM(r->texts, r->n_texts, r->cap_texts, 1))
         return false;
     r->texts[r->n_texts++] = (ring_text){ drain->text_mark, pos };
@@ -103,7 +103,7 @@ mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left, ui
     if (r->next_of_proc == NULL)
         add_unsaved(drain, r->proc, &left);
     if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
-        left.keep = r->blob.pos; /* position of the first chunk of an incomplete text */
+        left.keep = r->blob.pos; /* keeps the ring from the first chunk of the incomplete text on */
     *ret_left = left;
 }
 
@@ -156,6 +156,6 @@ mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe)
         mrd_local_ns at = mrd_drain_to_raw(drain, info->oldest_open);
 
         mrd_drain_lost(drain, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
-        r->waits = true; /* the header must be updated later */
+        r->waits = true; /* the next release must update the ring's header */
     }
 }

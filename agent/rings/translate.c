@@ -1,6 +1,6 @@
 /*
- * agent/rings/translate.c - converts ring records to events. A record without arguments, and with a known
- * name and track (ring_tracks.h), costs two array reads and one call.
+ * agent/rings/translate.c - converts ring records to events. A record without arguments, and with a
+ * known name and track (ring_tracks.h), costs two array reads and one call.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -169,7 +169,8 @@ mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event 
     *ret_event = span_of(drain, r, rec);
 }
 
-/* Makes an arrow from a call that queued an asynchronous request to the runtime's work for it. */
+/* Makes a flow arrow from a call that queued an asynchronous request to the runtime's work for this
+ * request. */
 static void
 call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
 {
@@ -274,7 +275,8 @@ begin(mrd_drain *drain, ring *r, const mrd_ring_event *rec, uint64_t key, uint32
         return;
     }
     mrd_open_spans_take(&r->proc->open, early);
-    /* The start's arguments are in the scratch memory that complete() will use, so they are copied. */
+    /* The start's arguments are in the scratch memory that complete() will use, so they are
+     * copied. */
     if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, false);
         mrd_open_spans_take(&r->proc->open, copy);

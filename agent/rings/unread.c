@@ -1,6 +1,6 @@
 /*
- * agent/rings/unread.c - counts ring files that exist and are not read, by reason. Every search finds
- * each file again. A file that was not found for some seconds was removed, or is read now.
+ * agent/rings/unread.c - counts ring files that exist and are not read, by reason. Every search
+ * finds each file again. A file that was not found for some seconds was removed, or is read now.
  */
 #include <limits.h>
 #include <stdio.h>

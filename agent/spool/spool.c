@@ -698,7 +698,8 @@ mrd_spool_add(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_why *ret_w
 
     if (err == MRD_IO && !mrd_spool_takes_records(spool)) /* the next segment may be writable */
         err = add_frame(spool, frame, events, why);
-    /* The disk is full before the spool's own limit, so the oldest frames make room here as well. */
+    /* The disk is full before the spool reached its limit, so the oldest frames are dropped to make
+     * room. */
     while (err == MRD_FULL && spool->n_segments > 1 && !waits_for_commit(spool)) {
         drop_oldest(spool);
         err = add_frame(spool, frame, events, why);

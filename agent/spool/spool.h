@@ -1,7 +1,7 @@
 /*
- * agent/spool/spool.h - the queue of frames for the aggregator. Each frame is written here before its
- * events count as read, and stays until it is acknowledged. The queue is bounded; the oldest frames
- * are dropped and counted.
+ * agent/spool/spool.h - the queue of frames for the aggregator. Each frame is written here before
+ * its events count as read, and stays until it is acknowledged. The queue is bounded; the oldest
+ * frames are dropped and counted.
  *
  * Files    append-only segments "spool-<number>.mrs" in a directory of the agent's own. A record is
  *          {magic, kind, length, CRC-32 of kind, length and payload} and its payload.
@@ -12,7 +12,7 @@
  *          frames of clock data a session lost. 7 the frames before it are of an earlier boot. 8
  *          the counts of a session at the beginning of this boot.
  * Crash    at any byte, all committed records are found again. Rings are released only after the
- *          commit, and a successor skips what the commit names, so each event is taken once.
+ *          commit, and the next agent skips what the commit names, so each event is taken once.
  * Sync     none. Recent data is in the page cache, so a frame that is soon acknowledged never
  *          reaches the disk. The spool survives the end of the agent, but not of the machine, as
  *          the rings do.
@@ -36,13 +36,13 @@ typedef struct mrd_spool mrd_spool;
 
 /* A frame in the queue. */
 typedef struct {
-    uint64_t id; /* increases; never reused while the spool is open */
+    uint64_t id; /* number of the frame; increases and is never reused while the spool is open */
     uint64_t epoch, session, seq;
     uint64_t events; /* number of events in the frame, without loss events */
     mrd_ev_ns first, last;
     uint32_t len; /* length of the frame in bytes */
     uint8_t type, clock;
-    bool earlier; /* written in an earlier boot */
+    bool earlier; /* the frame was written in an earlier boot */
     /* the frame is of an earlier boot, and the aggregator stored it then; see
      * mrd_spool_done_before */
     bool known;
@@ -83,14 +83,14 @@ typedef struct {
     uint64_t recovered_items, recovered_events;
     uint64_t torn_bytes;     /* bytes of incomplete records that were cut off at open */
     uint64_t damaged_events; /* events that were committed but missing at open */
-    uint64_t failures;       /* frames and commits that could not be written */
+    uint64_t failures;       /* number of frames and commits that could not be written */
     /* how often the directory was removed by others and created again by this agent */
     uint64_t remade;
 } mrd_spool_stats;
 
 typedef struct {
     const char *dir;    /* directory of the segments; NULL keeps them in memory */
-    uint64_t max_bytes; /* limit of all segments together; at least MRD_SPOOL_MIN_BYTES */
+    uint64_t max_bytes; /* maximum bytes of all segments together; at least MRD_SPOOL_MIN_BYTES */
     /* The id of this machine's boot. A directory that another boot wrote to last may have lost
      * records, and begins a new epoch. NULL or empty means unknown, so that this is not checked. */
     const char *boot_id;

@@ -1,6 +1,6 @@
 /*
- * agent/spool/spool_counts.c - a second record of what was committed and answered for each session. If
- * segments are truncated or removed by others, the counts show how much is missing.
+ * agent/spool/spool_counts.c - a second record of what was committed and answered for each session.
+ * If segments are truncated or removed by others, the counts show how much is missing.
  *
  * The file "counts" has slots of 1,280 bytes, one per session, each with a CRC and written as a
  * whole: at a commit, at an answer, when frames are dropped. After the slots come the extent of the
@@ -211,7 +211,8 @@ read_going(const mrd_spool *spool, going *ret_going)
         return;
     }
     seg = mrd_spool_find_segment(spool, ret_going->number);
-    if (seg != NULL && seg->len > 0) /* an empty segment could not be removed */
+    /* the segment still exists; one that could not be removed is empty */
+    if (seg != NULL && seg->len > 0)
         *ret_going = (going){ 0 };
 }
 
@@ -331,8 +332,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes frames with an answer that was lost with the end of the segments. The slot has no
- * answers of frames that were committed later. */
+/* Completes the frames whose answer only the slot has, because the end of the segments was lost.
+ * The slot has no answers of frames that were committed later. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)
 {
@@ -412,7 +413,8 @@ youngest(const slot *c, const going_sums *gone)
     return *gone;
 }
 
-/* Compares a session's counts with the contents of the segments. */
+/* Compares the counts of one session with the contents of the segments, and notes how many events
+ * are missing. */
 static mrd_err
 compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
 {

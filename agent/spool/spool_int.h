@@ -1,6 +1,6 @@
-/* agent/spool/spool_int.h - internals of agent/spool/spool.h: spool.c (the interface), spool_state.c (the
- * queue), spool_segments.c (the files), spool_counts.c, spool_recover.c (data of a predecessor),
- * spool_folder.c */
+/* agent/spool/spool_int.h - internals of agent/spool/spool.h: spool.c (the interface),
+ * spool_state.c (the queue), spool_segments.c (the files), spool_counts.c, spool_recover.c (data of
+ * a previous agent), spool_folder.c */
 #ifndef MRD_AGENT_SPOOL_SPOOL_INT_H
 #define MRD_AGENT_SPOOL_SPOOL_INT_H
 
@@ -58,7 +58,7 @@ typedef struct {
     int fd;
     uint64_t len;
     uint64_t live; /* number of its frames that are still in the queue */
-    bool failed;   /* cannot be written: the next record begins another segment */
+    bool failed;   /* the segment cannot be written, so the next record begins another segment */
 } segment;
 
 typedef struct {
@@ -89,7 +89,7 @@ typedef struct {
     /* the part of tally.forced whose frames the next agent would find again, because there was no
      * room to record that they were dropped */
     uint64_t there;
-    uint32_t slot; /* index in the file of counts, from 1 */
+    uint32_t slot; /* slot in the file of counts, counted from 1; 0 means none */
     /* the part of clock_lost whose frames wait in memory for their answer */
     uint64_t clock_lost, clock_rescued;
     mrd_spool_base *base; /* counts at the beginning of this boot; NULL means none */
@@ -104,7 +104,7 @@ typedef struct {
 struct mrd_spool {
     char *dir;
     int lock_fd, counts_fd;
-    uint64_t counts_used; /* slots in the file of counts */
+    uint64_t counts_used; /* bits of the used slots in the file of counts */
     uint64_t max_bytes, segment_bytes, epoch, origin;
     uint64_t found_epoch; /* epoch of the segments found at open */
     bool rebooted;        /* this agent is the first to open the directory in this boot */
@@ -156,7 +156,8 @@ mrd_err mrd_spool_count_answer(mrd_spool *spool, const answer_record *record);
 bool mrd_spool_discard_uncommitted(mrd_spool *spool);
 #define MRD_SPOOL_TOLD 64u /* number of sequence numbers that *ret_bits covers */
 /* Returns the first unanswered number of the session, or the next one to commit if the queue has
- * none. *ret_bits has a bit for each answered number among the MRD_SPOOL_TOLD numbers from there. */
+ * none. *ret_bits has a bit for each answered number among the MRD_SPOOL_TOLD numbers from
+ * there. */
 uint64_t mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits);
 /* Gets the sums of answers that the next agent will know from the files. It finds frames again if
  * their answer is not in the segments and, with `counts`, not in the counts. */

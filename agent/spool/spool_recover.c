@@ -1,4 +1,5 @@
-/* agent/spool/spool_recover.c - reads a predecessor's segments: frames, answers, commits, tallies */
+/* agent/spool/spool_recover.c - reads a previous agent's segments: frames, answers, commits,
+ * tallies */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* agent/spool/spool_segments.c - the files of a spool. Each is a sequence of records that begins with the
- * state of all sessions, in case it is the only one left. */
+/* agent/spool/spool_segments.c - the files of a spool. Each is a sequence of records that begins
+ * with the state of all sessions, in case it is the only one left. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* agent/spool/spool_state.c - the queue of a spool in memory: entries, sequences of sessions, and their
- * sums. Reads and writes no files. */
+/* agent/spool/spool_state.c - the queue of a spool in memory: entries, sequences of sessions, and
+ * their sums. Reads and writes no files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,7 +193,8 @@ mrd_spool_count_answer(mrd_spool *spool, const answer_record *record)
         return err;
     *(record->stored != ANSWER_REFUSED ? &seq->tally.delivered : &seq->tally.refused) +=
         record->events;
-    /* Earlier agents also withdrew events that the segments had never counted. */
+    /* A negative number adds drops. Agents of earlier releases may withdraw more events than the
+     * segments counted, so the result is limited to 0. */
     if ((int64_t) record->forced < 0)
         seq->tally.forced += 0 - record->forced;
     else
