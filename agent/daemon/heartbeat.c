@@ -178,8 +178,8 @@ fill_models(model_set *set, const mrd_model_table *models, uint64_t session)
     return list;
 }
 
-/* Returns a signature of the inputs of the lists of models. The lists are sent again when it
- * changes, until the aggregator has acknowledged them. */
+/* Returns a signature of the inputs of the lists of models. The lists are sent again when the
+ * signature changes, until the aggregator has acknowledged them. */
 static uint64_t
 models_signature(const mrd_agent *agent)
 {

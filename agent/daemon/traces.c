@@ -78,7 +78,7 @@ typedef struct {
     uint64_t had; /* value of `given` that is known for the file's name */
     mrd_read_end end;
     mrd_ev_ns first, last;
-    bool lost; /* the loss of `bad` was emitted */
+    bool lost; /* the loss of the `bad` records was emitted */
     char message[MRD_WHY_MAX];
     bool cut;     /* the file is incomplete or has invalid records */
     bool undated; /* its times are not of the wall clock */

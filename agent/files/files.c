@@ -401,7 +401,7 @@ apply_hash(mrd_files *files)
         mrd_sha256_hex(files->sha, files->hex);
         tell(files);
         if (!mrd_files_next_taker(files))
-            finish(files, SEEN, ""); /* the session that it was for has ended meanwhile */
+            finish(files, SEEN, ""); /* the session that the file was for has ended meanwhile */
     }
 }
 

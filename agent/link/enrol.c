@@ -310,7 +310,8 @@ work(void *self)
     (void) unlink(enrol->next_path); /* left by an agent that was killed */
     t->err = mrd_csr_make(enrol->o.link.tls.key_file, enrol->o.instance, &request, &t->why);
     if (t->err == MRD_OK) {
-        t->stamp = stamp_of(enrol); /* the request may have made a new key */
+        /* the stamp is read again, because the request may have made a new key */
+        t->stamp = stamp_of(enrol);
         t->err = ask(enrol, t->act, mrd_buf_cstr(&request), &cert, &t->by, &t->why);
     }
     /* The renewal was refused because of another authority, or because the certificate was revoked.

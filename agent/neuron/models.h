@@ -68,7 +68,7 @@ void mrd_model_table_ship(mrd_model_table *models,
                           void *self);
 /* Writes the note if something changed, and drops loads that no session can want. */
 void mrd_model_table_step(mrd_model_table *models, mrd_local_ns now);
-/* Changes whenever the result of mrd_model_table_get changes. */
+/* Returns a number that changes whenever the result of mrd_model_table_get changes. */
 uint64_t mrd_model_table_version(const mrd_model_table *models);
 /* Gets the loads that were resident at some time of the session on processes that it selects, or
  * for session 0 the loads that are resident now. Returns their number, at most max, and counts the

@@ -42,7 +42,7 @@ typedef struct {
     /* Sends a frame. The answer must be passed to mrd_jobs_answer with the same tag. AGAIN means to
      * try later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
-    /* Records the session of a job from t->start (RAW) on, or until stop_ns. */
+    /* Records the session of a job from t->start (RAW) on, until `stop` is called. */
     mrd_err (*go)(void *self, const Mrd__Control *control, const mrd_job_times *t, mrd_why *why);
     void (*stop)(void *self, uint64_t session, mrd_local_ns stop);
     void *self;

@@ -209,8 +209,9 @@ add_event(mrd_record *record, rec_process *process, open_batch *batch, const mrd
     }
 }
 
-/* If a loss began before the session or ended after it, only the session's part of the time is
- * marked. The number of events in that part is unknown, so all of them count. */
+/* Adds a loss to the batch. If the loss began before the session or ended after it, only the
+ * session's part of the time is marked. The number of events in that part is unknown, so all of
+ * them count. */
 static void
 add_loss(mrd_record *record, rec_process *process, open_batch *batch, const mrd_event *ev,
          int64_t raw)
@@ -587,7 +588,7 @@ due(mrd_record *record, rec_process *process, mrd_local_ns now)
            record->o.flush_ns;
 }
 
-/* If the directory was removed, the file of sessions must be written again. */
+/* Writes the notes of sessions again if the spool's directory was removed and created again. */
 static void
 follow_folder(mrd_record *record)
 {

@@ -15,7 +15,9 @@
 
 typedef struct mrd_discover mrd_discover;
 
-/* Callback for a ring file or a note of losses. Called for */
+/* Handles a ring file or a note of losses that a search found. Every search calls it for every such
+ * file. MRD_OK means that the file is open already or not wanted. MRD_AGAIN means that the next
+ * search, which comes soon, should find the file again. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
 /* Starts to search for ring directories. Errors: NOMEM. */

@@ -76,7 +76,7 @@ typedef struct ring_note ring_note; /* ring_notes.c */
 /* A user with open rings. Each user has a share of the rings and of a turn's time. */
 typedef struct {
     uint32_t uid;
-    size_t rings;        /* 0: the slot is free */
+    size_t rings;        /* number of its open rings; 0 means that the slot is free */
     size_t bytes;        /* memory used for its rings, see ring_memory.h */
     mrd_dur_ns spent_ns; /* time spent on its rings in this turn */
 } ring_user;
@@ -84,7 +84,7 @@ typedef struct {
 /* A ring file that is not read, see unread.c. */
 #define MRD_DRAIN_UNREAD 16384u
 typedef struct {
-    uint64_t key; /* 0: the slot is free */
+    uint64_t key; /* hash of directory and name; 0 means that the slot is free */
     mrd_local_ns met_at;
     mrd_unread_why why;
 } unread_ring;

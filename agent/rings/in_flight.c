@@ -51,8 +51,8 @@ look_at_scopes(look *l, ring *r)
     }
 }
 
-/* Returns true if a ring has losses that no record reports yet: rings report losses with the next
- * event. Until */
+/* Returns true if a ring has losses that no record reports yet, because rings report losses with
+ * the next event. Until then the ends of spans may be among the lost events. */
 static bool
 loses_unreported(const proc *pr)
 {

@@ -136,7 +136,9 @@ give_until(mrd_drain *drain, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* Ends a scope whose owner exited inside of it. If */
+/* Ends a scope whose owner exited inside of it. If this agent saw the owner alive, the owner exited
+ * a moment ago. Otherwise only its rings show until when it lived, so the scope waits for the last
+ * of these rings. */
 static void
 leave(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {

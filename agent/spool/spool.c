@@ -133,8 +133,10 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* Counts the frame as dropped. The file of counts shows which of this epoch's frames were
- * dropped. */
+/* Counts the frame as dropped. The file of counts shows which of this epoch's frames were dropped.
+ * A frame of an earlier epoch, or of a session without a slot, is completed and counted by one
+ * record. So after a kill before the segment's removal the next agent finds both or neither.
+ * Without room for the record, the frame is counted when its segment is removed (remove_oldest). */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {

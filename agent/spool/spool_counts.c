@@ -504,7 +504,8 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
     spool->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     spool->cut = spool->counts_fd >= 0 && is_cut(spool);
     read_going(spool, &g);
-    spool->going = true; /* true until the slots have the sums; also reserves room in a new file */
+    /* stays true until the slots have the sums; the first write also reserves room in a new file */
+    spool->going = true;
     for (uint32_t i = 1; i <= SLOTS_MAX && spool->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(spool->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) !=
             (ssize_t) sizeof(c))

@@ -159,8 +159,8 @@ bool mrd_spool_discard_uncommitted(mrd_spool *spool);
  * none. *ret_bits has a bit for each answered number among the MRD_SPOOL_TOLD numbers from
  * there. */
 uint64_t mrd_spool_unanswered(const mrd_spool *spool, const sequence *seq, uint64_t *ret_bits);
-/* Gets the sums of answers that the next agent will know from the files. It finds frames again if
- * their answer is not in the segments and, with `counts`, not in the counts. */
+/* Gets the sums of answers that the next agent will know from the files. The next agent finds
+ * frames again if their answer is not in the segments and, with `counts`, not in the counts. */
 void mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts,
                      uint64_t *ret_delivered, uint64_t *ret_refused);
 /* As mrd_spool_known, for `known` of the session's base. */
