@@ -124,11 +124,11 @@ void mrd_record_close(mrd_record *record);
 /* Adds a session that does not record yet. Errors: EXISTS, LIMIT (sessions, names of a selection),
  * NOMEM. */
 mrd_err mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why);
-/* Starts the session: it records events from `start` on. An unknown session is armed first (late
+/* Starts the session: records events from `start` on. An unknown session is armed first (late
  * join). The session may arrive after its start. Events of its selected processes that ended at
- * `start` or later and were already read then count as lost to it (MRD_DROP_LATE), even if the
- * session does not select these events. Errors: as arm, and STATE if the session was already
- * stopped. */
+ * `start` or later and were read since mrd_record_sessions_known count as lost to it
+ * (MRD_DROP_LATE), even if the session does not select these events. Errors: as arm, and STATE if
+ * the session was already stopped. */
 mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
 /* States that the session misses no event from `from` on (or from its start on, if that is later),
@@ -155,8 +155,8 @@ mrd_err mrd_record_change(mrd_record *record, uint64_t session, uint32_t revisio
                           const mrd_record_pause *pauses, size_t count,
                           const Mrd__Selection *select);
 /* Call it after the machine was suspended for `slept`, during which the RAW clock stood still.
- * Moves start and stop times in the future earlier by this time. Their error is unknown from now
- * on. */
+ * Moves start, stop, windows and pauses after `woke` earlier by this time. The error of a moved
+ * start is unknown. */
 void mrd_record_slept(mrd_record *record, mrd_local_ns woke, mrd_dur_ns slept);
 /* Returns true if the session is paused at this time, so that no event of it is recorded. */
 bool mrd_record_is_paused(const mrd_record *record, uint64_t session, mrd_local_ns at);

@@ -23,7 +23,7 @@ mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local
 {
     mrd_record_drop *drop = &sess->st.drops[cause];
     bool untimed =
-        /* the stored times are of another boot */
+        /* there are no times yet, or they are 0 because they were of another boot */
         drop->count == 0 || (drop->first.ns == 0 && drop->last.ns == 0);
     mrd_gap gap = { first, last, n, (uint8_t) cause, marked, { 0 } };
 

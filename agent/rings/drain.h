@@ -39,7 +39,7 @@
  * user may use all slots that other users leave free. Rings beyond the limit are counted and opened
  * later. */
 #define MRD_DRAIN_RINGS_MAX 65536u
-/* time limit of one step, divided among users, then among each user's rings */
+/* time limit of one step, divided equally among users, then among the rings of a user */
 #define MRD_DRAIN_TURN (10 * MRD_MS)
 
 /* Same values as Mrd__ClockKind of proto/meridian.proto. */

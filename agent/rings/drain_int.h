@@ -163,7 +163,7 @@ struct mrd_drain {
 
 /* ---- unread.c ---- */
 
-/* Notes that a file is not read (returns true if it is new), is refused, or is read. */
+/* Note that a file is not read (true if this is new), was refused, or is read. */
 bool mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why);
 void mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason);
 void mrd_drain_is_read(mrd_drain *drain, unsigned dir, const char *file_name);
@@ -224,8 +224,9 @@ void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, con
 void mrd_drain_runtime_tell(mrd_drain *drain, proc *pr, uint64_t before,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_drain_runtime_tell_again(proc *pr);
-/* needs: returns the mark of the oldest text with a pending event; gaps: of the oldest text that a
- * gap in the numbers needs. UINT64_MAX: none. *ret_before: mark of the text before that gap. */
+/* `needs` returns the mark of the oldest text with a pending event, `gaps` of the oldest text
+ * that a gap in the numbers needs, or UINT64_MAX. *ret_before is the mark of the text before
+ * that gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);

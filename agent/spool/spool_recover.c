@@ -103,7 +103,7 @@ take_answer(mrd_spool *spool, const answer_record *record)
         if (!ent->done && ent->item.seq == record->seq && ent->item.session == record->session &&
             ent->item.epoch == record->epoch) {
             ent->recorded =
-                /* otherwise the answer was counted before */
+                /* an answer without events was counted before */
                 record->events > 0 ? (uint8_t) (record->stored + 1) : 0;
             mrd_spool_complete(spool, ent);
             break;
