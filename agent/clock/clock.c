@@ -464,7 +464,8 @@ mrd_clock_sync_step(mrd_clock_sync *sync, bool recording)
         sync->word_bound >= 0 && mrd_local_diff(now, sync->word_received) < MRD_WAIT_ESTIMATE_VALID;
     mrd_pace want = recording ? (sync->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
-                            /* estimate first, because a session may begin soon */
+                            /* without an estimate, probe at full pace, because a session may begin
+                             * soon */
                             : MRD_PACE_RUN;
 
     notice_sleep(sync);

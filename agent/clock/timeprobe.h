@@ -44,7 +44,8 @@ typedef struct {
     /* numbers of pairs, of sent packets without warm-up packets, of answers */
     uint64_t pairs, sent, answered;
     uint64_t lost; /* packets without an answer within a second */
-    /* packets that are not answers to this client: wrong tag, session, number */
+    /* received packets that do not answer this client, because their tag, session or number is
+     * wrong */
     uint64_t foreign;
     /* stamps that were taken from user space, because the kernel's was missing */
     uint64_t no_kernel_stamp;
@@ -54,7 +55,8 @@ typedef struct {
     uint64_t postponed;
     /* packets that the socket refused, because its buffer was full or there was no route */
     uint64_t unsent;
-    uint64_t overwritten; /* halves that were not taken in time */
+    /* finished halves that were overwritten because they were not taken in time */
+    uint64_t overwritten;
 } mrd_timeprobe_counts;
 
 typedef struct mrd_timeprobe mrd_timeprobe;
@@ -64,7 +66,7 @@ mrd_err mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe *
                            mrd_why *why);
 void mrd_timeprobe_close(mrd_timeprobe *probe); /* Does nothing for NULL. */
 int mrd_timeprobe_fd(const mrd_timeprobe *probe);
-/* Returns when to call step if nothing arrives, in mrd_local_now() time. */
+/* Returns when to call mrd_timeprobe_step if nothing arrives, in mrd_local_now() time. */
 mrd_local_ns mrd_timeprobe_deadline(const mrd_timeprobe *probe);
 void mrd_timeprobe_step(mrd_timeprobe *probe);
 /* Gets the next finished half, oldest first. Returns false if there is none. */

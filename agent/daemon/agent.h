@@ -31,7 +31,7 @@ typedef struct {
     /* a file is complete if it is unchanged for this time and no process has it open */
     mrd_dur_ns stable;
     int64_t artifact_max, files_max;
-    double cpu_limit; /* percent of one core, 0 means no limit */
+    double cpu_limit; /* maximum CPU use in percent of one core; 0 means no limit */
     int64_t metrics_port;
     char *metrics_address, *metrics_token_file;
     bool simulated;

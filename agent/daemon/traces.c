@@ -38,7 +38,7 @@ typedef struct {
     /* key in `known` for this file name; its value says what was read (mrd_read_end.events or
      * NOTHING) */
     uint64_t name;
-    bool grown; /* an earlier version of this name was passed */
+    bool grown; /* an earlier version of the file was passed to options.complete */
     uint32_t replaced;
     uint64_t takers[MRD_FILES_SESSIONS];
 } waiting;

@@ -13,7 +13,7 @@
 #include "base/conf/log.h"
 #include "base/obj.h"
 #include "trace/import/capture_names.h"
-#include "trace/model/catalog.h" /* MRD_NONE */
+#include "trace/model/catalog.h" /* for MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
 #define HASH_SLICE     (2u << 20)
@@ -22,7 +22,7 @@
 #endif
 #define CHUNK   MRD_FILES_CHUNK
 #define TRIES   20
-#define NOTICES 16 /* reads of inotify in one turn */
+#define NOTICES 16 /* maximum number of reads of inotify in one turn */
 
 /* ---- Names ---- */
 

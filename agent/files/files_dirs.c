@@ -563,7 +563,7 @@ leave_name(mrd_files *files, dir *d, const char *name)
             "one and those that follow are left out");
 }
 
-/* Passes on names that were requested while the thread may have used the directory. */
+/* Passes names to the directory that were requested while the thread may have used it. */
 void
 mrd_files_tell(mrd_files *files, dir *d)
 {

@@ -19,7 +19,7 @@
  * session waits for it. */
 typedef enum { SEEN, DONE, GIVEN_UP, REFUSED, EARLIER, IGNORED } file_state;
 
-typedef uint32_t session_set; /* bits are indexes into mrd_files.sessions */
+typedef uint32_t session_set; /* a set of sessions; bit i stands for mrd_files.sessions[i] */
 
 typedef struct {
     char *path;

@@ -4,7 +4,7 @@
 
 #include "agent/files/files_int.h"
 #include "trace/import/capture_names.h"
-#include "trace/model/catalog.h" /* MRD_NONE */
+#include "trace/model/catalog.h" /* for MRD_NONE */
 
 bool
 mrd_files_owner(const char *rel, mrd_str *ret_instance, int64_t *ret_pid)

@@ -19,7 +19,7 @@ typedef struct {
 struct mrd_publish {
     mrd_publish_options o;
     flight flights[MRD_LINK_WINDOW_MAX];
-    uint64_t cursor; /* items before this one were sent */
+    uint64_t cursor; /* spool items with smaller ids were sent */
     bool urgent;     /* a hello or heartbeat is in flight */
     bool hello_due, beat_due;
     bool unread; /* the last read of the spool failed */
@@ -94,7 +94,7 @@ not_read(mrd_publish *publish, flight *f, mrd_local_ns now, const mrd_why *why)
     *f = (flight){ 0 };
 }
 
-/* Returns false if the connection takes no more frames. */
+/* Sends one frame of the spool. Returns false if the connection takes no more frames. */
 static bool
 send_item(mrd_publish *publish, flight *f, mrd_local_ns now)
 {

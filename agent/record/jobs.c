@@ -332,7 +332,8 @@ change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
         asks_after_all(self, of, mrd_str_of(told->request), now);
 }
 
-/* The job has ended on this node when none of its files says that it continues. */
+/* Handles the end of a file. The job has ended on this node when none of its files says that it
+ * continues. */
 static void
 end_file(void *self, void *of, mrd_local_ns now)
 {
@@ -523,7 +524,7 @@ mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg)
         return;
     b->in_flight = false;
     if (msg == NULL)
-        return; /* the request is sent again when it is due */
+        return; /* the request could not be sent; it is sent again when it is due */
     if (msg->frame.type == MRD_FRAME_JOB_REPLY)
         on_reply(jobs, b, msg->u.job_reply, (tag & TAG_END) != 0);
     else if (msg->frame.type == MRD_FRAME_ACK &&

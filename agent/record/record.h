@@ -230,7 +230,8 @@ void mrd_record_dropped(mrd_record *record, const mrd_spool_item *item, mrd_drop
 /* Counts `n` trace files of the session that were read in part or not at all. `text` names the last
  * one and the reason. */
 void mrd_record_note_cut(mrd_record *record, uint64_t session, unsigned n, const char *text);
-/* Subtracts one from that count, because the rest of the file was read since. */
+/* Subtracts one from the count of mrd_record_note_cut, because the rest of the file was read
+ * since. */
 void mrd_record_withdraw_cut(mrd_record *record, uint64_t session);
 /* While `hold` is set, the session has files to send and does not reach the phase FLUSHED. */
 void mrd_record_hold_flush(mrd_record *record, uint64_t session, bool hold);

@@ -56,8 +56,8 @@ departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_
     return mrd_sat_abs(mrd_sat_sub(by, expected)) > mrd_sat_add(DEPARTURE, within);
 }
 
-/* Sets cross_base to the earliest reading since which the wall clock ran at a steady rate, within
- * the interval of readings. */
+/* Sets cross_base to the earliest reading since which the wall clock ran at a steady rate. Looks
+ * back at most MRD_WAIT_CROSS. */
 static void
 set_base(mrd_drain *drain)
 {

@@ -19,7 +19,7 @@ typedef enum { CONTROL, SETTINGS } what;
 static int
 place(const mrd_drain *drain, mrd_drain_process *process, what kind, const char **ret_file)
 {
-    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     mrd_ring_name name;
 
     if (pr->control[0] == '\0' && pr->rings != NULL &&

@@ -334,8 +334,8 @@ add_root(mrd_discover *discover, const char *pid)
     close(fd);
 }
 
-/* Returns in how many consecutive searches the process was in our namespace. *at moves along the
- * list. */
+/* Returns in how many consecutive searches the process was in our mount namespace. *at moves
+ * forward in the list, which is sorted by pid. */
 static unsigned
 looks_of(const pid_list *list, size_t *at, long pid)
 {

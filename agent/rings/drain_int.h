@@ -224,9 +224,8 @@ void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, con
 void mrd_drain_runtime_tell(mrd_drain *drain, proc *pr, uint64_t before,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_drain_runtime_tell_again(proc *pr);
-/* `needs` returns the mark of the oldest text with a pending event, `gaps` of the oldest text
- * that a gap in the numbers needs, or UINT64_MAX. *ret_before is the mark of the text before
- * that gap. */
+/* needs: returns the mark of the oldest text with a pending event; gaps: of the oldest text that a
+ * gap in the numbers needs. UINT64_MAX: none. *ret_before: mark of the text before that gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);

@@ -99,7 +99,7 @@ mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                                  const mrd_event *ev),
                     void *self)
 {
-    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     uint64_t first = UINT64_MAX, of_ring;
     bool any = false;
     look l;
@@ -136,7 +136,7 @@ mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at
                                  const mrd_event *ev),
                     void *self)
 {
-    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     look l = look_of(drain, pr, at);
 
     l.call = call;
@@ -175,7 +175,7 @@ size_t
 mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
               mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial)
 {
-    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     mrd_drain_ops_kept all = pr->ops;
 
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)

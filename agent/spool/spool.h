@@ -178,12 +178,13 @@ bool mrd_spool_done_before(mrd_spool *spool, uint64_t id);
 /* Returns how many frames of clock data of the session were dropped, refused or never accepted
  * since the directory was created. They hold no events, so no other count contains them. */
 uint64_t mrd_spool_clock_lost(const mrd_spool *spool, uint64_t session);
-/* Adds one to that count, for a frame that mrd_spool_add did not accept. */
+/* Adds one to the count of mrd_spool_clock_lost, for a frame that mrd_spool_add did not accept. */
 void mrd_spool_lose_clock(mrd_spool *spool, uint64_t session);
 /* Returns the number of the session's items in the queue; also their events if ret_events is not
  * NULL. */
 uint64_t mrd_spool_held(const mrd_spool *spool, uint64_t session, uint64_t *ret_events);
-/* Returns the reason of the last of `failures`; "" at first. Borrowed until the next failure. */
+/* Returns the reason of the last failure that mrd_spool_stats.failures counts; "" at first.
+ * Borrowed until the next failure. */
 const char *mrd_spool_failure(const mrd_spool *spool);
 void mrd_spool_get_stats(const mrd_spool *spool, mrd_spool_stats *ret_stats);
 

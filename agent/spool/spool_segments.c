@@ -44,7 +44,8 @@ why_short(const segment *seg, ssize_t wrote)
     return pwrite(seg->fd, "", 1, (off_t) seg->len + wrote) < 0 ? errno : ENOSPC;
 }
 
-/* Writes all records or none: if there is no room for all, the first ones are removed again. */
+/* Writes all records or none. If there is no room for all of them, those already written are
+ * removed again. */
 static mrd_err
 write_records(segment *seg, const record *records, size_t count)
 {
