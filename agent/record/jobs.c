@@ -524,7 +524,7 @@ mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg)
         return;
     b->in_flight = false;
     if (msg == NULL)
-        return; /* the request could not be sent; it is sent again when it is due */
+        return; /* there was no answer; the request is sent again when it is due */
     if (msg->frame.type == MRD_FRAME_JOB_REPLY)
         on_reply(jobs, b, msg->u.job_reply, (tag & TAG_END) != 0);
     else if (msg->frame.type == MRD_FRAME_ACK &&
