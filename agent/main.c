@@ -67,7 +67,8 @@ catch_signals(void)
     (void) sigaction(SIGTERM, &end, NULL);
     (void) sigaction(SIGINT, &end, NULL);
     (void) sigaction(SIGPIPE, &ignore, NULL);
-    (void) sigaction(SIGXFSZ, &ignore, NULL); /* a file size limit becomes an error of the write */
+    /* so that a write beyond a file size limit fails with an error instead of ending the process */
+    (void) sigaction(SIGXFSZ, &ignore, NULL);
 }
 
 static int
@@ -77,7 +78,8 @@ fail(const mrd_why *why)
     return 1;
 }
 
-/* MERIDIAN_LOG_LEVEL was the name until release 0.1. Returns true where it applies. */
+/* Until release 0.1 MERIDIAN_LOG_LEVEL was named MERIDIAN_LOG. If only the old name is set, copies
+ * its value to the new one and returns true. */
 static bool
 has_old_name(void)
 {
@@ -87,7 +89,7 @@ has_old_name(void)
            setenv("MERIDIAN_LOG_LEVEL", old, 1) == 0;
 }
 
-/* Metrics that other machines can reach need a token. */
+/* Refuses a metrics port that other machines can reach without a token. */
 static mrd_err
 metrics_check(const mrd_agent_options *agent_options, mrd_why *why)
 {
@@ -149,8 +151,9 @@ check(mrd_agent_options *agent_options, const mrd_node_identity *node)
     return 0;
 }
 
-/* The threads of the connection and of the vendor's library drop all capabilities. This thread
- * keeps the three that reading other users' rings and searching containers need. */
+/* Switches to the given user. The threads of the connection and of the vendor's library drop all
+ * capabilities. This thread keeps the three that reading other users' rings and searching
+ * containers need. */
 static mrd_err
 become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 {
@@ -160,7 +163,7 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
         err = mrd_user_become(
             user, MRD_RIGHT_LOOK_INTO | MRD_RIGHT_READ_OTHERS | MRD_RIGHT_UNLINK_OTHERS, why);
     mrd_drain_memory_goes_back();
-    mrd_secret_process(); /* a change of user may have undone it */
+    mrd_secret_process(); /* repeated, because a change of user may have undone it */
     return err;
 }
 
@@ -176,7 +179,7 @@ cut_off(const mrd_agent *agent)
     return !counts.connected;
 }
 
-/* Does not return if the transport's threads cannot be stopped. */
+/* Returns the exit code. Exits the process at once if the transport's threads cannot be stopped. */
 static int
 leave(int code)
 {
@@ -256,7 +259,8 @@ run(mrd_agent_options *agent_options, const mrd_node_identity *node)
                 "The transport library hangs and will not connect again, so this process ends and "
                 "has to be started again, as systemd and Kubernetes do: node=%s",
                 node->instance_id);
-    /* Recent events get a moment. The rest stays in the spool directory for the next start. */
+    /* Tries for a short time to send recent events. The rest stays in the spool directory for the
+     * next start. */
     (void) mrd_agent_drain(agent, agent_options->spool_dir == NULL ? MRD_WAIT_END_UNSPOOLED
                                                                    : MRD_WAIT_END_SPOOLED);
     mrd_log(MRD_LOG_INFO, "AGT-END", "The agent ends: node=%s", node->instance_id);
@@ -285,7 +289,8 @@ main(int argc, char **argv)
 
     mrd_version_set_commit(MRD_COMMIT);
     (void) umask(077);
-    mrd_secret_process(); /* keeps tokens and other users' events out of core files */
+    /* disables core files, which would contain tokens and other users' events */
+    mrd_secret_process();
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
         return mrd_manual_end("meridian-agent", 0);
     for (int i = 1; i < argc; i++) {

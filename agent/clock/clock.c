@@ -15,15 +15,16 @@
 #include "proto/clock_reading.h"
 #include "timesync/epoch.h"
 
-#define DRIFT_PART     10000  /* 100 ppm */
-#define RATE_MAX       500000 /* ppb, the limit for a plausible clock */
-#define RATE_BEND      5000   /* ppb/s, how fast the rate may change */
+#define DRIFT_PART     10000  /* 1/DRIFT_PART is the maximum rate error of a clock, 100 ppm */
+#define RATE_MAX       500000 /* maximum rate error of a plausible clock, in ppb */
+#define RATE_BEND      5000   /* how fast the rate of a clock may change, in ppb per second */
 #define WORD_BOUND_MAX MRD_TIME_MAX
 #define FRAME_LEN      16384
 #define BREAKS         16
 #define READINGS       4
-#define SILENT         8           /* packets in a row without an answer: UDP is blocked */
-#define BEAT_K         0x80000000u /* heartbeats as probes: k starts here */
+/* after this many packets in a row without an answer UDP counts as blocked */
+#define SILENT 8
+#define BEAT_K 0x80000000u /* first probe number k of heartbeats that serve as probes */
 
 struct mrd_clock_sync {
     mrd_clock_sync_options o;
@@ -31,13 +32,13 @@ struct mrd_clock_sync {
     uint64_t agent;
     uint32_t epoch;
     mrd_timeprobe *probe;
-    uint64_t answered, failed; /* of UDP at its last answer */
-    mrd_linkprobe *link;       /* NULL: not needed */
+    uint64_t answered, failed; /* counters of the UDP client at its last answer */
+    mrd_linkprobe *link;       /* NULL means that the connection is not needed */
     mrd_local_ns link_tried, link_received;
     uint64_t link_answered;
     uint32_t beats;
-    unsigned source; /* of the last probe, mrd_stamp_source */
-    uint64_t probes; /* over other transports than UDP */
+    unsigned source; /* a mrd_stamp_source, of the last probe */
+    uint64_t probes; /* number of answered probes over other transports than UDP */
     uint16_t port;
     uint8_t key[MRD_PROBE_KEY_LEN];
     mrd_pace pace;
@@ -46,32 +47,34 @@ struct mrd_clock_sync {
     mrd_local_ns sent_since;
     mrd_epoch_watch watch;
     uint64_t session_boot;
-    char reference[64]; /* the aggregator's timeline */
+    char reference[64]; /* name of the aggregator's timeline */
     mrd_local_ns watched_at;
     Mrd__ClockBreak breaks[BREAKS], *break_list[BREAKS];
     size_t n_breaks;
     mrd_hostclock *own;
-    mrd_local_ns read_at; /* next reading */
+    mrd_local_ns read_at; /* when the node's own clocks are read next */
     mrd_clock_reading readings[READINGS];
     Mrd__ClockReading *reading_list[READINGS];
     size_t n_readings;
-    /* By heartbeats. */
+    /* Estimate from heartbeats. */
     bool have_session_offset;
     mrd_dur_ns session_offset, beat_offset, beat_bound;
     mrd_local_ns beat_at;
     mrd_local_ns answered_at;
     mrd_peer_ns answer_raw;
-    /* By the aggregator. */
+    /* Estimate that the aggregator sent. */
     mrd_dur_ns word_offset, word_bound;
-    int64_t word_rate, word_drift;       /* ns, ns, ppb, ppb; drift 0 means unknown */
-    mrd_local_ns word_at, word_received; /* local time of its validity; when it arrived */
+    /* rate of the clock and its error, in ppb; drift 0 means unknown */
+    int64_t word_rate, word_drift;
+    /* local time for which the estimate holds; when it arrived */
+    mrd_local_ns word_at, word_received;
     char state[24], method[16];
-    /* Suspended machines. */
-    mrd_dur_ns asleep, lost; /* up to now; the last time */
-    mrd_local_ns woke_at;    /* when that was detected. 0 means never suspended */
+    /* State about suspends of this machine. */
+    mrd_dur_ns asleep, lost; /* total time in suspends up to now; length of the last one */
+    mrd_local_ns woke_at;    /* when the last suspend was detected; 0 means never suspended */
 };
 
-/* Returns "" if the address has no host for clock probes. */
+/* Gets the host of the address; "" if it has none for clock probes. */
 static void
 host_of(const char *address, char host[256])
 {
@@ -82,8 +85,8 @@ host_of(const char *address, char host[256])
         (void) mrd_url_host(&url, host, 256);
 }
 
-/* Numbers of another client begin at 0 again, so each client has an epoch of its own, which the
- * next process does not use either. */
+/* Starts a new epoch of probe numbers. The numbers of a new client begin at 0 again, so each client
+ * has an epoch of its own, which the next process does not use either. */
 static void
 next_epoch(mrd_clock_sync *sync)
 {
@@ -110,7 +113,8 @@ mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_
     next_epoch(sync);
     sync->beat_bound = sync->word_bound = -1;
     sync->asleep = mrd_asleep_now();
-    if (sync->asleep > MRD_EPOCH_SUSPEND_MIN) /* its time is unknown, but earlier */
+    /* the machine was suspended before this process began; the exact time is unknown */
+    if (sync->asleep > MRD_EPOCH_SUSPEND_MIN)
         sync->woke_at = mrd_local_now();
     *ret_clock = sync;
     return MRD_OK;
@@ -143,7 +147,7 @@ open_probe(mrd_clock_sync *sync)
         (sync->o.transport != MRD_PROBES_AUTO && sync->o.transport != MRD_PROBES_UDP))
         return;
     memcpy(options.key, sync->key, sizeof(options.key));
-    /* On errors the other transports remain. */
+    /* An error is ignored, because the other transports remain. */
     if (mrd_timeprobe_open(&options, &sync->probe, NULL) != MRD_OK)
         sync->probe = NULL;
     sync->pace = MRD_PACE_RUN;
@@ -160,12 +164,13 @@ mrd_clock_sync_welcome(mrd_clock_sync *sync, const Mrd__Welcome *welcome)
     sync->session_boot = mrd_hash64(welcome->boot_id, strlen(welcome->boot_id), 0);
     if (strncmp(sync->reference, welcome->boot_id, sizeof(sync->reference) - 1) != 0)
         sync->joined.len = 0,
-        sync->answered_at = (mrd_local_ns){ 0 }; /* answers of another clock */
+        sync->answered_at = (mrd_local_ns){ 0 }; /* earlier answers were of another clock */
     snprintf(sync->reference, sizeof(sync->reference), "%.63s", welcome->boot_id);
     sync->session_offset =
         mrd_time_sane(welcome->session_offset_ns) ? welcome->session_offset_ns : 0;
     sync->have_session_offset = sync->session_offset != 0;
-    sync->beat_bound = sync->word_bound = -1; /* it may be another aggregator */
+    /* the estimate is discarded, because this may be another aggregator */
+    sync->beat_bound = sync->word_bound = -1;
     sync->state[0] = '\0';
     mrd_linkprobe_close(sync->link);
     sync->link = NULL;
@@ -207,8 +212,8 @@ slept(const mrd_clock_sync *sync)
     return mrd_asleep_now() - sync->asleep > MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* This clock stood still during a suspend while the others continued. Discards the estimate and the
- * pending probes. */
+/* Detects a suspend of the machine. This clock stood still during the suspend while the others
+ * continued. So the estimate and the pending probes are discarded. */
 static void
 notice_sleep(mrd_clock_sync *sync)
 {
@@ -225,7 +230,8 @@ notice_sleep(mrd_clock_sync *sync)
     sync->state[0] = '\0';
 }
 
-/* If nothing else answers, the four stamps of a heartbeat serve as a probe, although a loose one. */
+/* If nothing else answers, the four stamps of a heartbeat serve as a probe, although a loose
+ * one. */
 static void
 beat_probe(mrd_clock_sync *sync, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
@@ -267,7 +273,8 @@ mrd_clock_sync_ack(mrd_clock_sync *sync, mrd_local_ns sent, const Mrd__Ack *ack,
                    mrd_local_ns received)
 {
     int64_t round = mrd_sat_sub(received.ns, sent.ns), theirs;
-    int64_t bound = round / 2 + round / DRIFT_PART + 1; /* the clocks drifted apart meanwhile */
+    /* the clocks may have drifted apart during the round trip */
+    int64_t bound = round / 2 + round / DRIFT_PART + 1;
 
     notice_sleep(sync);
     if (mrd_local_before(sent, sync->woke_at))
@@ -312,7 +319,8 @@ watch(mrd_clock_sync *sync, mrd_local_ns now)
     mrd_epoch_break epoch_break;
     struct timespec ts;
 
-    /* Returns true if `now` certainly lies before the next suspend and after the last one. */
+    /* A suspend between two readings would distort them, so nothing is done if one was just
+     * detected. */
     if ((sync->watched_at.ns != 0 &&
          mrd_local_diff(now, sync->watched_at) < MRD_WAIT_SUSPEND_LOOK) ||
         slept(sync))
@@ -337,7 +345,8 @@ watch(mrd_clock_sync *sync, mrd_local_ns now)
 
 /* ---- The node's own clocks ---- */
 
-/* Also reads when a recording begins, so that every session has at least one reading. */
+/* Reads the node's own clocks periodically, and when a recording begins, so that every session has
+ * at least one reading. */
 static void
 read_own(mrd_clock_sync *sync, mrd_local_ns now, bool recording)
 {
@@ -380,7 +389,8 @@ step_udp(mrd_clock_sync *sync, mrd_pace pace, mrd_local_ns now)
             sync->source = half.source1 < half.source4 ? half.source1 : half.source4;
         if (sync->sent.len == 0 && sync->joined.len == 0)
             sync->sent_since = now;
-        if (sync->sent.len < 8 * FRAME_LEN) /* not taken in time: drops the newest */
+        /* if the data was not taken in time, the newest probes are dropped */
+        if (sync->sent.len < 8 * FRAME_LEN)
             mrd_probe_sent_encode(&half, &sync->sent);
     }
 }
@@ -454,7 +464,9 @@ mrd_clock_sync_step(mrd_clock_sync *sync, bool recording)
         sync->word_bound >= 0 && mrd_local_diff(now, sync->word_received) < MRD_WAIT_ESTIMATE_VALID;
     mrd_pace want = recording ? (sync->faster ? MRD_PACE_FAST : MRD_PACE_RUN)
                     : known   ? MRD_PACE_IDLE
-                              : MRD_PACE_RUN; /* a session may begin soon */
+                            /* without an estimate, probe at full pace, because a session may begin
+                             * soon */
+                            : MRD_PACE_RUN;
 
     notice_sleep(sync);
     now = mrd_local_now();
@@ -505,13 +517,15 @@ mrd_clock_sync_take(mrd_clock_sync *sync, bool force, Mrd__ClockData *to)
         sync->break_list[i] = &sync->breaks[i];
     to->breaks = sync->break_list;
     to->n_breaks = sync->n_breaks;
-    sync->sent.len = sync->joined.len = 0; /* the bytes stay valid until the next step */
+    /* only the length is reset: the bytes stay valid until the next step */
+    sync->sent.len = sync->joined.len = 0;
     sync->n_breaks = sync->n_readings = 0;
     return true;
 }
 
-/* Gets the aggregator's offset `age` later (or earlier), and the growth of its bound. A rate that
- * is no better known than any clock's is ignored, because a rate from few probes can be far worse. */
+/* Gets the aggregator's offset `age` later (or earlier), and the growth of its bound. A rate
+ * that is no better known than any clock's is ignored, because a rate from few probes can be far
+ * worse. */
 static void
 word_moved(const mrd_clock_sync *sync, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {
@@ -545,7 +559,7 @@ mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns at, mrd_clock_sync_vi
     if (sync->probe != NULL)
         view.probes += mrd_timeprobe_counters(sync->probe).answered;
     if (slept(sync)) {
-        view.known = false; /* until the next turn */
+        view.known = false; /* unknown until the next turn has handled the suspend */
     } else if (sync->word_bound >= 0 &&
                mrd_local_diff(mrd_local_now(), sync->word_received) < MRD_WAIT_ESTIMATE_VALID) {
         int64_t by, growth;
@@ -562,7 +576,7 @@ mrd_clock_sync_at(const mrd_clock_sync *sync, mrd_local_ns at, mrd_clock_sync_vi
                                     mrd_sat_abs(mrd_sat_sub(at.ns, sync->beat_at.ns)) / DRIFT_PART);
         snprintf(view.method, sizeof(view.method), "heartbeat");
     }
-    /* it stood still for this long, according to the system */
+    /* the bound is unknown for times before the last suspend */
     if (mrd_local_before(at, sync->woke_at))
         view.bound_ns = -1;
     *ret_view = view;

@@ -8,14 +8,14 @@
 #include "base/conf/agent_waits.h"
 #include "proto/wire.h"
 
-#define DONE 256 /* a power of two */
+#define DONE 256 /* maximum number of finished probes waiting to be taken; a power of two */
 
 struct mrd_linkprobe {
     mrd_transport *transport;
     mrd_probe_pace pace;
     uint64_t agent;
     char timeline[64];
-    uint32_t agent_epoch, k; /* of the current or the next request */
+    uint32_t agent_epoch, k; /* epoch and probe number k of the current or the next request */
     bool up, flying;
     mrd_local_ns looked;
     int64_t a1;
@@ -68,7 +68,7 @@ send_request(mrd_linkprobe *probe)
                                  (mrd_bytes){ probe->frame.p, probe->frame.len }) == MRD_OK;
 }
 
-/* Ends the pair, answered or not. */
+/* Ends the current pair, answered or not, and plans the next one. */
 static void
 next_pair(mrd_linkprobe *probe, mrd_local_ns now)
 {
@@ -126,7 +126,8 @@ take_event(mrd_linkprobe *probe, const mrd_link_event *ev)
     probe->flying = false;
     if (ev->kind == MRD_LINK_REPLY)
         take_reply(probe, ev);
-    if (ev->kind == MRD_LINK_REPLY && first) { /* the second rides warm */
+    /* the second request of the pair uses the path that the first one woke */
+    if (ev->kind == MRD_LINK_REPLY && first) {
         probe->k++;
         send_request(probe);
     }
@@ -134,8 +135,8 @@ take_event(mrd_linkprobe *probe, const mrd_link_event *ev)
         next_pair(probe, mrd_local_now());
 }
 
-/* A renewed certificate applies to this connection as well. The agent's own check reports
- * unreadable files. */
+/* Uses a renewed certificate for this connection as well. The agent's own check of the files
+ * reports unreadable ones. */
 static void
 look_at_files(mrd_linkprobe *probe, mrd_local_ns now)
 {

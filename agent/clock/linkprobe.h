@@ -1,6 +1,6 @@
 /*
- * agent/clock/linkprobe.h - time probes over a separate connection to the aggregator's data port, for
- * networks that block UDP. The aggregator answers on it without a hello, and it carries nothing
+ * agent/clock/linkprobe.h - time probes over a separate connection to the aggregator's data port,
+ * for networks that block UDP. The aggregator answers on it without a hello, and it carries nothing
  * else.
  *
  * Pairs work as over UDP: the first request wakes the path, the second is sent when the first
@@ -19,11 +19,12 @@
 
 typedef struct mrd_linkprobe mrd_linkprobe;
 
-/* Takes ownership of the connection, also on failure. agent_epoch as in mrd_timeprobe_options.
- * `timeline` is Welcome.boot_id, copied, at most 63 bytes. NULL if out of memory. */
+/* Opens a probe client on the connection. Takes ownership of the connection, also on failure.
+ * agent_epoch as in mrd_timeprobe_options. `timeline` is Welcome.boot_id, copied, at most 63 bytes.
+ * NULL if out of memory. */
 mrd_linkprobe *mrd_linkprobe_open(mrd_transport *transport, uint64_t agent, uint32_t agent_epoch,
                                   const char *timeline);
-void mrd_linkprobe_close(mrd_linkprobe *probe); /* NULL is fine */
+void mrd_linkprobe_close(mrd_linkprobe *probe); /* Does nothing for NULL. */
 void mrd_linkprobe_step(mrd_linkprobe *probe);
 /* Gets the next complete probe, oldest first. Returns false if there is none. */
 bool mrd_linkprobe_take(mrd_linkprobe *probe, mrd_probe *ret_probe);
@@ -32,6 +33,7 @@ void mrd_linkprobe_pace(mrd_linkprobe *probe, mrd_pace pace);
 uint64_t mrd_linkprobe_answered(const mrd_linkprobe *probe);
 int mrd_linkprobe_fd(const mrd_linkprobe *probe);
 mrd_local_ns
-mrd_linkprobe_next_ns(const mrd_linkprobe *probe); /* when to call step if nothing arrives */
+/* Returns when to call step if nothing arrives. */
+mrd_linkprobe_next_ns(const mrd_linkprobe *probe);
 
 #endif

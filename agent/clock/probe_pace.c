@@ -3,7 +3,7 @@
 #include "base/conf/agent_waits.h"
 #include "base/hash.h"
 
-/* xorshift64*: only to spread probes in time */
+/* Returns a random number (xorshift64*), which only spreads probes in time. */
 static double
 random_between(mrd_probe_pace *pace, double a, double b)
 {

@@ -1,6 +1,7 @@
 /*
- * agent/clock/probe_pace.h - decides when the next pair of probes is sent: bursts, and random intervals,
- * so that agents never synchronize with each other or with training steps. For the probe clients.
+ * agent/clock/probe_pace.h - decides when the next pair of probes is sent: bursts, and random
+ * intervals, so that agents never synchronize with each other or with training steps. For the probe
+ * clients.
  *
  *   burst     16 pairs, 2 to 10 ms apart
  *   pace      IDLE is a tenth of RUN. FAST is four times RUN for at most 60 s, then RUN until
@@ -22,10 +23,10 @@ typedef enum { MRD_PACE_STOP, MRD_PACE_IDLE, MRD_PACE_RUN, MRD_PACE_FAST } mrd_p
 
 typedef struct {
     mrd_pace pace;
-    double pairs_per_s; /* of RUN */
-    int burst;          /* pairs of it still to go */
-    bool half;          /* the next or the previous pair is held out */
-    bool spent;         /* FAST was used up */
+    double pairs_per_s; /* average number of pairs per second at RUN */
+    int burst;          /* pairs of the current burst that are still to be sent */
+    bool half;          /* the next or the previous pair is held out, so the interval is halved */
+    bool spent;         /* the 60 s of FAST are over */
     mrd_local_ns next, fast_until;
     uint64_t random;
 } mrd_probe_pace;
@@ -36,9 +37,9 @@ void mrd_probe_pace_burst(mrd_probe_pace *pace, mrd_local_ns now);
 void mrd_probe_pace_set(mrd_probe_pace *probe_pace, mrd_pace pace, mrd_local_ns now);
 /* Returns true if a pair should be sent now. Ends FAST in time. */
 bool mrd_probe_pace_due(mrd_probe_pace *pace, mrd_local_ns now);
-/* Delays the pair a little. */
+/* Delays a pair that waits for a better moment a little. */
 void mrd_probe_pace_again(mrd_probe_pace *pace, mrd_local_ns now);
-/* A pair was sent or dropped. Plans the next one, which will be `id`. */
+/* Call it when a pair was sent or dropped. Plans the next pair, which has the number `id`. */
 void mrd_probe_pace_next(mrd_probe_pace *pace, mrd_probe_id id, mrd_local_ns now);
 
 #endif

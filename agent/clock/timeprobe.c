@@ -6,28 +6,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLIGHT  128  /* pairs in flight; a power of two */
-#define DONE    1024 /* finished halves waiting to be taken; a power of two */
-#define WARMUPS 2    /* ahead of each pair */
+#define FLIGHT  128  /* maximum number of pairs in flight; a power of two */
+#define DONE    1024 /* maximum number of finished halves waiting to be taken; a power of two */
+#define WARMUPS 2    /* number of warm-up packets before each pair */
 #define TRIES   4    /* a pair is sent after its fourth warm-up packets at the latest */
 #define SENDS   32   /* number of remembered send times of warm-up packets */
-/* between warm-up packets, before the pair, and inside it; too short for a timer */
+/* pause between warm-up packets, before the pair, and inside it; too short for a timer */
 #define GAP     (8 * MRD_US)
-#define NUMBERS 512 /* pending transmit stamps; a power of two */
-/* for a warm-up packet's transmit stamp, because no pair begins there */
+#define NUMBERS 512 /* maximum number of pending transmit stamps; a power of two */
+/* stands for k at the transmit stamp of a warm-up packet, which begins no pair */
 #define NO_K UINT32_MAX
 
 typedef struct {
     bool sent, answered, again;
     mrd_local_ns before, after;      /* RAW from user space: before sending, after receiving */
-    mrd_wall_ns sent_wall, got_wall; /* kernel stamps, 0 none */
+    mrd_wall_ns sent_wall, got_wall; /* kernel stamps; 0 means none */
 } half;
 
 typedef struct {
     bool used;
-    uint32_t k; /* of the first packet */
+    uint32_t k; /* probe number of the first packet */
     mrd_local_ns deadline;
-    mrd_xread x, after; /* before sending, immediately after the last answer */
+    mrd_xread x, after; /* both clocks, read before sending and immediately after the last answer */
     bool answered;
     half half[2];
 } pair;
@@ -40,10 +40,10 @@ struct mrd_timeprobe {
     uint32_t k, number;
     pair flight[FLIGHT];
     size_t flying;
-    int tries;           /* of the next pair */
+    int tries;           /* number of attempts to send the next pair */
     int64_t took[SENDS]; /* time for sending the last warm-up packet of each try */
     size_t took_count;
-    uint32_t number_k[NUMBERS]; /* k of the packet with this transmit number */
+    uint32_t number_k[NUMBERS]; /* probe number k of the packet with this transmit number */
     mrd_probe_sent done[DONE];
     size_t done_head, done_tail;
 };
@@ -58,7 +58,7 @@ mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_pro
     if (probe == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "probe client");
     probe->options = *options;
-    probe->options.host = NULL; /* used only during open, and borrowed */
+    probe->options.host = NULL; /* it is borrowed and used only during open */
     mrd_probe_pace_init(&probe->pace, options->pairs_per_s);
     if ((err = mrd_udp_open(options->host, options->port, false, &probe->fd, why)) != MRD_OK) {
         free(probe);
@@ -200,7 +200,8 @@ finish_pair(mrd_timeprobe *probe, pair *q)
     probe->flying--;
 }
 
-/* Transmit stamps arrive before the answers that follow them, so there is nothing else to wait for. */
+/* Returns true if the pair is complete. Transmit stamps arrive before the answers that follow them,
+ * so there is nothing else to wait for. */
 static bool
 complete(const pair *q)
 {
@@ -343,7 +344,7 @@ take_answers(mrd_timeprobe *probe)
 
         err = mrd_probe_packet_decode(data, &packet);
         if (err == MRD_OK && packet.kind == MRD_PROBE_WARMUP)
-            continue; /* the kernel could not drop it */
+            continue; /* the kernel could not discard the error */
         if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
             packet.session != probe->options.session || packet.agent != probe->options.agent ||
             packet.agent_epoch != probe->options.agent_epoch ||
@@ -365,7 +366,7 @@ take_answers(mrd_timeprobe *probe)
         if (complete(q))
             finish_pair(probe, q);
     }
-    (void) err; /* MRD_NET is an ICMP error of an earlier packet; its probe counts as lost */
+    (void) err; /* MRD_NET is an ICMP error of an earlier packet, whose probe counts as lost */
 }
 
 static void

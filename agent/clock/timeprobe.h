@@ -1,6 +1,6 @@
 /*
- * agent/clock/timeprobe.h - the probe client: sends probes to the aggregator in pairs of packets after
- * two warm-up packets, and collects this node's half of each probe
+ * agent/clock/timeprobe.h - the probe client: sends probes to the aggregator in pairs of packets
+ * after two warm-up packets, and collects this node's half of each probe
  *
  *   use      open when the control channel has provided session, key and address. Poll
  *            mrd_timeprobe_fd (POLLIN; POLLERR is implied) and wake up at mrd_timeprobe_deadline,
@@ -31,27 +31,32 @@ typedef struct {
     const char *host;
     uint16_t port;
     uint64_t session, agent;
-    uint32_t agent_epoch; /* counts starts of the agent; k begins at 0 in each */
+    uint32_t agent_epoch; /* epoch of the probe numbers k, which begin at 0 in each epoch */
     uint8_t key[MRD_PROBE_KEY_LEN];
-    int64_t (*bend)(void *self, int64_t raw); /* NULL: the real clock */
+    /* converts a RAW time to a simulated clock; NULL uses the real clock */
+    int64_t (*bend)(void *self, int64_t raw);
     void *bend_self;
-    double pairs_per_s; /* of MRD_PACE_RUN. 0 means 1 */
-    bool user_stamps;   /* for tests: as if the kernel gave no stamps */
+    double pairs_per_s; /* pairs per second at MRD_PACE_RUN; 0 means 1 */
+    bool user_stamps;   /* for tests: stamps of the kernel are ignored */
 } mrd_timeprobe_options;
 
 typedef struct {
-    uint64_t pairs, sent, answered; /* sent: without the warm-up packets */
-    uint64_t lost;                  /* no answer within a second */
-    /* packets that are not answers to this client: wrong tag, session, number */
+    /* numbers of pairs, of sent packets without warm-up packets, of answers */
+    uint64_t pairs, sent, answered;
+    uint64_t lost; /* packets without an answer within a second */
+    /* received packets that do not answer this client, because their tag, session or number is
+     * wrong */
     uint64_t foreign;
-    uint64_t no_kernel_stamp; /* stamps taken from user space */
+    /* stamps that were taken from user space, because the kernel's was missing */
+    uint64_t no_kernel_stamp;
     /* probes that are void because the wall clock moved by more than 1 us inside */
     uint64_t stepped;
-    uint64_t
-        /* pairs that did not follow their warm-up packets, because the processor was slow */
-        postponed;
-    uint64_t unsent;      /* the socket refused: buffer full or no route */
-    uint64_t overwritten; /* halves that were not taken in time */
+    /* pairs that were delayed after their warm-up packets, because the processor was slow */
+    uint64_t postponed;
+    /* packets that the socket refused, because its buffer was full or there was no route */
+    uint64_t unsent;
+    /* finished halves that were overwritten because they were not taken in time */
+    uint64_t overwritten;
 } mrd_timeprobe_counts;
 
 typedef struct mrd_timeprobe mrd_timeprobe;
@@ -59,9 +64,9 @@ typedef struct mrd_timeprobe mrd_timeprobe;
 /* Opens the socket and starts a burst at MRD_PACE_RUN. Errors: errors of mrd_udp_open, NOMEM. */
 mrd_err mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_probe,
                            mrd_why *why);
-void mrd_timeprobe_close(mrd_timeprobe *probe); /* NULL is fine */
+void mrd_timeprobe_close(mrd_timeprobe *probe); /* Does nothing for NULL. */
 int mrd_timeprobe_fd(const mrd_timeprobe *probe);
-/* Returns when to call step if nothing arrives, in mrd_local_now() time. */
+/* Returns when to call mrd_timeprobe_step if nothing arrives, in mrd_local_now() time. */
 mrd_local_ns mrd_timeprobe_deadline(const mrd_timeprobe *probe);
 void mrd_timeprobe_step(mrd_timeprobe *probe);
 /* Gets the next finished half, oldest first. Returns false if there is none. */

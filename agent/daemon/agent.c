@@ -1,5 +1,5 @@
-/* agent/daemon/agent.c - the loop: collectors (agent/daemon/collector.h) on one side, spool and aggregator on the
- * other. */
+/* agent/daemon/agent.c - the loop: collectors (agent/daemon/collector.h) on one side, spool and
+ * aggregator on the other. */
 #include "agent/daemon/agent.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #include "base/sys/file.h"
 #include "base/sys/secret.h"
 
-#define SCRIPT_MAX 65536 /* of --advanced.fake-counters */
+#define SCRIPT_MAX 65536 /* maximum length of the script in --advanced.fake-counters */
 
 /* ---- Callbacks of the parts ---- */
 
@@ -116,9 +116,9 @@ cpu_seconds(void)
     return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
 }
 
-/* With a CPU limit: pauses after turns, so that the share of all turns stays below the limit. A
- * pause is at most 50 ms, because heartbeats must continue. During longer pauses turns skip the
- * rings. */
+/* With a CPU limit, pauses after turns, so that the share of all turns stays below the limit. A
+ * pause is at most 50 ms, because heartbeats must continue. If more pause is needed, turns skip the
+ * rings meanwhile. */
 static void
 cap_cpu(mrd_agent *agent, double used)
 {
@@ -308,7 +308,7 @@ open_parts(mrd_agent *agent, mrd_why *why)
     return mrd_agent_open_metrics(agent, why);
 }
 
-/* Resumes the sessions that a predecessor saved. */
+/* Begins the collection for sessions that a previous agent saved. */
 static void
 resume_sessions(mrd_agent *agent)
 {
@@ -383,8 +383,8 @@ mrd_agent_close(mrd_agent *agent)
 {
     if (agent == NULL)
         return;
-    /* Closes the connection first, so that no message arrives any more. Then the reverse order of
-     * opening. */
+    /* The connection is closed first, so that no message arrives any more. The rest is closed in
+     * the reverse order of opening. */
     if (agent->transport != NULL)
         agent->transport->close(agent->transport);
     mrd_enrol_close(agent->enrol);

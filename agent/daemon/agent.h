@@ -21,18 +21,17 @@ typedef struct {
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
     char *spool_dir, *job_dir, *pod_dir;
     int64_t spool_bytes, recorder_bytes, ring_bytes;
-    int clock_probes; /* mrd_probes_transport */
+    int clock_probes; /* a mrd_probes_transport */
     mrd_dur_ns flush;
     bool containers, imds;
     mrd_strlist counters; /* patterns of hw counters to sample */
     mrd_dur_ns sample_period, process_period;
-    mrd_strlist watch;  /* capture directories */
+    mrd_strlist watch;  /* paths of capture directories to watch */
     bool watch_inspect; /* also watch the NEURON_RT_INSPECT_OUTPUT_DIR of processes */
-    mrd_dur_ns
-        /* a file that is unchanged for this long, and that no process has open, is complete */
-        stable;
+    /* a file is complete if it is unchanged for this time and no process has it open */
+    mrd_dur_ns stable;
     int64_t artifact_max, files_max;
-    double cpu_limit; /* percent of one core, 0 means no limit */
+    double cpu_limit; /* maximum CPU use in percent of one core; 0 means no limit */
     int64_t metrics_port;
     char *metrics_address, *metrics_token_file;
     bool simulated;
@@ -57,14 +56,15 @@ mrd_err mrd_agent_link_options(mrd_agent_options *options, mrd_link_options *ret
 
 typedef struct mrd_agent mrd_agent;
 
-/* Takes ownership of the transport, also on failure. NULL runs without an aggregator: the spool
- * fills up, then its oldest frames are dropped and counted. Errors: errors of its parts. */
+/* Opens the agent. Takes ownership of the transport, also on failure. A NULL transport runs the
+ * agent without an aggregator: the spool fills up, then its oldest frames are dropped and counted.
+ * Errors: the errors of the modules that the agent opens. */
 mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
                        mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
 /* Runs one turn. Waits at most timeout_ms if there is nothing to do. */
 void mrd_agent_step(mrd_agent *agent, int timeout_ms);
-/* For a loop that runs many agents: when the next step is due (RAW), and the descriptors that
- * request an earlier step. Both may change with every step. */
+/* For a loop that runs many agents: returns when the next step is due (RAW), and the descriptors
+ * that request an earlier step. Both may change with every step. */
 #define MRD_AGENT_FDS 16
 mrd_local_ns mrd_agent_next_ns(const mrd_agent *agent);
 size_t mrd_agent_fds(const mrd_agent *agent, int ret_fds[MRD_AGENT_FDS]);
@@ -72,9 +72,9 @@ size_t mrd_agent_fds(const mrd_agent *agent, int ret_fds[MRD_AGENT_FDS]);
  * everything was acknowledged. */
 bool mrd_agent_drain(mrd_agent *agent, mrd_dur_ns patience);
 void mrd_agent_close(mrd_agent *agent);
-/* Reads certificate, key, authorities and token again from their files. Connections stay. The agent
- * also does so by itself when a file changes. A file that cannot be read keeps its old state, which
- * is logged. */
+/* Reads certificate, key, authorities and token again from their files. Connections stay open. The
+ * agent also does this by itself when a file changes. A file that cannot be read keeps its old
+ * state, which is logged. */
 void mrd_agent_reload(mrd_agent *agent);
 
 typedef struct {
@@ -86,20 +86,21 @@ typedef struct {
     uint64_t bytes_sent;
     uint64_t triggers_seen;
     uint64_t artifacts, artifacts_sent, artifact_bytes, artifacts_failed, files_beyond;
-    uint64_t files_refused, files_ignored, files_elsewhere; /* in the current capture directories */
+    /* numbers of files that were not taken, in the current capture directories */
+    uint64_t files_refused, files_ignored, files_elsewhere;
     uint64_t traces, trace_events, traces_failed;
     uint64_t samples, sample_errors;
     bool connected;            /* the aggregator answered the hello */
-    mrd_dur_ns clock_bound_ns; /* of the start times, -1 if unknown */
+    mrd_dur_ns clock_bound_ns; /* maximum error of the sessions' start times, -1 if unknown */
 } mrd_agent_counts;
 
-/* begun = delivered + dropped + held, exact between two steps. Events that were in the spool when
- * the agent started count as begun. */
+/* Gets the agent's counts. begun = delivered + dropped + held, exact between two steps. Events that
+ * were in the spool when the agent started count as begun. */
 void mrd_agent_counters(const mrd_agent *agent, mrd_agent_counts *ret_counts);
 /* Writes Prometheus text 0.0.4, or OpenMetrics. */
 void mrd_agent_metrics(const mrd_agent *agent, bool open, mrd_buf *to);
-/* Handles a control message without an aggregator (tests, `meridian inspect`), in the same way as a
- * survey. */
+/* Handles a control message that did not come from an aggregator (for tests and `meridian
+ * inspect`), in the same way as a survey. */
 void mrd_agent_control(mrd_agent *agent, const Mrd__Control *control, Mrd__ControlReply *ret_reply,
                        char message[MRD_WHY_MAX]);
 mrd_record *mrd_agent_borrow_record(const mrd_agent *agent);

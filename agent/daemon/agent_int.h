@@ -21,19 +21,19 @@
 #include "agent/rings/runtime_features.h"
 #include "pki/cert_times.h"
 
-#define MRD_TAG_JOB   (1ull << 47) /* agent/record/jobs.h */
-#define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session; its answer is ignored */
+#define MRD_TAG_JOB   (1ull << 47) /* bit of the tags of job requests, see agent/record/jobs.h */
+#define MRD_TAG_CLOCK (1ull << 48) /* tag of clock data outside a session; the answer is ignored */
 
 /* The counters of one session. */
 typedef struct {
-    uint64_t session; /* 0: free */
+    uint64_t session; /* 0 means that the slot is free */
     mrd_sample *sample;
     mrd_agent *agent;
 } mrd_session_counters;
 
 /* The watch of one flight recorder for slow steps and collectives (collect_triggers.c). */
 typedef struct {
-    uint64_t session; /* 0: free */
+    uint64_t session; /* 0 means that the slot is free */
     mrd_trigger_watch *watch;
 } mrd_session_watch;
 
@@ -54,88 +54,92 @@ typedef struct {
 } mrd_collector_slot;
 
 struct mrd_agent {
-    mrd_agent_options o; /* texts are borrowed from the caller */
+    mrd_agent_options o; /* options; their texts are borrowed from the caller */
     mrd_node_identity node;
     const char *proc_root;
     uint64_t key, run;
     char *fake_script, state_path[1024], open_path[1024], models_path[1024];
-    char *token; /* wiped when it goes */
+    char *token; /* bearer token; the memory is wiped before it is freed */
     uint64_t token_stamp;
-    mrd_local_ns secrets_at; /* last check of the files with secrets */
+    mrd_local_ns secrets_at; /* when the files with secrets were last checked */
     char secret_said[MRD_WHY_MAX];
     mrd_enrol *enrol;         /* NULL means that the agent does not manage its certificate */
-    mrd_transport *transport; /* NULL: no aggregator */
+    mrd_transport *transport; /* NULL means that there is no aggregator */
     mrd_spool *spool;
     mrd_drain *drain;
     mrd_record *record;
     mrd_collector_slot collectors[MRD_COLLECTORS_MAX];
-    /* deadline for the first message about sessions; 0 means over */
+    /* how long to wait for the first list of sessions; 0 means that the wait is over */
     mrd_local_ns wait_until;
-    uint64_t collected[MRD_RECORD_SESSIONS]; /* sessions that collectors began */
+    uint64_t collected[MRD_RECORD_SESSIONS]; /* ids of the sessions that the collectors began */
     size_t n_collected;
     mrd_hw *hw;
     mrd_sample *sample;
     mrd_session_counters counters[MRD_RECORD_SESSIONS];
-    mrd_sample_stats counters_before; /* of sessions that ended */
-    mrd_local_ns all_given;           /* when all counters of the node were last reported */
+    mrd_sample_stats counters_before; /* sum of the counter statistics of ended sessions */
+    /* when all counters of the node were last emitted, including unchanged ones */
+    mrd_local_ns all_given;
     mrd_files *files;
-    mrd_ident *gone[64]; /* the last processes that ended; NULL means an unused entry */
+    mrd_ident *gone[64]; /* the last processes that ended; NULL marks an unused entry */
     size_t n_gone;
     mrd_devprof *devprof;
     mrd_model_table *models;
     mrd_runtime_seen features;
     uint64_t models_sent,
         models_reported; /* signature of the lists in the last acknowledged heartbeat */
-    mrd_ranks *ranks;    /* NULL without the collector of hangs */
-    uint64_t ranks_sent, ranks_reported; /* mrd_ranks_version */
-    mrd_local_ns ranks_at;               /* when a heartbeat was last sent for a change */
+    mrd_ranks *ranks;    /* state of ranks; NULL without the collector of hangs */
+    /* values of mrd_ranks_version: in the last heartbeat; in the last acknowledged one */
+    uint64_t ranks_sent, ranks_reported;
+    mrd_local_ns ranks_at; /* when a heartbeat was last sent early because ranks changed */
     mrd_traces *traces;
     mrd_jobs *jobs;
-    mrd_trigger_watch *errors; /* statuses and numerical errors; triggers of every session */
+    /* detects error statuses and numerical errors, which trigger all flight recorders */
+    mrd_trigger_watch *errors;
     mrd_session_watch watches[MRD_RECORD_SESSIONS];
     size_t n_watches;
     mrd_publish *publish;
-    /* since when the aggregator is unreachable (0 means reachable), and when that was last
+    /* time since when the aggregator is unreachable (0 means reachable), and when this was last
      * logged */
     mrd_local_ns unreached_since, unreached_said;
-    mrd_metrics *metrics; /* NULL: no port */
+    mrd_metrics *metrics; /* NULL means that no metrics port is open */
     char *metrics_token;
     mrd_local_ns said_at;
-    uint64_t spool_failures;   /* seen */
-    mrd_local_ns spool_failed; /* the last failed write; 0 means none failed */
+    uint64_t spool_failures;   /* number of failed writes that were already logged */
+    mrd_local_ns spool_failed; /* time of the last failed write; 0 means none failed */
     mrd_dur_ns capped_ns;
-    mrd_dur_ns pause_ns; /* with a CPU limit: pause before rings are read again */
+    mrd_dur_ns pause_ns; /* remaining pause before rings are read again, because of the CPU limit */
     bool said_left_out, said_refused;
-    uint64_t notices; /* of this minute */
+    uint64_t notices; /* number of notices logged in this minute */
     mrd_local_ns notices_at;
     mrd_clock_sync *clock;
-    mrd_local_ns woke; /* since the last detected suspend of the machine, 0 means none */
+    mrd_local_ns woke; /* end of the last detected suspend of the machine, 0 means none */
     bool ended;        /* the session's last burst of probes was sent */
-    /* Events, not losses. */
+    /* Numbers of events, without loss events. */
     uint64_t recovered, delivered, dropped_spool, dropped_refused;
-    uint64_t clock_lost; /* frames of clock data */
-    uint64_t cert_stamp; /* of --tls-cert when it was last checked */
-    mrd_cert_times cert; /* the current certificate; end 0 means none */
+    uint64_t clock_lost; /* number of lost frames of clock data */
+    uint64_t cert_stamp; /* change stamp of the --tls-cert file when it was last checked */
+    mrd_cert_times cert; /* validity of the current certificate; end 0 means that there is none */
     uint64_t triggers;
     char trigger_reason[256];
     mrd_local_ns trigger_at;
-    mrd_refusal refusals[MRD_RECORD_SESSIONS]; /* the last ones */
+    mrd_refusal refusals[MRD_RECORD_SESSIONS]; /* the most recent refusals */
     size_t n_refusals;
 };
 
-/* control.c */
+/* ---- control.c ---- */
 void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
-/* Runs a job's session on this node from times->start on, whether the aggregator began it here before
- * or after it answered the job. Errors: errors of arming and starting. */
+/* Runs a job's session on this node from times->start on, whether the aggregator began it here
+ * before or after it answered the job. Errors: errors of arming and starting. */
 mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *times,
                          mrd_why *why);
 void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
-void mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now); /* and old refusals */
+/* Removes flushed sessions and old refusals. */
+void mrd_agent_forget_flushed(mrd_agent *agent, mrd_local_ns now);
 
-/* agent.c */
+/* ---- agent.c ---- */
 uint32_t mrd_agent_boot_key(const mrd_agent *agent);
 /* Returns true while the agent does not know the running sessions. Events then stay in the rings,
  * so that those sessions receive them. False without an aggregator, and while the agent has a
@@ -145,31 +149,32 @@ bool mrd_agent_waits(mrd_agent *agent, mrd_local_ns now);
 void mrd_agent_counters_sum(const mrd_agent *agent, mrd_sample_stats *sum);
 /* collect_trace_files.c: notes how trace files of this process are named. */
 void mrd_agent_note_process(void *agent, mrd_drain_process *process);
-/* collect_trace_files.c: as mrd_files_options.missed. */
+/* collect_trace_files.c: implements mrd_files_options.missed. */
 void mrd_agent_trace_missed(void *agent, const mrd_files_complete *file, const char *reason);
 
-/* reachability.c */
+/* ---- reachability.c ---- */
 void mrd_agent_reach_step(mrd_agent *agent, mrd_local_ns now);
 mrd_local_ns mrd_agent_reach_next_ns(const mrd_agent *agent);
-/* 0 means reachable, or no aggregator was given */
+/* Returns for how long the aggregator has been unreachable. 0 means that it is reachable, or that
+ * there is none. */
 mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *agent);
-/* For /readyz: returns true if the aggregator is reachable. Otherwise *text has the reason. */
+/* Answers /readyz: returns true if the aggregator is reachable. Otherwise *text has the reason. */
 bool mrd_agent_ready(void *self, char text[MRD_WHY_MAX]);
 
-/* heartbeat.c */
+/* ---- heartbeat.c ---- */
 mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
 
-/* status.c */
+/* ---- status.c ---- */
 mrd_err mrd_agent_hello(void *self, mrd_buf *to);
 void mrd_agent_label(Mrd__Label *to, char *key, char *value);
-/* *view contains the texts of *to. */
+/* Fills in *to. Its texts point into *view. */
 void mrd_agent_clock_quality(const mrd_agent *agent, mrd_clock_sync_view *view,
                              Mrd__ClockQuality *to);
-/* Reports data on this node that is not read. */
+/* Fills in the numbers of ring and capture files on this node that are not read. */
 void mrd_agent_unread(const mrd_agent *agent, Mrd__Unread *to);
 mrd_err mrd_agent_open_metrics(mrd_agent *agent, mrd_why *why);
 
-/* secrets.c */
+/* ---- secrets.c ---- */
 mrd_err mrd_agent_token_load(mrd_agent *agent, mrd_why *why);
 void mrd_agent_secrets_step(mrd_agent *agent, mrd_local_ns now);
 mrd_err mrd_agent_open_enrol(mrd_agent *agent, mrd_why *why);

@@ -1,6 +1,6 @@
-/* agent/daemon/collect_capture_files.c - capture directories that processes name or the operator gives,
- * and their files (agent/files/files.h). Finds the sessions of each file, and how long a session waits
- * for its files */
+/* agent/daemon/collect_capture_files.c - capture directories that processes name or the operator
+ * gives, and their files (agent/files/files.h). Finds the sessions of each file, and how long a
+ * session waits for its files */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "base/conf/log.h"
 #include "base/obj.h"
 
-/* ---- Who wants them ---- */
+/* ---- Which sessions want a file ---- */
 
 typedef struct {
     const mrd_agent *a;
@@ -78,10 +78,10 @@ seek_process(void *self, mrd_drain_process *process)
     seek_ident(self, &process->ident);
 }
 
-/* A process of this node may write under another name than the agent's, so a known pid outranks the
- * name. The exception is a node with an EC2 instance id: the runtime asks the metadata service too,
- * so another instance id is another node. This matters because processes in containers of two nodes
- * often have equal pids. */
+/* Returns true if a process of this node wrote the file. It may write under another instance name
+ * than the agent's, so a known pid outranks the name. The exception is a node with an EC2 instance
+ * id: the runtime asks the metadata service too, so another instance id is another node. This
+ * matters because processes in containers of two nodes often have equal pids. */
 static bool
 is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
 {
@@ -101,7 +101,7 @@ is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
     return q.found;
 }
 
-/* Its files may become complete only after it has ended. */
+/* Remembers a process that ended, because its files may become complete only after its end. */
 static void
 note_ended(mrd_agent *agent, const mrd_ident *id)
 {
@@ -281,7 +281,7 @@ start_files(void *self, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-/* A session ends only after it has the files that its node writes at the end. */
+/* Delays the end of a session until it has the files that its node writes at the end. */
 static void
 hold_for_files(mrd_agent *agent, const mrd_record_status *st)
 {
@@ -296,8 +296,8 @@ hold_for_files(mrd_agent *agent, const mrd_record_status *st)
         mrd_files_look(agent->files);
 }
 
-/* The files learn of a session before they are asked whether it has all its files. A session that a
- * predecessor began may end in the first turn. */
+/* Sets the sessions that take files. This comes before the check whether a session has all its
+ * files, because a session of a previous agent may end in the first turn. */
 static void
 files_sessions(mrd_agent *agent)
 {

@@ -1,5 +1,6 @@
-/* agent/daemon/collect_clock.c - the node's clock relative to the session's (agent/clock/clock.h), as frames of
- * clock data: for the recording sessions, or, without one, for the aggregator's live estimate only */
+/* agent/daemon/collect_clock.c - the node's clock relative to the session's (agent/clock/clock.h),
+ * as frames of clock data: for the recording sessions, or, without one, for the aggregator's live
+ * estimate only */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 #include "base/conf/agent_waits.h"
@@ -34,8 +35,8 @@ start_clock(void *self, mrd_why *why)
     return mrd_clock_sync_open(&options, &agent->clock, why);
 }
 
-/* Sends clock data to the recording sessions. Without one it updates the aggregator's live
- * estimate. */
+/* Sends clock data to the recording sessions. Without a session, the data updates only the
+ * aggregator's live estimate. */
 static void
 ship_clock(mrd_agent *agent, const Mrd__ClockData *data)
 {
@@ -79,7 +80,8 @@ step_clock(void *self, mrd_local_ns now)
         ended =
             ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_after(now, st.stop));
     }
-    if (ended && !agent->ended) /* after the last event, before the last upload */
+    /* when the last session ends: after its last event, before its last upload */
+    if (ended && !agent->ended)
         mrd_clock_sync_burst(agent->clock);
     agent->ended = ended;
     mrd_clock_sync_step(agent->clock, recording || ended);
@@ -128,5 +130,5 @@ const mrd_collector mrd_collector_clock = {
     .next_ns = next_of_clock,
     .fds = fds_of_clock,
     .stop = stop_clock,
-    .close = stop_clock, /* where start failed */
+    .close = stop_clock, /* needed if start failed */
 };

@@ -1,6 +1,6 @@
-/* agent/daemon/collect_counters.c - counters for sessions: counters that a session requests are sampled
- * while it records and for this session only. The node's counters are emitted completely when a
- * session begins. */
+/* agent/daemon/collect_counters.c - counters for sessions: counters that a session requests are
+ * sampled while it records and for this session only. The node's counters are emitted completely
+ * when a session begins. */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 #include "base/conf/log.h"
@@ -63,7 +63,8 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     if ((counters = find(agent, 0)) == NULL)
         return mrd_why_set(why, MRD_LIMIT, 0, "at most %d sessions can have counters of their own",
                            MRD_RECORD_SESSIONS);
-    options.patterns = (const char *const *) list->v; /* valid while the session exists */
+    /* the list is valid while the session exists */
+    options.patterns = (const char *const *) list->v;
     options.n_patterns = list->n;
     options.self = counters;
     err = mrd_sample_open(agent->hw, &options, &counters->sample, why);
@@ -74,7 +75,8 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     return MRD_OK;
 }
 
-/* Returns true if it records or will record. A session with a known stop time records until then. */
+/* Returns true if the session records or will record. A session with a known stop time records
+ * until then. */
 static bool
 is_recording(const mrd_record_status *st)
 {
@@ -83,7 +85,7 @@ is_recording(const mrd_record_status *st)
             mrd_local_before(mrd_local_now(), st->stop));
 }
 
-/* Overwrites *st with the session's state. */
+/* Returns true if the counters of this session must be sampled. Gets the session's state in *st. */
 static bool
 samples(const mrd_agent *agent, const mrd_session_counters *counters, mrd_record_status *st)
 {
@@ -105,7 +107,7 @@ step_sessions(mrd_agent *agent, mrd_local_ns now)
     }
 }
 
-/* Returns when a session begins to record here. INT64_MAX means that it does not. */
+/* Returns when a session begins to record here. INT64_MAX means that it does not record. */
 static mrd_local_ns
 begins_ns(const mrd_record_status *st)
 {
@@ -237,7 +239,7 @@ account_counters(const void *self, mrd_collector_account *sum)
     sum->dropped[MRD_DROP_MEMORY] += st.refused;
 }
 
-/* Stops counters of sessions before the recorder is closed. */
+/* Stops the counters of all sessions, before the recorder is closed. */
 static void
 stop_counters(void *self)
 {

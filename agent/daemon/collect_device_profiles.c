@@ -1,4 +1,5 @@
-/* agent/daemon/collect_device_profiles.c - device profiles that sessions request (agent/neuron/devprof.h) */
+/* agent/daemon/collect_device_profiles.c - device profiles that sessions request
+ * (agent/neuron/devprof.h) */
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 
@@ -38,7 +39,7 @@ process_of_profiles(void *self, mrd_drain_process *process)
         mrd_devprof_seen(agent->devprof);
 }
 
-/* Searches at once for files that were written. */
+/* Handles a notice of a process. If it reports written files, they are searched at once. */
 static void
 notice_profile(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -65,5 +66,5 @@ const mrd_collector mrd_collector_device_profiles = {
     .process = process_of_profiles,
     .notice = notice_profile,
     .stop = stop_profiles,
-    .close = stop_profiles, /* where start failed */
+    .close = stop_profiles, /* needed if start failed */
 };

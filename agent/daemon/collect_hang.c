@@ -3,7 +3,8 @@
 #include "agent/daemon/agent_int.h"
 #include "agent/daemon/collector.h"
 
-#define SEND_MIN (200 * MRD_MS) /* between two heartbeats for changes */
+/* minimum time between two heartbeats that are sent early because of a change */
+#define SEND_MIN (200 * MRD_MS)
 
 static mrd_err
 start_hang(void *self, mrd_why *why)

@@ -1,4 +1,5 @@
-/* agent/daemon/collect_models.c - the models that processes load, for the sessions (agent/neuron/models.h). */
+/* agent/daemon/collect_models.c - the models that processes load, for the sessions
+ * (agent/neuron/models.h). */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"
@@ -59,5 +60,5 @@ const mrd_collector mrd_collector_models = {
     .process = process_of_models,
     .model = model_event,
     .stop = stop_models,
-    .close = stop_models, /* where start failed */
+    .close = stop_models, /* needed if start failed */
 };

@@ -6,7 +6,7 @@
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
 
-#define NOTICES 10u /* maximum log lines in this interval */
+#define NOTICES 10u /* maximum number of notices that are logged per minute */
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -45,8 +45,8 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
                 (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
 }
 
-/* A workload may send any number of notices, but the log belongs to the operator, so their number
- * is limited. */
+/* Begins a new minute for the limit on logged notices. A workload may send any number of notices,
+ * but the log belongs to the operator. */
 static void
 end_minute(mrd_agent *agent, mrd_local_ns now)
 {

@@ -1,9 +1,9 @@
 /*
- * agent/daemon/collect_settings.c - passes the sessions' selections to the runtimes: the cores and event
- * types of all sessions together, in a settings file next to the rings of each process
- * (capture/nrt/nrt_settings.h). So the runtime does not even produce events that no session wants. The
- * same file enables processes that wait for it, and disables them while all sessions that select
- * them are paused.
+ * agent/daemon/collect_settings.c - passes the sessions' selections to the runtimes: the cores and
+ * event types of all sessions together, in a settings file next to the rings of each process
+ * (capture/nrt/nrt_settings.h). So the runtime does not even produce events that no session wants.
+ * The same file enables processes that wait for it, and disables them while all sessions that
+ * select them are paused.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -54,7 +54,8 @@ close_settings(void *self)
     free(s);
 }
 
-/* ---- The union of all sessions ----------------------------------------------------------------- */
+/* ---- The union of all sessions
+ * ----------------------------------------------------------------- */
 
 typedef struct {
     mrd_strlist cores, types;
@@ -87,7 +88,8 @@ add_all(mrd_strlist *to, const mrd_strlist *from)
             (void) mrd_strlist_add(to, mrd_str_of(from->v[i]));
 }
 
-/* Adds a session. Lists with exclusions are merged only with equal lists. */
+/* Adds the selection of a session to the union. Lists with exclusions are merged only with equal
+ * lists. */
 static void
 join(want *w, const mrd_strlist *cores, const mrd_strlist *types)
 {
@@ -117,7 +119,7 @@ wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mr
 {
     mrd_record *record = s->agent->record;
     want w = { 0 };
-    bool on = false, paused = true; /* all of them are */
+    bool on = false, paused = true; /* true if all sessions of the process are paused */
 
     for (size_t i = 0; i < mrd_record_sessions(record); i++) {
         const mrd_strlist *cores, *types;
@@ -145,7 +147,8 @@ wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mr
     mrd_strlist_fini(&w.types);
 }
 
-/* ---- Turns ------------------------------------------------------------------------------------ */
+/* ---- Turns
+ * ------------------------------------------------------------------------------------ */
 
 static bool
 may_write(const mrd_drain_process *process)
@@ -168,7 +171,8 @@ tell(settings *s, entry *item, mrd_buf *text)
     } else if (mrd_settings_file_put(s->agent->drain, item->process, mrd_buf_cstr(text), &why) !=
                    MRD_OK &&
                !item->failed) {
-        item->failed = true; /* the runtime records too much, and the session excludes it here */
+        /* without the file the runtime records too much, and the session excludes the rest here */
+        item->failed = true;
         mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
                 "A process does not receive its capture filters: pid=%lld reason=%s",
                 (long long) item->process->ident.pid, why.text);
@@ -208,7 +212,7 @@ process_of_settings(void *self, mrd_drain_process *process)
         mrd_settings_file_drop(s->agent->drain, process);
         free(item);
     } else if (*at == NULL && (item = calloc(1, sizeof(*item))) != NULL) {
-        /* 1 forces a new file in place of a predecessor's */
+        /* the value 1 forces a new file in place of a previous agent's */
         *item = (entry){ .next = s->entries, .process = process, .written = 1 };
         s->entries = item;
         s->looked_at = (mrd_local_ns){ 0 };

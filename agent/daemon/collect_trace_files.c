@@ -1,4 +1,5 @@
-/* agent/daemon/collect_trace_files.c - events of the trace files in capture directories (agent/daemon/traces.h). */
+/* agent/daemon/collect_trace_files.c - events of the trace files in capture directories
+ * (agent/daemon/traces.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "agent/daemon/collector.h"
 #include "base/conf/log.h"
 
-#define NAMED 100 /* last bytes of a path in a message */
+#define NAMED 100 /* maximum number of last bytes of a path in a message */
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -20,7 +21,8 @@ on_process(void *self, mrd_drain_process *process)
         (void) mrd_record_file_seen(agent->record, process);
 }
 
-/* Tells the sessions that get the file that `n` versions of it were read in part or not at all. */
+/* Notes in the sessions that get the file that `n` versions of it were read in part or not at
+ * all. */
 static void
 note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const char *message)
 {
@@ -28,7 +30,7 @@ note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const cha
     char text[256];
     bool named;
 
-    /* most importers put the path first */
+    /* most importers begin the message with the path */
     named = message[0] == '\'' && strncmp(message + 1, file->path, len) == 0 &&
             message[len + 1] == '\'';
     snprintf(text, sizeof(text), "'%s%s'%s%s", from > 0 ? "..." : "", file->path + from,
@@ -38,7 +40,8 @@ note_cut(mrd_agent *agent, const mrd_files_complete *file, unsigned n, const cha
             mrd_record_note_cut(agent->record, file->takers[i], n, text);
 }
 
-/* Until a file was read, nothing tells whether it is a trace. */
+/* Notes replaced versions of a file. Called when the file was read, because only then is it known
+ * whether the file is a trace. */
 static void
 note_replaced(mrd_agent *agent, const mrd_files_complete *file)
 {
@@ -89,7 +92,8 @@ on_finished(void *self, const mrd_files_complete *file, mrd_trace_end end, uint6
                 file->path, events, message);
 }
 
-/* Before the recorder, because its first commit contains the processed amount of each file. */
+/* Opens the reader of trace files. It exists before the recorder, because the recorder's first
+ * commit contains the processed amount of each file. */
 static mrd_err
 open_traces(mrd_agent *agent, void **ret_self, mrd_why *why)
 {
@@ -114,7 +118,8 @@ open_traces(mrd_agent *agent, void **ret_self, mrd_why *why)
     return MRD_OK;
 }
 
-/* A file can wait, while events in rings cannot. So files do not fill the spool. */
+/* Returns true if the spool has room for events of trace files. A file can wait, while events in
+ * rings cannot. So files do not fill the spool. */
 static bool
 has_room(const mrd_agent *agent)
 {
@@ -194,7 +199,7 @@ stop_traces(void *self)
     mrd_agent *agent = self;
 
     mrd_traces_close(agent->traces);
-    agent->traces = NULL; /* processes go later */
+    agent->traces = NULL; /* processes that end later must not use it */
 }
 
 const mrd_collector mrd_collector_trace_files = {

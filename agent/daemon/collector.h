@@ -1,7 +1,8 @@
 /*
- * agent/daemon/collector.h - the interface of collectors: rings, counters, the node's clock, files, and so
- * on. A collector is one file that defines `const mrd_collector mrd_collector_x`, and one row in
- * agent/daemon/collectors.def. agent/daemon/collectors.c calls all collectors in the order of the rows.
+ * agent/daemon/collector.h - the interface of collectors: rings, counters, the node's clock, files,
+ * and so on. A collector is one file that defines `const mrd_collector mrd_collector_x`, and one
+ * row in agent/daemon/collectors.def. agent/daemon/collectors.c calls all collectors in the order
+ * of the rows.
  *
  * Phases   open, then start when the recorder exists, then turns. At the end finish, then stop
  *          while the recorder still exists, then close. stop and close run in the opposite order.
@@ -22,83 +23,86 @@ typedef struct mrd_agent mrd_agent;
 
 #define MRD_COLLECTORS_MAX    16
 #define MRD_COLLECTOR_FDS     4
-#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS) /* longer turns are counted */
+#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS) /* budget of one turn; longer turns are counted */
 
-/* Sums since the agent started. */
+/* Numbers of events of a collector since the agent started. */
 typedef struct {
     uint64_t begun; /* known events: delivered, held and lost */
-    uint64_t held;  /* by the collector itself, not by recorder and spool */
+    uint64_t held;  /* events held by the collector itself, not by recorder and spool */
     uint64_t dropped[MRD_DROP_CAUSES];
 } mrd_collector_account;
 
 typedef struct {
     const char *name;
-    /* Errors of open and start end the agent, with a message. */
+    /* Errors of open and start end the agent with a message. */
     mrd_err (*open)(mrd_agent *a, void **ret_self, mrd_why *why);
     mrd_err (*start)(void *self, mrd_why *why);
-    /* A turn, at RAW now_ns. */
+    /* Runs one turn at the RAW time `now`. */
     void (*step)(void *self, mrd_local_ns now);
-    /* When `step` is due without a descriptor; INT64_MAX means never. */
+    /* Returns when `step` is due even if no descriptor is readable; INT64_MAX means never. */
     mrd_local_ns (*next_ns)(const void *self);
-    /* Descriptors that request a step when they are readable; -1 is ignored. */
+    /* Gets descriptors that request a step when they are readable; -1 is ignored. */
     void (*fds)(const void *self, int ret_fds[MRD_COLLECTOR_FDS]);
-    /* A session is armed, possibly again, and possibly by a predecessor. Arming a known session is
-     * no error. An error refuses the session. */
+    /* Begins a session that is armed, possibly again, and possibly already by a previous agent.
+     * Arming a known session is no error. An error refuses the session. */
     mrd_err (*begin)(void *self, uint64_t session, mrd_why *why);
-    /* A trigger: the session's kept events must be sent now. */
+    /* Called at a trigger: the events that the session kept must be sent now. */
     void (*save)(void *self, uint64_t session, mrd_local_ns now);
-    /* The session ended and is removed from this node, or could not begin. */
+    /* Called when the session ended and is removed from this node, or could not begin. */
     void (*end)(void *self, uint64_t session);
-    /* A process with rings appeared, or, with `gone`, ended. */
+    /* Called when a process with rings appeared, or ended (process->gone). */
     void (*process)(void *self, mrd_drain_process *process);
-    /* The workload sent a notice. */
+    /* Handles a notice that libmeridian in the workload sent. */
     void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
-    /* A process loads or unloads a model. `number` is its handle. */
+    /* Called when a process loads or unloads a model. `number` is the handle of the model. */
     void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
                   const mrd_event *ev);
     /* Calls back for each source that can be read again (a file) with the amount that was
-     * processed. Each commit stores it, and a successor finds it in mrd_spool_recovered. */
+     * processed. Each commit stores this amount, and the next agent finds it in
+     * mrd_spool_recovered. */
     void (*positions)(const void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                       void *to);
-    void (*finish)(void *self);     /* everything that is open is given with the next turns */
-    bool (*idle)(const void *self); /* nothing waits that finish should wait for */
-    void (*account)(const void *self, mrd_collector_account *sum); /* adds to *sum */
+    void (*finish)(void *self); /* requests that all open events are emitted in the next turns */
+    /* returns true if nothing is left that the end of the agent should wait for */
+    bool (*idle)(const void *self);
+    /* adds the collector's counts to *sum */
+    void (*account)(const void *self, mrd_collector_account *sum);
     void (*stop)(void *self);
     void (*close)(void *self);
-    bool pauses; /* has no turns while the agent pauses for its CPU limit */
+    bool pauses; /* the collector has no turns while the agent pauses for its CPU limit */
 } mrd_collector;
 
 /* ---- For collectors ---- */
 
-/* Takes an event for every session that wants it, and looks whether it is one to trigger at. */
+/* Passes an event to every session that wants it, and checks whether it is a trigger. */
 mrd_err mrd_agent_event(void *agent, mrd_drain_process *process, unsigned clock,
                         const mrd_event *ev);
 
-/* ---- All of them, in order (collectors.c) ---- */
+/* ---- For the agent: calls of all collectors, in order (collectors.c) ---- */
 
 mrd_err mrd_collectors_open(mrd_agent *agent, mrd_why *why);
 mrd_err mrd_collectors_start(mrd_agent *agent, mrd_why *why);
 void mrd_collectors_step(mrd_agent *agent, mrd_local_ns now);
 mrd_local_ns mrd_collectors_next_ns(const mrd_agent *agent);
 size_t mrd_collectors_fds(const mrd_agent *agent, int *ret_fds, size_t room);
-/* Errors: the error of the first collector that fails. The collectors before it have ended the
- * session. */
+/* Begins the session in all collectors. If one fails, those before it end the session again, and
+ * its error is returned. */
 mrd_err mrd_collectors_begin(mrd_agent *agent, uint64_t session, mrd_why *why);
 void mrd_collectors_save(mrd_agent *agent, uint64_t session, mrd_local_ns now);
 void mrd_collectors_process(mrd_agent *agent, mrd_drain_process *process);
 void mrd_collectors_notice(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev);
 void mrd_collectors_model(mrd_agent *agent, mrd_drain_process *process, uint64_t number, bool load,
                           const mrd_event *ev);
-/* The recorder's (mrd_record_options.files); self is the agent. */
+/* Used as mrd_record_options.files; `self` is the agent. */
 void mrd_collectors_positions(void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                               void *to);
 void mrd_collectors_finish(mrd_agent *agent);
 bool mrd_collectors_idle(const mrd_agent *agent);
 void mrd_collectors_account(const mrd_agent *agent, mrd_collector_account *ret_sum);
-void mrd_collectors_stop(mrd_agent *agent); /* the other way round */
+void mrd_collectors_stop(mrd_agent *agent); /* stops the collectors in reverse order */
 void mrd_collectors_close(mrd_agent *agent);
-/* The i-th: its name, and how many of its turns took longer than the budget. False beyond the last.
- */
+/* Gets the name of the i-th collector, and how many of its turns took longer than the budget.
+ * Returns false beyond the last one. */
 bool mrd_collectors_get(const mrd_agent *agent, size_t i, const char **ret_name,
                         uint64_t *ret_turns_over);
 

@@ -4,7 +4,7 @@
 #include "agent/daemon/agent_int.h"
 #include "base/obj.h"
 
-#ifndef MRD_COLLECTORS /* another table: a test's */
+#ifndef MRD_COLLECTORS /* a test may define another table */
 #define MRD_COLLECTORS "agent/daemon/collectors.def"
 #endif
 
@@ -189,7 +189,8 @@ note_collected(mrd_agent *agent, uint64_t session)
         if (agent->collected[i] == session)
             return;
     }
-    if (agent->n_collected == MRD_COUNT(agent->collected)) /* finished sessions make room */
+    /* finished sessions are removed to make room */
+    if (agent->n_collected == MRD_COUNT(agent->collected))
         end_sessions(agent);
     if (agent->n_collected < MRD_COUNT(agent->collected))
         agent->collected[agent->n_collected++] = session;

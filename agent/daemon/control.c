@@ -24,8 +24,8 @@ mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns
         agent->ranks_reported = agent->ranks_sent;
 }
 
-/* This clock stood still during the suspend. Moves times before it earlier by its length, and times
- * inside it to the wake-up. */
+/* Corrects a time for the last suspend, during which this clock stood still. Moves times before the
+ * suspend earlier by its length, and times inside it to the wake-up. */
 static mrd_local_ns
 before_sleep(mrd_local_ns at, const mrd_clock_sync_view *view)
 {
@@ -72,7 +72,7 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *welcome)
     if (agent->jobs != NULL)
         mrd_jobs_welcome(agent->jobs);
     agent->models_reported = agent->features.reported = agent->ranks_reported =
-        0; /* it may be another aggregator */
+        0; /* sent again, because it may be another aggregator */
     mrd_log(MRD_LOG_INFO, "AGT-CONNECTED", "The aggregator accepted this agent: id=%s release=%s",
             welcome->aggregator_id, welcome->release);
 }
@@ -123,7 +123,8 @@ selects_node(const mrd_agent *agent, const Mrd__Selection *from)
 
 /* ---- Control ---- */
 
-/* Refuses a session as a whole if something in it cannot be collected here. */
+/* Begins the collection for a session. Refuses the session as a whole if something in it cannot be
+ * collected here. */
 static mrd_err
 begin(mrd_agent *agent, uint64_t session, mrd_why *why)
 {
@@ -134,9 +135,9 @@ begin(mrd_agent *agent, uint64_t session, mrd_why *why)
     return err;
 }
 
-/* An aggregator repeats a change to all nodes until each has answered. After a new welcome the
- * session's time may be unknown yet, and the earlier conversion is better than one by the wall
- * clock. */
+/* Returns true if the change was already applied. An aggregator repeats a change to all nodes until
+ * each has answered. After a reconnection the session's time may be unknown, and the earlier
+ * conversion is better than one by the wall clock. */
 static bool
 keeps_change(const mrd_agent *agent, const Mrd__Control *control)
 {
@@ -149,7 +150,7 @@ keeps_change(const mrd_agent *agent, const Mrd__Control *control)
            st.phase == MRD__NODE_PHASE__NODE_RECORDING && st.revision == control->revision;
 }
 
-/* Its pauses, cores and event types, as they are now. */
+/* Applies a change of the session: its pauses, cores and event types. */
 static mrd_err
 change(mrd_agent *agent, const Mrd__Control *control, mrd_why *why)
 {
@@ -224,7 +225,9 @@ mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *t
         return found && err == MRD_STATE ? MRD_OK : err;
     if (!again && (err = begin(agent, control->session, why)) != MRD_OK)
         return err;
-    /* One that this agent was told to begin while the job's rings waited; of one from before this agent began, its note says it. */
+    /* The job's rings waited, so the session misses nothing. This also holds for a session that the
+     * aggregator began here meanwhile, but not for a session from before this agent started, whose
+     * saved state says what it misses. */
     if (!again || !mrd_local_before(st.reported, times->known))
         mrd_record_whole(agent->record, control->session, times->whole);
     if (again)
@@ -344,7 +347,7 @@ refusal_note(mrd_agent *agent, uint64_t session, mrd_err err, const char *messag
     snprintf(to->message, sizeof(to->message), "%s", message);
 }
 
-/* "ARM": as the messages name it. */
+/* Returns the name of the type in messages, such as "ARM". */
 static const char *
 type_text(Mrd__ControlType type)
 {
@@ -392,7 +395,8 @@ mrd_agent_control(mrd_agent *agent, const Mrd__Control *control, Mrd__ControlRep
     if (err != MRD_OK && control->type == MRD__CONTROL_TYPE__CONTROL_ARM)
         ret_reply->phase = MRD__NODE_PHASE__NODE_REFUSED;
     if (agent->publish != NULL)
-        mrd_publish_heartbeat_now(agent->publish); /* the manifest should know at once */
+        /* the aggregator should list the refusal in the manifest at once */
+        mrd_publish_heartbeat_now(agent->publish);
 }
 
 void

@@ -1,11 +1,11 @@
-/* agent/daemon/events.c - handles an event of a collector: checks it as a trigger, notes models, and
- * passes it to the recorder */
+/* agent/daemon/events.c - handles an event of a collector: checks it as a trigger, notes models,
+ * and passes it to the recorder */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"
 #include "base/conf/log.h"
 
-/* session: 0 means all sessions that record the process. */
+/* Handles a trigger. `session` 0 means all sessions that record the process. */
 static void
 on_trigger(mrd_agent *agent, uint64_t session, const mrd_drain_process *process, const char *reason)
 {
@@ -18,7 +18,8 @@ on_trigger(mrd_agent *agent, uint64_t session, const mrd_drain_process *process,
         mrd_publish_heartbeat_now(agent->publish);
 }
 
-/* Separate, because its buffer would cost every event a stack frame with a guard. */
+/* This is a separate function, because its buffer would cost every event a stack frame with a
+ * guard. */
 __attribute__((noinline)) static void
 look_for_trigger(mrd_agent *agent, mrd_drain_process *process, const mrd_event *ev)
 {

@@ -1,5 +1,5 @@
-/* agent/daemon/heartbeat.c - the message that an agent sends every second: its state, its clock, and its
- * part in each session */
+/* agent/daemon/heartbeat.c - the message that an agent sends every second: its state, its clock,
+ * and its part in each session */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ typedef struct {
     Mrd__Counters counters;
 } counter_set;
 
-/* The gaps of one cause. The list has room for all gaps. */
+/* Fills in the gaps of one cause. The list has room for all gaps. */
 static void
 gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
 {
@@ -43,8 +43,9 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
     to->gaps_merged = gaps->merged;
 }
 
-/* Events that were read before the node received a session are counted by process and time, without
- * the session's selection of events in a process. */
+/* Returns the name of a cause. Events that were read before the node received a session are counted
+ * by process and time, without the session's selection of events. So their number is an upper
+ * limit. */
 static const char *
 cause_text(int cause, bool late_at_most)
 {
@@ -52,7 +53,7 @@ cause_text(int cause, bool late_at_most)
                                                   : mrd_drop_text((mrd_drop_cause) cause);
 }
 
-/* Fills the drops of one counter list. gaps: NULL if there are none. */
+/* Fills in the drops of one counter list. `gaps` is NULL if there are none. */
 static size_t
 drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
 {
@@ -108,7 +109,7 @@ state_word(const mrd_agent *agent, const mrd_publish_stats *stats, const mrd_spo
     return agent->capped_ns > 0 ? "cpu-capped" : "ok";
 }
 
-/* Device profiles of one session. */
+/* The part of the message with the device profiles of one session. */
 typedef struct {
     Mrd__DeviceProfile v[MRD_DEVPROF_RESULTS], *list[MRD_DEVPROF_RESULTS];
     char states[MRD_DEVPROF_RESULTS][16], messages[MRD_DEVPROF_RESULTS][160];
@@ -138,14 +139,15 @@ fill_profiles(profile_set *set, const mrd_devprof *prof, uint64_t session, Mrd__
     st->n_device_profiles = set->n;
 }
 
-/* Models of one session, or of the node. */
+/* The part of the message with the models of one session, or of the node. */
 typedef struct {
     const mrd_model_load *from[MRD_MODELS_SENT];
     Mrd__ModelLoad v[MRD_MODELS_SENT], *list[MRD_MODELS_SENT];
     Mrd__ModelList message;
 } model_set;
 
-/* The texts belong to the table, which does not change while the message is made. */
+/* Fills in the models. Their texts belong to the table, which does not change while the message is
+ * made. */
 static Mrd__ModelList *
 fill_models(model_set *set, const mrd_model_table *models, uint64_t session)
 {
@@ -176,8 +178,8 @@ fill_models(model_set *set, const mrd_model_table *models, uint64_t session)
     return list;
 }
 
-/* Returns a signature of the inputs of the lists of models. The lists are sent again when it
- * changes, until the aggregator has acknowledged them. */
+/* Returns a signature of the inputs of the lists of models. The lists are sent again when the
+ * signature changes, until the aggregator has acknowledged them. */
 static uint64_t
 models_signature(const mrd_agent *agent)
 {
@@ -192,7 +194,8 @@ models_signature(const mrd_agent *agent)
     return h | 1; /* 0 means that nothing was sent */
 }
 
-/* The state of ranks. Its texts belong to the collector, which does not run meanwhile. */
+/* The part of the message with the state of ranks. Its texts belong to the collector, which does
+ * not run meanwhile. */
 typedef struct {
     Mrd__RankList message;
     Mrd__RankState v[MRD_RANKS_MAX], *list[MRD_RANKS_MAX];
@@ -255,7 +258,7 @@ fill_ranks(rank_set *set, const mrd_ranks *ranks)
     return &set->message;
 }
 
-#define JOBS_BYTES (48u << 10) /* limit in a heartbeat, which has room for more */
+#define JOBS_BYTES (48u << 10) /* maximum bytes of jobs in a heartbeat, which has room for more */
 
 static void
 fill_jobs(const mrd_record_status *status, size_t room, Mrd__SessionStatus *to)
@@ -312,8 +315,8 @@ shorten(Mrd__Heartbeat *m)
     return models + profiles > 0;
 }
 
-/* A heartbeat that is too large would be refused as a whole, and without heartbeats the node counts
- * as lost. */
+/* Encodes the heartbeat, and shortens it until it fits. A heartbeat that is too large would be
+ * refused as a whole, and without heartbeats the node counts as lost. */
 static mrd_err
 pack_heartbeat(mrd_frame *frame, Mrd__Heartbeat *m, mrd_buf *to)
 {
@@ -350,8 +353,8 @@ typedef struct {
     Mrd__SessionStatus refused[MRD_RECORD_SESSIONS], *sessions[2 * MRD_RECORD_SESSIONS];
     char state[32], trigger_at[24];
     model_set models;
-    bool with_models;     /* they changed */
-    session_part parts[]; /* of mrd_record_sessions */
+    bool with_models;     /* the models changed, so they are sent */
+    session_part parts[]; /* one per session of the recorder */
 } heartbeat;
 
 static void
@@ -397,8 +400,8 @@ fill_clock(heartbeat *h, const mrd_agent *agent)
     h->m.answer_raw_ns = h->view.answer_raw.ns;
 }
 
-/* The abilities of runtimes are sent again when they change, until the aggregator has acknowledged
- * them. */
+/* Fills in the abilities of runtimes. They are sent again when they change, until the aggregator
+ * has acknowledged them. */
 static void
 fill_features(heartbeat *h, mrd_agent *agent)
 {
@@ -417,7 +420,7 @@ fill_features(heartbeat *h, mrd_agent *agent)
     h->m.runtime = &h->features;
 }
 
-/* The counts of this boot, and the counts before it. */
+/* Fills in the session's counts, and the part of them from before this boot. */
 static void
 fill_session_counters(session_part *part, const mrd_agent *agent, const mrd_record_status *status)
 {
@@ -425,7 +428,7 @@ fill_session_counters(session_part *part, const mrd_agent *agent, const mrd_reco
 
     fill_counters(&part->counters, status->begun, status->delivered, status->held, status->drops,
                   &status->gaps, status->late_at_most);
-    /* continues across restarts */
+    /* with a spool directory, counts continue across restarts of the agent */
     part->counters.counters.since =
         agent->o.spool_dir != NULL ? mrd_spool_since(agent->spool) : agent->run;
     part->counters.counters.clock_frames_lost = status->clock_lost;
@@ -457,7 +460,8 @@ fill_tally(session_part *part, const mrd_record_status *status)
     part->status.tally = &part->tally;
 }
 
-/* Rings that are not read now concern a session that records. Trace files concern it also later. */
+/* Fills in the data that is not read. Rings that are not read now concern only a session that
+ * records now. Trace files also concern a session that ended. */
 static void
 fill_unread(session_part *part, const Mrd__Unread *now, const mrd_record_status *status)
 {
@@ -522,7 +526,8 @@ fill_refusal(heartbeat *h, mrd_agent *agent, size_t i)
     st->message = agent->refusals[i].message;
 }
 
-/* Repeats the last report for aggregators of wire 1.1, which apply it to all sessions of the node. */
+/* Repeats the last trigger report as labels for aggregators of protocol 1.1, which apply it to all
+ * sessions of the node. */
 static void
 fill_trigger(heartbeat *h, mrd_agent *agent)
 {

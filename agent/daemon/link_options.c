@@ -9,7 +9,8 @@
 #include "base/url.h"
 #include "proto/fetch.h"
 
-/* Returns tcp://host:7771 for tcp://host:7770, NULL for other addresses. */
+/* Returns the control address of a data address: the next port, such as tcp://host:7771 for
+ * tcp://host:7770. NULL for addresses of another form. */
 static char *
 control_of(const char *data_url)
 {
@@ -54,7 +55,8 @@ address_check(const mrd_agent_options *options, const char *option, const char *
                        option, address);
 }
 
-/* Setting a certificate implies TLS. */
+/* Refuses TLS options without an address with TLS, because a given certificate implies that TLS is
+ * wanted. */
 static mrd_err
 unused_check(const mrd_agent_options *options, mrd_why *why)
 {
@@ -74,7 +76,7 @@ unused_check(const mrd_agent_options *options, mrd_why *why)
         option, options->data_url, option);
 }
 
-/* For an agent that gets its certificate itself. */
+/* Fills in the options of an agent that gets its certificate itself. */
 static mrd_err
 join_fill(mrd_agent_options *options, mrd_why *why)
 {

@@ -19,7 +19,7 @@
 enum { HEAD_MAX = 8192, CLIENTS = 4 };
 
 typedef struct {
-    int fd; /* -1: free */
+    int fd; /* -1 means that the slot is free */
     mrd_local_ns since;
     size_t len;
     char head[HEAD_MAX + 1];
@@ -93,8 +93,8 @@ problem(mrd_buf *to, const char *status, const char *code, const char *detail, c
     mrd_buf_fini(&body);
 }
 
-/* /healthz: the loop runs. Problems are listed but do not fail it. /readyz: fails if there are
- * problems. */
+/* Answers /healthz and /readyz. /healthz succeeds while the loop runs; it lists problems but does
+ * not fail. /readyz fails if there are problems. */
 static void
 health(const mrd_metrics_options *options, bool wants_ready, bool bare, mrd_buf *to)
 {
@@ -163,7 +163,8 @@ drop(client *peer)
     peer->fd = -1;
 }
 
-/* An answer has a few KiB and fits the socket's buffer. A client that reads nothing gets a part. */
+/* Sends the answer in one write. It has a few KiB and fits the socket's buffer. A client that reads
+ * nothing gets only a part. */
 static void
 answer(mrd_metrics *metrics, client *peer)
 {
@@ -193,7 +194,8 @@ take(mrd_metrics *metrics, client *peer, mrd_local_ns now)
         drop(peer);
 }
 
-/* A new client takes the slot of the client that has been slow for the longest time. */
+/* Returns a slot for a new client: a free one, or that of the client that has been slow for the
+ * longest time. */
 static client *
 place(mrd_metrics *metrics)
 {

@@ -1,4 +1,5 @@
-/* agent/daemon/reachability.c - reports that the aggregator is unreachable: in the log, the metrics, and /readyz */
+/* agent/daemon/reachability.c - reports that the aggregator is unreachable: in the log, the
+ * metrics, and /readyz */
 #include <stdio.h>
 
 #include "agent/daemon/agent_int.h"
@@ -19,8 +20,8 @@ mrd_agent_unreached_ns(const mrd_agent *agent)
                                           : mrd_local_diff(mrd_local_now(), agent->unreached_since);
 }
 
-/* Describes the reason if possible. The transport makes connections and does not report why one
- * failed. */
+/* Describes why the aggregator is unreachable, as far as it is known. The transport makes
+ * connections and does not report why one failed. */
 static void
 reason(const mrd_agent *agent, const mrd_publish_stats *st, char text[MRD_WHY_MAX])
 {

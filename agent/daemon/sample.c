@@ -7,13 +7,13 @@
 #include "base/obj.h"
 #include "hw/proc.h"
 
-#define REPEAT        10 /* an unchanged value is emitted every this many rounds */
+#define REPEAT        10 /* an unchanged value is emitted only once in this many rounds */
 #define TIMEOUT_SHARE 10
 
 typedef struct {
     mrd_track_id track;
     mrd_hw_value last;
-    unsigned silent; /* rounds since it was last emitted */
+    unsigned silent; /* rounds since the counter was last emitted */
 } line;
 
 struct mrd_sample {
@@ -25,7 +25,7 @@ struct mrd_sample {
     mrd_hw_value *values;
     size_t n;
     mrd_local_ns due, process_due, refresh_at;
-    bool always; /* unchanged values too */
+    bool always; /* unchanged values are emitted, too */
     mrd_sample_stats stats;
 };
 
@@ -92,10 +92,11 @@ open_session(mrd_sample *sample, mrd_why *why)
         sample->lines[i].silent = REPEAT;
     }
     err = mrd_hw_session_start(fresh, sample->o.period / TIMEOUT_SHARE + MRD_MS, why);
-    return err == MRD_TIMEOUT || err == MRD_CLOSED ? MRD_OK : err; /* said again by poll */
+    /* these errors are reported again by the next poll */
+    return err == MRD_TIMEOUT || err == MRD_CLOSED ? MRD_OK : err;
 }
 
-/* Creates a new session if there are new devices or interfaces. */
+/* Opens the hardware counters again if there are new devices or interfaces. */
 static void
 refresh(mrd_sample *sample, mrd_local_ns now)
 {
@@ -121,7 +122,7 @@ give_value(mrd_sample *sample, size_t i)
     mrd_event ev = { .kind = MRD_COUNTER, .ts = { value->at.ns }, .track = l->track };
 
     if (value->state != MRD_HW_OK)
-        return; /* unknown is not zero, so there is no sample */
+        return; /* an unknown value is not zero, so there is no sample */
     if (!sample->always && l->silent < REPEAT && l->last.state == MRD_HW_OK &&
         (is_double ? l->last.d == value->d : l->last.i == value->i)) {
         l->silent++;
@@ -149,7 +150,7 @@ sample_counters(mrd_sample *sample)
     sample->stats.rounds++;
     err = mrd_hw_session_poll(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS,
                               sample->values, NULL, sample->n, &why);
-    if (err == MRD_STATE) /* the start had failed: try again */
+    if (err == MRD_STATE) /* the session could not be started before, so it is started again */
         err =
             mrd_hw_session_start(sample->session, sample->o.period / TIMEOUT_SHARE + MRD_MS, &why);
     snprintf(sample->stats.message, sizeof(sample->stats.message), "%s",

@@ -1,5 +1,5 @@
-/* agent/daemon/secrets.c - certificate, key and token of a running agent: obtains and renews them where
- * the agent manages its certificate, reads changed files again, and explains TLS failures */
+/* agent/daemon/secrets.c - certificate, key and token of a running agent: obtains and renews them
+ * where the agent manages its certificate, reads changed files again, and explains TLS failures */
 #include "agent/daemon/agent_int.h"
 #include "base/conf/agent_waits.h"
 #include "base/conf/log.h"
@@ -21,7 +21,7 @@ mrd_agent_token_load(mrd_agent *agent, mrd_why *why)
     return MRD_OK;
 }
 
-/* Logs a message once, until a read succeeds. */
+/* Logs a failed read once. It is logged again only after a read succeeded. */
 static void
 say_reload(mrd_agent *agent, mrd_err err, const mrd_why *why)
 {

@@ -14,28 +14,31 @@
 #include "base/vec.h"
 #include "trace/import/import.h"
 
-#define PART       16384u       /* events of one step */
-#define KNOWN_MAX  256u         /* processes */
-#define IS_FILE    (1ull << 63) /* in the value of a position: no ring position has this bit */
-#define RUNTIME    "nrt-sys-trace"
-#define FRAMEWORK  "trace-event-json"
-#define XSPACE     "xplane"
-#define NOTHING    1                      /* of a known name: no event was read */
-#define CUT_MAX    64u                    /* known files that were read in part */
-#define EPOCH_FROM (1000000000 * MRD_SEC) /* 2001: earlier times do not count from the epoch */
+#define PART      16384u       /* maximum number of events emitted in one step */
+#define KNOWN_MAX 256u         /* maximum number of remembered processes */
+#define IS_FILE   (1ull << 63) /* marks positions of files; no ring position has this bit */
+#define RUNTIME   "nrt-sys-trace"
+#define FRAMEWORK "trace-event-json"
+#define XSPACE    "xplane"
+#define NOTHING   1   /* value of a known file name of which no event was read */
+#define CUT_MAX   64u /* maximum number of remembered files that were read in part */
+/* year 2001; a file with earlier times does not use the wall clock */
+#define EPOCH_FROM (1000000000 * MRD_SEC)
 
 typedef struct {
     char *path;
-    int fd; /* its own, at the start */
+    int fd; /* a descriptor of its own, with file position 0 */
     int64_t uid;
     uint64_t key;
     int64_t pid, container_pid, rank;
     char job[128];
-    bool runtime;  /* of the process: its runtime events came through its rings */
+    bool runtime;  /* the runtime events of its process came through rings */
     uint64_t both; /* key shared by an XSpace and the JSON next to it; 0 for other files */
-    uint64_t kind; /* which of the two */
-    uint64_t name; /* key of what was read under this name: mrd_read_end.events, or NOTHING */
-    bool grown;    /* an earlier version of this name was passed */
+    uint64_t kind; /* which of the two files of `both` it is, 1 or 2 */
+    /* key in `known` for this file name; its value says what was read (mrd_read_end.events or
+     * NOTHING) */
+    uint64_t name;
+    bool grown; /* an earlier version of the file was passed to options.complete */
     uint32_t replaced;
     uint64_t takers[MRD_FILES_SESSIONS];
 } waiting;
@@ -47,7 +50,8 @@ typedef struct {
 } cut_file;
 
 typedef struct {
-    uint64_t key, given; /* events, losses included; see also waiting.name */
+    /* given: number of emitted events with losses; for a waiting.name: what was read */
+    uint64_t key, given;
 } known;
 
 typedef struct {
@@ -59,23 +63,25 @@ typedef struct {
 /* The file that is being read or emitted. */
 typedef struct {
     waiting file;
-    const char *instance_id; /* of the options, which outlive the thread */
+    const char *instance_id; /* borrowed from the options, which outlive the thread */
     pthread_t thread;
-    atomic_bool cancel, done; /* done (release): everything below belongs to the loop */
+    /* `done` is stored with release order; then the thread no longer uses the members below */
+    atomic_bool cancel, done;
     bool started;
     mrd_catalog *cat;
     mrd_store *store;
     mrd_source *source;
-    mrd_drain_process **processes; /* by id in the catalog. NULL means not found yet */
+    /* indexed by id in the catalog; NULL means that it was not reported yet */
+    mrd_drain_process **processes;
     size_t n_processes;
     uint64_t events, bad, given, skip;
-    uint64_t had; /* known.given of its name */
+    uint64_t had; /* value of `given` that is known for the file's name */
     mrd_read_end end;
     mrd_ev_ns first, last;
-    bool lost; /* the loss of `bad` was emitted */
+    bool lost; /* the loss of the `bad` records was emitted */
     char message[MRD_WHY_MAX];
     bool cut;     /* the file is incomplete or has invalid records */
-    bool undated; /* its times belong to no clock of a session */
+    bool undated; /* its times are not of the wall clock */
     mrd_err err;
 } reading;
 
@@ -83,11 +89,11 @@ struct mrd_traces {
     mrd_traces_options o;
     waiting queue[MRD_TRACES_QUEUE];
     size_t first, n;
-    known known[MRD_TRACES_KNOWN]; /* the newest, in a circle */
+    known known[MRD_TRACES_KNOWN]; /* ring buffer of the newest entries */
     size_t n_known, next_known;
     who procs[KNOWN_MAX];
     size_t n_procs, next_proc;
-    cut_file cuts[CUT_MAX]; /* the newest, in a circle; name 0 means free */
+    cut_file cuts[CUT_MAX]; /* ring buffer of the newest entries; name 0 means free */
     size_t next_cut;
     reading *now;
     mrd_traces_stats stats;
@@ -169,7 +175,7 @@ mrd_traces_process(mrd_traces *traces, const mrd_ident *ident, int64_t uid, bool
                 .runtime = runtime };
     snprintf(w->job, sizeof(w->job), "%s", ident->job);
     if (runtime && known_of(traces, runtime_key(ident->pid)) == NULL)
-        remember(traces, runtime_key(ident->pid), 1); /* a successor needs this as well */
+        remember(traces, runtime_key(ident->pid), 1); /* the next agent needs this as well */
 }
 
 /* Finds the process of a directory's pid: in its container, or on the node. In a user's directory
@@ -195,7 +201,8 @@ find_who(const mrd_traces *traces, int64_t uid, int64_t watched, int64_t folder)
 
 /* ---- Files ---- */
 
-/* Returns true if it is a process of another user, because this user must not use that name. */
+/* Returns true if the pid is of another user's process, because a user must not write files in the
+ * name of that process. */
 static bool
 is_of_another(const mrd_traces *traces, const mrd_files_complete *file, int64_t pid)
 {
@@ -216,8 +223,9 @@ has_share(const mrd_traces *traces, int64_t uid)
            (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - traces->n);
 }
 
-/* The XLA profiler writes <host>.xplane.pb and, with the same events, <host>.trace.json.gz into one
- * directory. Returns the key that both share, and which of them this is (1, 2); 0 for other files. */
+/* The XLA profiler writes <host>.xplane.pb and, with the same events, <host>.trace.json.gz into
+ * one directory. Returns the key that both share, and which of them this is (1, 2); 0 for other
+ * files. */
 static uint64_t
 both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 {
@@ -300,7 +308,7 @@ is_cancelled(void *self)
     return atomic_load(&((reading *) self)->cancel);
 }
 
-/* Gets the format, or an error with the reason for skipping the file. */
+/* Detects the format of the file. Returns an error with the reason if the file is skipped. */
 static mrd_err
 detect(const reading *r, mrd_why *why)
 {
@@ -362,7 +370,7 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
         static const char says[] = "its times are since its profile began, and it does not say "
                                    "when that was";
 
-        if (r->file.both != 0) /* the other format has the times */
+        if (r->file.both != 0) /* the file with the other format has the times */
             return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
         if (!r->cut)
             snprintf(r->message, sizeof(r->message), "%s", says);
@@ -492,7 +500,7 @@ process_of(mrd_traces *traces, reading *r, mrd_track_id track)
         return r->processes[id];
     pp->catalog = r->cat;
     pp->id = id;
-    pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file tells no more */
+    pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file has no later times */
     pp->open_until = r->last;
     mrd_ident_init(&pp->ident);
     pp->ident.pid = process->process_id;
@@ -504,7 +512,8 @@ process_of(mrd_traces *traces, reading *r, mrd_track_id track)
     return pp;
 }
 
-/* Its number increases also for a skipped event. */
+/* Emits an event, unless a previous agent emitted it. Skipped events are counted in r->given,
+ * too. */
 static void
 give(mrd_traces *traces, reading *r, const mrd_event *ev)
 {
@@ -589,7 +598,7 @@ start(mrd_traces *traces)
     const known *k;
 
     if (r == NULL)
-        return; /* again with the next step */
+        return; /* out of memory: the next step tries again */
     r->file = traces->queue[traces->first];
     k = known_of(traces, r->file.key);
     r->skip = k == NULL ? 0 : k->given;

@@ -1,6 +1,6 @@
 /*
- * agent/files/file_marks.h - hashes of parts of a file, which tell whether its contents were replaced or
- * only grew. Reads at most 64 KiB at the start, and 4 KiB at each further power of two.
+ * agent/files/file_marks.h - hashes of parts of a file, which tell whether its contents were
+ * replaced or only grew. Reads at most 64 KiB at the start, and 4 KiB at each further power of two.
  */
 #ifndef MRD_AGENT_FILES_FILE_MARKS_H
 #define MRD_AGENT_FILES_FILE_MARKS_H
@@ -8,19 +8,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MRD_FILE_MARKS 26u /* up to 2 GiB */
+#define MRD_FILE_MARKS 26u /* enough for files up to 2 GiB */
 
 typedef struct {
-    uint64_t size; /* of the file; 0 means that it was not read */
+    uint64_t size; /* size of the file; 0 means that it was not read */
     /* at[i] is the hash of the bytes just before offset 64 << i, if the file is that long */
     uint32_t at[MRD_FILE_MARKS];
     uint32_t end; /* hash of its last bytes */
 } mrd_file_marks;
 
-/* Reads the marks of an open file of this size. If it cannot be read, ret_marks->size is 0. */
+/* Reads the marks of an open file of this size. If the file cannot be read, ret_marks->size is
+ * 0. */
 void mrd_file_marks_read(int fd, uint64_t size, mrd_file_marks *ret_marks);
 /* Returns true if `after` seems to begin with the contents of `before`. A file that also rewrites
- * its last bytes, such as the end of its JSON, counts as grown. Files that were not read: false. */
+ * its last bytes, such as the end of its JSON, counts as grown. Returns false if one of them was
+ * not read. */
 bool mrd_file_marks_grew(const mrd_file_marks *before, const mrd_file_marks *after);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/conf/log.h"
 #include "base/obj.h"
 #include "trace/import/capture_names.h"
-#include "trace/model/catalog.h" /* MRD_NONE */
+#include "trace/model/catalog.h" /* for MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
 #define HASH_SLICE     (2u << 20)
@@ -22,7 +22,7 @@
 #endif
 #define CHUNK   MRD_FILES_CHUNK
 #define TRIES   20
-#define NOTICES 16 /* reads of inotify in one turn */
+#define NOTICES 16 /* maximum number of reads of inotify in one turn */
 
 /* ---- Names ---- */
 
@@ -43,7 +43,7 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    /* other errors: the kernel does not tell, so that unchanged size and time decide */
+    /* after other errors it is unknown; then unchanged size and time decide */
     return errno == EAGAIN;
 }
 
@@ -171,7 +171,8 @@ post_look(mrd_files *files, mrd_local_ns now)
         mrd_files_tell(files, d);
     }
     d->looks_turn = ++files->turn;
-    if (files->inotify < 0) { /* created late, because a user has at most 128 of them */
+    /* inotify is created late, because a user has at most 128 instances */
+    if (files->inotify < 0) {
         files->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
         if (files->inotify >= 0)
             mrd_files_poll(files, files->inotify);
@@ -208,7 +209,8 @@ finish_current(mrd_files *files, file_state state, const char *message)
     file *one = &files->files[files->at];
 
     close_file(files);
-    if (state == SEEN || files->changed) { /* it changed while it was read or sent: start again */
+    /* the file changed while it was read or sent: start again */
+    if (state == SEEN || files->changed) {
         one->state = SEEN;
         one->still_since = mrd_local_now();
         if (state == SEEN)
@@ -226,7 +228,8 @@ finish_current(mrd_files *files, file_state state, const char *message)
         files->o.finished(files->o.self, one->path, files->hex, message);
 }
 
-/* Does not remove files that a program keeps for later sessions (capture/nrt/neffs.h). */
+/* Ends the work on the current file. Does not remove files that a program keeps for later sessions
+ * (capture/nrt/neffs.h). */
 static void
 finish(mrd_files *files, file_state state, const char *message)
 {
@@ -260,7 +263,8 @@ was_removed(mrd_files *files)
     file *one = &files->files[files->at];
     dir *d = &files->dirs[one->dir];
 
-    if (mrd_files_is_unread(one)) { /* a search may find it under another name */
+    /* the file may have been renamed, and a search finds it under its new name */
+    if (mrd_files_is_unread(one)) {
         finish(files, SEEN, "");
         d->look_at = (mrd_local_ns){ 0 };
         return;
@@ -397,7 +401,7 @@ apply_hash(mrd_files *files)
         mrd_sha256_hex(files->sha, files->hex);
         tell(files);
         if (!mrd_files_next_taker(files))
-            finish(files, SEEN, ""); /* its session has ended meanwhile */
+            finish(files, SEEN, ""); /* the session that the file was for has ended meanwhile */
     }
 }
 
@@ -493,7 +497,7 @@ say_done(mrd_files *files, mrd_local_ns now)
 
 /* ---- Answers ---- */
 
-/* The current session has the file, or did not take it (`message`). */
+/* Notes that the current session has the file, or did not take it (`message` has the reason). */
 static void
 taken(mrd_files *files, const char *message)
 {
@@ -543,7 +547,8 @@ on_ack(mrd_files *files, const Mrd__Ack *ack)
     int64_t wait = mrd_publish_wait(ack->retry_after_ms, MRD_WAIT_FILE_AGAIN);
 
     if (ack->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        files->stage = ANNOUNCING; /* the answer says which part the aggregator has and wants */
+        /* announces the file again; the answer says which part the aggregator has and wants */
+        files->stage = ANNOUNCING;
         try_again(files, wait, ack->message);
     } else if (ack->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
                ack->status == MRD__ACK_STATUS__ACK_SLOW_DOWN) {
@@ -563,12 +568,12 @@ void
 mrd_files_answer(mrd_files *files, uint64_t tag, const mrd_msg *msg)
 {
     if (files->stage == IDLE || !files->asked || tag != files->tag)
-        return; /* of a file that failed meanwhile */
+        return; /* the answer is for a file that failed meanwhile */
     files->asked = false;
     if (files->sessions[files->to].id != files->to_id)
-        return; /* of a session that has ended: the next step continues */
+        return; /* the answer is for a session that has ended; the next step continues */
     if (msg == NULL) {
-        files->stage = ANNOUNCING; /* how far did it come? */
+        files->stage = ANNOUNCING; /* asks how much of the file the aggregator received */
         files->again_at = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_AGAIN);
     } else if (msg->frame.type == MRD_FRAME_REQUEST && files->stage == ANNOUNCING) {
         on_request(files, msg->u.request);
@@ -596,7 +601,7 @@ take_notices(mrd_files *files)
 
 /* ---- A file system that does not answer ---- */
 
-/* Replaces the hanging thread with its work and buffer by new ones. */
+/* Replaces the hanging thread, its work and its buffer by new ones. */
 static bool
 replace_worker(mrd_files *files)
 {
@@ -633,7 +638,7 @@ abandon(mrd_files *files)
     files->work->chunk = files->chunk;
     if (h->label == NULL || !replace_worker(files)) {
         free(h->label);
-        return; /* again with the next step */
+        return; /* out of resources: the next step tries again */
     }
     files->n_hung++;
     d->hung = true;
@@ -643,19 +648,19 @@ abandon(mrd_files *files)
             "meanwhile lack the files written there: dir=%s",
             d->label);
     if (of_file) {
-        h->path = files->files[files->at].path; /* the thread reads the name */
-        /* also fine: the hanging thread keeps the name until it returns */
+        h->path = files->files[files->at].path; /* the hanging thread may still read the name */
+        /* if out of memory, both share the name, which stays until the hanging thread returns */
         if ((files->files[files->at].path = strdup(h->path)) == NULL)
             files->files[files->at].path = h->path, h->path = NULL;
         files->files[files->at].rel = files->files[files->at].path + strlen(d->label) + 1;
-        files->fd = -1; /* belongs to the thread, like the checksum */
+        files->fd = -1; /* the descriptor belongs to the hanging thread, like the checksum */
         files->sha = NULL;
         close_file(files);
     }
     mrd_files_give_up(files, at, "its file system does not answer");
 }
 
-/* It answers again. */
+/* Handles a file system that answers again: its hanging thread has returned. */
 static void
 come_back(mrd_files *files, hung *h)
 {
@@ -678,7 +683,7 @@ come_back(mrd_files *files, hung *h)
         d->look_at = (mrd_local_ns){ 0 };
         folder = NULL;
     }
-    mrd_folder_free(folder, files->inotify); /* of a dropped directory */
+    mrd_folder_free(folder, files->inotify); /* the directory was dropped meanwhile */
     (void) mrd_job_thread_free(h->worker);
     free(w);
     free(h->label);
@@ -766,8 +771,8 @@ hand_out(mrd_files *files, mrd_local_ns now)
         (void) post_look(files, now);
 }
 
-/* The current file was for a session that has ended. Another session gets it, or it is judged
- * again. A part that is being read returns first. */
+/* Handles a current file whose session has ended. Another session gets it, or it is judged again.
+ * If a part is being read, waits for that first. */
 static void
 follow_sessions(mrd_files *files)
 {
@@ -811,7 +816,7 @@ mrd_files_next_ns(const mrd_files *files)
     if (files->n_hung > 0 &&
         mrd_local_after(next, mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK)))
         next = mrd_local_add(mrd_local_now(), MRD_WAIT_FILE_HUNG_LOOK);
-    if (files->work->kind != NOTHING) /* its descriptor tells */
+    if (files->work->kind != NOTHING) /* the descriptor of the thread wakes the loop */
         return mrd_local_before(next, mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG))
                    ? next
                    : mrd_local_add(files->posted_at, MRD_WAIT_FILE_HANG);
@@ -869,10 +874,10 @@ mrd_files_close(mrd_files *files)
         mrd_log(MRD_LOG_WARN, "AGT-FILES-HANG",
                 "A file system does not answer; the thread that reads it was abandoned: dir=%s",
                 files->n_hung > 0 ? files->hung[0].label : files->dirs[files->work->dir].label);
-        return; /* the thread uses all of it */
+        return; /* the hanging thread still uses all of this data */
     }
     if (files->work->kind == OPEN && files->work->err == MRD_OK && files->work->fd >= 0)
-        close(files->work->fd); /* done, and not taken */
+        close(files->work->fd); /* the task is done, but its result was not taken */
     close_file(files);
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (files->dirs[i].used)

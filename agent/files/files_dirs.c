@@ -1,5 +1,5 @@
-/* agent/files/files_dirs.c - capture directories: their owners, their searches, and the table of their
- * files */
+/* agent/files/files_dirs.c - capture directories: their owners, their searches, and the table of
+ * their files */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -29,8 +29,8 @@ files_max(const mrd_files *files)
     return files->o.max_files == 0 ? MRD_FILES_MAX : files->o.max_files;
 }
 
-/* A user may use all slots that other users leave free. The operator's directories have no
- * limit. */
+/* Returns true if there is room for another file of this user. A user may use all slots that other
+ * users leave free. The operator's directories have no limit. */
 static bool
 has_share(const mrd_files *files, int64_t uid)
 {
@@ -56,8 +56,8 @@ is_gone(const mrd_files *files, const file *one, unsigned leaving)
                                    !files->dirs[one->dir].looking);
 }
 
-/* Makes room. `leaving` is a directory that is dropped with its files; MRD_FILES_DIRS means
- * none. */
+/* Removes files that are not needed from the table. `leaving` is a directory that is dropped with
+ * its files; MRD_FILES_DIRS means none. */
 static void
 forget_files(mrd_files *files, unsigned leaving)
 {
@@ -85,7 +85,8 @@ forget_files(mrd_files *files, unsigned leaving)
     }
     files->n = left;
     mrd_index_clear(&files->by_path);
-    for (uint32_t i = 0; i < files->n; i++) /* cannot fail: the entries were in it before */
+    /* adding cannot fail, because the index already had room for these entries */
+    for (uint32_t i = 0; i < files->n; i++)
         (void) mrd_index_add(&files->by_path,
                              mrd_dir_name_hash(files->files[i].dir, files->files[i].path), i);
 }
@@ -99,7 +100,8 @@ is_replaced(const file *one, const mrd_folder_file *met)
                                      !mrd_file_marks_grew(&one->marks, &met->marks));
 }
 
-/* The time of change differs also for a replacement that has the size and the date of the file. */
+/* Returns true if the file is unchanged. The change time (ctime) differs even for a replacement
+ * with the same size and date. */
 static bool
 is_unchanged(const file *one, const mrd_folder_file *met)
 {
@@ -125,7 +127,8 @@ meet_again(mrd_files *files, file *one, const mrd_folder_file *met, mrd_local_ns
     if (is_unchanged(one, met))
         return;
     if (files->stage != IDLE &&
-        one == &files->files[files->at]) { /* its size belongs to its hash */
+        /* this file is being sent, and its size must match its hash */
+        one == &files->files[files->at]) {
         files->changed = true;
         return;
     }
@@ -142,7 +145,8 @@ meet_again(mrd_files *files, file *one, const mrd_folder_file *met, mrd_local_ns
     files->pick_at = (mrd_local_ns){ 0 };
 }
 
-/* Several nodes may share a directory. A file that a process of this node named one by one belongs to that process. */
+/* Returns true if the file belongs to this node. Several nodes may share a directory. A file that a
+ * process of this node named explicitly belongs to that process. */
 static bool
 is_ours(const mrd_files *files, const dir *d, const char *rel)
 {
@@ -196,7 +200,7 @@ meet_first(mrd_files *files, unsigned at, const mrd_folder_file *met, mrd_local_
     mrd_files_wait(files, one);
 }
 
-/* Returns the file below the directory; MRD_INDEX_NONE if it is not known. Its path is then in
+/* Finds a file below the directory; MRD_INDEX_NONE if it is not known. Its path is then in
  * files->path. */
 static uint32_t
 find_file(mrd_files *files, unsigned at, const char *rel, const char *ending, uint64_t *ret_hash)
@@ -247,7 +251,7 @@ mrd_files_drop(mrd_files *files, unsigned at)
 
     forget_files(files, at);
     mrd_strlist_fini(&d->names);
-    if (!d->hung) /* else the thread has it */
+    if (!d->hung) /* otherwise the hanging thread owns the folder */
         mrd_folder_free(d->folder, files->inotify);
     free(d->label);
     free(d->namers);
@@ -255,8 +259,8 @@ mrd_files_drop(mrd_files *files, unsigned at)
     files->stats.dirs--;
 }
 
-/* Returns true if no process that named it remains, it was searched since, and no file of it is
- * wanted. */
+/* Returns true if the directory can be dropped: no process that named it remains, it was searched
+ * since then, and no file of it is wanted. */
 static bool
 may_go(const mrd_files *files, unsigned at)
 {
@@ -322,7 +326,7 @@ mrd_files_sum(mrd_files *files)
                 (unsigned long long) files->stats.beyond);
 }
 
-/* ---- Files that are gone ---- */
+/* ---- Removed files ---- */
 
 /* The files that the last search of a directory found, by their contents. */
 typedef struct {
@@ -450,12 +454,14 @@ end_look(mrd_files *files, unsigned at, const mrd_folder_state *st, mrd_local_ns
     d->deep = st->deep;
     d->beyond += st->left_out;
     gone = look_for_gone(files, d, &again);
-    if (gone > 0 && beyond > 0) /* there is room for the others now */
+    if (gone > 0 && beyond > 0) /* files beyond the limit have room now */
         again = true;
     if ((gone > 0 && beyond > 0) || gone > files->n / 2)
         forget_files(files, MRD_FILES_DIRS);
     if (mrd_local_before(d->looked_at, d->ended_at))
-        again = true; /* this search may have missed the last files */
+        /* search again, because this search may have missed the files that the process wrote
+         * last */
+        again = true;
     d->look_at = mrd_local_add(now, (again            ? 0
                                      : d->waiting > 0 ? MRD_WAIT_FILES_BUSY
                                      : d->blind       ? MRD_WAIT_FILES_BLIND
@@ -482,8 +488,8 @@ mrd_files_looked(mrd_files *files, mrd_local_ns now)
         end_look(files, w->dir, &w->look, now);
 }
 
-/* Returns when it may be searched. A directory with long searches is searched for at most a fifth
- * of the time. */
+/* Returns when the directory may be searched. A directory with long searches is searched for at
+ * most a fifth of the time. */
 mrd_local_ns
 mrd_files_due(const dir *d)
 {
@@ -500,7 +506,7 @@ mrd_files_due(const dir *d)
                : d->look_at;
 }
 
-/* Returns when a user last had a slice, or a file. */
+/* Returns the turn in which a user last had a slice of a search, or a file. */
 uint64_t
 mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
 {
@@ -516,7 +522,8 @@ mrd_files_served(const mrd_files *files, int64_t uid, bool looks)
     return last;
 }
 
-/* Chooses the next directory: of the user, then the directory, that waited longest. */
+/* Chooses the next directory to search: of the user that waited longest, the directory that waited
+ * longest. */
 bool
 mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at)
 {
@@ -556,7 +563,7 @@ leave_name(mrd_files *files, dir *d, const char *name)
             "one and those that follow are left out");
 }
 
-/* Passes on names that were requested while the thread may have used the directory. */
+/* Passes names to the directory that were requested while the thread may have used it. */
 void
 mrd_files_tell(mrd_files *files, dir *d)
 {
@@ -603,8 +610,8 @@ free_dir(mrd_files *files, int64_t uid)
     return uid == MRD_OWNED_ANY || own < MRD_FILES_DIRS - used ? d : NULL;
 }
 
-/* Adds a process that named the directory. Its capture may have begun under an earlier agent, so a
- * place counts as captured into if this agent removes its files. */
+/* Adds a process that named the directory. Its capture may have begun under a previous agent, so if
+ * this agent removes the directory's files, the process counts as capturing. */
 static mrd_err
 add_namer(dir *d, const mrd_files_place *place)
 {
@@ -653,7 +660,8 @@ new_dir(mrd_files *files, const mrd_files_place *place, mrd_str label, int64_t u
     return MRD_OK;
 }
 
-/* Announces a file that another session has to this one. */
+/* Makes a named file that another session has pending again, so that it is sent to this session,
+ * too. */
 static void
 announce_again(mrd_files *files, const dir *d, const char *name)
 {

@@ -1,7 +1,7 @@
 /*
- * agent/files/files_int.h - internals of files: files.c (the path of one file, and the thread's work),
- * files_dirs.c (directories and the table of their files), files_sessions.c (which sessions get
- * them), files_state.c (pending files)
+ * agent/files/files_int.h - internals of files: files.c (the path of one file, and the thread's
+ * work), files_dirs.c (directories and the table of their files), files_sessions.c (which sessions
+ * get them), files_state.c (pending files)
  */
 #ifndef MRD_AGENT_FILES_FILES_INT_H
 #define MRD_AGENT_FILES_FILES_INT_H
@@ -14,29 +14,31 @@
 #include "base/hash.h"
 #include "base/index.h"
 
-/* REFUSED: by a session, and another one may take it. EARLIER: no session takes it. IGNORED: of an
- * unknown kind, or removed after a session had it. From DONE on no session waits for it. */
+/* REFUSED: a session refused the file, and another one may take it. EARLIER: no session takes it.
+ * IGNORED: the file is of an unknown kind, or was removed after a session had it. From DONE on no
+ * session waits for it. */
 typedef enum { SEEN, DONE, GIVEN_UP, REFUSED, EARLIER, IGNORED } file_state;
 
-typedef uint32_t session_set; /* bits are indexes into mrd_files.sessions */
+typedef uint32_t session_set; /* a set of sessions; bit i stands for mrd_files.sessions[i] */
 
 typedef struct {
     char *path;
     const char *rel; /* points into `path`: the part below the capture directory */
     unsigned dir;
-    uint32_t next; /* next file of the same directory: index + 1 */
+    uint32_t next; /* index + 1 of the next file of the same directory; 0 means none */
     uint64_t size;
     mrd_wall_ns mtime, ctime;
-    mrd_file_marks marks; /* of this version, as in mrd_folder_file */
+    mrd_file_marks marks; /* marks of this version of the file, as in mrd_folder_file */
     bool is_trace;
-    bool passed;       /* this version was passed to options.complete */
-    bool grown;        /* it begins with a version that was passed */
-    uint32_t replaced; /* versions of a trace file that a session would have got */
+    bool passed; /* this version was passed to options.complete */
+    /* the file begins with the contents of a version that was passed to options.complete */
+    bool grown;
+    uint32_t replaced; /* number of replaced versions of a trace file that a session wanted */
     mrd_local_ns still_since;
     file_state state;
-    bool told;         /* to options.complete */
-    bool had;          /* by a session, as it is */
-    session_set given; /* sessions that have it, or refused it for good */
+    bool told;         /* options.complete was called for this version and is not called again */
+    bool had;          /* a session has this version */
+    session_set given; /* sessions that have the file, or refused it for good */
     uint64_t look;     /* number of the directory's last search that found it */
 } file;
 
@@ -48,26 +50,28 @@ typedef struct {
 
 typedef struct {
     bool used;
-    char *label; /* its path, or the path through which a container's directory is reached */
+    /* path of the directory, or the path through which a container's directory is reached */
+    char *label;
     mrd_folder *folder;
     int64_t uid, pid; /* owner and process; MRD_OWNED_ANY, MRD_NONE */
-    namer *namers;    /* Processes that named the directory. It is dropped when there are none. */
+    namer *namers;    /* processes that named the directory; it is dropped when none is left */
     size_t n_namers, cap_namers;
-    bool whole;           /* search all files, not only named ones */
-    bool any_age, remove; /* as in mrd_files_place */
-    /* sessions that want its files, since a process that they select named it */
+    bool whole;           /* all files of the directory are searched, not only named ones */
+    bool any_age, remove; /* same meaning as in mrd_files_place */
+    /* sessions that want its files, because they select a process that named it */
     session_set wanted;
-    mrd_strlist names;     /* added since its last search */
-    bool refused_for_good; /* its process differs from that in its ring */
-    bool hung;             /* its file system does not answer, so it is skipped until it does */
-    uint32_t first;        /* of its files: index + 1 */
+    mrd_strlist names;     /* names added since the directory's last search */
+    bool refused_for_good; /* the process is not the one that its ring claims */
+    bool hung; /* the directory's file system does not answer, so it is skipped until it does */
+    uint32_t first; /* first of its files: index + 1 */
     size_t n_files, waiting;
     uint64_t look; /* number of the current or last search */
     bool looking, blind;
     mrd_local_ns look_at, began_at, looked_at;
-    mrd_local_ns ended_at; /* when a process here, or its capture, ended last */
+    mrd_local_ns ended_at; /* when a process that named it, or its capture, ended last */
     mrd_dur_ns took_ns;
-    uint64_t looks_turn, files_turn; /* when its user last had a slice, a file */
+    /* turn in which its user last had a slice of a search; of a file */
+    uint64_t looks_turn, files_turn;
     uint64_t beyond, refused, ignored, deep, not_traces, elsewhere;
     bool said_refused, said_ignored, said_deep, said_names, said_elsewhere;
     char said[MRD_WHY_MAX];
@@ -82,7 +86,7 @@ typedef struct {
     work_kind kind;
     mrd_folder *folder;
     unsigned dir;
-    bool may_tidy; /* no open capture needs the directories */
+    bool may_tidy; /* empty directories may be removed, because no running capture needs them */
     int inotify;
     mrd_folder_state look;
     const char *rel;
@@ -97,14 +101,14 @@ typedef struct {
     mrd_why why;
 } work;
 
-/* A task on a file system that does not answer, with its data, until it does. */
+/* A task on a file system that does not answer. It is kept with its data until it returns. */
 #define MRD_FILES_HUNG 8u
 typedef struct {
     mrd_job_thread *worker;
     work *work;
-    char *path; /* of the file; NULL means a search */
+    char *path; /* path of the file; NULL means that the task is a search */
     int64_t uid;
-    char *label; /* of the directory, which may be dropped meanwhile */
+    char *label; /* label of the directory, which may be dropped meanwhile */
 } hung;
 
 struct mrd_files {
@@ -112,54 +116,59 @@ struct mrd_files {
     dir dirs[MRD_FILES_DIRS];
     file *files;
     size_t n, cap;
-    mrd_index by_path; /* by directory and path */
+    mrd_index by_path; /* finds a file by directory and path */
     int inotify, polled;
     uint64_t turn;
-    bool file_next;       /* a file's work comes before a search */
-    mrd_local_ns pick_at; /* no file is unchanged for long enough before this time */
+    bool file_next;       /* the next task is a file's, not a search */
+    mrd_local_ns pick_at; /* before this time no pending file can be complete */
     mrd_files_session
-        sessions[MRD_FILES_SESSIONS]; /* each keeps its slot while it exists; id 0 means free */
+        /* a session keeps its slot while it exists; id 0 marks a free slot */
+        sessions[MRD_FILES_SESSIONS];
     mrd_job_thread *worker;
     bool worker_polled;
     work *work;
     mrd_local_ns posted_at;
-    int64_t refused_pids[1024]; /* of directories that were refused */
+    int64_t refused_pids[1024]; /* pids of the processes whose directories were refused */
     hung hung[MRD_FILES_HUNG];
     size_t n_hung;
-    /* The file under way. */
+    /* The file that is being hashed or sent. */
     stage stage;
     size_t at;
-    bool changed; /* changed since the transfer began; the new version follows this one */
+    /* the file changed since the transfer began; the new version is sent after this one */
+    bool changed;
     int fd;
     mrd_sha256 *sha;
     char hex[MRD_SHA256_HEX];
     uint64_t offset;
-    size_t chunk_len; /* read and not sent */
+    size_t chunk_len; /* length of the chunk that was read and not sent */
     unsigned to;      /* slot of the session that receives it, from ANNOUNCING on */
     uint64_t to_id;   /* the session in that slot */
     mrd_why refused;  /* why one of its sessions did not take it; empty means none refused */
-    bool asked;       /* a request is out */
+    bool asked;       /* a request was sent and not answered yet */
     uint64_t tag;
     mrd_local_ns again_at;
     unsigned tries;
     mrd_buf frame;
-    mrd_buf path; /* of the file that a search found */
+    mrd_buf path; /* path of the file that a search found */
     uint8_t *chunk;
     mrd_files_stats stats;
 };
 
 /* ---- files_state.c ---- */
 
-/* The file becomes pending; it is no longer pending (its state is DONE or later). */
+/* mrd_files_wait makes the file pending. mrd_files_finish ends this with a state that is DONE or
+ * later. */
 void mrd_files_wait(mrd_files *files, file *one);
 void mrd_files_finish(mrd_files *files, file *one, file_state state);
-/* A pending file was removed. Returns true if no session had it, so that it counts as lost. */
+/* Handles the removal of a pending file. Returns true if no session had the file, so that it counts
+ * as lost. */
 bool mrd_files_lost(mrd_files *files, file *one);
 /* Describes a file to options.complete or options.missed. */
 mrd_files_complete mrd_files_describe(const mrd_files *files, const file *one);
-/* Returns true for a trace file that was not passed to options.complete as it is. */
+/* Returns true for a trace file whose current version was not passed to options.complete. */
 bool mrd_files_is_unread(const file *one);
-/* The events of a file cannot be read any more: reports it if they were wanted and not read. */
+/* Call it when the events of a file cannot be read any more. Reports the file if its events were
+ * wanted and not read. */
 void mrd_files_miss(mrd_files *files, file *one, const char *reason);
 /* Decides again about files in DONE, REFUSED or EARLIER, because there is another session, or one
  * with another start. */
@@ -167,37 +176,39 @@ void mrd_files_judge_again(mrd_files *files);
 
 /* ---- files_dirs.c ---- */
 
-/* Waits for this descriptor as well. */
+/* Adds a descriptor to those that the loop waits for. */
 void mrd_files_poll(mrd_files *files, int fd);
-/* A slice of a search is done. */
+/* Handles the result of a finished slice of a search. */
 void mrd_files_looked(mrd_files *files, mrd_local_ns now);
-/* When the directory may be searched, INT64_MAX means never. Chooses the directory to continue
- * with; false means none. */
+/* mrd_files_due returns when the directory may be searched, INT64_MAX means never. mrd_files_choose
+ * gets the directory to search next; false means none. */
 mrd_local_ns mrd_files_due(const dir *d);
 bool mrd_files_choose(const mrd_files *files, mrd_local_ns now, unsigned *ret_at);
 /* Returns true if a process captures into the directory. */
 bool mrd_files_is_captured_into(const dir *d);
-/* Passes requests to the directory that came while the thread may have used it. */
+/* Passes requests to the directory that arrived while the thread may have used it. */
 void mrd_files_tell(mrd_files *files, dir *d);
 /* Returns when a user last had a slice (`looks`) or a file. */
 uint64_t mrd_files_served(const mrd_files *files, int64_t uid, bool looks);
-/* Pending files of the directory fail, because they cannot be read. */
+/* Fails all pending files of the directory, because they cannot be read. */
 void mrd_files_give_up(mrd_files *files, unsigned at, const char *message);
 void mrd_files_sum(mrd_files *files);
-void mrd_files_say(dir *d); /* once for each directory */
-/* Drops a directory with its files; drops directories that are not needed any more. */
+void mrd_files_say(dir *d); /* Logs the directory's problems, once for each directory. */
+/* mrd_files_drop drops a directory with its files. mrd_files_forget_dirs drops all directories that
+ * are not needed any more. */
 void mrd_files_drop(mrd_files *files, unsigned at);
 void mrd_files_forget_dirs(mrd_files *files);
 
 /* ---- files_sessions.c ---- */
 
-/* There is one at least. */
+/* Returns true if at least one session takes files. */
 bool mrd_files_have_sessions(const mrd_files *files);
-/* Returns the sessions that should get the file and do not have it. */
+/* Returns the sessions that should get the file and do not have it yet. */
 session_set mrd_files_takers(const mrd_files *files, const file *one);
-/* A process has named the directory: finds the sessions that want its files. */
+/* Call it when a process has named the directory: finds the sessions that want its files. */
 void mrd_files_ask(mrd_files *files, dir *d, int64_t pid);
-/* Passes the current file to the next session that should get it. Returns false if there is none. */
+/* Passes the current file to the next session that should get it. Returns false if there is
+ * none. */
 bool mrd_files_next_taker(mrd_files *files);
 
 #endif

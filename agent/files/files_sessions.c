@@ -1,8 +1,9 @@
 /* agent/files/files_sessions.c - which sessions get the files of capture directories. */
 #include "agent/files/files_int.h"
-#include "trace/model/catalog.h" /* MRD_NONE */
+#include "trace/model/catalog.h" /* for MRD_NONE */
 
-#define STAMP_SLACK (20 * MRD_MS) /* times of files are the time of the kernel's last tick */
+/* tolerance, because the time of a file is that of the kernel's last tick */
+#define STAMP_SLACK (20 * MRD_MS)
 
 bool
 mrd_files_have_sessions(const mrd_files *files)

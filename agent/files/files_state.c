@@ -1,9 +1,10 @@
-/* agent/files/files_state.c - pending work: files from found to finished, and searches of directories */
+/* agent/files/files_state.c - pending work: files from found to finished, and searches of
+ * directories */
 #include <string.h>
 
 #include "agent/files/files_int.h"
 #include "trace/import/capture_names.h"
-#include "trace/model/catalog.h" /* MRD_NONE */
+#include "trace/model/catalog.h" /* for MRD_NONE */
 
 bool
 mrd_files_owner(const char *rel, mrd_str *ret_instance, int64_t *ret_pid)

@@ -16,17 +16,17 @@
 
 #define WATCHED   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR)
 #define FRAMEWORK "framework-trace"
-#define PATHS     (32u << 10) /* bytes of the paths of one slice */
+#define PATHS     (32u << 10) /* maximum bytes of the paths in one slice */
 
 typedef struct {
     DIR *stream;
     struct stat st;
-    size_t rel_len; /* of the path to it, with its slash */
+    size_t rel_len; /* length of the path to it, with its slash */
 } level;
 
 struct mrd_folder {
     char *proc_root, *path;
-    bool claimed; /* named by a process; otherwise the operator's */
+    bool claimed; /* a process named the directory; otherwise the operator did */
     mrd_safe_open_claim claim;
     mrd_safe_open_user user;
     int root, fd;
@@ -34,11 +34,12 @@ struct mrd_folder {
     ino_t ino;
     mrd_strlist names;
     mrd_strlist emptied; /* subdirectories from which files were removed */
-    /* A look under way. */
-    size_t next_name; /* names.n means that all were found, or that there are none */
+    /* State of the current search. */
+    /* index in `names` of the next file to look for; names.n means that no name is left */
+    size_t next_name;
     bool looking;
     level levels[MRD_FOLDER_DEPTH + 1];
-    size_t depth; /* open levels */
+    size_t depth; /* number of open levels */
     char rel[PATH_MAX];
     uint64_t entries;
     int watches[MRD_FOLDER_WATCHES];
@@ -47,7 +48,7 @@ struct mrd_folder {
     char why[MRD_WHY_MAX], ignored[256], refused[256];
     mrd_folder_file found[MRD_FOLDER_SLICE];
     size_t n_found;
-    char rels[PATHS]; /* their paths */
+    char rels[PATHS]; /* buffer for the paths of found files */
     size_t rels_len;
 };
 
@@ -59,7 +60,7 @@ mrd_folder_kind(const char *name)
     static const struct {
         const char *suffix, *kind;
     } rows[] = {
-        { ".pftrace", "Perfetto" }, /* output of a viewer for a device profile */
+        { ".pftrace", "Perfetto" }, /* written by a viewer of device profiles */
         { ".json", FRAMEWORK },
         { ".json.gz", FRAMEWORK },
     };
@@ -229,7 +230,7 @@ watch(mrd_folder *folder, int inotify, int fd)
 
 /* ---- Searching it ---- */
 
-/* Takes the descriptor. */
+/* Adds a level to the search. Takes ownership of the descriptor. */
 static void
 enter(mrd_folder *folder, int inotify, int fd, size_t rel_len)
 {
@@ -251,7 +252,8 @@ count_refused(mrd_folder *folder, const char *rel)
         snprintf(folder->refused, sizeof(folder->refused), "%.255s", rel);
 }
 
-/* Reads a trace file that changed of late: it may be replaced or removed before it is complete. */
+/* Reads the marks of a trace file that changed recently, because it may be replaced or removed
+ * before it is complete. */
 static void
 look_into(int up, const char *name, const struct stat *st, mrd_folder_file *to)
 {
@@ -298,8 +300,8 @@ meet_file(mrd_folder *folder, int up, const char *name, const struct stat *st,
     folder->n_found++;
 }
 
-/* Opens the subdirectory first and checks it afterwards, because a name that was checked may refer
- * to another directory by now. */
+/* Handles a subdirectory. It is opened first and checked afterwards, because a name that was
+ * checked may refer to another directory by now. */
 static void
 meet_folder(mrd_folder *folder, int inotify, int up, const char *name, size_t rel_len)
 {
@@ -423,7 +425,8 @@ mrd_folder_found(const mrd_folder *folder, size_t *ret_n)
     return folder->found;
 }
 
-/* Returns true for the same file, or for a directory of the directory's user. */
+/* Returns true if the entry may be removed: it is the file `want`, or, if that is NULL, a directory
+ * of the user. */
 static bool
 may_remove(const mrd_folder *folder, const struct stat *st, const struct stat *want)
 {

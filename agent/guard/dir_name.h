@@ -1,4 +1,5 @@
-/* agent/guard/dir_name.h - a key of a directory's number and a name in it (base/index.h) */
+/* agent/guard/dir_name.h - a hash key made of a directory's number and a file name in it
+ * (base/index.h) */
 #ifndef MRD_AGENT_GUARD_DIR_NAME_H
 #define MRD_AGENT_GUARD_DIR_NAME_H
 

@@ -11,11 +11,11 @@
 #include "base/sys/threads.h"
 
 struct mrd_job_thread {
-    pthread_mutex_t lock; /* guards run, arg, done, end; a leaf lock */
+    pthread_mutex_t lock; /* guards run, arg, done, end; no other lock is taken while it is held */
     pthread_cond_t cond;
     pthread_t thread;
     bool started, end, done;
-    bool posted; /* the poster's */
+    bool posted; /* used only by the thread that posts tasks */
     void (*run)(void *arg);
     void *arg;
     int fd;
@@ -113,7 +113,7 @@ mrd_job_thread_fd(const mrd_job_thread *thread)
     return thread->fd;
 }
 
-/* Waits briefly for the running task. */
+/* Waits briefly for the running task. Returns true if it ends. */
 static bool
 ends(mrd_job_thread *thread)
 {

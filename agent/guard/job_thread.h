@@ -13,14 +13,14 @@
 
 typedef struct mrd_job_thread mrd_job_thread;
 
-mrd_job_thread *mrd_job_thread_new(void); /* NULL: no memory */
+mrd_job_thread *mrd_job_thread_new(void); /* Returns NULL if out of memory. */
 /* Returns false if a task hangs and was abandoned, so that its data must stay. NULL is fine. */
 bool mrd_job_thread_free(mrd_job_thread *thread);
-/* Starts a task; one at a time. Returns false if no thread could be created. */
+/* Starts a task. Only one may run at a time. Returns false if no thread could be created. */
 bool mrd_job_thread_post(mrd_job_thread *thread, void (*run)(void *arg), void *arg);
 /* Returns true once for each task, when it is done. */
 bool mrd_job_thread_take(mrd_job_thread *thread);
-/* readable when there is something to take; -1 means none */
+/* Returns a descriptor that is readable when a task is done; -1 if there is none. */
 int mrd_job_thread_fd(const mrd_job_thread *thread);
 
 #endif

@@ -8,7 +8,8 @@
 
 #include "base/hash.h"
 
-#define TRIES 64 /* another user can create the name again in between, but not this many times */
+/* attempts to clear a name; another user can create it again in between, but not this many times */
+#define TRIES 64
 
 bool
 mrd_safe_create_clear(int dir_fd, const char *name)
@@ -24,7 +25,8 @@ mrd_safe_create_clear(int dir_fd, const char *name)
         return true;
     if (errno != ENOTEMPTY && errno != EEXIST)
         return false;
-    mrd_random(&number, sizeof(number)); /* a name that other users cannot create in advance */
+    /* a random name, which other users cannot create in advance */
+    mrd_random(&number, sizeof(number));
     snprintf(aside, sizeof(aside), "meridian.moved.%016" PRIx64, number);
     return renameat(dir_fd, name, dir_fd, aside) == 0 || errno == ENOENT;
 }

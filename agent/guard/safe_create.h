@@ -1,6 +1,6 @@
 /*
- * agent/guard/safe_create.h - creates files with our names in a directory where any user may create files,
- * and removes files of other users with these names. Threads: any.
+ * agent/guard/safe_create.h - creates files with our names in a directory where any user may create
+ * files, and removes files of other users with these names. Threads: any.
  */
 #ifndef MRD_AGENT_GUARD_SAFE_CREATE_H
 #define MRD_AGENT_GUARD_SAFE_CREATE_H

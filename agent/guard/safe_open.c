@@ -23,7 +23,7 @@ mrd_safe_open_old_kernel(bool old)
     atomic_store(&no_openat2, old);
 }
 
-/* ---- Who may what ---- */
+/* ---- Rights of users ---- */
 
 static bool
 in_groups(const mrd_safe_open_user *user, gid_t gid)
@@ -34,7 +34,8 @@ in_groups(const mrd_safe_open_user *user, gid_t gid)
     return false;
 }
 
-/* `want` is S_IXOTH to walk through a directory, and S_IROTH to read its names. */
+/* Returns true if the user has a right. `want` is S_IXOTH to walk through a directory, and S_IROTH
+ * to read its names. */
 static bool
 may(const mrd_safe_open_user *user, const struct stat *st, unsigned want)
 {
@@ -145,7 +146,8 @@ mrd_safe_open_descend(int root, const char *path, const mrd_safe_open_user *user
     return at;
 }
 
-/* Opens the object of a path descriptor. The link in /proc leads to the object, not to a path. */
+/* Opens the object that an O_PATH descriptor refers to. The link in /proc/self/fd leads to this
+ * object, even if its path now names another one. */
 static int
 reopen(int fd, int flags)
 {
@@ -282,8 +284,8 @@ open_text(int proc, const char *name)
     return file;
 }
 
-/* On some file systems (overlay, Btrfs) the device in `maps` differs from stat's. Then the path is
- * compared in the process's own root. */
+/* Returns true if the path leads to the claimed ring in the process's root. On some file systems
+ * (overlay, Btrfs) the device in `maps` differs from stat's, so the path is compared instead. */
 static bool
 leads_there(int root, const char *path, const mrd_safe_open_claim *claim)
 {
@@ -340,7 +342,7 @@ take_groups(mrd_safe_open_user *user, const char *text)
     }
 }
 
-/* Gets its user if all four user ids are this one. */
+/* Gets the user of a process if all four of its user ids equal `uid`. */
 static bool
 read_user(int proc, uint32_t uid, mrd_safe_open_user *ret_user)
 {

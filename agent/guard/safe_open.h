@@ -1,6 +1,6 @@
 /*
- * agent/guard/safe_open.h - the only functions that open files named by a workload. The agent may read files
- * of other users, and a workload must not be able to use this right.
+ * agent/guard/safe_open.h - the only functions that open files named by a workload. The agent may
+ * read files of other users, and a workload must not be able to use this right.
  *
  * A path is walked component by component from a descriptor of the process's root. No link is
  * followed, no path leads above the root, and the user must have the right to enter each directory.
@@ -21,10 +21,10 @@
 #include "base/buf.h"
 
 #define MRD_OWNED_ANY    (-1)
-#define MRD_OWNED_GROUPS 64 /* groups of a user; further ones are ignored */
+#define MRD_OWNED_GROUPS 64 /* maximum number of groups of a user; further ones are ignored */
 
 typedef struct {
-    int64_t uid; /* MRD_OWNED_ANY means that the operator named it */
+    int64_t uid; /* user id; MRD_OWNED_ANY means that the operator named the path */
     unsigned n_groups;
     gid_t groups[MRD_OWNED_GROUPS];
 } mrd_safe_open_user;
@@ -32,7 +32,7 @@ typedef struct {
 /* Identifies a process that names a file, by the ring that it maps. The kernel states the owner of
  * the ring, so a process cannot pretend to be of another user. */
 typedef struct {
-    int64_t pid; /* as our /proc counts */
+    int64_t pid; /* pid in the agent's /proc */
     uint32_t uid;
     uint64_t device, inode;
 } mrd_safe_open_claim;
@@ -44,14 +44,15 @@ typedef struct {
  */
 mrd_err mrd_safe_open_root(const char *proc_root, const mrd_safe_open_claim *claim, int *ret_root,
                            mrd_safe_open_user *ret_user, mrd_why *why);
-/* Returns true if it has the root and mounts of this process, so that a path means the same in
- * both. */
+/* Returns true if the agent has the same root and mounts as this process, so that a path means the
+ * same in both. */
 bool mrd_safe_open_is_our_root(const char *proc_root, int64_t pid);
-/* Opens a directory below `root`. `user` must have the right to enter, NULL means any. Returns -1
- * with errno: ELOOP for a link, EACCES without the right, EINVAL for "..". An empty path is the
- * root itself. */
+/* Opens a directory below `root`. `user` must have the right to enter all directories of the path;
+ * NULL skips this check. Returns -1 with errno: ELOOP for a link, EACCES without the right, EINVAL
+ * for "..". An empty path is the root itself. */
 int mrd_safe_open_descend(int root, const char *path, const mrd_safe_open_user *user);
-/* The same for reading its names. Errors: NOTFOUND, DENIED (with the reason), IO. */
+/* As mrd_safe_open_descend, but opens the directory for reading its names. Errors: NOTFOUND, DENIED
+ * (with the reason), IO. */
 mrd_err mrd_safe_open_dir(int root, const char *path, const mrd_safe_open_user *user, int *ret_fd,
                           mrd_why *why);
 /* Opens a file below a directory of mrd_safe_open_dir for reading, with a file position of its own.
@@ -59,11 +60,12 @@ mrd_err mrd_safe_open_dir(int root, const char *path, const mrd_safe_open_user *
  * lease), IO. */
 mrd_err mrd_safe_open_file(int dir, const char *rel, const mrd_safe_open_user *user, int *ret_fd,
                            struct stat *ret_st, mrd_why *why);
-/* The checks of the two functions above for a stat result; `parent` is the stat of its directory. */
+/* The checks of the two functions above for a stat result; `parent` is the stat of its
+ * directory. */
 bool mrd_safe_open_may_enter(const mrd_safe_open_user *user, const struct stat *st);
 bool mrd_safe_open_is_own(const mrd_safe_open_user *user, const struct stat *st,
                           const struct stat *parent);
-/* For tests: walks without openat2. */
+/* For tests: if `old`, paths are walked without openat2. */
 void mrd_safe_open_old_kernel(bool old);
 
 #endif

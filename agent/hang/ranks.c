@@ -9,22 +9,22 @@
 #include "hw/proc.h"
 
 #define LOOK       (100 * MRD_MS)
-#define QUIET      MRD_SEC        /* the aggregator needs to know of it from then on */
-#define WORK_LOOK  (500 * MRD_MS) /* time over which CPU and bytes are compared */
-#define WORK_SHARE 20             /* a process works if it used 1/20 of a core, */
-#define WORK_BYTES 65536u         /* ... or moved so much */
+#define QUIET      MRD_SEC /* time without progress after which the aggregator must be informed */
+#define WORK_LOOK  (500 * MRD_MS) /* CPU time and bytes are compared over this time */
+#define WORK_SHARE 20             /* a process works if it used at least 1/WORK_SHARE of a core */
+#define WORK_BYTES 65536u /* a process also works if it read and wrote at least this many bytes */
 #define KEEP_GONE  (600 * MRD_SEC)
 
 typedef struct {
-    mrd_drain_process *process; /* NULL: it ended */
+    mrd_drain_process *process; /* NULL means that the process ended */
     mrd_ident ident;
     mrd_drain_op ops[MRD_DRAIN_OPS];
     size_t n_ops;
     char lost[64], inside[64];
     char state;
     mrd_local_ns progress, idle;
-    mrd_local_ns state_at; /* since when `state` is so */
-    mrd_process_work work; /* at work_at, 0 if it was not read since the last progress */
+    mrd_local_ns state_at; /* since when `state` is unchanged */
+    mrd_process_work work; /* work up to `work_at`; 0 if it was not read since the last progress */
     mrd_local_ns work_at;
     bool quiet, partial;
 } rank;
@@ -63,7 +63,7 @@ mrd_ranks_close(mrd_ranks *ranks)
 
 /* ---- What a process is in ---- */
 
-/* Its open spans on the thread that began the last of them. */
+/* The open spans of a process, on the thread that began the last of them. */
 typedef struct {
     const mrd_drain_process *process;
     mrd_track_id track;
@@ -145,7 +145,7 @@ look_at_kernel(mrd_ranks *ranks, rank *k)
         set_state(k, '?', ranks->now);
         return state != '?';
     }
-    /* R and S change all the time, and say nothing */
+    /* R and S alternate all the time without meaning, so both are stored as S */
     set_state(k, st.state == 'R' ? 'S' : st.state, ranks->now);
     look_at_work(ranks, k);
     return state != k->state || idle != (k->idle.ns != 0);
@@ -162,7 +162,8 @@ find(mrd_ranks *ranks, const mrd_drain_process *process)
     return NULL;
 }
 
-/* Reads the counts. Returns true if the process entered or left an operation since the last look. */
+/* Reads the process's counts of operations. Returns true if the process entered or left one since
+ * the last look. */
 static bool
 look_at_ops(mrd_ranks *ranks, rank *k)
 {
@@ -188,7 +189,8 @@ add(mrd_ranks *ranks, mrd_drain_process *process)
     rank *k;
 
     if (mrd_drain_ops(ranks->drain, process, ops, &lost, &partial) == 0)
-        return NULL; /* most processes with rings are helpers */
+        /* helper processes without such operations are not added; they are the majority */
+        return NULL;
     if (!MRD_VEC_ROOM_MAX(ranks->v, ranks->n, ranks->cap, 1, MRD_RANKS_MAX)) {
         ranks->left_out++;
         return NULL;

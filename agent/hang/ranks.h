@@ -23,22 +23,23 @@ typedef struct mrd_ranks mrd_ranks;
 
 mrd_err mrd_ranks_open(mrd_drain *drain, const char *proc_root, mrd_ranks **ret_ranks,
                        mrd_why *why);
-void mrd_ranks_close(mrd_ranks *ranks); /* NULL is fine */
-/* A process with rings ended. */
+void mrd_ranks_close(mrd_ranks *ranks); /* Does nothing for NULL. */
+/* Notes that a process with rings ended. */
 void mrd_ranks_gone(mrd_ranks *ranks, mrd_drain_process *process, mrd_local_ns now);
 void mrd_ranks_step(mrd_ranks *ranks, mrd_local_ns now);
 mrd_local_ns mrd_ranks_next_ns(const mrd_ranks *ranks);
-/* 0 means that no process was ever seen, so that there is nothing to send. */
+/* Returns a number that changes with the state of the processes. 0 means that no process was ever
+ * seen, so that there is nothing to send. */
 uint64_t mrd_ranks_version(const mrd_ranks *ranks);
 
-/* One process. Texts are borrowed until the next step. */
+/* The state of one process. Texts are borrowed until the next step. */
 typedef struct {
     const mrd_ident *ident;
     bool gone;
     char state;               /* letter of /proc/PID/stat; 'X' if it ended, '?' if unknown */
-    mrd_local_ns state_at;    /* since when it is so */
-    mrd_local_ns quiet, idle; /* as in mrd_hang_rank */
-    const char *lost;         /* why its counts are incomplete; "" if they are complete */
+    mrd_local_ns state_at;    /* since when `state` is unchanged */
+    mrd_local_ns quiet, idle; /* same meaning as in mrd_hang_rank */
+    const char *lost;         /* why the process's counts are incomplete; "" if they are complete */
     bool partial;             /* operations that it entered long ago may be missing in `ops` */
     const char *inside;       /* names of its open spans, outermost first */
     const mrd_drain_op *ops;
@@ -47,6 +48,7 @@ typedef struct {
 
 /* Gets the i-th process. Returns false beyond the last. */
 bool mrd_ranks_get(const mrd_ranks *ranks, size_t i, mrd_rank_state *ret_state);
-uint32_t mrd_ranks_left_out(const mrd_ranks *ranks); /* processes beyond MRD_RANKS_MAX */
+/* Returns the number of processes beyond MRD_RANKS_MAX. */
+uint32_t mrd_ranks_left_out(const mrd_ranks *ranks);
 
 #endif

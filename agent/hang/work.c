@@ -10,7 +10,7 @@
 #include "base/num.h"
 #include "hw/proc.h"
 
-#define TASKS_MAX    32 /* whose children are looked at */
+#define TASKS_MAX    32 /* maximum number of threads whose children are read */
 #define CHILDREN_MAX 64
 #define DEPTH_MAX    4
 
@@ -52,7 +52,7 @@ bytes_of(const char *proc_root, int64_t pid)
 typedef struct {
     const char *proc_root;
     mrd_dur_ns cpu;
-    unsigned left; /* children that may still be read */
+    unsigned left; /* number of children that may still be read */
 } tree;
 
 static void add_children(tree *t, int64_t pid, unsigned depth);

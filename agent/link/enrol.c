@@ -26,31 +26,33 @@
 #define FETCH_S    20
 #define HOUR       (3600 * MRD_SEC)
 
-/* The input and result of the thread; the thread's while a task is posted. */
+/* The input and result of the thread. It belongs to the thread while a task is posted. */
 typedef struct {
     mrd_enrol_act act;
-    bool have, counts; /* there is a certificate; it is valid, and connections with it work */
-    mrd_wall_ns to;    /* its end */
-    uint64_t stamp;    /* of the files, when the request began */
+    /* have: there is a certificate; counts: it is valid, and connections with it work */
+    bool have, counts;
+    mrd_wall_ns to; /* when the certificate expires */
+    uint64_t stamp; /* change stamp of the files when the request began */
     mrd_err err;
     mrd_why why;
-    mrd_wall_ns got; /* the end of the new one */
+    mrd_wall_ns got; /* when the new certificate expires */
     const char *by;
 } task;
 
 struct mrd_enrol {
     mrd_enrol_options o;
-    char *next_path; /* the new certificate until it is accepted */
+    char *next_path; /* path of the new certificate until it is accepted */
     mrd_job_thread *thread;
     atomic_bool stopping;
     bool posted;
     task t;
     mrd_enrol_facts facts;
     uint64_t stamp;
-    mrd_local_ns looked, next; /* at the files; not before */
+    /* when the files were last checked; earliest time of the next attempt */
+    mrd_local_ns looked, next;
     unsigned failures;
     char lacks[MRD_WHY_MAX];
-    mrd_local_ns said; /* that it has ended */
+    mrd_local_ns said; /* when it was last logged that the certificate has expired */
 };
 
 /* ---- The next action ---- */
@@ -62,7 +64,8 @@ mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now)
         return facts->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
     if (facts->refused || now.ns - facts->from.ns >= (facts->to.ns - facts->from.ns) / 3 * 2)
         return MRD_ENROL_RENEW;
-    return MRD_ENROL_NOTHING; /* also while the clock is before its start */
+    /* a clock before the certificate's start is no reason for a new one */
+    return MRD_ENROL_NOTHING;
 }
 
 mrd_dur_ns
@@ -107,7 +110,7 @@ answer_error(const char *url, unsigned status, const mrd_buf *answer, mrd_why *w
     return err;
 }
 
-/* Appends the certificate of the answer. */
+/* Appends the certificate in the answer to *to. */
 static mrd_err
 take_answer(const char *url, unsigned status, const mrd_buf *answer, mrd_buf *to, mrd_why *why)
 {
@@ -139,7 +142,8 @@ post(mrd_enrol *enrol, const char *path, const mrd_json *body, const char *beare
 
     mrd_buf_fmt(&url, "%s%s", enrol->o.server, path);
     mrd_buf_cstr(&url);
-    mrd_buf_room(&text, 4 * MRD_CSR_MAX); /* avoids copies of the invitation in freed memory */
+    /* reserves all memory at once, so that no copy of the invitation stays in freed memory */
+    mrd_buf_room(&text, 4 * MRD_CSR_MAX);
     mrd_json_write(body, false, &text);
     mrd_buf_cstr(&text);
     if (url.err != MRD_OK || text.err != MRD_OK)
@@ -226,8 +230,9 @@ send_probe(mrd_enrol *enrol, mrd_link *link, uint64_t tag)
     return err;
 }
 
-/* The agent's end of TLS is established before the aggregator has verified the certificate. Only an
- * answer shows that it was accepted. A probe of the clock is answered on any accepted connection. */
+/* Tests the new certificate. TLS is established on this side before the aggregator has verified the
+ * certificate, so only an answer shows that it was accepted. A probe of the clock is answered on
+ * any accepted connection. */
 static mrd_err
 try_it(mrd_enrol *enrol, mrd_why *why)
 {
@@ -271,8 +276,8 @@ try_it(mrd_enrol *enrol, mrd_why *why)
                        options.data_url);
 }
 
-/* The new certificate is durable before it is used. The old one stays until the new one was
- * accepted. */
+/* Installs a new certificate: writes it durably, tests it, and then replaces the old one. The old
+ * one stays until the new one was accepted. */
 static mrd_err
 install(mrd_enrol *enrol, mrd_str cert, bool counts, mrd_why *why)
 {
@@ -302,13 +307,15 @@ work(void *self)
     mrd_buf cert = { 0 }, request = { 0 };
     mrd_wall_ns from;
 
-    (void) unlink(enrol->next_path); /* of one that was killed */
+    (void) unlink(enrol->next_path); /* left by an agent that was killed */
     t->err = mrd_csr_make(enrol->o.link.tls.key_file, enrol->o.instance, &request, &t->why);
     if (t->err == MRD_OK) {
-        t->stamp = stamp_of(enrol); /* the key may be new */
+        /* the stamp is read again, because the request may have made a new key */
+        t->stamp = stamp_of(enrol);
         t->err = ask(enrol, t->act, mrd_buf_cstr(&request), &cert, &t->by, &t->why);
     }
-    /* Another authority, or it was revoked. If there is a token, a new enrolment may help. */
+    /* The renewal was refused because of another authority, or because the certificate was revoked.
+     * If there is a token, a new enrolment may help. */
     if (t->act == MRD_ENROL_RENEW && t->err == MRD_AUTH && enrol->o.token_file != NULL) {
         mrd_why renewal = t->why, token = { 0 };
 
@@ -335,8 +342,8 @@ work(void *self)
 
 /* ---- In the loop ---- */
 
-/* Reads the files. The start of validity is the time of the file, if plausible, because the
- * certificate's own start is an hour earlier, for clocks that are behind. */
+/* Reads the certificate and token files. The file's time, if plausible, is used as the start of
+ * validity, because the certificate's own start is an hour earlier, for clocks that are behind. */
 static void
 look(mrd_enrol *enrol)
 {
@@ -381,7 +388,7 @@ finished(mrd_enrol *enrol, mrd_local_ns now)
     mrd_wall_ns wall = mrd_wall_now();
 
     enrol->posted = false;
-    enrol->stamp = t->stamp; /* a later change is found by the next check */
+    enrol->stamp = t->stamp; /* a change after this stamp is found by the next check */
     if (t->err == MRD_OK) {
         enrol->stamp = stamp_of(enrol);
         enrol->facts.refused = false;
@@ -522,7 +529,8 @@ mrd_enrol_close(mrd_enrol *enrol)
     if (enrol == NULL)
         return;
     enrol->stopping = true;
-    if (!mrd_job_thread_free(enrol->thread)) /* it hangs in a request that uses the data below */
+    /* the thread hangs in a request that uses the data freed below, so that data stays */
+    if (!mrd_job_thread_free(enrol->thread))
         return;
     free(enrol->next_path);
     free(enrol);

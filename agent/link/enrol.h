@@ -1,7 +1,7 @@
 /*
- * agent/link/enrol.h - the node's certificate: the agent gets it with an invitation (`meridian invite`)
- * or with the service account of its pod. It renews it with the certificate itself after two thirds
- * of its validity.
+ * agent/link/enrol.h - the node's certificate: the agent gets it with an invitation (`meridian
+ * invite`) or with the service account of its pod. It renews it with the certificate itself after
+ * two thirds of its validity.
  *
  * A new certificate is written next to the old one, tried on a separate connection, and renamed
  * over the old one when the aggregator has accepted it. So an agent that is killed at any time
@@ -19,15 +19,16 @@
 
 typedef struct mrd_enrol mrd_enrol;
 
-/* All borrowed until close. */
+/* All texts are borrowed until close. */
 typedef struct {
     const char *server; /* https://HOST:PORT of the aggregator */
-    const char
-        /* an invitation, or the token of a service account; NULL means renewals only */
-        *token_file;
+    /* file with an invitation or the token of a service account; NULL means renewals only */
+    const char *token_file;
     const char *instance;
     mrd_link_options
-        link; /* of the data connection: its certificate and key are the files to write */
+        /* options of the data connection; its certificate and key files are written by this
+         * module */
+        link;
 } mrd_enrol_options;
 
 mrd_err mrd_enrol_open(const mrd_enrol_options *options, mrd_enrol **ret_enrol, mrd_why *why);
@@ -45,20 +46,20 @@ const char *mrd_enrol_lacks(const mrd_enrol *enrol);
 
 typedef struct {
     bool have;            /* a certificate for this key and this instance exists */
-    mrd_wall_ns from, to; /* when it came; its end */
-    bool token;           /* a token file is given */
-    bool refused;         /* connections with it fail */
+    mrd_wall_ns from, to; /* when the certificate was issued; when it expires */
+    bool token;           /* the options name a token file */
+    bool refused;         /* connections with the certificate fail */
 } mrd_enrol_facts;
 
 typedef enum {
     MRD_ENROL_NOTHING,
-    MRD_ENROL_JOIN,  /* with the token */
-    MRD_ENROL_RENEW, /* with the existing certificate */
+    MRD_ENROL_JOIN,  /* requests a certificate with the token */
+    MRD_ENROL_RENEW, /* renews with the existing certificate */
 } mrd_enrol_act;
 
 mrd_enrol_act mrd_enrol_decide(const mrd_enrol_facts *facts, mrd_wall_ns now);
-/* Returns the pause after this many failures in a row, to which the caller adds a random quarter
- * more or less. */
+/* Returns the pause after this many consecutive failures. The caller adds or subtracts up to a
+ * random quarter of it. */
 mrd_dur_ns mrd_enrol_pause(unsigned failures);
 
 #endif

@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 typedef struct {
-    mrd_transport pub; /* first */
-    mrd_link *link;    /* NULL: not open yet */
+    /* must be the first member, because pointers to it are cast to this struct */
+    mrd_transport pub;
+    mrd_link *link; /* NULL means that the connection is not open yet */
     mrd_link_options later;
 } over_link;
 

@@ -17,19 +17,19 @@ struct mrd_transport {
     bool (*next)(mrd_transport *t, int timeout_ms, mrd_link_event *ret_event);
     void (*done)(mrd_transport *t, mrd_link_event *event);
     int (*fd)(mrd_transport *t);
-    void (*close)(mrd_transport *t); /* frees it */
-    /* NULL without TLS. */
+    void (*close)(mrd_transport *t); /* closes the connection and frees the transport */
+    /* `reload` is NULL without TLS. */
     mrd_err (*reload)(mrd_transport *t, mrd_why *why);
     bool (*changed)(mrd_transport *t);
     bool (*next_error)(mrd_transport *t, mrd_why *ret_why);
 };
 
-/* Over proto/link.h. The process must not fork afterwards. */
+/* Opens a transport over proto/link.h. The process must not fork afterwards. */
 mrd_err mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transport,
                            mrd_why *why);
 
-/* The same for a node that may not have a certificate yet. Sends nothing until its files exist,
- * which `changed` and `reload` detect. Borrows the texts. */
+/* As mrd_transport_link, for a node that may not have a certificate yet. Sends nothing until the
+ * certificate's files exist, which `changed` and `reload` detect. Borrows the texts. */
 mrd_err mrd_transport_link_later(const mrd_link_options *options, mrd_transport **ret_transport,
                                  mrd_why *why);
 

@@ -16,15 +16,16 @@
 
 typedef enum { ASKED, ARMED, SAVING, STOPPING, OVER } entry_phase;
 
-/* One process in one session. */
+/* The request of one session to one process. */
 typedef struct entry {
     struct entry *next;
     uint64_t session, seq;
-    mrd_drain_process *process; /* NULL: gone */
+    mrd_drain_process *process; /* NULL means that the process ended */
     int64_t pid;
     mrd_local_ns deadline;
     entry_phase phase;
-    uint64_t models_seen, chosen; /* version of the table, and hash of the models that were sent */
+    /* version of the table of models, and hash of the models that were sent */
+    uint64_t models_seen, chosen;
 } entry;
 
 typedef struct {
@@ -43,12 +44,12 @@ struct mrd_devprof {
     entry *entries;
     result *results;
     size_t n_results, cap_results;
-    uint64_t full; /* the session for which a full list was last logged */
+    uint64_t full; /* session for which a full list of results was last logged */
     struct {
         uint64_t session;
         mrd_local_ns at;
-    } told[MRD_RECORD_SESSIONS]; /* newest file */
-    bool fresh;                  /* there are processes that were not checked yet */
+    } told[MRD_RECORD_SESSIONS]; /* per session: when the newest file was reported */
+    bool fresh;                  /* some new processes were not checked yet */
 };
 
 /* ---- Results ---- */
@@ -94,7 +95,7 @@ note(mrd_devprof *prof, const entry *item, int64_t core, const char *state, mrd_
     if (res == NULL)
         return;
     if (strcmp(state, "ended") == 0 && res->state != NULL && strcmp(res->state, "refused") == 0)
-        return; /* keep the reason of the failure */
+        return; /* the earlier message is kept, because it has the reason of the failure */
     res->state = state;
     res->count += strcmp(state, "written") == 0;
     snprintf(res->message, sizeof(res->message), MRD_STR_FMT, MRD_STR_ARG(message));
@@ -116,7 +117,7 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list)
 {
     mrd_buf_fmt(text, "%s=", key);
     for (size_t i = 0; i < list->n; i++)
-        if (strchr(list->v[i], '\n') == NULL) /* it would begin another line */
+        if (strchr(list->v[i], '\n') == NULL) /* a line end in the text would begin another line */
             mrd_buf_fmt(text, "%s%s", i == 0 ? "" : ",", list->v[i]);
     mrd_buf_text(text, "\n");
 }
@@ -178,7 +179,8 @@ put_choice(const mrd_devprof *prof, const entry *item, const mrd_session_params 
                 params->profile_warmup);
 }
 
-/* Refuses a text that libmeridian would not understand, because it would not answer. */
+/* Refuses a request text that libmeridian would not understand, because libmeridian would not
+ * answer it. */
 static mrd_err
 check(const char *text, mrd_why *why)
 {
@@ -231,7 +233,8 @@ tell(mrd_devprof *prof, entry *item, const char *verb, mrd_why *why)
     return err;
 }
 
-/* Models were loaded or named, so a selection by name may match another set. */
+/* Updates the request after models were loaded or named, because a selection by name may match
+ * another set now. */
 static void
 choose_again(mrd_devprof *prof, entry *item)
 {
@@ -359,7 +362,7 @@ overdue(mrd_devprof *prof, entry *item, mrd_local_ns now)
     if (mrd_local_before(now, item->deadline) || item->phase == ARMED || item->phase == OVER)
         return;
     if (item->phase == SAVING)
-        item->phase = ARMED; /* written profiles were reported; others may follow */
+        item->phase = ARMED; /* the written profiles were reported; others may follow */
     else
         refuse(prof, item,
                item->phase == ASKED
@@ -446,7 +449,7 @@ told(mrd_devprof *prof, uint64_t session, mrd_local_ns now)
 
     while (i < MRD_RECORD_SESSIONS && prof->told[i].session != session)
         i++;
-    if (i == MRD_RECORD_SESSIONS) /* one entry per session */
+    if (i == MRD_RECORD_SESSIONS) /* the table has one entry per session */
         for (i = 0; i + 1 < MRD_RECORD_SESSIONS &&
                     mrd_record_find(prof->record, prof->told[i].session, &st);)
             i++;

@@ -13,25 +13,25 @@
 #define NOTE_MAGIC 0x4d444c32u
 #define SAME_LOAD  (5 * MRD_MS) /* a process cannot exec and load a model within this time */
 
-/* Contents of the runtime's event of a load. */
+/* Contents of an event with which the runtime reports a load. */
 typedef struct {
-    const mrd_drain_process *process; /* NULL: gone */
+    const mrd_drain_process *process; /* NULL means that the process ended */
     int64_t thread_id;
     mrd_wall_ns from, to;
     int64_t id;
     mrd_local_ns read;
-    bool judged; /* not only by its thread, or without need for such a decision */
+    bool judged; /* the decision without a common thread was made, or is not needed */
     char name[128];
 } runtime_load;
 
 typedef struct {
     mrd_model_load m;
     const mrd_drain_process *process; /* NULL means that it ended, or was not found again yet */
-    mrd_wall_ns named_from;           /* start of the event with its name */
+    mrd_wall_ns named_from;           /* start of the event that gave the load its name */
     /* sessions that selected its process when the process ended */
     uint64_t chosen[MRD_RECORD_SESSIONS];
     size_t n_chosen;
-    uint64_t shipped[MRD_RECORD_SESSIONS]; /* the last sessions that received it */
+    uint64_t shipped[MRD_RECORD_SESSIONS]; /* the last sessions that received the model's bytes */
     size_t n_shipped;
 } entry;
 
@@ -40,7 +40,8 @@ struct mrd_model_table {
     size_t n, cap;
     uint64_t version, saved, left_out;
     mrd_local_ns swept;
-    runtime_load *told; /* a ring buffer: a load may be read before or after its event */
+    /* ring buffer of events, because a load may be read before or after its event */
+    runtime_load *told;
     size_t n_told, cap_told, next_told;
     mrd_record *record;
     char note[1024], boot_id[64];
@@ -57,7 +58,7 @@ set_text(char *to, size_t cap, mrd_str text)
     for (size_t i = 0; i < text.len && n + 1 < cap; i++)
         to[n++] = (unsigned char) text.p[i] < ' ' ? '?' : text.p[i];
     while (n > 0 && n < text.len && (text.p[n] & 0xc0) == 0x80)
-        n--; /* do not cut inside a character */
+        n--; /* do not cut inside a UTF-8 character */
     to[n] = '\0';
 }
 
@@ -115,7 +116,8 @@ is_of(const mrd_model_table *models, const entry *item, const mrd_record_status 
     return false;
 }
 
-/* A session that ended on this node and was reported does not need unloaded models. */
+/* Returns true if a session may need the load. A session that ended on this node and was reported
+ * does not need unloaded models. */
 static bool
 wanted(const mrd_model_table *models, const entry *item)
 {
@@ -188,7 +190,8 @@ inside(const entry *item, const runtime_load *load)
            mrd_wall_diff(to, from) > mrd_wall_diff(load->to, load->from) / 2;
 }
 
-/* A load that begins inside of a load is nested in it. */
+/* Gives a load the name in the event. A load event that begins inside of another one is nested in
+ * it and is not used. */
 static void
 give(mrd_model_table *models, entry *item, runtime_load *load)
 {
@@ -201,7 +204,8 @@ give(mrd_model_table *models, entry *item, runtime_load *load)
     models->version++;
 }
 
-/* Matches by the thread, whichever of the two was read first. */
+/* Matches a load with remembered events by their thread, for events that were read before the
+ * load. */
 static void
 take_told(mrd_model_table *models, entry *item)
 {
@@ -210,7 +214,8 @@ take_told(mrd_model_table *models, entry *item)
             give(models, item, &models->told[i]);
 }
 
-/* Without a common thread, matches only if there is one candidate on each side. */
+/* Matches an event and a load without a common thread, but only if there is exactly one candidate
+ * on each side. */
 static void
 judge(mrd_model_table *models, runtime_load *load)
 {
@@ -223,7 +228,9 @@ judge(mrd_model_table *models, runtime_load *load)
         if (item->process != load->process || item->m.call_thread_id == 0)
             continue;
         if (item->m.call_thread_id == load->thread_id)
-            return; /* thread numbers are the system's, so the load was not recorded */
+            /* this runtime uses the system's thread numbers, so the load of this thread was not
+             * recorded */
+            return;
         if (!inside(item, load))
             continue;
         if (only != NULL)
@@ -249,7 +256,8 @@ judge_all(mrd_model_table *models, mrd_local_ns now)
     }
 }
 
-/* Times of a ring that is read again may differ by the improved knowledge of its clock. */
+/* Returns true if the event is of the same load. The times of a ring that is read again may differ
+ * slightly, because its clock is known better then. */
 static bool
 is_same_load(const entry *item, const mrd_event *ev)
 {
@@ -273,12 +281,12 @@ mrd_model_table_event(mrd_model_table *models, const mrd_drain_process *process,
         return;
     }
     if (item != NULL && is_same_load(item, ev))
-        return; /* read again */
+        return; /* the event was read again from its ring */
     if (item != NULL &&
         item->m.unload.ns == 0) /* an exec replaced the program, and its numbers start again */
         item->m.unload = (mrd_local_ns){ ev->ts.ns };
     if ((item = place(models)) == NULL)
-        return; /* no room: counted */
+        return; /* no room: the load is only counted */
     item->process = process;
     item->m.pid = process->ident.pid;
     item->m.start_ticks = process->ident.start_ticks;
@@ -307,7 +315,7 @@ take_runtime(mrd_model_table *models, const runtime_load *told)
             give(models, &models->v[i], load);
 }
 
-/* Separate, because its name buffer on the stack would cost every event. */
+/* This is a separate function, because its name buffer on the stack would cost every event. */
 __attribute__((noinline)) static void
 take_load(mrd_model_table *models, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -420,7 +428,7 @@ was_shipped(const entry *item, uint64_t session)
     return false;
 }
 
-/* Returns true if a session wants it and has not received it. */
+/* Returns true if a session wants the model's bytes and has not received them. */
 static bool
 is_to_ship(const mrd_model_table *models, entry *item)
 {
@@ -474,10 +482,10 @@ write_note(mrd_model_table *models)
     if (text.err == MRD_OK)
         (void) mrd_write_file(models->note, (mrd_bytes){ text.p, text.len }, 0600, NULL);
     mrd_buf_fini(&text);
-    models->saved = models->version; /* a full disk is tried again with the next change */
+    models->saved = models->version; /* after a failed write, the next change tries again */
 }
 
-/* Takes a load from the note if its process still exists. */
+/* Restores a load from the note if its process still exists. */
 static void
 take_note(mrd_model_table *models, const mrd_model_load *load, const char *proc_root)
 {
@@ -514,12 +522,14 @@ read_note(mrd_model_table *models, const char *proc_root)
 void
 mrd_model_table_step(mrd_model_table *models, mrd_local_ns now)
 {
-    write_note(models); /* in the same turn, because a successor can read it nowhere else */
+    /* written in the same turn, because the next agent can read it nowhere else */
+    write_note(models);
     if (mrd_local_diff(now, models->swept) < MRD_SEC)
         return;
     models->swept = now;
     judge_all(models, now);
-    /* A session that arrives later begins later, apart from the time that its message takes. */
+    /* Drops old unloaded models that no session wants. A session that arrives later also begins
+     * later, except for the time that its message takes. */
     for (size_t i = models->n; i-- > 0;)
         if (models->v[i].m.unload.ns != 0 &&
             mrd_local_before(models->v[i].m.unload, mrd_local_sub(now, MRD_WAIT_MODEL_KEPT)) &&

@@ -51,7 +51,7 @@ remove_all(int folder, int64_t uid)
         return;
     snprintf(name, sizeof(name), "../meridian-profiles-%lld", (long long) uid);
     if (unlinkat(up, "neffs", AT_REMOVEDIR) == 0)
-        (void) unlinkat(up, name, AT_REMOVEDIR); /* fails while it is not empty */
+        (void) unlinkat(up, name, AT_REMOVEDIR); /* fails if the directory is not empty */
     close(up);
 }
 

@@ -1,6 +1,6 @@
 /*
- * agent/neuron/neffs.h - removes the directory of models that a program kept (capture/nrt/neffs.h), if its
- * last process was killed and could not do so. Threads: any.
+ * agent/neuron/neffs.h - removes the directory of models that a program kept (capture/nrt/neffs.h),
+ * if its last process was killed and could not do so. Threads: any.
  */
 #ifndef MRD_AGENT_NEURON_NEFFS_H
 #define MRD_AGENT_NEURON_NEFFS_H

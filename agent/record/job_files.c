@@ -13,12 +13,12 @@
 #include "base/obj.h"
 
 #define TEXT_MAX 4096
-/* times of files have the resolution of a tick, on some file systems a second */
+/* resolution of the modification time of files; on some file systems it is a second */
 #define TICK MRD_SEC
 
 typedef struct {
     char name[256]; /* empty: the slot is free */
-    void *job;      /* the caller's */
+    void *job;      /* the caller's handle of the job */
     mrd_jobid id;
     mrd_job_key key;
     char component[32];
@@ -29,7 +29,7 @@ struct mrd_job_files {
     mrd_job_files_options o;
     job_file v[MRD_JOB_FILES_MAX];
     mrd_local_ns scan_at;
-    struct timespec changed; /* of the directory at the last search */
+    struct timespec changed; /* modification time of the directory at the last search */
     bool said_dir, looking;
 };
 
@@ -51,7 +51,7 @@ mrd_job_files_close(mrd_job_files *files)
     free(files);
 }
 
-/* Returns NULL if the file is not known. With an empty name: a free slot. */
+/* Finds the slot of a file name; NULL if the file is unknown. An empty name finds a free slot. */
 static job_file *
 find_file(mrd_job_files *files, const char *name)
 {
@@ -78,7 +78,7 @@ is_trusted(const struct stat *st)
     return (st->st_uid == 0 || st->st_uid == geteuid()) && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Returns false if no line begins with the key and an equals sign. Several: the first counts. */
+/* Gets the value of the first line "key=value" with this key. Returns false if there is none. */
 static bool
 line_of(mrd_str text, const char *key, mrd_str *ret_value)
 {
@@ -148,7 +148,7 @@ forget(mrd_job_files *files, job_file *file, mrd_local_ns now)
     file->name[0] = '\0';
 }
 
-/* Returns NULL if the job is not followed. */
+/* Adds the job of a new file. Returns NULL if the caller does not follow the job. */
 static job_file *
 begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_local_ns now)
 {
@@ -156,7 +156,7 @@ begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_
 
     if (file == NULL)
         return NULL;
-    /* It is in its slot before the caller handles processes that already exist. */
+    /* The job is in its slot before the callback handles processes that already exist. */
     *file = (job_file){ .id = told->id, .key = told->key };
     snprintf(file->name, sizeof(file->name), "%s", name);
     snprintf(file->component, sizeof(file->component), "%s", told->component);
@@ -187,7 +187,7 @@ take_file(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_
     job_file *file = find_file(files, name);
 
     if (file != NULL && !is_same_run(file, told)) {
-        forget(files, file, now); /* it had another job, or an earlier run */
+        forget(files, file, now); /* the file was about another job, or an earlier run */
         file = NULL;
     }
     if (file == NULL && (file = begin_job(files, name, told, now)) == NULL)
@@ -223,7 +223,7 @@ read_file(mrd_job_files *files, int dir, const char *name, mrd_local_ns now)
 static void
 read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
 {
-    DIR *dir = fdopendir(fd); /* takes fd */
+    DIR *dir = fdopendir(fd); /* the stream owns fd from now on */
     struct dirent *entry;
 
     if (dir == NULL) {
@@ -241,8 +241,9 @@ read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
     closedir(dir);
 }
 
-/* Returns true if no file was renamed since the last search. The time of a directory that has just
- * changed does not show it, because further changes within the same tick leave the time unchanged. */
+/* Returns true if no file was renamed since the last search. The time of a directory that has
+ * just changed does not show it, because further changes within the same tick leave the time
+ * unchanged. */
 static bool
 is_as_before(const mrd_job_files *files, const struct stat *st)
 {
@@ -253,7 +254,8 @@ is_as_before(const mrd_job_files *files, const struct stat *st)
            st->st_mtim.tv_nsec == files->changed.tv_nsec && (age < 0 || age > TICK);
 }
 
-/* Files are created and changed by rename, which changes the directory's time. */
+/* Searches only after the directory's time changed, because files are created and changed by
+ * rename, which changes this time. */
 void
 mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once)
 {
@@ -317,7 +319,7 @@ find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
 void
 mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
 {
-    /* These keys identify jobs and their owners. */
+    /* These keys identify jobs and their owners, so a process must not choose them. */
     static const char *const words[] = { "job", "cluster", "namespace", "restart", "user", NULL };
     mrd_str name = mrd_jobid_get(&ident->jobid, "job");
     mrd_jobid nothing = { "" };
@@ -327,7 +329,7 @@ mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
     if (name.len == 0 || mrd_num_i64(mrd_jobid_get(&ident->jobid, "uid"), &uid) != MRD_OK)
         return;
     if (find_word(files, name, uid) == NULL)
-        /* the file may have been written a moment ago */
+        /* the job's file may have been written a moment ago, so the directory is searched first */
         mrd_job_files_step(files, mrd_local_now(), true);
     if ((file = find_word(files, name, uid)) != NULL)
         mrd_jobid_correct(&ident->jobid, file->key.uid == uid ? &file->id : &nothing, words);

@@ -1,6 +1,6 @@
 /*
- * agent/record/job_files.h - reads the directory in which the scheduler's hooks list the jobs of this
- * node.
+ * agent/record/job_files.h - reads the directory in which the scheduler's hooks list the jobs of
+ * this node.
  *
  * A file has lines "key=value" with the keys of base/jobid.h. `job` and `uid` are required. The
  * keys `request`, `owner_key` and `ended` are for the agent. So is `component`, the number of one
@@ -23,30 +23,32 @@ typedef struct mrd_job_files mrd_job_files;
 
 /* The contents of a file. */
 typedef struct {
-    mrd_jobid id; /* without the keys for the agent */
+    mrd_jobid id; /* job id, without the keys that are for the agent */
     mrd_job_key key;
     char request[256], owner_key[65], component[32];
-    bool asks, ended; /* it has a request, which may be empty; it has `ended` */
+    bool asks, ended; /* the file has the key `request`, perhaps empty; the file has `ended` */
     mrd_wall_ns written;
 } mrd_job_told;
 
 typedef struct {
-    const char *dir; /* NULL: there is none */
-    /* A file with a job appeared, or a file with another run of it. Returns the caller's handle of
-     * the job. NULL means that the job is not followed, and is reported again at the next search. */
+    const char *dir; /* directory of job files; NULL means none */
+    /* Called when a file with a new job appeared, or a file has another run of its job. Returns the
+     * caller's handle of the job. NULL means that the job is not followed; it is reported again at
+     * the next search. */
     void *(*begin)(void *self, const mrd_job_told *told, mrd_local_ns now);
-    /* The file was written again, and the job continues. */
+    /* Called when the file was written again and the job continues. */
     void (*change)(void *self, void *job, const mrd_job_told *told, mrd_local_ns now);
-    /* The file says that the job ended, or the file was removed. Called once for each `begin`. */
+    /* Called when the file says that the job ended, or was removed. Called once for each
+     * `begin`. */
     void (*end)(void *self, void *job, mrd_local_ns now);
     void *self;
 } mrd_job_files_options;
 
-/* Errors: NOMEM. */
+/* Starts to follow the directory. Errors: NOMEM. */
 mrd_err mrd_job_files_open(const mrd_job_files_options *options, mrd_job_files **ret_files,
                            mrd_why *why);
-void mrd_job_files_close(mrd_job_files *files); /* NULL is fine */
-/* Searches the directory if that is due, or at once. */
+void mrd_job_files_close(mrd_job_files *files); /* Does nothing for NULL. */
+/* Searches the directory if a search is due, or in any case if `at_once`. */
 void mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once);
 mrd_local_ns mrd_job_files_next_ns(const mrd_job_files *files);
 /* Returns true if a file of the job is still in the directory. */

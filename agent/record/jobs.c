@@ -9,7 +9,8 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-#define MARGIN  (5 * MRD_SEC) /* its processes may be older than our record of it */
+/* a job's processes may have started this long before the agent found the job */
+#define MARGIN  (5 * MRD_SEC)
 #define TAG_END (1ull << 40)
 
 _Static_assert(MRD_JOBS_MAX <= 256 && (MRD_JOBS_MAX & (MRD_JOBS_MAX - 1)) == 0,
@@ -22,19 +23,20 @@ typedef struct {
     mrd_jobid id;
     mrd_job_key key;
     Mrd__JobWitness witness;
-    unsigned n_files; /* files of the job that do not say that it has ended */
+    unsigned n_files; /* number of the job's files that do not say that it has ended */
     char request[256], owner_key[65];
     uint64_t session;
-    mrd_local_ns begin, ended;       /* RAW; ended 0 means not yet */
-    mrd_local_ns known;              /* when the agent found it, which may be after `begin` */
-    mrd_local_ns ask_at, idle_since; /* 0: it has processes */
-    mrd_local_ns told;               /* when its end was reported. 0 means not yet */
+    /* RAW times of the job's begin and end; ended 0 means that it still runs */
+    mrd_local_ns begin, ended;
+    mrd_local_ns known;              /* when the agent found the job, which may be after `begin` */
+    mrd_local_ns ask_at, idle_since; /* idle_since: when its last process ended, 0 if any run */
+    mrd_local_ns told; /* when its end was reported to the aggregator; 0 means not yet */
     unsigned processes, serial;
     bool in_flight, end_reported, holds;
-    mrd_local_ns whole; /* mrd_job_times */
+    mrd_local_ns whole; /* same meaning as in mrd_job_times */
     bool said_wait;
-    bool again;    /* it requests more than was sent */
-    bool owes_end; /* the aggregator has a session for it that this node could not begin */
+    bool again;    /* its request changed while the previous one was in flight */
+    bool owes_end; /* the aggregator has a session for the job that this node could not begin */
 } job;
 
 struct mrd_jobs {
@@ -43,7 +45,7 @@ struct mrd_jobs {
     mrd_job_files *files;
     unsigned serial;
     bool said_full;
-    const mrd_drain_process *arriving; /* not attached to its job yet */
+    const mrd_drain_process *arriving; /* a new process that is not attached to its job yet */
     uint64_t left;                     /* jobs that requested recording and are not recorded */
 };
 
@@ -93,7 +95,7 @@ find_of(mrd_jobs *jobs, const mrd_drain_process *process)
 {
     job *last = NULL;
 
-    for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* it may end before its rings are found */
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* a process may end before its rings are found */
         job *b = &jobs->jobs[i];
 
         if (is_of(b, process) && (last == NULL || mrd_local_after(b->begin, last->begin)))
@@ -204,7 +206,7 @@ asks(const mrd_drain_process *process)
     return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
 }
 
-/* A known job without a request makes one now. */
+/* Handles the request of a known job that had none before. */
 static void
 asks_after_all(mrd_jobs *jobs, job *b, mrd_str request, mrd_local_ns now)
 {
@@ -221,7 +223,9 @@ static void
 attach(mrd_jobs *jobs, job *b, mrd_drain_process *process, mrd_local_ns now)
 {
     if (is_unasked(b) &&
-        asks(process)) /* the prolog's file does not contain a step's environment */
+        /* the prolog of the scheduler cannot see MERIDIAN_SESSION in the environment of a job
+         * step */
+        asks(process))
         asks_after_all(jobs, b, mrd_str_of(process->ident.session), now);
     b->processes++;
     b->idle_since = (mrd_local_ns){ 0 };
@@ -246,7 +250,7 @@ mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident)
     mrd_job_files_correct(jobs->files, ident);
 }
 
-/* Corrects a process that was found before the file of its job. */
+/* Corrects the job of a process that was found before the job's file. */
 static void
 correct_process(void *self, mrd_drain_process *process)
 {
@@ -272,19 +276,20 @@ over(job *b, mrd_local_ns now)
         b->ended = now;
 }
 
-/* The hook reports a job that a process had claimed. */
+/* Updates a job that a process had claimed before the scheduler's hook reported it. */
 static void
 adopt(job *b, const mrd_jobid *id)
 {
     b->witness = MRD__JOB_WITNESS__WITNESS_HOOK;
     b->id = *id;
-    b->state = JOB_ASKING; /* reports the new source to the aggregator, even if it knows the job */
+    /* the new source is reported even if the aggregator knows the job already */
+    b->state = JOB_ASKING;
     b->again = b->in_flight;
     b->ask_at = (mrd_local_ns){ 0 };
 }
 
-/* Finds or adds the job of a file. A further component belongs to the same job. Returns NULL if
- * there is no room. */
+/* Finds or adds the job of a file. A further component of a heterogeneous job belongs to the same
+ * job. Returns NULL if there is no room. */
 static job *
 job_of_file(mrd_jobs *jobs, const mrd_job_told *told, mrd_local_ns now)
 {
@@ -323,11 +328,12 @@ begin_file(void *self, const mrd_job_told *told, mrd_local_ns now)
 static void
 change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
 {
-    if (is_unasked(of) && told->asks) /* a step of it does */
+    if (is_unasked(of) && told->asks) /* a step of the job makes a request */
         asks_after_all(self, of, mrd_str_of(told->request), now);
 }
 
-/* The job has ended on this node when none of its files says that it continues. */
+/* Handles the end of a file. The job has ended on this node when none of its files says that it
+ * continues. */
 static void
 end_file(void *self, void *of, mrd_local_ns now)
 {
@@ -340,8 +346,8 @@ end_file(void *self, void *of, mrd_local_ns now)
 
 /* ---- Runs ---- */
 
-/* Returns when the end of an earlier run was reported; `now` if it is about to be. 0 means that
- * there was no such run, or no session waits for its end. */
+/* Returns when the end of the earlier run `before` was reported to the aggregator; `now` if that is
+ * about to happen. 0 means that there was no earlier run, or that no session waits for its end. */
 static mrd_local_ns
 end_told(const job *before, mrd_local_ns now)
 {
@@ -355,8 +361,8 @@ end_told(const job *before, mrd_local_ns now)
 }
 
 /* Adds a job that a process claims. `before` is an earlier run of the job without living processes,
- * NULL if there was none. The aggregator would put this run into the session that is ending, so it
- * is asked after that. */
+ * NULL if there was none. The aggregator would put the new run into the session that is ending, so
+ * the new run is requested after its end. */
 static job *
 add_by_process(mrd_jobs *jobs, const mrd_drain_process *process, job *before, mrd_local_ns now)
 {
@@ -388,7 +394,7 @@ mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process)
     }
     jobs->arriving = process;
     if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&process->ident.jobid, "job").len > 0) {
-        /* its file, or the file of its next run, may be new */
+        /* the job's file, or the file of its next run, may have just appeared */
         mrd_job_files_step(jobs->files, now, true);
         b = find_of(jobs, process);
     }
@@ -442,7 +448,7 @@ leave(mrd_jobs *jobs, job *b, mrd_local_ns now, mrd_err err, const char *message
     hold(jobs, b, false, now);
 }
 
-/* Logs once why it has no session yet. */
+/* Retries later, and logs once why the job has no session yet. */
 static void
 wait_more(job *b, mrd_local_ns now, const char *reason)
 {
@@ -463,7 +469,7 @@ record(mrd_jobs *jobs, job *b, const Mrd__Control *control, mrd_local_ns now)
 
     b->owes_end = err != MRD_OK;
     b->end_reported = b->end_reported && !b->owes_end;
-    /* limit of this node: other sessions may be about to end */
+    /* the node is at its limit of sessions; retry, because other sessions may be about to end */
     if (err == MRD_LIMIT && may_hold(b, now)) {
         wait_more(b, now, why.text);
         return;
@@ -496,7 +502,7 @@ on_reply(mrd_jobs *jobs, job *b, const Mrd__JobReply *reply, bool end)
     } else if (b->again && b->state == JOB_ASKING && reply->control == NULL) {
         b->again = false;
     } else if (b->state != JOB_ASKING) {
-        ; /* reported again after a welcome */
+        ; /* the job was only reported again after a reconnection */
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
         wait_more(b, now, reply->message);
     } else if (reply->err != MRD_OK) {
@@ -518,7 +524,7 @@ mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg)
         return;
     b->in_flight = false;
     if (msg == NULL)
-        return; /* asked again when it is due */
+        return; /* there was no answer; the request is sent again when it is due */
     if (msg->frame.type == MRD_FRAME_JOB_REPLY)
         on_reply(jobs, b, msg->u.job_reply, (tag & TAG_END) != 0);
     else if (msg->frame.type == MRD_FRAME_ACK &&
@@ -613,7 +619,9 @@ job_step(mrd_jobs *jobs, size_t at, mrd_local_ns now)
         mrd_local_after(now, mrd_local_add(b->ended, (b->processes == 0 ? MRD_WAIT_JOB_END
                                                                         : MRD_WAIT_JOB_END_MAX)))) {
         jobs->o.stop(jobs->o.self, b->session,
-                     now); /* the rest of its rings is from before the end */
+                     /* the unread rest of its rings is from before its end, so the session takes
+                      * it */
+                     now);
         b->session = 0;
         b->ask_at = now;
     }
@@ -646,7 +654,9 @@ mrd_jobs_next_ns(const mrd_jobs *jobs)
         if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&
             mrd_local_before(mrd_local_add(b->ended, MRD_WAIT_JOB_END), next))
             next = mrd_local_add(b->ended,
-                                 MRD_WAIT_JOB_END); /* with processes: their end wakes the loop */
+                                 /* a job with processes needs no timer, because their end wakes the
+                                  * loop */
+                                 MRD_WAIT_JOB_END);
 
         if (asks && !b->in_flight && mrd_local_before(b->ask_at, next))
             next = b->ask_at;

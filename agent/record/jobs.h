@@ -23,48 +23,50 @@
 #include "agent/rings/drain.h"
 #include "proto/wire.h"
 
-/* On one node at the same time. One user may use all slots that other users leave free. Further
- * jobs are not recorded, which is logged. */
+/* Maximum number of jobs on one node at the same time. One user may use all slots that other users
+ * leave free. Further jobs are not recorded, which is logged. */
 #define MRD_JOBS_MAX 128
 typedef struct mrd_jobs mrd_jobs;
 
 typedef struct {
     mrd_local_ns start; /* the session's start on this node */
     mrd_local_ns known; /* when this agent first saw the job */
-    mrd_local_ns
-        /* since when its rings were not read without a session. 0 means always, INT64_MAX means
-         * that they do not wait */
-        whole;
+    /* time from which on the job's rings were not read while it had no session. 0 means from their
+     * beginning, INT64_MAX means that they were not held back */
+    mrd_local_ns whole;
 } mrd_job_times;
 
 typedef struct {
     const char *dir;  /* directory of job files. NULL means none */
-    mrd_drain *drain; /* borrowed */
-    /* Sends a frame. Its answer comes to mrd_jobs_answer with the same tag. AGAIN: try later. */
+    mrd_drain *drain; /* borrowed until close */
+    /* Sends a frame. The answer must be passed to mrd_jobs_answer with the same tag. AGAIN means to
+     * try later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
-    /* Records the session of a job from t->start (RAW) on, or until stop_ns. */
+    /* Records the session of a job from t->start (RAW) on, until `stop` is called. */
     mrd_err (*go)(void *self, const Mrd__Control *control, const mrd_job_times *t, mrd_why *why);
     void (*stop)(void *self, uint64_t session, mrd_local_ns stop);
     void *self;
-    uint64_t agent; /* mrd_agent_key, of the frames */
+    uint64_t agent; /* id of this agent in the frames (mrd_agent_key) */
 } mrd_jobs_options;
 
 mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
-void mrd_jobs_close(mrd_jobs *jobs); /* NULL is fine */
-/* Corrects the job of a process by the files: mrd_job_files_correct. */
+void mrd_jobs_close(mrd_jobs *jobs); /* Does nothing for NULL. */
+/* Corrects the job of a process by the job files, see mrd_job_files_correct. */
 void mrd_jobs_correct(mrd_jobs *jobs, mrd_ident *ident);
 /* Returns the user of a process, as the kernel says; -1 if unknown. */
 int64_t mrd_jobs_uid(const mrd_ident *ident);
-/* A process with rings appeared, or ended (process->gone). */
+/* Reports that a process with rings appeared, or ended (process->gone). */
 void mrd_jobs_process(mrd_jobs *jobs, mrd_drain_process *process);
 void mrd_jobs_step(mrd_jobs *jobs, mrd_local_ns now);
 mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *jobs);
-/* `msg` is NULL if there was no answer. */
+/* Handles the aggregator's answer to the frame with this tag. `msg` is NULL if there was no
+ * answer. */
 void mrd_jobs_answer(mrd_jobs *jobs, uint64_t tag, const mrd_msg *msg);
-/* The aggregator answered the hello. It may have lost earlier messages. */
+/* Call it when the aggregator accepted a new connection. Jobs are reported again, because it may
+ * have lost earlier messages. */
 void mrd_jobs_welcome(mrd_jobs *jobs);
-size_t mrd_jobs_count(const mrd_jobs *jobs); /* known now */
-/* number of jobs up to now that requested recording and are not recorded */
+size_t mrd_jobs_count(const mrd_jobs *jobs); /* Returns the number of known jobs. */
+/* Returns the number of jobs up to now that requested recording and were not recorded. */
 uint64_t mrd_jobs_left(const mrd_jobs *jobs);
 
 #endif

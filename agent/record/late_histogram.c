@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-/* Doubles the length of the buckets. The first bucket may begin in the middle of a new one. */
+/* Doubles the length of the buckets. The first old bucket may begin in the middle of a new one. */
 static void
 widen(mrd_late_histogram *histogram)
 {
@@ -62,7 +62,8 @@ mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uin
     histogram->n[at - histogram->base] += count;
 }
 
-/* Only for a used bucket, because the end of others may be out of range. */
+/* Returns the end of bucket i. Only for a bucket with events, because the end of others may be out
+ * of range. */
 static mrd_local_ns
 place_end(const mrd_late_histogram *histogram, int64_t i)
 {

@@ -1,6 +1,6 @@
 /*
- * agent/record/late_histogram.h - a histogram of the events of a process by time, for a session that this node
- * receives after its start
+ * agent/record/late_histogram.h - a histogram of the events of a process by time, for a session
+ * that this node receives after its start
  *
  * Buckets have equal length, which doubles when the events need a longer range. Times are the ends
  * of events, RAW of the node. Buckets count as a whole, because the order within the bucket of
@@ -12,16 +12,16 @@
 #include "base/clock.h"
 
 #define MRD_PASSED_PLACES 32
-#define MRD_PASSED_SHIFT  24 /* the shortest bucket: 2^24 ns, 17 ms */
+#define MRD_PASSED_SHIFT  24 /* the shortest bucket has 2^24 ns, which are 17 ms */
 
-/* Zeroed: none. */
+/* A histogram that is all zero is empty. */
 typedef struct {
     unsigned shift; /* a bucket is 2^shift ns long. 0 means no events */
     int64_t base;   /* the first bucket begins at base * 2^shift */
     uint64_t n[MRD_PASSED_PLACES];
 } mrd_late_histogram;
 
-/* mrd_late_histogram_add for a time outside of the buckets. */
+/* Slow path of mrd_late_histogram_add, for a time outside of the buckets. */
 void mrd_late_histogram_add_slow(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t count);
 
 static inline void
@@ -39,7 +39,7 @@ mrd_late_histogram_add(mrd_late_histogram *histogram, mrd_local_ns end, uint64_t
  * set. */
 uint64_t mrd_late_histogram_since(const mrd_late_histogram *histogram, mrd_local_ns from,
                                   mrd_local_ns *ret_first, mrd_local_ns *ret_last);
-/* *to has what both had. */
+/* Adds the events of *from to *to. */
 void mrd_late_histogram_join(mrd_late_histogram *to, const mrd_late_histogram *from);
 
 #endif

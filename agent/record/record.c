@@ -1,5 +1,5 @@
-/* agent/record/record.c - puts events into open batches of every session that wants them, makes frames of
- * batches, commits the frames, and releases the rings */
+/* agent/record/record.c - puts events into open batches of every session that wants them, makes
+ * frames of batches, commits the frames, and releases the rings */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,8 +16,8 @@ add_cross(void *self, const mrd_cross_read *read)
     (void) mrd_batch_cross(self, read);
 }
 
-/* The first batch of a new process contains more cross-reads: also those before a step of the
- * clock, because its first events may have stamps from before the step. */
+/* Adds cross-reads to a batch. The first batch of a new process contains more of them, also those
+ * before a step of the clock, because its first events may have stamps from before the step. */
 static void
 add_crosses(mrd_record *record, open_batch *batch)
 {
@@ -209,8 +209,9 @@ add_event(mrd_record *record, rec_process *process, open_batch *batch, const mrd
     }
 }
 
-/* If a loss began before the session or ended after it, only the session's part of the time is
- * marked. The number of events in that part is unknown, so all of them count. */
+/* Adds a loss to the batch. If the loss began before the session or ended after it, only the
+ * session's part of the time is marked. The number of events in that part is unknown, so all of
+ * them count. */
 static void
 add_loss(mrd_record *record, rec_process *process, open_batch *batch, const mrd_event *ev,
          int64_t raw)
@@ -266,7 +267,8 @@ note(rec_process *process, const mrd_event *ev, int64_t raw, int64_t end)
                            ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 1);
 }
 
-/* `only` is 0, or the single session that gets the event. */
+/* Passes an event to the sessions that want it. `only` is 0, or the id of the only session that
+ * gets the event. */
 static inline mrd_err
 take(mrd_record *record, uint64_t only, mrd_drain_process *process, unsigned clock,
      const mrd_event *ev)
@@ -311,7 +313,7 @@ take(mrd_record *record, uint64_t only, mrd_drain_process *process, unsigned clo
 
 /* Fast path for an event of the node's own clock, which is nearly always taken. It needs exactly
  * one recording session, which takes all events of the process into an open batch. Returns false,
- * without effect, if it is not. */
+ * without effect, otherwise. */
 static inline bool
 take_plain(mrd_record *record, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -358,8 +360,8 @@ typedef struct {
     mrd_local_ns until;
 } in_flight;
 
-/* Passes a span that began by then to that session only. It is a copy, and the span itself follows
- * when it ends. */
+/* Passes an open span to one session, if it began before the trigger or stop. It is a copy, and the
+ * complete span follows when it ends. */
 static void
 take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -383,7 +385,7 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     flight->s->st.in_flight++;
 }
 
-/* Passes the open spans of its processes that began by until_ns to the session, and closes the
+/* Passes to the session the open spans of its processes that began by `until`, and closes the
  * batches with them. */
 static void
 tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns until)
@@ -401,8 +403,8 @@ tell_in_flight(mrd_record *record, session *sess, const char *at, mrd_local_ns u
     }
 }
 
-/* Passes starts that a successor could not read to all recording sessions, except flight recorders,
- * because their memory is lost with this agent. */
+/* Passes starts that a later agent could not read again to all recording sessions, except flight
+ * recorders, because their memory is lost with this agent. */
 static void
 take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -470,7 +472,7 @@ mrd_record_process_gone(mrd_record *record, mrd_drain_process *process)
 
 /* ---- Turns ---- */
 
-/* Closes windows that have ended, with time for late events. */
+/* Closes windows that ended some time ago, so that late events were received. */
 static void
 close_windows(mrd_record *record, session *sess, mrd_local_ns now)
 {
@@ -509,7 +511,8 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
     mrd_record_count_drop(sess, cause, n, first, last, false);
 }
 
-/* Counts losses of a process that wrote no event after them. */
+/* Counts losses that rings have counted but not reported, because their process wrote no event
+ * after them. */
 static void
 count_unreported(mrd_record *record, session *sess)
 {
@@ -559,7 +562,8 @@ add_position(void *self, uint64_t ring, uint64_t read)
     mrd_record *record = self;
 
     if (!MRD_VEC_ROOM(record->positions, record->n_positions, record->cap_positions, 1))
-        return; /* after a crash at this time a successor would read this ring's part twice */
+        /* without this ring's position, an agent after a crash would read the records again */
+        return;
     if (record->n_positions < MRD_SPOOL_POSITIONS)
         record->positions[record->n_positions++] = (mrd_spool_position){ ring, read };
 }
@@ -584,7 +588,7 @@ due(mrd_record *record, rec_process *process, mrd_local_ns now)
            record->o.flush_ns;
 }
 
-/* If the directory was removed, the file of sessions must be written again. */
+/* Writes the notes of sessions again if the spool's directory was removed and created again. */
 static void
 follow_folder(mrd_record *record)
 {
@@ -605,7 +609,8 @@ mrd_record_commit(mrd_record *record, bool all)
     mrd_err err;
 
     if (record->n_positions == MRD_SPOOL_POSITIONS)
-        /* after a crash at this time a successor would read that ring's part twice */
+        /* without the dropped position, an agent after a crash would read that ring's records
+         * again */
         record->n_positions--;
     if (number != 0)
         add_position(record, MRD_DRAIN_OPEN_KEY, number);
@@ -625,8 +630,8 @@ waits_for_commit(const mrd_record *record)
     return mrd_spool_uncommitted(record->o.spool) || mrd_drain_open_changed(record->o.drain);
 }
 
-/* A commit contains the positions of trace files, so the events up to them must be in frames, even
- * if the commit is only for a note of losses. */
+/* Closes the batches of trace files. A commit contains the positions of trace files, so the events
+ * up to them must be in frames, even if the commit is only for a note of losses. */
 static void
 with_files(mrd_record *record)
 {
@@ -673,7 +678,7 @@ turn(mrd_record *record, mrd_local_ns now, bool all)
         process->releasing = false;
         if (!process->is_ring)
             continue;
-        mrd_drain_release(record->o.drain, process->process); /* may free process */
+        mrd_drain_release(record->o.drain, process->process); /* this call may free `process` */
     }
     /* Processes that ended with the release have emitted their open spans. */
     if (waits_for_commit(record))
@@ -730,7 +735,8 @@ mrd_record_message(mrd_record *record, uint64_t id, uint8_t type, const void *me
                             why);
     if (err != MRD_OK && type == MRD_FRAME_CLOCK_DATA)
         mrd_spool_lose_clock(record->o.spool, id);
-    return err; /* counts from this turn's commit on, together with its rings */
+    /* the frame is valid from this turn's commit on, together with the positions of the rings */
+    return err;
 }
 
 void
@@ -740,7 +746,7 @@ mrd_record_delivered(mrd_record *record, const mrd_spool_item *item)
 
     if (sess == NULL)
         return;
-    if (item->known) /* counted in the boot that sent it */
+    if (item->known) /* the frame was counted in the boot that sent it */
         sess->st.begun -= item->events;
     else
         sess->st.delivered += item->events;

@@ -1,7 +1,7 @@
 /*
- * agent/record/record.h - the node's part in sessions: assigns events to sessions, in batches that become
- * frames. Stream sessions write into the spool. Recorder sessions write into a bounded memory, from
- * which a trigger takes its window.
+ * agent/record/record.h - the node's part in sessions: assigns events to sessions, in batches that
+ * become frames. Stream sessions write into the spool. Recorder sessions write into a bounded
+ * memory, from which a trigger takes its window.
  *
  * Times are CLOCK_MONOTONIC_RAW of the node. Counts per session:
  *
@@ -22,8 +22,9 @@
 #include "proto/wire.h"
 
 #define MRD_RECORD_SESSIONS 16
-#define MRD_RECORD_JOBS     64 /* reported identities of one session */
-#define MRD_RECORD_TRIGGERS 64 /* windows of one session that wait for their end */
+#define MRD_RECORD_JOBS     64 /* maximum number of job identities that one session reports */
+/* maximum number of windows of one session that have not ended yet */
+#define MRD_RECORD_TRIGGERS 64
 
 typedef struct mrd_record mrd_record;
 
@@ -37,41 +38,49 @@ typedef struct {
     char name[128];
     bool recorder;
     Mrd__NodePhase phase;
-    mrd_local_ns start, stop; /* INT64_MAX: not yet */
-    mrd_local_ns flushed;     /* when all its frames had been acknowledged */
-    /* when the node received the session; earlier events may be missing */
+    /* times of the session's start and stop; INT64_MAX means that it is not known yet */
+    mrd_local_ns start, stop;
+    mrd_local_ns flushed; /* when the last of its frames was acknowledged */
+    /* when the node received the session; events before this time may be missing */
     mrd_local_ns reported;
-    mrd_dur_ns start_bound_ns; /* of start relative to the agreed time, -1 means unknown */
+    /* maximum error of `start` relative to the agreed time; -1 means unknown */
+    mrd_dur_ns start_bound_ns;
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
-    bool
-        /* MRD_DROP_LATE is an upper limit, because the session selects among the counted events */
-        late_at_most;
-    mrd_gaps gaps;           /* times of the losses, by mrd_drop_cause */
-    uint64_t batches, bytes; /* sealed */
+    /* drops[MRD_DROP_LATE] is an upper limit, because the session selects only some of the counted
+     * events */
+    bool late_at_most;
+    mrd_gaps gaps;           /* times of the lost events, by mrd_drop_cause */
+    uint64_t batches, bytes; /* sealed batches and their bytes */
     uint64_t recorder_bytes;
     mrd_local_ns recorder_first;
     uint64_t last_seq;
-    uint64_t chosen;              /* events begun, without counters */
-    uint64_t left_out;            /* events in its time that its selection excluded */
-    uint64_t in_flight;           /* of chosen: spans that were open at its stop or a trigger */
-    unsigned processes, selected; /* with rings, that were there; those it selects */
-    unsigned running;             /* of those, that are there now */
-    /* Processes of the user and namespace of its jobs that no session selects. */
+    uint64_t chosen;   /* number of events in `begun` that are no counter samples */
+    uint64_t left_out; /* number of events during the session that its selection excluded */
+    /* number of events in `chosen` that are spans still open at the stop or at a trigger */
+    uint64_t in_flight;
+    /* processes with rings during the session; those of them that the session selects */
+    unsigned processes, selected;
+    unsigned running; /* selected processes that are running now */
+    /* Number of processes of the user and namespace of its jobs that no session selects. */
     unsigned unselected;
     char
-        unselected_one[160]; /* names one of them, such as "python, pid 17, job 43"; may be empty */
-    uint64_t clock_lost;     /* frames of clock data that will not reach the aggregator */
-    unsigned cut_files;      /* trace files that were read in part or not at all */
-    unsigned cut_files_later; /* how many of them were read to their end later */
-    char cut_file[256];       /* the last of them, and the reason */
+        /* names one unselected process, such as "python, pid 17, job 43"; may be empty */
+        unselected_one[160];
+    /* number of frames of clock data that were lost before they reached the aggregator */
+    uint64_t clock_lost;
+    unsigned cut_files; /* trace files that were read in part or not at all */
+    /* number of trace files in cut_files that were read to their end later */
+    unsigned cut_files_later;
+    char cut_file[256]; /* name of the last trace file in cut_files, and the reason */
     const mrd_strlist
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;
-    uint32_t revision; /* of the last change that was carried out */
-    char report[256];  /* why a selected process last requested a window; empty if none did */
+    uint32_t revision; /* revision of the last change (mrd_record_change) that was applied */
+    /* why a process last requested that the recorder keeps a window; empty if none did */
+    char report[256];
     mrd_local_ns report_at;
-    /* received triggers, the last at the end; borrowed until the next call */
+    /* ids of received triggers, the newest at the end; borrowed until the next call */
     const uint64_t *triggers;
     size_t n_triggers;
 } mrd_record_status;
@@ -86,53 +95,57 @@ mrd_record_is_under_way(Mrd__NodePhase phase)
 }
 
 typedef struct {
-    uint64_t agent; /* mrd_agent_key */
+    uint64_t agent; /* id of this agent (mrd_agent_key) */
     mrd_codec_id codec;
-    uint32_t max_events;   /* of a batch. 0 means MRD_BATCH_USUAL */
+    uint32_t max_events;   /* maximum number of events in a batch; 0 means MRD_BATCH_USUAL */
     mrd_dur_ns flush_ns;   /* a batch is closed after this time. 0 means 200 ms */
-    uint64_t recorder_max; /* bytes of recorder memory of all sessions */
-    /* where the sessions of this node are saved, so that a successor continues them at once.
-     * NULL means nowhere */
+    uint64_t recorder_max; /* maximum bytes of recorder memory of all sessions together */
+    /* file in which the sessions of this node are saved, so that the next agent continues them at
+     * once. NULL means none */
     const char *state_path;
-    /* notes of another boot are ignored, because their times belong to its clock */
+    /* id of this boot; saved sessions of another boot are ignored, because their times belong to
+     * its clock */
     const char *boot_id;
-    mrd_spool *spool; /* borrowed */
-    mrd_drain *drain; /* borrowed: cross-reads and times of the wall clock */
+    mrd_spool *spool; /* borrowed until close */
+    mrd_drain *drain; /* source of cross-reads and times of the wall clock; borrowed */
     uint32_t boot;    /* mrd_boot_key of this boot */
-    /* Calls back for each trace file with the amount that was processed, for every commit. May be
-     * NULL. */
+    /* Called for every commit: passes for each trace file its key and the amount that was
+     * processed. May be NULL. */
     void (*files)(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to);
     void *files_self;
 } mrd_record_options;
 
-/* Resumes the sessions that a predecessor saved. */
+/* Resumes the sessions that a previous agent saved. Errors: NOMEM. */
 mrd_err mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why);
 void mrd_record_close(mrd_record *record);
 
 /* ---- Sessions ---- */
 
-/* Errors: EXISTS, LIMIT (sessions, names of a selection), NOMEM. */
+/* Adds a session that does not record yet. Errors: EXISTS, LIMIT (sessions, names of a selection),
+ * NOMEM. */
 mrd_err mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why);
-/* Records from start_ns on. An unknown session is armed first (late join). For the processes that
- * it selects, events that were read since mrd_record_sessions_known and ended at start_ns or later
- * count as lost to it (MRD_DROP_LATE), whichever events it selects. Errors: as arm, and STATE if it
- * was already stopped. */
+/* Starts the session: records events from `start` on. An unknown session is armed first (late
+ * join). The session may arrive after its start. Events of its selected processes that ended at
+ * `start` or later and were read since mrd_record_sessions_known count as lost to it
+ * (MRD_DROP_LATE), even if the session does not select these events. Errors: as arm, and STATE if
+ * the session was already stopped. */
 mrd_err mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
-/* No event from that instant on was missed (or from its start on, if that is later), although the
- * session arrived later, because the rings waited. Never withdraws an earlier statement. INT64_MAX
- * has no effect. */
+/* States that the session misses no event from `from` on (or from its start on, if that is later),
+ * although it arrived later, because the rings were not read meanwhile. Never withdraws an earlier
+ * statement. INT64_MAX has no effect. */
 void mrd_record_whole(mrd_record *record, uint64_t session, mrd_local_ns from);
-mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop); /* NOTFOUND */
-/* The aggregator has listed all its sessions, and each was armed or started. Events that were read
- * two seconds earlier or before belong to no session that arrives later. */
+/* Errors: NOTFOUND. */
+mrd_err mrd_record_stop(mrd_record *record, uint64_t session, mrd_local_ns stop);
+/* Call it when the aggregator has listed all its sessions, and each was armed or started. Events
+ * that were read two seconds earlier or before belong to no session that arrives later. */
 void mrd_record_sessions_known(mrd_record *record, mrd_local_ns now);
-/* Sends [from, to] of a recorder session. Waits for a later `to`. Errors: NOTFOUND, STATE (not a
- * recorder), LIMIT (triggers), EXISTS (known id). */
+/* Sends the window [from, to] of a recorder session. If `to` is in the future, the window is sent
+ * then. Errors: NOTFOUND, STATE (not a recorder), LIMIT (triggers), EXISTS (known id). */
 mrd_err mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
-/* Changes of a recording session: its pauses, in RAW, at most MRD_RECORD_PAUSES (`to` INT64_MAX
- * while a pause lasts), and the cores and event types of `select`. Errors: NOTFOUND, STATE, LIMIT
+/* Changes a recording session: sets its pauses (RAW, at most MRD_RECORD_PAUSES, `to` is INT64_MAX
+ * while a pause lasts) and the cores and event types of `select`. Errors: NOTFOUND, STATE, LIMIT
  * (MRD_SELECT_WORDS), NOMEM. */
 #define MRD_RECORD_PAUSES 64
 typedef struct {
@@ -141,22 +154,23 @@ typedef struct {
 mrd_err mrd_record_change(mrd_record *record, uint64_t session, uint32_t revision,
                           const mrd_record_pause *pauses, size_t count,
                           const Mrd__Selection *select);
-/* The machine was suspended for `slept`, while this clock stood still. Moves future instants
- * earlier by this time. Their error is unknown from now on. */
+/* Call it after the machine was suspended for `slept`, during which the RAW clock stood still.
+ * Moves start, stop, windows and pauses after `woke` earlier by this time. The error of a moved
+ * start is unknown. */
 void mrd_record_slept(mrd_record *record, mrd_local_ns woke, mrd_dur_ns slept);
-/* Returns true if no event of this time is recorded. */
+/* Returns true if the session is paused at this time, so that no event of it is recorded. */
 bool mrd_record_is_paused(const mrd_record *record, uint64_t session, mrd_local_ns at);
 /* Removes the session with all its held events, which count as not recorded. */
 void mrd_record_cancel(mrd_record *record, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *record);
 void mrd_record_get(const mrd_record *record, size_t i, mrd_record_status *ret_status);
 bool mrd_record_find(const mrd_record *record, uint64_t session, mrd_record_status *ret_status);
-/* Gets the counts of a session at the beginning of this boot (mrd_spool_base): begun, delivered,
- * held and the drops. Returns false if there are none. */
+/* Gets begun, delivered, held and drops of a session at the beginning of this boot
+ * (mrd_spool_base). Returns false if the spool has none. */
 bool mrd_record_base(const mrd_record *record, uint64_t session, mrd_record_status *ret_base);
 
-/* Gets the counters that the session requests (borrowed; empty means none of its own) and their
- * period. */
+/* Returns the counters that the session requests, and their period. The list is borrowed; an empty
+ * one means that the session requests none of its own. */
 const mrd_strlist *mrd_record_counters(const mrd_record *record, uint64_t session,
                                        mrd_dur_ns *ret_period);
 /* Returns true if the session wants the NEFFs of its models. */
@@ -169,7 +183,8 @@ const mrd_session_params *mrd_record_params(const mrd_record *record, uint64_t s
 /* Gets the cores and event types that the session selects; empty means all. Borrowed. */
 void mrd_record_choice(const mrd_record *record, uint64_t session, const mrd_strlist **ret_cores,
                        const mrd_strlist **ret_types);
-/* Returns true if the selection, of any session, matches a process of this identity. */
+/* Returns true if the selection matches a process of this identity, whatever session it belongs
+ * to. */
 bool mrd_record_takes(const mrd_select *select, const mrd_ident *ident);
 /* Returns true if the session selects this process. Unknown members of an identity are ignored. */
 bool mrd_record_selects(const mrd_record *record, uint64_t session,
@@ -181,29 +196,29 @@ bool mrd_record_selects_ident(const mrd_record *record, uint64_t session, const 
 /* Passes an event to every session that wants it. MRD_OK if one took it or none wanted it. */
 mrd_err mrd_record_event(mrd_record *record, mrd_drain_process *process, unsigned clock,
                          const mrd_event *ev);
-/* The same for one session only, for events that it alone requested. */
+/* As mrd_record_event, for an event that only this session requested. */
 mrd_err mrd_record_event_of(mrd_record *record, uint64_t session, mrd_drain_process *process,
                             unsigned clock, const mrd_event *ev);
-/* A process of the drain. Its rings are released from now on. */
+/* Adds a process of the drain. From now on this recorder releases its rings. */
 mrd_err mrd_record_process_seen(mrd_record *record, mrd_drain_process *process);
-/* A process of a trace file. Its batches are sealed with every commit, which contains the processed
- * amount of the file. */
+/* Adds a process of a trace file. Its batches are sealed with every commit, because the commit
+ * contains the amount of the file that was processed. */
 mrd_err mrd_record_file_seen(mrd_record *record, mrd_drain_process *process);
-/* The process is about to end: seals its open batches. */
+/* Call it when the process is about to end: seals its open batches. */
 void mrd_record_process_gone(mrd_record *record, mrd_drain_process *process);
 /* Seals old batches and batches of full rings, releases the rings, and advances sessions. Called
  * once per turn of the loop. */
 void mrd_record_step(mrd_record *record, mrd_local_ns now);
-/* Seals everything now. */
+/* Seals all open batches and commits them now. */
 void mrd_record_flush(mrd_record *record);
-/* When step is due without an event. INT64_MAX means never. */
+/* Returns when mrd_record_step is due if nothing happens before. INT64_MAX means never. */
 mrd_local_ns mrd_record_next_ns(const mrd_record *record);
-/* Adds a numbered frame of another kind (clock data) for the session. */
+/* Adds a numbered frame that contains no events (clock data) to the session. */
 mrd_err mrd_record_message(mrd_record *record, uint64_t session, uint8_t type, const void *message,
                            mrd_why *why);
 
-/* Notes the reason in this flight recorder, or with id 0 in each of them, if it records the process.
- * The aggregator then keeps a window. */
+/* Notes the reason of a trigger in the flight recorder `id`, or in all of them if `id` is 0,
+ * provided that it records the process. The aggregator then keeps a window. */
 void mrd_record_report(mrd_record *record, uint64_t id, const mrd_drain_process *process,
                        const char *reason);
 
@@ -215,18 +230,19 @@ void mrd_record_dropped(mrd_record *record, const mrd_spool_item *item, mrd_drop
 /* Counts `n` trace files of the session that were read in part or not at all. `text` names the last
  * one and the reason. */
 void mrd_record_note_cut(mrd_record *record, uint64_t session, unsigned n, const char *text);
-/* Counts one of them less, because the rest of the file was read since. */
+/* Subtracts one from the count of mrd_record_note_cut, because the rest of the file was read
+ * since. */
 void mrd_record_withdraw_cut(mrd_record *record, uint64_t session);
-/* A session with pending files is not FLUSHED. */
+/* While `hold` is set, the session has files to send and does not reach the phase FLUSHED. */
 void mrd_record_hold_flush(mrd_record *record, uint64_t session, bool hold);
 
-/* Events of the whole agent. Each event is unwanted, or in `copies` + 1 of these states: lost here,
- * open, buffered, passed to the spool. */
+/* Counts of events of the whole agent. Each event is unwanted, or `copies` + 1 copies of it are
+ * each in one of these states: lost here, open, buffered, passed to the spool. */
 typedef struct {
-    uint64_t unwanted; /* no session wanted them */
+    uint64_t unwanted; /* events that no session wanted */
     uint64_t copies;   /* additional copies of events that several sessions wanted */
     uint64_t lost[MRD_DROP_CAUSES];
-    uint64_t open, buffered; /* now in open batches; in recorders */
+    uint64_t open, buffered; /* events now in open batches; now in recorder memory */
 } mrd_record_totals;
 
 void mrd_record_get_totals(const mrd_record *record, mrd_record_totals *ret_totals);

@@ -1,5 +1,5 @@
-/* agent/record/record_frames.c - sealed frames: into the spool, or into recorder memory until a window
- * wants them */
+/* agent/record/record_frames.c - puts sealed frames into the spool, or into recorder memory until a
+ * window includes them */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -23,7 +23,8 @@ mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local
 {
     mrd_record_drop *drop = &sess->st.drops[cause];
     bool untimed =
-        drop->count == 0 || (drop->first.ns == 0 && drop->last.ns == 0); /* of another boot */
+        /* there are no times yet, or they are 0 because they were of another boot */
+        drop->count == 0 || (drop->first.ns == 0 && drop->last.ns == 0);
     mrd_gap gap = { first, last, n, (uint8_t) cause, marked, { 0 } };
 
     if (n == 0) /* a frame without events has no meaningful times */
@@ -38,7 +39,7 @@ mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local
     sess->drops_changed = true;
 }
 
-/* The same for events that the agent as a whole loses here. */
+/* As mrd_record_count_drop, for events that also count as lost in the agent's totals. */
 void
 mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, uint64_t n,
                 mrd_local_ns first, mrd_local_ns last)
@@ -70,7 +71,7 @@ mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t le
     return cause;
 }
 
-/* ---- Counts for a successor ---- */
+/* ---- Counts for the next agent ---- */
 
 static uint64_t
 buffered_events(const session *sess)
@@ -82,19 +83,20 @@ buffered_events(const session *sess)
     return sum;
 }
 
-/* causes in a note, without MRD_DROP_DAMAGED, which the spool counts */
+/* number of causes in a note; MRD_DROP_DAMAGED and later ones are missing, because the spool counts
+ * them */
 #define NOTE_CAUSES MRD_DROP_DAMAGED
 
 /* The contents of a session's note. Shorter notes are from earlier releases. */
 typedef struct {
     mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
-    uint32_t boot; /* mrd_boot_key of the clock of the times */
+    uint32_t boot; /* mrd_boot_key of the boot whose clock the times use */
     uint32_t zero;
-    uint64_t late; /* MRD_DROP_LATE; its times are in the gaps */
+    uint64_t late; /* count of MRD_DROP_LATE; its times are in `gaps` */
 } drop_note;
 
-/* Adds the times of events in recorder memory to the times of the cause. */
+/* Adds the events in recorder memory, with their times, to *drop. */
 static void
 note_buffered(const session *sess, mrd_record_drop *drop)
 {
@@ -109,8 +111,8 @@ note_buffered(const session *sess, mrd_record_drop *drop)
     }
 }
 
-/* Leaves out losses with times in the spool. Events in recorder memory are lost with this agent, so
- * they are included. */
+/* Makes the gaps for the session's note. Leaves out losses whose times the spool has. Includes
+ * events in recorder memory, because they are lost with this agent. */
 static void
 note_gaps(const session *sess, mrd_gaps *to)
 {
@@ -143,9 +145,9 @@ mrd_record_drops_wait(const mrd_record *record)
     return false;
 }
 
-/* Notes the drops of sessions in the spool, for the commit with the read positions. Excludes losses
- * of rings that are not released now, because a successor would count them again. Includes events
- * in recorder memory, which a successor will not have. */
+/* Writes the drops of sessions into their notes in the spool, for the commit with the read
+ * positions. Excludes losses of rings that are not released now, because the next agent would count
+ * them again. Includes events in recorder memory, which the next agent will not have. */
 void
 mrd_record_note_drops(mrd_record *record)
 {
@@ -163,7 +165,7 @@ mrd_record_note_drops(mrd_record *record)
         memcpy(drops, sess->st.drops, sizeof(note.drops));
         note.late = sess->st.drops[MRD_DROP_LATE].count;
         mrd_spool_get_tally(record->o.spool, sess->st.id, &tally);
-        drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool counts these */
+        drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool counts these drops itself */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         note_buffered(sess, &drops[MRD_DROP_RESTART]);
         note_gaps(sess, &note.gaps);
@@ -184,7 +186,7 @@ mrd_record_note_drops(mrd_record *record)
 static bool
 take_gaps(const mrd_record *record, session *sess, const mrd_spool_tally *tally)
 {
-    /* Notes of releases without these members. */
+    /* Notes of earlier releases end before these members. */
     const size_t without_boot = offsetof(drop_note, boot), without_late = offsetof(drop_note, late);
     mrd_record_drop *late = &sess->st.drops[MRD_DROP_LATE];
     drop_note note = { .boot = record->o.boot };
@@ -224,7 +226,7 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
                sizeof(uint64_t));
     for (int c = 0; c < MRD_DROP_CAUSES; c++) {
         ret_base->drops[c].first = ret_base->drops[c].last =
-            (mrd_local_ns){ 0 }; /* another clock's */
+            (mrd_local_ns){ 0 }; /* these times are of another boot's clock */
         ret_base->begun += ret_base->drops[c].count;
     }
     ret_base->drops[MRD_DROP_SPOOL].count += base->tally.forced;
@@ -237,7 +239,7 @@ mrd_record_base(const mrd_record *record, uint64_t id, mrd_record_status *ret_ba
 }
 
 /* Initialises the session's counts from the spool. They are not zero if the session was recorded on
- * this node before, such as by a predecessor of this agent. */
+ * this node before, such as by a previous agent. */
 void
 mrd_record_take_tally(mrd_record *record, session *sess)
 {
@@ -328,7 +330,7 @@ remember_forgotten(session *sess, const buffered_batch *batch)
     sess->forgotten[sess->n_forgotten++] = f;
 }
 
-/* Older ones lie outside of all windows. */
+/* Removes forgotten entries that are too old for any window. */
 static void
 prune_forgotten(session *sess, mrd_local_ns now)
 {
@@ -380,7 +382,9 @@ mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to)
     if (count == 0)
         return;
     from = mrd_local_before(from, sess->st.start) ? sess->st.start : from;
-    let_go->count -= count; /* they were already counted, and belong to no window */
+    /* these events were counted as dropped outside of all windows; now they count for this
+     * window */
+    let_go->count -= count;
     lessen_gaps(&sess->st.gaps, MRD_DROP_WINDOW, count);
     sess->st.held += count;
     mrd_record_count_drop(sess, MRD_DROP_RECORDER, count,
@@ -388,8 +392,8 @@ mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to)
                           mrd_local_after(last, to) ? to : last, false);
 }
 
-/* Drops events that are older than the recorder's time, or exceed its memory. Pending windows keep
- * theirs, because those events were sent at the trigger. */
+/* Drops events that are older than the recorder's time, or exceed its memory. Pending windows are
+ * complete nevertheless, because their events were sent at the trigger. */
 void
 mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now)
 {

@@ -1,8 +1,8 @@
 /*
- * agent/record/record_int.h - internals of agent/record/record.h, from top to bottom: record_session.c (sessions
- * from arm to cancel), record.c (events, batches, turns), record_select.c (what a session takes),
- * record_late.c (events that a late session misses), record_notes.c (for a successor),
- * record_frames.c (spool and recorder memory).
+ * agent/record/record_int.h - internals of agent/record/record.h, from top to bottom:
+ * record_session.c (sessions from arm to cancel), record.c (events, batches, turns),
+ * record_select.c (what a session takes), record_late.c (events that a late session misses),
+ * record_notes.c (for the next agent), record_frames.c (spool and recorder memory).
  */
 #ifndef MRD_AGENT_RECORD_RECORD_INT_H
 #define MRD_AGENT_RECORD_RECORD_INT_H
@@ -13,16 +13,17 @@
 #include "proto/selection.h"
 
 #define FLUSH_DEFAULT (200 * MRD_MS)
-#define PRESSURE      0.25 /* of a ring: then its batches are closed early */
+/* part of a ring that is full when its process's batches are closed early */
+#define PRESSURE 0.25
 
-#define STEPS_EXECUTION 1 /* of params.steps: its words in order */
+#define STEPS_EXECUTION 1 /* value of params.steps: a step is an execution */
 
 /* A sealed frame of a recorder session. */
 typedef struct {
     uint8_t *frame;
     uint32_t len;
     uint64_t events;
-    mrd_local_ns first, last; /* RAW */
+    mrd_local_ns first, last; /* RAW times of its first and last event */
 } buffered_batch;
 
 typedef struct {
@@ -30,9 +31,9 @@ typedef struct {
     mrd_local_ns from, to;
 } window;
 
-/* Events that the size limit of a recorder forced out although they are within its range. A window
- * that includes them misses them. */
-#define FORGOTTEN_MAX 4096u /* the two oldest of more are one */
+/* Events that were dropped from recorder memory by its size limit, although they are younger than
+ * its time limit. A window that includes them lacks them. */
+#define FORGOTTEN_MAX 4096u /* maximum number of entries; beyond it the two oldest are merged */
 typedef struct {
     mrd_local_ns first, last;
     uint64_t events;
@@ -40,18 +41,18 @@ typedef struct {
 
 typedef struct {
     mrd_record_status st;
-    bool drops_changed;        /* since they were written to the spool */
-    bool hold;                 /* files of it are under way */
+    bool drops_changed;        /* st.drops changed since they were written to the spool */
+    bool hold;                 /* files of the session are still being sent */
     bool reported_in_flight;   /* spans in flight when it stopped were reported */
-    mrd_buf control;           /* the frame that armed it */
+    mrd_buf control;           /* the control frame that armed the session */
     mrd_session_params params; /* parameters of the session */
     mrd_select select;
-    buffered_batch *buffered; /* oldest first */
+    buffered_batch *buffered; /* frames in recorder memory, oldest first */
     size_t n_buffered, cap_buffered;
-    forgotten *forgotten; /* oldest first */
+    forgotten *forgotten; /* events forced out, oldest first */
     size_t n_forgotten, cap_forgotten;
-    uint64_t buffered_reported; /* events of them in the last note */
-    mrd_strlist identities;     /* mrd_jobid texts of processes it selects */
+    uint64_t buffered_reported; /* events in `buffered` according to the last note in the spool */
+    mrd_strlist identities;     /* mrd_jobid texts of the processes that the session selects */
     window windows[MRD_RECORD_TRIGGERS];
     size_t n_windows;
     uint64_t seen_triggers[MRD_RECORD_TRIGGERS];
@@ -60,7 +61,7 @@ typedef struct {
     size_t n_pauses;
 } session;
 
-/* Answers by index, worked out once. 0 means not yet. */
+/* A cache of answers, one per index (track or name id). 0 means not computed yet. */
 typedef struct {
     uint8_t *v;
     size_t n;
@@ -71,38 +72,46 @@ typedef struct open_batch {
     struct open_batch *next;
     session *of;
     unsigned clock;
-    bool wanted;  /* the session selects this process ... */
-    bool chooses; /* ... and not all of its events */
+    bool wanted;  /* the session selects this process */
+    bool chooses; /* the session selects only some events of this process */
     memo tracks, names;
     mrd_batch *batch;
-    uint64_t events;                /* in it, losses not counted */
-    uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */
+    uint64_t events; /* number of events in the batch, without loss events */
+    /* numbers of lost events of this batch that are already counted in the session; their rings are
+     * not released yet */
+    uint64_t lost[MRD_DROP_CAUSES];
     mrd_local_ns opened;
-    mrd_local_ns until; /* RAW: to here reaches what was in flight, 0 nothing */
+    /* RAW: until when its in-flight spans were open; 0 means that it has none */
+    mrd_local_ns until;
 } open_batch;
 
-/* What hangs on mrd_drain_process.user. */
+/* The recorder's data of a process, in mrd_drain_process.user. */
 typedef struct rec_process {
     struct rec_process *next;
     mrd_drain_process *process;
     open_batch *open_batches;
-    mrd_local_ns news; /* since then spans that opened or ended wait to be saved. 0 means none do */
-    bool dirty;        /* events since the last release */
-    bool sealed;       /* a batch was closed in this turn */
+    /* since when changes of its open spans wait to be saved in the log; 0 means no changes */
+    mrd_local_ns news;
+    bool dirty;  /* the process had events since its rings were last released */
+    bool sealed; /* a batch of the process was closed in this turn */
     bool releasing;
-    bool is_ring;                 /* the drain's process: has rings to release */
-    bool is_file;                 /* of a trace file */
-    bool selected;                /* by some session of this node, perhaps a past one */
-    mrd_late_histogram passed[2]; /* read of late, and before: mrd_record_sessions_known */
-    mrd_step_gate gates[MRD_RECORD_SESSIONS]; /* of sessions that record steps */
+    bool is_ring;  /* the process is one of the drain, with rings to release */
+    bool is_file;  /* the process is one of a trace file */
+    bool selected; /* some present or past session of this node selected it */
+    /* times of events that were read recently [0] and before [1]; see record_late.c */
+    mrd_late_histogram passed[2];
+    /* one per session that is limited to a range of steps */
+    mrd_step_gate gates[MRD_RECORD_SESSIONS];
 } rec_process;
 
-/* Data of an exited process, while it is useful. */
+/* Data of an exited process. It is kept because a session that arrives late may select the
+ * process. */
 typedef struct {
     mrd_ident ident;
     mrd_late_histogram passed[2];
 } gone_process;
-#define GONE_MAX 1024u /* a node's processes of a second or two; beyond, the first are forgotten */
+/* enough for processes that exit within two seconds; the oldest are dropped */
+#define GONE_MAX 1024u
 
 struct mrd_record {
     mrd_record_options o;
@@ -113,18 +122,19 @@ struct mrd_record {
     rec_process *processes;
     gone_process *gone;
     size_t n_gone, cap_gone;
-    mrd_local_ns aged;        /* what passed */
-    mrd_record_totals totals; /* without open and buffered ones */
+    mrd_local_ns aged;        /* when the histograms `passed` were last moved from [0] to [1] */
+    mrd_record_totals totals; /* without `open` and `buffered`, which are computed */
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;
-    uint64_t spool_remade; /* as of the last commit */
+    uint64_t spool_remade; /* value of mrd_spool_stats.remade at the last commit */
 };
 
 /* ---- record_select.c ---- */
 
 bool mrd_record_wants_process(const session *sess, const mrd_drain_process *process);
 bool mrd_record_wants_ident(const session *sess, const mrd_ident *id);
-/* Counts a new process with rings in all sessions, or all such processes in a new session. */
+/* tally_process counts a new process with rings in all sessions. tally_session counts all existing
+ * ones in a new session. */
 void mrd_record_tally_process(mrd_record *record, rec_process *process);
 void mrd_record_tally_session(mrd_record *record, session *sess);
 /* Returns true if the session takes only some events of the processes that it selects. */
@@ -132,8 +142,8 @@ bool mrd_record_chooses(const session *sess);
 /* Returns true if the batch takes the event. Only for sessions with mrd_record_chooses. */
 bool mrd_record_wants_event(open_batch *batch, const mrd_drain_process *process,
                             const mrd_event *ev);
-/* Returns the gate that decides which steps of the process the session records. NULL if it takes
- * all. */
+/* Returns the gate that decides which steps of the process the session records. NULL if the session
+ * records all steps. */
 mrd_step_gate *mrd_record_gate(const mrd_record *record, rec_process *process, const session *sess);
 /* Returns true if all of [first, last] lies in a pause of the session. */
 bool mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns);
@@ -141,44 +151,49 @@ bool mrd_record_in_pause(const session *sess, int64_t first_ns, int64_t last_ns)
 /* ---- record_late.c ---- */
 
 void mrd_record_note_gone(mrd_record *record, const rec_process *process);
-/* The session begins, and may have begun before now. */
+/* Call it when a session starts on this node, whose start may lie in the past: counts the events
+ * that the session misses. */
 void mrd_record_count_late(mrd_record *record, session *sess);
 
 /* ---- record_frames.c ---- */
 
 session *mrd_record_session_of(const mrd_record *record, uint64_t id);
-/* marked: a loss record of it goes with the events. */
+/* Counts n lost events of the session. `marked` is true if the batch contains a loss event for
+ * them. */
 void mrd_record_count_drop(session *sess, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
                            mrd_local_ns last, bool marked);
 void mrd_record_lose(mrd_record *record, session *sess, mrd_drop_cause cause, uint64_t n,
                      mrd_local_ns first, mrd_local_ns last);
-/* The cause when it was lost, MRD_DROP_CAUSES when it was not. */
+/* Adds a frame to the spool. Returns the cause if the frame was lost, MRD_DROP_CAUSES if it was
+ * stored. */
 mrd_drop_cause mrd_record_to_spool(mrd_record *record, session *sess, uint8_t *frame, size_t len,
                                    uint64_t events);
 void mrd_record_note_drops(mrd_record *record);
-bool mrd_record_drops_wait(const mrd_record *record); /* there is something to note */
+/* Returns true if drops wait to be noted in the spool. */
+bool mrd_record_drops_wait(const mrd_record *record);
 void mrd_record_take_tally(mrd_record *record, session *sess);
 mrd_local_ns mrd_record_to_raw(const mrd_record *record, unsigned clock, mrd_ev_ns at);
 mrd_ev_ns mrd_record_from_raw(const mrd_record *record, unsigned clock, mrd_local_ns raw);
 void mrd_record_forget_oldest(mrd_record *record, session *sess, size_t n);
 void mrd_record_bound(mrd_record *record, session *sess, mrd_local_ns now);
-/* A window begins: events that it misses count as lost in it. */
+/* Call it when a window begins: counts the events that the window should include but that were
+ * dropped before as lost. */
 void mrd_record_missed(session *sess, mrd_local_ns from, mrd_local_ns to);
 bool mrd_record_in_window(const session *sess, mrd_local_ns first, mrd_local_ns last);
 void mrd_record_buffer(mrd_record *record, session *sess, const buffered_batch *batch);
 
 /* ---- record.c ---- */
 
-/* all: every process had its part in it. */
+/* Commits the added frames. `all` is true if the commit includes the batches of every process. */
 mrd_err mrd_record_commit(mrd_record *record, bool all);
 void mrd_record_open_batch_free(open_batch *batch);
 
 /* ---- record_notes.c ---- */
 
-/* A predecessor's note of a session; borrowed for the call. */
+/* A previous agent's note of a session; borrowed for the call. */
 typedef struct {
     uint64_t session;
-    const Mrd__Control *control; /* that armed it */
+    const Mrd__Control *control; /* the control message that armed the session */
     mrd_local_ns start, reported, stop;
     mrd_dur_ns bound_ns;
     Mrd__NodePhase phase;
@@ -189,7 +204,8 @@ typedef struct {
 
 typedef void (*mrd_record_resume)(mrd_record *r, const mrd_record_note *note);
 void mrd_record_read_notes(mrd_record *record, mrd_record_resume resume);
-/* Without them a successor waits until the aggregator tells it of its sessions: later, not wrong. */
+/* Writes the notes of all sessions. Without notes the next agent waits until the aggregator lists
+ * its sessions, which is slower but correct. */
 void mrd_record_write_notes(const mrd_record *record);
 
 #endif

@@ -1,12 +1,12 @@
-/* agent/record/record_late.c - a session that arrives at the node after its start: counts the events that
- * were read in between as lost to it (MRD_DROP_LATE) */
+/* agent/record/record_late.c - a session that arrives at the node after its start: counts the
+ * events that were read in between as lost to it (MRD_DROP_LATE) */
 #include <stdlib.h>
 
 #include "agent/record/record_int.h"
 #include "base/conf/agent_waits.h"
 #include "base/vec.h"
 
-/* None of both. */
+/* Returns true if both histograms are empty. */
 static bool
 is_empty(const mrd_late_histogram passed[2])
 {
@@ -75,7 +75,8 @@ mrd_record_count_late(mrd_record *record, session *sess)
 {
     mrd_local_ns now = mrd_local_now();
 
-    /* If a session begins at a later step, it is unknown whether it would have taken any of them. */
+    /* Nothing is counted if the session begins at a later step, because it is unknown whether it
+     * would have taken any of these events. */
     if (!mrd_local_before(sess->st.start, now) || sess->params.from_step > 1)
         return;
     for (rec_process *process = record->processes; process != NULL; process = process->next) {

@@ -1,4 +1,5 @@
-/* agent/record/record_notes.c - notes of this node's sessions, from which a successor resumes them at once */
+/* agent/record/record_notes.c - notes of this node's sessions, from which the next agent resumes
+ * them at once */
 #include <stdio.h>
 
 #include "agent/record/record_int.h"
@@ -30,8 +31,8 @@ put_changes(const session *sess, mrd_buf *text)
     mrd_buf_add(text, sess->pauses, sess->n_pauses * sizeof(*sess->pauses));
 }
 
-/* Without it a successor waits for the aggregator to list its sessions, which is slower but
- * correct. */
+/* Writes the notes of all sessions. Without notes the next agent waits until the aggregator lists
+ * its sessions, which is slower but correct. */
 void
 mrd_record_write_notes(const mrd_record *record)
 {
@@ -125,7 +126,8 @@ mrd_record_read_notes(mrd_record *record, mrd_record_resume resume)
         /* an unreadable file counts as missing */
         (void) mrd_file_read(path, NOTE_MAX, &text, NULL);
     rest = (mrd_bytes){ text.p, text.len };
-    record->o.state_path = NULL; /* a part of it must not be written back */
+    /* prevents that `resume` writes the file while only a part of it was read */
+    record->o.state_path = NULL;
     while (take_note(record, &rest, resume))
         ;
     record->o.state_path = path;

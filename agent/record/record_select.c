@@ -1,5 +1,5 @@
-/* agent/record/record_select.c - what a session takes: of which processes, cores, sources and event types, from which
- * step to which, and in which of its pauses nothing. */
+/* agent/record/record_select.c - what a session takes: of which processes, cores, sources and event
+ * types, from which step to which, and in which of its pauses nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +25,9 @@ mrd_record_wants_ident(const session *sess, const mrd_ident *id)
     return mrd_record_takes(&sess->select, id);
 }
 
-/* Every session in which the node takes part gets the process that represents the node. Counters of
- * a host or device belong to no job, rank or process. */
+/* Returns true if the session selects the process. Every session in which the node takes part gets
+ * the process that represents the node, because counters of a host or device belong to no job, rank
+ * or process. */
 bool
 mrd_record_wants_process(const session *sess, const mrd_drain_process *process)
 {
@@ -104,7 +105,8 @@ add_unselected(session *sess, const rec_process *process)
                       sizeof(sess->st.unselected_one));
 }
 
-/* A later session selects a process that this session counted. */
+/* Removes a process from the unselected ones that this session counted, because a later session
+ * selects it. */
 static void
 remove_unselected(session *sess, const rec_process *process)
 {
@@ -143,7 +145,7 @@ mrd_record_tally_session(mrd_record *record, session *sess)
 
 /* ---- Events ---- */
 
-/* "3" or "0-7" */
+/* Returns true if the list contains the core. An entry is "3" or "0-7". */
 static bool
 core_in(const mrd_strlist *list, int64_t core)
 {
@@ -166,7 +168,8 @@ core_in(const mrd_strlist *list, int64_t core)
     return list->n == 0;
 }
 
-/* "^x" excludes. Without a positive value all others are included. */
+/* Returns true if the list selects the source. An entry "^x" excludes x. Without a positive entry
+ * all others are selected. */
 static bool
 source_in(const mrd_strlist *list, const char *name)
 {
@@ -183,12 +186,13 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
-/* A cached answer: unknown, wanted, unwanted, or only calls that name a selected core. */
+/* The values of a cached answer. WANTED_BY_CORE: only calls that name a selected core are
+ * wanted. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
-/* A selection of cores applies to events of cores. Counters and events of the program (steps) have
- * no core and stay. Events of the runtime, its calls and the device without a core are excluded. A
- * call names its core in an argument. */
+/* Returns whether the session wants events of a track. A selection of cores applies to events of
+ * cores. Counters and steps of the program have no core and are wanted. Events of the runtime or
+ * the device without a core are excluded. A call names its core in an argument. */
 static uint8_t
 wants_track(const session *sess, const mrd_track *track)
 {
@@ -207,7 +211,8 @@ wants_track(const session *sess, const mrd_track *track)
     return of_cores && track->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
 }
 
-/* Returns the cached answer of an index; 0 means unknown. NULL if out of memory. */
+/* Returns a pointer to the cached answer of an index; *answer is 0 if unknown. NULL if out of
+ * memory. */
 static uint8_t *
 memo_at(memo *m, size_t at)
 {
@@ -236,7 +241,7 @@ mrd_record_gate(const mrd_record *record, rec_process *process, const session *s
         if (gate->session == 0 || mrd_record_session_of(record, gate->session) == NULL)
             free_one = gate;
     }
-    if (free_one != NULL) /* there is one per session */
+    if (free_one != NULL) /* a slot is always free, because there is one per session */
         mrd_step_gate_init(free_one, sess->st.id, sess->params.from_step);
     return free_one;
 }

@@ -1,5 +1,5 @@
-/* agent/record/record_session.c - sessions of the node, from arming to their removal; opens and closes the
- * recorder */
+/* agent/record/record_session.c - sessions of the node, from arming to their removal; opens and
+ * closes the recorder */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -68,7 +68,8 @@ mrd_record_arm(mrd_record *record, const Mrd__Control *control, mrd_why *why)
     }
     snprintf(sess.st.name, sizeof(sess.st.name), "%.127s", control->name);
     if (mrd_msg_pack(&frame, control, &sess.control, NULL) != MRD_OK)
-        mrd_buf_reset(&sess.control); /* it works, but a successor will not resume it */
+        /* the session is recorded, but a later agent will not resume it */
+        mrd_buf_reset(&sess.control);
     err = mrd_select_from_wire(&sess.select, control->select);
     if (err != MRD_OK) {
         session_free(&sess);
@@ -92,7 +93,7 @@ mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns star
         return err;
     sess = mrd_record_session_of(record, control->session);
     if (sess->st.phase == MRD__NODE_PHASE__NODE_RECORDING)
-        return MRD_OK; /* said twice */
+        return MRD_OK; /* the start was received twice */
     if (sess->st.phase != MRD__NODE_PHASE__NODE_ARMED)
         return mrd_why_set(why, MRD_STATE, 0, "the session is over on this node");
     sess->st.start = start;
@@ -100,7 +101,8 @@ mrd_record_go(mrd_record *record, const Mrd__Control *control, mrd_local_ns star
     sess->st.start_bound_ns = bound_ns;
     sess->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     mrd_record_count_late(record, sess);
-    mrd_drain_tell_again(record->o.drain); /* starts that were passed before it recorded */
+    /* repeats starts that were passed on before this session recorded */
+    mrd_drain_tell_again(record->o.drain);
     mrd_record_write_notes(record);
     return MRD_OK;
 }
@@ -113,7 +115,7 @@ mrd_record_stop(mrd_record *record, uint64_t id, mrd_local_ns stop)
     if (sess == NULL)
         return MRD_NOTFOUND;
     if (sess->st.phase == MRD__NODE_PHASE__NODE_ARMED)
-        sess->st.start = stop; /* it never began */
+        sess->st.start = stop; /* the session never began */
     if (sess->st.phase == MRD__NODE_PHASE__NODE_ARMED ||
         sess->st.phase == MRD__NODE_PHASE__NODE_RECORDING) {
         sess->st.stop = stop;
@@ -171,7 +173,7 @@ choose_again(mrd_record *record, const session *sess)
         }
 }
 
-/* Updates the control message for a successor. */
+/* Updates the selection in the control message from which a later agent resumes the session. */
 static void
 choose_in_note(session *sess, const Mrd__Selection *sel)
 {
@@ -272,7 +274,7 @@ mrd_record_trigger(mrd_record *record, uint64_t id, uint64_t trigger, mrd_local_
     }
     sess->n_buffered = left;
     mrd_record_note_drops(record);
-    (void) mrd_record_commit(record, false); /* else with the next turn */
+    (void) mrd_record_commit(record, false); /* if it fails, the next turn commits again */
     return MRD_OK;
 }
 
@@ -323,7 +325,9 @@ mrd_record_cancel(mrd_record *record, uint64_t id)
                 continue;
             }
             if (gone->of > sess)
-                gone->of--; /* later sessions move up by one */
+                /* the removed session's slot in the array is closed, so later sessions move by
+                 * one */
+                gone->of--;
             batchs = &gone->next;
         }
     for (size_t i = 0; i < sess->n_buffered; i++)
@@ -419,7 +423,7 @@ mrd_record_wants_neffs(const mrd_record *record, uint64_t id)
 
 /* ---- Open and close ---- */
 
-/* Resumes a session that a predecessor noted. */
+/* Resumes a session from the note of a previous agent. */
 static void
 resume(mrd_record *record, const mrd_record_note *note)
 {

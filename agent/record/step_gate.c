@@ -11,7 +11,8 @@ mrd_step_gate_init(mrd_step_gate *gate, uint64_t session, int64_t from)
                              .to = { INT64_MAX } };
 }
 
-/* Gets the number after such a name, -1 if there is none. Returns false if it is not a step. */
+/* Gets the number in a step's name, -1 if there is none. Returns false if the name is not a
+ * step's. */
 static bool
 named_step(mrd_str name, int64_t *ret_number)
 {

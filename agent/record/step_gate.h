@@ -1,6 +1,6 @@
 /*
- * agent/record/step_gate.h - decides which times of a process a session records that is limited to a range
- * of steps
+ * agent/record/step_gate.h - decides which times of a process a session records that is limited to
+ * a range of steps
  *
  * A step  is a span "step", "step 12", "train_step", "ProfilerStep#12" and similar of the program
  *         (the names that reports use), numbered by its argument `step` or by the number in its
@@ -21,9 +21,9 @@
 #include "agent/rings/drain.h"
 
 typedef struct {
-    uint64_t session;      /* 0 means free */
+    uint64_t session;      /* session of this gate; 0 means that the slot is free */
     mrd_local_ns from, to; /* the window; `from` INT64_MAX means that it has not begun */
-    int64_t counted;       /* steps without a number, or executions */
+    int64_t counted;       /* number of steps without a number, or of executions, up to now */
 } mrd_step_gate;
 
 void mrd_step_gate_init(mrd_step_gate *gate, uint64_t session, int64_t from);

@@ -10,19 +10,18 @@
 #include "trace/model/arg_keys.h"
 
 typedef struct {
-    const void *
-        /* compared only, never dereferenced; another process may have the same address later, so
-         * also: */
-        process;
+    /* identity of the process: compared only, never dereferenced. pid and start_ticks are compared
+     * too, because another process may have the same address later. */
+    const void *process;
     int64_t pid, start_ticks;
     mrd_sid name;
     mrd_dur_ns history[MRD_TRIGGER_HISTORY];
     unsigned n, at;
-    uint64_t used; /* turn of its last use */
+    uint64_t used; /* number of the turn in which the entry was last used */
 } steps;
 
-#define STARTS          16 /* of sessions, the newest */
-#define TENANTS         64 /* Beyond this number of tenants, the oldest one is replaced. */
+#define STARTS          16 /* number of session starts that are remembered, the newest ones */
+#define TENANTS         64 /* maximum number of tenants; beyond it the oldest one is replaced */
 #define QUEUE_FULL      7
 #define PENDING         1100
 #define EXECUTIONS_FROM 1000
@@ -42,8 +41,9 @@ struct mrd_trigger_watch {
     steps steps[MRD_TRIGGER_STEPS];
     uint64_t turn;
     told_causes told[TENANTS];
-    unsigned n_told;             /* total; beyond TENANTS the first are replaced */
-    mrd_local_ns starts[STARTS]; /* of sessions. 0 means none */
+    /* number of tenants up to now; beyond TENANTS the oldest entries are replaced */
+    unsigned n_told;
+    mrd_local_ns starts[STARTS]; /* starts of sessions; 0 means none */
     unsigned n_starts;
 };
 
@@ -89,7 +89,8 @@ trigger_status_text(int64_t status)
                                                                                     : NULL;
 }
 
-/* NRT_QUEUE_FULL is back-pressure if a schedule call (nrta_...) returns it, and a fault otherwise. */
+/* NRT_QUEUE_FULL is back-pressure if a schedule call (nrta_...) returns it, and a fault
+ * otherwise. */
 static bool
 trigger_status_is_fault(const char *function, int64_t status)
 {
@@ -98,7 +99,7 @@ trigger_status_is_fault(const char *function, int64_t status)
     return trigger_status_text(status) != NULL;
 }
 
-/* Returns its name: ours, or else the runtime's. */
+/* Returns the name of a status: from our table, or else as the runtime names it. */
 static mrd_str
 status_name(const mrd_drain_process *process, const mrd_event *ev, int64_t status)
 {
@@ -118,7 +119,8 @@ status_name(const mrd_drain_process *process, const mrd_event *ev, int64_t statu
     return (mrd_str){ known, strlen(known) };
 }
 
-/* An argument that a program adds to its own span is not a status of the runtime. */
+/* Returns true if the event is a span of the program. An argument that a program adds to its own
+ * span is not a status of the runtime. */
 static bool
 of_program(const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -154,7 +156,7 @@ mrd_trigger_session(mrd_trigger_watch *watch, mrd_local_ns start)
     watch->starts[watch->n_starts++ % STARTS] = start;
 }
 
-/* Returns true if a session began after that report, and so did not receive it. */
+/* Returns true if a session began after the report at time `told`, and so did not receive it. */
 static bool
 started_since(const mrd_trigger_watch *watch, mrd_local_ns told, mrd_local_ns now)
 {
@@ -165,7 +167,8 @@ started_since(const mrd_trigger_watch *watch, mrd_local_ns told, mrd_local_ns no
     return false;
 }
 
-/* Returns the causes of the tenant that the process belongs to: its job, or outside of jobs its user. */
+/* Returns the causes of the tenant that the process belongs to: its job, or outside of jobs its
+ * user. */
 static told_causes *
 told_of(mrd_trigger_watch *watch, const mrd_drain_process *process)
 {
@@ -239,8 +242,8 @@ median(const steps *s)
     return sorted[s->n / 2];
 }
 
-/* Returns the history of this step. If full, replaces the entry that was unused for the longest
- * time. */
+/* Returns the history of this step name. If all slots are used, replaces the one that was unused
+ * for the longest time. */
 static steps *
 steps_of(mrd_trigger_watch *watch, const mrd_drain_process *process, mrd_sid name)
 {

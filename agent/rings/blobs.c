@@ -28,7 +28,7 @@ blob_end(mrd_drain *drain, ring *r, bool cut)
 static bool
 blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
 {
-    if (b->cap - b->len < more + MRD_IN_PAD) { /* it would double */
+    if (b->cap - b->len < more + MRD_IN_PAD) { /* the capacity would have to be doubled */
         (void) mrd_drain_memory_note(drain, r);
         if (!mrd_drain_memory_fits(drain, r, b->cap + more))
             return false;
@@ -37,8 +37,8 @@ blob_room(mrd_drain *drain, ring *r, blob *b, size_t more)
                             MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
 }
 
-/* A chunk that does not continue the current text: chunks in between were lost (and the writer
- * counted them). The text up to here is a truncated document. */
+/* Appends a chunk to the current text. If it does not continue this text, chunks in between were
+ * lost (and the writer counted them). The text up to here is then a truncated document. */
 void
 mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
@@ -63,7 +63,7 @@ mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         b->at = rec->ts;
     }
     if (!b->open)
-        return; /* the rest of a text without its start */
+        return; /* the chunk belongs to a text whose start was lost */
     if (!blob_room(drain, r, b, rec->body_len)) {
         blob_end(drain, r, true);
         if (!drain->again)
@@ -76,7 +76,8 @@ mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         blob_end(drain, r, (rec->flags & MRD_RECF_CUT) != 0);
 }
 
-/* The fetching thread ends normally when the program closes the runtime or returns from main. */
+/* Reports that the process ended without closing the Neuron runtime. Normally the thread that
+ * fetches the runtime's trace ends when the program closes the runtime or returns from main. */
 static void
 say_not_fetched(mrd_drain *drain, ring *r)
 {
@@ -98,10 +99,11 @@ mrd_drain_blob_end(mrd_drain *drain, ring *r)
         blob_end(drain, r, true);
     if (r->blob.tid != 0 && mrd_ring_was_left(r->reader, r->blob.tid))
         say_not_fetched(drain, r);
-    r->blob.tid = 0; /* once */
+    r->blob.tid = 0; /* the exit is reported once */
 }
 
-/* Records that a predecessor processed are used only for texts, to find their open spans. */
+/* Records that a previous agent processed are used only for their texts, to find the open spans in
+ * them. */
 void
 mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {

@@ -1,6 +1,6 @@
 /*
- * agent/rings/blobs.h - assembles runtime JSON that rings carry in chunks, with padding for its scanner,
- * and passes it to agent/rings/runtime.c when it is complete or cut. Threads: the drain's.
+ * agent/rings/blobs.h - assembles runtime JSON that rings carry in chunks, with padding for its
+ * scanner, and passes it to agent/rings/runtime.c when it is complete or cut. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_BLOBS_H
 #define MRD_AGENT_RINGS_BLOBS_H
@@ -8,9 +8,9 @@
 #include "agent/rings/drain_int.h"
 
 void mrd_drain_blob_chunk(mrd_drain *drain, ring *r, const mrd_ring_event *rec);
-/* The ring ended, possibly in the middle of a text or together with its process. */
+/* Handles the end of the ring: a text that is still incomplete is cut. */
 void mrd_drain_blob_end(mrd_drain *drain, ring *r);
-/* Handles a record that a predecessor already processed: only its texts are read again. */
+/* Handles a record that a previous agent already processed: only its runtime JSON is read again. */
 void mrd_drain_again(mrd_drain *drain, ring *r, const mrd_ring_event *ev);
 
 #endif

@@ -1,7 +1,7 @@
-/* agent/rings/clock_bridge.c - cross-reads of the node's clocks: RAW and REALTIME, now and as recorded. Each
- * turn reads both clocks. If REALTIME has left the line of the recorded readings, the readings
- * before and after are recorded (MRD_CROSS_UNSEEN is the resulting error of a conversion by the
- * readings). */
+/* agent/rings/clock_bridge.c - cross-reads of the node's clocks: RAW and REALTIME, now and as
+ * recorded. Each turn reads both clocks. If REALTIME has left the line of the recorded readings,
+ * the readings before and after are recorded (MRD_CROSS_UNSEEN is the resulting error of a
+ * conversion by the readings). */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -11,10 +11,11 @@
 
 #define CROSS_MAX   1024
 #define TRIES       5
-#define LAST        4      /* readings that each batch contains */
-#define LOOK_WITHIN MRD_US /* a wider look is repeated */
+#define LAST        4      /* number of the last readings that each batch contains */
+#define LOOK_WITHIN MRD_US /* a reading with a wider bracket is repeated */
 #define DEPARTURE   (MRD_CROSS_UNSEEN / 2)
-#define PER_PPM     (1000000 / 500) /* maximum rate error of an oscillator */
+/* a time divided by this is its maximum error by the rate of an oscillator (500 ppm) */
+#define PER_PPM (1000000 / 500)
 
 /* Reads RAW, REALTIME, RAW up to `tries` times until the bracket is tight enough. Returns the
  * tightest; `other` is REALTIME. */
@@ -55,8 +56,8 @@ departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_
     return mrd_sat_abs(mrd_sat_sub(by, expected)) > mrd_sat_add(DEPARTURE, within);
 }
 
-/* Chooses the earliest reading from which the clock ran like an oscillator up to the last, within
- * the interval of readings. */
+/* Sets cross_base to the earliest reading since which the wall clock ran at a steady rate. Looks
+ * back at most MRD_WAIT_CROSS. */
 static void
 set_base(mrd_drain *drain)
 {
@@ -107,7 +108,8 @@ record(mrd_drain *drain, const mrd_cross_read *here)
         mrd_local_after(drain->cross_look.raw, drain->crosses[drain->n_crosses - 1].raw))
         push(drain, &drain->cross_look, true);
     if (departed)
-        drain->cross_departs[drain->n_crosses - 1] = true; /* also if that was the reading before */
+        /* the last recorded reading may itself be the one before the deviation */
+        drain->cross_departs[drain->n_crosses - 1] = true;
     push(drain, here, departed);
     drain->cross_look = *here;
     drain->cross_at = mrd_local_add(here->raw, MRD_WAIT_CROSS);
@@ -174,7 +176,7 @@ mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
 
     while (i > 0 && !mrd_local_before(drain->crosses[i - 1].raw, since))
         i--;
-    i -= i > 0; /* the interval before */
+    i -= i > 0; /* also include the interval before it */
     for (; i < n; i++)
         if (i >= first || drain->cross_departs[i])
             take(self, &drain->crosses[i]);

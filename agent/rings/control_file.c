@@ -14,12 +14,12 @@
 
 typedef enum { CONTROL, SETTINGS } what;
 
-/* Opens the directory of the process's files; -1 if it has none. It is remembered, because a
- * process that has ended has no rings. */
+/* Returns the directory of the process's files; -1 if it has none. The directory is remembered,
+ * because a process that has ended has no rings to find it by. */
 static int
 place(const mrd_drain *drain, mrd_drain_process *process, what kind, const char **ret_file)
 {
-    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     mrd_ring_name name;
 
     if (pr->control[0] == '\0' && pr->rings != NULL &&
@@ -53,7 +53,7 @@ put(mrd_drain *drain, mrd_drain_process *process, what kind, const char *text, m
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its rings are gone");
     if (strlen(text) > MRD_CONTROL_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "it would be longer than %d bytes", MRD_CONTROL_MAX);
-    /* otherwise other users could create a directory of that name first */
+    /* the name is random, otherwise other users could create a directory of that name first */
     mrd_random(&number, sizeof(number));
     snprintf(fresh, sizeof(fresh), "%s.%016" PRIx64 ".new", file, number);
     fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

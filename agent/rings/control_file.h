@@ -1,17 +1,18 @@
-/*
- * agent/rings/control_file.h - a request to a workload: a small file beside its rings, which libmeridian
- * reads (capture/nrt/nrt_request.c, docs/reference/nrt.md) if root or the user of the workload wrote it
- */
+/* agent/rings/control_file.h - a request to a workload: a small file beside its rings, which
+ * libmeridian reads (capture/nrt/nrt_request.c, docs/reference/nrt.md) if root or the user of the
+ * workload wrote it */
 #ifndef MRD_AGENT_RINGS_CONTROL_FILE_H
 #define MRD_AGENT_RINGS_CONTROL_FILE_H
 
 #include "agent/rings/drain.h"
 
-/* Replaces the file by a rename. Errors: IO, NOTFOUND (its rings no longer exist), LIMIT. */
+/* Replaces the process's request file by a rename. Errors: IO, NOTFOUND (the process has no rings
+ * any more), LIMIT. */
 mrd_err mrd_control_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                              mrd_why *why);
 void mrd_control_file_drop(mrd_drain *drain, mrd_drain_process *process);
-/* The same for the settings of its system trace (capture/nrt/nrt_settings.h). */
+/* As mrd_control_file_put, for the file with the settings of the process's system trace
+ * (capture/nrt/nrt_settings.h). */
 mrd_err mrd_settings_file_put(mrd_drain *drain, mrd_drain_process *process, const char *text,
                               mrd_why *why);
 void mrd_settings_file_drop(mrd_drain *drain, mrd_drain_process *process);

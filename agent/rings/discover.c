@@ -18,33 +18,35 @@
 
 #define DIRS_MAX  1024
 #define MNTS_MAX  4096
-#define TURN_TIME (2 * MRD_MS) /* time of one turn for all directories together ... */
-/* ... but at least this many rings, on a slow machine as well */
+#define TURN_TIME (2 * MRD_MS) /* time limit of one turn, for all directories together */
+/* minimum number of rings in one turn, in case the machine is too slow for the time limit */
 #define TURN_LEAST 16
-#define NOTICES    16 /* reads of inotify in one turn */
-/* searches after which a process is assumed to stay in our namespace ... */
+#define NOTICES    16 /* maximum number of reads of inotify in one turn */
+/* after this number of searches a process is assumed to stay in our mount namespace */
 #define OURS_SURE 2
-/* ... except in every n-th search, which checks all processes */
+/* every search of this number checks even those processes */
 #define OURS_AGAIN 16
 
 typedef struct {
     bool used;
-    char *path;    /* NULL means that only the descriptor is available (a container's) */
-    int fd, watch; /* -1 */
+    /* path of the directory; NULL if only the descriptor is available (in a container) */
+    char *path;
+    int fd, watch; /* descriptor and inotify watch of the directory; -1 means none */
     dev_t dev;
     ino_t ino;
-    uid_t uid;    /* user of the process that has it in its root */
+    uid_t uid;    /* user of a process that has the directory as /dev/shm */
     char pod[64]; /* uid of that process's pod; empty means none */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
-    DIR *stream;       /* of a running search, which may take several turns */
-    bool again, dirty; /* a ring that is being created was found in it; changes were */
-    bool slow;         /* it takes more than one turn */
-    unsigned rings;    /* open ones */
-    uint64_t seen;     /* number of the last search through all roots that found it */
+    DIR *stream;       /* stream of a running search, which may take several turns */
+    bool again, dirty; /* a ring that is being created was found; changes were found */
+    bool slow;         /* a search of this directory takes more than one turn */
+    unsigned rings;    /* number of open rings in it */
+    uint64_t seen;     /* number of the last search through process roots that found it */
 } ring_dir;
 
-/* Processes in our own mount namespace, ascending, and in how many consecutive searches they were. */
+/* Processes in our own mount namespace in ascending order, and the number of consecutive searches
+ * that found each. */
 typedef struct {
     struct {
         long pid;
@@ -62,12 +64,13 @@ struct mrd_discover {
     mrd_local_ns roots_at;
     uint64_t roots_look;
     ino_t own_mnt;
-    unsigned denied, denying; /* in the last search; in the running one */
-    ino_t mnt[MNTS_MAX];      /* namespaces found in one search */
+    /* process roots that could not be searched, in the last search; in the running one */
+    unsigned denied, denying;
+    ino_t mnt[MNTS_MAX]; /* mount namespaces found in one search */
     size_t n_mnt, ours_at;
-    DIR *procs; /* of a running search through all roots */
+    DIR *procs; /* stream of a running search through the roots of all processes */
     unsigned turn;
-    pid_list ours, next; /* of the last search; of the running one */
+    pid_list ours, next; /* processes found in the last search; in the running one */
 };
 
 static void
@@ -76,7 +79,8 @@ watch_dir(mrd_discover *discover, ring_dir *dir)
     char path[64];
 
     dir->watch = -1;
-    if (discover->inotify < 0) /* created late, because a user has at most 128 of them */
+    /* inotify is created late, because a user has at most 128 instances */
+    if (discover->inotify < 0)
         discover->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (discover->inotify < 0)
         return;
@@ -84,7 +88,7 @@ watch_dir(mrd_discover *discover, ring_dir *dir)
     dir->watch = inotify_add_watch(discover->inotify, path, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
 }
 
-/* Opens a directory with a known path when it exists. */
+/* Opens a directory with a known path if it exists now. */
 static bool
 ensure_open(mrd_discover *discover, ring_dir *dir)
 {
@@ -175,7 +179,8 @@ in_time(mrd_local_ns end)
     return mrd_local_before(mrd_local_now(), end);
 }
 
-/* Opens a stream of its own, because duplicates of a descriptor share its position. */
+/* Begins to read the directory with a newly opened stream, because duplicates of a descriptor share
+ * its position. */
 static bool
 begin_look(mrd_discover *discover, ring_dir *dir)
 {
@@ -289,7 +294,8 @@ has_share(const mrd_discover *discover, uid_t uid)
     return own < DIRS_MAX - used;
 }
 
-/* The owner counts, not the process that was found first. */
+/* Notes that a search found the directory. The user that owns the directory counts, not the user of
+ * the process that was found first. */
 static void
 is_seen(const mrd_discover *discover, ring_dir *dir, uid_t process, uid_t owner)
 {
@@ -328,8 +334,8 @@ add_root(mrd_discover *discover, const char *pid)
     close(fd);
 }
 
-/* Returns in how many consecutive searches the process was in our namespace. *at moves along the
- * list. */
+/* Returns in how many consecutive searches the process was in our mount namespace. *at moves
+ * forward in the list, which is sorted by pid. */
 static unsigned
 looks_of(const pid_list *list, size_t *at, long pid)
 {

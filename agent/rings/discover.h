@@ -1,6 +1,6 @@
 /*
- * agent/rings/discover.h - finds the directories of rings: the node's ring directory and, in the host's
- * pid namespace, the /dev/shm of every container through /proc/<pid>/root
+ * agent/rings/discover.h - finds the directories of rings: the node's ring directory and, in the
+ * host's pid namespace, the /dev/shm of every container through /proc/<pid>/root
  *
  * New files are detected by inotify and, because inotify does not work everywhere, by repeated
  * searches. A search is split into turns of a few milliseconds for all directories together,
@@ -15,12 +15,12 @@
 
 typedef struct mrd_discover mrd_discover;
 
-/* Handles a ring file or a note of losses. Called for every such file in every search. MRD_OK means
- * that the file is open already or not wanted. MRD_AGAIN means that the file should be found again
- * by the next search, which comes soon. */
+/* Handles a ring file or a note of losses that a search found. Every search calls it for every such
+ * file. MRD_OK means that the file is open already or not wanted. MRD_AGAIN means that the next
+ * search, which comes soon, should find the file again. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
-/* Errors: NOMEM. */
+/* Starts to search for ring directories. Errors: NOMEM. */
 mrd_err mrd_discover_open(const char *ring_dir, const char *proc_root, bool containers,
                           mrd_discover **ret_discover, mrd_why *why);
 void mrd_discover_close(mrd_discover *discover);
@@ -29,16 +29,20 @@ void mrd_discover_step(mrd_discover *discover, mrd_local_ns now, mrd_discover_fo
                        void *self);
 /* Searches everywhere now, for at most 2 s. */
 void mrd_discover_all(mrd_discover *discover, mrd_discover_found found, void *self);
-int mrd_discover_fd(const mrd_discover *discover); /* inotify, -1 without */
+/* Returns the inotify descriptor, -1 without inotify. */
+int mrd_discover_fd(const mrd_discover *discover);
 mrd_local_ns
-mrd_discover_next(const mrd_discover *discover); /* when step is due without an event */
+/* Returns when the next step is due if inotify reports nothing. */
+mrd_discover_next(const mrd_discover *discover);
 int mrd_discover_dir_fd(const mrd_discover *discover, unsigned dir);
 /* Returns the user of the process that has the directory as /dev/shm. The directory's owner and
  * root are preferred. */
 uint32_t mrd_discover_dir_user(const mrd_discover *discover, unsigned dir);
-/* Returns the uid of the pod with processes that have it as /dev/shm; empty if no pod has it. */
+/* Returns the Kubernetes uid of the pod whose processes have the directory as /dev/shm; empty if no
+ * pod has it. */
 const char *mrd_discover_dir_pod(const mrd_discover *discover, unsigned dir);
-/* Counts the open rings in a directory, which keep it. */
+/* Adds `change` to the number of open rings in a directory. The directory stays open while it has
+ * open rings. */
 void mrd_discover_hold(mrd_discover *discover, unsigned dir, int change);
 /* Returns the number of process roots that could not be searched for lack of permission, in the
  * last search. */

@@ -31,83 +31,94 @@
 #include "agent/rings/rank_ops.h"
 #include "base/loss_cause.h"
 #include "hw/identity.h"
-#include "proto/batch/batch.h" /* mrd_cross_read */
+#include "proto/batch/batch.h" /* for mrd_cross_read */
 #include "trace/model/catalog.h"
 
 #define MRD_DRAIN_BLOB_MAX (64u << 20)
-/* Maximum number of open rings; also at most half of the allowed open files. A user may use all
- * slots that other users leave free. Further rings wait, and are counted. */
+/* Maximum number of open rings. At most half of the files that this process may open are rings. A
+ * user may use all slots that other users leave free. Rings beyond the limit are counted and opened
+ * later. */
 #define MRD_DRAIN_RINGS_MAX 65536u
-#define MRD_DRAIN_TURN      (10 * MRD_MS) /* of a step, shared by users, then by their rings */
+/* time limit of one step, divided equally among users, then among the rings of a user */
+#define MRD_DRAIN_TURN (10 * MRD_MS)
 
 /* Same values as Mrd__ClockKind of proto/meridian.proto. */
 enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
 
 typedef struct {
-    uint64_t begun;  /* events the agent knows of, including losses */
-    uint64_t events; /* passed to event() and accepted, without MRD_LOSS */
+    uint64_t begun;  /* events that the agent knows of, including lost events */
+    uint64_t events; /* events that event() accepted, without MRD_LOSS */
     uint64_t dropped[MRD_DROP_CAUSES];
-    uint64_t held;       /* begun without an end yet */
-    uint64_t losses;     /* MRD_LOSS events given */
+    uint64_t held;       /* open spans: begun, and their end was not read yet */
+    uint64_t losses;     /* MRD_LOSS events passed to event() */
     uint64_t records;    /* ring records read, including blob chunks */
-    uint64_t blob_bytes; /* of runtime JSON */
-    uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused; /* now; ever ... */
-    uint64_t files_refused; /* up to now: named like rings, but no rings, or not to be read */
+    uint64_t blob_bytes; /* bytes of runtime JSON in the records */
+    /* open rings now; then totals: opened, inconsistent, removed, false owner */
+    uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused;
+    /* number of files with the name of a ring that are no rings or may not be read */
+    uint64_t files_refused;
     uint64_t processes, processes_seen;
 } mrd_drain_tally;
 
 /* A process with known rings. */
 typedef struct mrd_drain_process {
-    mrd_catalog *catalog; /* the caller's, or the process's own */
-    mrd_proc_id id;       /* in that catalog */
+    /* catalog of its strings and tracks: the caller's, or the process's own */
+    mrd_catalog *catalog;
+    mrd_proc_id id; /* id of the process in `catalog` */
     mrd_ident ident;
-    bool gone; /* its last ring was drained; reported once, then the struct is freed */
-    /* Time of that clock until which its unfinished spans were certainly open; 0 means that they
-     * may still be open. */
+    /* the process ended and its last ring was drained; reported once, then the struct is freed */
+    bool gone;
+    /* Time until which the open spans of an exited process were certainly open, in the clock
+     * open_until_clock. 0 means that they may still be open. */
     unsigned open_until_clock;
     mrd_ev_ns open_until;
-    void *user; /* the caller's; NULL at first */
+    void *user; /* data of the caller; NULL at first */
 } mrd_drain_process;
 
 typedef struct {
-    /* The caller's catalog, filled with processes, tracks, names and notes of all. NULL: each
-     * process gets a catalog that is freed with it, which bounds the memory of a daemon. */
+    /* The caller's catalog, which receives the processes, tracks, names and notes of all processes.
+     * NULL: each process gets its own catalog, which is freed with the process. This bounds the
+     * memory of a daemon. */
     mrd_catalog *catalog;
-    const char *instance_id; /* of this node */
-    const char *job;         /* for processes without a job of their own; NULL */
-    const char *ring_dir;    /* NULL: mrd_ring_dir() */
-    const char *pod_dir;     /* where the kubelet names its pods, or NULL; not copied */
-    const char *proc_root;   /* NULL: "/proc" */
-    bool containers;         /* also search /proc/<pid>/root/dev/shm of other mount namespaces */
-    bool exclusive;          /* wait while another agent of this user reads the directory */
-    bool keep_rings;         /* do not unlink drained rings of dead processes */
-    bool simulated;          /* mark processes and events as simulated */
-    int64_t only_uid;        /* rings of this user only; -1 means any */
-    /* The workload may overwrite records after mrd_drain_release (true), so that the successor of a
-     * killed reader finds the records that were not durable, or after the step (false). */
+    const char *instance_id; /* instance id (hw/identity.h) of this node */
+    const char *job;         /* job of processes without a job of their own; may be NULL */
+    const char *ring_dir;    /* directory of the node's rings; NULL means mrd_ring_dir() */
+    const char *pod_dir;   /* directory in which the kubelet names its pods, or NULL; not copied */
+    const char *proc_root; /* root of procfs; NULL means "/proc" */
+    bool containers;       /* also search /proc/<pid>/root/dev/shm of other mount namespaces */
+    bool exclusive;        /* wait while another agent of this user reads the directory */
+    bool keep_rings;       /* do not unlink drained rings of dead processes */
+    bool simulated;        /* mark processes and events as simulated */
+    int64_t only_uid;      /* read only rings of this user; -1 means any user */
+    /* If true, the workload may overwrite records only after mrd_drain_release, so that after a
+     * kill the next agent finds records that were not durable. If false, after the step that read
+     * them. */
     bool hold;
-    /* With hold: the file that keeps open spans for a successor of the same boot. NULL means that
-     * they count as lost if this reader is killed. */
+    /* With hold: path of the file that keeps open spans for a later agent of the same boot. NULL
+     * means that open spans count as lost if this agent is killed. */
     const char *open_path, *boot_id;
-    mrd_dur_ns orphan_ns; /* time for finding rings of such a span's process; 0 means 10 s */
-    uint32_t budget;      /* records per ring and step; 0 means 8192 */
-    size_t memory;        /* maximum bytes of memory for rings; 0 means 256 MiB */
-    /* With hold: returns how far a predecessor made this ring's records durable, 0 if unknown.
-     * Earlier records are skipped. `ring` is mrd_drain_ring_hash. May be NULL. */
+    /* A process with spans in that file counts as ended if none of its rings was found after this
+     * time. 0 means 10 s. */
+    mrd_dur_ns orphan_ns;
+    uint32_t budget; /* maximum number of records per ring and step; 0 means 8192 */
+    size_t memory;   /* maximum bytes of memory for rings; 0 means 256 MiB */
+    /* With hold: returns up to which position a previous agent made this ring's records durable, 0
+     * if unknown. Earlier records are skipped. `ring` is a mrd_drain_ring_hash. May be NULL. */
     uint64_t (*resume)(void *self, uint64_t ring);
-    /* Takes an event. args and text are valid during the call. LIMIT and INVALID are counted as
-     * MRD_DROP_LIMIT, any other error as MRD_DROP_MEMORY. A MRD_LOSS that is refused is already
-     * counted. */
+    /* Takes an event. args and text are valid during the call. The errors LIMIT and INVALID are
+     * counted as MRD_DROP_LIMIT, any other error as MRD_DROP_MEMORY. A MRD_LOSS that is refused is
+     * already counted. */
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     /* May correct the job of a process before the process is reported; may be NULL. */
     void (*correct)(void *self, mrd_ident *ident);
-    /* A process was found, or ended (free the data of `user`); may be NULL. */
+    /* Reports that a process was found, or that it ended (process->gone), when the caller frees its
+     * `user` data. May be NULL. */
     void (*process)(void *self, mrd_drain_process *process);
-    /* A notice of the workload ("cannot arm: ...", an output directory). It is also passed to
-     * event() as an instant. May be NULL. */
+    /* Passes a notice of libmeridian in the workload, such as "cannot arm: ..." or an output
+     * directory. The notice is also passed to event() as an instant. May be NULL. */
     void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
-    /* A model was loaded or unloaded. `number` identifies the load in its process, *ev has its
-     * arguments. It is also passed to event(), as a span. May be NULL. */
+    /* Reports that a model was loaded or unloaded. `number` identifies the load within the process,
+     * *ev has its arguments. The load is also passed to event(), as a span. May be NULL. */
     void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
                   const mrd_event *ev);
     void *self;
@@ -117,57 +128,62 @@ typedef struct mrd_drain mrd_drain;
 
 /* The ring directory need not exist yet. Errors: NOMEM. */
 mrd_err mrd_drain_open(const mrd_drain_options *options, mrd_drain **ret_drain, mrd_why *why);
-void mrd_drain_close(mrd_drain *drain); /* drains nothing; NULL is fine */
-/* Searches for rings if that is due, then reads each ring once, up to its budget. Returns the
+void mrd_drain_close(mrd_drain *drain); /* Closes without draining. NULL is fine. */
+/* Searches for rings if a search is due, then reads each ring once, up to its budget. Returns the
  * number of records read; never UINT64_MAX. */
 uint64_t mrd_drain_step(mrd_drain *drain);
-/* Reads until no ring that is not held has new records, then emits the open spans as unfinished.
- * Rings of living owners stay. */
+/* Reads until no ring has new records, except rings whose reading is stopped, then emits the open
+ * spans as unfinished. Rings of running processes stay open. */
 void mrd_drain_finish(mrd_drain *drain);
-/* Returns the nanoseconds until the next step is worth its cost, 0 while rings have new records. */
+/* Returns in how many nanoseconds the next step should be called, 0 while rings have new
+ * records. */
 int64_t mrd_drain_wait_ns(const mrd_drain *drain);
-/* With hold: all events of this process that were passed to event() are durable. */
+/* With hold: the caller states that all events of this process that were passed to event() are
+ * durable. The rings' records may then be overwritten. */
 void mrd_drain_release(mrd_drain *drain, mrd_drain_process *process);
 /* With hold: calls back for each ring that waits for release, with its read position. */
 void mrd_drain_positions(const mrd_drain *drain, const mrd_drain_process *process,
                          void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
-/* With hold and open_path: appends the opened and ended spans of the process to that file. They
- * count there from the next commit on. Call it together with mrd_drain_positions. A commit contains
- * the number of the file as the position MRD_DRAIN_OPEN_KEY (0 means no file), and its success is
- * reported. `all`: every process was included, which wants_all requests periodically. */
+/* With hold and open_path: appends the opened and ended spans of the process to that file. They are
+ * valid from the next commit on. Call it together with mrd_drain_positions. The commit must contain
+ * mrd_drain_open_number (0 means no file) as the position MRD_DRAIN_OPEN_KEY. Report a successful
+ * commit with mrd_drain_open_committed; `all` is true if it included every process, which
+ * mrd_drain_open_wants_all requests periodically. */
 #define MRD_DRAIN_OPEN_KEY 0x6f70656e2d6c6f67u
 void mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process);
-bool mrd_drain_open_changed(const mrd_drain *drain); /* changes wait for the next commit */
+/* true if appended spans wait for the next commit */
+bool mrd_drain_open_changed(const mrd_drain *drain);
 bool mrd_drain_open_news(const mrd_drain *drain, const mrd_drain_process *process);
 uint64_t mrd_drain_open_number(const mrd_drain *drain);
 bool mrd_drain_open_wants_all(const mrd_drain *drain);
 void mrd_drain_open_committed(mrd_drain *drain, bool all);
-/* Calls back for losses of the process's rings that no event reports yet, each with its gap (RAW of
- * the node). */
+/* Calls back for losses of the process's rings that no event reports yet. [first, last] is the time
+ * of each loss (RAW of the node). */
 void mrd_drain_unreported(const mrd_drain *drain, const mrd_drain_process *process,
                           void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
                                        mrd_local_ns first, mrd_local_ns last),
                           void *self);
-/* Calls back for the open spans of the process: scopes and calls, spans with a pending end, and
- * starts of the runtime. Each is passed as an unfinished span with its start and the argument
- * in_flight with the value `at`. Each is emitted again when it ends. Not included: loaded models (a
- * state, not work), and spans that may have their end among lost events. */
+/* Calls back for the open spans of the process. These are scopes and calls, spans that end in a
+ * later record, and starts in the runtime's trace. Each is passed as an unfinished span with its
+ * start and the argument in_flight with the value `at`. The complete span is emitted when it ends.
+ * Not included: loaded models (a state, not work), and spans that may have their end among lost
+ * events. */
 void mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
-/* With hold, before a commit's contents are requested, passes starts of the runtime's trace with
- * texts that a successor cannot read again, in the form of mrd_drain_in_flight (in_flight: "long").
- * Each is passed once, and once more after mrd_drain_tell_again. If this reader is killed, they
- * remain as unfinished spans. */
+/* With hold, call it before the contents of a commit are collected. Calls back for open starts of
+ * the runtime's trace that a later agent could not read from the rings again. They have the form of
+ * mrd_drain_in_flight, with the argument in_flight "long". Each is passed once, and once more after
+ * mrd_drain_tell_again. If this agent is killed, they remain as unfinished spans. */
 void mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
 void mrd_drain_tell_again(mrd_drain *drain);
-/* Gets the operations of the process, also when it has ended, and returns their number. *ret_lost
- * is "" or why the counts are incomplete. *ret_partial: operations that were entered long ago may be
- * missing. */
+/* Gets the operations that the process enters together with other ranks, also when it has ended,
+ * and returns their number. *ret_lost is "" or why the counts are incomplete. *ret_partial is true
+ * if operations that were entered long ago may be missing. */
 size_t mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
                      mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial);
 /* Returns the claim of the process's oldest ring, or of its first ring if none remains. */
@@ -180,25 +196,28 @@ double mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *proce
 bool mrd_drain_stands_back(const mrd_drain *drain);
 /* Ring files that exist and are not read, according to the last searches (at most 16,384). */
 typedef enum {
-    MRD_UNREAD_BEYOND,     /* more than one agent, or one user next to others, may have open */
-    MRD_UNREAD_HELD,       /* another agent reads them */
-    MRD_UNREAD_OTHER_BOOT, /* of another boot, which no agent can read */
-    MRD_UNREAD_REFUSED,    /* not a ring, or must not be read: drain_say has the reason */
+    MRD_UNREAD_BEYOND,     /* the file is beyond the limit of rings of this agent or of one user */
+    MRD_UNREAD_HELD,       /* another agent reads these rings */
+    MRD_UNREAD_OTHER_BOOT, /* written in an earlier boot, so no agent can read them */
+    /* the file is not a ring, or must not be read; mrd_drain_say reports the reason */
+    MRD_UNREAD_REFUSED,
     MRD_UNREAD_WHYS
 } mrd_unread_why;
 void mrd_drain_get_unread(const mrd_drain *drain, unsigned ret_n[MRD_UNREAD_WHYS]);
-/* Returns true if rings were left unopened recently, by the limit of all or of their user. */
+/* Returns true if rings were left unopened recently, because of the limit for all rings or for
+ * their user. */
 bool mrd_drain_leaves_out(const mrd_drain *drain);
 /* Returns true if a file with the name of a ring was ever refused. */
 bool mrd_drain_has_refused(const mrd_drain *drain);
 void mrd_drain_counts(const mrd_drain *drain, mrd_drain_tally *ret_counts);
-/* Readable when a ring may have appeared; -1 without inotify (then step polls). */
+/* Returns an inotify descriptor that is readable when a ring may have appeared. -1 without inotify:
+ * then mrd_drain_step polls. */
 int mrd_drain_fd(const mrd_drain *drain);
 /* Returns true if rings of this process contained runtime JSON. */
 bool mrd_drain_has_runtime(const mrd_drain_process *process);
 /* Stops or resumes reading the process's rings. Records stay in the rings. */
 void mrd_drain_hold_process(mrd_drain *drain, mrd_drain_process *process, bool hold);
-/* The same for all processes, including processes that are found later. */
+/* As mrd_drain_hold_process for all processes, including processes that are found later. */
 void mrd_drain_hold(mrd_drain *drain, bool hold);
 /* Calls back for each known process. */
 void mrd_drain_each(const mrd_drain *drain, void (*call)(void *self, mrd_drain_process *process),
@@ -212,17 +231,17 @@ void mrd_drain_say(const mrd_drain *drain, void (*say)(void *self, const char *m
 
 /* ---- Clocks of the node ---- */
 
-/* Returns the cross-reads up to now, oldest first: at open, every 10 s, and before and after a
- * deviation of the wall clock from its previous line. Borrowed until the next step. At most 1024;
- * the oldest are thinned out. */
+/* Returns the recorded cross-reads (one reading each of RAW and the wall clock), oldest first. They
+ * are made at open, every 10 s, and before and after the wall clock deviates from its previous
+ * rate. Borrowed until the next step. At most 1024; old ones are thinned out. */
 const mrd_cross_read *mrd_drain_crosses(const mrd_drain *drain, size_t *ret_n);
 /* Gets the cross-reads that a batch with stamps from `since` on needs, oldest first. These are the
- * last four, and both sides of each later step or rate change of the wall clock. */
+ * last four, and the reads on both sides of each later step or rate change of the wall clock. */
 void mrd_drain_crosses_since(const mrd_drain *drain, mrd_local_ns since,
                              void (*take)(void *self, const mrd_cross_read *read), void *self);
-/* Makes a cross-read now (before a batch is closed). */
+/* Makes a cross-read now. Call it before a batch is closed. */
 void mrd_drain_cross(mrd_drain *drain);
-/* Converts REALTIME to RAW by the nearest cross-reads; saturates. */
+/* Converts REALTIME to RAW by the nearest cross-reads. The result saturates. */
 mrd_local_ns mrd_drain_to_raw(const mrd_drain *drain, mrd_wall_ns wall);
 /* Converts RAW to the wall clock as it was at open. The difference is constant, so that steps of
  * the wall clock do not distort the output. */

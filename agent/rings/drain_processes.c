@@ -30,7 +30,8 @@ intern(mrd_catalog *cat, const char *text)
     return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
 }
 
-/* Appends ",key=value" for a key without a member of its own. */
+/* Appends ",key=value" to the labels for each key of the job id that has no member of its own in
+ * the process. */
 static void
 add_jobid(const mrd_ident *id, char *labels, size_t size)
 {

@@ -156,7 +156,7 @@ adopt(mrd_drain *drain, unsigned dir, const char *file_name, mrd_ring_reader *re
     r->poll_ns = MRD_WAIT_POLL_FIRST;
     pr->active_at = r->read_at = mrd_local_now();
     for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
-        other->caught_up = false; /* they may have new records */
+        other->caught_up = false; /* the process's other rings may have new records */
     if (drain->o.resume != NULL && drain->o.hold)
         r->gaps_safe =
             drain->o.resume(drain->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_GAPS);
@@ -229,8 +229,8 @@ may_read_folder(const mrd_drain *drain, unsigned dir, int dir_fd, const char *fi
     return true;
 }
 
-/* Returns true if the error means that the file is not a ring, or not one for us. After other
- * errors it may be valid later, or was removed. */
+/* Returns true if the error means that the file is not a ring, or that this agent must not read it.
+ * After other errors the file may become readable, or was removed. */
 static bool
 is_refusal(mrd_err err)
 {
@@ -312,7 +312,7 @@ drop_ring(mrd_drain *drain, ring *r)
     mrd_drain_proc_unused(drain, pr);
 }
 
-/* All records of the ring were read and are durable. */
+/* Removes a ring whose records were all read and are durable. */
 void
 mrd_drain_ring_remove(mrd_drain *drain, ring *r)
 {

@@ -39,8 +39,9 @@ poll_max(const ring *r, mrd_local_ns now)
                                       : ns;
 }
 
-/* A ring that fills slowly may fill up. It is polled again after a quarter of the longest time, or
- * when a million events a second would fill an eighth of it. */
+/* Returns the time until the ring is polled again. The interval of an idle ring grows. A ring with
+ * n new records is polled after at most a quarter of the longest time, because it may fill up, and
+ * after the shortest time if these records fill an eighth of it. */
 static int64_t
 poll_next(const ring *r, uint64_t n, mrd_local_ns now)
 {
@@ -81,7 +82,8 @@ plan(ring *r, uint64_t count, uint32_t budget, mrd_local_ns now)
                                                    : (now.ns / r->poll_ns + 1) * r->poll_ns };
 }
 
-/* Reads the part that a predecessor processed, for spans that are still open there. */
+/* Reads the part of the ring that a previous agent processed, to restore spans that are still open
+ * in it. */
 static uint64_t
 read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_why *why)
 {
@@ -105,7 +107,7 @@ read_again(mrd_drain *drain, ring *r, uint32_t budget, mrd_ring_step *ret_step, 
     }
 }
 
-/* Stores until when the owner was alive. */
+/* Stores the latest time in the ring, until which its owner certainly lived. */
 static void
 save_last_use(ring *r, mrd_ring_step step)
 {
@@ -134,7 +136,7 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     *ret_gone = false;
     if (r->safe != 0)
         count = read_again(p, r, budget, &step, &why);
-    /* The end is emitted in one turn, so that a commit contains all or none of it. */
+    /* The end of a ring is emitted in one turn, so that a commit contains all or none of it. */
     while (r->safe == 0 && (step == MRD_RING_MORE || step == MRD_RING_LOST) &&
            (mrd_ring_is_ending(r->reader) ||
             (count += mrd_drain_plain(p, r, budget - count)) < budget)) {
@@ -268,7 +270,7 @@ drain_all(mrd_drain *drain, mrd_local_ns now)
             drain->turn = i;
         }
         if (!gone)
-            i++; /* otherwise the last ring moved into its slot */
+            i++; /* otherwise the ring was removed, and the last ring moved into its slot */
     }
     return count;
 }
@@ -334,7 +336,7 @@ mrd_drain_finish(mrd_drain *drain)
 
     (void) mrd_drain_lock(drain, mrd_local_now());
     mrd_drain_cross(drain);
-    do { /* completely read rings make room for rings that could not be open at the same time */
+    do { /* repeats, because completely read rings make room for rings beyond the limit */
         beyond = drain->rings_beyond;
         removed = drain->counts.rings_removed;
         mrd_discover_all(drain->discover, file_found, drain);
@@ -352,7 +354,7 @@ mrd_drain_finish(mrd_drain *drain)
             mrd_drain_runtime_flush(drain, pr);
         for (ring *r = pr->rings; r != NULL && drain->o.hold; r = r->next_of_proc)
             mrd_drain_text_end(drain, r);
-        if (drain->log == NULL) /* otherwise a successor continues them */
+        if (drain->log == NULL) /* with a log, the next agent continues the open spans instead */
             mrd_drain_flush_open(drain, pr);
     }
 }
@@ -370,7 +372,7 @@ mrd_drain_release(mrd_drain *drain, mrd_drain_process *process)
 
     bool has_rings = pr->rings != NULL;
 
-    mrd_drain_note_release(drain, pr); /* may free a process without rings */
+    mrd_drain_note_release(drain, pr); /* this call may free a process without rings */
     for (ring *r = has_rings ? pr->rings : NULL, *next; r != NULL; r = next) {
         next = r->next_of_proc;
         if (r->waits || (r->next_of_proc == NULL && pr->reported_unsaved != unsaved(pr)))
@@ -433,7 +435,8 @@ mrd_drain_claim(const mrd_drain_process *process)
     const proc *pr = (const proc *) process;
     const ring *r = pr->rings;
 
-    while (r != NULL && r->next_of_proc != NULL) /* the oldest ring, usually the main thread's */
+    /* finds the oldest ring, which is usually the main thread's */
+    while (r != NULL && r->next_of_proc != NULL)
         r = r->next_of_proc;
     return r == NULL ? pr->first
                      : (mrd_safe_open_claim){ process->ident.pid,
@@ -455,7 +458,8 @@ mrd_drain_pressure(const mrd_drain *drain, const mrd_drain_process *process)
         if (!r->waits)
             continue;
         mrd_ring_get_stats(r->reader, &st);
-        if (r->given_back > st.tail) /* records that are kept for a successor do not count */
+        /* records that are kept only for the next agent do not count */
+        if (r->given_back > st.tail)
             st.tail = r->given_back;
         full = (double) (st.head - st.tail) / (double) mrd_ring_borrow_info(r->reader)->data_len;
         most = full > most ? full : most;
@@ -544,7 +548,7 @@ mrd_drain_close(mrd_drain *drain)
     free(drain);
 }
 
-/* Losses that a live ring has counted without a record yet are included in the sums. */
+/* Adds the losses that an open ring has counted in its header but not yet reported in a record. */
 static uint64_t
 unreported(const ring *r, uint64_t dropped[MRD_DROP_CAUSES])
 {

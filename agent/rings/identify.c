@@ -1,16 +1,16 @@
 /*
- * agent/rings/identify.c - finds the process of a ring. A ring's claims about its process are verified with
- * the kernel. The owner of the file is part of a process's identity, so that no user can write events
- * into the profile of another user's process.
+ * agent/rings/identify.c - finds the process of a ring. A ring's claims about its process are
+ * verified with the kernel. The owner of the file is part of a process's identity, so that no user
+ * can write events into the profile of another user's process.
  *
  *   confirmed   The process exists, began at the claimed time, and owns the file. If root owns the
  *               file or it lies in a container, the process must map it instead.
- *   refused     The process exists and began at that time, but belongs to another user. The claim is
- *               false, so the file is removed, and the pid is remembered as that user's.
- *   apart       Nothing can be confirmed, because the process ended or its namespace is not readable.
- *               The pid belongs or belonged to another user, or is of another namespace. The process
- *               gets a number that no process of this node can have.
- *   believed    Nothing can be confirmed and nothing contradicts: the process has ended.
+ *   refused     The process exists and began at that time, but belongs to another user. The claim
+ *               is false, so the file is removed, and the pid is remembered as that user's.
+ *   apart       Nothing can be confirmed, because the process ended or its namespace is not
+ *               readable. The pid belongs or belonged to another user, or is of another namespace.
+ *               The process gets a number that no process of this node can have.
+ *   believed    The process has ended. Nothing can be confirmed, but nothing contradicts the claim.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@
 mrd_err
 mrd_drain_owners_init(mrd_drain *drain)
 {
-    /* 16 MB of addresses, of which one page of memory is used per 1,024 pids */
+    /* reserves 16 MB of addresses; one page of memory is used per 1,024 pids */
     drain->owners = mmap(NULL, PIDS_MAX * sizeof(*drain->owners), PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (drain->owners == MAP_FAILED)
@@ -66,7 +66,7 @@ is_anothers(const mrd_drain *drain, int64_t pid, uint32_t uid)
 
 /* ---- Claims of a ring ---- */
 
-/* Fills in members that /proc does not have. */
+/* Fills in the members of the identity that are missing in /proc. */
 static void
 ident_from_ring(mrd_ident *id, mrd_str text)
 {
@@ -93,7 +93,7 @@ ident_from_ring(mrd_ident *id, mrd_str text)
     }
 }
 
-/* Returns a number above all pids, the same for all rings of that claim. */
+/* Returns a number above all pids. It is the same for all rings with the same claim. */
 static int64_t
 apart_pid(const mrd_ring_info *info)
 {
@@ -104,14 +104,15 @@ apart_pid(const mrd_ring_info *info)
            (int64_t) (mrd_hash64(claim, sizeof(claim), 0x41504152) & APART_MASK);
 }
 
-/* Returns true if the process maps the file, which no user can arrange for another user's process. */
+/* Returns true if the process maps the file, which no user can arrange for another user's
+ * process. */
 static bool
 maps_it(mrd_ring_reader *reader)
 {
     return reader != NULL && mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
 }
 
-/* Sets the members that only the kernel can confirm. */
+/* Copies uid, job and pod, which only the kernel can confirm, into the job id of the identity. */
 static void
 say_owner(mrd_ident *id, const mrd_ring_info *info)
 {
@@ -157,14 +158,15 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
                    mrd_ring_reader *reader, int32_t host_pid, mrd_ident *ret_id)
 {
     bool ours = info->pid_ns == 0 || info->pid_ns == drain->pid_ns, apart;
-    bool claims = ours && dir != 0; /* a pid of ours in a container's ring must be confirmed */
+    /* a container's ring that names a pid of our namespace must be confirmed */
+    bool claims = ours && dir != 0;
     bool confirmed = false;
     mrd_ident id;
 
     mrd_ident_init(&id);
     if (host_pid > 0 && mrd_ident_read(drain->proc_root, host_pid, &id, NULL) == MRD_OK) {
         bool same = id.start_ticks == (int64_t) info->name.start_ticks ||
-                    id.timens_boottime_ns != 0; /* its own count of ticks is shifted */
+                    id.timens_boottime_ns != 0; /* its time namespace shifts its start ticks */
         bool owned = id.uid == MRD_NONE || id.uid == (int64_t) info->file_uid;
 
         confirmed = same && ((owned && !claims) || maps_it(reader));
@@ -173,7 +175,7 @@ mrd_drain_identify(mrd_drain *drain, unsigned dir, const mrd_ring_info *info,
             note_owner(drain, host_pid, id.uid);
             return MRD_DENIED;
         }
-        /* not the same process: the pid belongs to another one now */
+        /* a different start time alone means that the pid was reused, so the claim may be true */
         apart = !confirmed && (same || !owned || claims);
         if (confirmed)
             note_owner(drain, host_pid, id.uid == MRD_NONE ? (int64_t) info->file_uid : id.uid);

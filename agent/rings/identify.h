@@ -1,15 +1,12 @@
-/*
- * agent/rings/identify.h - finds the process of a ring or of a note of losses, and verifies the claims in
- * it with the kernel.
- *
- * Threads   The drain's thread only.
- */
+/* agent/rings/identify.h - finds the process of a ring or of a note of losses, and verifies the
+ * claims in it with the kernel. Threads The drain's thread only. */
 #ifndef MRD_AGENT_RINGS_IDENTIFY_H
 #define MRD_AGENT_RINGS_IDENTIFY_H
 
 #include "agent/rings/drain_int.h"
 
-/* Errors: NOMEM. fini is fine after a failed init. */
+/* Allocates and frees the table of the users of pids. Errors: NOMEM; fini may be called after a
+ * failed init. */
 mrd_err mrd_drain_owners_init(mrd_drain *drain);
 void mrd_drain_owners_fini(mrd_drain *drain);
 /*

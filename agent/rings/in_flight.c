@@ -1,6 +1,6 @@
-/* agent/rings/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans with
- * their end in another record, starts of the runtime's trace. Also the operations that it enters
- * together with other ranks */
+/* agent/rings/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans
+ * with their end in another record, starts of the runtime's trace. Also the operations that it
+ * enters together with other ranks */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 typedef struct {
     mrd_drain *p;
     proc *pr;
-    mrd_arg at; /* in_flight=... */
+    mrd_arg at; /* the argument "in_flight" */
     mrd_arg *args;
     size_t cap;
     void (*call)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
@@ -51,8 +51,8 @@ look_at_scopes(look *l, ring *r)
     }
 }
 
-/* The rings report losses with the next event. Until then the ends of spans may be among the lost
- * events. */
+/* Returns true if a ring has losses that no record reports yet, because rings report losses with
+ * the next event. Until then the ends of spans may be among the lost events. */
 static bool
 loses_unreported(const proc *pr)
 {
@@ -99,15 +99,15 @@ mrd_drain_long_open(mrd_drain *drain, mrd_drain_process *process,
                                  const mrd_event *ev),
                     void *self)
 {
-    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     uint64_t first = UINT64_MAX, of_ring;
     bool any = false;
     look l;
 
     if (!drain->o.hold || pr->nrt == NULL)
         return;
-    /* Any text that its rings keep may contain the start, so only later starts are certainly out of
-     * reach. */
+    /* A later agent can read any text that the rings keep, so only starts in older texts are out of
+     * its reach. */
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (r->texts != NULL && !r->ended && !mrd_ring_borrow_info(r->reader)->rest) {
             of_ring = mrd_drain_text_first(r);
@@ -136,7 +136,7 @@ mrd_drain_in_flight(mrd_drain *drain, mrd_drain_process *process, const char *at
                                  const mrd_event *ev),
                     void *self)
 {
-    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     look l = look_of(drain, pr, at);
 
     l.call = call;
@@ -175,7 +175,7 @@ size_t
 mrd_drain_ops(const mrd_drain *drain, mrd_drain_process *process,
               mrd_drain_op ret_ops[MRD_DRAIN_OPS], const char **ret_lost, bool *ret_partial)
 {
-    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    proc *pr = (proc *) (void *) process; /* pub is the first member of proc */
     mrd_drain_ops_kept all = pr->ops;
 
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)

@@ -1,6 +1,6 @@
 /*
- * agent/rings/loss_count.h - passes events on and counts them as delivered, dropped by cause, or lost in a
- * ring. Threads: the drain's.
+ * agent/rings/loss_count.h - passes events on and counts them as delivered, dropped by cause, or
+ * lost in a ring. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RINGS_LOSS_COUNT_H
 #define MRD_AGENT_RINGS_LOSS_COUNT_H
@@ -22,7 +22,7 @@ mrd_drain_give(mrd_drain *drain, proc *pr, unsigned clock, const mrd_event *ev)
             .dropped[err == MRD_LIMIT || err == MRD_INVALID ? MRD_DROP_LIMIT : MRD_DROP_MEMORY]++;
 }
 
-/* The same for an event that begins here. */
+/* As mrd_drain_give, for an event that is also counted as begun here. */
 static inline void
 mrd_drain_give_new(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -30,7 +30,8 @@ mrd_drain_give_new(mrd_drain *drain, proc *pr, const mrd_event *ev)
     mrd_drain_give(drain, pr, MRD_DRAIN_RAW, ev);
 }
 
-/* Passes on an event about the recording itself, also to the callback for notices. */
+/* Passes on an event about the recording itself (such as a warning of libmeridian), also to the
+ * callback for notices. */
 static inline void
 mrd_drain_notice(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -39,7 +40,8 @@ mrd_drain_notice(mrd_drain *drain, proc *pr, const mrd_event *ev)
     mrd_drain_give_new(drain, pr, ev);
 }
 
-/* Emits a loss event on the process's own line, and counts it as begun and dropped. */
+/* Emits a loss event on the process's own track, and counts the lost events as begun and
+ * dropped. */
 void mrd_drain_lost(mrd_drain *drain, proc *pr, mrd_drop_cause cause, uint64_t count,
                     mrd_local_ns first, mrd_local_ns last);
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
@@ -48,8 +50,8 @@ void mrd_drain_flush_open(mrd_drain *drain, proc *pr);
 /* Emits early ends that are older than `age`, because their start was lost. */
 void mrd_drain_sweep(mrd_drain *drain, proc *pr, mrd_local_ns now, int64_t age);
 
-/* Keys for open spans with records that have none: a loaded model, the spans that a dead owner
- * left. */
+/* Make keys for open spans whose records contain no key: a loaded model, and the spans that an
+ * exited owner left open. */
 uint64_t mrd_drain_model_key(uint64_t number);
 uint64_t mrd_drain_left_key(proc *pr);
 

@@ -1,12 +1,12 @@
 /*
- * agent/rings/open_log.c - keeps open spans in a file for a successor: their begins were released in the
- * rings long ago, and no frame contains them yet.
+ * agent/rings/open_log.c - keeps open spans in a file for the next agent: their begins were
+ * released in the rings long ago, and no frame contains them yet.
  *
  * Entries are appended: spans that opened, spans that ended, processes that ended. Each entry has
  * the number of the commit from which on it counts, because it is only valid together with the read
- * positions of the rings. That commit contains the same number as a position. A successor uses the
- * entries that the last commit covers and ignores the rest. A file that has grown is written again
- * without old entries. Its size is limited; spans that do not fit are counted in their ring
+ * positions of the rings. That commit contains the same number as a position. The next agent uses
+ * the entries that the last commit covers and ignores the rest. A file that has grown is written
+ * again without old entries. Its size is limited; spans that do not fit are counted in their ring
  * (docs/reference/ring.md, open_lost).
  */
 #include <errno.h>
@@ -24,9 +24,10 @@
 #include "base/hash.h"
 #include "base/sys/out.h"
 
-/* new spans are accepted if less than half of this is in use after writing the file again */
+/* maximum size of the file; new spans are accepted if less than half of it is in use after the file
+ * was written again */
 #define FILE_MAX (16u << 20)
-/* the file is written again if it is this much longer than necessary */
+/* the file is written again if it exceeds its necessary length by this many bytes */
 #define GROWTH       (1u << 20)
 #define BATCH_EVENTS 4096u
 #define MAGIC        0x6e65706fu
@@ -54,22 +55,22 @@ typedef struct {
     uint64_t key, early;
 } taken_key;
 
-/* A process without rings yet. */
+/* A process in the previous agent's file for which no ring was found yet. */
 typedef struct pending {
     struct pending *next;
-    record_who who; /* of its newest record */
+    record_who who; /* header of the newest record */
     mrd_buf records;
 } pending;
 
 struct mrd_open_log {
     char *path;
     file_head head;
-    int fd; /* -1 means that it could not be written */
+    int fd; /* the open file; -1 means that it could not be written */
     uint64_t len, needed;
-    uint64_t number; /* of the next commit */
-    bool changed;    /* something waits for it */
+    uint64_t number; /* number of the next commit */
+    bool changed;    /* appended entries wait for the next commit */
     bool full;
-    mrd_local_ns retry_at; /* without a file */
+    mrd_local_ns retry_at; /* when to try again to create the file */
     pending *pending;
     mrd_local_ns orphans_at;
     mrd_codec *codec;
@@ -141,8 +142,8 @@ put_batch(mrd_drain *drain, const proc *pr, unsigned group, mrd_batch *batch)
     return ok;
 }
 
-/* Writes the entries of the group that are in the file (if `anew`) or are not, and marks the
- * written ones. If a batch fails, its entries stay unmarked. */
+/* Writes the open spans of one group: those that are already in the file if `anew`, else those that
+ * are not. Marks the written ones. If a batch fails, its spans stay unmarked. */
 static bool
 put_group(mrd_drain *drain, proc *pr, unsigned group, bool anew)
 {
@@ -195,7 +196,8 @@ give_up(mrd_drain *drain)
         mrd_open_spans_unsave(&pr->open);
 }
 
-/* Only after a commit that includes every process, because then the file's contents are valid. */
+/* Writes the file again without old entries. Called only after a commit that includes every
+ * process, because then the file's contents are valid. */
 static void
 write_anew(mrd_drain *drain)
 {
@@ -215,7 +217,7 @@ write_anew(mrd_drain *drain)
     open_log->len = text.len;
     open_log->retry_at = mrd_local_add(mrd_local_now(), MRD_WAIT_OPEN_LOG_AGAIN);
     mrd_buf_fini(&text);
-    open_log->number--; /* they count at once */
+    open_log->number--; /* the entries are valid at once, not from the next commit on */
     for (proc *pr = drain->procs; pr != NULL && open_log->fd >= 0; pr = pr->next)
         for (unsigned g = 0; g < GROUPS && pr->open.n_saved > 0; g++)
             if (!put_group(drain, pr, g, true))
@@ -252,7 +254,7 @@ mrd_drain_note_open(mrd_drain *drain, mrd_drain_process *process)
             (void) put_group(drain, pr, g, false);
 }
 
-/* The process emitted its open spans. */
+/* Notes that a process ended and its open spans were emitted. */
 void
 mrd_drain_open_gone(mrd_drain *drain, const proc *pr)
 {
@@ -324,7 +326,7 @@ mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns)
     return n;
 }
 
-/* ---- The file of a predecessor ---- */
+/* ---- The file of a previous agent ---- */
 
 static uint64_t
 key_of(proc *pr, unsigned group, const mrd_event *ev)
@@ -372,7 +374,7 @@ replay_take(proc *pr, mrd_bytes data)
         memcpy(&key, data.p, sizeof(key));
         if ((span = mrd_open_spans_find(&pr->open, key.key, key.early != 0)) == NULL)
             continue;
-        span->saved = false; /* the file says so already */
+        span->saved = false; /* the file already contains this end, so it is not appended again */
         pr->open.n_saved--;
         mrd_open_spans_take(&pr->open, span);
         free(span);
@@ -398,7 +400,7 @@ next_record(mrd_bytes *text, record_head *ret_head, record_who *ret_who, mrd_byt
     return true;
 }
 
-/* Restores the open spans of this process that the predecessor had. */
+/* Restores the open spans of this process that the previous agent had. */
 static void
 replay(mrd_drain *drain, proc *pr, const pending *q)
 {
@@ -411,10 +413,11 @@ replay(mrd_drain *drain, proc *pr, const pending *q)
             replay_add(drain, pr, who.group, rest);
         else if (head.kind == TAKE)
             replay_take(pr, rest);
-    drain->counts.begun += pr->open.n; /* counted again, because the agent's counts start again */
+    /* the spans count as begun again, because the agent's counts start at 0 */
+    drain->counts.begun += pr->open.n;
     drain->counts.held += pr->open.n;
     if (mrd_local_after(q->who.at, pr->newest))
-        pr->newest = q->who.at; /* it was there */
+        pr->newest = q->who.at; /* the process existed at that time */
 }
 
 static pending *
@@ -448,7 +451,8 @@ mrd_drain_open_adopt(mrd_drain *drain, proc *pr, const mrd_ring_info *info)
     pending_free(q);
 }
 
-/* Rings of these processes were not found: the processes have ended, and the files were removed. */
+/* Ends the processes whose rings were not found in time: they have ended, and their ring files were
+ * removed. */
 void
 mrd_drain_open_step(mrd_drain *drain, mrd_local_ns now, mrd_drain_orphan *orphan)
 {
@@ -499,7 +503,8 @@ add_pending(mrd_open_log *open_log, const record_head *head, const record_who *w
     return true;
 }
 
-/* `committed` 0 means that the spool does not have the number. */
+/* Reads a previous agent's file. `committed` is the number in the last commit; 0 means that the
+ * spool does not have it. */
 static void
 take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
 {
@@ -509,12 +514,12 @@ take_over(mrd_open_log *open_log, mrd_bytes text, uint64_t committed)
 
     if (text.len < sizeof(open_log->head) ||
         memcmp(text.p, &open_log->head, sizeof(open_log->head)) != 0)
-        return; /* of another boot, so those processes have ended */
+        return; /* the file is of another boot, so its processes have ended */
     text.p += sizeof(open_log->head);
     text.len -= sizeof(open_log->head);
     while (next_record(&text, &head, &who, &rest)) {
         if (committed != 0 && who.number > committed)
-            continue; /* it will be read again from the rings */
+            continue; /* the last commit does not cover the entry; the rings still contain it */
         if (who.number >= open_log->number)
             open_log->number = who.number + 1;
         if (head.kind == GONE) {

@@ -12,23 +12,24 @@
 /* An operation of a process. */
 typedef struct {
     char name[48];
-    uint64_t group;     /* with the name it identifies the operation */
-    uint64_t entered;   /* how often the process entered it */
+    uint64_t group;     /* group of ranks; group and name identify the operation */
+    uint64_t entered;   /* how often the process entered the operation */
     unsigned open;      /* calls that have not returned */
-    mrd_local_ns begin; /* of the oldest open call */
+    mrd_local_ns begin; /* start of the oldest open call */
     uint64_t bytes, bytes_before;
-    uint64_t seen;      /* ended calls of known length */
-    mrd_dur_ns slow_ns; /* as in mrd_ring_op_state */
+    uint64_t seen;      /* number of ended calls whose duration is known */
+    mrd_dur_ns slow_ns; /* same meaning as in mrd_ring_op_state */
 } mrd_drain_op;
 
-/* What rings of one process show together. */
+/* The operations of one process, combined from all its rings. */
 typedef struct {
     mrd_drain_op v[MRD_DRAIN_OPS];
     size_t n;
-    uint32_t flags; /* MRD_RING_OPS_* */
+    uint32_t flags; /* combination of MRD_RING_OPS_* bits */
 } mrd_drain_ops_kept;
 
-/* Adds what a ring shows. `shift`: what is added to its times (drain_int.h). */
+/* Adds the operations of one ring. `shift` is added to the ring's times (proc.shift_ns in
+ * drain_int.h). */
 void mrd_drain_ops_add(mrd_drain_ops_kept *to, mrd_ring_reader *reader, mrd_dur_ns shift);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * agent/rings/ring_lock.c - ensures that one agent of a user reads the rings of a directory. Two agents
- * would divide the threads of a process between them without noticing.
+ * agent/rings/ring_lock.c - ensures that one agent of a user reads the rings of a directory. Two
+ * agents would divide the threads of a process between them without noticing.
  *
  * The lock is on a file of the agent's own user that other users cannot open. Any user could block
  * a lock on the directory or on a public file. The kernel releases it when its holder ends. A
@@ -34,14 +34,15 @@ open_own(int dir_fd, const char *name)
         if (fd >= 0)
             close(fd);
         if (fd >= 0 && st.st_nlink == 0)
-            continue; /* its holder has just ended */
+            continue; /* the agent that held the lock has just ended */
         if (!mrd_safe_create_clear(dir_fd, name))
             return -1;
     }
     return -1;
 }
 
-/* Returns true if the file still has this name. Its last holder removed it at its end. */
+/* Returns true if the file still has this name. An agent that held the lock removes the file at its
+ * end. */
 static bool
 is_there(int dir_fd, const char *name, int fd)
 {
@@ -112,7 +113,8 @@ mrd_drain_unlock(mrd_drain *drain)
         return;
     snprintf(path, sizeof(path), "%s/meridian.agent.%u.lock", drain->ring_dir,
              (unsigned) geteuid());
-    /* while the lock is held, because a successor checks whether the file still has its name */
+    /* the file is removed while the lock is held, because the next agent checks whether it still
+     * has its name */
     (void) unlink(path);
     close(drain->lock_fd);
     drain->lock_fd = -1;

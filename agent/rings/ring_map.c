@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 static _Thread_local mrd_ring_map *maps;
-static _Atomic size_t mapped; /* bytes, of all threads */
+static _Atomic size_t mapped; /* number of bytes that all threads have mapped */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 static size_t page;
 
-/* Maps a page of zeros that the file's owner cannot remove. */
+/* Handles SIGBUS: maps a page of zeros that the file's owner cannot remove in place of the missing
+ * page. */
 static void
 on_bus(int signal, siginfo_t *info, void *context)
 {
@@ -28,7 +29,8 @@ on_bus(int signal, siginfo_t *info, void *context)
             map->cut = 1;
             return;
         }
-    /* not in our mappings, or sent by a process: raises it again for the previous handler */
+    /* The address is not in our mappings, or a process sent the signal: raises the signal again for
+     * the previous handler. */
     (void) sigaction(signal, &before, NULL);
     (void) raise(signal);
 }
@@ -58,7 +60,8 @@ mrd_ring_map_open(mrd_ring_map *map, mrd_ring_reader *reader)
         atomic_fetch_sub(&mapped, len);
         return;
     }
-    (void) madvise(p, len, MADV_DONTFORK); /* a child process would hold the file's lock */
+    /* a child process would inherit the mapping and hold the file's lock */
+    (void) madvise(p, len, MADV_DONTFORK);
     pthread_once(&once, install);
     map->p = p;
     map->len = len;

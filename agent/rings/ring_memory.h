@@ -12,12 +12,12 @@
 
 #include "agent/rings/drain_int.h"
 
-/* Returns true if the ring may use this much more. */
+/* Returns true if the ring may use `more` additional bytes. */
 bool mrd_drain_memory_fits(const mrd_drain *drain, const ring *r, size_t more);
 /* Counts the memory of the ring and, with the first ring of its process, of the process. Returns
- * false if it has grown and its user exceeds its part. */
+ * false if the memory has grown and the ring's user exceeds its part. */
 bool mrd_drain_memory_note(mrd_drain *drain, ring *r);
-/* The ring goes. */
+/* Subtracts the memory of a ring that is about to be removed. */
 void mrd_drain_memory_forget(mrd_drain *drain, ring *r);
 /* Returns true if so little is left that unused memory should be freed. */
 bool mrd_drain_memory_is_short(const mrd_drain *drain);

@@ -18,25 +18,29 @@
 #include "capture/ring/ring_note.h"
 #include "capture/ring/ring_owner.h"
 
-/* limit on processes without rings; a user gets at most the number that remains for others */
+/* maximum number of processes with notes; a user gets at most as many as remain for others */
 #define NOTES_MAX 4096u
-#define TAKEN_MAX 64u /* notes of one process that were taken and not removed yet */
+/* maximum number of notes of one process that were taken and not removed yet */
+#define TAKEN_MAX 64u
 
 /* A process that wrote notes of losses. */
 struct ring_note {
     unsigned dir;
-    char base[MRD_RING_NAME_MAX]; /* of the note while the process may change it */
+    char base[MRD_RING_NAME_MAX]; /* name of the note while the process may change it */
     char file[MRD_RING_NAME_MAX]; /* name of the taken note that is not removed yet, or "" */
     proc *proc;
-    uint32_t uid;     /* of the file */
-    int32_t host_pid; /* 0: not found */
+    uint32_t uid;     /* user that owns the file */
+    int32_t host_pid; /* pid of the process on this node; 0 means that it was not found */
     uint64_t start_ticks;
-    mrd_dur_ns start_ahead_ns; /* of its time namespace: start_ticks minus the value that we see */
-    bool was_said;             /* it was logged that the process is not recorded */
-    bool waits;                /* its losses were emitted and are not committed yet */
+    /* start time as the process sees it minus the start time that we see, because of its time
+     * namespace */
+    mrd_dur_ns start_ahead_ns;
+    bool was_said; /* it was logged that the process is not recorded */
+    bool waits;    /* the losses of the note were emitted and are not committed yet */
 };
 
-/* ---- Files ------------------------------------------------------------------------------------ */
+/* ---- Files
+ * ------------------------------------------------------------------------------------ */
 
 static ring_note *
 find_note(mrd_drain *drain, unsigned dir, const char *base)
@@ -61,7 +65,8 @@ take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_
     return false;
 }
 
-/* ---- The process of a note -------------------------------------------------------------------- */
+/* ---- The process of a note
+ * -------------------------------------------------------------------- */
 
 /* Returns the pid on this node of a process in another pid namespace, or 0 if it was not found. */
 static int32_t
@@ -123,7 +128,8 @@ has_share(const mrd_drain *drain, uint32_t uid)
     return own < NOTES_MAX - drain->n_notes;
 }
 
-/* The first note of a process. Errors: DENIED (it names another user's process), LIMIT, NOMEM. */
+/* Adds a process with its first note. Errors: DENIED (the note names another user's process),
+ * LIMIT, NOMEM. */
 static mrd_err
 new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *info,
          const mrd_ring_note *note, ring_note **ret_note)
@@ -155,7 +161,7 @@ new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *
     n->host_pid = host_pid;
     n->start_ticks = info->name.start_ticks;
     n->start_ahead_ns = note->timens_boottime_ns - boottime;
-    /* the process's files are in the note's directory, like those of a ring */
+    /* the control and settings files of the process are in the directory of the note */
     if (pr->control[0] == '\0') {
         mrd_ring_control_print(&info->name, pr->control);
         mrd_ring_settings_print(&info->name, pr->settings);
@@ -168,7 +174,7 @@ new_note(mrd_drain *drain, unsigned dir, const char *base, const mrd_ring_info *
     return MRD_OK;
 }
 
-/* Removes the rest of a note of a process that ended or was killed while it wrote the note. */
+/* Drops the entry of a process that ended, and removes a note that the process left incomplete. */
 static void
 drop_note(mrd_drain *drain, ring_note *note)
 {
@@ -187,7 +193,8 @@ drop_note(mrd_drain *drain, ring_note *note)
     mrd_drain_proc_unused(drain, pr);
 }
 
-/* ---- The contents of a note ------------------------------------------------------------------- */
+/* ---- The contents of a note
+ * ------------------------------------------------------------------- */
 
 static void
 give_losses(mrd_drain *drain, ring_note *n, const mrd_ring_note *note)
@@ -215,7 +222,7 @@ give_losses(mrd_drain *drain, ring_note *n, const mrd_ring_note *note)
     n->waits = true;
 }
 
-/* All losses of the note are durable. */
+/* Removes the file of a note whose losses are all durable. */
 static void
 end_file(mrd_drain *drain, ring_note *note)
 {
@@ -247,7 +254,7 @@ read_note(mrd_drain *drain, unsigned dir, const char *base, const char *file,
     info = info_of(name, &note, &st);
     if (n == NULL && (err = new_note(drain, dir, base, &info, &note, &n)) != MRD_OK) {
         drain->counts.rings_refused += err == MRD_DENIED;
-        if (err == MRD_DENIED) /* a lie stays one */
+        if (err == MRD_DENIED) /* a false claim is refused for good, so the file is removed */
             (void) unlinkat(dir_fd, file, 0);
         else
             mrd_drain_unread(drain, dir, file, MRD_UNREAD_BEYOND);
@@ -259,7 +266,8 @@ read_note(mrd_drain *drain, unsigned dir, const char *base, const char *file,
         end_file(drain, n);
 }
 
-/* Returns whether the note is of this boot. Losses of an earlier boot belong to no running session. */
+/* Returns whether the note is of this boot. Losses of an earlier boot belong to no running
+ * session. */
 static bool
 is_of_this_boot(const mrd_drain *drain, const mrd_ring_note_name *name)
 {
@@ -285,7 +293,7 @@ mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *fil
     if ((known != NULL && known->file[0] != '\0') ||
         fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(st.st_mode) ||
         (drain->o.only_uid >= 0 && (int64_t) st.st_uid != drain->o.only_uid))
-        return; /* one note of a process at a time */
+        return; /* only one note of a process is handled at a time */
     snprintf(file, sizeof(file), "%s", file_name);
     if (!is_of_this_boot(drain, &name) || (name.taken != 0 && mrd_drain_was_ended(drain, file)))
         (void) unlinkat(dir_fd, file, 0);
@@ -293,7 +301,8 @@ mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *fil
         read_note(drain, dir, base, file, &name);
 }
 
-/* ---- Turns ------------------------------------------------------------------------------------ */
+/* ---- Turns
+ * ------------------------------------------------------------------------------------ */
 
 void
 mrd_drain_note_positions(const mrd_drain *drain, const proc *pr,

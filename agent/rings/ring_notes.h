@@ -1,6 +1,6 @@
 /*
- * agent/rings/ring_notes.h - reads notes of losses (capture/ring/ring_note.h). A process that cannot make a
- * ring writes the number of its lost events to a note.
+ * agent/rings/ring_notes.h - reads notes of losses (capture/ring/ring_note.h). A process that
+ * cannot make a ring writes the number of its lost events to a note.
  *
  * The agent takes a note by renaming it, so that its process starts another one, and then reads it.
  * It emits the losses like losses of a ring. After they are committed it removes the file. If an
@@ -13,9 +13,10 @@
 
 #include "agent/rings/drain_int.h"
 
-/* A file with the name of a note was found in a directory that may be read. */
+/* Handles a file with the name of a note, found in a directory that may be read. */
 void mrd_drain_note_found(mrd_drain *drain, unsigned dir, int dir_fd, const char *file_name);
-/* As mrd_drain_positions and mrd_drain_release, for the notes of the process. The release may free the process. */
+/* Like mrd_drain_positions and mrd_drain_release, but for the notes of the process. The release may
+ * free the process. */
 void mrd_drain_note_positions(const mrd_drain *drain, const proc *pr,
                               void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
 void mrd_drain_note_release(mrd_drain *drain, const proc *pr);

@@ -8,7 +8,7 @@
 
 #include "agent/rings/drain_int.h"
 
-/* How a track is made, above the source in ring_track.source. */
+/* How a track is made. The value is stored in the bits above the source in ring_track.source. */
 enum {
     MRD_LINE_THREAD = 0,
     MRD_LINE_PROCESS = 1u << 8,
@@ -27,11 +27,11 @@ mrd_drain_intern(proc *pr, mrd_str text)
     return mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), text);
 }
 
-/* Look-ups that the ring's own table does not have yet. */
+/* Slow paths: look up what the ring's own tables do not contain yet, and store it there. */
 mrd_sid mrd_drain_sid_slow(ring *r, uint32_t id);
 mrd_sid mrd_drain_name_slow(ring *r, const mrd_ring_event *ev);
 mrd_track_id mrd_drain_track_slow(ring *r, const ring_track *want);
-/* Returns NULL if it is not in the table yet. */
+/* Returns NULL if the track is not in the ring's table yet. */
 const ring_track *mrd_drain_track_find(const ring *r, const ring_track *want);
 
 /* Returns the catalog's id of a dictionary text. */

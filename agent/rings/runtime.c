@@ -1,5 +1,5 @@
-/* agent/rings/runtime.c - converts the runtime's JSON, which rings carry as blobs, to events of the wall
- * clock */
+/* agent/rings/runtime.c - converts the runtime's JSON, which rings carry as blobs, to events of the
+ * wall clock */
 #include <stdlib.h>
 
 #include "agent/rings/drain_int.h"
@@ -15,7 +15,7 @@ typedef struct {
     mrd_nrt_counts seen; /* counts that were added to the drain's counts */
 } runtime;
 
-/* A daemon keeps fewer open starts per process than a file importer, because ends come within
+/* Maximum number of open starts per process. A file importer keeps more; here ends come within
  * seconds. */
 #define OPEN_MAX (1u << 15)
 
@@ -24,7 +24,7 @@ emit(void *self, const mrd_event *ev)
 {
     runtime *rt = self;
 
-    if (rt->p->again) /* a predecessor gave it */
+    if (rt->p->again) /* a previous agent already emitted the event */
         return MRD_OK;
     if (ev->kind == MRD_LOSS) {
         rt->p->counts.begun += (uint64_t) ev->ivalue;
@@ -34,7 +34,8 @@ emit(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* `whole`: the next text is the process's first. */
+/* Returns the reader of the process's runtime JSON, which is created on first use. `whole` is true
+ * if the next text is the process's first. */
 static runtime *
 runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
 {
@@ -61,14 +62,15 @@ runtime_of(mrd_drain *drain, proc *pr, bool whole, mrd_wall_ns since)
     return rt;
 }
 
-/* Adds the reader's new counts to the drain's. Its events were counted when they were emitted. */
+/* Adds the reader's new counts to the drain's counts. Emitted events are not added, because they
+ * were counted when they were emitted. */
 static void
 count(mrd_drain *drain, runtime *rt)
 {
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
     drain->counts.begun += now->records - rt->seen.records;
-    /* emitted and dropped events began with a predecessor; pending events begin here */
+    /* emitted and dropped events were begun by a previous agent; pending events begin here */
     if (drain->again)
         drain->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
     else
@@ -110,7 +112,8 @@ mrd_drain_runtime(mrd_drain *drain, ring *r, mrd_str text, bool cut)
     mrd_in_close(in);
     if (rt != NULL)
         count(drain, rt);
-    /* The writer counted a truncated blob. A complete one that is not a trace is counted here. */
+    /* The writer already counted a truncated text as lost. A complete text that is not a trace is
+     * counted here. */
     if (err != MRD_OK && !cut && !drain->again)
         mrd_drain_lost(drain, pr, MRD_DROP_JSON, 1, now, now);
 }
@@ -130,7 +133,7 @@ mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now)
         return;
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->caught_up)
-            return; /* the missing numbers may be in it */
+            return; /* the missing numbers may be in the incomplete text */
     (void) mrd_nrt_report_gaps(rt->nrt, mrd_local_sub(now, MRD_WAIT_RUNTIME_GAP));
 }
 

@@ -1,12 +1,12 @@
 /*
- * agent/rings/text_checkpoint.c - keeps a part of a ring for a successor. It keeps texts of the runtime's trace
- * with pending events (which wait for an end, a sync point, a number), and the newest text, whose
- * numbers the next one continues.
+ * agent/rings/text_checkpoint.c - keeps a part of a ring for the next agent. It keeps texts of the
+ * runtime's trace with pending events (which wait for an end, a sync point, a number), and the
+ * newest text, whose numbers the next one continues.
  *
  * The ring's tail stays before these texts, and `done` says how far all other records were
- * processed. A successor reads the part in between again without emitting events, and has the same
- * pending events. At most a quarter of the ring is kept. Pending events of older texts exist only
- * in this agent. Their starts are emitted in advance as in flight, and again when they end
+ * processed. The next agent reads the part in between again without emitting events, and has the
+ * same pending events. At most a quarter of the ring is kept. Pending events of older texts exist
+ * only in this agent. Their starts are emitted in advance as in flight, and again when they end
  * (mrd_drain_long_open). When the agent ends, the others are emitted as they are. For a kill they
  * are counted (open_lost).
  */
@@ -16,14 +16,14 @@
 #include "agent/rings/loss_count.h"
 #include "base/vec.h"
 
-#define KEEP_SHARE 4u /* of the ring's data */
+#define KEEP_SHARE 4u /* at most 1/KEEP_SHARE of the ring's data is kept */
 
 bool
 mrd_drain_text_seen(mrd_drain *drain, ring *r, uint64_t pos)
 {
     drain->text_mark++;
     if (!drain->o.hold)
-        return true; /* no agent will read the ring after this one */
+        return true; /* no text must be kept, because no agent reads the ring after this one */
     if (!MRD_VEC_ROOM(r->texts, r->n_texts, r->cap_texts, 1))
         return false;
     r->texts[r->n_texts++] = (ring_text){ drain->text_mark, pos };
@@ -37,8 +37,8 @@ forget(ring *r, size_t n)
     r->n_texts -= n;
 }
 
-/* Keeps the texts that a successor needs. Returns the mark of the first, UINT64_MAX if there are
- * none. */
+/* Keeps the texts that the next agent needs. Returns the mark of the first one, UINT64_MAX if there
+ * are none. */
 static uint64_t
 keep_texts(ring *r, uint64_t read)
 {
@@ -67,7 +67,7 @@ gaps_done(const ring *r, uint64_t read)
     return read;
 }
 
-/* Adds the open spans of the process that the file for a successor lacks. */
+/* Adds the number of the process's open spans that the log (open_log.c) lacks. */
 static void
 add_unsaved(const mrd_drain *drain, const proc *pr, mrd_ring_left *left)
 {
@@ -103,7 +103,7 @@ mrd_drain_text_left(const mrd_drain *drain, ring *r, mrd_ring_left *ret_left, ui
     if (r->next_of_proc == NULL)
         add_unsaved(drain, r->proc, &left);
     if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
-        left.keep = r->blob.pos; /* half a text */
+        left.keep = r->blob.pos; /* keeps the ring from the first chunk of the incomplete text on */
     *ret_left = left;
 }
 
@@ -149,13 +149,13 @@ mrd_drain_text_resume(mrd_drain *drain, ring *r, uint64_t safe)
 
     mrd_ring_get_stats(r->reader, &st);
     if (safe <= st.tail || safe > info->head || safe % MRD_RING_UNIT != 0)
-        safe = 0; /* of another ring */
+        safe = 0; /* the position belongs to another ring */
     r->safe = safe > info->done ? safe : info->done;
     r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
     if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {
         mrd_local_ns at = mrd_drain_to_raw(drain, info->oldest_open);
 
         mrd_drain_lost(drain, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
-        r->waits = true; /* the header must be updated later */
+        r->waits = true; /* the next release must update the ring's header */
     }
 }

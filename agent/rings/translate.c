@@ -1,6 +1,6 @@
 /*
- * agent/rings/translate.c - converts ring records to events. A record without arguments, and with a known
- * name and track (ring_tracks.h), costs two array reads and one call.
+ * agent/rings/translate.c - converts ring records to events. A record without arguments, and with a
+ * known name and track (ring_tracks.h), costs two array reads and one call.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -136,9 +136,9 @@ give_until(mrd_drain *drain, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* A scope with an owner that died inside of it. If this agent saw the owner alive, it died a moment
- * ago. Otherwise only its rings show until when it lived, so the scope waits for the last of
- * them. */
+/* Ends a scope whose owner exited inside of it. If this agent saw the owner alive, the owner exited
+ * a moment ago. Otherwise only its rings show until when it lived, so the scope waits for the last
+ * of these rings. */
 static void
 leave(mrd_drain *drain, proc *pr, const mrd_event *ev)
 {
@@ -171,7 +171,8 @@ mrd_drain_scope(mrd_drain *drain, ring *r, const mrd_ring_event *rec, mrd_event 
     *ret_event = span_of(drain, r, rec);
 }
 
-/* Makes an arrow from a call that queued an asynchronous request to the runtime's work for it. */
+/* Makes a flow arrow from a call that queued an asynchronous request to the runtime's work for this
+ * request. */
 static void
 call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
 {
@@ -225,8 +226,8 @@ has_key(const mrd_event *ev, mrd_sid key)
     return false;
 }
 
-/* Start and end were found: emits one span with the arguments of both. Of two with one key, the end's
- * counts. */
+/* Emits one span from its start and end, with the arguments of both. If both have an argument with
+ * the same key, the end's value is used. */
 static void
 complete(mrd_drain *drain, proc *pr, const mrd_event *start, const mrd_event *end)
 {
@@ -251,7 +252,7 @@ remember_begin(mrd_drain *drain, proc *pr, uint64_t key, uint32_t source, const 
     mrd_open_span *span = mrd_open_spans_find(&pr->open, key, false);
 
     if (span != NULL && span->saved && span->ev.ts.ns == ev->ts.ns)
-        return; /* a predecessor told of it */
+        return; /* the span was already restored from the log of open spans */
     remember(drain, pr, key, false, ev);
     if (MRD_LINE(source) == MRD_LINE_MODELS &&
         (span = mrd_open_spans_find(&pr->open, key, false)) != NULL)
@@ -276,7 +277,8 @@ begin(mrd_drain *drain, ring *r, const mrd_ring_event *rec, uint64_t key, uint32
         return;
     }
     mrd_open_spans_take(&r->proc->open, early);
-    /* The start's arguments are in the scratch memory that complete() will use, so they are copied. */
+    /* The start's arguments are in the scratch memory that complete() will use, so they are
+     * copied. */
     if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, false);
         mrd_open_spans_take(&r->proc->open, copy);
@@ -357,7 +359,7 @@ counter(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
         ev.ivalue = (int64_t) rec->value;
         ev.flags |= MRD_EV_INT | (type == MRD_REC_U64 ? MRD_EV_UNSIGNED : 0);
     }
-    /* A counter's line is its track, or a line named like the counter. */
+    /* A counter uses its own track, or else a track with the counter's name. */
     if (rec->track == 0 && rec->name == 0) {
         mrd_track track;
 
@@ -382,12 +384,12 @@ flow(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
     ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
     ev.name = mrd_drain_name(r, rec);
-    /* Not source_of, because a step has the same bit as an API call in spans. */
+    /* source_of is not used here, because a step has the same flag bit as an API call in spans. */
     ev.track = mrd_drain_track(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
     mrd_drain_give_new(drain, r->proc, &ev);
 }
 
-/* Emits how long a model was loaded: a span per model on one line of the process. */
+/* Emits the time in which a model is loaded: one span per model, on one track of the process. */
 static void
 model(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
 {
@@ -484,8 +486,8 @@ mrd_drain_record(mrd_drain *drain, ring *r, const mrd_ring_event *rec)
     }
 }
 
-/* Like span() and counter() for records that need only the ring's own tables. Returns false for
- * others. */
+/* Fast variant of span() and counter() for records that need only the ring's own tables. Returns
+ * false for other records. */
 static inline bool
 plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
 {
@@ -513,7 +515,7 @@ plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
             return false;
     }
     ev->track = have->id;
-    ev->name = is_counter ? 0 : r->names[rec->name]; /* a counter's name is its track's */
+    ev->name = is_counter ? 0 : r->names[rec->name]; /* a counter has the name of its track */
     ev->category = rec->domain == 0 ? 0 : r->names[rec->domain];
     ev->kind = is_counter ? MRD_COUNTER : MRD_SPAN;
     ev->ivalue = is_counter ? (int64_t) rec->value : 0;

@@ -1,6 +1,6 @@
 /*
- * agent/rings/unread.c - counts ring files that exist and are not read, by reason. Every search finds
- * each file again. A file that was not found for some seconds was removed, or is read now.
+ * agent/rings/unread.c - counts ring files that exist and are not read, by reason. Every search
+ * finds each file again. A file that was not found for some seconds was removed, or is read now.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/plain.h"
 
-#define NEAR 32u /* places of one file */
+#define NEAR 32u /* number of slots in which one file can be */
 
 static uint64_t
 key_of(unsigned dir, const char *file_name)
@@ -21,7 +21,8 @@ key_of(unsigned dir, const char *file_name)
     return key == 0 ? 1 : key;
 }
 
-/* Returns its slot, or the slot that was found least recently. */
+/* Stores the reason in the file's slot, or else in the slot whose file was found least recently.
+ * Returns true if the file or its reason is new. */
 bool
 mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unread_why why)
 {
@@ -44,7 +45,8 @@ mrd_drain_unread(mrd_drain *drain, unsigned dir, const char *file_name, mrd_unre
     return is_new;
 }
 
-/* The names are chosen by other users, and are printed in logs and terminals. */
+/* Notes why a file was refused. Its name is escaped, because other users choose it and it is
+ * printed in logs and terminals. */
 void
 mrd_drain_refused(mrd_drain *drain, unsigned dir, const char *file_name, const char *reason)
 {

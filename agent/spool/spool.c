@@ -10,17 +10,18 @@
 #include "agent/spool/spool_int.h"
 #include "base/hash.h"
 
-#define SEGMENTS_KEPT 16u /* a segment is this fraction of the whole */
-#define NOTES_KEPT    16u /* of removed sessions; each segment begins with all of them */
-#define WINDOW_MAX    16u /* concurrent frames in flight: MRD_LINK_WINDOW_MAX */
+#define SEGMENTS_KEPT 16u /* a segment has 1/SEGMENTS_KEPT of the spool's maximum size */
+/* number of removed sessions whose notes are kept; each segment begins with all notes */
+#define NOTES_KEPT 16u
+#define WINDOW_MAX 16u /* maximum number of frames in flight, as MRD_LINK_WINDOW_MAX */
 
 /* ---- Room ---- */
 
 /* Adds to the sums the answers that only this segment contains, and its dropped frames for which
- * there was no room in a record. While the segment exists, a successor finds these frames again, so
- * the sums leave them out (mrd_spool_known). After its removal the segments must contain these
+ * there was no room in a record. While the segment exists, the next agent finds these frames again,
+ * so the sums leave them out (mrd_spool_known). After its removal the segments must contain these
  * answers as soon as there is room, because a slot of the counts may be torn. Returns true if there
- * were any. number 0 means all segments. */
+ * were such answers or frames. `number` 0 means all segments. */
 static bool
 add_to_sums(mrd_spool *spool, uint64_t number)
 {
@@ -36,7 +37,8 @@ add_to_sums(mrd_spool *spool, uint64_t number)
         spool->unreported--;
         mrd_spool_set_behind(spool, ent->item.session);
     }
-    for (size_t i = 0; i < spool->n_sequences; i++) { /* of the oldest segment, by drop_oldest */
+    /* `there` counts frames of the oldest segment only, see drop_oldest */
+    for (size_t i = 0; i < spool->n_sequences; i++) {
         sequence *seq = &spool->sequences[i];
 
         if (seq->there > 0)
@@ -46,8 +48,8 @@ add_to_sums(mrd_spool *spool, uint64_t number)
     return any || spool->unreported < before;
 }
 
-/* The order matters if this process is killed before the removal, or before the sums are written
- * after it. A successor then finds either the frames or the sums that include them, never both or
+/* Removes the oldest segment. The order of the steps matters if this process is killed between
+ * them: the next agent must find either the frames or the sums that include them, never both or
  * neither. */
 static void
 remove_oldest(mrd_spool *spool)
@@ -62,8 +64,8 @@ remove_oldest(mrd_spool *spool)
         mrd_spool_counts_write_all(spool);
 }
 
-/* Writes answers that had no room, in order, and data that only the counts have, when there is
- * room. */
+/* Writes the answers and data for which the segments had no room before, in order, if there is room
+ * now. */
 static void
 tell_again(mrd_spool *spool)
 {
@@ -82,8 +84,8 @@ tell_again(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* The positions of the last commit: a successor continues from them until a later commit is
- * written. */
+/* Returns true if the oldest segment holds the positions of the last commit. The next agent
+ * continues from them until a later commit is written. */
 static bool
 holds_positions(const mrd_spool *spool)
 {
@@ -94,7 +96,8 @@ static void
 forget_done(mrd_spool *spool)
 {
     tell_again(spool);
-    /* In order, because a segment contains answers to the frames of earlier segments. */
+    /* Segments are removed in order, because each contains answers to frames of earlier
+     * segments. */
     while (spool->n_segments > 1 && spool->segments[0].live == 0 && !holds_positions(spool))
         remove_oldest(spool);
     while (spool->n > 0 && spool->entries[spool->first].done &&
@@ -107,8 +110,8 @@ forget_done(mrd_spool *spool)
     mrd_spool_catch_up(spool);
 }
 
-/* A frame in flight may be stored already, so it stays in memory. If this process ends, its
- * successor counts it as dropped. */
+/* Keeps a frame in flight in memory, because the aggregator may have stored it already. If this
+ * process ends, the next agent counts the frame as dropped. */
 static bool
 rescue(const mrd_spool *spool, entry *ent)
 {
@@ -130,10 +133,10 @@ is_clock(const entry *ent)
     return ent->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* The counts show which of this epoch's frames were dropped. A frame of an earlier epoch, or of a
- * session without a slot, is completed and counted by one record. So after a kill before the
- * segment's removal neither is found without the other. Without room for the record, the frame is
- * counted when its segment is removed (remove_oldest). */
+/* Counts the frame as dropped. The file of counts shows which of this epoch's frames were dropped.
+ * A frame of an earlier epoch, or of a session without a slot, is completed and counted by one
+ * record. So after a kill before the segment's removal the next agent finds both or neither.
+ * Without room for the record, the frame is counted when its segment is removed (remove_oldest). */
 static void
 count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
 {
@@ -144,13 +147,13 @@ count_forced(mrd_spool *spool, sequence *seq, const entry *ent)
     seq->tally.forced += ent->item.events;
     if (apart && mrd_spool_write_answer(spool, &record))
         return;
-    seq->ahead -= (int64_t) ent->item.events; /* the session's record counts it */
+    seq->ahead -= (int64_t) ent->item.events; /* the session's record counts the frame */
     if (apart)
         seq->there += ent->item.events;
 }
 
-/* Drops the oldest segment with its frames. Tallies are written first because a successor needs
- * them. On a full disk there is room only afterwards. */
+/* Drops the oldest segment with its frames. Tallies are written first because the next agent needs
+ * them. On a full disk there is room for them only after the segment's removal. */
 static void
 drop_oldest(mrd_spool *spool)
 {
@@ -179,17 +182,17 @@ drop_oldest(mrd_spool *spool)
         if (spool->dropped != NULL)
             spool->dropped(spool->self, &ent->item);
     }
-    /* First, because after a kill before the segment's removal a successor finds its frames again
-     * and must see that they are counted. */
+    /* This comes first, because after a kill before the segment's removal the next agent finds its
+     * frames again and must see that they are counted. */
     mrd_spool_counts_write_all(spool);
     mrd_spool_catch_up(spool);
-    if (holds_positions(spool)) /* no other segment can make room */
+    if (holds_positions(spool)) /* only the removal of this segment can make room */
         remove_oldest(spool);
     forget_done(spool);
 }
 
-/* Frames of the oldest segment are not committed. If dropped they would be counted, and a successor
- * would read them again from their rings. */
+/* Returns true if frames of the oldest segment are not committed. They must not be dropped: they
+ * would be counted, and the next agent would also read their events again from the rings. */
 static bool
 waits_for_commit(const mrd_spool *spool)
 {
@@ -204,8 +207,8 @@ waits_for_commit(const mrd_spool *spool)
     return false;
 }
 
-/* Makes room for `more` bytes: a segment that is not full, and a sum below the limit unless the
- * oldest segment waits for its commit. */
+/* Makes room for `more` bytes: ensures that the newest segment has space, and that the spool stays
+ * below its limit unless the oldest segment waits for its commit. */
 static mrd_err
 make_room(mrd_spool *spool, size_t more, mrd_why *why)
 {
@@ -227,7 +230,8 @@ make_room(mrd_spool *spool, size_t more, mrd_why *why)
 
 /* ---- Clock data, and the start ---- */
 
-/* The count is written at once if there is room, because a successor needs it. */
+/* Writes the changed count of lost clock frames at once if there is room, because the next agent
+ * needs it. */
 static void
 clock_changed(mrd_spool *spool, sequence *seq)
 {
@@ -241,7 +245,7 @@ clock_changed(mrd_spool *spool, sequence *seq)
         seq->behind = spool->behind = true;
 }
 
-/* A frame of clock data was stored, or refused for good. */
+/* Counts the answer to a frame of clock data: it was stored, or refused for good. */
 static void
 count_clock_answer(mrd_spool *spool, uint64_t session, bool rescued, bool stored)
 {
@@ -286,9 +290,9 @@ forget_before_positions(mrd_spool *spool)
         mrd_spool_remove_segment(spool, 0);
 }
 
-/* Writes answers again that were lost with the end of the segments, for a successor. They are
- * already counted. Until all are written, only the counts have them, and the counts must not be
- * written before, because they name the frames of one epoch. Errors: FULL, IO. */
+/* Writes again, for the next agent, answers that were lost with the end of the segments. They are
+ * already counted. Until all are written, only the counts contain them. The counts must not be
+ * written before that, because they name the frames of one epoch. Errors: FULL, IO. */
 static mrd_err
 answer_cut(mrd_spool *spool)
 {
@@ -311,7 +315,7 @@ answer_cut(mrd_spool *spool)
     return err;
 }
 
-/* Begins the first segment of this run of the agent, with the state of earlier ones. */
+/* Begins the first segment of this run of the agent, with the state that earlier runs left. */
 static mrd_err
 begin(mrd_spool *spool, mrd_why *why)
 {
@@ -337,8 +341,10 @@ begin(mrd_spool *spool, mrd_why *why)
         return mrd_why_set(why, err, errno, "spool folder '%s'", spool->dir);
     mrd_spool_counts_write_all(spool);
     for (size_t i = 0; i < spool->n_sequences; i++)
-        spool->sequences[i].forgotten = true; /* until it is requested again */
-    /* The predecessor may have sent this many of the oldest frames without receiving an answer. */
+        /* every session counts as removed until it is requested again */
+        spool->sequences[i].forgotten = true;
+    /* The previous agent may have sent this many of the oldest frames without receiving an
+     * answer. */
     for (size_t i = 0, sent = 0; i < spool->n && sent < WINDOW_MAX; i++)
         if (!spool->entries[spool->first + i].done) {
             mrd_spool_sent(spool, spool->entries[spool->first + i].item.id);
@@ -349,8 +355,8 @@ begin(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Sequence numbers that were used and then lost, with a torn end or with the page cache of an
- * earlier boot, must not be reused. Such a directory starts a new epoch. */
+/* Starts a new epoch if used sequence numbers may be lost, with a torn end of the segments or with
+ * the page cache of an earlier boot. Such numbers must not be reused. */
 static void
 judge_epoch(mrd_spool *spool)
 {
@@ -411,7 +417,7 @@ write_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t n, mr
     return err;
 }
 
-/* `n` positions were written with it. */
+/* Updates the state after a commit with `n` positions was written. */
 static void
 count_commit(mrd_spool *spool, size_t n)
 {
@@ -429,19 +435,18 @@ count_commit(mrd_spool *spool, size_t n)
     mrd_spool_commit_sequences(spool);
     if (spool->dir != NULL)
         spool->positions_segment = n == 0 ? 0 : spool->segments[spool->n_segments - 1].number;
-    for (size_t i = 0; i < spool->n_sequences;
-         i++) { /* the last segment does not have their numbers */
+    for (size_t i = 0; i < spool->n_sequences; i++) { /* the newest segment lacks their numbers */
         sequence *seq = &spool->sequences[i];
 
         if (seq->spanned)
             seq->behind = spool->behind = true;
         seq->spanned = false;
     }
-    forget_done(spool); /* the segment with the previous positions */
+    forget_done(spool); /* may remove the segment with the previous positions */
     mrd_spool_counts_write_all(spool);
 }
 
-/* Writes the positions of a predecessor, for which no frames are dropped. */
+/* Commits the previous agent's positions again. No frames are dropped to make room for them. */
 static mrd_err
 commit_found(mrd_spool *spool, mrd_why *why)
 {
@@ -488,13 +493,14 @@ mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why 
     }
     if (err == MRD_OK)
         err = begin(spool, why);
-    /* first, because the segment with the positions may be removed now */
+    /* this comes first, because forget_done may remove the segment with the positions */
     if (err == MRD_OK && spool->n_positions > 0)
         err = commit_found(spool, why);
     if (err == MRD_OK)
         forget_done(spool);
     if (err == MRD_OK &&
-        /* without it the next agent assumes that our frames are from an earlier boot */
+        /* without the boot's name the next agent assumes that our frames are from an earlier
+         * boot */
         boot[0] != '\0')
         err = mrd_spool_name_boot(spool, boot, why);
     if (err != MRD_OK) {
@@ -566,7 +572,8 @@ has_frames(const mrd_spool *spool, uint64_t session)
     return false;
 }
 
-/* Removes sessions beyond the limit, the longest forgotten first. The next ones lose their notes. */
+/* Drops the notes of removed sessions beyond NOTES_KEPT, and whole sequences beyond
+ * MRD_SPOOL_FORGOTTEN, the longest removed first. */
 static void
 trim_forgotten(mrd_spool *spool)
 {
@@ -600,14 +607,16 @@ mrd_spool_forget(mrd_spool *spool, uint64_t session)
 
     if (seq == NULL)
         return;
-    /* Otherwise only its slot has answers that had no room, or missing events. */
+    /* Otherwise the slot is kept, because only it holds answers that had no room, or missing
+     * events. */
     if (!seq->behind && spool->unreported == 0 && seq->tally.damaged == 0)
         mrd_spool_counts_forget(spool, seq);
     copy = *seq;
     copy.forgotten = true;
     memmove(seq, seq + 1,
             (size_t) (spool->sequences + spool->n_sequences - seq - 1) * sizeof(*seq));
-    spool->sequences[spool->n_sequences - 1] = copy; /* the last forgotten */
+    /* the last entry is the one that was removed last */
+    spool->sequences[spool->n_sequences - 1] = copy;
     trim_forgotten(spool);
 }
 
@@ -689,9 +698,10 @@ mrd_spool_add(mrd_spool *spool, mrd_bytes frame, uint64_t events, mrd_why *ret_w
     mrd_why how = { 0 }, *why = &how;
     mrd_err err = add_frame(spool, frame, events, why);
 
-    if (err == MRD_IO && !mrd_spool_takes_records(spool)) /* another segment may */
+    if (err == MRD_IO && !mrd_spool_takes_records(spool)) /* the next segment may be writable */
         err = add_frame(spool, frame, events, why);
-    /* The disk is full before the spool's own limit, so the oldest frames make room here as well. */
+    /* The disk is full before the spool reached its limit, so the oldest frames are dropped to make
+     * room. */
     while (err == MRD_FULL && spool->n_segments > 1 && !waits_for_commit(spool)) {
         drop_oldest(spool);
         err = add_frame(spool, frame, events, why);
@@ -710,7 +720,7 @@ mrd_spool_commit(mrd_spool *spool, const mrd_spool_position *positions, size_t c
         err = write_commit(spool, positions, count, why);
     if (err == MRD_IO && !mrd_spool_takes_records(spool))
         err = write_commit(spool, positions, count, why);
-    /* also frames that wait for this commit, because nothing else makes room */
+    /* drops even frames that wait for this commit, because nothing else makes room */
     while (err == MRD_FULL && spool->n_segments > 1) {
         drop_oldest(spool);
         err = write_commit(spool, positions, count, why);
@@ -745,7 +755,8 @@ mrd_spool_get_tally(const mrd_spool *spool, uint64_t session, mrd_spool_tally *r
         *ret_tally = seq->tally;
     if (seq != NULL && seq->base != NULL)
         ret_tally->delivered -= seq->base->known;
-    for (size_t i = 0; i < spool->n; i++) { /* not while this process lives */
+    /* frames that are kept in memory do not count as dropped while this process lives */
+    for (size_t i = 0; i < spool->n; i++) {
         const entry *ent = &spool->entries[spool->first + i];
 
         if (ent->copy != NULL && ent->item.session == session)
@@ -812,10 +823,10 @@ note_answered(mrd_spool *spool, const mrd_spool_item *item)
     mrd_spool_counts_write(spool, seq);
 }
 
-/* For the answer of a dropped frame: the segments may count it as dropped, but the counts do not
- * any more. Before the answer is written, or while it has no room, the counts contain the excess of
- * the segments. An answer withdraws no more than the segments count, and adds the part that they do
- * not count yet. */
+/* Records the answer of a dropped frame. The segments may count it as dropped, but the counts do
+ * not any more. Before the answer is written, or while it has no room, the counts contain the
+ * excess of the segments. An answer withdraws no more than the segments count, and adds the part
+ * that they do not count yet. */
 static bool
 write_answer(mrd_spool *spool, const mrd_spool_item *item, answer_record *record)
 {
@@ -852,12 +863,12 @@ done(mrd_spool *spool, uint64_t id, enum answer answer)
     if (clock)
         count_clock_answer(spool, record.session, rescued, answer != ANSWER_REFUSED);
     if (mrd_spool_find_sequence(spool, record.session) !=
-        NULL) /* otherwise the session was removed */
+        NULL) /* the sequence is missing if the session was removed */
         (void) mrd_spool_count_answer(spool, &record);
     if (!write_answer(spool, &ent->item, &record)) {
         if (rescued)
             mrd_spool_set_behind(spool, record.session);
-        /* first, because the counts hold only the 64 numbers after the oldest */
+        /* this comes first, because the counts hold only the 64 numbers after the oldest */
         ent->unreported = rescued ? 0 : (uint8_t) (answer + 1);
         spool->unreported += !rescued;
     }

@@ -1,6 +1,6 @@
 /*
- * agent/spool/spool_counts.c - a second record of what was committed and answered for each session. If
- * segments are truncated or removed by others, the counts show how much is missing.
+ * agent/spool/spool_counts.c - a second record of what was committed and answered for each session.
+ * If segments are truncated or removed by others, the counts show how much is missing.
  *
  * The file "counts" has slots of 1,280 bytes, one per session, each with a CRC and written as a
  * whole: at a commit, at an answer, when frames are dropped. After the slots come the extent of the
@@ -16,16 +16,17 @@
 
 #define SLOTS_MAX  64u
 #define SLOT_SIZE  1280
-#define SLOT_MAGIC 0x4353524du /* "MRSC" */
+#define SLOT_MAGIC 0x4353524du /* the bytes "MRSC" */
 
 typedef struct {
-    uint32_t magic, crc; /* of what follows */
+    uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     mrd_ev_ns last, answered_to, damaged_first, damaged_last;
-    /* all numbers below are answered; a bit for each answered number of the next 64 */
+    /* all sequence numbers below `answered` are answered; `bits` has a bit for each answered number
+     * of the next 64 */
     uint64_t answered, bits;
-    /* overstated: events that the segments count as dropped, and that were withdrawn elsewhere. It
-     * is 0 in files of earlier releases. clock: of the times. */
+    /* overstated: events that the segments count as dropped, and whose drop was withdrawn
+     * elsewhere. It is 0 in files of earlier releases. clock: the clock of the times. */
     uint16_t note_len, overstated_high;
     uint8_t clock, overstated_low[3];
     uint8_t note[MRD_SPOOL_NOTE];
@@ -33,33 +34,34 @@ typedef struct {
 
 _Static_assert(sizeof(slot) <= SLOT_SIZE, "a slot of the file");
 
-/* After the slots: the extent of the newest segment when they were written. */
-#define EXTENT_MAGIC 0x4553524du /* "MRSE" */
+/* After the slots follows the extent of the newest segment when the slots were written. */
+#define EXTENT_MAGIC 0x4553524du /* the bytes "MRSE" */
 
 typedef struct {
-    uint32_t magic, crc; /* of what follows */
+    uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     uint64_t number, len;
 } extent;
 
-/* After that: new sums of the sessions in the slots, for the removal of a segment. They count from
- * the removal on, even if the process is killed before it writes them into the slots. */
-#define GOING_MAGIC 0x4753524du /* "MRSG" */
+/* After the extent follow new sums of the sessions in the slots, for the removal of a segment. They
+ * are valid from the removal on, even if the process is killed before it writes them into the
+ * slots. */
+#define GOING_MAGIC 0x4753524du /* the bytes "MRSG" */
 
 typedef struct {
     uint64_t session, delivered, refused, forced;
 } going_sums;
 
 typedef struct {
-    uint32_t magic, crc; /* of what follows */
-    uint64_t number;     /* of the segment */
+    uint32_t magic, crc; /* crc: checksum of the bytes that follow */
+    uint64_t number;     /* number of the segment that is removed */
     going_sums sums[SLOTS_MAX];
 } going;
 
-/* After that: the contents of the lock file, in case it is removed. */
-#define BOOT_MAGIC 0x4253524du /* "MRSB" */
+/* After the sums follows a copy of the lock file's contents, in case the lock file is removed. */
+#define BOOT_MAGIC 0x4253524du /* the bytes "MRSB" */
 
 typedef struct {
-    uint32_t magic, crc; /* of what follows */
+    uint32_t magic, crc; /* crc: checksum of the bytes that follow */
     char text[MRD_SPOOL_BOOT_TEXT];
 } boot_copy;
 
@@ -67,7 +69,7 @@ typedef struct {
 #define GOING_AT  (EXTENT_AT + (off_t) sizeof(extent))
 #define BOOT_AT   (GOING_AT + (off_t) sizeof(going))
 
-/* The CRC of a record that begins with its magic and its CRC. */
+/* Computes the CRC of a record that begins with its magic and its CRC. */
 static uint32_t
 crc_of(uint32_t magic, const void *record, size_t size)
 {
@@ -91,8 +93,8 @@ write_extent(const mrd_spool *spool)
     (void) !pwrite(spool->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
-/* Commits in the slots are missing because the end of the segments was lost. A later segment would
- * begin with all of them. */
+/* Returns true if the end of the segments was lost, so that they lack commits of the slots. A later
+ * segment would begin with the state of all of them. */
 static bool
 is_cut(const mrd_spool *spool)
 {
@@ -130,7 +132,7 @@ get_overstated(const slot *c)
            (uint64_t) c->overstated_low[1] << 8 | c->overstated_low[0];
 }
 
-/* False: it could not be. */
+/* Writes the session's slot. Returns false if it could not be written. */
 static bool
 write_slot(const mrd_spool *spool, const sequence *seq)
 {
@@ -194,7 +196,8 @@ mrd_spool_counts_read_boot(const mrd_spool *spool, char text[MRD_SPOOL_BOOT_TEXT
     close(fd);
 }
 
-/* Gets the sums of a predecessor if their segment is removed; all zero if it still exists. */
+/* Gets the sums that a previous agent wrote for the removal of a segment. All are zero if the
+ * segment still exists, because the removal did not take place. */
 static void
 read_going(const mrd_spool *spool, going *ret_going)
 {
@@ -208,11 +211,13 @@ read_going(const mrd_spool *spool, going *ret_going)
         return;
     }
     seg = mrd_spool_find_segment(spool, ret_going->number);
-    if (seg != NULL && seg->len > 0) /* an empty segment could not be removed */
+    /* the segment still exists; one that could not be removed is empty */
+    if (seg != NULL && seg->len > 0)
         *ret_going = (going){ 0 };
 }
 
-/* Gives a session a slot in the file; a removed session's slot if no other is free. */
+/* Gives a session a slot in the file. If no slot is free, the slot of a removed session is
+ * reused. */
 static void
 take_slot(mrd_spool *spool, sequence *seq)
 {
@@ -227,7 +232,8 @@ take_slot(mrd_spool *spool, sequence *seq)
         }
 }
 
-/* Times need a single clock: the clock of the session's first frame with events. */
+/* Adds a frame to its session's counts. Times are kept in a single clock, the clock of the
+ * session's first frame with events. */
 static void
 count_frame(sequence *seq, const mrd_spool_item *item)
 {
@@ -236,7 +242,7 @@ count_frame(sequence *seq, const mrd_spool_item *item)
         return;
     if (seq->last.ns == 0) {
         seq->tally.damaged_clock = item->clock;
-        seq->answered_to = item->first; /* nothing is missing before it */
+        seq->answered_to = item->first; /* no missing event is earlier than this first frame */
     }
     if (item->clock == seq->tally.damaged_clock && mrd_ev_after(item->last, seq->last))
         seq->last = item->last;
@@ -302,7 +308,7 @@ mrd_spool_counts_write_all(mrd_spool *spool)
     bool ok = true;
 
     for (size_t i = 0; i < spool->n_sequences && spool->counts_fd >= 0; i++) {
-        /* A new slot would declare existing frames as completed, without counting them. */
+        /* A new slot would mark existing frames as completed without counting them. */
         if (!spool->sequences[i].forgotten && spool->sequences[i].there == 0)
             take_slot(spool, &spool->sequences[i]);
         ok = write_slot(spool, &spool->sequences[i]) && ok;
@@ -326,8 +332,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Completes frames with an answer that was lost with the end of the segments. The slot has no
- * answers of frames that were committed later. */
+/* Completes the frames whose answer only the slot has, because the end of the segments was lost.
+ * The slot has no answers of frames that were committed later. */
 static void
 complete_answered(mrd_spool *spool, const slot *c)
 {
@@ -363,8 +369,8 @@ in_queue(const mrd_spool *spool, uint64_t session, uint32_t clock, int64_t *ret_
     return events;
 }
 
-/* The counts were written just before an answer that the segments have, and other answers are in
- * the counts only. So neither has all of them. */
+/* Adds the answers that only the segments record. The counts were written just before an answer
+ * that the segments have, and other answers are in the counts only. So neither has all of them. */
 static void
 add_recorded(const mrd_spool *spool, const slot *c, uint64_t *delivered, uint64_t *refused)
 {
@@ -407,7 +413,8 @@ youngest(const slot *c, const going_sums *gone)
     return *gone;
 }
 
-/* Compares a session's counts with the contents of the segments. */
+/* Compares the counts of one session with the contents of the segments, and notes how many events
+ * are missing. */
 static mrd_err
 compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
 {
@@ -421,11 +428,13 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
     if (err != MRD_OK)
         return err;
     newer_note = takes_note(spool, c, seq);
-    if (c->epoch == spool->epoch) { /* numbers are not reused */
+    /* the sequence continues after the numbers of the slot, which must not be reused */
+    if (c->epoch == spool->epoch) {
         seq->next = most(seq->next, c->next);
         seq->committed = most(seq->committed, c->next);
     }
-    /* also if a later segment has the same number, because it does not say which */
+    /* this is needed even if a later segment has the same number, because a segment does not say
+     * which frames were answered */
     complete_answered(spool, c);
     if (newer_note) {
         memcpy(seq->tally.note, c->note, c->note_len);
@@ -450,7 +459,8 @@ compare(mrd_spool *spool, const slot *c, uint32_t place, const going *g)
     if (c->committed <= there)
         return MRD_OK;
     spool->stats.damaged_events += c->committed - there;
-    /* some may have been delivered; the aggregator finds out, see mrd_spool_base */
+    /* some missing events may have been delivered; the aggregator computes how many
+     * (mrd_spool_base) */
     if (spool->rebooted) {
         seq->missing = c->committed - there;
         return MRD_OK;
@@ -472,7 +482,7 @@ mrd_spool_damage_in(const char *dir)
     slot c;
 
     snprintf(path, sizeof(path), "%s/counts", dir);
-    /* O_NONBLOCK: a FIFO in its place must not block. */
+    /* O_NONBLOCK, because a FIFO in the place of the file would block the open. */
     if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
         return 0;
     for (uint32_t i = 0; i < SLOTS_MAX; i++)
@@ -494,7 +504,8 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
     spool->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     spool->cut = spool->counts_fd >= 0 && is_cut(spool);
     read_going(spool, &g);
-    spool->going = true; /* until the slots have it; also reserves room in a new file */
+    /* stays true until the slots have the sums; the first write also reserves room in a new file */
+    spool->going = true;
     for (uint32_t i = 1; i <= SLOTS_MAX && spool->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(spool->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) !=
             (ssize_t) sizeof(c))
@@ -503,7 +514,7 @@ mrd_spool_counts_open(mrd_spool *spool, mrd_why *why)
             err = compare(spool, &c, i, &g);
     }
     for (size_t i = 0; i < spool->n_sequences;
-         i++) { /* it may get a slot, which then has the existing values */
+         i++) { /* a session may get a slot, which then has the existing values */
         sequence *seq = &spool->sequences[i];
         int64_t last_ns = 0;
 

@@ -13,8 +13,9 @@
 #include "base/sys/file.h"
 #include "base/sys/out.h"
 
-/* A directory that was created for us, by a kubelet for example, may be open to other users. Only
- * an empty one is closed, because another one may have further uses. */
+/* Removes the permissions of other users from the directory if it is empty. A directory that was
+ * created for us, by a kubelet for example, may be open to others. A directory with files may have
+ * further uses. */
 static void
 close_to_others(const char *path)
 {
@@ -52,7 +53,7 @@ mrd_spool_lock_dir(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* Copies one of our small files. */
+/* Copies the contents of one of our small files. */
 static bool
 copy_file(int from, int to)
 {
@@ -73,8 +74,8 @@ mrd_spool_is_there(const mrd_spool *spool)
     return fstat(spool->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(spool->dir, &st) == 0;
 }
 
-/* Frames in removed files can still be read and sent. If this process ends before, the counts show
- * that they existed. */
+/* Frames in removed files can still be read and sent through their open descriptors. If this
+ * process ends before they are sent, the counts show that they existed. */
 mrd_err
 mrd_spool_folder_again(mrd_spool *spool, mrd_why *why)
 {
@@ -103,8 +104,8 @@ mrd_spool_folder_again(mrd_spool *spool, mrd_why *why)
     return MRD_OK;
 }
 
-/* The lock file contains the boot and the directory's number in it. If it was removed while no
- * agent ran, the counts have a copy. */
+/* Reads which boot used the directory last. The lock file contains the boot and the directory's
+ * number in it. If it was removed while no agent ran, the counts have a copy. */
 void
 mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_BOOT])
 {
@@ -123,8 +124,9 @@ mrd_spool_read_boot(mrd_spool *spool, const char *boot_id, char boot[MRD_SPOOL_B
         spool->origin = 1;
 }
 
-/* Written last, so that after an earlier kill the next agent sees the same boot as this one.
- * Errors, if the lock file did not have it: FULL, IO. */
+/* Writes the current boot into the lock file. This is done last, so that the next agent sees the
+ * same boot as this one if this one is killed before. Errors, if the lock file did not have the
+ * boot: FULL, IO. */
 mrd_err
 mrd_spool_name_boot(const mrd_spool *spool, const char *boot, mrd_why *why)
 {

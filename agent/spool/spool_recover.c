@@ -1,4 +1,5 @@
-/* agent/spool/spool_recover.c - reads a predecessor's segments: frames, answers, commits, tallies */
+/* agent/spool/spool_recover.c - reads a previous agent's segments: frames, answers, commits,
+ * tallies */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +56,8 @@ take_notes(mrd_spool *spool, const uint8_t *bytes, size_t len, uint32_t n)
     return len == 0 ? MRD_OK : MRD_CORRUPT;
 }
 
-/* The frames since the last commit, and their numbers, count now. */
+/* Handles a commit record: the frames since the previous commit, and their numbers, count from here
+ * on. */
 static mrd_err
 take_commit(mrd_spool *spool, const segment *seg, const uint8_t *payload, uint32_t len)
 {
@@ -101,7 +103,8 @@ take_answer(mrd_spool *spool, const answer_record *record)
         if (!ent->done && ent->item.seq == record->seq && ent->item.session == record->session &&
             ent->item.epoch == record->epoch) {
             ent->recorded =
-                record->events > 0 ? (uint8_t) (record->stored + 1) : 0; /* else counted before */
+                /* an answer without events was counted before */
+                record->events > 0 ? (uint8_t) (record->stored + 1) : 0;
             mrd_spool_complete(spool, ent);
             break;
         }
@@ -109,7 +112,7 @@ take_answer(mrd_spool *spool, const answer_record *record)
     return err;
 }
 
-/* Later records replace earlier ones. */
+/* Takes the state of a session from its record. Later records replace earlier ones. */
 static mrd_err
 take_session(mrd_spool *spool, const uint8_t *payload, uint32_t len)
 {
@@ -208,7 +211,7 @@ take_record(mrd_spool *spool, segment *seg, const record_head *head, const uint8
     }
 }
 
-/* Reads records until the end, or until the first incomplete one. */
+/* Reads records until the end of the segment, or until the first incomplete one. */
 static mrd_err
 scan(mrd_spool *spool, segment *seg, uint64_t size)
 {

@@ -1,5 +1,5 @@
-/* agent/spool/spool_segments.c - the files of a spool. Each is a sequence of records that begins with the
- * state of all sessions, in case it is the only one left. */
+/* agent/spool/spool_segments.c - the files of a spool. Each is a sequence of records that begins
+ * with the state of all sessions, in case it is the only one left. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ part_of(const void *p, size_t len)
     union {
         const void *in;
         void *out;
-    } at = { p }; /* only read */
+    } at = { p }; /* the data is only read */
 
     return (struct iovec){ at.out, len };
 }
@@ -36,14 +36,16 @@ typedef struct {
     mrd_bytes a, b;
 } record;
 
-/* A partial write does not show its reason; writing one more byte does. */
+/* Returns the errno of a partial write. The partial write itself does not show its reason; writing
+ * one more byte does. */
 static int
 why_short(const segment *seg, ssize_t wrote)
 {
     return pwrite(seg->fd, "", 1, (off_t) seg->len + wrote) < 0 ? errno : ENOSPC;
 }
 
-/* Writes all records or none: if there is no room for all, the first ones are removed again. */
+/* Writes all records or none. If there is no room for all of them, those already written are
+ * removed again. */
 static mrd_err
 write_records(segment *seg, const record *records, size_t count)
 {
@@ -99,7 +101,7 @@ mrd_spool_remove_segment(mrd_spool *spool, size_t i)
 
     if (spool->dir != NULL) {
         mrd_spool_path_of(spool, spool->segments[i].number, path);
-        if (unlink(path) != 0) /* a successor must not find its frames again */
+        if (unlink(path) != 0) /* the next agent must not find its frames again */
             (void) !ftruncate(spool->segments[i].fd, 0);
     }
     close(spool->segments[i].fd);
@@ -128,7 +130,8 @@ base_of(const mrd_spool *spool, const sequence *seq)
                           tally->forced,    tally->damaged };
 }
 
-/* In one write, because the base determines which delivered events were counted before. */
+/* Writes the session's state with its base in one write, because the base determines which
+ * delivered events were counted before. */
 static mrd_err
 write_session(mrd_spool *spool, segment *seg, const sequence *seq)
 {
@@ -164,11 +167,12 @@ mrd_spool_write_boot(mrd_spool *spool)
     return err;
 }
 
-/* The record contains everything that was dropped and withdrawn, except frames that still exist. */
+/* Updates the session after its record was written: the record contains all drops and withdrawn
+ * drops, except frames that still exist. */
 static void
 restated(mrd_spool *spool, sequence *seq)
 {
-    bool told = seq->ahead > 0; /* of the counts */
+    bool told = seq->ahead > 0; /* true if the counts contain an excess of the segments */
 
     seq->ahead = -(int64_t) seq->there;
     seq->behind = false;
@@ -188,7 +192,8 @@ make_file(const char *path)
     return fd;
 }
 
-/* A segment begins with the state of all sessions, so that older segments can be removed. */
+/* Begins a new segment. It starts with the state of all sessions, so that older segments can be
+ * removed. */
 mrd_err
 mrd_spool_new_segment(mrd_spool *spool, mrd_why *why)
 {
@@ -210,7 +215,8 @@ mrd_spool_new_segment(mrd_spool *spool, mrd_why *why)
     }
     if (seg.fd < 0)
         return mrd_why_set(why, errno == ENOSPC ? MRD_FULL : MRD_IO, errno, "spool '%s'", path);
-    err = write_session(spool, &seg, &(const sequence){ 0 }); /* the epoch */
+    /* a record without a session: it carries only the epoch */
+    err = write_session(spool, &seg, &(const sequence){ 0 });
     for (size_t i = 0; i < spool->n_sequences && err == MRD_OK; i++)
         err = write_session(spool, &seg, &spool->sequences[i]);
     if (err != MRD_OK) {
@@ -251,7 +257,8 @@ mrd_spool_catch_up(mrd_spool *spool)
     spool->stats.file_bytes += last->len - before;
 }
 
-/* Without it the frame is sent again after a crash, and the aggregator drops it as a duplicate. */
+/* Writes an answer. Without this record the frame would be sent again after a crash, and the
+ * aggregator would drop it as a duplicate. */
 bool
 mrd_spool_write_answer(mrd_spool *spool, const answer_record *a)
 {

@@ -1,5 +1,5 @@
-/* agent/spool/spool_state.c - the queue of a spool in memory: entries, sequences of sessions, and their
- * sums. Reads and writes no files. */
+/* agent/spool/spool_state.c - the queue of a spool in memory: entries, sequences of sessions, and
+ * their sums. Reads and writes no files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,8 @@ mrd_spool_set_sequence(mrd_spool *spool, uint64_t session, uint64_t at_least)
     return err;
 }
 
-/* Starts new sequence numbers, because the used ones are not known any more. */
+/* Starts a new epoch: sequence numbers begin again, because the used ones are not known any
+ * more. */
 void
 mrd_spool_set_epoch(mrd_spool *spool, uint64_t epoch)
 {
@@ -111,7 +112,7 @@ mrd_spool_push_entry(mrd_spool *spool, const entry *ent)
     return true;
 }
 
-/* ids in the queue are consecutive. */
+/* Finds an entry by its index, because ids in the queue are consecutive. */
 entry *
 mrd_spool_entry(const mrd_spool *spool, uint64_t id)
 {
@@ -156,8 +157,8 @@ mrd_spool_commit_sequences(mrd_spool *spool)
     spool->committed_id = spool->next_id;
 }
 
-/* Frames after the last commit were never sent, and their rings were not released, so they are read
- * again from there. Returns true if there were any. */
+/* Removes frames after the last commit. They were never sent, and their rings were not released, so
+ * their events are read again from there. Returns true if there were any. */
 bool
 mrd_spool_discard_uncommitted(mrd_spool *spool)
 {
@@ -168,7 +169,7 @@ mrd_spool_discard_uncommitted(mrd_spool *spool)
         entry *ent = &spool->entries[spool->first + --spool->n];
         segment *seg = mrd_spool_find_segment(spool, ent->segment);
 
-        if (ent->done) /* there is an answer to it, but its commit was lost */
+        if (ent->done) /* the frame has an answer, but its commit was lost */
             continue;
         spool->stats.items--;
         spool->stats.bytes -= ent->item.len;
@@ -192,7 +193,8 @@ mrd_spool_count_answer(mrd_spool *spool, const answer_record *record)
         return err;
     *(record->stored != ANSWER_REFUSED ? &seq->tally.delivered : &seq->tally.refused) +=
         record->events;
-    /* Earlier agents also withdrew events that the segments had never counted. */
+    /* A negative number adds drops. Agents of earlier releases may withdraw more events than the
+     * segments counted, so the result is limited to 0. */
     if ((int64_t) record->forced < 0)
         seq->tally.forced += 0 - record->forced;
     else
@@ -259,8 +261,8 @@ mrd_spool_begin_boot(mrd_spool *spool)
 
 /* ---- Answers ---- */
 
-/* Returns true if its segment was removed: it is counted as dropped, and only this process still
- * waits for its answer. */
+/* Returns true if the frame's segment was removed. The frame is counted as dropped, and only this
+ * process still waits for its answer. */
 static bool
 is_forced_out(const entry *item)
 {
@@ -306,7 +308,7 @@ mrd_spool_known(const mrd_spool *spool, const sequence *seq, bool counts, uint64
 
         left -= ent->unreported != 0;
         if (ent->unreported == 0 || ent->item.session != seq->session ||
-            (counts && ent->item.epoch == spool->epoch && /* they tell it */
+            (counts && ent->item.epoch == spool->epoch && /* the counts contain this answer */
              (ent->item.seq < first || ent->item.seq - first < MRD_SPOOL_TOLD)))
             continue;
         *(ent->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= ent->item.events;
