@@ -31,16 +31,17 @@
 
 /* Probes that one incarnation of the aggregator answered. */
 typedef struct {
-    char id[64];              /* its timeline */
-    size_t first;             /* probe */
+    char id[64];              /* id of this incarnation's timeline */
+    size_t first;             /* index of its first probe in the clock's list of probes */
     mrd_local_ns from, to;    /* local ns of the first and the last probe */
-    mrd_sess_ns began, ended; /* the same in session time of that incarnation */
+    mrd_sess_ns began, ended; /* the same two times as session time of this incarnation */
 } mrd_clock_incarnation;
 
 /* Readings that an incarnation of the aggregator made of its own clocks. */
 typedef struct {
     char id[64];
-    mrd_dur_ns session_offset_ns; /* session time = its RAW + this */
+    /* session time = CLOCK_MONOTONIC_RAW of the aggregator + this offset */
+    mrd_dur_ns session_offset_ns;
     mrd_host_reading r;
 } mrd_server_reading;
 
@@ -51,35 +52,38 @@ typedef struct {
     mrd_dur_ns worst;     /* by how much at most */
 } mrd_absolute_use;
 
-/* How long the machine had been suspended since its boot, within the millisecond before that time. */
+/* A reading of how long the machine had been suspended in total since its boot. It was read at most
+ * a millisecond before `raw`. */
 typedef struct {
     mrd_local_ns raw;
-    mrd_dur_ns asleep; /* BOOTTIME - MONOTONIC */
+    mrd_dur_ns asleep; /* total suspended time: CLOCK_BOOTTIME - CLOCK_MONOTONIC */
 } mrd_clock_look;
 
 /* The clock of one boot. */
 typedef struct {
-    uint32_t boot;    /* mrd_boot_key. 0 means the agent did not report it */
+    uint32_t boot;    /* mrd_boot_key of the boot. 0 means the agent did not report the boot */
     mrd_align *align; /* NULL if nothing was recorded about the clock */
     mrd_probe *probes;
     size_t n_probes, cap_probes;
     mrd_epoch_break *breaks; /* ascending */
     size_t n_breaks, cap_breaks;
-    uint64_t breaks_beyond;     /* more than the limit, so the clock is not aligned */
+    /* number of breaks beyond the limit; if not 0, the clock is not aligned */
+    uint64_t breaks_beyond;
     mrd_host_reading *readings; /* in the order of the journal */
     size_t n_readings, cap_readings;
     mrd_clock_look *looks; /* ascending */
     size_t n_looks, cap_looks;
     uint64_t absurd; /* readings and breaks with impossible values, which are ignored */
     mrd_clock_incarnation
-        *incarnations; /* in their order; empty if frames do not name their timeline */
+        *incarnations; /* in order of time; empty if the frames do not name their timeline */
     size_t n_incarnations, cap_incarnations;
     uint64_t checked;        /* held-out packets that were compared with the table */
-    uint64_t reversed;       /* of these: impossible by the estimate */
+    uint64_t reversed;       /* number of checked packets that are impossible by the estimate */
     mrd_dur_ns reversed_max; /* by how much at most */
-    uint64_t violations;     /* of these, impossible by the bound; must be 0 */
+    /* number of checked packets that are impossible even by the bound; must be 0 */
+    uint64_t violations;
     mrd_absolute_use absolute[MRD_ABSOLUTES];
-    mrd_why why; /* why there is no table from probes */
+    mrd_why why; /* the reason if no table could be solved from probes */
 } mrd_boot_clock;
 
 typedef struct {
@@ -96,14 +100,15 @@ typedef struct {
 mrd_err mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
                              mrd_node_clock *ret_clock, mrd_why *why);
 /*
- * The same for a node of a session's directory, but uses tables next to the journal if there are
- * any. Errors: NOMEM, IO (journal), and errors of mrd_align_load for a table that cannot be read.
+ * Loads the clocks of a node from a session's directory. Uses the tables stored next to the
+ * journal, and solves the probes in the journal if there are no tables. Errors: NOMEM, IO
+ * (journal), and errors of mrd_align_load for a table that cannot be read.
  */
 mrd_err mrd_node_clock_load(const char *session_dir, const char *instance_id,
                             mrd_node_clock *ret_clock, mrd_why *why);
 void mrd_node_clock_fini(mrd_node_clock *clock);
-/* Returns the clock of a boot, which is added if new. Borrowed until the next call. NULL if out of
- * memory. */
+/* Returns the clock of a boot, and adds one if there is none. The pointer is valid until the next
+ * call. NULL if out of memory. */
 mrd_boot_clock *mrd_node_clock_of(mrd_node_clock *clock, uint32_t boot);
 /* Returns the number of pairs of readings of absolute time that contradict the packets; *ret_pairs
  * is the number of all pairs. */
@@ -115,7 +120,7 @@ char *mrd_node_clock_path(const char *session_dir, const char *instance_id,
 /* Returns the largest difference of estimate and bound over all bins. -1 if there is no bin, or a
  * bin has no bound. */
 mrd_dur_ns mrd_align_widest(const mrd_align *align);
-/* The same of one segment. */
+/* Like mrd_align_widest, for the bins of one segment. */
 mrd_dur_ns mrd_align_segment_widest(const mrd_align *align, size_t segment);
 /* Gets the lowest quality and the worst stamp source of all bins. */
 void mrd_align_worst(const mrd_align *align, unsigned *ret_quality, unsigned *ret_source);

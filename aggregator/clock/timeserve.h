@@ -21,11 +21,11 @@
 #include "timesync/probe.h"
 
 #define MRD_TIMESERVE_AGENTS_MAX 65536
-#define MRD_TIMESERVE_RING       256 /* requests kept per agent; 2 minutes of a pair a second */
+#define MRD_TIMESERVE_RING       256 /* requests kept per agent: 2 minutes at one pair a second */
 
 typedef struct {
-    const char *host; /* NULL: any address */
-    uint16_t port;    /* 0: any */
+    const char *host; /* NULL listens on any address */
+    uint16_t port;    /* 0 lets the system choose a port */
     uint64_t session; /* id that requests must contain; 0 accepts any */
     mrd_dur_ns session_minus_raw;
     bool user_stamps; /* for tests: as if the kernel gave no stamps */
@@ -33,15 +33,15 @@ typedef struct {
 } mrd_timeserve_options;
 
 typedef struct {
-    uint64_t requests, answers; /* requests: all packets that were read */
-    uint64_t warmups;           /* of these: warm-up packets, which need no answer */
+    uint64_t requests, answers; /* `requests` counts all packets that were read */
+    uint64_t warmups; /* packets among `requests` that are warm-up packets, which need no answer */
     /* dropped by the kernel: warm-up packets, and packets that found the buffer full */
     uint64_t unread;
     uint64_t malformed, unknown_agent,
         forged;               /* dropped: invalid packet, unknown agent, wrong tag */
-    uint64_t replayed;        /* dropped: seen before */
-    uint64_t unsent;          /* the socket buffer was full */
-    uint64_t no_kernel_stamp; /* r2 from user space */
+    uint64_t replayed;        /* dropped as replays of an earlier packet */
+    uint64_t unsent;          /* answers not sent because the socket buffer was full */
+    uint64_t no_kernel_stamp; /* requests with an arrival stamp (r2) from user space */
     uint64_t stepped;         /* stamps discarded because the wall clock was stepped */
 } mrd_timeserve_counts;
 
@@ -50,17 +50,19 @@ typedef struct mrd_timeserve mrd_timeserve;
 /* Binds and starts the thread. Errors: errors of mrd_udp_open, NOMEM, IO. */
 mrd_err mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server,
                            mrd_why *why);
-void mrd_timeserve_close(mrd_timeserve *server); /* joins the thread; NULL is fine */
+/* waits for the thread to end; does nothing for NULL */
+void mrd_timeserve_close(mrd_timeserve *server);
 uint16_t mrd_timeserve_port(const mrd_timeserve *server);
-/* Adds an agent or replaces its key, and keeps its served requests. Errors: LIMIT, NOMEM. */
+/* Adds an agent. If the agent exists, replaces its key and keeps its served requests. Errors:
+ * LIMIT, NOMEM. */
 mrd_err mrd_timeserve_agent(mrd_timeserve *server, uint64_t agent,
                             const uint8_t key[MRD_PROBE_KEY_LEN]);
 void mrd_timeserve_forget(mrd_timeserve *server, uint64_t agent);
 /*
- * Joins an agent's half with ours. Do not call it within some milliseconds of the answer. The
- * kernel reports the send time of the answer later than the client may receive it, and an earlier
- * join uses the less precise time before sending. Errors: NOTFOUND (agent or request unknown) and
- * errors of mrd_joiner_sent.
+ * Joins an agent's half of a probe with the server's half. Do not call it within some milliseconds
+ * of the answer. The kernel reports the send time of the answer later than the client may receive
+ * it, and an earlier join uses the less precise time before sending. Errors: NOTFOUND (agent or
+ * request unknown) and errors of mrd_joiner_sent.
  */
 mrd_err mrd_timeserve_join(mrd_timeserve *server, const mrd_probe_sent *sent, mrd_probe *ret_probe);
 mrd_timeserve_counts mrd_timeserve_counters(mrd_timeserve *server);

@@ -2,7 +2,8 @@
  * aggregator/store/snapshot.h - immutable, reference-counted snapshots of the core's state, for readers on
  * other threads
  *
- * Threads  made on the loop's thread; read, referenced and released on any.
+ * Threads  snapshots are created on the loop's thread, and read, referenced and released on any
+ *          thread.
  */
 #ifndef MRD_AGGREGATOR_STORE_SNAPSHOT_H
 #define MRD_AGGREGATOR_STORE_SNAPSHOT_H
@@ -26,7 +27,8 @@ mrd_session_view *mrd_session_view_new(const mrd_core *core,
 mrd_session_view *mrd_session_view_ref(mrd_session_view *view);
 void mrd_session_view_unref(mrd_session_view *view); /* NULL is fine */
 mrd_json *mrd_session_view_json(const mrd_session_view *view);
-mrd_json *mrd_session_view_file(const mrd_session_view *view); /* session.json */
+/* the text of session.json as JSON */
+mrd_json *mrd_session_view_file(const mrd_session_view *view);
 
 /* ---- All nodes, and one line for each session ---- */
 
@@ -42,17 +44,17 @@ typedef struct {
     uint64_t events, bytes, lost, store_bytes, artifact_bytes;
     mrd_strlist jobs; /* mrd_jobid texts */
     unsigned jobs_left_out;
-    bool of_job;            /* a job asked for it: */
-    int64_t uid;            /* ... its user */
-    mrd_strlist owner_keys; /* ... SHA-256 of its owners' tokens; never shown */
-    double progress;        /* negative: nothing to wait for */
+    bool of_job; /* readable by the owner of its job; the next two members describe the owner */
+    int64_t uid; /* user id of the job */
+    mrd_strlist owner_keys; /* SHA-256 of the tokens of the job's owners; never shown */
+    double progress;        /* 0 to 1; negative if there is nothing to wait for */
 } mrd_session_line;
 
 /* A verdict of the hang watch, with the owners of its job. */
 typedef struct {
     mrd_hang_verdict v;
     mrd_strlist jobs;       /* mrd_jobid text of the job */
-    mrd_strlist owner_keys; /* as of a session of the job; never shown */
+    mrd_strlist owner_keys; /* the owner_keys of a session of the job; never shown */
 } mrd_hang_line;
 
 typedef struct {
@@ -64,14 +66,15 @@ typedef struct {
     unsigned unreadable;
     bool disk_full, store_gone;
     char store_message[MRD_WHY_MAX +
-                       MRD_TEXT_MAX]; /* why nothing can be stored now. "" means it can */
+                       MRD_TEXT_MAX]; /* why nothing can be stored now; "" if data can be stored */
     uint64_t store_bytes;
     size_t nodes_known; /* including nodes that are being removed */
-    mrd_node **nodes;   /* by name */
+    mrd_node **nodes;   /* sorted by instance id */
     size_t n_nodes;
-    mrd_session_line *sessions; /* the oldest first */
+    mrd_session_line *sessions; /* sorted, the oldest first */
     size_t n_sessions;
-    mrd_hang_line *hangs; /* that stand, then those that are over, newest first */
+    /* verdicts of jobs that stand still, then withdrawn verdicts, the newest first */
+    mrd_hang_line *hangs;
     size_t n_hangs;
     mrd_hang_counts hang;
 } mrd_overview;
@@ -80,6 +83,6 @@ mrd_overview *mrd_overview_new(const mrd_core *core); /* NULL: NOMEM */
 mrd_overview *mrd_overview_ref(mrd_overview *overview);
 void mrd_overview_unref(mrd_overview *overview); /* NULL is fine */
 const mrd_node *mrd_overview_node(const mrd_overview *overview,
-                                  mrd_str instance_id); /* NULL: none */
+                                  mrd_str instance_id); /* NULL if the node is unknown */
 
 #endif

@@ -16,7 +16,7 @@ typedef struct {
 
 mrd_manifest_context mrd_core_manifest_context(const mrd_core *core);
 mrd_json *mrd_session_json(const mrd_session *session,
-                           const mrd_manifest_context *context); /* NULL: NOMEM */
+                           const mrd_manifest_context *context); /* NULL if out of memory */
 mrd_json *mrd_listed_artifact_json(const mrd_listed_artifact *artifact);
 
 /*
@@ -35,13 +35,14 @@ void mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part);
 /* Adds a part for a node that has a journal but is not in the manifest yet. Returns NULL if out of
  * memory, or if the name is not a valid instance id. */
 mrd_part *mrd_core_found_part(mrd_core *core, mrd_session *session, const char *instance_id);
-/* Removes a loaded session with unreadable journals. */
+/* Removes a loaded session again because its journals are unreadable. */
 void mrd_core_unload_session(mrd_core *core, mrd_session *session);
 
-/* <store>/nodes.json: the nodes that are remembered across restarts. */
+/* Appends the contents of <store>/nodes.json, which are the nodes that are remembered across
+ * restarts. */
 void mrd_core_registry_text(const mrd_core *core, mrd_buf *to);
-/* Adds the nodes that were seen within node_forget, at most max_nodes: nodes that sent data first, then those seen last.
- * Errors: NOMEM, VERSION. */
+/* Adds the nodes that were seen within node_forget, at most max_nodes. Nodes that sent data are
+ * preferred, then nodes that were seen last. Errors: NOMEM, VERSION. */
 mrd_err mrd_core_load_registry(mrd_core *core, const mrd_json *registry, mrd_why *why);
 
 #endif

@@ -14,11 +14,11 @@
 
 typedef enum {
     /* Answers to a request of a node, by its ticket. */
-    MRD_DO_ACK,       /* status, err, text, retry_ms */
-    MRD_DO_HEARTBEAT, /* an ack with directives and estimate; node */
-    MRD_DO_WELCOME,   /* node, directives: the node gets a new probe key */
-    MRD_DO_REFUSE,    /* err, text, final */
-    MRD_DO_JOB_REPLY, /* err, text, retry_ms, directives: at most one */
+    MRD_DO_ACK,       /* acknowledge a frame: status, err, text, retry_ms */
+    MRD_DO_HEARTBEAT, /* answer a heartbeat: an ack with node, directives and estimate */
+    MRD_DO_WELCOME,   /* answer a hello: node, directives. The node receives a new probe key */
+    MRD_DO_REFUSE,    /* refuse a request: err, text, final */
+    MRD_DO_JOB_REPLY, /* answer a job message: err, text, retry_ms, at most one directive */
     MRD_DO_DROP,      /* no answer, so that the node's transport repeats the request */
     /* Work that ends in an input. */
     /* ticket, session, part, node, frame: append to the journal, durably. It ends in
@@ -39,19 +39,19 @@ typedef enum {
     /* session: copy its directory to shared storage. It ends in mrd_core_exported */
     MRD_DO_EXPORT,
     MRD_DO_REMOVE, /* session: remove its directory. It ends in mrd_core_removed */
-    /* For good. */
+    /* Work without a result for the core. */
     MRD_DO_ANSWER, /* answer the command of this ticket: err, text, value */
-    MRD_DO_FORGET, /* value: key of a removed node */
+    MRD_DO_FORGET, /* forget a removed node; its key is in `value` */
     MRD_DO_SWEEP,  /* remove artifacts that no session lists */
-    MRD_DO_LOG,    /* level, id, text */
+    MRD_DO_LOG,    /* write a log line: level, id, text */
     MRD_DO_KINDS
 } mrd_effect_kind;
 
 /* A command for a node about one of its sessions. */
 typedef struct {
     Mrd__ControlType type;
-    uint64_t id;                /* of the session */
-    const mrd_session *session; /* NULL: cancel an unknown session */
+    uint64_t id;                /* id of the session */
+    const mrd_session *session; /* NULL if the session is unknown; the node then cancels it */
     size_t trigger; /* index of a TRIGGER in session->triggers plus one; the array may move */
 } mrd_directive;
 
@@ -67,22 +67,22 @@ typedef struct {
     mrd_node *node;
     mrd_frame frame;
     uint64_t survey, version, value;
-    mrd_dur_ns timeout; /* of a survey */
+    mrd_dur_ns timeout; /* timeout of a survey */
     mrd_dur_ns give_up; /* after arming: time until an armed node cancels the session on its own */
     mrd_directive directives[MRD_DIRECTIVES_MAX]; /* the first one is the question of a survey */
     unsigned n_directives;
     bool has_estimate;
     Mrd__ClockEstimate estimate;
     char estimate_state[24];
-    mrd_local_ns received; /* of a heartbeat */
+    mrd_local_ns received; /* when a heartbeat was received */
     mrd_log_level level;
-    const char *id; /* of a log line; static */
+    const char *id; /* id of a log line; a static string */
     char text[MRD_WHY_MAX];
 } mrd_effect;
 
 /* A queue, which is empty between inputs. */
 typedef struct {
-    mrd_effect *v; /* MRD_EFFECTS_MAX */
+    mrd_effect *v; /* an array of MRD_EFFECTS_MAX effects */
     unsigned first, n;
 } mrd_effects;
 
@@ -90,7 +90,7 @@ typedef struct {
 mrd_effect *mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind);
 /* The most effects that one step may add. A loop checks for this much room before each step. */
 #define MRD_EFFECTS_ROOM 32
-/* Returns true if there is room for n more. */
+/* Returns true if the queue has room for n more effects. */
 bool mrd_effects_room(const mrd_effects *effects, unsigned n);
 void mrd_effects_log(mrd_effects *effects, mrd_log_level level, const char *id, const char *format,
                      ...) __attribute__((format(printf, 4, 5)));
