@@ -403,7 +403,8 @@ mrd_node_clock_path(const char *session_dir, const char *instance_id, const mrd_
                : path;
 }
 
-/* Loads the table next to the journal and checks it against the probes. Solves it if there is none. */
+/* Loads the table next to the journal and checks it against the probes. Solves it if there is
+ * none. */
 static mrd_err
 load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *instance_id,
          mrd_why *why)

@@ -1,7 +1,7 @@
 /*
- * aggregator/clock/node_clock.h - the clocks of one node in a recorded session. Reads probes, breaks and
- * readings from its journal, solves tables from them (offline, in both directions), and checks the
- * tables with held-out probes
+ * aggregator/clock/node_clock.h - the clocks of one node in a recorded session. Reads probes,
+ * breaks and readings from its journal, solves tables from them (offline, in both directions), and
+ * checks the tables with held-out probes
  *
  * CLOCK_MONOTONIC_RAW restarts with every boot. So a node that rebooted inside a session has
  * several clocks, each with a table, segments and bounds of its own. A restart of the agent within
@@ -10,9 +10,9 @@
  * that incarnation until aggregator/clock/timeline.h links the incarnations. Tables are stored as
  * solved, with each segment on the timeline of its incarnation.
  *
- * A session stores its tables as <session>/clocks/<instance_id>.align (docs/reference/timesync.md section 8),
- * and tables of further boots as <instance_id>@<boot key>.align. The merge writes them. They can
- * always be recomputed from the journal.
+ * A session stores its tables as <session>/clocks/<instance_id>.align (docs/reference/timesync.md
+ * section 8), and tables of further boots as <instance_id>@<boot key>.align. The merge writes them.
+ * They can always be recomputed from the journal.
  *
  * Memory   all probes of one node and session: 64 bytes each, one pair per second.
  * Threads  stateless; an mrd_node_clock belongs to one thread.

@@ -1,7 +1,7 @@
 /*
- * aggregator/clock/node_clock_int.h - internals of node_clock: readings of absolute time (a PTP hardware
- * clock, ClockBound) that both the aggregator and a node made, as inequalities on that node's
- * clock. Internal to aggregator/.
+ * aggregator/clock/node_clock_int.h - internals of node_clock: readings of absolute time (a PTP
+ * hardware clock, ClockBound) that both the aggregator and a node made, as inequalities on that
+ * node's clock. Internal to aggregator/.
  *
  * The interval from the readings and the interval from the packets must overlap. If one pair of
  * readings contradicts the packets, one of the two sources is wrong. Then no reading of that kind

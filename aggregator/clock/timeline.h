@@ -1,6 +1,6 @@
 /*
- * aggregator/clock/timeline.h - the common timeline of a session in which the aggregator moved or its
- * machine rebooted. Each incarnation of the aggregator has a clock of its own.
+ * aggregator/clock/timeline.h - the common timeline of a session in which the aggregator moved or
+ * its machine rebooted. Each incarnation of the aggregator has a clock of its own.
  *
  * The session has the timeline of the first incarnation. Each later one is shifted by a constant,
  * which holds at the middle of the gap (timesync/timescale_link.h):

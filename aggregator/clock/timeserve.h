@@ -1,6 +1,6 @@
 /*
- * aggregator/clock/timeserve.h - the time server: answers probes on a thread of its own and keeps the
- * aggregator's half of each until the agent's half arrives
+ * aggregator/clock/timeserve.h - the time server: answers probes on a thread of its own and keeps
+ * the aggregator's half of each until the agent's half arrives
  *
  *   use      open once. Call mrd_timeserve_agent at an agent's hello (its key came over the control
  *            channel), and mrd_timeserve_forget when the agent is removed. For each half in a batch

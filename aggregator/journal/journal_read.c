@@ -37,8 +37,8 @@ refuse(const mrd_journal_index *index, uint32_t number, mrd_why *why)
     return mrd_why_set(why, MRD_IO, sys, "cannot read %s", index->files.v[number]);
 }
 
-/* Reads up to len bytes at `at` from the file with this number. Returns fewer at the end of the file,
- * and after a refused read. */
+/* Reads up to len bytes at `at` from the file with this number. Returns fewer at the end of the
+ * file, and after a refused read. */
 static size_t
 read_file(const mrd_journal_index *index, uint32_t number, int fd, uint64_t at, void *to,
           size_t len)
@@ -142,7 +142,8 @@ take_index(scan *s, mrd_err *ret_err)
     return true;
 }
 
-/* Reads the frame at an offset and checks its checksums. Returns false if there is no valid frame. */
+/* Reads the frame at an offset and checks its checksums. Returns false if there is no valid
+ * frame. */
 static bool
 frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
 {
@@ -159,7 +160,8 @@ frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
            mrd_crc32c(0, s->buf.p, ret_frame->body_len) == ret_frame->body_crc;
 }
 
-/* Returns the next offset from `from` on where a frame may begin, the file's size if there is none. */
+/* Returns the next offset from `from` on where a frame may begin, the file's size if there is
+ * none. */
 static uint64_t
 magic_find(scan *s, uint64_t from)
 {

@@ -78,7 +78,8 @@ frame_again(again *a, const mrd_journal_entry *entry, mrd_why *why)
     return put_back(a, entry->offset, why);
 }
 
-/* Writes the header, without which no frame is found, and the frames that may not have been synced. */
+/* Writes the header, without which no frame is found, and the frames that may not have been
+ * synced. */
 static mrd_err
 write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *why)
 {

@@ -494,7 +494,8 @@ write_last(mrd_loop *loop)
     }
 }
 
-/* Closes the sources of work before the threads that do it, so that all accepted work is finished. */
+/* Closes the sources of work before the threads that do it, so that all accepted work is
+ * finished. */
 void
 mrd_loop_close(mrd_loop *loop)
 {

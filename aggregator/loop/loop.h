@@ -1,6 +1,6 @@
 /*
- * aggregator/loop/loop.h - the thread that owns the core: it passes frames of agents, results of other
- * threads and commands to the core, and carries out the core's effects
+ * aggregator/loop/loop.h - the thread that owns the core: it passes frames of agents, results of
+ * other threads and commands to the core, and carries out the core's effects
  *
  * Journals, manifests, merges, artifacts, directories and surveys have threads of their own. They
  * receive work with all data that it needs, and put results into the loop's inbox. They never use
@@ -31,8 +31,8 @@ typedef struct {
     const char *merge_formats; /* mrd_merger_options.formats; the text is borrowed until close */
     const char *export_targets;
     bool export_owner;
-    /* These are passed on in mrd_exporter_options. Without export_to and export_targets there are no
-     * exports. */
+    /* These are passed on in mrd_exporter_options. Without export_to and export_targets there are
+     * no exports. */
     const char *export_to, *export_path, *cluster;
     int64_t export_rate;
     /* settings of the vendor's viewer, which converts device profiles */

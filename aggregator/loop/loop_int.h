@@ -1,7 +1,7 @@
 /*
- * aggregator/loop/loop_int.h - internals of the loop: loop.c (thread, inbox, commands), loop_requests.c
- * (frames of agents), loop_effects.c (effects of the core), loop_results.c (results of other
- * threads)
+ * aggregator/loop/loop_int.h - internals of the loop: loop.c (thread, inbox, commands),
+ * loop_requests.c (frames of agents), loop_effects.c (effects of the core), loop_results.c (results
+ * of other threads)
  */
 #ifndef MRD_AGGREGATOR_LOOP_LOOP_INT_H
 #define MRD_AGGREGATOR_LOOP_LOOP_INT_H

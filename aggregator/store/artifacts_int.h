@@ -1,6 +1,6 @@
-/* aggregator/store/artifacts_int.h - internals of artifacts: artifacts.c receives bytes, artifact_proof.c
- * verifies hashes and records the sessions, artifact_sweep.c removes unlisted files. All three use
- * artifact_uploads.c. */
+/* aggregator/store/artifacts_int.h - internals of artifacts: artifacts.c receives bytes,
+ * artifact_proof.c verifies hashes and records the sessions, artifact_sweep.c removes unlisted
+ * files. All three use artifact_uploads.c. */
 #ifndef MRD_AGGREGATOR_STORE_ARTIFACTS_INT_H
 #define MRD_AGGREGATOR_STORE_ARTIFACTS_INT_H
 

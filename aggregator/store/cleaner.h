@@ -1,7 +1,7 @@
 /*
- * aggregator/store/cleaner.h - the thread that measures and removes directories. A removed directory is
- * first renamed into <store>/removed and deleted there, so that a crash leaves it either complete
- * or renamed.
+ * aggregator/store/cleaner.h - the thread that measures and removes directories. A removed
+ * directory is first renamed into <store>/removed and deleted there, so that a crash leaves it
+ * either complete or renamed.
  *
  * Threads  orders come from any thread. Results are reported on the cleaner's thread and must not
  *          wait for it.

@@ -1,6 +1,6 @@
 /*
- * aggregator/store/journals.h - the thread that writes journals. It writes frames of all sessions in
- * groups, and makes each group durable before it reports the frames.
+ * aggregator/store/journals.h - the thread that writes journals. It writes frames of all sessions
+ * in groups, and makes each group durable before it reports the frames.
  *
  * Threads  append and close are called from one thread. `stored` and `closed` are called on the
  *          writer's thread, and must not wait for it.

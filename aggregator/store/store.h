@@ -1,6 +1,6 @@
 /*
- * aggregator/store/store.h - the aggregator's directory: its layout, its timeline, and reading all of it
- * at the start
+ * aggregator/store/store.h - the aggregator's directory: its layout, its timeline, and reading all
+ * of it at the start
  *
  *   clock.json                      the session timeline of this machine
  *   nodes.json                      the registry of nodes

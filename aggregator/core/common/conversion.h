@@ -1,6 +1,6 @@
 /*
- * aggregator/core/common/conversion.h - the device profiles of one process, which the vendor's viewer
- * converts into readable files
+ * aggregator/core/common/conversion.h - the device profiles of one process, which the vendor's
+ * viewer converts into readable files
  *
  * aggregator/core/manifest/conversions.h decides when a conversion runs.
  */

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/common/targets.h - the export targets that sessions may choose by name. The option
- * --export-targets lists them: "NAME=DIR,NAME=s3://bucket/prefix".
+ * aggregator/core/common/targets.h - the export targets that sessions may choose by name. The
+ * option --export-targets lists them: "NAME=DIR,NAME=s3://bucket/prefix".
  */
 #ifndef MRD_AGGREGATOR_CORE_COMMON_TARGETS_H
 #define MRD_AGGREGATOR_CORE_COMMON_TARGETS_H

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/common/text.h - small helpers of the core: texts of fixed size, numbers from a manifest,
- * keys of tables
+ * aggregator/core/common/text.h - small helpers of the core: texts of fixed size, numbers from a
+ * manifest, keys of tables
  */
 #ifndef MRD_AGGREGATOR_CORE_COMMON_TEXT_H
 #define MRD_AGGREGATOR_CORE_COMMON_TEXT_H

@@ -29,8 +29,9 @@ mrd_core_hello_check(const mrd_msg *msg, mrd_why *why)
     return MRD_OK;
 }
 
-/* Makes room in the table for a new node on this connection. Returns false if the table is full and all its nodes stay. The
- * node that the connection was before is disconnected first, so that its entry makes room. */
+/* Makes room in the table for a new node on this connection. Returns false if the table is full and
+ * all its nodes stay. The node that the connection was before is disconnected first, so that its
+ * entry makes room. */
 static bool
 make_room(mrd_core *core, uint32_t conn)
 {
@@ -242,7 +243,8 @@ take_state(mrd_node *node, const Mrd__Heartbeat *hb)
     }
 }
 
-/* Takes why a node asks for a window of this session. The agent repeats it in case a heartbeat is lost. */
+/* Takes why a node asks for a window of this session. The agent repeats it in case a heartbeat is
+ * lost. */
 static void
 take_report(mrd_core *core, mrd_session *session, mrd_part *part, const mrd_node *node,
             const Mrd__SessionStatus *st)

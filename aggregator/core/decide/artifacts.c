@@ -1,4 +1,5 @@
-/* Files that sessions list: announced, complete, logged. The owner of the disk handles their bytes. */
+/* Files that sessions list: announced, complete, logged. The owner of the disk handles their
+ * bytes. */
 #include "aggregator/core/decide/artifacts.h"
 
 #include <stdio.h>

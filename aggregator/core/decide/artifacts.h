@@ -1,6 +1,6 @@
 /*
- * aggregator/core/decide/artifacts.h - inputs of the core for artifacts: a node announced a file, its
- * upload is complete, its log entry is durable
+ * aggregator/core/decide/artifacts.h - inputs of the core for artifacts: a node announced a file,
+ * its upload is complete, its log entry is durable
  */
 #ifndef MRD_AGGREGATOR_CORE_DECIDE_ARTIFACTS_H
 #define MRD_AGGREGATOR_CORE_DECIDE_ARTIFACTS_H

@@ -1,4 +1,5 @@
-/* Frames of nodes: their sender, whether they are accepted, and the answer when they are durable. */
+/* Frames of nodes: their sender, whether they are accepted, and the answer when they are
+ * durable. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>
@@ -162,8 +163,8 @@ not_stored(mrd_core *core, uint64_t ticket, const mrd_why *why)
     ack(core, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
 
-/* Returns the part of a numbered frame in session `session` (may be NULL): `part` or a new part. Returns
- * NULL if the frame was already answered. */
+/* Returns the part of a numbered frame in session `session` (may be NULL): `part` or a new part.
+ * Returns NULL if the frame was already answered. */
 static mrd_part *
 part_for(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_frame *frame,
          mrd_session *session, mrd_part *part)

@@ -1,5 +1,6 @@
 /*
- * aggregator/core/decide/jobs.h - sessions that belong to jobs: creates them and decides when each is over
+ * aggregator/core/decide/jobs.h - sessions that belong to jobs: creates them and decides when each
+ * is over
  *
  * A node asks with the message Job, and the policy in mrd_core_limits decides. The first node of a
  * job creates the session, and the end of the job on its last node ends it. A node that has been

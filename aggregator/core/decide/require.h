@@ -1,6 +1,6 @@
 /*
- * aggregator/core/decide/require.h - decides whether enough nodes are ready for a session to start ("all",
- * "any" or a number), which of them are absent, and with which message a session waits
+ * aggregator/core/decide/require.h - decides whether enough nodes are ready for a session to start
+ * ("all", "any" or a number), which of them are absent, and with which message a session waits
  */
 #ifndef MRD_AGGREGATOR_CORE_DECIDE_REQUIRE_H
 #define MRD_AGGREGATOR_CORE_DECIDE_REQUIRE_H

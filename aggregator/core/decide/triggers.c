@@ -109,7 +109,8 @@ mrd_session_send_triggers(mrd_core *core, mrd_session *session)
     }
 }
 
-/* Adds to an error how many sessions were triggered, so that users do not repeat the whole command. */
+/* Adds to an error how many sessions were triggered, so that users do not repeat the whole
+ * command. */
 static void
 say_others(mrd_why *why, size_t triggered)
 {

@@ -7,8 +7,8 @@
  * entered an operation.
  *
  * Units    Times are of the aggregator's clock (CLOCK_MONOTONIC_RAW). The caller converts.
- * Rule     hang_rule.c. An earlier class of mrd_hang_class takes precedence, because it explains the
- *          later ones. A rank is named only if the reports of all ranks are there and admit no
+ * Rule     hang_rule.c. An earlier class of mrd_hang_class takes precedence, because it explains
+ *          the later ones. A rank is named only if the reports of all ranks are there and admit no
  *          other rank. Otherwise the verdict is "cannot tell", with the reason.
  * Never    I/O, clocks, threads, random numbers.
  * Memory   at most MRD_HANG_RANKS_MAX ranks of MRD_HANG_JOBS_MAX jobs. Others are counted.

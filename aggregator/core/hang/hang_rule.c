@@ -390,8 +390,8 @@ did_enter(const look *l, const hang_member *member)
     return entered(member, &l->front) == l->front.entered;
 }
 
-/* What happens to a rank that already waits may be a consequence: it gave up, or a debugger looks at
- * it. Then the cause may be any rank, unless this rank is the only one that others wait for. */
+/* What happens to a rank that already waits may be a consequence: it gave up, or a debugger looks
+ * at it. Then the cause may be any rank, unless this rank is the only one that others wait for. */
 static bool
 may_be_victim(const look *l, const hang_member *member)
 {

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/manifest/conversions.h - passes the device profiles of finished sessions to the vendor's
- * viewer, process by process, and lists the results with the session's artifacts
+ * aggregator/core/manifest/conversions.h - passes the device profiles of finished sessions to the
+ * vendor's viewer, process by process, and lists the results with the session's artifacts
  *
  * Promise  the results of a process become complete all at once, when all of them are in the store.
  *          After a restart the results of an unfinished conversion are removed from the list, and
@@ -11,7 +11,8 @@
 
 #include "aggregator/core/model/state.h"
 
-/* Starts the pending conversions of a finished session, up to the limit of concurrent conversions. */
+/* Starts the pending conversions of a finished session, up to the limit of concurrent
+ * conversions. */
 void mrd_session_convert(mrd_core *core, mrd_session *session);
 /* Returns true if the viewer works on a conversion of the session. */
 bool mrd_session_is_converting(const mrd_session *session);

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/manifest/empty.h - how much there was to record on each node, and why a finished session
- * contains only counters
+ * aggregator/core/manifest/empty.h - how much there was to record on each node, and why a finished
+ * session contains only counters
  */
 #ifndef MRD_AGGREGATOR_CORE_MANIFEST_EMPTY_H
 #define MRD_AGGREGATOR_CORE_MANIFEST_EMPTY_H

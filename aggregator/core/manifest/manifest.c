@@ -38,7 +38,8 @@ epochs_json(const mrd_part *part, uint64_t *ret_missing)
 
 /* Puts how much of the time from start to stop (or now) the node recorded. It is less for a node
  * that joined late, refused or was lost. Starts that differ by less than COVER_SLACK count as
- * equal. The times between covered_from and covered_to are exactly covered, paused or not recorded. */
+ * equal. The times between covered_from and covered_to are exactly covered, paused or not
+ * recorded. */
 static void
 put_coverage(const mrd_session *session, const mrd_part *part, mrd_sess_ns now, mrd_json *json)
 {
@@ -364,8 +365,8 @@ unread_text(const mrd_part *part, char text[MRD_WHY_MAX])
 }
 
 /* Describes why a session that is over may not be whole, with the first node of the first reason. A
- * node did not read all events, the store lost some, a node may not have counted all that it read, or
- * it had a process that no session selected. */
+ * node did not read all events, the store lost some, a node may not have counted all that it read,
+ * or it had a process that no session selected. */
 static bool
 not_whole(const mrd_session *session, char text[MRD_WHY_MAX])
 {

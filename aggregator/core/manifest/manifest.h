@@ -1,6 +1,6 @@
 /*
- * aggregator/core/manifest/manifest.h - a session as JSON: <session>/session.json, from which a restart
- * resumes, and the answer of the API. docs/reference/http.md describes the members.
+ * aggregator/core/manifest/manifest.h - a session as JSON: <session>/session.json, from which a
+ * restart resumes, and the answer of the API. docs/reference/http.md describes the members.
  */
 #ifndef MRD_AGGREGATOR_CORE_MANIFEST_MANIFEST_H
 #define MRD_AGGREGATOR_CORE_MANIFEST_MANIFEST_H

@@ -121,7 +121,8 @@ is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
     return conversion == NULL || conversion->state != MRD_CONVERT_DONE;
 }
 
-/* Adds an artifact, or completes it if it is listed already. `seen` maps artifacts to their index. */
+/* Adds an artifact, or completes it if it is listed already. `seen` maps artifacts to their
+ * index. */
 static mrd_err
 artifact_load(mrd_core *core, mrd_session *session, const mrd_json *json, bool of_log,
               mrd_map *seen)

@@ -119,11 +119,12 @@ void mrd_core_tick(mrd_core *core, mrd_core_time now); /* call it at least every
 
 void mrd_session_request_fini(mrd_session_request *request);
 
-/* Starts a session. Takes ownership of the contents of `request` in every case. Answers with the id when
- * the session is on disk. Errors: LIMIT, FULL, NOMEM, IO. */
+/* Starts a session. Takes ownership of the contents of `request` in every case. Answers with the id
+ * when the session is on disk. Errors: LIMIT, FULL, NOMEM, IO. */
 void mrd_core_start(mrd_core *core, mrd_core_time now, uint64_t ticket,
                     mrd_session_request *request);
-/* Stops a session. Errors: NOTFOUND, STATE, and errors of the disk, which do not prevent the stop. */
+/* Stops a session. Errors: NOTFOUND, STATE, and errors of the disk, which do not prevent the
+ * stop. */
 void mrd_core_stop(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
 /* Changes of a recording session. */
 typedef struct {

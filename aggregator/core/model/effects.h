@@ -1,7 +1,7 @@
 /*
- * aggregator/core/model/effects.h - the work that the core requests. Each input may leave some effects.
- * The owner takes them in order and carries them out before the next input, because they borrow
- * from the core.
+ * aggregator/core/model/effects.h - the work that the core requests. Each input may leave some
+ * effects. The owner takes them in order and carries them out before the next input, because they
+ * borrow from the core.
  *
  * The work of an effect ends in an input: an append ends in mrd_core_stored, a manifest in
  * mrd_core_saved, and so on. Until then the core does not answer requests that depend on it.

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/model/files.h - the files in <store>/artifacts that sessions list: their sizes, and
- * which of them no session lists any more. A file that several sessions list is stored once.
+ * aggregator/core/model/files.h - the files in <store>/artifacts that sessions list: their sizes,
+ * and which of them no session lists any more. A file that several sessions list is stored once.
  */
 #ifndef MRD_AGGREGATOR_CORE_MODEL_FILES_H
 #define MRD_AGGREGATOR_CORE_MODEL_FILES_H

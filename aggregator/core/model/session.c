@@ -202,8 +202,8 @@ mrd_session_is_of_one_job(const mrd_session *session)
            by->restarts.n == 1;
 }
 
-/* Returns true if a node recorded another job into the session of one job. An agent of wire 1.1 does so, because it selects by
- * job and user alone. */
+/* Returns true if a node recorded another job into the session of one job. An agent of wire 1.1
+ * does so, because it selects by job and user alone. */
 static bool
 has_foreign_job(const mrd_session *session)
 {

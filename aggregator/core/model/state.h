@@ -1,6 +1,6 @@
 /*
- * aggregator/core/model/state.h - the state of the core, for the files of the core, for snapshots on the
- * same thread, and for recovery at the start
+ * aggregator/core/model/state.h - the state of the core, for the files of the core, for snapshots
+ * on the same thread, and for recovery at the start
  */
 #ifndef MRD_AGGREGATOR_CORE_MODEL_STATE_H
 #define MRD_AGGREGATOR_CORE_MODEL_STATE_H

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/node/host_reading.h - a node's report about its own clocks (hw/hostclock.h), as the
- * aggregator keeps and shows it
+ * aggregator/core/node/host_reading.h - a node's report about its own clocks (hw/hostclock.h), as
+ * the aggregator keeps and shows it
  *
  * A source that states a bound may become an inequality (aggregator/clock/node_absolute.c) or a
  * link between timescales (aggregator/clock/timeline.h). Readings are never averaged into a clock.
@@ -38,7 +38,8 @@ typedef struct {
     mrd_dur_ns vm_maxerror_ns;               /* -1 if not stated */
 } mrd_host_reading;
 
-/* Returns false, and leaves *to unchanged, if a number in `from` is not a possible time or error. */
+/* Returns false, and leaves *to unchanged, if a number in `from` is not a possible time or
+ * error. */
 bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
 /* Returns how far the wall clock may be from UTC by the node's best source: ClockBound, otherwise
  * the maxerror of adjtimex. -1 means unknown. */

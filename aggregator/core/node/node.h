@@ -31,7 +31,8 @@ typedef struct {
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64], release[32];
     char commit[64]; /* commit that the agent was built from; empty if unknown */
-    /* validity of the agent's certificate, as it reported. 0 means no certificate, or not reported */
+    /* validity of the agent's certificate, as it reported. 0 means no certificate, or not
+     * reported */
     mrd_wall_ns cert_begin, cert_end;
     uint64_t key, run, epoch;
     uint32_t at;          /* index of the node in the table */

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/node/part.h - a node's part in a session: its state, its stored frames, its counts,
- * and the triggers that the node has acknowledged
+ * aggregator/core/node/part.h - a node's part in a session: its state, its stored frames, its
+ * counts, and the triggers that the node has acknowledged
  */
 #ifndef MRD_AGGREGATOR_CORE_NODE_PART_H
 #define MRD_AGGREGATOR_CORE_NODE_PART_H
@@ -41,7 +41,8 @@ typedef struct {
     mrd_dur_ns behind; /* upper limit of the time from its last report to its end; -1 if unknown */
 } mrd_part_run;
 
-/* Agents that were succeeded and did not come back. Events after their last report are in no count. */
+/* Agents that were succeeded and did not come back. Events after their last report are in no
+ * count. */
 typedef struct {
     unsigned runs, unknown; /* number of such agents; number of them with an unknown `behind` */
     mrd_dur_ns within;      /* sum of `behind` of the other agents */
@@ -126,7 +127,8 @@ typedef struct {
         *device_profiles; /* the agent's report on the requested device profiles. NULL means none */
     mrd_part_epoch *epochs;
     unsigned n_epochs;
-    /* The last MRD_RUNS_MAX agents that are summed in `before` and may come back, the latest last. */
+    /* The last MRD_RUNS_MAX agents that are summed in `before` and may come back, the latest
+     * last. */
     mrd_part_run *runs;
     unsigned n_runs;
     mrd_uncounted uncounted;
@@ -193,7 +195,8 @@ void mrd_part_count(mrd_part *part, uint64_t epoch, mrd_local_ns now,
  * the events again. For the same reason `counts` still has these events as delivered. The manifest
  * counts them as lost, with the cause "store-missing". */
 uint64_t mrd_part_store_missing(const mrd_part *part);
-/* Describes the delivered events that the store does not contain. Returns false if there are none. */
+/* Describes the delivered events that the store does not contain. Returns false if there are
+ * none. */
 bool mrd_part_store_missing_text(const mrd_part *part, char text[MRD_WHY_MAX]);
 /* Returns the number of lost events of all causes, including "store-missing". */
 uint64_t mrd_part_lost(const mrd_part *part);

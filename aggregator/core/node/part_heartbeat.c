@@ -20,7 +20,8 @@ profile_state(const char *state)
     return "refused";
 }
 
-/* The agent repeats all of them in each heartbeat. A session without requested profiles has none. */
+/* The agent repeats all of them in each heartbeat. A session without requested profiles has
+ * none. */
 static void
 take_profiles(mrd_part *part, const Mrd__SessionStatus *st)
 {

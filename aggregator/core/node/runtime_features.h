@@ -1,7 +1,7 @@
 /*
- * aggregator/core/node/runtime_features.h - the abilities of the Neuron runtimes of a node, as its agent
- * reported. The struct is immutable, so that copies of nodes and sessions share it. Its JSON object
- * has version, labels, event_types and unknown_functions.
+ * aggregator/core/node/runtime_features.h - the abilities of the Neuron runtimes of a node, as its
+ * agent reported. The struct is immutable, so that copies of nodes and sessions share it. Its JSON
+ * object has version, labels, event_types and unknown_functions.
  *
  * Threads: created on one thread, and read, referenced and released on any.
  */
