@@ -6,10 +6,11 @@
 
 #include "aggregator/core/common/text.h"
 
-#define EXPORT_AGAIN     (5 * MRD_SEC) /* after the first failure; doubles with each failure */
+/* delay after the first failed export; doubles with each failure */
+#define EXPORT_AGAIN     (5 * MRD_SEC)
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
 #define SAVE_EVERY       MRD_SEC
-#define SAVE_SHARE       10 /* writing one manifest takes at most a tenth of the time */
+#define SAVE_SHARE       10 /* a session's manifest is written for at most 1/10 of the time */
 
 /* ---- Answers to questions ---- */
 
@@ -79,7 +80,7 @@ undo_start(mrd_core *core, mrd_session *session, const mrd_why *failed)
     session->step = MRD_STEP_OVER;
     session->closed = true;
     mrd_text_set(session->message, sizeof(session->message), failed->text);
-    mrd_core_retire(core, session); /* including the existing part of its directory */
+    mrd_core_retire(core, session); /* also removes what exists of its directory */
 }
 
 void
@@ -117,7 +118,7 @@ mrd_core_saved(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t ver
     mrd_session_run(core, s);
 }
 
-/* ---- Copies on shared storage ---- */
+/* ---- Exports ---- */
 
 void
 mrd_core_export_began(mrd_core *core, mrd_core_time now, uint64_t session)
@@ -217,7 +218,7 @@ mrd_core_merge_progress(mrd_core *core, mrd_core_time now, uint64_t session, uin
     s->job.events = events;
 }
 
-/* Publishes the result of the clock checks. A contradiction marks the session. */
+/* Stores the result of a merge's clock checks in the session, and logs contradictions. */
 static void
 take_verdict(mrd_core *core, mrd_session *session, mrd_clock_verdict *verdict)
 {
