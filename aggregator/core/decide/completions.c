@@ -1,5 +1,5 @@
-/* Ends of the work that the core started: answers to a survey, a written manifest, an export, a
- * merge. After each of them the session takes all steps that are possible. */
+/* Handles results of the work that the core requested: answers to a survey, a written manifest, an
+ * export, a merge. After each of them the session takes all steps that are possible. */
 #include "aggregator/core/model/state.h"
 
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* The commands that a node receives about its sessions, with the answers to its hellos and
+/* Chooses the commands that a node receives about its sessions with the answers to its hellos and
  * heartbeats. */
 #include "aggregator/core/model/state.h"
 
 /* number of latest triggers that are repeated; nodes remember more than that */
 #define TRIGGERS_AGAIN 16
-/* Interval of repeating a change to one agent. Its heartbeat that follows an answer at once would
- * still report the old revision. */
+/* Interval of repeating a change to one agent. After each directive an agent sends a heartbeat at
+ * once. If it does not support changes, that heartbeat still has the old revision. */
 #define CHANGE_AGAIN MRD_SEC
 
 static const Mrd__SessionStatus *

@@ -290,7 +290,7 @@ export_json(const mrd_export *export)
     return json;
 }
 
-/* Whom it recorded. */
+/* Puts the jobs that the session recorded. */
 static void
 put_jobs(const mrd_session *session, mrd_json *json)
 {
@@ -322,7 +322,7 @@ put_job(const mrd_session *session, const mrd_manifest_context *context, mrd_jso
     mrd_json_set(json, "job", job);
 }
 
-/* Puts sums over the parts, then the parts. */
+/* Puts sums over all nodes of the session, then the nodes one by one. */
 static void
 put_parts(const mrd_session *session, mrd_sess_ns now, mrd_json *json)
 {
@@ -402,7 +402,8 @@ mrd_session_json(const mrd_session *session, const mrd_manifest_context *context
 
     mrd_json_set(json, "version", mrd_json_new_int(MANIFEST_VERSION));
     mrd_json_set(json, "release",
-                 mrd_json_new_str(MRD_RELEASE)); /* of the aggregator that wrote it */
+                 /* release of the aggregator that wrote the manifest */
+                 mrd_json_new_str(MRD_RELEASE));
     if (*mrd_version_commit() != '\0')
         mrd_json_set(json, "commit", mrd_json_new_str(mrd_version_commit()));
     mrd_json_set(json, "id", mrd_json_new_str(session->text));

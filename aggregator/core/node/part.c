@@ -247,7 +247,8 @@ mrd_part_may_store(const mrd_part *part, const mrd_frame *frame)
 {
     const mrd_part_epoch *epoch = mrd_part_epoch_find(part, frame->epoch);
 
-    if (frame->seq == UINT64_MAX) /* a set of numbers stores the number after its end */
+    /* a set also stores its highest number plus one, which would overflow */
+    if (frame->seq == UINT64_MAX)
         return MRD_LIMIT;
     if (epoch == NULL)
         return part->n_epochs == MRD_EPOCHS_MAX ? MRD_LIMIT : MRD_OK;
