@@ -17,7 +17,7 @@
 
 #define SCAN_WINDOW (256u << 10)
 
-/* One file being listed. */
+/* State of listing the frames of one file. */
 typedef struct {
     mrd_journal_index *index;
     uint32_t number;
@@ -87,8 +87,8 @@ header_ok(scan *s)
            seg_get(h + 252, 4) == mrd_crc32c(0, h, 252);
 }
 
-/* Finds the index of a closed segment: offset and number of entries. Returns false if the segment
- * was not closed. */
+/* Finds the index of a closed segment, and stores its offset and number of entries. Returns false
+ * if the segment was not closed. */
 static bool
 trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
 {
@@ -114,8 +114,8 @@ trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
     return true;
 }
 
-/* Takes the entries of a closed segment. Returns false if one of them is wrong; the segment is then
- * scanned. */
+/* Lists the frames in the index of a closed segment. Returns false if an entry is wrong; the caller
+ * then scans the segment. */
 static bool
 take_index(scan *s, mrd_err *ret_err)
 {
@@ -245,7 +245,7 @@ entry_order(const void *a, const void *b)
     return entry->offset < journal_entry->offset ? -1 : entry->offset > journal_entry->offset;
 }
 
-/* Sorts by (epoch, seq) and keeps the first of equal entries. */
+/* Sorts the frames by epoch and sequence number, and keeps one of those with equal numbers. */
 static void
 drop_duplicates(mrd_journal_index *journal_index)
 {
