@@ -269,5 +269,6 @@ mrd_artifact_prove(void *self, void *arg)
     proof->sum = NULL;
     answer(artifacts, proof);
     if (!mrd_pool_put(artifacts->receiver, artifact_proven, artifacts, proof))
-        artifact_proven(NULL, proof); /* without this the upload would stay busy until a restart */
+        /* frees the proof only, so its upload stays busy until a restart */
+        artifact_proven(NULL, proof);
 }

@@ -30,7 +30,7 @@ typedef struct {
 /* ---- Uploads ---- */
 
 /* Begins an upload in a free slot, or in the slot of the least recently used upload. Returns NULL
- * if all uploads are being verified. */
+ * if no upload is idle. */
 static mrd_upload *
 upload_new(mrd_artifacts *artifacts, const char *sha256, uint64_t size)
 {

@@ -330,8 +330,8 @@ part_recover(recovery *r, mrd_session *session, mrd_part *part, mrd_why *why)
                 "Frames beyond the gaps that can be remembered are not counted: session=%s node=%s "
                 "frames=%zu",
                 session->text, part->instance_id, uncounted);
-    if (journal_index.refused->err !=
-        MRD_OK) { /* only for a session that is over, whose counts are in the manifest */
+    if (journal_index.refused->err != MRD_OK) {
+        /* only for a session that is over, whose counts are in the manifest */
         mrd_log(MRD_LOG_WARN, "AGG-JOURNAL-UNREAD",
                 "A part of a journal cannot be read, and a merge would lack it: session=%s node=%s "
                 "reason=%s",
@@ -523,8 +523,9 @@ sync_names(const recovery *r, const mrd_session *session, mrd_why *why)
     return err;
 }
 
-/* Makes recovered data durable. Syncing names is enough: mrd_journal_recover wrote the journals
- * again, and a manifest's bytes were synced before it was renamed. */
+/* Makes recovered data durable by syncfs. Where syncfs does not report errors, this function also
+ * syncs the names. Their data is durable already: mrd_journal_recover synced the journals, and a
+ * manifest is synced before it gets its name. */
 static mrd_err
 make_durable(recovery *r, const char *root, mrd_why *why)
 {

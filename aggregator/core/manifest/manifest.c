@@ -401,9 +401,8 @@ mrd_session_json(const mrd_session *session, const mrd_manifest_context *context
     char empty[MRD_WHY_MAX];
 
     mrd_json_set(json, "version", mrd_json_new_int(MANIFEST_VERSION));
-    mrd_json_set(json, "release",
-                 /* release of the aggregator that wrote the manifest */
-                 mrd_json_new_str(MRD_RELEASE));
+    /* release of the aggregator that wrote the manifest */
+    mrd_json_set(json, "release", mrd_json_new_str(MRD_RELEASE));
     if (*mrd_version_commit() != '\0')
         mrd_json_set(json, "commit", mrd_json_new_str(mrd_version_commit()));
     mrd_json_set(json, "id", mrd_json_new_str(session->text));

@@ -66,8 +66,8 @@ mrd_nodes_by_id(const mrd_nodes *nodes, const char *instance_id)
 
     if (at == MRD_MAP_NONE || strcmp(nodes->v[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : nodes->v[at];
-    for (size_t i = 0; i < nodes->n;
-         i++) { /* two names have the same hash, which only an attacker makes */
+    for (size_t i = 0; i < nodes->n; i++) {
+        /* two names have the same hash, which only an attacker makes */
         if (strcmp(nodes->v[i]->instance_id, instance_id) == 0)
             return nodes->v[i];
     }
