@@ -14,7 +14,7 @@ struct mrd_clocks {
     struct mrd_timeserve *serve; /* the time server; NULL if none is needed */
     struct mrd_hostclock *own;   /* reader of this machine's clocks; NULL if they cannot be read */
     mrd_clock_reading reading;   /* the latest reading; raw_ns 0 means none yet */
-    Mrd__ClockReading *readings[1]; /* array for a ClockData message */
+    Mrd__ClockReading *readings[1]; /* the array that a ClockData message needs, with `reading` */
     mrd_buf joined;
 };
 

@@ -49,7 +49,7 @@ typedef struct {
 typedef struct {
     size_t pairs;         /* pairs of readings that could be compared */
     size_t contradicting; /* pairs that contradict the packets; then no pair is used. Must be 0 */
-    mrd_dur_ns worst;     /* by how much at most */
+    mrd_dur_ns worst;     /* largest contradiction in ns */
 } mrd_absolute_use;
 
 /* A reading of how long the machine had been suspended in total since its boot. It was read at most
@@ -59,19 +59,19 @@ typedef struct {
     mrd_dur_ns asleep; /* total suspended time: CLOCK_BOOTTIME - CLOCK_MONOTONIC */
 } mrd_clock_look;
 
-/* The clock of one boot. */
+/* The clock of a node in one boot, with what was recorded about it. */
 typedef struct {
     uint32_t boot;    /* mrd_boot_key of the boot. 0 means the agent did not report the boot */
     mrd_align *align; /* NULL if nothing was recorded about the clock */
     mrd_probe *probes;
     size_t n_probes, cap_probes;
-    mrd_epoch_break *breaks; /* ascending */
+    mrd_epoch_break *breaks; /* sorted by time */
     size_t n_breaks, cap_breaks;
     /* number of breaks beyond the limit; if not 0, the clock is not aligned */
     uint64_t breaks_beyond;
-    mrd_host_reading *readings; /* in the order of the journal */
+    mrd_host_reading *readings; /* readings by the node, in the order of the journal */
     size_t n_readings, cap_readings;
-    mrd_clock_look *looks; /* ascending */
+    mrd_clock_look *looks; /* sorted by time */
     size_t n_looks, cap_looks;
     uint64_t absurd; /* readings and breaks with impossible values, which are ignored */
     mrd_clock_incarnation
@@ -79,7 +79,7 @@ typedef struct {
     size_t n_incarnations, cap_incarnations;
     uint64_t checked;        /* held-out packets that were compared with the table */
     uint64_t reversed;       /* number of checked packets that are impossible by the estimate */
-    mrd_dur_ns reversed_max; /* by how much at most */
+    mrd_dur_ns reversed_max; /* largest amount by which a packet contradicts the estimate */
     /* number of checked packets that are impossible even by the bound; must be 0 */
     uint64_t violations;
     mrd_absolute_use absolute[MRD_ABSOLUTES];
@@ -87,9 +87,9 @@ typedef struct {
 } mrd_boot_clock;
 
 typedef struct {
-    mrd_boot_clock *v; /* in the order of the journal; at least one */
+    mrd_boot_clock *v; /* clocks in the order of the journal; at least one */
     size_t n;
-    mrd_server_reading *server; /* in the order of the journal */
+    mrd_server_reading *server; /* readings by the aggregator, in the order of the journal */
     size_t n_server, cap_server;
 } mrd_node_clock;
 

@@ -41,7 +41,7 @@ struct mrd_timeserve {
     pthread_mutex_t lock; /* guards all members below; no other lock is taken while it is held */
     agent_entry *agents;
     size_t n_agents, cap_agents;
-    mrd_map by_id; /* index into agents */
+    mrd_map by_id; /* maps an agent's id to its index in `agents` */
     mrd_timeserve_counts counts;
 
     /* number of the next packet to send; this and the members below belong to the thread */

@@ -23,12 +23,12 @@ struct mrd_journal {
     uint64_t session;
     uint32_t next; /* number of the next segment */
     int fd;        /* descriptor of the open segment; -1 if none is open */
-    dev_t dev;     /* of the open segment */
+    dev_t dev;     /* device and inode of the open segment */
     ino_t ino;
     uint64_t size, synced; /* size of the open segment, now and at the last sync */
     uint64_t bytes;
     uint64_t appended, durable; /* numbers of frames since the journal was opened */
-    uint32_t frames;            /* of the open segment */
+    uint32_t frames;            /* number of frames in the open segment */
     bool dirty;
     bool new_names;   /* a segment's name is not durable yet */
     bool new_folders; /* the names of the parent directories may not be durable either */

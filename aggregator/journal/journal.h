@@ -105,9 +105,9 @@ typedef struct {
     uint64_t offset;  /* offset of the frame in the file */
 } mrd_journal_entry;
 
-/* All valid frames of one directory. */
+/* A list of all valid frames in the journal of one node. */
 typedef struct {
-    mrd_strlist files; /* paths of the segments in order */
+    mrd_strlist files; /* paths of the segments, in the order of their numbers */
     bool *closed;      /* for each file, true if it has an index, so all its frames were synced */
     mrd_journal_entry *entries;
     size_t n, cap;
@@ -177,7 +177,7 @@ typedef struct {
     uint32_t boot; /* boot key that the frames must have */
     mrd_ev_ns start, end;
     unsigned open_max;
-    uint64_t key; /* key of the source */
+    uint64_t key; /* identifies the source in the merge */
     mrd_journal_bad *bad;
     /* the node of the journal. It overrides the node that each process names; NULL means no
      * override */

@@ -27,8 +27,9 @@ typedef struct {
     bool cert_alone;    /* an agent with such a certificate needs no token */
     struct mrd_clocks *clocks;
     mrd_core_options core;
-    uint64_t merge_split;      /* mrd_merger_options.split */
-    const char *merge_formats; /* mrd_merger_options.formats; the text is borrowed until close */
+    uint64_t merge_split; /* passed on as mrd_merger_options.split */
+    /* passed on as mrd_merger_options.formats; borrowed until mrd_loop_close */
+    const char *merge_formats;
     const char *export_targets;
     bool export_owner;
     /* These are passed on in mrd_exporter_options. Without export_to and export_targets there are

@@ -9,7 +9,7 @@
 struct mrd_surveys {
     mrd_surveys_options o;
     mrd_pool *worker;
-    bool closing; /* atomic */
+    bool closing; /* accessed atomically */
 };
 
 typedef struct {

@@ -29,7 +29,7 @@ struct mrd_artifacts {
     mrd_upload *uploads; /* used by the receiver's thread only */
     /* A file name in the directory may not be durable. Used by the prover's thread only. */
     bool names_unsure;
-    bool closing; /* atomic */
+    bool closing; /* accessed atomically */
 };
 
 /* A file to verify, and the request that waits for it. */

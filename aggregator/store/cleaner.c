@@ -19,7 +19,7 @@
 struct mrd_cleaner {
     mrd_cleaner_options o;
     mrd_pool *worker;
-    bool closing, looking, emptying; /* atomic */
+    bool closing, looking, emptying; /* accessed atomically */
 };
 
 typedef struct {

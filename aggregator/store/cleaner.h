@@ -14,7 +14,7 @@
 typedef struct mrd_cleaner mrd_cleaner;
 
 typedef struct {
-    const mrd_session_store *store; /* borrowed */
+    const mrd_session_store *store; /* borrowed by the cleaner until it is closed */
     void (*measured)(void *self, uint64_t session, uint64_t bytes);
     /* `failed` is NULL, or the reason why the session's directory still exists */
     void (*removed)(void *self, uint64_t session, const mrd_why *failed);

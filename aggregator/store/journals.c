@@ -44,12 +44,12 @@ struct mrd_journals {
     item *first, **last;
     size_t waiting;
     bool closing;
-    uint64_t syncs; /* atomic */
+    uint64_t syncs; /* accessed atomically */
     /* The members below are used by the writer's thread only. */
     mrd_journal_syncer *syncer;
     journal **v;
     size_t n, cap;
-    mrd_map by_number; /* index into v */
+    mrd_map by_number; /* maps a journal's number to its index in v */
     item *group[GROUP_MAX];
     size_t n_group;
     journal *touched[GROUP_MAX];

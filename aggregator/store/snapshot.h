@@ -23,9 +23,9 @@ typedef struct {
 } mrd_session_view;
 
 mrd_session_view *mrd_session_view_new(const mrd_core *core,
-                                       const mrd_session *session); /* NULL: NOMEM */
+                                       const mrd_session *session); /* NULL if out of memory */
 mrd_session_view *mrd_session_view_ref(mrd_session_view *view);
-void mrd_session_view_unref(mrd_session_view *view); /* NULL is fine */
+void mrd_session_view_unref(mrd_session_view *view); /* does nothing for NULL */
 mrd_json *mrd_session_view_json(const mrd_session_view *view);
 /* the text of session.json as JSON */
 mrd_json *mrd_session_view_file(const mrd_session_view *view);
@@ -42,7 +42,7 @@ typedef struct {
     mrd_wall_ns created;
     size_t parts, without;
     uint64_t events, bytes, lost, store_bytes, artifact_bytes;
-    mrd_strlist jobs; /* mrd_jobid texts */
+    mrd_strlist jobs; /* mrd_jobid texts of the jobs that the session recorded */
     unsigned jobs_left_out;
     bool of_job; /* readable by the owner of its job; the next two members describe the owner */
     int64_t uid; /* user id of the job */
@@ -68,7 +68,7 @@ typedef struct {
     char store_message[MRD_WHY_MAX +
                        MRD_TEXT_MAX]; /* why nothing can be stored now; "" if data can be stored */
     uint64_t store_bytes;
-    size_t nodes_known; /* including nodes that are being removed */
+    size_t nodes_known; /* number of known nodes, including nodes that are being removed */
     mrd_node **nodes;   /* sorted by instance id */
     size_t n_nodes;
     mrd_session_line *sessions; /* sorted, the oldest first */
@@ -79,9 +79,9 @@ typedef struct {
     mrd_hang_counts hang;
 } mrd_overview;
 
-mrd_overview *mrd_overview_new(const mrd_core *core); /* NULL: NOMEM */
+mrd_overview *mrd_overview_new(const mrd_core *core); /* NULL if out of memory */
 mrd_overview *mrd_overview_ref(mrd_overview *overview);
-void mrd_overview_unref(mrd_overview *overview); /* NULL is fine */
+void mrd_overview_unref(mrd_overview *overview); /* does nothing for NULL */
 const mrd_node *mrd_overview_node(const mrd_overview *overview,
                                   mrd_str instance_id); /* NULL if the node is unknown */
 

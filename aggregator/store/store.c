@@ -576,7 +576,7 @@ mrd_session_store_recover(const mrd_session_store *store, mrd_core *core, mrd_wh
             continue;
         if (r.starved)
             err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", entry->d_name);
-        else /* other sessions are still loaded */
+        else /* the remaining sessions are loaded nevertheless */
             mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE",
                     "A session cannot be read and is left as it is%s: id=%s reason=%s",
                     mrd_core_withheld(core, id) != NULL

@@ -12,8 +12,8 @@
 #define MRD_NODE_ID_MAX   129 /* instance id with its NUL */
 #define MRD_TEXT_MAX      256 /* a name or a short message with its NUL */
 #define MRD_LOSSES_MAX    20  /* causes of loss that are counted separately, per node and session */
-#define MRD_TRIGGERS_MAX  1024  /* of a session */
-#define MRD_ARTIFACTS_MAX 65536 /* of a session */
+#define MRD_TRIGGERS_MAX  1024  /* triggers of one session */
+#define MRD_ARTIFACTS_MAX 65536 /* artifacts that one session lists */
 #define MRD_PROFILES_MAX  256   /* device profiles of one node in one session */
 #define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
 /* spools of one agent in one session; an agent that lost its spool begins a new one */
@@ -30,13 +30,13 @@
 typedef struct {
     int64_t agent_rate, total_rate; /* bytes/s; 0 means no limit */
     int64_t max_nodes, max_sessions, max_open_sessions;
-    int64_t node_gaps;    /* 0: no limit */
+    int64_t node_gaps;    /* gaps in the frame numbers of one agent; 0 means no limit */
     int64_t disk_reserve; /* bytes that must stay free */
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead;
     mrd_dur_ns hang_wait;  /* passed on as mrd_hang_options.unlearned */
-    mrd_dur_ns retain;     /* 0: for ever */
-    int64_t retain_bytes;  /* 0: no limit */
-    int64_t session_bytes; /* 0: no limit */
+    mrd_dur_ns retain;     /* age at which sessions are removed; 0 means never */
+    int64_t retain_bytes;  /* size of the store above which old sessions are removed; 0: no limit */
+    int64_t session_bytes; /* size at which a session is stopped; 0 means no limit */
     /* Limits of sessions that jobs request. Texts are borrowed. */
     const char *job_default; /* mode if the job does not choose one, such as "stream" or "off" */
     const char *job_allow;   /* modes that jobs may choose, separated by commas */

@@ -12,7 +12,7 @@ typedef struct mrd_seqset mrd_seqset;
 mrd_seqset *mrd_seqset_new(void);
 void mrd_seqset_free(mrd_seqset *set);
 bool mrd_seqset_has(const mrd_seqset *set, uint64_t seq);
-/* Errors: NOMEM, LIMIT (more than 65536 gaps). */
+/* Adds a number. Errors: NOMEM, LIMIT (more than 65536 gaps). */
 mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
 /* Returns how many of the numbers from 0 to end - 1 are not in the set. */
 uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);

@@ -122,10 +122,10 @@ begin(mrd_core *core, mrd_session *session, const mrd_survey *survey)
 }
 
 /*
- * The step ends when all nodes answered or the time is over. Nodes that did not answer are asked
- * again after a quarter and after half of the time. This is needed because a new node's control
- * connection is made a moment after its data connection and misses the first question. Arming twice
- * has no effect.
+ * Waits until all nodes answered "get ready" or the time is over. Nodes that did not answer are
+ * asked again after a quarter and after half of the time. This is needed because a new node's
+ * control connection is made a moment after its data connection and misses the first question.
+ * Arming twice has no effect.
  */
 static bool
 step_arm(mrd_core *core, mrd_session *session)

@@ -52,7 +52,7 @@ typedef struct {
     mrd_dur_ns slow;
 } mrd_hang_op;
 
-/* One process of a rank. */
+/* One process, which has a rank in a job. */
 typedef struct {
     int64_t pid, start_ticks;
     int64_t rank, world; /* MRD_HANG_NONE if the process does not report them */

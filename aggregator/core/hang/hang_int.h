@@ -16,7 +16,7 @@ typedef struct {
 typedef struct {
     char name[129];
     mrd_local_ns seen;
-    bool gone;     /* its connection ended */
+    bool gone;     /* the connection of the node ended */
     bool left_out; /* its message had no room for some of its processes */
     hang_process *processes;
     size_t n, cap;
@@ -46,7 +46,7 @@ struct mrd_hang {
     mrd_hang_options o;
     hang_node *nodes;
     size_t n_nodes, cap_nodes;
-    mrd_map node_by_key; /* index into nodes */
+    mrd_map node_by_key; /* maps a node's key to its index in `nodes` */
     hang_job **jobs;
     size_t n_jobs, cap_jobs;
     hang_member *members; /* scratch memory of the rule */

@@ -725,7 +725,7 @@ mrd_hang_judge(mrd_hang *hang, hang_job *job, mrd_local_ns now, mrd_hang_verdict
     if (!stands(&l))
         return true;
     if (unsure)
-        return false; /* a node's report is outdated */
+        return false; /* a node's report is outdated, so nothing can be decided yet */
     if (judge_dead(&l) || judge_unseen(&l) || judge_stopped(&l))
         return true;
     if ((why = incomplete(&l, text)) != NULL || (why = incomparable(&l, text)) != NULL) {

@@ -80,7 +80,7 @@ mrd_session_convert(mrd_core *core, mrd_session *session)
         return;
     if (!conversions->planned) {
         if (plan(core, session) != MRD_OK)
-            return; /* the next tick tries again */
+            return; /* out of memory; the next tick tries again */
         conversions->planned = true;
         if (conversions->n > 0)
             mrd_session_touch(session);

@@ -21,24 +21,24 @@ typedef enum {
     MRD_DO_JOB_REPLY, /* answer a job message: err, text, retry_ms, at most one directive */
     MRD_DO_DROP,      /* no answer, so that the node's transport repeats the request */
     /* Work that ends in an input. */
-    /* ticket, session, part, node, frame: append to the journal, durably. It ends in
+    /* append a frame to a journal and make it durable: ticket, session, part, node, frame. Ends in
      * mrd_core_stored */
     MRD_DO_APPEND,
-    /* survey, type, trigger: ask all nodes about the session. Each answer is an
+    /* ask all nodes about a session: survey, type, trigger. Each answer is passed to
      * mrd_core_answered */
     MRD_DO_ASK,
-    MRD_DO_ASK_END,    /* survey: no more answers are expected */
-    MRD_DO_SAVE,       /* session, version: write its manifest. It ends in mrd_core_saved */
-    MRD_DO_SAVE_NODES, /* write the registry of nodes; ends in mrd_core_nodes_saved */
-    MRD_DO_CLOSE,      /* session: close its journals. It ends in mrd_core_closed */
-    MRD_DO_MERGE,      /* session: merge it. It ends in mrd_core_merged */
-    MRD_DO_CANCEL,     /* session: cancel its merge or its conversions */
-    /* session, value: run conversion number `value`. It ends in mrd_core_conversion_ended */
+    MRD_DO_ASK_END,    /* end a survey, because no more answers are expected: survey */
+    MRD_DO_SAVE,       /* write the manifest of `session` (version). Ends in mrd_core_saved */
+    MRD_DO_SAVE_NODES, /* write the registry of nodes. Ends in mrd_core_nodes_saved */
+    MRD_DO_CLOSE,      /* close the journals of `session`. Ends in mrd_core_closed */
+    MRD_DO_MERGE,      /* merge `session`. Ends in mrd_core_merged */
+    MRD_DO_CANCEL,     /* cancel the merge or the conversions of `session` */
+    /* run conversion number `value` of `session`. Ends in mrd_core_conversion_ended */
     MRD_DO_CONVERT,
-    MRD_DO_MEASURE, /* session: measure its directory. It ends in mrd_core_measured */
-    /* session: copy its directory to shared storage. It ends in mrd_core_exported */
+    MRD_DO_MEASURE, /* measure the directory of `session`. Ends in mrd_core_measured */
+    /* copy the directory of `session` to shared storage. Ends in mrd_core_exported */
     MRD_DO_EXPORT,
-    MRD_DO_REMOVE, /* session: remove its directory. It ends in mrd_core_removed */
+    MRD_DO_REMOVE, /* remove the directory of `session`. Ends in mrd_core_removed */
     /* Work without a result for the core. */
     MRD_DO_ANSWER, /* answer the command of this ticket: err, text, value */
     MRD_DO_FORGET, /* forget a removed node; its key is in `value` */

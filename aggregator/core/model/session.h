@@ -47,7 +47,7 @@ typedef struct {
     char reason[MRD_TEXT_MAX];
     unsigned acknowledged; /* number of nodes that confirmed the trigger */
     uint64_t version;      /* version of the manifest that contains it */
-    bool sent;             /* nodes may receive it */
+    bool sent;             /* true if nodes may receive the trigger */
 } mrd_trigger;
 
 typedef struct {
@@ -56,7 +56,7 @@ typedef struct {
     char name[MRD_TEXT_MAX], kind[32], instance_id[MRD_NODE_ID_MAX];
     int64_t process_id, nc_idx;
     bool complete;
-    bool logged; /* on disk, in the manifest or in artifacts.log */
+    bool logged; /* its entry is on disk, in the manifest or in artifacts.log */
 } mrd_listed_artifact;
 
 /* Checks of the clocks of a completely merged session, by held-out probes and collectives. */
@@ -111,7 +111,7 @@ typedef struct {
 
 /* Which changes of the session are on disk. */
 typedef struct {
-    uint64_t version; /* counts changes */
+    uint64_t version; /* number of changes so far */
     uint64_t writing; /* the version that is being written. 0 means none */
     uint64_t tried;   /* the last version that was written or failed */
     uint64_t durable; /* the last version on disk */
@@ -139,7 +139,7 @@ typedef struct {
 
 /* Changes of the session while it recorded. Nodes receive them until they confirm the revision. */
 typedef struct {
-    unsigned revision;  /* counts changes */
+    unsigned revision;  /* number of the last change */
     unsigned sent;      /* the last revision that was sent to nodes */
     mrd_local_ns again; /* when nodes that did not confirm the revision are asked again */
     uint64_t version;   /* version of the manifest that contains it */
@@ -176,7 +176,7 @@ typedef struct mrd_session {
     uint64_t survey; /* id of the survey that the session waits for; 0 means none */
     mrd_part **parts;
     size_t n_parts;
-    mrd_map part_by_id; /* index into parts */
+    mrd_map part_by_id; /* maps a node's id to its index in `parts` */
     mrd_trigger *triggers;
     size_t n_triggers;
     mrd_sess_ns report_at; /* when the triggers reported by nodes become one trigger; 0: none */
@@ -203,8 +203,8 @@ bool mrd_session_is_of_one_job(const mrd_session *session);
 const char *mrd_job_witness_text(Mrd__JobWitness witness); /* such as "hook"; static */
 /* Returns WITNESS_PROCESS, the weakest source, for an unknown text. */
 Mrd__JobWitness mrd_job_witness_of(const char *text);
-const char *mrd_export_state_text(mrd_export_state state); /* "done", static */
-const char *mrd_merge_state_text(mrd_merge_state state);   /* "done", static */
+const char *mrd_export_state_text(mrd_export_state state); /* such as "done"; static */
+const char *mrd_merge_state_text(mrd_merge_state state);   /* such as "done"; static */
 void mrd_session_free(mrd_session *session);
 /* Returns an immutable copy for readers and for the manifest. NULL if out of memory. */
 mrd_session *mrd_session_copy(const mrd_session *session);
@@ -231,7 +231,7 @@ bool mrd_session_is_paused(const mrd_session *session);
 size_t mrd_session_pauses(const mrd_session *session, const mrd_part *part,
                           mrd_gap ret[MRD_PAUSES_MAX]);
 bool mrd_session_is_merging(const mrd_session *session); /* a merge waits or runs */
-/* Returns the node's part, NULL if it has none. */
+/* Returns the part of the node in the session, NULL if it has none. */
 mrd_part *mrd_session_part(const mrd_session *session, const char *instance_id);
 /* Checks that all `nodes` took part. Errors: NOTFOUND; the message names the first that did not. */
 mrd_err mrd_session_has_nodes(const mrd_session *session, const mrd_strlist *nodes, mrd_why *why);

@@ -32,7 +32,7 @@ typedef struct {
 
 /* A survey: a question to all nodes. */
 typedef struct {
-    uint64_t id; /* 0: free */
+    uint64_t id; /* 0 if the entry is free */
     uint64_t session, trigger;
     Mrd__ControlType type;
     unsigned revision;        /* number of the change that the survey sends */
@@ -43,7 +43,7 @@ typedef struct {
 
 /* A command that is answered when a session's manifest has this version. */
 typedef struct {
-    uint64_t ticket; /* 0: free */
+    uint64_t ticket; /* 0 if the entry is free */
     uint64_t session, version, value;
     mrd_err err; /* error in another session that the same command concerns */
     char text[MRD_TEXT_MAX];

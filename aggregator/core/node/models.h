@@ -19,8 +19,8 @@
 #include "proto/wire.h"
 
 typedef struct {
-    unsigned refs;    /* atomic */
-    mrd_json *models; /* an array */
+    unsigned refs;    /* reference count, accessed atomically */
+    mrd_json *models; /* JSON array of models */
     uint64_t left_out;
 } mrd_node_models;
 
@@ -30,8 +30,8 @@ mrd_node_models *mrd_node_models_new(const Mrd__ModelList *from, mrd_local_ns lo
                                      mrd_wall_ns wall);
 /* Reads the list that mrd_node_models_put wrote. Returns NULL if there is none. */
 mrd_node_models *mrd_node_models_load(const mrd_json *json);
-mrd_node_models *mrd_node_models_ref(mrd_node_models *list); /* NULL is fine */
-void mrd_node_models_unref(mrd_node_models *list);           /* NULL is fine */
+mrd_node_models *mrd_node_models_ref(mrd_node_models *list); /* returns NULL for NULL */
+void mrd_node_models_unref(mrd_node_models *list);           /* does nothing for NULL */
 /* Puts "models" and "models_left_out" into *json. Puts nothing for NULL. */
 void mrd_node_models_put(const mrd_node_models *list, mrd_json *json);
 /* Adds the models of a node to a list over all nodes. In that list each model is one object, and

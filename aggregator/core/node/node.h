@@ -66,8 +66,8 @@ typedef struct {
     mrd_bucket bucket;
     uint64_t slowed; /* frames that a limit delayed */
     mrd_limit_kind limited_by;
-    mrd_local_ns limited_at;   /* aggregator's clock */
-    mrd_strlist labels;        /* "key=value" */
+    mrd_local_ns limited_at;   /* when, by the aggregator's clock */
+    mrd_strlist labels;        /* texts of the form "key=value" */
     char reason[MRD_TEXT_MAX]; /* the trigger that its last heartbeat reported. "" means none */
     /* time of that trigger, which distinguishes it from an earlier one of the same text */
     char reason_at[24];
@@ -89,7 +89,7 @@ typedef struct {
 typedef struct {
     mrd_node **v;
     size_t n;
-    mrd_map by_id, by_conn; /* index into v */
+    mrd_map by_id, by_conn; /* map an instance id, or a connection, to an index in v */
 } mrd_nodes;
 
 void mrd_nodes_fini(mrd_nodes *nodes);

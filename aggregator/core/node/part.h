@@ -14,7 +14,7 @@ typedef enum {
     MRD_PART_RECORDING,
     MRD_PART_STOPPING,
     MRD_PART_FLUSHED,
-    MRD_PART_REFUSED, /* `message` says why */
+    MRD_PART_REFUSED, /* the node refused or did not answer; `message` has the reason */
     MRD_PART_LOST,    /* disconnected and did not return before it had sent all its events */
     /* selected and expected, but not connected when the session began; `message` says why */
     MRD_PART_MISSING,
@@ -52,7 +52,7 @@ typedef struct {
 typedef struct {
     /* events that were stored, but are missing in the journal or cannot be decoded */
     uint64_t events;
-    uint64_t frames; /* the same in frames: batches and clock data */
+    uint64_t frames; /* frames (batches and clock data) that are missing or unusable */
     /* batches with processes that name another node; they are used as data of this node */
     uint64_t foreign;
 } mrd_damage;
@@ -88,12 +88,12 @@ typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64];
     char release[32], commit[64]; /* versions of the latest agent; empty if unknown */
     uint64_t number;              /* number of its journal; never reused while the core exists */
-    bool job_ended;               /* in a job's session: the job ended on this node */
+    bool job_ended;               /* the session's job ended on this node */
     bool in_journal;              /* a frame of it was stored since the core started */
     mrd_part_state state;
     mrd_err err;
     char message[MRD_TEXT_MAX];
-    mrd_local_ns started, stopped, complete; /* by the node's clock. 0 means not yet */
+    mrd_local_ns started, stopped, complete; /* times by the node's clock; 0 means not yet */
     mrd_dur_ns start_bound;                  /* clock bound of `started`; -1 if unknown */
     mrd_wall_ns lost;                        /* when the node was last seen. 0 means not lost */
     mrd_local_ns local;                      /* one reading of both clocks of the node */
@@ -102,7 +102,7 @@ typedef struct {
     mrd_local_ns first, last;        /* RAW times of the stored batches; first > last means none */
     uint64_t since; /* Counters.since of the agent run that `last_run` belongs to */
     mrd_tally tally;
-    mrd_held held;     /* of a flight recorder, as the last heartbeat reported */
+    mrd_held held;     /* contents of the flight recorder at the last heartbeat */
     mrd_unread unread; /* highest values that were reported while the session recorded */
     mrd_damage damage;
     uint64_t refused_files;          /* files that were announced and will never be stored */
