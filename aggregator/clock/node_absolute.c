@@ -16,7 +16,8 @@ typedef struct {
     size_t n;
 } pairs;
 
-/* Returns the readings of one incarnation of the aggregator, sorted. NULL if out of memory. */
+/* Returns the readings by one incarnation of the aggregator, sorted by time. NULL if out of
+ * memory. */
 static mrd_abs *
 server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, size_t *ret_n)
 {

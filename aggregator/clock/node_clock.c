@@ -44,7 +44,7 @@ add_look(mrd_boot_clock *clock, int64_t raw, mrd_dur_ns asleep)
     return MRD_OK;
 }
 
-/* Returns the first probe that was sent between two times, INT64_MAX if there is none. */
+/* Returns when the first probe between two times was sent, INT64_MAX if there is none. */
 static int64_t
 first_sent(const mrd_boot_clock *clock, size_t first_probe, int64_t from, int64_t to)
 {

@@ -5,10 +5,10 @@
  *
  * CLOCK_MONOTONIC_RAW restarts with every boot. So a node that rebooted inside a session has
  * several clocks, each with a table, segments and bounds of its own. A restart of the agent within
- * a boot changes nothing, because the clock continues. A restarted or moved aggregator is another
- * incarnation with a timeline of its own. It begins a segment, with session times that belong to
- * that incarnation until aggregator/clock/timeline.h links the incarnations. Tables are stored as
- * solved, with each segment on the timeline of its incarnation.
+ * a boot changes nothing, because the clock continues. An aggregator that moved, or whose machine
+ * rebooted, is another incarnation with a timeline of its own. It begins a segment, with session
+ * times that belong to that incarnation until aggregator/clock/timeline.h links the incarnations.
+ * Tables are stored as solved, with each segment on the timeline of its incarnation.
  *
  * A session stores its tables as <session>/clocks/<instance_id>.align (docs/reference/timesync.md
  * section 8), and tables of further boots as <instance_id>@<boot key>.align. The merge writes them.
@@ -27,17 +27,17 @@
 #include "timesync/epoch.h"
 #include "timesync/probe.h"
 
-#define MRD_CLOCKS_DIR "clocks" /* below a session's directory */
+#define MRD_CLOCKS_DIR "clocks" /* directory of clock tables, below a session's directory */
 
-/* Probes that one incarnation of the aggregator answered. */
+/* The probes that one incarnation of the aggregator answered. */
 typedef struct {
     char id[64];              /* id of this incarnation's timeline */
     size_t first;             /* index of its first probe in the clock's list of probes */
-    mrd_local_ns from, to;    /* local ns of the first and the last probe */
+    mrd_local_ns from, to;    /* the node's clock at the first and the last probe */
     mrd_sess_ns began, ended; /* the same two times as session time of this incarnation */
 } mrd_clock_incarnation;
 
-/* Readings that an incarnation of the aggregator made of its own clocks. */
+/* A reading that an incarnation of the aggregator made of its own clocks. */
 typedef struct {
     char id[64];
     /* session time = CLOCK_MONOTONIC_RAW of the aggregator + this offset */
@@ -45,11 +45,13 @@ typedef struct {
     mrd_host_reading r;
 } mrd_server_reading;
 
-/* Comparison of a clock with readings of absolute time at both ends. */
+/* Comparison of a node's clock with pairs of readings of absolute time, one by the node and one by
+ * the aggregator. */
 typedef struct {
-    size_t pairs;         /* pairs of readings that could be compared */
-    size_t contradicting; /* pairs that contradict the packets; then no pair is used. Must be 0 */
-    mrd_dur_ns worst;     /* largest contradiction in ns */
+    size_t pairs; /* pairs of readings that could be compared */
+    /* pairs that contradict the probes; must be 0, otherwise no pair is used */
+    size_t contradicting;
+    mrd_dur_ns worst; /* largest contradiction in ns */
 } mrd_absolute_use;
 
 /* A reading of how long the machine had been suspended in total since its boot. It was read at most
@@ -117,8 +119,8 @@ size_t mrd_boot_clock_disagreements(const mrd_boot_clock *clock, size_t *ret_pai
 char *mrd_node_clock_path(const char *session_dir, const char *instance_id,
                           const mrd_node_clock *clock, size_t i);
 
-/* Returns the largest difference of estimate and bound over all bins. -1 if there is no bin, or a
- * bin has no bound. */
+/* Returns the largest bound of the estimate over all bins (time intervals) of the table. -1 if
+ * there is no bin, or a bin has no bound. */
 mrd_dur_ns mrd_align_widest(const mrd_align *align);
 /* Like mrd_align_widest, for the bins of one segment. */
 mrd_dur_ns mrd_align_segment_widest(const mrd_align *align, size_t segment);

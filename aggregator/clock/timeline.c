@@ -47,7 +47,7 @@ for_incarnations(const nodes *all, each_incarnation *see, void *self)
 }
 
 typedef struct {
-    mrd_timeline incarnations; /* in the order in which they were found */
+    mrd_timeline incarnations; /* all incarnations, in the order in which they were found */
     mrd_sess_ns began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
     /* before[i][k] is true if a node's clock observed i immediately before k. */
     bool before[MRD_INCARNATIONS_MAX][MRD_INCARNATIONS_MAX];
@@ -101,8 +101,8 @@ next_incarnation(const census *all, const bool *taken)
 
 /* ---- Links by nodes ---- */
 
-/* Returns the incarnation of a segment. The time before the first probe belongs to the first one.
- * Returns n_incarnations if the table is not from probes. */
+/* Returns the index of the incarnation to which a segment belongs. The time before the first probe
+ * belongs to the first incarnation. Returns n_incarnations if the table is not from probes. */
 static size_t
 segment_incarnation(const mrd_boot_clock *clock, const mrd_align_segment *seg)
 {
@@ -191,8 +191,9 @@ reading_order(const void *a, const void *b)
                : mrd_local_after(reading->r.raw, server_reading->r.raw);
 }
 
-/* Gets the readings of one incarnation that state a bound, sorted by time; at most UTC_READINGS at
- * its end or start. Returns a negative number if out of memory. */
+/* Gets the readings by one incarnation that state a bound, sorted by time. Gets at most
+ * UTC_READINGS, from the end of the incarnation or from its start. Returns a negative number if out
+ * of memory. */
 static int
 utc_readings(const nodes *all, const char *id, bool end,
              const mrd_server_reading *ret[UTC_READINGS])

@@ -32,7 +32,7 @@ typedef enum { MRD_LINKED_FIRST, MRD_LINKED_NODES, MRD_LINKED_UTC, MRD_LINKED_NO
 
 typedef struct {
     char id[64];         /* id of its timeline, as probes name it */
-    mrd_linked_by by;    /* how it is linked to the previous incarnation */
+    mrd_linked_by by;    /* how this incarnation is linked to the previous one */
     mrd_dur_ns shift_ns; /* this shift is added to the incarnation's session times */
     /* The link by nodes or UTC; at_ns is on the session's timeline. For MRD_LINKED_NONE only `gap`
      * and `odd` are set. */
@@ -58,7 +58,8 @@ mrd_dur_ns mrd_incarnation_bound(const mrd_incarnation *incarnation);
 size_t mrd_timeline_violations(const mrd_timeline *timeline);
 /* Appends a message about the link of incarnation i > 0, without a line end. */
 void mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to);
-mrd_json *mrd_timeline_json(const mrd_timeline *timeline); /* an array; NULL if out of memory */
+/* returns an array; NULL if out of memory */
+mrd_json *mrd_timeline_json(const mrd_timeline *timeline);
 void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array); /* NULL leaves n = 0 */
 /* Saves or loads the timeline next to the clock tables of a session. Load sets n = 0 if there is no
  * file. */

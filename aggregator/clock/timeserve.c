@@ -19,12 +19,13 @@ typedef struct {
     uint8_t key[MRD_PROBE_KEY_LEN];
 } agent_entry;
 
-/* An answer with a pending transmit stamp, and the data that the stamp needs. */
+/* An answer that was sent and waits for the kernel's transmit stamp, with the data that is needed
+ * then. */
 typedef struct {
     bool used;
     uint32_t number;
     mrd_wall_ns r2_wall;   /* wall-clock stamp of the arrival; 0 if `served` has r2 already */
-    mrd_local_ns sent_raw; /* read immediately before sending */
+    mrd_local_ns sent_raw; /* CLOCK_MONOTONIC_RAW immediately before sending */
     mrd_xread before;
     mrd_probe_served served;
     uint8_t key[MRD_PROBE_KEY_LEN]; /* key of the agent at its request */

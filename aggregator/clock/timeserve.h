@@ -26,7 +26,7 @@
 typedef struct {
     const char *host; /* NULL listens on any address */
     uint16_t port;    /* 0 lets the system choose a port */
-    uint64_t session; /* id that requests must contain; 0 accepts any */
+    uint64_t session; /* session id that requests must contain; 0 accepts any */
     mrd_dur_ns session_minus_raw;
     bool user_stamps; /* for tests: as if the kernel gave no stamps */
     bool unfiltered;  /* for tests: as if the kernel could not drop warm-up packets */
@@ -47,7 +47,7 @@ typedef struct {
 
 typedef struct mrd_timeserve mrd_timeserve;
 
-/* Binds and starts the thread. Errors: errors of mrd_udp_open, NOMEM, IO. */
+/* Binds the UDP socket and starts the thread. Errors: errors of mrd_udp_open, NOMEM, IO. */
 mrd_err mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server,
                            mrd_why *why);
 /* waits for the thread to end; does nothing for NULL */
@@ -66,7 +66,8 @@ void mrd_timeserve_forget(mrd_timeserve *server, uint64_t agent);
  */
 mrd_err mrd_timeserve_join(mrd_timeserve *server, const mrd_probe_sent *sent, mrd_probe *ret_probe);
 mrd_timeserve_counts mrd_timeserve_counters(mrd_timeserve *server);
-/* Gets the counts of one agent's joiner. Returns false if the agent is unknown. */
+/* Gets how many probes of one agent were joined or failed. Returns false if the agent is
+ * unknown. */
 bool mrd_timeserve_joined(mrd_timeserve *server, uint64_t agent, mrd_join_counts *ret_counts);
 
 #endif

@@ -49,9 +49,9 @@ typedef struct {
     mrd_bytes data;
 } mrd_journal_chunk;
 
-/* Appends several frames by few large writes, which cost the system a third of single writes.
- * Returns how many of them, from the first on, are in the journal. If that is less than n, `why`
- * has the error of the next one, and the file is as after a failed append. */
+/* Appends several frames with a few large writes, which take a third of the CPU time of single
+ * writes. Returns how many of them, from the first on, are in the journal. If that is less than n,
+ * `why` has the error of the next one, and the file is as after a failed append. */
 size_t mrd_journal_append_many(mrd_journal *journal, const mrd_journal_chunk *chunks, size_t n,
                                mrd_why *why);
 /* Makes all appended frames durable (fdatasync), including names and directories. Errors: IO, FULL.
@@ -88,7 +88,7 @@ mrd_err mrd_journal_close(mrd_journal *journal, mrd_why *why);
  */
 typedef struct mrd_journal_syncer mrd_journal_syncer;
 
-/* Returns true if syncfs on the file system of this descriptor reports every error. */
+/* Returns true if syncfs reports every error on the file system of this descriptor. */
 bool mrd_journal_syncfs_tells(int fd);
 mrd_err mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_why *why);
 void mrd_journal_syncer_close(mrd_journal_syncer *syncer); /* does nothing for NULL */

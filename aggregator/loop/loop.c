@@ -376,7 +376,7 @@ turn(mrd_loop *loop)
         tick(loop, mrd_local_now());
 }
 
-/* Takes the remaining results of other threads until they have ended. */
+/* Runs the remaining items of the inbox until the other threads have ended. */
 static void
 drain(mrd_loop *loop)
 {

@@ -74,7 +74,7 @@ struct mrd_loop {
     mrd_surveys *surveys;
 };
 
-/* loop.c */
+/* functions in loop.c */
 mrd_core_time mrd_loop_now(void);
 /* Posts an item from any thread. Returns false if the inbox is closed; the item then stays with the
  * caller. */
@@ -84,7 +84,7 @@ void mrd_loop_answer(mrd_loop *loop, uint64_t ticket, mrd_err err, const char *t
 
 void mrd_loop_forget_views(mrd_loop *loop);
 
-/* loop_requests.c */
+/* functions in loop_requests.c */
 void mrd_loop_request(mrd_loop *loop, mrd_server_request *request);
 /* Gets the request of a ticket, which the caller must answer. Returns false if it was answered
  * already. */
@@ -94,16 +94,17 @@ void mrd_loop_reply(mrd_loop *loop, uint64_t ticket, uint8_t type, const void *m
 
 /* loop_effects.c: carries out all effects of the last input. */
 void mrd_loop_carry(mrd_loop *loop);
-/* Encodes clock data for storage into loop->repacked. */
+/* Joins the probes in clock data and encodes it for storage into loop->repacked. */
 mrd_err mrd_loop_clock_data(mrd_loop *loop, mrd_node *node, mrd_frame *frame, mrd_bytes data,
                             mrd_why *why);
 
 /* Writes the log lines of an input of the core that has no other effects. */
 void mrd_loop_carry_logs(mrd_core *core);
 
-/* loop_results.c */
+/* functions in loop_results.c */
 mrd_err mrd_loop_open_services(mrd_loop *loop, mrd_why *why);
-/* Takes ownership of the view; NULL means out of memory. */
+/* Queues a write of a session's manifest. Takes ownership of the view, which may be NULL if out of
+ * memory. */
 void mrd_loop_save(mrd_loop *loop, mrd_session_view *view, uint64_t session, uint64_t version);
 /* takes ownership of the text */
 void mrd_loop_save_nodes(mrd_loop *loop, mrd_buf *text, bool durable);

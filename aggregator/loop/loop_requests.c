@@ -1,4 +1,4 @@
-/* Frames of agents: assigns tickets and calls the matching input of the core. */
+/* Handles the frames of agents: assigns tickets and calls the matching input of the core. */
 #include "aggregator/loop/loop_int.h"
 
 #include "aggregator/core/common/text.h"

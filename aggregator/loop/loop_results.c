@@ -1,4 +1,4 @@
-/* Results of other threads for the loop: each is an item of the inbox. */
+/* Passes the results of other threads to the loop's thread. Each result is an item of the inbox. */
 #include "aggregator/loop/loop_int.h"
 
 #include <stdio.h>

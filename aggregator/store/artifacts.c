@@ -15,7 +15,8 @@
 
 /* An upload that received no bytes for this long may be replaced by another node's. */
 #define UPLOAD_IDLE (5 * MRD_SEC)
-#define UPLOAD_TURN (60 * MRD_SEC) /* time limit of a node's upload, plus a second for each MiB */
+/* a node's upload may take this long, plus a second for each MiB */
+#define UPLOAD_TURN (60 * MRD_SEC)
 /* maximum of queued messages; agents have 256 requests in flight together */
 #define RECEIVING_MAX 512
 /* maximum of requests that wait for a hash; agents have to repeat further ones */
@@ -117,7 +118,8 @@ make_folder(const mrd_artifacts *artifacts)
     free(dir);
 }
 
-/* Returns how many bytes exist, and finds an upload slot for the rest. */
+/* Handles an announcement. Stores in *request how many bytes of the file exist, and reserves an
+ * upload for the rest. */
 mrd_err
 mrd_artifact_begin(mrd_artifacts *artifacts, uint64_t agent, const Mrd__ArtifactAnnounce *announce,
                    Mrd__ArtifactRequest *request, char text[MRD_TEXT_MAX])
@@ -357,7 +359,8 @@ mrd_artifacts_close(mrd_artifacts *artifacts)
     if (artifacts == NULL)
         return;
     __atomic_store_n(&artifacts->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(artifacts->prover); /* passes its last results to the receiving thread */
+    /* closed first, because it passes its last results to the receiver's thread */
+    mrd_pool_close(artifacts->prover);
     mrd_pool_close(artifacts->receiver);
     for (size_t i = 0; i < MRD_UPLOADS_MAX && artifacts->uploads != NULL; i++)
         mrd_upload_forget(&artifacts->uploads[i]);

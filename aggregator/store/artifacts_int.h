@@ -10,8 +10,8 @@
 
 #define MRD_UPLOADS_MAX 1024
 
-/* A file that is being received. The least recently used uploads are dropped; the agent announces
- * such a file again. */
+/* A file that is being received. If there are too many uploads, the least recently used one is
+ * dropped, and its agent announces the file again. */
 typedef struct {
     char sha256[65];
     uint64_t size, have;
@@ -20,7 +20,7 @@ typedef struct {
     mrd_local_ns used;
     uint64_t owner;     /* agent key of the only node that may send its chunks */
     mrd_local_ns began; /* when `owner` became the owner; 0 means no owner */
-    bool busy;          /* all bytes are received and are being verified */
+    bool busy;          /* all bytes were received, and the file is being verified */
 } mrd_upload;
 
 struct mrd_artifacts {

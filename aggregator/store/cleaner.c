@@ -114,8 +114,8 @@ remove_in_place(const mrd_cleaner *cleaner, const order *o, const char *dir)
     mrd_remove_tree(dir);
 }
 
-/* Makes the removal durable before the session's artifacts are removed, in case the power fails in
- * between. */
+/* Makes the removal of a session durable before its artifacts are removed, in case the power fails
+ * in between. */
 static void
 sync_sessions(const mrd_cleaner *cleaner)
 {

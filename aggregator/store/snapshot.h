@@ -14,7 +14,7 @@
 /* ---- One session ---- */
 
 typedef struct {
-    unsigned refs; /* atomic */
+    unsigned refs; /* reference count, accessed atomically */
     const mrd_session *s;
     mrd_manifest_context x;
     char store_message[MRD_WHY_MAX];
@@ -58,7 +58,7 @@ typedef struct {
 } mrd_hang_line;
 
 typedef struct {
-    unsigned refs; /* atomic */
+    unsigned refs; /* reference count, accessed atomically */
     mrd_local_ns made;
     mrd_wall_ns made_wall;
     mrd_core_limits limits;

@@ -500,7 +500,7 @@ remove_parts(const mrd_session_store *st, const char *session, const char *below
     free(path);
 }
 
-/* Syncs the names that lead to the recovered data. */
+/* Syncs the directories that contain the recovered files of a session. */
 static mrd_err
 sync_names(const recovery *r, const mrd_session *session, mrd_why *why)
 {

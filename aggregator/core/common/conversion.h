@@ -12,7 +12,8 @@
 #include "aggregator/core/common/limits.h"
 #include "base/err.h"
 
-#define MRD_CONVERSIONS_MAX 4096 /* processes with device profiles in one session */
+/* maximum of processes per session whose device profiles are converted */
+#define MRD_CONVERSIONS_MAX 4096
 /* A conversion fails after this many attempts during which the aggregator ended. */
 #define MRD_CONVERSION_RUNS 3
 
@@ -38,7 +39,7 @@ typedef struct {
     uint64_t files, bytes;
     mrd_dur_ns took;
     uint64_t memory;           /* highest memory use of the viewer, in bytes */
-    char message[MRD_WHY_MAX]; /* why it failed; if DONE, the parts that the result lacks */
+    char message[MRD_WHY_MAX]; /* why the conversion failed; if DONE, what the result lacks */
 } mrd_conversion;
 
 /* The conversions of all processes of one session that have device profiles. */
@@ -46,7 +47,7 @@ typedef struct {
     bool planned; /* the list of conversions was made */
     mrd_conversion *v;
     size_t n;
-    size_t left_out; /* processes beyond MRD_CONVERSIONS_MAX */
+    size_t left_out; /* number of processes beyond this limit, which are not converted */
 } mrd_session_conversions;
 
 /* Returns true if a conversion is waiting or running. */

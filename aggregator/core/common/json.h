@@ -17,7 +17,7 @@ uint32_t mrd_json_get_u32(const mrd_json *json, const char *key);
 /* Puts an id under `key` as 16 hexadecimal digits. */
 void mrd_json_put_hex(mrd_json *json, const char *key, uint64_t v);
 uint64_t mrd_json_get_hex(const mrd_json *json, const char *key);
-/* Returns the parts of an mrd_jobid text (base/jobid.h) as an object. */
+/* Returns the members of an mrd_jobid text (base/jobid.h) as a JSON object. */
 mrd_json *mrd_jobid_json(const char *jobid);
 
 #endif

@@ -18,7 +18,8 @@
 #define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
 /* spools of one agent in one session; an agent that lost its spool begins a new one */
 #define MRD_EPOCHS_MAX 64
-/* agents of one instance id with separate counts, per session */
+/* Agents that succeed each other under one instance id in a session, and whose counts are kept
+ * separately. */
 #define MRD_RUNS_MAX       16
 #define MRD_PENDING_MAX    256  /* frames that wait for a disk sync */
 #define MRD_SURVEYS_MAX    256  /* concurrent surveys, which are questions to all nodes */
@@ -71,8 +72,8 @@ typedef enum {
 /* Returns the name of the option that sets the limit, such as "agent-rate". */
 const char *mrd_limit_text(mrd_limit_kind kind);
 
-/* Token bucket of one second. May become negative, so that one frame larger than the bucket can
- * pass. */
+/* Token bucket that holds the tokens of one second. It may become negative, so that a frame larger
+ * than the bucket can pass. */
 typedef struct {
     int64_t bytes;
     mrd_local_ns at;

@@ -18,7 +18,7 @@ mrd_err mrd_seqset_add(mrd_seqset *set, uint64_t seq);
 uint64_t mrd_seqset_missing(const mrd_seqset *set, uint64_t end);
 /* Returns true if the set has the maximum number of gaps and this number would add another one. */
 bool mrd_seqset_is_full(const mrd_seqset *set, uint64_t seq);
-/* Returns the number of gaps, which determines the memory. */
+/* Returns the number of gaps, to which the used memory is proportional. */
 size_t mrd_seqset_gaps(const mrd_seqset *set);
 /* Returns true if this number would add a gap. */
 bool mrd_seqset_adds_gap(const mrd_seqset *set, uint64_t seq);

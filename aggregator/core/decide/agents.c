@@ -29,9 +29,9 @@ mrd_core_hello_check(const mrd_msg *msg, mrd_why *why)
     return MRD_OK;
 }
 
-/* Makes room in the table for a new node on this connection. Returns false if the table is full and
- * all its nodes stay. The node that the connection was before is disconnected first, so that its
- * entry makes room. */
+/* Makes room in the table of nodes for a new node on this connection. Returns false if the table is
+ * full and no node can be removed. An earlier node of the same connection is disconnected first, so
+ * that its entry may be removed. */
 static bool
 make_room(mrd_core *core, uint32_t conn)
 {
@@ -305,8 +305,8 @@ check_causality(mrd_core *core, mrd_node *node, mrd_local_ns local, mrd_local_ns
     core->stats.clock_frame_violations += violated;
 }
 
-/* A repeated heartbeat that arrives after a newer one is stale. Its counts would look like the
- * counts of a restarted agent, and its sessions would look forgotten. */
+/* Returns true if the heartbeat is a repetition that arrives after a newer one. Its counts would
+ * look like the counts of a restarted agent, and its sessions would look forgotten. */
 static bool
 is_late(mrd_node *node, const Mrd__Heartbeat *hb)
 {

@@ -106,8 +106,7 @@ mrd_core_change(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t id,
     mrd_select_fini(&session_change->select);
 }
 
-/* Returns true if the node is connected, records, and has not reported the result of the last
- * change. */
+/* Returns true if a connected node records and has not reported the result of the last change. */
 static bool
 is_awaited(const mrd_core *core, const mrd_session *session)
 {

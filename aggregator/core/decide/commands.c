@@ -1,4 +1,5 @@
-/* Commands over HTTP: start, stop, merge, delete, forget. Triggers are in triggers.c. */
+/* Handles commands over HTTP: start, stop, merge, delete, forget. The trigger command is in
+ * triggers.c. */
 #include "aggregator/core/decide/jobs.h"
 
 #include "aggregator/core/manifest/conversions.h"

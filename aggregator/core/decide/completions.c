@@ -99,7 +99,8 @@ mrd_core_saved(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t ver
     s->save.durable = failed == NULL ? version : s->save.durable;
     s->save.next.ns = now.local.ns + (SAVE_SHARE * took > SAVE_EVERY ? SAVE_SHARE * took : 0);
     core->save_dur = took;
-    if (failed != NULL && !core->manifest_failed) /* logged once; retried every second */
+    /* logged at the first failure only, because the write is retried every second */
+    if (failed != NULL && !core->manifest_failed)
         mrd_effects_log(&core->out, MRD_LOG_ERROR, "AGG-MANIFEST",
                         "A session's manifest was not written: session=%s reason=%s", s->text,
                         failed->text);

@@ -27,15 +27,16 @@ directive_for(const mrd_core *core, const mrd_session *session, const mrd_node *
     const mrd_part *part = mrd_session_part(session, node->instance_id);
     Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
 
-    /* A node that was away, or did not answer the survey in time, joins late. Its control
-     * connection may come back later than its data connection, for example. */
+    /* A node that was disconnected, or did not answer the survey in time, joins late. For example,
+     * its control connection may come back later than its data connection. A node that refused does
+     * not join. */
     if (part != NULL && part->state == MRD_PART_REFUSED && part->err != MRD_TIMEOUT)
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (part != NULL && part->job_ended && session->step == MRD_STEP_RECORD)
         return MRD__CONTROL_TYPE__CONTROL_NONE; /* the node may have removed the session already */
     if (session->step == MRD_STEP_RECORD &&
         mrd_select_matches(&session->select, node->instance_id) &&
-        /* the start message must contain pauses that are on disk */
+        /* wait until pauses are on disk, because the start message contains them */
         session->changes.version <= session->save.durable &&
         (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_GO;

@@ -202,7 +202,8 @@ may_try(const mrd_core *core, const mrd_frame *frame)
     return core->disk_try && frame->type == MRD_FRAME_BATCH;
 }
 
-/* Returns false if the frame was answered because it cannot be accepted now. */
+/* Checks the limits and the disk for a frame. Returns false if the frame cannot be accepted now; it
+ * is then answered already. */
 static bool
 admit(mrd_core *core, uint64_t ticket, mrd_node *node, const mrd_part *part, const mrd_frame *frame,
       size_t len)
@@ -283,8 +284,8 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
     mrd_effect *effect;
 
     mrd_core_enter(core, now);
-    /* Checked also for a closed session. Its answer was lost, and the agent must not count the
-     * frame as lost as well. */
+    /* A stored frame is acknowledged again, also in a closed session. Its first answer was lost,
+     * and the agent must not count the frame as lost, too. */
     if (part != NULL && mrd_part_has(part, frame)) {
         core->stats.duplicates++;
         ack(core, ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
@@ -308,7 +309,7 @@ mrd_core_numbered(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *
                               .node = node,
                               .frame = *frame };
     if (same != NULL)
-        return; /* answered together with the frame that it repeats */
+        return; /* this frame is answered together with the frame that it repeats */
     if (core->disk_full && may_try(core, frame)) {
         core->disk_try = false;
         core->disk_trial = ticket;

@@ -9,7 +9,7 @@
 /* A node that was not seen for this many node_timeouts is not awaited. */
 #define AWAY 12
 
-/* Returns how long the node has been away; negative if it is connected. */
+/* Returns how long the part's node has been disconnected; negative if it is connected. */
 static mrd_dur_ns
 away(const mrd_core *core, const mrd_part *part)
 {

@@ -2,9 +2,10 @@
  * aggregator/core/decide/jobs.h - sessions that belong to jobs: creates them and decides when each
  * is over
  *
- * A node asks with the message Job, and the policy in mrd_core_limits decides. The first node of a
- * job creates the session, and the end of the job on its last node ends it. A node that has been
- * away for 12 x --advanced.node-timeout is not awaited if the job ended on the others.
+ * A node requests a session with the message Job, and the options in mrd_core_limits decide whether
+ * it gets one. The first node of a job creates the session, and the end of the job on its last node
+ * ends it. A node that has been away for 12 x --advanced.node-timeout is not awaited if the job
+ * ended on the others.
  */
 #ifndef MRD_AGGREGATOR_CORE_DECIDE_JOBS_H
 #define MRD_AGGREGATOR_CORE_DECIDE_JOBS_H

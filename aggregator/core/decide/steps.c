@@ -16,9 +16,9 @@
 #define STOP_TIMEOUT MRD_SEC
 #define FAIL_TIMEOUT (500 * MRD_MS)
 
-/* Returns the time between a decision and its arrival at the last node. The decision is written to
- * disk first, and a thousand nodes do not receive it at once. Assumes at most twice the delays seen
- * last time. */
+/* Returns an estimate of the time between a decision and its arrival at the last node. The decision
+ * is written to disk first, and a thousand nodes do not receive it at once. Assumes at most twice
+ * the delays seen last time. */
 static mrd_dur_ns
 delay(const mrd_core *core, const mrd_session *session)
 {
@@ -260,7 +260,7 @@ give_up(mrd_core *core, mrd_session *session, mrd_part *part)
                     session->text, part->instance_id, part->message);
 }
 
-/* The step ends when every part is flushed or lost. */
+/* Waits until every node has sent all its events (is flushed) or is lost. */
 static bool
 step_flush(mrd_core *core, mrd_session *session)
 {

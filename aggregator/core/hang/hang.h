@@ -106,7 +106,7 @@ typedef struct {
     char op[MRD_HANG_OP_NAME];  /* the operation in which the other ranks wait */
     uint64_t group, entered;    /* the call of `op` in which they wait: its group and its number */
     size_t waiting, ranks;      /* ranks that wait in `op`, and all ranks that were compared */
-    mrd_local_ns since;         /* when the last rank began to wait */
+    mrd_local_ns since;         /* when the last of the waiting ranks began to wait */
     mrd_dur_ns since_bound, limit; /* `limit`: the deadline of `op` */
     /* when the verdict was given and withdrawn; `withdrawn` is 0 while the job stands still */
     mrd_local_ns told, withdrawn;
@@ -132,16 +132,16 @@ mrd_hang *mrd_hang_new(const mrd_hang_options *options); /* NULL if out of memor
 void mrd_hang_free(mrd_hang *hang);
 /* A message of the node arrived without a new report. The node's last report stays valid. */
 void mrd_hang_node_seen(mrd_hang *hang, uint64_t node, mrd_local_ns at);
-/* The connection of the node ended. */
+/* Notes that the connection of the node ended, so its ranks count as unseen. */
 void mrd_hang_node_gone(mrd_hang *hang, uint64_t node);
 /* Begins a new report of a node about all its processes, and forgets the previous report. `node` is
  * the node's mrd_agent_key. `left_out` is true if the message had no room for some processes.
  * Returns false if out of memory. */
 bool mrd_hang_node_begin(mrd_hang *hang, uint64_t node, const char *name, bool left_out,
                          mrd_local_ns at);
-/* Adds one process to the node's report, after mrd_hang_node_begin. `confirmed` as in
- * mrd_hang_verdict. Confirmed and unconfirmed processes count as different jobs, even if they name
- * the same job. */
+/* Adds one process to the node's report, after mrd_hang_node_begin. `confirmed` has the meaning of
+ * mrd_hang_verdict.confirmed. Confirmed and unconfirmed processes count as different jobs, even if
+ * they name the same job. */
 void mrd_hang_report(mrd_hang *hang, uint64_t node, const mrd_jobid *job, int64_t uid,
                      bool confirmed, const mrd_hang_rank *rank);
 /* Judges all jobs. Returns how many verdicts were given or withdrawn. */

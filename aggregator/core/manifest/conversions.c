@@ -278,7 +278,7 @@ mrd_core_viewer_found(mrd_core *core, mrd_core_time now, int64_t at_once)
         if (waiting == before)
             continue;
         mrd_session_copy_again(session);
-        mrd_session_touch(session); /* the next tick passes them to the viewer */
+        mrd_session_touch(session); /* the next tick passes the pending conversions to the viewer */
     }
     mrd_effects_log(&core->out, MRD_LOG_INFO, "AGG-VIEWER",
                     "A viewer was installed: device profiles of %zu process%s are converted",

@@ -34,8 +34,8 @@ typedef struct {
 
 /* The viewer has started on the device profiles of this process. */
 void mrd_core_conversion_began(mrd_core *core, mrd_core_time now, const mrd_conversion_of *of);
-/* The results are about to be stored. Lists them as incomplete. Returns false, and lists nothing,
- * if the session no longer exists or its list has no room. */
+/* Adds results that are about to be stored to the session's artifacts, as incomplete. Returns
+ * false, and lists nothing, if the session no longer exists or its list has no room. */
 bool mrd_core_conversion_list(mrd_core *core, mrd_core_time now,
                               const mrd_conversion_results *results);
 /* The outcome of a conversion: CANCELLED (the aggregator is shutting down and the conversion

@@ -196,8 +196,8 @@ processes_by(const mrd_select *selection)
                                       : "processes";
 }
 
-/* Returns the filter that excludes events of selected processes. It is named before the filters
- * that exclude processes. */
+/* Returns which kind of filter of the session excludes events. Filters of the events of selected
+ * processes are named before filters of processes. */
 static const char *
 events_by(const mrd_session *session)
 {

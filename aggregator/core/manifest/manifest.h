@@ -29,8 +29,8 @@ mrd_err mrd_core_load_session(mrd_core *core, uint64_t id, const mrd_json *manif
                               const mrd_json *artifact_log, mrd_session **ret_session,
                               mrd_why *why);
 
-/* The journal of the part was read completely. Frames that the manifest counted but the journal
- * lacks are counted as damage. */
+/* Call this when the journal of the part was read completely. Frames that the manifest counted but
+ * the journal lacks are counted as damage. */
 void mrd_core_part_read(mrd_core *core, mrd_session *session, mrd_part *part);
 /* Adds a part for a node that has a journal but is not in the manifest yet. Returns NULL if out of
  * memory, or if the name is not a valid instance id. */

@@ -108,8 +108,8 @@ part_load(mrd_core *core, mrd_session *session, const mrd_json *json, mrd_why *w
 
 /* ---- Artifacts ---- */
 
-/* Returns true if a viewer made the file in a conversion that was not complete. The conversion runs
- * again. */
+/* Returns true if the file is from a conversion that was not complete. The file is then not listed,
+ * because the conversion runs again. */
 static bool
 is_half_made(const mrd_session *session, const mrd_listed_artifact *artifact)
 {

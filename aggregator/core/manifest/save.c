@@ -59,7 +59,8 @@ void
 mrd_core_nodes_saved(mrd_core *core, mrd_core_time now, const mrd_why *failed)
 {
     mrd_core_enter(core, now);
-    if (failed != NULL && !core->registry.failed) /* logged once; retried every second */
+    /* logged at the first failure only, because the write is retried every second */
+    if (failed != NULL && !core->registry.failed)
         mrd_effects_log(&core->out, MRD_LOG_WARN, "AGG-NODES",
                         "The list of nodes was not written, after a restart missing nodes would "
                         "not be reported: reason=%s",

@@ -49,7 +49,7 @@ mrd_err mrd_core_hello_check(const mrd_msg *msg, mrd_why *why);
 /* Handles a hello with a verified identity from a node that may stay connected. */
 void mrd_core_hello(mrd_core *core, mrd_core_time now, uint64_t ticket, uint32_t conn,
                     const mrd_msg *msg);
-/* Answers a hello that is refused for a reason outside of the core. */
+/* Answers a hello that the caller refuses, for example because its token is wrong. */
 void mrd_core_hello_refused(mrd_core *core, mrd_core_time now, uint64_t ticket,
                             mrd_limit_kind limit, const mrd_why *why);
 void mrd_core_conn_gone(mrd_core *core, mrd_core_time now, uint32_t conn);
@@ -59,7 +59,8 @@ void mrd_core_proof_changed(mrd_core *core, mrd_core_time now);
 void mrd_core_heartbeat(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *node,
                         const Mrd__Heartbeat *hb, mrd_local_ns received);
 
-/* A job that requests recording begins or ends on a node. Answered by MRD_DO_JOB_REPLY. */
+/* Handles that a job which requests recording begins or ends on a node. The answer is
+ * MRD_DO_JOB_REPLY. */
 void mrd_core_job(mrd_core *core, mrd_core_time now, uint64_t ticket, mrd_node *node,
                   const Mrd__Job *message);
 
@@ -101,13 +102,13 @@ void mrd_core_merged(mrd_core *core, mrd_core_time now, uint64_t session, mrd_me
 void mrd_core_export_began(mrd_core *core, mrd_core_time now, uint64_t session);
 void mrd_core_exported(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t files,
                        uint64_t bytes, const mrd_why *failed);
-/* A running export has had no answer of its target for this long. NULL means that the target
+/* A running export has had no answer of its target for `quiet` ns. `target` is NULL if the target
  * answers again. */
 void mrd_core_export_stalled(mrd_core *core, mrd_core_time now, uint64_t session,
                              const char *target, mrd_dur_ns quiet);
 void mrd_core_measured(mrd_core *core, mrd_core_time now, uint64_t session, uint64_t bytes);
-/* The session's directory was removed. `failed` is NULL, or why the directory is still there; then
- * it is removed again later. */
+/* The session's directory was removed (`failed` is NULL), or could not be removed, and is tried
+ * again later. */
 void mrd_core_removed(mrd_core *core, mrd_core_time now, uint64_t session, const mrd_why *failed);
 /* The disk state, about once a second: the free bytes of the store's directory, or
  * (mrd_core_store_gone) that the path no longer leads to the opened directory. */
@@ -126,7 +127,7 @@ void mrd_core_start(mrd_core *core, mrd_core_time now, uint64_t ticket,
 /* Stops a session. Errors: NOTFOUND, STATE, and errors of the disk, which do not prevent the
  * stop. */
 void mrd_core_stop(mrd_core *core, mrd_core_time now, uint64_t ticket, uint64_t session);
-/* Changes of a recording session. */
+/* A change of a recording session. */
 typedef struct {
     int paused;        /* 1 means pause, 0 means resume, -1 means no change */
     bool types, cores; /* whether `select` replaces the session's types, or its cores */

@@ -13,7 +13,8 @@
 #include "base/conf/log.h"
 
 typedef enum {
-    /* Answers to a request of a node, by its ticket. */
+    /* Answers to the request of a node that `ticket` identifies. The comments name the other
+     * members that are set. */
     MRD_DO_ACK,       /* acknowledge a frame: status, err, text, retry_ms */
     MRD_DO_HEARTBEAT, /* answer a heartbeat: an ack with node, directives and estimate */
     MRD_DO_WELCOME,   /* answer a hello: node, directives. The node receives a new probe key */
@@ -52,7 +53,7 @@ typedef struct {
     Mrd__ControlType type;
     uint64_t id;                /* id of the session */
     const mrd_session *session; /* NULL if the session is unknown; the node then cancels it */
-    size_t trigger; /* index of a TRIGGER in session->triggers plus one; the array may move */
+    size_t trigger; /* 1 + the index of the trigger in session->triggers, if `type` is TRIGGER */
 } mrd_directive;
 
 typedef struct {
@@ -69,7 +70,8 @@ typedef struct {
     uint64_t survey, version, value;
     mrd_dur_ns timeout; /* timeout of a survey */
     mrd_dur_ns give_up; /* after arming: time until an armed node cancels the session on its own */
-    mrd_directive directives[MRD_DIRECTIVES_MAX]; /* the first one is the question of a survey */
+    /* for a survey, the first directive is its question */
+    mrd_directive directives[MRD_DIRECTIVES_MAX];
     unsigned n_directives;
     bool has_estimate;
     Mrd__ClockEstimate estimate;
@@ -80,13 +82,14 @@ typedef struct {
     char text[MRD_WHY_MAX];
 } mrd_effect;
 
-/* A queue, which is empty between inputs. */
+/* A queue of effects, which is empty between inputs. */
 typedef struct {
     mrd_effect *v; /* an array of MRD_EFFECTS_MAX effects */
     unsigned first, n;
 } mrd_effects;
 
-/* Adds an effect, zeroed except for its kind. The caller has checked that there is room. */
+/* Adds an effect of this kind; its other members are 0 or empty. The caller checks before that
+ * there is room. */
 mrd_effect *mrd_effects_add(mrd_effects *effects, mrd_effect_kind kind);
 /* The most effects that one step may add. A loop checks for this much room before each step. */
 #define MRD_EFFECTS_ROOM 32

@@ -65,7 +65,7 @@ typedef struct {
     bool some; /* at least one collective between clocks was matched */
     mrd_coll_check collectives;
     uint64_t held_out, held_out_violations;
-    uint64_t absolute, absolute_violations; /* readings of absolute time at both ends */
+    uint64_t absolute, absolute_violations; /* compared readings of absolute time */
     /* clocks that contradict the links between the aggregator's timelines */
     uint64_t link_violations;
     mrd_json *timeline;        /* the timelines and their links; NULL if there is only one */
@@ -97,7 +97,7 @@ typedef enum {
     MRD_EXPORT_PENDING, /* waits for its turn */
     MRD_EXPORT_RUNNING,
     MRD_EXPORT_DONE,
-    MRD_EXPORT_FAILED /* will be retried; `message` has the reason */
+    MRD_EXPORT_FAILED /* failed and will be retried; `message` has the reason */
 } mrd_export_state;
 
 typedef struct {
@@ -165,13 +165,13 @@ typedef struct mrd_session {
     mrd_session_job of_job;
     mrd_local_ns flush_deadline; /* by the aggregator's clock, as are all times below */
     mrd_dur_ns answer;           /* how long the slowest node took to report that it is ready */
-    mrd_local_ns arm_from;       /* after a restart agents may come back until then */
+    mrd_local_ns arm_from;       /* after a restart, time until which agents may reconnect */
     bool deleted, removing;      /* hidden from readers; its directory is being removed */
     mrd_local_ns remove_at;      /* next attempt to remove the directory; 0 before the first */
-    bool stop_requested, closing, closed; /* `closing`, `closed`: its journals */
+    bool stop_requested, closing, closed; /* the last two are about its journals */
     unsigned served;            /* readers of its files at present; the files stay meanwhile */
     mrd_wall_ns full, room;     /* when the store became full, and had room again; 0: never */
-    char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can */
+    char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can be */
     mrd_save_state save;
     uint64_t survey; /* id of the survey that the session waits for; 0 means none */
     mrd_part **parts;
@@ -216,7 +216,7 @@ void mrd_session_copy_again(mrd_session *session); /* marks its export as outdat
 const char *mrd_session_state_text(mrd_session_state state);
 mrd_session_state mrd_session_state_of(const char *text);   /* FAILED for an unknown text */
 bool mrd_session_waits_for_job(const mrd_session *session); /* the job may not have begun yet */
-bool mrd_session_is_recorder(const mrd_session *session);   /* keeps events in the nodes' memory */
+bool mrd_session_is_recorder(const mrd_session *session);   /* nodes keep events until a trigger */
 bool mrd_session_is_open(const mrd_session *session);       /* accepts frames */
 /* Checks the export target. Errors: INVALID if it is not in `targets` (core/common/targets.h). */
 mrd_err mrd_session_target_check(const mrd_session_params *params, const char *targets,

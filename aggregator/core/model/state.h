@@ -15,7 +15,7 @@ typedef struct {
         heartbeats, bad_frames;
     uint64_t artifacts, artifact_bytes, artifacts_removed;
     uint64_t limited[MRD_LIMIT_KINDS];
-    /* checks of clocks; how many contradicted a bound */
+    /* numbers of clock checks, and how many of them contradicted a bound */
     uint64_t clock_frames, clock_frame_violations, clock_held_out, clock_held_out_violations,
         clock_absolute, clock_absolute_violations, clock_collectives, clock_collective_violations;
 } mrd_core_stats;
@@ -86,7 +86,8 @@ struct mrd_core {
         bool changed, writing, failed;
         mrd_local_ns saved;
     } registry;
-    /* `manifest_failed` means that the last manifest could not be written; logged once */
+    /* `manifest_failed` is true if the last manifest could not be written. Only the first failure
+     * is logged. */
     bool disk_full, manifest_failed;
     /* A write reported a full disk. A quota and a lack of inodes do so, too, while free bytes
      * remain. The store has room again when a frame was stored, or after no node sent a frame for a
@@ -132,20 +133,21 @@ void mrd_core_drop_node(mrd_core *core, mrd_node *node);
 const char *mrd_core_store_message(const mrd_core *core);
 /* Checks that the store accepts data. Errors: FULL, or IO if its directory is missing. */
 mrd_err mrd_core_store_check(const mrd_core *core, mrd_why *why);
-/* The store became full, or has room again. Open sessions note the time. */
+/* Notes that the store became full, or has room again, and stores the time in open sessions. */
 void mrd_core_disk_is(mrd_core *core, bool full);
 void mrd_core_disk_has_room(mrd_core *core); /* like mrd_core_disk_is(core, false), and logs it */
 
 void mrd_core_name_session(mrd_core *core,
                            mrd_session *session); /* sets a new id, the time, the timeline */
 
-/* manifest/save.c: manifests and the requests that wait for them */
+/* manifest/save.c writes manifests, and answers the requests that wait for them. */
 /* writes its manifest now, or when the current write ends */
 void mrd_core_save(mrd_core *core, mrd_session *session);
 void mrd_core_save_round(mrd_core *core); /* saves changed sessions, about once a second */
 /* Answers the command when the current state of the session was written. Errors: LIMIT. */
 mrd_err mrd_core_await(mrd_core *core, uint64_t ticket, const mrd_session *session, uint64_t value);
-/* A part of a command with a pending answer failed. The answer reports it. */
+/* Notes that a command, which still waits for its answer, failed for one of its sessions. The
+ * answer reports the error. */
 void mrd_core_await_failed(mrd_core *core, uint64_t ticket, const mrd_why *why);
 /* Answers a command. `why` may be NULL. */
 void mrd_core_answer(mrd_core *core, uint64_t ticket, const mrd_why *why, uint64_t value);
@@ -160,7 +162,8 @@ void mrd_core_take_ranks(mrd_core *core, const mrd_node *node, const Mrd__Heartb
                          mrd_local_ns received);
 void mrd_core_watch_hangs(mrd_core *core);
 
-/* decide/survey.c. Returns the id of the survey, 0 if all slots are in use. */
+/* Asks all nodes about the session (decide/survey.c). Returns the id of the survey, 0 if all slots
+ * are in use. */
 uint64_t mrd_core_ask(mrd_core *core, const mrd_session *session, Mrd__ControlType type,
                       const mrd_trigger *trigger, mrd_dur_ns timeout, mrd_dur_ns give_up);
 mrd_survey *mrd_core_survey(mrd_core *core, uint64_t id); /* NULL if the survey is over */
@@ -184,7 +187,7 @@ void mrd_session_join(mrd_core *core,
 /* merges a complete session once more */
 void mrd_core_merge_again(mrd_core *core, mrd_session *session);
 
-/* decide/triggers.c */
+/* These functions are in decide/triggers.c. */
 mrd_err mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger, mrd_why *why);
 /* Makes the session's flight recorder keep a window soon, if it is a recorder that records this
  * node. */
@@ -196,7 +199,7 @@ void mrd_session_send_triggers(mrd_core *core,
 void mrd_session_send_change(mrd_core *core,
                              mrd_session *session); /* sends the last change if it is on disk */
 
-/* decide/retention.c */
+/* These functions are in decide/retention.c. */
 /* Deletes the session. Its directory is removed when no reader has it open. */
 void mrd_core_retire(mrd_core *core, mrd_session *session);
 void mrd_core_retain(mrd_core *core); /* deletes old sessions by the limits of age and size */

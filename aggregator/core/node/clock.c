@@ -213,7 +213,8 @@ mrd_node_check_causality(mrd_node *node, const mrd_timescale *timescale, mrd_cau
     if (node->follow == NULL || local.ns == 0 || mrd_local_before(local, node->awake) ||
         !mrd_time_sane(local.ns) || !mrd_time_sane(received.ns) ||
         !mrd_follow_live(node->follow, local, &at, &bound) ||
-        bound.quality < MRD_ALIGN_EXTRAPOLATED) /* the agent itself marks the bound as unreliable */
+        /* the estimate itself marks this bound as unreliable */
+        bound.quality < MRD_ALIGN_EXTRAPOLATED)
         return false;
     by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
     to->checked++;

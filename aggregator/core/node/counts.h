@@ -52,8 +52,8 @@ uint64_t mrd_counts_unwanted(const mrd_counts *counts);
 mrd_dur_ns mrd_counts_holes(const mrd_counts *counts, const mrd_gap *apart, size_t n,
                             mrd_local_ns from, mrd_local_ns to);
 mrd_json *mrd_counts_json(const mrd_counts *counts); /* NULL if out of memory */
-/* Loads the counts as the agent reported them. Events with the cause "store-missing" load as
- * delivered. */
+/* Loads counts from a manifest, as the agent reported them. Events that the manifest has as lost
+ * with the cause "store-missing" are loaded as delivered. */
 void mrd_counts_load(mrd_counts *to, const mrd_json *json);
 
 #endif

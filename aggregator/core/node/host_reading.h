@@ -38,8 +38,8 @@ typedef struct {
     mrd_dur_ns vm_maxerror_ns;               /* -1 if not stated */
 } mrd_host_reading;
 
-/* Returns false, and leaves *to unchanged, if a number in `from` is not a possible time or
- * error. */
+/* Takes a reading from a message. Returns false, and leaves *to unchanged, if a number in `from` is
+ * not a possible time or error. */
 bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
 /* Returns how far the wall clock may be from UTC by the node's best source: ClockBound, otherwise
  * the maxerror of adjtimex. -1 means unknown. */

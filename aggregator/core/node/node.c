@@ -129,7 +129,7 @@ mrd_nodes_connect(mrd_nodes *nodes, mrd_node *node, uint32_t conn)
         node->conn = conn;
 }
 
-/* The node with the lowest rank makes room first. */
+/* The order in which nodes are removed from a full table. */
 enum { RANK_FORGOTTEN, RANK_HELLO_ONLY, RANK_NO_DATA, RANK_STAYS };
 
 static int

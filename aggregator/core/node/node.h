@@ -31,8 +31,7 @@ typedef struct {
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64], release[32];
     char commit[64]; /* commit that the agent was built from; empty if unknown */
-    /* validity of the agent's certificate, as it reported. 0 means no certificate, or not
-     * reported */
+    /* validity of the agent's certificate, as the agent reported it; 0 if unknown or none */
     mrd_wall_ns cert_begin, cert_end;
     uint64_t key, run, epoch;
     uint32_t at;          /* index of the node in the table */
@@ -69,10 +68,12 @@ typedef struct {
     mrd_local_ns limited_at;   /* when, by the aggregator's clock */
     mrd_strlist labels;        /* texts of the form "key=value" */
     char reason[MRD_TEXT_MAX]; /* the trigger that its last heartbeat reported. "" means none */
-    /* time of that trigger, which distinguishes it from an earlier one of the same text */
+    /* time of the trigger in `reason`, which distinguishes it from an earlier one with the same
+     * text */
     char reason_at[24];
-    struct mrd_follow *follow;       /* state of the live estimate; NULL before the first probe */
-    struct mrd_probe_memory *probes; /* recent probes, for frames of further sessions */
+    struct mrd_follow *follow; /* state of the live estimate; NULL before the first probe */
+    /* recent joined probes, for frames of the node's other sessions */
+    struct mrd_probe_memory *probes;
     bool has_asleep;
     /* total time that the machine was suspended since its boot, as last reported */
     mrd_dur_ns asleep;

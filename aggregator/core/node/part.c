@@ -134,7 +134,8 @@ mrd_part_shift(const mrd_part *part)
 mrd_sess_ns
 mrd_part_began(const mrd_part *part)
 {
-    uint64_t began = (uint64_t) part->started.ns; /* a manifest may contain any number */
+    /* unsigned, because a manifest may contain any number */
+    uint64_t began = (uint64_t) part->started.ns;
 
     if (part->started.ns == 0 || part->state == MRD_PART_REFUSED || part->state == MRD_PART_MISSING)
         return (mrd_sess_ns){ 0 };

@@ -30,7 +30,8 @@ typedef struct {
     uint64_t stored_end, stored_missing, stored_frames;
     uint64_t events; /* number of events in its stored batches */
     uint64_t end;    /* 1 + the last sequence number that the agent reported; 0 if unknown */
-    uint64_t since;  /* `since` of the counts that include its events; 0 if not reported yet */
+    /* Counters.since of the agent run that counted these events; 0 if not reported yet */
+    uint64_t since;
 } mrd_part_epoch;
 
 /* The counts of an agent that was succeeded by another agent under the same instance id, with
@@ -66,7 +67,7 @@ typedef struct {
 
 /* How much there was to record on a node, as its agent reported. */
 typedef struct {
-    bool known; /* false if an older agent does not report it */
+    bool known; /* false if the agent is too old to report these numbers */
     /* sums over earlier runs of the agent; numbers of the current run */
     mrd_tally_events before, last;
     unsigned processes, selected; /* highest numbers of processes, and of selected processes */
@@ -89,14 +90,14 @@ typedef struct {
     char release[32], commit[64]; /* versions of the latest agent; empty if unknown */
     uint64_t number;              /* number of its journal; never reused while the core exists */
     bool job_ended;               /* the session's job ended on this node */
-    bool in_journal;              /* a frame of it was stored since the core started */
+    bool in_journal;              /* a frame of the part was stored since the core started */
     mrd_part_state state;
     mrd_err err;
     char message[MRD_TEXT_MAX];
     mrd_local_ns started, stopped, complete; /* times by the node's clock; 0 means not yet */
     mrd_dur_ns start_bound;                  /* clock bound of `started`; -1 if unknown */
     mrd_wall_ns lost;                        /* when the node was last seen. 0 means not lost */
-    mrd_local_ns local;                      /* one reading of both clocks of the node */
+    mrd_local_ns local; /* `local` and `wall` are one reading of both clocks of the node */
     mrd_wall_ns wall;
     uint64_t events, batches, bytes; /* numbers of stored events, batches and bytes */
     mrd_local_ns first, last;        /* RAW times of the stored batches; first > last means none */
@@ -118,13 +119,13 @@ typedef struct {
     mrd_runtime_features *features; /* NULL if not reported */
     mrd_node_models *models;        /* NULL if an older agent does not report them */
     unsigned revision;              /* revision of the last change that its agent carried out */
-    uint64_t
-        unchangeable; /* the run of an agent that cannot pause or change a session. 0 means none */
+    /* run of the agent if it cannot pause or change a session; otherwise 0 */
+    uint64_t unchangeable;
     mrd_local_ns told_change; /* when the node was last sent a change with a heartbeat's answer */
     uint64_t told_run;        /* run of the agent that received that change */
     mrd_local_ns reported;    /* when its node last reported a trigger, by the node's clock */
-    mrd_json
-        *device_profiles; /* the agent's report on the requested device profiles. NULL means none */
+    /* the agent's report on the requested device profiles; NULL if there is none */
+    mrd_json *device_profiles;
     mrd_part_epoch *epochs;
     unsigned n_epochs;
     /* The last MRD_RUNS_MAX agents that are summed in `before` and may come back, the latest

@@ -16,7 +16,7 @@ typedef struct {
     mrd_json *json; /* JSON object with the abilities */
 } mrd_runtime_features;
 
-/* Returns NULL if out of memory or `from` is NULL. */
+/* Converts a message. Returns NULL if out of memory or `from` is NULL. */
 mrd_runtime_features *mrd_runtime_features_new(const Mrd__RuntimeFeatures *from);
 /* Reads the object that was written under "runtime". Returns NULL if there is none. */
 mrd_runtime_features *mrd_runtime_features_load(const mrd_json *json);

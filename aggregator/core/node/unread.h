@@ -16,7 +16,7 @@ typedef struct {
     char trace_file[256];       /* name of the last of these files, and the reason; may be empty */
 } mrd_unread;
 
-/* Takes the current report. NULL means none. */
+/* Replaces *unread by the current report, or by an empty one if `m` is NULL. */
 void mrd_unread_take(mrd_unread *unread, const Mrd__Unread *m);
 /* Keeps the highest values, for a session. Rings of another boot do not belong to a session. */
 void mrd_unread_most(mrd_unread *unread, const Mrd__Unread *m);
