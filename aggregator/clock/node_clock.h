@@ -76,8 +76,8 @@ typedef struct {
     mrd_clock_look *looks; /* sorted by time */
     size_t n_looks, cap_looks;
     uint64_t absurd; /* readings and breaks with impossible values, which are ignored */
-    mrd_clock_incarnation
-        *incarnations; /* in order of time; empty if the frames do not name their timeline */
+    /* in order of time; empty if the frames do not name their timeline */
+    mrd_clock_incarnation *incarnations;
     size_t n_incarnations, cap_incarnations;
     uint64_t checked;        /* held-out packets that were compared with the table */
     uint64_t reversed;       /* number of checked packets that are impossible by the estimate */

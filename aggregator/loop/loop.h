@@ -64,8 +64,8 @@ void mrd_loop_damaged(mrd_loop *loop, uint64_t session, const struct merge_input
 
 /* ---- Views, which the caller releases ---- */
 
-mrd_session_view *mrd_loop_session(mrd_loop *loop,
-                                   uint64_t id); /* NULL if the id is unknown or out of memory */
+/* Returns NULL if the id is unknown, or if out of memory. */
+mrd_session_view *mrd_loop_session(mrd_loop *loop, uint64_t id);
 mrd_overview *mrd_loop_overview(mrd_loop *loop); /* NULL if out of memory */
 
 const mrd_session_store *mrd_loop_store(const mrd_loop *loop);

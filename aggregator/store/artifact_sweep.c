@@ -24,8 +24,8 @@ is_busy(const mrd_artifacts *artifacts, const char *sha256)
     return upload != NULL && (upload->busy || mrd_local_now().ns - upload->used.ns < UPLOAD_LATELY);
 }
 
-/* Returns true if a file that no session lists can be removed. An incomplete file (`part`) stays
- * while a node is sending it or may continue. */
+/* Returns true if the file can be removed, because no session lists it. An incomplete file (`part`)
+ * stays while a node is sending it or may continue. */
 static bool
 is_rubbish(const mrd_artifacts *artifacts, const char *sha256, bool part, const struct stat *st)
 {

@@ -59,8 +59,8 @@ mrd_err mrd_artifact_chunk(mrd_artifacts *artifacts, uint64_t agent,
 
 /* ---- artifact_uploads.c ---- */
 
-mrd_upload *mrd_artifact_upload(const mrd_artifacts *artifacts,
-                                const char *sha256); /* NULL if the file is not being received */
+/* Returns the upload of the file, NULL if the file is not being received. */
+mrd_upload *mrd_artifact_upload(const mrd_artifacts *artifacts, const char *sha256);
 void mrd_upload_forget(mrd_upload *upload);
 /* Returns <store>/artifacts/<sha256><suffix>, which the caller frees. NULL if out of memory. */
 char *mrd_artifact_path(const mrd_artifacts *artifacts, const char *sha256, const char *suffix);

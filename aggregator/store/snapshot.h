@@ -22,8 +22,8 @@ typedef struct {
     mrd_local_ns made;
 } mrd_session_view;
 
-mrd_session_view *mrd_session_view_new(const mrd_core *core,
-                                       const mrd_session *session); /* NULL if out of memory */
+/* NULL if out of memory */
+mrd_session_view *mrd_session_view_new(const mrd_core *core, const mrd_session *session);
 mrd_session_view *mrd_session_view_ref(mrd_session_view *view);
 void mrd_session_view_unref(mrd_session_view *view); /* does nothing for NULL */
 mrd_json *mrd_session_view_json(const mrd_session_view *view);
@@ -65,8 +65,8 @@ typedef struct {
     mrd_core_stats stats;
     unsigned unreadable;
     bool disk_full, store_gone;
-    char store_message[MRD_WHY_MAX +
-                       MRD_TEXT_MAX]; /* why nothing can be stored now; "" if data can be stored */
+    /* why nothing can be stored now; "" if data can be stored */
+    char store_message[MRD_WHY_MAX + MRD_TEXT_MAX];
     uint64_t store_bytes;
     size_t nodes_known; /* number of known nodes, including nodes that are being removed */
     mrd_node **nodes;   /* sorted by instance id */
@@ -82,7 +82,7 @@ typedef struct {
 mrd_overview *mrd_overview_new(const mrd_core *core); /* NULL if out of memory */
 mrd_overview *mrd_overview_ref(mrd_overview *overview);
 void mrd_overview_unref(mrd_overview *overview); /* does nothing for NULL */
-const mrd_node *mrd_overview_node(const mrd_overview *overview,
-                                  mrd_str instance_id); /* NULL if the node is unknown */
+/* Returns NULL if the node is unknown. */
+const mrd_node *mrd_overview_node(const mrd_overview *overview, mrd_str instance_id);
 
 #endif

@@ -43,8 +43,8 @@ resume_now(mrd_core *core, mrd_session *session, mrd_why *why)
     return MRD_OK;
 }
 
-/* Swaps the session's list with the new one. The caller frees the old list together with the
- * change. */
+/* Swaps the session's list of cores or event types with the new one. The caller frees the old list
+ * together with the change. */
 static void
 choose(mrd_strlist *of, mrd_strlist *fresh)
 {

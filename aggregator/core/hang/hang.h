@@ -113,7 +113,7 @@ typedef struct {
 } mrd_hang_verdict;
 
 typedef struct {
-    /* how long a verdict must stay the same before it is given; 0 means 500 ms */
+    /* how long a result must stay the same before it becomes a verdict; 0 means 500 ms */
     mrd_dur_ns confirm;
     mrd_dur_ns stale; /* a node's last report is outdated after this time; 0 means 2 s */
     /* a node's ranks count as unseen this long after its last report; 0 means 5 s */

@@ -15,8 +15,8 @@ typedef struct {
 } mrd_manifest_context;
 
 mrd_manifest_context mrd_core_manifest_context(const mrd_core *core);
-mrd_json *mrd_session_json(const mrd_session *session,
-                           const mrd_manifest_context *context); /* NULL if out of memory */
+/* Returns NULL if out of memory. */
+mrd_json *mrd_session_json(const mrd_session *session, const mrd_manifest_context *context);
 mrd_json *mrd_listed_artifact_json(const mrd_listed_artifact *artifact);
 
 /*

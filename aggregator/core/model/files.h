@@ -30,8 +30,8 @@ const char *mrd_artifact_name_fault(const char *name);
 bool mrd_stored_files_has(const mrd_stored_files *files, const char *sha256);
 /* Notes that one more session lists the file. Errors: NOMEM. */
 mrd_err mrd_stored_files_list(mrd_stored_files *files, const char *sha256);
-void mrd_stored_files_grown(mrd_stored_files *files, const char *sha256,
-                            uint64_t bytes); /* `bytes` of the file are stored now */
+/* Notes that `bytes` of the file are stored now. */
+void mrd_stored_files_grown(mrd_stored_files *files, const char *sha256, uint64_t bytes);
 /* A session that lists the file was deleted. Its directory still exists. */
 void mrd_stored_files_retire(mrd_stored_files *files, const char *sha256);
 /* The directory of a deleted session that listed the file was removed. */

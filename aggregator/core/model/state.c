@@ -164,7 +164,7 @@ mrd_core_add_session(mrd_core *core, mrd_session *session)
 static bool
 id_is_taken(const mrd_core *core, uint64_t id)
 {
-    /* includes deleted sessions, because their directories still exist */
+    /* searches deleted sessions, too, because their directories still exist */
     for (size_t i = 0; i < core->n_sessions; i++) {
         if (core->sessions[i]->id == id)
             return true;

@@ -22,8 +22,8 @@ typedef struct {
 
 /* A frame that is being made durable, or a repetition of such a frame. */
 typedef struct {
-    uint64_t ticket,
-        first; /* `first` is the ticket of the frame that this frame repeats, or its own ticket */
+    /* `first` is the ticket of the frame that this frame repeats, or its own ticket */
+    uint64_t ticket, first;
     mrd_session *session;
     mrd_part *part;
     mrd_node *node;
@@ -137,8 +137,8 @@ mrd_err mrd_core_store_check(const mrd_core *core, mrd_why *why);
 void mrd_core_disk_is(mrd_core *core, bool full);
 void mrd_core_disk_has_room(mrd_core *core); /* like mrd_core_disk_is(core, false), and logs it */
 
-void mrd_core_name_session(mrd_core *core,
-                           mrd_session *session); /* sets a new id, the time, the timeline */
+/* Gives a new session its id, the time of its creation, and the timeline. */
+void mrd_core_name_session(mrd_core *core, mrd_session *session);
 
 /* manifest/save.c writes manifests, and answers the requests that wait for them. */
 /* writes its manifest now, or when the current write ends */
@@ -182,8 +182,8 @@ void mrd_core_part_damaged(mrd_core *core, mrd_session *session, mrd_part *part,
 
 /* decide/steps.c: carries out all steps of the session that are possible now. */
 void mrd_session_run(mrd_core *core, mrd_session *session);
-void mrd_session_join(mrd_core *core,
-                      mrd_session *session); /* the job that the session waits for has begun */
+/* Handles that the job for which the session waits has begun. */
+void mrd_session_join(mrd_core *core, mrd_session *session);
 /* merges a complete session once more */
 void mrd_core_merge_again(mrd_core *core, mrd_session *session);
 
@@ -194,10 +194,10 @@ mrd_err mrd_session_add_trigger(mrd_session *session, const mrd_trigger *trigger
 void mrd_session_report(mrd_core *core, mrd_session *session, const mrd_node *node,
                         const char *reason);
 void mrd_session_gather_reports(mrd_core *core, mrd_session *session);
-void mrd_session_send_triggers(mrd_core *core,
-                               mrd_session *session); /* sends the triggers that are on disk */
-void mrd_session_send_change(mrd_core *core,
-                             mrd_session *session); /* sends the last change if it is on disk */
+/* Sends the triggers that are on disk. */
+void mrd_session_send_triggers(mrd_core *core, mrd_session *session);
+/* Sends the last change if it is on disk. */
+void mrd_session_send_change(mrd_core *core, mrd_session *session);
 
 /* These functions are in decide/retention.c. */
 /* Deletes the session. Its directory is removed when no reader has it open. */
