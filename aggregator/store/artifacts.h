@@ -38,7 +38,7 @@ typedef struct {
     /* Returns true if a session lists the file; with `part` only if the session may still receive
      * it. */
     bool (*listed)(void *self, const char *sha256, bool part);
-    void (*removed)(void *self, bool part); /* a file was moved into <store>/removed */
+    void (*removed)(void *self, bool part);               /* a file was removed from the store */
     void (*limited)(void *self, const char *instance_id); /* too many files are being received */
     void *self;
 } mrd_artifacts_options;

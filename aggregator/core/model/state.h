@@ -141,7 +141,7 @@ void mrd_core_disk_has_room(mrd_core *core); /* like mrd_core_disk_is(core, fals
 void mrd_core_name_session(mrd_core *core, mrd_session *session);
 
 /* manifest/save.c writes manifests, and answers the requests that wait for them. */
-/* writes its manifest now, or when the current write ends */
+/* Writes the session's manifest now, or when the current write ends. */
 void mrd_core_save(mrd_core *core, mrd_session *session);
 void mrd_core_save_round(mrd_core *core); /* saves changed sessions, about once a second */
 /* Answers the command when the current state of the session was written. Errors: LIMIT. */
